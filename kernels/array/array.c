@@ -316,8 +316,8 @@ static bool shares_rows(const struct rt_tensor *t, int64_t first, int rank, cons
     return n == all || (row && kn_is_aligned(kn_dtype(t), row) && !(first % row) && !(n % row));
 }
 
-enum rt_status kn_out_part(struct rt_run *r, int k, int in, int64_t first, int rank,
-                           const int64_t *dim)
+enum rt_status kn_out_slice(struct rt_run *r, int k, int in, int64_t first, int rank,
+                            const int64_t *dim)
 {
     struct rt_tensor part = r->in[in];
 
@@ -532,8 +532,8 @@ static enum rt_status walk_slices(struct rt_run *r, void *arg, int64_t from, int
                       r);
 }
 
-static enum rt_status walk_parts(size_t size, struct kn_walk *w, char *dst, const char *src,
-                                 struct rt_run *r)
+static enum rt_status walk_blocks(size_t size, struct kn_walk *w, char *dst, const char *src,
+                                  struct rt_run *r)
 {
     struct slices s = {size, w, dst, src};
     int64_t n = 1;
@@ -559,7 +559,7 @@ static enum rt_status walk_all(enum rt_dtype dtype, const struct kn_walk *walk, 
             return RT_OK;
     simplify(walk, &w);
     if (rt_dtype_is_plain(dtype))
-        return r && w.rank ? walk_parts((size_t)size, &w, dst, src, r)
+        return r && w.rank ? walk_blocks((size_t)size, &w, dst, src, r)
                            : walk_plain((size_t)size, &w, dst, src, r);
     do {
         rt_copy_elements(dtype, (char *)dst + d * size, (const char *)src + s * size, 1);
@@ -579,13 +579,13 @@ void kn_walk_write(enum rt_dtype dtype, const struct kn_walk *walk, void *dst, c
     (void)walk_all(dtype, walk, dst, src, NULL); /* only a run ends it */
 }
 
-enum { PIECE = 4 << 20, STRING_PIECE = 1 << 14 }; /* bytes; strings, which are shared */
+enum { CHUNK = 4 << 20, STRING_CHUNK = 1 << 14 }; /* bytes; strings, which are shared */
 
-enum rt_status kn_copy_pieces(struct rt_run *r, enum rt_dtype dtype, void *dst, const void *src,
+enum rt_status kn_copy_chunks(struct rt_run *r, enum rt_dtype dtype, void *dst, const void *src,
                               int64_t n)
 {
     const int64_t size = (int64_t)rt_dtype_size(dtype);
-    const int64_t most = rt_dtype_is_plain(dtype) ? PIECE / size : STRING_PIECE;
+    const int64_t most = rt_dtype_is_plain(dtype) ? CHUNK / size : STRING_CHUNK;
     enum rt_status st = RT_OK;
 
     for (int64_t i = 0; i < n && !st; i += most) {
@@ -596,12 +596,12 @@ enum rt_status kn_copy_pieces(struct rt_run *r, enum rt_dtype dtype, void *dst, 
     return st;
 }
 
-enum rt_status kn_zero_pieces(struct rt_run *r, void *dst, size_t bytes)
+enum rt_status kn_zero_chunks(struct rt_run *r, void *dst, size_t bytes)
 {
     enum rt_status st = RT_OK;
 
-    for (size_t i = 0; i < bytes && !st; i += PIECE) {
-        const size_t some = bytes - i < PIECE ? bytes - i : PIECE;
+    for (size_t i = 0; i < bytes && !st; i += CHUNK) {
+        const size_t some = bytes - i < CHUNK ? bytes - i : CHUNK;
         memset((char *)dst + i, 0, some);
         st = rt_run_spend(r, &r->left, (int64_t)some / 4);
     }

@@ -84,8 +84,8 @@ enum rt_status kn_view(struct rt_run *r, int k, int in, int rank, const int64_t 
 bool kn_hand_on(struct rt_run *r, int in);
 /* Output k is a view of n elements of input `in`, from element `first`, when it is contiguous
  * and of plain ownership. */
-enum rt_status kn_out_part(struct rt_run *r, int k, int in, int64_t first, int rank,
-                           const int64_t *dim);
+enum rt_status kn_out_slice(struct rt_run *r, int k, int in, int64_t first, int rank,
+                            const int64_t *dim);
 
 /* Rows of n elements are multiples of 64 bytes: TensorFlow shares whole ones instead of copying. */
 bool kn_is_aligned(enum rt_dtype dtype, int64_t n);
@@ -119,16 +119,16 @@ static inline void kn_copy(enum rt_dtype dtype, void *dst, const void *src, int6
  * The same, and clearing, for what may be large: in pieces of a millisecond or a few, after each of
  * which the run is asked whether it should end.
  */
-enum rt_status kn_copy_pieces(struct rt_run *r, enum rt_dtype dtype, void *dst, const void *src,
+enum rt_status kn_copy_chunks(struct rt_run *r, enum rt_dtype dtype, void *dst, const void *src,
                               int64_t n);
-enum rt_status kn_zero_pieces(struct rt_run *r, void *dst, size_t bytes);
+enum rt_status kn_zero_chunks(struct rt_run *r, void *dst, size_t bytes);
 static inline enum rt_status kn_copy_run(struct rt_run *r, enum rt_dtype dtype, void *dst,
                                          const void *src, int64_t n)
 {
     enum { FEW = 4096 };
 
     if (n > FEW)
-        return kn_copy_pieces(r, dtype, dst, src, n);
+        return kn_copy_chunks(r, dtype, dst, src, n);
     kn_copy(dtype, dst, src, n);
     return RT_OK;
 }

@@ -96,7 +96,7 @@ struct joined {
     int64_t inner, unit; /* elements of one row of the output; of one index of the axis in it */
 };
 
-static enum rt_status some_rows(struct rt_run *r, void *arg, int64_t from, int64_t to)
+static enum rt_status concat_shard(struct rt_run *r, void *arg, int64_t from, int64_t to)
 {
     const struct joined *j = arg;
     const struct rt_tensor *o = &r->out[0];
@@ -130,8 +130,9 @@ static enum rt_status concat_run(struct rt_run *r)
     if (outer * inner == 0)
         return RT_OK;
     struct joined j = {v, n, axis, inner, inner / o->dim[axis]};
-    return rt_dtype_is_plain(kn_dtype(o)) ? kn_parallel_rows(r, outer, 2 * inner, 1, some_rows, &j)
-                                          : some_rows(r, &j, 0, outer);
+    return rt_dtype_is_plain(kn_dtype(o))
+               ? kn_parallel_rows(r, outer, 2 * inner, 1, concat_shard, &j)
+               : concat_shard(r, &j, 0, outer);
 }
 
 /* Rows stay rows along any axis but the joined one, where all inputs must agree. An input that is

@@ -202,7 +202,7 @@ static enum rt_status pad(struct rt_run *r, int in)
 
     if (in < r->n_in)
         return kn_repeat(kn_dtype(o), o->data, r->in[in].data, rt_tensor_count(o), r);
-    return kn_zero_pieces(r, o->data, rt_tensor_bytes(o));
+    return kn_zero_chunks(r, o->data, rt_tensor_bytes(o));
 }
 
 static enum rt_status diag_run(struct rt_run *r)
@@ -480,7 +480,7 @@ static enum rt_status band_run(struct rt_run *r)
     const bool is_all = (lower < 0 || lower == rows) && (upper < 0 || upper == cols);
     if (n == 0 || (is_all && kn_hand_on(r, 0)))
         return RT_OK;
-    if (o->data != t->data && kn_copy_pieces(r, kn_dtype(t), o->data, t->data, n))
+    if (o->data != t->data && kn_copy_chunks(r, kn_dtype(t), o->data, t->data, n))
         return r->err->code;
     for (int64_t i = 0; i < n / cols; i++) {
         const int64_t row = i % rows;
@@ -488,8 +488,8 @@ static enum rt_status band_run(struct rt_run *r)
         int64_t to = upper < 0 || row + upper + 1 > cols ? cols : row + upper + 1;
         from = from < cols ? from : cols;
         to = to > from ? to : from;
-        if (kn_zero_pieces(r, kn_at_mut(o, i * cols), (size_t)from * size) ||
-            kn_zero_pieces(r, kn_at_mut(o, i * cols + to), (size_t)(cols - to) * size) ||
+        if (kn_zero_chunks(r, kn_at_mut(o, i * cols), (size_t)from * size) ||
+            kn_zero_chunks(r, kn_at_mut(o, i * cols + to), (size_t)(cols - to) * size) ||
             rt_run_tick(r, i))
             return r->err->code;
     }

@@ -84,11 +84,11 @@ const struct kn_entry kn_fill = {
 
 static enum rt_status zero(struct rt_run *r)
 {
-    enum { PART = 16 << 20 };
+    enum { CHUNK = 16 << 20 };
     const struct rt_tensor *t = &r->out[0];
     size_t n = rt_dtype_is_plain(kn_dtype(t)) ? rt_tensor_bytes(t) : 0;
     for (char *p = t->data; n;) {
-        const size_t part = n < PART ? n : PART;
+        const size_t part = n < CHUNK ? n : CHUNK;
         memset(p, 0, part);
         p += part;
         n -= part;

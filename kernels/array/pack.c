@@ -150,7 +150,7 @@ static enum rt_status unpack_run(struct rt_run *r)
         const struct kn_walk w = {
             .rank = 2, .dim = {outer, inner}, .dst = {inner, 1}, .src = {r->n_out * inner, 1}};
         const struct rt_tensor o = r->out[k];
-        st = shares ? kn_out_part(r, k, 0, k * inner, o.rank, o.dim)
+        st = shares ? kn_out_slice(r, k, 0, k * inner, o.rank, o.dim)
                     : kn_walk_copy(dt, &w, r->out[k].data, kn_at(&r->in[0], k * inner), r);
         if (st)
             return st;

@@ -60,7 +60,7 @@ static enum rt_status pad_with(struct rt_run *r, void *dst, int64_t n)
         return RT_OK;
     if (r->n_in > 2)
         return kn_repeat(dt, dst, r->in[2].data, n, r);
-    return rt_dtype_is_plain(dt) ? kn_zero_pieces(r, dst, (size_t)n * rt_dtype_size(dt)) : RT_OK;
+    return rt_dtype_is_plain(dt) ? kn_zero_chunks(r, dst, (size_t)n * rt_dtype_size(dt)) : RT_OK;
 }
 
 static enum rt_status pad_run(struct rt_run *r)

@@ -112,7 +112,7 @@ static enum rt_status stitch_run(struct rt_run *r)
     struct rt_tensor *o = &r->out[0];
     enum rt_status st = RT_OK;
     if (rt_dtype_is_plain(dt) && rt_tensor_count(o)) /* rows that no index names */
-        st = kn_zero_pieces(r, o->data, rt_tensor_bytes(o));
+        st = kn_zero_chunks(r, o->data, rt_tensor_bytes(o));
     int64_t left = RT_WORK;
     for (int k = 0; k < n; k++)
         for (int64_t i = 0; i < rt_tensor_count(&index[k]) && !st; i++) {

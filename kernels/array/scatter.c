@@ -173,7 +173,7 @@ static enum rt_status nd_run(struct rt_run *r)
     if (st)
         return st;
     if (rt_dtype_is_plain(kn_dtype(o)) && rt_tensor_count(o))
-        st = kn_zero_pieces(r, o->data, rt_tensor_bytes(o));
+        st = kn_zero_chunks(r, o->data, rt_tensor_bytes(o));
     return st ? st : scatter(r, ADD, &r->in[0], &r->in[1], o);
 }
 

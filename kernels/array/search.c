@@ -55,7 +55,7 @@ static enum rt_status bound_run(struct rt_run *r)
     const int64_t n = s->dim[1], m = v->dim[1];
     if (n == 0 || rt_tensor_count(v) == 0) { /* before nothing */
         if (rt_tensor_count(v))
-            return kn_zero_pieces(r, r->out[0].data, rt_tensor_bytes(&r->out[0]));
+            return kn_zero_chunks(r, r->out[0].data, rt_tensor_bytes(&r->out[0]));
         return RT_OK;
     }
     switch (kn_dtype(s)) {
@@ -218,7 +218,7 @@ static enum rt_status bins_run(struct rt_run *r)
     const int64_t size = kn_int_at(&r->in[1], 0), n = rt_tensor_count(in);
     const int64_t rows = o->rank == 2 ? o->dim[0] : 1, each = rows ? n / rows : 0;
     const bool weighted = rt_tensor_count(w) > 0;
-    if (rt_tensor_count(o) && kn_zero_pieces(r, o->data, rt_tensor_bytes(o)))
+    if (rt_tensor_count(o) && kn_zero_chunks(r, o->data, rt_tensor_bytes(o)))
         return r->err->code;
     for (int64_t i = 0; i < n; i++) {
         const int64_t v = kn_int_at(in, i);

@@ -174,7 +174,7 @@ static enum rt_status take(struct rt_run *r, const struct kn_slice *s)
             one = one && s->count[i] == 1;
         }
         if (whole)
-            return kn_out_part(r, 0, 0, first, s->shape.rank, s->shape.dim);
+            return kn_out_slice(r, 0, 0, first, s->shape.rank, s->shape.dim);
     }
     if (!kn_out(r, 0, s->shape.rank, s->shape.dim))
         return r->err->code;
@@ -299,7 +299,7 @@ static enum rt_status grad_run(struct rt_run *r)
         return r->err->code;
     if (rt_tensor_count(&r->out[0]) == 0)
         return RT_OK;
-    if (rt_dtype_is_plain(dt) && kn_zero_pieces(r, r->out[0].data, rt_tensor_bytes(&r->out[0])))
+    if (rt_dtype_is_plain(dt) && kn_zero_chunks(r, r->out[0].data, rt_tensor_bytes(&r->out[0])))
         return r->err->code;
     if (rt_tensor_count(&r->in[4]) == 0)
         return RT_OK;

@@ -33,7 +33,7 @@ static enum rt_status merge(const struct sort *s, char *dst, const char *src, in
     }
     /* One of them is left; the other has no elements. */
     const char *rest = a < a_end ? a : b;
-    return kn_copy_pieces(s->r, RT_U8, dst, rest, (a < a_end ? a_end : b_end) - rest);
+    return kn_copy_chunks(s->r, RT_U8, dst, rest, (a < a_end ? a_end : b_end) - rest);
 }
 
 /* Leaves the result in base. */
@@ -51,7 +51,7 @@ static enum rt_status merge_runs(const struct sort *s, char *base, char *room, i
         src = dst;
         dst = swap;
     }
-    return st || src == base ? st : kn_copy_pieces(s->r, RT_U8, base, src, n * (int64_t)s->size);
+    return st || src == base ? st : kn_copy_chunks(s->r, RT_U8, base, src, n * (int64_t)s->size);
 }
 
 enum rt_status kn_sort(struct rt_run *r, void *base, int64_t n, size_t size,

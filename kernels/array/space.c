@@ -138,7 +138,7 @@ static enum rt_status batch_run(struct rt_run *r)
     if (rt_tensor_count(o) == 0 || (is_all && kn_hand_on(r, 0)))
         return RT_OK;
     if (to_batch && rt_dtype_is_plain(kn_dtype(o)) &&
-        kn_zero_pieces(r, o->data, rt_tensor_bytes(o)))
+        kn_zero_chunks(r, o->data, rt_tensor_bytes(o)))
         return r->err->code;
     kn_strides(space->rank, space->dim, space_stride);
     kn_strides(batch->rank, batch->dim, batch_stride);

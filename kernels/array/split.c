@@ -25,7 +25,7 @@ static enum rt_status share(struct rt_run *r, int k, int in, int64_t first)
 {
     const struct rt_tensor o = r->out[k];
 
-    return kn_out_part(r, k, in, first, o.rank, o.dim);
+    return kn_out_slice(r, k, in, first, o.rank, o.dim);
 }
 
 /* Writes every part; outputs have their shapes. */

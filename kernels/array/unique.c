@@ -82,7 +82,7 @@ static enum rt_status unique_run(struct rt_run *r)
     /* Of one item, or of passing one. */
     const int64_t work = rt_add_saturated(rt_mul_saturated(4, s.outer * s.inner), KN_PROBE_WORK);
     int64_t left = RT_WORK;
-    if (kn_zero_pieces(r, slot, (size_t)n_slots * sizeof *slot))
+    if (kn_zero_chunks(r, slot, (size_t)n_slots * sizeof *slot))
         return r->err->code;
     for (int64_t i = 0; i < n; i++) {
         int64_t at = (int64_t)(hash_item(&s, i) & (uint64_t)(n_slots - 1));
@@ -170,7 +170,7 @@ static enum rt_status diff_run(struct rt_run *r)
     if (!slot)
         return r->err->code;
     keep = slot + n_slots;
-    if (kn_zero_pieces(r, slot, (size_t)n_slots * sizeof *slot))
+    if (kn_zero_chunks(r, slot, (size_t)n_slots * sizeof *slot))
         return r->err->code;
     int64_t left = RT_WORK, at;
     for (int64_t i = 0; i < b.n; i++) {

@@ -8,7 +8,7 @@
 
 #include "kernels/array/array.h"
 #include "kernels/cpu/bf16.h"
-#include "kernels/conv/conv_cut.h"
+#include "kernels/conv/conv_split.h"
 #include "kernels/conv/conv_plain.h"
 #include "kernels/conv/conv_gemm.h"
 #include "kernels/conv/conv_shape.h"
@@ -34,14 +34,14 @@ struct filter_format { /* what the bytes of a packed filter depend on */
     int64_t n_scale; /* co: as many floats follow, by which the channels are multiplied */
 };
 
-struct part { /* see conv_cut.h */
+struct slice { /* see conv_cut.h */
     struct kn_conv_shape g;
     struct kn_dnnl dnnl;
-    _Atomic(struct kn_dnnl *) bare; /* the same without activation, made when NaN was met */
+    _Atomic(struct kn_dnnl *) unfused; /* the same without activation, made when NaN was met */
 };
-struct cut {
-    struct kn_conv_cut by;
-    struct part part[KN_CONV_PARTS];
+struct split {
+    struct kn_conv_split by;
+    struct slice slice[KN_CONV_SLICES];
     /* > 0: all images by so many output channels at a time, the first part: where the filter is
      * larger than what it is multiplied with, each core reads its share of it. */
     int64_t channels;
@@ -50,7 +50,7 @@ struct cut {
     size_t bf16_at, apart_at, bytes;
 };
 /* One after the other on one core; and so that several have as much to do each. */
-enum { ALONE, SHARED, N_CUTS };
+enum { SERIAL, SHARDED, N_SPLITS };
 
 struct conv {
     struct kn_conv_shape g;
@@ -63,7 +63,7 @@ struct conv {
     atomic_int met_nan;
     bool empty; /* nothing to sum: the output is zero */
     bool by_library;
-    struct cut cut[N_CUTS];
+    struct split split[N_SPLITS];
     int n_slots;            /* executions at a time of the shared cut; 0: there is none */
     struct kn_dnnl reorder; /* filter that is no constant */
     struct filter_format format;
@@ -158,15 +158,15 @@ struct work {
     atomic_bool *met_nan; /* of a shared cut: the run begins anew on one core. Else NULL */
 };
 
-static dnnl_status_t make_part(const struct conv *c, struct kn_dnnl *d,
-                               const struct kn_conv_shape *g, const dnnl_memory_desc_t *filter,
-                               bool activates);
+static dnnl_status_t make_primitive(const struct conv *c, struct kn_dnnl *d,
+                                    const struct kn_conv_shape *g, const dnnl_memory_desc_t *filter,
+                                    bool activates);
 
 /* NaN was met by an activation that makes it 0: the part without it, kept for the next time. */
-static enum rt_status make_bare(const struct conv *c, struct part *p, const struct kn_dnnl **out,
-                                struct rt_run *r)
+static enum rt_status make_unfused(const struct conv *c, struct slice *p,
+                                   const struct kn_dnnl **out, struct rt_run *r)
 {
-    struct kn_dnnl *d = atomic_load(&p->bare), *other = NULL;
+    struct kn_dnnl *d = atomic_load(&p->unfused), *other = NULL;
 
     *out = d;
     if (d)
@@ -174,12 +174,12 @@ static enum rt_status make_bare(const struct conv *c, struct part *p, const stru
     d = calloc(1, sizeof *d);
     if (!d)
         return rt_fail_memory(r->err, r->node->name, sizeof *d);
-    const dnnl_status_t s = make_part(c, d, &p->g, &c->format.md, false);
+    const dnnl_status_t s = make_primitive(c, d, &p->g, &c->format.md, false);
     if (s) {
         free(d);
         return kn_dnnl_fail(r->err, s, r->node->name);
     }
-    if (!atomic_compare_exchange_strong(&p->bare, &other, d)) {
+    if (!atomic_compare_exchange_strong(&p->unfused, &other, d)) {
         kn_dnnl_clear(d);
         free(d);
         d = other;
@@ -192,19 +192,20 @@ static enum rt_status make_bare(const struct conv *c, struct part *p, const stru
 enum { MOST_NAN = 8 };
 
 /* Elements of the input that an execution reads. */
-static int64_t part_input(const struct part *p)
+static int64_t slice_input(const struct slice *p)
 {
     return p->g.batch * kn_conv_image_in(&p->g);
 }
 
 /* One execution on the `n` outputs from `at` on, and what of the tail follows it. */
-static enum rt_status run_part(struct rt_run *r, const struct work *w, const struct cut *cut,
-                               struct part *p, const float *src, int64_t at, int64_t n)
+static enum rt_status run_primitive(struct rt_run *r, const struct work *w,
+                                    const struct split *split, struct slice *p, const float *src,
+                                    int64_t at, int64_t n)
 {
     struct conv *c = r->state;
     const float *bias = c->bias ? r->in[c->bias].data : NULL;
     const bool out_of_place = kn_epilogue_is_out_of_place(&c->epilogue);
-    float *dst = out_of_place ? (void *)(w->room + cut->apart_at) : w->dst + at;
+    float *dst = out_of_place ? (void *)(w->room + split->apart_at) : w->dst + at;
     const void *data[KN_DNNL_ARGS] = {src, w->filter, dst, bias};
     const bool activates =
         c->activates &&
@@ -213,8 +214,8 @@ static enum rt_status run_part(struct rt_run *r, const struct work *w, const str
     enum rt_status st = RT_OK;
 
     if (c->format.bf16) {
-        kn_bf16_round(src, (void *)(w->room + cut->bf16_at), part_input(p));
-        data[0] = w->room + cut->bf16_at;
+        kn_bf16_round(src, (void *)(w->room + split->bf16_at), slice_input(p));
+        data[0] = w->room + split->bf16_at;
     }
     if (activates)
         kn_epilogue_clear_nan_flag();
@@ -227,7 +228,7 @@ static enum rt_status run_part(struct rt_run *r, const struct work *w, const str
     }
     if (c->activates && !st && (!activates || kn_epilogue_nan_flag())) {
         atomic_fetch_add_explicit(&c->met_nan, activates, memory_order_relaxed);
-        st = make_bare(c, p, &d, r);
+        st = make_unfused(c, p, &d, r);
         void *room = w->room;
         if (!st && d->scratch_bytes > p->dnnl.scratch_bytes)
             room = rt_scratch(r, d->scratch_bytes);
@@ -245,31 +246,32 @@ static enum rt_status run_part(struct rt_run *r, const struct work *w, const str
     return st;
 }
 
-static enum rt_status run_one(struct rt_run *r, const struct work *w, struct cut *cut, int64_t i)
+static enum rt_status run_one(struct rt_run *r, const struct work *w, struct split *split,
+                              int64_t i)
 {
     const struct conv *c = r->state;
-    const struct kn_conv_piece at = kn_conv_cut_piece(&c->g, &cut->by, i);
-    struct part *p = &cut->part[at.part];
+    const struct kn_conv_block at = kn_conv_split_block(&c->g, &split->by, i);
+    struct slice *p = &split->slice[at.slice];
     const int64_t image = p->g.transposed ? kn_conv_image_in(&p->g) : kn_conv_image_out(&p->g);
 
-    return run_part(r, w, cut, p, w->src + at.src_at, at.dst_at, p->g.batch * image);
+    return run_primitive(r, w, split, p, w->src + at.src_at, at.dst_at, p->g.batch * image);
 }
 
-static enum rt_status run_alone(struct rt_run *r, const struct work *w)
+static enum rt_status run_serial(struct rt_run *r, const struct work *w)
 {
     struct conv *c = r->state;
-    const int64_t n = kn_conv_cut_count(&c->g, &c->cut[ALONE].by);
+    const int64_t n = kn_conv_split_count(&c->g, &c->split[SERIAL].by);
     enum rt_status st = RT_OK;
 
     for (int64_t i = 0; i < n && !st; i++) {
-        st = run_one(r, w, &c->cut[ALONE], i);
+        st = run_one(r, w, &c->split[SERIAL], i);
         if (!st && i < n - 1)
             st = rt_run_check(r);
     }
     return st;
 }
 
-static enum rt_status run_shared(struct rt_run *r, void *arg, int64_t i, int64_t slot)
+static enum rt_status conv_shard(struct rt_run *r, void *arg, int64_t i, int64_t slot)
 {
     struct conv *c = r->state;
     struct work w = *(const struct work *)arg;
@@ -277,27 +279,27 @@ static enum rt_status run_shared(struct rt_run *r, void *arg, int64_t i, int64_t
     if (atomic_load_explicit(w.met_nan, memory_order_relaxed) ||
         (i >= c->n_slots && rt_run_check(r)))
         return r->err->code;
-    w.room = kn_behind(w.room, (size_t)slot * c->cut[SHARED].bytes);
-    return run_one(r, &w, &c->cut[SHARED], i);
+    w.room = kn_behind(w.room, (size_t)slot * c->split[SHARDED].bytes);
+    return run_one(r, &w, &c->split[SHARDED], i);
 }
 
-static int64_t n_slices(const struct conv *c, const struct cut *cut)
+static int64_t n_slices(const struct conv *c, const struct split *split)
 {
-    return kn_parts(c->g.co, cut->channels);
+    return kn_div_up(c->g.co, split->channels);
 }
 
-static enum rt_status run_channels(struct rt_run *r, void *arg, int64_t i, int64_t slot)
+static enum rt_status conv_channels_shard(struct rt_run *r, void *arg, int64_t i, int64_t slot)
 {
     struct conv *c = r->state;
     const struct work *w = arg;
-    struct cut *cut = &c->cut[SHARED];
-    const int64_t at = i * cut->channels, left = c->g.co - at, pixels = c->n_dst / c->g.co;
-    const struct part *p = &cut->part[left > cut->channels ? KN_CONV_FIRST : KN_CONV_LAST];
+    struct split *split = &c->split[SHARDED];
+    const int64_t at = i * split->channels, left = c->g.co - at, pixels = c->n_dst / c->g.co;
+    const struct slice *p = &split->slice[left > split->channels ? KN_CONV_FIRST : KN_CONV_LAST];
     const int64_t n = p->g.co;
     dnnl_memory_desc_t ignored;
     const size_t filter_at = kn_dnnl_slice(&c->format.md, 0, at, n, &ignored);
-    char *room = kn_behind(w->room, (size_t)slot * cut->bytes);
-    float *own = (void *)(room + cut->apart_at);
+    char *room = kn_behind(w->room, (size_t)slot * split->bytes);
+    float *own = (void *)(room + split->apart_at);
     const void *data[KN_DNNL_ARGS] = {w->src, (const char *)w->filter + filter_at, own,
                                       c->bias ? (const float *)r->in[c->bias].data + at : NULL};
 
@@ -317,17 +319,17 @@ static enum rt_status run_channels(struct rt_run *r, void *arg, int64_t i, int64
     return st;
 }
 
-static enum rt_status run_parts(struct rt_run *r, struct work *w)
+static enum rt_status run_sharded(struct rt_run *r, struct work *w)
 {
     const struct conv *c = r->state;
-    const struct cut *cut = &c->cut[SHARED];
+    const struct split *split = &c->split[SHARDED];
 
-    if (cut->channels)
-        return kn_parallel_parts(r, n_slices(c, cut), c->n_slots, run_channels, w);
-    return kn_parallel_parts(r, kn_conv_cut_count(&c->g, &cut->by), c->n_slots, run_shared, w);
+    if (split->channels)
+        return kn_parallel_shards(r, n_slices(c, split), c->n_slots, conv_channels_shard, w);
+    return kn_parallel_shards(r, kn_conv_split_count(&c->g, &split->by), c->n_slots, conv_shard, w);
 }
 
-static enum rt_status run_cut(struct rt_run *r, struct work *w)
+static enum rt_status run_split(struct rt_run *r, struct work *w)
 {
     const struct conv *c = r->state;
     atomic_bool met_nan = false;
@@ -338,13 +340,13 @@ static enum rt_status run_cut(struct rt_run *r, struct work *w)
         rt_run_width(r) > 1) {
         w->room = kn_behind(room, c->slots_at);
         w->met_nan = &met_nan;
-        const enum rt_status st = run_parts(r, w);
+        const enum rt_status st = run_sharded(r, w);
         if (st || !atomic_load(&met_nan))
             return st;
     }
     w->room = room;
     w->met_nan = NULL;
-    return run_alone(r, w);
+    return run_serial(r, w);
 }
 
 static enum rt_status run(struct rt_run *whole)
@@ -374,7 +376,7 @@ static enum rt_status run(struct rt_run *whole)
     if (st)
         return st;
     if (c->empty && c->n_dst) {
-        st = kn_zero_pieces(r, dst, (size_t)c->n_dst * rt_dtype_size(c->dtype));
+        st = kn_zero_chunks(r, dst, (size_t)c->n_dst * rt_dtype_size(c->dtype));
     } else if (!c->empty && !c->by_library) {
         const enum rt_dtype compute = is_half(c->dtype) ? RT_F32 : c->dtype;
         st = kn_conv_plain(&c->g, compute, src, filter, dst, c->n_dst, r);
@@ -389,7 +391,7 @@ static enum rt_status run(struct rt_run *whole)
             st = kn_dnnl_run(&c->reorder, move, room, r->err, r->node->name);
         }
         if (!st)
-            st = run_cut(r, &w);
+            st = run_split(r, &w);
     }
     if (!st && !c->by_library && c->n_dst)
         kn_epilogue_apply(&c->epilogue, r, KN_EPILOGUE_ALL, dst, 0, c->n_dst / c->g.co, c->g.co);
@@ -451,9 +453,9 @@ static void filter_format(const struct kn_conv_shape *g, struct filter_format *f
 }
 
 /* `filter`: NULL: the layout is the library's choice. */
-static dnnl_status_t make_part(const struct conv *c, struct kn_dnnl *d,
-                               const struct kn_conv_shape *g, const dnnl_memory_desc_t *filter,
-                               bool activates)
+static dnnl_status_t make_primitive(const struct conv *c, struct kn_dnnl *d,
+                                    const struct kn_conv_shape *g, const dnnl_memory_desc_t *filter,
+                                    bool activates)
 {
     dnnl_primitive_attr_t attr = NULL;
     const dnnl_dims_t channels = {g->co};
@@ -543,11 +545,11 @@ static enum rt_status pack_filter(const struct rt_tensor *src, void *dst, const 
     return st;
 }
 
-static void clear_cut(struct cut *cut)
+static void clear_split(struct split *split)
 {
-    for (int i = 0; i < KN_CONV_PARTS; i++) {
-        struct kn_dnnl *d = atomic_exchange(&cut->part[i].bare, NULL);
-        kn_dnnl_clear(&cut->part[i].dnnl);
+    for (int i = 0; i < KN_CONV_SLICES; i++) {
+        struct kn_dnnl *d = atomic_exchange(&split->slice[i].unfused, NULL);
+        kn_dnnl_clear(&split->slice[i].dnnl);
         if (d)
             kn_dnnl_clear(d);
         free(d);
@@ -557,111 +559,115 @@ static void clear_cut(struct cut *cut)
 static void release(void *state)
 {
     struct conv *c = state;
-    for (int i = 0; i < N_CUTS; i++)
-        clear_cut(&c->cut[i]);
+    for (int i = 0; i < N_SPLITS; i++)
+        clear_split(&c->split[i]);
     kn_dnnl_clear(&c->reorder);
 }
 
-/* `filter`: as in make_part; the parts after the first have the first's layout. */
-static dnnl_status_t make_cut(const struct conv *c, struct cut *cut,
-                              const dnnl_memory_desc_t *filter)
+/* `filter`: as in make_primitive; the parts after the first have the first's layout. */
+static dnnl_status_t make_split(const struct conv *c, struct split *split,
+                                const dnnl_memory_desc_t *filter)
 {
     dnnl_status_t s = dnnl_success;
 
-    for (int i = 0; i < KN_CONV_PARTS && !s; i++) {
-        struct part *p = &cut->part[i];
-        if (kn_conv_cut_shape(&c->g, &cut->by, (enum kn_conv_part)i, &p->g))
-            s = make_part(c, &p->dnnl, &p->g,
-                          i == KN_CONV_FIRST ? filter : &cut->part[KN_CONV_FIRST].dnnl.md[1],
-                          c->activates);
+    for (int i = 0; i < KN_CONV_SLICES && !s; i++) {
+        struct slice *p = &split->slice[i];
+        if (kn_conv_split_shape(&c->g, &split->by, (enum kn_conv_slice)i, &p->g))
+            s = make_primitive(c, &p->dnnl, &p->g,
+                               i == KN_CONV_FIRST ? filter
+                                                  : &split->slice[KN_CONV_FIRST].dnnl.md[1],
+                               c->activates);
     }
     return s;
 }
 
-static dnnl_status_t make_parts(struct conv *c)
+static dnnl_status_t make_serial(struct conv *c)
 {
-    kn_conv_cut_alone(&c->g, kn_epilogue_any(&c->epilogue) && !c->activates, &c->cut[ALONE].by);
-    const dnnl_status_t s = make_cut(c, &c->cut[ALONE], NULL);
+    kn_conv_split_serial(&c->g, kn_epilogue_any(&c->epilogue) && !c->activates,
+                         &c->split[SERIAL].by);
+    const dnnl_status_t s = make_split(c, &c->split[SERIAL], NULL);
     if (!s)
-        c->format.md = c->cut[ALONE].part[KN_CONV_FIRST].dnnl.md[1];
+        c->format.md = c->split[SERIAL].slice[KN_CONV_FIRST].dnnl.md[1];
     return s;
 }
 
 enum { LEAST_CHANNELS = 64 };
 
 /* As many output channels for each of `width` cores. */
-static bool share_channels(const struct conv *c, int width, struct cut *cut)
+static bool shard_channels(const struct conv *c, int width, struct split *split)
 {
     const struct kn_conv_shape *g = &c->g;
     const int64_t block = kn_dnnl_block(&c->format.md, 0);
 
     if (g->transposed || g->groups > 1 || c->format.bf16 || c->epilogue.scale ||
-        c->epilogue.shift || !block || kn_conv_cut_count(&c->g, &c->cut[ALONE].by) > 1 ||
+        c->epilogue.shift || !block || kn_conv_split_count(&c->g, &c->split[SERIAL].by) > 1 ||
         c->n_filter < 2 * (c->n_src + c->n_dst) ||
-        (double)c->n_filter * (double)(c->n_dst / g->co) < 2.0 * KN_SHARE)
+        (double)c->n_filter * (double)(c->n_dst / g->co) < 2.0 * KN_SHARD_MACS)
         return false;
-    cut->channels = kn_parts(kn_parts(g->co, block), width) * block;
-    if (cut->channels < LEAST_CHANNELS)
-        cut->channels = kn_round_up(LEAST_CHANNELS, block);
-    const int64_t parts = kn_parts(g->co, cut->channels);
-    dnnl_status_t s = parts > 1 ? dnnl_success : dnnl_unimplemented;
+    split->channels = kn_div_up(kn_div_up(g->co, block), width) * block;
+    if (split->channels < LEAST_CHANNELS)
+        split->channels = kn_round_up(LEAST_CHANNELS, block);
+    const int64_t slices = kn_div_up(g->co, split->channels);
+    dnnl_status_t s = slices > 1 ? dnnl_success : dnnl_unimplemented;
     for (int i = KN_CONV_FIRST; i <= KN_CONV_LAST && !s; i += KN_CONV_LAST - KN_CONV_FIRST) {
-        struct part *p = &cut->part[i];
-        const int64_t from = i == KN_CONV_FIRST ? 0 : (parts - 1) * cut->channels;
+        struct slice *p = &split->slice[i];
+        const int64_t from = i == KN_CONV_FIRST ? 0 : (slices - 1) * split->channels;
         dnnl_memory_desc_t filter;
         p->g = *g;
-        p->g.co = i == KN_CONV_FIRST ? cut->channels : g->co - from;
+        p->g.co = i == KN_CONV_FIRST ? split->channels : g->co - from;
         kn_dnnl_slice(&c->format.md, 0, from, p->g.co, &filter);
-        s = make_part(c, &p->dnnl, &p->g, &filter, c->activates);
+        s = make_primitive(c, &p->dnnl, &p->g, &filter, c->activates);
     }
     if (s) {
-        clear_cut(cut);
-        cut->channels = 0;
+        clear_split(split);
+        split->channels = 0;
     }
     return !s;
 }
 
 /* The cut for several cores, if it pays and the library has it with this layout of the filter. */
-static void make_shared(struct conv *c, int width)
+static void make_sharded(struct conv *c, int width)
 {
-    struct cut *cut = &c->cut[SHARED];
+    struct split *split = &c->split[SHARDED];
 
     if (width < 2)
         return;
-    if (share_channels(c, width, cut)) {
-        c->n_slots = (int)n_slices(c, cut);
+    if (shard_channels(c, width, split)) {
+        c->n_slots = (int)n_slices(c, split);
         return;
     }
-    if (!kn_conv_cut_shared(&c->g, kn_epilogue_any(&c->epilogue) && !c->activates, width, &cut->by))
+    if (!kn_conv_split_sharded(&c->g, kn_epilogue_any(&c->epilogue) && !c->activates, width,
+                               &split->by))
         return;
-    if (make_cut(c, cut, &c->format.md)) {
-        clear_cut(cut);
+    if (make_split(c, split, &c->format.md)) {
+        clear_split(split);
         return;
     }
-    const int64_t n = kn_conv_cut_count(&c->g, &cut->by);
+    const int64_t n = kn_conv_split_count(&c->g, &split->by);
     c->n_slots = n < width ? (int)n : width;
 }
 
 /* What an execution of a cut wants of scratch memory. */
-static void place_cut(const struct conv *c, struct cut *cut)
+static void place_split(const struct conv *c, struct split *split)
 {
     size_t scratch = 0, in = 0, out = 0;
 
-    for (int i = 0; i < KN_CONV_PARTS; i++) {
-        const struct part *p = &cut->part[i];
+    for (int i = 0; i < KN_CONV_SLICES; i++) {
+        const struct slice *p = &split->slice[i];
         if (!p->dnnl.prim)
             continue;
-        const size_t n_in = (size_t)part_input(p);
+        const size_t n_in = (size_t)slice_input(p);
         const size_t n_out = (size_t)(p->g.batch * kn_conv_image_out(&p->g));
         scratch = p->dnnl.scratch_bytes > scratch ? p->dnnl.scratch_bytes : scratch;
         in = n_in > in ? n_in : in;
         out = n_out > out ? n_out : out;
     }
-    cut->bf16_at = kn_padded(scratch);
-    cut->apart_at = cut->bf16_at + (c->format.bf16 ? kn_padded(in * sizeof(struct kn_bfloat)) : 0);
-    cut->bytes = cut->apart_at;
-    if (cut->channels || kn_epilogue_is_out_of_place(&c->epilogue))
-        cut->bytes += kn_padded(out * sizeof(float));
+    split->bf16_at = kn_padded(scratch);
+    split->apart_at =
+        split->bf16_at + (c->format.bf16 ? kn_padded(in * sizeof(struct kn_bfloat)) : 0);
+    split->bytes = split->apart_at;
+    if (split->channels || kn_epilogue_is_out_of_place(&c->epilogue))
+        split->bytes += kn_padded(out * sizeof(float));
 }
 
 /* The filter's key, with the scale behind it; packed. */
@@ -693,13 +699,13 @@ static void split_epilogue(struct conv *c, bool folds)
     c->activates = kn_epilogue_has_dnnl_post_op(&c->epilogue);
 }
 
-static dnnl_status_t try_parts(struct conv *c)
+static dnnl_status_t try_serial(struct conv *c)
 {
-    dnnl_status_t s = make_parts(c);
+    dnnl_status_t s = make_serial(c);
     if (s && c->activates) {
-        clear_cut(&c->cut[ALONE]);
+        clear_split(&c->split[SERIAL]);
         c->activates = false;
-        s = make_parts(c);
+        s = make_serial(c);
     }
     return s;
 }
@@ -721,15 +727,15 @@ static enum rt_status prepare_dnnl(struct rt_prep *p, void **state)
     split_epilogue(c, folds);
     filter_format(&c->g, &c->format);
     c->format.bf16 = p->tuning->bf16 && pays_in_bf16(&c->g, c->dtype);
-    dnnl_status_t s = try_parts(c);
+    dnnl_status_t s = try_serial(c);
     if (s && c->format.bf16) {
-        clear_cut(&c->cut[ALONE]);
+        clear_split(&c->split[SERIAL]);
         c->format.bf16 = false;
         c->activates = kn_epilogue_has_dnnl_post_op(&c->epilogue) && !c->epilogue.scale;
-        s = try_parts(c);
+        s = try_serial(c);
     }
     if (s) {
-        clear_cut(&c->cut[ALONE]);
+        clear_split(&c->split[SERIAL]);
         if (s == dnnl_unimplemented || s == dnnl_invalid_arguments)
             return rt_fail(p->err, RT_FAILED_PRECONDITION, "%s: oneDNN does not have it",
                            p->node->name);
@@ -742,10 +748,10 @@ static enum rt_status prepare_dnnl(struct rt_prep *p, void **state)
         return st;
     if (!c->filter && folds)
         return rt_fail(p->err, RT_INTERNAL, "%s: the filter is no constant", p->node->name);
-    make_shared(c, rt_prep_width(p));
-    place_cut(c, &c->cut[ALONE]);
-    place_cut(c, &c->cut[SHARED]);
-    size_t used = c->cut[ALONE].bytes;
+    make_sharded(c, rt_prep_width(p));
+    place_split(c, &c->split[SERIAL]);
+    place_split(c, &c->split[SHARDED]);
+    size_t used = c->split[SERIAL].bytes;
     if (!c->filter) {
         dnnl_memory_desc_t from;
         dnnl_status_t made = filter_md(&c->format, &from, false);
@@ -760,7 +766,7 @@ static enum rt_status prepare_dnnl(struct rt_prep *p, void **state)
         used += kn_padded(dnnl_memory_desc_get_size(&c->format.md));
     }
     c->slots_at = used;
-    used += (size_t)c->n_slots * c->cut[SHARED].bytes;
+    used += (size_t)c->n_slots * c->split[SHARDED].bytes;
     place_rest(c, p, used, !c->filter);
     return RT_OK;
 }

@@ -80,28 +80,28 @@ int kn_conv_gemm_can(const struct rt_prep *p)
 
 /* Blocks of pixels, and for `width` cores so many parts: of the pixels or, where those are few and
  * the weights many, of the output channels. */
-static void cut(struct state *s, int width)
+static void set_shards(struct state *s, int width)
 {
     const struct kn_packed_gemm *p = &s->node.gemm;
     const double all = (double)s->pixels * (double)p->k * (double)p->n;
-    int64_t most = all / KN_SHARE < (double)width ? (int64_t)(all / KN_SHARE) : width;
+    int64_t most = all / KN_SHARD_MACS < (double)width ? (int64_t)(all / KN_SHARD_MACS) : width;
 
-    s->terms = s->in_place ? p->k : kn_even_parts(p->k, MOST_TERMS, 1);
-    int64_t rows = IM2COL_FLOATS / kn_smaller(s->terms, MOST_TERMS);
+    s->terms = s->in_place ? p->k : kn_even_size(p->k, MOST_TERMS, 1);
+    int64_t rows = IM2COL_FLOATS / kn_min_i64(s->terms, MOST_TERMS);
     if (p->n * p->k <= WEIGHTS_CACHED)
-        rows = kn_smaller(rows, OUTPUTS / p->n);
-    rows = rows < LEAST_ROWS ? LEAST_ROWS : kn_smaller(rows, MOST_ROWS);
+        rows = kn_min_i64(rows, OUTPUTS / p->n);
+    rows = rows < LEAST_ROWS ? LEAST_ROWS : kn_min_i64(rows, MOST_ROWS);
     s->panels = p->panels;
     s->n_slots = most > 1 ? (int)most : 1;
     if (s->n_slots > 1) {
-        if (s->pixels < p->n && s->pixels < most * KN_OWN_ROWS)
-            s->panels = kn_even_parts(p->panels, kn_parts(p->panels, most), most);
+        if (s->pixels < p->n && s->pixels < most * KN_SHARD_ROWS)
+            s->panels = kn_even_size(p->panels, kn_div_up(p->panels, most), most);
         else
-            rows = kn_smaller(rows, kn_parts(s->pixels, most));
+            rows = kn_min_i64(rows, kn_div_up(s->pixels, most));
     }
-    s->rows = kn_even_parts(s->pixels, rows, s->panels == p->panels ? most : 1);
-    s->blocks = kn_parts(s->pixels, s->rows);
-    s->groups = kn_parts(p->panels, s->panels);
+    s->rows = kn_even_size(s->pixels, rows, s->panels == p->panels ? most : 1);
+    s->blocks = kn_div_up(s->pixels, s->rows);
+    s->groups = kn_div_up(p->panels, s->panels);
     s->ld = s->terms % (4 * LINE) ? s->terms : s->terms + LINE;
     s->slot_bytes = s->in_place ? 0 : kn_padded((size_t)(s->rows * s->ld) * sizeof(float));
 }
@@ -129,7 +129,7 @@ enum rt_status kn_conv_gemm_prepare(struct rt_prep *p, void **state)
         st = rt_fail(p->err, RT_INTERNAL, "%s: the filter is no constant", p->node->name);
     if (st)
         return st;
-    cut(s, rt_prep_width(p));
+    set_shards(s, rt_prep_width(p));
     s->odd_at = (size_t)s->n_slots * s->slot_bytes;
     p->scratch_bytes = s->odd_at + odd;
     return RT_OK;
@@ -146,14 +146,14 @@ static void im2col_row(const struct state *s, const float *image, int64_t y, int
     int64_t i = first / ax->size, j = first % ax->size, at = from % run, left = to - from;
 
     while (left > 0) {
-        const int64_t n = kn_smaller(run - at, left);
+        const int64_t n = kn_min_i64(run - at, left);
         const int64_t sy = y + i * ay->dilation, sx = x + j * ax->dilation;
         int64_t lo = n, hi = n; /* of these n, the ones that lie inside */
         if (sy >= 0 && sy < ay->in && sx > -s->taps && sx < ax->in) {
             lo = sx < 0 ? -sx * ci - at : 0;
-            lo = lo < 0 ? 0 : kn_smaller(lo, n);
+            lo = lo < 0 ? 0 : kn_min_i64(lo, n);
             hi = ax->in - sx < s->taps ? (ax->in - sx) * ci - at : n;
-            hi = hi < lo ? lo : kn_smaller(hi, n);
+            hi = hi < lo ? lo : kn_min_i64(hi, n);
         }
         if (lo)
             memset(dst, 0, (size_t)lo * sizeof *dst);
@@ -204,7 +204,7 @@ struct work {
     struct kn_gemm_post_ops post_ops; /* of the whole */
 };
 
-static enum rt_status run_part(struct rt_run *r, void *arg, int64_t i, int64_t slot)
+static enum rt_status conv_gemm_shard(struct rt_run *r, void *arg, int64_t i, int64_t slot)
 {
     const struct work *w = arg;
     const struct state *s = w->s;
@@ -215,24 +215,25 @@ static enum rt_status run_part(struct rt_run *r, void *arg, int64_t i, int64_t s
     struct kn_packed_gemm_args t = {.packed = w->packed,
                                     .c = w->dst + pixel * p->n,
                                     .ldc = p->n,
-                                    .rows = kn_smaller(s->rows, s->pixels - pixel)};
+                                    .rows = kn_min_i64(s->rows, s->pixels - pixel)};
     const double panel_work = (double)t.rows * (double)s->terms * (double)p->panel;
-    const int64_t most = panel_work < KN_PIECE ? (int64_t)(KN_PIECE / (panel_work + 1)) + 1 : 1;
-    const int64_t end = kn_smaller(group + s->panels, p->panels);
+    const int64_t most =
+        panel_work < KN_CHECK_MACS ? (int64_t)(KN_CHECK_MACS / (panel_work + 1)) + 1 : 1;
+    const int64_t end = kn_min_i64(group + s->panels, p->panels);
 
     if (post_ops.residual)
         post_ops.residual += pixel * p->n;
     for (int64_t k = 0; k < p->k; k += s->terms) {
         t.k_from = k;
-        t.k_to = kn_smaller(k + s->terms, p->k);
+        t.k_to = kn_min_i64(k + s->terms, p->k);
         t.a = s->in_place ? w->src + pixel * p->k : copies;
         t.lda = s->in_place ? p->k : s->ld;
         if (!s->in_place)
             im2col(s, w->src, pixel, t.rows, t.k_from, t.k_to, copies);
         for (t.from = group; t.from < end; t.from = t.to) {
-            t.to = kn_smaller(t.from + most, end);
+            t.to = kn_min_i64(t.from + most, end);
             kn_packed_gemm_run(p, &t, &post_ops);
-            if ((t.to < end || t.k_to < p->k) && panel_work * (double)most > KN_PIECE / 8 &&
+            if ((t.to < end || t.k_to < p->k) && panel_work * (double)most > KN_CHECK_MACS / 8 &&
                 rt_run_check(r))
                 return r->err->code;
         }
@@ -240,7 +241,7 @@ static enum rt_status run_part(struct rt_run *r, void *arg, int64_t i, int64_t s
     return RT_OK;
 }
 
-static enum rt_status run_alone(struct rt_run *r, struct work *w, int64_t n)
+static enum rt_status run_serial(struct rt_run *r, struct work *w, int64_t n)
 {
     const struct state *s = w->s;
     const double work = (double)(s->rows * s->panels) *
@@ -249,7 +250,7 @@ static enum rt_status run_alone(struct rt_run *r, struct work *w, int64_t n)
     enum rt_status st = RT_OK;
 
     for (int64_t i = 0; i < n && !st; i++) {
-        st = run_part(r, w, i, 0);
+        st = conv_gemm_shard(r, w, i, 0);
         if (!st && i < n - 1)
             st = rt_run_spend(r, &left, work < RT_WORK ? (int64_t)work : RT_WORK);
     }
@@ -271,8 +272,8 @@ enum rt_status kn_conv_gemm(struct rt_run *r)
     enum rt_status st = RT_OK;
 
     if (s->n_slots > 1 && rt_run_width(r) > 1)
-        st = kn_parallel_parts(r, n, s->n_slots, run_part, &w);
+        st = kn_parallel_shards(r, n, s->n_slots, conv_gemm_shard, &w);
     else
-        st = run_alone(r, &w, n);
+        st = run_serial(r, &w, n);
     return st ? st : kn_epilogue_broadcast(t, r, w.dst);
 }

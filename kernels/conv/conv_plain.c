@@ -114,7 +114,7 @@ enum rt_status kn_conv_plain(const struct kn_conv_shape *g, enum rt_dtype dtype,
     void *from = (void *)(uintptr_t)src; /* only read: x forward, y back */
     void *x = back ? dst : from, *y = back ? from : dst;
 
-    const enum rt_status st = kn_zero_pieces(r, dst, (size_t)n_dst * rt_dtype_size(dtype));
+    const enum rt_status st = kn_zero_chunks(r, dst, (size_t)n_dst * rt_dtype_size(dtype));
 
     if (st)
         return st;

@@ -102,7 +102,7 @@ enum rt_status kn_depthwise_conv_prepare(struct rt_prep *p, void **state)
 }
 
 /* Rows of outputs, counted through all images. */
-static enum rt_status some_rows(struct rt_run *r, void *arg, int64_t from, int64_t to)
+static enum rt_status depthwise_shard(struct rt_run *r, void *arg, int64_t from, int64_t to)
 {
     const struct state *s = r->state;
     const struct kn_depthwise *d = &s->d;
@@ -133,6 +133,7 @@ enum rt_status kn_depthwise_conv(struct rt_run *r)
     const int64_t ends = s->d.act > RT_ACT_RELU6 || s->epilogue.act > RT_ACT_RELU6 ? 8 : 0;
     const int64_t steps = d->y.size * d->x.size + 2 * d->y.stride * d->x.stride + ends;
     const int64_t work = d->x.out * d->channels * steps / 8 + 1;
-    const enum rt_status st = kn_parallel_rows(r, s->batch * d->y.out, work, 1, some_rows, dst);
+    const enum rt_status st =
+        kn_parallel_rows(r, s->batch * d->y.out, work, 1, depthwise_shard, dst);
     return st ? st : kn_epilogue_broadcast(&s->epilogue, r, dst);
 }

@@ -127,16 +127,16 @@ static void split_epilogue(struct state *s)
 
 /* Of a block that cores share each makes output channels, a part of the weights to read; unless
  * something is done behind the outputs, which is done for whole pixels. */
-static void share(struct state *s, int width)
+static void sharding(struct state *s, int width)
 {
-    const struct kn_winograd_sharding share = kn_winograd_sharding(&s->l.tiles, width);
+    const struct kn_winograd_sharding sharding = kn_winograd_sharding(&s->l.tiles, width);
     const int64_t panels = s->l.tiles.gemm.panels, blocks = kn_winograd_tiles_blocks(&s->l.tiles);
 
     s->panels = panels;
-    if (!share.by_blocks && !kn_epilogue_any(&s->epilogue))
-        s->panels = kn_even_parts(panels, (panels - 1) / share.slots + 1, share.slots);
+    if (!sharding.by_blocks && !kn_epilogue_any(&s->epilogue))
+        s->panels = kn_even_size(panels, (panels - 1) / sharding.slots + 1, sharding.slots);
     s->groups = (panels - 1) / s->panels + 1;
-    s->slots = blocks * s->groups < share.slots ? blocks * s->groups : share.slots;
+    s->slots = blocks * s->groups < sharding.slots ? blocks * s->groups : sharding.slots;
 }
 
 enum rt_status kn_winograd_1d_prepare(struct rt_prep *p, void **state)
@@ -160,7 +160,7 @@ enum rt_status kn_winograd_1d_prepare(struct rt_prep *p, void **state)
         return st;
     s->epilogue.scale = scale ? 0 : s->epilogue.scale;
     split_epilogue(s);
-    share(s, rt_prep_width(p));
+    sharding(s, rt_prep_width(p));
     s->odd_at = (size_t)s->slots * kn_padded(kn_winograd_1d_scratch_bytes(&s->l));
     p->scratch_bytes = s->odd_at + odd;
     *state = s;
@@ -184,7 +184,7 @@ static void finish(void *arg, float *y, float *sums, int64_t pixels)
         kn_epilogue_apply(t, f->r, KN_EPILOGUE_ALL, y, y - f->dst, pixels, f->s->l.tiles.co);
 }
 
-static enum rt_status some_part(struct rt_run *r, void *arg, int64_t i, int64_t slot)
+static enum rt_status winograd_1d_shard(struct rt_run *r, void *arg, int64_t i, int64_t slot)
 {
     const struct state *s = r->state;
     struct finish f = {s, r, arg};
@@ -213,7 +213,7 @@ enum rt_status kn_winograd_1d_conv(struct rt_run *r)
 
     if (s->empty)
         return RT_OK;
-    const enum rt_status st = kn_parallel_parts(
-        r, kn_winograd_tiles_blocks(&s->l.tiles) * s->groups, s->slots, some_part, dst);
+    const enum rt_status st = kn_parallel_shards(
+        r, kn_winograd_tiles_blocks(&s->l.tiles) * s->groups, s->slots, winograd_1d_shard, dst);
     return st ? st : kn_epilogue_broadcast(&s->epilogue, r, dst);
 }

@@ -16,7 +16,7 @@ struct state {
     size_t odd_at; /* in scratch: what an odd tail starts from */
     /* By blocks each core has all their scratch memory; else there is one block's, and a patch for
      * each core. */
-    struct kn_winograd_sharding share;
+    struct kn_winograd_sharding sharding;
 };
 
 enum {
@@ -134,11 +134,11 @@ static enum rt_status pack_filter(struct state *s, struct rt_prep *p, const floa
 
 static size_t scratch_of(const struct state *s)
 {
-    const size_t slots = (size_t)s->share.slots;
+    const size_t slots = (size_t)s->sharding.slots;
 
-    return s->share.by_blocks ? slots * kn_winograd_scratch_bytes(&s->w)
-                              : kn_winograd_tiles_workspace_bytes(&s->w.tiles) +
-                                    slots * kn_winograd_patch_bytes(&s->w);
+    return s->sharding.by_blocks ? slots * kn_winograd_scratch_bytes(&s->w)
+                                 : kn_winograd_tiles_workspace_bytes(&s->w.tiles) +
+                                       slots * kn_winograd_patch_bytes(&s->w);
 }
 
 static enum rt_status prepare(struct rt_prep *p, int m, void **state)
@@ -163,7 +163,7 @@ static enum rt_status prepare(struct rt_prep *p, int m, void **state)
         s->epilogue.scale = 0;
     if (!st && !s->filter)
         st = rt_fail(p->err, RT_INTERNAL, "%s: the filter is no constant", p->node->name);
-    s->share = kn_winograd_sharding(&s->w.tiles, rt_prep_width(p));
+    s->sharding = kn_winograd_sharding(&s->w.tiles, rt_prep_width(p));
     s->odd_at = kn_padded(scratch_of(s));
     p->scratch_bytes = s->odd_at + odd;
     *state = s;
@@ -217,14 +217,14 @@ struct job {
     int64_t step;         /* tiles or products of a part */
 };
 
-static enum rt_status whole_block(struct rt_run *r, void *arg, int64_t i, int64_t slot)
+static enum rt_status winograd_block_shard(struct rt_run *r, void *arg, int64_t i, int64_t slot)
 {
     const struct job *j = arg;
     struct finish f = {j->s, r, j->dst};
     const struct kn_winograd_post_ops post_ops = post_ops_of(&f);
     void *scratch = j->scratch + (size_t)slot * kn_winograd_scratch_bytes(&j->s->w);
 
-    if (i >= j->s->share.slots && rt_run_check(r))
+    if (i >= j->s->sharding.slots && rt_run_check(r))
         return r->err->code;
     kn_winograd_run_block(&j->s->w, j->src, j->packed, j->dst, i, scratch, &post_ops);
     return RT_OK;
@@ -241,7 +241,7 @@ static int64_t end_of(const struct job *j, int64_t i, int64_t n)
     return (i + 1) * j->step < n ? (i + 1) * j->step : n;
 }
 
-static enum rt_status some_inputs(struct rt_run *r, void *arg, int64_t i, int64_t slot)
+static enum rt_status winograd_inputs_shard(struct rt_run *r, void *arg, int64_t i, int64_t slot)
 {
     const struct job *j = arg;
     (void)r;
@@ -250,7 +250,7 @@ static enum rt_status some_inputs(struct rt_run *r, void *arg, int64_t i, int64_
     return RT_OK;
 }
 
-static enum rt_status some_products(struct rt_run *r, void *arg, int64_t i, int64_t slot)
+static enum rt_status winograd_gemm_shard(struct rt_run *r, void *arg, int64_t i, int64_t slot)
 {
     const struct job *j = arg;
     const struct kn_winograd_tiles *t = &j->s->w.tiles;
@@ -261,7 +261,7 @@ static enum rt_status some_products(struct rt_run *r, void *arg, int64_t i, int6
     return RT_OK;
 }
 
-static enum rt_status some_outputs(struct rt_run *r, void *arg, int64_t i, int64_t slot)
+static enum rt_status winograd_outputs_shard(struct rt_run *r, void *arg, int64_t i, int64_t slot)
 {
     const struct job *j = arg;
     struct finish f = {j->s, r, j->dst};
@@ -273,12 +273,12 @@ static enum rt_status some_outputs(struct rt_run *r, void *arg, int64_t i, int64
 }
 
 /* One stage of a block: n tiles or products, in some parts per core. */
-static enum rt_status stage(struct rt_run *r, struct job *j, int64_t n, int64_t parts_per_core,
-                            kn_part_fn *part)
+static enum rt_status stage(struct rt_run *r, struct job *j, int64_t n, int64_t shards_per_core,
+                            kn_shard_fn *shard)
 {
-    const int64_t parts = j->s->share.slots * parts_per_core;
-    j->step = (n + parts - 1) / parts;
-    return kn_parallel_parts(r, (n + j->step - 1) / j->step, j->s->share.slots, part, j);
+    const int64_t shards = j->s->sharding.slots * shards_per_core;
+    j->step = (n + shards - 1) / shards;
+    return kn_parallel_shards(r, (n + j->step - 1) / j->step, j->s->sharding.slots, shard, j);
 }
 
 static enum rt_status run(struct rt_run *r, struct job *j)
@@ -287,15 +287,15 @@ static enum rt_status run(struct rt_run *r, struct job *j)
     const int64_t blocks = kn_winograd_tiles_blocks(&w->tiles);
     enum rt_status st = RT_OK;
 
-    if (j->s->share.by_blocks)
-        return kn_parallel_parts(r, blocks, j->s->share.slots, whole_block, j);
+    if (j->s->sharding.by_blocks)
+        return kn_parallel_shards(r, blocks, j->s->sharding.slots, winograd_block_shard, j);
     for (j->block = 0; j->block < blocks && !st; j->block++) {
         j->tiles = kn_winograd_tiles_in_block(&w->tiles, j->block);
-        st = stage(r, j, j->tiles, 1, some_inputs);
+        st = stage(r, j, j->tiles, 1, winograd_inputs_shard);
         if (!st)
-            st = stage(r, j, w->tiles.domain_size, 4, some_products);
+            st = stage(r, j, w->tiles.domain_size, 4, winograd_gemm_shard);
         if (!st)
-            st = stage(r, j, j->tiles, 1, some_outputs);
+            st = stage(r, j, j->tiles, 1, winograd_outputs_shard);
         if (!st)
             st = rt_run_check(r);
     }

@@ -36,11 +36,11 @@ bool kn_winograd_tiles_init(struct kn_winograd_tiles *t)
     if (!kn_packed_gemm_init(&t->gemm))
         return false;
     t->pack_step = (int64_t)(kn_packed_gemm_pack_bytes(&t->gemm) / sizeof(float));
-    const double shares = kn_winograd_tiles_work(t) / KN_SHARE;
+    const double shares = kn_winograd_tiles_work(t) / KN_SHARD_MACS;
     if (tiles <= block && t->cores > 1 && shares >= 2 &&
         kn_winograd_tiles_pack_bytes(t) <= L2_BYTES)
         block = (tiles - 1) / (shares < t->cores ? (int64_t)shares : t->cores) + 1;
-    t->block = kn_even_parts(tiles, block, t->cores);
+    t->block = kn_even_size(tiles, block, t->cores);
     if (!rt_mul(t->block + 1, t->domain_size * (t->ci + t->co) * 8, &bytes))
         return false;
     /* A line more than a matrix holds, so that they do not all fall on the same sets of the
@@ -81,7 +81,7 @@ double kn_winograd_tiles_work(const struct kn_winograd_tiles *t)
 
 struct kn_winograd_sharding kn_winograd_sharding(const struct kn_winograd_tiles *t, int width)
 {
-    const double shares = kn_winograd_tiles_work(t) / KN_SHARE;
+    const double shares = kn_winograd_tiles_work(t) / KN_SHARD_MACS;
     const int most = shares < (double)width ? (int)shares : width, slots = most > 1 ? most : 1;
     const int64_t blocks = kn_winograd_tiles_blocks(t);
 

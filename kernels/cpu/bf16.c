@@ -20,9 +20,9 @@ struct loops {
 enum {
     MOST_WIDTH = 64,
     PACK_ROWS = 64,
-    SLAB = 64,          /* rows of a panel's product that are done before the next panel */
-    WORK = 1 << 22,     /* products of one part of a parallel run, at least */
-    CHECK_PARTS = 1024, /* parts between two questions whether to go on */
+    SLAB = 64,           /* rows of a panel's product that are done before the next panel */
+    WORK = 1 << 22,      /* products of one part of a parallel run, at least */
+    CHECK_SHARDS = 1024, /* parts between two questions whether to go on */
 };
 
 static atomic_bool pretended;
@@ -55,7 +55,7 @@ static int64_t panel_words(const struct kn_bf16_panels *p)
 
 static int64_t n_panels(const struct kn_bf16_panels *p)
 {
-    return kn_parts(p->n, p->width);
+    return kn_div_up(p->n, p->width);
 }
 
 size_t kn_bf16_panels_bytes(const struct kn_bf16_panels *p)
@@ -99,7 +99,7 @@ struct bf16_gemm {
     float *c;
 };
 
-static void part(void *arg, int64_t index)
+static void bf16_gemm_shard(void *arg, int64_t index)
 {
     const struct bf16_gemm *x = arg;
     const struct kn_bf16_panels *p = x->p;
@@ -131,16 +131,16 @@ enum rt_status kn_bf16_gemm(const struct kn_bf16_panels *p, int64_t m, const flo
 {
     const double work = (double)m * (double)p->k * (double)p->width;
     const int64_t panels = work > 0 && work < WORK ? (int64_t)(WORK / work) + 1 : 1;
-    const int64_t parts = kn_parts(n_panels(p), panels);
+    const int64_t shards = kn_div_up(n_panels(p), panels);
     struct bf16_gemm x = {.p = p, .m = m, .panels = panels, .a = a, .b = packed, .c = c};
 
-    int64_t round = (int64_t)(KN_PIECE / (work * (double)panels + 1)) + 1;
-    if (round > CHECK_PARTS)
-        round = CHECK_PARTS;
-    for (; x.first < parts; x.first += round) {
-        const int64_t n = parts - x.first < round ? parts - x.first : round;
-        rt_run_parallel(r, n, part, &x);
-        if (x.first + n < parts && rt_run_check(r))
+    int64_t round = (int64_t)(KN_CHECK_MACS / (work * (double)panels + 1)) + 1;
+    if (round > CHECK_SHARDS)
+        round = CHECK_SHARDS;
+    for (; x.first < shards; x.first += round) {
+        const int64_t n = shards - x.first < round ? shards - x.first : round;
+        rt_run_parallel(r, n, bf16_gemm_shard, &x);
+        if (x.first + n < shards && rt_run_check(r))
             return r->err->code;
     }
     return RT_OK;

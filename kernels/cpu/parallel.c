@@ -3,30 +3,30 @@
 #include <stdatomic.h>
 
 enum {
-    PART = 1 << 16, /* work of a part, at least: what takes some 20 microseconds */
-    PARTS = 4,      /* per core, so that a slow one does less of them; or some more, where */
-    EVEN = 16,      /* cores would then wait for the last one less than such a part of the time */
+    MIN_SHARD_WORK = 1 << 16, /* work of a part, at least: what takes some 20 microseconds */
+    SHARDS_PER_CORE = 4, /* per core, so that a slow one does less of them; or some more, where */
+    EVEN = 16, /* cores would then wait for the last one less than such a part of the time */
 };
 
 struct job {
     struct rt_run *r;
     kn_rows_fn *rows;
     void *arg;
-    int64_t n, per_part;
+    int64_t n, per_shard;
     atomic_bool failed;
 };
 
 static void do_rows(void *arg, int64_t i)
 {
     struct job *j = arg;
-    const int64_t from = i * j->per_part, left = j->n - from;
+    const int64_t from = i * j->per_shard, left = j->n - from;
     struct rt_error err = {.arena = NULL};
     struct rt_run own = *j->r;
 
     if (atomic_load_explicit(&j->failed, memory_order_relaxed))
         return;
     own.err = &err;
-    if (j->rows(&own, j->arg, from, from + (left < j->per_part ? left : j->per_part)) &&
+    if (j->rows(&own, j->arg, from, from + (left < j->per_shard ? left : j->per_shard)) &&
         !atomic_exchange(&j->failed, true))
         rt_error_copy(j->r->err, &err);
 }
@@ -35,19 +35,19 @@ static void do_rows(void *arg, int64_t i)
  * kernel that comes here for each of many items asks as well. */
 static enum rt_status run(struct job *j, double work)
 {
-    rt_run_parallel(j->r, kn_parts(j->n, j->per_part), do_rows, j);
+    rt_run_parallel(j->r, kn_div_up(j->n, j->per_shard), do_rows, j);
     if (atomic_load(&j->failed))
         return j->r->err->code;
     return rt_run_spend(j->r, &j->r->left, work < RT_WORK ? (int64_t)work : RT_WORK);
 }
 
 /* Rows of a part, if so many parts of n come out nearly even on `width` cores; or of a few more. */
-static int64_t even_rows(int64_t n, int64_t parts, int64_t width)
+static int64_t even_rows(int64_t n, int64_t shards, int64_t width)
 {
-    const int64_t first = kn_parts(n, parts);
+    const int64_t first = kn_div_up(n, shards);
 
-    for (int64_t i = parts; i <= PARTS * parts && i <= n; i++) {
-        const int64_t rows = kn_parts(n, i), rounds = kn_parts(kn_parts(n, rows), width) * rows;
+    for (int64_t i = shards; i <= SHARDS_PER_CORE * shards && i <= n; i++) {
+        const int64_t rows = kn_div_up(n, i), rounds = kn_div_up(kn_div_up(n, rows), width) * rows;
         if (rounds - n / width <= n / width / EVEN)
             return rows;
     }
@@ -58,24 +58,25 @@ enum rt_status kn_parallel_rows(struct rt_run *r, int64_t n, int64_t work, int64
                                 kn_rows_fn *rows, void *arg)
 {
     const double all = (double)n * (double)work;
-    const int width = all < 2 * PART || n <= step ? 1 : rt_run_width(r);
+    const int width = all < 2 * MIN_SHARD_WORK || n <= step ? 1 : rt_run_width(r);
 
     if (n <= 0 || work <= 0)
         return RT_OK;
     if (width == 1)
         return rows(r, arg, 0, n);
-    const int64_t most = (int64_t)width * PARTS;
-    const int64_t parts = all / PART < (double)most ? (int64_t)(all / PART) : most;
+    const int64_t most = (int64_t)width * SHARDS_PER_CORE;
+    const int64_t shards =
+        all / MIN_SHARD_WORK < (double)most ? (int64_t)(all / MIN_SHARD_WORK) : most;
     struct job j = {.r = r, .rows = rows, .arg = arg, .n = n};
-    j.per_part = even_rows(kn_parts(n, step), parts, width) * step;
+    j.per_shard = even_rows(kn_div_up(n, step), shards, width) * step;
     return run(&j, all / width);
 }
 
 /* ---- parts with slots ---- */
 
-struct parts {
+struct shards {
     struct rt_run *r;
-    kn_part_fn *part;
+    kn_shard_fn *shard;
     void *arg;
     int64_t n;
     _Atomic int64_t next;
@@ -83,9 +84,9 @@ struct parts {
 };
 
 /* What one core does: parts, until none is left. */
-static void do_parts(void *arg, int64_t slot)
+static void do_shards(void *arg, int64_t slot)
 {
-    struct parts *p = arg;
+    struct shards *p = arg;
     struct rt_error err = {.arena = NULL};
     struct rt_run own = *p->r;
     int64_t i;
@@ -93,17 +94,17 @@ static void do_parts(void *arg, int64_t slot)
     own.err = &err;
     while (!atomic_load_explicit(&p->failed, memory_order_relaxed) &&
            (i = atomic_fetch_add_explicit(&p->next, 1, memory_order_relaxed)) < p->n)
-        if (p->part(&own, p->arg, i, slot)) {
+        if (p->shard(&own, p->arg, i, slot)) {
             if (!atomic_exchange(&p->failed, true))
                 rt_error_copy(p->r->err, &err);
             return;
         }
 }
 
-enum rt_status kn_parallel_parts(struct rt_run *r, int64_t n, int64_t slots, kn_part_fn *part,
-                                 void *arg)
+enum rt_status kn_parallel_shards(struct rt_run *r, int64_t n, int64_t slots, kn_shard_fn *shard,
+                                  void *arg)
 {
-    struct parts p = {.r = r, .part = part, .arg = arg, .n = n};
-    rt_run_parallel(r, n < slots ? n : slots, do_parts, &p);
+    struct shards p = {.r = r, .shard = shard, .arg = arg, .n = n};
+    rt_run_parallel(r, n < slots ? n : slots, do_shards, &p);
     return atomic_load(&p.failed) ? r->err->code : RT_OK;
 }

@@ -8,29 +8,29 @@
 #include "runtime/core/op.h"
 
 enum {
-    KN_SHARE = 2000000, /* products that are worth another core */
+    KN_SHARD_MACS = 2000000, /* products that are worth another core */
     /* With so many rows for each core, weights that all of them read cost less than rows that they
      * fetch from where another core has just written them. */
-    KN_OWN_ROWS = 64,
+    KN_SHARD_ROWS = 64,
     /* Products between two questions whether to go on, as many as a core does in some milliseconds
      * where its loops are the fastest. */
-    KN_PIECE = 400000000,
+    KN_CHECK_MACS = 400000000,
 };
 
-static inline int64_t kn_smaller(int64_t a, int64_t b)
+static inline int64_t kn_min_i64(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
 
 /* Parts of `size` that n falls into, the last one perhaps smaller. */
-static inline int64_t kn_parts(int64_t n, int64_t size)
+static inline int64_t kn_div_up(int64_t n, int64_t size)
 {
     return n > 0 ? (n - 1) / size + 1 : 0;
 }
 
 static inline int64_t kn_round_up(int64_t n, int64_t step)
 {
-    return kn_parts(n, step) * step;
+    return kn_div_up(n, step) * step;
 }
 
 /* Bytes rounded up to whole cache lines: what one core writes is not on another's. */
@@ -49,12 +49,12 @@ static inline char *kn_behind(void *room, size_t bytes)
  * The size of parts that n falls into: none larger than `most`, all nearly the same, and where they
  * are more than `width` cores a like number for each.
  */
-static inline int64_t kn_even_parts(int64_t n, int64_t most, int64_t width)
+static inline int64_t kn_even_size(int64_t n, int64_t most, int64_t width)
 {
-    int64_t parts = n > most ? kn_parts(n, most > 1 ? most : 1) : 1;
-    if (parts > width && width > 1)
-        parts = kn_round_up(parts, width);
-    return n > 0 ? kn_parts(n, parts) : 1;
+    int64_t shards = n > most ? kn_div_up(n, most > 1 ? most : 1) : 1;
+    if (shards > width && width > 1)
+        shards = kn_round_up(shards, width);
+    return n > 0 ? kn_div_up(n, shards) : 1;
 }
 
 /*
@@ -74,8 +74,8 @@ enum rt_status kn_parallel_rows(struct rt_run *r, int64_t n, int64_t work, int64
  * Parts that the caller has cut: part(r, arg, i, slot) for each i below n, at most `slots` at a
  * time, each of them with a slot below that to itself (scratch, for one).
  */
-typedef enum rt_status kn_part_fn(struct rt_run *r, void *arg, int64_t i, int64_t slot);
-enum rt_status kn_parallel_parts(struct rt_run *r, int64_t n, int64_t slots, kn_part_fn *part,
-                                 void *arg);
+typedef enum rt_status kn_shard_fn(struct rt_run *r, void *arg, int64_t i, int64_t slot);
+enum rt_status kn_parallel_shards(struct rt_run *r, int64_t n, int64_t slots, kn_shard_fn *shard,
+                                  void *arg);
 
 #endif

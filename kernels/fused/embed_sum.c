@@ -275,7 +275,7 @@ ADD_BAG(int32_t)
 ADD_BAG(int64_t)
 
 /* Bags [from, to). */
-static enum rt_status some_bags(struct rt_run *r, void *arg, int64_t from, int64_t to)
+static enum rt_status embedding_bag_shard(struct rt_run *r, void *arg, int64_t from, int64_t to)
 {
     const struct embed *e = r->state;
     const struct rt_tensor *index = &r->in[RT_EMBED_SUM_INDICES];
@@ -383,7 +383,8 @@ static enum rt_status run(struct rt_run *r)
         return st;
     if (!e->in_bags)
         return one_by_one(r, e, out);
-    return kn_parallel_rows(r, e->outer * e->inner, e->along * e->width + 8, 1, some_bags, out);
+    return kn_parallel_rows(r, e->outer * e->inner, e->along * e->width + 8, 1, embedding_bag_shard,
+                            out);
 }
 
 const struct kn_entry kn_embed_sum = {

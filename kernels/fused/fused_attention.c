@@ -210,17 +210,17 @@ static int64_t gcd(int64_t a, int64_t b)
 /* Cores that there is work for, and as many parts as make a like number for each. The rows of a
  * head are only cut for product.h's loops: the library's sums may depend on how many rows it is
  * given. */
-static void cut(struct attention *k, int width)
+static void set_shards(struct attention *k, int width)
 {
     const int64_t t = k->dim[2];
     const double head = (double)t * (double)k->dim[3] * (double)(k->h + k->d);
-    const double heads = (double)k->dim[0] * (double)k->dim[1], most = heads * head / KN_SHARE;
+    const double heads = (double)k->dim[0] * (double)k->dim[1], most = heads * head / KN_SHARD_MACS;
 
     k->slots = most >= width ? width : most > 1 ? (int64_t)most : 1;
     k->span = t;
     if (k->packs && heads < (double)k->slots * MANY_HEADS) {
         const int64_t spans = k->slots / gcd(k->dim[0] * k->dim[1], k->slots);
-        k->span = kn_even_parts(t, (t - 1) / spans + 1, 1);
+        k->span = kn_even_size(t, (t - 1) / spans + 1, 1);
         if (k->span < SPAN_ROWS)
             k->span = t < SPAN_ROWS ? t : SPAN_ROWS;
     }
@@ -281,7 +281,7 @@ static void size_blocks(struct attention *k)
     k->rows = BLOCK / width > BLOCK_ROWS ? BLOCK / width : BLOCK_ROWS;
     if (k->rows > most)
         k->rows = most > 1 ? most : 1;
-    k->rows = kn_even_parts(k->span, k->rows, 1);
+    k->rows = kn_even_size(k->span, k->rows, 1);
     k->ask = (int64_t)(ROUND / ((double)k->rows * (double)width * (double)(k->h + k->d) + 1)) + 1;
 }
 
@@ -325,7 +325,7 @@ static enum rt_status prepare(struct rt_prep *p, void **state)
     if (row_width(k) > INT64_MAX / 64)
         return rt_fail(p->err, RT_RESOURCE_EXHAUSTED, "attention scores of too many elements");
     choose_products(k);
-    cut(k, rt_prep_width(p));
+    set_shards(k, rt_prep_width(p));
     size_blocks(k);
     if (!lay_out(k))
         return rt_fail(p->err, RT_RESOURCE_EXHAUSTED, "attention of too many elements");
@@ -447,7 +447,7 @@ static void run_rows(const struct rt_run *r, const struct attention *k, const st
 }
 
 /* The part: some rows of a head. */
-static enum rt_status run_part(struct rt_run *r, void *arg, int64_t part, int64_t slot)
+static enum rt_status attention_shard(struct rt_run *r, void *arg, int64_t part, int64_t slot)
 {
     const struct attention *k = arg;
     const int64_t head = part / k->spans % k->dim[1], b = part / k->spans / k->dim[1];
@@ -485,8 +485,9 @@ static enum rt_status run(struct rt_run *r)
 
     if (!rt_tensor_count(&r->out[0]))
         return RT_OK;
-    return kn_parallel_parts(r, k->dim[0] * k->dim[1] * k->spans,
-                             rt_run_width(r) == 1 ? 1 : k->slots, run_part, (void *)(uintptr_t)k);
+    return kn_parallel_shards(r, k->dim[0] * k->dim[1] * k->spans,
+                              rt_run_width(r) == 1 ? 1 : k->slots, attention_shard,
+                              (void *)(uintptr_t)k);
 }
 
 const struct kn_entry kn_attention = {

@@ -247,8 +247,8 @@ static enum rt_status run(struct rt_run *r)
     if (!k->is_plain)
         return run_any(r, &j);
     /* Few enough rows that each core still has those that it has made itself. */
-    const int64_t width = rt_run_width(r), own = kn_parts(k->n_rows, width);
-    const int64_t step = own * k->n <= OWN && own >= KN_OWN_ROWS ? own : 1;
+    const int64_t width = rt_run_width(r), own = kn_div_up(k->n_rows, width);
+    const int64_t step = own * k->n <= OWN && own >= KN_SHARD_ROWS ? own : 1;
     return kn_parallel_rows(r, k->n_rows, WORK * k->n, step, run_rows, &j);
 }
 

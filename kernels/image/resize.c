@@ -253,44 +253,44 @@ static enum rt_status prepare_resize(struct rt_prep *p, void **state)
 
 /* ---- run: pieces of a row ---- */
 
-enum { PIECE = RT_WORK / 8 }; /* elements: between two questions whether the run should end */
+enum { CHUNK = RT_WORK / 8 }; /* elements: between two questions whether the run should end */
 
 /* Columns [from, to) with all of their channels, or some of the channels of one column: elements
  * that stand together. */
-struct piece {
+struct chunk {
     int64_t from, to, c_from, c_to;
 };
 
-static struct piece before_first(int64_t channels)
+static struct chunk before_first(int64_t channels)
 {
-    return (struct piece){.c_to = channels};
+    return (struct chunk){.c_to = channels};
 }
 
-static bool next_piece(struct piece *p, int64_t width, int64_t channels)
+static bool next_chunk(struct chunk *p, int64_t width, int64_t channels)
 {
     if (p->c_to < channels) {
         p->c_from = p->c_to;
     } else {
-        const int64_t n = PIECE / (channels + 16);
+        const int64_t n = CHUNK / (channels + 16);
         p->from = p->to;
         p->to = n < 1 ? p->from + 1 : n < width - p->from ? p->from + n : width;
         p->c_from = 0;
     }
-    p->c_to = channels - p->c_from > PIECE ? p->c_from + PIECE : channels;
+    p->c_to = channels - p->c_from > CHUNK ? p->c_from + CHUNK : channels;
     return p->from < width;
 }
 
-static int64_t piece_start(const struct piece *p, int64_t channels)
+static int64_t chunk_start(const struct chunk *p, int64_t channels)
 {
     return p->from * channels + p->c_from;
 }
 
-static int64_t piece_count(const struct piece *p, int64_t channels)
+static int64_t chunk_count(const struct chunk *p, int64_t channels)
 {
     return p->c_to - p->c_from + (p->to - p->from - 1) * channels;
 }
 
-static void nearest(const struct resize *z, const struct tap *r, const struct piece *p,
+static void nearest(const struct resize *z, const struct tap *r, const struct chunk *p,
                     const char *src, char *dst)
 {
     const size_t size = rt_dtype_size(z->dtype), pixel = (size_t)z->channels * size;
@@ -298,7 +298,7 @@ static void nearest(const struct resize *z, const struct tap *r, const struct pi
 
     const char *from = src + (size_t)r->at[0] * line + (size_t)p->c_from * size;
 
-    dst += (size_t)piece_start(p, z->channels) * size;
+    dst += (size_t)chunk_start(p, z->channels) * size;
     for (int64_t x = p->from; x < p->to; x++, dst += pixel)
         memcpy(dst, from + (size_t)z->col[x].at[0] * pixel, n);
 }
@@ -313,14 +313,14 @@ KN_CLONES static void blend(const float *tl, const float *tr, const float *bl, c
     }
 }
 
-static void bilinear(const struct resize *z, const struct tap *r, int64_t y, const struct piece *p,
+static void bilinear(const struct resize *z, const struct tap *r, int64_t y, const struct chunk *p,
                      const float *src, float *dst)
 {
-    const int64_t c = z->channels, line = z->in_w * c, start = piece_start(p, c);
+    const int64_t c = z->channels, line = z->in_w * c, start = chunk_start(p, c);
 
     dst += start;
     if (z->in_h == z->out_h && z->in_w == z->out_w) {
-        memcpy(dst, src + y * line + start, (size_t)piece_count(p, c) * sizeof *dst);
+        memcpy(dst, src + y * line + start, (size_t)chunk_count(p, c) * sizeof *dst);
         return;
     }
     const float *top = src + r->at[0] * line + p->c_from;
@@ -335,23 +335,23 @@ static void bilinear(const struct resize *z, const struct tap *r, int64_t y, con
 
 /* Rows first, into one line; then along the line. */
 KN_CLONES static void bicubic_line(const struct resize *z, const struct tap *r,
-                                   const struct piece *p, const float *src, float *line)
+                                   const struct chunk *p, const float *src, float *line)
 {
-    const int64_t c = z->channels, n = z->in_w * c, start = piece_start(p, c);
+    const int64_t c = z->channels, n = z->in_w * c, start = chunk_start(p, c);
     const float *a = src + r->at[0] * n, *b = src + r->at[1] * n;
     const float *d = src + r->at[2] * n, *e = src + r->at[3] * n;
 
-    for (int64_t i = start, end = start + piece_count(p, c); i < end; i++)
+    for (int64_t i = start, end = start + chunk_count(p, c); i < end; i++)
         line[i] =
             a[i] * r->weight[0] + b[i] * r->weight[1] + d[i] * r->weight[2] + e[i] * r->weight[3];
 }
 
-KN_CLONES static void bicubic(const struct resize *z, const struct piece *p, const float *line,
+KN_CLONES static void bicubic(const struct resize *z, const struct chunk *p, const float *line,
                               float *dst)
 {
     const int64_t c = z->channels, n = p->c_to - p->c_from;
 
-    dst += piece_start(p, c);
+    dst += chunk_start(p, c);
     line += p->c_from;
     for (int64_t x = p->from; x < p->to; x++, dst += c) {
         const struct tap *t = &z->col[x];
@@ -417,7 +417,7 @@ static inline void add_window(const struct resize *z, const struct window *w, co
     }
 }
 
-static void area_columns(const struct resize *z, int64_t y, const struct piece *p, const float *src,
+static void area_columns(const struct resize *z, int64_t y, const struct chunk *p, const float *src,
                          float *dst)
 {
     const int64_t n = p->c_to - p->c_from;
@@ -436,7 +436,7 @@ static enum rt_status area_pixel(struct rt_run *r, int64_t *left, const struct r
                                  const struct window *whole, const float *src, float *dst,
                                  int64_t n)
 {
-    const int64_t most = PIECE / (n + 16) + 1;
+    const int64_t most = CHUNK / (n + 16) + 1;
     struct window w = *whole;
 
     memset(dst, 0, (size_t)n * sizeof *dst);
@@ -454,26 +454,26 @@ static enum rt_status area_pixel(struct rt_run *r, int64_t *left, const struct r
 
 /* Windows may be as large as the picture. */
 static enum rt_status area(struct rt_run *r, int64_t *left, const struct resize *z, int64_t y,
-                           const struct piece *p, const float *src, float *dst)
+                           const struct chunk *p, const float *src, float *dst)
 {
     const int64_t c = z->channels, n = p->c_to - p->c_from;
     const int64_t lines = rt_int64_of((double)z->scale_h) + 2;
     const int64_t columns = rt_int64_of((double)z->scale_w) + 2;
     const int64_t work = rt_mul_saturated(rt_mul_saturated(lines, columns), n + 16);
-    const int64_t some = work < PIECE ? PIECE / work : 1;
+    const int64_t some = work < CHUNK ? CHUNK / work : 1;
     struct window w = window_of_row(z, y);
-    struct piece q = *p;
+    struct chunk q = *p;
 
     src += p->c_from;
     dst += p->c_from;
     for (q.from = p->from; q.from < p->to; q.from = q.to) {
         q.to = p->to - q.from < some ? p->to : q.from + some;
         move_window(z, &w, q.from);
-        if (work >= PIECE && area_pixel(r, left, z, &w, src, dst + q.from * c, n))
+        if (work >= CHUNK && area_pixel(r, left, z, &w, src, dst + q.from * c, n))
             return r->err->code;
-        if (work < PIECE)
+        if (work < CHUNK)
             area_columns(z, y, &q, src, dst + q.from * c);
-        if (rt_run_spend(r, left, work < PIECE ? some * work : 0))
+        if (rt_run_spend(r, left, work < CHUNK ? some * work : 0))
             return r->err->code;
     }
     return RT_OK;
@@ -485,15 +485,15 @@ static enum rt_status resize_row(struct rt_run *r, int64_t *left, const struct r
 {
     const struct tap t = row_tap(z, y);
     const int64_t c = z->channels;
-    struct piece p = before_first(c);
+    struct chunk p = before_first(c);
 
-    while (z->method == BICUBIC && next_piece(&p, z->in_w, c)) {
+    while (z->method == BICUBIC && next_chunk(&p, z->in_w, c)) {
         bicubic_line(z, &t, &p, image, line);
-        if (rt_run_spend(r, left, 4 * piece_count(&p, c)))
+        if (rt_run_spend(r, left, 4 * chunk_count(&p, c)))
             return r->err->code;
     }
     p = before_first(c);
-    while (next_piece(&p, z->out_w, c)) {
+    while (next_chunk(&p, z->out_w, c)) {
         if (z->method == NEAREST)
             nearest(z, &t, &p, image, dst);
         else if (z->method == BILINEAR)
@@ -502,7 +502,7 @@ static enum rt_status resize_row(struct rt_run *r, int64_t *left, const struct r
             bicubic(z, &p, line, (void *)dst);
         else if (area(r, left, z, y, &p, image, (void *)dst))
             return r->err->code;
-        if (rt_run_spend(r, left, 4 * (piece_count(&p, c) + 16 * (p.to - p.from))))
+        if (rt_run_spend(r, left, 4 * (chunk_count(&p, c) + 16 * (p.to - p.from))))
             return r->err->code;
     }
     return RT_OK;
@@ -598,15 +598,15 @@ static void fill(float *dst, int64_t n, float v)
 }
 
 /* Row y of the image, or what is outside, into a row of a crop. */
-static void crop_piece(const struct crop *s, const struct piece *p, const float *image,
+static void crop_chunk(const struct crop *s, const struct chunk *p, const float *image,
                        const float *box, float y, bool is_inside, float *dst)
 {
     const int64_t c = s->channels, n = p->c_to - p->c_from;
     float x;
 
-    dst += piece_start(p, c);
+    dst += chunk_start(p, c);
     if (!is_inside) {
-        fill(dst, piece_count(p, c), s->outside);
+        fill(dst, chunk_count(p, c), s->outside);
         return;
     }
     image += p->c_from;
@@ -637,10 +637,10 @@ static enum rt_status crop_box(struct rt_run *r, int64_t *left, const struct cro
 
     for (int64_t i = 0; i < s->out_h; i++, dst += s->out_w * c) {
         const bool is_inside = crop_at(box[0], box[2], s->h, s->out_h, i, &y);
-        struct piece p = before_first(c);
-        while (next_piece(&p, s->out_w, c)) {
-            crop_piece(s, &p, image, box, y, is_inside, dst);
-            if (rt_run_spend(r, left, 4 * (piece_count(&p, c) + 16 * (p.to - p.from))))
+        struct chunk p = before_first(c);
+        while (next_chunk(&p, s->out_w, c)) {
+            crop_chunk(s, &p, image, box, y, is_inside, dst);
+            if (rt_run_spend(r, left, 4 * (chunk_count(&p, c) + 16 * (p.to - p.from))))
                 return r->err->code;
         }
     }

@@ -357,7 +357,7 @@ static enum rt_status run_solve(struct rt_run *r)
     b.m = r->in[1].dim[r->in[1].rank - 1];
     if (!bytes)
         return RT_OK;
-    if (kn_copy_pieces(r, kn_dtype(&r->in[1]), r->out[0].data, r->in[1].data,
+    if (kn_copy_chunks(r, kn_dtype(&r->in[1]), r->out[0].data, r->in[1].data,
                        rt_tensor_count(&r->in[1])))
         return r->err->code;
     for (int64_t i = 0; i < b.count; i++) {
@@ -526,7 +526,7 @@ static enum rt_status run_cholesky(struct rt_run *r)
 
     if (!all)
         return RT_OK;
-    if (kn_copy_pieces(r, kn_dtype(t), r->out[0].data, t->data, all))
+    if (kn_copy_chunks(r, kn_dtype(t), r->out[0].data, t->data, all))
         return r->err->code;
     for (int64_t i = 0; i < all; i += n * n) {
         switch (t->dtype) {
@@ -578,7 +578,7 @@ static enum rt_status run_triangular(struct rt_run *r)
 #define X(dt, T)                                                                                   \
     case dt: {                                                                                     \
         T *x = (T *)o->data + i * n * m;                                                           \
-        if (kn_copy_pieces(r, dt, x, (const T *)b->data + at_b, n * m))                            \
+        if (kn_copy_chunks(r, dt, x, (const T *)b->data + at_b, n * m))                            \
             return r->err->code;                                                                   \
         triangular_##dt(&ask, (const T *)a->data + at_a, n, x, m, lower, adjoint);                 \
         break;                                                                                     \

@@ -48,7 +48,7 @@ bool kn_items_grow(struct rt_run *r, struct rt_buffer **memory, int64_t *room, i
     char *p = kn_items_at(more);
     const size_t old = (size_t)*room * each, all = (size_t)wanted * each;
     if (kn_copy_run(r, RT_U8, p, kn_items_at(*memory), (int64_t)old) ||
-        kn_zero_pieces(r, p + old, all - old)) {
+        kn_zero_chunks(r, p + old, all - old)) {
         rt_buffer_unref(more);
         return false;
     }
@@ -294,7 +294,7 @@ enum rt_status kn_list_zeros(struct rt_run *r, int k, const struct rt_shape *s)
     if (!kn_out(r, k, s->rank, s->dim))
         return r->err->code;
     if (rt_dtype_is_plain(kn_dtype(&r->out[k])) && r->out[k].data)
-        return kn_zero_pieces(r, r->out[k].data, rt_tensor_bytes(&r->out[k]));
+        return kn_zero_chunks(r, r->out[k].data, rt_tensor_bytes(&r->out[k]));
     return RT_OK;
 }
 
@@ -308,6 +308,6 @@ enum rt_status kn_list_put_item(struct rt_run *r, int k, int64_t at, const struc
     if (item->dtype)
         return kn_copy_run(r, kn_dtype(o), kn_at_mut(o, at), item->data, n);
     if (rt_dtype_is_plain(kn_dtype(o)))
-        return kn_zero_pieces(r, kn_at_mut(o, at), (size_t)n * rt_dtype_size(kn_dtype(o)));
+        return kn_zero_chunks(r, kn_at_mut(o, at), (size_t)n * rt_dtype_size(kn_dtype(o)));
     return RT_OK;
 }

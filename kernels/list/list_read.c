@@ -80,8 +80,8 @@ static enum rt_status stack_out(struct rt_run *r, const struct rt_shape *s, int6
 }
 
 /* The whole list lies in one piece already (it was cut from one tensor, in order)? */
-static enum rt_status is_one_piece(struct rt_run *r, const struct kn_list *l, int64_t n_each,
-                                   bool *yes)
+static enum rt_status is_contiguous(struct rt_run *r, const struct kn_list *l, int64_t n_each,
+                                    bool *yes)
 {
     const size_t step = (size_t)n_each * rt_dtype_size(l->elem);
     enum rt_status st = RT_OK;
@@ -128,10 +128,10 @@ static enum rt_status stack_run(struct rt_run *r)
             return st;
     }
     const int64_t each = rt_count(s.rank, s.dim);
-    bool one_piece;
-    if ((st = is_one_piece(r, l, each, &one_piece)))
+    bool contiguous;
+    if ((st = is_contiguous(r, l, each, &contiguous)))
         return st;
-    if (one_piece && s.rank < RT_MAX_RANK) {
+    if (contiguous && s.rank < RT_MAX_RANK) {
         struct rt_tensor all = l->item[0];
         all.rank = (int8_t)(s.rank + 1);
         all.dim[0] = l->n;
@@ -375,7 +375,7 @@ enum rt_status kn_list_zeros_like(struct rt_run *r)
             continue;
         st = rt_tensor_new(&o->item[i], rt_run_pool(r), l->elem, t->rank, t->dim, r->err);
         if (!st && rt_dtype_is_plain(l->elem) && o->item[i].data)
-            st = kn_zero_pieces(r, o->item[i].data, rt_tensor_bytes(&o->item[i]));
+            st = kn_zero_chunks(r, o->item[i].data, rt_tensor_bytes(&o->item[i]));
         if (!st)
             st = rt_run_spend(r, &left, rt_tensor_count(&o->item[i]));
     }

@@ -206,7 +206,7 @@ static enum rt_status read_one(struct rt_run *r, struct array *a, int64_t i, str
         enum rt_status st =
             rt_tensor_new(out, rt_run_pool(r), a->dtype, a->shape.rank, a->shape.dim, r->err);
         if (!st && out->data && rt_dtype_is_plain(a->dtype))
-            st = kn_zero_pieces(r, out->data, rt_tensor_bytes(out));
+            st = kn_zero_chunks(r, out->data, rt_tensor_bytes(out));
         if (st) {
             rt_tensor_clear(out);
             return st;
@@ -307,7 +307,7 @@ static enum rt_status read_many(struct rt_run *r, struct array *a, const struct 
     *out = rt_scratch(r, (size_t)n * sizeof **out);
     if (!*out)
         return r->err->code;
-    enum rt_status st = kn_zero_pieces(r, *out, (size_t)n * sizeof **out);
+    enum rt_status st = kn_zero_chunks(r, *out, (size_t)n * sizeof **out);
     if (st)
         *out = NULL; /* what is not cleared is nobody's to drop */
     for (int64_t i = 0; i < n && !st; i++) {

@@ -291,12 +291,12 @@ static enum rt_status add_n_infer(struct rt_infer *x)
 /* In pieces that stay in the cache while every input is added to them. */
 static enum rt_status add_n_run(struct rt_run *r)
 {
-    enum { PIECE = 4096 };
+    enum { CHUNK = 4096 };
     const enum rt_dtype dtype = (enum rt_dtype)r->in[0].dtype;
     const int64_t n = rt_tensor_count(&r->in[0]), size = (int64_t)rt_dtype_size(dtype);
     kn_binary_row *add = kn_binary_add_v2.row[dtype];
-    for (int64_t i = 0; i < n; i += PIECE) {
-        const int64_t m = n - i < PIECE ? n - i : PIECE;
+    for (int64_t i = 0; i < n; i += CHUNK) {
+        const int64_t m = n - i < CHUNK ? n - i : CHUNK;
         char *d = (char *)r->out[0].data + i * size;
         const char *first = (const char *)r->in[0].data + i * size;
         if (r->n_in == 1 && d != first)

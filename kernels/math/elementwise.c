@@ -96,7 +96,7 @@ enum {
     MAP_COST = 4, /* of an element: some take exponentials */
 };
 
-static enum rt_status map_part(struct rt_run *r, void *arg, int64_t from, int64_t to)
+static enum rt_status map_shard(struct rt_run *r, void *arg, int64_t from, int64_t to)
 {
     kn_map_row *const *row = r->state;
     const size_t size_in = rt_dtype_size((enum rt_dtype)r->in[0].dtype);
@@ -124,8 +124,8 @@ enum rt_status kn_map_run(struct rt_run *r)
     if (!n)
         return RT_OK; /* there may be no memory either */
     if (!rt_dtype_is_plain((enum rt_dtype)r->in[0].dtype))
-        return map_part(r, NULL, 0, n);
-    return kn_parallel_rows(r, n, MAP_COST, STEP, map_part, NULL);
+        return map_shard(r, NULL, 0, n);
+    return kn_parallel_rows(r, n, MAP_COST, STEP, map_shard, NULL);
 }
 
 /* ---- two inputs ---- */

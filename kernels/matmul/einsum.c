@@ -308,7 +308,7 @@ static void step(const struct view *v, int n, int64_t *at, int64_t *p)
     static enum rt_status sums_##dt(struct rt_run *r, T *dst, const T *src,                        \
                                     const struct view *keep, const struct view *sum)               \
     {                                                                                              \
-        enum { PIECE = 1 << 20 };                                                                  \
+        enum { CHUNK = 1 << 20 };                                                                  \
         const int last = sum->n - 1;                                                               \
         const int64_t n = view_count(keep), m = view_count(sum);                                   \
         const int64_t len = sum->dim[last], by = sum->stride[last];                                \
@@ -317,8 +317,8 @@ static void step(const struct view *v, int n, int64_t *at, int64_t *p)
             int64_t inner[MAX_LABELS] = {0}, p = off;                                              \
             U s = 0;                                                                               \
             for (int64_t j = 0; j < m; j += len) {                                                 \
-                for (int64_t from = 0; from < len; from += PIECE) {                                \
-                    const int64_t to = len - from < PIECE ? len : from + PIECE;                    \
+                for (int64_t from = 0; from < len; from += CHUNK) {                                \
+                    const int64_t to = len - from < CHUNK ? len : from + CHUNK;                    \
                     for (int64_t k = from; k < to; k++)                                            \
                         s += (U)src[p + k * by];                                                   \
                     if (rt_run_spend(r, &left, 2 * (to - from) + 8)) /* 8: of a step */            \
@@ -805,11 +805,11 @@ static enum rt_status run(struct rt_run *r)
         (r->in[0].alias_of && !s->out.dense && is_identity(r->node) && kn_hand_on(r, 0)))
         return RT_OK;
     if (s->empty) /* a sum over nothing */
-        return kn_zero_pieces(r, dst, rt_tensor_bytes(&r->out[0]));
+        return kn_zero_chunks(r, dst, rt_tensor_bytes(&r->out[0]));
     if (s->compute != s->dtype)
         c = (char *)r->scratch + s->out.wide_at;
     if (s->out.dense) /* off a diagonal */
-        st = kn_zero_pieces(r, c, (size_t)s->out.elements * rt_dtype_size(s->compute));
+        st = kn_zero_chunks(r, c, (size_t)s->out.elements * rt_dtype_size(s->compute));
     if (!st)
         st = s->n_in == 1 ? rearrange(s, r->in[0].data, c, r)
                           : contract(s, r->in[0].data, r->in[1].data, c, r);

@@ -8,8 +8,8 @@
 
 enum {
     LEAST_COLUMNS = 64,
-    PIECES = 2, /* of a product by loops per core, so that a slow one does less of them */
-    READ = 16   /* products that take as long as reading a weight from memory */
+    BLOCKS_PER_CORE = 2, /* of a product by loops per core, so that a slow one does less of them */
+    READ = 16            /* products that take as long as reading a weight from memory */
 };
 
 /* Below this many weights packing gains nothing; above, a product with few rows only streams them
@@ -116,7 +116,7 @@ static enum rt_status prepare_panels(struct kn_fully_connected *s, struct rt_pre
 /* Rows between two questions whether to go on. */
 static int64_t rows_of_block(const struct kn_gemm *g)
 {
-    const double most = KN_PIECE, row = (double)g->n * (double)g->k;
+    const double most = KN_CHECK_MACS, row = (double)g->n * (double)g->k;
     if ((double)g->m * row <= 2 * most)
         return g->m;
     const int64_t rows = (int64_t)(most / row) / 16 * 16;
@@ -194,36 +194,36 @@ static dnnl_status_t make_fitting(struct kn_fully_connected *s)
 
 /* Columns for each of several cores, where the weights are larger than what they are multiplied
  * with: each core then reads its share of them. */
-static bool share_columns(struct kn_fully_connected *s, int width)
+static bool shard_columns(struct kn_fully_connected *s, int width)
 {
     const struct kn_gemm *g = &s->g;
     const int64_t block = kn_dnnl_block(&s->dnnl.md[1], 1);
-    dnnl_memory_desc_t part;
+    dnnl_memory_desc_t slice;
 
     if (!block || s->rows < g->m || g->k * g->n < 2 * g->m * (g->k + g->n))
         return false;
-    s->columns = kn_parts(kn_parts(g->n, block), width) * block;
+    s->columns = kn_div_up(kn_div_up(g->n, block), width) * block;
     if (s->columns < LEAST_COLUMNS)
         s->columns = kn_round_up(LEAST_COLUMNS, block);
-    const int64_t n = kn_parts(g->n, s->columns), last = (n - 1) * s->columns;
+    const int64_t n = kn_div_up(g->n, s->columns), last = (n - 1) * s->columns;
     bool ok = n > 1;
     if (ok) {
-        kn_dnnl_slice(&s->dnnl.md[1], 1, 0, s->columns, &part);
-        ok = !make(s, g->m, s->columns, &part, &s->share[0]);
+        kn_dnnl_slice(&s->dnnl.md[1], 1, 0, s->columns, &slice);
+        ok = !make(s, g->m, s->columns, &slice, &s->shard[0]);
     }
     if (ok) {
-        kn_dnnl_slice(&s->dnnl.md[1], 1, last, g->n - last, &part);
-        ok = !make(s, g->m, g->n - last, &part, &s->share[1]);
+        kn_dnnl_slice(&s->dnnl.md[1], 1, last, g->n - last, &slice);
+        ok = !make(s, g->m, g->n - last, &slice, &s->shard[1]);
     }
     if (!ok) {
-        kn_dnnl_clear(&s->share[0]);
+        kn_dnnl_clear(&s->shard[0]);
         s->columns = 0;
         return false;
     }
     s->n_slots = n;
-    s->own_at = s->share[0].scratch_bytes;
-    if (s->share[1].scratch_bytes > s->own_at)
-        s->own_at = s->share[1].scratch_bytes;
+    s->own_at = s->shard[0].scratch_bytes;
+    if (s->shard[1].scratch_bytes > s->own_at)
+        s->own_at = s->shard[1].scratch_bytes;
     s->own_at = kn_padded(s->own_at);
     s->slot_bytes = s->own_at + kn_padded((size_t)(g->m * s->columns) * sizeof(float));
     return true;
@@ -231,27 +231,27 @@ static bool share_columns(struct kn_fully_connected *s, int width)
 
 /* Rows for each of several cores, if it pays and the library has it with this layout of the
  * weights. */
-static void make_shared(struct kn_fully_connected *s, int width)
+static void make_sharded(struct kn_fully_connected *s, int width)
 {
     const struct kn_gemm *g = &s->g;
     const double all = (double)g->m * (double)g->n * (double)g->k;
-    const int64_t most = all / KN_SHARE < width ? (int64_t)(all / KN_SHARE) : width;
+    const int64_t most = all / KN_SHARD_MACS < width ? (int64_t)(all / KN_SHARD_MACS) : width;
 
-    if (most < 2 || share_columns(s, width) || g->m < 2)
+    if (most < 2 || shard_columns(s, width) || g->m < 2)
         return;
-    s->share_rows = kn_parts(g->m, most);
-    if (s->share_rows > s->rows)
-        s->share_rows = s->rows;
-    const int64_t n = kn_parts(g->m, s->share_rows), rest = g->m % s->share_rows;
-    if (make(s, s->share_rows, g->n, &s->dnnl.md[1], &s->share[0]) ||
-        (rest && make(s, rest, g->n, &s->dnnl.md[1], &s->share[1]))) {
-        kn_dnnl_clear(&s->share[0]);
+    s->shard_rows = kn_div_up(g->m, most);
+    if (s->shard_rows > s->rows)
+        s->shard_rows = s->rows;
+    const int64_t n = kn_div_up(g->m, s->shard_rows), rest = g->m % s->shard_rows;
+    if (make(s, s->shard_rows, g->n, &s->dnnl.md[1], &s->shard[0]) ||
+        (rest && make(s, rest, g->n, &s->dnnl.md[1], &s->shard[1]))) {
+        kn_dnnl_clear(&s->shard[0]);
         return;
     }
     s->n_slots = n < width ? n : width;
-    s->slot_bytes = s->share[0].scratch_bytes;
-    if (rest && s->share[1].scratch_bytes > s->slot_bytes)
-        s->slot_bytes = s->share[1].scratch_bytes;
+    s->slot_bytes = s->shard[0].scratch_bytes;
+    if (rest && s->shard[1].scratch_bytes > s->slot_bytes)
+        s->slot_bytes = s->shard[1].scratch_bytes;
     s->slot_bytes = kn_padded(s->slot_bytes);
 }
 
@@ -264,30 +264,31 @@ static bool has_loops(const struct rt_prep *p, const struct kn_gemm *g)
 }
 
 /* Each core has rows of its own where they are many, and else a part of the weights to read. */
-static void cut(struct kn_fully_connected *s, int width)
+static void set_shards(struct kn_fully_connected *s, int width)
 {
     const struct kn_gemm *g = &s->g;
     const struct kn_packed_gemm *p = &s->node.gemm;
     const double rows = g->m < READ ? READ : (double)g->m;
     const double all = rows * (double)g->n * (double)g->k;
-    double pieces = 1;
+    double blocks = 1;
     int64_t cores = 1;
 
-    if (width > 1 && all >= 2.0 * KN_SHARE) {
-        pieces = all / KN_SHARE < PIECES * width ? all / KN_SHARE : PIECES * width;
-        cores = pieces < width ? (int64_t)pieces : width;
+    if (width > 1 && all >= 2.0 * KN_SHARD_MACS) {
+        blocks = all / KN_SHARD_MACS < BLOCKS_PER_CORE * width ? all / KN_SHARD_MACS
+                                                               : BLOCKS_PER_CORE * width;
+        cores = blocks < width ? (int64_t)blocks : width;
     }
-    s->piece_rows = g->m;
-    s->piece_panels = kn_parts(p->panels, (int64_t)pieces);
-    if (cores > 1 ? g->m >= cores * KN_OWN_ROWS : g->m > g->n) {
-        const double least = all / KN_PIECE < pieces ? pieces : all / KN_PIECE;
+    s->block_rows = g->m;
+    s->block_panels = kn_div_up(p->panels, (int64_t)blocks);
+    if (cores > 1 ? g->m >= cores * KN_SHARD_ROWS : g->m > g->n) {
+        const double least = all / KN_CHECK_MACS < blocks ? blocks : all / KN_CHECK_MACS;
         const int64_t most = (int64_t)((double)g->m / least);
-        s->piece_rows = kn_even_parts(g->m, most > KN_OWN_ROWS ? most : KN_OWN_ROWS, cores);
-        s->piece_panels = p->panels;
+        s->block_rows = kn_even_size(g->m, most > KN_SHARD_ROWS ? most : KN_SHARD_ROWS, cores);
+        s->block_panels = p->panels;
     }
-    const double panel_work = (double)s->piece_rows * (double)g->k * (double)p->panel;
-    if (panel_work * (double)s->piece_panels > KN_PIECE)
-        s->piece_panels = panel_work < KN_PIECE ? (int64_t)(KN_PIECE / panel_work) : 1;
+    const double panel_work = (double)s->block_rows * (double)g->k * (double)p->panel;
+    if (panel_work * (double)s->block_panels > KN_CHECK_MACS)
+        s->block_panels = panel_work < KN_CHECK_MACS ? (int64_t)(KN_CHECK_MACS / panel_work) : 1;
 }
 
 struct gemm_run {
@@ -297,16 +298,16 @@ struct gemm_run {
     float *c;
 };
 
-static enum rt_status run_piece(struct rt_run *r, void *arg, int64_t i, int64_t slot)
+static enum rt_status fully_connected_block(struct rt_run *r, void *arg, int64_t i, int64_t slot)
 {
     const struct gemm_run *x = arg;
     const struct kn_fully_connected *s = x->s;
     const struct kn_packed_gemm *p = &s->node.gemm;
-    const int64_t groups = kn_parts(p->panels, s->piece_panels);
-    const int64_t row = i / groups * s->piece_rows, left = s->g.m - row;
-    const int64_t from = i % groups * s->piece_panels, to = from + s->piece_panels;
+    const int64_t groups = kn_div_up(p->panels, s->block_panels);
+    const int64_t row = i / groups * s->block_rows, left = s->g.m - row;
+    const int64_t from = i % groups * s->block_panels, to = from + s->block_panels;
     struct kn_packed_gemm_args t = kn_packed_gemm_whole(
-        p, rt_pack_data(s->node.b), x->a + row * p->k, x->c + row * p->n, s->piece_rows);
+        p, rt_pack_data(s->node.b), x->a + row * p->k, x->c + row * p->n, s->block_rows);
     struct kn_gemm_post_ops post_ops = x->post_ops;
     (void)slot;
 
@@ -332,7 +333,7 @@ static enum rt_status run_gemm(const struct kn_fully_connected *s, const float *
                                struct rt_run *r)
 {
     const int64_t n =
-        kn_parts(s->g.m, s->piece_rows) * kn_parts(s->node.gemm.panels, s->piece_panels);
+        kn_div_up(s->g.m, s->block_rows) * kn_div_up(s->node.gemm.panels, s->block_panels);
     struct gemm_run x = {s, {.arg = NULL}, a, c};
     const struct kn_epilogue *epilogue = &s->node.epilogue;
     enum rt_status st = RT_OK;
@@ -340,10 +341,10 @@ static enum rt_status run_gemm(const struct kn_fully_connected *s, const float *
     if (starts_over(s))
         x.post_ops = kn_fused_gemm_post_ops(&s->node, r);
     if (n > 1 && rt_run_width(r) > 1)
-        st = kn_parallel_parts(r, n, rt_run_width(r), run_piece, &x);
+        st = kn_parallel_shards(r, n, rt_run_width(r), fully_connected_block, &x);
     else
         for (int64_t i = 0; i < n && !st; i++)
-            st = run_piece(r, &x, i, 0);
+            st = fully_connected_block(r, &x, i, 0);
     if (!st && epilogue->scale)
         kn_epilogue_apply(epilogue, r, KN_EPILOGUE_ALL, c, 0, s->g.m, s->g.n);
     return st;
@@ -355,7 +356,7 @@ static enum rt_status prepare_gemm(struct kn_fully_connected *s, struct rt_prep 
     s->node.epilogue = s->epilogue;
     if (!kn_packed_gemm_init(&s->node.gemm))
         return RT_OK;
-    cut(s, rt_prep_width(p));
+    set_shards(s, rt_prep_width(p));
     return kn_fused_gemm_pack(&s->node, p, input, s->g.tb != KN_AS_IS);
 }
 
@@ -434,7 +435,7 @@ enum rt_status kn_fully_connected_prepare(struct kn_fully_connected *s, struct r
         *scratch = s->epilogue_at + kept;
         return RT_OK;
     }
-    make_shared(s, rt_prep_width(p));
+    make_sharded(s, rt_prep_width(p));
     s->scratch_bytes = s->dnnl.scratch_bytes;
     s->slots_at = kn_padded(s->scratch_bytes);
     *scratch = s->slots_at + (size_t)s->n_slots * s->slot_bytes;
@@ -445,14 +446,14 @@ enum rt_status kn_fully_connected_prepare(struct kn_fully_connected *s, struct r
 void kn_fully_connected_clear(struct kn_fully_connected *s)
 {
     kn_dnnl_clear(&s->dnnl);
-    kn_dnnl_clear(&s->share[0]);
-    kn_dnnl_clear(&s->share[1]);
+    kn_dnnl_clear(&s->shard[0]);
+    kn_dnnl_clear(&s->shard[1]);
 }
 
 /* A product whose activation made 0 of NaN, again without it. Rare: the library's object is made
  * for this run alone. */
-static enum rt_status run_bare(const struct kn_fully_connected *s, const void *const *data,
-                               struct rt_run *r)
+static enum rt_status run_without_activation(const struct kn_fully_connected *s,
+                                             const void *const *data, struct rt_run *r)
 {
     struct kn_fully_connected plain = *s;
 
@@ -495,7 +496,7 @@ static enum rt_status run_blocks(const struct kn_fully_connected *s, const void 
         st = kn_dnnl_run(&s->dnnl, block, room, r->err, r->node->name);
         const bool reuse = s->activates && !st && kn_epilogue_nan_flag();
         if (reuse)
-            st = run_bare(s, block, r);
+            st = run_without_activation(s, block, r);
         if (!st && (reuse || !s->activates))
             kn_epilogue_apply(&s->epilogue, r, KN_EPILOGUE_ALL, (float *)(uintptr_t)block[2],
                               i * g->n, s->rows, g->n);
@@ -505,20 +506,21 @@ static enum rt_status run_blocks(const struct kn_fully_connected *s, const void 
     return st;
 }
 
-struct shared {
+struct sharded {
     const struct kn_fully_connected *s;
     const void *const *data;
     char *room;
     atomic_bool met_nan; /* the product begins anew on one core */
 };
 
-static enum rt_status run_shared(struct rt_run *r, void *arg, int64_t i, int64_t slot)
+static enum rt_status fully_connected_rows_shard(struct rt_run *r, void *arg, int64_t i,
+                                                 int64_t slot)
 {
-    struct shared *x = arg;
+    struct sharded *x = arg;
     const struct kn_fully_connected *s = x->s;
     const struct kn_gemm *g = &s->g;
-    const int64_t first = i * s->share_rows, left = g->m - first;
-    const struct kn_dnnl *d = &s->share[left < s->share_rows];
+    const int64_t first = i * s->shard_rows, left = g->m - first;
+    const struct kn_dnnl *d = &s->shard[left < s->shard_rows];
     const void *block[KN_DNNL_ARGS];
 
     if (atomic_load_explicit(&x->met_nan, memory_order_relaxed) ||
@@ -533,13 +535,14 @@ static enum rt_status run_shared(struct rt_run *r, void *arg, int64_t i, int64_t
         atomic_store(&x->met_nan, true);
     else if (!s->activates && !st)
         kn_epilogue_apply(&s->epilogue, r, KN_EPILOGUE_ALL, (float *)(uintptr_t)block[2],
-                          first * g->n, left < s->share_rows ? left : s->share_rows, g->n);
+                          first * g->n, left < s->shard_rows ? left : s->shard_rows, g->n);
     return st;
 }
 
-static enum rt_status run_columns(struct rt_run *r, void *arg, int64_t i, int64_t slot)
+static enum rt_status fully_connected_columns_shard(struct rt_run *r, void *arg, int64_t i,
+                                                    int64_t slot)
 {
-    struct shared *x = arg;
+    struct sharded *x = arg;
     const struct kn_fully_connected *s = x->s;
     const struct kn_gemm *g = &s->g;
     const int64_t at = i * s->columns, left = g->n - at;
@@ -557,7 +560,7 @@ static enum rt_status run_columns(struct rt_run *r, void *arg, int64_t i, int64_
     if (s->activates)
         kn_epilogue_clear_nan_flag();
     const enum rt_status st =
-        kn_dnnl_run(&s->share[i == s->n_slots - 1], block, room, r->err, r->node->name);
+        kn_dnnl_run(&s->shard[i == s->n_slots - 1], block, room, r->err, r->node->name);
     if (s->activates && !st && kn_epilogue_nan_flag())
         atomic_store(&x->met_nan, true);
     for (int64_t k = 0; k < g->m; k++)
@@ -568,20 +571,22 @@ static enum rt_status run_columns(struct rt_run *r, void *arg, int64_t i, int64_
 static enum rt_status fully_connected_epilogue_shard(struct rt_run *r, void *arg, int64_t from,
                                                      int64_t to)
 {
-    const struct shared *x = arg;
+    const struct sharded *x = arg;
     const int64_t n = x->s->g.n;
     kn_epilogue_apply(&x->s->epilogue, r, KN_EPILOGUE_ALL,
                       (float *)(uintptr_t)x->data[2] + from * n, from * n, to - from, n);
     return RT_OK;
 }
 
-static enum rt_status run_parts(struct shared *x, struct rt_run *r)
+static enum rt_status run_sharded(struct sharded *x, struct rt_run *r)
 {
     const struct kn_fully_connected *s = x->s;
 
     if (!s->columns)
-        return kn_parallel_parts(r, kn_parts(s->g.m, s->share_rows), s->n_slots, run_shared, x);
-    const enum rt_status st = kn_parallel_parts(r, s->n_slots, s->n_slots, run_columns, x);
+        return kn_parallel_shards(r, kn_div_up(s->g.m, s->shard_rows), s->n_slots,
+                                  fully_connected_rows_shard, x);
+    const enum rt_status st =
+        kn_parallel_shards(r, s->n_slots, s->n_slots, fully_connected_columns_shard, x);
     if (st || s->activates || !kn_epilogue_any(&s->epilogue))
         return st;
     return kn_parallel_rows(r, s->g.m, 2 * s->g.n, 1, fully_connected_epilogue_shard, x);
@@ -591,10 +596,10 @@ static enum rt_status run_parts(struct shared *x, struct rt_run *r)
 static enum rt_status run_rows(const struct kn_fully_connected *s, const void *const *data,
                                char *room, struct rt_run *r)
 {
-    struct shared x = {.s = s, .data = data, .room = kn_behind(room, s->slots_at)};
+    struct sharded x = {.s = s, .data = data, .room = kn_behind(room, s->slots_at)};
 
     if (s->n_slots && rt_run_width(r) > 1) {
-        const enum rt_status st = run_parts(&x, r);
+        const enum rt_status st = run_sharded(&x, r);
         if (st || !atomic_load(&x.met_nan))
             return st;
     }

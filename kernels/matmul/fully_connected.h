@@ -18,13 +18,13 @@ struct kn_fully_connected {
     /* The loops' share of it: all if node.b, then nothing is dnnl's. In pieces, of rows or of
      * panels, between which it is asked whether to go on, and which cores may share. */
     struct kn_fused_gemm node;
-    int64_t piece_rows, piece_panels;
+    int64_t block_rows, block_panels;
     struct kn_dnnl dnnl; /* of `rows` rows: a large product runs in blocks, to be asked between them
                             whether it should go on */
     int64_t rows;
-    /* The same for several cores: of `share_rows` rows, and of those that are left. */
-    struct kn_dnnl share[2];
-    int64_t share_rows, n_slots; /* n_slots executions at a time; 0: on one core only */
+    /* The same for several cores: of `shard_rows` rows, and of those that are left. */
+    struct kn_dnnl shard[2];
+    int64_t shard_rows, n_slots; /* n_slots executions at a time; 0: on one core only */
     int64_t columns; /* > 0: of all rows so many columns, into memory of the slot, from own_at */
     size_t own_at;
     size_t slots_at, slot_bytes;  /* in scratch: oneDNN's, for each of them */

@@ -187,7 +187,7 @@ void kn_to_float(enum rt_dtype from, const void *src, float *dst, int64_t n)
     }
 }
 
-enum { PIECE = 1 << 20 }; /* elements converted between two questions: some milliseconds */
+enum { CHUNK = 1 << 20 }; /* elements converted between two questions: some milliseconds */
 
 enum rt_status kn_to_float_rows(struct rt_run *r, enum rt_dtype from, const void *src,
                                 int64_t stride, float *dst, int64_t rows, int64_t cols)
@@ -199,8 +199,8 @@ enum rt_status kn_to_float_rows(struct rt_run *r, enum rt_dtype from, const void
         rows = rows > 0;
     }
     for (int64_t i = 0; i < rows; i++)
-        for (int64_t j = 0; j < cols; j += PIECE) {
-            const int64_t n = kn_smaller(cols - j, PIECE);
+        for (int64_t j = 0; j < cols; j += CHUNK) {
+            const int64_t n = kn_min_i64(cols - j, CHUNK);
             kn_to_float(from, (const char *)src + (size_t)(i * stride + j) * size,
                         dst + i * cols + j, n);
             if (r && rt_run_spend(r, &r->left, n + 8))
@@ -229,8 +229,8 @@ enum rt_status kn_from_float_rows(struct rt_run *r, enum rt_dtype to, const floa
         rows = rows > 0;
     }
     for (int64_t i = 0; i < rows; i++)
-        for (int64_t j = 0; j < cols; j += PIECE) {
-            const int64_t n = kn_smaller(cols - j, PIECE);
+        for (int64_t j = 0; j < cols; j += CHUNK) {
+            const int64_t n = kn_min_i64(cols - j, CHUNK);
             kn_from_float(to, src + i * cols + j, (char *)dst + (size_t)(i * stride + j) * size, n);
             if (r && rt_run_spend(r, &r->left, n + 8))
                 return r->err->code;
@@ -259,14 +259,14 @@ static bool fits_blas(const struct kn_gemm *g)
 
 int64_t kn_gemm_scratch(const struct kn_gemm *g)
 {
-    const int64_t part[] = {g->m, g->k, g->k, g->n, g->m, g->n};
+    const int64_t shard[] = {g->m, g->k, g->k, g->n, g->m, g->n};
     int64_t sum = 0;
 
     if (!is_half(g->dtype))
         return 0;
     for (int i = 0; i < 3; i++) {
         int64_t n;
-        if (!rt_mul(part[2 * i], part[2 * i + 1], &n) || !rt_add(sum, n, &sum))
+        if (!rt_mul(shard[2 * i], shard[2 * i + 1], &n) || !rt_add(sum, n, &sum))
             return -1;
     }
     return sum > INT64_MAX / 8 ? -1 : sum * (int64_t)sizeof(float);
@@ -436,7 +436,7 @@ void kn_gemm_run(const struct kn_gemm *g, const void *a, const void *b, void *c,
 static double block_work(const struct kn_gemm *g, bool plain)
 {
     const bool library = !plain && (g->dtype == RT_F32 || g->dtype == RT_F64);
-    return library ? KN_PIECE : 3e7;
+    return library ? KN_CHECK_MACS : 3e7;
 }
 
 int64_t kn_gemm_work(const struct kn_gemm *g)
@@ -454,7 +454,7 @@ static int64_t block_side(int64_t side, double share)
     enum { LEAST = 192 };
     int64_t n = (int64_t)((double)side * share) / ROUND * ROUND;
     n = n < LEAST ? LEAST : n;
-    return kn_round_up(kn_even_parts(side, n, 1), ROUND);
+    return kn_round_up(kn_even_size(side, n, 1), ROUND);
 }
 
 static enum rt_status blocks_here(const struct kn_gemm *g, bool plain, const void *a, const void *b,
@@ -477,16 +477,16 @@ static enum rt_status blocks_here(const struct kn_gemm *g, bool plain, const voi
     const int64_t cols = block_side(g->n, most / ((double)rows * (double)g->n * (double)g->k));
     for (int64_t i = 0; i < g->m; i += rows)
         for (int64_t j = 0; j < g->n; j += cols) {
-            struct kn_gemm part = *g;
+            struct kn_gemm shard = *g;
             const char *pa = (const char *)a + (size_t)(g->ta ? i : i * g->lda) * size;
             const char *pb = (const char *)b + (size_t)(g->tb ? j * g->ldb : j) * size;
             char *pc = (char *)c + (size_t)(i * g->ldc + j) * size;
-            part.m = g->m - i < rows ? g->m - i : rows;
-            part.n = g->n - j < cols ? g->n - j : cols;
+            shard.m = g->m - i < rows ? g->m - i : rows;
+            shard.n = g->n - j < cols ? g->n - j : cols;
             if (plain)
-                kn_gemm_plain(&part, pa, pb, pc);
+                kn_gemm_plain(&shard, pa, pb, pc);
             else
-                kn_gemm_run(&part, pa, pb, pc, scratch);
+                kn_gemm_run(&shard, pa, pb, pc, scratch);
             if (rt_run_check(r))
                 return r->err->code;
         }
@@ -495,44 +495,44 @@ static enum rt_status blocks_here(const struct kn_gemm *g, bool plain, const voi
 
 /* ---- on several cores ---- */
 
-struct shared {
+struct sharded {
     const struct kn_gemm *g;
     const char *a, *b;
     char *c;
-    int64_t rows, parts; /* of a part, the last one having what is left over as well; how many */
+    int64_t rows, shards; /* of a part, the last one having what is left over as well; how many */
 };
 
-enum { SHARE_COLUMNS = 64, PRODUCTS_OF_WORK = 16 };
+enum { SHARD_COLUMNS = 64, PRODUCTS_OF_WORK = 16 };
 /* The library has other loops for products smaller than this, which add up in another order. A part
  * is none of those, and begins where the library would begin: the answer's bits do not depend on
  * how many there are. */
-static const double LEAST_PART = 28.0 * 512 * 512;
+static const double MIN_SHARD = 28.0 * 512 * 512;
 
-static enum rt_status some_rows(struct rt_run *r, void *arg, int64_t i, int64_t slot)
+static enum rt_status gemm_rows_shard(struct rt_run *r, void *arg, int64_t i, int64_t slot)
 {
-    const struct shared *x = arg;
+    const struct sharded *x = arg;
     const int64_t size = (int64_t)rt_dtype_size(x->g->dtype), from = i * x->rows;
-    struct kn_gemm part = *x->g;
+    struct kn_gemm shard = *x->g;
     (void)slot;
 
-    part.m = i == x->parts - 1 ? part.m - from : x->rows;
-    return blocks_here(&part, false, x->a + (part.ta ? from : from * part.lda) * size, x->b,
-                       x->c + from * part.ldc * size, NULL, r);
+    shard.m = i == x->shards - 1 ? shard.m - from : x->rows;
+    return blocks_here(&shard, false, x->a + (shard.ta ? from : from * shard.lda) * size, x->b,
+                       x->c + from * shard.ldc * size, NULL, r);
 }
 
-static enum rt_status some_columns(struct rt_run *r, void *arg, int64_t from, int64_t to)
+static enum rt_status gemm_columns_shard(struct rt_run *r, void *arg, int64_t from, int64_t to)
 {
-    const struct shared *x = arg;
+    const struct sharded *x = arg;
     const int64_t size = (int64_t)rt_dtype_size(x->g->dtype);
-    struct kn_gemm part = *x->g;
+    struct kn_gemm shard = *x->g;
 
-    part.n = to - from;
-    return blocks_here(&part, false, x->a, x->b + (part.tb ? from * part.ldb : from) * size,
+    shard.n = to - from;
+    return blocks_here(&shard, false, x->a, x->b + (shard.tb ? from * shard.ldb : from) * size,
                        x->c + from * size, NULL, r);
 }
 
 /* One part per core: the library copies the other matrix for each. */
-static int64_t share_of(int64_t n, int width, int64_t step)
+static int64_t shard_size(int64_t n, int width, int64_t step)
 {
     return ((n + width - 1) / width + step - 1) / step * step;
 }
@@ -540,8 +540,8 @@ static int64_t share_of(int64_t n, int width, int64_t step)
 enum rt_status kn_gemm_blocks(const struct kn_gemm *g, bool plain, const void *a, const void *b,
                               void *c, void *scratch, struct rt_run *r)
 {
-    struct shared x = {.g = g, .a = a, .b = b, .c = c};
-    const double least = LEAST_PART / ((double)g->n * (double)g->k + 1);
+    struct sharded x = {.g = g, .a = a, .b = b, .c = c};
+    const double least = MIN_SHARD / ((double)g->n * (double)g->k + 1);
     const int width = rt_run_width(r);
 
     if (width == 1 || plain || (g->dtype != RT_F32 && g->dtype != RT_F64) || !g->k || is_tiny(g))
@@ -549,11 +549,11 @@ enum rt_status kn_gemm_blocks(const struct kn_gemm *g, bool plain, const void *a
     /* One row reads the matrix once: that is what there is to share. */
     if (g->m == 1)
         return kn_parallel_rows(r, g->n, g->k / PRODUCTS_OF_WORK + 1,
-                                share_of(g->n, width, SHARE_COLUMNS), some_columns, &x);
-    x.parts = g->m / kn_round_up((int64_t)least + 1, ROUND);
-    if (x.parts < 2)
+                                shard_size(g->n, width, SHARD_COLUMNS), gemm_columns_shard, &x);
+    x.shards = g->m / kn_round_up((int64_t)least + 1, ROUND);
+    if (x.shards < 2)
         return blocks_here(g, plain, a, b, c, scratch, r);
-    x.parts = x.parts < width ? x.parts : width;
-    x.rows = g->m / x.parts / ROUND * ROUND;
-    return kn_parallel_parts(r, x.parts, x.parts, some_rows, &x);
+    x.shards = x.shards < width ? x.shards : width;
+    x.rows = g->m / x.shards / ROUND * ROUND;
+    return kn_parallel_shards(r, x.shards, x.shards, gemm_rows_shard, &x);
 }

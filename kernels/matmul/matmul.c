@@ -354,7 +354,7 @@ static enum rt_status finish(const struct gemm_state *s, struct rt_run *r, void 
 }
 
 /* Products [from, to) of the batch; arg: where the results begin. */
-static enum rt_status some_products(struct rt_run *r, void *arg, int64_t from, int64_t to)
+static enum rt_status matmul_shard(struct rt_run *r, void *arg, int64_t from, int64_t to)
 {
     const struct gemm_state *s = r->state;
     const struct batch_gemm *p = &s->p;
@@ -401,14 +401,14 @@ static enum rt_status run_gemm(struct rt_run *whole)
     if (!step_c || !p->batches)
         return RT_OK;
     if (!p->g.k) { /* sums over nothing; the operands have no bytes */
-        const enum rt_status st = kn_zero_pieces(r, c, (size_t)(p->batches * step_c));
+        const enum rt_status st = kn_zero_chunks(r, c, (size_t)(p->batches * step_c));
         return st ? st : finish(s, r, c);
     }
     /* One product is shared out by itself, and scratch memory is there for one at a time. */
     const enum rt_status st =
         p->batches == 1 || s->epilogue_at || s->plain
-            ? some_products(r, c, 0, p->batches)
-            : kn_parallel_rows(r, p->batches, kn_gemm_work(&p->g) / 16 + 1, 1, some_products, c);
+            ? matmul_shard(r, c, 0, p->batches)
+            : kn_parallel_rows(r, p->batches, kn_gemm_work(&p->g) / 16 + 1, 1, matmul_shard, c);
     return st ? st : finish(s, r, c);
 }
 

@@ -81,7 +81,7 @@ static bool init(struct kn_packed_gemm *p, const struct kn_packed_gemm_loops *lo
         return false;
     p->loops = loops;
     p->panel = (int64_t)loops->lanes * WIDE;
-    p->panels = kn_parts(p->n, p->panel);
+    p->panels = kn_div_up(p->n, p->panel);
     if (!rt_mul(p->panels * p->panel, p->k, &floats) || floats >= INT64_MAX / 64)
         return false;
     p->in_cache = p->reuse && floats * (int64_t)sizeof(float) <= L2_BYTES;
@@ -134,7 +134,7 @@ void kn_packed_gemm_pack(const struct kn_packed_gemm *p, const float *b, int64_t
     const int64_t width = p->panel;
 
     for (int64_t j = 0; j < p->n; j += width, dst += p->k * width) {
-        const int64_t cols = kn_smaller(p->n - j, width);
+        const int64_t cols = kn_min_i64(p->n - j, width);
         if (cols < width)
             memset(dst, 0, (size_t)(p->k * width) * sizeof *dst);
         for (int64_t l = 0; l < p->k && !transposed; l++)
@@ -152,8 +152,8 @@ void kn_packed_gemm_pack(const struct kn_packed_gemm *p, const float *b, int64_t
 static int64_t rows_of_block(const struct kn_packed_gemm *p, int64_t rows, int64_t k)
 {
     const int64_t step = p->loops->rows, most = MC_KC / (k > 0 ? k : 1);
-    const int64_t fit = kn_smaller(most, MC) / step * step;
-    const int64_t each = kn_even_parts(rows, fit > step ? fit : step, 1);
+    const int64_t fit = kn_min_i64(most, MC) / step * step;
+    const int64_t each = kn_even_size(rows, fit > step ? fit : step, 1);
     return kn_round_up(each, step);
 }
 
@@ -166,7 +166,7 @@ static void run_block(const struct kn_packed_gemm *p, const struct kn_packed_gem
                       const struct kn_gemm_post_ops *post_ops, const struct block *at)
 {
     const bool first = at->k_from == 0, last = at->k_from + at->k == p->k;
-    const int64_t step = p->panel * p->k, groups = kn_parts(at->rows, p->loops->rows);
+    const int64_t step = p->panel * p->k, groups = kn_div_up(at->rows, p->loops->rows);
     float *c = t->c + at->row * t->ldc;
     struct panel_block s = {
         .a = t->a + at->row * t->lda + (at->k_from - t->k_from),
@@ -175,7 +175,7 @@ static void run_block(const struct kn_packed_gemm *p, const struct kn_packed_gem
         .rows = at->rows,
         .k = at->k,
         .step = step,
-        .prefetch_step = kn_parts(p->panel, groups),
+        .prefetch_step = kn_div_up(p->panel, groups),
         .in_cache = p->in_cache,
         .clips = last && post_ops && post_ops->clips,
     };
@@ -194,9 +194,9 @@ static void run_block(const struct kn_packed_gemm *p, const struct kn_packed_gem
     const int64_t most = at->rows > p->loops->gemv ? 1 : at->rows > 1 ? 2 : GEMV_PANELS;
     for (int64_t i = t->from; i < t->to; i += s.panels) {
         const int64_t col = i * p->panel, whole = (p->n - col) / p->panel;
-        const int64_t left = kn_smaller(whole, t->to - i);
+        const int64_t left = kn_min_i64(whole, t->to - i);
         s.panels = left >= most ? (int)most : left >= 2 && most > 2 ? 2 : 1;
-        const int64_t cols = kn_smaller(p->n - col, s.panels * p->panel);
+        const int64_t cols = kn_min_i64(p->n - col, s.panels * p->panel);
         s.wide = (int)((cols - 1) / p->loops->lanes) + 1;
         s.last = (int)(cols - (s.wide - 1) * p->loops->lanes);
         s.b = t->packed + i * step + at->k_from * p->panel;
@@ -216,14 +216,14 @@ void kn_packed_gemm_run(const struct kn_packed_gemm *p, const struct kn_packed_g
 {
     const int64_t terms = t->k_to - t->k_from;
     /* One group of rows passes over a panel once: there is nothing to keep. */
-    const int64_t k = t->rows > p->loops->rows ? kn_even_parts(terms, KC, 1) : terms;
+    const int64_t k = t->rows > p->loops->rows ? kn_even_size(terms, KC, 1) : terms;
     const int64_t rows = rows_of_block(p, t->rows, k);
 
     for (int64_t row = 0; row < t->rows; row += rows) {
         int64_t l = t->k_from;
         do { /* once even for no terms: the sums have other parts */
-            const struct block at = {row, kn_smaller(t->rows - row, rows), l,
-                                     kn_smaller(t->k_to - l, k)};
+            const struct block at = {row, kn_min_i64(t->rows - row, rows), l,
+                                     kn_min_i64(t->k_to - l, k)};
             run_block(p, t, post_ops, &at);
             l += k;
         } while (l < t->k_to);

@@ -221,7 +221,7 @@ SIZED void LOOPS(gemv)(const struct panel_block *s, const int rows, const int pa
 /* s->panels of them at once, or all rows of one panel in groups of even height. */
 TARGET static void LOOPS(panel_block)(const struct panel_block *s)
 {
-    const int64_t groups = kn_parts(s->rows, MR);
+    const int64_t groups = kn_div_up(s->rows, MR);
     struct micro_kernel o = {.a = s->a, .c = s->c, .start = s->start, .next = s->next};
 
     if (s->panels > 1) {

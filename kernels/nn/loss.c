@@ -124,7 +124,7 @@ static enum rt_status run_dense(struct rt_run *r)
 
     if (!p.cols) { /* no class, no loss */
         if (p.rows)
-            return kn_zero_pieces(r, r->out[0].data, rt_tensor_bytes(&r->out[0]));
+            return kn_zero_chunks(r, r->out[0].data, rt_tensor_bytes(&r->out[0]));
         return RT_OK;
     }
     steps(&r->in[0], &p, &p.a_row, &p.a_col);

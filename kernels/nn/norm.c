@@ -35,7 +35,7 @@ static struct channels channels_of(const struct rt_shape *s, int axis)
 }
 
 /* A part of such a tensor, in one piece: its shape, its first element and that one's channel. */
-struct piece {
+struct chunk {
     struct channels c;
     int64_t at, channel;
 };
@@ -44,7 +44,7 @@ struct piece {
  * The piece from element `at` on, of KN_CHUNK elements at most: whole rows, or channels of one, or
  * a part of one channel. False: there is none left.
  */
-static bool next_piece(const struct channels *c, int64_t at, struct piece *p)
+static bool next_chunk(const struct channels *c, int64_t at, struct chunk *p)
 {
     const int64_t row = c->n * c->inner;
 
@@ -69,13 +69,13 @@ static bool next_piece(const struct channels *c, int64_t at, struct piece *p)
 enum { COST = 4 }; /* of an element, as rt_run_spend counts: halves take a few nanoseconds */
 
 /* Goes on to the piece behind p, unless the run should end: then false, and *st says so. */
-static bool go_on(struct rt_run *r, const struct channels *c, int64_t *left, struct piece *p,
+static bool go_on(struct rt_run *r, const struct channels *c, int64_t *left, struct chunk *p,
                   enum rt_status *st)
 {
     const int64_t done = p->c.outer * p->c.n * p->c.inner;
 
     *st = rt_run_spend(r, left, COST * done);
-    return !*st && next_piece(c, p->at + done, p);
+    return !*st && next_chunk(c, p->at + done, p);
 }
 
 /* ---- BiasAdd ---- */
@@ -156,11 +156,11 @@ static enum rt_status run_bias(struct rt_run *r)
     const struct channels c = channels_of(&s, kn_channels_first(r->node) ? 1 : s.rank - 1);
     const void *x = t->data, *b = r->in[1].data;
     void *y = r->out[0].data;
-    struct piece p;
+    struct chunk p;
     int64_t left = RT_WORK;
     enum rt_status st = RT_OK;
 
-    if (!rt_tensor_count(t) || !next_piece(&c, 0, &p))
+    if (!rt_tensor_count(t) || !next_chunk(&c, 0, &p))
         return RT_OK;
     switch (unsigned_of((enum rt_dtype)t->dtype)) {
 #define X(dt, T)                                                                                   \
@@ -300,9 +300,9 @@ static enum rt_status normalise(struct rt_run *r, const struct channels *c, cons
     void *y = r->out[0].data;
     int64_t left = RT_WORK;
     enum rt_status st = RT_OK;
-    struct piece p;
+    struct chunk p;
 
-    if (!next_piece(c, 0, &p))
+    if (!next_chunk(c, 0, &p))
         return RT_OK;
     switch (r->in[0].dtype) {
 #define X(dt, T)                                                                                   \
@@ -331,10 +331,10 @@ static enum rt_status moments(struct rt_run *r, const struct channels *c, double
 
     for (int pass = 0; pass < 2 && !st; pass++) {
         double *sum = pass ? var : mean;
-        struct piece p;
+        struct chunk p;
         for (int64_t i = 0; i < c->n; i++)
             sum[i] = 0;
-        if (!next_piece(c, 0, &p))
+        if (!next_chunk(c, 0, &p))
             continue;
         switch (r->in[0].dtype) {
 #define X(dt, T)                                                                                   \
@@ -477,11 +477,11 @@ static enum rt_status run_global(struct rt_run *r)
     const float eps = rt_attr_float(r->node, "variance_epsilon");
     const bool scaled = rt_attr_bool(r->node, "scale_after_normalization");
 
-    struct piece p;
+    struct chunk p;
     int64_t left = RT_WORK;
     enum rt_status st = RT_OK;
 
-    if (!next_piece(&c, 0, &p))
+    if (!next_chunk(&c, 0, &p))
         return RT_OK;
     switch (t->dtype) {
 #define X(dt, T)                                                                                   \

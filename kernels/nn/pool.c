@@ -350,7 +350,7 @@ enum { PLACE_WORK = 16, PIXEL_WORK = 4, BRANCH_WORK = 4 };
         const T *x = src;                                                                          \
         T *y = dst;                                                                                \
         const int64_t n = w->to - w->from, work = p->depth == 1 ? n : BRANCH_WORK * n;             \
-        for (int64_t i = kn_parts(w->from, p->depth); i < kn_parts(w->to, p->depth); i++)          \
+        for (int64_t i = kn_div_up(w->from, p->depth); i < kn_div_up(w->to, p->depth); i++)        \
             y[i] = w->zeros ? (T){0} : LOW_##dt;                                                   \
         for (int64_t d = w->lo[0]; d < w->hi[0]; d++)                                              \
             for (int64_t h = w->lo[1]; h < w->hi[1]; h++)                                          \
@@ -599,7 +599,7 @@ static enum rt_status prepare_window(struct rt_prep *p, void **state, const int6
     t->dtype = p->in[0].dtype;
     t->count_batch =
         op_is(p->node, "MaxPoolWithArgmax") && rt_attr_bool(p->node, "include_batch_in_index");
-    p->scratch_bytes = (size_t)kn_smaller(t->channels, CHANNELS) * sizeof(int64_t);
+    p->scratch_bytes = (size_t)kn_min_i64(t->channels, CHANNELS) * sizeof(int64_t);
     *state = t;
     return RT_OK;
 }
@@ -639,7 +639,7 @@ static enum rt_status whole_window(struct rt_run *r, struct place *w, const char
 
     for (int64_t c = 0; c < p->channels && !st; c += CHANNELS) {
         w->from = c;
-        w->to = kn_smaller(c + CHANNELS, p->channels);
+        w->to = kn_min_i64(c + CHANNELS, p->channels);
         const int64_t n = w->to - w->from;
         if (r->n_out == 1) {
             st = window(p, w, x, y, r->scratch, r, left);

@@ -159,17 +159,17 @@ static enum rt_status pack_all(struct rt_prep *p, const struct rt_rnn *op, struc
 
 /* Rows of the batch do not depend on each other: each core takes all the steps of its own, and
  * waits for none between them. */
-static void cut(struct state *s, int width)
+static void set_shards(struct state *s, int width)
 {
     const struct kn_layer *y = &s->layer;
     const double all = (double)y->batch * (double)y->time * y->cell->n_gates * (double)y->units *
                        (double)(y->depth + y->width);
-    int64_t most = all / KN_SHARE < width ? (int64_t)(all / KN_SHARE) : width;
+    int64_t most = all / KN_SHARD_MACS < width ? (int64_t)(all / KN_SHARD_MACS) : width;
 
     most = most < y->batch ? most : y->batch;
     s->slots = most > 1 ? most : 1;
     const int64_t each = y->batch > 0 ? (y->batch - 1) / s->slots + 1 : 1;
-    s->block = kn_even_parts(y->batch, each < ROWS_AT_ONCE ? each : ROWS_AT_ONCE, s->slots);
+    s->block = kn_even_size(y->batch, each < ROWS_AT_ONCE ? each : ROWS_AT_ONCE, s->slots);
     s->chunk = ROWS_AT_ONCE / s->block;
     s->chunk = s->chunk < y->time ? s->chunk : y->time > 0 ? y->time : 1;
 }
@@ -200,7 +200,7 @@ static enum rt_status prepare(struct rt_prep *p, void **state)
     s->loops = loops_of(0);
     s->wide = y->units > y->width ? y->units : y->width;
     s->wide = kn_round_up(s->wide, s->loops->lanes);
-    cut(s, rt_prep_width(p));
+    set_shards(s, rt_prep_width(p));
     st = pack_all(p, &op, s);
     s->slot_bytes = lay_out(s, NULL, &room);
     p->scratch_bytes = (size_t)s->slots * s->slot_bytes;
@@ -425,7 +425,7 @@ static enum rt_status keep_state(struct rt_run *r, int k)
     if (!to)
         return r->err->code;
     if (rt_tensor_count(from) > 0)
-        return kn_copy_pieces(r, kn_dtype(from), to, from->data, rt_tensor_count(from));
+        return kn_copy_chunks(r, kn_dtype(from), to, from->data, rt_tensor_count(from));
     return RT_OK;
 }
 
@@ -451,7 +451,7 @@ static enum rt_status make_outputs(struct rt_run *r, const struct kn_layer *y)
         return r->err->code;
     const int64_t written = y->keep == RT_RNN_KEEP_EACH ? y->steps : y->steps > 0;
     if (y->read != RT_RNN_UNREAD && y->length > written && rt_tensor_count(&r->out[0]) > 0)
-        st = kn_zero_pieces(r, r->out[0].data, rt_tensor_bytes(&r->out[0]));
+        st = kn_zero_chunks(r, r->out[0].data, rt_tensor_bytes(&r->out[0]));
     for (int k = 0; k < 2 && !st; k++)
         if (y->steps == 0 || k >= y->cell->n_states)
             st = keep_state(r, k);
@@ -478,7 +478,7 @@ static enum rt_status run(struct rt_run *r)
         return st;
     const int64_t blocks = y.batch > 0 ? (y.batch - 1) / s->block + 1 : 0;
     if (s->slots > 1 && rt_run_width(r) > 1)
-        return kn_parallel_parts(r, blocks, s->slots, run_block, &y);
+        return kn_parallel_shards(r, blocks, s->slots, run_block, &y);
     for (int64_t i = 0; i < blocks && !st; i++)
         st = run_block(r, &y, i, 0);
     return st;

@@ -103,7 +103,7 @@ static enum rt_status run(struct rt_run *r)
     /* Where there is nothing to add, or nowhere, TensorFlow looks at no index. */
     if (rt_tensor_count(&r->out[0]) == 0)
         return RT_OK;
-    if (kn_zero_pieces(r, out, rt_tensor_bytes(&r->out[0])))
+    if (kn_zero_chunks(r, out, rt_tensor_bytes(&r->out[0])))
         return r->err->code;
     if (p.inner == 0)
         return RT_OK;

@@ -155,7 +155,7 @@ static enum rt_status run(struct rt_run *r, enum rt_embed_bag_how how)
                            "Segment id %lld out of range [0, %lld), possibly because 'segment_ids' "
                            "input is not sorted.",
                            (long long)id, (long long)rows);
-        if (kn_zero_pieces(r, out + (size_t)next * row_bytes, (size_t)(id - next) * row_bytes))
+        if (kn_zero_chunks(r, out + (size_t)next * row_bytes, (size_t)(id - next) * row_bytes))
             return r->err->code;
         b.n = end - b.first;
         b.by = how == RT_EMBED_BAG_SUM    ? 1
@@ -165,7 +165,7 @@ static enum rt_status run(struct rt_run *r, enum rt_embed_bag_how how)
             return r->err->code;
         next = id + 1;
     }
-    return kn_zero_pieces(r, out + (size_t)next * row_bytes, (size_t)(rows - next) * row_bytes);
+    return kn_zero_chunks(r, out + (size_t)next * row_bytes, (size_t)(rows - next) * row_bytes);
 }
 
 static enum rt_status sum_run(struct rt_run *r)

@@ -181,7 +181,7 @@ static enum rt_status change_ascii(struct rt_run *r, const struct rt_str *s, boo
         const char c = rt_str_data(s)[k];
         q[k] = up ? (c >= 'a' && c <= 'z' ? (char)(c - 32) : c)
                   : (c >= 'A' && c <= 'Z' ? (char)(c + 32) : c);
-        if (k % KN_STRING_PIECE == 0 && rt_run_spend(r, left, KN_STRING_PIECE))
+        if (k % KN_STRING_CHUNK == 0 && rt_run_spend(r, left, KN_STRING_CHUNK))
             return r->err->code;
     }
     return RT_OK;

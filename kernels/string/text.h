@@ -14,7 +14,7 @@
 enum { KN_STRING_WORK = 16 };
 /* Bytes of one string between two questions whether the run should go on, where a byte costs more
  * than a copy of it. */
-enum { KN_STRING_PIECE = 1 << 20 };
+enum { KN_STRING_CHUNK = 1 << 20 };
 
 /*
  * A text (or an array of any elements) that grows. Its memory counts against the run's limit like a

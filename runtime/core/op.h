@@ -243,7 +243,7 @@ uint64_t rt_run_entropy(struct rt_run *r);
  * may use; returns when all have ended. Parts must not depend on each other, nor call this.
  * rt_run_width: how many may be at work at a time (1: do not cut).
  */
-void rt_run_parallel(struct rt_run *r, int64_t n, void (*part)(void *arg, int64_t i), void *arg);
+void rt_run_parallel(struct rt_run *r, int64_t n, void (*shard)(void *arg, int64_t i), void *arg);
 int rt_run_width(const struct rt_run *r);
 /*
  * State of this node that lives as long as the session (random generators), made on first use;

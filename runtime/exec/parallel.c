@@ -16,7 +16,7 @@ enum {
 
 /* On its caller's stack: nobody touches it after the subtraction from `left`. */
 struct section {
-    void (*part)(void *arg, int64_t i);
+    void (*shard)(void *arg, int64_t i);
     void *arg;
     int64_t n;
     _Alignas(64) _Atomic int64_t next;
@@ -99,11 +99,11 @@ void rt_parallel_leave(struct rt_parallel *p)
 /* ---- a helper ---- */
 
 /* False: all parts are taken. */
-static bool do_part(struct section *s)
+static bool do_shard(struct section *s)
 {
     const int64_t i = atomic_fetch_add_explicit(&s->next, 1, memory_order_relaxed);
     if (i < s->n)
-        s->part(s->arg, i);
+        s->shard(s->arg, i);
     return i < s->n;
 }
 
@@ -113,7 +113,7 @@ static bool help(struct rt_parallel *p, struct section *s, bool has_core)
     for (;;) {
         if (has_core ? yield_core(p) : atomic_load_explicit(&p->free, memory_order_relaxed) < 0)
             return false;
-        if (!do_part(s))
+        if (!do_shard(s))
             return has_core;
     }
 }
@@ -276,20 +276,20 @@ static void wait_for_helpers(struct rt_parallel *p, struct section *s)
     }
 }
 
-void rt_parallel_run(struct rt_parallel *p, int64_t n, void (*part)(void *arg, int64_t i),
+void rt_parallel_run(struct rt_parallel *p, int64_t n, void (*shard)(void *arg, int64_t i),
                      void *arg)
 {
-    struct section s = {.part = part, .arg = arg, .n = n};
+    struct section s = {.shard = shard, .arg = arg, .n = n};
     const int most = p && !inside ? p->width : 1;
     const int wanted = n < most ? (int)n - 1 : most - 1;
 
     if (wanted < 1 || !call_helpers(p, &s, wanted)) {
         for (int64_t i = 0; i < n; i++)
-            part(arg, i);
+            shard(arg, i);
         return;
     }
     inside = true;
-    while (do_part(&s))
+    while (do_shard(&s))
         ;
     inside = false;
     call_off(p, &s);

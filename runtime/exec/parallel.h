@@ -39,7 +39,7 @@ void rt_parallel_leave(struct rt_parallel *p);
  * have ended. What parts wrote is seen by the caller. Inside a part, or with p NULL: one after the
  * other, here.
  */
-void rt_parallel_run(struct rt_parallel *p, int64_t n, void (*part)(void *arg, int64_t i),
+void rt_parallel_run(struct rt_parallel *p, int64_t n, void (*shard)(void *arg, int64_t i),
                      void *arg);
 
 /* For prepare: rt_parallel_width of the session's pool. */

@@ -154,9 +154,9 @@ int rt_prep_width(const struct rt_prep *p)
     return rt_parallel_width(p->self->session->options.parallel);
 }
 
-void rt_run_parallel(struct rt_run *r, int64_t n, void (*part)(void *arg, int64_t i), void *arg)
+void rt_run_parallel(struct rt_run *r, int64_t n, void (*shard)(void *arg, int64_t i), void *arg)
 {
-    rt_parallel_run(parallel_of(r), n, part, arg);
+    rt_parallel_run(parallel_of(r), n, shard, arg);
 }
 
 uint64_t rt_run_entropy(struct rt_run *r)

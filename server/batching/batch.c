@@ -77,29 +77,29 @@ bool srv_batch_can_pad(const struct rt_tensor *t)
     return t->rank >= 1 && t->rank <= MAX_PADDED_RANK && rt_tensor_count(t) > 0;
 }
 
-/* Writing a merged input: asks whether the run should end after every PIECE_BYTES. */
+/* Writing a merged input: asks whether the run should end after every CHUNK_BYTES. */
 struct merging {
     enum rt_dtype dtype;
     struct rt_check check;
     size_t written; /* bytes since it asked */
     struct rt_error *err;
 };
-enum { PIECE_BYTES = 4 << 20 };
+enum { CHUNK_BYTES = 4 << 20 };
 
 /* How many of `n` elements come next; 0: the run should end, and *st says why. */
-static int64_t next_piece(struct merging *m, int64_t n, enum rt_status *st)
+static int64_t next_chunk(struct merging *m, int64_t n, enum rt_status *st)
 {
     const size_t size = rt_dtype_size(m->dtype);
 
-    if (m->written >= PIECE_BYTES) {
+    if (m->written >= CHUNK_BYTES) {
         m->written = 0;
         *st = m->check.check(m->check.arg, m->err);
         if (*st)
             return 0;
     }
-    const int64_t piece = (int64_t)((PIECE_BYTES - m->written) / size) + 1;
-    if (n > piece)
-        n = piece;
+    const int64_t chunk = (int64_t)((CHUNK_BYTES - m->written) / size) + 1;
+    if (n > chunk)
+        n = chunk;
     m->written += (size_t)n * size;
     return n;
 }
@@ -109,7 +109,7 @@ static enum rt_status copy(struct merging *m, char *dst, const char *src, int64_
     const size_t size = rt_dtype_size(m->dtype);
     enum rt_status st = RT_OK;
 
-    for (int64_t k; n && (k = next_piece(m, n, &st)); n -= k) {
+    for (int64_t k; n && (k = next_chunk(m, n, &st)); n -= k) {
         rt_copy_elements(m->dtype, dst, src, k);
         dst += (size_t)k * size;
         src += (size_t)k * size;
@@ -117,7 +117,7 @@ static enum rt_status copy(struct merging *m, char *dst, const char *src, int64_
     return st;
 }
 
-static void fill_piece(enum rt_dtype dtype, char *dst, const void *value, int64_t n)
+static void fill_chunk(enum rt_dtype dtype, char *dst, const void *value, int64_t n)
 {
     size_t size = rt_dtype_size(dtype);
 
@@ -134,8 +134,8 @@ static enum rt_status fill(struct merging *m, char *dst, const void *value, int6
 {
     enum rt_status st = RT_OK;
 
-    for (int64_t k; n && (k = next_piece(m, n, &st)); n -= k) {
-        fill_piece(m->dtype, dst, value, k);
+    for (int64_t k; n && (k = next_chunk(m, n, &st)); n -= k) {
+        fill_chunk(m->dtype, dst, value, k);
         dst += (size_t)k * rt_dtype_size(m->dtype);
     }
     return st;

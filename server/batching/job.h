@@ -48,7 +48,7 @@ struct srv_job {
 
     int64_t deadline_ns;    /* CLOCK_MONOTONIC; RT_NEVER */
     _Atomic bool cancelled; /* the client is gone: not started any more */
-    struct srv_job *whole;  /* the request that this is a piece of (pieces.h); NULL: of its own */
+    struct srv_job *parent; /* the request that this is a piece of (pieces.h); NULL: of its own */
 
     int64_t received_ns, queued_ns, started_ns, finished_ns; /* CLOCK_MONOTONIC */
     int batch_rows;                                          /* rows of the batch it ran in */
@@ -67,7 +67,7 @@ struct srv_job {
 /* The flag that ends the job when its client has gone. */
 static inline const _Atomic bool *srv_job_cancelled(const struct srv_job *job)
 {
-    return job->whole ? &job->whole->cancelled : &job->cancelled;
+    return job->parent ? &job->parent->cancelled : &job->cancelled;
 }
 
 /* For who writes the job's answer. */

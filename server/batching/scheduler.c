@@ -13,7 +13,7 @@
 #include "server/config/batching.h"
 #include "server/metrics/metrics.h"
 #include "server/batching/net.h"
-#include "server/batching/pieces.h"
+#include "server/batching/sub_requests.h"
 
 enum {
     INLINE_PER_TURN_NS = 500000, /* a network thread has other connections to read */
@@ -115,7 +115,7 @@ static enum rt_status fail_full_batches(struct srv_job *job, const struct srv_bu
     /* An empty batch is counted there too. */
     long long n = b->queue->core.n_batches ? b->queue->core.n_batches : 1;
     const struct srv_batching *p = &job->version->lane->batching;
-    if (!p->cuts)
+    if (!p->splits_large)
         return rt_fail(&job->err, RT_UNAVAILABLE,
                        "The batch scheduling queue to which this task was submitted is full; "
                        "currently %lld batches enqueued and max_enqueued_batches is %lld",
@@ -383,7 +383,7 @@ enum rt_status srv_scheduler_admit(struct srv_scheduler *s, struct srv_job *job)
         if (job->feeds[i].dim[0] != job->feeds[0].dim[0])
             return rt_fail(&job->err, RT_INVALID_ARGUMENT,
                            "Batching Run() input tensors must have equal 0th-dimension size");
-    if (job->n_rows > b->max_batch_size && !b->cuts)
+    if (job->n_rows > b->max_batch_size && !b->splits_large)
         return rt_fail(&job->err, RT_INVALID_ARGUMENT,
                        "Task size %lld is larger than maximum input batch size %lld",
                        (long long)job->n_rows, (long long)b->max_batch_size);
@@ -391,19 +391,19 @@ enum rt_status srv_scheduler_admit(struct srv_scheduler *s, struct srv_job *job)
 }
 
 /* A request that was cut is over. */
-static void answer_whole(struct srv_job *whole, bool follows_rows)
+static void complete_parent(struct srv_job *parent, bool follows_rows)
 {
-    struct srv_scheduler *s = whole->net->server->scheduler;
-    struct srv_lane *l = whole->version->lane;
+    struct srv_scheduler *s = parent->net->server->scheduler;
+    struct srv_lane *l = parent->version->lane;
     if (!follows_rows) {
         rt_mutex_lock(&s->mu);
-        struct srv_call_queue *q = srv_call_queue_of(l, whole->signature);
+        struct srv_call_queue *q = srv_call_queue_of(l, parent->signature);
         if (q)
             srv_buckets_stop_merging(l, q);
         rt_mutex_unlock(&s->mu);
-        tell_never_merged(whole);
+        tell_never_merged(parent);
     }
-    answer(s, whole);
+    answer(s, parent);
 }
 
 struct turn { /* what of a turn's jobs must be answered once the lock is open */
@@ -440,25 +440,25 @@ static void submit_one(struct srv_scheduler *s, struct srv_bucket *b, struct srv
 }
 
 /* Submits a job that is too large for a batch, in pieces: all of them, or none. */
-static void submit_pieces(struct srv_scheduler *s, struct srv_bucket *b, struct srv_job *job,
-                          int64_t now, struct turn *t) RT_REQUIRES(s->mu)
+static void submit_sub_requests(struct srv_scheduler *s, struct srv_bucket *b, struct srv_job *job,
+                                int64_t now, struct turn *t) RT_REQUIRES(s->mu)
 {
     int64_t most = job->version->lane->policy.max_rows, room = srv_core_open_room(&b->core);
-    struct srv_job *piece = NULL, *next;
+    struct srv_job *sub_request = NULL, *next;
     enum rt_status st = RT_OK;
 
     atomic_fetch_add_explicit(&s->n_jobs, 1, memory_order_relaxed);
     if (job->n_rows > srv_core_room(&b->core))
         st = fail_full_batches(job, b);
     if (!st)
-        st = srv_pieces_cut(job, room, most, s->pool, answer_whole, &piece);
+        st = srv_sub_requests_split(job, room, most, s->pool, complete_parent, &sub_request);
     if (st) {
         refuse(t, job, st);
         return;
     }
-    for (; piece; piece = next) {
-        next = piece->next;
-        submit_one(s, b, piece, now, t);
+    for (; sub_request; sub_request = next) {
+        next = sub_request->next;
+        submit_one(s, b, sub_request, now, t);
     }
 }
 
@@ -477,8 +477,8 @@ void srv_scheduler_submit(struct srv_scheduler *s, struct srv_job *first)
             atomic_fetch_add_explicit(&s->n_jobs, 1, memory_order_relaxed);
             refuse(&t, job, rt_fail_memory(&job->err, "a queue", sizeof *b));
         } else if (b->core.merges && job->n_rows > job->version->lane->policy.max_rows &&
-                   job->version->lane->batching.cuts) {
-            submit_pieces(s, b, job, now, &t);
+                   job->version->lane->batching.splits_large) {
+            submit_sub_requests(s, b, job, now, &t);
         } else {
             submit_one(s, b, job, now, &t);
         }

@@ -228,7 +228,7 @@ static void print_batching(const struct srv_batching *b)
            (long long)b->max_enqueued_batches);
     if (b->num_batch_threads)
         printf("  num_batch_threads %lld\n", (long long)b->num_batch_threads);
-    if (b->cuts)
+    if (b->splits_large)
         printf("  enable_large_batch_splitting, max_execution_batch_size %lld\n",
                (long long)b->max_execution_batch_size);
     if (b->pads)

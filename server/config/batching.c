@@ -65,7 +65,7 @@ static enum rt_status check(const struct srv_batching *b, struct rt_error *err)
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "max_execution_batch_size must be positive; was %lld",
                        (long long)b->max_execution_batch_size);
-    if (b->cuts && b->max_execution_batch_size > b->max_batch_size)
+    if (b->splits_large && b->max_execution_batch_size > b->max_batch_size)
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "When enable_large_batch_splitting is true, max_batch_size must be greater "
                        "than or equal to max_execution_batch_size; they are %lld and %lld",
@@ -91,9 +91,9 @@ enum rt_status srv_batching_from_message(struct srv_batching *b, const batching_
     for (int i = 0; i < b->n_sizes; i++)
         b->sizes[i] = m->allowed_batch_sizes[i];
     b->pads = m->pad_variable_length_inputs;
-    b->cuts = m->enable_large_batch_splitting && m->enable_large_batch_splitting->value;
+    b->splits_large = m->enable_large_batch_splitting && m->enable_large_batch_splitting->value;
     b->max_execution_batch_size = b->max_batch_size;
-    if (b->cuts)
+    if (b->splits_large)
         take(&b->max_execution_batch_size, m->max_execution_batch_size);
     enum rt_status st = check(b, err);
     /* As there: one batch may always wait. */

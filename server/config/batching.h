@@ -27,7 +27,7 @@ struct srv_batching {
     int n_sizes;                  /* allowed_batch_sizes; 0: any */
     int64_t sizes[SRV_MAX_BATCH_SIZES];
     bool pads;                        /* inputs that differ in shape are padded to the largest */
-    bool cuts;                        /* a large request runs in pieces ... */
+    bool splits_large;                /* a large request runs in pieces ... */
     int64_t max_execution_batch_size; /* ... of so many rows at most */
 };
 

@@ -12,7 +12,7 @@ struct srv_cursor srv_cursor_of(const struct rt_span *slices, size_t total)
 }
 
 /* Bytes that lie in one piece from here; 0 only at the end of the message. */
-static size_t piece(struct srv_cursor *c)
+static size_t contiguous_bytes(struct srv_cursor *c)
 {
     if (!c->left)
         return 0;
@@ -38,7 +38,7 @@ bool srv_cursor_copy(struct srv_cursor *c, void *dst, size_t n)
         return true;
     }
     while (n) {
-        size_t k = piece(c);
+        size_t k = contiguous_bytes(c);
         if (k > n)
             k = n;
         if (to) {
@@ -55,7 +55,7 @@ bool srv_cursor_copy(struct srv_cursor *c, void *dst, size_t n)
 bool srv_cursor_varint(struct srv_cursor *c, uint64_t *out)
 {
     uint64_t v = 0;
-    size_t n = piece(c);
+    size_t n = contiguous_bytes(c);
     const unsigned char *p = n ? c->slice->p + c->off : NULL;
     for (size_t i = 0; i < n && i < 10; i++) {
         v |= (uint64_t)(p[i] & 0x7f) << (7 * i);
@@ -122,7 +122,7 @@ enum rt_status srv_cursor_span(struct srv_cursor c, struct rt_span *out, struct 
         *out = rt_span_of("", 0);
         return RT_OK;
     }
-    if (piece(&c) == n) {
+    if (contiguous_bytes(&c) == n) {
         *out = rt_span_of(c.slice->p + c.off, n);
         return RT_OK;
     }

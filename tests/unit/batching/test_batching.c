@@ -29,7 +29,7 @@ static void an_empty_file_means_tensorflow_servings_defaults(void **state)
     assert_int_equal(b.num_batch_threads, 0);
     assert_int_equal(b.n_sizes, 0);
     assert_false(b.pads);
-    assert_false(b.cuts);
+    assert_false(b.splits_large);
     assert_int_equal(b.max_execution_batch_size, 1000);
 }
 
@@ -53,7 +53,7 @@ static void every_parameter_is_read(void **state)
     assert_int_equal(b.n_sizes, 3);
     assert_int_equal(b.sizes[1], 32);
     assert_true(b.pads);
-    assert_true(b.cuts);
+    assert_true(b.splits_large);
     assert_int_equal(b.max_execution_batch_size, 64);
     static struct srv_core_policy p;
     srv_batching_policy(&b, &p);

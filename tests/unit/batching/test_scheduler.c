@@ -921,7 +921,7 @@ static void with_padding_shapes_that_differ_are_merged(void **state)
     "max_batch_size { value: 4 } enable_large_batch_splitting { value: true } "                    \
     "max_enqueued_batches { value: 3 } "
 
-static void a_large_request_is_cut_and_joined(void **state)
+static void a_large_request_is_split_and_concatenated(void **state)
 {
     (void)state;
     struct world *w = begin_as_tensorflow(SPLIT);
@@ -987,7 +987,7 @@ static void a_large_request_fails_as_one_and_spares_its_neighbours(void **state)
     end(w);
 }
 
-static void a_request_whose_outputs_cannot_be_joined_runs_whole(void **state)
+static void a_request_whose_outputs_cannot_be_concatenated_runs_whole(void **state)
 {
     (void)state;
     struct world *w = begin_as_tensorflow(SPLIT);
@@ -1008,7 +1008,7 @@ static void a_request_whose_outputs_cannot_be_joined_runs_whole(void **state)
     end(w);
 }
 
-static void pieces_of_a_client_that_has_gone_are_not_run(void **state)
+static void sub_requests_of_a_client_that_has_gone_are_not_run(void **state)
 {
     (void)state;
     struct world *w = begin_as_tensorflow(SPLIT);
@@ -1089,11 +1089,11 @@ int main(void)
         cmocka_unit_test(a_batch_is_padded_with_the_last_requests_first_row),
         cmocka_unit_test(shapes_that_differ_go_to_batches_of_their_own),
         cmocka_unit_test(with_padding_shapes_that_differ_are_merged),
-        cmocka_unit_test(a_large_request_is_cut_and_joined),
+        cmocka_unit_test(a_large_request_is_split_and_concatenated),
         cmocka_unit_test(a_large_request_is_taken_whole_or_not_at_all),
         cmocka_unit_test(a_large_request_fails_as_one_and_spares_its_neighbours),
-        cmocka_unit_test(a_request_whose_outputs_cannot_be_joined_runs_whole),
-        cmocka_unit_test(pieces_of_a_client_that_has_gone_are_not_run),
+        cmocka_unit_test(a_request_whose_outputs_cannot_be_concatenated_runs_whole),
+        cmocka_unit_test(sub_requests_of_a_client_that_has_gone_are_not_run),
         cmocka_unit_test(signatures_of_the_same_call_share_batches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

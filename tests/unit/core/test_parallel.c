@@ -6,15 +6,15 @@
 #include "runtime/base/thread.h"
 #include "runtime/exec/parallel.h"
 
-enum { PARTS = 1000 };
+enum { SHARDS = 1000 };
 
 struct counts {
     struct rt_parallel *p;
-    int times[PARTS]; /* one writer each: plain, so that a part done twice is a data race too */
+    int times[SHARDS]; /* one writer each: plain, so that a part done twice is a data race too */
     atomic_int at_once, most;
 };
 
-static void count_part(void *arg, int64_t i)
+static void count_shard(void *arg, int64_t i)
 {
     struct counts *c = arg;
     const int now = atomic_fetch_add(&c->at_once, 1) + 1;
@@ -27,21 +27,21 @@ static void count_part(void *arg, int64_t i)
 
 static void assert_all_done(const struct counts *c, int64_t n, int times)
 {
-    for (int64_t i = 0; i < PARTS; i++)
+    for (int64_t i = 0; i < SHARDS; i++)
         assert_int_equal(c->times[i], i < n ? times : 0);
 }
 
-static void every_part_is_done_once_at_every_width(void **state)
+static void every_shard_is_done_once_at_every_width(void **state)
 {
     (void)state;
     for (int cores = 1; cores <= 5; cores++) {
         struct rt_parallel *p = rt_parallel_new(cores, cores);
         assert_non_null(p);
         assert_int_equal(rt_parallel_width(p), cores);
-        for (int64_t n = 0; n <= PARTS; n = n * 3 + 1) {
+        for (int64_t n = 0; n <= SHARDS; n = n * 3 + 1) {
             struct counts c = {.p = p};
             for (int times = 1; times <= 20; times++) {
-                rt_parallel_run(p, n, count_part, &c);
+                rt_parallel_run(p, n, count_shard, &c);
                 assert_all_done(&c, n, times);
             }
             assert_true(atomic_load(&c.most) <= cores);
@@ -50,14 +50,14 @@ static void every_part_is_done_once_at_every_width(void **state)
     }
 }
 
-static void without_a_pool_parts_run_here_in_order(void **state)
+static void without_a_pool_shards_run_here_in_order(void **state)
 {
     (void)state;
     struct counts c = {0};
     rt_parallel_enter(NULL);
-    rt_parallel_run(NULL, PARTS, count_part, &c);
+    rt_parallel_run(NULL, SHARDS, count_shard, &c);
     rt_parallel_leave(NULL);
-    assert_all_done(&c, PARTS, 1);
+    assert_all_done(&c, SHARDS, 1);
     assert_int_equal(rt_parallel_width(NULL), 1);
     assert_int_equal(rt_parallel_free_width(NULL), 1);
     rt_parallel_free(NULL);
@@ -70,7 +70,7 @@ static void a_run_is_no_wider_than_its_width(void **state)
     assert_int_equal(rt_parallel_width(p), 2);
     struct counts c = {.p = p};
     for (int i = 0; i < 50; i++)
-        rt_parallel_run(p, PARTS, count_part, &c);
+        rt_parallel_run(p, SHARDS, count_shard, &c);
     assert_true(atomic_load(&c.most) <= 2);
     rt_parallel_free(p);
     p = rt_parallel_new(2, 9);
@@ -113,8 +113,8 @@ static void no_helper_comes_when_every_core_has_a_run(void **state)
     for (int i = 0; i < 4; i++) /* one more than cores */
         rt_parallel_enter(p);
     assert_int_equal(rt_parallel_free_width(p), 1);
-    rt_parallel_run(p, PARTS, count_part, &c);
-    assert_all_done(&c, PARTS, 1);
+    rt_parallel_run(p, SHARDS, count_shard, &c);
+    assert_all_done(&c, SHARDS, 1);
     assert_int_equal(atomic_load(&c.most), 1);
     for (int i = 0; i < 4; i++)
         rt_parallel_leave(p);
@@ -127,17 +127,17 @@ static void nest(void *arg, int64_t i)
     struct counts *c = arg;
     struct counts inner = {0};
     assert_int_equal(rt_parallel_free_width(c->p), 1);
-    rt_parallel_run(c->p, 10, count_part, &inner);
+    rt_parallel_run(c->p, 10, count_shard, &inner);
     if (atomic_load(&inner.most) == 1)
         c->times[i]++;
 }
-static void a_section_inside_a_part_runs_there(void **state)
+static void a_section_inside_a_shard_runs_there(void **state)
 {
     (void)state;
     struct rt_parallel *p = rt_parallel_new(3, 3);
     struct counts c = {.p = p};
-    rt_parallel_run(p, PARTS, nest, &c);
-    assert_all_done(&c, PARTS, 1);
+    rt_parallel_run(p, SHARDS, nest, &c);
+    assert_all_done(&c, SHARDS, 1);
     rt_parallel_free(p);
 }
 
@@ -150,7 +150,7 @@ struct caller {
 struct adding {
     int64_t part[16];
 };
-static void add_part(void *arg, int64_t i)
+static void add_shard(void *arg, int64_t i)
 {
     struct adding *a = arg;
     for (int64_t k = 0; k < 200 + i; k++)
@@ -161,14 +161,14 @@ static void *call_often(void *arg)
     struct caller *c = arg;
     struct adding expected = {{0}};
     for (int64_t i = 0; i < 16; i++)
-        add_part(&expected, i);
+        add_shard(&expected, i);
     c->ok = true;
     for (int round = 0; round < 2000; round++) {
         struct adding a = {{0}};
         rt_parallel_enter(c->p);
         for (int k = 0; k < 3; k++) {
             memset(&a, 0, sizeof a);
-            rt_parallel_run(c->p, 2 + round % 15, add_part, &a);
+            rt_parallel_run(c->p, 2 + round % 15, add_shard, &a);
             for (int i = 0; i < 2 + round % 15; i++)
                 c->ok &= a.part[i] == expected.part[i];
         }
@@ -201,7 +201,7 @@ static void a_pool_ends_whether_or_not_it_was_used(void **state)
         struct rt_parallel *p = rt_parallel_new(4, 4);
         struct counts c = {.p = p};
         if (i % 2)
-            rt_parallel_run(p, PARTS, count_part, &c);
+            rt_parallel_run(p, SHARDS, count_shard, &c);
         rt_parallel_free(p);
     }
 }
@@ -234,12 +234,12 @@ static void an_idle_pool_uses_no_core(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_part_is_done_once_at_every_width),
-        cmocka_unit_test(without_a_pool_parts_run_here_in_order),
+        cmocka_unit_test(every_shard_is_done_once_at_every_width),
+        cmocka_unit_test(without_a_pool_shards_run_here_in_order),
         cmocka_unit_test(a_run_is_no_wider_than_its_width),
         cmocka_unit_test(a_free_core_helps),
         cmocka_unit_test(no_helper_comes_when_every_core_has_a_run),
-        cmocka_unit_test(a_section_inside_a_part_runs_there),
+        cmocka_unit_test(a_section_inside_a_shard_runs_there),
         cmocka_unit_test(many_callers_share_the_cores),
         cmocka_unit_test(a_pool_ends_whether_or_not_it_was_used),
         cmocka_unit_test(an_idle_pool_uses_no_core),

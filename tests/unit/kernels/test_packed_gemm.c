@@ -113,7 +113,7 @@ static void check_gaps(const struct sample *s, const float *before)
                             (size_t)(s->ldc - s->p.n) * sizeof(float));
 }
 
-static struct kn_packed_gemm_args part_of(const struct sample *s)
+static struct kn_packed_gemm_args args_of(const struct sample *s)
 {
     struct kn_packed_gemm_args t = kn_packed_gemm_whole(&s->p, s->packed, s->a, s->c, s->rows);
     t.lda = s->lda;
@@ -122,20 +122,20 @@ static struct kn_packed_gemm_args part_of(const struct sample *s)
 }
 
 /* The same in parts of rows, panels and k, which a caller has chosen. */
-static void run_in_parts(const struct sample *s, const struct kn_gemm_post_ops *e)
+static void run_in_slices(const struct sample *s, const struct kn_gemm_post_ops *e)
 {
-    const int64_t cut_k = draw_below(s->p.k + 1), cut_panel = draw_below(s->p.panels + 1);
-    const int64_t cut_row = draw_below(s->rows + 1);
+    const int64_t split_k = draw_below(s->p.k + 1), split_panel = draw_below(s->p.panels + 1);
+    const int64_t split_row = draw_below(s->rows + 1);
 
     for (int part = 0; part < 8; part++) {
-        struct kn_packed_gemm_args t = part_of(s);
+        struct kn_packed_gemm_args t = args_of(s);
         struct kn_gemm_post_ops own = *e;
-        const int64_t row = part & 1 ? cut_row : 0;
-        t.rows = part & 1 ? s->rows - cut_row : cut_row;
-        t.from = part & 2 ? cut_panel : 0;
-        t.to = part & 2 ? s->p.panels : cut_panel;
-        t.k_from = part & 4 ? cut_k : 0;
-        t.k_to = part & 4 ? s->p.k : cut_k;
+        const int64_t row = part & 1 ? split_row : 0;
+        t.rows = part & 1 ? s->rows - split_row : split_row;
+        t.from = part & 2 ? split_panel : 0;
+        t.to = part & 2 ? s->p.panels : split_panel;
+        t.k_from = part & 4 ? split_k : 0;
+        t.k_to = part & 4 ? s->p.k : split_k;
         if (t.k_from == t.k_to && s->p.k)
             continue;
         if (part & 4 && !s->p.k)
@@ -163,7 +163,7 @@ static void one_size(const struct kn_packed_gemm_loops *loops, int64_t rows, int
     struct kn_gemm_post_ops e = {.arg = NULL};
 
     kn_packed_gemm_pack(&s.p, s.b, s.ldb, s.transposed, scaled ? s.scale : NULL, s.packed);
-    struct kn_packed_gemm_args t = part_of(&s);
+    struct kn_packed_gemm_args t = args_of(&s);
     kn_packed_gemm_run(&s.p, &t, NULL);
     check(&s, s.c, s.ldc, scaled, &e, NULL);
     check_gaps(&s, before);
@@ -181,7 +181,7 @@ static void one_size(const struct kn_packed_gemm_loops *loops, int64_t rows, int
     kn_packed_gemm_run(&s.p, &t, &e);
     check(&s, s.c, s.ldc, scaled, &e, e.residual);
     float *one = copy_of(s.c, size);
-    run_in_parts(&s, &e);
+    run_in_slices(&s, &e);
     same_columns(&s, one);
     if (e.residual) { /* the same where the residual lies */
         e.residual = t.c = in_place;
@@ -232,7 +232,7 @@ static void odd_numbers(const struct kn_packed_gemm_loops *loops)
         s.b[draw_below(s.transposed ? s.p.n : s.p.k) * s.ldb] = odd[draw_below(5)];
         s.bias[draw_below(s.p.n)] = odd[draw_below(5)];
         kn_packed_gemm_pack(&s.p, s.b, s.ldb, s.transposed, NULL, s.packed);
-        struct kn_packed_gemm_args t = part_of(&s);
+        struct kn_packed_gemm_args t = args_of(&s);
         kn_packed_gemm_run(&s.p, &t, &e);
         check(&s, s.c, s.ldc, false, &e, NULL);
         drop(&s);
@@ -247,7 +247,7 @@ static void nan_and_infinity_go_where_the_plain_sum_has_them(void **state)
 static void rows_alone(const struct kn_packed_gemm_loops *loops)
 {
     struct sample s = make(loops, 37, 1000, 70);
-    struct kn_packed_gemm_args t = part_of(&s);
+    struct kn_packed_gemm_args t = args_of(&s);
     struct kn_gemm_post_ops e = {.bias = s.bias};
 
     kn_packed_gemm_pack(&s.p, s.b, s.ldb, s.transposed, NULL, s.packed);
@@ -292,7 +292,7 @@ static void every_output_is_finished_once(void **state)
     struct seen seen = {&s, 0};
     const struct kn_gemm_post_ops plain_post_ops = {.bias = s.bias};
     const struct kn_gemm_post_ops e = {.bias = s.bias, .finish = negate, .arg = &seen};
-    struct kn_packed_gemm_args t = part_of(&s);
+    struct kn_packed_gemm_args t = args_of(&s);
 
     kn_packed_gemm_pack(&s.p, s.b, s.ldb, s.transposed, NULL, s.packed);
     kn_packed_gemm_run(&s.p, &t, &plain_post_ops);

@@ -271,28 +271,28 @@ static void loops_over_memory_do_not_depend_on_the_cores(void **state)
     same_bits(x, SHAPE(301, 1003), false);
 }
 
-static void even_parts_are_as_many_for_each_core_as_n_allows(void **state)
+static void even_sizes_are_as_many_for_each_core_as_n_allows(void **state)
 {
     (void)state;
-    assert_int_equal(kn_even_parts(0, 8, 4), 1);
-    assert_int_equal(kn_even_parts(1, 8, 4), 1);
-    assert_int_equal(kn_even_parts(1, 0, 4), 1);
-    assert_int_equal(kn_even_parts(7, 8, 4), 7);    /* less than a part */
-    assert_int_equal(kn_even_parts(20, 10, 4), 10); /* two: fewer than cores */
-    assert_int_equal(kn_even_parts(48, 10, 4), 6);  /* eight, not five */
-    assert_int_equal(kn_even_parts(10, 3, 3), 2);   /* six are not to be had: five */
-    assert_int_equal(kn_even_parts(100, 40, 1), 34);
+    assert_int_equal(kn_even_size(0, 8, 4), 1);
+    assert_int_equal(kn_even_size(1, 8, 4), 1);
+    assert_int_equal(kn_even_size(1, 0, 4), 1);
+    assert_int_equal(kn_even_size(7, 8, 4), 7);    /* less than a part */
+    assert_int_equal(kn_even_size(20, 10, 4), 10); /* two: fewer than cores */
+    assert_int_equal(kn_even_size(48, 10, 4), 6);  /* eight, not five */
+    assert_int_equal(kn_even_size(10, 3, 3), 2);   /* six are not to be had: five */
+    assert_int_equal(kn_even_size(100, 40, 1), 34);
     for (int64_t n = 1; n < 100; n++)
         for (int64_t most = 1; most < 30; most++)
             for (int64_t width = 1; width < 9; width++) {
-                const int64_t size = kn_even_parts(n, most, width), parts = kn_parts(n, size);
-                const int64_t least = kn_parts(n, most);
+                const int64_t size = kn_even_size(n, most, width), parts = kn_div_up(n, size);
+                const int64_t least = kn_div_up(n, most);
                 assert_in_range(size, 1, most);
                 if (least <= width || width == 1) {
-                    assert_int_equal(size, kn_parts(n, least));
+                    assert_int_equal(size, kn_div_up(n, least));
                 } else { /* no core does a part more than it must, and all are as small as can be */
-                    assert_int_equal(kn_parts(parts, width), kn_parts(least, width));
-                    assert_int_equal(size, kn_parts(n, kn_round_up(least, width)));
+                    assert_int_equal(kn_div_up(parts, width), kn_div_up(least, width));
+                    assert_int_equal(size, kn_div_up(n, kn_round_up(least, width)));
                 }
             }
 }
@@ -300,7 +300,7 @@ static void even_parts_are_as_many_for_each_core_as_n_allows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(even_parts_are_as_many_for_each_core_as_n_allows),
+        cmocka_unit_test(even_sizes_are_as_many_for_each_core_as_n_allows),
         cmocka_unit_test_setup_teardown(convolutions_do_not_depend_on_the_cores, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_matmul_does_not_depend_on_the_cores, set_up, tear_down),
         cmocka_unit_test_setup_teardown(loops_over_memory_do_not_depend_on_the_cores, set_up,

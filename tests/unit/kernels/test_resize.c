@@ -32,7 +32,7 @@ static void resize(struct op_call *c, const char *op, struct rt_tensor in, int32
     c->in[1] = op_ints(2, (int32_t[]){h, w});
 }
 
-static void channels_in_pieces_are_those_of_a_small_pixel(void **state)
+static void channels_in_chunks_are_those_of_a_small_pixel(void **state)
 {
     (void)state;
     for (int k = 0; k < N_OPS; k++)
@@ -54,7 +54,7 @@ static void channels_in_pieces_are_those_of_a_small_pixel(void **state)
 }
 
 /* Columns that are copies of each other: each output column is that of one source column. */
-static void columns_in_pieces_are_those_of_a_narrow_picture(void **state)
+static void columns_in_chunks_are_those_of_a_narrow_picture(void **state)
 {
     (void)state;
     for (int k = 0; k < N_OPS; k++) {
@@ -124,8 +124,8 @@ static void a_run_ends_long_before_a_row_is_done(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(channels_in_pieces_are_those_of_a_small_pixel),
-        cmocka_unit_test(columns_in_pieces_are_those_of_a_narrow_picture),
+        cmocka_unit_test(channels_in_chunks_are_those_of_a_small_pixel),
+        cmocka_unit_test(columns_in_chunks_are_those_of_a_narrow_picture),
         cmocka_unit_test(an_area_as_large_as_the_picture_is_its_mean),
         cmocka_unit_test(a_run_ends_long_before_a_row_is_done),
     };

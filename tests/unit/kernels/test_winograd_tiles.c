@@ -42,7 +42,7 @@ static void each_output_is_in_one_tile_of_one_block(void **state)
 }
 
 /* By blocks where each core has as many or many; one after the other where it is worth it. */
-static void work_is_cut_over_as_many_cores_as_it_is_worth(void **state)
+static void work_is_sharded_over_as_many_cores_as_it_is_worth(void **state)
 {
     (void)state;
     struct kn_winograd_tiles t = sample();
@@ -54,8 +54,8 @@ static void work_is_cut_over_as_many_cores_as_it_is_worth(void **state)
         const int64_t blocks = kn_winograd_tiles_blocks(&t);
         const double work = kn_winograd_tiles_work(&t);
         assert_true(s.slots >= 1 && s.slots <= width);
-        assert_true(s.slots == 1 || work >= (double)s.slots * KN_SHARE);
-        assert_true(s.slots == width || work < (double)(s.slots + 1) * KN_SHARE);
+        assert_true(s.slots == 1 || work >= (double)s.slots * KN_SHARD_MACS);
+        assert_true(s.slots == width || work < (double)(s.slots + 1) * KN_SHARD_MACS);
         assert_true(s.by_blocks == (blocks % s.slots == 0 || blocks >= 3 * s.slots));
     }
     /* of one block alone */
@@ -174,7 +174,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_output_is_in_one_tile_of_one_block),
-        cmocka_unit_test(work_is_cut_over_as_many_cores_as_it_is_worth),
+        cmocka_unit_test(work_is_sharded_over_as_many_cores_as_it_is_worth),
         cmocka_unit_test(each_point_of_the_transform_domain_has_its_gemm),
         cmocka_unit_test(a_check_finds_how_far_sums_are_apart),
         cmocka_unit_test(odd_channels_and_endless_sizes_are_refused),

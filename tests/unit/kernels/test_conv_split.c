@@ -1,6 +1,6 @@
 #include "tests/support/test.h"
 
-#include "kernels/conv/conv_cut.h"
+#include "kernels/conv/conv_split.h"
 
 /* Cuts of convolutions: whatever the shape, the pieces make every output once, and each reads what
  * the whole would have read for them. */
@@ -27,16 +27,17 @@ static int64_t start_of(const struct kn_conv_shape *g, int64_t row)
     return row * g->axis[0].stride - g->axis[0].lo;
 }
 
-static void check(const struct kn_conv_shape *g, const struct kn_conv_cut *cut)
+static void check(const struct kn_conv_shape *g, const struct kn_conv_split *split)
 {
-    const int64_t n = kn_conv_cut_count(g, cut), out_row = kn_conv_image_out(g) / g->axis[0].out;
+    const int64_t n = kn_conv_split_count(g, split),
+                  out_row = kn_conv_image_out(g) / g->axis[0].out;
     const int64_t in_row = kn_conv_image_in(g) / g->axis[0].in;
     int64_t dst = 0;
 
     for (int64_t i = 0; i < n; i++) {
-        const struct kn_conv_piece at = kn_conv_cut_piece(g, cut, i);
+        const struct kn_conv_block at = kn_conv_split_block(g, split, i);
         struct kn_conv_shape p;
-        assert_true(kn_conv_cut_shape(g, cut, at.part, &p));
+        assert_true(kn_conv_split_shape(g, split, at.slice, &p));
         assert_int_equal(at.dst_at, dst);
         dst += p.batch * kn_conv_image_out(&p);
         /* The first row's window begins where the whole's does, and nothing lies outside. */
@@ -53,7 +54,7 @@ static void check(const struct kn_conv_shape *g, const struct kn_conv_cut *cut)
     assert_int_equal(dst, g->batch * kn_conv_image_out(g));
 }
 
-static void pieces_make_every_output_once(void **state)
+static void blocks_make_every_output_once(void **state)
 {
     static const int64_t batch[] = {1, 2, 7, 64}, in[] = {1, 7, 56, 224}, size[] = {1, 3, 5};
     (void)state;
@@ -61,31 +62,31 @@ static void pieces_make_every_output_once(void **state)
         const int64_t ci = i / 96 % 2 ? 64 : 3, stride = 1 + i / 48 % 2;
         const struct kn_conv_shape g =
             shape(batch[i % 4], in[i / 4 % 4], ci, 96, size[i / 16 % 3], stride, 1 + stride / 2);
-        struct kn_conv_cut cut;
+        struct kn_conv_split split;
         for (int after = 0; after < 2; after++) {
-            kn_conv_cut_alone(&g, after, &cut);
-            check(&g, &cut);
+            kn_conv_split_serial(&g, after, &split);
+            check(&g, &split);
             for (int width = 2; width < 9; width++)
-                if (kn_conv_cut_shared(&g, after, width, &cut))
-                    check(&g, &cut);
+                if (kn_conv_split_sharded(&g, after, width, &split))
+                    check(&g, &split);
         }
     }
 }
 
-static void what_is_large_is_cut_into_rows(void **state)
+static void what_is_large_is_split_into_rows(void **state)
 {
     const struct kn_conv_shape large = shape(1, 224, 64, 64, 3, 1, 1),
                                small = shape(1, 7, 8, 8, 3, 1, 1);
-    struct kn_conv_cut cut;
+    struct kn_conv_split split;
     (void)state;
-    kn_conv_cut_alone(&large, false, &cut);
-    assert_true(cut.rows > 0 && kn_conv_cut_count(&large, &cut) > 1);
-    kn_conv_cut_alone(&small, false, &cut);
-    assert_int_equal(cut.rows, 0);
-    assert_int_equal(kn_conv_cut_count(&small, &cut), 1);
-    assert_false(kn_conv_cut_shared(&small, false, 4, &cut)); /* not worth a second core */
-    assert_true(kn_conv_cut_shared(&large, false, 4, &cut));
-    assert_true(kn_conv_cut_count(&large, &cut) >= 4);
+    kn_conv_split_serial(&large, false, &split);
+    assert_true(split.rows > 0 && kn_conv_split_count(&large, &split) > 1);
+    kn_conv_split_serial(&small, false, &split);
+    assert_int_equal(split.rows, 0);
+    assert_int_equal(kn_conv_split_count(&small, &split), 1);
+    assert_false(kn_conv_split_sharded(&small, false, 4, &split)); /* not worth a second core */
+    assert_true(kn_conv_split_sharded(&large, false, 4, &split));
+    assert_true(kn_conv_split_count(&large, &split) >= 4);
 }
 
 static void cores_have_as_many_rows_each(void **state)
@@ -95,34 +96,34 @@ static void cores_have_as_many_rows_each(void **state)
     for (int i = 0; i < 5; i++)
         for (int width = 2; width < 4; width++) {
             const struct kn_conv_shape g = shape(1, in[i], 256, 256, 3, 1, 1);
-            struct kn_conv_cut cut;
-            assert_true(kn_conv_cut_shared(&g, false, width, &cut));
-            const int64_t n = kn_conv_cut_count(&g, &cut), each = (n - 1) / width + 1;
-            assert_in_range(each * cut.rows * width, in[i], in[i] + in[i] / 3);
+            struct kn_conv_split split;
+            assert_true(kn_conv_split_sharded(&g, false, width, &split));
+            const int64_t n = kn_conv_split_count(&g, &split), each = (n - 1) / width + 1;
+            assert_in_range(each * split.rows * width, in[i], in[i] + in[i] / 3);
         }
 }
 
-static void a_transpose_is_cut_by_images_only(void **state)
+static void a_transpose_is_split_by_images_only(void **state)
 {
     struct kn_conv_shape g = shape(16, 112, 64, 64, 3, 1, 1);
-    struct kn_conv_cut cut;
+    struct kn_conv_split split;
     (void)state;
     g.transposed = true;
-    kn_conv_cut_alone(&g, false, &cut);
-    assert_int_equal(cut.rows, 0);
-    assert_true(cut.images < 16);
-    const struct kn_conv_piece at = kn_conv_cut_piece(&g, &cut, 1);
-    assert_int_equal(at.src_at, cut.images * kn_conv_image_out(&g));
-    assert_int_equal(at.dst_at, cut.images * kn_conv_image_in(&g));
+    kn_conv_split_serial(&g, false, &split);
+    assert_int_equal(split.rows, 0);
+    assert_true(split.images < 16);
+    const struct kn_conv_block at = kn_conv_split_block(&g, &split, 1);
+    assert_int_equal(at.src_at, split.images * kn_conv_image_out(&g));
+    assert_int_equal(at.dst_at, split.images * kn_conv_image_in(&g));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pieces_make_every_output_once),
-        cmocka_unit_test(what_is_large_is_cut_into_rows),
+        cmocka_unit_test(blocks_make_every_output_once),
+        cmocka_unit_test(what_is_large_is_split_into_rows),
         cmocka_unit_test(cores_have_as_many_rows_each),
-        cmocka_unit_test(a_transpose_is_cut_by_images_only),
+        cmocka_unit_test(a_transpose_is_split_by_images_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

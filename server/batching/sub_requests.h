@@ -5,8 +5,8 @@
  * Owner: everything lives in the whole job's arena.
  * Threads: cut on the submitting thread; the pieces end on any.
  */
-#ifndef SRV_PIECES_H
-#define SRV_PIECES_H
+#ifndef SRV_SUB_REQUESTS_H
+#define SRV_SUB_REQUESTS_H
 
 #include "server/batching/job.h"
 
@@ -16,9 +16,8 @@
  * outputs; on the thread of the last piece. `follows_rows`: false when dimension 0 of an output was
  * not the number of rows, and the whole was run uncut for that.
  */
-enum rt_status srv_pieces_cut(struct srv_job *whole, int64_t first_rows, int64_t rows,
-                              struct rt_pool *pool,
-                              void (*joined)(struct srv_job *whole, bool follows_rows),
-                              struct srv_job **first);
+enum rt_status srv_sub_requests_split(
+    struct srv_job *parent, int64_t first_rows, int64_t rows, struct rt_pool *pool,
+    void (*parent_done)(struct srv_job *parent, bool follows_rows), struct srv_job **first);
 
 #endif
