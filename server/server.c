@@ -16,7 +16,7 @@
 #include "runtime/base/machine.h"
 #include "runtime/base/thread.h"
 #include "runtime/session/compiler.h"
-#include "runtime/session/keep.h"
+#include "runtime/session/idle_cache.h"
 #include "runtime/exec/parallel.h"
 #include "server/inference/sample.h"
 #include "server/grpc/grpc.h"
@@ -127,9 +127,10 @@ static enum rt_status start_parts(struct srv_server *s, struct rt_error *err)
     if (!s->parallel)
         return rt_fail(err, RT_RESOURCE_EXHAUSTED, "%lld helper threads could not be started",
                        (long long)cores);
-    s->keep = rt_keep_new((size_t)o->run_memory_idle_bytes, RT_KEEP_LAYOUT_BYTES);
-    if (!s->keep)
-        return rt_fail_memory(err, "the server", sizeof *s->keep);
+    s->idle_cache =
+        rt_idle_cache_new((size_t)o->run_memory_idle_bytes, RT_IDLE_CACHE_SPECIALISATION_BYTES);
+    if (!s->idle_cache)
+        return rt_fail_memory(err, "the server", sizeof *s->idle_cache);
     s->compiler = o->specialise ? rt_compiler_new() : NULL;
     if (o->specialise && !s->compiler)
         return rt_fail(err, RT_RESOURCE_EXHAUSTED, "the compiling thread could not be started");
@@ -389,7 +390,7 @@ static void stop_parts(struct srv_server *s)
     if (s->metrics)
         srv_metrics_free(s->metrics);
     rt_compiler_free(s->compiler);
-    rt_keep_free(s->keep);
+    rt_idle_cache_free(s->idle_cache);
     rt_parallel_free(s->parallel);
 }
 

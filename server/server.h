@@ -54,16 +54,16 @@ struct srv_server {
     struct srv_grpc *grpc;
     int n_nets; /* set before the first map is published, then read-only */
     struct srv_net *nets[SRV_MAX_NETS];
-    _Atomic bool draining;         /* not ready; still answering */
-    struct rt_budget run_memory;   /* of all runs of all versions */
-    struct rt_keep *keep;          /* likewise: what they keep for the next ones */
-    struct rt_parallel *parallel;  /* likewise: the cores that they share */
-    struct rt_autotune *autotune;  /* of all versions */
-    struct rt_compiler *compiler;  /* likewise; NULL: --specialise=off */
-    _Atomic int64_t n_accepted;    /* connections, since the start */
-    _Atomic int64_t n_calls_freed; /* of gRPC, since the start: that a burst left behind */
-    _Atomic bool has_connections;  /* there were some since the manager looked: manager.h */
-    struct srv_budget in_flight;   /* what requests hold, against max_bytes_in_flight */
+    _Atomic bool draining;            /* not ready; still answering */
+    struct rt_budget run_memory;      /* of all runs of all versions */
+    struct rt_idle_cache *idle_cache; /* likewise: what they keep for the next ones */
+    struct rt_parallel *parallel;     /* likewise: the cores that they share */
+    struct rt_autotune *autotune;     /* of all versions */
+    struct rt_compiler *compiler;     /* likewise; NULL: --specialise=off */
+    _Atomic int64_t n_accepted;       /* connections, since the start */
+    _Atomic int64_t n_calls_freed;    /* of gRPC, since the start: that a burst left behind */
+    _Atomic bool has_connections;     /* there were some since the manager looked: manager.h */
+    struct srv_budget in_flight;      /* what requests hold, against max_bytes_in_flight */
 };
 
 /* Blocks until a signal ends the server. The exit code of the process. */

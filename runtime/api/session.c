@@ -49,13 +49,15 @@ enum rt_status rt_session_new(struct rt_session **out, struct rt_library *librar
     struct rt_device **devices = calloc((size_t)s->n_devices, sizeof *devices);
     s->chooser = pl_chooser_new();
     const bool has_state = init_state(&s->state, options) && init_folded(&s->folded, s);
-    s->keep = options->keep ? options->keep : rt_keep_new(RT_KEEP_IDLE_BYTES, RT_KEEP_LAYOUT_BYTES);
-    if (!devices || !s->chooser || !s->keep || !has_state) {
+    s->idle_cache = options->idle_cache ? options->idle_cache
+                                        : rt_idle_cache_new(RT_IDLE_CACHE_BYTES,
+                                                            RT_IDLE_CACHE_SPECIALISATION_BYTES);
+    if (!devices || !s->chooser || !s->idle_cache || !has_state) {
         pl_chooser_free(s->chooser);
         rt_state_clear(&s->state);
         rt_state_clear(&s->folded);
-        if (!options->keep)
-            rt_keep_free(s->keep);
+        if (!options->idle_cache)
+            rt_idle_cache_free(s->idle_cache);
         free(devices);
         free(s);
         return rt_fail_memory(err, "a session", sizeof *devices);
@@ -100,8 +102,8 @@ void rt_session_free(struct rt_session *s)
     rt_state_clear(&s->state);
     rt_state_clear(&s->folded);
     rt_session_pools_end(s);
-    if (!s->options.keep)
-        rt_keep_free(s->keep);
+    if (!s->options.idle_cache)
+        rt_idle_cache_free(s->idle_cache);
     rt_library_free(s->library);
     rt_mutex_clear(&s->mu);
     rt_mutex_clear(&s->spec_mu);
@@ -118,7 +120,7 @@ void rt_session_stats(struct rt_session *s, struct rt_session_stats *out)
     *out = (struct rt_session_stats){.packed_bytes = atomic_load(&s->packed_bytes),
                                      .n_specialisations = n_specialisations,
                                      .specialisation_bytes = specialisation_bytes,
-                                     .idle_bytes = rt_keep_bytes_of(s->keep, s),
+                                     .idle_bytes = rt_idle_cache_bytes_of(s->idle_cache, s),
                                      .state_bytes = rt_pool_in_use(s->state.pool),
                                      .runs = atomic_load(&s->runs),
                                      .nodes_run = atomic_load(&s->nodes_run)};

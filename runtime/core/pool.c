@@ -48,7 +48,7 @@ struct rt_pool {
     atomic_size_t keep;    /* no more than this waits */
     atomic_size_t limit;
     const char *flag;                           /* that sets the limit */
-    size_t kept;                                /* rt_pool_kept */
+    size_t reserved_by_owner;                   /* rt_pool_reserved */
     struct rt_budget *budget;                   /* NULL: none */
     struct rt_pool *next_sharing, **at_sharing; /* in budget->sharing, by sharing_mu */
     struct rt_mutex budget_mu;
@@ -256,9 +256,9 @@ static bool reserve(struct rt_pool *p, size_t want)
     return ok || reserve_free(p, want);
 }
 
-size_t *rt_pool_kept(struct rt_pool *p)
+size_t *rt_pool_reserved(struct rt_pool *p)
 {
-    return &p->kept;
+    return &p->reserved_by_owner;
 }
 
 void rt_pool_begin(struct rt_pool *p)

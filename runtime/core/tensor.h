@@ -141,7 +141,7 @@ void rt_pool_trim(struct rt_pool *p, size_t keep_bytes); /* gives idle blocks ba
  * sizes too), while a single huge answer gives its own back; but at least `least` bytes.
  * Not from two threads at a time. rt_pool_end tells how many bytes will wait at most.
  */
-size_t *rt_pool_kept(struct rt_pool *p); /* a number of its owner's; 0 at first */
+size_t *rt_pool_reserved(struct rt_pool *p); /* a number of its owner's; 0 at first */
 void rt_pool_begin(struct rt_pool *p);
 size_t rt_pool_end(struct rt_pool *p, size_t least);
 /* What a run holds besides tensors counts like them, against the limit and the budget.

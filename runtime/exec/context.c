@@ -21,7 +21,7 @@ static void context_free(struct rt_context *c)
     free(c->key);
     rt_instances_free(c);
     rt_context_drop_scratch(c);
-    rt_keep_give(s->keep, c->kept);
+    rt_idle_cache_release(s->idle_cache, c->reserved);
     free(c);
 }
 
@@ -64,7 +64,7 @@ struct rt_context *rt_context_take(struct rt_plan *p, struct rt_run_shared *shar
     struct rt_context *c = p->idle;
     if (c) {
         p->idle = c->next;
-        rt_keeper_count(&p->keeper, -1, -(int64_t)c->kept);
+        rt_cache_owner_count(&p->cache_owner, -1, -(int64_t)c->reserved);
     }
     rt_mutex_unlock(&p->mu);
     if (!c) {
@@ -73,7 +73,7 @@ struct rt_context *rt_context_take(struct rt_plan *p, struct rt_run_shared *shar
             c->shared = shared;
         return c;
     }
-    rt_keep_use(p->session->keep, &c->kept);
+    rt_idle_cache_use(p->session->idle_cache, &c->reserved);
     if (rt_pool_charge(shared->pool, rt_context_held(c), "a run", NULL))
         rt_context_drop_scratch(c); /* others use what it held: the run asks again as it goes */
     c->shared = shared;
@@ -83,13 +83,14 @@ struct rt_context *rt_context_take(struct rt_plan *p, struct rt_run_shared *shar
 /* Room for what it holds, or for its frames alone; false: for neither. */
 static bool find_room(struct rt_plan *p, struct rt_context *c)
 {
-    struct rt_keep *keep = p->session->keep;
-    if (rt_keep_take(keep, &p->keeper, &c->kept, rt_context_held(c) + c->instance_bytes))
+    struct rt_idle_cache *idle_cache = p->session->idle_cache;
+    if (rt_idle_cache_reserve(idle_cache, &p->cache_owner, &c->reserved,
+                              rt_context_held(c) + c->instance_bytes))
         return true;
     if (!rt_context_held(c))
         return false;
     rt_context_drop_scratch(c);
-    return rt_keep_take(keep, &p->keeper, &c->kept, c->instance_bytes);
+    return rt_idle_cache_reserve(idle_cache, &p->cache_owner, &c->reserved, c->instance_bytes);
 }
 
 void rt_context_give(struct rt_context *c)
@@ -104,7 +105,7 @@ void rt_context_give(struct rt_context *c)
     }
     rt_pool_discharge(c->shared->pool, rt_context_held(c));
     c->shared = NULL;
-    if (atomic_load_explicit(&p->keeper.n, memory_order_relaxed) >= MAX_IDLE_CONTEXTS ||
+    if (atomic_load_explicit(&p->cache_owner.n, memory_order_relaxed) >= MAX_IDLE_CONTEXTS ||
         !find_room(p, c)) {
         context_free(c);
         return;
@@ -112,12 +113,12 @@ void rt_context_give(struct rt_context *c)
     rt_mutex_lock(&p->mu);
     c->next = p->idle;
     p->idle = c;
-    rt_keeper_count(&p->keeper, 1, (int64_t)c->kept);
+    rt_cache_owner_count(&p->cache_owner, 1, (int64_t)c->reserved);
     rt_mutex_unlock(&p->mu);
 }
 
 /* The last one: whoever runs takes the first. */
-static void drop_last(struct rt_keeper *k)
+static void drop_last(struct rt_cache_owner *k)
 {
     struct rt_plan *p = k->owner;
     rt_mutex_lock(&p->mu);
@@ -127,7 +128,7 @@ static void drop_last(struct rt_keeper *k)
     c = *at;
     if (c) {
         *at = NULL;
-        rt_keeper_count(k, -1, -(int64_t)c->kept);
+        rt_cache_owner_count(k, -1, -(int64_t)c->reserved);
     }
     rt_mutex_unlock(&p->mu);
     if (c)
@@ -137,13 +138,13 @@ static void drop_last(struct rt_keeper *k)
 void rt_contexts_begin(struct rt_plan *p)
 {
     rt_mutex_init(&p->mu);
-    p->keeper = (struct rt_keeper){.owner = p, .session = p->session, .drop = drop_last};
-    rt_keep_join(p->session->keep, &p->keeper);
+    p->cache_owner = (struct rt_cache_owner){.owner = p, .session = p->session, .drop = drop_last};
+    rt_idle_cache_add_owner(p->session->idle_cache, &p->cache_owner);
 }
 
 void rt_contexts_end(struct rt_plan *p)
 {
-    rt_keep_leave(p->session->keep, &p->keeper);
+    rt_idle_cache_remove_owner(p->session->idle_cache, &p->cache_owner);
     rt_mutex_lock(&p->mu); /* until its segments end, others may look for retired frames here */
     struct rt_context *idle = p->idle;
     p->idle = NULL;
@@ -161,12 +162,12 @@ void rt_contexts_take_retired(struct rt_plan *p, struct rt_instance **list)
     for (struct rt_context *c = p->idle; c; c = c->next) {
         const size_t before = c->instance_bytes;
         rt_instances_take_retired(c, list);
-        c->kept -= before - c->instance_bytes;
+        c->reserved -= before - c->instance_bytes;
         less += before - c->instance_bytes;
     }
-    rt_keeper_count(&p->keeper, 0, -(int64_t)less);
+    rt_cache_owner_count(&p->cache_owner, 0, -(int64_t)less);
     rt_mutex_unlock(&p->mu);
-    rt_keep_give(p->session->keep, less);
+    rt_idle_cache_release(p->session->idle_cache, less);
 }
 
 unsigned rt_flush_subnormals(void)

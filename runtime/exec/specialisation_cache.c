@@ -122,7 +122,7 @@ static bool has_bytes(const struct rt_session *s, size_t bytes)
 {
     return s->specialisation_bytes + bytes <= LEAST_SESSION_BYTES ||
            (s->specialisation_bytes + bytes <= MAX_SESSION_BYTES &&
-            rt_keep_fits_layout(s->keep, bytes));
+            rt_idle_cache_fits_specialisation(s->idle_cache, bytes));
 }
 
 /* Whether another one takes the place of one of the session's. Under spec_mu. */
@@ -130,7 +130,8 @@ static bool is_full(const struct rt_session *s, size_t bytes)
 {
     return s->n_specialisations &&
            (s->n_specialisations >= RT_SESSION_SPECIALISATIONS || !has_bytes(s, bytes) ||
-            (s->n_specialisations >= LEAST_PER_SESSION && rt_keep_layouts(s->keep) >= MAX_IN_ALL));
+            (s->n_specialisations >= LEAST_PER_SESSION &&
+             rt_idle_cache_specialisations(s->idle_cache) >= MAX_IN_ALL));
 }
 
 /* Whether another layout of this segment would be kept. Under spec_mu. */
@@ -315,7 +316,7 @@ static void forget(struct rt_session *s, struct rt_specialisation *l, struct for
             break;
         }
     s->specialisation_bytes -= l->bytes;
-    rt_keep_give_layout(s->keep, l->bytes);
+    rt_idle_cache_remove_specialisation(s->idle_cache, l->bytes);
     bool others = false;
     for (const struct rt_specialisation *x = g->first; x; x = x->next)
         others |= rows_of(x) == rows_of(l);
@@ -372,16 +373,16 @@ void rt_layout_publish(struct rt_session *s, struct rt_specialisation *l)
     struct rt_segment *g = segment_at(p, l->begin);
     struct forgotten old = {NULL, NULL};
     rt_mutex_lock(&s->spec_mu);
-    bool keep = g && !is_made(g, l->live);
-    if (keep && g->n >= MAX_PER_SEGMENT)
+    bool idle_cache = g && !is_made(g, l->live);
+    if (idle_cache && g->n >= MAX_PER_SEGMENT)
         forget(s, least_used(s, g), &old);
-    while (keep && is_full(s, l->bytes))
+    while (idle_cache && is_full(s, l->bytes))
         forget(s, least_used(s, NULL), &old);
-    keep = keep && has_bytes(s, l->bytes);
-    if (keep) {
+    idle_cache = idle_cache && has_bytes(s, l->bytes);
+    if (idle_cache) {
         s->spec[s->n_specialisations++] = l;
         s->specialisation_bytes += l->bytes;
-        rt_keep_take_layout(s->keep, l->bytes);
+        rt_idle_cache_add_specialisation(s->idle_cache, l->bytes);
         atomic_store(&l->used, atomic_load(&s->runs));
         l->next = g->first;
         g->first = l;
@@ -390,7 +391,7 @@ void rt_layout_publish(struct rt_session *s, struct rt_specialisation *l)
     }
     rt_mutex_unlock(&s->spec_mu);
     forgotten_free(&old);
-    if (!keep)
+    if (!idle_cache)
         rt_specialisation_unref(l);
     else if (end < p->n_nodes)
         segment_at(p, end);

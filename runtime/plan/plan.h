@@ -121,8 +121,8 @@ struct rt_plan {
     struct rt_variable **handed_out;
     int n_handed_out;
     struct rt_mutex mu;
-    struct rt_context *idle; /* the last used first; guarded by mu */
-    struct rt_keeper keeper; /* of them */
+    struct rt_context *idle;           /* the last used first; guarded by mu */
+    struct rt_cache_owner cache_owner; /* of them */
 };
 
 /* A plan in use: freed when retired and nobody runs it any more. */
@@ -165,7 +165,7 @@ struct rt_context {
     struct rt_context *next;      /* while idle */
     const struct rt_plan *plan;   /* NULL: of one kernel alone */
     struct rt_run_shared *shared; /* NULL: idle */
-    size_t kept;                  /* bytes that it has room for in the session's keep, idle */
+    size_t reserved;              /* bytes that it has room for in the session's keep, idle */
     struct rt_tensor *value;      /* n_values */
     struct rt_tensor *in, *out;
     struct rt_tensor *temp; /* dereferenced and loaded inputs to drop after the node */

@@ -74,10 +74,10 @@ struct rt_pool *rt_session_pool(struct rt_session *s)
     rt_mutex_lock(&s->pool_mu);
     struct rt_pool *p = s->n_pools ? s->pools[--s->n_pools] : NULL;
     if (p)
-        rt_keeper_count(&s->keeper, -1, -(int64_t)*rt_pool_kept(p));
+        rt_cache_owner_count(&s->cache_owner, -1, -(int64_t)*rt_pool_reserved(p));
     rt_mutex_unlock(&s->pool_mu);
     if (p) {
-        rt_keep_use(s->keep, rt_pool_kept(p));
+        rt_idle_cache_use(s->idle_cache, rt_pool_reserved(p));
         rt_pool_begin(p);
         return p;
     }
@@ -89,26 +89,27 @@ struct rt_pool *rt_session_pool(struct rt_session *s)
 
 static void end_pool(struct rt_session *s, struct rt_pool *p)
 {
-    rt_keep_give(s->keep, *rt_pool_kept(p));
+    rt_idle_cache_release(s->idle_cache, *rt_pool_reserved(p));
     rt_pool_unref(p);
 }
 
 void rt_session_pool_back(struct rt_session *s, struct rt_pool *p)
 {
     const size_t waits = rt_pool_end(p, LEAST_POOL_BYTES); /* much of it comes back later */
-    bool keep = rt_keep_take(s->keep, &s->keeper, rt_pool_kept(p), waits);
+    bool idle_cache =
+        rt_idle_cache_reserve(s->idle_cache, &s->cache_owner, rt_pool_reserved(p), waits);
     rt_mutex_lock(&s->pool_mu);
-    keep = keep && s->n_pools < (int)(sizeof s->pools / sizeof *s->pools);
-    if (keep) {
+    idle_cache = idle_cache && s->n_pools < (int)(sizeof s->pools / sizeof *s->pools);
+    if (idle_cache) {
         s->pools[s->n_pools++] = p;
-        rt_keeper_count(&s->keeper, 1, (int64_t)*rt_pool_kept(p));
+        rt_cache_owner_count(&s->cache_owner, 1, (int64_t)*rt_pool_reserved(p));
     }
     rt_mutex_unlock(&s->pool_mu);
-    if (!keep)
+    if (!idle_cache)
         end_pool(s, p);
 }
 
-static void drop_pool(struct rt_keeper *k)
+static void drop_pool(struct rt_cache_owner *k)
 {
     struct rt_session *s = k->owner;
     struct rt_pool *last = NULL;
@@ -116,7 +117,7 @@ static void drop_pool(struct rt_keeper *k)
     if (s->n_pools) {
         last = s->pools[0];
         memmove(s->pools, s->pools + 1, (size_t)--s->n_pools * sizeof(void *));
-        rt_keeper_count(k, -1, -(int64_t)*rt_pool_kept(last));
+        rt_cache_owner_count(k, -1, -(int64_t)*rt_pool_reserved(last));
     }
     rt_mutex_unlock(&s->pool_mu);
     if (last)
@@ -126,13 +127,13 @@ static void drop_pool(struct rt_keeper *k)
 void rt_session_pools_begin(struct rt_session *s)
 {
     rt_mutex_init(&s->pool_mu);
-    s->keeper = (struct rt_keeper){.owner = s, .session = s, .drop = drop_pool};
-    rt_keep_join(s->keep, &s->keeper);
+    s->cache_owner = (struct rt_cache_owner){.owner = s, .session = s, .drop = drop_pool};
+    rt_idle_cache_add_owner(s->idle_cache, &s->cache_owner);
 }
 
 void rt_session_pools_end(struct rt_session *s)
 {
-    rt_keep_leave(s->keep, &s->keeper);
+    rt_idle_cache_remove_owner(s->idle_cache, &s->cache_owner);
     for (int i = 0; i < s->n_pools; i++)
         end_pool(s, s->pools[i]);
     rt_mutex_clear(&s->pool_mu);

@@ -17,7 +17,7 @@ struct rt_session;
 struct rt_callable;
 struct rt_parallel;
 struct rt_autotune;
-struct rt_keep;
+struct rt_idle_cache;
 
 /* For tools: the compiler's graph as text (runtime/ir/dump.h) behind each pass, or behind those of
  * one name (rt_pass_name). `put` is called on the thread that makes a plan, any at a time. */
@@ -33,7 +33,8 @@ struct rt_session_options {
     size_t run_memory_limit;            /* bytes that one run may hold at a time; 0: no limit */
     size_t state_memory_limit; /* bytes that runs may leave in variables and tables; 0: no limit */
     struct rt_budget *budget;  /* of all runs of all sessions that share it; NULL: none */
-    struct rt_keep *keep; /* runtime/session/keep.h; must outlive; NULL: one of the session's own */
+    struct rt_idle_cache *
+        idle_cache; /* runtime/session/idle_cache.h; must outlive; NULL: one of the session's own */
     /* Cores that a run may use besides its own (runtime/exec/parallel.h), likewise shared; must
      * outlive the session. NULL: every run stays on its thread. */
     struct rt_parallel *parallel;

@@ -12,7 +12,7 @@
 
 #include "runtime/base/map.h"
 #include "runtime/base/thread.h"
-#include "runtime/session/keep.h"
+#include "runtime/session/idle_cache.h"
 #include "runtime/session/session.h"
 #include "runtime/session/state.h"
 
@@ -38,14 +38,14 @@ struct rt_session {
     _Atomic int64_t runs, nodes_run, packed_bytes;
     atomic_size_t prepared_bytes; /* of what nodes keep for tier 0 */
     struct pl_chooser *chooser;
-    struct rt_keep *keep; /* options.keep, or its own */
+    struct rt_idle_cache *idle_cache; /* options.keep, or its own */
     struct rt_mutex pool_mu;
     struct rt_pool *pools[64]; /* idle ones; guarded by pool_mu */
     int n_pools;
-    struct rt_keeper keeper; /* of them */
-    struct rt_state state;   /* what runs left in `slots` */
-    struct rt_state folded;  /* what folding left in plans */
-    _Atomic int64_t fold_ns; /* what is left of the time for all folds */
+    struct rt_cache_owner cache_owner; /* of them */
+    struct rt_state state;             /* what runs left in `slots` */
+    struct rt_state folded;            /* what folding left in plans */
+    _Atomic int64_t fold_ns;           /* what is left of the time for all folds */
     uint64_t entropy;
     /* Compiles what waits, as rt_session_compile, which stands above: rt_session_new sets it. */
     int (*compile)(struct rt_session *s);

@@ -128,8 +128,8 @@ static bool may_move(const struct rt_state *s, const struct rt_tensor *t)
            rt_tensor_bytes(t) >= b->size / 2;
 }
 
-static enum rt_status keep(const struct rt_state *s, struct rt_tensor *out,
-                           const struct rt_tensor *t, size_t credit, struct rt_error *err)
+static enum rt_status retain(const struct rt_state *s, struct rt_tensor *out,
+                             const struct rt_tensor *t, size_t credit, struct rt_error *err)
 {
     enum rt_status st = RT_OK;
     if (t->buf ? is_of_model(s, t->buf) : !t->data) {
@@ -173,12 +173,12 @@ enum rt_status rt_state_keep(const struct rt_state *s, struct rt_tensor *out,
 
     if (st)
         return st;
-    st = keep(s, out, t, 0, &why);
+    st = retain(s, out, t, 0, &why);
     /* What `old` takes is looked at only where it matters: that takes a while. */
     const size_t credit = st == RT_RESOURCE_EXHAUSTED && s && old ? tensor_credit(s->pool, old) : 0;
     if (credit) {
         why = (struct rt_error){0};
-        st = keep(s, out, t, credit, &why);
+        st = retain(s, out, t, credit, &why);
     }
     if (st && err)
         rt_error_copy(err, &why);

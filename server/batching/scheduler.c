@@ -303,7 +303,7 @@ static void *work_spare(void *arg)
 }
 
 /* Answers what expires while all workers run, and starts batches whose waiting is over. */
-static void *keep_time(void *arg)
+static void *run_timer(void *arg)
 {
     struct srv_scheduler *s = arg;
 
@@ -625,7 +625,7 @@ enum rt_status srv_scheduler_new(struct srv_server *server, int n_workers,
                "num_batch_threads is %lld, but %d batches run at a time: one per worker "
                "(--num_workers)",
                (long long)s->batching.num_batch_threads, n_workers);
-    if (!ok || rt_thread_start(&s->timer, "slip-timer", keep_time, s) != 0) {
+    if (!ok || rt_thread_start(&s->timer, "slip-timer", run_timer, s) != 0) {
         stop(s, n, false);
         return rt_fail(err, RT_RESOURCE_EXHAUSTED, "the workers could not be started");
     }

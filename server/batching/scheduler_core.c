@@ -27,14 +27,14 @@ static int64_t later(int64_t a, int64_t b)
 
 void srv_cost_learn(struct srv_cost *c, int64_t rows, int64_t ns)
 {
-    const double keep = 0.85;
+    const double decay = 0.85;
     double x = (double)max64(rows, 1), y = (double)max64(ns, 1);
 
-    c->w = c->w * keep + 1;
-    c->x = c->x * keep + x;
-    c->y = c->y * keep + y;
-    c->xx = c->xx * keep + x * x;
-    c->xy = c->xy * keep + x * y;
+    c->w = c->w * decay + 1;
+    c->x = c->x * decay + x;
+    c->y = c->y * decay + y;
+    c->xx = c->xx * decay + x * x;
+    c->xy = c->xy * decay + x * y;
     c->fastest = c->runs == 0 || y < c->fastest ? y : c->fastest * 1.05;
     if (c->fastest > y)
         c->fastest = y;

@@ -22,7 +22,7 @@ enum {
     ERROR_TEXT = 1024, /* longer ones are cut, as TensorFlow Serving does */
     CALL_ARENA = 16 << 20,
     MAX_STREAMS = 1000,             /* per loop */
-    KEEP_FREE = 512,                /* calls that a loop keeps for the next ones, 6 KiB each */
+    MAX_FREE_CALLS = 512,           /* calls that a loop keeps for the next ones, 6 KiB each */
     INFLATE_HERE_BYTES = 4 << 10,   /* compressed: some 4 MB, or a few milliseconds, at the most */
     INFLATE_SMALL_BYTES = 64 << 10, /* some 64 MB, or 60 ms; what is larger never delays these */
 };
@@ -184,7 +184,7 @@ static void end_call(struct srv_call *c)
         srv_call_close_share(c);
     }
     c->call = NULL;
-    if (loop->n_free >= KEEP_FREE) {
+    if (loop->n_free >= MAX_FREE_CALLS) {
         srv_grpc_free_call(c);
         atomic_fetch_add_explicit(&loop->net.server->n_calls_freed, 1, memory_order_relaxed);
         return;

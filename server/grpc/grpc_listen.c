@@ -19,7 +19,7 @@
 #include "server/versions/manager.h"
 
 enum {
-    KEEP_FILES = 64, /* descriptors that clients leave to the loading of models */
+    RESERVED_FILES = 64, /* descriptors that clients leave to the loading of models */
     PAUSE_US = 100000,
 };
 
@@ -62,8 +62,8 @@ static int most_fds(void)
     if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur > SRV_GRPC_MAX_FD)
         return SRV_GRPC_MAX_FD;
     /* Of few, a half. */
-    return (int)(limit.rlim_cur > 2 * KEEP_FILES ? limit.rlim_cur - KEEP_FILES
-                                                 : limit.rlim_cur / 2);
+    return (int)(limit.rlim_cur > 2 * RESERVED_FILES ? limit.rlim_cur - RESERVED_FILES
+                                                     : limit.rlim_cur / 2);
 }
 
 static void *accept_all(void *arg)

@@ -52,7 +52,7 @@ static uint32_t length_of(const uint8_t *p)
 static void leave_unpaid(struct srv_h2_frames *f, uint64_t n)
 {
     n += f->unpaid;
-    f->unpaid = n < SRV_H2_PIECE_KEEPS ? (uint32_t)n : SRV_H2_PIECE_KEEPS;
+    f->unpaid = n < SRV_H2_RETAINED_BYTES ? (uint32_t)n : SRV_H2_RETAINED_BYTES;
 }
 
 static void end_upload(struct srv_h2_frames *f, uint32_t stream)

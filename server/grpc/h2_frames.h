@@ -26,8 +26,8 @@
  * Payloads are stepped over: the time that a read takes depends on its frames, not on its bytes.
  *
  * The bodies that are arriving are counted (h2_uploads.h), and with each piece of one the bytes
- * that came before it on the connection, up to SRV_H2_PIECE_KEEPS: what is read lies in blocks, and
- * a piece keeps the whole block. How much a connection may hold is for the caller to say.
+ * that came before it on the connection, up to SRV_H2_RETAINED_BYTES: what is read lies in blocks,
+ * and a piece keeps the whole block. How much a connection may hold is for the caller to say.
  *
  * Threads: none of these calls lock; the struct belongs to whoever reads the connection.
  */
@@ -41,7 +41,7 @@
 #include "server/grpc/h2_uploads.h"
 
 enum { SRV_H2_UNSETTLED_STREAMS = 1024, SRV_H2_BUDGET = 10000, SRV_H2_FRAME_BYTES = 9 };
-enum { SRV_H2_PIECE_KEEPS = 1 << 16 };
+enum { SRV_H2_RETAINED_BYTES = 1 << 16 };
 
 enum srv_h2_verdict {
     SRV_H2_GOES_ON,

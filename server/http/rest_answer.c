@@ -34,9 +34,9 @@ bool srv_rest_may_grow(void *arg, size_t room, size_t wanted)
     struct srv_rest_request *r = arg;
     bool infers =
         r->route.api == SRV_PREDICT || r->route.api == SRV_CLASSIFY || r->route.api == SRV_REGRESS;
-    if (wanted <= SRV_REST_KEEP_BYTES || !infers)
+    if (wanted <= SRV_REST_MAX_IDLE_BYTES || !infers)
         return true;
-    size_t more = wanted - (room > SRV_REST_KEEP_BYTES ? room : SRV_REST_KEEP_BYTES);
+    size_t more = wanted - (room > SRV_REST_MAX_IDLE_BYTES ? room : SRV_REST_MAX_IDLE_BYTES);
     bool fits = srv_rest_charge(r, more);
     r->no_room = fits ? 0 : more;
     return fits;
@@ -167,7 +167,7 @@ enum MHD_Result srv_rest_send(struct srv_rest_call *req)
         MHD_destroy_response(answer);
         return MHD_NO;
     }
-    srv_rest_begin_sending(req->loop, req->conn, r->out.n > SRV_REST_KEEP_BYTES);
+    srv_rest_begin_sending(req->loop, req->conn, r->out.n > SRV_REST_MAX_IDLE_BYTES);
     enum MHD_Result result = MHD_queue_response(req->mhd, (unsigned)r->http, answer);
     MHD_destroy_response(answer);
     return result;

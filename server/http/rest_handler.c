@@ -7,8 +7,8 @@
 #include "runtime/base/clock.h"
 
 enum {
-    KEEP_REQUESTS = 512,    /* per loop */
-    ARENA_BYTES = 64 << 20, /* of one request, tensors not counted */
+    MAX_FREE_REQUESTS = 512, /* per loop */
+    ARENA_BYTES = 64 << 20,  /* of one request, tensors not counted */
     MAX_RESPONSE_BYTES = 2047 << 20,
 };
 
@@ -50,7 +50,7 @@ static void request_free(struct srv_rest_call *req)
 
 static void bytes_rewind(struct rt_bytes *b)
 {
-    if (b->room > SRV_REST_KEEP_BYTES || b->failed)
+    if (b->room > SRV_REST_MAX_IDLE_BYTES || b->failed)
         rt_bytes_clear(b);
     b->n = 0;
 }
@@ -61,7 +61,7 @@ void srv_rest_unref(struct srv_rest_call *req)
     if (--req->refs)
         return;
     srv_rest_discharge(&req->pub);
-    if (l->n_free >= KEEP_REQUESTS || rt_arena_used(req->pub.arena) > SRV_REST_KEEP_BYTES) {
+    if (l->n_free >= MAX_FREE_REQUESTS || rt_arena_used(req->pub.arena) > SRV_REST_MAX_IDLE_BYTES) {
         request_free(req);
         return;
     }

@@ -32,10 +32,10 @@
 #include "server/http/rest_tls.h"
 
 enum {
-    SRV_REST_IDLE_SECONDS = 75,       /* between two requests of a connection */
-    SRV_REST_KEEP_BYTES = 64 << 10,   /* of a finished request's buffers, for the next one */
-    SRV_REST_SWALLOW_BYTES = 1 << 20, /* of a refused body, to keep the connection */
-    SRV_REST_HANDSHAKES = 2,          /* of TLS, in a turn; and so many that have just begun */
+    SRV_REST_IDLE_SECONDS = 75,         /* between two requests of a connection */
+    SRV_REST_MAX_IDLE_BYTES = 64 << 10, /* of a finished request's buffers, for the next one */
+    SRV_REST_SWALLOW_BYTES = 1 << 20,   /* of a refused body, to keep the connection */
+    SRV_REST_HANDSHAKES = 2,            /* of TLS, in a turn; and so many that have just begun */
 };
 
 /* ---- structures ---- */

@@ -189,7 +189,7 @@ static enum rt_status read_model(struct srv_loader *l, struct srv_load *load)
                     .run_memory_limit = (size_t)o->run_memory_limit_bytes,
                     .state_memory_limit = (size_t)o->state_memory_limit_bytes,
                     .budget = &l->server->run_memory,
-                    .keep = l->server->keep,
+                    .idle_cache = l->server->idle_cache,
                     .parallel = l->server->parallel,
                     .compiler = l->server->compiler,
                     .tuning = {.no_fusion = !o->fusion,

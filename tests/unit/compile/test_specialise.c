@@ -8,7 +8,7 @@
 #include "runtime/base/arena.h"
 #include "runtime/base/clock.h"
 #include "runtime/session/compiler.h"
-#include "runtime/session/keep.h"
+#include "runtime/session/idle_cache.h"
 #include "runtime/session/session.h"
 #include "runtime/exec/trace.h"
 #include "tests/support/tiers.h"
@@ -317,8 +317,9 @@ enum { SESSIONS = 12 };
 static void specialisations_of_many_sessions_are_bounded(void **state)
 {
     struct tiers *x = *state;
-    struct rt_keep *keep = rt_keep_new(RT_KEEP_IDLE_BYTES, 64 << 10);
-    struct rt_session_options options = {.registry = x->ops, .keep = keep, .compiles_inline = true};
+    struct rt_idle_cache *idle_cache = rt_idle_cache_new(RT_IDLE_CACHE_BYTES, 64 << 10);
+    struct rt_session_options options = {
+        .registry = x->ops, .idle_cache = idle_cache, .compiles_inline = true};
     struct opened o[SESSIONS];
     constants(x);
     node(x, "n", "Neg", "x", "T=float");
@@ -336,20 +337,22 @@ static void specialisations_of_many_sessions_are_bounded(void **state)
         bytes += s.specialisation_bytes;
         n += s.n_specialisations;
     }
-    assert_int_equal(bytes, atomic_load(&keep->specialisations.used));
-    assert_int_equal(n, rt_keep_layouts(keep));
+    assert_int_equal(bytes, atomic_load(&idle_cache->specialisations.used));
+    assert_int_equal(n, rt_idle_cache_specialisations(idle_cache));
     for (int i = 0; i < SESSIONS; i++)
         rt_session_free(o[i].session);
-    assert_int_equal(atomic_load(&keep->specialisations.used), 0);
-    assert_int_equal(rt_keep_layouts(keep), 0);
-    rt_keep_free(keep);
+    assert_int_equal(atomic_load(&idle_cache->specialisations.used), 0);
+    assert_int_equal(rt_idle_cache_specialisations(idle_cache), 0);
+    rt_idle_cache_free(idle_cache);
 }
 
 static void idle_memory_of_many_sessions_is_bounded(void **state)
 {
     struct tiers *x = *state;
-    struct rt_keep *keep = rt_keep_new(8 << 20, RT_KEEP_LAYOUT_BYTES);
-    struct rt_session_options options = {.registry = x->ops, .keep = keep, .compiles_inline = true};
+    struct rt_idle_cache *idle_cache =
+        rt_idle_cache_new(8 << 20, RT_IDLE_CACHE_SPECIALISATION_BYTES);
+    struct rt_session_options options = {
+        .registry = x->ops, .idle_cache = idle_cache, .compiles_inline = true};
     struct opened o[SESSIONS];
     constants(x);
     node(x, "n", "MatMul", "x w", "T=float");
@@ -360,7 +363,7 @@ static void idle_memory_of_many_sessions_is_bounded(void **state)
     for (int round = 0; round < 3; round++)
         for (int i = 0; i < SESSIONS; i++) { /* of 1 MB a value */
             run_one(&o[i], 1 << 16);
-            assert_true(atomic_load(&keep->idle.used) <= keep->idle.limit);
+            assert_true(atomic_load(&idle_cache->idle.used) <= idle_cache->idle.limit);
         }
     size_t bytes = 0;
     for (int i = 0; i < SESSIONS; i++) {
@@ -369,11 +372,11 @@ static void idle_memory_of_many_sessions_is_bounded(void **state)
         bytes += stats.idle_bytes;
     }
     assert_true(bytes >= 1 << 20);
-    assert_int_equal(bytes, atomic_load(&keep->idle.used));
+    assert_int_equal(bytes, atomic_load(&idle_cache->idle.used));
     for (int i = 0; i < SESSIONS; i++)
         rt_session_free(o[i].session);
-    assert_int_equal(atomic_load(&keep->idle.used), 0);
-    rt_keep_free(keep);
+    assert_int_equal(atomic_load(&idle_cache->idle.used), 0);
+    rt_idle_cache_free(idle_cache);
 }
 
 struct user {
@@ -393,8 +396,9 @@ static void *use_all(void *arg)
 static void threads_give_way_to_each_other(void **state)
 {
     struct tiers *x = *state;
-    struct rt_keep *keep = rt_keep_new(200 << 10, 32 << 10);
-    struct rt_session_options options = {.registry = x->ops, .keep = keep, .compiles_inline = true};
+    struct rt_idle_cache *idle_cache = rt_idle_cache_new(200 << 10, 32 << 10);
+    struct rt_session_options options = {
+        .registry = x->ops, .idle_cache = idle_cache, .compiles_inline = true};
     struct opened o[SESSIONS];
     struct user u[4];
     constants(x);
@@ -409,11 +413,11 @@ static void threads_give_way_to_each_other(void **state)
     }
     for (int i = 0; i < 4; i++)
         pthread_join(u[i].thread, NULL);
-    assert_true(atomic_load(&keep->idle.used) <= keep->idle.limit);
+    assert_true(atomic_load(&idle_cache->idle.used) <= idle_cache->idle.limit);
     for (int i = 0; i < SESSIONS; i++)
         rt_session_free(o[i].session);
-    assert_int_equal(atomic_load(&keep->idle.used), 0);
-    rt_keep_free(keep);
+    assert_int_equal(atomic_load(&idle_cache->idle.used), 0);
+    rt_idle_cache_free(idle_cache);
 }
 
 static void a_run_holds_no_more_than_its_limit(void **state)
@@ -699,9 +703,11 @@ static void *run_rival(void *arg)
 static void specialisations_of_many_plans_take_each_others_place(void **state)
 {
     struct tiers *x = *state;
-    struct rt_keep *keep = rt_keep_new(RT_KEEP_IDLE_BYTES, RT_KEEP_LAYOUT_BYTES);
+    struct rt_idle_cache *idle_cache =
+        rt_idle_cache_new(RT_IDLE_CACHE_BYTES, RT_IDLE_CACHE_SPECIALISATION_BYTES);
     struct rt_compiler *compiler = rt_compiler_new();
-    struct rt_session_options options = {.registry = x->ops, .keep = keep, .compiler = compiler};
+    struct rt_session_options options = {
+        .registry = x->ops, .idle_cache = idle_cache, .compiler = compiler};
     struct rival rivals[RIVALS] = {{.call = NULL}};
     const char *feed = "x", *fetch[RIVALS] = {"n0", "n1", "n2", "n3", "n4", "n5", "n6", "n7"};
     constants(x);
@@ -724,12 +730,12 @@ static void specialisations_of_many_plans_take_each_others_place(void **state)
     struct rt_session_stats stats;
     rt_session_stats(o.session, &stats);
     assert_true(stats.n_specialisations > 0 && stats.n_specialisations <= 256);
-    assert_int_equal(stats.n_specialisations, rt_keep_layouts(keep));
-    assert_int_equal(stats.specialisation_bytes, atomic_load(&keep->specialisations.used));
+    assert_int_equal(stats.n_specialisations, rt_idle_cache_specialisations(idle_cache));
+    assert_int_equal(stats.specialisation_bytes, atomic_load(&idle_cache->specialisations.used));
     rt_session_free(o.session);
-    assert_int_equal(atomic_load(&keep->specialisations.used), 0);
+    assert_int_equal(atomic_load(&idle_cache->specialisations.used), 0);
     rt_compiler_free(compiler);
-    rt_keep_free(keep);
+    rt_idle_cache_free(idle_cache);
 }
 
 int main(void)

@@ -167,7 +167,7 @@ static void a_piece_counts_with_what_lies_beside_it(void **state)
     }
     uint64_t before = f.uploads.held;
     frame(DATA, 0, 1, 30);
-    assert_int_equal(f.uploads.held - before, SRV_H2_PIECE_KEEPS + 30);
+    assert_int_equal(f.uploads.held - before, SRV_H2_RETAINED_BYTES + 30);
     srv_h2_frames_clear(&f);
 }
 

@@ -1,4 +1,4 @@
-#include "runtime/session/keep.h"
+#include "runtime/session/idle_cache.h"
 
 #include <stdlib.h>
 
@@ -7,9 +7,9 @@
 /* What comes seldomer than ten times a second may wait for the pages of fresh memory. */
 enum { UNUSED_NS = 100000000 };
 
-struct rt_keep *rt_keep_new(size_t idle_bytes, size_t specialisation_bytes)
+struct rt_idle_cache *rt_idle_cache_new(size_t idle_bytes, size_t specialisation_bytes)
 {
-    struct rt_keep *k = calloc(1, sizeof *k);
+    struct rt_idle_cache *k = calloc(1, sizeof *k);
     if (!k)
         return NULL;
     k->idle.limit = idle_bytes;
@@ -19,7 +19,7 @@ struct rt_keep *rt_keep_new(size_t idle_bytes, size_t specialisation_bytes)
     return k;
 }
 
-void rt_keep_free(struct rt_keep *k)
+void rt_idle_cache_free(struct rt_idle_cache *k)
 {
     if (!k)
         return;
@@ -27,7 +27,7 @@ void rt_keep_free(struct rt_keep *k)
     free(k);
 }
 
-void rt_keep_join(struct rt_keep *k, struct rt_keeper *who)
+void rt_idle_cache_add_owner(struct rt_idle_cache *k, struct rt_cache_owner *who)
 {
     rt_mutex_lock(&k->mu);
     who->before = NULL;
@@ -38,7 +38,7 @@ void rt_keep_join(struct rt_keep *k, struct rt_keeper *who)
     rt_mutex_unlock(&k->mu);
 }
 
-void rt_keep_leave(struct rt_keep *k, struct rt_keeper *who)
+void rt_idle_cache_remove_owner(struct rt_idle_cache *k, struct rt_cache_owner *who)
 {
     rt_mutex_lock(&k->mu);
     if (who->next)
@@ -51,13 +51,13 @@ void rt_keep_leave(struct rt_keep *k, struct rt_keeper *who)
 }
 
 /* Who gives something up for `who`; NULL: nobody. Under mu. */
-static struct rt_keeper *victim_for(const struct rt_keep *k, const struct rt_keeper *who,
-                                    int64_t now_ns)
+static struct rt_cache_owner *victim_for(const struct rt_idle_cache *k,
+                                         const struct rt_cache_owner *who, int64_t now_ns)
 {
-    struct rt_keeper *unused = NULL, *large = NULL;
+    struct rt_cache_owner *unused = NULL, *large = NULL;
     int64_t oldest = now_ns - UNUSED_NS;
     size_t most = 0;
-    for (struct rt_keeper *x = k->first; x; x = x->next) {
+    for (struct rt_cache_owner *x = k->first; x; x = x->next) {
         const int n = atomic_load_explicit(&x->n, memory_order_relaxed);
         const size_t bytes = atomic_load_explicit(&x->bytes, memory_order_relaxed);
         const unsigned uses = atomic_load_explicit(&x->uses, memory_order_relaxed);
@@ -81,14 +81,15 @@ static struct rt_keeper *victim_for(const struct rt_keep *k, const struct rt_kee
     return atomic_load_explicit(&who->n, memory_order_relaxed) > 0 ? NULL : large;
 }
 
-bool rt_keep_take(struct rt_keep *k, struct rt_keeper *who, size_t *kept, size_t bytes)
+bool rt_idle_cache_reserve(struct rt_idle_cache *k, struct rt_cache_owner *who, size_t *reserved,
+                           size_t bytes)
 {
-    struct rt_keeper *victim;
-    if (*kept == bytes)
+    struct rt_cache_owner *victim;
+    if (*reserved == bytes)
         return true;
-    if (*kept)
-        rt_keep_give(k, *kept);
-    *kept = 0;
+    if (*reserved)
+        rt_idle_cache_release(k, *reserved);
+    *reserved = 0;
     bool taken = rt_budget_take(&k->idle, bytes);
     if (!taken && bytes <= k->idle.limit) {
         const int64_t now_ns = k->clock();
@@ -98,20 +99,20 @@ bool rt_keep_take(struct rt_keep *k, struct rt_keeper *who, size_t *kept, size_t
         rt_mutex_unlock(&k->mu);
     }
     if (taken)
-        *kept = bytes;
+        *reserved = bytes;
     return taken;
 }
 
-void rt_keep_give(struct rt_keep *k, size_t bytes)
+void rt_idle_cache_release(struct rt_idle_cache *k, size_t bytes)
 {
     rt_budget_give(&k->idle, bytes);
 }
 
-size_t rt_keep_bytes_of(struct rt_keep *k, const struct rt_session *s)
+size_t rt_idle_cache_bytes_of(struct rt_idle_cache *k, const struct rt_session *s)
 {
     size_t sum = 0;
     rt_mutex_lock(&k->mu);
-    for (const struct rt_keeper *x = k->first; x; x = x->next)
+    for (const struct rt_cache_owner *x = k->first; x; x = x->next)
         if (x->session == s)
             sum += atomic_load_explicit(&x->bytes, memory_order_relaxed);
     rt_mutex_unlock(&k->mu);
@@ -120,24 +121,24 @@ size_t rt_keep_bytes_of(struct rt_keep *k, const struct rt_session *s)
 
 /* ---- layouts ---- */
 
-bool rt_keep_fits_layout(const struct rt_keep *k, size_t bytes)
+bool rt_idle_cache_fits_specialisation(const struct rt_idle_cache *k, size_t bytes)
 {
     const size_t used = atomic_load(&k->specialisations.used);
     return used <= k->specialisations.limit && bytes <= k->specialisations.limit - used;
 }
 
-int rt_keep_layouts(const struct rt_keep *k)
+int rt_idle_cache_specialisations(const struct rt_idle_cache *k)
 {
     return atomic_load(&k->n_specialisations);
 }
 
-void rt_keep_take_layout(struct rt_keep *k, size_t bytes)
+void rt_idle_cache_add_specialisation(struct rt_idle_cache *k, size_t bytes)
 {
     atomic_fetch_add(&k->n_specialisations, 1);
     atomic_fetch_add(&k->specialisations.used, bytes);
 }
 
-void rt_keep_give_layout(struct rt_keep *k, size_t bytes)
+void rt_idle_cache_remove_specialisation(struct rt_idle_cache *k, size_t bytes)
 {
     rt_budget_give(&k->specialisations, bytes);
     atomic_fetch_sub(&k->n_specialisations, 1);

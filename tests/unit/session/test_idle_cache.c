@@ -2,14 +2,14 @@
 #include "tests/support/test.h"
 
 #include "runtime/base/thread.h"
-#include "runtime/session/keep.h"
+#include "runtime/session/idle_cache.h"
 
 enum { MOST = 8 };
 
 /* A keeper of things of `size` bytes each. */
 struct shelf {
-    struct rt_keeper keeper;
-    struct rt_keep *keep;
+    struct rt_cache_owner cache_owner;
+    struct rt_idle_cache *idle_cache;
     struct rt_mutex mu;
     size_t size;
     int n, n_dropped;
@@ -21,9 +21,9 @@ static int64_t injected(void)
     return atomic_load(&now_ms) * 1000000;
 }
 
-static struct rt_keep *keep_new(size_t bytes)
+static struct rt_idle_cache *idle_cache_new(size_t bytes)
 {
-    struct rt_keep *k = rt_keep_new(bytes, 0);
+    struct rt_idle_cache *k = rt_idle_cache_new(bytes, 0);
     assert_non_null(k);
     k->clock = injected;
     return k;
@@ -35,15 +35,15 @@ static bool take_one(struct shelf *s)
     const bool had = s->n > 0;
     if (had) {
         s->n--;
-        rt_keeper_count(&s->keeper, -1, -(int64_t)s->size);
+        rt_cache_owner_count(&s->cache_owner, -1, -(int64_t)s->size);
     }
     rt_mutex_unlock(&s->mu);
     if (had)
-        rt_keep_give(s->keep, s->size);
+        rt_idle_cache_release(s->idle_cache, s->size);
     return had;
 }
 
-static void drop_one(struct rt_keeper *k)
+static void drop_one(struct rt_cache_owner *k)
 {
     struct shelf *s = k->owner;
     s->n_dropped += take_one(s);
@@ -51,29 +51,29 @@ static void drop_one(struct rt_keeper *k)
 
 static bool put_one(struct shelf *s, int64_t at_ms)
 {
-    size_t kept = 0;
+    size_t reserved = 0;
     atomic_store(&now_ms, at_ms);
-    if (!rt_keep_take(s->keep, &s->keeper, &kept, s->size))
+    if (!rt_idle_cache_reserve(s->idle_cache, &s->cache_owner, &reserved, s->size))
         return false;
-    assert_int_equal(kept, s->size);
+    assert_int_equal(reserved, s->size);
     rt_mutex_lock(&s->mu);
     s->n++;
-    rt_keeper_count(&s->keeper, 1, (int64_t)s->size);
+    rt_cache_owner_count(&s->cache_owner, 1, (int64_t)s->size);
     rt_mutex_unlock(&s->mu);
     return true;
 }
 
-static void open_shelf(struct shelf *s, struct rt_keep *keep, size_t size)
+static void open_shelf(struct shelf *s, struct rt_idle_cache *idle_cache, size_t size)
 {
-    *s = (struct shelf){.keep = keep, .size = size};
-    s->keeper = (struct rt_keeper){.owner = s, .session = (void *)s, .drop = drop_one};
+    *s = (struct shelf){.idle_cache = idle_cache, .size = size};
+    s->cache_owner = (struct rt_cache_owner){.owner = s, .session = (void *)s, .drop = drop_one};
     rt_mutex_init(&s->mu);
-    rt_keep_join(keep, &s->keeper);
+    rt_idle_cache_add_owner(idle_cache, &s->cache_owner);
 }
 
 static void close_shelf(struct shelf *s)
 {
-    rt_keep_leave(s->keep, &s->keeper);
+    rt_idle_cache_remove_owner(s->idle_cache, &s->cache_owner);
     while (take_one(s))
         ;
     rt_mutex_clear(&s->mu);
@@ -82,11 +82,11 @@ static void close_shelf(struct shelf *s)
 static void what_was_not_used_for_a_while_gives_way(void **state)
 {
     (void)state;
-    struct rt_keep *keep = keep_new(100);
+    struct rt_idle_cache *idle_cache = idle_cache_new(100);
     struct shelf a, b, c;
-    open_shelf(&a, keep, 40);
-    open_shelf(&b, keep, 40);
-    open_shelf(&c, keep, 50);
+    open_shelf(&a, idle_cache, 40);
+    open_shelf(&b, idle_cache, 40);
+    open_shelf(&c, idle_cache, 50);
     assert_true(put_one(&a, 1000));
     assert_true(put_one(&b, 1001));
     assert_false(put_one(&c, 1001)); /* both are in use */
@@ -96,8 +96,8 @@ static void what_was_not_used_for_a_while_gives_way(void **state)
     assert_true(put_one(&c, 1150)); /* b was seen to be used since */
     assert_int_equal(a.n_dropped, 1);
     assert_int_equal(b.n_dropped, 0);
-    assert_int_equal(rt_keep_bytes_of(keep, (void *)&b), 40);
-    assert_int_equal(rt_keep_bytes_of(keep, (void *)&c), 50);
+    assert_int_equal(rt_idle_cache_bytes_of(idle_cache, (void *)&b), 40);
+    assert_int_equal(rt_idle_cache_bytes_of(idle_cache, (void *)&c), 50);
     c.size = 101;
     assert_false(put_one(&c, 2000)); /* nobody gives way for what never fits */
     c.size = 50;
@@ -105,17 +105,17 @@ static void what_was_not_used_for_a_while_gives_way(void **state)
     close_shelf(&b);
     close_shelf(&a);
     close_shelf(&c);
-    assert_int_equal(atomic_load(&keep->idle.used), 0);
-    rt_keep_free(keep);
+    assert_int_equal(atomic_load(&idle_cache->idle.used), 0);
+    rt_idle_cache_free(idle_cache);
 }
 
 static void everybody_in_use_keeps_one(void **state)
 {
     (void)state;
-    struct rt_keep *keep = keep_new(100);
+    struct rt_idle_cache *idle_cache = idle_cache_new(100);
     struct shelf a, b;
-    open_shelf(&a, keep, 30);
-    open_shelf(&b, keep, 30);
+    open_shelf(&a, idle_cache, 30);
+    open_shelf(&b, idle_cache, 30);
     for (int i = 0; i < 3; i++)
         assert_true(put_one(&a, 10));
     assert_false(put_one(&a, 10));
@@ -125,41 +125,41 @@ static void everybody_in_use_keeps_one(void **state)
     assert_int_equal(a.n, 2);
     close_shelf(&a);
     close_shelf(&b);
-    rt_keep_free(keep);
+    rt_idle_cache_free(idle_cache);
 }
 
 static void what_is_small_keeps_its_room_in_use(void **state)
 {
     (void)state;
-    struct rt_keep *keep = keep_new(1 << 20);
-    struct rt_keeper who = {.drop = drop_one};
+    struct rt_idle_cache *idle_cache = idle_cache_new(1 << 20);
+    struct rt_cache_owner who = {.drop = drop_one};
     size_t small = 0, large = 0;
-    assert_true(rt_keep_take(keep, &who, &small, 1000));
-    assert_true(rt_keep_take(keep, &who, &large, 100000));
-    assert_int_equal(atomic_load(&keep->idle.used), 101000);
-    rt_keep_use(keep, &small);
-    rt_keep_use(keep, &large);
+    assert_true(rt_idle_cache_reserve(idle_cache, &who, &small, 1000));
+    assert_true(rt_idle_cache_reserve(idle_cache, &who, &large, 100000));
+    assert_int_equal(atomic_load(&idle_cache->idle.used), 101000);
+    rt_idle_cache_use(idle_cache, &small);
+    rt_idle_cache_use(idle_cache, &large);
     assert_int_equal(small, 1000);
     assert_int_equal(large, 0);
-    assert_int_equal(atomic_load(&keep->idle.used), 1000);
-    assert_true(rt_keep_take(keep, &who, &small, 900));
-    assert_int_equal(atomic_load(&keep->idle.used), 900);
-    assert_false(rt_keep_take(keep, &who, &small, 2 << 20));
-    assert_int_equal(atomic_load(&keep->idle.used), 0);
-    rt_keep_free(keep);
+    assert_int_equal(atomic_load(&idle_cache->idle.used), 1000);
+    assert_true(rt_idle_cache_reserve(idle_cache, &who, &small, 900));
+    assert_int_equal(atomic_load(&idle_cache->idle.used), 900);
+    assert_false(rt_idle_cache_reserve(idle_cache, &who, &small, 2 << 20));
+    assert_int_equal(atomic_load(&idle_cache->idle.used), 0);
+    rt_idle_cache_free(idle_cache);
 }
 
 static void of_no_room_nothing_is_kept(void **state)
 {
     (void)state;
-    struct rt_keep *keep = keep_new(0);
+    struct rt_idle_cache *idle_cache = idle_cache_new(0);
     struct shelf a;
-    open_shelf(&a, keep, 1);
+    open_shelf(&a, idle_cache, 1);
     assert_false(put_one(&a, 0));
     a.size = 0;
     assert_true(put_one(&a, 0));
     close_shelf(&a);
-    rt_keep_free(keep);
+    rt_idle_cache_free(idle_cache);
 }
 
 struct user {
@@ -175,7 +175,7 @@ static void *use(void *arg)
         struct shelf *s = &u->shelves[(i * 7 + u->seed) % MOST];
         if (!take_one(s) || i % 3)
             put_one(s, (int64_t)i * 10);
-        assert_true(atomic_load(&s->keep->idle.used) <= s->keep->idle.limit);
+        assert_true(atomic_load(&s->idle_cache->idle.used) <= s->idle_cache->idle.limit);
     }
     return NULL;
 }
@@ -183,11 +183,11 @@ static void *use(void *arg)
 static void many_threads_stay_below_the_bound(void **state)
 {
     (void)state;
-    struct rt_keep *keep = keep_new(1000);
+    struct rt_idle_cache *idle_cache = idle_cache_new(1000);
     struct shelf s[MOST];
     struct user u[4];
     for (int i = 0; i < MOST; i++)
-        open_shelf(&s[i], keep, (size_t)(70 + 20 * i));
+        open_shelf(&s[i], idle_cache, (size_t)(70 + 20 * i));
     for (int i = 0; i < 4; i++) {
         u[i] = (struct user){s, i, 0};
         assert_int_equal(rt_thread_start(&u[i].thread, "use", use, &u[i]), 0);
@@ -196,12 +196,12 @@ static void many_threads_stay_below_the_bound(void **state)
         pthread_join(u[i].thread, NULL);
     size_t sum = 0;
     for (int i = 0; i < MOST; i++)
-        sum += rt_keep_bytes_of(keep, (void *)&s[i]);
-    assert_int_equal(sum, atomic_load(&keep->idle.used));
+        sum += rt_idle_cache_bytes_of(idle_cache, (void *)&s[i]);
+    assert_int_equal(sum, atomic_load(&idle_cache->idle.used));
     for (int i = 0; i < MOST; i++)
         close_shelf(&s[i]);
-    assert_int_equal(atomic_load(&keep->idle.used), 0);
-    rt_keep_free(keep);
+    assert_int_equal(atomic_load(&idle_cache->idle.used), 0);
+    rt_idle_cache_free(idle_cache);
 }
 
 int main(void)
