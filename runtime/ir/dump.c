@@ -1,6 +1,6 @@
 #include "runtime/ir/dump.h"
 
-#include "runtime/ir/region.h"
+#include "runtime/ir/subgraph.h"
 
 static const char *op_of(const struct pl_node *n)
 {

@@ -152,8 +152,8 @@ void pl_nodes_clear(struct pl_graph *g)
         rt_tensor_clear(&g->node[i].value);
         for (int k = 0; k < g->node[i].n_sub; k++)
             rt_plan_free(g->node[i].sub[k]);
-        for (int k = 0; g->node[i].region && k < 2; k++)
-            pl_graph_clear(&g->node[i].region[k]);
+        for (int k = 0; g->node[i].subgraph && k < 2; k++)
+            pl_graph_clear(&g->node[i].subgraph[k]);
     }
     free(g->node);
     free(g->target);

@@ -27,8 +27,8 @@ struct pl_node {
     int *ctrl;
     const struct rt_func_ref *call; /* a call not inlined yet: of this function, with its inputs */
     int call_skip;                  /* from this one on (1: it was a branch) */
-    struct pl_graph *region;        /* of a PL_IF or PL_WHILE that was nodes of this graph: what its
-                                       sub-plans are made of */
+    struct pl_graph *subgraph;      /* of a PL_IF or PL_WHILE that was nodes of this graph: what its
+                                     sub-plans are made of */
     struct rt_tensor value;
     int feed;
     uint8_t feed_dtype; /* PL_FEED: the type of what is fed: enum rt_dtype */

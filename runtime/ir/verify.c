@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/ir/region.h"
+#include "runtime/ir/subgraph.h"
 
 enum mark { NEW, OPEN, DONE };
 

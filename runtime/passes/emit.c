@@ -11,7 +11,7 @@ static void take_node(struct rt_plan_step *to, struct pl_node *from)
                                 .effect = from->effect,
                                 .effects = from->effects,
                                 .device = from->device,
-                                .was_switch = from->region != NULL,
+                                .was_switch = from->subgraph != NULL,
                                 .def = from->def,
                                 .name = from->name,
                                 .n_in = from->n_in,
@@ -26,7 +26,7 @@ static void take_node(struct rt_plan_step *to, struct pl_node *from)
                                 .n_sub = from->n_sub};
     from->value = (struct rt_tensor){0};
     from->n_sub = 0;
-    from->region = NULL;
+    from->subgraph = NULL;
 }
 
 static enum rt_status lay_out(struct rt_plan *p, struct pl_graph *g, const int *order, int *place,

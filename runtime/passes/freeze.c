@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/ir/region.h"
+#include "runtime/ir/subgraph.h"
 #include "runtime/session/resource.h"
 
 /* The variable of a constant handle, when it may be frozen; NULL otherwise. */

@@ -38,9 +38,9 @@ enum rt_status pl_freeze(struct pl_graph *g, bool *changed, struct rt_error *err
  * pl_sub_plans. */
 enum rt_status pl_mark_written(struct pl_graph *g, struct rt_error *err);
 /* Switch and Merge whose predicate is known only in the run. */
-enum rt_status pl_raise_branches(struct pl_graph *g, bool *changed, struct rt_error *err);
+enum rt_status pl_functionalise_branches(struct pl_graph *g, bool *changed, struct rt_error *err);
 /* The loops of frames, where no such Switch is left. */
-enum rt_status pl_raise_loops(struct pl_graph *g, bool *changed, struct rt_error *err);
+enum rt_status pl_functionalise_loops(struct pl_graph *g, bool *changed, struct rt_error *err);
 enum rt_status pl_sub_plans(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_place(struct pl_graph *g, struct rt_error *err);
 

@@ -101,7 +101,7 @@ static unsigned char *mark_effects(const struct pl_graph *g)
                 continue;
             }
             bool first = mark[i] == NEW;
-            bool busy = (n->kind == PL_OP || n->region) && n->effect != RT_PURE;
+            bool busy = (n->kind == PL_OP || n->subgraph) && n->effect != RT_PURE;
             mark[i] = OPEN;
             for (int k = 0; k < n->n_in + n->n_ctrl; k++) {
                 int from = k < n->n_in ? n->in[k].node : n->ctrl[k - n->n_in];

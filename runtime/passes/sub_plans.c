@@ -93,7 +93,7 @@ static enum rt_status build_sub(struct pl_graph *g, struct pl_node *n, const str
 }
 
 /* The same of what was a part of this graph. */
-static enum rt_status build_regions(struct pl_graph *g, struct pl_node *n, struct rt_error *err)
+static enum rt_status build_subgraphs(struct pl_graph *g, struct pl_node *n, struct rt_error *err)
 {
     const int skip = n->kind == PL_IF;
     if (g->depth >= MAX_SUB_DEPTH)
@@ -107,10 +107,10 @@ static enum rt_status build_regions(struct pl_graph *g, struct pl_node *n, struc
         known[k] = from->kind == PL_CONST && from->n_ctrl == 0;
         /* Of a loop only what every iteration hands on unchanged. */
         if (known[k] && n->kind == PL_WHILE)
-            known[k] = pl_origin(&n->region[1], n->region[1].fetch[k]).node == k;
+            known[k] = pl_origin(&n->subgraph[1], n->subgraph[1].fetch[k]).node == k;
     }
     for (int slot = 0; slot < 2; slot++) {
-        struct pl_graph *r = &n->region[slot];
+        struct pl_graph *r = &n->subgraph[slot];
         for (int k = 0; k < r->n_feeds; k++) {
             if (!known[k])
                 continue;
@@ -134,8 +134,8 @@ enum rt_status pl_sub_plans(struct pl_graph *g, struct rt_error *err)
 {
     for (int i = 0; i < g->n; i++) {
         struct pl_node *n = &g->node[i];
-        if (n->kind != PL_GONE && n->region) {
-            enum rt_status st = build_regions(g, n, err);
+        if (n->kind != PL_GONE && n->subgraph) {
+            enum rt_status st = build_subgraphs(g, n, err);
             if (st)
                 return st;
             continue;

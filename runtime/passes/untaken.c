@@ -117,7 +117,7 @@ static void find_dead(struct work *w)
 
 static bool has_effect(const struct pl_node *n)
 {
-    return (n->kind == PL_OP || n->region) && n->effect != RT_PURE && n->effect != RT_READS &&
+    return (n->kind == PL_OP || n->subgraph) && n->effect != RT_PURE && n->effect != RT_READS &&
            n->effect != RT_RANDOM;
 }
 

@@ -13,7 +13,7 @@
 
 #include "runtime/ir/condition.h"
 #include "runtime/passes/passes.h"
-#include "runtime/ir/region.h"
+#include "runtime/ir/subgraph.h"
 
 /* MAX_EDGES: into one branch of what stands outside. MAX_VISITS: of such in a round, for each node
  * and edge that there is. */
@@ -490,7 +490,7 @@ static enum rt_status place(struct work *w, int of, int taken, struct pl_edge e,
                             struct pl_edge *out)
 {
     struct component *c = &w->c[of];
-    struct pl_graph *to = &w->g->node[c->at].region[!taken];
+    struct pl_graph *to = &w->g->node[c->at].subgraph[!taken];
     struct pl_edge from;
     if (is_inside(w, e.node)) {
         *out = (struct pl_edge){w->moved[e.node], e.out};
@@ -509,7 +509,7 @@ static enum rt_status place(struct work *w, int of, int taken, struct pl_edge e,
         return RT_OK;
     }
     if (w->moved[from.node] < 0 || w->side_of[from.node] != 2 * of + taken) {
-        w->moved[from.node] = pl_region_node(w->g, from.node, false, to, w->err);
+        w->moved[from.node] = pl_subgraph_copy_node(w->g, from.node, false, to, w->err);
         w->side_of[from.node] = 2 * of + taken;
         if (w->moved[from.node] < 0)
             return RT_RESOURCE_EXHAUSTED;
@@ -552,17 +552,17 @@ static enum rt_status add_node(struct work *w, struct component *c)
         n->ctrl = ctrl;
         n->n_ctrl = c->ctrl.n;
         c->at = at;
-        const struct pl_regions r = {.kind = PL_IF,
-                                     .n_in = n_in,
-                                     .n_out = c->n_outputs,
-                                     .in = in,
-                                     .in_dtype = dtype,
-                                     .out_dtype = out};
-        st = pl_make_regions(g, at, &r, w->err);
+        const struct pl_subgraphs r = {.kind = PL_IF,
+                                       .n_in = n_in,
+                                       .n_out = c->n_outputs,
+                                       .in = in,
+                                       .in_dtype = dtype,
+                                       .out_dtype = out};
+        st = pl_make_subgraphs(g, at, &r, w->err);
     }
     for (int b = 0; b < 2 && !st; b++)
-        st = pl_region_begin(g, &g->node[at].region[b], c->capture.n, dtype + 1, c->n_outputs,
-                             g->node[at].name, w->err);
+        st = pl_subgraph_begin(g, &g->node[at].subgraph[b], c->capture.n, dtype + 1, c->n_outputs,
+                               g->node[at].name, w->err);
     free(in);
     free(dtype);
     return st;
@@ -577,12 +577,12 @@ static enum rt_status move_nodes(struct work *w)
             continue;
         struct component *c = component_of(w, i);
         const int taken = taken_by(w, c, i);
-        struct pl_graph *to = &g->node[c->at].region[!taken];
-        w->moved[i] = pl_region_node(g, i, true, to, w->err);
+        struct pl_graph *to = &g->node[c->at].subgraph[!taken];
+        w->moved[i] = pl_subgraph_copy_node(g, i, true, to, w->err);
         if (w->moved[i] < 0)
             return RT_RESOURCE_EXHAUSTED;
         const struct pl_node *n = &to->node[w->moved[i]];
-        if ((n->kind == PL_OP || n->region) && n->effect != RT_PURE &&
+        if ((n->kind == PL_OP || n->subgraph) && n->effect != RT_PURE &&
             !pl_add_target(to, w->moved[i]))
             return out_of_memory(w);
     }
@@ -593,7 +593,7 @@ static enum rt_status move_nodes(struct work *w)
             continue;
         const int of = w->component[root_of(w, i)];
         const int taken = taken_by(w, &w->c[of], i);
-        struct pl_graph *to = &g->node[w->c[of].at].region[!taken];
+        struct pl_graph *to = &g->node[w->c[of].at].subgraph[!taken];
         const struct pl_node *old = &g->node[i];
         struct pl_edge *in = rt_arena_array(g->arena, (size_t)old->n_in + 1, sizeof *in);
         int *ctrl = rt_arena_array(g->arena, (size_t)old->n_ctrl + 1, sizeof *ctrl), n_ctrl = 0;
@@ -644,7 +644,7 @@ static enum rt_status put_outputs(struct work *w, int of)
         pl_merged(&w->all, node_of(w, m), &first, &rest);
         for (int k = 0; k < 2; k++) {
             const int taken = k ? !first.taken : first.taken;
-            struct pl_graph *to = &w->g->node[c->at].region[!taken];
+            struct pl_graph *to = &w->g->node[c->at].subgraph[!taken];
             enum rt_status st =
                 place(w, of, taken, w->g->node[m].in[k], &to->fetch[w->output[m][0].out]);
             if (!st && w->index_read[m])
@@ -654,7 +654,7 @@ static enum rt_status put_outputs(struct work *w, int of)
         }
     }
     for (int b = 0; b < 2; b++) {
-        struct pl_graph *to = &w->g->node[c->at].region[b];
+        struct pl_graph *to = &w->g->node[c->at].subgraph[b];
         uint8_t *dtype = rt_arena_array(to->arena, (size_t)to->n_fetches + 1, 1);
         if (!dtype)
             return out_of_memory(w);
@@ -662,7 +662,7 @@ static enum rt_status put_outputs(struct work *w, int of)
             dtype[k] = w->g->node[c->at].def->out_dtype[k];
         to->fetch_dtype = dtype;
     }
-    pl_set_region_effect(&w->g->node[c->at]);
+    pl_set_subgraph_effect(&w->g->node[c->at]);
     return RT_OK;
 }
 
@@ -692,7 +692,7 @@ static void rewire(struct work *w)
             g->node[i].kind = PL_GONE;
 }
 
-static enum rt_status raise(struct work *w)
+static enum rt_status functionalise(struct work *w)
 {
     enum rt_status st = RT_OK;
     for (int i = 0; i < w->n; i++) {
@@ -765,7 +765,7 @@ static bool has_merges(const struct pl_graph *g)
     return false;
 }
 
-enum rt_status pl_raise_branches(struct pl_graph *g, bool *changed, struct rt_error *err)
+enum rt_status pl_functionalise_branches(struct pl_graph *g, bool *changed, struct rt_error *err)
 {
     enum rt_status st = RT_OK;
     bool again = has_merges(g);
@@ -774,7 +774,7 @@ enum rt_status pl_raise_branches(struct pl_graph *g, bool *changed, struct rt_er
         struct work w = {.g = g, .n = g->n, .err = err};
         again = allocate(&w) && understood(&w);
         if (again) {
-            st = raise(&w);
+            st = functionalise(&w);
             *changed = true;
             if (!st)
                 pl_prune(g);

@@ -19,7 +19,7 @@ static void cond(struct small_graph *x)
     sg_node(x, "merge", "Merge", "else then", "T=float N=2");
 }
 
-static void assert_raised(struct small_graph *x, const char *fetch, int n_branches)
+static void assert_functionalised(struct small_graph *x, const char *fetch, int n_branches)
 {
     assert_int_equal(sg_count(x, fetch, NULL, "Switch"), 0);
     assert_int_equal(sg_count(x, fetch, NULL, "Merge"), 0);
@@ -35,7 +35,7 @@ static void a_branch_becomes_one_node(void **state)
         assert_true(sg_number(x, -3, "merge", NULL) == 7);
         assert_true(sg_number(x, 0, "merge", NULL) == 10);
     }
-    assert_raised(x, "merge", 1);
+    assert_functionalised(x, "merge", 1);
 }
 
 static void which_side_it_was_is_told(void **state)
@@ -48,7 +48,7 @@ static void which_side_it_was_is_told(void **state)
     assert_true(sg_number(x, 3, "backwards:1", NULL) == 0);
     assert_true(sg_number(x, -3, "backwards:1", NULL) == 1);
     assert_true(sg_number(x, -3, "backwards", NULL) == 7);
-    assert_raised(x, "backwards:1", 1);
+    assert_functionalised(x, "backwards:1", 1);
 }
 
 static void what_both_sides_pass_on_needs_no_nodes_inside(void **state)
@@ -60,7 +60,7 @@ static void what_both_sides_pass_on_needs_no_nodes_inside(void **state)
     sg_node(x, "m", "Merge", "other:0 switch:1", "T=float N=2");
     assert_true(sg_number(x, 3, "m", NULL) == 3);
     assert_true(sg_number(x, -3, "m", NULL) == -6);
-    assert_raised(x, "m", 1);
+    assert_functionalised(x, "m", 1);
 }
 
 static void branches_nest_and_follow_one_another(void **state)
@@ -83,7 +83,7 @@ static void branches_nest_and_follow_one_another(void **state)
     assert_true(sg_number(x, 3, "end", NULL) == 3);
     assert_true(sg_number(x, 6, "end", NULL) == 72);
     assert_true(sg_number(x, -4, "end", NULL) == 12);
-    assert_raised(x, "end", 3);
+    assert_functionalised(x, "end", 3);
 }
 
 static void one_predicate_may_have_branches_that_depend_on_each_other(void **state)
@@ -97,7 +97,7 @@ static void one_predicate_may_have_branches_that_depend_on_each_other(void **sta
     sg_node(x, "end", "Merge", "b a", "T=float N=2");
     assert_true(sg_number(x, 3, "end", NULL) == -9);
     assert_true(sg_number(x, -3, "end", NULL) == 98);
-    assert_raised(x, "end", 2);
+    assert_functionalised(x, "end", 2);
 }
 
 /* `late` reads what its own branch gave out: no order of whole branches has that. */
@@ -130,7 +130,7 @@ static void only_effects_of_the_side_that_is_taken_happen(void **state)
     sg_number(x, 100, NULL, "init");
     assert_true(sg_number(x, 1, "value", NULL) == 101);
     assert_true(sg_number(x, -5, "value", NULL) == 106);
-    assert_raised(x, "value", 1);
+    assert_functionalised(x, "value", 1);
 }
 
 static void a_branch_waits_for_what_stands_before_it(void **state)
@@ -159,7 +159,7 @@ static void a_side_without_an_input_of_its_own_hangs_on_the_pivot(void **state)
     sg_node(x, "m", "Merge", "two one", "T=float N=2");
     assert_true(sg_number(x, 3, "m", NULL) == 1);
     assert_true(sg_number(x, -3, "m", NULL) == 2);
-    assert_raised(x, "m", 1);
+    assert_functionalised(x, "m", 1);
 }
 
 static void what_is_fetched_out_of_a_branch_keeps_it(void **state)
@@ -203,7 +203,7 @@ static void references_are_read_where_they_are_used(void **state)
 }
 
 /* While y < 50: y = y < 5 ? y + 5 : y * y. */
-static void branches_inside_loops_are_raised_too(void **state)
+static void branches_inside_loops_are_functionalised_too(void **state)
 {
     struct small_graph *x = *state;
     sg_node(x, "x", "Placeholder", "", "dtype=float");
@@ -231,7 +231,7 @@ static void branches_inside_loops_are_raised_too(void **state)
 
 /* k = the number of the first of many limits that x is below, each asked inside the other side of
  * the one before: as tf.case writes it. */
-static void as_many_cases_as_models_have_are_raised(void **state)
+static void as_many_cases_as_models_have_are_functionalised(void **state)
 {
     enum { CASES = 40 };
     struct small_graph *x = *state;
@@ -265,7 +265,7 @@ static void as_many_cases_as_models_have_are_raised(void **state)
     assert_true(sg_number(x, 6.5f, "m0", NULL) == 7);
     assert_true(sg_number(x, 38.5f, "m0", NULL) == 39);
     assert_true(sg_number(x, 99, "m0", NULL) == -1);
-    assert_raised(x, "m0", CASES);
+    assert_functionalised(x, "m0", CASES);
 }
 
 /* The sum of as many values from outside, each read twice, where x is above 0. */
@@ -295,7 +295,7 @@ static void read_from_outside(struct small_graph *x, int n)
 static void a_branch_may_read_much_from_outside(void **state)
 {
     read_from_outside(*state, 4000);
-    assert_raised(*state, "m", 1);
+    assert_functionalised(*state, "m", 1);
 }
 
 static void one_that_reads_too_much_stays(void **state)
@@ -321,8 +321,8 @@ int main(void)
         TEST(what_is_fetched_out_of_a_branch_keeps_it),
         TEST(a_predicate_must_be_a_scalar_as_before),
         TEST(references_are_read_where_they_are_used),
-        TEST(branches_inside_loops_are_raised_too),
-        TEST(as_many_cases_as_models_have_are_raised),
+        TEST(branches_inside_loops_are_functionalised_too),
+        TEST(as_many_cases_as_models_have_are_functionalised),
         TEST(a_branch_may_read_much_from_outside),
         TEST(one_that_reads_too_much_stays),
     };

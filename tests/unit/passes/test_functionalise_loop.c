@@ -27,7 +27,7 @@ static void loop(struct small_graph *x, const char *p, const char *start, const 
 #undef NODE
 }
 
-static void assert_raised(struct small_graph *x, const char *fetch, int n_loops)
+static void assert_functionalised(struct small_graph *x, const char *fetch, int n_loops)
 {
     assert_int_equal(sg_count(x, fetch, NULL, "LoopCond"), 0);
     assert_int_equal(sg_count(x, fetch, NULL, "Merge"), 0);
@@ -53,7 +53,7 @@ static void a_loop_becomes_one_node(void **state)
         assert_true(sg_number(x, 1, "w/exit", NULL) == 128);
     }
     assert_true(isnan(sg_number(x, NAN, "w/exit", NULL)));
-    assert_raised(x, "w/exit", 1);
+    assert_functionalised(x, "w/exit", 1);
 }
 
 static void several_variables_and_several_ends(void **state)
@@ -73,7 +73,7 @@ static void several_variables_and_several_ends(void **state)
     sg_node(x, "both", "Add", "n_exit w/exit", "T=float");
     assert_true(sg_number(x, 3, "both", NULL) == 192 + 6);
     assert_true(sg_number(x, 3, "n_exit", NULL) == 6);
-    assert_raised(x, "both", 1);
+    assert_functionalised(x, "both", 1);
 }
 
 static void what_condition_and_body_share_is_made_in_both(void **state)
@@ -91,7 +91,7 @@ static void what_condition_and_body_share_is_made_in_both(void **state)
     sg_node(x, "sum", "Add", "switch:1 square", "T=float");
     sg_node(x, "next", "NextIteration", "sum", "T=float");
     assert_true(sg_number(x, 2, "exit", NULL) == 42); /* 2, 6, 42 */
-    assert_raised(x, "exit", 1);
+    assert_functionalised(x, "exit", 1);
 }
 
 /* For y in x, 2x, ...: the inner loop adds 3 to z until it is y or more. */
@@ -112,11 +112,11 @@ static void loops_nest(void **state)
     sg_node(x, "w/result", "Add", "w/y w/y", "T=float");
     assert_true(sg_number(x, 10, "z_exit", NULL) == 81); /* 12, 21, 42, 81 */
     assert_true(sg_number(x, 100, "z_exit", NULL) == 0);
-    assert_raised(x, "z_exit", 2);
+    assert_functionalised(x, "z_exit", 2);
 }
 
 /* All in one round: there are far fewer rounds than loops here. */
-static void thousands_of_loops_in_series_are_raised_together(void **state)
+static void thousands_of_loops_in_series_are_functionalised_together(void **state)
 {
     enum { LOOPS = 2000 };
     struct small_graph *x = *state;
@@ -136,7 +136,7 @@ static void thousands_of_loops_in_series_are_raised_together(void **state)
         snprintf(start, sizeof start, "%s/exit", p);
     }
     assert_true(sg_number(x, 90, start, NULL) == 100);
-    assert_raised(x, start, LOOPS);
+    assert_functionalised(x, start, LOOPS);
 }
 
 static void a_loop_in_a_branch_runs_where_that_is_taken(void **state)
@@ -153,7 +153,7 @@ static void a_loop_in_a_branch_runs_where_that_is_taken(void **state)
     sg_node(x, "m", "Merge", "else w/exit", "T=float N=2");
     assert_true(sg_number(x, 3, "m", NULL) == 192);
     assert_true(sg_number(x, -3, "m", NULL) == 3);
-    assert_raised(x, "m", 1);
+    assert_functionalised(x, "m", 1);
     assert_int_equal(sg_count(x, "m", NULL, "If"), 1);
 }
 
@@ -173,7 +173,7 @@ static void an_effect_happens_once_in_each_round(void **state)
     /* v 1, y 5: v 6, y 11; v 17, y 28; v 45, y 73; v 118, y 191 */
     assert_true(sg_number(x, 5, "w/exit", NULL) == 191);
     assert_true(sg_number(x, 500, "value", NULL) == 118);
-    assert_raised(x, "value", 1);
+    assert_functionalised(x, "value", 1);
 }
 
 static void a_loop_waits_for_what_stands_before_it(void **state)
@@ -204,7 +204,7 @@ static void references_enter_as_what_they_are(void **state)
     sg_node(x, "w/result", "Add", "add w/y", "T=float");
     sg_number(x, 1, NULL, "init");
     assert_true(sg_number(x, 5, "w/exit", NULL) == 191);
-    assert_raised(x, "w/exit", 1);
+    assert_functionalised(x, "w/exit", 1);
 }
 
 static void a_condition_must_be_a_scalar_as_before(void **state)
@@ -265,7 +265,7 @@ int main(void)
         TEST(several_variables_and_several_ends),
         TEST(what_condition_and_body_share_is_made_in_both),
         TEST(loops_nest),
-        TEST(thousands_of_loops_in_series_are_raised_together),
+        TEST(thousands_of_loops_in_series_are_functionalised_together),
         TEST(a_loop_in_a_branch_runs_where_that_is_taken),
         TEST(an_effect_happens_once_in_each_round),
         TEST(a_loop_waits_for_what_stands_before_it),

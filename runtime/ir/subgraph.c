@@ -1,4 +1,4 @@
-#include "runtime/ir/region.h"
+#include "runtime/ir/subgraph.h"
 
 #include <string.h>
 
@@ -11,9 +11,9 @@ enum rt_dtype pl_edge_dtype(const struct pl_graph *g, struct pl_edge e)
                                            : (enum rt_dtype)0;
 }
 
-enum rt_status pl_region_begin(const struct pl_graph *g, struct pl_graph *to, int n_feeds,
-                               const uint8_t *dtype, int n_fetches, const char *name,
-                               struct rt_error *err)
+enum rt_status pl_subgraph_begin(const struct pl_graph *g, struct pl_graph *to, int n_feeds,
+                                 const uint8_t *dtype, int n_fetches, const char *name,
+                                 struct rt_error *err)
 {
     static const struct rt_attr attr[8];
     enum rt_status st = RT_OK;
@@ -44,7 +44,8 @@ enum rt_status pl_region_begin(const struct pl_graph *g, struct pl_graph *to, in
     return st;
 }
 
-int pl_region_node(struct pl_graph *g, int i, bool moves, struct pl_graph *to, struct rt_error *err)
+int pl_subgraph_copy_node(struct pl_graph *g, int i, bool moves, struct pl_graph *to,
+                          struct rt_error *err)
 {
     const int c = pl_add(to, err);
     if (c < 0)
@@ -54,7 +55,7 @@ int pl_region_node(struct pl_graph *g, int i, bool moves, struct pl_graph *to, s
     made->n_in = made->n_ctrl = 0;
     if (moves) {
         from->value = (struct rt_tensor){0};
-        from->region = NULL;
+        from->subgraph = NULL;
     } else {
         made->value = (struct rt_tensor){0};
         if (from->kind == PL_CONST)
@@ -63,8 +64,8 @@ int pl_region_node(struct pl_graph *g, int i, bool moves, struct pl_graph *to, s
     return c;
 }
 
-enum rt_status pl_make_regions(struct pl_graph *g, int at, const struct pl_regions *r,
-                               struct rt_error *err)
+enum rt_status pl_make_subgraphs(struct pl_graph *g, int at, const struct pl_subgraphs *r,
+                                 struct rt_error *err)
 {
     static const struct rt_attr attr[16];
     const struct pl_own own = {.op = r->kind == PL_IF ? "StatelessIf" : "StatelessWhile",
@@ -78,17 +79,17 @@ enum rt_status pl_make_regions(struct pl_graph *g, int at, const struct pl_regio
     if (st)
         return st;
     g->node[at].kind = (uint8_t)r->kind;
-    g->node[at].region = rt_arena_array(g->arena, 2, sizeof *g->node[at].region);
-    return g->node[at].region ? RT_OK : rt_fail_memory(err, "a plan", 0);
+    g->node[at].subgraph = rt_arena_array(g->arena, 2, sizeof *g->node[at].subgraph);
+    return g->node[at].subgraph ? RT_OK : rt_fail_memory(err, "a plan", 0);
 }
 
-void pl_set_region_effect(struct pl_node *n)
+void pl_set_subgraph_effect(struct pl_node *n)
 {
     n->effect = RT_PURE;
     for (int b = 0; b < 2; b++)
-        for (int i = 0; i < n->region[b].n; i++) {
-            const struct pl_node *x = &n->region[b].node[i];
-            if ((x->kind == PL_OP || x->region) && x->effect != RT_PURE)
+        for (int i = 0; i < n->subgraph[b].n; i++) {
+            const struct pl_node *x = &n->subgraph[b].node[i];
+            if ((x->kind == PL_OP || x->subgraph) && x->effect != RT_PURE)
                 n->effect = RT_IO;
         }
 }

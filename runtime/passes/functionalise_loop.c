@@ -15,7 +15,7 @@
 
 #include "runtime/ir/condition.h"
 #include "runtime/passes/passes.h"
-#include "runtime/ir/region.h"
+#include "runtime/ir/subgraph.h"
 
 /* MAX_VISITS: of nodes and edges in a round, for each that there is. */
 enum { NONE = -1, MAX_VARIABLES = 1024, MAX_VISITS = 64, MAX_ROUNDS = 32 };
@@ -39,10 +39,10 @@ struct loop {
     struct member *member;
     int n_members;
     struct pl_readers *readers;
-    int *turn;           /* per node: its place in the order */
-    bool *kept;          /* per node: fetched, or a target */
-    bool *raised;        /* per node: part of a loop that has been raised in this round */
-    struct pl_edge *end; /* per node: of an Exit, what takes its place */
+    int *turn;            /* per node: its place in the order */
+    bool *kept;           /* per node: fetched, or a target */
+    bool *functionalised; /* per node: part of a loop that has been raised in this round */
+    struct pl_edge *end;  /* per node: of an Exit, what takes its place */
     int64_t visits_left;
 
     /* The loop that is looked at. */
@@ -205,7 +205,7 @@ static bool find_variables(struct loop *l)
 
 static bool may_move(const struct pl_node *n)
 {
-    return n->kind == PL_CONST || n->region ||
+    return n->kind == PL_CONST || n->subgraph ||
            (n->kind == PL_OP && (!n->def || !pl_is_token(n->def)));
 }
 
@@ -294,7 +294,7 @@ static void find_living(struct loop *l)
 
 static bool has_effect(const struct pl_node *n)
 {
-    return (n->kind == PL_OP || n->region) && n->effect != RT_PURE;
+    return (n->kind == PL_OP || n->subgraph) && n->effect != RT_PURE;
 }
 
 /* What is needed on both sides is done on both, which only what is pure may be. An effect in the
@@ -306,7 +306,7 @@ static bool is_on_one_side(const struct loop *l, int i)
     if ((mark & IN_CONDITION) && (mark & LIVES))
         return false;
     if (!has_effect(n))
-        return !n->region || (mark & (IN_CONDITION | IN_BODY)) != (IN_CONDITION | IN_BODY);
+        return !n->subgraph || (mark & (IN_CONDITION | IN_BODY)) != (IN_CONDITION | IN_BODY);
     if (mark & IN_CONDITION)
         return !(mark & IN_BODY);
     return (mark & LIVES) || n->effect == RT_READS || n->effect == RT_RANDOM;
@@ -322,7 +322,8 @@ static bool is_exit(const struct loop *l, const struct pl_node *n)
 /* Nothing else reads a node of the loop, but for its Exits what the Switches end with. */
 static bool is_read_inside(struct loop *l, int i)
 {
-    if (l->kept[i] || l->raised[i] || !visit(l, l->readers->first[i + 1] - l->readers->first[i]))
+    if (l->kept[i] || l->functionalised[i] ||
+        !visit(l, l->readers->first[i + 1] - l->readers->first[i]))
         return false;
     for (int k = l->readers->first[i]; k < l->readers->first[i + 1]; k++)
         if (!l->mark[l->readers->of[k].node] && !is_exit(l, node_of(l, l->readers->of[k].node)))
@@ -391,7 +392,7 @@ static enum rt_status place(struct loop *l, struct pl_graph *to, struct pl_edge 
         e = enter->in[0]; /* a handle, of which the readers know what to do with it */
     }
     if (l->copy[e.node] < 0) { /* a free constant */
-        l->copy[e.node] = pl_region_node(l->g, e.node, false, to, l->err);
+        l->copy[e.node] = pl_subgraph_copy_node(l->g, e.node, false, to, l->err);
         l->used[l->n_used++] = e.node;
     }
     *out = (struct pl_edge){l->copy[e.node], e.out};
@@ -409,7 +410,7 @@ static enum rt_status copy_nodes(struct loop *l, struct pl_graph *to, uint8_t as
         l->copy[i] = NONE;
         if (!(l->mark[i] & as))
             continue;
-        l->copy[i] = pl_region_node(l->g, i, l->g->node[i].region != NULL, to, l->err);
+        l->copy[i] = pl_subgraph_copy_node(l->g, i, l->g->node[i].subgraph != NULL, to, l->err);
         if (l->copy[i] < 0)
             return RT_RESOURCE_EXHAUSTED;
         if (has_effect(&to->node[l->copy[i]]) && !pl_add_target(to, l->copy[i]))
@@ -448,28 +449,30 @@ static enum rt_status set_fetch_types(struct loop *l, struct pl_graph *to, const
     return RT_OK;
 }
 
-static enum rt_status fill_regions(struct loop *l, const uint8_t *dtype)
+static enum rt_status fill_subgraphs(struct loop *l, const uint8_t *dtype)
 {
     static const uint8_t truth[] = {RT_BOOL};
-    struct pl_graph *region = l->g->node[l->at].region;
+    struct pl_graph *subgraph = l->g->node[l->at].subgraph;
     const char *name = l->g->node[l->at].name;
-    enum rt_status st = pl_region_begin(l->g, &region[0], l->n_variables, dtype, 1, name, l->err);
+    enum rt_status st =
+        pl_subgraph_begin(l->g, &subgraph[0], l->n_variables, dtype, 1, name, l->err);
     if (!st)
-        st = pl_region_begin(l->g, &region[1], l->n_variables, dtype, l->n_variables, name, l->err);
+        st = pl_subgraph_begin(l->g, &subgraph[1], l->n_variables, dtype, l->n_variables, name,
+                               l->err);
     if (!st)
-        st = copy_nodes(l, &region[0], IN_CONDITION);
+        st = copy_nodes(l, &subgraph[0], IN_CONDITION);
     if (!st)
-        st = place(l, &region[0], node_of(l, l->cond)->in[0], &region[0].fetch[0]);
+        st = place(l, &subgraph[0], node_of(l, l->cond)->in[0], &subgraph[0].fetch[0]);
     if (!st)
-        st = set_fetch_types(l, &region[0], truth);
+        st = set_fetch_types(l, &subgraph[0], truth);
     if (!st)
-        st = copy_nodes(l, &region[1], IN_BODY);
+        st = copy_nodes(l, &subgraph[1], IN_BODY);
     for (int k = 0; k < l->n_variables && !st; k++)
         if (k < l->n_changing)
-            st = place(l, &region[1], node_of(l, l->v[k].next)->in[0], &region[1].fetch[k]);
+            st = place(l, &subgraph[1], node_of(l, l->v[k].next)->in[0], &subgraph[1].fetch[k]);
         else
-            region[1].fetch[k] = (struct pl_edge){k, 0};
-    return st ? st : set_fetch_types(l, &region[1], dtype);
+            subgraph[1].fetch[k] = (struct pl_edge){k, 0};
+    return st ? st : set_fetch_types(l, &subgraph[1], dtype);
 }
 
 /* The new node waits for whatever an Enter waits for. */
@@ -492,13 +495,13 @@ static enum rt_status add_node(struct loop *l, const struct pl_edge *in, const u
             ctrl[n->n_ctrl++] = enter->ctrl[j];
     }
     n->ctrl = ctrl;
-    const struct pl_regions r = {.kind = PL_WHILE,
-                                 .n_in = l->n_variables,
-                                 .n_out = l->n_variables,
-                                 .in = in,
-                                 .in_dtype = dtype,
-                                 .out_dtype = dtype};
-    return pl_make_regions(g, l->at, &r, l->err);
+    const struct pl_subgraphs r = {.kind = PL_WHILE,
+                                   .n_in = l->n_variables,
+                                   .n_out = l->n_variables,
+                                   .in = in,
+                                   .in_dtype = dtype,
+                                   .out_dtype = dtype};
+    return pl_make_subgraphs(g, l->at, &r, l->err);
 }
 
 /* What it takes away stays as it is until the round ends. */
@@ -512,7 +515,7 @@ static void note_end(struct loop *l)
                 l->end[l->readers->of[j].node] = (struct pl_edge){l->at, k};
     }
     for (int at = 0; at < l->n_own; at++)
-        l->raised[l->own[at]] = true;
+        l->functionalised[l->own[at]] = true;
 }
 
 static void rewire(struct loop *l)
@@ -520,7 +523,7 @@ static void rewire(struct loop *l)
     struct pl_graph *g = l->g;
 #define IS_END(i) ((i) < l->n && l->end[i].node != NONE)
     for (int i = 0; i < l->n; i++)
-        if (l->raised[i] || IS_END(i)) {
+        if (l->functionalised[i] || IS_END(i)) {
             rt_tensor_clear(&g->node[i].value);
             g->node[i].kind = PL_GONE;
         }
@@ -542,7 +545,7 @@ static void rewire(struct loop *l)
 #undef IS_END
 }
 
-static enum rt_status raise(struct loop *l)
+static enum rt_status functionalise(struct loop *l)
 {
     struct pl_edge *in = calloc((size_t)l->n_variables + 1, sizeof *in);
     uint8_t *dtype = calloc((size_t)l->n_variables + 1, 1);
@@ -554,9 +557,9 @@ static enum rt_status raise(struct loop *l)
     if (!st)
         st = add_node(l, in, dtype);
     if (!st)
-        st = fill_regions(l, dtype);
+        st = fill_subgraphs(l, dtype);
     if (!st) {
-        pl_set_region_effect(&l->g->node[l->at]);
+        pl_set_subgraph_effect(&l->g->node[l->at]);
         note_end(l);
     }
     free(in);
@@ -586,7 +589,7 @@ static bool allocate(struct loop *l)
     l->readers = pl_readers_new(l->g, true, NULL);
     l->turn = malloc(n * sizeof *l->turn);
     l->kept = calloc(n, sizeof *l->kept);
-    l->raised = calloc(n, sizeof *l->raised);
+    l->functionalised = calloc(n, sizeof *l->functionalised);
     l->end = malloc(n * sizeof *l->end);
     l->mark = calloc(n, sizeof *l->mark);
     l->own = malloc(n * sizeof *l->own);
@@ -597,8 +600,8 @@ static bool allocate(struct loop *l)
     const size_t edges = l->readers ? (size_t)l->readers->first[l->n] : 0;
     l->stack = malloc((n + edges) * sizeof *l->stack);
     l->visits_left = MAX_VISITS * ((int64_t)edges + l->n);
-    return l->member && l->readers && l->turn && l->kept && l->raised && l->end && l->mark &&
-           l->own && l->variable_of && l->copy && l->used && l->stack;
+    return l->member && l->readers && l->turn && l->kept && l->functionalised && l->end &&
+           l->mark && l->own && l->variable_of && l->copy && l->used && l->stack;
 }
 
 static void free_loop(struct loop *l)
@@ -608,7 +611,7 @@ static void free_loop(struct loop *l)
     pl_readers_free(l->readers);
     free(l->turn);
     free(l->kept);
-    free(l->raised);
+    free(l->functionalised);
     free(l->end);
     free(l->mark);
     free(l->own);
@@ -660,7 +663,8 @@ static void forget(struct loop *l)
     l->n_variables = l->n_changing = 0;
 }
 
-static enum rt_status raise_innermost(struct pl_graph *g, bool *changed, struct rt_error *err)
+static enum rt_status functionalise_innermost(struct pl_graph *g, bool *changed,
+                                              struct rt_error *err)
 {
     enum rt_status st = RT_OK;
     struct loop *l = calloc(1, sizeof *l);
@@ -676,7 +680,7 @@ static enum rt_status raise_innermost(struct pl_graph *g, bool *changed, struct 
             l->cond = i;
             if (understood(l)) {
                 *changed = true;
-                st = raise(l);
+                st = functionalise(l);
             }
             forget(l);
         }
@@ -688,14 +692,14 @@ static enum rt_status raise_innermost(struct pl_graph *g, bool *changed, struct 
     return st;
 }
 
-enum rt_status pl_raise_loops(struct pl_graph *g, bool *changed, struct rt_error *err)
+enum rt_status pl_functionalise_loops(struct pl_graph *g, bool *changed, struct rt_error *err)
 {
     enum rt_status st = RT_OK;
     *changed = false;
     bool again = has_only_loops(g); /* what is around a loop comes after it */
     for (int round = 0; again && !st && round < MAX_ROUNDS; round++) {
         again = false;
-        st = raise_innermost(g, &again, err);
+        st = functionalise_innermost(g, &again, err);
         *changed |= again;
     }
     return st;
