@@ -92,7 +92,7 @@ static size_t run_memory(const struct srv_options *o)
 }
 
 /* Flags and files become plain values; what of them has no effect is told. */
-static enum rt_status settle(struct srv_server *s, struct rt_error *err)
+static enum rt_status resolve_settings(struct srv_server *s, struct rt_error *err)
 {
     const char *name, *reason;
     int i = 0;
@@ -416,7 +416,7 @@ int srv_server_main(const struct srv_options *options, const struct rt_registry 
     s->registry = registry;
     s->run_memory.limit = run_memory(options);
     atomic_store(&s->map, &nothing);
-    enum rt_status st = settle(s, &err);
+    enum rt_status st = resolve_settings(s, &err);
     if (!st)
         st = rt_autotune_open(&s->autotune, options->autotune_cache, &err);
     s->in_flight.limit = s->options.max_bytes_in_flight;

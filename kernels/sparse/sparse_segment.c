@@ -119,7 +119,7 @@ static int64_t count_rows(struct rt_run *r)
     return -1;
 }
 
-static enum rt_status run(struct rt_run *r, enum rt_embed_bag_how how)
+static enum rt_status run(struct rt_run *r, enum rt_embedding_bag_how how)
 {
     const struct rt_tensor *data = &r->in[0], *indices = &r->in[1], *ids = &r->in[2];
     const int64_t rows = count_rows(r), n = rows < 0 ? 0 : ids->dim[0];
@@ -158,9 +158,9 @@ static enum rt_status run(struct rt_run *r, enum rt_embed_bag_how how)
         if (kn_zero_chunks(r, out + (size_t)next * row_bytes, (size_t)(id - next) * row_bytes))
             return r->err->code;
         b.n = end - b.first;
-        b.by = how == RT_EMBED_BAG_SUM    ? 1
-               : how == RT_EMBED_BAG_MEAN ? (double)b.n
-                                          : sqrt((double)b.n);
+        b.by = how == RT_EMBEDDING_BAG_SUM    ? 1
+               : how == RT_EMBEDDING_BAG_MEAN ? (double)b.n
+                                              : sqrt((double)b.n);
         if (!add(&b, out + (size_t)id * row_bytes))
             return r->err->code;
         next = id + 1;
@@ -170,17 +170,17 @@ static enum rt_status run(struct rt_run *r, enum rt_embed_bag_how how)
 
 static enum rt_status sum_run(struct rt_run *r)
 {
-    return run(r, RT_EMBED_BAG_SUM);
+    return run(r, RT_EMBEDDING_BAG_SUM);
 }
 
 static enum rt_status mean_run(struct rt_run *r)
 {
-    return run(r, RT_EMBED_BAG_MEAN);
+    return run(r, RT_EMBEDDING_BAG_MEAN);
 }
 
 static enum rt_status sqrt_n_run(struct rt_run *r)
 {
-    return run(r, RT_EMBED_BAG_SQRT_N);
+    return run(r, RT_EMBEDDING_BAG_SQRT_N);
 }
 
 #define FLOATS (KN_SET(KN_FLOATS) | KN_SET(KN_HALFS))
@@ -230,18 +230,19 @@ static int64_t count_different(struct rt_run *r, const struct rt_tensor *ids, in
     return different;
 }
 
-static enum rt_status embed_bag_run(struct rt_run *r)
+static enum rt_status embedding_bag_run(struct rt_run *r)
 {
-    const struct rt_tensor *table = &r->in[RT_EMBED_BAG_TABLE], *ids = &r->in[RT_EMBED_BAG_IDS];
-    struct rt_embed_bag op;
+    const struct rt_tensor *table = &r->in[RT_EMBEDDING_BAG_TABLE],
+                           *ids = &r->in[RT_EMBEDDING_BAG_IDS];
+    struct rt_embedding_bag op;
     char text[120];
 
-    rt_embed_bag_read(r->node, &op);
+    rt_embedding_bag_read(r->node, &op);
     if (ids->rank != 1)
         return fail_at(r, op.unique, "unique expects a 1D vector.");
     const int64_t outside = kn_first_outside(ids, table->dim[0]);
     if (outside < 0)
-        return run(r, (enum rt_embed_bag_how)op.how);
+        return run(r, (enum rt_embedding_bag_how)op.how);
     const int64_t place = count_different(r, ids, outside);
     if (place < 0)
         return r->err->code;
@@ -250,7 +251,7 @@ static enum rt_status embed_bag_run(struct rt_run *r)
     return fail_at(r, op.gather, text);
 }
 
-const struct kn_entry kn_embed_bag = {
-    .op = {.name = "_EmbedBag", .infer = infer, .own = &rt_embed_bag_schema},
-    .kernels = KN_CPU("_EmbedBag", "embed_bag", 0, NULL, embed_bag_run),
+const struct kn_entry kn_embedding_bag = {
+    .op = {.name = "_EmbedBag", .infer = infer, .own = &rt_embedding_bag_schema},
+    .kernels = KN_CPU("_EmbedBag", "embed_bag", 0, NULL, embedding_bag_run),
 };

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "runtime/compile/compile.h"
-#include "runtime/passes/known.h"
+#include "runtime/passes/constant_evaluation.h"
 
 enum {
     MAX_NODES = 4096, /* of a segment: placing takes the square of it */
@@ -20,9 +20,9 @@ enum {
 };
 
 enum role {
-    SKIPPED, /* nothing happens at run time: a constant, a feed, what nobody reads */
-    VIEW,    /* its output is its input */
-    KNOWN,   /* its output follows from the shapes */
+    SKIPPED,   /* nothing happens at run time: a constant, a feed, what nobody reads */
+    VIEW,      /* its output is its input */
+    EVALUATED, /* its output follows from the shapes */
     KERNEL,
     NODE, /* left to rt_exec_node */
 };
@@ -125,13 +125,14 @@ static bool find_value(struct work *w, struct rt_plan_step *n)
             in[k].value = &v->tensor;
     }
     bool no_memory = false; /* then it is not known */
-    bool known = rt_plan_know(w->plan->session, n, in, &out->info, &out->tensor, &no_memory);
+    bool evaluated =
+        rt_plan_evaluate(w->plan->session, n, in, &out->info, &out->tensor, &no_memory);
     free(in);
-    if (known) {
+    if (evaluated) {
         rt_info_of(&out->info, &out->tensor);
         out->place = CONSTANT;
     }
-    return known;
+    return evaluated;
 }
 
 static bool is_view(const struct work *w, const struct rt_plan_step *n)
@@ -209,7 +210,7 @@ static enum rt_status walk_op(struct work *w, int i, bool *ends)
                 (rt_shape_is_exact(&x->shape) || x->dtype == RT_RESOURCE || x->dtype == RT_VARIANT);
     }
     if (exact && find_value(w, n)) {
-        w->role[i - w->begin] = KNOWN;
+        w->role[i - w->begin] = EVALUATED;
     } else if (exact && simple && is_view(w, n)) {
         w->role[i - w->begin] = VIEW;
         w->value[n->first_value].root = w->value[n->in_value[0]].root;
@@ -279,7 +280,7 @@ static void needs(struct work *w, int i)
 
     switch ((enum role) * role) {
     case SKIPPED:
-    case KNOWN:
+    case EVALUATED:
         return;
     case VIEW:
         in += n->in_value[0];
@@ -526,7 +527,7 @@ static enum rt_status add_steps(struct work *w)
         case SKIPPED:
             break;
         case VIEW:
-        case KNOWN:
+        case EVALUATED:
             if (w->value[n->first_value].slot)
                 st = add_ref(w, i);
             break;
@@ -625,15 +626,15 @@ static void set_checks(struct work *w)
     }
 }
 
-static enum rt_status keep_known(struct work *w)
+static enum rt_status add_evaluated(struct work *w)
 {
     struct rt_specialisation *l = w->l;
     for (int i = w->begin; i < w->end; i++) {
-        if (w->role[i - w->begin] != KNOWN)
+        if (w->role[i - w->begin] != EVALUATED)
             continue;
-        if (!grow(&l->known, l->n_known, sizeof *l->known))
+        if (!grow(&l->evaluated, l->n_evaluated, sizeof *l->evaluated))
             return no_memory(w);
-        l->known[l->n_known++] = w->value[node_at(w, i)->first_value].tensor;
+        l->evaluated[l->n_evaluated++] = w->value[node_at(w, i)->first_value].tensor;
         w->value[node_at(w, i)->first_value].tensor = (struct rt_tensor){0};
     }
     return RT_OK;
@@ -679,7 +680,7 @@ static enum rt_status make(struct work *w, const struct rt_live *live, int n_liv
     if (!st)
         st = add_clears(w);
     if (!st)
-        st = keep_known(w);
+        st = add_evaluated(w);
     if (st)
         return st;
     assign_patches(w);
@@ -687,10 +688,10 @@ static enum rt_status make(struct work *w, const struct rt_live *live, int n_liv
     l->activation_bytes = rt_memory_plan_place(l->extent, l->n_extents);
     if (l->activation_bytes == SIZE_MAX)
         return no_memory(w);
-    size_t known = 0;
-    for (int k = 0; k < l->n_known; k++)
-        known += sizeof *l->known + rt_tensor_bytes(&l->known[k]);
-    l->bytes = w->state_bytes + known + sizeof *l + (size_t)l->n_args * (sizeof *l->arg + 1) +
+    size_t evaluated = 0;
+    for (int k = 0; k < l->n_evaluated; k++)
+        evaluated += sizeof *l->evaluated + rt_tensor_bytes(&l->evaluated[k]);
+    l->bytes = w->state_bytes + evaluated + sizeof *l + (size_t)l->n_args * (sizeof *l->arg + 1) +
                (size_t)l->n_steps * sizeof *l->step + (size_t)l->n_extents * sizeof *l->extent +
                (size_t)l->n_patches * sizeof *l->patch + (size_t)n_live * sizeof *l->live;
     return RT_OK;
@@ -719,7 +720,7 @@ enum rt_status rt_specialisation_new(struct rt_plan *p, int begin, const struct 
     for (int i = 0; w.prepared && i < n; i++)
         rt_prepared_free(w.prepared[i]);
     for (int i = 0; w.role && w.value && i < n; i++)
-        if (w.role[i] == KNOWN)
+        if (w.role[i] == EVALUATED)
             rt_tensor_clear(&w.value[p->node[begin + i].first_value].tensor);
     free(w.value);
     free(w.role);

@@ -23,8 +23,8 @@ void rt_specialisation_unref(struct rt_specialisation *l)
         return;
     for (int i = 0; i < l->n_steps; i++)
         rt_prepared_free(l->step[i].prepared);
-    for (int i = 0; i < l->n_known; i++)
-        rt_tensor_clear(&l->known[i]);
+    for (int i = 0; i < l->n_evaluated; i++)
+        rt_tensor_clear(&l->evaluated[i]);
     free(l->live);
     free(l->step);
     free(l->arg);
@@ -32,6 +32,6 @@ void rt_specialisation_unref(struct rt_specialisation *l)
     free(l->patch);
     free(l->clear);
     free(l->extent);
-    free(l->known);
+    free(l->evaluated);
     free(l);
 }

@@ -302,7 +302,7 @@ bool pl_side_by_side(const struct pl_match *m, const struct pl_terms *t, struct 
     return true;
 }
 
-static bool is_joined(struct pl_match *m, const struct pl_terms *t, struct pl_edge h)
+static bool is_concatenated(struct pl_match *m, const struct pl_terms *t, struct pl_edge h)
 {
     struct pl_cell *c = m->c;
 
@@ -316,7 +316,7 @@ static bool is_joined(struct pl_match *m, const struct pl_terms *t, struct pl_ed
 }
 
 /* Told apart by `h` and by their shapes. */
-static bool is_apart(struct pl_match *m, const struct pl_terms *t, struct pl_edge h)
+static bool is_separate(struct pl_match *m, const struct pl_terms *t, struct pl_edge h)
 {
     struct pl_cell *c = m->c;
 
@@ -336,7 +336,7 @@ static bool is_apart(struct pl_match *m, const struct pl_terms *t, struct pl_edg
 bool pl_x_and_state(struct pl_match *m, const struct pl_terms *t, struct pl_edge h)
 {
     m->c->in[RT_RNN_BIAS] = t->bias;
-    return is_apart(m, t, h) || is_joined(m, t, h);
+    return is_separate(m, t, h) || is_concatenated(m, t, h);
 }
 
 /* Gate g has x in product i of `x`, and the state in product k of `of_h`. */

@@ -1,6 +1,6 @@
 /*
  * Embeddings that are looked up to be added up, as two ops: fuse_embed.c finds them,
- * kernels/fused/embed_sum.c and kernels/sparse/sparse_segment.c compute them. Neither makes the
+ * kernels/fused/embedding_sum.c and kernels/sparse/sparse_segment.c compute them. Neither makes the
  * tensor of all the rows that are looked up.
  *
  * "_EmbedSum": rows of a table that indices name, perhaps each with a weight or left out by a mask,
@@ -17,43 +17,43 @@
 #include "runtime/core/fused_op.h"
 
 /* What the input `by` of an embedding sum is. */
-enum rt_embed_by {
-    RT_EMBED_BY_NOTHING,       /* not there */
-    RT_EMBED_BY_WEIGHTS,       /* the second factor of a product with the rows */
-    RT_EMBED_BY_WEIGHTS_FIRST, /* the first */
-    RT_EMBED_BY_MASK           /* bool: whether a row counts */
+enum rt_embedding_by {
+    RT_EMBEDDING_BY_NOTHING,       /* not there */
+    RT_EMBEDDING_BY_WEIGHTS,       /* the second factor of a product with the rows */
+    RT_EMBEDDING_BY_WEIGHTS_FIRST, /* the first */
+    RT_EMBEDDING_BY_MASK           /* bool: whether a row counts */
 };
 
-#define RT_EMBED_SUM_INPUTS(IN, op)                                                                \
+#define RT_EMBEDDING_SUM_INPUTS(IN, op)                                                            \
     IN(op, TABLE, table, ONE)                                                                      \
     IN(op, INDICES, indices, ONE)                                                                  \
     IN(op, BY, by, OPTIONAL)
-#define RT_EMBED_SUM_OUTPUTS(OUT) OUT(y)
-#define RT_EMBED_SUM_ATTRS(ATTR)                                                                   \
+#define RT_EMBEDDING_SUM_OUTPUTS(OUT) OUT(y)
+#define RT_EMBEDDING_SUM_ATTRS(ATTR)                                                               \
     ATTR(INT, axis)                                                                                \
     ATTR(BOOL, keep_dims)                                                                          \
     ATTR(BOOL, mean)                                                                               \
-    ATTR(ENUM, how) /* enum rt_embed_by */                                                         \
+    ATTR(ENUM, how) /* enum rt_embedding_by */                                                     \
     ATTR(STRING, gather)                                                                           \
     ATTR(STRING, scaled)
-RT_FUSED_OP(RT_EMBED_SUM, rt_embed_sum, "_EmbedSum");
+RT_FUSED_OP(RT_EMBEDDING_SUM, rt_embedding_sum, "_EmbedSum");
 
 /* What a segment's sum is divided by. */
-enum rt_embed_bag_how {
-    RT_EMBED_BAG_SUM,
-    RT_EMBED_BAG_MEAN,  /* the number of its rows */
-    RT_EMBED_BAG_SQRT_N /* the square root of that */
+enum rt_embedding_bag_how {
+    RT_EMBEDDING_BAG_SUM,
+    RT_EMBEDDING_BAG_MEAN,  /* the number of its rows */
+    RT_EMBEDDING_BAG_SQRT_N /* the square root of that */
 };
 
-#define RT_EMBED_BAG_INPUTS(IN, op)                                                                \
+#define RT_EMBEDDING_BAG_INPUTS(IN, op)                                                            \
     IN(op, TABLE, table, ONE)                                                                      \
     IN(op, IDS, ids, ONE)                                                                          \
     IN(op, SEGMENTS, segments, ONE)
-#define RT_EMBED_BAG_OUTPUTS(OUT) OUT(y)
-#define RT_EMBED_BAG_ATTRS(ATTR)                                                                   \
-    ATTR(ENUM, how) /* enum rt_embed_bag_how */                                                    \
+#define RT_EMBEDDING_BAG_OUTPUTS(OUT) OUT(y)
+#define RT_EMBEDDING_BAG_ATTRS(ATTR)                                                               \
+    ATTR(ENUM, how) /* enum rt_embedding_bag_how */                                                \
     ATTR(STRING, gather)                                                                           \
     ATTR(STRING, unique)
-RT_FUSED_OP(RT_EMBED_BAG, rt_embed_bag, "_EmbedBag");
+RT_FUSED_OP(RT_EMBEDDING_BAG, rt_embedding_bag, "_EmbedBag");
 
 #endif

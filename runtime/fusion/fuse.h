@@ -38,7 +38,7 @@ enum rt_status pl_fuse_epilogues(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_units(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_einsums(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_dense(struct pl_graph *g, struct rt_error *err);
-enum rt_status pl_fuse_embeds(struct pl_graph *g, struct rt_error *err);
+enum rt_status pl_fuse_embeddings(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_pools(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_masks(struct pl_graph *g, struct rt_error *err);     /* before attention */
 enum rt_status pl_fuse_softmaxes(struct pl_graph *g, struct rt_error *err); /* before attention */
@@ -46,7 +46,7 @@ enum rt_status pl_fuse_attention(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_norms(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_rotaries(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_chains(struct pl_graph *g, struct rt_error *err);
-enum rt_status pl_fuse_joins(struct pl_graph *g, struct rt_error *err);
+enum rt_status pl_fuse_concats(struct pl_graph *g, struct rt_error *err);
 
 /* Loops that are recurrent layers: frames of Enter and Exit, where no Switch is left that chooses a
  * branch; and those of While, before plans are made of the loops that are left. */

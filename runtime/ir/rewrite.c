@@ -19,13 +19,13 @@ enum rt_status pl_put_fused(struct pl_graph *g, const int *node, int n, struct r
                             const struct pl_edge *in, int n_in, struct rt_error *err)
 {
     const struct rt_schema *schema = op.schema;
-    const struct rt_op *known = rt_registry_op(g->session->options.registry, schema->name);
+    const struct rt_op *constant_feed = rt_registry_op(g->session->options.registry, schema->name);
     struct pl_edge edge[RT_FUSED_MOST_INPUTS];
     uint8_t in_dtype[RT_FUSED_MOST_INPUTS], out_dtype[RT_FUSED_MOST_INPUTS];
     uint64_t there = 0;
     int n_edges = 0;
 
-    if (known && (!known->own || !is_same_schema(known->own, schema)))
+    if (constant_feed && (!constant_feed->own || !is_same_schema(constant_feed->own, schema)))
         return rt_fail(err, RT_INTERNAL, "op '%s' was registered with another schema",
                        schema->name);
     if (n_in > RT_FUSED_MOST_INPUTS || n_in < schema->n_in - op.has_list ||

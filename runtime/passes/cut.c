@@ -68,9 +68,9 @@ static enum rt_status add_feeds(struct cut *c)
         feed->n_out = 1;
         feed->feed = i;
         feed->feed_dtype = def->out_dtype[q->feeds[i].out];
-        if (q->known && q->known[i]) {
+        if (q->constant_feed && q->constant_feed[i]) {
             feed->kind = PL_CONST;
-            rt_tensor_ref(&feed->value, q->known[i]);
+            rt_tensor_ref(&feed->value, q->constant_feed[i]);
         }
         c->next_fed[i] = c->fed[def->id];
         c->fed[def->id] = i + 1;

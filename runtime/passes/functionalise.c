@@ -178,7 +178,7 @@ static int by_edge(const void *a, const void *b)
 }
 
 /* In order, and each once. */
-static void settle(struct edges *x)
+static void sort_edges(struct edges *x)
 {
     int kept = 0;
     if (x->n)
@@ -195,7 +195,7 @@ static bool put(struct work *w, struct edges *x, struct pl_edge e)
     if (--w->visits_left < 0)
         return false;
     if (x->n == x->room) {
-        settle(x);
+        sort_edges(x);
         if (x->n > MAX_EDGES)
             return false;
         if (2 * x->n >= x->room) {
@@ -355,8 +355,8 @@ static bool find_captures(struct work *w)
         struct component *c = &w->c[k];
         if (!capture_merges(w, c))
             return false;
-        settle(&c->capture);
-        settle(&c->ctrl);
+        sort_edges(&c->capture);
+        sort_edges(&c->ctrl);
         if (c->capture.n > MAX_EDGES || c->ctrl.n > MAX_EDGES || !lives_as_before(w, c))
             return false;
     }

@@ -18,7 +18,7 @@ struct pl_request {
     /* A function's body: nodes with effects run though nothing reaches them. */
     bool is_body;
     /* Per feed: a value that is known whenever the plan runs, or NULL. May be NULL itself. */
-    const struct rt_tensor *const *known;
+    const struct rt_tensor *const *constant_feed;
     int64_t *nodes_left; /* of this plan and all inside it; NULL: the outermost */
     bool is_load;        /* see rt_call_spec */
 };
@@ -31,7 +31,7 @@ enum rt_status pl_resolve(struct pl_graph *g, struct rt_error *err);
 void pl_mark_reads(struct pl_graph *g);
 enum rt_status pl_simplify(struct pl_graph *g, bool *changed_calls, struct rt_error *err);
 /* Switch and Merge whose predicate is a constant. */
-enum rt_status pl_drop_untaken(struct pl_graph *g, bool *changed, struct rt_error *err);
+enum rt_status pl_remove_dead_branches(struct pl_graph *g, bool *changed, struct rt_error *err);
 enum rt_status pl_freeze(struct pl_graph *g, bool *changed, struct rt_error *err);
 /* What is served and writes makes its variables mutable, so nobody freezes them: those whose
  * handles are known, and where it is known in the run only, all that it may be. After
@@ -60,7 +60,7 @@ enum rt_status pl_finish(struct pl_graph *g, struct rt_plan **out, struct rt_err
 struct pl_sub_request {
     struct pl_request q;
     struct rt_edge *feeds;
-    const struct rt_tensor **known;
+    const struct rt_tensor **constant_feed;
 };
 /* As from input `skip` on; is_body: what has effects runs though nothing reaches it. */
 enum rt_status pl_sub_request(const struct pl_graph *g, const struct pl_node *n,

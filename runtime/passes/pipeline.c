@@ -48,11 +48,11 @@ static enum rt_status mark_reads(struct pl_graph *g, struct rt_error *err)
  * that is left. What is joined only to be read by chains shows when they are there.
  */
 static const struct pl_pass passes[] = {
-    {"inline", pl_inline, NULL, PL_CUT, PL_SETTLE, 0, true},
-    {"resolve", pl_resolve, NULL, "inline", PL_SETTLE, 0, false},
-    {"simplify", NULL, pl_simplify, "resolve", PL_SETTLE, 0, false},
-    {"dead-branches", NULL, pl_drop_untaken, "simplify", PL_SETTLE, 0, false},
-    {"freeze", NULL, pl_freeze, "resolve", PL_SETTLE, 0, false},
+    {"inline", pl_inline, NULL, PL_CUT, PL_TO_FIXED_POINT, 0, true},
+    {"resolve", pl_resolve, NULL, "inline", PL_TO_FIXED_POINT, 0, false},
+    {"simplify", NULL, pl_simplify, "resolve", PL_TO_FIXED_POINT, 0, false},
+    {"dead-branches", NULL, pl_remove_dead_branches, "simplify", PL_TO_FIXED_POINT, 0, false},
+    {"freeze", NULL, pl_freeze, "resolve", PL_TO_FIXED_POINT, 0, false},
     {"count-nodes", count_nodes, NULL, "freeze", PL_ONCE, 0, false},
     {"functionalise-branches", NULL, pl_functionalise_branches, "freeze", PL_FUNCTIONALISE,
      PL_ON_FUSED, false},
@@ -67,7 +67,7 @@ static const struct pl_pass passes[] = {
     {"mark-written", pl_mark_written, NULL, "sub-plans", PL_ONCE, PL_ON_SERVED, false},
     {"drop-targets", pl_drop_targets, NULL, "sub-plans", PL_ONCE, PL_ON_FUSED, false},
     {"fuse-units", pl_fuse_units, NULL, "drop-targets", PL_ONCE, PL_ON_FUSED, false},
-    {"fuse-embeds", pl_fuse_embeds, NULL, "drop-targets", PL_ONCE, PL_ON_FUSED, false},
+    {"fuse-embeds", pl_fuse_embeddings, NULL, "drop-targets", PL_ONCE, PL_ON_FUSED, false},
     {"fuse-einsums", pl_fuse_einsums, NULL, "drop-targets", PL_ONCE, PL_ON_FUSED, false},
     {"fuse-dense", pl_fuse_dense, NULL, "fuse-einsums", PL_ONCE, PL_ON_FUSED, false},
     {"fuse-pools", pl_fuse_pools, NULL, "drop-targets", PL_ONCE, PL_ON_FUSED, false},
@@ -79,7 +79,7 @@ static const struct pl_pass passes[] = {
     {"fuse-pads", pl_fuse_pads, NULL, "drop-targets", PL_ONCE, PL_ON_FUSED, false},
     {"fuse-tails", pl_fuse_epilogues, NULL, "fuse-pads", PL_ONCE, PL_ON_FUSED, false},
     {"fuse-chains", pl_fuse_chains, NULL, "fuse-tails", PL_ONCE, PL_ON_FUSED, false},
-    {"fuse-joins", pl_fuse_joins, NULL, "fuse-chains", PL_ONCE, PL_ON_FUSED, false},
+    {"fuse-joins", pl_fuse_concats, NULL, "fuse-chains", PL_ONCE, PL_ON_FUSED, false},
     {"mark-reads", mark_reads, NULL, "sub-plans", PL_ONCE, 0, false},
     {"place", pl_place, NULL, "mark-reads", PL_ONCE, 0, false},
 };
@@ -161,7 +161,7 @@ static int end_of(int first)
     return end;
 }
 
-static enum rt_status settle(struct pl_graph *g, struct rt_error *err)
+static enum rt_status run_to_fixed_point(struct pl_graph *g, struct rt_error *err)
 {
     bool again = true;
     enum rt_status st = RT_OK;
@@ -169,7 +169,7 @@ static enum rt_status settle(struct pl_graph *g, struct rt_error *err)
         again = false;
         for (int i = 0; i < N_PASSES && !st; i++) {
             bool changed = false;
-            if (passes[i].repeat == PL_SETTLE)
+            if (passes[i].repeat == PL_TO_FIXED_POINT)
                 st = run_pass(g, &passes[i], &changed, err);
             again |= changed;
         }
@@ -186,7 +186,7 @@ static enum rt_status functionalise(struct pl_graph *g, int first, int end, stru
         for (int i = first; i < end && !st && !again; i++)
             st = run_pass(g, &passes[i], &again, err);
         if (!st && again)
-            st = settle(g, err);
+            st = run_to_fixed_point(g, err);
     }
     return st;
 }
@@ -202,8 +202,8 @@ static enum rt_status run_passes(struct pl_graph *g, struct rt_error *err)
         case PL_ONCE:
             st = run_pass(g, &passes[i], &changed, err);
             break;
-        case PL_SETTLE:
-            st = settle(g, err);
+        case PL_TO_FIXED_POINT:
+            st = run_to_fixed_point(g, err);
             break;
         case PL_FUNCTIONALISE:
             st = functionalise(g, i, end, err);
@@ -233,7 +233,7 @@ static enum rt_status look_inside(const struct pl_graph *g, int node, const stru
     if (!st)
         st = pl_cut(out, &r.q, err);
     if (!st)
-        st = settle(out, err);
+        st = run_to_fixed_point(out, err);
     out->nodes_left = NULL;
     pl_sub_request_clear(&r);
     if (st)

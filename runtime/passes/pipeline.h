@@ -12,7 +12,8 @@
 
 enum pl_repeat {
     PL_ONCE,
-    PL_SETTLE, /* these passes one after the other, again until none of them changes anything */
+    PL_TO_FIXED_POINT, /* these passes one after the other, again until none of them changes
+                          anything */
     /* The first of these passes that changes the graph makes it settle again, and then they begin
      * anew, until none changes anything. */
     PL_FUNCTIONALISE,

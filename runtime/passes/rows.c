@@ -17,7 +17,7 @@
 
 #include "runtime/passes/row_extremes.h"
 #include "runtime/passes/passes.h"
-#include "runtime/passes/known.h"
+#include "runtime/passes/constant_evaluation.h"
 
 /* ---- the walk ---- */
 
@@ -270,8 +270,8 @@ static bool infer(struct walk *w, struct visit *x, int s)
 static void evaluate(struct walk *w, struct visit *x, int s)
 {
     const int v = x->n->first_value;
-    if (x->n->n_out == 1 &&
-        rt_plan_know(w->plan->session, x->n, x->in[s], x->out[s], &w->value[s][v], w->no_memory))
+    if (x->n->n_out == 1 && rt_plan_evaluate(w->plan->session, x->n, x->in[s], x->out[s],
+                                             &w->value[s][v], w->no_memory))
         rt_info_of(&w->info[s][v], &w->value[s][v]);
 }
 

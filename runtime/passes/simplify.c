@@ -6,7 +6,7 @@
  */
 #include "runtime/ir/match.h"
 #include "runtime/passes/passes.h"
-#include "runtime/passes/known.h"
+#include "runtime/passes/constant_evaluation.h"
 
 #include <stdlib.h>
 #include <string.h>

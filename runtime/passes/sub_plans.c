@@ -25,16 +25,16 @@ enum rt_status pl_sub_request(const struct pl_graph *g, const struct pl_node *n,
     if (g->depth >= MAX_SUB_DEPTH)
         return pl_fail_too_deep(g->session, body, n->name, MAX_SUB_DEPTH, err);
     struct rt_edge *feeds = malloc(((size_t)n_args + 1) * sizeof *feeds);
-    const struct rt_tensor **known = calloc((size_t)n_args + 1, sizeof *known);
+    const struct rt_tensor **constant_feed = calloc((size_t)n_args + 1, sizeof *constant_feed);
     r->feeds = feeds;
-    r->known = known;
-    if (!feeds || !known)
+    r->constant_feed = constant_feed;
+    if (!feeds || !constant_feed)
         return rt_fail_memory(err, "a plan", (size_t)n_args);
     for (int i = 0; i < n_args; i++) {
         feeds[i] = (struct rt_edge){body->arg[i], 0};
         const struct pl_node *from = &g->node[n->in[i + skip].node];
         if (from->kind == PL_CONST)
-            known[i] = &from->value;
+            constant_feed[i] = &from->value;
     }
     if (n->kind == PL_WHILE || pl_is(n, "While") || pl_is(n, "StatelessWhile")) {
         /* Only what every iteration hands on unchanged is known inside. */
@@ -51,7 +51,7 @@ enum rt_status pl_sub_request(const struct pl_graph *g, const struct pl_node *n,
                 e = via->in[0];
             }
             if (e.node != loop->arg[i])
-                known[i] = NULL;
+                constant_feed[i] = NULL;
         }
     }
     r->q = (struct pl_request){.graph = body,
@@ -62,7 +62,7 @@ enum rt_status pl_sub_request(const struct pl_graph *g, const struct pl_node *n,
                                .targets = body->ctrl_ret,
                                .n_targets = body->n_ctrl_rets,
                                .is_body = true,
-                               .known = known,
+                               .constant_feed = constant_feed,
                                .nodes_left = g->nodes_left,
                                .is_load = g->is_load};
     return RT_OK;
@@ -71,7 +71,7 @@ enum rt_status pl_sub_request(const struct pl_graph *g, const struct pl_node *n,
 void pl_sub_request_clear(struct pl_sub_request *r)
 {
     free(r->feeds);
-    free(r->known);
+    free(r->constant_feed);
 }
 
 static enum rt_status build_sub(struct pl_graph *g, struct pl_node *n, const struct rt_func_ref *f,
@@ -98,21 +98,21 @@ static enum rt_status build_subgraphs(struct pl_graph *g, struct pl_node *n, str
     const int skip = n->kind == PL_IF;
     if (g->depth >= MAX_SUB_DEPTH)
         return pl_fail_too_deep(g->session, NULL, n->name, MAX_SUB_DEPTH, err);
-    bool *known = rt_arena_array(g->arena, (size_t)n->n_in + 1, sizeof *known);
+    bool *constant_feed = rt_arena_array(g->arena, (size_t)n->n_in + 1, sizeof *constant_feed);
     n->sub = rt_arena_array(g->arena, 2, sizeof *n->sub);
-    if (!known || !n->sub)
+    if (!constant_feed || !n->sub)
         return rt_fail_memory(err, "a plan", 0);
     for (int k = 0; k + skip < n->n_in; k++) {
         const struct pl_node *from = &g->node[n->in[k + skip].node];
-        known[k] = from->kind == PL_CONST && from->n_ctrl == 0;
+        constant_feed[k] = from->kind == PL_CONST && from->n_ctrl == 0;
         /* Of a loop only what every iteration hands on unchanged. */
-        if (known[k] && n->kind == PL_WHILE)
-            known[k] = pl_origin(&n->subgraph[1], n->subgraph[1].fetch[k]).node == k;
+        if (constant_feed[k] && n->kind == PL_WHILE)
+            constant_feed[k] = pl_origin(&n->subgraph[1], n->subgraph[1].fetch[k]).node == k;
     }
     for (int slot = 0; slot < 2; slot++) {
         struct pl_graph *r = &n->subgraph[slot];
         for (int k = 0; k < r->n_feeds; k++) {
-            if (!known[k])
+            if (!constant_feed[k])
                 continue;
             r->node[k].kind = PL_CONST;
             rt_tensor_ref(&r->node[k].value, &g->node[n->in[k + skip].node].value);

@@ -99,9 +99,9 @@ struct rt_specialisation {
     struct rt_extent *extent;
     size_t activation_bytes;
     size_t slot_bytes; /* of tensors that kernels are given besides */
-    int n_known;
-    struct rt_tensor *known; /* values that follow from the shapes */
-    size_t bytes;            /* of the layout itself */
+    int n_evaluated;
+    struct rt_tensor *evaluated; /* values that follow from the shapes */
+    size_t bytes;                /* of the layout itself */
 };
 
 void rt_specialisation_unref(struct rt_specialisation *l); /* NULL is fine */

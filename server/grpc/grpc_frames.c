@@ -97,8 +97,9 @@ static void report(enum srv_h2_verdict v)
     } of[] = {
         [SRV_H2_LARGE_BLOCK] = {"grpc_headers_cut_off", "sent headers of more than twice "
                                                         "--max_header_bytes"},
-        [SRV_H2_UNSETTLED] = {"grpc_unsettled_cut_off", "opened many calls and did not acknowledge "
-                                                        "the settings"},
+        [SRV_H2_NO_SETTINGS_ACK] = {"grpc_unsettled_cut_off",
+                                    "opened many calls and did not acknowledge "
+                                    "the settings"},
         [SRV_H2_FLOOD] = {"grpc_flood_cut_off", "flooded the server with frames that ask for "
                                                 "nothing"},
         [SRV_H2_HOLDS_MUCH] = {"grpc_unfinished_cut_off", "sent more of requests without an end "

@@ -116,8 +116,8 @@ static enum srv_h2_verdict take_headers(struct srv_h2_frames *f, uint32_t stream
     f->block = f->skip;
     if (f->block > f->max_block)
         return SRV_H2_LARGE_BLOCK;
-    if (!f->is_settled && ++f->n_streams > SRV_H2_UNSETTLED_STREAMS)
-        return SRV_H2_UNSETTLED;
+    if (!f->has_settings_ack && ++f->n_streams > SRV_H2_MAX_STREAMS_BEFORE_ACK)
+        return SRV_H2_NO_SETTINGS_ACK;
     if (ends)
         end_upload(f, stream);
     if (stream <= f->last_stream)
@@ -164,7 +164,7 @@ static enum srv_h2_verdict take_frame(struct srv_h2_frames *f)
         cost = p[3] == RST_STREAM ? RESET_COST : 1 + f->skip / OTHER_UNIT;
         if (p[3] == RST_STREAM)
             end_upload(f, stream);
-        f->is_settled |= p[3] == SETTINGS && p[4] & ACK;
+        f->has_settings_ack |= p[3] == SETTINGS && p[4] & ACK;
     }
     return spend(f, cost) ? SRV_H2_GOES_ON : SRV_H2_FLOOD;
 }

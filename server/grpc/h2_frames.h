@@ -3,8 +3,8 @@
  * are cut into pieces. It finds what a server that has no defence of its own must not get to read:
  *
  *  - a header block (HEADERS and its CONTINUATIONs) of more than max_block bytes;
- *  - more than SRV_H2_UNSETTLED_STREAMS streams before the peer has acknowledged our settings, by
- *    which it learns how many it may have. Every peer acknowledges as soon as it has read anything;
+ *  - more than SRV_H2_MAX_STREAMS_BEFORE_ACK streams before the peer has acknowledged our settings,
+ * by which it learns how many it may have. Every peer acknowledges as soon as it has read anything;
  *  - a flood of frames that cost work and bring none. Each such frame takes from a budget, which
  *    time, new streams, payload and what the server sends fill again up to SRV_H2_BUDGET:
  *
@@ -40,13 +40,13 @@
 
 #include "server/grpc/h2_uploads.h"
 
-enum { SRV_H2_UNSETTLED_STREAMS = 1024, SRV_H2_BUDGET = 10000, SRV_H2_FRAME_BYTES = 9 };
+enum { SRV_H2_MAX_STREAMS_BEFORE_ACK = 1024, SRV_H2_BUDGET = 10000, SRV_H2_FRAME_BYTES = 9 };
 enum { SRV_H2_RETAINED_BYTES = 1 << 16 };
 
 enum srv_h2_verdict {
     SRV_H2_GOES_ON,
     SRV_H2_LARGE_BLOCK,
-    SRV_H2_UNSETTLED, /* too many streams before it acknowledged our settings */
+    SRV_H2_NO_SETTINGS_ACK, /* too many streams before it acknowledged our settings */
     SRV_H2_FLOOD,
     SRV_H2_HOLDS_MUCH, /* of bodies that are arriving: the caller's verdict */
 };
@@ -64,8 +64,8 @@ struct srv_h2_frames {
     uint32_t unpaid;      /* bytes that no piece of a body has been counted with */
     struct srv_h2_uploads uploads;
     bool data_ends;     /* and its stream with it */
-    uint16_t n_streams; /* counted until is_settled */
-    bool is_settled;
+    uint16_t n_streams; /* counted until has_settings_ack */
+    bool has_settings_ack;
     uint8_t n_frame;
     uint8_t frame[SRV_H2_FRAME_BYTES]; /* of a frame, before its payload */
 };

@@ -40,8 +40,8 @@ void fuzz_one(const uint8_t *data, size_t size)
         if (feed(&pieces, data, size, step) != v || pieces.budget != whole.budget ||
             (!v &&
              (pieces.skip != whole.skip || pieces.n_frame != whole.n_frame ||
-              pieces.is_settled != whole.is_settled || pieces.uploads.held != whole.uploads.held ||
-              pieces.uploads.n != whole.uploads.n)))
+              pieces.has_settings_ack != whole.has_settings_ack ||
+              pieces.uploads.held != whole.uploads.held || pieces.uploads.n != whole.uploads.n)))
             abort();
         else
             srv_h2_frames_clear(&pieces);

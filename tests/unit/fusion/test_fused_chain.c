@@ -558,7 +558,7 @@ static void what_only_chains_read_is_never_joined(void **state)
 }
 
 /* Joined along an axis of length 1 that a gate then spreads, and with a chain of smaller steps. */
-static void what_is_joined_may_be_spread(void **state)
+static void what_is_concatenated_may_be_broadcast(void **state)
 {
     (void)state;
     static const int64_t shapes[][2][4] = {
@@ -581,7 +581,7 @@ static void what_is_joined_may_be_spread(void **state)
 }
 
 /* Behind another operand of the chain; and joined of what was joined along another axis. */
-static void what_is_joined_stands_anywhere(void **state)
+static void what_is_concatenated_stands_anywhere(void **state)
 {
     (void)state;
     static const int64_t part[] = {2, 3, 4, 5}, whole[] = {2, 3, 4, 10}, row[] = {2, 3, 1, 10};
@@ -607,7 +607,7 @@ static void what_is_joined_stands_anywhere(void **state)
     }
 }
 
-static void pieces_that_do_not_fit_are_refused(void **state)
+static void operands_that_do_not_fit_are_refused(void **state)
 {
     (void)state;
     struct run x;
@@ -681,9 +681,9 @@ int main(void)
         cmocka_unit_test(shapes_that_do_not_fit_are_refused),
         cmocka_unit_test(long_lines_are_cut_into_pieces),
         cmocka_unit_test(what_only_chains_read_is_never_joined),
-        cmocka_unit_test(what_is_joined_may_be_spread),
-        cmocka_unit_test(what_is_joined_stands_anywhere),
-        cmocka_unit_test(pieces_that_do_not_fit_are_refused),
+        cmocka_unit_test(what_is_concatenated_may_be_broadcast),
+        cmocka_unit_test(what_is_concatenated_stands_anywhere),
+        cmocka_unit_test(operands_that_do_not_fit_are_refused),
         cmocka_unit_test(a_chain_is_proved_row_by_row),
     };
     return cmocka_run_group_tests(tests, test_registry_make, test_registry_drop);

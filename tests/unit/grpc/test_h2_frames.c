@@ -76,7 +76,7 @@ static void a_cut_at_any_place_changes_nothing(void **state)
         start(120, 0);
         assert_int_equal(srv_h2_frames_take(&f, text, cut), SRV_H2_GOES_ON);
         assert_int_equal(srv_h2_frames_take(&f, text + cut, n_text - cut), SRV_H2_GOES_ON);
-        assert_true(f.is_settled);
+        assert_true(f.has_settings_ack);
         assert_int_equal(f.skip + f.n_frame, 0);
         assert_int_equal(f.last_stream, 1);
         assert_int_equal(f.budget, SRV_H2_BUDGET - 3); /* CONTINUATION, DATA, WINDOW_UPDATE */
@@ -184,12 +184,12 @@ static void streams_before_the_settings_are_acknowledged_have_a_limit(void **sta
 {
     (void)state;
     begin();
-    for (uint32_t i = 0; i < SRV_H2_UNSETTLED_STREAMS; i++)
+    for (uint32_t i = 0; i < SRV_H2_MAX_STREAMS_BEFORE_ACK; i++)
         add(HEADERS, END_HEADERS, 2 * i + 1, 10);
     size_t n = n_text;
     assert_int_equal(feed(n_text), SRV_H2_GOES_ON);
     add(HEADERS, END_HEADERS, 9999, 10);
-    expect(SRV_H2_UNSETTLED);
+    expect(SRV_H2_NO_SETTINGS_ACK);
     n_text = n;
     add(SETTINGS, ACK, 0, 0);
     add(HEADERS, END_HEADERS, 9999, 10);

@@ -59,7 +59,7 @@ static void groups_are_in_one_piece(void **state)
     for (int i = 0; i < n; i++)
         if (!i || p[i].repeat != p[i - 1].repeat)
             begun[p[i].repeat]++;
-    assert_int_equal(begun[PL_SETTLE], 1);
+    assert_int_equal(begun[PL_TO_FIXED_POINT], 1);
     assert_int_equal(begun[PL_FUNCTIONALISE], 1);
 }
 

@@ -7,8 +7,8 @@
 #include "tests/support/registry.h"
 
 /*
- * Sums of embeddings as one node (runtime/fusion/fuse_embed.c), against the same graph with every
- * node by itself.
+ * Sums of embeddings as one node (runtime/fusion/fuse_embedding.c), against the same graph with
+ * every node by itself.
  */
 
 enum { ROWS = 7 };

@@ -23,7 +23,7 @@ struct embed {
     struct pl_cluster nodes;               /* the reduction first */
     const struct pl_node *gather, *scaled; /* scaled: NULL without weights or mask */
     struct pl_edge table, indices, by;
-    struct rt_embed_sum op;
+    struct rt_embedding_sum op;
 };
 
 static void take(struct embed *m, struct pl_edge e)
@@ -64,7 +64,7 @@ static bool is_scaled(struct embed *m, struct pl_edge e)
     for (int k = 0; n && k < 2; k++)
         if (is_lookup(m, n->in[k])) {
             m->by = n->in[1 - k];
-            m->op.how = k ? RT_EMBED_BY_WEIGHTS_FIRST : RT_EMBED_BY_WEIGHTS;
+            m->op.how = k ? RT_EMBEDDING_BY_WEIGHTS_FIRST : RT_EMBEDDING_BY_WEIGHTS;
             return !pl_same(m->by, n->in[k]);
         }
     n = pl_float_by(m->nodes.g, e, "SelectV2", 3);
@@ -72,7 +72,7 @@ static bool is_scaled(struct embed *m, struct pl_edge e)
         return false;
     m->scaled = n;
     m->by = n->in[0];
-    m->op.how = RT_EMBED_BY_MASK;
+    m->op.how = RT_EMBEDDING_BY_MASK;
     return is_lookup(m, n->in[1]);
 }
 
@@ -81,8 +81,8 @@ static void start(struct embed *m, const struct pl_graph *g, int i, const struct
     *m = (struct embed){.nodes = pl_cluster_from(g, uses, i), .by = pl_no_edge};
 }
 
-static bool is_embed_sum(struct embed *m, const struct pl_graph *g, int i,
-                         const struct pl_uses *uses)
+static bool is_embedding_sum(struct embed *m, const struct pl_graph *g, int i,
+                             const struct pl_uses *uses)
 {
     const struct pl_edge e = {i, 0};
     const struct pl_node *n = pl_float_by(g, e, "Sum", 2);
@@ -109,20 +109,20 @@ static bool is_embed_sum(struct embed *m, const struct pl_graph *g, int i,
 
 static enum rt_status put(struct pl_graph *g, const struct embed *m, struct rt_error *err)
 {
-    const struct pl_edge in[RT_EMBED_SUM_N_IN] = {
-        [RT_EMBED_SUM_TABLE] = m->table,
-        [RT_EMBED_SUM_INDICES] = m->indices,
-        [RT_EMBED_SUM_BY] = m->by,
+    const struct pl_edge in[RT_EMBEDDING_SUM_N_IN] = {
+        [RT_EMBEDDING_SUM_TABLE] = m->table,
+        [RT_EMBEDDING_SUM_INDICES] = m->indices,
+        [RT_EMBEDDING_SUM_BY] = m->by,
     };
-    return pl_put_fused(g, m->nodes.node, m->nodes.n, rt_embed_sum_op(&m->op), in,
-                        RT_EMBED_SUM_N_IN, err);
+    return pl_put_fused(g, m->nodes.node, m->nodes.n, rt_embedding_sum_op(&m->op), in,
+                        RT_EMBEDDING_SUM_N_IN, err);
 }
 
 /* ---- bags of ids ---- */
 
-static const char *const segments[] = {[RT_EMBED_BAG_SUM] = "SparseSegmentSum",
-                                       [RT_EMBED_BAG_MEAN] = "SparseSegmentMean",
-                                       [RT_EMBED_BAG_SQRT_N] = "SparseSegmentSqrtN"};
+static const char *const segments[] = {[RT_EMBEDDING_BAG_SUM] = "SparseSegmentSum",
+                                       [RT_EMBEDDING_BAG_MEAN] = "SparseSegmentMean",
+                                       [RT_EMBEDDING_BAG_SQRT_N] = "SparseSegmentSqrtN"};
 enum { N_SEGMENTS = sizeof segments / sizeof *segments };
 
 /* Which of those node i is, of rows looked up once each; -1: none. */
@@ -147,17 +147,18 @@ static enum rt_status put_bag(struct pl_graph *g, const struct embed *m, int how
                               struct rt_error *err)
 {
     const struct pl_node *n = &g->node[m->nodes.node[0]], *unique = &g->node[m->indices.node];
-    const struct pl_edge in[RT_EMBED_BAG_N_IN] = {
-        [RT_EMBED_BAG_TABLE] = m->table,
-        [RT_EMBED_BAG_IDS] = unique->in[0],
-        [RT_EMBED_BAG_SEGMENTS] = n->in[2],
+    const struct pl_edge in[RT_EMBEDDING_BAG_N_IN] = {
+        [RT_EMBEDDING_BAG_TABLE] = m->table,
+        [RT_EMBEDDING_BAG_IDS] = unique->in[0],
+        [RT_EMBEDDING_BAG_SEGMENTS] = n->in[2],
     };
-    const struct rt_embed_bag bag = {.how = how, .gather = m->gather->name, .unique = unique->name};
-    return pl_put_fused(g, m->nodes.node, m->nodes.n, rt_embed_bag_op(&bag), in, RT_EMBED_BAG_N_IN,
-                        err);
+    const struct rt_embedding_bag bag = {
+        .how = how, .gather = m->gather->name, .unique = unique->name};
+    return pl_put_fused(g, m->nodes.node, m->nodes.n, rt_embedding_bag_op(&bag), in,
+                        RT_EMBEDDING_BAG_N_IN, err);
 }
 
-enum rt_status pl_fuse_embeds(struct pl_graph *g, struct rt_error *err)
+enum rt_status pl_fuse_embeddings(struct pl_graph *g, struct rt_error *err)
 {
     struct pl_uses uses;
     struct embed m;
@@ -170,7 +171,7 @@ enum rt_status pl_fuse_embeds(struct pl_graph *g, struct rt_error *err)
     if (st)
         return st;
     for (int i = 0; i < g->n && !st; i++)
-        if (is_embed_sum(&m, g, i, &uses))
+        if (is_embedding_sum(&m, g, i, &uses))
             st = put(g, &m, err);
     for (int i = 0; i < g->n && !st; i++) {
         const int how = which_bag(&m, g, i, &uses);

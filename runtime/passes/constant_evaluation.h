@@ -23,7 +23,7 @@ void rt_info_of(struct rt_info *x, const struct rt_tensor *t); /* shape and valu
 bool rt_shape_is_exact(const struct rt_shape *s);
 /* Evaluates a pure step of one small plain output, if its inputs are known or only their shapes
  * matter. *no_memory is set, never cleared, where memory was refused: then it is not known. */
-bool rt_plan_know(struct rt_session *s, const struct rt_plan_step *n, const struct rt_info *in,
-                  const struct rt_info *out, struct rt_tensor *result, bool *no_memory);
+bool rt_plan_evaluate(struct rt_session *s, const struct rt_plan_step *n, const struct rt_info *in,
+                      const struct rt_info *out, struct rt_tensor *result, bool *no_memory);
 
 #endif

@@ -13,7 +13,7 @@
 #include "runtime/fusion/chain.h"
 
 enum {
-    MOST_PIECES = 48,
+    MOST_OPERANDS = 48,
     MOST_IN = RT_CHAIN_MOST_IN,
 };
 
@@ -35,7 +35,7 @@ static bool is_chain(const struct pl_node *n)
 
 /* A float concatenation along a constant axis, for which nothing waits and which waits for
  * nothing. */
-static bool is_join(const struct pl_graph *g, const struct pl_node *n, int64_t *axis)
+static bool is_concat(const struct pl_graph *g, const struct pl_node *n, int64_t *axis)
 {
     return pl_is(n, "ConcatV2") && !n->call && n->n_ctrl == 0 && n->n_in >= 3 &&
            n->def->out_dtype[0] == RT_F32 && pl_int_constant(g, n->in[n->n_in - 1], axis);
@@ -49,7 +49,7 @@ static void must_be_made(struct pass *p, int i)
 }
 
 /* What a concatenation that is made reads, is made; and so on. */
-static void spread(struct pass *p)
+static void propagate(struct pass *p)
 {
     while (p->n_stack) {
         const struct pl_node *n = &p->g->node[p->stack[--p->n_stack]];
@@ -73,14 +73,14 @@ static void ask_readers(struct pass *p)
         bool has_one = false;
         if (n->kind == PL_GONE)
             continue;
-        const bool joins = is_join(g, n, &own);
+        const bool is_concatenating = is_concat(g, n, &own);
         for (int k = 0; k < n->n_ctrl; k++)
             must_be_made(p, n->ctrl[k]);
         for (int k = 0; k < n->n_in; k++) {
             const int from = n->in[k].node;
             if (!p->can[from])
                 continue;
-            if (joins && is_join(g, &g->node[from], &axis) && axis == own)
+            if (is_concatenating && is_concat(g, &g->node[from], &axis) && axis == own)
                 continue;
             if (is_chain(n) && !has_one)
                 has_one = true;
@@ -91,9 +91,9 @@ static void ask_readers(struct pass *p)
 }
 
 /* The pieces of concatenation i, those inside included; -1: too many. */
-static int pieces_of(const struct pass *p, int i, struct pl_edge piece[MOST_PIECES])
+static int operands_of(const struct pass *p, int i, struct pl_edge operand[MOST_OPERANDS])
 {
-    struct pl_edge todo[MOST_PIECES];
+    struct pl_edge todo[MOST_OPERANDS];
     int n_todo = 1, n = 0;
 
     todo[0] = (struct pl_edge){i, 0};
@@ -101,10 +101,10 @@ static int pieces_of(const struct pass *p, int i, struct pl_edge piece[MOST_PIEC
         const struct pl_edge e = todo[--n_todo];
         const struct pl_node *from = &p->g->node[e.node];
         if (!p->can[e.node]) {
-            piece[n++] = e;
+            operand[n++] = e;
             continue;
         }
-        if (n + n_todo + from->n_in - 1 > MOST_PIECES)
+        if (n + n_todo + from->n_in - 1 > MOST_OPERANDS)
             return -1;
         for (int k = from->n_in - 2; k >= 0; k--)
             todo[n_todo++] = from->in[k];
@@ -113,7 +113,7 @@ static int pieces_of(const struct pass *p, int i, struct pl_edge piece[MOST_PIEC
 }
 
 /* The input of chain i that need not be made; -1: none. */
-static int joined_input(const struct pass *p, int i)
+static int concat_input(const struct pass *p, int i)
 {
     const struct pl_node *n = &p->g->node[i];
     if (is_chain(n))
@@ -132,7 +132,7 @@ static int64_t moved(int64_t operand, int at, int n)
 }
 
 /* Chain i reads `n` pieces instead of input `at`. */
-static enum rt_status put(struct pl_graph *g, int i, int at, const struct pl_edge *piece, int n,
+static enum rt_status put(struct pl_graph *g, int i, int at, const struct pl_edge *operand, int n,
                           struct rt_error *err)
 {
     const struct pl_node *old = &g->node[i];
@@ -151,20 +151,20 @@ static enum rt_status put(struct pl_graph *g, int i, int at, const struct pl_edg
                                          .a = moved(from[j].a, at, n),
                                          .b = moved(from[j].b, at, n),
                                          .c = moved(from[j].c, at, n)};
-    memcpy(in, piece, (size_t)n * sizeof *in);
+    memcpy(in, operand, (size_t)n * sizeof *in);
     for (int k = 0, to = n; k < was; k++)
         if (k != at)
             in[to++] = old->in[k];
-    is_join(g, &g->node[old->in[at].node], &chain.axis);
+    is_concat(g, &g->node[old->in[at].node], &chain.axis);
     chain.steps = rt_chain_of_steps(step, n_steps);
     chain.pieces = n;
     return pl_put_fused(g, &i, 1, rt_chain_op(&chain), in, n_in, err);
 }
 
-enum rt_status pl_fuse_joins(struct pl_graph *g, struct rt_error *err)
+enum rt_status pl_fuse_concats(struct pl_graph *g, struct rt_error *err)
 {
     struct pass p = {.g = g};
-    struct pl_edge piece[MOST_PIECES];
+    struct pl_edge operand[MOST_OPERANDS];
     enum rt_status st = RT_OK;
     int64_t axis;
 
@@ -173,26 +173,26 @@ enum rt_status pl_fuse_joins(struct pl_graph *g, struct rt_error *err)
     if (!p.can || !p.stack)
         st = rt_fail_memory(err, "a plan", (size_t)g->n * sizeof *p.stack);
     for (int i = 0; i < g->n && !st; i++)
-        p.can[i] = is_join(g, &g->node[i], &axis);
+        p.can[i] = is_concat(g, &g->node[i], &axis);
     if (!st) {
         ask_readers(&p);
-        spread(&p);
+        propagate(&p);
     }
     for (int i = 0; i < g->n && !st; i++) { /* chains that could not hold them */
-        const int at = joined_input(&p, i);
+        const int at = concat_input(&p, i);
         if (at < 0)
             continue;
-        const int n = pieces_of(&p, g->node[i].in[at].node, piece);
+        const int n = operands_of(&p, g->node[i].in[at].node, operand);
         if (n < 0 || n + g->node[i].n_in - 1 > MOST_IN) {
             must_be_made(&p, g->node[i].in[at].node);
-            spread(&p);
+            propagate(&p);
         }
     }
     for (int i = 0; i < g->n && !st; i++) {
-        const int at = joined_input(&p, i);
+        const int at = concat_input(&p, i);
         if (at >= 0) {
-            const int n = pieces_of(&p, g->node[i].in[at].node, piece);
-            st = put(g, i, at, piece, n, err);
+            const int n = operands_of(&p, g->node[i].in[at].node, operand);
+            st = put(g, i, at, operand, n, err);
         }
     }
     free(p.can);

@@ -28,12 +28,12 @@ static enum rt_status fail_at(struct rt_error *err, const char *node, const char
 /* ---- shapes ---- */
 
 /* The tensor that is summed. */
-static enum rt_status whole_shape(const struct rt_embed_sum *op, const struct rt_info *in,
+static enum rt_status whole_shape(const struct rt_embedding_sum *op, const struct rt_info *in,
                                   struct rt_shape *rows, struct rt_shape *whole,
                                   struct rt_error *err)
 {
-    const struct rt_shape *table = &in[RT_EMBED_SUM_TABLE].shape,
-                          *index = &in[RT_EMBED_SUM_INDICES].shape;
+    const struct rt_shape *table = &in[RT_EMBEDDING_SUM_TABLE].shape,
+                          *index = &in[RT_EMBEDDING_SUM_INDICES].shape;
     const struct rt_shape scalar = {.rank = 0};
     struct rt_shape either;
     char text[700], ta[160], tb[160];
@@ -50,9 +50,9 @@ static enum rt_status whole_shape(const struct rt_embed_sum *op, const struct rt
         return RT_OK;
     const struct rt_shape *by = &in[op->in.by].shape;
     const int how = op->how;
-    if (how != RT_EMBED_BY_MASK) {
-        const struct rt_shape *a = how == RT_EMBED_BY_WEIGHTS_FIRST ? by : rows;
-        const struct rt_shape *b = how == RT_EMBED_BY_WEIGHTS_FIRST ? rows : by;
+    if (how != RT_EMBEDDING_BY_MASK) {
+        const struct rt_shape *a = how == RT_EMBEDDING_BY_WEIGHTS_FIRST ? by : rows;
+        const struct rt_shape *b = how == RT_EMBEDDING_BY_WEIGHTS_FIRST ? rows : by;
         if (kn_broadcast(whole, a, b, NULL) == RT_OK)
             return RT_OK;
         snprintf(text, sizeof text, "Incompatible shapes: %s vs. %s",
@@ -72,13 +72,13 @@ static enum rt_status whole_shape(const struct rt_embed_sum *op, const struct rt
 static enum rt_status infer(struct rt_infer *x)
 {
     struct rt_shape rows, whole, *out = &x->out[0].shape;
-    struct rt_embed_sum op;
+    struct rt_embedding_sum op;
 
-    rt_embed_sum_read(x->node, &op);
+    rt_embedding_sum_read(x->node, &op);
     int64_t axis = op.axis;
     if (!kn_known(x, 0))
         return RT_OK;
-    if (x->in[RT_EMBED_SUM_TABLE].shape.rank != 2)
+    if (x->in[RT_EMBEDDING_SUM_TABLE].shape.rank != 2)
         return rt_fail(x->err, RT_INTERNAL, "%s: the table is no matrix", x->node->name);
     const enum rt_status st = whole_shape(&op, x->in, &rows, &whole, x->err);
     if (st)
@@ -105,7 +105,7 @@ static enum rt_status infer(struct rt_infer *x)
 static int axis_of(const struct rt_rows *r, int k, const struct rt_shape *whole)
 {
     const struct rt_dep *d = &r->in_dep[k];
-    const int behind = k == RT_EMBED_SUM_INDICES ? 1 : 0; /* axes that come after its own */
+    const int behind = k == RT_EMBEDDING_SUM_INDICES ? 1 : 0; /* axes that come after its own */
 
     if (d->kind == RT_DEP_NONE)
         return -1;
@@ -121,31 +121,31 @@ static int axis_of(const struct rt_rows *r, int k, const struct rt_shape *whole)
 static bool is_broadcast(const struct rt_rows *r, int k, const struct rt_shape *whole, int axis)
 {
     const struct rt_shape *s = &r->in[k].shape;
-    const int own = axis - (whole->rank - (k == RT_EMBED_SUM_INDICES ? 1 : 0) - s->rank);
+    const int own = axis - (whole->rank - (k == RT_EMBEDDING_SUM_INDICES ? 1 : 0) - s->rank);
     return own < 0 || s->dim[own] == 1;
 }
 
 static void rows(struct rt_rows *r)
 {
     struct rt_shape rows_shape, whole;
-    struct rt_embed_sum op;
+    struct rt_embedding_sum op;
 
-    rt_embed_sum_read(r->node, &op);
+    rt_embedding_sum_read(r->node, &op);
     int64_t axis = op.axis;
-    if (kn_rows_settled(r) || r->in_dep[RT_EMBED_SUM_TABLE].kind != RT_DEP_NONE ||
-        r->in[RT_EMBED_SUM_TABLE].shape.rank != 2)
+    if (kn_rows_settled(r) || r->in_dep[RT_EMBEDDING_SUM_TABLE].kind != RT_DEP_NONE ||
+        r->in[RT_EMBEDDING_SUM_TABLE].shape.rank != 2)
         return;
     for (int k = 0; k < r->n_in; k++)
         if (!kn_shape_known(&r->in[k].shape))
             return;
     if (whole_shape(&op, r->in, &rows_shape, &whole, NULL))
         return;
-    int at = axis_of(r, RT_EMBED_SUM_INDICES, &whole);
+    int at = axis_of(r, RT_EMBEDDING_SUM_INDICES, &whole);
     if (op.in.by >= 0) {
-        const int other = axis_of(r, RT_EMBED_SUM_BY, &whole);
+        const int other = axis_of(r, RT_EMBEDDING_SUM_BY, &whole);
         if (at == -2 || other == -2 || (at >= 0 && other >= 0 && at != other) ||
-            (other < 0 && !is_broadcast(r, RT_EMBED_SUM_BY, &whole, at)) ||
-            (at < 0 && !is_broadcast(r, RT_EMBED_SUM_INDICES, &whole, other)))
+            (other < 0 && !is_broadcast(r, RT_EMBEDDING_SUM_BY, &whole, at)) ||
+            (at < 0 && !is_broadcast(r, RT_EMBEDDING_SUM_INDICES, &whole, other)))
             return;
         at = at < 0 ? other : at;
     }
@@ -157,8 +157,8 @@ static void rows(struct rt_rows *r)
 
 /* ---- prepare ---- */
 
-struct embed {
-    struct rt_embed_sum op;
+struct embedding {
+    struct rt_embedding_sum op;
     bool in_bags;
     int64_t limit, width;
     int64_t outer, along, inner; /* indices, by the axis that is summed */
@@ -182,22 +182,22 @@ static int64_t step_of(const struct rt_shape *s, int axis)
 
 static enum rt_status prepare(struct rt_prep *p, void **state)
 {
-    struct embed *e = rt_prep_alloc(p, sizeof *e);
-    const struct rt_shape *index = &p->in[RT_EMBED_SUM_INDICES].shape;
+    struct embedding *e = rt_prep_alloc(p, sizeof *e);
+    const struct rt_shape *index = &p->in[RT_EMBEDDING_SUM_INDICES].shape;
     const struct rt_shape none = {.rank = 0};
     struct rt_shape rows_shape, whole;
 
     if (!e)
         return p->err->code;
-    rt_embed_sum_read(p->node, &e->op);
+    rt_embedding_sum_read(p->node, &e->op);
     const struct rt_shape *by = e->op.in.by < 0 ? &none : &p->in[e->op.in.by].shape;
     int axis = (int)e->op.axis;
     const enum rt_status st = whole_shape(&e->op, p->in, &rows_shape, &whole, p->err);
     if (st)
         return st;
     axis = axis < 0 ? axis + whole.rank : axis;
-    e->limit = p->in[RT_EMBED_SUM_TABLE].shape.dim[0];
-    e->width = p->in[RT_EMBED_SUM_TABLE].shape.dim[1];
+    e->limit = p->in[RT_EMBEDDING_SUM_TABLE].shape.dim[0];
+    e->width = p->in[RT_EMBEDDING_SUM_TABLE].shape.dim[1];
     e->outer = e->inner = 1;
     e->along = whole.dim[axis];
     for (int i = 0; i < index->rank; i++) {
@@ -277,12 +277,12 @@ ADD_BAG(int64_t)
 /* Bags [from, to). */
 static enum rt_status embedding_bag_shard(struct rt_run *r, void *arg, int64_t from, int64_t to)
 {
-    const struct embed *e = r->state;
-    const struct rt_tensor *index = &r->in[RT_EMBED_SUM_INDICES];
+    const struct embedding *e = r->state;
+    const struct rt_tensor *index = &r->in[RT_EMBEDDING_SUM_INDICES];
     const float *weight =
-        e->op.how && e->op.how != RT_EMBED_BY_MASK ? r->in[RT_EMBED_SUM_BY].data : NULL;
-    const bool *mask = e->op.how == RT_EMBED_BY_MASK ? r->in[RT_EMBED_SUM_BY].data : NULL;
-    struct bag b = {.table = r->in[RT_EMBED_SUM_TABLE].data,
+        e->op.how && e->op.how != RT_EMBEDDING_BY_MASK ? r->in[RT_EMBEDDING_SUM_BY].data : NULL;
+    const bool *mask = e->op.how == RT_EMBEDDING_BY_MASK ? r->in[RT_EMBEDDING_SUM_BY].data : NULL;
+    struct bag b = {.table = r->in[RT_EMBEDDING_SUM_TABLE].data,
                     .width = e->width,
                     .n = e->along,
                     .step = e->inner,
@@ -309,23 +309,24 @@ static enum rt_status embedding_bag_shard(struct rt_run *r, void *arg, int64_t f
 
 /* ---- any shapes ---- */
 
-static float element(const struct rt_run *r, const struct embed *e, const struct steps *at)
+static float element(const struct rt_run *r, const struct embedding *e, const struct steps *at)
 {
-    const int64_t row = kn_int_at(&r->in[RT_EMBED_SUM_INDICES], at->index);
-    const float x = ((const float *)r->in[RT_EMBED_SUM_TABLE].data)[row * e->width + at->column];
+    const int64_t row = kn_int_at(&r->in[RT_EMBEDDING_SUM_INDICES], at->index);
+    const float x =
+        ((const float *)r->in[RT_EMBEDDING_SUM_TABLE].data)[row * e->width + at->column];
 
     switch (e->op.how) {
-    case RT_EMBED_BY_WEIGHTS:
-    case RT_EMBED_BY_WEIGHTS_FIRST:
-        return x * ((const float *)r->in[RT_EMBED_SUM_BY].data)[at->by];
-    case RT_EMBED_BY_MASK:
-        return ((const bool *)r->in[RT_EMBED_SUM_BY].data)[at->by] ? x : 0;
+    case RT_EMBEDDING_BY_WEIGHTS:
+    case RT_EMBEDDING_BY_WEIGHTS_FIRST:
+        return x * ((const float *)r->in[RT_EMBEDDING_SUM_BY].data)[at->by];
+    case RT_EMBEDDING_BY_MASK:
+        return ((const bool *)r->in[RT_EMBEDDING_SUM_BY].data)[at->by] ? x : 0;
     default:
         return x;
     }
 }
 
-static enum rt_status one_by_one(struct rt_run *r, const struct embed *e, float *out)
+static enum rt_status one_by_one(struct rt_run *r, const struct embedding *e, float *out)
 {
     const int64_t n = rt_tensor_count(&r->out[0]);
     int64_t left = RT_WORK;
@@ -359,9 +360,9 @@ static enum rt_status one_by_one(struct rt_run *r, const struct embed *e, float 
 /* ---- run ---- */
 
 /* All of them are looked up, whatever becomes of them. */
-static enum rt_status check_indices(struct rt_run *r, const struct embed *e)
+static enum rt_status check_indices(struct rt_run *r, const struct embedding *e)
 {
-    const struct rt_tensor *index = &r->in[RT_EMBED_SUM_INDICES];
+    const struct rt_tensor *index = &r->in[RT_EMBEDDING_SUM_INDICES];
     char text[300], room[RT_MAX_RANK * 22];
     const int64_t i = kn_first_outside(index, e->limit);
 
@@ -375,7 +376,7 @@ static enum rt_status check_indices(struct rt_run *r, const struct embed *e)
 
 static enum rt_status run(struct rt_run *r)
 {
-    const struct embed *e = r->state;
+    const struct embedding *e = r->state;
     float *out = r->out[0].data;
     const enum rt_status st = check_indices(r, e);
 
@@ -387,7 +388,7 @@ static enum rt_status run(struct rt_run *r)
                             out);
 }
 
-const struct kn_entry kn_embed_sum = {
-    .op = {.name = "_EmbedSum", .infer = infer, .rows = rows, .own = &rt_embed_sum_schema},
+const struct kn_entry kn_embedding_sum = {
+    .op = {.name = "_EmbedSum", .infer = infer, .rows = rows, .own = &rt_embedding_sum_schema},
     .kernels = KN_CPU("_EmbedSum", "embed_sum", 0, prepare, run),
 };

@@ -8,7 +8,7 @@
  * stays: on a busy machine the same nodes are folded. Up to FREE_NS a fold does not count, so that
  * the small folds of a session that serves for months never use up the time for all.
  */
-#include "runtime/passes/known.h"
+#include "runtime/passes/constant_evaluation.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,8 +19,8 @@
 enum { MAX_VALUE_ELEMENTS = 256, MAX_READ_ELEMENTS = 4096 };
 enum {
     FREE_NS = 100 * 1000,
-    FOLD_NS = 500 * 1000 * 1000, /* the largest legitimate ones, casts of 16 MiB, take 20 ms */
-    KNOW_NS = 10 * 1000 * 1000,  /* the same of rt_plan_know, whose values are small */
+    FOLD_NS = 500 * 1000 * 1000,    /* the largest legitimate ones, casts of 16 MiB, take 20 ms */
+    EVALUATE_NS = 10 * 1000 * 1000, /* the same of rt_plan_evaluate, whose values are small */
 };
 enum { FOLD_BYTES = 256 << 20 }; /* that one fold may hold at a time */
 
@@ -100,8 +100,8 @@ enum rt_status rt_plan_fold(struct rt_session *s, const struct pl_node *n,
 
 /* ---- small values ---- */
 
-bool rt_plan_know(struct rt_session *s, const struct rt_plan_step *n, const struct rt_info *in,
-                  const struct rt_info *out, struct rt_tensor *result, bool *no_memory)
+bool rt_plan_evaluate(struct rt_session *s, const struct rt_plan_step *n, const struct rt_info *in,
+                      const struct rt_info *out, struct rt_tensor *result, bool *no_memory)
 {
     bool by_shape = n->def->op->rows == rt_rows_shape;
     if (n->n_out != 1 || n->effect != RT_PURE || !rt_dtype_is_plain(out->dtype))
@@ -131,7 +131,7 @@ bool rt_plan_know(struct rt_session *s, const struct rt_plan_step *n, const stru
     }
     struct rt_error err = {0};
     const struct rt_fold f = {n->def, n->name, n->n_in, n->n_out};
-    const enum rt_status st = fold(s, &f, t, 0, KNOW_NS, result, &err);
+    const enum rt_status st = fold(s, &f, t, 0, EVALUATE_NS, result, &err);
     free(t);
     if (st == RT_RESOURCE_EXHAUSTED)
         *no_memory = true;

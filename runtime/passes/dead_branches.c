@@ -319,7 +319,7 @@ static bool keep_effects(struct work *w)
     return true;
 }
 
-enum rt_status pl_drop_untaken(struct pl_graph *g, bool *changed, struct rt_error *err)
+enum rt_status pl_remove_dead_branches(struct pl_graph *g, bool *changed, struct rt_error *err)
 {
     struct work w = {.g = g, .n = g->n};
     struct place *p = NULL;
