@@ -35,7 +35,7 @@ enum rt_status pl_put_dense(struct pl_graph *g, int at, struct pl_edge x, struct
 enum rt_status pl_drop_targets(struct pl_graph *g, struct rt_error *err); /* before all others */
 enum rt_status pl_fuse_pads(struct pl_graph *g, struct rt_error *err);    /* before tails */
 enum rt_status pl_fuse_epilogues(struct pl_graph *g, struct rt_error *err);
-enum rt_status pl_fuse_units(struct pl_graph *g, struct rt_error *err);
+enum rt_status pl_simplify_algebra(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_einsums(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_dense(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_embeddings(struct pl_graph *g, struct rt_error *err);

@@ -66,7 +66,7 @@ static const struct pl_pass passes[] = {
     {"prune", prune, NULL, "sub-plans", PL_ONCE, 0, false},
     {"mark-written", pl_mark_written, NULL, "sub-plans", PL_ONCE, PL_ON_SERVED, false},
     {"drop-targets", pl_drop_targets, NULL, "sub-plans", PL_ONCE, PL_ON_FUSED, false},
-    {"fuse-units", pl_fuse_units, NULL, "drop-targets", PL_ONCE, PL_ON_FUSED, false},
+    {"fuse-units", pl_simplify_algebra, NULL, "drop-targets", PL_ONCE, PL_ON_FUSED, false},
     {"fuse-embeds", pl_fuse_embeddings, NULL, "drop-targets", PL_ONCE, PL_ON_FUSED, false},
     {"fuse-einsums", pl_fuse_einsums, NULL, "drop-targets", PL_ONCE, PL_ON_FUSED, false},
     {"fuse-dense", pl_fuse_dense, NULL, "fuse-einsums", PL_ONCE, PL_ON_FUSED, false},

@@ -482,7 +482,7 @@ static void what_others_see_is_left_as_it_is(void **state)
     rt_tensor_clear(&x);
 }
 
-static void products_with_one_are_left_out(void **state)
+static void multiplications_by_one_are_left_out(void **state)
 {
     (void)state;
     enum { LINE = 5000 };
@@ -574,7 +574,7 @@ int main(void)
         cmocka_unit_test(what_is_kept_for_shapes_is_bounded),
         cmocka_unit_test(what_grows_with_a_shape_is_counted),
         cmocka_unit_test(what_others_see_is_left_as_it_is),
-        cmocka_unit_test(products_with_one_are_left_out),
+        cmocka_unit_test(multiplications_by_one_are_left_out),
         cmocka_unit_test(what_only_looks_like_it_gives_the_same),
     };
     return cmocka_run_group_tests(tests, test_registry_make, test_registry_drop);

@@ -36,7 +36,7 @@ static struct pl_edge resolve(struct pl_graph *g, const int *source, struct pl_e
     return e;
 }
 
-enum rt_status pl_fuse_units(struct pl_graph *g, struct rt_error *err)
+enum rt_status pl_simplify_algebra(struct pl_graph *g, struct rt_error *err)
 {
     bool *stays = calloc((size_t)g->n + 1, sizeof *stays); /* something else than a node reads it */
     int *source = calloc((size_t)g->n + 1, sizeof *source);
