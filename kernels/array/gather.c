@@ -1,6 +1,6 @@
 /* Gather, GatherV2, GatherNd: slices picked by index. */
 #include "kernels/array/array.h"
-#include "kernels/array/pick.h"
+#include "kernels/array/gather_rows.h"
 #include "kernels/entry.h"
 #include "runtime/base/checked.h"
 
@@ -17,7 +17,7 @@ static void copy_small(void *dst, const void *src, size_t bytes)
         memcpy(dst, src, bytes);
 }
 
-struct picked {
+struct gathered {
     int axis, batch;
     int64_t n_batch, outer, limit, n_index, inner; /* params as [n_batch, outer, limit, inner] */
     struct rt_shape shape;
@@ -26,7 +26,7 @@ struct picked {
 /* axis_t: NULL for Gather. */
 static enum rt_status gather_of(const struct rt_node *n, const struct rt_shape *params,
                                 const struct rt_shape *index, const struct rt_tensor *axis_t,
-                                struct picked *p, struct rt_error *err)
+                                struct gathered *p, struct rt_error *err)
 {
     int64_t axis = 0, batch = 0;
 
@@ -94,7 +94,7 @@ static enum rt_status gather_of(const struct rt_node *n, const struct rt_shape *
 
 static enum rt_status gather_infer(struct rt_infer *x)
 {
-    struct picked p;
+    struct gathered p;
 
     if (!kn_known(x, x->n_in > 2 ? 4 : 0))
         return RT_OK;
@@ -135,7 +135,7 @@ static enum rt_status gather_run(struct rt_run *r)
     const struct rt_tensor *params = &r->in[0], *index = &r->in[1];
     const enum rt_dtype dt = kn_dtype(params);
     struct rt_shape ps, is;
-    struct picked p;
+    struct gathered p;
 
     shape_of(params, &ps);
     shape_of(index, &is);
@@ -157,7 +157,7 @@ static enum rt_status gather_run(struct rt_run *r)
     for (int64_t b = 0; b < p.n_batch; b++)
         for (int64_t a = 0; a < p.outer; a++, src += (size_t)p.limit * bytes) {
             if (rt_dtype_is_plain(dt)) {
-                if (kn_pick_rows(r, index, b * p.n_index, p.n_index, src, bytes, o, &left))
+                if (kn_gather_rows(r, index, b * p.n_index, p.n_index, src, bytes, o, &left))
                     return r->err->code;
                 o += (size_t)p.n_index * bytes;
                 continue;
@@ -175,7 +175,7 @@ static enum rt_status gather_run(struct rt_run *r)
 
 static void gather_rows(struct rt_rows *r)
 {
-    struct picked p;
+    struct gathered p;
     const struct rt_dep d = r->in_dep[0], i = r->in_dep[1];
 
     if (kn_rows_settled(r))

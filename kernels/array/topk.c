@@ -9,7 +9,7 @@ enum { SINK = 64 }; /* the work of one, for rt_run_spend */
  * Writes the places of the k best of n in order: larger values first, equal ones by place. `heap`
  * holds k; its root is the worst of those kept.
  */
-#define PICK(dt, T, ...)                                                                           \
+#define SELECT_TOP(dt, T, ...)                                                                     \
     static bool before_##dt(const T *v, int64_t a, int64_t b)                                      \
     {                                                                                              \
         if (KN_GET(dt, v[a]) > KN_GET(dt, v[b]))                                                   \
@@ -31,8 +31,8 @@ enum { SINK = 64 }; /* the work of one, for rt_run_spend */
             i = worst;                                                                             \
         }                                                                                          \
     }                                                                                              \
-    static enum rt_status pick_##dt(struct rt_run *r, int64_t *left, const void *row, int64_t n,   \
-                                    int64_t k, int64_t *heap)                                      \
+    static enum rt_status select_top_##dt(struct rt_run *r, int64_t *left, const void *row,        \
+                                          int64_t n, int64_t k, int64_t *heap)                     \
     {                                                                                              \
         const T *v = row;                                                                          \
         for (int64_t i = 0; i < k; i++)                                                            \
@@ -60,17 +60,17 @@ enum { SINK = 64 }; /* the work of one, for rt_run_spend */
         }                                                                                          \
         return rt_run_spend(r, left, n);                                                           \
     }
-KN_FOR_REALS(PICK, 0)
+KN_FOR_REALS(SELECT_TOP, 0)
 
-typedef enum rt_status pick_fn(struct rt_run *r, int64_t *left, const void *row, int64_t n,
-                               int64_t k, int64_t *heap);
+typedef enum rt_status select_top_fn(struct rt_run *r, int64_t *left, const void *row, int64_t n,
+                                     int64_t k, int64_t *heap);
 
-static pick_fn *pick_of(enum rt_dtype dtype)
+static select_top_fn *select_top_of(enum rt_dtype dtype)
 {
     switch (dtype) {
 #define X(dt, T)                                                                                   \
     case dt:                                                                                       \
-        return pick_##dt;
+        return select_top_##dt;
         KN_REALS(X)
 #undef X
     default:
@@ -122,12 +122,12 @@ static enum rt_status top_run(struct rt_run *r)
     const struct rt_tensor *t = &r->in[0];
     const enum rt_dtype dt = kn_dtype(t);
     const size_t size = rt_dtype_size(dt);
-    pick_fn *pick = pick_of(dt);
+    select_top_fn *select_top = select_top_of(dt);
     enum rt_status st = kn_outputs(r, top_infer);
 
     if (st)
         return st;
-    if (!pick)
+    if (!select_top)
         return rt_fail(r->err, RT_UNIMPLEMENTED, "%s: no kernel for %s", r->node->schema->name,
                        rt_dtype_name(dt));
     const int64_t n = t->dim[t->rank - 1], k = r->out[0].dim[t->rank - 1];
@@ -137,7 +137,7 @@ static enum rt_status top_run(struct rt_run *r)
         return r->err->code;
     for (int64_t i = 0; i < rows; i++) {
         const char *row = kn_at(t, i * n);
-        if ((st = pick(r, &left, row, n, k, heap)))
+        if ((st = select_top(r, &left, row, n, k, heap)))
             return st;
         for (int64_t j = 0; j < k; j++) {
             memcpy(kn_at_mut(&r->out[0], i * k + j), row + (size_t)heap[j] * size, size);
@@ -195,12 +195,12 @@ static enum rt_status nth_run(struct rt_run *r)
 {
     const struct rt_tensor *t = &r->in[0];
     const enum rt_dtype dt = kn_dtype(t);
-    pick_fn *pick = pick_of(dt);
+    select_top_fn *select_top = select_top_of(dt);
     enum rt_status st = kn_outputs(r, nth_infer);
 
     if (st)
         return st;
-    if (!pick)
+    if (!select_top)
         return rt_fail(r->err, RT_UNIMPLEMENTED, "NthElement: no kernel for %s", rt_dtype_name(dt));
     const int64_t n = t->dim[t->rank - 1], at = kn_int_at(&r->in[1], 0);
     const int64_t k = rt_attr_bool(r->node, "reverse") ? at + 1 : n - at;
@@ -209,7 +209,7 @@ static enum rt_status nth_run(struct rt_run *r)
         return r->err->code;
     for (int64_t i = 0; i < rt_tensor_count(&r->out[0]); i++) {
         const char *row = kn_at(t, i * n);
-        if ((st = pick(r, &left, row, n, k, heap)))
+        if ((st = select_top(r, &left, row, n, k, heap)))
             return st;
         memcpy(kn_at_mut(&r->out[0], i), row + (size_t)heap[k - 1] * rt_dtype_size(dt),
                rt_dtype_size(dt));

@@ -10,7 +10,7 @@
 #include "kernels/array/array.h"
 #include "kernels/math/elementwise.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/array/pick.h"
+#include "kernels/array/gather_rows.h"
 #include "runtime/fusion/embedding.h"
 
 enum {

@@ -6,13 +6,13 @@
 #define KN_CPU_OP_ROWS_H
 
 #include "kernels/math/elementwise.h"
-#include "runtime/fusion/chain.h"
+#include "runtime/fusion/elementwise.h"
 
 #define X(op, kernel) extern const struct kn_map kn_map_##kernel;
-RT_CHAIN_UNARY(X)
+RT_ELEMENTWISE_UNARY(X)
 #undef X
 #define X(op, kernel) extern const struct kn_binary kn_binary_##kernel;
-RT_CHAIN_BINARY(X)
+RT_ELEMENTWISE_BINARY(X)
 #undef X
 
 #endif

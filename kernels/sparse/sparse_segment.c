@@ -6,7 +6,7 @@
  * nodes that looked each row up once.
  */
 #include "kernels/array/array.h"
-#include "kernels/array/pick.h"
+#include "kernels/array/gather_rows.h"
 #include "kernels/array/sort.h"
 #include "kernels/cpu/types.h"
 #include "kernels/entry.h"

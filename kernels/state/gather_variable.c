@@ -3,7 +3,7 @@
  * frozen the variable, input 0 is its value instead of its handle.
  */
 #include "kernels/array/array.h"
-#include "kernels/array/pick.h"
+#include "kernels/array/gather_rows.h"
 #include "kernels/entry.h"
 #include "runtime/session/resource.h"
 
@@ -116,7 +116,7 @@ static enum rt_status gather_rows_of(struct rt_run *r, const struct rt_tensor *p
         const char *from = src + (size_t)(b * limit) * bytes;
         char *to = out + (size_t)(b * n_index) * bytes;
         if (rt_dtype_is_plain(dt)) {
-            if (kn_pick_rows(r, index, b * n_index, n_index, from, bytes, to, &left))
+            if (kn_gather_rows(r, index, b * n_index, n_index, from, bytes, to, &left))
                 return r->err->code;
             continue;
         }

@@ -3,22 +3,22 @@
 #include <string.h>
 
 #include "runtime/base/bytes.h"
-#include "runtime/fusion/chain.h"
+#include "runtime/fusion/elementwise.h"
 #include "runtime/fusion/epilogue.h"
 #include "runtime/fusion/recurrent.h"
 
 /* ---- what was fused ---- */
 
-static const char *chain_step_name(int64_t op)
+static const char *elementwise_step_name(int64_t op)
 {
     switch (op) {
 #define X(name, kernel)                                                                            \
-    case RT_CHAIN_##name:                                                                          \
+    case RT_ELEMENTWISE_##name:                                                                    \
         return #name;
-        RT_CHAIN_UNARY(X)
-        RT_CHAIN_BINARY(X)
-        RT_CHAIN_TRUTH(X)
-        RT_CHAIN_LOGICAL(X)
+        RT_ELEMENTWISE_UNARY(X)
+        RT_ELEMENTWISE_BINARY(X)
+        RT_ELEMENTWISE_TRUTH(X)
+        RT_ELEMENTWISE_LOGICAL(X)
         X(BiasAdd, )
         X(LogicalNot, )
         X(Cast, )
@@ -30,18 +30,18 @@ static const char *chain_step_name(int64_t op)
     }
 }
 
-static const char *chain_text(const struct rt_node *n, struct rt_arena *arena)
+static const char *elementwise_text(const struct rt_node *n, struct rt_arena *arena)
 {
-    struct rt_chain chain;
+    struct rt_elementwise chain;
     struct rt_bytes text;
     int n_steps;
-    rt_chain_read(n, &chain);
-    const struct rt_chain_step *step = rt_chain_steps(&chain, &n_steps);
+    rt_elementwise_read(n, &chain);
+    const struct rt_elementwise_step *step = rt_elementwise_steps(&chain, &n_steps);
     rt_bytes_init(&text, 4096);
     for (int i = 0; i < n_steps; i++) {
         if (i)
             rt_bytes_addc(&text, ' ');
-        rt_bytes_adds(&text, chain_step_name(step[i].op));
+        rt_bytes_adds(&text, elementwise_step_name(step[i].op));
     }
     const char *out = rt_arena_strndup(arena, text.p ? text.p : "", text.n);
     rt_bytes_clear(&text);
@@ -51,7 +51,7 @@ static const char *chain_text(const struct rt_node *n, struct rt_arena *arena)
 const char *rt_node_fused(const struct rt_node *n, struct rt_arena *arena)
 {
     if (n && strcmp(n->schema->name, "_Chain") == 0)
-        return chain_text(n, arena);
+        return elementwise_text(n, arena);
     for (int k = 0; n && k < n->n_extra; k++)
         if (strcmp(n->extra[k].name, RT_EPILOGUE) == 0 && n->extra[k].value.type == RT_ATTR_STRING)
             return n->extra[k].value.v.s;

@@ -13,7 +13,7 @@
 enum {
     /* Of a portion's block: about a core's share of its caches; and at most, which is cut too. */
     MICRO_BATCH_BYTES = 12 << 20,
-    CUT_BYTES = 20 << 20,
+    SPLIT_BYTES = 20 << 20,
     /* All nodes together must read and write so many times the constants that are read again. */
     LEAST_TIMES = 4,
 };
@@ -92,7 +92,7 @@ int64_t rt_micro_batch_rows(const struct rt_specialisation *l)
     double all, constants;
 
     if (!p->compiled || l->begin || l->end != p->n_nodes || rows < 2 ||
-        l->activation_bytes < CUT_BYTES ||
+        l->activation_bytes < SPLIT_BYTES ||
         (p->effects & ~(1u << RT_PURE)) || /* portions could read what is written between them */
         !has_rows(p, l, rows))
         return 0;
@@ -105,7 +105,8 @@ int64_t rt_micro_batch_rows(const struct rt_specialisation *l)
     if (all < LEAST_TIMES * constants * (double)(n_micro_batches - 1))
         n_micro_batches = 1 + (int64_t)(all / (LEAST_TIMES * constants));
     some = (rows + n_micro_batches - 1) / n_micro_batches;
-    return some < rows && (some <= width || (double)some * per_row < CUT_BYTES) && is_rowwise(p, l)
+    return some < rows && (some <= width || (double)some * per_row < SPLIT_BYTES) &&
+                   is_rowwise(p, l)
                ? some
                : 0;
 }

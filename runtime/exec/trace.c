@@ -75,7 +75,7 @@ void rt_trace_ran(struct rt_trace *t, const struct rt_plan_step *n, const struct
 
     t->begun = NULL;
     if (t->n_nodes >= MAX_NODES || (!x && !(x = rt_arena_alloc(t->arena, sizeof *x)))) {
-        t->is_cut = true;
+        t->is_truncated = true;
         return;
     }
     x->name = rt_arena_strdup(t->arena, n->name ? n->name : "");
@@ -85,7 +85,7 @@ void rt_trace_ran(struct rt_trace *t, const struct rt_plan_step *n, const struct
     x->end_ns = end;
     x->outputs = copy_shapes(t, out, n->n_out, &x->n_outputs);
     if (!x->name || !x->outputs) {
-        t->is_cut = true;
+        t->is_truncated = true;
         return;
     }
     if (t->last)
@@ -123,7 +123,7 @@ void rt_trace_plan(struct rt_trace *t, const struct rt_plan *p)
     t->graph = rt_arena_array(t->arena, (size_t)p->n_nodes + 1, sizeof *t->graph);
     for (int i = 0; t->graph && i < p->n_nodes; i++)
         if (p->node[i].kind != PL_GONE && !copy_node(t, p, &p->node[i])) {
-            t->is_cut = true;
+            t->is_truncated = true;
             return;
         }
 }

@@ -3,7 +3,7 @@
  * the plan's own graph, in which functions are inlined and constants folded.
  *
  * Owner: the caller of rt_callable_run, who makes the arena and zeroes the rest; everything here is
- * copied into that arena, as far as it has room (`is_cut` otherwise).
+ * copied into that arena, as far as it has room (`is_truncated` otherwise).
  * Threads: a trace is of one run, and written by its thread alone until rt_callable_run returns.
  */
 #ifndef RT_TRACE_H
@@ -40,7 +40,7 @@ struct rt_trace_graph_node {
 struct rt_trace {
     struct rt_arena *arena;
     bool wants_times, wants_graph, wants_kernels, wants_cpu;
-    bool is_cut;
+    bool is_truncated;
     int n_nodes;
     struct rt_trace_node *first, *last;
     struct rt_trace_node *begun; /* the runtime's: what rt_trace_kernel said of the next one */

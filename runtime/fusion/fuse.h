@@ -45,7 +45,7 @@ enum rt_status pl_fuse_softmaxes(struct pl_graph *g, struct rt_error *err); /* b
 enum rt_status pl_fuse_attention(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_norms(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_rotaries(struct pl_graph *g, struct rt_error *err);
-enum rt_status pl_fuse_chains(struct pl_graph *g, struct rt_error *err);
+enum rt_status pl_fuse_elementwise(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_concats(struct pl_graph *g, struct rt_error *err);
 
 /* Loops that are recurrent layers: frames of Enter and Exit, where no Switch is left that chooses a

@@ -10,11 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/fusion/chain.h"
+#include "runtime/fusion/elementwise.h"
 
 enum {
     MOST_OPERANDS = 48,
-    MOST_IN = RT_CHAIN_MOST_IN,
+    MOST_IN = RT_ELEMENTWISE_MOST_IN,
 };
 
 struct pass {
@@ -24,13 +24,13 @@ struct pass {
     int n_stack;
 };
 
-static bool is_chain(const struct pl_node *n)
+static bool is_elementwise(const struct pl_node *n)
 {
-    struct rt_chain chain;
+    struct rt_elementwise fused;
     if (!pl_is(n, "_Chain"))
         return false;
-    rt_chain_read(n->def, &chain);
-    return chain.pieces == 0;
+    rt_elementwise_read(n->def, &fused);
+    return fused.pieces == 0;
 }
 
 /* A float concatenation along a constant axis, for which nothing waits and which waits for
@@ -82,7 +82,7 @@ static void ask_readers(struct pass *p)
                 continue;
             if (is_concatenating && is_concat(g, &g->node[from], &axis) && axis == own)
                 continue;
-            if (is_chain(n) && !has_one)
+            if (is_elementwise(n) && !has_one)
                 has_one = true;
             else
                 must_be_made(p, from);
@@ -116,7 +116,7 @@ static int operands_of(const struct pass *p, int i, struct pl_edge operand[MOST_
 static int concat_input(const struct pass *p, int i)
 {
     const struct pl_node *n = &p->g->node[i];
-    if (is_chain(n))
+    if (is_elementwise(n))
         for (int k = 0; k < n->n_in; k++)
             if (p->can[n->in[k].node])
                 return k;
@@ -137,28 +137,28 @@ static enum rt_status put(struct pl_graph *g, int i, int at, const struct pl_edg
 {
     const struct pl_node *old = &g->node[i];
     const int n_in = old->n_in - 1 + n, was = old->n_in;
-    struct rt_chain chain;
+    struct rt_elementwise fused;
     struct pl_edge in[MOST_IN];
     int n_steps;
 
-    rt_chain_read(old->def, &chain);
-    const struct rt_chain_step *from = rt_chain_steps(&chain, &n_steps);
-    struct rt_chain_step *step = rt_arena_array(g->arena, (size_t)n_steps, sizeof *step);
+    rt_elementwise_read(old->def, &fused);
+    const struct rt_elementwise_step *from = rt_elementwise_steps(&fused, &n_steps);
+    struct rt_elementwise_step *step = rt_arena_array(g->arena, (size_t)n_steps, sizeof *step);
     if (!step)
         return rt_fail_memory(err, "a plan", (size_t)n_steps * sizeof *step);
     for (int j = 0; j < n_steps; j++)
-        step[j] = (struct rt_chain_step){.op = from[j].op,
-                                         .a = moved(from[j].a, at, n),
-                                         .b = moved(from[j].b, at, n),
-                                         .c = moved(from[j].c, at, n)};
+        step[j] = (struct rt_elementwise_step){.op = from[j].op,
+                                               .a = moved(from[j].a, at, n),
+                                               .b = moved(from[j].b, at, n),
+                                               .c = moved(from[j].c, at, n)};
     memcpy(in, operand, (size_t)n * sizeof *in);
     for (int k = 0, to = n; k < was; k++)
         if (k != at)
             in[to++] = old->in[k];
-    is_concat(g, &g->node[old->in[at].node], &chain.axis);
-    chain.steps = rt_chain_of_steps(step, n_steps);
-    chain.pieces = n;
-    return pl_put_fused(g, &i, 1, rt_chain_op(&chain), in, n_in, err);
+    is_concat(g, &g->node[old->in[at].node], &fused.axis);
+    fused.steps = rt_elementwise_of_steps(step, n_steps);
+    fused.pieces = n;
+    return pl_put_fused(g, &i, 1, rt_elementwise_op(&fused), in, n_in, err);
 }
 
 enum rt_status pl_fuse_concats(struct pl_graph *g, struct rt_error *err)

@@ -155,7 +155,7 @@ static enum rt_status inline_call(struct pl_graph *g, int at, const struct rt_gr
                            .targets = body->ctrl_ret,
                            .n_targets = body->n_ctrl_rets,
                            .is_body = true};
-    st = pl_cut(&b, &q, err);
+    st = pl_extract(&b, &q, err);
     if (st)
         goto end;
     pl_mark_reads(&b);

@@ -88,7 +88,7 @@ static enum rt_status look_through(struct rt_session *s, const struct pl_request
     struct pl_graph g = {.session = s, .arena = rt_arena_new((size_t)1 << 30)};
     if (!g.arena)
         return rt_fail_memory(err, "a report", 0);
-    enum rt_status st = pl_cut(&g, q, err);
+    enum rt_status st = pl_extract(&g, q, err);
     for (int i = 0; i < g.n && !st; i++) {
         const struct rt_node *n = g.node[i].def;
         if (g.node[i].kind != PL_OP)

@@ -23,7 +23,7 @@ struct pl_request {
     bool is_load;        /* see rt_call_spec */
 };
 
-enum rt_status pl_cut(struct pl_graph *g, const struct pl_request *q, struct rt_error *err);
+enum rt_status pl_extract(struct pl_graph *g, const struct pl_request *q, struct rt_error *err);
 enum rt_status pl_inline(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_resolve(struct pl_graph *g, struct rt_error *err);
 /* Sets the effect of nodes whose ops have none: RT_READS where an input is a variable (a ref of

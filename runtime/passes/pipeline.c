@@ -78,7 +78,7 @@ static const struct pl_pass passes[] = {
     {"fuse-rotaries", pl_fuse_rotaries, NULL, "fuse-norms", PL_ONCE, PL_ON_FUSED, false},
     {"fuse-pads", pl_fuse_pads, NULL, "drop-targets", PL_ONCE, PL_ON_FUSED, false},
     {"fuse-tails", pl_fuse_epilogues, NULL, "fuse-pads", PL_ONCE, PL_ON_FUSED, false},
-    {"fuse-chains", pl_fuse_chains, NULL, "fuse-tails", PL_ONCE, PL_ON_FUSED, false},
+    {"fuse-chains", pl_fuse_elementwise, NULL, "fuse-tails", PL_ONCE, PL_ON_FUSED, false},
     {"fuse-joins", pl_fuse_concats, NULL, "fuse-chains", PL_ONCE, PL_ON_FUSED, false},
     {"mark-reads", mark_reads, NULL, "sub-plans", PL_ONCE, 0, false},
     {"place", pl_place, NULL, "mark-reads", PL_ONCE, 0, false},
@@ -231,7 +231,7 @@ static enum rt_status look_inside(const struct pl_graph *g, int node, const stru
     if (!st && !(out->arena = rt_arena_new((size_t)1 << 31)))
         st = rt_fail_memory(err, "a plan", 0);
     if (!st)
-        st = pl_cut(out, &r.q, err);
+        st = pl_extract(out, &r.q, err);
     if (!st)
         st = run_to_fixed_point(out, err);
     out->nodes_left = NULL;
@@ -282,7 +282,7 @@ enum rt_status rt_plan_build(struct rt_session *s, const struct pl_request *q, i
     enum rt_status st;
     if (!g.arena)
         return rt_fail_memory(err, "a plan", 0);
-    st = pl_cut(&g, q, err);
+    st = pl_extract(&g, q, err);
     if (!st)
         return pl_build_graph(&g, out, err);
     pl_graph_clear(&g);

@@ -371,7 +371,7 @@ static void print_text(const struct profile *p, const struct rt_session_stats *s
         "scratch of at most %.1f kB\n",
         flops / 1e9, p->node_ns > 0 ? flops / p->node_ns : 0, (double)stats->packed_bytes / 1e6,
         (double)p->activation_bytes / 1e3, (double)p->scratch_bytes / 1e3);
-    if (p->trace.is_cut)
+    if (p->trace.is_truncated)
         printf("only the first %d nodes of a run were looked at\n", p->trace.n_nodes);
     print_table(p, &p->ops, SIZE_MAX, "op [with what was fused into it]");
     print_table(p, &p->nodes, MAX_SHOWN, "op  kernel  node  shapes");
@@ -406,7 +406,7 @@ static enum rt_status print_json(const struct profile *p, const struct rt_sessio
         "between_ms", (p->mean_ns - p->node_ns) / 1e6, "unprofiled_ms", p->plain_mean_ns / 1e6,
         "flops", total_flops(p), "packed_bytes", (json_int_t)stats->packed_bytes, "block_bytes",
         (json_int_t)p->activation_bytes, "scratch_bytes", (json_int_t)p->scratch_bytes, "is_cut",
-        p->trace.is_cut, "ops", json_rows(p, &p->ops), "nodes", json_rows(p, &p->nodes));
+        p->trace.is_truncated, "ops", json_rows(p, &p->ops), "nodes", json_rows(p, &p->nodes));
     if (!o)
         return rt_fail_memory(err, "the profile", 0);
     json_dumpf(o, stdout, JSON_INDENT(1));

@@ -50,7 +50,7 @@ static void what_is_in_use_together_never_overlaps(void **state)
     }
 }
 
-static void a_chain_needs_room_for_two(void **state)
+static void a_chain_needs_memory_for_two(void **state)
 {
     (void)state;
     struct rt_extent e[50];
@@ -74,7 +74,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_in_use_together_never_overlaps),
-        cmocka_unit_test(a_chain_needs_room_for_two),
+        cmocka_unit_test(a_chain_needs_memory_for_two),
         cmocka_unit_test(nothing_takes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,7 @@
 /*
- * "_Chain" (runtime/fusion/chain.h): element-wise steps over pieces of a few thousand bytes, each
- * step the very loop of its op's own kernel on what the step before left in the cache. So results
- * are those of the single kernels, bit for bit.
+ * "_Chain" (runtime/fusion/elementwise.h): element-wise steps over pieces of a few thousand bytes,
+ * each step the very loop of its op's own kernel on what the step before left in the cache. So
+ * results are those of the single kernels, bit for bit.
  *
  * Steps of the output's shape are one nest of loops; those on something smaller that is spread over
  * it (a gate per channel) are nests of their own, which run before and leave their result in
@@ -15,27 +15,27 @@
 #include <string.h>
 
 #include "kernels/array/array.h"
-#include "kernels/fused/chain_rows.h"
+#include "kernels/fused/fused_elementwise_rows.h"
 #include "kernels/math/elementwise.h"
 #include "kernels/math/op_rows.h"
 #include "kernels/cpu/parallel.h"
-#include "runtime/fusion/chain.h"
+#include "runtime/fusion/elementwise.h"
 
-static const struct kn_map *const maps[RT_CHAIN_OPS] = {
-#define X(op, kernel) [RT_CHAIN_##op] = &kn_map_##kernel,
-    RT_CHAIN_UNARY(X)
+static const struct kn_map *const maps[RT_ELEMENTWISE_OPS] = {
+#define X(op, kernel) [RT_ELEMENTWISE_##op] = &kn_map_##kernel,
+    RT_ELEMENTWISE_UNARY(X)
 #undef X
 };
-static const struct kn_binary *const binaries[RT_CHAIN_OPS] = {
-#define X(op, kernel) [RT_CHAIN_##op] = &kn_binary_##kernel,
-    RT_CHAIN_BINARY(X)
+static const struct kn_binary *const binaries[RT_ELEMENTWISE_OPS] = {
+#define X(op, kernel) [RT_ELEMENTWISE_##op] = &kn_binary_##kernel,
+    RT_ELEMENTWISE_BINARY(X)
 #undef X
-        [RT_CHAIN_BiasAdd] = &kn_binary_add_v2,
+        [RT_ELEMENTWISE_BiasAdd] = &kn_binary_add_v2,
 };
 
 enum {
-    MOST_IN = RT_CHAIN_MOST_IN,
-    MOST_VALUES = MOST_IN + RT_CHAIN_MOST,
+    MOST_IN = RT_ELEMENTWISE_MOST_IN,
+    MOST_VALUES = MOST_IN + RT_ELEMENTWISE_MOST,
     TILE = 1024,             /* floats */
     STACK_FLOATS = 12 << 10, /* for results in between and what is written out, of one thread */
 };
@@ -43,22 +43,22 @@ enum {
 /* ---- shapes ---- */
 
 /* Of each value: the inputs (0: of the pieces together), and the steps behind them. */
-static enum rt_status set_shapes(const struct rt_chain *chain, const struct rt_info *in, int n_in,
-                                 struct rt_shape *shape, struct rt_error *err)
+static enum rt_status set_shapes(const struct rt_elementwise *elementwise, const struct rt_info *in,
+                                 int n_in, struct rt_shape *shape, struct rt_error *err)
 {
     int n_steps;
-    const struct rt_chain_step *s = rt_chain_steps(chain, &n_steps);
+    const struct rt_elementwise_step *s = rt_elementwise_steps(elementwise, &n_steps);
     enum rt_status st = RT_OK;
 
     for (int k = 0; k < n_in; k++)
         shape[k] = in[k].shape;
-    if (chain->pieces)
-        st = kn_concat_shape(in, (int)chain->pieces, chain->axis, &shape[0], err);
+    if (elementwise->pieces)
+        st = kn_concat_shape(in, (int)elementwise->pieces, elementwise->axis, &shape[0], err);
     for (int j = 0; j < n_steps && !st; j++, s++) {
         struct rt_shape *out = &shape[n_in + j], both;
         if (s->b < 0) {
             *out = shape[s->a];
-        } else if (s->op == RT_CHAIN_BiasAdd) {
+        } else if (s->op == RT_ELEMENTWISE_BiasAdd) {
             st = kn_bias_shapes(&shape[s->a], &shape[s->b], -1, err);
             *out = shape[s->a];
         } else if (s->c < 0) {
@@ -75,17 +75,17 @@ static enum rt_status set_shapes(const struct rt_chain *chain, const struct rt_i
 static enum rt_status infer(struct rt_infer *x)
 {
     struct rt_shape shape[MOST_VALUES];
-    struct rt_chain chain;
+    struct rt_elementwise elementwise;
     int n_steps;
 
-    rt_chain_read(x->node, &chain);
-    rt_chain_steps(&chain, &n_steps);
-    const enum rt_status st = set_shapes(&chain, x->in, x->n_in, shape, x->err);
+    rt_elementwise_read(x->node, &elementwise);
+    rt_elementwise_steps(&elementwise, &n_steps);
+    const enum rt_status st = set_shapes(&elementwise, x->in, x->n_in, shape, x->err);
     if (st)
         return st;
     x->out[0].shape = shape[x->n_in + n_steps - 1];
     /* An input that is written over was read in the same tile, or by a nest that ran before. */
-    for (int k = x->n_in - 1; k >= chain.pieces; k--)
+    for (int k = x->n_in - 1; k >= elementwise.pieces; k--)
         if (!x->in[k].value && x->in[k].dtype == RT_F32 &&
             kn_shape_eq(&x->in[k].shape, &x->out[0].shape))
             x->alias[0] = (int8_t)k;
@@ -93,11 +93,12 @@ static enum rt_status infer(struct rt_infer *x)
 }
 
 /* Rows of all pieces along one axis, which is not the one that joins them. */
-static struct rt_dep rows_of_pieces(const struct rt_rows *r, const struct rt_chain *chain, int rank)
+static struct rt_dep rows_of_concat(const struct rt_rows *r,
+                                    const struct rt_elementwise *elementwise, int rank)
 {
     const struct rt_dep first = r->in_dep[0];
-    const int64_t axis = chain->axis;
-    for (int k = 0; k < chain->pieces; k++)
+    const int64_t axis = elementwise->axis;
+    for (int k = 0; k < elementwise->pieces; k++)
         if (r->in_dep[k].kind != RT_DEP_ROWS || r->in_dep[k].axis != first.axis)
             return (struct rt_dep){RT_DEP_MIXED, 0};
     return first.axis == (axis < 0 ? axis + rank : axis) ? (struct rt_dep){RT_DEP_MIXED, 0} : first;
@@ -109,17 +110,17 @@ static void rows(struct rt_rows *r)
     struct rt_shape shape[MOST_VALUES];
     struct rt_dep dep[MOST_VALUES];
     struct rt_error err = {0};
-    struct rt_chain chain;
+    struct rt_elementwise elementwise;
     int n_steps;
 
-    rt_chain_read(r->node, &chain);
-    const struct rt_chain_step *s = rt_chain_steps(&chain, &n_steps);
+    rt_elementwise_read(r->node, &elementwise);
+    const struct rt_elementwise_step *s = rt_elementwise_steps(&elementwise, &n_steps);
     for (int k = 0; k < r->n_in; k++)
         dep[k] = r->in_dep[k];
-    if (set_shapes(&chain, r->in, r->n_in, shape, &err))
+    if (set_shapes(&elementwise, r->in, r->n_in, shape, &err))
         return;
-    if (chain.pieces)
-        dep[0] = rows_of_pieces(r, &chain, shape[0].rank);
+    if (elementwise.pieces)
+        dep[0] = rows_of_concat(r, &elementwise, shape[0].rank);
     for (int j = 0; j < n_steps; j++, s++) {
         const int64_t from[3] = {s->a, s->b < 0 ? s->a : s->b, s->c < 0 ? s->a : s->c};
         const struct rt_info in[3] = {
@@ -162,7 +163,7 @@ enum kind {
     ONE,       /* one value for the whole tile */
     REPEAT,    /* a short row, the same for all rows of the tile */
     BROADCAST, /* one value per short row */
-    JOIN,      /* as ALONG, of what lies in pieces */
+    CONCAT,    /* as ALONG, of what lies in pieces */
 };
 
 struct operand {
@@ -177,7 +178,7 @@ struct operand {
 struct step {
     kn_map_row *map; /* or one of these */
     kn_binary_row *binary;
-    kn_choose_row *choose;
+    kn_select_row *select;
     float alpha;        /* none of them: LeakyRelu */
     int16_t from[3], d; /* operands first, then buffers, then the nest's result */
     int8_t stride[3];   /* of each of them */
@@ -195,10 +196,10 @@ struct nest {
     int64_t per_length, n_tiles;
 };
 
-struct chain {
+struct elementwise {
     int n_nests;
     struct nest *nest;
-    int n_pieces;
+    int n_concat;
     int64_t *piece;      /* per piece: its elements in a row of the whole */
     int64_t row, n_rows; /* of the whole: elements, and how many */
     int64_t whole;       /* >= 0: where in the scratch it is put together before all else */
@@ -207,20 +208,20 @@ struct chain {
 /* ---- prepare ---- */
 
 struct planner {
-    const struct rt_chain_step *step;
+    const struct rt_elementwise_step *step;
     const struct rt_info *in;
-    int n_in, n_steps, n_pieces;
+    int n_in, n_steps, n_concat;
     bool needs_whole; /* the pieces together are spread over something larger */
     struct rt_shape shape[MOST_VALUES];
-    int8_t nest[RT_CHAIN_MOST];    /* per step: the step that its nest ends with */
-    int64_t offset[RT_CHAIN_MOST]; /* per such step: its result in the scratch */
+    int8_t nest[RT_ELEMENTWISE_MOST];    /* per step: the step that its nest ends with */
+    int64_t offset[RT_ELEMENTWISE_MOST]; /* per such step: its result in the scratch */
 };
 
 /* A step belongs to its readers' nest if that is one, of its shape; else it ends a nest. */
 static void set_nests(struct planner *p)
 {
     enum { NONE = -1, MANY = -2 };
-    int8_t readers[RT_CHAIN_MOST];
+    int8_t readers[RT_ELEMENTWISE_MOST];
 
     memset(readers, NONE, sizeof readers);
     for (int j = p->n_steps - 1; j >= 0; j--) {
@@ -251,18 +252,18 @@ static int add_operand(const struct planner *p, struct nest *n, int16_t *seen, i
     return seen[value];
 }
 
-static void set_row(struct step *s, const struct rt_chain_step *step)
+static void set_row(struct step *s, const struct rt_elementwise_step *step)
 {
-    if (step->op == RT_CHAIN_LeakyRelu)
-        s->alpha = rt_chain_number_of(step->c);
-    else if (step->op == RT_CHAIN_Cast)
-        s->map = kn_chain_copy;
-    else if (step->op == RT_CHAIN_LogicalNot)
-        s->map = kn_chain_not;
-    else if (step->op == RT_CHAIN_SelectV2)
-        s->choose = kn_chain_choose;
-    else if (kn_chain_truth(step->op))
-        s->binary = kn_chain_truth(step->op);
+    if (step->op == RT_ELEMENTWISE_LeakyRelu)
+        s->alpha = rt_elementwise_number_of(step->c);
+    else if (step->op == RT_ELEMENTWISE_Cast)
+        s->map = kn_fused_copy;
+    else if (step->op == RT_ELEMENTWISE_LogicalNot)
+        s->map = kn_fused_not;
+    else if (step->op == RT_ELEMENTWISE_SelectV2)
+        s->select = kn_fused_select;
+    else if (kn_fused_logical(step->op))
+        s->binary = kn_fused_logical(step->op);
     else if (step->b < 0)
         s->map = maps[step->op]->row[RT_F32];
     else
@@ -272,8 +273,8 @@ static void set_row(struct step *s, const struct rt_chain_step *step)
 /* Buffers hold the results in between; one is free again after the last step that reads it. */
 static void set_steps(const struct planner *p, struct nest *n, int end, int16_t *seen)
 {
-    int last_read[RT_CHAIN_MOST], busy[RT_CHAIN_MOST + 1];
-    int16_t buffer[RT_CHAIN_MOST];
+    int last_read[RT_ELEMENTWISE_MOST], busy[RT_ELEMENTWISE_MOST + 1];
+    int16_t buffer[RT_ELEMENTWISE_MOST];
 
     for (int j = 0; j <= end; j++) {
         const int64_t from[3] = {p->step[j].a, p->step[j].b, p->step[j].c};
@@ -354,7 +355,7 @@ static void set_dims(const struct planner *p, struct nest *n, const struct rt_sh
 }
 
 /* Operand o is the pieces together, and the nest goes through them as they lie. */
-static bool can_join(const struct nest *n, const struct operand *o)
+static bool can_concat(const struct nest *n, const struct operand *o)
 {
     for (int i = 0; i < n->rank; i++)
         if (n->dim[i] != 1 && !o->stride[i])
@@ -382,13 +383,13 @@ static void set_tiles(struct planner *p, struct nest *n, int64_t count)
             o->kind = o->stride[1] ? ALONG : REPEAT;
         else
             o->kind = o->stride[1] ? BROADCAST : ONE;
-        if (p->n_pieces && o->input == 0) {
-            if (can_join(n, o))
-                o->kind = JOIN;
+        if (p->n_concat && o->input == 0) {
+            if (can_concat(n, o))
+                o->kind = CONCAT;
             else
                 p->needs_whole = true;
         }
-        if (o->kind == REPEAT || o->kind == BROADCAST || o->kind == JOIN || o->dtype != RT_F32)
+        if (o->kind == REPEAT || o->kind == BROADCAST || o->kind == CONCAT || o->dtype != RT_F32)
             o->buffer = n->n_buffers++;
     }
     for (int i = 0; i < n->n_steps; i++) {
@@ -430,17 +431,17 @@ static enum rt_status plan_nest(struct rt_prep *prep, struct planner *p, struct 
 }
 
 /* Rows of the whole: the axis that joins the pieces, and those behind it. */
-static enum rt_status set_pieces(struct rt_prep *prep, const struct planner *p, int64_t axis,
-                                 struct chain *c)
+static enum rt_status set_concat(struct rt_prep *prep, const struct planner *p, int64_t axis,
+                                 struct elementwise *c)
 {
     const struct rt_shape *whole = &p->shape[0];
     int64_t unit = 1;
 
     c->whole = -1;
-    c->n_pieces = p->n_pieces;
-    if (!c->n_pieces)
+    c->n_concat = p->n_concat;
+    if (!c->n_concat)
         return RT_OK;
-    c->piece = rt_prep_alloc(prep, (size_t)c->n_pieces * sizeof *c->piece);
+    c->piece = rt_prep_alloc(prep, (size_t)c->n_concat * sizeof *c->piece);
     if (!c->piece)
         return prep->err->code;
     if (rt_count(whole->rank, whole->dim) <= 0)
@@ -449,23 +450,23 @@ static enum rt_status set_pieces(struct rt_prep *prep, const struct planner *p, 
     c->n_rows = 1;
     for (int i = 0; i < whole->rank; i++)
         *(i < axis ? &c->n_rows : &unit) *= i == axis ? 1 : whole->dim[i];
-    for (int k = 0; k < c->n_pieces; k++)
+    for (int k = 0; k < c->n_concat; k++)
         c->row += c->piece[k] = unit * prep->in[k].shape.dim[axis];
     return RT_OK;
 }
 
 static enum rt_status prepare(struct rt_prep *prep, void **state)
 {
-    struct chain *c = rt_prep_alloc(prep, sizeof *c);
+    struct elementwise *c = rt_prep_alloc(prep, sizeof *c);
     struct planner p = {.in = prep->in, .n_in = prep->n_in};
-    struct rt_chain chain;
+    struct rt_elementwise elementwise;
     int64_t scratch = 0; /* floats */
 
-    rt_chain_read(prep->node, &chain);
-    p.n_pieces = (int)chain.pieces;
-    p.step = rt_chain_steps(&chain, &p.n_steps);
-    enum rt_status st = set_shapes(&chain, prep->in, prep->n_in, p.shape, prep->err);
-    if (st || !c || set_pieces(prep, &p, chain.axis, c))
+    rt_elementwise_read(prep->node, &elementwise);
+    p.n_concat = (int)elementwise.pieces;
+    p.step = rt_elementwise_steps(&elementwise, &p.n_steps);
+    enum rt_status st = set_shapes(&elementwise, prep->in, prep->n_in, p.shape, prep->err);
+    if (st || !c || set_concat(prep, &p, elementwise.axis, c))
         return prep->err->code;
     set_nests(&p);
     for (int j = 0; j < p.n_steps; j++)
@@ -510,11 +511,11 @@ struct job {
 /* Where the operand's values for index `at` of the outer dims begin. */
 static char *base_of(const struct job *j, const struct operand *o, int64_t at)
 {
-    const struct chain *c = j->r->state;
+    const struct elementwise *c = j->r->state;
     void *from = o->input >= 0 ? j->r->in[o->input].data : (float *)j->r->scratch + o->offset;
     int64_t offset = 0;
-    if (o->input == 0 && c->n_pieces) {
-        if (o->kind == JOIN)
+    if (o->input == 0 && c->n_concat) {
+        if (o->kind == CONCAT)
             return NULL;
         from = (float *)j->r->scratch + c->whole;
     }
@@ -526,8 +527,8 @@ static char *base_of(const struct job *j, const struct operand *o, int64_t at)
 }
 
 /* Whole rows, which begin with a part of each piece. */
-KN_CLONES static void join_rows(float *restrict to, const float *restrict from, int64_t n_rows,
-                                int64_t row, int64_t n)
+KN_CLONES static void concat_rows(float *restrict to, const float *restrict from, int64_t n_rows,
+                                  int64_t row, int64_t n)
 {
     for (int64_t i = 0; i < n_rows; i++, to += row, from += n)
         for (int64_t k = 0; k < n; k++)
@@ -535,15 +536,15 @@ KN_CLONES static void join_rows(float *restrict to, const float *restrict from, 
 }
 
 /* Elements first .. of the pieces together, `count` of them. */
-static void join(const struct rt_run *r, const struct chain *c, float *to, int64_t first,
-                 int64_t count)
+static void concat(const struct rt_run *r, const struct elementwise *c, float *to, int64_t first,
+                   int64_t count)
 {
     while (count) {
         const int64_t at = first % c->row;
         const int64_t n_rows = at || count < c->row ? 1 : count / c->row; /* 1: or part of it */
         const int64_t end = at + count < c->row ? at + count : c->row;
         int64_t begin = 0; /* of the piece in the row */
-        for (int k = 0; k < c->n_pieces; begin += c->piece[k++]) {
+        for (int k = 0; k < c->n_concat; begin += c->piece[k++]) {
             const int64_t lo = begin > at ? begin : at;
             const int64_t hi = begin + c->piece[k] < end ? begin + c->piece[k] : end;
             const float *from = r->in[k].data;
@@ -551,9 +552,9 @@ static void join(const struct rt_run *r, const struct chain *c, float *to, int64
                 continue;
             from += first / c->row * c->piece[k] + lo - begin;
             if (n_rows > 1)
-                join_rows(to + lo, from, n_rows, c->row, c->piece[k]);
+                concat_rows(to + lo, from, n_rows, c->row, c->piece[k]);
             else
-                join_rows(to + lo - at, from, 1, c->row, hi - lo);
+                concat_rows(to + lo - at, from, 1, c->row, hi - lo);
         }
         const int64_t done = n_rows > 1 ? n_rows * c->row : end - at;
         to += done;
@@ -569,11 +570,11 @@ static void write_out(const struct nest *n, const struct operand *o, const void 
     const int64_t row = n->dim[0];
 
     if (o->kind == ALONG || o->kind == ONE) {
-        kn_chain_as_float(o->dtype, to, from, o->kind == ONE ? 1 : count);
+        kn_fused_to_float(o->dtype, to, from, o->kind == ONE ? 1 : count);
         return;
     }
     if (o->kind == REPEAT) {
-        kn_chain_as_float(o->dtype, to, from, row);
+        kn_fused_to_float(o->dtype, to, from, row);
         for (int64_t done = row; done < count;) { /* twice as many each time */
             const int64_t more = done < count - done ? done : count - done;
             memcpy(to + done, to, (size_t)more * sizeof *to);
@@ -584,7 +585,7 @@ static void write_out(const struct nest *n, const struct operand *o, const void 
     /* One by one at the end of the tile first: a row is written no further than what it is of. */
     const int64_t n_rows = count / row;
     const float *one = to + count - n_rows;
-    kn_chain_as_float(o->dtype, to + count - n_rows, from, n_rows);
+    kn_fused_to_float(o->dtype, to + count - n_rows, from, n_rows);
     for (int64_t i = 0; i < count; i += row, one++) {
         const float v = *one;
         for (int64_t k = 0; k < row; k++)
@@ -593,7 +594,7 @@ static void write_out(const struct nest *n, const struct operand *o, const void 
 }
 
 /* Places of a tile: operands, then buffers, then where the result goes. */
-enum { PLACES = MOST_VALUES + MOST_VALUES + RT_CHAIN_MOST + 1 };
+enum { PLACES = MOST_VALUES + MOST_VALUES + RT_ELEMENTWISE_MOST + 1 };
 
 static void run_steps(const struct nest *n, float *const *at, int64_t count)
 {
@@ -605,11 +606,11 @@ static void run_steps(const struct nest *n, float *const *at, int64_t count)
             t->binary(d, a, at[t->from[1]], count, t->stride[0], t->stride[1]);
         else if (t->map)
             t->map(d, a, count);
-        else if (t->choose)
-            t->choose(d, a, at[t->from[1]], at[t->from[2]], count, t->stride[0], t->stride[1],
+        else if (t->select)
+            t->select(d, a, at[t->from[1]], at[t->from[2]], count, t->stride[0], t->stride[1],
                       t->stride[2]);
         else
-            kn_chain_leaky_relu(d, a, count, t->alpha);
+            kn_fused_leaky_relu(d, a, count, t->alpha);
     }
 }
 
@@ -621,8 +622,8 @@ static void bring(const struct job *j, const struct operand *o, const char *base
     const struct nest *n = j->n;
     const int64_t size = (int64_t)rt_dtype_size(o->dtype);
 
-    if (o->kind == JOIN) {
-        join(j->r, j->r->state, to, whole * n->length + start, count);
+    if (o->kind == CONCAT) {
+        concat(j->r, j->r->state, to, whole * n->length + start, count);
     } else if (o->kind == REPEAT) {
         if (*written != base)
             write_out(n, o, base, to, n->length > n->tile ? n->tile : count);
@@ -686,11 +687,11 @@ static enum rt_status run_nest(struct rt_run *r, const struct nest *n)
 
 static enum rt_status run(struct rt_run *r)
 {
-    const struct chain *c = r->state;
+    const struct elementwise *c = r->state;
     enum rt_status st = RT_OK;
 
     if (c->whole >= 0)
-        join(r, c, (float *)r->scratch + c->whole, 0, c->row * c->n_rows);
+        concat(r, c, (float *)r->scratch + c->whole, 0, c->row * c->n_rows);
     for (int i = 0; i < c->n_nests && !st; i++)
         if (c->nest[i].n_tiles)
             st = run_nest(r, &c->nest[i]);
@@ -699,7 +700,7 @@ static enum rt_status run(struct rt_run *r)
 
 /* ---- the op ---- */
 
-const struct kn_entry kn_chain = {
-    .op = {.name = "_Chain", .infer = infer, .rows = rows, .own = &rt_chain_schema},
+const struct kn_entry kn_fused_elementwise = {
+    .op = {.name = "_Chain", .infer = infer, .rows = rows, .own = &rt_elementwise_schema},
     .kernels = KN_CPU("_Chain", "chain", 0, prepare, run),
 };

@@ -1,4 +1,4 @@
-#include "kernels/array/pick.h"
+#include "kernels/array/gather_rows.h"
 
 #include "kernels/array/array.h"
 #include "kernels/cpu/types.h"
@@ -41,25 +41,26 @@ struct sixteen {
     char byte[MOVE];
 };
 
-#define PICK(T)                                                                                    \
-    KN_CLONES static void pick_words_##T(const T *index, int64_t n, const four *src,               \
-                                         four *restrict dst)                                       \
+#define GATHER_ROWS(T)                                                                             \
+    KN_CLONES static void gather_words_##T(const T *index, int64_t n, const four *src,             \
+                                           four *restrict dst)                                     \
     {                                                                                              \
         for (int64_t i = 0; i < n; i++)                                                            \
             dst[i] = src[index[i]];                                                                \
     }                                                                                              \
-    KN_CLONES static void pick_pairs_##T(const T *index, int64_t n, const eight *src,              \
-                                         eight *restrict dst)                                      \
+    KN_CLONES static void gather_pairs_##T(const T *index, int64_t n, const eight *src,            \
+                                           eight *restrict dst)                                    \
     {                                                                                              \
         for (int64_t i = 0; i < n; i++)                                                            \
             dst[i] = src[index[i]];                                                                \
     }                                                                                              \
-    static void pick_##T(const T *index, int64_t n, const char *src, size_t bytes, char *dst)      \
+    static void gather_rows_##T(const T *index, int64_t n, const char *src, size_t bytes,          \
+                                char *dst)                                                         \
     {                                                                                              \
         if (bytes == sizeof(four)) {                                                               \
-            pick_words_##T(index, n, (const void *)src, (void *)dst);                              \
+            gather_words_##T(index, n, (const void *)src, (void *)dst);                            \
         } else if (bytes == sizeof(eight)) {                                                       \
-            pick_pairs_##T(index, n, (const void *)src, (void *)dst);                              \
+            gather_pairs_##T(index, n, (const void *)src, (void *)dst);                            \
         } else if (bytes % MOVE || bytes > MOVES * MOVE) {                                         \
             for (int64_t i = 0; i < n; i++)                                                        \
                 memcpy(dst + (size_t)i * bytes, src + (size_t)index[i] * bytes, bytes);            \
@@ -71,11 +72,11 @@ struct sixteen {
             }                                                                                      \
         }                                                                                          \
     }
-PICK(int32_t)
-PICK(int64_t)
+GATHER_ROWS(int32_t)
+GATHER_ROWS(int64_t)
 
-enum rt_status kn_pick_rows(struct rt_run *r, const struct rt_tensor *index, int64_t first,
-                            int64_t n, const void *src, size_t bytes, void *dst, int64_t *left)
+enum rt_status kn_gather_rows(struct rt_run *r, const struct rt_tensor *index, int64_t first,
+                              int64_t n, const void *src, size_t bytes, void *dst, int64_t *left)
 {
     const int64_t size = (int64_t)(bytes / sizeof(float)) + 1;
     const int64_t most = RT_WORK / size < CHUNK ? RT_WORK / size + 1 : CHUNK;
@@ -86,9 +87,9 @@ enum rt_status kn_pick_rows(struct rt_run *r, const struct rt_tensor *index, int
         if (rt_run_spend(r, left, some * size))
             return r->err->code;
         if (index->dtype == RT_I32)
-            pick_int32_t((const int32_t *)index->data + first + i, some, src, bytes, to);
+            gather_rows_int32_t((const int32_t *)index->data + first + i, some, src, bytes, to);
         else if (index->dtype == RT_I64)
-            pick_int64_t((const int64_t *)index->data + first + i, some, src, bytes, to);
+            gather_rows_int64_t((const int64_t *)index->data + first + i, some, src, bytes, to);
         else
             for (int64_t k = 0; k < some; k++)
                 memcpy(to + (size_t)k * bytes,

@@ -43,7 +43,7 @@ static bool has_effect(const struct rt_node *n)
            n->op->effect != RT_RANDOM;
 }
 
-struct cut {
+struct extraction {
     struct pl_graph *g;
     const struct pl_request *q;
     int *made;  /* per node of the request's graph: ours, + 1 */
@@ -53,7 +53,7 @@ struct cut {
     struct rt_error *err;
 };
 
-static enum rt_status add_feeds(struct cut *c)
+static enum rt_status add_feeds(struct extraction *c)
 {
     const struct pl_request *q = c->q;
     for (int i = 0; i < q->n_feeds; i++) {
@@ -78,7 +78,7 @@ static enum rt_status add_feeds(struct cut *c)
     return RT_OK;
 }
 
-static enum rt_status reach(struct cut *c, int id)
+static enum rt_status reach(struct extraction *c, int id)
 {
     if (c->made[id])
         return RT_OK;
@@ -91,7 +91,7 @@ static enum rt_status reach(struct cut *c, int id)
 }
 
 /* An edge as ours. Feeds are the first nodes of g, so feed i is node i. */
-static enum rt_status reach_edge(struct cut *c, struct rt_edge e, struct pl_edge *out)
+static enum rt_status reach_edge(struct extraction *c, struct rt_edge e, struct pl_edge *out)
 {
     int feed = c->fed[e.node];
     while (feed && c->q->feeds[feed - 1].out != e.out)
@@ -106,7 +106,7 @@ static enum rt_status reach_edge(struct cut *c, struct rt_edge e, struct pl_edge
     return st;
 }
 
-static enum rt_status reach_target(struct cut *c, int id)
+static enum rt_status reach_target(struct extraction *c, int id)
 {
     const enum rt_status st = reach(c, id);
     if (!st && !pl_add_target(c->g, c->made[id] - 1))
@@ -115,7 +115,7 @@ static enum rt_status reach_target(struct cut *c, int id)
 }
 
 /* Fetches, targets, and what a body runs without being asked. */
-static enum rt_status add_ends(struct cut *c, uint8_t *fetch_dtype)
+static enum rt_status add_ends(struct extraction *c, uint8_t *fetch_dtype)
 {
     const struct pl_request *q = c->q;
     enum rt_status st = RT_OK;
@@ -131,7 +131,7 @@ static enum rt_status add_ends(struct cut *c, uint8_t *fetch_dtype)
     return st;
 }
 
-static enum rt_status follow(struct cut *c, int id)
+static enum rt_status follow(struct extraction *c, int id)
 {
     const struct rt_node *node = c->q->graph->node, *def = &node[id];
     const int at = c->made[id] - 1;
@@ -156,16 +156,16 @@ static enum rt_status follow(struct cut *c, int id)
 }
 
 /* Copies what the request reaches, walking back from fetches and targets. */
-enum rt_status pl_cut(struct pl_graph *g, const struct pl_request *q, struct rt_error *err)
+enum rt_status pl_extract(struct pl_graph *g, const struct pl_request *q, struct rt_error *err)
 {
     const size_t n = (size_t)q->graph->n_nodes + 1;
-    struct cut c = {.g = g,
-                    .q = q,
-                    .made = calloc(n, sizeof *c.made),
-                    .stack = malloc(n * sizeof *c.stack),
-                    .fed = calloc(n, sizeof *c.fed),
-                    .next_fed = calloc((size_t)q->n_feeds + 1, sizeof *c.next_fed),
-                    .err = err};
+    struct extraction c = {.g = g,
+                           .q = q,
+                           .made = calloc(n, sizeof *c.made),
+                           .stack = malloc(n * sizeof *c.stack),
+                           .fed = calloc(n, sizeof *c.fed),
+                           .next_fed = calloc((size_t)q->n_feeds + 1, sizeof *c.next_fed),
+                           .err = err};
     enum rt_status st = RT_OK;
 
     g->n_feeds = q->n_feeds;

@@ -7,8 +7,8 @@
 #include "tests/support/registry.h"
 
 /*
- * Element-wise nodes joined into one (runtime/fusion/fuse_chain.c), against the same graph with
- * every node by itself: bit for bit.
+ * Element-wise nodes joined into one (runtime/fusion/fuse_elementwise.c), against the same graph
+ * with every node by itself: bit for bit.
  */
 
 enum { FEEDS = 4, MOST_NODES = 40, MOST_NAME = 16 };
@@ -474,7 +474,7 @@ static void shapes_that_do_not_fit_are_refused(void **state)
 }
 
 /* Thousands of nodes in a line, and a tree that doubles what it reads at each level. */
-static void long_lines_are_cut_into_pieces(void **state)
+static void long_runs_of_nodes_are_cut_into_several(void **state)
 {
     (void)state;
     enum { LINE = 6000 };
@@ -529,7 +529,7 @@ static void dense_block(struct run *x, int layers, int axis, const char *also)
     }
 }
 
-static void what_only_chains_read_is_never_joined(void **state)
+static void what_only_elementwise_ops_read_is_never_concatenated(void **state)
 {
     (void)state;
     static const struct {
@@ -625,7 +625,7 @@ static void operands_that_do_not_fit_are_refused(void **state)
     end(&x);
 }
 
-static void a_chain_is_proved_row_by_row(void **state)
+static void an_elementwise_op_is_rowwise(void **state)
 {
     (void)state;
     static const struct {
@@ -679,12 +679,12 @@ int main(void)
         cmocka_unit_test(unequal_shapes_may_be_unequal),
         cmocka_unit_test(a_node_that_waits_stays),
         cmocka_unit_test(shapes_that_do_not_fit_are_refused),
-        cmocka_unit_test(long_lines_are_cut_into_pieces),
-        cmocka_unit_test(what_only_chains_read_is_never_joined),
+        cmocka_unit_test(long_runs_of_nodes_are_cut_into_several),
+        cmocka_unit_test(what_only_elementwise_ops_read_is_never_concatenated),
         cmocka_unit_test(what_is_concatenated_may_be_broadcast),
         cmocka_unit_test(what_is_concatenated_stands_anywhere),
         cmocka_unit_test(operands_that_do_not_fit_are_refused),
-        cmocka_unit_test(a_chain_is_proved_row_by_row),
+        cmocka_unit_test(an_elementwise_op_is_rowwise),
     };
     return cmocka_run_group_tests(tests, test_registry_make, test_registry_drop);
 }

@@ -1,8 +1,8 @@
-#include "kernels/fused/chain_rows.h"
+#include "kernels/fused/fused_elementwise_rows.h"
 
 #include <string.h>
 
-#include "runtime/fusion/chain.h"
+#include "runtime/fusion/elementwise.h"
 
 /* Truths are floats that are 0 or 1. */
 #define X(op, TRUTH)                                                                               \
@@ -18,22 +18,22 @@
         }                                                                                          \
         return true;                                                                               \
     }
-RT_CHAIN_TRUTH(X)
-RT_CHAIN_LOGICAL(X)
+RT_ELEMENTWISE_TRUTH(X)
+RT_ELEMENTWISE_LOGICAL(X)
 #undef X
 
-static kn_binary_row *const truths[RT_CHAIN_OPS] = {
-#define X(op, TRUTH) [RT_CHAIN_##op] = row_##op,
-    RT_CHAIN_TRUTH(X) RT_CHAIN_LOGICAL(X)
+static kn_binary_row *const truths[RT_ELEMENTWISE_OPS] = {
+#define X(op, TRUTH) [RT_ELEMENTWISE_##op] = row_##op,
+    RT_ELEMENTWISE_TRUTH(X) RT_ELEMENTWISE_LOGICAL(X)
 #undef X
 };
 
-void kn_chain_copy(void *d, const void *s, int64_t n)
+void kn_fused_copy(void *d, const void *s, int64_t n)
 {
     memmove(d, s, (size_t)n * sizeof(float));
 }
 
-KN_CLONES void kn_chain_not(void *dst, const void *src, int64_t n)
+KN_CLONES void kn_fused_not(void *dst, const void *src, int64_t n)
 {
     float *d = dst;
     const float *s = src;
@@ -42,7 +42,7 @@ KN_CLONES void kn_chain_not(void *dst, const void *src, int64_t n)
         d[i] = s[i] != 0 ? 0.0f : 1.0f;
 }
 
-KN_CLONES void kn_chain_leaky_relu(float *d, const float *s, int64_t n, float alpha)
+KN_CLONES void kn_fused_leaky_relu(float *d, const float *s, int64_t n, float alpha)
 {
     KN_IVDEP
     for (int64_t i = 0; i < n; i++) {
@@ -51,7 +51,7 @@ KN_CLONES void kn_chain_leaky_relu(float *d, const float *s, int64_t n, float al
     }
 }
 
-KN_CLONES void kn_chain_choose(float *d, const float *a, const float *b, const float *c, int64_t n,
+KN_CLONES void kn_fused_select(float *d, const float *a, const float *b, const float *c, int64_t n,
                                int64_t sa, int64_t sb, int64_t sc)
 {
     KN_IVDEP
@@ -61,7 +61,7 @@ KN_CLONES void kn_chain_choose(float *d, const float *a, const float *b, const f
     }
 }
 
-kn_binary_row *kn_chain_truth(int64_t op)
+kn_binary_row *kn_fused_logical(int64_t op)
 {
     return truths[op];
 }
@@ -79,7 +79,7 @@ CONVERT(convert_bytes, uint8_t)
 CONVERT(convert_i32, int32_t)
 CONVERT(convert_i64, int64_t)
 
-void kn_chain_as_float(enum rt_dtype d, float *to, const void *from, int64_t n)
+void kn_fused_to_float(enum rt_dtype d, float *to, const void *from, int64_t n)
 {
     if (d == RT_F32)
         memcpy(to, from, (size_t)n * sizeof *to);

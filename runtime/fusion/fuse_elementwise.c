@@ -12,47 +12,48 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/fusion/chain.h"
+#include "runtime/fusion/elementwise.h"
 
-/* The types of its inputs, and of what it makes; RT_NO_DTYPE: what rt_chain_input takes. */
+/* The types of its inputs, and of what it makes; RT_NO_DTYPE: what rt_elementwise_input takes. */
 static const struct {
     const char *name;
     uint8_t op, n_in, in[3], out;
-} chain_ops[] = {
-#define X(op, kernel) {#op, RT_CHAIN_##op, 1, {RT_F32}, RT_F32},
-    RT_CHAIN_UNARY(X) X(LeakyRelu, )
+} elementwise_ops[] = {
+#define X(op, kernel) {#op, RT_ELEMENTWISE_##op, 1, {RT_F32}, RT_F32},
+    RT_ELEMENTWISE_UNARY(X) X(LeakyRelu, )
 #undef X
-#define X(op, kernel) {#op, RT_CHAIN_##op, 2, {RT_F32, RT_F32}, RT_F32},
-        RT_CHAIN_BINARY(X) X(BiasAdd, )
+#define X(op, kernel) {#op, RT_ELEMENTWISE_##op, 2, {RT_F32, RT_F32}, RT_F32},
+        RT_ELEMENTWISE_BINARY(X) X(BiasAdd, )
 #undef X
-#define X(op, kernel) {#op, RT_CHAIN_##op, 2, {RT_F32, RT_F32}, RT_BOOL},
-            RT_CHAIN_TRUTH(X)
+#define X(op, kernel) {#op, RT_ELEMENTWISE_##op, 2, {RT_F32, RT_F32}, RT_BOOL},
+            RT_ELEMENTWISE_TRUTH(X)
 #undef X
-#define X(op, kernel) {#op, RT_CHAIN_##op, 2, {RT_BOOL, RT_BOOL}, RT_BOOL},
-                RT_CHAIN_LOGICAL(X)
+#define X(op, kernel) {#op, RT_ELEMENTWISE_##op, 2, {RT_BOOL, RT_BOOL}, RT_BOOL},
+                RT_ELEMENTWISE_LOGICAL(X)
 #undef X
-                    {"LogicalNot", RT_CHAIN_LogicalNot, 1, {RT_BOOL}, RT_BOOL},
-    {"Cast", RT_CHAIN_Cast, 1, {RT_NO_DTYPE}, RT_F32},
-    {"SelectV2", RT_CHAIN_SelectV2, 3, {RT_BOOL, RT_F32, RT_F32}, RT_F32},
-    {"Select", RT_CHAIN_SelectV2, 3, {RT_BOOL, RT_F32, RT_F32}, RT_F32},
+                    {"LogicalNot", RT_ELEMENTWISE_LogicalNot, 1, {RT_BOOL}, RT_BOOL},
+    {"Cast", RT_ELEMENTWISE_Cast, 1, {RT_NO_DTYPE}, RT_F32},
+    {"SelectV2", RT_ELEMENTWISE_SelectV2, 3, {RT_BOOL, RT_F32, RT_F32}, RT_F32},
+    {"Select", RT_ELEMENTWISE_SelectV2, 3, {RT_BOOL, RT_F32, RT_F32}, RT_F32},
 };
-enum { N_OPS = sizeof chain_ops / sizeof *chain_ops };
+enum { N_OPS = sizeof elementwise_ops / sizeof *elementwise_ops };
 
 static bool has_types(const struct rt_node *n, int i)
 {
-    for (int k = 0; k < chain_ops[i].n_in; k++) {
+    for (int k = 0; k < elementwise_ops[i].n_in; k++) {
         const enum rt_dtype d = (enum rt_dtype)n->in_dtype[k];
-        if (chain_ops[i].in[k] == RT_NO_DTYPE ? !rt_chain_input(d) : d != chain_ops[i].in[k])
+        if (elementwise_ops[i].in[k] == RT_NO_DTYPE ? !rt_elementwise_input(d)
+                                                    : d != elementwise_ops[i].in[k])
             return false;
     }
-    return n->out_dtype[0] == chain_ops[i].out;
+    return n->out_dtype[0] == elementwise_ops[i].out;
 }
 
 static bool has_attributes(const struct rt_node *n, int op)
 {
-    if (op == RT_CHAIN_BiasAdd)
+    if (op == RT_ELEMENTWISE_BiasAdd)
         return rt_span_is(rt_attr_str(n, "data_format"), "NHWC");
-    if (op == RT_CHAIN_Equal || op == RT_CHAIN_NotEqual)
+    if (op == RT_ELEMENTWISE_Equal || op == RT_ELEMENTWISE_NotEqual)
         return rt_attr_bool(n, "incompatible_shape_error");
     return true;
 }
@@ -95,10 +96,10 @@ static int step_of(const struct pl_graph *g, const struct pl_node *n)
         n->def->n_out != 1 || n->n_in > 3)
         return -1;
     for (int i = 0; i < N_OPS; i++)
-        if (chain_ops[i].n_in == n->n_in && pl_is(n, chain_ops[i].name))
-            return has_types(n->def, i) && has_attributes(n->def, chain_ops[i].op) &&
+        if (elementwise_ops[i].n_in == n->n_in && pl_is(n, elementwise_ops[i].name))
+            return has_types(n->def, i) && has_attributes(n->def, elementwise_ops[i].op) &&
                            (!pl_is(n, "Select") || is_of_one_shape(g, n))
-                       ? chain_ops[i].op
+                       ? elementwise_ops[i].op
                        : -1;
     return -1;
 }
@@ -182,7 +183,7 @@ static void tear_down(struct pass *p)
 }
 
 /* The chain that ends at `root`: its nodes, readers first. */
-static int collect(struct pass *p, int root, int member[RT_CHAIN_MOST])
+static int collect(struct pass *p, int root, int member[RT_ELEMENTWISE_MOST])
 {
     int n = 0;
 
@@ -194,7 +195,7 @@ static int collect(struct pass *p, int root, int member[RT_CHAIN_MOST])
             if (!p->taken[from]++)
                 p->touched[p->n_touched++] = from;
             if (p->taken[from] == p->uses.n[from] && p->step[from] >= 0 &&
-                p->g->node[from].n_ctrl == 0 && n < RT_CHAIN_MOST)
+                p->g->node[from].n_ctrl == 0 && n < RT_ELEMENTWISE_MOST)
                 member[n++] = from;
         }
     }
@@ -203,7 +204,7 @@ static int collect(struct pass *p, int root, int member[RT_CHAIN_MOST])
     return n;
 }
 
-enum { IN_ROOM = 3 * RT_CHAIN_MOST };
+enum { IN_ROOM = 3 * RT_ELEMENTWISE_MOST };
 struct inputs {
     struct pl_edge edge[IN_ROOM];
     int n;
@@ -231,7 +232,7 @@ static int step_at(const int *member, int n, struct pl_edge e)
 
 static enum rt_status put(struct pass *p, const int *member, int n, struct rt_error *err)
 {
-    struct rt_chain_step *step = rt_arena_array(p->g->arena, (size_t)n, sizeof *step);
+    struct rt_elementwise_step *step = rt_arena_array(p->g->arena, (size_t)n, sizeof *step);
     struct inputs in;
 
     in.n = 0;
@@ -245,22 +246,22 @@ static enum rt_status put(struct pass *p, const int *member, int n, struct rt_er
                 const int from = step_at(member, n, m->in[k]);
                 of[k] = from < 0 ? input(&in, m->in[k]) : in.n + from;
             }
-            if (p->step[member[j]] == RT_CHAIN_LeakyRelu)
-                of[2] = rt_chain_number(rt_attr_float(m->def, "alpha"));
-            step[n - 1 - j] = (struct rt_chain_step){p->step[member[j]], of[0], of[1], of[2]};
+            if (p->step[member[j]] == RT_ELEMENTWISE_LeakyRelu)
+                of[2] = rt_elementwise_number(rt_attr_float(m->def, "alpha"));
+            step[n - 1 - j] = (struct rt_elementwise_step){p->step[member[j]], of[0], of[1], of[2]};
         }
-    if (in.n > RT_CHAIN_MOST_IN)
+    if (in.n > RT_ELEMENTWISE_MOST_IN)
         return RT_OK;
-    const struct rt_chain chain = {.steps = rt_chain_of_steps(step, n)};
+    const struct rt_elementwise chain = {.steps = rt_elementwise_of_steps(step, n)};
     for (int j = 0; j < n; j++)
         p->step[member[j]] = -1;
-    return pl_put_fused(p->g, member, n, rt_chain_op(&chain), in.edge, in.n, err);
+    return pl_put_fused(p->g, member, n, rt_elementwise_op(&chain), in.edge, in.n, err);
 }
 
-enum rt_status pl_fuse_chains(struct pl_graph *g, struct rt_error *err)
+enum rt_status pl_fuse_elementwise(struct pl_graph *g, struct rt_error *err)
 {
     struct pass p = {.g = g, .n = g->n};
-    int member[RT_CHAIN_MOST];
+    int member[RT_ELEMENTWISE_MOST];
 
     if (!rt_registry_op(g->session->options.registry, "_Chain"))
         return RT_OK;
