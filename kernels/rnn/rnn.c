@@ -487,7 +487,7 @@ static enum rt_status run(struct rt_run *r)
 #define LIMITS                                                                                     \
     ((UINT64_C(1) << RT_RNN_LIMIT) | (UINT64_C(1) << RT_RNN_LIMIT_TOO) |                           \
      (UINT64_C(1) << RT_RNN_LENGTH))
-const struct kn_entry kn_own_rnn = {
+const struct kn_entry kn_rnn = {
     .op = {.name = "_RNN",
            .shape_in = LIMITS,
            .infer = kn_layer_infer,

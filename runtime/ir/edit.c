@@ -34,7 +34,8 @@ bool pl_add_target(struct pl_graph *g, int node)
     return true;
 }
 
-enum rt_status pl_make_own(struct pl_graph *g, int at, const struct pl_own *o, struct rt_error *err)
+enum rt_status pl_make_internal_op(struct pl_graph *g, int at, const struct pl_internal_op *o,
+                                   struct rt_error *err)
 {
     const struct rt_op *op = rt_registry_op(g->session->options.registry, o->op);
     const struct rt_schema *schema = op && op->own ? op->own : rt_schema_find(o->op);
@@ -88,20 +89,20 @@ enum rt_status pl_make_identity(struct pl_graph *g, int at, enum rt_dtype dtype,
         if (schema->attr[k].type == RT_ATTR_TYPE)
             attr[k].v.t = dtype;
     }
-    const struct pl_own own = {.op = "Identity",
-                               .n_in = 1,
-                               .n_out = 1,
-                               .in = &from,
-                               .in_dtype = &type,
-                               .out_dtype = &type,
-                               .attr = attr};
-    return pl_make_own(g, at, &own, err);
+    const struct pl_internal_op own = {.op = "Identity",
+                                       .n_in = 1,
+                                       .n_out = 1,
+                                       .in = &from,
+                                       .in_dtype = &type,
+                                       .out_dtype = &type,
+                                       .attr = attr};
+    return pl_make_internal_op(g, at, &own, err);
 }
 
-enum rt_status pl_replace(struct pl_graph *g, const int *node, int n, const struct pl_own *by,
-                          struct rt_error *err)
+enum rt_status pl_replace(struct pl_graph *g, const int *node, int n,
+                          const struct pl_internal_op *by, struct rt_error *err)
 {
-    const enum rt_status st = pl_make_own(g, node[0], by, err);
+    const enum rt_status st = pl_make_internal_op(g, node[0], by, err);
     for (int k = 1; k < n && !st; k++)
         g->node[node[k]].kind = PL_GONE;
     return st;

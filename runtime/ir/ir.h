@@ -81,21 +81,21 @@ int pl_add(struct pl_graph *g, struct rt_error *err); /* index of a zeroed node,
  * of them by the schema's index, copied (what they point to is not).
  * Types and edges are copied; old control inputs stay. NOT_FOUND: no such op is registered.
  */
-struct pl_own {
+struct pl_internal_op {
     const char *op;
     int n_in, n_out;
     const struct pl_edge *in;
     const uint8_t *in_dtype, *out_dtype;
     const struct rt_attr *attr;
 };
-enum rt_status pl_make_own(struct pl_graph *g, int at, const struct pl_own *o,
-                           struct rt_error *err);
+enum rt_status pl_make_internal_op(struct pl_graph *g, int at, const struct pl_internal_op *o,
+                                   struct rt_error *err);
 /* The same for an identity of `from`. */
 enum rt_status pl_make_identity(struct pl_graph *g, int at, enum rt_dtype dtype,
                                 struct pl_edge from, struct rt_error *err);
 /* Makes node[0] this op, which does what all n of them did: the others are gone. */
-enum rt_status pl_replace(struct pl_graph *g, const int *node, int n, const struct pl_own *by,
-                          struct rt_error *err);
+enum rt_status pl_replace(struct pl_graph *g, const int *node, int n,
+                          const struct pl_internal_op *by, struct rt_error *err);
 bool pl_add_target(struct pl_graph *g, int node);
 /* Marks what fetches and targets reach; the rest is gone. Feeds stay. */
 void pl_prune(struct pl_graph *g);

@@ -42,13 +42,13 @@ enum rt_status pl_put_fused(struct pl_graph *g, const int *node, int n, struct r
     }
     op.attr[schema->n_attr - 1].v.i = (int64_t)there;
     memset(out_dtype, RT_F32, sizeof out_dtype);
-    const struct pl_own own = {.op = schema->name,
-                               .n_in = n_edges,
-                               .n_out = schema->n_out,
-                               .in = edge,
-                               .in_dtype = in_dtype,
-                               .out_dtype = out_dtype,
-                               .attr = op.attr};
+    const struct pl_internal_op own = {.op = schema->name,
+                                       .n_in = n_edges,
+                                       .n_out = schema->n_out,
+                                       .in = edge,
+                                       .in_dtype = in_dtype,
+                                       .out_dtype = out_dtype,
+                                       .attr = op.attr};
     return pl_replace(g, node, n, &own, err);
 }
 
@@ -68,13 +68,13 @@ enum rt_status pl_put_op(struct pl_graph *g, const int *node, int n, const char 
             attr[k].v.t = dtype;
     }
     memset(types, (int)dtype, sizeof types);
-    const struct pl_own own = {.op = op,
-                               .n_in = n_in,
-                               .n_out = 1,
-                               .in = in,
-                               .in_dtype = types,
-                               .out_dtype = types,
-                               .attr = attr};
+    const struct pl_internal_op own = {.op = op,
+                                       .n_in = n_in,
+                                       .n_out = 1,
+                                       .in = in,
+                                       .in_dtype = types,
+                                       .out_dtype = types,
+                                       .attr = attr};
     return pl_replace(g, node, n, &own, err);
 }
 

@@ -31,12 +31,13 @@ enum rt_status pl_subgraph_begin(const struct pl_graph *g, struct pl_graph *to, 
     if (!to->fetch)
         return rt_fail_memory(err, "a plan", 0);
     for (int k = 0; k < n_feeds && !st; k++) {
-        const struct pl_own own = {.op = "_Arg", .n_out = 1, .out_dtype = &dtype[k], .attr = attr};
+        const struct pl_internal_op own = {
+            .op = "_Arg", .n_out = 1, .out_dtype = &dtype[k], .attr = attr};
         const int c = pl_add(to, err);
         if (c < 0)
             return RT_RESOURCE_EXHAUSTED;
         to->node[c].name = name;
-        st = pl_make_own(to, c, &own, err);
+        st = pl_make_internal_op(to, c, &own, err);
         to->node[c].kind = PL_FEED;
         to->node[c].feed = k;
         to->node[c].feed_dtype = dtype[k];
@@ -68,14 +69,14 @@ enum rt_status pl_make_subgraphs(struct pl_graph *g, int at, const struct pl_sub
                                  struct rt_error *err)
 {
     static const struct rt_attr attr[16];
-    const struct pl_own own = {.op = r->kind == PL_IF ? "StatelessIf" : "StatelessWhile",
-                               .n_in = r->n_in,
-                               .n_out = r->n_out,
-                               .in = r->in,
-                               .in_dtype = r->in_dtype,
-                               .out_dtype = r->out_dtype,
-                               .attr = attr};
-    enum rt_status st = pl_make_own(g, at, &own, err);
+    const struct pl_internal_op own = {.op = r->kind == PL_IF ? "StatelessIf" : "StatelessWhile",
+                                       .n_in = r->n_in,
+                                       .n_out = r->n_out,
+                                       .in = r->in,
+                                       .in_dtype = r->in_dtype,
+                                       .out_dtype = r->out_dtype,
+                                       .attr = attr};
+    enum rt_status st = pl_make_internal_op(g, at, &own, err);
     if (st)
         return st;
     g->node[at].kind = (uint8_t)r->kind;
