@@ -63,7 +63,7 @@ static int serve_image(int argc, const char *const *argv, const struct rt_regist
 static const struct command {
     const char *name, *help;
     int (*run)(int argc, const char *const *argv, const struct rt_registry *registry);
-    int (*ask)(int argc, const char *const *argv); /* instead: a command that asks a server */
+    int (*run_query)(int argc, const char *const *argv); /* instead: a command that asks a server */
 } commands[] = {
     {"serve", "serve models over REST and gRPC", serve_own, NULL},
     {"tensorflow_model_server", "the same, with the ways of the server of that name", serve_theirs,
@@ -131,8 +131,8 @@ int main(int argc, char **argv)
         usage(stderr);
         return EXIT_USAGE;
     }
-    if (c->ask)
-        return c->ask(argc, args);
+    if (c->run_query)
+        return c->run_query(argc, args);
     struct rt_registry *registry = rt_registry_new();
     if (!registry || !kn_register(registry)) {
         fprintf(stderr, "slipway: the ops could not be registered\n");

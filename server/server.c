@@ -279,16 +279,16 @@ static void print_where(const struct srv_server *s, int grpc_port, int rest_port
 /* Serves until a signal comes. As soon as the first model is ready, says how to try one. */
 static void serve(struct srv_server *s, int signals, int rest_port)
 {
-    bool told = s->options.as_tensorflow || !rest_port;
+    bool is_announced = s->options.as_tensorflow || !rest_port;
     for (;;) {
-        int got = wait_signal(signals, -1, told ? -1 : 50);
+        int got = wait_signal(signals, -1, is_announced ? -1 : 50);
         if (got == SIGHUP) {
             RT_LOG(RT_LOG_INFO, "SIGHUP: the model configuration file is read again");
             srv_manager_reread(s->manager);
         } else if (got) {
             return;
         }
-        if (told || !srv_is_ready(s->manager))
+        if (is_announced || !srv_is_ready(s->manager))
             continue;
         struct hint h = {.scheme = rest_scheme(&s->options),
                          .address = reachable(&s->options),
@@ -299,7 +299,7 @@ static void serve(struct srv_server *s, int signals, int rest_port)
             fflush(stdout);
         }
         rt_bytes_clear(&h.text);
-        told = true;
+        is_announced = true;
     }
 }
 

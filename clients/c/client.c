@@ -349,11 +349,11 @@ const struct slipway_tensor *slipway_output(const struct slipway_answer *a, cons
 }
 
 /* A small request about a model, and its answer. */
-static enum slipway_code ask(struct slipway_client *c, const char *method,
-                             void (*write)(struct rt_bytes *, const struct slipway_model *),
-                             const struct slipway_model *model, const struct slipway_call *call,
-                             unsigned char **bytes, size_t *n, struct given **g,
-                             struct slipway_error *err)
+static enum slipway_code query(struct slipway_client *c, const char *method,
+                               void (*write)(struct rt_bytes *, const struct slipway_model *),
+                               const struct slipway_model *model, const struct slipway_call *call,
+                               unsigned char **bytes, size_t *n, struct given **g,
+                               struct slipway_error *err)
 {
     struct rt_bytes request;
     rt_bytes_init(&request, SIZE_MAX);
@@ -378,8 +378,8 @@ enum slipway_code slipway_status(struct slipway_client *c, const struct slipway_
     unsigned char *bytes;
     size_t n;
     *out = NULL;
-    enum slipway_code code = ask(c, "/tensorflow.serving.ModelService/GetModelStatus",
-                                 cl_write_status_request, model, call, &bytes, &n, &g, err);
+    enum slipway_code code = query(c, "/tensorflow.serving.ModelService/GetModelStatus",
+                                   cl_write_status_request, model, call, &bytes, &n, &g, err);
     if (code)
         return code;
     if (cl_read_status(rt_span_of(bytes, n), g->arena, &g->is.status, &why)) {
@@ -400,8 +400,8 @@ enum slipway_code slipway_metadata(struct slipway_client *c, const struct slipwa
     unsigned char *bytes;
     size_t n;
     *out = NULL;
-    enum slipway_code code = ask(c, "/tensorflow.serving.PredictionService/GetModelMetadata",
-                                 cl_write_metadata_request, model, call, &bytes, &n, &g, err);
+    enum slipway_code code = query(c, "/tensorflow.serving.PredictionService/GetModelMetadata",
+                                   cl_write_metadata_request, model, call, &bytes, &n, &g, err);
     if (code)
         return code;
     if (cl_read_metadata(rt_span_of(bytes, n), g->arena, &g->is.metadata, &why)) {

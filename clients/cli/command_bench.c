@@ -244,7 +244,7 @@ static enum rt_status random_shots(struct bench *b, struct rt_error *err)
 }
 
 /* Asks each alone: what is answered is what will be expected. */
-static enum rt_status ask_alone(struct bench *b, struct rt_error *err)
+static enum rt_status query_alone(struct bench *b, struct rt_error *err)
 {
     struct rt_bytes answer;
     enum rt_status st = RT_OK;
@@ -410,7 +410,7 @@ static enum rt_status prepare(struct bench *b, const struct cl_list *words, stru
     st = cl_model_of(&b->model, words->at[0], &b->version, err);
     if (!st)
         st = inputs.n ? shots_from_inputs(b, &inputs, err) : random_shots(b, err);
-    return st ? st : ask_alone(b, err);
+    return st ? st : query_alone(b, err);
 }
 
 static void set_defaults(struct bench *b, struct cl_load *l)

@@ -19,7 +19,7 @@ struct thread {
 };
 
 struct load {
-    const struct cl_load *asked;
+    const struct cl_load *options;
     int64_t start_ns, measure_ns, end_ns; /* measured from measure_ns on */
     _Atomic int64_t next;
     _Atomic bool stop;
@@ -62,7 +62,7 @@ static bool same_bodies(struct rt_span got, struct rt_span want, double toleranc
 static bool is_right(const struct thread *t, const struct cl_shot *shot,
                      const struct rt_bytes *answer, struct rt_error *why)
 {
-    double tolerance = t->load->asked->tolerance;
+    double tolerance = t->load->options->tolerance;
     struct rt_span got = rt_span_of(answer->p, answer->n);
     if (tolerance < 0 || !shot->want.p || rt_span_eq(got, shot->want))
         return true;
@@ -101,26 +101,26 @@ static void *run_thread(void *arg)
 {
     struct thread *t = arg;
     struct load *l = t->load;
-    const struct cl_load *asked = l->asked;
+    const struct cl_load *options = l->options;
     struct rt_bytes answer, kept;
     rt_bytes_init(&answer, t->remote->max_bytes);
     rt_bytes_init(&kept, SIZE_MAX);
     while (!atomic_load(&l->stop)) {
         int64_t i = atomic_fetch_add(&l->next, 1), due = rt_now_ns();
         struct cl_shot shot;
-        if (asked->rate > 0) {
-            due = l->start_ns + (int64_t)((double)i * 1e9 / asked->rate);
+        if (options->rate > 0) {
+            due = l->start_ns + (int64_t)((double)i * 1e9 / options->rate);
             if (due >= l->end_ns)
                 break;
             if (due > rt_now_ns())
                 sleep_until(due);
         }
-        if ((asked->max_shots && i >= asked->max_shots) ||
-            !asked->source.next(asked->source.arg, i, &shot, &kept))
+        if ((options->max_shots && i >= options->max_shots) ||
+            !options->source.next(options->source.arg, i, &shot, &kept))
             break;
         struct rt_error err = {0};
         int64_t sent = rt_now_ns();
-        if (sent >= l->end_ns && !(asked->rate > 0))
+        if (sent >= l->end_ns && !(options->rate > 0))
             break;
         enum rt_status st = cl_shoot(t->remote, &shot, &answer, &err);
         int64_t done = rt_now_ns();
@@ -130,7 +130,7 @@ static void *run_thread(void *arg)
             cl_histogram_add(&t->latency, done - due);
             cl_histogram_add(&t->service, done - sent);
         }
-        if (asked->rate > 0 && sent - due > LATE_NS)
+        if (options->rate > 0 && sent - due > LATE_NS)
             atomic_fetch_add(&t->n_late, 1);
         judge(t, &shot, &answer, st, &err);
         if (st == RT_UNAVAILABLE) /* nobody there: not a busy loop */
@@ -185,20 +185,20 @@ static void wait_for_end(struct load *l, const struct thread *threads)
             continue;
         tick += PROGRESS_NS;
         rt_mutex_unlock(&l->mu);
-        if (l->asked->progress) {
-            sum(threads, l->asked->n_threads, l->result);
+        if (l->options->progress) {
+            sum(threads, l->options->n_threads, l->result);
             show_progress(l, l->result, rt_now_ns());
         }
         rt_mutex_lock(&l->mu);
     }
     rt_mutex_unlock(&l->mu);
-    if (l->asked->progress)
+    if (l->options->progress)
         fprintf(stderr, "\n");
 }
 
 static enum rt_status start(struct load *l, struct thread *threads, struct rt_error *err)
 {
-    const struct cl_load *a = l->asked;
+    const struct cl_load *a = l->options;
     l->start_ns = rt_now_ns();
     l->measure_ns = l->start_ns + (int64_t)(a->warmup_s * 1e9);
     l->end_ns = a->seconds > 0 ? l->measure_ns + (int64_t)(a->seconds * 1e9) : RT_NEVER;
@@ -219,7 +219,7 @@ static enum rt_status start(struct load *l, struct thread *threads, struct rt_er
 static enum rt_status run(struct load *l, struct thread *threads, struct cl_remote *remotes,
                           struct rt_arena *arena, struct rt_error *err)
 {
-    const struct cl_load *a = l->asked;
+    const struct cl_load *a = l->options;
     enum rt_status st = RT_OK;
     /* An HTTP connection carries one request at a time, a gRPC one many. */
     bool is_rest = strncmp(a->target->server, "http", 4) == 0;
@@ -243,17 +243,18 @@ static enum rt_status run(struct load *l, struct thread *threads, struct cl_remo
     return st;
 }
 
-enum rt_status cl_load_run(const struct cl_load *asked, struct cl_result *out, struct rt_error *err)
+enum rt_status cl_load_run(const struct cl_load *options, struct cl_result *out,
+                           struct rt_error *err)
 {
-    struct load l = {.asked = asked, .result = out};
-    struct thread *threads = calloc((size_t)asked->n_threads, sizeof *threads);
-    struct cl_remote *remotes = calloc((size_t)asked->n_threads, sizeof *remotes);
+    struct load l = {.options = options, .result = out};
+    struct thread *threads = calloc((size_t)options->n_threads, sizeof *threads);
+    struct cl_remote *remotes = calloc((size_t)options->n_threads, sizeof *remotes);
     struct rt_arena *arena = rt_arena_new(SIZE_MAX);
     *out = (struct cl_result){.latency = calloc(1, sizeof *out->latency),
                               .service = calloc(1, sizeof *out->service)};
     enum rt_status st = RT_RESOURCE_EXHAUSTED;
     if (!threads || !remotes || !arena || !out->latency || !out->service)
-        rt_fail_memory(err, "the threads", (size_t)asked->n_threads * sizeof *threads);
+        rt_fail_memory(err, "the threads", (size_t)options->n_threads * sizeof *threads);
     else {
         rt_mutex_init(&l.mu);
         rt_cond_init(&l.over);

@@ -207,8 +207,8 @@ enum rt_status cl_model_of(struct slipway_model *m, const char *name,
 
 /* ---- gRPC ---- */
 
-static enum rt_status ask(struct cl_remote *r, const char *method, struct rt_bytes *request,
-                          unsigned char **answer, size_t *n, struct rt_error *err)
+static enum rt_status query(struct cl_remote *r, const char *method, struct rt_bytes *request,
+                            unsigned char **answer, size_t *n, struct rt_error *err)
 {
     struct slipway_error why;
     const struct slipway_call call = {.timeout_ms = r->timeout_ms};
@@ -250,7 +250,7 @@ enum rt_status cl_remote_status(struct cl_remote *r, const struct slipway_model 
     rt_bytes_init(&request, MAX_ANSWER);
     cl_write_status_request(&request, m);
     enum rt_status st =
-        ask(r, "/tensorflow.serving.ModelService/GetModelStatus", &request, &answer, &n, err);
+        query(r, "/tensorflow.serving.ModelService/GetModelStatus", &request, &answer, &n, err);
     if (st)
         return st;
     st = cl_read_status(rt_span_of(answer, n), arena, out, err);
@@ -269,8 +269,8 @@ enum rt_status cl_remote_metadata(struct cl_remote *r, const struct slipway_mode
         return cl_rest_metadata(r, m, arena, out, err);
     rt_bytes_init(&request, MAX_ANSWER);
     cl_write_metadata_request(&request, m);
-    enum rt_status st = ask(r, "/tensorflow.serving.PredictionService/GetModelMetadata", &request,
-                            &answer, &n, err);
+    enum rt_status st = query(r, "/tensorflow.serving.PredictionService/GetModelMetadata", &request,
+                              &answer, &n, err);
     if (st)
         return st;
     st = cl_read_metadata(rt_span_of(answer, n), arena, out, err);

@@ -407,12 +407,12 @@ enum rt_status rt_callable_run(struct rt_callable *c, const struct rt_tensor *fe
     return st;
 }
 
-void rt_callable_want(struct rt_callable *c, const struct rt_shape *shapes)
+void rt_callable_request_compilation(struct rt_callable *c, const struct rt_shape *shapes)
 {
     struct rt_error none = {0};
     struct rt_plan_box *b = NULL;
     if (get_plan(c, &b, &none) == RT_OK && b->plan->segment)
-        rt_segment_want(b, shapes);
+        rt_segment_request(b, shapes);
     rt_plan_box_unref(b);
 }
 

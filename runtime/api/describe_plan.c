@@ -6,7 +6,7 @@
 
 #include "runtime/plan/specialisation.h"
 
-struct telling {
+struct description {
     struct rt_arena *arena;
     struct rt_described_plan *out;
     int room;
@@ -15,7 +15,7 @@ struct telling {
     int skip;  /* its inputs that are not that plan's feeds */
 };
 
-static enum rt_status no_memory(const struct telling *t)
+static enum rt_status no_memory(const struct description *t)
 {
     return rt_fail_memory(t->err, "the description of a plan", 0);
 }
@@ -51,7 +51,7 @@ static bool is_view(const struct rt_plan_step *n)
     return n->kind == PL_OP && n->def && n->def->op && n->def->op->is_view;
 }
 
-static const char *other_kernels(const struct telling *t, const struct rt_plan_step *n,
+static const char *other_kernels(const struct description *t, const struct rt_plan_step *n,
                                  const char *chosen)
 {
     const char *text = "";
@@ -106,7 +106,8 @@ static void set_step(struct rt_described_node *d, const struct rt_specialisation
     set_prepared(d, l->plan, n, s->prepared);
 }
 
-static const char *name_of_value(const struct telling *t, const struct rt_plan *p, struct pl_edge e)
+static const char *name_of_value(const struct description *t, const struct rt_plan *p,
+                                 struct pl_edge e)
 {
     const char *name = p->node[e.node].name;
     if (!name)
@@ -116,7 +117,7 @@ static const char *name_of_value(const struct telling *t, const struct rt_plan *
 
 /* A fusion names the constants that it makes as the node; which of the node's steps this is for:
  * the operands of its tail stand behind what its op reads itself. */
-static const char *name_of_folded(const struct telling *t, const char *fused, int operand)
+static const char *name_of_folded(const struct description *t, const char *fused, int operand)
 {
     static const char *const with_operand[] = {"mul", "add", "residual", "residual_first"};
     for (const char *p = fused; operand >= 0 && *p;) {
@@ -131,12 +132,12 @@ static const char *name_of_folded(const struct telling *t, const char *fused, in
 }
 
 /* What the nodes of this plan that were told before say of input k. */
-static void set_from_giver(const struct telling *t, const struct rt_plan *p, struct pl_edge e,
-                           const int *told, struct rt_described_value *v)
+static void set_from_giver(const struct description *t, const struct rt_plan *p, struct pl_edge e,
+                           const int *described, struct rt_described_value *v)
 {
-    if (told[e.node] < 0)
+    if (described[e.node] < 0)
         return;
-    const struct rt_described_node *giver = &t->out->node[told[e.node]];
+    const struct rt_described_node *giver = &t->out->node[described[e.node]];
     if (e.out >= giver->n_out)
         return;
     const struct rt_described_value *from = &giver->out[e.out];
@@ -149,7 +150,7 @@ static void set_from_giver(const struct telling *t, const struct rt_plan *p, str
     }
 }
 
-static struct rt_described_node *add_node(struct telling *t)
+static struct rt_described_node *add_node(struct description *t)
 {
     struct rt_described_plan *out = t->out;
     if (out->n_nodes == t->room) {
@@ -165,7 +166,7 @@ static struct rt_described_node *add_node(struct telling *t)
     return &out->node[out->n_nodes++];
 }
 
-static double flops_of(const struct telling *t, const struct rt_plan_step *n,
+static double flops_of(const struct description *t, const struct rt_plan_step *n,
                        const struct rt_described_node *d)
 {
     struct rt_trace_output *x =
@@ -180,7 +181,7 @@ static double flops_of(const struct telling *t, const struct rt_plan_step *n,
 }
 
 /* Of a loop's or a branch's feeds, those of the node around it know the types. */
-static enum rt_dtype feed_dtype(const struct telling *t, const struct rt_plan *p, int feed,
+static enum rt_dtype feed_dtype(const struct description *t, const struct rt_plan *p, int feed,
                                 int depth)
 {
     const struct rt_described_node *outer = depth ? &t->out->node[t->outer] : NULL;
@@ -189,13 +190,13 @@ static enum rt_dtype feed_dtype(const struct telling *t, const struct rt_plan *p
                                           : (enum rt_dtype)0;
 }
 
-static enum rt_status tell_node(struct telling *t, struct rt_plan *p, int i, int depth,
-                                const struct rt_specialisation *l, const struct rt_step *step,
-                                int *told)
+static enum rt_status describe_node(struct description *t, struct rt_plan *p, int i, int depth,
+                                    const struct rt_specialisation *l, const struct rt_step *step,
+                                    int *described)
 {
     const struct rt_plan_step *n = &p->node[i];
     const int base = n->def ? n->def->schema->n_in : 0;
-    told[i] = t->out->n_nodes;
+    described[i] = t->out->n_nodes;
     struct rt_described_node *d = add_node(t);
     if (!d)
         return no_memory(t);
@@ -216,7 +217,7 @@ static enum rt_status tell_node(struct telling *t, struct rt_plan *p, int i, int
         d->in[k].from = value && giver && n->name && strcmp(giver, n->name) == 0
                             ? name_of_folded(t, d->fused, k - base)
                             : name_of_value(t, p, n->in[k]);
-        set_from_giver(t, p, n->in[k], told, &d->in[k]);
+        set_from_giver(t, p, n->in[k], described, &d->in[k]);
         if (value) {
             set_tensor(&d->in[k], value);
             d->in[k].where = RT_WHERE_CONSTANT;
@@ -256,12 +257,12 @@ static enum rt_status tell_node(struct telling *t, struct rt_plan *p, int i, int
     return d->others ? RT_OK : no_memory(t);
 }
 
-static enum rt_status tell(struct telling *t, struct rt_plan *p, int depth)
+static enum rt_status describe_all(struct description *t, struct rt_plan *p, int depth)
 {
-    int *told = rt_arena_array(t->arena, (size_t)p->n_nodes + 1, sizeof *told);
-    enum rt_status st = told ? RT_OK : no_memory(t);
-    for (int i = 0; i < p->n_nodes && told; i++)
-        told[i] = -1;
+    int *described = rt_arena_array(t->arena, (size_t)p->n_nodes + 1, sizeof *described);
+    enum rt_status st = described ? RT_OK : no_memory(t);
+    for (int i = 0; i < p->n_nodes && described; i++)
+        described[i] = -1;
     for (int i = 0; i < p->n_nodes && !st;) {
         struct rt_specialisation *l = rt_segment_last(p, i);
         const int end = l ? l->end : i + 1;
@@ -272,13 +273,13 @@ static enum rt_status tell(struct telling *t, struct rt_plan *p, int depth)
             const bool has = l && step < l->n_steps && l->step[step].node == i;
             if (p->node[i].kind == PL_GONE)
                 continue;
-            st = tell_node(t, p, i, depth, l, has ? &l->step[step] : NULL, told);
+            st = describe_node(t, p, i, depth, l, has ? &l->step[step] : NULL, described);
             for (int k = 0; k < p->node[i].n_sub && !st; k++)
                 if (p->node[i].sub[k]) {
                     const int outer = t->outer, skip = t->skip;
-                    t->outer = told[i];
+                    t->outer = described[i];
                     t->skip = p->node[i].kind == PL_IF || p->node[i].kind == PL_CASE;
-                    st = tell(t, p->node[i].sub[k], depth + 1);
+                    st = describe_all(t, p->node[i].sub[k], depth + 1);
                     t->outer = outer;
                     t->skip = skip;
                 }
@@ -296,7 +297,7 @@ static enum rt_status tell(struct telling *t, struct rt_plan *p, int depth)
 enum rt_status rt_plan_describe(struct rt_plan *p, struct rt_arena *arena,
                                 struct rt_described_plan *out, struct rt_error *err)
 {
-    struct telling t = {.arena = arena, .out = out, .err = err};
+    struct description t = {.arena = arena, .out = out, .err = err};
     *out = (struct rt_described_plan){0};
-    return tell(&t, p, 0);
+    return describe_all(&t, p, 0);
 }

@@ -11,7 +11,7 @@
 #include "runtime/files/saved_model.h"
 
 enum {
-    MAX_TOLD = 20, /* missing ops named in one error */
+    MAX_LISTED = 20, /* missing ops named in one error */
     /* A loop without end in a model must not hold the loader: */
     INIT_S = 600,              /* init and restore may take that long each, */
     WARM_UP_S = 30,            /* the warm-up of a signature that, */
@@ -139,13 +139,13 @@ static enum rt_status find_equal(struct rt_model *m, struct rt_error *err)
     return st;
 }
 
-static void tell_missing(struct rt_bytes *b, const struct rt_missing *missing, int n)
+static void list_missing(struct rt_bytes *b, const struct rt_missing *missing, int n)
 {
-    for (int i = 0; i < n && i < MAX_TOLD; i++)
+    for (int i = 0; i < n && i < MAX_LISTED; i++)
         rt_bytes_addf(b, "%s%.200s (node '%.200s')", i ? "; " : "", missing[i].reason,
                       missing[i].node);
-    if (n > MAX_TOLD)
-        rt_bytes_addf(b, "; and %d more", n - MAX_TOLD);
+    if (n > MAX_LISTED)
+        rt_bytes_addf(b, "; and %d more", n - MAX_LISTED);
 }
 
 /* What init and restore reach must run; signatures that could not are left out or refuse all. */
@@ -168,7 +168,7 @@ static enum rt_status check_ops(struct rt_model *m, bool allow_unsupported, stru
         }
         st = rt_session_missing(m->session, &spec, m->arena, &missing, &n, err);
         if (!st && n) {
-            tell_missing(&text, missing, n);
+            list_missing(&text, missing, n);
             st = rt_fail(err, RT_UNIMPLEMENTED, "the model's %s cannot run: %s",
                          i ? "init op" : "restore op", text.p ? text.p : "");
         }
@@ -196,7 +196,7 @@ static enum rt_status check_ops(struct rt_model *m, bool allow_unsupported, stru
         if (!n)
             continue;
         rt_bytes_clear(&text);
-        tell_missing(&text, missing, n);
+        list_missing(&text, missing, n);
         s->unsupported = rt_arena_strdup(m->arena, text.p ? text.p : "");
         if (!s->unsupported)
             st = rt_fail_memory(err, "a signature", 0);
@@ -320,7 +320,7 @@ static enum rt_status warm_up(struct rt_model *m, struct rt_model_signature *s, 
             memcpy(shapes[k].dim, t[k].dim, sizeof t[k].dim);
         }
         if (shapes)
-            rt_callable_want(s->call, shapes);
+            rt_callable_request_compilation(s->call, shapes);
         free(shapes);
         rt_session_compile(m->session); /* what cannot be compiled is told by the run */
         st = warm_run(m->session, s->call, t, t + n_in, n_out, end < end_of_all ? end : end_of_all,

@@ -69,7 +69,7 @@ enum rt_status rt_session_new(struct rt_session **out, struct rt_library *librar
     s->library = library;
     rt_mutex_init(&s->mu);
     rt_mutex_init(&s->spec_mu);
-    s->wanted_end = &s->wanted;
+    s->pending_end = &s->pending;
     s->is_loading = options->compiles_inline;
     atomic_init(&s->fold_ns, FOLDS_NS);
     s->compile = rt_session_compile;
@@ -88,7 +88,7 @@ void rt_session_free(struct rt_session *s)
     rt_checkpoint_v1_forget();
     if (s->options.compiler)
         rt_compiler_leave(s->options.compiler, s);
-    rt_wants_free(s);
+    rt_pending_compilations_free(s);
     for (size_t i = 0; i < s->callables.n; i++)
         rt_callable_free(s->callables.entry[i].value);
     rt_map_clear(&s->callables);

@@ -20,7 +20,7 @@ static void adopt(struct rt_session *s, struct rt_specialisation *l)
 int rt_session_compile(struct rt_session *s)
 {
     const unsigned before = rt_flush_subnormals();
-    struct rt_want *w;
+    struct rt_pending_compilation *w;
     int n = 0;
     struct rt_error err = {0};
     for (; !rt_session_check(s, &err) && (w = rt_want_take(s)); n++) {

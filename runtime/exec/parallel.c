@@ -214,13 +214,13 @@ static bool call(struct helper *h, uintptr_t from, struct section *s)
 
 /* Calls `wanted` helpers at most: those that look for a section, then those that sleep, as far as
  * cores are free. The number of them. */
-static int call_helpers(struct rt_parallel *p, struct section *s, int wanted)
+static int call_helpers(struct rt_parallel *p, struct section *s, int pending)
 {
     int n = 0;
-    for (int i = 0; i < p->n_helpers && n < wanted; i++)
+    for (int i = 0; i < p->n_helpers && n < pending; i++)
         if (job_of(&p->helper[i]) == LOOKING && call(&p->helper[i], LOOKING, s))
             n++;
-    for (int i = 0; i < p->n_helpers && n < wanted; i++) {
+    for (int i = 0; i < p->n_helpers && n < pending; i++) {
         struct helper *h = &p->helper[i];
         if (job_of(h) != ASLEEP)
             continue;
@@ -281,9 +281,9 @@ void rt_parallel_run(struct rt_parallel *p, int64_t n, void (*shard)(void *arg, 
 {
     struct section s = {.shard = shard, .arg = arg, .n = n};
     const int most = p && !inside ? p->width : 1;
-    const int wanted = n < most ? (int)n - 1 : most - 1;
+    const int pending = n < most ? (int)n - 1 : most - 1;
 
-    if (wanted < 1 || !call_helpers(p, &s, wanted)) {
+    if (pending < 1 || !call_helpers(p, &s, pending)) {
         for (int64_t i = 0; i < n; i++)
             shard(arg, i);
         return;

@@ -17,13 +17,13 @@ enum {
     LEAST_PER_SESSION = 16,
     LEAST_SESSION_BYTES = 4 << 20,
     MAX_SEEN = 256, /* shapes that a segment remembers having run without a layout */
-    MAX_WANTED = 64,
+    MAX_PENDING = 64,
     /* Runs of the session since its last use, before a layout makes room for a new one: shapes that
      * are more than can be kept are not compiled over and over. */
     STILL_USED = 2000,
 };
 
-enum sight { SEEN, ASKED, REFUSED };
+enum sight { SEEN, REQUESTED, REFUSED };
 
 struct rt_segment {
     int begin, n_live;
@@ -96,9 +96,9 @@ static uint64_t hash_of(const struct rt_segment *g, const struct rt_tensor *valu
 
 /* ---- what is wanted ---- */
 
-static struct rt_want *want_new(struct rt_context *c, const struct rt_segment *g)
+static struct rt_pending_compilation *pending_new(struct rt_context *c, const struct rt_segment *g)
 {
-    struct rt_want *w = calloc(1, sizeof *w + (size_t)g->n_live * sizeof *w->live);
+    struct rt_pending_compilation *w = calloc(1, sizeof *w + (size_t)g->n_live * sizeof *w->live);
     if (!w)
         return NULL;
     w->plan = (struct rt_plan *)(uintptr_t)c->plan;
@@ -143,10 +143,10 @@ static bool has_room(struct rt_session *s, const struct rt_segment *g)
     return !l || atomic_load(&s->runs) - atomic_load(&l->used) > STILL_USED;
 }
 
-static void enqueue(struct rt_session *s, struct rt_want *w)
+static void enqueue(struct rt_session *s, struct rt_pending_compilation *w)
 {
-    *s->wanted_end = w;
-    s->wanted_end = &w->next;
+    *s->pending_end = w;
+    s->pending_end = &w->next;
 }
 
 /* True: a layout is wanted now, and a place among the wants is taken for it, for `ask`. Under
@@ -163,34 +163,34 @@ static bool missed(struct rt_session *s, struct rt_segment *g, uint64_t hash)
         g->seen[at].hash = hash;
         g->seen[at].sight = SEEN;
     }
-    if (g->seen[at].sight != SEEN || (!again && !s->is_loading) || s->n_wanted >= MAX_WANTED ||
+    if (g->seen[at].sight != SEEN || (!again && !s->is_loading) || s->n_pending >= MAX_PENDING ||
         !has_room(s, g))
         return false;
-    g->seen[at].sight = ASKED;
-    s->n_wanted++;
+    g->seen[at].sight = REQUESTED;
+    s->n_pending++;
     return true;
 }
 
 /* After `missed`: makes the want outside the lock, and enqueues it. False: there is no memory for
  * it, and the next miss asks again. */
-static bool ask(struct rt_session *s, struct rt_context *c, struct rt_segment *g, uint64_t hash)
+static bool request(struct rt_session *s, struct rt_context *c, struct rt_segment *g, uint64_t hash)
 {
-    struct rt_want *w = want_new(c, g);
+    struct rt_pending_compilation *w = pending_new(c, g);
     if (w)
         w->hash = hash;
     rt_mutex_lock(&s->spec_mu);
     if (w)
         enqueue(s, w);
     else
-        s->n_wanted--;
+        s->n_pending--;
     for (int k = 0; !w && k < MAX_SEEN; k++)
-        if (g->seen[k].hash == hash && g->seen[k].sight == ASKED)
+        if (g->seen[k].hash == hash && g->seen[k].sight == REQUESTED)
             g->seen[k].sight = SEEN;
     rt_mutex_unlock(&s->spec_mu);
     return w != NULL;
 }
 
-static struct rt_specialisation *find(struct rt_context *c, int begin, bool *wanted)
+static struct rt_specialisation *find(struct rt_context *c, int begin, bool *pending)
 {
     struct rt_session *s = c->shared->session;
     struct rt_plan *p = (struct rt_plan *)(uintptr_t)c->plan;
@@ -208,13 +208,13 @@ static struct rt_specialisation *find(struct rt_context *c, int begin, bool *wan
             break;
         }
     uint64_t hash = 0;
-    bool asks = false;
+    bool requests = false;
     if (g && !l) {
         hash = hash_of(g, c->value);
-        asks = missed(s, g, hash);
+        requests = missed(s, g, hash);
     }
     rt_mutex_unlock(&s->spec_mu);
-    *wanted = asks && ask(s, c, g, hash);
+    *pending = requests && request(s, c, g, hash);
     return l;
 }
 
@@ -223,21 +223,21 @@ static struct rt_specialisation *find(struct rt_context *c, int begin, bool *wan
 static void wake_compiler(struct rt_session *s)
 {
     rt_mutex_lock(&s->spec_mu);
-    const bool wake = s->options.compiler && s->wanted && !s->is_loading;
+    const bool wake = s->options.compiler && s->pending && !s->is_loading;
     rt_mutex_unlock(&s->spec_mu);
     if (wake)
-        rt_compiler_want(s->options.compiler, s);
+        rt_compiler_enqueue(s->options.compiler, s);
 }
 
 struct rt_specialisation *rt_segment_specialisation(struct rt_context *c, int begin)
 {
     struct rt_session *s = c->shared->session;
-    bool wanted = false, ignored = false;
-    struct rt_specialisation *l = find(c, begin, &wanted);
-    if (wanted && s->options.compiles_inline) {
+    bool pending = false, ignored = false;
+    struct rt_specialisation *l = find(c, begin, &pending);
+    if (pending && s->options.compiles_inline) {
         s->compile(s);
         l = find(c, begin, &ignored);
-    } else if (wanted) {
+    } else if (pending) {
         wake_compiler(s);
     }
     return l;
@@ -268,7 +268,7 @@ static int64_t rows_of(const struct rt_specialisation *l)
     return l->live[0].shape.dim[0] < RT_COMPILED_ROWS ? l->live[0].shape.dim[0] : -1;
 }
 
-static void tell_rows(const struct rt_specialisation *l, bool compiled)
+static void publish_rows(const struct rt_specialisation *l, bool compiled)
 {
     const int64_t rows = rows_of(l);
     if (rows < 0)
@@ -321,11 +321,11 @@ static void forget(struct rt_session *s, struct rt_specialisation *l, struct for
     for (const struct rt_specialisation *x = g->first; x; x = x->next)
         others |= rows_of(x) == rows_of(l);
     if (!others)
-        tell_rows(l, false);
+        publish_rows(l, false);
     atomic_store(&l->retired, true);
     atomic_fetch_add(&s->retirements, 1);
     for (int k = 0; k < MAX_SEEN; k++) /* shapes that come back are seen as new */
-        if (g->seen[k].sight == ASKED)
+        if (g->seen[k].sight == REQUESTED)
             g->seen[k].hash = 0;
     rt_contexts_take_retired(l->plan, &to->instance); /* the plan may end with the lock */
     l->next = to->spec;
@@ -387,7 +387,7 @@ void rt_layout_publish(struct rt_session *s, struct rt_specialisation *l)
         l->next = g->first;
         g->first = l;
         g->n++;
-        tell_rows(l, true);
+        publish_rows(l, true);
     }
     rt_mutex_unlock(&s->spec_mu);
     forgotten_free(&old);
@@ -397,7 +397,7 @@ void rt_layout_publish(struct rt_session *s, struct rt_specialisation *l)
         segment_at(p, end);
 }
 
-void rt_want_refuse(struct rt_session *s, const struct rt_want *w)
+void rt_want_refuse(struct rt_session *s, const struct rt_pending_compilation *w)
 {
     struct rt_segment *g = segment_at(w->plan, w->begin);
     rt_mutex_lock(&s->spec_mu);
@@ -407,21 +407,21 @@ void rt_want_refuse(struct rt_session *s, const struct rt_want *w)
     rt_mutex_unlock(&s->spec_mu);
 }
 
-struct rt_want *rt_want_take(struct rt_session *s)
+struct rt_pending_compilation *rt_want_take(struct rt_session *s)
 {
     rt_mutex_lock(&s->spec_mu);
-    struct rt_want *w = s->wanted;
+    struct rt_pending_compilation *w = s->pending;
     if (w) {
-        s->wanted = w->next;
-        s->n_wanted--;
+        s->pending = w->next;
+        s->n_pending--;
         if (!w->next)
-            s->wanted_end = &s->wanted;
+            s->pending_end = &s->pending;
     }
     rt_mutex_unlock(&s->spec_mu);
     return w;
 }
 
-void rt_want_free(struct rt_want *w)
+void rt_want_free(struct rt_pending_compilation *w)
 {
     rt_plan_box_unref(w->box);
     free(w);
@@ -459,10 +459,11 @@ static int live_feeds(struct rt_plan *p, const struct rt_shape *shapes, struct r
     return ok ? n : -1;
 }
 
-void rt_segment_want(struct rt_plan_box *b, const struct rt_shape *shapes)
+void rt_segment_request(struct rt_plan_box *b, const struct rt_shape *shapes)
 {
     struct rt_session *s = b->plan->session;
-    struct rt_want *w = calloc(1, sizeof *w + ((size_t)b->plan->n_feeds + 1) * sizeof *w->live);
+    struct rt_pending_compilation *w =
+        calloc(1, sizeof *w + ((size_t)b->plan->n_feeds + 1) * sizeof *w->live);
     const int n = w ? live_feeds(b->plan, shapes, w->live) : -1;
     if (n < 0) {
         free(w);
@@ -473,13 +474,13 @@ void rt_segment_want(struct rt_plan_box *b, const struct rt_shape *shapes)
     w->n_live = n;
     const struct rt_segment *g = segment_at(b->plan, 0);
     rt_mutex_lock(&s->spec_mu);
-    const bool asks = s->n_wanted < MAX_WANTED && g && !is_made(g, w->live);
-    if (asks) {
-        s->n_wanted++;
+    const bool requests = s->n_pending < MAX_PENDING && g && !is_made(g, w->live);
+    if (requests) {
+        s->n_pending++;
         enqueue(s, w);
     }
     rt_mutex_unlock(&s->spec_mu);
-    if (!asks)
+    if (!requests)
         rt_want_free(w);
     else
         wake_compiler(s);
@@ -506,8 +507,8 @@ void rt_segments_free(struct rt_plan *p)
     }
 }
 
-void rt_wants_free(struct rt_session *s)
+void rt_pending_compilations_free(struct rt_session *s)
 {
-    for (struct rt_want *w; (w = rt_want_take(s));)
+    for (struct rt_pending_compilation *w; (w = rt_want_take(s));)
         rt_want_free(w);
 }

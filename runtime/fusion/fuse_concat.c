@@ -59,7 +59,7 @@ static void propagate(struct pass *p)
 }
 
 /* Readers that want it whole: all but one chain input each, and joins along the same axis. */
-static void ask_readers(struct pass *p)
+static void query_readers(struct pass *p)
 {
     const struct pl_graph *g = p->g;
 
@@ -175,7 +175,7 @@ enum rt_status pl_fuse_concats(struct pl_graph *g, struct rt_error *err)
     for (int i = 0; i < g->n && !st; i++)
         p.can[i] = is_concat(g, &g->node[i], &axis);
     if (!st) {
-        ask_readers(&p);
+        query_readers(&p);
         propagate(&p);
     }
     for (int i = 0; i < g->n && !st; i++) { /* chains that could not hold them */

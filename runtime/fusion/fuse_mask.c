@@ -122,8 +122,8 @@ static struct pl_edge add_index(struct pl_graph *g, int like, int v, struct rt_e
 }
 
 /* Node i asks `whose` shape for this axis. */
-static enum rt_status ask(struct pl_graph *g, int i, struct pl_edge whose, int axis,
-                          struct rt_error *err)
+static enum rt_status put_query(struct pl_graph *g, int i, struct pl_edge whose, int axis,
+                                struct rt_error *err)
 {
     const int old = g->node[i].in[0].node;
     const struct pl_edge begin = add_index(g, i, axis, err), end = add_index(g, i, axis + 1, err);
@@ -156,7 +156,7 @@ enum rt_status pl_fuse_masks(struct pl_graph *g, struct rt_error *err)
         int axis;
         if (!is_axis_of_scores(g, i, &whose, &axis))
             continue;
-        st = ask(g, i, whose, axis, err);
+        st = put_query(g, i, whose, axis, err);
         changed = true;
     }
     if (changed && !st)

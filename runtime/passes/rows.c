@@ -377,7 +377,7 @@ static bool has_unknown_rows(const struct visit *x)
 }
 
 /* The rule's answer, where it is the same for every batch size. */
-static void ask_rule(struct visit *x)
+static void query_rule(struct visit *x)
 {
     for (int s = 1; s < N_SIZES; s++) {
         struct rt_rows r = {.node = x->n->def,
@@ -482,7 +482,7 @@ static void find_dependence(struct walk *w, struct visit *x)
         x->out_dep[0].kind = RT_DEP_NONE;
     } else if (takes_sizes(w, x)) {
         if (x->op->rows && !has_unknown_rows(x))
-            ask_rule(x);
+            query_rule(x);
         for (int o = 0; o < x->n->n_out; o++)
             if (x->out_dep[o].kind == RT_DEP_SIZE)
                 x->out_dep[o].kind = RT_DEP_MIXED;

@@ -316,10 +316,10 @@ const struct rt_prepared *rt_prepared_last(const struct rt_prepared_cache *c);
 /* ---- layouts (layout.h), as far as sessions and plans see them ---- */
 
 enum { RT_COMPILED_ROWS = 1024 }; /* more are not told of */
-/* rt_callable_want of a plan: the layout of its first segment. */
-void rt_segment_want(struct rt_plan_box *b, const struct rt_shape *shapes);
+/* rt_callable_request_compilation of a plan: the layout of its first segment. */
+void rt_segment_request(struct rt_plan_box *b, const struct rt_shape *shapes);
 void rt_segments_free(struct rt_plan *p);
-void rt_wants_free(struct rt_session *s);
+void rt_pending_compilations_free(struct rt_session *s);
 /* ---- trials (trial.c) ---- */
 
 struct rt_pack {

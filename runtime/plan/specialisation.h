@@ -130,18 +130,18 @@ bool rt_segment_fits(const struct rt_specialisation *l, const struct rt_context 
 
 /* ---- the queue of layouts that are wanted, for who compiles (compile.h) ---- */
 
-struct rt_want {
-    struct rt_want *next;
+struct rt_pending_compilation {
+    struct rt_pending_compilation *next;
     struct rt_plan_box *box;
     struct rt_plan *plan;
     uint64_t hash;
     int begin, n_live;
     struct rt_live live[];
 };
-struct rt_want *rt_want_take(struct rt_session *s); /* NULL: nothing is wanted */
-void rt_want_free(struct rt_want *w);
+struct rt_pending_compilation *rt_want_take(struct rt_session *s); /* NULL: nothing is wanted */
+void rt_want_free(struct rt_pending_compilation *w);
 /* Runs of these shapes never ask again. */
-void rt_want_refuse(struct rt_session *s, const struct rt_want *w);
+void rt_want_refuse(struct rt_session *s, const struct rt_pending_compilation *w);
 /* From now on runs find it, unless there is one by now or no room. Takes the reference. */
 void rt_layout_publish(struct rt_session *s, struct rt_specialisation *l);
 

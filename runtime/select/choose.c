@@ -17,12 +17,12 @@
 #include "runtime/select/candidate.h"
 #include "runtime/plan/plan.h"
 
-enum { TRIAL_MS = 300, TOLD_BYTES = 1 << 20 };
+enum { TRIAL_MS = 300, REASON_BYTES = 1 << 20 };
 
 struct pl_chooser {
     struct rt_mutex mu;
-    struct rt_map held; /* constant and op -> const struct rt_kernel; guarded by mu */
-    struct rt_map told; /* the same -> why, in the arena; guarded by mu */
+    struct rt_map held;   /* constant and op -> const struct rt_kernel; guarded by mu */
+    struct rt_map reason; /* the same -> why, in the arena; guarded by mu */
     struct rt_arena *arena;
     struct rt_pack *packs; /* of trials, while none is using them; guarded by mu */
     bool sealed;           /* guarded by mu */
@@ -39,8 +39,8 @@ struct pl_chooser *pl_chooser_new(void)
         return NULL;
     rt_mutex_init(&c->mu);
     rt_map_init(&c->held);
-    rt_map_init(&c->told);
-    c->arena = rt_arena_new(TOLD_BYTES); /* NULL: less is told */
+    rt_map_init(&c->reason);
+    c->arena = rt_arena_new(REASON_BYTES); /* NULL: less is told */
     c->left_ns = TRIAL_MS * INT64_C(1000000);
     return c;
 }
@@ -50,7 +50,7 @@ void pl_chooser_free(struct pl_chooser *c)
     if (!c)
         return;
     rt_map_clear(&c->held);
-    rt_map_clear(&c->told);
+    rt_map_clear(&c->reason);
     rt_arena_free(c->arena);
     pl_trial_packs_free(c->packs);
     rt_mutex_clear(&c->mu);
@@ -180,8 +180,8 @@ static const char *tried_shape(const struct rt_prep *prep, char *room, size_t n)
 }
 
 /* What the trial found, the best one first. Under mu. */
-static const char *tell(struct pl_chooser *chooser, const struct rt_prep *prep,
-                        const struct candidates *c, int best, const int64_t *ns)
+static const char *benchmark_text(struct pl_chooser *chooser, const struct rt_prep *prep,
+                                  const struct candidates *c, int best, const int64_t *ns)
 {
     static const char plain[] = "by timing";
     char room[256];
@@ -207,7 +207,7 @@ static const char *by_timing(struct rt_prep *prep, struct candidates *c)
     struct rt_autotune *a = s->options.autotune;
     char key[RT_AUTOTUNE_KEY], name[RT_AUTOTUNE_NAME] = "";
     const char *names[PL_MOST_KERNELS];
-    const char *told = "";
+    const char *reason = "";
     int64_t ns[PL_MOST_KERNELS];
     int best = -1;
 
@@ -242,7 +242,7 @@ static const char *by_timing(struct rt_prep *prep, struct candidates *c)
     s->chooser->left_ns -= before - left;
     s->chooser->trials++;
     if (best >= 0)
-        told = tell(s->chooser, prep, c, best, ns);
+        reason = benchmark_text(s->chooser, prep, c, best, ns);
     rt_mutex_unlock(&s->chooser->mu);
     pl_trial_packs_free(packs);
     RT_LOG(RT_LOG_DEBUG, "autotune: %s: %s, in %lld us", key,
@@ -252,7 +252,7 @@ static const char *by_timing(struct rt_prep *prep, struct candidates *c)
     put_first(c, best);
     if (a && has_key)
         rt_autotune_put(a, key, c->kernel[0]->name);
-    return told;
+    return reason;
 }
 
 /* ---- the choice ---- */
@@ -282,7 +282,7 @@ enum rt_status rt_choose_kernel(struct rt_prep *prep, const struct rt_kernel *co
 {
     struct pl_chooser *chooser = prep->self->session->chooser;
     const struct rt_kernel *held = NULL;
-    const char *told = NULL;
+    const char *reason = NULL;
     struct held_key key;
     struct candidates c;
     bool holds = false;
@@ -301,11 +301,11 @@ enum rt_status rt_choose_kernel(struct rt_prep *prep, const struct rt_kernel *co
         if (holds)
             held = rt_map_getn(&chooser->held, (const char *)&key, sizeof key);
         if (held)
-            told = rt_map_getn(&chooser->told, (const char *)&key, sizeof key);
+            reason = rt_map_getn(&chooser->reason, (const char *)&key, sizeof key);
         rt_mutex_unlock(&chooser->mu);
         holds = holds && !held && !sealed;
         if (held && prefer(&c, held, NULL))
-            prep->self->why = told ? told : "its constant is held so";
+            prep->self->why = reason ? reason : "its constant is held so";
         else if (!sealed && !prep->tuning->no_autotune)
             prep->self->why = by_timing(prep, &c);
     }
@@ -321,7 +321,7 @@ enum rt_status rt_choose_kernel(struct rt_prep *prep, const struct rt_kernel *co
         if (!chooser->sealed) { /* it may have been since */
             rt_map_putn(&chooser->held, (const char *)&key, sizeof key,
                         (void *)(uintptr_t)prep->self->kernel);
-            rt_map_putn(&chooser->told, (const char *)&key, sizeof key,
+            rt_map_putn(&chooser->reason, (const char *)&key, sizeof key,
                         (void *)(uintptr_t)prep->self->why);
         }
         rt_mutex_unlock(&chooser->mu);

@@ -7,7 +7,7 @@
 struct rt_compiler {
     struct rt_mutex mu;
     struct rt_cond work, done;
-    struct rt_session *first; /* that wait, by next_wanting; guarded by mu, as what follows */
+    struct rt_session *first; /* that wait, by next_pending; guarded by mu, as what follows */
     struct rt_session *now;   /* of which something is compiled */
     bool stopping;
     pthread_t thread;
@@ -25,8 +25,8 @@ static void *compile_thread(void *arg)
             rt_cond_wait(&c->work, &c->mu);
             continue;
         }
-        c->first = s->next_wanting;
-        s->is_wanting = false;
+        c->first = s->next_pending;
+        s->is_enqueued = false;
         c->now = s;
         rt_mutex_unlock(&c->mu);
         s->compile(s);
@@ -78,15 +78,15 @@ void rt_compiler_wait(struct rt_compiler *c)
     rt_mutex_unlock(&c->mu);
 }
 
-void rt_compiler_want(struct rt_compiler *c, struct rt_session *s)
+void rt_compiler_enqueue(struct rt_compiler *c, struct rt_session *s)
 {
     rt_mutex_lock(&c->mu);
-    if (!s->is_wanting) {
+    if (!s->is_enqueued) {
         struct rt_session **end = &c->first;
         while (*end)
-            end = &(*end)->next_wanting;
-        s->is_wanting = true;
-        s->next_wanting = NULL;
+            end = &(*end)->next_pending;
+        s->is_enqueued = true;
+        s->next_pending = NULL;
         *end = s;
         rt_cond_signal(&c->work);
     }
@@ -96,10 +96,10 @@ void rt_compiler_want(struct rt_compiler *c, struct rt_session *s)
 void rt_compiler_leave(struct rt_compiler *c, struct rt_session *s)
 {
     rt_mutex_lock(&c->mu);
-    for (struct rt_session **at = &c->first; *at; at = &(*at)->next_wanting)
+    for (struct rt_session **at = &c->first; *at; at = &(*at)->next_pending)
         if (*at == s) {
-            *at = s->next_wanting;
-            s->is_wanting = false;
+            *at = s->next_pending;
+            s->is_enqueued = false;
             break;
         }
     while (c->now == s)

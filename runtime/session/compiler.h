@@ -20,7 +20,7 @@ void rt_compiler_wait(struct rt_compiler *c);
 
 /* For sessions, on whatever thread: this one has something to compile; it is to be left alone until
  * it wants again, which waits for what is under way. */
-void rt_compiler_want(struct rt_compiler *c, struct rt_session *s);
+void rt_compiler_enqueue(struct rt_compiler *c, struct rt_session *s);
 void rt_compiler_leave(struct rt_compiler *c, struct rt_session *s);
 
 #endif

@@ -130,10 +130,10 @@ void rt_variable_follow(struct rt_variable *v, struct rt_tensor *t)
  * mutable is no reason to keep silent. */
 static bool note_write(struct rt_variable *v)
 {
-    bool tell = v->is_frozen;
+    bool notify = v->is_frozen;
     v->is_mutable = v->is_mutable || v->is_frozen;
     v->is_frozen = false;
-    return tell;
+    return notify;
 }
 
 enum rt_status rt_variable_assign(struct rt_variable *v, const struct rt_tensor *t,
@@ -160,11 +160,11 @@ enum rt_status rt_variable_assign(struct rt_variable *v, const struct rt_tensor 
     v->value = next;
     if (!old.dtype || rt_tensor_count(&old) != rt_tensor_count(&next))
         v->storage++;
-    bool tell = note_write(v);
+    bool notify = note_write(v);
     rt_mutex_unlock(&v->mu);
     rt_state_replaced(state, &old);
     rt_tensor_clear(&old);
-    if (tell && v->on_write)
+    if (notify && v->on_write)
         v->on_write(v->on_write_arg);
     return RT_OK;
 }
@@ -175,7 +175,7 @@ enum rt_status rt_variable_update(struct rt_variable *v, bool is_ref,
                                   void *arg, const struct rt_state *state, struct rt_error *err)
 {
     enum rt_status st = RT_OK;
-    bool tell = false;
+    bool notify = false;
     rt_mutex_lock(&v->mu);
     if (!v->value.dtype)
         st = fail_uninitialized(v, is_ref, err);
@@ -190,11 +190,11 @@ enum rt_status rt_variable_update(struct rt_variable *v, bool is_ref,
         }
     }
     if (!st) {
-        tell = note_write(v);
+        notify = note_write(v);
         st = change(arg, &v->value, err);
     }
     rt_mutex_unlock(&v->mu);
-    if (tell && v->on_write)
+    if (notify && v->on_write)
         v->on_write(v->on_write_arg);
     return st;
 }
@@ -210,11 +210,11 @@ bool rt_variable_is_mutable(struct rt_variable *v)
 void rt_variable_set_mutable(struct rt_variable *v)
 {
     rt_mutex_lock(&v->mu);
-    bool tell = v->is_frozen;
+    bool notify = v->is_frozen;
     v->is_mutable = true;
     v->is_frozen = false;
     rt_mutex_unlock(&v->mu);
-    if (tell && v->on_write)
+    if (notify && v->on_write)
         v->on_write(v->on_write_arg);
 }
 
@@ -255,10 +255,10 @@ void rt_variable_destroy(struct rt_variable *v, const struct rt_state *state)
     struct rt_tensor old = v->value;
     v->value = (struct rt_tensor){0};
     v->storage++;
-    bool tell = note_write(v);
+    bool notify = note_write(v);
     rt_mutex_unlock(&v->mu);
     rt_state_replaced(state, &old);
     rt_tensor_clear(&old);
-    if (tell && v->on_write)
+    if (notify && v->on_write)
         v->on_write(v->on_write_arg);
 }

@@ -109,14 +109,14 @@ enum rt_status rt_callable_run(struct rt_callable *c, const struct rt_tensor *fe
 
 /*
  * Plans are compiled for the shapes that recur; they run slower until then, and answer the same.
- * Whoever runs or schedules asks: a run by its shapes, rt_callable_want by those that will come
- * (all dimensions known). What is asked for waits until some thread compiles:
+ * Whoever runs or schedules asks: a run by its shapes, rt_callable_request_compilation by those
+ * that will come (all dimensions known). What is asked for waits until some thread compiles:
  *
  *   a version is loaded   the loader's thread, by rt_session_compile between its runs
  *   it is served          the compiler's (compiler.h), woken when something was asked for
  *   options.compiles_inline   the one that runs
  */
-void rt_callable_want(struct rt_callable *c, const struct rt_shape *shapes);
+void rt_callable_request_compilation(struct rt_callable *c, const struct rt_shape *shapes);
 /* Compiles what waits, and returns how many that was. Takes a while; beside runs. */
 int rt_session_compile(struct rt_session *s);
 /* For the loader: the compiler stays away until `yes` is taken back, a shape recurs when it is seen

@@ -18,7 +18,7 @@
 
 struct pl_chooser;
 struct rt_specialisation;
-struct rt_want;
+struct rt_pending_compilation;
 
 enum { RT_SESSION_SPECIALISATIONS = 256 }; /* that a session keeps at most */
 
@@ -53,12 +53,12 @@ struct rt_session {
     struct rt_specialisation *spec[RT_SESSION_SPECIALISATIONS];
     int n_specialisations;
     size_t specialisation_bytes;
-    struct rt_want *wanted, **wanted_end;
-    int n_wanted;                    /* in the list, or about to be put there */
+    struct rt_pending_compilation *pending, **pending_end;
+    int n_pending;                   /* in the list, or about to be put there */
     bool is_loading;                 /* rt_session_loading, or compiles_inline */
     atomic_bool ends;                /* nothing more is worth compiling */
-    struct rt_session *next_wanting; /* of the compiler, as what follows */
-    bool is_wanting;
+    struct rt_session *next_pending; /* of the compiler, as what follows */
+    bool is_enqueued;
     atomic_int retirements; /* of layouts: contexts drop theirs when it has changed */
 };
 

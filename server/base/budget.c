@@ -48,7 +48,7 @@ enum rt_status srv_budget_refused(const struct srv_budget *b, size_t own, size_t
 
 enum rt_status srv_growth_take(struct srv_growth *g, size_t bytes, struct rt_error *err)
 {
-    enum rt_status st = g ? srv_wanted_status(&g->wanted, err) : RT_OK;
+    enum rt_status st = g ? srv_cancellation_status(&g->cancellation, err) : RT_OK;
     const size_t more = bytes > SRV_FREE_BYTES ? bytes - SRV_FREE_BYTES : 0;
 
     if (st)
@@ -65,7 +65,7 @@ enum rt_status srv_growth_take(struct srv_growth *g, size_t bytes, struct rt_err
 
 enum rt_status srv_growth_failed(const struct srv_growth *g, size_t bytes, struct rt_error *err)
 {
-    enum rt_status st = g ? srv_wanted_status(&g->wanted, err) : RT_OK;
+    enum rt_status st = g ? srv_cancellation_status(&g->cancellation, err) : RT_OK;
     return st ? st : rt_fail_memory(err, "a response", bytes);
 }
 
@@ -81,7 +81,7 @@ enum rt_status srv_growth_open(struct srv_growth *g, struct rt_bytes *b, size_t 
 enum rt_status srv_growth_close(const struct srv_growth *g, struct rt_bytes *b, unsigned char **out,
                                 size_t *n, struct rt_error *err)
 {
-    const bool failed = b->failed || (g && g->wanted.over);
+    const bool failed = b->failed || (g && g->cancellation.over);
     const size_t bytes = b->n;
 
     *out = failed ? NULL : (unsigned char *)rt_bytes_take(b, n);

@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #include "runtime/base/bytes.h"
-#include "server/base/wanted.h"
+#include "server/base/cancellation.h"
 
 struct srv_budget {
     _Atomic int64_t held;
@@ -40,12 +40,12 @@ enum { SRV_FREE_BYTES = 4096, SRV_MESSAGE_MOST = INT32_MAX };
 struct srv_growth {
     struct srv_budget *budget;
     size_t *own;
-    struct srv_wanted wanted;
+    struct srv_cancellation cancellation;
 };
 /* `g` NULL: nobody counts, here and below, and the answer is wanted in any case. */
-static inline struct srv_wanted *srv_growth_wanted(struct srv_growth *g)
+static inline struct srv_cancellation *srv_growth_cancellation(struct srv_growth *g)
 {
-    return g ? &g->wanted : NULL;
+    return g ? &g->cancellation : NULL;
 }
 /* Takes the budget for a message of so many bytes. Refused: one that is not wanted any more, one of
  * more than SRV_MESSAGE_MOST (its size need not be exact then), one that the budget has not. */

@@ -14,7 +14,7 @@
 #include "runtime/files/saved_model.h"
 #include "server/protocol/tfs/api.h"
 #include "server/batching/scheduler_core.h"
-#include "server/base/wanted.h"
+#include "server/base/cancellation.h"
 
 struct srv_net;
 struct srv_version;
@@ -71,10 +71,10 @@ static inline const _Atomic bool *srv_job_cancelled(const struct srv_job *job)
 }
 
 /* For who writes the job's answer. */
-static inline struct srv_wanted srv_job_wanted(const struct srv_job *job)
+static inline struct srv_cancellation srv_job_cancellation(const struct srv_job *job)
 {
-    return (struct srv_wanted){.deadline_ns = job->deadline_ns,
-                               .cancelled = srv_job_cancelled(job)};
+    return (struct srv_cancellation){.deadline_ns = job->deadline_ns,
+                                     .cancelled = srv_job_cancelled(job)};
 }
 
 /*

@@ -21,7 +21,7 @@ enum {
     PATIENCE_NS = 1000000000,
     TOTAL_FACTOR = 4,          /* all queues together hold as much as this many full ones */
     SPARE_AFTER_NS = 20000000, /* no worker has taken a batch for so long */
-    MAX_WANTED_SIZES = 32,
+    MAX_COMPILED_SIZES = 32,
     RUNS_BEFORE_LARGER = 256,
 };
 
@@ -132,7 +132,7 @@ static enum rt_status fail_full_batches(struct srv_job *job, const struct srv_bu
 
 /* ---- running ---- */
 
-static void tell_never_merged(const struct srv_job *job)
+static void log_never_merged(const struct srv_job *job)
 {
     RT_LOG(
         RT_LOG_WARNING,
@@ -205,7 +205,7 @@ static void run_batch(struct srv_scheduler *s, struct worker *w, int worker,
         srv_metrics_batch(s->server->metrics, worker, g.first, g.n_jobs, g.rows, g.run_rows,
                           finish - start);
     if (verdict.never_merge)
-        tell_never_merged(g.first);
+        log_never_merged(g.first);
     rt_mutex_lock(&s->mu);
     if (g.n_jobs && g.rows != batch->rows)
         verdict.learn = false; /* another number of rows than was counted */
@@ -401,7 +401,7 @@ static void complete_parent(struct srv_job *parent, bool follows_rows)
         if (q)
             srv_buckets_stop_merging(l, q);
         rt_mutex_unlock(&s->mu);
-        tell_never_merged(parent);
+        log_never_merged(parent);
     }
     answer(s, parent);
 }
@@ -642,7 +642,7 @@ void srv_scheduler_free(struct srv_scheduler *s)
 }
 
 /* Batches are padded to these sizes, so their shapes are known before the first comes. */
-static void want_sizes(const struct srv_lane *l, const struct rt_model *m)
+static void request_compilation(const struct srv_lane *l, const struct rt_model *m)
 {
     for (int i = 0; i < m->n_signatures; i++) {
         const struct rt_model_signature *sig = &m->signatures[i];
@@ -658,10 +658,10 @@ static void want_sizes(const struct srv_lane *l, const struct rt_model *m)
             for (int d = 1; d < shapes[k].rank; d++)
                 known = known && shapes[k].dim[d] >= 0;
         }
-        for (int n = 0; known && n < l->policy.n_sizes && n < MAX_WANTED_SIZES; n++) {
+        for (int n = 0; known && n < l->policy.n_sizes && n < MAX_COMPILED_SIZES; n++) {
             for (int k = 0; k < sig->def->n_inputs; k++)
                 shapes[k].dim[0] = l->policy.sizes[n];
-            rt_callable_want(sig->call, shapes);
+            rt_callable_request_compilation(sig->call, shapes);
         }
         free(shapes);
     }
@@ -682,7 +682,7 @@ enum rt_status srv_lane_new(struct srv_scheduler *s, struct srv_version *v, stru
         return st;
     }
     srv_batching_policy(&l->batching, &l->policy);
-    want_sizes(l, v->loaded);
+    request_compilation(l, v->loaded);
     l->scheduler = s;
     l->version = v;
     rt_mutex_lock(&s->mu);

@@ -97,7 +97,7 @@ static int status_code(const char *answer)
 }
 
 /* The status line's code; 0: no HTTP came back. */
-static int ask_plain(int fd)
+static int query_plain(int fd)
 {
     char answer[64];
     size_t n = 0;
@@ -141,7 +141,7 @@ static int talk_tls(gnutls_session_t s)
 }
 
 /* The same by TLS. Whose certificate it is does not matter: nothing secret is said. */
-static int ask_tls(int fd)
+static int query_tls(int fd)
 {
     gnutls_certificate_credentials_t none;
     gnutls_session_t s;
@@ -210,7 +210,7 @@ int srv_command_health(int argc, const char *const *argv, const struct rt_regist
         fprintf(stderr, "port %lld: %s\n", (long long)port, strerror(errno));
         return 1;
     }
-    int code = !p.rest ? 200 : p.tls ? ask_tls(fd) : ask_plain(fd);
+    int code = !p.rest ? 200 : p.tls ? query_tls(fd) : query_plain(fd);
     close(fd);
     if (code == 200) {
         printf("ready\n");

@@ -224,10 +224,10 @@ static void check_ops(struct inspected *in)
 static enum rt_status no_such_tags(const struct inspected *in, const char *const *tags, int n_tags,
                                    struct rt_error *err)
 {
-    char asked[256] = "", there[1024] = "";
+    char requested[256] = "", there[1024] = "";
     size_t n = 0;
-    for (int k = 0; k < n_tags && n < sizeof asked; k++)
-        n += (size_t)snprintf(asked + n, sizeof asked - n, "%s%s", k ? "," : "", tags[k]);
+    for (int k = 0; k < n_tags && n < sizeof requested; k++)
+        n += (size_t)snprintf(requested + n, sizeof requested - n, "%s%s", k ? "," : "", tags[k]);
     n = 0;
     for (int i = 0; i < in->saved->n_meta_graphs; i++) {
         const struct rt_meta_graph *g = &in->saved->meta_graphs[i];
@@ -239,7 +239,7 @@ static enum rt_status no_such_tags(const struct inspected *in, const char *const
             n += (size_t)snprintf(there + n, sizeof there - n, "(no tags)");
     }
     return rt_fail(err, RT_NOT_FOUND, "%s has no graph with the tag set %s; there is: %s", in->dir,
-                   asked, there);
+                   requested, there);
 }
 
 static enum rt_status inspect(struct inspected *in, const char *dir, const char *const *tags,

@@ -8,7 +8,7 @@
 
 enum { RUNS = 2 }; /* the first meets the shapes, the second runs what was compiled for them */
 
-struct told {
+struct plan_report {
     const struct srv_run *run;
     struct rt_described_plan plan;
     struct rt_session_stats stats;
@@ -64,12 +64,12 @@ static void print_others(const struct rt_described_node *d)
     const char *before = "; not ";
     for (const char *p = d->others; *p;) {
         const size_t n = strcspn(p, " ");
-        bool told = false;
-        for (const char *q = d->why; q && (q = strstr(q, " ")) && !told;)
-            told = strncmp(++q, p, n) == 0 && q[n] == ' ';
-        if (!told)
+        bool plan_report = false;
+        for (const char *q = d->why; q && (q = strstr(q, " ")) && !plan_report;)
+            plan_report = strncmp(++q, p, n) == 0 && q[n] == ' ';
+        if (!plan_report)
             printf("%s%.*s", before, (int)n, p);
-        before = told ? before : " ";
+        before = plan_report ? before : " ";
         p += n + (p[n] == ' ');
     }
 }
@@ -118,7 +118,7 @@ struct counts {
     int steps, inputs, constants, views, rest;
 };
 
-static struct counts count(const struct told *t)
+static struct counts count(const struct plan_report *t)
 {
     struct counts c = {0};
     for (int i = 0; i < t->plan.n_nodes; i++) {
@@ -138,7 +138,7 @@ static struct counts count(const struct told *t)
     return c;
 }
 
-static void print_text(const struct told *t)
+static void print_text(const struct plan_report *t)
 {
     const struct counts c = count(t);
     printf("plan of %s, %s\n", t->run->dir, t->run->s->def->name);
@@ -195,7 +195,7 @@ static json_t *json_node(const struct rt_described_node *d)
         "scratch_bytes", (json_int_t)d->scratch_bytes, "flops", d->flops);
 }
 
-static enum rt_status print_json(const struct told *t, struct rt_error *err)
+static enum rt_status print_json(const struct plan_report *t, struct rt_error *err)
 {
     json_t *nodes = json_array();
     for (int i = 0; i < t->plan.n_nodes; i++)
@@ -214,7 +214,7 @@ static enum rt_status print_json(const struct told *t, struct rt_error *err)
 }
 
 /* The plan does not know what shapes the signature's inputs had; this run does. */
-static void name_feeds(struct told *t)
+static void name_feeds(struct plan_report *t)
 {
     for (int i = 0; i < t->plan.n_nodes; i++) {
         const struct rt_described_node *d = &t->plan.node[i];
@@ -234,7 +234,7 @@ static void name_feeds(struct told *t)
 
 enum rt_status srv_run_plan(const struct srv_run *r, struct rt_error *err)
 {
-    struct told t = {.run = r};
+    struct plan_report t = {.run = r};
     const int n_out = r->s->def->n_outputs;
     struct rt_tensor *fetches = rt_arena_array(r->arena, (size_t)n_out + 1, sizeof *fetches);
     enum rt_status st = fetches ? RT_OK : rt_fail_memory(err, "fetches", 0);

@@ -455,7 +455,7 @@ static void print_version(FILE *out)
 }
 
 /* That program prints everything; ours lets the error stand last. */
-static void tell_usage(FILE *out, bool as_tensorflow)
+static void print_usage(FILE *out, bool as_tensorflow)
 {
     if (as_tensorflow)
         srv_options_help(out, true);
@@ -463,13 +463,13 @@ static void tell_usage(FILE *out, bool as_tensorflow)
         fprintf(out, "slipway serve --help lists the flags and what they take\n");
 }
 
-static void tell_value(FILE *out, const char *value, const char *name)
+static void print_bad_value(FILE *out, const char *value, const char *name)
 {
     fprintf(out, "Couldn't interpret value %s for flag %s.\n", value, name);
 }
 
 /* The range of a number, its ends in the units that the flag takes. */
-static void tell_range(FILE *out, const struct row *row)
+static void print_range(FILE *out, const struct row *row)
 {
     const double unit = row->kind == SECONDS ? 1000 : 1;
 
@@ -482,7 +482,7 @@ static void tell_range(FILE *out, const struct row *row)
     fprintf(out, "\n");
 }
 
-static void tell_what_it_takes(FILE *out, const struct row *row)
+static void print_accepted_values(FILE *out, const struct row *row)
 {
     static const char *const takes[] = {
         [BOOLEAN] = "true or false",
@@ -496,7 +496,7 @@ static void tell_what_it_takes(FILE *out, const struct row *row)
     };
     fprintf(out, "--%s takes %s", row->name, takes[row->kind]);
     if (row->kind == INTEGER || row->kind == BYTES || row->kind == SECONDS)
-        tell_range(out, row);
+        print_range(out, row);
     else
         fprintf(out, "\n");
 }
@@ -518,9 +518,9 @@ static enum taken take_value(struct srv_options *o, const struct row *row, const
         bool equals = o->as_tensorflow && is_boolean(row);
         char shown[512];
         snprintf(shown, sizeof shown, "%s%s", equals ? "=" : "", text ? text : "(none)");
-        tell_value(out, shown, row->name);
+        print_bad_value(out, shown, row->name);
         if (!o->as_tensorflow)
-            tell_what_it_takes(out, row);
+            print_accepted_values(out, row);
         return BAD;
     }
     o->given[row - rows] = text ? text : "true";
@@ -548,7 +548,7 @@ static enum taken take_theirs(struct srv_options *o, const char *arg, FILE *out)
     row = row ? NULL : boolean_before(arg);
     if (!row)
         return NO_FLAG;
-    tell_value(out, arg + 2 + strlen(row->name), row->name);
+    print_bad_value(out, arg + 2 + strlen(row->name), row->name);
     return BAD;
 }
 
@@ -602,7 +602,7 @@ static enum srv_parse parse_own(struct srv_options *o, int argc, const char *con
         if (!text && !is_boolean(row) && i + 1 < argc)
             text = argv[++i];
         if (take_value(o, row, text, out) == BAD) {
-            tell_usage(out, false);
+            print_usage(out, false);
             return SRV_PARSE_EXIT_USAGE;
         }
     }
@@ -627,7 +627,7 @@ static bool check_words(const struct srv_options *o, FILE *out)
     };
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if (strcmp(words[i].value, words[i].a) != 0 && strcmp(words[i].value, words[i].b) != 0) {
-            tell_value(out, words[i].value, words[i].name);
+            print_bad_value(out, words[i].value, words[i].name);
             if (!o->as_tensorflow)
                 fprintf(out, "--%s takes %s or %s\n", words[i].name, words[i].a, words[i].b);
             return false;
@@ -654,7 +654,7 @@ enum srv_parse srv_options_parse(struct srv_options *o, bool as_tensorflow, int 
         return SRV_PARSE_EXIT_0;
     }
     if (!check_words(o, out)) {
-        tell_usage(out, as_tensorflow);
+        print_usage(out, as_tensorflow);
         return SRV_PARSE_EXIT_USAGE;
     }
     return SRV_PARSE_RUN;

@@ -31,8 +31,8 @@ static int64_t larger(int64_t a, int64_t b)
 /* ---- what has no effect ---- */
 
 /* One line that names the fields of `m` that are set and not in `known` (which ends in NULL). */
-static void tell_without_effect(const char *where, const ProtobufCMessage *m,
-                                const char *const *known)
+static void log_without_effect(const char *where, const ProtobufCMessage *m,
+                               const char *const *known)
 {
     char list[512] = "";
     size_t used = 0;
@@ -75,7 +75,7 @@ static void read_session(struct srv_options *o, const session_message *m, const 
     threads->run = m->intra_op_parallelism_threads;
     if (m->log_device_placement)
         o->log_device_placement = true;
-    tell_without_effect(where, &m->base, known);
+    log_without_effect(where, &m->base, known);
 }
 
 static enum rt_status read_session_file(struct srv_options *o, struct threads *threads,
@@ -146,7 +146,7 @@ static enum rt_status read_bundle(struct srv_options *o, const bundle_message *m
     if (m->n_experimental_fixed_input_tensors)
         return rt_fail(err, RT_UNIMPLEMENTED,
                        "%s: experimental_fixed_input_tensors are not available", where);
-    tell_without_effect(where, &m->base, known);
+    log_without_effect(where, &m->base, known);
     struct threads threads = {0};
     if (m->session_config)
         read_session(o, m->session_config, "--platform_config_file: session_config", &threads);
@@ -196,7 +196,7 @@ static enum rt_status read_adapter(struct srv_options *o, const Google__Protobuf
 }
 
 /* These flags give way to the file. */
-static void tell_flags_of_platform(const struct srv_options *o)
+static void log_flags_of_platform(const struct srv_options *o)
 {
     static const char *const flags[] = {"enable_batching",
                                         "batching_parameters_file",
@@ -234,7 +234,7 @@ static enum rt_status read_platforms(struct srv_options *o, struct rt_arena *are
                    "--platform_config_file: platform %s is not available, models of it are refused",
                    name);
     }
-    tell_flags_of_platform(o);
+    log_flags_of_platform(o);
     o->batching_parameters_file = ""; /* does not count beside this file, not even as an error */
     st = tensorflow ? read_adapter(o, tensorflow->source_adapter_config, arena, err)
                     : rt_fail(err, RT_FAILED_PRECONDITION,

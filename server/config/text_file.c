@@ -14,7 +14,7 @@ enum { MAX_BYTES = 64 << 20 };
  * The line that protobuf wrote to stderr, which scripts look for. A file that is read again and
  * again has it written once: the line is left out when the last one was the same.
  */
-static void tell(const ProtobufCMessageDescriptor *d, const char *reason)
+static void log_parse_error(const ProtobufCMessageDescriptor *d, const char *reason)
 {
     static _Atomic uint32_t last;
     uint32_t sum = rt_crc32c(rt_crc32c(0, d->name, strlen(d->name)), reason, strlen(reason));
@@ -29,7 +29,7 @@ enum rt_status srv_text_parse(ProtobufCMessage **out, const ProtobufCMessageDesc
 {
     enum rt_status st = pb_text_parse_placed(out, d, text, places, err);
     if (st == RT_INVALID_ARGUMENT)
-        tell(d, rt_error_text(err));
+        log_parse_error(d, rt_error_text(err));
     return st ? rt_fail_prefix(err, "Invalid protobuf file: '%s': ", path) : RT_OK;
 }
 

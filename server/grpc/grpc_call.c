@@ -119,15 +119,15 @@ static void uncount(struct srv_call *c)
     c->counted = false;
 }
 
-static void tell_metrics(struct srv_call *c)
+static void report_to_metrics(struct srv_call *c)
 {
     int api = c->method ? c->method->api : SRV_OTHER;
     struct rt_span model = c->method ? c->model : rt_span_str("");
     int64_t ns = c->job.version ? rt_now_ns() - c->received_ns : 0;
 
-    if (c->is_told || api == SRV_NOT_COUNTED)
+    if (c->is_in_metrics || api == SRV_NOT_COUNTED)
         return;
-    c->is_told = true;
+    c->is_in_metrics = true;
     if (c->job.version)
         srv_metrics_request(c->net, &c->job, rt_span_str(c->job.version->model), (enum srv_api)api,
                             c->code, ns);
@@ -162,7 +162,7 @@ static void end_call(struct srv_call *c)
     srv_list_remove(&c->link);
     srv_call_forget_socket(c);
     if (c->call) {
-        tell_metrics(c);
+        report_to_metrics(c);
         if (c->server->options.access_log)
             log_access(c);
         if (c->stream.has_begun)
@@ -305,7 +305,7 @@ static void answer_here(struct srv_call *c, void *p, size_t n, enum rt_status co
 {
     c->code = code;
     if (!c->job.version)
-        tell_metrics(c);
+        report_to_metrics(c);
     c->may_send_close = !c->close_started;
     c->pending++;
     send_answer(c, p, n, code, text);
@@ -538,7 +538,7 @@ static void on_call(struct srv_call *c, bool ok)
     atomic_fetch_add(&g->server->grpc_requests, 1);
     bool has_share = srv_call_open_share(c);
     c->counted = true;
-    c->is_told = false;
+    c->is_in_metrics = false;
     c->pending = 0;
     c->charged = c->n_in = c->n_out = 0;
     c->cancelled = 0;

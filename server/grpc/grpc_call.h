@@ -122,7 +122,7 @@ struct srv_call {
     bool counted;        /* in server->grpc_requests */
     unsigned connection; /* its counter, see grpc_share.c */
     int socket;          /* -1: not known yet, for the core has accepted it */
-    bool is_told;        /* to the metrics */
+    bool is_in_metrics;  /* to the metrics */
     grpc_call *call;
     grpc_call_details details;
     grpc_byte_buffer *payload;

@@ -2,7 +2,7 @@
 #include "server/grpc/grpc_call.h"
 #include "server/versions/manager.h"
 
-enum health { UNTOLD = 0, SERVING = 1, NOT_SERVING = 2, UNKNOWN = 3 };
+enum health { UNREPORTED = 0, SERVING = 1, NOT_SERVING = 2, UNKNOWN = 3 };
 
 /* The `service` of a HealthCheckRequest; lives in the arena. */
 static enum rt_status read_service(struct srv_call *c, struct rt_span *service)
@@ -90,7 +90,7 @@ void srv_grpc_health_check(struct srv_call *c)
 /* Of one stream, in the call's arena. */
 struct watch {
     struct rt_span service;
-    enum health told;
+    enum health reported;
 };
 
 static void look(struct srv_call *c, bool ending)
@@ -100,11 +100,11 @@ static void look(struct srv_call *c, bool ending)
     if (c->stream.is_sending || c->stream.is_ended || !c->stream.is_open)
         return;
     enum health now = health_of(c->server, w->service);
-    if (now != w->told) {
+    if (now != w->reported) {
         struct rt_bytes out;
         rt_bytes_init(&out, 64);
         write_health(&out, now);
-        w->told = now;
+        w->reported = now;
         srv_stream_send(c, &out);
     } else if (ending) {
         srv_stream_end(c, RT_UNAVAILABLE, "the server is stopping");
@@ -130,7 +130,7 @@ void srv_grpc_health_watch(struct srv_call *c)
     }
     if (!srv_stream_begin(c, look_again, NULL))
         return;
-    *w = (struct watch){.service = service, .told = UNTOLD};
+    *w = (struct watch){.service = service, .reported = UNREPORTED};
     c->state = w;
     srv_stream_watch(c, look);
     look_again(c);

@@ -26,7 +26,7 @@ static void done(struct srv_job *job)
     enum rt_status st = job->status;
     unsigned char *bytes = NULL;
     size_t n = 0;
-    struct srv_growth growth = {&c->server->in_flight, &c->charged, srv_job_wanted(job)};
+    struct srv_growth growth = {&c->server->in_flight, &c->charged, srv_job_cancellation(job)};
 
     inf->growth = &growth; /* given back at the call's end, when the answer is sent */
     if (!st)

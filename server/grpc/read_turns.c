@@ -90,7 +90,7 @@ static void changed(struct turn *t)
 /* The core is told again what the socket has to report. Of one that was reset SO_RCVLOWAT says
  * nothing, but shutdown does. The descriptor may have another socket by now: 1 is the default, and
  * one that has hung up is shut down anyhow. */
-static void tell_again(int fd)
+static void rearm(int fd)
 {
     struct pollfd now = {.fd = fd};
     int one = 1;
@@ -222,7 +222,7 @@ static void *end_pauses(void *arg)
             atomic_store_explicit(&turns[released[i]].phase, READING, memory_order_release);
         rt_mutex_unlock(&all.mu);
         for (int i = 0; i < n; i++)
-            tell_again(released[i]);
+            rearm(released[i]);
         rt_mutex_lock(&all.mu);
     }
     rt_mutex_unlock(&all.mu);
@@ -400,7 +400,7 @@ static bool comes(int epoll)
 }
 
 /* Whether an edge that was taken comes again. */
-static bool is_told_again(void)
+static bool can_rearm(void)
 {
     struct epoll_event want = {.events = EPOLLIN | EPOLLET};
     int fds[2], epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -408,7 +408,7 @@ static bool is_told_again(void)
               write(fds[0], "x", 1) == 1 && comes(epoll);
 
     if (ok) {
-        tell_again(fds[1]);
+        rearm(fds[1]);
         ok = comes(epoll);
     }
     for (int i = 0; i < 2; i++)
@@ -421,7 +421,7 @@ static bool is_told_again(void)
 
 bool srv_turns_start(const _Atomic int *n_calls)
 {
-    if (!is_told_again()) {
+    if (!can_rearm()) {
         RT_LOG(RT_LOG_INFO, "gRPC: this system does not report a socket anew; connections that "
                             "send much are not made to wait for others");
         return false;
@@ -450,7 +450,7 @@ void srv_turns_stop(void)
         int fd = all.first;
         all.first = turns[fd].next;
         atomic_store_explicit(&turns[fd].phase, READING, memory_order_release);
-        tell_again(fd);
+        rearm(fd);
     }
     all.last = NONE;
     atomic_store(&all.n_loops, 0);

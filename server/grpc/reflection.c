@@ -286,7 +286,7 @@ enum rt_status srv_reflection_answer(struct rt_span set, const struct rt_span *s
                                      struct rt_bytes *out, struct rt_arena *arena,
                                      struct rt_error *err)
 {
-    struct rt_span whole, host = rt_span_of(NULL, 0), asked = host;
+    struct rt_span whole, host = rt_span_of(NULL, 0), requested = host;
     struct srv_field f;
     uint32_t what = 0;
     int got;
@@ -306,7 +306,7 @@ enum rt_status srv_reflection_answer(struct rt_span set, const struct rt_span *s
         if (f.number < BY_FILENAME || f.number > LIST_SERVICES)
             continue;
         what = f.number; /* of a oneof the last one counts */
-        st = srv_field_span(&f, &asked, arena, err);
+        st = srv_field_span(&f, &requested, arena, err);
     }
     if (st)
         return st;
@@ -315,16 +315,16 @@ enum rt_status srv_reflection_answer(struct rt_span set, const struct rt_span *s
     srv_put_bytes(out, ORIGINAL_REQUEST, whole.p, whole.n);
     switch (what) {
     case BY_FILENAME:
-        return put_file(set, srv_reflection_file(set, asked), "there is no such file", asked, out,
-                        arena, err);
+        return put_file(set, srv_reflection_file(set, requested), "there is no such file",
+                        requested, out, arena, err);
     case BY_SYMBOL:
-        return put_file(set, srv_reflection_symbol(set, asked), "there is no such symbol", asked,
-                        out, arena, err);
+        return put_file(set, srv_reflection_symbol(set, requested), "there is no such symbol",
+                        requested, out, arena, err);
     case BY_EXTENSION:
         put_error(out, RT_NOT_FOUND, "there is no such extension", rt_span_of(NULL, 0));
         break;
     case EXTENSIONS_OF:
-        put_extensions(set, asked, out);
+        put_extensions(set, requested, out);
         break;
     case LIST_SERVICES:
         put_services(services, n_services, out);

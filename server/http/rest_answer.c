@@ -132,7 +132,7 @@ static bool add_headers(const struct srv_rest_call *req, struct MHD_Response *an
         good &= add(answer, "Content-Encoding", "gzip");
         good &= add(answer, "Vary", "Accept-Encoding");
     }
-    if (req->tells_id)
+    if (req->sends_id)
         good &= add(answer, "X-Request-Id", r->id);
     if (r->http == 429 || r->http == 503)
         good &= add(answer, "Retry-After", "1");

@@ -64,7 +64,7 @@ void srv_rest_on_connection(void *arg, struct MHD_Connection *mhd, void **contex
         if (l->rest->tls.client_ca) {
             info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION);
             if (info)
-                srv_rest_tls_ask_client(info->tls_session);
+                srv_rest_tls_request_client_cert(info->tls_session);
             else
                 shutdown(c->fd, SHUT_RDWR);
         }

@@ -7,14 +7,14 @@ static void done(struct srv_job *job)
 {
     struct srv_rest_request *r = job->owner;
     const struct srv_inference *inf = &r->inference;
-    struct srv_wanted wanted = srv_job_wanted(job);
+    struct srv_cancellation cancellation = srv_job_cancellation(job);
     enum rt_status st = job->status;
 
     if (!st)
         st = srv_inference_finish(&r->inference, &job->err);
     if (!st)
         st = srv_json_encode_scores(&r->out, inf->scorings, job->fetches, job->feeds[0].dim[0],
-                                    &wanted, &job->err);
+                                    &cancellation, &job->err);
     srv_rest_inferred(r, st);
 }
 

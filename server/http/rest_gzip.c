@@ -71,8 +71,9 @@ void srv_rest_deflate(struct srv_rest_call *req)
         return;
     /* What does not get smaller, does not fit into the budget, or would not be whole before the
      * deadline goes out as it is. */
-    struct srv_wanted wanted =
-        r->job.done ? srv_job_wanted(&r->job) : (struct srv_wanted){.deadline_ns = RT_NEVER};
+    struct srv_cancellation cancellation = r->job.done
+                                               ? srv_job_cancellation(&r->job)
+                                               : (struct srv_cancellation){.deadline_ns = RT_NEVER};
     size_t left = r->out.n;
     rt_bytes_init(&out, r->out.n);
     out.may_grow = srv_rest_may_grow;
@@ -82,7 +83,7 @@ void srv_rest_deflate(struct srv_rest_call *req)
         if (!z.avail_in) {
             z.avail_in = (uInt)(left < PIECE ? left : PIECE);
             left -= z.avail_in;
-            if (!srv_still_wanted(&wanted, (size_t)z.avail_in * COST))
+            if (!srv_should_continue(&cancellation, (size_t)z.avail_in * COST))
                 break;
         }
         if (out.room <= out.n + 1) {

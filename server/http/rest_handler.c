@@ -191,7 +191,7 @@ void *srv_rest_on_uri(void *arg, const char *uri, struct MHD_Connection *mhd)
     req->in_handler = req->finished = req->overdue = false;
     r->gzip = req->close = req->browser = req->expects = false;
     req->accepts_gzip = req->deflated = false;
-    req->tells_id = r->server->options.access_log;
+    req->sends_id = r->server->options.access_log;
     req->n_pieces = 0;
     req->length = req->swallowed = 0;
     r->uri = rt_span_of(copy, n);

@@ -86,7 +86,7 @@ void srv_rest_inferred(struct srv_rest_request *r, enum rt_status st)
         srv_rest_fail(r, st);
     else
         srv_rest_ok(r, "application/json");
-    struct srv_growth growth = {&r->server->in_flight, &r->charged, srv_job_wanted(&r->job)};
+    struct srv_growth growth = {&r->server->in_flight, &r->charged, srv_job_cancellation(&r->job)};
     r->inference.growth = &growth;
     if (!st && srv_request_log_wants(&r->job))
         srv_request_log_write_and_add(&r->inference);

@@ -67,7 +67,7 @@ struct srv_rest_call {
     int64_t waiting_since;
     uint64_t swallowed;
     bool accepts_gzip, deflated; /* the answer */
-    bool tells_id;               /* in the answer: the client asked, or the access log has it */
+    bool sends_id;               /* in the answer: the client asked, or the access log has it */
     uint64_t n_pieces;           /* of the body */
     uint64_t length;             /* announced; UINT64_MAX: chunked */
 };

@@ -5,13 +5,13 @@
 static void done(struct srv_job *job)
 {
     struct srv_rest_request *r = job->owner;
-    struct srv_wanted wanted = srv_job_wanted(job);
+    struct srv_cancellation cancellation = srv_job_cancellation(job);
     enum rt_status st = job->status;
     if (!st)
         st = srv_inference_finish(&r->inference, &job->err);
     if (!st)
-        st = srv_json_encode_predict(&r->out, job->signature->def, job->fetches, r->form, &wanted,
-                                     &job->err);
+        st = srv_json_encode_predict(&r->out, job->signature->def, job->fetches, r->form,
+                                     &cancellation, &job->err);
     srv_rest_inferred(r, st);
 }
 

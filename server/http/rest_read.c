@@ -34,7 +34,7 @@ static enum MHD_Result on_header(void *arg, enum MHD_ValueKind kind, const char 
     case 12:
         if (strcasecmp(key, "X-Request-Id") == 0) {
             size_t n = 0;
-            req->tells_id = true;
+            req->sends_id = true;
             while (value[n] > ' ' && value[n] < 0x7f && n < SRV_REST_ID_ROOM)
                 n++;
             if (n > 0 && n < SRV_REST_ID_ROOM && !value[n])
@@ -114,7 +114,7 @@ bool srv_rest_open(struct srv_rest_call *req, const char *method)
         return true;
     }
     MHD_get_connection_values_n(req->mhd, MHD_HEADER_KIND, on_header, req);
-    if (req->tells_id && !r->id[0])
+    if (req->sends_id && !r->id[0])
         make_id(req);
     if (srv_rest_is_refused(req))
         return true;

@@ -79,7 +79,7 @@ void srv_rest_tls_clear(struct srv_rest_tls *tls)
     *tls = (struct srv_rest_tls){NULL, NULL, NULL};
 }
 
-void srv_rest_tls_ask_client(void *session)
+void srv_rest_tls_request_client_cert(void *session)
 {
     gnutls_session_t s = session;
     gnutls_certificate_server_set_request(s, GNUTLS_CERT_REQUIRE);

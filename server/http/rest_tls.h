@@ -18,6 +18,6 @@ enum rt_status srv_rest_tls_read(struct srv_rest_tls *out, const struct srv_opti
 void srv_rest_tls_clear(struct srv_rest_tls *tls);
 
 /* A new connection's gnutls_session_t: without a certificate of client_ca there is no handshake. */
-void srv_rest_tls_ask_client(void *session);
+void srv_rest_tls_request_client_cert(void *session);
 
 #endif

@@ -140,21 +140,21 @@ static ssize_t read_stream(struct srv_rest_loop *l, struct srv_rest_conn *c,
 
     while (have < room) {
         uint64_t body = srv_http_stream_body(&c->stream);
-        size_t ask = room - have;
+        size_t to_read = room - have;
         bool past = body >= PAST_BYTES;
         if (c->stream.stage == SRV_HTTP_OVER) {
             drain(l, c, from);
             n = nothing_yet(from);
             break;
         }
-        if (past && body < ask)
-            ask = (size_t)body;
-        if (!past && ask > PIECE_BYTES)
-            ask = PIECE_BYTES;
-        n = read_source(from, past ? p + have : l->raw, ask);
+        if (past && body < to_read)
+            to_read = (size_t)body;
+        if (!past && to_read > PIECE_BYTES)
+            to_read = PIECE_BYTES;
+        n = read_source(from, past ? p + have : l->raw, to_read);
         if (n <= 0)
             break;
-        bool is_short = (size_t)n < ask;
+        bool is_short = (size_t)n < to_read;
         if (past)
             srv_http_stream_passed(&c->stream, (uint64_t)n);
         else

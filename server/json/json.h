@@ -16,7 +16,7 @@
 
 #include "runtime/base/bytes.h"
 #include "runtime/base/span.h"
-#include "server/base/wanted.h"
+#include "server/base/cancellation.h"
 
 /* A value inside checked text, from its first byte on. p NULL: not there. */
 struct srv_json {
@@ -92,7 +92,9 @@ void srv_json_quote(struct rt_bytes *out, const void *s, size_t n);
 void srv_json_base64(struct rt_bytes *out, const void *s, size_t n);
 
 /* The same for strings of any length: `out` fails when it is not wanted any more. */
-void srv_json_quote_long(struct rt_bytes *out, const void *s, size_t n, struct srv_wanted *wanted);
-void srv_json_base64_long(struct rt_bytes *out, const void *s, size_t n, struct srv_wanted *wanted);
+void srv_json_quote_long(struct rt_bytes *out, const void *s, size_t n,
+                         struct srv_cancellation *cancellation);
+void srv_json_base64_long(struct rt_bytes *out, const void *s, size_t n,
+                          struct srv_cancellation *cancellation);
 
 #endif

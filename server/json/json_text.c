@@ -222,9 +222,9 @@ const char *srv_json_show(char *text, size_t room, struct srv_json v)
 }
 
 /* What has been appended since there were `before` bytes. */
-static bool go_on(struct rt_bytes *out, size_t before, struct srv_wanted *wanted)
+static bool go_on(struct rt_bytes *out, size_t before, struct srv_cancellation *cancellation)
 {
-    if (!out->failed && !srv_still_wanted(wanted, out->n - before))
+    if (!out->failed && !srv_should_continue(cancellation, out->n - before))
         out->failed = true;
     return !out->failed;
 }
@@ -273,21 +273,22 @@ static void escape(struct rt_bytes *out, const unsigned char *p, const unsigned 
 
 enum { PIECE = 3 << 18 }; /* bytes: of base64, whole groups */
 
-void srv_json_quote_long(struct rt_bytes *out, const void *s, size_t n, struct srv_wanted *wanted)
+void srv_json_quote_long(struct rt_bytes *out, const void *s, size_t n,
+                         struct srv_cancellation *cancellation)
 {
     const unsigned char *p = s, *end = p + n;
     size_t before = out->n;
     if (!rt_bytes_reserve(out, n + 2))
         return;
     rt_bytes_addc(out, '"');
-    while (p < end && go_on(out, before, wanted)) {
+    while (p < end && go_on(out, before, cancellation)) {
         const size_t some = (size_t)(end - p) < PIECE ? (size_t)(end - p) : PIECE;
         before = out->n;
         escape(out, p, p + some);
         p += some;
     }
     rt_bytes_addc(out, '"');
-    go_on(out, before, wanted);
+    go_on(out, before, cancellation);
 }
 
 void srv_json_quote(struct rt_bytes *out, const void *s, size_t n)
@@ -295,18 +296,19 @@ void srv_json_quote(struct rt_bytes *out, const void *s, size_t n)
     srv_json_quote_long(out, s, n, NULL);
 }
 
-void srv_json_base64_long(struct rt_bytes *out, const void *s, size_t n, struct srv_wanted *wanted)
+void srv_json_base64_long(struct rt_bytes *out, const void *s, size_t n,
+                          struct srv_cancellation *cancellation)
 {
     const char *p = s;
     size_t before = out->n;
     rt_bytes_addc(out, '"');
-    for (size_t some; n && go_on(out, before, wanted); p += some, n -= some) {
+    for (size_t some; n && go_on(out, before, cancellation); p += some, n -= some) {
         some = n < PIECE ? n : PIECE;
         before = out->n;
         rt_base64_write(out, p, some);
     }
     rt_bytes_addc(out, '"');
-    go_on(out, before, wanted);
+    go_on(out, before, cancellation);
 }
 
 void srv_json_base64(struct rt_bytes *out, const void *s, size_t n)

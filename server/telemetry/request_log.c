@@ -11,7 +11,9 @@
 #include "server/metrics/metrics.h"
 #include "server/telemetry/request_file.h"
 
-enum { TELL_S = 60 }; /* an outage is told once; one that begins within so long of it, later */
+enum {
+    OUTAGE_LOG_S = 60
+}; /* an outage is told once; one that begins within so long of it, later */
 
 struct srv_model_log {
     struct srv_model_log *next;
@@ -25,8 +27,8 @@ struct srv_model_log {
     /* the writer's */
     struct srv_request_file file;
     uint64_t file_generation; /* of the prefix that it has */
-    bool outage_told;         /* and not yet that it is over */
-    int64_t told_ns;
+    bool outage_logged;       /* and not yet that it is over */
+    int64_t outage_logged_ns;
 };
 
 struct record {
@@ -216,22 +218,23 @@ void srv_request_log_write_and_add(const struct srv_inference *inf)
 
 /* ---- writing ---- */
 
-static void tell_outage(struct srv_model_log *log, const struct rt_error *err)
+static void log_outage(struct srv_model_log *log, const struct rt_error *err)
 {
     int64_t now = rt_now_ns();
 
-    if (log->outage_told || (log->told_ns && now - log->told_ns < TELL_S * INT64_C(1000000000)))
+    if (log->outage_logged ||
+        (log->outage_logged_ns && now - log->outage_logged_ns < OUTAGE_LOG_S * INT64_C(1000000000)))
         return;
-    log->outage_told = true;
-    log->told_ns = now;
+    log->outage_logged = true;
+    log->outage_logged_ns = now;
     RT_LOG(RT_LOG_WARNING, "model %s: requests are not logged: %s", log->model, rt_error_text(err));
 }
 
-static void tell_recovery(struct srv_model_log *log)
+static void log_recovery(struct srv_model_log *log)
 {
-    if (!log->outage_told)
+    if (!log->outage_logged)
         return;
-    log->outage_told = false;
+    log->outage_logged = false;
     RT_LOG(RT_LOG_INFO, "model %s: requests are logged again: %s", log->model, log->file.path);
 }
 
@@ -243,7 +246,7 @@ static void leave_removed_file(struct srv_model_log *log)
     if (!srv_request_file_is_open(&log->file) || !srv_request_file_is_removed(&log->file))
         return;
     rt_fail(&err, RT_UNAVAILABLE, "%s was removed while it was written", log->file.path);
-    tell_outage(log, &err);
+    log_outage(log, &err);
     srv_request_file_close(&log->file);
 }
 
@@ -276,9 +279,9 @@ static void write_one(struct srv_request_log *l, struct record *r)
     if (!st)
         st = srv_request_file_add(&log->file, rt_span_of(r->bytes, r->n), &err);
     if (!st)
-        tell_recovery(log);
+        log_recovery(log);
     else if (st != RT_CANCELLED)
-        tell_outage(log, &err);
+        log_outage(log, &err);
     count(log, st);
     if (!st && log->file.size >= l->limits.file_bytes)
         srv_request_file_close(&log->file);

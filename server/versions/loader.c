@@ -109,7 +109,7 @@ static void warm_up_failed(void *arg, const char *signature, const struct rt_err
                load->model, (long long)load->version, signature, n, why);
 }
 
-static void tell_timing(const struct srv_load *load, struct rt_session *session)
+static void log_timing(const struct srv_load *load, struct rt_session *session)
 {
     const struct rt_autotune_took s = rt_autotune_took(session);
 
@@ -133,7 +133,7 @@ static enum rt_status prove(struct srv_loader *l, struct srv_load *load)
 
     struct rt_session *session = l->calls->prove ? load->loaded->session : NULL;
     if (session) {
-        tell_timing(load, session);
+        log_timing(load, session);
         /* The shapes of its own requests are worth it. */
         rt_session_loading(session, true, &load->cancelled);
     }
@@ -153,7 +153,7 @@ static enum rt_status prove(struct srv_loader *l, struct srv_load *load)
 }
 
 /* --allow_unsupported_signatures: nobody should learn it from a refused request alone. */
-static void tell_left_out(const struct srv_load *load)
+static void log_left_out(const struct srv_load *load)
 {
     for (int i = 0; i < load->loaded->n_signatures; i++) {
         const struct rt_model_signature *s = &load->loaded->signatures[i];
@@ -221,7 +221,7 @@ static enum rt_status read_model(struct srv_loader *l, struct srv_load *load)
     if (!st)
         st = prove(l, load);
     if (!st)
-        tell_left_out(load);
+        log_left_out(load);
     end_reservation(l, need);
     return st;
 }

@@ -62,10 +62,10 @@ static void look_at_config(struct srv_manager *m, int64_t now)
 {
     const struct srv_options *o = &m->server->options;
     rt_mutex_lock(&m->mu);
-    bool asked = m->reread;
+    bool requested = m->reread;
     m->reread = false;
     rt_mutex_unlock(&m->mu);
-    if (!asked && now < m->next_config)
+    if (!requested && now < m->next_config)
         return;
     if (m->next_config != RT_NEVER) {
         int64_t wait = earlier(o->model_config_file_poll_wait_seconds, INT32_MAX);
@@ -73,7 +73,7 @@ static void look_at_config(struct srv_manager *m, int64_t now)
     }
     if (*o->model_config_file)
         srv_mgr_poll_config_file(m);
-    else if (asked)
+    else if (requested)
         RT_LOG(RT_LOG_WARNING, "there is no --model_config_file to read again");
     m->next_poll = now;
 }
@@ -166,7 +166,7 @@ static void look_at_bursts(struct srv_manager *m)
 {
     const size_t n = rt_heap_bursts();
 
-    m->trim_wanted |= m->bursts_wait && n == m->n_bursts;
+    m->trim_pending |= m->bursts_wait && n == m->n_bursts;
     m->bursts_wait = n != m->n_bursts;
     m->n_bursts = n;
 }
@@ -200,7 +200,7 @@ static void count_closed(struct srv_manager *m, int64_t now)
         return;
     m->n_closed = 0;
     m->n_calls_freed = n_freed;
-    m->trim_wanted = true;
+    m->trim_pending = true;
 }
 
 void srv_manager_expect_close(struct srv_server *server)
@@ -219,12 +219,12 @@ static int64_t trim(struct srv_manager *m, int64_t now)
         look_at_bursts(m);
         count_closed(m, now);
     }
-    if (!m->trim_wanted)
+    if (!m->trim_pending)
         return m->next_count;
     if (now < m->next_trim)
         return m->next_trim;
     malloc_trim(0);
-    m->trim_wanted = false;
+    m->trim_pending = false;
     m->next_trim = now + (int64_t)TRIM_EVERY_MS * MILLION;
     return m->next_count;
 }
@@ -397,7 +397,7 @@ enum rt_status srv_manager_start(struct srv_server *server, const struct srv_mod
         goto fail;
     }
     if (base->n_models)
-        srv_mgr_tell_config(base);
+        srv_mgr_log_config(base);
     srv_mgr_take_configs(m, base, folder);
     for (int i = 0; i < m->n_models; i++)
         m->models[i]->is_initial = true;
@@ -431,7 +431,7 @@ fail:
 }
 
 /* The ports are closed meanwhile, so that nothing but the log can tell. */
-static void tell_awaited(const struct srv_manager *m, const struct srv_unavailable *awaited)
+static void log_awaited(const struct srv_manager *m, const struct srv_unavailable *awaited)
 {
     const long long limit = (long long)m->server->options.model_wait_seconds;
     char most[80] = "";
@@ -445,7 +445,7 @@ static void tell_awaited(const struct srv_manager *m, const struct srv_unavailab
 enum rt_status srv_manager_wait_initial(struct srv_manager *m, struct rt_error *err)
 {
     enum rt_status st = RT_OK;
-    int64_t tell_at = 0;
+    int64_t log_at = 0;
     rt_mutex_lock(&m->mu);
     for (;;) {
         struct srv_unavailable list = {0}, awaited = {0};
@@ -479,9 +479,9 @@ enum rt_status srv_manager_wait_initial(struct srv_manager *m, struct rt_error *
                          list.text);
         if (st || m->stopping || (!awaited.n && m->first_poll_done))
             break;
-        if (awaited.n && m->first_poll_done && rt_now_ns() >= tell_at) {
-            tell_awaited(m, &awaited);
-            tell_at = rt_now_ns() + AWAITED_TOLD_EVERY_S * SECOND;
+        if (awaited.n && m->first_poll_done && rt_now_ns() >= log_at) {
+            log_awaited(m, &awaited);
+            log_at = rt_now_ns() + AWAITED_LOG_EVERY_S * SECOND;
         }
         rt_cond_wait_until(&m->changed, &m->mu, rt_now_ns() + SECOND);
     }

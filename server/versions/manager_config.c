@@ -109,7 +109,7 @@ static bool labels_differ(const struct srv_config *a, const struct srv_config *b
 }
 
 /* What of a list of models is worth a line of the log. */
-void srv_mgr_tell_config(const struct srv_config *config)
+void srv_mgr_log_config(const struct srv_config *config)
 {
     RT_LOG(RT_LOG_INFO, "Adding/updating models.");
     for (int i = 0; i < config->n_models; i++) {
@@ -135,7 +135,7 @@ static enum rt_status change_config(struct srv_manager *m, struct srv_config *co
         st = srv_mgr_check_labels(m, config, err);
     if (st)
         return st;
-    srv_mgr_tell_config(config);
+    srv_mgr_log_config(config);
     bool publish_now = labels_differ(m->base, config);
     srv_mgr_take_configs(m, config, NULL);
     if (publish_now)
@@ -150,19 +150,19 @@ void srv_mgr_poll_config_file(struct srv_manager *m)
     enum rt_status st = srv_config_from_options(&m->server->options, &config, &err);
     if (!st && srv_config_eq(m->base, config)) {
         srv_config_free(config);
-        srv_mgr_tell_once(&m->config_trouble, NULL);
+        srv_mgr_log_once(&m->config_trouble, NULL);
         return;
     }
     if (!st)
         st = change_config(m, config, &err);
     if (!st) {
-        srv_mgr_tell_once(&m->config_trouble, NULL);
+        srv_mgr_log_once(&m->config_trouble, NULL);
         return;
     }
     char text[1024];
     snprintf(text, sizeof text, "%s is ignored: %s: %s", m->server->options.model_config_file,
              rt_status_name(st), rt_error_text(&err));
-    srv_mgr_tell_once(&m->config_trouble, text);
+    srv_mgr_log_once(&m->config_trouble, text);
     srv_config_free(config);
 }
 
@@ -183,11 +183,11 @@ void srv_mgr_poll_folder(struct srv_manager *m)
     const char *dir = m->server->options.models;
     srv_mgr_watch_folder(m, dir, &m->folder_watch);
     if (srv_config_from_folder(dir, &config, &err)) {
-        srv_mgr_tell_once(&m->folder_trouble, rt_error_text(&err));
+        srv_mgr_log_once(&m->folder_trouble, rt_error_text(&err));
         m->folder_watch = -1;
         return;
     }
-    srv_mgr_tell_once(&m->folder_trouble, NULL);
+    srv_mgr_log_once(&m->folder_trouble, NULL);
     if (same_folder(m->folder, config))
         srv_config_free(config);
     else

@@ -146,7 +146,7 @@ void srv_mgr_end_load(struct srv_manager *m, struct srv_load *load)
         if (m->loader)
             srv_loader_release(m->loader, load->held);
     }
-    m->trim_wanted |= load->status != RT_OK; /* what it had taken until then is free */
+    m->trim_pending |= load->status != RT_OK; /* what it had taken until then is free */
     if (!ends && !load->changed)
         m->calls->count_load(m->server, model->name, load->dir, !load->status, load->ns);
     if (!load->status) {

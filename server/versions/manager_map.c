@@ -111,7 +111,7 @@ void srv_mgr_swap_map(struct srv_manager *m, struct srv_grace *g, const struct s
 }
 
 /* What was loaded and is in the published map: only now can a request find it. */
-static void tell_available(struct srv_manager *m)
+static void mark_available(struct srv_manager *m)
 {
     for (int i = 0; i < m->n_models; i++)
         for (int k = 0; k < m->models[i]->n_entries; k++) {
@@ -144,7 +144,7 @@ bool srv_mgr_publish(struct srv_manager *m, struct srv_managed *model,
     if (entry)
         srv_mgr_set_state(m, entry, SRV_UNLOADING, RT_OK, NULL);
     srv_mgr_swap_map(m, g, p);
-    tell_available(m);
+    mark_available(m);
     return true;
 }
 

@@ -33,9 +33,9 @@ enum {
      * took: one that is to be loaded, and others (a listing of 50,000 files takes 0.1 s). */
     LOOK_SHARE_NEW = 10,
     LOOK_SHARE = 100,
-    LOOK_MAX_S = 60,           /* but after this at the latest */
-    UNREST_TOLD_S = 5,         /* a version that has been changing for so long is told in the log */
-    AWAITED_TOLD_EVERY_S = 10, /* what keeps the ports closed */
+    LOOK_MAX_S = 60,          /* but after this at the latest */
+    UNREST_LOG_S = 5,         /* a version that has been changing for so long is told in the log */
+    AWAITED_LOG_EVERY_S = 10, /* what keeps the ports closed */
     TRIM_EVERY_MS = 2000,
     AGAIN_MS = 100,          /* after a step that had no memory */
     TRIM_AFTER_CLOSED = 256, /* connections */
@@ -63,7 +63,7 @@ struct srv_managed_version {
     int64_t look_at;       /* not before this is the directory listed again */
     int64_t start_since;   /* in START since; 0: not seen there yet */
     int64_t missing_since; /* its directory could not be found since; 0: it is there */
-    bool told_unrest;
+    bool unrest_logged;
     struct srv_fingerprint at_load; /* of what serves, or of what failed */
     bool overwritten;               /* was told already */
     int n_failures;
@@ -79,7 +79,7 @@ struct srv_managed {
     struct srv_managed_version **entries; /* highest first; the array is guarded by the lock */
     bool is_initial;
     int64_t since; /* when it was configured */
-    bool told_empty;
+    bool empty_logged;
     char *trouble; /* the last problem with its base path, told once */
     int watch;     /* inotify's, -1: none */
 };
@@ -150,7 +150,7 @@ struct srv_manager {
     /* When what had no memory is tried again: the models' table and the published map are behind
      * the configuration and the loaded versions until then. RT_NEVER: they are not. */
     int64_t again_at;
-    bool trim_wanted;
+    bool trim_pending;
     int64_t next_count, n_accepted, n_closed; /* connections, see count_closed */
     int n_open, n_inherited; /* connections as of the last look; sockets that never were ours */
     int64_t n_calls_freed;   /* when the heap was trimmed */
@@ -175,7 +175,7 @@ struct srv_unavailable {
 void srv_mgr_add_unavailable(struct srv_unavailable *list, const char *model,
                              const struct srv_managed_version *why, const char *text);
 void srv_mgr_wake(struct srv_manager *m);
-void srv_mgr_tell_once(char **last, const char *text);
+void srv_mgr_log_once(char **last, const char *text);
 const char *srv_mgr_state_text(const struct srv_managed_version *e);
 /* A move that policy.h's table allows, or END once more for another reason. */
 void srv_mgr_set_state(struct srv_manager *m, struct srv_managed_version *e, enum srv_state to,
@@ -233,7 +233,7 @@ void srv_mgr_take_configs(struct srv_manager *m, struct srv_config *base,
                           struct srv_config *folder);
 enum rt_status srv_mgr_check_labels(const struct srv_manager *m, const struct srv_config *config,
                                     struct rt_error *err);
-void srv_mgr_tell_config(const struct srv_config *config);
+void srv_mgr_log_config(const struct srv_config *config);
 void srv_mgr_poll_config_file(struct srv_manager *m);
 void srv_mgr_poll_folder(struct srv_manager *m);
 void srv_mgr_check_reload(struct srv_manager *m);

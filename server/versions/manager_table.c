@@ -18,7 +18,7 @@ void srv_mgr_wake(struct srv_manager *m)
 }
 
 /* Tells a problem once, until it changes or goes. */
-void srv_mgr_tell_once(char **last, const char *text)
+void srv_mgr_log_once(char **last, const char *text)
 {
     if (text && (!*last || strcmp(*last, text) != 0))
         RT_LOG(RT_LOG_WARNING, "%s", text);
@@ -52,12 +52,12 @@ void srv_mgr_set_state(struct srv_manager *m, struct srv_managed_version *e, enu
     if (e->state == to && to != SRV_END)
         return;
     assert(e->state == to || srv_state_may_become(e->state, to));
-    const bool tells = text && *text;
-    char *copy = tells ? strdup(text) : NULL;
+    const bool has_text = text && *text;
+    char *copy = has_text ? strdup(text) : NULL;
     rt_mutex_lock(&m->mu);
     free(e->message);
     e->message = copy;
-    e->no_message = tells && !copy;
+    e->no_message = has_text && !copy;
     e->code = code;
     e->state = to;
     rt_cond_broadcast(&m->changed);

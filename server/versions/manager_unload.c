@@ -103,7 +103,7 @@ void srv_mgr_end_unload(struct srv_manager *m, struct srv_grace *g)
     m->by_slot[v->slot] = NULL;
     free((void *)(uintptr_t)v->model);
     free(v);
-    m->trim_wanted = true;
+    m->trim_pending = true;
     g->entry->live = NULL;
     srv_mgr_set_state(m, g->entry, SRV_END, RT_OK, NULL);
     RT_LOG(RT_LOG_INFO, "Done unloading servable version {name: %s version: %lld}", g->model->name,

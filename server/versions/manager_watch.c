@@ -21,7 +21,7 @@ void srv_mgr_restart(struct srv_manager *m, struct srv_managed_version *e)
     e->look_at = 0;
     e->start_since = 0;
     e->missing_since = 0;
-    e->told_unrest = false;
+    e->unrest_logged = false;
     srv_mgr_set_state(m, e, SRV_START, RT_OK, NULL);
 }
 
@@ -56,11 +56,11 @@ static void look_at_start(const struct srv_managed *model, struct srv_managed_ve
         e->seen_since = now;
     }
     e->stable = srv_source_is_stable(f, e->seen_since, now, rt_wall_ns());
-    if (!e->stable && !e->told_unrest && now - e->start_since > UNREST_TOLD_S * SECOND) {
+    if (!e->stable && !e->unrest_logged && now - e->start_since > UNREST_LOG_S * SECOND) {
         RT_LOG(RT_LOG_WARNING,
                "{name: %s version: %lld} is not loaded yet: files in %s are still changing",
                model->name, (long long)e->version, e->dir);
-        e->told_unrest = true;
+        e->unrest_logged = true;
     }
 }
 
@@ -204,7 +204,7 @@ void srv_mgr_watch_folder(struct srv_manager *m, const char *path, int *watch)
 }
 
 /* The base path is a version's directory: one level too deep for a base path, two for a folder. */
-static void tell_version_as_model(const struct srv_manager *m, const struct srv_model_config *c)
+static void log_version_as_model(const struct srv_manager *m, const struct srv_model_config *c)
 {
     const char *slash = strrchr(c->base_path, '/'), *above = slash;
     bool of_folder = m->folder && srv_config_find(m->folder, c->name) == c;
@@ -238,24 +238,24 @@ void srv_mgr_scan_model(struct srv_manager *m, struct srv_managed *model)
     srv_mgr_watch_folder(m, model->config->base_path, &model->watch);
     if (!arena || srv_source_scan(model->config, arena, &scan, &err)) {
         /* What cannot be read is not empty: what is served goes on. */
-        srv_mgr_tell_once(&model->trouble, arena ? rt_error_text(&err) : "out of memory");
+        srv_mgr_log_once(&model->trouble, arena ? rt_error_text(&err) : "out of memory");
         model->watch = -1;
         rt_arena_free(arena);
         return;
     }
-    srv_mgr_tell_once(&model->trouble, scan.warning);
+    srv_mgr_log_once(&model->trouble, scan.warning);
     for (int i = 0; i < scan.n; i++)
         want(m, model, &scan.found[i]);
     want_nothing_else(m, model, &scan);
     char file[4096];
     snprintf(file, sizeof file, "%s/saved_model.pb", model->config->base_path);
-    if (scan.n_there == 0 && !model->told_empty && access(file, F_OK) == 0)
-        tell_version_as_model(m, model->config);
-    else if (scan.n_there == 0 && !model->told_empty)
+    if (scan.n_there == 0 && !model->empty_logged && access(file, F_OK) == 0)
+        log_version_as_model(m, model->config);
+    else if (scan.n_there == 0 && !model->empty_logged)
         RT_LOG(RT_LOG_WARNING,
                "No versions of servable %s found under base path %s. Did you forget to name your "
                "leaf directory as a number (eg. '/1/')?",
                model->name, model->config->base_path);
-    model->told_empty = scan.n_there == 0;
+    model->empty_logged = scan.n_there == 0;
     rt_arena_free(arena);
 }

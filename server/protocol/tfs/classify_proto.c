@@ -164,7 +164,7 @@ static size_t class_size(struct rt_span label, float score)
 
 /* Of a Classifications. */
 static size_t classes_size(const struct srv_scoring *s, const struct rt_tensor *fetches, int64_t i,
-                           struct srv_wanted *wanted)
+                           struct srv_cancellation *cancellation)
 {
     int64_t width = srv_scoring_width(s, fetches);
     size_t size = 0;
@@ -172,7 +172,7 @@ static size_t classes_size(const struct srv_scoring *s, const struct rt_tensor *
     for (int64_t k = 0; k < width && size <= SRV_MESSAGE_MOST; k++) {
         size += srv_bytes_size(1, class_size(srv_scoring_label(s, fetches, i, k),
                                              srv_scoring_score(s, fetches, i, k)));
-        if (!srv_still_wanted(wanted, SCORE_COST))
+        if (!srv_should_continue(cancellation, SCORE_COST))
             break;
     }
     return size;
@@ -186,29 +186,30 @@ static size_t value_size(const struct srv_scoring *s, const struct rt_tensor *fe
 /* Of a ClassificationResult or RegressionResult; one of more than SRV_MESSAGE_MOST, and one that is
  * not wanted any more, is not measured to its end. */
 static size_t result_size(const struct srv_scoring *s, const struct rt_tensor *fetches, int64_t n,
-                          struct srv_wanted *wanted)
+                          struct srv_cancellation *cancellation)
 {
     size_t size = 0;
 
     for (int64_t i = 0; i < n && size <= SRV_MESSAGE_MOST; i++) {
-        size += srv_bytes_size(1, s->api == SRV_CLASSIFY ? classes_size(s, fetches, i, wanted)
+        size += srv_bytes_size(1, s->api == SRV_CLASSIFY ? classes_size(s, fetches, i, cancellation)
                                                          : value_size(s, fetches, i));
-        if (!srv_still_wanted(wanted, SCORE_COST))
+        if (!srv_should_continue(cancellation, SCORE_COST))
             break;
     }
     return size;
 }
 
 static void put_classes(struct rt_bytes *out, const struct srv_scoring *s,
-                        const struct rt_tensor *fetches, int64_t i, struct srv_wanted *wanted)
+                        const struct rt_tensor *fetches, int64_t i,
+                        struct srv_cancellation *cancellation)
 {
     int64_t width = srv_scoring_width(s, fetches);
 
-    srv_put_head(out, 1, classes_size(s, fetches, i, wanted));
+    srv_put_head(out, 1, classes_size(s, fetches, i, cancellation));
     for (int64_t k = 0; k < width; k++) {
         struct rt_span label = srv_scoring_label(s, fetches, i, k);
         float score = srv_scoring_score(s, fetches, i, k);
-        if (!srv_still_wanted(wanted, label.n + SCORE_COST))
+        if (!srv_should_continue(cancellation, label.n + SCORE_COST))
             return;
         srv_put_head(out, 1, class_size(label, score));
         if (label.n)
@@ -218,11 +219,12 @@ static void put_classes(struct rt_bytes *out, const struct srv_scoring *s,
 }
 
 static void put_result(struct rt_bytes *out, const struct srv_scoring *s,
-                       const struct rt_tensor *fetches, int64_t n, struct srv_wanted *wanted)
+                       const struct rt_tensor *fetches, int64_t n,
+                       struct srv_cancellation *cancellation)
 {
-    for (int64_t i = 0; i < n && srv_still_wanted(wanted, SCORE_COST); i++) {
+    for (int64_t i = 0; i < n && srv_should_continue(cancellation, SCORE_COST); i++) {
         if (s->api == SRV_CLASSIFY) {
-            put_classes(out, s, fetches, i, wanted);
+            put_classes(out, s, fetches, i, cancellation);
             continue;
         }
         srv_put_head(out, 1, value_size(s, fetches, i));
@@ -235,8 +237,8 @@ enum rt_status srv_scoring_write(const struct srv_scoring *s, const struct rt_te
                                  struct srv_growth *growth, unsigned char **out, size_t *n_out,
                                  struct rt_error *err)
 {
-    struct srv_wanted *wanted = srv_growth_wanted(growth);
-    const size_t result = result_size(s, fetches, n, wanted);
+    struct srv_cancellation *cancellation = srv_growth_cancellation(growth);
+    const size_t result = result_size(s, fetches, n, cancellation);
     struct rt_bytes message;
     enum rt_status st = srv_growth_open(
         growth, &message, srv_bytes_size(1, result) + srv_model_echo_size(echo, 2), err);
@@ -244,7 +246,7 @@ enum rt_status srv_scoring_write(const struct srv_scoring *s, const struct rt_te
     if (st)
         return st;
     srv_put_head(&message, 1, result);
-    put_result(&message, s, fetches, n, wanted);
+    put_result(&message, s, fetches, n, cancellation);
     srv_model_echo_put(&message, echo, 2);
     return srv_growth_close(growth, &message, out, n_out, err);
 }
@@ -261,22 +263,22 @@ enum rt_status srv_multi_write(const struct srv_scoring *s, int n_scorings,
                                const struct srv_model_echo *echo, struct srv_growth *growth,
                                unsigned char **out, size_t *n_out, struct rt_error *err)
 {
-    struct srv_wanted *wanted = srv_growth_wanted(growth);
+    struct srv_cancellation *cancellation = srv_growth_cancellation(growth);
     struct rt_bytes message;
     size_t total = 0;
 
     for (int i = 0; i < n_scorings && total <= SRV_MESSAGE_MOST; i++)
-        total +=
-            srv_bytes_size(1, scored_size(&s[i], &echo[i], result_size(&s[i], fetches, n, wanted)));
+        total += srv_bytes_size(
+            1, scored_size(&s[i], &echo[i], result_size(&s[i], fetches, n, cancellation)));
     enum rt_status st = srv_growth_open(growth, &message, total, err);
     if (st)
         return st;
-    for (int i = 0; i < n_scorings && !(wanted && wanted->over); i++) {
-        const size_t result = result_size(&s[i], fetches, n, wanted);
+    for (int i = 0; i < n_scorings && !(cancellation && cancellation->over); i++) {
+        const size_t result = result_size(&s[i], fetches, n, cancellation);
         srv_put_head(&message, 1, scored_size(&s[i], &echo[i], result));
         srv_model_echo_put(&message, &echo[i], 1);
         srv_put_head(&message, s[i].api == SRV_CLASSIFY ? 2 : 3, result);
-        put_result(&message, &s[i], fetches, n, wanted);
+        put_result(&message, &s[i], fetches, n, cancellation);
     }
     return srv_growth_close(growth, &message, out, n_out, err);
 }

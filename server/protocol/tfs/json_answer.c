@@ -9,13 +9,13 @@
 /* What is written, and whether anybody waits for it. */
 struct answer {
     struct rt_bytes *out;
-    struct srv_wanted *wanted;
+    struct srv_cancellation *cancellation;
 };
 
 /* `bytes` more were written. False: nothing more is to be. */
 static bool go_on(const struct answer *a, size_t bytes)
 {
-    if (!a->out->failed && !srv_still_wanted(a->wanted, bytes))
+    if (!a->out->failed && !srv_should_continue(a->cancellation, bytes))
         a->out->failed = true;
     return !a->out->failed;
 }
@@ -23,11 +23,11 @@ static bool go_on(const struct answer *a, size_t bytes)
 static void write_string(const struct answer *a, const struct rt_str *s, bool as_bytes)
 {
     if (!as_bytes) {
-        srv_json_quote_long(a->out, rt_str_data(s), s->n, a->wanted);
+        srv_json_quote_long(a->out, rt_str_data(s), s->n, a->cancellation);
         return;
     }
     rt_bytes_adds(a->out, "{\"b64\": ");
-    srv_json_base64_long(a->out, rt_str_data(s), s->n, a->wanted);
+    srv_json_base64_long(a->out, rt_str_data(s), s->n, a->cancellation);
     rt_bytes_addc(a->out, '}');
 }
 
@@ -249,9 +249,9 @@ static void encode_columns(const struct answer *a, const struct rt_signature *si
 
 enum rt_status srv_json_encode_predict(struct rt_bytes *out, const struct rt_signature *signature,
                                        const struct rt_tensor *fetches, enum srv_json_form form,
-                                       struct srv_wanted *wanted, struct rt_error *err)
+                                       struct srv_cancellation *cancellation, struct rt_error *err)
 {
-    const struct answer a = {out, wanted};
+    const struct answer a = {out, cancellation};
     int n = signature->n_outputs;
     if (n == 0)
         return rt_fail(err, RT_INVALID_ARGUMENT, "Cannot convert empty tensor map to JSON");
@@ -277,7 +277,7 @@ enum rt_status srv_json_encode_predict(struct rt_bytes *out, const struct rt_sig
         encode_rows(&a, signature, fetches);
     else
         encode_columns(&a, signature, fetches);
-    const enum rt_status st = srv_wanted_status(wanted, err);
+    const enum rt_status st = srv_cancellation_status(cancellation, err);
     if (!st && out->failed)
         return rt_fail(err, RT_RESOURCE_EXHAUSTED, "the response is larger than %zu bytes",
                        out->limit);

@@ -312,7 +312,7 @@ static void put_score(struct rt_bytes *out, float score)
 
 enum rt_status srv_json_encode_scores(struct rt_bytes *out, const struct srv_scoring *s,
                                       const struct rt_tensor *fetches, int64_t n,
-                                      struct srv_wanted *wanted, struct rt_error *err)
+                                      struct srv_cancellation *cancellation, struct rt_error *err)
 {
     bool classify = s->api == SRV_CLASSIFY;
     int64_t width = n ? srv_scoring_width(s, fetches) : 0;
@@ -321,7 +321,8 @@ enum rt_status srv_json_encode_scores(struct rt_bytes *out, const struct srv_sco
         return rt_fail(err, RT_INVALID_ARGUMENT, "Cannot convert empty %s to JSON",
                        classify ? "ClassificationResults" : "RegressionResults");
     rt_bytes_adds(out, "{\n    \"results\": [");
-    for (int64_t i = 0; i < n && !out->failed && srv_still_wanted(wanted, SCORE_COST); i++) {
+    for (int64_t i = 0; i < n && !out->failed && srv_should_continue(cancellation, SCORE_COST);
+         i++) {
         if (i)
             rt_bytes_adds(out, ", ");
         if (!classify) {
@@ -329,11 +330,11 @@ enum rt_status srv_json_encode_scores(struct rt_bytes *out, const struct srv_sco
             continue;
         }
         rt_bytes_addc(out, '[');
-        for (int64_t k = 0; k < width && !out->failed && srv_still_wanted(wanted, SCORE_COST);
-             k++) {
+        for (int64_t k = 0;
+             k < width && !out->failed && srv_should_continue(cancellation, SCORE_COST); k++) {
             struct rt_span label = srv_scoring_label(s, fetches, i, k);
             rt_bytes_adds(out, k ? ", [" : "[");
-            srv_json_quote_long(out, label.p, label.n, wanted);
+            srv_json_quote_long(out, label.p, label.n, cancellation);
             rt_bytes_adds(out, ", ");
             put_score(out, srv_scoring_score(s, fetches, i, k));
             rt_bytes_addc(out, ']');
@@ -341,6 +342,6 @@ enum rt_status srv_json_encode_scores(struct rt_bytes *out, const struct srv_sco
         rt_bytes_addc(out, ']');
     }
     rt_bytes_adds(out, classify ? "\n    ]\n}" : "]\n}");
-    const enum rt_status st = srv_wanted_status(wanted, err);
+    const enum rt_status st = srv_cancellation_status(cancellation, err);
     return !st && out->failed ? rt_fail_memory(err, "a response", out->n) : st;
 }

@@ -22,6 +22,6 @@ enum rt_status srv_json_decode_examples(const struct srv_json_doc *doc, size_t m
 /* {"results": ...} of n examples; ends when it is not `wanted` any more. */
 enum rt_status srv_json_encode_scores(struct rt_bytes *out, const struct srv_scoring *s,
                                       const struct rt_tensor *fetches, int64_t n,
-                                      struct srv_wanted *wanted, struct rt_error *err);
+                                      struct srv_cancellation *cancellation, struct rt_error *err);
 
 #endif

@@ -50,7 +50,7 @@ enum rt_status srv_json_decode_predict(const struct srv_json_doc *doc,
  */
 enum rt_status srv_json_encode_predict(struct rt_bytes *out, const struct rt_signature *signature,
                                        const struct rt_tensor *fetches, enum srv_json_form form,
-                                       struct srv_wanted *wanted, struct rt_error *err);
+                                       struct srv_cancellation *cancellation, struct rt_error *err);
 
 /* {"error": "..."}, as TensorFlow Serving lays it out. */
 void srv_json_error(struct rt_bytes *out, const char *text);

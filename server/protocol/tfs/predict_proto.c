@@ -265,7 +265,7 @@ enum rt_status srv_predict_write(const struct srv_predict_response *r, unsigned 
         e = calloc((size_t)sig->n_outputs, sizeof *e);
     if (!e)
         return rt_fail_memory(err, "a response", 0);
-    struct srv_wanted *wanted = srv_growth_wanted(r->growth);
+    struct srv_cancellation *wanted = srv_growth_cancellation(r->growth);
     for (int i = 0; i < sig->n_outputs && total <= SRV_MESSAGE_MOST; i++) {
         if (!r->wanted[i])
             continue;

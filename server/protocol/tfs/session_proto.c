@@ -113,17 +113,17 @@ static size_t named_size(const char *name, const struct srv_tensor_layout *l)
 }
 
 static void put_named(struct rt_bytes *out, uint32_t number, const char *name,
-                      const struct rt_tensor *t, struct srv_wanted *wanted)
+                      const struct rt_tensor *t, struct srv_cancellation *cancellation)
 {
     if (!srv_tensor_has_wire((enum rt_dtype)t->dtype)) {
         out->failed = true;
         return;
     }
-    const struct srv_tensor_layout l = srv_tensor_lay_out(t, false, wanted);
+    const struct srv_tensor_layout l = srv_tensor_lay_out(t, false, cancellation);
     srv_put_head(out, number, named_size(name, &l));
     srv_put_bytes(out, 1, name, strlen(name));
     srv_put_head(out, 2, l.tensor);
-    srv_tensor_write(out, t, &l, wanted);
+    srv_tensor_write(out, t, &l, cancellation);
 }
 
 /* ---- writing: what was traced ---- */
@@ -237,7 +237,7 @@ static void put_graph(struct rt_bytes *out, const struct rt_trace *t)
 enum rt_status srv_session_write(const struct srv_session_response *r, unsigned char **out,
                                  size_t *n, struct rt_error *err)
 {
-    struct srv_wanted *wanted = srv_growth_wanted(r->growth);
+    struct srv_cancellation *cancellation = srv_growth_cancellation(r->growth);
     struct rt_bytes message, metadata;
     size_t total = srv_model_echo_size(&r->echo, 3);
 
@@ -254,12 +254,12 @@ enum rt_status srv_session_write(const struct srv_session_response *r, unsigned 
         total += srv_bytes_size(2, metadata.n);
     /* A request may name one tensor as often as it likes. */
     for (int i = 0; i < r->n && total <= LIMIT; i++) {
-        const struct srv_tensor_layout l = srv_tensor_lay_out(r->tensors[i], false, wanted);
+        const struct srv_tensor_layout l = srv_tensor_lay_out(r->tensors[i], false, cancellation);
         total += srv_bytes_size(1, named_size(r->names[i], &l));
     }
     enum rt_status st = srv_growth_open(r->growth, &message, total, err);
-    for (int i = 0; i < r->n && !st && !(wanted && wanted->over); i++)
-        put_named(&message, 1, r->names[i], r->tensors[i], wanted);
+    for (int i = 0; i < r->n && !st && !(cancellation && cancellation->over); i++)
+        put_named(&message, 1, r->names[i], r->tensors[i], cancellation);
     if (!st && r->trace)
         srv_put_message(&message, 2, &metadata);
     rt_bytes_clear(&metadata);

@@ -286,7 +286,7 @@ static enum rt_status fill(struct srv_cursor message, const struct head *h, cons
     return RT_OK;
 }
 
-enum rt_status srv_tensor_read(struct srv_cursor message, enum rt_dtype wanted,
+enum rt_status srv_tensor_read(struct srv_cursor message, enum rt_dtype cancellation,
                                struct rt_tensor *out, size_t *budget, struct rt_error *err)
 {
     struct head h;
@@ -313,7 +313,7 @@ enum rt_status srv_tensor_read(struct srv_cursor message, enum rt_dtype wanted,
                        "tensor_content holds %zu bytes, not those of shape %s and type %s",
                        h.content.left, rt_shape_text(room, sizeof room, h.rank, h.dim),
                        rt_dtype_name(dtype));
-    if (wanted != RT_NO_DTYPE && dtype != wanted)
+    if (cancellation != RT_NO_DTYPE && dtype != cancellation)
         return rt_tensor_new(out, NULL, dtype, 1, &(int64_t){0}, err);
     /* A string repeated to fill the shape is shared by all that repeat it. */
     if (dtype == RT_STRING && n)
@@ -378,7 +378,7 @@ enum {
 
 /* Bytes of the packed values, or of tensor_content; strings as fields: all of them, with tags. */
 static size_t values_size(const struct rt_tensor *t, const struct form *form, bool as_content,
-                          struct srv_wanted *wanted)
+                          struct srv_cancellation *cancellation)
 {
     enum rt_dtype dtype = (enum rt_dtype)t->dtype;
     int64_t n = rt_tensor_count(t);
@@ -394,7 +394,7 @@ static size_t values_size(const struct rt_tensor *t, const struct form *form, bo
             size_t len = rt_strs(t)[i].n;
             size += as_content ? srv_varint_size(len) + len : srv_bytes_size(form->number, len);
         }
-        if (!srv_still_wanted(wanted, (size_t)(stop - from) * ELEMENT_COST))
+        if (!srv_should_continue(cancellation, (size_t)(stop - from) * ELEMENT_COST))
             break;
     }
     return size;
@@ -406,7 +406,7 @@ bool srv_tensor_has_wire(enum rt_dtype dtype)
 }
 
 struct srv_tensor_layout srv_tensor_lay_out(const struct rt_tensor *t, bool as_content,
-                                            struct srv_wanted *wanted)
+                                            struct srv_cancellation *cancellation)
 {
     struct srv_tensor_layout l = {0};
     struct form form = form_of((enum rt_dtype)t->dtype);
@@ -414,7 +414,7 @@ struct srv_tensor_layout srv_tensor_lay_out(const struct rt_tensor *t, bool as_c
 
     for (int i = 0; i < t->rank; i++)
         l.shape += srv_bytes_size(2, dim_size(t->dim[i]));
-    l.values = values_size(t, &form, as_content, wanted);
+    l.values = values_size(t, &form, as_content, cancellation);
     l.tensor = 1 + srv_varint_size(t->dtype) + srv_bytes_size(2, l.shape);
     if (l.values && t->dtype == RT_STRING && !as_content)
         l.tensor += l.values;
@@ -423,14 +423,15 @@ struct srv_tensor_layout srv_tensor_lay_out(const struct rt_tensor *t, bool as_c
     return l;
 }
 
-static unsigned char *copy(unsigned char *p, const void *bytes, size_t n, struct srv_wanted *wanted)
+static unsigned char *copy(unsigned char *p, const void *bytes, size_t n,
+                           struct srv_cancellation *cancellation)
 {
     const unsigned char *from = bytes;
 
     for (size_t some; n; p += some, from += some, n -= some) {
         some = n < PIECE ? n : PIECE;
         memcpy(p, from, some);
-        if (!srv_still_wanted(wanted, some))
+        if (!srv_should_continue(cancellation, some))
             break;
     }
     return p;
@@ -438,24 +439,24 @@ static unsigned char *copy(unsigned char *p, const void *bytes, size_t n, struct
 
 static unsigned char *put_strings(unsigned char *p, const struct rt_tensor *t,
                                   const struct form *form, bool as_content,
-                                  struct srv_wanted *wanted)
+                                  struct srv_cancellation *cancellation)
 {
     const struct rt_str *s = rt_strs(t);
     int64_t n = rt_tensor_count(t);
 
-    for (int64_t i = 0; i < n && as_content && srv_still_wanted(wanted, ELEMENT_COST); i++)
+    for (int64_t i = 0; i < n && as_content && srv_should_continue(cancellation, ELEMENT_COST); i++)
         p = srv_write_varint(p, s[i].n);
-    for (int64_t i = 0; i < n && srv_still_wanted(wanted, ELEMENT_COST); i++) {
+    for (int64_t i = 0; i < n && srv_should_continue(cancellation, ELEMENT_COST); i++) {
         if (!as_content)
             p = srv_write_head(p, form->number, s[i].n);
-        p = copy(p, rt_str_data(&s[i]), s[i].n, wanted);
+        p = copy(p, rt_str_data(&s[i]), s[i].n, cancellation);
     }
     return p;
 }
 
 static unsigned char *put_values(unsigned char *p, const struct rt_tensor *t,
                                  const struct form *form, bool as_content, size_t size,
-                                 struct srv_wanted *wanted)
+                                 struct srv_cancellation *cancellation)
 {
     enum rt_dtype dtype = (enum rt_dtype)t->dtype;
     int64_t n = rt_tensor_count(t);
@@ -465,21 +466,22 @@ static unsigned char *put_values(unsigned char *p, const struct rt_tensor *t,
     if (dtype != RT_STRING || as_content)
         p = srv_write_varint(srv_write_tag(p, as_content ? 4 : form->number, SRV_BYTES), size);
     if (dtype == RT_STRING)
-        return put_strings(p, t, form, as_content, wanted);
+        return put_strings(p, t, form, as_content, cancellation);
     if (as_content || form->type != SRV_VARINT || dtype == RT_BOOL)
-        return copy(p, t->data, size, wanted);
+        return copy(p, t->data, size, cancellation);
     for (int64_t i = 0; i < n;) {
         const int64_t from = i, stop = n - i < RUN ? n : i + RUN;
         for (; i < stop; i++)
             p = srv_write_varint(p, load_varint(t->data, i, dtype));
-        if (!srv_still_wanted(wanted, (size_t)(stop - from) * ELEMENT_COST))
+        if (!srv_should_continue(cancellation, (size_t)(stop - from) * ELEMENT_COST))
             break;
     }
     return p;
 }
 
 unsigned char *srv_tensor_emit(unsigned char *p, const struct rt_tensor *t, bool as_content,
-                               const struct srv_tensor_layout *l, struct srv_wanted *wanted)
+                               const struct srv_tensor_layout *l,
+                               struct srv_cancellation *cancellation)
 {
     struct form form = form_of((enum rt_dtype)t->dtype);
 
@@ -490,16 +492,16 @@ unsigned char *srv_tensor_emit(unsigned char *p, const struct rt_tensor *t, bool
         if (t->dim[i])
             p = srv_write_varint(srv_write_tag(p, 1, SRV_VARINT), (uint64_t)t->dim[i]);
     }
-    return put_values(p, t, &form, as_content, l->values, wanted);
+    return put_values(p, t, &form, as_content, l->values, cancellation);
 }
 
 void srv_tensor_write(struct rt_bytes *out, const struct rt_tensor *t,
-                      const struct srv_tensor_layout *l, struct srv_wanted *wanted)
+                      const struct srv_tensor_layout *l, struct srv_cancellation *cancellation)
 {
-    out->failed |= l->tensor > INT32_MAX || (wanted && wanted->over);
+    out->failed |= l->tensor > INT32_MAX || (cancellation && cancellation->over);
     if (!rt_bytes_reserve(out, l->tensor))
         return;
-    srv_tensor_emit((unsigned char *)out->p + out->n, t, false, l, wanted);
+    srv_tensor_emit((unsigned char *)out->p + out->n, t, false, l, cancellation);
     out->n += l->tensor;
     out->p[out->n] = '\0';
 }

@@ -9,7 +9,7 @@
 #define SRV_TENSOR_WIRE_H
 
 #include "runtime/core/tensor.h"
-#include "server/base/wanted.h"
+#include "server/base/cancellation.h"
 #include "server/protocol/tfs/wire.h"
 
 /*
@@ -21,7 +21,7 @@
  * A type other than `wanted`, which the call refuses in any case, is therefore not expanded: *out
  * has that type and no elements. RT_NO_DTYPE: any type is wanted.
  */
-enum rt_status srv_tensor_read(struct srv_cursor message, enum rt_dtype wanted,
+enum rt_status srv_tensor_read(struct srv_cursor message, enum rt_dtype cancellation,
                                struct rt_tensor *out, size_t *budget, struct rt_error *err);
 
 bool srv_tensor_has_wire(enum rt_dtype dtype); /* false: it has no form on the wire */
@@ -35,13 +35,14 @@ struct srv_tensor_layout {
     size_t shape, values, tensor;
 };
 struct srv_tensor_layout srv_tensor_lay_out(const struct rt_tensor *t, bool as_content,
-                                            struct srv_wanted *wanted);
+                                            struct srv_cancellation *cancellation);
 /* The place behind it. What is not wanted any more is not written to its end. */
 unsigned char *srv_tensor_emit(unsigned char *p, const struct rt_tensor *t, bool as_content,
-                               const struct srv_tensor_layout *l, struct srv_wanted *wanted);
+                               const struct srv_tensor_layout *l,
+                               struct srv_cancellation *cancellation);
 
 /* Appends a TensorProto with its values in the typed field. `l`: its layout. */
 void srv_tensor_write(struct rt_bytes *out, const struct rt_tensor *t,
-                      const struct srv_tensor_layout *l, struct srv_wanted *wanted);
+                      const struct srv_tensor_layout *l, struct srv_cancellation *cancellation);
 
 #endif

@@ -40,7 +40,7 @@ bool rt_callable_is_compiled(const struct rt_callable *c, int64_t rows)
     return true;
 }
 
-void rt_callable_want(struct rt_callable *c, const struct rt_shape *shapes)
+void rt_callable_request_compilation(struct rt_callable *c, const struct rt_shape *shapes)
 {
     (void)c;
     (void)shapes;
@@ -826,7 +826,7 @@ static void small_requests_do_not_wait_for_workers_that_are_at_long_ones(void **
     end(w);
 }
 
-static void what_expires_in_the_queue_is_told_as_there(void **state)
+static void what_expires_in_the_queue_is_reported_as_such(void **state)
 {
     (void)state;
     struct world *w = begin_as_tensorflow("");
@@ -1085,7 +1085,7 @@ int main(void)
         cmocka_unit_test(inputs_without_common_rows_are_refused),
         cmocka_unit_test(a_queue_full_of_batches_refuses_with_their_number),
         cmocka_unit_test(small_requests_do_not_wait_for_workers_that_are_at_long_ones),
-        cmocka_unit_test(what_expires_in_the_queue_is_told_as_there),
+        cmocka_unit_test(what_expires_in_the_queue_is_reported_as_such),
         cmocka_unit_test(a_batch_is_padded_with_the_last_requests_first_row),
         cmocka_unit_test(shapes_that_differ_go_to_batches_of_their_own),
         cmocka_unit_test(with_padding_shapes_that_differ_are_merged),

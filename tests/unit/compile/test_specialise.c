@@ -600,11 +600,11 @@ static void a_shape_is_compiled_when_it_recurs(void **state)
     assert_int_equal(rt_session_compile(x->tier[1]), 0);
     assert_int_equal(tiers_specialisations(x), 1);
     struct rt_shape shape = {.rank = 2, .dim = {9, 4}};
-    rt_callable_want(x->call[1], &shape);
+    rt_callable_request_compilation(x->call[1], &shape);
     assert_int_equal(tiers_specialisations(x), 1);
     assert_int_equal(rt_session_compile(x->tier[1]), 1);
     assert_int_equal(tiers_specialisations(x), 2);
-    rt_callable_want(x->call[1], &shape); /* it is there */
+    rt_callable_request_compilation(x->call[1], &shape); /* it is there */
     assert_int_equal(rt_session_compile(x->tier[1]), 0);
 }
 
@@ -657,7 +657,7 @@ static void a_compiler_leaves_what_is_compiled_at_once(void **state)
     assert_int_equal(before, 10);
     for (int n = 20; n < 25; n++)
         run_rows(x, n);
-    rt_callable_want(x->call[1], &shape);
+    rt_callable_request_compilation(x->call[1], &shape);
     rt_compiler_wait(compiler);
     assert_int_equal(tiers_specialisations(x), 10);
     assert_int_equal(rt_session_compile(x->tier[1]), 6);

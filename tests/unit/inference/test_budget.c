@@ -99,7 +99,7 @@ static void an_answer_beyond_protobufs_limit_is_refused_before_it_is_written(voi
     assert_ok(srv_growth_take(&g, SRV_MESSAGE_MOST, &err), &err);
 }
 
-static void an_answer_is_wanted_until_its_deadline_or_its_clients_going(void **state)
+static void a_response_is_wanted_until_its_deadline_or_its_clients_going(void **state)
 {
     (void)state;
     struct srv_budget b = {.limit = INT64_MAX};
@@ -107,21 +107,21 @@ static void an_answer_is_wanted_until_its_deadline_or_its_clients_going(void **s
     _Atomic bool gone = false;
     size_t own = 0;
     struct srv_growth g = {&b, &own, {.deadline_ns = 1, .cancelled = &gone}};
-    struct srv_wanted *w = srv_growth_wanted(&g);
-    assert_true(srv_still_wanted(w, SRV_WANTED_BYTES - 1)); /* not looked at yet */
+    struct srv_cancellation *w = srv_growth_cancellation(&g);
+    assert_true(srv_should_continue(w, SRV_CANCELLATION_CHECK_BYTES - 1)); /* not looked at yet */
     assert_ok(srv_growth_take(&g, 1, &err), &err);
-    assert_false(srv_still_wanted(w, 1));
-    assert_false(srv_still_wanted(w, 0)); /* it stays so */
+    assert_false(srv_should_continue(w, 1));
+    assert_false(srv_should_continue(w, 0)); /* it stays so */
     assert_fails(srv_growth_take(&g, 1, &err), RT_DEADLINE_EXCEEDED, &err,
                  "the deadline passed while the answer was written");
     assert_int_equal(srv_growth_failed(&g, 1, &err), RT_DEADLINE_EXCEEDED);
-    *w = (struct srv_wanted){.deadline_ns = RT_NEVER, .cancelled = &gone};
-    assert_true(srv_still_wanted(w, SRV_WANTED_BYTES));
+    *w = (struct srv_cancellation){.deadline_ns = RT_NEVER, .cancelled = &gone};
+    assert_true(srv_should_continue(w, SRV_CANCELLATION_CHECK_BYTES));
     gone = true;
-    assert_true(srv_still_wanted(w, 1));
-    assert_false(srv_still_wanted(w, SRV_WANTED_BYTES));
+    assert_true(srv_should_continue(w, 1));
+    assert_false(srv_should_continue(w, SRV_CANCELLATION_CHECK_BYTES));
     assert_int_equal(srv_growth_failed(&g, 1, &err), RT_CANCELLED);
-    assert_true(srv_still_wanted(NULL, SIZE_MAX));
+    assert_true(srv_should_continue(NULL, SIZE_MAX));
 }
 
 int main(void)
@@ -132,7 +132,7 @@ int main(void)
         cmocka_unit_test(what_never_fits_is_told_the_flag),
         cmocka_unit_test(an_answer_is_counted_but_for_its_first_bytes),
         cmocka_unit_test(an_answer_beyond_protobufs_limit_is_refused_before_it_is_written),
-        cmocka_unit_test(an_answer_is_wanted_until_its_deadline_or_its_clients_going),
+        cmocka_unit_test(a_response_is_wanted_until_its_deadline_or_its_clients_going),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -783,7 +783,7 @@ static double seconds_to_load(const struct grows *of, int n)
     assert_int_equal(n_missing, 0);
     assert_ok(rt_session_prepare(s, &spec, &call, &err), &err);
     (void)rt_callable_is_rowwise(call, shapes, &err);
-    rt_callable_want(call, shapes);
+    rt_callable_request_compilation(call, shapes);
     for (int turn = 0; turn < 2; turn++) {
         rt_session_compile(s);
         assert_ok(rt_callable_run(call, in, &out, NULL, &err), &err);

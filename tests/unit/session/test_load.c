@@ -143,7 +143,7 @@ static int compile_until(int at, struct rt_model *m)
     for (int rows = 2; rows < 5; rows++) {
         struct rt_shape shape = s->def->inputs[0].shape;
         shape.dim[0] = rows;
-        rt_callable_want(s->call, &shape);
+        rt_callable_request_compilation(s->call, &shape);
     }
     n_asked = 0;
     cancel_at = at;

@@ -18,9 +18,9 @@
 
 static atomic_int n_loaded, n_freed, n_attached, n_detached, n_events, n_loads;
 static atomic_int n_held;
-static atomic_int n_told;     /* loads that have seen that they are cancelled */
-static atomic_bool load_held; /* loads wait until it is false, */
-static atomic_bool load_deaf; /* also those that are cancelled */
+static atomic_int n_cancelled_loads; /* loads that have seen that they are cancelled */
+static atomic_bool load_held;        /* loads wait until it is false, */
+static atomic_bool load_deaf;        /* also those that are cancelled */
 
 static enum rt_status read_word(const char *dir, char *word, size_t room, struct rt_error *err)
 {
@@ -56,7 +56,7 @@ static enum rt_status fake_load(struct rt_model **out, const char *dir,
     atomic_fetch_add(&n_held, atomic_load(&load_held));
     for (bool told = false; atomic_load(&load_held); usleep(1000)) {
         if (!told && atomic_load(options->session.cancelled)) {
-            atomic_fetch_add(&n_told, 1);
+            atomic_fetch_add(&n_cancelled_loads, 1);
             told = true;
         }
         if (told && !atomic_load(&load_deaf))
@@ -201,7 +201,7 @@ static int set_up(void **state)
     atomic_store(&load_held, false);
     atomic_store(&load_deaf, false);
     atomic_store(&n_held, 0);
-    atomic_store(&n_told, 0);
+    atomic_store(&n_cancelled_loads, 0);
     return 0;
 }
 
@@ -518,7 +518,7 @@ static void a_version_that_comes_back_while_its_load_is_cancelled_is_loaded_agai
     assert_ok(START(flag("models", "models")), &err);
     assert_true(comes_above_0(&n_held));
     folder_delete("models/m/1");
-    assert_true(comes_above_0(&n_told));
+    assert_true(comes_above_0(&n_cancelled_loads));
     version("models/m/1", "ok");
     version("models/z/1", "ok");
     expect_one_more_load_of_m(1);
@@ -739,7 +739,7 @@ a_model_that_is_configured_again_while_its_load_is_cancelled_is_loaded_again(voi
     assert_true(comes_above_0(&n_held));
     CONFIG("x");
     srv_manager_reread(manager);
-    assert_true(comes_above_0(&n_told));
+    assert_true(comes_above_0(&n_cancelled_loads));
     CONFIG("m", "x", "z");
     srv_manager_reread(manager);
     expect_one_more_load_of_m(2);

@@ -1,13 +1,13 @@
 /*
  * Whether an answer that is being written is still wanted: its deadline has not passed and its
- * client has not gone. Writers tell what they have written, and every SRV_WANTED_BYTES of it, some
- * ten milliseconds, the two are looked at. An answer that is not wanted stays so, and what was
- * written of it is of no use.
+ * client has not gone. Writers tell what they have written, and every SRV_CANCELLATION_CHECK_BYTES
+ * of it, some ten milliseconds, the two are looked at. An answer that is not wanted stays so, and
+ * what was written of it is of no use.
  *
  * Threads: the writer's alone.
  */
-#ifndef SRV_WANTED_H
-#define SRV_WANTED_H
+#ifndef SRV_CANCELLATION_H
+#define SRV_CANCELLATION_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -17,9 +17,9 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
 
-enum { SRV_WANTED_BYTES = 4 << 20 };
+enum { SRV_CANCELLATION_CHECK_BYTES = 4 << 20 };
 
-struct srv_wanted {
+struct srv_cancellation {
     int64_t deadline_ns;           /* CLOCK_MONOTONIC; RT_NEVER */
     const _Atomic bool *cancelled; /* NULL: nobody can go */
     size_t spent;                  /* since it was looked at */
@@ -28,9 +28,9 @@ struct srv_wanted {
 
 /* `bytes` more were written; what costs more than a copy counts as more. `w` NULL: it is wanted
  * in any case, here and below. */
-static inline bool srv_still_wanted(struct srv_wanted *w, size_t bytes)
+static inline bool srv_should_continue(struct srv_cancellation *w, size_t bytes)
 {
-    if (!w || (!w->over && (w->spent += bytes) < SRV_WANTED_BYTES))
+    if (!w || (!w->over && (w->spent += bytes) < SRV_CANCELLATION_CHECK_BYTES))
         return true;
     w->spent = 0;
     if (!w->over && w->cancelled && atomic_load_explicit(w->cancelled, memory_order_relaxed))
@@ -41,7 +41,8 @@ static inline bool srv_still_wanted(struct srv_wanted *w, size_t bytes)
 }
 
 /* RT_OK, or why it is not wanted any more. */
-static inline enum rt_status srv_wanted_status(const struct srv_wanted *w, struct rt_error *err)
+static inline enum rt_status srv_cancellation_status(const struct srv_cancellation *w,
+                                                     struct rt_error *err)
 {
     if (!w || !w->over)
         return RT_OK;
