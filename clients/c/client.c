@@ -158,7 +158,7 @@ static unsigned char *bytes_of(grpc_byte_buffer *buffer, size_t *n)
 
 /* Takes `request`. */
 static enum slipway_code unary(struct slipway_client *c, const char *method, grpc_slice request,
-                               int64_t timeout_ms, grpc_byte_buffer **answer,
+                               int64_t timeout_ms, grpc_byte_buffer **response,
                                struct slipway_error *err)
 {
     grpc_completion_queue *cq = grpc_completion_queue_create_for_pluck(NULL);
@@ -191,11 +191,11 @@ static enum slipway_code unary(struct slipway_client *c, const char *method, grp
     ops[0].data.send_initial_metadata.metadata = &sent;
     ops[1].data.send_message.send_message = message;
     ops[3].data.recv_initial_metadata.recv_initial_metadata = &initial;
-    ops[4].data.recv_message.recv_message = answer;
+    ops[4].data.recv_message.recv_message = response;
     ops[5].data.recv_status_on_client.trailing_metadata = &trailing;
     ops[5].data.recv_status_on_client.status = &status;
     ops[5].data.recv_status_on_client.status_details = &details;
-    *answer = NULL;
+    *response = NULL;
     enum slipway_code code;
     if (grpc_call_start_batch(call, ops, 6, call, NULL) == GRPC_CALL_OK) {
         grpc_completion_queue_pluck(cq, call, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
@@ -205,9 +205,9 @@ static enum slipway_code unary(struct slipway_client *c, const char *method, grp
     } else
         code = fail(err, SLIPWAY_INVALID_ARGUMENT,
                     "gRPC refuses the call: the token or the method holds what it cannot send");
-    if (code && *answer) {
-        grpc_byte_buffer_destroy(*answer);
-        *answer = NULL;
+    if (code && *response) {
+        grpc_byte_buffer_destroy(*response);
+        *response = NULL;
     }
     grpc_slice_unref(details);
     grpc_metadata_array_destroy(&initial);
@@ -216,7 +216,7 @@ static enum slipway_code unary(struct slipway_client *c, const char *method, grp
     grpc_call_unref(call);
     grpc_completion_queue_shutdown(cq);
     grpc_completion_queue_destroy(cq);
-    if (!code && !*answer)
+    if (!code && !*response)
         return fail(err, SLIPWAY_INTERNAL, "the server gave no answer");
     return code;
 }
@@ -225,14 +225,14 @@ static enum slipway_code exchange(struct slipway_client *c, const char *method, 
                                   const struct slipway_call *call, unsigned char **out,
                                   size_t *n_out, struct slipway_error *err)
 {
-    grpc_byte_buffer *answer;
+    grpc_byte_buffer *response;
     *out = NULL;
     *n_out = 0;
-    enum slipway_code code = unary(c, method, request, call ? call->timeout_ms : 0, &answer, err);
+    enum slipway_code code = unary(c, method, request, call ? call->timeout_ms : 0, &response, err);
     if (code)
         return code;
-    *out = bytes_of(answer, n_out);
-    grpc_byte_buffer_destroy(answer);
+    *out = bytes_of(response, n_out);
+    grpc_byte_buffer_destroy(response);
     return *out ? SLIPWAY_OK
                 : fail(err, SLIPWAY_RESOURCE_EXHAUSTED, "out of memory for the answer");
 }
@@ -264,7 +264,7 @@ static enum slipway_code send_bytes(struct slipway_client *c, const char *method
 
 struct given {
     union {
-        struct slipway_answer answer;
+        struct slipway_answer response;
         struct slipway_status status;
         struct slipway_metadata metadata;
     } is; /* first */
@@ -331,11 +331,11 @@ enum slipway_code slipway_predict(struct slipway_client *c, const struct slipway
     struct given *g = given_new(budget, err);
     if (!g)
         code = err->code;
-    else if (cl_read_predict(rt_span_of(bytes, n), g->arena, &budget, &g->is.answer, &why)) {
+    else if (cl_read_predict(rt_span_of(bytes, n), g->arena, &budget, &g->is.response, &why)) {
         code = failed(err, &why);
         given_free(g);
     } else
-        *out = &g->is.answer;
+        *out = &g->is.response;
     free(bytes);
     return code;
 }

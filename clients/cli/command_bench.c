@@ -246,18 +246,18 @@ static enum rt_status random_shots(struct bench *b, struct rt_error *err)
 /* Asks each alone: what is answered is what will be expected. */
 static enum rt_status query_alone(struct bench *b, struct rt_error *err)
 {
-    struct rt_bytes answer;
+    struct rt_bytes response;
     enum rt_status st = RT_OK;
-    rt_bytes_init(&answer, b->remote.max_bytes);
+    rt_bytes_init(&response, b->remote.max_bytes);
     for (int i = 0; i < b->n_shots && !st; i++) {
-        st = cl_shoot(&b->remote, &b->shots[i], &answer, err);
+        st = cl_shoot(&b->remote, &b->shots[i], &response, err);
         if (!st && !b->no_check) {
-            b->shots[i].want = keep(b->arena, &answer);
+            b->shots[i].want = keep(b->arena, &response);
             if (!b->shots[i].want.p)
-                st = rt_fail_memory(err, "an answer", answer.n);
+                st = rt_fail_memory(err, "an answer", response.n);
         }
     }
-    rt_bytes_clear(&answer);
+    rt_bytes_clear(&response);
     return st;
 }
 

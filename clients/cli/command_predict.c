@@ -75,7 +75,7 @@ static enum rt_status show(struct predict *p, const struct slipway_tensor *outpu
         if (!st)
             st = write_file(p->out, &text, err);
     } else {
-        cl_json_answer(&text, outputs, n, rows);
+        cl_json_response(&text, outputs, n, rows);
         rt_bytes_addc(&text, '\n');
         if (text.failed)
             st = rt_fail_memory(err, "the answer", text.n);
@@ -90,12 +90,12 @@ static enum rt_status show(struct predict *p, const struct slipway_tensor *outpu
 
 /* Behind the records that are there. */
 static enum rt_status append_record(const char *path, const struct rt_bytes *request,
-                                    struct rt_span answer, struct rt_error *err)
+                                    struct rt_span response, struct rt_error *err)
 {
     const struct pb_prediction_log log = {
         .type = PB_LOG_PREDICT,
         .request = rt_span_of(request->p ? request->p : "", request->n),
-        .response = rt_span_of(answer.p ? (const char *)answer.p : "", answer.n),
+        .response = rt_span_of(response.p ? (const char *)response.p : "", response.n),
     };
     struct rt_bytes record, out;
     rt_bytes_init(&record, SIZE_MAX);
@@ -104,7 +104,7 @@ static enum rt_status append_record(const char *path, const struct rt_bytes *req
     rt_tfrecord_add(&out, record.p, record.n);
     enum rt_status st = RT_OK;
     if (record.failed || out.failed)
-        st = rt_fail_memory(err, "a record", request->n + answer.n);
+        st = rt_fail_memory(err, "a record", request->n + response.n);
     FILE *f = st ? NULL : fopen(path, "ab");
     if (!st && (!f || fwrite(out.p, 1, out.n, f) != out.n))
         st = rt_fail(err, RT_UNAVAILABLE, "%s: %s", path, strerror(errno));
@@ -121,15 +121,15 @@ static enum rt_status send_grpc(struct predict *p, const struct rt_bytes *reques
     const struct cl_shot shot = {.type = PB_LOG_PREDICT,
                                  .request = rt_span_of(request->p, request->n)};
     size_t budget = p->remote.max_bytes;
-    struct slipway_answer answer;
+    struct slipway_answer response;
     struct rt_bytes bytes;
     rt_bytes_init(&bytes, p->remote.max_bytes);
     enum rt_status st = cl_shoot(&p->remote, &shot, &bytes, err);
     struct rt_span got = rt_span_of(bytes.p, bytes.n);
     if (!st)
-        st = cl_read_predict(got, p->arena, &budget, &answer, err);
+        st = cl_read_predict(got, p->arena, &budget, &response, err);
     if (!st)
-        st = show(p, answer.outputs, answer.n_outputs, is_row, err);
+        st = show(p, response.outputs, response.n_outputs, is_row, err);
     if (!st && p->record)
         st = append_record(p->record, request, got, err);
     rt_bytes_clear(&bytes);
@@ -181,7 +181,7 @@ static enum rt_status choose(const struct predict *p, struct slipway_tensor *out
     return RT_OK;
 }
 
-static enum rt_status show_body(struct predict *p, const struct rt_bytes *answer,
+static enum rt_status show_body(struct predict *p, const struct rt_bytes *response,
                                 struct rt_error *err)
 {
     struct slipway_tensor *outputs;
@@ -189,14 +189,14 @@ static enum rt_status show_body(struct predict *p, const struct rt_bytes *answer
     int n;
     json_t *o;
     if (!p->out && !p->outputs.n) {
-        fwrite(answer->p, 1, answer->n, stdout);
-        if (!answer->n || answer->p[answer->n - 1] != '\n')
+        fwrite(response->p, 1, response->n, stdout);
+        if (!response->n || response->p[response->n - 1] != '\n')
             putchar('\n');
         return RT_OK;
     }
     enum rt_status st = know_signature(p, err);
     if (!st)
-        st = cl_json_load(rt_span_of(answer->p, answer->n), &o, err);
+        st = cl_json_load(rt_span_of(response->p, response->n), &o, err);
     if (st)
         return st;
     st = cl_json_tensors(o, "predictions", "outputs", p->signature->outputs,
@@ -245,12 +245,12 @@ static enum rt_status examples_call(struct predict *p, const char **suffix, stru
 static enum rt_status over_rest(struct predict *p, struct rt_error *err)
 {
     const char *suffix = ":predict";
-    struct rt_bytes body, answer;
+    struct rt_bytes body, response;
     const char *json = NULL;
     bool is_row;
     enum rt_status st = RT_OK;
     rt_bytes_init(&body, SIZE_MAX);
-    rt_bytes_init(&answer, p->remote.max_bytes);
+    rt_bytes_init(&response, p->remote.max_bytes);
     if (p->input.json) {
         st = examples_call(p, &suffix, err);
         bool is_whole = strcmp(suffix, ":predict") != 0;
@@ -266,11 +266,11 @@ static enum rt_status over_rest(struct predict *p, struct rt_error *err)
         st = rt_fail_memory(err, "a request", body.n);
     if (!st)
         st = cl_rest(&p->remote, "POST", cl_rest_path(p->arena, &p->model, suffix),
-                     json ? rt_span_str(json) : rt_span_of(body.p, body.n), &answer, err);
+                     json ? rt_span_str(json) : rt_span_of(body.p, body.n), &response, err);
     if (!st)
-        st = show_body(p, &answer, err);
+        st = show_body(p, &response, err);
     rt_bytes_clear(&body);
-    rt_bytes_clear(&answer);
+    rt_bytes_clear(&response);
     return st;
 }
 

@@ -378,8 +378,8 @@ static bool same_entries(struct rt_span got, struct rt_span want, double toleran
     return false;
 }
 
-bool cl_same_answers(enum pb_log_type type, struct rt_span got, struct rt_span want,
-                     double tolerance, struct rt_error *why)
+bool cl_same_responses(enum pb_log_type type, struct rt_span got, struct rt_span want,
+                       double tolerance, struct rt_error *why)
 {
     if (rt_span_eq(got, want))
         return true;

@@ -19,8 +19,8 @@ bool cl_same_tensor(const struct slipway_tensor *got, const struct slipway_tenso
                     double tolerance, struct rt_error *why);
 bool cl_same_json(json_t *got, json_t *want, double tolerance, struct rt_error *why);
 /* Serialized answers of a call that logs know. */
-bool cl_same_answers(enum pb_log_type type, struct rt_span got, struct rt_span want,
-                     double tolerance, struct rt_error *why);
+bool cl_same_responses(enum pb_log_type type, struct rt_span got, struct rt_span want,
+                       double tolerance, struct rt_error *why);
 
 /* gRPC's path of the call that such a log is of. NULL: of none that can be made again. */
 const char *cl_log_method(enum pb_log_type type);

@@ -17,7 +17,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "clients/cli/http_answer.h"
+#include "clients/cli/http_response.h"
 #include "runtime/base/clock.h"
 
 enum { BLOCK = 64 << 10, SMALL_BODY = 64 << 10 };
@@ -316,7 +316,7 @@ static enum rt_status get(struct cl_http *h, size_t *n, int64_t deadline_ns, str
 
 /* *nothing: the connection ended before a byte of an answer. */
 static enum rt_status exchange(struct cl_http *h, struct rt_span head, struct rt_span body,
-                               int64_t deadline_ns, struct cl_http_answer *a, bool *nothing,
+                               int64_t deadline_ns, struct cl_http_response *a, bool *nothing,
                                struct rt_error *err)
 {
     struct rt_error put_err = {0};
@@ -333,13 +333,13 @@ static enum rt_status exchange(struct cl_http *h, struct rt_span head, struct rt
     while (!st && a->stage != CL_HTTP_DONE) {
         st = get(h, &n, deadline_ns, err);
         if (!st && !n) {
-            st = cl_http_answer_end(a, err);
+            st = cl_http_response_end(a, err);
             break;
         }
         if (st)
             break;
         *nothing = false;
-        st = cl_http_answer_feed(a, h->block, n, &used, err);
+        st = cl_http_response_feed(a, h->block, n, &used, err);
         if (!st && used < n)
             a->keep_alive = false; /* more than was asked for */
     }
@@ -354,10 +354,10 @@ static enum rt_status exchange(struct cl_http *h, struct rt_span head, struct rt
 
 enum rt_status cl_http_request(struct cl_http *h, const char *method, const char *path,
                                struct rt_span body, int64_t deadline_ns, int *status,
-                               struct rt_bytes *answer, struct rt_error *err)
+                               struct rt_bytes *response, struct rt_error *err)
 {
     struct rt_bytes head;
-    struct cl_http_answer a;
+    struct cl_http_response a;
     bool nothing = false, is_v6 = strchr(h->host, ':') != NULL;
     enum rt_status st;
     rt_bytes_init(&head, 1 << 20);
@@ -378,7 +378,7 @@ enum rt_status cl_http_request(struct cl_http *h, const char *method, const char
     }
     for (int try = 0;; try++) {
         bool is_old = h->fd >= 0;
-        cl_http_answer_init(&a, h->max_body);
+        cl_http_response_init(&a, h->max_body);
         a.is_head = strcmp(method, "HEAD") == 0;
         st = is_old ? RT_OK : dial(h, deadline_ns, err);
         nothing = false;
@@ -389,15 +389,15 @@ enum rt_status cl_http_request(struct cl_http *h, const char *method, const char
         /* A server may end an idle connection at any time; who met that asks once more. */
         if (!(st == RT_UNAVAILABLE && is_old && nothing && try == 0))
             break;
-        cl_http_answer_clear(&a);
+        cl_http_response_clear(&a);
     }
     rt_bytes_clear(&head);
-    rt_bytes_clear(answer);
+    rt_bytes_clear(response);
     if (!st) {
         *status = a.status;
-        *answer = a.body;
+        *response = a.body;
         rt_bytes_init(&a.body, 0);
     }
-    cl_http_answer_clear(&a);
+    cl_http_response_clear(&a);
     return st;
 }

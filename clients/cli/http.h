@@ -32,6 +32,6 @@ void cl_http_free(struct cl_http *h); /* NULL is fine */
  */
 enum rt_status cl_http_request(struct cl_http *h, const char *method, const char *path,
                                struct rt_span body, int64_t deadline_ns, int *status,
-                               struct rt_bytes *answer, struct rt_error *err);
+                               struct rt_bytes *response, struct rt_error *err);
 
 #endif

@@ -442,7 +442,7 @@ void cl_json_request(struct rt_bytes *out, const char *signature,
     rt_bytes_addc(out, '}');
 }
 
-void cl_json_answer(struct rt_bytes *out, const struct slipway_tensor *t, int n, bool rows)
+void cl_json_response(struct rt_bytes *out, const struct slipway_tensor *t, int n, bool rows)
 {
     enum { MAX_OUTPUTS = 1024 };
     const char *at[MAX_OUTPUTS];

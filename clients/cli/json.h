@@ -33,7 +33,7 @@ enum rt_status cl_check_name(const char *name, const struct slipway_input *specs
 void cl_json_request(struct rt_bytes *out, const char *signature,
                      const struct slipway_tensor *inputs, int n);
 /* An answer's body: rows when asked for and when the outputs have equally many. */
-void cl_json_answer(struct rt_bytes *out, const struct slipway_tensor *outputs, int n, bool rows);
+void cl_json_response(struct rt_bytes *out, const struct slipway_tensor *outputs, int n, bool rows);
 /* A string between quotes; what is no UTF-8 as {"b64": "..."}. */
 void cl_json_text(struct rt_bytes *out, const char *p, size_t n);
 

@@ -60,24 +60,24 @@ static bool same_bodies(struct rt_span got, struct rt_span want, double toleranc
 }
 
 static bool is_right(const struct thread *t, const struct cl_shot *shot,
-                     const struct rt_bytes *answer, struct rt_error *why)
+                     const struct rt_bytes *response, struct rt_error *why)
 {
     double tolerance = t->load->options->tolerance;
-    struct rt_span got = rt_span_of(answer->p, answer->n);
+    struct rt_span got = rt_span_of(response->p, response->n);
     if (tolerance < 0 || !shot->want.p || rt_span_eq(got, shot->want))
         return true;
     return t->remote->rest ? same_bodies(got, shot->want, tolerance, why)
-                           : cl_same_answers(shot->type, got, shot->want, tolerance, why);
+                           : cl_same_responses(shot->type, got, shot->want, tolerance, why);
 }
 
-static void judge(struct thread *t, const struct cl_shot *shot, const struct rt_bytes *answer,
+static void judge(struct thread *t, const struct cl_shot *shot, const struct rt_bytes *response,
                   enum rt_status st, struct rt_error *err)
 {
     struct load *l = t->load;
     if (st) {
         count_fault(l, err);
         atomic_fetch_add(&t->n_failed, 1);
-    } else if (is_right(t, shot, answer, err))
+    } else if (is_right(t, shot, response, err))
         atomic_fetch_add(&t->n_ok, 1);
     else {
         rt_mutex_lock(&l->mu);
@@ -102,8 +102,8 @@ static void *run_thread(void *arg)
     struct thread *t = arg;
     struct load *l = t->load;
     const struct cl_load *options = l->options;
-    struct rt_bytes answer, kept;
-    rt_bytes_init(&answer, t->remote->max_bytes);
+    struct rt_bytes response, kept;
+    rt_bytes_init(&response, t->remote->max_bytes);
     rt_bytes_init(&kept, SIZE_MAX);
     while (!atomic_load(&l->stop)) {
         int64_t i = atomic_fetch_add(&l->next, 1), due = rt_now_ns();
@@ -122,7 +122,7 @@ static void *run_thread(void *arg)
         int64_t sent = rt_now_ns();
         if (sent >= l->end_ns && !(options->rate > 0))
             break;
-        enum rt_status st = cl_shoot(t->remote, &shot, &answer, &err);
+        enum rt_status st = cl_shoot(t->remote, &shot, &response, &err);
         int64_t done = rt_now_ns();
         if (due < l->measure_ns && !st)
             continue;
@@ -132,11 +132,11 @@ static void *run_thread(void *arg)
         }
         if (options->rate > 0 && sent - due > LATE_NS)
             atomic_fetch_add(&t->n_late, 1);
-        judge(t, &shot, &answer, st, &err);
+        judge(t, &shot, &response, st, &err);
         if (st == RT_UNAVAILABLE) /* nobody there: not a busy loop */
             sleep_until(rt_now_ns() + 1000000);
     }
-    rt_bytes_clear(&answer);
+    rt_bytes_clear(&response);
     rt_bytes_clear(&kept);
     rt_mutex_lock(&l->mu);
     if (atomic_fetch_sub(&l->n_running, 1) == 1)

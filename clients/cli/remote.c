@@ -11,7 +11,7 @@
 #include "clients/cli/file.h"
 #include "clients/cli/rest.h"
 
-enum { MAX_ANSWER = INT32_MAX };
+enum { MAX_RESPONSE = INT32_MAX };
 
 #define AT(field) offsetof(struct cl_target, field)
 const struct cl_flag cl_target_flags[] = {
@@ -136,7 +136,7 @@ static enum rt_status open_rest(struct cl_remote *r, const struct cl_target *t,
                                       .key = id->key,
                                       .server_name = t->server_name,
                                       .token = id->token,
-                                      .max_body = MAX_ANSWER};
+                                      .max_body = MAX_RESPONSE};
     r->rest = cl_http_new(&o, err);
     return r->rest ? RT_OK : err->code;
 }
@@ -153,7 +153,8 @@ enum rt_status cl_remote_open(struct cl_remote *r, const struct cl_target *t,
                    {"https://", true, true}};
     struct identity id;
     gpr_set_log_function(ignore_grpc_log);
-    *r = (struct cl_remote){.timeout_ms = (int64_t)(t->timeout_s * 1000), .max_bytes = MAX_ANSWER};
+    *r =
+        (struct cl_remote){.timeout_ms = (int64_t)(t->timeout_s * 1000), .max_bytes = MAX_RESPONSE};
     enum rt_status st = read_identity(t, arena, &id, err);
     if (st)
         return st;
@@ -208,33 +209,33 @@ enum rt_status cl_model_of(struct slipway_model *m, const char *name,
 /* ---- gRPC ---- */
 
 static enum rt_status query(struct cl_remote *r, const char *method, struct rt_bytes *request,
-                            unsigned char **answer, size_t *n, struct rt_error *err)
+                            unsigned char **response, size_t *n, struct rt_error *err)
 {
     struct slipway_error why;
     const struct slipway_call call = {.timeout_ms = r->timeout_ms};
     enum rt_status st = request->failed ? rt_fail_memory(err, "a request", 0) : RT_OK;
-    if (!st && slipway_unary(r->grpc, method, request->p, request->n, &call, answer, n, &why))
+    if (!st && slipway_unary(r->grpc, method, request->p, request->n, &call, response, n, &why))
         st = cl_of_slipway(&why, err);
     rt_bytes_clear(request);
     return st;
 }
 
-enum rt_status cl_shoot(struct cl_remote *r, const struct cl_shot *shot, struct rt_bytes *answer,
+enum rt_status cl_shoot(struct cl_remote *r, const struct cl_shot *shot, struct rt_bytes *response,
                         struct rt_error *err)
 {
     struct slipway_error why;
     unsigned char *bytes;
     size_t n;
     if (r->rest)
-        return cl_rest(r, "POST", shot->path, shot->request, answer, err);
+        return cl_rest(r, "POST", shot->path, shot->request, response, err);
     const struct slipway_call call = {.timeout_ms = r->timeout_ms};
-    rt_bytes_clear(answer);
+    rt_bytes_clear(response);
     if (slipway_unary(r->grpc, cl_log_method(shot->type), shot->request.p, shot->request.n, &call,
                       &bytes, &n, &why))
         return cl_of_slipway(&why, err);
-    answer->p = (char *)bytes; /* ends in a NUL, as rt_bytes do */
-    answer->n = n;
-    answer->room = n + 1;
+    response->p = (char *)bytes; /* ends in a NUL, as rt_bytes do */
+    response->n = n;
+    response->room = n + 1;
     return RT_OK;
 }
 
@@ -243,18 +244,18 @@ enum rt_status cl_remote_status(struct cl_remote *r, const struct slipway_model 
                                 struct rt_error *err)
 {
     struct rt_bytes request;
-    unsigned char *answer;
+    unsigned char *response;
     size_t n;
     if (r->rest)
         return cl_rest_status(r, m, arena, out, err);
-    rt_bytes_init(&request, MAX_ANSWER);
+    rt_bytes_init(&request, MAX_RESPONSE);
     cl_write_status_request(&request, m);
     enum rt_status st =
-        query(r, "/tensorflow.serving.ModelService/GetModelStatus", &request, &answer, &n, err);
+        query(r, "/tensorflow.serving.ModelService/GetModelStatus", &request, &response, &n, err);
     if (st)
         return st;
-    st = cl_read_status(rt_span_of(answer, n), arena, out, err);
-    free(answer);
+    st = cl_read_status(rt_span_of(response, n), arena, out, err);
+    free(response);
     return st;
 }
 
@@ -263,18 +264,18 @@ enum rt_status cl_remote_metadata(struct cl_remote *r, const struct slipway_mode
                                   struct rt_error *err)
 {
     struct rt_bytes request;
-    unsigned char *answer;
+    unsigned char *response;
     size_t n;
     if (r->rest)
         return cl_rest_metadata(r, m, arena, out, err);
-    rt_bytes_init(&request, MAX_ANSWER);
+    rt_bytes_init(&request, MAX_RESPONSE);
     cl_write_metadata_request(&request, m);
     enum rt_status st = query(r, "/tensorflow.serving.PredictionService/GetModelMetadata", &request,
-                              &answer, &n, err);
+                              &response, &n, err);
     if (st)
         return st;
-    st = cl_read_metadata(rt_span_of(answer, n), arena, out, err);
-    free(answer);
+    st = cl_read_metadata(rt_span_of(response, n), arena, out, err);
+    free(response);
     return st;
 }
 

@@ -54,7 +54,7 @@ struct cl_shot {
     struct rt_span want;    /* the answer; p NULL: any */
 };
 /* Sends one shot and takes its answer (emptied before; made by rt_bytes_init). */
-enum rt_status cl_shoot(struct cl_remote *r, const struct cl_shot *shot, struct rt_bytes *answer,
+enum rt_status cl_shoot(struct cl_remote *r, const struct cl_shot *shot, struct rt_bytes *response,
                         struct rt_error *err);
 
 /* The same over both transports. What is given lives in the arena. */

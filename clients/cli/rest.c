@@ -68,27 +68,28 @@ static enum rt_status refused(int http, const struct rt_bytes *body, struct rt_e
 }
 
 enum rt_status cl_rest(struct cl_remote *r, const char *method, const char *path,
-                       struct rt_span body, struct rt_bytes *answer, struct rt_error *err)
+                       struct rt_span body, struct rt_bytes *response, struct rt_error *err)
 {
     int http = 0;
     int64_t deadline = r->timeout_ms ? rt_now_ns() + r->timeout_ms * 1000000 : RT_NEVER;
     if (!path)
         return rt_fail_memory(err, "a path", 0);
-    enum rt_status st = cl_http_request(r->rest, method, path, body, deadline, &http, answer, err);
-    return st ? st : http == 200 ? RT_OK : refused(http, answer, err);
+    enum rt_status st =
+        cl_http_request(r->rest, method, path, body, deadline, &http, response, err);
+    return st ? st : http == 200 ? RT_OK : refused(http, response, err);
 }
 
 /* GETs JSON. */
 static enum rt_status get_json(struct cl_remote *r, const char *path, json_t **out,
                                struct rt_error *err)
 {
-    struct rt_bytes answer;
+    struct rt_bytes response;
     *out = NULL;
-    rt_bytes_init(&answer, r->max_bytes);
-    enum rt_status st = cl_rest(r, "GET", path, (struct rt_span){0}, &answer, err);
+    rt_bytes_init(&response, r->max_bytes);
+    enum rt_status st = cl_rest(r, "GET", path, (struct rt_span){0}, &response, err);
     if (!st)
-        st = cl_json_load(rt_span_of(answer.p, answer.n), out, err);
-    rt_bytes_clear(&answer);
+        st = cl_json_load(rt_span_of(response.p, response.n), out, err);
+    rt_bytes_clear(&response);
     return st;
 }
 

@@ -11,7 +11,7 @@
 const char *cl_rest_path(struct rt_arena *arena, const struct slipway_model *m, const char *suffix);
 /* A REST call; an HTTP status other than 200 is the status it means, with the server's words. */
 enum rt_status cl_rest(struct cl_remote *r, const char *method, const char *path,
-                       struct rt_span body, struct rt_bytes *answer, struct rt_error *err);
+                       struct rt_span body, struct rt_bytes *response, struct rt_error *err);
 
 /* As those of remote.h. */
 enum rt_status cl_rest_status(struct cl_remote *r, const struct slipway_model *m,

@@ -261,7 +261,7 @@ struct rt_prepared {
     size_t scratch_bytes;
     uint64_t packed; /* bit k: input k is used in packed form, its plain bytes are not needed */
     const char *why; /* this kernel */
-    struct pl_trial *trial; /* not NULL: made to be tried, its packed forms are made up */
+    struct pl_benchmark *benchmark; /* not NULL: made to be tried, its packed forms are made up */
     size_t packed_bytes;
     int n_key;
     int64_t *key;
@@ -332,12 +332,12 @@ struct rt_pack {
  * tried. What it takes is taken from *left_ns. ns: what each took, at the batch given; -1: it did
  * not run. *packs: made-up constants, NULL at first, kept from one trial to the next.
  */
-int pl_trial(const struct rt_prep *prep, const struct rt_kernel *const *kernels, int n,
-             struct rt_pack **packs, int64_t *left_ns, int64_t *ns);
-void pl_trial_packs_free(struct rt_pack *packs); /* NULL is fine */
+int pl_benchmark(const struct rt_prep *prep, const struct rt_kernel *const *kernels, int n,
+                 struct rt_pack **packs, int64_t *left_ns, int64_t *ns);
+void pl_benchmark_packs_free(struct rt_pack *packs); /* NULL is fine */
 /* rt_prep_pack of a trial. */
-enum rt_status pl_trial_pack(struct rt_prep *p, int input, size_t bytes,
-                             const struct rt_pack **out);
+enum rt_status pl_benchmark_pack(struct rt_prep *p, int input, size_t bytes,
+                                 const struct rt_pack **out);
 void rt_packs_clear(struct rt_map *packs);
 
 void rt_callable_free(struct rt_callable *c); /* with its session */

@@ -59,11 +59,11 @@ int rt_autotune_read(struct rt_autotune *a, struct rt_span text, int *bad);
 /* A session's nodes whose kernels were timed, and the time it took; those that were known, and
  * those for which no time was left. */
 struct rt_session;
-struct rt_autotune_took {
+struct rt_autotune_stats {
     int timed, remembered, untimed;
     int64_t ns;
 };
-struct rt_autotune_took rt_autotune_took(struct rt_session *s);
+struct rt_autotune_stats rt_autotune_stats(struct rt_session *s);
 
 /* For tests: what a run is said to have taken instead of what the clock says. */
 

@@ -17,7 +17,7 @@
 #include "runtime/select/candidate.h"
 #include "runtime/plan/plan.h"
 
-enum { TRIAL_MS = 300, REASON_BYTES = 1 << 20 };
+enum { BENCHMARK_MS = 300, REASON_BYTES = 1 << 20 };
 
 struct pl_chooser {
     struct rt_mutex mu;
@@ -27,7 +27,7 @@ struct pl_chooser {
     struct rt_pack *packs; /* of trials, while none is using them; guarded by mu */
     bool sealed;           /* guarded by mu */
     int64_t left_ns;       /* that trials may still take; guarded by mu */
-    int trials;            /* guarded by mu */
+    int n_benchmarks;      /* guarded by mu */
     int remembered;        /* nodes; guarded by mu */
     int untimed;           /* nodes for which no time was left; guarded by mu */
 };
@@ -41,7 +41,7 @@ struct pl_chooser *pl_chooser_new(void)
     rt_map_init(&c->held);
     rt_map_init(&c->reason);
     c->arena = rt_arena_new(REASON_BYTES); /* NULL: less is told */
-    c->left_ns = TRIAL_MS * INT64_C(1000000);
+    c->left_ns = BENCHMARK_MS * INT64_C(1000000);
     return c;
 }
 
@@ -52,7 +52,7 @@ void pl_chooser_free(struct pl_chooser *c)
     rt_map_clear(&c->held);
     rt_map_clear(&c->reason);
     rt_arena_free(c->arena);
-    pl_trial_packs_free(c->packs);
+    pl_benchmark_packs_free(c->packs);
     rt_mutex_clear(&c->mu);
     free(c);
 }
@@ -63,7 +63,7 @@ void pl_chooser_seal(struct rt_session *s)
 
     rt_mutex_lock(&s->chooser->mu);
     s->chooser->sealed = true;
-    pl_trial_packs_free(s->chooser->packs);
+    pl_benchmark_packs_free(s->chooser->packs);
     s->chooser->packs = NULL;
     rt_mutex_unlock(&s->chooser->mu);
     if (s->options.autotune && !s->options.tuning.no_autotune &&
@@ -72,13 +72,14 @@ void pl_chooser_seal(struct rt_session *s)
                rt_error_text(&err));
 }
 
-struct rt_autotune_took rt_autotune_took(struct rt_session *s)
+struct rt_autotune_stats rt_autotune_stats(struct rt_session *s)
 {
     rt_mutex_lock(&s->chooser->mu);
-    const struct rt_autotune_took took = {.timed = s->chooser->trials,
-                                          .remembered = s->chooser->remembered,
-                                          .untimed = s->chooser->untimed,
-                                          .ns = TRIAL_MS * INT64_C(1000000) - s->chooser->left_ns};
+    const struct rt_autotune_stats took = {.timed = s->chooser->n_benchmarks,
+                                           .remembered = s->chooser->remembered,
+                                           .untimed = s->chooser->untimed,
+                                           .ns = BENCHMARK_MS * INT64_C(1000000) -
+                                                 s->chooser->left_ns};
     rt_mutex_unlock(&s->chooser->mu);
     return took;
 }
@@ -171,7 +172,7 @@ static bool held_key(const struct rt_prep *prep, struct held_key *key)
 /* ---- by timing ---- */
 
 /* The shape that was tried: of the first input that is no constant. */
-static const char *tried_shape(const struct rt_prep *prep, char *room, size_t n)
+static const char *benchmarked_shape(const struct rt_prep *prep, char *room, size_t n)
 {
     for (int k = 0; k < prep->n_in && k < 64; k++)
         if (!(prep->self->node->const_in >> k & 1) && prep->in[k].shape.rank >= 0)
@@ -185,7 +186,7 @@ static const char *benchmark_text(struct pl_chooser *chooser, const struct rt_pr
 {
     static const char plain[] = "by timing";
     char room[256];
-    const char *shape = tried_shape(prep, room, sizeof room), *text = plain;
+    const char *shape = benchmarked_shape(prep, room, sizeof room), *text = plain;
     for (int k = 0; k < c->n_timed && chooser->arena; k++) {
         const int j = k == 0 ? best : k <= best ? k - 1 : k;
         if (ns[j] < 0)
@@ -233,18 +234,18 @@ static const char *by_timing(struct rt_prep *prep, struct candidates *c)
     if (left <= 0)
         return "by rule, the time for trials is over";
     const int64_t before = left;
-    best = pl_trial(prep, c->kernel, c->n_timed, &packs, &left, ns);
+    best = pl_benchmark(prep, c->kernel, c->n_timed, &packs, &left, ns);
     rt_mutex_lock(&s->chooser->mu);
     if (!s->chooser->packs && !s->chooser->sealed) {
         s->chooser->packs = packs;
         packs = NULL;
     }
     s->chooser->left_ns -= before - left;
-    s->chooser->trials++;
+    s->chooser->n_benchmarks++;
     if (best >= 0)
         reason = benchmark_text(s->chooser, prep, c, best, ns);
     rt_mutex_unlock(&s->chooser->mu);
-    pl_trial_packs_free(packs);
+    pl_benchmark_packs_free(packs);
     RT_LOG(RT_LOG_DEBUG, "autotune: %s: %s, in %lld us", key,
            best < 0 ? "cannot be tried" : c->kernel[best]->name, (long long)(before - left) / 1000);
     if (best < 0)
@@ -257,7 +258,7 @@ static const char *by_timing(struct rt_prep *prep, struct candidates *c)
 
 /* ---- the choice ---- */
 
-enum rt_status pl_try_kernel(struct rt_prep *prep, const struct rt_kernel *k)
+enum rt_status pl_prepare_candidate(struct rt_prep *prep, const struct rt_kernel *k)
 {
     struct rt_prepared *p = prep->self;
 
@@ -310,7 +311,7 @@ enum rt_status rt_choose_kernel(struct rt_prep *prep, const struct rt_kernel *co
             prep->self->why = by_timing(prep, &c);
     }
     for (int k = 0; k < c.n; k++) {
-        st = pl_try_kernel(prep, c.kernel[k]);
+        st = pl_prepare_candidate(prep, c.kernel[k]);
         /* Its sums may be too inexact for this constant, or its library does not have the shape. */
         if (st != RT_FAILED_PRECONDITION || k + 1 >= c.n)
             break;

@@ -136,8 +136,8 @@ enum rt_status rt_prep_pack(struct rt_prep *p, int input, const void *fmt, size_
     const struct rt_tensor *src = p->in[input].value;
     if (!src->buf)
         return RT_OK;
-    if (p->self->trial)
-        return pl_trial_pack(p, input, bytes, out);
+    if (p->self->benchmark)
+        return pl_benchmark_pack(p, input, bytes, out);
     enum rt_status st = RT_OK;
     /* The buffer stays alive with the plan's constant, so its address names it. */
     size_t key_len = 2 * sizeof(void *) + fmt_len;

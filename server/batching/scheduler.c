@@ -59,7 +59,7 @@ static struct srv_job *job_of(struct srv_core_job *j)
 /* ---- answers: never under the lock ---- */
 
 /* Nothing of the job's version may be touched afterwards: its last handle may be gone. */
-static void answer(struct srv_scheduler *s, struct srv_job *job)
+static void complete(struct srv_scheduler *s, struct srv_job *job)
 {
     if (!job->finished_ns)
         job->finished_ns = rt_now_ns();
@@ -72,7 +72,7 @@ static bool is_as_tensorflow(const struct srv_job *job)
     return job->version->lane->batching.mode == SRV_BATCHING_ALL && !job->signature->writes;
 }
 
-static void answer_late(struct srv_scheduler *s, struct srv_core_job *list)
+static void complete_expired(struct srv_scheduler *s, struct srv_core_job *list)
 {
     for (struct srv_core_job *next; list; list = next) {
         struct srv_job *job = job_of(list);
@@ -83,7 +83,7 @@ static void answer_late(struct srv_scheduler *s, struct srv_core_job *list)
                           : rt_fail(&job->err, RT_DEADLINE_EXCEEDED,
                                     "Timed out waiting for notification: the deadline came while "
                                     "the request was queued");
-        answer(s, job);
+        complete(s, job);
     }
 }
 
@@ -220,7 +220,7 @@ static void run_batch(struct srv_scheduler *s, struct worker *w, int worker,
     for (struct srv_job *job = g.first, *next; job; job = next) {
         next = job->next;
         job->finished_ns = finish;
-        answer(s, job);
+        complete(s, job);
     }
     if (w)
         rt_arena_reset(w->arena);
@@ -262,7 +262,7 @@ static void *work(void *arg)
             rt_cond_signal(&s->work);
         if (wake_spare)
             rt_cond_signal(&s->spare);
-        answer_late(s, late);
+        complete_expired(s, late);
         if (got)
             run_batch(s, w, w->index, &batch);
         rt_mutex_lock(&s->mu);
@@ -293,7 +293,7 @@ static void *work_spare(void *arg)
             continue;
         }
         rt_mutex_unlock(&s->mu);
-        answer_late(s, late);
+        complete_expired(s, late);
         if (got)
             run_batch(s, w, w->index, &batch);
         rt_mutex_lock(&s->mu);
@@ -316,7 +316,7 @@ static void *run_timer(void *arg)
             rt_mutex_unlock(&s->mu);
             if (wake)
                 rt_cond_signal(&s->work);
-            answer_late(s, late);
+            complete_expired(s, late);
             rt_mutex_lock(&s->mu);
             continue;
         }
@@ -403,7 +403,7 @@ static void complete_parent(struct srv_job *parent, bool follows_rows)
         rt_mutex_unlock(&s->mu);
         log_never_merged(parent);
     }
-    answer(s, parent);
+    complete(s, parent);
 }
 
 struct turn { /* what of a turn's jobs must be answered once the lock is open */
@@ -493,10 +493,10 @@ void srv_scheduler_submit(struct srv_scheduler *s, struct srv_job *first)
         rt_cond_signal(&s->work);
     if (wake_timer)
         rt_cond_signal(&s->time);
-    answer_late(s, t.late);
+    complete_expired(s, t.late);
     for (; t.refused; t.refused = next) {
         next = t.refused->next;
-        answer(s, t.refused);
+        complete(s, t.refused);
     }
 }
 
@@ -521,7 +521,7 @@ int srv_scheduler_refuse_all(struct srv_scheduler *s, enum rt_status code, const
         struct srv_job *job = job_of(all);
         next = all->next;
         job->status = rt_fail(&job->err, code, "%s", text);
-        answer(s, job);
+        complete(s, job);
         n++;
     }
     return n;

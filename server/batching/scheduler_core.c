@@ -219,8 +219,8 @@ static void unlink_job(struct srv_core *c, struct srv_core_job *j)
         deactivate(c, l);
 }
 
-enum srv_core_answer srv_core_submit(struct srv_core *c, struct srv_core_bucket *b,
-                                     struct srv_core_job *j, int64_t now)
+enum srv_core_admission srv_core_submit(struct srv_core *c, struct srv_core_bucket *b,
+                                        struct srv_core_job *j, int64_t now)
 {
     const struct srv_core_settings *s = &c->settings;
     struct srv_core_lane *l = b->lane;

@@ -114,15 +114,15 @@ void srv_core_bucket_init(struct srv_core_bucket *b, struct srv_core_lane *l,
 /* It must be empty and not running. */
 void srv_core_bucket_remove(struct srv_core_bucket *b);
 
-enum srv_core_answer {
+enum srv_core_admission {
     SRV_CORE_QUEUED,
     SRV_CORE_EXPIRED,
     SRV_CORE_FULL,         /* too many jobs or bytes wait */
     SRV_CORE_FULL_BATCHES, /* too many batches wait */
 };
 /* Queues `j` (rows, bytes, deadline_ns filled) in `b`. */
-enum srv_core_answer srv_core_submit(struct srv_core *c, struct srv_core_bucket *b,
-                                     struct srv_core_job *j, int64_t now);
+enum srv_core_admission srv_core_submit(struct srv_core *c, struct srv_core_bucket *b,
+                                        struct srv_core_job *j, int64_t now);
 
 /* How many more rows the queue of `b` takes when they need not stay together. */
 int64_t srv_core_room(const struct srv_core_bucket *b);

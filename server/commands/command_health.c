@@ -90,33 +90,33 @@ static const char request[] = "GET /readyz HTTP/1.1\r\nHost: localhost\r\n"
                               "Connection: close\r\n\r\n";
 
 /* The code of a status line; 0: it is none. */
-static int status_code(const char *answer)
+static int status_code(const char *response)
 {
     int major, minor, code;
-    return sscanf(answer, "HTTP/%1d.%1d %3d", &major, &minor, &code) == 3 ? code : 0;
+    return sscanf(response, "HTTP/%1d.%1d %3d", &major, &minor, &code) == 3 ? code : 0;
 }
 
 /* The status line's code; 0: no HTTP came back. */
 static int query_plain(int fd)
 {
-    char answer[64];
+    char response[64];
     size_t n = 0;
 
     if (send(fd, request, sizeof request - 1, MSG_NOSIGNAL) != (ssize_t)sizeof request - 1)
         return 0;
-    while (n < sizeof answer - 1) {
-        ssize_t got = recv(fd, answer + n, sizeof answer - 1 - n, 0);
+    while (n < sizeof response - 1) {
+        ssize_t got = recv(fd, response + n, sizeof response - 1 - n, 0);
         if (got <= 0)
             break;
         n += (size_t)got;
     }
-    answer[n] = '\0';
-    return status_code(answer);
+    response[n] = '\0';
+    return status_code(response);
 }
 
 static int talk_tls(gnutls_session_t s)
 {
-    char answer[64];
+    char response[64];
     size_t n = 0;
     ssize_t got;
     int tries = 3; /* what is not fatal is a timeout, or news between the records */
@@ -126,18 +126,18 @@ static int talk_tls(gnutls_session_t s)
     while (got < 0 && !gnutls_error_is_fatal((int)got) && --tries);
     if (got >= 0)
         got = gnutls_record_send(s, request, sizeof request - 1);
-    while (n < sizeof answer - 1 && (got >= 0 || (!gnutls_error_is_fatal((int)got) && --tries))) {
-        got = gnutls_record_recv(s, answer + n, sizeof answer - 1 - n);
+    while (n < sizeof response - 1 && (got >= 0 || (!gnutls_error_is_fatal((int)got) && --tries))) {
+        got = gnutls_record_recv(s, response + n, sizeof response - 1 - n);
         if (got == 0)
             break;
         if (got > 0)
             n += (size_t)got;
     }
-    answer[n] = '\0';
+    response[n] = '\0';
     /* It wants a certificate of its clients, and this one has none: it serves, more is not told. */
     if (!n && gnutls_certificate_client_get_request_status(s))
         return 200;
-    return status_code(answer);
+    return status_code(response);
 }
 
 /* The same by TLS. Whose certificate it is does not matter: nothing secret is said. */

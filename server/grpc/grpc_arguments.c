@@ -11,7 +11,7 @@ enum {
     HANDSHAKE_MS = 10000,
     /* A client that has vanished without a word is found out by this and let go. */
     KEEPALIVE_MS = 60000,
-    KEEPALIVE_ANSWER_MS = 20000,
+    KEEPALIVE_TIMEOUT_MS = 20000,
     /* Clients may ping that often, also without calls; the core's own five minutes cut off many an
      * honest client with "too_many_pings". */
     PING_INTERVAL_MS = 5000,
@@ -70,7 +70,7 @@ enum rt_status srv_grpc_arguments(const struct srv_options *o, grpc_resource_quo
                 (int)(o->max_header_bytes < INT32_MAX ? o->max_header_bytes : INT32_MAX)),
         integer(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, HANDSHAKE_MS),
         integer(GRPC_ARG_KEEPALIVE_TIME_MS, KEEPALIVE_MS),
-        integer(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, KEEPALIVE_ANSWER_MS),
+        integer(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, KEEPALIVE_TIMEOUT_MS),
         integer(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1),
         integer(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0),
         integer(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, PING_INTERVAL_MS),

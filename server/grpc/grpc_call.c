@@ -275,8 +275,8 @@ static grpc_byte_buffer *message_of(void *p, size_t n)
 
 /* Any thread. Takes `p`; without a code it is the message. The event is SRV_EV_SENT, counted by
  * the caller. */
-static void send_answer(struct srv_call *c, void *p, size_t n_bytes, enum rt_status code,
-                        const char *text)
+static void send_response(struct srv_call *c, void *p, size_t n_bytes, enum rt_status code,
+                          const char *text)
 {
     grpc_op ops[4] = {{.op = GRPC_OP_SEND_INITIAL_METADATA}};
     grpc_byte_buffer *message = code ? NULL : message_of(p, n_bytes);
@@ -300,24 +300,24 @@ static void send_answer(struct srv_call *c, void *p, size_t n_bytes, enum rt_sta
 }
 
 /* Loop thread, before anything else was started on the call. */
-static void answer_here(struct srv_call *c, void *p, size_t n, enum rt_status code,
-                        const char *text)
+static void respond_here(struct srv_call *c, void *p, size_t n, enum rt_status code,
+                         const char *text)
 {
     c->code = code;
     if (!c->job.version)
         report_to_metrics(c);
     c->may_send_close = !c->close_started;
     c->pending++;
-    send_answer(c, p, n, code, text);
+    send_response(c, p, n, code, text);
     c->may_send_close = false;
 }
 
 void srv_call_fail(struct srv_call *c, enum rt_status code)
 {
-    answer_here(c, NULL, 0, code, rt_error_text(&c->err));
+    respond_here(c, NULL, 0, code, rt_error_text(&c->err));
 }
 
-void srv_call_answer(struct srv_call *c, struct rt_bytes *message)
+void srv_call_respond(struct srv_call *c, struct rt_bytes *message)
 {
     size_t n = 0;
 
@@ -327,7 +327,7 @@ void srv_call_answer(struct srv_call *c, struct rt_bytes *message)
         return;
     }
     char *p = rt_bytes_take(message, &n);
-    answer_here(c, p, n, RT_OK, NULL);
+    respond_here(c, p, n, RT_OK, NULL);
 }
 
 void srv_call_submit(struct srv_call *c, void (*done)(struct srv_job *job))
@@ -365,10 +365,10 @@ void srv_call_expect(struct srv_call *c, bool patient)
         uncount(c);
 }
 
-void srv_call_answer_expected(struct srv_call *c, void *p, size_t n, enum rt_status code,
-                              const char *text)
+void srv_call_respond_expected(struct srv_call *c, void *p, size_t n, enum rt_status code,
+                               const char *text)
 {
-    send_answer(c, p, n, code, text);
+    send_response(c, p, n, code, text);
 }
 
 /* ---- streams ---- */

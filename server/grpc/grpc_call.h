@@ -6,8 +6,8 @@
  * says "any thread" may be called elsewhere, and only between srv_call_expect or srv_call_submit
  * and the answer.
  *
- * A handler answers exactly once: srv_call_answer or srv_call_fail at once; srv_call_submit or
- * srv_call_expect, and srv_call_answer_expected later; or srv_stream_begin and srv_stream_end.
+ * A handler answers exactly once: srv_call_respond or srv_call_fail at once; srv_call_submit or
+ * srv_call_expect, and srv_call_respond_expected later; or srv_stream_begin and srv_stream_end.
  */
 #ifndef SRV_GRPC_CALL_H
 #define SRV_GRPC_CALL_H
@@ -172,7 +172,7 @@ enum rt_status srv_grpc_check_admin(struct srv_call *c);
 /* ---- answers ---- */
 
 /* Takes the bytes. */
-void srv_call_answer(struct srv_call *c, struct rt_bytes *message);
+void srv_call_respond(struct srv_call *c, struct rt_bytes *message);
 /* With the text of c->err. */
 void srv_call_fail(struct srv_call *c, enum rt_status code);
 /* Gives c->job, complete but for net, arena, owner, done and times, to the scheduler. A deadline_ns
@@ -182,8 +182,8 @@ void srv_call_submit(struct srv_call *c, void (*done)(struct srv_job *job));
 void srv_call_expect(struct srv_call *c, bool patient);
 /* Any thread. Takes `p` (malloc); NULL with a code: only a status. The call may be gone when this
  * returns. */
-void srv_call_answer_expected(struct srv_call *c, void *p, size_t n, enum rt_status code,
-                              const char *text);
+void srv_call_respond_expected(struct srv_call *c, void *p, size_t n, enum rt_status code,
+                               const char *text);
 
 /* What takes long, by what it may wait for: each kind has a thread of its own. */
 enum srv_aside { SRV_ASIDE_SMALL, SRV_ASIDE_LARGE, SRV_ASIDE_ADMIN, SRV_N_ASIDES };

@@ -82,7 +82,7 @@ void srv_grpc_health_check(struct srv_call *c)
     }
     rt_bytes_init(&out, 64);
     write_health(&out, health);
-    srv_call_answer(c, &out);
+    srv_call_respond(c, &out);
 }
 
 /* ---- Watch ---- */

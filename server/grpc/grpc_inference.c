@@ -37,7 +37,7 @@ static void done(struct srv_job *job)
         srv_request_log_add(inf, rt_span_of(bytes, n));
     /* Before the answer: the loop may end the call as soon as that is sent. */
     srv_inference_clear(inf);
-    srv_call_answer_expected(c, bytes, n, st, st ? rt_error_text(&job->err) : NULL);
+    srv_call_respond_expected(c, bytes, n, st, st ? rt_error_text(&job->err) : NULL);
 }
 
 static size_t most_tensor_bytes(const struct srv_call *c)

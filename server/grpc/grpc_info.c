@@ -190,7 +190,7 @@ static enum rt_status write_status(struct info_call *c)
 
 /* ---- the calls ---- */
 
-static void answer(struct srv_call *c, enum rt_status (*write)(struct info_call *))
+static void respond(struct srv_call *c, enum rt_status (*write)(struct info_call *))
 {
     struct info_call info = {
         .server = c->server, .map = c->net->map, .arena = c->arena, .err = &c->err};
@@ -203,16 +203,16 @@ static void answer(struct srv_call *c, enum rt_status (*write)(struct info_call 
     if (st)
         srv_call_fail(c, st);
     else
-        srv_call_answer(c, &info.out);
+        srv_call_respond(c, &info.out);
     rt_bytes_clear(&info.out);
 }
 
 void srv_grpc_get_model_metadata(struct srv_call *c)
 {
-    answer(c, write_metadata);
+    respond(c, write_metadata);
 }
 
 void srv_grpc_get_model_status(struct srv_call *c)
 {
-    answer(c, write_status);
+    respond(c, write_status);
 }

@@ -3,7 +3,7 @@
 #include "server/grpc/grpc_call.h"
 #include "server/grpc/reflection.h"
 
-enum { MAX_ANSWER = 16 << 20 };
+enum { MAX_RESPONSE = 16 << 20 };
 
 const char *srv_grpc_reflection_off(const struct srv_options *o)
 {
@@ -27,14 +27,14 @@ void srv_grpc_reflect(struct srv_call *c)
         srv_stream_end(c, RT_OK, NULL);
         return;
     }
-    rt_bytes_init(&out, MAX_ANSWER);
+    rt_bytes_init(&out, MAX_RESPONSE);
     enum rt_status st = srv_call_open(c, &request);
     if (!st)
-        st = srv_reflection_answer(rt_span_of(pb_descriptors, pb_descriptors_size), services,
-                                   srv_grpc_services(&c->server->options, services), request, &out,
-                                   c->arena, &c->err);
+        st = srv_reflection_respond(rt_span_of(pb_descriptors, pb_descriptors_size), services,
+                                    srv_grpc_services(&c->server->options, services), request, &out,
+                                    c->arena, &c->err);
     if (!st && out.failed)
-        st = rt_fail_memory(&c->err, "the response", MAX_ANSWER);
+        st = rt_fail_memory(&c->err, "the response", MAX_RESPONSE);
     if (st)
         srv_stream_end(c, st, rt_error_text(&c->err));
     else

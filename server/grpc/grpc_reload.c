@@ -90,7 +90,7 @@ static void put_increase(struct rt_bytes *out, uint64_t v)
     rt_bytes_add(out, room, (size_t)(end - room));
 }
 
-static void write_answer(struct srv_server *server, const struct reload *r, struct rt_bytes *out)
+static void write_response(struct srv_server *server, const struct reload *r, struct rt_bytes *out)
 {
     int64_t now[MAX_METRICS];
     struct rt_bytes one;
@@ -116,7 +116,7 @@ static void done(void *arg, enum rt_status st, const struct rt_error *err)
 
     rt_bytes_init(&out, 1 << 20);
     if (!st) {
-        write_answer(c->server, c->state, &out);
+        write_response(c->server, c->state, &out);
         if (out.failed) {
             st = rt_fail_memory(&none, "the response", out.limit);
             err = &none;
@@ -126,7 +126,7 @@ static void done(void *arg, enum rt_status st, const struct rt_error *err)
         RT_LOG(RT_LOG_ERROR, "ReloadConfig failed: %s", rt_error_text(err));
     char *p = st ? NULL : rt_bytes_take(&out, &n);
     rt_bytes_clear(&out);
-    srv_call_answer_expected(c, p, n, st, st ? rt_error_text(err) : NULL);
+    srv_call_respond_expected(c, p, n, st, st ? rt_error_text(err) : NULL);
 }
 
 /* Aside: the message may be large, and counters are looked up in a page of all of them. */
@@ -137,7 +137,7 @@ static void reload(struct srv_call *c)
 
     c->state = r;
     if (st) {
-        srv_call_answer_expected(c, NULL, 0, st, rt_error_text(&c->err));
+        srv_call_respond_expected(c, NULL, 0, st, rt_error_text(&c->err));
         return;
     }
     st = read_reload(c, r);

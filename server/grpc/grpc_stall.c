@@ -174,7 +174,7 @@ static bool goes_on(struct srv_call *c, int64_t now, int64_t limit)
     return true;
 }
 
-static void cut_answer(struct srv_call *c)
+static void cut_response(struct srv_call *c)
 {
     static const char text[] = "the answer was not taken within --request_read_timeout_ms";
 
@@ -218,7 +218,7 @@ void srv_grpc_cut_stalled(struct srv_grpc_loop *loop, int64_t now)
 {
     struct srv_server *server = loop->net.server;
     int64_t limit = srv_grpc_stall_limit_ns(server);
-    int n_requests = 0, n_answers = 0, n_drained = 0;
+    int n_requests = 0, n_responses = 0, n_drained = 0;
 
     for (struct srv_link *at = loop->calls.next, *next; at != &loop->calls; at = next) {
         struct srv_call *c = (struct srv_call *)(void *)at; /* the link is its first member */
@@ -235,18 +235,18 @@ void srv_grpc_cut_stalled(struct srv_grpc_loop *loop, int64_t now)
         } else if (now - c->seen_ns >= limit && !goes_on(c, now, limit)) {
             c->seen_ns = now;
             if (what == SRV_AWAITS_SENT)
-                cut_answer(c);
+                cut_response(c);
             else
                 cut_request(c, false);
-            n_answers += what == SRV_AWAITS_SENT;
+            n_responses += what == SRV_AWAITS_SENT;
             n_requests += what == SRV_AWAITS_MESSAGE;
         }
     }
-    if (n_requests || n_answers)
+    if (n_requests || n_responses)
         RT_LOG(RT_LOG_WARNING,
                "gRPC: cut off after --request_read_timeout_ms: %d calls whose request did not "
                "arrive whole, %d whose answer was not taken",
-               n_requests, n_answers);
+               n_requests, n_responses);
     if (n_drained)
         RT_LOG(RT_LOG_WARNING,
                "gRPC: %d calls whose request did not arrive whole were refused: the server ends",

@@ -64,16 +64,16 @@ static enum rt_status check(const char *path, const ssl_config *c, struct rt_err
 static bool core_takes(grpc_server_credentials *credentials)
 {
     grpc_completion_queue *cq = grpc_completion_queue_create_for_next(NULL);
-    grpc_server *trial = grpc_server_create(NULL, NULL);
+    grpc_server *probe = grpc_server_create(NULL, NULL);
     const gpr_timespec never = gpr_inf_future(GPR_CLOCK_REALTIME);
     char name[64];
 
     snprintf(name, sizeof name, "unix-abstract:slipway-trial-%ld", (long)getpid());
-    grpc_server_register_completion_queue(trial, cq, NULL);
-    const bool takes = grpc_server_add_http2_port(trial, name, credentials) > 0;
-    grpc_server_shutdown_and_notify(trial, cq, NULL);
+    grpc_server_register_completion_queue(probe, cq, NULL);
+    const bool takes = grpc_server_add_http2_port(probe, name, credentials) > 0;
+    grpc_server_shutdown_and_notify(probe, cq, NULL);
     grpc_completion_queue_next(cq, never, NULL);
-    grpc_server_destroy(trial);
+    grpc_server_destroy(probe);
     grpc_completion_queue_shutdown(cq);
     while (grpc_completion_queue_next(cq, never, NULL).type != GRPC_QUEUE_SHUTDOWN)
         ;

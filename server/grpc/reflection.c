@@ -281,10 +281,10 @@ static void put_extensions(struct rt_span set, struct rt_span type, struct rt_by
     rt_bytes_clear(&body);
 }
 
-enum rt_status srv_reflection_answer(struct rt_span set, const struct rt_span *services,
-                                     int n_services, struct srv_cursor request,
-                                     struct rt_bytes *out, struct rt_arena *arena,
-                                     struct rt_error *err)
+enum rt_status srv_reflection_respond(struct rt_span set, const struct rt_span *services,
+                                      int n_services, struct srv_cursor request,
+                                      struct rt_bytes *out, struct rt_arena *arena,
+                                      struct rt_error *err)
 {
     struct rt_span whole, host = rt_span_of(NULL, 0), requested = host;
     struct srv_field f;

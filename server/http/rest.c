@@ -201,9 +201,9 @@ static void open_listen(struct srv_net *net, struct srv_mail *mail)
     struct srv_rest *r = l->rest;
     bool good = start_daemon(l);
     rt_mutex_lock(&r->mu);
-    r->n_answered++;
+    r->n_reported++;
     r->n_failed += !good;
-    rt_cond_signal(&r->answered);
+    rt_cond_signal(&r->reported);
     rt_mutex_unlock(&r->mu);
 }
 
@@ -239,7 +239,7 @@ static void free_rest(struct srv_rest *r)
     }
     srv_rest_tls_clear(&r->tls);
     rt_mutex_clear(&r->mu);
-    rt_cond_clear(&r->answered);
+    rt_cond_clear(&r->reported);
     free(r->loops);
     free(r);
 }
@@ -298,7 +298,7 @@ enum rt_status srv_rest_start(struct srv_server *server, srv_rest_handler *handl
     r->n_loops = (int)n;
     r->id_seed = (uint64_t)rt_wall_ns() << 8;
     rt_mutex_init(&r->mu);
-    rt_cond_init(&r->answered);
+    rt_cond_init(&r->reported);
     for (int i = 0; i < r->n_loops; i++) {
         loops[i].rest = r;
         loops[i].epoll = loops[i].wake_fd = loops[i].listen_fd = -1;
@@ -343,8 +343,8 @@ enum rt_status srv_rest_listen(struct srv_rest *r, const char *address, int port
         srv_mail_post(&l->net, &l->listen_mail);
     }
     rt_mutex_lock(&r->mu);
-    while (r->n_answered < r->n_loops)
-        rt_cond_wait(&r->answered, &r->mu);
+    while (r->n_reported < r->n_loops)
+        rt_cond_wait(&r->reported, &r->mu);
     int failed = r->n_failed;
     rt_mutex_unlock(&r->mu);
     if (failed)

@@ -100,8 +100,8 @@ struct srv_rest {
     uint64_t id_seed;
     struct srv_rest_tls tls; /* set before the loops start */
     struct rt_mutex mu;
-    struct rt_cond answered;
-    int n_answered, n_failed; /* guarded by mu: of srv_rest_listen */
+    struct rt_cond reported;
+    int n_reported, n_failed; /* guarded by mu: of srv_rest_listen */
 };
 
 /* All of it belongs to its thread, but for `net`'s mailbox and `wake_fd`. */

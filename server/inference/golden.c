@@ -50,14 +50,14 @@ static enum rt_status read_tolerance(const char *dir, double *out, struct rt_err
     return st;
 }
 
-static enum rt_status check(void *arg, const struct srv_recorded *record, struct rt_span answer,
+static enum rt_status check(void *arg, const struct srv_recorded *record, struct rt_span response,
                             struct rt_error *err)
 {
     const double *tolerance = arg;
 
     if (!record->response.p)
         return RT_OK;
-    return srv_golden_compare(record->api, answer, record->response, *tolerance, err);
+    return srv_golden_compare(record->api, response, record->response, *tolerance, err);
 }
 
 /* Goldens that are meant to be there, but that nobody can read, vouch for nothing. */

@@ -64,18 +64,18 @@ static enum rt_status perform(const struct player *player, const struct srv_reco
                                        .cancelled = p->cancelled};
     struct srv_inference inf;
     struct srv_job job;
-    unsigned char *answer = NULL;
+    unsigned char *response = NULL;
     size_t n = 0;
 
     rt_arena_reset(player->arena);
     srv_inference_init(&inf, record->api, SRV_ENTRY_GRPC, p->options, player->arena, &job);
     enum rt_status st =
         srv_inference_perform(&inf, srv_cursor_of(&record->request, record->request.n), p->version,
-                              &run, &answer, &n, err);
+                              &run, &response, &n, err);
     srv_inference_clear(&inf);
     if (!st && p->check)
-        st = p->check(p->arg, record, rt_span_of(answer, n), err);
-    free(answer);
+        st = p->check(p->arg, record, rt_span_of(response, n), err);
+    free(response);
     return st;
 }
 

@@ -33,7 +33,7 @@ struct srv_playback {
     int64_t n_iterations;          /* of each request; at least 1 */
     /* NULL, or asked after each request; on any of the threads. `answer` as of
      * srv_inference_write. */
-    enum rt_status (*check)(void *arg, const struct srv_recorded *record, struct rt_span answer,
+    enum rt_status (*check)(void *arg, const struct srv_recorded *record, struct rt_span response,
                             struct rt_error *err);
     void *arg;
 };

@@ -111,7 +111,7 @@ static void warm_up_failed(void *arg, const char *signature, const struct rt_err
 
 static void log_timing(const struct srv_load *load, struct rt_session *session)
 {
-    const struct rt_autotune_took s = rt_autotune_took(session);
+    const struct rt_autotune_stats s = rt_autotune_stats(session);
 
     if (s.timed || s.remembered)
         RT_LOG(RT_LOG_INFO,

@@ -67,7 +67,7 @@ static void give_up(const char *what)
     exit(1);
 }
 
-static void *room(size_t bytes)
+static void *alloc_aligned(size_t bytes)
 {
     void *p = aligned_alloc(64, (bytes + 127) / 64 * 64);
     if (!p)
@@ -78,7 +78,7 @@ static void *room(size_t bytes)
 static float *random_floats(size_t n)
 {
     static uint32_t x = 1;
-    float *p = room(n * sizeof *p);
+    float *p = alloc_aligned(n * sizeof *p);
     for (size_t i = 0; i < n; i++) {
         x = x * 1664525 + 1013904223;
         p[i] = (float)(x >> 8) / (1 << 23) - 1;
@@ -126,7 +126,7 @@ static void make_direct(struct form *f, const struct layer *l, int64_t batch)
     f->dnnl.md[1] = kn_dnnl_md(&f->dnnl, DNNL_ARG_WEIGHTS);
     f->dnnl.md[2] = dst;
     f->filter = random_floats(dnnl_memory_desc_get_size(&f->dnnl.md[1]) / sizeof(float));
-    f->scratch = room(f->dnnl.scratch_bytes);
+    f->scratch = alloc_aligned(f->dnnl.scratch_bytes);
     f->on = true;
 }
 
@@ -145,7 +145,7 @@ static void make_winograd(struct form *f, const struct layer *l, int64_t batch, 
     if (!f->on)
         return;
     f->filter = random_floats(kn_winograd_tiles_pack_bytes(&f->w.tiles) / sizeof(float));
-    f->scratch = room(kn_winograd_scratch_bytes(&f->w));
+    f->scratch = alloc_aligned(kn_winograd_scratch_bytes(&f->w));
 }
 
 static void run_form(struct form *f, const float *x, float *y)

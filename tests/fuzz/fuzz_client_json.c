@@ -24,7 +24,7 @@ void fuzz_one(const uint8_t *data, size_t size)
     if (arena && cl_json_load(rt_span_of(data, size), &v, &err) == RT_OK &&
         cl_json_tensors(v, "instances", "inputs", specs, size & 8 ? 1 : 2, arena, &tensors, &n,
                         &is_row, &err) == RT_OK) {
-        cl_json_answer(&out, tensors, n, is_row);
+        cl_json_response(&out, tensors, n, is_row);
         if (!out.failed && cl_json_load(rt_span_of(out.p, out.n), &w, &err) != RT_OK)
             abort();
     }

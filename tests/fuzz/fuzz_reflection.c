@@ -18,8 +18,8 @@ void fuzz_one(const uint8_t *data, size_t size)
     if (!arena)
         return;
     rt_bytes_init(&out, 16 << 20);
-    srv_reflection_answer(rt_span_of(pb_descriptors, pb_descriptors_size), &service, 1,
-                          srv_cursor_of(pieces, size), &out, arena, &err);
+    srv_reflection_respond(rt_span_of(pb_descriptors, pb_descriptors_size), &service, 1,
+                           srv_cursor_of(pieces, size), &out, arena, &err);
     rt_bytes_clear(&out);
     rt_arena_free(arena);
 }

@@ -14,9 +14,9 @@ void fuzz_one(const uint8_t *data, size_t size)
     if (!pb_prediction_log_read(rt_span_of(data, size), &log) || !cl_log_method(log.type) ||
         !log.request.p)
         return;
-    bool same = cl_same_answers(log.type, log.request, log.response, 1e-4, &why);
+    bool same = cl_same_responses(log.type, log.request, log.response, 1e-4, &why);
     if (!same && !why.code)
         abort(); /* a difference without a word */
-    if (!cl_same_answers(log.type, log.response, log.response, 0, &why))
+    if (!cl_same_responses(log.type, log.response, log.response, 0, &why))
         abort();
 }

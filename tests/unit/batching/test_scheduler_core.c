@@ -35,8 +35,8 @@ static void begin(struct world *w, struct srv_core_settings s)
         srv_core_bucket_init(&w->bucket[i], &w->lane[i / 2], &w->queue[i / 2], true, false);
 }
 
-static enum srv_core_answer put(struct world *w, int bucket, int64_t rows, int64_t deadline,
-                                int64_t now)
+static enum srv_core_admission put(struct world *w, int bucket, int64_t rows, int64_t deadline,
+                                   int64_t now)
 {
     struct srv_core_job *j = &w->job[w->n++];
     *j = (struct srv_core_job){.rows = rows, .bytes = 10, .deadline_ns = deadline};

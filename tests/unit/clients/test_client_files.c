@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "clients/cli/convert.h"
-#include "clients/cli/http_answer.h"
+#include "clients/cli/http_response.h"
 #include "clients/cli/json.h"
 #include "clients/cli/npy.h"
 
@@ -180,7 +180,7 @@ static void rows_become_tensors_and_tensors_rows(void **state)
     assert_int_equal(n, 2);
     assert_int_equal(t[0].rank, 2);
     rt_bytes_init(&out, 1000);
-    cl_json_answer(&out, t, n, true);
+    cl_json_response(&out, t, n, true);
     assert_string_equal(out.p, "{\"predictions\": [{\"a\": [1.0, NaN], \"s\": \"x\"}, {\"a\": "
                                "[-Infinity, 2.5], \"s\": {\"b64\": \"/w==\"}}]}");
     rt_bytes_clear(&out);
@@ -212,39 +212,39 @@ static void json_that_does_not_fit_is_named(void **state)
 
 /* ---- HTTP ---- */
 
-static enum rt_status answer(struct cl_http_answer *a, const char *text, size_t *used)
+static enum rt_status response(struct cl_http_response *a, const char *text, size_t *used)
 {
-    cl_http_answer_init(a, 100);
-    enum rt_status st = cl_http_answer_feed(a, text, strlen(text), used, &err);
-    return st ? st : cl_http_answer_end(a, &err);
+    cl_http_response_init(a, 100);
+    enum rt_status st = cl_http_response_feed(a, text, strlen(text), used, &err);
+    return st ? st : cl_http_response_end(a, &err);
 }
 
-static void answers_have_a_length_or_chunks_or_an_end(void **state)
+static void responses_have_a_length_or_chunks_or_an_end(void **state)
 {
     (void)state;
-    struct cl_http_answer a;
+    struct cl_http_response a;
     size_t used;
-    assert_ok(answer(&a, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhimore", &used), &err);
+    assert_ok(response(&a, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhimore", &used), &err);
     assert_int_equal(used, 40);
     assert_true(a.keep_alive);
     assert_string_equal(a.body.p, "hi");
-    cl_http_answer_clear(&a);
+    cl_http_response_clear(&a);
     assert_ok(
-        answer(&a,
-               "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 503 No\r\nTransfer-Encoding: chunked\r\n"
-               "\r\n3;x=y\r\nabc\r\n2\r\nde\r\n0\r\nTrailer: 1\r\n\r\n",
-               &used),
+        response(&a,
+                 "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 503 No\r\nTransfer-Encoding: chunked\r\n"
+                 "\r\n3;x=y\r\nabc\r\n2\r\nde\r\n0\r\nTrailer: 1\r\n\r\n",
+                 &used),
         &err);
     assert_int_equal(a.status, 503);
     assert_string_equal(a.body.p, "abcde");
-    cl_http_answer_clear(&a);
-    assert_ok(answer(&a, "HTTP/1.0 200 OK\n\nall of it", &used), &err);
+    cl_http_response_clear(&a);
+    assert_ok(response(&a, "HTTP/1.0 200 OK\n\nall of it", &used), &err);
     assert_false(a.keep_alive);
     assert_string_equal(a.body.p, "all of it");
-    cl_http_answer_clear(&a);
+    cl_http_response_clear(&a);
 }
 
-static void what_is_no_answer_is_refused(void **state)
+static void what_is_no_response_is_refused(void **state)
 {
     (void)state;
     static const struct {
@@ -263,10 +263,10 @@ static void what_is_no_answer_is_refused(void **state)
          RT_RESOURCE_EXHAUSTED},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        struct cl_http_answer a;
+        struct cl_http_response a;
         size_t used;
-        assert_int_equal(answer(&a, all[i].text, &used), all[i].status);
-        cl_http_answer_clear(&a);
+        assert_int_equal(response(&a, all[i].text, &used), all[i].status);
+        cl_http_response_clear(&a);
     }
 }
 
@@ -281,8 +281,8 @@ int main(void)
         TEST(other_orders_of_bytes_and_dimensions_are_put_right),
         TEST(rows_become_tensors_and_tensors_rows),
         TEST(json_that_does_not_fit_is_named),
-        TEST(answers_have_a_length_or_chunks_or_an_end),
-        TEST(what_is_no_answer_is_refused),
+        TEST(responses_have_a_length_or_chunks_or_an_end),
+        TEST(what_is_no_response_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

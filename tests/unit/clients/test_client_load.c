@@ -118,7 +118,7 @@ static bool same(enum pb_log_type type, const char *a, size_t n, const char *b, 
                  double tolerance)
 {
     err = (struct rt_error){0};
-    return cl_same_answers(type, rt_span_of(a, n), rt_span_of(b, m), tolerance, &err);
+    return cl_same_responses(type, rt_span_of(a, n), rt_span_of(b, m), tolerance, &err);
 }
 
 static void classes_are_compared_but_not_the_version_that_gave_them(void **state)

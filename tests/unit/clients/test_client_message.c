@@ -140,7 +140,7 @@ static void negative_numbers_of_int_val_are_cut_to_their_width(void **state)
     assert_int_equal(*(const int8_t *)out.data, -2);
 }
 
-static void what_an_answer_claims_takes_no_memory_beyond_the_budget(void **state)
+static void what_a_response_claims_takes_no_memory_beyond_the_budget(void **state)
 {
     struct fixture *f = *state;
     /* shape [2^40] */
@@ -203,7 +203,7 @@ int main(void)
         TEST(a_request_names_its_model_and_its_outputs),
         TEST(the_last_value_stands_for_those_left_out),
         TEST(negative_numbers_of_int_val_are_cut_to_their_width),
-        TEST(what_an_answer_claims_takes_no_memory_beyond_the_budget),
+        TEST(what_a_response_claims_takes_no_memory_beyond_the_budget),
         TEST(inputs_that_cannot_be_sent_are_named),
         TEST(a_config_s_text_becomes_a_request_or_its_fault_is_placed),
     };

@@ -61,12 +61,12 @@ static void files_are_found_by_their_whole_names(void **state)
     assert_null(srv_reflection_file(set(), rt_span_str("")).p);
 }
 
-static enum rt_status answer(const char *bytes, size_t n, struct rt_bytes *out,
-                             struct rt_arena *arena, struct rt_error *err)
+static enum rt_status respond(const char *bytes, size_t n, struct rt_bytes *out,
+                              struct rt_arena *arena, struct rt_error *err)
 {
     struct rt_span service = rt_span_str("a.B"), request = rt_span_of(bytes, n);
     rt_bytes_init(out, 1 << 20);
-    return srv_reflection_answer(set(), &service, 1, srv_cursor_of(&request, n), out, arena, err);
+    return srv_reflection_respond(set(), &service, 1, srv_cursor_of(&request, n), out, arena, err);
 }
 
 static void the_last_question_of_a_request_counts_and_is_given_back(void **state)
@@ -76,7 +76,7 @@ static void the_last_question_of_a_request_counts_and_is_given_back(void **state
     struct rt_bytes out;
     (void)state;
     /* host "h", file_by_filename "x", list_services "" */
-    assert_ok(answer("\x0a\x01h\x1a\x01x\x3a\x00", 8, &out, arena, &err), &err);
+    assert_ok(respond("\x0a\x01h\x1a\x01x\x3a\x00", 8, &out, arena, &err), &err);
     assert_int_equal(out.n, 3 + 2 + 8 + 2 + 2 + 2 + 3);
     assert_memory_equal(out.p,
                         "\x0a\x01h\x12\x08\x0a\x01h\x1a\x01x\x3a\x00\x32\x07\x0a\x05\x0a\x03"
@@ -93,10 +93,10 @@ static void what_is_no_message_is_refused(void **state)
     struct rt_bytes out;
     static char large[SRV_REFLECTION_MAX_REQUEST + 1];
     (void)state;
-    assert_fails(answer("\x1a\x05x", 3, &out, arena, &err), RT_INVALID_ARGUMENT, &err,
+    assert_fails(respond("\x1a\x05x", 3, &out, arena, &err), RT_INVALID_ARGUMENT, &err,
                  "well formed");
     rt_bytes_clear(&out);
-    assert_fails(answer(large, sizeof large, &out, arena, &err), RT_INVALID_ARGUMENT, &err,
+    assert_fails(respond(large, sizeof large, &out, arena, &err), RT_INVALID_ARGUMENT, &err,
                  "at most 65536");
     rt_bytes_clear(&out);
     rt_arena_free(arena);

@@ -62,7 +62,7 @@ static void what_never_fits_is_told_the_flag(void **state)
     assert_int_equal(srv_budget_code(&b, own, srv_budget_left(&b) + 1), RT_UNAVAILABLE);
 }
 
-static void an_answer_is_counted_but_for_its_first_bytes(void **state)
+static void a_response_is_counted_but_for_its_first_bytes(void **state)
 {
     (void)state;
     struct srv_budget b = {.limit = 10000};
@@ -85,7 +85,7 @@ static void an_answer_is_counted_but_for_its_first_bytes(void **state)
     assert_int_equal(srv_growth_failed(NULL, 7, &err), RT_RESOURCE_EXHAUSTED);
 }
 
-static void an_answer_beyond_protobufs_limit_is_refused_before_it_is_written(void **state)
+static void a_response_beyond_protobufs_limit_is_refused_before_it_is_written(void **state)
 {
     (void)state;
     struct srv_budget b = {.limit = INT64_MAX};
@@ -130,8 +130,8 @@ int main(void)
         cmocka_unit_test(what_fits_is_given_and_can_be_given_back),
         cmocka_unit_test(what_does_not_fit_beside_others_may_be_asked_again),
         cmocka_unit_test(what_never_fits_is_told_the_flag),
-        cmocka_unit_test(an_answer_is_counted_but_for_its_first_bytes),
-        cmocka_unit_test(an_answer_beyond_protobufs_limit_is_refused_before_it_is_written),
+        cmocka_unit_test(a_response_is_counted_but_for_its_first_bytes),
+        cmocka_unit_test(a_response_beyond_protobufs_limit_is_refused_before_it_is_written),
         cmocka_unit_test(a_response_is_wanted_until_its_deadline_or_its_clients_going),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

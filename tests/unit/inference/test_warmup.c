@@ -70,26 +70,26 @@ static struct srv_playback playback_of(struct world *w)
                                  .n_iterations = 2};
 }
 
-static enum rt_status look(void *arg, const struct srv_recorded *record, struct rt_span answer,
+static enum rt_status look(void *arg, const struct srv_recorded *record, struct rt_span response,
                            struct rt_error *err)
 {
     atomic_int *n = arg;
     (void)err;
     assert_int_equal(record->api, SRV_PREDICT);
     assert_true(rt_span_is(record->response, "ok"));
-    assert_true(answer.n > 0);
+    assert_true(response.n > 0);
     atomic_fetch_add(n, 1);
     return RT_OK;
 }
 
-static enum rt_status refuse(void *arg, const struct srv_recorded *record, struct rt_span answer,
+static enum rt_status refuse(void *arg, const struct srv_recorded *record, struct rt_span response,
                              struct rt_error *err)
 {
-    (void)arg, (void)answer;
+    (void)arg, (void)response;
     return record->index == 7 ? rt_fail(err, RT_FAILED_PRECONDITION, "seven") : RT_OK;
 }
 
-static void each_record_is_played_and_its_answer_looked_at(void **state)
+static void each_record_is_replayed_and_its_response_looked_at(void **state)
 {
     struct rt_error err = {0};
     struct srv_playback p = playback_of(*state);
@@ -113,11 +113,11 @@ struct canceller {
     int n_left;
 };
 
-static enum rt_status cancel(void *arg, const struct srv_recorded *record, struct rt_span answer,
+static enum rt_status cancel(void *arg, const struct srv_recorded *record, struct rt_span response,
                              struct rt_error *err)
 {
     struct canceller *c = arg;
-    (void)record, (void)answer, (void)err;
+    (void)record, (void)response, (void)err;
     if (--c->n_left == 0)
         atomic_store(&c->cancelled, true);
     return RT_OK;
@@ -191,7 +191,7 @@ static void a_file_is_there_or_not(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_record_is_played_and_its_answer_looked_at),
+        cmocka_unit_test(each_record_is_replayed_and_its_response_looked_at),
         cmocka_unit_test(what_is_wrong_ends_it_with_a_reason),
         cmocka_unit_test(it_may_be_cancelled_between_small_requests),
         cmocka_unit_test(a_file_is_there_or_not),

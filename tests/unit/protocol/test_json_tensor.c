@@ -746,7 +746,7 @@ static void assert_float(float x, const char *want)
     assert_string_equal(room, want);
 }
 
-static void an_answer_of_nothing_but_brackets_has_a_limit_too(void **state)
+static void a_response_of_nothing_but_brackets_has_a_limit_too(void **state)
 {
     (void)state;
     const char *const y[] = {"y"};
@@ -968,7 +968,7 @@ int main(void)
         cmocka_unit_test(strings_are_escaped_or_base64_by_the_outputs_name),
         cmocka_unit_test(errors_are_quoted),
         cmocka_unit_test(floats_are_printed_as_tensorflow_serving_does),
-        cmocka_unit_test(an_answer_of_nothing_but_brackets_has_a_limit_too),
+        cmocka_unit_test(a_response_of_nothing_but_brackets_has_a_limit_too),
         cmocka_unit_test(the_fast_printer_agrees_with_the_c_library),
         cmocka_unit_test(floats_are_read_as_their_doubles_are),
         cmocka_unit_test(the_fast_reader_agrees_with_the_c_library),

@@ -553,7 +553,7 @@ static void a_session_tells_how_much_was_timed(void **state)
     for (int i = 0; i < 2; i++) {
         struct rt_session *s = session(x, &c);
         run_only(x, c, 1, 12);
-        const struct rt_autotune_took took = rt_autotune_took(s);
+        const struct rt_autotune_stats took = rt_autotune_stats(s);
         assert_int_equal(took.timed, i == 0);
         assert_int_equal(took.ns > 0, i == 0);
         assert_int_equal(took.remembered, i == 1);

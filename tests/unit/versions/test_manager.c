@@ -641,14 +641,14 @@ static void write_config(const char *const *names, int n)
     write_config((const char *const[]){__VA_ARGS__},                                               \
                  (int)(sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)))
 
-static atomic_int reload_answer; /* -1: none yet */
+static atomic_int reload_status; /* -1: none yet */
 static char reload_text[512];
 
 static void note_reload(void *arg, enum rt_status status, const struct rt_error *e)
 {
     (void)arg;
     snprintf(reload_text, sizeof reload_text, "%s", status ? rt_error_text(e) : "");
-    atomic_store(&reload_answer, (int)status);
+    atomic_store(&reload_status, (int)status);
 }
 
 /* Asks for m and n. */
@@ -675,17 +675,17 @@ static void reload_m_and_n(void)
     uint8_t bytes[2048];
     assert_true(protobuf_c_message_get_packed_size(&config.base) <= sizeof bytes);
     size_t n = protobuf_c_message_pack(&config.base, bytes);
-    atomic_store(&reload_answer, -1);
+    atomic_store(&reload_status, -1);
     assert_ok(srv_manager_reload(manager, rt_span_of(bytes, n), NULL, note_reload, NULL, &err),
               &err);
 }
 
-static int reload_answered(int within_ms)
+static int wait_for_reload(int within_ms)
 {
     int64_t end = rt_now_ns() + (int64_t)within_ms * 1000000;
-    while (atomic_load(&reload_answer) < 0 && rt_now_ns() < end)
+    while (atomic_load(&reload_status) < 0 && rt_now_ns() < end)
         usleep(5000);
-    return atomic_load(&reload_answer);
+    return atomic_load(&reload_status);
 }
 
 static void start_with_m_then_ask_for_n(void)
@@ -696,7 +696,7 @@ static void start_with_m_then_ask_for_n(void)
     assert_ok(START(flag("model_config_file", "models.config")), &err);
     assert_true(comes_to("m", 1, SRV_AVAILABLE));
     reload_m_and_n();
-    assert_int_equal(reload_answered(100), -1);
+    assert_int_equal(wait_for_reload(100), -1);
 }
 
 static void a_reload_waits_on_when_the_config_file_is_read_again(void **state)
@@ -707,9 +707,9 @@ static void a_reload_waits_on_when_the_config_file_is_read_again(void **state)
     CONFIG("m", "n", "x");
     srv_manager_reread(manager);
     assert_true(comes_to("x", 1, SRV_AVAILABLE));
-    assert_int_equal(reload_answered(0), -1);
+    assert_int_equal(wait_for_reload(0), -1);
     version("n/1", "ok");
-    assert_int_equal(reload_answered(NET_MS), RT_OK);
+    assert_int_equal(wait_for_reload(NET_MS), RT_OK);
     assert_true(comes_to("n", 1, SRV_AVAILABLE));
 }
 
@@ -720,7 +720,7 @@ static void a_reload_ends_when_the_config_file_takes_its_models_out(void **state
     start_with_m_then_ask_for_n();
     CONFIG("m", "x");
     srv_manager_reread(manager);
-    assert_int_equal(reload_answered(NET_MS), RT_UNKNOWN);
+    assert_int_equal(wait_for_reload(NET_MS), RT_UNKNOWN);
     assert_non_null(strstr(reload_text, "1 model(s) did not become available: {{{name: n} due to "
                                         "error: the model was taken out of the configuration}"));
 }
@@ -751,7 +751,7 @@ static void a_reload_that_waits_ends_with_the_manager(void **state)
     (void)state;
     start_with_m_then_ask_for_n();
     srv_manager_stop(manager);
-    assert_int_equal(atomic_load(&reload_answer), RT_UNAVAILABLE);
+    assert_int_equal(atomic_load(&reload_status), RT_UNAVAILABLE);
     stop_nets();
     srv_manager_free(manager);
     manager = NULL;

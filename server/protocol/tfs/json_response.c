@@ -7,20 +7,20 @@
 #include "server/json/json_number.h"
 
 /* What is written, and whether anybody waits for it. */
-struct answer {
+struct response {
     struct rt_bytes *out;
     struct srv_cancellation *cancellation;
 };
 
 /* `bytes` more were written. False: nothing more is to be. */
-static bool go_on(const struct answer *a, size_t bytes)
+static bool go_on(const struct response *a, size_t bytes)
 {
     if (!a->out->failed && !srv_should_continue(a->cancellation, bytes))
         a->out->failed = true;
     return !a->out->failed;
 }
 
-static void write_string(const struct answer *a, const struct rt_str *s, bool as_bytes)
+static void write_string(const struct response *a, const struct rt_str *s, bool as_bytes)
 {
     if (!as_bytes) {
         srv_json_quote_long(a->out, rt_str_data(s), s->n, a->cancellation);
@@ -63,7 +63,7 @@ static size_t write_bool(char *to, bool b)
     return b ? 4 : 5;
 }
 
-static void write_run(const struct answer *a, enum rt_dtype dtype, const void *data, int64_t n,
+static void write_run(const struct response *a, enum rt_dtype dtype, const void *data, int64_t n,
                       bool as_bytes)
 {
     struct rt_bytes *out = a->out;
@@ -126,7 +126,7 @@ static void write_run(const struct answer *a, enum rt_dtype dtype, const void *d
 }
 
 /* The value of rank `rank` that starts at *data, which is moved behind it. */
-static void write_value(const struct answer *a, enum rt_dtype dtype, int rank, const int64_t *dim,
+static void write_value(const struct response *a, enum rt_dtype dtype, int rank, const int64_t *dim,
                         const unsigned char **data, bool as_bytes)
 {
     struct rt_bytes *out = a->out;
@@ -168,7 +168,7 @@ static void write_key(struct rt_bytes *out, const char *alias)
  * have more lists than anybody could write, and what is too large is better not begun. Strings are
  * added up as long as they fit.
  */
-static size_t least_bytes(const struct answer *a, const struct rt_tensor *t, int n)
+static size_t least_bytes(const struct response *a, const struct rt_tensor *t, int n)
 {
     size_t bytes = 0;
     for (int k = 0; k < n; k++) {
@@ -189,7 +189,7 @@ static size_t least_bytes(const struct answer *a, const struct rt_tensor *t, int
     return bytes;
 }
 
-static void encode_rows(const struct answer *a, const struct rt_signature *sig,
+static void encode_rows(const struct response *a, const struct rt_signature *sig,
                         const struct rt_tensor *fetches)
 {
     struct rt_bytes *out = a->out;
@@ -228,7 +228,7 @@ static void encode_rows(const struct answer *a, const struct rt_signature *sig,
     rt_bytes_adds(out, "\n    ]\n}");
 }
 
-static void encode_columns(const struct answer *a, const struct rt_signature *sig,
+static void encode_columns(const struct response *a, const struct rt_signature *sig,
                            const struct rt_tensor *fetches)
 {
     struct rt_bytes *out = a->out;
@@ -251,7 +251,7 @@ enum rt_status srv_json_encode_predict(struct rt_bytes *out, const struct rt_sig
                                        const struct rt_tensor *fetches, enum srv_json_form form,
                                        struct srv_cancellation *cancellation, struct rt_error *err)
 {
-    const struct answer a = {out, cancellation};
+    const struct response a = {out, cancellation};
     int n = signature->n_outputs;
     if (n == 0)
         return rt_fail(err, RT_INVALID_ARGUMENT, "Cannot convert empty tensor map to JSON");

@@ -30,9 +30,9 @@ enum {
 static const int64_t long_ns = 10000000; /* all candidates once: no rows; in all: no third round */
 static const double clearly = 1.25;      /* times as long: slower by more than noise */
 
-struct pl_trial {
-    struct rt_pack *pack; /* a chain, the largest first: any candidate's that ask for no more */
-    size_t asked;         /* bytes of packs, by the candidate that is prepared */
+struct pl_benchmark {
+    struct rt_pack *pack;   /* a chain, the largest first: any candidate's that ask for no more */
+    size_t requested_bytes; /* bytes of packs, by the candidate that is prepared */
     bool can_forget;
 };
 
@@ -64,11 +64,12 @@ static void make_up(void *data, size_t bytes)
     memset((char *)data + bytes / sizeof *p * sizeof *p, 0, bytes % sizeof *p);
 }
 
-enum rt_status pl_trial_pack(struct rt_prep *p, int input, size_t bytes, const struct rt_pack **out)
+enum rt_status pl_benchmark_pack(struct rt_prep *p, int input, size_t bytes,
+                                 const struct rt_pack **out)
 {
-    struct pl_trial *t = p->self->trial;
+    struct pl_benchmark *t = p->self->benchmark;
 
-    t->asked += bytes;
+    t->requested_bytes += bytes;
     if (!t->pack || t->pack->bytes < bytes) {
         struct rt_pack *k = calloc(1, sizeof *k);
         if (!k || bytes > MOST_BYTES || !(k->data = rt_large_alloc((bytes + 127) & ~(size_t)63))) {
@@ -85,7 +86,7 @@ enum rt_status pl_trial_pack(struct rt_prep *p, int input, size_t bytes, const s
     return RT_OK;
 }
 
-void pl_trial_packs_free(struct rt_pack *k)
+void pl_benchmark_packs_free(struct rt_pack *k)
 {
     for (struct rt_pack *next; k; k = next) {
         next = k->next;
@@ -204,11 +205,11 @@ static void tensors_clear(struct tensors *t)
 }
 
 static void forget_constants(const struct rt_prep *prep, const struct candidate *c,
-                             const struct tensors *t, const struct pl_trial *trial)
+                             const struct tensors *t, const struct pl_benchmark *benchmark)
 {
-    if (!trial->can_forget)
+    if (!benchmark->can_forget)
         return;
-    for (const struct rt_pack *k = trial->pack; k; k = k->next)
+    for (const struct rt_pack *k = benchmark->pack; k; k = k->next)
         forget(k->data, k->bytes < c->packed ? k->bytes : c->packed);
     for (int k = 0; k < t->n_in; k++)
         if (is_constant(prep, k) && t->in[k].data)
@@ -218,7 +219,7 @@ static void forget_constants(const struct rt_prep *prep, const struct candidate 
 /* ---- running ---- */
 
 static bool prepare(const struct rt_prep *from, struct candidate *c, const struct tensors *t,
-                    struct pl_trial *trial, struct rt_error *err)
+                    struct pl_benchmark *benchmark, struct rt_error *err)
 {
     struct rt_prepared *p = calloc(1, sizeof *p);
 
@@ -227,7 +228,7 @@ static bool prepare(const struct rt_prep *from, struct candidate *c, const struc
     p->session = from->self->session;
     p->node = from->self->node;
     p->kernel = c->kernel;
-    p->trial = trial;
+    p->benchmark = benchmark;
     struct rt_prep prep = {.node = from->node,
                            .n_in = t->n_in,
                            .n_out = t->n_out,
@@ -237,12 +238,12 @@ static bool prepare(const struct rt_prep *from, struct candidate *c, const struc
                            .self = p,
                            .err = err};
     c->prepared = p;
-    trial->asked = 0;
+    benchmark->requested_bytes = 0;
     if (c->kernel->can && c->kernel->can(&prep) <= 0)
         return false;
-    if (pl_try_kernel(&prep, c->kernel))
+    if (pl_prepare_candidate(&prep, c->kernel))
         return false;
-    c->packed = trial->asked;
+    c->packed = benchmark->requested_bytes;
     for (int k = 0; k < t->n_in; k++)
         if (is_constant(from, k) && !(p->packed >> k & 1) && rt_tensor_load(&t->in[k], err))
             return false;
@@ -251,7 +252,7 @@ static bool prepare(const struct rt_prep *from, struct candidate *c, const struc
 
 /* What it took; -1: it failed. */
 static int64_t run_once(const struct rt_prep *prep, const struct candidate *c, struct tensors *t,
-                        struct pl_trial *trial)
+                        struct pl_benchmark *benchmark)
 {
     struct rt_session *s = prep->self->session;
     struct rt_error err = {.arena = NULL};
@@ -277,7 +278,7 @@ static int64_t run_once(const struct rt_prep *prep, const struct candidate *c, s
     if (c->prepared->scratch_bytes)
         memset(context.scratch, 0, c->prepared->scratch_bytes);
     r.scratch = context.scratch;
-    forget_constants(prep, c, t, trial);
+    forget_constants(prep, c, t, benchmark);
     const int64_t start = rt_thread_cpu_ns();
     if (c->kernel->run(&r) == RT_OK)
         ns = rt_thread_cpu_ns() - start;
@@ -290,14 +291,14 @@ static int64_t run_once(const struct rt_prep *prep, const struct candidate *c, s
 
 /* One round of those that are still in; the sum of what it took. */
 static int64_t one_round(const struct rt_prep *prep, struct candidate *c, int n, struct tensors *t,
-                         struct pl_trial *trial)
+                         struct pl_benchmark *benchmark)
 {
     int64_t sum = 0;
 
     for (int k = 0; k < n; k++) {
         if (c[k].out)
             continue;
-        const int64_t ns = run_once(prep, &c[k], t, trial);
+        const int64_t ns = run_once(prep, &c[k], t, benchmark);
         c[k].out = ns < 0;
         if (ns >= 0 && ns < c[k].best_ns)
             c[k].best_ns = ns;
@@ -335,8 +336,8 @@ static void drop_slow(struct candidate *c, int n, int round)
 
 /* Adds to each one's score at this many rows. How long one run of each took; -1: not to be tried.
  */
-static int64_t try_rows(const struct rt_prep *prep, struct candidate *c, int n, int64_t rows,
-                        struct pl_trial *trial)
+static int64_t benchmark_rows(const struct rt_prep *prep, struct candidate *c, int n, int64_t rows,
+                              struct pl_benchmark *benchmark)
 {
     struct rt_error err = {.arena = NULL};
     struct tensors t;
@@ -347,10 +348,10 @@ static int64_t try_rows(const struct rt_prep *prep, struct candidate *c, int n, 
     for (int k = 0; k < n && ok; k++) {
         c[k].best_ns = INT64_MAX;
         if (!c[k].out)
-            c[k].out = !prepare(prep, &c[k], &t, trial, &err);
+            c[k].out = !prepare(prep, &c[k], &t, benchmark, &err);
     }
     for (int round = 0; round < (rows > 1 ? 1 : ROUNDS) && ok && n_left > 1; round++) {
-        took += one_round(prep, c, n, &t, trial);
+        took += one_round(prep, c, n, &t, benchmark);
         first = round ? first : took;
         if (rows == 1)
             drop_slow(c, n, round);
@@ -379,11 +380,11 @@ static bool wants_rows(const struct candidate *c, int n)
     return false;
 }
 
-int pl_trial(const struct rt_prep *prep, const struct rt_kernel *const *kernels, int n,
-             struct rt_pack **packs, int64_t *left_ns, int64_t *ns)
+int pl_benchmark(const struct rt_prep *prep, const struct rt_kernel *const *kernels, int n,
+                 struct rt_pack **packs, int64_t *left_ns, int64_t *ns)
 {
     const struct rt_info *in = prep->in;
-    struct pl_trial trial = {.pack = *packs, .can_forget = can_forget()};
+    struct pl_benchmark benchmark = {.pack = *packs, .can_forget = can_forget()};
     struct candidate c[PL_MOST_KERNELS] = {0};
     const int64_t start = rt_thread_cpu_ns();
     int best = -1;
@@ -395,25 +396,25 @@ int pl_trial(const struct rt_prep *prep, const struct rt_kernel *const *kernels,
             return -1;
     for (int k = 0; k < n; k++)
         c[k].kernel = kernels[k];
-    const int64_t one = try_rows(prep, c, n, 1, &trial);
+    const int64_t one = benchmark_rows(prep, c, n, 1, &benchmark);
     for (int k = 0; k < n && one >= 0; k++)
         ns[k] = c[k].best_ns < INT64_MAX ? c[k].best_ns : -1;
     if (one >= 0 && one < long_ns && wants_rows(c, n) && prep->n_in && in->shape.rank > 0 &&
         in->shape.dim[0] == 1 && prep->node->op->rows && prep->node->op->infer) {
         struct candidate few[PL_MOST_KERNELS];
         memcpy(few, c, sizeof few);
-        if (try_rows(prep, few, n, ROWS, &trial) >= 0)
+        if (benchmark_rows(prep, few, n, ROWS, &benchmark) >= 0)
             memcpy(c, few, sizeof c);
     }
     for (int k = 0; k < n; k++)
         if (!c[k].out && c[k].score > 0 &&
             (best < 0 || c[k].score * (best == 0 ? clearly : 1) < c[best].score))
             best = k;
-    if (trial.pack) {
-        pl_trial_packs_free(trial.pack->next);
-        trial.pack->next = NULL;
+    if (benchmark.pack) {
+        pl_benchmark_packs_free(benchmark.pack->next);
+        benchmark.pack->next = NULL;
     }
-    *packs = trial.pack;
+    *packs = benchmark.pack;
     *left_ns -= rt_thread_cpu_ns() - start;
     return best;
 }

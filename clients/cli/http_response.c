@@ -1,18 +1,18 @@
-#include "clients/cli/http_answer.h"
+#include "clients/cli/http_response.h"
 
 #include <string.h>
 #include <strings.h>
 
 enum { MAX_LINE = 64 << 10, MAX_HEADERS = 1000 };
 
-void cl_http_answer_init(struct cl_http_answer *a, size_t max_body)
+void cl_http_response_init(struct cl_http_response *a, size_t max_body)
 {
-    *a = (struct cl_http_answer){0};
+    *a = (struct cl_http_response){0};
     rt_bytes_init(&a->line, MAX_LINE);
     rt_bytes_init(&a->body, max_body);
 }
 
-void cl_http_answer_clear(struct cl_http_answer *a)
+void cl_http_response_clear(struct cl_http_response *a)
 {
     rt_bytes_clear(&a->line);
     rt_bytes_clear(&a->body);
@@ -23,7 +23,7 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-static enum rt_status status_line(struct cl_http_answer *a, struct rt_error *err)
+static enum rt_status status_line(struct cl_http_response *a, struct rt_error *err)
 {
     const char *p = a->line.p;
     if (a->line.n < 12 || strncmp(p, "HTTP/1.", 7) != 0 || !is_digit(p[7]) || p[8] != ' ' ||
@@ -45,7 +45,7 @@ static const char *value_of(const struct rt_bytes *line, const char *name)
     return p + strspn(p, " \t");
 }
 
-static enum rt_status header(struct cl_http_answer *a, struct rt_error *err)
+static enum rt_status header(struct cl_http_response *a, struct rt_error *err)
 {
     const char *v;
     if (++a->n_headers > MAX_HEADERS)
@@ -73,7 +73,7 @@ static enum rt_status header(struct cl_http_answer *a, struct rt_error *err)
     return RT_OK;
 }
 
-static void headers_end(struct cl_http_answer *a)
+static void headers_end(struct cl_http_response *a)
 {
     bool keeps = a->keep_alive;
     if (a->status / 100 == 1) { /* another one follows */
@@ -101,7 +101,7 @@ static int hex(char c)
                                   : -1;
 }
 
-static enum rt_status chunk_size(struct cl_http_answer *a, struct rt_error *err)
+static enum rt_status chunk_size(struct cl_http_response *a, struct rt_error *err)
 {
     uint64_t n = 0;
     const char *p = a->line.p;
@@ -115,7 +115,7 @@ static enum rt_status chunk_size(struct cl_http_answer *a, struct rt_error *err)
 }
 
 /* A line has come whole, without its end. */
-static enum rt_status take_line(struct cl_http_answer *a, struct rt_error *err)
+static enum rt_status take_line(struct cl_http_response *a, struct rt_error *err)
 {
     switch (a->stage) {
     case CL_HTTP_STATUS_LINE:
@@ -143,7 +143,7 @@ static enum rt_status take_line(struct cl_http_answer *a, struct rt_error *err)
     }
 }
 
-static enum rt_status feed_line(struct cl_http_answer *a, const char **p, const char *end,
+static enum rt_status feed_line(struct cl_http_response *a, const char **p, const char *end,
                                 struct rt_error *err)
 {
     const char *nl = memchr(*p, '\n', (size_t)(end - *p));
@@ -168,8 +168,8 @@ static enum rt_status feed_line(struct cl_http_answer *a, const char **p, const 
     return st;
 }
 
-enum rt_status cl_http_answer_feed(struct cl_http_answer *a, const char *p, size_t n, size_t *used,
-                                   struct rt_error *err)
+enum rt_status cl_http_response_feed(struct cl_http_response *a, const char *p, size_t n,
+                                     size_t *used, struct rt_error *err)
 {
     const char *start = p, *end = p + n;
     enum rt_status st = RT_OK;
@@ -197,7 +197,7 @@ enum rt_status cl_http_answer_feed(struct cl_http_answer *a, const char *p, size
     return st;
 }
 
-enum rt_status cl_http_answer_end(struct cl_http_answer *a, struct rt_error *err)
+enum rt_status cl_http_response_end(struct cl_http_response *a, struct rt_error *err)
 {
     if (a->stage == CL_HTTP_BODY && !a->has_length)
         a->stage = CL_HTTP_DONE;

@@ -115,33 +115,33 @@ static void count_and_log(struct srv_rest_call *req)
     r->job.version = NULL;
 }
 
-static bool add(struct MHD_Response *answer, const char *name, const char *value)
+static bool add(struct MHD_Response *response, const char *name, const char *value)
 {
-    return MHD_add_response_header(answer, name, value) == MHD_YES;
+    return MHD_add_response_header(response, name, value) == MHD_YES;
 }
 
 /* False: no memory. An answer without one of its headers is another answer: compressed bytes that
  * nobody is told of. */
-static bool add_headers(const struct srv_rest_call *req, struct MHD_Response *answer)
+static bool add_headers(const struct srv_rest_call *req, struct MHD_Response *response)
 {
     const struct srv_rest_request *r = &req->pub;
     bool good = true;
     if (r->content_type)
-        good &= add(answer, "Content-Type", r->content_type);
+        good &= add(response, "Content-Type", r->content_type);
     if (req->deflated) {
-        good &= add(answer, "Content-Encoding", "gzip");
-        good &= add(answer, "Vary", "Accept-Encoding");
+        good &= add(response, "Content-Encoding", "gzip");
+        good &= add(response, "Vary", "Accept-Encoding");
     }
     if (req->sends_id)
-        good &= add(answer, "X-Request-Id", r->id);
+        good &= add(response, "X-Request-Id", r->id);
     if (r->http == 429 || r->http == 503)
-        good &= add(answer, "Retry-After", "1");
+        good &= add(response, "Retry-After", "1");
     if (req->close || req->loop->closing)
-        good &= add(answer, "Connection", "close");
+        good &= add(response, "Connection", "close");
     if (r->server->options.rest_api_enable_cors_support) {
-        good &= add(answer, "Access-Control-Allow-Origin", "*");
-        good &= add(answer, "Access-Control-Allow-Methods", "POST, GET");
-        good &= add(answer, "Access-Control-Allow-Headers", "Content-Type");
+        good &= add(response, "Access-Control-Allow-Origin", "*");
+        good &= add(response, "Access-Control-Allow-Methods", "POST, GET");
+        good &= add(response, "Access-Control-Allow-Headers", "Content-Type");
     }
     return good;
 }
@@ -155,20 +155,20 @@ enum MHD_Result srv_rest_send(struct srv_rest_call *req)
     req->stage = STAGE_SENT;
     if (r->out.failed) /* no memory for the text of an error either */
         return MHD_NO;
-    struct MHD_Response *answer =
+    struct MHD_Response *response =
         r->out.n ? MHD_create_response_from_buffer_with_free_callback_cls(r->out.n, r->out.p,
                                                                           response_over, req)
                  : MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
-    if (!answer)
+    if (!response)
         return MHD_NO;
     if (r->out.n)
         req->refs++; /* response_over */
-    if (!add_headers(req, answer)) {
-        MHD_destroy_response(answer);
+    if (!add_headers(req, response)) {
+        MHD_destroy_response(response);
         return MHD_NO;
     }
     srv_rest_begin_sending(req->loop, req->conn, r->out.n > SRV_REST_MAX_IDLE_BYTES);
-    enum MHD_Result result = MHD_queue_response(req->mhd, (unsigned)r->http, answer);
-    MHD_destroy_response(answer);
+    enum MHD_Result result = MHD_queue_response(req->mhd, (unsigned)r->http, response);
+    MHD_destroy_response(response);
     return result;
 }

@@ -4,8 +4,8 @@
  *
  * Pure: no sockets. Threads: whoever holds it.
  */
-#ifndef CL_HTTP_ANSWER_H
-#define CL_HTTP_ANSWER_H
+#ifndef CL_HTTP_RESPONSE_H
+#define CL_HTTP_RESPONSE_H
 
 #include "runtime/base/bytes.h"
 
@@ -20,7 +20,7 @@ enum cl_http_stage {
     CL_HTTP_DONE,
 };
 
-struct cl_http_answer {
+struct cl_http_response {
     enum cl_http_stage stage;
     int status;
     bool is_head;    /* the request was HEAD: no body comes */
@@ -32,15 +32,15 @@ struct cl_http_answer {
     int n_headers;
 };
 
-/* `max_body`: a longer one is refused. Cleared by cl_http_answer_clear. */
-void cl_http_answer_init(struct cl_http_answer *a, size_t max_body);
-void cl_http_answer_clear(struct cl_http_answer *a);
+/* `max_body`: a longer one is refused. Cleared by cl_http_response_clear. */
+void cl_http_response_init(struct cl_http_response *a, size_t max_body);
+void cl_http_response_clear(struct cl_http_response *a);
 
 /* Takes all n bytes, or those up to the answer's end. *used: how many. DATA_LOSS: not HTTP;
  * RESOURCE_EXHAUSTED: too large. */
-enum rt_status cl_http_answer_feed(struct cl_http_answer *a, const char *p, size_t n, size_t *used,
-                                   struct rt_error *err);
+enum rt_status cl_http_response_feed(struct cl_http_response *a, const char *p, size_t n,
+                                     size_t *used, struct rt_error *err);
 /* The connection has ended: the answer may be whole by that, or is cut (UNAVAILABLE). */
-enum rt_status cl_http_answer_end(struct cl_http_answer *a, struct rt_error *err);
+enum rt_status cl_http_response_end(struct cl_http_response *a, struct rt_error *err);
 
 #endif

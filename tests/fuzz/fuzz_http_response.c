@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "clients/cli/http_answer.h"
+#include "clients/cli/http_response.h"
 #include "tests/fuzz/cost.h"
 
 const struct fuzz_cost fuzz_cost = FUZZ_PARSER;
@@ -11,14 +11,14 @@ const struct fuzz_cost fuzz_cost = FUZZ_PARSER;
 void fuzz_one(const uint8_t *data, size_t size)
 {
     struct rt_error err = {0};
-    struct cl_http_answer whole, bytes;
+    struct cl_http_response whole, bytes;
     size_t used = 0, one, total = 0;
-    cl_http_answer_init(&whole, 1 << 16);
-    cl_http_answer_init(&bytes, 1 << 16);
-    enum rt_status a = cl_http_answer_feed(&whole, (const char *)data, size, &used, &err),
+    cl_http_response_init(&whole, 1 << 16);
+    cl_http_response_init(&bytes, 1 << 16);
+    enum rt_status a = cl_http_response_feed(&whole, (const char *)data, size, &used, &err),
                    b = RT_OK;
     while (!b && total < size && bytes.stage != CL_HTTP_DONE) {
-        b = cl_http_answer_feed(&bytes, (const char *)data + total, 1, &one, &err);
+        b = cl_http_response_feed(&bytes, (const char *)data + total, 1, &one, &err);
         total += one;
     }
     if (a != b)
@@ -27,7 +27,7 @@ void fuzz_one(const uint8_t *data, size_t size)
                whole.body.n != bytes.body.n ||
                (whole.body.n && memcmp(whole.body.p, bytes.body.p, whole.body.n) != 0)))
         abort();
-    (void)cl_http_answer_end(&whole, &err);
-    cl_http_answer_clear(&whole);
-    cl_http_answer_clear(&bytes);
+    (void)cl_http_response_end(&whole, &err);
+    cl_http_response_clear(&whole);
+    cl_http_response_clear(&bytes);
 }

@@ -35,7 +35,7 @@ const struct fuzz_cost fuzz_cost = FUZZ_MESSAGE;
 
 void fuzz_one(const uint8_t *data, size_t size)
 {
-    struct slipway_answer answer;
+    struct slipway_answer response;
     struct slipway_status status;
     struct slipway_metadata metadata;
     struct rt_error err = {0};
@@ -46,7 +46,7 @@ void fuzz_one(const uint8_t *data, size_t size)
     struct rt_span bytes = rt_span_of(data + 1, size - 1);
     switch (arena ? *data % 5 : 5) {
     case 0:
-        (void)cl_read_predict(bytes, arena, &budget, &answer, &err);
+        (void)cl_read_predict(bytes, arena, &budget, &response, &err);
         break;
     case 1:
         (void)cl_read_status(bytes, arena, &status, &err);
