@@ -42,8 +42,8 @@ static void *append(ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
     size_t size = element_size(f->type);
 
     if ((*n & (*n - 1)) == 0) {
-        size_t room = *n ? *n * 2 : 1;
-        void *more = room <= SIZE_MAX / 2 / size ? realloc(*array, room * size) : NULL;
+        size_t capacity = *n ? *n * 2 : 1;
+        void *more = capacity <= SIZE_MAX / 2 / size ? realloc(*array, capacity * size) : NULL;
         if (!more)
             return NULL;
         *array = more;
@@ -262,7 +262,8 @@ static enum rt_status check_once(struct pb_text_parser *x, ProtobufCMessage *m,
 /* ---- what stands in brackets ---- */
 
 /* "[a.b/c.D]": the text between, without spaces and comments. The "[" is taken already. */
-static enum rt_status bracketed(struct pb_text_parser *x, char *out, size_t room, const char *at)
+static enum rt_status bracketed(struct pb_text_parser *x, char *out, size_t capacity,
+                                const char *at)
 {
     size_t n = 0;
 
@@ -275,7 +276,7 @@ static enum rt_status bracketed(struct pb_text_parser *x, char *out, size_t room
             break;
         if (!pb_text_is_letter(c) && !pb_text_is_digit(c) && !strchr("./-", c))
             return pb_text_expected(x, "identifier", x->p - 1);
-        if (n + 1 == room)
+        if (n + 1 == capacity)
             return pb_text_fail(x, at, "The name of a type or extension is too long.");
         out[n++] = c;
     }

@@ -334,7 +334,7 @@ enum rt_status pb_text_floating(struct pb_text_parser *x, double *out)
     pb_text_skip_space(x);
     const char *at = x->p;
     struct rt_span s = pb_text_word(x);
-    char room[320], *end = room;
+    char buffer[320], *end = buffer;
     double v;
 
     if (same_word(s, "inf") || same_word(s, "infinity")) {
@@ -345,17 +345,17 @@ enum rt_status pb_text_floating(struct pb_text_parser *x, double *out)
         size_t n = s.n;
         if (n > 1 && (s.p[n - 1] | 32) == 'f')
             n--;
-        if (!n || n >= sizeof room || !(pb_text_is_digit((char)s.p[0]) || s.p[0] == '.'))
+        if (!n || n >= sizeof buffer || !(pb_text_is_digit((char)s.p[0]) || s.p[0] == '.'))
             return pb_text_expected(x, "double", at);
-        memcpy(room, s.p, n);
-        room[n] = 0;
+        memcpy(buffer, s.p, n);
+        buffer[n] = 0;
         /* strtod knows more forms than the text format. */
-        bool octal = n > 1 && room[0] == '0' && pb_text_is_digit(room[1]);
-        if (!octal && strspn(room, "0123456789.eE+-") == n)
-            v = strtod(room, &end);
+        bool octal = n > 1 && buffer[0] == '0' && pb_text_is_digit(buffer[1]);
+        if (!octal && strspn(buffer, "0123456789.eE+-") == n)
+            v = strtod(buffer, &end);
         else
             v = 0;
-        if (end != room + n)
+        if (end != buffer + n)
             return pb_text_expected(x, "double", at);
     }
     *out = negative ? -v : v;

@@ -318,7 +318,7 @@ static void put_element(char *dst, size_t size, int dtype, uint64_t v)
  * they cannot be read. `size`: bytes of one value in memory (half an element for complex).
  */
 static int64_t read_values(struct rt_span message, struct values_field field, int dtype, char *dst,
-                           size_t size, int64_t room)
+                           size_t size, int64_t capacity)
 {
     struct pb_field f;
     int64_t n = 0;
@@ -326,14 +326,14 @@ static int64_t read_values(struct rt_span message, struct values_field field, in
         if (f.number != field.number)
             continue;
         if (f.type != PB_BYTES) { /* one by one */
-            if (n < room)
+            if (n < capacity)
                 put_element(dst + (size_t)n * size, size, dtype, f.value);
-            n += n < room;
+            n += n < capacity;
             continue;
         }
         if (field.kind == AS_VARINT) {
             uint64_t v;
-            while (f.bytes.n && n < room) {
+            while (f.bytes.n && n < capacity) {
                 if (!pb_varint(&f.bytes, &v))
                     return -1;
                 put_element(dst + (size_t)n++ * size, size, dtype, v);
@@ -344,8 +344,8 @@ static int64_t read_values(struct rt_span message, struct values_field field, in
         if (f.bytes.n % width)
             return -1;
         int64_t more = (int64_t)(f.bytes.n / width);
-        if (more > room - n)
-            more = room - n;
+        if (more > capacity - n)
+            more = capacity - n;
         if (more)
             memcpy(dst + (size_t)n * size, f.bytes.p, (size_t)more * width);
         n += more;

@@ -172,20 +172,20 @@ int cl_command_status(int argc, const char *const *argv)
 
 /* ---- metadata ---- */
 
-static void shape_text(const struct slipway_input *t, char *room, size_t size)
+static void shape_text(const struct slipway_input *t, char *buffer, size_t size)
 {
     size_t n = 0;
     if (t->rank < 0) {
-        snprintf(room, size, "of any rank");
+        snprintf(buffer, size, "of any rank");
         return;
     }
-    n += (size_t)snprintf(room, size, "[");
+    n += (size_t)snprintf(buffer, size, "[");
     for (int i = 0; i < t->rank && n < size; i++)
         n += (size_t)(t->dim[i] < 0
-                          ? snprintf(room + n, size - n, "%s?", i ? ", " : "")
-                          : snprintf(room + n, size - n, "%s%" PRId64, i ? ", " : "", t->dim[i]));
+                          ? snprintf(buffer + n, size - n, "%s?", i ? ", " : "")
+                          : snprintf(buffer + n, size - n, "%s%" PRId64, i ? ", " : "", t->dim[i]));
     if (n < size)
-        snprintf(room + n, size - n, "]");
+        snprintf(buffer + n, size - n, "]");
 }
 
 static void print_inputs(const char *what, const struct slipway_input *t, int n)

@@ -8,7 +8,7 @@
 #include "proto/unpack.h"
 #include "proto/wire.h"
 #include "runtime/base/arena.h"
-#include "runtime/base/near.h"
+#include "runtime/base/tolerance.h"
 #include "tensorflow_serving/apis/classification.pb-c.h"
 #include "tensorflow_serving/apis/inference.pb-c.h"
 #include "tensorflow_serving/apis/regression.pb-c.h"
@@ -32,8 +32,8 @@ static int part_of(int dtype)
 
 static double step_of(int dtype)
 {
-    return dtype == SLIPWAY_HALF       ? RT_NEAR_HALF_STEP
-           : dtype == SLIPWAY_BFLOAT16 ? RT_NEAR_BFLOAT16_STEP
+    return dtype == SLIPWAY_HALF       ? RT_TOLERANCE_HALF_STEP
+           : dtype == SLIPWAY_BFLOAT16 ? RT_TOLERANCE_BFLOAT16_STEP
                                        : 0;
 }
 
@@ -56,10 +56,10 @@ static bool same_reals(const struct slipway_tensor *a, const struct slipway_tens
     double largest = 0;
 
     for (int64_t i = 0; i < n; i++)
-        largest = rt_near_largest(largest, part_at(b, part, i));
-    double allowed = rt_near_allowed(largest, tolerance, step_of(a->dtype));
+        largest = rt_tolerance_largest(largest, part_at(b, part, i));
+    double allowed = rt_tolerance_allowed(largest, tolerance, step_of(a->dtype));
     for (int64_t i = 0; i < n; i++) {
-        if (rt_near(part_at(a, part, i), part_at(b, part, i), allowed))
+        if (rt_is_close(part_at(a, part, i), part_at(b, part, i), allowed))
             continue;
         i -= i % parts;
         if (parts == 1)
@@ -127,7 +127,7 @@ static bool json_differs(struct rt_error *why, const json_t *a, const json_t *b)
 
 /* An output is what stands under one key, be it in one object or in one per row. */
 struct outputs {
-    json_t *largest; /* what rt_near_largest says of each */
+    json_t *largest; /* what rt_tolerance_largest says of each */
     double tolerance;
 };
 
@@ -135,7 +135,7 @@ static bool note_largest(json_t *largest, const char *key, json_t *v)
 {
     if (json_is_number(v)) {
         double before = json_number_value(json_object_get(largest, key));
-        double now = rt_near_largest(before, json_number_value(v));
+        double now = rt_tolerance_largest(before, json_number_value(v));
         return now == before || json_object_set_new_nocheck(largest, key, json_real(now)) == 0;
     }
     for (size_t i = 0; i < json_array_size(v); i++)
@@ -155,8 +155,8 @@ static bool same_json(const struct outputs *o, const char *key, json_t *got, jso
         return json_integer_value(got) == json_integer_value(want) || json_differs(why, got, want);
     if (json_is_number(got) && json_is_number(want)) {
         double largest = json_number_value(json_object_get(o->largest, key));
-        return rt_near(json_number_value(got), json_number_value(want),
-                       rt_near_allowed(largest, o->tolerance, 0)) ||
+        return rt_is_close(json_number_value(got), json_number_value(want),
+                           rt_tolerance_allowed(largest, o->tolerance, 0)) ||
                json_differs(why, got, want);
     }
     if (json_is_array(got) && json_is_array(want) &&
@@ -211,7 +211,7 @@ static bool same_value(const ProtobufCFieldDescriptor *f, const void *p, const v
         float x, y;
         memcpy(&x, p, sizeof x);
         memcpy(&y, q, sizeof y);
-        if (rt_near((double)x, (double)y, allowed))
+        if (rt_is_close((double)x, (double)y, allowed))
             return true;
         rt_fail(why, RT_DATA_LOSS, "%s is %g, not %g", f->name, (double)x, (double)y);
         return false;
@@ -279,14 +279,14 @@ static bool same_message(const ProtobufCMessage *a, const ProtobufCMessage *b, d
     return true;
 }
 
-/* What rt_near_largest says of one value of a field, at p. */
+/* What rt_tolerance_largest says of one value of a field, at p. */
 static double largest_value(const ProtobufCFieldDescriptor *f, const void *p, double largest)
 {
     const ProtobufCMessage *m;
     float x;
     if (f->type == PROTOBUF_C_TYPE_FLOAT) {
         memcpy(&x, p, sizeof x);
-        return rt_near_largest(largest, (double)x);
+        return rt_tolerance_largest(largest, (double)x);
     }
     if (f->type != PROTOBUF_C_TYPE_MESSAGE)
         return largest;
@@ -322,7 +322,8 @@ static bool same_messages(const ProtobufCMessageDescriptor *d, struct rt_span go
 {
     ProtobufCMessage *a = pb_unpack(d, got, "the answer", why);
     ProtobufCMessage *b = a ? pb_unpack(d, want, "the recorded answer", why) : NULL;
-    bool same = a && b && same_message(a, b, rt_near_allowed(largest_of(b, 0), tolerance, 0), why);
+    bool same =
+        a && b && same_message(a, b, rt_tolerance_allowed(largest_of(b, 0), tolerance, 0), why);
     pb_free(a);
     pb_free(b);
     return same;

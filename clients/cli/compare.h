@@ -1,8 +1,8 @@
 /*
  * Whether an answer says what was recorded: numbers of a floating type as near as
- * runtime/base/near.h wants them, that is within `tolerance` times the largest magnitude that was
- * recorded in the output, NaN equal to NaN; everything else exactly. Outputs that were not recorded
- * do not matter, nor do the names and versions of models. A server's goldens
+ * runtime/base/tolerance.h wants them, that is within `tolerance` times the largest magnitude that
+ * was recorded in the output, NaN equal to NaN; everything else exactly. Outputs that were not
+ * recorded do not matter, nor do the names and versions of models. A server's goldens
  * (server/inference/golden_compare.h) are held to the same. A difference is told in words.
  *
  * Threads: pure.

@@ -240,7 +240,7 @@ enum rt_status cl_npy_read(struct rt_span file, struct rt_arena *arena, struct s
 
 /* ---- writing ---- */
 
-static const char *descr_of(const struct slipway_tensor *t, size_t string_width, char *room,
+static const char *descr_of(const struct slipway_tensor *t, size_t string_width, char *buffer,
                             size_t n)
 {
     switch (t->dtype) {
@@ -274,8 +274,8 @@ static const char *descr_of(const struct slipway_tensor *t, size_t string_width,
     case SLIPWAY_COMPLEX128:
         return "<c16";
     case SLIPWAY_STRING:
-        snprintf(room, n, "|S%zu", string_width);
-        return room;
+        snprintf(buffer, n, "|S%zu", string_width);
+        return buffer;
     default:
         return NULL;
     }
@@ -284,13 +284,13 @@ static const char *descr_of(const struct slipway_tensor *t, size_t string_width,
 enum rt_status cl_npy_write(struct rt_bytes *out, const struct slipway_tensor *t,
                             struct rt_error *err)
 {
-    char room[32];
+    char buffer[32];
     size_t longest = 1;
     int64_t count = slipway_count(t);
     const struct slipway_string *s = t->data;
     for (int64_t i = 0; t->dtype == SLIPWAY_STRING && i < count; i++)
         longest = s[i].n > longest ? s[i].n : longest;
-    const char *descr = descr_of(t, longest, room, sizeof room);
+    const char *descr = descr_of(t, longest, buffer, sizeof buffer);
     if (!descr || count < 0)
         return rt_fail(err, RT_UNIMPLEMENTED, "a .npy file cannot hold a %s",
                        slipway_dtype_name(t->dtype));

@@ -235,7 +235,7 @@ enum rt_status cl_shoot(struct cl_remote *r, const struct cl_shot *shot, struct 
         return cl_of_slipway(&why, err);
     response->p = (char *)bytes; /* ends in a NUL, as rt_bytes do */
     response->n = n;
-    response->room = n + 1;
+    response->capacity = n + 1;
     return RT_OK;
 }
 

@@ -149,21 +149,21 @@ enum rt_status kn_bad_indices(const struct rt_node *n, bool *skips, struct rt_er
                    (int)(policy.n < 200 ? policy.n : 200), (const char *)policy.p);
 }
 
-const char *kn_place_text(char *room, size_t n, const struct rt_tensor *t, int64_t i)
+const char *kn_place_text(char *buf, size_t n, const struct rt_tensor *t, int64_t i)
 {
     int64_t stride[RT_MAX_RANK];
     size_t len = 0;
 
-    room[0] = '\0';
+    buf[0] = '\0';
     kn_strides(t->rank, t->dim, stride);
     for (int k = 0; k < t->rank && len < n; k++) {
-        len += (size_t)snprintf(room + len, n - len, "%s%lld", k ? "," : "[",
+        len += (size_t)snprintf(buf + len, n - len, "%s%lld", k ? "," : "[",
                                 (long long)(i / stride[k]));
         i %= stride[k];
     }
     if (t->rank && len < n)
-        snprintf(room + len, n - len, "]");
-    return room;
+        snprintf(buf + len, n - len, "]");
+    return buf;
 }
 
 enum rt_status kn_fail_outside(struct rt_error *err, const struct rt_tensor *index, int outer,

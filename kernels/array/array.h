@@ -55,7 +55,7 @@ enum rt_status kn_bad_indices(const struct rt_node *n, bool *skips, struct rt_er
 /* ---- places ---- */
 
 /* Where element i of t is: "[1,0]"; nothing for a scalar. */
-const char *kn_place_text(char *room, size_t n, const struct rt_tensor *t, int64_t i);
+const char *kn_place_text(char *buf, size_t n, const struct rt_tensor *t, int64_t i);
 /*
  * Refuses the i-th tuple of `depth` indices that lies outside of `into`: "indices[1] = [0, 7] does
  * not index into shape [2,3]". The first `outer` dimensions of `index` count the tuples. `node`:

@@ -179,14 +179,14 @@ static enum rt_status offset_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-static const char *sizes_text(char *room, size_t n, const struct rt_tensor *t)
+static const char *sizes_text(char *buf, size_t n, const struct rt_tensor *t)
 {
-    size_t at = (size_t)snprintf(room, n, "[");
+    size_t at = (size_t)snprintf(buf, n, "[");
     for (int64_t i = 0; i < rt_tensor_count(t) && at + 24 < n; i++)
         at +=
-            (size_t)snprintf(room + at, n - at, "%s%lld", i ? " " : "", (long long)kn_int_at(t, i));
-    snprintf(room + at, n - at, "]");
-    return room;
+            (size_t)snprintf(buf + at, n - at, "%s%lld", i ? " " : "", (long long)kn_int_at(t, i));
+    snprintf(buf + at, n - at, "]");
+    return buf;
 }
 
 static enum rt_status offset_run(struct rt_run *r)

@@ -37,9 +37,9 @@ static enum rt_status merge(const struct sort *s, char *dst, const char *src, in
 }
 
 /* Leaves the result in base. */
-static enum rt_status merge_runs(const struct sort *s, char *base, char *room, int64_t n)
+static enum rt_status merge_runs(const struct sort *s, char *base, char *workspace, int64_t n)
 {
-    char *src = base, *dst = room, *swap;
+    char *src = base, *dst = workspace, *swap;
     enum rt_status st = RT_OK;
 
     for (int64_t width = KN_SORT_RUN; width < n && !st; width *= 2) {
@@ -68,10 +68,10 @@ enum rt_status kn_sort(struct rt_run *r, void *base, int64_t n, size_t size,
     }
     if (n <= KN_SORT_RUN)
         return RT_OK;
-    char *room = rt_run_alloc(r, (size_t)n * size);
-    if (!room)
+    char *workspace = rt_run_alloc(r, (size_t)n * size);
+    if (!workspace)
         return r->err->code;
-    const enum rt_status st = merge_runs(&s, base, room, n);
-    rt_pool_free(room);
+    const enum rt_status st = merge_runs(&s, base, workspace, n);
+    rt_pool_free(workspace);
     return st;
 }

@@ -70,7 +70,8 @@ struct conv {
     const struct rt_pack *filter;                /* packed constant */
     size_t src_at, filter_at, packed_at, dst_at; /* in scratch: float copies, packed filter */
     size_t slots_at;                             /* that of a shared cut's executions */
-    size_t odd_at, odd_bytes; /* what an odd tail wants of it; or the plain loops' residual */
+    size_t broadcast_at,
+        broadcast_bytes; /* what an odd tail wants of it; or the plain loops' residual */
 };
 
 static int64_t count(const struct rt_shape *s)
@@ -108,7 +109,7 @@ static enum rt_status prepare_shape(struct rt_prep *p, struct conv **out)
     } else {
         struct rt_shape own;
         kn_conv_out_shape(p->node, &c->g, &own);
-        if ((st = kn_epilogue_prepare(&c->epilogue, p, &c->odd_bytes)) != RT_OK)
+        if ((st = kn_epilogue_prepare(&c->epilogue, p, &c->broadcast_bytes)) != RT_OK)
             return st;
         c->n_dst = count(&own);
     }
@@ -134,9 +135,9 @@ static size_t place_floats(struct conv *c, size_t used, bool filter_too)
 
 static void place_rest(struct conv *c, struct rt_prep *p, size_t used, bool filter_too)
 {
-    c->odd_at = place_floats(c, used, filter_too);
-    p->scratch_bytes =
-        c->odd_at + (c->by_library ? c->odd_bytes : kn_epilogue_residual_bytes(&c->epilogue));
+    c->broadcast_at = place_floats(c, used, filter_too);
+    p->scratch_bytes = c->broadcast_at + (c->by_library ? c->broadcast_bytes
+                                                        : kn_epilogue_residual_bytes(&c->epilogue));
 }
 
 static enum rt_status prepare_plain(struct rt_prep *p, void **state)
@@ -154,7 +155,7 @@ static enum rt_status prepare_plain(struct rt_prep *p, void **state)
 struct work {
     const float *src, *filter;
     float *dst;
-    char *room;           /* scratch for the executions of one core */
+    char *workspace;      /* scratch for the executions of one core */
     atomic_bool *met_nan; /* of a shared cut: the run begins anew on one core. Else NULL */
 };
 
@@ -205,7 +206,7 @@ static enum rt_status run_primitive(struct rt_run *r, const struct work *w,
     struct conv *c = r->state;
     const float *bias = c->bias ? r->in[c->bias].data : NULL;
     const bool out_of_place = kn_epilogue_is_out_of_place(&c->epilogue);
-    float *dst = out_of_place ? (void *)(w->room + split->apart_at) : w->dst + at;
+    float *dst = out_of_place ? (void *)(w->workspace + split->apart_at) : w->dst + at;
     const void *data[KN_DNNL_ARGS] = {src, w->filter, dst, bias};
     const bool activates =
         c->activates &&
@@ -214,13 +215,13 @@ static enum rt_status run_primitive(struct rt_run *r, const struct work *w,
     enum rt_status st = RT_OK;
 
     if (c->format.bf16) {
-        kn_bf16_round(src, (void *)(w->room + split->bf16_at), slice_input(p));
-        data[0] = w->room + split->bf16_at;
+        kn_bf16_round(src, (void *)(w->workspace + split->bf16_at), slice_input(p));
+        data[0] = w->workspace + split->bf16_at;
     }
     if (activates)
         kn_epilogue_clear_nan_flag();
     if (activates || !c->activates)
-        st = kn_dnnl_run(d, data, w->room, r->err, r->node->name);
+        st = kn_dnnl_run(d, data, w->workspace, r->err, r->node->name);
     if (activates && !st && w->met_nan) {
         if (kn_epilogue_nan_flag())
             atomic_store(w->met_nan, true);
@@ -229,13 +230,13 @@ static enum rt_status run_primitive(struct rt_run *r, const struct work *w,
     if (c->activates && !st && (!activates || kn_epilogue_nan_flag())) {
         atomic_fetch_add_explicit(&c->met_nan, activates, memory_order_relaxed);
         st = make_unfused(c, p, &d, r);
-        void *room = w->room;
+        void *workspace = w->workspace;
         if (!st && d->scratch_bytes > p->dnnl.scratch_bytes)
-            room = rt_scratch(r, d->scratch_bytes);
-        if (!st && !room && d->scratch_bytes)
+            workspace = rt_scratch(r, d->scratch_bytes);
+        if (!st && !workspace && d->scratch_bytes)
             st = r->err->code;
         if (!st)
-            st = kn_dnnl_run(d, data, room, r->err, r->node->name);
+            st = kn_dnnl_run(d, data, workspace, r->err, r->node->name);
     } else if (activates) {
         return st;
     }
@@ -279,7 +280,7 @@ static enum rt_status conv_shard(struct rt_run *r, void *arg, int64_t i, int64_t
     if (atomic_load_explicit(w.met_nan, memory_order_relaxed) ||
         (i >= c->n_slots && rt_run_check(r)))
         return r->err->code;
-    w.room = kn_behind(w.room, (size_t)slot * c->split[SHARDED].bytes);
+    w.workspace = kn_offset(w.workspace, (size_t)slot * c->split[SHARDED].bytes);
     return run_one(r, &w, &c->split[SHARDED], i);
 }
 
@@ -298,18 +299,18 @@ static enum rt_status conv_channels_shard(struct rt_run *r, void *arg, int64_t i
     const int64_t n = p->g.co;
     dnnl_memory_desc_t ignored;
     const size_t filter_at = kn_dnnl_slice(&c->format.md, 0, at, n, &ignored);
-    char *room = kn_behind(w->room, (size_t)slot * split->bytes);
-    float *own = (void *)(room + split->apart_at);
+    char *workspace = kn_offset(w->workspace, (size_t)slot * split->bytes);
+    float *own = (void *)(workspace + split->apart_at);
     const void *data[KN_DNNL_ARGS] = {w->src, (const char *)w->filter + filter_at, own,
                                       c->bias ? (const float *)r->in[c->bias].data + at : NULL};
 
     if (c->activates)
         kn_epilogue_clear_nan_flag();
-    const enum rt_status st = kn_dnnl_run(&p->dnnl, data, room, r->err, r->node->name);
+    const enum rt_status st = kn_dnnl_run(&p->dnnl, data, workspace, r->err, r->node->name);
     if (c->activates && !st && kn_epilogue_nan_flag())
         atomic_store(w->met_nan, true);
     const bool out_of_place = kn_epilogue_is_out_of_place(&c->epilogue);
-    if (!out_of_place && !c->activates && !c->epilogue.odd)
+    if (!out_of_place && !c->activates && !c->epilogue.broadcast_residual)
         kn_epilogue_activate(&c->epilogue, own, pixels, n, n);
     for (int64_t k = 0; k < pixels && !st; k++)
         if (out_of_place)
@@ -333,18 +334,18 @@ static enum rt_status run_split(struct rt_run *r, struct work *w)
 {
     const struct conv *c = r->state;
     atomic_bool met_nan = false;
-    char *room = w->room;
+    char *workspace = w->workspace;
 
     if (c->n_slots &&
         (!c->activates || atomic_load_explicit(&c->met_nan, memory_order_relaxed) < MOST_NAN) &&
         rt_run_width(r) > 1) {
-        w->room = kn_behind(room, c->slots_at);
+        w->workspace = kn_offset(workspace, c->slots_at);
         w->met_nan = &met_nan;
         const enum rt_status st = run_sharded(r, w);
         if (st || !atomic_load(&met_nan))
             return st;
     }
-    w->room = room;
+    w->workspace = workspace;
     w->met_nan = NULL;
     return run_serial(r, w);
 }
@@ -355,23 +356,24 @@ static enum rt_status run(struct rt_run *whole)
     struct kn_epilogue_residual_copy kept;
     struct rt_run *r = whole;
     if (!c->by_library && c->epilogue.residual)
-        r = kn_epilogue_copy_residual(&c->epilogue, whole, kn_behind(whole->scratch, c->odd_at),
-                                      &kept);
+        r = kn_epilogue_copy_residual(&c->epilogue, whole,
+                                      kn_offset(whole->scratch, c->broadcast_at), &kept);
     const void *src = r->in[c->i_src].data, *filter = r->in[c->i_filter].data;
-    char *room = r->scratch;
-    void *dst = kn_epilogue_output(&c->epilogue, r, c->epilogue.odd ? room + c->odd_at : NULL);
+    char *workspace = r->scratch;
+    void *dst = kn_epilogue_output(
+        &c->epilogue, r, c->epilogue.broadcast_residual ? workspace + c->broadcast_at : NULL);
     enum rt_status st = RT_OK;
 
     if (is_half(c->dtype) && !c->empty) {
-        float *wide = (void *)(room + c->src_at);
+        float *wide = (void *)(workspace + c->src_at);
         st = kn_to_float_rows(r, c->dtype, src, c->n_src, wide, 1, c->n_src);
         src = wide;
         if (!st && !c->filter) {
-            wide = (void *)(room + c->filter_at);
+            wide = (void *)(workspace + c->filter_at);
             st = kn_to_float_rows(r, c->dtype, filter, c->n_filter, wide, 1, c->n_filter);
             filter = wide;
         }
-        dst = room + c->dst_at;
+        dst = workspace + c->dst_at;
     }
     if (st)
         return st;
@@ -382,13 +384,13 @@ static enum rt_status run(struct rt_run *whole)
         st = kn_conv_plain(&c->g, compute, src, filter, dst, c->n_dst, r);
     } else if (!c->empty) {
         struct work w = {.src = src,
-                         .filter =
-                             c->filter ? rt_pack_data(c->filter) : (void *)(room + c->packed_at),
+                         .filter = c->filter ? rt_pack_data(c->filter)
+                                             : (void *)(workspace + c->packed_at),
                          .dst = dst,
-                         .room = room};
+                         .workspace = workspace};
         if (!c->filter) {
             const void *move[] = {filter, w.filter};
-            st = kn_dnnl_run(&c->reorder, move, room, r->err, r->node->name);
+            st = kn_dnnl_run(&c->reorder, move, workspace, r->err, r->node->name);
         }
         if (!st)
             st = run_split(r, &w);

@@ -35,7 +35,8 @@ struct state {
     int64_t ld;                  /* floats between rows of the copies */
     int64_t panels, groups;      /* of a part; how many for each block */
     int n_slots;                 /* cores at a time */
-    size_t slot_bytes, odd_at;   /* in scratch: copies of each core; what an odd tail starts from */
+    size_t slot_bytes,
+        broadcast_at; /* in scratch: copies of each core; what an odd tail starts from */
 };
 
 /* The input's pixels are the rows of the product as they lie. */
@@ -109,13 +110,13 @@ static void set_shards(struct state *s, int width)
 enum rt_status kn_conv_gemm_prepare(struct rt_prep *p, void **state)
 {
     struct state *s = rt_prep_alloc(p, sizeof *s);
-    size_t odd;
+    size_t broadcast_residual;
 
     if (!s)
         return p->err->code;
     *state = s;
     enum rt_status st = kn_conv_prepare(p, &s->g);
-    if (st || (st = kn_epilogue_prepare(&s->node.epilogue, p, &odd)) != RT_OK)
+    if (st || (st = kn_epilogue_prepare(&s->node.epilogue, p, &broadcast_residual)) != RT_OK)
         return st;
     const struct kn_axis *y = &s->g.axis[0], *x = &s->g.axis[1];
     s->pixels = s->g.batch * y->out * x->out;
@@ -130,8 +131,8 @@ enum rt_status kn_conv_gemm_prepare(struct rt_prep *p, void **state)
     if (st)
         return st;
     set_shards(s, rt_prep_width(p));
-    s->odd_at = (size_t)s->n_slots * s->slot_bytes;
-    p->scratch_bytes = s->odd_at + odd;
+    s->broadcast_at = (size_t)s->n_slots * s->slot_bytes;
+    p->scratch_bytes = s->broadcast_at + broadcast_residual;
     return RT_OK;
 }
 
@@ -200,7 +201,7 @@ struct work {
     const struct state *s;
     const float *src, *packed;
     float *dst;
-    char *room;
+    char *workspace;
     struct kn_gemm_post_ops post_ops; /* of the whole */
 };
 
@@ -210,7 +211,7 @@ static enum rt_status conv_gemm_shard(struct rt_run *r, void *arg, int64_t i, in
     const struct state *s = w->s;
     const struct kn_packed_gemm *p = &s->node.gemm;
     const int64_t pixel = i / s->groups * s->rows, group = i % s->groups * s->panels;
-    float *copies = s->in_place ? NULL : (void *)(w->room + (size_t)slot * s->slot_bytes);
+    float *copies = s->in_place ? NULL : (void *)(w->workspace + (size_t)slot * s->slot_bytes);
     struct kn_gemm_post_ops post_ops = w->post_ops;
     struct kn_packed_gemm_args t = {.packed = w->packed,
                                     .c = w->dst + pixel * p->n,
@@ -264,9 +265,9 @@ enum rt_status kn_conv_gemm(struct rt_run *r)
     struct work w = {.s = s,
                      .src = r->in[0].data,
                      .packed = rt_pack_data(s->node.b),
-                     .dst =
-                         kn_epilogue_output(t, r, t->odd ? (char *)r->scratch + s->odd_at : NULL),
-                     .room = r->scratch,
+                     .dst = kn_epilogue_output(
+                         t, r, t->broadcast_residual ? (char *)r->scratch + s->broadcast_at : NULL),
+                     .workspace = r->scratch,
                      .post_ops = kn_fused_gemm_post_ops(&s->node, r)};
     const int64_t n = s->blocks * s->groups;
     enum rt_status st = RT_OK;

@@ -13,7 +13,7 @@ struct state {
     int shift;                   /* input that the sums start from; 0: none */
     int64_t batch;
     const struct rt_pack *filter;
-    size_t odd_bytes;
+    size_t broadcast_bytes;
 };
 
 static bool init(const struct kn_conv_shape *g, struct kn_depthwise *d)

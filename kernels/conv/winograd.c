@@ -103,21 +103,21 @@ static const float *inputs_of(const struct kn_winograd *w, const float *src,
 }
 
 void kn_winograd_inputs(const struct kn_winograd *w, const float *src, int64_t block, int64_t from,
-                        int64_t to, float *room, float *patch)
+                        int64_t to, float *workspace, float *patch)
 {
     for (int64_t i = from; i < to; i++) {
         int64_t row;
         const float *x = inputs_of(w, src, kn_winograd_tiles_at(&w->tiles, block, i), patch, &row);
-        w->loops->input(w->m, x, row, w->tiles.ci, room + i * w->tiles.ci, w->tiles.in_step);
+        w->loops->input(w->m, x, row, w->tiles.ci, workspace + i * w->tiles.ci, w->tiles.in_step);
     }
 }
 
 void kn_winograd_outputs(const struct kn_winograd *w, float *dst, int64_t block, int64_t from,
-                         int64_t to, const float *room, float *patch,
+                         int64_t to, const float *workspace, float *patch,
                          const struct kn_winograd_post_ops *post_ops)
 {
     const int64_t m = w->m, co = w->tiles.co;
-    const float *p = room + w->tiles.results;
+    const float *p = workspace + w->tiles.results;
 
     for (int64_t i = from; i < to; i++) {
         const struct kn_winograd_tile t = kn_winograd_tiles_at(&w->tiles, block, i);
@@ -142,13 +142,13 @@ void kn_winograd_run_block(const struct kn_winograd *w, const float *src, const 
                            const struct kn_winograd_post_ops *post_ops)
 {
     const int64_t tiles = kn_winograd_tiles_in_block(&w->tiles, block);
-    float *room = scratch,
-          *patch = room + kn_winograd_tiles_workspace_bytes(&w->tiles) / sizeof(float);
+    float *workspace = scratch,
+          *patch = workspace + kn_winograd_tiles_workspace_bytes(&w->tiles) / sizeof(float);
 
-    kn_winograd_inputs(w, src, block, 0, tiles, room, patch);
+    kn_winograd_inputs(w, src, block, 0, tiles, workspace, patch);
     kn_winograd_tiles_gemm(&w->tiles, packed, tiles, 0, w->tiles.domain_size, 0,
-                           w->tiles.gemm.panels, room);
-    kn_winograd_outputs(w, dst, block, 0, tiles, room, patch, post_ops);
+                           w->tiles.gemm.panels, workspace);
+    kn_winograd_outputs(w, dst, block, 0, tiles, workspace, patch, post_ops);
 }
 
 double kn_winograd_error(const struct kn_winograd *w, const float *filter, const float *packed)

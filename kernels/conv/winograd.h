@@ -57,9 +57,9 @@ void kn_winograd_run_block(const struct kn_winograd *w, const float *src, const 
  */
 size_t kn_winograd_patch_bytes(const struct kn_winograd *w);
 void kn_winograd_inputs(const struct kn_winograd *w, const float *src, int64_t block, int64_t from,
-                        int64_t to, float *room, float *patch);
+                        int64_t to, float *workspace, float *patch);
 void kn_winograd_outputs(const struct kn_winograd *w, float *dst, int64_t block, int64_t from,
-                         int64_t to, const float *room, float *patch,
+                         int64_t to, const float *workspace, float *patch,
                          const struct kn_winograd_post_ops *post_ops);
 
 #endif

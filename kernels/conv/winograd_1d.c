@@ -80,7 +80,7 @@ KN_CLONES static void add_scaled(double *restrict sum, const float *restrict x, 
 }
 
 void kn_winograd_1d_pack(const struct kn_winograd_1d *l, const float *filter, const float *scale,
-                         float *room, float *dst)
+                         float *workspace, float *dst)
 {
     enum { SOME = 256 };
     const int64_t n = l->tiles.ci * l->tiles.co;
@@ -94,9 +94,9 @@ void kn_winograd_1d_pack(const struct kn_winograd_1d *l, const float *filter, co
             for (int k = 0; k < l->taps; k++)
                 add_scaled(sum, filter + k * n + at, f[k], some);
             for (int64_t j = 0; j < some; j++)
-                room[at + j] = (float)sum[j];
+                workspace[at + j] = (float)sum[j];
         }
-        kn_packed_gemm_pack(&l->tiles.gemm, room, l->tiles.co, false, scale,
+        kn_packed_gemm_pack(&l->tiles.gemm, workspace, l->tiles.co, false, scale,
                             dst + i * l->tiles.pack_step);
     }
 }
@@ -110,7 +110,7 @@ size_t kn_winograd_1d_scratch_bytes(const struct kn_winograd_1d *l)
 }
 
 static void inputs(const struct kn_winograd_1d *l, const float *src, int64_t block, int64_t tiles,
-                   float *room)
+                   float *workspace)
 {
     const int64_t length = l->vertical ? l->in_h : l->in_w, image = l->in_h * l->in_w * l->tiles.ci;
     const int64_t row = l->in_w * l->tiles.ci, pixel = l->vertical ? row : l->tiles.ci;
@@ -121,7 +121,7 @@ static void inputs(const struct kn_winograd_1d *l, const float *src, int64_t blo
         const float *row_or_column =
             src + t.image * image + (l->vertical ? t.x * l->tiles.ci : t.y * row);
         l->loops->input(l->taps, row_or_column + start * pixel, pixel, start < 0 ? -start : 0,
-                        length - start, l->tiles.ci, room + i * l->tiles.ci, l->tiles.in_step);
+                        length - start, l->tiles.ci, workspace + i * l->tiles.ci, l->tiles.in_step);
     }
 }
 
@@ -161,12 +161,12 @@ void kn_winograd_1d_run_block(const struct kn_winograd_1d *l, const float *src, 
     const int64_t panel = l->tiles.gemm.panel,
                   end = to * panel < l->tiles.co ? to * panel : l->tiles.co;
     const int64_t tiles = kn_winograd_tiles_in_block(&l->tiles, block);
-    float *room = scratch,
-          *patch = room + kn_winograd_tiles_workspace_bytes(&l->tiles) / sizeof(float);
+    float *workspace = scratch,
+          *patch = workspace + kn_winograd_tiles_workspace_bytes(&l->tiles) / sizeof(float);
 
-    inputs(l, src, block, tiles, room);
-    kn_winograd_tiles_gemm(&l->tiles, packed, tiles, 0, l->tiles.domain_size, from, to, room);
-    outputs(l, room + l->tiles.results, block, tiles, from * panel, end, dst, patch, post_ops);
+    inputs(l, src, block, tiles, workspace);
+    kn_winograd_tiles_gemm(&l->tiles, packed, tiles, 0, l->tiles.domain_size, from, to, workspace);
+    outputs(l, workspace + l->tiles.results, block, tiles, from * panel, end, dst, patch, post_ops);
 }
 
 double kn_winograd_1d_error(const struct kn_winograd_1d *l, const float *filter, const float *scale,

@@ -35,7 +35,7 @@ bool kn_winograd_1d_init(struct kn_winograd_1d *l);
 /* filter [taps, ci, co], scale co floats or NULL; room: ci * co floats. dst:
  * kn_winograd_tiles_pack_bytes, 64-byte aligned. */
 void kn_winograd_1d_pack(const struct kn_winograd_1d *l, const float *filter, const float *scale,
-                         float *room, float *dst);
+                         float *workspace, float *dst);
 /* As kn_winograd_error. */
 double kn_winograd_1d_error(const struct kn_winograd_1d *l, const float *filter, const float *scale,
                             const float *packed);

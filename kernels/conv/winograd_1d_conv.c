@@ -15,7 +15,7 @@ struct state {
     bool empty;
     int64_t slots;          /* parts at a time: */
     int64_t panels, groups; /* so many of the product's, and how many such there are of a block */
-    size_t odd_at;          /* in scratch: what an odd tail starts from */
+    size_t broadcast_at;    /* in scratch: what an odd tail starts from */
 };
 
 enum { LEAST_CHANNELS = 32, LEAST_LENGTH = 6 };
@@ -81,12 +81,12 @@ static enum rt_status pack(const struct rt_tensor *src, void *dst, const void *f
 
     if (!kn_winograd_1d_init(&l))
         return rt_fail(err, RT_INTERNAL, "a filter's form is not known any more");
-    struct rt_buffer *room =
+    struct rt_buffer *workspace =
         rt_buffer_new(NULL, RT_F32, (size_t)(l.tiles.ci * l.tiles.co) * sizeof(float), err);
-    if (!room)
+    if (!workspace)
         return RT_RESOURCE_EXHAUSTED;
-    kn_winograd_1d_pack(&l, src->data, scale, atomic_load(&room->data), dst);
-    rt_buffer_unref(room);
+    kn_winograd_1d_pack(&l, src->data, scale, atomic_load(&workspace->data), dst);
+    rt_buffer_unref(workspace);
     const double apart = kn_winograd_1d_error(&l, src->data, scale, dst);
     if (!(apart <= MAX_ERROR))
         return rt_fail(err, RT_FAILED_PRECONDITION, "sums by tiles would be %g apart", apart);
@@ -143,7 +143,7 @@ enum rt_status kn_winograd_1d_prepare(struct rt_prep *p, void **state)
 {
     struct state *s = rt_prep_alloc(p, sizeof *s);
     struct kn_conv_shape g;
-    size_t odd;
+    size_t broadcast_bytes;
 
     if (!s)
         return p->err->code;
@@ -153,7 +153,7 @@ enum rt_status kn_winograd_1d_prepare(struct rt_prep *p, void **state)
     if (!init(&g, rt_prep_width(p), &s->l))
         return rt_fail(p->err, RT_INTERNAL, "%s: no tiles for this shape", p->node->name);
     s->empty = g.batch == 0;
-    if ((st = kn_epilogue_prepare(&s->epilogue, p, &odd)) != RT_OK)
+    if ((st = kn_epilogue_prepare(&s->epilogue, p, &broadcast_bytes)) != RT_OK)
         return st;
     const float *scale = kn_epilogue_constant(p, s->epilogue.scale);
     if ((st = pack_filter(s, p, scale)) != RT_OK)
@@ -161,8 +161,8 @@ enum rt_status kn_winograd_1d_prepare(struct rt_prep *p, void **state)
     s->epilogue.scale = scale ? 0 : s->epilogue.scale;
     split_epilogue(s);
     sharding(s, rt_prep_width(p));
-    s->odd_at = (size_t)s->slots * kn_padded(kn_winograd_1d_scratch_bytes(&s->l));
-    p->scratch_bytes = s->odd_at + odd;
+    s->broadcast_at = (size_t)s->slots * kn_padded(kn_winograd_1d_scratch_bytes(&s->l));
+    p->scratch_bytes = s->broadcast_at + broadcast_bytes;
     *state = s;
     return RT_OK;
 }
@@ -209,7 +209,7 @@ static enum rt_status winograd_1d_shard(struct rt_run *r, void *arg, int64_t i, 
 enum rt_status kn_winograd_1d_conv(struct rt_run *r)
 {
     const struct state *s = r->state;
-    float *dst = kn_epilogue_output(&s->epilogue, r, (char *)r->scratch + s->odd_at);
+    float *dst = kn_epilogue_output(&s->epilogue, r, (char *)r->scratch + s->broadcast_at);
 
     if (s->empty)
         return RT_OK;

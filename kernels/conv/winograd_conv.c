@@ -13,7 +13,7 @@ struct state {
     struct kn_epilogue epilogue;
     const struct rt_pack *filter;
     bool empty;
-    size_t odd_at; /* in scratch: what an odd tail starts from */
+    size_t broadcast_at; /* in scratch: what an odd tail starts from */
     /* By blocks each core has all their scratch memory; else there is one block's, and a patch for
      * each core. */
     struct kn_winograd_sharding sharding;
@@ -154,8 +154,8 @@ static enum rt_status prepare(struct rt_prep *p, int m, void **state)
     if (!init(&g, m, rt_prep_width(p), &s->w))
         return rt_fail(p->err, RT_INTERNAL, "%s: no tiles for this shape", p->node->name);
     s->empty = g.batch == 0;
-    size_t odd;
-    if ((st = kn_epilogue_prepare(&s->epilogue, p, &odd)) != RT_OK)
+    size_t broadcast_bytes;
+    if ((st = kn_epilogue_prepare(&s->epilogue, p, &broadcast_bytes)) != RT_OK)
         return st;
     const float *scale = kn_epilogue_constant(p, s->epilogue.scale);
     st = pack_filter(s, p, scale);
@@ -164,8 +164,8 @@ static enum rt_status prepare(struct rt_prep *p, int m, void **state)
     if (!st && !s->filter)
         st = rt_fail(p->err, RT_INTERNAL, "%s: the filter is no constant", p->node->name);
     s->sharding = kn_winograd_sharding(&s->w.tiles, rt_prep_width(p));
-    s->odd_at = kn_padded(scratch_of(s));
-    p->scratch_bytes = s->odd_at + odd;
+    s->broadcast_at = kn_padded(scratch_of(s));
+    p->scratch_bytes = s->broadcast_at + broadcast_bytes;
     *state = s;
     return st;
 }
@@ -308,7 +308,8 @@ enum rt_status kn_winograd_conv(struct rt_run *r)
     struct job j = {.s = s,
                     .src = r->in[0].data,
                     .packed = rt_pack_data(s->filter),
-                    .dst = kn_epilogue_output(&s->epilogue, r, (char *)r->scratch + s->odd_at),
+                    .dst =
+                        kn_epilogue_output(&s->epilogue, r, (char *)r->scratch + s->broadcast_at),
                     .scratch = r->scratch};
 
     if (s->empty)

@@ -99,13 +99,13 @@ struct kn_winograd_tile kn_winograd_tiles_at(const struct kn_winograd_tiles *t, 
 }
 
 void kn_winograd_tiles_gemm(const struct kn_winograd_tiles *t, const float *packed, int64_t tiles,
-                            int64_t from, int64_t to, int64_t first, int64_t end, float *room)
+                            int64_t from, int64_t to, int64_t first, int64_t end, float *workspace)
 {
-    float *results = room + t->results;
+    float *results = workspace + t->results;
 
     for (int64_t i = from; i < to; i++) {
         struct kn_packed_gemm_args part =
-            kn_packed_gemm_whole(&t->gemm, packed + i * t->pack_step, room + i * t->in_step,
+            kn_packed_gemm_whole(&t->gemm, packed + i * t->pack_step, workspace + i * t->in_step,
                                  results + i * t->out_step, tiles);
         if (i + 1 < to)
             part.next = part.packed + t->pack_step + first * t->gemm.panel * t->ci;
@@ -129,12 +129,13 @@ bool kn_winograd_check_begin(struct kn_winograd_check *check, const struct kn_wi
     const int64_t n_x = (one->out_h + one->window_h - 1) * row_of(one);
     const int64_t n_y = one->out_h * one->out_w * one->co;
     const size_t scratch = kn_padded(scratch_bytes);
-    char *room = aligned_alloc(64, scratch + kn_padded((size_t)(n_x + n_y) * sizeof(float)));
+    char *workspace = aligned_alloc(64, scratch + kn_padded((size_t)(n_x + n_y) * sizeof(float)));
     uint32_t seed = 1;
 
-    if (!room)
+    if (!workspace)
         return false;
-    *check = (struct kn_winograd_check){.one = one, .x = (void *)(room + scratch), .scratch = room};
+    *check = (struct kn_winograd_check){
+        .one = one, .x = (void *)(workspace + scratch), .scratch = workspace};
     check->y = check->x + n_x;
     for (int64_t i = 0; i < n_x; i++) {
         seed = seed * 1664525 + 1013904223;

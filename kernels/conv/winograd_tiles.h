@@ -58,7 +58,7 @@ struct kn_winograd_tile kn_winograd_tiles_at(const struct kn_winograd_tiles *t, 
 /* The products of a block of so many tiles at the places [from, to), as far as they make the
  * panels [first, end) of output channels. */
 void kn_winograd_tiles_gemm(const struct kn_winograd_tiles *t, const float *packed, int64_t tiles,
-                            int64_t from, int64_t to, int64_t first, int64_t end, float *room);
+                            int64_t from, int64_t to, int64_t first, int64_t end, float *workspace);
 
 /* What is done behind outputs. */
 struct kn_winograd_post_ops {

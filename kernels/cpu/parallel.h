@@ -40,9 +40,9 @@ static inline size_t kn_padded(size_t n)
 }
 
 /* So many bytes into scratch memory, which is NULL where a node wants none. */
-static inline char *kn_behind(void *room, size_t bytes)
+static inline char *kn_offset(void *workspace, size_t bytes)
 {
-    return bytes ? (char *)room + bytes : room;
+    return bytes ? (char *)workspace + bytes : workspace;
 }
 
 /*

@@ -363,13 +363,13 @@ static enum rt_status one_by_one(struct rt_run *r, const struct embedding *e, fl
 static enum rt_status check_indices(struct rt_run *r, const struct embedding *e)
 {
     const struct rt_tensor *index = &r->in[RT_EMBEDDING_SUM_INDICES];
-    char text[300], room[RT_MAX_RANK * 22];
+    char text[300], buf[RT_MAX_RANK * 22];
     const int64_t i = kn_first_outside(index, e->limit);
 
     if (i < 0)
         return RT_OK;
     snprintf(text, sizeof text, "indices%s = %lld is not in [0, %lld)",
-             kn_place_text(room, sizeof room, index, i), (long long)kn_int_at(index, i),
+             kn_place_text(buf, sizeof buf, index, i), (long long)kn_int_at(index, i),
              (long long)e->limit);
     return fail_at(r->err, e->op.gather, text);
 }

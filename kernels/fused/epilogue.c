@@ -20,7 +20,7 @@ static enum rt_status read_epilogue(struct kn_epilogue *t, const struct rt_node 
     *t = (struct kn_epilogue){.scale = e.in[RT_EPILOGUE_MUL],
                               .shift = e.in[RT_EPILOGUE_ADD],
                               .residual = e.in[RT_EPILOGUE_RESIDUAL],
-                              .first = e.residual_first,
+                              .residual_is_lhs = e.residual_first,
                               .act = e.act,
                               .alpha = e.alpha};
     return st;
@@ -37,8 +37,8 @@ static enum rt_status widen(const struct kn_epilogue *t, const struct rt_shape *
         return RT_OK;
     }
     const struct rt_shape mine = *unfused;
-    return t->first ? kn_broadcast(out, residual, &mine, err)
-                    : kn_broadcast(out, &mine, residual, err);
+    return t->residual_is_lhs ? kn_broadcast(out, residual, &mine, err)
+                              : kn_broadcast(out, &mine, residual, err);
 }
 
 enum rt_status kn_epilogue_infer(struct rt_infer *x)
@@ -75,8 +75,8 @@ size_t kn_epilogue_residual_bytes(const struct kn_epilogue *t)
     return t->residual ? unfused_bytes(t) : 0;
 }
 
-struct rt_run *kn_epilogue_copy_residual(const struct kn_epilogue *t, struct rt_run *r, void *room,
-                                         struct kn_epilogue_residual_copy *kept)
+struct rt_run *kn_epilogue_copy_residual(const struct kn_epilogue *t, struct rt_run *r,
+                                         void *workspace, struct kn_epilogue_residual_copy *kept)
 {
     const size_t bytes = rt_tensor_bytes(&r->out[0]);
 
@@ -85,8 +85,8 @@ struct rt_run *kn_epilogue_copy_residual(const struct kn_epilogue *t, struct rt_
     kept->run = *r;
     kept->run.in = kept->in;
     memcpy(kept->in, r->in, (size_t)r->n_in * sizeof *r->in);
-    kept->in[t->residual].data = room;
-    memcpy(room, r->out[0].data, bytes);
+    kept->in[t->residual].data = workspace;
+    memcpy(workspace, r->out[0].data, bytes);
     return &kept->run;
 }
 
@@ -135,24 +135,25 @@ void kn_epilogue_rows(struct rt_rows *r, void (*unfused)(struct rt_rows *r))
         r->out_dep[0] = mine;
 }
 
-enum rt_status kn_epilogue_prepare(struct kn_epilogue *t, const struct rt_prep *p, size_t *odd)
+enum rt_status kn_epilogue_prepare(struct kn_epilogue *t, const struct rt_prep *p,
+                                   size_t *broadcast_residual)
 {
     const enum rt_status st = read_epilogue(t, p->node, p->err);
 
-    *odd = 0;
+    *broadcast_residual = 0;
     if (st || !t->residual)
         return st;
     t->unfused = unfused_shape(p->node, p->in);
-    t->odd = !kn_shape_eq(&t->unfused, &p->in[t->residual].shape) ||
-             !kn_shape_eq(&t->unfused, &p->out[0].shape);
-    if (t->odd)
-        *odd = unfused_bytes(t);
+    t->broadcast_residual = !kn_shape_eq(&t->unfused, &p->in[t->residual].shape) ||
+                            !kn_shape_eq(&t->unfused, &p->out[0].shape);
+    if (t->broadcast_residual)
+        *broadcast_residual = unfused_bytes(t);
     return RT_OK;
 }
 
 float *kn_epilogue_output(const struct kn_epilogue *t, const struct rt_run *r, void *scratch)
 {
-    return t->odd ? scratch : r->out[0].data;
+    return t->broadcast_residual ? scratch : r->out[0].data;
 }
 
 const float *kn_epilogue_constant(const struct rt_prep *p, int input)
@@ -302,7 +303,8 @@ enum { CHUNK = 4096 };
 void kn_epilogue_apply(const struct kn_epilogue *t, const struct rt_run *r, int parts, float *y,
                        int64_t at, int64_t rows, int64_t cols)
 {
-    const bool rest = (parts & KN_EPILOGUE_RESIDUAL_ACT) && !t->odd && (t->residual || t->act);
+    const bool rest =
+        (parts & KN_EPILOGUE_RESIDUAL_ACT) && !t->broadcast_residual && (t->residual || t->act);
     const float *other = rest && t->residual ? (const float *)r->in[t->residual].data + at : NULL;
     const bool two = (parts & KN_EPILOGUE_SCALE_SHIFT) && (t->scale || t->shift);
     const int64_t near = cols > 0 && cols < CHUNK ? CHUNK / cols : 1;
@@ -328,11 +330,11 @@ void kn_epilogue_apply_out_of_place(const struct kn_epilogue *t, const struct rt
     const int64_t block = cols > 0 && cols < CHUNK ? CHUNK / cols : 1;
 
     for (int64_t i = 0; i < rows; i += block) {
-        const int64_t n = rows - i < block ? rows - i : block, first = i * cols;
-        vectors(t, r, sums + first, n, cols);
+        const int64_t n = rows - i < block ? rows - i : block, residual_is_lhs = i * cols;
+        vectors(t, r, sums + residual_is_lhs, n, cols);
         if (other != y)
-            memcpy(y + first, other + first, (size_t)(n * cols) * sizeof *y);
-        act_sum[t->act](y + first, sums + first, n * cols, t->alpha);
+            memcpy(y + residual_is_lhs, other + residual_is_lhs, (size_t)(n * cols) * sizeof *y);
+        act_sum[t->act](y + residual_is_lhs, sums + residual_is_lhs, n * cols, t->alpha);
     }
 }
 
@@ -352,7 +354,7 @@ enum rt_status kn_epilogue_broadcast(const struct kn_epilogue *t, struct rt_run 
     int64_t size_a = 1, size_b = 1;
     const int64_t n = rt_tensor_count(out);
 
-    if (!t->odd)
+    if (!t->broadcast_residual)
         return RT_OK;
     for (int i = out->rank - 1; i >= 0; i--) {
         const int ka = i - (out->rank - t->unfused.rank), kb = i - (out->rank - other->rank);

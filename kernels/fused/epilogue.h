@@ -29,8 +29,8 @@ struct kn_epilogue {
     int scale, shift, residual; /* which input; 0: none */
     enum rt_activation act;
     float alpha;
-    bool first; /* the residual is the addition's first operand */
-    bool odd;
+    bool residual_is_lhs; /* the residual is the addition's first operand */
+    bool broadcast_residual;
     struct rt_shape unfused; /* the output without the residual */
 };
 
@@ -57,7 +57,8 @@ void kn_epilogue_rows(struct rt_rows *r, void (*unfused)(struct rt_rows *r));
 
 /* In prepare. *odd: the scratch bytes that the kernel must add to its own and hand to
  * kn_epilogue_output (0: none). INTERNAL: a word that is none of a tail's. */
-enum rt_status kn_epilogue_prepare(struct kn_epilogue *t, const struct rt_prep *p, size_t *odd);
+enum rt_status kn_epilogue_prepare(struct kn_epilogue *t, const struct rt_prep *p,
+                                   size_t *broadcast_residual);
 /* Where the kernel writes: the output, or, if the tail is odd, `scratch`. */
 float *kn_epilogue_output(const struct kn_epilogue *t, const struct rt_run *r, void *scratch);
 
@@ -74,7 +75,7 @@ void kn_epilogue_apply(const struct kn_epilogue *t, const struct rt_run *r, int 
  * over the residual: then this instead of kn_epilogue_apply, which writes the output. */
 static inline bool kn_epilogue_is_out_of_place(const struct kn_epilogue *t)
 {
-    return t->residual && !t->odd;
+    return t->residual && !t->broadcast_residual;
 }
 /* All of it, on sums that lie elsewhere and are lost. Of less than whole rows (then one at a time)
  * a tail without scale and shift. */
@@ -91,8 +92,8 @@ struct kn_epilogue_residual_copy {
     struct rt_tensor in[KN_EPILOGUE_MAX_INPUTS];
 };
 size_t kn_epilogue_residual_bytes(const struct kn_epilogue *t);
-struct rt_run *kn_epilogue_copy_residual(const struct kn_epilogue *t, struct rt_run *r, void *room,
-                                         struct kn_epilogue_residual_copy *kept);
+struct rt_run *kn_epilogue_copy_residual(const struct kn_epilogue *t, struct rt_run *r,
+                                         void *workspace, struct kn_epilogue_residual_copy *kept);
 /* Its activation alone, on rows of `cols` elements, `ld` apart. */
 void kn_epilogue_activate(const struct kn_epilogue *t, float *y, int64_t rows, int64_t cols,
                           int64_t ld);

@@ -298,7 +298,7 @@ static enum rt_status run_one(struct rt_run *r)
     const enum rt_dtype d = (enum rt_dtype)r->in[0].dtype;
     const int64_t counts[] = {rt_tensor_count(&r->in[0]), rt_tensor_count(&r->in[1])};
     const float *first = r->in[0].data;
-    char *room = r->scratch;
+    char *capacity = r->scratch;
     s.scores = r->in[1].data;
     if (d != RT_F32) {
         float *copy = r->scratch, *copy2 = copy + (counts[0] + 15) / 16 * 16;
@@ -307,7 +307,7 @@ static enum rt_status run_one(struct rt_run *r)
             return r->err->code;
         first = copy;
         s.scores = copy2;
-        room += copies_bytes(counts, d);
+        capacity += copies_bytes(counts, d);
     }
     if (op_is(r->node, "NonMaxSuppressionWithOverlaps")) {
         s.overlaps = first;
@@ -318,7 +318,7 @@ static enum rt_status run_one(struct rt_run *r)
     const int64_t most = s.most; /* padding may be longer than the boxes are many */
     if (s.most > s.n)
         s.most = s.n;
-    struct candidate *heap = (void *)room;
+    struct candidate *heap = (void *)capacity;
     const int64_t found = choose(r, &s, heap, heap + s.n);
     if (found < 0)
         return r->err->code;
@@ -367,8 +367,8 @@ static bool value_of(const struct rt_info *in, int32_t *v)
 }
 
 /* How many detections a picture gets. */
-static int64_t combined_room(const struct rt_node *n, int32_t per_class, int32_t total,
-                             int64_t classes)
+static int64_t combined_capacity(const struct rt_node *n, int32_t per_class, int32_t total,
+                                 int64_t classes)
 {
     const int64_t all = rt_mul_saturated(per_class, classes);
     return rt_attr_bool(n, "pad_per_class") && all < total ? all : total;
@@ -378,16 +378,16 @@ static enum rt_status infer_combined(struct rt_infer *x)
 {
     const int64_t batch = x->in[0].shape.rank == 4 ? x->in[0].shape.dim[0] : -1;
     int32_t per_class, total;
-    int64_t room = -1;
+    int64_t capacity = -1;
 
     const enum rt_status st = check_combined(x);
     if (st)
         return st;
     if (value_of(&x->in[2], &per_class) && value_of(&x->in[3], &total) && per_class > 0 &&
         total > 0 && x->in[1].shape.rank == 3 && x->in[1].shape.dim[2] >= 0)
-        room = combined_room(x->node, per_class, total, x->in[1].shape.dim[2]);
-    x->out[0].shape = (struct rt_shape){.rank = 3, .dim = {batch, room, 4}};
-    x->out[1].shape = x->out[2].shape = (struct rt_shape){.rank = 2, .dim = {batch, room}};
+        capacity = combined_capacity(x->node, per_class, total, x->in[1].shape.dim[2]);
+    x->out[0].shape = (struct rt_shape){.rank = 3, .dim = {batch, capacity, 4}};
+    x->out[1].shape = x->out[2].shape = (struct rt_shape){.rank = 2, .dim = {batch, capacity}};
     x->out[3].shape = (struct rt_shape){.rank = 1, .dim = {batch}};
     return RT_OK;
 }
@@ -420,7 +420,7 @@ static int by_score(const void *a_, const void *b_)
 }
 
 struct combined {
-    int64_t n, q, classes, per_class, room;
+    int64_t n, q, classes, per_class, capacity;
     bool clip;
     float threshold, score_threshold;
     struct candidate *heap;
@@ -460,7 +460,7 @@ static float clipped(const struct combined *c, float v)
 static void put_picture(const struct combined *c, const float *boxes, int64_t found, float *out_box,
                         float *out_score, float *out_class)
 {
-    for (int64_t i = 0; i < c->room; i++) {
+    for (int64_t i = 0; i < c->capacity; i++) {
         const struct detection *d = &c->all[i];
         const bool have = i < found;
         const float *b = have ? boxes + (d->box * c->q + (c->q == 1 ? 0 : d->class_)) * 4 : NULL;
@@ -491,7 +491,7 @@ static enum rt_status read_combined(struct rt_run *r, struct combined *c)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "iou_threshold must be in [0, 1]");
     if (c->n > INT32_MAX)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "too many boxes");
-    c->room = combined_room(r->node, per_class, total, c->classes);
+    c->capacity = combined_capacity(r->node, per_class, total, c->classes);
     return RT_OK;
 }
 
@@ -513,7 +513,7 @@ static enum rt_status run_combined(struct rt_run *r)
     const enum rt_status st = read_combined(r, &c);
     if (st)
         return st;
-    const int64_t dims[] = {batch, c.room, 4};
+    const int64_t dims[] = {batch, c.capacity, 4};
     static const int rank[] = {3, 2, 2, 1};
     void *out[4];
     for (int k = 0; k < 4; k++) {
@@ -530,14 +530,14 @@ static enum rt_status run_combined(struct rt_run *r)
         if (found < 0)
             return r->err->code;
         put_picture(&c, boxes, found, out_box, out_score, out_class);
-        valid[i] = (int32_t)(found < c.room ? found : c.room);
+        valid[i] = (int32_t)(found < c.capacity ? found : c.capacity);
         if (c.n && c.classes) { /* else there are no bytes */
             boxes += c.n * c.q * 4;
             scores += c.n * c.classes;
         }
-        out_box += c.room * 4;
-        out_score += c.room;
-        out_class += c.room;
+        out_box += c.capacity * 4;
+        out_score += c.capacity;
+        out_class += c.capacity;
     }
     return RT_OK;
 }

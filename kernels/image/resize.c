@@ -515,8 +515,8 @@ static enum rt_status run_resize(struct rt_run *r)
     const size_t size = rt_dtype_size(z->dtype);
     const size_t row = (size_t)(z->out_w * z->channels) * (z->method == NEAREST ? size : 4);
     const char *src = r->in[0].data;
-    char *dst = r->out[0].data, *room = r->scratch; /* NULL where no row needs any */
-    char *line = room ? room + z->line_at : NULL;
+    char *dst = r->out[0].data, *workspace = r->scratch; /* NULL where no row needs any */
+    char *line = workspace ? workspace + z->line_at : NULL;
     int64_t left = RT_WORK;
 
     if (!rt_tensor_count(&r->out[0]))
@@ -524,9 +524,9 @@ static enum rt_status run_resize(struct rt_run *r)
     for (int64_t b = 0; b < z->batch; b++, src += (size_t)n_in * size) {
         const void *image = src;
         if (z->method != NEAREST && z->dtype != RT_F32) {
-            if (kn_to_float_rows(r, z->dtype, src, n_in, (void *)room, 1, n_in))
+            if (kn_to_float_rows(r, z->dtype, src, n_in, (void *)workspace, 1, n_in))
                 return r->err->code;
-            image = room;
+            image = workspace;
         }
         for (int64_t y = 0; y < z->out_h; y++, dst += row)
             if (resize_row(r, &left, z, y, image, dst, line))

@@ -310,7 +310,7 @@ struct batch {
     int64_t n, m, count;
     struct ask *ask;
     int64_t *swap;
-    void *room, *room2; /* a matrix each */
+    void *workspace, *workspace2; /* a matrix each */
 };
 
 static struct batch batch_of(struct rt_run *r, struct ask *ask)
@@ -318,14 +318,14 @@ static struct batch batch_of(struct rt_run *r, struct ask *ask)
     const struct rt_tensor *t = &r->in[0];
     struct batch b = {.n = t->dim[t->rank - 1], .count = 1, .ask = ask};
     *ask = (struct ask){.r = r, .left = RT_WORK};
-    char *room = r->scratch;
+    char *workspace = r->scratch;
 
     b.m = b.n;
     for (int i = 0; i < t->rank - 2; i++)
         b.count *= t->dim[i];
     b.swap = r->scratch;
-    b.room = room + ((size_t)b.n * sizeof(int64_t) + 63) / 64 * 64;
-    b.room2 = (char *)b.room + (size_t)b.n * (size_t)b.n * 16;
+    b.workspace = workspace + ((size_t)b.n * sizeof(int64_t) + 63) / 64 * 64;
+    b.workspace2 = (char *)b.workspace + (size_t)b.n * (size_t)b.n * 16;
     return b;
 }
 
@@ -337,12 +337,12 @@ static struct batch batch_of(struct rt_run *r, struct ask *ask)
     static bool solve_one_##dt(const struct batch *b, const T *a, T *x, bool adjoint)              \
     {                                                                                              \
         bool even;                                                                                 \
-        adjoint_##dt(a, b->room, b->n, adjoint);                                                   \
-        if (lu_##dt(b->ask, b->room, b->n, b->swap, &even) == LU_SINGULAR)                         \
+        adjoint_##dt(a, b->workspace, b->n, adjoint);                                              \
+        if (lu_##dt(b->ask, b->workspace, b->n, b->swap, &even) == LU_SINGULAR)                    \
             return false;                                                                          \
-        if (b->n && *(const T *)b->room != *(const T *)b->room)                                    \
+        if (b->n && *(const T *)b->workspace != *(const T *)b->workspace)                          \
             return false;                                                                          \
-        solve_##dt(b->ask, b->room, b->n, b->swap, x, b->m);                                       \
+        solve_##dt(b->ask, b->workspace, b->n, b->swap, x, b->m);                                  \
         return true;                                                                               \
     }
 LINALG(SOLVE)
@@ -392,7 +392,7 @@ LINALG(INVERT)
 static bool invert_half(const struct batch *b, const struct kn_half *a, struct kn_half *x,
                         bool adjoint)
 {
-    float *wide = b->room2, *result = wide + b->n * b->n;
+    float *wide = b->workspace2, *result = wide + b->n * b->n;
     kn_to_float(RT_F16, a, wide, b->n * b->n);
     const bool fine = invert_RT_F32(b, wide, result, adjoint);
     kn_from_float(RT_F16, result, x, b->n * b->n);
@@ -441,8 +441,8 @@ static enum rt_status run_determinant(struct rt_run *r)
         switch (r->in[0].dtype) {
 #define X(dt, T)                                                                                   \
     case dt:                                                                                       \
-        adjoint_##dt(AT(const T, r->in[0].data, (i * b.n * b.n)), b.room, b.n, false);             \
-        ((T *)r->out[0].data)[i] = determinant_##dt(b.ask, b.room, b.n, b.swap);                   \
+        adjoint_##dt(AT(const T, r->in[0].data, (i * b.n * b.n)), b.workspace, b.n, false);        \
+        ((T *)r->out[0].data)[i] = determinant_##dt(b.ask, b.workspace, b.n, b.swap);              \
         break;
             LINALG(X)
 #undef X
@@ -463,9 +463,9 @@ static enum rt_status run_determinant(struct rt_run *r)
     static void log_det_##dt(const struct batch *b, const T *a, T *sign, T *log_abs)               \
     {                                                                                              \
         bool even;                                                                                 \
-        adjoint_##dt(a, b->room, b->n, false);                                                     \
-        lu_##dt(b->ask, b->room, b->n, b->swap, &even);                                            \
-        const T *u = b->room;                                                                      \
+        adjoint_##dt(a, b->workspace, b->n, false);                                                \
+        lu_##dt(b->ask, b->workspace, b->n, b->swap, &even);                                       \
+        const T *u = b->workspace;                                                                 \
         T s = even ? 1 : -1, l = 0;                                                                \
         for (int64_t i = 0; i < b->n; i++) {                                                       \
             const T d = u[i * b->n + i];                                                           \

@@ -31,22 +31,22 @@ bool kn_items_check(enum rt_dtype dtype, const char *what, struct rt_error *err)
     return false;
 }
 
-bool kn_items_grow(struct rt_run *r, struct rt_buffer **memory, int64_t *room, int64_t n,
+bool kn_items_grow(struct rt_run *r, struct rt_buffer **memory, int64_t *capacity, int64_t n,
                    size_t each, const char *what)
 {
-    if (n <= *room)
+    if (n <= *capacity)
         return true;
     if (n > KN_ITEMS_MAX) {
         rt_fail(r->err, RT_RESOURCE_EXHAUSTED, "%s of %lld elements is too long", what,
                 (long long)n);
         return false;
     }
-    const int64_t wanted = n > 2 * *room ? n : 2 * *room;
+    const int64_t wanted = n > 2 * *capacity ? n : 2 * *capacity;
     struct rt_buffer *more = rt_buffer_new(rt_run_pool(r), RT_U8, (size_t)wanted * each, r->err);
     if (!more)
         return false;
     char *p = kn_items_at(more);
-    const size_t old = (size_t)*room * each, all = (size_t)wanted * each;
+    const size_t old = (size_t)*capacity * each, all = (size_t)wanted * each;
     if (kn_copy_run(r, RT_U8, p, kn_items_at(*memory), (int64_t)old) ||
         kn_zero_chunks(r, p + old, all - old)) {
         rt_buffer_unref(more);
@@ -54,13 +54,13 @@ bool kn_items_grow(struct rt_run *r, struct rt_buffer **memory, int64_t *room, i
     }
     rt_buffer_unref(*memory);
     *memory = more;
-    *room = wanted;
+    *capacity = wanted;
     return true;
 }
 
 bool kn_list_resize(struct rt_run *r, struct kn_list *l, int64_t n)
 {
-    if (!kn_items_grow(r, &l->memory, &l->room, n, sizeof *l->item, "a tensor list"))
+    if (!kn_items_grow(r, &l->memory, &l->capacity, n, sizeof *l->item, "a tensor list"))
         return false;
     l->item = kn_items_at(l->memory);
     for (int64_t i = n; i < l->n; i++)

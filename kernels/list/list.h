@@ -12,7 +12,7 @@ struct kn_list {
     enum rt_dtype elem;
     struct rt_shape shape; /* what every item must fit; rank -1, dim -1: open */
     int64_t max;           /* most items, -1: no limit */
-    int64_t n, room;
+    int64_t n, capacity;
     struct rt_tensor *item;   /* dtype RT_NO_DTYPE: never written */
     struct rt_buffer *memory; /* of the items, counted like a tensor's */
 };
@@ -52,7 +52,7 @@ bool kn_items_check(enum rt_dtype dtype, const char *what, struct rt_error *err)
  * zero. The items that were there move: their owner asks kn_items_at again. False: r->err says why,
  * nothing has changed. `what` names their owner, with its article.
  */
-bool kn_items_grow(struct rt_run *r, struct rt_buffer **memory, int64_t *room, int64_t n,
+bool kn_items_grow(struct rt_run *r, struct rt_buffer **memory, int64_t *capacity, int64_t n,
                    size_t each, const char *what);
 static inline void *kn_items_at(const struct rt_buffer *memory) /* NULL: there are none */
 {

@@ -26,7 +26,7 @@ struct array {
     char name[160];
     /* guarded by mu */
     struct rt_shape shape; /* of every element, as far as known */
-    int64_t n, room;
+    int64_t n, capacity;
     struct slot *slot;
     struct rt_buffer *memory; /* of the slots */
 };
@@ -38,7 +38,7 @@ static void array_empty(struct array *a)
     rt_buffer_unref(a->memory);
     a->memory = NULL;
     a->slot = NULL;
-    a->n = a->room = 0;
+    a->n = a->capacity = 0;
 }
 
 static void array_free(struct rt_object *o)
@@ -54,7 +54,7 @@ static const struct rt_object_type array_type = {"TensorArray", array_free};
 
 static bool array_resize(struct rt_run *r, struct array *a, int64_t n)
 {
-    if (!kn_items_grow(r, &a->memory, &a->room, n, sizeof *a->slot, "a TensorArray"))
+    if (!kn_items_grow(r, &a->memory, &a->capacity, n, sizeof *a->slot, "a TensorArray"))
         return false;
     a->slot = kn_items_at(a->memory);
     a->n = n > a->n ? n : a->n;
@@ -592,7 +592,7 @@ struct stack {
     enum rt_dtype dtype; /* of what may be pushed */
     /* guarded by mu */
     bool closed;
-    int64_t n, room;
+    int64_t n, capacity;
     struct rt_tensor *item;
     struct rt_buffer *memory; /* of the items */
 };
@@ -665,7 +665,7 @@ static enum rt_status stack_push(struct rt_run *r)
                                     "Stack[%s] overflowed its max_size (%lld)", s->name,
                                     (long long)s->max));
     if (!kn_items_check(kn_dtype(&r->in[1]), "a stack", r->err) ||
-        !kn_items_grow(r, &s->memory, &s->room, s->n + 1, sizeof *s->item, "a stack"))
+        !kn_items_grow(r, &s->memory, &s->capacity, s->n + 1, sizeof *s->item, "a stack"))
         return stack_end(s, r->err->code);
     s->item = kn_items_at(s->memory);
     enum rt_status st = kn_keep(r, &s->item[s->n], &r->in[1]);

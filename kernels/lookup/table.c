@@ -27,7 +27,7 @@ static void clear(struct kn_table *t)
     t->keys = t->values = NULL;
     t->live = NULL;
     t->slot = NULL;
-    t->n = t->room = t->n_live = t->n_slots = 0;
+    t->n = t->capacity = t->n_live = t->n_slots = 0;
     if (t->pool)
         rt_pool_release(t->pool, t->counted);
     t->counted = 0;
@@ -70,7 +70,7 @@ void kn_table_replace(struct kn_table *t, struct kn_table *fresh)
 {
     clear(t);
     t->n = fresh->n;
-    t->room = fresh->room;
+    t->capacity = fresh->capacity;
     t->n_live = fresh->n_live;
     t->n_slots = fresh->n_slots;
     t->keys = fresh->keys;
@@ -84,7 +84,7 @@ void kn_table_replace(struct kn_table *t, struct kn_table *fresh)
     fresh->keys = fresh->values = NULL;
     fresh->live = NULL;
     fresh->slot = NULL;
-    fresh->n = fresh->room = fresh->n_live = fresh->n_slots = 0;
+    fresh->n = fresh->capacity = fresh->n_live = fresh->n_slots = 0;
     fresh->counted = 0;
 }
 
@@ -262,13 +262,13 @@ enum rt_status kn_table_find(struct rt_run *r, int64_t *left, const struct kn_ta
     return st;
 }
 
-static bool grow(void **p, int64_t room, int64_t more, size_t each)
+static bool grow(void **p, int64_t capacity, int64_t more, size_t each)
 {
     char *q = realloc(*p, (size_t)more * each + 1);
 
     if (!q)
         return false;
-    memset(q + (size_t)room * each, 0, (size_t)(more - room) * each);
+    memset(q + (size_t)capacity * each, 0, (size_t)(more - capacity) * each);
     *p = q;
     return true;
 }
@@ -358,28 +358,28 @@ static void count_less(struct kn_table *t, size_t bytes)
 
 static enum rt_status reserve_items(struct kn_table *t, int64_t n, struct rt_error *err)
 {
-    const int64_t room = n > 2 * t->room ? n : 2 * t->room;
+    const int64_t capacity = n > 2 * t->capacity ? n : 2 * t->capacity;
     const size_t each = key_bytes(t) + value_bytes(t) + sizeof *t->live;
     void *k = t->keys, *v = t->values, *l = t->live;
 
-    if (room > KN_TABLE_MAX || room > INT64_MAX / 64 / t->n_key ||
-        (t->n_value && room > INT64_MAX / 64 / t->n_value))
-        return rt_fail_memory(err, "a hash table", (size_t)room);
-    const size_t more = (size_t)(room - t->room) * each;
+    if (capacity > KN_TABLE_MAX || capacity > INT64_MAX / 64 / t->n_key ||
+        (t->n_value && capacity > INT64_MAX / 64 / t->n_value))
+        return rt_fail_memory(err, "a hash table", (size_t)capacity);
+    const size_t more = (size_t)(capacity - t->capacity) * each;
     const enum rt_status st = count(t, more, err);
     if (st)
         return st;
-    bool ok = grow(&k, t->room, room, key_bytes(t));
+    bool ok = grow(&k, t->capacity, capacity, key_bytes(t));
     t->keys = k;
-    ok = ok && grow(&v, t->room, room, value_bytes(t));
+    ok = ok && grow(&v, t->capacity, capacity, value_bytes(t));
     t->values = v;
-    ok = ok && grow(&l, t->room, room, sizeof *t->live);
+    ok = ok && grow(&l, t->capacity, capacity, sizeof *t->live);
     t->live = l;
     if (!ok) {
         count_less(t, more);
-        return rt_fail_memory(err, "a hash table", (size_t)room);
+        return rt_fail_memory(err, "a hash table", (size_t)capacity);
     }
-    t->room = room;
+    t->capacity = capacity;
     return RT_OK;
 }
 
@@ -406,10 +406,10 @@ static enum rt_status reserve(struct rt_run *r, int64_t *left, struct kn_table *
 {
     enum rt_status st = RT_OK;
 
-    if (t->n == t->room && t->n > 2 * t->n_live)
+    if (t->n == t->capacity && t->n > 2 * t->n_live)
         st = compact(r, left, t);
     const int64_t n = t->n + 1;
-    if (!st && n > t->room)
+    if (!st && n > t->capacity)
         st = reserve_items(t, n, r->err);
     if (!st && 2 * n > t->n_slots)
         st = reserve_slots(r, left, t, n);

@@ -42,7 +42,7 @@ struct kn_table {
     atomic_bool filled; /* not mutable: set once, after the last write */
     struct rt_mutex mu;
     /* guarded by mu (see above) */
-    int64_t n, room, n_live, n_slots;
+    int64_t n, capacity, n_live, n_slots;
     char *keys, *values;
     bool *live;
     int64_t *slot;         /* item + 1; 0: free */

@@ -18,21 +18,21 @@
         .kernels = KN_CPU(op_, #symbol, 0, NULL, run_),                                            \
     };
 
-static void value_text(char *room, size_t n, enum rt_dtype dtype, const void *p)
+static void value_text(char *buf, size_t n, enum rt_dtype dtype, const void *p)
 {
     switch (dtype) {
     case RT_STRING:
-        snprintf(room, n, "%.*s", (int)((const struct rt_str *)p)->n, rt_str_data(p));
+        snprintf(buf, n, "%.*s", (int)((const struct rt_str *)p)->n, rt_str_data(p));
         break;
     case RT_F32:
-        snprintf(room, n, "%g", (double)*(const float *)p);
+        snprintf(buf, n, "%g", (double)*(const float *)p);
         break;
     case RT_F64:
-        snprintf(room, n, "%g", *(const double *)p);
+        snprintf(buf, n, "%g", *(const double *)p);
         break;
     default: {
         const struct rt_tensor t = {.dtype = (uint8_t)dtype, .data = (void *)(uintptr_t)p};
-        snprintf(room, n, "%lld", (long long)kn_int_at(&t, 0));
+        snprintf(buf, n, "%lld", (long long)kn_int_at(&t, 0));
     }
     }
 }
@@ -207,16 +207,16 @@ static enum rt_status one_line(struct rt_run *r, int64_t *left, struct kn_table 
                                const struct text_file *f, const char *path, const char *line,
                                size_t n, int64_t line_no)
 {
-    uint64_t room[2][4] = {{0}}; /* an element of any type each, a string too */
+    uint64_t buf[2][4] = {{0}}; /* an element of any type each, a string too */
     struct rt_tensor elem[2];
     const enum rt_dtype type[2] = {fresh->key_type, fresh->value_type};
     const int64_t index[2] = {f->key_index, f->value_index};
     enum rt_status st = RT_OK;
 
-    _Static_assert(sizeof(struct rt_str) <= sizeof room[0], "an element fits");
+    _Static_assert(sizeof(struct rt_str) <= sizeof buf[0], "an element fits");
     for (int i = 0; i < 2 && !st; i++) {
         struct rt_span field;
-        elem[i] = (struct rt_tensor){.dtype = (uint8_t)type[i], .data = room[i]};
+        elem[i] = (struct rt_tensor){.dtype = (uint8_t)type[i], .data = buf[i]};
         if (!field_of(line, n, f->delimiter, index[i], &field))
             st = rt_fail(r->err, RT_INVALID_ARGUMENT,
                          "Invalid number of columns in %s line %lld (%.*s) : expected at least "
@@ -228,9 +228,9 @@ static enum rt_status one_line(struct rt_run *r, int64_t *left, struct kn_table 
             st = field_value(type[i], index[i], line_no, f->offset, field, &elem[i], r->err);
     }
     if (!st)
-        st = fill_one(r, left, fresh, room[0], room[1]);
+        st = fill_one(r, left, fresh, buf[0], buf[1]);
     for (int i = 0; i < 2; i++)
-        kn_table_drop(type[i], room[i], 1);
+        kn_table_drop(type[i], buf[i], 1);
     return st;
 }
 

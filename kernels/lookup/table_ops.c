@@ -5,20 +5,20 @@
 
 #include <stdio.h>
 
-static const char *types_text(char *room, size_t n, const struct rt_run *r, const uint8_t *in,
+static const char *types_text(char *buf, size_t n, const struct rt_run *r, const uint8_t *in,
                               const uint8_t *out)
 {
     const char *handle = r->in[0].dtype == RT_STRING ? "string_ref" : "resource";
-    int at = snprintf(room, n, "%s", handle);
+    int at = snprintf(buf, n, "%s", handle);
 
     for (int k = 1; k < r->n_in && (size_t)at < n; k++)
-        at += snprintf(room + at, n - (size_t)at, ", %s", rt_dtype_name((enum rt_dtype)in[k]));
+        at += snprintf(buf + at, n - (size_t)at, ", %s", rt_dtype_name((enum rt_dtype)in[k]));
     for (int k = 0; k < r->n_out && (size_t)at < n; k++)
-        at += snprintf(room + at, n - (size_t)at, "%s%s", k ? ", " : "->",
+        at += snprintf(buf + at, n - (size_t)at, "%s%s", k ? ", " : "->",
                        rt_dtype_name((enum rt_dtype)out[k]));
     if (r->n_out == 0 && (size_t)at < n)
-        snprintf(room + at, n - (size_t)at, "->");
-    return room;
+        snprintf(buf + at, n - (size_t)at, "->");
+    return buf;
 }
 
 enum rt_status kn_table_types(struct rt_run *r, const struct kn_table *t)

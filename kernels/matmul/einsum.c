@@ -688,20 +688,20 @@ static enum rt_status prepare(struct rt_prep *p, void **state)
 /* ---- run ---- */
 
 /* *src, operand k, becomes what the product reads. */
-static enum rt_status ready(const struct einsum *s, int k, const void **src, char *room,
+static enum rt_status ready(const struct einsum *s, int k, const void **src, char *workspace,
                             struct rt_run *r)
 {
     const struct operand *o = &s->in[k];
     enum rt_status st = RT_OK;
 
     if (s->compute != s->dtype) {
-        float *wide = (void *)(room + o->wide_at);
+        float *wide = (void *)(workspace + o->wide_at);
         st = kn_to_float_rows(r, s->dtype, *src, o->elements, wide, 1, o->elements);
         *src = wide;
     }
     if (!st && o->dense) {
-        st = gather(r, s->compute, room + o->copy_at, *src, &o->keep, &o->sum);
-        *src = room + o->copy_at;
+        st = gather(r, s->compute, workspace + o->copy_at, *src, &o->keep, &o->sum);
+        *src = workspace + o->copy_at;
     }
     return st;
 }
@@ -729,8 +729,9 @@ static enum rt_status multiply(const struct einsum *s, const char *a, const char
     int64_t at[MAX_LABELS] = {0}, oa = 0, ob = 0, oc = 0, budget = RT_WORK;
 
     if (s->packed) {
-        char *room = r->scratch; /* NULL: none of the products wants any */
-        return kn_fully_connected_run(&s->pack, a, b, c, room ? room + s->gemm_at : NULL, r);
+        char *workspace = r->scratch; /* NULL: none of the products wants any */
+        return kn_fully_connected_run(&s->pack, a, b, c, workspace ? workspace + s->gemm_at : NULL,
+                                      r);
     }
     for (int64_t i = 0; i < n; i++) {
         const char *left = a + oa * size, *right = b + ob * size;
@@ -758,32 +759,33 @@ static enum rt_status multiply(const struct einsum *s, const char *a, const char
 static enum rt_status rearrange(const struct einsum *s, const void *src, char *c, struct rt_run *r)
 {
     const struct operand *o = &s->in[0];
-    char *room = r->scratch;
+    char *workspace = r->scratch;
     int64_t steps[MAX_LABELS], dense = 1;
-    enum rt_status st = ready(s, 0, &src, room, r);
+    enum rt_status st = ready(s, 0, &src, workspace, r);
 
     if (!st)
-        st = gather(r, s->compute, s->out.dense ? room + o->copy_at : c, src, &o->keep, &o->sum);
+        st = gather(r, s->compute, s->out.dense ? workspace + o->copy_at : c, src, &o->keep,
+                    &o->sum);
     for (int i = s->n_labels - 1; i >= 0; i--) {
         steps[i] = dense;
         if (s->out.has[i])
             dense *= s->dim[i];
     }
-    return !st && s->out.dense ? put(s, room + o->copy_at, steps, c, r) : st;
+    return !st && s->out.dense ? put(s, workspace + o->copy_at, steps, c, r) : st;
 }
 
 /* Two operands, into c. */
 static enum rt_status contract(const struct einsum *s, const void *a, const void *b, char *c,
                                struct rt_run *r)
 {
-    char *room = r->scratch;
-    enum rt_status st = ready(s, 0, &a, room, r);
+    char *workspace = r->scratch;
+    enum rt_status st = ready(s, 0, &a, workspace, r);
 
     if (!st)
-        st = ready(s, 1, &b, room, r);
+        st = ready(s, 1, &b, workspace, r);
     if (!st)
-        st = multiply(s, a, b, s->out.dense ? room + s->out.copy_at : c, r);
-    return !st && s->out.dense ? put(s, room + s->out.copy_at, s->out.step, c, r) : st;
+        st = multiply(s, a, b, s->out.dense ? workspace + s->out.copy_at : c, r);
+    return !st && s->out.dense ? put(s, workspace + s->out.copy_at, s->out.step, c, r) : st;
 }
 
 /* The same labels on both sides: what it makes is what it was given. */

@@ -385,8 +385,8 @@ enum rt_status kn_fully_connected_prepare(struct kn_fully_connected *s, struct r
 {
     s->g = *g;
     s->rows = rows_of_block(g);
-    size_t odd;
-    enum rt_status st = kn_epilogue_prepare(&s->epilogue, p, &odd);
+    size_t broadcast_residual;
+    enum rt_status st = kn_epilogue_prepare(&s->epilogue, p, &broadcast_residual);
     if (st)
         return st;
     const struct kn_epilogue whole = s->epilogue;
@@ -406,7 +406,7 @@ enum rt_status kn_fully_connected_prepare(struct kn_fully_connected *s, struct r
     }
     if (s->node.b) {
         *scratch = 0;
-        place(s, starts_over(s) ? odd : kept, scratch);
+        place(s, starts_over(s) ? broadcast_residual : kept, scratch);
         return RT_OK;
     }
     if (scale || !whole.scale) {
@@ -462,9 +462,9 @@ static enum rt_status run_without_activation(const struct kn_fully_connected *s,
     const dnnl_status_t made = make(&plain, s->rows, s->g.n, &s->dnnl.md[1], &plain.dnnl);
     if (made)
         return kn_dnnl_fail(r->err, made, r->node->name);
-    void *room = rt_scratch(r, plain.dnnl.scratch_bytes + 1);
+    void *workspace = rt_scratch(r, plain.dnnl.scratch_bytes + 1);
     const enum rt_status st =
-        room ? kn_dnnl_run(&plain.dnnl, data, room, r->err, r->node->name) : r->err->code;
+        workspace ? kn_dnnl_run(&plain.dnnl, data, workspace, r->err, r->node->name) : r->err->code;
     kn_dnnl_clear(&plain.dnnl);
     return st;
 }
@@ -481,7 +481,7 @@ static void rows_from(const struct kn_fully_connected *s, const void *const *dat
 }
 
 static enum rt_status run_blocks(const struct kn_fully_connected *s, const void *const *data,
-                                 void *room, struct rt_run *r)
+                                 void *workspace, struct rt_run *r)
 {
     const struct kn_gemm *g = &s->g;
     enum rt_status st = RT_OK;
@@ -493,7 +493,7 @@ static enum rt_status run_blocks(const struct kn_fully_connected *s, const void 
         rows_from(s, data, i, block);
         if (s->activates)
             kn_epilogue_clear_nan_flag();
-        st = kn_dnnl_run(&s->dnnl, block, room, r->err, r->node->name);
+        st = kn_dnnl_run(&s->dnnl, block, workspace, r->err, r->node->name);
         const bool reuse = s->activates && !st && kn_epilogue_nan_flag();
         if (reuse)
             st = run_without_activation(s, block, r);
@@ -509,7 +509,7 @@ static enum rt_status run_blocks(const struct kn_fully_connected *s, const void 
 struct sharded {
     const struct kn_fully_connected *s;
     const void *const *data;
-    char *room;
+    char *workspace;
     atomic_bool met_nan; /* the product begins anew on one core */
 };
 
@@ -530,7 +530,7 @@ static enum rt_status fully_connected_rows_shard(struct rt_run *r, void *arg, in
     if (s->activates)
         kn_epilogue_clear_nan_flag();
     const enum rt_status st = kn_dnnl_run(
-        d, block, kn_behind(x->room, (size_t)slot * s->slot_bytes), r->err, r->node->name);
+        d, block, kn_offset(x->workspace, (size_t)slot * s->slot_bytes), r->err, r->node->name);
     if (s->activates && !st && kn_epilogue_nan_flag())
         atomic_store(&x->met_nan, true);
     else if (!s->activates && !st)
@@ -547,8 +547,8 @@ static enum rt_status fully_connected_columns_shard(struct rt_run *r, void *arg,
     const struct kn_gemm *g = &s->g;
     const int64_t at = i * s->columns, left = g->n - at;
     const int64_t n = left < s->columns ? left : s->columns;
-    char *room = kn_behind(x->room, (size_t)slot * s->slot_bytes);
-    float *own = (void *)(room + s->own_at), *to = (float *)(uintptr_t)x->data[2] + at;
+    char *workspace = kn_offset(x->workspace, (size_t)slot * s->slot_bytes);
+    float *own = (void *)(workspace + s->own_at), *to = (float *)(uintptr_t)x->data[2] + at;
     const void *block[KN_DNNL_ARGS];
     dnnl_memory_desc_t ignored;
 
@@ -560,7 +560,7 @@ static enum rt_status fully_connected_columns_shard(struct rt_run *r, void *arg,
     if (s->activates)
         kn_epilogue_clear_nan_flag();
     const enum rt_status st =
-        kn_dnnl_run(&s->shard[i == s->n_slots - 1], block, room, r->err, r->node->name);
+        kn_dnnl_run(&s->shard[i == s->n_slots - 1], block, workspace, r->err, r->node->name);
     if (s->activates && !st && kn_epilogue_nan_flag())
         atomic_store(&x->met_nan, true);
     for (int64_t k = 0; k < g->m; k++)
@@ -594,31 +594,32 @@ static enum rt_status run_sharded(struct sharded *x, struct rt_run *r)
 
 /* On idle cores, or on this one. */
 static enum rt_status run_rows(const struct kn_fully_connected *s, const void *const *data,
-                               char *room, struct rt_run *r)
+                               char *workspace, struct rt_run *r)
 {
-    struct sharded x = {.s = s, .data = data, .room = kn_behind(room, s->slots_at)};
+    struct sharded x = {.s = s, .data = data, .workspace = kn_offset(workspace, s->slots_at)};
 
     if (s->n_slots && rt_run_width(r) > 1) {
         const enum rt_status st = run_sharded(&x, r);
         if (st || !atomic_load(&x.met_nan))
             return st;
     }
-    return run_blocks(s, data, room, r);
+    return run_blocks(s, data, workspace, r);
 }
 
 enum rt_status kn_fully_connected_run(const struct kn_fully_connected *s, const void *a,
                                       const void *b, void *c, void *scratch, struct rt_run *whole)
 {
     const struct kn_gemm *g = &s->g;
-    char *room = scratch;
+    char *workspace = scratch;
     struct kn_epilogue_residual_copy kept;
     struct rt_run *r = whole;
     enum rt_status st = RT_OK;
 
     if (!starts_over(s) && s->epilogue.residual)
-        r = kn_epilogue_copy_residual(&s->epilogue, whole, kn_behind(room, s->epilogue_at), &kept);
-    if (s->epilogue.odd)
-        c = room + s->epilogue_at;
+        r = kn_epilogue_copy_residual(&s->epilogue, whole, kn_offset(workspace, s->epilogue_at),
+                                      &kept);
+    if (s->epilogue.broadcast_residual)
+        c = workspace + s->epilogue_at;
     if (!s->node.b && (!s->b || s->panels.width)) {
         st = s->b ? kn_bf16_gemm(&s->panels, g->m, a, rt_pack_data(s->b), c, r)
                   : kn_gemm_blocks(g, false, a, b, c, scratch, r);
@@ -631,17 +632,17 @@ enum rt_status kn_fully_connected_run(const struct kn_fully_connected *s, const 
     if (s->bias)
         data[3] = r->in[s->bias].data;
     if (wide) {
-        st = kn_to_float_rows(r, g->dtype, a, g->k, (void *)(room + s->a_at), g->m, g->k);
-        data[0] = room + s->a_at;
-        data[2] = room + s->c_at;
+        st = kn_to_float_rows(r, g->dtype, a, g->k, (void *)(workspace + s->a_at), g->m, g->k);
+        data[0] = workspace + s->a_at;
+        data[2] = workspace + s->c_at;
     }
     if (s->bf16) {
-        kn_bf16_round(a, (void *)(room + s->a_at), g->m * g->k);
-        data[0] = room + s->a_at;
+        kn_bf16_round(a, (void *)(workspace + s->a_at), g->m * g->k);
+        data[0] = workspace + s->a_at;
     }
     if (!st)
         st = s->node.b ? run_gemm(s, data[0], (float *)(uintptr_t)data[2], r)
-                       : run_rows(s, data, room, r);
+                       : run_rows(s, data, workspace, r);
     if (!st && wide)
         st = kn_from_float_rows(r, g->dtype, data[2], c, g->n, g->m, g->n);
     return st ? st : kn_epilogue_broadcast(&s->epilogue, r, c);

@@ -68,7 +68,7 @@ struct kn_gemm_post_ops kn_fused_gemm_post_ops(const struct kn_fused_gemm *node,
     const struct kn_epilogue *t = &node->epilogue;
     struct kn_gemm_post_ops e = {.bias = t->shift ? r->in[t->shift].data : NULL};
 
-    if (t->odd)
+    if (t->broadcast_residual)
         return e;
     if (t->residual) {
         e.residual = r->in[t->residual].data;

@@ -366,12 +366,12 @@ static void run_float(const struct kn_gemm *g, const float *a, const float *b, f
 
 /* r: NULL, or the run that may be asked to end. */
 static enum rt_status run_half(const struct kn_gemm *g, const void *a, const void *b, void *c,
-                               float *room, struct rt_run *r)
+                               float *workspace, struct rt_run *r)
 {
     struct kn_gemm f = *g;
     const int64_t rows_a = g->ta ? g->k : g->m, cols_a = g->ta ? g->m : g->k;
     const int64_t rows_b = g->tb ? g->n : g->k, cols_b = g->tb ? g->k : g->n;
-    float *fa = room, *fb = fa + g->m * g->k, *fc = fb + g->k * g->n;
+    float *fa = workspace, *fb = fa + g->m * g->k, *fc = fb + g->k * g->n;
     enum rt_status st = RT_OK;
 
     f.dtype = RT_F32;

@@ -276,8 +276,8 @@ static enum rt_status prepare_gemm(struct rt_prep *prep, void **state, bool plai
     plan(&s->p, prep);
     s->plain = plain;
     const struct kn_gemm *g = &s->p.g;
-    size_t odd;
-    const enum rt_status st = kn_epilogue_prepare(&s->epilogue, prep, &odd);
+    size_t broadcast_residual;
+    const enum rt_status st = kn_epilogue_prepare(&s->epilogue, prep, &broadcast_residual);
     if (st)
         return st;
     int64_t bytes = plain ? 0 : kn_gemm_scratch(g);
@@ -330,8 +330,8 @@ static enum rt_status multiply(const struct gemm_state *s, const char *a, const 
 {
     char *scratch = r->scratch;
     const struct kn_gemm *g = &s->p.g;
-    char *after_a = kn_behind(scratch, (size_t)s->a_bytes);
-    char *after_b = kn_behind(after_a, (size_t)s->b_bytes);
+    char *after_a = kn_offset(scratch, (size_t)s->a_bytes);
+    char *after_b = kn_offset(after_a, (size_t)s->b_bytes);
     const void *fa, *fb;
     void *fc = s->c_bytes ? after_b : c;
     enum rt_status st = widen(r, s->p.ta, g->dtype, a, scratch, g->m * g->k, &fa);
@@ -339,7 +339,7 @@ static enum rt_status multiply(const struct gemm_state *s, const char *a, const 
     if (!st)
         st = widen(r, s->p.tb, g->dtype, b, after_a, g->k * g->n, &fb);
     if (!st)
-        st = kn_gemm_blocks(g, s->plain, fa, fb, fc, kn_behind(after_b, (size_t)s->c_bytes), r);
+        st = kn_gemm_blocks(g, s->plain, fa, fb, fc, kn_offset(after_b, (size_t)s->c_bytes), r);
     if (!st && s->c_bytes)
         st = kn_from_float_rows(r, s->p.to, fc, c, g->n, g->m, g->n);
     return st;
@@ -393,10 +393,10 @@ static enum rt_status run_gemm(struct rt_run *whole)
     const struct gemm_state *s = whole->state;
     const struct batch_gemm *p = &s->p;
     const int64_t step_c = p->g.m * p->g.n * (int64_t)rt_dtype_size(p->to);
-    char *room = kn_behind(whole->scratch, s->epilogue_at);
+    char *workspace = kn_offset(whole->scratch, s->epilogue_at);
     struct kn_epilogue_residual_copy kept;
-    struct rt_run *r = kn_epilogue_copy_residual(&s->epilogue, whole, room, &kept);
-    char *c = s->epilogue.odd ? room : r->out[0].data;
+    struct rt_run *r = kn_epilogue_copy_residual(&s->epilogue, whole, workspace, &kept);
+    char *c = s->epilogue.broadcast_residual ? workspace : r->out[0].data;
 
     if (!step_c || !p->batches)
         return RT_OK;

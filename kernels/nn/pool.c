@@ -404,12 +404,12 @@ MAX_BODY(RT_BF16, struct kn_bfloat, kn_from_bf16)
             y[i] += GET(x[i]);                                                                     \
     }                                                                                              \
     static enum rt_status avg_window_##dt(const struct pool *p, const struct place *w,             \
-                                          const void *src, void *dst, void *room,                  \
+                                          const void *src, void *dst, void *workspace,             \
                                           struct rt_run *r, int64_t *left)                         \
     {                                                                                              \
         const T *x = (const T *)src + w->from;                                                     \
         T *y = (T *)dst + w->from;                                                                 \
-        ACC *sum = room;                                                                           \
+        ACC *sum = workspace;                                                                      \
         const int64_t channels = w->to - w->from;                                                  \
         int64_t n = 1;                                                                             \
         for (int i = 0; i < 3; i++)                                                                \
@@ -529,13 +529,13 @@ static enum rt_status float_rows(struct rt_run *r, void *arg, int64_t from, int6
 }
 
 static enum rt_status window(const struct pool *p, const struct place *w, const void *x, void *y,
-                             void *room, struct rt_run *r, int64_t *left)
+                             void *workspace, struct rt_run *r, int64_t *left)
 {
     if (p->average) {
         switch (p->dtype) {
 #define X(dt, T)                                                                                   \
     case dt:                                                                                       \
-        return avg_window_##dt(p, w, x, y, room, r, left);
+        return avg_window_##dt(p, w, x, y, workspace, r, left);
             KN_FLOATS(X)
             KN_HALFS(X)
 #undef X

@@ -111,8 +111,8 @@ enum rt_status kn_parse_alone(struct kn_parse *s)
     const struct rt_str *example = rt_strs(&s->r->in[0]);
     const size_t n_last = (size_t)m->n * sizeof *s->last;
 
-    s->room = 2 * (int64_t)m->n + 16;
-    char *p = rt_scratch(s->r, n_last + (size_t)s->room * sizeof *s->entry);
+    s->capacity = 2 * (int64_t)m->n + 16;
+    char *p = rt_scratch(s->r, n_last + (size_t)s->capacity * sizeof *s->entry);
     if (!p)
         return s->r->err->code;
     s->last = (int64_t *)(void *)p;

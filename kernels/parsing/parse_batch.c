@@ -268,10 +268,10 @@ enum rt_status kn_parse_batch(struct kn_parse *s)
 {
     const struct kn_feature_map *m = s->map;
 
-    s->room = 2 * (int64_t)m->n + 16;
+    s->capacity = 2 * (int64_t)m->n + 16;
     const size_t n_part = (size_t)(m->n_lists * s->n) * sizeof *s->part;
     const size_t n_last = (size_t)m->n * sizeof *s->last;
-    char *p = rt_scratch(s->r, n_part + n_last + (size_t)s->room * sizeof *s->entry);
+    char *p = rt_scratch(s->r, n_part + n_last + (size_t)s->capacity * sizeof *s->entry);
     struct kn_feature_memory memory;
     if (!p)
         return s->r->err->code;

@@ -298,15 +298,15 @@ static enum rt_status check_inputs(struct rt_run *r, const struct kn_parse_layou
 
 static bool grow(struct kn_parse *s)
 {
-    const int64_t room = 2 * s->room;
-    struct kn_parse_entry *more = rt_run_alloc(s->r, (size_t)room * sizeof *more);
+    const int64_t capacity = 2 * s->capacity;
+    struct kn_parse_entry *more = rt_run_alloc(s->r, (size_t)capacity * sizeof *more);
 
     if (!more)
         return false;
     memcpy(more, s->entry, (size_t)s->n_entries * sizeof *more);
     rt_pool_free(s->own_entry);
     s->entry = s->own_entry = more;
-    s->room = room;
+    s->capacity = capacity;
     return true;
 }
 
@@ -322,7 +322,7 @@ enum rt_status kn_parse_entries(struct kn_parse *s, struct rt_span example)
         const int found = kn_feature_map_find(s->map, name);
         if (found < 0)
             continue;
-        if (s->n_entries == s->room && !grow(s))
+        if (s->n_entries == s->capacity && !grow(s))
             return s->r->err->code;
         s->entry[s->n_entries++] = (struct kn_parse_entry){feature, found};
     }

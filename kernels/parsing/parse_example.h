@@ -46,7 +46,7 @@ struct kn_parse {
     int64_t n;                                /* examples */
     int64_t e;                                /* the one at hand */
     struct kn_parse_entry *entry, *own_entry; /* own: grown beyond the scratch */
-    int64_t n_entries, room;
+    int64_t n_entries, capacity;
     int64_t *last;              /* per feature: the last example that had it, + 1 */
     struct kn_parse_part *part; /* per list and example */
     struct kn_feature_memory *memory;

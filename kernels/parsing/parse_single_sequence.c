@@ -32,25 +32,25 @@ struct sink {
     enum rt_dtype dtype;
     struct rt_run *r; /* counts strings; NULL without dst */
     void *dst;
-    int64_t room;
+    int64_t capacity;
     bool no_memory; /* r->err says why */
 };
 
 static void put_int(struct sink *s, int64_t at, uint64_t v)
 {
-    if (s->dst && s->dtype == RT_I64 && at < s->room)
+    if (s->dst && s->dtype == RT_I64 && at < s->capacity)
         ((int64_t *)s->dst)[at] = (int64_t)v;
 }
 
 static void put_float(struct sink *s, int64_t at, const void *p)
 {
-    if (s->dst && s->dtype == RT_F32 && at < s->room)
+    if (s->dst && s->dtype == RT_F32 && at < s->capacity)
         memcpy((float *)s->dst + at, p, 4);
 }
 
 static void put_str(struct sink *s, int64_t at, struct rt_span v)
 {
-    if (s->dst && s->dtype == RT_STRING && at < s->room)
+    if (s->dst && s->dtype == RT_STRING && at < s->capacity)
         s->no_memory |=
             !rt_str_set((struct rt_str *)s->dst + at, rt_run_pool(s->r), v.p, v.n, s->r->err);
 }
@@ -259,7 +259,7 @@ static enum rt_status wrong_type(struct single *s, const char *what, const struc
     rt_bytes_init(&text, 1 << 16);
     read_feature(feature, &sink, &kind, &n);
     if (kind && rt_tensor_new(&t, NULL, kind, 1, &n, s->r->err) == RT_OK) {
-        sink = (struct sink){.dtype = kind, .r = s->r, .dst = t.data, .room = n};
+        sink = (struct sink){.dtype = kind, .r = s->r, .dst = t.data, .capacity = n};
         read_feature(feature, &sink, &kind, &n);
         add(&text, lists[kind]);
         add(&text, " {\n");
@@ -287,7 +287,7 @@ static enum rt_status wrong_type(struct single *s, const char *what, const struc
 static enum rt_status copy_dense(struct single *s, const char *what, const struct kn_feature *f,
                                  struct rt_span feature, int64_t row, void *out)
 {
-    struct sink sink = {.dtype = f->dtype, .r = s->r, .dst = out, .room = f->stride};
+    struct sink sink = {.dtype = f->dtype, .r = s->r, .dst = out, .capacity = f->stride};
     enum rt_dtype kind;
     int64_t n;
 
@@ -340,7 +340,7 @@ static enum rt_status context_sparse(struct single *s, const struct kn_feature *
     shape[0] = n;
     for (int64_t i = 0; i < n; i++)
         index[i] = i;
-    sink = (struct sink){.dtype = f->dtype, .r = s->r, .dst = value, .room = n};
+    sink = (struct sink){.dtype = f->dtype, .r = s->r, .dst = value, .capacity = n};
     read_feature(s->found[0][k], &sink, &kind, &n);
     return sink.no_memory ? s->r->err->code : RT_OK;
 }
@@ -419,7 +419,7 @@ static enum rt_status list_sparse(struct single *s, const struct kn_feature *f, 
     list = s->found[1][k];
     for (int64_t row = 0; next_row(&list, &feature); row++) {
         sink.dst = (char *)value + (size_t)at * rt_dtype_size(f->dtype);
-        sink.room = total - at;
+        sink.capacity = total - at;
         read_feature(feature, &sink, &kind, &n);
         for (int64_t i = 0; i < n; i++, at++) {
             index[2 * at] = row;

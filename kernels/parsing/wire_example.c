@@ -179,7 +179,7 @@ enum rt_dtype kn_feature_type(struct rt_span *feature)
     }
 }
 
-bool kn_feature_floats(struct rt_span list, float *dst, int64_t room, int64_t *n)
+bool kn_feature_floats(struct rt_span list, float *dst, int64_t capacity, int64_t *n)
 {
     struct kn_wire outer = kn_wire_of(list), w;
     uint32_t packed;
@@ -193,7 +193,7 @@ bool kn_feature_floats(struct rt_span list, float *dst, int64_t room, int64_t *n
         if (!kn_wire_length(&w, &packed))
             return false;
         *n = packed / 4;
-        const int64_t most = *n < room ? *n : room;
+        const int64_t most = *n < capacity ? *n : capacity;
         if ((uint64_t)most * 4 > kn_wire_left(&w))
             return false;
         if (dst && most > 0)
@@ -206,13 +206,13 @@ bool kn_feature_floats(struct rt_span list, float *dst, int64_t room, int64_t *n
     for (int64_t i = 0; i < *n; i++, w.p += 5) {
         if (*w.p != TAG_FIXED32_1)
             return false;
-        if (dst && i < room)
+        if (dst && i < capacity)
             memcpy(dst + i, w.p + 1, 4);
     }
     return true;
 }
 
-bool kn_feature_ints(struct rt_span list, int64_t *dst, int64_t room, int64_t *n)
+bool kn_feature_ints(struct rt_span list, int64_t *dst, int64_t capacity, int64_t *n)
 {
     struct kn_wire outer = kn_wire_of(list), w, packed;
     int64_t i = 0;
@@ -233,14 +233,14 @@ bool kn_feature_ints(struct rt_span list, int64_t *dst, int64_t room, int64_t *n
     for (; kn_wire_left(&w); i++) {
         if ((!is_packed && !kn_wire_tag(&w, TAG_VARINT_1)) || !kn_wire_varint(&w, &v))
             return false;
-        if (dst && i < room)
+        if (dst && i < capacity)
             dst[i] = (int64_t)v;
     }
     *n = i;
     return true;
 }
 
-bool kn_feature_strs(struct rt_run *r, struct rt_span list, struct rt_str *dst, int64_t room,
+bool kn_feature_strs(struct rt_run *r, struct rt_span list, struct rt_str *dst, int64_t capacity,
                      int64_t *n)
 {
     struct kn_wire outer = kn_wire_of(list), w;
@@ -251,7 +251,7 @@ bool kn_feature_strs(struct rt_run *r, struct rt_span list, struct rt_str *dst, 
     if (!kn_wire_part(&outer, &w))
         return false;
     for (; kn_wire_left(&w); i++) {
-        if (!kn_wire_tag(&w, TAG_BYTES_1) || !kn_wire_bytes(&w, &s) || i >= room)
+        if (!kn_wire_tag(&w, TAG_BYTES_1) || !kn_wire_bytes(&w, &s) || i >= capacity)
             return false;
         if (dst && !rt_str_set(&dst[i], rt_run_pool(r), s.p, s.n, r->err)) {
             *n = -1;
@@ -263,14 +263,14 @@ bool kn_feature_strs(struct rt_run *r, struct rt_span list, struct rt_str *dst, 
 }
 
 bool kn_feature_list(struct rt_run *r, enum rt_dtype dtype, struct rt_span list, void *dst,
-                     int64_t room, int64_t *n)
+                     int64_t capacity, int64_t *n)
 {
     switch (dtype) {
     case RT_F32:
-        return kn_feature_floats(list, dst, room, n);
+        return kn_feature_floats(list, dst, capacity, n);
     case RT_I64:
-        return kn_feature_ints(list, dst, room, n);
+        return kn_feature_ints(list, dst, capacity, n);
     default:
-        return kn_feature_strs(r, list, dst, room, n);
+        return kn_feature_strs(r, list, dst, capacity, n);
     }
 }

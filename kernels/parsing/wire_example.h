@@ -93,12 +93,12 @@ enum rt_dtype kn_feature_type(struct rt_span *feature);
  * are (also without a dst, to count them). False: malformed, or (strings only) more than room, or
  * no memory, in which case *n is -1 and r->err says why. `r` counts the strings; NULL without dst.
  */
-bool kn_feature_floats(struct rt_span list, float *dst, int64_t room, int64_t *n);
-bool kn_feature_ints(struct rt_span list, int64_t *dst, int64_t room, int64_t *n);
-bool kn_feature_strs(struct rt_run *r, struct rt_span list, struct rt_str *dst, int64_t room,
+bool kn_feature_floats(struct rt_span list, float *dst, int64_t capacity, int64_t *n);
+bool kn_feature_ints(struct rt_span list, int64_t *dst, int64_t capacity, int64_t *n);
+bool kn_feature_strs(struct rt_run *r, struct rt_span list, struct rt_str *dst, int64_t capacity,
                      int64_t *n);
 /* One of the three, for RT_F32, RT_I64 or RT_STRING. */
 bool kn_feature_list(struct rt_run *r, enum rt_dtype dtype, struct rt_span list, void *dst,
-                     int64_t room, int64_t *n);
+                     int64_t capacity, int64_t *n);
 
 #endif

@@ -92,7 +92,7 @@ struct state {
     struct kn_layer layer;
     enum rt_cell_act gate_act, act;
     float forget_bias, clip;
-    struct weight w, r, w_late, r_late, project;
+    struct weight w, r, w_candidate, r_candidate, project;
     int64_t at[4];        /* where a gate's sums begin in their row */
     int64_t wide;         /* a row of a state */
     int64_t block, chunk; /* rows and steps at once */
@@ -102,26 +102,26 @@ struct state {
 };
 
 /* Floats of each part of scratch; all together in bytes. */
-struct room {
-    float *sums, *late, *apart;
+struct workspace {
+    float *sums, *candidate_sums, *recurrent_sums;
     float *h, *h_new, *c, *spare[2];
     float *c_old, *written; /* of masked layers */
     float *peep[3];         /* with room behind them; NULL: none */
 };
 
-static size_t lay_out(const struct state *s, char *scratch, struct room *at)
+static size_t lay_out(const struct state *s, char *scratch, struct workspace *at)
 {
     const struct kn_layer *y = &s->layer;
     const int64_t state = s->block * s->wide, rows = s->block * s->chunk;
     const int64_t masked = y->mask != RT_RNN_ALL ? state : 0;
-    const int64_t spare = y->cell->n_late || s->project.packed ? state : 0;
+    const int64_t spare = y->cell->n_reset_before || s->project.packed ? state : 0;
     const int64_t two = y->cell->n_states > 1, peep = s->peeps ? s->wide : 0;
     const struct {
         float **part;
         int64_t n;
     } need[] = {{&at->sums, rows * s->w.p.n},
-                {&at->late, rows * s->w_late.p.n},
-                {&at->apart, y->cell->n_apart ? s->block * s->r.p.n : 0},
+                {&at->candidate_sums, rows * s->w_candidate.p.n},
+                {&at->recurrent_sums, y->cell->n_reset_after ? s->block * s->r.p.n : 0},
                 {&at->h, state},
                 {&at->h_new, state},
                 {&at->c, two * state},
@@ -149,9 +149,9 @@ static enum rt_status pack_all(struct rt_prep *p, const struct rt_rnn *op, struc
     if (!st)
         st = pack(p, RT_RNN_R, op->h_row, y->width, &s->r);
     if (!st)
-        st = pack(p, RT_RNN_W_LATE, op->x_row, y->depth, &s->w_late);
+        st = pack(p, RT_RNN_W_RESET_BEFORE, op->x_row, y->depth, &s->w_candidate);
     if (!st)
-        st = pack(p, RT_RNN_R_LATE, op->h_row, y->units, &s->r_late);
+        st = pack(p, RT_RNN_R_RESET_BEFORE, op->h_row, y->units, &s->r_candidate);
     if (!st)
         st = pack(p, RT_RNN_PROJECT, 0, y->units, &s->project);
     return st;
@@ -177,7 +177,7 @@ static void set_shards(struct state *s, int width)
 static enum rt_status prepare(struct rt_prep *p, void **state)
 {
     struct state *s = rt_prep_alloc(p, sizeof *s);
-    struct room room;
+    struct workspace workspace;
     struct rt_rnn op;
 
     if (!s)
@@ -202,7 +202,7 @@ static enum rt_status prepare(struct rt_prep *p, void **state)
     s->wide = kn_round_up(s->wide, s->loops->lanes);
     set_shards(s, rt_prep_width(p));
     st = pack_all(p, &op, s);
-    s->slot_bytes = lay_out(s, NULL, &room);
+    s->slot_bytes = lay_out(s, NULL, &workspace);
     p->scratch_bytes = (size_t)s->slots * s->slot_bytes;
     *state = s;
     return st;
@@ -266,14 +266,14 @@ static void multiply_input(const struct kn_layer *y, const struct rt_run *r, con
 }
 
 static void multiply_inputs(const struct state *s, const struct kn_layer *y, const struct rt_run *r,
-                            int64_t first, int64_t n, int64_t step, const struct room *at)
+                            int64_t first, int64_t n, int64_t step, const struct workspace *at)
 {
     const int64_t left = y->steps - step, n_steps = left < s->chunk ? left : s->chunk;
 
     multiply_input(y, r, &s->w, &r->in[RT_RNN_BIAS], at->sums, first, n, step, n_steps);
-    if (s->w_late.packed)
-        multiply_input(y, r, &s->w_late, &r->in[RT_RNN_BIAS_LATE], at->late, first, n, step,
-                       n_steps);
+    if (s->w_candidate.packed)
+        multiply_input(y, r, &s->w_candidate, &r->in[RT_RNN_BIAS_RESET_BEFORE], at->candidate_sums,
+                       first, n, step, n_steps);
 }
 
 static bool takes_step(const struct kn_layer *y, const struct rt_tensor *mask, int64_t step,
@@ -288,7 +288,7 @@ static bool takes_step(const struct kn_layer *y, const struct rt_tensor *mask, i
 
 /* What a step did to rows that it should have left alone is undone; what each row writes. */
 static void apply_mask(const struct state *s, const struct kn_layer *y, const struct rt_run *r,
-                       int64_t step, int64_t first, int64_t n, const struct room *at)
+                       int64_t step, int64_t first, int64_t n, const struct workspace *at)
 {
     const int64_t wide = s->wide;
     const size_t bytes = (size_t)wide * sizeof(float);
@@ -311,11 +311,12 @@ static void apply_mask(const struct state *s, const struct kn_layer *y, const st
 
 /* One step from at->h to at->h_new, whose input's sums are there. */
 static void take_step(const struct state *s, const struct kn_layer *y, const struct rt_run *r,
-                      int64_t n, int64_t in_chunk, const struct room *at)
+                      int64_t n, int64_t in_chunk, const struct workspace *at)
 {
     const struct rt_cell *cell = y->cell;
     const int64_t row = s->w.p.n;
-    float *sums = at->sums + in_chunk * n * row, *late = at->late + in_chunk * n * s->w_late.p.n;
+    float *sums = at->sums + in_chunk * n * row,
+          *candidate_sums = at->candidate_sums + in_chunk * n * s->w_candidate.p.n;
     struct kn_rnn_step step = {.gate_act = s->gate_act,
                                .act = s->act,
                                .forget_bias = s->forget_bias,
@@ -325,8 +326,8 @@ static void take_step(const struct state *s, const struct kn_layer *y, const str
                                .state_row = s->wide,
                                .sums = sums,
                                .sums_row = row,
-                               .apart = at->apart,
-                               .late_row = s->w_late.p.n,
+                               .recurrent_sums = at->recurrent_sums,
+                               .candidate_row = s->w_candidate.p.n,
                                .h = at->h,
                                .h_new = s->project.packed ? at->spare[0] : at->h_new,
                                .c = at->c,
@@ -334,25 +335,26 @@ static void take_step(const struct state *s, const struct kn_layer *y, const str
                                .spare = {at->spare[0], at->spare[1]}};
 
     memcpy(step.at, s->at, sizeof step.at);
-    if (cell->n_apart > 0)
-        multiply(&s->r, at->h, s->wide, at->apart, row, n, &r->in[RT_RNN_R_BIAS], NULL);
+    if (cell->n_reset_after > 0)
+        multiply(&s->r, at->h, s->wide, at->recurrent_sums, row, n, &r->in[RT_RNN_R_BIAS], NULL);
     else
         multiply(&s->r, at->h, s->wide, sums, row, n, NULL, sums);
     s->loops->cell[cell->id](&step, false);
     if (s->project.packed)
         multiply(&s->project, at->spare[0], s->wide, at->h_new, s->wide, n, NULL, NULL);
-    if (cell->n_late == 0)
+    if (cell->n_reset_before == 0)
         return;
-    if (!s->w_late.packed) { /* the last columns of w */
-        late = sums + s->r.p.n;
-        step.late_row = row;
+    if (!s->w_candidate.packed) { /* the last columns of w */
+        candidate_sums = sums + s->r.p.n;
+        step.candidate_row = row;
     }
-    step.late = late;
-    multiply(&s->r_late, at->spare[1], s->wide, late, step.late_row, n, NULL, late);
+    step.candidate_sums = candidate_sums;
+    multiply(&s->r_candidate, at->spare[1], s->wide, candidate_sums, step.candidate_row, n, NULL,
+             candidate_sums);
     s->loops->cell[cell->id](&step, true);
 }
 
-static void get_peeps(const struct rt_run *r, int64_t units, struct room *at)
+static void get_peeps(const struct rt_run *r, int64_t units, struct workspace *at)
 {
     for (int k = 0; k < 3; k++) {
         const struct rt_tensor *t = &r->in[RT_RNN_PEEP_IN + k];
@@ -375,7 +377,7 @@ static enum rt_status run_block(struct rt_run *r, void *layer, int64_t i, int64_
     const bool masked = y->mask != RT_RNN_ALL, reads = y->read != RT_RNN_UNREAD;
     const bool two = y->cell->n_states > 1;
     int64_t left = RT_WORK;
-    struct room room, *const at = &room;
+    struct workspace workspace, *const at = &workspace;
 
     lay_out(s, (char *)r->scratch + (size_t)slot * s->slot_bytes, at);
     get_peeps(r, y->units, at);

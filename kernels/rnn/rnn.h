@@ -31,20 +31,20 @@ struct kn_rnn_step {
     int64_t at[4];
     const float *sums; /* of the input, and of the state unless gates are apart */
     int64_t sums_row;
-    const float *apart; /* of the state: where gates are apart; like sums */
-    const float *late;  /* of the only late gate */
-    int64_t late_row;
+    const float *recurrent_sums; /* of the state: where gates are apart; like sums */
+    const float *candidate_sums; /* of the only late gate */
+    int64_t candidate_row;
     const float *h; /* rows of states, as all below: state_row floats apart */
     float *h_new, *c;
     const float *peep[3]; /* vectors that c is multiplied by in gates i, f and o; NULL: none */
-    float *spare[2];      /* of cells with late gates: what they keep; what r_late multiplies */
+    float *spare[2]; /* of cells with late gates: what they keep; what r_candidate multiplies */
 };
 
 struct kn_rnn_loops {
     int lanes;
     /* Cells with late gates are called twice: when `spare` can be made, and when `late` is there.
      */
-    void (*cell[RT_N_CELLS])(const struct kn_rnn_step *s, bool is_late);
+    void (*cell[RT_N_CELLS])(const struct kn_rnn_step *s, bool is_candidate);
 };
 
 /* ---- a layer ---- */
@@ -61,11 +61,12 @@ struct kn_layer {
     enum rt_rnn_read read;
     enum rt_rnn_mask mask;
     bool x_by_time, y_by_time;
-    bool known;      /* steps and length are */
-    bool fits;       /* a step could be taken */
-    bool joined;     /* x and h side by side are multiplied by one matrix */
-    bool late_apart; /* w_late holds the late gates' columns, w those of the others only */
-    bool holds;      /* a row that takes no step writes what it wrote last, at first `before` */
+    bool known;              /* steps and length are */
+    bool fits;               /* a step could be taken */
+    bool concatenated;       /* x and h side by side are multiplied by one matrix */
+    bool separate_candidate; /* w_candidate holds the late gates' columns, w those of the others
+                                only */
+    bool holds; /* a row that takes no step writes what it wrote last, at first `before` */
 };
 
 /* From exact shapes; err NULL: says only whether all is well. */

@@ -20,11 +20,11 @@ INLINE VEC LOOPS(peeping)(const struct kn_rnn_step *s, const float *peep, VEC su
     return LOOPS(gate)(s, peep ? sum + VLOAD(peep + u) * c : sum);
 }
 
-TARGET static void LOOPS(lstm)(const struct kn_rnn_step *s, bool is_late)
+TARGET static void LOOPS(lstm)(const struct kn_rnn_step *s, bool is_candidate)
 {
     enum { IN, FORGET, NEW, LET };
 
-    (void)is_late;
+    (void)is_candidate;
     FOR_VECTORS
     {
         const int64_t k = i * s->state_row + u;
@@ -43,47 +43,47 @@ TARGET static void LOOPS(lstm)(const struct kn_rnn_step *s, bool is_late)
     }
 }
 
-TARGET static void LOOPS(gru)(const struct kn_rnn_step *s, bool is_late)
+TARGET static void LOOPS(gru)(const struct kn_rnn_step *s, bool is_candidate)
 {
     enum { UPDATE, RESET, NEW };
 
-    (void)is_late;
+    (void)is_candidate;
     FOR_VECTORS
     {
         const int64_t k = i * s->state_row + u;
         const VEC keep = LOOPS(gate)(s, LOOPS(sum)(s, s->sums, i, UPDATE, u) +
-                                            LOOPS(sum)(s, s->apart, i, UPDATE, u));
+                                            LOOPS(sum)(s, s->recurrent_sums, i, UPDATE, u));
         const VEC reset = LOOPS(gate)(s, LOOPS(sum)(s, s->sums, i, RESET, u) +
-                                             LOOPS(sum)(s, s->apart, i, RESET, u));
+                                             LOOPS(sum)(s, s->recurrent_sums, i, RESET, u));
         const VEC fresh = LOOPS(act)(s, LOOPS(sum)(s, s->sums, i, NEW, u) +
-                                            reset * LOOPS(sum)(s, s->apart, i, NEW, u));
+                                            reset * LOOPS(sum)(s, s->recurrent_sums, i, NEW, u));
         VSTORE(s->h_new + k, keep * VLOAD(s->h + k) + (1.0f - keep) * fresh);
     }
 }
 
 /* Update and reset first: the product for the new state is of what reset leaves of the old one. */
-TARGET static void LOOPS(gru_before)(const struct kn_rnn_step *s, bool is_late)
+TARGET static void LOOPS(gru_before)(const struct kn_rnn_step *s, bool is_candidate)
 {
     enum { UPDATE, RESET };
 
     FOR_VECTORS
     {
         const int64_t k = i * s->state_row + u;
-        if (!is_late) {
+        if (!is_candidate) {
             VSTORE(s->spare[0] + k, LOOPS(gate)(s, LOOPS(sum)(s, s->sums, i, UPDATE, u)));
             VSTORE(s->spare[1] + k,
                    LOOPS(gate)(s, LOOPS(sum)(s, s->sums, i, RESET, u)) * VLOAD(s->h + k));
             continue;
         }
         const VEC keep = VLOAD(s->spare[0] + k);
-        const VEC fresh = LOOPS(act)(s, VLOAD(s->late + i * s->late_row + u));
+        const VEC fresh = LOOPS(act)(s, VLOAD(s->candidate_sums + i * s->candidate_row + u));
         VSTORE(s->h_new + k, keep * VLOAD(s->h + k) + (1.0f - keep) * fresh);
     }
 }
 
-TARGET static void LOOPS(simple)(const struct kn_rnn_step *s, bool is_late)
+TARGET static void LOOPS(simple)(const struct kn_rnn_step *s, bool is_candidate)
 {
-    (void)is_late;
+    (void)is_candidate;
     FOR_VECTORS
     {
         VSTORE(s->h_new + i * s->state_row + u, LOOPS(act)(s, LOOPS(sum)(s, s->sums, i, 0, u)));

@@ -85,7 +85,7 @@ static enum rt_status fit(const struct rt_info *in, struct kn_layer *s, struct r
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "Matrix size-incompatible: a state %s is not of %lld units", KN_TEXT(h),
                        (long long)s->width);
-    if (s->joined && h->dim[0] != s->x_batch)
+    if (s->concatenated && h->dim[0] != s->x_batch)
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "ConcatOp : Dimension 0 in both shapes must be equal: "
                        "shape[0] = [%lld,%lld] vs. shape[1] = %s",
@@ -159,8 +159,8 @@ enum rt_status kn_layer_of(const struct rt_node *n, const struct rt_info *in, st
         .x_by_time = op.x_by_time,
         .y_by_time = op.y_by_time,
         .holds = op.holds,
-        .joined = op.h_row > 0,
-        .late_apart = !kn_is_none(&in[RT_RNN_W_LATE].shape),
+        .concatenated = op.h_row > 0,
+        .separate_candidate = !kn_is_none(&in[RT_RNN_W_RESET_BEFORE].shape),
     };
     if (x->rank != 3 || x->dim[2] != s->depth)
         return rt_fail(
@@ -190,7 +190,7 @@ enum rt_status kn_layer_of(const struct rt_node *n, const struct rt_info *in, st
             "Tried to set a tensor with incompatible shape at a list index. Item element "
             "shape: [%lld,%lld] list shape: [%lld,%lld]",
             (long long)s->batch, (long long)s->width, (long long)s->y_rows, (long long)s->width);
-    if (s->joined && s->steps > 1 && s->batch != s->x_batch)
+    if (s->concatenated && s->steps > 1 && s->batch != s->x_batch)
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "ConcatOp : Dimension 0 in both shapes must be equal: "
                        "shape[0] = [%lld,%lld] vs. shape[1] = [%lld,%lld]",

@@ -17,16 +17,16 @@ static void copy_one(enum rt_dtype dtype, void *base, int64_t to, const void *sr
 }
 
 /* "[1,-2]": a row of indices, as a sentence names it. */
-static const char *row_text(char *room, size_t n, const struct rt_tensor *t, int64_t row, int rank)
+static const char *row_text(char *buf, size_t n, const struct rt_tensor *t, int64_t row, int rank)
 {
-    size_t len = (size_t)snprintf(room, n, "[");
+    size_t len = (size_t)snprintf(buf, n, "[");
 
     for (int d = 0; d < rank && len < n; d++)
-        len += (size_t)snprintf(room + len, n - len, "%s%lld", d ? "," : "",
+        len += (size_t)snprintf(buf + len, n - len, "%s%lld", d ? "," : "",
                                 (long long)kn_int_at(t, row * rank + d));
     if (len < n)
-        snprintf(room + len, n - len, "]");
-    return room;
+        snprintf(buf + len, n - len, "]");
+    return buf;
 }
 
 /* ---- SparseToDense ---- */

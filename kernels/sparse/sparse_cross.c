@@ -208,14 +208,14 @@ static int64_t hashed(const struct cross *c)
     return (int64_t)(h % (c->buckets > 0 ? (uint64_t)c->buckets : (uint64_t)INT64_MAX));
 }
 
-static struct rt_span text_of(const struct column *k, char *room, size_t n)
+static struct rt_span text_of(const struct column *k, char *buf, size_t n)
 {
     const int64_t i = k->first + k->at;
 
     if (kn_dtype(k->values) == RT_STRING)
         return rt_span_of(rt_str_data(&rt_strs(k->values)[i]), rt_strs(k->values)[i].n);
     const long long v = ((const int64_t *)k->values->data)[i];
-    return rt_span_of(room, (size_t)snprintf(room, n, "%lld", v));
+    return rt_span_of(buf, (size_t)snprintf(buf, n, "%lld", v));
 }
 
 static bool write_text(const struct cross *c, struct rt_str *out)

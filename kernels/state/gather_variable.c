@@ -105,9 +105,9 @@ static enum rt_status gather_rows_of(struct rt_run *r, const struct rt_tensor *p
     const char *src = params->data;
     const int64_t outside = kn_first_outside(index, limit);
     if (outside >= 0) {
-        char room[RT_MAX_RANK * 22];
+        char buf[RT_MAX_RANK * 22];
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "indices%s = %lld is not in [0, %lld)",
-                       kn_place_text(room, sizeof room, index, outside),
+                       kn_place_text(buf, sizeof buf, index, outside),
                        (long long)kn_int_at(index, outside), (long long)limit);
     }
     int64_t left = RT_WORK;

@@ -238,9 +238,9 @@ static enum rt_status scatter(void *arg, struct rt_tensor *value, struct rt_erro
     for (int64_t i = 0; i < n; i++) {
         const int64_t v = kn_int_at(index, i);
         if (v < 0 || v >= limit) {
-            char room[RT_MAX_RANK * 22];
+            char buf[RT_MAX_RANK * 22];
             return rt_fail(err, RT_INVALID_ARGUMENT, "indices%s = %lld is not in [0, %lld)",
-                           kn_place_text(room, sizeof room, index, i), (long long)v,
+                           kn_place_text(buf, sizeof buf, index, i), (long long)v,
                            (long long)limit);
         }
         if (inner)

@@ -8,7 +8,7 @@
 enum { NUMBER_MAX = 400 }; /* longer texts are no numbers */
 
 /* A copy that ends in NUL, without white space around. NULL: empty, too long, or holds a NUL. */
-static char *trimmed(const char *p, size_t n, char *room)
+static char *trimmed(const char *p, size_t n, char *buf)
 {
     while (n && isspace((unsigned char)*p)) {
         p++;
@@ -18,9 +18,9 @@ static char *trimmed(const char *p, size_t n, char *room)
         n--;
     if (n == 0 || n >= NUMBER_MAX || memchr(p, 0, n))
         return NULL;
-    memcpy(room, p, n);
-    room[n] = '\0';
-    return room;
+    memcpy(buf, p, n);
+    buf[n] = '\0';
+    return buf;
 }
 
 static bool is_decimal(const char *s)
@@ -37,7 +37,7 @@ static bool is_decimal(const char *s)
 
 bool kn_parse_i64(const char *p, size_t n, int64_t *out)
 {
-    char room[NUMBER_MAX], *s = trimmed(p, n, room);
+    char buf[NUMBER_MAX], *s = trimmed(p, n, buf);
 
     if (!s || !is_decimal(s))
         return false;
@@ -49,7 +49,7 @@ bool kn_parse_i64(const char *p, size_t n, int64_t *out)
 
 bool kn_parse_u64(const char *p, size_t n, uint64_t *out)
 {
-    char room[NUMBER_MAX], *s = trimmed(p, n, room);
+    char buf[NUMBER_MAX], *s = trimmed(p, n, buf);
 
     if (!s || *s == '-' || !is_decimal(s))
         return false;
@@ -60,7 +60,7 @@ bool kn_parse_u64(const char *p, size_t n, uint64_t *out)
 
 bool kn_parse_float(const char *p, size_t n, float *out)
 {
-    char room[NUMBER_MAX], *s = trimmed(p, n, room), *end;
+    char buf[NUMBER_MAX], *s = trimmed(p, n, buf), *end;
 
     if (!s || strchr(s, '('))
         return false;
@@ -70,7 +70,7 @@ bool kn_parse_float(const char *p, size_t n, float *out)
 
 bool kn_parse_double(const char *p, size_t n, double *out)
 {
-    char room[NUMBER_MAX], *s = trimmed(p, n, room), *end;
+    char buf[NUMBER_MAX], *s = trimmed(p, n, buf), *end;
 
     if (!s || strchr(s, '('))
         return false;

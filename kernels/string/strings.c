@@ -558,63 +558,63 @@ static enum rt_status format_of(struct rt_run *r, struct as_string *f)
 }
 
 /* Writes one value with the flags of f->format; returns the length, may be beyond n. */
-static int put_integer(char *room, size_t n, const struct as_string *f, char flag, int64_t i,
+static int put_integer(char *buf, size_t n, const struct as_string *f, char flag, int64_t i,
                        uint64_t u, bool is_unsigned)
 {
     switch (flag) {
     case '-':
-        return is_unsigned ? snprintf(room, n, "%-*" PRIu64, f->width, u)
-                           : snprintf(room, n, "%-*" PRId64, f->width, i);
+        return is_unsigned ? snprintf(buf, n, "%-*" PRIu64, f->width, u)
+                           : snprintf(buf, n, "%-*" PRId64, f->width, i);
     case '+':
-        return is_unsigned ? snprintf(room, n, "%*" PRIu64, f->width, u)
-                           : snprintf(room, n, "%+*" PRId64, f->width, i);
+        return is_unsigned ? snprintf(buf, n, "%*" PRIu64, f->width, u)
+                           : snprintf(buf, n, "%+*" PRId64, f->width, i);
     case '0':
-        return is_unsigned ? snprintf(room, n, "%0*" PRIu64, f->width, u)
-                           : snprintf(room, n, "%0*" PRId64, f->width, i);
+        return is_unsigned ? snprintf(buf, n, "%0*" PRIu64, f->width, u)
+                           : snprintf(buf, n, "%0*" PRId64, f->width, i);
     case ' ':
-        return is_unsigned ? snprintf(room, n, "%*" PRIu64, f->width, u)
-                           : snprintf(room, n, "% *" PRId64, f->width, i);
+        return is_unsigned ? snprintf(buf, n, "%*" PRIu64, f->width, u)
+                           : snprintf(buf, n, "% *" PRId64, f->width, i);
     default:
-        return is_unsigned ? snprintf(room, n, "%*" PRIu64, f->width, u)
-                           : snprintf(room, n, "%*" PRId64, f->width, i);
+        return is_unsigned ? snprintf(buf, n, "%*" PRIu64, f->width, u)
+                           : snprintf(buf, n, "%*" PRId64, f->width, i);
     }
 }
 
 /* The format is built from a fixed set of letters above. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
-static int put_double(char *room, size_t n, const struct as_string *f, double d)
+static int put_double(char *buf, size_t n, const struct as_string *f, double d)
 {
-    return snprintf(room, n, f->format, f->width, f->precision, d);
+    return snprintf(buf, n, f->format, f->width, f->precision, d);
 }
 #pragma GCC diagnostic pop
 
-static int put_element(char *room, size_t n, const struct as_string *f, char flag,
+static int put_element(char *buf, size_t n, const struct as_string *f, char flag,
                        const struct rt_tensor *t, int64_t i)
 {
     switch (kn_dtype(t)) {
     case RT_BOOL:
-        return snprintf(room, n, "%s", ((const uint8_t *)t->data)[i] ? "true" : "false");
+        return snprintf(buf, n, "%s", ((const uint8_t *)t->data)[i] ? "true" : "false");
     case RT_F32:
-        return put_double(room, n, f, (double)((const float *)t->data)[i]);
+        return put_double(buf, n, f, (double)((const float *)t->data)[i]);
     case RT_F64:
-        return put_double(room, n, f, ((const double *)t->data)[i]);
+        return put_double(buf, n, f, ((const double *)t->data)[i]);
     case RT_F16:
-        return put_double(room, n, f, (double)kn_from_f16(((const struct kn_half *)t->data)[i]));
+        return put_double(buf, n, f, (double)kn_from_f16(((const struct kn_half *)t->data)[i]));
     case RT_BF16:
-        return put_double(room, n, f, (double)kn_from_bf16(((const struct kn_bfloat *)t->data)[i]));
+        return put_double(buf, n, f, (double)kn_from_bf16(((const struct kn_bfloat *)t->data)[i]));
     case RT_U64:
-        return put_integer(room, n, f, flag, 0, ((const uint64_t *)t->data)[i], true);
+        return put_integer(buf, n, f, flag, 0, ((const uint64_t *)t->data)[i], true);
     case RT_U8:
     case RT_U16:
     case RT_U32:
-        return put_integer(room, n, f, flag, 0, (uint64_t)kn_int_at(t, i), true);
+        return put_integer(buf, n, f, flag, 0, (uint64_t)kn_int_at(t, i), true);
     default:
-        return put_integer(room, n, f, flag, kn_int_at(t, i), 0, false);
+        return put_integer(buf, n, f, flag, kn_int_at(t, i), 0, false);
     }
 }
 
-enum { AS_STRING_ROOM = 12000 }; /* the widest value with the widest padding */
+enum { AS_STRING_CAPACITY = 12000 }; /* the widest value with the widest padding */
 
 static enum rt_status as_string_run(struct rt_run *r)
 {
@@ -624,9 +624,9 @@ static enum rt_status as_string_run(struct rt_run *r)
     struct as_string f;
     enum rt_status st = format_of(r, &f);
     struct rt_str *o = st ? NULL : out_strs(r);
-    char *room = o ? rt_scratch(r, 2 * AS_STRING_ROOM) : NULL;
+    char *buf = o ? rt_scratch(r, 2 * AS_STRING_CAPACITY) : NULL;
 
-    if (!room)
+    if (!buf)
         return r->err->code;
     const char flag = fill.n ? (char)fill.p[0] : '\0';
     int64_t left = RT_WORK;
@@ -654,17 +654,17 @@ static enum rt_status as_string_run(struct rt_run *r)
                                           : ((const double *)t->data)[2 * i];
             const double b = dt == RT_C64 ? (double)((const float *)t->data)[2 * i + 1]
                                           : ((const double *)t->data)[2 * i + 1];
-            char *p = room;
+            char *p = buf;
             *p++ = '(';
-            p += put_double(p, AS_STRING_ROOM - 3, &f, a);
+            p += put_double(p, AS_STRING_CAPACITY - 3, &f, a);
             *p++ = ',';
-            p += put_double(p, AS_STRING_ROOM - 3, &f, b);
+            p += put_double(p, AS_STRING_CAPACITY - 3, &f, b);
             *p++ = ')';
-            n = (int)(p - room);
+            n = (int)(p - buf);
         } else {
-            n = put_element(room, AS_STRING_ROOM, &f, flag, t, i);
+            n = put_element(buf, AS_STRING_CAPACITY, &f, flag, t, i);
         }
-        if (!rt_str_set(&o[i], rt_run_pool(r), room, (size_t)n, r->err))
+        if (!rt_str_set(&o[i], rt_run_pool(r), buf, (size_t)n, r->err))
             return r->err->code;
     }
     return RT_OK;

@@ -9,26 +9,26 @@
 #include "kernels/cpu/half.h"
 #include "kernels/string/text.h"
 
-void kn_float_text(char *room, size_t n, float f)
+void kn_float_text(char *buf, size_t n, float f)
 {
     if (isnan(f)) {
-        snprintf(room, n, "nan");
+        snprintf(buf, n, "nan");
         return;
     }
-    snprintf(room, n, "%.6g", (double)f);
-    if (strtof(room, NULL) != f)
-        snprintf(room, n, "%.9g", (double)f);
+    snprintf(buf, n, "%.6g", (double)f);
+    if (strtof(buf, NULL) != f)
+        snprintf(buf, n, "%.9g", (double)f);
 }
 
-void kn_double_text(char *room, size_t n, double d)
+void kn_double_text(char *buf, size_t n, double d)
 {
     if (isnan(d)) {
-        snprintf(room, n, "nan");
+        snprintf(buf, n, "nan");
         return;
     }
-    snprintf(room, n, "%.15g", d);
-    if (strtod(room, NULL) != d)
-        snprintf(room, n, "%.17g", d);
+    snprintf(buf, n, "%.15g", d);
+    if (strtod(buf, NULL) != d)
+        snprintf(buf, n, "%.17g", d);
 }
 
 static void escaped(struct rt_bytes *out, const struct rt_str *s)

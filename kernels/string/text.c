@@ -3,10 +3,10 @@
 #include "kernels/array/array.h"
 
 /* A refusal leaves its reason for kn_text_failed. */
-static bool may_grow(void *arg, size_t room, size_t wanted)
+static bool may_grow(void *arg, size_t capacity, size_t wanted)
 {
     struct rt_run *r = arg;
-    return !rt_pool_charge(rt_run_pool(r), wanted - room, "a text", r->err);
+    return !rt_pool_charge(rt_run_pool(r), wanted - capacity, "a text", r->err);
 }
 
 void kn_text_begin(struct rt_bytes *b, struct rt_run *r)
@@ -26,7 +26,7 @@ enum rt_status kn_text_failed(const struct rt_bytes *b)
 void kn_text_end(struct rt_bytes *b)
 {
     struct rt_run *r = b->grow_arg;
-    rt_pool_discharge(rt_run_pool(r), b->room);
+    rt_pool_discharge(rt_run_pool(r), b->capacity);
     rt_bytes_clear(b);
 }
 

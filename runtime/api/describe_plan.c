@@ -9,7 +9,7 @@
 struct description {
     struct rt_arena *arena;
     struct rt_described_plan *out;
-    int room;
+    int capacity;
     struct rt_error *err;
     int outer; /* the node told last that the plan being told is a part of */
     int skip;  /* its inputs that are not that plan's feeds */
@@ -153,15 +153,15 @@ static void set_from_giver(const struct description *t, const struct rt_plan *p,
 static struct rt_described_node *add_node(struct description *t)
 {
     struct rt_described_plan *out = t->out;
-    if (out->n_nodes == t->room) {
-        const int room = t->room ? t->room * 2 : 256;
-        struct rt_described_node *more = rt_arena_array(t->arena, (size_t)room, sizeof *more);
+    if (out->n_nodes == t->capacity) {
+        const int capacity = t->capacity ? t->capacity * 2 : 256;
+        struct rt_described_node *more = rt_arena_array(t->arena, (size_t)capacity, sizeof *more);
         if (!more)
             return NULL;
         if (out->n_nodes)
             memcpy(more, out->node, (size_t)out->n_nodes * sizeof *more);
         out->node = more;
-        t->room = room;
+        t->capacity = capacity;
     }
     return &out->node[out->n_nodes++];
 }

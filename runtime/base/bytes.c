@@ -15,7 +15,7 @@ void rt_bytes_clear(struct rt_bytes *b)
 {
     free(b->p);
     b->p = NULL;
-    b->n = b->room = 0;
+    b->n = b->capacity = 0;
     b->failed = b->no_memory = false;
 }
 
@@ -36,11 +36,11 @@ enum rt_status rt_bytes_fail(const struct rt_bytes *b, const char *what, struct 
  * much, less and less is asked for, so that each growth takes at least half of what is still
  * allowed and the bytes are moved a few times only, not at every call.
  */
-static bool choose_room(const struct rt_bytes *b, size_t need, size_t *room)
+static bool choose_capacity(const struct rt_bytes *b, size_t need, size_t *capacity)
 {
-    for (size_t spare = b->room > 64 ? b->room : 64;; spare /= 2) {
-        *room = spare > b->limit + 1 - need ? b->limit + 1 : need + spare;
-        if (!b->may_grow || b->may_grow(b->grow_arg, b->room, *room))
+    for (size_t spare = b->capacity > 64 ? b->capacity : 64;; spare /= 2) {
+        *capacity = spare > b->limit + 1 - need ? b->limit + 1 : need + spare;
+        if (!b->may_grow || b->may_grow(b->grow_arg, b->capacity, *capacity))
             return true;
         if (!spare)
             return false;
@@ -49,23 +49,23 @@ static bool choose_room(const struct rt_bytes *b, size_t need, size_t *room)
 
 bool rt_bytes_reserve(struct rt_bytes *b, size_t more)
 {
-    size_t room;
+    size_t capacity;
 
     if (b->failed)
         return false;
-    if (b->p && more < b->room - b->n)
+    if (b->p && more < b->capacity - b->n)
         return true;
     if (more > b->limit - b->n) {
         b->failed = true;
         return false;
     }
-    char *p = choose_room(b, b->n + more + 1, &room) ? realloc(b->p, room) : NULL;
+    char *p = choose_capacity(b, b->n + more + 1, &capacity) ? realloc(b->p, capacity) : NULL;
     if (!p) {
         b->failed = b->no_memory = true;
         return false;
     }
     b->p = p;
-    b->room = room;
+    b->capacity = capacity;
     return true;
 }
 
@@ -132,6 +132,6 @@ char *rt_bytes_take(struct rt_bytes *b, size_t *n)
     if (n)
         *n = b->n;
     b->p = NULL;
-    b->n = b->room = 0;
+    b->n = b->capacity = 0;
     return p;
 }

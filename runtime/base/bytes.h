@@ -16,12 +16,12 @@
 
 struct rt_bytes {
     char *p; /* always ends in a NUL that n does not count, once anything was appended */
-    size_t n, room, limit;
+    size_t n, capacity, limit;
     bool failed;
     bool no_memory; /* why: there was none; else the limit */
     /* NULL, or asked before the memory grows from `room` to `wanted` bytes: false is as out of
      * memory. It may be asked again with less. */
-    bool (*may_grow)(void *arg, size_t room, size_t wanted);
+    bool (*may_grow)(void *arg, size_t capacity, size_t wanted);
     void *grow_arg;
 };
 

@@ -53,11 +53,11 @@ static size_t utf8_length(const unsigned char *s)
 
 /* What others have chosen (names of files, nodes, models) must not look like lines of ours, nor
  * steer a terminal. */
-static size_t escape(char *dst, size_t room, const char *text, bool json)
+static size_t escape(char *dst, size_t capacity, const char *text, bool json)
 {
     size_t n = 0;
 
-    for (const unsigned char *s = (const unsigned char *)text; *s && n + 7 < room;) {
+    for (const unsigned char *s = (const unsigned char *)text; *s && n + 7 < capacity;) {
         const unsigned char c = *s;
         const size_t length = c >= 0x20 && c < 0x7f ? 1 : utf8_length(s);
         if (length) {
@@ -69,11 +69,11 @@ static size_t escape(char *dst, size_t room, const char *text, bool json)
             continue;
         }
         if (c == '\n' || c == '\t')
-            n += (size_t)snprintf(dst + n, room - n, "\\%c", c == '\n' ? 'n' : 't');
+            n += (size_t)snprintf(dst + n, capacity - n, "\\%c", c == '\n' ? 'n' : 't');
         else if (json && c < 0x80)
-            n += (size_t)snprintf(dst + n, room - n, "\\u%04x", c);
+            n += (size_t)snprintf(dst + n, capacity - n, "\\u%04x", c);
         else
-            n += (size_t)snprintf(dst + n, room - n, json ? "\\\\x%02x" : "\\x%02x", c);
+            n += (size_t)snprintf(dst + n, capacity - n, json ? "\\\\x%02x" : "\\x%02x", c);
         s++;
     }
     dst[n] = '\0';
@@ -81,9 +81,9 @@ static size_t escape(char *dst, size_t room, const char *text, bool json)
 }
 
 /* The rest of a line, behind the time. */
-typedef size_t write_rest(char *dst, size_t room, enum rt_log_level level, const void *arg);
+typedef size_t write_rest(char *dst, size_t capacity, enum rt_log_level level, const void *arg);
 
-static char *new_line(size_t room, enum rt_log_level level, write_rest *rest, const void *arg)
+static char *new_line(size_t capacity, enum rt_log_level level, write_rest *rest, const void *arg)
 {
     struct timespec now;
     struct tm tm;
@@ -92,26 +92,26 @@ static char *new_line(size_t room, enum rt_log_level level, write_rest *rest, co
     char when[48];
     size_t w = strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%S", &tm);
     snprintf(when + w, sizeof when - w, ".%06ldZ", now.tv_nsec / 1000);
-    room += 160;
-    char *line = malloc(room);
+    capacity += 160;
+    char *line = malloc(capacity);
     if (!line)
         return NULL;
     bool json = the_log.format == RT_LOG_JSON;
-    size_t n = (size_t)snprintf(line, room,
+    size_t n = (size_t)snprintf(line, capacity,
                                 json ? "{\"time\":\"%s\",\"level\":\"%s\",\"msg\":\"" : "%s %s ",
                                 when, level_names[level]);
-    n += rest(line + n, room - n, level, arg);
-    snprintf(line + n, room - n, json ? "}\n" : "\n");
+    n += rest(line + n, capacity - n, level, arg);
+    snprintf(line + n, capacity - n, json ? "}\n" : "\n");
     return line;
 }
 
-static size_t write_text(char *dst, size_t room, enum rt_log_level level, const void *arg)
+static size_t write_text(char *dst, size_t capacity, enum rt_log_level level, const void *arg)
 {
     const char *text = arg;
     (void)level;
     const bool json = the_log.format == RT_LOG_JSON;
-    size_t n = escape(dst, room, text, json);
-    return n + (size_t)snprintf(dst + n, room - n, json ? "\"" : "");
+    size_t n = escape(dst, capacity, text, json);
+    return n + (size_t)snprintf(dst + n, capacity - n, json ? "\"" : "");
 }
 
 static char *format_line(enum rt_log_level level, const char *text)
@@ -125,17 +125,17 @@ struct record {
     int n;
 };
 
-static size_t write_record(char *dst, size_t room, enum rt_log_level level, const void *arg)
+static size_t write_record(char *dst, size_t capacity, enum rt_log_level level, const void *arg)
 {
     const struct record *r = arg;
     bool json = the_log.format == RT_LOG_JSON;
-    size_t n = (size_t)snprintf(dst, room, json ? "%s\"" : "event=%s", r->event);
+    size_t n = (size_t)snprintf(dst, capacity, json ? "%s\"" : "event=%s", r->event);
     (void)level;
     for (int i = 0; i < r->n; i++) {
         const struct rt_log_field *f = &r->fields[i];
-        n += (size_t)snprintf(dst + n, room - n, json ? ",\"%s\":" : " %s=", f->name);
+        n += (size_t)snprintf(dst + n, capacity - n, json ? ",\"%s\":" : " %s=", f->name);
         if (!f->text) {
-            n += (size_t)snprintf(dst + n, room - n, "%lld", (long long)f->number);
+            n += (size_t)snprintf(dst + n, capacity - n, "%lld", (long long)f->number);
             continue;
         }
         if (json)
@@ -251,8 +251,8 @@ void rt_log_record(enum rt_log_level level, const char *event, const struct rt_l
                    int n)
 {
     struct record r = {event, fields, n};
-    size_t room = strlen(event);
+    size_t capacity = strlen(event);
     for (int i = 0; i < n; i++)
-        room += strlen(fields[i].name) + (fields[i].text ? 2 * strlen(fields[i].text) : 20) + 8;
-    queue(new_line(room, level, write_record, &r));
+        capacity += strlen(fields[i].name) + (fields[i].text ? 2 * strlen(fields[i].text) : 20) + 8;
+    queue(new_line(capacity, level, write_record, &r));
 }

@@ -7,12 +7,12 @@
 #include <string.h>
 #include <unistd.h>
 
-static bool read_file(const char *path, char *buf, size_t room)
+static bool read_file(const char *path, char *buf, size_t capacity)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return false;
-    ssize_t n = read(fd, buf, room - 1);
+    ssize_t n = read(fd, buf, capacity - 1);
     close(fd);
     if (n <= 0)
         return false;
@@ -52,7 +52,7 @@ static bool read_key(const char *path, const char *key, int64_t *out)
 }
 
 /* Our own cgroup's directory in the unified hierarchy ("0::/path"), "" when it is the root. */
-static void own_cgroup(char *out, size_t room)
+static void own_cgroup(char *out, size_t capacity)
 {
     char buf[4096];
     out[0] = '\0';
@@ -66,7 +66,7 @@ static void own_cgroup(char *out, size_t room)
     if (end)
         *end = '\0';
     if (strcmp(at, "/") != 0)
-        snprintf(out, room, "%s", at);
+        snprintf(out, capacity, "%s", at);
 }
 
 int rt_machine_cores(void)

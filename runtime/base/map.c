@@ -65,13 +65,13 @@ void *rt_map_get(const struct rt_map *m, const char *key)
 
 static bool grow(struct rt_map *m)
 {
-    if (m->n == m->room) {
-        size_t room = m->room ? m->room * 2 : 16;
-        struct rt_map_entry *e = realloc(m->entry, room * sizeof *e);
+    if (m->n == m->capacity) {
+        size_t capacity = m->capacity ? m->capacity * 2 : 16;
+        struct rt_map_entry *e = realloc(m->entry, capacity * sizeof *e);
         if (!e)
             return false;
         m->entry = e;
-        m->room = room;
+        m->capacity = capacity;
     }
     if (m->n_slots >= 2 * (m->n + 1))
         return true;

@@ -23,7 +23,7 @@ struct rt_map_entry {
 struct rt_map {
     struct rt_map_entry *entry; /* in the order of insertion; removed ones have key NULL */
     uint32_t *slot;
-    size_t n, room, n_slots, n_live;
+    size_t n, capacity, n_slots, n_live;
 };
 
 uint64_t rt_hash(const void *p, size_t n); /* the same on every run: not for hostile key sets */

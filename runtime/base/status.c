@@ -100,13 +100,13 @@ struct rt_span rt_error_name(const struct rt_error *err, struct rt_span name)
     return rt_span_of(copy, at);
 }
 
-size_t rt_error_decode(char *dst, size_t room, const char *text)
+size_t rt_error_decode(char *dst, size_t capacity, const char *text)
 {
     size_t n = 0;
 
     for (const char *p = text; *p; p++, n++) {
         const bool is_nul = p[0] == '\xc0' && p[1] == '\x80';
-        if (n < room)
+        if (n < capacity)
             dst[n] = is_nul ? '\0' : *p;
         p += is_nul;
     }

@@ -80,7 +80,7 @@ const char *rt_error_text(const struct rt_error *err);
  * first `room` bytes of the text with its NULs, and returns how many it has in all.
  */
 struct rt_span rt_error_name(const struct rt_error *err, struct rt_span name);
-size_t rt_error_decode(char *dst, size_t room, const char *text);
+size_t rt_error_decode(char *dst, size_t capacity, const char *text);
 
 const char *rt_status_name(enum rt_status s); /* "NOT_FOUND"; "UNKNOWN" for a stranger */
 int rt_status_http(enum rt_status s);

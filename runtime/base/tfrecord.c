@@ -9,13 +9,15 @@
 #include "runtime/base/crc32c.h"
 #include "runtime/base/regular_file.h"
 
-enum { FIRST_ROOM = 1 << 16 }; /* a record's memory grows by what has come, not by what it says */
+enum {
+    FIRST_CAPACITY = 1 << 16
+}; /* a record's memory grows by what has come, not by what it says */
 
 struct rt_tfrecord {
     FILE *file;          /* NULL: over bytes */
     struct rt_span rest; /* over bytes */
     unsigned char *buf;
-    size_t room, max_bytes;
+    size_t capacity, max_bytes;
     uint64_t offset;
     enum rt_status ended; /* what the end was */
     char why[160];
@@ -126,17 +128,17 @@ static const unsigned char *take(struct rt_tfrecord *r, size_t n, size_t *got)
         return p ? p : (const unsigned char *)"";
     }
     for (*got = 0;;) {
-        if (*got == r->room || !r->buf) {
-            size_t room = r->room ? r->room * 2 : FIRST_ROOM;
-            if (room > n && n > r->room)
-                room = n;
-            unsigned char *p = realloc(r->buf, room);
+        if (*got == r->capacity || !r->buf) {
+            size_t capacity = r->capacity ? r->capacity * 2 : FIRST_CAPACITY;
+            if (capacity > n && n > r->capacity)
+                capacity = n;
+            unsigned char *p = realloc(r->buf, capacity);
             if (!p)
                 return NULL;
             r->buf = p;
-            r->room = room;
+            r->capacity = capacity;
         }
-        size_t want = (n < r->room ? n : r->room) - *got;
+        size_t want = (n < r->capacity ? n : r->capacity) - *got;
         size_t now = want ? fread(r->buf + *got, 1, want, r->file) : 0;
         *got += now;
         if (now < want || *got == n)

@@ -21,7 +21,7 @@ enum {
 
 struct block {
     struct rt_buffer b;
-    size_t room;        /* bytes at data */
+    size_t capacity;    /* bytes at data */
     struct block *next; /* while idle */
     void *base;         /* what malloc gave */
 };
@@ -95,17 +95,17 @@ void rt_budget_give(struct rt_budget *b, size_t n)
 
 /* What a block of this room takes of the system, and what the pool counts for it. Small ones are
  * aligned in block_new. */
-static size_t footprint(size_t room)
+static size_t footprint(size_t capacity)
 {
-    return HEADER + room + (room <= N_SMALL * ALIGN ? ALIGN - 1 : 0);
+    return HEADER + capacity + (capacity <= N_SMALL * ALIGN ? ALIGN - 1 : 0);
 }
 
 /* The class that holds n bytes and, in *room, its size; -1 when there is none. */
-static int class_of(size_t n, size_t *room)
+static int class_of(size_t n, size_t *capacity)
 {
     if (n <= N_SMALL * ALIGN) {
         int k = n ? (int)((n - 1) / ALIGN) : 0;
-        *room = (size_t)(k + 1) * ALIGN;
+        *capacity = (size_t)(k + 1) * ALIGN;
         return k;
     }
     int e = 63 - __builtin_clzll((unsigned long long)(n - 1));
@@ -113,7 +113,7 @@ static int class_of(size_t n, size_t *room)
         return -1;
     size_t step = (size_t)1 << (e - 2);
     size_t quarter = (n - 1) / step - 4; /* 0 to 3 */
-    *room = (quarter + 5) * step;
+    *capacity = (quarter + 5) * step;
     return N_SMALL + (e - 8) * 4 + (int)quarter;
 }
 
@@ -307,7 +307,7 @@ void rt_pool_trim(struct rt_pool *p, size_t keep_bytes)
             rt_mutex_unlock(&p->list[i].mu);
             if (!k)
                 break;
-            atomic_fetch_sub(&p->idle, footprint(k->room));
+            atomic_fetch_sub(&p->idle, footprint(k->capacity));
             free(k->base);
             n_freed++;
         }
@@ -341,18 +341,18 @@ size_t rt_pool_in_use(struct rt_pool *p)
 }
 
 /* *now: what was in use before. `credit`: bytes by which the limit may be exceeded. */
-static enum count_status count(struct rt_pool *p, size_t room, size_t credit, size_t *now)
+static enum count_status count(struct rt_pool *p, size_t capacity, size_t credit, size_t *now)
 {
     size_t limit = atomic_load_explicit(&p->limit, memory_order_relaxed);
     if (__builtin_add_overflow(limit, credit, &limit))
         limit = SIZE_MAX;
     *now = atomic_load(&p->in_use);
     do {
-        if (*now > limit || room > limit - *now)
+        if (*now > limit || capacity > limit - *now)
             return BEYOND_LIMIT;
-    } while (!atomic_compare_exchange_weak(&p->in_use, now, *now + room));
-    if (p->budget && *now + room > atomic_load(&p->reserved) && !reserve(p, *now + room)) {
-        atomic_fetch_sub(&p->in_use, room);
+    } while (!atomic_compare_exchange_weak(&p->in_use, now, *now + capacity));
+    if (p->budget && *now + capacity > atomic_load(&p->reserved) && !reserve(p, *now + capacity)) {
+        atomic_fetch_sub(&p->in_use, capacity);
         note_surplus(p);
         return BEYOND_BUDGET;
     }
@@ -360,9 +360,9 @@ static enum count_status count(struct rt_pool *p, size_t room, size_t credit, si
 }
 
 /* Bytes are out no more. */
-static void discount(struct rt_pool *p, size_t room)
+static void discount(struct rt_pool *p, size_t capacity)
 {
-    const size_t out = atomic_fetch_sub(&p->in_use, room) - room;
+    const size_t out = atomic_fetch_sub(&p->in_use, capacity) - capacity;
     if (p->budget && atomic_load(&p->reserved) > out + RESERVE_MOST)
         release_reserve(p, RESERVE_MOST);
     note_surplus(p);
@@ -381,7 +381,7 @@ void rt_pool_discharge(struct rt_pool *p, size_t bytes)
         discount(p, bytes);
 }
 
-bool rt_pool_has_room(const struct rt_pool *p, size_t bytes)
+bool rt_pool_has_capacity(const struct rt_pool *p, size_t bytes)
 {
     const size_t now = atomic_load(&p->in_use), limit = atomic_load(&p->limit);
     return now <= limit && bytes <= limit - now;
@@ -389,33 +389,33 @@ bool rt_pool_has_room(const struct rt_pool *p, size_t bytes)
 
 /* What the pool counts for `bytes` where that is more: rounded up, blocks of few sizes are reused.
  * A refusal that names only what was asked for may look as if it fitted. */
-static const char *as_counted(char *text, size_t size, size_t room, size_t bytes)
+static const char *as_counted(char *text, size_t size, size_t capacity, size_t bytes)
 {
     text[0] = '\0';
-    if (room > bytes)
-        snprintf(text, size, " (%zu with its block)", room);
+    if (capacity > bytes)
+        snprintf(text, size, " (%zu with its block)", capacity);
     return text;
 }
 
 /* As count. RT_RESOURCE_EXHAUSTED: err says which limit is reached. */
-static enum rt_status count_or_fail(struct rt_pool *p, size_t room, size_t credit, size_t bytes,
+static enum rt_status count_or_fail(struct rt_pool *p, size_t capacity, size_t credit, size_t bytes,
                                     const char *what, size_t *now, struct rt_error *err)
 {
     char more[48];
-    switch (count(p, room, credit, now)) {
+    switch (count(p, capacity, credit, now)) {
     case BEYOND_LIMIT:
         return rt_fail(
             err, RT_RESOURCE_EXHAUSTED,
             "out of memory: %zu bytes for %s%s, with %zu in use of the limit of %zu (%s)", bytes,
-            what, as_counted(more, sizeof more, room, bytes), *now, atomic_load(&p->limit),
+            what, as_counted(more, sizeof more, capacity, bytes), *now, atomic_load(&p->limit),
             p->flag);
     case BEYOND_BUDGET:
         return rt_fail(
             err, RT_RESOURCE_EXHAUSTED,
             "out of memory: %zu bytes for %s%s, with %zu in use by all runs together of the "
             "limit of %zu (--run_memory_total_bytes)",
-            bytes, what, as_counted(more, sizeof more, room, bytes), atomic_load(&p->budget->used),
-            p->budget->limit);
+            bytes, what, as_counted(more, sizeof more, capacity, bytes),
+            atomic_load(&p->budget->used), p->budget->limit);
     case COUNTED:
         break;
     }
@@ -432,13 +432,13 @@ enum rt_status rt_pool_charge(struct rt_pool *p, size_t bytes, const char *what,
     return st;
 }
 
-static bool pool_count(struct rt_pool *p, size_t room, size_t bytes, struct rt_error *err)
+static bool pool_count(struct rt_pool *p, size_t capacity, size_t bytes, struct rt_error *err)
 {
     size_t now;
-    if (count_or_fail(p, room, 0, bytes, "a tensor", &now, err))
+    if (count_or_fail(p, capacity, 0, bytes, "a tensor", &now, err))
         return false;
     const size_t charged = atomic_load_explicit(&p->charged, memory_order_relaxed);
-    const size_t out = now + room > charged ? now + room - charged : 0;
+    const size_t out = now + capacity > charged ? now + capacity - charged : 0;
     size_t peak = atomic_load(&p->peak);
     while (out > peak && !atomic_compare_exchange_weak(&p->peak, &peak, out))
         ;
@@ -454,13 +454,13 @@ static struct block *pool_take(struct rt_pool *p, int class)
         l->first = k->next;
     rt_mutex_unlock(&l->mu);
     if (k)
-        atomic_fetch_sub(&p->idle, footprint(k->room));
+        atomic_fetch_sub(&p->idle, footprint(k->capacity));
     return k;
 }
 
 static void pool_give(struct rt_pool *p, struct block *k)
 {
-    const size_t size = footprint(k->room);
+    const size_t size = footprint(k->capacity);
     discount(p, size);
     size_t idle = atomic_fetch_add(&p->idle, size) + size;
     size_t peak = atomic_load_explicit(&p->peak, memory_order_relaxed);
@@ -471,7 +471,7 @@ static void pool_give(struct rt_pool *p, struct block *k)
         free(k->base);
     } else {
         size_t ignored;
-        struct idle_list *l = &p->list[class_of(k->room, &ignored)];
+        struct idle_list *l = &p->list[class_of(k->capacity, &ignored)];
         rt_mutex_lock(&l->mu);
         k->next = l->first;
         l->first = k;
@@ -481,13 +481,13 @@ static void pool_give(struct rt_pool *p, struct block *k)
 }
 
 /* Small ones are aligned here: malloc has lists of its own for them, posix_memalign has none. */
-static struct block *block_new(size_t room)
+static struct block *block_new(size_t capacity)
 {
     void *base = NULL;
     struct block *k;
-    if (room <= N_SMALL * ALIGN)
-        base = malloc(footprint(room));
-    else if (posix_memalign(&base, ALIGN, footprint(room)))
+    if (capacity <= N_SMALL * ALIGN)
+        base = malloc(footprint(capacity));
+    else if (posix_memalign(&base, ALIGN, footprint(capacity)))
         base = NULL;
     if (!base)
         return NULL;
@@ -497,7 +497,7 @@ static struct block *block_new(size_t room)
 }
 
 /* Idle blocks of other sizes count as well: with what is out, they stay within the limit. */
-static void leave_room(struct rt_pool *p)
+static void trim_to_limit(struct rt_pool *p)
 {
     const size_t limit = atomic_load_explicit(&p->limit, memory_order_relaxed);
     const size_t out = atomic_load(&p->in_use);
@@ -531,8 +531,8 @@ struct rt_buffer *rt_buffer_new(struct rt_pool *pool, enum rt_dtype dtype, size_
 struct rt_buffer *rt_buffer_new_checked(struct rt_pool *pool, enum rt_dtype dtype, size_t bytes,
                                         const struct rt_check *check, struct rt_error *err)
 {
-    size_t room;
-    int class = class_of(bytes, &room);
+    size_t capacity;
+    int class = class_of(bytes, &capacity);
     struct block *k = NULL;
 
     if (class < 0) {
@@ -540,23 +540,23 @@ struct rt_buffer *rt_buffer_new_checked(struct rt_pool *pool, enum rt_dtype dtyp
         return NULL;
     }
     if (pool) {
-        if (!pool_count(pool, footprint(room), bytes, err))
+        if (!pool_count(pool, footprint(capacity), bytes, err))
             return NULL;
         k = pool_take(pool, class);
     } else {
-        room = (bytes + ALIGN - 1) & ~(size_t)(ALIGN - 1);
+        capacity = (bytes + ALIGN - 1) & ~(size_t)(ALIGN - 1);
     }
     if (!k && pool)
-        leave_room(pool);
+        trim_to_limit(pool);
     if (!k)
-        k = block_new(room);
+        k = block_new(capacity);
     if (!k && pool) {
         rt_pool_trim(pool, 0);
-        k = block_new(room);
+        k = block_new(capacity);
     }
     if (!k) {
         if (pool)
-            discount(pool, footprint(room));
+            discount(pool, footprint(capacity));
         rt_fail_memory(err, "a tensor", bytes);
         return NULL;
     }
@@ -564,7 +564,7 @@ struct rt_buffer *rt_buffer_new_checked(struct rt_pool *pool, enum rt_dtype dtyp
         atomic_fetch_add_explicit(&pool->refs, 1, memory_order_relaxed);
     void *data = (char *)k + HEADER;
     k->b = (struct rt_buffer){0};
-    k->room = room;
+    k->capacity = capacity;
     k->b.kind = RT_BUF_HEAP;
     k->b.elem = rt_dtype_is_plain(dtype) ? RT_NO_DTYPE : (uint8_t)dtype;
     k->b.size = bytes;
@@ -582,24 +582,24 @@ struct rt_buffer *rt_buffer_new_checked(struct rt_pool *pool, enum rt_dtype dtyp
 
 struct rt_text *rt_text_new(struct rt_pool *pool, size_t n, struct rt_error *err)
 {
-    size_t room, before;
-    if (__builtin_add_overflow(n, sizeof(struct rt_text) + 1, &room)) {
+    size_t capacity, before;
+    if (__builtin_add_overflow(n, sizeof(struct rt_text) + 1, &capacity)) {
         rt_fail_memory(err, "a string", n);
         return NULL;
     }
-    if (pool && count_or_fail(pool, room, 0, n, "a string", &before, err))
+    if (pool && count_or_fail(pool, capacity, 0, n, "a string", &before, err))
         return NULL;
-    struct rt_text *t = malloc(room);
+    struct rt_text *t = malloc(capacity);
     if (!t) {
         if (pool)
-            discount(pool, room);
+            discount(pool, capacity);
         rt_fail_memory(err, "a string", n);
         return NULL;
     }
     if (pool)
         atomic_fetch_add_explicit(&pool->refs, 1, memory_order_relaxed);
     atomic_init(&t->refs, 1);
-    t->room = room;
+    t->capacity = capacity;
     atomic_init(&t->pool, pool);
     t->p[n] = '\0';
     return t;
@@ -611,7 +611,7 @@ void rt_text_unref(struct rt_text *t)
         return;
     struct rt_pool *pool = atomic_load_explicit(&t->pool, memory_order_relaxed);
     if (pool) {
-        discount(pool, t->room);
+        discount(pool, t->capacity);
         rt_pool_unref(pool);
     }
     free(t);
@@ -621,26 +621,26 @@ void rt_text_unref(struct rt_text *t)
 
 /* In front of the bytes that the caller sees, which are aligned as malloc's are. */
 struct memory {
-    _Alignas(16) size_t room; /* what the pool counts */
+    _Alignas(16) size_t capacity; /* what the pool counts */
     struct rt_pool *pool;
 };
 
 void *rt_pool_alloc(struct rt_pool *pool, size_t n, const char *what, struct rt_error *err)
 {
-    size_t room, before;
-    if (__builtin_add_overflow(n, sizeof(struct memory), &room)) {
+    size_t capacity, before;
+    if (__builtin_add_overflow(n, sizeof(struct memory), &capacity)) {
         rt_fail_memory(err, what, n);
         return NULL;
     }
-    if (count_or_fail(pool, room, 0, n, what, &before, err))
+    if (count_or_fail(pool, capacity, 0, n, what, &before, err))
         return NULL;
-    struct memory *m = calloc(1, room);
+    struct memory *m = calloc(1, capacity);
     if (!m) {
-        discount(pool, room);
+        discount(pool, capacity);
         rt_fail_memory(err, what, n);
         return NULL;
     }
-    m->room = room;
+    m->capacity = capacity;
     m->pool = rt_pool_ref(pool);
     return m + 1;
 }
@@ -650,7 +650,7 @@ void rt_pool_free(void *p)
     struct memory *m = p ? (struct memory *)p - 1 : NULL;
     if (!m)
         return;
-    discount(m->pool, m->room);
+    discount(m->pool, m->capacity);
     rt_pool_unref(m->pool);
     free(m);
 }
@@ -670,26 +670,27 @@ void rt_pool_release(struct rt_pool *p, size_t bytes)
         discount(p, bytes);
 }
 
-static enum rt_status move_room(_Atomic(struct rt_pool *) *from, struct rt_pool *to, size_t room,
-                                size_t bytes, size_t credit, const char *what, struct rt_error *err)
+static enum rt_status move_count(_Atomic(struct rt_pool *) *from, struct rt_pool *to,
+                                 size_t capacity, size_t bytes, size_t credit, const char *what,
+                                 struct rt_error *err)
 {
     struct rt_pool *old = atomic_load_explicit(from, memory_order_relaxed);
     size_t before;
 
     if (old == to)
         return RT_OK;
-    const enum rt_status st = count_or_fail(to, room, credit, bytes, what, &before, err);
+    const enum rt_status st = count_or_fail(to, capacity, credit, bytes, what, &before, err);
     if (st)
         return st;
     rt_pool_ref(to);
     while (!atomic_compare_exchange_weak(from, &old, to))
         if (old == to) { /* another run was faster */
-            discount(to, room);
+            discount(to, capacity);
             rt_pool_unref(to);
             return RT_OK;
         }
     if (old) {
-        discount(old, room);
+        discount(old, capacity);
         rt_pool_unref(old);
     }
     return RT_OK;
@@ -698,18 +699,19 @@ static enum rt_status move_room(_Atomic(struct rt_pool *) *from, struct rt_pool 
 enum rt_status rt_buffer_move(struct rt_buffer *b, struct rt_pool *to, size_t credit,
                               struct rt_error *err)
 {
-    return move_room(&b->pool, to, rt_buffer_room(b), b->size, credit, "a tensor", err);
+    return move_count(&b->pool, to, rt_buffer_counted_bytes(b), b->size, credit, "a tensor", err);
 }
 
 enum rt_status rt_text_move(struct rt_text *t, struct rt_pool *to, size_t credit,
                             struct rt_error *err)
 {
-    return move_room(&t->pool, to, t->room, t->room - sizeof *t - 1, credit, "a string", err);
+    return move_count(&t->pool, to, t->capacity, t->capacity - sizeof *t - 1, credit, "a string",
+                      err);
 }
 
-size_t rt_buffer_room(const struct rt_buffer *b)
+size_t rt_buffer_counted_bytes(const struct rt_buffer *b)
 {
-    return footprint(((const struct block *)b)->room);
+    return footprint(((const struct block *)b)->capacity);
 }
 
 struct rt_buffer *rt_buffer_foreign(void *data, size_t bytes, void *owner,

@@ -12,7 +12,7 @@ struct row { /* all that is known of one op's name */
     struct row *next;
     const struct rt_op *op;
     const struct rt_kernel **kernel;
-    int n_kernels, room;
+    int n_kernels, capacity;
 };
 
 struct rt_registry {
@@ -75,13 +75,13 @@ bool rt_registry_add_kernel(struct rt_registry *r, const struct rt_kernel *k)
     struct row *row = row_of(r, k->op);
     if (!row)
         return false;
-    if (row->n_kernels == row->room) {
-        int room = row->room ? row->room * 2 : 4;
-        const struct rt_kernel **kernel = realloc(row->kernel, (size_t)room * sizeof *kernel);
+    if (row->n_kernels == row->capacity) {
+        int capacity = row->capacity ? row->capacity * 2 : 4;
+        const struct rt_kernel **kernel = realloc(row->kernel, (size_t)capacity * sizeof *kernel);
         if (!kernel)
             return false;
         row->kernel = kernel;
-        row->room = room;
+        row->capacity = capacity;
     }
     row->kernel[row->n_kernels++] = k;
     return true;

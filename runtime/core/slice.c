@@ -62,7 +62,7 @@ enum rt_status rt_slice_parse(struct rt_span text, int *rank, int64_t dim[RT_MAX
 {
     struct rt_span s = text;
     bool any = false;
-    char room[128], part[128];
+    char buffer[128], part[128];
     enum rt_status st;
 
     if (text.n > 1024)
@@ -86,30 +86,30 @@ enum rt_status rt_slice_parse(struct rt_span text, int *rank, int64_t dim[RT_MAX
     st = parse_extents(s, out, err);
     if (st)
         return st;
-    rt_shape_text(room, sizeof room, *rank, dim);
+    rt_shape_text(buffer, sizeof buffer, *rank, dim);
     rt_slice_text(part, sizeof part, out);
     if (out->rank != *rank)
-        return rt_fail(err, RT_INTERNAL, "Mismatching ranks: shape = %s, slice = %s", room, part);
+        return rt_fail(err, RT_INTERNAL, "Mismatching ranks: shape = %s, slice = %s", buffer, part);
     struct rt_slice fits = *out;
     if (!rt_slice_resolve(&fits, *rank, dim))
-        return rt_fail(err, RT_INTERNAL, "Extent out of bounds: shape = %s, slice = %s", room,
+        return rt_fail(err, RT_INTERNAL, "Extent out of bounds: shape = %s, slice = %s", buffer,
                        part);
     return RT_OK;
 }
 
-const char *rt_slice_text(char *room, size_t n, const struct rt_slice *s)
+const char *rt_slice_text(char *buffer, size_t n, const struct rt_slice *s)
 {
     size_t at = 0;
     if (n)
-        room[0] = 0;
+        buffer[0] = 0;
     for (int i = 0; i < s->rank && at < n; i++) {
         const char *colon = i ? ":" : "";
-        int k = s->length[i] < 0 ? snprintf(room + at, n - at, "%s-", colon)
-                                 : snprintf(room + at, n - at, "%s%lld,%lld", colon,
+        int k = s->length[i] < 0 ? snprintf(buffer + at, n - at, "%s-", colon)
+                                 : snprintf(buffer + at, n - at, "%s%lld,%lld", colon,
                                             (long long)s->start[i], (long long)s->length[i]);
         at += (size_t)k;
     }
-    return room;
+    return buffer;
 }
 
 bool rt_slice_resolve(struct rt_slice *s, int rank, const int64_t *dim)

@@ -23,7 +23,7 @@ enum rt_status rt_slice_parse(struct rt_span text, int *rank, int64_t dim[RT_MAX
 /* As stored in a checkpoint. False: it has not `rank` dimensions. */
 bool rt_slice_from_proto(struct rt_slice *out, int rank, const Tensorflow__TensorSliceProto *p);
 /* "0,2:-" */
-const char *rt_slice_text(char *room, size_t n, const struct rt_slice *s);
+const char *rt_slice_text(char *buffer, size_t n, const struct rt_slice *s);
 /* Lengths with -1 replaced by the dimension's. False: the slice does not fit the shape. */
 bool rt_slice_resolve(struct rt_slice *s, int rank, const int64_t *dim);
 

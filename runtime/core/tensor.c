@@ -111,7 +111,7 @@ int64_t rt_count(int rank, const int64_t *dim)
 enum rt_status rt_shape_check(enum rt_dtype dtype, int rank, const int64_t *dim, size_t *bytes,
                               struct rt_error *err)
 {
-    char room[192];
+    char buffer[192];
     int64_t nonzero = (int64_t)rt_dtype_size(dtype);
 
     if (rank < 0 || rank > RT_MAX_RANK)
@@ -120,16 +120,16 @@ enum rt_status rt_shape_check(enum rt_dtype dtype, int rank, const int64_t *dim,
     for (int i = 0; i < rank; i++)
         if (dim[i] < 0)
             return rt_fail(err, RT_INVALID_ARGUMENT, "a tensor of shape %s: dimension %d is %lld",
-                           rt_shape_text(room, sizeof room, rank, dim), i, (long long)dim[i]);
+                           rt_shape_text(buffer, sizeof buffer, rank, dim), i, (long long)dim[i]);
     const int64_t n = rt_count(rank, dim);
     if (n < 0)
         return rt_fail(err, RT_INVALID_ARGUMENT, "Shape %s would have more than 2**63 - 1 elements",
-                       rt_shape_text(room, sizeof room, rank, dim));
+                       rt_shape_text(buffer, sizeof buffer, rank, dim));
     for (int i = 0; i < rank; i++)
         if (dim[i] && !rt_mul(nonzero, dim[i], &nonzero))
             return rt_fail(err, RT_RESOURCE_EXHAUSTED,
                            "out of memory: a tensor of shape %s and type %s",
-                           rt_shape_text(room, sizeof room, rank, dim), rt_dtype_name(dtype));
+                           rt_shape_text(buffer, sizeof buffer, rank, dim), rt_dtype_name(dtype));
     if (bytes)
         *bytes = (size_t)n * rt_dtype_size(dtype);
     return RT_OK;
@@ -144,7 +144,7 @@ size_t rt_tensor_text_bytes(const struct rt_tensor *t)
     for (int64_t i = 0; i < n; i++) {
         const struct rt_str *s = &rt_strs(t)[i];
         const struct rt_text *text = s->n < sizeof s->u.in ? NULL : s->u.out;
-        bytes += text && text != before ? text->room : 0;
+        bytes += text && text != before ? text->buffer : 0;
         before = text;
     }
     return bytes;
@@ -302,24 +302,24 @@ enum rt_status rt_tensor_object(struct rt_tensor *t, struct rt_pool *pool, enum 
     return st;
 }
 
-const char *rt_shape_text(char *room, size_t n, int rank, const int64_t *dim)
+const char *rt_shape_text(char *buffer, size_t n, int rank, const int64_t *dim)
 {
     size_t at = 0;
     if (!n)
         return "";
     if (rank < 0) {
-        snprintf(room, n, "<unknown>");
-        return room;
+        snprintf(buffer, n, "<unknown>");
+        return buffer;
     }
-    snprintf(room, n, "[");
+    snprintf(buffer, n, "[");
     at = 1;
     for (int i = 0; i < rank && at < n; i++) {
         const char *comma = i ? "," : "";
-        int k = dim[i] < 0 ? snprintf(room + at, n - at, "%s?", comma)
-                           : snprintf(room + at, n - at, "%s%lld", comma, (long long)dim[i]);
+        int k = dim[i] < 0 ? snprintf(buffer + at, n - at, "%s?", comma)
+                           : snprintf(buffer + at, n - at, "%s%lld", comma, (long long)dim[i]);
         at += (size_t)k;
     }
     if (at < n)
-        snprintf(room + at, n - at, "]");
-    return room;
+        snprintf(buffer + at, n - at, "]");
+    return buffer;
 }

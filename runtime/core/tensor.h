@@ -31,7 +31,7 @@ struct rt_pool;
  */
 struct rt_text {
     atomic_size_t refs;
-    size_t room;                    /* what the pool counts: the header and the bytes */
+    size_t capacity;                /* what the pool counts: the header and the bytes */
     _Atomic(struct rt_pool *) pool; /* rt_text_move changes it while others share the text */
     char p[];                       /* ends in a NUL that the string's length does not count */
 };
@@ -54,7 +54,7 @@ static inline const char *rt_str_data(const struct rt_str *s)
     return s->n < sizeof s->u.in ? s->u.in : s->u.out->p;
 }
 /* What a string of n bytes takes beside its element. */
-static inline size_t rt_str_room(size_t n)
+static inline size_t rt_str_counted_bytes(size_t n)
 {
     return n < sizeof(struct rt_str) - sizeof(size_t) ? 0 : sizeof(struct rt_text) + n + 1;
 }
@@ -166,7 +166,7 @@ void rt_pool_free(void *p); /* NULL is fine */
 struct rt_pool *rt_pool_new_plain(size_t limit_bytes, const char *flag); /* NULL: out of memory */
 void rt_pool_set_limit(struct rt_pool *p, size_t limit_bytes, const char *flag);
 void rt_pool_raise_limit(struct rt_pool *p, size_t bytes);
-bool rt_pool_has_room(const struct rt_pool *p, size_t bytes); /* of its limit */
+bool rt_pool_has_capacity(const struct rt_pool *p, size_t bytes); /* of its limit */
 size_t rt_pool_in_use(struct rt_pool *p);
 
 /* 64-byte aligned, not zeroed (zeroed for strings and objects). `pool` may be NULL: malloc. */
@@ -197,7 +197,8 @@ enum rt_status rt_buffer_move(struct rt_buffer *b, struct rt_pool *to, size_t cr
                               struct rt_error *err);
 enum rt_status rt_text_move(struct rt_text *t, struct rt_pool *to, size_t credit,
                             struct rt_error *err);
-size_t rt_buffer_room(const struct rt_buffer *b); /* what a pool counts for a heap buffer */
+size_t
+rt_buffer_counted_bytes(const struct rt_buffer *b); /* what a pool counts for a heap buffer */
 /* Bytes of somebody else; `release(b)` is called when the last reference goes, may be NULL. */
 struct rt_buffer *rt_buffer_foreign(void *data, size_t bytes, void *owner,
                                     void (*release)(struct rt_buffer *b));
@@ -283,7 +284,7 @@ enum rt_status rt_tensor_copy(struct rt_tensor *dst, const struct rt_tensor *src
 enum rt_status rt_tensor_object(struct rt_tensor *t, struct rt_pool *pool, enum rt_dtype dtype,
                                 struct rt_object *o, struct rt_error *err);
 /* "[2,3]", cut to room; as TensorFlow prints shapes. -1 dims print as "?". */
-const char *rt_shape_text(char *room, size_t n, int rank, const int64_t *dim);
+const char *rt_shape_text(char *capacity, size_t n, int rank, const int64_t *dim);
 
 static inline const struct rt_str *rt_strs(const struct rt_tensor *t)
 {

@@ -183,7 +183,7 @@ enum rt_status rt_tensor_from_proto(const Tensorflow__TensorProto *p, size_t lim
                                     struct rt_error *err)
 {
     bool is_ref;
-    char room[128];
+    char buffer[128];
     int rank;
     int64_t dim[RT_MAX_RANK];
     struct rt_tensor t;
@@ -202,7 +202,7 @@ enum rt_status rt_tensor_from_proto(const Tensorflow__TensorProto *p, size_t lim
     const int64_t n = rt_count(rank, dim);
     if (n < 0 || (n == 0 && rt_shape_check(dtype, rank, dim, NULL, NULL)))
         return rt_fail(err, RT_INVALID_ARGUMENT, "a tensor of shape %s",
-                       rt_shape_text(room, sizeof room, rank, dim));
+                       rt_shape_text(buffer, sizeof buffer, rank, dim));
     if (n && !rt_dtype_is_plain(dtype) && dtype != RT_STRING)
         return rt_fail(err, RT_UNIMPLEMENTED, "a %s tensor as a value", rt_dtype_name(dtype));
     /* The bytes that the message itself has, before anything is allocated by the shape. */
@@ -210,7 +210,7 @@ enum rt_status rt_tensor_from_proto(const Tensorflow__TensorProto *p, size_t lim
         if (dtype != RT_STRING && ((uint64_t)n > SIZE_MAX / size || (size_t)n * size != content))
             return rt_fail(err, RT_INVALID_ARGUMENT,
                            "tensor_content holds %zu bytes, not those of shape %s and type %s",
-                           content, rt_shape_text(room, sizeof room, rank, dim),
+                           content, rt_shape_text(buffer, sizeof buffer, rank, dim),
                            rt_dtype_name(dtype));
         if (dtype == RT_STRING && (uint64_t)n > content)
             return rt_fail(err, RT_INVALID_ARGUMENT,
@@ -224,8 +224,8 @@ enum rt_status rt_tensor_from_proto(const Tensorflow__TensorProto *p, size_t lim
         return rt_fail(err, RT_RESOURCE_EXHAUSTED,
                        "a tensor of shape %s and type %s of which %zu values are given: more than "
                        "%zu bytes",
-                       rt_shape_text(room, sizeof room, rank, dim), rt_dtype_name(dtype), present,
-                       limit);
+                       rt_shape_text(buffer, sizeof buffer, rank, dim), rt_dtype_name(dtype),
+                       present, limit);
     st = rt_tensor_new(&t, pool, dtype, rank, dim, err);
     if (st)
         return st;

@@ -10,13 +10,13 @@ static uint16_t number_of(struct rt_aliases *a, struct rt_variable *v)
             return (uint16_t)k;
     if (a->n == UINT16_MAX)
         return 0;
-    if (a->n == a->room) {
-        const int room = a->room ? a->room * 2 : 8;
-        struct rt_variable **more = realloc(a->variable, (size_t)room * sizeof(*more));
+    if (a->n == a->capacity) {
+        const int capacity = a->capacity ? a->capacity * 2 : 8;
+        struct rt_variable **more = realloc(a->variable, (size_t)capacity * sizeof(*more));
         if (!more)
             return 0;
         a->variable = more;
-        a->room = room;
+        a->capacity = capacity;
     }
     rt_object_ref((struct rt_object *)v);
     a->variable[a->n++] = v;

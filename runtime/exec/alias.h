@@ -21,7 +21,7 @@
 /* The ref variables that a run which may write such variables has read. */
 struct rt_aliases {
     struct rt_variable **variable; /* number k + 1 is variable[k]; each has a reference */
-    int n, room;
+    int n, capacity;
     bool is_needed; /* the run writes; else nothing is ever listed */
 };
 

@@ -81,7 +81,7 @@ struct rt_context *rt_context_take(struct rt_plan *p, struct rt_run_shared *shar
 }
 
 /* Room for what it holds, or for its frames alone; false: for neither. */
-static bool find_room(struct rt_plan *p, struct rt_context *c)
+static bool reserve_idle(struct rt_plan *p, struct rt_context *c)
 {
     struct rt_idle_cache *idle_cache = p->session->idle_cache;
     if (rt_idle_cache_reserve(idle_cache, &p->cache_owner, &c->reserved,
@@ -106,7 +106,7 @@ void rt_context_give(struct rt_context *c)
     rt_pool_discharge(c->shared->pool, rt_context_held(c));
     c->shared = NULL;
     if (atomic_load_explicit(&p->cache_owner.n, memory_order_relaxed) >= MAX_IDLE_CONTEXTS ||
-        !find_room(p, c)) {
+        !reserve_idle(p, c)) {
         context_free(c);
         return;
     }

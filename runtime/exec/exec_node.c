@@ -132,7 +132,8 @@ enum rt_status rt_exec_op(struct rt_context *c, struct rt_plan_step *n, struct r
     if (!st)
         st = make_outputs(c, n, p, in, last_use, out, err);
     if (!st)
-        st = rt_context_scratch(c, &c->scratch, &c->scratch_room, p->scratch_bytes, n->name, err);
+        st = rt_context_scratch(c, &c->scratch, &c->scratch_capacity, p->scratch_bytes, n->name,
+                                err);
     if (!st && c->shared->trace)
         rt_trace_kernel(c->shared->trace, n, p->kernel, in);
     if (!st) {

@@ -298,8 +298,8 @@ struct run {
 
 static void push(struct run *r, int i)
 {
-    int room = r->p->n_nodes + 1;
-    r->queue[(r->head + r->n_queued++) % room] = i;
+    int capacity = r->p->n_nodes + 1;
+    r->queue[(r->head + r->n_queued++) % capacity] = i;
     r->instance[r->t->node[i].instance].busy++;
 }
 
@@ -663,7 +663,7 @@ static enum rt_status run_node(struct run *r, int i, struct rt_error *err)
 static enum rt_status run_all(struct run *r, struct rt_error *err)
 {
     enum rt_status st = RT_OK;
-    int room = r->p->n_nodes + 1;
+    int capacity = r->p->n_nodes + 1;
     r->instance[0].active = true;
     begin_round(r, 0);
     const struct token_frame *outer = &r->t->instance[0];
@@ -674,7 +674,7 @@ static enum rt_status run_all(struct run *r, struct rt_error *err)
     }
     for (int64_t steps = 1; r->n_queued && !st; steps++) {
         int i = r->queue[r->head];
-        r->head = (r->head + 1) % room;
+        r->head = (r->head + 1) % capacity;
         r->n_queued--;
         st = run_node(r, i, err);
         int f = r->t->node[i].instance;

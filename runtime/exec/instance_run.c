@@ -26,7 +26,7 @@ struct rt_instance *rt_instance_find(struct rt_context *c, int begin)
     struct rt_error none = {0};
     if (rt_context_scratch(c, &c->activations, &c->activation_capacity, f->spec->activation_bytes,
                            "a layout", &none) != RT_OK ||
-        !rt_pool_has_room(c->shared->pool, f->spec->slot_bytes)) {
+        !rt_pool_has_capacity(c->shared->pool, f->spec->slot_bytes)) {
         rt_context_drop_scratch(c); /* node by node less is needed at a time */
         rt_frame_free(c, f);
         return NULL;

@@ -65,7 +65,7 @@ bool rt_take(struct rt_run *r, int k, struct rt_tensor *out)
 void *rt_scratch(struct rt_run *r, size_t bytes)
 {
     struct rt_context *c = r->ctx;
-    return rt_context_scratch(c, &c->extra, &c->extra_room, bytes, r->node->name, r->err)
+    return rt_context_scratch(c, &c->extra, &c->extra_capacity, bytes, r->node->name, r->err)
                ? NULL
                : c->extra;
 }

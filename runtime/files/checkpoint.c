@@ -53,7 +53,7 @@ struct rt_checkpoint {
     struct rt_arena *arena;
     size_t budget;   /* bytes that the index may take in memory */
     bool is_swapped; /* written in the other byte order */
-    int n_shards, n_entries, n_public, room;
+    int n_shards, n_entries, n_public, capacity;
     struct entry *entry; /* sorted by key: parts of tensors first, then names */
     int first_public;
     struct rt_mutex mu;
@@ -136,11 +136,11 @@ static enum rt_status fill_entry(struct rt_checkpoint *c, struct entry *e,
         e->why_not = why.code ? rt_arena_strdup(c->arena, why.msg) : "a type that is not known";
         return e->why_not ? RT_OK : rt_fail_memory(err, "an entry", sizeof why.msg);
     }
-    size_t room;
+    size_t capacity;
     if (e->pub.shape.rank < 0 ||
-        rt_shape_check(e->pub.dtype, e->pub.shape.rank, e->pub.shape.dim, &room, NULL))
+        rt_shape_check(e->pub.dtype, e->pub.shape.rank, e->pub.shape.dim, &capacity, NULL))
         return rt_fail(err, RT_DATA_LOSS, "a shape with unknown or too many elements");
-    const int64_t bytes = (int64_t)room;
+    const int64_t bytes = (int64_t)capacity;
     if (p->n_slices) {
         e->pub.bytes = bytes;
         return read_parts(c, e, p, err);
@@ -162,15 +162,16 @@ static enum rt_status on_entry(void *arg, struct rt_span key, struct rt_span val
             return rt_fail(err, RT_DATA_LOSS, "the header is missing");
         return read_header(c, value, err);
     }
-    if (c->n_entries == c->room) {
-        if (c->room && (size_t)c->room > c->budget / sizeof *c->entry / 2)
-            return rt_fail(err, RT_RESOURCE_EXHAUSTED, "too many entries: more than %d", c->room);
-        int room = c->room ? c->room * 2 : 64;
-        struct entry *more = realloc(c->entry, (size_t)room * sizeof *more);
+    if (c->n_entries == c->capacity) {
+        if (c->capacity && (size_t)c->capacity > c->budget / sizeof *c->entry / 2)
+            return rt_fail(err, RT_RESOURCE_EXHAUSTED, "too many entries: more than %d",
+                           c->capacity);
+        int capacity = c->capacity ? c->capacity * 2 : 64;
+        struct entry *more = realloc(c->entry, (size_t)capacity * sizeof *more);
         if (!more)
-            return rt_fail_memory(err, "the index", (size_t)room * sizeof *more);
+            return rt_fail_memory(err, "the index", (size_t)capacity * sizeof *more);
         c->entry = more;
-        c->room = room;
+        c->capacity = capacity;
     }
     struct entry *e = &c->entry[c->n_entries];
     *e = (struct entry){0};
@@ -363,9 +364,9 @@ static const struct entry *find(const struct rt_checkpoint *c, struct rt_span ke
 
 /* ---- the data ---- */
 
-static void shard_path(const struct rt_checkpoint *c, int shard, char *room, size_t n)
+static void shard_path(const struct rt_checkpoint *c, int shard, char *capacity, size_t n)
 {
-    snprintf(room, n, "%s.data-%05d-of-%05d", c->prefix, shard, c->n_shards);
+    snprintf(capacity, n, "%s.data-%05d-of-%05d", c->prefix, shard, c->n_shards);
 }
 
 static enum rt_status fail_short(const struct entry *e, const char *path, int64_t size,
@@ -852,11 +853,11 @@ static enum rt_status assemble(struct rt_checkpoint *c, const struct entry *e,
             break;
     }
     if (found != n) {
-        char room[128];
+        char capacity[128];
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "Does not have sufficient slices for partitioned tensor %s to restore in "
                        "slice_spec: %s",
-                       e->pub.name, rt_slice_text(room, sizeof room, want));
+                       e->pub.name, rt_slice_text(capacity, sizeof capacity, want));
     }
     st =
         rt_tensor_new(&t, rt_checkpoint_run_pool(run), e->pub.dtype, want->rank, want->length, err);

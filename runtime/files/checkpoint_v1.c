@@ -44,7 +44,7 @@ struct file {
 struct rt_checkpoint_v1 {
     atomic_int refs;
     char *pattern;
-    int n_files, room, n_tensors;
+    int n_files, capacity, n_tensors;
     struct file *file;
     struct rt_map by_name; /* -> struct place, the first */
     uint64_t bytes;        /* of all files */
@@ -162,13 +162,13 @@ static enum rt_status read_list(struct rt_checkpoint_v1 *c, int file, struct rt_
 /* A further file at the end of the list; its address changes with the next one. */
 static struct file *add_file(struct rt_checkpoint_v1 *c)
 {
-    if (c->n_files == c->room) {
-        int room = c->room ? c->room * 2 : 4;
-        struct file *more = realloc(c->file, (size_t)room * sizeof *more);
+    if (c->n_files == c->capacity) {
+        int capacity = c->capacity ? c->capacity * 2 : 4;
+        struct file *more = realloc(c->file, (size_t)capacity * sizeof *more);
         if (!more)
             return NULL;
         c->file = more;
-        c->room = room;
+        c->capacity = capacity;
     }
     c->file[c->n_files] = (struct file){0};
     return &c->file[c->n_files++];

@@ -73,16 +73,16 @@ ssize_t rt_file_read_at(int fd, void *dst, size_t n, int64_t offset)
     return (ssize_t)done;
 }
 
-int rt_file_temp(const char *path, char *room, size_t n, struct rt_error *err)
+int rt_file_temp(const char *path, char *buffer, size_t n, struct rt_error *err)
 {
     static atomic_uint counter;
-    int len = snprintf(room, n, "%s.tempstate%ld.%u", path, (long)getpid(),
+    int len = snprintf(buffer, n, "%s.tempstate%ld.%u", path, (long)getpid(),
                        atomic_fetch_add(&counter, 1));
     if (len < 0 || (size_t)len >= n) {
         rt_fail_errno(err, path, ENAMETOOLONG);
         return -1;
     }
-    int fd = open(room, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    int fd = open(buffer, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0)
         rt_fail_errno(err, path, errno);
     return fd;
@@ -121,21 +121,21 @@ enum rt_status rt_file_write(const char *path, const void *p, size_t n, struct r
 
 enum rt_status rt_file_make_dirs(const char *dir, struct rt_error *err)
 {
-    char room[4096];
+    char buffer[4096];
     size_t n = strlen(dir);
     struct stat s;
 
-    if (n >= sizeof room)
+    if (n >= sizeof buffer)
         return rt_fail_errno(err, dir, ENAMETOOLONG);
-    memcpy(room, dir, n + 1);
+    memcpy(buffer, dir, n + 1);
     for (size_t i = 1; i <= n; i++) {
-        if (room[i] != '/' && room[i] != 0)
+        if (buffer[i] != '/' && buffer[i] != 0)
             continue;
-        char was = room[i];
-        room[i] = 0;
-        if (mkdir(room, 0777) && errno != EEXIST && (stat(room, &s) || !S_ISDIR(s.st_mode)))
-            return rt_fail_errno(err, room, errno);
-        room[i] = was;
+        char was = buffer[i];
+        buffer[i] = 0;
+        if (mkdir(buffer, 0777) && errno != EEXIST && (stat(buffer, &s) || !S_ISDIR(s.st_mode)))
+            return rt_fail_errno(err, buffer, errno);
+        buffer[i] = was;
     }
     return RT_OK;
 }

@@ -21,7 +21,7 @@ ssize_t rt_file_read_at(int fd, void *dst, size_t n, int64_t offset);
 /* Writes PATH by way of a file beside it, so that PATH is whole or not there. */
 enum rt_status rt_file_write(const char *path, const void *p, size_t n, struct rt_error *err);
 /* Creates a file of a new name beside `path` for writing; the name is in room. -1: err says why. */
-int rt_file_temp(const char *path, char *room, size_t n, struct rt_error *err);
+int rt_file_temp(const char *path, char *buffer, size_t n, struct rt_error *err);
 /* Makes the directory and those above it. */
 enum rt_status rt_file_make_dirs(const char *dir, struct rt_error *err);
 #endif

@@ -272,9 +272,9 @@ enum rt_status im_build_body(struct im_build *b, const Tensorflow__FunctionDef *
         return st;
     if (in.n + def->n_node_def > INT32_MAX / 2)
         return rt_fail(err, RT_INVALID_ARGUMENT, "Function '%s' is too large", b->function);
-    size_t room = in.n + def->n_node_def;
-    b->node = rt_arena_array(b->l->arena, room, sizeof *b->node);
-    b->pending = rt_arena_array(b->temp, room, sizeof *b->pending);
+    size_t capacity = in.n + def->n_node_def;
+    b->node = rt_arena_array(b->l->arena, capacity, sizeof *b->node);
+    b->pending = rt_arena_array(b->temp, capacity, sizeof *b->pending);
     if (!b->node || !b->pending)
         return im_no_memory(err);
     st = add_arg_nodes(b, sig, &in, err);

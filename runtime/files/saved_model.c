@@ -35,7 +35,7 @@ static const char init_key[] = "__saved_model_init_op";
 struct model {
     struct rt_saved_model pub;
     struct rt_tensor **defaults;
-    size_t n_defaults, room_defaults;
+    size_t n_defaults, defaults_capacity;
     size_t defaults_left; /* bytes */
 };
 
@@ -164,13 +164,13 @@ static struct rt_tensor *new_default(struct reading *r)
 {
     struct model *m = r->m;
     struct rt_tensor *t = rt_arena_alloc(r->arena, sizeof *t);
-    if (t && m->n_defaults == m->room_defaults) {
-        const size_t room = m->room_defaults ? 2 * m->room_defaults : 16;
-        struct rt_tensor **more = realloc(m->defaults, room * sizeof *more);
+    if (t && m->n_defaults == m->defaults_capacity) {
+        const size_t capacity = m->defaults_capacity ? 2 * m->defaults_capacity : 16;
+        struct rt_tensor **more = realloc(m->defaults, capacity * sizeof *more);
         if (!more)
             return NULL;
         m->defaults = more;
-        m->room_defaults = room;
+        m->defaults_capacity = capacity;
     }
     return t ? m->defaults[m->n_defaults++] = t : NULL;
 }

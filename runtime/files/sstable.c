@@ -121,11 +121,12 @@ static enum rt_status open_block(struct rt_span stored, struct block *out, struc
 static enum rt_status block_at(const struct rt_sstable_source *from, struct handle h,
                                struct block *out, struct rt_error *err)
 {
-    uint64_t room = from->size - FOOTER;
+    uint64_t capacity = from->size - FOOTER;
     struct rt_span stored;
 
     *out = (struct block){0};
-    if (h.offset > room || h.size > room - h.offset || room - h.offset - h.size < TRAILER)
+    if (h.offset > capacity || h.size > capacity - h.offset ||
+        capacity - h.offset - h.size < TRAILER)
         return rt_fail(err, RT_DATA_LOSS, "a block of %llu bytes at %llu: the file has %llu",
                        (unsigned long long)h.size, (unsigned long long)h.offset,
                        (unsigned long long)from->size);

@@ -131,7 +131,7 @@ static bool reset_before(struct pl_match *m, struct pl_edge e, struct pl_edge h,
     if (!pl_terms_of(m, e, &t) || t.n_matmuls != 1 || t.n_biases || t.rows[0] != units ||
         t.cols != units || of_h->t.cols != 2 * units || of_h->t.n_biases)
         return false;
-    m->c->in[RT_RNN_R_LATE] = t.matrix[0];
+    m->c->in[RT_RNN_R_RESET_BEFORE] = t.matrix[0];
     return is_reset_state(m, t.a[0], h, reset);
 }
 
@@ -170,23 +170,23 @@ static bool tf1(struct pl_match *m, struct pl_edge h_new, struct pl_edge h)
 {
     struct pl_cell *c = m->c;
     struct pl_edge update, fresh, reset, gates, sum, x;
-    struct pl_terms t, late;
+    struct pl_terms t, candidate;
     int k, j;
 
     if (!state_of(m, h_new, h, &update, &fresh) || !pl_columns_of(m, update, &gates))
         return false;
     c->gate_act = pl_act_of(m, gates, &sum);
-    if (!pl_terms_of(m, sum, &t) || t.cols % 2 || !pl_terms_of(m, fresh, &late))
+    if (!pl_terms_of(m, sum, &t) || t.cols % 2 || !pl_terms_of(m, fresh, &candidate))
         return false;
     c->units = c->width = t.cols / 2;
-    if (!pl_x_and_state(m, &t, h) || t.n_matmuls != 1 || late.cols != c->units ||
-        late.rows[0] != t.rows[0] || !pl_side_by_side(m, &late, &x, &sum) ||
+    if (!pl_x_and_state(m, &t, h) || t.n_matmuls != 1 || candidate.cols != c->units ||
+        candidate.rows[0] != t.rows[0] || !pl_side_by_side(m, &candidate, &x, &sum) ||
         !pl_same(x, c->in[RT_RNN_X]) || !is_reset_state(m, sum, h, &reset) ||
         !pl_is_column(m, update, gates, t.cols, c->units, &k) ||
         !pl_is_column(m, reset, gates, t.cols, c->units, &j))
         return false;
-    c->in[RT_RNN_W_LATE] = c->in[RT_RNN_R_LATE] = late.matrix[0];
-    c->in[RT_RNN_BIAS_LATE] = late.bias;
+    c->in[RT_RNN_W_RESET_BEFORE] = c->in[RT_RNN_R_RESET_BEFORE] = candidate.matrix[0];
+    c->in[RT_RNN_BIAS_RESET_BEFORE] = candidate.bias;
     return set_order(c, k, j, false);
 }
 
@@ -214,7 +214,7 @@ static bool gate_before(struct pl_match *m, struct pl_edge h_new, struct pl_edge
         t.rows[k] != c->units || t.rows[1 - k] != c->depth ||
         pl_act_of(m, reset, &sum) != c->gate_act || !pl_own_gate(m, sum, h, RESET))
         return false;
-    c->in[RT_RNN_R_LATE] = t.matrix[k];
+    c->in[RT_RNN_R_RESET_BEFORE] = t.matrix[k];
     c->gate[0][NEW] = t.matrix[1 - k];
     c->gate[RT_RNN_BIAS - RT_RNN_W][NEW] = t.bias;
     memcpy(c->order, "zrn", 4);

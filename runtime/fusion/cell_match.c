@@ -57,7 +57,7 @@ static bool plus_number(const struct pl_match *m, struct pl_edge e, struct pl_ed
     return pl_sum_of(m, e, in) && one_number(m, in, true, of, v);
 }
 
-static bool is_near(float v, double want)
+static bool is_close(float v, double want)
 {
     return fabs((double)v - want) <= 1e-6 * want;
 }
@@ -89,8 +89,8 @@ static bool is_hard_sigmoid(const struct pl_match *m, struct pl_edge e, double s
         !plus_number(m, e, &e, &half) || half != 0.5f)
         return false;
     if (with_number(m, e, "Mul", true, of, &by))
-        return is_near(by, slope);
-    return with_number(m, e, "RealDiv", false, of, &by) && is_near(by, 1 / slope);
+        return is_close(by, slope);
+    return with_number(m, e, "RealDiv", false, of, &by) && is_close(by, 1 / slope);
 }
 
 /* relu6(x + 3) / 6, as Keras 3 has it. */
@@ -99,7 +99,7 @@ static bool is_relu6_sixth(const struct pl_match *m, struct pl_edge e, struct pl
     float by, three;
 
     if (!(with_number(m, e, "RealDiv", false, &e, &by) && by == 6) &&
-        !(with_number(m, e, "Mul", true, &e, &by) && is_near(by, 1.0 / 6)))
+        !(with_number(m, e, "Mul", true, &e, &by) && is_close(by, 1.0 / 6)))
         return false;
     return pl_op_of(m, e, "Relu6", &e, 1) && plus_number(m, e, of, &three) && three == 3;
 }

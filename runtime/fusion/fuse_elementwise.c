@@ -204,9 +204,9 @@ static int collect(struct pass *p, int root, int member[RT_ELEMENTWISE_MOST])
     return n;
 }
 
-enum { IN_ROOM = 3 * RT_ELEMENTWISE_MOST };
+enum { IN_CAPACITY = 3 * RT_ELEMENTWISE_MOST };
 struct inputs {
-    struct pl_edge edge[IN_ROOM];
+    struct pl_edge edge[IN_CAPACITY];
     int n;
 };
 

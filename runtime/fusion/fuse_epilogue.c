@@ -263,12 +263,12 @@ static bool take_residual(const struct pl_graph *g, const struct pl_node *n, str
 /* Puts what is known of the integers in `e`, from the last one on, in front of dim[*n - 1], up to
  * `room` of them. False: not all of them are known. */
 static bool last_integers(const struct pl_graph *g, struct pl_edge e, int64_t *dim, int *n,
-                          int room)
+                          int capacity)
 {
     int64_t v[RT_MAX_RANK];
     const int count = pl_some_ints(g, e, v);
-    for (int i = count - 1; i >= 0 && *n < room; i--)
-        dim[room - ++*n] = v[i];
+    for (int i = count - 1; i >= 0 && *n < capacity; i--)
+        dim[capacity - ++*n] = v[i];
     return count > 0;
 }
 

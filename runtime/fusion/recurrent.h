@@ -19,11 +19,11 @@
 #include "runtime/core/fused_op.h"
 
 /*
- * X(name, gates, n_late, n_apart, n_states)
+ * X(name, gates, n_reset_before, n_reset_after, n_states)
  *   gates    a letter each, in the order in which the step has them; 'f' gets the forget bias
- *   n_late   so many, the last ones, multiply something else than the state, with weights r_late
- *   n_apart  so many, the last ones, add what multiplies the state, with its bias, by themselves
- *   n_states 1: h, which is the output too; 2: and c
+ *   n_reset_before   so many, the last ones, multiply something else than the state, with weights
+ * r_late n_reset_after  so many, the last ones, add what multiplies the state, with its bias, by
+ * themselves n_states 1: h, which is the output too; 2: and c
  */
 #define RT_CELLS(X)                                                                                \
     X(lstm, "ifgo", 0, 0, 2)                                                                       \
@@ -41,13 +41,13 @@ enum rt_cell_id {
 struct rt_cell {
     enum rt_cell_id id;
     const char *name, *gates;
-    int n_gates, n_late, n_apart, n_states;
+    int n_gates, n_reset_before, n_reset_after, n_states;
 };
 static inline const struct rt_cell *rt_cell(int id)
 {
     static const struct rt_cell cells[RT_N_CELLS] = {
-#define X(name_, gates_, late, apart, states)                                                      \
-    {RT_CELL_##name_, #name_, gates_, (int)sizeof(gates_) - 1, late, apart, states},
+#define X(name_, gates_, reset_before, reset_after, states)                                        \
+    {RT_CELL_##name_, #name_, gates_, (int)sizeof(gates_) - 1, reset_before, reset_after, states},
         RT_CELLS(X)
 #undef X
     };
@@ -78,9 +78,9 @@ enum rt_cell_act {
     IN(op, R, r, ONE)           /* of h, all but the late gates' columns */                        \
     IN(op, BIAS, bias, ONE)     /* as many as w has columns */                                     \
     IN(op, R_BIAS, r_bias, ONE) /* as many as r has columns */                                     \
-    IN(op, W_LATE, w_late, ONE)                                                                    \
-    IN(op, R_LATE, r_late, ONE)                                                                    \
-    IN(op, BIAS_LATE, bias_late, ONE)                                                              \
+    IN(op, W_RESET_BEFORE, w_late, ONE)                                                            \
+    IN(op, R_RESET_BEFORE, r_late, ONE)                                                            \
+    IN(op, BIAS_RESET_BEFORE, bias_late, ONE)                                                      \
     IN(op, PEEP_IN, peep_in, ONE) /* of LSTM: what c is multiplied by in gates i and f, */         \
     IN(op, PEEP_FORGET, peep_forget, ONE)                                                          \
     IN(op, PEEP_LET, peep_let, ONE) /* and the new c in gate o */                                  \

@@ -421,7 +421,7 @@ static bool find_items(struct pl_rnn_loop *l)
 static int n_columns(const struct pl_cell *c, int input)
 {
     const bool is_early = input == RT_RNN_R || input == RT_RNN_R_BIAS;
-    return c->kind->n_gates - (is_early ? c->kind->n_late : 0);
+    return c->kind->n_gates - (is_early ? c->kind->n_reset_before : 0);
 }
 
 /* Weights that are put side by side are there now; either all gates have a bias or none has. */

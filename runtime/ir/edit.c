@@ -6,15 +6,15 @@
 
 int pl_add(struct pl_graph *g, struct rt_error *err)
 {
-    if (g->n == g->room) {
-        int room = g->room ? g->room * 2 : 64;
-        struct pl_node *node = realloc(g->node, (size_t)room * sizeof *node);
+    if (g->n == g->capacity) {
+        int capacity = g->capacity ? g->capacity * 2 : 64;
+        struct pl_node *node = realloc(g->node, (size_t)capacity * sizeof *node);
         if (!node) {
-            rt_fail_memory(err, "a plan", (size_t)room * sizeof *node);
+            rt_fail_memory(err, "a plan", (size_t)capacity * sizeof *node);
             return -1;
         }
         g->node = node;
-        g->room = room;
+        g->capacity = capacity;
     }
     g->node[g->n] = (struct pl_node){.feed = -1};
     return g->n++;
@@ -22,13 +22,13 @@ int pl_add(struct pl_graph *g, struct rt_error *err)
 
 bool pl_add_target(struct pl_graph *g, int node)
 {
-    if (g->n_targets == g->target_room) {
-        int room = g->target_room ? g->target_room * 2 : 16;
-        int *target = realloc(g->target, (size_t)room * sizeof *target);
+    if (g->n_targets == g->target_capacity) {
+        int capacity = g->target_capacity ? g->target_capacity * 2 : 16;
+        int *target = realloc(g->target, (size_t)capacity * sizeof *target);
         if (!target)
             return false;
         g->target = target;
-        g->target_room = room;
+        g->target_capacity = capacity;
     }
     g->target[g->n_targets++] = node;
     return true;

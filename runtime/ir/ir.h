@@ -55,12 +55,12 @@ struct pl_graph {
     const struct pl_pipeline *pipeline;
     struct rt_arena *arena; /* of the plan to be */
     struct pl_node *node;
-    int n, room;
+    int n, capacity;
     int n_feeds, n_fetches;
     struct pl_edge *fetch; /* whether of a feed or a node */
     const uint8_t *fetch_dtype;
     int *target; /* nodes that must run */
-    int n_targets, target_room;
+    int n_targets, target_capacity;
     bool serving;  /* after init: reads may be frozen */
     bool mistyped; /* the model has edges of other types than their readers: runs refuse them */
     /* By pl_mark_written: */

@@ -21,7 +21,7 @@ enum { MAX_EDGES = 4096, MAX_VISITS = 64, NONE = -1 };
 
 struct edges {
     struct pl_edge *e;
-    int n, room;
+    int n, capacity;
 };
 
 /* Branches that are raised together: whatever edges join. */
@@ -194,17 +194,17 @@ static bool put(struct work *w, struct edges *x, struct pl_edge e)
 {
     if (--w->visits_left < 0)
         return false;
-    if (x->n == x->room) {
+    if (x->n == x->capacity) {
         sort_edges(x);
         if (x->n > MAX_EDGES)
             return false;
-        if (2 * x->n >= x->room) {
-            const int room = x->room ? x->room * 2 : 8;
-            struct pl_edge *more = realloc(x->e, (size_t)room * sizeof *more);
+        if (2 * x->n >= x->capacity) {
+            const int capacity = x->capacity ? x->capacity * 2 : 8;
+            struct pl_edge *more = realloc(x->e, (size_t)capacity * sizeof *more);
             if (!more)
                 return false;
             x->e = more;
-            x->room = room;
+            x->capacity = capacity;
         }
     }
     x->e[x->n++] = e;

@@ -260,7 +260,7 @@ enum rt_status pl_inline(struct pl_graph *g, struct rt_error *err)
 {
     enum rt_status st = RT_OK;
     struct forward *f = NULL;
-    int room = 0;
+    int capacity = 0;
     bool any = false;
     for (int i = 0, n = g->n; i < n && !st; i++)
         if (has_functions(&g->node[i]))
@@ -276,16 +276,16 @@ enum rt_status pl_inline(struct pl_graph *g, struct rt_error *err)
             goto end;
         if (g->n > MAX_NODES || has_tokens(body))
             continue;
-        while (room <= i) {
-            int more = room ? room * 2 : 256;
+        while (capacity <= i) {
+            int more = capacity ? capacity * 2 : 256;
             struct forward *p = realloc(f, (size_t)more * sizeof *f);
             if (!p) {
                 st = rt_fail_memory(err, "a plan", (size_t)more * sizeof *f);
                 goto end;
             }
-            memset(p + room, 0, (size_t)(more - room) * sizeof *f);
+            memset(p + capacity, 0, (size_t)(more - capacity) * sizeof *f);
             f = p;
-            room = more;
+            capacity = more;
         }
         st = inline_call(g, i, body, &f[i], err);
         if (st)
@@ -300,8 +300,8 @@ enum rt_status pl_inline(struct pl_graph *g, struct rt_error *err)
         goto end;
     }
     f = p;
-    if (room < g->n)
-        memset(f + room, 0, (size_t)(g->n - room) * sizeof *f);
+    if (capacity < g->n)
+        memset(f + capacity, 0, (size_t)(g->n - capacity) * sizeof *f);
     for (int i = 0; i < g->n; i++) {
         struct pl_node *n = &g->node[i];
         if (n->kind == PL_GONE)

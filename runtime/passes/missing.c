@@ -18,15 +18,15 @@ static enum rt_status add(struct rt_session *s, struct rt_missing_list *list,
         return rt_fail_memory(err, "a report", 0);
     if (rt_map_get(&list->seen, key))
         return RT_OK;
-    if (list->n == list->room) {
-        int room = list->room ? list->room * 2 : 16;
-        struct rt_missing *items = rt_arena_array(list->arena, (size_t)room, sizeof *items);
+    if (list->n == list->capacity) {
+        int capacity = list->capacity ? list->capacity * 2 : 16;
+        struct rt_missing *items = rt_arena_array(list->arena, (size_t)capacity, sizeof *items);
         if (!items)
             return rt_fail_memory(err, "a report", 0);
         if (list->n)
             memcpy(items, list->items, (size_t)list->n * sizeof *items);
         list->items = items;
-        list->room = room;
+        list->capacity = capacity;
     }
     struct rt_missing *m = &list->items[list->n];
     m->node = rt_arena_strdup(list->arena, n->name);

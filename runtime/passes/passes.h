@@ -78,7 +78,7 @@ bool rt_plan_is_rowwise(const struct rt_plan *p, const struct rt_shape *shapes,
 struct rt_missing_list {
     struct rt_arena *arena;
     struct rt_missing *items;
-    int n, room;
+    int n, capacity;
     struct rt_map seen; /* bodies and (op, reason) pairs */
 };
 enum rt_status rt_missing_find(struct rt_session *s, const struct pl_request *q,

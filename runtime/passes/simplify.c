@@ -79,11 +79,11 @@ static void skip_identities(struct pl_graph *g, const unsigned char *mark)
 static unsigned char *mark_effects(const struct pl_graph *g)
 {
     unsigned char *mark = calloc((size_t)g->n + 1, 1);
-    size_t room = (size_t)g->n + 1; /* a node is pushed once per edge at most */
+    size_t capacity = (size_t)g->n + 1; /* a node is pushed once per edge at most */
     for (int i = 0; i < g->n; i++)
         if (g->node[i].kind != PL_GONE)
-            room += (size_t)(g->node[i].n_in + g->node[i].n_ctrl);
-    int *stack = malloc(room * sizeof *stack), depth = 0;
+            capacity += (size_t)(g->node[i].n_in + g->node[i].n_ctrl);
+    int *stack = malloc(capacity * sizeof *stack), depth = 0;
     if (!mark || !stack) {
         free(mark);
         free(stack);

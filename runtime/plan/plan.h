@@ -170,11 +170,11 @@ struct rt_context {
     struct rt_tensor *in, *out;
     struct rt_tensor *temp; /* dereferenced and loaded inputs to drop after the node */
     int64_t *key;
-    int key_room;
+    int key_capacity;
     void *scratch;
-    size_t scratch_room;
+    size_t scratch_capacity;
     void *extra; /* rt_scratch */
-    size_t extra_room;
+    size_t extra_capacity;
     void *activations; /* of frames: what lies in it lives for one segment of one run */
     size_t activation_capacity;
     struct rt_instance *instances; /* the last used first */
@@ -191,7 +191,7 @@ void rt_contexts_end(struct rt_plan *p);
 void rt_contexts_take_retired(struct rt_plan *p, struct rt_instance **list);
 /* *room bytes at *p, one of the context's, become at least `bytes`; what was there is not kept. It
  * counts as the run's, like a tensor. */
-enum rt_status rt_context_scratch(struct rt_context *c, void **p, size_t *room, size_t bytes,
+enum rt_status rt_context_scratch(struct rt_context *c, void **p, size_t *capacity, size_t bytes,
                                   const char *what, struct rt_error *err);
 void rt_context_drop_scratch(struct rt_context *c); /* all such */
 size_t rt_context_held(const struct rt_context *c); /* bytes of all such */

@@ -19,7 +19,7 @@ void *rt_large_alloc(size_t bytes)
 
 size_t rt_context_held(const struct rt_context *c)
 {
-    return c->scratch_room + c->extra_room + c->activation_capacity;
+    return c->scratch_capacity + c->extra_capacity + c->activation_capacity;
 }
 
 void rt_context_drop_scratch(struct rt_context *c)
@@ -30,19 +30,19 @@ void rt_context_drop_scratch(struct rt_context *c)
     free(c->extra);
     free(c->activations);
     c->scratch = c->extra = c->activations = NULL;
-    c->scratch_room = c->extra_room = c->activation_capacity = 0;
+    c->scratch_capacity = c->extra_capacity = c->activation_capacity = 0;
 }
 
-enum rt_status rt_context_scratch(struct rt_context *c, void **p, size_t *room, size_t bytes,
+enum rt_status rt_context_scratch(struct rt_context *c, void **p, size_t *capacity, size_t bytes,
                                   const char *what, struct rt_error *err)
 {
     const size_t want = (bytes + 63) & ~(size_t)63;
-    if (bytes <= *room)
+    if (bytes <= *capacity)
         return RT_OK;
     free(*p);
     *p = NULL;
-    rt_pool_discharge(c->shared->pool, *room);
-    *room = 0;
+    rt_pool_discharge(c->shared->pool, *capacity);
+    *capacity = 0;
     if (bytes > SIZE_MAX - 64)
         return rt_fail_memory(err, what, bytes);
     const enum rt_status st = rt_pool_charge(c->shared->pool, want, what, err);
@@ -53,6 +53,6 @@ enum rt_status rt_context_scratch(struct rt_context *c, void **p, size_t *room, 
         rt_pool_discharge(c->shared->pool, want);
         return rt_fail_memory(err, what, bytes);
     }
-    *room = want;
+    *capacity = want;
     return RT_OK;
 }

@@ -270,7 +270,7 @@ static int64_t run_once(const struct rt_prep *prep, const struct candidate *c, s
 
     if (!shared.pool)
         return -1;
-    if (rt_context_scratch(&context, &context.scratch, &context.scratch_room,
+    if (rt_context_scratch(&context, &context.scratch, &context.scratch_capacity,
                            c->prepared->scratch_bytes, prep->node->name, &err)) {
         rt_session_pool_back(s, shared.pool);
         return -1;

@@ -172,11 +172,11 @@ static bool held_key(const struct rt_prep *prep, struct held_key *key)
 /* ---- by timing ---- */
 
 /* The shape that was tried: of the first input that is no constant. */
-static const char *benchmarked_shape(const struct rt_prep *prep, char *room, size_t n)
+static const char *benchmarked_shape(const struct rt_prep *prep, char *buffer, size_t n)
 {
     for (int k = 0; k < prep->n_in && k < 64; k++)
         if (!(prep->self->node->const_in >> k & 1) && prep->in[k].shape.rank >= 0)
-            return rt_shape_text(room, n, prep->in[k].shape.rank, prep->in[k].shape.dim);
+            return rt_shape_text(buffer, n, prep->in[k].shape.rank, prep->in[k].shape.dim);
     return "";
 }
 
@@ -185,8 +185,8 @@ static const char *benchmark_text(struct pl_chooser *chooser, const struct rt_pr
                                   const struct candidates *c, int best, const int64_t *ns)
 {
     static const char plain[] = "by timing";
-    char room[256];
-    const char *shape = benchmarked_shape(prep, room, sizeof room), *text = plain;
+    char buffer[256];
+    const char *shape = benchmarked_shape(prep, buffer, sizeof buffer), *text = plain;
     for (int k = 0; k < c->n_timed && chooser->arena; k++) {
         const int j = k == 0 ? best : k <= best ? k - 1 : k;
         if (ns[j] < 0)

@@ -208,15 +208,15 @@ void rt_packs_clear(struct rt_map *packs)
 
 /* ---- key: ranks, dims, and the values that shape outputs ---- */
 
-static bool key_room(struct rt_context *c, int n)
+static bool key_capacity(struct rt_context *c, int n)
 {
-    if (n <= c->key_room)
+    if (n <= c->key_capacity)
         return true;
     int64_t *k = realloc(c->key, (size_t)n * 2 * sizeof *k);
     if (!k)
         return false;
     c->key = k;
-    c->key_room = n * 2;
+    c->key_capacity = n * 2;
     return true;
 }
 
@@ -226,7 +226,7 @@ static int make_key(struct rt_context *c, const struct rt_plan_step *n, const st
     int at = 0;
     bool keep = true;
     for (int k = 0; k < n->n_in; k++) {
-        if (!key_room(c, at + 2 + RT_MAX_RANK + MAX_VALUE_ELEMENTS * 2))
+        if (!key_capacity(c, at + 2 + RT_MAX_RANK + MAX_VALUE_ELEMENTS * 2))
             return -2;
         const struct rt_tensor *t = &in[k];
         c->key[at++] = t->rank;
@@ -370,7 +370,7 @@ static enum rt_status prepare(struct rt_context *c, struct rt_plan_step *n,
 }
 
 /* Takes it. */
-static bool has_room(const struct rt_prepared *p)
+static bool has_capacity(const struct rt_prepared *p)
 {
     atomic_size_t *all = &p->session->prepared_bytes;
     if (atomic_fetch_add(all, p->bytes) + p->bytes <= MAX_SESSION_BYTES)
@@ -401,7 +401,7 @@ enum rt_status rt_prepared_get(struct rt_context *c, struct rt_plan_step *n,
         return st;
     if (n_key >= 0 && p->bytes <= MAX_KEPT_BYTES && atomic_load(&cache->n) < MAX_KEPT) {
         rt_mutex_lock(&cache->mu);
-        if (atomic_load(&cache->n) < MAX_KEPT && has_room(p)) {
+        if (atomic_load(&cache->n) < MAX_KEPT && has_capacity(p)) {
             p->is_cached = true;
             p->next = atomic_load(&cache->first);
             atomic_store_explicit(&cache->first, p, memory_order_release);

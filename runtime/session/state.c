@@ -61,7 +61,7 @@ size_t rt_state_strings(const struct rt_pool *pool, const struct rt_str *s, int6
             ;
         if (text && atomic_load(&text->pool) == pool &&
             atomic_load(&text->refs) == (size_t)(next - i))
-            bytes += text->room;
+            bytes += text->capacity;
     }
     return bytes;
 }
@@ -73,7 +73,7 @@ static size_t tensor_credit(const struct rt_pool *pool, const struct rt_tensor *
         return 0;
     const size_t texts =
         t->dtype == RT_STRING ? rt_state_strings(pool, rt_strs(t), rt_tensor_count(t)) : 0;
-    return rt_buffer_room(b) + texts;
+    return rt_buffer_counted_bytes(b) + texts;
 }
 
 /* ---- keeping ---- */

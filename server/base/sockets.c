@@ -19,13 +19,13 @@ static int option_of(int fd, int option)
     return getsockopt(fd, SOL_SOCKET, option, &value, &n) ? -1 : value;
 }
 
-int srv_sockets(int *fds, int room)
+int srv_sockets(int *fds, int capacity)
 {
     DIR *all = opendir("/proc/self/fd");
     const struct dirent *e;
     int n = 0;
 
-    while (all && n < room && (e = readdir(all))) {
+    while (all && n < capacity && (e = readdir(all))) {
         int64_t number;
         if (!srv_parse_int64(e->d_name, strlen(e->d_name), &number))
             continue; /* "." */
@@ -60,7 +60,7 @@ bool srv_socket_acked(int fd, uint64_t *bytes)
     return true;
 }
 
-void srv_socket_peer(int fd, char *out, size_t room)
+void srv_socket_peer(int fd, char *out, size_t capacity)
 {
     union {
         struct sockaddr any;
@@ -74,14 +74,14 @@ void srv_socket_peer(int fd, char *out, size_t room)
     if (getpeername(fd, &at.any, &n))
         return;
     if (at.any.sa_family == AF_UNIX) {
-        snprintf(out, room, "unix:");
+        snprintf(out, capacity, "unix:");
     } else if (at.any.sa_family == AF_INET) {
         inet_ntop(AF_INET, &at.v4.sin_addr, ip, sizeof ip);
-        snprintf(out, room, "ipv4:%s:%d", ip, ntohs(at.v4.sin_port));
+        snprintf(out, capacity, "ipv4:%s:%d", ip, ntohs(at.v4.sin_port));
     } else if (at.any.sa_family == AF_INET6) {
         bool mapped = IN6_IS_ADDR_V4MAPPED(&at.v6.sin6_addr);
         inet_ntop(mapped ? AF_INET : AF_INET6, &at.v6.sin6_addr.s6_addr[mapped ? 12 : 0], ip,
                   sizeof ip);
-        snprintf(out, room, mapped ? "ipv4:%s:%d" : "ipv6:[%s]:%d", ip, ntohs(at.v6.sin6_port));
+        snprintf(out, capacity, mapped ? "ipv4:%s:%d" : "ipv6:[%s]:%d", ip, ntohs(at.v6.sin6_port));
     }
 }

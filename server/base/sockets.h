@@ -12,13 +12,13 @@
 
 /* The process's connected stream sockets, at most `room` of them (fds NULL: only counted); how
  * many; -1: they cannot be listed, for want of descriptors or memory. */
-int srv_sockets(int *fds, int room);
+int srv_sockets(int *fds, int capacity);
 /* Bytes that have come wait to be read. */
 bool srv_socket_has_unread(int fd);
 /* Bytes that the peer has taken since the connection began. False: not known, for it is not TCP. */
 bool srv_socket_acked(int fd, uint64_t *bytes);
 /* The peer as gRPC writes addresses: "ipv4:ADDRESS:PORT", "ipv6:[ADDRESS]:PORT" or "unix:".
  * "": no connection. */
-void srv_socket_peer(int fd, char *out, size_t room);
+void srv_socket_peer(int fd, char *out, size_t capacity);
 
 #endif

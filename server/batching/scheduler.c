@@ -125,7 +125,7 @@ static enum rt_status fail_full_batches(struct srv_job *job, const struct srv_bu
                    "is %lld but scheduling capacity is only %lld (num_enqueued_batches=%lld, "
                    "max_enqueued_batches=%lld, open_batch_size=%lld, "
                    "max_execution_batch_size=%lld)",
-                   (long long)job->n_rows, (long long)srv_core_room(&b->core), n,
+                   (long long)job->n_rows, (long long)srv_core_free_rows(&b->core), n,
                    (long long)p->max_enqueued_batches, (long long)b->core.open_rows,
                    (long long)p->max_execution_batch_size);
 }
@@ -240,12 +240,12 @@ static void *work(void *arg)
     rt_mutex_lock(&s->mu);
     for (;;) {
         struct srv_core_batch batch;
-        struct srv_core_job *late = NULL;
+        struct srv_core_job *expired = NULL;
         int64_t now = rt_now_ns();
-        bool got = srv_core_next(&s->core, now, 1 + s->n_idle, &batch, &late);
+        bool got = srv_core_next(&s->core, now, 1 + s->n_idle, &batch, &expired);
         if (got)
             s->taken_ns = now;
-        if (!got && !late) {
+        if (!got && !expired) {
             if (s->stopping)
                 break;
             s->n_idle++;
@@ -262,7 +262,7 @@ static void *work(void *arg)
             rt_cond_signal(&s->work);
         if (wake_spare)
             rt_cond_signal(&s->spare);
-        complete_expired(s, late);
+        complete_expired(s, expired);
         if (got)
             run_batch(s, w, w->index, &batch);
         rt_mutex_lock(&s->mu);
@@ -283,17 +283,17 @@ static void *work_spare(void *arg)
     rt_mutex_lock(&s->mu);
     while (!s->stopping) {
         struct srv_core_batch batch;
-        struct srv_core_job *late = NULL;
+        struct srv_core_job *expired = NULL;
         int64_t now = rt_now_ns(), at = spare_at(s);
-        bool got = now >= at && srv_core_next_small(&s->core, now, &batch, &late);
-        if (!got && !late) {
+        bool got = now >= at && srv_core_next_small(&s->core, now, &batch, &expired);
+        if (!got && !expired) {
             s->spare_ns = now >= at ? now + SPARE_AFTER_NS : at;
             rt_cond_wait_until(&s->spare, &s->mu, s->spare_ns);
             s->spare_ns = 0;
             continue;
         }
         rt_mutex_unlock(&s->mu);
-        complete_expired(s, late);
+        complete_expired(s, expired);
         if (got)
             run_batch(s, w, w->index, &batch);
         rt_mutex_lock(&s->mu);
@@ -310,13 +310,13 @@ static void *run_timer(void *arg)
     rt_mutex_lock(&s->mu);
     while (!s->stopping) {
         int64_t now = rt_now_ns();
-        struct srv_core_job *late = srv_core_expired(&s->core, now);
+        struct srv_core_job *expired = srv_core_expired(&s->core, now);
         bool wake = should_wake(s, now);
-        if (late || wake) {
+        if (expired || wake) {
             rt_mutex_unlock(&s->mu);
             if (wake)
                 rt_cond_signal(&s->work);
-            complete_expired(s, late);
+            complete_expired(s, expired);
             rt_mutex_lock(&s->mu);
             continue;
         }
@@ -408,7 +408,7 @@ static void complete_parent(struct srv_job *parent, bool follows_rows)
 
 struct turn { /* what of a turn's jobs must be answered once the lock is open */
     struct srv_job *refused;
-    struct srv_core_job *late;
+    struct srv_core_job *expired;
 };
 
 static void refuse(struct turn *t, struct srv_job *job, enum rt_status st)
@@ -427,8 +427,8 @@ static void submit_one(struct srv_scheduler *s, struct srv_bucket *b, struct srv
     case SRV_CORE_QUEUED:
         break;
     case SRV_CORE_EXPIRED:
-        job->sched.next = t->late;
-        t->late = &job->sched;
+        job->sched.next = t->expired;
+        t->expired = &job->sched;
         break;
     case SRV_CORE_FULL:
         refuse(t, job, fail_full(job));
@@ -443,15 +443,16 @@ static void submit_one(struct srv_scheduler *s, struct srv_bucket *b, struct srv
 static void submit_sub_requests(struct srv_scheduler *s, struct srv_bucket *b, struct srv_job *job,
                                 int64_t now, struct turn *t) RT_REQUIRES(s->mu)
 {
-    int64_t most = job->version->lane->policy.max_rows, room = srv_core_open_room(&b->core);
+    int64_t most = job->version->lane->policy.max_rows,
+            open_rows = srv_core_open_batch_rows(&b->core);
     struct srv_job *sub_request = NULL, *next;
     enum rt_status st = RT_OK;
 
     atomic_fetch_add_explicit(&s->n_jobs, 1, memory_order_relaxed);
-    if (job->n_rows > srv_core_room(&b->core))
+    if (job->n_rows > srv_core_free_rows(&b->core))
         st = fail_full_batches(job, b);
     if (!st)
-        st = srv_sub_requests_split(job, room, most, s->pool, complete_parent, &sub_request);
+        st = srv_sub_requests_split(job, open_rows, most, s->pool, complete_parent, &sub_request);
     if (st) {
         refuse(t, job, st);
         return;
@@ -493,7 +494,7 @@ void srv_scheduler_submit(struct srv_scheduler *s, struct srv_job *first)
         rt_cond_signal(&s->work);
     if (wake_timer)
         rt_cond_signal(&s->time);
-    complete_expired(s, t.late);
+    complete_expired(s, t.expired);
     for (; t.refused; t.refused = next) {
         next = t.refused->next;
         complete(s, t.refused);

@@ -42,10 +42,10 @@ void srv_cost_learn(struct srv_cost *c, int64_t rows, int64_t ns)
 }
 
 /* Least squares over the weighted runs; no slope or start below zero. */
-static void line(const struct srv_cost *c, double *a, double *b)
+static void fit_line(const struct srv_cost *c, double *a, double *b)
 {
-    double spread = c->w * c->xx - c->x * c->x;
-    *b = spread > 1e-6 * c->xx * c->w ? (c->w * c->xy - c->x * c->y) / spread : 0;
+    double variance = c->w * c->xx - c->x * c->x;
+    *b = variance > 1e-6 * c->xx * c->w ? (c->w * c->xy - c->x * c->y) / variance : 0;
     if (*b < 0)
         *b = 0;
     *a = c->w > 0 ? (c->y - *b * c->x) / c->w : 0;
@@ -60,7 +60,7 @@ int64_t srv_cost_of(const struct srv_cost *c, int64_t rows)
     double a, b;
     if (!c->runs)
         return 0;
-    line(c, &a, &b);
+    fit_line(c, &a, &b);
     double ns = a + b * (double)max64(rows, 1);
     return ns < 1 ? 1 : ns > 1e18 ? INT64_C(1000000000000000000) : (int64_t)ns;
 }
@@ -173,25 +173,26 @@ static void count_out(struct srv_core_bucket *b)
         b->open_rows = b->n_rows;
 }
 
-static bool has_room(const struct srv_core_bucket *b, int64_t rows)
+static bool has_capacity(const struct srv_core_bucket *b, int64_t rows)
 {
     int64_t most = b->lane->policy->max_queue_batches;
     return !most || !b->queue || !b->merges || b->queue->n_batches < most ||
            !needs_another_batch(b, rows);
 }
 
-int64_t srv_core_open_room(const struct srv_core_bucket *b)
+int64_t srv_core_open_batch_rows(const struct srv_core_bucket *b)
 {
     return b->n_batches ? max64(row_limit(b) - b->open_rows, 0) : 0;
 }
 
-int64_t srv_core_room(const struct srv_core_bucket *b)
+int64_t srv_core_free_rows(const struct srv_core_bucket *b)
 {
     int64_t most = b->lane->policy->max_queue_batches, limit = row_limit(b);
     if (!most || !b->queue)
         return INT64_MAX;
     int64_t more = max64(most - b->queue->n_batches, 0);
-    return more > (INT64_MAX - limit) / limit ? INT64_MAX : more * limit + srv_core_open_room(b);
+    return more > (INT64_MAX - limit) / limit ? INT64_MAX
+                                              : more * limit + srv_core_open_batch_rows(b);
 }
 
 static void unlink_job(struct srv_core *c, struct srv_core_job *j)
@@ -233,7 +234,7 @@ enum srv_core_admission srv_core_submit(struct srv_core *c, struct srv_core_buck
         (c->n_jobs && (c->n_jobs >= s->max_jobs || j->bytes > s->max_bytes ||
                        c->n_bytes > s->max_bytes - j->bytes)))
         return SRV_CORE_FULL;
-    if (!has_room(b, j->rows))
+    if (!has_capacity(b, j->rows))
         return SRV_CORE_FULL_BATCHES;
     if (l->n_jobs++ == 0)
         activate(c, l);
@@ -291,7 +292,7 @@ static struct srv_core_bucket *choose(const struct srv_core *c, const struct srv
 
 /* A deadline too near even for the fastest run seen. The memory of that fades with every job that
  * is given up, so that one slow run can't shut a bucket for good. */
-static bool is_late(struct srv_core_bucket *b, const struct srv_core_job *j, int64_t now)
+static bool misses_deadline(struct srv_core_bucket *b, const struct srv_core_job *j, int64_t now)
 {
     if (j->deadline_ns <= now)
         return true;
@@ -340,7 +341,7 @@ static int64_t preferred(const struct srv_core_bucket *b, int64_t limit)
 
 /* Moves jobs of `b` from its queue into the batch, as many as should run together. */
 static void take(struct srv_core *c, struct srv_core_bucket *b, int64_t now, int free_workers,
-                 struct srv_core_batch *out, struct srv_core_job **late)
+                 struct srv_core_batch *out, struct srv_core_job **expired)
 {
     int64_t limit = row_limit(b), soonest = RT_NEVER;
     bool fixed = b->lane->policy->fixed;
@@ -349,7 +350,7 @@ static void take(struct srv_core *c, struct srv_core_bucket *b, int64_t now, int
 
     if (free_workers > 1 && b->cost.runs && !fixed) {
         int64_t share = (b->n_rows + free_workers - 1) / free_workers;
-        line(&b->cost, &start, &per_row);
+        fit_line(&b->cost, &start, &per_row);
         if (share < limit && per_row * (double)share > start)
             limit = max64(share, 1);
     }
@@ -357,10 +358,10 @@ static void take(struct srv_core *c, struct srv_core_bucket *b, int64_t now, int
         limit = preferred(b, limit);
     for (struct srv_core_job *j = b->head, *next; j; j = next) {
         next = j->next;
-        if (is_late(b, j, now)) {
+        if (misses_deadline(b, j, now)) {
             unlink_job(c, j);
-            j->next = *late;
-            *late = j;
+            j->next = *expired;
+            *expired = j;
             continue;
         }
         if (out->n_jobs) {
@@ -385,7 +386,7 @@ static bool may_start(const struct srv_core *c)
 }
 
 static bool next(struct srv_core *c, int64_t now, int free_workers, bool small_only,
-                 struct srv_core_batch *out, struct srv_core_job **late)
+                 struct srv_core_batch *out, struct srv_core_job **expired)
 {
     for (;;) {
         struct srv_core_bucket *best = NULL;
@@ -398,7 +399,7 @@ static bool next(struct srv_core *c, int64_t now, int free_workers, bool small_o
         }
         if (!best)
             return false;
-        take(c, best, now, free_workers, out, late);
+        take(c, best, now, free_workers, out, expired);
         if (out->n_jobs) {
             begin(c, best, out);
             return true;
@@ -407,17 +408,17 @@ static bool next(struct srv_core *c, int64_t now, int free_workers, bool small_o
 }
 
 bool srv_core_next(struct srv_core *c, int64_t now, int free_workers, struct srv_core_batch *out,
-                   struct srv_core_job **late)
+                   struct srv_core_job **expired)
 {
     *out = (struct srv_core_batch){0};
-    return may_start(c) && next(c, now, free_workers, false, out, late);
+    return may_start(c) && next(c, now, free_workers, false, out, expired);
 }
 
 bool srv_core_next_small(struct srv_core *c, int64_t now, struct srv_core_batch *out,
-                         struct srv_core_job **late)
+                         struct srv_core_job **expired)
 {
     *out = (struct srv_core_batch){0};
-    return next(c, now, 1, true, out, late);
+    return next(c, now, 1, true, out, expired);
 }
 
 bool srv_core_is_ready(const struct srv_core *c, int64_t now)

@@ -125,9 +125,9 @@ enum srv_core_admission srv_core_submit(struct srv_core *c, struct srv_core_buck
                                         struct srv_core_job *j, int64_t now);
 
 /* How many more rows the queue of `b` takes when they need not stay together. */
-int64_t srv_core_room(const struct srv_core_bucket *b);
+int64_t srv_core_free_rows(const struct srv_core_bucket *b);
 /* Rows that the last batch waiting in `b` still takes; 0: none waits. */
-int64_t srv_core_open_room(const struct srv_core_bucket *b);
+int64_t srv_core_open_batch_rows(const struct srv_core_bucket *b);
 
 struct srv_core_batch {
     struct srv_core_bucket *bucket; /* NULL: nothing to run now */
@@ -143,11 +143,11 @@ struct srv_core_batch {
  * more, by `next`; they are not queued any more, whether or not there is a batch.
  */
 bool srv_core_next(struct srv_core *c, int64_t now, int free_workers, struct srv_core_batch *out,
-                   struct srv_core_job **late);
+                   struct srv_core_job **expired);
 /* The same of small buckets alone, whose runs are known to be short: for a worker beside those
  * that settings.max_running counts. */
 bool srv_core_next_small(struct srv_core *c, int64_t now, struct srv_core_batch *out,
-                         struct srv_core_job **late);
+                         struct srv_core_job **expired);
 /* The batch ran for run_ns; `learn`: the time tells something (it did not fail). */
 void srv_core_done(struct srv_core *c, const struct srv_core_batch *batch, int64_t run_ns,
                    bool learn);

@@ -270,11 +270,11 @@ static enum rt_status inspect(struct inspected *in, const char *dir, const char 
     return RT_OK;
 }
 
-static const char *shape_text(char *room, size_t n, const struct rt_tensor_spec *t)
+static const char *shape_text(char *buffer, size_t n, const struct rt_tensor_spec *t)
 {
     if (t->shape.rank < 0)
         return "unknown rank";
-    return rt_shape_text(room, n, t->shape.rank, t->shape.dim);
+    return rt_shape_text(buffer, n, t->shape.rank, t->shape.dim);
 }
 
 /* "yes", "no" or "unknown", and why. */
@@ -296,9 +296,9 @@ static const char *verdict(const struct inspected *in, const char *signature, co
 
 static void print_tensor(const char *what, const struct rt_tensor_spec *t)
 {
-    char room[256];
+    char buffer[256];
     printf("    %s %s: %s %s (%s)\n", what, t->alias, rt_dtype_proto_name(t->dtype),
-           shape_text(room, sizeof room, t), t->name);
+           shape_text(buffer, sizeof buffer, t), t->name);
 }
 
 static void print_text(const struct inspected *in, bool variables)
@@ -337,9 +337,10 @@ static void print_text(const struct inspected *in, bool variables)
            n_variables && !variables ? " (--variables lists them)" : "");
     for (int i = 0; i < n_variables && variables; i++) {
         const struct rt_checkpoint_entry *e = rt_checkpoint_at(in->checkpoint, i);
-        char room[256];
+        char buffer[256];
         printf("    %s: %s %s, %lld bytes\n", e->name, rt_dtype_proto_name(e->dtype),
-               rt_shape_text(room, sizeof room, e->shape.rank, e->shape.dim), (long long)e->bytes);
+               rt_shape_text(buffer, sizeof buffer, e->shape.rank, e->shape.dim),
+               (long long)e->bytes);
     }
     size_t n_unsupported = json_array_size(in->unsupported);
     if (!n_unsupported)

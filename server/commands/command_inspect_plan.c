@@ -42,12 +42,12 @@ static const char *plural(int64_t n)
 
 static void print_values(const struct rt_described_value *v, int n, bool is_out)
 {
-    char room[256];
+    char buffer[256];
     for (int k = 0; k < n; k++) {
         printf("%s%s", k ? ", " : "", rt_dtype_name(v[k].dtype));
         printf("%s", v[k].shape.rank < 0
                          ? "[?]"
-                         : rt_shape_text(room, sizeof room, v[k].shape.rank, v[k].shape.dim));
+                         : rt_shape_text(buffer, sizeof buffer, v[k].shape.rank, v[k].shape.dim));
         if (!is_out && v[k].from)
             printf(" %s", srv_run_short_name(v[k].from));
         if (!is_out)
@@ -144,10 +144,10 @@ static void print_text(const struct plan_report *t)
     printf("plan of %s, %s\n", t->run->dir, t->run->s->def->name);
     for (int i = 0; i < t->run->s->def->n_inputs; i++) {
         const struct rt_tensor *f = &t->run->feeds[i];
-        char room[256];
+        char buffer[256];
         printf("  input %s: %s%s\n", t->run->s->def->inputs[i].alias,
                rt_dtype_name((enum rt_dtype)f->dtype),
-               rt_shape_text(room, sizeof room, f->rank, f->dim));
+               rt_shape_text(buffer, sizeof buffer, f->rank, f->dim));
     }
     printf("  %d node%s: %d that run%s, %d input%s, %d constant%s (%zu bytes, %lld packed), %d "
            "view%s, "

@@ -19,7 +19,7 @@ struct bench_thread {
     int64_t min_ns;
     pthread_t thread;
     int64_t *ns;
-    int64_t n, room;
+    int64_t n, capacity;
     enum rt_status status;
     struct rt_error err;
 };
@@ -35,7 +35,7 @@ static void *bench_thread(void *arg)
         return NULL;
     }
     int64_t end = RT_NEVER;
-    for (int64_t i = -WARM_RUNS; !t->status && t->n < t->room; i++) {
+    for (int64_t i = -WARM_RUNS; !t->status && t->n < t->capacity; i++) {
         int64_t start = rt_now_ns();
         if (i == 0)
             end = start + t->min_ns;
@@ -94,15 +94,15 @@ static enum rt_status measure(const struct srv_run *r, int64_t min_ns, struct rt
 {
     int n_threads = (int)r->n_callers;
     struct bench_thread *t = calloc((size_t)n_threads, sizeof *t);
-    int64_t room = MAX_RUNS / n_threads;
-    int64_t *all = calloc((size_t)(room * n_threads), sizeof *all);
+    int64_t capacity = MAX_RUNS / n_threads;
+    int64_t *all = calloc((size_t)(capacity * n_threads), sizeof *all);
     struct bench_times times = {.ns = all};
     enum rt_status st = t && all ? RT_OK : rt_fail_memory(err, "the measurement", 0);
     int64_t start = rt_now_ns(), cpu = cpu_ns();
     int started = 0;
     for (; !st && started < n_threads; started++) {
         t[started] = (struct bench_thread){
-            .run = r, .min_ns = min_ns, .ns = all + started * room, .room = room};
+            .run = r, .min_ns = min_ns, .ns = all + started * capacity, .capacity = capacity};
         if (rt_thread_start(&t[started].thread, "bench", bench_thread, &t[started])) {
             st = rt_fail(err, RT_RESOURCE_EXHAUSTED, "thread %d could not be started", started);
             break;

@@ -28,7 +28,7 @@ struct row {
 struct table {
     struct rt_map map; /* key -> struct row */
     struct row **row;
-    size_t n, room;
+    size_t n, capacity;
 };
 
 struct profile {
@@ -53,15 +53,15 @@ static struct row *row_of(struct profile *p, struct table *t, const char *key)
     struct row *r = rt_map_get(&t->map, key);
     if (r)
         return r;
-    if (t->n == t->room) {
-        size_t room = t->room ? t->room * 2 : 256;
-        struct row **more = rt_arena_array(p->arena, room, sizeof *more);
+    if (t->n == t->capacity) {
+        size_t capacity = t->capacity ? t->capacity * 2 : 256;
+        struct row **more = rt_arena_array(p->arena, capacity, sizeof *more);
         if (!more)
             return NULL;
         if (t->n)
             memcpy(more, t->row, t->n * sizeof *more);
         t->row = more;
-        t->room = room;
+        t->capacity = capacity;
     }
     r = rt_arena_alloc(p->arena, sizeof *r);
     if (!r || !(r->ns = rt_arena_array(p->arena, (size_t)p->n_runs, sizeof *r->ns)) ||
@@ -72,12 +72,12 @@ static struct row *row_of(struct profile *p, struct table *t, const char *key)
 
 static void add_shapes(struct rt_bytes *to, const struct rt_trace_output *x, int n)
 {
-    char room[256];
+    char capacity[256];
     for (int k = 0; k < n; k++) {
         if (k)
             rt_bytes_addc(to, ' ');
         rt_bytes_addf(to, "%s%s", rt_dtype_name(x[k].dtype),
-                      rt_shape_text(room, sizeof room, x[k].shape.rank, x[k].shape.dim));
+                      rt_shape_text(capacity, sizeof capacity, x[k].shape.rank, x[k].shape.dim));
     }
 }
 

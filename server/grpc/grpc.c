@@ -288,8 +288,8 @@ static enum rt_status listen_tcp(struct srv_grpc *g, grpc_server *core, const ch
 }
 
 /* --admin_address=HOST:PORT, an IPv6 address in brackets. */
-static enum rt_status parse_admin_address(const char *whole, char *host, size_t room, int64_t *port,
-                                          struct rt_error *err)
+static enum rt_status parse_admin_address(const char *whole, char *host, size_t capacity,
+                                          int64_t *port, struct rt_error *err)
 {
     const char *given = whole;
     const char *colon = strrchr(given, ':');
@@ -299,7 +299,7 @@ static enum rt_status parse_admin_address(const char *whole, char *host, size_t 
         given++;
         n -= 2;
     }
-    if (!n || n >= room || !srv_parse_int64(colon + 1, strlen(colon + 1), port) || *port < 0 ||
+    if (!n || n >= capacity || !srv_parse_int64(colon + 1, strlen(colon + 1), port) || *port < 0 ||
         *port > 65535)
         return rt_fail(err, RT_INVALID_ARGUMENT, "--admin_address=%s is not ADDRESS:PORT", whole);
     memcpy(host, given, n);

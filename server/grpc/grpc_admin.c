@@ -10,7 +10,7 @@
 enum { MAX_TOKEN = 4096 };
 
 /* The token without the white space around it; "" in the file is no token. */
-static enum rt_status read_token(const char *path, char *room, struct rt_span *token,
+static enum rt_status read_token(const char *path, char *buffer, struct rt_span *token,
                                  struct rt_error *err)
 {
     static const char blanks[] = " \t\r\n";
@@ -20,18 +20,18 @@ static enum rt_status read_token(const char *path, char *room, struct rt_span *t
 
     if (rt_file_read(path, MAX_TOKEN, &text, &n, &why))
         return rt_fail(err, RT_FAILED_PRECONDITION, "--admin_token_file: %s", why.msg);
-    memcpy(room, text, n);
+    memcpy(buffer, text, n);
     explicit_bzero(text, n);
     free(text);
-    while (n && memchr(blanks, room[n - 1], sizeof blanks - 1))
+    while (n && memchr(blanks, buffer[n - 1], sizeof blanks - 1))
         n--;
-    while (n && memchr(blanks, *room, sizeof blanks - 1)) {
-        room++;
+    while (n && memchr(blanks, *buffer, sizeof blanks - 1)) {
+        buffer++;
         n--;
     }
     if (!n)
         return rt_fail(err, RT_FAILED_PRECONDITION, "--admin_token_file=%s is empty", path);
-    *token = rt_span_of(room, (size_t)n);
+    *token = rt_span_of(buffer, (size_t)n);
     return RT_OK;
 }
 
@@ -50,9 +50,9 @@ static enum rt_status check_token(struct srv_call *c, struct rt_error *err)
     static const char scheme[] = "bearer ";
     const size_t skip = sizeof scheme - 1;
     struct rt_span sent = srv_call_metadata(c, "authorization"), token;
-    char room[MAX_TOKEN + 1];
+    char buffer[MAX_TOKEN + 1];
     /* Read anew each time, so that it can be changed while the server runs. */
-    enum rt_status st = read_token(c->server->options.admin_token_file, room, &token, err);
+    enum rt_status st = read_token(c->server->options.admin_token_file, buffer, &token, err);
 
     if (st)
         return st;
@@ -88,12 +88,12 @@ bool srv_grpc_has_admin(const struct srv_options *o)
 
 enum rt_status srv_grpc_check_admin_files(const struct srv_options *o, struct rt_error *err)
 {
-    char room[MAX_TOKEN + 1];
+    char buffer[MAX_TOKEN + 1];
     struct rt_span token;
     enum rt_status st = srv_model_root_exists(o->model_root, err);
 
     if (!st && *o->admin_token_file)
-        st = read_token(o->admin_token_file, room, &token, err);
+        st = read_token(o->admin_token_file, buffer, &token, err);
     return st;
 }
 

@@ -25,7 +25,7 @@ static grpc_arg integer(const char *key, int value)
 }
 
 enum rt_status srv_grpc_parse_arguments(const char *text, struct rt_arena *arena, grpc_arg *args,
-                                        size_t room, size_t *n, struct rt_error *err)
+                                        size_t capacity, size_t *n, struct rt_error *err)
 {
     *n = 0;
     char *at = rt_arena_strdup(arena, text);
@@ -40,9 +40,9 @@ enum rt_status srv_grpc_parse_arguments(const char *text, struct rt_arena *arena
         if (!equals || equals == at)
             return rt_fail(err, RT_INVALID_ARGUMENT,
                            "--grpc_channel_arguments: \"%s\" is not of the form key=value", at);
-        if (*n == room)
+        if (*n == capacity)
             return rt_fail(err, RT_INVALID_ARGUMENT,
-                           "--grpc_channel_arguments: more than %zu of them", room);
+                           "--grpc_channel_arguments: more than %zu of them", capacity);
         *equals = '\0';
         grpc_arg *a = &args[(*n)++];
         *a = (grpc_arg){.type = GRPC_ARG_STRING, .key = at, .value.string = equals + 1};

@@ -15,7 +15,7 @@
 /* "key=value,...": an integer where the value is one, else a string. Refused by name: an entry
  * without "=" or key, or more than there is room for. Everything lives in the arena. */
 enum rt_status srv_grpc_parse_arguments(const char *text, struct rt_arena *arena, grpc_arg *args,
-                                        size_t room, size_t *n, struct rt_error *err);
+                                        size_t capacity, size_t *n, struct rt_error *err);
 /* `quota`: what the core may hold of messages that are not whole yet; NULL: no bound. */
 enum rt_status srv_grpc_arguments(const struct srv_options *o, grpc_resource_quota *quota,
                                   struct rt_arena *arena, grpc_channel_args *out,

@@ -246,14 +246,14 @@ static void start_close(struct srv_call *c)
 static grpc_slice details_of(const char *text)
 {
     static const char cut[] = "...TRUNCATED";
-    char room[ERROR_TEXT + sizeof cut];
+    char buffer[ERROR_TEXT + sizeof cut];
 
-    size_t n = rt_error_decode(room, ERROR_TEXT, text);
+    size_t n = rt_error_decode(buffer, ERROR_TEXT, text);
     if (n > ERROR_TEXT) {
-        memcpy(room + ERROR_TEXT, cut, sizeof cut);
+        memcpy(buffer + ERROR_TEXT, cut, sizeof cut);
         n = ERROR_TEXT + sizeof cut - 1;
     }
-    return grpc_slice_from_copied_buffer(room, n);
+    return grpc_slice_from_copied_buffer(buffer, n);
 }
 
 static grpc_op op_status(enum rt_status code, grpc_slice *details)

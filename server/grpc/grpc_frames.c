@@ -263,12 +263,12 @@ static enum srv_h2_verdict look_at_message(struct watched *w, const struct msghd
 /* Of a read, the first `limit` bytes at the most. *is_all: there was no more than was read. */
 static ssize_t read_some(int fd, struct msghdr *message, size_t limit, bool *is_all)
 {
-    size_t n_parts = message->msg_iovlen, room = 0, cut = 0, i = 0;
+    size_t n_parts = message->msg_iovlen, capacity = 0, cut = 0, i = 0;
 
-    while (i < n_parts && room < limit)
-        room += message->msg_iov[i++].iov_len;
-    if (room > limit)
-        cut = room - limit;
+    while (i < n_parts && capacity < limit)
+        capacity += message->msg_iov[i++].iov_len;
+    if (capacity > limit)
+        cut = capacity - limit;
     message->msg_iovlen = i;
     if (cut)
         message->msg_iov[i - 1].iov_len -= cut;
@@ -276,7 +276,7 @@ static ssize_t read_some(int fd, struct msghdr *message, size_t limit, bool *is_
     message->msg_iovlen = n_parts;
     if (cut)
         message->msg_iov[i - 1].iov_len += cut;
-    *is_all = n < (ssize_t)(room - cut);
+    *is_all = n < (ssize_t)(capacity - cut);
     return n;
 }
 

@@ -14,7 +14,7 @@ struct info_call {
 
 /* A request whose field 1 is a ModelSpec; field 2, if `fields` is not NULL, a list of strings. */
 static enum rt_status read_request(struct info_call *c, struct srv_model_spec *spec,
-                                   struct rt_span *fields, int room, int *n_fields)
+                                   struct rt_span *fields, int capacity, int *n_fields)
 {
     struct srv_cursor at = c->request;
     struct srv_field f;
@@ -30,8 +30,9 @@ static enum rt_status read_request(struct info_call *c, struct srv_model_spec *s
             has_spec = true;
             st = srv_model_spec_read(f.body, spec, c->arena, c->err);
         } else if (f.number == 2 && fields) {
-            if (*n_fields == room)
-                return rt_fail(c->err, RT_INVALID_ARGUMENT, "more than %d metadata_fields", room);
+            if (*n_fields == capacity)
+                return rt_fail(c->err, RT_INVALID_ARGUMENT, "more than %d metadata_fields",
+                               capacity);
             st = srv_field_span(&f, &fields[(*n_fields)++], c->arena, c->err);
         }
     }
@@ -48,18 +49,18 @@ static enum rt_status read_request(struct info_call *c, struct srv_model_spec *s
 
 /* ---- GetModelMetadata ---- */
 
-static void put_shape(struct rt_bytes *out, struct rt_bytes *room, const struct rt_shape *shape)
+static void put_shape(struct rt_bytes *out, struct rt_bytes *capacity, const struct rt_shape *shape)
 {
     if (shape->rank < 0)
-        srv_put_int(room, 3, 1);
+        srv_put_int(capacity, 3, 1);
     for (int i = 0; i < shape->rank; i++) {
         struct rt_bytes dim;
         rt_bytes_init(&dim, 64);
         srv_put_int(&dim, 1, (uint64_t)shape->dim[i]);
-        srv_put_message(room, 2, &dim);
+        srv_put_message(capacity, 2, &dim);
         rt_bytes_clear(&dim);
     }
-    srv_put_message(out, 3, room);
+    srv_put_message(out, 3, capacity);
 }
 
 /* One entry of a map<string, message>. */
@@ -132,12 +133,12 @@ static void put_metadata(struct rt_bytes *out, const struct srv_version *v)
 
 static enum rt_status write_metadata(struct info_call *c)
 {
-    enum { ROOM = 16 };
-    struct rt_span fields[ROOM];
+    enum { MAX_FIELDS = 16 };
+    struct rt_span fields[MAX_FIELDS];
     struct srv_model_spec spec;
     struct srv_version *version;
     int n_fields = 0;
-    enum rt_status st = read_request(c, &spec, fields, ROOM, &n_fields);
+    enum rt_status st = read_request(c, &spec, fields, MAX_FIELDS, &n_fields);
 
     if (st)
         return st;

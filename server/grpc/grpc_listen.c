@@ -77,13 +77,13 @@ static void *accept_all(void *arg)
         fds[i] = (struct pollfd){.fd = l->at[i].fd, .events = POLLIN};
     fds[l->n] = (struct pollfd){.fd = l->stop_fd, .events = POLLIN};
     while (!stopping) {
-        bool room = true;
+        bool has_capacity = true;
         if (poll(fds, (nfds_t)l->n + 1, -1) < 0 && errno != EINTR)
             break;
         stopping = fds[l->n].revents != 0; /* who waits already is let in first */
         for (int i = 0; i < l->n; i++)
-            room &= !(fds[i].revents & POLLIN) || accept_from(l, &l->at[i], max_fd);
-        if (room || stopping)
+            has_capacity &= !(fds[i].revents & POLLIN) || accept_from(l, &l->at[i], max_fd);
+        if (has_capacity || stopping)
             continue;
         if (!warned)
             RT_LOG(RT_LOG_WARNING, "gRPC: too many connections for the limit of open files; "

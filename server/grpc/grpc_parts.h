@@ -75,10 +75,10 @@ struct srv_grpc_loop {
     /* Calls that could not be posted for want of memory, by catch-all port, then by method: posted
      * again in each turn, for a kind without posted calls would never be answered again. */
     int unposted[SRV_GRPC_MAX_PORTS + SRV_GRPC_MAX_METHODS];
-    int n_unposted;             /* their sum */
-    struct srv_link calls;      /* that hold a grpc_call */
-    int *n_large, n_large_room; /* by descriptor: large answers under way, grpc_stall.c */
-    struct rt_map sockets;      /* by peer: the descriptor + 1, as of listed_ns; may be gone */
+    int n_unposted;                 /* their sum */
+    struct srv_link calls;          /* that hold a grpc_call */
+    int *n_large, n_large_capacity; /* by descriptor: large answers under way, grpc_stall.c */
+    struct rt_map sockets;          /* by peer: the descriptor + 1, as of listed_ns; may be gone */
     int64_t listed_ns;
     int64_t watched_ns, watch_ns; /* when watchers and stalls were looked at, and how often */
     struct srv_grpc_closing closing;

@@ -58,7 +58,7 @@ static enum rt_status inflate_slices(struct srv_call *c, const grpc_slice_buffer
                                      size_t limit, size_t *n_out)
 {
     z_stream z = {.next_in = NULL};
-    size_t room = 0, have = 0;
+    size_t capacity = 0, have = 0;
     int rc = Z_OK;
     enum rt_status st = RT_OK;
 
@@ -68,32 +68,32 @@ static enum rt_status inflate_slices(struct srv_call *c, const grpc_slice_buffer
         z.next_in = GRPC_SLICE_START_PTR(slices->slices[i]);
         z.avail_in = (unsigned)GRPC_SLICE_LENGTH(slices->slices[i]);
         do {
-            if (have == room) {
-                if (room > limit) {
+            if (have == capacity) {
+                if (capacity > limit) {
                     st = rt_fail(&c->err, RT_RESOURCE_EXHAUSTED,
                                  "the compressed request is larger than --max_body_bytes, %zu "
                                  "bytes, inflated",
                                  limit);
                     break;
                 }
-                room = room ? room * 2 : 16384;
-                if (room > limit)
-                    room = limit + 1;
-                st = srv_call_charge(c, room - have, "the request, inflated,");
+                capacity = capacity ? capacity * 2 : 16384;
+                if (capacity > limit)
+                    capacity = limit + 1;
+                st = srv_call_charge(c, capacity - have, "the request, inflated,");
                 if (st)
                     break;
-                unsigned char *p = realloc(c->inflated, room);
+                unsigned char *p = realloc(c->inflated, capacity);
                 if (!p) {
-                    st = rt_fail_memory(&c->err, "an inflated request", room);
+                    st = rt_fail_memory(&c->err, "an inflated request", capacity);
                     break;
                 }
                 c->inflated = p;
             }
             z.next_out = c->inflated + have;
-            z.avail_out = room - have > UINT32_MAX ? UINT32_MAX : (unsigned)(room - have);
+            z.avail_out = capacity - have > UINT32_MAX ? UINT32_MAX : (unsigned)(capacity - have);
             rc = inflate(&z, Z_NO_FLUSH);
             have = (size_t)(z.next_out - c->inflated);
-        } while (rc == Z_OK && (z.avail_in || have == room));
+        } while (rc == Z_OK && (z.avail_in || have == capacity));
         if (!st && rc != Z_OK && rc != Z_STREAM_END && rc != Z_BUF_ERROR)
             st = rt_fail(&c->err, RT_INVALID_ARGUMENT, "the compressed request is broken");
     }

@@ -84,10 +84,10 @@ static void read_metrics(struct srv_server *server, const struct reload *r, int6
 /* Of a oneof: written also when it is 0. */
 static void put_increase(struct rt_bytes *out, uint64_t v)
 {
-    unsigned char room[16];
-    unsigned char *end = srv_write_varint(srv_write_tag(room, 2, SRV_VARINT), v);
+    unsigned char buffer[16];
+    unsigned char *end = srv_write_varint(srv_write_tag(buffer, 2, SRV_VARINT), v);
 
-    rt_bytes_add(out, room, (size_t)(end - room));
+    rt_bytes_add(out, buffer, (size_t)(end - buffer));
 }
 
 static void write_response(struct srv_server *server, const struct reload *r, struct rt_bytes *out)

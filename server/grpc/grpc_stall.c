@@ -36,14 +36,15 @@ void srv_call_awaits(struct srv_call *c, enum srv_awaited what)
 /* How many large answers the connection `fd` has to take; NULL: no memory to count, or no fd. */
 static int *large_of(struct srv_grpc_loop *loop, int fd)
 {
-    if (fd >= loop->n_large_room) {
-        int room = fd + 256;
-        int *p = realloc(loop->n_large, (size_t)room * sizeof *p);
+    if (fd >= loop->n_large_capacity) {
+        int capacity = fd + 256;
+        int *p = realloc(loop->n_large, (size_t)capacity * sizeof *p);
         if (!p)
             return NULL;
-        memset(p + loop->n_large_room, 0, (size_t)(room - loop->n_large_room) * sizeof *p);
+        memset(p + loop->n_large_capacity, 0,
+               (size_t)(capacity - loop->n_large_capacity) * sizeof *p);
         loop->n_large = p;
-        loop->n_large_room = room;
+        loop->n_large_capacity = capacity;
     }
     return fd >= 0 ? &loop->n_large[fd] : NULL;
 }

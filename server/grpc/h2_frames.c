@@ -86,9 +86,9 @@ static void end_data(struct srv_h2_frames *f)
 
 static void earn(struct srv_h2_frames *f, uint64_t n)
 {
-    uint64_t room = (uint64_t)(SRV_H2_BUDGET - f->budget);
+    uint64_t headroom = (uint64_t)(SRV_H2_BUDGET - f->budget);
 
-    f->budget += (int32_t)(n < room ? n : room);
+    f->budget += (int32_t)(n < headroom ? n : headroom);
 }
 
 static bool spend(struct srv_h2_frames *f, uint32_t n)

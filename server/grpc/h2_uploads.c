@@ -4,12 +4,12 @@
 
 #include "runtime/base/siphash.h"
 
-enum { FIRST_ROOM = 16 };
+enum { FIRST_CAPACITY = 16 };
 
 /* Keyed, so that a peer cannot choose streams that share a slot. */
 static uint32_t first_slot(const struct srv_h2_uploads *u, uint32_t stream)
 {
-    return (uint32_t)rt_siphash(rt_siphash_key(), &stream, sizeof stream) & (u->room - 1);
+    return (uint32_t)rt_siphash(rt_siphash_key(), &stream, sizeof stream) & (u->capacity - 1);
 }
 
 /* That of the stream, or the free one where it belongs. There is room. */
@@ -18,7 +18,7 @@ static uint32_t slot_of(const struct srv_h2_uploads *u, uint32_t stream)
     uint32_t i = first_slot(u, stream);
 
     while (u->slots[i].stream && u->slots[i].stream != stream)
-        i = (i + 1) & (u->room - 1);
+        i = (i + 1) & (u->capacity - 1);
     return i;
 }
 
@@ -30,23 +30,23 @@ void srv_h2_uploads_clear(struct srv_h2_uploads *u)
 
 static int grow(struct srv_h2_uploads *u)
 {
-    struct srv_h2_uploads larger = {.room = u->room ? 2 * u->room : FIRST_ROOM};
+    struct srv_h2_uploads larger = {.capacity = u->capacity ? 2 * u->capacity : FIRST_CAPACITY};
 
-    larger.slots = calloc(larger.room, sizeof *larger.slots);
+    larger.slots = calloc(larger.capacity, sizeof *larger.slots);
     if (!larger.slots)
         return 0;
-    for (uint32_t i = 0; i < u->room; i++)
+    for (uint32_t i = 0; i < u->capacity; i++)
         if (u->slots[i].stream)
             larger.slots[slot_of(&larger, u->slots[i].stream)] = u->slots[i];
     free(u->slots);
     u->slots = larger.slots;
-    u->room = larger.room;
+    u->capacity = larger.capacity;
     return 1;
 }
 
 void srv_h2_uploads_begin(struct srv_h2_uploads *u, uint32_t stream)
 {
-    if (!stream || u->n >= SRV_H2_MOST_UPLOADS || (2 * u->n >= u->room && !grow(u)))
+    if (!stream || u->n >= SRV_H2_MOST_UPLOADS || (2 * u->n >= u->capacity && !grow(u)))
         return;
     struct srv_h2_upload *at = &u->slots[slot_of(u, stream)];
     if (at->stream)
@@ -66,7 +66,7 @@ uint64_t *srv_h2_uploads_find(const struct srv_h2_uploads *u, uint32_t stream)
 /* Those behind the freed slot move up, so that each is found from its first slot on. */
 static void free_slot(struct srv_h2_uploads *u, uint32_t hole)
 {
-    const uint32_t mask = u->room - 1;
+    const uint32_t mask = u->capacity - 1;
 
     for (uint32_t i = (hole + 1) & mask; u->slots[i].stream; i = (i + 1) & mask) {
         uint32_t first = first_slot(u, u->slots[i].stream);

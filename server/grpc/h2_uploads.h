@@ -24,7 +24,7 @@ struct srv_h2_upload {
 /* Zero: no streams. */
 struct srv_h2_uploads {
     struct srv_h2_upload *slots; /* a hash table with linear probing, half full at the most */
-    uint32_t n, room;            /* streams; slots, a power of two */
+    uint32_t n, capacity;        /* streams; slots, a power of two */
     uint64_t held;               /* the bytes of all streams */
 };
 

@@ -147,7 +147,7 @@ static bool may_one_end(int64_t now) RT_REQUIRES(all.mu)
 /* Takes those that may go on out of the list. */
 static int take_released(int released[AT_ONCE], int64_t now, int64_t past_ns) RT_REQUIRES(all.mu)
 {
-    bool is_late = now - all.released_ns > PAUSE_NS, is_free = is_loop_free();
+    bool is_overdue = now - all.released_ns > PAUSE_NS, is_free = is_loop_free();
     bool may_end = may_one_end(now);
     int n = 0, before = NONE, fd = all.first;
 
@@ -159,13 +159,13 @@ static int take_released(int released[AT_ONCE], int64_t now, int64_t past_ns) RT
             may_go_on &= may_end;
             may_end &= !may_go_on;
         }
-        if (may_go_on || is_late) {
+        if (may_go_on || is_overdue) {
             if (t->at_its_end)
                 all.ended_ns = now;
             *(before == NONE ? &all.first : &turns[before].next) = next;
             if (next == NONE)
                 all.last = before;
-            is_late = false;
+            is_overdue = false;
             released[n++] = fd;
         } else {
             before = fd;

@@ -190,9 +190,9 @@ static size_t count_separators(struct rt_span target)
 static int check_request_line(struct head *h, struct rt_span line)
 {
     const unsigned char *space = memchr(line.p, ' ', line.n), *last = memrchr(line.p, ' ', line.n);
-    bool is_odd = has_control(line);
+    bool contains_control = has_control(line);
 
-    if (is_odd && memchr(line.p, '\0', line.n))
+    if (contains_control && memchr(line.p, '\0', line.n))
         return bad_line(h, 400, "the request line holds a NUL");
     if (!space || space == line.p || last <= space + 1)
         return bad_line(h, 400, "the request line is not METHOD PATH VERSION");
@@ -207,7 +207,7 @@ static int check_request_line(struct head *h, struct rt_span line)
         return bad_line(h, 505, "the only versions are HTTP/1.0 and HTTP/1.1");
     h->is_old = version.p[7] == '0';
     /* Method and version hold none, so what is odd is in the path. */
-    if (is_odd || memchr(target.p, ' ', target.n) || memchr(target.p, '\t', target.n))
+    if (contains_control || memchr(target.p, ' ', target.n) || memchr(target.p, '\t', target.n))
         return bad_line(h, 400, "the path holds a blank or a control character");
     if (count_separators(target) >= MOST_ARGUMENTS)
         return bad_line(h, 414, "the query has more than 32 arguments");
@@ -451,8 +451,8 @@ static size_t feed_lines(struct srv_http_stream *s, const unsigned char *p, size
         return n;
     }
     if (held) {
-        size_t room = s->held.limit - held;
-        rt_bytes_add(&s->held, p, n < room ? n : room);
+        size_t capacity = s->held.limit - held;
+        rt_bytes_add(&s->held, p, n < capacity ? n : capacity);
         if (s->held.failed)
             return n;
         all = rt_span_of(s->held.p, s->held.n);

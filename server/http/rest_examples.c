@@ -48,7 +48,7 @@ static enum rt_status decode(struct srv_rest_request *r)
     r->job.feeds[0] = examples;
     const size_t bytes = srv_inference_feed_bytes(inf);
     if (!srv_rest_charge(r, bytes))
-        return srv_rest_no_room(r, bytes, "the request as tensors");
+        return srv_rest_over_budget(r, bytes, "the request as tensors");
     r->job.body_bytes = r->charged;
     return RT_OK;
 }

@@ -24,7 +24,7 @@ enum rt_status srv_rest_inflate(struct srv_rest_request *r)
     z.next_in = (Bytef *)r->body.p;
     z.avail_in = (uInt)r->body.n;
     while (zr == Z_OK) {
-        size_t before = out.room, step = out.room ? out.room : 4096;
+        size_t before = out.capacity, step = out.capacity ? out.capacity : 4096;
         if (step > out.limit - out.n)
             step = out.limit - out.n;
         if (step == 0) { /* it is larger than a body may be */
@@ -35,15 +35,15 @@ enum rt_status srv_rest_inflate(struct srv_rest_request *r)
             st = rt_fail_memory(&r->err, "the request's body, inflated,", out.n + step);
             break;
         }
-        if (out.room > before && !srv_rest_charge(r, out.room - before)) {
-            st = srv_rest_no_room(r, out.room - before, "the request's body, inflated,");
+        if (out.capacity > before && !srv_rest_charge(r, out.capacity - before)) {
+            st = srv_rest_over_budget(r, out.capacity - before, "the request's body, inflated,");
             break;
         }
-        size_t room = out.room - out.n - 1;
-        if (room > out.limit - out.n)
-            room = out.limit - out.n;
+        size_t capacity = out.capacity - out.n - 1;
+        if (capacity > out.limit - out.n)
+            capacity = out.limit - out.n;
         z.next_out = (Bytef *)(out.p + out.n);
-        z.avail_out = room > UINT32_MAX ? UINT32_MAX : (uInt)room;
+        z.avail_out = capacity > UINT32_MAX ? UINT32_MAX : (uInt)capacity;
         uInt had = z.avail_out;
         zr = inflate(&z, Z_NO_FLUSH); /* allocates its window when it is called first */
         if (zr == Z_MEM_ERROR)
@@ -86,23 +86,23 @@ void srv_rest_deflate(struct srv_rest_call *req)
             if (!srv_should_continue(&cancellation, (size_t)z.avail_in * COST))
                 break;
         }
-        if (out.room <= out.n + 1) {
-            size_t step = out.room ? out.room : r->out.n / 4;
+        if (out.capacity <= out.n + 1) {
+            size_t step = out.capacity ? out.capacity : r->out.n / 4;
             if (step > out.limit - out.n)
                 step = out.limit - out.n;
             if (step == 0 || !rt_bytes_reserve(&out, step))
                 break;
         }
-        const uInt room = (uInt)(out.room - out.n - 1);
+        const uInt capacity = (uInt)(out.capacity - out.n - 1);
         z.next_out = (Bytef *)(out.p + out.n);
-        z.avail_out = room;
+        z.avail_out = capacity;
         zr = deflate(&z, left ? Z_NO_FLUSH : Z_FINISH);
-        out.n += room - z.avail_out;
+        out.n += capacity - z.avail_out;
         if (zr == Z_BUF_ERROR)
             zr = Z_OK; /* more room */
     }
     deflateEnd(&z);
-    r->no_room = 0;
+    r->refused_bytes = 0;
     if (zr == Z_STREAM_END) {
         out.limit = r->out.limit;
         rt_bytes_clear(&r->out);

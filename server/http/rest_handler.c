@@ -50,7 +50,7 @@ static void request_free(struct srv_rest_call *req)
 
 static void bytes_rewind(struct rt_bytes *b)
 {
-    if (b->room > SRV_REST_MAX_IDLE_BYTES || b->failed)
+    if (b->capacity > SRV_REST_MAX_IDLE_BYTES || b->failed)
         rt_bytes_clear(b);
     b->n = 0;
 }
@@ -201,7 +201,7 @@ void *srv_rest_on_uri(void *arg, const char *uri, struct MHD_Connection *mhd)
     r->http = 500;
     r->content_type = NULL;
     r->charged = 0;
-    r->no_room = 0;
+    r->refused_bytes = 0;
     r->job.version = NULL;
     r->job.done = NULL;
     r->err.code = RT_OK;

@@ -121,7 +121,7 @@ static void write_elements(struct rt_bytes *out, int depth, const struct rt_tens
 {
     int64_t n = rt_tensor_count(t);
     const unsigned char *p = t->data;
-    char room[SRV_NUMBER_ROOM];
+    char buffer[SRV_NUMBER_BYTES];
     rt_bytes_addc(out, '[');
     for (int64_t i = 0; i < n && !out->failed; i++) {
         if (i)
@@ -130,16 +130,16 @@ static void write_elements(struct rt_bytes *out, int depth, const struct rt_tens
         switch ((enum rt_dtype)t->dtype) {
         case RT_F32: {
             float x = ((const float *)(const void *)p)[i];
-            size_t len = srv_float_write(room, x);
-            bool odd = room[len - 1] == 'N' || room[len - 1] == 'y';
-            rt_bytes_addf(out, odd ? "\"%.*s\"" : "%.*s", (int)len, room);
+            size_t len = srv_float_write(buffer, x);
+            bool is_quoted = buffer[len - 1] == 'N' || buffer[len - 1] == 'y';
+            rt_bytes_addf(out, is_quoted ? "\"%.*s\"" : "%.*s", (int)len, buffer);
             break;
         }
         case RT_F64: {
             double x = ((const double *)(const void *)p)[i];
-            size_t len = srv_double_write(room, x);
-            bool odd = room[len - 1] == 'N' || room[len - 1] == 'y';
-            rt_bytes_addf(out, odd ? "\"%.*s\"" : "%.*s", (int)len, room);
+            size_t len = srv_double_write(buffer, x);
+            bool is_quoted = buffer[len - 1] == 'N' || buffer[len - 1] == 'y';
+            rt_bytes_addf(out, is_quoted ? "\"%.*s\"" : "%.*s", (int)len, buffer);
             break;
         }
         case RT_I32:

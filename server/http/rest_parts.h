@@ -139,7 +139,7 @@ struct srv_rest_loop {
 /* ---- rest_answer.c ---- */
 
 /* rt_bytes' question, for a request's `out`; arg: the srv_rest_request. */
-bool srv_rest_may_grow(void *arg, size_t room, size_t wanted);
+bool srv_rest_may_grow(void *arg, size_t capacity, size_t wanted);
 /* Gives back what srv_rest_charge took. */
 void srv_rest_discharge(struct srv_rest_request *r);
 /* A refusal of HTTP itself, whose number is not the status's. */

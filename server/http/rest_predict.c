@@ -36,7 +36,7 @@ static enum rt_status decode(struct srv_rest_request *r)
         return srv_rest_decoded(r, left, st);
     const size_t bytes = srv_inference_feed_bytes(inf);
     if (!srv_rest_charge(r, bytes))
-        return srv_rest_no_room(r, bytes, "the request as tensors");
+        return srv_rest_over_budget(r, bytes, "the request as tensors");
     job->body_bytes = r->charged;
     return RT_OK;
 }

@@ -35,9 +35,9 @@ static enum MHD_Result on_header(void *arg, enum MHD_ValueKind kind, const char 
         if (strcasecmp(key, "X-Request-Id") == 0) {
             size_t n = 0;
             req->sends_id = true;
-            while (value[n] > ' ' && value[n] < 0x7f && n < SRV_REST_ID_ROOM)
+            while (value[n] > ' ' && value[n] < 0x7f && n < SRV_REST_ID_BYTES)
                 n++;
-            if (n > 0 && n < SRV_REST_ID_ROOM && !value[n])
+            if (n > 0 && n < SRV_REST_ID_BYTES && !value[n])
                 memcpy(r->id, value, n + 1);
         }
         break;
@@ -128,7 +128,7 @@ bool srv_rest_open(struct srv_rest_call *req, const char *method)
         srv_rest_refuse(req, too_large(r), 413);
         req->stage = STAGE_REFUSED;
     } else if (req->length != UINT64_MAX && req->length > srv_budget_left(&r->server->in_flight)) {
-        srv_rest_fail(r, srv_rest_no_room(r, (size_t)req->length, "the request's body"));
+        srv_rest_fail(r, srv_rest_over_budget(r, (size_t)req->length, "the request's body"));
         req->stage = STAGE_REFUSED;
     }
     /* A small body is read before the refusal is sent, which keeps the connection; a client that
@@ -145,7 +145,7 @@ bool srv_rest_open(struct srv_rest_call *req, const char *method)
 static enum rt_status grow_body(struct srv_rest_call *req, size_t n)
 {
     struct srv_rest_request *r = &req->pub;
-    size_t before = r->body.room;
+    size_t before = r->body.capacity;
     if (n > r->body.limit - r->body.n)
         return too_large(r);
     if (r->body.n == 0) {
@@ -156,9 +156,9 @@ static enum rt_status grow_body(struct srv_rest_call *req, size_t n)
     }
     if (!rt_bytes_reserve(&r->body, n))
         return rt_fail_memory(&r->err, "the request's body", r->body.n + n);
-    size_t more = r->body.room > before ? r->body.room - before : 0;
+    size_t more = r->body.capacity > before ? r->body.capacity - before : 0;
     if (more && !srv_rest_charge(r, more))
-        return srv_rest_no_room(r, more, "the request's body");
+        return srv_rest_over_budget(r, more, "the request's body");
     return RT_OK;
 }
 

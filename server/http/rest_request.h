@@ -14,7 +14,7 @@
 #include "server/protocol/tfs/route.h"
 #include "server/server.h"
 
-enum { SRV_REST_ID_ROOM = 129 };
+enum { SRV_REST_ID_BYTES = 129 };
 
 struct srv_rest_request {
     struct srv_server *server;
@@ -26,8 +26,8 @@ struct srv_rest_request {
     struct rt_span uri; /* raw, query included; in the arena */
     struct srv_route route;
     struct rt_bytes body;
-    bool gzip;                 /* the body is compressed, until srv_rest_inflate */
-    char id[SRV_REST_ID_ROOM]; /* X-Request-Id; empty where nobody asks for one */
+    bool gzip;                  /* the body is compressed, until srv_rest_inflate */
+    char id[SRV_REST_ID_BYTES]; /* X-Request-Id; empty where nobody asks for one */
     int64_t received_ns;
 
     struct srv_job job; /* owner: this request */
@@ -42,8 +42,8 @@ struct srv_rest_request {
     const char *content_type; /* NULL: no body */
     struct rt_bytes out;
 
-    size_t charged; /* of server->in_flight */
-    size_t no_room; /* what `out` asked for and did not get; else 0 */
+    size_t charged;       /* of server->in_flight */
+    size_t refused_bytes; /* what `out` asked for and did not get; else 0 */
 };
 
 /*
@@ -52,7 +52,7 @@ struct srv_rest_request {
  */
 bool srv_rest_charge(struct srv_rest_request *r, size_t bytes);
 /* Why not, of `what`: as server/base/budget.h has it. */
-enum rt_status srv_rest_no_room(struct srv_rest_request *r, size_t bytes, const char *what);
+enum rt_status srv_rest_over_budget(struct srv_rest_request *r, size_t bytes, const char *what);
 /* What a decoder said that could take no more than `left`, which was all that there was. */
 static inline enum rt_status srv_rest_decoded(const struct srv_rest_request *r, size_t left,
                                               enum rt_status st)

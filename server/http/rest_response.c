@@ -15,7 +15,7 @@ bool srv_rest_charge(struct srv_rest_request *r, size_t bytes)
     return srv_budget_take(&r->server->in_flight, &r->charged, bytes);
 }
 
-enum rt_status srv_rest_no_room(struct srv_rest_request *r, size_t bytes, const char *what)
+enum rt_status srv_rest_over_budget(struct srv_rest_request *r, size_t bytes, const char *what)
 {
     return srv_budget_refused(&r->server->in_flight, r->charged, bytes, what, &r->err);
 }
@@ -29,16 +29,17 @@ void srv_rest_discharge(struct srv_rest_request *r)
  * Small answers are free: so there is always room for the text of a refusal. So is what the
  * server tells of itself: that is wanted most when memory is short.
  */
-bool srv_rest_may_grow(void *arg, size_t room, size_t wanted)
+bool srv_rest_may_grow(void *arg, size_t capacity, size_t wanted)
 {
     struct srv_rest_request *r = arg;
     bool infers =
         r->route.api == SRV_PREDICT || r->route.api == SRV_CLASSIFY || r->route.api == SRV_REGRESS;
     if (wanted <= SRV_REST_MAX_IDLE_BYTES || !infers)
         return true;
-    size_t more = wanted - (room > SRV_REST_MAX_IDLE_BYTES ? room : SRV_REST_MAX_IDLE_BYTES);
+    size_t more =
+        wanted - (capacity > SRV_REST_MAX_IDLE_BYTES ? capacity : SRV_REST_MAX_IDLE_BYTES);
     bool fits = srv_rest_charge(r, more);
-    r->no_room = fits ? 0 : more;
+    r->refused_bytes = fits ? 0 : more;
     return fits;
 }
 
@@ -55,9 +56,9 @@ void srv_rest_ok(struct srv_rest_request *r, const char *content_type)
 
 void srv_rest_fail(struct srv_rest_request *r, enum rt_status code)
 {
-    if (r->no_room) /* for the text that was being written */
-        code = srv_rest_no_room(r, r->no_room, "the response");
-    r->no_room = 0;
+    if (r->refused_bytes) /* for the text that was being written */
+        code = srv_rest_over_budget(r, r->refused_bytes, "the response");
+    r->refused_bytes = 0;
     r->code = code;
     r->http = rt_status_http(code);
     r->content_type = "application/json";

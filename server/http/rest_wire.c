@@ -86,9 +86,9 @@ void srv_rest_wire_remove(struct srv_rest_loop *l, struct srv_rest_conn *c)
 }
 
 /* What was judged before and had no room. */
-static size_t take_ready(struct srv_rest_conn *c, char *p, size_t room)
+static size_t take_ready(struct srv_rest_conn *c, char *p, size_t capacity)
 {
-    size_t n = c->ready.n - c->taken < room ? c->ready.n - c->taken : room;
+    size_t n = c->ready.n - c->taken < capacity ? c->ready.n - c->taken : capacity;
 
     if (!n)
         return 0;
@@ -103,12 +103,12 @@ static size_t take_ready(struct srv_rest_conn *c, char *p, size_t room)
 
 /* Through the stream. The bytes that came out at p; -1: no memory. */
 static ssize_t feed(struct srv_rest_loop *l, struct srv_rest_conn *c, size_t n, char *p,
-                    size_t room)
+                    size_t capacity)
 {
     l->clean.n = 0;
     if (!srv_http_stream_feed(&c->stream, l->raw, n, &l->clean))
         return -1;
-    size_t k = l->clean.n < room ? l->clean.n : room;
+    size_t k = l->clean.n < capacity ? l->clean.n : capacity;
     if (k)
         memcpy(p, l->clean.p, k);
     rt_bytes_add(&c->ready, l->clean.p + k, l->clean.n - k);
@@ -133,14 +133,14 @@ static void drain(struct srv_rest_loop *l, struct srv_rest_conn *c, const struct
  * filled or the source gave less than it was asked for.
  */
 static ssize_t read_stream(struct srv_rest_loop *l, struct srv_rest_conn *c,
-                           const struct source *from, char *p, size_t room)
+                           const struct source *from, char *p, size_t capacity)
 {
-    size_t have = take_ready(c, p, room);
+    size_t have = take_ready(c, p, capacity);
     ssize_t n = 1;
 
-    while (have < room) {
+    while (have < capacity) {
         uint64_t body = srv_http_stream_body(&c->stream);
-        size_t to_read = room - have;
+        size_t to_read = capacity - have;
         bool past = body >= PAST_BYTES;
         if (c->stream.stage == SRV_HTTP_OVER) {
             drain(l, c, from);
@@ -158,7 +158,7 @@ static ssize_t read_stream(struct srv_rest_loop *l, struct srv_rest_conn *c,
         if (past)
             srv_http_stream_passed(&c->stream, (uint64_t)n);
         else
-            n = feed(l, c, (size_t)n, p + have, room - have);
+            n = feed(l, c, (size_t)n, p + have, capacity - have);
         if (n < 0)
             return no_memory(from);
         have += (size_t)n;

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "runtime/base/half.h"
-#include "runtime/base/near.h"
+#include "runtime/base/tolerance.h"
 
 /* False: the type is none of real numbers. */
 static bool real_at(const struct rt_tensor *t, int64_t i, double *out)
@@ -85,8 +85,8 @@ enum rt_status srv_difference(const struct rt_tensor *want, const struct rt_tens
         }
         real_at(want, i, &a);
         real_at(got, i, &b);
-        out->largest = rt_near_largest(out->largest, a);
-        if (rt_near(b, a, 0))
+        out->largest = rt_tolerance_largest(out->largest, a);
+        if (rt_is_close(b, a, 0))
             continue;
         const double off = isfinite(a) && isfinite(b) ? fabs(a - b) : INFINITY;
         out->n_differ++;

@@ -4,7 +4,7 @@
 
 #include "proto/wire.h"
 #include "runtime/base/arena.h"
-#include "runtime/base/near.h"
+#include "runtime/base/tolerance.h"
 #include "runtime/base/half.h"
 #include "server/protocol/tfs/tensor_wire.h"
 
@@ -57,7 +57,9 @@ static double real_at(enum rt_dtype dtype, const void *data, int64_t i)
 
 static double step_of(enum rt_dtype dtype)
 {
-    return dtype == RT_F16 ? RT_NEAR_HALF_STEP : dtype == RT_BF16 ? RT_NEAR_BFLOAT16_STEP : 0;
+    return dtype == RT_F16    ? RT_TOLERANCE_HALF_STEP
+           : dtype == RT_BF16 ? RT_TOLERANCE_BFLOAT16_STEP
+                              : 0;
 }
 
 static int64_t first_real_difference(const struct rt_tensor *got, const struct rt_tensor *want,
@@ -69,10 +71,10 @@ static int64_t first_real_difference(const struct rt_tensor *got, const struct r
     double largest = 0;
 
     for (int64_t i = 0; i < n; i++)
-        largest = rt_near_largest(largest, real_at(dtype, want->data, i));
-    double allowed = rt_near_allowed(largest, tolerance, step_of(dtype));
+        largest = rt_tolerance_largest(largest, real_at(dtype, want->data, i));
+    double allowed = rt_tolerance_allowed(largest, tolerance, step_of(dtype));
     for (int64_t i = 0; i < n; i++)
-        if (!rt_near(real_at(dtype, got->data, i), real_at(dtype, want->data, i), allowed))
+        if (!rt_is_close(real_at(dtype, got->data, i), real_at(dtype, want->data, i), allowed))
             return i / parts;
     return -1;
 }
@@ -119,45 +121,45 @@ static bool is_unsigned(enum rt_dtype dtype)
     }
 }
 
-static void integer_text(char *room, const struct rt_tensor *t, int64_t i)
+static void integer_text(char *buffer, const struct rt_tensor *t, int64_t i)
 {
     size_t size = rt_dtype_size((enum rt_dtype)t->dtype);
     uint64_t bits = 0;
 
     memcpy(&bits, (const char *)t->data + (size_t)i * size, size < sizeof bits ? size : 8);
     if (is_unsigned((enum rt_dtype)t->dtype)) {
-        snprintf(room, TEXT, "%llu", (unsigned long long)bits);
+        snprintf(buffer, TEXT, "%llu", (unsigned long long)bits);
         return;
     }
     if (size < sizeof bits && bits >> (size * 8 - 1)) /* the sign, as wide as the number */
         bits |= UINT64_MAX << (size * 8);
-    snprintf(room, TEXT, "%lld", (long long)bits);
+    snprintf(buffer, TEXT, "%lld", (long long)bits);
 }
 
-static const char *value_text(char *room, const struct rt_tensor *t, int64_t i)
+static const char *value_text(char *buffer, const struct rt_tensor *t, int64_t i)
 {
     enum rt_dtype dtype = (enum rt_dtype)t->dtype;
     int parts = parts_of(dtype);
 
     if (dtype == RT_STRING) {
         const struct rt_str *s = &rt_strs(t)[i];
-        snprintf(room, TEXT, "\"%.*s\"%s", (int)(s->n < 48 ? s->n : 48), rt_str_data(s),
+        snprintf(buffer, TEXT, "\"%.*s\"%s", (int)(s->n < 48 ? s->n : 48), rt_str_data(s),
                  s->n > 48 ? "..." : "");
     } else if (parts == 2) {
-        snprintf(room, TEXT, "(%.9g,%.9g)", real_at(dtype, t->data, 2 * i),
+        snprintf(buffer, TEXT, "(%.9g,%.9g)", real_at(dtype, t->data, 2 * i),
                  real_at(dtype, t->data, 2 * i + 1));
     } else if (parts) {
-        snprintf(room, TEXT, "%.*g", dtype == RT_F64 ? 17 : 9, real_at(dtype, t->data, i));
+        snprintf(buffer, TEXT, "%.*g", dtype == RT_F64 ? 17 : 9, real_at(dtype, t->data, i));
     } else {
-        integer_text(room, t, i);
+        integer_text(buffer, t, i);
     }
-    return room;
+    return buffer;
 }
 
 /* ---- tensors ---- */
 
 /* "[1,0]": which element, by its place in each dimension. */
-static const char *index_text(char *room, size_t n, const struct rt_tensor *t, int64_t i)
+static const char *index_text(char *buffer, size_t n, const struct rt_tensor *t, int64_t i)
 {
     int64_t at[RT_MAX_RANK] = {0};
 
@@ -165,7 +167,7 @@ static const char *index_text(char *room, size_t n, const struct rt_tensor *t, i
         at[d] = i % t->dim[d];
         i /= t->dim[d];
     }
-    return rt_shape_text(room, n, t->rank, at);
+    return rt_shape_text(buffer, n, t->rank, at);
 }
 
 enum rt_status srv_golden_tensor(const char *name, const struct rt_tensor *got,
@@ -195,7 +197,7 @@ enum rt_status srv_golden_tensor(const char *name, const struct rt_tensor *got,
 
 enum {
     OUTPUTS = 1, /* the field of both responses */
-    LEAST_ROOM = 256 << 20,
+    MIN_BUDGET = 256 << 20,
 };
 
 static enum rt_status read_tensor(struct rt_span message, size_t budget, struct rt_tensor *out,
@@ -205,13 +207,13 @@ static enum rt_status read_tensor(struct rt_span message, size_t budget, struct 
 }
 
 /* For the tensor of a message of n bytes, and `more`. */
-static size_t room_of(size_t n, size_t more)
+static size_t budget_of(size_t n, size_t more)
 {
-    size_t room;
-    return __builtin_mul_overflow(n, 2 * sizeof(struct rt_str), &room) ||
-                   __builtin_add_overflow(room, more, &room)
+    size_t buffer;
+    return __builtin_mul_overflow(n, 2 * sizeof(struct rt_str), &buffer) ||
+                   __builtin_add_overflow(buffer, more, &buffer)
                ? SIZE_MAX / 2
-               : room;
+               : buffer;
 }
 
 static enum rt_status compare_entry(struct rt_span name, struct rt_span got, struct rt_span want,
@@ -223,9 +225,9 @@ static enum rt_status compare_entry(struct rt_span name, struct rt_span got, str
     snprintf(text, sizeof text, "%.*s", (int)(name.n < 100 ? name.n : 100), (const char *)name.p);
     /* A few bytes of a message may stand for many elements, but in an answer only for so many, and
      * in what was recorded for no more than were answered: beyond that the shapes differ anyway. */
-    enum rt_status st = read_tensor(got, room_of(got.n, LEAST_ROOM), &a, err);
+    enum rt_status st = read_tensor(got, budget_of(got.n, MIN_BUDGET), &a, err);
     if (!st) {
-        st = read_tensor(want, room_of(want.n, rt_tensor_bytes(&a) + got.n + 4096), &b, err);
+        st = read_tensor(want, budget_of(want.n, rt_tensor_bytes(&a) + got.n + 4096), &b, err);
         if (st)
             rt_fail_prefix(err, "recorded output \"%s\": ", text);
     }
@@ -272,7 +274,7 @@ struct score {
 struct scores {
     struct rt_arena *arena;
     struct score *at;
-    size_t n, room;
+    size_t n, buffer;
     bool failed, no_memory;
     int task;
 };
@@ -289,9 +291,9 @@ static void add_score(struct scores *s, int64_t example, int64_t index, struct r
         else if (f.number == (index >= 0 ? 2 : 1) && f.type == PB_FIXED32)
             new.value = rt_float_of_bits((uint32_t)f.value);
     s->failed |= more < 0;
-    if (s->n == s->room) {
-        size_t room = s->room ? 2 * s->room : 64;
-        struct score *grown = rt_arena_array(s->arena, room, sizeof *grown);
+    if (s->n == s->buffer) {
+        size_t buffer = s->buffer ? 2 * s->buffer : 64;
+        struct score *grown = rt_arena_array(s->arena, buffer, sizeof *grown);
         if (!grown) {
             s->no_memory = true;
             return;
@@ -299,7 +301,7 @@ static void add_score(struct scores *s, int64_t example, int64_t index, struct r
         if (s->n)
             memcpy(grown, s->at, s->n * sizeof *grown);
         s->at = grown;
-        s->room = room;
+        s->buffer = buffer;
     }
     s->at[s->n++] = new;
 }
@@ -376,8 +378,8 @@ static enum rt_status compare_lists(const struct scores *got, const struct score
         return rt_fail(err, RT_FAILED_PRECONDITION, "%zu scores in all, recorded were %zu", got->n,
                        want->n);
     for (size_t i = 0; i < want->n; i++)
-        largest = rt_near_largest(largest, (double)want->at[i].value);
-    double allowed = rt_near_allowed(largest, tolerance, 0);
+        largest = rt_tolerance_largest(largest, (double)want->at[i].value);
+    double allowed = rt_tolerance_allowed(largest, tolerance, 0);
     for (size_t i = 0; i < want->n; i++) {
         const struct score *a = &got->at[i], *b = &want->at[i];
         if (a->task != b->task || a->example != b->example || a->index != b->index)
@@ -385,7 +387,7 @@ static enum rt_status compare_lists(const struct scores *got, const struct score
                            "example %lld has another number of classes than recorded",
                            (long long)b->example);
         if (!rt_span_eq(a->label, b->label) ||
-            !rt_near((double)a->value, (double)b->value, allowed))
+            !rt_is_close((double)a->value, (double)b->value, allowed))
             return score_differs(a, b, is_multi, err);
     }
     return RT_OK;

@@ -1,9 +1,9 @@
 /*
  * Whether a version answers what was recorded: serialized responses of one API, compared by what
  * they say, whichever of its forms the message has. Numbers of a floating type may be off by what
- * runtime/base/near.h allows: `tolerance` times the largest magnitude that was recorded in that
- * output (the scores of an answer being one output), NaN equal to NaN; all else is equal or not.
- * Outputs that were not recorded do not matter, nor do the names and versions of models.
+ * runtime/base/tolerance.h allows: `tolerance` times the largest magnitude that was recorded in
+ * that output (the scores of an answer being one output), NaN equal to NaN; all else is equal or
+ * not. Outputs that were not recorded do not matter, nor do the names and versions of models.
  * clients/cli/compare.h holds a replayed log to the same.
  *
  * Threads: pure.

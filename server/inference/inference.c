@@ -146,7 +146,7 @@ enum rt_status srv_inference_adhoc(struct srv_inference *inf, const struct rt_ca
     return RT_OK;
 }
 
-static enum rt_status make_room(struct srv_inference *inf, struct rt_error *err)
+static enum rt_status allocate_tensors(struct srv_inference *inf, struct rt_error *err)
 {
     struct srv_job *job = inf->job;
     const struct rt_signature *sig = job->signature->def;
@@ -166,7 +166,7 @@ static enum rt_status make_room(struct srv_inference *inf, struct rt_error *err)
 enum rt_status srv_inference_resolve(struct srv_inference *inf, struct rt_error *err)
 {
     enum rt_status st = ops_of(inf)->resolve(inf, err);
-    return st ? st : make_room(inf, err);
+    return st ? st : allocate_tensors(inf, err);
 }
 
 size_t srv_inference_feed_bytes(const struct srv_inference *inf)

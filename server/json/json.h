@@ -82,7 +82,7 @@ bool srv_json_unbase64(char *dst, size_t *n, struct rt_span token);
  * The value as an error text shows it (four spaces, one element a line), cut near `room` bytes.
  * Ends in NUL. Returns `text`.
  */
-const char *srv_json_show(char *text, size_t room, struct srv_json v);
+const char *srv_json_show(char *text, size_t capacity, struct srv_json v);
 enum { SRV_JSON_SHOWN = 257 };
 
 /* Appends s between quotes, escaped as RapidJSON does; bytes above 0x7f pass. */

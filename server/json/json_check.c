@@ -124,15 +124,15 @@ static const unsigned char *after_digits(const unsigned char *p, const unsigned 
     uint64_t w;
     while (end - p >= 8) {
         memcpy(&w, p, 8);
-        uint64_t odd = ((w ^ UINT64_C(0x3030303030303030)) & UINT64_C(0xf0f0f0f0f0f0f0f0)) |
-                       ((w + UINT64_C(0x0606060606060606)) & UINT64_C(0x4040404040404040));
-        if (!odd) {
+        uint64_t non_digits = ((w ^ UINT64_C(0x3030303030303030)) & UINT64_C(0xf0f0f0f0f0f0f0f0)) |
+                              ((w + UINT64_C(0x0606060606060606)) & UINT64_C(0x4040404040404040));
+        if (!non_digits) {
             p += 8;
             continue;
         }
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
         /* No byte below the first odd one carries into it. */
-        return p + (__builtin_ctzll(odd) >> 3);
+        return p + (__builtin_ctzll(non_digits) >> 3);
 #else
         break;
 #endif
@@ -200,21 +200,21 @@ static bool check_number(struct check *c)
  */
 struct nest {
     uint64_t few[8], *bits;
-    size_t depth, room; /* in bits */
+    size_t depth, capacity; /* in bits */
 };
 
 static bool nest_push(struct nest *n, bool object)
 {
-    if (n->depth == n->room) {
-        size_t room = n->room * 2;
-        uint64_t *bits = malloc(room / 8);
+    if (n->depth == n->capacity) {
+        size_t capacity = n->capacity * 2;
+        uint64_t *bits = malloc(capacity / 8);
         if (!bits)
             return false;
-        memcpy(bits, n->bits, n->room / 8);
+        memcpy(bits, n->bits, n->capacity / 8);
         if (n->bits != n->few)
             free(n->bits);
         n->bits = bits;
-        n->room = room;
+        n->capacity = capacity;
     }
     uint64_t bit = UINT64_C(1) << (n->depth & 63), *w = &n->bits[n->depth >> 6];
     *w = object ? *w | bit : *w & ~bit;
@@ -394,7 +394,7 @@ enum rt_status srv_json_check(struct srv_json_doc *doc, struct rt_span text, str
     if (text.n == 0)
         return rt_fail(err, RT_INVALID_ARGUMENT, "JSON Parse error: The document is empty");
     struct check c = {.p = text.p, .end = text.p + text.n};
-    struct document d = {.doc = doc, .nest = {.room = 512}};
+    struct document d = {.doc = doc, .nest = {.capacity = 512}};
     d.nest.bits = d.nest.few;
     if (text.n >= 3 && memcmp(text.p, "\xef\xbb\xbf", 3) == 0)
         c.p += 3;

@@ -392,7 +392,7 @@ static const char pairs[] = "000102030405060708091011121314151617181920212223242
                             "34353637383940414243444546474849505152535455565758596061626364656667"
                             "6869707172737475767778798081828384858687888990919293949596979899";
 
-size_t srv_uint_write(char *room, uint64_t x)
+size_t srv_uint_write(char *buffer, uint64_t x)
 {
     char text[20];
     int at = 20;
@@ -407,16 +407,16 @@ size_t srv_uint_write(char *room, uint64_t x)
     } else {
         text[--at] = (char)('0' + x);
     }
-    memcpy(room, text + at, (size_t)(20 - at));
+    memcpy(buffer, text + at, (size_t)(20 - at));
     return (size_t)(20 - at);
 }
 
-size_t srv_int_write(char *room, int64_t x)
+size_t srv_int_write(char *buffer, int64_t x)
 {
     if (x >= 0)
-        return srv_uint_write(room, (uint64_t)x);
-    room[0] = '-';
-    return 1 + srv_uint_write(room + 1, 0 - (uint64_t)x);
+        return srv_uint_write(buffer, (uint64_t)x);
+    buffer[0] = '-';
+    return 1 + srv_uint_write(buffer + 1, 0 - (uint64_t)x);
 }
 
 static const uint64_t ten[20] = {
@@ -566,68 +566,68 @@ static inline size_t digits_text(char *text, uint64_t d, int digits)
 }
 
 /* n significant digits in exponent form: 1.5e-07. */
-static size_t write_exponent_form(char *room, const char *text, size_t n, int k)
+static size_t write_exponent_form(char *buffer, const char *text, size_t n, int k)
 {
     size_t out = 0;
-    room[out++] = text[0];
+    buffer[out++] = text[0];
     if (n > 1) {
-        room[out++] = '.';
-        memcpy(room + out, text + 1, n - 1);
+        buffer[out++] = '.';
+        memcpy(buffer + out, text + 1, n - 1);
         out += n - 1;
     }
-    room[out++] = 'e';
-    room[out++] = k < 0 ? '-' : '+';
+    buffer[out++] = 'e';
+    buffer[out++] = k < 0 ? '-' : '+';
     unsigned x = (unsigned)(k < 0 ? -k : k);
     if (x < 10)
-        room[out++] = '0';
-    return out + srv_uint_write(room + out, x);
+        buffer[out++] = '0';
+    return out + srv_uint_write(buffer + out, x);
 }
 
 /* As %g writes d * 10^(k - digits + 1): exponent form outside [-4, digits). */
-static inline size_t write_digits(char *room, uint64_t d, int digits, int k)
+static inline size_t write_digits(char *buffer, uint64_t d, int digits, int k)
 {
     char text[24];                         /* whole words, as digits_text stores them */
     if (k < 0 && k >= -4 && digits <= 9) { /* most floats below 1: no copy */
         const size_t lead = (size_t)(1 - k);
-        memcpy(room, "0.000", 6);
-        return lead + digits_text(room + lead, d, digits);
+        memcpy(buffer, "0.000", 6);
+        return lead + digits_text(buffer + lead, d, digits);
     }
     const size_t n = digits_text(text, d, digits);
     if (k < -4 || k >= digits)
-        return write_exponent_form(room, text, n, k);
+        return write_exponent_form(buffer, text, n, k);
     if (k < 0) {
-        memcpy(room, "0.000", 5);
-        memcpy(room + 1 - k, text, n);
+        memcpy(buffer, "0.000", 5);
+        memcpy(buffer + 1 - k, text, n);
         return (size_t)(1 - k) + n;
     }
     const size_t whole = (size_t)k + 1;
     if (n <= whole) { /* zeros that digits_text left out stand in `text` all the same */
-        memcpy(room, text, whole);
-        memcpy(room + whole, ".0", 2);
+        memcpy(buffer, text, whole);
+        memcpy(buffer + whole, ".0", 2);
         return whole + 2;
     }
-    memcpy(room, text, whole);
-    room[whole] = '.';
-    memcpy(room + whole + 1, text + whole, n - whole);
+    memcpy(buffer, text, whole);
+    buffer[whole] = '.';
+    memcpy(buffer + whole + 1, text + whole, n - whole);
     return n + 1;
 }
 
-static size_t write_odd(char *room, double x)
+static size_t write_non_finite(char *buffer, double x)
 {
     const char *text = isnan(x) ? "NaN" : x < 0 ? "-Infinity" : "Infinity";
     size_t n = strlen(text);
-    memcpy(room, text, n);
+    memcpy(buffer, text, n);
     return n;
 }
 
 /* Where the exact arithmetic does not reach: the C library. */
-static size_t write_slow(char *room, double x, int precision)
+static size_t write_slow(char *buffer, double x, int precision)
 {
-    int n = snprintf(room, SRV_NUMBER_ROOM, "%.*g", precision, x);
+    int n = snprintf(buffer, SRV_NUMBER_BYTES, "%.*g", precision, x);
     if (n < 0)
         return 0;
-    if (!strpbrk(room, ".e")) {
-        memcpy(room + n, ".0", 2);
+    if (!strpbrk(buffer, ".e")) {
+        memcpy(buffer + n, ".0", 2);
         n += 2;
     }
     return (size_t)n;
@@ -664,7 +664,7 @@ static inline bool quick_digits(double a, int k, int digits, uint64_t *d, double
 }
 
 /* The same as the long way below, for floats between 1e-10 and 1e20. False: take that way. */
-static bool quick_float(char *room, float a, size_t *n)
+static bool quick_float(char *buffer, float a, size_t *n)
 {
     uint32_t bits;
     uint64_t d;
@@ -684,32 +684,32 @@ static bool quick_float(char *room, float a, size_t *n)
     /* Six digits may come back to a only when they are off by half of a's last bit or less. */
     if (fabs(x - (double)(int64_t)d) <= x * 0x1.1p-24 && (float)six_digits_back(d, k, &ok) == a &&
         ok) {
-        *n = write_digits(room, d, 6, k);
+        *n = write_digits(buffer, d, 6, k);
         return true;
     }
     if (!ok || !quick_digits((double)a, k, 9, &d, &x))
         return false;
-    *n = write_digits(room, d, 9, k);
+    *n = write_digits(buffer, d, 9, k);
     return true;
 }
 
-size_t srv_float_write(char *room, float x)
+size_t srv_float_write(char *buffer, float x)
 {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
     if ((bits >> 23 & 0xff) == 0xff)
-        return write_odd(room, (double)x);
+        return write_non_finite(buffer, (double)x);
     size_t sign = bits >> 31;
     if (sign)
-        *room++ = '-';
+        *buffer++ = '-';
     float a = sign ? -x : x;
     if (a < 100000.0f && a == (float)(int32_t)a) { /* small whole numbers, zero */
-        size_t n = srv_uint_write(room, (uint64_t)a);
-        memcpy(room + n, ".0", 2);
+        size_t n = srv_uint_write(buffer, (uint64_t)a);
+        memcpy(buffer + n, ".0", 2);
         return sign + n + 2;
     }
     size_t quick;
-    if (quick_float(room, a, &quick))
+    if (quick_float(buffer, a, &quick))
         return sign + quick;
     int e = (int)(bits >> 23 & 0xff);
     uint64_t m = (bits & 0x7fffff) | (e ? 0x800000u : 0), d;
@@ -719,28 +719,28 @@ size_t srv_float_write(char *room, float x)
     if (exact) {
         double back = six_digits_back(d, k, &ok);
         if (ok && (float)back == a)
-            return sign + write_digits(room, d, 6, k);
+            return sign + write_digits(buffer, d, 6, k);
     }
     if (ok && decimal_digits(m, e, 9, &d, &k))
-        return sign + write_digits(room, d, 9, k);
-    char text[SRV_NUMBER_ROOM];
+        return sign + write_digits(buffer, d, 9, k);
+    char text[SRV_NUMBER_BYTES];
     snprintf(text, sizeof text, "%.6g", (double)a);
-    return sign + write_slow(room, (double)a, strtof(text, NULL) == a ? 6 : 9);
+    return sign + write_slow(buffer, (double)a, strtof(text, NULL) == a ? 6 : 9);
 }
 
-size_t srv_double_write(char *room, double x)
+size_t srv_double_write(char *buffer, double x)
 {
     uint64_t bits;
     memcpy(&bits, &x, sizeof bits);
     if ((bits >> 52 & 0x7ff) == 0x7ff)
-        return write_odd(room, x);
+        return write_non_finite(buffer, x);
     size_t sign = bits >> 63;
     if (sign)
-        *room++ = '-';
+        *buffer++ = '-';
     double a = sign ? -x : x;
     if (a < 100000.0 && a == (double)(int32_t)a) {
-        size_t n = srv_uint_write(room, (uint64_t)a);
-        memcpy(room + n, ".0", 2);
+        size_t n = srv_uint_write(buffer, (uint64_t)a);
+        memcpy(buffer + n, ".0", 2);
         return sign + n + 2;
     }
     int e = (int)(bits >> 52 & 0x7ff);
@@ -751,11 +751,11 @@ size_t srv_double_write(char *room, double x)
     if (exact) {
         double back = six_digits_back(d, k, &ok);
         if (ok && back == a)
-            return sign + write_digits(room, d, 6, k);
+            return sign + write_digits(buffer, d, 6, k);
     }
     if (ok && decimal_digits(m, e, 17, &d, &k))
-        return sign + write_digits(room, d, 17, k);
-    char text[SRV_NUMBER_ROOM];
+        return sign + write_digits(buffer, d, 17, k);
+    char text[SRV_NUMBER_BYTES];
     snprintf(text, sizeof text, "%.6g", a);
-    return sign + write_slow(room, a, strtod(text, NULL) == a ? 6 : 17);
+    return sign + write_slow(buffer, a, strtod(text, NULL) == a ? 6 : 17);
 }

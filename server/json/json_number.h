@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SRV_NUMBER_ROOM = 32 }; /* bytes that each writer below may store to, used or not */
+enum { SRV_NUMBER_BYTES = 32 }; /* bytes that each writer below may store to, used or not */
 
 /* What a number token is, by JSON alone: RapidJSON's view. */
 enum srv_number_kind {
@@ -42,9 +42,9 @@ const unsigned char *srv_float_read(const unsigned char *p, const unsigned char 
  * %g with 6 digits, or 9 (float) or 17 (double) when 6 do not come back to the same value; ".0" is
  * appended when neither '.' nor 'e' occurs. NaN, Infinity, -Infinity. Return the length.
  */
-size_t srv_float_write(char *room, float x);
-size_t srv_double_write(char *room, double x);
-size_t srv_int_write(char *room, int64_t x);
-size_t srv_uint_write(char *room, uint64_t x);
+size_t srv_float_write(char *buffer, float x);
+size_t srv_double_write(char *buffer, double x);
+size_t srv_int_write(char *buffer, int64_t x);
+size_t srv_uint_write(char *buffer, uint64_t x);
 
 #endif

@@ -157,7 +157,7 @@ static void show_value(struct rt_bytes *out, struct srv_json v, int depth)
     if (!object && *v.p != '[') {
         const unsigned char *after = srv_json_after(v);
         struct srv_number number;
-        char text[SRV_NUMBER_ROOM];
+        char text[SRV_NUMBER_BYTES];
         if (srv_json_type(v) == SRV_JSON_NUMBER && srv_number_read(v.p, v.end, &number) != v.p &&
             number.kind == SRV_NUMBER_DOUBLE)
             show_add(out, text,
@@ -203,16 +203,16 @@ static size_t whole_characters(const char *p, size_t n)
     return i - 1 + need > n ? i - 1 : n;
 }
 
-const char *srv_json_show(char *text, size_t room, struct srv_json v)
+const char *srv_json_show(char *text, size_t capacity, struct srv_json v)
 {
     enum { LOOK = 16384 }; /* no more of a large value is walked for so short a text */
     struct rt_bytes out;
-    rt_bytes_init(&out, room - 1);
+    rt_bytes_init(&out, capacity - 1);
     if (v.end - v.p > LOOK)
         v.end = v.p + LOOK;
     show_value(&out, v, 0);
     size_t n = out.p && !out.failed ? out.n : 0;
-    if (n == room - 1)
+    if (n == capacity - 1)
         n = whole_characters(out.p, n);
     if (n)
         memcpy(text, out.p, n);

@@ -20,12 +20,12 @@ static void add_text(struct record *r, const char *name, struct rt_span s)
 {
     if (!s.p)
         return;
-    char *room = r->texts[r->n];
+    char *buffer = r->texts[r->n];
     size_t n = s.n < TEXT - 1 ? s.n : TEXT - 1;
     for (size_t i = 0; i < n; i++)
-        room[i] = s.p[i] > ' ' && s.p[i] < 0x7f ? (char)s.p[i] : '?';
-    room[n] = '\0';
-    r->fields[r->n++] = (struct rt_log_field){.name = name, .text = room};
+        buffer[i] = s.p[i] > ' ' && s.p[i] < 0x7f ? (char)s.p[i] : '?';
+    buffer[n] = '\0';
+    r->fields[r->n++] = (struct rt_log_field){.name = name, .text = buffer};
 }
 
 void srv_access_log(const struct srv_access *a)

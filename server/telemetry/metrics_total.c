@@ -30,11 +30,11 @@ int64_t srv_metrics_total(struct rt_span page, struct rt_span name)
         struct rt_span line = rt_span_of(page.p, end ? (size_t)(end - page.p) : page.n);
         if (name.n && is_of(line, name)) {
             const unsigned char *blank = memrchr(line.p, ' ', line.n);
-            char room[64] = "";
+            char buffer[64] = "";
             size_t n = blank ? (size_t)(line.p + line.n - blank - 1) : 0;
-            if (n && n < sizeof room) {
-                memcpy(room, blank + 1, n);
-                double value = strtod(room, NULL);
+            if (n && n < sizeof buffer) {
+                memcpy(buffer, blank + 1, n);
+                double value = strtod(buffer, NULL);
                 total += isfinite(value) ? value : 0;
             }
         }

@@ -45,22 +45,22 @@ static bool is_dir(const char *path)
 }
 
 /* A model's name as a part of a file's: it may hold anything. */
-static void write_name(char *room, size_t n, const char *model)
+static void write_name(char *buffer, size_t n, const char *model)
 {
     size_t i = 0;
     for (; model[i] && i + 1 < n; i++) {
         char c = model[i];
         bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
                      c == '_' || c == '-' || (c == '.' && i);
-        room[i] = c;
+        buffer[i] = c;
         if (!plain)
-            room[i] = '_';
+            buffer[i] = '_';
     }
-    room[i] = '\0';
+    buffer[i] = '\0';
 }
 
 /* All but the number; false: too long. */
-static bool write_stem(char *room, size_t n, const char *prefix, const char *model)
+static bool write_stem(char *buffer, size_t n, const char *prefix, const char *model)
 {
     char name[NAME] = "", when[32];
     size_t length = strlen(prefix);
@@ -72,7 +72,7 @@ static bool write_stem(char *room, size_t n, const char *prefix, const char *mod
         write_name(name, sizeof name, model);
     gmtime_r(&now, &tm);
     strftime(when, sizeof when, "%Y%m%dT%H%M%SZ", &tm);
-    int w = snprintf(room, n, "%s%s%s-%s-%ld", prefix,
+    int w = snprintf(buffer, n, "%s%s%s-%s-%ld", prefix,
                      in_dir && prefix[length - 1] != '/' ? "/" : "", name, when, (long)getpid());
     return w > 0 && (size_t)w < n;
 }

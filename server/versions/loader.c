@@ -50,7 +50,7 @@ static enum rt_status admit(struct srv_loader *l, struct srv_load *load, int64_t
     int64_t held = l->held;
     if (limit && sum(held, need) > limit) {
         rt_mutex_unlock(&l->mu);
-        load->no_room = true;
+        load->over_memory_limit = true;
         return rt_fail(
             &load->err, RT_RESOURCE_EXHAUSTED,
             "Insufficient resources to load servable {name: %s version: %lld}: it needs "
@@ -58,8 +58,8 @@ static enum rt_status admit(struct srv_loader *l, struct srv_load *load, int64_t
             load->model, (long long)load->version, (long long)need, (long long)held,
             (long long)limit);
     }
-    int64_t room = l->calls->free_memory() - l->reserved;
-    bool fits = need <= room;
+    int64_t available = l->calls->free_memory() - l->reserved;
+    bool fits = need <= available;
     if (fits) {
         l->reserved += need;
         l->held = sum(l->held, need);
@@ -68,11 +68,11 @@ static enum rt_status admit(struct srv_loader *l, struct srv_load *load, int64_t
     rt_mutex_unlock(&l->mu);
     if (fits)
         return RT_OK;
-    load->no_room = true;
+    load->over_memory_limit = true;
     return rt_fail(&load->err, RT_RESOURCE_EXHAUSTED,
                    "model %s version %lld: loading needs about %lld bytes of memory, %lld are free",
                    load->model, (long long)load->version, (long long)need,
-                   (long long)(room > 0 ? room : 0));
+                   (long long)(available > 0 ? available : 0));
 }
 
 /* The load has ended: free memory counts from now on what it took. */

@@ -64,9 +64,9 @@ struct srv_load {
     /* ---- */
     enum rt_status status;
     struct rt_error err;
-    bool left_place; /* the loader's: others may go on in its place */
-    bool changed;    /* status is RT_ABORTED: the files changed while they were read */
-    bool no_room;    /* status is RT_RESOURCE_EXHAUSTED: refused before anything was read */
+    bool left_place;        /* the loader's: others may go on in its place */
+    bool changed;           /* status is RT_ABORTED: the files changed while they were read */
+    bool over_memory_limit; /* status is RT_RESOURCE_EXHAUSTED: refused before anything was read */
     struct rt_model *loaded;
     int64_t held; /* of the limit on all models; to be given back when `loaded` is freed */
     int64_t ns;

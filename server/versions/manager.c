@@ -37,7 +37,7 @@ static void decide(struct srv_manager *m, struct srv_managed *model, int64_t now
                 .may_load = e->stable && e->seen_since && now >= e->retry_at,
             };
         }
-        struct srv_decision d = srv_policy_decide(views, model->n_entries, m->frees_first);
+        struct srv_decision d = srv_policy_decide(views, model->n_entries, m->unload_before_load);
         if (d.move == SRV_MOVE_NONE)
             break;
         struct srv_managed_version *e = model->entries[d.index];
@@ -376,7 +376,7 @@ enum rt_status srv_manager_start(struct srv_server *server, const struct srv_mod
     m->again_at = m->next_count = RT_NEVER;
     const int n_sockets = srv_sockets(NULL, INT32_MAX);
     m->n_inherited = n_sockets > 0 ? n_sockets : 0; /* such as a standard output */
-    m->frees_first = strcmp(o->version_transition, "resource_preserving") == 0;
+    m->unload_before_load = strcmp(o->version_transition, "resource_preserving") == 0;
     rt_mutex_init(&m->mu);
     rt_cond_init(&m->changed);
     m->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

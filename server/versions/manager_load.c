@@ -160,7 +160,7 @@ void srv_mgr_end_load(struct srv_manager *m, struct srv_load *load)
                model->name, (long long)e->version, rt_error_text(&load->err));
         if (e->wanted && !stopping) /* again: it went, and came back while the load ended */
             srv_mgr_restart(m, e);
-    } else if (load->changed || (load->no_room && is_unloading(m))) {
+    } else if (load->changed || (load->over_memory_limit && is_unloading(m))) {
         load_again(m, model, e, load);
     } else {
         load_failed(m, model, e, load);

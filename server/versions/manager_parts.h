@@ -75,7 +75,7 @@ struct srv_managed_version {
 struct srv_managed {
     char *name;
     const struct srv_model_config *config; /* NULL: not configured any more */
-    int n_entries, room;
+    int n_entries, capacity;
     struct srv_managed_version **entries; /* highest first; the array is guarded by the lock */
     bool is_initial;
     int64_t since; /* when it was configured */
@@ -123,7 +123,7 @@ struct srv_manager {
     const char *tags[MAX_TAGS];
     char *tags_text;
     int n_tags;
-    bool frees_first; /* an old version goes before the new one is loaded */
+    bool unload_before_load; /* an old version goes before the new one is loaded */
     pthread_t thread;
     int event_fd, inotify_fd; /* inotify may be -1 */
     int folder_watch;

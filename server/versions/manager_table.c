@@ -36,14 +36,14 @@ const char *srv_mgr_state_text(const struct srv_managed_version *e)
 void srv_mgr_add_unavailable(struct srv_unavailable *list, const char *model,
                              const struct srv_managed_version *why, const char *text)
 {
-    size_t used = strlen(list->text), room = sizeof list->text - used;
+    size_t used = strlen(list->text), capacity = sizeof list->text - used;
     list->n++;
     if (why)
-        snprintf(list->text + used, room, "{{name: %s version: %lld} due to error: %s: %s}, ",
+        snprintf(list->text + used, capacity, "{{name: %s version: %lld} due to error: %s: %s}, ",
                  model, (long long)why->version, rt_status_name(why->code),
                  srv_mgr_state_text(why));
     else
-        snprintf(list->text + used, room, "{{name: %s} due to error: %s}, ", model, text);
+        snprintf(list->text + used, capacity, "{{name: %s} due to error: %s}, ", model, text);
 }
 
 void srv_mgr_set_state(struct srv_manager *m, struct srv_managed_version *e, enum srv_state to,
@@ -171,16 +171,17 @@ struct srv_managed_version *srv_mgr_add_entry(struct srv_manager *m, struct srv_
     e->version = version;
     e->state = SRV_START;
     rt_mutex_lock(&m->mu);
-    if (model->n_entries == model->room) {
-        int room = model->room ? model->room * 2 : 8;
-        struct srv_managed_version **grown = realloc(model->entries, (size_t)room * sizeof(*grown));
+    if (model->n_entries == model->capacity) {
+        int capacity = model->capacity ? model->capacity * 2 : 8;
+        struct srv_managed_version **grown =
+            realloc(model->entries, (size_t)capacity * sizeof(*grown));
         if (!grown) {
             rt_mutex_unlock(&m->mu);
             free(e);
             return NULL;
         }
         model->entries = grown;
-        model->room = room;
+        model->capacity = capacity;
     }
     int i = model->n_entries++;
     for (; i > 0 && model->entries[i - 1]->version < version; i--)

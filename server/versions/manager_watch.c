@@ -150,10 +150,10 @@ static void want(struct srv_manager *m, struct srv_managed *model, const struct 
         srv_mgr_try_again(m);
         return;
     }
-    size_t room = strlen(model->config->base_path) + strlen(found->name) + 2;
-    char *dir = malloc(room);
+    size_t capacity = strlen(model->config->base_path) + strlen(found->name) + 2;
+    char *dir = malloc(capacity);
     if (dir) {
-        snprintf(dir, room, "%s/%s", model->config->base_path, found->name);
+        snprintf(dir, capacity, "%s/%s", model->config->base_path, found->name);
         free(e->dir);
         e->dir = dir;
     }

@@ -19,7 +19,8 @@ bool srv_state_may_become(enum srv_state from, enum srv_state to)
     return false;
 }
 
-struct srv_decision srv_policy_decide(const struct srv_version_view *v, int n, bool frees_first)
+struct srv_decision srv_policy_decide(const struct srv_version_view *v, int n,
+                                      bool unload_before_load)
 {
     int n_wanted = 0, n_wanted_available = 0, n_spare = 0, n_going = 0;
     int lowest_spare = -1, highest_new = -1;
@@ -37,10 +38,10 @@ struct srv_decision srv_policy_decide(const struct srv_version_view *v, int n, b
             (highest_new < 0 || v[i].version > v[highest_new].version))
             highest_new = i;
     }
-    bool makes_room = frees_first && highest_new >= 0;
-    if (n_spare && (n_wanted == 0 || n_wanted_available > 0 || n_spare > 1 || makes_room))
+    bool unloads_first = unload_before_load && highest_new >= 0;
+    if (n_spare && (n_wanted == 0 || n_wanted_available > 0 || n_spare > 1 || unloads_first))
         return (struct srv_decision){SRV_MOVE_UNLOAD, lowest_spare};
-    if (highest_new >= 0 && !(frees_first && n_going))
+    if (highest_new >= 0 && !(unload_before_load && n_going))
         return (struct srv_decision){SRV_MOVE_LOAD, highest_new};
     return (struct srv_decision){SRV_MOVE_NONE, -1};
 }

@@ -32,10 +32,11 @@ struct srv_decision {
  * more, when a wanted one is available, or when another unwanted one is available too (the lowest
  * goes first). Else the highest wanted one that may be loaded is. Any order of `v`.
  *
- * frees_first, resource-preserving: two versions are never in memory because of a change. As soon
- * as a wanted version may be loaded, all that are not wanted go, and it is loaded when they are
- * gone. Until then, and if none ever comes, the old ones serve on.
+ * unload_before_load, resource-preserving: two versions are never in memory because of a change. As
+ * soon as a wanted version may be loaded, all that are not wanted go, and it is loaded when they
+ * are gone. Until then, and if none ever comes, the old ones serve on.
  */
-struct srv_decision srv_policy_decide(const struct srv_version_view *v, int n, bool frees_first);
+struct srv_decision srv_policy_decide(const struct srv_version_view *v, int n,
+                                      bool unload_before_load);
 
 #endif

@@ -83,15 +83,15 @@ enum rt_status srv_source_scan(const struct srv_model_config *m, struct rt_arena
         return rt_fail(err, RT_UNAVAILABLE, "Could not read base path %s for servable %s: %s",
                        m->base_path, m->name, strerror(errno));
     struct srv_found *all = NULL;
-    int n = 0, room = 0;
+    int n = 0, capacity = 0;
     enum rt_status st = RT_OK;
     errno = 0;
     for (struct dirent *e; !st && (e = readdir(dir)); errno = 0) {
         int64_t version;
         if (!is_version(e->d_name, &version))
             continue;
-        if (n == room) {
-            int more = room ? room * 2 : 16;
+        if (n == capacity) {
+            int more = capacity ? capacity * 2 : 16;
             void *grown = more <= MAX_VERSIONS ? realloc(all, (size_t)more * sizeof *all) : NULL;
             if (!grown) {
                 st = rt_fail(err, RT_RESOURCE_EXHAUSTED,
@@ -100,7 +100,7 @@ enum rt_status srv_source_scan(const struct srv_model_config *m, struct rt_arena
                 break;
             }
             all = grown;
-            room = more;
+            capacity = more;
         }
         all[n].version = version;
         all[n].name = rt_arena_strdup(arena, e->d_name);
@@ -162,7 +162,7 @@ static enum rt_status too_many(const struct walk *w, const char *path)
 
 struct names {
     char **name;
-    int n, room;
+    int n, capacity;
 };
 
 static void names_clear(struct names *list)
@@ -174,13 +174,13 @@ static void names_clear(struct names *list)
 
 static bool names_add(struct names *list, const char *name)
 {
-    if (list->n == list->room) {
-        int room = list->room ? list->room * 2 : 16;
-        char **more = realloc(list->name, (size_t)room * sizeof *more);
+    if (list->n == list->capacity) {
+        int capacity = list->capacity ? list->capacity * 2 : 16;
+        char **more = realloc(list->name, (size_t)capacity * sizeof *more);
         if (!more)
             return false;
         list->name = more;
-        list->room = room;
+        list->capacity = capacity;
     }
     list->name[list->n] = strdup(name);
     return list->name[list->n] && ++list->n;
@@ -249,13 +249,13 @@ static enum rt_status walk_into(struct walk *w, const char *path, int depth)
                        MAX_DEPTH);
     st = list(w, path, depth, &names);
     for (int i = 0; i < names.n && !st; i++) {
-        size_t room = strlen(path) + strlen(names.name[i]) + 2;
-        char *child = malloc(room);
+        size_t capacity = strlen(path) + strlen(names.name[i]) + 2;
+        char *child = malloc(capacity);
         if (!child) {
-            st = rt_fail_memory(w->err, "a path", room);
+            st = rt_fail_memory(w->err, "a path", capacity);
             break;
         }
-        snprintf(child, room, "%s/%s", path, names.name[i]);
+        snprintf(child, capacity, "%s/%s", path, names.name[i]);
         st = walk(w, child, depth + 1);
         free(child);
     }

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 struct request {
-    size_t n, room;
+    size_t n, capacity;
     char *body;
 };
 
@@ -30,13 +30,13 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
         return *state ? MHD_YES : MHD_NO;
     }
     if (*n_data) {
-        if (*n_data > r->room - r->n) {
-            size_t room = r->room * 2 > r->n + *n_data ? r->room * 2 : r->n + *n_data;
-            char *body = realloc(r->body, room);
+        if (*n_data > r->capacity - r->n) {
+            size_t capacity = r->capacity * 2 > r->n + *n_data ? r->capacity * 2 : r->n + *n_data;
+            char *body = realloc(r->body, capacity);
             if (!body)
                 return MHD_NO;
             r->body = body;
-            r->room = room;
+            r->capacity = capacity;
         }
         memcpy(r->body + r->n, data, *n_data);
         r->n += *n_data;

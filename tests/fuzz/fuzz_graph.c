@@ -128,18 +128,18 @@ static const char *pick(const struct scope *s, struct reader *r, char type)
     return found;
 }
 
-static void put_function(char *out, size_t room, struct reader *r, char kind)
+static void put_function(char *out, size_t capacity, struct reader *r, char kind)
 {
     static const char *const attrs[] = {
         "", "", "", "(h=$h)", "(h=@f1)", "(T=float)", "(h=@f0(h=$h))", "(h=[@f0(h=$h),@f1(h=$h)])"};
     const unsigned by = next(r);
-    snprintf(out, room, "@%c%u%s", kind, by % MAX_FUNCTIONS, attrs[(by >> 4) % 8]);
+    snprintf(out, capacity, "@%c%u%s", kind, by % MAX_FUNCTIONS, attrs[(by >> 4) % 8]);
 }
 
-static void fill_attrs(char *out, size_t room, const char *text, struct reader *r)
+static void fill_attrs(char *out, size_t capacity, const char *text, struct reader *r)
 {
     static const int counts[] = {0, 1, 2, 3, 2, 1, 7, 100, 65000, -1};
-    const size_t last = room - 1;
+    const size_t last = capacity - 1;
     size_t n = 0;
     for (; *text && n < last; text++) {
         char some[80] = {*text, '\0'};

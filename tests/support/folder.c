@@ -32,10 +32,10 @@ void folder_remove(void)
 
 const char *folder_path(const char *name)
 {
-    static char room[4][512];
+    static char buffer[4][512];
     static int next;
-    char *path = room[next++ & 3];
-    snprintf(path, sizeof room[0], "%s/%s", root, name);
+    char *path = buffer[next++ & 3];
+    snprintf(path, sizeof buffer[0], "%s/%s", root, name);
     return path;
 }
 

@@ -18,13 +18,13 @@ char *recorded_open(const char *path, struct recorded_reader *r)
     assert_true(n > sizeof length);
     memcpy(&length, packed, sizeof length);
     assert_in_range(length, 1, MOST_BYTES);
-    uLongf room = (uLongf)length;
+    uLongf capacity = (uLongf)length;
     data = malloc((size_t)length);
     assert_non_null(data);
-    assert_int_equal(uncompress((Bytef *)data, &room, (const Bytef *)packed + sizeof length,
+    assert_int_equal(uncompress((Bytef *)data, &capacity, (const Bytef *)packed + sizeof length,
                                 (uLong)(n - sizeof length)),
                      Z_OK);
-    assert_int_equal(room, length);
+    assert_int_equal(capacity, length);
     free(packed);
     *r = (struct recorded_reader){data, data + length};
     return data;

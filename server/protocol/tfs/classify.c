@@ -92,12 +92,12 @@ enum rt_status srv_scoring_check(struct srv_scoring *s, bool check_method_name,
 static enum rt_status check_matrix(const struct rt_tensor *t, const char *what, enum rt_dtype want,
                                    int64_t n, struct rt_error *err)
 {
-    char room[160];
+    char buffer[160];
 
     if (t->rank != 2)
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "Expected Tensor shape: [batch_size num_classes] but got %s",
-                       rt_shape_text(room, sizeof room, t->rank, t->dim));
+                       rt_shape_text(buffer, sizeof buffer, t->rank, t->dim));
     if (t->dtype != want)
         return rt_fail(err, RT_INVALID_ARGUMENT, "Expected %s Tensor of %s. Got: %s", what,
                        rt_dtype_proto_name(want), rt_dtype_proto_name((enum rt_dtype)t->dtype));
@@ -109,13 +109,13 @@ static enum rt_status check_matrix(const struct rt_tensor *t, const char *what, 
 
 static enum rt_status check_values(const struct rt_tensor *t, int64_t n, struct rt_error *err)
 {
-    char room[160];
+    char buffer[160];
 
     if (t->rank != 1 && !(t->rank == 2 && t->dim[1] == 1))
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "Expected output Tensor shape to be either [batch_size] or [batch_size, 1] "
                        "but got %s",
-                       rt_shape_text(room, sizeof room, t->rank, t->dim));
+                       rt_shape_text(buffer, sizeof buffer, t->rank, t->dim));
     if (t->dim[0] != n)
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "Input batch size did not match output batch size: %lld vs. %lld",

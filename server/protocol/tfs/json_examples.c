@@ -72,8 +72,8 @@ static enum rt_status add_b64(struct feature *f, struct rt_span token, struct rt
 /* Packed: the bytes of the list's one field. */
 static void add_varint(struct feature *f, int64_t v)
 {
-    unsigned char room[10];
-    rt_bytes_add(&f->values, room, (size_t)(srv_write_varint(room, (uint64_t)v) - room));
+    unsigned char buffer[10];
+    rt_bytes_add(&f->values, buffer, (size_t)(srv_write_varint(buffer, (uint64_t)v) - buffer));
 }
 
 static enum rt_status add_number(struct feature *f, struct srv_json v, struct rt_error *err)
@@ -306,8 +306,8 @@ enum { SCORE_COST = 64 }; /* as bytes of text that are copied */
 
 static void put_score(struct rt_bytes *out, float score)
 {
-    char room[SRV_NUMBER_ROOM];
-    rt_bytes_add(out, room, srv_float_write(room, score));
+    char buffer[SRV_NUMBER_BYTES];
+    rt_bytes_add(out, buffer, srv_float_write(buffer, score));
 }
 
 enum rt_status srv_json_encode_scores(struct rt_bytes *out, const struct srv_scoring *s,

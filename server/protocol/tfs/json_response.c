@@ -39,7 +39,7 @@ enum { ITEM = 16 }; /* what a list or string costs beside its text, as bytes of 
         const type *from = data;                                                                   \
         for (int64_t i = 0; i < n;) {                                                              \
             int64_t stop = n - i > 256 ? i + 256 : n;                                              \
-            if (!rt_bytes_reserve(out, (size_t)(stop - i) * (SRV_NUMBER_ROOM + 2)))                \
+            if (!rt_bytes_reserve(out, (size_t)(stop - i) * (SRV_NUMBER_BYTES + 2)))               \
                 return;                                                                            \
             char *to = out->p + out->n;                                                            \
             for (; i < stop; i++) {                                                                \

@@ -514,12 +514,12 @@ static struct input *find_input(struct input *inputs, int n, int hint, struct rt
     return in;
 }
 
-static const char *row_prefix(char *room, size_t n, int64_t row, struct rt_span key)
+static const char *row_prefix(char *buffer, size_t n, int64_t row, struct rt_span key)
 {
     if (!key.p) {
-        snprintf(room, n,
+        snprintf(buffer, n,
                  "Failed to process element: %lld of 'instances' list. Error: ", (long long)row);
-        return room;
+        return buffer;
     }
     char name[128];
     size_t len = key.n > 2 && key.n - 2 < sizeof name ? srv_json_unquote(name, key) : 0;
@@ -527,9 +527,9 @@ static const char *row_prefix(char *room, size_t n, int64_t row, struct rt_span 
         len = sizeof name - 1;
         memcpy(name, key.p + 1, len);
     }
-    snprintf(room, n, "Failed to process element: %lld key: %.*s of 'instances' list. Error: ",
+    snprintf(buffer, n, "Failed to process element: %lld key: %.*s of 'instances' list. Error: ",
              (long long)row, (int)len, name);
-    return room;
+    return buffer;
 }
 
 /* Every reason inside a row is INVALID_ARGUMENT to the client, its own code is in the text. */

@@ -56,8 +56,8 @@ static enum rt_status read_options(struct srv_cursor c, struct srv_session_reque
     return got < 0 ? srv_wire_malformed(err, "options") : RT_OK;
 }
 
-static enum rt_status make_room(struct srv_cursor c, struct srv_session_request *out,
-                                struct rt_arena *arena, struct rt_error *err)
+static enum rt_status allocate_tensors(struct srv_cursor c, struct srv_session_request *out,
+                                       struct rt_arena *arena, struct rt_error *err)
 {
     int n[5] = {0}, got;
     struct srv_field f;
@@ -85,7 +85,7 @@ enum rt_status srv_session_read(struct srv_cursor message, struct srv_session_re
     enum rt_status st;
 
     *out = (struct srv_session_request){.has_spec = false};
-    st = make_room(message, out, arena, err);
+    st = allocate_tensors(message, out, arena, err);
     while (!st && srv_field_next(&message, &f) > 0) {
         if (srv_field_is(&f, 1, SRV_BYTES)) {
             out->has_spec = true;
@@ -129,10 +129,10 @@ static void put_named(struct rt_bytes *out, uint32_t number, const char *name,
 /* ---- writing: what was traced ---- */
 
 /* A NodeOutput, with what its TensorDescription says of type and shape. */
-static void put_output(struct rt_bytes *out, struct rt_bytes room[3], int slot,
+static void put_output(struct rt_bytes *out, struct rt_bytes scratch[3], int slot,
                        const struct rt_trace_output *o)
 {
-    struct rt_bytes *shape = &room[0], *description = &room[1], *output = &room[2];
+    struct rt_bytes *shape = &scratch[0], *description = &scratch[1], *output = &scratch[2];
 
     for (int d = 0; d < o->shape.rank; d++) {
         int64_t dim = o->shape.dim[d];
@@ -157,10 +157,10 @@ static void device_name(struct rt_bytes *out, uint32_t number, int device)
     rt_bytes_adds(out, device ? "GPU:0" : "CPU:0");
 }
 
-static void put_node_stats(struct rt_bytes *out, struct rt_bytes room[4],
+static void put_node_stats(struct rt_bytes *out, struct rt_bytes scratch[4],
                            const struct rt_trace_node *n)
 {
-    struct rt_bytes *stats = &room[3];
+    struct rt_bytes *stats = &scratch[3];
     int64_t ns = n->end_ns - n->start_ns;
 
     srv_put_text(stats, 1, n->name);
@@ -168,7 +168,7 @@ static void put_node_stats(struct rt_bytes *out, struct rt_bytes room[4],
     srv_put_int(stats, 4, (uint64_t)(ns / 1000));
     srv_put_int(stats, 5, (uint64_t)(ns / 1000));
     for (int o = 0; o < n->n_outputs; o++)
-        put_output(stats, room, o, &n->outputs[o]);
+        put_output(stats, scratch, o, &n->outputs[o]);
     srv_put_head(stats, 8, strlen(n->name) + strlen(n->op) + strlen(" = ()"));
     rt_bytes_adds(stats, n->name);
     rt_bytes_adds(stats, " = ");
@@ -185,12 +185,12 @@ static void put_node_stats(struct rt_bytes *out, struct rt_bytes room[4],
 /* StepStats: per device, the nodes that ran there. */
 static void put_step_stats(struct rt_bytes *out, const struct rt_trace *t)
 {
-    struct rt_bytes room[4], device, all;
+    struct rt_bytes scratch[4], device, all;
 
     rt_bytes_init(&device, LIMIT);
     rt_bytes_init(&all, LIMIT);
     for (int i = 0; i < 4; i++)
-        rt_bytes_init(&room[i], LIMIT);
+        rt_bytes_init(&scratch[i], LIMIT);
     for (int d = 0; d < 2; d++) { /* the CPU, and what is not */
         bool any = false;
         for (const struct rt_trace_node *n = t->first; n; n = n->next) {
@@ -199,14 +199,14 @@ static void put_step_stats(struct rt_bytes *out, const struct rt_trace *t)
             if (!any)
                 device_name(&device, 1, d);
             any = true;
-            put_node_stats(&device, room, n);
+            put_node_stats(&device, scratch, n);
         }
         if (any)
             srv_put_message(&all, 1, &device);
     }
     srv_put_message(out, 1, &all);
     for (int i = 0; i < 4; i++)
-        rt_bytes_clear(&room[i]);
+        rt_bytes_clear(&scratch[i]);
     rt_bytes_clear(&device);
     rt_bytes_clear(&all);
 }

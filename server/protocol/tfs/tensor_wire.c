@@ -76,7 +76,7 @@ struct head { /* of a TensorProto */
     int64_t dim[RT_MAX_RANK];
     struct srv_cursor content;
     size_t value_bytes[20]; /* by field number: what the values of that field take in the message */
-    size_t text_room;       /* what the strings among them take beside their elements */
+    size_t text_bytes;      /* what the strings among them take beside their elements */
 };
 
 static enum rt_status read_shape(struct srv_cursor c, struct head *h, struct rt_error *err)
@@ -117,7 +117,8 @@ static enum rt_status read_head(struct srv_cursor c, struct head *h, struct rt_e
         else if (srv_field_is(&f, 4, SRV_BYTES))
             h->content = f.body;
         else if (f.number < 20) {
-            h->text_room += f.number == 8 && f.type == SRV_BYTES ? rt_str_room(f.body.left) : 0;
+            h->text_bytes +=
+                f.number == 8 && f.type == SRV_BYTES ? rt_str_counted_bytes(f.body.left) : 0;
             h->value_bytes[f.number] += f.type == SRV_BYTES     ? f.body.left + (f.number == 8)
                                         : f.type == SRV_FIXED32 ? 4
                                         : f.type == SRV_FIXED64 ? 8
@@ -139,7 +140,7 @@ static size_t most_elements(const struct head *h, const struct form *form)
 }
 
 /* What n strings of `bytes` together take at most beside their elements. */
-static size_t content_text_room(size_t bytes, size_t n)
+static size_t content_text_bytes(size_t bytes, size_t n)
 {
     const size_t long_ones = bytes / sizeof((struct rt_str){.n = 0}.u.in);
     return bytes + (n < long_ones ? n : long_ones) * (sizeof(struct rt_text) + 1);
@@ -290,7 +291,7 @@ enum rt_status srv_tensor_read(struct srv_cursor message, enum rt_dtype cancella
                                struct rt_tensor *out, size_t *budget, struct rt_error *err)
 {
     struct head h;
-    char room[128];
+    char buffer[128];
     bool is_ref;
     enum rt_status st = read_head(message, &h, err);
     enum rt_dtype dtype = rt_dtype_from_wire(h.dtype, &is_ref);
@@ -305,25 +306,25 @@ enum rt_status srv_tensor_read(struct srv_cursor message, enum rt_dtype cancella
                        rt_dtype_name(dtype), h.dtype);
     if (rt_shape_check(dtype, h.rank, h.dim, &bytes, NULL))
         return rt_fail(err, RT_INVALID_ARGUMENT, "a tensor of shape %s",
-                       rt_shape_text(room, sizeof room, h.rank, h.dim));
+                       rt_shape_text(buffer, sizeof buffer, h.rank, h.dim));
     const int64_t n = rt_count(h.rank, h.dim);
     if (n && h.content.left &&
         (dtype == RT_STRING ? (size_t)n > h.content.left : bytes != h.content.left))
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "tensor_content holds %zu bytes, not those of shape %s and type %s",
-                       h.content.left, rt_shape_text(room, sizeof room, h.rank, h.dim),
+                       h.content.left, rt_shape_text(buffer, sizeof buffer, h.rank, h.dim),
                        rt_dtype_name(dtype));
     if (cancellation != RT_NO_DTYPE && dtype != cancellation)
         return rt_tensor_new(out, NULL, dtype, 1, &(int64_t){0}, err);
     /* A string repeated to fill the shape is shared by all that repeat it. */
     if (dtype == RT_STRING && n)
-        bytes += h.content.left ? content_text_room(h.content.left, (size_t)n) : h.text_room;
+        bytes += h.content.left ? content_text_bytes(h.content.left, (size_t)n) : h.text_bytes;
     if (bytes > *budget)
         return rt_fail(err, RT_RESOURCE_EXHAUSTED,
                        "a tensor of shape %s and type %s, of which at most %zu values are given: "
                        "more than the %zu bytes that are left for this request, which "
                        "takes at most twice --max_body_bytes",
-                       rt_shape_text(room, sizeof room, h.rank, h.dim), rt_dtype_name(dtype),
+                       rt_shape_text(buffer, sizeof buffer, h.rank, h.dim), rt_dtype_name(dtype),
                        h.content.left ? (size_t)n : most_elements(&h, &form), *budget);
     *budget -= bytes;
     st = rt_tensor_new(out, NULL, dtype, h.rank, h.dim, err);

@@ -192,30 +192,30 @@ size_t srv_bytes_size(uint32_t number, size_t n)
 
 void srv_put_int(struct rt_bytes *out, uint32_t number, uint64_t v)
 {
-    unsigned char room[20], *p = room;
+    unsigned char buffer[20], *p = buffer;
     if (!v)
         return;
     p = srv_write_varint(srv_write_tag(p, number, SRV_VARINT), v);
-    rt_bytes_add(out, room, (size_t)(p - room));
+    rt_bytes_add(out, buffer, (size_t)(p - buffer));
 }
 
 void srv_put_float(struct rt_bytes *out, uint32_t number, float v)
 {
-    unsigned char room[20], *p = room;
+    unsigned char buffer[20], *p = buffer;
     uint32_t bits;
     memcpy(&bits, &v, sizeof bits);
     if (!bits)
         return;
     p = srv_write_tag(p, number, SRV_FIXED32);
     memcpy(p, &bits, sizeof bits); /* little-endian, as the machines that this runs on */
-    rt_bytes_add(out, room, (size_t)(p - room) + sizeof bits);
+    rt_bytes_add(out, buffer, (size_t)(p - buffer) + sizeof bits);
 }
 
 void srv_put_head(struct rt_bytes *out, uint32_t number, size_t n)
 {
-    unsigned char room[20], *p = room;
+    unsigned char buffer[20], *p = buffer;
     p = srv_write_head(p, number, n);
-    rt_bytes_add(out, room, (size_t)(p - room));
+    rt_bytes_add(out, buffer, (size_t)(p - buffer));
 }
 
 void srv_put_bytes(struct rt_bytes *out, uint32_t number, const void *bytes, size_t n)

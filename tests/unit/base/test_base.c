@@ -80,10 +80,10 @@ static void bytes_stop_at_their_limit(void **state)
 }
 
 /* Grants rooms up to the size that arg points to. */
-static bool grants(void *arg, size_t room, size_t wanted)
+static bool grants(void *arg, size_t capacity, size_t wanted)
 {
     size_t *most = arg;
-    assert_true(wanted > room);
+    assert_true(wanted > capacity);
     return wanted <= *most;
 }
 
@@ -113,10 +113,10 @@ struct owner {
     int n_granted;
 };
 
-static bool grants_and_counts(void *arg, size_t room, size_t wanted)
+static bool grants_and_counts(void *arg, size_t capacity, size_t wanted)
 {
     struct owner *o = arg;
-    (void)room;
+    (void)capacity;
     o->n_granted += wanted <= o->most;
     return wanted <= o->most;
 }

@@ -52,9 +52,9 @@ static int at(const struct world *w, const struct srv_core_job *j)
 static struct srv_core_batch take(struct world *w, int64_t now, int bucket, int n_jobs)
 {
     struct srv_core_batch b;
-    struct srv_core_job *late = NULL;
-    assert_true(srv_core_next(&w->core, now, 1, &b, &late));
-    assert_null(late);
+    struct srv_core_job *expired = NULL;
+    assert_true(srv_core_next(&w->core, now, 1, &b, &expired));
+    assert_null(expired);
     assert_int_equal(b.bucket - w->bucket, bucket);
     assert_int_equal(b.n_jobs, n_jobs);
     return b;
@@ -63,9 +63,9 @@ static struct srv_core_batch take(struct world *w, int64_t now, int bucket, int 
 static void take_none(struct world *w, int64_t now)
 {
     struct srv_core_batch b;
-    struct srv_core_job *late = NULL;
-    assert_false(srv_core_next(&w->core, now, 1, &b, &late));
-    assert_null(late);
+    struct srv_core_job *expired = NULL;
+    assert_false(srv_core_next(&w->core, now, 1, &b, &expired));
+    assert_null(expired);
 }
 
 static bool is_even(const void *of, int64_t rows)
@@ -197,14 +197,14 @@ static void an_expired_job_is_given_back_and_not_run(void **state)
     (void)state;
     struct world w;
     struct srv_core_batch b;
-    struct srv_core_job *late = NULL;
+    struct srv_core_job *expired = NULL;
     begin(&w, usual());
     assert_int_equal(put(&w, 0, 1, 7, 7), SRV_CORE_EXPIRED);
     put(&w, 0, 1, 50, 0);
     put(&w, 0, 1, 500, 0);
-    assert_true(srv_core_next(&w.core, 60, 1, &b, &late));
-    assert_int_equal(at(&w, late), 1);
-    assert_null(late->next);
+    assert_true(srv_core_next(&w.core, 60, 1, &b, &expired));
+    assert_int_equal(at(&w, expired), 1);
+    assert_null(expired->next);
     assert_int_equal(b.n_jobs, 1);
     assert_int_equal(at(&w, b.jobs), 2);
 }
@@ -214,11 +214,11 @@ static void when_all_that_is_queued_has_expired_nothing_runs(void **state)
     (void)state;
     struct world w;
     struct srv_core_batch b;
-    struct srv_core_job *late = NULL;
+    struct srv_core_job *expired = NULL;
     begin(&w, usual());
     put(&w, 0, 1, 50, 0);
-    assert_false(srv_core_next(&w.core, 60, 1, &b, &late));
-    assert_int_equal(at(&w, late), 0);
+    assert_false(srv_core_next(&w.core, 60, 1, &b, &expired));
+    assert_int_equal(at(&w, expired), 0);
     assert_int_equal(w.core.n_jobs, 0);
     assert_null(w.core.active);
 }
@@ -228,13 +228,13 @@ static void a_job_that_cannot_make_its_deadline_is_given_up_before_it_runs(void 
     (void)state;
     struct world w;
     struct srv_core_batch b;
-    struct srv_core_job *late = NULL;
+    struct srv_core_job *expired = NULL;
     begin(&w, usual());
     for (int i = 0; i < 5; i++)
         srv_cost_learn(&w.bucket[0].cost, 1, 1000);
     put(&w, 0, 1, 500, 0);
-    assert_false(srv_core_next(&w.core, 1, 1, &b, &late));
-    assert_int_equal(at(&w, late), 0);
+    assert_false(srv_core_next(&w.core, 1, 1, &b, &expired));
+    assert_int_equal(at(&w, expired), 0);
 }
 
 static void giving_jobs_up_does_not_shut_a_bucket_for_good(void **state)
@@ -245,9 +245,9 @@ static void giving_jobs_up_does_not_shut_a_bucket_for_good(void **state)
     srv_cost_learn(&w.bucket[0].cost, 1, 1000000); /* one slow first run */
     for (int i = 0; i < N; i++) {
         struct srv_core_batch b;
-        struct srv_core_job *late = NULL;
+        struct srv_core_job *expired = NULL;
         put(&w, 0, 1, 300000, 0);
-        if (srv_core_next(&w.core, 1, 1, &b, &late))
+        if (srv_core_next(&w.core, 1, 1, &b, &expired))
             return;
     }
     fail_msg("never tried again");
@@ -270,22 +270,22 @@ static void a_batch_is_shared_among_free_workers_when_rows_cost_more_than_the_st
     (void)state;
     struct world w;
     struct srv_core_batch b;
-    struct srv_core_job *late = NULL;
+    struct srv_core_job *expired = NULL;
     begin(&w, usual());
     for (int i = 1; i <= 8; i++)
         srv_cost_learn(&w.bucket[0].cost, i, 10 + 100 * i);
     for (int i = 0; i < 8; i++)
         put(&w, 0, 1, RT_NEVER, 0);
-    assert_true(srv_core_next(&w.core, 1, 2, &b, &late));
+    assert_true(srv_core_next(&w.core, 1, 2, &b, &expired));
     assert_int_equal(b.n_jobs, 4);
-    assert_true(srv_core_next(&w.core, 1, 1, &b, &late));
+    assert_true(srv_core_next(&w.core, 1, 1, &b, &expired));
     assert_int_equal(b.n_jobs, 4);
     /* Where the start is what costs, one run takes all. */
     for (int i = 1; i <= 8; i++)
         srv_cost_learn(&w.bucket[2].cost, i, 10000 + i);
     for (int i = 0; i < 8; i++)
         put(&w, 2, 1, RT_NEVER, 0);
-    assert_true(srv_core_next(&w.core, 1, 2, &b, &late));
+    assert_true(srv_core_next(&w.core, 1, 2, &b, &expired));
     assert_int_equal(b.n_jobs, 8);
 }
 
@@ -296,7 +296,7 @@ a_worker_beside_the_others_gets_small_jobs_alone_that_are_known_to_be_short(void
     struct world w;
     struct srv_core_settings s = usual();
     struct srv_core_batch b;
-    struct srv_core_job *late = NULL;
+    struct srv_core_job *expired = NULL;
     s.max_running = 1;
     begin(&w, s);
     put(&w, 0, 1, RT_NEVER, 0);
@@ -306,12 +306,12 @@ a_worker_beside_the_others_gets_small_jobs_alone_that_are_known_to_be_short(void
     w.bucket[2].is_small = w.bucket[3].is_small = true;
     srv_cost_learn(&w.bucket[1].cost, 1, 1000);
     srv_cost_learn(&w.bucket[2].cost, 1, 1000000000);
-    assert_false(srv_core_next_small(&w.core, 5, &b, &late));
+    assert_false(srv_core_next_small(&w.core, 5, &b, &expired));
     srv_cost_learn(&w.bucket[3].cost, 1, 1000);
-    assert_true(srv_core_next_small(&w.core, 5, &b, &late));
+    assert_true(srv_core_next_small(&w.core, 5, &b, &expired));
     assert_ptr_equal(b.bucket, &w.bucket[3]);
-    assert_false(srv_core_next_small(&w.core, 5, &b, &late));
-    assert_null(late);
+    assert_false(srv_core_next_small(&w.core, 5, &b, &expired));
+    assert_null(expired);
     assert_int_equal(w.core.n_jobs, 2);
 }
 
@@ -327,8 +327,8 @@ static void lanes_share_by_time_used(void **state)
     }
     for (int i = 0; i < 20; i++) {
         struct srv_core_batch b;
-        struct srv_core_job *late = NULL;
-        assert_true(srv_core_next(&w.core, 1, 1, &b, &late));
+        struct srv_core_job *expired = NULL;
+        assert_true(srv_core_next(&w.core, 1, 1, &b, &expired));
         bool slow = b.bucket == &w.bucket[0];
         runs[!slow]++;
         srv_core_done(&w.core, &b, slow ? 300 : 100, true);
@@ -353,8 +353,8 @@ static void a_lane_that_was_idle_does_not_claim_the_past(void **state)
     int first = 0;
     for (int i = 0; i < 3; i++) {
         struct srv_core_batch b;
-        struct srv_core_job *late = NULL;
-        assert_true(srv_core_next(&w.core, 21, 1, &b, &late));
+        struct srv_core_job *expired = NULL;
+        assert_true(srv_core_next(&w.core, 21, 1, &b, &expired));
         first += b.bucket == &w.bucket[0];
         srv_core_done(&w.core, &b, 1000, true);
     }
@@ -494,23 +494,23 @@ static void batches_that_wait_are_limited_and_an_open_one_is_filled(void **state
     struct world w;
     begin(&w, usual());
     w.policy.max_queue_batches = 2;
-    assert_int_equal(srv_core_room(&w.bucket[0]), 16);
-    assert_int_equal(srv_core_open_room(&w.bucket[0]), 0);
+    assert_int_equal(srv_core_free_rows(&w.bucket[0]), 16);
+    assert_int_equal(srv_core_open_batch_rows(&w.bucket[0]), 0);
     assert_int_equal(put(&w, 0, 5, RT_NEVER, 0), SRV_CORE_QUEUED);
-    assert_int_equal(srv_core_open_room(&w.bucket[0]), 3);
+    assert_int_equal(srv_core_open_batch_rows(&w.bucket[0]), 3);
     assert_int_equal(put(&w, 0, 5, RT_NEVER, 0), SRV_CORE_QUEUED); /* the second batch */
     assert_int_equal(w.queue[0].n_batches, 2);
     assert_int_equal(put(&w, 0, 4, RT_NEVER, 0), SRV_CORE_FULL_BATCHES);
     assert_int_equal(put(&w, 0, 3, RT_NEVER, 0), SRV_CORE_QUEUED); /* fits the open one */
     assert_int_equal(put(&w, 0, 1, RT_NEVER, 0), SRV_CORE_FULL_BATCHES);
-    assert_int_equal(srv_core_room(&w.bucket[0]), 0);
+    assert_int_equal(srv_core_free_rows(&w.bucket[0]), 0);
     take(&w, 1, 0, 1);
     assert_int_equal(w.queue[0].n_batches, 1);
     assert_int_equal(put(&w, 0, 8, RT_NEVER, 2), SRV_CORE_QUEUED);
     take(&w, 3, 0, 2);
     take(&w, 3, 0, 1);
     assert_int_equal(w.queue[0].n_batches, 0);
-    assert_int_equal(srv_core_room(&w.bucket[0]), 16);
+    assert_int_equal(srv_core_free_rows(&w.bucket[0]), 16);
 }
 
 static void the_limit_of_batches_holds_for_all_buckets_of_a_queue_and_for_no_other(void **state)
@@ -570,8 +570,8 @@ static void no_more_batches_run_than_threads_are_asked_for(void **state)
     begin(&w, s);
     put(&w, 0, 1, RT_NEVER, 0);
     put(&w, 2, 1, RT_NEVER, 0);
-    struct srv_core_job *late = NULL;
-    assert_true(srv_core_next(&w.core, 1, 4, &b, &late));
+    struct srv_core_job *expired = NULL;
+    assert_true(srv_core_next(&w.core, 1, 4, &b, &expired));
     assert_false(srv_core_is_ready(&w.core, 1));
     take_none(&w, 1);
     for (int i = 0; i < 5; i++)
@@ -594,9 +594,9 @@ static void fixed_batches_are_neither_shared_nor_cut_short_by_what_was_learned(v
     put(&w, 0, 2, RT_NEVER, 1000);
     put(&w, 0, 2, RT_NEVER, 1000);
     struct srv_core_batch b;
-    struct srv_core_job *late = NULL;
-    assert_true(srv_core_next(&w.core, 1001, 4, &b, &late));
-    assert_null(late);
+    struct srv_core_job *expired = NULL;
+    assert_true(srv_core_next(&w.core, 1001, 4, &b, &expired));
+    assert_null(expired);
     assert_int_equal(b.n_jobs, 3);
 }
 

@@ -79,9 +79,9 @@ static void tensors_are_the_same_within_the_tolerance(void **state)
 static void a_tolerance_is_a_part_of_the_largest_of_the_output(void **state)
 {
     (void)state;
-    const float want[4] = {1000, 0, -1, 2}, near[4] = {1000, 0.09f, -1.09f, 2},
+    const float want[4] = {1000, 0, -1, 2}, close_enough[4] = {1000, 0.09f, -1.09f, 2},
                 far[4] = {1000, 0, -1.2f, 2}, zero[4] = {0}, tiny[4] = {0, 0, 0, 0.00005f};
-    struct slipway_tensor w = floats("y", want, 4), n = floats("y", near, 4),
+    struct slipway_tensor w = floats("y", want, 4), n = floats("y", close_enough, 4),
                           f = floats("y", far, 4), z = floats("y", zero, 4),
                           t = floats("y", tiny, 4);
     assert_true(same_tensors(&n, &w, 1e-4));

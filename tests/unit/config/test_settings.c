@@ -29,10 +29,10 @@ static const char *file(const char *text)
 
 static const char *flag(const char *name, const char *value)
 {
-    static char room[4][4096];
+    static char buffer[4][4096];
     static int i;
-    char *to = room[i++ % 4];
-    snprintf(to, sizeof room[0], "--%s=%s", name, value);
+    char *to = buffer[i++ % 4];
+    snprintf(to, sizeof buffer[0], "--%s=%s", name, value);
     return to;
 }
 

@@ -283,13 +283,13 @@ static void threads_share_a_pool(void **state)
 static void shapes_print_as_tensorflow_prints_them(void **state)
 {
     (void)state;
-    char room[16];
-    assert_string_equal(rt_shape_text(room, sizeof room, 0, NULL), "[]");
-    assert_string_equal(rt_shape_text(room, sizeof room, 2, (int64_t[]){2, -1}), "[2,?]");
-    assert_string_equal(rt_shape_text(room, sizeof room, -1, NULL), "<unknown>");
-    for (size_t n = 1; n <= sizeof room; n++) {
-        rt_shape_text(room, n, 3, (int64_t[]){12345, 67890, 111213});
-        assert_int_equal(strlen(room), n - 1);
+    char buffer[16];
+    assert_string_equal(rt_shape_text(buffer, sizeof buffer, 0, NULL), "[]");
+    assert_string_equal(rt_shape_text(buffer, sizeof buffer, 2, (int64_t[]){2, -1}), "[2,?]");
+    assert_string_equal(rt_shape_text(buffer, sizeof buffer, -1, NULL), "<unknown>");
+    for (size_t n = 1; n <= sizeof buffer; n++) {
+        rt_shape_text(buffer, n, 3, (int64_t[]){12345, 67890, 111213});
+        assert_int_equal(strlen(buffer), n - 1);
     }
 }
 
@@ -454,8 +454,8 @@ static void what_is_no_tensor_counts_likewise(void **state)
     rt_pool_share(p, &budget);
     rt_pool_begin(p);
     assert_ok(rt_pool_charge(p, 40 << 20, "a block", &err), &err);
-    assert_true(rt_pool_has_room(p, 24 << 20));
-    assert_false(rt_pool_has_room(p, (24 << 20) + 1));
+    assert_true(rt_pool_has_capacity(p, 24 << 20));
+    assert_false(rt_pool_has_capacity(p, (24 << 20) + 1));
     assert_true(atomic_load(&budget.used) >= 40 << 20);
     assert_fails(rt_pool_charge(p, 30 << 20, "a block", &err), RT_RESOURCE_EXHAUSTED, &err,
                  "out of memory: 31457280 bytes for a block, with 41943040 in use of the limit of "

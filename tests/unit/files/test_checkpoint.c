@@ -20,11 +20,11 @@ static char dir[] = "/tmp/slipway-checkpoint-XXXXXX";
 
 static const char *in_dir(const char *name)
 {
-    static char room[4][256];
+    static char buffer[4][256];
     static int k;
     k = (k + 1) % 4;
-    snprintf(room[k], sizeof room[k], "%s/%s", dir, name);
-    return room[k];
+    snprintf(buffer[k], sizeof buffer[k], "%s/%s", dir, name);
+    return buffer[k];
 }
 
 static const struct rt_checkpoint_entry *entry(const struct rt_checkpoint *c, const char *name)
@@ -603,28 +603,29 @@ static void a_merge_that_names_a_tensor_twice_touches_no_file(void **state)
     struct rt_checkpoint *c;
     struct rt_tensor t, got;
     const char *const names[] = {"u", "v"}, *const only[] = {"v"};
-    char room[2][256];
+    char buffer[2][256];
 
     assert_ok(rt_tensor_new(&t, NULL, RT_F32, 0, NULL, &err), &err);
     *(float *)t.data = 3;
-    snprintf(room[0], sizeof room[0], "%s", in_dir("one"));
-    snprintf(room[1], sizeof room[1], "%s", in_dir("two"));
-    assert_ok(rt_checkpoint_write(room[0], 2, names, (struct rt_tensor[]){t, t}, NULL, &err), &err);
-    assert_ok(rt_checkpoint_write(room[1], 1, only, &t, NULL, &err), &err);
+    snprintf(buffer[0], sizeof buffer[0], "%s", in_dir("one"));
+    snprintf(buffer[1], sizeof buffer[1], "%s", in_dir("two"));
+    assert_ok(rt_checkpoint_write(buffer[0], 2, names, (struct rt_tensor[]){t, t}, NULL, &err),
+              &err);
+    assert_ok(rt_checkpoint_write(buffer[1], 1, only, &t, NULL, &err), &err);
     for (int k = 0; k < 2; k++) { /* the same prefix again, and another that has one of its names */
-        const char *prefixes[] = {room[0], room[k]};
+        const char *prefixes[] = {buffer[0], buffer[k]};
         char words[700];
         snprintf(words, sizeof words,
                  "Duplicate tensor keyed by %s encountered, when merging prefix: %s", k ? "v" : "u",
-                 room[k]);
+                 buffer[k]);
         assert_fails(rt_checkpoint_merge(prefixes, 2, in_dir("both"), false, &err),
                      RT_INVALID_ARGUMENT, &err, words);
     }
     const char *const twice[] = {"u", "u"};
-    assert_fails(rt_checkpoint_write(room[0], 2, twice, (struct rt_tensor[]){t, t}, NULL, &err),
+    assert_fails(rt_checkpoint_write(buffer[0], 2, twice, (struct rt_tensor[]){t, t}, NULL, &err),
                  RT_INVALID_ARGUMENT, &err, "Adding duplicate key: u");
     for (int k = 0; k < 2; k++) {
-        assert_ok(rt_checkpoint_open(&c, room[k], &err), &err);
+        assert_ok(rt_checkpoint_open(&c, buffer[k], &err), &err);
         assert_ok(rt_checkpoint_check_files(c, &err), &err);
         get(c, "v", RT_F32, NULL, &got);
         assert_true(*(float *)got.data == 3);
@@ -642,13 +643,13 @@ static void merged_parts_are_as_tensorflow_merges_them(void **state)
     struct rt_tensor t[2];
     static const char *const names[3][2] = {{"w", "b"}, {"w", "c"}, {"w", NULL}};
     static const char *const slices[3] = {"5 8 0,2:-", "5 8 2,3:0,3", "5 8 2,3:3,5"};
-    char room[3][256];
-    const char *prefixes[3] = {room[0], room[1], room[2]};
+    char buffer[3][256];
+    const char *prefixes[3] = {buffer[0], buffer[1], buffer[2]};
 
     assert_ok(rt_checkpoint_open(&c, SLICED, &err), &err);
     for (int i = 0; i < 3; i++) {
         struct rt_span s[2] = {rt_span_str(slices[i]), {NULL, 0}};
-        snprintf(room[i], sizeof room[i], "%s/temp/part-%d", dir, i);
+        snprintf(buffer[i], sizeof buffer[i], "%s/temp/part-%d", dir, i);
         get(c, "w", RT_F32, slices[i], &t[0]);
         if (names[i][1])
             get(c, names[i][1], RT_NO_DTYPE, NULL, &t[1]);

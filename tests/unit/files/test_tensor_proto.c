@@ -26,9 +26,9 @@ static Tensorflow__TensorProto *proto_of(enum rt_dtype dtype, int64_t n)
     ((p_)->tensor_content = (ProtobufCBinaryData){sizeof(bytes) - 1, B(bytes)})
 static uint8_t *B(const char *s)
 {
-    static uint8_t room[64];
-    memcpy(room, s, strlen(s) + 1);
-    return room;
+    static uint8_t buffer[64];
+    memcpy(buffer, s, strlen(s) + 1);
+    return buffer;
 }
 
 static void the_last_value_fills_what_is_left(void **state)
@@ -155,7 +155,7 @@ static void a_shape_never_sizes_memory_unchecked(void **state)
 }
 
 /* A serialized AttrValue that holds a NameAttrList that holds an AttrValue that ... */
-static size_t nested(unsigned char *room, size_t size, int depth)
+static size_t nested(unsigned char *buffer, size_t size, int depth)
 {
     size_t at = size;
     for (int i = 0; i < depth; i++) {
@@ -170,23 +170,24 @@ static size_t nested(unsigned char *room, size_t size, int depth)
             len >>= 7;
         } while (len);
         at -= n;
-        memcpy(room + at, head, n);
+        memcpy(buffer + at, head, n);
     }
-    memmove(room, room + at, size - at);
+    memmove(buffer, buffer + at, size - at);
     return size - at;
 }
 
 static void a_deep_message_is_refused_before_it_is_unpacked(void **state)
 {
     (void)state;
-    static unsigned char room[1 << 20];
+    static unsigned char buffer[1 << 20];
     struct rt_error err = {0};
-    size_t n = nested(room, sizeof room, 100000);
+    size_t n = nested(buffer, sizeof buffer, 100000);
     assert_null(
-        pb_unpack(&tensorflow__attr_value__descriptor, rt_span_of(room, n), "a thing", &err));
+        pb_unpack(&tensorflow__attr_value__descriptor, rt_span_of(buffer, n), "a thing", &err));
     assert_non_null(strstr(err.msg, "a thing: messages nested deeper than 100"));
-    n = nested(room, sizeof room, 90);
-    void *m = pb_unpack(&tensorflow__attr_value__descriptor, rt_span_of(room, n), "a thing", &err);
+    n = nested(buffer, sizeof buffer, 90);
+    void *m =
+        pb_unpack(&tensorflow__attr_value__descriptor, rt_span_of(buffer, n), "a thing", &err);
     assert_non_null(m);
     pb_free(m);
     assert_null(pb_unpack(&tensorflow__attr_value__descriptor, rt_span_of("\x0b", 1), "a", &err));

@@ -65,14 +65,14 @@ static void constant(struct fixture *x, const char *name, const char *shape, flo
         n *= strtol(s, &end, 10);
         s = end + (*end != 0);
     }
-    const size_t room = (size_t)n * 16 + 100;
-    char *text = malloc(room);
-    int at = snprintf(text, room, "dtype=float value=float<%s>:", shape);
+    const size_t capacity = (size_t)n * 16 + 100;
+    char *text = malloc(capacity);
+    int at = snprintf(text, capacity, "dtype=float value=float<%s>:", shape);
     for (char *s = text; s < text + at; s++)
         if (*s == 'x' && s > text + 24)
             *s = ',';
     for (int64_t i = 0; i < n; i++)
-        at += snprintf(text + at, room - (size_t)at, i ? ",%.6g" : "%.6g",
+        at += snprintf(text + at, capacity - (size_t)at, i ? ",%.6g" : "%.6g",
                        (double)(middle + draw() / 2));
     node(x, name, "Const", "", text);
     free(text);

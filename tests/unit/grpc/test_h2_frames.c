@@ -7,7 +7,7 @@
 #include "server/grpc/h2_frames.h"
 
 enum { DATA, HEADERS, PRIORITY, RESET, SETTINGS, PUSH, PING, GOAWAY, WINDOW, CONTINUATION };
-enum { END_HEADERS = 4, ACK = 1, MAX_BLOCK = 33000, ROOM = 4 << 20 };
+enum { END_HEADERS = 4, ACK = 1, MAX_BLOCK = 33000, MAX_TEXT = 4 << 20 };
 
 /* The bytes of a connection. */
 static uint8_t *text;
@@ -26,7 +26,7 @@ static void add(int kind, int flags, uint32_t stream, uint32_t n)
         (uint8_t)(n >> 16),      (uint8_t)(n >> 8),      (uint8_t)n,
         (uint8_t)kind,           (uint8_t)flags,         (uint8_t)(stream >> 24),
         (uint8_t)(stream >> 16), (uint8_t)(stream >> 8), (uint8_t)stream};
-    assert_true(n_text + sizeof head + n <= ROOM);
+    assert_true(n_text + sizeof head + n <= MAX_TEXT);
     memcpy(text + n_text, head, sizeof head);
     memset(text + n_text + sizeof head, 1, n); /* would be frames, if it were read so */
     n_text += sizeof head + n;
@@ -259,7 +259,7 @@ int main(void)
         cmocka_unit_test(a_call_pays_for_its_data_a_ping_and_windows),
         cmocka_unit_test(the_budget_has_an_upper_limit),
     };
-    text = malloc(ROOM);
+    text = malloc(MAX_TEXT);
     int failed = text ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
     srv_h2_frames_clear(&f);
     free(text);

@@ -29,13 +29,13 @@ static void floats_may_be_off_by_a_part_of_the_largest(void **state)
 {
     (void)state;
     struct rt_error err;
-    const float want[4] = {1000, 0, -1, 2}, near[4] = {1000, 0.09F, -1.09F, 2},
+    const float want[4] = {1000, 0, -1, 2}, close_enough[4] = {1000, 0.09F, -1.09F, 2},
                 far[4] = {1000, 0, -1.2F, 2}, zero[4] = {0}, tiny[4] = {0, 0, 0, 0.00005F};
     assert_ok(tensors(RT_F32, 4, want, want, 0, &err), &err);
-    assert_ok(tensors(RT_F32, 4, near, want, 1e-4, &err), &err);
+    assert_ok(tensors(RT_F32, 4, close_enough, want, 1e-4, &err), &err);
     assert_fails(tensors(RT_F32, 4, far, want, 1e-4, &err), RT_FAILED_PRECONDITION, &err,
                  "output \"y\"[1,0] is -1.20000005, recorded was -1");
-    assert_fails(tensors(RT_F32, 4, near, want, 0, &err), RT_FAILED_PRECONDITION, &err,
+    assert_fails(tensors(RT_F32, 4, close_enough, want, 0, &err), RT_FAILED_PRECONDITION, &err,
                  "output \"y\"[0,1] is 0.0900000036, recorded was 0");
     assert_ok(tensors(RT_F32, 4, tiny, zero, 1e-4, &err), &err);
 }
@@ -57,11 +57,11 @@ static void halves_may_be_off_by_a_unit(void **state)
 {
     (void)state;
     struct rt_error err;
-    const uint16_t want[2] = {0x3c00, 0}, near[2] = {0x3c01, 0}, far[2] = {0x3c02, 0};
-    assert_ok(tensors(RT_F16, 2, near, want, 1e-6, &err), &err);
+    const uint16_t want[2] = {0x3c00, 0}, close_enough[2] = {0x3c01, 0}, far[2] = {0x3c02, 0};
+    assert_ok(tensors(RT_F16, 2, close_enough, want, 1e-6, &err), &err);
     assert_fails(tensors(RT_F16, 2, far, want, 1e-6, &err), RT_FAILED_PRECONDITION, &err,
                  "output \"y\"[0,0] is 1.00195312, recorded was 1");
-    assert_fails(tensors(RT_F16, 2, near, want, 0, &err), RT_FAILED_PRECONDITION, &err, "");
+    assert_fails(tensors(RT_F16, 2, close_enough, want, 0, &err), RT_FAILED_PRECONDITION, &err, "");
 }
 
 static void complex_numbers_are_compared_in_both_parts(void **state)

@@ -73,18 +73,18 @@ static void an_infinity_in_the_last_of_an_odd_number_makes_no_nan(void **state)
 
 /* ---- sessions ---- */
 
-enum { ROOM = 24 };
+enum { CHARS_PER_VALUE = 24 };
 
 static struct rt_registry *ops;
 
 static void constant(struct rt_bytes *g, const char *name, const char *shape, int64_t n)
 {
-    const size_t room = (size_t)n * ROOM + 200;
-    char *text = malloc(room);
+    const size_t capacity = (size_t)n * CHARS_PER_VALUE + 200;
+    char *text = malloc(capacity);
     assert_non_null(text);
-    size_t at = (size_t)snprintf(text, room, "dtype=float value=float<%s>:", shape);
+    size_t at = (size_t)snprintf(text, capacity, "dtype=float value=float<%s>:", shape);
     for (int64_t i = 0; i < n; i++)
-        at += (size_t)snprintf(text + at, room - at, i ? ",%.9g" : "%.9g", (double)draw());
+        at += (size_t)snprintf(text + at, capacity - at, i ? ",%.9g" : "%.9g", (double)draw());
     gd_node(g, name, "Const", "", text);
     free(text);
 }

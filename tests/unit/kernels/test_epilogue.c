@@ -15,10 +15,10 @@ static enum rt_status read_words(const char *text, int n_in, struct kn_epilogue 
         .name = "y", .schema = &schema, .n_in = n_in, .n_extra = 1, .extra = &extra};
     struct rt_error err = {.arena = NULL};
     const struct rt_prep p = {.node = &node, .err = &err};
-    size_t odd = 1;
-    const enum rt_status st = kn_epilogue_prepare(t, &p, &odd);
+    size_t broadcast_bytes = 1;
+    const enum rt_status st = kn_epilogue_prepare(t, &p, &broadcast_bytes);
 
-    assert_true(st || !odd);
+    assert_true(st || !broadcast_bytes);
     return st;
 }
 

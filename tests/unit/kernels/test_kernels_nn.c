@@ -118,14 +118,15 @@ static struct rt_tensor random_tensor(struct fixture *x, int rank, const int64_t
 static void constant(struct fixture *x, const char *name, const struct rt_tensor *t)
 {
     const int64_t n = rt_tensor_count(t);
-    const size_t room = (size_t)n * 16 + 200;
-    char *text = malloc(room);
-    size_t at = (size_t)snprintf(text, room, "dtype=float value=float<");
+    const size_t capacity = (size_t)n * 16 + 200;
+    char *text = malloc(capacity);
+    size_t at = (size_t)snprintf(text, capacity, "dtype=float value=float<");
     for (int i = 0; i < t->rank; i++)
-        at += (size_t)snprintf(text + at, room - at, i ? ",%lld" : "%lld", (long long)t->dim[i]);
-    at += (size_t)snprintf(text + at, room - at, ">:");
+        at +=
+            (size_t)snprintf(text + at, capacity - at, i ? ",%lld" : "%lld", (long long)t->dim[i]);
+    at += (size_t)snprintf(text + at, capacity - at, ">:");
     for (int64_t i = 0; i < n; i++)
-        at += (size_t)snprintf(text + at, room - at, i ? ",%.9g" : "%.9g",
+        at += (size_t)snprintf(text + at, capacity - at, i ? ",%.9g" : "%.9g",
                                (double)((float *)t->data)[i]);
     gd_node(&x->g, name, "Const", "", text);
     free(text);

@@ -221,16 +221,16 @@ static void a_packed_gemm_is_the_plain_sums_on_every_instruction_set(void **stat
     on_every_instruction_set(many_sizes);
 }
 
-static void odd_numbers(const struct kn_packed_gemm_loops *loops)
+static void special_values(const struct kn_packed_gemm_loops *loops)
 {
-    static const float odd[] = {NAN, INFINITY, -INFINITY, -0.0f, 0x1p-140f};
+    static const float special[] = {NAN, INFINITY, -INFINITY, -0.0f, 0x1p-140f};
 
     for (int i = 0; i < 20; i++) {
         struct sample s = make(loops, 1 + draw_below(30), 1 + draw_below(20), 1 + draw_below(50));
         struct kn_gemm_post_ops e = {.bias = s.bias, .clips = true, .least = 0, .most = 6};
-        s.a[draw_below(s.rows) * s.lda + draw_below(s.p.k)] = odd[draw_below(5)];
-        s.b[draw_below(s.transposed ? s.p.n : s.p.k) * s.ldb] = odd[draw_below(5)];
-        s.bias[draw_below(s.p.n)] = odd[draw_below(5)];
+        s.a[draw_below(s.rows) * s.lda + draw_below(s.p.k)] = special[draw_below(5)];
+        s.b[draw_below(s.transposed ? s.p.n : s.p.k) * s.ldb] = special[draw_below(5)];
+        s.bias[draw_below(s.p.n)] = special[draw_below(5)];
         kn_packed_gemm_pack(&s.p, s.b, s.ldb, s.transposed, NULL, s.packed);
         struct kn_packed_gemm_args t = args_of(&s);
         kn_packed_gemm_run(&s.p, &t, &e);
@@ -241,7 +241,7 @@ static void odd_numbers(const struct kn_packed_gemm_loops *loops)
 static void nan_and_infinity_go_where_the_plain_sum_has_them(void **state)
 {
     (void)state;
-    on_every_instruction_set(odd_numbers);
+    on_every_instruction_set(special_values);
 }
 
 static void rows_alone(const struct kn_packed_gemm_loops *loops)

@@ -47,11 +47,11 @@ static struct rt_tensor floats(struct fixture *x, int rank, const int64_t *dim)
 /* A constant of this shape ("3,3,64,64"), with `n` random values. */
 static void constant(struct fixture *x, const char *name, const char *shape, int64_t n)
 {
-    const size_t room = (size_t)n * 10 + 200;
-    char *text = malloc(room);
-    size_t at = (size_t)snprintf(text, room, "dtype=float value=float<%s>:", shape);
+    const size_t capacity = (size_t)n * 10 + 200;
+    char *text = malloc(capacity);
+    size_t at = (size_t)snprintf(text, capacity, "dtype=float value=float<%s>:", shape);
     for (int64_t i = 0; i < n; i++)
-        at += (size_t)snprintf(text + at, room - at, i ? ",%.4f" : "%.4f", (double)draw());
+        at += (size_t)snprintf(text + at, capacity - at, i ? ",%.4f" : "%.4f", (double)draw());
     gd_node(&x->g, name, "Const", "", text);
     free(text);
 }

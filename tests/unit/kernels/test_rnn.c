@@ -44,7 +44,7 @@ static void is_near(double want, float got)
 /* A step of `rows` rows whose sums stand in an order that is not the cell's own. */
 struct step {
     struct kn_rnn_step s;
-    float *sums, *apart, *late, *h, *h_new, *c, *spare[2];
+    float *sums, *recurrent_sums, *candidate_sums, *h, *h_new, *c, *spare[2];
 };
 
 static void make(struct step *x, const struct rt_cell *cell, int lanes, int64_t rows, int64_t units,
@@ -53,8 +53,8 @@ static void make(struct step *x, const struct rt_cell *cell, int lanes, int64_t 
     const int64_t wide = (units + lanes - 1) / lanes * lanes, row = cell->n_gates * units;
 
     x->sums = floats(rows * row);
-    x->apart = floats(rows * row);
-    x->late = floats(rows * units);
+    x->recurrent_sums = floats(rows * row);
+    x->candidate_sums = floats(rows * units);
     x->h = floats(rows * wide);
     x->h_new = floats(rows * wide);
     x->c = floats(rows * wide);
@@ -68,9 +68,9 @@ static void make(struct step *x, const struct rt_cell *cell, int lanes, int64_t 
                                 .state_row = wide,
                                 .sums = x->sums,
                                 .sums_row = row,
-                                .apart = x->apart,
-                                .late = x->late,
-                                .late_row = units,
+                                .recurrent_sums = x->recurrent_sums,
+                                .candidate_sums = x->candidate_sums,
+                                .candidate_row = units,
                                 .h = x->h,
                                 .h_new = x->h_new,
                                 .c = x->c,
@@ -81,7 +81,8 @@ static void make(struct step *x, const struct rt_cell *cell, int lanes, int64_t 
 
 static void drop(struct step *x)
 {
-    float *all[] = {x->sums, x->apart, x->late, x->h, x->h_new, x->c, x->spare[0], x->spare[1]};
+    float *all[] = {x->sums, x->recurrent_sums, x->candidate_sums, x->h, x->h_new,
+                    x->c,    x->spare[0],       x->spare[1]};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
 }
@@ -94,7 +95,7 @@ static double want_of(const struct step *x, enum rt_cell_id id, int64_t i, int64
 
     for (int g = 0; g < rt_cell(id)->n_gates; g++) {
         z[g] = (double)s->sums[i * s->sums_row + s->at[g] + u];
-        r[g] = (double)s->apart[i * s->sums_row + s->at[g] + u];
+        r[g] = (double)s->recurrent_sums[i * s->sums_row + s->at[g] + u];
     }
     const double h = (double)s->h[i * s->state_row + u];
     double keep;
@@ -109,7 +110,8 @@ static double want_of(const struct step *x, enum rt_cell_id id, int64_t i, int64
     case RT_CELL_gru_before:
         keep = act(s->gate_act, z[0]);
         is_near(act(s->gate_act, z[1]) * h, s->spare[1][i * s->state_row + u]);
-        return keep * h + (1 - keep) * act(s->act, (double)s->late[i * s->late_row + u]);
+        return keep * h +
+               (1 - keep) * act(s->act, (double)s->candidate_sums[i * s->candidate_row + u]);
     case RT_CELL_simple:
         return act(s->act, z[0]);
     default:
@@ -126,7 +128,7 @@ static void one(const struct kn_rnn_loops *loops, enum rt_cell_id id, int64_t ro
     float *c = floats(rows * x.s.state_row);
     memcpy(c, x.c, (size_t)(rows * x.s.state_row) * sizeof *c);
     loops->cell[id](&x.s, false);
-    if (rt_cell(id)->n_late > 0)
+    if (rt_cell(id)->n_reset_before > 0)
         loops->cell[id](&x.s, true);
     for (int64_t i = 0; i < rows; i++)
         for (int64_t u = 0; u < units; u++) {

@@ -170,7 +170,7 @@ static void an_image_has_the_same_answer_in_any_batch(void **state)
     free(packed);
 }
 
-static void odd_channels_and_endless_sizes_are_refused(void **state)
+static void other_channels_and_endless_sizes_are_refused(void **state)
 {
     (void)state;
     struct kn_winograd w = {.m = 4,
@@ -190,7 +190,7 @@ int main(void)
         cmocka_unit_test(sums_agree_with_direct_ones_on_every_instruction_set),
         cmocka_unit_test(an_image_without_rows_is_padding_only),
         cmocka_unit_test(an_image_has_the_same_answer_in_any_batch),
-        cmocka_unit_test(odd_channels_and_endless_sizes_are_refused),
+        cmocka_unit_test(other_channels_and_endless_sizes_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

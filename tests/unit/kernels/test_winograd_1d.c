@@ -40,15 +40,15 @@ static void run(struct kn_winograd_1d *l, const struct kn_winograd_1d_loops *loo
 {
     l->loops = loops;
     float *scratch = draw_floats(kn_winograd_1d_scratch_bytes(l) / sizeof(float));
-    float *room = draw_floats(l->tiles.ci * l->tiles.co);
+    float *workspace = draw_floats(l->tiles.ci * l->tiles.co);
     const int64_t panels = l->tiles.gemm.panels;
-    kn_winograd_1d_pack(l, d->f, d->scale, room, d->packed);
+    kn_winograd_1d_pack(l, d->f, d->scale, workspace, d->packed);
     for (int64_t i = kn_winograd_tiles_blocks(&l->tiles) - 1; i >= 0; i--)
         for (int64_t from = 0, n = post_ops.then.finish ? panels : 2; from < panels; from += n)
             kn_winograd_1d_run_block(l, d->x, d->packed, d->y, i, from,
                                      from + n < panels ? from + n : panels, scratch, &post_ops);
     free(scratch);
-    free(room);
+    free(workspace);
 }
 
 static void one_shape(const struct kn_winograd_1d_loops *loops, struct kn_winograd_1d l, int way)
@@ -143,22 +143,22 @@ static void the_error_of_a_filter_is_measured(void **state)
         struct kn_winograd_1d l = seventeen(taps);
         assert_true(kn_winograd_1d_init(&l));
         const size_t n = (size_t)(taps * l.tiles.ci * l.tiles.co);
-        float *f = draw_floats(n), *scale = draw_floats(l.tiles.co), *room = draw_floats(n);
+        float *f = draw_floats(n), *scale = draw_floats(l.tiles.co), *workspace = draw_floats(n);
         float *packed = draw_floats(kn_winograd_tiles_pack_bytes(&l.tiles) / sizeof(float));
-        kn_winograd_1d_pack(&l, f, scale, room, packed);
+        kn_winograd_1d_pack(&l, f, scale, workspace, packed);
         assert_true(kn_winograd_1d_error(&l, f, scale, packed) < 3e-5);
         /* Weights that cancel each other leave little but rounding. */
         for (size_t i = 0; i < n; i++)
             f[i] = i / (size_t)l.tiles.co % 2 ? -1000.0f : 1000.0f;
         f[3] = INFINITY;
-        kn_winograd_1d_pack(&l, f, NULL, room, packed);
+        kn_winograd_1d_pack(&l, f, NULL, workspace, packed);
         assert_false(kn_winograd_1d_error(&l, f, NULL, packed) <= 1e-4);
         f[3] = NAN;
-        kn_winograd_1d_pack(&l, f, NULL, room, packed);
+        kn_winograd_1d_pack(&l, f, NULL, workspace, packed);
         assert_false(kn_winograd_1d_error(&l, f, NULL, packed) <= 1e-4);
         free(f);
         free(scale);
-        free(room);
+        free(workspace);
         free(packed);
     }
 }

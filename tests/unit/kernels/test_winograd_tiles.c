@@ -84,23 +84,24 @@ static void each_point_of_the_transform_domain_has_its_gemm(void **state)
     const int64_t tiles = t.block - 1, n = t.ci * t.co;
     float *weights = draw_floats(t.domain_size * n);
     float *packed = draw_floats((int64_t)(kn_winograd_tiles_pack_bytes(&t) / sizeof(float)));
-    float *room = draw_floats((int64_t)(kn_winograd_tiles_workspace_bytes(&t) / sizeof(float)));
+    float *workspace =
+        draw_floats((int64_t)(kn_winograd_tiles_workspace_bytes(&t) / sizeof(float)));
     for (int64_t i = 0; i < t.domain_size; i++)
         kn_packed_gemm_pack(&t.gemm, weights + i * n, t.co, false, NULL, packed + i * t.pack_step);
-    kn_winograd_tiles_gemm(&t, packed, tiles, 7, t.domain_size, 0, t.gemm.panels, room);
+    kn_winograd_tiles_gemm(&t, packed, tiles, 7, t.domain_size, 0, t.gemm.panels, workspace);
     for (int64_t i = t.gemm.panels - 1; i >= 0; i--)
-        kn_winograd_tiles_gemm(&t, packed, tiles, 0, 7, i, i + 1, room);
+        kn_winograd_tiles_gemm(&t, packed, tiles, 0, 7, i, i + 1, workspace);
     for (int64_t i = 0; i < t.domain_size; i++)
         for (int64_t j = 0; j < tiles * t.co; j++) {
             double sum = 0;
             for (int64_t c = 0; c < t.ci; c++)
-                sum += (double)room[i * t.in_step + j / t.co * t.ci + c] *
+                sum += (double)workspace[i * t.in_step + j / t.co * t.ci + c] *
                        (double)weights[i * n + c * t.co + j % t.co];
-            assert_true(fabs(sum - (double)room[t.results + i * t.out_step + j]) < 1e-5);
+            assert_true(fabs(sum - (double)workspace[t.results + i * t.out_step + j]) < 1e-5);
         }
     free(weights);
     free(packed);
-    free(room);
+    free(workspace);
 }
 
 /* What is found for outputs that are the direct sums but for one, which is `add` more. */
@@ -153,7 +154,7 @@ static void a_check_finds_how_far_sums_are_apart(void **state)
     }
 }
 
-static void odd_channels_and_endless_sizes_are_refused(void **state)
+static void other_channels_and_endless_sizes_are_refused(void **state)
 {
     (void)state;
     struct kn_winograd_tiles t = sample();
@@ -177,7 +178,7 @@ int main(void)
         cmocka_unit_test(work_is_sharded_over_as_many_cores_as_it_is_worth),
         cmocka_unit_test(each_point_of_the_transform_domain_has_its_gemm),
         cmocka_unit_test(a_check_finds_how_far_sums_are_apart),
-        cmocka_unit_test(odd_channels_and_endless_sizes_are_refused),
+        cmocka_unit_test(other_channels_and_endless_sizes_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

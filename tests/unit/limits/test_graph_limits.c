@@ -45,7 +45,7 @@ struct outcome {
 
 static void *work(void *arg)
 {
-    static char room[TEXT];
+    static char buffer[TEXT];
     struct outcome *o = arg;
     struct rt_library *l = NULL;
     struct rt_session *s = NULL;
@@ -84,8 +84,8 @@ static void *work(void *arg)
     }
     rt_tensor_clear(&out);
     if (o->status)
-        snprintf(room, sizeof room, "%s", rt_error_text(&err));
-    memcpy(o->text, room, sizeof room);
+        snprintf(buffer, sizeof buffer, "%s", rt_error_text(&err));
+    memcpy(o->text, buffer, sizeof buffer);
     rt_session_free(s);
     rt_arena_free(arena);
     rt_arena_free(err.arena);

@@ -78,7 +78,7 @@ static const char *any(const char *const *of, int64_t n)
 }
 
 /* The names of a step's inputs. */
-static void fill(char *out, size_t room, const char *pattern, int n_values)
+static void fill(char *out, size_t capacity, const char *pattern, int n_values)
 {
     static const char *const values[] = {"got", "x", "peak", "sums", "row"};
     static const char *const axes[] = {"all", "c0", "c1", "c2", "minus2"};
@@ -99,7 +99,7 @@ static void fill(char *out, size_t room, const char *pattern, int n_values)
             word = any(small, 4);
         }
         if (word)
-            at += (size_t)snprintf(out + at, room - at, "%s", word);
+            at += (size_t)snprintf(out + at, capacity - at, "%s", word);
         else
             out[at++] = *pattern;
     }

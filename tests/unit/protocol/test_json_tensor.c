@@ -741,9 +741,9 @@ static void errors_are_quoted(void **state)
 
 static void assert_float(float x, const char *want)
 {
-    char room[SRV_NUMBER_ROOM + 1];
-    room[srv_float_write(room, x)] = '\0';
-    assert_string_equal(room, want);
+    char buffer[SRV_NUMBER_BYTES + 1];
+    buffer[srv_float_write(buffer, x)] = '\0';
+    assert_string_equal(buffer, want);
 }
 
 static void a_response_of_nothing_but_brackets_has_a_limit_too(void **state)
@@ -790,13 +790,13 @@ static uint64_t next_random(uint64_t *s)
     return *s;
 }
 
-static void reference(char *room, double x, bool is_float)
+static void reference(char *buffer, double x, bool is_float)
 {
-    snprintf(room, 40, "%.6g", x);
-    if (is_float ? (float)strtod(room, NULL) != (float)x : strtod(room, NULL) != x)
-        snprintf(room, 40, "%.*g", is_float ? 9 : 17, x);
-    if (!strpbrk(room, ".e"))
-        memcpy(room + strlen(room), ".0", 3);
+    snprintf(buffer, 40, "%.6g", x);
+    if (is_float ? (float)strtod(buffer, NULL) != (float)x : strtod(buffer, NULL) != x)
+        snprintf(buffer, 40, "%.*g", is_float ? 9 : 17, x);
+    if (!strpbrk(buffer, ".e"))
+        memcpy(buffer + strlen(buffer), ".0", 3);
 }
 
 static void the_fast_printer_agrees_with_the_c_library(void **state)
@@ -804,7 +804,7 @@ static void the_fast_printer_agrees_with_the_c_library(void **state)
     (void)state;
     uint64_t seed = 88172645463325252u;
     for (int i = 0; i < 300000; i++) {
-        char got[SRV_NUMBER_ROOM + 1], want[48];
+        char got[SRV_NUMBER_BYTES + 1], want[48];
         uint64_t r = next_random(&seed);
         float f;
         double d;
@@ -873,25 +873,25 @@ static void floats_are_read_as_their_doubles_are(void **state)
             float_agrees(text);
         }
     }
-    static const char *const odd[] = {"0",
-                                      "-0.0",
-                                      "1e400",
-                                      "-1e-400",
-                                      "NaN",
-                                      "-Infinity",
-                                      "16777217",
-                                      "16777217.000000000000001",
-                                      "0.00000000000",
-                                      "123456789012345678901",
-                                      "00012.5",
-                                      "3.4028235677973366e38",
-                                      "1.401298464324817e-45",
-                                      "0.1234567890123456789",
-                                      "99999999.99999999",
-                                      "1E5",
-                                      "7"};
-    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++)
-        float_agrees(odd[i]);
+    static const char *const special_cases[] = {"0",
+                                                "-0.0",
+                                                "1e400",
+                                                "-1e-400",
+                                                "NaN",
+                                                "-Infinity",
+                                                "16777217",
+                                                "16777217.000000000000001",
+                                                "0.00000000000",
+                                                "123456789012345678901",
+                                                "00012.5",
+                                                "3.4028235677973366e38",
+                                                "1.401298464324817e-45",
+                                                "0.1234567890123456789",
+                                                "99999999.99999999",
+                                                "1E5",
+                                                "7"};
+    for (size_t i = 0; i < sizeof special_cases / sizeof *special_cases; i++)
+        float_agrees(special_cases[i]);
 }
 
 static void the_fast_reader_agrees_with_the_c_library(void **state)

@@ -128,7 +128,7 @@ static void everybody_in_use_keeps_one(void **state)
     rt_idle_cache_free(idle_cache);
 }
 
-static void what_is_small_keeps_its_room_in_use(void **state)
+static void what_is_small_keeps_its_reservation_in_use(void **state)
 {
     (void)state;
     struct rt_idle_cache *idle_cache = idle_cache_new(1 << 20);
@@ -149,7 +149,7 @@ static void what_is_small_keeps_its_room_in_use(void **state)
     rt_idle_cache_free(idle_cache);
 }
 
-static void of_no_room_nothing_is_kept(void **state)
+static void of_no_capacity_nothing_is_kept(void **state)
 {
     (void)state;
     struct rt_idle_cache *idle_cache = idle_cache_new(0);
@@ -209,8 +209,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_not_used_for_a_while_gives_way),
         cmocka_unit_test(everybody_in_use_keeps_one),
-        cmocka_unit_test(what_is_small_keeps_its_room_in_use),
-        cmocka_unit_test(of_no_room_nothing_is_kept),
+        cmocka_unit_test(what_is_small_keeps_its_reservation_in_use),
+        cmocka_unit_test(of_no_capacity_nothing_is_kept),
         cmocka_unit_test(many_threads_stay_below_the_bound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -123,7 +123,7 @@ static void a_few_models_that_there_are_not_are_told_apart(void **state)
 {
     (void)state;
     struct world *w = begin();
-    static const unsigned char odd[] = {'b', 0xff, '"', '\n', 0xc3, 0xa9};
+    static const unsigned char unprintable[] = {'b', 0xff, '"', '\n', 0xc3, 0xa9};
     for (int i = 0; i < 100; i++) {
         char name[16];
         snprintf(name, sizeof name, "nobody%d", i);
@@ -138,7 +138,8 @@ static void a_few_models_that_there_are_not_are_told_apart(void **state)
     end(w);
 
     w = begin();
-    srv_metrics_request(&w->net[0], NULL, rt_span_of(odd, sizeof odd), SRV_STATUS, RT_NOT_FOUND, 0);
+    srv_metrics_request(&w->net[0], NULL, rt_span_of(unprintable, sizeof unprintable), SRV_STATUS,
+                        RT_NOT_FOUND, 0);
     expect(w, "{model_name=\"b\xef\xbf\xbd\\\"\\n\xc3\xa9\",status=\"NOT_FOUND\"} 1\n");
     srv_metrics_request(&w->net[2], NULL, rt_span_str("not counted"), SRV_STATUS, RT_NOT_FOUND, 0);
     expect(w, "slipway_requests_total{model=\"\"");

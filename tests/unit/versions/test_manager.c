@@ -22,14 +22,14 @@ static atomic_int n_cancelled_loads; /* loads that have seen that they are cance
 static atomic_bool load_held;        /* loads wait until it is false, */
 static atomic_bool load_deaf;        /* also those that are cancelled */
 
-static enum rt_status read_word(const char *dir, char *word, size_t room, struct rt_error *err)
+static enum rt_status read_word(const char *dir, char *word, size_t capacity, struct rt_error *err)
 {
     char path[512];
     snprintf(path, sizeof path, "%s/saved_model.pb", dir);
     FILE *f = fopen(path, "r");
     if (!f)
         return rt_fail(err, RT_NOT_FOUND, "Could not find SavedModel in %s", dir);
-    size_t n = fread(word, 1, room - 1, f);
+    size_t n = fread(word, 1, capacity - 1, f);
     word[n] = '\0';
     fclose(f);
     return RT_OK;
@@ -260,7 +260,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-static enum srv_state state_of(const char *model, int64_t version, char *text, size_t room)
+static enum srv_state state_of(const char *model, int64_t version, char *text, size_t capacity)
 {
     struct rt_arena *arena = rt_arena_new(SIZE_MAX);
     struct srv_version_status *s = NULL;
@@ -270,7 +270,7 @@ static enum srv_state state_of(const char *model, int64_t version, char *text, s
     if (!srv_status_of(manager, rt_span_str(model), true, version, arena, &s, &n, &e)) {
         st = s[0].state;
         if (text)
-            snprintf(text, room, "%s", s[0].message);
+            snprintf(text, capacity, "%s", s[0].message);
     }
     rt_arena_free(arena);
     return st;
@@ -301,10 +301,10 @@ static void version(const char *dir, const char *word)
 
 static const char *flag(const char *name, const char *path)
 {
-    static char room[4][600];
+    static char capacity[4][600];
     static int next;
-    char *text = room[next++ & 3];
-    snprintf(text, sizeof room[0], "--%s=%s", name, folder_path(path));
+    char *text = capacity[next++ & 3];
+    snprintf(text, sizeof capacity[0], "--%s=%s", name, folder_path(path));
     return text;
 }
 

@@ -2,11 +2,11 @@
 
 #include "server/versions/policy.h"
 
-#define DECIDE_BY(frees_first, ...)                                                                \
+#define DECIDE_BY(unload_before_load, ...)                                                         \
     srv_policy_decide((const struct srv_version_view[]){__VA_ARGS__},                              \
                       (int)(sizeof((const struct srv_version_view[]){__VA_ARGS__}) /               \
                             sizeof(struct srv_version_view)),                                      \
-                      frees_first)
+                      unload_before_load)
 #define DECIDE(...) DECIDE_BY(false, __VA_ARGS__)
 #define V(version, state, wanted, may_load)                                                        \
     {                                                                                              \

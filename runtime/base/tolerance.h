@@ -6,14 +6,14 @@
  *
  * Threads: pure.
  */
-#ifndef RT_NEAR_H
-#define RT_NEAR_H
+#ifndef RT_TOLERANCE_H
+#define RT_TOLERANCE_H
 
 #include <math.h>
 #include <stdbool.h>
 
 /* The larger of the two in magnitude; `v` counts when it is finite. Starts with 0. */
-static inline double rt_near_largest(double largest, double v)
+static inline double rt_tolerance_largest(double largest, double v)
 {
     v = fabs(v);
     return isfinite(v) && v > largest ? v : largest;
@@ -21,18 +21,18 @@ static inline double rt_near_largest(double largest, double v)
 
 /* One step beside 1 of the 16-bit types: a tolerance is no finer than what the type can say,
  * unless it is 0. */
-#define RT_NEAR_HALF_STEP     0x1p-10
-#define RT_NEAR_BFLOAT16_STEP 0x1p-7
+#define RT_TOLERANCE_HALF_STEP     0x1p-10
+#define RT_TOLERANCE_BFLOAT16_STEP 0x1p-7
 
-/* What rt_near allows. `step`: of the type; 0: of any other. */
-static inline double rt_near_allowed(double largest, double tolerance, double step)
+/* What rt_is_close allows. `step`: of the type; 0: of any other. */
+static inline double rt_tolerance_allowed(double largest, double tolerance, double step)
 {
     if (tolerance > 0 && tolerance < step)
         tolerance = step;
     return tolerance * (largest > 0 ? largest : 1);
 }
 
-static inline bool rt_near(double got, double want, double allowed)
+static inline bool rt_is_close(double got, double want, double allowed)
 {
     if (isnan(got) || isnan(want))
         return isnan(got) && isnan(want);
