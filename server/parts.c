@@ -21,7 +21,7 @@ static enum rt_status attach(struct srv_server *s, struct srv_version *v, struct
     v->metrics = srv_metrics_version(s->metrics, v->model, v->version, n, names);
     if (!v->metrics)
         return rt_fail_memory(err, "a version's metrics", 0);
-    enum rt_status st = srv_lane_new(s->scheduler, v, &v->lane, err);
+    enum rt_status st = srv_model_queue_new(s->scheduler, v, &v->model_queue, err);
     if (st)
         srv_metrics_drop_version(s->metrics, v->metrics);
     return st;
@@ -29,7 +29,7 @@ static enum rt_status attach(struct srv_server *s, struct srv_version *v, struct
 
 static void detach(struct srv_server *s, struct srv_version *v)
 {
-    srv_lane_free(v->lane);
+    srv_model_queue_free(v->model_queue);
     srv_metrics_drop_version(s->metrics, v->metrics);
 }
 

@@ -33,10 +33,10 @@ struct srv_manager;
 struct srv_metrics;
 struct srv_rest;
 struct srv_grpc;
-struct srv_net;
+struct srv_io_loop;
 struct srv_request_log;
 
-enum { SRV_MAX_NETS = 128 };
+enum { SRV_MAX_IO_LOOPS = 128 };
 
 struct srv_server {
     struct srv_options options;
@@ -52,8 +52,8 @@ struct srv_server {
     bool manager_stopped; /* main thread only */
     struct srv_rest *rest;
     struct srv_grpc *grpc;
-    int n_nets; /* set before the first map is published, then read-only */
-    struct srv_net *nets[SRV_MAX_NETS];
+    int n_io_loops; /* set before the first map is published, then read-only */
+    struct srv_io_loop *io_loops[SRV_MAX_IO_LOOPS];
     _Atomic bool draining;            /* not ready; still answering */
     struct rt_budget run_memory;      /* of all runs of all versions */
     struct rt_idle_cache *idle_cache; /* likewise: what they keep for the next ones */

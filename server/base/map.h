@@ -14,7 +14,7 @@
 
 #include "runtime/files/saved_model.h"
 
-struct srv_lane; /* the scheduler's per-version state */
+struct srv_model_queue; /* the scheduler's per-version state */
 struct srv_version_metrics;
 struct srv_model_log;
 struct srv_model_spec; /* model_spec.h */
@@ -23,8 +23,8 @@ struct srv_version {
     const char *model;
     int64_t version;
     struct rt_model *loaded;
-    uint32_t slot; /* unique among those not freed; index into srv_net.held and counters */
-    struct srv_lane *lane;
+    uint32_t slot; /* unique among those not freed; index into srv_io_loop.held and counters */
+    struct srv_model_queue *model_queue;
     struct srv_version_metrics *metrics;
     struct srv_model_log *log; /* of its model's requests; NULL: none */
     int64_t held;              /* srv_load.held */

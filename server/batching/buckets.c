@@ -10,7 +10,7 @@ enum {
     MAX_IDLE_BUCKETS = 64,
 };
 
-static bool may_merge(const struct srv_lane *l, const struct srv_call_queue *q,
+static bool may_merge(const struct srv_model_queue *l, const struct srv_call_queue *q,
                       const struct srv_job *job)
 {
     return q && !q->never_merge && job->n_rows > 0 && job->n_feeds > 0 && job->n_fetches > 0 &&
@@ -36,7 +36,7 @@ static struct srv_feed_key key_of(const struct rt_tensor *t, bool has_rows, bool
 
 static uint64_t hash_of(const struct srv_job *job)
 {
-    bool has_rows = job->n_rows > 0, pads = job->version->lane->batching.pads;
+    bool has_rows = job->n_rows > 0, pads = job->version->model_queue->batching.pads;
     uint64_t h = (uintptr_t)job->signature->call ^ (uint64_t)has_rows;
     if (job->signature->writes)
         return 0;
@@ -52,7 +52,7 @@ static uint64_t hash_of(const struct srv_job *job)
 static bool fits(const struct srv_bucket *b, const struct srv_job *job)
 {
     const struct rt_model_signature *sig = job->signature;
-    bool pads = job->version->lane->batching.pads;
+    bool pads = job->version->model_queue->batching.pads;
     if (!b->queue)
         return sig->writes;
     if (sig->writes || b->core.is_small != is_small(job) || b->queue->call != sig->call ||
@@ -68,7 +68,8 @@ static bool fits(const struct srv_bucket *b, const struct srv_job *job)
     return true;
 }
 
-struct srv_call_queue *srv_call_queue_of(struct srv_lane *l, const struct rt_model_signature *sig)
+struct srv_call_queue *srv_call_queue_of(struct srv_model_queue *l,
+                                         const struct rt_model_signature *sig)
 {
     for (struct srv_call_queue *q = l->queues; q; q = q->next)
         if (q->call == sig->call && q->rowwise == sig->rowwise)
@@ -81,7 +82,7 @@ struct srv_call_queue *srv_call_queue_of(struct srv_lane *l, const struct rt_mod
     return q;
 }
 
-static void forget_oldest(struct srv_lane *l)
+static void forget_oldest(struct srv_model_queue *l)
 {
     struct srv_core_bucket *oldest = NULL;
     for (struct srv_core_bucket *b = l->core.buckets; b; b = b->next)
@@ -102,7 +103,7 @@ static bool is_compiled(const void *call, int64_t rows)
 
 struct srv_bucket *srv_bucket_of(const struct srv_job *job)
 {
-    struct srv_lane *l = job->version->lane;
+    struct srv_model_queue *l = job->version->model_queue;
     uint64_t hash = hash_of(job);
     int n_feeds = job->signature->writes ? 0 : job->n_feeds;
 
@@ -134,7 +135,7 @@ struct srv_bucket *srv_bucket_of(const struct srv_job *job)
     return b;
 }
 
-void srv_buckets_stop_merging(struct srv_lane *l, struct srv_call_queue *q)
+void srv_buckets_stop_merging(struct srv_model_queue *l, struct srv_call_queue *q)
 {
     q->never_merge = true;
     for (struct srv_core_bucket *o = l->core.buckets; o; o = o->next)
@@ -142,7 +143,7 @@ void srv_buckets_stop_merging(struct srv_lane *l, struct srv_call_queue *q)
             o->merges = false;
 }
 
-void srv_buckets_clear(struct srv_lane *l)
+void srv_buckets_clear(struct srv_model_queue *l)
 {
     for (struct srv_core_bucket *b = l->core.buckets, *next; b; b = next) {
         next = b->next;

@@ -37,8 +37,8 @@ struct srv_bucket {
     struct srv_feed_key feeds[];
 };
 
-struct srv_lane {
-    struct srv_core_lane core;
+struct srv_model_queue {
+    struct srv_core_model_queue core;
     struct srv_scheduler *scheduler;
     struct srv_version *version;
     int n_buckets;                 /* guarded by mu */
@@ -50,10 +50,11 @@ struct srv_lane {
 /* The job's bucket, made if there is none yet. NULL: out of memory. */
 struct srv_bucket *srv_bucket_of(const struct srv_job *job);
 /* The queue of the signature's call, made if there is none yet. NULL: out of memory. */
-struct srv_call_queue *srv_call_queue_of(struct srv_lane *l, const struct rt_model_signature *sig);
+struct srv_call_queue *srv_call_queue_of(struct srv_model_queue *l,
+                                         const struct rt_model_signature *sig);
 /* No jobs of the queue's call are merged any more. */
-void srv_buckets_stop_merging(struct srv_lane *l, struct srv_call_queue *q);
+void srv_buckets_stop_merging(struct srv_model_queue *l, struct srv_call_queue *q);
 /* Frees the buckets and queues of a lane that has no jobs. */
-void srv_buckets_clear(struct srv_lane *l);
+void srv_buckets_clear(struct srv_model_queue *l);
 
 #endif

@@ -2,7 +2,7 @@
 
 #include "runtime/base/arena.h"
 #include "runtime/base/clock.h"
-#include "server/batching/net.h"
+#include "server/batching/io_loop.h"
 #include "server/batching/scheduler.h"
 
 /* Dimension 0 of all feeds, when they have the same. Calls by names of tensors have none that
@@ -31,7 +31,8 @@ static enum rt_status make_ready(struct srv_job *job)
             return rt_fail_memory(&job->err, "a request's outputs", 0);
         }
     }
-    return job->signature->is_adhoc ? RT_OK : srv_scheduler_admit(job->net->server->scheduler, job);
+    return job->signature->is_adhoc ? RT_OK
+                                    : srv_scheduler_admit(job->io_loop->server->scheduler, job);
 }
 
 /* A worker has done what the job needed first, or could not. */
@@ -46,14 +47,14 @@ static void prepared(struct srv_job *job)
     }
     job->finished_ns = 0;
     job->next = NULL;
-    srv_scheduler_submit(job->net->server->scheduler, job);
+    srv_scheduler_submit(job->io_loop->server->scheduler, job);
 }
 
 void srv_job_submit(struct srv_job *job)
 {
     static const struct rt_signature nothing = {.name = "", .method_name = ""};
     static const struct rt_model_signature unknown = {.def = &nothing, .is_adhoc = true};
-    struct srv_net *net = job->net;
+    struct srv_io_loop *io_loop = job->io_loop;
 
     job->queued_ns = rt_now_ns();
     job->err.arena = job->arena;
@@ -69,12 +70,12 @@ void srv_job_submit(struct srv_job *job)
             job->done(job);
             return;
         }
-        if (srv_scheduler_run_inline(net->server->scheduler, job))
+        if (srv_scheduler_run_inline(io_loop->server->scheduler, job))
             return;
     }
     job->next = NULL;
-    *net->turn_end = job;
-    net->turn_end = &job->next;
+    *io_loop->turn_end = job;
+    io_loop->turn_end = &job->next;
 }
 
 void srv_job_clear(struct srv_job *job)

@@ -16,12 +16,12 @@
 #include "server/batching/scheduler_core.h"
 #include "server/base/cancellation.h"
 
-struct srv_net;
+struct srv_io_loop;
 struct srv_version;
 
 struct srv_job {
     struct srv_job *next;
-    struct srv_net *net;
+    struct srv_io_loop *io_loop;
     struct srv_version *version; /* held by net until the job is over */
     const struct rt_model_signature *signature;
     /* Not NULL: something that takes a while comes first, and a worker does it: a long body is

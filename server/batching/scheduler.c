@@ -12,7 +12,7 @@
 #include "server/batching/buckets.h"
 #include "server/config/batching.h"
 #include "server/metrics/metrics.h"
-#include "server/batching/net.h"
+#include "server/batching/io_loop.h"
 #include "server/batching/sub_requests.h"
 
 enum {
@@ -69,7 +69,7 @@ static void complete(struct srv_scheduler *s, struct srv_job *job)
 
 static bool is_as_tensorflow(const struct srv_job *job)
 {
-    return job->version->lane->batching.mode == SRV_BATCHING_ALL && !job->signature->writes;
+    return job->version->model_queue->batching.mode == SRV_BATCHING_ALL && !job->signature->writes;
 }
 
 static void complete_expired(struct srv_scheduler *s, struct srv_core_job *list)
@@ -89,8 +89,8 @@ static void complete_expired(struct srv_scheduler *s, struct srv_core_job *list)
 
 static enum rt_status fail_full(struct srv_job *job)
 {
-    const struct srv_options *o = &job->net->server->options;
-    const struct srv_core_lane *l = &job->version->lane->core;
+    const struct srv_options *o = &job->io_loop->server->options;
+    const struct srv_core_model_queue *l = &job->version->model_queue->core;
     const long long version = job->version->version;
     char limits[160];
     snprintf(
@@ -114,7 +114,7 @@ static enum rt_status fail_full_batches(struct srv_job *job, const struct srv_bu
 {
     /* An empty batch is counted there too. */
     long long n = b->queue->core.n_batches ? b->queue->core.n_batches : 1;
-    const struct srv_batching *p = &job->version->lane->batching;
+    const struct srv_batching *p = &job->version->model_queue->batching;
     if (!p->splits_large)
         return rt_fail(&job->err, RT_UNAVAILABLE,
                        "The batch scheduling queue to which this task was submitted is full; "
@@ -157,7 +157,7 @@ static void end_batch(struct srv_scheduler *s, const struct srv_core_batch *batc
         b->core.max_rows = b->core.max_rows > INT64_MAX / 2 ? 0 : b->core.max_rows * 2;
     }
     if (v->never_merge)
-        srv_buckets_stop_merging((struct srv_lane *)b->core.lane, b->queue);
+        srv_buckets_stop_merging((struct srv_model_queue *)b->core.model_queue, b->queue);
 }
 
 /* A worker to signal, once the lock is open. */
@@ -193,7 +193,7 @@ static void run_batch(struct srv_scheduler *s, struct worker *w, int worker,
         }
         *end = job;
         end = &job->next;
-        g.is_proved = job->version->lane->batching.mode == SRV_BATCHING_PROVED;
+        g.is_proved = job->version->model_queue->batching.mode == SRV_BATCHING_PROVED;
         g.n_jobs++;
         g.rows += job->n_rows;
     }
@@ -340,34 +340,35 @@ static void describe(struct srv_job *job)
 bool srv_scheduler_run_inline(struct srv_scheduler *s, struct srv_job *job)
 {
     int64_t max_ns = s->server->options.inline_max_us * 1000;
-    struct srv_net *net = job->net;
+    struct srv_io_loop *io_loop = job->io_loop;
     struct srv_core_batch batch;
     struct srv_bucket *b;
     bool may;
 
-    if (max_ns <= 0 || net->inline_ns >= INLINE_PER_TURN_NS || job->deadline_ns <= job->queued_ns)
+    if (max_ns <= 0 || io_loop->inline_ns >= INLINE_PER_TURN_NS ||
+        job->deadline_ns <= job->queued_ns)
         return false;
     describe(job);
     rt_mutex_lock(&s->mu);
     b = srv_bucket_of(job);
     /* The second of a turn and those after it are likely to be several: merged they cost less. */
-    if (b && b->core.merges && net->inline_ns > 0)
+    if (b && b->core.merges && io_loop->inline_ns > 0)
         max_ns = max_ns < TINY_NS ? max_ns : TINY_NS;
-    may = b && (!b->core.merges || job->n_rows <= job->version->lane->policy.max_rows) &&
+    may = b && (!b->core.merges || job->n_rows <= job->version->model_queue->policy.max_rows) &&
           srv_core_begin_inline(&s->core, &b->core, &job->sched, s->n_workers, max_ns, &batch);
     rt_mutex_unlock(&s->mu);
     if (!may)
         return false;
     atomic_fetch_add_explicit(&s->n_jobs, 1, memory_order_relaxed);
     int64_t start = job->queued_ns;
-    run_batch(s, NULL, -1 - net->index, &batch); /* a batch of one */
-    net->inline_ns += rt_now_ns() - start;
+    run_batch(s, NULL, -1 - io_loop->index, &batch); /* a batch of one */
+    io_loop->inline_ns += rt_now_ns() - start;
     return true;
 }
 
 enum rt_status srv_scheduler_admit(struct srv_scheduler *s, struct srv_job *job)
 {
-    const struct srv_batching *b = &job->version->lane->batching;
+    const struct srv_batching *b = &job->version->model_queue->batching;
 
     (void)s;
     if (!is_as_tensorflow(job))
@@ -393,8 +394,8 @@ enum rt_status srv_scheduler_admit(struct srv_scheduler *s, struct srv_job *job)
 /* A request that was cut is over. */
 static void complete_parent(struct srv_job *parent, bool follows_rows)
 {
-    struct srv_scheduler *s = parent->net->server->scheduler;
-    struct srv_lane *l = parent->version->lane;
+    struct srv_scheduler *s = parent->io_loop->server->scheduler;
+    struct srv_model_queue *l = parent->version->model_queue;
     if (!follows_rows) {
         rt_mutex_lock(&s->mu);
         struct srv_call_queue *q = srv_call_queue_of(l, parent->signature);
@@ -443,7 +444,7 @@ static void submit_one(struct srv_scheduler *s, struct srv_bucket *b, struct srv
 static void submit_sub_requests(struct srv_scheduler *s, struct srv_bucket *b, struct srv_job *job,
                                 int64_t now, struct turn *t) RT_REQUIRES(s->mu)
 {
-    int64_t most = job->version->lane->policy.max_rows,
+    int64_t most = job->version->model_queue->policy.max_rows,
             open_rows = srv_core_open_batch_rows(&b->core);
     struct srv_job *sub_request = NULL, *next;
     enum rt_status st = RT_OK;
@@ -477,8 +478,8 @@ void srv_scheduler_submit(struct srv_scheduler *s, struct srv_job *first)
         if (!b) {
             atomic_fetch_add_explicit(&s->n_jobs, 1, memory_order_relaxed);
             refuse(&t, job, rt_fail_memory(&job->err, "a queue", sizeof *b));
-        } else if (b->core.merges && job->n_rows > job->version->lane->policy.max_rows &&
-                   job->version->lane->batching.splits_large) {
+        } else if (b->core.merges && job->n_rows > job->version->model_queue->policy.max_rows &&
+                   job->version->model_queue->batching.splits_large) {
             submit_sub_requests(s, b, job, now, &t);
         } else {
             submit_one(s, b, job, now, &t);
@@ -528,7 +529,7 @@ int srv_scheduler_refuse_all(struct srv_scheduler *s, enum rt_status code, const
     return n;
 }
 
-int srv_lane_jobs(struct srv_lane *l)
+int srv_model_queue_jobs(struct srv_model_queue *l)
 {
     rt_mutex_lock(&l->scheduler->mu);
     int n = l->core.n_jobs;
@@ -549,10 +550,10 @@ static struct srv_core_settings settings_of(const struct srv_options *o,
     return (struct srv_core_settings){
         .max_running = b->num_batch_threads < INT_MAX ? (int)b->num_batch_threads : INT_MAX,
         .patience_ns = PATIENCE_NS,
-        .max_lane_jobs = o->max_queue_jobs,
+        .max_model_queue_jobs = o->max_queue_jobs,
         .max_jobs = o->max_queue_jobs > INT64_MAX / TOTAL_FACTOR ? INT64_MAX
                                                                  : o->max_queue_jobs * TOTAL_FACTOR,
-        .max_lane_bytes = (size_t)o->max_queue_bytes,
+        .max_model_queue_bytes = (size_t)o->max_queue_bytes,
         .max_bytes = o->max_queue_bytes > INT64_MAX / TOTAL_FACTOR
                          ? SIZE_MAX
                          : (size_t)o->max_queue_bytes * TOTAL_FACTOR,
@@ -643,7 +644,7 @@ void srv_scheduler_free(struct srv_scheduler *s)
 }
 
 /* Batches are padded to these sizes, so their shapes are known before the first comes. */
-static void request_compilation(const struct srv_lane *l, const struct rt_model *m)
+static void request_compilation(const struct srv_model_queue *l, const struct rt_model *m)
 {
     for (int i = 0; i < m->n_signatures; i++) {
         const struct rt_model_signature *sig = &m->signatures[i];
@@ -668,11 +669,11 @@ static void request_compilation(const struct srv_lane *l, const struct rt_model 
     }
 }
 
-enum rt_status srv_lane_new(struct srv_scheduler *s, struct srv_version *v, struct srv_lane **out,
-                            struct rt_error *err)
+enum rt_status srv_model_queue_new(struct srv_scheduler *s, struct srv_version *v,
+                                   struct srv_model_queue **out, struct rt_error *err)
 {
     const struct rt_saved_model *files = v->loaded->saved_model;
-    struct srv_lane *l = calloc(1, sizeof *l);
+    struct srv_model_queue *l = calloc(1, sizeof *l);
 
     if (!l)
         return rt_fail_memory(err, "a version's queue", sizeof *l);
@@ -687,13 +688,13 @@ enum rt_status srv_lane_new(struct srv_scheduler *s, struct srv_version *v, stru
     l->scheduler = s;
     l->version = v;
     rt_mutex_lock(&s->mu);
-    srv_core_lane_init(&s->core, &l->core, &l->policy);
+    srv_core_model_queue_init(&s->core, &l->core, &l->policy);
     rt_mutex_unlock(&s->mu);
     *out = l;
     return RT_OK;
 }
 
-void srv_lane_free(struct srv_lane *l)
+void srv_model_queue_free(struct srv_model_queue *l)
 {
     if (!l)
         return;

@@ -72,29 +72,32 @@ void srv_core_init(struct srv_core *c, const struct srv_core_settings *settings)
     *c = (struct srv_core){.settings = *settings, .soonest_ns = RT_NEVER};
 }
 
-void srv_core_lane_init(struct srv_core *c, struct srv_core_lane *l,
-                        const struct srv_core_policy *policy)
+void srv_core_model_queue_init(struct srv_core *c, struct srv_core_model_queue *l,
+                               const struct srv_core_policy *policy)
 {
-    *l = (struct srv_core_lane){.policy = policy, .virtual_ns = c->virtual_ns};
+    *l = (struct srv_core_model_queue){.policy = policy, .virtual_ns = c->virtual_ns};
 }
 
-void srv_core_bucket_init(struct srv_core_bucket *b, struct srv_core_lane *l,
+void srv_core_bucket_init(struct srv_core_bucket *b, struct srv_core_model_queue *l,
                           struct srv_core_queue *queue, bool merges, bool alone)
 {
-    *b = (struct srv_core_bucket){
-        .lane = l, .queue = queue, .next = l->buckets, .merges = merges && !alone, .alone = alone};
+    *b = (struct srv_core_bucket){.model_queue = l,
+                                  .queue = queue,
+                                  .next = l->buckets,
+                                  .merges = merges && !alone,
+                                  .alone = alone};
     l->buckets = b;
 }
 
 void srv_core_bucket_remove(struct srv_core_bucket *b)
 {
-    struct srv_core_bucket **at = &b->lane->buckets;
+    struct srv_core_bucket **at = &b->model_queue->buckets;
     while (*at != b)
         at = &(*at)->next;
     *at = b->next;
 }
 
-static void activate(struct srv_core *c, struct srv_core_lane *l)
+static void activate(struct srv_core *c, struct srv_core_model_queue *l)
 {
     /* One that was idle saved nothing up. */
     l->virtual_ns = max64(l->virtual_ns, c->virtual_ns);
@@ -105,7 +108,7 @@ static void activate(struct srv_core *c, struct srv_core_lane *l)
     c->active = l;
 }
 
-static void deactivate(struct srv_core *c, struct srv_core_lane *l)
+static void deactivate(struct srv_core *c, struct srv_core_model_queue *l)
 {
     if (l->prev)
         l->prev->next = l->next;
@@ -134,7 +137,7 @@ static void insert(struct srv_core_bucket *b, struct srv_core_job *j)
 
 static int64_t row_limit(const struct srv_core_bucket *b)
 {
-    int64_t limit = max64(b->lane->policy->max_rows, 1);
+    int64_t limit = max64(b->model_queue->policy->max_rows, 1);
     return b->max_rows ? min64(limit, b->max_rows) : limit;
 }
 
@@ -175,7 +178,7 @@ static void count_out(struct srv_core_bucket *b)
 
 static bool has_capacity(const struct srv_core_bucket *b, int64_t rows)
 {
-    int64_t most = b->lane->policy->max_queue_batches;
+    int64_t most = b->model_queue->policy->max_queue_batches;
     return !most || !b->queue || !b->merges || b->queue->n_batches < most ||
            !needs_another_batch(b, rows);
 }
@@ -187,7 +190,7 @@ int64_t srv_core_open_batch_rows(const struct srv_core_bucket *b)
 
 int64_t srv_core_free_rows(const struct srv_core_bucket *b)
 {
-    int64_t most = b->lane->policy->max_queue_batches, limit = row_limit(b);
+    int64_t most = b->model_queue->policy->max_queue_batches, limit = row_limit(b);
     if (!most || !b->queue)
         return INT64_MAX;
     int64_t more = max64(most - b->queue->n_batches, 0);
@@ -198,7 +201,7 @@ int64_t srv_core_free_rows(const struct srv_core_bucket *b)
 static void unlink_job(struct srv_core *c, struct srv_core_job *j)
 {
     struct srv_core_bucket *b = j->bucket;
-    struct srv_core_lane *l = b->lane;
+    struct srv_core_model_queue *l = b->model_queue;
 
     if (j->prev)
         j->prev->next = j->next;
@@ -224,13 +227,14 @@ enum srv_core_admission srv_core_submit(struct srv_core *c, struct srv_core_buck
                                         struct srv_core_job *j, int64_t now)
 {
     const struct srv_core_settings *s = &c->settings;
-    struct srv_core_lane *l = b->lane;
+    struct srv_core_model_queue *l = b->model_queue;
 
     if (j->deadline_ns <= now)
         return SRV_CORE_EXPIRED;
     /* An empty queue takes one job of any size: it would be refused for ever otherwise. */
-    if ((l->n_jobs && (l->n_jobs >= s->max_lane_jobs || j->bytes > s->max_lane_bytes ||
-                       l->n_bytes > s->max_lane_bytes - j->bytes)) ||
+    if ((l->n_jobs &&
+         (l->n_jobs >= s->max_model_queue_jobs || j->bytes > s->max_model_queue_bytes ||
+          l->n_bytes > s->max_model_queue_bytes - j->bytes)) ||
         (c->n_jobs && (c->n_jobs >= s->max_jobs || j->bytes > s->max_bytes ||
                        c->n_bytes > s->max_bytes - j->bytes)))
         return SRV_CORE_FULL;
@@ -260,7 +264,7 @@ enum srv_core_admission srv_core_submit(struct srv_core *c, struct srv_core_buck
 /* When a batch of `b`, which has jobs, may start. */
 static int64_t ready_at(const struct srv_core *c, const struct srv_core_bucket *b)
 {
-    const struct srv_core_policy *p = b->lane->policy;
+    const struct srv_core_policy *p = b->model_queue->policy;
     int64_t oldest = RT_NEVER;
 
     if (!p->timeout_ns || c->hurries || !b->merges || b->n_rows >= row_limit(b) || b->n_batches > 1)
@@ -276,8 +280,8 @@ static bool is_small(const struct srv_core_bucket *b)
 }
 
 /* The bucket of `l` that is due first. NULL: none is ready, or it must wait for a run to end. */
-static struct srv_core_bucket *choose(const struct srv_core *c, const struct srv_core_lane *l,
-                                      int64_t now, bool small_only)
+static struct srv_core_bucket *
+choose(const struct srv_core *c, const struct srv_core_model_queue *l, int64_t now, bool small_only)
 {
     struct srv_core_bucket *best = NULL;
 
@@ -296,7 +300,7 @@ static bool misses_deadline(struct srv_core_bucket *b, const struct srv_core_job
 {
     if (j->deadline_ns <= now)
         return true;
-    if (b->lane->policy->fixed || !b->cost.runs ||
+    if (b->model_queue->policy->fixed || !b->cost.runs ||
         (double)(j->deadline_ns - now) >= b->cost.fastest)
         return false;
     b->cost.fastest *= 0.9;
@@ -313,7 +317,7 @@ static int64_t padded(const struct srv_core_policy *p, int64_t rows)
 
 static void begin(struct srv_core *c, struct srv_core_bucket *b, struct srv_core_batch *out)
 {
-    struct srv_core_lane *l = b->lane;
+    struct srv_core_model_queue *l = b->model_queue;
 
     out->bucket = b;
     out->run_rows = b->merges && out->rows ? padded(l->policy, out->rows) : out->rows;
@@ -344,7 +348,7 @@ static void take(struct srv_core *c, struct srv_core_bucket *b, int64_t now, int
                  struct srv_core_batch *out, struct srv_core_job **expired)
 {
     int64_t limit = row_limit(b), soonest = RT_NEVER;
-    bool fixed = b->lane->policy->fixed;
+    bool fixed = b->model_queue->policy->fixed;
     struct srv_core_job **end = &out->jobs;
     double start, per_row;
 
@@ -354,7 +358,7 @@ static void take(struct srv_core *c, struct srv_core_bucket *b, int64_t now, int
         if (share < limit && per_row * (double)share > start)
             limit = max64(share, 1);
     }
-    if (b->prefers && b->merges && !fixed && !b->lane->policy->n_sizes)
+    if (b->prefers && b->merges && !fixed && !b->model_queue->policy->n_sizes)
         limit = preferred(b, limit);
     for (struct srv_core_job *j = b->head, *next; j; j = next) {
         next = j->next;
@@ -390,8 +394,8 @@ static bool next(struct srv_core *c, int64_t now, int free_workers, bool small_o
 {
     for (;;) {
         struct srv_core_bucket *best = NULL;
-        for (struct srv_core_lane *l = c->active; l; l = l->next) {
-            if (best && best->lane->virtual_ns <= l->virtual_ns)
+        for (struct srv_core_model_queue *l = c->active; l; l = l->next) {
+            if (best && best->model_queue->virtual_ns <= l->virtual_ns)
                 continue;
             struct srv_core_bucket *b = choose(c, l, now, small_only);
             if (b)
@@ -425,7 +429,7 @@ bool srv_core_is_ready(const struct srv_core *c, int64_t now)
 {
     if (!may_start(c))
         return false;
-    for (const struct srv_core_lane *l = c->active; l; l = l->next)
+    for (const struct srv_core_model_queue *l = c->active; l; l = l->next)
         if (choose(c, l, now, false))
             return true;
     return false;
@@ -435,7 +439,7 @@ void srv_core_done(struct srv_core *c, const struct srv_core_batch *batch, int64
                    bool learn)
 {
     struct srv_core_bucket *b = batch->bucket;
-    struct srv_core_lane *l = b->lane;
+    struct srv_core_model_queue *l = b->model_queue;
 
     b->running--;
     l->running--;
@@ -451,7 +455,7 @@ bool srv_core_begin_inline(struct srv_core *c, struct srv_core_bucket *b, struct
                            int n_workers, int64_t max_ns, struct srv_core_batch *out)
 {
     enum { ENOUGH_RUNS = 3 }; /* the first runs of a shape tell little */
-    struct srv_core_lane *l = b->lane;
+    struct srv_core_model_queue *l = b->model_queue;
 
     if (b->head || c->running >= n_workers || !may_start(c) || l->alone_running ||
         (b->alone && l->running) || b->cost.runs < ENOUGH_RUNS ||
@@ -479,8 +483,8 @@ struct srv_core_job *srv_core_expired(struct srv_core *c, int64_t now)
         return NULL;
     c->soonest_ns = RT_NEVER;
     c->swept_ns = now;
-    for (struct srv_core_lane *l = c->active, *next_lane; l; l = next_lane) {
-        next_lane = l->next;
+    for (struct srv_core_model_queue *l = c->active, *next_model_queue; l; l = next_model_queue) {
+        next_model_queue = l->next;
         for (struct srv_core_bucket *b = l->buckets; b; b = b->next) {
             for (struct srv_core_job *j = b->head, *next; j; j = next) {
                 next = j->next;
@@ -503,7 +507,7 @@ int64_t srv_core_next_timer(const struct srv_core *c)
 
     if (at != RT_NEVER)
         at = max64(at, c->swept_ns + SWEEP_NS);
-    for (const struct srv_core_lane *l = c->active; l; l = l->next)
+    for (const struct srv_core_model_queue *l = c->active; l; l = l->next)
         for (const struct srv_core_bucket *b = l->policy->timeout_ns ? l->buckets : NULL; b;
              b = b->next)
             if (b->head)

@@ -20,7 +20,7 @@
 enum { SRV_MAX_BATCH_SIZES = 1024 };
 
 struct srv_core_bucket;
-struct srv_core_lane;
+struct srv_core_model_queue;
 
 struct srv_core_job {
     struct srv_core_job *next, *prev;
@@ -58,7 +58,7 @@ struct srv_core_queue {
 };
 
 struct srv_core_bucket {
-    struct srv_core_lane *lane;
+    struct srv_core_model_queue *model_queue;
     struct srv_core_queue *queue; /* NULL: no limit of batches */
     struct srv_core_bucket *next; /* of the lane */
     struct srv_core_job *head, *tail;
@@ -76,9 +76,9 @@ struct srv_core_bucket {
     const void *of;
 };
 
-struct srv_core_lane {
+struct srv_core_model_queue {
     const struct srv_core_policy *policy;
-    struct srv_core_lane *next, *prev; /* among those with jobs */
+    struct srv_core_model_queue *next, *prev; /* among those with jobs */
     struct srv_core_bucket *buckets;
     int64_t virtual_ns; /* time used, for fairness */
     int running, n_jobs;
@@ -88,16 +88,16 @@ struct srv_core_lane {
 
 struct srv_core_settings {
     int64_t patience_ns; /* see above */
-    int64_t max_lane_jobs, max_jobs;
-    size_t max_lane_bytes, max_bytes;
+    int64_t max_model_queue_jobs, max_jobs;
+    size_t max_model_queue_bytes, max_bytes;
     int max_running; /* batches at a time; 0: as many as there are workers */
 };
 
 struct srv_core {
     struct srv_core_settings settings;
-    struct srv_core_lane *active; /* with jobs queued */
-    int64_t virtual_ns;           /* of the lane served last */
-    int64_t soonest_ns;           /* no queued deadline is before this */
+    struct srv_core_model_queue *active; /* with jobs queued */
+    int64_t virtual_ns;                  /* of the lane served last */
+    int64_t soonest_ns;                  /* no queued deadline is before this */
     int64_t swept_ns;
     int n_jobs, running;
     size_t n_bytes;
@@ -106,10 +106,10 @@ struct srv_core {
 
 void srv_core_init(struct srv_core *c, const struct srv_core_settings *settings);
 /* policy: outlives the lane. */
-void srv_core_lane_init(struct srv_core *c, struct srv_core_lane *l,
-                        const struct srv_core_policy *policy);
+void srv_core_model_queue_init(struct srv_core *c, struct srv_core_model_queue *l,
+                               const struct srv_core_policy *policy);
 /* queue: may be NULL. */
-void srv_core_bucket_init(struct srv_core_bucket *b, struct srv_core_lane *l,
+void srv_core_bucket_init(struct srv_core_bucket *b, struct srv_core_model_queue *l,
                           struct srv_core_queue *queue, bool merges, bool alone);
 /* It must be empty and not running. */
 void srv_core_bucket_remove(struct srv_core_bucket *b);

@@ -130,7 +130,7 @@ enum rt_status srv_sub_requests_split(
         *job = (struct srv_job){
             .next = k + 1 < n ? &jobs[k + 1] : NULL,
             .parent = parent,
-            .net = parent->net,
+            .io_loop = parent->io_loop,
             .version = parent->version,
             .signature = parent->signature,
             .body_bytes = parent->body_bytes / (size_t)n,

@@ -37,10 +37,10 @@ static void log_of_grpc(gpr_log_func_args *args)
 
 /* ---- the loop ---- */
 
-static void post_calls(struct srv_net *net, struct srv_mail *mail)
+static void post_calls(struct srv_io_loop *io_loop, struct srv_message *loop_message)
 {
-    (void)mail;
-    struct srv_grpc_loop *loop = net->loop;
+    (void)loop_message;
+    struct srv_grpc_loop *loop = io_loop->loop;
     struct srv_grpc *g = loop->grpc;
 
     for (int i = 0; i < POSTED; i++) {
@@ -72,9 +72,9 @@ static void look_around(struct srv_grpc_loop *loop)
  * Any thread. The core has no way to enqueue an event of one's own; a watch of a channel that never
  * connects, with a deadline that has passed, comes near it. It happens rarely: for mail only.
  */
-static void wake(struct srv_net *net)
+static void wake(struct srv_io_loop *io_loop)
 {
-    struct srv_grpc_loop *loop = net->loop;
+    struct srv_grpc_loop *loop = io_loop->loop;
     grpc_channel_watch_connectivity_state(loop->grpc->nowhere, GRPC_CHANNEL_IDLE,
                                           gpr_now(GPR_CLOCK_MONOTONIC), loop->cq, &loop->on_wake);
 }
@@ -103,7 +103,7 @@ static void *run_loop(void *arg)
         grpc_event e = grpc_completion_queue_next(loop->cq, until, NULL);
         if (e.type == GRPC_QUEUE_SHUTDOWN)
             break;
-        srv_net_begin(&loop->net);
+        srv_io_loop_begin_turn(&loop->io_loop);
         take_at_once(loop);
         for (int i = 0; e.type == GRPC_OP_COMPLETE; i++) {
             srv_grpc_on_event(loop, &e);
@@ -115,7 +115,7 @@ static void *run_loop(void *arg)
         look_around(loop);
         if (loop->n_unposted)
             srv_grpc_post_again(loop);
-        srv_net_end(&loop->net); /* what runs inline is answered here */
+        srv_io_loop_end_turn(&loop->io_loop); /* what runs inline is answered here */
         if (loop->closing.is_closing)
             srv_grpc_close_turn(loop);
         if (e.type == GRPC_QUEUE_SHUTDOWN)
@@ -232,7 +232,7 @@ enum rt_status srv_grpc_start(struct srv_server *server, const struct srv_grpc_m
     g->methods = methods;
     srv_listener_init(&g->listener, server);
     g->loops = calloc((size_t)n, sizeof *g->loops);
-    if (!g->loops || server->n_nets + n > SRV_MAX_NETS) {
+    if (!g->loops || server->n_io_loops + n > SRV_MAX_IO_LOOPS) {
         free(g->loops);
         free(g);
         return rt_fail(err, RT_RESOURCE_EXHAUSTED, "%d gRPC threads are too many", n);
@@ -250,17 +250,17 @@ enum rt_status srv_grpc_start(struct srv_server *server, const struct srv_grpc_m
         loop->cq = grpc_completion_queue_create_for_next(NULL);
         for (int k = 0; k < g->n_ports; k++)
             grpc_server_register_completion_queue(g->ports[k].core, loop->cq, NULL);
-        srv_net_init(&loop->net, server, "GRPC", wake, loop);
+        srv_io_loop_init(&loop->io_loop, server, "GRPC", wake, loop);
         srv_list_init(&loop->calls);
         rt_map_init(&loop->sockets);
         loop->watch_ns = srv_grpc_stall_limit_ns(server) / 4;
         if (loop->watch_ns > WATCH_NS)
             loop->watch_ns = WATCH_NS;
-        loop->net.index = server->n_nets;
+        loop->io_loop.index = server->n_io_loops;
         g->n_loops++;
         if (rt_thread_start(&loop->thread, "grpc-loop", run_loop, loop) == 0) {
             loop->is_running = true;
-            server->nets[server->n_nets++] = &loop->net;
+            server->io_loops[server->n_io_loops++] = &loop->io_loop;
         } else {
             st = rt_fail(err, RT_RESOURCE_EXHAUSTED, "cannot start a gRPC thread");
         }
@@ -380,17 +380,17 @@ enum rt_status srv_grpc_listen(struct srv_grpc *g, const char *address, int port
     for (int i = 0; i < g->n_ports; i++)
         grpc_server_start(g->ports[i].core);
     for (int i = 0; i < g->n_loops; i++) {
-        g->loops[i].begin.open = post_calls;
-        srv_mail_post(&g->loops[i].net, &g->loops[i].begin);
+        g->loops[i].begin.receive = post_calls;
+        srv_message_post(&g->loops[i].io_loop, &g->loops[i].begin);
     }
     return listen_sockets(g, err);
 }
 
-static void open_close(struct srv_net *net, struct srv_mail *mail)
+static void receive_close(struct srv_io_loop *io_loop, struct srv_message *loop_message)
 {
-    struct srv_grpc_loop *loop = net->loop;
+    struct srv_grpc_loop *loop = io_loop->loop;
 
-    (void)mail;
+    (void)loop_message;
     loop->closing.n_new = 0;
     loop->closing.since_ns = rt_now_ns();
     loop->closing.is_closing = true;
@@ -414,16 +414,16 @@ void srv_grpc_quiesce(struct srv_grpc *g)
         return;
     srv_listener_close(&g->listener);
     for (int i = 0; i < g->n_loops; i++) {
-        g->loops[i].close.open = open_close;
-        srv_mail_post(&g->loops[i].net, &g->loops[i].close);
+        g->loops[i].close.receive = receive_close;
+        srv_message_post(&g->loops[i].io_loop, &g->loops[i].close);
     }
 }
 
 int srv_grpc_in_flight(struct srv_grpc *g)
 {
     /* Until the core is shut down there may be something to read yet. */
-    bool open = atomic_load(&g->quiesced) && !atomic_load(&g->is_shut_down);
-    return open + atomic_load(&g->server->grpc_requests);
+    bool receive = atomic_load(&g->quiesced) && !atomic_load(&g->is_shut_down);
+    return receive + atomic_load(&g->server->grpc_requests);
 }
 
 void srv_grpc_cancel_all(struct srv_grpc *g)

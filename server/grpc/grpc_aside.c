@@ -5,9 +5,9 @@
  */
 #include "server/grpc/grpc_parts.h"
 
-static void *run_lane(void *arg)
+static void *run_queue(void *arg)
 {
-    struct srv_aside_lane *l = arg;
+    struct srv_aside_queue *l = arg;
 
     rt_mutex_lock(&l->mu);
     while (!l->stopping || l->first) {
@@ -28,10 +28,10 @@ static void *run_lane(void *arg)
 enum rt_status srv_grpc_aside_start(struct srv_grpc_aside *a, struct rt_error *err)
 {
     for (int i = 0; i < SRV_N_ASIDES; i++) {
-        struct srv_aside_lane *l = &a->lane[i];
+        struct srv_aside_queue *l = &a->queue[i];
         rt_mutex_init(&l->mu);
         rt_cond_init(&l->more);
-        l->is_running = rt_thread_start(&l->thread, "grpc-aside", run_lane, l) == 0;
+        l->is_running = rt_thread_start(&l->thread, "grpc-aside", run_queue, l) == 0;
         if (!l->is_running)
             return rt_fail(err, RT_RESOURCE_EXHAUSTED, "cannot start a gRPC thread");
     }
@@ -41,7 +41,7 @@ enum rt_status srv_grpc_aside_start(struct srv_grpc_aside *a, struct rt_error *e
 void srv_grpc_aside_stop(struct srv_grpc_aside *a)
 {
     for (int i = 0; i < SRV_N_ASIDES; i++) {
-        struct srv_aside_lane *l = &a->lane[i];
+        struct srv_aside_queue *l = &a->queue[i];
         if (!l->is_running)
             continue;
         rt_mutex_lock(&l->mu);
@@ -57,7 +57,7 @@ void srv_grpc_aside_stop(struct srv_grpc_aside *a)
 
 void srv_call_aside(struct srv_call *c, enum srv_aside kind, void (*work)(struct srv_call *c))
 {
-    struct srv_aside_lane *l = &c->loop->grpc->aside.lane[kind];
+    struct srv_aside_queue *l = &c->loop->grpc->aside.queue[kind];
 
     c->aside = work;
     c->next = NULL;

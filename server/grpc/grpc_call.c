@@ -47,8 +47,8 @@ static struct srv_call *new_call(struct srv_grpc_loop *loop)
         return NULL;
     }
     c->loop = loop;
-    c->net = &loop->net;
-    c->server = loop->net.server;
+    c->io_loop = &loop->io_loop;
+    c->server = loop->io_loop.server;
     c->on_call = (struct srv_grpc_event){SRV_EV_CALL, c};
     c->on_close = (struct srv_grpc_event){SRV_EV_CLOSE, c};
     c->on_message = (struct srv_grpc_event){SRV_EV_MESSAGE, c};
@@ -129,10 +129,10 @@ static void report_to_metrics(struct srv_call *c)
         return;
     c->is_in_metrics = true;
     if (c->job.version)
-        srv_metrics_request(c->net, &c->job, rt_span_str(c->job.version->model), (enum srv_api)api,
-                            c->code, ns);
+        srv_metrics_request(c->io_loop, &c->job, rt_span_str(c->job.version->model),
+                            (enum srv_api)api, c->code, ns);
     else
-        srv_metrics_request(c->net, NULL, model, (enum srv_api)api, c->code, ns);
+        srv_metrics_request(c->io_loop, NULL, model, (enum srv_api)api, c->code, ns);
 }
 
 static void log_access(struct srv_call *c)
@@ -170,7 +170,7 @@ static void end_call(struct srv_call *c)
     }
     if (c->job.version) {
         srv_job_clear(&c->job);
-        srv_release(c->net, c->job.version);
+        srv_release(c->io_loop, c->job.version);
     }
     c->job = (struct srv_job){.next = NULL};
     srv_budget_give(&c->server->in_flight, &c->charged, c->charged);
@@ -186,7 +186,7 @@ static void end_call(struct srv_call *c)
     c->call = NULL;
     if (loop->n_free >= MAX_FREE_CALLS) {
         srv_grpc_free_call(c);
-        atomic_fetch_add_explicit(&loop->net.server->n_calls_freed, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&loop->io_loop.server->n_calls_freed, 1, memory_order_relaxed);
         return;
     }
     c->err = (struct rt_error){.arena = NULL};
@@ -334,7 +334,7 @@ void srv_call_submit(struct srv_call *c, void (*done)(struct srv_job *job))
 {
     struct srv_job *job = &c->job;
 
-    job->net = c->net;
+    job->io_loop = c->io_loop;
     job->arena = c->arena;
     job->owner = c;
     job->done = done;
@@ -347,9 +347,9 @@ void srv_call_submit(struct srv_call *c, void (*done)(struct srv_job *job))
     /* A job that runs right here takes RECV_CLOSE along with its answer: one batch less. */
     c->may_send_close = !c->close_started;
     c->pending++; /* for SRV_EV_SENT */
-    struct srv_job **end = c->net->turn_end;
+    struct srv_job **end = c->io_loop->turn_end;
     srv_job_submit(job);
-    if (c->net->turn_end != end) { /* queued */
+    if (c->io_loop->turn_end != end) { /* queued */
         c->may_send_close = false;
         if (!c->close_started)
             start_close(c);
@@ -575,12 +575,12 @@ static void on_call(struct srv_call *c, bool ok)
 }
 
 /* Back from inflating. */
-static void open_inflated(struct srv_net *net, struct srv_mail *mail)
+static void receive_inflated(struct srv_io_loop *io_loop, struct srv_message *loop_message)
 {
     struct srv_call *c =
-        (struct srv_call *)(void *)((char *)mail - offsetof(struct srv_call, mail));
+        (struct srv_call *)(void *)((char *)loop_message - offsetof(struct srv_call, loop_message));
 
-    (void)net;
+    (void)io_loop;
     c->method->handle(c);
     unpend(c);
 }
@@ -588,8 +588,8 @@ static void open_inflated(struct srv_net *net, struct srv_mail *mail)
 static void inflate_aside(struct srv_call *c)
 {
     srv_call_inflate(c);
-    c->mail.open = open_inflated;
-    srv_mail_post(c->net, &c->mail);
+    c->loop_message.receive = receive_inflated;
+    srv_message_post(c->io_loop, &c->loop_message);
 }
 
 /* By what it takes at the most: deflate makes up to some 1,000 bytes of one, at some 1 GB/s. */

@@ -17,7 +17,7 @@
 #include "runtime/base/arena.h"
 #include "runtime/base/bytes.h"
 #include "server/base/list.h"
-#include "server/batching/net.h"
+#include "server/batching/io_loop.h"
 #include "server/protocol/tfs/model_spec.h"
 #include "server/protocol/tfs/tensor_wire.h"
 #include "server/server.h"
@@ -96,7 +96,7 @@ struct srv_call {
     struct srv_link link;  /* in loop->calls */
     struct srv_call *next; /* free calls, those that watch, or those that wait to go aside */
     struct srv_grpc_loop *loop;
-    struct srv_net *net;
+    struct srv_io_loop *io_loop;
     struct srv_server *server;
     const struct srv_grpc_method *method; /* NULL: unknown */
 
@@ -141,7 +141,7 @@ struct srv_call {
     bool is_large;                     /* its socket counts its large answer */
     bool was_cut;                      /* before its message came */
     void (*aside)(struct srv_call *c); /* see srv_call_aside */
-    struct srv_mail mail;              /* back from there */
+    struct srv_message loop_message;   /* back from there */
     bool close_started;                /* RECV_CLOSE is under way */
     bool is_closed;                    /* and has come */
     bool may_send_close; /* the answer, given on the loop thread, takes RECV_CLOSE with it */

@@ -112,10 +112,10 @@ static enum rt_status admit(struct srv_call *c, struct request *r)
         st = srv_inference_read(inf, message, &c->err);
     c->model = inf->spec.name;
     if (!st)
-        st = srv_inference_find(inf, c->net->map, &c->err);
+        st = srv_inference_find(inf, c->io_loop->map, &c->err);
     if (st)
         return st;
-    srv_hold(c->net, c->job.version); /* until the call is over */
+    srv_hold(c->io_loop, c->job.version); /* until the call is over */
     if (inf->timeout_ms > 0 &&
         (__builtin_mul_overflow(inf->timeout_ms, 1000000, &c->job.deadline_ns) ||
          __builtin_add_overflow(c->job.deadline_ns, c->received_ns, &c->job.deadline_ns)))

@@ -194,7 +194,7 @@ static enum rt_status write_status(struct info_call *c)
 static void respond(struct srv_call *c, enum rt_status (*write)(struct info_call *))
 {
     struct info_call info = {
-        .server = c->server, .map = c->net->map, .arena = c->arena, .err = &c->err};
+        .server = c->server, .map = c->io_loop->map, .arena = c->arena, .err = &c->err};
     enum rt_status st = srv_call_open(c, &info.request);
 
     rt_bytes_init(&info.out, 64 << 20);

@@ -46,7 +46,7 @@ struct srv_grpc_closing {
 };
 
 /* See grpc_aside.c: a queue of calls, and the thread that takes from it. */
-struct srv_aside_lane {
+struct srv_aside_queue {
     pthread_t thread;
     bool is_running;
     struct rt_mutex mu;
@@ -55,19 +55,19 @@ struct srv_aside_lane {
     struct srv_call *first, *last; /* by `next`, oldest first; last: undefined without first */
 };
 struct srv_grpc_aside {
-    struct srv_aside_lane lane[SRV_N_ASIDES];
+    struct srv_aside_queue queue[SRV_N_ASIDES];
 };
 
 enum { SRV_GRPC_MAX_METHODS = 32, SRV_GRPC_MAX_PORTS = 2, SRV_GRPC_CONNECTIONS = 1 << 16 };
 
 struct srv_grpc_loop {
-    struct srv_net net; /* first */
+    struct srv_io_loop io_loop; /* first */
     struct srv_grpc *grpc;
     grpc_completion_queue *cq;
     pthread_t thread;
     bool is_running;
     struct srv_grpc_event on_wake;
-    struct srv_mail begin; /* asks for the first calls */
+    struct srv_message begin; /* asks for the first calls */
     struct srv_call *free;
     int n_free;
     struct srv_call *watchers; /* streams with `look` */
@@ -82,7 +82,7 @@ struct srv_grpc_loop {
     int64_t listed_ns;
     int64_t watched_ns, watch_ns; /* when watchers and stalls were looked at, and how often */
     struct srv_grpc_closing closing;
-    struct srv_mail close;
+    struct srv_message close;
     /* Events of batches that were over when they had been started (start_batch in grpc_call.c): the
      * loop handles them before it asks the core for more. */
     grpc_event at_once[SRV_GRPC_AT_ONCE];

@@ -217,7 +217,7 @@ int64_t srv_grpc_stall_limit_ns(const struct srv_server *server)
 
 void srv_grpc_cut_stalled(struct srv_grpc_loop *loop, int64_t now)
 {
-    struct srv_server *server = loop->net.server;
+    struct srv_server *server = loop->io_loop.server;
     int64_t limit = srv_grpc_stall_limit_ns(server);
     int n_requests = 0, n_responses = 0, n_drained = 0;
 

@@ -101,12 +101,12 @@ static void *loop_main(void *arg)
         l->now_ns = rt_now_ns();
         l->again = false;
         read_events(l, events, n);
-        srv_net_begin(&l->net);
+        srv_io_loop_begin_turn(&l->io_loop);
         if (l->daemon)
             run_daemon(l);
         if (l->closing)
             close_down(l);
-        srv_net_end(&l->net);
+        srv_io_loop_end_turn(&l->io_loop);
         srv_rest_accept_again(l);
         srv_rest_end_connections(l);
         srv_rest_expire(l, &l->handshakes, l->now_ns);
@@ -131,9 +131,9 @@ static void *loop_main(void *arg)
     return NULL;
 }
 
-static void wake(struct srv_net *net)
+static void wake(struct srv_io_loop *io_loop)
 {
-    struct srv_rest_loop *l = net->loop;
+    struct srv_rest_loop *l = io_loop->loop;
     uint64_t one = 1;
     if (write(l->wake_fd, &one, sizeof one) < 0)
         return; /* the counter is full: it is awake */
@@ -159,7 +159,7 @@ static char priorities[] = "NORMAL:-VERS-TLS1.0:-VERS-TLS1.1";
 
 static bool start_daemon(struct srv_rest_loop *l)
 {
-    const struct srv_options *o = &l->net.server->options;
+    const struct srv_options *o = &l->io_loop.server->options;
     int64_t connections = o->max_connections / l->rest->n_loops;
     l->most_open = connections < 1 ? 1 : connections < INT_MAX ? (int)connections : INT_MAX;
     /* Of a connection, for its headers, theirs, and a piece of the body. It is cleared for every
@@ -194,10 +194,10 @@ static bool start_daemon(struct srv_rest_loop *l)
            srv_rest_accept_open(l);
 }
 
-static void open_listen(struct srv_net *net, struct srv_mail *mail)
+static void receive_listen(struct srv_io_loop *io_loop, struct srv_message *message)
 {
-    (void)mail;
-    struct srv_rest_loop *l = net->loop;
+    (void)message;
+    struct srv_rest_loop *l = io_loop->loop;
     struct srv_rest *r = l->rest;
     bool good = start_daemon(l);
     rt_mutex_lock(&r->mu);
@@ -207,17 +207,17 @@ static void open_listen(struct srv_net *net, struct srv_mail *mail)
     rt_mutex_unlock(&r->mu);
 }
 
-static void open_quiesce(struct srv_net *net, struct srv_mail *mail)
+static void receive_quiesce(struct srv_io_loop *io_loop, struct srv_message *message)
 {
-    (void)mail;
-    struct srv_rest_loop *l = net->loop;
+    (void)message;
+    struct srv_rest_loop *l = io_loop->loop;
     l->closing = true;
 }
 
-static void open_stop(struct srv_net *net, struct srv_mail *mail)
+static void receive_stop(struct srv_io_loop *io_loop, struct srv_message *message)
 {
-    (void)mail;
-    struct srv_rest_loop *l = net->loop;
+    (void)message;
+    struct srv_rest_loop *l = io_loop->loop;
     l->stopping = true;
 }
 
@@ -248,8 +248,8 @@ static enum rt_status start_loop(struct srv_rest *r, struct srv_rest_loop *l, in
                                  struct rt_error *err)
 {
     struct srv_server *server = r->server;
-    srv_net_init(&l->net, server, "REST", wake, l);
-    l->net.index = index;
+    srv_io_loop_init(&l->io_loop, server, "REST", wake, l);
+    l->io_loop.index = index;
     l->epoll = epoll_create1(EPOLL_CLOEXEC);
     l->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &l->wake_fd};
@@ -282,9 +282,9 @@ enum rt_status srv_rest_start(struct srv_server *server, srv_rest_handler *handl
     int64_t n = server->options.num_rest_threads;
     if (n <= 0)
         n = (rt_machine_cores() + 3) / 4;
-    if (n > SRV_MAX_NETS - server->n_nets)
+    if (n > SRV_MAX_IO_LOOPS - server->n_io_loops)
         return rt_fail(err, RT_INVALID_ARGUMENT, "%lld network threads, %d are possible",
-                       (long long)n, SRV_MAX_NETS - server->n_nets);
+                       (long long)n, SRV_MAX_IO_LOOPS - server->n_io_loops);
     struct srv_rest *r = calloc(1, sizeof *r);
     struct srv_rest_loop *loops = calloc((size_t)n, sizeof *loops);
     if (!r || !loops) {
@@ -309,12 +309,12 @@ enum rt_status srv_rest_start(struct srv_server *server, srv_rest_handler *handl
         return st;
     }
     for (int i = 0; i < r->n_loops; i++) {
-        st = start_loop(r, &loops[i], server->n_nets, err);
+        st = start_loop(r, &loops[i], server->n_io_loops, err);
         if (st) {
             srv_rest_stop(r);
             return st;
         }
-        server->nets[server->n_nets++] = &loops[i].net;
+        server->io_loops[server->n_io_loops++] = &loops[i].io_loop;
     }
     *out = r;
     return RT_OK;
@@ -339,8 +339,8 @@ enum rt_status srv_rest_listen(struct srv_rest *r, const char *address, int port
     for (int i = 0; i < r->n_loops; i++) {
         struct srv_rest_loop *l = &r->loops[i];
         l->listen_fd = i == 0 ? fd : fcntl(fd, F_DUPFD_CLOEXEC, 3);
-        l->listen_mail.open = open_listen;
-        srv_mail_post(&l->net, &l->listen_mail);
+        l->listen_message.receive = receive_listen;
+        srv_message_post(&l->io_loop, &l->listen_message);
     }
     rt_mutex_lock(&r->mu);
     while (r->n_reported < r->n_loops)
@@ -357,16 +357,16 @@ void srv_rest_quiesce(struct srv_rest *r)
     if (atomic_exchange(&r->quiescing, true))
         return;
     for (int i = 0; i < r->n_loops; i++) {
-        r->loops[i].quiesce_mail.open = open_quiesce;
-        srv_mail_post(&r->loops[i].net, &r->loops[i].quiesce_mail);
+        r->loops[i].quiesce_message.receive = receive_quiesce;
+        srv_message_post(&r->loops[i].io_loop, &r->loops[i].quiesce_message);
     }
 }
 
 int srv_rest_in_flight(struct srv_rest *r)
 {
     /* A loop that has not seen that it is to close may have something to read yet. */
-    int open = atomic_load(&r->quiescing) ? r->n_loops - atomic_load(&r->n_closed) : 0;
-    return open + atomic_load(&r->server->rest_requests);
+    int receive = atomic_load(&r->quiescing) ? r->n_loops - atomic_load(&r->n_closed) : 0;
+    return receive + atomic_load(&r->server->rest_requests);
 }
 
 void srv_rest_stop(struct srv_rest *r)
@@ -375,8 +375,8 @@ void srv_rest_stop(struct srv_rest *r)
         return;
     for (int i = 0; i < r->n_loops; i++)
         if (r->loops[i].running) {
-            r->loops[i].stop_mail.open = open_stop;
-            srv_mail_post(&r->loops[i].net, &r->loops[i].stop_mail);
+            r->loops[i].stop_message.receive = receive_stop;
+            srv_message_post(&r->loops[i].io_loop, &r->loops[i].stop_message);
         }
     for (int i = 0; i < r->n_loops; i++)
         if (r->loops[i].running)

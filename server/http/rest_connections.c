@@ -21,7 +21,7 @@ enum {
 /* Of a request, from now on. */
 static int64_t reading_deadline(const struct srv_rest_loop *l)
 {
-    int64_t ms = l->net.server->options.request_read_timeout_ms;
+    int64_t ms = l->io_loop.server->options.request_read_timeout_ms;
 
     if (l->closing && ms > DRAIN_GRACE_MS)
         ms = DRAIN_GRACE_MS;
@@ -77,8 +77,8 @@ void srv_rest_on_connection(void *arg, struct MHD_Connection *mhd, void **contex
             shutdown(c->fd, SHUT_RDWR);
         }
         *context = c;
-        atomic_fetch_add_explicit(&l->net.server->n_accepted, 1, memory_order_relaxed);
-        srv_manager_expect_close(l->net.server);
+        atomic_fetch_add_explicit(&l->io_loop.server->n_accepted, 1, memory_order_relaxed);
+        srv_manager_expect_close(l->io_loop.server);
     } else if (c) {
         /* Closing the descriptor does not end the events while anything else refers to the open
          * file: a system call of another thread that looks at it, or a process that was forked. */
@@ -132,7 +132,7 @@ void srv_rest_hang_up_idle(struct srv_rest_loop *l)
 
 void srv_rest_expire(struct srv_rest_loop *l, struct srv_link *list, int64_t now)
 {
-    struct srv_metrics *metrics = l->net.server->metrics;
+    struct srv_metrics *metrics = l->io_loop.server->metrics;
     int n_drained = 0;
 
     while (list->next != list) {
@@ -205,7 +205,7 @@ static uint64_t acked_of(const struct srv_rest_conn *c)
 static void expect_progress(struct srv_rest_loop *l, struct srv_rest_conn *c, uint64_t acked)
 {
     c->acked = acked;
-    c->deadline_ns = l->now_ns + l->net.server->options.request_read_timeout_ms * 1000000;
+    c->deadline_ns = l->now_ns + l->io_loop.server->options.request_read_timeout_ms * 1000000;
     srv_list_append(&l->sending, &c->link);
 }
 
@@ -227,7 +227,7 @@ void srv_rest_watch_sending(struct srv_rest_loop *l, int64_t now)
         uint64_t before = c->acked;
         expect_progress(l, c, acked_of(c)); /* to the end of the list */
         if (c->acked - before < LEAST_TAKEN) {
-            srv_metrics_event(l->net.server->metrics, "slow_answer_cut_off");
+            srv_metrics_event(l->io_loop.server->metrics, "slow_answer_cut_off");
             srv_rest_hang_up(c);
         }
     }

@@ -29,11 +29,11 @@ static struct srv_rest_call *request_new(struct srv_rest_loop *l)
         return NULL;
     }
     req->loop = l;
-    req->pub.server = l->net.server;
-    req->pub.net = &l->net;
+    req->pub.server = l->io_loop.server;
+    req->pub.io_loop = &l->io_loop;
     req->pub.arena = arena;
-    rt_bytes_init(&req->pub.body, (size_t)l->net.server->options.max_body_bytes);
-    int64_t most = l->net.server->options.max_bytes_in_flight;
+    rt_bytes_init(&req->pub.body, (size_t)l->io_loop.server->options.max_body_bytes);
+    int64_t most = l->io_loop.server->options.max_bytes_in_flight;
     rt_bytes_init(&req->pub.out, most < MAX_RESPONSE_BYTES ? (size_t)most : MAX_RESPONSE_BYTES);
     req->pub.out.may_grow = srv_rest_may_grow;
     req->pub.out.grow_arg = &req->pub;
@@ -93,11 +93,11 @@ void srv_rest_resume(struct srv_rest_call *req)
     MHD_resume_connection(req->mhd);
 }
 
-static void open_finished(struct srv_net *net, struct srv_mail *mail)
+static void receive_finished(struct srv_io_loop *io_loop, struct srv_message *message)
 {
-    (void)net;
+    (void)io_loop;
     struct srv_rest_call *req =
-        (struct srv_rest_call *)(void *)((char *)mail - offsetof(struct srv_rest_call, mail));
+        (struct srv_rest_call *)(void *)((char *)message - offsetof(struct srv_rest_call, message));
     req->finished = true;
     srv_rest_resume(req);
 }
@@ -108,8 +108,8 @@ void srv_rest_finished(struct srv_rest_request *r)
         (struct srv_rest_call *)(void *)((char *)r - offsetof(struct srv_rest_call, pub));
     if (srv_rest_this_loop != req->loop) {
         srv_rest_deflate(req); /* here, not where every other request waits */
-        req->mail.open = open_finished;
-        srv_mail_post(&req->loop->net, &req->mail);
+        req->message.receive = receive_finished;
+        srv_message_post(&req->loop->io_loop, &req->message);
         return;
     }
     req->finished = true;
@@ -214,7 +214,7 @@ void *srv_rest_on_uri(void *arg, const char *uri, struct MHD_Connection *mhd)
     req->conn->req = req;
     req->conn->n_requests++;
     srv_rest_begin_reading(l, req->conn);
-    atomic_fetch_add_explicit(&l->net.server->rest_requests, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&l->io_loop.server->rest_requests, 1, memory_order_relaxed);
     return req;
 }
 
@@ -235,9 +235,9 @@ void srv_rest_on_completed(void *arg, struct MHD_Connection *mhd, void **state,
     req->conn->is_reading = false;
     if (srv_http_stream_is_inside(&req->conn->stream)) /* the next one has begun to come */
         srv_rest_begin_reading(l, req->conn);
-    atomic_fetch_sub_explicit(&l->net.server->rest_requests, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&l->io_loop.server->rest_requests, 1, memory_order_relaxed);
     if (req->pub.job.version) /* over without an answer */
-        srv_release(&l->net, req->pub.job.version);
+        srv_release(&l->io_loop, req->pub.job.version);
     req->pub.job.version = NULL;
     srv_rest_unref(req);
 }

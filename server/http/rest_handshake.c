@@ -21,7 +21,7 @@ static struct srv_rest_conn *conn_of(struct srv_link *turn)
 
 void srv_rest_begin_handshake(struct srv_rest_loop *l, struct srv_rest_conn *c)
 {
-    int64_t ms = l->net.server->options.request_read_timeout_ms;
+    int64_t ms = l->io_loop.server->options.request_read_timeout_ms;
 
     c->is_handshake = true;
     c->deadline_ns = l->now_ns + (ms < HANDSHAKE_MS ? ms : HANDSHAKE_MS) * 1000000;

@@ -49,15 +49,15 @@ bool srv_rest_inference(struct srv_rest_request *r,
 
     srv_inference_init(inf, r->route.api, SRV_ENTRY_REST, &r->server->options, r->arena, job);
     inf->spec = r->route.spec;
-    job->net = r->net;
+    job->io_loop = r->io_loop;
     job->owner = r;
     job->done = done;
     job->received_ns = r->received_ns;
     job->deadline_ns = deadline_of(r);
     r->decode = decode;
-    r->found = srv_inference_find(inf, r->net->map, &r->err);
+    r->found = srv_inference_find(inf, r->io_loop->map, &r->err);
     if (!r->found)
-        srv_hold(r->net, job->version); /* until it has been answered */
+        srv_hold(r->io_loop, job->version); /* until it has been answered */
     if (is_long(r) && !r->found) {
         job->prepare = prepare;
         job->body_bytes = r->charged;

@@ -278,7 +278,7 @@ void srv_rest_write_metadata(struct rt_bytes *out, const char *model, int64_t ve
 bool srv_rest_metadata(struct srv_rest_request *r)
 {
     struct srv_version *version;
-    enum rt_status st = srv_map_find(r->net->map, &r->route.spec, &version, &r->err);
+    enum rt_status st = srv_map_find(r->io_loop->map, &r->route.spec, &version, &r->err);
     if (st) {
         srv_rest_fail(r, st);
         return false;
@@ -365,7 +365,7 @@ bool srv_rest_ready(struct srv_rest_request *r)
 
 bool srv_rest_metrics(struct srv_rest_request *r)
 {
-    srv_metrics_page(r->server, r->net->map, &r->out);
+    srv_metrics_page(r->server, r->io_loop->map, &r->out);
     srv_rest_ok(r, "text/plain");
     return false;
 }

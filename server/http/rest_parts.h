@@ -54,7 +54,7 @@ struct srv_rest_conn;
 struct srv_rest_call {
     struct srv_link link; /* in loop->waiting or loop->overdue */
     struct srv_rest_request pub;
-    struct srv_mail mail;
+    struct srv_message message;
     struct srv_rest_loop *loop;
     struct srv_rest_conn *conn;
     struct MHD_Connection *mhd;
@@ -106,7 +106,7 @@ struct srv_rest {
 
 /* All of it belongs to its thread, but for `net`'s mailbox and `wake_fd`. */
 struct srv_rest_loop {
-    struct srv_net net;
+    struct srv_io_loop io_loop;
     struct srv_rest *rest;
     pthread_t thread;
     bool running; /* the thread was started */
@@ -119,7 +119,7 @@ struct srv_rest_loop {
     int64_t accept_at_ns;  /* after a failure: when it is tried again; 0: none failed */
     char *raw;             /* a piece that has just been read */
     struct rt_bytes clean; /* and what came out of it */
-    struct srv_mail listen_mail, quiesce_mail, stop_mail;
+    struct srv_message listen_message, quiesce_message, stop_message;
     bool closing, stopping;
     int closing_turn;
     bool again;     /* the next turn does not wait */

@@ -67,7 +67,7 @@ static void make_id(struct srv_rest_call *req)
 {
     static const char hex[] = "0123456789abcdef";
     struct srv_rest_loop *l = req->loop;
-    uint64_t x = l->rest->id_seed + ((uint64_t)l->net.index << 56) + l->next_id++;
+    uint64_t x = l->rest->id_seed + ((uint64_t)l->io_loop.index << 56) + l->next_id++;
     for (int i = 15; i >= 0; i--, x >>= 4)
         req->pub.id[i] = hex[x & 15];
     req->pub.id[16] = '\0';

@@ -10,7 +10,7 @@
 #include "runtime/base/bytes.h"
 #include "server/inference/inference.h"
 #include "server/protocol/tfs/json_tensor.h"
-#include "server/batching/net.h"
+#include "server/batching/io_loop.h"
 #include "server/protocol/tfs/route.h"
 #include "server/server.h"
 
@@ -18,7 +18,7 @@ enum { SRV_REST_ID_BYTES = 129 };
 
 struct srv_rest_request {
     struct srv_server *server;
-    struct srv_net *net;
+    struct srv_io_loop *io_loop;
     struct rt_arena *arena;
     struct rt_error err; /* for handlers; its arena is set */
 

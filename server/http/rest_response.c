@@ -107,12 +107,12 @@ static void count_and_log(struct srv_rest_call *req)
     struct srv_rest_request *r = &req->pub;
     int64_t total_ns = rt_now_ns() - r->received_ns;
     if (r->route.target == SRV_TO_MODEL)
-        srv_metrics_request(r->net, r->job.done ? &r->job : NULL, r->route.spec.name, r->route.api,
-                            r->code, total_ns);
+        srv_metrics_request(r->io_loop, r->job.done ? &r->job : NULL, r->route.spec.name,
+                            r->route.api, r->code, total_ns);
     if (r->server->options.access_log)
         log_access(req, total_ns);
     if (r->job.version)
-        srv_release(r->net, r->job.version);
+        srv_release(r->io_loop, r->job.version);
     r->job.version = NULL;
 }
 

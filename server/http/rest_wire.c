@@ -42,7 +42,7 @@ static ssize_t no_memory(const struct source *from)
 
 bool srv_rest_wire_init(struct srv_rest_loop *l)
 {
-    size_t head = (size_t)l->net.server->options.max_header_bytes;
+    size_t head = (size_t)l->io_loop.server->options.max_header_bytes;
 
     l->raw = malloc(PIECE_BYTES);
     rt_bytes_init(&l->clean, head + PIECE_BYTES + 1024);
@@ -71,7 +71,7 @@ bool srv_rest_wire_add(struct srv_rest_loop *l, struct srv_rest_conn *c)
         l->n_conns = n;
     }
     l->conns[c->fd] = c;
-    size_t head = (size_t)l->net.server->options.max_header_bytes;
+    size_t head = (size_t)l->io_loop.server->options.max_header_bytes;
     srv_http_stream_init(&c->stream, head);
     rt_bytes_init(&c->ready, head + PIECE_BYTES + 1024);
     return true;

@@ -47,24 +47,24 @@ static void count_value(struct srv_histogram *h, const struct srv_scale *scale, 
 static bool init_model(struct srv_metrics *m, struct srv_model_metrics *model, const char *name)
 {
     model->name = rt_arena_strdup(m->arena, name);
-    model->nets = rt_arena_array(m->arena, (size_t)m->n_nets + 1, sizeof *model->nets);
-    return model->name && model->nets;
+    model->io_loops = rt_arena_array(m->arena, (size_t)m->n_io_loops + 1, sizeof *model->io_loops);
+    return model->name && model->io_loops;
 }
 
-struct srv_metrics *srv_metrics_new(int n_nets, int n_workers)
+struct srv_metrics *srv_metrics_new(int n_io_loops, int n_workers)
 {
     struct srv_metrics *m = calloc(1, sizeof *m);
 
     if (!m)
         return NULL;
-    m->n_nets = n_nets;
+    m->n_io_loops = n_io_loops;
     m->n_workers = n_workers;
     m->started_s = time(NULL);
     rt_mutex_init(&m->mu);
     rt_mutex_init(&m->strangers_mu);
     rt_map_init(&m->events);
     m->arena = rt_arena_new(SIZE_MAX);
-    m->threads = calloc((size_t)(n_workers + n_nets) + 1, sizeof *m->threads);
+    m->threads = calloc((size_t)(n_workers + n_io_loops) + 1, sizeof *m->threads);
     if (m->arena && m->threads && init_model(m, &m->unknown, ""))
         return m;
     srv_metrics_free(m);
@@ -123,9 +123,10 @@ struct srv_version_metrics *srv_metrics_version(struct srv_metrics *m, const cha
         v->version = version;
         v->n_signatures = n_signatures;
         v->signatures = rt_arena_array(arena, (size_t)n_signatures + 1, sizeof *v->signatures);
-        v->requests = rt_arena_array(arena, (size_t)(n_signatures + 1) * (size_t)(m->n_nets + 1),
-                                     sizeof *v->requests);
-        v->runs = rt_arena_array(arena, (size_t)(m->n_workers + m->n_nets) + 1, sizeof *v->runs);
+        v->requests = rt_arena_array(
+            arena, (size_t)(n_signatures + 1) * (size_t)(m->n_io_loops + 1), sizeof *v->requests);
+        v->runs =
+            rt_arena_array(arena, (size_t)(m->n_workers + m->n_io_loops) + 1, sizeof *v->runs);
         ok = v->signatures && v->requests && v->runs;
     }
     for (int i = 0; ok && i < n_signatures; i++) {
@@ -159,10 +160,11 @@ void srv_metrics_drop_version(struct srv_metrics *m, struct srv_version_metrics 
         at = &(*at)->next;
     *at = v->next;
     /* A model's totals never go back. */
-    for (int net = 0; net < m->n_nets; net++)
+    for (int io_loop = 0; io_loop < m->n_io_loops; io_loop++)
         for (int s = 0; s <= v->n_signatures; s++) {
-            const struct srv_request_cells *from = &v->requests[net * (v->n_signatures + 1) + s];
-            struct srv_request_cells *to = &v->model->nets[net].gone;
+            const struct srv_request_cells *from =
+                &v->requests[io_loop * (v->n_signatures + 1) + s];
+            struct srv_request_cells *to = &v->model->io_loops[io_loop].gone;
             for (int api = 0; api < SRV_N_JOB_APIS; api++) {
                 for (int c = 0; c < SRV_N_CODES; c++)
                     srv_count_add(&to->codes[api][c], srv_count_of(&from->codes[api][c]));
@@ -178,12 +180,12 @@ static bool counts_examples(enum srv_api api)
     return api == SRV_CLASSIFY || api == SRV_REGRESS || api == SRV_MULTI_INFERENCE;
 }
 
-static void count_job(const struct srv_net *net, const struct srv_job *job, enum srv_api api,
-                      int code, int64_t total_ns)
+static void count_job(const struct srv_io_loop *io_loop, const struct srv_job *job,
+                      enum srv_api api, int code, int64_t total_ns)
 {
     const struct srv_version *v = job->version;
     struct srv_version_metrics *vm = v->metrics;
-    struct srv_model_net *model = &vm->model->nets[net->index];
+    struct srv_model_io_loop *model = &vm->model->io_loops[io_loop->index];
     int64_t s = vm->n_signatures; /* a call with feeds and fetches of its own */
 
     if (job->signature && job->signature >= v->loaded->signatures &&
@@ -191,7 +193,7 @@ static void count_job(const struct srv_net *net, const struct srv_job *job, enum
         s = job->signature - v->loaded->signatures;
     if (s > vm->n_signatures)
         s = vm->n_signatures;
-    struct srv_request_cells *cells = &vm->requests[net->index * (vm->n_signatures + 1) + s];
+    struct srv_request_cells *cells = &vm->requests[io_loop->index * (vm->n_signatures + 1) + s];
     srv_count_add(&cells->codes[api][code], 1);
     if (code != RT_OK)
         return;
@@ -221,51 +223,53 @@ static void count_stranger(struct srv_metrics *m, struct rt_span name, int code)
     rt_mutex_unlock(&m->strangers_mu);
 }
 
-const char *srv_metrics_entrypoint(const struct srv_server *server, int net)
+const char *srv_metrics_entrypoint(const struct srv_server *server, int io_loop)
 {
-    return server->nets[net] ? server->nets[net]->entrypoint : "";
+    return server->io_loops[io_loop] ? server->io_loops[io_loop]->entrypoint : "";
 }
 
-bool srv_metrics_same_entrypoint(const struct srv_server *server, int net, int other)
+bool srv_metrics_same_entrypoint(const struct srv_server *server, int io_loop, int other)
 {
-    return strcmp(srv_metrics_entrypoint(server, net), srv_metrics_entrypoint(server, other)) == 0;
+    return strcmp(srv_metrics_entrypoint(server, io_loop), srv_metrics_entrypoint(server, other)) ==
+           0;
 }
 
-bool srv_metrics_is_first(const struct srv_server *server, int net)
+bool srv_metrics_is_first(const struct srv_server *server, int io_loop)
 {
     int i = 0;
-    while (i < net && !srv_metrics_same_entrypoint(server, i, net))
+    while (i < io_loop && !srv_metrics_same_entrypoint(server, i, io_loop))
         i++;
-    return i == net;
+    return i == io_loop;
 }
 
-bool srv_metrics_serving_counts(const struct srv_net *net, enum srv_api api)
+bool srv_metrics_serving_counts(const struct srv_io_loop *io_loop, enum srv_api api)
 {
     return api == SRV_PREDICT || api == SRV_CLASSIFY || api == SRV_REGRESS ||
-           strcmp(net->entrypoint, "REST") == 0;
+           strcmp(io_loop->entrypoint, "REST") == 0;
 }
 
-void srv_metrics_request(struct srv_net *net, const struct srv_job *job, struct rt_span model,
-                         enum srv_api api, enum rt_status code, int64_t total_ns)
+void srv_metrics_request(struct srv_io_loop *io_loop, const struct srv_job *job,
+                         struct rt_span model, enum srv_api api, enum rt_status code,
+                         int64_t total_ns)
 {
-    struct srv_metrics *m = net->server->metrics;
+    struct srv_metrics *m = io_loop->server->metrics;
     int c = (unsigned)code < SRV_N_CODES ? (int)code : RT_UNKNOWN;
 
-    if (!m || net->index < 0 || net->index >= m->n_nets || (unsigned)api >= SRV_N_APIS)
+    if (!m || io_loop->index < 0 || io_loop->index >= m->n_io_loops || (unsigned)api >= SRV_N_APIS)
         return;
     if (job && job->version && job->version->metrics && (int)api < SRV_N_JOB_APIS) {
-        count_job(net, job, api, c, total_ns);
+        count_job(io_loop, job, api, c, total_ns);
         return;
     }
-    const struct srv_map_model *known = net->map ? srv_map_model(net->map, model) : NULL;
+    const struct srv_map_model *known = io_loop->map ? srv_map_model(io_loop->map, model) : NULL;
     struct srv_model_metrics *cells = &m->unknown;
     if (known && known->n_versions && known->versions[0]->metrics)
         cells = known->versions[0]->metrics->model;
-    else if (srv_metrics_serving_counts(net, api))
+    else if (srv_metrics_serving_counts(io_loop, api))
         count_stranger(m, model, c);
-    srv_count_add(&cells->nets[net->index].unmade[api][c], 1);
-    if (code == RT_OK && (int)api >= SRV_N_JOB_APIS && strcmp(net->entrypoint, "REST") == 0)
-        count_time(&cells->nets[net->index].gets, total_ns);
+    srv_count_add(&cells->io_loops[io_loop->index].unmade[api][c], 1);
+    if (code == RT_OK && (int)api >= SRV_N_JOB_APIS && strcmp(io_loop->entrypoint, "REST") == 0)
+        count_time(&cells->io_loops[io_loop->index].gets, total_ns);
 }
 
 static void count_padding(struct srv_thread_cells *t, int64_t run_rows, int64_t rows)
@@ -297,7 +301,7 @@ void srv_metrics_batch(struct srv_metrics *m, int worker, const struct srv_job *
     int at = worker >= 0 ? worker : m ? m->n_workers - 1 - worker : 0, size = 0;
     uint64_t in = 0, out = 0;
 
-    if (!m || !v || at >= m->n_workers + m->n_nets)
+    if (!m || !v || at >= m->n_workers + m->n_io_loops)
         return;
     struct srv_run_cells *cells = &v->runs[at];
     struct srv_thread_cells *thread = &m->threads[at];

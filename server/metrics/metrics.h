@@ -8,11 +8,11 @@
 #define SRV_METRICS_H
 
 #include "runtime/base/bytes.h"
-#include "server/batching/net.h"
+#include "server/batching/io_loop.h"
 
 struct srv_metrics;
 /* n_workers: those that run batches, the spare one too. */
-struct srv_metrics *srv_metrics_new(int n_nets, int n_workers);
+struct srv_metrics *srv_metrics_new(int n_io_loops, int n_workers);
 void srv_metrics_free(struct srv_metrics *m);
 
 /* A version's own cells, indexed at admit time, never hashed on the way. NULL: out of memory. */
@@ -24,8 +24,9 @@ void srv_metrics_drop_version(struct srv_metrics *m, struct srv_version_metrics 
 /* One finished request. `job` NULL: it never became one (unknown model, bad request): counted
  * under `model` when that is a model there is, else under one shared label, and as TensorFlow
  * Serving does under its name, as long as there are few of them. */
-void srv_metrics_request(struct srv_net *net, const struct srv_job *job, struct rt_span model,
-                         enum srv_api api, enum rt_status code, int64_t total_ns);
+void srv_metrics_request(struct srv_io_loop *io_loop, const struct srv_job *job,
+                         struct rt_span model, enum srv_api api, enum rt_status code,
+                         int64_t total_ns);
 /* A batch that ran, from a worker (worker -1 - net->index: inline on a network thread), before its
  * jobs are answered. run_rows: rows, and what was padded. */
 void srv_metrics_batch(struct srv_metrics *m, int worker, const struct srv_job *first, int n_jobs,

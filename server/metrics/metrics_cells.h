@@ -68,7 +68,7 @@ struct srv_thread_cells {
     } padding[SRV_MAX_PADDINGS];
 };
 
-struct srv_model_net { /* of one model on one network thread */
+struct srv_model_io_loop { /* of one model on one network thread */
     /* Requests that never became a job. */
     _Atomic uint64_t unmade[SRV_N_APIS][SRV_N_CODES];
     /* From the queue to the end of the run, of requests answered OK. */
@@ -82,7 +82,7 @@ struct srv_model_net { /* of one model on one network thread */
 struct srv_model_metrics {
     struct srv_model_metrics *next;
     const char *name;
-    struct srv_model_net *nets;
+    struct srv_model_io_loop *io_loops;
     _Atomic uint64_t loads_ok, loads_failed; /* guarded, as all below */
     struct srv_times load;
     _Atomic uint64_t logged[SRV_N_CODES];
@@ -108,14 +108,14 @@ struct srv_version_metrics {
     int n_signatures;
     const char **signatures;
     struct srv_request_cells *requests; /* [net * (n_signatures + 1) + signature]; last: unknown */
-    struct srv_run_cells *runs;         /* [n_workers + n_nets] */
+    struct srv_run_cells *runs;         /* [n_workers + n_io_loops] */
     struct rt_arena *arena;
 };
 
 struct srv_metrics {
-    int n_nets, n_workers;
+    int n_io_loops, n_workers;
     int64_t started_s;                /* since 1970 */
-    struct srv_thread_cells *threads; /* [n_workers + n_nets] */
+    struct srv_thread_cells *threads; /* [n_workers + n_io_loops] */
     struct rt_mutex mu; /* guards the lists, events, paths, and what is said to be guarded */
     struct srv_model_metrics *models;
     struct srv_version_metrics *versions;
@@ -158,12 +158,12 @@ static inline bool srv_times_any(const struct srv_times *t)
 struct srv_server;
 struct rt_bytes;
 /* "REST", "GRPC", or "" where no thread of that number runs. */
-const char *srv_metrics_entrypoint(const struct srv_server *server, int net);
-bool srv_metrics_same_entrypoint(const struct srv_server *server, int net, int other);
+const char *srv_metrics_entrypoint(const struct srv_server *server, int io_loop);
+bool srv_metrics_same_entrypoint(const struct srv_server *server, int io_loop, int other);
 /* Network threads of one entrypoint are summed: the first of them stands for all. */
-bool srv_metrics_is_first(const struct srv_server *server, int net);
+bool srv_metrics_is_first(const struct srv_server *server, int io_loop);
 /* Whether TensorFlow Serving counts such a request: three calls over gRPC, everything over REST. */
-bool srv_metrics_serving_counts(const struct srv_net *net, enum srv_api api);
+bool srv_metrics_serving_counts(const struct srv_io_loop *io_loop, enum srv_api api);
 /* TensorFlow's families, sorted by name, all of them even when empty. The lock is held. */
 void srv_metrics_serving(struct srv_server *server, struct rt_bytes *out);
 

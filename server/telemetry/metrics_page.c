@@ -35,9 +35,10 @@ static void times(struct page *p, const char *name, const struct srv_times *t)
                        (double)srv_count_of(&t->sum_ns) / 1e3);
 }
 
-static const struct srv_request_cells *cells_of(const struct srv_version_metrics *v, int net, int s)
+static const struct srv_request_cells *cells_of(const struct srv_version_metrics *v, int io_loop,
+                                                int s)
 {
-    return &v->requests[net * (v->n_signatures + 1) + s];
+    return &v->requests[io_loop * (v->n_signatures + 1) + s];
 }
 
 static void start_labels(struct page *p, const char *model)
@@ -47,28 +48,28 @@ static void start_labels(struct page *p, const char *model)
 }
 
 static void request_labels(struct page *p, const struct srv_version_metrics *v, int s, int api,
-                           int net)
+                           int io_loop)
 {
     start_labels(p, v->model->name);
     srv_text_label_int(&p->labels, "version", v->version);
     srv_text_label(&p->labels, false, "signature", v->signatures[s]);
     srv_text_label(&p->labels, false, "api", srv_api_name((enum srv_api)api));
-    srv_text_label(&p->labels, false, "entrypoint", srv_metrics_entrypoint(p->server, net));
+    srv_text_label(&p->labels, false, "entrypoint", srv_metrics_entrypoint(p->server, io_loop));
 }
 
 static void requests_of_version(struct page *p, const struct srv_version_metrics *v)
 {
-    for (int net = 0; net < p->m->n_nets; net++)
-        for (int s = 0; srv_metrics_is_first(p->server, net) && s <= v->n_signatures; s++)
+    for (int io_loop = 0; io_loop < p->m->n_io_loops; io_loop++)
+        for (int s = 0; srv_metrics_is_first(p->server, io_loop) && s <= v->n_signatures; s++)
             for (int api = 0; api < SRV_N_JOB_APIS; api++)
                 for (int c = 0; c < SRV_N_CODES; c++) {
                     uint64_t n = 0;
-                    for (int k = net; k < p->m->n_nets; k++)
-                        if (srv_metrics_same_entrypoint(p->server, k, net))
+                    for (int k = io_loop; k < p->m->n_io_loops; k++)
+                        if (srv_metrics_same_entrypoint(p->server, k, io_loop))
                             n += srv_count_of(&cells_of(v, k, s)->codes[api][c]);
                     if (!n)
                         continue;
-                    request_labels(p, v, s, api, net);
+                    request_labels(p, v, s, api, io_loop);
                     srv_text_label(&p->labels, false, "code", rt_status_name((enum rt_status)c));
                     rt_bytes_addf(p->out, "slipway_requests_total{%s} %" PRIu64 "\n", labels_of(p),
                                   n);
@@ -77,20 +78,20 @@ static void requests_of_version(struct page *p, const struct srv_version_metrics
 
 static void unmade_of_model(struct page *p, const struct srv_model_metrics *model)
 {
-    for (int net = 0; net < p->m->n_nets; net++)
-        for (int api = 0; srv_metrics_is_first(p->server, net) && api < SRV_N_APIS; api++)
+    for (int io_loop = 0; io_loop < p->m->n_io_loops; io_loop++)
+        for (int api = 0; srv_metrics_is_first(p->server, io_loop) && api < SRV_N_APIS; api++)
             for (int c = 0; c < SRV_N_CODES; c++) {
                 uint64_t n = 0;
-                for (int k = net; k < p->m->n_nets; k++)
-                    if (srv_metrics_same_entrypoint(p->server, k, net))
-                        n += srv_count_of(&model->nets[k].unmade[api][c]);
+                for (int k = io_loop; k < p->m->n_io_loops; k++)
+                    if (srv_metrics_same_entrypoint(p->server, k, io_loop))
+                        n += srv_count_of(&model->io_loops[k].unmade[api][c]);
                 if (!n)
                     continue;
                 start_labels(p, model->name);
                 rt_bytes_adds(&p->labels, ",version=\"\",signature=\"\"");
                 srv_text_label(&p->labels, false, "api", srv_api_name((enum srv_api)api));
                 srv_text_label(&p->labels, false, "entrypoint",
-                               srv_metrics_entrypoint(p->server, net));
+                               srv_metrics_entrypoint(p->server, io_loop));
                 srv_text_label(&p->labels, false, "code", rt_status_name((enum rt_status)c));
                 rt_bytes_addf(p->out, "slipway_requests_total{%s} %" PRIu64 "\n", labels_of(p), n);
             }
@@ -98,16 +99,16 @@ static void unmade_of_model(struct page *p, const struct srv_model_metrics *mode
 
 static void latency_of_version(struct page *p, const struct srv_version_metrics *v)
 {
-    for (int net = 0; net < p->m->n_nets; net++)
-        for (int s = 0; srv_metrics_is_first(p->server, net) && s <= v->n_signatures; s++)
+    for (int io_loop = 0; io_loop < p->m->n_io_loops; io_loop++)
+        for (int s = 0; srv_metrics_is_first(p->server, io_loop) && s <= v->n_signatures; s++)
             for (int api = 0; api < SRV_N_JOB_APIS; api++) {
                 struct srv_times sum = {0};
-                for (int k = net; k < p->m->n_nets; k++)
-                    if (srv_metrics_same_entrypoint(p->server, k, net))
+                for (int k = io_loop; k < p->m->n_io_loops; k++)
+                    if (srv_metrics_same_entrypoint(p->server, k, io_loop))
                         srv_times_add(&sum, &cells_of(v, k, s)->latency[api]);
                 if (!srv_times_any(&sum))
                     continue;
-                request_labels(p, v, s, api, net);
+                request_labels(p, v, s, api, io_loop);
                 times(p, "slipway_request_duration_seconds", &sum);
             }
 }
@@ -131,7 +132,7 @@ static void own_runs(struct page *p)
 {
     static const char *const names[2] = {"slipway_queue_duration_seconds",
                                          "slipway_run_duration_seconds"};
-    int n = p->m->n_workers + p->m->n_nets;
+    int n = p->m->n_workers + p->m->n_io_loops;
 
     for (int which = 0; which < 2; which++) {
         srv_text_family(p->out, names[which], "histogram",
@@ -258,7 +259,7 @@ static int64_t of_version(const struct figures *f, enum of_version what)
 {
     switch (what) {
     case QUEUED:
-        return f->v->lane ? srv_lane_jobs(f->v->lane) : 0;
+        return f->v->model_queue ? srv_model_queue_jobs(f->v->model_queue) : 0;
     case WEIGHT_BYTES:
         return f->v->loaded->weight_bytes;
     case PACKED_BYTES:

@@ -11,7 +11,7 @@
 
 #include "server/metrics/metrics_cells.h"
 #include "server/telemetry/metrics_text.h"
-#include "server/batching/net.h"
+#include "server/batching/io_loop.h"
 #include "server/server.h"
 
 struct page {
@@ -236,13 +236,13 @@ static void batching(struct page *p)
 
 /* ---- by model ---- */
 
-static uint64_t made(const struct page *p, const struct srv_model_metrics *model, int net, int api,
-                     int c)
+static uint64_t made(const struct page *p, const struct srv_model_metrics *model, int io_loop,
+                     int api, int c)
 {
-    uint64_t n = srv_count_of(&model->nets[net].gone.codes[api][c]);
+    uint64_t n = srv_count_of(&model->io_loops[io_loop].gone.codes[api][c]);
     for (const struct srv_version_metrics *v = p->m->versions; v; v = v->next)
         for (int s = 0; v->model == model && s <= v->n_signatures; s++)
-            n += srv_count_of(&v->requests[net * (v->n_signatures + 1) + s].codes[api][c]);
+            n += srv_count_of(&v->requests[io_loop * (v->n_signatures + 1) + s].codes[api][c]);
     return n;
 }
 
@@ -250,13 +250,13 @@ static uint64_t requests_of(const struct page *p, const struct srv_model_metrics
 {
     uint64_t n = 0;
 
-    for (int net = 0; net < p->m->n_nets; net++)
-        for (int api = 0; p->server->nets[net] && api < SRV_N_APIS; api++) {
-            if (!srv_metrics_serving_counts(p->server->nets[net], (enum srv_api)api))
+    for (int io_loop = 0; io_loop < p->m->n_io_loops; io_loop++)
+        for (int api = 0; p->server->io_loops[io_loop] && api < SRV_N_APIS; api++) {
+            if (!srv_metrics_serving_counts(p->server->io_loops[io_loop], (enum srv_api)api))
                 continue;
-            n += srv_count_of(&model->nets[net].unmade[api][c]);
+            n += srv_count_of(&model->io_loops[io_loop].unmade[api][c]);
             if (api < SRV_N_JOB_APIS)
-                n += made(p, model, net, api, c);
+                n += made(p, model, io_loop, api, c);
         }
     return n;
 }
@@ -311,8 +311,8 @@ static void examples(struct page *p)
         for (const struct srv_model_metrics *model = p->m->models; model; model = model->next) {
             struct srv_histogram sum = {0};
             uint64_t n = 0;
-            for (int net = 0; net < p->m->n_nets; net++)
-                n += add_histogram(&sum, &model->nets[net].examples);
+            for (int io_loop = 0; io_loop < p->m->n_io_loops; io_loop++)
+                n += add_histogram(&sum, &model->io_loops[io_loop].examples);
             start(p, "model", model->name);
             if (n && which)
                 srv_text_histogram(p->out, counts, labels_of(p), &srv_scale_examples, 1, sum.n,
@@ -324,15 +324,15 @@ static void examples(struct page *p)
 }
 
 static void latency_of(struct page *p, const char *name, const struct srv_model_metrics *model,
-                       int net, int api)
+                       int io_loop, int api)
 {
-    const char *entrypoint = srv_metrics_entrypoint(p->server, net);
+    const char *entrypoint = srv_metrics_entrypoint(p->server, io_loop);
     struct srv_times sum = {0};
 
-    for (int k = net; k < p->m->n_nets; k++) {
-        if (!srv_metrics_same_entrypoint(p->server, k, net))
+    for (int k = io_loop; k < p->m->n_io_loops; k++) {
+        if (!srv_metrics_same_entrypoint(p->server, k, io_loop))
             continue;
-        srv_times_add(&sum, &model->nets[k].gone.latency[api]);
+        srv_times_add(&sum, &model->io_loops[k].gone.latency[api]);
         for (const struct srv_version_metrics *v = p->m->versions; v; v = v->next)
             for (int s = 0; v->model == model && s <= v->n_signatures; s++)
                 srv_times_add(&sum, &v->requests[k * (v->n_signatures + 1) + s].latency[api]);
@@ -352,8 +352,8 @@ static void latency_of_gets(struct page *p, const char *name, const struct srv_m
 {
     struct srv_times sum = {0};
 
-    for (int net = 0; net < p->m->n_nets; net++)
-        srv_times_add(&sum, &model->nets[net].gets);
+    for (int io_loop = 0; io_loop < p->m->n_io_loops; io_loop++)
+        srv_times_add(&sum, &model->io_loops[io_loop].gets);
     if (!srv_times_any(&sum))
         return;
     start(p, "model_name", model->name);
@@ -369,9 +369,10 @@ static void request_latency(struct page *p)
     type(p, name, "histogram");
     for (const struct srv_model_metrics *model = p->m->models; model; model = model->next) {
         latency_of_gets(p, name, model);
-        for (int net = 0; net < p->m->n_nets; net++)
-            for (int api = 0; srv_metrics_is_first(p->server, net) && api < SRV_N_JOB_APIS; api++)
-                latency_of(p, name, model, net, api);
+        for (int io_loop = 0; io_loop < p->m->n_io_loops; io_loop++)
+            for (int api = 0; srv_metrics_is_first(p->server, io_loop) && api < SRV_N_JOB_APIS;
+                 api++)
+                latency_of(p, name, model, io_loop, api);
     }
 }
 
@@ -397,8 +398,8 @@ static void runtime_latency(struct page *p)
     for (const struct srv_model_metrics *model = p->m->models; model; model = model->next)
         for (int api = 0; api < SRV_N_JOB_APIS; api++) {
             struct srv_times sum = {0};
-            for (int net = 0; net < p->m->n_nets; net++)
-                srv_times_add(&sum, &model->nets[net].runtime[api]);
+            for (int io_loop = 0; io_loop < p->m->n_io_loops; io_loop++)
+                srv_times_add(&sum, &model->io_loops[io_loop].runtime[api]);
             if (!srv_times_any(&sum))
                 continue;
             start(p, "model_name", model->name);
@@ -413,7 +414,7 @@ void srv_metrics_serving(struct srv_server *server, struct rt_bytes *out)
     struct page p = {.server = server,
                      .m = server->metrics,
                      .out = out,
-                     .n_threads = server->metrics->n_workers + server->metrics->n_nets};
+                     .n_threads = server->metrics->n_workers + server->metrics->n_io_loops};
 
     rt_bytes_init(&p.labels, 64 << 10);
     loads(&p);

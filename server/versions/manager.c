@@ -136,14 +136,14 @@ static void sleep_until(struct srv_manager *m, int64_t until)
     }
 }
 
-static void take_mail(struct srv_manager *m)
+static void take_messages(struct srv_manager *m)
 {
     rt_mutex_lock(&m->mu);
     struct srv_load *load = m->loaded;
-    struct srv_grace *g = m->answered;
+    struct srv_grace *g = m->confirmed;
     struct srv_grace *freed = m->freed;
     m->loaded = NULL;
-    m->answered = NULL;
+    m->confirmed = NULL;
     m->freed = NULL;
     rt_mutex_unlock(&m->mu);
     for (struct srv_grace *next; freed; freed = next) {
@@ -247,7 +247,7 @@ static void serve(struct srv_manager *m)
         rt_mutex_unlock(&m->mu);
         if (stopping)
             return;
-        take_mail(m);
+        take_messages(m);
         srv_mgr_take_reload(m);
         int64_t now = rt_now_ns();
         look_at_config(m, now);
@@ -290,7 +290,7 @@ static void unload_everything(struct srv_manager *m)
                 atomic_store(&m->models[i]->entries[k]->load->cancelled, true);
     srv_loader_free(m->loader);
     m->loader = NULL;
-    take_mail(m);
+    take_messages(m);
     while (m->again_at != RT_NEVER && !srv_mgr_publish(m, NULL, NULL))
         usleep(pause_us);
     for (int i = 0; i < m->n_models; i++)
@@ -304,7 +304,7 @@ static void unload_everything(struct srv_manager *m)
     srv_mgr_swap_map(m, last, NULL);
     while (m->n_graces || m->n_freeing) {
         sleep_until(m, rt_now_ns() + SECOND);
-        take_mail(m);
+        take_messages(m);
     }
 }
 

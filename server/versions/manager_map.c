@@ -69,13 +69,13 @@ static void grace_ended(struct srv_grace *g)
 {
     struct srv_manager *m = g->manager;
     rt_mutex_lock(&m->mu);
-    g->next = m->answered;
-    m->answered = g;
+    g->next = m->confirmed;
+    m->confirmed = g;
     rt_mutex_unlock(&m->mu);
     srv_mgr_wake(m);
 }
 
-static void net_answered(struct srv_retirement *r)
+static void io_loop_confirmed(struct srv_retirement *r)
 {
     struct srv_grace *g = r->arg;
     if (atomic_fetch_sub(&g->pending, 1) == 1)
@@ -84,7 +84,7 @@ static void net_answered(struct srv_retirement *r)
 
 struct srv_grace *srv_mgr_grace_new(struct srv_manager *m)
 {
-    size_t n = (size_t)m->server->n_nets;
+    size_t n = (size_t)m->server->n_io_loops;
     return calloc(1, sizeof(struct srv_grace) + n * sizeof(struct srv_retirement));
 }
 
@@ -95,16 +95,16 @@ void srv_mgr_swap_map(struct srv_manager *m, struct srv_grace *g, const struct s
     struct srv_server *s = m->server;
     g->manager = m;
     g->before = m->published;
-    atomic_init(&g->pending, s->n_nets + 1);
+    atomic_init(&g->pending, s->n_io_loops + 1);
     m->published = p;
     atomic_store(&s->map, p ? &p->map : &nothing);
     m->n_graces++;
-    for (int i = 0; i < s->n_nets; i++) {
-        g->mails[i].mail.open = srv_retirement_open;
-        g->mails[i].version = g->version;
-        g->mails[i].answer = net_answered;
-        g->mails[i].arg = g;
-        srv_mail_post(s->nets[i], &g->mails[i].mail);
+    for (int i = 0; i < s->n_io_loops; i++) {
+        g->retirements[i].message.receive = srv_retirement_receive;
+        g->retirements[i].version = g->version;
+        g->retirements[i].confirm = io_loop_confirmed;
+        g->retirements[i].arg = g;
+        srv_message_post(s->io_loops[i], &g->retirements[i].message);
     }
     if (atomic_fetch_sub(&g->pending, 1) == 1)
         grace_ended(g);

@@ -22,7 +22,7 @@
 #include "server/config/config.h"
 #include "server/versions/loader.h"
 #include "server/versions/manager.h"
-#include "server/batching/net.h"
+#include "server/batching/io_loop.h"
 
 enum {
     MAX_ENDED = 100,        /* ended versions that a model's status goes on listing */
@@ -99,7 +99,7 @@ struct srv_grace {
     struct srv_managed_version *entry;
     struct srv_version *version;
     atomic_int pending;
-    struct srv_retirement mails[];
+    struct srv_retirement retirements[];
 };
 
 /* A reload request: until it is taken, then until its new models are settled. Its names are its
@@ -131,7 +131,7 @@ struct srv_manager {
     struct rt_mutex mu;
     struct rt_cond changed;         /* a state changed, for wait_initial */
     struct srv_load *loaded;        /* guarded by mu: what the load threads have done */
-    struct srv_grace *answered;     /* guarded by mu: what all nets have answered */
+    struct srv_grace *confirmed;    /* guarded by mu: what all nets have answered */
     struct srv_grace *freed;        /* guarded by mu: what the unload threads have done */
     struct srv_reload *new_reloads; /* guarded by mu */
     bool stopping;                  /* guarded by mu */

@@ -8,7 +8,7 @@
 #include "runtime/base/thread.h"
 #include "server/metrics/metrics.h"
 #include "server/protocol/tfs/model_spec.h"
-#include "server/batching/net.h"
+#include "server/batching/io_loop.h"
 #include "server/batching/scheduler.h"
 #include "tests/support/folder.h"
 
@@ -94,7 +94,7 @@ enum rt_status rt_callable_run(struct rt_callable *c, const struct rt_tensor *fe
 struct world {
     struct srv_server server;
     struct srv_map map;
-    struct srv_net net;
+    struct srv_io_loop io_loop;
     struct rt_tensor_spec in, out;
     struct rt_signature def;
     struct rt_model_signature signature;
@@ -110,9 +110,9 @@ struct request {
     struct world *w;
 };
 
-static void no_wake(struct srv_net *net)
+static void no_wake(struct srv_io_loop *io_loop)
 {
-    (void)net;
+    (void)io_loop;
 }
 
 static struct world *begin_with(int n_workers, bool rowwise, bool writes, enum srv_maybe batching,
@@ -133,9 +133,9 @@ static struct world *begin_with(int n_workers, bool rowwise, bool writes, enum s
     w->server.metrics = srv_metrics_new(1, n_workers + 1);
     struct rt_error err = {0};
     assert_ok(srv_scheduler_new(&w->server, n_workers, &w->server.scheduler, &err), &err);
-    w->server.n_nets = 1;
-    w->server.nets[0] = &w->net;
-    srv_net_init(&w->net, &w->server, "REST", no_wake, NULL);
+    w->server.n_io_loops = 1;
+    w->server.io_loops[0] = &w->io_loop;
+    srv_io_loop_init(&w->io_loop, &w->server, "REST", no_wake, NULL);
     w->in = w->out = (struct rt_tensor_spec){.alias = "x", .name = "x:0"};
     w->def = (struct rt_signature){.name = "serving_default",
                                    .n_inputs = 1,
@@ -146,7 +146,8 @@ static struct world *begin_with(int n_workers, bool rowwise, bool writes, enum s
         (struct rt_model_signature){.def = &w->def, .rowwise = rowwise, .writes = writes};
     w->loaded = (struct rt_model){.n_signatures = 1, .signatures = &w->signature};
     w->version = (struct srv_version){.model = "m", .version = 1, .loaded = &w->loaded};
-    assert_ok(srv_lane_new(w->server.scheduler, &w->version, &w->version.lane, &err), &err);
+    assert_ok(srv_model_queue_new(w->server.scheduler, &w->version, &w->version.model_queue, &err),
+              &err);
     static const char *const names[] = {"serving_default"};
     w->version.metrics = srv_metrics_version(w->server.metrics, "m", 1, 1, names);
     if (parameters)
@@ -168,7 +169,7 @@ static struct world *begin_as_tensorflow(const char *parameters)
 static void end(struct world *w)
 {
     srv_scheduler_free(w->server.scheduler);
-    srv_lane_free(w->version.lane);
+    srv_model_queue_free(w->version.model_queue);
     srv_metrics_drop_version(w->server.metrics, w->version.metrics);
     srv_metrics_free(w->server.metrics);
     free(w);
@@ -193,7 +194,7 @@ static struct request *submit_shaped(struct world *w, int rank, const int64_t *d
     assert_ok(rt_tensor_new(&r->feed, NULL, RT_F32, rank, dim, &err), &err);
     for (int64_t i = 0; i < rt_tensor_count(&r->feed); i++)
         ((float *)r->feed.data)[i] = value + step * (float)i;
-    r->job = (struct srv_job){.net = &w->net,
+    r->job = (struct srv_job){.io_loop = &w->io_loop,
                               .version = &w->version,
                               .signature = &w->signature,
                               .arena = r->arena,
@@ -250,7 +251,7 @@ static struct request *block(struct world *w)
 {
     atomic_store(&model.held, true);
     struct request *r = submit(w, 1, 0, RT_NEVER);
-    srv_net_end(&w->net);
+    srv_io_loop_end_turn(&w->io_loop);
     wait_runs(1);
     return r;
 }
@@ -273,7 +274,7 @@ static void a_request_runs_and_is_answered_once(void **state)
     struct world *w = begin(2, true, false);
     struct request *r = submit(w, 3, 1.5f, RT_NEVER);
     assert_int_equal(atomic_load(&w->n_done), 0); /* not before the turn ends */
-    srv_net_end(&w->net);
+    srv_io_loop_end_turn(&w->io_loop);
     wait_done(w, 1);
     expect(r, 3, 1.5f);
     assert_int_equal(r->job.batch_rows, 3);
@@ -288,7 +289,7 @@ static void requests_that_wait_are_merged_and_each_gets_its_rows(void **state)
     struct request *r[6], *first = block(w);
     for (int i = 0; i < 6; i++)
         r[i] = submit(w, i + 1, (float)i, RT_NEVER);
-    srv_net_end(&w->net);
+    srv_io_loop_end_turn(&w->io_loop);
     atomic_store(&model.held, false);
     wait_done(w, 7);
     assert_int_equal(atomic_load(&model.runs), 2);
@@ -309,7 +310,7 @@ static void only_the_request_at_fault_fails(void **state)
     struct request *r[9], *first = block(w);
     for (int i = 0; i < 9; i++)
         r[i] = submit(w, 1 + i % 2, i == 3 || i == 8 ? 13 : (float)i, RT_NEVER);
-    srv_net_end(&w->net);
+    srv_io_loop_end_turn(&w->io_loop);
     atomic_store(&model.held, false);
     wait_done(w, 10);
     for (int i = 0; i < 9; i++) {
@@ -339,7 +340,7 @@ static void strings_are_merged_too(void **state)
             snprintf(text, sizeof text, "a string that lies outside, number %d.%d", i, k);
             rt_str_set((struct rt_str *)r[i]->feed.data + k, NULL, text, strlen(text), NULL);
         }
-        r[i]->job = (struct srv_job){.net = &w->net,
+        r[i]->job = (struct srv_job){.io_loop = &w->io_loop,
                                      .version = &w->version,
                                      .signature = &w->signature,
                                      .n_feeds = 1,
@@ -351,7 +352,7 @@ static void strings_are_merged_too(void **state)
                                      .owner = r[i]};
         srv_job_submit(&r[i]->job);
     }
-    srv_net_end(&w->net);
+    srv_io_loop_end_turn(&w->io_loop);
     atomic_store(&model.held, false);
     wait_done(w, 4);
     assert_int_equal(atomic_load(&model.runs), 2);
@@ -374,7 +375,7 @@ static void signatures_that_are_not_proved_are_not_merged(void **state)
     struct request *r[3], *first = block(w);
     for (int i = 0; i < 3; i++)
         r[i] = submit(w, 1, (float)i, RT_NEVER);
-    srv_net_end(&w->net);
+    srv_io_loop_end_turn(&w->io_loop);
     atomic_store(&model.held, false);
     wait_done(w, 4);
     assert_int_equal(atomic_load(&model.runs), 4);
@@ -391,7 +392,7 @@ static void outputs_that_do_not_follow_the_rows_end_merging(void **state)
     struct request *r[4], *first = block(w);
     for (int i = 0; i < 4; i++)
         r[i] = submit(w, 1, (float)i, RT_NEVER);
-    srv_net_end(&w->net);
+    srv_io_loop_end_turn(&w->io_loop);
     atomic_store(&model.one_output_row, true);
     atomic_store(&model.held, false);
     wait_done(w, 5);
@@ -403,11 +404,11 @@ static void outputs_that_do_not_follow_the_rows_end_merging(void **state)
     drop(first);
     atomic_store(&model.held, true);
     r[0] = submit(w, 1, 1, RT_NEVER);
-    srv_net_end(&w->net);
+    srv_io_loop_end_turn(&w->io_loop);
     wait_runs(7);
     for (int i = 1; i < 4; i++)
         r[i] = submit(w, 1, 1, RT_NEVER);
-    srv_net_end(&w->net);
+    srv_io_loop_end_turn(&w->io_loop);
     atomic_store(&model.held, false);
     wait_done(w, 9);
     assert_int_equal(atomic_load(&model.runs), 10);
@@ -429,12 +430,12 @@ static void a_call_that_is_not_proved_any_more_ends_merging(void **state)
                 drop(first);
                 atomic_store(&model.held, true);
                 first = submit(w, 1, 0, RT_NEVER);
-                srv_net_end(&w->net);
+                srv_io_loop_end_turn(&w->io_loop);
                 wait_runs(promised ? 3 : 6);
             }
             for (int i = 0; i < 4; i++)
                 r[i] = submit(w, 1 + i, (float)i, RT_NEVER);
-            srv_net_end(&w->net);
+            srv_io_loop_end_turn(&w->io_loop);
             atomic_store(&model.held, false);
             wait_done(w, 5 * (turn + 1));
             for (int i = 0; i < 4; i++) {
@@ -457,7 +458,7 @@ static void writers_never_run_beside_each_other(void **state)
     model.sleep_us = 500;
     for (int i = 0; i < 10; i++)
         r[i] = submit(w, 1, (float)i, RT_NEVER);
-    srv_net_end(&w->net);
+    srv_io_loop_end_turn(&w->io_loop);
     wait_done(w, 10);
     assert_int_equal(atomic_load(&model.most_together), 1);
     for (int i = 0; i < 10; i++) {
@@ -474,7 +475,7 @@ static void a_full_queue_answers_unavailable_at_once(void **state)
     struct request *r[25], *first = block(w);
     for (int i = 0; i < 25; i++)
         r[i] = submit(w, 1, 1, RT_NEVER);
-    srv_net_end(&w->net);
+    srv_io_loop_end_turn(&w->io_loop);
     assert_int_equal(atomic_load(&w->n_done), 5);
     for (int i = 20; i < 25; i++)
         assert_fails(r[i]->job.status, RT_UNAVAILABLE, &r[i]->job.err, "(--max_queue_jobs=20, ");
@@ -492,7 +493,7 @@ static void a_deadline_is_kept_even_while_all_workers_run(void **state)
     struct world *w = begin(1, true, false);
     struct request *first = block(w);
     struct request *r = submit(w, 1, 1, rt_now_ns() + 20000000);
-    srv_net_end(&w->net);
+    srv_io_loop_end_turn(&w->io_loop);
     wait_done(w, 1);
     assert_fails(r->job.status, RT_DEADLINE_EXCEEDED, &r->job.err,
                  "Timed out waiting for notification");
@@ -509,7 +510,7 @@ static void what_the_client_gave_up_is_not_run(void **state)
     struct world *w = begin(1, true, false);
     struct request *first = block(w);
     struct request *gone = submit(w, 1, 1, RT_NEVER), *kept = submit(w, 1, 2, RT_NEVER);
-    srv_net_end(&w->net);
+    srv_io_loop_end_turn(&w->io_loop);
     atomic_store(&gone->job.cancelled, true);
     atomic_store(&model.held, false);
     wait_done(w, 3);
@@ -528,7 +529,7 @@ static void a_batch_ends_when_the_last_of_its_clients_has_gone(void **state)
     struct world *w = begin(1, true, false);
     struct request *first = block(w);
     struct request *a = submit(w, 1, 1, RT_NEVER), *b = submit(w, 1, 2, RT_NEVER);
-    srv_net_end(&w->net);
+    srv_io_loop_end_turn(&w->io_loop);
     atomic_store(&first->job.cancelled, true);
     wait_done(w, 1);
     wait_runs(2);
@@ -553,14 +554,14 @@ static void tiny_jobs_run_on_the_network_thread_once_their_cost_is_known(void **
     for (int i = 0; i < 3; i++) { /* on a worker */
         struct request *r = submit(w, 1, 1, RT_NEVER);
         assert_int_equal(atomic_load(&w->n_done), i);
-        srv_net_end(&w->net);
+        srv_io_loop_end_turn(&w->io_loop);
         wait_done(w, i + 1);
         drop(r);
     }
-    srv_net_begin(&w->net);
+    srv_io_loop_begin_turn(&w->io_loop);
     struct request *r = submit(w, 1, 4, RT_NEVER);
     assert_int_equal(atomic_load(&w->n_done), 4);
-    assert_null(w->net.turn);
+    assert_null(w->io_loop.turn);
     expect(r, 1, 4);
     drop(r);
     end(w);
@@ -571,7 +572,7 @@ static void what_is_queued_at_the_end_is_refused(void **state)
     (void)state;
     struct world *w = begin(1, true, false);
     struct request *first = block(w), *r = submit(w, 1, 1, RT_NEVER);
-    srv_net_end(&w->net);
+    srv_io_loop_end_turn(&w->io_loop);
     assert_int_equal(srv_scheduler_jobs(w->server.scheduler), 2);
     srv_scheduler_refuse_all(w->server.scheduler, RT_UNAVAILABLE, "the server is stopping");
     assert_fails(r->job.status, RT_UNAVAILABLE, &r->job.err, "stopping");
@@ -587,37 +588,37 @@ static void what_is_queued_at_the_end_is_refused(void **state)
 static int opened[4];
 static int n_opened;
 struct letter {
-    struct srv_mail mail;
+    struct srv_message message;
     int number;
 };
 
-static void open_letter(struct srv_net *net, struct srv_mail *mail)
+static void receive_letter(struct srv_io_loop *io_loop, struct srv_message *message)
 {
-    (void)net;
-    opened[n_opened++] = ((struct letter *)mail)->number;
+    (void)io_loop;
+    opened[n_opened++] = ((struct letter *)message)->number;
 }
 
-static void mail_is_opened_in_the_order_posted(void **state)
+static void messages_are_received_in_the_order_posted(void **state)
 {
     (void)state;
     struct world *w = begin(1, true, false);
     struct letter letter[4];
     for (int i = 0; i < 4; i++) {
-        letter[i] = (struct letter){.mail = {.open = open_letter}, .number = i};
-        srv_mail_post(&w->net, &letter[i].mail);
+        letter[i] = (struct letter){.message = {.receive = receive_letter}, .number = i};
+        srv_message_post(&w->io_loop, &letter[i].message);
     }
-    srv_net_begin(&w->net);
+    srv_io_loop_begin_turn(&w->io_loop);
     assert_int_equal(n_opened, 4);
     for (int i = 0; i < 4; i++)
         assert_int_equal(opened[i], i);
     end(w);
 }
 
-static int n_answered;
-static void count_answer(struct srv_retirement *r)
+static int n_confirmed;
+static void count(struct srv_retirement *r)
 {
     (void)r;
-    n_answered++;
+    n_confirmed++;
 }
 
 static void a_retirement_is_answered_once_no_handle_is_held(void **state)
@@ -625,17 +626,17 @@ static void a_retirement_is_answered_once_no_handle_is_held(void **state)
     (void)state;
     struct world *w = begin(1, true, false);
     struct srv_retirement r = {
-        .mail = {.open = srv_retirement_open}, .version = &w->version, .answer = count_answer};
-    srv_hold(&w->net, &w->version);
-    srv_mail_post(&w->net, &r.mail);
-    srv_net_begin(&w->net);
-    srv_net_end(&w->net);
-    assert_int_equal(n_answered, 0);
-    srv_release(&w->net, &w->version);
-    srv_net_begin(&w->net);
-    srv_net_end(&w->net);
-    assert_int_equal(n_answered, 1);
-    assert_null(w->net.retiring);
+        .message = {.receive = srv_retirement_receive}, .version = &w->version, .confirm = count};
+    srv_hold(&w->io_loop, &w->version);
+    srv_message_post(&w->io_loop, &r.message);
+    srv_io_loop_begin_turn(&w->io_loop);
+    srv_io_loop_end_turn(&w->io_loop);
+    assert_int_equal(n_confirmed, 0);
+    srv_release(&w->io_loop, &w->version);
+    srv_io_loop_begin_turn(&w->io_loop);
+    srv_io_loop_end_turn(&w->io_loop);
+    assert_int_equal(n_confirmed, 1);
+    assert_null(w->io_loop.retiring);
     end(w);
 }
 
@@ -693,7 +694,7 @@ static void with_batching_off_nothing_is_merged(void **state)
     struct request *r[3], *first = block(w);
     for (int i = 0; i < 3; i++)
         r[i] = submit(w, 1, (float)i, RT_NEVER);
-    srv_net_end(&w->net);
+    srv_io_loop_end_turn(&w->io_loop);
     atomic_store(&model.held, false);
     wait_done(w, 4);
     assert_int_equal(atomic_load(&model.runs), 4);
@@ -710,7 +711,7 @@ static void with_batching_on_every_signature_is_merged_up_to_the_files_size(void
     struct request *r[6], *first = block(w);
     for (int i = 0; i < 6; i++)
         r[i] = submit(w, 1, (float)i, RT_NEVER);
-    srv_net_end(&w->net);
+    srv_io_loop_end_turn(&w->io_loop);
     atomic_store(&model.held, false);
     wait_done(w, 7);
     assert_int_equal(atomic_load(&model.runs), 3);
@@ -731,7 +732,7 @@ static void a_batch_waits_for_the_files_timeout_and_no_longer_than_it_is_full(vo
                                           "batch_timeout_micros { value: 60000 }");
     const int64_t start = rt_now_ns();
     struct request *r = submit(w, 1, 1, RT_NEVER);
-    srv_net_end(&w->net);
+    srv_io_loop_end_turn(&w->io_loop);
     wait_done(w, 1);
     assert_true(rt_now_ns() - start >= 60000000);
     drop(r);
@@ -739,7 +740,7 @@ static void a_batch_waits_for_the_files_timeout_and_no_longer_than_it_is_full(vo
     w = begin_as_tensorflow("max_batch_size { value: 4 } "
                             "batch_timeout_micros { value: 3600000000 }");
     struct request *a = submit(w, 2, 1, RT_NEVER), *b = submit(w, 2, 2, RT_NEVER);
-    srv_net_end(&w->net);
+    srv_io_loop_end_turn(&w->io_loop);
     wait_done(w, 2); /* and not in an hour */
     assert_int_equal(atomic_load(&model.rows[0]), 4);
     drop(a);
@@ -782,7 +783,7 @@ static void a_queue_full_of_batches_refuses_with_their_number(void **state)
     for (int i = 0; i < 3; i++)
         r[i] = submit(w, 3, 1, RT_NEVER);
     r[3] = submit(w, 1, 1, RT_NEVER); /* fits the second batch */
-    srv_net_end(&w->net);
+    srv_io_loop_end_turn(&w->io_loop);
     assert_int_equal(atomic_load(&w->n_done), 1);
     assert_int_equal(r[2]->job.status, RT_UNAVAILABLE);
     assert_string_equal(rt_error_text(&r[2]->job.err),
@@ -801,7 +802,7 @@ static void small_requests_do_not_wait_for_workers_that_are_at_long_ones(void **
     (void)state;
     struct world *w = begin(1, true, false);
     struct request *first = submit(w, 1, 1, RT_NEVER); /* its shape is known to be quick */
-    srv_net_end(&w->net);
+    srv_io_loop_end_turn(&w->io_loop);
     wait_done(w, 1);
     struct request *small, large = {.w = w, .arena = rt_arena_new(SIZE_MAX)};
     assert_non_null(large.arena);
@@ -811,11 +812,11 @@ static void small_requests_do_not_wait_for_workers_that_are_at_long_ones(void **
     large.job.owner = &large;
     atomic_store(&decodes, true);
     srv_job_submit(&large.job);
-    srv_net_end(&w->net);
+    srv_io_loop_end_turn(&w->io_loop);
     while (!atomic_load(&is_decoding))
         usleep(500);
     small = submit(w, 1, 4, RT_NEVER);
-    srv_net_end(&w->net);
+    srv_io_loop_end_turn(&w->io_loop);
     wait_done(w, 2); /* while the only worker decodes */
     expect(small, 1, 4);
     atomic_store(&decodes, false);
@@ -832,7 +833,7 @@ static void what_expires_in_the_queue_is_reported_as_such(void **state)
     struct world *w = begin_as_tensorflow("");
     struct request *first = block(w);
     struct request *r = submit(w, 1, 1, rt_now_ns() + 20000000);
-    srv_net_end(&w->net);
+    srv_io_loop_end_turn(&w->io_loop);
     wait_done(w, 1);
     assert_int_equal(r->job.status, RT_RESOURCE_EXHAUSTED);
     assert_string_equal(rt_error_text(&r->job.err),
@@ -853,7 +854,7 @@ static void a_batch_is_padded_with_the_last_requests_first_row(void **state)
     const int64_t dim[2] = {2, 2};
     r[0] = submit(w, 1, 1, RT_NEVER);
     r[1] = submit_shaped(w, 2, dim, 20, 1, RT_NEVER);
-    srv_net_end(&w->net);
+    srv_io_loop_end_turn(&w->io_loop);
     atomic_store(&model.held, false);
     wait_done(w, 3);
     assert_int_equal(atomic_load(&model.rows[0]), 5);
@@ -877,7 +878,7 @@ static void shapes_that_differ_go_to_batches_of_their_own(void **state)
     struct request *r[4], *first = block(w);
     for (int i = 0; i < 4; i++)
         r[i] = submit_shaped(w, 2, (int64_t[]){1, 2 + i % 2}, (float)i, 1, RT_NEVER);
-    srv_net_end(&w->net);
+    srv_io_loop_end_turn(&w->io_loop);
     atomic_store(&model.held, false);
     wait_done(w, 5);
     assert_int_equal(atomic_load(&model.runs), 3);
@@ -898,7 +899,7 @@ static void with_padding_shapes_that_differ_are_merged(void **state)
     r[0] = submit_shaped(w, 3, (int64_t[]){1, 2, 1}, 1, 1, RT_NEVER);
     r[1] = submit_shaped(w, 3, (int64_t[]){2, 1, 3}, 20, 1, RT_NEVER);
     r[2] = submit_shaped(w, 3, (int64_t[]){1, 0, 3}, 0, 0, RT_NEVER); /* empty: by itself */
-    srv_net_end(&w->net);
+    srv_io_loop_end_turn(&w->io_loop);
     atomic_store(&model.held, false);
     wait_done(w, 4);
     assert_int_equal(atomic_load(&model.runs), 3);
@@ -928,7 +929,7 @@ static void a_large_request_is_split_and_concatenated(void **state)
     struct request *small, *large, *first = block(w);
     small = submit(w, 1, 5, RT_NEVER);
     large = submit_shaped(w, 2, (int64_t[]){10, 2}, 100, 1, RT_NEVER);
-    srv_net_end(&w->net);
+    srv_io_loop_end_turn(&w->io_loop);
     atomic_store(&model.held, false);
     wait_done(w, 3);
     assert_int_equal(atomic_load(&model.runs), 4);
@@ -953,7 +954,7 @@ static void a_large_request_is_taken_whole_or_not_at_all(void **state)
     struct request *small, *large, *first = block(w);
     small = submit(w, 3, 5, RT_NEVER);
     large = submit(w, 10, 1, RT_NEVER);
-    srv_net_end(&w->net);
+    srv_io_loop_end_turn(&w->io_loop);
     assert_int_equal(large->job.status, RT_UNAVAILABLE);
     assert_string_equal(rt_error_text(&large->job.err),
                         "The batch scheduling queue to which this task was submitted is full; task "
@@ -975,7 +976,7 @@ static void a_large_request_fails_as_one_and_spares_its_neighbours(void **state)
     struct request *small, *large, *first = block(w);
     small = submit(w, 1, 5, RT_NEVER);
     large = submit_shaped(w, 2, (int64_t[]){10, 2}, 1, 1, RT_NEVER); /* 13 is among them */
-    srv_net_end(&w->net);
+    srv_io_loop_end_turn(&w->io_loop);
     atomic_store(&model.held, false);
     wait_done(w, 3);
     expect(small, 1, 5);
@@ -993,7 +994,7 @@ static void a_request_whose_outputs_cannot_be_concatenated_runs_whole(void **sta
     struct world *w = begin_as_tensorflow(SPLIT);
     atomic_store(&model.one_output_row, true);
     struct request *large = submit(w, 10, 1, RT_NEVER);
-    srv_net_end(&w->net);
+    srv_io_loop_end_turn(&w->io_loop);
     wait_done(w, 1);
     assert_ok(large->job.status, &large->job.err);
     assert_int_equal(large->fetch.dim[0], 1);
@@ -1001,7 +1002,7 @@ static void a_request_whose_outputs_cannot_be_concatenated_runs_whole(void **sta
     assert_int_equal(atomic_load(&model.rows[3]), 10);
     drop(large);
     large = submit(w, 10, 1, RT_NEVER); /* remembered */
-    srv_net_end(&w->net);
+    srv_io_loop_end_turn(&w->io_loop);
     wait_done(w, 2);
     assert_int_equal(atomic_load(&model.runs), 5);
     drop(large);
@@ -1014,7 +1015,7 @@ static void sub_requests_of_a_client_that_has_gone_are_not_run(void **state)
     struct world *w = begin_as_tensorflow(SPLIT);
     struct request *large, *first = block(w);
     large = submit(w, 10, 1, RT_NEVER);
-    srv_net_end(&w->net);
+    srv_io_loop_end_turn(&w->io_loop);
     atomic_store(&large->job.cancelled, true);
     atomic_store(&model.held, false);
     wait_done(w, 2);
@@ -1037,7 +1038,7 @@ static void signatures_of_the_same_call_share_batches(void **state)
     struct rt_error err = {0};
     assert_ok(rt_tensor_new(&r[1]->feed, NULL, RT_F32, 2, (int64_t[]){1, 2}, &err), &err);
     memset(r[1]->feed.data, 0, 8);
-    r[1]->job = (struct srv_job){.net = &w->net,
+    r[1]->job = (struct srv_job){.io_loop = &w->io_loop,
                                  .version = &w->version,
                                  .signature = &other,
                                  .n_feeds = 1,
@@ -1048,7 +1049,7 @@ static void signatures_of_the_same_call_share_batches(void **state)
                                  .done = on_done,
                                  .owner = r[1]};
     srv_job_submit(&r[1]->job);
-    srv_net_end(&w->net);
+    srv_io_loop_end_turn(&w->io_loop);
     atomic_store(&model.held, false);
     wait_done(w, 3);
     assert_int_equal(atomic_load(&model.runs), 2);
@@ -1075,7 +1076,7 @@ int main(void)
         cmocka_unit_test(a_batch_ends_when_the_last_of_its_clients_has_gone),
         cmocka_unit_test(tiny_jobs_run_on_the_network_thread_once_their_cost_is_known),
         cmocka_unit_test(what_is_queued_at_the_end_is_refused),
-        cmocka_unit_test(mail_is_opened_in_the_order_posted),
+        cmocka_unit_test(messages_are_received_in_the_order_posted),
         cmocka_unit_test(a_retirement_is_answered_once_no_handle_is_held),
         cmocka_unit_test(the_map_finds_by_name_version_and_label),
         cmocka_unit_test(with_batching_off_nothing_is_merged),

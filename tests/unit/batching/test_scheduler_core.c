@@ -9,7 +9,7 @@ struct world {
     struct srv_core core;
     struct srv_core_policy policy;
     struct srv_core_queue queue[3]; /* one per lane */
-    struct srv_core_lane lane[3];
+    struct srv_core_model_queue model_queue[3];
     struct srv_core_bucket bucket[6]; /* two per lane */
     struct srv_core_job job[N];
     int n;
@@ -18,9 +18,9 @@ struct world {
 static struct srv_core_settings usual(void)
 {
     return (struct srv_core_settings){.patience_ns = 1000,
-                                      .max_lane_jobs = 20,
+                                      .max_model_queue_jobs = 20,
                                       .max_jobs = 40,
-                                      .max_lane_bytes = 1000,
+                                      .max_model_queue_bytes = 1000,
                                       .max_bytes = 1500};
 }
 
@@ -30,9 +30,9 @@ static void begin(struct world *w, struct srv_core_settings s)
     srv_core_init(&w->core, &s);
     w->policy.max_rows = 8;
     for (int i = 0; i < 3; i++)
-        srv_core_lane_init(&w->core, &w->lane[i], &w->policy);
+        srv_core_model_queue_init(&w->core, &w->model_queue[i], &w->policy);
     for (int i = 0; i < 6; i++)
-        srv_core_bucket_init(&w->bucket[i], &w->lane[i / 2], &w->queue[i / 2], true, false);
+        srv_core_bucket_init(&w->bucket[i], &w->model_queue[i / 2], &w->queue[i / 2], true, false);
 }
 
 static enum srv_core_admission put(struct world *w, int bucket, int64_t rows, int64_t deadline,
@@ -315,7 +315,7 @@ a_worker_beside_the_others_gets_small_jobs_alone_that_are_known_to_be_short(void
     assert_int_equal(w.core.n_jobs, 2);
 }
 
-static void lanes_share_by_time_used(void **state)
+static void model_queues_share_by_time_used(void **state)
 {
     (void)state;
     struct world w;
@@ -337,7 +337,7 @@ static void lanes_share_by_time_used(void **state)
     assert_in_range(runs[1], 14, 16);
 }
 
-static void a_lane_that_was_idle_does_not_claim_the_past(void **state)
+static void a_model_queue_that_was_idle_does_not_claim_the_past(void **state)
 {
     (void)state;
     struct world w;
@@ -386,7 +386,7 @@ static void a_writer_runs_alone_and_in_order(void **state)
     take(&w, 9, 0, 1);
 }
 
-static void a_writer_holds_no_other_lane(void **state)
+static void a_writer_holds_no_other_model_queue(void **state)
 {
     (void)state;
     struct world w;
@@ -685,10 +685,10 @@ int main(void)
         cmocka_unit_test(a_batch_is_shared_among_free_workers_when_rows_cost_more_than_the_start),
         cmocka_unit_test(
             a_worker_beside_the_others_gets_small_jobs_alone_that_are_known_to_be_short),
-        cmocka_unit_test(lanes_share_by_time_used),
-        cmocka_unit_test(a_lane_that_was_idle_does_not_claim_the_past),
+        cmocka_unit_test(model_queues_share_by_time_used),
+        cmocka_unit_test(a_model_queue_that_was_idle_does_not_claim_the_past),
         cmocka_unit_test(a_writer_runs_alone_and_in_order),
-        cmocka_unit_test(a_writer_holds_no_other_lane),
+        cmocka_unit_test(a_writer_holds_no_other_model_queue),
         cmocka_unit_test(full_queues_refuse_at_once),
         cmocka_unit_test(bytes_are_limited_but_a_single_large_job_is_taken),
         cmocka_unit_test(with_a_timeout_a_batch_waits_until_it_is_full_or_due),

@@ -3,14 +3,14 @@
 #include "runtime/base/bytes.h"
 #include "server/metrics/metrics.h"
 #include "server/telemetry/metrics_page.h"
-#include "server/batching/net.h"
+#include "server/batching/io_loop.h"
 #include "server/server.h"
 
-enum { N_NETS = 3, N_WORKERS = 2 };
+enum { N_IO_LOOPS = 3, N_WORKERS = 2 };
 
 struct world {
     struct srv_server server;
-    struct srv_net net[N_NETS]; /* two of REST, one of gRPC */
+    struct srv_io_loop io_loop[N_IO_LOOPS]; /* two of REST, one of gRPC */
     struct rt_model_signature signatures[2];
     struct rt_registry *ops;
     struct rt_model loaded; /* with a session of an empty graph */
@@ -23,9 +23,9 @@ struct world {
 
 static const char *const names[2] = {"serving_default", "an \"odd\\ one"};
 
-static void no_wake(struct srv_net *net)
+static void no_wake(struct srv_io_loop *io_loop)
 {
-    (void)net;
+    (void)io_loop;
 }
 
 static struct world *begin(void)
@@ -45,14 +45,14 @@ static struct world *begin(void)
     w->model = (struct srv_map_model){.name = "m", .n_versions = 1, .versions = w->versions};
     w->map = (struct srv_map){1, &w->model};
     atomic_store(&w->server.map, &w->map);
-    w->server.metrics = srv_metrics_new(N_NETS, N_WORKERS);
+    w->server.metrics = srv_metrics_new(N_IO_LOOPS, N_WORKERS);
     assert_non_null(w->server.metrics);
-    for (int i = 0; i < N_NETS; i++) {
-        srv_net_init(&w->net[i], &w->server, i < 2 ? "REST" : "GRPC", no_wake, NULL);
-        w->net[i].index = i;
-        w->server.nets[i] = &w->net[i];
+    for (int i = 0; i < N_IO_LOOPS; i++) {
+        srv_io_loop_init(&w->io_loop[i], &w->server, i < 2 ? "REST" : "GRPC", no_wake, NULL);
+        w->io_loop[i].index = i;
+        w->server.io_loops[i] = &w->io_loop[i];
     }
-    w->server.n_nets = N_NETS;
+    w->server.n_io_loops = N_IO_LOOPS;
     w->version.metrics = srv_metrics_version(w->server.metrics, "m", 7, 2, names);
     assert_non_null(w->version.metrics);
     rt_bytes_init(&w->page, 1 << 20);
@@ -70,10 +70,10 @@ static void end(struct world *w)
     free(w);
 }
 
-static void count(struct world *w, int net, int signature, enum rt_status code, int64_t ns)
+static void count(struct world *w, int io_loop, int signature, enum rt_status code, int64_t ns)
 {
     struct srv_job job = {.version = &w->version, .signature = &w->signatures[signature]};
-    srv_metrics_request(&w->net[net], &job, rt_span_str("m"), SRV_PREDICT, code, ns);
+    srv_metrics_request(&w->io_loop[io_loop], &job, rt_span_str("m"), SRV_PREDICT, code, ns);
 }
 
 static void expect(struct world *w, const char *line)
@@ -127,9 +127,9 @@ static void a_few_models_that_there_are_not_are_told_apart(void **state)
     for (int i = 0; i < 100; i++) {
         char name[16];
         snprintf(name, sizeof name, "nobody%d", i);
-        srv_metrics_request(&w->net[0], NULL, rt_span_str(name), SRV_PREDICT, RT_NOT_FOUND, 0);
+        srv_metrics_request(&w->io_loop[0], NULL, rt_span_str(name), SRV_PREDICT, RT_NOT_FOUND, 0);
     }
-    srv_metrics_request(&w->net[0], NULL, rt_span_str("m"), SRV_STATUS, RT_OK, 0);
+    srv_metrics_request(&w->io_loop[0], NULL, rt_span_str("m"), SRV_STATUS, RT_OK, 0);
     expect(w,
            ":tensorflow:serving:request_count{model_name=\"nobody63\",status=\"NOT_FOUND\"} 1\n");
     expect(w, ":tensorflow:serving:request_count{model_name=\"\",status=\"NOT_FOUND\"} 36\n");
@@ -138,10 +138,11 @@ static void a_few_models_that_there_are_not_are_told_apart(void **state)
     end(w);
 
     w = begin();
-    srv_metrics_request(&w->net[0], NULL, rt_span_of(unprintable, sizeof unprintable), SRV_STATUS,
-                        RT_NOT_FOUND, 0);
+    srv_metrics_request(&w->io_loop[0], NULL, rt_span_of(unprintable, sizeof unprintable),
+                        SRV_STATUS, RT_NOT_FOUND, 0);
     expect(w, "{model_name=\"b\xef\xbf\xbd\\\"\\n\xc3\xa9\",status=\"NOT_FOUND\"} 1\n");
-    srv_metrics_request(&w->net[2], NULL, rt_span_str("not counted"), SRV_STATUS, RT_NOT_FOUND, 0);
+    srv_metrics_request(&w->io_loop[2], NULL, rt_span_str("not counted"), SRV_STATUS, RT_NOT_FOUND,
+                        0);
     expect(w, "slipway_requests_total{model=\"\"");
     assert_null(strstr(w->page.p, "not counted"));
     end(w);
@@ -257,10 +258,10 @@ static void examples_and_run_times_are_counted_by_api(void **state)
                           .n_rows = 4,
                           .queued_ns = 1000,
                           .finished_ns = 21000};
-    srv_metrics_request(&w->net[0], &job, rt_span_str("m"), SRV_CLASSIFY, RT_OK, 30000);
-    srv_metrics_request(&w->net[0], &job, rt_span_str("m"), SRV_PREDICT, RT_OK, 30000);
-    srv_metrics_request(&w->net[0], &job, rt_span_str("m"), SRV_PREDICT, RT_INTERNAL, 30000);
-    srv_metrics_request(&w->net[0], NULL, rt_span_str("m"), SRV_STATUS, RT_OK, 30000);
+    srv_metrics_request(&w->io_loop[0], &job, rt_span_str("m"), SRV_CLASSIFY, RT_OK, 30000);
+    srv_metrics_request(&w->io_loop[0], &job, rt_span_str("m"), SRV_PREDICT, RT_OK, 30000);
+    srv_metrics_request(&w->io_loop[0], &job, rt_span_str("m"), SRV_PREDICT, RT_INTERNAL, 30000);
+    srv_metrics_request(&w->io_loop[0], NULL, rt_span_str("m"), SRV_STATUS, RT_OK, 30000);
     expect(w, ":tensorflow:serving:request_example_count_total{model=\"m\"} 4\n");
     expect(w, ":tensorflow:serving:request_example_counts_bucket{model=\"m\",le=\"4\"} 0\n");
     expect(w, ":tensorflow:serving:request_example_counts_bucket{model=\"m\",le=\"8\"} 1\n");

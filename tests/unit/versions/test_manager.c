@@ -7,7 +7,7 @@
 #include "runtime/base/thread.h"
 #include "server/versions/loader.h"
 #include "server/versions/manager.h"
-#include "server/batching/net.h"
+#include "server/batching/io_loop.h"
 #include "tensorflow_serving/config/model_server_config.pb-c.h"
 #include "tests/support/folder.h"
 
@@ -122,60 +122,60 @@ static const struct srv_model_calls fakes = {
 
 /* ---- a network thread that only answers its mail ---- */
 
-static struct fake_net {
-    struct srv_net net;
+static struct fake_io_loop {
+    struct srv_io_loop io_loop;
     pthread_t thread;
     struct rt_mutex mu;
-    struct srv_mail *box; /* guarded by mu */
-    bool stop;            /* guarded by mu */
-    atomic_bool holds;    /* answers nothing about versions */
-} nets[2];
+    struct srv_message *mailbox; /* guarded by mu */
+    bool stop;                   /* guarded by mu */
+    atomic_bool holds;           /* answers nothing about versions */
+} io_loops[2];
 
-void srv_retirement_open(struct srv_net *net, struct srv_mail *mail)
+void srv_retirement_receive(struct srv_io_loop *io_loop, struct srv_message *message)
 {
-    mail->next = net->retiring;
-    net->retiring = mail;
+    message->next = io_loop->retiring;
+    io_loop->retiring = message;
 }
 
-void srv_mail_post(struct srv_net *net, struct srv_mail *mail)
+void srv_message_post(struct srv_io_loop *io_loop, struct srv_message *message)
 {
-    struct fake_net *f = net->loop;
+    struct fake_io_loop *f = io_loop->loop;
     rt_mutex_lock(&f->mu);
-    mail->next = f->box;
-    f->box = mail;
+    message->next = f->mailbox;
+    f->mailbox = message;
     rt_mutex_unlock(&f->mu);
 }
 
-static void *net_thread(void *arg)
+static void *io_loop_thread(void *arg)
 {
-    struct fake_net *f = arg;
+    struct fake_io_loop *f = arg;
     for (;;) {
         rt_mutex_lock(&f->mu);
-        struct srv_mail *mail = f->box;
-        bool stop = f->stop && !mail;
-        f->box = NULL;
+        struct srv_message *message = f->mailbox;
+        bool stop = f->stop && !message;
+        f->mailbox = NULL;
         rt_mutex_unlock(&f->mu);
-        for (struct srv_mail *next; mail; mail = next) {
-            next = mail->next;
-            mail->open(&f->net, mail);
+        for (struct srv_message *next; message; message = next) {
+            next = message->next;
+            message->receive(&f->io_loop, message);
         }
-        if (stop && !f->net.retiring)
+        if (stop && !f->io_loop.retiring)
             return NULL;
-        const struct srv_map *map = atomic_load(&f->net.server->map);
+        const struct srv_map *map = atomic_load(&f->io_loop.server->map);
         int n = 0;
         for (int i = 0; i < map->n_models; i++)
             for (int k = 0; k < map->models[i].n_versions; k++)
                 n += map->models[i].versions[k]->version > 0;
-        f->net.inline_ns = n;
-        struct srv_mail *waiting = f->net.retiring;
-        f->net.retiring = NULL;
-        for (struct srv_mail *next; waiting; waiting = next) {
+        f->io_loop.inline_ns = n;
+        struct srv_message *waiting = f->io_loop.retiring;
+        f->io_loop.retiring = NULL;
+        for (struct srv_message *next; waiting; waiting = next) {
             struct srv_retirement *r = (struct srv_retirement *)waiting;
             next = waiting->next;
             if (r->version && atomic_load(&f->holds))
-                srv_retirement_open(&f->net, waiting);
+                srv_retirement_receive(&f->io_loop, waiting);
             else
-                r->answer(r);
+                r->confirm(r);
         }
         usleep(1000);
     }
@@ -219,14 +219,15 @@ static enum rt_status start_with(const char *const *flags, int n)
                                        as_tensorflow ? argv + 1 : argv, stderr),
                      SRV_PARSE_RUN);
     atomic_store(&server.map, &empty);
-    server.n_nets = 2;
+    server.n_io_loops = 2;
     for (int i = 0; i < 2; i++) {
-        memset(&nets[i], 0, sizeof nets[i]);
-        nets[i].net.server = &server;
-        nets[i].net.loop = &nets[i];
-        rt_mutex_init(&nets[i].mu);
-        server.nets[i] = &nets[i].net;
-        assert_int_equal(rt_thread_start(&nets[i].thread, "net", net_thread, &nets[i]), 0);
+        memset(&io_loops[i], 0, sizeof io_loops[i]);
+        io_loops[i].io_loop.server = &server;
+        io_loops[i].io_loop.loop = &io_loops[i];
+        rt_mutex_init(&io_loops[i].mu);
+        server.io_loops[i] = &io_loops[i].io_loop;
+        assert_int_equal(rt_thread_start(&io_loops[i].thread, "net", io_loop_thread, &io_loops[i]),
+                         0);
     }
     manager = NULL;
     return srv_manager_start(&server, &fakes, &manager, &err);
@@ -235,13 +236,13 @@ static enum rt_status start_with(const char *const *flags, int n)
     start_with((const char *const[]){__VA_ARGS__},                                                 \
                (int)(sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)))
 
-static void stop_nets(void)
+static void stop_io_loops(void)
 {
     for (int i = 0; i < 2; i++) {
-        rt_mutex_lock(&nets[i].mu);
-        nets[i].stop = true;
-        rt_mutex_unlock(&nets[i].mu);
-        pthread_join(nets[i].thread, NULL);
+        rt_mutex_lock(&io_loops[i].mu);
+        io_loops[i].stop = true;
+        rt_mutex_unlock(&io_loops[i].mu);
+        pthread_join(io_loops[i].thread, NULL);
     }
 }
 
@@ -251,7 +252,7 @@ static int tear_down(void **state)
     if (manager) {
         srv_manager_stop(manager);
         manager = NULL;
-        stop_nets();
+        stop_io_loops();
         srv_manager_free(server.manager);
         assert_int_equal(atomic_load(&n_loaded), atomic_load(&n_freed));
         assert_int_equal(atomic_load(&n_attached), atomic_load(&n_detached));
@@ -276,11 +277,11 @@ static enum srv_state state_of(const char *model, int64_t version, char *text, s
     return st;
 }
 
-enum { NET_MS = 60000 }; /* for what must come */
+enum { SAFETY_LIMIT_MS = 60000 }; /* for what must come */
 
 static bool comes_to(const char *model, int64_t version, enum srv_state want)
 {
-    int64_t end = rt_now_ns() + NET_MS * INT64_C(1000000);
+    int64_t end = rt_now_ns() + SAFETY_LIMIT_MS * INT64_C(1000000);
     do {
         if (state_of(model, version, NULL, 0) == want)
             return true;
@@ -414,7 +415,7 @@ static void a_failure_that_may_pass_is_tried_again(void **state)
     assert_ok(START("--model_name=m", flag("model_base_path", "m"), "--max_num_load_retries=2",
                     "--load_retry_interval_micros=1000"),
               &err);
-    int64_t end = rt_now_ns() + NET_MS * INT64_C(1000000);
+    int64_t end = rt_now_ns() + SAFETY_LIMIT_MS * INT64_C(1000000);
     while (atomic_load(&n_loads) < 3 && rt_now_ns() < end)
         usleep(10000);
     usleep(500000);
@@ -428,13 +429,13 @@ static void a_version_is_freed_only_when_no_thread_holds_it(void **state)
     version("m/1", "ok");
     assert_ok(START("--model_name=m", flag("model_base_path", "m")), &err);
     assert_true(comes_to("m", 1, SRV_AVAILABLE));
-    atomic_store(&nets[1].holds, true);
+    atomic_store(&io_loops[1].holds, true);
     version("m/2", "ok");
     assert_true(comes_to("m", 1, SRV_UNLOADING));
     usleep(100000);
     assert_int_equal(atomic_load(&n_freed), 0);
     assert_int_equal(state_of("m", 1, NULL, 0), SRV_UNLOADING);
-    atomic_store(&nets[1].holds, false);
+    atomic_store(&io_loops[1].holds, false);
     assert_true(comes_to("m", 1, SRV_END));
     assert_int_equal(atomic_load(&n_freed), 1);
 }
@@ -474,7 +475,7 @@ static void files_that_change_during_a_load_are_loaded_again(void **state)
 
 static bool comes_above_0(atomic_int *n)
 {
-    const int64_t end = rt_now_ns() + NET_MS * INT64_C(1000000);
+    const int64_t end = rt_now_ns() + SAFETY_LIMIT_MS * INT64_C(1000000);
     while (!atomic_load(n) && rt_now_ns() < end)
         usleep(1000);
     return atomic_load(n) > 0;
@@ -546,7 +547,7 @@ static void the_end_of_the_manager_waits_for_no_load(void **state)
     }
     assert_int_equal(atomic_load(&n_loads), 1);
     manager = NULL;
-    stop_nets();
+    stop_io_loops();
     srv_manager_free(server.manager);
 }
 
@@ -557,7 +558,7 @@ static void an_overwritten_version_is_told_and_not_reloaded(void **state)
     assert_ok(START("--model_name=m", flag("model_base_path", "m")), &err);
     assert_true(comes_to("m", 1, SRV_AVAILABLE));
     folder_write("m/1/saved_model.pb", "bad");
-    int64_t end = rt_now_ns() + NET_MS * INT64_C(1000000);
+    int64_t end = rt_now_ns() + SAFETY_LIMIT_MS * INT64_C(1000000);
     while (!atomic_load(&n_events) && rt_now_ns() < end)
         usleep(10000);
     usleep(1200000);
@@ -617,7 +618,7 @@ static void one_bad_model_holds_no_other(void **state)
     char text[300];
     state_of("huge", 1, text, sizeof text);
     assert_non_null(strstr(text, "bytes of memory"));
-    int64_t end = rt_now_ns() + NET_MS * INT64_C(1000000);
+    int64_t end = rt_now_ns() + SAFETY_LIMIT_MS * INT64_C(1000000);
     while (!srv_is_ready(manager) && rt_now_ns() < end)
         usleep(10000);
     assert_true(srv_is_ready(manager));
@@ -709,7 +710,7 @@ static void a_reload_waits_on_when_the_config_file_is_read_again(void **state)
     assert_true(comes_to("x", 1, SRV_AVAILABLE));
     assert_int_equal(wait_for_reload(0), -1);
     version("n/1", "ok");
-    assert_int_equal(wait_for_reload(NET_MS), RT_OK);
+    assert_int_equal(wait_for_reload(SAFETY_LIMIT_MS), RT_OK);
     assert_true(comes_to("n", 1, SRV_AVAILABLE));
 }
 
@@ -720,7 +721,7 @@ static void a_reload_ends_when_the_config_file_takes_its_models_out(void **state
     start_with_m_then_ask_for_n();
     CONFIG("m", "x");
     srv_manager_reread(manager);
-    assert_int_equal(wait_for_reload(NET_MS), RT_UNKNOWN);
+    assert_int_equal(wait_for_reload(SAFETY_LIMIT_MS), RT_UNKNOWN);
     assert_non_null(strstr(reload_text, "1 model(s) did not become available: {{{name: n} due to "
                                         "error: the model was taken out of the configuration}"));
 }
@@ -752,7 +753,7 @@ static void a_reload_that_waits_ends_with_the_manager(void **state)
     start_with_m_then_ask_for_n();
     srv_manager_stop(manager);
     assert_int_equal(atomic_load(&reload_status), RT_UNAVAILABLE);
-    stop_nets();
+    stop_io_loops();
     srv_manager_free(manager);
     manager = NULL;
 }
@@ -780,12 +781,12 @@ static void a_start_without_models_is_refused(void **state)
 {
     (void)state;
     assert_fails(START("--"), RT_INVALID_ARGUMENT, &err, "model_base_path");
-    stop_nets();
+    stop_io_loops();
     assert_fails(START("--model_base_path=s3://b/m"), RT_UNIMPLEMENTED, &err, "s3");
-    stop_nets();
+    stop_io_loops();
     assert_fails(START("--", "--model_base_path=m"), RT_INVALID_ARGUMENT, &err,
                  "Expected model default to have an absolute path or URI; got base_path()=m");
-    stop_nets();
+    stop_io_loops();
 }
 
 static void unknown_models_and_versions_are_told(void **state)
@@ -824,7 +825,7 @@ static void write_many(const char *const *prefixes, int n_prefixes, int n)
 /* Waits until so many models are listed, and checks that their names ascend. */
 static void expect_listed(int want)
 {
-    const int64_t end = rt_now_ns() + NET_MS * INT64_C(1000000);
+    const int64_t end = rt_now_ns() + SAFETY_LIMIT_MS * INT64_C(1000000);
     int n = -1;
     bool ascend = true;
     while (n != want && rt_now_ns() < end) {

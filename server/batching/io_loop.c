@@ -1,0 +1,72 @@
+#include "server/batching/io_loop.h"
+
+#include "server/batching/scheduler.h"
+#include "server/server.h"
+
+void srv_io_loop_init(struct srv_io_loop *io_loop, struct srv_server *server,
+                      const char *entrypoint, void (*wake)(struct srv_io_loop *io_loop), void *loop)
+{
+    *io_loop = (struct srv_io_loop){
+        .server = server, .entrypoint = entrypoint, .wake = wake, .loop = loop};
+    io_loop->turn_end = &io_loop->turn;
+    io_loop->map = atomic_load_explicit(&server->map, memory_order_acquire);
+}
+
+void srv_message_post(struct srv_io_loop *io_loop, struct srv_message *message)
+{
+    /* Read before the exchange: the receiver may free the mail, never the net. */
+    struct srv_message *head = atomic_load_explicit(&io_loop->mailbox, memory_order_relaxed);
+    do
+        message->next = head;
+    while (!atomic_compare_exchange_weak_explicit(&io_loop->mailbox, &head, message,
+                                                  memory_order_release, memory_order_relaxed));
+    if (!head)
+        io_loop->wake(io_loop);
+}
+
+void srv_io_loop_begin_turn(struct srv_io_loop *io_loop)
+{
+    struct srv_message *newest =
+        atomic_exchange_explicit(&io_loop->mailbox, NULL, memory_order_acquire);
+    struct srv_message *oldest = NULL;
+
+    while (newest) {
+        struct srv_message *next = newest->next;
+        newest->next = oldest;
+        oldest = newest;
+        newest = next;
+    }
+    while (oldest) {
+        struct srv_message *next = oldest->next;
+        oldest->receive(io_loop, oldest);
+        oldest = next;
+    }
+    /* After the mail: a question about a retired version was posted after the map without it. */
+    io_loop->map = atomic_load_explicit(&io_loop->server->map, memory_order_acquire);
+    io_loop->inline_ns = 0;
+}
+
+void srv_retirement_receive(struct srv_io_loop *io_loop, struct srv_message *message)
+{
+    message->next = io_loop->retiring;
+    io_loop->retiring = message;
+}
+
+void srv_io_loop_end_turn(struct srv_io_loop *io_loop)
+{
+    struct srv_job *first = io_loop->turn;
+
+    io_loop->turn = NULL;
+    io_loop->turn_end = &io_loop->turn;
+    if (first)
+        srv_scheduler_submit(io_loop->server->scheduler, first);
+    for (struct srv_message **at = &io_loop->retiring; *at;) {
+        struct srv_retirement *r = (struct srv_retirement *)*at; /* mail is its first member */
+        if (r->version && io_loop->held[r->version->slot]) {
+            at = &r->message.next;
+            continue;
+        }
+        *at = r->message.next;
+        r->confirm(r);
+    }
+}
