@@ -44,8 +44,8 @@ static void count_event(struct srv_server *s, const char *name)
     srv_metrics_event(s->metrics, name);
 }
 
-static enum rt_status prove(struct srv_server *s, struct srv_version *v, const char *dir,
-                            const _Atomic bool *cancelled, struct rt_error *err)
+static enum rt_status validate(struct srv_server *s, struct srv_version *v, const char *dir,
+                               const _Atomic bool *cancelled, struct rt_error *err)
 {
     enum rt_status st = srv_warmup_run(s, v, dir, cancelled, err);
     return st ? st : srv_golden_run(s, v, dir, cancelled, err);
@@ -60,7 +60,7 @@ const struct srv_model_calls srv_model_calls = {
     .is_complete = rt_saved_model_is_complete,
     .load = rt_model_load,
     .has_warmup = srv_warmup_is_there,
-    .prove = prove,
+    .validate = validate,
     .free = rt_model_free,
     .attach = attach,
     .detach = detach,

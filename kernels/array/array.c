@@ -676,7 +676,7 @@ bool kn_rows_free(const struct rt_rows *r, int first)
     return true;
 }
 
-bool kn_rows_settled(struct rt_rows *r)
+bool kn_rows_independent(struct rt_rows *r)
 {
     enum rt_dep_kind worst = RT_DEP_NONE;
 

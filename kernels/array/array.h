@@ -154,7 +154,7 @@ static inline enum rt_dtype kn_dtype(const struct rt_tensor *t)
 /* ---- rows ---- */
 
 /* No input depends on the batch: neither does any output. True when that settled it. */
-bool kn_rows_settled(struct rt_rows *r);
+bool kn_rows_independent(struct rt_rows *r);
 void kn_rows_set(struct rt_rows *r, enum rt_dep_kind kind, int axis); /* every output */
 /* Inputs from `first` on do not depend on the batch. */
 bool kn_rows_free(const struct rt_rows *r, int first);

@@ -142,7 +142,7 @@ static void concat_rows(struct rt_rows *r)
     const int ai = axis_is_first(r->node) ? 0 : r->n_in - 1;
     int row = -1;
 
-    if (kn_rows_settled(r) || r->in_dep[ai].kind > RT_DEP_SIZE || !r->in[ai].value ||
+    if (kn_rows_independent(r) || r->in_dep[ai].kind > RT_DEP_SIZE || !r->in[ai].value ||
         r->out[0].shape.rank < 1)
         return;
     for (int k = 0; k < r->n_in; k++) {

@@ -236,7 +236,7 @@ static void outer_rows(struct rt_rows *r, int inner)
 {
     int axis = -1;
 
-    if (kn_rows_settled(r) || !kn_shape_known(&r->out[0].shape))
+    if (kn_rows_independent(r) || !kn_shape_known(&r->out[0].shape))
         return;
     for (int k = 0; k < r->n_in; k++) {
         if (r->in_dep[k].kind == RT_DEP_NONE)

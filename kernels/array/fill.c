@@ -63,7 +63,7 @@ static void fill_rows(struct rt_rows *r)
 
     if (r->in_dep[0].kind != RT_DEP_SIZE || r->in_dep[r->n_in - 1].kind > RT_DEP_SIZE ||
         (r->n_in > 1 && r->in_dep[1].kind != RT_DEP_NONE)) {
-        kn_rows_settled(r);
+        kn_rows_independent(r);
         return;
     }
     if (!kn_shape_known(o))

@@ -178,7 +178,7 @@ static void gather_rows(struct rt_rows *r)
     struct gathered p;
     const struct rt_dep d = r->in_dep[0], i = r->in_dep[1];
 
-    if (kn_rows_settled(r))
+    if (kn_rows_independent(r))
         return;
     if (!kn_shape_known(&r->in[0].shape) || !kn_shape_known(&r->in[1].shape) ||
         (r->n_in > 2 && (r->in_dep[2].kind != RT_DEP_NONE || !r->in[2].value)) ||
@@ -292,7 +292,7 @@ static enum rt_status nd_run(struct rt_run *r)
 
 static void nd_rows(struct rt_rows *r)
 {
-    if (kn_rows_settled(r))
+    if (kn_rows_independent(r))
         return;
     if (r->in_dep[0].kind == RT_DEP_NONE && r->in_dep[1].kind == RT_DEP_ROWS &&
         r->in_dep[1].axis < r->in[1].shape.rank - 1)

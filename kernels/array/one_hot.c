@@ -72,7 +72,7 @@ static enum rt_status one_hot_run(struct rt_run *r)
 
 static void one_hot_rows(struct rt_rows *r)
 {
-    if (kn_rows_settled(r) || r->in_dep[0].kind != RT_DEP_ROWS || !kn_rows_free(r, 1))
+    if (kn_rows_independent(r) || r->in_dep[0].kind != RT_DEP_ROWS || !kn_rows_free(r, 1))
         return;
     const int64_t axis = rt_attr_int(r->node, "axis");
     const int a = r->in_dep[0].axis;

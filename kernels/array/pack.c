@@ -79,7 +79,7 @@ static void pack_rows(struct rt_rows *r)
 {
     int axis = -1;
 
-    if (kn_rows_settled(r))
+    if (kn_rows_independent(r))
         return;
     const struct rt_shape *o = &r->out[0].shape;
     if (o->rank < 1)
@@ -160,7 +160,7 @@ static enum rt_status unpack_run(struct rt_run *r)
 
 static void unpack_rows(struct rt_rows *r)
 {
-    if (kn_rows_settled(r))
+    if (kn_rows_independent(r))
         return;
     int64_t at = rt_attr_int(r->node, "axis");
     const int axis = r->in_dep[0].axis;

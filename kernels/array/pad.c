@@ -96,7 +96,7 @@ static void pad_rows(struct rt_rows *r)
 {
     const struct rt_tensor *t = r->in[1].value;
 
-    if (kn_rows_settled(r) || r->in_dep[0].kind != RT_DEP_ROWS || !t || !kn_rows_free(r, 1))
+    if (kn_rows_independent(r) || r->in_dep[0].kind != RT_DEP_ROWS || !t || !kn_rows_free(r, 1))
         return;
     const int a = r->in_dep[0].axis;
     if (kn_int_at(t, 2 * a) == 0 && kn_int_at(t, 2 * a + 1) == 0)

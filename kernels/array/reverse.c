@@ -71,7 +71,7 @@ static void reverse_rows(struct rt_rows *r)
 {
     unsigned axes;
 
-    if (kn_rows_settled(r) || r->in_dep[0].kind != RT_DEP_ROWS || !r->in[1].value ||
+    if (kn_rows_independent(r) || r->in_dep[0].kind != RT_DEP_ROWS || !r->in[1].value ||
         r->in[0].shape.rank < 0 || !kn_rows_free(r, 1) ||
         axes_of(r->in[1].value, r->in[0].shape.rank, &axes, NULL))
         return;
@@ -172,7 +172,7 @@ static enum rt_status sequence_run(struct rt_run *r)
 
 static void sequence_rows(struct rt_rows *r)
 {
-    if (kn_rows_settled(r))
+    if (kn_rows_independent(r))
         return;
     const int b = (int)rt_attr_int(r->node, "batch_dim");
     if (r->in_dep[0].kind == RT_DEP_ROWS && r->in_dep[0].axis == b &&
@@ -268,7 +268,7 @@ static void roll_rows(struct rt_rows *r)
 {
     const struct rt_tensor *a = r->in[2].value;
 
-    if (kn_rows_settled(r) || r->in_dep[0].kind != RT_DEP_ROWS || !a || !kn_rows_free(r, 1))
+    if (kn_rows_independent(r) || r->in_dep[0].kind != RT_DEP_ROWS || !a || !kn_rows_free(r, 1))
         return;
     for (int64_t i = 0; i < rt_tensor_count(a); i++) {
         const int64_t axis = kn_int_at(a, i);

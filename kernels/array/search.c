@@ -79,7 +79,7 @@ static enum rt_status bound_run(struct rt_run *r)
 
 static void bound_rows(struct rt_rows *r)
 {
-    if (kn_rows_settled(r))
+    if (kn_rows_independent(r))
         return;
     const struct rt_dep s = r->in_dep[0], v = r->in_dep[1];
     if (v.kind == RT_DEP_ROWS && s.kind == RT_DEP_ROWS && v.axis == 0 && s.axis == 0)
@@ -257,7 +257,7 @@ static enum rt_status bins_run(struct rt_run *r)
 
 static void bins_rows(struct rt_rows *r)
 {
-    if (kn_rows_settled(r) || !is_dense(r->node) || r->in_dep[1].kind != RT_DEP_NONE)
+    if (kn_rows_independent(r) || !is_dense(r->node) || r->in_dep[1].kind != RT_DEP_NONE)
         return;
     const struct rt_dep v = r->in_dep[0], w = r->in_dep[2];
     if (v.kind == RT_DEP_ROWS && v.axis == 0 && r->in[0].shape.rank == 2 &&

@@ -198,7 +198,8 @@ static void slice_rows(struct rt_rows *r, const struct kn_slice *s)
 
 static bool may_be_rows(struct rt_rows *r, int64_t *dim)
 {
-    if (kn_rows_settled(r) || r->in_dep[0].kind != RT_DEP_ROWS || !kn_shape_known(&r->in[0].shape))
+    if (kn_rows_independent(r) || r->in_dep[0].kind != RT_DEP_ROWS ||
+        !kn_shape_known(&r->in[0].shape))
         return false;
     for (int k = 1; k < r->n_in; k++)
         if (r->in_dep[k].kind > RT_DEP_SIZE || !r->in[k].value)

@@ -71,7 +71,7 @@ static enum rt_status split_run_at(struct rt_run *r, int in, int axis_in,
 
 static void split_rows_at(struct rt_rows *r, int in, int axis_in)
 {
-    if (kn_rows_settled(r))
+    if (kn_rows_independent(r))
         return;
     const struct rt_tensor *a = r->in[axis_in].value;
     if (r->in_dep[in].kind != RT_DEP_ROWS || !a)

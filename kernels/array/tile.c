@@ -98,7 +98,7 @@ static void tile_rows(struct rt_rows *r)
     const struct rt_dep d = r->in_dep[0];
 
     if (r->in_dep[1].kind > RT_DEP_SIZE || !m || !kn_shape_known(&r->out[0].shape)) {
-        kn_rows_settled(r);
+        kn_rows_independent(r);
         return;
     }
     if (d.kind == RT_DEP_ROWS) {
@@ -107,7 +107,7 @@ static void tile_rows(struct rt_rows *r)
     } else if (d.kind == RT_DEP_NONE && r->in_dep[1].kind == RT_DEP_SIZE) {
         rows_made(r, tile_was);
     } else {
-        kn_rows_settled(r);
+        kn_rows_independent(r);
     }
 }
 
@@ -194,7 +194,7 @@ static void broadcast_rows(struct rt_rows *r)
     const struct rt_shape *in = &r->in[0].shape, *o = &r->out[0].shape;
 
     if (r->in_dep[1].kind > RT_DEP_SIZE || !kn_shape_known(o) || !kn_shape_known(in)) {
-        kn_rows_settled(r);
+        kn_rows_independent(r);
         return;
     }
     if (d.kind == RT_DEP_ROWS) {
@@ -204,7 +204,7 @@ static void broadcast_rows(struct rt_rows *r)
     } else if (d.kind == RT_DEP_NONE && r->in_dep[1].kind == RT_DEP_SIZE) {
         rows_made(r, broadcast_was);
     } else {
-        kn_rows_settled(r);
+        kn_rows_independent(r);
     }
 }
 

@@ -150,7 +150,7 @@ static enum rt_status top_run(struct rt_run *r)
 /* Rows stay rows, unless they are what is searched through. */
 static void top_rows(struct rt_rows *r)
 {
-    if (kn_rows_settled(r) || r->in_dep[0].kind != RT_DEP_ROWS || !kn_rows_free(r, 1))
+    if (kn_rows_independent(r) || r->in_dep[0].kind != RT_DEP_ROWS || !kn_rows_free(r, 1))
         return;
     if (r->in_dep[0].axis < r->in[0].shape.rank - 1)
         kn_rows_set(r, RT_DEP_ROWS, r->in_dep[0].axis);

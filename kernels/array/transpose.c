@@ -114,7 +114,7 @@ static void transpose_rows(struct rt_rows *r)
 {
     int64_t perm[RT_MAX_RANK];
 
-    if (kn_rows_settled(r) || r->in_dep[0].kind != RT_DEP_ROWS || !r->in[1].value ||
+    if (kn_rows_independent(r) || r->in_dep[0].kind != RT_DEP_ROWS || !r->in[1].value ||
         r->in[0].shape.rank < 0 || perm_of(r->in[1].value, r->in[0].shape.rank, perm, NULL))
         return;
     for (int i = 0; i < r->in[0].shape.rank; i++)

@@ -132,7 +132,7 @@ static void rows(struct rt_rows *r)
 
     rt_embedding_sum_read(r->node, &op);
     int64_t axis = op.axis;
-    if (kn_rows_settled(r) || r->in_dep[RT_EMBEDDING_SUM_TABLE].kind != RT_DEP_NONE ||
+    if (kn_rows_independent(r) || r->in_dep[RT_EMBEDDING_SUM_TABLE].kind != RT_DEP_NONE ||
         r->in[RT_EMBEDDING_SUM_TABLE].shape.rank != 2)
         return;
     for (int k = 0; k < r->n_in; k++)

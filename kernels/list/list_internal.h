@@ -43,7 +43,7 @@ enum rt_status kn_list_put_item(struct rt_run *r, int k, int64_t at, const struc
 /* Lists are handed on between nodes of one run: proved only when nothing depends on the batch. */
 static inline void kn_rows_sizes(struct rt_rows *r)
 {
-    kn_rows_settled(r);
+    kn_rows_independent(r);
 }
 
 #define KN_LIST_OP(symbol, op_, infer_, run_)                                                      \

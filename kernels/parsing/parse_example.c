@@ -210,7 +210,7 @@ static void rows(struct rt_rows *r)
     const struct kn_parse_layout l = layout_of(r->node);
     const struct rt_attr *dense = rt_attr(r->node, "dense_shapes");
 
-    if (kn_rows_settled(r) || !kn_rows_free(r, 1) || r->in_dep[0].kind != RT_DEP_ROWS ||
+    if (kn_rows_independent(r) || !kn_rows_free(r, 1) || r->in_dep[0].kind != RT_DEP_ROWS ||
         r->in_dep[0].axis != 0 || r->in[0].shape.rank != 1)
         return;
     for (int k = 0; k < l.n[KN_DENSE]; k++)

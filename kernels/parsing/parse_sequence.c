@@ -604,7 +604,7 @@ static void rows(struct rt_rows *r)
     const int dense = kn_output_named(r->node, "context_", "dense_values");
     const int lengths = kn_output_named(r->node, "feature_list_", "dense_lengths");
 
-    if (kn_rows_settled(r) || !kn_rows_free(r, 1) || r->in_dep[0].kind != RT_DEP_ROWS ||
+    if (kn_rows_independent(r) || !kn_rows_free(r, 1) || r->in_dep[0].kind != RT_DEP_ROWS ||
         r->in_dep[0].axis != 0 || r->in[0].shape.rank != 1)
         return;
     for (size_t k = 0; k < rt_attr(r->node, "Tcontext_dense")->n; k++)

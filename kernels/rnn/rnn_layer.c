@@ -270,7 +270,7 @@ void kn_layer_rows(struct rt_rows *r)
     struct kn_layer s;
     int axis;
 
-    if (kn_rows_settled(r) || !shapes_known(r->in))
+    if (kn_rows_independent(r) || !shapes_known(r->in))
         return;
     if (kn_layer_of(r->node, r->in, &s, NULL) || !s.known || !s.fits || s.steps != s.time ||
         s.batch != s.x_batch || (s.mask != RT_RNN_ALL && s.mask_batch != s.batch) ||

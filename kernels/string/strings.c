@@ -393,7 +393,7 @@ static void reduce_rows(struct rt_rows *r)
 {
     int axis[RT_MAX_RANK], n_axis, out = r->in_dep[0].axis;
 
-    if (kn_rows_settled(r) || r->in_dep[0].kind != RT_DEP_ROWS || !kn_rows_free(r, 1) ||
+    if (kn_rows_independent(r) || r->in_dep[0].kind != RT_DEP_ROWS || !kn_rows_free(r, 1) ||
         !r->in[1].value || r->in[0].shape.rank < 0 ||
         reduce_axes(r->in[1].value, r->in[0].shape.rank, axis, &n_axis, NULL))
         return;

@@ -16,8 +16,8 @@
 #include "runtime/exec/trace.h"
 
 /* Kept per session: signatures, ad-hoc calls, restore and init. */
-enum { MAX_CALLABLES = RT_MAX_SIGNATURES + RT_MAX_ADHOC + 8 };
-enum { PROVE_AGAIN_MS = 100 }; /* after a proof that found no memory */
+enum { MAX_CALLABLES = RT_MAX_SIGNATURES + RT_MAX_DYNAMIC_CALLABLES + 8 };
+enum { ANALYSE_AGAIN_MS = 100 }; /* after a proof that found no memory */
 
 struct rt_callable {
     struct rt_session *session;
@@ -268,7 +268,8 @@ static bool runs_alone(const struct rt_plan *p)
     return (p->effects & (1u << RT_WRITES | 1u << RT_BLOCKS)) != 0;
 }
 
-static bool prove_rows(const struct rt_plan *p, const struct rt_shape *shapes, struct rt_error *why)
+static bool analyse_rows(const struct rt_plan *p, const struct rt_shape *shapes,
+                         struct rt_error *why)
 {
     if (!runs_alone(p))
         return rt_plan_is_rowwise(p, shapes, why);
@@ -278,16 +279,17 @@ static bool prove_rows(const struct rt_plan *p, const struct rt_shape *shapes, s
 
 /* *shapes: NULL: no plan of the call was ever proved. *asks: this one is to be proved now for the
  * lengths of these feeds. */
-static enum rt_row_verdict rows_known(struct rt_callable *c, const struct rt_plan_box *b,
-                                      const struct rt_tensor *feeds, const struct rt_shape **shapes,
-                                      bool *asks)
+static enum rt_row_verdict find_rows(struct rt_callable *c, const struct rt_plan_box *b,
+                                     const struct rt_tensor *feeds, const struct rt_shape **shapes,
+                                     bool *is_due)
 {
-    enum rt_row_verdict rows = RT_ROWS_NOT_PROVED;
+    enum rt_row_verdict rows = RT_ROWS_NOT_INDEPENDENT;
     rt_mutex_lock(&c->mu);
     *shapes = c->row_shapes;
     if (c->row_shapes)
-        rows = rt_row_proofs_find(&b->proofs, c->row_shapes, feeds, c->n_feeds);
-    *asks = rows == RT_ROWS_NOT_ASKED && (!b->ask_again_ns || rt_now_ns() >= b->ask_again_ns);
+        rows = rt_row_analyses_find(&b->row_analyses, c->row_shapes, feeds, c->n_feeds);
+    *is_due = rows == RT_ROWS_NOT_ANALYSED &&
+              (!b->analyse_again_ns || rt_now_ns() >= b->analyse_again_ns);
     rt_mutex_unlock(&c->mu);
     return rows;
 }
@@ -295,26 +297,27 @@ static enum rt_row_verdict rows_known(struct rt_callable *c, const struct rt_pla
 /* Without the lock, which every run takes: the proof walks the plan several times. Runs that ask
  * meanwhile prove the same. NOT_ASKED: want of memory is no answer, the plan is asked again later.
  */
-static enum rt_row_verdict prove_lengths(struct rt_callable *c, struct rt_plan_box *b,
-                                         const struct rt_shape *shapes,
-                                         const struct rt_tensor *feeds)
+static enum rt_row_verdict analyse_lengths(struct rt_callable *c, struct rt_plan_box *b,
+                                           const struct rt_shape *shapes,
+                                           const struct rt_tensor *feeds)
 {
     struct rt_shape *closed = calloc((size_t)c->n_feeds, sizeof *closed); /* proved: there is one */
     struct rt_error why = {.arena = NULL};
-    enum rt_row_verdict rows = RT_ROWS_NOT_ASKED;
+    enum rt_row_verdict rows = RT_ROWS_NOT_ANALYSED;
 
     if (closed) {
         rt_close_shapes(closed, shapes, feeds, c->n_feeds);
-        if (prove_rows(b->plan, closed, &why))
-            rows = RT_ROWS_PROVED;
+        if (analyse_rows(b->plan, closed, &why))
+            rows = RT_ROWS_INDEPENDENT;
         else if (why.code != RT_RESOURCE_EXHAUSTED)
-            rows = RT_ROWS_NOT_PROVED;
+            rows = RT_ROWS_NOT_INDEPENDENT;
         free(closed);
     }
     rt_mutex_lock(&c->mu);
-    if (rows == RT_ROWS_NOT_ASKED ||
-        !rt_row_proofs_put(&b->proofs, shapes, feeds, c->n_feeds, rows == RT_ROWS_PROVED))
-        b->ask_again_ns = rt_now_ns() + PROVE_AGAIN_MS * INT64_C(1000000);
+    if (rows == RT_ROWS_NOT_ANALYSED ||
+        !rt_row_analyses_put(&b->row_analyses, shapes, feeds, c->n_feeds,
+                             rows == RT_ROWS_INDEPENDENT))
+        b->analyse_again_ns = rt_now_ns() + ANALYSE_AGAIN_MS * INT64_C(1000000);
     rt_mutex_unlock(&c->mu);
     return rows;
 }
@@ -325,16 +328,16 @@ static enum rt_status check_rows(struct rt_callable *c, struct rt_plan_box *b,
                                  const struct rt_tensor *feeds, struct rt_error *err)
 {
     const struct rt_shape *shapes;
-    bool asks;
-    enum rt_row_verdict rows = rows_known(c, b, feeds, &shapes, &asks);
+    bool is_due;
+    enum rt_row_verdict rows = find_rows(c, b, feeds, &shapes, &is_due);
 
     if (shapes && !rt_feeds_have_rows(shapes, feeds, c->n_feeds))
         return rt_fail(err, RT_UNAVAILABLE, "the feeds have other shapes than were proved");
-    if (asks)
-        rows = prove_lengths(c, b, shapes, feeds);
-    if (rows == RT_ROWS_PROVED)
+    if (is_due)
+        rows = analyse_lengths(c, b, shapes, feeds);
+    if (rows == RT_ROWS_INDEPENDENT)
         return RT_OK;
-    if (rows == RT_ROWS_NOT_ASKED)
+    if (rows == RT_ROWS_NOT_ANALYSED)
         return rt_fail(err, RT_UNAVAILABLE, "no memory for the proof that rows may be merged");
     if (shapes && rt_count_open(shapes, c->n_feeds))
         return rt_fail(err, RT_UNAVAILABLE, "rows of these lengths are not proved independent");
@@ -458,7 +461,7 @@ bool rt_callable_is_rowwise(struct rt_callable *c, const struct rt_shape *shapes
     struct rt_plan_box *b = NULL;
     if (get_plan(c, &b, why))
         return false;
-    bool yes = prove_rows(b->plan, shapes, why);
+    bool yes = analyse_rows(b->plan, shapes, why);
     rt_mutex_lock(&c->mu);
     if (yes && !c->row_shapes) {
         const size_t size = (size_t)c->n_feeds * sizeof *shapes; /* proved: there is a feed */
@@ -468,7 +471,7 @@ bool rt_callable_is_rowwise(struct rt_callable *c, const struct rt_shape *shapes
         else
             yes = rt_fail_memory(why, "a proof", size) == RT_OK;
         if (yes && !rt_count_open(shapes, c->n_feeds)) /* there are no other lengths */
-            (void)rt_row_proofs_put(&b->proofs, shapes, NULL, c->n_feeds, true);
+            (void)rt_row_analyses_put(&b->row_analyses, shapes, NULL, c->n_feeds, true);
     }
     rt_mutex_unlock(&c->mu);
     rt_plan_box_unref(b);

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/api/adhoc.h"
+#include "runtime/api/dynamic_callable.h"
 #include "runtime/base/arena.h"
 #include "runtime/base/bytes.h"
 #include "runtime/base/clock.h"
@@ -364,7 +364,8 @@ enum rt_status rt_model_load(struct rt_model **out, const char *dir,
     struct rt_model *m = calloc(1, sizeof *m);
     struct rt_library *library = NULL;
     enum rt_status st;
-    if (!m || !(m->arena = rt_arena_new(SIZE_MAX)) || !(m->adhoc = rt_adhoc_new())) {
+    if (!m || !(m->arena = rt_arena_new(SIZE_MAX)) ||
+        !(m->dynamic_callables = rt_dynamic_callables_new())) {
         rt_model_free(m);
         return rt_fail_memory(err, "a model", sizeof *m);
     }
@@ -452,7 +453,7 @@ void rt_model_free(struct rt_model *m)
         return;
     rt_session_free(m->session);
     rt_saved_model_free(m->saved_model);
-    rt_adhoc_free(m->adhoc);
+    rt_dynamic_callables_free(m->dynamic_callables);
     rt_arena_free(m->arena);
     free(m);
 }

@@ -32,7 +32,7 @@ void rt_plan_box_unref(struct rt_plan_box *b)
 {
     if (b && atomic_fetch_sub(&b->refs, 1) == 1) {
         rt_plan_free(b->plan);
-        rt_row_proofs_clear(&b->proofs);
+        rt_row_analyses_clear(&b->row_analyses);
         free(b);
     }
 }

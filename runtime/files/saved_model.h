@@ -100,16 +100,16 @@ struct rt_model_signature {
     bool rowwise;             /* proved: may be merged with others along dimension 0 */
     const char *why_not;      /* when not rowwise: the reason; in the model's arena */
     const char *unsupported;  /* when left out: the reason; call is NULL */
-    bool is_adhoc;            /* of rt_model_make_adhoc */
-    int index;                /* of an ad-hoc one, below RT_MAX_ADHOC; unique in its model */
+    bool is_dynamic;          /* of rt_model_make_dynamic */
+    int index; /* of an ad-hoc one, below RT_MAX_DYNAMIC_CALLABLES; unique in its model */
     /* The first signature with the same tensors and shapes: checked, planned, proved and warmed up
      * for both. NULL: this one. */
     const struct rt_model_signature *same;
 };
-enum { RT_MAX_ADHOC = 256 };      /* a client may ask for any set of fetches */
-enum { RT_MAX_SIGNATURES = 256 }; /* with different tensors, of one model */
+enum { RT_MAX_DYNAMIC_CALLABLES = 256 }; /* a client may ask for any set of fetches */
+enum { RT_MAX_SIGNATURES = 256 };        /* with different tensors, of one model */
 
-struct rt_adhoc_calls;
+struct rt_dynamic_callables;
 
 struct rt_model {
     struct rt_saved_model *saved_model;
@@ -119,7 +119,7 @@ struct rt_model {
     struct rt_model_signature *signatures; /* as meta_graph->signatures */
     int64_t weight_bytes;
     struct rt_arena *arena;
-    struct rt_adhoc_calls *adhoc;
+    struct rt_dynamic_callables *dynamic_callables;
 };
 
 /* Read, import, check every op that a signature, init or restore reaches, restore, init, plan,
@@ -135,14 +135,14 @@ const struct rt_model_signature *rt_model_signature(const struct rt_model *m, co
  * lives, which keeps them.
  *
  * find: one that was made; never takes long. make: makes it, which takes a while; refuses with
- * TensorFlow's texts what the graph does not have, and more than RT_MAX_ADHOC different ones
- * (RESOURCE_EXHAUSTED). `shapes`: of the feeds, to prove that requests may be merged (NULL: they
- * may not).
+ * TensorFlow's texts what the graph does not have, and more than RT_MAX_DYNAMIC_CALLABLES different
+ * ones (RESOURCE_EXHAUSTED). `shapes`: of the feeds, to prove that requests may be merged (NULL:
+ * they may not).
  */
-const struct rt_model_signature *rt_model_find_adhoc(const struct rt_model *m,
-                                                     const struct rt_call_spec *spec);
-enum rt_status rt_model_make_adhoc(struct rt_model *m, const struct rt_call_spec *spec,
-                                   const struct rt_shape *shapes,
-                                   const struct rt_model_signature **out, struct rt_error *err);
+const struct rt_model_signature *rt_model_find_dynamic(const struct rt_model *m,
+                                                       const struct rt_call_spec *spec);
+enum rt_status rt_model_make_dynamic(struct rt_model *m, const struct rt_call_spec *spec,
+                                     const struct rt_shape *shapes,
+                                     const struct rt_model_signature **out, struct rt_error *err);
 
 #endif

@@ -690,8 +690,8 @@ static bool has_rows_in_outputs(const struct walk *w)
 }
 
 /* `other`: the length of what other dimensions of the feeds are unknown. */
-static bool is_proved_for(const struct rt_plan *p, const struct rt_shape *shapes, int64_t other,
-                          bool *is_refused, struct rt_error *why)
+static bool is_rowwise_for(const struct rt_plan *p, const struct rt_shape *shapes, int64_t other,
+                           bool *is_refused, struct rt_error *why)
 {
     bool no_memory = false;
     struct walk w = {.plan = p, .why = why, .is_refused = is_refused, .no_memory = &no_memory};
@@ -729,7 +729,7 @@ bool rt_plan_is_rowwise(const struct rt_plan *p, const struct rt_shape *shapes,
      * accepts, whatever its batch size, prove nothing and harm nothing. Nothing is proved for any
      * other length: who relies on it asks with that one. */
     static const int64_t others[] = {4, 1, 2, 3, 5, 9, 1008};
-    bool has_others = false, proved = false;
+    bool has_others = false, is_rowwise = false;
     why->code = RT_OK;
     for (int k = 0; k < p->n_feeds; k++) {
         if (shapes[k].rank < 1) {
@@ -747,12 +747,12 @@ bool rt_plan_is_rowwise(const struct rt_plan *p, const struct rt_shape *shapes,
     }
     for (size_t i = 0; i < (has_others ? sizeof others / sizeof *others : 1) && p->n_feeds; i++) {
         bool is_refused = false;
-        if (is_proved_for(p, shapes, others[i], &is_refused, why))
-            proved = true;
+        if (is_rowwise_for(p, shapes, others[i], &is_refused, why))
+            is_rowwise = true;
         else if (!is_refused)
             return false;
     }
-    if (proved)
+    if (is_rowwise)
         why->code = RT_OK;
-    return proved;
+    return is_rowwise;
 }

@@ -14,7 +14,7 @@
 #include "runtime/base/arena.h"
 #include "runtime/core/op.h"
 #include "runtime/exec/alias.h"
-#include "runtime/plan/row_proofs.h"
+#include "runtime/plan/row_analyses.h"
 #include "runtime/session/session_internal.h"
 
 struct rt_plan;
@@ -130,8 +130,8 @@ struct rt_plan_box {
     struct rt_plan *plan;
     int generation;
     /* Both guarded by the callable's mu. */
-    struct rt_row_proofs proofs;
-    int64_t ask_again_ns; /* not before: there was no memory for a proof; 0: now */
+    struct rt_row_analyses row_analyses;
+    int64_t analyse_again_ns; /* not before: there was no memory for a proof; 0: now */
     atomic_int refs;
 };
 struct rt_plan_box *rt_plan_box_ref(struct rt_plan_box *b);

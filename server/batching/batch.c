@@ -39,7 +39,7 @@ static void name_input(struct srv_job *job)
     const struct rt_signature *def = job->signature->def;
     char was[sizeof job->err.msg], wants[160], has[160];
 
-    if (job->status != RT_INVALID_ARGUMENT || job->signature->is_adhoc || job->err.long_msg)
+    if (job->status != RT_INVALID_ARGUMENT || job->signature->is_dynamic || job->err.long_msg)
         return;
     for (int k = 0; k < def->n_inputs && k < job->n_feeds; k++) {
         const struct rt_tensor_spec *spec = &def->inputs[k];
@@ -231,16 +231,16 @@ static void split(const struct srv_batch *b, const struct rt_tensor *all, int n)
     }
 }
 
-/* NOT_PROVED: rows of these lengths are not proved independent, or there was no memory to prove it;
- * others may be, or later. */
-enum outcome { RAN, FAILED, NOT_PROVED, DOES_NOT_FOLLOW_ROWS };
+/* NOT_ROW_WISE: rows of these lengths are not proved independent, or there was no memory to prove
+ * it; others may be, or later. */
+enum outcome { RAN, FAILED, NOT_ROW_WISE, DOES_NOT_FOLLOW_ROWS };
 
 /* Runs the batch as one. FAILED: *err says why; no job was given anything. */
 static enum outcome run_merged(const struct srv_batch *b, struct rt_error *err)
 {
     const struct rt_model_signature *sig = b->first->signature;
     int n_in = b->first->n_feeds, n_out = b->first->n_fetches;
-    struct rt_run_options options = {.is_merged = b->is_proved};
+    struct rt_run_options options = {.is_merged = b->needs_row_wise};
     struct rt_tensor *in = rt_arena_array(b->arena, (size_t)n_in + 1, sizeof *in);
     struct rt_tensor *out = rt_arena_array(b->arena, (size_t)n_out + 1, sizeof *out);
     const _Atomic bool **gone = rt_arena_array(b->arena, (size_t)b->n_jobs, sizeof *gone);
@@ -265,7 +265,7 @@ static enum outcome run_merged(const struct srv_batch *b, struct rt_error *err)
     if (st == RT_ABORTED)
         outcome = DOES_NOT_FOLLOW_ROWS;
     else if (st == RT_UNAVAILABLE)
-        outcome = NOT_PROVED;
+        outcome = NOT_ROW_WISE;
     for (int i = 0; i < n_in; i++)
         rt_tensor_clear(&in[i]);
     for (int i = 0; i < n_out && !st; i++)
@@ -323,7 +323,7 @@ static void bisect(const struct srv_batch *b)
         struct srv_batch *h = &half[i];
         struct rt_error err = {.arena = b->arena};
         h->run_rows = h->rows;
-        h->is_proved = b->is_proved;
+        h->needs_row_wise = b->needs_row_wise;
         h->arena = b->arena;
         h->pool = b->pool;
         if (h->n_jobs == 1) {
@@ -333,7 +333,7 @@ static void bisect(const struct srv_batch *b)
         switch (run_merged(h, &err)) {
         case RAN:
             break;
-        case NOT_PROVED:
+        case NOT_ROW_WISE:
         case DOES_NOT_FOLLOW_ROWS:
             run_singly(h);
             break;
@@ -358,7 +358,7 @@ struct srv_batch_verdict srv_batch_run(struct srv_batch *b)
     switch (run_merged(b, &err)) {
     case RAN:
         return (struct srv_batch_verdict){.learn = true};
-    case NOT_PROVED:
+    case NOT_ROW_WISE:
         run_singly(b);
         return (struct srv_batch_verdict){0};
     case DOES_NOT_FOLLOW_ROWS:

@@ -15,7 +15,7 @@ struct srv_batch {
     int n_jobs;
     int64_t rows;           /* of the jobs together */
     int64_t run_rows;       /* padded: copies of the last job's first row are run with them */
-    bool is_proved;         /* merged because of the proof, which must still hold when it runs */
+    bool needs_row_wise;    /* merged because of the proof, which must still hold when it runs */
     struct rt_arena *arena; /* of the worker; NULL: a batch of one, as it is */
     struct rt_pool *pool;   /* where merged inputs live */
 };

@@ -9,7 +9,7 @@
  * counts, unless they are proved to go row by row: nobody promised that they do. */
 static int64_t rows_of(const struct srv_job *job)
 {
-    if (job->trace || (job->signature->is_adhoc && !job->signature->rowwise))
+    if (job->trace || (job->signature->is_dynamic && !job->signature->rowwise))
         return 0;
     if (!job->n_feeds || !job->feeds[0].rank)
         return 0;
@@ -31,8 +31,8 @@ static enum rt_status make_ready(struct srv_job *job)
             return rt_fail_memory(&job->err, "a request's outputs", 0);
         }
     }
-    return job->signature->is_adhoc ? RT_OK
-                                    : srv_scheduler_admit(job->io_loop->server->scheduler, job);
+    return job->signature->is_dynamic ? RT_OK
+                                      : srv_scheduler_admit(job->io_loop->server->scheduler, job);
 }
 
 /* A worker has done what the job needed first, or could not. */
@@ -53,7 +53,7 @@ static void prepared(struct srv_job *job)
 void srv_job_submit(struct srv_job *job)
 {
     static const struct rt_signature nothing = {.name = "", .method_name = ""};
-    static const struct rt_model_signature unknown = {.def = &nothing, .is_adhoc = true};
+    static const struct rt_model_signature unknown = {.def = &nothing, .is_dynamic = true};
     struct srv_io_loop *io_loop = job->io_loop;
 
     job->queued_ns = rt_now_ns();

@@ -30,10 +30,10 @@ struct srv_job {
      * then, to `then`, its `done`. */
     enum rt_status (*prepare)(struct srv_job *job);
     void (*then)(struct srv_job *job);
-    const struct rt_call_spec *adhoc;
-    const struct rt_shape *adhoc_shapes; /* as of rt_model_make_adhoc */
-    struct rt_arena *arena;              /* of the request */
-    size_t body_bytes;                   /* counted against the budget of bytes in flight */
+    const struct rt_call_spec *dynamic_spec;
+    const struct rt_shape *dynamic_shapes; /* as of rt_model_make_dynamic */
+    struct rt_arena *arena;                /* of the request */
+    size_t body_bytes;                     /* counted against the budget of bytes in flight */
 
     /* feeds[i] is the signature's input i. Cleared by srv_job_clear. */
     int n_feeds;

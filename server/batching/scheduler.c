@@ -193,7 +193,7 @@ static void run_batch(struct srv_scheduler *s, struct worker *w, int worker,
         }
         *end = job;
         end = &job->next;
-        g.is_proved = job->version->model_queue->batching.mode == SRV_BATCHING_PROVED;
+        g.needs_row_wise = job->version->model_queue->batching.mode == SRV_BATCHING_ROW_WISE;
         g.n_jobs++;
         g.rows += job->n_rows;
     }
@@ -649,7 +649,7 @@ static void request_compilation(const struct srv_model_queue *l, const struct rt
     for (int i = 0; i < m->n_signatures; i++) {
         const struct rt_model_signature *sig = &m->signatures[i];
         const bool merges = l->batching.mode == SRV_BATCHING_ALL ||
-                            (l->batching.mode == SRV_BATCHING_PROVED && sig->rowwise);
+                            (l->batching.mode == SRV_BATCHING_ROW_WISE && sig->rowwise);
         struct rt_shape *shapes = sig->call && merges && l->policy.n_sizes
                                       ? calloc((size_t)sig->def->n_inputs + 1, sizeof *shapes)
                                       : NULL;

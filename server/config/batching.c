@@ -135,7 +135,7 @@ enum rt_status srv_batching_of_server(struct srv_batching *out, const struct srv
     set_defaults(out);
     out->max_execution_batch_size = out->max_batch_size;
     if (o->enable_batching != SRV_YES) {
-        out->mode = o->enable_batching == SRV_NO ? SRV_BATCHING_OFF : SRV_BATCHING_PROVED;
+        out->mode = o->enable_batching == SRV_NO ? SRV_BATCHING_OFF : SRV_BATCHING_ROW_WISE;
         out->max_batch_size = out->max_execution_batch_size = o->max_batch_rows;
         return RT_OK;
     }

@@ -13,9 +13,9 @@
 #include "server/batching/scheduler_core.h"
 
 enum srv_batching_mode {
-    SRV_BATCHING_OFF,    /* nothing is merged */
-    SRV_BATCHING_PROVED, /* signatures whose rows are proved independent, by load */
-    SRV_BATCHING_ALL,    /* every signature that writes nothing, as tensorflow_model_server does */
+    SRV_BATCHING_OFF,      /* nothing is merged */
+    SRV_BATCHING_ROW_WISE, /* signatures whose rows are proved independent, by load */
+    SRV_BATCHING_ALL, /* every signature that writes nothing, as tensorflow_model_server does */
 };
 
 struct srv_batching {

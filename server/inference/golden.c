@@ -35,7 +35,7 @@ static enum rt_status read_tolerance(const char *dir, double *out, struct rt_err
 {
     char *path, *text;
     size_t n;
-    enum rt_status st = srv_playback_find(dir, SRV_GOLDEN_TOLERANCE_FILE, &path, err);
+    enum rt_status st = srv_replay_find(dir, SRV_GOLDEN_TOLERANCE_FILE, &path, err);
 
     if (st || !path)
         return st;
@@ -78,13 +78,13 @@ enum rt_status srv_golden_run(struct srv_server *s, struct srv_version *v, const
     double tolerance = o->golden_tolerance;
     int64_t start = rt_now_ns(), n = 0;
     char *path;
-    enum rt_status st = srv_playback_find(dir, SRV_GOLDEN_FILE, &path, err);
+    enum rt_status st = srv_replay_find(dir, SRV_GOLDEN_FILE, &path, err);
 
     if (!st && !path)
         st = check_no_link(dir, err);
     if (st || !path)
         return st;
-    const struct srv_playback p = {
+    const struct srv_replay p = {
         .path = path,
         .what = "golden",
         .version = v,
@@ -97,7 +97,7 @@ enum rt_status srv_golden_run(struct srv_server *s, struct srv_version *v, const
     };
     st = read_tolerance(dir, &tolerance, err);
     if (!st)
-        st = srv_playback_run(&p, &n, err);
+        st = srv_replay_run(&p, &n, err);
     if (!st)
         RT_LOG(RT_LOG_INFO, "model %s version %lld: %lld goldens within %g in %.1f ms", v->model,
                (long long)v->version, (long long)n, tolerance, (double)(rt_now_ns() - start) / 1e6);

@@ -115,21 +115,21 @@ int srv_place_of(const char *const *names, int n, const char *name)
 
 static enum rt_status prepare(struct srv_job *job)
 {
-    enum rt_status st = rt_model_make_adhoc(job->version->loaded, job->adhoc, job->adhoc_shapes,
-                                            &job->signature, &job->err);
+    enum rt_status st = rt_model_make_dynamic(job->version->loaded, job->dynamic_spec,
+                                              job->dynamic_shapes, &job->signature, &job->err);
     if (!st)
         job->prepare = NULL;
     return st;
 }
 
-enum rt_status srv_inference_adhoc(struct srv_inference *inf, const struct rt_call_spec *spec,
-                                   const struct rt_shape *shapes, struct rt_error *err)
+enum rt_status srv_inference_dynamic(struct srv_inference *inf, const struct rt_call_spec *spec,
+                                     const struct rt_shape *shapes, struct rt_error *err)
 {
     struct srv_job *job = inf->job;
     struct rt_model_signature *sig;
     struct rt_signature *def;
 
-    job->signature = rt_model_find_adhoc(job->version->loaded, spec);
+    job->signature = rt_model_find_dynamic(job->version->loaded, spec);
     if (job->signature)
         return RT_OK;
     sig = rt_arena_alloc(inf->arena, sizeof *sig);
@@ -138,11 +138,11 @@ enum rt_status srv_inference_adhoc(struct srv_inference *inf, const struct rt_ca
         return rt_fail_memory(err, "a call", sizeof *def);
     *def = (struct rt_signature){
         .name = "", .method_name = "", .n_inputs = spec->n_feeds, .n_outputs = spec->n_fetches};
-    *sig = (struct rt_model_signature){.def = def, .is_adhoc = true};
+    *sig = (struct rt_model_signature){.def = def, .is_dynamic = true};
     job->signature = sig;
     job->prepare = prepare;
-    job->adhoc = spec;
-    job->adhoc_shapes = shapes;
+    job->dynamic_spec = spec;
+    job->dynamic_shapes = shapes;
     return RT_OK;
 }
 

@@ -168,7 +168,7 @@ static enum rt_status resolve_multi(struct srv_inference *inf, struct rt_error *
     inf->n_scorings = n;
     *spec = (struct rt_call_spec){
         .feeds = feeds, .n_feeds = n_feeds, .fetches = fetches, .n_fetches = n_fetches};
-    return srv_inference_adhoc(inf, spec, shapes, err);
+    return srv_inference_dynamic(inf, spec, shapes, err);
 }
 
 static struct srv_model_echo *echoes_of(const struct srv_inference *inf)

@@ -32,8 +32,8 @@ int srv_sort_names(const char **names, int n);
 int srv_place_of(const char *const *names, int n, const char *name);
 
 /* A call by names of tensors: one that the model has, or job->adhoc asks for it. `spec` and
- * `shapes` (as of rt_model_make_adhoc) live as long as the request. */
-enum rt_status srv_inference_adhoc(struct srv_inference *inf, const struct rt_call_spec *spec,
-                                   const struct rt_shape *shapes, struct rt_error *err);
+ * `shapes` (as of rt_model_make_dynamic) live as long as the request. */
+enum rt_status srv_inference_dynamic(struct srv_inference *inf, const struct rt_call_spec *spec,
+                                     const struct rt_shape *shapes, struct rt_error *err);
 
 #endif

@@ -134,7 +134,7 @@ static enum rt_status resolve(struct srv_inference *inf, struct rt_error *err)
             .arena = inf->arena, .wants_times = r->wants_times, .wants_graph = r->wants_graph};
         inf->job->trace = &call->trace;
     }
-    return srv_inference_adhoc(inf, &call->spec, NULL, err);
+    return srv_inference_dynamic(inf, &call->spec, NULL, err);
 }
 
 static enum rt_status bind(struct srv_inference *inf, size_t budget, struct rt_error *err)

@@ -17,8 +17,8 @@
 
 enum { LIMIT_S = 600 }; /* as long as a model's init op may take */
 
-struct playback {
-    const struct srv_playback *p;
+struct replay {
+    const struct srv_replay *p;
     int64_t deadline_ns;
     size_t max_record;
     struct rt_mutex mu;
@@ -30,8 +30,8 @@ struct playback {
 };
 
 /* One thread's memory, used again for each record. */
-struct player {
-    struct playback *all;
+struct replayer {
+    struct replay *all;
     struct rt_bytes record;
     struct rt_arena *arena;
 };
@@ -56,19 +56,19 @@ static enum srv_api api_of(enum pb_log_type type)
 
 /* ---- one record ---- */
 
-static enum rt_status perform(const struct player *player, const struct srv_recorded *record,
+static enum rt_status perform(const struct replayer *replayer, const struct srv_recorded *record,
                               struct rt_error *err)
 {
-    const struct srv_playback *p = player->all->p;
-    const struct rt_run_options run = {.deadline_ns = player->all->deadline_ns,
+    const struct srv_replay *p = replayer->all->p;
+    const struct rt_run_options run = {.deadline_ns = replayer->all->deadline_ns,
                                        .cancelled = p->cancelled};
     struct srv_inference inf;
     struct srv_job job;
     unsigned char *response = NULL;
     size_t n = 0;
 
-    rt_arena_reset(player->arena);
-    srv_inference_init(&inf, record->api, SRV_ENTRY_GRPC, p->options, player->arena, &job);
+    rt_arena_reset(replayer->arena);
+    srv_inference_init(&inf, record->api, SRV_ENTRY_GRPC, p->options, replayer->arena, &job);
     enum rt_status st =
         srv_inference_perform(&inf, srv_cursor_of(&record->request, record->request.n), p->version,
                               &run, &response, &n, err);
@@ -80,7 +80,7 @@ static enum rt_status perform(const struct player *player, const struct srv_reco
 }
 
 /* Small requests do not ask while they run. */
-static enum rt_status may_go_on(const struct playback *all, struct rt_error *err)
+static enum rt_status may_go_on(const struct replay *all, struct rt_error *err)
 {
     const _Atomic bool *cancelled = all->p->cancelled;
 
@@ -91,16 +91,17 @@ static enum rt_status may_go_on(const struct playback *all, struct rt_error *err
     return RT_OK;
 }
 
-static enum rt_status play_record(const struct player *player, int64_t index, struct rt_error *err)
+static enum rt_status replay_record(const struct replayer *replayer, int64_t index,
+                                    struct rt_error *err)
 {
-    const struct srv_playback *p = player->all->p;
+    const struct srv_replay *p = replayer->all->p;
     struct pb_prediction_log log;
     enum rt_status st = RT_OK;
 
-    if (!pb_prediction_log_read(rt_span_of(player->record.p, player->record.n), &log))
+    if (!pb_prediction_log_read(rt_span_of(replayer->record.p, replayer->record.n), &log))
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "Failed to parse %s record: record %lld (%zu bytes) from %s", p->what,
-                       (long long)index, player->record.n, p->path);
+                       (long long)index, replayer->record.n, p->path);
     if (log.type == PB_LOG_NONE)
         return RT_OK;
     if (log.type == PB_LOG_PREDICT_STREAMED)
@@ -112,9 +113,9 @@ static enum rt_status play_record(const struct player *player, int64_t index, st
                                         .request = log.request.p ? log.request : rt_span_str(""),
                                         .response = log.response};
     for (int64_t i = 0; i < p->n_iterations && !st; i++) {
-        st = may_go_on(player->all, err);
+        st = may_go_on(replayer->all, err);
         if (!st)
-            st = perform(player, &record, err);
+            st = perform(replayer, &record, err);
     }
     if (st)
         rt_fail_prefix(err, "%s record %lld of %s: ", p->what, (long long)index, p->path);
@@ -123,10 +124,10 @@ static enum rt_status play_record(const struct player *player, int64_t index, st
 
 /* ---- all of them ---- */
 
-static enum rt_status next_record(struct playback *all, struct player *player, int64_t *index,
+static enum rt_status next_record(struct replay *all, struct replayer *replayer, int64_t *index,
                                   bool *at_end, struct rt_error *err) RT_REQUIRES(all->mu)
 {
-    const struct srv_playback *p = all->p;
+    const struct srv_replay *p = all->p;
     struct rt_span record;
     enum rt_status st = rt_tfrecord_next(all->file, &record, err);
 
@@ -144,15 +145,15 @@ static enum rt_status next_record(struct playback *all, struct player *player, i
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "Number of %s records exceeds the maximum (%d) at %s", p->what,
                        SRV_MAX_WARMUP_RECORDS, p->path);
-    player->record.n = 0;
-    rt_bytes_add(&player->record, record.p, record.n);
-    if (player->record.failed)
+    replayer->record.n = 0;
+    rt_bytes_add(&replayer->record, record.p, record.n);
+    if (replayer->record.failed)
         return rt_fail_memory(err, "a record", record.n);
     *index = all->n_read++;
     return RT_OK;
 }
 
-static void fail_locked(struct playback *all, const struct rt_error *err) RT_REQUIRES(all->mu)
+static void fail_locked(struct replay *all, const struct rt_error *err) RT_REQUIRES(all->mu)
 {
     all->ended = true;
     if (all->status)
@@ -161,7 +162,7 @@ static void fail_locked(struct playback *all, const struct rt_error *err) RT_REQ
     all->status = err->code;
 }
 
-static void fail(struct playback *all, const struct rt_error *err)
+static void fail(struct replay *all, const struct rt_error *err)
 {
     rt_mutex_lock(&all->mu);
     fail_locked(all, err);
@@ -169,14 +170,14 @@ static void fail(struct playback *all, const struct rt_error *err)
 }
 
 /* False: there is no more for anyone. */
-static bool take_record(struct playback *all, struct player *player, int64_t *index)
+static bool take_record(struct replay *all, struct replayer *replayer, int64_t *index)
 {
     struct rt_error err = {0};
 
     rt_mutex_lock(&all->mu);
     if (!all->ended) {
         bool at_end;
-        if (next_record(all, player, index, &at_end, &err))
+        if (next_record(all, replayer, index, &at_end, &err))
             fail_locked(all, &err);
         else
             all->ended = at_end;
@@ -186,63 +187,62 @@ static bool take_record(struct playback *all, struct player *player, int64_t *in
     return more;
 }
 
-static void *play(void *arg)
+static void *replay_records(void *arg)
 {
-    struct playback *all = arg;
-    struct player player = {.all = all, .arena = rt_arena_new(SIZE_MAX)};
+    struct replay *all = arg;
+    struct replayer replayer = {.all = all, .arena = rt_arena_new(SIZE_MAX)};
     int64_t index = 0;
 
-    rt_bytes_init(&player.record, all->max_record);
-    if (!player.arena) {
+    rt_bytes_init(&replayer.record, all->max_record);
+    if (!replayer.arena) {
         struct rt_error err = {0};
         rt_fail_memory(&err, "playing records", 0);
         fail(all, &err);
     }
-    while (take_record(all, &player, &index)) {
+    while (take_record(all, &replayer, &index)) {
         struct rt_error err = {0};
-        if (play_record(&player, index, &err))
+        if (replay_record(&replayer, index, &err))
             fail(all, &err); /* the others end after the record that they are at */
     }
-    rt_bytes_clear(&player.record);
-    rt_arena_free(player.arena);
+    rt_bytes_clear(&replayer.record);
+    rt_arena_free(replayer.arena);
     return NULL;
 }
 
-static void *play_thread(void *arg)
+static void *replay_thread(void *arg)
 {
     rt_thread_low_priority();
-    return play(arg);
+    return replay_records(arg);
 }
 
-static void play_in_threads(struct playback *all)
+static void replay_in_threads(struct replay *all)
 {
     pthread_t threads[SRV_MAX_WARMUP_THREADS];
     int n = 0;
 
     /* This one is the first. */
     while (n < SRV_MAX_WARMUP_THREADS && n + 1 < all->p->n_threads &&
-           !rt_thread_start(&threads[n], "warmup", play_thread, all))
+           !rt_thread_start(&threads[n], "warmup", replay_thread, all))
         n++;
-    play(all);
+    replay_records(all);
     for (int i = 0; i < n; i++)
         pthread_join(threads[i], NULL);
 }
 
-enum rt_status srv_playback_run(const struct srv_playback *p, int64_t *n_records,
-                                struct rt_error *err)
+enum rt_status srv_replay_run(const struct srv_replay *p, int64_t *n_records, struct rt_error *err)
 {
     /* A request may be as large as one may come, and its answer is in the record too. */
     size_t limit = (size_t)p->options->max_body_bytes;
-    struct playback all = {.p = p,
-                           .deadline_ns = rt_now_ns() + LIMIT_S * INT64_C(1000000000),
-                           .max_record = limit > SIZE_MAX / 4 ? SIZE_MAX / 2 : 2 * limit};
+    struct replay all = {.p = p,
+                         .deadline_ns = rt_now_ns() + LIMIT_S * INT64_C(1000000000),
+                         .max_record = limit > SIZE_MAX / 4 ? SIZE_MAX / 2 : 2 * limit};
     enum rt_status st = rt_tfrecord_open(&all.file, p->path, all.max_record, err);
 
     *n_records = 0;
     if (st)
         return st;
     rt_mutex_init(&all.mu);
-    play_in_threads(&all);
+    replay_in_threads(&all);
     rt_mutex_clear(&all.mu);
     rt_tfrecord_close(all.file);
     *n_records = all.n_read;
@@ -251,8 +251,7 @@ enum rt_status srv_playback_run(const struct srv_playback *p, int64_t *n_records
     return all.status;
 }
 
-enum rt_status srv_playback_find(const char *dir, const char *name, char **path,
-                                 struct rt_error *err)
+enum rt_status srv_replay_find(const char *dir, const char *name, char **path, struct rt_error *err)
 {
     size_t n = strlen(dir) + strlen(name) + 2;
     struct stat s;
@@ -276,7 +275,7 @@ enum rt_status srv_playback_find(const char *dir, const char *name, char **path,
 bool srv_warmup_is_there(const char *dir)
 {
     char *path;
-    bool is = srv_playback_find(dir, SRV_WARMUP_FILE, &path, NULL) || path;
+    bool is = srv_replay_find(dir, SRV_WARMUP_FILE, &path, NULL) || path;
     free(path);
     return is;
 }
@@ -290,10 +289,10 @@ enum rt_status srv_warmup_run(struct srv_server *s, struct srv_version *v, const
     enum rt_status st = RT_OK;
 
     if (o->enable_model_warmup)
-        st = srv_playback_find(dir, SRV_WARMUP_FILE, &path, err);
+        st = srv_replay_find(dir, SRV_WARMUP_FILE, &path, err);
     if (!path)
         return st;
-    const struct srv_playback p = {
+    const struct srv_replay p = {
         .path = path,
         .what = "warmup",
         .version = v,
@@ -303,7 +302,7 @@ enum rt_status srv_warmup_run(struct srv_server *s, struct srv_version *v, const
         .n_iterations =
             o->num_request_iterations_for_warmup > 0 ? o->num_request_iterations_for_warmup : 1,
     };
-    st = srv_playback_run(&p, &n, err);
+    st = srv_replay_run(&p, &n, err);
     int64_t ns = rt_now_ns() - start;
     srv_metrics_warmup(s->metrics, dir, st, n, ns);
     if (!st)

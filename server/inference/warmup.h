@@ -23,7 +23,7 @@ struct srv_recorded {
     struct rt_span request, response; /* p NULL: not there */
 };
 
-struct srv_playback {
+struct srv_replay {
     const char *path;
     const char *what;            /* "warmup": as texts name the records */
     struct srv_version *version; /* model, version and loaded are looked at */
@@ -45,8 +45,7 @@ struct srv_playback {
  * DATA_LOSS: "...Please verify your warmup data is in TFRecord format."; UNIMPLEMENTED: streamed
  * requests; else what the request was answered.
  */
-enum rt_status srv_playback_run(const struct srv_playback *p, int64_t *n_records,
-                                struct rt_error *err);
+enum rt_status srv_replay_run(const struct srv_replay *p, int64_t *n_records, struct rt_error *err);
 
 /* A version's directory holds a warm-up file. */
 bool srv_warmup_is_there(const char *dir);
@@ -55,7 +54,7 @@ enum rt_status srv_warmup_run(struct srv_server *s, struct srv_version *v, const
                               const _Atomic bool *cancelled, struct rt_error *err);
 
 /* *path: `dir`/`name`, for free(), when that exists; NULL when there is none. */
-enum rt_status srv_playback_find(const char *dir, const char *name, char **path,
-                                 struct rt_error *err);
+enum rt_status srv_replay_find(const char *dir, const char *name, char **path,
+                               struct rt_error *err);
 
 #endif

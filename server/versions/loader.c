@@ -127,19 +127,19 @@ static void log_timing(const struct srv_load *load, struct rt_session *session)
 }
 
 /* Requests of its own before those of anybody else; a version that fails them is none. */
-static enum rt_status prove(struct srv_loader *l, struct srv_load *load)
+static enum rt_status validate(struct srv_loader *l, struct srv_load *load)
 {
     struct srv_version v = {.model = load->model, .version = load->version, .loaded = load->loaded};
 
-    struct rt_session *session = l->calls->prove ? load->loaded->session : NULL;
+    struct rt_session *session = l->calls->validate ? load->loaded->session : NULL;
     if (session) {
         log_timing(load, session);
         /* The shapes of its own requests are worth it. */
         rt_session_loading(session, true, &load->cancelled);
     }
-    enum rt_status st =
-        l->calls->prove ? l->calls->prove(l->server, &v, load->dir, &load->cancelled, &load->err)
-                        : RT_OK;
+    enum rt_status st = l->calls->validate ? l->calls->validate(l->server, &v, load->dir,
+                                                                &load->cancelled, &load->err)
+                                           : RT_OK;
     if (session) {
         if (!st)
             rt_session_compile(session);
@@ -219,7 +219,7 @@ static enum rt_status read_model(struct srv_loader *l, struct srv_load *load)
         return st;
     st = l->calls->load(&load->loaded, load->dir, &options, &load->err);
     if (!st)
-        st = prove(l, load);
+        st = validate(l, load);
     if (!st)
         log_left_out(load);
     end_reservation(l, need);

@@ -30,8 +30,8 @@ struct srv_model_calls {
     bool (*has_warmup)(const char *dir);
     /* Before anybody may see it: its warm-up and its goldens. NULL: neither. True in *cancelled
      * is to end it, as in options.session.cancelled of `load`. */
-    enum rt_status (*prove)(struct srv_server *s, struct srv_version *v, const char *dir,
-                            const _Atomic bool *cancelled, struct rt_error *err);
+    enum rt_status (*validate)(struct srv_server *s, struct srv_version *v, const char *dir,
+                               const _Atomic bool *cancelled, struct rt_error *err);
     void (*free)(struct rt_model *model);
     /* Makes lane and metrics of a version before it is published; undoes it after its last handle
      * is gone. */

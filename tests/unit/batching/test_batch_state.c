@@ -214,7 +214,7 @@ static struct srv_batch_verdict batch(struct rt_session *s, struct rt_callable *
                           .n_jobs = 2,
                           .rows = 2 * rows,
                           .run_rows = 2 * rows,
-                          .is_proved = true,
+                          .needs_row_wise = true,
                           .arena = arena,
                           .pool = pool};
     const struct srv_batch_verdict verdict = srv_batch_run(&b);
@@ -279,7 +279,7 @@ static void *run_merged_rows(void *arg)
 }
 
 /* The plan is made again, and all runs of merged rows ask at once whether it is still proved. */
-static void rows_are_proved_by_many_threads_at_once(void **state)
+static void rows_are_analysed_by_many_threads_at_once(void **state)
 {
     const struct rt_shape shape = {.rank = 2, .dim = {-1, COLUMNS}};
     (void)state;
@@ -308,7 +308,7 @@ static void rows_are_proved_by_many_threads_at_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_are_proved_by_many_threads_at_once),
+        cmocka_unit_test(rows_are_analysed_by_many_threads_at_once),
         cmocka_unit_test(a_batch_answers_as_its_requests_do_after_a_variable_was_assigned),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

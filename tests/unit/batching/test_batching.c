@@ -114,7 +114,7 @@ static void the_flag_has_three_meanings(void **state)
     struct srv_options o = {.max_batch_rows = 64};
     static struct srv_core_policy p;
     assert_ok(srv_batching_of_server(&b, &o, &err), &err);
-    assert_int_equal(b.mode, SRV_BATCHING_PROVED);
+    assert_int_equal(b.mode, SRV_BATCHING_ROW_WISE);
     srv_batching_policy(&b, &p);
     assert_int_equal(p.max_rows, 64);
     assert_false(p.fixed);

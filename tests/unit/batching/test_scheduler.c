@@ -368,7 +368,7 @@ static void strings_are_merged_too(void **state)
     end(w);
 }
 
-static void signatures_that_are_not_proved_are_not_merged(void **state)
+static void signatures_that_are_not_row_wise_are_not_merged(void **state)
 {
     (void)state;
     struct world *w = begin(1, false, false);
@@ -418,7 +418,7 @@ static void outputs_that_do_not_follow_the_rows_end_merging(void **state)
 }
 
 /* What was merged by the proof runs singly; what is merged by --enable_batching needs no proof. */
-static void a_call_that_is_not_proved_any_more_ends_merging(void **state)
+static void a_call_that_is_not_row_wise_any_more_ends_merging(void **state)
 {
     (void)state;
     for (int promised = 0; promised < 2; promised++) {
@@ -1066,9 +1066,9 @@ int main(void)
         cmocka_unit_test(requests_that_wait_are_merged_and_each_gets_its_rows),
         cmocka_unit_test(only_the_request_at_fault_fails),
         cmocka_unit_test(strings_are_merged_too),
-        cmocka_unit_test(signatures_that_are_not_proved_are_not_merged),
+        cmocka_unit_test(signatures_that_are_not_row_wise_are_not_merged),
         cmocka_unit_test(outputs_that_do_not_follow_the_rows_end_merging),
-        cmocka_unit_test(a_call_that_is_not_proved_any_more_ends_merging),
+        cmocka_unit_test(a_call_that_is_not_row_wise_any_more_ends_merging),
         cmocka_unit_test(writers_never_run_beside_each_other),
         cmocka_unit_test(a_full_queue_answers_unavailable_at_once),
         cmocka_unit_test(a_deadline_is_kept_even_while_all_workers_run),

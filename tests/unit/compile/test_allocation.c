@@ -302,7 +302,7 @@ static void a_loop_of_frames_with_a_branch_in_it_allocates_nothing(void **state)
  * A variable was assigned, so every plan is made again, and the proof that its rows may be merged
  * with it. Memory that is refused during the proof does not decide it: a later run is merged.
  */
-static void a_proof_of_rows_that_finds_no_memory_is_made_again(void **state)
+static void an_analysis_of_rows_that_finds_no_memory_is_made_again(void **state)
 {
     struct fixture *x = *state;
     struct rt_bytes *g = &x->g;
@@ -441,7 +441,7 @@ int main(int argc, char **argv)
         TEST(a_loop_allocates_nothing),
         TEST(a_loop_of_frames_with_a_branch_in_it_allocates_nothing),
         TEST(a_body_that_finds_no_memory_names_no_limit),
-        TEST(a_proof_of_rows_that_finds_no_memory_is_made_again),
+        TEST(an_analysis_of_rows_that_finds_no_memory_is_made_again),
         FAILING(a_dense_network_allocates_nothing),
         FAILING(a_convolution_allocates_nothing),
         FAILING(calls_allocate_nothing),

@@ -510,7 +510,7 @@ static void what_is_written_otherwise_gives_the_same(void **state)
     }
 }
 
-static void it_is_proved_row_by_row(void **state)
+static void it_is_rowwise(void **state)
 {
     (void)state;
     const struct rt_shape shapes[4] = {
@@ -541,7 +541,7 @@ int main(void)
         cmocka_unit_test(what_others_see_is_left_as_it_is),
         cmocka_unit_test(a_mask_that_is_joined_with_zeros_hides_all),
         cmocka_unit_test(what_is_written_otherwise_gives_the_same),
-        cmocka_unit_test(it_is_proved_row_by_row),
+        cmocka_unit_test(it_is_rowwise),
     };
     return cmocka_run_group_tests(tests, test_registry_make, test_registry_drop);
 }

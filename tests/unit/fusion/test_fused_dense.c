@@ -137,7 +137,7 @@ static void an_input_of_another_rank_is_refused_alike(void **state)
     }
 }
 
-static void its_rows_are_proved_to_stay_apart(void **state)
+static void its_rows_are_independent(void **state)
 {
     (void)state;
     const struct rt_shape shape = {3, {-1, 2, 4}};
@@ -159,7 +159,7 @@ int main(void)
         cmocka_unit_test(a_matmul_on_three_axes_is_one_node),
         cmocka_unit_test(what_is_written_otherwise_gives_the_same),
         cmocka_unit_test(an_input_of_another_rank_is_refused_alike),
-        cmocka_unit_test(its_rows_are_proved_to_stay_apart),
+        cmocka_unit_test(its_rows_are_independent),
     };
     return cmocka_run_group_tests(tests, test_registry_make, test_registry_drop);
 }

@@ -112,7 +112,7 @@ static void an_input_that_does_not_fit_is_refused_alike(void **state)
             assert_false(compare(&forms[f], x[i].rank, x[i].dim, NULL, 0));
 }
 
-static void its_rows_are_proved_to_stay_apart(void **state)
+static void its_rows_are_independent(void **state)
 {
     (void)state;
     const struct rt_shape shape = {3, {-1, 2, 4}};
@@ -160,7 +160,7 @@ int main(void)
         cmocka_unit_test(a_dense_layer_is_a_matmul),
         cmocka_unit_test(what_is_no_dense_layer_gives_the_same),
         cmocka_unit_test(an_input_that_does_not_fit_is_refused_alike),
-        cmocka_unit_test(its_rows_are_proved_to_stay_apart),
+        cmocka_unit_test(its_rows_are_independent),
         cmocka_unit_test(a_packed_matmul_needs_no_memory_besides),
     };
     return cmocka_run_group_tests(tests, test_registry_make, test_registry_drop);

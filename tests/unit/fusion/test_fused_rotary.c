@@ -245,7 +245,7 @@ static void what_only_looks_like_it_gives_the_same(void **state)
             ask(&forms[others[i].form], others[i].other, NULL, 4, (int64_t[]){5, 5, 3, 8}) != 1);
 }
 
-static void it_is_proved_row_by_row(void **state)
+static void it_is_rowwise(void **state)
 {
     static const struct rt_shape shapes[][3] = {
         {{4, {-1, 5, 3, 8}}, {4, {-1, 5, 1, 8}}, {4, {-1, 5, 3, 8}}},
@@ -272,7 +272,7 @@ int main(void)
         cmocka_unit_test(what_cannot_be_halved_is_refused),
         cmocka_unit_test(what_others_see_is_left_as_it_is),
         cmocka_unit_test(what_only_looks_like_it_gives_the_same),
-        cmocka_unit_test(it_is_proved_row_by_row),
+        cmocka_unit_test(it_is_rowwise),
     };
     return cmocka_run_group_tests(tests, test_registry_make, test_registry_drop);
 }

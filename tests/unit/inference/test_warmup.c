@@ -60,14 +60,14 @@ static void write_records(const struct world *w, const char *record, size_t n, i
 }
 #define WRITE(w, record, times) write_records(w, record, sizeof(record) - 1, times)
 
-static struct srv_playback playback_of(struct world *w)
+static struct srv_replay replay_of(struct world *w)
 {
-    return (struct srv_playback){.path = w->path,
-                                 .what = "warmup",
-                                 .version = &w->version,
-                                 .options = &w->options,
-                                 .n_threads = 3,
-                                 .n_iterations = 2};
+    return (struct srv_replay){.path = w->path,
+                               .what = "warmup",
+                               .version = &w->version,
+                               .options = &w->options,
+                               .n_threads = 3,
+                               .n_iterations = 2};
 }
 
 static enum rt_status look(void *arg, const struct srv_recorded *record, struct rt_span response,
@@ -92,19 +92,19 @@ static enum rt_status refuse(void *arg, const struct srv_recorded *record, struc
 static void each_record_is_replayed_and_its_response_looked_at(void **state)
 {
     struct rt_error err = {0};
-    struct srv_playback p = playback_of(*state);
+    struct srv_replay p = replay_of(*state);
     atomic_int n_looks = 0;
     int64_t n;
     p.check = look;
     p.arg = &n_looks;
     WRITE(*state, PREDICT, 100);
-    assert_ok(srv_playback_run(&p, &n, &err), &err);
+    assert_ok(srv_replay_run(&p, &n, &err), &err);
     assert_int_equal(n, 100);
     assert_int_equal(n_looks, 200);
     WRITE(*state, PREDICT, SRV_MAX_WARMUP_RECORDS);
-    assert_ok(srv_playback_run(&p, &n, &err), &err);
+    assert_ok(srv_replay_run(&p, &n, &err), &err);
     WRITE(*state, "", 3);
-    assert_ok(srv_playback_run(&p, &n, &err), &err);
+    assert_ok(srv_replay_run(&p, &n, &err), &err);
     assert_int_equal(n, 3);
 }
 
@@ -126,7 +126,7 @@ static enum rt_status cancel(void *arg, const struct srv_recorded *record, struc
 static void it_may_be_cancelled_between_small_requests(void **state)
 {
     struct rt_error err = {0};
-    struct srv_playback p = playback_of(*state);
+    struct srv_replay p = replay_of(*state);
     struct canceller c = {.n_left = 3};
     int64_t n;
     WRITE(*state, PREDICT, 2);
@@ -135,7 +135,7 @@ static void it_may_be_cancelled_between_small_requests(void **state)
     p.check = cancel;
     p.arg = &c;
     p.cancelled = &c.cancelled;
-    assert_fails(srv_playback_run(&p, &n, &err), RT_CANCELLED, &err, "warmup record 0 of /tmp/");
+    assert_fails(srv_replay_run(&p, &n, &err), RT_CANCELLED, &err, "warmup record 0 of /tmp/");
     assert_int_equal(n, 1);
     assert_int_equal(c.n_left, 0);
 }
@@ -144,34 +144,34 @@ static void what_is_wrong_ends_it_with_a_reason(void **state)
 {
     struct world *w = *state;
     struct rt_error err = {0};
-    struct srv_playback p = playback_of(w);
+    struct srv_replay p = replay_of(w);
     const _Atomic bool cancelled = true;
     int64_t n;
     WRITE(w, PREDICT, 100);
     p.check = refuse;
-    assert_fails(srv_playback_run(&p, &n, &err), RT_FAILED_PRECONDITION, &err,
+    assert_fails(srv_replay_run(&p, &n, &err), RT_FAILED_PRECONDITION, &err,
                  "warmup record 7 of /tmp/");
     assert_true(strstr(rt_error_text(&err), ": seven") && n >= 8 && n < 100);
     p.check = NULL;
     p.cancelled = &cancelled;
-    assert_fails(srv_playback_run(&p, &n, &err), RT_CANCELLED, &err, "");
+    assert_fails(srv_replay_run(&p, &n, &err), RT_CANCELLED, &err, "");
     p.cancelled = NULL;
     WRITE(w, "\x32\x05", 1);
-    assert_fails(srv_playback_run(&p, &n, &err), RT_INVALID_ARGUMENT, &err,
+    assert_fails(srv_replay_run(&p, &n, &err), RT_INVALID_ARGUMENT, &err,
                  "Failed to parse warmup record: record 0 (2 bytes) from /tmp/");
     WRITE(w, "\x3a\x00", 1);
-    assert_fails(srv_playback_run(&p, &n, &err), RT_UNIMPLEMENTED, &err,
+    assert_fails(srv_replay_run(&p, &n, &err), RT_UNIMPLEMENTED, &err,
                  "Unsupported log_type for warmup: 7");
     WRITE(w, "\x32\x00", 1); /* a request that has nothing */
-    assert_fails(srv_playback_run(&p, &n, &err), RT_INVALID_ARGUMENT, &err, "warmup record 0 of");
+    assert_fails(srv_replay_run(&p, &n, &err), RT_INVALID_ARGUMENT, &err, "warmup record 0 of");
     WRITE(w, PREDICT, SRV_MAX_WARMUP_RECORDS + 1);
-    assert_fails(srv_playback_run(&p, &n, &err), RT_INVALID_ARGUMENT, &err,
+    assert_fails(srv_replay_run(&p, &n, &err), RT_INVALID_ARGUMENT, &err,
                  "Number of warmup records exceeds the maximum (1000) at /tmp/");
     static const char big[4096];
     write_records(w, big, sizeof big, 1);
-    assert_fails(srv_playback_run(&p, &n, &err), RT_RESOURCE_EXHAUSTED, &err, "");
+    assert_fails(srv_replay_run(&p, &n, &err), RT_RESOURCE_EXHAUSTED, &err, "");
     assert_ok(rt_file_write(w->path, "what is this? no record of any kind", 35, &err), &err);
-    assert_fails(srv_playback_run(&p, &n, &err), RT_DATA_LOSS, &err,
+    assert_fails(srv_replay_run(&p, &n, &err), RT_DATA_LOSS, &err,
                  "Please verify your warmup data is in TFRecord format.");
 }
 
@@ -180,10 +180,10 @@ static void a_file_is_there_or_not(void **state)
     (void)state;
     struct rt_error err = {0};
     char *path;
-    assert_ok(srv_playback_find("models/half_plus_two/2", "saved_model.pb", &path, &err), &err);
+    assert_ok(srv_replay_find("models/half_plus_two/2", "saved_model.pb", &path, &err), &err);
     assert_string_equal(path, "models/half_plus_two/2/saved_model.pb");
     free(path);
-    assert_ok(srv_playback_find("models/half_plus_two/2", SRV_WARMUP_FILE, &path, &err), &err);
+    assert_ok(srv_replay_find("models/half_plus_two/2", SRV_WARMUP_FILE, &path, &err), &err);
     assert_null(path);
     assert_false(srv_warmup_is_there("models/half_plus_two/2"));
 }

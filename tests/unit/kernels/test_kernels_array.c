@@ -358,7 +358,7 @@ static const struct graph graphs[] = {
     {"distinct values", S(5), S(5), false, {{"out", "Unique", "x", F}}},
 };
 
-static void rows_are_proved_apart_only_where_they_are(void **state)
+static void rows_are_independent_only_where_they_are(void **state)
 {
     (void)state;
     for (size_t k = 0; k < sizeof graphs / sizeof *graphs; k++) {
@@ -584,7 +584,7 @@ static void diagonals_refuse_sizes_and_padding_that_are_empty(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_are_proved_apart_only_where_they_are),
+        cmocka_unit_test(rows_are_independent_only_where_they_are),
         cmocka_unit_test(a_view_lives_on_when_its_source_is_gone),
         cmocka_unit_test(a_reshaped_value_may_be_written_over_by_its_last_reader_only),
         cmocka_unit_test(a_list_that_two_hold_is_changed_for_one_only),

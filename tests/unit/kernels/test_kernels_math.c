@@ -271,7 +271,7 @@ static void a_row_alone_gives_the_bits_that_it_gives_in_a_batch(void **state)
     }
 }
 
-static void rows_are_proved_apart_only_where_they_are(void **state)
+static void rows_are_independent_only_where_they_are(void **state)
 {
     (void)state;
     const struct rt_shape wide = {.rank = 2, .dim = {-1, 5}}, line = {.rank = 1, .dim = {-1}};
@@ -496,7 +496,7 @@ int main(void)
         cmocka_unit_test(lines_and_columns_of_every_length_reduce_to_what_a_plain_loop_gives),
         cmocka_unit_test(a_sum_of_a_million_does_not_drift),
         cmocka_unit_test(a_row_alone_gives_the_bits_that_it_gives_in_a_batch),
-        cmocka_unit_test(rows_are_proved_apart_only_where_they_are),
+        cmocka_unit_test(rows_are_independent_only_where_they_are),
         cmocka_unit_test(integer_division_by_zero_is_refused),
         cmocka_unit_test(shapes_that_do_not_go_together_are_refused),
         cmocka_unit_test(types_that_do_not_go_together_are_refused),

@@ -8,7 +8,7 @@
 
 struct graph {
     const char *what;
-    bool is_proved;
+    bool is_rowwise;
     struct rg_line line[RG_MOST_LINES];
 };
 /* "at" has one of 0 to 3 for each row, "peak" a float from 39 to 50. */
@@ -190,8 +190,8 @@ static void what_may_fail_fails_together_just_when_it_fails_alone(void **state)
         struct rt_error err = {0};
         rg_open(&g, graphs[i].line, k);
         const bool yes = rt_callable_is_rowwise(g.callable, &shape, &err);
-        n_wrong += yes != graphs[i].is_proved;
-        if (yes != graphs[i].is_proved)
+        n_wrong += yes != graphs[i].is_rowwise;
+        if (yes != graphs[i].is_rowwise)
             print_error("%s: %s (%s)\n", graphs[i].what,
                         yes ? "proved, but must not be" : "not proved", rt_error_text(&err));
         else if (yes)

@@ -106,10 +106,10 @@ static void fill(char *out, size_t capacity, const char *pattern, int n_values)
     out[at] = '\0';
 }
 
-static void what_is_drawn_and_proved_gets_together_what_it_gets_alone(void **state)
+static void what_is_drawn_and_rowwise_gets_together_what_it_gets_alone(void **state)
 {
     static const struct rt_shape shape = {.rank = 3, .dim = {-1, 3, 4}};
-    int n_proved = 0, n_run = 0, n_answered = 0;
+    int n_rowwise = 0, n_run = 0, n_answered = 0;
     (void)state;
     for (int i = 0; i < N_GRAPHS; i++) {
         char name[MOST_STEPS][8], input[MOST_STEPS + 1][TEXT], what[8 * TEXT] = "";
@@ -132,19 +132,19 @@ static void what_is_drawn_and_proved_gets_together_what_it_gets_alone(void **sta
         }
         n_run++;
         if (rt_callable_is_rowwise(g.callable, &shape, &err)) {
-            n_proved++;
+            n_rowwise++;
             n_answered += rg_check_merged(&g, &shape, what, "chance") > 0;
         }
         rg_close(&g);
     }
-    print_message("%d graphs, %d proved, %d answered\n", n_run, n_proved, n_answered);
+    print_message("%d graphs, %d proved, %d answered\n", n_run, n_rowwise, n_answered);
     assert_true(n_answered > N_GRAPHS / 20);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_drawn_and_proved_gets_together_what_it_gets_alone),
+        cmocka_unit_test(what_is_drawn_and_rowwise_gets_together_what_it_gets_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

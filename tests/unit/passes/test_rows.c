@@ -5,7 +5,7 @@
  */
 #include "tests/support/test.h"
 
-#include "runtime/plan/row_proofs.h"
+#include "runtime/plan/row_analyses.h"
 #include "tests/support/row_graph.h"
 
 #define I RG_INT
@@ -215,7 +215,7 @@ static void an_argument_that_follows_the_batch_size_is_not_taken_for_a_constant(
 struct graph {
     const char *what;
     struct rt_shape shape;
-    bool is_proved;
+    bool is_rowwise;
     struct rg_line line[RG_MOST_LINES];
 };
 #define S(...)                                                                                     \
@@ -418,7 +418,7 @@ static const struct graph graphs[] = {
      {I("to", "<3>:5,3,4"), {"out", "BroadcastTo", "x to", "T=float Tidx=int32"}}},
 };
 
-static void what_follows_the_batch_size_as_a_row_does_is_proved(void **state)
+static void what_follows_the_batch_size_as_a_row_does_is_rowwise(void **state)
 {
     int n_wrong = 0;
     (void)state;
@@ -428,11 +428,11 @@ static void what_follows_the_batch_size_as_a_row_does_is_proved(void **state)
         struct rt_error err = {0};
         rg_open(&o, functions[0].line, g->line);
         const bool yes = rt_callable_is_rowwise(o.callable, &g->shape, &err);
-        n_wrong += yes != g->is_proved;
-        if (yes != g->is_proved)
+        n_wrong += yes != g->is_rowwise;
+        if (yes != g->is_rowwise)
             print_error("%s: %s (%s)\n", g->what, yes ? "proved, but must not be" : "not proved",
                         rt_error_text(&err));
-        for (int64_t d = 1; d < 9 && yes && g->is_proved && !strstr(g->what, "random");
+        for (int64_t d = 1; d < 9 && yes && g->is_rowwise && !strstr(g->what, "random");
              d += d < 4 ? 3 : 4) {
             struct rt_shape row = g->shape;
             if (row.dim[1] >= 0 && d > 1)
@@ -525,7 +525,7 @@ static enum rt_status run_merged(struct rg_graph *o, const struct rt_shape *row,
     return st;
 }
 
-static void what_is_merged_was_proved_for_its_lengths(void **state)
+static void what_is_merged_was_analysed_for_its_lengths(void **state)
 {
     static const int64_t others[] = {1, 2, 6, 8, 12, 67, 239};
     (void)state;
@@ -563,13 +563,13 @@ static void lengths_that_come_and_go_keep_their_answers(void **state)
     rg_open(&o, functions[0].line, x->line);
     assert_true(rt_callable_is_rowwise(o.callable, &x->shape, &err));
     for (int round = 0; round < 3; round++)
-        for (row.dim[1] = 1; row.dim[1] < 3 * RT_ROW_PROOFS; row.dim[1] += 3)
+        for (row.dim[1] = 1; row.dim[1] < 3 * RT_ROW_ANALYSES; row.dim[1] += 3)
             assert_int_equal(run_merged(&o, &row, x->what),
                              row.dim[1] == x->mixes ? RT_UNAVAILABLE : RT_OK);
     rg_close(&o);
 }
 
-static void feeds_of_other_shapes_than_were_proved_are_not_merged(void **state)
+static void feeds_of_other_shapes_than_were_analysed_are_not_merged(void **state)
 {
     static const struct rt_shape shape = S(-1, 3, 4), other = S(-1, 6, 2);
     const struct rt_run_options merged = {.is_merged = true};
@@ -591,11 +591,11 @@ static void feeds_of_other_shapes_than_were_proved_are_not_merged(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_merged_was_proved_for_its_lengths),
+        cmocka_unit_test(what_is_merged_was_analysed_for_its_lengths),
         cmocka_unit_test(lengths_that_come_and_go_keep_their_answers),
-        cmocka_unit_test(feeds_of_other_shapes_than_were_proved_are_not_merged),
+        cmocka_unit_test(feeds_of_other_shapes_than_were_analysed_are_not_merged),
         cmocka_unit_test(an_argument_that_follows_the_batch_size_is_not_taken_for_a_constant),
-        cmocka_unit_test(what_follows_the_batch_size_as_a_row_does_is_proved),
+        cmocka_unit_test(what_follows_the_batch_size_as_a_row_does_is_rowwise),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

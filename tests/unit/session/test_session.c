@@ -353,7 +353,7 @@ static bool rowwise(struct fixture *x, const char *fetch)
     return rt_callable_is_rowwise(c, &shape, &x->err);
 }
 
-static void only_what_is_proved_row_by_row_may_be_merged(void **state)
+static void only_what_is_rowwise_may_be_merged(void **state)
 {
     struct fixture *x = *state;
     node(x, "p", "Placeholder", "", "dtype=float");
@@ -429,7 +429,7 @@ int main(void)
         T(branches_and_loops_run_their_functions),
         T(a_function_that_calls_itself_for_ever_is_refused),
         T(many_threads_and_shapes_at_once_get_right_answers),
-        T(only_what_is_proved_row_by_row_may_be_merged),
+        T(only_what_is_rowwise_may_be_merged),
         T(work_on_another_device_gets_copies_and_no_other_touch),
 #undef T
     };

@@ -1,4 +1,4 @@
-#include "runtime/api/adhoc.h"
+#include "runtime/api/dynamic_callable.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,15 +9,15 @@
 #include "runtime/base/thread.h"
 #include "runtime/files/saved_model.h"
 
-struct rt_adhoc_calls {
+struct rt_dynamic_callables {
     struct rt_mutex mu;
     struct rt_map by_key;   /* of struct rt_model_signature, by mu */
     struct rt_arena *arena; /* by mu */
 };
 
-struct rt_adhoc_calls *rt_adhoc_new(void)
+struct rt_dynamic_callables *rt_dynamic_callables_new(void)
 {
-    struct rt_adhoc_calls *a = calloc(1, sizeof *a);
+    struct rt_dynamic_callables *a = calloc(1, sizeof *a);
     if (!a || !(a->arena = rt_arena_new(64 << 20))) {
         free(a);
         return NULL;
@@ -26,7 +26,7 @@ struct rt_adhoc_calls *rt_adhoc_new(void)
     return a;
 }
 
-void rt_adhoc_free(struct rt_adhoc_calls *a)
+void rt_dynamic_callables_free(struct rt_dynamic_callables *a)
 {
     if (!a)
         return;
@@ -52,18 +52,18 @@ static bool make_key(struct rt_bytes *key, const struct rt_call_spec *spec)
     return !key->failed;
 }
 
-const struct rt_model_signature *rt_model_find_adhoc(const struct rt_model *m,
-                                                     const struct rt_call_spec *spec)
+const struct rt_model_signature *rt_model_find_dynamic(const struct rt_model *m,
+                                                       const struct rt_call_spec *spec)
 {
     const struct rt_model_signature *found = NULL;
     struct rt_bytes key;
 
-    if (!m->adhoc)
+    if (!m->dynamic_callables)
         return NULL;
     if (make_key(&key, spec)) {
-        rt_mutex_lock(&m->adhoc->mu);
-        found = rt_map_getn(&m->adhoc->by_key, key.p, key.n);
-        rt_mutex_unlock(&m->adhoc->mu);
+        rt_mutex_lock(&m->dynamic_callables->mu);
+        found = rt_map_getn(&m->dynamic_callables->by_key, key.p, key.n);
+        rt_mutex_unlock(&m->dynamic_callables->mu);
     }
     rt_bytes_clear(&key);
     return found;
@@ -149,7 +149,7 @@ static struct rt_tensor_spec *specs_of(struct rt_arena *arena, const char *const
 }
 
 /* The signature of a call that was prepared; mu is held. NULL: out of memory. */
-static struct rt_model_signature *describe(struct rt_adhoc_calls *a,
+static struct rt_model_signature *describe(struct rt_dynamic_callables *a,
                                            const struct rt_call_spec *spec,
                                            struct rt_callable *call, bool rowwise)
 {
@@ -175,20 +175,20 @@ static struct rt_model_signature *describe(struct rt_adhoc_calls *a,
                                      .writes = rt_callable_writes(call),
                                      .rowwise = rowwise,
                                      .why_not = rowwise ? NULL : "it is called by tensor names",
-                                     .is_adhoc = true,
+                                     .is_dynamic = true,
                                      .index = (int)a->by_key.n};
     return s;
 }
 
-enum rt_status rt_model_make_adhoc(struct rt_model *m, const struct rt_call_spec *spec,
-                                   const struct rt_shape *shapes,
-                                   const struct rt_model_signature **out, struct rt_error *err)
+enum rt_status rt_model_make_dynamic(struct rt_model *m, const struct rt_call_spec *spec,
+                                     const struct rt_shape *shapes,
+                                     const struct rt_model_signature **out, struct rt_error *err)
 {
     struct rt_callable *call;
     struct rt_bytes key;
     enum rt_status st;
 
-    *out = rt_model_find_adhoc(m, spec);
+    *out = rt_model_find_dynamic(m, spec);
     if (*out)
         return RT_OK;
     if (!spec->n_fetches && !spec->n_targets)
@@ -208,17 +208,18 @@ enum rt_status rt_model_make_adhoc(struct rt_model *m, const struct rt_call_spec
     struct rt_error why = {.arena = NULL};
     /* Not under the lock, which network threads take to look. */
     bool rowwise = shapes && spec->n_feeds && rt_callable_is_rowwise(call, shapes, &why);
-    rt_mutex_lock(&m->adhoc->mu);
-    struct rt_model_signature *s = rt_map_getn(&m->adhoc->by_key, key.p, key.n);
-    if (!s && m->adhoc->by_key.n >= RT_MAX_ADHOC) {
+    rt_mutex_lock(&m->dynamic_callables->mu);
+    struct rt_model_signature *s = rt_map_getn(&m->dynamic_callables->by_key, key.p, key.n);
+    if (!s && m->dynamic_callables->by_key.n >= RT_MAX_DYNAMIC_CALLABLES) {
         st = rt_fail(err, RT_RESOURCE_EXHAUSTED,
-                     "more than %d different sets of feeds and fetches of one model", RT_MAX_ADHOC);
+                     "more than %d different sets of feeds and fetches of one model",
+                     RT_MAX_DYNAMIC_CALLABLES);
     } else if (!s) {
-        s = describe(m->adhoc, spec, call, rowwise);
-        if (!s || !rt_map_putn(&m->adhoc->by_key, key.p, key.n, s))
+        s = describe(m->dynamic_callables, spec, call, rowwise);
+        if (!s || !rt_map_putn(&m->dynamic_callables->by_key, key.p, key.n, s))
             st = rt_fail_memory(err, "a call", key.n);
     }
-    rt_mutex_unlock(&m->adhoc->mu);
+    rt_mutex_unlock(&m->dynamic_callables->mu);
     rt_bytes_clear(&key);
     if (!st)
         *out = s;

@@ -1,11 +1,11 @@
-#include "runtime/plan/row_proofs.h"
+#include "runtime/plan/row_analyses.h"
 
 #include <stdlib.h>
 
-void rt_row_proofs_clear(struct rt_row_proofs *p)
+void rt_row_analyses_clear(struct rt_row_analyses *p)
 {
     free(p->length);
-    *p = (struct rt_row_proofs){0};
+    *p = (struct rt_row_analyses){0};
 }
 
 int rt_count_open(const struct rt_shape *shapes, int n_feeds)
@@ -51,7 +51,7 @@ static bool has_lengths(const int64_t *length, const struct rt_shape *shapes,
     return true;
 }
 
-static int find(const struct rt_row_proofs *p, const struct rt_shape *shapes,
+static int find(const struct rt_row_analyses *p, const struct rt_shape *shapes,
                 const struct rt_tensor *feeds, int n_feeds)
 {
     const size_t n_open = (size_t)rt_count_open(shapes, n_feeds);
@@ -62,29 +62,30 @@ static int find(const struct rt_row_proofs *p, const struct rt_shape *shapes,
     return -1;
 }
 
-enum rt_row_verdict rt_row_proofs_find(const struct rt_row_proofs *p, const struct rt_shape *shapes,
-                                       const struct rt_tensor *feeds, int n_feeds)
+enum rt_row_verdict rt_row_analyses_find(const struct rt_row_analyses *p,
+                                         const struct rt_shape *shapes,
+                                         const struct rt_tensor *feeds, int n_feeds)
 {
     const int i = find(p, shapes, feeds, n_feeds);
 
     if (i < 0)
-        return RT_ROWS_NOT_ASKED;
-    return p->is_proved[i] ? RT_ROWS_PROVED : RT_ROWS_NOT_PROVED;
+        return RT_ROWS_NOT_ANALYSED;
+    return p->is_proved[i] ? RT_ROWS_INDEPENDENT : RT_ROWS_NOT_INDEPENDENT;
 }
 
-bool rt_row_proofs_put(struct rt_row_proofs *p, const struct rt_shape *shapes,
-                       const struct rt_tensor *feeds, int n_feeds, bool is_proved)
+bool rt_row_analyses_put(struct rt_row_analyses *p, const struct rt_shape *shapes,
+                         const struct rt_tensor *feeds, int n_feeds, bool is_proved)
 {
     const size_t n_open = (size_t)rt_count_open(shapes, n_feeds);
     int i = find(p, shapes, feeds, n_feeds);
 
     if (!p->length)
-        p->length = calloc(n_open * RT_ROW_PROOFS + 1, sizeof *p->length);
+        p->length = calloc(n_open * RT_ROW_ANALYSES + 1, sizeof *p->length);
     if (!p->length)
         return false;
     if (i < 0) {
         i = p->next;
-        p->next = (p->next + 1) % RT_ROW_PROOFS;
+        p->next = (p->next + 1) % RT_ROW_ANALYSES;
         p->n = i + 1 > p->n ? i + 1 : p->n;
     }
     int64_t *to = p->length + (size_t)i * n_open;
