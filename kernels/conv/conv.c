@@ -350,7 +350,7 @@ static enum rt_status run_split(struct rt_run *r, struct work *w)
     return run_serial(r, w);
 }
 
-static enum rt_status run(struct rt_run *whole)
+static enum rt_status conv_run(struct rt_run *whole)
 {
     const struct conv *c = whole->state;
     struct kn_epilogue_residual_copy kept;
@@ -673,7 +673,7 @@ static void place_split(const struct conv *c, struct split *split)
 }
 
 /* The filter's key, with the scale behind it; packed. */
-static enum rt_status pack(struct conv *c, struct rt_prep *p, const float *scale)
+static enum rt_status conv_pack(struct conv *c, struct rt_prep *p, const float *scale)
 {
     const size_t n = scale ? (size_t)c->g.co * sizeof *scale : 0;
     struct filter_format *f = malloc(sizeof *f + n);
@@ -745,7 +745,7 @@ static enum rt_status prepare_dnnl(struct rt_prep *p, void **state)
     }
     p->release = release;
     c->by_library = true;
-    st = pack(c, p, folds ? scale : NULL);
+    st = conv_pack(c, p, folds ? scale : NULL);
     if (st)
         return st;
     if (!c->filter && folds)
@@ -785,7 +785,7 @@ static int can_dnnl(const struct rt_prep *p)
 #define PLAIN_TYPES (DNNL_TYPES | RT_T(RT_F64) | RT_T(RT_I32))
 
 /* What the convolution refuses comes before what its tail does, as it would in two nodes. */
-static enum rt_status infer(struct rt_infer *x)
+static enum rt_status conv_infer(struct rt_infer *x)
 {
     enum rt_status st = kn_conv_infer(x);
     const struct rt_shape own = x->out[0].shape;
@@ -834,17 +834,17 @@ static int64_t epilogue(const struct rt_node *n, const struct rt_info *in, int *
      .flags = RT_K_TIMED,                                                                          \
      .can = can_dnnl,                                                                              \
      .prepare = prepare_dnnl,                                                                      \
-     .run = run},                                                                                  \
+     .run = conv_run},                                                                             \
     {                                                                                              \
         .op = op_, .device = "CPU", .name = name_ ".plain", .types = plain,                        \
-        .prepare = prepare_plain, .run = run                                                       \
+        .prepare = prepare_plain, .run = conv_run                                                  \
     }
 #define KERNELS(op_, name_, plain) KN_KERNELS(ROWS(op_, name_, plain))
 
 const struct kn_entry kn_conv2d = {
     .op = {.name = "Conv2D",
            .check = kn_conv_check,
-           .infer = infer,
+           .infer = conv_infer,
            .rows = rows,
            .epilogue = epilogue},
     .kernels = KN_KERNELS({.op = "Conv2D",
@@ -884,7 +884,7 @@ const struct kn_entry kn_conv2d = {
 const struct kn_entry kn_conv3d = {
     .op = {.name = "Conv3D",
            .check = kn_conv_check,
-           .infer = infer,
+           .infer = conv_infer,
            .rows = rows,
            .epilogue = epilogue},
     .kernels = KERNELS("Conv3D", "conv3d", PLAIN_TYPES & ~RT_T(RT_I32)),
@@ -892,7 +892,7 @@ const struct kn_entry kn_conv3d = {
 const struct kn_entry kn_depthwise_conv2d_native = {
     .op = {.name = "DepthwiseConv2dNative",
            .check = kn_conv_check,
-           .infer = infer,
+           .infer = conv_infer,
            .rows = rows,
            .epilogue = epilogue},
     .kernels = KN_KERNELS({.op = "DepthwiseConv2dNative",

@@ -43,8 +43,8 @@ struct format {
     int64_t channels, n_scale;
 };
 
-static enum rt_status pack(const struct rt_tensor *src, void *dst, const void *fmt,
-                           struct rt_error *err)
+static enum rt_status depthwise_pack(const struct rt_tensor *src, void *dst, const void *fmt,
+                                     struct rt_error *err)
 {
     const struct format *f = fmt;
     (void)err;
@@ -61,8 +61,8 @@ static enum rt_status pack_filter(struct state *s, struct rt_prep *p, const floa
     const struct format f = {
         .name = "deep", .channels = s->d.channels, .n_scale = scale ? s->d.channels : 0};
     const size_t bytes = (size_t)(s->d.y.size * s->d.x.size * s->d.channels) * sizeof(float);
-    const enum rt_status st =
-        kn_epilogue_pack(p, 1, &f, sizeof f, scale, s->d.channels, bytes, pack, &s->filter);
+    const enum rt_status st = kn_epilogue_pack(p, 1, &f, sizeof f, scale, s->d.channels, bytes,
+                                               depthwise_pack, &s->filter);
 
     if (!st && !s->filter)
         return rt_fail(p->err, RT_INTERNAL, "%s: the filter is no constant", p->node->name);

@@ -109,8 +109,8 @@ size_t kn_winograd_1d_scratch_bytes(const struct kn_winograd_1d *l)
            (size_t)(KN_WINOGRAD_1D_TILE * l->tiles.co) * sizeof(float);
 }
 
-static void inputs(const struct kn_winograd_1d *l, const float *src, int64_t block, int64_t tiles,
-                   float *workspace)
+static void winograd_1d_inputs(const struct kn_winograd_1d *l, const float *src, int64_t block,
+                               int64_t tiles, float *workspace)
 {
     const int64_t length = l->vertical ? l->in_h : l->in_w, image = l->in_h * l->in_w * l->tiles.ci;
     const int64_t row = l->in_w * l->tiles.ci, pixel = l->vertical ? row : l->tiles.ci;
@@ -126,9 +126,9 @@ static void inputs(const struct kn_winograd_1d *l, const float *src, int64_t blo
 }
 
 /* Channels [from, to) of them. */
-static void outputs(const struct kn_winograd_1d *l, const float *p, int64_t block, int64_t tiles,
-                    int64_t from, int64_t to, float *dst, float *patch,
-                    const struct kn_winograd_1d_post_ops *whole)
+static void winograd_1d_outputs(const struct kn_winograd_1d *l, const float *p, int64_t block,
+                                int64_t tiles, int64_t from, int64_t to, float *dst, float *patch,
+                                const struct kn_winograd_1d_post_ops *whole)
 {
     struct kn_winograd_1d_post_ops some = *whole;
     const struct kn_winograd_1d_post_ops *post_ops = &some;
@@ -164,9 +164,10 @@ void kn_winograd_1d_run_block(const struct kn_winograd_1d *l, const float *src, 
     float *workspace = scratch,
           *patch = workspace + kn_winograd_tiles_workspace_bytes(&l->tiles) / sizeof(float);
 
-    inputs(l, src, block, tiles, workspace);
+    winograd_1d_inputs(l, src, block, tiles, workspace);
     kn_winograd_tiles_gemm(&l->tiles, packed, tiles, 0, l->tiles.domain_size, from, to, workspace);
-    outputs(l, workspace + l->tiles.results, block, tiles, from * panel, end, dst, patch, post_ops);
+    winograd_1d_outputs(l, workspace + l->tiles.results, block, tiles, from * panel, end, dst,
+                        patch, post_ops);
 }
 
 double kn_winograd_1d_error(const struct kn_winograd_1d *l, const float *filter, const float *scale,

@@ -68,8 +68,8 @@ struct format {
     int64_t n_scale; /* co: as many floats follow, by which the channels are multiplied */
 };
 
-static enum rt_status pack(const struct rt_tensor *src, void *dst, const void *fmt,
-                           struct rt_error *err)
+static enum rt_status winograd_1d_pack(const struct rt_tensor *src, void *dst, const void *fmt,
+                                       struct rt_error *err)
 {
     const struct format *f = fmt;
     const float *scale = f->n_scale ? (const void *)(f + 1) : NULL;
@@ -103,7 +103,7 @@ static enum rt_status pack_filter(struct state *s, struct rt_prep *p, const floa
                              .n_scale = scale ? s->l.tiles.co : 0};
     const enum rt_status st =
         kn_epilogue_pack(p, 1, &f, sizeof f, scale, s->l.tiles.co,
-                         kn_winograd_tiles_pack_bytes(&s->l.tiles), pack, &s->filter);
+                         kn_winograd_tiles_pack_bytes(&s->l.tiles), winograd_1d_pack, &s->filter);
 
     if (!st && !s->filter)
         return rt_fail(p->err, RT_INTERNAL, "%s: the filter is no constant", p->node->name);

@@ -91,8 +91,8 @@ struct format {
     int64_t n_scale; /* co: as many floats follow, by which the channels are multiplied */
 };
 
-static enum rt_status pack(const struct rt_tensor *src, void *dst, const void *fmt,
-                           struct rt_error *err)
+static enum rt_status winograd_pack(const struct rt_tensor *src, void *dst, const void *fmt,
+                                    struct rt_error *err)
 {
     const struct format *f = fmt;
     struct kn_winograd w = {
@@ -129,7 +129,7 @@ static enum rt_status pack_filter(struct state *s, struct rt_prep *p, const floa
                              .n_scale = scale ? s->w.tiles.co : 0};
 
     return kn_epilogue_pack(p, 1, &f, sizeof f, scale, s->w.tiles.co,
-                            kn_winograd_tiles_pack_bytes(&s->w.tiles), pack, &s->filter);
+                            kn_winograd_tiles_pack_bytes(&s->w.tiles), winograd_pack, &s->filter);
 }
 
 static size_t scratch_of(const struct state *s)
@@ -141,7 +141,7 @@ static size_t scratch_of(const struct state *s)
                                        slots * kn_winograd_patch_bytes(&s->w);
 }
 
-static enum rt_status prepare(struct rt_prep *p, int m, void **state)
+static enum rt_status winograd_prepare(struct rt_prep *p, int m, void **state)
 {
     struct state *s = rt_prep_alloc(p, sizeof *s);
     struct kn_conv_shape g;
@@ -172,12 +172,12 @@ static enum rt_status prepare(struct rt_prep *p, int m, void **state)
 
 enum rt_status kn_winograd2_prepare(struct rt_prep *p, void **state)
 {
-    return prepare(p, 2, state);
+    return winograd_prepare(p, 2, state);
 }
 
 enum rt_status kn_winograd4_prepare(struct rt_prep *p, void **state)
 {
-    return prepare(p, 4, state);
+    return winograd_prepare(p, 4, state);
 }
 
 struct finish {
@@ -273,15 +273,15 @@ static enum rt_status winograd_outputs_shard(struct rt_run *r, void *arg, int64_
 }
 
 /* One stage of a block: n tiles or products, in some parts per core. */
-static enum rt_status stage(struct rt_run *r, struct job *j, int64_t n, int64_t shards_per_core,
-                            kn_shard_fn *shard)
+static enum rt_status winograd_stage(struct rt_run *r, struct job *j, int64_t n,
+                                     int64_t shards_per_core, kn_shard_fn *shard)
 {
     const int64_t shards = j->s->sharding.slots * shards_per_core;
     j->step = (n + shards - 1) / shards;
     return kn_parallel_shards(r, (n + j->step - 1) / j->step, j->s->sharding.slots, shard, j);
 }
 
-static enum rt_status run(struct rt_run *r, struct job *j)
+static enum rt_status winograd_run(struct rt_run *r, struct job *j)
 {
     const struct kn_winograd *w = &j->s->w;
     const int64_t blocks = kn_winograd_tiles_blocks(&w->tiles);
@@ -291,11 +291,11 @@ static enum rt_status run(struct rt_run *r, struct job *j)
         return kn_parallel_shards(r, blocks, j->s->sharding.slots, winograd_block_shard, j);
     for (j->block = 0; j->block < blocks && !st; j->block++) {
         j->tiles = kn_winograd_tiles_in_block(&w->tiles, j->block);
-        st = stage(r, j, j->tiles, 1, winograd_inputs_shard);
+        st = winograd_stage(r, j, j->tiles, 1, winograd_inputs_shard);
         if (!st)
-            st = stage(r, j, w->tiles.domain_size, 4, winograd_gemm_shard);
+            st = winograd_stage(r, j, w->tiles.domain_size, 4, winograd_gemm_shard);
         if (!st)
-            st = stage(r, j, j->tiles, 1, winograd_outputs_shard);
+            st = winograd_stage(r, j, j->tiles, 1, winograd_outputs_shard);
         if (!st)
             st = rt_run_check(r);
     }
@@ -314,6 +314,6 @@ enum rt_status kn_winograd_conv(struct rt_run *r)
 
     if (s->empty)
         return RT_OK;
-    const enum rt_status st = run(r, &j);
+    const enum rt_status st = winograd_run(r, &j);
     return st ? st : kn_epilogue_broadcast(&s->epilogue, r, j.dst);
 }

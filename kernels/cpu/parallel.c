@@ -33,7 +33,7 @@ static void do_rows(void *arg, int64_t i)
 
 /* Each part has had a countdown of its own: what they did together counts in the run's, so that a
  * kernel that comes here for each of many items asks as well. */
-static enum rt_status run(struct job *j, double work)
+static enum rt_status parallel_run(struct job *j, double work)
 {
     rt_run_parallel(j->r, kn_div_up(j->n, j->per_shard), do_rows, j);
     if (atomic_load(&j->failed))
@@ -69,7 +69,7 @@ enum rt_status kn_parallel_rows(struct rt_run *r, int64_t n, int64_t work, int64
         all / MIN_SHARD_WORK < (double)most ? (int64_t)(all / MIN_SHARD_WORK) : most;
     struct job j = {.r = r, .rows = rows, .arg = arg, .n = n};
     j.per_shard = even_rows(kn_div_up(n, step), shards, width) * step;
-    return run(&j, all / width);
+    return parallel_run(&j, all / width);
 }
 
 /* ---- parts with slots ---- */

@@ -69,7 +69,7 @@ static enum rt_status whole_shape(const struct rt_embedding_sum *op, const struc
     return fail_at(err, op->scaled, text);
 }
 
-static enum rt_status infer(struct rt_infer *x)
+static enum rt_status embedding_sum_infer(struct rt_infer *x)
 {
     struct rt_shape rows, whole, *out = &x->out[0].shape;
     struct rt_embedding_sum op;
@@ -180,7 +180,7 @@ static int64_t step_of(const struct rt_shape *s, int axis)
     return stride[axis];
 }
 
-static enum rt_status prepare(struct rt_prep *p, void **state)
+static enum rt_status embedding_sum_prepare(struct rt_prep *p, void **state)
 {
     struct embedding *e = rt_prep_alloc(p, sizeof *e);
     const struct rt_shape *index = &p->in[RT_EMBEDDING_SUM_INDICES].shape;
@@ -374,7 +374,7 @@ static enum rt_status check_indices(struct rt_run *r, const struct embedding *e)
     return fail_at(r->err, e->op.gather, text);
 }
 
-static enum rt_status run(struct rt_run *r)
+static enum rt_status embedding_sum_run(struct rt_run *r)
 {
     const struct embedding *e = r->state;
     float *out = r->out[0].data;
@@ -389,6 +389,9 @@ static enum rt_status run(struct rt_run *r)
 }
 
 const struct kn_entry kn_embedding_sum = {
-    .op = {.name = "_EmbedSum", .infer = infer, .rows = rows, .own = &rt_embedding_sum_schema},
-    .kernels = KN_CPU("_EmbedSum", "embed_sum", 0, prepare, run),
+    .op = {.name = "_EmbedSum",
+           .infer = embedding_sum_infer,
+           .rows = rows,
+           .own = &rt_embedding_sum_schema},
+    .kernels = KN_CPU("_EmbedSum", "embed_sum", 0, embedding_sum_prepare, embedding_sum_run),
 };

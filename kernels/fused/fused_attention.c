@@ -103,7 +103,7 @@ static enum rt_status set_scores(const struct rt_attention *op, const struct rt_
     return st ? st : check_rank(0, behind->rank, err);
 }
 
-static enum rt_status infer(struct rt_infer *x)
+static enum rt_status attention_infer(struct rt_infer *x)
 {
     const struct rt_shape *v = &x->in[RT_ATTENTION_VALUES].shape;
     struct rt_shape before, s;
@@ -300,7 +300,7 @@ static void limit_slots(struct attention *k)
         k->slots = most > 1 ? most : 1;
 }
 
-static enum rt_status prepare(struct rt_prep *p, void **state)
+static enum rt_status attention_prepare(struct rt_prep *p, void **state)
 {
     struct attention *k = rt_prep_alloc(p, sizeof *k);
     struct rt_shape before, behind;
@@ -479,7 +479,7 @@ static enum rt_status attention_shard(struct rt_run *r, void *arg, int64_t part,
     return RT_OK;
 }
 
-static enum rt_status run(struct rt_run *r)
+static enum rt_status attention_run(struct rt_run *r)
 {
     const struct attention *k = r->state;
 
@@ -491,6 +491,9 @@ static enum rt_status run(struct rt_run *r)
 }
 
 const struct kn_entry kn_attention = {
-    .op = {.name = "_Attention", .infer = infer, .rows = rows, .own = &rt_attention_schema},
-    .kernels = KN_CPU("_Attention", "attention", 0, prepare, run),
+    .op = {.name = "_Attention",
+           .infer = attention_infer,
+           .rows = rows,
+           .own = &rt_attention_schema},
+    .kernels = KN_CPU("_Attention", "attention", 0, attention_prepare, attention_run),
 };

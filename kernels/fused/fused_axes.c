@@ -3,7 +3,7 @@
 #include "kernels/entry.h"
 #include "runtime/fusion/last_axes.h"
 
-static enum rt_status infer(struct rt_infer *x)
+static enum rt_status last_axes_infer(struct rt_infer *x)
 {
     const struct rt_shape *in = &x->in[RT_LAST_AXES_X].shape;
     struct rt_shape *out = &x->out[0].shape;
@@ -31,19 +31,22 @@ static enum rt_status infer(struct rt_infer *x)
     return RT_OK;
 }
 
-static enum rt_status run(struct rt_run *r)
+static enum rt_status last_axes_run(struct rt_run *r)
 {
     struct rt_info out;
-    const enum rt_status st = kn_infer_now(r, infer, &out);
+    const enum rt_status st = kn_infer_now(r, last_axes_infer, &out);
     return st ? st : rt_out_view(r, 0, 0, out.shape.rank, out.shape.dim);
 }
 
 const struct kn_entry kn_last_axes = {
     .op = {.name = "_LastAxes",
-           .infer = infer,
+           .infer = last_axes_infer,
            .rows = rt_rows_reshape,
            .is_view = true,
            .own = &rt_last_axes_schema},
-    .kernels = KN_KERNELS(
-        {.op = "_LastAxes", .device = "CPU", .name = "last_axes", .flags = RT_K_VIEWS, .run = run}),
+    .kernels = KN_KERNELS({.op = "_LastAxes",
+                           .device = "CPU",
+                           .name = "last_axes",
+                           .flags = RT_K_VIEWS,
+                           .run = last_axes_run}),
 };

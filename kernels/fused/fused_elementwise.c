@@ -72,7 +72,7 @@ static enum rt_status set_shapes(const struct rt_elementwise *elementwise, const
     return st;
 }
 
-static enum rt_status infer(struct rt_infer *x)
+static enum rt_status elementwise_infer(struct rt_infer *x)
 {
     struct rt_shape shape[MOST_VALUES];
     struct rt_elementwise elementwise;
@@ -455,7 +455,7 @@ static enum rt_status set_concat(struct rt_prep *prep, const struct planner *p, 
     return RT_OK;
 }
 
-static enum rt_status prepare(struct rt_prep *prep, void **state)
+static enum rt_status elementwise_prepare(struct rt_prep *prep, void **state)
 {
     struct elementwise *c = rt_prep_alloc(prep, sizeof *c);
     struct planner p = {.in = prep->in, .n_in = prep->n_in};
@@ -685,7 +685,7 @@ static enum rt_status run_nest(struct rt_run *r, const struct nest *n)
     return kn_parallel_rows(r, n->n_tiles, j.work, 1, run_tiles, &j);
 }
 
-static enum rt_status run(struct rt_run *r)
+static enum rt_status elementwise_run(struct rt_run *r)
 {
     const struct elementwise *c = r->state;
     enum rt_status st = RT_OK;
@@ -701,6 +701,9 @@ static enum rt_status run(struct rt_run *r)
 /* ---- the op ---- */
 
 const struct kn_entry kn_fused_elementwise = {
-    .op = {.name = "_Chain", .infer = infer, .rows = rows, .own = &rt_elementwise_schema},
-    .kernels = KN_CPU("_Chain", "chain", 0, prepare, run),
+    .op = {.name = "_Chain",
+           .infer = elementwise_infer,
+           .rows = rows,
+           .own = &rt_elementwise_schema},
+    .kernels = KN_CPU("_Chain", "chain", 0, elementwise_prepare, elementwise_run),
 };

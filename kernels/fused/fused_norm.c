@@ -35,7 +35,7 @@ static enum rt_status check_rank(const struct rt_shape *in, int64_t rank, struct
                          in->rank, (long long)rank);
 }
 
-static enum rt_status infer(struct rt_infer *x)
+static enum rt_status layer_norm_infer(struct rt_infer *x)
 {
     const struct rt_shape *in = &x->in[RT_LAYER_NORM_X].shape;
     struct rt_shape out = *in;
@@ -90,7 +90,7 @@ struct norm {
     int64_t out_n, scale_n, offset_n;
 };
 
-static enum rt_status prepare(struct rt_prep *p, void **state)
+static enum rt_status layer_norm_prepare(struct rt_prep *p, void **state)
 {
     struct norm *k = rt_prep_alloc(p, sizeof *k);
     const struct rt_shape *x = &p->in[RT_LAYER_NORM_X].shape, *out = &p->out[0].shape;
@@ -233,7 +233,7 @@ static enum rt_status run_any(struct rt_run *r, const struct job *j)
     return RT_OK;
 }
 
-static enum rt_status run(struct rt_run *r)
+static enum rt_status layer_norm_run(struct rt_run *r)
 {
     const struct norm *k = r->state;
     struct job j = {.k = k,
@@ -253,6 +253,9 @@ static enum rt_status run(struct rt_run *r)
 }
 
 const struct kn_entry kn_layer_norm = {
-    .op = {.name = "_LayerNorm", .infer = infer, .rows = rows, .own = &rt_layer_norm_schema},
-    .kernels = KN_CPU("_LayerNorm", "layer_norm", 0, prepare, run),
+    .op = {.name = "_LayerNorm",
+           .infer = layer_norm_infer,
+           .rows = rows,
+           .own = &rt_layer_norm_schema},
+    .kernels = KN_CPU("_LayerNorm", "layer_norm", 0, layer_norm_prepare, layer_norm_run),
 };

@@ -293,7 +293,7 @@ MATRICES(RT_C128, double _Complex, cabs, conj, creal, sqrt)
 
 /* ---- prepare: room for a matrix and its swaps ---- */
 
-static enum rt_status prepare(struct rt_prep *p, void **state)
+static enum rt_status linalg_prepare(struct rt_prep *p, void **state)
 {
     const struct rt_shape *s = &p->in[0].shape;
     const int64_t n = s->dim[s->rank - 1];
@@ -689,21 +689,22 @@ const struct kn_entry kn_cross = {
 };
 const struct kn_entry kn_log_matrix_determinant = {
     .op = {.name = "LogMatrixDeterminant", .infer = infer_determinant, .rows = rows_matrices},
-    .kernels = KN_CPU("LogMatrixDeterminant", "log_determinant", LINALG_TYPES, prepare,
+    .kernels = KN_CPU("LogMatrixDeterminant", "log_determinant", LINALG_TYPES, linalg_prepare,
                       run_log_determinant),
 };
 const struct kn_entry kn_matrix_determinant = {
     .op = {.name = "MatrixDeterminant", .infer = infer_determinant, .rows = rows_matrices},
-    .kernels = KN_CPU("MatrixDeterminant", "determinant", LINALG_TYPES, prepare, run_determinant),
+    .kernels =
+        KN_CPU("MatrixDeterminant", "determinant", LINALG_TYPES, linalg_prepare, run_determinant),
 };
 const struct kn_entry kn_matrix_inverse = {
     .op = {.name = "MatrixInverse", .infer = infer_square, .rows = rows_matrices},
-    .kernels =
-        KN_CPU("MatrixInverse", "inverse", LINALG_TYPES | RT_T(RT_F16), prepare, run_inverse),
+    .kernels = KN_CPU("MatrixInverse", "inverse", LINALG_TYPES | RT_T(RT_F16), linalg_prepare,
+                      run_inverse),
 };
 const struct kn_entry kn_matrix_solve = {
     .op = {.name = "MatrixSolve", .infer = infer_solve, .rows = rows_matrices},
-    .kernels = KN_CPU("MatrixSolve", "solve", LINALG_TYPES, prepare, run_solve),
+    .kernels = KN_CPU("MatrixSolve", "solve", LINALG_TYPES, linalg_prepare, run_solve),
 };
 const struct kn_entry kn_matrix_triangular_solve = {
     .op = {.name = "MatrixTriangularSolve", .infer = infer_triangular, .rows = rows_matrices},

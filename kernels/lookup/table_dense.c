@@ -14,9 +14,9 @@
 #include <stdlib.h>
 
 /* What TensorFlow asks of a table, in its words. */
-static enum rt_status check(const struct rt_node *n, const struct kn_table *t,
-                            const struct rt_tensor *empty, const struct rt_tensor *deleted,
-                            struct rt_error *err)
+static enum rt_status table_dense_check(const struct rt_node *n, const struct kn_table *t,
+                                        const struct rt_tensor *empty,
+                                        const struct rt_tensor *deleted, struct rt_error *err)
 {
     const int64_t buckets = rt_attr_int(n, "initial_num_buckets");
     const float load = rt_attr_float(n, "max_load_factor");
@@ -67,7 +67,7 @@ static enum rt_status make(const struct rt_node *n, const struct rt_tensor *in,
         return st;
     kn_shape_get(&in[0], &t->key_shape);
     t->n_key = rt_tensor_count(&in[0]);
-    st = check(n, t, &in[0], &in[1], err);
+    st = table_dense_check(n, t, &in[0], &in[1], err);
     if (!st) {
         t->is_dense = true;
         t->dense.n_buckets = rt_attr_int(n, "initial_num_buckets");

@@ -91,7 +91,7 @@ static enum rt_status split(const struct rt_node *n, struct parts *p, struct rt_
     return RT_OK;
 }
 
-static enum rt_status check(const struct rt_node *n, struct rt_error *err)
+static enum rt_status einsum_check(const struct rt_node *n, struct rt_error *err)
 {
     struct parts p;
     return split(n, &p, err);
@@ -208,7 +208,7 @@ static bool is_exact(const struct rt_shape *s)
     return s->rank >= 0;
 }
 
-static enum rt_status infer(struct rt_infer *x)
+static enum rt_status einsum_infer(struct rt_infer *x)
 {
     struct equation e;
 
@@ -651,7 +651,7 @@ static void plan_single(struct einsum *s, const struct equation *e, size_t *used
         o->copy_at = place(used, view_count(&o->keep), s->compute);
 }
 
-static enum rt_status prepare(struct rt_prep *p, void **state)
+static enum rt_status einsum_prepare(struct rt_prep *p, void **state)
 {
     struct equation e;
     size_t used = 0;
@@ -722,8 +722,8 @@ static enum rt_status put(const struct einsum *s, const void *src, const int64_t
     return copy(r, s->compute, dst, to, src, from, n, dim);
 }
 
-static enum rt_status multiply(const struct einsum *s, const char *a, const char *b, char *c,
-                               struct rt_run *r)
+static enum rt_status einsum_multiply(const struct einsum *s, const char *a, const char *b, char *c,
+                                      struct rt_run *r)
 {
     const int64_t size = (int64_t)rt_dtype_size(s->compute), n = view_count(&s->batch);
     int64_t at[MAX_LABELS] = {0}, oa = 0, ob = 0, oc = 0, budget = RT_WORK;
@@ -784,7 +784,7 @@ static enum rt_status contract(const struct einsum *s, const void *a, const void
     if (!st)
         st = ready(s, 1, &b, workspace, r);
     if (!st)
-        st = multiply(s, a, b, s->out.dense ? workspace + s->out.copy_at : c, r);
+        st = einsum_multiply(s, a, b, s->out.dense ? workspace + s->out.copy_at : c, r);
     return !st && s->out.dense ? put(s, workspace + s->out.copy_at, s->out.step, c, r) : st;
 }
 
@@ -797,7 +797,7 @@ static bool is_identity(const struct rt_node *n)
            memcmp(e.p, e.p + e.n / 2 + 1, e.n / 2 - 1) == 0;
 }
 
-static enum rt_status run(struct rt_run *r)
+static enum rt_status einsum_run(struct rt_run *r)
 {
     const struct einsum *s = r->state;
     char *dst = r->out[0].data, *c = dst;
@@ -825,6 +825,6 @@ static enum rt_status run(struct rt_run *r)
     (KN_SET(KN_FLOATS) | KN_SET(KN_HALFS) | KN_SET(KN_COMPLEX) | RT_T(RT_I32) | RT_T(RT_I64))
 
 const struct kn_entry kn_einsum = {
-    .op = {.name = "Einsum", .check = check, .infer = infer, .rows = rows},
-    .kernels = KN_CPU("Einsum", "einsum", EINSUM_TYPES, prepare, run),
+    .op = {.name = "Einsum", .check = einsum_check, .infer = einsum_infer, .rows = rows},
+    .kernels = KN_CPU("Einsum", "einsum", EINSUM_TYPES, einsum_prepare, einsum_run),
 };

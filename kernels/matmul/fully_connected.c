@@ -56,8 +56,8 @@ static void scale_columns(const struct format *f, const float *src, float *dst)
             dst[i * k + j] = src[i * k + j] * scale[i];
 }
 
-static enum rt_status pack(const struct rt_tensor *src, void *dst, const void *fmt,
-                           struct rt_error *err)
+static enum rt_status fully_connected_pack(const struct rt_tensor *src, void *dst, const void *fmt,
+                                           struct rt_error *err)
 {
     const struct format *f = fmt;
     const dnnl_dim_t k = f->md.dims[0], n = f->md.dims[1];
@@ -178,7 +178,7 @@ static enum rt_status pack_weights(struct kn_fully_connected *s, struct rt_prep 
     f.transposed = s->g.tb != KN_AS_IS;
     f.n_scale = scale ? s->g.n : 0;
     return kn_epilogue_pack(p, input, &f, sizeof f, scale, s->g.n, dnnl_memory_desc_get_size(&f.md),
-                            pack, &s->b);
+                            fully_connected_pack, &s->b);
 }
 
 static dnnl_status_t make_fitting(struct kn_fully_connected *s)

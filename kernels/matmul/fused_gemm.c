@@ -12,8 +12,8 @@ struct format {
     int64_t n_scale; /* n: as many floats follow, by which the columns are multiplied */
 };
 
-static enum rt_status pack(const struct rt_tensor *src, void *dst, const void *fmt,
-                           struct rt_error *err)
+static enum rt_status fused_gemm_pack(const struct rt_tensor *src, void *dst, const void *fmt,
+                                      struct rt_error *err)
 {
     const struct format *f = fmt;
     struct kn_packed_gemm p = {.k = f->k, .n = f->n};
@@ -46,8 +46,9 @@ enum rt_status kn_fused_gemm_pack(struct kn_fused_gemm *node, struct rt_prep *p,
                              .panel = gemm->panel,
                              .transposed = transposed,
                              .n_scale = scale ? gemm->n : 0};
-    const enum rt_status st = kn_epilogue_pack(p, input, &f, sizeof f, scale, gemm->n,
-                                               kn_packed_gemm_pack_bytes(gemm), pack, &node->b);
+    const enum rt_status st =
+        kn_epilogue_pack(p, input, &f, sizeof f, scale, gemm->n, kn_packed_gemm_pack_bytes(gemm),
+                         fused_gemm_pack, &node->b);
     if (!st && node->b && scale)
         node->epilogue.scale = 0;
     return st;

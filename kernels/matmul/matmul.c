@@ -76,7 +76,7 @@ static bool flag(const struct rt_node *n, const char *of_matmul, const char *of_
     return rt_attr_bool(n, is_2d(n) ? of_matmul : of_batch);
 }
 
-static enum rt_status infer(struct rt_infer *x)
+static enum rt_status matmul_infer(struct rt_infer *x)
 {
     const struct rt_shape *a = &x->in[0].shape, *b = &x->in[1].shape;
     struct rt_shape *o = &x->out[0].shape;
@@ -325,8 +325,8 @@ static enum rt_status widen(struct rt_run *r, enum rt_dtype from, enum rt_dtype 
     return RT_OK;
 }
 
-static enum rt_status multiply(const struct gemm_state *s, const char *a, const char *b, char *c,
-                               struct rt_run *r)
+static enum rt_status matmul_multiply(const struct gemm_state *s, const char *a, const char *b,
+                                      char *c, struct rt_run *r)
 {
     char *scratch = r->scratch;
     const struct kn_gemm *g = &s->p.g;
@@ -345,7 +345,7 @@ static enum rt_status multiply(const struct gemm_state *s, const char *a, const 
     return st;
 }
 
-static enum rt_status finish(const struct gemm_state *s, struct rt_run *r, void *c)
+static enum rt_status matmul_finish(const struct gemm_state *s, struct rt_run *r, void *c)
 {
     if (!kn_epilogue_any(&s->epilogue))
         return RT_OK;
@@ -371,7 +371,7 @@ static enum rt_status matmul_shard(struct rt_run *r, void *arg, int64_t from, in
         b += at[ax] * p->step_b[ax] * size_b;
     }
     for (int64_t i = from; i < to; i++, c += step_c) {
-        if (multiply(s, a, b, c, r))
+        if (matmul_multiply(s, a, b, c, r))
             return r->err->code;
         for (int ax = p->rank - 1; ax >= 0; ax--) {
             a += p->step_a[ax] * size_a;
@@ -402,14 +402,14 @@ static enum rt_status run_gemm(struct rt_run *whole)
         return RT_OK;
     if (!p->g.k) { /* sums over nothing; the operands have no bytes */
         const enum rt_status st = kn_zero_chunks(r, c, (size_t)(p->batches * step_c));
-        return st ? st : finish(s, r, c);
+        return st ? st : matmul_finish(s, r, c);
     }
     /* One product is shared out by itself, and scratch memory is there for one at a time. */
     const enum rt_status st =
         p->batches == 1 || s->epilogue_at || s->plain
             ? matmul_shard(r, c, 0, p->batches)
             : kn_parallel_rows(r, p->batches, kn_gemm_work(&p->g) / 16 + 1, 1, matmul_shard, c);
-    return st ? st : finish(s, r, c);
+    return st ? st : matmul_finish(s, r, c);
 }
 
 /* ---- constant right-hand matrix, packed ---- */
@@ -483,7 +483,7 @@ static enum rt_status infer_epilogue(struct rt_infer *x)
 {
     enum rt_status st = check_rank(x);
     if (!st)
-        st = infer(x);
+        st = matmul_infer(x);
     const struct rt_shape own = x->out[0].shape;
     if (!st)
         st = kn_epilogue_infer(x);

@@ -14,7 +14,7 @@ static enum rt_status fail_shape(struct rt_error *err, const char *words, const 
                    rt_shape_text(text, sizeof text, s->rank, s->dim));
 }
 
-static enum rt_status check(const struct rt_node *n, struct rt_error *err)
+static enum rt_status dilation_check(const struct rt_node *n, struct rt_error *err)
 {
     const int64_t *s, *r;
 
@@ -53,7 +53,7 @@ static enum rt_status solve(const struct rt_node *n, const struct rt_shape *in,
     return RT_OK;
 }
 
-static enum rt_status infer(struct rt_infer *x)
+static enum rt_status dilation_infer(struct rt_infer *x)
 {
     const struct rt_shape *in = &x->in[0].shape, *filter = &x->in[1].shape;
     struct rt_shape *o = &x->out[0].shape;
@@ -85,7 +85,7 @@ struct dilation {
     int64_t batch, channels;
 };
 
-static enum rt_status prepare(struct rt_prep *p, void **state)
+static enum rt_status dilation_prepare(struct rt_prep *p, void **state)
 {
     struct dilation *d = rt_prep_alloc(p, sizeof *d);
     if (!d)
@@ -169,6 +169,9 @@ static enum rt_status run(struct rt_run *r)
 }
 
 const struct kn_entry kn_dilation2d = {
-    .op = {.name = "Dilation2D", .check = check, .infer = infer, .rows = rt_rows_first},
-    .kernels = KN_CPU("Dilation2D", "dilation2d", KN_SET(KN_REALS), prepare, run),
+    .op = {.name = "Dilation2D",
+           .check = dilation_check,
+           .infer = dilation_infer,
+           .rows = rt_rows_first},
+    .kernels = KN_CPU("Dilation2D", "dilation2d", KN_SET(KN_REALS), dilation_prepare, run),
 };

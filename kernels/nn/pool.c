@@ -98,7 +98,7 @@ static enum rt_status check_depth(const struct rt_node *n, int64_t k, int64_t s,
     return RT_OK;
 }
 
-static enum rt_status check(const struct rt_node *n, struct rt_error *err)
+static enum rt_status pool_check(const struct rt_node *n, struct rt_error *err)
 {
     const int64_t *k, *s, *pads;
     const size_t want = (size_t)n_spatial(n) + 2;
@@ -228,7 +228,7 @@ static enum rt_status infer_rank(struct rt_infer *x, bool *known)
     return RT_OK;
 }
 
-static enum rt_status infer(struct rt_infer *x)
+static enum rt_status pool_infer(struct rt_infer *x)
 {
     const int64_t *k, *s;
     bool known;
@@ -244,7 +244,7 @@ static enum rt_status infer(struct rt_infer *x)
 static enum rt_status infer_argmax(struct rt_infer *x)
 {
     const struct rt_shape *in = &x->in[0].shape;
-    const enum rt_status st = infer(x);
+    const enum rt_status st = pool_infer(x);
 
     if (st)
         return st;
@@ -604,7 +604,7 @@ static enum rt_status prepare_window(struct rt_prep *p, void **state, const int6
     return RT_OK;
 }
 
-static enum rt_status prepare(struct rt_prep *p, void **state)
+static enum rt_status pool_prepare(struct rt_prep *p, void **state)
 {
     const int64_t *k, *s;
     rt_attr_ints(p->node, "ksize", &k);
@@ -652,7 +652,7 @@ static enum rt_status whole_window(struct rt_run *r, struct place *w, const char
     return st;
 }
 
-static enum rt_status run(struct rt_run *r)
+static enum rt_status pool_run(struct rt_run *r)
 {
     const struct pool *p = r->state;
     const int64_t size = (int64_t)rt_dtype_size(p->dtype), c_out = p->channels / p->depth;
@@ -685,26 +685,30 @@ static enum rt_status run(struct rt_run *r)
 #define AVG_TYPES (KN_SET(KN_FLOATS) | KN_SET(KN_HALFS))
 
 const struct kn_entry kn_max_pool = {
-    .op = {.name = "MaxPool", .check = check, .infer = infer, .rows = rt_rows_first},
-    .kernels = KN_CPU("MaxPool", "max_pool", KN_SET(KN_REALS), prepare, run),
+    .op = {.name = "MaxPool", .check = pool_check, .infer = pool_infer, .rows = rt_rows_first},
+    .kernels = KN_CPU("MaxPool", "max_pool", KN_SET(KN_REALS), pool_prepare, pool_run),
 };
 const struct kn_entry kn_max_pool3d = {
-    .op = {.name = "MaxPool3D", .check = check, .infer = infer, .rows = rt_rows_first},
-    .kernels = KN_CPU("MaxPool3D", "max_pool3d", KN_SET(KN_REALS), prepare, run),
+    .op = {.name = "MaxPool3D", .check = pool_check, .infer = pool_infer, .rows = rt_rows_first},
+    .kernels = KN_CPU("MaxPool3D", "max_pool3d", KN_SET(KN_REALS), pool_prepare, pool_run),
 };
 const struct kn_entry kn_max_pool_v2 = {
     .op = {.name = "MaxPoolV2", .shape_in = 6, .infer = infer_v2, .rows = rt_rows_first},
-    .kernels = KN_CPU("MaxPoolV2", "max_pool_v2", KN_SET(KN_REALS), prepare_v2, run),
+    .kernels = KN_CPU("MaxPoolV2", "max_pool_v2", KN_SET(KN_REALS), prepare_v2, pool_run),
 };
 const struct kn_entry kn_max_pool_with_argmax = {
-    .op = {.name = "MaxPoolWithArgmax", .check = check, .infer = infer_argmax, .rows = rows_argmax},
-    .kernels = KN_CPU("MaxPoolWithArgmax", "max_pool_argmax", KN_SET(KN_REALS), prepare, run),
+    .op = {.name = "MaxPoolWithArgmax",
+           .check = pool_check,
+           .infer = infer_argmax,
+           .rows = rows_argmax},
+    .kernels =
+        KN_CPU("MaxPoolWithArgmax", "max_pool_argmax", KN_SET(KN_REALS), pool_prepare, pool_run),
 };
 const struct kn_entry kn_avg_pool = {
-    .op = {.name = "AvgPool", .check = check, .infer = infer, .rows = rt_rows_first},
-    .kernels = KN_CPU("AvgPool", "avg_pool", AVG_TYPES, prepare, run),
+    .op = {.name = "AvgPool", .check = pool_check, .infer = pool_infer, .rows = rt_rows_first},
+    .kernels = KN_CPU("AvgPool", "avg_pool", AVG_TYPES, pool_prepare, pool_run),
 };
 const struct kn_entry kn_avg_pool3d = {
-    .op = {.name = "AvgPool3D", .check = check, .infer = infer, .rows = rt_rows_first},
-    .kernels = KN_CPU("AvgPool3D", "avg_pool3d", AVG_TYPES, prepare, run),
+    .op = {.name = "AvgPool3D", .check = pool_check, .infer = pool_infer, .rows = rt_rows_first},
+    .kernels = KN_CPU("AvgPool3D", "avg_pool3d", AVG_TYPES, pool_prepare, pool_run),
 };

@@ -42,7 +42,7 @@ static struct kn_parse_layout layout_of(const struct rt_node *n)
     return l;
 }
 
-static enum rt_status check(const struct rt_node *n, struct rt_error *err)
+static enum rt_status parse_example_check(const struct rt_node *n, struct rt_error *err)
 {
     const struct kn_parse_layout l = layout_of(n);
     const char *len = l.version == 0 ? "len(sparse_keys)" : "num_sparse";
@@ -145,7 +145,7 @@ static void *alloc_of_run(void *arg, size_t bytes)
 }
 
 /* Names that are constants live as long as the plan does. */
-static enum rt_status prepare(struct rt_prep *p, void **state)
+static enum rt_status parse_example_prepare(struct rt_prep *p, void **state)
 {
     const struct kn_parse_layout l = layout_of(p->node);
     bool unknown = false;
@@ -176,7 +176,7 @@ static void lead(struct rt_info *o, int n_lead, const int64_t *dims, const struc
         o->shape.dim[n_lead + i - from] = tail->dim[i];
 }
 
-static enum rt_status infer(struct rt_infer *x)
+static enum rt_status parse_example_infer(struct rt_infer *x)
 {
     const struct kn_parse_layout l = layout_of(x->node);
     const struct rt_shape *s = &x->in[0].shape, *dense = rt_attr(x->node, "dense_shapes")->v.shapes;
@@ -348,7 +348,7 @@ void *kn_parse_row(struct kn_parse *s, const struct kn_feature *f, int64_t e)
 /* A dense feature of fixed shape, into its row. */
 /* ---- a run ---- */
 
-static enum rt_status run(struct rt_run *r)
+static enum rt_status parse_example_run(struct rt_run *r)
 {
     const struct kn_parse_layout l = layout_of(r->node);
     struct kn_parse s = {.r = r, .l = &l, .map = r->state, .n = 1};
@@ -378,8 +378,11 @@ static enum rt_status run(struct rt_run *r)
 
 #define PARSE(symbol, op_)                                                                         \
     const struct kn_entry kn_##symbol = {                                                          \
-        .op = {.name = (op_), .check = check, .infer = infer, .rows = rows},                       \
-        .kernels = KN_CPU(op_, #symbol, 0, prepare, run),                                          \
+        .op = {.name = (op_),                                                                      \
+               .check = parse_example_check,                                                       \
+               .infer = parse_example_infer,                                                       \
+               .rows = rows},                                                                      \
+        .kernels = KN_CPU(op_, #symbol, 0, parse_example_prepare, parse_example_run),              \
     };
 PARSE(parse_example, "ParseExample")
 PARSE(parse_example_v2, "ParseExampleV2")

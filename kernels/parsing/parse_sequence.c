@@ -564,7 +564,7 @@ static enum rt_status parse(struct sequence *s)
     return st ? st : write_outputs(s);
 }
 
-static enum rt_status run(struct rt_run *r)
+static enum rt_status parse_sequence_run(struct rt_run *r)
 {
     struct sequence s = {.r = r};
     enum rt_status st = check_inputs(&s);
@@ -575,7 +575,7 @@ static enum rt_status run(struct rt_run *r)
     return st;
 }
 
-static enum rt_status infer(struct rt_infer *x)
+static enum rt_status parse_sequence_infer(struct rt_infer *x)
 {
     const struct rt_attr *shapes = rt_attr(x->node, "context_dense_shapes");
     const int dense = kn_output_named(x->node, "context_", "dense_values");
@@ -615,8 +615,11 @@ static void rows(struct rt_rows *r)
 
 #define PARSE(symbol, op_)                                                                         \
     const struct kn_entry kn_##symbol = {                                                          \
-        .op = {.name = (op_), .check = kn_half_check, .infer = infer, .rows = rows},               \
-        .kernels = KN_CPU(op_, #symbol, 0, NULL, run),                                             \
+        .op = {.name = (op_),                                                                      \
+               .check = kn_half_check,                                                             \
+               .infer = parse_sequence_infer,                                                      \
+               .rows = rows},                                                                      \
+        .kernels = KN_CPU(op_, #symbol, 0, NULL, parse_sequence_run),                              \
     };
 PARSE(parse_sequence_example, "ParseSequenceExample")
 PARSE(parse_sequence_example_v2, "ParseSequenceExampleV2")

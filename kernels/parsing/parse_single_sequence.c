@@ -486,7 +486,7 @@ static enum rt_status parse(struct single *s)
     return st;
 }
 
-static enum rt_status run(struct rt_run *r)
+static enum rt_status parse_single_sequence_run(struct rt_run *r)
 {
     struct single s = {.r = r};
     enum rt_status st = check_inputs(&s);
@@ -499,5 +499,6 @@ static enum rt_status run(struct rt_run *r)
 
 const struct kn_entry kn_parse_single_sequence_example = {
     .op = {.name = "ParseSingleSequenceExample", .check = kn_half_check},
-    .kernels = KN_CPU("ParseSingleSequenceExample", "parse_single_sequence_example", 0, NULL, run),
+    .kernels = KN_CPU("ParseSingleSequenceExample", "parse_single_sequence_example", 0, NULL,
+                      parse_single_sequence_run),
 };

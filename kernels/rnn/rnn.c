@@ -41,7 +41,8 @@ static enum rt_status fill(const struct rt_tensor *src, void *dst, const void *f
 }
 
 /* Rows [row, row + k) of input `input`; none of them if it is not there. */
-static enum rt_status pack(struct rt_prep *p, int input, int64_t row, int64_t k, struct weight *w)
+static enum rt_status rnn_pack(struct rt_prep *p, int input, int64_t row, int64_t k,
+                               struct weight *w)
 {
     const struct rt_shape *shape = &p->in[input].shape;
     const struct rt_pack *made;
@@ -64,8 +65,8 @@ static enum rt_status pack(struct rt_prep *p, int input, int64_t row, int64_t k,
 }
 
 /* c [rows, n] = a [rows, k] x w, and what stands in `from` (rows as far apart as c's) or bias. */
-static void multiply(const struct weight *w, const float *a, int64_t lda, float *c, int64_t ldc,
-                     int64_t rows, const struct rt_tensor *bias, const float *from)
+static void rnn_multiply(const struct weight *w, const float *a, int64_t lda, float *c, int64_t ldc,
+                         int64_t rows, const struct rt_tensor *bias, const float *from)
 {
     const struct kn_packed_gemm_args part = {.packed = w->packed,
                                              .a = a,
@@ -144,16 +145,16 @@ static size_t lay_out(const struct state *s, char *scratch, struct workspace *at
 static enum rt_status pack_all(struct rt_prep *p, const struct rt_rnn *op, struct state *s)
 {
     const struct kn_layer *y = &s->layer;
-    enum rt_status st = pack(p, RT_RNN_W, op->x_row, y->depth, &s->w);
+    enum rt_status st = rnn_pack(p, RT_RNN_W, op->x_row, y->depth, &s->w);
 
     if (!st)
-        st = pack(p, RT_RNN_R, op->h_row, y->width, &s->r);
+        st = rnn_pack(p, RT_RNN_R, op->h_row, y->width, &s->r);
     if (!st)
-        st = pack(p, RT_RNN_W_RESET_BEFORE, op->x_row, y->depth, &s->w_candidate);
+        st = rnn_pack(p, RT_RNN_W_RESET_BEFORE, op->x_row, y->depth, &s->w_candidate);
     if (!st)
-        st = pack(p, RT_RNN_R_RESET_BEFORE, op->h_row, y->units, &s->r_candidate);
+        st = rnn_pack(p, RT_RNN_R_RESET_BEFORE, op->h_row, y->units, &s->r_candidate);
     if (!st)
-        st = pack(p, RT_RNN_PROJECT, 0, y->units, &s->project);
+        st = rnn_pack(p, RT_RNN_PROJECT, 0, y->units, &s->project);
     return st;
 }
 
@@ -174,7 +175,7 @@ static void set_shards(struct state *s, int width)
     s->chunk = s->chunk < y->time ? s->chunk : y->time > 0 ? y->time : 1;
 }
 
-static enum rt_status prepare(struct rt_prep *p, void **state)
+static enum rt_status rnn_prepare(struct rt_prep *p, void **state)
 {
     struct state *s = rt_prep_alloc(p, sizeof *s);
     struct workspace workspace;
@@ -259,10 +260,10 @@ static void multiply_input(const struct kn_layer *y, const struct rt_run *r, con
 
     if (n >= n_steps)
         for (int64_t t = 0; t < n_steps; t++)
-            multiply(w, x + t * of_step, of_row, sums + t * n * ldc, ldc, n, bias, NULL);
+            rnn_multiply(w, x + t * of_step, of_row, sums + t * n * ldc, ldc, n, bias, NULL);
     else
         for (int64_t i = 0; i < n; i++)
-            multiply(w, x + i * of_row, of_step, sums + i * ldc, n * ldc, n_steps, bias, NULL);
+            rnn_multiply(w, x + i * of_row, of_step, sums + i * ldc, n * ldc, n_steps, bias, NULL);
 }
 
 static void multiply_inputs(const struct state *s, const struct kn_layer *y, const struct rt_run *r,
@@ -336,12 +337,13 @@ static void take_step(const struct state *s, const struct kn_layer *y, const str
 
     memcpy(step.at, s->at, sizeof step.at);
     if (cell->n_reset_after > 0)
-        multiply(&s->r, at->h, s->wide, at->recurrent_sums, row, n, &r->in[RT_RNN_R_BIAS], NULL);
+        rnn_multiply(&s->r, at->h, s->wide, at->recurrent_sums, row, n, &r->in[RT_RNN_R_BIAS],
+                     NULL);
     else
-        multiply(&s->r, at->h, s->wide, sums, row, n, NULL, sums);
+        rnn_multiply(&s->r, at->h, s->wide, sums, row, n, NULL, sums);
     s->loops->cell[cell->id](&step, false);
     if (s->project.packed)
-        multiply(&s->project, at->spare[0], s->wide, at->h_new, s->wide, n, NULL, NULL);
+        rnn_multiply(&s->project, at->spare[0], s->wide, at->h_new, s->wide, n, NULL, NULL);
     if (cell->n_reset_before == 0)
         return;
     if (!s->w_candidate.packed) { /* the last columns of w */
@@ -349,8 +351,8 @@ static void take_step(const struct state *s, const struct kn_layer *y, const str
         step.candidate_row = row;
     }
     step.candidate_sums = candidate_sums;
-    multiply(&s->r_candidate, at->spare[1], s->wide, candidate_sums, step.candidate_row, n, NULL,
-             candidate_sums);
+    rnn_multiply(&s->r_candidate, at->spare[1], s->wide, candidate_sums, step.candidate_row, n,
+                 NULL, candidate_sums);
     s->loops->cell[cell->id](&step, true);
 }
 
@@ -462,7 +464,7 @@ static enum rt_status make_outputs(struct rt_run *r, const struct kn_layer *y)
     return st;
 }
 
-static enum rt_status run(struct rt_run *r)
+static enum rt_status rnn_run(struct rt_run *r)
 {
     const struct state *s = r->state;
     struct rt_info in[RT_RNN_N_IN];
@@ -495,6 +497,6 @@ const struct kn_entry kn_rnn = {
            .infer = kn_layer_infer,
            .rows = kn_layer_rows,
            .own = &rt_rnn_schema},
-    .kernels =
-        KN_KERNELS({.op = "_RNN", .device = "CPU", .name = "rnn", .prepare = prepare, .run = run}),
+    .kernels = KN_KERNELS(
+        {.op = "_RNN", .device = "CPU", .name = "rnn", .prepare = rnn_prepare, .run = rnn_run}),
 };

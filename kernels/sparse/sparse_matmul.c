@@ -48,7 +48,7 @@ MULTIPLY(RT_I32, uint32_t, SAME) /* wraps */
 MULTIPLY(RT_C64, float _Complex, conjf)
 MULTIPLY(RT_C128, double _Complex, conj)
 
-static enum rt_status check(struct rt_run *r)
+static enum rt_status sparse_matmul_check(struct rt_run *r)
 {
     const struct rt_tensor *indices = &r->in[0], *values = &r->in[1], *shape = &r->in[2];
 
@@ -72,14 +72,14 @@ static enum rt_status check(struct rt_run *r)
     return RT_OK;
 }
 
-static enum rt_status run(struct rt_run *r)
+static enum rt_status sparse_matmul_run(struct rt_run *r)
 {
     struct product p = {.indices = &r->in[0],
                         .values = &r->in[1],
                         .b = &r->in[3],
                         .adjoint_a = rt_attr_bool(r->node, "adjoint_a"),
                         .adjoint_b = rt_attr_bool(r->node, "adjoint_b")};
-    enum rt_status st = check(r);
+    enum rt_status st = sparse_matmul_check(r);
 
     if (st)
         return st;
@@ -125,5 +125,5 @@ const struct kn_entry kn_sparse_tensor_dense_mat_mul = {
     .op = {.name = "SparseTensorDenseMatMul"},
     .kernels = KN_CPU("SparseTensorDenseMatMul", "sparse_tensor_dense_mat_mul",
                       RT_T(RT_F32) | RT_T(RT_F64) | RT_T(RT_I32) | RT_T(RT_C64) | RT_T(RT_C128),
-                      NULL, run),
+                      NULL, sparse_matmul_run),
 };

@@ -78,7 +78,7 @@ static bool (*adder(enum rt_dtype dtype))(const struct bag *b, void *out)
     }
 }
 
-static enum rt_status infer(struct rt_infer *x)
+static enum rt_status sparse_segment_infer(struct rt_infer *x)
 {
     const struct rt_shape *data = &x->in[0].shape;
 
@@ -119,7 +119,7 @@ static int64_t count_rows(struct rt_run *r)
     return -1;
 }
 
-static enum rt_status run(struct rt_run *r, enum rt_embedding_bag_how how)
+static enum rt_status sparse_segment_run(struct rt_run *r, enum rt_embedding_bag_how how)
 {
     const struct rt_tensor *data = &r->in[0], *indices = &r->in[1], *ids = &r->in[2];
     const int64_t rows = count_rows(r), n = rows < 0 ? 0 : ids->dim[0];
@@ -170,23 +170,23 @@ static enum rt_status run(struct rt_run *r, enum rt_embedding_bag_how how)
 
 static enum rt_status sum_run(struct rt_run *r)
 {
-    return run(r, RT_EMBEDDING_BAG_SUM);
+    return sparse_segment_run(r, RT_EMBEDDING_BAG_SUM);
 }
 
 static enum rt_status mean_run(struct rt_run *r)
 {
-    return run(r, RT_EMBEDDING_BAG_MEAN);
+    return sparse_segment_run(r, RT_EMBEDDING_BAG_MEAN);
 }
 
 static enum rt_status sqrt_n_run(struct rt_run *r)
 {
-    return run(r, RT_EMBEDDING_BAG_SQRT_N);
+    return sparse_segment_run(r, RT_EMBEDDING_BAG_SQRT_N);
 }
 
 #define FLOATS (KN_SET(KN_FLOATS) | KN_SET(KN_HALFS))
 #define SEGMENT(symbol, op_, types_, run_)                                                         \
     const struct kn_entry kn_##symbol = {                                                          \
-        .op = {.name = (op_), .infer = infer},                                                     \
+        .op = {.name = (op_), .infer = sparse_segment_infer},                                      \
         .kernels = KN_CPU(op_, #symbol, types_, NULL, run_),                                       \
     };
 SEGMENT(sparse_segment_sum, "SparseSegmentSum", KN_SET(KN_REALS), sum_run)
@@ -242,7 +242,7 @@ static enum rt_status embedding_bag_run(struct rt_run *r)
         return fail_at(r, op.unique, "unique expects a 1D vector.");
     const int64_t outside = kn_first_outside(ids, table->dim[0]);
     if (outside < 0)
-        return run(r, (enum rt_embedding_bag_how)op.how);
+        return sparse_segment_run(r, (enum rt_embedding_bag_how)op.how);
     const int64_t place = count_different(r, ids, outside);
     if (place < 0)
         return r->err->code;
@@ -252,6 +252,6 @@ static enum rt_status embedding_bag_run(struct rt_run *r)
 }
 
 const struct kn_entry kn_embedding_bag = {
-    .op = {.name = "_EmbedBag", .infer = infer, .own = &rt_embedding_bag_schema},
+    .op = {.name = "_EmbedBag", .infer = sparse_segment_infer, .own = &rt_embedding_bag_schema},
     .kernels = KN_CPU("_EmbedBag", "embed_bag", 0, NULL, embedding_bag_run),
 };

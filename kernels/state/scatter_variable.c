@@ -74,8 +74,8 @@ static enum rt_status subtract(enum rt_dtype dt, void *dst, const void *src, int
     }
 }
 
-static enum rt_status multiply(enum rt_dtype dt, void *dst, const void *src, int64_t n,
-                               int64_t step)
+static enum rt_status scatter_variable_multiply(enum rt_dtype dt, void *dst, const void *src,
+                                                int64_t n, int64_t step)
 {
     switch (dt) {
         ARITHMETIC(MUL_OF)
@@ -150,7 +150,7 @@ static enum rt_status apply(const struct job *j, enum rt_dtype dt, void *dst, co
         st = subtract(dt, dst, src, n, step);
         break;
     case MUL:
-        st = multiply(dt, dst, src, n, step);
+        st = scatter_variable_multiply(dt, dst, src, n, step);
         break;
     case DIV:
         st = divide(dt, dst, src, n, step);

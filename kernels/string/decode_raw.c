@@ -13,7 +13,7 @@ static void swap_bytes(char *p, int64_t n, size_t size)
         }
 }
 
-static enum rt_status run(struct rt_run *r)
+static enum rt_status decode_raw_run(struct rt_run *r)
 {
     const struct rt_tensor *in = &r->in[0];
     const enum rt_dtype dtype = rt_attr_dtype(r->node, "out_type");
@@ -55,5 +55,5 @@ static enum rt_status run(struct rt_run *r)
 /* Rows stay rows, and all of them are as long as the first. */
 const struct kn_entry kn_decode_raw = {
     .op = {.name = "DecodeRaw"},
-    .kernels = KN_CPU("DecodeRaw", "decode_raw", 0, NULL, run),
+    .kernels = KN_CPU("DecodeRaw", "decode_raw", 0, NULL, decode_raw_run),
 };
