@@ -15,7 +15,7 @@
 #include "server/grpc/grpc_arguments.h"
 #include "server/grpc/grpc_frames.h"
 #include "server/grpc/read_turns.h"
-#include "server/grpc/grpc_parts.h"
+#include "server/grpc/grpc_internal.h"
 #include "server/grpc/grpc_tls.h"
 #include "server/base/number.h"
 

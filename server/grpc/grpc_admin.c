@@ -4,7 +4,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/files/file.h"
-#include "server/grpc/grpc_parts.h"
+#include "server/grpc/grpc_internal.h"
 #include "server/versions/model_root.h"
 
 enum { MAX_TOKEN = 4096 };

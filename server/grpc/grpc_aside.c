@@ -3,7 +3,7 @@
  * messages. The other calls of a loop do not wait for it, nor does one kind for another: a client's
  * large message delays no small one of another client, and neither delays an operator.
  */
-#include "server/grpc/grpc_parts.h"
+#include "server/grpc/grpc_internal.h"
 
 static void *run_queue(void *arg)
 {

@@ -10,7 +10,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "server/telemetry/access_log.h"
-#include "server/grpc/grpc_parts.h"
+#include "server/grpc/grpc_internal.h"
 #include "server/grpc/grpc_tls.h"
 #include "server/versions/manager.h"
 #include "server/metrics/metrics.h"

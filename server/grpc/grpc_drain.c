@@ -4,7 +4,7 @@
  * because the process got no processor. So a loop goes on as ever until what had come by the time
  * it was told to close is read and handed out.
  */
-#include "server/grpc/grpc_parts.h"
+#include "server/grpc/grpc_internal.h"
 #include "server/base/sockets.h"
 
 enum {

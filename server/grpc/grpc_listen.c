@@ -15,7 +15,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/thread.h"
 #include "server/grpc/grpc_frames.h"
-#include "server/grpc/grpc_parts.h"
+#include "server/grpc/grpc_internal.h"
 #include "server/versions/manager.h"
 
 enum {

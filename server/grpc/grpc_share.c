@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "runtime/base/siphash.h"
-#include "server/grpc/grpc_parts.h"
+#include "server/grpc/grpc_internal.h"
 #include "server/metrics/metrics.h"
 #include "server/base/number.h"
 

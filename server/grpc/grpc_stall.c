@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "runtime/base/log.h"
-#include "server/grpc/grpc_parts.h"
+#include "server/grpc/grpc_internal.h"
 #include "server/metrics/metrics.h"
 #include "server/grpc/send_hook.h"
 #include "server/base/sockets.h"

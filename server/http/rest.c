@@ -16,7 +16,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/machine.h"
 #include "server/http/recv_hook.h"
-#include "server/http/rest_parts.h"
+#include "server/http/rest_internal.h"
 
 /* ---- the loop ---- */
 

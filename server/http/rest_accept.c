@@ -4,7 +4,7 @@
  * theirs, as proxies do, would then shut all others out for as long as they stay, long after
  * there are descriptors again.
  */
-#include "server/http/rest_parts.h"
+#include "server/http/rest_internal.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Compressed bodies, both ways. */
-#include "server/http/rest_parts.h"
+#include "server/http/rest_internal.h"
 
 #include <zlib.h>
 

@@ -1,4 +1,4 @@
-#include "server/http/rest_parts.h"
+#include "server/http/rest_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -10,7 +10,7 @@
  */
 #include <sys/epoll.h>
 
-#include "server/http/rest_parts.h"
+#include "server/http/rest_internal.h"
 
 enum { HANDSHAKE_MS = 10000 }; /* as in server/grpc/grpc_arguments.c */
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "server/http/recv_hook.h"
-#include "server/http/rest_parts.h"
+#include "server/http/rest_internal.h"
 
 enum {
     PIECE_BYTES = 64 << 10,  /* read at once */

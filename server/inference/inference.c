@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "runtime/base/arena.h"
-#include "server/inference/inference_parts.h"
+#include "server/inference/inference_internal.h"
 
 static const char default_signature[] = "serving_default";
 

@@ -1,6 +1,6 @@
 /* Classify, Regress, and MultiInference, which is several of them in one run. */
 #include "runtime/base/arena.h"
-#include "server/inference/inference_parts.h"
+#include "server/inference/inference_internal.h"
 
 /* ---- Classify and Regress ---- */
 

@@ -1,7 +1,7 @@
 /* Predict: tensors by alias in, tensors by alias out. */
 #include <string.h>
 
-#include "server/inference/inference_parts.h"
+#include "server/inference/inference_internal.h"
 
 static enum rt_status read(struct srv_inference *inf, struct srv_cursor message,
                            struct rt_error *err)

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "runtime/base/arena.h"
-#include "server/inference/inference_parts.h"
+#include "server/inference/inference_internal.h"
 
 struct srv_session_call {
     int *feed;  /* per feed of the request: which of the call's it is */

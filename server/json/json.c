@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "server/json/json_parts.h"
+#include "server/json/json_internal.h"
 
 enum srv_json_type srv_json_type(struct srv_json v)
 {

@@ -4,7 +4,7 @@
 
 #include "server/json/json.h"
 #include "server/json/json_number.h"
-#include "server/json/json_parts.h"
+#include "server/json/json_internal.h"
 
 static const char empty_text[] = "The document is empty.";
 static const char value_text[] = "Invalid value.";

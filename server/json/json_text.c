@@ -5,7 +5,7 @@
 #include "runtime/base/base64.h"
 #include "server/json/json.h"
 #include "server/json/json_number.h"
-#include "server/json/json_parts.h"
+#include "server/json/json_internal.h"
 
 /* ---- tokens read ---- */
 

@@ -13,7 +13,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/core/heap.h"
-#include "server/versions/manager_parts.h"
+#include "server/versions/manager_internal.h"
 #include "server/versions/policy.h"
 #include "server/config/settings.h"
 #include "server/base/sockets.h"

@@ -1,4 +1,4 @@
-#include "server/versions/manager_parts.h"
+#include "server/versions/manager_internal.h"
 
 #include <assert.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "runtime/base/clock.h"
-#include "server/versions/manager_parts.h"
+#include "server/versions/manager_internal.h"
 
 /* The model has had --model_wait_seconds since it was configured. */
 static bool is_overdue(const struct srv_manager *m, const struct srv_managed *model)

@@ -2,8 +2,8 @@
  * What the files of an inference share: inference.c takes the steps, and asks the API's own file
  * for what differs (inference_predict.c, inference_examples.c, inference_session.c).
  */
-#ifndef SRV_INFERENCE_PARTS_H
-#define SRV_INFERENCE_PARTS_H
+#ifndef SRV_INFERENCE_INTERNAL_H
+#define SRV_INFERENCE_INTERNAL_H
 
 #include "server/inference/inference.h"
 

@@ -15,8 +15,8 @@
  *
  * Threads: everything here is the manager's thread's, except where a lock is named.
  */
-#ifndef SRV_MANAGER_PARTS_H
-#define SRV_MANAGER_PARTS_H
+#ifndef SRV_MANAGER_INTERNAL_H
+#define SRV_MANAGER_INTERNAL_H
 
 #include "runtime/base/thread.h"
 #include "server/config/config.h"

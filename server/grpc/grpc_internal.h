@@ -22,8 +22,8 @@
  * Each loop thread has a completion queue; each call is one struct from the loop's own list. A
  * call's events are counted, so that it goes back to the list only when none can come any more.
  */
-#ifndef SRV_GRPC_PARTS_H
-#define SRV_GRPC_PARTS_H
+#ifndef SRV_GRPC_INTERNAL_H
+#define SRV_GRPC_INTERNAL_H
 
 #include <pthread.h>
 #include <sys/stat.h>

@@ -1,6 +1,6 @@
 /* What json.c, json_check.c and json_text.c share. Pure. */
-#ifndef SRV_JSON_PARTS_H
-#define SRV_JSON_PARTS_H
+#ifndef SRV_JSON_INTERNAL_H
+#define SRV_JSON_INTERNAL_H
 
 #include <stdbool.h>
 #include <stdint.h>

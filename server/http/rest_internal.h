@@ -19,8 +19,8 @@
  *
  * Threads: everything here belongs to the loop's thread, but for a net's mailbox and `wake_fd`.
  */
-#ifndef SRV_REST_PARTS_H
-#define SRV_REST_PARTS_H
+#ifndef SRV_REST_INTERNAL_H
+#define SRV_REST_INTERNAL_H
 
 #include <microhttpd.h>
 
