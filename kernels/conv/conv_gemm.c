@@ -110,13 +110,13 @@ static void set_shards(struct state *s, int width)
 enum rt_status kn_conv_gemm_prepare(struct rt_prep *p, void **state)
 {
     struct state *s = rt_prep_alloc(p, sizeof *s);
-    size_t broadcast_residual;
+    size_t broadcast_bytes;
 
     if (!s)
         return p->err->code;
     *state = s;
     enum rt_status st = kn_conv_prepare(p, &s->g);
-    if (st || (st = kn_epilogue_prepare(&s->node.epilogue, p, &broadcast_residual)) != RT_OK)
+    if (st || (st = kn_epilogue_prepare(&s->node.epilogue, p, &broadcast_bytes)) != RT_OK)
         return st;
     const struct kn_axis *y = &s->g.axis[0], *x = &s->g.axis[1];
     s->pixels = s->g.batch * y->out * x->out;
@@ -132,7 +132,7 @@ enum rt_status kn_conv_gemm_prepare(struct rt_prep *p, void **state)
         return st;
     set_shards(s, rt_prep_width(p));
     s->broadcast_at = (size_t)s->n_slots * s->slot_bytes;
-    p->scratch_bytes = s->broadcast_at + broadcast_residual;
+    p->scratch_bytes = s->broadcast_at + broadcast_bytes;
     return RT_OK;
 }
 

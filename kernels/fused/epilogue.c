@@ -136,18 +136,18 @@ void kn_epilogue_rows(struct rt_rows *r, void (*unfused)(struct rt_rows *r))
 }
 
 enum rt_status kn_epilogue_prepare(struct kn_epilogue *t, const struct rt_prep *p,
-                                   size_t *broadcast_residual)
+                                   size_t *broadcast_bytes)
 {
     const enum rt_status st = read_epilogue(t, p->node, p->err);
 
-    *broadcast_residual = 0;
+    *broadcast_bytes = 0;
     if (st || !t->residual)
         return st;
     t->unfused = unfused_shape(p->node, p->in);
     t->broadcast_residual = !kn_shape_eq(&t->unfused, &p->in[t->residual].shape) ||
                             !kn_shape_eq(&t->unfused, &p->out[0].shape);
     if (t->broadcast_residual)
-        *broadcast_residual = unfused_bytes(t);
+        *broadcast_bytes = unfused_bytes(t);
     return RT_OK;
 }
 
@@ -330,11 +330,11 @@ void kn_epilogue_apply_out_of_place(const struct kn_epilogue *t, const struct rt
     const int64_t block = cols > 0 && cols < CHUNK ? CHUNK / cols : 1;
 
     for (int64_t i = 0; i < rows; i += block) {
-        const int64_t n = rows - i < block ? rows - i : block, residual_is_lhs = i * cols;
-        vectors(t, r, sums + residual_is_lhs, n, cols);
+        const int64_t n = rows - i < block ? rows - i : block, begin = i * cols;
+        vectors(t, r, sums + begin, n, cols);
         if (other != y)
-            memcpy(y + residual_is_lhs, other + residual_is_lhs, (size_t)(n * cols) * sizeof *y);
-        act_sum[t->act](y + residual_is_lhs, sums + residual_is_lhs, n * cols, t->alpha);
+            memcpy(y + begin, other + begin, (size_t)(n * cols) * sizeof *y);
+        act_sum[t->act](y + begin, sums + begin, n * cols, t->alpha);
     }
 }
 

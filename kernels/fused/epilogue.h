@@ -58,7 +58,7 @@ void kn_epilogue_rows(struct rt_rows *r, void (*unfused)(struct rt_rows *r));
 /* In prepare. *odd: the scratch bytes that the kernel must add to its own and hand to
  * kn_epilogue_output (0: none). INTERNAL: a word that is none of a tail's. */
 enum rt_status kn_epilogue_prepare(struct kn_epilogue *t, const struct rt_prep *p,
-                                   size_t *broadcast_residual);
+                                   size_t *broadcast_bytes);
 /* Where the kernel writes: the output, or, if the tail is odd, `scratch`. */
 float *kn_epilogue_output(const struct kn_epilogue *t, const struct rt_run *r, void *scratch);
 

@@ -298,7 +298,7 @@ static enum rt_status run_one(struct rt_run *r)
     const enum rt_dtype d = (enum rt_dtype)r->in[0].dtype;
     const int64_t counts[] = {rt_tensor_count(&r->in[0]), rt_tensor_count(&r->in[1])};
     const float *first = r->in[0].data;
-    char *capacity = r->scratch;
+    char *workspace = r->scratch;
     s.scores = r->in[1].data;
     if (d != RT_F32) {
         float *copy = r->scratch, *copy2 = copy + (counts[0] + 15) / 16 * 16;
@@ -307,7 +307,7 @@ static enum rt_status run_one(struct rt_run *r)
             return r->err->code;
         first = copy;
         s.scores = copy2;
-        capacity += copies_bytes(counts, d);
+        workspace += copies_bytes(counts, d);
     }
     if (op_is(r->node, "NonMaxSuppressionWithOverlaps")) {
         s.overlaps = first;
@@ -318,7 +318,7 @@ static enum rt_status run_one(struct rt_run *r)
     const int64_t most = s.most; /* padding may be longer than the boxes are many */
     if (s.most > s.n)
         s.most = s.n;
-    struct candidate *heap = (void *)capacity;
+    struct candidate *heap = (void *)workspace;
     const int64_t found = choose(r, &s, heap, heap + s.n);
     if (found < 0)
         return r->err->code;

@@ -385,8 +385,8 @@ enum rt_status kn_fully_connected_prepare(struct kn_fully_connected *s, struct r
 {
     s->g = *g;
     s->rows = rows_of_block(g);
-    size_t broadcast_residual;
-    enum rt_status st = kn_epilogue_prepare(&s->epilogue, p, &broadcast_residual);
+    size_t broadcast_bytes;
+    enum rt_status st = kn_epilogue_prepare(&s->epilogue, p, &broadcast_bytes);
     if (st)
         return st;
     const struct kn_epilogue whole = s->epilogue;
@@ -406,7 +406,7 @@ enum rt_status kn_fully_connected_prepare(struct kn_fully_connected *s, struct r
     }
     if (s->node.b) {
         *scratch = 0;
-        place(s, starts_over(s) ? broadcast_residual : kept, scratch);
+        place(s, starts_over(s) ? broadcast_bytes : kept, scratch);
         return RT_OK;
     }
     if (scale || !whole.scale) {

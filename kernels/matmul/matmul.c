@@ -276,8 +276,8 @@ static enum rt_status prepare_gemm(struct rt_prep *prep, void **state, bool plai
     plan(&s->p, prep);
     s->plain = plain;
     const struct kn_gemm *g = &s->p.g;
-    size_t broadcast_residual;
-    const enum rt_status st = kn_epilogue_prepare(&s->epilogue, prep, &broadcast_residual);
+    size_t broadcast_bytes;
+    const enum rt_status st = kn_epilogue_prepare(&s->epilogue, prep, &broadcast_bytes);
     if (st)
         return st;
     int64_t bytes = plain ? 0 : kn_gemm_scratch(g);

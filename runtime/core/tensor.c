@@ -144,7 +144,7 @@ size_t rt_tensor_text_bytes(const struct rt_tensor *t)
     for (int64_t i = 0; i < n; i++) {
         const struct rt_str *s = &rt_strs(t)[i];
         const struct rt_text *text = s->n < sizeof s->u.in ? NULL : s->u.out;
-        bytes += text && text != before ? text->buffer : 0;
+        bytes += text && text != before ? text->capacity : 0;
         before = text;
     }
     return bytes;

@@ -284,7 +284,7 @@ enum rt_status rt_tensor_copy(struct rt_tensor *dst, const struct rt_tensor *src
 enum rt_status rt_tensor_object(struct rt_tensor *t, struct rt_pool *pool, enum rt_dtype dtype,
                                 struct rt_object *o, struct rt_error *err);
 /* "[2,3]", cut to room; as TensorFlow prints shapes. -1 dims print as "?". */
-const char *rt_shape_text(char *capacity, size_t n, int rank, const int64_t *dim);
+const char *rt_shape_text(char *buffer, size_t n, int rank, const int64_t *dim);
 
 static inline const struct rt_str *rt_strs(const struct rt_tensor *t)
 {

@@ -373,13 +373,13 @@ void rt_layout_publish(struct rt_session *s, struct rt_specialisation *l)
     struct rt_segment *g = segment_at(p, l->begin);
     struct forgotten old = {NULL, NULL};
     rt_mutex_lock(&s->spec_mu);
-    bool idle_cache = g && !is_made(g, l->live);
-    if (idle_cache && g->n >= MAX_PER_SEGMENT)
+    bool fits = g && !is_made(g, l->live);
+    if (fits && g->n >= MAX_PER_SEGMENT)
         forget(s, least_used(s, g), &old);
-    while (idle_cache && is_full(s, l->bytes))
+    while (fits && is_full(s, l->bytes))
         forget(s, least_used(s, NULL), &old);
-    idle_cache = idle_cache && has_bytes(s, l->bytes);
-    if (idle_cache) {
+    fits = fits && has_bytes(s, l->bytes);
+    if (fits) {
         s->spec[s->n_specialisations++] = l;
         s->specialisation_bytes += l->bytes;
         rt_idle_cache_add_specialisation(s->idle_cache, l->bytes);
@@ -391,7 +391,7 @@ void rt_layout_publish(struct rt_session *s, struct rt_specialisation *l)
     }
     rt_mutex_unlock(&s->spec_mu);
     forgotten_free(&old);
-    if (!idle_cache)
+    if (!fits)
         rt_specialisation_unref(l);
     else if (end < p->n_nodes)
         segment_at(p, end);

@@ -364,9 +364,9 @@ static const struct entry *find(const struct rt_checkpoint *c, struct rt_span ke
 
 /* ---- the data ---- */
 
-static void shard_path(const struct rt_checkpoint *c, int shard, char *capacity, size_t n)
+static void shard_path(const struct rt_checkpoint *c, int shard, char *buffer, size_t n)
 {
-    snprintf(capacity, n, "%s.data-%05d-of-%05d", c->prefix, shard, c->n_shards);
+    snprintf(buffer, n, "%s.data-%05d-of-%05d", c->prefix, shard, c->n_shards);
 }
 
 static enum rt_status fail_short(const struct entry *e, const char *path, int64_t size,
@@ -853,11 +853,11 @@ static enum rt_status assemble(struct rt_checkpoint *c, const struct entry *e,
             break;
     }
     if (found != n) {
-        char capacity[128];
+        char buffer[128];
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "Does not have sufficient slices for partitioned tensor %s to restore in "
                        "slice_spec: %s",
-                       e->pub.name, rt_slice_text(capacity, sizeof capacity, want));
+                       e->pub.name, rt_slice_text(buffer, sizeof buffer, want));
     }
     st =
         rt_tensor_new(&t, rt_checkpoint_run_pool(run), e->pub.dtype, want->rank, want->length, err);

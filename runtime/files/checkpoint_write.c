@@ -262,7 +262,7 @@ static Tensorflow__BundleEntryProto *sliced_entry(enum rt_dtype dtype, int rank,
     Tensorflow__TensorSliceProto slice = TENSORFLOW__TENSOR_SLICE_PROTO__INIT, *slices = &slice;
     Tensorflow__TensorSliceProto__Extent extent[RT_MAX_RANK], *extents[RT_MAX_RANK];
     Tensorflow__BundleEntryProto e = TENSORFLOW__BUNDLE_ENTRY_PROTO__INIT;
-    unsigned char capacity[1024];
+    unsigned char buffer[1024];
 
     shape_proto(&shape, rank, dim);
     for (int i = 0; i < rank; i++) {
@@ -281,10 +281,10 @@ static Tensorflow__BundleEntryProto *sliced_entry(enum rt_dtype dtype, int rank,
     e.shape = &shape.p;
     e.n_slices = 1;
     e.slices = &slices;
-    if (protobuf_c_message_get_packed_size(&e.base) > sizeof capacity)
+    if (protobuf_c_message_get_packed_size(&e.base) > sizeof buffer)
         return NULL;
-    size_t n = protobuf_c_message_pack(&e.base, capacity);
-    return pb_unpack(&tensorflow__bundle_entry_proto__descriptor, rt_span_of(capacity, n),
+    size_t n = protobuf_c_message_pack(&e.base, buffer);
+    return pb_unpack(&tensorflow__bundle_entry_proto__descriptor, rt_span_of(buffer, n),
                      "a tensor's entry", NULL);
 }
 
@@ -296,7 +296,7 @@ static enum rt_status add_tensor(struct index *x, struct data_file *f, const cha
     struct shape_proto shape;
     struct rt_bytes key;
     struct rt_slice part, resolved;
-    char capacity[128];
+    char buffer[128];
     int rank;
     int64_t dim[RT_MAX_RANK];
     enum rt_status st;
@@ -323,7 +323,7 @@ static enum rt_status add_tensor(struct index *x, struct data_file *f, const cha
                            "Slice in shape_and_slice specification does not match the shape of the "
                            "tensor to  save: %.*s, tensor: %s",
                            (int)slice.n, (const char *)slice.p,
-                           rt_shape_text(capacity, sizeof capacity, t->rank, t->dim));
+                           rt_shape_text(buffer, sizeof buffer, t->rank, t->dim));
         whole = sliced_entry((enum rt_dtype)t->dtype, rank, dim, &part);
         if (!whole)
             return rt_fail_memory(err, "an index", sizeof *whole);

@@ -21,9 +21,11 @@
 /*
  * X(name, gates, n_reset_before, n_reset_after, n_states)
  *   gates    a letter each, in the order in which the step has them; 'f' gets the forget bias
- *   n_reset_before   so many, the last ones, multiply something else than the state, with weights
- * r_late n_reset_after  so many, the last ones, add what multiplies the state, with its bias, by
- * themselves n_states 1: h, which is the output too; 2: and c
+ *   n_reset_before  so many, the last ones, multiply something else than the state, with weights
+ *                   r_late
+ *   n_reset_after   so many, the last ones, add what multiplies the state, with its bias, by
+ *                   themselves
+ *   n_states        1: h, which is the output too; 2: and c
  */
 #define RT_CELLS(X)                                                                                \
     X(lstm, "ifgo", 0, 0, 2)                                                                       \

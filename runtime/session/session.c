@@ -96,16 +96,15 @@ static void end_pool(struct rt_session *s, struct rt_pool *p)
 void rt_session_pool_back(struct rt_session *s, struct rt_pool *p)
 {
     const size_t waits = rt_pool_end(p, LEAST_POOL_BYTES); /* much of it comes back later */
-    bool idle_cache =
-        rt_idle_cache_reserve(s->idle_cache, &s->cache_owner, rt_pool_reserved(p), waits);
+    bool fits = rt_idle_cache_reserve(s->idle_cache, &s->cache_owner, rt_pool_reserved(p), waits);
     rt_mutex_lock(&s->pool_mu);
-    idle_cache = idle_cache && s->n_pools < (int)(sizeof s->pools / sizeof *s->pools);
-    if (idle_cache) {
+    fits = fits && s->n_pools < (int)(sizeof s->pools / sizeof *s->pools);
+    if (fits) {
         s->pools[s->n_pools++] = p;
         rt_cache_owner_count(&s->cache_owner, 1, (int64_t)*rt_pool_reserved(p));
     }
     rt_mutex_unlock(&s->pool_mu);
-    if (!idle_cache)
+    if (!fits)
         end_pool(s, p);
 }
 

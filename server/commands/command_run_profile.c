@@ -72,12 +72,12 @@ static struct row *row_of(struct profile *p, struct table *t, const char *key)
 
 static void add_shapes(struct rt_bytes *to, const struct rt_trace_output *x, int n)
 {
-    char capacity[256];
+    char buffer[256];
     for (int k = 0; k < n; k++) {
         if (k)
             rt_bytes_addc(to, ' ');
         rt_bytes_addf(to, "%s%s", rt_dtype_name(x[k].dtype),
-                      rt_shape_text(capacity, sizeof capacity, x[k].shape.rank, x[k].shape.dim));
+                      rt_shape_text(buffer, sizeof buffer, x[k].shape.rank, x[k].shape.dim));
     }
 }
 

@@ -49,18 +49,18 @@ static enum rt_status read_request(struct info_call *c, struct srv_model_spec *s
 
 /* ---- GetModelMetadata ---- */
 
-static void put_shape(struct rt_bytes *out, struct rt_bytes *capacity, const struct rt_shape *shape)
+static void put_shape(struct rt_bytes *out, struct rt_bytes *scratch, const struct rt_shape *shape)
 {
     if (shape->rank < 0)
-        srv_put_int(capacity, 3, 1);
+        srv_put_int(scratch, 3, 1);
     for (int i = 0; i < shape->rank; i++) {
         struct rt_bytes dim;
         rt_bytes_init(&dim, 64);
         srv_put_int(&dim, 1, (uint64_t)shape->dim[i]);
-        srv_put_message(capacity, 2, &dim);
+        srv_put_message(scratch, 2, &dim);
         rt_bytes_clear(&dim);
     }
-    srv_put_message(out, 3, capacity);
+    srv_put_message(out, 3, scratch);
 }
 
 /* One entry of a map<string, message>. */

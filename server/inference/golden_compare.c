@@ -209,11 +209,11 @@ static enum rt_status read_tensor(struct rt_span message, size_t budget, struct 
 /* For the tensor of a message of n bytes, and `more`. */
 static size_t budget_of(size_t n, size_t more)
 {
-    size_t buffer;
-    return __builtin_mul_overflow(n, 2 * sizeof(struct rt_str), &buffer) ||
-                   __builtin_add_overflow(buffer, more, &buffer)
+    size_t budget;
+    return __builtin_mul_overflow(n, 2 * sizeof(struct rt_str), &budget) ||
+                   __builtin_add_overflow(budget, more, &budget)
                ? SIZE_MAX / 2
-               : buffer;
+               : budget;
 }
 
 static enum rt_status compare_entry(struct rt_span name, struct rt_span got, struct rt_span want,
@@ -274,7 +274,7 @@ struct score {
 struct scores {
     struct rt_arena *arena;
     struct score *at;
-    size_t n, buffer;
+    size_t n, capacity;
     bool failed, no_memory;
     int task;
 };
@@ -291,9 +291,9 @@ static void add_score(struct scores *s, int64_t example, int64_t index, struct r
         else if (f.number == (index >= 0 ? 2 : 1) && f.type == PB_FIXED32)
             new.value = rt_float_of_bits((uint32_t)f.value);
     s->failed |= more < 0;
-    if (s->n == s->buffer) {
-        size_t buffer = s->buffer ? 2 * s->buffer : 64;
-        struct score *grown = rt_arena_array(s->arena, buffer, sizeof *grown);
+    if (s->n == s->capacity) {
+        size_t capacity = s->capacity ? 2 * s->capacity : 64;
+        struct score *grown = rt_arena_array(s->arena, capacity, sizeof *grown);
         if (!grown) {
             s->no_memory = true;
             return;
@@ -301,7 +301,7 @@ static void add_score(struct scores *s, int64_t example, int64_t index, struct r
         if (s->n)
             memcpy(grown, s->at, s->n * sizeof *grown);
         s->at = grown;
-        s->buffer = buffer;
+        s->capacity = capacity;
     }
     s->at[s->n++] = new;
 }

@@ -391,16 +391,16 @@ class Commands(Case):
         names = [name for name, _, _ in told]
         self.assertEqual(names[0], "cut")
         self.assertLess(names.index("inline"), names.index("freeze"))
-        self.assertLess(names.index("freeze"), names.index("fuse-tails"))
+        self.assertLess(names.index("freeze"), names.index("fuse-epilogues"))
         self.assertEqual({state for _, _, state in told}, {"loading", "serving"})
         # As many nodes as were announced, each with index, name, op, inputs and types.
         parts = re.split(r"^after .*\n", out, flags=re.M)[1:]
         self.assertEqual([len(part.splitlines()) for part in parts], [int(n) for _, n, _ in told])
         for line in parts[-1].splitlines():
             self.assertRegex(line, r"^ *\d+ \S*: \S+( variable\))?\((\^?\d+(:\d+)?(, )?)*\)( -> \w+.*)?$")
-        code, one, _ = command("inspect", model, "--dump_passes=fuse-tails")
+        code, one, _ = command("inspect", model, "--dump_passes=fuse-epilogues")
         self.assertEqual(code, 0)
-        self.assertEqual(set(re.findall(r"^after (\S+):", one, flags=re.M)), {"fuse-tails"})
+        self.assertEqual(set(re.findall(r"^after (\S+):", one, flags=re.M)), {"fuse-epilogues"})
         self.assertRegex(one, r"\n +\d+ \S+: Conv2D\(\d+:0, \d+:0, \d+:0\) -> float\n")
         code, _, err = command("inspect", model, "--dump_passes=frob")
         self.assertEqual(code, 2)

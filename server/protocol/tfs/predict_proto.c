@@ -265,11 +265,11 @@ enum rt_status srv_predict_write(const struct srv_predict_response *r, unsigned 
         e = calloc((size_t)sig->n_outputs, sizeof *e);
     if (!e)
         return rt_fail_memory(err, "a response", 0);
-    struct srv_cancellation *wanted = srv_growth_cancellation(r->growth);
+    struct srv_cancellation *cancellation = srv_growth_cancellation(r->growth);
     for (int i = 0; i < sig->n_outputs && total <= SRV_MESSAGE_MOST; i++) {
         if (!r->wanted[i])
             continue;
-        e[i].tensor = srv_tensor_lay_out(&r->fetches[i], r->as_content, wanted);
+        e[i].tensor = srv_tensor_lay_out(&r->fetches[i], r->as_content, cancellation);
         e[i].size = srv_bytes_size(1, strlen(sig->outputs[i].alias)) +
                     srv_bytes_size(2, e[i].tensor.tensor);
         total += srv_bytes_size(1, e[i].size);
@@ -277,18 +277,18 @@ enum rt_status srv_predict_write(const struct srv_predict_response *r, unsigned 
     enum rt_status st = srv_growth_take(r->growth, total, err);
     *out = p = st ? NULL : malloc(total + 1);
     *n = total;
-    for (int i = 0; p && i < sig->n_outputs && !(wanted && wanted->over); i++) {
+    for (int i = 0; p && i < sig->n_outputs && !(cancellation && cancellation->over); i++) {
         const char *alias = sig->outputs[i].alias;
         if (!r->wanted[i])
             continue;
         p = srv_write_head(p, 1, e[i].size);
         p = srv_write_bytes(p, 1, alias, strlen(alias));
         p = srv_write_head(p, 2, e[i].tensor.tensor);
-        p = srv_tensor_emit(p, &r->fetches[i], r->as_content, &e[i].tensor, wanted);
+        p = srv_tensor_emit(p, &r->fetches[i], r->as_content, &e[i].tensor, cancellation);
     }
     if (e != few)
         free(e);
-    if (!st && (!p || (wanted && wanted->over))) {
+    if (!st && (!p || (cancellation && cancellation->over))) {
         free(*out);
         *out = NULL;
         return srv_growth_failed(r->growth, total, err);

@@ -287,7 +287,7 @@ static enum rt_status fill(struct srv_cursor message, const struct head *h, cons
     return RT_OK;
 }
 
-enum rt_status srv_tensor_read(struct srv_cursor message, enum rt_dtype cancellation,
+enum rt_status srv_tensor_read(struct srv_cursor message, enum rt_dtype expected,
                                struct rt_tensor *out, size_t *budget, struct rt_error *err)
 {
     struct head h;
@@ -314,7 +314,7 @@ enum rt_status srv_tensor_read(struct srv_cursor message, enum rt_dtype cancella
                        "tensor_content holds %zu bytes, not those of shape %s and type %s",
                        h.content.left, rt_shape_text(buffer, sizeof buffer, h.rank, h.dim),
                        rt_dtype_name(dtype));
-    if (cancellation != RT_NO_DTYPE && dtype != cancellation)
+    if (expected != RT_NO_DTYPE && dtype != expected)
         return rt_tensor_new(out, NULL, dtype, 1, &(int64_t){0}, err);
     /* A string repeated to fill the shape is shared by all that repeat it. */
     if (dtype == RT_STRING && n)

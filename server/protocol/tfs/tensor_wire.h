@@ -21,7 +21,7 @@
  * A type other than `wanted`, which the call refuses in any case, is therefore not expanded: *out
  * has that type and no elements. RT_NO_DTYPE: any type is wanted.
  */
-enum rt_status srv_tensor_read(struct srv_cursor message, enum rt_dtype cancellation,
+enum rt_status srv_tensor_read(struct srv_cursor message, enum rt_dtype expected,
                                struct rt_tensor *out, size_t *budget, struct rt_error *err);
 
 bool srv_tensor_has_wire(enum rt_dtype dtype); /* false: it has no form on the wire */

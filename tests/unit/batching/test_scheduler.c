@@ -585,8 +585,7 @@ static void what_is_queued_at_the_end_is_refused(void **state)
 
 /* ---- net and map ---- */
 
-static int opened[4];
-static int n_opened;
+static int opened[4], n_opened;
 struct letter {
     struct srv_message message;
     int number;
