@@ -3,7 +3,7 @@
 where its line says. With --apply [ROW]... it renames instead: files by git mv, then identifiers.
 
 A line of the list is SCOPE OLD NEW under a heading [ROW]. SCOPE is a path, a glob, or * for the whole tree;
-several are joined by commas. An OLD with a slash is the path of a file, and every mention of it changes. Any
+several are joined by commas. Where several lines have the same OLD for a path, the last one counts. An OLD with a slash is the path of a file, and every mention of it changes. Any
 other OLD is an identifier: in C it changes wherever it is a whole token outside of strings, in comments and in
 other files only if it has an underscore, since a word without one may be plain English there. An OLD that ends in
 () is a function: members of that name, behind a dot or an arrow, stay.
@@ -11,6 +11,7 @@ other files only if it has an underscore, since a word without one may be plain 
 import argparse
 import collections
 import fnmatch
+import functools
 import os
 import re
 import subprocess
@@ -40,7 +41,7 @@ def read_rules():
             words = line.split()
             if row is None or len(words) != 3:
                 raise SystemExit(f"{LIST}:{number}: SCOPE OLD NEW under a [ROW] is wanted")
-            rules.append(Rule(row, words[0].split(","), words[1], words[2], number))
+            rules.append(Rule(row, tuple(words[0].split(",")), words[1], words[2], number))
     return rules
 
 
@@ -50,15 +51,17 @@ def tracked():
             "/corpus/" not in path and os.path.isfile(os.path.join(ROOT, path))]
 
 
-def covers(rule, path):
-    return any(scope == "*" or path == scope or fnmatch.fnmatch(path, scope) or
-               path.startswith(scope.rstrip("/") + "/") for scope in rule.scopes)
+@functools.lru_cache(maxsize=None)
+def covers(scopes, path):
+    return any(scope == "*" or path == scope or path.startswith(scope.rstrip("/") + "/") or
+               ("*" in scope and fnmatch.fnmatch(path, scope)) for scope in scopes)
 
 
 def rewritten(path, text, names, files):
     """`text` with the identifiers `names` and the paths `files` replaced."""
-    for old, new in files.items():
-        text = re.sub(rf"(?<![\w/.-]){re.escape(old)}(?![\w-])", new, text)
+    if files:
+        paths = "|".join(re.escape(old) for old in sorted(files, key=len, reverse=True))
+        text = re.sub(rf"(?<![\w/.-])(?:{paths})(?![\w-])", lambda match: files[match[0]], text)
     if not names:
         return text
 
@@ -84,7 +87,7 @@ def changes(rules):
     """(path, text, rewritten text) of each file that the rules change."""
     files = {rule.old: rule.new for rule in rules if "/" in rule.old}
     for path in tracked():
-        names = {rule.old: rule.new for rule in rules if "/" not in rule.old and covers(rule, path)}
+        names = {rule.old: rule.new for rule in rules if "/" not in rule.old and covers(rule.scopes, path)}
         with open(os.path.join(ROOT, path), encoding="utf-8") as file:
             text = file.read()
         new = rewritten(path, text, names, files)
