@@ -3,10 +3,11 @@
 where its line says. With --apply [ROW]... it renames instead: files by git mv, then identifiers.
 
 A line of the list is SCOPE OLD NEW under a heading [ROW]. SCOPE is a path, a glob, or * for the whole tree;
-several are joined by commas. Where several lines have the same OLD for a path, the last one counts. An OLD with a slash is the path of a file, and every mention of it changes. Any
-other OLD is an identifier: in C it changes wherever it is a whole token outside of strings, in comments and in
-other files only if it has an underscore, since a word without one may be plain English there. An OLD that ends in
-() is a function: members of that name, behind a dot or an arrow, stay.
+several are joined by commas. Where several lines have the same OLD for a path, the last one counts. An OLD
+with a slash is the path of a file, and every mention of it changes. Any other OLD is an identifier: in C it
+changes wherever it is a whole token outside of strings, in comments and in other files only if it has an
+underscore, since a word without one may be plain English there. An OLD that ends in () is a function: members
+of that name, behind a dot or an arrow, stay.
 """
 import argparse
 import collections
