@@ -51,10 +51,65 @@ static void divide_ints(enum rt_dtype dtype, void *d, int64_t n, int64_t by)
     }
 }
 
-static enum rt_status segment_run(struct rt_run *r, const struct kn_reducer *table, bool gaps_are_1)
+/*
+ * Max and Min of floats, where TensorFlow's Eigen has two rules for NaN (measured with 2.21, whose
+ * builds for x86-64 have AVX). Columns that fill a packet of 32 bytes, halves 16, start at the
+ * infinity and take what compares greater (less): NaN is passed over, and of equals (zeros) the
+ * first stays. The columns that are left take what does not compare less (greater): of a NaN and
+ * another value, and of equals, the later one stays. One row alone is copied.
+ */
+#define FIRST_LARGER(a, b)  ((b) > (a) ? (b) : (a))
+#define FIRST_SMALLER(a, b) ((b) < (a) ? (b) : (a))
+#define LATER_LARGER(a, b)  ((b) < (a) ? (a) : (b))
+#define LATER_SMALLER(a, b) ((b) > (a) ? (a) : (b))
+#define FOLD(dt, T, NAME, START, TAKE)                                                             \
+    static void NAME##_init_##dt(void *acc_, int64_t n)                                            \
+    {                                                                                              \
+        KN_C(dt) *acc = acc_;                                                                      \
+        for (int64_t j = 0; j < n; j++)                                                            \
+            acc[j] = START;                                                                        \
+    }                                                                                              \
+    KN_FAST(dt)                                                                                    \
+    static void NAME##_columns_##dt(void *acc_, const void *src, int64_t n_rows, int64_t stride,   \
+                                    int64_t n)                                                     \
+    {                                                                                              \
+        KN_C(dt) *restrict acc = acc_;                                                             \
+        const T *s = src;                                                                          \
+        for (int64_t i = 0; i < n_rows; i++, s += stride)                                          \
+            for (int64_t j = 0; j < n; j++)                                                        \
+                acc[j] = TAKE(acc[j], KN_GET(dt, s[j]));                                           \
+    }                                                                                              \
+    static void NAME##_finish_##dt(void *dst, const void *acc_, int64_t n, int64_t count)          \
+    {                                                                                              \
+        T *d = dst;                                                                                \
+        const KN_C(dt) *acc = acc_;                                                                \
+        (void)count;                                                                               \
+        for (int64_t j = 0; j < n; j++)                                                            \
+            d[j] = KN_PUT(dt, acc[j]);                                                             \
+    }
+#define FOLD_ROW(dt, T, NAME)                                                                      \
+    [dt] = {NAME##_init_##dt, NAME##_columns_##dt, NULL, NAME##_finish_##dt},
+KN_FOR_FLOATS(FOLD, packed_max, -INFINITY, FIRST_LARGER)
+KN_FOR_FLOATS(FOLD, packed_min, INFINITY, FIRST_SMALLER)
+KN_FOR_FLOATS(FOLD, rest_max, -INFINITY, LATER_LARGER)
+KN_FOR_FLOATS(FOLD, rest_min, INFINITY, LATER_SMALLER)
+
+/* By type; rows without functions are integers, which know no NaN. */
+struct extreme {
+    struct kn_reducer packed[RT_N_DTYPES], rest[RT_N_DTYPES];
+};
+static const struct extreme extreme_max = {{KN_FOR_FLOATS(FOLD_ROW, packed_max)},
+                                           {KN_FOR_FLOATS(FOLD_ROW, rest_max)}};
+static const struct extreme extreme_min = {{KN_FOR_FLOATS(FOLD_ROW, packed_min)},
+                                           {KN_FOR_FLOATS(FOLD_ROW, rest_min)}};
+
+/* extreme: how floats are folded, NULL: as the table says. */
+static enum rt_status segment_run(struct rt_run *r, const struct kn_reducer *table,
+                                  const struct extreme *extreme, bool gaps_are_1)
 {
     const struct rt_tensor *data = &r->in[0], *ids = &r->in[1];
     const bool divides = table == kn_reduce_mean && (KN_SET(KN_INTS) >> data->dtype & 1);
+    const bool folds = extreme && extreme->rest[data->dtype].init;
     const struct kn_reducer *f = divides ? &kn_reduce_sum[data->dtype] : &table[data->dtype];
     const int64_t n = ids->dim[0], size = (int64_t)rt_dtype_size((enum rt_dtype)data->dtype);
     const int64_t last = n ? id_at(ids, n - 1) : -1;
@@ -62,6 +117,7 @@ static enum rt_status segment_run(struct rt_run *r, const struct kn_reducer *tab
     memcpy(dim, data->dim, sizeof dim);
     for (int i = 1; i < data->rank; i++)
         width *= dim[i];
+    const int64_t packed = folds ? width - width % (size == 8 ? 4 : 8) : width;
     if (n && last < 0)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "segment ids must be >= 0");
     if (last == INT64_MAX)
@@ -94,10 +150,18 @@ static enum rt_status segment_run(struct rt_run *r, const struct kn_reducer *tab
                 return r->err->code;
             memcpy(out + j * size, &gap, (size_t)size);
         }
-        for (int64_t j = 0; j < width; j += KN_REDUCE_WIDTH) {
-            const int64_t m = width - j < KN_REDUCE_WIDTH ? width - j : KN_REDUCE_WIDTH;
+        for (int64_t j = 0, m; j < width; j += m) {
+            const int64_t until = j < packed ? packed : width;
+            m = until - j < KN_REDUCE_WIDTH ? until - j : KN_REDUCE_WIDTH;
             if (rt_run_spend(r, &left, (end - i) * m))
                 return r->err->code;
+            if (folds && end - i == 1) {
+                memcpy(out + (id * width + j) * size,
+                       (const char *)data->data + (i * width + j) * size, (size_t)(m * size));
+                continue;
+            }
+            if (folds)
+                f = j < packed ? &extreme->packed[data->dtype] : &extreme->rest[data->dtype];
             f->init(acc, m);
             f->columns(acc, (const char *)data->data + (i * width + j) * size, end - i, width, m);
             f->finish(out + (id * width + j) * size, acc, m, end - i);
@@ -109,20 +173,20 @@ static enum rt_status segment_run(struct rt_run *r, const struct kn_reducer *tab
     return RT_OK;
 }
 
-#define SEGMENT(NAME, TF, TABLE, GAPS_ARE_1, TYPES)                                                \
+#define SEGMENT(NAME, TF, TABLE, EXTREME, GAPS_ARE_1, TYPES)                                       \
     static enum rt_status NAME##_run(struct rt_run *r)                                             \
     {                                                                                              \
-        return segment_run(r, TABLE, GAPS_ARE_1);                                                  \
+        return segment_run(r, TABLE, EXTREME, GAPS_ARE_1);                                         \
     }                                                                                              \
     const struct kn_entry kn_##NAME = {                                                            \
         .op = {.name = TF, .infer = segment_infer},                                                \
         .kernels = KN_CPU(TF, #NAME, TYPES, NULL, NAME##_run),                                     \
     };
-SEGMENT(segment_sum, "SegmentSum", kn_reduce_sum, false, KN_SET(KN_NUMBERS))
-SEGMENT(segment_mean, "SegmentMean", kn_reduce_mean, false, KN_SET(KN_NUMBERS))
-SEGMENT(segment_prod, "SegmentProd", kn_reduce_prod, true, KN_SET(KN_NUMBERS))
-SEGMENT(segment_max, "SegmentMax", kn_reduce_max, false, KN_SET(KN_REALS))
-SEGMENT(segment_min, "SegmentMin", kn_reduce_min, false, KN_SET(KN_REALS))
+SEGMENT(segment_sum, "SegmentSum", kn_reduce_sum, NULL, false, KN_SET(KN_NUMBERS))
+SEGMENT(segment_mean, "SegmentMean", kn_reduce_mean, NULL, false, KN_SET(KN_NUMBERS))
+SEGMENT(segment_prod, "SegmentProd", kn_reduce_prod, NULL, true, KN_SET(KN_NUMBERS))
+SEGMENT(segment_max, "SegmentMax", kn_reduce_max, &extreme_max, false, KN_SET(KN_REALS))
+SEGMENT(segment_min, "SegmentMin", kn_reduce_min, &extreme_min, false, KN_SET(KN_REALS))
 
 /* ---- unsorted ---- */
 
@@ -186,10 +250,9 @@ struct unsorted {
 #define ONE(dt)       1
 #define ADD(dt, a, b) ((KN_U(dt))(a) + (KN_U(dt))(b))
 #define MUL(dt, a, b) ((KN_U(dt))(a) * (KN_U(dt))(b))
-/* As in TensorFlow, a NaN takes the place of what was before it, and what follows takes its place.
- */
-#define LARGER(dt, a, b)  ((a) > (b) ? (a) : (b))
-#define SMALLER(dt, a, b) ((a) < (b) ? (a) : (b))
+/* As in TensorFlow, of a NaN and another value, and of equals, the later one stays. */
+#define LARGER(dt, a, b)  LATER_LARGER(a, b)
+#define SMALLER(dt, a, b) LATER_SMALLER(a, b)
 KN_FOR_NUMBERS(UNSORTED, sum, ZERO, ADD)
 KN_FOR_NUMBERS(UNSORTED, prod, ONE, MUL)
 KN_FOR_REALS(UNSORTED, max, KN_LEAST, LARGER)

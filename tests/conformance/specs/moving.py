@@ -51,6 +51,10 @@ def tensor_scatter(g, op):
         a, u = (g.values(dtype, s, special=False) if dtype != "string" else g.values(dtype, s) for s in ((5, 4), (2, 4)))
         yield Case(a, I32([[3], [0]]), u)
         yield Case(a, I64([[3, 1], [0, 0], [3, 2]]), a[0, :3])
+    if op[-1] in "nx":
+        for dtype in FLOATS:
+            a, u = g.values(dtype, (5, 40)), g.values(dtype, (64, 40))  # with NaN
+            yield Case(a, I32(g.rng.integers(0, 5, (64, 1))), u)
     x = np.float32([1, 2])
     for i, u in (([[5]], [1]), ([[0], [0]], [1]), ([[0], [0]], [1, 5]), ([[-1]], [1]), ([[0, 0]], [1])):
         yield Case(x, I32(i), np.float32(u))

@@ -82,6 +82,18 @@ def l2_loss(g, op):
             yield Case(x, rtol=NEAR[dtype])
 
 
+# TensorFlow folds whole packets of columns by another rule for NaN than those that are left.
+WIDTHS = [1, 3, 4, 8, 17, 300]
+NAN_ROWS = [[np.nan], [np.nan, 1, 2], [np.nan, 2, 1], [1, np.nan, 2], [2, np.nan, 1], [1, 2, np.nan], [np.nan, np.nan, 1],
+            [np.nan, 1, np.nan], [np.nan] * 2, [0.0, -0.0], [-0.0, 0.0], [-np.inf, np.nan], [np.inf, np.nan], [-np.inf] * 2,
+            [np.inf] * 2, [9, np.nan, 3, 2, 5, 1, 4, 0, 7, 6, 2, 1] * 3, [9, 3, 2, 5, 1, 4, 3, 0, 7, 6, 2, np.nan] * 3]
+
+
+def not_numbers(dtype, width):
+    for rows in NAN_ROWS:
+        yield np.repeat(np.array(rows, np.float32)[:, None], width, 1).astype(dtype_of(dtype))
+
+
 SORTED_IDS = [[0, 0, 1], [0, 2, 2], [3, 3, 5], [0, 0, 0], [], [0, 2, 1], [-1, 0, 2], [-2, -1, -1], [0, 0], [0, 0, 7, 7, 7, 9], [1, 0, 0]]
 
 
@@ -93,6 +105,12 @@ def segments(g, op):
                 rows = 3 if len(ids) == 2 else len(ids)
                 x = g.values(dtype, (rows, *inner), lo=None if dtype in INTS else -2, hi=None if dtype in INTS else 2, special=dtype in INTS)
                 yield Case(x, np.array(ids, [np.int32, np.int64][i % 2]), rtol=NEAR.get(dtype, 0))
+    if op in ("SegmentMax", "SegmentMin"):
+        for dtype in FLOATS:
+            for width in WIDTHS:
+                for x in not_numbers(dtype, width):
+                    yield Case(x, np.zeros(len(x), np.int32))
+                yield Case(g.values(dtype, (40, width)), np.int32(sorted(g.rng.integers(0, 12, 40))))
     yield Case(np.float32(1), np.int32([0]))
     yield Case(np.float32([[1, 2]]), np.int32([[0, 0]]))
 
@@ -105,6 +123,13 @@ def unsorted_segments(g, op):
             for num in (3, 0, -1):
                 x = g.values(dtype, shape, lo=None if dtype in INTS else -2, hi=None if dtype in INTS else 2, special=dtype in INTS)
                 yield Case(x, np.int32(ids), np.int32(num), rtol=NEAR.get(dtype, 0))
+    if op in ("UnsortedSegmentMax", "UnsortedSegmentMin"):
+        for dtype in FLOATS:
+            for width in WIDTHS:
+                for x in not_numbers(dtype, width):
+                    yield Case(x, np.zeros(len(x), np.int32), np.int32(1))
+                    yield Case(x, np.zeros(x.shape, np.int32), np.int32(2))
+                yield Case(g.values(dtype, (40, width)), np.int32(g.rng.integers(0, 12, 40)), np.int32(12))
     yield Case(np.float32([1, 2]), np.int64([0, 1]), np.int64(4))
     yield Case(np.float32([1, 2]), np.int64([0, 1]), np.int64([4, 5]))
     for row in ([np.nan, 5], [5, np.nan], [np.nan, 5, 7], [7, np.nan, 5], [np.nan], [-np.inf], [np.inf, np.nan, -np.inf]):

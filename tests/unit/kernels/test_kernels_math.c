@@ -216,6 +216,55 @@ static void lines_and_columns_of_every_length_reduce_to_what_a_plain_loop_gives(
     }
 }
 
+static void nan_in_segments_gives_what_tensorflow_gives(void **state)
+{
+    (void)state;
+    enum { ROWS = 4, WIDTH = 9 }; /* TensorFlow folds eight columns by packets, the ninth alone */
+    const float n = NAN, i = INFINITY;
+    static const char *const ops[] = {"SegmentMax", "SegmentMin", "UnsortedSegmentMax",
+                                      "UnsortedSegmentMin"};
+    const struct {
+        int n_rows;
+        float row[ROWS], packed[2], rest[2]; /* of Max and of Min */
+    } cases[] = {
+        {3, {n, 1, 2}, {2, 1}, {2, 1}},
+        {3, {1, n, 2}, {2, 1}, {2, 2}},
+        {3, {2, n, 1}, {2, 1}, {1, 1}},
+        {3, {1, 2, n}, {2, 1}, {n, n}},
+        {4, {9, n, 1, 2}, {9, 1}, {2, 1}},
+        {1, {n}, {n, n}, {n, n}},
+        {2, {n, n}, {-i, i}, {n, n}},
+        {2, {0.0f, -0.0f}, {0.0f, 0.0f}, {-0.0f, -0.0f}},
+        {2, {-0.0f, 0.0f}, {-0.0f, -0.0f}, {0.0f, 0.0f}},
+    };
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++)
+        for (int op = 0; op < 4; op++) {
+            const bool sorted = op < 2;
+            const int64_t dim[] = {cases[k].n_rows, WIDTH};
+            struct op_call c = {.op = ops[op],
+                                .attrs = sorted ? "T=float Tindices=int32"
+                                                : "T=float Tindices=int32 Tnumsegments=int32",
+                                .n_in = sorted ? 2 : 3,
+                                .n_out = 1};
+            c.in[0] = op_tensor(RT_F32, 2, dim, NULL);
+            for (int64_t r = 0; r < rt_tensor_count(&c.in[0]); r++)
+                ((float *)c.in[0].data)[r] = cases[k].row[r / WIDTH];
+            c.in[1] = op_ints(cases[k].n_rows, (int32_t[ROWS]){0});
+            if (!sorted)
+                c.in[2] = op_int(1);
+            assert_ok(op_run(&c), &c.err);
+            for (int j = 0; j < WIDTH; j++) {
+                const float got = ((float *)c.out[0].data)[j];
+                const float want =
+                    sorted && j < 8 ? cases[k].packed[op % 2] : cases[k].rest[op % 2];
+                if (isnan(want) ? !isnan(got) : got != want || signbit(got) != signbit(want))
+                    fail_msg("%s, case %zu, column %d: %g, not %g", ops[op], k, j, (double)got,
+                             (double)want);
+            }
+            op_clear(&c);
+        }
+}
+
 static void a_sum_of_a_million_does_not_drift(void **state)
 {
     (void)state;
@@ -494,6 +543,7 @@ int main(void)
         cmocka_unit_test(our_functions_keep_nan_and_go_to_their_limits),
         cmocka_unit_test(an_output_on_top_of_an_input_changes_nothing),
         cmocka_unit_test(lines_and_columns_of_every_length_reduce_to_what_a_plain_loop_gives),
+        cmocka_unit_test(nan_in_segments_gives_what_tensorflow_gives),
         cmocka_unit_test(a_sum_of_a_million_does_not_drift),
         cmocka_unit_test(a_row_alone_gives_the_bits_that_it_gives_in_a_batch),
         cmocka_unit_test(rows_are_independent_only_where_they_are),
