@@ -37,6 +37,7 @@ struct model {
     struct rt_tensor **defaults;
     size_t n_defaults, defaults_capacity;
     size_t defaults_left; /* bytes */
+    const char *empty;    /* the path of the file, if it has no byte; NULL */
 };
 
 /* ---- one meta graph ---- */
@@ -557,8 +558,12 @@ enum rt_status rt_saved_model_read(struct rt_saved_model **out, const char *dir,
         free(bytes);
     }
     if (st)
-        rt_fail_prefix(err, "%s: ", path);
-    return st;
+        return rt_fail_prefix(err, "%s: ", path);
+    if (n == 0) {
+        struct model *m = (struct model *)*out;
+        m->empty = rt_arena_strdup(m->pub.arena, path);
+    }
+    return RT_OK;
 }
 
 void rt_saved_model_free(struct rt_saved_model *s)
@@ -600,6 +605,7 @@ enum rt_status rt_saved_model_choose(const struct rt_saved_model *m, const char 
                                      struct rt_error *err)
 {
     static const char *const serve[] = {"serve"};
+    const char *empty = ((const struct model *)m)->empty;
     char list[300] = "";
     size_t at = 0;
 
@@ -617,8 +623,9 @@ enum rt_status rt_saved_model_choose(const struct rt_saved_model *m, const char 
     return rt_fail(err, RT_NOT_FOUND,
                    "Could not find meta graph def matching supplied tags: { %s}. To inspect "
                    "available tag-sets in the SavedModel, please use the SavedModel CLI: "
-                   "`saved_model_cli`",
-                   list);
+                   "`saved_model_cli`%s%s%s",
+                   list, empty ? ": " : "", empty ? empty : "",
+                   empty ? " is an empty file (was it copied whole?)" : "");
 }
 
 /* As by_alias compares two of them. */

@@ -64,7 +64,8 @@ enum rt_status rt_saved_model_parse(struct rt_saved_model **out, struct rt_span 
                                     struct rt_error *err);
 void rt_saved_model_free(struct rt_saved_model *m);
 /* The one whose tags are exactly these ("serve" alone by default). NOT_FOUND with TensorFlow's
- * text: "Could not find meta graph def matching supplied tags: { serve }. ...". */
+ * text: "Could not find meta graph def matching supplied tags: { serve }. ...". Behind it an empty
+ * file is named. */
 enum rt_status rt_saved_model_choose(const struct rt_saved_model *m, const char *const *tags,
                                      int n_tags, const struct rt_meta_graph **out,
                                      struct rt_error *err);

@@ -94,6 +94,18 @@ class BadTrees(Case):
             self.put("elsewhere", PLUS_3)
             wait_for(lambda: server.state("later", 1) == "AVAILABLE", "its target")
 
+    def test_an_empty_saved_model_is_named(self):
+        """A full disk, or a copy that was stopped. TensorFlow Serving says the first sentence."""
+        os.makedirs(self.path("models/empty/1"))
+        path = self.write("models/empty/1/saved_model.pb", "")
+        with self.serve("--model_wait_seconds=2") as server:
+            wait_for(lambda: server.state("empty", 1) == "END", "the refusal", 30 * SLOW)
+            words = ("Could not find meta graph def matching supplied tags: { serve }. To inspect "
+                     "available tag-sets in the SavedModel, please use the SavedModel CLI: "
+                     f"`saved_model_cli`: {path} is an empty file")
+            self.assertIn(words, server.states("empty")[1][1])
+            self.assertIn(words, server.log())
+
     def test_a_version_that_cannot_be_read_tells_why(self):
         if os.geteuid() == 0:
             self.skipTest("root may read what nobody may")

@@ -164,6 +164,13 @@ static void a_directory_is_complete_only_with_all_its_files(void **state)
     assert_ok(rt_saved_model_is_complete(dir, NULL, 0, &bytes, &err), &err);
     assert_strings_count_as_they_are_loaded();
 
+    run("cp %s/saved_model.pb %s/kept && truncate -s 0 %s/saved_model.pb", dir, dir, dir);
+    assert_fails(rt_saved_model_is_complete(dir, NULL, 0, &bytes, &err), RT_NOT_FOUND, &err,
+                 "Could not find meta graph def matching supplied tags: { serve }. To inspect "
+                 "available tag-sets in the SavedModel, please use the SavedModel CLI: "
+                 "`saved_model_cli`: /tmp/slipway-model-");
+    assert_non_null(strstr(rt_error_text(&err), "/saved_model.pb is an empty file"));
+    run("mv %s/kept %s/saved_model.pb", dir, dir);
     run("mv %s/assets/words.txt %s", dir, dir);
     assert_fails(rt_saved_model_is_complete(dir, NULL, 0, &bytes, &err), RT_NOT_FOUND, &err,
                  "assets/words.txt");
