@@ -279,7 +279,7 @@ static enum rt_status read_lines(struct rt_run *r, struct kn_table *fresh,
             st = rt_run_check(r);
     }
     if (!st && n == 0 && f->vocab_size != 0 && !ferror(file))
-        st = rt_fail(r->err, RT_OUT_OF_RANGE, "Read less bytes than requested");
+        st = rt_fail(r->err, RT_OUT_OF_RANGE, "Read less bytes than requested: %s is empty", path);
     if (!st && ferror(file))
         st = rt_fail(r->err, RT_DATA_LOSS, "%s: reading failed", path);
     if (!st && f->vocab_size >= 0 && n < f->vocab_size)

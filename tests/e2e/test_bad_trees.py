@@ -106,6 +106,23 @@ class BadTrees(Case):
             self.assertIn(words, server.states("empty")[1][1])
             self.assertIn(words, server.log())
 
+    def test_an_empty_vocabulary_is_named(self):
+        vocabulary = self.write("words.txt", "")
+
+        def build(g):
+            g.placeholder("x", "float")
+            g.node("y", "Identity", "x", T="float")
+            g.node("table", "HashTableV2", key_dtype="string", value_dtype="int64")
+            g.const("file", "string", [], string_val=[vocabulary.encode()])
+            init = g.node("init", "InitializeTableFromTextFileV2", "table", "file")
+            init.attr["key_index"].i, init.attr["value_index"].i = -2, -1
+        small_models.write(self.path("models/words/1"), {
+            "serving_default": ({"x": ("x", "float")}, {"y": ("y", "float")})}, build, init="init")
+        with self.serve("--model_wait_seconds=1") as server:
+            wait_for(lambda: server.state("words", 1) == "END", "the refusal", 30 * SLOW)
+            self.assertIn(f"Read less bytes than requested: {vocabulary} is empty",
+                          server.states("words")[1][1])
+
     def test_a_version_that_cannot_be_read_tells_why(self):
         if os.geteuid() == 0:
             self.skipTest("root may read what nobody may")
