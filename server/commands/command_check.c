@@ -182,6 +182,8 @@ static enum rt_status check_models(struct check *c, struct rt_error *err)
         print_model(c, &base->models[i]);
     for (int i = 0; !st && folder && i < folder->n_models; i++)
         print_model(c, &folder->models[i]);
+    if (!st && folder && folder->warning)
+        printf("warning: %s\n", folder->warning);
     if (!st && !base->n_models && (!folder || !folder->n_models))
         printf("no models\n");
     srv_config_free(folder);

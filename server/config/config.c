@@ -514,12 +514,44 @@ static bool is_model_folder(const char *dir, const struct dirent *entry)
                                 : entry->d_type != DT_REG && !rt_errno_is_absence(errno));
 }
 
+/* The visible entries of `dir` that are links to nothing, as a warning; NULL: there is none. */
+static const char *dangling_warning(struct rt_arena *arena, const char *dir,
+                                    struct dirent *const *names, int n)
+{
+    char text[2000], path[4096];
+    size_t used = 0;
+    int more = 0;
+    struct stat s;
+    for (int i = 0; i < n; i++) {
+        const char *name = names[i]->d_name;
+        if (name[0] == '.' ||
+            (size_t)snprintf(path, sizeof path, "%s/%s", dir, name) >= sizeof path ||
+            lstat(path, &s) || !S_ISLNK(s.st_mode) || !stat(path, &s) ||
+            !rt_errno_is_absence(errno))
+            continue;
+        const size_t len = strlen(path) + 2;
+        if (more || used + len >= sizeof text) {
+            more++;
+            continue;
+        }
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", used ? ", " : "", path);
+    }
+    if (!used)
+        return NULL;
+    return more ? rt_arena_printf(arena,
+                                  "--models: no models, for their links lead to nothing: %s "
+                                  "and %d more",
+                                  text, more)
+                : rt_arena_printf(arena, "--models: no models, for their links lead to nothing: %s",
+                                  text);
+}
+
 enum rt_status srv_config_from_folder(const char *dir, struct srv_config **out,
                                       struct rt_error *err)
 {
     char *absolute = realpath(dir, NULL);
     struct dirent **names = NULL;
-    int n = absolute ? scandir(absolute, &names, NULL, NULL) : -1;
+    int n = absolute ? scandir(absolute, &names, NULL, alphasort) : -1;
     if (n < 0) {
         enum rt_status code = errno == ENOENT ? RT_NOT_FOUND : RT_UNAVAILABLE;
         rt_fail(err, code, "--models: cannot read %s: %s", dir, strerror(errno));
@@ -528,6 +560,8 @@ enum rt_status srv_config_from_folder(const char *dir, struct srv_config **out,
     }
     struct srv_config *c = config_new(n);
     enum rt_status st = c ? RT_OK : no_memory(err);
+    if (c)
+        c->warning = dangling_warning(c->arena, absolute, names, n);
     for (int i = 0; i < n; i++) {
         if (!st && is_model_folder(absolute, names[i])) {
             struct srv_model_config *m = &c->models[c->n_models++];

@@ -46,6 +46,7 @@ struct srv_config {
     bool is_list; /* false: an empty file, which says nothing, not even that there are no models */
     int n_models;
     struct srv_model_config *models; /* sorted by name, no name twice */
+    const char *warning;             /* of srv_config_from_folder: a sentence, or NULL */
 };
 
 void srv_config_free(struct srv_config *c); /* NULL is fine */
@@ -76,7 +77,7 @@ const struct srv_model_config *srv_config_find(const struct srv_config *c, const
 /* The label's entry, NULL: none. `c` may be NULL. */
 const struct srv_label *srv_config_find_label(const struct srv_model_config *c, const char *label);
 /* Every sub-directory of `dir` is a model, hidden ones are not. A directory that cannot be read is
- * an error, not an empty one. */
+ * an error, not an empty one. Links to nothing are no models; `warning` names them. */
 enum rt_status srv_config_from_folder(const char *dir, struct srv_config **out,
                                       struct rt_error *err);
 

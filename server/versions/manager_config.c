@@ -187,7 +187,7 @@ void srv_mgr_poll_folder(struct srv_manager *m)
         m->folder_watch = -1;
         return;
     }
-    srv_mgr_log_once(&m->folder_trouble, NULL);
+    srv_mgr_log_once(&m->folder_trouble, config->warning);
     if (same_folder(m->folder, config))
         srv_config_free(config);
     else

@@ -123,6 +123,24 @@ class BadTrees(Case):
             self.assertIn(f"Read less bytes than requested: {vocabulary} is empty",
                           server.states("words")[1][1])
 
+    def test_links_to_nothing_beside_models_are_told_once(self):
+        told = "WARNING --models: .*: "
+        os.makedirs(self.path("models"))
+        for name in ("later", "later2"):
+            os.symlink(self.path("elsewhere", name), self.path("models", name))
+        os.symlink("nowhere", self.path("models/.hidden"))
+        with self.serve() as server:
+            wait_for(lambda: "models/later2" in server.log(), "the warning", 30 * SLOW)
+            self.assertRegex(server.log(), f"{told}{self.path('models/later')}, "
+                                           f"{self.path('models/later2')}\n")
+            self.put("elsewhere/later/1", PLUS_3)
+            wait_for(lambda: server.state("later", 1) == "AVAILABLE", "its target", 30 * SLOW)
+            time.sleep(2.5)  # polls, each a second
+            self.assertRegex(server.log(), f"{told}{self.path('models/later2')}\n")
+            self.assertEqual(len(re.findall(told, server.log())), 2)
+            self.assertNotIn("hidden", server.log())
+            self.assertEqual(server.get("/readyz")[0], 200)
+
     def test_a_version_that_cannot_be_read_tells_why(self):
         if os.geteuid() == 0:
             self.skipTest("root may read what nobody may")

@@ -1,5 +1,7 @@
 #include "tests/support/test.h"
 
+#include <unistd.h>
+
 #include "runtime/base/bytes.h"
 #include "runtime/base/clock.h"
 #include "server/config/config.h"
@@ -300,6 +302,41 @@ static void every_directory_of_a_folder_is_a_model_but_hidden_ones(void **state)
     folder_remove();
 }
 
+static void links_to_nothing_in_a_folder_are_named(void **state)
+{
+    (void)state;
+    char words[256];
+    folder_new();
+    folder_make("models/b/1");
+    assert_int_equal(symlink("b", folder_path("models/c")), 0);
+    srv_config_free(config);
+    config = NULL;
+    assert_ok(srv_config_from_folder(folder_path("models"), &config, &err), &err);
+    assert_int_equal(config->n_models, 2);
+    assert_null(config->warning);
+    assert_int_equal(symlink("nowhere", folder_path("models/z")), 0);
+    assert_int_equal(symlink("nowhere/at/all", folder_path("models/a")), 0);
+    assert_int_equal(symlink("nowhere", folder_path("models/.d")), 0);
+    srv_config_free(config);
+    config = NULL;
+    assert_ok(srv_config_from_folder(folder_path("models"), &config, &err), &err);
+    assert_int_equal(config->n_models, 2);
+    snprintf(words, sizeof words, ": %s, %s", folder_path("models/a"), folder_path("models/z"));
+    assert_non_null(config->warning);
+    assert_non_null(strstr(config->warning, words));
+    assert_null(strstr(config->warning, ".d"));
+    for (int i = 0; i < 100; i++) {
+        snprintf(words, sizeof words, "models/n%060d", i);
+        assert_int_equal(symlink("nowhere", folder_path(words)), 0);
+    }
+    srv_config_free(config);
+    config = NULL;
+    assert_ok(srv_config_from_folder(folder_path("models"), &config, &err), &err);
+    assert_non_null(strstr(config->warning, "0013, "));
+    assert_non_null(strstr(config->warning, " more"));
+    folder_remove();
+}
+
 /* chmod of the folder of models is no removal of them: they would be unloaded. */
 static void a_model_that_may_not_be_looked_at_stays_one(void **state)
 {
@@ -343,6 +380,7 @@ int main(void)
         cmocka_unit_test(configs_are_the_same_when_they_say_the_same),
         cmocka_unit_test(file_systems_that_are_not_local_are_refused_by_name),
         cmocka_unit_test(every_directory_of_a_folder_is_a_model_but_hidden_ones),
+        cmocka_unit_test(links_to_nothing_in_a_folder_are_named),
         cmocka_unit_test(a_model_that_may_not_be_looked_at_stays_one),
     };
     return cmocka_run_group_tests(tests, NULL, clean);
