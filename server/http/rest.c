@@ -51,6 +51,10 @@ static void read_events(struct srv_rest_loop *l, const struct epoll_event *event
             srv_rest_accept(l);
         } else if (what != &l->daemon) {
             struct srv_rest_conn *c = what;
+            if (c->lingers) {
+                srv_rest_linger(l, c);
+                continue;
+            }
             srv_rest_expect_handshake(l, c);
             if (!(events[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)))
                 continue;
@@ -112,6 +116,7 @@ static void *loop_main(void *arg)
         srv_rest_expire(l, &l->handshakes, l->now_ns);
         srv_rest_expire(l, &l->reading, l->now_ns);
         srv_rest_expire(l, &l->idle, l->now_ns);
+        srv_rest_expire(l, &l->lingering, l->now_ns);
         srv_rest_watch_sending(l, l->now_ns);
         srv_rest_watch(l, l->now_ns);
     }
@@ -123,6 +128,7 @@ static void *loop_main(void *arg)
             break;
     }
     if (l->daemon) {
+        srv_rest_end_lingering(l);
         run_daemon(l);
         srv_rest_resume_all_handshakes(l);
         MHD_stop_daemon(l->daemon);
@@ -262,6 +268,7 @@ static enum rt_status start_loop(struct srv_rest *r, struct srv_rest_loop *l, in
     srv_list_init(&l->reading);
     srv_list_init(&l->idle);
     srv_list_init(&l->sending);
+    srv_list_init(&l->lingering);
     srv_list_init(&l->waiting);
     srv_list_init(&l->overdue);
     srv_list_init(&l->ended);

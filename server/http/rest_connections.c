@@ -16,6 +16,7 @@ enum {
     WATCH_AFTER_MS = 20,    /* a job that takes longer is cancelled by a hang-up */
     LEAST_TAKEN = 64 << 10, /* of a large answer, in the time that a request may take to arrive */
     DRAIN_GRACE_MS = 2000,  /* for requests to arrive whole while the server drains, as in gRPC */
+    LINGER_REFUSED_MS = 10000, /* after a refusal before the body was whole */
 };
 
 /* Of a request, from now on. */
@@ -31,6 +32,8 @@ static int64_t reading_deadline(const struct srv_rest_loop *l)
 bool srv_rest_watch_socket(struct srv_rest_loop *l, struct srv_rest_conn *c, int op)
 {
     uint32_t events = EPOLLRDHUP | EPOLLET | (c->is_handshake ? EPOLLIN | EPOLLOUT : 0);
+    if (c->lingers)
+        events = EPOLLIN; /* again and again, so that a turn reads little of each */
     struct epoll_event ev = {.events = events, .data.ptr = c};
 
     return epoll_ctl(l->epoll, op, c->fd, &ev) == 0;
@@ -101,15 +104,21 @@ void srv_rest_begin_reading(struct srv_rest_loop *l, struct srv_rest_conn *c)
     srv_list_append(&l->reading, &c->link);
 }
 
-void srv_rest_hurry_reading(struct srv_rest_loop *l)
+static void hurry(struct srv_rest_loop *l, struct srv_link *list)
 {
     int64_t most = reading_deadline(l);
 
-    for (struct srv_link *at = l->reading.next; at != &l->reading; at = at->next) {
+    for (struct srv_link *at = list->next; at != list; at = at->next) {
         struct srv_rest_conn *c = (struct srv_rest_conn *)(void *)at;
         if (c->deadline_ns > most)
             c->deadline_ns = most;
     }
+}
+
+void srv_rest_hurry_reading(struct srv_rest_loop *l)
+{
+    hurry(l, &l->reading);
+    hurry(l, &l->lingering);
 }
 
 /* libmicrohttpd has no call to end a connection: its socket reports the end instead. */
@@ -117,6 +126,32 @@ void srv_rest_hang_up(struct srv_rest_conn *c)
 {
     srv_list_remove(&c->link);
     shutdown(c->fd, SHUT_RDWR);
+    if (!c->lingers)
+        return;
+    c->lingers = false;
+    srv_rest_this_loop->again = true;
+    MHD_resume_connection(c->mhd);
+}
+
+void srv_rest_begin_lingering(struct srv_rest_loop *l, struct srv_rest_conn *c)
+{
+    int64_t ms = l->io_loop.server->options.request_read_timeout_ms;
+
+    c->lingers = true;
+    srv_list_remove(&c->end);
+    MHD_suspend_connection(c->mhd);
+    if (l->closing && ms > DRAIN_GRACE_MS)
+        ms = DRAIN_GRACE_MS;
+    c->deadline_ns = l->now_ns + (ms < LINGER_REFUSED_MS ? ms : LINGER_REFUSED_MS) * 1000000;
+    srv_list_append(&l->lingering, &c->link);
+    if (!srv_rest_watch_socket(l, c, EPOLL_CTL_MOD))
+        srv_rest_hang_up(c);
+}
+
+void srv_rest_end_lingering(struct srv_rest_loop *l)
+{
+    while (l->lingering.next != &l->lingering)
+        srv_rest_hang_up((struct srv_rest_conn *)(void *)l->lingering.next);
 }
 
 void srv_rest_hang_up_idle(struct srv_rest_loop *l)
@@ -141,10 +176,12 @@ void srv_rest_expire(struct srv_rest_loop *l, struct srv_link *list, int64_t now
             break;
         if (c->is_handshake)
             srv_metrics_event(metrics, "slow_handshake_cut_off");
+        else if (c->lingers)
+            srv_metrics_event(metrics, "refused_body_cut_off");
         else if (c->is_reading)
             srv_metrics_event(metrics,
                               l->closing ? "drain_request_cut_off" : "slow_request_cut_off");
-        n_drained += c->is_reading && l->closing;
+        n_drained += c->is_reading && !c->lingers && l->closing;
         srv_rest_hang_up(c);
     }
     if (n_drained)
@@ -249,6 +286,8 @@ void srv_rest_next_look(const struct srv_rest_loop *l, int64_t *until, int64_t n
         sooner(until, ((struct srv_rest_conn *)(void *)l->idle.next)->deadline_ns);
     if (l->sending.next != &l->sending)
         sooner(until, ((struct srv_rest_conn *)(void *)l->sending.next)->deadline_ns);
+    if (l->lingering.next != &l->lingering)
+        sooner(until, ((struct srv_rest_conn *)(void *)l->lingering.next)->deadline_ns);
     if (l->ended.next != &l->ended)
         sooner(until, now + LINGER_MS * 1000000);
     if (l->accept_at_ns > now && l->listen_fd >= 0)

@@ -151,7 +151,9 @@ enum MHD_Result srv_rest_on_request(void *arg, struct MHD_Connection *mhd, const
         return MHD_NO; /* no memory for it */
     switch (req->stage) {
     case STAGE_NEW:
-        return srv_rest_open(req, method) ? srv_rest_send(req) : MHD_YES;
+        if (!srv_rest_open(req, method))
+            return MHD_YES;
+        return req->stage == STAGE_REFUSED ? srv_rest_refuse_now(req) : srv_rest_send(req);
     case STAGE_READING:
     case STAGE_REFUSED:
         if (*n_data) {
@@ -164,6 +166,9 @@ enum MHD_Result srv_rest_on_request(void *arg, struct MHD_Connection *mhd, const
         return req->finished ? srv_rest_send(req) : MHD_YES;
     case STAGE_SENT:
         break;
+    case STAGE_OVER:
+        *n_data = 0;
+        return req->conn->lingers ? MHD_YES : MHD_NO; /* resumed, to end */
     }
     return MHD_YES;
 }

@@ -11,6 +11,7 @@
  * | rest_handshake.c   | TLS handshakes: their limit of time, when they run                 |
  * | rest_wire.c        | what libmicrohttpd gets to read                                    |
  * | rest_connections.c | connections: limits of time, what the peer's end means             |
+ * | rest_refuse.c      | bodies refused before they are whole                               |
  * | rest_read.c        | a request's headers and body, what is refused of them              |
  * | rest_gzip.c        | compressed bodies                                                  |
  * | rest_handler.c     | a request from its first line to its end                           |
@@ -46,6 +47,7 @@ enum srv_rest_stage {
     STAGE_REFUSED, /* the answer is set; the rest of the body is swallowed first */
     STAGE_WAITING, /* for a job, suspended */
     STAGE_SENT,    /* the answer is with libmicrohttpd */
+    STAGE_OVER,    /* refused before the body was whole: the answer is out, or there is none */
 };
 
 struct srv_rest_loop;
@@ -73,7 +75,7 @@ struct srv_rest_call {
 };
 
 struct srv_rest_conn {
-    struct srv_link link; /* in loop->handshakes, loop->reading, loop->idle or loop->sending */
+    struct srv_link link; /* in a list of the loop's, by deadline */
     struct srv_link turn; /* in one of the loop's handshakes_... */
     struct MHD_Connection *mhd;
     bool is_handshake, is_suspended; /* of TLS, not ended; suspended until its socket reports */
@@ -81,6 +83,9 @@ struct srv_rest_conn {
     struct rt_bytes ready; /* what came out of the stream and was not read yet, but for `taken` */
     size_t taken, drained;
     bool is_reading;           /* a request has begun to come; its deadline is set */
+    bool is_over;              /* nothing more of it is read */
+    bool lingers;              /* over and suspended: what comes is dropped by rest_refuse.c */
+    uint64_t dropped;          /* bytes, while it lingers */
     uint64_t n_requests;       /* that libmicrohttpd has found */
     struct srv_link end;       /* in loop->ended, once the peer has ended its side */
     struct srv_rest_call *req; /* being read, waiting or answered; NULL: between two */
@@ -125,7 +130,7 @@ struct srv_rest_loop {
     bool again;     /* the next turn does not wait */
     int64_t now_ns; /* of this turn */
     /* Connections, by deadline: each list has one time-out. */
-    struct srv_link handshakes, reading, idle, sending;
+    struct srv_link handshakes, reading, idle, sending, lingering;
     /* Connections, by `turn`: those that libmicrohttpd runs, and those that are suspended: until
      * their turn has come, and until their socket reports something. */
     struct srv_link handshakes_resumed, handshakes_ready, handshakes_suspended;
@@ -146,6 +151,20 @@ void srv_rest_discharge(struct srv_rest_request *r);
 void srv_rest_refuse(struct srv_rest_call *req, enum rt_status code, int http);
 /* Hands the answer to libmicrohttpd. */
 enum MHD_Result srv_rest_send(struct srv_rest_call *req);
+/* Counts and logs an answer that is set, and lets go of the version. */
+void srv_rest_count(struct srv_rest_call *req);
+/* The headers of an answer that is set, but for its length, one after the other to `add`. False:
+ * that was false for one of them. */
+typedef bool srv_rest_add_header(void *arg, const char *name, const char *value);
+bool srv_rest_headers(const struct srv_rest_call *req, srv_rest_add_header *add, void *arg);
+
+/* ---- rest_refuse.c ---- */
+
+/* In the handler, before the body has come whole: sends the answer that is set, and drops what
+ * still comes for a while, so that the client hears it. */
+enum MHD_Result srv_rest_refuse_now(struct srv_rest_call *req);
+/* Something has come on a connection that lingers, or its end. */
+void srv_rest_linger(struct srv_rest_loop *l, struct srv_rest_conn *c);
 
 /* ---- rest_read.c ---- */
 
@@ -212,7 +231,8 @@ void srv_rest_resume_all_handshakes(struct srv_rest_loop *l);
 /* ---- rest_connections.c ---- */
 
 /* epoll_ctl's `op` on the loop's epoll: the peer's end is reported, during a handshake all that
- * comes and that there is room to write. False: the epoll cannot, for want of memory. */
+ * comes and that there is room to write, while it lingers all that comes. False: the epoll cannot,
+ * for want of memory. */
 bool srv_rest_watch_socket(struct srv_rest_loop *l, struct srv_rest_conn *c, int op);
 /* A connection on which nothing of its first request has come. */
 void srv_rest_expect_request(struct srv_rest_loop *l, struct srv_rest_conn *c);
@@ -225,6 +245,10 @@ void srv_rest_on_connection(void *arg, struct MHD_Connection *mhd, void **contex
                             enum MHD_ConnectionNotificationCode what);
 /* libmicrohttpd has no call to end a connection: its socket reports the end instead. */
 void srv_rest_hang_up(struct srv_rest_conn *c);
+/* All that linger, before the daemon is stopped. */
+void srv_rest_end_lingering(struct srv_rest_loop *l);
+/* A refusal has been sent: its connection stays a while longer. */
+void srv_rest_begin_lingering(struct srv_rest_loop *l, struct srv_rest_conn *c);
 /* All between two requests, of whom nothing more has come. */
 void srv_rest_hang_up_idle(struct srv_rest_loop *l);
 /* Hangs up on those whose deadline has passed. */

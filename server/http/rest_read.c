@@ -185,12 +185,14 @@ enum MHD_Result srv_rest_take_body(struct srv_rest_call *req, const char *data, 
             return MHD_YES;
         }
         srv_rest_refuse(req, st, st == RT_INVALID_ARGUMENT ? 413 : rt_status_http(st));
-        req->stage = STAGE_REFUSED;
         req->close = true;
         rt_bytes_clear(&r->body);
         srv_rest_discharge(r);
+        return srv_rest_refuse_now(req);
     }
-    /* No answer can be queued in the middle of an upload: swallow a little, else hang up. */
     req->swallowed += n;
-    return req->swallowed > SRV_REST_SWALLOW_BYTES ? MHD_NO : MHD_YES;
+    if (req->swallowed <= SRV_REST_SWALLOW_BYTES)
+        return MHD_YES;
+    req->close = true;
+    return srv_rest_refuse_now(req);
 }

@@ -102,7 +102,7 @@ static void response_over(void *arg)
     srv_rest_unref(arg);
 }
 
-static void count_and_log(struct srv_rest_call *req)
+void srv_rest_count(struct srv_rest_call *req)
 {
     struct srv_rest_request *r = &req->pub;
     int64_t total_ns = rt_now_ns() - r->received_ns;
@@ -116,33 +116,31 @@ static void count_and_log(struct srv_rest_call *req)
     r->job.version = NULL;
 }
 
-static bool add(struct MHD_Response *response, const char *name, const char *value)
+static bool add_to_answer(void *response, const char *name, const char *value)
 {
     return MHD_add_response_header(response, name, value) == MHD_YES;
 }
 
-/* False: no memory. An answer without one of its headers is another answer: compressed bytes that
- * nobody is told of. */
-static bool add_headers(const struct srv_rest_call *req, struct MHD_Response *response)
+bool srv_rest_headers(const struct srv_rest_call *req, srv_rest_add_header *add, void *arg)
 {
     const struct srv_rest_request *r = &req->pub;
     bool good = true;
     if (r->content_type)
-        good &= add(response, "Content-Type", r->content_type);
+        good &= add(arg, "Content-Type", r->content_type);
     if (req->deflated) {
-        good &= add(response, "Content-Encoding", "gzip");
-        good &= add(response, "Vary", "Accept-Encoding");
+        good &= add(arg, "Content-Encoding", "gzip");
+        good &= add(arg, "Vary", "Accept-Encoding");
     }
     if (req->sends_id)
-        good &= add(response, "X-Request-Id", r->id);
+        good &= add(arg, "X-Request-Id", r->id);
     if (r->http == 429 || r->http == 503)
-        good &= add(response, "Retry-After", "1");
+        good &= add(arg, "Retry-After", "1");
     if (req->close || req->loop->closing)
-        good &= add(response, "Connection", "close");
+        good &= add(arg, "Connection", "close");
     if (r->server->options.rest_api_enable_cors_support) {
-        good &= add(response, "Access-Control-Allow-Origin", "*");
-        good &= add(response, "Access-Control-Allow-Methods", "POST, GET");
-        good &= add(response, "Access-Control-Allow-Headers", "Content-Type");
+        good &= add(arg, "Access-Control-Allow-Origin", "*");
+        good &= add(arg, "Access-Control-Allow-Methods", "POST, GET");
+        good &= add(arg, "Access-Control-Allow-Headers", "Content-Type");
     }
     return good;
 }
@@ -152,7 +150,7 @@ enum MHD_Result srv_rest_send(struct srv_rest_call *req)
 {
     struct srv_rest_request *r = &req->pub;
     srv_rest_deflate(req);
-    count_and_log(req);
+    srv_rest_count(req);
     req->stage = STAGE_SENT;
     if (r->out.failed) /* no memory for the text of an error either */
         return MHD_NO;
@@ -164,7 +162,9 @@ enum MHD_Result srv_rest_send(struct srv_rest_call *req)
         return MHD_NO;
     if (r->out.n)
         req->refs++; /* response_over */
-    if (!add_headers(req, response)) {
+    /* An answer without one of its headers is another answer: compressed bytes that nobody is told
+     * of. */
+    if (!srv_rest_headers(req, add_to_answer, response)) {
         MHD_destroy_response(response);
         return MHD_NO;
     }

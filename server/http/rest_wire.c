@@ -177,6 +177,8 @@ ssize_t srv_rest_read(int fd, void *session, void *p, size_t n)
 
     if (fd < 0 || fd >= l->n_conns || !l->conns[fd])
         return no_memory(&from);
+    if (l->conns[fd]->is_over)
+        return 0;
     if (l->conns[fd]->is_handshake)
         srv_rest_end_handshake(l, l->conns[fd]);
     return read_stream(l, l->conns[fd], &from, p, n);

@@ -123,6 +123,18 @@ class Tls(unittest.TestCase):
                 self.assertEqual(test_rest.answer(s)[0], 200)
                 s.close()
 
+    def test_a_body_refused_while_it_comes_is_answered(self):
+        with TlsServer(self.folder, "--max_body_bytes=1M") as server:
+            two = ssl.create_default_context(cafile=self.folder.at("ca.crt"))
+            two.maximum_version = ssl.TLSVersion.TLSv1_2
+            for context in (None, two):
+                with server.connect(context) as s:
+                    s.sendall(f"POST {PREDICT} HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
+                    for _ in range(8):
+                        s.sendall(b"100000\r\n" + b" " * 0x100000 + b"\r\n")
+                    self.assertEqual(test_rest.answer(s)[0], 413)
+                    self.assertTrue(test_rest.is_closed(s))
+
     def test_neither_old_protocols_nor_plain_text(self):
         with TlsServer(self.folder) as server:
             old = ssl.create_default_context(cafile=self.folder.at("ca.crt"))

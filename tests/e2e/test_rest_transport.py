@@ -19,6 +19,7 @@ BODY = b'{"inputs": 1}'
 PIDFD_GETFD = 438
 syscall = ctypes.CDLL(None, use_errno=True).syscall
 MEBI = 1 << 20
+CHUNKED = f"POST {PREDICT} HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
 
 
 def everything(s):
@@ -347,6 +348,58 @@ class Flags(unittest.TestCase):
             self.assertEqual({k: v for k, v in headers.items() if k.startswith("access-")}, {
                 "access-control-allow-origin": "*", "access-control-allow-methods": "POST, GET",
                 "access-control-allow-headers": "Content-Type"})
+
+    def refused_in_the_middle(self, server, code, size):
+        """A client that sends a body whole before it looks for an answer; the answer's headers."""
+        chunk = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
+        with server.connect() as s:
+            s.sendall(CHUNKED)
+            for _ in range(size >> 16):
+                s.sendall(chunk)
+            s.sendall(b"0\r\n\r\n")
+            status, headers, body = answer(s)
+            self.assertEqual((status, headers["connection"]), (code, "close"), body)
+            self.assertIn("error", json.loads(body))
+            self.assertTrue(is_closed(s))
+        return headers
+
+    def test_a_body_refused_while_it_comes_is_answered(self):
+        server = self.with_server("--max_body_bytes=1M", "--access_log")
+        for size in (2, 4, 20):
+            self.refused_in_the_middle(server, 413, size * MEBI)
+        wait_for(lambda: server.log().count("status=413") == 3, "the access log")
+        page = server.ask("GET", METRICS)[2].decode()
+        self.assertRegex(page, r':request_count\{model_name="half_plus_two",status="INVALID_ARGUMENT"\} 3\n')
+        self.assertNotIn("refused_body_cut_off", page)
+        with server.connect() as s:  # of an announced length, too
+            s.sendall(head("POST", PREDICT, 20 * MEBI))
+            s.sendall(b" " * (20 * MEBI))
+            self.assertEqual(answer(s)[0], 413)
+
+    def test_a_body_that_does_not_fit_beside_others_is_answered_while_it_comes(self):
+        server = self.with_server("--max_bytes_in_flight=7M", "--max_body_bytes=6M")
+        with server.connect() as other:
+            other.sendall(head("POST", PREDICT, 6 * MEBI) + b" " * (7 * MEBI // 2))
+            wait_for(lambda: server.bytes_in_flight() >= 4 * MEBI, "the other's body")
+            headers = self.refused_in_the_middle(server, 503, 6 * MEBI)
+            self.assertEqual(headers["retry-after"], "1")
+
+    def test_who_goes_on_sending_what_is_refused_is_cut_off(self):
+        server = self.with_server("--max_body_bytes=1M")
+        with server.connect() as s:
+            s.sendall(CHUNKED)
+            with self.assertRaises(OSError):
+                while True:
+                    s.sendall(b"100000\r\n" + b" " * MEBI + b"\r\n")
+        wait_for(lambda: 'slipway_events_total{event="refused_body_cut_off"} 1' in
+                 server.ask("GET", METRICS)[2].decode(), "the event")
+
+    def test_the_end_does_not_wait_for_bodies_that_were_refused(self):
+        server = self.with_server("--max_body_bytes=1M")
+        with server.connect() as s:
+            s.sendall(CHUNKED + b"200000\r\n" + b" " * 2 * MEBI)
+            self.assertEqual(answer(s)[0], 413)
+            self.assertEqual(server.stop(), 0)
 
     def trickle(self, server, first, piece):
         """The server hangs up on somebody who sends `piece` again and again."""
