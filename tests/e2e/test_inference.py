@@ -578,6 +578,7 @@ class MultiInference(InferenceCase):
                      [("regress_x_to_y", "tensorflow/serving/predict")])
         self.refused(bad, "Expected one input Tensor.", self.ask, [("two_inputs", REGRESS)])
         self.refused(bad, "Input is empty.", self.ask, [one], [])
+        self.refused(bad, "the request has 1001 tasks, at most 1000", self.ask, [one] * 1001)
         self.refused(bad, "Expected Tensor shape: [batch_size num_classes] but got [1]", self.ask,
                      [one, ("flat_scores", CLASSIFY)])
 
@@ -612,6 +613,14 @@ class SessionRun(InferenceCase):
         self.assertEqual(caught.exception.code(), grpc.StatusCode.RESOURCE_EXHAUSTED)
         self.assertIn("the response is larger than --max_bytes_in_flight",
                       caught.exception.details())
+
+    def test_what_is_too_many_is_told_with_the_limit(self):
+        self.refused(CODE.INVALID_ARGUMENT, "the request has 0 feeds, 10001 fetches and 0 targets, at most 10000 of each",
+                     self.ask, [], ["y:0"] * 10001)
+        r = predict_pb2.PredictRequest(output_filter=["y"] * 10001)
+        r.model_spec.name = "half_plus_two"
+        self.refused(CODE.INVALID_ARGUMENT, "the request has 0 inputs and 10001 output filters, at most 10000 of each",
+                     self.stub.Predict, r, WAIT)
 
     def found(self, answer):
         return [(t.name, list(t.tensor.float_val)) for t in answer.tensor]

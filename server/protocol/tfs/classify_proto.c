@@ -40,7 +40,8 @@ enum rt_status srv_examples_read(struct srv_cursor message, bool is_multi,
         return srv_wire_malformed(err, is_multi ? "MultiInferenceRequest" : "the request");
     enum { MANY = 1000 }; /* far beyond the signatures of any model */
     if (n_tasks > MANY)
-        return rt_fail(err, RT_INVALID_ARGUMENT, "the request has %d tasks", n_tasks);
+        return rt_fail(err, RT_INVALID_ARGUMENT, "the request has %d tasks, at most %d", n_tasks,
+                       MANY);
     out->tasks = rt_arena_array(arena, (size_t)n_tasks + 1, sizeof *out->tasks);
     if (!out->tasks)
         return rt_fail_memory(err, "the parts of a request", 0);

@@ -63,8 +63,9 @@ enum rt_status srv_predict_read(struct srv_cursor message, struct srv_predict_re
         return srv_wire_malformed(err, "PredictRequest");
     enum { MANY = 10000 }; /* far beyond any signature */
     if (n_inputs > MANY || n_filters > MANY)
-        return rt_fail(err, RT_INVALID_ARGUMENT, "the request has %d inputs and %d output filters",
-                       n_inputs, n_filters);
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "the request has %d inputs and %d output filters, at most %d of each",
+                       n_inputs, n_filters, MANY);
     inputs = rt_arena_array(arena, (size_t)n_inputs + 1, sizeof *inputs);
     out->inputs = rt_arena_array(arena, (size_t)n_inputs + 1, sizeof *out->inputs);
     out->filters = rt_arena_array(arena, (size_t)n_filters + 1, sizeof *out->filters);

@@ -69,7 +69,8 @@ static enum rt_status allocate_tensors(struct srv_cursor c, struct srv_session_r
         return srv_wire_malformed(err, "SessionRunRequest");
     if (n[2] > MANY || n[3] > MANY || n[4] > MANY)
         return rt_fail(err, RT_INVALID_ARGUMENT,
-                       "the request has %d feeds, %d fetches and %d targets", n[2], n[3], n[4]);
+                       "the request has %d feeds, %d fetches and %d targets, at most %d of each",
+                       n[2], n[3], n[4], MANY);
     out->feeds = rt_arena_array(arena, (size_t)n[2] + 1, sizeof *out->feeds);
     out->fetches = rt_arena_array(arena, (size_t)n[3] + 1, sizeof *out->fetches);
     out->targets = rt_arena_array(arena, (size_t)n[4] + 1, sizeof *out->targets);
