@@ -2,11 +2,13 @@
 
 #include <arpa/inet.h>
 #include <dirent.h>
+#include <limits.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include "server/base/number.h"
@@ -17,6 +19,21 @@ static int option_of(int fd, int option)
     socklen_t n = sizeof value;
 
     return getsockopt(fd, SOL_SOCKET, option, &value, &n) ? -1 : value;
+}
+
+int srv_files_limit(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur > INT_MAX)
+        return INT_MAX;
+    return (int)limit.rlim_cur;
+}
+
+int srv_files_left(int n)
+{
+    enum { KEPT = 64 };
+    return n > 2 * KEPT ? n - KEPT : n / 2;
 }
 
 int srv_sockets(int *fds, int capacity)

@@ -8,20 +8,17 @@
 #include <poll.h>
 #include <stdio.h>
 #include <sys/eventfd.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "runtime/base/log.h"
 #include "runtime/base/thread.h"
+#include "server/base/sockets.h"
 #include "server/grpc/grpc_frames.h"
 #include "server/grpc/grpc_internal.h"
 #include "server/versions/manager.h"
 
-enum {
-    RESERVED_FILES = 64, /* descriptors that clients leave to the loading of models */
-    PAUSE_US = 100000,
-};
+enum { PAUSE_US = 100000 };
 
 /* ---- accepting ---- */
 
@@ -57,13 +54,9 @@ static bool accept_from(const struct srv_listener *l, const struct srv_listen_fd
 
 static int most_fds(void)
 {
-    struct rlimit limit;
+    int most = srv_files_left(srv_files_left(srv_files_limit()));
 
-    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur > SRV_GRPC_MAX_FD)
-        return SRV_GRPC_MAX_FD;
-    /* Of few, a half. */
-    return (int)(limit.rlim_cur > 2 * RESERVED_FILES ? limit.rlim_cur - RESERVED_FILES
-                                                     : limit.rlim_cur / 2);
+    return most < SRV_GRPC_MAX_FD ? most : SRV_GRPC_MAX_FD;
 }
 
 static void *accept_all(void *arg)

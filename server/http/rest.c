@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -166,8 +165,8 @@ static char priorities[] = "NORMAL:-VERS-TLS1.0:-VERS-TLS1.1";
 static bool start_daemon(struct srv_rest_loop *l)
 {
     const struct srv_options *o = &l->io_loop.server->options;
-    int64_t connections = o->max_connections / l->rest->n_loops;
-    l->most_open = connections < 1 ? 1 : connections < INT_MAX ? (int)connections : INT_MAX;
+    int connections = l->rest->most_open / l->rest->n_loops;
+    l->most_open = connections < 1 ? 1 : connections;
     /* Of a connection, for its headers, theirs, and a piece of the body. It is cleared for every
      * request, so that size is time. */
     size_t memory = (size_t)o->max_header_bytes + (8 << 10);
@@ -304,6 +303,7 @@ enum rt_status srv_rest_start(struct srv_server *server, srv_rest_handler *handl
     r->loops = loops;
     r->n_loops = (int)n;
     r->id_seed = (uint64_t)rt_wall_ns() << 8;
+    srv_rest_accept_init(r);
     rt_mutex_init(&r->mu);
     rt_cond_init(&r->reported);
     for (int i = 0; i < r->n_loops; i++) {

@@ -13,11 +13,27 @@
 #include <unistd.h>
 
 #include "runtime/base/log.h"
+#include "server/base/sockets.h"
 
 enum {
     BURST = 16, /* connections that are accepted in a turn, so that those that are open go on */
     RETRY_MS = 100,
 };
+
+/* Half of the descriptors, so that gRPC has some whatever REST's clients do. */
+void srv_rest_accept_init(struct srv_rest *r)
+{
+    int64_t wanted = r->server->options.max_connections;
+    int files = srv_files_limit();
+
+    r->most_fd = srv_files_left(files);
+    r->most_open = wanted < r->most_fd / 2 ? (int)wanted : r->most_fd / 2;
+    if (r->most_open < wanted)
+        RT_LOG(RT_LOG_WARNING,
+               "--max_connections=%lld is too many for the limit of open files (%d): REST has at "
+               "most %d connections at a time",
+               (long long)wanted, files, r->most_open);
+}
 
 static bool listen_event(struct srv_rest_loop *l, int op, uint32_t events)
 {
@@ -44,11 +60,11 @@ void srv_rest_accept_close(struct srv_rest_loop *l)
 }
 
 /* For want of descriptors or memory, which may come back without any event. */
-static void pause_accepting(struct srv_rest_loop *l, int why)
+static void pause_accepting(struct srv_rest_loop *l, const char *why)
 {
     if (l->accept_at_ns == 0)
-        RT_LOG(RT_LOG_WARNING, "REST: cannot accept a connection: %s; tried again every %d ms",
-               strerror(why), RETRY_MS);
+        RT_LOG(RT_LOG_WARNING, "REST: cannot accept a connection: %s; tried again every %d ms", why,
+               RETRY_MS);
     l->accept_at_ns = l->now_ns + RETRY_MS * 1000000LL;
 }
 
@@ -63,9 +79,14 @@ bool srv_rest_accept(struct srv_rest_loop *l)
         if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
             continue;
         if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS))
-            pause_accepting(l, errno);
+            pause_accepting(l, strerror(errno));
         if (fd < 0)
             return false;
+        if (fd >= l->rest->most_fd) {
+            close(fd);
+            pause_accepting(l, "the limit of open files leaves no more beside files of models");
+            return false;
+        }
         left--;
         l->accept_at_ns = 0;
         /* It closes the descriptor where it cannot take the connection. */

@@ -99,6 +99,8 @@ struct srv_rest {
     struct srv_server *server;
     srv_rest_handler *handle;
     int n_loops;
+    int most_open; /* connections of all loops */
+    int most_fd;   /* descriptors of connections are below it */
     struct srv_rest_loop *loops;
     _Atomic bool quiescing;
     _Atomic int n_closed; /* loops that take nothing new */
@@ -205,6 +207,8 @@ ssize_t srv_rest_read(int fd, void *session, void *p, size_t n);
 
 /* ---- rest_accept.c ---- */
 
+/* Before the loops start: how many connections there may be. */
+void srv_rest_accept_init(struct srv_rest *r);
 /* Once the daemon runs: the epoll reports `listen_fd`. False: it cannot. */
 bool srv_rest_accept_open(struct srv_rest_loop *l);
 /* No connection is accepted any more. */

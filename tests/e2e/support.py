@@ -71,9 +71,9 @@ def refuse_sanitizer_reports(log):
 
 
 class Server:
-    """`slipway serve FLAGS`, or with as_tensorflow the binary under its other name."""
+    """`slipway serve FLAGS`, or with as_tensorflow the binary under its other name. open_files: RLIMIT_NOFILE."""
 
-    def __init__(self, *flags, as_tensorflow=False, wait=True):
+    def __init__(self, *flags, as_tensorflow=False, wait=True, open_files=None):
         self.folder = tempfile.mkdtemp(prefix="slipway-e2e-")
         self.grpc_port, self.rest_port = free_ports(2)
         program = [binary(), "serve"]
@@ -81,6 +81,8 @@ class Server:
             link = os.path.join(self.folder, "tensorflow_model_server")
             os.symlink(binary(), link)
             program = [link]
+        if open_files:
+            program = ["prlimit", f"--nofile={open_files}:{open_files}", *program]
         self.out_path = os.path.join(self.folder, "out")
         self.log_path = os.path.join(self.folder, "log")
         with open(self.out_path, "wb") as out, open(self.log_path, "wb") as log:

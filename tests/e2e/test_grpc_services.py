@@ -439,6 +439,34 @@ class Limits(GrpcCase):
         client = self.client(server)
         wait_for(lambda: client.predict(wait_for_ready=True) == [3.0], "an answer")
 
+    def test_rest_connections_leave_descriptors_to_grpc_and_to_models(self):
+        folder = self.enterContext(tempfile.TemporaryDirectory())
+        model = os.path.join(folder, "half_plus_two")
+        shutil.copytree(os.path.join(MODELS, "half_plus_two", "2"), os.path.join(model, "2"))
+        server = self.serve(f"--models={folder}", "--file_system_poll_wait_seconds=1", open_files=300)
+        self.assertIn("--max_connections=10000 is too many for the limit of open files (300): REST has at most 118 ",
+                      server.log())
+        held = [self.enterContext(socket.create_connection(("127.0.0.1", server.rest_port))) for _ in range(300)]
+        wait_for(lambda: len(os.listdir(f"/proc/{server.process.pid}/fd")) > 118, "the connections")
+        held += [self.enterContext(socket.create_connection(("127.0.0.1", server.rest_port))) for _ in range(100)]
+        client = self.client(server)
+        self.assertEqual(client.predict(), [3.0])
+        shutil.copytree(os.path.join(model, "2"), os.path.join(folder, ".next"))
+        os.rename(os.path.join(folder, ".next"), os.path.join(model, "3"))
+        request = get_model_status_pb2.GetModelStatusRequest()
+        request.model_spec.name = "half_plus_two"
+        wait_for(lambda: any(v.version == 3 and v.state == v.AVAILABLE for v in
+                             client.model.GetModelStatus(request, timeout=WAIT).model_version_status), "the new version")
+        self.assertLess(len(os.listdir(f"/proc/{server.process.pid}/fd")), 300 - 64)
+
+    def test_grpc_connections_leave_descriptors_to_rest(self):
+        server = self.serve(f"--models={MODELS}", open_files=300)
+        for _ in range(400):
+            self.enterContext(socket.create_connection(("127.0.0.1", server.grpc_port)))
+        wait_for(lambda: "too many connections" in server.log(), "the log's word")
+        self.assertLessEqual(len(os.listdir(f"/proc/{server.process.pid}/fd")), 300 - 2 * 64)
+        self.assertEqual(server.get("/healthz")[0], 200)
+
     def test_what_is_no_http2_does_no_harm(self):
         server = self.serve(f"--models={MODELS}")
         for junk in (b"GET / HTTP/1.1\r\n\r\n", b"\0" * 100, os.urandom(1000),
