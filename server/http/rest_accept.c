@@ -12,12 +12,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "server/base/sockets.h"
+#include "server/metrics/metrics.h"
 
 enum {
     BURST = 16, /* connections that are accepted in a turn, so that those that are open go on */
     RETRY_MS = 100,
+    IDLE_MS = 1000, /* between two requests, before a connection makes room for another */
 };
 
 /* Half of the descriptors, so that gRPC has some whatever REST's clients do. */
@@ -68,8 +71,54 @@ static void pause_accepting(struct srv_rest_loop *l, const char *why)
     l->accept_at_ns = l->now_ns + RETRY_MS * 1000000LL;
 }
 
+/* The connection that is between two requests for longest; NULL: none is. */
+static struct srv_rest_conn *longest_idle(const struct srv_rest_loop *l)
+{
+    return l->idle.next == &l->idle ? NULL : (struct srv_rest_conn *)(void *)l->idle.next;
+}
+
+static int64_t idle_enough_ns(const struct srv_rest_conn *c)
+{
+    return c->quiet_ns + IDLE_MS * INT64_C(1000000);
+}
+
+/* Another loop may have room for who waits. */
+static bool may_make_room(const struct srv_rest_loop *l)
+{
+    const struct srv_rest_conn *c = longest_idle(l);
+    return c && idle_enough_ns(c) <= l->now_ns &&
+           atomic_load_explicit(&l->rest->n_open, memory_order_relaxed) >=
+               l->most_open * l->rest->n_loops;
+}
+
+/* Somebody waits, and there is no room: of those who say nothing the one who does so for longest
+ * makes some, in this turn or the next. */
+static void make_room(struct srv_rest_loop *l)
+{
+    struct srv_rest_conn *c = longest_idle(l);
+    char byte;
+
+    if (!l->told_full)
+        RT_LOG(RT_LOG_WARNING,
+               "REST: %d connections are open, and others wait: --max_connections, the limit of "
+               "open files",
+               l->n_open);
+    if (!l->is_full)
+        srv_metrics_event(l->io_loop.server->metrics, "connections_full");
+    l->told_full = l->is_full = true;
+    if (!may_make_room(l) || recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0)
+        return;
+    srv_metrics_event(l->io_loop.server->metrics, "idle_connection_closed");
+    srv_rest_hang_up(c);
+}
+
 bool srv_rest_accept(struct srv_rest_loop *l)
 {
+    if (l->n_open >= l->most_open) {
+        make_room(l);
+        return false;
+    }
+    l->is_full = false;
     int left = l->rest->tls.cert ? SRV_REST_HANDSHAKES : BURST;
     while (left > 0 && l->n_open < l->most_open) {
         struct sockaddr_storage from;
@@ -97,9 +146,22 @@ bool srv_rest_accept(struct srv_rest_loop *l)
 
 void srv_rest_accept_again(struct srv_rest_loop *l)
 {
-    bool may = l->n_open < l->most_open && l->accept_at_ns <= l->now_ns;
+    bool has_room = l->n_open < l->most_open || !l->is_full || may_make_room(l);
+    bool may = has_room && l->accept_at_ns <= l->now_ns;
     if (!l->daemon || l->listen_fd < 0 || may == l->accepts) /* the descriptor comes before it */
         return;
     if (listen_event(l, EPOLL_CTL_MOD, may ? EPOLLIN : 0))
         l->accepts = may;
+}
+
+int64_t srv_rest_accept_look(const struct srv_rest_loop *l, int64_t now)
+{
+    const struct srv_rest_conn *c = longest_idle(l);
+
+    if (l->listen_fd >= 0 && l->accept_at_ns > now)
+        return l->accept_at_ns;
+    /* What is past is done, or another loop has room. */
+    if (l->listen_fd >= 0 && !l->accepts && c && idle_enough_ns(c) > now)
+        return idle_enough_ns(c);
+    return RT_NEVER;
 }

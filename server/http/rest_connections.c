@@ -50,7 +50,9 @@ void srv_rest_on_connection(void *arg, struct MHD_Connection *mhd, void **contex
 {
     struct srv_rest_loop *l = arg;
     struct srv_rest_conn *c = *context;
-    l->n_open += what == MHD_CONNECTION_NOTIFY_STARTED ? 1 : -1;
+    int one = what == MHD_CONNECTION_NOTIFY_STARTED ? 1 : -1;
+    l->n_open += one;
+    atomic_fetch_add_explicit(&l->rest->n_open, one, memory_order_relaxed);
     if (what == MHD_CONNECTION_NOTIFY_STARTED) {
         const union MHD_ConnectionInfo *info =
             MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
@@ -290,8 +292,7 @@ void srv_rest_next_look(const struct srv_rest_loop *l, int64_t *until, int64_t n
         sooner(until, ((struct srv_rest_conn *)(void *)l->lingering.next)->deadline_ns);
     if (l->ended.next != &l->ended)
         sooner(until, now + LINGER_MS * 1000000);
-    if (l->accept_at_ns > now && l->listen_fd >= 0)
-        sooner(until, l->accept_at_ns);
+    sooner(until, srv_rest_accept_look(l, now));
     if (l->waiting.next != &l->waiting)
         sooner(until, ((struct srv_rest_call *)(void *)l->waiting.next)->waiting_since +
                           WATCH_AFTER_MS * 1000000);

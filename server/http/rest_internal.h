@@ -100,7 +100,8 @@ struct srv_rest {
     srv_rest_handler *handle;
     int n_loops;
     int most_open; /* connections of all loops */
-    int most_fd;   /* descriptors of connections are below it */
+    _Atomic int n_open;
+    int most_fd; /* descriptors of connections are below it */
     struct srv_rest_loop *loops;
     _Atomic bool quiescing;
     _Atomic int n_closed; /* loops that take nothing new */
@@ -123,6 +124,8 @@ struct srv_rest_loop {
     int n_conns;
     int n_open, most_open; /* connections that libmicrohttpd has; --max_connections of this loop */
     bool accepts;          /* the epoll reports connections that wait to be accepted */
+    bool is_full;          /* it has as many connections as it may, and others wait */
+    bool told_full;        /* the log has said so */
     int64_t accept_at_ns;  /* after a failure: when it is tried again; 0: none failed */
     char *raw;             /* a piece that has just been read */
     struct rt_bytes clean; /* and what came out of it */
@@ -217,6 +220,8 @@ void srv_rest_accept_close(struct srv_rest_loop *l);
 bool srv_rest_accept(struct srv_rest_loop *l);
 /* Once a turn: as there is room for connections, or time to try again. */
 void srv_rest_accept_again(struct srv_rest_loop *l);
+/* When there may be room for one that waits. */
+int64_t srv_rest_accept_look(const struct srv_rest_loop *l, int64_t now);
 
 /* ---- rest_handshake.c ---- */
 

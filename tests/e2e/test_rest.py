@@ -355,7 +355,7 @@ class LimitsTest(unittest.TestCase):
         server = self.with_server("--max_connections=3")
         open_ones = [server.connect() for _ in range(3)]
         for s in open_ones:
-            s.sendall(head("GET", "/healthz"))
+            s.sendall(head("GET", "/healthz") + head("POST", PREDICT, 1000))  # busy from then on
             self.assertEqual(answer(s)[0], 200)
         with server.connect() as late:
             late.sendall(head("GET", "/healthz"))
@@ -367,6 +367,25 @@ class LimitsTest(unittest.TestCase):
             self.assertEqual(answer(late)[0], 200)
         for s in open_ones:
             s.close()
+
+    def test_who_says_nothing_for_longest_makes_room_for_who_waits(self):
+        server = self.with_server("--max_connections=3", "--num_rest_threads=1")
+        first, busy, last = [self.enterContext(server.connect()) for _ in range(3)]
+        busy.sendall(head("POST", PREDICT, 13))
+        for s in (first, last):
+            s.sendall(head("GET", "/healthz"))
+            self.assertEqual(answer(s)[0], 200)
+        with server.connect() as late:
+            late.sendall(head("GET", "/healthz"))
+            self.assertEqual(answer(late)[0], 200)
+            self.assertTrue(is_closed(first))
+            busy.sendall(b'{"inputs": 1}')
+            self.assertEqual(answer(busy)[0], 200)
+            last.sendall(head("GET", METRICS))
+            page = answer(last)[2].decode()
+        self.assertIn('slipway_events_total{event="connections_full"} 1\n', page)
+        self.assertIn('slipway_events_total{event="idle_connection_closed"} 1\n', page)
+        self.assertIn("3 connections are open, and others wait: --max_connections", server.log())
 
     def test_a_request_that_comes_too_late_is_told_so(self):
         server = self.with_server("--rest_api_timeout_in_ms=1")
