@@ -163,6 +163,20 @@ void kn_conv_split_serial(const struct kn_conv_shape *g, bool after, struct kn_c
         split->rows = 0;
 }
 
+/* oneDNN computes output channels in vectors of 16: fewer of them take as long. */
+enum { VECTOR_CHANNELS = 16 };
+
+double kn_conv_split_cost(const struct kn_conv_shape *g, const struct kn_conv_split *split)
+{
+    const int64_t out = g->transposed ? g->axis[0].in : g->axis[0].out;
+    const double rows = split->rows ? (double)split->rows : (double)out * (double)split->images;
+    const int64_t channels = g->groups > 1 ? VECTOR_CHANNELS : g->transposed ? g->ci : g->co;
+    const double padding =
+        channels < VECTOR_CHANNELS ? (double)VECTOR_CHANNELS / (double)channels : 1;
+
+    return cost_of_row(g) * rows * padding;
+}
+
 bool kn_conv_split_sharded(const struct kn_conv_shape *g, bool after, int width,
                            struct kn_conv_split *split)
 {

@@ -35,6 +35,8 @@ void kn_conv_split_serial(const struct kn_conv_shape *g, bool after, struct kn_c
 bool kn_conv_split_sharded(const struct kn_conv_shape *g, bool after, int width,
                            struct kn_conv_split *split);
 
+/* What the largest execution takes, in multiplications at a vector's speed. */
+double kn_conv_split_cost(const struct kn_conv_shape *g, const struct kn_conv_split *split);
 int64_t kn_conv_split_count(const struct kn_conv_shape *g, const struct kn_conv_split *split);
 /* The shape of a part's executions; false: the cut has none of it. */
 bool kn_conv_split_shape(const struct kn_conv_shape *g, const struct kn_conv_split *split,
