@@ -22,7 +22,7 @@ static const char *where_name(enum rt_where w)
     case RT_WHERE_FEED:
         return "feed";
     case RT_WHERE_ACTIVATION:
-        return "block";
+        return "activation";
     case RT_WHERE_IN_PLACE:
         return "in place";
     case RT_WHERE_OWN:
@@ -156,11 +156,12 @@ static void print_text(const struct plan_report *t)
            plural(c.inputs), c.constants, plural(c.constants), t->plan.constant_bytes,
            (long long)t->stats.packed_bytes, c.views, plural(c.views), c.rest);
     if (t->plan.n_segments)
-        printf("  %d compiled segment%s, the largest block %zu bytes\n", t->plan.n_segments,
-               plural(t->plan.n_segments), t->plan.activation_bytes);
+        printf("  %d compiled segment%s, the largest activation buffer %zu bytes\n",
+               t->plan.n_segments, plural(t->plan.n_segments), t->plan.activation_bytes);
     else
         printf("  nothing is compiled\n");
-    printf("  FLOP: of a run at the shapes beside them; ms: of a trial, at the shape it names\n\n");
+    printf("  FLOP: of a run at the shapes beside them; ms: of a benchmark, at the shape it "
+           "names\n\n");
     for (int i = 0; i < t->plan.n_nodes; i++)
         if (t->plan.node[i].is_step)
             print_node(&t->plan.node[i]);
@@ -201,7 +202,7 @@ static enum rt_status print_json(const struct plan_report *t, struct rt_error *e
     for (int i = 0; i < t->plan.n_nodes; i++)
         json_array_append_new(nodes, json_node(&t->plan.node[i]));
     json_t *o = json_pack("{s:s, s:s, s:i, s:I, s:I, s:I, s:o}", "dir", t->run->dir, "signature",
-                          t->run->s->def->name, "segments", t->plan.n_segments, "block_bytes",
+                          t->run->s->def->name, "segments", t->plan.n_segments, "activation_bytes",
                           (json_int_t)t->plan.activation_bytes, "constant_bytes",
                           (json_int_t)t->plan.constant_bytes, "packed_bytes",
                           (json_int_t)t->stats.packed_bytes, "nodes", nodes);

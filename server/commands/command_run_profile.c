@@ -366,11 +366,11 @@ static void print_text(const struct profile *p, const struct rt_session_stats *s
         n_chosen(p), p->n_runs, p->run->cpu_clock ? "the calling thread's processor" : "wall",
         p->plain_mean_ns / 1e6);
     printf("share: of the time in nodes; GFLOP/s and GB/s: per second in them\n");
-    printf(
-        "%.4f GFLOP a run, %.1f GFLOP/s; %.1f MB of packed constants, blocks of at most %.1f kB, "
-        "scratch of at most %.1f kB\n",
-        flops / 1e9, p->node_ns > 0 ? flops / p->node_ns : 0, (double)stats->packed_bytes / 1e6,
-        (double)p->activation_bytes / 1e3, (double)p->scratch_bytes / 1e3);
+    printf("%.4f GFLOP a run, %.1f GFLOP/s; %.1f MB of packed constants, activation buffers of at "
+           "most %.1f kB, "
+           "scratch of at most %.1f kB\n",
+           flops / 1e9, p->node_ns > 0 ? flops / p->node_ns : 0, (double)stats->packed_bytes / 1e6,
+           (double)p->activation_bytes / 1e3, (double)p->scratch_bytes / 1e3);
     if (p->trace.is_truncated)
         printf("only the first %d nodes of a run were looked at\n", p->trace.n_nodes);
     print_table(p, &p->ops, SIZE_MAX, "op [with what was fused into it]");
@@ -400,13 +400,14 @@ static json_t *json_rows(const struct profile *p, const struct table *t)
 static enum rt_status print_json(const struct profile *p, const struct rt_session_stats *stats,
                                  struct rt_error *err)
 {
-    json_t *o = json_pack(
-        "{s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:b, s:o, s:o}", "runs", p->n_runs,
-        "chosen_runs", n_chosen(p), "run_ms", p->mean_ns / 1e6, "nodes_ms", p->node_ns / 1e6,
-        "between_ms", (p->mean_ns - p->node_ns) / 1e6, "unprofiled_ms", p->plain_mean_ns / 1e6,
-        "flops", total_flops(p), "packed_bytes", (json_int_t)stats->packed_bytes, "block_bytes",
-        (json_int_t)p->activation_bytes, "scratch_bytes", (json_int_t)p->scratch_bytes, "is_cut",
-        p->trace.is_truncated, "ops", json_rows(p, &p->ops), "nodes", json_rows(p, &p->nodes));
+    json_t *o = json_pack("{s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:b, s:o, s:o}",
+                          "runs", p->n_runs, "chosen_runs", n_chosen(p), "run_ms", p->mean_ns / 1e6,
+                          "nodes_ms", p->node_ns / 1e6, "between_ms",
+                          (p->mean_ns - p->node_ns) / 1e6, "unprofiled_ms", p->plain_mean_ns / 1e6,
+                          "flops", total_flops(p), "packed_bytes", (json_int_t)stats->packed_bytes,
+                          "activation_bytes", (json_int_t)p->activation_bytes, "scratch_bytes",
+                          (json_int_t)p->scratch_bytes, "is_cut", p->trace.is_truncated, "ops",
+                          json_rows(p, &p->ops), "nodes", json_rows(p, &p->nodes));
     if (!o)
         return rt_fail_memory(err, "the profile", 0);
     json_dumpf(o, stdout, JSON_INDENT(1));

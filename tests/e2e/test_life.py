@@ -433,7 +433,7 @@ class Commands(Case):
         self.assertTrue(conv["kernel"].startswith("conv2d."), conv)
         for n in runs:
             for value in n["outputs"]:
-                if value["where"] in ("block", "in place"):
+                if value["where"] in ("activation", "in place"):
                     self.assertLess(value["offset"], plan["activation_bytes"])
         code, out, _ = command("inspect", "--plan", model, "--specialise=off", "--json")
         plan = json.loads(out)
