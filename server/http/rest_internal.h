@@ -156,6 +156,9 @@ void srv_rest_discharge(struct srv_rest_request *r);
 void srv_rest_refuse(struct srv_rest_call *req, enum rt_status code, int http);
 /* Hands the answer to libmicrohttpd. */
 enum MHD_Result srv_rest_send(struct srv_rest_call *req);
+
+/* ---- rest_outcome.c ---- */
+
 /* Counts and logs an answer that is set, and lets go of the version. */
 void srv_rest_count(struct srv_rest_call *req);
 /* The headers of an answer that is set, but for its length, one after the other to `add`. False:

@@ -1,0 +1,67 @@
+/*
+ * The outcome of a request: what its headers tell the client, and what metrics and the access log
+ * record of it. A response that libmicrohttpd sends (rest_response.c) and one that is sent past it
+ * (rest_refuse.c) have the same.
+ */
+#include "runtime/base/clock.h"
+#include "server/http/rest_internal.h"
+#include "server/metrics/metrics.h"
+#include "server/telemetry/access_log.h"
+
+static void log_access(const struct srv_rest_call *req, int64_t total_ns)
+{
+    const struct srv_rest_request *r = &req->pub;
+    const struct srv_access a = {
+        .entry = "REST",
+        .api = r->route.api,
+        .method = rt_span_str(r->method),
+        .path = r->uri,
+        .http = r->http,
+        .code = r->code,
+        .bytes_in = r->body.n,
+        .bytes_out = r->out.n,
+        .ns = total_ns,
+        .id = rt_span_str(r->id),
+        .model = r->route.spec.name,
+        .version = r->job.version,
+    };
+    srv_access_log(&a);
+}
+
+void srv_rest_count(struct srv_rest_call *req)
+{
+    struct srv_rest_request *r = &req->pub;
+    int64_t total_ns = rt_now_ns() - r->received_ns;
+    if (r->route.target == SRV_TO_MODEL)
+        srv_metrics_request(r->io_loop, r->job.done ? &r->job : NULL, r->route.spec.name,
+                            r->route.api, r->code, total_ns);
+    if (r->server->options.access_log)
+        log_access(req, total_ns);
+    if (r->job.version)
+        srv_release(r->io_loop, r->job.version);
+    r->job.version = NULL;
+}
+
+bool srv_rest_headers(const struct srv_rest_call *req, srv_rest_add_header *add, void *arg)
+{
+    const struct srv_rest_request *r = &req->pub;
+    bool good = true;
+    if (r->content_type)
+        good &= add(arg, "Content-Type", r->content_type);
+    if (req->deflated) {
+        good &= add(arg, "Content-Encoding", "gzip");
+        good &= add(arg, "Vary", "Accept-Encoding");
+    }
+    if (req->sends_id)
+        good &= add(arg, "X-Request-Id", r->id);
+    if (r->http == 429 || r->http == 503)
+        good &= add(arg, "Retry-After", "1");
+    if (req->close || req->loop->closing)
+        good &= add(arg, "Connection", "close");
+    if (r->server->options.rest_api_enable_cors_support) {
+        good &= add(arg, "Access-Control-Allow-Origin", "*");
+        good &= add(arg, "Access-Control-Allow-Methods", "POST, GET");
+        good &= add(arg, "Access-Control-Allow-Headers", "Content-Type");
+    }
+    return good;
+}
