@@ -7,8 +7,9 @@
 struct rt_compiler {
     struct rt_mutex mu;
     struct rt_cond work, done;
-    struct rt_session *first; /* that wait, by next_pending; guarded by mu, as what follows */
-    struct rt_session *now;   /* of which something is compiled */
+    struct rt_session
+        *first;             /* queue, linked by next_pending; guarded by mu, as the members below */
+    struct rt_session *now; /* the session that is being compiled; NULL: none */
     bool stopping;
     pthread_t thread;
 };

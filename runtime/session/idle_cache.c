@@ -4,7 +4,8 @@
 
 #include "runtime/base/clock.h"
 
-/* What comes seldomer than ten times a second may wait for the pages of fresh memory. */
+/* An owner counts as unused after 100 ms without a use: a model that runs less than ten times a
+ * second can afford the page faults of fresh memory. */
 enum { UNUSED_NS = 100000000 };
 
 struct rt_idle_cache *rt_idle_cache_new(size_t idle_bytes, size_t specialisation_bytes)
@@ -50,7 +51,9 @@ void rt_idle_cache_remove_owner(struct rt_idle_cache *k, struct rt_cache_owner *
     rt_mutex_unlock(&k->mu);
 }
 
-/* Who gives something up for `who`; NULL: nobody. Under mu. */
+/* The owner that evicts an item in favour of `who`; NULL: none. It is the owner that has been
+ * unused longest, if any has for UNUSED_NS. Otherwise, and only if `who` has no idle item, it is
+ * the owner with the most bytes of those that have two items or more. Called under mu. */
 static struct rt_cache_owner *victim_for(const struct rt_idle_cache *k,
                                          const struct rt_cache_owner *who, int64_t now_ns)
 {
@@ -119,7 +122,7 @@ size_t rt_idle_cache_bytes_of(struct rt_idle_cache *k, const struct rt_session *
     return sum;
 }
 
-/* ---- layouts ---- */
+/* ---- specialisations ---- */
 
 bool rt_idle_cache_fits_specialisation(const struct rt_idle_cache *k, size_t bytes)
 {

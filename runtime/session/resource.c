@@ -12,8 +12,8 @@ struct rt_variable {
     enum rt_dtype dtype;
     struct rt_shape shape;
     struct rt_mutex mu;
-    struct rt_tensor value; /* guarded by mu, as all below; dtype RT_NO_DTYPE: no value */
-    uint32_t storage;       /* raised where TensorFlow would allocate another buffer */
+    struct rt_tensor value; /* guarded by mu, as the members below; RT_NO_DTYPE: no value */
+    uint32_t storage;       /* increased where TensorFlow would allocate a new buffer */
     bool is_mutable, is_frozen;
     void (*on_write)(void *arg);
     void *on_write_arg;
@@ -113,7 +113,8 @@ void rt_variable_follow(struct rt_variable *v, struct rt_tensor *t)
     if (now->dtype && v->storage == t->storage && now->buf != t->buf && now->buf && t->buf) {
         const size_t bytes = rt_tensor_bytes(t), all = rt_tensor_bytes(now);
         const char *first = atomic_load(&t->buf->data);
-        /* Of a whole value its place in its buffer does not matter; it may be lazy. */
+        /* A view of the whole value has offset 0: no pointers are compared, which a lazy value
+         * lacks. */
         const size_t at = bytes == all ? 0 : (size_t)((const char *)t->data - first);
         if (at <= all && bytes <= all - at) {
             old = t->buf;
@@ -125,9 +126,9 @@ void rt_variable_follow(struct rt_variable *v, struct rt_tensor *t)
     rt_buffer_unref(old);
 }
 
-/* Marks a write; true when a plan had frozen the value and must hear of it. A plan that asked
- * whether the variable is mutable just before it became so may freeze it all the same, so being
- * mutable is no reason to keep silent. */
+/* Records a write. True: a plan has frozen the value, so the caller must call on_write. A mutable
+ * variable can be frozen too: a thread that makes a plan may ask rt_variable_is_mutable, see false,
+ * and freeze the variable after another thread has made it mutable. */
 static bool note_write(struct rt_variable *v)
 {
     bool notify = v->is_frozen;
@@ -147,7 +148,7 @@ enum rt_status rt_variable_assign(struct rt_variable *v, const struct rt_tensor 
                        rt_dtype_name(v->dtype), rt_dtype_name((enum rt_dtype)t->dtype));
     enum rt_status st = rt_state_keep(state, &next, t, NULL, &why);
     rt_mutex_lock(&v->mu);
-    if (st == RT_RESOURCE_EXHAUSTED) { /* unless what it replaces makes room */
+    if (st == RT_RESOURCE_EXHAUSTED) { /* try again with the old value's bytes as credit */
         why = (struct rt_error){0};
         st = rt_state_keep(state, &next, t, &v->value, &why);
     }

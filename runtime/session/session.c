@@ -1,4 +1,4 @@
-/* A session's slots, its pools between runs, and its way from loading to serving. */
+/* A session's resources (slots), its idle pools, and its change from loading to serving. */
 #include "runtime/session/session_internal.h"
 
 #include <stdlib.h>
@@ -67,7 +67,7 @@ enum rt_status rt_session_slot(struct rt_session *s, const struct rt_node *n,
     return st;
 }
 
-/* ---- pools between runs ---- */
+/* ---- idle pools ---- */
 
 struct rt_pool *rt_session_pool(struct rt_session *s)
 {
@@ -95,7 +95,8 @@ static void end_pool(struct rt_session *s, struct rt_pool *p)
 
 void rt_session_pool_back(struct rt_session *s, struct rt_pool *p)
 {
-    const size_t waits = rt_pool_end(p, LEAST_POOL_BYTES); /* much of it comes back later */
+    /* An upper bound: many blocks of the run are still in use and come back later. */
+    const size_t waits = rt_pool_end(p, LEAST_POOL_BYTES);
     bool fits = rt_idle_cache_reserve(s->idle_cache, &s->cache_owner, rt_pool_reserved(p), waits);
     rt_mutex_lock(&s->pool_mu);
     fits = fits && s->n_pools < (int)(sizeof s->pools / sizeof *s->pools);
@@ -147,7 +148,7 @@ void rt_session_serve(struct rt_session *s)
         rt_state_serve(&s->state, s->options.state_memory_limit);
     s->serving = true;
     rt_mutex_unlock(&s->mu);
-    atomic_fetch_add(&s->generation, 1); /* plans made while loading are made again */
+    atomic_fetch_add(&s->generation, 1); /* plans that were made during loading are made again */
     rt_checkpoint_v1_forget();
 }
 

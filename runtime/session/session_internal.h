@@ -1,11 +1,12 @@
 /*
- * What a session holds, for the layers of the runtime above it: slots, pools between runs, packed
- * constants, and what is to be compiled. What these layers put into it is opaque here.
+ * The members of a session, for the folders of the runtime above this one: slots, idle pools,
+ * packed constants, specialisations and pending compilations. The types of what these folders put
+ * into a session are opaque here.
  *
- * A session calls nothing that stands above it but `compile`, which rt_session_new (runtime/api)
- * sets: the compiler's thread, and runs of a session that compiles inline, compile by it.
+ * The one call from this folder into those above is the member `compile`, which rt_session_new
+ * (runtime/api) sets. The background compiler, and runs of a session that compiles inline, call it.
  *
- * Owner: as in session.h. Threads: each member says what guards it.
+ * Owner: as in session.h. Threads: the comment of each member says what guards it.
  */
 #ifndef RT_SESSION_INTERNAL_H
 #define RT_SESSION_INTERNAL_H
@@ -20,7 +21,7 @@ struct pl_chooser;
 struct rt_specialisation;
 struct rt_pending_compilation;
 
-enum { RT_SESSION_SPECIALISATIONS = 256 }; /* that a session keeps at most */
+enum { RT_SESSION_SPECIALISATIONS = 256 }; /* the most that a session keeps */
 
 struct rt_session {
     struct rt_session_options options;
@@ -29,49 +30,51 @@ struct rt_session {
     int n_devices;
     struct rt_mutex mu;
     struct rt_map slots;       /* key -> struct rt_object; guarded by mu */
-    struct rt_map node_states; /* guarded by mu */
-    struct rt_map aside;       /* node_states that rt_session_set_aside keeps; guarded by mu */
+    struct rt_map node_states; /* rt_run_node_state's; guarded by mu */
+    struct rt_map aside;       /* node_states set aside by rt_session_set_aside; guarded by mu */
     struct rt_map packs;       /* key -> struct rt_pack; guarded by mu */
     struct rt_map callables;   /* key -> struct rt_callable; guarded by mu */
     bool serving;              /* guarded by mu, changed while nothing else runs */
-    _Atomic int generation;    /* raised when a frozen variable was written */
+    _Atomic int generation;    /* of plans: increased when a frozen variable is written */
     _Atomic int64_t runs, nodes_run, packed_bytes;
-    atomic_size_t prepared_bytes; /* of what nodes keep for tier 0 */
+    atomic_size_t prepared_bytes; /* of the prepared kernels that nodes keep for tier 0 */
     struct pl_chooser *chooser;
-    struct rt_idle_cache *idle_cache; /* options.keep, or its own */
+    struct rt_idle_cache *idle_cache; /* options.idle_cache, or the session's own */
     struct rt_mutex pool_mu;
     struct rt_pool *pools[64]; /* idle ones; guarded by pool_mu */
     int n_pools;
-    struct rt_cache_owner cache_owner; /* of them */
-    struct rt_state state;             /* what runs left in `slots` */
-    struct rt_state folded;            /* what folding left in plans */
-    _Atomic int64_t fold_ns;           /* what is left of the time for all folds */
+    struct rt_cache_owner cache_owner; /* of `pools` */
+    struct rt_state state;             /* memory that runs left in `slots` */
+    struct rt_state folded;            /* memory of constants that folding made */
+    _Atomic int64_t fold_ns;           /* time that is left for all folds together */
     uint64_t entropy;
-    /* Compiles what waits, as rt_session_compile, which stands above: rt_session_new sets it. */
+    /* rt_session_compile, which stands in a folder above: set by rt_session_new. */
     int (*compile)(struct rt_session *s);
-    struct rt_mutex spec_mu; /* guards what follows, and every segment of every plan */
+    struct rt_mutex spec_mu; /* guards the members down to is_loading, and all segments of plans */
     struct rt_specialisation *spec[RT_SESSION_SPECIALISATIONS];
     int n_specialisations;
     size_t specialisation_bytes;
     struct rt_pending_compilation *pending, **pending_end;
-    int n_pending;                   /* in the list, or about to be put there */
-    bool is_loading;                 /* rt_session_loading, or compiles_inline */
-    atomic_bool ends;                /* nothing more is worth compiling */
-    struct rt_session *next_pending; /* of the compiler, as what follows */
+    int n_pending;    /* in the list, or about to be put into it */
+    bool is_loading;  /* set by rt_session_loading or options.compiles_inline */
+    atomic_bool ends; /* the session is about to be freed: compiling stops */
+    /* The compiler's queue; guarded by the compiler's mu. */
+    struct rt_session *next_pending;
     bool is_enqueued;
-    atomic_int retirements; /* of layouts: contexts drop theirs when it has changed */
+    atomic_int retirements; /* counter of retired specialisations: a context drops its execution
+                               instances of them when it has changed */
 };
 
-/* A pool for one run, and back. NULL: out of memory. */
+/* Takes a pool for one run, an idle one if there is (NULL: out of memory); gives it back. */
 struct rt_pool *rt_session_pool(struct rt_session *s);
 void rt_session_pool_back(struct rt_session *s, struct rt_pool *p);
-/* The pools of a new session, and of one that ends. */
+/* Set up the list of idle pools of a new session; free it with its pools. */
 void rt_session_pools_begin(struct rt_session *s);
 void rt_session_pools_end(struct rt_session *s);
-void rt_session_free_states(struct rt_map *states); /* of nodes; the map is empty then */
+void rt_session_free_states(struct rt_map *states); /* of nodes; empties the map */
 
-/* The resource of a handle-making node, made on first use from its inputs; *out gets a reference.
- */
+/* The resource that node `n`, whose op has `make`, creates a handle of. It is made on first use
+ * from the node's inputs `in`. *out gets a reference. */
 enum rt_status rt_session_slot(struct rt_session *s, const struct rt_node *n,
                                const struct rt_tensor *in, struct rt_object **out,
                                struct rt_error *err);

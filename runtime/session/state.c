@@ -16,8 +16,8 @@ void rt_state_admit_weights(struct rt_state *s, int64_t bytes)
 {
     if (bytes <= 0)
         return;
-    /* Blocks are rounded up by a quarter at most, and what is stored in parts or as strings is read
-     * whole before it is copied to where it belongs. */
+    /* 2.25 times the bytes: a pool rounds blocks up by a quarter at most, and tensors that are
+     * stored in slices or as strings are read whole before they are copied to their place. */
     const size_t n = (size_t)bytes;
     rt_pool_raise_limit(s->weights, n + n / 4);
     rt_pool_raise_limit(s->weights, n);
@@ -39,7 +39,7 @@ void rt_state_serve(struct rt_state *s, size_t more)
     s->is_serving = true;
 }
 
-/* ---- what will be freed ---- */
+/* ---- credit: the bytes that freeing a value gives back ---- */
 
 static bool is_sole(const struct rt_buffer *b)
 {
@@ -51,7 +51,8 @@ static struct rt_text *text_of(const struct rt_str *s)
     return s->n < sizeof s->u.in ? NULL : s->u.out;
 }
 
-/* Of texts that nobody but these strings holds; of one that several share, neighbours do. */
+/* A text counts if all its references are in these strings. Of strings that share a text only
+ * adjacent ones are recognised. */
 size_t rt_state_strings(const struct rt_pool *pool, const struct rt_str *s, int64_t n)
 {
     size_t bytes = 0;
@@ -76,7 +77,7 @@ static size_t tensor_credit(const struct rt_pool *pool, const struct rt_tensor *
     return rt_buffer_counted_bytes(b) + texts;
 }
 
-/* ---- keeping ---- */
+/* ---- moving values into the state ---- */
 
 static enum rt_status move_strings(struct rt_pool *pool, const struct rt_str *s, int64_t n,
                                    size_t credit, struct rt_error *err)
@@ -95,7 +96,7 @@ enum rt_status rt_state_keep_strings(struct rt_pool *pool, const struct rt_str *
         return RT_OK;
     struct rt_error why = {0};
     enum rt_status st = move_strings(pool, str, n, credit, &why);
-    /* What `old` takes is looked at only where it matters: that takes a while. */
+    /* The bytes of `old` are counted only after a refusal, because counting is slow. */
     const size_t more = st && old ? rt_state_strings(pool, old, n) : 0;
     if (more) {
         why = (struct rt_error){0};
@@ -106,21 +107,22 @@ enum rt_status rt_state_keep_strings(struct rt_pool *pool, const struct rt_str *
     return st;
 }
 
-/* In memory that no run allocated. */
+/* Whether no run allocated the buffer: it is not from a pool, or from the pool of weights. */
 static bool is_foreign(const struct rt_state *s, const struct rt_buffer *b)
 {
     const struct rt_pool *pool = b->kind == RT_BUF_HEAP ? atomic_load(&b->pool) : NULL;
     return !pool || (s && pool == s->weights);
 }
 
-/* What a model brings along: before it serves, whatever no run allocated. */
+/* Whether the buffer belongs to the model: it is not of a run, and the session is being loaded. */
 static bool is_of_model(const struct rt_state *s, const struct rt_buffer *b)
 {
     return !s || (!s->is_serving && is_foreign(s, b));
 }
 
-/* Memory that some run allocated, or that is in a state already; a small part of a buffer would
- * keep all of it. A value begins where its buffer does, which rt_variable_follow relies on. */
+/* Whether the tensor's buffer may move into the state: it was allocated by a run or is in a state
+ * already, and the tensor is at least half of it, since a small part would keep the whole buffer
+ * alive. The tensor begins where its buffer does, which rt_variable_follow relies on. */
 static bool may_move(const struct rt_state *s, const struct rt_tensor *t)
 {
     const struct rt_buffer *b = t->buf;
@@ -140,7 +142,7 @@ static enum rt_status retain(const struct rt_state *s, struct rt_tensor *out,
     if (t->buf && may_move(s, t)) {
         rt_tensor_ref(out, t);
         out->alias_of = 0;
-    } else /* only what moves may exceed the limit by the credit */
+    } else /* allocations take no credit: with a credit the copy counts when it moves */
         st = rt_tensor_copy(out, t, s && !credit ? s->pool : NULL, err);
     if (!st && s && out->buf)
         st = rt_buffer_move(out->buf, s->pool, credit, err);
@@ -152,9 +154,9 @@ static enum rt_status retain(const struct rt_state *s, struct rt_tensor *out,
 }
 
 /*
- * Objects are not kept. A handle in a variable could be the variable's own, and never be freed; and
- * stacks, TensorArrays and lists, which a run makes and which count as the run's, could grow from
- * run to run. TensorFlow keeps handles, but what they mean ends with the run there too.
+ * Variables hold no objects. A variable that held its own handle would never be freed. Stacks,
+ * TensorArrays and lists count in the run that makes them, and in a variable they could grow from
+ * run to run. TensorFlow does store handles, but what they point to ends with the run there too.
  */
 static enum rt_status refuse_objects(const struct rt_tensor *t, struct rt_error *err)
 {
@@ -174,7 +176,7 @@ enum rt_status rt_state_keep(const struct rt_state *s, struct rt_tensor *out,
     if (st)
         return st;
     st = retain(s, out, t, 0, &why);
-    /* What `old` takes is looked at only where it matters: that takes a while. */
+    /* The bytes of `old` are counted only after a refusal, because counting is slow. */
     const size_t credit = st == RT_RESOURCE_EXHAUSTED && s && old ? tensor_credit(s->pool, old) : 0;
     if (credit) {
         why = (struct rt_error){0};
