@@ -8,7 +8,7 @@
 
 enum { MAX_FUNC_ATTRS = 1000, MAX_FUNC_DEPTH = 64 };
 
-static const size_t splat_max = (size_t)1 << 29; /* of one constant */
+static const size_t splat_max = (size_t)1 << 29; /* of one tensor: see splat_left */
 
 const char *rt_attr_type_name(int type)
 {
@@ -62,7 +62,7 @@ static enum rt_status read_shape(const Tensorflow__TensorShapeProto *p, struct r
     return RT_OK;
 }
 
-/* Bytes of values that the message itself carries, in the element's size. */
+/* Bytes of the values that the message itself holds, each counted with the size of an element. */
 static size_t carried(const Tensorflow__TensorProto *p, size_t elem)
 {
     size_t n = p->n_half_val + p->n_float_val + p->n_double_val + p->n_int_val + p->n_string_val +
@@ -87,7 +87,7 @@ static enum rt_status read_tensor(const struct rt_attr_reader *r, const Tensorfl
     size_t given = carried(p, rt_dtype_size((enum rt_dtype)held->tensor.dtype));
     size_t filled = bytes > given ? bytes - given : 0;
     *r->splat_left -= filled < *r->splat_left ? filled : *r->splat_left;
-    *out = held->tensor; /* borrowed from `held` */
+    *out = held->tensor; /* `held` owns the buffer */
     return RT_OK;
 }
 
@@ -101,7 +101,7 @@ static enum rt_status read_str(const struct rt_attr_reader *r, ProtobufCBinaryDa
     return RT_OK;
 }
 
-/* How many functions deep a value is: 0 when no function is in it. */
+/* Nesting depth of the functions in a value; 0: it holds no function. */
 static int depth_of(const struct rt_attr *a)
 {
     int depth = 0;
@@ -112,7 +112,7 @@ static int depth_of(const struct rt_attr *a)
     return depth;
 }
 
-struct keyed { /* an attribute of a message, and where it stands there */
+struct keyed { /* the name of a message's attribute, and its index there */
     const char *key;
     size_t at;
 };
@@ -124,8 +124,8 @@ static int by_key(const void *a, const void *b)
     return c ? c : (x->at > y->at) - (x->at < y->at);
 }
 
-/* In the order of names, the last of equal ones, as in a map; without those that begin with '_',
- * which are notes between TensorFlow's passes. */
+/* Lists the message's attributes by name. Of equal names the last counts, as in a protobuf map.
+ * Names that begin with '_' are left out: they are notes between TensorFlow's passes. */
 static size_t sort_attrs(const Tensorflow__NameAttrList *v, struct keyed *k)
 {
     size_t n = 0, kept = 0;
@@ -177,7 +177,8 @@ enum rt_status rt_func_ref_read(const struct rt_attr_reader *r, const Tensorflow
 
 /* ---- lists ---- */
 
-/* Which member is filled, as an element's type; the first that is not `want` if there are more. */
+/* The type of the list's elements, from the member that holds any; *n: their number. If several
+ * members do, the last that is not `want` is reported, so that the caller finds the wrong one. */
 static int list_type(const Tensorflow__AttrValue__ListValue *l, int want, size_t *n)
 {
     const size_t count[] = {0,         l->n_s,     l->n_i,      l->n_f,   l->n_b,
@@ -282,7 +283,7 @@ static enum rt_status replace_placeholder(const struct rt_attr_reader *r, const 
         if (strcmp(a->name, name) != 0)
             continue;
         *out = a->value;
-        /* A list without elements says nothing of their type. */
+        /* An empty list has no type of its own: it takes the type that the schema declares. */
         if (want != RT_ATTR_NONE && out->n == 0 && out->type >= RT_ATTR_LIST &&
             want >= RT_ATTR_LIST)
             out->type = (uint8_t)want;
@@ -356,7 +357,7 @@ enum rt_status rt_attr_read(const struct rt_attr_reader *r, const Tensorflow__At
     }
 }
 
-/* ---- defaults: text that generate.py wrote, so nothing in it is checked ---- */
+/* ---- defaults: text that schema/generate.py wrote; it is trusted and not checked ---- */
 
 static int64_t text_int(const char **s)
 {
@@ -422,7 +423,7 @@ static enum rt_status text_one(const struct rt_attr_reader *r, int type, const c
                                struct rt_error *err)
 {
     switch (type) {
-    case RT_ATTR_STRING: { /* in a list: up to ';' */
+    case RT_ATTR_STRING: { /* an element of a list, which ';' ends */
         size_t n = strcspn(*s, ";");
         struct rt_span *out = to;
         char *copy = rt_arena_strndup(r->arena, *s, n);
@@ -493,7 +494,7 @@ enum rt_status rt_attr_default(const struct rt_attr_reader *r, const struct rt_a
         return no_memory(err);
     out->n = n;
     out->v.ints = (const void *)p;
-    for (size_t i = 0; i < n; i++, s++) { /* past the ';' */
+    for (size_t i = 0; i < n; i++, s++) { /* s++: skips the ';' */
         enum rt_status st = text_one(r, type, &s, p + i * size[type], err);
         if (st)
             return st;
@@ -501,7 +502,7 @@ enum rt_status rt_attr_default(const struct rt_attr_reader *r, const struct rt_a
     return RT_OK;
 }
 
-/* ---- what the schema allows ---- */
+/* ---- checks against the schema ---- */
 
 static enum rt_status check_type(const struct rt_attr_schema *s, enum rt_dtype t,
                                  struct rt_error *err)

@@ -1,8 +1,8 @@
 /*
- * Ops that the runtime itself runs: what marks the edges of a graph, and what calls, branches and
- * loops. Calls and branches are taken apart by the plan's stages; their rows here say only that
- * they are known and what they may do. A stateful call counts as having an effect until its body
- * has been looked at.
+ * Ops that the runtime itself implements: placeholders, constants, arguments and NoOps, and control
+ * flow (calls, branches, loops). Passes replace calls and branches; their rows here only declare
+ * that the ops exist and what effect they may have. A stateful call counts as RT_IO until a pass
+ * has looked at its body.
  */
 #include "runtime/plan/plan.h"
 
@@ -70,7 +70,7 @@ static const struct row rows[] = {
     ROW("Case", RT_IO, NULL, run_unplanned),
     ROW("StatelessWhile", RT_PURE, NULL, run_unplanned),
     ROW("While", RT_IO, NULL, run_unplanned),
-    /* TF1 control flow: the token executor moves tensors itself. */
+    /* TensorFlow 1's control flow. The token executor moves the tensors itself, without kernels. */
     ROW("Switch", RT_PURE, NULL, run_unplanned),
     ROW("RefSwitch", RT_PURE, NULL, run_unplanned),
     ROW("Merge", RT_PURE, NULL, run_unplanned),

@@ -1,9 +1,9 @@
 /*
- * A device: where tensors live and kernels run. A small table of functions; the CPU's is in
- * device.c, others come as modules or, in the tests, as a device of their own.
+ * A device is a table of functions for memory in which tensors live, and a name for which kernels
+ * are registered. The CPU is in device.c; other devices come as modules, and tests define one.
  *
- * `run` of a kernel on an asynchronous device means enqueued; its errors arrive at `sync`.
- * Threads: alloc, free and copies may be called from any thread.
+ * On an asynchronous device a kernel's `run` only enqueues work; `sync` reports its errors.
+ * Threads: alloc, free and the copies may be called on any thread.
  */
 #ifndef RT_DEVICE_H
 #define RT_DEVICE_H
@@ -18,11 +18,11 @@ struct rt_stream; /* an ordered queue of work; NULL on the CPU */
 struct rt_device {
     const char *type; /* "CPU": kernels name it, device strings of graphs end in "CPU:0" */
     int index;
-    bool is_host; /* tensors are ordinary memory: no copies to and from the CPU */
+    bool is_host; /* tensors lie in ordinary memory: no copies from and to the CPU */
     void *state;
-    /* NULL members mean: as the host does. */
+    /* A member that is NULL stands for what the host does. */
     void *(*alloc)(struct rt_device *d, struct rt_stream *s, size_t bytes); /* NULL: none left */
-    void (*free)(struct rt_device *d, struct rt_stream *s, void *p);        /* after s's work */
+    void (*free)(struct rt_device *d, struct rt_stream *s, void *p); /* after the work in s */
     enum rt_status (*copy_in)(struct rt_device *d, struct rt_stream *s, void *dst, const void *host,
                               size_t bytes, struct rt_error *err);
     enum rt_status (*copy_out)(struct rt_device *d, struct rt_stream *s, void *host,

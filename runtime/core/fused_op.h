@@ -1,7 +1,7 @@
 /*
- * Fused ops: ops that no file may name. A pass of runtime/fusion puts them into a plan, a kernel
- * runs them, and a header of their own in runtime/fusion, which both include, is all that the two
- * share. It lists the op's inputs, outputs and attributes once:
+ * Declares fused ops: internal ops, which no file may name. A pass of runtime/fusion puts a fused
+ * op into the compiler's graph, and a kernel runs it. The two share only the op's header in
+ * runtime/fusion, which lists the op's inputs, outputs and attributes once:
  *
  *     #define RT_SCALE_INPUTS(IN, op)                                                            \
  *         IN(op, X, x, ONE)                                                                      \
@@ -13,15 +13,16 @@
  *         ATTR(BOOL, divides)
  *     RT_FUSED_OP(RT_SCALE, rt_scale, "_Scale")
  *
- * RT_FUSED_OP makes of these lists:
+ * From these lists RT_FUSED_OP generates:
  *
- *     RT_SCALE_X, RT_SCALE_BY, RT_SCALE_OFFSET, RT_SCALE_N_IN    the inputs' places
- *     struct rt_scale        a field for each attribute, and `in`: which input of the node each of
- *                            the op's inputs is; -1: an OPTIONAL one that this node does not have
- *     rt_scale_schema        what the kernel's rt_op.own points to
+ *     RT_SCALE_X, RT_SCALE_BY, RT_SCALE_OFFSET, RT_SCALE_N_IN    the inputs' indexes
+ *     struct rt_scale        a field for each attribute, and in `in` the node's input index of each
+ *                            of the op's inputs; -1: an OPTIONAL input that the node lacks
+ *     rt_scale_schema        the schema, for the kernel's rt_op.own
  *     rt_scale_read(n, &s)   fills struct rt_scale from a node
- *     rt_scale_op(&s)        the other way: what pl_put_fused (runtime/ir/rewrite.h) makes a node
- *                            of; it ignores `in`, which follows from the edges it is given
+ *     rt_scale_op(&s)        the reverse: makes the struct rt_fused_op that pl_put_fused
+ *                            (runtime/ir/rewrite.h) takes. The member `in` is ignored, because the
+ *                            edges given to pl_put_fused determine it
  *
  * The pass:
  *
@@ -38,18 +39,18 @@
  *
  *     .op = {.name = "_Scale", .infer = infer, .rows = rows, .own = &rt_scale_schema}
  *
- * A name that only one side knows does not compile. An op whose schema is not that of its name is
- * refused when it is registered, and pl_put_fused refuses one that a kernel has registered with
- * another schema than the pass's header has.
+ * Code that uses a name which the header does not list fails to compile. The registry refuses an op
+ * whose name is not its schema's, and pl_put_fused refuses an op that a kernel has registered with
+ * another schema than that of the pass's header.
  *
  * Kinds of inputs:
- *     ONE        is always there
- *     OPTIONAL   may be left out; those behind it move up
- *     LIST       as many as there are, perhaps none; only the last
- * Kinds of attributes, and their fields:
- *     INT int64_t, FLOAT float, BOOL bool, ENUM int (an enumeration that stands in the header)
- *     STRING const char *, which must live as long as the plan: pl_keep_text
- *     INTS struct rt_ints, likewise
+ *     ONE        every node has it
+ *     OPTIONAL   a node may lack it; the inputs after it then move up
+ *     LIST       any number of inputs, also none; only for the op's last input
+ * Kinds of attributes, and the types of their fields:
+ *     INT int64_t, FLOAT float, BOOL bool, ENUM int (an enumeration of the same header)
+ *     STRING const char *, which must live as long as the plan (pl_keep_text)
+ *     INTS struct rt_ints, whose array must live as long as the plan
  * All outputs are float32. Inputs may have any type.
  */
 #ifndef RT_FUSED_OP_H
@@ -67,19 +68,19 @@ struct rt_ints {
 
 enum {
     RT_FUSED_MOST_ATTRS = 24,
-    RT_FUSED_MOST_INPUTS = 64, /* of a node, a list's included */
+    RT_FUSED_MOST_INPUTS = 64, /* of a node, with the members of a list */
 };
 
-/* What a pass asks for. The schema's last attribute, "inputs", has a bit for each of the op's
- * inputs that is there; pl_put_fused sets it. */
+/* A fused op as a pass hands it to pl_put_fused. The schema's last attribute, "inputs", is a bit
+ * set of the op's inputs that the node has; pl_put_fused sets it. */
 struct rt_fused_op {
     const struct rt_schema *schema;
-    struct rt_attr attr[RT_FUSED_MOST_ATTRS]; /* by the schema's index */
+    struct rt_attr attr[RT_FUSED_MOST_ATTRS]; /* in the schema's order */
     uint64_t optional;                        /* bit k: input k may be left out */
     bool has_list;                            /* the last input is a list */
 };
 
-/* ---- kinds of attributes: field, schema, and both directions ---- */
+/* ---- kinds of attributes: field, schema type, reading from and writing to struct rt_attr ---- */
 
 #define RT_FUSED_FIELD_INT    int64_t
 #define RT_FUSED_FIELD_ENUM   int
@@ -95,8 +96,8 @@ struct rt_fused_op {
 #define RT_FUSED_TYPE_STRING RT_ATTR_STRING
 #define RT_FUSED_TYPE_INTS   (RT_ATTR_INT | RT_ATTR_LIST)
 
-/* The attribute at this place, which the generated reader knows; that it is the one of this name
- * and type holds unless the node was made without pl_put_fused. */
+/* Attribute `at` of the node, for the generated reader. The assertion on its name and type holds
+ * for every node that pl_put_fused made. */
 static inline const struct rt_attr *rt_fused_attr(const struct rt_node *n, int at, const char *name,
                                                   int type)
 {
@@ -156,7 +157,7 @@ static inline struct rt_attr rt_fused_of_INTS(struct rt_ints v)
     return (struct rt_attr){.type = RT_ATTR_INT | RT_ATTR_LIST, .n = v.n, .v.ints = v.v};
 }
 
-/* ---- what RT_FUSED_OP makes of each row ---- */
+/* ---- what RT_FUSED_OP generates from each row of the lists ---- */
 /* clang-format off */
 
 #define RT_FUSED_BIT_ONE       0

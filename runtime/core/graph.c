@@ -10,7 +10,7 @@ const struct rt_node *rt_graph_find(const struct rt_graph *g, const char *name)
     return rt_map_get(g->by_name, name);
 }
 
-/* Decimal digits only; -1 for anything else or above INT_MAX. */
+/* The value of a text of decimal digits; -1: other characters, no digit, or above INT32_MAX. */
 static int parse_index(const char *s)
 {
     int64_t v = 0;

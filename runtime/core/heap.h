@@ -1,6 +1,6 @@
 /*
- * What malloc keeps for itself: very many small pieces that were freed lie in its arenas, and the
- * process stays as large as they were until malloc_trim gives them back.
+ * Tells when malloc may hold much freed memory. Many small blocks that are freed at once stay in
+ * malloc's arenas, and the process keeps its size until malloc_trim gives them back.
  *
  * Threads: any.
  */
@@ -9,7 +9,7 @@
 
 #include <stddef.h>
 
-/* How often, since the start, tens of thousands of strings or of blocks were freed at once. In
+/* How often since the start at least 65,536 strings or blocks were freed at once. Defined in
  * pool.c. */
 size_t rt_heap_bursts(void);
 

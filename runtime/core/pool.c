@@ -1,8 +1,8 @@
 /*
- * Heap buffers, and the pool that recycles them. A block is the buffer's header and its data in one
- * piece of memory. Freed blocks wait in lists by size, big ones too: what costs is not malloc but
- * the page faults of fresh memory. Sizes step by a quarter of a power of two, so at most a fifth of
- * a block is unused (and its pages never touched).
+ * Heap buffers, and the pools that recycle them. A block is one allocation that holds the buffer's
+ * header and its data. Freed blocks wait in lists by size class, large ones too, because the cost
+ * of memory is not malloc but the page faults of fresh pages. Size classes are a quarter of a power
+ * of two apart, so at most a fifth of a block is unused, and its pages are never touched.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,24 +13,24 @@
 
 enum {
     ALIGN = 64,
-    HEADER = 128, /* of a block; a multiple of ALIGN */
-    N_SMALL = 4,  /* classes of 64, 128, 192 and 256 bytes */
-    MAX_EXP = 46, /* largest class: 2^47 bytes */
+    HEADER = 128, /* bytes of a block's header; a multiple of ALIGN */
+    N_SMALL = 4,  /* size classes of 64, 128, 192 and 256 bytes */
+    MAX_EXP = 46, /* the largest class has 2^47 bytes */
     N_CLASSES = N_SMALL + (MAX_EXP - 8 + 1) * 4,
 };
 
 struct block {
     struct rt_buffer b;
     size_t capacity;    /* bytes at data */
-    struct block *next; /* while idle */
-    void *base;         /* what malloc gave */
+    struct block *next; /* in an idle list */
+    void *base;         /* the pointer that malloc returned */
 };
 _Static_assert(sizeof(struct block) <= HEADER, "header of a block");
 _Static_assert(HEADER % ALIGN == 0, "data is aligned");
 
 struct idle_list {
     struct rt_mutex mu;
-    struct block *first; /* guarded by mu; the last freed, whose bytes may still be in a cache */
+    struct block *first; /* guarded by mu; last freed first: it may still be in a CPU cache */
 };
 
 enum count_status { COUNTED, BEYOND_LIMIT, BEYOND_BUDGET };
@@ -38,26 +38,26 @@ enum count_status { COUNTED, BEYOND_LIMIT, BEYOND_BUDGET };
 enum { RESERVE_STEP = 4 << 20, RESERVE_MOST = 64 << 20, KEEP_MOST = 256 << 20, RECENT = 4 };
 
 struct rt_pool {
-    atomic_size_t refs;    /* the owners and every block that is out */
-    atomic_size_t in_use;  /* bytes of blocks that are out, and what is charged */
-    atomic_size_t charged; /* bytes that are no blocks */
-    atomic_size_t idle;    /* bytes of blocks that wait */
-    atomic_size_t peak;    /* the most of blocks that was out in this run */
-    atomic_size_t most;    /* and in the RECENT ones before */
-    size_t recent[RECENT]; /* peaks of the last runs, the last one first */
-    atomic_size_t keep;    /* no more than this waits */
+    atomic_size_t refs;    /* held by owners and by each block that is in use */
+    atomic_size_t in_use;  /* bytes of blocks in use, and charged bytes */
+    atomic_size_t charged; /* bytes of rt_pool_charge, which are not blocks */
+    atomic_size_t idle;    /* bytes of idle blocks */
+    atomic_size_t peak;    /* the most bytes of blocks in use during this run */
+    atomic_size_t most;    /* the largest peak of the RECENT runs before */
+    size_t recent[RECENT]; /* peaks of the last runs, the latest first */
+    atomic_size_t keep;    /* upper bound on `idle` */
     atomic_size_t limit;
-    const char *flag;                           /* that sets the limit */
-    size_t reserved_by_owner;                   /* rt_pool_reserved */
+    const char *flag;                           /* the flag that sets the limit, for errors */
+    size_t reserved_by_owner;                   /* for rt_pool_reserved */
     struct rt_budget *budget;                   /* NULL: none */
-    struct rt_pool *next_sharing, **at_sharing; /* in budget->sharing, by sharing_mu */
+    struct rt_pool *next_sharing, **at_sharing; /* list budget->sharing; by sharing_mu */
     struct rt_mutex budget_mu;
-    atomic_size_t reserved; /* taken of the budget, by budget_mu: in_use, and some more so that the
-                               threads of many runs seldom meet there */
+    atomic_size_t reserved; /* bytes taken from the budget; changed under budget_mu. More than
+                               in_use, so that the threads of many runs seldom contend */
     struct idle_list list[N_CLASSES];
 };
 
-/* Guards every budget's list of the pools that share it. */
+/* Guards the list of pools of every budget. */
 static struct rt_mutex sharing_mu = RT_MUTEX_INIT;
 
 enum { BURST = 1 << 16 };
@@ -93,14 +93,14 @@ void rt_budget_give(struct rt_budget *b, size_t n)
         atomic_fetch_sub(&b->used, n);
 }
 
-/* What a block of this room takes of the system, and what the pool counts for it. Small ones are
- * aligned in block_new. */
+/* The bytes that a block of this capacity takes, which the pool counts. The extra bytes of small
+ * blocks are for their alignment in block_new. */
 static size_t footprint(size_t capacity)
 {
     return HEADER + capacity + (capacity <= N_SMALL * ALIGN ? ALIGN - 1 : 0);
 }
 
-/* The class that holds n bytes and, in *room, its size; -1 when there is none. */
+/* The size class for n bytes, and in *capacity the class's size. -1: n is too large. */
 static int class_of(size_t n, size_t *capacity)
 {
     if (n <= N_SMALL * ALIGN) {
@@ -135,7 +135,7 @@ struct rt_pool *rt_pool_new_plain(size_t limit_bytes, const char *flag)
 {
     struct rt_pool *p = rt_pool_new(limit_bytes);
     if (p) {
-        atomic_init(&p->keep, 0); /* pool_give frees every block */
+        atomic_init(&p->keep, 0); /* so that pool_give frees every block */
         p->flag = flag;
     }
     return p;
@@ -181,8 +181,9 @@ static void end_sharing(struct rt_pool *p)
     rt_mutex_unlock(&sharing_mu);
 }
 
-/* What is in use has become less, or what is reserved more. Whoever clears has_surplus reads both
- * afterwards: a surplus is seen by that walk, or by the one that follows. */
+/* Called after in_use has decreased or `reserved` increased. A walk over the pools clears
+ * has_surplus before it reads both, so every surplus is seen by that walk or sets the flag for the
+ * next. */
 static void note_surplus(struct rt_pool *p)
 {
     if (p->budget && atomic_load(&p->reserved) > atomic_load(&p->in_use) &&
@@ -190,7 +191,7 @@ static void note_surplus(struct rt_pool *p)
         atomic_store(&p->budget->has_surplus, true);
 }
 
-/* So much of the budget is ours, at least, if it has that without asking others for theirs. */
+/* Raises the pool's reservation to `want` bytes at least, from what is free in the budget. */
 static bool reserve_free(struct rt_pool *p, size_t want)
 {
     rt_mutex_lock(&p->budget_mu);
@@ -209,7 +210,8 @@ static bool reserve_free(struct rt_pool *p, size_t want)
     return ok;
 }
 
-/* Gives back what is reserved beyond what is out and `most`. */
+/* Reduces a reservation that exceeds in_use by more than `most`: gives the excess back to the
+ * budget, except RESERVE_STEP bytes of it (or `most`, if that is less). */
 static void release_reserve(struct rt_pool *p, size_t most)
 {
     rt_mutex_lock(&p->budget_mu);
@@ -217,8 +219,8 @@ static void release_reserve(struct rt_pool *p, size_t most)
     if (have > need && have - need > most) {
         need += most < RESERVE_STEP ? most : RESERVE_STEP;
         atomic_store(&p->reserved, need);
-        /* A block of another thread that was counted before the store has seen what was reserved
-         * then, and is seen here; one that is counted after it asks for more. */
+        /* Another thread may have counted a block meanwhile. If it did before the store, it relied
+         * on the old reservation and is seen by this load; if after, it reserves for itself. */
         const size_t now = atomic_load(&p->in_use);
         if (now > need) {
             need = now < have ? now : have;
@@ -230,10 +232,10 @@ static void release_reserve(struct rt_pool *p, size_t most)
 }
 
 /*
- * So much of the budget is ours, at least. What pools have reserved and do not use, those between
- * two runs among them, is taken from them until it suffices: else idle models would shut out all
- * others. While the budget is full and no pool has a surplus, a refusal does not look at them:
- * there are several for each model, and sharing_mu is one for all runs.
+ * Raises the pool's reservation to `want` bytes at least. If the budget has not enough free,
+ * surplus reservations of other pools, idle ones among them, are taken back until it has: otherwise
+ * idle models would shut out all others. If no pool has a surplus (has_surplus), the pools are not
+ * walked before a refusal: there are several pools for each model, and all runs share sharing_mu.
  */
 static bool reserve(struct rt_pool *p, size_t want)
 {
@@ -250,7 +252,7 @@ static bool reserve(struct rt_pool *p, size_t want)
         release_reserve(q, 0);
         ok = reserve_free(p, want);
     }
-    if (ok) /* of the pools that were not asked */
+    if (ok) /* the pools that were not visited may have a surplus */
         atomic_store(&p->budget->has_surplus, true);
     rt_mutex_unlock(&sharing_mu);
     return ok || reserve_free(p, want);
@@ -296,7 +298,7 @@ void rt_pool_trim(struct rt_pool *p, size_t keep_bytes)
 {
     if (p->budget && atomic_load(&p->reserved) > atomic_load(&p->in_use) + RESERVE_STEP)
         release_reserve(p, RESERVE_STEP);
-    /* The largest first: few calls give most of it back. */
+    /* The largest classes first: few calls of free give back most of the bytes. */
     size_t n_freed = 0;
     for (int i = N_CLASSES - 1; i >= 0 && atomic_load(&p->idle) > keep_bytes; i--) {
         for (;;) {
@@ -340,7 +342,7 @@ size_t rt_pool_in_use(struct rt_pool *p)
     return atomic_load(&p->in_use);
 }
 
-/* *now: what was in use before. `credit`: bytes by which the limit may be exceeded. */
+/* Adds to in_use, within the limit plus `credit` and within the budget. *now: in_use before. */
 static enum count_status count(struct rt_pool *p, size_t capacity, size_t credit, size_t *now)
 {
     size_t limit = atomic_load_explicit(&p->limit, memory_order_relaxed);
@@ -359,7 +361,7 @@ static enum count_status count(struct rt_pool *p, size_t capacity, size_t credit
     return COUNTED;
 }
 
-/* Bytes are out no more. */
+/* Subtracts from in_use. */
 static void discount(struct rt_pool *p, size_t capacity)
 {
     const size_t out = atomic_fetch_sub(&p->in_use, capacity) - capacity;
@@ -368,7 +370,7 @@ static void discount(struct rt_pool *p, size_t capacity)
     note_surplus(p);
 }
 
-/* By the run's own thread alone. */
+/* Called on the run's own thread only, so no atomic addition is needed. */
 static void set_charged(struct rt_pool *p, size_t bytes)
 {
     atomic_store_explicit(&p->charged, bytes, memory_order_relaxed);
@@ -387,8 +389,9 @@ bool rt_pool_has_capacity(const struct rt_pool *p, size_t bytes)
     return now <= limit && bytes <= limit - now;
 }
 
-/* What the pool counts for `bytes` where that is more: rounded up, blocks of few sizes are reused.
- * A refusal that names only what was asked for may look as if it fitted. */
+/* For errors: the bytes that the pool counts, if they are more than the bytes requested, because
+ * sizes are rounded up to a class. The requested bytes alone might look as if they fitted the
+ * limit. */
 static const char *as_counted(char *text, size_t size, size_t capacity, size_t bytes)
 {
     text[0] = '\0';
@@ -397,7 +400,7 @@ static const char *as_counted(char *text, size_t size, size_t capacity, size_t b
     return text;
 }
 
-/* As count. RT_RESOURCE_EXHAUSTED: err says which limit is reached. */
+/* As count(); RT_RESOURCE_EXHAUSTED: err says which limit is reached. */
 static enum rt_status count_or_fail(struct rt_pool *p, size_t capacity, size_t credit, size_t bytes,
                                     const char *what, size_t *now, struct rt_error *err)
 {
@@ -480,7 +483,8 @@ static void pool_give(struct rt_pool *p, struct block *k)
     rt_pool_unref(p);
 }
 
-/* Small ones are aligned here: malloc has lists of its own for them, posix_memalign has none. */
+/* Small blocks come from malloc and are aligned here, because malloc has free lists for small sizes
+ * and posix_memalign does not use them. */
 static struct block *block_new(size_t capacity)
 {
     void *base = NULL;
@@ -496,7 +500,7 @@ static struct block *block_new(size_t capacity)
     return k;
 }
 
-/* Idle blocks of other sizes count as well: with what is out, they stay within the limit. */
+/* Frees idle blocks until in_use and idle together are within the limit. */
 static void trim_to_limit(struct rt_pool *p)
 {
     const size_t limit = atomic_load_explicit(&p->limit, memory_order_relaxed);
@@ -506,7 +510,8 @@ static void trim_to_limit(struct rt_pool *p)
         rt_pool_trim(p, keep);
 }
 
-/* b->size is what has been zeroed: a buffer that is dropped in between has no other elements. */
+/* b->size grows with the zeroed part: if the check fails, freeing the buffer sees zeroed elements
+ * only. */
 static enum rt_status zero_elements(struct rt_buffer *b, size_t bytes, const struct rt_check *check,
                                     struct rt_error *err)
 {
@@ -617,11 +622,11 @@ void rt_text_unref(struct rt_text *t)
     free(t);
 }
 
-/* ---- memory that is no tensor ---- */
+/* ---- memory outside tensors ---- */
 
-/* In front of the bytes that the caller sees, which are aligned as malloc's are. */
+/* The header before the bytes that the caller gets, which are aligned as malloc's are. */
 struct memory {
-    _Alignas(16) size_t capacity; /* what the pool counts */
+    _Alignas(16) size_t capacity; /* bytes that the pool counts */
     struct rt_pool *pool;
 };
 
@@ -655,7 +660,7 @@ void rt_pool_free(void *p)
     free(m);
 }
 
-/* ---- moving from pool to pool ---- */
+/* ---- state pools: counting and moving ---- */
 
 enum rt_status rt_pool_hold(struct rt_pool *p, size_t bytes, size_t credit, const char *what,
                             struct rt_error *err)
@@ -684,7 +689,7 @@ static enum rt_status move_count(_Atomic(struct rt_pool *) *from, struct rt_pool
         return st;
     rt_pool_ref(to);
     while (!atomic_compare_exchange_weak(from, &old, to))
-        if (old == to) { /* another run was faster */
+        if (old == to) { /* another thread has moved it */
             discount(to, capacity);
             rt_pool_unref(to);
             return RT_OK;
@@ -748,7 +753,7 @@ static void free_elements(struct rt_buffer *b)
         for (size_t i = 0; i < b->size / sizeof *s; i++) {
             if (s[i].n < sizeof s[i].u.in)
                 continue;
-            n_freed++; /* those of one text that is shared as well */
+            n_freed++; /* counts references: a shared text counts several times */
             rt_text_unref(s[i].u.out);
         }
         note_freed(n_freed);

@@ -1,4 +1,4 @@
-/* Which ops and kernels there are: rt_registry_* of op.h. */
+/* The registry of ops and kernels (rt_registry_ functions of op.h). */
 #include "runtime/core/op.h"
 #include "runtime/plan/plan.h"
 
@@ -8,7 +8,7 @@
 #include "runtime/base/bytes.h"
 #include "runtime/base/map.h"
 
-struct row { /* all that is known of one op's name */
+struct row { /* the op and the kernels of one name */
     struct row *next;
     const struct rt_op *op;
     const struct rt_kernel **kernel;
@@ -43,7 +43,7 @@ void rt_registry_free(struct rt_registry *r)
     free(r);
 }
 
-/* The row of `op`, made if it is not there; NULL: out of memory. */
+/* The row of `op`, which is added if it is missing. NULL: out of memory. */
 static struct row *row_of(struct rt_registry *r, const char *op)
 {
     struct row *row = rt_map_get(&r->rows, op);
@@ -101,7 +101,7 @@ const struct rt_kernel *const *rt_registry_kernels(const struct rt_registry *r, 
     return row ? row->kernel : NULL;
 }
 
-/* The types that a node gives to the attribute that a kernel row speaks of; 0: none. */
+/* The set of types in a node's attribute `type_attr` (NULL: "T"); 0: the node has none. */
 static uint64_t types_of(const struct rt_node *n, const char *type_attr)
 {
     const struct rt_attr *a = rt_attr(n, type_attr ? type_attr : "T");
@@ -150,12 +150,12 @@ enum rt_status rt_registry_can_run(const struct rt_registry *r, const struct rt_
     if (row->op->slot_kind)
         return RT_OK;
 
-    /* What the message needs, should no row fit. */
+    /* Collected for the error message, in case no kernel fits. */
     const char *type_attr = NULL;
     uint64_t here = 0, wanted = 0;
     struct rt_bytes devices;
     rt_bytes_init(&devices, 256);
-    const struct rt_kernel *pair = NULL; /* takes the first attribute's types, not the second's */
+    const struct rt_kernel *pair = NULL; /* accepts the first attribute's types, not the second's */
     bool is_here = false, is_mixed = false;
     for (int i = 0; i < row->n_kernels; i++) {
         const struct rt_kernel *k = row->kernel[i];

@@ -1,4 +1,4 @@
-/* Row rules that many ops share: how outputs depend on the rows of the batch (op.h). */
+/* Row rules that many ops share (op.h): how outputs depend on the rows of the batch. */
 #include "runtime/core/op.h"
 
 static bool is_rows(const struct rt_dep *d)
@@ -15,7 +15,8 @@ void rt_rows_same(struct rt_rows *r)
         r->out_dep[o] = r->in_dep[0];
 }
 
-/* All that varies must vary along the same axis of the output; the rest must be one wide there. */
+/* All inputs with rows must have them along one axis of the output; inputs that do not depend on
+ * the batch must be broadcast along that axis. */
 void rt_rows_each(struct rt_rows *r)
 {
     int rank = 0, axis = -1;

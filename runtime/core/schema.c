@@ -2,7 +2,8 @@
 
 #include <string.h>
 
-/* Rows of table.inc. A list in file scope has static storage, so that nothing is built at start. */
+/* Macros for the rows of table.inc. Compound literals at file scope have static storage, so the
+ * table needs no initialisation at start. */
 /* clang-format off */
 #define IS(name, type)       {name, type, -1, -1, -1, 0}
 #define OF(name, attr)       {name, RT_NO_DTYPE, attr, -1, -1, 0}

@@ -1,5 +1,6 @@
 /*
- * Parts of tensors, as checkpoints name them: per dimension a start and a length, or all of it.
+ * Slices of tensors, as checkpoints store partitioned variables: for each dimension a start and a
+ * length, or the whole dimension.
  */
 #ifndef RT_SLICE_H
 #define RT_SLICE_H
@@ -15,30 +16,31 @@ struct rt_slice {
 };
 
 /*
- * TensorFlow's text of a part: the whole tensor's dims, then the part: "4 8 0,2:-". *rank and dim
- * get the whole tensor's shape; the slice lies inside it.
+ * Parses TensorFlow's text of a slice, "4 8 0,2:-": the whole tensor's dimensions, then the slice.
+ * *rank and dim get the whole tensor's shape. A slice that is not inside that shape is refused.
  */
 enum rt_status rt_slice_parse(struct rt_span text, int *rank, int64_t dim[RT_MAX_RANK],
                               struct rt_slice *out, struct rt_error *err);
-/* As stored in a checkpoint. False: it has not `rank` dimensions. */
+/* Reads a slice as stored in a checkpoint. False: it does not have `rank` dimensions. */
 bool rt_slice_from_proto(struct rt_slice *out, int rank, const Tensorflow__TensorSliceProto *p);
-/* "0,2:-" */
+/* Writes the slice as "0,2:-" into the buffer of n bytes, and returns the buffer. */
 const char *rt_slice_text(char *buffer, size_t n, const struct rt_slice *s);
-/* Lengths with -1 replaced by the dimension's. False: the slice does not fit the shape. */
+/* Replaces lengths of -1 by the dimensions' own. False: the slice does not fit the shape. */
 bool rt_slice_resolve(struct rt_slice *s, int rank, const int64_t *dim);
 
 /*
- * The key under which a part of `name` stands in a checkpoint's index: an order-preserving code of
- * 0, the name, the rank, and start and length per dimension (-1: whole).
+ * Appends the key of a slice of tensor `name` in a checkpoint's index: an order-preserving encoding
+ * of 0, the name, the rank, and the start and length of each dimension (-1: the whole dimension).
  */
 void rt_slice_key(struct rt_bytes *out, struct rt_span name, const struct rt_slice *s);
 
-/* How many elements two parts (resolved, of one tensor) have in common. */
+/* The number of elements that two resolved slices of one tensor have in common. */
 int64_t rt_slice_overlap(const struct rt_slice *a, const struct rt_slice *b);
 
 /*
- * Copies what `have` and `want` (both resolved) share of one tensor, from the elements of `have` to
- * those of `want`. Returns how many elements. Plain types only.
+ * Copies the elements that two resolved slices of one tensor have in common: from `src`, which
+ * holds slice `have`, to `dst`, which holds slice `want`. Returns their number. For plain types
+ * only.
  */
 int64_t rt_slice_copy(void *dst, const struct rt_slice *want, const void *src,
                       const struct rt_slice *have, size_t elem_size);

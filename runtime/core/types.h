@@ -1,6 +1,7 @@
 /*
- * Element types: TensorFlow's full list, with its numbers (tensorflow/core/framework/types.proto).
- * A ref type is its base type + 100 on the wire; inside the runtime a ref is a handle (graph.h).
+ * Element types: TensorFlow's full list, with TensorFlow's numbers
+ * (tensorflow/core/framework/types.proto). On the wire the number of a ref type is that of its base
+ * type plus 100; inside the runtime a ref is a handle (graph.h).
  */
 #ifndef RT_TYPES_H
 #define RT_TYPES_H
@@ -54,13 +55,13 @@ enum rt_dtype {
 
 #define RT_T(d) (UINT64_C(1) << (d)) /* a set of types is a uint64_t of these */
 
-size_t rt_dtype_size(enum rt_dtype d);      /* 0 for a stranger */
-const char *rt_dtype_name(enum rt_dtype d); /* "float"; "invalid" for a stranger */
+size_t rt_dtype_size(enum rt_dtype d);      /* 0: not a type */
+const char *rt_dtype_name(enum rt_dtype d); /* "float"; "invalid": not a type */
 /* "DT_FLOAT", as in protobuf's JSON and text. */
 const char *rt_dtype_proto_name(enum rt_dtype d);
-/* From a wire number (a ref type gives its base and *is_ref); RT_NO_DTYPE for a stranger. */
+/* From a wire number; RT_NO_DTYPE: not a type. A ref type gives its base type, and sets *is_ref. */
 enum rt_dtype rt_dtype_from_wire(int number, bool *is_ref);
-/* Plain bytes: neither string nor handle. */
+/* Whether elements are plain bytes: neither strings nor objects. */
 static inline bool rt_dtype_is_plain(enum rt_dtype d)
 {
     return d != RT_STRING && d != RT_RESOURCE && d != RT_VARIANT;
