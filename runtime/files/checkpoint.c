@@ -22,28 +22,28 @@ enum {
     MAX_INDEX = 1 << 28, /* bytes */
     MAX_SHARDS = 100000,
     /*
-     * Memory that an index may take: so many bytes for each of the file's, and a megabyte. A name
-     * of 150 bytes that shares all but a few with the name before takes 40 in a table, and some 10
-     * compressed; an entry in memory takes some 200.
+     * Limit of an index in memory: 256 bytes for each byte of the file, and a megabyte. A name of
+     * 150 bytes that shares nearly all with the name before it takes 40 bytes in a table, and about
+     * 10 in a compressed one; an entry takes about 200 bytes of memory.
      */
     BYTES_PER_BYTE = 256,
     BYTES_MORE = 1 << 20,
     WINDOW = 1 << 20,      /* bytes read at a time */
-    CHECK_EVERY = 1 << 14, /* strings, or parts */
+    CHECK_EVERY = 1 << 14, /* number of strings or slices between two checks */
 };
 
 struct entry {
     struct rt_checkpoint_entry pub;
     struct rt_span key;
     int64_t offset;
-    uint32_t crc; /* as stored: masked */
+    uint32_t crc; /* as stored, which is masked */
     int n_parts;
     const struct rt_slice *parts;
-    const char *why_not; /* cannot be read: the reason */
+    const char *why_not; /* why the tensor cannot be read; NULL: it can */
 };
 
 struct shard {
-    int fd; /* -1: not opened yet; guarded by the checkpoint's mu until opened */
+    int fd; /* -1: not opened yet; until then guarded by the checkpoint's mu */
     struct stat s;
 };
 
@@ -51,20 +51,21 @@ struct rt_checkpoint {
     atomic_int refs;
     char *prefix;
     struct rt_arena *arena;
-    size_t budget;   /* bytes that the index may take in memory */
-    bool is_swapped; /* written in the other byte order */
+    size_t budget;   /* limit of the index, in bytes of memory */
+    bool is_swapped; /* the data has the other byte order */
     int n_shards, n_entries, n_public, capacity;
-    struct entry *entry; /* sorted by key: parts of tensors first, then names */
+    struct entry *entry; /* sorted by key: slices first, then named tensors */
     int first_public;
     struct rt_mutex mu;
     struct shard *shard;
-    struct rt_checkpoint *next; /* in the list of open ones; guarded by open_mu */
-    struct stat index;          /* of the file it was read from; all zero: not in the list */
+    struct rt_checkpoint *next; /* in open_list; guarded by open_mu */
+    struct stat index;          /* of the index file; all zero: not in open_list */
 };
 
 /*
- * Some graphs have a RestoreV2 per variable. All of them, and the tensors that come out, share one
- * checkpoint while any of it is alive: the index is read once, each shard is opened once.
+ * The list of open checkpoints. Some graphs have a RestoreV2 for each variable. All of these, and
+ * the tensors that they make, share one checkpoint as long as anything refers to it, so that the
+ * index is read once and each shard is opened once.
  */
 static struct rt_mutex open_mu = RT_MUTEX_INIT;
 static struct rt_checkpoint *open_list; /* guarded by open_mu */
@@ -131,7 +132,8 @@ static enum rt_status fill_entry(struct rt_checkpoint *c, struct entry *e,
                        (long long)p->offset);
     if (rt_shape_from_proto(p->shape, &e->pub.shape.rank, e->pub.shape.dim, &why) ||
         e->pub.dtype == RT_NO_DTYPE || is_ref) {
-        /* Newer TensorFlows may know more: only reading it fails. */
+        /* A newer TensorFlow may have written it: opening succeeds, and only reading this tensor
+         * fails. */
         e->pub.shape.rank = -1;
         e->why_not = why.code ? rt_arena_strdup(c->arena, why.msg) : "a type that is not known";
         return e->why_not ? RT_OK : rt_fail_memory(err, "an entry", sizeof why.msg);
@@ -188,7 +190,7 @@ static enum rt_status on_entry(void *arg, struct rt_span key, struct rt_span val
         rt_fail_prefix(err, "entry \"%s\": ", name);
         return st;
     }
-    /* Keys are sorted, so those of parts (they begin with 0) come first. */
+    /* Keys are sorted; those of slices begin with 0, so they come first. */
     if (!name[0])
         c->first_public = c->n_entries + 1;
     c->n_entries++;
@@ -235,7 +237,7 @@ fail:
     return st;
 }
 
-/* A reference to the open checkpoint that was read from this very file, or NULL. */
+/* A reference to the open checkpoint that was read from this file, unchanged; NULL: none. */
 static struct rt_checkpoint *already_open(const char *prefix, const struct stat *index)
 {
     struct rt_checkpoint *c;
@@ -245,7 +247,7 @@ static struct rt_checkpoint *already_open(const char *prefix, const struct stat 
         int refs = atomic_load(&c->refs);
         if (strcmp(c->prefix, prefix) != 0 || !rt_same_file(&c->index, index))
             continue;
-        /* One whose last reference has just gone is about to leave the list. */
+        /* A checkpoint with 0 references is about to be taken off the list and freed. */
         while (refs && !atomic_compare_exchange_weak(&c->refs, &refs, refs + 1))
             ;
         if (refs)
@@ -486,7 +488,8 @@ static enum rt_status check_sum(struct rt_checkpoint *c, const struct entry *e, 
                    path, e->pub.name, (long long)e->pub.bytes, rotated >> 17 | rotated << 15, crc);
 }
 
-/* All bytes of a plain entry, verified. Window by window: the sum is made while they are hot. */
+/* Reads and verifies all bytes of a plain entry, in windows: the checksum is computed while a
+ * window is in the cache. */
 static enum rt_status read_all(struct rt_checkpoint *c, const struct entry *e,
                                const struct rt_checkpoint_run *run, void *dst, struct rt_error *err)
 {
@@ -507,8 +510,8 @@ static enum rt_status read_all(struct rt_checkpoint *c, const struct entry *e,
 }
 
 /*
- * Makes of verified bytes what kernels rely on: a bool is 0 or 1, a number has this machine's byte
- * order. `bytes`: of whole elements.
+ * Converts verified bytes to what kernels rely on: bools become 0 or 1, and numbers get this
+ * machine's byte order. `bytes`: a multiple of the element's size.
  */
 static void make_native(const struct rt_checkpoint *c, enum rt_dtype dtype, void *data,
                         size_t bytes)
@@ -533,10 +536,10 @@ static void make_native(const struct rt_checkpoint *c, enum rt_dtype dtype, void
 struct range {
     struct rt_checkpoint *c;
     const struct entry *e;
-    struct rt_pool *pool; /* counts the bytes once they are loaded; may be NULL */
+    struct rt_pool *pool; /* where loaded bytes count; may be NULL */
 };
 
-/* Bytes that are no block of the pool (NULL: of none) count in it. */
+/* Counts bytes that are not blocks of the pool in `pool` (NULL: nowhere). */
 static enum rt_status hold(struct rt_pool *pool, size_t bytes, struct rt_error *err)
 {
     return pool ? rt_pool_hold(pool, bytes, 0, "a tensor of a checkpoint", err) : RT_OK;
@@ -649,9 +652,10 @@ static enum rt_status lazy_tensor(struct rt_checkpoint *c, const struct entry *e
 /* ---- strings ---- */
 
 /*
- * On disk: all lengths as varints, the masked checksum of the lengths (each as 4 bytes, or 8 when
- * it needs them, in the writer's byte order), then all bytes. The entry's checksum runs over the
- * fixed-size lengths, that checksum as stored, and the bytes.
+ * Reads a tensor of strings from its bytes on disk: all lengths as varints, the masked checksum of
+ * the lengths, then the bytes of all strings. The checksum of the lengths covers each length as 4
+ * bytes (8 if it needs them) in the writer's byte order. The entry's checksum covers the lengths in
+ * this form, the first checksum as stored, and the bytes.
  */
 static enum rt_status split_strings(struct rt_checkpoint *c, const struct entry *e,
                                     const struct rt_checkpoint_run *run, struct rt_span all,
@@ -749,7 +753,7 @@ out:
     return st;
 }
 
-/* ---- parts ---- */
+/* ---- slices ---- */
 
 static enum rt_status part_entry(const struct rt_checkpoint *c, const struct entry *whole,
                                  const struct rt_slice *part, const struct entry **out,
@@ -777,15 +781,16 @@ static enum rt_status part_entry(const struct rt_checkpoint *c, const struct ent
     return RT_OK;
 }
 
-/* A part of `e` that is stored, and where. */
+/* A stored slice, and its entry. */
 struct stored {
     struct rt_slice part; /* resolved */
     const struct entry *e;
 };
 
 /*
- * Part i of e, if it has anything of `want`: *n is how much. All is looked up before memory is
- * taken, so that an index cannot ask for more than the files hold.
+ * Looks up stored slice i of e. *n: the number of elements that it has in common with `want`; if 0,
+ * nothing is looked up. All slices are looked up before memory is allocated, so that an index
+ * cannot make the reader allocate more than the files hold.
  */
 static enum rt_status stored_part(struct rt_checkpoint *c, const struct entry *e, int i,
                                   const struct rt_slice *want, struct stored *out, int64_t *n,
@@ -811,7 +816,7 @@ static enum rt_status stored_part(struct rt_checkpoint *c, const struct entry *e
     return open_shard(c, out->e, &fd, err);
 }
 
-/* Copies what the stored part has of `want` into the tensor t. */
+/* Copies the elements of `want` that the stored slice has into the tensor t, which holds `want`. */
 static enum rt_status copy_part(struct rt_checkpoint *c, const struct stored *s,
                                 const struct rt_checkpoint_run *run, const struct rt_slice *want,
                                 const struct rt_tensor *t, struct rt_error *err)
@@ -831,7 +836,7 @@ static enum rt_status copy_part(struct rt_checkpoint *c, const struct stored *s,
     return st;
 }
 
-/* The part `want` (resolved) of an entry that is stored whole or in parts. */
+/* Reads slice `want` (resolved) of a tensor that is stored whole or in slices. */
 static enum rt_status assemble(struct rt_checkpoint *c, const struct entry *e,
                                const struct rt_checkpoint_run *run, const struct rt_slice *want,
                                struct rt_tensor *out, struct rt_error *err)
@@ -864,7 +869,7 @@ static enum rt_status assemble(struct rt_checkpoint *c, const struct entry *e,
     if (st)
         return st;
     if (n)
-        memset(t.data, 0, (size_t)n * size); /* parts of a lying index may overlap */
+        memset(t.data, 0, (size_t)n * size); /* a corrupt index may leave gaps */
     for (int i = 0; i < n_parts && n && !st; i++) {
         st = i % CHECK_EVERY == 0 ? rt_checkpoint_run_check(run, err) : RT_OK;
         if (!st)
@@ -881,7 +886,7 @@ static enum rt_status assemble(struct rt_checkpoint *c, const struct entry *e,
     return RT_OK;
 }
 
-/* The text of a slice, checked against the entry. */
+/* Parses a slice's text and checks it against the entry's shape; empty: the whole tensor. */
 static enum rt_status wanted_part(const struct entry *e, struct rt_span text, struct rt_slice *want,
                                   struct rt_error *err)
 {

@@ -1,11 +1,11 @@
 /*
- * Reads a TensorFlow checkpoint ("tensor bundle"): PREFIX.index, a sorted-string table of small
- * protobufs, and PREFIX.data-NNNNN-of-NNNNN, the bytes. Formats: leveldb's table format; messages
- * of tensorflow/core/protobuf/tensor_bundle.proto. Every length is compared with the bytes there
- * are, every checksum verified.
+ * Reads and writes TensorFlow's checkpoints ("tensor bundles"). PREFIX.index is a sorted-string
+ * table of small protobufs, and the files PREFIX.data-NNNNN-of-NNNNN (shards) hold the bytes.
+ * Formats: leveldb's table format; messages of tensorflow/core/protobuf/tensor_bundle.proto. Every
+ * length is compared with the bytes that are there, and every checksum is verified.
  *
- * Threads: immutable after open; lookups and loads from any thread.
- * Owner: tensors that come out keep what they need of the checkpoint alive.
+ * Threads: a checkpoint is immutable after open; any thread may look up and load tensors.
+ * Owner: tensors of a checkpoint keep alive what they need of it.
  */
 #ifndef RT_CHECKPOINT_H
 #define RT_CHECKPOINT_H
@@ -15,11 +15,11 @@
 
 struct rt_checkpoint;
 
-/* `prefix` as RestoreV2 gets it ("DIR/variables/variables"). Reads the index whole,
- * or joins whoever has the same file open. */
+/* `prefix`: as RestoreV2 gets it ("DIR/variables/variables"). Reads the whole index, or returns a
+ * reference to the checkpoint that is open already for an unchanged file. */
 enum rt_status rt_checkpoint_open(struct rt_checkpoint **out, const char *prefix,
                                   struct rt_error *err);
-/* As rt_checkpoint_open, the index from memory (for tests and fuzzing). */
+/* As rt_checkpoint_open, with the index in memory (for tests and fuzzing). */
 enum rt_status rt_checkpoint_open_index(struct rt_checkpoint **out, const char *prefix,
                                         struct rt_span index, struct rt_error *err);
 struct rt_checkpoint *rt_checkpoint_ref(struct rt_checkpoint *c);
@@ -29,21 +29,22 @@ struct rt_checkpoint_entry {
     const char *name;
     enum rt_dtype dtype;
     struct rt_shape shape;
-    int64_t bytes; /* of it in the data files */
+    int64_t bytes; /* of the tensor in the data files */
     int shard;
-    bool is_sliced; /* stored in parts, each an entry of its own */
+    bool is_sliced; /* stored as slices, each with an entry of its own */
 };
 int rt_checkpoint_count(const struct rt_checkpoint *c);
 const struct rt_checkpoint_entry *rt_checkpoint_at(const struct rt_checkpoint *c, int i);
-/* Every shard is there with at least the size that the index says. */
+/* Checks that every shard exists and has at least the size that the index needs. */
 enum rt_status rt_checkpoint_check_files(const struct rt_checkpoint *c, struct rt_error *err);
-/* The shards that were read from are as they were when they were opened (size, time of change). */
+/* Checks that the shards which were read have not changed since they were opened (size, time of
+ * change). */
 enum rt_status rt_checkpoint_check_unchanged(struct rt_checkpoint *c, struct rt_error *err);
 
 /*
- * On whose behalf tensors are read. `check` is asked at each megabyte, and at each of some thousand
- * strings or parts; what it fails with ends the reading. NULL: it goes on to the end. The memory of
- * the tensors counts in `pool` (NULL: in none), that of lazy ones once they are in memory.
+ * The run that reads tensors. `check` is called at each megabyte, and at every 16,384th string or
+ * slice; a failure of it ends the reading. A NULL run reads to the end. The tensors' memory counts
+ * in `pool` (NULL: in none); that of lazy tensors counts once they are loaded.
  */
 struct rt_checkpoint_run {
     enum rt_status (*check)(void *arg, struct rt_error *err);
@@ -61,25 +62,27 @@ static inline struct rt_pool *rt_checkpoint_run_pool(const struct rt_checkpoint_
 }
 
 /*
- * The tensor `name`, or its part `slice` ("" for the whole; else TensorFlow's slice text, e.g.
- * "4 8 0,2:-"). Plain whole tensors are lazy file ranges (tensor.h): nothing is read yet. Sliced
- * and string tensors are read at once, for `run` (NULL is fine). NOT_FOUND: "Key NAME not found in
- * checkpoint". `want`: the type it must have, RT_NO_DTYPE for any.
+ * *out: the tensor `name`, or a slice of it. `slice`: empty for the whole tensor; else TensorFlow's
+ * slice text, e.g. "4 8 0,2:-". Whole tensors of plain types that are stored whole become lazy file
+ * ranges (tensor.h), of which nothing is read yet. Sliced tensors and strings are read at once, for
+ * `run` (may be NULL). RT_NOT_FOUND: "Key NAME not found in checkpoint". `want`: the dtype that the
+ * tensor must have; RT_NO_DTYPE: any.
  */
 enum rt_status rt_checkpoint_tensor(struct rt_checkpoint *c, const char *name, struct rt_span slice,
                                     enum rt_dtype want, const struct rt_checkpoint_run *run,
                                     struct rt_tensor *out, struct rt_error *err);
 
 /*
- * Writes a checkpoint of one shard: bytes in the order given, keys sorted. Directories on the way
- * are made; the files appear whole, the index last. `slices`: NULL, or per tensor TensorFlow's
- * slice text: the tensor is then that part of a larger one ("" for a whole one).
+ * Writes a checkpoint of one shard: the tensors' bytes in the given order, the keys sorted. Missing
+ * directories are made. Each file appears under its name only when it is complete, the index last.
+ * `slices`: NULL, or for each tensor TensorFlow's slice text, if the tensor is a slice of a larger
+ * one; empty for a whole tensor.
  */
 enum rt_status rt_checkpoint_write(const char *prefix, int n, const char *const *names,
                                    const struct rt_tensor *tensors, const struct rt_span *slices,
                                    struct rt_error *err);
-/* Moves the shards of several checkpoints into one of as many shards; parts of one tensor come
- * together. `delete_dirs`: removes the old prefixes' directories when they are empty then. */
+/* Merges several checkpoints into one by moving their shards; the slices of one tensor come under
+ * one name. `delete_dirs`: removes the directories of the old prefixes if they are empty then. */
 enum rt_status rt_checkpoint_merge(const char *const *prefixes, int n, const char *destination,
                                    bool delete_dirs, struct rt_error *err);
 

@@ -22,23 +22,24 @@ typedef Tensorflow__SavedSliceMeta slice_meta;
 
 enum {
     MAX_FILES = 10000,
-    READER = 1, /* the version of readers that this is */
+    READER = 1, /* the format version that this reader implements */
 };
 
-/* Where a tensor is listed. */
+/* An occurrence of a tensor in the list of a file. */
 struct place {
     const slice_meta *meta;
     int file;
-    struct place *next, *last; /* in the order of the files; `last`: of the first one only */
+    struct place *next, *last; /* of the next file; `last`: the last occurrence, only in the
+                                  first one */
 };
 
-/* Open only while it is read: a model has up to MAX_FILES of them. */
+/* A file of the checkpoint. It is open only while it is read, because there may be MAX_FILES. */
 struct file {
-    char *path; /* NULL: the source is the caller's */
+    char *path; /* NULL: not a file; `source` is the caller's */
     struct stat info;
     struct rt_sstable_source source;
     saved_slices *list;
-    struct place *place; /* one for each tensor of the list */
+    struct place *place; /* one for each tensor in the list */
 };
 
 struct rt_checkpoint_v1 {
@@ -46,13 +47,13 @@ struct rt_checkpoint_v1 {
     char *pattern;
     int n_files, capacity, n_tensors;
     struct file *file;
-    struct rt_map by_name; /* -> struct place, the first */
-    uint64_t bytes;        /* of all files */
+    struct rt_map by_name; /* name -> the first struct place */
+    uint64_t bytes;        /* size of all files together */
 };
 
 /*
- * Graphs of this format often have a RestoreV2 for each variable, which run one after the other.
- * The checkpoint that was opened last is kept, so that its lists are parsed once for all of them.
+ * The checkpoint that was opened last. Graphs of this age often have a RestoreV2 for each variable,
+ * which run one after another; the lists are parsed once for all of them.
  */
 static struct rt_mutex recent_mu = RT_MUTEX_INIT;
 static struct rt_checkpoint_v1 *recent; /* holds a reference; guarded by recent_mu */
@@ -85,7 +86,7 @@ static enum rt_status keep_list(void *arg, struct rt_span value, struct rt_error
     return RT_OK;
 }
 
-/* The bytes of a file. *fd: for close(); -1: they are in memory. */
+/* Opens a file as a source. *fd: for close(); -1: the source is in memory. */
 static enum rt_status source_open(const struct file *f, struct rt_sstable_source *source, int *fd,
                                   struct rt_error *err)
 {
@@ -114,7 +115,8 @@ static void source_close(int fd)
         close(fd);
 }
 
-/* Of a list that names a tensor twice the first counts. */
+/* Adds the tensors of a file's list to by_name. Of a tensor that is listed twice the first
+ * counts. */
 static bool index_names(struct rt_checkpoint_v1 *c, int file)
 {
     struct file *f = &c->file[file];
@@ -202,7 +204,7 @@ void rt_checkpoint_v1_close(struct rt_checkpoint_v1 *c)
     free(c);
 }
 
-/* ---- finding its files ---- */
+/* ---- finding the files ---- */
 
 static enum rt_status add_path(struct rt_checkpoint_v1 *c, const char *path, struct rt_error *err)
 {
@@ -219,8 +221,8 @@ static int by_path(const void *a, const void *b)
     return strcmp(((const struct file *)a)->path, ((const struct file *)b)->path);
 }
 
-/* The files of a directory that match, sorted. Patterns of directories are not followed: a model
- * could have whole file systems searched by them. */
+/* Adds the files of a directory that match the pattern, sorted. Patterns in directory names are not
+ * followed, because a model could make the server search whole file systems with them. */
 static enum rt_status list_matching(struct rt_checkpoint_v1 *c, struct rt_error *err)
 {
     char path[4600], folder[4200] = ".";
@@ -247,7 +249,7 @@ static enum rt_status list_matching(struct rt_checkpoint_v1 *c, struct rt_error 
     return st;
 }
 
-/* The files of the pattern, and what stat says of them. */
+/* Lists the files that match the pattern, with their stat. */
 static enum rt_status list_files(struct rt_checkpoint_v1 *c, struct rt_error *err)
 {
     const bool is_pattern = strpbrk(c->pattern, "?*[") != NULL;
@@ -270,7 +272,7 @@ static enum rt_status list_files(struct rt_checkpoint_v1 *c, struct rt_error *er
 
 /* ---- opening ---- */
 
-/* A reference to the one opened last if it was read from these very files, or NULL. */
+/* A reference to `recent` if it was read from the same files, unchanged; else NULL. */
 static struct rt_checkpoint_v1 *already_open(const struct rt_checkpoint_v1 *c)
 {
     struct rt_checkpoint_v1 *found;
@@ -289,7 +291,7 @@ static struct rt_checkpoint_v1 *already_open(const struct rt_checkpoint_v1 *c)
     return found;
 }
 
-/* Takes the caller's reference, to what is kept from now on. */
+/* Makes `recent` the given checkpoint; takes the caller's reference. */
 static void keep_recent(struct rt_checkpoint_v1 *c)
 {
     struct rt_checkpoint_v1 *old;
@@ -373,15 +375,15 @@ const char *rt_checkpoint_v1_name(const struct rt_checkpoint_v1 *c, int i)
 struct wanted {
     const char *name;
     enum rt_dtype dtype;
-    int rank; /* of the whole tensor */
+    int rank; /* rank and dim: of the whole tensor */
     int64_t dim[RT_MAX_RANK];
     struct rt_slice part; /* resolved */
     const struct rt_checkpoint_run *run;
     struct rt_tensor *out;
-    int64_t found; /* elements of it that were stored */
+    int64_t found; /* number of its elements that were found */
 };
 
-/* What the list says of the tensor; all files that have it must say the same. */
+/* Reads dtype and shape of the tensor from the lists; all files that list it must agree. */
 static enum rt_status describe(const struct rt_checkpoint_v1 *c, struct wanted *w,
                                struct rt_error *err)
 {
@@ -397,7 +399,7 @@ static enum rt_status describe(const struct rt_checkpoint_v1 *c, struct wanted *
         if (st)
             return rt_fail_prefix(err, "tensor \"%s\": ", w->name);
         n = rank < 0 ? -1 : rt_count(rank, dim);
-        /* An element takes a byte of an uncompressed block at least. */
+        /* An element takes at least one byte of an uncompressed block. */
         if (n < 0 || (uint64_t)n / RT_SSTABLE_EXPANDS > c->bytes)
             return rt_fail(err, RT_DATA_LOSS, "tensor \"%s\" has more elements than its files",
                            w->name);
@@ -444,10 +446,10 @@ static enum rt_status choose_part(struct wanted *w, struct rt_span text, struct 
 
 struct piece {
     struct wanted *w;
-    struct rt_slice part; /* resolved: the stored slice */
+    struct rt_slice part; /* the stored slice, resolved */
 };
 
-/* The stored slice becomes a tensor of one dimension; the message has its values alone. */
+/* Decodes a stored slice into a tensor of one dimension, because the message has no shape. */
 static enum rt_status decode(const struct piece *p, Tensorflow__TensorProto *data,
                              struct rt_tensor *out, struct rt_error *err)
 {
@@ -463,7 +465,8 @@ static enum rt_status decode(const struct piece *p, Tensorflow__TensorProto *dat
     was = data->tensor_shape;
     data->tensor_shape = &shape;
     data->dtype = (Tensorflow__DataType)p->w->dtype;
-    /* 0: all values are there. Strings are not copied on. */
+    /* Limit 0: the message must hold all values. Strings go into the run's pool, because the tensor
+     * itself becomes the result; other types are copied on. */
     st = rt_tensor_from_proto(
         data, 0, out, p->w->dtype == RT_STRING ? rt_checkpoint_run_pool(p->w->run) : NULL, err);
     data->tensor_shape = was;
@@ -488,7 +491,7 @@ static enum rt_status take_piece(void *arg, struct rt_span value, struct rt_erro
     pb_free(s);
     if (st)
         return st;
-    if (w->dtype == RT_STRING) { /* the only slice, and the whole of it is wanted */
+    if (w->dtype == RT_STRING) { /* strings have one slice, which is wanted whole */
         memcpy(t.dim, w->dim, sizeof t.dim);
         t.rank = (int8_t)w->rank;
         rt_tensor_clear(w->out);
@@ -501,7 +504,7 @@ static enum rt_status take_piece(void *arg, struct rt_span value, struct rt_erro
     return RT_OK;
 }
 
-/* Adds what the slices of one file have of the wanted part. */
+/* Copies the wanted elements from the slices of one file. */
 static enum rt_status gather(const struct rt_sstable_source *source, const slice_meta *m,
                              struct wanted *w, struct rt_error *err)
 {
@@ -561,7 +564,7 @@ enum rt_status rt_checkpoint_v1_tensor(const struct rt_checkpoint_v1 *c, const c
         return st;
     int64_t n = rt_tensor_count(&t);
     if (n && w.dtype != RT_STRING)
-        memset(t.data, 0, rt_tensor_bytes(&t)); /* slices of a lying list may overlap */
+        memset(t.data, 0, rt_tensor_bytes(&t)); /* a corrupt list may leave gaps */
     for (const struct place *p = rt_map_get(&c->by_name, name); p && n && !st; p = p->next) {
         struct rt_sstable_source source;
         int fd;

@@ -1,4 +1,4 @@
-/* The writing half of checkpoint.h. */
+/* Writes and merges checkpoints (checkpoint.h). */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #include "runtime/files/sstable.h"
 #include "tensorflow/core/protobuf/tensor_bundle.pb-c.h"
 
-/* ---- the index in the making ---- */
+/* ---- the index while it is made ---- */
 
 struct item {
     struct rt_span key, value;
@@ -25,9 +25,9 @@ struct index {
     struct rt_arena *arena;
     struct item *item;
     size_t n, capacity;
-    struct rt_map sliced; /* name -> Tensorflow__BundleEntryProto with the slices so far */
+    struct rt_map sliced; /* name -> Tensorflow__BundleEntryProto with the slices added so far */
     int n_shards;
-    int source; /* of several that are merged: whose items are added now */
+    int source; /* when merging: index of the checkpoint whose items are being added */
 };
 
 static bool index_init(struct index *x)
@@ -70,8 +70,8 @@ static enum rt_status index_add(struct index *x, struct rt_span key, const Proto
 }
 
 /*
- * Notes that `p`'s slices are parts of tensor `name`. Takes `p` on success when it is the first of
- * its name, else frees it.
+ * Adds the slices in `p` to those of tensor `name`. On success the index owns `p`: it keeps the
+ * first entry of a name, and frees the others after moving their slices.
  */
 static enum rt_status index_add_sliced(struct index *x, struct rt_span name,
                                        Tensorflow__BundleEntryProto *p, struct rt_error *err)
@@ -116,8 +116,8 @@ static int by_key(const void *a, const void *b)
     return c ? c : (x->source > y->source) - (x->source < y->source);
 }
 
-/* Once all is added, and before any file is touched: *twice is the second of two items with one
- * key, NULL when there are none. */
+/* Sorts the index when all items are added, before any file is changed. *twice: the second of two
+ * items with the same key; NULL: keys are unique. */
 static enum rt_status index_finish(struct index *x, const struct item **twice, struct rt_error *err)
 {
     Tensorflow__BundleHeaderProto h = TENSORFLOW__BUNDLE_HEADER_PROTO__INIT;
@@ -254,7 +254,8 @@ static void shape_proto(struct shape_proto *s, int rank, const int64_t *dim)
     }
 }
 
-/* A heap copy of an entry that says: tensor of this type and shape, of which there is `part`. */
+/* A new entry on the heap, for a tensor of this dtype and whole shape of which slice `part` is
+ * stored. */
 static Tensorflow__BundleEntryProto *sliced_entry(enum rt_dtype dtype, int rank, const int64_t *dim,
                                                   const struct rt_slice *part)
 {
@@ -410,7 +411,7 @@ out:
 
 struct merge {
     struct index x;
-    int first_shard; /* of the checkpoint being read, in the destination */
+    int first_shard; /* index in the destination of the first shard of the checkpoint being read */
     int n_shards;    /* of the checkpoint being read */
 };
 
@@ -518,7 +519,7 @@ enum rt_status rt_checkpoint_merge(const char *const *prefixes, int n, const cha
         char *slash = strrchr(from, '/');
         if (delete_dirs && slash && slash != from) {
             *slash = 0;
-            rmdir(from); /* fails when something else lies there, as it should */
+            rmdir(from); /* fails if the directory is not empty, as intended */
         }
     }
     index_clear(&m.x);

@@ -1,4 +1,4 @@
-/* Whole files, with a limit known before anything is allocated. */
+/* Reads and writes whole files, with a limit that is checked before anything is allocated. */
 #ifndef RT_FILE_H
 #define RT_FILE_H
 
@@ -9,19 +9,20 @@
 #include "runtime/base/regular_file.h"
 
 /*
- * *out: the bytes, for free(), with a NUL behind them. NOT_FOUND ("PATH; No such file or
- * directory"), other errnos by their words; RESOURCE_EXHAUSTED above `limit`; what is no regular
- * file is refused (rt_open_regular).
+ * *out: the bytes, for free(), followed by a NUL. RT_NOT_FOUND ("PATH; No such file or
+ * directory"); other errors by the text of errno; RT_RESOURCE_EXHAUSTED: larger than `limit`. Only
+ * regular files are read (rt_open_regular).
  */
 enum rt_status rt_file_read(const char *path, size_t limit, char **out, size_t *n,
                             struct rt_error *err);
-/* Reads n bytes from `offset` on. The bytes that were read, fewer only where the file ends; -1:
- * errno says why not. */
+/* Reads n bytes from `offset` on. Returns the number of bytes read, which is less than n only at
+ * the end of the file; -1: an error, in errno. */
 ssize_t rt_file_read_at(int fd, void *dst, size_t n, int64_t offset);
-/* Writes PATH by way of a file beside it, so that PATH is whole or not there. */
+/* Writes a temporary file beside PATH and renames it, so that PATH is never incomplete. */
 enum rt_status rt_file_write(const char *path, const void *p, size_t n, struct rt_error *err);
-/* Creates a file of a new name beside `path` for writing; the name is in room. -1: err says why. */
+/* Creates a file with a new name beside `path` and opens it for writing. The name is written into
+ * `buffer`. Returns the descriptor; -1: err says why. */
 int rt_file_temp(const char *path, char *buffer, size_t n, struct rt_error *err);
-/* Makes the directory and those above it. */
+/* Makes the directory and all missing directories above it. */
 enum rt_status rt_file_make_dirs(const char *dir, struct rt_error *err);
 #endif

@@ -1,11 +1,11 @@
-/* Edges of a graph, once all its nodes are there, and the search for cycles. */
+/* Makes the edges of a graph when all its nodes exist, and searches for cycles. */
 #include "runtime/files/import.h"
 
 #include <string.h>
 
 #include "runtime/base/bytes.h"
 
-/* Decimal digits; -1 for anything else. */
+/* The value of a text of decimal digits; -1: anything else, or too large. */
 static int parse_index(const char *s)
 {
     int v = 0;
@@ -19,7 +19,7 @@ static int parse_index(const char *s)
     return v;
 }
 
-/* "name", "name:k". */
+/* Resolves an input of the main graph: "name" or "name:k". */
 static bool resolve_main(struct im_build *b, const char *text, struct im_run *r)
 {
     const char *colon = strrchr(text, ':');
@@ -32,12 +32,13 @@ static bool resolve_main(struct im_build *b, const char *text, struct im_run *r)
     return true;
 }
 
-/* How many tensors the output of this name is, the first at *first; -1: there is none. */
+/* The number of tensors of the output with this name, and in *first the index of the first; -1:
+ * there is no such output. */
 static int find_output(const struct im_pending *p, const struct rt_node *node, const char *name,
                        size_t len, int *first)
 {
     int low = 0, high = p->n_outputs;
-    while (p->output && low < high) { /* the first one not before the name */
+    while (p->output && low < high) { /* lower bound of the name */
         const int at = low + (high - low) / 2;
         const int before = strncmp(p->output[at].name, name, len);
         if (before < 0)
@@ -62,7 +63,7 @@ static int find_output(const struct im_pending *p, const struct rt_node *node, c
     return -1;
 }
 
-/* "arg", "arg:k", "node:output", "node:output:k". */
+/* Resolves an input in a function's body: "arg", "arg:k", "node:output" or "node:output:k". */
 static bool resolve_body(struct im_build *b, const char *text, struct im_run *r)
 {
     const char *colon = strchr(text, ':');
@@ -120,7 +121,7 @@ static enum rt_status wrong_count(struct im_build *b, const struct rt_node *n, i
     return im_name_node(b, n->name, NULL, err);
 }
 
-/* The output must be there, and of the type that input k of n takes. */
+/* Checks that the output exists and has the type of input k of node n. */
 static enum rt_status check_edge(struct im_build *b, const struct rt_node *n, int k,
                                  struct rt_edge e, struct rt_error *err)
 {
@@ -210,15 +211,16 @@ static bool is_op(const struct rt_node *n, const char *a, const char *b)
     return strcmp(n->schema->name, a) == 0 || strcmp(n->schema->name, b) == 0;
 }
 
-/* Whether input k of n is a loop's way back, the only edge that may close a cycle. */
+/* Whether input k of n is the back edge of a loop, the only edge that may close a cycle. */
 static bool is_back_edge(const struct im_build *b, const struct rt_node *n, int k)
 {
     return is_op(n, "Merge", "RefMerge") &&
            is_op(&b->node[n->in[k].node], "NextIteration", "RefNextIteration");
 }
 
-/* A node on a cycle, found by going back from `i` over nodes that wait: `waits` of a node is
- * above 0 for as long as something before it waits too. */
+/* A node on a cycle, found by walking back from `i` over nodes that the topological sort did not
+ * reach: waits[x] is the number of inputs of x that are not sorted, above 0 on a cycle and
+ * downstream of it. */
 static int node_on_cycle(const struct im_build *b, const int *waits, int i)
 {
     for (int steps = 0; steps < b->n; steps++) {
@@ -237,8 +239,8 @@ static int node_on_cycle(const struct im_build *b, const int *waits, int i)
     return i;
 }
 
-/* A graph whose loops are nested deeper is refused: what walks a frame at a time, here or while it
- * is planned, would take the square of the depth (40,000 Enters in a row: 15 s). */
+/* The deepest nesting of loops; deeper graphs are refused. Code that walks one frame at a time,
+ * here or in the compiler, takes time by the square of the depth: 15 s for 40,000 Enters. */
 enum { MAX_FRAMES = 64 };
 
 static int frames_behind(const struct rt_node *n, int before)
@@ -259,8 +261,9 @@ enum rt_status im_check_cycles(struct im_build *b, struct rt_error *err)
     if (!waits || !ready || !first || !to || !frames)
         return im_no_memory(err);
 
-    /* Consumers of node i: to[first[i]] up to to[first[i + 1]]; counted one place further, so that
-     * filling moves the starts into their places. */
+    /* The consumers of node i are to[first[i]] up to, without, to[first[i + 1]]. The first pass
+     * counts them in first[i + 2], and the second increases first[i + 1] from the start to the end
+     * of node i's range while it fills in `to`. */
     for (int fill = 0; fill < 2; fill++) {
         for (int i = 0; i < b->n; i++) {
             const struct rt_node *n = &b->node[i];

@@ -1,4 +1,4 @@
-/* Nodes of a graph: name, schema, attributes, types. Edges come later (import_edge.c). */
+/* Makes the nodes of a graph: name, schema, attributes, types. import_edge.c makes the edges. */
 #include "runtime/files/import.h"
 
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static bool is_name(const char *s)
     return true;
 }
 
-/* Every argument's range and types, from the attributes. */
+/* Computes the range and types of every argument from the node's attributes. */
 static enum rt_status expand_args(struct im_build *b, const struct rt_node *n,
                                   const struct rt_arg_schema *arg, int n_args, int *n_tensors,
                                   const int **first, const uint8_t **dtype, uint64_t *refs,
@@ -66,7 +66,7 @@ static enum rt_status expand_args(struct im_build *b, const struct rt_node *n,
     return RT_OK;
 }
 
-/* The last of equal keys, as in a map. */
+/* An attribute of a NodeDef; of equal keys the last counts, as in a protobuf map. */
 static const Tensorflow__AttrValue *find_attr(const Tensorflow__NodeDef *def, const char *name)
 {
     for (size_t i = def->n_attr; i > 0; i--)
@@ -75,7 +75,7 @@ static const Tensorflow__AttrValue *find_attr(const Tensorflow__NodeDef *def, co
     return NULL;
 }
 
-/* Attributes by the schema. Others are left: TensorFlow tolerates them too. */
+/* Reads the attributes that the schema lists. Others are ignored, as in TensorFlow. */
 static enum rt_status read_attrs(struct im_build *b, struct rt_node *n,
                                  const Tensorflow__NodeDef *def, struct rt_error *err)
 {
@@ -117,7 +117,7 @@ static enum rt_status read_attrs(struct im_build *b, struct rt_node *n,
     return RT_OK;
 }
 
-/* Adds an empty node; the room is there. */
+/* b->node has capacity for the node. */
 struct rt_node *im_new_node(struct im_build *b, const char *name, const char *device)
 {
     struct rt_node *n = &b->node[b->n];
@@ -139,8 +139,8 @@ static int by_name_then_place(const void *a, const void *b)
     return by_name ? by_name : (x->first > y->first) - (x->first < y->first);
 }
 
-/* Outputs of a call by name, by the function's own names: sorted, for a function has up to 65,536
- * of them and a graph names each. */
+/* Lists the outputs of a call by name, by their names in the function's signature. The list is
+ * sorted, for binary search: a function has up to 65,536 outputs, and a graph may name each. */
 static enum rt_status name_outputs(struct im_build *b, struct im_pending *p,
                                    const Tensorflow__OpDef *sig, const struct rt_func_ref *with,
                                    struct rt_error *err)
@@ -168,7 +168,8 @@ static enum rt_status name_outputs(struct im_build *b, struct im_pending *p,
     return RT_OK;
 }
 
-/* A node whose op is a function of the library (graphs of the first generation) becomes a call. */
+/* Makes a PartitionedCall of a node whose op is the name of a function, as early TensorFlow graphs
+ * have them. */
 static enum rt_status call_by_name(struct im_build *b, struct rt_node *n,
                                    const struct im_function *f, const Tensorflow__NodeDef *def,
                                    struct rt_error *err)
@@ -266,7 +267,8 @@ enum rt_status im_add_node(struct im_build *b, const Tensorflow__NodeDef *def, s
     } else if (n->schema) {
         st = read_attrs(b, n, def, err);
     } else {
-        /* Refused only when a plan reaches it: a model may carry training ops it never serves. */
+        /* An unknown op is refused only if a plan needs it, because a model may contain training
+         * ops that it never serves. */
         struct rt_schema *s = rt_arena_alloc(b->l->arena, sizeof *s);
         if (!s)
             return im_no_memory(err);
@@ -281,7 +283,7 @@ enum rt_status im_add_node(struct im_build *b, const Tensorflow__NodeDef *def, s
         uint8_t *types = rt_arena_alloc(b->l->arena, (size_t)n->n_in);
         if (!types)
             return im_no_memory(err);
-        n->in_dtype = types; /* RT_NO_DTYPE */
+        n->in_dtype = types; /* all RT_NO_DTYPE */
         return RT_OK;
     }
     if (st)

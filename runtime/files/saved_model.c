@@ -17,11 +17,11 @@
 #include "tensorflow/core/protobuf/saved_model.pb-c.h"
 
 #define MAX_FILE ((size_t)1 << 31)
-/* Bytes that all values of SignatureDef.defaults of a file may have: a fixed share and so many for
- * each byte of the file. One value may be repeated by a few bytes: 3.9 KB named 5.3 GB. */
+/* Limit of all values of SignatureDef.defaults of a file: 64 MiB, and 8 bytes for each byte of the
+ * file. A few bytes can repeat one value any number of times: a file of 3.9 KB named 5.3 GB. */
 enum { DEFAULTS_FREE_BYTES = 64 << 20, DEFAULTS_GROWTH = 8 };
 
-enum { /* field numbers */
+enum { /* numbers of protobuf fields */
        SAVED_MODEL_META_GRAPHS = 2,
        META_GRAPH_GRAPH_DEF = 2,
        META_GRAPH_OBJECT_GRAPH_DEF = 7,
@@ -31,13 +31,14 @@ enum { /* field numbers */
 
 static const char init_key[] = "__saved_model_init_op";
 
-/* What rt_saved_model_free must find: tensors do not live in the arena. */
+/* A saved model with the members that only this file uses. Tensors are listed for
+ * rt_saved_model_free, because their buffers are not in the arena. */
 struct model {
     struct rt_saved_model pub;
     struct rt_tensor **defaults;
     size_t n_defaults, defaults_capacity;
-    size_t defaults_left; /* bytes */
-    const char *empty;    /* the path of the file, if it has no byte; NULL */
+    size_t defaults_left; /* bytes that defaults may still take */
+    const char *empty;    /* the path of the file if it is empty; else NULL */
 };
 
 /* ---- one meta graph ---- */
@@ -53,7 +54,7 @@ static enum rt_status no_memory(struct reading *r)
     return rt_fail_memory(r->err, "a SavedModel", rt_arena_used(r->arena));
 }
 
-/* A copy in the arena; NULL for an empty string. *ok: false when memory is out. */
+/* Copies a string to the arena; NULL for an empty one. *ok becomes false if memory is exhausted. */
 static const char *copy_or_null(struct reading *r, const char *s, bool *ok)
 {
     if (!s || !s[0])
@@ -70,7 +71,7 @@ static const char *copy(struct reading *r, const char *s, bool *ok)
     return c ? c : "";
 }
 
-/* "name:0" and "^name" as a node's name. */
+/* The node's name in "name:0" or "^name". */
 static const char *node_name(struct reading *r, const char *s, bool *ok)
 {
     if (s && s[0] == '^')
@@ -108,7 +109,7 @@ static int by_alias(const void *a, const void *b)
                   ((const struct rt_tensor_spec *)b)->alias);
 }
 
-/* What all maps from strings have in common: their entries are of this form. */
+/* The common beginning of the generated structs for entries of maps with string keys. */
 struct map_entry {
     ProtobufCMessage base;
     char *key;
@@ -120,8 +121,8 @@ _Static_assert(sizeof(struct map_entry) == sizeof(Tensorflow__SignatureDef__Inpu
                    sizeof(struct map_entry) == sizeof(Tensorflow__MetaGraphDef__SignatureDefEntry),
                "entries of a map");
 
-/* A map's key may stand in the file twice: the last counts. Copies those entries. NULL: out of
- * memory. */
+/* Copies the entries of a protobuf map. If a file has a key twice, the last entry counts. NULL: out
+ * of memory. */
 static void **last_of_each_key(struct reading *r, void *entries, size_t n, size_t *n_out)
 {
     struct map_entry **e = entries;
@@ -160,7 +161,7 @@ static enum rt_status read_specs(struct reading *r, size_t n, void *entries,
     return RT_OK;
 }
 
-/* An empty tensor that is cleared with the model. NULL: out of memory. */
+/* A zeroed tensor that is cleared when the model is freed. NULL: out of memory. */
 static struct rt_tensor *new_default(struct reading *r)
 {
     struct model *m = r->m;
@@ -272,7 +273,7 @@ static enum rt_status read_signatures(struct reading *r, const Tensorflow__MetaG
     return ok ? RT_OK : no_memory(r);
 }
 
-/* The init op of older models stands in a collection. */
+/* Reads the init op of older models, which is in a collection. */
 static enum rt_status read_main_op(struct reading *r, const Tensorflow__MetaGraphDef *g,
                                    const char *key, struct rt_meta_graph *out)
 {
@@ -302,7 +303,7 @@ static void read_asset(struct reading *r, const Tensorflow__AssetFileDef *a, str
     to->file_name = copy(r, a->filename, ok);
 }
 
-/* Models of TensorFlow 1 have theirs in a collection, packed once more. */
+/* The assets of TensorFlow 1's models, which are in a collection of Any messages; NULL: none. */
 static const Tensorflow__CollectionDef__AnyList *packed_assets(const Tensorflow__MetaGraphDef *g)
 {
     for (size_t i = 0; i < g->n_collection_def; i++) {
@@ -368,9 +369,9 @@ static enum rt_status read_rest(struct reading *r, const Tensorflow__MetaGraphDe
 }
 
 /*
- * Splits a serialized MetaGraphDef: the GraphDef, which may be huge and is unpacked elsewhere, and
- * the rest, without the object graph, which only Python needs. A field given in pieces is their
- * concatenation: that is how protobuf merges.
+ * Splits a serialized MetaGraphDef into the GraphDef, which may be huge and is unpacked by import,
+ * and the rest, without the object graph, which only Python needs. If a message field occurs
+ * several times, its occurrences are concatenated, which is how protobuf merges messages.
  */
 static enum rt_status split(struct reading *r, struct rt_span bytes, struct rt_span *graph,
                             struct rt_bytes *rest)
@@ -440,7 +441,7 @@ out:
 
 /* ---- the file ---- */
 
-/* Takes `bytes`, also on failure. */
+/* Takes ownership of `bytes`, also on failure. */
 static enum rt_status parse_binary(struct rt_saved_model **out, const char *dir, char *bytes,
                                    size_t n, struct rt_error *err)
 {
@@ -628,7 +629,7 @@ enum rt_status rt_saved_model_choose(const struct rt_saved_model *m, const char 
                    empty ? " is an empty file (was it copied whole?)" : "");
 }
 
-/* As by_alias compares two of them. */
+/* Compares an alias with a spec's, in the order of by_alias. */
 static int compare_alias(const void *alias, const void *spec)
 {
     const struct rt_span a = *(const struct rt_span *)alias;
@@ -656,7 +657,7 @@ const struct rt_tensor_spec *rt_signature_output(const struct rt_signature *s, c
 
 /* ---- completeness ---- */
 
-/* Whether some node of the main graph makes a variable. */
+/* Whether a node of the main graph makes a variable. */
 static bool has_variables(struct rt_span graph_def)
 {
     struct pb_field f, g;
@@ -672,7 +673,8 @@ static bool has_variables(struct rt_span graph_def)
     return false;
 }
 
-/* What an entry takes in memory at least: strings are loaded as elements beside their texts. */
+/* Adds the least memory that an entry takes when loaded: its bytes, and for strings their elements.
+ * False: overflow. */
 static bool add_weight(const struct rt_checkpoint_entry *e, int64_t *weight_bytes)
 {
     int64_t elements = 0;
@@ -693,7 +695,7 @@ static enum rt_status check_weights(const char *dir, const struct rt_meta_graph 
 
     snprintf(prefix, sizeof prefix, "%s/variables/variables", dir);
     snprintf(path, sizeof path, "%s.index", prefix);
-    /* A model without variables may come without their files; TensorFlow then skips restoring. */
+    /* A model without variables may lack the files; TensorFlow then does not restore either. */
     if (access(path, F_OK) && !has_variables(g->graph_def))
         return RT_OK;
     st = rt_checkpoint_open(&c, prefix, err);

@@ -1,10 +1,14 @@
 /*
- * A SavedModel directory: saved_model.pb (or .pbtxt), variables/, assets/. Read here: which meta
- * graphs there are, their signatures, init and restore ops, assets, and the GraphDef's bytes.
- * rt_model_load makes a running session of one.
+ * Reads SavedModel directories: saved_model.pb (or .pbtxt), variables/ and assets/. A struct
+ * rt_saved_model lists the meta graphs with their signatures, init and restore ops, assets, and the
+ * bytes of their GraphDefs. rt_model_load makes a session of one of them.
  *
- * Source: tensorflow/core/protobuf/{saved_model,meta_graph,saver}.proto and the loader's documented
- * behaviour.
+ * Source: tensorflow/core/protobuf/{saved_model,meta_graph,saver}.proto and the documented
+ * behaviour of TensorFlow's loader.
+ *
+ * Owner: the caller of each read or load. Threads: a struct rt_saved_model is immutable. A model
+ * may be used on any thread (runtime/session/session.h), and is freed when nothing uses it any
+ * more.
  */
 #ifndef RT_SAVED_MODEL_H
 #define RT_SAVED_MODEL_H
@@ -13,10 +17,10 @@
 
 struct rt_tensor_spec { /* one input or output of a signature */
     const char *alias;
-    const char *name; /* of the graph's tensor: "x:0" */
+    const char *name; /* of the tensor in the graph: "x:0" */
     enum rt_dtype dtype;
     struct rt_shape shape;
-    bool too_many_dims;                    /* rank above RT_MAX_RANK: shape says unknown */
+    bool too_many_dims;                    /* the rank is above RT_MAX_RANK; `shape` is unknown */
     const struct rt_tensor *default_value; /* SignatureDef.defaults; NULL: none */
 };
 
@@ -35,12 +39,11 @@ struct rt_meta_graph {
     int n_tags;
     const char *const *tags;
     int n_signatures;
-    const struct rt_signature
-        *signatures; /* sorted by name; __saved_model_init_op not among them */
-    const struct rt_signature *init_signature; /* that one, for who tells of it; NULL: none */
-    struct rt_span graph_def;                  /* serialized; in the saved model's memory */
-    const char *init_op;                       /* node to run after restore, NULL: none */
-    const char *restore_op, *filename_tensor;  /* SaverDef; NULL: none */
+    const struct rt_signature *signatures;     /* sorted by name; without __saved_model_init_op */
+    const struct rt_signature *init_signature; /* __saved_model_init_op, for listings; NULL: none */
+    struct rt_span graph_def;                  /* serialized; in rt_saved_model.bytes */
+    const char *init_op;                       /* node to run after restore; NULL: none */
+    const char *restore_op, *filename_tensor;  /* of SaverDef; NULL: none */
     int n_assets;
     const struct rt_asset *assets;
     const char *tensorflow_version;
@@ -51,33 +54,34 @@ struct rt_saved_model {
     int n_meta_graphs;
     const struct rt_meta_graph *meta_graphs;
     struct rt_arena *arena; /* holds everything above */
-    char *bytes;            /* the file */
+    char *bytes;            /* of the file */
     size_t n_bytes;
 };
 
-/* The message of a missing file is TensorFlow's: "Could not find SavedModel .pb or .pbtxt at
- * supplied export directory path: DIR...". */
+/* Reads the model in `dir`. The error for a missing file is TensorFlow's: "Could not find
+ * SavedModel .pb or .pbtxt at supplied export directory path: DIR...". */
 enum rt_status rt_saved_model_read(struct rt_saved_model **out, const char *dir,
                                    struct rt_error *err);
 /* As rt_saved_model_read, from bytes in memory (for tests and fuzzing); `bytes` is copied. */
 enum rt_status rt_saved_model_parse(struct rt_saved_model **out, struct rt_span bytes, bool is_text,
                                     struct rt_error *err);
 void rt_saved_model_free(struct rt_saved_model *m);
-/* The one whose tags are exactly these ("serve" alone by default). NOT_FOUND with TensorFlow's
- * text: "Could not find meta graph def matching supplied tags: { serve }. ...". Behind it an empty
- * file is named. */
+/* Chooses the meta graph with exactly these tags (NULL: "serve" alone). RT_NOT_FOUND with
+ * TensorFlow's text: "Could not find meta graph def matching supplied tags: { serve }. ...". If the
+ * file is empty, the text says so. */
 enum rt_status rt_saved_model_choose(const struct rt_saved_model *m, const char *const *tags,
                                      int n_tags, const struct rt_meta_graph **out,
                                      struct rt_error *err);
-/* Of `n` specs sorted by alias, the one of this alias; NULL: it is none of theirs. */
+/* The spec with this alias of `n` specs sorted by alias; NULL: none has it. */
 const struct rt_tensor_spec *rt_tensor_spec_find(const struct rt_tensor_spec *specs, int n,
                                                  struct rt_span alias);
 const struct rt_tensor_spec *rt_signature_input(const struct rt_signature *s, const char *alias);
 const struct rt_tensor_spec *rt_signature_output(const struct rt_signature *s, const char *alias);
 
-/* Everything a version directory must hold before it is worth loading: saved_model.pb parses, the
- * index is whole and every shard as long as it says (if the graph has a restore op), assets are
- * there. The reason otherwise. Reads no weights. *weight_bytes: of them, as they are loaded. */
+/* Checks that a version directory is complete: saved_model.pb parses, the assets exist, and, if the
+ * graph has a restore op, the checkpoint's index parses and every shard is as long as the index
+ * says. err says what is missing. Reads no weights. *weight_bytes: the memory that the weights will
+ * take; may be NULL. */
 enum rt_status rt_saved_model_is_complete(const char *dir, const char *const *tags, int n_tags,
                                           int64_t *weight_bytes, struct rt_error *err);
 
@@ -87,28 +91,28 @@ struct rt_model_options {
     struct rt_session_options session;
     const char *const *tags; /* NULL: "serve" */
     int n_tags;
-    bool allow_unsupported_signatures; /* leave out signatures that could not run */
-    bool load_all_variables;           /* for sessions that run any node */
-    bool warm_up; /* run each signature that writes nothing once, batch 1, unknown dims 1 */
+    bool allow_unsupported_signatures; /* load without the signatures that cannot run */
+    bool load_all_variables;           /* for servers that run any node by SessionRun */
+    bool warm_up; /* run each signature that writes nothing once; unknown dimensions are 1 */
     void (*on_warm_up_failure)(void *arg, const char *signature, const struct rt_error *err);
     void *arg;
 };
 
 struct rt_model_signature {
     const struct rt_signature *def;
-    struct rt_callable *call; /* feeds and fetches in the order of def's inputs and outputs */
-    bool writes;              /* changes state: runs alone */
-    bool rowwise;             /* proved: may be merged with others along dimension 0 */
-    const char *why_not;      /* when not rowwise: the reason; in the model's arena */
-    const char *unsupported;  /* when left out: the reason; call is NULL */
-    bool is_dynamic;          /* of rt_model_make_dynamic */
-    int index; /* of an ad-hoc one, below RT_MAX_DYNAMIC_CALLABLES; unique in its model */
-    /* The first signature with the same tensors and shapes: checked, planned, proved and warmed up
-     * for both. NULL: this one. */
+    struct rt_callable *call; /* feeds and fetches are in the order of def's inputs and outputs */
+    bool writes;              /* the signature changes state: it runs alone */
+    bool rowwise;             /* its requests may be merged along dimension 0 */
+    const char *why_not;      /* if not rowwise: the reason; in the model's arena */
+    const char *unsupported;  /* if it cannot run: the reason; call is NULL then */
+    bool is_dynamic;          /* made by rt_model_make_dynamic */
+    int index; /* of a dynamic one: below RT_MAX_DYNAMIC_CALLABLES, unique in its model */
+    /* The first signature with the same tensors and shapes, which is checked, planned, analysed and
+     * warmed up for both. NULL: there is no earlier one. */
     const struct rt_model_signature *same;
 };
-enum { RT_MAX_DYNAMIC_CALLABLES = 256 }; /* a client may ask for any set of fetches */
-enum { RT_MAX_SIGNATURES = 256 };        /* with different tensors, of one model */
+enum { RT_MAX_DYNAMIC_CALLABLES = 256 }; /* of one model; bounded because clients choose fetches */
+enum { RT_MAX_SIGNATURES = 256 };        /* of one model, with different tensors */
 
 struct rt_dynamic_callables;
 
@@ -117,28 +121,30 @@ struct rt_model {
     const struct rt_meta_graph *meta_graph;
     struct rt_session *session;
     int n_signatures;
-    struct rt_model_signature *signatures; /* as meta_graph->signatures */
+    struct rt_model_signature *signatures; /* in the order of meta_graph->signatures */
     int64_t weight_bytes;
     struct rt_arena *arena;
     struct rt_dynamic_callables *dynamic_callables;
 };
 
-/* Read, import, check every op that a signature, init or restore reaches, restore, init, plan,
- * warm up, seal. UNIMPLEMENTED names all that is missing. */
+/* Loads a model: reads and imports it, checks every op that a signature, init or restore needs,
+ * restores variables, runs the init op, makes the plans, warms up, and seals the session.
+ * RT_UNIMPLEMENTED: err lists everything that is not implemented. */
 enum rt_status rt_model_load(struct rt_model **out, const char *dir,
                              const struct rt_model_options *options, struct rt_error *err);
 void rt_model_free(struct rt_model *m);
 const struct rt_model_signature *rt_model_signature(const struct rt_model *m, const char *name);
 
 /*
- * A call with feeds and fetches of its own choice, as a signature that is called by the names of
- * tensors: inputs and outputs in the order of `spec`, without a name. Any thread, while the model
- * lives, which keeps them.
+ * Dynamic callables: calls with feeds and fetches that a client chooses (SessionRun). A dynamic
+ * callable is a signature without a name, whose inputs and outputs are named by tensors and stand
+ * in the order of `spec`. It belongs to the model and lives as long. Any thread.
  *
- * find: one that was made; never takes long. make: makes it, which takes a while; refuses with
- * TensorFlow's texts what the graph does not have, and more than RT_MAX_DYNAMIC_CALLABLES different
- * ones (RESOURCE_EXHAUSTED). `shapes`: of the feeds, to prove that requests may be merged (NULL:
- * they may not).
+ * rt_model_find_dynamic returns one that was made before (NULL: none), quickly.
+ * rt_model_make_dynamic makes one, which takes a while. It refuses tensors that the graph does not
+ * have, with TensorFlow's texts, and more than RT_MAX_DYNAMIC_CALLABLES different ones
+ * (RT_RESOURCE_EXHAUSTED). `shapes`: of the feeds, for the row-wise analysis (NULL: requests are
+ * not merged).
  */
 const struct rt_model_signature *rt_model_find_dynamic(const struct rt_model *m,
                                                        const struct rt_call_spec *spec);

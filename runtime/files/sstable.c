@@ -8,12 +8,12 @@
 
 enum {
     FOOTER = 48,
-    TRAILER = 5, /* of a block: compression type, checksum */
+    TRAILER = 5, /* bytes after a block: compression type and checksum */
     RESTART_EVERY = 16,
     MAX_KEY = 1 << 20,
-    MAX_BLOCK = INT32_MAX, /* bytes of an uncompressed block: protobuf's limit of a message */
+    MAX_BLOCK = INT32_MAX, /* bytes of an uncompressed block: protobuf's limit for a message */
 };
-enum { NOT_COMPRESSED = 0, SNAPPY = 1, ZSTD = 2 }; /* leveldb's types of compression */
+enum { NOT_COMPRESSED = 0, SNAPPY = 1, ZSTD = 2 }; /* leveldb's numbers of compressions */
 static const uint64_t MAGIC = UINT64_C(0xdb4775248b80fb57);
 
 static uint32_t get32(const unsigned char *p)
@@ -30,10 +30,10 @@ static bool handle(struct rt_span *s, struct handle *h)
     return pb_varint(s, &h->offset) && pb_varint(s, &h->size);
 }
 
-/* A block of the table, verified and uncompressed. */
+/* A verified and uncompressed block of the table. */
 struct block {
     struct rt_span entries; /* without the restart points */
-    unsigned char *owned;   /* what they lie in, for free(); NULL: the source's memory */
+    unsigned char *owned;   /* the memory of the entries, for free(); NULL: the source's */
 };
 
 static void block_clear(struct block *b)
@@ -43,8 +43,8 @@ static void block_clear(struct block *b)
 }
 
 /*
- * The length that a compressed block announces is checked against what its bytes can expand to
- * before that length sizes an allocation.
+ * Uncompresses a block. Before the length that a compressed block announces is allocated, it is
+ * compared with the most that the block's bytes can expand to.
  */
 static enum rt_status uncompress(struct block *out, struct rt_span *all, struct rt_error *err)
 {
@@ -73,7 +73,8 @@ static enum rt_status uncompress(struct block *out, struct rt_span *all, struct 
     return RT_OK;
 }
 
-/* n bytes of the source: in its memory, or read into memory that *owned gets. */
+/* Gets n bytes of the source: in the source's memory, or read into new memory, which *owned is set
+ * to. */
 static enum rt_status bytes_at(const struct rt_sstable_source *from, uint64_t offset, size_t n,
                                unsigned char **owned, struct rt_span *out, struct rt_error *err)
 {
@@ -88,7 +89,7 @@ static enum rt_status bytes_at(const struct rt_sstable_source *from, uint64_t of
     return from->read(from->arg, offset, *owned, n, err);
 }
 
-/* The block's contents: verified, uncompressed, without the restart points. */
+/* Verifies and uncompresses a stored block, and takes off the restart points. */
 static enum rt_status open_block(struct rt_span stored, struct block *out, struct rt_error *err)
 {
     const unsigned char *p = stored.p;
@@ -139,7 +140,7 @@ static enum rt_status block_at(const struct rt_sstable_source *from, struct hand
     return st;
 }
 
-/* The next entry of a block; `key` holds the one before and gets its key. */
+/* Reads the next entry of a block. `key`: the key before it; becomes its key. */
 static bool next_entry(struct rt_span *block, struct rt_bytes *key, struct rt_span *value)
 {
     uint64_t shared, own, size;
@@ -168,7 +169,7 @@ struct reader {
     void *arg;
     struct rt_bytes key, last;
     bool any;
-    uint64_t left; /* bytes of the file that no block has taken yet */
+    uint64_t left; /* bytes of the file that no block has used yet */
 };
 
 static enum rt_status read_entries(struct reader *r, struct rt_span block, struct rt_error *err)
@@ -198,8 +199,9 @@ static enum rt_status read_entries(struct reader *r, struct rt_span block, struc
 }
 
 /*
- * Blocks do not overlap, so together they are no larger than the file: without that bound an index
- * that names one large block many times would have it verified and uncompressed each time.
+ * Reads the entries of a block. Blocks may not overlap, which is checked by their total size being
+ * at most the file's: otherwise an index that names one large block many times would make the
+ * reader verify and uncompress it each time.
  */
 static enum rt_status read_block(struct reader *r, const struct rt_sstable_source *from,
                                  struct handle h, struct rt_error *err)
@@ -273,7 +275,8 @@ enum rt_status rt_sstable_read(struct rt_span file,
     return st;
 }
 
-/* The first entry of the block whose key is not before `key`. NOT_FOUND: there is none. */
+/* Finds the first entry of the block whose key is not less than `key`; *same: it is equal.
+ * RT_NOT_FOUND: there is none. */
 static enum rt_status seek(struct rt_span entries, struct rt_span key, bool *same,
                            struct rt_span *value, struct rt_error *err)
 {
@@ -308,7 +311,7 @@ enum rt_status rt_sstable_find(const struct rt_sstable_source *from, struct rt_s
 
     if (st)
         return st;
-    /* An entry of the index has a key that is not before those of its block. */
+    /* The key of an index entry is not less than any key of its block. */
     st = seek(index.entries, key, &same, &value, err);
     if (!st && !handle(&value, &h))
         st = rt_fail(err, RT_DATA_LOSS, "an index entry with bad lengths");
@@ -339,7 +342,7 @@ static void put_varint(struct rt_bytes *b, uint64_t v)
     rt_bytes_addc(b, (char)v);
 }
 
-/* Appends a finished block with its trailer to the file; *h says where. */
+/* Appends a finished block with its trailer to the file; *h: its offset and size. */
 static void put_block(struct rt_sstable_writer *w, const struct rt_bytes *block, struct handle *h)
 {
     h->offset = w->file.n;
@@ -361,7 +364,7 @@ void rt_sstable_begin(struct rt_sstable_writer *w, size_t block_size)
     rt_bytes_init(&w->last, SIZE_MAX / 2);
 }
 
-/* A short key that is not before `last` and, unless `next` is empty, before `next`. */
+/* Shortens `last` to a key that is not less than it and, unless `next` is empty, below `next`. */
 static void shorten(struct rt_bytes *last, struct rt_span next)
 {
     unsigned char *p = (unsigned char *)last->p;
@@ -383,7 +386,8 @@ static void shorten(struct rt_bytes *last, struct rt_span next)
     }
 }
 
-/* Ends the data block; `next` is the key that comes, empty at the end. */
+/* Ends the data block and adds it to the index. `next`: the next key; empty at the end of the
+ * table. */
 static void end_block(struct rt_sstable_writer *w, struct rt_span next)
 {
     struct rt_bytes value;
