@@ -8,8 +8,8 @@
 enum { FIRST_BLOCK = 4096, MAX_BLOCK = 1 << 20 };
 
 struct block {
-    struct block *next; /* the one filled before this */
-    size_t size, used;  /* of data */
+    struct block *next; /* the block that was filled before this one */
+    size_t size, used;  /* bytes of data */
     _Alignas(16) unsigned char data[];
 };
 

@@ -32,9 +32,9 @@ enum rt_status rt_bytes_fail(const struct rt_bytes *b, const char *what, struct 
 }
 
 /*
- * The room to grow to, of at least `need` bytes: about twice today's. Where the owner refuses that
- * much, less and less is asked for, so that each growth takes at least half of what is still
- * allowed and the bytes are moved a few times only, not at every call.
+ * Chooses the capacity to grow to: `need` bytes and a spare, at first as large as the present
+ * capacity. While may_grow refuses, the spare is halved. Each growth so takes at least half of what
+ * is still allowed, and the bytes are moved a few times only, not at every append.
  */
 static bool choose_capacity(const struct rt_bytes *b, size_t need, size_t *capacity)
 {

@@ -1,10 +1,13 @@
 /*
- * Arithmetic on numbers that come from a model or a request: dimensions, counts, axes, paddings,
- * indices. Signed overflow, and the conversion of a float that the integer cannot hold, are
- * undefined in C; these functions define both.
+ * Checked arithmetic on numbers that come from a model or a request: dimensions, counts, axes,
+ * paddings, indices. Signed overflow, and converting a float that the integer type cannot hold, are
+ * undefined behaviour in C; these functions define both.
  *
- * The product of dimensions of one tensor needs none of this (rt_count in tensor.h says why). Sums,
- * paddings, products with attributes, and products of dimensions of several tensors do.
+ * Products of dimensions of one tensor cannot overflow (rt_count in runtime/core/tensor.h says
+ * why). Sums, paddings, products with attributes, and products of dimensions of several tensors
+ * can.
+ *
+ * Threads: any; these functions are pure.
  */
 #ifndef RT_BASE_CHECKED_H
 #define RT_BASE_CHECKED_H
@@ -27,7 +30,7 @@ static inline bool rt_mul(int64_t a, int64_t b, int64_t *out)
     return !__builtin_mul_overflow(a, b, out);
 }
 
-/* The same for numbers of bytes. */
+/* As above, for numbers of bytes. */
 static inline bool rt_add_size(size_t a, size_t b, size_t *out)
 {
     return !__builtin_add_overflow(a, b, out);
@@ -37,7 +40,7 @@ static inline bool rt_mul_size(size_t a, size_t b, size_t *out)
     return !__builtin_mul_overflow(a, b, out);
 }
 
-/* The exact result, or INT64_MAX or INT64_MIN on the side where it lies: for comparisons, sizes
+/* Saturating: the exact result, or INT64_MAX or INT64_MIN if it lies beyond. For comparisons, sizes
  * that are checked later, and estimates of work. */
 static inline int64_t rt_add_saturated(int64_t a, int64_t b)
 {
@@ -55,7 +58,7 @@ static inline int64_t rt_mul_saturated(int64_t a, int64_t b)
     return rt_mul(a, b, &v) ? v : (a < 0) == (b < 0) ? INT64_MAX : INT64_MIN;
 }
 
-/* Two's complement arithmetic, for elements of integer tensors: TensorFlow's results wrap. */
+/* Two's complement arithmetic, for elements of integer tensors, as TensorFlow's results wrap. */
 static inline int64_t rt_add_wrapped(int64_t a, int64_t b)
 {
     return (int64_t)((uint64_t)a + (uint64_t)b);
@@ -69,8 +72,8 @@ static inline int64_t rt_mul_wrapped(int64_t a, int64_t b)
     return (int64_t)((uint64_t)a * (uint64_t)b);
 }
 
-/* Toward zero. NaN and what the integer cannot hold give its minimum, as x86's cvttsd2si does and
- * so TensorFlow's kernels there. */
+/* Rounds toward zero. NaN and values that the integer cannot hold give its minimum, as x86's
+ * cvttsd2si does, and with it TensorFlow's kernels on x86. */
 static inline int64_t rt_int64_of(double v)
 {
     return v >= -0x1p63 && v < 0x1p63 ? (int64_t)v : INT64_MIN;
@@ -80,7 +83,7 @@ static inline int32_t rt_int32_of(double v)
     return v > -2147483649.0 && v < 2147483648.0 ? (int32_t)v : INT32_MIN;
 }
 
-/* An axis in [-rank, rank) counted from the front, or -1 for one outside. */
+/* An axis in [-rank, rank) as an index from 0; -1: the axis is outside. */
 static inline int rt_axis_of(int64_t axis, int rank)
 {
     return axis < -rank || axis >= rank ? -1 : (int)(axis < 0 ? axis + rank : axis);

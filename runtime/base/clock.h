@@ -1,11 +1,12 @@
-/* Time. Deadlines are absolute nanoseconds of CLOCK_MONOTONIC; 0 or INT64_MAX where said. */
+/* Clocks. Deadlines are absolute times in nanoseconds of CLOCK_MONOTONIC. RT_NEVER (where a
+ * function says so, 0 too) stands for no deadline. Threads: any. */
 #ifndef RT_BASE_CLOCK_H
 #define RT_BASE_CLOCK_H
 
 #include <stdint.h>
 #include <time.h>
 
-#define RT_NEVER INT64_MAX /* a deadline that does not come */
+#define RT_NEVER INT64_MAX /* no deadline */
 
 static inline int64_t rt_now_ns(void)
 {

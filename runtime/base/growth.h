@@ -1,7 +1,7 @@
 /*
- * How much memory bytes of a stranger may become: a fixed share that is free, and so many bytes for
- * each byte given. Whatever reads a model or a message holds itself to such a limit, so that what a
- * file costs is known from its size.
+ * Limits of the memory that untrusted bytes may expand to: a fixed number of bytes, and a multiple
+ * of the input's size. Every reader of a model or a message has such a limit, so that the cost of a
+ * file is bounded by its size. Threads: any; the function is pure.
  */
 #ifndef RT_BASE_GROWTH_H
 #define RT_BASE_GROWTH_H
@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* free_bytes + bytes * factor, SIZE_MAX where that cannot be said. */
+/* free_bytes + bytes * factor; SIZE_MAX if it overflows. */
 static inline size_t rt_growth_limit(size_t free_bytes, size_t bytes, size_t factor)
 {
     size_t limit;

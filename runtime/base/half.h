@@ -1,6 +1,9 @@
 /*
- * The two 16-bit float types: their exact value, and the nearest one to a
- * double (ties to even, rounded once; beyond the range infinite). Bits in, bits out.
+ * The two 16-bit float types, bfloat16 and IEEE binary16. A value converts exactly to float. A
+ * double converts to the nearest 16-bit value: ties go to even, it is rounded only once, and values
+ * beyond the range become infinite. 16-bit values are passed as their bits.
+ *
+ * Threads: any; these functions are pure.
  */
 #ifndef RT_HALF_H
 #define RT_HALF_H
@@ -16,8 +19,8 @@ static inline float rt_float_of_bits(uint32_t bits)
 }
 
 /*
- * A float that stands for d where it is rounded once more: what is cut off sets the last bit, so
- * that no tie is made up. The bits of it.
+ * The bits of a float for d that may be rounded once more (round to odd): d is truncated, and a
+ * remainder sets the last bit, so that the second rounding sees no false tie.
  */
 static inline uint32_t rt_bits_to_round(double d)
 {
@@ -27,7 +30,7 @@ static inline uint32_t rt_bits_to_round(double d)
     if (d != d || (double)f == d)
         return bits;
     double size = d < 0 ? -d : d, got = d < 0 ? -(double)f : (double)f;
-    if (got > size) /* rounded away from zero, or to infinity: one back */
+    if (got > size) /* it was rounded away from zero, or to infinity: one step back */
         bits--;
     return bits | 1;
 }
@@ -46,7 +49,7 @@ static inline uint16_t rt_bfloat_from(double d)
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-/* IEEE binary16 */
+/* IEEE binary16, TensorFlow's half. */
 static inline float rt_half_value(uint16_t h)
 {
     uint32_t sign = (uint32_t)(h & 0x8000) << 16, e = h >> 10 & 31, m = h & 0x3ff;
@@ -64,14 +67,14 @@ static inline uint16_t rt_half_from(double d)
     bits &= 0x7fffffff;
     if (d != d)
         return 0x7e00;
-    if (bits >= 0x47800000) /* 65536 and more */
+    if (bits >= 0x47800000) /* 65536 or more: infinity */
         return (uint16_t)(sign | 0x7c00);
-    if (bits >= 0x38800000) { /* normal: a carry may make infinity, which is right */
+    if (bits >= 0x38800000) { /* a normal number; a carry may give infinity, as it should */
         uint32_t h = bits - 0x38000000;
         return (uint16_t)(sign | (h + 0xfff + (h >> 13 & 1)) >> 13);
     }
     uint32_t e = bits >> 23, m = (bits & 0x7fffff) | 0x800000;
-    uint32_t shift = 126 - e; /* m * 2^(e-150) in steps of 2^-24 */
+    uint32_t shift = 126 - e; /* subnormal: m * 2^(e-150) in units of 2^-24 */
     if (e == 0 || shift > 24)
         return (uint16_t)sign;
     uint32_t h = m >> shift, rest = m & ((1u << shift) - 1), half = 1u << (shift - 1);

@@ -36,7 +36,7 @@ static void put(const char *s, size_t n)
     }
 }
 
-/* Bytes of the character at `s` when it is one of UTF-8 beyond ASCII, and no control; else 0. */
+/* Length of the UTF-8 character at `s` if it is valid, not ASCII and not a control; else 0. */
 static size_t utf8_length(const unsigned char *s)
 {
     static const uint32_t least[] = {0, 0, 0xa0, 0x800, 0x10000};
@@ -51,8 +51,8 @@ static size_t utf8_length(const unsigned char *s)
     return c >= least[n] && c <= 0x10ffff && c >> 11 != 0x1b ? n : 0;
 }
 
-/* What others have chosen (names of files, nodes, models) must not look like lines of ours, nor
- * steer a terminal. */
+/* Escapes a text. Names of files, nodes and models come from outside: they must not be able to
+ * forge log lines, nor send control sequences to a terminal. */
 static size_t escape(char *dst, size_t capacity, const char *text, bool json)
 {
     size_t n = 0;
@@ -80,7 +80,7 @@ static size_t escape(char *dst, size_t capacity, const char *text, bool json)
     return n;
 }
 
-/* The rest of a line, behind the time. */
+/* Writes the rest of a line, after time and level; returns its length. */
 typedef size_t write_rest(char *dst, size_t capacity, enum rt_log_level level, const void *arg);
 
 static char *new_line(size_t capacity, enum rt_log_level level, write_rest *rest, const void *arg)
@@ -210,7 +210,7 @@ void rt_log_stop(void)
     rt_cond_clear(&the_log.wake);
 }
 
-/* Takes the line; NULL is fine. */
+/* Puts a line into the ring, or writes it if the log does not run. Owns the line; NULL is fine. */
 static void queue(char *line)
 {
     if (!line)

@@ -33,7 +33,7 @@ static bool read_number(const char *path, int64_t *out)
     return true;
 }
 
-/* The value of "key N" in a file of such lines ("MemAvailable: N kB" too). */
+/* Reads N of the line "key N" in a file ("MemAvailable: N kB" too). */
 static bool read_key(const char *path, const char *key, int64_t *out)
 {
     FILE *f = fopen(path, "re");
@@ -51,7 +51,7 @@ static bool read_key(const char *path, const char *key, int64_t *out)
     return found;
 }
 
-/* Our own cgroup's directory in the unified hierarchy ("0::/path"), "" when it is the root. */
+/* The directory of this process's cgroup in the unified hierarchy ("0::/path"); empty: the root. */
 static void own_cgroup(char *out, size_t capacity)
 {
     char buf[4096];
@@ -80,7 +80,7 @@ int rt_machine_cores(void)
     char group[2048], path[2200], buf[64];
     int64_t quota = 0, period = 0;
     own_cgroup(group, sizeof group);
-    /* Every ancestor's quota binds. */
+    /* The quotas of all ancestors apply. */
     for (;;) {
         snprintf(path, sizeof path, "/sys/fs/cgroup%s/cpu.max", group);
         if (read_file(path, buf, sizeof buf) && strncmp(buf, "max", 3) != 0) {

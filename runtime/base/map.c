@@ -5,9 +5,9 @@
 
 #include "runtime/base/siphash.h"
 
-enum { EMPTY = 0 }; /* slots hold entry index + 1 */
+enum { EMPTY = 0 }; /* a slot holds the index of an entry plus 1 */
 
-/* FNV-1a with a final mix (Fowler, Noll, Vo; finaliser of MurmurHash3, public domain). */
+/* FNV-1a (Fowler, Noll, Vo) with the first half of MurmurHash3's finaliser, both public domain. */
 uint64_t rt_hash(const void *p, size_t n)
 {
     const unsigned char *s = p;

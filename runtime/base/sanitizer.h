@@ -1,7 +1,7 @@
 /*
- * What the code is instrumented with, whichever the compiler: RT_HAS_ASAN and RT_HAS_TSAN, 0 or 1;
- * RT_HAS_SANITIZER, either of them. RT_POISON: nothing may read or write these bytes, which
- * AddressSanitizer reports.
+ * Tells which sanitizer the code is compiled with, for gcc and clang: RT_HAS_ASAN and RT_HAS_TSAN
+ * are 0 or 1; RT_HAS_SANITIZER is 1 with either. RT_POISON makes AddressSanitizer report every
+ * access to the given bytes, and does nothing without it.
  */
 #ifndef RT_BASE_SANITIZER_H
 #define RT_BASE_SANITIZER_H

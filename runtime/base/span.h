@@ -1,4 +1,4 @@
-/* A view of bytes that somebody else owns. */
+/* A span: a view of bytes that it does not own, and that must outlive it. */
 #ifndef RT_BASE_SPAN_H
 #define RT_BASE_SPAN_H
 

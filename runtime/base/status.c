@@ -6,8 +6,8 @@
 
 #include "runtime/base/arena.h"
 
-/* Drops the last UTF-8 character of the n bytes that were written of a longer text, which may be a
- * part of one, unless it is a single byte. */
+/* Ends a truncated text of n bytes at a whole character: drops the last UTF-8 character, which may
+ * be incomplete, unless it is a single byte. */
 static void end_at_character(char *text, size_t n)
 {
     size_t last = n;

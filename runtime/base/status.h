@@ -1,11 +1,12 @@
 /*
- * The one list of statuses, and the error that carries a reason to the client.
+ * The list of all statuses, and the error struct that carries a reason to the client.
  *
- * The numbers are gRPC's canonical codes; the HTTP column is what TensorFlow Serving answers for
- * each. Every call that can fail for a reason worth telling takes a `struct rt_error *` and writes
- * a sentence that names the offender and the rule; it is untouched on success.
+ * The numbers are gRPC's canonical codes; the HTTP column has the status that TensorFlow Serving
+ * answers for each. A function that can fail for a reason that the caller should know takes a
+ * `struct rt_error *` and writes a sentence that names the offender and the rule. On success it
+ * does not touch the struct.
  *
- * Threads: an rt_error belongs to whoever made it.
+ * Threads: an rt_error is used by one thread at a time.
  */
 #ifndef RT_BASE_STATUS_H
 #define RT_BASE_STATUS_H
@@ -47,42 +48,44 @@ enum rt_status {
 struct rt_arena;
 
 /*
- * Zero it before use ({0}), or set `arena` to where a text longer than `msg` may live; without one
- * such a text is cut. Plain data: may be copied while that arena lives. Names and strings in a text
- * are a model's or a client's and of any length: a text ends at RT_MAX_ERROR_BYTES in any case.
+ * An error. Zero it before use ({0}). `arena`, if set, holds a text that is longer than `msg`;
+ * without an arena a long text is truncated. An rt_error is plain data and may be copied while its
+ * arena lives. A text may contain names of any length from models and clients, so it is truncated
+ * at RT_MAX_ERROR_BYTES in any case.
  */
 enum { RT_MAX_ERROR_BYTES = 64 << 10 };
 struct rt_error {
     enum rt_status code;
     struct rt_arena *arena;
-    const char *long_msg; /* the text when it does not fit msg, else NULL */
+    const char *long_msg; /* the text if it does not fit msg; else NULL */
     char msg[480];
 };
 
-/* Writes the reason and returns `code`. `err` may be NULL. */
+/* Writes code and text into *err and returns `code`. `err` may be NULL. */
 enum rt_status rt_fail(struct rt_error *err, enum rt_status code, const char *fmt, ...)
     RT_PRINTF(3, 4);
 enum rt_status rt_vfail(struct rt_error *err, enum rt_status code, const char *fmt, va_list ap)
     RT_PRINTF(3, 0);
-/* Puts "prefix: " style context in front of the text that is there; keeps the code. */
+/* Puts a prefix, like "NAME: ", in front of the present text; keeps the code. */
 enum rt_status rt_fail_prefix(struct rt_error *err, const char *fmt, ...) RT_PRINTF(2, 3);
-/* Out of memory for one request or load: RT_RESOURCE_EXHAUSTED, naming what was wanted. */
+/* The error for a failed allocation: RT_RESOURCE_EXHAUSTED, naming `what` and the bytes. */
 enum rt_status rt_fail_memory(struct rt_error *err, const char *what, size_t bytes);
-/* Copies code and text (a long one into dst->arena, or cut). */
+/* Copies code and text; a long text goes into dst->arena, or is truncated. */
 void rt_error_copy(struct rt_error *dst, const struct rt_error *src);
 const char *rt_error_text(const struct rt_error *err);
 /*
- * A text ends at a NUL, but a client's name may hold some. In a text each of them is the two bytes
- * C0 80, which valid UTF-8 never has, and an answer has NULs again.
+ * NULs in error texts. A text ends at a NUL, but a client's name may contain NULs. In a text each
+ * NUL is encoded as the two bytes C0 80, which valid UTF-8 never has; answers contain NULs again.
  *
- * rt_error_name: `name` as a text of `err` has it, for %.*s: itself, or a copy in err->arena.
- * Without one, or without memory, a text ends at the name's first NUL. rt_error_decode: writes the
- * first `room` bytes of the text with its NULs, and returns how many it has in all.
+ * rt_error_name returns `name` encoded for %.*s in a text of `err`: `name` itself if it has no NUL,
+ * else a copy in err->arena. Without an arena, or without memory, the name is returned as it is,
+ * and the text ends at its first NUL. rt_error_decode writes the first `capacity` bytes of the
+ * decoded text, and returns the length of the whole decoded text.
  */
 struct rt_span rt_error_name(const struct rt_error *err, struct rt_span name);
 size_t rt_error_decode(char *dst, size_t capacity, const char *text);
 
-const char *rt_status_name(enum rt_status s); /* "NOT_FOUND"; "UNKNOWN" for a stranger */
+const char *rt_status_name(enum rt_status s); /* "NOT_FOUND"; "UNKNOWN": not a status */
 int rt_status_http(enum rt_status s);
 
 #endif

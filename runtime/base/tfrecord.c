@@ -11,15 +11,15 @@
 
 enum {
     FIRST_CAPACITY = 1 << 16
-}; /* a record's memory grows by what has come, not by what it says */
+}; /* memory grows with the bytes that are read, not by the length that a record claims */
 
 struct rt_tfrecord {
-    FILE *file;          /* NULL: over bytes */
-    struct rt_span rest; /* over bytes */
+    FILE *file;          /* NULL: reads `rest` */
+    struct rt_span rest; /* of bytes in memory */
     unsigned char *buf;
     size_t capacity, max_bytes;
     uint64_t offset;
-    enum rt_status ended; /* what the end was */
+    enum rt_status ended; /* the status that ended reading; RT_OK: none yet */
     char why[160];
 };
 
@@ -59,7 +59,7 @@ void rt_tfrecord_add(struct rt_bytes *out, const void *p, size_t n)
     unsigned char frame[RT_TFRECORD_HEADER];
     if (n > SIZE_MAX - RT_TFRECORD_HEADER - RT_TFRECORD_FOOTER ||
         !rt_bytes_reserve(out, n + RT_TFRECORD_HEADER + RT_TFRECORD_FOOTER)) {
-        out->failed = true; /* a whole record or none of it */
+        out->failed = true; /* never a part of a record */
         return;
     }
     rt_tfrecord_header(frame, n);
@@ -117,7 +117,7 @@ static enum rt_status end(struct rt_tfrecord *r, enum rt_status status, const ch
     return status;
 }
 
-/* The next n bytes; fewer only at the end. NULL: out of memory. */
+/* Reads the next n bytes; *got is less than n only at the end. NULL: out of memory. */
 static const unsigned char *take(struct rt_tfrecord *r, size_t n, size_t *got)
 {
     if (!r->file) {

@@ -1,6 +1,6 @@
 /*
- * Locks, conditions and threads, wrapped so that clang can check lock rules on functions and so
- * that time-outs run on CLOCK_MONOTONIC.
+ * Wrappers of POSIX mutexes, condition variables and threads, with the attributes of clang's thread
+ * safety analysis, and with time-outs on CLOCK_MONOTONIC.
  */
 #ifndef RT_BASE_THREAD_H
 #define RT_BASE_THREAD_H
@@ -32,7 +32,7 @@ struct RT_CAPABILITY("mutex") rt_mutex {
     }
 
 struct rt_cond {
-    pthread_cond_t c; /* waits on CLOCK_MONOTONIC: always rt_cond_init */
+    pthread_cond_t c; /* waits on CLOCK_MONOTONIC, so only rt_cond_init may initialise it */
 };
 
 void rt_mutex_init(struct rt_mutex *mu);
@@ -43,15 +43,17 @@ void rt_mutex_unlock(struct rt_mutex *mu) RT_RELEASE(*mu);
 void rt_cond_init(struct rt_cond *c);
 void rt_cond_clear(struct rt_cond *c);
 void rt_cond_wait(struct rt_cond *c, struct rt_mutex *mu) RT_REQUIRES(*mu);
-/* False when `until_ns` (CLOCK_MONOTONIC, RT_NEVER: no limit) has passed. */
+/* Waits until `until_ns` (CLOCK_MONOTONIC; RT_NEVER: no limit) at most. False: that time has
+ * passed. */
 bool rt_cond_wait_until(struct rt_cond *c, struct rt_mutex *mu, int64_t until_ns) RT_REQUIRES(*mu);
 void rt_cond_signal(struct rt_cond *c);
 void rt_cond_broadcast(struct rt_cond *c);
 
-/* Starts `fn(arg)` in a thread called `name` (cut at 15 characters) with all signals blocked.
- * 0, or an errno. */
+/* Starts a thread that runs fn(arg), with all signals blocked. `name` is truncated to 15
+ * characters. Returns 0 or an errno. */
 int rt_thread_start(pthread_t *out, const char *name, void *(*fn)(void *), void *arg);
-/* The calling thread gives way to all others of the process (loading, freeing). */
+/* Gives the calling thread a lower priority (nice 10) than the others of the process: for loading,
+ * freeing and compiling. */
 void rt_thread_low_priority(void);
 
 #endif

@@ -1,10 +1,10 @@
 /*
- * How far the numbers of an answer may be from those that were recorded: by a tolerance times the
- * largest finite magnitude that was recorded in the same output (times 1 where that holds nothing
- * but zeros). NaN equals NaN, and infinities their like. One rule, for goldens and for clients that
- * replay what was logged.
+ * The tolerance for comparing an answer with a recorded one. Numbers may differ by a tolerance
+ * times the largest finite magnitude in the recorded output (times 1 if it has only zeros). NaN
+ * equals NaN, and an infinity equals one of its sign. Goldens, and clients that replay request
+ * logs, use this rule.
  *
- * Threads: pure.
+ * Threads: any; these functions are pure.
  */
 #ifndef RT_TOLERANCE_H
 #define RT_TOLERANCE_H
@@ -12,19 +12,19 @@
 #include <math.h>
 #include <stdbool.h>
 
-/* The larger of the two in magnitude; `v` counts when it is finite. Starts with 0. */
+/* The larger of `largest` (0 at first) and the magnitude of v, if v is finite. */
 static inline double rt_tolerance_largest(double largest, double v)
 {
     v = fabs(v);
     return isfinite(v) && v > largest ? v : largest;
 }
 
-/* One step beside 1 of the 16-bit types: a tolerance is no finer than what the type can say,
- * unless it is 0. */
+/* The distance of 1 to the next value of the 16-bit types. A tolerance is raised to this step of
+ * the output's type, unless it is 0. */
 #define RT_TOLERANCE_HALF_STEP     0x1p-10
 #define RT_TOLERANCE_BFLOAT16_STEP 0x1p-7
 
-/* What rt_is_close allows. `step`: of the type; 0: of any other. */
+/* The difference to pass to rt_is_close. `step`: that of a 16-bit type; 0 for other types. */
 static inline double rt_tolerance_allowed(double largest, double tolerance, double step)
 {
     if (tolerance > 0 && tolerance < step)
