@@ -18,20 +18,20 @@
 
 #define FIRST_LINE "slipway autotune 1\n"
 
-enum { LOCK_TRIES = 200, LOCK_NS = 10000000 }; /* two seconds: it is held for a write */
+enum { LOCK_TRIES = 200, LOCK_NS = 10000000 }; /* 2 s in all; the lock is held for one write */
 
 struct rt_autotune {
-    char *path; /* NULL: none */
+    char *path; /* NULL: no file */
     struct rt_mutex mu;
     struct rt_map known; /* key -> the kernel's name, for free(); guarded by mu */
-    bool changed;        /* since the file was read or written; guarded by mu */
+    bool changed;        /* entries were added since the last save; guarded by mu */
     int64_t (*clock)(void *arg, const struct rt_kernel *k, int64_t batch);
     void *clock_arg;
 };
 
-/* ---- what is known ---- */
+/* ---- entries ---- */
 
-/* Printable, and nothing that a line is divided by. */
+/* Whether the text is printable and has no separators of a line (blank, tab, newline). */
 static bool is_word(const char *p, size_t n, size_t most)
 {
     if (!n || n >= most)
@@ -49,7 +49,7 @@ static void clear(struct rt_map *m)
     rt_map_clear(m);
 }
 
-/* All but the newest `most` of them go; they stand in the order in which they came. */
+/* Drops all entries but the newest `most`; the map keeps the order of insertion. */
 static void forget(struct rt_map *m, size_t most)
 {
     struct rt_map left;
@@ -68,7 +68,7 @@ static void forget(struct rt_map *m, size_t most)
     *m = left;
 }
 
-/* False: it is known already, or there is no memory for it. */
+/* Sets an entry. False: the map has it already, or out of memory. */
 static bool put(struct rt_map *m, const char *key, size_t n_key, const char *name, size_t n_name)
 {
     char *old = rt_map_getn(m, key, n_key);
@@ -77,7 +77,7 @@ static bool put(struct rt_map *m, const char *key, size_t n_key, const char *nam
         return false;
     if (!old && m->n_live >= RT_AUTOTUNE_MOST)
         forget(m, RT_AUTOTUNE_MOST - RT_AUTOTUNE_MOST / 8);
-    char *copy = malloc(n_name + 1); /* `name` may end where its memory does */
+    char *copy = malloc(n_name + 1); /* `name` need not end with a NUL */
     if (copy) {
         memcpy(copy, name, n_name);
         copy[n_name] = '\0';
@@ -107,7 +107,8 @@ void rt_autotune_find(struct rt_autotune *a, const char *key, char name[RT_AUTOT
 
 /* ---- the file ---- */
 
-/* Behind what a file has, in its place where that has the same keys. */
+/* Merges the entries read from a file with the known ones, which count as newer: they come after
+ * those of the file and replace equal keys. */
 static void add_known(struct rt_map *file, struct rt_map *known)
 {
     for (size_t i = 0; i < known->n; i++) {
@@ -124,7 +125,7 @@ static void add_known(struct rt_map *file, struct rt_map *known)
     forget(known, RT_AUTOTUNE_MOST);
 }
 
-/* What is known already stays as it is: it is newer than the file. */
+/* As rt_autotune_read. An entry that is known already is kept, being newer than the file's. */
 static int read_locked(struct rt_autotune *a, struct rt_span text, int *bad) RT_REQUIRES(a->mu)
 {
     const size_t n_first = sizeof FIRST_LINE - 1;
@@ -140,7 +141,7 @@ static int read_locked(struct rt_autotune *a, struct rt_span text, int *bad) RT_
     rt_map_init(&file);
     for (p += n_first; p < end;) {
         const char *stop = memchr(p, '\n', (size_t)(end - p));
-        /* The last line of a file that was cut short may be half a name. */
+        /* A line without a newline counts as invalid: a truncated file may end within a name. */
         const size_t n = (size_t)((stop ? stop : end) - p);
         const char *tab = memchr(p, '\t', n);
         const size_t n_key = tab ? (size_t)(tab - p) : 0;
@@ -166,7 +167,7 @@ int rt_autotune_read(struct rt_autotune *a, struct rt_span text, int *bad)
     return taken;
 }
 
-/* Takes up what is in the file; *n: how many lines of it were good. */
+/* Adds the entries of the file and logs what is wrong with it. *n: the number of valid lines. */
 static void read_file(struct rt_autotune *a, int *n) RT_REQUIRES(a->mu)
 {
     struct rt_error err = {.arena = NULL};
@@ -220,7 +221,7 @@ void rt_autotune_free(struct rt_autotune *a)
     free(a);
 }
 
-/* Other servers wait until *fd is closed. A file system without locks goes without. */
+/* Locks PATH.lock until *fd is closed. On a file system without locks it succeeds without one. */
 static enum rt_status lock_file(const char *path, int *fd, struct rt_error *err)
 {
     char name[4200];
@@ -252,7 +253,7 @@ static enum rt_status save_locked(struct rt_autotune *a, struct rt_error *err) R
     if (st)
         return st;
     rt_bytes_init(&text, RT_AUTOTUNE_FILE_BYTES);
-    read_file(a, &in_file); /* another server may have added to it */
+    read_file(a, &in_file); /* another server may have added entries */
     rt_bytes_adds(&text, FIRST_LINE);
     for (size_t i = 0; i < a->known.n; i++)
         if (a->known.entry[i].key)
@@ -273,7 +274,7 @@ enum rt_status rt_autotune_save(struct rt_autotune *a, struct rt_error *err)
         return RT_OK;
     rt_mutex_lock(&a->mu);
     if (a->changed) {
-        st = rt_autotune_check_file(a->path, err); /* somebody else's, or no place for one */
+        st = rt_autotune_check_file(a->path, err); /* not an autotune cache, or not writable */
         if (!st)
             st = save_locked(a, err);
         a->changed = st != RT_OK;
@@ -399,7 +400,7 @@ bool rt_autotune_key(const struct rt_prep *p, const char *const *names, int n_na
         for (int d = 0; d < p->in[i].shape.rank; d++)
             add_int(&k, d ? 'x' : ':', p->in[i].shape.dim[d]);
     }
-    /* A release with other kernels tries again. */
+    /* The kernels' names are part of the key, so that a release with other kernels times again. */
     for (int i = 0; i < n_names; i++)
         hash = hash * 31 + rt_hash(names[i], strlen(names[i]));
     add_int(&k, ';', (int64_t)(hash & 0xffffff));

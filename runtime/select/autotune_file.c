@@ -1,4 +1,4 @@
-/* Which files may hold what timing found: nobody's README is replaced by it. */
+/* Checks files for the autotune cache, so that a mistyped path never overwrites a user's file. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -11,10 +11,10 @@
 #include "runtime/base/log.h"
 #include "runtime/files/file.h"
 
-/* What the first line of every version begins with. */
+/* The beginning of the first line, in all versions. */
 #define FIRST_WORDS "slipway autotune "
 
-/* The system's words only: rt_fail_errno gives the status. */
+/* An error with the system's text for errno `number`, and rt_fail_errno's status. */
 static enum rt_status fail(struct rt_error *err, const char *path, const char *what, int number)
 {
     char words[128];
@@ -22,7 +22,7 @@ static enum rt_status fail(struct rt_error *err, const char *path, const char *w
     return rt_fail(err, st, "%s %s: %s", path, what, strerror_r(number, words, sizeof words));
 }
 
-/* A new file is made beside it and takes its name. */
+/* Checks that the directory is writable: saving makes a new file beside PATH and renames it. */
 static enum rt_status check_folder(const char *path, struct rt_error *err)
 {
     const char *slash = strrchr(path, '/');
@@ -83,7 +83,7 @@ enum rt_status rt_autotune_open(struct rt_autotune **out, const char *path, stru
     const enum rt_status st = rt_autotune_check_file(path, &why);
 
     *out = NULL;
-    if (st == RT_INVALID_ARGUMENT || st == RT_FAILED_PRECONDITION) /* another's, or no file */
+    if (st == RT_INVALID_ARGUMENT || st == RT_FAILED_PRECONDITION) /* another kind of file */
         return rt_fail(err, st, "autotune_cache: %s", rt_error_text(&why));
     if (st)
         RT_LOG(RT_LOG_WARNING, "autotune_cache: %s; what timing finds is not kept",

@@ -1,15 +1,16 @@
 /*
- * Candidates for one node, run on made-up data of its shapes to see which takes the least time, in
- * the thread's own time: what else the machine does counts little. Their constants are made up too,
- * of the sizes that packing would give them: nothing is packed for a kernel that is not chosen.
+ * The benchmark of a node's candidate kernels: they run on generated data of the node's shapes, and
+ * the fastest is found. Times are the thread's processor time, so that other load on the machine
+ * counts little. Packed constants are generated too, with the sizes that packing would give them,
+ * so that nothing is packed for a kernel that is not chosen.
  *
- * Before each run the constants leave the caches, for in a run of the whole model those of all
- * nodes come between; what nodes hand to each other stays. (ResNet50: with warm constants half of
- * the 1x1 convolutions seemed to be faster by a kernel that takes a fifth more in the model.)
+ * Before each run the constants are flushed from the caches, because in a run of the whole model
+ * the constants of all other nodes are read in between. Activations stay in the caches. (ResNet50:
+ * with warm constants a kernel that takes a fifth longer in the model seemed to be faster for half
+ * of the 1x1 convolutions.)
  *
- * The rule's choice stands unless another one is clearly better: most differences between those
- * that are nearly equal are noise. Candidates take turns, and are out as soon as they cannot be the
- * choice any more.
+ * The rule's choice stands unless another kernel is clearly faster, because most small differences
+ * are noise. Candidates run in rounds, and one that cannot be chosen any more is dropped.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -23,37 +24,40 @@
 #include "runtime/plan/plan.h"
 
 enum {
-    ROWS = 4,   /* the batch that counts beside the one given */
-    ROUNDS = 4, /* at most */
+    ROWS = 4,   /* batch size of the second benchmark, beside the given one */
+    ROUNDS = 4, /* the most runs of each candidate */
     MOST_BYTES = 256 << 20,
 };
-static const int64_t long_ns = 10000000; /* all candidates once: no rows; in all: no third round */
-static const double clearly = 1.25;      /* times as long: slower by more than noise */
+/* If the first round takes longer, no larger batch is timed. From the second round on, rounds end
+ * when they have taken longer together. */
+static const int64_t long_ns = 10000000;
+static const double clearly = 1.25; /* ratio of times that is more than noise */
 
 struct pl_benchmark {
-    struct rt_pack *pack;   /* a chain, the largest first: any candidate's that ask for no more */
-    size_t requested_bytes; /* bytes of packs, by the candidate that is prepared */
+    struct rt_pack *pack;   /* a list of generated packs, the largest first, for any candidate */
+    size_t requested_bytes; /* bytes of packs of the candidate being prepared */
     bool can_forget;
 };
 
 struct candidate {
     const struct rt_kernel *kernel;
     struct rt_prepared *prepared;
-    int64_t best_ns; /* at this batch */
-    size_t packed;   /* bytes */
-    double score;    /* sum over batches of its time by the best one's */
+    int64_t best_ns; /* at the present batch size */
+    size_t packed;   /* bytes of its packs */
+    double score;    /* sum over batch sizes of its time divided by the best time */
     bool out;
 };
 
 struct tensors {
     int n_in, n_out;
-    struct rt_tensor *in; /* n_in, then n_out */
+    struct rt_tensor *in; /* n_in inputs, then n_out outputs */
     struct rt_info *info;
 };
 
-/* ---- made-up bytes ---- */
+/* ---- generated data ---- */
 
-/* Ordinary numbers of either sign, of moderate size, whether read as float, double or halves. */
+/* Fills memory with numbers of both signs and moderate size, whether read as float, double or
+ * 16-bit floats: no denormals, infinities or NaN. */
 static void make_up(void *data, size_t bytes)
 {
     uint32_t *p = data;
@@ -114,7 +118,7 @@ __attribute__((target("clflushopt"))) static void forget(const void *data, size_
     __builtin_ia32_mfence();
 }
 #else
-/* The constants are as warm as the run before has left them. */
+/* Other processors: the constants stay in the caches. */
 static bool can_forget(void)
 {
     return false;
@@ -152,8 +156,8 @@ static bool new_tensor(struct rt_tensor *t, const struct rt_info *x, size_t *byt
     return true;
 }
 
-/* Inputs and outputs at `rows` times the first axis of the inputs that are no constants. False: a
- * type or size that is not tried. */
+/* Makes inputs and outputs. rows > 1: in the shapes of the inputs that are not constants a first
+ * dimension of 1 becomes `rows`. False: a type or size that is not timed, or out of memory. */
 static bool make_tensors(const struct rt_prep *prep, int64_t rows, struct tensors *t)
 {
     const int n = prep->n_in + prep->n_out;
@@ -250,7 +254,7 @@ static bool prepare(const struct rt_prep *from, struct candidate *c, const struc
     return true;
 }
 
-/* What it took; -1: it failed. */
+/* Time of one run in ns; -1: it failed. */
 static int64_t run_once(const struct rt_prep *prep, const struct candidate *c, struct tensors *t,
                         struct pl_benchmark *benchmark)
 {
@@ -289,7 +293,7 @@ static int64_t run_once(const struct rt_prep *prep, const struct candidate *c, s
                                      ns);
 }
 
-/* One round of those that are still in; the sum of what it took. */
+/* Runs each candidate that is not out once. Returns the sum of the times. */
 static int64_t one_round(const struct rt_prep *prep, struct candidate *c, int n, struct tensors *t,
                          struct pl_benchmark *benchmark)
 {
@@ -320,8 +324,8 @@ static int64_t best_of(const struct candidate *c, int n, int *n_left)
     return best < 1 ? 1 : best;
 }
 
-/* Those that another beats clearly, or that do not beat the rule's, which is the first and stays:
- * from the second round on clearly. */
+/* Drops candidates that are clearly slower than the best, and those that are not faster (from the
+ * second round on: clearly faster) than the rule's choice, which is the first and stays. */
 static void drop_slow(struct candidate *c, int n, int round)
 {
     int n_left;
@@ -334,8 +338,8 @@ static void drop_slow(struct candidate *c, int n, int round)
     }
 }
 
-/* Adds to each one's score at this many rows. How long one run of each took; -1: not to be tried.
- */
+/* Times the candidates with `rows` rows and adds to their scores. Returns the time of the first
+ * round; -1: they cannot be timed. */
 static int64_t benchmark_rows(const struct rt_prep *prep, struct candidate *c, int n, int64_t rows,
                               struct pl_benchmark *benchmark)
 {
@@ -370,8 +374,9 @@ static int64_t benchmark_rows(const struct rt_prep *prep, struct candidate *c, i
     return n_left ? first : -1;
 }
 
-/* More rows share the reading of weights: they count where what is left against the rule's choice
- * has smaller ones. */
+/* Whether to time a larger batch too. Rows of a batch share the reading of weights, so a candidate
+ * whose packed weights are smaller than those of the rule's choice (by an eighth at least) may be
+ * faster with one row only. */
 static bool wants_rows(const struct candidate *c, int n)
 {
     for (int k = 1; k < n; k++)

@@ -1,4 +1,4 @@
-/* Which kernels may run a node: those of its op for its device and types. */
+/* Finds the kernels that may run a node: those of its op for its device and types. */
 #include <string.h>
 
 #include "runtime/plan/plan.h"

@@ -1,12 +1,12 @@
 /*
- * Which of a node's kernels runs it at these shapes. By rule: the one whose `can` is the highest.
- * Where that one and others are RT_K_TIMED, until the session is sealed: what is remembered of such
- * a node (autotune.h), else what is found by running them (trial.c), as long as the time for that
- * lasts.
+ * Kernel selection: chooses the kernel that runs a node with given shapes. The rule is the kernel
+ * whose `can` is the highest. If this kernel and others are RT_K_TIMED, and the session is not
+ * sealed yet, the autotune cache (autotune.h) decides, or else a benchmark (benchmark.c), as long
+ * as the session's time for benchmarks lasts.
  *
- * A choice made before the session is sealed holds for every later shape of the same constant, so
- * that its bytes are packed in one form. What is chosen later is chosen by rule alone, and holds
- * for one shape: it does not depend on what was asked before.
+ * A choice that is made before the session is sealed holds for every later shape of the same
+ * constant, so that the constant is packed in one form. A later choice is made by the rule alone
+ * and holds for one shape, so that it does not depend on the order of requests.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -21,14 +21,14 @@ enum { BENCHMARK_MS = 300, REASON_BYTES = 1 << 20 };
 
 struct pl_chooser {
     struct rt_mutex mu;
-    struct rt_map held;   /* constant and op -> const struct rt_kernel; guarded by mu */
-    struct rt_map reason; /* the same -> why, in the arena; guarded by mu */
+    struct rt_map held;   /* struct held_key -> const struct rt_kernel; guarded by mu */
+    struct rt_map reason; /* struct held_key -> reason, in the arena; guarded by mu */
     struct rt_arena *arena;
-    struct rt_pack *packs; /* of trials, while none is using them; guarded by mu */
+    struct rt_pack *packs; /* for benchmarks; NULL while one uses them; guarded by mu */
     bool sealed;           /* guarded by mu */
-    int64_t left_ns;       /* that trials may still take; guarded by mu */
+    int64_t left_ns;       /* left for benchmarks; guarded by mu */
     int n_benchmarks;      /* guarded by mu */
-    int remembered;        /* nodes; guarded by mu */
+    int remembered;        /* nodes found in the cache; guarded by mu */
     int untimed;           /* nodes for which no time was left; guarded by mu */
 };
 
@@ -40,7 +40,7 @@ struct pl_chooser *pl_chooser_new(void)
     rt_mutex_init(&c->mu);
     rt_map_init(&c->held);
     rt_map_init(&c->reason);
-    c->arena = rt_arena_new(REASON_BYTES); /* NULL: less is told */
+    c->arena = rt_arena_new(REASON_BYTES); /* NULL: reasons are less detailed */
     c->left_ns = BENCHMARK_MS * INT64_C(1000000);
     return c;
 }
@@ -87,7 +87,7 @@ struct rt_autotune_stats rt_autotune_stats(struct rt_session *s)
 /* ---- candidates ---- */
 
 struct candidates {
-    int n, n_timed; /* the first n_timed are RT_K_TIMED when the best one is */
+    int n, n_timed; /* the first n_timed are RT_K_TIMED, if the best is */
     const struct rt_kernel *kernel[PL_MOST_KERNELS];
     int rank[PL_MOST_KERNELS];
 };
@@ -103,7 +103,8 @@ static void add_sorted(struct candidates *c, const struct rt_kernel *k, int rank
     c->rank[at] = rank;
 }
 
-/* Best first; equal ones as they stand in the table. */
+/* Sorts the kernels that can run the node by rank; equal ranks keep the table's order. If the best
+ * is RT_K_TIMED, all RT_K_TIMED kernels come first. */
 static void find_candidates(struct candidates *c, const struct rt_prep *prep,
                             const struct rt_kernel *const *kernels, int n)
 {
@@ -133,7 +134,7 @@ static void put_first(struct candidates *c, int k)
     c->kernel[0] = best;
 }
 
-/* False: none of them. */
+/* Puts the timed candidate `kernel`, or that named `name`, first. False: there is none. */
 static bool prefer(struct candidates *c, const struct rt_kernel *kernel, const char *name)
 {
     for (int k = 0; k < c->n_timed; k++)
@@ -144,20 +145,21 @@ static bool prefer(struct candidates *c, const struct rt_kernel *kernel, const c
     return false;
 }
 
-/* ---- what holds ---- */
+/* ---- choices that hold for a constant ---- */
 
 struct held_key {
     const struct rt_buffer *buf;
     const struct rt_op *op;
 };
 
-/* The choice belongs to the largest constant: what is packed. False: there is none. */
+/* The key of a choice: the largest constant, which is the one that is packed, and the op. False:
+ * the node has no constant. */
 static bool held_key(const struct rt_prep *prep, struct held_key *key)
 {
     const struct rt_plan_step *n = prep->self->node;
     size_t most = 0;
 
-    memset(key, 0, sizeof *key); /* compared as bytes */
+    memset(key, 0, sizeof *key); /* keys are compared as bytes */
     key->op = prep->node->op;
     for (int k = 0; k < prep->n_in && k < 64; k++) {
         const struct rt_tensor *t = prep->in[k].value;
@@ -171,7 +173,7 @@ static bool held_key(const struct rt_prep *prep, struct held_key *key)
 
 /* ---- by timing ---- */
 
-/* The shape that was tried: of the first input that is no constant. */
+/* The shape of the first input that is not a constant, for the log. */
 static const char *benchmarked_shape(const struct rt_prep *prep, char *buffer, size_t n)
 {
     for (int k = 0; k < prep->n_in && k < 64; k++)
@@ -180,7 +182,7 @@ static const char *benchmarked_shape(const struct rt_prep *prep, char *buffer, s
     return "";
 }
 
-/* What the trial found, the best one first. Under mu. */
+/* The times of a benchmark as text, the best kernel first. Called under mu. */
 static const char *benchmark_text(struct pl_chooser *chooser, const struct rt_prep *prep,
                                   const struct candidates *c, int best, const int64_t *ns)
 {
@@ -312,14 +314,15 @@ enum rt_status rt_choose_kernel(struct rt_prep *prep, const struct rt_kernel *co
     }
     for (int k = 0; k < c.n; k++) {
         st = pl_prepare_candidate(prep, c.kernel[k]);
-        /* Its sums may be too inexact for this constant, or its library does not have the shape. */
+        /* A kernel may refuse because its sums are too inexact for this constant, or because its
+         * library does not support the shape. The next one is tried. */
         if (st != RT_FAILED_PRECONDITION || k + 1 >= c.n)
             break;
         prep->self->why = "another refuses";
     }
     if (!st && holds) {
         rt_mutex_lock(&chooser->mu);
-        if (!chooser->sealed) { /* it may have been since */
+        if (!chooser->sealed) { /* another thread may have sealed it */
             rt_map_putn(&chooser->held, (const char *)&key, sizeof key,
                         (void *)(uintptr_t)prep->self->kernel);
             rt_map_putn(&chooser->reason, (const char *)&key, sizeof key,

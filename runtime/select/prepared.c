@@ -1,8 +1,9 @@
 /*
- * What kernels prepared for a node, per shapes of its inputs (and values that shape its outputs).
- * Both tiers make it here. For tier 0 a node keeps a bounded number; beyond that a state is made
- * for one run and dropped again. Readers walk the list without a lock: entries are only ever put in
- * front, and live as long as the plan.
+ * Prepared kernels: the chosen kernel of a node and its state, for given shapes of the inputs (and
+ * given values of inputs that determine output shapes). Both tiers make them here. For tier 0 a
+ * node keeps a bounded number of them; beyond that a prepared kernel is made for one run and freed.
+ * Readers walk the list without a lock, because entries are only added, at the front, and live as
+ * long as the plan.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,16 +11,16 @@
 #include "runtime/plan/plan.h"
 
 enum {
-    MAX_KEPT = 8, /* of a node */
+    MAX_KEPT = 8, /* by a node */
     MAX_KEPT_BYTES = 1 << 20,
-    MAX_SESSION_BYTES = 64 << 20, /* of all nodes */
+    MAX_SESSION_BYTES = 64 << 20, /* kept by all nodes of a session */
     MAX_VALUE_ELEMENTS = 64,
 };
 
 struct rt_prepared_cache {
     _Atomic(struct rt_prepared *) first;
     atomic_int n;
-    _Atomic uint64_t packed; /* of all that were ever made, layouts' too */
+    _Atomic uint64_t packed; /* inputs that were ever packed, also for specialisations */
     struct rt_mutex mu;
 };
 
@@ -106,7 +107,8 @@ static enum rt_status copy_window(void *arg, size_t off, const void *p, size_t n
     return rt_session_check(s->session, err);
 }
 
-/* The plain bytes of a constant for the time of packing: streamed past memory when lazy. */
+/* The plain bytes of a constant, for packing. A lazy constant is streamed into a temporary tensor
+ * and stays unloaded. */
 static enum rt_status plain_bytes(const struct rt_session *s, const struct rt_tensor *src,
                                   struct rt_tensor *out, struct rt_error *err)
 {
@@ -139,7 +141,8 @@ enum rt_status rt_prep_pack(struct rt_prep *p, int input, const void *fmt, size_
     if (p->self->benchmark)
         return pl_benchmark_pack(p, input, bytes, out);
     enum rt_status st = RT_OK;
-    /* The buffer stays alive with the plan's constant, so its address names it. */
+    /* The key: the addresses of the buffer, which a reference keeps alive, and of the data, and
+     * fmt. */
     size_t key_len = 2 * sizeof(void *) + fmt_len;
     char *key = malloc(key_len);
     if (!key)
@@ -147,7 +150,7 @@ enum rt_status rt_prep_pack(struct rt_prep *p, int input, const void *fmt, size_
     memcpy(key, &src->buf, sizeof(void *));
     memcpy(key + sizeof(void *), &src->data, sizeof(void *));
     if (rt_tensor_is_lazy(src) || src->buf->kind == RT_BUF_LAZY)
-        memset(key + sizeof(void *), 0, sizeof(void *)); /* data comes and goes */
+        memset(key + sizeof(void *), 0, sizeof(void *)); /* the data's address may change */
     memcpy(key + 2 * sizeof(void *), fmt, fmt_len);
     rt_mutex_lock(&s->mu);
     struct rt_pack *k = rt_map_getn(&s->packs, key, key_len);
@@ -173,7 +176,7 @@ enum rt_status rt_prep_pack(struct rt_prep *p, int input, const void *fmt, size_
                 st = rt_fail_memory(p->err, "a packed weight", key_len);
             if (!st && !other) {
                 atomic_fetch_add(&s->packed_bytes, (int64_t)bytes);
-                rt_buffer_ref(src->buf); /* as long as the session: the key is its address */
+                rt_buffer_ref(src->buf); /* held by the session, because the key is its address */
             }
             rt_mutex_unlock(&s->mu);
         }
@@ -192,7 +195,7 @@ enum rt_status rt_prep_pack(struct rt_prep *p, int input, const void *fmt, size_
     return st;
 }
 
-/* The session ends: its packs and the references that their keys held. */
+/* Frees the packs of a session that ends, and drops the references to the buffers in their keys. */
 void rt_packs_clear(struct rt_map *packs)
 {
     for (size_t i = 0; i < packs->n; i++) {
@@ -206,7 +209,7 @@ void rt_packs_clear(struct rt_map *packs)
     rt_map_clear(packs);
 }
 
-/* ---- key: ranks, dims, and the values that shape outputs ---- */
+/* ---- keys: ranks, dimensions, and values that determine output shapes ---- */
 
 static bool key_capacity(struct rt_context *c, int n)
 {
@@ -220,7 +223,8 @@ static bool key_capacity(struct rt_context *c, int n)
     return true;
 }
 
-/* Number of words, -1: not to be kept (a shaping value is large), -2: no memory. */
+/* Makes the key and returns its number of words. -1: the prepared kernel is not kept, because such
+ * a value is too large; -2: out of memory. */
 static int make_key(struct rt_context *c, const struct rt_plan_step *n, const struct rt_tensor *in)
 {
     int at = 0;
@@ -369,7 +373,7 @@ static enum rt_status prepare(struct rt_context *c, struct rt_plan_step *n,
     return st;
 }
 
-/* Takes it. */
+/* Counts p's bytes in its session. False: beyond MAX_SESSION_BYTES; nothing is counted. */
 static bool has_capacity(const struct rt_prepared *p)
 {
     atomic_size_t *all = &p->session->prepared_bytes;
