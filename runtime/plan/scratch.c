@@ -1,4 +1,5 @@
-/* The scratch memory of a context: it grows as a run asks for more, and counts as the run's. */
+/* The scratch memory of a context, which grows as a run needs more and is charged to the run's
+ * pool. */
 #include <stdlib.h>
 #include <sys/mman.h>
 
