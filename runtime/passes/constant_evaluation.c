@@ -1,12 +1,13 @@
 /*
- * Values that are known before a plan runs: by constants, or by shapes alone.
+ * Constant evaluation: values that follow from constants, or from shapes alone.
  *
- * A fold is one run of one kernel. What a model asks for there is bounded, because a few
- * hundred bytes can name any amount of work (a convolution of two outputs of Fill). Each fold has a
- * time, all folds of a session together have one, and a node whose fold ended by either is left to
- * the runs, which have deadlines. The times are processor times of the thread, on which a fold
- * stays: on a busy machine the same nodes are folded. Up to FREE_NS a fold does not count, so that
- * the small folds of a session that serves for months never use up the time for all.
+ * A fold is one run of one kernel. The work that a model can request by folds is bounded, because a
+ * few hundred bytes can name any amount of work (a convolution of two outputs of Fill). Each fold
+ * has a time limit, all folds of a session together have another, and a node whose fold exceeds
+ * either is left to the runs, which have deadlines. The times are processor times of the thread, on
+ * which a fold stays, so the same nodes are folded on a busy machine. The first FREE_NS of a fold
+ * do not count, so that the small folds of a session that serves for months never use up the
+ * session's time.
  */
 #include "runtime/passes/constant_evaluation.h"
 
@@ -19,10 +20,10 @@
 enum { MAX_VALUE_ELEMENTS = 256, MAX_READ_ELEMENTS = 4096 };
 enum {
     FREE_NS = 100 * 1000,
-    FOLD_NS = 500 * 1000 * 1000,    /* the largest legitimate ones, casts of 16 MiB, take 20 ms */
-    EVALUATE_NS = 10 * 1000 * 1000, /* the same of rt_plan_evaluate, whose values are small */
+    FOLD_NS = 500 * 1000 * 1000,    /* the largest legitimate folds, casts of 16 MiB, take 20 ms */
+    EVALUATE_NS = 10 * 1000 * 1000, /* the limit of rt_plan_evaluate, whose values are small */
 };
-enum { FOLD_BYTES = 256 << 20 }; /* that one fold may hold at a time */
+enum { FOLD_BYTES = 256 << 20 }; /* the memory that one fold may hold at a time */
 
 void rt_info_of(struct rt_info *x, const struct rt_tensor *t)
 {
@@ -42,7 +43,8 @@ bool rt_shape_is_exact(const struct rt_shape *s)
 
 /* ---- folding ---- */
 
-/* The memory counts as a run's; what stays counts in the session's `folded`. */
+/* The memory of a fold is charged to a pool of its own, as a run's; the result is charged to the
+ * session's `folded`. */
 static enum rt_status run_fold(struct rt_session *s, const struct rt_fold *n,
                                const struct rt_tensor *in, int k_out, int64_t cpu_end_ns,
                                struct rt_tensor *out, struct rt_error *err)

@@ -1,14 +1,14 @@
 /*
- * Branches of TensorFlow 1 that no run takes: where the predicate of a Switch is a constant, one of
- * its outputs is dead in every run, and so is what hangs on it, up to the Merge that takes the
- * other side. All of that goes; the Switch and the Merge become identities. What is left has no
- * branch, and often no control flow at all: a flag that says "training" has a default, and a
- * signature that serves does not feed it.
+ * Removes branches of TensorFlow 1 that no run takes. If the predicate of a Switch is a constant,
+ * one of its outputs is dead in every run, and so are all nodes that depend on it, up to the Merge
+ * that takes the other side. All of them are removed; the Switch and the Merge become identities.
+ * The rest has no such branch, and often no control flow at all: a `training` flag has a default,
+ * and a serving signature does not feed it.
  *
- * A token that may be dead is one whose way is not known now; a node here is "dead" only if it is
- * in every run. The rules are the token executor's (exec_token.c). Where the graph is such that
- * they cannot be told from its edges alone (a dead fetch, a loop whose next round is dead, a
- * control edge from the dead to what lives on), nothing is changed.
+ * The token executor calls a token dead in one run; here a node is dead only if it is dead in every
+ * run. The rules are those of the token executor (exec/exec_token.c). Where the edges of the graph
+ * alone do not tell which nodes are dead (a dead fetch, a loop whose next round is dead, a control
+ * edge from a dead node to a live one), the graph is left unchanged.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,11 +20,11 @@ enum { UNKNOWN = -1 };
 
 struct work {
     struct pl_graph *g;
-    int n;         /* nodes of the graph as it came */
-    int8_t *taken; /* per node: of a Switch whose predicate is known, the output that lives */
-    bool *dead;    /* per node: all its outputs */
-    bool *busy;    /* per node: it or what leads to it has an effect */
-    int *n_dead;   /* per node: of a Merge, so many of its first inputs are known to be dead */
+    int n;         /* number of nodes before the pass */
+    int8_t *taken; /* per node: the live output of a Switch with constant predicate, or UNKNOWN */
+    bool *dead;    /* per node: all its outputs are dead */
+    bool *busy;    /* per node: the node or one of its ancestors has an effect */
+    int *n_dead;   /* per node: the number of leading inputs of a Merge that are known to be dead */
     struct pl_readers *readers;
     int *stack;
 };
@@ -34,7 +34,7 @@ static bool is_dead(const struct work *w, struct pl_edge e)
     return w->dead[e.node] || (w->taken[e.node] != UNKNOWN && e.out != w->taken[e.node]);
 }
 
-/* ---- what is known ---- */
+/* ---- constant predicates ---- */
 
 static bool find_taken(struct work *w)
 {
@@ -64,7 +64,7 @@ static bool allocate(struct work *w)
     w->busy = calloc(n, sizeof *w->busy);
     w->n_dead = calloc(n, sizeof *w->n_dead);
     w->readers = pl_readers_new(w->g, true, NULL);
-    w->stack = malloc(2 * n * sizeof *w->stack); /* a Switch is there once more */
+    w->stack = malloc(2 * n * sizeof *w->stack); /* a Switch may be pushed twice */
     return w->dead && w->busy && w->n_dead && w->readers && w->stack;
 }
 
@@ -78,8 +78,8 @@ static void free_work(struct work *w)
     free(w->stack);
 }
 
-/* `r` reads or waits for what is dead as far as it is known now; asked once for each such edge, and
- * of a Merge what was dead before is not looked at again. */
+/* True if `r` reads or waits for a node that makes it dead, as far as dead nodes are known now.
+ * Called once per such edge; n_dead of a Merge skips the inputs that were found dead before. */
 static bool dies(const struct work *w, struct pl_reader r)
 {
     const struct pl_node *n = &w->g->node[r.node];
@@ -110,7 +110,7 @@ static void find_dead(struct work *w)
             if (w->dead[r.node] || !dies(w, r))
                 continue;
             w->dead[r.node] = true;
-            w->stack[depth++] = r.node; /* once per node */
+            w->stack[depth++] = r.node; /* a node is pushed once */
         }
     }
 }
@@ -139,9 +139,9 @@ static void find_busy(struct work *w)
     }
 }
 
-/* ---- whether it can go ---- */
+/* ---- whether the dead nodes can be removed ---- */
 
-/* The only input of a Merge that lives; -1: there are more. */
+/* The only live input of a Merge; -1: it has several. */
 static int only_live(const struct work *w, const struct pl_node *n)
 {
     int live = -1;
@@ -171,7 +171,8 @@ static bool is_waited_for(const struct work *w, int i)
     return false;
 }
 
-/* A handle is passed on as it is: no identity of it, which would read the variable. */
+/* A handle is replaced by its origin, not by an identity, which would read the variable. This needs
+ * a node without control edges. */
 static bool is_plain_ref(const struct work *w, int i)
 {
     const struct pl_node *n = &w->g->node[i];
@@ -213,9 +214,10 @@ static bool is_possible(const struct work *w)
     return true;
 }
 
-/* ---- going ---- */
+/* ---- removing the dead nodes ---- */
 
-/* Which input of Merge i it was, alive when i is. -1: no memory. */
+/* Adds a constant for output 1 of Merge i: the index of the input that arrived, alive when i is.
+ * -1: out of memory. */
 static int add_index(struct pl_graph *g, int i, int index, struct rt_error *err)
 {
     struct rt_tensor t = {0};
@@ -240,13 +242,14 @@ static int add_index(struct pl_graph *g, int i, int index, struct rt_error *err)
     return c;
 }
 
-/* What takes the place of a Switch's output, or a Merge's, that is read. */
+/* The replacement of the outputs of a Switch or Merge. */
 struct place {
-    struct pl_edge value; /* of handles: what they are read from. Node -1: the node's output 0 */
-    int index;            /* of a Merge: the constant, -1: none is there */
+    struct pl_edge value; /* of handles: the edge to read instead. Node -1: the node's output 0 */
+    int index;            /* of a Merge: the constant of add_index; -1: none */
 };
 
-/* Handles are handed on from place to place; each that is passed then points one place further. */
+/* The edge that replaces `e`. Handles are followed from place to place, and each place passed on
+ * the way is set to point one place further (path compression). */
 static struct pl_edge now_at(const struct work *w, struct place *p, struct pl_edge e)
 {
     struct pl_edge *before = NULL;
@@ -281,7 +284,8 @@ static enum rt_status rewrite(struct work *w, struct place *p, struct rt_error *
             return RT_RESOURCE_EXHAUSTED;
         if (is_ref(&g->node[i])) {
             p[i].value = from;
-            /* It stays where a control edge leads to it: the dead inputs are removed. */
+            /* A Merge of handles stays if a control edge leads to it: its dead inputs are
+             * replaced. */
             for (int k = 0; merges && k < g->node[i].n_in; k++)
                 if (w->dead[g->node[i].in[k].node])
                     g->node[i].in[k] = from;
@@ -296,7 +300,7 @@ static enum rt_status rewrite(struct work *w, struct place *p, struct rt_error *
     return st;
 }
 
-/* What only led to the dead runs all the same when it has an effect. */
+/* Nodes with effects that only dead nodes read become targets, so that they still run. */
 static bool keep_effects(struct work *w)
 {
     struct pl_graph *g = w->g;
@@ -313,7 +317,7 @@ static bool keep_effects(struct work *w)
                 continue;
             if (!pl_add_target(g, from))
                 return false;
-            w->busy[from] = false; /* it is one now */
+            w->busy[from] = false; /* the node is a target now */
         }
     }
     return true;
@@ -327,7 +331,7 @@ enum rt_status pl_remove_dead_branches(struct pl_graph *g, bool *changed, struct
 
     *changed = false;
     if (!allocate(&w))
-        goto end; /* without memory for it, it is only slower */
+        goto end; /* without the memory for this pass the plan is only slower */
     find_dead(&w);
     if (!is_possible(&w))
         goto end;

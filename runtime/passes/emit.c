@@ -1,10 +1,10 @@
-/* The plan that a graph becomes: its nodes in order, indexes of values, kernels. */
+/* Makes the plan out of a graph: steps in topological order, value indexes, kernels. */
 #include <stdlib.h>
 
 #include "runtime/passes/passes.h"
 
-/* The step that a node becomes: edges are those of the graph still. It takes what the node holds.
- */
+/* Makes a step out of a node and takes what the node holds. The edges still have the node numbers
+ * of the graph. */
 static void take_node(struct rt_plan_step *to, struct pl_node *from)
 {
     *to = (struct rt_plan_step){.kind = from->kind,
@@ -71,7 +71,7 @@ static enum rt_status lay_out(struct rt_plan *p, struct pl_graph *g, const int *
         }
         for (int k = 0; k < n->n_ctrl; k++)
             n->ctrl[k] = place[n->ctrl[k]];
-        /* One that waits for its control inputs may be dead. */
+        /* A constant that waits for control inputs may be dead. */
         if (n->kind == PL_CONST && !(p->tokens && n->n_ctrl))
             p->constant[n->first_value] = &n->value;
     }
@@ -143,7 +143,7 @@ fail:
     free(order);
     free(place);
     if (p) {
-        p->arena = NULL; /* the caller's still */
+        p->arena = NULL; /* on failure the arena stays the caller's */
         rt_plan_free(p);
     }
     return st;

@@ -1,9 +1,9 @@
 /*
- * Reads of variables become constants once loading is over, when the variable has a value and no
- * served signature writes it. A plan that may write a variable is known to do so before it runs
- * (pl_mark_written), since the run that writes would go on with the frozen value. What another plan
- * has frozen and this one is found to write raises the session's generation, and callables make
- * their plans again.
+ * Freezes variables: reads become constants once loading is over, if the variable has a value and
+ * no served signature writes it. pl_mark_written finds the variables that a plan may write before
+ * the plan runs, because the run that writes would otherwise go on with the frozen value. If
+ * another plan has frozen such a variable, the session's generation is incremented and callables
+ * make their plans again.
  */
 #include "runtime/ir/match.h"
 #include "runtime/passes/passes.h"
@@ -14,7 +14,7 @@
 #include "runtime/ir/subgraph.h"
 #include "runtime/session/resource.h"
 
-/* The variable of a constant handle, when it may be frozen; NULL otherwise. */
+/* The variable of a constant handle, if it may be frozen; otherwise NULL. */
 static struct rt_variable *frozen_variable(const struct pl_graph *g, struct pl_edge e)
 {
     const struct pl_node *from = &g->node[e.node];
@@ -26,7 +26,8 @@ static struct rt_variable *frozen_variable(const struct pl_graph *g, struct pl_e
     return v;
 }
 
-/* Input k of node i becomes the value of `v`, as a constant of type `like`'s first output. */
+/* Replaces input k of node i by the value of `v`, a constant of the type of `like`'s first
+ * output. */
 static enum rt_status put_value(struct pl_graph *g, int i, int k, struct rt_variable *v,
                                 const struct rt_node *like, bool is_ref, struct rt_error *err)
 {
@@ -66,7 +67,7 @@ enum rt_status pl_freeze(struct pl_graph *g, bool *changed, struct rt_error *err
             if (st)
                 return st;
             g->node[i].kind = PL_CONST;
-            g->node[i].n_in = 0; /* the variable itself is not read any more */
+            g->node[i].n_in = 0; /* the node does not read the variable any more */
             g->node[i].value = t;
             g->node[i].effect = RT_PURE;
             g->node[i].frozen = true;
@@ -92,19 +93,19 @@ enum rt_status pl_freeze(struct pl_graph *g, bool *changed, struct rt_error *err
     return RT_OK;
 }
 
-/* ---- what is written ---- */
+/* ---- written variables ---- */
 
 /*
- * Handles are followed backwards, from where they are used to the constants and feeds that they may
- * be: through whatever a node is given, and out of the plans inside it. Every op that keeps tensors
- * between nodes (lists, TensorArrays, stacks, tables, variables) refuses handles, so a handle has
- * no other way from one node to another.
+ * Follows handles backwards, from their uses to the constants and feeds that they may be: through
+ * all inputs of a node, and out of the plans inside it. Every op that stores tensors between nodes
+ * (lists, TensorArrays, stacks, tables, variables) refuses handles, so a handle has no other way
+ * from one node to another.
  */
 struct walk {
     struct pl_graph *g;
-    bool *seen; /* per node: its handles were followed */
+    bool *seen; /* per node: its handles have been followed */
     int *stack, depth;
-    /* What is done with a variable whose handle was found. */
+    /* Called for each variable whose handle was found. */
     void (*found)(struct pl_graph *g, struct rt_variable *v);
 };
 
@@ -122,7 +123,7 @@ static void hand_out(struct pl_graph *g, struct rt_variable *v)
 static void push(struct walk *w, int node)
 {
     w->seen[node] = true;
-    w->stack[w->depth++] = node; /* once per node */
+    w->stack[w->depth++] = node; /* each node is pushed once */
 }
 
 static void follow_edge(struct walk *w, struct pl_edge e)
@@ -140,7 +141,8 @@ static void follow_edge(struct walk *w, struct pl_edge e)
         push(w, e.node);
 }
 
-/* A plan inside a node hands on only what the node is given, and what the plan makes itself. */
+/* Follows the handles of all nodes on the stack. A plan inside a node returns only handles that the
+ * node is given, and handles that the plan makes itself. */
 static void follow_all(struct walk *w)
 {
     while (w->depth) {
@@ -155,7 +157,7 @@ static void follow_all(struct walk *w)
     }
 }
 
-/* The variables whose handles the node writes through. */
+/* Finds the variables whose handles the node writes through. */
 static void follow_written(struct walk *w, int node)
 {
     const struct pl_node *n = &w->g->node[node];
@@ -163,7 +165,8 @@ static void follow_written(struct walk *w, int node)
 
     for (int k = 0; k < n->n_sub; k++)
         writes_inputs |= n->sub[k]->writes_fed;
-    if (writes_inputs && !w->seen[node]) /* of a loop what it is given may be what it made */
+    /* An iteration of a loop may be given a handle that the iteration before made. */
+    if (writes_inputs && !w->seen[node])
         push(w, node);
     if (n->kind == PL_OP && n->def && n->def->op && n->def->op->effect == RT_WRITES)
         for (int k = 0; k < n->n_in; k++)
@@ -172,7 +175,7 @@ static void follow_written(struct walk *w, int node)
     follow_all(w);
 }
 
-/* What the fetches of a plan inside another may be handles of. */
+/* Finds the variables whose handles the fetches of a plan inside another may be. */
 static enum rt_status find_handed_out(struct walk *w, struct rt_error *err)
 {
     struct pl_graph *g = w->g;
@@ -195,7 +198,7 @@ static enum rt_status find_handed_out(struct walk *w, struct rt_error *err)
     return RT_OK;
 }
 
-/* A caller may feed any handle that it has fetched. */
+/* Makes all variables mutable, because a caller may feed any handle that it has fetched. */
 static void mark_all_mutable(struct rt_session *s)
 {
     rt_mutex_lock(&s->mu);

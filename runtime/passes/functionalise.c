@@ -1,12 +1,12 @@
 /*
- * Branches of TensorFlow 1 become branches as later versions write them: what lies between the
- * Switches of one predicate and the Merges that join its sides is moved into two graphs of its own,
- * and one node (PL_IF) takes its place. Then neither graph has tokens in it, each is simplified,
- * fused and compiled, and only what is taken is run.
+ * Functionalises the branches of TensorFlow 1. The nodes between the Switches of one predicate and
+ * the Merges that join its sides are moved into two subgraphs, and one node (PL_IF) takes their
+ * place. Neither subgraph then has tokens; each is simplified, fused and compiled, and only the
+ * side that is taken runs.
  *
- * Branches are raised from the innermost outwards, those of one depth (of conditions, condition.h)
- * in one round. What has no such order (a Merge of something else, an edge out of a branch, a dead
- * fetch) stays for the token executor.
+ * Branches are functionalised from the innermost outwards, those of one depth (number of
+ * conditions, ir/condition.h) in one round. A graph that is not nested like this (a Merge of other
+ * nodes, an edge out of a branch, a dead fetch) is left to the token executor.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +15,8 @@
 #include "runtime/passes/passes.h"
 #include "runtime/ir/subgraph.h"
 
-/* MAX_EDGES: into one branch of what stands outside. MAX_VISITS: of such in a round, for each node
- * and edge that there is. */
+/* MAX_EDGES: edges from outside into one branch. MAX_VISITS: visits of such edges in a round, per
+ * node and edge of the graph. */
 enum { MAX_EDGES = 4096, MAX_VISITS = 64, NONE = -1 };
 
 struct edges {
@@ -24,29 +24,33 @@ struct edges {
     int n, capacity;
 };
 
-/* Branches that are raised together: whatever edges join. */
+/* Branches that are functionalised together because edges connect them. */
 struct component {
-    struct pl_side of;        /* without the side */
-    struct pl_edge by;        /* the predicate as it is read */
-    struct pl_condition rest; /* under which the whole is alive */
+    struct pl_side of;        /* the predicate; `taken` is unused */
+    struct pl_edge by;        /* the predicate, by the edge that a Switch reads */
+    struct pl_condition rest; /* the conditions under which the whole component is alive */
     int frame;
-    int at; /* the new node */
+    int at; /* the new PL_IF node */
     int first_merge, n_merges;
     int n_outputs;
-    struct edges capture, ctrl; /* of the outer graph; what is waited for by output 0 */
+    /* `capture`: edges of the outer graph that the branch reads. `ctrl`: output 0 of the nodes that
+     * it waits for. */
+    struct edges capture, ctrl;
 };
 
 struct work {
     struct pl_graph *g;
-    int n; /* nodes of the graph as it came */
+    int n; /* number of nodes before the round */
     struct pl_conditions all;
-    bool *index_read; /* per node: of a Merge, output 1 */
-    int *join;        /* union-find; nodes of branches of the greatest depth, and their Merges */
-    int *component;   /* per root: of w->c, -1: none */
-    int *moved;       /* per node: its index in the branch, -1: none yet */
-    int *side_of;     /* per free constant: in which branch it was put last, 2 * component + side */
-    struct pl_edge (*output)[2]; /* per Merge: what takes the place of its outputs */
-    int *merge;                  /* those of the greatest depth, by component */
+    bool *index_read; /* per node: output 1 of the Merge (the index) is read */
+    /* Union-find over the nodes in branches of the greatest depth, and their Merges. */
+    int *join;
+    int *component; /* per root: index in w->c; -1: none */
+    int *moved;     /* per node: its index in the subgraph; -1: not moved yet */
+    /* Per free constant: the subgraph that it was copied to last, 2 * component + side. */
+    int *side_of;
+    struct pl_edge (*output)[2]; /* per Merge: the edges that replace its outputs */
+    int *merge;                  /* the Merges of the greatest depth, sorted by component */
     int n_merges, depth;
     struct component *c;
     int n_components;
@@ -89,7 +93,7 @@ static void join_nodes(struct work *w, int a, int b)
     w->join[root_of(w, a)] = root_of(w, b);
 }
 
-/* The greatest depth that is joined again, and whatever of it hangs together. */
+/* Finds the greatest depth of branches, and the connected components of the nodes at this depth. */
 static bool find_components(struct work *w)
 {
     struct pl_condition rest;
@@ -126,7 +130,7 @@ static bool find_components(struct work *w)
 
 static int by_root(const void *a, const void *b)
 {
-    const int *x = a, *y = b; /* root, merge */
+    const int *x = a, *y = b; /* pairs of root and Merge */
     return x[0] != y[0] ? (x[0] < y[0] ? -1 : 1) : x[1] - y[1];
 }
 
@@ -177,7 +181,7 @@ static int by_edge(const void *a, const void *b)
     return pl_compare_edges(*(const struct pl_edge *)a, *(const struct pl_edge *)b);
 }
 
-/* In order, and each once. */
+/* Sorts the edges and removes duplicates. */
 static void sort_edges(struct edges *x)
 {
     int kept = 0;
@@ -189,7 +193,8 @@ static void sort_edges(struct edges *x)
     x->n = kept;
 }
 
-/* Many times the same takes no more room than once. */
+/* Adds an edge to the set. Duplicates are removed when the array is full, so they take no more
+ * memory. */
 static bool put(struct work *w, struct edges *x, struct pl_edge e)
 {
     if (--w->visits_left < 0)
@@ -219,7 +224,7 @@ static bool wait_for(struct work *w, struct component *c, int node)
            put(w, &c->ctrl, (struct pl_edge){node, 0});
 }
 
-/* The value that an edge brings into side `taken` of the branch, in the outer graph. */
+/* Finds the edge in the outer graph whose value `e` brings into side `taken` of the branch. */
 static bool source(const struct work *w, const struct component *c, int taken, struct pl_edge e,
                    struct pl_edge *out)
 {
@@ -230,7 +235,7 @@ static bool source(const struct work *w, const struct component *c, int taken, s
         if (e.out != taken)
             return false;
         *out = n->in[0];
-        /* A handle is read where the Switch stands, not where its value is. */
+        /* A handle is read at the place of the Switch, not where its value is made. */
         if (pl_is_ref(w->g, *out) && (!pl_is(n, "RefSwitch") || !pl_is_free(node_of(w, out->node))))
             return false;
     }
@@ -252,8 +257,8 @@ static struct component *component_of(struct work *w, int i)
     return at < 0 ? NULL : &w->c[at];
 }
 
-/* Where an edge comes from that a node on side `taken` reads: a Switch of the branch is waited for
- * as well. */
+/* Captures the edge `e`, which a node on side `taken` reads. If a Switch of the branch makes it,
+ * the branch also waits for the control inputs of the Switch. */
 static bool reads(struct work *w, struct component *c, int taken, struct pl_edge e)
 {
     const struct pl_node *n = node_of(w, e.node);
@@ -271,15 +276,16 @@ static bool reads(struct work *w, struct component *c, int taken, struct pl_edge
     return pl_is_free(node_of(w, from.node)) || put(w, &c->capture, from);
 }
 
-/* What a control edge from outside waits for: a Switch is no place to wait at, but what it reads.
- */
+/* Records what a control edge from outside waits for. A Switch is removed, so the branch waits for
+ * the inputs of the Switch instead. */
 static bool wait_outside(struct work *w, struct component *c, int i)
 {
     const struct pl_node *from = node_of(w, i);
     struct pl_edge by;
     if (!pl_is_switch(from))
         return wait_for(w, c, i);
-    if (!pl_is_choice(w->g, from, &by)) /* a pivot of a loop around */
+    /* A control edge from a Switch of a loop around the branch. */
+    if (!pl_is_choice(w->g, from, &by))
         return false;
     for (int j = 0; j < from->n_in; j++)
         if (!wait_for(w, c, from->in[j].node))
@@ -290,7 +296,7 @@ static bool wait_outside(struct work *w, struct component *c, int i)
     return true;
 }
 
-/* Of a node inside. */
+/* Captures the inputs of node i inside a branch. */
 static bool capture_node(struct work *w, int i)
 {
     const struct pl_node *n = node_of(w, i);
@@ -317,7 +323,7 @@ static bool capture_merges(struct work *w, struct component *c)
     for (int j = c->first_merge; j < c->first_merge + c->n_merges; j++) {
         const struct pl_node *m = node_of(w, w->merge[j]);
         struct pl_condition rest;
-        struct pl_side of; /* each Merge says by itself which input is which side */
+        struct pl_side of; /* each Merge has its own assignment of inputs to sides */
         pl_merged(&w->all, m, &of, &rest);
         if (pl_is(m, "RefMerge") || !reads(w, c, of.taken, m->in[0]) ||
             !reads(w, c, !of.taken, m->in[1]))
@@ -329,7 +335,8 @@ static bool capture_merges(struct work *w, struct component *c)
     return true;
 }
 
-/* What the new node reads and waits for lets it run where, and only where, the branch was alive. */
+/* True if the inputs and control inputs of the new node are alive exactly where the branch was
+ * alive. */
 static bool lives_as_before(struct work *w, const struct component *c)
 {
     struct pl_condition own = {.n = 0}, more;
@@ -345,7 +352,8 @@ static bool lives_as_before(struct work *w, const struct component *c)
     return pl_is_equal_condition(&own, &c->rest);
 }
 
-/* Captures and control edges of everything inside. False: something is not as a branch has it. */
+/* Finds the captures and control edges of all components. Returns false if some node or edge does
+ * not have the structure of a branch. */
 static bool find_captures(struct work *w)
 {
     for (int i = 0; i < w->n; i++)
@@ -370,11 +378,10 @@ static bool is_replaced(const struct work *w, int i)
            (pl_is_merge(n) && !pl_is_loop_merge(w->g, n) && w->all.on[i].n + 1 == w->depth);
 }
 
-/* The graph as it would be when every component is one node: those are told by their roots, w->n +
- * index. */
+/* The graph as it will be when every component is one node. Component k is node w->n + k. */
 struct outline {
-    int *waits;      /* per node: so many edges come in; counted when they are filled in */
-    int *first, *to; /* node i's edges lead to to[first[i]] .. to[first[i + 1] - 1] */
+    int *waits;      /* per node: number of incoming edges */
+    int *first, *to; /* the edges of node i lead to to[first[i]] .. to[first[i + 1] - 1] */
     bool fill;
 };
 
@@ -384,7 +391,8 @@ static int outlined(struct work *w, int i)
     return at >= 0 && is_replaced(w, i) ? w->n + at : i;
 }
 
-/* Counted one place further on, so that filling in moves each count to its start. */
+/* Counts the edge, or stores it if o->fill. Counts stand one place further on, so that filling in
+ * moves each to its start. */
 static void outline_edge(struct work *w, struct outline *o, int from, int to)
 {
     const int f = outlined(w, from);
@@ -418,7 +426,7 @@ static void outline_edges(struct work *w, struct outline *o)
     }
 }
 
-/* Whether all of its n nodes can be put into an order. `ready` has room for them. */
+/* True if all n nodes have a topological order. `ready` has capacity for all of them. */
 static bool has_order(struct work *w, struct outline *o, int n, int *ready)
 {
     int n_ready = 0, n_done = 0, n_all = 0;
@@ -478,14 +486,14 @@ static bool is_reached_from_outside(const struct work *w)
     return false;
 }
 
-/* ---- raising ---- */
+/* ---- functionalising ---- */
 
 static enum rt_status out_of_memory(struct work *w)
 {
     return rt_fail_memory(w->err, "a plan", 0);
 }
 
-/* The edge as it is in the branch's graph. */
+/* The edge in the subgraph of component `of`, side `taken`, for an edge of the outer graph. */
 static enum rt_status place(struct work *w, int of, int taken, struct pl_edge e,
                             struct pl_edge *out)
 {
@@ -518,7 +526,7 @@ static enum rt_status place(struct work *w, int of, int taken, struct pl_edge e,
     return RT_OK;
 }
 
-/* The node that takes the component's place. */
+/* Adds the node that replaces the component. */
 static enum rt_status add_node(struct work *w, struct component *c)
 {
     struct pl_graph *g = w->g;
@@ -586,7 +594,7 @@ static enum rt_status move_nodes(struct work *w)
             !pl_add_target(to, w->moved[i]))
             return out_of_memory(w);
     }
-    /* A loop reads what stands behind it. */
+    /* Nodes of a loop may read nodes behind them in the order. */
     for (int k = 0; k < w->all.n_order; k++) {
         const int i = w->all.order[k];
         if (!is_inside(w, i))
@@ -666,7 +674,7 @@ static enum rt_status put_outputs(struct work *w, int of)
     return RT_OK;
 }
 
-/* Who read a Merge reads the new node; what was moved is gone. */
+/* Readers of a Merge read the new node; the nodes that were moved are removed. */
 static void rewire(struct work *w)
 {
     struct pl_graph *g = w->g;
@@ -710,7 +718,7 @@ static enum rt_status functionalise(struct work *w)
     return st;
 }
 
-/* ---- the whole ---- */
+/* ---- the pass ---- */
 
 static bool allocate(struct work *w)
 {
@@ -770,7 +778,7 @@ enum rt_status pl_functionalise_branches(struct pl_graph *g, bool *changed, stru
     enum rt_status st = RT_OK;
     bool again = has_merges(g);
     *changed = false;
-    while (again && !st) { /* a round takes away the greatest depth */
+    while (again && !st) { /* a round removes the branches of the greatest depth */
         struct work w = {.g = g, .n = g->n, .err = err};
         again = allocate(&w) && understood(&w);
         if (again) {

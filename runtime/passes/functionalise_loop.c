@@ -1,14 +1,15 @@
 /*
- * Loops of TensorFlow 1 that are no layers (fuse_rnn_frame.c) become loops as later versions write
- * them: a frame's condition and body are copied into graphs of their own, whose feeds are the
- * loop's variables, and one node (PL_WHILE) takes its place. Inner loops come first, and branches
- * before loops (raise.c): a body with tokens of its own stays, and so does a frame that is entered,
- * left or waited for in any other way than tf.while_loop's.
+ * Functionalises the loops of TensorFlow 1 that are not recurrent layers (fusion/fuse_rnn_frame.c).
+ * A frame's condition and body are copied into subgraphs whose feeds are the loop's variables, and
+ * one node (PL_WHILE) takes the frame's place. Inner loops come first, and branches before loops
+ * (functionalise.c): a body that still has tokens stays, and so does a frame that is entered, left
+ * or waited for in any other way than tf.while_loop's.
  *
- * A round raises the loops that have none inside them. It looks at the graph as it came: what was
- * understood is copied out of it and a new node appended, and only at its end are all readers
- * rewired at once. So a loop costs what it has in it, not what the graph has; where loops that
- * cannot be raised read much of each other, MAX_VISITS ends it, and the frames stay.
+ * A round functionalises the loops that have no loops inside them. It reads the graph as it was
+ * before the round: a loop that has the right structure is copied out and a new node appended, and
+ * all readers are rewired at once at the end of the round. So a loop costs time in proportion to
+ * its own size, not the size of the graph. Where loops that cannot be functionalised read much of
+ * each other, MAX_VISITS ends the pass, and the frames stay.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,43 +18,46 @@
 #include "runtime/passes/passes.h"
 #include "runtime/ir/subgraph.h"
 
-/* MAX_VISITS: of nodes and edges in a round, for each that there is. */
+/* MAX_VISITS: visits of nodes and edges in a round, per node and edge of the graph. */
 enum { NONE = -1, MAX_VARIABLES = 1024, MAX_VISITS = 64, MAX_ROUNDS = 32 };
 
-/* Where a node of the frame is needed. */
+/* Marks that say where a node of the frame is needed. */
 enum { IN_CONDITION = 1, IN_BODY = 2, OF_FRAME = 4, LIVES = 8 /* only where the body runs */ };
 
 struct variable {
-    int enter, merge, next, choice; /* the last three of what changes; choice: NONE if unread */
+    /* NONE in all fields but `enter` if the variable is a constant of the loop; choice: the Switch,
+     * or NONE if no node reads it. */
+    int enter, merge, next, choice;
 };
 
-struct member { /* an Enter, or a Merge of a loop, by the name of its frame */
+/* An Enter, or a Merge of a loop, by the name of its frame. */
+struct member {
     struct rt_span frame;
     int node;
 };
 
 struct loop {
     struct pl_graph *g;
-    int n; /* nodes of the graph as it came */
+    int n; /* number of nodes before the round */
     struct pl_conditions all;
     struct member *member;
     int n_members;
     struct pl_readers *readers;
-    int *turn;            /* per node: its place in the order */
-    bool *kept;           /* per node: fetched, or a target */
-    bool *functionalised; /* per node: part of a loop that has been raised in this round */
-    struct pl_edge *end;  /* per node: of an Exit, what takes its place */
+    int *turn;            /* per node: its position in the topological order */
+    bool *kept;           /* per node: it is fetched, or a target */
+    bool *functionalised; /* per node: part of a loop that was functionalised in this round */
+    struct pl_edge *end;  /* per node: of an Exit, the edge that replaces it */
     int64_t visits_left;
 
-    /* The loop that is looked at. */
+    /* The loop that is being examined. */
     int cond, at;
     struct variable v[MAX_VARIABLES];
-    int n_variables, n_changing; /* those that change come first */
+    int n_variables, n_changing; /* the variables that change in the loop come first */
     uint8_t *mark;               /* per node */
-    int *own, n_own;             /* those that have one */
-    int *variable_of;            /* per node, of a Merge, a Switch or a constant Enter */
-    int *copy;                   /* per node: in the region that is being made */
-    int *used, n_used;           /* free constants that have one */
+    int *own, n_own;             /* the nodes that have a mark */
+    int *variable_of;  /* per node: the variable of a Merge, a Switch or a constant Enter */
+    int *copy;         /* per node: its index in the subgraph that is being made */
+    int *used, n_used; /* free constants that have an index in `copy` */
     int *stack;
     struct rt_error *err;
 };
@@ -102,7 +106,7 @@ static bool add_variable(struct loop *l, struct variable v)
     return true;
 }
 
-/* The Enter and the NextIteration that a Merge joins. */
+/* Finds the Enter and the NextIteration that Merge i joins. */
 static bool parts_of(const struct loop *l, int i, struct variable *v)
 {
     const struct pl_node *n = node_of(l, i);
@@ -115,7 +119,8 @@ static bool parts_of(const struct loop *l, int i, struct variable *v)
     return pl_is(node_of(l, v->enter), "Enter") && pl_is(node_of(l, v->next), "NextIteration");
 }
 
-/* What else reads its Enter and its NextIteration is found later. */
+/* Adds the variable of Merge i. Other readers of its Enter and its NextIteration are found
+ * later. */
 static bool add_merge(struct loop *l, int i)
 {
     struct variable v;
@@ -131,7 +136,7 @@ static bool is_entered_well(const struct loop *l, const struct pl_node *enter, b
                                                    : !pl_is_ref(l->g, enter->in[0]);
 }
 
-/* The first of the frame that the condition ends; n_members: there is none. */
+/* The first member of the frame that the condition ends; n_members: there is none. */
 static int find_frame(const struct loop *l)
 {
     struct member sought = {.node = NONE};
@@ -201,7 +206,7 @@ static bool find_variables(struct loop *l)
     return l->n_changing > 0;
 }
 
-/* ---- what belongs to it ---- */
+/* ---- the nodes of the loop ---- */
 
 static bool may_move(const struct pl_node *n)
 {
@@ -209,7 +214,7 @@ static bool may_move(const struct pl_node *n)
            (n->kind == PL_OP && (!n->def || !pl_is_token(n->def)));
 }
 
-/* Marks what `from` needs inside the frame. */
+/* Marks the nodes inside the frame that `from` depends on. */
 static bool walk(struct loop *l, int from, uint8_t as)
 {
     int depth = 0;
@@ -237,13 +242,13 @@ static bool walk(struct loop *l, int from, uint8_t as)
             if (!(l->mark[in] & (OF_FRAME | as)))
                 l->stack[depth++] = in;
         }
-        if (!waits) /* it stands outside of the frame */
+        if (!waits) /* the node is outside of the frame */
             return false;
     }
     return true;
 }
 
-/* What a node of the frame may read of its frame. */
+/* True if a node with this mark may read the edge of its frame. */
 static bool reads_well(const struct loop *l, struct pl_edge e, uint8_t mark)
 {
     const int k = l->variable_of[e.node];
@@ -256,8 +261,8 @@ static bool reads_well(const struct loop *l, struct pl_edge e, uint8_t mark)
     return e.out == 1 && !(mark & IN_CONDITION);
 }
 
-/* The signal that an iteration has begun, or that a variable is there: of nodes that send one in
- * every round. */
+/* True if a control edge from `ctrl` is the signal that an iteration has begun, or that a variable
+ * is there: it comes from a node that runs in every round. */
 static bool waits_well(const struct loop *l, int ctrl)
 {
     return !(l->mark[ctrl] & OF_FRAME) || l->variable_of[ctrl] >= 0;
@@ -268,7 +273,8 @@ static int by_number(const void *a, const void *b)
     return *(const int *)a - *(const int *)b;
 }
 
-/* Which nodes are dead in the round that ends the loop: behind output 1 of a Switch. */
+/* Marks with LIVES the nodes that are dead in the round that ends the loop: those behind output 1
+ * of a Switch. */
 static void find_living(struct loop *l)
 {
     for (int at = 0; at < l->n_own; at++)
@@ -297,8 +303,9 @@ static bool has_effect(const struct pl_node *n)
     return (n->kind == PL_OP || n->subgraph) && n->effect != RT_PURE;
 }
 
-/* What is needed on both sides is done on both, which only what is pure may be. An effect in the
- * body is one of the rounds that run it. */
+/* A node that both the condition and the body need is copied into both, which is correct only for a
+ * pure node. A node with an effect in the body must be one that runs only in the rounds that run
+ * the body, except for reads of variables and random numbers. */
 static bool is_on_one_side(const struct loop *l, int i)
 {
     const struct pl_node *n = node_of(l, i);
@@ -319,7 +326,7 @@ static bool is_exit(const struct loop *l, const struct pl_node *n)
            n->n_ctrl == 0;
 }
 
-/* Nothing else reads a node of the loop, but for its Exits what the Switches end with. */
+/* True if only nodes of the loop read node i, except the Exits that read the Switches. */
 static bool is_read_inside(struct loop *l, int i)
 {
     if (l->kept[i] || l->functionalised[i] ||
@@ -349,7 +356,8 @@ static bool is_closed(struct loop *l)
             if (!waits_well(l, n->ctrl[k]))
                 return false;
     }
-    for (int k = 0; k < l->n_variables; k++) { /* each is read by its own alone */
+    /* An Enter must not read or wait for nodes of the loop. */
+    for (int k = 0; k < l->n_variables; k++) {
         const struct pl_node *enter = node_of(l, l->v[k].enter);
         if (l->mark[enter->in[0].node])
             return false;
@@ -378,7 +386,7 @@ static bool understood(struct loop *l)
     return reads_well(l, node_of(l, l->cond)->in[0], IN_CONDITION) && is_closed(l);
 }
 
-/* ---- raising ---- */
+/* ---- functionalising ---- */
 
 static enum rt_status place(struct loop *l, struct pl_graph *to, struct pl_edge e,
                             struct pl_edge *out)
@@ -389,7 +397,7 @@ static enum rt_status place(struct loop *l, struct pl_graph *to, struct pl_edge 
         *out = (struct pl_edge){k, 0};
         if (!pl_is(enter, "RefEnter"))
             return RT_OK;
-        e = enter->in[0]; /* a handle, of which the readers know what to do with it */
+        e = enter->in[0]; /* a handle: each reader dereferences it */
     }
     if (l->copy[e.node] < 0) { /* a free constant */
         l->copy[e.node] = pl_subgraph_copy_node(l->g, e.node, false, to, l->err);
@@ -399,7 +407,8 @@ static enum rt_status place(struct loop *l, struct pl_graph *to, struct pl_edge 
     return l->copy[e.node] < 0 ? RT_RESOURCE_EXHAUSTED : RT_OK;
 }
 
-/* Copies what is marked `as`. A region inside it belongs to one of the two. */
+/* Copies the nodes that are marked `as`. A subgraph inside the node moves to one of the two
+ * copies. */
 static enum rt_status copy_nodes(struct loop *l, struct pl_graph *to, uint8_t as)
 {
     enum rt_status st = RT_OK;
@@ -475,7 +484,7 @@ static enum rt_status fill_subgraphs(struct loop *l, const uint8_t *dtype)
     return st ? st : set_fetch_types(l, &subgraph[1], dtype);
 }
 
-/* The new node waits for whatever an Enter waits for. */
+/* Adds the new node, which waits for the control inputs of all Enters. */
 static enum rt_status add_node(struct loop *l, const struct pl_edge *in, const uint8_t *dtype)
 {
     struct pl_graph *g = l->g;
@@ -504,7 +513,8 @@ static enum rt_status add_node(struct loop *l, const struct pl_edge *in, const u
     return pl_make_subgraphs(g, l->at, &r, l->err);
 }
 
-/* What it takes away stays as it is until the round ends. */
+/* Records the edges that replace the Exits, and the nodes that the new node replaces. All of them
+ * stay until the round ends. */
 static void note_end(struct loop *l)
 {
     for (int k = 0; k < l->n_changing; k++) {
@@ -567,7 +577,7 @@ static enum rt_status functionalise(struct loop *l)
     return st;
 }
 
-/* Whether there are loops, and no branches besides. */
+/* True if the graph has loops, and no branches. */
 static bool has_only_loops(const struct pl_graph *g)
 {
     struct pl_edge by;
@@ -622,7 +632,7 @@ static void free_loop(struct loop *l)
     free(l);
 }
 
-/* False: a Merge is none of tf.while_loop's. */
+/* Returns false if a Merge does not have the form that tf.while_loop makes. */
 static bool index_graph(struct loop *l)
 {
     const struct pl_graph *g = l->g;
@@ -696,7 +706,8 @@ enum rt_status pl_functionalise_loops(struct pl_graph *g, bool *changed, struct 
 {
     enum rt_status st = RT_OK;
     *changed = false;
-    bool again = has_only_loops(g); /* what is around a loop comes after it */
+    /* An outer loop is functionalised in a round after its inner loops. */
+    bool again = has_only_loops(g);
     for (int round = 0; again && !st && round < MAX_ROUNDS; round++) {
         again = false;
         st = functionalise_innermost(g, &again, err);

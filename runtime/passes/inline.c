@@ -1,11 +1,12 @@
 /*
- * Function calls become their bodies. What a body must run is its returns, its control returns and
- * every node with an effect; a pivot carries the call's control inputs to the nodes with effects
- * and to the outputs, another stands for "the call has ended" to those who wait for that: its
- * inputs are there, and all that the body must run has run.
+ * Inlines function calls. A body must run its returns, its control returns and every node with an
+ * effect. A node without an op (the entry) carries the call's control inputs to the nodes with
+ * effects and to the outputs. A second one (the exit) stands for the end of the call to those who
+ * wait for it: its inputs are there, and all nodes that the body must run have run.
  *
- * Bodies with TF1 control flow keep to themselves, and so do calls in a graph that has it: there a
- * call may be dead, which an inlined node without inputs would not know. They become sub-plans.
+ * A body with TensorFlow 1's control flow is not inlined, and neither are calls in a graph that has
+ * it: a call there may be dead, which an inlined node without inputs would not know. These calls
+ * become sub-plans.
  */
 #include "runtime/ir/match.h"
 #include "runtime/passes/passes.h"
@@ -15,9 +16,10 @@
 
 enum { MAX_NODES = 50000, MAX_DEPTH = 200 };
 
-struct forward { /* of a call that was inlined */
+/* The outputs of a call that was inlined. */
+struct forward {
     struct pl_edge *out;
-    int exit; /* pivot */
+    int exit; /* the exit node of the call */
 };
 
 static bool has_tokens(const struct rt_graph *g)
@@ -56,10 +58,10 @@ static bool writes_refs(const struct pl_graph *g)
     return false;
 }
 
-/* A function takes values, never refs: a variable among the inputs of node `at` is read before the
- * call, behind what the call waits for. So is what may be a variable's own buffer, which changes
- * until then (runtime/exec/alias.h): the nodes of the function that have no effect wait for
- * nothing. */
+/* Reads the variables among the inputs of call `at` before the call, behind the call's control
+ * inputs, because a function takes values, never refs. Inputs that may share a variable's own
+ * buffer, which may change until then (runtime/exec/alias.h), are read likewise, because the
+ * function's nodes without effects wait for no control inputs. */
 static enum rt_status read_arguments(struct pl_graph *g, int at, struct rt_error *err)
 {
     const bool waits = g->node[at].n_ctrl && writes_refs(g);
@@ -109,8 +111,8 @@ static int add_pivot(struct pl_graph *g, const char *name, int n_ctrl, struct rt
     return i;
 }
 
-/* An output that a pure node makes, or an argument handed on, is ready no sooner than `entry`: it
- * is read through an identity that waits. */
+/* An output that a pure node makes, or an argument that is returned, must not be ready before
+ * `entry`: it is read through an identity that waits for `entry`. */
 static enum rt_status wait_for(struct pl_graph *g, int entry, const char *name, int depth,
                                enum rt_dtype dtype, struct pl_edge *out, struct rt_error *err)
 {
@@ -172,7 +174,7 @@ static enum rt_status inline_call(struct pl_graph *g, int at, const struct rt_gr
         memcpy(g->node[entry].ctrl, call.ctrl, (size_t)call.n_ctrl * sizeof(int));
         g->node[entry].n_ctrl = call.n_ctrl;
     }
-    base = g->n - n_args; /* node k of b (behind its feeds) becomes base + k */
+    base = g->n - n_args; /* node k of b (behind its feeds) becomes node base + k */
 #define MAP(e)                                                                                     \
     ((e).node < n_args ? call.in[(e).node + call.call_skip]                                        \
                        : (struct pl_edge){base + (e).node, (e).out})
@@ -184,7 +186,7 @@ static enum rt_status inline_call(struct pl_graph *g, int at, const struct rt_gr
         }
         struct pl_node *n = &g->node[i];
         *n = b.node[k];
-        b.node[k] = (struct pl_node){0}; /* what it holds is `g`'s */
+        b.node[k] = (struct pl_node){0}; /* `g` owns what the node holds */
         n->depth = call.depth + 1;
         n->name = rt_arena_printf(g->arena, "%s/%s", call.name, n->name);
         if (!n->name) {

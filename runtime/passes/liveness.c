@@ -1,5 +1,5 @@
-/* Liveness: which node of the order reads a value last, so that the order executor frees its memory
- * behind that node. */
+/* Liveness: finds the last step in the order that reads each value, so that the order executor
+ * frees the value's memory behind that step. */
 #include <stdlib.h>
 
 #include "runtime/passes/passes.h"
@@ -28,7 +28,7 @@ enum rt_status pl_find_last_uses(struct rt_plan *p, struct rt_error *err)
         for (int o = 0; o < p->node[i].n_out; o++) {
             int v = p->node[i].first_value + o;
             if (last[v] == UNREAD && p->node[i].kind != PL_FEED)
-                last[v] = i; /* nobody reads it: dropped at once */
+                last[v] = i; /* no step reads the value: it is dropped at once */
             if (last[v] >= 0)
                 count[last[v]]++;
         }

@@ -1,11 +1,12 @@
-/* The topological order in which a plan runs the nodes of its graph. */
+/* The topological order of a graph's nodes, in which a plan runs them. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/passes/passes.h"
 
-/* Depth first from targets and fetches, so that what belongs together runs together. A cycle is
- * left only by import's legal ones, through NextIteration, which the token executor runs. */
+/* The walk is depth first from targets and fetches, so that nodes that depend on each other run
+ * close together. The only cycles are those that import allows, through NextIteration, which the
+ * token executor runs. */
 enum rt_status pl_order(const struct pl_graph *g, int *order, int *n_order, struct rt_error *err)
 {
     enum { NEW, OPEN, DONE };
@@ -51,8 +52,8 @@ enum rt_status pl_order(const struct pl_graph *g, int *order, int *n_order, stru
             order[n++] = (int)(at - g->node);
         }
     }
-    /* What only a back edge reaches, of data or of control: NextIteration nodes and what leads to
-     * them. Every node that a node in the plan waits for has a place in it. */
+    /* Adds the nodes that only a back edge reaches, of data or of control: NextIteration nodes and
+     * their ancestors. Every node that a node in the plan waits for is in the order. */
     for (bool again = true; again;) {
         again = false;
         for (int i = 0; i < g->n; i++) {

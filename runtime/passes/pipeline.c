@@ -9,8 +9,9 @@
 #include "runtime/ir/dump.h"
 #include "runtime/ir/verify.h"
 
-/* PLAN_NODES: what a plan takes beside its nodes, in nodes. Functions of one branch each, which
- * double from level to level, made 60,000 plans of 12 KB before 300,000 nodes were reached. */
+/* PLAN_NODES: the memory of a plan beside its nodes, counted in nodes. Functions of one branch
+ * each, which double from level to level, made 60,000 plans of 12 KB before 300,000 nodes were
+ * reached. */
 enum { MAX_ALL_NODES = 300000, PLAN_NODES = 32, MAX_ROUNDS = 32, MAX_DUMP_BYTES = 1 << 28 };
 
 static enum rt_status count_nodes(struct pl_graph *g, struct rt_error *err)
@@ -38,14 +39,16 @@ static enum rt_status mark_reads(struct pl_graph *g, struct rt_error *err)
 }
 
 /*
- * Settling: inlining shows reads of variables, these are constants, constants choose branches, and
- * a branch that is chosen is a call again. Functionalising: a graph without tokens can be
- * simplified, and what is known then may be more, so it settles again after each change.
+ * The PL_TO_FIXED_POINT passes enable each other: inlining exposes reads of variables, these become
+ * constants, constants decide branches, and a decided branch is a call again. They run again after
+ * each change by functionalisation, because a graph without tokens can be simplified further, and
+ * more values may be constant then.
  *
- * Fusion: what is written out in many nodes comes before what takes single ones: first what only
- * stands in the way of the others, then attention, norms and rotary embeddings, which contain steps
- * that an epilogue could take, then epilogues, and chains, since they take every element-wise node
- * that is left. What is joined only to be read by chains shows when they are there.
+ * The order of fusion: patterns of many nodes match before patterns of few. First come rewrites
+ * that enable other patterns; then attention, norms and rotary embeddings, which contain nodes that
+ * an epilogue could take; then epilogues; then element-wise fusion, which takes every element-wise
+ * node that is left. Concatenations that only fused element-wise ops read are found after those ops
+ * exist.
  */
 static const struct pl_pass passes[] = {
     {"inline", pl_inline, NULL, PL_CUT, PL_TO_FIXED_POINT, 0, true},
@@ -109,8 +112,8 @@ static bool is_for(const struct pl_pass *p, const struct pl_graph *g)
            !((p->graphs & PL_ON_SERVED) && g->is_load);
 }
 
-/* A graph that a pass left broken is our own bug, whatever the model. Wrong types are the model's
- * where its nodes have just come in. */
+/* A graph that a pass left broken is a bug of the compiler, whatever the model. Wrong types are the
+ * model's fault if its nodes have just been imported. */
 static void verify(struct pl_graph *g, const char *pass, bool imports)
 {
     struct rt_error err = {.arena = NULL}, other = {.arena = NULL};
@@ -123,7 +126,7 @@ static void verify(struct pl_graph *g, const char *pass, bool imports)
     assert(!"a pass left a broken graph");
 }
 
-/* What is behind each pass: verified, and shown to whoever asks. */
+/* Verifies the graph behind each pass, and dumps it on request. */
 static void look_at(struct pl_graph *g, const char *pass, bool imports)
 {
     const struct rt_pass_dump *dump = g->session->options.pass_dump;
@@ -213,7 +216,7 @@ static enum rt_status run_passes(struct pl_graph *g, struct rt_error *err)
     return st;
 }
 
-/* ---- for passes, of graphs of their own ---- */
+/* ---- services for passes, on graphs of their own ---- */
 
 static enum rt_status look_inside(const struct pl_graph *g, int node, const struct rt_func_ref *f,
                                   bool is_body, struct pl_graph *out, struct rt_error *err)
@@ -257,11 +260,12 @@ enum rt_status pl_build_graph(struct pl_graph *g, struct rt_plan **out, struct r
         (*out)->handed_out = g->handed_out;
         (*out)->n_handed_out = g->n_handed_out;
     }
-    /* Copies between devices, and what runs once, are left to tier 0. */
+    /* Plans with copies between devices, and plans that run once, are left to tier 0. */
     if (!st && !(*out)->tokens && s->n_devices <= 1 && !g->is_load &&
         !s->options.tuning.no_specialise)
         (*out)->segment = rt_arena_array(g->arena, (size_t)(*out)->n_nodes + 1,
-                                         sizeof *(*out)->segment); /* NULL: never compiled */
+                                         /* Stays NULL for plans that are never compiled. */
+                                         sizeof *(*out)->segment);
     pl_nodes_clear(g);
     if (st)
         rt_arena_free(g->arena);

@@ -1,7 +1,8 @@
 /*
- * Which device each node runs on, and copies where a tensor crosses. A device string that names a
- * device we lack, or one without a kernel for the node, falls back softly to the CPU. Inputs that a
- * kernel wants in host memory are left there, so no copy is made for them.
+ * Assigns each node to a device, and adds copies where a tensor crosses devices. If a device string
+ * names a device that the session lacks, or one without a kernel for the node, the node runs on the
+ * CPU (soft placement). Inputs that a kernel needs in host memory stay there, so they are not
+ * copied.
  */
 #include "runtime/passes/passes.h"
 
@@ -10,7 +11,8 @@
 
 #include "runtime/base/log.h"
 
-/* "/job:x/device:GPU:1", "/gpu:1", "GPU:1": the type and index after the last '/' or "device:". */
+/* Parses "/job:x/device:GPU:1", "/gpu:1" or "GPU:1": the type and index behind the last '/' or
+ * "device:". */
 static int device_of(const struct rt_session *s, const char *text)
 {
     const char *at = strrchr(text, '/');

@@ -1,7 +1,8 @@
 /*
- * What is the same in every run becomes a constant: Const itself, and ops that make the handle of a
- * session's resource (the same key is the same resource, wherever the handle stands). A node that
- * is given such a handle where its op wants a tensor reads the variable, whatever its op.
+ * Turns values that are equal in every run into constants: Const itself, and ops that make the
+ * handle of a session's resource (equal keys name one resource, wherever the handle is made). A
+ * node that is given a constant handle where its op takes a tensor reads the variable, whatever its
+ * op is.
  */
 #include "runtime/ir/match.h"
 #include "runtime/passes/passes.h"
@@ -27,7 +28,8 @@ void pl_mark_reads(struct pl_graph *g)
     }
 }
 
-/* A resource lives as long as the session, so what it is made from may not depend on a run. */
+/* A resource lives as long as the session, so the inputs that it is made from must not depend on a
+ * run. */
 static enum rt_status constant_inputs(const struct pl_graph *g, const struct pl_node *n,
                                       struct rt_tensor **out, struct rt_error *err)
 {

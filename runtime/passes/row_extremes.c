@@ -3,7 +3,7 @@
 
 #include "runtime/passes/row_extremes.h"
 
-/* The input that alone varies; -1: none, or several. */
+/* The only input that varies with the batch; -1: none, or several. */
 static int find_varying(int n_in, const struct rt_dep *dep)
 {
     int at = -1, n = 0;
@@ -20,7 +20,8 @@ static enum rt_extreme opposite(enum rt_extreme e)
     return e == RT_NO_EXTREME ? e : e == RT_LEAST ? RT_MOST : RT_LEAST;
 }
 
-/* Over rows, or again over what is the same extreme. The axes are constant. */
+/* A reduction over rows, or over a value that already is the same extreme. The axes are
+ * constant. */
 static enum rt_extreme reduce(const struct rt_info *in, const struct rt_dep *dep,
                               const enum rt_extreme *of, enum rt_extreme own)
 {
@@ -29,8 +30,8 @@ static enum rt_extreme reduce(const struct rt_info *in, const struct rt_dep *dep
     return dep[0].kind == RT_DEP_ROWS || of[0] == own ? own : RT_NO_EXTREME;
 }
 
-/* The least of several is the least of their And, the most that of their Or; a constant beside one
- * changes nothing. */
+/* The And of least values is a least value, and the Or of greatest values a greatest one; a
+ * constant operand changes nothing. */
 static enum rt_extreme join(const struct rt_dep *dep, const enum rt_extreme *of,
                             enum rt_extreme own)
 {
@@ -40,8 +41,8 @@ static enum rt_extreme join(const struct rt_dep *dep, const enum rt_extreme *of,
     return of[0] == own && of[1] == own ? own : RT_NO_EXTREME;
 }
 
-/* One side is constant. NaN, which the least and the most of floats keep, compares as false: that
- * is the least of the answers, but not the most. */
+/* One operand is constant. NaN, which Min and Max of floats propagate, compares as false: false is
+ * the least of the results, but not the greatest. */
 static enum rt_extreme compare(const struct rt_info *in, const struct rt_dep *dep,
                                const enum rt_extreme *of, bool is_less)
 {
@@ -60,7 +61,8 @@ enum rt_extreme rt_extreme_of_output(const struct rt_op *op, int n_in, const str
     static const struct {
         const char *name;
         enum kind kind;
-        enum rt_extreme own; /* COMPARES: RT_LEAST when the first is to be less */
+        /* COMPARES: RT_LEAST for an op that is true when its first operand is the lesser. */
+        enum rt_extreme own;
     } ops[] = {
         {"All", REDUCES, RT_LEAST},      {"Min", REDUCES, RT_LEAST},
         {"Any", REDUCES, RT_MOST},       {"Max", REDUCES, RT_MOST},

@@ -1,15 +1,15 @@
 /*
- * Proof that requests may be merged along dimension 0: by induction over the plan, each value gets
- * a dependence (enum rt_dep_kind) that holds for every batch size. The plan is walked with several
- * batch sizes side by side, shapes exact. Each op's row rule is asked with the shapes of each size,
- * and must give the same answer.
+ * Row-wise analysis: proves that requests may be merged along dimension 0. By induction over the
+ * plan, each value gets a dependence (enum rt_dep_kind) that holds for every batch size. The plan
+ * is walked with several batch sizes side by side, with exact shapes. Each op's row rule is called
+ * with the shapes of each size, and must return the same result for all sizes.
  *
- * What an op takes for its argument (a shape, an axis, a bound) may follow the batch size, so its
- * value is evaluated at each size. A few sizes cannot tell min(n, 100) from n, but they do tell
- * polynomials: one of a degree below the number of sizes that is a + b * n at each of them is
- * a + b * n everywhere. Hence only ops that make polynomials of integers (makes_polynomials) have
- * a result of RT_DEP_SIZE, and only where no step of them overflows; what any other op makes of the
- * batch size is not proved.
+ * An argument of an op (a shape, an axis, a bound) may depend on the batch size, so its value is
+ * evaluated at each size. A few sizes cannot distinguish min(n, 100) from n, but they do
+ * distinguish polynomials: a polynomial of a degree below the number of sizes that is a + b * n at
+ * each of them is a + b * n everywhere. Hence only ops that compute polynomials of integers
+ * (makes_polynomials) have a result of RT_DEP_SIZE, and only if no step of them overflows; a value
+ * that any other op computes from the batch size is not proved.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -22,9 +22,10 @@
 /* ---- the walk ---- */
 
 /*
- * The first batch size only checks shapes: what broadcasts or squeezes a dimension of 1 treats a
- * request of one row otherwise than many. Rules are not asked with it, because they find the rows
- * by the length of a dimension; the other sizes are lengths that no dimension is likely to have.
+ * The first batch size only checks shapes: ops that broadcast or squeeze a dimension of 1 treat a
+ * request of one row differently from a request of many. Row rules are not called with it, because
+ * they find the rows by the length of a dimension; the other sizes are lengths that no dimension is
+ * likely to have.
  */
 enum { N_SIZES = 4 };
 static const int64_t batch_size[N_SIZES] = {1, 67, 239, 4093};
@@ -32,12 +33,12 @@ static const int64_t batch_size[N_SIZES] = {1, 67, 239, 4093};
 struct walk {
     const struct rt_plan *plan;
     struct rt_info *info[N_SIZES];    /* per value */
-    struct rt_tensor *value[N_SIZES]; /* per value: what `info` points to, when evaluated here */
-    struct rt_dep *dep;               /* per value: the same for every size */
+    struct rt_tensor *value[N_SIZES]; /* per value: what `info` points to, if evaluated here */
+    struct rt_dep *dep;               /* per value: one dependence for all sizes */
     enum rt_extreme *extreme;         /* per value */
     struct rt_error *why;
     bool *is_refused; /* a node refuses these inputs for every batch size */
-    bool *no_memory;  /* some memory was refused: what is not proved may be provable */
+    bool *no_memory;  /* memory was refused: a value that is not proved may be provable */
 };
 
 static bool walk_plan(struct walk *w);
@@ -73,7 +74,7 @@ static void close_walk(struct walk *w)
     free(w->extreme);
 }
 
-/* ---- what is known of a value over all batch sizes ---- */
+/* ---- properties of a value over all batch sizes ---- */
 
 static bool is_same_shape(const struct rt_shape *a, const struct rt_shape *b)
 {
@@ -89,8 +90,8 @@ static bool has_one_shape(const struct walk *w, int v)
     return true;
 }
 
-/* This axis alone follows the batch: it has as many elements. Of a shape of unknown rank nothing is
- * seen, and the rule's word is taken for it (has_unknown_rows). */
+/* True if this axis, and no other, has the length of the batch. For a shape of unknown rank nothing
+ * can be checked, and the rule's result is trusted (has_unknown_rows). */
 static bool has_rows(const struct walk *w, int v, int axis)
 {
     for (int s = 0; s < N_SIZES; s++) {
@@ -135,7 +136,7 @@ static int64_t count_elements(const struct walk *w, int v)
     return rt_tensor_count(w->info[0][v].value);
 }
 
-/* How many elements follow the batch size. */
+/* The number of elements that depend on the batch size. */
 static int64_t count_varying(const struct walk *w, int v)
 {
     int64_t n = 0;
@@ -144,7 +145,8 @@ static int64_t count_varying(const struct walk *w, int v)
     return n;
 }
 
-/* Integers, known for every batch size n, each of them a + b * n for integers a and b. */
+/* True if the values are integers, known for every batch size n, each of them a + b * n for
+ * integers a and b. */
 static bool is_linear(const struct walk *w, int v)
 {
     for (int s = 0; s < N_SIZES; s++) {
@@ -166,7 +168,7 @@ static bool is_linear(const struct walk *w, int v)
     return true;
 }
 
-/* Whether q * b = a, element by element (or with the only one), for every batch size. */
+/* True if q * b = a, element by element (or with the only element), for every batch size. */
 static bool is_exact_quotient(const struct walk *w, int q, int a, int b)
 {
     const int64_t n = count_elements(w, q), n_a = count_elements(w, a), n_b = count_elements(w, b);
@@ -189,7 +191,7 @@ struct visit {
     struct rt_dep *in_dep, *out_dep, *answer;
     enum rt_extreme *in_extreme;
     bool varies;      /* an input depends on the batch */
-    bool has_content; /* and on more than its size */
+    bool has_content; /* an input depends on more than the batch size */
 };
 
 static bool open_visit(struct walk *w, struct rt_plan_step *n, struct visit *x)
@@ -247,7 +249,8 @@ static bool infer(struct walk *w, struct visit *x, int s)
                          .err = &err};
     if (!x->op->infer)
         return true;
-    for (int k = 0; k < n->n_in; k++) /* infer is promised exact inputs elsewhere; not here */
+    /* Other callers of infer give exact inputs; these may be unknown. */
+    for (int k = 0; k < n->n_in; k++)
         if (x->in[s][k].shape.rank < 0 && x->in[s][k].dtype != RT_RESOURCE &&
             x->in[s][k].dtype != RT_VARIANT)
             return true;
@@ -282,8 +285,9 @@ static bool is_listed(const char *name, const char *const *list)
     return *list != NULL;
 }
 
-/* Whether each element of the result is a polynomial in the batch size, of a degree below N_SIZES,
- * if every element of the inputs is a + b * n. A quotient is one if nothing remains (check). */
+/* True if each element of the result is a polynomial in the batch size, of a degree below N_SIZES,
+ * given that every element of the inputs is a + b * n. A quotient is a polynomial if there is no
+ * remainder (check). */
 static bool makes_polynomials(const struct walk *w, const struct visit *x)
 {
     static const char *const of_first_input[] = {"Cast",       "DeepCopy",     "EnsureShape",
@@ -321,8 +325,9 @@ static double magnitude(const struct walk *w, int s, int v, bool multiply)
     return m;
 }
 
-/* Whether the op's arithmetic, if it has any, stays within its type at every batch size. What wraps
- * around is no polynomial over the integers: n * -2^31 is one value for all odd n. */
+/* True if the op's arithmetic, if it has any, stays within its type at every batch size. A result
+ * that wraps around is no polynomial over the integers: n * -2^31 is the same value for all odd
+ * n. */
 static bool is_within_type(const struct walk *w, const struct visit *x)
 {
     const char *name = x->op->name;
@@ -345,9 +350,9 @@ static bool is_within_type(const struct walk *w, const struct visit *x)
     return true;
 }
 
-/* Of what follows the batch size, an op whose rule is asked takes only arguments that infer reads,
- * and of them only constants and the batch size itself: then the answer is the same for all sizes.
- */
+/* True if all inputs that depend on the batch size alone are arguments that infer reads, and each
+ * of their elements is a constant or the batch size itself. Then the op's row rule returns the same
+ * result for all sizes. */
 static bool takes_sizes(const struct walk *w, const struct visit *x)
 {
     for (int k = 0; k < x->n->n_in; k++) {
@@ -364,9 +369,9 @@ static bool takes_sizes(const struct walk *w, const struct visit *x)
 }
 
 /*
- * An input has its rows along an axis of an unknown rank, as what is gathered from a variable that
- * is assigned. No rule is asked about it: rules count axes from the last one. Element-wise ops of
- * one operand need no rank.
+ * True if an input has its rows along an axis of an unknown rank, as a gather from a variable that
+ * is assigned. No row rule is called for it, because rules count axes from the last one.
+ * Element-wise ops of one operand need no rank.
  */
 static bool has_unknown_rows(const struct visit *x)
 {
@@ -376,7 +381,7 @@ static bool has_unknown_rows(const struct visit *x)
     return false;
 }
 
-/* The rule's answer, where it is the same for every batch size. */
+/* Calls the op's row rule, and takes its result if it is the same for every batch size. */
 static void query_rule(struct visit *x)
 {
     for (int s = 1; s < N_SIZES; s++) {
@@ -401,7 +406,8 @@ static void query_rule(struct visit *x)
     }
 }
 
-/* What is claimed of an output, by what is seen of it at every batch size. */
+/* Checks the dependence that is claimed of an output against its shapes and values at every batch
+ * size. */
 static void check(const struct walk *w, struct visit *x, int o)
 {
     const int v = x->n->first_value + o, *in = x->n->in_value;
@@ -431,7 +437,8 @@ static void check(const struct walk *w, struct visit *x, int o)
                 x->n->name, x->op->name);
 }
 
-/* Whether a - b, element by element of two linear values, has one sign for all sizes from 1. */
+/* True if a - b, element by element of two linear values, has the same sign for all batch sizes
+ * from 1. */
 static bool has_one_order(const struct walk *w, int a, int b)
 {
     const int64_t n_a = count_elements(w, a), n_b = count_elements(w, b), limit = INT64_C(1) << 61;
@@ -450,7 +457,7 @@ static bool has_one_order(const struct walk *w, int a, int b)
     return true;
 }
 
-/* A comparison of lengths whose answer is the same for all batch sizes, as n > 0. */
+/* True for a comparison of lengths whose result is the same for all batch sizes, as n > 0. */
 static bool compares_sizes(const struct walk *w, const struct visit *x)
 {
     static const char *const comparisons[] = {"Equal",   "NotEqual",     "Less", "LessEqual",
@@ -496,10 +503,11 @@ static void find_dependence(struct walk *w, struct visit *x)
             rt_extreme_of_output(x->op, x->n->n_in, x->in[0], x->in_dep, x->in_extreme);
 }
 
-/* What an op does besides its outputs: it fails for a batch just when it fails for a part of it. */
+/* True if the op's effect allows merging: the op fails for a batch exactly when it fails for a part
+ * of the batch. */
 static bool has_effect_of_parts(const struct walk *w, const struct visit *x)
 {
-    static const char *const prints[] = {"Print", "PrintV2", NULL}; /* nothing */
+    static const char *const prints[] = {"Print", "PrintV2", NULL}; /* prints never fail */
     const struct rt_plan_step *n = x->n;
     if (n->effect != RT_IO || !x->varies || is_listed(x->op->name, prints))
         return true;
@@ -545,7 +553,7 @@ static bool walk_op(struct walk *w, struct rt_plan_step *n)
 
 /* ---- the plan ---- */
 
-/* The outputs of a call, or of a branch: those of all branches must be alike. */
+/* Takes over the results of a call or of a branch. The results of all branches must be alike. */
 static void take_results(struct walk *w, const struct rt_plan_step *n, const struct walk *sub,
                          bool is_first)
 {
@@ -568,7 +576,7 @@ static void take_results(struct walk *w, const struct rt_plan_step *n, const str
             w->extreme[to] = RT_NO_EXTREME;
         }
         if (d->kind != e->kind || d->axis != e->axis || d->kind == RT_DEP_SIZE)
-            d->kind = RT_DEP_MIXED; /* of sizes the values would have to be known */
+            d->kind = RT_DEP_MIXED; /* for RT_DEP_SIZE the values would have to be known */
     }
 }
 
@@ -672,7 +680,7 @@ static bool walk_plan(struct walk *w)
     return true;
 }
 
-/* Whether every output is proved to hold its rows along dimension 0. */
+/* True if every output is proved to have its rows along dimension 0. */
 static bool has_rows_in_outputs(const struct walk *w)
 {
     for (int k = 0; k < w->plan->n_fetches; k++) {
@@ -689,7 +697,7 @@ static bool has_rows_in_outputs(const struct walk *w)
     return true;
 }
 
-/* `other`: the length of what other dimensions of the feeds are unknown. */
+/* `other` is the length of the other unknown dimensions of the feeds. */
 static bool is_rowwise_for(const struct rt_plan *p, const struct rt_shape *shapes, int64_t other,
                            bool *is_refused, struct rt_error *why)
 {
@@ -725,9 +733,9 @@ static bool is_rowwise_for(const struct rt_plan *p, const struct rt_shape *shape
 bool rt_plan_is_rowwise(const struct rt_plan *p, const struct rt_shape *shapes,
                         struct rt_error *why)
 {
-    /* Tried one after another for the feeds' other dimensions that are unknown. Lengths that no run
-     * accepts, whatever its batch size, prove nothing and harm nothing. Nothing is proved for any
-     * other length: who relies on it asks with that one. */
+    /* Lengths for the feeds' other unknown dimensions, tried one after another. A length that no
+     * run accepts, whatever its batch size, proves nothing and does no harm. The proof holds for no
+     * other length: a caller that relies on one analyses the plan for that length. */
     static const int64_t others[] = {4, 1, 2, 3, 5, 9, 1008};
     bool has_others = false, is_rowwise = false;
     why->code = RT_OK;

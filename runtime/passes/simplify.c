@@ -1,8 +1,8 @@
 /*
- * Makes the graph smaller without changing what it computes: reads through identities, nodes whose
- * inputs are all constants (run now, by their own kernels), equal nodes merged, branches on a
- * constant taken. Only pure nodes without control inputs. Inside TF1 control flow nothing but the
- * folding, of what is alive in every run.
+ * Makes the graph smaller without changing what it computes: reads skip identities, nodes whose
+ * inputs are all constants are folded by their own kernels, equal nodes are merged, branches with a
+ * constant condition are decided. Only pure nodes without control inputs change. Within TensorFlow
+ * 1's control flow only nodes that are alive in every run are folded, and nothing else changes.
  */
 #include "runtime/ir/match.h"
 #include "runtime/passes/passes.h"
@@ -19,10 +19,11 @@ static bool is_pure_op(const struct pl_node *n)
            !n->def->op->slot_kind && !pl_is_token(n->def);
 }
 
-/* Per node: whether it, or anything that is run before it, has an effect. */
+/* Per node: whether the node, or any node that runs before it, has an effect. */
 enum mark { NEW, OPEN, IDLE, BUSY };
 
-/* A Snapshot of a ref variable's value is a copy (exec/alias.h). */
+/* True if the graph writes a variable. Then a Snapshot of a ref variable's value is a copy
+ * (exec/alias.h), not an identity. */
 static bool may_write(const struct pl_graph *g)
 {
     for (int i = 0; i < g->n; i++)
@@ -31,7 +32,7 @@ static bool may_write(const struct pl_graph *g)
     return false;
 }
 
-/* `mark` may be NULL. An output of several waits for all of the inputs. */
+/* `mark` may be NULL. Each output of a node with several outputs waits for all of its inputs. */
 static bool is_identity(const struct pl_graph *g, int i, const unsigned char *mark)
 {
     const struct pl_node *n = &g->node[i];
@@ -41,8 +42,8 @@ static bool is_identity(const struct pl_graph *g, int i, const unsigned char *ma
             (pl_is(n, "IdentityN") && (n->n_in == 1 || (mark && mark[i] == IDLE))));
 }
 
-/* pl_pure_origin of more ops. An identity of a ref reads the variable: it stays, unless it is given
- * a plain value. */
+/* As pl_pure_origin, through more ops. An identity of a ref reads the variable: it stays, unless
+ * its input is a plain value. */
 static struct pl_edge through_identities(struct pl_graph *g, const unsigned char *mark,
                                          const struct pl_edge from)
 {
@@ -54,7 +55,7 @@ static struct pl_edge through_identities(struct pl_graph *g, const unsigned char
             break;
         e = n->in[e.out];
     }
-    while (hops-- > 0) { /* who reads on the way has found it too: a chain is walked once */
+    while (hops-- > 0) { /* path compression: later readers of this path walk it in one hop */
         struct pl_edge *in = &g->node[at.node].in[at.out];
         at = *in;
         *in = e;
@@ -75,7 +76,7 @@ static void skip_identities(struct pl_graph *g, const unsigned char *mark)
         g->fetch[k] = through_identities(g, mark, g->fetch[k]);
 }
 
-/* The caller's; NULL without memory. */
+/* The caller frees the result. NULL: out of memory. */
 static unsigned char *mark_effects(const struct pl_graph *g)
 {
     unsigned char *mark = calloc((size_t)g->n + 1, 1);
@@ -119,7 +120,8 @@ static unsigned char *mark_effects(const struct pl_graph *g)
     return mark;
 }
 
-/* Control edges from what has no effect, and nothing with an effect before it, order nothing. */
+/* Removes control edges from nodes that have no effect and no ancestor with an effect: these edges
+ * order nothing. */
 static void drop_idle_control(struct pl_graph *g, const unsigned char *mark)
 {
     for (int i = 0; mark && i < g->n; i++) {
@@ -146,7 +148,8 @@ static bool all_constant(const struct pl_graph *g, const struct pl_node *n)
     return bytes <= MAX_FOLDED_BYTES;
 }
 
-/* Output k of the node on its constants. False: it could not be made now, leave it to the run. */
+/* Computes output k of the node from its constants. False: it could not be computed now, and the
+ * node is left to the runs. */
 static bool fold(struct pl_graph *g, int i, int k, struct rt_tensor *out)
 {
     struct pl_node *n = &g->node[i];
@@ -180,7 +183,7 @@ static bool fold_node(struct pl_graph *g, int i)
     return true;
 }
 
-/* Of a node with several outputs those that are read become constants of their own. */
+/* The outputs of a node with several outputs that are read become constants of their own. */
 static bool fold_outputs(struct pl_graph *g, int i)
 {
     enum { MOST = 8 };
@@ -221,8 +224,8 @@ static bool fold_outputs(struct pl_graph *g, int i)
 static bool fold_all(struct pl_graph *g)
 {
     bool any = false, again = true;
-    /* Nodes mostly stand before what they read (they were reached backwards), so walk from the
-     * end; what is left over is met in the next round. */
+    /* Nodes mostly stand before what they read (pl_extract walks backwards), so the walk goes from
+     * the end; the remaining nodes are folded in the next round. */
     for (int round = 0; again && round < 8; round++) {
         again = false;
         for (int i = g->n - 1; i >= 0; i--) {
@@ -237,8 +240,8 @@ static bool fold_all(struct pl_graph *g)
     return any;
 }
 
-/* The node waits by control edges for what its inputs are read from: its place is taken by a body
- * that may not read them. */
+/* Makes the node wait by control edges for the nodes that make its inputs, because the body that
+ * replaces the node may not read them. */
 static enum rt_status wait_for_inputs(struct pl_graph *g, struct pl_node *n, struct rt_error *err)
 {
     int *ctrl = rt_arena_array(g->arena, (size_t)n->n_ctrl + (size_t)n->n_in + 1, sizeof *ctrl);
@@ -253,7 +256,7 @@ static enum rt_status wait_for_inputs(struct pl_graph *g, struct pl_node *n, str
     return RT_OK;
 }
 
-/* A branch on a constant becomes a call of the function that it takes. */
+/* A branch with a constant condition becomes a call of the function that it takes. */
 static enum rt_status take_branches(struct pl_graph *g, bool *any, struct rt_error *err)
 {
     enum rt_status st = RT_OK;
@@ -292,7 +295,8 @@ static int by_hash(const void *a, const void *b)
     return x->hash != y->hash ? (x->hash < y->hash ? -1 : 1) : x->node - y->node;
 }
 
-/* Pure nodes of the same origin with the same inputs: bodies inlined twice, mostly. */
+/* Merges pure nodes that were made from the same node of the model and have the same inputs, mostly
+ * from bodies that were inlined twice. */
 static void merge_equal(struct pl_graph *g)
 {
     struct seen *s = malloc(((size_t)g->n + 1) * sizeof *s);

@@ -1,4 +1,5 @@
-/* Plans of the functions that are left in a graph, and of the regions that were cut out of it. */
+/* Makes the plans of the functions that are left in a graph, and of the subgraphs that were
+ * functionalised. */
 #include <stdlib.h>
 
 #include "runtime/files/import.h"
@@ -37,7 +38,7 @@ enum rt_status pl_sub_request(const struct pl_graph *g, const struct pl_node *n,
             constant_feed[i] = &from->value;
     }
     if (n->kind == PL_WHILE || pl_is(n, "While") || pl_is(n, "StatelessWhile")) {
-        /* Only what every iteration hands on unchanged is known inside. */
+        /* Only an input that every iteration passes on unchanged is a constant inside a loop. */
         const struct rt_graph *loop;
         st = rt_library_instantiate(g->session->library, rt_attr_func(n->def, "body"), &loop, err);
         if (st)
@@ -81,7 +82,7 @@ static enum rt_status build_sub(struct pl_graph *g, struct pl_node *n, const str
     enum rt_status st = pl_sub_request(g, n, f, skip, is_body, &r, err);
     if (!st) {
         st = rt_plan_build(g->session, &r.q, g->depth + 1, &n->sub[slot], err);
-        if (st && g->depth == 0) /* nested functions may be many: the outermost is named */
+        if (st && g->depth == 0) /* nested functions may be many: the error names the outermost */
             rt_fail_prefix(err, "in function '%.200s': ", r.q.graph->name);
     }
     if (!st) {
@@ -92,7 +93,7 @@ static enum rt_status build_sub(struct pl_graph *g, struct pl_node *n, const str
     return st;
 }
 
-/* The same of what was a part of this graph. */
+/* As build_sub, for the subgraphs of a functionalised node. */
 static enum rt_status build_subgraphs(struct pl_graph *g, struct pl_node *n, struct rt_error *err)
 {
     const int skip = n->kind == PL_IF;
@@ -105,7 +106,7 @@ static enum rt_status build_subgraphs(struct pl_graph *g, struct pl_node *n, str
     for (int k = 0; k + skip < n->n_in; k++) {
         const struct pl_node *from = &g->node[n->in[k + skip].node];
         constant_feed[k] = from->kind == PL_CONST && from->n_ctrl == 0;
-        /* Of a loop only what every iteration hands on unchanged. */
+        /* Only an input that every iteration passes on unchanged is a constant inside a loop. */
         if (constant_feed[k] && n->kind == PL_WHILE)
             constant_feed[k] = pl_origin(&n->subgraph[1], n->subgraph[1].fetch[k]).node == k;
     }
@@ -118,7 +119,8 @@ static enum rt_status build_subgraphs(struct pl_graph *g, struct pl_node *n, str
             rt_tensor_ref(&r->node[k].value, &g->node[n->in[k + skip].node].value);
         }
         r->nodes_left = g->nodes_left;
-        r->depth = g->depth + 1; /* a region inside another was made beside it */
+        /* A subgraph inside another was made at the depth of the outer graph. */
+        r->depth = g->depth + 1;
         struct pl_graph own = *r;
         *r = (struct pl_graph){0};
         enum rt_status st = pl_build_graph(&own, &n->sub[slot], err);
