@@ -38,7 +38,7 @@ bool pl_is_switch(const struct pl_node *n)
     return pl_is_either(n, "Switch", "RefSwitch") && n->n_in == 2 && n->n_out == 2;
 }
 
-/* A Switch of a branch, not of a loop. *by: its predicate's origin. */
+/* The node is a Switch of a branch, not of a loop. *by: the origin of its predicate. */
 bool pl_is_choice(const struct pl_graph *g, const struct pl_node *n, struct pl_edge *by)
 {
     if (!pl_is_switch(n))
@@ -52,7 +52,7 @@ bool pl_is_free(const struct pl_node *n)
     return n->kind == PL_CONST && n->n_ctrl == 0;
 }
 
-/* ---- an order ---- */
+/* ---- topological order ---- */
 
 static bool find_order(struct pl_conditions *w)
 {
@@ -96,7 +96,7 @@ static bool find_order(struct pl_conditions *w)
 
 /* ---- conditions ---- */
 
-/* The first place from `at` on whose predicate is not before `by`. */
+/* The first index from `at` on whose predicate is not less than `by`. */
 static int seek(const struct pl_condition *c, int at, struct pl_edge by)
 {
     while (at < c->n && pl_compare_edges(c->on[at].by, by) < 0)
@@ -109,7 +109,8 @@ static bool is_at(const struct pl_condition *c, int at, struct pl_edge by)
     return at < c->n && pl_compare_edges(c->on[at].by, by) == 0;
 }
 
-/* At the place that seek tells. False: the two exclude each other, or are too many. */
+/* Inserts a side at the index that `seek` found. Returns false if both exclude each other, or if
+ * there are too many. */
 static bool add_side(struct pl_condition *to, int at, struct pl_side s)
 {
     if (is_at(to, at, s.by))
@@ -165,7 +166,7 @@ void pl_remove_side(struct pl_condition *c, int at)
     memmove(&c->on[at], &c->on[at + 1], (size_t)(c->n - at) * sizeof *c->on);
 }
 
-/* Of what an edge carries. */
+/* The condition of the value that an edge carries. */
 bool pl_edge_condition(const struct pl_conditions *w, struct pl_edge e, struct pl_condition *out)
 {
     struct pl_side s = {.taken = e.out};
@@ -173,7 +174,8 @@ bool pl_edge_condition(const struct pl_conditions *w, struct pl_edge e, struct p
     return !pl_is_choice(w->g, node_of(w, e.node), &s.by) || add_side(out, seek(out, 0, s.by), s);
 }
 
-/* The predicate that a Merge joins: both inputs have it, on different sides, and else the same. */
+/* The predicate that a Merge joins: both inputs have it, on different sides, and their conditions
+ * are equal otherwise. */
 bool pl_merged(const struct pl_conditions *w, const struct pl_node *n, struct pl_side *of,
                struct pl_condition *rest)
 {
@@ -196,7 +198,7 @@ bool pl_merged(const struct pl_conditions *w, const struct pl_node *n, struct pl
     return false;
 }
 
-/* A node and all that it waits for are in one frame. */
+/* Sets the frame of a node. All its inputs and control inputs must be in one frame. */
 static bool set_frame(struct pl_conditions *w, int i)
 {
     const struct pl_node *n = node_of(w, i);

@@ -1,9 +1,10 @@
 /*
- * Conditions in a graph of TensorFlow 1: the predicates, each with a side, without which a node is
- * dead. A node's is the sum of its inputs'; a Switch adds one, a Merge takes one away.
+ * Conditions in a graph of TensorFlow 1. The condition of a node is the set of predicates, each
+ * with a side, that must hold or else the node is dead. It is the union of the conditions of its
+ * inputs; a Switch adds one predicate, a Merge removes one.
  *
- * Threads: that which makes the plan. Owner: a pl_conditions is its caller's, and true of the graph
- * as it was when it was made; a pl_condition is plain data.
+ * Threads: only the thread that makes the plan. Owner: the caller clears a pl_conditions, which is
+ * valid for the graph as it was when it was made; a pl_condition is plain data.
  */
 #ifndef RT_CONDITION_H
 #define RT_CONDITION_H
@@ -15,11 +16,11 @@
 bool pl_is_either(const struct pl_node *n, const char *plain, const char *ref);
 bool pl_is_switch(const struct pl_node *n);
 bool pl_is_merge(const struct pl_node *n);
-bool pl_is_back(const struct pl_node *n); /* NextIteration */
+bool pl_is_back(const struct pl_node *n); /* a NextIteration */
 bool pl_is_loop_merge(const struct pl_graph *g, const struct pl_node *n);
-/* A Switch of a branch, not of a loop. *by: its predicate, through identities. */
+/* The node is a Switch of a branch, not of a loop. *by: the origin of its predicate (pl_origin). */
 bool pl_is_choice(const struct pl_graph *g, const struct pl_node *n, struct pl_edge *by);
-/* A constant that waits for nothing, and so is in every frame. */
+/* A constant without control inputs, which is therefore in every frame. */
 bool pl_is_free(const struct pl_node *n);
 static inline int pl_compare_edges(struct pl_edge a, struct pl_edge b)
 {
@@ -28,42 +29,45 @@ static inline int pl_compare_edges(struct pl_edge a, struct pl_edge b)
 
 /* ---- conditions ---- */
 
-enum { PL_MAX_CONDITION = 48 }; /* tf.case of so many is one inside the other */
+enum { PL_MAX_CONDITION = 48 }; /* a tf.case of that many branches nests them */
 
 struct pl_side {
-    struct pl_edge by; /* the predicate, through identities */
+    struct pl_edge by; /* the origin of the predicate */
     int taken;
 };
 
 struct pl_condition {
     int n;
-    struct pl_side on[PL_MAX_CONDITION]; /* in the order of predicates */
+    struct pl_side on[PL_MAX_CONDITION]; /* sorted by predicate */
 };
 
-/* False: the two exclude each other, or are too many. */
+/* Adds all sides of `from`. Returns false if both exclude each other or have too many predicates
+ * together. */
 bool pl_add_condition(struct pl_condition *to, const struct pl_condition *from);
 void pl_copy_condition(struct pl_condition *to, const struct pl_condition *from);
-int pl_find_side(const struct pl_condition *c, struct pl_edge by); /* -1: it is not there */
+int pl_find_side(const struct pl_condition *c, struct pl_edge by); /* -1: not found */
 void pl_remove_side(struct pl_condition *c, int at);
-/* What `of` demands is all that `a` does, or more. */
+/* True if `of` demands everything that `a` demands. */
 bool pl_is_within(const struct pl_condition *a, const struct pl_condition *of);
 bool pl_is_equal_condition(const struct pl_condition *a, const struct pl_condition *b);
 
 struct pl_conditions {
     const struct pl_graph *g;
-    int n;      /* nodes, when it was made */
-    int *order; /* a node stands behind what it reads, but for loops */
+    int n;      /* number of nodes when it was made */
+    int *order; /* topological order; back edges of loops are ignored */
     int n_order;
     struct pl_condition *on;
-    int *frame; /* per node: how many loops are around its outputs */
+    int *frame; /* per node: the number of loops around its outputs */
 };
 
-/* False: they do not add up, or there is no memory. To be cleared in any case. */
+/* Returns false if conditions contradict each other, or without memory. The caller clears it in
+ * either case. */
 bool pl_conditions_find(struct pl_conditions *w, const struct pl_graph *g);
 void pl_conditions_clear(struct pl_conditions *w);
-/* Of what an edge carries. */
+/* The condition of the value that an edge carries. */
 bool pl_edge_condition(const struct pl_conditions *w, struct pl_edge e, struct pl_condition *out);
-/* What Merge `n` joins: the side of its input 0, and what both sides demand else. */
+/* The predicate that Merge `n` joins: *of is the side of its input 0, *rest the further condition
+ * that both inputs have in common. */
 bool pl_merged(const struct pl_conditions *w, const struct pl_node *n, struct pl_side *of,
                struct pl_condition *rest);
 

@@ -14,8 +14,9 @@
 #include "runtime/base/bytes.h"
 #include "runtime/ir/ir.h"
 
-/* Appends to `out`, behind a line that names the pass which has just run and the roots of the
- * graph: its fetches, and its targets as "^2". What finds no room is missing (rt_bytes.failed). */
+/* Appends to `out`: first a line that names the pass which has just run and the roots of the graph:
+ * its fetches, and its targets as "^2". A dump that exceeds the buffer's capacity is truncated
+ * (rt_bytes.failed). */
 void pl_dump(const struct pl_graph *g, const char *pass, struct rt_bytes *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* Edits of a compiler graph that passes share: nodes are added, made anew, replaced and pruned. */
+/* Edits of a compiler graph that passes share: adding, replacing and pruning nodes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -114,7 +114,7 @@ void pl_prune(struct pl_graph *g)
     int *stack = malloc(((size_t)g->n + 1) * sizeof *stack);
     int n_stack = 0;
     if (!live || !stack)
-        goto end; /* pruning is only thrift */
+        goto end; /* without memory the graph stays larger, and as correct */
     for (int i = 0; i < g->n_fetches + g->n_targets; i++) {
         int n = i < g->n_fetches ? g->fetch[i].node : g->target[i - g->n_fetches];
         if (!live[n]) {

@@ -43,7 +43,7 @@ const struct pl_node *pl_float_sum(const struct pl_graph *g, struct pl_edge e)
     return n ? n : pl_float_by(g, e, "Add", 2);
 }
 
-/* ---- where a value comes from ---- */
+/* ---- origins ---- */
 
 bool pl_is_ref(const struct pl_graph *g, struct pl_edge e)
 {
@@ -213,7 +213,7 @@ struct pl_readers *pl_readers_new(const struct pl_graph *g, bool waits, struct r
         rt_fail_memory(err, "a plan", edges * sizeof *r->of);
         return NULL;
     }
-    /* Counted one place further on, so that filling in moves each count to its start. */
+    /* Counts stand one place further on, so that filling in moves each to its start. */
     for (int i = 0; i < g->n; i++)
         for (int k = 0; k < n_sources(&g->node[i], waits); k++)
             r->first[source_of(&g->node[i], k) + 2]++;

@@ -29,7 +29,7 @@ static struct pl_edge edge_at(const struct pl_node *n, int k)
     return k < n->n_in ? n->in[k] : (struct pl_edge){n->ctrl[k - n->n_in], -1};
 }
 
-/* `out` is -1 for control edges. `who` reads it. */
+/* Checks an edge; `who` reads it. `out` is -1 for control edges. */
 static enum rt_status check_edge(const struct walk *w, struct pl_edge e, const char *who, int k)
 {
     if (e.node < 0 || e.node >= w->g->n)
@@ -45,7 +45,7 @@ static enum rt_status check_edge(const struct walk *w, struct pl_edge e, const c
     return RT_OK;
 }
 
-/* Of what an edge carries; 0: it is not known. */
+/* The type of the value that an edge carries; 0: unknown. */
 static uint8_t type_of(const struct pl_graph *g, struct pl_edge e)
 {
     const struct pl_node *n = &g->node[e.node];
@@ -59,7 +59,8 @@ static uint8_t type_of(const struct pl_graph *g, struct pl_edge e)
     }
 }
 
-/* Input k of `n`. A handle may stand for its variable's value, and for its reference. */
+/* Checks the type of input k of `n`. A handle may stand for its variable's value, and for its
+ * reference. */
 static enum rt_status check_type(const struct walk *w, const struct pl_node *n, int k)
 {
     if (!n->def || k >= n->def->n_in || n->kind == PL_CONST || n->kind == PL_FEED)
@@ -90,13 +91,13 @@ static enum rt_status check_node(const struct walk *w, int i)
     return st;
 }
 
-/* The one legal way to close a cycle: from a NextIteration. */
+/* The only node that may close a cycle: a NextIteration. */
 static bool is_back(const struct pl_node *from)
 {
     return from->def && pl_is_token(from->def) && strstr(from->def->schema->name, "NextIteration");
 }
 
-/* What node `root` reaches, depth first. */
+/* Walks the nodes that `root` reaches, depth first. */
 static enum rt_status walk_from(struct walk *w, int root)
 {
     const struct pl_graph *g = w->g;
@@ -130,7 +131,7 @@ static enum rt_status walk_from(struct walk *w, int root)
     return st;
 }
 
-/* And what is reached by back edges alone. */
+/* Walks the nodes that only back edges reach. */
 static enum rt_status walk_back_edges(struct walk *w)
 {
     const struct pl_graph *g = w->g;
