@@ -1,11 +1,11 @@
 /*
  * The activations of an epilogue (epilogue.h): fuse_activation.c finds them,
- * kernels/fused/epilogue.c does them. What a row calls a is the epilogue's alpha.
+ * kernels/fused/epilogue.c computes them. `a` is the epilogue's alpha.
  */
 #ifndef RT_ACTIVATION_H
 #define RT_ACTIVATION_H
 
-/* X(name here, word) */
+/* X(identifier, word in the epilogue's text) */
 #define RT_ACTIVATIONS(X)                                                                          \
     X(RELU, relu)                                                                                  \
     X(RELU6, relu6)                                                                                \
@@ -15,9 +15,9 @@
     X(LEAKY_RELU, leaky_relu)     /* below zero a * x */                                           \
     X(SWISH, swish)               /* x * sigmoid(a * x) */                                         \
     X(HARD_SIGMOID, hard_sigmoid) /* relu6(x + 3) / 6 */                                           \
-    X(HARD_SWISH, hard_swish)     /* x times that */                                               \
-    X(GELU, gelu)                 /* by erf or erfc, however it is written */                      \
-    X(GELU_TANH, gelu_tanh)       /* its approximation by tanh */
+    X(HARD_SWISH, hard_swish)     /* x times the hard sigmoid of x */                              \
+    X(GELU, gelu)                 /* by erf or erfc, in any form */                                \
+    X(GELU_TANH, gelu_tanh)       /* approximated by tanh */
 
 enum rt_activation {
     RT_ACT_NONE,

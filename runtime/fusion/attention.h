@@ -1,32 +1,34 @@
 /*
- * Attention as one op, "_Attention": what fuse_attention.c puts into a plan and
- * kernels/fused/fused_attention.c runs.
+ * Attention as one op, "_Attention": fuse_attention.c puts it into a graph,
+ * kernels/fused/fused_attention.c runs it.
  *
- * Inputs: queries [B,T,N,H], keys [B,S,N,H], values [B,S,N,D] of N heads, then the operands of the
- * steps. Output: context [B,T,N,D]. Scores [B,N,T,S] are the heads' products of queries with keys;
- * the steps go over them one after another, each with an operand that is broadcast; softmax along
- * S; and the products with the values.
+ * Inputs: queries [B,T,N,H], keys [B,S,N,H] and values [B,S,N,D] of N heads, then the operands of
+ * the steps. Output: context [B,T,N,D]. The scores [B,N,T,S] are, per head, the matrix product of
+ * queries and keys; the steps apply to the scores one after another, each with an operand that is
+ * broadcast; then comes softmax along S, and the matrix product with the values.
  */
 #ifndef RT_ATTENTION_H
 #define RT_ATTENTION_H
 
 #include "runtime/core/fused_op.h"
 
-enum { RT_ATTENTION_MOST = 6 }; /* steps */
-/* Bits of broadcasts. */
+enum { RT_ATTENTION_MOST = 6 }; /* number of steps */
+/* Bits of the attribute `broadcasts`. */
 enum { RT_ATTENTION_SCORES = 1, RT_ATTENTION_CONTEXT = 2 };
 
 enum rt_attention_op {
-    RT_ATTENTION_MUL,    /* a float operand */
-    RT_ATTENTION_DIV,    /* by one */
-    RT_ATTENTION_ADD,    /* one */
-    RT_ATTENTION_SUB,    /* one is taken away */
-    RT_ATTENTION_KEEP,   /* where the bool operand a is true; elsewhere b, a scalar */
-    RT_ATTENTION_REPLACE /* where the bool operand a is true, by b, a scalar */
+    RT_ATTENTION_MUL,    /* times a float operand */
+    RT_ATTENTION_DIV,    /* divided by a float operand */
+    RT_ATTENTION_ADD,    /* plus a float operand */
+    RT_ATTENTION_SUB,    /* minus a float operand */
+    RT_ATTENTION_KEEP,   /* the score where the bool operand a is true; elsewhere b, a scalar */
+    RT_ATTENTION_REPLACE /* b, a scalar, where the bool operand a is true */
 };
 
 struct rt_attention_step {
-    int64_t op, a, b; /* enum rt_attention_op, and the node's inputs that it reads; -1: one less */
+    /* enum rt_attention_op, and the inputs of the node that are the operands; b is -1 for an op
+     * with one operand. */
+    int64_t op, a, b;
 };
 
 #define RT_ATTENTION_INPUTS(IN, op)                                                                \
@@ -37,10 +39,10 @@ struct rt_attention_step {
 #define RT_ATTENTION_OUTPUTS(OUT) OUT(context)
 #define RT_ATTENTION_ATTRS(ATTR)                                                                   \
     ATTR(INTS, steps) /* struct rt_attention_step, one after another */                            \
-    /* bit k: input k, or RT_ATTENTION_OUT, is [B,N,T,H], with its heads before its rows */        \
+    /* bit k: input k, or RT_ATTENTION_OUT, is [B,N,T,H]: heads before rows */                     \
     ATTR(INT, heads_first)                                                                         \
-    /* in which of the two products B and N may be 1 for one operand and more for the other, as */ \
-    /* in BatchMatMulV2 but not in Einsum */                                                       \
+    /* in which of the two matrix products B and N may be 1 for one operand and larger for the */  \
+    /* other, as in BatchMatMulV2 but not in Einsum */                                             \
     ATTR(INT, broadcasts)
 RT_FUSED_OP(RT_ATTENTION, rt_attention, "_Attention");
 

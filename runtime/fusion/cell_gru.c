@@ -1,7 +1,7 @@
 /*
- * GRU: of Keras, with the reset gate behind or before the recurrent product, and TensorFlow 1's
- * GRUCell, which has it before and multiplies x and the state side by side. Keras may keep each
- * gate's weights by themselves (implementation=1).
+ * GRU: Keras's, with the reset gate before or after the recurrent matrix product, and TensorFlow
+ * 1's GRUCell, which has the reset gate before it and multiplies x and the state concatenated.
+ * Keras may store each gate's weights separately (implementation=1).
  */
 #include "runtime/fusion/cell_match.h"
 
@@ -35,7 +35,7 @@ static bool state_of(struct pl_match *m, struct pl_edge h_new, struct pl_edge h,
     return false;
 }
 
-/* Both gates; the other one's number is 1 - k. */
+/* Sets the order of the columns from the positions of both gates, which are 0 and 1. */
 static bool set_order(struct pl_cell *c, int update, int reset, bool with_new)
 {
     if (update > 1 || reset > 1 || update == reset)
@@ -46,7 +46,7 @@ static bool set_order(struct pl_cell *c, int update, int reset, bool with_new)
     return true;
 }
 
-/* ---- Keras: the gates are columns of x's product plus columns of the state's ---- */
+/* ---- Keras: a gate is a column block of x's product plus one of the state's ---- */
 
 /* One of the two sums. */
 struct side {
@@ -59,7 +59,7 @@ static bool side_of(struct pl_match *m, struct pl_edge column, struct side *s)
     return pl_columns_of(m, column, &s->of) && pl_terms_of(m, s->of, &s->t) && s->t.n_matmuls == 1;
 }
 
-/* gate = act(column k of x's side + column k of the state's), in any order. */
+/* gate = act(column block k of x's side + column block k of the state's), in any order. */
 static bool gate_of(struct pl_match *m, struct pl_edge e, const struct side *x,
                     const struct side *h, int *k)
 {
@@ -75,7 +75,7 @@ static bool gate_of(struct pl_match *m, struct pl_edge e, const struct side *x,
            pl_is_column(m, in[1], h->of, h->t.cols, units, &other) && other == *k;
 }
 
-/* The two sides, told apart by what is multiplied. */
+/* Finds both sides of the sum, distinguished by which of them multiplies the state. */
 static bool sides_of(struct pl_match *m, struct pl_edge update, struct pl_edge h, struct side *x,
                      struct side *of_h)
 {
@@ -92,7 +92,7 @@ static bool sides_of(struct pl_match *m, struct pl_edge update, struct pl_edge h
     return pl_same(of_h->t.a[0], h) && !pl_same(x->t.a[0], h);
 }
 
-/* fresh = column of x + (reset * column of the state). */
+/* fresh = column block of x + reset * column block of the state; e is the second term. */
 static bool reset_after(struct pl_match *m, struct pl_edge e, const struct side *h,
                         struct pl_edge *reset)
 {
@@ -107,7 +107,7 @@ static bool reset_after(struct pl_match *m, struct pl_edge e, const struct side 
     return pl_is_column(m, in[1], h->of, h->t.cols, m->c->units, &k) && k == 2;
 }
 
-/* *reset: what the state is multiplied by. */
+/* e is reset * h; *reset is the factor of the state. */
 static bool is_reset_state(struct pl_match *m, struct pl_edge e, struct pl_edge h,
                            struct pl_edge *reset)
 {
@@ -121,7 +121,7 @@ static bool is_reset_state(struct pl_match *m, struct pl_edge e, struct pl_edge 
     return pl_same(in[1], h);
 }
 
-/* fresh = column of x + (reset * h) R. */
+/* fresh = column block of x + (reset * h) R. */
 static bool reset_before(struct pl_match *m, struct pl_edge e, struct pl_edge h,
                          const struct side *of_h, struct pl_edge *reset)
 {
@@ -164,7 +164,7 @@ static bool keras(struct pl_match *m, struct pl_edge h_new, struct pl_edge h, bo
     return true;
 }
 
-/* ---- TensorFlow 1: the gates are columns of an activated sum ---- */
+/* ---- TensorFlow 1: the gates are column blocks of an activated sum ---- */
 
 static bool tf1(struct pl_match *m, struct pl_edge h_new, struct pl_edge h)
 {
@@ -190,7 +190,7 @@ static bool tf1(struct pl_match *m, struct pl_edge h_new, struct pl_edge h)
     return set_order(c, k, j, false);
 }
 
-/* ---- Keras, each gate with weights of its own ---- */
+/* ---- Keras, with separate weights for each gate ---- */
 
 enum { UPDATE, RESET, NEW };
 

@@ -1,22 +1,23 @@
 /*
- * LSTM: of Keras, and LSTMCell and BasicLSTMCell of TensorFlow 1, which add a forget bias and may
- * clip the cell's state, let it look into the gates, and project the output. Keras may keep each
- * gate's weights by themselves (implementation=1).
+ * LSTM: Keras's, and LSTMCell and BasicLSTMCell of TensorFlow 1, which add a forget bias and may
+ * clip the cell's state, feed the cell's state to the gates (peepholes), and project the output.
+ * Keras may store each gate's weights separately (implementation=1).
  */
 #include "runtime/fusion/cell_match.h"
 
 #include <string.h>
 
-/* In the order of the columns' letters, "ifgo". */
+/* In the order of the letters in rt_cell.gates, "ifgo". */
 enum { IN, FORGET, NEW, LET };
 
-/* A gate below its activation: *sum, plus a number, plus a vector times some state. */
+/* A gate before its activation: sum + bias + peep * of, where peep is a vector of peephole weights
+ * and `of` a cell state. */
 struct gate {
     struct pl_edge sum, peep, of;
     float bias;
 };
 
-/* e = *rest + vector * *of, in any order. */
+/* e = sum + vector * of, in any order: fills the peephole of the gate. */
 static bool is_peep(const struct pl_match *m, struct pl_edge e, struct gate *gate)
 {
     struct pl_edge in[2], half[2];
@@ -59,7 +60,7 @@ static bool is_gate(const struct pl_match *m, struct pl_edge e, enum rt_cell_act
     return pl_columns_of(m, gate->sum, &of) || pl_terms_of(m, gate->sum, &t);
 }
 
-/* h_new = gate(out) * act(c_new), in any order. *c: what c_new is but for its clip. */
+/* h_new = gate(out) * act(c_new), in any order. *c is c_new without its clip. */
 static bool output_of(struct pl_match *m, struct pl_edge h_new, struct gate *let, struct pl_edge *c)
 {
     struct pl_edge in[2], half[2], inner;
@@ -104,7 +105,7 @@ static bool state_of(struct pl_match *m, struct pl_edge c_new, struct gate *gate
     return false;
 }
 
-/* The gates are columns of one sum, or sums of their own. */
+/* The gates are column blocks of one sum, or each gate has a sum of its own. */
 static bool sums_of(struct pl_match *m, const struct gate *gate, struct pl_edge h)
 {
     struct pl_cell *c = m->c;
@@ -135,7 +136,7 @@ static bool sums_of(struct pl_match *m, const struct gate *gate, struct pl_edge 
     return pl_x_and_state(m, &t, h);
 }
 
-/* What is added to each gate is what a cell adds there. */
+/* True if the cell supports the biases and peepholes that are added to the gates. */
 static bool extras_of(struct pl_match *m, const struct gate *gate)
 {
     static const int peep[4] = {RT_RNN_PEEP_IN, RT_RNN_PEEP_FORGET, -1, RT_RNN_PEEP_LET};
@@ -155,7 +156,7 @@ static bool extras_of(struct pl_match *m, const struct gate *gate)
     return true;
 }
 
-/* h_new = output * constant matrix. */
+/* h_new = output * constant matrix: returns the output, or h_new if there is no projection. */
 static struct pl_edge project_of(struct pl_match *m, struct pl_edge h_new, int64_t *units)
 {
     struct pl_terms t;

@@ -30,7 +30,7 @@ bool pl_sum_of(const struct pl_match *m, struct pl_edge e, struct pl_edge in[2])
 
 /* ---- activations ---- */
 
-/* One of two inputs is a number, in any order, or with it behind. */
+/* One of the inputs is a scalar constant: the second one, or with `swaps` either. */
 static bool one_number(const struct pl_match *m, struct pl_edge in[2], bool swaps,
                        struct pl_edge *of, float *v)
 {
@@ -62,7 +62,7 @@ static bool is_close(float v, double want)
     return fabs((double)v - want) <= 1e-6 * want;
 }
 
-/* e is *of between two numbers. */
+/* e is *of clipped to [low, high]. */
 static bool is_between(const struct pl_match *m, struct pl_edge e, struct pl_edge *of, float *low,
                        float *high)
 {
@@ -79,7 +79,7 @@ bool pl_clip_of(const struct pl_match *m, struct pl_edge e, struct pl_edge *of, 
     return is_between(m, e, of, &low, v) && *v > 0 && low == -*v;
 }
 
-/* x * slope + 1/2 between 0 and 1; the slope as a factor, or its inverse as a divisor. */
+/* e is x * slope + 1/2 clipped to [0, 1]; the slope is a factor, or its inverse a divisor. */
 static bool is_hard_sigmoid(const struct pl_match *m, struct pl_edge e, double slope,
                             struct pl_edge *of)
 {
@@ -93,7 +93,7 @@ static bool is_hard_sigmoid(const struct pl_match *m, struct pl_edge e, double s
     return with_number(m, e, "RealDiv", false, of, &by) && is_close(by, 1 / slope);
 }
 
-/* relu6(x + 3) / 6, as Keras 3 has it. */
+/* relu6(x + 3) / 6, as Keras 3 writes it. */
 static bool is_relu6_sixth(const struct pl_match *m, struct pl_edge e, struct pl_edge *of)
 {
     float by, three;
@@ -120,7 +120,7 @@ enum rt_cell_act pl_act_of(const struct pl_match *m, struct pl_edge e, struct pl
     return RT_CELL_ACT_linear;
 }
 
-/* ---- sums of products ---- */
+/* ---- sums of matrix products ---- */
 
 /* The dimensions of a constant float matrix. */
 static bool matrix_of(const struct pl_match *m, struct pl_edge e, int64_t *rows, int64_t *cols)
@@ -155,7 +155,7 @@ static bool add_matmul(const struct pl_match *m, struct pl_edge e, struct pl_ter
            matrix_of(m, in[1], &t->rows[k], &cols) && cols == t->cols;
 }
 
-/* Products and at most one bias of as many values. */
+/* Adds matrix products, and at most one bias as long as their rows, to the terms. */
 static bool add_terms(const struct pl_match *m, struct pl_edge e, struct pl_terms *t, int depth)
 {
     struct pl_edge in[2];
@@ -183,7 +183,7 @@ static bool add_terms(const struct pl_match *m, struct pl_edge e, struct pl_term
     return add_terms(m, in[0], t, depth + 1) && add_terms(m, in[1], t, depth + 1);
 }
 
-/* The columns that all gates have together, known by the first constant matrix below `e`. */
+/* The number of columns of all gates together, from the first constant matrix below `e`. */
 static int64_t columns_below(const struct pl_match *m, struct pl_edge e)
 {
     for (int hops = 0; hops < 8; hops++) {
@@ -220,7 +220,7 @@ bool pl_columns_of(const struct pl_match *m, struct pl_edge e, struct pl_edge *o
     return true;
 }
 
-/* Where output `out` of a SplitV begins and how wide it is; one size may be left open. */
+/* The first column and the width of output `out` of a SplitV; one of the sizes may be -1. */
 static bool part_of(const struct pl_match *m, struct pl_edge sizes, int n, int out, int64_t cols,
                     int64_t *first, int64_t *width)
 {
@@ -239,7 +239,7 @@ static bool part_of(const struct pl_match *m, struct pl_edge sizes, int n, int o
             sum += v[i];
     }
     if (open >= 0 ? sum > cols : sum != cols)
-        return false; /* the loop refuses that */
+        return false; /* the loop itself refuses these sizes */
     if (open >= 0)
         v[open] = cols - sum;
     *first = 0;
@@ -285,7 +285,7 @@ bool pl_is_column(const struct pl_match *m, struct pl_edge e, struct pl_edge of,
     return first >= 0 && last <= cols && last - first == units && first % units == 0;
 }
 
-/* ---- the products of x and the state ---- */
+/* ---- the matrix products of x and the state ---- */
 
 bool pl_side_by_side(const struct pl_match *m, const struct pl_terms *t, struct pl_edge *x,
                      struct pl_edge *h)
@@ -315,7 +315,7 @@ static bool is_concatenated(struct pl_match *m, const struct pl_terms *t, struct
     return pl_same(c->in[RT_RNN_H], h) && !pl_same(c->in[RT_RNN_X], h);
 }
 
-/* Told apart by `h` and by their shapes. */
+/* x and the state are multiplied by a matrix each; `h` and the shapes distinguish them. */
 static bool is_separate(struct pl_match *m, const struct pl_terms *t, struct pl_edge h)
 {
     struct pl_cell *c = m->c;
@@ -339,7 +339,7 @@ bool pl_x_and_state(struct pl_match *m, const struct pl_terms *t, struct pl_edge
     return is_separate(m, t, h) || is_concatenated(m, t, h);
 }
 
-/* Gate g has x in product i of `x`, and the state in product k of `of_h`. */
+/* Gate g multiplies x in product i of `x`, and the state in product k of `of_h`. */
 static bool set_gate(struct pl_match *m, int g, struct pl_edge h, const struct pl_terms *x, int i,
                      const struct pl_terms *of_h, int k)
 {

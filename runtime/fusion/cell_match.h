@@ -1,6 +1,6 @@
 /*
- * What the matchers of cells (cell_*.c) are made of: edges are followed upwards from a new state,
- * and each step says whether the node there is what a cell would have.
+ * The building blocks of the matchers of cells (cell_*.c). A matcher follows edges upwards from a
+ * new state, and each step checks whether the node there is the one that the cell would have.
  */
 #ifndef RT_CELL_MATCH_H
 #define RT_CELL_MATCH_H
@@ -9,17 +9,17 @@
 
 struct pl_match {
     const struct pl_graph *g;
-    struct pl_cell *c; /* filled on the way; of no use where the matcher says no */
+    struct pl_cell *c; /* filled while matching; undefined after a failed match */
 };
 
-/* Output 0 of a pure float node of this op; its inputs are copied. */
+/* e is output 0 of a pure float node of this op; its inputs are copied to `in`. */
 bool pl_op_of(const struct pl_match *m, struct pl_edge e, const char *op, struct pl_edge *in,
               int n_in);
 bool pl_sum_of(const struct pl_match *m, struct pl_edge e, struct pl_edge in[2]);
-/* *of: what an activation is applied to; linear: e itself. */
+/* *of is the argument of the activation; for linear, e itself. */
 enum rt_cell_act pl_act_of(const struct pl_match *m, struct pl_edge e, struct pl_edge *of);
 
-/* A sum of up to two products with constant matrices, and a bias. */
+/* A sum of up to two matrix products with constant matrices, and a bias. */
 struct pl_terms {
     int n_matmuls, n_biases;
     int64_t cols;
@@ -28,25 +28,28 @@ struct pl_terms {
 };
 bool pl_terms_of(const struct pl_match *m, struct pl_edge e, struct pl_terms *t);
 
-/* The state times one matrix plus x times another, or both side by side times one: fills X, H, W,
- * R, BIAS, depth and rows of the cell, whose units and width are known. */
+/* The terms are the state times one matrix plus x times another, or both concatenated times one
+ * matrix. Fills X, H, W, R, BIAS, depth, x_row and h_row of the cell; units and width must be
+ * set. */
 bool pl_x_and_state(struct pl_match *m, const struct pl_terms *t, struct pl_edge h);
-/* What is side by side in the only product: x, and something as wide as the state. */
+/* The operands of the concatenation in the only matrix product: x, and one that should be the
+ * state. */
 bool pl_side_by_side(const struct pl_match *m, const struct pl_terms *t, struct pl_edge *x,
                      struct pl_edge *h);
 
-/* The same for gate g alone, with weights of its own. */
+/* As pl_x_and_state for gate g alone, with weights of its own. */
 bool pl_own_gate(struct pl_match *m, struct pl_edge e, struct pl_edge h, int g);
-/* The same of two sums, in any order: that of x, and that of the state, with a bias of its own. */
+/* As pl_own_gate for two sums, in any order: the sum of x, and the sum of the state, which has a
+ * bias of its own. */
 bool pl_own_sides(struct pl_match *m, const struct pl_edge side[2], struct pl_edge h, int g);
-/* A vector of units floats. */
+/* e is a vector of `units` floats. */
 bool pl_unit_vector(const struct pl_match *m, struct pl_edge e);
-/* *of: what is kept between -v and v; false: nothing is. */
+/* e is *of clipped to [-v, v]; false: e is not clipped. */
 bool pl_clip_of(const struct pl_match *m, struct pl_edge e, struct pl_edge *of, float *v);
 
-/* What `e` may be some columns of, by a split or a slice. */
+/* *of is the tensor that `e` takes some columns of, by a split or a slice. */
 bool pl_columns_of(const struct pl_match *m, struct pl_edge e, struct pl_edge *of);
-/* Whether `e` is columns [*k, *k + 1) * units of `of`, which has `cols`. */
+/* True if `e` is the columns [*k, *k + 1) * units of `of`, which has `cols` columns. */
 bool pl_is_column(const struct pl_match *m, struct pl_edge e, struct pl_edge of, int64_t cols,
                   int64_t units, int *k);
 

@@ -1,12 +1,14 @@
 /*
- * Chains: many element-wise steps on float32 as one op, "_Chain", which goes over memory once.
+ * Element-wise fusion: many element-wise steps on float32 as one op, "_Chain", which makes one pass
+ * over memory.
  *
- * fuse_chain.c finds them, kernels/fused/fused_elementwise.c runs them; this is the language
- * between the two. An operand of a step that is below the node's n_in is that input; n_in + j is
- * the result of step j, which stands before. The last step's result is the output.
+ * fuse_elementwise.c puts the op into a graph, kernels/fused/fused_elementwise.c runs it; this
+ * header defines the steps. An operand of a step that is less than the node's n_in is that input;
+ * n_in + j is the result of step j, which stands before the step that reads it. The last step's
+ * result is the output.
  *
- * Truths are numbers in a chain, 0 or 1, and inputs of other types (rt_elementwise_input) are read
- * as the float32 that a Cast makes of them.
+ * Booleans are the numbers 0 and 1 between steps. Inputs of other types (rt_elementwise_input) are
+ * converted to float32 as by Cast.
  */
 #ifndef RT_ELEMENTWISE_H
 #define RT_ELEMENTWISE_H
@@ -16,7 +18,7 @@
 enum {
     RT_ELEMENTWISE_MOST = 32,
     RT_ELEMENTWISE_MOST_IN = 60
-}; /* steps; what is read last has 64 bits */
+}; /* MOST: steps; MOST_IN: inputs, because rt_plan_step.last_use has 64 bits */
 
 /* X(TensorFlow's op, the kernel whose loop the step runs) */
 #define RT_ELEMENTWISE_UNARY(X)                                                                    \
@@ -60,7 +62,7 @@ enum {
     X(SquaredDifference, squared_difference)                                                       \
     X(Sub, sub)
 
-/* Truths of two numbers, and of two truths. X(op, of x and y) */
+/* Comparisons of two numbers, and logical ops of two booleans. X(op, expression of x and y) */
 #define RT_ELEMENTWISE_TRUTH(X)                                                                    \
     X(Equal, x == y)                                                                               \
     X(Greater, x > y)                                                                              \
@@ -77,25 +79,26 @@ enum rt_elementwise_op {
     RT_ELEMENTWISE_UNARY(X) RT_ELEMENTWISE_FIRST_BINARY,
     RT_ELEMENTWISE_BEFORE_BINARY = RT_ELEMENTWISE_FIRST_BINARY - 1,
     RT_ELEMENTWISE_BINARY(X)
-        RT_ELEMENTWISE_BiasAdd, /* NHWC: over the last axis, the bias as long as that */
+        RT_ELEMENTWISE_BiasAdd, /* NHWC: the bias is as long as the last axis */
     RT_ELEMENTWISE_TRUTH(X) RT_ELEMENTWISE_LOGICAL(X) RT_ELEMENTWISE_LogicalNot,
-    RT_ELEMENTWISE_Cast,      /* of a truth or another type */
+    RT_ELEMENTWISE_Cast,      /* from bool or another type */
     RT_ELEMENTWISE_LeakyRelu, /* c: rt_elementwise_number of its alpha */
-    RT_ELEMENTWISE_SelectV2,  /* b where a, else c */
+    RT_ELEMENTWISE_SelectV2,  /* b where a is true, else c */
     RT_ELEMENTWISE_OPS
 #undef X
 };
 
 struct rt_elementwise_step {
-    int64_t op, a, b, c; /* enum rt_elementwise_op, and its operands; -1: it has not so many */
+    /* enum rt_elementwise_op, and its operands; -1: the op has fewer operands. */
+    int64_t op, a, b, c;
 };
 
 #define RT_ELEMENTWISE_INPUTS(IN, op) IN(op, OPERANDS, operands, LIST)
 #define RT_ELEMENTWISE_OUTPUTS(OUT)   OUT(y)
 #define RT_ELEMENTWISE_ATTRS(ATTR)                                                                 \
     ATTR(INTS, steps) /* struct rt_elementwise_step, one after another */                          \
-    ATTR(INT, pieces) /* unless 0: operand 0 is that many inputs, the first ones, concatenated */  \
-    ATTR(INT, axis)   /* along this axis, and the others of them are no operands */
+    ATTR(INT, pieces) /* unless 0: operand 0 is the concatenation of the first `pieces` inputs */  \
+    ATTR(INT, axis)   /* the axis of the concatenation; only input 0 of them is an operand */
 RT_FUSED_OP(RT_ELEMENTWISE, rt_elementwise, "_Chain");
 
 static inline const struct rt_elementwise_step *rt_elementwise_steps(const struct rt_elementwise *c,
@@ -110,7 +113,7 @@ static inline struct rt_ints rt_elementwise_of_steps(const struct rt_elementwise
                             (const int64_t *)(const void *)step};
 }
 
-/* A number where an operand would be, which is never below 0. */
+/* Encodes a number in the place of an operand, which is never below 0. */
 static inline int64_t rt_elementwise_number(float v)
 {
     uint32_t bits;
@@ -125,7 +128,7 @@ static inline float rt_elementwise_number_of(int64_t operand)
     return v;
 }
 
-/* Types that inputs may have. */
+/* True for the types that inputs may have. */
 static inline bool rt_elementwise_input(enum rt_dtype d)
 {
     return d == RT_F32 || d == RT_BOOL || d == RT_U8 || d == RT_I32 || d == RT_I64;

@@ -1,27 +1,28 @@
 /*
- * Embeddings that are looked up to be added up, as two ops: fuse_embed.c finds them,
- * kernels/fused/embedding_sum.c and kernels/sparse/sparse_segment.c compute them. Neither makes the
- * tensor of all the rows that are looked up.
+ * Embeddings that are looked up to be summed, as two ops: fuse_embedding.c puts them into a graph,
+ * kernels/fused/embedding_sum.c and kernels/sparse/sparse_segment.c compute them. Neither
+ * materialises the tensor of all rows that are looked up.
  *
- * "_EmbedSum": rows of a table that indices name, perhaps each with a weight or left out by a mask,
- * added up along one axis of the tensor that the rows would make; or their mean.
+ * "_EmbedSum" looks up the rows of a table that indices name, each optionally multiplied by a
+ * weight or excluded by a mask, and sums them along one axis of the tensor that the lookup would
+ * make, or takes their mean.
  *
- * "_EmbedBag": rows of a table that ids name, added up per segment.
+ * "_EmbedBag" looks up the rows of a table that ids name, and sums them per segment.
  *
- * gather, scaled and unique are the names of the nodes that were replaced, which stand in the texts
- * of errors.
+ * The attributes gather, scaled and unique are the names of the nodes that were replaced, for error
+ * messages.
  */
 #ifndef RT_EMBEDDING_HEADER
 #define RT_EMBEDDING_HEADER
 
 #include "runtime/core/fused_op.h"
 
-/* What the input `by` of an embedding sum is. */
+/* The meaning of the input `by` of an embedding sum. */
 enum rt_embedding_by {
-    RT_EMBEDDING_BY_NOTHING,       /* not there */
-    RT_EMBEDDING_BY_WEIGHTS,       /* the second factor of a product with the rows */
-    RT_EMBEDDING_BY_WEIGHTS_FIRST, /* the first */
-    RT_EMBEDDING_BY_MASK           /* bool: whether a row counts */
+    RT_EMBEDDING_BY_NOTHING,       /* the input is left out */
+    RT_EMBEDDING_BY_WEIGHTS,       /* weights, the second factor of a Mul with the rows */
+    RT_EMBEDDING_BY_WEIGHTS_FIRST, /* weights, the first factor of a Mul with the rows */
+    RT_EMBEDDING_BY_MASK           /* bool: true for a row that is summed */
 };
 
 #define RT_EMBEDDING_SUM_INPUTS(IN, op)                                                            \
@@ -38,11 +39,11 @@ enum rt_embedding_by {
     ATTR(STRING, scaled)
 RT_FUSED_OP(RT_EMBEDDING_SUM, rt_embedding_sum, "_EmbedSum");
 
-/* What a segment's sum is divided by. */
+/* The divisor of a segment's sum. */
 enum rt_embedding_bag_how {
     RT_EMBEDDING_BAG_SUM,
-    RT_EMBEDDING_BAG_MEAN,  /* the number of its rows */
-    RT_EMBEDDING_BAG_SQRT_N /* the square root of that */
+    RT_EMBEDDING_BAG_MEAN,  /* the number of the segment's rows */
+    RT_EMBEDDING_BAG_SQRT_N /* the square root of the number of the segment's rows */
 };
 
 #define RT_EMBEDDING_BAG_INPUTS(IN, op)                                                            \

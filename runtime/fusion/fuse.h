@@ -1,11 +1,11 @@
 /*
- * Fusion: nodes that one kernel does better together. Each pass stands in a file of its own, knows
- * one kind of pattern, and works on the nodes of one plan, on the CPU only. Their order is that of
- * passes/pipeline.c.
+ * Fusion: passes that replace nodes by one node that a single kernel computes better. Each pass
+ * stands in a file of its own, knows one kind of pattern, and works on the graph of one plan, on
+ * the CPU only. passes/pipeline.c has their order.
  *
- * What a pass must keep: a value that is fetched, has another reader or a control edge stays; a
- * node that replaces others stands where the last of them was (rewrite.h), those before it become
- * PL_GONE.
+ * The rules of a pass: a node whose value is fetched, has a reader outside the pattern or a control
+ * edge stays. A node that replaces others takes the place of the last of them (rewrite.h); the
+ * nodes before it become PL_GONE.
  */
 #ifndef RT_FUSE_H
 #define RT_FUSE_H
@@ -14,9 +14,10 @@
 #include "runtime/ir/rewrite.h"
 
 /*
- * Activation functions of one value, as networks spell them out in nodes (fuse_activation.c): what
- * node `x` makes is read by these nodes only, and all that leaves them is one value. True: which,
- * and the nodes; the last of them makes the value.
+ * Finds an activation function of output 0 of node `x` that a network writes out in several nodes
+ * (fuse_activation.c). Only these nodes read the value of `x`, and only one of their values is read
+ * by others. Returns true with the function and its nodes; the last node makes the function's
+ * value.
  */
 enum { PL_MOST_ACTIVATION = 12 };
 struct pl_activation {
@@ -28,28 +29,32 @@ struct pl_activation {
 bool pl_find_activation(const struct pl_graph *g, const struct pl_uses *u,
                         const struct pl_readers *r, int x, struct pl_activation *out);
 
-/* Makes node `at` the product of x, of `rank` axes, with the constant matrix w. */
+/* Makes node `at` the matrix product of x, which has `rank` axes, with the constant matrix w. */
 enum rt_status pl_put_dense(struct pl_graph *g, int at, struct pl_edge x, struct pl_edge w,
                             int rank, struct rt_error *err);
 
-enum rt_status pl_drop_targets(struct pl_graph *g, struct rt_error *err); /* before all others */
-enum rt_status pl_fuse_pads(struct pl_graph *g, struct rt_error *err);    /* before tails */
+/* Runs before all other passes of this header. */
+enum rt_status pl_drop_targets(struct pl_graph *g, struct rt_error *err);
+/* Runs before pl_fuse_epilogues. */
+enum rt_status pl_fuse_pads(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_epilogues(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_simplify_algebra(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_einsums(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_dense(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_embeddings(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_pools(struct pl_graph *g, struct rt_error *err);
-enum rt_status pl_fuse_masks(struct pl_graph *g, struct rt_error *err);     /* before attention */
-enum rt_status pl_fuse_softmaxes(struct pl_graph *g, struct rt_error *err); /* before attention */
+/* Runs before pl_fuse_attention. */
+enum rt_status pl_fuse_masks(struct pl_graph *g, struct rt_error *err);
+/* Runs before pl_fuse_attention. */
+enum rt_status pl_fuse_softmaxes(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_attention(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_norms(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_rotaries(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_elementwise(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_concats(struct pl_graph *g, struct rt_error *err);
 
-/* Loops that are recurrent layers: frames of Enter and Exit, where no Switch is left that chooses a
- * branch; and those of While, before plans are made of the loops that are left. */
+/* Recurrent layers from loops: from frames of Enter and Exit, when no Switch of a branch is left;
+ * and from While, before the plans of the remaining loops are made. */
 enum rt_status pl_fuse_rnn_frames(struct pl_graph *g, bool *changed, struct rt_error *err);
 enum rt_status pl_fuse_rnn_whiles(struct pl_graph *g, struct rt_error *err);
 

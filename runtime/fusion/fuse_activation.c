@@ -1,10 +1,11 @@
 /*
- * Finds activation functions that a network spells out: swish as x * sigmoid(x), GELU as
- * 0.5 * x * (1 + erf(x / sqrt(2))), and so on, in whatever order a framework wrote the products.
+ * Finds activation functions that a network writes out: swish as x * sigmoid(x), GELU as 0.5 * x *
+ * (1 + erf(x / sqrt(2))), and so on, with the products in any order.
  *
- * From the value on, nodes are taken in that read only it, each other and scalar constants, until
- * one value alone leaves them. Its formula in a normal form (products and sums flattened, their
- * parts sorted, constants by name) is then looked up.
+ * Starting at a value, the search adds nodes that read only this value, each other and scalar
+ * constants, until one value alone is read outside. The formula of that value is brought into a
+ * normal form (products and sums flattened, their parts sorted, constants by name) and looked up in
+ * a table.
  */
 #include "runtime/fusion/fuse.h"
 
@@ -17,7 +18,7 @@
 
 enum { MOST_PARTS = 4, TEXT = 96 };
 
-/* factor * part * part..., or, if it is a sum, offset + part + part...; parts sorted. */
+/* number * part * part ... or, if is_sum, number + part + part ...; parts are sorted. */
 struct formula {
     bool is_sum;
     double number;
@@ -28,12 +29,12 @@ struct formula {
 struct reading {
     const struct pl_graph *g;
     int x;
-    bool has_number; /* a constant without a name */
+    bool has_number; /* the formula has a constant without a name */
     double value;
     int steps;
 };
 
-/* A number. (One with axes might give the value more of them than it has.) */
+/* A scalar of rank 0. (A constant of higher rank could give the value more axes than x has.) */
 static bool scalar_of(const struct pl_graph *g, struct pl_edge e, double *out)
 {
     float v;
@@ -98,7 +99,7 @@ static bool add_part(struct formula *f, const char *text)
 
 static bool formula_of(struct reading *r, struct pl_edge e, struct formula *f);
 
-/* f times (or plus) g. */
+/* Sets *f to f * g, or with `sum` to f + g. */
 static bool combine(struct reading *r, struct formula *f, struct formula *g, bool sum)
 {
     char text[TEXT];
@@ -107,7 +108,7 @@ static bool combine(struct reading *r, struct formula *f, struct formula *g, boo
 
     for (int k = 0; k < 2; k++) {
         const struct formula *h = both[k];
-        /* What is only a number has no parts, whichever it is. */
+        /* A formula of a number alone has no parts, so it is both a sum and a product. */
         if (h->is_sum == sum || h->n == 0) {
             out.number = sum ? out.number + h->number : out.number * h->number;
             for (int i = 0; i < h->n; i++)
@@ -177,7 +178,7 @@ static bool arithmetic(struct reading *r, const struct pl_node *n, struct formul
     }
     if (!formula_of(r, n->in[1], &second))
         return false;
-    if (pl_is(n, "Sub")) { /* of a number only */
+    if (pl_is(n, "Sub")) { /* only a number is subtracted */
         if (second.n)
             return false;
         second.number = -second.number;
@@ -185,8 +186,7 @@ static bool arithmetic(struct reading *r, const struct pl_node *n, struct formul
     return combine(r, f, &second, !pl_is(n, "Mul"));
 }
 
-/* The ops of steps: those that a formula calls by their names, and those that it calculates with.
- */
+/* The ops that may be part of a formula: those that it calls by their names, and arithmetic. */
 static const char *const function[] = {"Relu", "Relu6", "Sigmoid",   "Tanh", "Elu",
                                        "Erf",  "Erfc",  "LeakyRelu", NULL};
 static const char *const calculation[] = {"Neg", "Mul",    "AddV2",   "Add", "Sub",
@@ -290,7 +290,7 @@ static bool holds(const struct pl_activation *a, int i)
     return false;
 }
 
-/* Whether only the last node's value leaves the set. */
+/* True if only the last node's value is read outside the set. */
 static bool is_alone(const struct pl_graph *g, const struct pl_uses *u, int x,
                      const struct pl_activation *a)
 {
@@ -302,7 +302,7 @@ static bool is_alone(const struct pl_graph *g, const struct pl_uses *u, int x,
     return pl_cluster_is_closed(&m);
 }
 
-/* A node that may join: one of those that read the value or what the set makes. */
+/* The next node that may join the set: one that reads x or a value of the set; -1: none. */
 static int next_step(const struct pl_graph *g, const struct pl_readers *r, int x,
                      const struct pl_activation *a)
 {

@@ -7,8 +7,8 @@
  *   context = Einsum(Softmax(scores), values) "BNTS,BSNH->BTNH"
  *           = BatchMatMul(Softmax(scores), values)
  *
- * Scores stay in the cache, head by head, and heads are shared out over the cores. A Transpose that
- * only brought heads before rows is not made at all, nor is the one that takes them back.
+ * The scores stay in the cache, head by head, and the heads are sharded over the cores. A Transpose
+ * that only moves heads before rows is removed, and so is the one that moves them back.
  */
 #include "runtime/fusion/fuse.h"
 
@@ -23,18 +23,19 @@ struct attention {
     struct pl_cluster nodes;
     struct pl_edge in[RT_ATTENTION_OPERANDS + 2 * RT_ATTENTION_MOST];
     int n_in, n_steps;
-    struct rt_attention_step step[RT_ATTENTION_MOST]; /* the last one first */
+    struct rt_attention_step step[RT_ATTENTION_MOST]; /* in reverse order */
     struct rt_attention op;
-    int scaled; /* the node that scales what a Transpose made the queries of; -1: none */
+    int scaled; /* a node that scales transposed queries; -1: none */
 };
 
-/* Node i makes the context, or is the next one from there back to the scores. */
+/* Adds node i to the pattern: the node that makes the context, or one from there back to the
+ * scores. */
 static void take(struct attention *m, int i)
 {
     pl_cluster_take(&m->nodes, (struct pl_edge){i, 0});
 }
 
-/* "abcd,efgh->ijkl": the 12 letters. */
+/* Reads an equation of the form "abcd,efgh->ijkl" as 12 letters. */
 static bool read_equation(const struct pl_node *n, char letter[12])
 {
     const struct rt_span eq = rt_attr_str(n->def, "equation");
@@ -47,14 +48,14 @@ static bool read_equation(const struct pl_node *n, char letter[12])
     for (int i = 0; i < 12; i++) {
         if (!((letter[i] >= 'a' && letter[i] <= 'z') || (letter[i] >= 'A' && letter[i] <= 'Z')))
             return false;
-        for (int j = i / 4 * 4; j < i; j++) /* none twice in an operand */
+        for (int j = i / 4 * 4; j < i; j++) /* no letter twice in an operand */
             if (letter[i] == letter[j])
                 return false;
     }
     return true;
 }
 
-/* letter[at] to letter[at + 3] are those of `want`. */
+/* The four letters are a, b, c and d. */
 static bool is_labels(const char *letter, char a, char b, char c, char d)
 {
     return letter[0] == a && letter[1] == b && letter[2] == c && letter[3] == d;
@@ -62,7 +63,7 @@ static bool is_labels(const char *letter, char a, char b, char c, char d)
 
 /* ---- heads ---- */
 
-/* Output 0 of a Transpose from e to [0, second, third, fourth]; *of: what it transposes. */
+/* e is a Transpose by the permutation [0, second, third, fourth]; *of is its input. */
 static bool is_transposed(const struct pl_graph *g, struct pl_edge e, int second, int third,
                           int fourth, struct pl_edge *of)
 {
@@ -75,7 +76,7 @@ static bool is_transposed(const struct pl_graph *g, struct pl_edge e, int second
     return true;
 }
 
-/* A factor for all of x: node e is x * factor or x / factor, and *which of its inputs is x. */
+/* Node e multiplies or divides x by a scalar constant; *which is the input that is x. */
 static bool is_scaling(const struct pl_graph *g, struct pl_edge e, int *which)
 {
     const struct pl_node *n = pl_float_by(g, e, "Mul", 2);
@@ -89,7 +90,7 @@ static bool is_scaling(const struct pl_graph *g, struct pl_edge e, int *which)
     return n && pl_float_constant(g, n->in[1 - *which], &factor);
 }
 
-/* Whether whatever makes e says that it has four axes. */
+/* True if the node that makes e, or one that it scales, shows that e has four axes. */
 static bool has_four_axes(const struct pl_graph *g, struct pl_edge e)
 {
     int64_t v[RT_MAX_RANK];
@@ -108,7 +109,7 @@ static bool has_four_axes(const struct pl_graph *g, struct pl_edge e)
     return pl_some_ints(g, n->in[1], v) == 4 || pl_made_by(g, n->in[1], "Pack", 4);
 }
 
-/* Input k of the attention is e, [B,N,T,H], or what a Transpose made that of. */
+/* Input k of the attention is e, which is [B,N,T,H], or the input of a Transpose that makes e. */
 static bool take_heads(struct attention *m, int k, struct pl_edge e)
 {
     struct pl_edge of;
@@ -118,7 +119,7 @@ static bool take_heads(struct attention *m, int k, struct pl_edge e)
         return true;
     if (!has_four_axes(m->nodes.g, e))
         return false;
-    /* What scales the whole does so as well before it is turned. */
+    /* A scaling by a scalar gives the same values before the Transpose as behind it. */
     if (k == RT_ATTENTION_QUERIES && m->nodes.uses->n[e.node] == 1 &&
         is_scaling(m->nodes.g, e, &which) &&
         is_transposed(m->nodes.g, m->nodes.g->node[e.node].in[which], 2, 1, 3, &of))
@@ -129,7 +130,7 @@ static bool take_heads(struct attention *m, int k, struct pl_edge e)
     return true;
 }
 
-/* A product of float32 matrices, as many of them as the axes before the last two say. */
+/* A batched matrix product of float32, over the axes before the last two. */
 struct matmul {
     const struct pl_node *node;
     bool transposes_second, broadcasts;
@@ -152,14 +153,14 @@ static bool is_matmul(const struct pl_graph *g, struct pl_edge e, struct matmul 
 
 /* ---- scores ---- */
 
-/* The four letters as of [B,T,N,H] or, *first, of [B,N,T,H]. */
+/* The four letters are [B,T,N,H] or, with *first, [B,N,T,H]. */
 static bool is_heads(const char *letter, char b, char heads, char rows, char h, bool *first)
 {
     *first = is_labels(letter, b, heads, rows, h);
     return *first || is_labels(letter, b, rows, heads, h);
 }
 
-/* e = queries x keys */
+/* e = queries x keys, as an Einsum. */
 static bool is_einsum_scores(struct attention *m, struct pl_edge e)
 {
     const struct pl_node *n = pl_float_by(m->nodes.g, e, "Einsum", 2);
@@ -168,7 +169,7 @@ static bool is_einsum_scores(struct attention *m, struct pl_edge e)
     if (!n || !read_equation(n, l))
         return false;
     const char b = l[8], heads = l[9], t = l[10], s = l[11];
-    for (int q = 0; q < 2; q++) { /* which operand has the queries */
+    for (int q = 0; q < 2; q++) { /* q: the operand that is the queries */
         const char *const lq = l + 4 * q, *const lk = l + 4 * (1 - q);
         const char h = lq[3];
         bool first[2];
@@ -178,7 +179,7 @@ static bool is_einsum_scores(struct attention *m, struct pl_edge e)
         for (int k = 0; k < 2; k++) {
             m->in[k] = n->in[k ? 1 - q : q];
             if (first[k] && !take_heads(m, k, m->in[k]))
-                m->op.heads_first |= 1 << k; /* four axes all the same */
+                m->op.heads_first |= 1 << k; /* the Einsum itself shows that there are four axes */
         }
         take(m, e.node);
         return true;
@@ -186,7 +187,7 @@ static bool is_einsum_scores(struct attention *m, struct pl_edge e)
     return false;
 }
 
-/* Keys [B,N,S,H] that were turned to [B,N,H,S]. */
+/* e are keys [B,N,S,H] that a Transpose made [B,N,H,S]. */
 static bool take_transposed(struct attention *m, struct pl_edge e)
 {
     if (!is_transposed(m->nodes.g, e, 1, 3, 2, &m->in[RT_ATTENTION_KEYS]))
@@ -231,7 +232,7 @@ static bool is_scalar(const struct attention *m, struct pl_edge e)
 
 static bool walk(struct attention *m, struct pl_edge e);
 
-/* The step that n is, `from` the input that goes on towards the scores. */
+/* Adds the step that node n makes and goes on from its input `from` towards the scores. */
 static bool step(struct attention *m, struct pl_edge e, const struct pl_node *n, int from,
                  enum rt_attention_op op, int a, int b)
 {
@@ -253,7 +254,7 @@ static bool step(struct attention *m, struct pl_edge e, const struct pl_node *n,
     return false;
 }
 
-/* From e back to the scores, by steps that nobody else reads. */
+/* Follows e back to the scores, through steps whose values no other node reads. */
 static bool walk(struct attention *m, struct pl_edge e)
 {
     const struct pl_node *n;
@@ -279,7 +280,7 @@ static bool walk(struct attention *m, struct pl_edge e)
 
 /* ---- context ---- */
 
-/* From a softmax back, whose context is made by the nodes that are members so far. */
+/* Follows the softmax back to the scores. The nodes that make the context are in the cluster. */
 static bool find_scores(struct attention *m, struct pl_edge softmax)
 {
     const struct pl_node *n = pl_float_by(m->nodes.g, softmax, "Softmax", 1);
@@ -298,7 +299,7 @@ static bool is_einsum_context(struct attention *m, int i)
     if (!n || !read_equation(n, l))
         return false;
     const char b = l[8], d = l[11];
-    for (int p = 0; p < 2; p++) { /* which operand has the softmax */
+    for (int p = 0; p < 2; p++) { /* p: the operand that is the softmax */
         const char *const lp = l + 4 * p, *const lv = l + 4 * (1 - p);
         const char heads = lp[1], t = lp[2], s = lp[3];
         bool out_first, v_first;
@@ -316,8 +317,8 @@ static bool is_einsum_context(struct attention *m, int i)
     return false;
 }
 
-/* By products, and a Transpose that brings the rows before the heads again: it says besides that
- * no mask gave the scores a fifth axis. */
+/* The context is a matrix product, and a Transpose that moves the rows before the heads again. The
+ * Transpose also shows that no mask gave the scores a fifth axis. */
 static bool is_matmul_context(struct attention *m, int i)
 {
     struct pl_edge of;
@@ -333,7 +334,7 @@ static bool is_matmul_context(struct attention *m, int i)
     return find_scores(m, p.node->in[0]);
 }
 
-/* Node i is a context: its values, and what its softmax is made of. */
+/* Matches attention whose context node i makes. */
 static bool find(struct attention *m, const struct pl_graph *g, int i, const struct pl_uses *uses)
 {
     *m = (struct attention){
@@ -341,7 +342,7 @@ static bool find(struct attention *m, const struct pl_graph *g, int i, const str
     return is_einsum_context(m, i) || is_matmul_context(m, i);
 }
 
-/* Queries are scaled before they would have been turned, not behind that. */
+/* Makes the scaling of the queries read the input of the Transpose instead of its output. */
 static void scale_first(struct pl_graph *g, int scaled)
 {
     struct pl_node *n = &g->node[scaled];
@@ -384,6 +385,6 @@ enum rt_status pl_fuse_attention(struct pl_graph *g, struct rt_error *err)
     }
     pl_uses_free(&uses);
     if (found)
-        pl_prune(g); /* what turned the heads is read by nobody any more */
+        pl_prune(g); /* the Transposes of heads have no readers any more */
     return st;
 }

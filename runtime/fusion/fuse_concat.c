@@ -1,9 +1,10 @@
 /*
- * Concatenations that only chains read are never made: the chains read the pieces.
+ * Removes concatenations that only fused element-wise ops ("_Chain") read: the ops read the
+ * operands of the concatenation instead.
  *
- * In a DenseNet every layer's output joins all earlier ones, is normalised and convolved: layer n
- * would copy n pieces to join them, and once more to normalise. A concatenation of concatenations
- * along the same axis has the pieces of both.
+ * In a DenseNet, the output of every layer is concatenated with those of all earlier layers,
+ * normalised and convolved: layer n would copy n tensors to concatenate them, and once more to
+ * normalise them. A concatenation of concatenations along the same axis has the operands of both.
  */
 #include "runtime/fusion/fuse.h"
 
@@ -19,8 +20,8 @@ enum {
 
 struct pass {
     struct pl_graph *g;
-    bool *can;  /* per node: a concatenation that need not be made */
-    int *stack; /* those that have to be, whose own pieces are still to be told */
+    bool *can;  /* per node: a concatenation that can be removed */
+    int *stack; /* concatenations that must stay and whose own operands are still to be marked */
     int n_stack;
 };
 
@@ -33,8 +34,7 @@ static bool is_elementwise(const struct pl_node *n)
     return fused.pieces == 0;
 }
 
-/* A float concatenation along a constant axis, for which nothing waits and which waits for
- * nothing. */
+/* A float concatenation along a constant axis, without control edges from or to it. */
 static bool is_concat(const struct pl_graph *g, const struct pl_node *n, int64_t *axis)
 {
     return pl_is(n, "ConcatV2") && !n->call && n->n_ctrl == 0 && n->n_in >= 3 &&
@@ -48,7 +48,7 @@ static void must_be_made(struct pass *p, int i)
     p->can[i] = false;
 }
 
-/* What a concatenation that is made reads, is made; and so on. */
+/* The operands of a concatenation that stays must stay too, and so on. */
 static void propagate(struct pass *p)
 {
     while (p->n_stack) {
@@ -58,7 +58,8 @@ static void propagate(struct pass *p)
     }
 }
 
-/* Readers that want it whole: all but one chain input each, and joins along the same axis. */
+/* Marks the concatenations that a reader needs as a whole. A reader that does not is one input of a
+ * fused element-wise op, or a concatenation along the same axis. */
 static void query_readers(struct pass *p)
 {
     const struct pl_graph *g = p->g;
@@ -90,14 +91,15 @@ static void query_readers(struct pass *p)
     }
 }
 
-/* The pieces of concatenation i, those inside included; -1: too many. */
+/* The operands of concatenation i, with those of removed concatenations among them; -1: too
+ * many. */
 static int operands_of(const struct pass *p, int i, struct pl_edge operand[MOST_OPERANDS])
 {
     struct pl_edge todo[MOST_OPERANDS];
     int n_todo = 1, n = 0;
 
     todo[0] = (struct pl_edge){i, 0};
-    while (n_todo) { /* the first one stands last */
+    while (n_todo) { /* the next operand stands last */
         const struct pl_edge e = todo[--n_todo];
         const struct pl_node *from = &p->g->node[e.node];
         if (!p->can[e.node]) {
@@ -112,7 +114,7 @@ static int operands_of(const struct pass *p, int i, struct pl_edge operand[MOST_
     return n;
 }
 
-/* The input of chain i that need not be made; -1: none. */
+/* The input of fused op i that is a concatenation to be removed; -1: none. */
 static int concat_input(const struct pass *p, int i)
 {
     const struct pl_node *n = &p->g->node[i];
@@ -123,15 +125,15 @@ static int concat_input(const struct pass *p, int i)
     return -1;
 }
 
-/* An operand of a chain that reads n pieces instead of input `at`. */
+/* The new number of an operand when the op reads n operands instead of input `at`. */
 static int64_t moved(int64_t operand, int at, int n)
 {
-    if (operand < 0) /* none, or a number */
+    if (operand < 0) /* no operand, or a number */
         return operand;
     return operand == at ? 0 : operand < at ? operand + n : operand + n - 1;
 }
 
-/* Chain i reads `n` pieces instead of input `at`. */
+/* Makes fused op i read `n` operands instead of input `at`. */
 static enum rt_status put(struct pl_graph *g, int i, int at, const struct pl_edge *operand, int n,
                           struct rt_error *err)
 {
@@ -178,7 +180,8 @@ enum rt_status pl_fuse_concats(struct pl_graph *g, struct rt_error *err)
         query_readers(&p);
         propagate(&p);
     }
-    for (int i = 0; i < g->n && !st; i++) { /* chains that could not hold them */
+    /* Keeps the concatenations of ops with too many inputs. */
+    for (int i = 0; i < g->n && !st; i++) {
         const int at = concat_input(&p, i);
         if (at < 0)
             continue;

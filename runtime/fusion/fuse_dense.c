@@ -1,14 +1,16 @@
 /*
- * Dense layers on more than two axes, as frameworks write them out, become one product:
+ * Makes one matrix multiplication from dense layers on more than two axes, as frameworks write them
+ * out:
  *
- *   Keras' Tensordot: x is transposed by what changes nothing, made a matrix with a shape that is
- *   computed from its own, multiplied, and given its axes back. That is BatchMatMulV2(x, w), whose
- *   rows also are proved to stay apart, which those of a computed shape cannot be.
+ *   Keras' Tensordot: x is transposed by the identity permutation, reshaped to a matrix by a shape
+ *   that is computed from its own shape, multiplied, and reshaped back. BatchMatMulV2(x, w) is
+ *   equal. It also passes the row-wise analysis, which a computed shape does not.
  *
- *   A bias behind the Reshape that splits the product's last axis (attention's heads) goes before
- *   it, where it can become the product's tail.
+ *   A bias behind the Reshape that splits the last axis of the product (attention's heads) moves
+ *   before the Reshape, where it can become part of the epilogue.
  *
- * The product's extra attribute "_rank" is how many axes x must have: it refuses an x of others.
+ * The multiplication's extra attribute "_rank" is the number of axes that x must have: an x of
+ * another rank is refused.
  */
 #include "runtime/fusion/fuse.h"
 
@@ -32,7 +34,7 @@ static bool is_zero(const struct pl_graph *g, struct pl_edge e)
 
 /* ---- Tensordot ---- */
 
-/* Axes first .. of x's shape, below end. */
+/* e is the lengths of axes first .. of x, below end. */
 static bool is_part_of_shape(const struct pl_graph *g, struct pl_edge e, struct pl_edge x,
                              int first, int end)
 {
@@ -42,7 +44,7 @@ static bool is_part_of_shape(const struct pl_graph *g, struct pl_edge e, struct 
            counts(g, n->in[1], first, end) && is_zero(g, n->in[2]);
 }
 
-/* Their product. */
+/* e is the product of those lengths. */
 static bool is_size_of_part(const struct pl_graph *g, struct pl_edge e, struct pl_edge x, int first,
                             int end)
 {
@@ -92,7 +94,7 @@ enum rt_status pl_put_dense(struct pl_graph *g, int at, struct pl_edge x, struct
 
 /* ---- biases behind a Reshape ---- */
 
-/* The length of the last axis of what e's node makes, if that is a product with a constant. */
+/* The number of columns of e, if it is a matrix product with a constant matrix; otherwise 0. */
 static int64_t matmul_columns(const struct pl_graph *g, struct pl_edge e)
 {
     const struct pl_node *n = pl_made_by(g, e, "MatMul", 2);
@@ -104,8 +106,9 @@ static int64_t matmul_columns(const struct pl_graph *g, struct pl_edge e)
 }
 
 /*
- * Node i adds a constant to a product whose last axis a Reshape has split: *bias, one that goes
- * along that axis. The constant's axes are the last ones of the new shape, and together as long.
+ * Node i adds a constant to a matrix product whose last axis a Reshape has split; *which is the
+ * input that is the product. The constant's axes are the last axes of the new shape, and together
+ * as long as the axis that was split.
  */
 static bool is_split_bias(const struct pl_graph *g, const struct pl_uses *uses, int i, int *which)
 {
@@ -135,7 +138,7 @@ static bool is_split_bias(const struct pl_graph *g, const struct pl_uses *uses, 
     return false;
 }
 
-/* The sum takes the Reshape's place, and the Reshape that of the sum. */
+/* Exchanges the addition and the Reshape before it. */
 static enum rt_status swap(struct pl_graph *g, int sum, int which, struct rt_error *err)
 {
     const int split = g->node[sum].in[which].node;
@@ -180,12 +183,12 @@ enum rt_status pl_fuse_dense(struct pl_graph *g, struct rt_error *err)
         }
     }
     if (changed)
-        pl_prune(g); /* shapes that nobody computes any more would count as readers */
+        pl_prune(g); /* nodes that only computed the removed shapes would count as readers */
     if (!st)
         st = pl_uses_count(&uses, g, err);
     if (st)
         return st;
-    const int n = g->n; /* constants are added behind */
+    const int n = g->n; /* new constants are appended */
     for (int i = 0; i < n && !st; i++) {
         int which;
         if (is_split_bias(g, &uses, i, &which))

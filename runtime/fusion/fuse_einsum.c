@@ -1,13 +1,14 @@
 /*
- * Dense layers that a framework wrote as Einsum (Keras' EinsumDense, the projections of Keras 2's
- * attention) become the product that they are:
+ * Makes matrix multiplications from dense layers that a framework wrote as Einsum (Keras'
+ * EinsumDense, the projections of Keras 2's attention):
  *
  *   Einsum(x, w) "abc,cd->abd"       BatchMatMulV2(x, w)
  *                "abc,cde->abde"     its last axis split by a Reshape
- *                "abcd,cde->abe"     x with its last axes joined by one
+ *                "abcd,cde->abe"     x with its last axes merged by a Reshape
  *
- * w is constant: it is packed, and what is added behind becomes a tail. Any letters; what goes
- * through stands first, what is summed over stands last in x and first in w, in the same order.
+ * w is constant: it is packed, and additions behind become the epilogue. The letters may be any;
+ * axes that are kept stand first, axes that are summed over stand last in x and first in w, in the
+ * same order.
  */
 #include "runtime/fusion/fuse.h"
 
@@ -17,8 +18,8 @@
 
 struct dense {
     struct pl_edge x, w;
-    int n_kept, n_summed, n_new; /* axes: of x alone, of both, of w alone */
-    int64_t summed, made;        /* lengths of the latter together */
+    int n_kept, n_summed, n_new; /* number of axes of x alone, of both, of w alone */
+    int64_t summed, made; /* product of the lengths of the summed axes, and of the new ones */
 };
 
 static bool is_letter(unsigned char c)
@@ -26,7 +27,7 @@ static bool is_letter(unsigned char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-/* "x,w->out" of letters, none of them twice in one of the three. */
+/* Splits an equation "x,w->out" of letters, none of them twice in one of the three. */
 static bool read_equation(const struct pl_node *n, struct rt_span part[3])
 {
     const struct rt_span eq = rt_attr_str(n->def, "equation");
@@ -64,7 +65,7 @@ static bool is_dense(const struct pl_graph *g, int i, struct dense *d)
         memcmp(part[0].p + d->n_kept, part[1].p, (size_t)d->n_summed) != 0 ||
         memcmp(part[2].p + d->n_kept, part[1].p + d->n_summed, (size_t)d->n_new) != 0)
         return false;
-    for (int k = 0; k < d->n_kept; k++) /* else one letter would mean two axes */
+    for (int k = 0; k < d->n_kept; k++) /* otherwise one letter would stand for two axes */
         if (memchr(part[1].p, part[0].p[k], part[1].n))
             return false;
     for (int k = 0; k < w->rank; k++)
@@ -75,9 +76,9 @@ static bool is_dense(const struct pl_graph *g, int i, struct dense *d)
     return d->summed <= INT32_MAX && d->made <= INT32_MAX;
 }
 
-/* ---- what it becomes ---- */
+/* ---- the replacement ---- */
 
-/* w as a matrix. */
+/* Adds w as a matrix. */
 static struct pl_edge add_matrix(struct pl_graph *g, const struct dense *d, struct rt_error *err)
 {
     struct rt_tensor value;
@@ -92,7 +93,7 @@ static struct pl_edge add_matrix(struct pl_graph *g, const struct dense *d, stru
     return matrix;
 }
 
-/* Makes node `at` one that gives `x`, of `rank` axes, other last axes. */
+/* Makes node `at` one that reshapes the last axes of `x`, which has `rank` axes. */
 static enum rt_status put_axes(struct pl_graph *g, int at, struct pl_edge x, int rank,
                                const int64_t *from, int n_from, const int64_t *to, int n_to,
                                struct rt_error *err)
@@ -138,7 +139,7 @@ static enum rt_status put(struct pl_graph *g, int i, const struct dense *d, stru
 enum rt_status pl_fuse_einsums(struct pl_graph *g, struct rt_error *err)
 {
     const struct rt_registry *r = g->session->options.registry;
-    const int n = g->n; /* more are added behind */
+    const int n = g->n; /* new nodes are appended */
     enum rt_status st = RT_OK;
 
     if (!rt_registry_op(r, "_LastAxes") || !rt_registry_op(r, "BatchMatMulV2"))

@@ -1,11 +1,12 @@
 /*
- * Joins element-wise nodes on float32 into one "_Chain" (chain.h): a node takes in whatever is
- * read by it alone, and what is read only by what it took in, and so on. Nothing outside sees any
- * value but the last; so the chain stands where its last node was. Comparisons, choices between
- * two (of TensorFlow 1: where all have one shape) and casts to float32 are taken in with the rest.
+ * Element-wise fusion: merges element-wise nodes on float32 into one "_Chain" (elementwise.h). A
+ * node takes in the producers that it alone reads, and producers that only the nodes taken in so
+ * far read, and so on. Only the last value is visible outside, so the fused op takes the place of
+ * the last node. Comparisons, selections (TensorFlow 1's only where all operands have one shape)
+ * and casts to float32 are fused too.
  *
- * A swish, a GELU, batch normalisation that no convolution took, squeeze-and-excite's product, and
- * residual sums with their activations become one pass over memory.
+ * A swish, a GELU, a batch normalisation that no convolution took, squeeze-and-excite's product,
+ * and residual sums with their activations become one pass over memory.
  */
 #include "runtime/fusion/fuse.h"
 
@@ -14,7 +15,7 @@
 
 #include "runtime/fusion/elementwise.h"
 
-/* The types of its inputs, and of what it makes; RT_NO_DTYPE: what rt_elementwise_input takes. */
+/* The types of inputs and output of each op; RT_NO_DTYPE: any type of rt_elementwise_input. */
 static const struct {
     const char *name;
     uint8_t op, n_in, in[3], out;
@@ -60,7 +61,8 @@ static bool has_attributes(const struct rt_node *n, int op)
 
 static int step_of(const struct pl_graph *g, const struct pl_node *n);
 
-/* What has the shape of e for certain: back through steps on one tensor, or on one and a number. */
+/* A value that certainly has the shape of e: goes back through steps on one tensor, or on one
+ * tensor and a scalar. */
 static struct pl_edge shape_of(const struct pl_graph *g, struct pl_edge e)
 {
     for (int hops = 0; hops < 16; hops++) {
@@ -81,7 +83,8 @@ static struct pl_edge shape_of(const struct pl_graph *g, struct pl_edge e)
     return e;
 }
 
-/* A Select takes the rows that a vector says, and refuses all else that SelectV2 would spread. */
+/* True if all inputs of a Select have one shape. Otherwise a Select may choose rows by a vector,
+ * and it refuses operands that SelectV2 would broadcast. */
 static bool is_of_one_shape(const struct pl_graph *g, const struct pl_node *n)
 {
     const struct pl_edge e = shape_of(g, n->in[0]);
@@ -89,7 +92,7 @@ static bool is_of_one_shape(const struct pl_graph *g, const struct pl_node *n)
            pl_same(shape_of(g, n->in[2]), e);
 }
 
-/* The step that the node would be, -1: none. */
+/* The step that the node would be; -1: none. */
 static int step_of(const struct pl_graph *g, const struct pl_node *n)
 {
     if (n->kind != PL_OP || !n->def || !n->def->op || n->call || n->effect != RT_PURE ||
@@ -108,21 +111,21 @@ struct pass {
     struct pl_graph *g;
     struct pl_uses uses;
     int n;
-    int8_t *step; /* per node: its step, -1: none or already in a chain */
-    int *taken;   /* per node: how often the members of the chain at hand read it */
-    int *order;   /* nodes, readers before what they read */
-    int *touched; /* nodes whose `taken` must be set back */
+    int8_t *step; /* per node: its step; -1: none, or fused already */
+    int *taken;   /* per node: how many inputs of the current members read it */
+    int *order;   /* nodes; readers stand before the nodes they read */
+    int *touched; /* nodes whose `taken` must be reset */
     int n_touched;
 };
 
-/* Node indexes, each behind all that read it; where there are loops, behind most. No recursion:
- * chains may be as long as the graph. */
+/* Orders the nodes so that each stands behind all its readers (behind most, in loops). The walk
+ * does not recurse, because a run of element-wise nodes may be as long as the graph. */
 static enum rt_status set_order(struct pass *p, struct rt_error *err)
 {
     const struct pl_graph *g = p->g;
     int *stack = calloc((size_t)p->n + 1, 2 * sizeof *stack);
     bool *seen = calloc((size_t)p->n + 1, sizeof *seen);
-    int at = p->n; /* producers are done first and stand last */
+    int at = p->n; /* filled from the end: producers are done first and stand last */
 
     for (int i = 0; i < p->n && stack && seen; i++) {
         int depth = 0;
@@ -148,7 +151,7 @@ static enum rt_status set_order(struct pass *p, struct rt_error *err)
             }
         }
     }
-    /* Filled from the end: readers stand in front; what was gone leaves a gap there. */
+    /* The order was filled from the end, and removed nodes left a gap at its start. */
     memmove(p->order, p->order + at, (size_t)(p->n - at) * sizeof *p->order);
     p->n -= at;
     const bool ok = stack && seen;
@@ -182,7 +185,7 @@ static void tear_down(struct pass *p)
     free(p->touched);
 }
 
-/* The chain that ends at `root`: its nodes, readers first. */
+/* Collects the nodes to fuse with `root`, readers first. */
 static int collect(struct pass *p, int root, int member[RT_ELEMENTWISE_MOST])
 {
     int n = 0;
@@ -210,7 +213,7 @@ struct inputs {
     int n;
 };
 
-/* The input that the edge is, which is added when it is new. */
+/* The number of the input that is this edge; adds it if it is new. */
 static int64_t input(struct inputs *in, struct pl_edge e)
 {
     for (int k = 0; k < in->n; k++)
@@ -220,8 +223,8 @@ static int64_t input(struct inputs *in, struct pl_edge e)
     return in->n++;
 }
 
-/* Which member makes the edge, in the order of steps, in which what is read stands before its
- * readers; -1: none. */
+/* The step that makes the edge; steps are in the reverse order of members, so that producers stand
+ * before their readers. -1: none. */
 static int step_at(const int *member, int n, struct pl_edge e)
 {
     for (int j = 0; j < n; j++)
@@ -238,7 +241,8 @@ static enum rt_status put(struct pass *p, const int *member, int n, struct rt_er
     in.n = 0;
     if (!step)
         return rt_fail_memory(err, "a plan", (size_t)n * sizeof *step);
-    for (int pass = 0; pass < 2; pass++) /* steps are counted from the number of inputs on */
+    /* The second pass knows the number of inputs, from which steps are counted. */
+    for (int pass = 0; pass < 2; pass++)
         for (int j = n - 1; j >= 0; j--) {
             const struct pl_node *m = &p->g->node[member[j]];
             int64_t of[3] = {-1, -1, -1};

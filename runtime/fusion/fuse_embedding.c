@@ -1,26 +1,26 @@
 /*
- * Embeddings that are looked up only to be added up become one "_EmbedSum", which never makes the
- * tensor of all the rows that are looked up:
+ * Fuses embeddings that are looked up only to be summed into one "_EmbedSum", which never
+ * materialises the tensor of all rows that are looked up:
  *
- *   Sum or Mean over one axis of    GatherV2(table, indices, 0)    or    ResourceGather
- *   the same with its rows weighted     rows * weights             Keras 2's masked average
- *   the same with some rows left out    SelectV2(mask, rows, 0)    Keras 3's
+ *   Sum or Mean over one axis of     GatherV2(table, indices, 0)    or    ResourceGather
+ *   of rows with weights             rows * weights                 Keras 2's masked average
+ *   of rows selected by a mask       SelectV2(mask, rows, 0)        Keras 3's
  *
- * Bags of ids, each id of which is looked up once (tf.nn.embedding_lookup_sparse), become one
- * "_EmbedBag", which neither finds equal ids nor makes their rows:
+ * Bags of ids whose unique ids are looked up (tf.nn.embedding_lookup_sparse) become one
+ * "_EmbedBag", which neither finds equal ids nor materialises their rows:
  *
  *   SparseSegmentSum, ~Mean or ~SqrtN of    table[y], i, segments    where y, i = Unique(ids)
  *
- * The table is a constant float matrix. Weights and mask are what is there before, one more axis at
- * the end (ExpandDims, a slice) included; which axis is summed and how shapes go together shows
- * when they are known: the kernel is right for any.
+ * The table is a constant float matrix. Weights and mask are used as they are, including an axis
+ * added at the end (ExpandDims, a slice). The axis of the sum and the broadcasting are known only
+ * with the shapes: the kernel is right for all of them.
  */
 #include "runtime/fusion/fuse.h"
 
 #include "runtime/fusion/embedding.h"
 
 struct embed {
-    struct pl_cluster nodes;               /* the reduction first */
+    struct pl_cluster nodes;               /* the reduction is the first node */
     const struct pl_node *gather, *scaled; /* scaled: NULL without weights or mask */
     struct pl_edge table, indices, by;
     struct rt_embedding_sum op;
@@ -31,7 +31,7 @@ static void take(struct embed *m, struct pl_edge e)
     pl_cluster_take(&m->nodes, e);
 }
 
-/* Whole rows of a table, by its first axis. */
+/* e is a lookup of whole rows of a table, along its first axis. */
 static bool is_lookup(struct embed *m, struct pl_edge e)
 {
     int64_t axis;
@@ -125,7 +125,7 @@ static const char *const segments[] = {[RT_EMBEDDING_BAG_SUM] = "SparseSegmentSu
                                        [RT_EMBEDDING_BAG_SQRT_N] = "SparseSegmentSqrtN"};
 enum { N_SEGMENTS = sizeof segments / sizeof *segments };
 
-/* Which of those node i is, of rows looked up once each; -1: none. */
+/* The kind of segment sum that node i makes of rows of unique ids; -1: none. */
 static int which_bag(struct embed *m, const struct pl_graph *g, int i, const struct pl_uses *uses)
 {
     const struct pl_node *n = NULL;

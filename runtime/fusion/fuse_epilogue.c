@@ -1,15 +1,15 @@
 /*
- * Puts element-wise steps behind the product or convolution that they follow: what is scaled,
- * shifted, added to and activated while it is in the cache need not be written and read again.
+ * Makes element-wise steps behind a matrix multiplication or a convolution its epilogue
+ * (rt_op.epilogue in op.h): scaling, shifting, adding and activating an output while it is in the
+ * cache saves writing and reading it again.
  *
- * The steps become the node's tail (rt_op.tail in op.h). Only where nothing else sees the values
- * in between. Multiplications and additions of constant vectors over the last axis, batch
- * normalisation among them, become one scale and one shift, summed up in double; then one addition
- * of another tensor may follow, and an activation. A residual may turn out to be broadcast: the
- * kernels then do what the addition would have done.
+ * Steps are fused only if nothing else reads the values in between. Multiplications and additions
+ * of constant vectors over the last axis, batch normalisation among them, become one scale and one
+ * shift, accumulated in double; then one addition of another tensor may follow, and an activation.
+ * A residual may turn out to be broadcast: the kernels then do what the addition would have done.
  *
- * A Reshape in between, that is known to keep rows together (its last dimensions, together as long
- * as a row, are constants), changes places with the steps behind it: frameworks write a product of
+ * A Reshape in between that is known to keep rows together (its last dimensions are constants, and
+ * their product is the length of a row) moves behind the steps: frameworks write a product of
  * three-dimensional tensors as Reshape, MatMul, Reshape, addition.
  */
 #include "runtime/fusion/fuse.h"
@@ -29,9 +29,9 @@ struct epilogue {
     struct pl_edge residual; /* node -1: none */
     bool residual_first;
     struct pl_activation act; /* n 0: none */
-    int last;                 /* node whose value the tail makes so far */
-    int reshape;              /* that changes places; -1: none. rank is 0 then */
-    int n_row;                /* its last dimensions: what a row became */
+    int last;                 /* the node whose value the epilogue makes so far */
+    int reshape; /* a Reshape that moves behind the epilogue; -1: none. With it, rank is 0 */
+    int n_row;   /* number of the Reshape's last dimensions that a row becomes */
     int64_t row[RT_MAX_RANK];
 };
 
@@ -48,14 +48,15 @@ static bool is_float_op(const struct pl_node *n)
            n->effect == RT_PURE && n->def->n_out >= 1 && n->def->out_dtype[0] == RT_F32;
 }
 
-/* Channels of a node that takes a tail and the rank of its output; 0: it takes none. */
+/* The channels and the rank of the output of a node that can take an epilogue; 0: it cannot. */
 static int64_t head_channels(const struct pl_graph *g, const struct pl_node *n, int *rank)
 {
     struct rt_info in[8];
 
     if (!is_float_op(n) || !n->def->op->epilogue || n->n_in != n->def->schema->n_in || n->n_in > 8)
         return 0;
-    for (int k = 0; k < n->def->n_extra; k++) /* a tail that is an activation alone has no input */
+    /* An epilogue that is an activation alone has no input. */
+    for (int k = 0; k < n->def->n_extra; k++)
         if (strcmp(n->def->extra[k].name, RT_EPILOGUE) == 0)
             return 0;
     for (int k = 0; k < n->n_in; k++) {
@@ -64,7 +65,8 @@ static int64_t head_channels(const struct pl_graph *g, const struct pl_node *n, 
         if (!t)
             continue;
         if (rt_tensor_count(t) == 0)
-            return 0; /* nothing bounds its channels, for which memory would be asked */
+            /* An empty filter does not bound the channels, and memory is allocated for them. */
+            return 0;
         in[k].value = t;
         in[k].shape.rank = t->rank;
         memcpy(in[k].shape.dim, t->dim, sizeof in[k].shape.dim);
@@ -72,7 +74,7 @@ static int64_t head_channels(const struct pl_graph *g, const struct pl_node *n, 
     return n->def->op->epilogue(n->def, in, rank);
 }
 
-/* A constant float vector along the last axis of an output of this rank, or one number. */
+/* A constant float vector along the last axis of an output of this rank, or a scalar. */
 static bool is_vector(const struct pl_graph *g, struct pl_edge e, int64_t channels, int rank)
 {
     const struct rt_tensor *t = pl_constant(g, e);
@@ -82,7 +84,7 @@ static bool is_vector(const struct pl_graph *g, struct pl_edge e, int64_t channe
            (pl_row_constant(g, e) && (t->dim[t->rank - 1] == channels || t->dim[t->rank - 1] == 1));
 }
 
-/* The constant's bytes for as long as *t is held. */
+/* Loads the constant. Its bytes stay as long as *t is held. */
 static enum rt_status vector_of(const struct pl_graph *g, struct pl_edge e, struct rt_tensor *t,
                                 struct rt_error *err)
 {
@@ -94,7 +96,7 @@ static enum rt_status vector_of(const struct pl_graph *g, struct pl_edge e, stru
     return st;
 }
 
-/* The same for the tail's value as it stands: a constant that goes along its rows. */
+/* As is_vector, for the epilogue's value as it stands: a constant along its rows. */
 static bool fits_rows(const struct pl_graph *g, struct pl_edge e, const struct epilogue *t)
 {
     if (t->reshape < 0)
@@ -107,7 +109,8 @@ static bool fits_rows(const struct pl_graph *g, struct pl_edge e, const struct e
 
 /* ---- scale and shift ---- */
 
-/* Such factors can go into the weights: their products with any usual weight are normal numbers. */
+/* True if the factors can be multiplied into the weights: the product with any usual weight is a
+ * normal number. */
 static bool is_fit(const struct epilogue *t)
 {
     for (int64_t c = 0; c < t->channels; c++) {
@@ -118,8 +121,8 @@ static bool is_fit(const struct epilogue *t)
     return true;
 }
 
-/* y = x * mul + add, where an empty tensor stands for 1 and 0. False: better left alone; the tail
- * is as before. */
+/* Appends y = x * mul + sign * add, where NULL stands for 1 and 0. Returns false if the result
+ * would not be fit (is_fit); then the epilogue is unchanged. */
 static bool add_vectors(struct epilogue *t, const struct rt_tensor *mul,
                         const struct rt_tensor *add, double sign)
 {
@@ -154,7 +157,7 @@ static bool add_vectors(struct epilogue *t, const struct rt_tensor *mul,
 
 /* ---- batch normalisation by constants ---- */
 
-/* Whether node i normalises by constants along its last axis and only its output 0 is used. */
+/* Node i normalises by constants along its last axis, and only its output 0 is used. */
 static bool is_normalisation(const struct pass *p, int i, const struct epilogue *t)
 {
     const struct pl_graph *g = p->g;
@@ -181,7 +184,7 @@ static bool is_normalisation(const struct pass *p, int i, const struct epilogue 
     return true;
 }
 
-/* y = (x - mean) / sqrt(variance + epsilon) * scale + offset, as x * factor + shift. */
+/* Fuses y = (x - mean) / sqrt(variance + epsilon) * scale + offset as x * factor + shift. */
 static enum rt_status take_normalisation(struct pass *p, int i, struct epilogue *t, bool *taken)
 {
     const struct pl_node *n = &p->g->node[i];
@@ -216,7 +219,7 @@ static enum rt_status take_normalisation(struct pass *p, int i, struct epilogue 
 
 /* ---- steps ---- */
 
-/* Node n, the only reader of the tail's value, by a vector. */
+/* Fuses node n, the only reader of the epilogue's value, if it applies a constant vector. */
 static enum rt_status take_vector(struct pass *p, const struct pl_node *n, struct epilogue *t,
                                   bool *taken)
 {
@@ -243,7 +246,7 @@ static enum rt_status take_vector(struct pass *p, const struct pl_node *n, struc
     return RT_OK;
 }
 
-/* Node n adds something else to the tail's value, which it alone reads. */
+/* Fuses node n, the only reader of the epilogue's value, if it adds another tensor. */
 static bool take_residual(const struct pl_graph *g, const struct pl_node *n, struct epilogue *t)
 {
     if (!is_float_op(n) || n->n_in != 2 || t->residual.node >= 0 || t->reshape >= 0 ||
@@ -260,8 +263,8 @@ static bool take_residual(const struct pl_graph *g, const struct pl_node *n, str
 
 /* ---- a Reshape in between ---- */
 
-/* Puts what is known of the integers in `e`, from the last one on, in front of dim[*n - 1], up to
- * `room` of them. False: not all of them are known. */
+/* Puts the integers of the constant `e`, from the last one on, in front of the *n integers at the
+ * end of `dim`, which has `capacity` in all. Returns false if `e` is no such constant. */
 static bool last_integers(const struct pl_graph *g, struct pl_edge e, int64_t *dim, int *n,
                           int capacity)
 {
@@ -272,7 +275,7 @@ static bool last_integers(const struct pl_graph *g, struct pl_edge e, int64_t *d
     return count > 0;
 }
 
-/* Node n is the runtime's own kind of Reshape: its rows become the last axes that it says. */
+/* Node n is a _LastAxes: its rows become the last axes that it names. */
 static bool take_axes(const struct pl_node *n, int i, struct epilogue *t)
 {
     struct rt_last_axes axes;
@@ -290,7 +293,8 @@ static bool take_axes(const struct pl_node *n, int i, struct epilogue *t)
     return true;
 }
 
-/* Node i, the only reader of the tail's value, only gives its rows other dimensions. */
+/* Node i, the only reader of the epilogue's value, gives other dimensions to its rows and nothing
+ * else. */
 static bool take_reshape(const struct pl_graph *g, int i, struct epilogue *t)
 {
     const struct pl_node *n = &g->node[i];
@@ -345,7 +349,7 @@ static struct pl_edge add_constant(struct pl_graph *g, int like, const double *v
     return pl_add_constant(g, like, &t, err);
 }
 
-/* The Reshape of the head's new value, where the chain's last node was. */
+/* Puts the Reshape of the head's new value in the place of the last fused node. */
 static enum rt_status put_reshape(struct pass *p, int head, const struct epilogue *t)
 {
     struct pl_graph *g = p->g;
@@ -370,7 +374,7 @@ static enum rt_status put_reshape(struct pass *p, int head, const struct epilogu
     return RT_OK;
 }
 
-/* The operands behind the head's own inputs. */
+/* Adds the operands of the epilogue. */
 static enum rt_status add_operands(struct pass *p, int head, const struct epilogue *t,
                                    struct pl_edge operand[RT_EPILOGUE_N_IN])
 {
@@ -389,7 +393,7 @@ static enum rt_status add_operands(struct pass *p, int head, const struct epilog
     return RT_OK;
 }
 
-/* The head with its tail, where the chain's last node was. */
+/* Puts the head with its epilogue in the place of the last fused node. */
 static enum rt_status put(struct pass *p, int head, const struct epilogue *t)
 {
     struct pl_graph *g = p->g;
@@ -437,7 +441,8 @@ static enum rt_status put(struct pass *p, int head, const struct epilogue *t)
     return st || t->reshape < 0 ? st : put_reshape(p, head, t);
 }
 
-/* Follows the chain behind node `head`; the nodes that it takes in are gone, but for the last. */
+/* Follows the single readers from node `head` on. The nodes that are fused become PL_GONE, except
+ * the last. */
 static enum rt_status follow(struct pass *p, int head, struct epilogue *t)
 {
     struct pl_graph *g = p->g;
@@ -483,7 +488,7 @@ static enum rt_status fuse(struct pass *p, int head, int64_t channels, int rank)
     enum rt_status st = follow(p, head, &t);
     if (!st && (t.has_scale || t.has_shift || t.residual.node >= 0 || t.act.n))
         st = put(p, head, &t);
-    else if (t.reshape >= 0) /* nothing came of it */
+    else if (t.reshape >= 0) /* the Reshape was the only node that was fused */
         g->node[head].kind = g->node[t.reshape].kind = PL_OP;
     free(t.scale);
     return st;
@@ -491,7 +496,7 @@ static enum rt_status fuse(struct pass *p, int head, int64_t channels, int rank)
 
 enum rt_status pl_fuse_epilogues(struct pl_graph *g, struct rt_error *err)
 {
-    const int n = g->n; /* more are added behind */
+    const int n = g->n; /* new nodes are appended */
     struct pass p = {.g = g, .err = err};
     enum rt_status st = pl_uses_count(&p.uses, g, err);
 

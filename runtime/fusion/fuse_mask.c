@@ -1,16 +1,17 @@
 /*
- * Masks of attention, as Keras writes them, without what ties them to the scores' values:
+ * Simplifies masks of attention as Keras writes them, so that they do not depend on the scores:
  *
- *   A mask that is joined with ones as large as the scores loses them: what selects broadcasts
- *   anyway.
+ *   A mask that is combined (LogicalAnd) with ones in the shape of the scores loses the ones: the
+ *   selection broadcasts anyway.
  *
- *   A mask as large as the scores' shape says (a causal one) asks the queries and keys instead.
+ *   A mask whose lengths come from the shape of the scores (a causal mask) takes them from the
+ *   shapes of queries and keys instead.
  */
 #include "runtime/fusion/fuse.h"
 
 #include <string.h>
 
-/* Fill(Shape(of), true) */
+/* e is Fill(Shape(of), true). */
 static bool is_all_true(const struct pl_graph *g, struct pl_edge e, struct pl_edge of)
 {
     const struct pl_node *fill = pl_made_by(g, e, "Fill", 2);
@@ -41,7 +42,7 @@ static bool drop_ones(struct pl_graph *g)
 
 /* ---- shapes of scores ---- */
 
-/* Axis `at` of e, scores that are Einsum(q, k), is *whose axis *axis. */
+/* Axis `at` of e, which is Einsum(q, k), is axis *axis of *whose. */
 static bool is_axis_of_einsum(const struct pl_graph *g, struct pl_edge e, int at,
                               struct pl_edge *whose, int *axis)
 {
@@ -49,7 +50,7 @@ static bool is_axis_of_einsum(const struct pl_graph *g, struct pl_edge e, int at
     const struct rt_span eq = scores ? rt_attr_str(scores->def, "equation") : (struct rt_span){0};
     if (eq.n != 15 || memchr(eq.p, '.', eq.n))
         return false;
-    /* "abcd,efgh->ijkl" */
+    /* The equation has the form "abcd,efgh->ijkl". */
     for (int k = 0; k < 2; k++) {
         const char *const letters = (const char *)eq.p + 5 * k;
         const char *const found = memchr(letters, eq.p[11 + at], 4);
@@ -62,8 +63,8 @@ static bool is_axis_of_einsum(const struct pl_graph *g, struct pl_edge e, int at
     return false;
 }
 
-/* The same of scores that are products of q and k, which a Transpose says have four axes: of the
- * last two, and of what was before the Transpose. */
+/* As is_axis_of_einsum, for a matrix product of transposed q and k. The Transposes show that there
+ * are four axes. Only the last two axes are found, as axes of the inputs of the Transposes. */
 static bool is_axis_of_matmul(const struct pl_graph *g, struct pl_edge e, int at,
                               struct pl_edge *whose, int *axis)
 {
@@ -84,7 +85,7 @@ static bool is_axis_of_matmul(const struct pl_graph *g, struct pl_edge e, int at
     return of >= 0 && of < 4;
 }
 
-/* Node i is one element of the shape of scores: *whose axis *axis that is. */
+/* Node i is one element of the shape of scores: it is the length of axis *axis of *whose. */
 static bool is_axis_of_scores(const struct pl_graph *g, int i, struct pl_edge *whose, int *axis)
 {
     int64_t at, end, step;
@@ -99,7 +100,7 @@ static bool is_axis_of_scores(const struct pl_graph *g, int i, struct pl_edge *w
         rt_attr_int(n->def, "end_mask") || rt_attr_int(n->def, "new_axis_mask") ||
         rt_attr_int(n->def, "ellipsis_mask"))
         return false;
-    /* Scaled perhaps. */
+    /* The scores may be scaled. */
     struct pl_edge e = shape->in[0];
     const struct pl_node *by = pl_float_by(g, e, "Mul", 2);
     if (!by)
@@ -121,7 +122,7 @@ static struct pl_edge add_index(struct pl_graph *g, int like, int v, struct rt_e
     return pl_add_constant(g, like, &t, err);
 }
 
-/* Node i asks `whose` shape for this axis. */
+/* Makes node i read this axis of the shape of `whose`. */
 static enum rt_status put_query(struct pl_graph *g, int i, struct pl_edge whose, int axis,
                                 struct rt_error *err)
 {
@@ -149,7 +150,7 @@ enum rt_status pl_fuse_masks(struct pl_graph *g, struct rt_error *err)
 {
     enum rt_status st = RT_OK;
     bool changed = drop_ones(g);
-    const int n = g->n; /* more are added behind */
+    const int n = g->n; /* new nodes are appended */
 
     for (int i = 0; i < n && !st; i++) {
         struct pl_edge whose;
@@ -160,6 +161,6 @@ enum rt_status pl_fuse_masks(struct pl_graph *g, struct rt_error *err)
         changed = true;
     }
     if (changed && !st)
-        pl_prune(g); /* or what is left of it would still count as a reader */
+        pl_prune(g); /* otherwise nodes that are left over would count as readers of the scores */
     return st;
 }

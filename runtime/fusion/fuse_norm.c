@@ -10,9 +10,9 @@
  *   y = x * Rsqrt(Mean(x^2, axis) + epsilon)                     without a mean: RMS; scale behind
  *       or x * Reciprocal(Sqrt(..)), or x / Sqrt(..); x^2 may be x * x, Square or Pow
  *
- * Scale and offset are constant vectors over the last axis, or left out; the order of commuting
- * operands does not matter. Whether the normalised axis is the last one shows when shapes are
- * known: the kernel is right for any.
+ * Scale and offset are constant vectors over the last axis, or left out; commuting operands may
+ * come in any order. Whether the normalised axis is the last one is known only with the shapes: the
+ * kernel is right for any axis.
  */
 #include "runtime/fusion/fuse.h"
 
@@ -20,7 +20,7 @@
 
 struct norm {
     struct pl_cluster nodes;
-    struct pl_edge x, mean, scale, offset; /* or pl_no_edge */
+    struct pl_edge x, mean, scale, offset; /* pl_no_edge if not found */
     struct rt_layer_norm op;
 };
 
@@ -29,7 +29,7 @@ static void take(struct norm *m, struct pl_edge e)
     pl_cluster_take(&m->nodes, e);
 }
 
-/* e is the mean of something along one axis, which stays with length 1. */
+/* e is the mean of *of along one axis, which is kept with length 1. */
 static bool is_mean(struct norm *m, struct pl_edge e, struct pl_edge *of, int64_t *axis)
 {
     const struct pl_node *n = pl_float_by(m->nodes.g, e, "Mean", 2);
@@ -53,7 +53,7 @@ static bool is_centred(struct norm *m, struct pl_edge e)
     return true;
 }
 
-/* The squares that are averaged: says which x, mean and axis they speak of. */
+/* e is the mean of the squares of x - mean. Sets x, mean and axis. */
 static bool is_variance(struct norm *m, struct pl_edge e)
 {
     struct pl_edge squares;
@@ -122,7 +122,7 @@ static bool is_factor(struct norm *m, struct pl_edge e)
     return is_safe_variance(m, n->in[0]);
 }
 
-/* The factor, alone or times the scale. */
+/* The factor alone, or the factor times the scale. */
 static bool is_scaled_factor(struct norm *m, struct pl_edge e)
 {
     const struct pl_node *n = pl_float_by(m->nodes.g, e, "Mul", 2);
@@ -137,7 +137,7 @@ static bool is_scaled_factor(struct norm *m, struct pl_edge e)
     return false;
 }
 
-/* offset - mean * factor, in one of its forms; the factor is `by`. */
+/* e is offset - mean * factor, in one of its forms; the factor is `by`. */
 static bool is_shift(struct norm *m, struct pl_edge e, struct pl_edge by)
 {
     const struct pl_node *n = pl_float_by(m->nodes.g, e, "Sub", 2), *p;
@@ -151,7 +151,7 @@ static bool is_shift(struct norm *m, struct pl_edge e, struct pl_edge by)
         take(m, n->in[1]);
         return true;
     }
-    /* (-mean) * factor, and offset added to it */
+    /* e is (-mean) * factor, or offset is added to it. */
     struct pl_edge product = e;
     n = pl_float_sum(m->nodes.g, e);
     for (int k = 0; n && k < 2; k++)
@@ -195,7 +195,8 @@ static bool is_folded(struct norm *m, const struct pl_node *root)
 
 enum { SHAPE_OPEN = -1 };
 
-/* e is a part of x's shape, [first, end) or all from first on; or with `shrinks` one of it. */
+/* e is the part [first, end) of x's shape, or all from first on; or with `shrinks` the length of
+ * one axis. */
 static bool is_slice(const struct pl_graph *g, struct pl_edge e, struct pl_edge x, bool shrinks,
                      int64_t *first, int64_t *end)
 {
@@ -216,7 +217,8 @@ static bool is_slice(const struct pl_graph *g, struct pl_edge e, struct pl_edge 
            *end <= RT_MAX_RANK && !(shrinks && from_0);
 }
 
-/* e is the product of single axes of x's shape, each of them once: a bit for each. */
+/* e is the product of the lengths of single axes of x, each at most once; *axes has a bit for
+ * each. */
 static bool is_product_of_axes(const struct pl_graph *g, struct pl_edge e, struct pl_edge x,
                                unsigned *axes)
 {
@@ -238,7 +240,7 @@ static bool is_product_of_axes(const struct pl_graph *g, struct pl_edge e, struc
     return false;
 }
 
-/* before * behind are all axes of x, `behind` those from *axis on. */
+/* before * behind is the size of x; `behind` is the product of the axes from *axis on. */
 static bool splits(const struct pl_graph *g, struct pl_edge before, struct pl_edge behind,
                    struct pl_edge x, int64_t *axis, int64_t *rank)
 {
@@ -281,8 +283,8 @@ static bool is_empty(const struct pl_graph *g, struct pl_edge e)
     return t && t->dtype == RT_F32 && t->rank == 1 && t->dim[0] == 0;
 }
 
-/* x made [1, before, behind, 1], of which each of `before` is normalised over `behind`, and made
- * what it was. */
+/* x is reshaped to [1, before, behind, 1], each of `before` is normalised over `behind`, and the
+ * result is reshaped to the shape of x. */
 static bool is_batch_normed(struct norm *m, struct pl_edge e)
 {
     const struct pl_graph *g = m->nodes.g;
@@ -311,9 +313,9 @@ static bool is_batch_normed(struct norm *m, struct pl_edge e)
     return true;
 }
 
-/* ---- by the mean of squares ---- */
+/* ---- by the mean of squares (RMS) ---- */
 
-/* e is the square of something: of what. */
+/* e is the square of *of. */
 static bool is_square(struct norm *m, struct pl_edge e, struct pl_edge *of)
 {
     const struct pl_graph *g = m->nodes.g;
@@ -353,7 +355,7 @@ static bool is_root(struct norm *m, struct pl_edge e, bool divides, struct pl_ed
     return true;
 }
 
-/* x times or divided by `by` is x normalised. */
+/* x times `by`, or with `divides` x divided by it, is x normalised. */
 static bool is_rms_normed_by(struct norm *m, struct pl_edge x, struct pl_edge by, bool divides)
 {
     struct pl_edge safe, squares, of;
@@ -395,9 +397,9 @@ static bool is_rms_normed(struct norm *m, struct pl_edge e)
     return false;
 }
 
-/* ---- whole ---- */
+/* ---- the whole pattern ---- */
 
-/* (x - mean) * factor or (x - mean) / sqrt(...), the factor perhaps times the scale. */
+/* e is (x - mean) * factor or (x - mean) / sqrt(...); the factor may include the scale. */
 static bool is_centred_normed(struct norm *m, struct pl_edge e)
 {
     const struct pl_node *n = pl_float_by(m->nodes.g, e, "RealDiv", 2), *root;
@@ -419,7 +421,7 @@ static bool is_centred_normed(struct norm *m, struct pl_edge e)
     return false;
 }
 
-/* One of the forms without an offset. By squares comes last: a centred x looks like its x. */
+/* One of the forms without an offset. RMS comes last, because a centred x also matches as its x. */
 static bool is_straight(struct norm *m, struct pl_edge e)
 {
     const struct norm before = *m;
@@ -433,7 +435,7 @@ static bool is_straight(struct norm *m, struct pl_edge e)
     return is_rms_normed(m, e);
 }
 
-/* The straight form, and a scale behind it where it has none yet. */
+/* One of the forms without an offset, with a scale behind it if it had none. */
 static bool is_scaled(struct norm *m, struct pl_edge e)
 {
     const struct pl_node *n = pl_float_by(m->nodes.g, e, "Mul", 2);
@@ -460,7 +462,7 @@ static void start(struct norm *m, const struct pl_graph *g, int root, const stru
                        .offset = pl_no_edge};
 }
 
-/* A normalisation that ends in this sum. */
+/* Matches a normalisation whose last node is the sum i. */
 static bool ends_in_sum(struct norm *m, const struct pl_graph *g, int i, const struct pl_uses *uses)
 {
     start(m, g, i, uses);
@@ -480,7 +482,7 @@ static bool ends_in_sum(struct norm *m, const struct pl_graph *g, int i, const s
     return false;
 }
 
-/* One without an offset. */
+/* Matches a normalisation without an offset, whose last node is i. */
 static bool ends_in_product(struct norm *m, const struct pl_graph *g, int i,
                             const struct pl_uses *uses)
 {
@@ -507,8 +509,9 @@ enum rt_status pl_fuse_norms(struct pl_graph *g, struct rt_error *err)
     if (!rt_registry_op(g->session->options.registry, "_LayerNorm"))
         return RT_OK;
     enum rt_status st = pl_uses_count(&uses, g, err);
-    /* Those with an offset first: the others look like their inner part. What is put there reads
-     * nothing new, so that the counts stay true for what is still to be found. */
+    /* Forms with an offset are matched first, because their inner part looks like a form without. A
+     * fused node reads only what the pattern has read, so the counts of uses stay right for later
+     * matches. */
     for (int products = 0; products < 2; products++)
         for (int i = 0; i < g->n && !st; i++) {
             struct norm m;
@@ -519,6 +522,6 @@ enum rt_status pl_fuse_norms(struct pl_graph *g, struct rt_error *err)
         }
     pl_uses_free(&uses);
     if (found)
-        pl_prune(g); /* shapes that nobody asks for any more */
+        pl_prune(g); /* nodes that only computed the removed shapes */
     return st;
 }

@@ -1,7 +1,8 @@
 /*
- * An average of 1x1 convolutions is the 1x1 convolution of the average, at a fraction of the
- * products: the pool goes first (DenseNet's transitions). Weights of an average sum to 1 whatever
- * the padding, which TensorFlow leaves out of it.
+ * Moves an average pool before the 1x1 convolution that it follows (DenseNet's transitions): the
+ * average of a 1x1 convolution is the 1x1 convolution of the average, at a fraction of the
+ * multiplications. The weights of an average sum to 1 with any padding, because TensorFlow does not
+ * count padded pixels.
  */
 #include "runtime/fusion/fuse.h"
 
@@ -21,7 +22,7 @@ static bool is_all_ones(const struct rt_node *n, const char *attr)
     return true;
 }
 
-/* 1x1, a step at a time, nothing around it. */
+/* A 1x1 convolution with stride 1 and without padding. */
 static bool is_pointwise(const struct pl_graph *g, const struct pl_node *n)
 {
     const struct rt_tensor *filter = pl_constant(g, n->in[1]);
@@ -29,7 +30,7 @@ static bool is_pointwise(const struct pl_graph *g, const struct pl_node *n)
            filter->dim[1] == 1 && !rt_span_is(rt_attr_str(n->def, "padding"), "EXPLICIT");
 }
 
-/* The pool goes over pixels alone and leaves at most half of them. */
+/* The pool averages over pixels alone and leaves at most half of them. */
 static bool thins_out(const struct pl_node *n)
 {
     const int64_t *k, *s;

@@ -1,10 +1,11 @@
 /*
- * Recurrent layers of TensorFlow 1: a loop of Enter, Merge, Switch, NextIteration and Exit that
- * reads one TensorArray, writes another, and whose body is a cell. Its body is copied out, with the
- * loop's variables as feeds, and looked at as a While's would be (fuse_rnn_while.c).
+ * Finds recurrent layers of TensorFlow 1: a loop of Enter, Merge, Switch, NextIteration and Exit
+ * that reads one TensorArray, writes another, and whose body is a cell. The body is copied into a
+ * graph of its own, with the loop's variables as feeds, and matched as the body of a While is
+ * (fuse_rnn_while.c).
  *
- * A TensorArray that was written in part refuses to be gathered, so only loops are taken that make
- * as many steps as the input has, by the way their bounds are computed.
+ * A TensorArray that was written only in part refuses to be gathered. So only those loops are fused
+ * whose bounds show that they make one step for each row of the input.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,20 +13,20 @@
 #include "runtime/fusion/fuse.h"
 #include "runtime/fusion/rnn_loop.h"
 
-/* MAX_SCANS: of nodes, by all frames that are looked at: each looks through the graph. What is
- * beyond is a loop as any other. */
+/* MAX_SCANS: nodes visited for all frames that are examined, because each scans the graph. Frames
+ * beyond the limit are not fused. */
 enum { MAX_BODY_DEPTH = 64, MAX_BODY_INPUTS = 16, MAX_SCANS = 1 << 23 };
 
 struct frame {
     struct pl_rnn_loop l;
     int cond;                         /* the LoopCond */
-    int n_variables;                  /* the others are constant Enters */
-    int enter[PL_RNN_LOOP_VARIABLES]; /* of all */
+    int n_variables;                  /* variables from here to l.n are constant Enters */
+    int enter[PL_RNN_LOOP_VARIABLES]; /* of all variables */
     int merge[PL_RNN_LOOP_VARIABLES], next[PL_RNN_LOOP_VARIABLES], choice[PL_RNN_LOOP_VARIABLES];
-    struct pl_graph check; /* the condition */
-    int *copy;             /* per node of the plan: in the graph that is made, or -1 */
-    bool in_cond;          /* variables are read from Merge, not from Switch */
-    int n_before;          /* nodes of the plan before the layers are added */
+    struct pl_graph check; /* the condition as a graph */
+    int *copy;    /* per node of the plan: its index in the graph that is being made, or -1 */
+    bool in_cond; /* variables are read from Merge, not from Switch */
+    int n_before; /* number of nodes of the plan before the layers are added */
 };
 
 static const struct pl_node *node_of(const struct frame *f, int i)
@@ -48,7 +49,7 @@ static bool has_frame(const struct pl_node *n, struct rt_span name, bool is_cons
            memcmp(own.p, name.p, own.n) == 0 && rt_attr_bool(n->def, "is_constant") == is_constant;
 }
 
-/* The variable that Switch i carries. */
+/* Adds the variable that Switch i carries. */
 static bool add_variable(struct frame *f, int i)
 {
     const struct pl_graph *g = f->l.g;
@@ -97,7 +98,7 @@ static bool find_variables(struct frame *f)
     return true;
 }
 
-/* ---- the body as a graph of its own ---- */
+/* ---- the body as a graph ---- */
 
 /* The variable that an edge inside the frame carries; -1: none. */
 static int variable_of(const struct frame *f, struct pl_edge e)
@@ -113,7 +114,7 @@ static int variable_of(const struct frame *f, struct pl_edge e)
     return -1;
 }
 
-/* Control edges inside a frame only say that the iteration runs at all. */
+/* True for a control edge that only says that the iteration runs at all. */
 static bool is_pivot(const struct frame *f, int i)
 {
     const struct pl_edge e = pl_origin(f->l.g, (struct pl_edge){i, 0});
@@ -245,11 +246,12 @@ static bool copy_condition(struct frame *f)
            to->pipeline->simplify(to, &calls, &err) == RT_OK;
 }
 
-/* ---- what stands around it ---- */
+/* ---- the nodes around the loop ---- */
 
 /*
- * As many as the items, or, as dynamic_rnn writes it, Minimum(n, Maximum(1, n)), where one n may
- * be the longest row's: behind that no row takes a step, and what is not written is zero too.
+ * e is the number of items, or, as dynamic_rnn writes it, Minimum(n, Maximum(1, n)), where one n
+ * may be the longest row's length: behind that no row takes a step, and elements that are not
+ * written are zero in either case.
  */
 static bool is_whole_length(const struct frame *f, struct pl_edge e)
 {
@@ -279,7 +281,7 @@ static bool takes_shape(const struct rt_shape *s, int64_t cols, int64_t *rows)
     return s->rank < 0 || (s->rank == 2 && pl_takes_rows(s->dim[0], s->dim[1], cols, rows));
 }
 
-/* An array as long as the input. */
+/* e is a TensorArray as long as the input. */
 static bool is_array(const struct frame *f, struct pl_edge e, int64_t cols, int64_t *rows)
 {
     const struct pl_graph *g = f->l.g;
@@ -287,12 +289,13 @@ static bool is_array(const struct frame *f, struct pl_edge e, int64_t cols, int6
     const struct rt_shape *s = n ? rt_attr_shape(n->def, "element_shape") : NULL;
 
     return s && pl_is_length(g, n->in[0], f->l.items) &&
-           /* What is not written can be read only where it is as large as what is. */
+           /* Elements that are not written can be read only if they have the shape of those that
+            * are. */
            (f->l.mask.kind == RT_RNN_ALL || rt_attr_bool(n->def, "identical_element_shapes")) &&
            takes_shape(s, cols, rows);
 }
 
-/* The node that gathers the written array, all of it in order. */
+/* Node n gathers the whole written array in order. */
 static bool is_gather(struct frame *f, const struct pl_node *n, struct pl_edge array)
 {
     const struct pl_graph *g = f->l.g;
@@ -310,7 +313,7 @@ static bool is_gather(struct frame *f, const struct pl_node *n, struct pl_edge a
            pl_is_length(g, n->in[1], f->l.items);
 }
 
-/* Whether node i belongs to the frame itself. */
+/* Node i is part of the frame itself. */
 static bool is_inside(const struct frame *f, int i)
 {
     for (int k = 0; k < f->l.n; k++)
@@ -320,10 +323,10 @@ static bool is_inside(const struct frame *f, int i)
     return i == f->cond;
 }
 
-/* What leaves a loop by a node: */
-enum { NOT_OF_LOOP, FOREIGN, ARRAY, STATE }; /* FOREIGN: what the new nodes do not have */
+/* What a node hands out of the loop. */
+enum { NOT_OF_LOOP, FOREIGN, ARRAY, STATE }; /* FOREIGN: a value that the new nodes do not have */
 
-/* STATE: of variable *k. */
+/* What `node` hands out of the loop; if STATE, the final state of variable *k. */
 static int leaves(const struct frame *f, int node, int *k)
 {
     const struct pl_node *n = node_of(f, node);
@@ -341,7 +344,7 @@ static int leaves(const struct frame *f, int node, int *k)
     return NOT_OF_LOOP;
 }
 
-/* Every reader of the loop's values, and of its arrays, is one that the layer replaces. */
+/* True if the layer replaces every reader of the loop's values and of its arrays. */
 static bool find_readers(struct frame *f, struct pl_edge array)
 {
     const struct pl_graph *g = f->l.g;
@@ -377,8 +380,8 @@ static bool find_readers(struct frame *f, struct pl_edge array)
 
 /* ---- the new node ---- */
 
-/* What the new nodes make instead of what node i hands out of the loop; node -1: i is none of
- * these. */
+/* The output of the new nodes that replaces output 0 of node i; node -1: i is no output of the loop
+ * that they replace. */
 static struct pl_edge instead_of(const struct frame *f, int i)
 {
     int k;
@@ -393,7 +396,7 @@ static struct pl_edge instead_of(const struct frame *f, int i)
     }
 }
 
-/* A gather reads the loop's Exit, which must stay until the gather's readers have left it. */
+/* A gather reads the loop's Exit, which must stay until the gather's readers are rewired. */
 static bool stays_wired(const void *arg, int i)
 {
     return instead_of(arg, i).node >= 0;

@@ -1,11 +1,11 @@
 /*
- * Recurrent layers: a While whose body is a recurrent cell, or several on top of each other,
- * reading one element of a list per step and writing one, becomes a node for each cell (_RNN) that
- * makes the products of all inputs at once and keeps nothing but the state from step to step.
+ * Finds recurrent layers of TensorFlow 2: a While whose body is a recurrent cell, or a stack of
+ * them, that reads one element of a list per step and writes one. Each cell becomes a node (_RNN),
+ * which multiplies all inputs by its weights at once and keeps only the state from step to step.
  *
- * Before the loop's functions become plans, they are made graphs of nodes as they would be then,
- * looked at, and thrown away. The loop's bounds and the list's length stay inputs of the node,
- * which counts its steps and refuses what the loop would.
+ * Before the plans of the loop's functions are made, the functions are built as graphs, as their
+ * plans would see them, matched, and thrown away. The loop's bounds and the list's length stay
+ * inputs of the node, which counts its steps and refuses what the loop would refuse.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 
 enum { MAX_DEPTH = 8 };
 
-/* ---- what stands around the loop ---- */
+/* ---- the nodes around the loop ---- */
 
 static bool is_transpose(const struct pl_graph *g, const struct pl_node *n)
 {
@@ -24,15 +24,15 @@ static bool is_transpose(const struct pl_graph *g, const struct pl_node *n)
            pl_ints_constant(g, n->in[1], 3, perm) && perm[0] == 1 && perm[1] == 0 && perm[2] == 2;
 }
 
-/* Who reads the list that is written: TensorListStack alone. */
+/* The readers of the list that is written; only TensorListStack may read it. */
 struct readers {
-    bool transposed;     /* all that reads the stack is a Transpose to [batch, time] */
+    bool transposed;     /* every reader of the stack is a Transpose to [batch, time] */
     bool any;            /* there is a stack */
-    unsigned char *mark; /* per node: */
+    unsigned char *mark; /* per node: one of these marks, or 0 */
 };
 enum { MARK_STACK = 1, MARK_TRANSPOSE };
 
-/* length: the list's, -1 when it is not a constant. */
+/* Node n is a stack of the list. length: the list's, or -1 if it is not constant. */
 static bool is_stack(struct pl_rnn_loop *l, const struct pl_node *n, int64_t length)
 {
     const int64_t want = pl_is(n, "TensorListStack") ? rt_attr_int(n->def, "num_elements") : 0;
@@ -42,7 +42,7 @@ static bool is_stack(struct pl_rnn_loop *l, const struct pl_node *n, int64_t len
            pl_list_shape(l->g, n->in[1], pl_last_cell(l)->width, &l->y_rows);
 }
 
-/* Reads an output of the loop that the new node does not have. */
+/* The edge is an output of the loop that the new node does not have. */
 static bool is_foreign(const struct pl_rnn_loop *l, struct pl_edge e)
 {
     return e.node == l->at && (e.out >= l->n || l->role[e.out] != ROLE_STATE);
@@ -102,7 +102,7 @@ struct redirection {
     const struct readers *r;
 };
 
-/* The node is the new one, or only hands on the loop's list and goes. */
+/* The inputs stay: the node is the new one, or is a stack or Transpose that is removed. */
 static bool stays_wired(const void *arg, int i)
 {
     const struct redirection *d = arg;
@@ -110,7 +110,8 @@ static bool stays_wired(const void *arg, int i)
     return i == d->l->at || mark == MARK_STACK || (mark == MARK_TRANSPOSE && d->r->transposed);
 }
 
-/* An edge from the loop, or from what only hands its list on, comes from the new node. */
+/* Replaces an edge from the loop, or from a removed stack or Transpose, by one from the new
+ * node. */
 static struct pl_edge redirected(const void *arg, struct pl_edge e)
 {
     const struct redirection *d = arg;
@@ -123,7 +124,7 @@ static struct pl_edge redirected(const void *arg, struct pl_edge e)
 
 /* ---- the pass ---- */
 
-/* The list that is written was made just for the loop; *length: how long, *n its value or -1. */
+/* The list that is written was reserved for the loop. *length is its length, *n the value or -1. */
 static bool find_length(struct pl_rnn_loop *l, struct pl_edge *length, int64_t *n)
 {
     const struct pl_node *list =
@@ -170,7 +171,7 @@ static enum rt_status replace(struct pl_rnn_loop *l, struct pl_edge length, cons
     return RT_OK;
 }
 
-/* Looks at the loop of node `at`; one that is not understood is left as it is. */
+/* Matches and fuses the loop of node `at`. A loop that does not match stays as it is. */
 static enum rt_status fuse(struct pl_graph *g, int at, struct rt_error *err)
 {
     struct pl_rnn_loop l;

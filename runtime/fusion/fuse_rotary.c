@@ -2,14 +2,14 @@
  * Finds rotary position embedding as exporters write it, and makes it one "_Rotary" (rotary.h):
  *
  *   y = x * cos + r * sin, r = rotate(x)
- *   r = ConcatV2(-b, a, -1)                   a, b = Split(x, 2, -1)                HuggingFace's
- * ESM a, b = x[..., :half], x[..., half:]   Llama r = Reshape(Pack(-b, a, -2), Shape(x))    the
- * same                              KerasHub r = Reshape(Pack(-b, a, -1), Shape(x))    a, b =
- * x[..., ::2], x[..., 1::2]      GPT-J, RoFormer
+ *   r = ConcatV2(-b, a, -1)                 a, b = Split(x, 2, -1)              HuggingFace's ESM
+ *                                           a, b = x[..., :half], x[..., half:] Llama
+ *   r = Reshape(Pack(-b, a, -2), Shape(x))  a, b as above                       KerasHub
+ *   r = Reshape(Pack(-b, a, -1), Shape(x))  a, b = x[..., ::2], x[..., 1::2]    GPT-J, RoFormer
  *
- * Factors and terms may come in either order. The shape may be that of the Pack but for its last
- * axes, and lengths in it may be constants: x is then refused if it has others, as no graph that an
- * exporter writes gives it.
+ * Factors and terms may come in either order. The shape may be that of the Pack except for its last
+ * axes, and lengths in it may be constants. Then an x with other lengths is refused; graphs of
+ * exporters never give it one.
  */
 #include "runtime/fusion/fuse.h"
 
@@ -21,7 +21,7 @@ struct rotary {
     struct pl_cluster nodes;
     struct pl_edge x;
     struct rt_rotary op;
-    int64_t dims[RT_MAX_RANK]; /* what op.dims will be a copy of */
+    int64_t dims[RT_MAX_RANK]; /* op.dims becomes a copy of these */
 };
 
 static void take(struct rotary *m, struct pl_edge e)
@@ -29,7 +29,7 @@ static void take(struct rotary *m, struct pl_edge e)
     pl_cluster_take(&m->nodes, e);
 }
 
-/* x must have this many axes, for which nothing is known but -1, or what is known already. */
+/* x must have this many axes: sets their lengths to -1, or compares with the rank known already. */
 static bool needs_rank(struct rotary *m, int rank)
 {
     if (m->op.dims.n)
@@ -42,8 +42,8 @@ static bool needs_rank(struct rotary *m, int rank)
 
 /* ---- the two parts of x ---- */
 
-/* e is x[..., first:end:step] of its last axis; end -1: all that is left. x[:, :, first:] says
- * besides how many axes x has. */
+/* e is x[..., first:end:step] of its last axis; end -1: to the end. The form x[:, :, first:] also
+ * shows how many axes x has. */
 static bool is_part(struct rotary *m, struct pl_edge e, int64_t *first, int64_t *end, int64_t *step)
 {
     const struct pl_graph *g = m->nodes.g;
@@ -99,7 +99,7 @@ static bool are_halves(struct rotary *m, struct pl_edge a, struct pl_edge b)
     return true;
 }
 
-/* a is every other one of x's last axis, b are those between them. */
+/* a has the even elements of x's last axis, b the odd ones. */
 static bool are_interleaved(struct rotary *m, struct pl_edge a, struct pl_edge b)
 {
     int64_t first, end, step, second, rest, step_too;
@@ -112,9 +112,9 @@ static bool are_interleaved(struct rotary *m, struct pl_edge a, struct pl_edge b
            end == -1 && second == 1 && rest == -1 && step == 2 && step_too == 2;
 }
 
-/* ---- the shape that a Pack is given back ---- */
+/* ---- the shape that a Pack is reshaped to ---- */
 
-/* e is one axis of the shape of x, or of the pack where that has x's: which. */
+/* e is the length of this axis of x, or of the Pack where both have the same axis. */
 static bool is_axis(struct rotary *m, struct pl_edge e, struct pl_edge pack, int64_t axis)
 {
     const struct pl_graph *g = m->nodes.g;
@@ -132,12 +132,12 @@ static bool is_axis(struct rotary *m, struct pl_edge e, struct pl_edge pack, int
         return true;
     if (!pl_same(shape->in[0], pack))
         return false;
-    take(m, e); /* they read the pack, which will be no more */
+    take(m, e); /* these nodes read the Pack, which is removed */
     take(m, n->in[0]);
     return true;
 }
 
-/* shape is x's; of the pack the axes before the last two are x's. */
+/* `shape` is the shape of x. The Pack has the axes of x before the last two. */
 static bool is_shape_of_x(struct rotary *m, struct pl_edge shape, struct pl_edge pack)
 {
     const struct pl_graph *g = m->nodes.g;
@@ -163,12 +163,13 @@ static bool is_shape_of_x(struct rotary *m, struct pl_edge shape, struct pl_edge
         if (!is_constant && !is_axis(m, n->in[k], k < rank - 1 ? pack : pl_no_edge, k))
             return false;
     }
-    if (m->nodes.uses->n[pack.node] > 1) /* the shape is read by the reshape alone, or is seen */
+    /* The Pack has another reader: the shape, which is then part of the pattern. */
+    if (m->nodes.uses->n[pack.node] > 1)
         take(m, shape);
     return true;
 }
 
-/* ---- whole ---- */
+/* ---- the whole pattern ---- */
 
 /* e is -part. */
 static bool is_negated(struct rotary *m, struct pl_edge e, struct pl_edge *part)
@@ -255,6 +256,6 @@ enum rt_status pl_fuse_rotaries(struct pl_graph *g, struct rt_error *err)
     }
     pl_uses_free(&uses);
     if (found)
-        pl_prune(g); /* shapes that nobody asks for any more */
+        pl_prune(g); /* nodes that only computed the removed shapes */
     return st;
 }

@@ -1,16 +1,16 @@
 /*
- * Softmax over the last axis that was written out (by hand, or for tensors of three axes and more)
- * becomes the op, which attention looks for too:
+ * Makes a softmax over the last axis that was written out (by hand, or for tensors of three axes
+ * and more) the op Softmax, which attention looks for too:
  *
  *   e = Exp(x - Max(x, -1)), y = e / Sum(e, -1)        both reductions keep their axis
  *
- * The axis must be written as -1: which one an index from the front is shows only with shapes. A
- * NaN of a row, and a row whose largest value is infinite, makes the whole row NaN either way.
- * Scalars are refused as before, in Softmax's words.
+ * The axis must be written as -1, because the rank decides which axis an index from the front is. A
+ * NaN in a row, and a row whose largest value is infinite, makes the whole row NaN in both forms.
+ * Scalars are refused as before, with Softmax's message.
  */
 #include "runtime/fusion/fuse.h"
 
-/* e is `op` of `of` along the last axis, which stays with length 1. */
+/* e is `op` of `of` along the last axis, which is kept with length 1. */
 static bool is_last_axis(const struct pl_graph *g, struct pl_edge e, const char *op,
                          struct pl_edge of)
 {
@@ -56,6 +56,6 @@ enum rt_status pl_fuse_softmaxes(struct pl_graph *g, struct rt_error *err)
     }
     pl_uses_free(&uses);
     if (found)
-        pl_prune(g); /* the axes, if nobody else has them */
+        pl_prune(g); /* the axes, if no other node reads them */
     return st;
 }

@@ -1,5 +1,5 @@
 /*
- * A change of the last axes as one op: fuse_einsum.c puts it around a matrix multiplication,
+ * A Reshape of the last axes as one op: fuse_einsum.c puts it around a matrix multiplication,
  * kernels/fused/fused_axes.c runs it. The output is a view of x.
  */
 #ifndef RT_LAST_AXES_HEADER
@@ -10,9 +10,9 @@
 #define RT_LAST_AXES_INPUTS(IN, op) IN(op, X, x, ONE)
 #define RT_LAST_AXES_OUTPUTS(OUT)   OUT(y)
 #define RT_LAST_AXES_ATTRS(ATTR)                                                                   \
-    ATTR(INT, rank)  /* how many axes x has */                                                     \
-    ATTR(INTS, from) /* how long the last of them are, */                                          \
-    ATTR(INTS, to)   /* and the axes that they become, of as many elements */
+    ATTR(INT, rank)  /* number of axes of x */                                                     \
+    ATTR(INTS, from) /* lengths of the last axes of x */                                           \
+    ATTR(INTS, to)   /* lengths of the axes that replace them, with as many elements */
 RT_FUSED_OP(RT_LAST_AXES, rt_last_axes, "_LastAxes");
 
 #endif

@@ -1,11 +1,12 @@
 /*
- * Layer normalisation as one op: fuse_norm.c finds it, kernels/fused/fused_norm.c computes it.
+ * Layer normalisation as one op: fuse_norm.c puts it into a graph, kernels/fused/fused_norm.c
+ * computes it.
  *
  *     y = (x - mean(x)) / sqrt(variance(x) + epsilon) * scale + offset
  *
- * Mean and variance are taken along one axis, or with `joins` along that axis and all behind it as
- * one. Scale and offset are vectors over the last axis. With `no_mean` the mean is taken for 0,
- * which is RMS normalisation.
+ * Mean and variance are taken along one axis, or with `joins` along that axis and all axes behind
+ * it together. Scale and offset are vectors over the last axis. With `no_mean` the mean counts as
+ * 0, which is RMS normalisation.
  */
 #ifndef RT_LAYER_NORM_HEADER
 #define RT_LAYER_NORM_HEADER
@@ -21,7 +22,7 @@
     ATTR(INT, axis)                                                                                \
     ATTR(FLOAT, epsilon)                                                                           \
     ATTR(BOOL, joins)                                                                              \
-    ATTR(INT, rank) /* how many axes x has, but for ones behind them; 0: any */                    \
+    ATTR(INT, rank) /* number of axes of x, trailing axes of length 1 not counted; 0: any */       \
     ATTR(BOOL, no_mean)
 RT_FUSED_OP(RT_LAYER_NORM, rt_layer_norm, "_LayerNorm");
 

@@ -1,9 +1,9 @@
-/* See rnn_loop.h: the roles of a loop's variables, its layers, and the nodes that replace it. */
+/* The roles of a loop's variables, its layers, and the nodes that replace the loop (rnn_loop.h). */
 #include "runtime/fusion/rnn_loop.h"
 
 #include <string.h>
 
-/* The loop variable that `e`, in the body or condition `g`, is; -1: none. */
+/* The loop variable that edge `e` of the body or condition `g` is; -1: none. */
 static int variable(const struct pl_rnn_loop *l, const struct pl_graph *g, struct pl_edge e)
 {
     return e.node < l->n && e.out == 0 &&
@@ -31,7 +31,7 @@ void pl_rnn_loop_init(struct pl_rnn_loop *l, struct pl_graph *g, int at)
 
 /* ---- the body ---- */
 
-/* What a frame's loop has instead of lists; which of them there are is seen when each is found. */
+/* Frames use TensorArrays instead of lists. Each of these nodes is checked when it is matched. */
 static bool is_array_op(const struct pl_node *n)
 {
     return pl_is(n, "TensorArrayReadV3") || pl_is(n, "TensorArrayWriteV3");
@@ -105,21 +105,21 @@ bool pl_is_length(const struct pl_graph *g, struct pl_edge e, struct pl_edge ite
            shape->in[0].out == items.out;
 }
 
-/* Variable k, which stays as it is; -1: it is something else. */
+/* The variable that e is, if the loop passes it on unchanged; otherwise -1. */
 static int kept(const struct pl_rnn_loop *l, struct pl_edge e)
 {
     const int k = variable(l, &l->body, e);
     return k >= 0 && l->role[k] == ROLE_KEPT ? k : -1;
 }
 
-/* A TensorArray of floats, whose elements say nothing of their rows. */
+/* e is a TensorArray of floats. Its elements may have any number of rows. */
 static bool is_float_array(const struct pl_graph *g, struct pl_edge e)
 {
     const struct pl_node *n = pl_op_node(g, e, "TensorArrayV3", 1);
     return n && rt_attr_dtype(n->def, "dtype") == RT_F32 && n->n_ctrl == 0;
 }
 
-/* TensorArrayWriteV3(kept, counter, new state, variable): the flow is the variable. */
+/* Finds TensorArrayWriteV3(kept, counter, new state, variable): the variable is the flow. */
 static bool find_array(struct pl_rnn_loop *l)
 {
     for (int k = 0; k < l->n; k++) {
@@ -138,7 +138,7 @@ static bool find_array(struct pl_rnn_loop *l)
     return true;
 }
 
-/* The list that is written: TensorListSetItem(variable, counter or 0, new state). */
+/* Finds the list that is written: TensorListSetItem(variable, counter or 0, new state). */
 static bool find_list(struct pl_rnn_loop *l)
 {
     l->list = -1;
@@ -162,7 +162,7 @@ static bool find_list(struct pl_rnn_loop *l)
     return true;
 }
 
-/* None, a constant, or a variable that stays as it is. */
+/* e is no edge, a constant, or a variable that the loop passes on unchanged. */
 static bool is_fixed(const struct pl_rnn_loop *l, struct pl_edge e)
 {
     const int k = e.node < 0 ? -1 : variable(l, &l->body, e);
@@ -172,7 +172,7 @@ static bool is_fixed(const struct pl_rnn_loop *l, struct pl_edge e)
 
 /* ---- masks ---- */
 
-/* Keras tiles each mask as often as the values are wide. */
+/* Keras tiles each mask to the width of the values. */
 static bool is_tile(const struct pl_rnn_loop *l, const struct pl_node *tile, int64_t units)
 {
     int64_t times[2];
@@ -182,8 +182,8 @@ static bool is_tile(const struct pl_rnn_loop *l, const struct pl_node *tile, int
 }
 
 /*
- * What a step chooses for each row: SelectV2(on, *fresh, *old), or, of TensorFlow 1,
- * Select(counter >= lengths, *old, *fresh). units 0: any.
+ * e selects for each row: SelectV2(on, *fresh, *old), or in TensorFlow 1 Select(counter >= lengths,
+ * *old, *fresh). units 0: any width.
  */
 static bool mask_of(const struct pl_rnn_loop *l, struct pl_edge e, int64_t units,
                     struct pl_rnn_mask *mask, struct pl_edge *fresh, struct pl_edge *old)
@@ -207,7 +207,7 @@ static bool mask_of(const struct pl_rnn_loop *l, struct pl_edge e, int64_t units
     return true;
 }
 
-/* The loop's mask, by the first variable that has one. */
+/* Takes the loop's mask from the first variable that has one. */
 static void find_mask(struct pl_rnn_loop *l)
 {
     struct pl_edge fresh, old;
@@ -219,7 +219,8 @@ static void find_mask(struct pl_rnn_loop *l)
     l->mask.kind = RT_RNN_ALL;
 }
 
-/* The same without its mask, which all of a loop have, or none; *old: what is kept then. */
+/* Removes the mask from e. All values of a loop have the same mask, or none. *old is the value of
+ * masked rows. */
 static bool unmask(const struct pl_rnn_loop *l, struct pl_edge e, int64_t units,
                    struct pl_edge *fresh, struct pl_edge *old)
 {
@@ -231,7 +232,7 @@ static bool unmask(const struct pl_rnn_loop *l, struct pl_edge e, int64_t units,
                                           own.kind == l->mask.kind && pl_same(own.on, l->mask.on));
 }
 
-/* Variable k becomes `fresh`, or where a step is masked stays. */
+/* Variable k becomes `fresh`, or stays where a step is masked. */
 static bool is_state(const struct pl_rnn_loop *l, int k, int64_t units, struct pl_edge fresh)
 {
     struct pl_edge e, old;
@@ -243,7 +244,7 @@ static bool is_state(const struct pl_rnn_loop *l, int k, int64_t units, struct p
 
 /* ---- layers ---- */
 
-/* The cell that makes a new state of variable k, and its variables. */
+/* Finds the cell that makes the new state of variable k, and the cell's variables. */
 static bool find_layer(struct pl_rnn_loop *l, int k, struct pl_rnn_layer *y)
 {
     struct pl_edge fresh, old;
@@ -267,7 +268,7 @@ static bool find_layer(struct pl_rnn_loop *l, int k, struct pl_rnn_layer *y)
     return true;
 }
 
-/* Puts the layers into the order in which they read each other: a chain without branches. */
+/* Sorts the layers into the order in which they read each other, a sequence without branches. */
 static bool sort_layers(struct pl_rnn_loop *l)
 {
     for (int at = 0; at < l->n_layers; at++) {
@@ -310,8 +311,8 @@ static bool is_zeros(const struct pl_graph *g, struct pl_edge e)
     return true;
 }
 
-/* What is written is the last layer's new state, or where a step is masked what was written
- * before, or something that stays as it is. */
+/* Checks that the loop writes the last layer's new state, or in masked rows the value written
+ * before, or a value that the loop does not change. */
 static bool find_output(struct pl_rnn_loop *l)
 {
     const struct pl_edge item = l->body.node[l->body.fetch[l->list].node].in[2];
@@ -320,7 +321,7 @@ static bool find_output(struct pl_rnn_loop *l)
 
     if (!unmask(l, item, c->width, &fresh, &old) || !pl_same(fresh, c->made[0]))
         return false;
-    /* Keras hands on what was written even where nothing reads it. */
+    /* Keras passes on the value written last even if nothing reads it. */
     for (int k = 0; k < l->n; k++)
         if (!l->role[k] && l->body.node[k].kind == PL_FEED && pl_same(l->body.fetch[k], item)) {
             l->output = k;
@@ -351,7 +352,7 @@ static bool find_layers(struct pl_rnn_loop *l)
 
 /* ---- items ---- */
 
-/* Range(0, the length of `items`, 1): an array's every index. */
+/* e is Range(0, the length of `items`, 1): all indexes of an array. */
 static bool is_every_index(const struct pl_graph *g, struct pl_edge e, struct pl_edge items)
 {
     const struct pl_node *n = pl_op_node(g, e, "Range", 3);
@@ -361,7 +362,8 @@ static bool is_every_index(const struct pl_graph *g, struct pl_edge e, struct pl
            pl_int_constant(g, n->in[2], &step) && step == 1 && pl_is_length(g, n->in[1], items);
 }
 
-/* x is the counter's element of a TensorArray that got a tensor's rows before the loop. */
+/* x is element `counter` of a TensorArray that was filled with the rows of a tensor before the
+ * loop. */
 static bool find_array_items(struct pl_rnn_loop *l)
 {
     const struct pl_node *n =
@@ -382,13 +384,13 @@ static bool find_array_items(struct pl_rnn_loop *l)
     return true;
 }
 
-/* `e` is the counter's element of a list that is made of a tensor, *items, before the loop. */
+/* `e` is element `counter` of a list that was made from a tensor, *items, before the loop. */
 static bool list_items(const struct pl_rnn_loop *l, struct pl_edge e, enum rt_dtype dtype,
                        int64_t cols, struct pl_edge *items, int64_t *rows)
 {
     const struct pl_node *n = pl_op_node(&l->body, e, "TensorListGetItem", 3);
 
-    /* What shape an element should have is asked only of one that is not there: these all are. */
+    /* The element shape matters only for elements that are not set; here all are. */
     if (!n || rt_attr_dtype(n->def, "element_dtype") != dtype || !is_counter(l, n->in[1]) ||
         !pl_is_constant(&l->body, n->in[2]))
         return false;
@@ -417,14 +419,15 @@ static bool find_items(struct pl_rnn_loop *l)
             mask_rows == l->x_rows);
 }
 
-/* Of how many gates an input has columns. */
+/* The number of gates whose columns an input has. */
 static int n_columns(const struct pl_cell *c, int input)
 {
     const bool is_early = input == RT_RNN_R || input == RT_RNN_R_BIAS;
     return c->kind->n_gates - (is_early ? c->kind->n_reset_before : 0);
 }
 
-/* Weights that are put side by side are there now; either all gates have a bias or none has. */
+/* True if the weights of all gates, which are concatenated now, are loaded, and either all gates
+ * have a bias or none has. */
 static bool is_loaded(const struct pl_rnn_loop *l, const struct pl_cell *c)
 {
     for (int k = 0; k < PL_BY_GATE; k++)
@@ -464,7 +467,7 @@ bool pl_rnn_loop_find(struct pl_rnn_loop *l)
 
 /* ---- the condition ---- */
 
-/* `e` is a counter below a limit. */
+/* `e` is counter < limit. */
 static bool add_limit(struct pl_rnn_loop *l, const struct pl_graph *g, struct pl_edge e)
 {
     const struct pl_node *n = pl_op_node(g, e, "Less", 2);
@@ -479,7 +482,7 @@ static bool add_limit(struct pl_rnn_loop *l, const struct pl_graph *g, struct pl
         l->limit[l->n_limits++] = l->start[k];
         return true;
     }
-    /* A constant of the condition's own becomes one of the plan. */
+    /* A constant of the condition becomes a constant of the plan. */
     struct rt_error err = {0};
     if (!pl_int_constant(g, n->in[1], &v) || v == INT64_MAX)
         return false;
@@ -492,7 +495,7 @@ static bool add_limit(struct pl_rnn_loop *l, const struct pl_graph *g, struct pl
     return true;
 }
 
-/* With at most two limits there is at most one LogicalAnd. */
+/* The condition has at most two limits, so it has at most one LogicalAnd. */
 bool pl_rnn_loop_limits(struct pl_rnn_loop *l, const struct pl_graph *g, struct pl_edge e)
 {
     const struct pl_node *both = pl_op_node(g, e, "LogicalAnd", 2);
@@ -537,7 +540,8 @@ struct pl_edge pl_rnn_loop_state(const struct pl_rnn_loop *l, int k)
     return (struct pl_edge){-1, 0};
 }
 
-/* An edge of the body as one of the plan: what a variable was given, or the same constant. */
+/* Translates an edge of the body into one of the plan: the initial value of a variable, or a copy
+ * of the constant. */
 static struct pl_edge outside(struct pl_rnn_loop *l, struct pl_edge e, struct rt_error *err)
 {
     const int k = variable(l, &l->body, e);
@@ -551,14 +555,14 @@ static struct pl_edge outside(struct pl_rnn_loop *l, struct pl_edge e, struct rt
     n->kind = PL_CONST;
     n->frozen = from->frozen;
     n->def = from->frozen ? from->def : NULL;
-    /* What the body's graph calls it goes with that. */
+    /* The name lives in the body's arena, which is freed with the body. */
     n->name = from->name ? rt_arena_printf(l->g->arena, "%s", from->name) : NULL;
     n->n_out = 1;
     rt_tensor_ref(&n->value, &from->value);
     return (struct pl_edge){c, 0};
 }
 
-/* An input that is not there. */
+/* Adds an empty vector, for an input that is left out. */
 static struct pl_edge nothing(struct pl_rnn_loop *l, enum rt_dtype dtype, struct rt_error *err)
 {
     struct rt_tensor t = {0};
@@ -568,7 +572,7 @@ static struct pl_edge nothing(struct pl_rnn_loop *l, enum rt_dtype dtype, struct
     return pl_add_constant(l->g, l->at, &t, err);
 }
 
-/* The limit that says: as many as there are. */
+/* The limit that bounds nothing: the loop makes one step for each item. */
 struct pl_edge pl_no_limit(struct pl_rnn_loop *l, struct rt_error *err)
 {
     struct rt_tensor t = {0};
@@ -579,7 +583,7 @@ struct pl_edge pl_no_limit(struct pl_rnn_loop *l, struct rt_error *err)
     return pl_add_constant(l->g, l->at, &t, err);
 }
 
-/* Gates' matrices or vectors of their own as one of all columns. */
+/* Concatenates the gates' own matrices or vectors into one with the columns of all gates. */
 static struct pl_edge side_by_side(struct pl_rnn_loop *l, const struct pl_cell *c, int input,
                                    struct rt_error *err)
 {
@@ -605,7 +609,7 @@ static struct pl_edge side_by_side(struct pl_rnn_loop *l, const struct pl_cell *
     return pl_add_constant(l->g, l->at, &t, err);
 }
 
-/* Layer i becomes node y->node, which reads p->items. */
+/* Makes node y->node layer i, which reads p->items. */
 static enum rt_status put_layer(struct pl_rnn_loop *l, int i, const struct pl_rnn_loop_put *p,
                                 enum rt_rnn_read read, struct rt_error *err)
 {

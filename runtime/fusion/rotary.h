@@ -1,5 +1,6 @@
 /*
- * Rotary position embedding as one op: fuse_rotary.c finds it, kernels/fused/rotary.c computes it.
+ * Rotary position embedding as one op: fuse_rotary.c puts it into a graph, kernels/fused/rotary.c
+ * computes it.
  *
  *     y = x * cos + rotate(x) * sin
  *
@@ -19,8 +20,8 @@
 #define RT_ROTARY_OUTPUTS(OUT) OUT(y)
 #define RT_ROTARY_ATTRS(ATTR)                                                                      \
     ATTR(BOOL, interleaved)                                                                        \
-    ATTR(INT, half)  /* where the second half begins; 0: in the middle of an even length */        \
-    ATTR(INTS, dims) /* x must have axes of these lengths, -1: any; none: any x */
+    ATTR(INT, half)  /* start of the second half; 0: the middle of an even length */               \
+    ATTR(INTS, dims) /* lengths that the axes of x must have, -1: any; empty: any x */
 RT_FUSED_OP(RT_ROTARY, rt_rotary, "_Rotary");
 
 #endif
