@@ -1,6 +1,7 @@
 /*
- * Contexts. What a context holds counts as the run's that it is in; between runs it waits with its
- * plan, as far as there is room for it (keep.h).
+ * Contexts. The memory that a context holds is counted as that of the run that uses it. Between
+ * runs an idle context stays with its plan, as far as the idle cache has capacity for it
+ * (idle_cache.h).
  */
 #include <stdlib.h>
 
@@ -8,7 +9,7 @@
 
 enum { MAX_IDLE_CONTEXTS = 8 };
 
-/* ---- its memory ---- */
+/* ---- a context's memory ---- */
 
 static void context_free(struct rt_context *c)
 {
@@ -75,12 +76,14 @@ struct rt_context *rt_context_take(struct rt_plan *p, struct rt_run_shared *shar
     }
     rt_idle_cache_use(p->session->idle_cache, &c->reserved);
     if (rt_pool_charge(shared->pool, rt_context_held(c), "a run", NULL))
-        rt_context_drop_scratch(c); /* others use what it held: the run asks again as it goes */
+        /* other runs use the capacity: this run allocates again as it needs memory */
+        rt_context_drop_scratch(c);
     c->shared = shared;
     return c;
 }
 
-/* Room for what it holds, or for its frames alone; false: for neither. */
+/* Reserves capacity in the idle cache for all that the context holds, or, after dropping its
+ * scratch memory, for its execution instances alone; false: neither fits. */
 static bool reserve_idle(struct rt_plan *p, struct rt_context *c)
 {
     struct rt_idle_cache *idle_cache = p->session->idle_cache;
@@ -117,7 +120,7 @@ void rt_context_give(struct rt_context *c)
     rt_mutex_unlock(&p->mu);
 }
 
-/* The last one: whoever runs takes the first. */
+/* Evicts the last idle context of the list: runs take the first. */
 static void drop_last(struct rt_cache_owner *k)
 {
     struct rt_plan *p = k->owner;
@@ -145,7 +148,8 @@ void rt_contexts_begin(struct rt_plan *p)
 void rt_contexts_end(struct rt_plan *p)
 {
     rt_idle_cache_remove_owner(p->session->idle_cache, &p->cache_owner);
-    rt_mutex_lock(&p->mu); /* until its segments end, others may look for retired frames here */
+    /* until rt_segments_free, other threads may look for retired instances here */
+    rt_mutex_lock(&p->mu);
     struct rt_context *idle = p->idle;
     p->idle = NULL;
     rt_mutex_unlock(&p->mu);

@@ -1,4 +1,4 @@
-/* One node: its inputs made ready, its kernel prepared and run, its outputs checked. */
+/* Runs one node: makes its inputs readable, prepares and runs its kernel, checks its outputs. */
 #include "runtime/plan/plan.h"
 
 #include <stdio.h>
@@ -18,8 +18,8 @@ enum rt_status rt_exec_fail_at(const struct rt_plan_step *n, struct rt_error *er
     return rt_fail(err, old.code, "%s%s", rt_error_text(&old), tail);
 }
 
-/* A tensor that the kernel may read: refs followed, lazy bytes in memory. *temp gets what must be
- * dropped afterwards. */
+/* Makes an input readable for the kernel: a variable's handle becomes its value, and lazy bytes are
+ * loaded into memory. *temp gets a tensor that the caller drops after the run. */
 static enum rt_status make_ready(struct rt_context *c, const struct rt_plan_step *n, int k,
                                  struct rt_tensor *in, struct rt_tensor *temp, bool lazy_ok,
                                  struct rt_error *err)
@@ -65,7 +65,8 @@ static enum rt_status make_outputs(struct rt_context *c, const struct rt_plan_st
         if (a >= 0 && a < n->n_in && a < 64 && (last_use >> a & 1) && may_take(&in[a]) &&
             rt_dtype_is_plain(d) && rt_prepared_bytes(p, o, &bytes) &&
             bytes == rt_tensor_bytes(&in[a])) {
-            out[o] = in[a]; /* the reference moves; the input keeps reading the same bytes */
+            /* the output takes the buffer's reference; the input still points to its bytes */
+            out[o] = in[a];
             in[a].buf = NULL;
             out[o].alias_of = 0;
             out[o].dtype = (uint8_t)d;
@@ -84,8 +85,9 @@ static enum rt_status make_outputs(struct rt_context *c, const struct rt_plan_st
     return RT_OK;
 }
 
-/* What kernels take out of stacks, lists and arrays has the type that was put there, which the
- * graph need not know: readers go by the type that the node declares. A reference is a handle. */
+/* Checks that the kernel filled in output o with the type that the node declares. A tensor that
+ * kernels take out of stacks, lists and arrays has the type that was put in, which the graph need
+ * not know, while readers rely on the declared type. A reference is a handle. */
 static enum rt_status check_output(const struct rt_plan_step *n, const struct rt_kernel *k, int o,
                                    const struct rt_tensor *out, struct rt_error *err)
 {
@@ -111,7 +113,7 @@ enum rt_status rt_exec_op(struct rt_context *c, struct rt_plan_step *n, struct r
     enum rt_status st = RT_OK;
 
     for (int k = 0; k < n->n_in && !st; k++) {
-        /* A constant's plain bytes are fetched only when the kernel turns out to read them. */
+        /* A constant's plain bytes are loaded only if the chosen kernel reads them. */
         bool later = lazy_kernel || (k < 64 && (n->const_in >> k & 1) &&
                                      !rt_op_reads_value(n->def->op, k, n->n_in));
         temp[n_temp] = (struct rt_tensor){0};
@@ -119,7 +121,8 @@ enum rt_status rt_exec_op(struct rt_context *c, struct rt_plan_step *n, struct r
         if (!temp[n_temp].dtype)
             continue;
         n_temp++;
-        if (k < 64) /* `temp` holds the reference to the variable's bytes: nobody may take it */
+        if (k < 64) /* `temp` holds the variable's reference to the bytes: the kernel may not take
+                       them */
             last_use &= ~(UINT64_C(1) << k);
     }
     if (!st)
@@ -208,7 +211,7 @@ static enum rt_status choose(const struct rt_plan_step *n, const struct rt_tenso
     return st;
 }
 
-/* One run of the condition or the body, in a context that is taken the first time. */
+/* Runs the condition or the body once, in a context that the first iteration takes. */
 static enum rt_status run_turn(struct rt_context *c, struct rt_plan *p, struct rt_context **own,
                                const struct rt_tensor *in, struct rt_tensor *out,
                                struct rt_error *err)
@@ -236,7 +239,7 @@ static enum rt_status run_turns(struct rt_context *c, const struct rt_plan_step 
         rt_tensor_clear(&more);
         if (st || !yes)
             return st;
-        c->shared->moving = true; /* the body may take what only the loop holds */
+        c->shared->moving = true; /* the body may take over values that only the loop holds */
         st = run_turn(c, n->sub[1], body, now, next, err);
         c->shared->moving = false;
         for (int k = 0; k < n->n_in; k++) {
@@ -311,7 +314,7 @@ static enum rt_status run_copy(struct rt_context *c, const struct rt_plan_step *
     if (!st && rt_tensor_bytes(&host)) {
         st = to->copy_in(to, c->stream[n->device], out->data, host.data, rt_tensor_bytes(&host),
                          err);
-        /* The host bytes go now, so the copy must have read them. */
+        /* The host bytes are freed below, so the copy must have read them by then. */
         if (!st && to->sync)
             st = to->sync(to, c->stream[n->device], err);
     }
@@ -331,7 +334,7 @@ enum rt_status rt_exec_node(struct rt_context *c, int i, struct rt_tensor *in, u
     switch ((enum pl_kind)n->kind) {
     case PL_OP:
         if (!n->def)
-            return RT_OK; /* a pivot */
+            return RT_OK; /* a pivot has no op */
         st = rt_exec_op(c, n, in, last_use, out, err);
         break;
     case PL_CONST:

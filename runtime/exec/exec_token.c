@@ -1,14 +1,15 @@
 /*
- * Runs a plan with TF1 control flow: tensors and control signals move along edges as tokens, a node
- * runs when all of its tokens are there.
+ * The token executor: runs a plan with TensorFlow 1's control flow. Tensors and control signals
+ * move along edges as tokens, and a node runs when all of its tokens have arrived.
  *
- * A token may be dead (from the untaken side of a Switch); a node with a dead input does not run,
- * and what it sends is dead too. Merge takes the first live one. A loop is a frame: Enter moves
+ * A token may be dead (from the side of a Switch that is not taken); a node with a dead input does
+ * not run, and sends dead tokens. Merge takes the first live token. A loop is a frame: Enter moves
  * tokens in, NextIteration to the next round, Exit out. Rounds run one at a time, so each loop of
- * the plan has one place for its state, and the state of a whole run is one block of memory. Dead
- * tokens stop at NextIteration and Exit; what never left a loop alive leaves it dead at its end.
+ * the plan has one place for its state, and the state of a whole run has a fixed size. Dead tokens
+ * stop at NextIteration and Exit; an Exit that sent no live token in any round sends a dead one
+ * when its loop ends.
  *
- * Constants without control inputs are no tokens: they are there in every frame.
+ * Constants without control inputs are not sent as tokens: every frame reads them directly.
  */
 #include "runtime/plan/plan.h"
 
@@ -26,29 +27,29 @@ struct edge {
 
 struct token_node {
     uint8_t op;
-    bool is_free;     /* a constant that needs no token */
-    bool is_constant; /* of an Enter: the same in all rounds */
-    int instance;     /* where it runs, -1: nothing reaches it */
-    int out_frame;    /* where its outputs are read */
-    int first_slot;   /* of its inputs */
-    int pending;      /* tokens that it waits for (Merge: control edges only) */
-    int first_ctrl;   /* in ctrl_to, up to the next node's */
+    bool is_free;     /* a constant that is read directly, not sent as a token */
+    bool is_constant; /* of an Enter: its value is the same in all rounds */
+    int instance;     /* index of the frame that the node runs in; -1: no token reaches the node */
+    int out_frame;    /* index of the frame that the node's outputs are read in */
+    int first_slot;   /* the slot of input 0 */
+    int pending;      /* tokens that the node waits for (Merge: control edges only) */
+    int first_ctrl;   /* index into ctrl_to; the node's list ends at the next node's first_ctrl */
 };
 
 struct token_frame {
     const char *name;
-    int parent; /* -1: the outermost */
+    int parent; /* the enclosing frame; -1: the outermost */
     int n_nodes, n_enters;
-    const int *node;  /* that run in it */
-    const int *enter; /* that lead into it */
+    const int *node;  /* the nodes that run in the frame */
+    const int *enter; /* the Enter nodes that lead into the frame */
 };
 
 struct rt_token_plan {
     struct token_node *node;
     struct token_frame *instance;
     int n_frames, n_slots;
-    int *first_to;   /* per value, one more: who reads it, in `to` */
-    struct edge *to; /* slots are inputs of the node */
+    int *first_to;   /* per value, and one more: where the list of its readers begins in `to` */
+    struct edge *to; /* the slot is the index of an input of the node */
     int *ctrl_to;
     bool *is_fetched; /* per value */
 };
@@ -79,7 +80,7 @@ static enum rt_status no_memory(struct rt_error *err)
     return rt_fail(err, RT_RESOURCE_EXHAUSTED, "out of memory for a plan with loops");
 }
 
-/* Who reads each value, and who waits for each node. */
+/* Makes the lists of the readers of each value, and of the nodes that wait for each node. */
 static bool find_readers(const struct rt_plan *p, struct rt_token_plan *t)
 {
     size_t n_edges = 0, n_ctrl = 0;
@@ -87,8 +88,8 @@ static bool find_readers(const struct rt_plan *p, struct rt_token_plan *t)
         n_edges += (size_t)p->node[i].n_in;
         n_ctrl += (size_t)p->node[i].n_ctrl;
     }
-    /* Counted one place further than where a list begins, so that filling moves the beginnings
-     * into their places. */
+    /* Entries are counted one place further than where a list begins, so that filling the lists
+     * moves the beginnings into their places. */
     int *ctrl = rt_arena_array(p->arena, (size_t)p->n_nodes + 2, sizeof *ctrl);
     t->first_to = rt_arena_array(p->arena, (size_t)p->n_values + 2, sizeof *t->first_to);
     t->to = rt_arena_array(p->arena, n_edges + 1, sizeof *t->to);
@@ -125,7 +126,7 @@ static bool find_readers(const struct rt_plan *p, struct rt_token_plan *t)
     return true;
 }
 
-/* The frame `name` inside `parent`, made if it is new. There is room for one per Enter. */
+/* The frame `name` inside `parent`, made if it is new. The array has one entry per Enter. */
 static int frame_named(struct rt_token_plan *t, int parent, struct rt_span name, const char *copy)
 {
     for (int f = 1; f < t->n_frames; f++)
@@ -154,7 +155,8 @@ static enum rt_status set_frame(const struct rt_plan *p, struct rt_token_plan *t
                    t->instance[n->instance].name);
 }
 
-/* Walks from what waits for nothing; every edge says in which frame its end runs. */
+/* Finds the frame of each node: walks from the nodes that wait for nothing, and each edge gives its
+ * end the frame in which the edge's outputs are read. */
 static enum rt_status find_frames(const struct rt_plan *p, struct rt_token_plan *t,
                                   struct rt_error *err)
 {
@@ -200,7 +202,7 @@ static enum rt_status find_frames(const struct rt_plan *p, struct rt_token_plan 
     return st;
 }
 
-/* Nodes and Enters per frame; slots in their order. */
+/* Lists the nodes and Enters of each frame, and numbers the slots in that order. */
 static bool lay_out_frames(const struct rt_plan *p, struct rt_token_plan *t)
 {
     int *all = rt_arena_array(p->arena, (size_t)p->n_nodes + 1, sizeof *all);
@@ -270,15 +272,15 @@ enum rt_status rt_token_prepare(struct rt_plan *p, struct rt_error *err)
 
 struct node_state {
     int pending; /* tokens still to come; Merge: control tokens */
-    int n_dead;  /* Merge: dead data tokens; others: any dead token */
-    int live;    /* Merge: the input that came first, -1: none yet */
-    bool fired;  /* Merge: later tokens fall away. Exit: has sent a live token */
+    int n_dead;  /* Merge: dead data tokens; others: dead tokens of any kind */
+    int live;    /* Merge: the input whose live token came first; -1: none yet */
+    bool fired;  /* Merge: further tokens are dropped. Exit: it has sent a live token */
 };
 
 struct frame_state {
     bool active;
-    int busy;        /* nodes of it in the queue, and active frames in it */
-    int enters_left; /* that have not brought their token yet */
+    int busy;        /* the frame's queued nodes, and the active frames inside it */
+    int enters_left; /* Enters whose token has not come yet */
     int n_next;      /* tokens kept for the next round */
 };
 
@@ -287,12 +289,13 @@ struct run {
     const struct rt_plan *p;
     const struct rt_token_plan *t;
     struct rt_tensor *slot;
-    /* Per node, only for Enter and NextIteration: what it sends in each round, or in the next. */
+    /* Per node, only for Enter and NextIteration: the tensor to send in each round, or in the next.
+     */
     struct rt_tensor *kept;
     bool *kept_dead;
     struct node_state *node;
     struct frame_state *instance;
-    int *queue; /* a ring: a node is in it once at most */
+    int *queue; /* a ring: each node is in it once at most */
     int head, n_queued;
 };
 
@@ -303,7 +306,7 @@ static void push(struct run *r, int i)
     r->instance[r->t->node[i].instance].busy++;
 }
 
-/* A token arrives at input `slot` of node i (-1: control). Takes *t unless it is NULL. */
+/* A token arrives at an input of a node (slot -1: a control edge). Takes *t unless it is NULL. */
 static void arrive(struct run *r, struct edge e, struct rt_tensor *t, bool dead, bool from_enter)
 {
     const struct token_node *n = &r->t->node[e.node];
@@ -313,7 +316,7 @@ static void arrive(struct run *r, struct edge e, struct rt_tensor *t, bool dead,
         if (e.slot < 0)
             s->pending--;
         else if (dead)
-            /* A loop that begins dead has no other way to its Merge. */
+            /* Where a loop is entered dead, no other token will reach its Merge. */
             s->n_dead += from_enter ? r->p->node[e.node].n_in : 1;
         else if (s->live < 0 && !s->fired) {
             s->live = e.slot;
@@ -337,7 +340,7 @@ static void arrive(struct run *r, struct edge e, struct rt_tensor *t, bool dead,
         push(r, e.node);
 }
 
-/* Sends output o of node i, whose value is *t (taken; NULL: dead), to all who read it. */
+/* Sends output o of node i, whose value is *t (taken; NULL: dead), to all its readers. */
 static void send_value(struct run *r, int i, int o, struct rt_tensor *t)
 {
     const struct rt_token_plan *tp = r->t;
@@ -370,7 +373,7 @@ static void send_ctrl(struct run *r, int i, bool dead)
         arrive(r, (struct edge){tp->ctrl_to[e], -1}, NULL, dead, false);
 }
 
-/* All outputs of a node that did not run. */
+/* Sends all outputs of a node that did not run as dead tokens. */
 static void send_dead(struct run *r, int i)
 {
     for (int o = 0; o < r->p->node[i].n_out; o++)
@@ -384,7 +387,7 @@ static void clear_slots(struct run *r, int i)
         rt_tensor_clear(&r->slot[r->t->node[i].first_slot + k]);
 }
 
-/* A round begins: nothing has arrived yet but constants that go straight to a Merge. */
+/* Begins a round: no token has arrived yet but constants that go straight to a Merge. */
 static void begin_round(struct run *r, int f)
 {
     const struct token_frame *fr = &r->t->instance[f];
@@ -419,7 +422,7 @@ static void enter_frame(struct run *r, int f)
     begin_round(r, f);
 }
 
-/* Sends what is kept of node i; `again`: it will be sent in the next round too. */
+/* Sends the kept token of node i; `again`: the token is kept for the next round too. */
 static void send_kept(struct run *r, int i, bool again)
 {
     if (r->kept_dead[i]) {
@@ -465,7 +468,7 @@ static void leave_frame(struct run *r, int f)
     r->instance[fr->parent].busy--;
 }
 
-/* Rounds begin, and loops end, when nothing is left to do in them. */
+/* Begins the next round of a frame, or ends the frame, when no work is left in it. */
 static void advance(struct run *r, int f)
 {
     while (f > 0 && r->instance[f].active && !r->instance[f].busy && !r->instance[f].enters_left) {
@@ -486,7 +489,8 @@ static enum rt_status fail_at(const struct rt_plan_step *n, struct rt_error *err
     return rt_fail(err, old.code, "%s\n\t [[{{node %s}}]]", rt_error_text(&old), n->name);
 }
 
-/* What the runtime's own nodes pass on: a ref becomes its value where the node wants that. */
+/* Makes a ref the value of its variable, where the node takes values: Switch, Merge and the loop
+ * nodes pass their inputs on without a kernel that would do that. */
 static enum rt_status follow_ref(const struct run *r, const struct rt_plan_step *n, int k,
                                  struct rt_tensor *t, struct rt_error *err)
 {
@@ -542,7 +546,7 @@ static enum rt_status run_merge(struct run *r, int i, struct rt_tensor *in, stru
     return RT_OK;
 }
 
-/* Enter, NextIteration: kept for as long as later rounds want it. */
+/* Keeps the token of an Enter or NextIteration for as long as later rounds need it. */
 static void keep(struct run *r, int i, struct rt_tensor *t, bool dead)
 {
     rt_tensor_clear(&r->kept[i]);
@@ -574,7 +578,8 @@ static enum rt_status run_normal(struct run *r, int i, struct rt_tensor *in, uin
     } else {
         enum rt_status st = RT_OK;
         memset(out, 0, (size_t)n->n_out * sizeof *out);
-        /* The node would put a borrowed value in the place of the handle that is ours. */
+        /* rt_exec_node would put a borrowed value in place of the handle, whose reference is ours.
+         */
         for (int k = 0; k < n->n_in && n->kind == PL_OP && n->def && !st; k++)
             if (k >= 64 || (ours >> k & 1))
                 st = follow_ref(r, n, k, &in[k], err);
@@ -596,7 +601,7 @@ static enum rt_status run_node(struct run *r, int i, struct rt_error *err)
     const struct token_node *t = &r->t->node[i];
     struct rt_tensor *in = r->c->in;
     bool dead = t->op == MERGE ? r->node[i].live < 0 : r->node[i].n_dead > 0;
-    uint64_t ours = 0; /* inputs whose reference the node may take */
+    uint64_t ours = 0; /* bit k: the reference of input k is the run's, and the node may take it */
     enum rt_status st = RT_OK;
     for (int k = 0; k < n->n_in; k++) {
         struct rt_tensor *slot = &r->slot[t->first_slot + k];

@@ -2,10 +2,10 @@
 
 #include <stdlib.h>
 
-/* An output of these bytes takes long enough to look at the time after it. */
+/* Making an output of this many bytes takes long enough that the time is checked after it. */
 enum { LARGE = 1 << 20 };
 
-/* Bit k: input k is the same whenever the node runs, as in a plan where a PL_CONST makes it. */
+/* Bit k: input k is the same whenever the node runs, as if a PL_CONST of a plan made it. */
 static uint64_t constant_inputs(const struct rt_fold *n, const struct rt_tensor *in)
 {
     uint64_t bits = 0;

@@ -1,25 +1,25 @@
 /*
- * One kernel on constants, without a plan: how the compiler evaluates a node before any run.
+ * Constant folding of one node: runs one kernel on constant inputs, without a plan, before any run.
  *
- * Owner: everything is the caller's. Threads: that of the caller, on which the kernel stays
- * (`shared->alone`). Errors: as the kernel's, or of preparing it; nothing is held then.
+ * Owner: everything is the caller's. Threads: the kernel stays on the caller's thread
+ * (`shared->alone`). Errors: those of the kernel or of its preparation; nothing is held afterwards.
  */
 #ifndef RT_FOLD_H
 #define RT_FOLD_H
 
 #include "runtime/plan/plan.h"
 
-/* What is folded: an op without sub-plans and handles. */
+/* The node to fold: an op without sub-plans and handles. */
 struct rt_fold {
     const struct rt_node *def;
-    const char *name; /* for texts */
+    const char *name; /* for error texts */
     int n_in, n_out;
 };
 
 /*
- * Output k_out of it on `in`: n_in tensors in host
- * memory, borrowed. Of `n` only def, name and the numbers of inputs and outputs are read. The
- * memory that the kernel takes counts in shared->pool, and so does *out.
+ * Computes output k_out of the node on `in`, which is n_in borrowed tensors in host memory. Of the
+ * node only def, name and the numbers of inputs and outputs are read. The memory that the kernel
+ * takes, and that of *out, is counted in shared->pool.
  */
 enum rt_status rt_fold_node(struct rt_run_shared *shared, const struct rt_fold *n,
                             const struct rt_tensor *in, int k_out, struct rt_tensor *out,

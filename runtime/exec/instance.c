@@ -1,6 +1,6 @@
 /*
- * The frames of a context. Binding fills in every tensor and every rt_run once, so that a step in
- * the steady state is one call. Only slots are handed on as the run goes.
+ * The execution instances of a context. Binding fills in every tensor and every rt_run once, so
+ * that a step in the steady state is one call. Only slots change hands during a run.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +37,7 @@ static void take_out(struct rt_context *c, struct rt_instance *f)
         f->next->prev = f->prev;
 }
 
-/* Takes it from its context. */
+/* Takes the instance out of its context's list. */
 static void detach(struct rt_context *c, struct rt_instance *f)
 {
     take_out(c, f);

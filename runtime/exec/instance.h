@@ -1,8 +1,9 @@
 /*
- * A frame: a layout bound to the memory of one context. frame.c keeps a context's frames and binds
- * them; frame_run.c finds the frame of a segment and runs it.
+ * Execution instances: an instance is a specialisation bound to the memory of one context.
+ * instance.c keeps the instances of a context and binds them; instance_run.c finds the instance of
+ * a segment and runs it.
  *
- * Owner and threads: its context's.
+ * Owner and threads: those of the context.
  */
 #ifndef RT_INSTANCE_H
 #define RT_INSTANCE_H
@@ -11,32 +12,35 @@
 
 struct rt_bound_step {
     enum rt_status (*run)(struct rt_run *r);
-    bool simple; /* a kernel of one output in the block, after which nothing is to be done */
-    void *data;  /* of output 0 */
+    bool simple; /* a kernel with one output in the activation buffer and no work after it */
+    void *data;  /* address of output 0 */
     struct rt_run r;
 };
 
 struct rt_instance {
-    struct rt_instance *next, *prev; /* the last used first */
-    struct rt_instance *then;        /* what was used after it the last time; NULL: none is known */
-    int begin;                       /* the layout's */
+    struct rt_instance *next, *prev; /* a context's list, the last used first */
+    /* the instance that was used after this one the last time; NULL: unknown */
+    struct rt_instance *then;
+    int begin; /* the first node of the specialisation's segment */
     struct rt_specialisation *spec;
-    void *activations; /* what it is bound to */
+    void *activations; /* the activation buffer that the tensors are bound to */
     size_t bytes;
     struct rt_bound_step *step;
     struct rt_tensor arg[];
 };
 
-/* Of what begins there, to the front; NULL: none. A plan of many segments asks for one after the
- * other, each time. */
+/* Finds the context's instance for the segment at `begin` and the shapes of its live values, and
+ * moves it to the front of the list; NULL: there is none. A plan of many segments runs them in the
+ * same order each time, so the instance that followed last time is tried first. */
 struct rt_instance *rt_frame_take(struct rt_context *c, int begin);
-/* Takes the reference to the layout; NULL: no memory, and it is the caller's still. The least used
- * of the context go when there are too many. */
+/* Makes an unbound instance and takes the caller's reference to the specialisation. NULL: out of
+ * memory, and the caller keeps the reference. The least recently used instances of the context are
+ * freed when there are too many. */
 struct rt_instance *rt_frame_new(struct rt_context *c, struct rt_specialisation *l);
 void rt_frame_free(struct rt_context *c, struct rt_instance *f);
-/* To the context's block as it lies now. */
+/* Binds the instance to the context's activation buffer at its present address. */
 void rt_frame_bind(struct rt_context *c, struct rt_instance *f);
-/* Argument `a` as it is before a run. */
+/* Resets argument `a` to its state before a run. */
 void rt_frame_bind_arg(struct rt_instance *f, int a);
 static inline void *rt_frame_place(const struct rt_instance *f, const struct rt_extent *e)
 {

@@ -1,4 +1,5 @@
-/* Running a frame: the steps of its layout, or many rows in portions of a few. */
+/* Runs an execution instance: the steps of its specialisation, or a large batch in micro-batches.
+ */
 #include <string.h>
 
 #include "runtime/exec/instance.h"
@@ -27,7 +28,7 @@ struct rt_instance *rt_instance_find(struct rt_context *c, int begin)
     if (rt_context_scratch(c, &c->activations, &c->activation_capacity, f->spec->activation_bytes,
                            "a layout", &none) != RT_OK ||
         !rt_pool_has_capacity(c->shared->pool, f->spec->slot_bytes)) {
-        rt_context_drop_scratch(c); /* node by node less is needed at a time */
+        rt_context_drop_scratch(c); /* running node by node needs less memory at a time */
         rt_frame_free(c, f);
         return NULL;
     }
@@ -58,7 +59,8 @@ static enum rt_status patch(struct rt_context *c, struct rt_instance *f, int fir
     return RT_OK;
 }
 
-/* A kernel may answer with a tensor of its own where it was given one: its bytes belong there. */
+/* A kernel may put a tensor of its own in an output: its bytes are copied to the output's place in
+ * the activation buffer. */
 static enum rt_status bring_home(struct rt_instance *f, const struct rt_step *s, int o,
                                  struct rt_error *err)
 {
@@ -77,7 +79,7 @@ static enum rt_status bring_home(struct rt_instance *f, const struct rt_step *s,
     return st;
 }
 
-/* The same for an output that has to be a tensor of its own. */
+/* Makes sure that the output of a slot, which outlives the activation buffer, owns its bytes. */
 static enum rt_status own_bytes(struct rt_context *c, const struct rt_step *s, struct rt_tensor *t,
                                 const struct rt_tensor *want, struct rt_error *err)
 {
@@ -124,7 +126,7 @@ static enum rt_status run_kernel(struct rt_context *c, struct rt_instance *f, in
         } else if (out[o].data != rt_frame_place(f, &l->extent[(uintptr_t)l->arg[s->out + o].data]))
             st = bring_home(f, s, o, err);
     }
-    for (int o = 0; o < n_out && st; o++) { /* what was not handed on */
+    for (int o = 0; o < n_out && st; o++) { /* outputs that were not handed on */
         if (kind[o] == RT_ARG_SLOT || out[o].buf)
             rt_tensor_clear(&out[o]);
         rt_frame_bind_arg(f, s->out + o);
@@ -139,7 +141,7 @@ static enum rt_status run_ref(struct rt_context *c, struct rt_instance *f, const
     return RT_OK;
 }
 
-/* Any step, and all that is to be done around it. */
+/* Runs any step, with the patches, clears, trace and deadline check that belong to it. */
 static enum rt_status run_step(struct rt_context *c, struct rt_instance *f, int k,
                                struct rt_error *err)
 {
@@ -178,11 +180,11 @@ static enum rt_status run_step(struct rt_context *c, struct rt_instance *f, int 
     return st;
 }
 
-/* ---- portions ---- */
+/* ---- micro-batches ---- */
 
 struct n_micro_batches {
     struct rt_context *c;
-    int64_t rows; /* in all */
+    int64_t rows; /* of the whole batch */
     struct rt_tensor feed[RT_PORTION_ARGS], part[RT_PORTION_ARGS], whole[RT_PORTION_ARGS];
 };
 

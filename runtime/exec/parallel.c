@@ -8,24 +8,26 @@
 #include "runtime/base/thread.h"
 
 enum {
-    LOOK_NS = 100000, /* about what it takes to wake a thread, twice */
-    LOOKS = 64,       /* between two looks at the clock */
-    SLEEPS = 1 << 30, /* in section.left: its caller sleeps until that comes to 0 */
+    /* how long a thread spins before it sleeps: about the time of waking a thread twice */
+    LOOK_NS = 100000,
+    LOOKS = 64,       /* spins between two reads of the clock */
+    SLEEPS = 1 << 30, /* bit of section.left: the caller sleeps until only this bit is left */
     MAX_CORES = 4096,
 };
 
-/* On its caller's stack: nobody touches it after the subtraction from `left`. */
+/* A parallel section, on its caller's stack. A helper never touches it after subtracting itself
+ * from `left`. */
 struct section {
     void (*shard)(void *arg, int64_t i);
     void *arg;
     int64_t n;
     _Alignas(64) _Atomic int64_t next;
-    _Alignas(64) atomic_int left; /* helpers that may touch it */
+    _Alignas(64) atomic_int left; /* helpers that may still touch the section */
 };
 
-/* What helper.job is: one of these, or a section that it is called to, with CALLED_UP if it slept.
- * A helper first makes it BUSY and then touches the section: until then the call can be taken
- * back. */
+/* Values of helper.job: one of these, or the address of the section that the helper is called to,
+ * with the bit CALLED_UP if the helper slept. A helper sets BUSY before it touches the section:
+ * until then the caller can take the call back. */
 enum { LOOKING = 0, ASLEEP = 2, BUSY = 4, CALLED_UP = 1 };
 
 struct helper {
@@ -33,19 +35,20 @@ struct helper {
     struct rt_parallel *p;
     pthread_t thread;
     struct rt_mutex mu;
-    struct rt_cond wake; /* job is not ASLEEP any more, or the pool is stopping */
+    struct rt_cond wake; /* signalled when job is no longer ASLEEP, or when the pool stops */
 };
 
 struct rt_parallel {
     int width, n_helpers;
-    _Alignas(64) atomic_int free; /* cores; below 0: more runs than cores */
+    _Alignas(64) atomic_int free; /* core tokens; negative: there are more runs than cores */
     _Alignas(64) atomic_bool stopping;
     struct rt_mutex mu;
-    struct rt_cond done; /* some section's `left` has come to 0 while its caller slept */
+    /* signalled when the `left` of a section reaches 0 while its caller sleeps */
+    struct rt_cond done;
     struct helper helper[];
 };
 
-static _Thread_local bool inside; /* a part */
+static _Thread_local bool inside; /* this thread runs a shard */
 
 static inline void pause_core(void)
 {
@@ -73,7 +76,7 @@ static void give_core(struct rt_parallel *p)
     atomic_fetch_add_explicit(&p->free, 1, memory_order_relaxed);
 }
 
-/* True: a run wanted the core, and has got it. */
+/* Gives the caller's core token to a run that lacks one; false: no run lacks one. */
 static bool yield_core(struct rt_parallel *p)
 {
     int n = atomic_load_explicit(&p->free, memory_order_relaxed);
@@ -98,7 +101,7 @@ void rt_parallel_leave(struct rt_parallel *p)
 
 /* ---- a helper ---- */
 
-/* False: all parts are taken. */
+/* Runs the next shard; false: all shards are taken. */
 static bool do_shard(struct section *s)
 {
     const int64_t i = atomic_fetch_add_explicit(&s->next, 1, memory_order_relaxed);
@@ -107,7 +110,8 @@ static bool do_shard(struct section *s)
     return i < s->n;
 }
 
-/* Returns whether the helper still has its core. */
+/* Runs shards until none is left or the core is needed. Returns whether the helper still has its
+ * core token. */
 static bool help(struct rt_parallel *p, struct section *s, bool has_core)
 {
     for (;;) {
@@ -138,7 +142,8 @@ static bool change_job(struct helper *h, uintptr_t from, uintptr_t to)
                                                    memory_order_relaxed);
 }
 
-/* Waits for a call, awake. False: none came for a while, or the core is wanted (and given). */
+/* Spins until a call comes. False: none came within LOOK_NS, or the core was needed and given up.
+ */
 static bool look(struct helper *h, bool *has_core)
 {
     const int64_t until = rt_now_ns() + LOOK_NS;
@@ -154,7 +159,8 @@ static bool look(struct helper *h, bool *has_core)
     return true;
 }
 
-/* Waits for a call, without a core: whoever calls takes one for it. False: the pool ends. */
+/* Sleeps until a call comes. A sleeping helper has no core token: its caller takes one for it.
+ * False: the pool stops. */
 static bool sleep_on(struct helper *h)
 {
     rt_mutex_lock(&h->mu);
@@ -164,7 +170,7 @@ static bool sleep_on(struct helper *h)
     return job_of(h) != ASLEEP || !atomic_load_explicit(&h->p->stopping, memory_order_relaxed);
 }
 
-/* Takes what it is called to, if it still is. */
+/* Accepts the helper's call and returns its section; NULL: there is none, or it was taken back. */
 static struct section *take_call(struct helper *h, bool *has_core)
 {
     const uintptr_t job = job_of(h);
@@ -183,7 +189,7 @@ static void *helper_main(void *arg)
 
     inside = true;
 #if defined(__x86_64__)
-    /* Subnormals are zero here as they are to the thread that runs the plan (session.c). */
+    /* Subnormals are flushed to zero here as on the thread that runs the plan (context.c). */
     __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | 0x8040u);
 #endif
     while (job_of(h) != ASLEEP || sleep_on(h)) {
@@ -212,8 +218,8 @@ static bool call(struct helper *h, uintptr_t from, struct section *s)
     return false;
 }
 
-/* Calls `wanted` helpers at most: those that look for a section, then those that sleep, as far as
- * cores are free. The number of them. */
+/* Calls at most `pending` helpers: first those that spin, then those that sleep, as far as core
+ * tokens are free. Returns how many were called. */
 static int call_helpers(struct rt_parallel *p, struct section *s, int pending)
 {
     int n = 0;
@@ -238,7 +244,8 @@ static int call_helpers(struct rt_parallel *p, struct section *s, int pending)
     return n;
 }
 
-/* All parts are taken: who has not come yet, because its core does something else, need not. */
+/* Takes back the calls of helpers that have not started, because their cores do something else: all
+ * shards are taken by now. */
 static void call_off(struct rt_parallel *p, struct section *s)
 {
     for (int i = 0; i < p->n_helpers; i++) {

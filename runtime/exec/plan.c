@@ -1,4 +1,5 @@
-/* The end of a plan: with it go its idle contexts, its layouts and the kernels of its nodes. */
+/* Frees a plan with its idle contexts, its specialisations and the prepared kernels of its nodes.
+ */
 #include <stdlib.h>
 
 #include "runtime/plan/plan.h"

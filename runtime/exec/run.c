@@ -1,4 +1,4 @@
-/* What a kernel may ask of the runtime while it runs. */
+/* The functions of the runtime that a kernel may call while it runs. */
 #include "runtime/plan/plan.h"
 
 #include <stdlib.h>
@@ -43,7 +43,7 @@ enum rt_status rt_out_object(struct rt_run *r, int k, struct rt_object *o)
     rt_tensor_clear(&r->out[k]);
     enum rt_dtype d = (enum rt_dtype)r->node->out_dtype[k];
     if (d != RT_VARIANT)
-        d = RT_RESOURCE; /* refs too are handles */
+        d = RT_RESOURCE; /* a ref is a handle too */
     enum rt_status st = rt_tensor_object(&r->out[k], rt_run_pool(r), d, o, r->err);
     if (st)
         rt_object_unref(o);

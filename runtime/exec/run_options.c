@@ -1,4 +1,4 @@
-/* When a run should end, by its options. */
+/* Whether a run's options (deadline, cancellation) say that it ends now. */
 #include "runtime/session/session.h"
 
 #include "runtime/base/clock.h"

@@ -1,7 +1,8 @@
 /*
- * Runs a plan on a context: node by node in its order, where memory goes back as soon as nobody
- * reads it any more and what is compiled for the shapes that are there is run as a whole; or token
- * by token (exec_token.c).
+ * Runs a plan on a context. The order executor runs node by node and frees each value after its
+ * last reader; where a segment has a specialisation for the present shapes, it runs the
+ * specialisation as a whole. A plan with TensorFlow 1's control flow runs token by token
+ * (exec_token.c).
  */
 #include "runtime/plan/specialisation.h"
 
@@ -9,7 +10,7 @@
 
 #include "runtime/session/resource.h"
 
-/* Bytes of an output whose making takes long enough to look at the clock after it. */
+/* Making an output of this many bytes takes long enough that the deadline is checked after it. */
 enum { LARGE = 1 << 20 };
 
 enum rt_status rt_exec_in_place(struct rt_context *c, int i, uint64_t last_use,
@@ -26,7 +27,7 @@ enum rt_status rt_exec_in_place(struct rt_context *c, int i, uint64_t last_use,
     if (n->n_out)
         memset(out, 0, (size_t)n->n_out * sizeof *out);
     enum rt_status st = rt_exec_node(c, i, in, last_use, out, err);
-    /* What the node took is not ours to release, even if it failed. */
+    /* A value that the node took is no longer the context's to release, even if the node failed. */
     for (int k = 0; k < n->n_in && k < 64; k++)
         if ((last_use >> k & 1) && c->value[n->in_value[k]].buf && !in[k].buf)
             c->value[n->in_value[k]] = (struct rt_tensor){0};
@@ -35,7 +36,7 @@ enum rt_status rt_exec_in_place(struct rt_context *c, int i, uint64_t last_use,
     return st;
 }
 
-/* Whether a segment may begin at node i. */
+/* Whether a compiled segment may begin at node i. */
 static bool may_begin(const struct rt_context *c, int i)
 {
     return i == 0 || atomic_load_explicit(&c->plan->segment[i], memory_order_relaxed);

@@ -1,4 +1,4 @@
-/* What runs need to know of a layout: whose shapes it fits, and when it ends. */
+/* The parts of a specialisation that runs need: matching its shapes, and dropping a reference. */
 #include "runtime/plan/specialisation.h"
 
 #include <stdlib.h>

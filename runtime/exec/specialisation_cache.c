@@ -1,8 +1,9 @@
 /*
- * The layouts of a session's plans, by segment and shapes, and the queue of those that are wanted.
- * A miss is remembered by a hash of its shapes; the second one of the same shapes asks for a
- * layout, which another thread makes (rt_session_compile). The least used layouts go when there are
- * too many; a run that is at one of them holds a reference until it ends.
+ * The specialisations of a session's plans, by segment and shapes, and the queue of pending
+ * compilations. A segment remembers each miss by a hash of its shapes; the second miss of the same
+ * shapes enqueues a compilation, which another thread does (rt_session_compile). The least recently
+ * used specialisations are evicted when there are too many; a run that uses one holds a reference
+ * until it ends.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,13 +14,16 @@
 enum {
     MAX_PER_SEGMENT = 48,
     MAX_SESSION_BYTES = 256 << 20,
-    MAX_IN_ALL = 2048, /* of all that share a keep, which bounds their bytes too; but for */
+    /* of all sessions that share an idle cache, which bounds their bytes too; each session may
+     * exceed that bound up to the next two limits */
+    MAX_IN_ALL = 2048,
     LEAST_PER_SESSION = 16,
     LEAST_SESSION_BYTES = 4 << 20,
-    MAX_SEEN = 256, /* shapes that a segment remembers having run without a layout */
+    MAX_SEEN = 256, /* shapes that a segment remembers having run without a specialisation */
     MAX_PENDING = 64,
-    /* Runs of the session since its last use, before a layout makes room for a new one: shapes that
-     * are more than can be kept are not compiled over and over. */
+    /* A specialisation may be evicted for a new one when the session has made more than this many
+     * runs since its last use. So shapes that outnumber the cache are not compiled over and over.
+     */
     STILL_USED = 2000,
 };
 
@@ -27,11 +31,11 @@ enum sight { SEEN, REQUESTED, REFUSED };
 
 struct rt_segment {
     int begin, n_live;
-    int *live; /* values that are there at its begin and read behind it */
+    int *live; /* values that exist at the segment's beginning and are read behind it */
     struct rt_specialisation *first;
     int n;
     struct {
-        uint64_t hash; /* 0: unused */
+        uint64_t hash; /* 0: the entry is unused */
         enum sight sight;
     } seen[MAX_SEEN];
     int next_seen;
@@ -69,7 +73,8 @@ static void segment_free(struct rt_segment *g)
     free(g);
 }
 
-/* Made on first use, without a lock: it reads the whole plan. NULL: out of memory. */
+/* The segment that begins at a node. It is made on first use without a lock, because that reads the
+ * whole plan. NULL: out of memory. */
 static struct rt_segment *segment_at(struct rt_plan *p, int begin)
 {
     struct rt_segment *there = atomic_load_explicit(&p->segment[begin], memory_order_acquire);
@@ -78,7 +83,7 @@ static struct rt_segment *segment_at(struct rt_plan *p, int begin)
     struct rt_segment *g = segment_new(p, begin);
     if (!g || atomic_compare_exchange_strong(&p->segment[begin], &there, g))
         return g;
-    segment_free(g); /* another thread was first */
+    segment_free(g); /* another thread made the segment first */
     return there;
 }
 
@@ -94,7 +99,7 @@ static uint64_t hash_of(const struct rt_segment *g, const struct rt_tensor *valu
     return h | 1;
 }
 
-/* ---- what is wanted ---- */
+/* ---- pending compilations ---- */
 
 static struct rt_pending_compilation *pending_new(struct rt_context *c, const struct rt_segment *g)
 {
@@ -116,8 +121,8 @@ static struct rt_pending_compilation *pending_new(struct rt_context *c, const st
 
 static struct rt_specialisation *least_used(struct rt_session *s, const struct rt_segment *of);
 
-/* Whether there is room for so many bytes more, now; each session has a little of its own. Under
- * spec_mu. */
+/* Whether `bytes` more fit now. Each session has a small share of its own (LEAST_SESSION_BYTES).
+ * Called under spec_mu. */
 static bool has_bytes(const struct rt_session *s, size_t bytes)
 {
     return s->specialisation_bytes + bytes <= LEAST_SESSION_BYTES ||
@@ -125,7 +130,7 @@ static bool has_bytes(const struct rt_session *s, size_t bytes)
             rt_idle_cache_fits_specialisation(s->idle_cache, bytes));
 }
 
-/* Whether another one takes the place of one of the session's. Under spec_mu. */
+/* Whether a new specialisation must evict one of the session's. Called under spec_mu. */
 static bool is_full(const struct rt_session *s, size_t bytes)
 {
     return s->n_specialisations &&
@@ -134,7 +139,7 @@ static bool is_full(const struct rt_session *s, size_t bytes)
              rt_idle_cache_specialisations(s->idle_cache) >= MAX_IN_ALL));
 }
 
-/* Whether another layout of this segment would be kept. Under spec_mu. */
+/* Whether a new specialisation of this segment would be kept. Called under spec_mu. */
 static bool has_room(struct rt_session *s, const struct rt_segment *g)
 {
     const struct rt_specialisation *l = g->n >= MAX_PER_SEGMENT ? least_used(s, g)
@@ -149,8 +154,8 @@ static void enqueue(struct rt_session *s, struct rt_pending_compilation *w)
     s->pending_end = &w->next;
 }
 
-/* True: a layout is wanted now, and a place among the wants is taken for it, for `ask`. Under
- * spec_mu. */
+/* Records a miss. True: a compilation is due, and its place in the queue is counted (n_pending), to
+ * be filled by `request`. Called under spec_mu. */
 static bool missed(struct rt_session *s, struct rt_segment *g, uint64_t hash)
 {
     int at = 0;
@@ -171,8 +176,8 @@ static bool missed(struct rt_session *s, struct rt_segment *g, uint64_t hash)
     return true;
 }
 
-/* After `missed`: makes the want outside the lock, and enqueues it. False: there is no memory for
- * it, and the next miss asks again. */
+/* After `missed` returned true: makes the pending compilation outside the lock and enqueues it.
+ * False: out of memory, and the next miss requests it again. */
 static bool request(struct rt_session *s, struct rt_context *c, struct rt_segment *g, uint64_t hash)
 {
     struct rt_pending_compilation *w = pending_new(c, g);
@@ -218,8 +223,8 @@ static struct rt_specialisation *find(struct rt_context *c, int begin, bool *pen
     return l;
 }
 
-/* The compiler's thread stays away while a version is loaded: what it had begun would be chosen and
- * kept after the model is sealed. */
+/* The compiler's thread does not work for a session whose version is being loaded: a compilation in
+ * progress would choose and keep kernels after the model is sealed. */
 static void wake_compiler(struct rt_session *s)
 {
     rt_mutex_lock(&s->spec_mu);
@@ -257,9 +262,9 @@ struct rt_specialisation *rt_segment_last(struct rt_plan *p, int begin)
     return l;
 }
 
-/* ---- making and keeping ---- */
+/* ---- publishing and eviction ---- */
 
-/* The rows of the first feed, where they are told of; -1. */
+/* The rows of the first feed if plan->compiled has a bit for them, otherwise -1. */
 static int64_t rows_of(const struct rt_specialisation *l)
 {
     const struct rt_plan *p = l->plan;
@@ -281,14 +286,15 @@ static void publish_rows(const struct rt_specialisation *l, bool compiled)
 }
 
 /*
- * What was taken out under spec_mu and is freed after it. Runs wait for the lock, and its holder
- * may be a thread of low priority (the compiler's, one that unloads), which keeps the lock for as
- * long as others have its core: so the work under it is bounded by the numbers above and calls no
- * allocator. A mutex with PTHREAD_PRIO_INHERIT would not help: low priority here is a nice value,
- * and Linux passes on only real-time priorities.
+ * Specialisations and instances that were taken out under spec_mu and are freed after it is
+ * released. Runs wait for the lock, and its holder may be a thread of low priority (the compiler's,
+ * or one that unloads a version), which keeps the lock for as long as other threads have its core.
+ * Therefore the work under the lock is bounded by the limits above and calls no allocator. A mutex
+ * with PTHREAD_PRIO_INHERIT would not help: low priority here is a nice value, and Linux passes on
+ * only real-time priorities.
  */
 struct forgotten {
-    struct rt_specialisation *spec; /* by next */
+    struct rt_specialisation *spec; /* linked by `next` */
     struct rt_instance *instance;
 };
 
@@ -301,7 +307,8 @@ static void forgotten_free(struct forgotten *f)
     }
 }
 
-/* Under spec_mu. */
+/* Takes a specialisation out of its segment, and its instances out of idle contexts. Called under
+ * spec_mu. */
 static void forget(struct rt_session *s, struct rt_specialisation *l, struct forgotten *to)
 {
     struct rt_segment *g = atomic_load(&l->plan->segment[l->begin]);
@@ -327,7 +334,8 @@ static void forget(struct rt_session *s, struct rt_specialisation *l, struct for
     for (int k = 0; k < MAX_SEEN; k++) /* shapes that come back are seen as new */
         if (g->seen[k].sight == REQUESTED)
             g->seen[k].hash = 0;
-    rt_contexts_take_retired(l->plan, &to->instance); /* the plan may end with the lock */
+    /* the plan may be freed once the lock is released */
+    rt_contexts_take_retired(l->plan, &to->instance);
     l->next = to->spec;
     to->spec = l;
 }
@@ -357,7 +365,7 @@ static bool is_for(const struct rt_specialisation *l, const struct rt_live *live
     return true;
 }
 
-/* Whether a layout for these live values is there. Under spec_mu. */
+/* Whether the segment has a specialisation for these live values. Called under spec_mu. */
 static bool is_made(const struct rt_segment *g, const struct rt_live *live)
 {
     for (const struct rt_specialisation *l = g->first; l; l = l->next)
@@ -434,16 +442,19 @@ void rt_session_loading(struct rt_session *s, bool yes, const _Atomic bool *canc
     rt_mutex_unlock(&s->spec_mu);
     if (yes && s->options.compiler)
         rt_compiler_leave(s->options.compiler, s);
-    s->options.cancelled = cancelled; /* no other thread is at it: the compiler is away */
+    /* no lock: the compiler is away, and no other thread reads this */
+    s->options.cancelled = cancelled;
     if (!yes)
         wake_compiler(s);
 }
 
-/* In the order in which a segment's live values are compared. -1: no memory. */
+/* Fills `live` with the feeds in the order in which a segment's live values are compared, and
+ * returns their number. -1: out of memory. */
 static int live_feeds(struct rt_plan *p, const struct rt_shape *shapes, struct rt_live *live)
 {
     const struct rt_segment *g = segment_at(p, 0);
-    int *feed_of = calloc((size_t)p->n_values + 1, sizeof *feed_of); /* per value: its feed, + 1 */
+    /* per value: the index of its feed + 1 */
+    int *feed_of = calloc((size_t)p->n_values + 1, sizeof *feed_of);
     int n = 0;
     for (int k = 0; feed_of && k < p->n_feeds; k++)
         if (p->feed_value[k] >= 0)
@@ -486,7 +497,7 @@ void rt_segment_request(struct rt_plan_box *b, const struct rt_shape *shapes)
         wake_compiler(s);
 }
 
-/* ---- ends ---- */
+/* ---- freeing ---- */
 
 void rt_segments_free(struct rt_plan *p)
 {

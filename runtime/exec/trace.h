@@ -1,10 +1,10 @@
 /*
- * What one run did, for whoever asked: each node that ran, with its times and what came out, and
- * the plan's own graph, in which functions are inlined and constants folded.
+ * The trace of one run, made on request: each node that ran, with its times and its outputs'
+ * shapes, and the plan's own graph, in which functions are inlined and constants folded.
  *
- * Owner: the caller of rt_callable_run, who makes the arena and zeroes the rest; everything here is
- * copied into that arena, as far as it has room (`is_truncated` otherwise).
- * Threads: a trace is of one run, and written by its thread alone until rt_callable_run returns.
+ * Owner: the caller of rt_callable_run, which makes the arena and zeroes the rest. Everything here
+ * is copied into that arena; is_truncated is set when the arena is too small. Threads: a trace
+ * belongs to one run, and only that run's thread writes it until rt_callable_run returns.
  */
 #ifndef RT_TRACE_H
 #define RT_TRACE_H
@@ -17,14 +17,14 @@ struct rt_trace_output {
 };
 
 struct rt_trace_node {
-    struct rt_trace_node *next; /* in the order in which they ended */
+    struct rt_trace_node *next; /* in the order in which the nodes ended */
     const char *name, *op;
-    int device;               /* of the session: 0 is the CPU */
+    int device;               /* index into the session's devices: 0 is the CPU */
     int64_t start_ns, end_ns; /* CLOCK_REALTIME, or the thread's processor time (wants_cpu) */
     int n_outputs;
     struct rt_trace_output *outputs;
-    /* With wants_kernels only, and of nodes that have a kernel; `node` is the plan's, which lives
-     * as long as the callable. */
+    /* Set with wants_kernels only, for nodes that have a kernel. `node` belongs to the plan, which
+     * lives as long as the callable. */
     const struct rt_node *node;
     const char *kernel;
     int n_inputs;
@@ -43,17 +43,19 @@ struct rt_trace {
     bool is_truncated;
     int n_nodes;
     struct rt_trace_node *first, *last;
-    struct rt_trace_node *begun; /* the runtime's: what rt_trace_kernel said of the next one */
+    /* the runtime's: what rt_trace_kernel noted of the node that runs now */
+    struct rt_trace_node *begun;
     int n_graph_nodes;
     struct rt_trace_graph_node *graph;
 };
 
-/* For the runtime. */
+/* The functions that the runtime calls. */
 struct rt_plan;
 struct rt_plan_step;
 int64_t rt_trace_now(const struct rt_trace *t);
-const char *rt_trace_op(const struct rt_plan_step *n); /* its name, as long as the process */
-/* Before a kernel runs, for the next rt_trace_ran. */
+/* the op's name, which lives as long as the process */
+const char *rt_trace_op(const struct rt_plan_step *n);
+/* Notes the kernel and inputs of a node before it runs, for the next rt_trace_ran. */
 void rt_trace_kernel(struct rt_trace *t, const struct rt_plan_step *n, const struct rt_kernel *k,
                      const struct rt_tensor *in);
 void rt_trace_ran(struct rt_trace *t, const struct rt_plan_step *n, const struct rt_tensor *out,
