@@ -1,8 +1,9 @@
-/* The one entry to compiling for exact shapes: everything that is wanted, one layout after the
- * other. No lock is held while a layout is made. */
+/* The only entry to compiling for exact shapes: takes a session's pending compilations one after
+ * the other. No lock is held while a specialisation is made. */
 #include "runtime/compile/compile.h"
 
-/* Takes the reference; what is better run in portions becomes that. */
+/* Publishes a specialisation, split into micro-batches where that is better. Takes the reference.
+ */
 static void adopt(struct rt_session *s, struct rt_specialisation *l)
 {
     const int64_t rows = rt_micro_batch_rows(l);
@@ -28,7 +29,7 @@ int rt_session_compile(struct rt_session *s)
         if (rt_specialisation_new(w->plan, w->begin, w->live, w->n_live, &l, &err) == RT_OK)
             adopt(s, l);
         else
-            rt_want_refuse(s, w); /* runs of these shapes say what is wrong themselves */
+            rt_want_refuse(s, w); /* tier 0 reports the error when these shapes run */
         rt_want_free(w);
     }
     rt_restore_subnormals(before);

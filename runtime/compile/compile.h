@@ -1,30 +1,32 @@
 /*
- * Compiling a segment of a plan for exact shapes. rt_session_compile (session.h) is the only entry:
- * it takes from a session's queue what runs and callables want (layout.h) and publishes the
- * layouts. It is called by the compiler's thread and by the thread that loads a version, and by a
- * run only where the session's options say so (compiles_inline: tools and tests). No request waits
- * for it.
+ * Compilation of a plan's segment for exact shapes. rt_session_compile (session.h) is the only
+ * entry: it takes the pending compilations that runs and callables have put into a session's queue
+ * (specialisation.h), and publishes the specialisations. The compiler's thread calls it, and the
+ * thread that loads a version; a run calls it only where the session's options say so
+ * (compiles_inline: tools and tests). No request waits for it.
  *
- * Owner: a layout is counted by references; *out has one. Threads: any; plans are only read.
- * Errors: what prevents a layout is the reason why its shapes go on being run node by node.
+ * Owner: a specialisation is counted by references; *out holds one. Threads: any; plans are only
+ * read. Errors: when a specialisation cannot be made, runs of its shapes go on node by node.
  */
 #ifndef RT_COMPILE_H
 #define RT_COMPILE_H
 
 #include "runtime/plan/specialisation.h"
 
-/* The layout of the segment that begins at `begin`, for these live values (with room for their
- * patches, which it fills in). */
+/* Makes the specialisation of the segment that begins at `begin`, for these live values. Their
+ * `patch` and `n_patch` are filled in. */
 enum rt_status rt_specialisation_new(struct rt_plan *p, int begin, const struct rt_live *live,
                                      int n_live, struct rt_specialisation **out,
                                      struct rt_error *err);
-/* Two that are in use at one step do not overlap. The size of the whole; SIZE_MAX: no memory, or
- * too large. */
+/* Memory planning: sets the offsets of n extents so that no two that are in use at the same step
+ * overlap. Returns the size of the whole buffer; SIZE_MAX: out of memory, or too large. */
 size_t rt_memory_plan_place(struct rt_extent *e, int n);
 
-/* How many rows of a layout's feeds are better run at a time; 0: all. */
+/* The number of rows that a micro-batch of this specialisation should have; 0: run all rows at
+ * once. */
 int64_t rt_micro_batch_rows(const struct rt_specialisation *l);
-/* The layouts for that: *whole takes the place of `l`, *portion runs so many rows. */
+/* Makes both specialisations that run micro-batches: *whole replaces `l` and has no steps of its
+ * own, *micro_batch runs `rows` rows at a time. */
 enum rt_status rt_micro_batches_new(const struct rt_specialisation *l, int64_t rows,
                                     struct rt_specialisation **whole,
                                     struct rt_specialisation **micro_batch, struct rt_error *err);

@@ -1,7 +1,8 @@
 /*
- * Where the values of a segment lie. The largest is placed first, each into the smallest gap among
- * those that are in use at the same time: that is close to the least possible for networks, and its
- * cost (the square of the number) is bounded by the length of a segment.
+ * Memory planning: where the values of a segment lie in the activation buffer. The largest extent
+ * is placed first, each into the smallest gap between the extents that are in use at the same time.
+ * For networks that is close to the least possible size. The time is quadratic in the number of
+ * extents, which the length of a segment bounds.
  */
 #include "runtime/compile/compile.h"
 
@@ -22,7 +23,7 @@ static size_t end_of(const struct rt_extent *e)
     return e->offset + e->bytes;
 }
 
-/* `placed` is in the order of offsets. */
+/* The offset of the best gap for `e`. `placed` is in the order of offsets. */
 static size_t find_gap(struct rt_extent *const *placed, int n, const struct rt_extent *e)
 {
     size_t at = 0, best = SIZE_MAX, least = SIZE_MAX;

@@ -1,8 +1,8 @@
 /*
- * Many rows in portions: where what lies in a block for all of them is more than stays in a core's
- * caches, each node reads from memory what the one before it has just written there. So many rows
- * are run a few at a time instead, if the plan is proved row by row and its constants, which are
- * then read as often as there are portions, are little beside that.
+ * Micro-batches: where a large batch needs a larger activation buffer than a core's caches hold,
+ * each node reads from memory what the node before it has just written there. Such a batch is run a
+ * few rows at a time instead, if row-wise analysis shows that its rows are independent, and if its
+ * constants, which every micro-batch reads again, are small beside the other bytes.
  */
 #include <stdlib.h>
 
@@ -11,21 +11,23 @@
 #include "runtime/passes/passes.h"
 
 enum {
-    /* Of a portion's block: about a core's share of its caches; and at most, which is cut too. */
+    /* Activation bytes of a micro-batch: the target, about a core's share of its caches, and the
+     * most, from which a batch is split too. */
     MICRO_BATCH_BYTES = 12 << 20,
     SPLIT_BYTES = 20 << 20,
-    /* All nodes together must read and write so many times the constants that are read again. */
+    /* All nodes together must read and write this many times the bytes of constants that are read
+     * again. */
     LEAST_TIMES = 4,
 };
 
-/* ---- which are cut ---- */
+/* ---- which batches are split ---- */
 
 static bool is_plain_value(const struct rt_plan *p, int v, enum rt_dtype dtype)
 {
     return v >= 0 && !p->constant[v] && rt_dtype_is_plain(dtype);
 }
 
-/* Every feed is read, each has these rows; fetches are values of their own. */
+/* Every feed is read and has `rows` rows; each fetch is a value of its own. */
 static bool has_rows(const struct rt_plan *p, const struct rt_specialisation *l, int64_t rows)
 {
     if (p->n_feeds < 1 || p->n_feeds > RT_PORTION_ARGS || p->n_fetches > RT_PORTION_ARGS ||
@@ -48,7 +50,7 @@ static bool has_rows(const struct rt_plan *p, const struct rt_specialisation *l,
     return true;
 }
 
-/* Bytes that all steps read and write, and those of constants among them. */
+/* Bytes that all steps read and write, without constants, and bytes of constants. */
 static void count_bytes(const struct rt_specialisation *l, double *all, double *constants)
 {
     *all = *constants = 0;
@@ -93,13 +95,13 @@ int64_t rt_micro_batch_rows(const struct rt_specialisation *l)
 
     if (!p->compiled || l->begin || l->end != p->n_nodes || rows < 2 ||
         l->activation_bytes < SPLIT_BYTES ||
-        (p->effects & ~(1u << RT_PURE)) || /* portions could read what is written between them */
+        (p->effects & ~(1u << RT_PURE)) || /* a micro-batch could read what another one wrote */
         !has_rows(p, l, rows))
         return 0;
     const double per_row = (double)l->activation_bytes / (double)rows;
     const int64_t width = rt_parallel_width(p->session->options.parallel);
     int64_t some = per_row < MICRO_BATCH_BYTES ? (int64_t)(MICRO_BATCH_BYTES / per_row) : 1;
-    some = some < width ? width : some; /* a row for each core that may help */
+    some = some < width ? width : some; /* one row for each core that may help */
     count_bytes(l, &all, &constants);
     int64_t n_micro_batches = (rows + some - 1) / some;
     if (all < LEAST_TIMES * constants * (double)(n_micro_batches - 1))
@@ -111,9 +113,9 @@ int64_t rt_micro_batch_rows(const struct rt_specialisation *l)
                : 0;
 }
 
-/* ---- making ---- */
+/* ---- making the specialisations ---- */
 
-/* The same live values, of so many rows. */
+/* The live values of `l` with `rows` rows. */
 static struct rt_live *live_of(const struct rt_specialisation *l, int64_t rows)
 {
     struct rt_live *live = calloc((size_t)l->n_live + 1, sizeof *live);

@@ -1,7 +1,8 @@
 /*
- * The walk that makes a layout: shapes are exact, so one pass forward finds every shape, value and
- * kernel, one backward how long each value is needed and by whom, one more forward writes the
- * steps.
+ * Makes a specialisation. Shapes are exact, so that three walks over a segment's nodes suffice:
+ *   forward   finds every shape, every value that follows from shapes, and every kernel;
+ *   backward  finds the last reader of each value, and whether it must lie in a slot (liveness);
+ *   forward   writes the steps.
  */
 #include <limits.h>
 #include <stdlib.h>
@@ -11,36 +12,37 @@
 #include "runtime/passes/constant_evaluation.h"
 
 enum {
-    MAX_NODES = 4096, /* of a segment: placing takes the square of it */
+    MAX_NODES = 4096, /* of a segment: memory planning takes quadratic time */
     CHECK_BYTES = 1 << 20,
     CHECK_STEPS = 64,
-    STATE_BYTES = 32 << 10, /* of a library, which does not say */
+    STATE_BYTES = 32 << 10, /* assumed of a library's kernel state, whose size is not reported */
     SMALL_STATE_BYTES = 512,
-    MAX_STATE_BYTES = 64 << 20, /* of a layout */
+    MAX_STATE_BYTES = 64 << 20, /* of a specialisation */
 };
 
 enum role {
-    SKIPPED,   /* nothing happens at run time: a constant, a feed, what nobody reads */
-    VIEW,      /* its output is its input */
+    SKIPPED,   /* no work at run time: a constant, a feed, a node that nobody reads */
+    VIEW,      /* its output is a view of its input */
     EVALUATED, /* its output follows from the shapes */
     KERNEL,
-    NODE, /* left to rt_exec_node */
+    NODE, /* run by rt_exec_node */
 };
 
 enum place { NOWHERE, CONSTANT, SLOT, ACTIVATION };
 
 struct value {
     struct rt_info info;
-    struct rt_tensor tensor; /* CONSTANT: its bytes; owned if it is KNOWN */
-    int root;                /* itself, or what it is a view of */
-    int last;                /* the last node that reads its bytes, -1: none */
-    int made;                /* the node that makes it; before the segment: -1 */
+    /* of a CONSTANT: its bytes; the walk owns them if the node is EVALUATED */
+    struct rt_tensor tensor;
+    int root; /* the value itself, or the value that it is a view of */
+    int last; /* the last node that reads its bytes; -1: none */
+    int made; /* the node that makes it; -1: made before the segment */
     int extent;
-    int live; /* its place among the live values, -1: it is none */
+    int live; /* index among the live values; -1: not live at the beginning */
     uint8_t place;
     bool slot;    /* has to be in its slot */
-    bool escapes; /* a view of it does */
-    bool kept;    /* read behind the segment, or fetched */
+    bool escapes; /* a view of it has to be in a slot */
+    bool kept;    /* fetched, or read behind the segment */
 };
 
 struct work {
@@ -48,10 +50,10 @@ struct work {
     int begin, end;
     struct value *value;
     uint8_t *role;                 /* per node of the segment */
-    struct rt_prepared **prepared; /* the same; taken by the layout */
-    int *step_of;                  /* the same: index of its step, -1: none */
-    struct rt_info *info;          /* of one node */
-    size_t state_bytes;            /* of what is prepared */
+    struct rt_prepared **prepared; /* per node of the segment; the steps take them over */
+    int *step_of;                  /* per node of the segment: index of its step; -1: none */
+    struct rt_info *info;          /* inputs and outputs of one node */
+    size_t state_bytes;            /* of the prepared kernels */
     struct rt_specialisation *l;
     struct rt_error *err;
 };
@@ -76,7 +78,7 @@ static bool has_plain_types(const struct work *w, const struct rt_plan_step *n)
     return !n->def->out_ref;
 }
 
-/* It does nothing but compute, in host memory, so that its kernel may be called directly. */
+/* Whether the node only computes, in host memory, so that its kernel may be called directly. */
 static bool is_simple(const struct work *w, const struct rt_plan_step *n)
 {
     if (n->device || !n->prepared || !n->n_out || !has_plain_types(w, n))
@@ -84,7 +86,7 @@ static bool is_simple(const struct work *w, const struct rt_plan_step *n)
     return n->effect == RT_PURE || n->effect == RT_RANDOM || (n->n_in && pl_takes_value(n->def, 0));
 }
 
-/* What infer and prepare may see of the inputs. */
+/* Fills w->info with what infer and prepare may see of the node's inputs. */
 static enum rt_status gather(struct work *w, const struct rt_plan_step *n)
 {
     for (int k = 0; k < n->n_in; k++) {
@@ -101,7 +103,8 @@ static enum rt_status gather(struct work *w, const struct rt_plan_step *n)
     return RT_OK;
 }
 
-/* A kernel may be prepared for a value that infer reads only when it is known. */
+/* Whether all input values that the op's infer reads are there: a kernel is prepared only with
+ * them. */
 static bool has_values(const struct work *w, const struct rt_plan_step *n)
 {
     for (int k = 0; k < n->n_in; k++)
@@ -124,7 +127,7 @@ static bool find_value(struct work *w, struct rt_plan_step *n)
         if (v->place == CONSTANT)
             in[k].value = &v->tensor;
     }
-    bool no_memory = false; /* then it is not known */
+    bool no_memory = false; /* the value is not evaluated then */
     bool evaluated =
         rt_plan_evaluate(w->plan->session, n, in, &out->info, &out->tensor, &no_memory);
     free(in);
@@ -144,7 +147,7 @@ static bool is_view(const struct work *w, const struct rt_plan_step *n)
            rt_count(in->shape.rank, in->shape.dim) == rt_count(out->shape.rank, out->shape.dim);
 }
 
-/* A tensor that no run could hold is tier 0's to refuse. */
+/* Refuses an output that no run could hold. Tier 0 then reports the error. */
 static enum rt_status check_sizes(struct work *w, const struct rt_plan_step *n,
                                   const struct rt_prepared *p)
 {
@@ -158,7 +161,8 @@ static enum rt_status check_sizes(struct work *w, const struct rt_plan_step *n,
     return RT_OK;
 }
 
-/* What a kernel keeps for the shapes. A segment ends before there is too much of it. */
+/* Adds up the state that kernels keep for these shapes. The segment ends before its limit is
+ * exceeded. */
 static enum rt_status count_state(struct work *w, const struct rt_plan_step *n,
                                   const struct rt_prepared *p)
 {
@@ -169,7 +173,7 @@ static enum rt_status count_state(struct work *w, const struct rt_plan_step *n,
     return RT_OK;
 }
 
-/* *ends: the segment ends behind it. */
+/* Finds the role of an op's node. *ends: the segment ends behind it. */
 static enum rt_status walk_op(struct work *w, int i, bool *ends)
 {
     struct rt_plan_step *n = node_at(w, i);
@@ -177,7 +181,7 @@ static enum rt_status walk_op(struct work *w, int i, bool *ends)
     enum rt_status st = RT_OK;
     bool exact = true, simple = is_simple(w, n);
 
-    /* What takes an input may refuse it, also where it makes nothing (Unpack of num=0). */
+    /* An op with inputs may fail even if it has no outputs (Unpack of num=0): it is not skipped. */
     if (!n->n_in && !n->n_out && n->effect == RT_PURE)
         return RT_OK;
     for (int k = 0; k < n->n_in; k++) {
@@ -193,7 +197,7 @@ static enum rt_status walk_op(struct work *w, int i, bool *ends)
             x->shape.rank = -1;
         }
         *ends = n->n_out > 0 && n->effect != RT_PURE;
-        for (int o = 0; o < n->n_out; o++) /* of a list nobody asks the shape */
+        for (int o = 0; o < n->n_out; o++) /* nobody needs the shape of a list */
             *ends |= n->def->out_dtype[o] != RT_VARIANT;
         return RT_OK;
     }
@@ -254,7 +258,7 @@ static enum rt_status walk(struct work *w)
         }
         if (st && i == w->begin)
             return st;
-        w->end = st ? i : i + 1; /* tier 0 says what is wrong with it */
+        w->end = st ? i : i + 1; /* tier 0 reports what is wrong with the node */
         if (st || ends)
             return RT_OK;
     }
@@ -262,7 +266,7 @@ static enum rt_status walk(struct work *w)
     return RT_OK;
 }
 
-/* ---- backward: how long, and by whom ---- */
+/* ---- backward: liveness ---- */
 
 static void read_until(struct value *v, int i)
 {
@@ -331,11 +335,11 @@ static void find_needs(struct work *w)
 
 /* ---- forward: steps ---- */
 
-/* `list` is the address of a pointer. */
+/* Makes room for one more element. `list` is the address of a pointer. */
 static bool grow(void *list, int n, size_t size)
 {
     void *old, *more;
-    if (n & (n - 1)) /* the room is a power of two, or 0 */
+    if (n & (n - 1)) /* the capacity is 0 or a power of two */
         return true;
     memcpy(&old, list, sizeof old);
     more = realloc(old, (n ? (size_t)n * 2 : 1) * size);
@@ -359,7 +363,8 @@ static enum rt_status add_extent(struct work *w, size_t bytes, int first, int la
     return RT_OK;
 }
 
-/* An argument that is value v; patches are listed by where they go and sorted later. */
+/* Adds an argument that holds value v. Patches are listed in the order of arguments and sorted by
+ * value later. */
 static enum rt_status add_arg(struct work *w, int v, bool is_out, bool load)
 {
     struct rt_specialisation *l = w->l;
@@ -399,7 +404,8 @@ static enum rt_status add_arg(struct work *w, int v, bool is_out, bool load)
     return st;
 }
 
-/* Whether output o may be written over what infer says, and then lies there. */
+/* Whether output o may be written over the input that infer names as its alias. If so, the output
+ * gets the input's extent. */
 static bool lies_on_input(struct work *w, int i, int o)
 {
     const struct rt_plan_step *n = node_at(w, i);
@@ -542,7 +548,7 @@ static enum rt_status add_steps(struct work *w)
     return st;
 }
 
-/* Slots that nobody reads behind the segment are emptied as early as may be. */
+/* Each slot that nobody reads behind the segment is emptied after its last reader. */
 static enum rt_status add_clears(struct work *w)
 {
     const struct rt_plan *p = w->plan;
@@ -583,8 +589,8 @@ static int by_value(const void *a, const void *b)
     return x->value != y->value ? (x->value < y->value ? -1 : 1) : x->arg - y->arg;
 }
 
-/* Patches of one value stand together: who makes it keeps where. A step's outputs are neighbours.
- */
+/* Gives each step and live value its range of patches. Sorting put the patches of one value beside
+ * each other; a step's outputs are neighbours. */
 static void assign_patches(struct work *w)
 {
     struct rt_specialisation *l = w->l;
@@ -670,7 +676,7 @@ static enum rt_status make(struct work *w, const struct rt_live *live, int n_liv
         x->live = k;
     }
     enum rt_status st = walk(w);
-    for (int k = 0; k < n_live; k++) /* a feed's node may stand anywhere */
+    for (int k = 0; k < n_live; k++) /* a feed's node may stand anywhere in the order */
         w->value[live[k].value].made = -1;
     if (st)
         return st;
