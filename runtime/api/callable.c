@@ -1,6 +1,6 @@
 /*
- * Callables: what may be run of a session's graph, by the feeds and fetches that a client names,
- * and the plan that does.
+ * Callables: the sets of feeds and fetches of a session's graph that clients name, and the plan
+ * that computes each.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,9 +15,9 @@
 #include "runtime/files/saved_model.h"
 #include "runtime/exec/trace.h"
 
-/* Kept per session: signatures, ad-hoc calls, restore and init. */
+/* per session: signatures, dynamic callables, restore and init */
 enum { MAX_CALLABLES = RT_MAX_SIGNATURES + RT_MAX_DYNAMIC_CALLABLES + 8 };
-enum { ANALYSE_AGAIN_MS = 100 }; /* after a proof that found no memory */
+enum { ANALYSE_AGAIN_MS = 100 }; /* delay after a row-wise analysis that ran out of memory */
 
 struct rt_callable {
     struct rt_session *session;
@@ -28,10 +28,10 @@ struct rt_callable {
     uint8_t *feed_dtype, *fetch_dtype;
     struct rt_mutex mu;
     struct rt_cond built;
-    struct rt_plan_box *box; /* guarded by mu, and so is what follows */
-    bool is_building;        /* some thread makes the next one; `built` says when it has ended */
-    /* The feeds' shapes for which a plan was proved to go row by row, for the proof of the plans
-     * that take its place. NULL: none was. Set once, under mu. */
+    struct rt_plan_box *box; /* guarded by mu, and so are the fields below */
+    bool is_building;        /* a thread makes the next plan; `built` is signalled when it ends */
+    /* The feeds' shapes for which row-wise analysis of a plan succeeded, used to analyse the plans
+     * that replace it. NULL: no analysis has succeeded. Set once, under mu. */
     struct rt_shape *row_shapes;
     _Atomic uint64_t compiled[RT_COMPILED_ROWS / 64];
 };
@@ -69,7 +69,7 @@ static enum rt_status callable_new(struct rt_session *s, const struct rt_call_sp
 {
     const struct rt_graph *g = rt_library_main(s->library);
     struct rt_callable *c = calloc(1, sizeof *c);
-    struct rt_map fed; /* edges */
+    struct rt_map fed; /* key: edges */
     enum rt_status st = RT_OK;
     if (!c)
         return rt_fail_memory(err, "a callable", sizeof *c);
@@ -125,8 +125,9 @@ static enum rt_status callable_new(struct rt_session *s, const struct rt_call_sp
     return RT_OK;
 }
 
-/* A plan that holds no value which was written since: making one may show that it writes a variable
- * whose value is in it by then. Each repetition makes one variable more mutable for good. */
+/* Makes a plan that holds no value of a variable that was written since. Making a plan may show
+ * that it writes a variable whose value the plan holds by then; it is made again in that case. Each
+ * repetition makes one more variable mutable for good. */
 static enum rt_status box_new(struct rt_callable *c, struct rt_plan_box **out, struct rt_error *err)
 {
     struct rt_session *s = c->session;
@@ -152,17 +153,17 @@ static enum rt_status box_new(struct rt_callable *c, struct rt_plan_box **out, s
     return RT_OK;
 }
 
-/* Under c->mu. */
+/* Called under c->mu. */
 static bool is_current(const struct rt_callable *c)
 {
     return c->box && c->box->generation == atomic_load(&c->session->generation);
 }
 
-/* Takes the reference. Under c->mu. */
+/* Replaces the plan and takes the reference. Called under c->mu. */
 static void set_plan(struct rt_callable *c, struct rt_plan_box *b)
 {
     struct rt_plan_box *old = c->box;
-    rt_mutex_lock(&c->session->spec_mu); /* a retired plan tells no more of its rows */
+    rt_mutex_lock(&c->session->spec_mu); /* a retired plan no longer publishes its compiled rows */
     if (old)
         old->plan->compiled = NULL;
     for (int k = 0; k < RT_COMPILED_ROWS / 64; k++)
@@ -174,10 +175,10 @@ static void set_plan(struct rt_callable *c, struct rt_plan_box *b)
 }
 
 /*
- * The callable's plan, made or made again when a frozen variable was written since. The first that
- * needs it makes it, on its own thread and without a lock: that takes as long as a model is large,
- * and what only asks the callable something does not wait. Others that need the same plan wait for
- * it; where it cannot be made, each of them tries.
+ * Returns the callable's plan; makes it if there is none, or if a frozen variable was written
+ * since. The first thread that needs the plan makes it without a lock, because that takes as long
+ * as the model is large and queries of the callable should not wait. Other threads that need the
+ * same plan wait for it; if it cannot be made, each of them tries.
  */
 static enum rt_status get_plan(struct rt_callable *c, struct rt_plan_box **out,
                                struct rt_error *err)
@@ -262,7 +263,7 @@ enum rt_status rt_session_prepare(struct rt_session *s, const struct rt_call_spe
     return st;
 }
 
-/* Plans that change state or block run alone. */
+/* Plans that change state or block are not merged with other requests. */
 static bool runs_alone(const struct rt_plan *p)
 {
     return (p->effects & (1u << RT_WRITES | 1u << RT_BLOCKS)) != 0;
@@ -277,8 +278,9 @@ static bool analyse_rows(const struct rt_plan *p, const struct rt_shape *shapes,
     return false;
 }
 
-/* *shapes: NULL: no plan of the call was ever proved. *asks: this one is to be proved now for the
- * lengths of these feeds. */
+/* Looks up the result of row-wise analysis for these feeds. *shapes is NULL if no plan of the
+ * callable was ever found row-wise. *is_due: the plan is to be analysed now for the lengths of
+ * these feeds. */
 static enum rt_row_verdict find_rows(struct rt_callable *c, const struct rt_plan_box *b,
                                      const struct rt_tensor *feeds, const struct rt_shape **shapes,
                                      bool *is_due)
@@ -294,14 +296,15 @@ static enum rt_row_verdict find_rows(struct rt_callable *c, const struct rt_plan
     return rows;
 }
 
-/* Without the lock, which every run takes: the proof walks the plan several times. Runs that ask
- * meanwhile prove the same. NOT_ASKED: want of memory is no answer, the plan is asked again later.
- */
+/* Analyses the plan for the lengths of these feeds. The lock, which every run takes, is not held,
+ * because the analysis walks the plan several times; concurrent runs may do the same analysis. Out
+ * of memory the result is RT_ROWS_NOT_ANALYSED, and the plan is analysed again later. */
 static enum rt_row_verdict analyse_lengths(struct rt_callable *c, struct rt_plan_box *b,
                                            const struct rt_shape *shapes,
                                            const struct rt_tensor *feeds)
 {
-    struct rt_shape *closed = calloc((size_t)c->n_feeds, sizeof *closed); /* proved: there is one */
+    /* never empty: a row-wise plan has a feed */
+    struct rt_shape *closed = calloc((size_t)c->n_feeds, sizeof *closed);
     struct rt_error why = {.arena = NULL};
     enum rt_row_verdict rows = RT_ROWS_NOT_ANALYSED;
 
@@ -322,8 +325,8 @@ static enum rt_row_verdict analyse_lengths(struct rt_callable *c, struct rt_plan
     return rows;
 }
 
-/* Whether rows of these feeds' lengths may be merged in this plan, as rt_callable_is_rowwise said
- * of some lengths and perhaps another plan. */
+/* Checks that requests of these feeds' lengths may be merged in this plan: what
+ * rt_callable_is_rowwise returned may be of other lengths and of an earlier plan. */
 static enum rt_status check_rows(struct rt_callable *c, struct rt_plan_box *b,
                                  const struct rt_tensor *feeds, struct rt_error *err)
 {
@@ -464,13 +467,15 @@ bool rt_callable_is_rowwise(struct rt_callable *c, const struct rt_shape *shapes
     bool yes = analyse_rows(b->plan, shapes, why);
     rt_mutex_lock(&c->mu);
     if (yes && !c->row_shapes) {
-        const size_t size = (size_t)c->n_feeds * sizeof *shapes; /* proved: there is a feed */
+        /* never 0: a row-wise plan has a feed */
+        const size_t size = (size_t)c->n_feeds * sizeof *shapes;
         c->row_shapes = malloc(size);
         if (c->row_shapes)
             memcpy(c->row_shapes, shapes, size);
         else
             yes = rt_fail_memory(why, "a proof", size) == RT_OK;
-        if (yes && !rt_count_open(shapes, c->n_feeds)) /* there are no other lengths */
+        /* Without open dimensions there are no other lengths. */
+        if (yes && !rt_count_open(shapes, c->n_feeds))
             (void)rt_row_analyses_put(&b->row_analyses, shapes, NULL, c->n_feeds, true);
     }
     rt_mutex_unlock(&c->mu);
@@ -478,8 +483,8 @@ bool rt_callable_is_rowwise(struct rt_callable *c, const struct rt_shape *shapes
     return yes;
 }
 
-/* Constants that no kernel has in packed form, and variables that the plan reads as it runs, are
- * brought into memory. */
+/* Loads the constants that some kernel reads in plain form, and the variables that the plan reads
+ * as it runs. */
 static enum rt_status load_constants(struct rt_plan *p, struct rt_error *err)
 {
     enum rt_status st = RT_OK;

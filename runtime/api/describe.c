@@ -75,7 +75,8 @@ int64_t rt_trace_bytes(const struct rt_trace_output *t)
     return (int64_t)count(&t->shape) * (int64_t)rt_dtype_size(t->dtype);
 }
 
-/* Each element of `of` meets all of the filter but its last dimension, which is of's channels. */
+/* A convolution multiplies each element of `of` by each element of the filter for one channel: the
+ * filter's last dimension is the channels of `of`. */
 static double convolution_flops(const struct rt_shape *of, const struct rt_shape *filter)
 {
     if (filter->rank < 2 || filter->dim[filter->rank - 1] <= 0)
@@ -83,7 +84,7 @@ static double convolution_flops(const struct rt_shape *of, const struct rt_shape
     return 2 * count(of) * count(filter) / (double)filter->dim[filter->rank - 1];
 }
 
-/* Each element of `out` is a sum along one of a's two last dimensions. */
+/* Each element of `out` is a sum along one of the last two dimensions of `a`. */
 static double matmul_flops(const struct rt_shape *out, const struct rt_shape *a, bool transposed)
 {
     if (a->rank < 2)
@@ -91,7 +92,8 @@ static double matmul_flops(const struct rt_shape *out, const struct rt_shape *a,
     return 2 * count(out) * (double)a->dim[a->rank - (transposed ? 2 : 1)];
 }
 
-/* A layer's steps: each multiplies the input and the state by the weights of all gates. */
+/* Each time step of a recurrent layer multiplies the input and the state by the weights of all
+ * gates. */
 static double recurrent_flops(const struct rt_node *n, const struct rt_shape *x)
 {
     struct rt_rnn op;
@@ -119,7 +121,8 @@ double rt_node_flops(const struct rt_node *n, const struct rt_trace_output *in, 
     if (strncmp(op, "BatchMatMul", strlen("BatchMatMul")) == 0)
         return matmul_flops(y, a, rt_attr_bool(n, "adj_x"));
     if (strcmp(op, "_Attention") == 0 && n_in > 2 && a->rank == 4 && b->rank == 4)
-        return 4 * count(a) * (double)b->dim[1]; /* [B,T,N,H]: scores, and values by them */
+        /* [B,T,N,H]: the scores, and the values weighted by them */
+        return 4 * count(a) * (double)b->dim[1];
     if (strcmp(op, "_RNN") == 0)
         return recurrent_flops(n, a);
     return 0;
@@ -127,7 +130,7 @@ double rt_node_flops(const struct rt_node *n, const struct rt_trace_output *in, 
 
 /* ---- traffic ---- */
 
-/* Input 0 is only read where the output says. */
+/* Ops that read only those elements of input 0 that they output. */
 static bool takes_part(const char *op)
 {
     static const char *const names[] = {"Gather",         "GatherV2",         "GatherNd",

@@ -1,5 +1,5 @@
-/* A plan told node by node: what the passes made of the graph, and what its layouts made of that.
- */
+/* Describes a plan node by node: the nodes that the passes left, and where its specialisations put
+ * their inputs and outputs. */
 #include "runtime/api/describe.h"
 
 #include <string.h>
@@ -11,8 +11,8 @@ struct description {
     struct rt_described_plan *out;
     int capacity;
     struct rt_error *err;
-    int outer; /* the node told last that the plan being told is a part of */
-    int skip;  /* its inputs that are not that plan's feeds */
+    int outer; /* index of the node whose sub-plan is being described */
+    int skip;  /* number of that node's inputs that are not feeds of the sub-plan */
 };
 
 static enum rt_status no_memory(const struct description *t)
@@ -28,7 +28,7 @@ static void set_tensor(struct rt_described_value *v, const struct rt_tensor *t)
         memcpy(v->shape.dim, t->dim, (size_t)t->rank * sizeof *t->dim);
 }
 
-/* Where argument `a` of a layout lies. */
+/* Fills in where argument `a` of a specialisation lies. */
 static void set_arg(struct rt_described_value *v, const struct rt_specialisation *l, int a)
 {
     set_tensor(v, &l->arg[a]);
@@ -115,8 +115,9 @@ static const char *name_of_value(const struct description *t, const struct rt_pl
     return e.out ? rt_arena_printf(t->arena, "%s:%d", name, e.out) : name;
 }
 
-/* A fusion names the constants that it makes as the node; which of the node's steps this is for:
- * the operands of its tail stand behind what its op reads itself. */
+/* A fusion gives the constants that it makes the name of the fused node. Returns the step that uses
+ * constant number `operand` of its epilogue, whose operands come behind the inputs that the op
+ * itself reads. */
 static const char *name_of_folded(const struct description *t, const char *fused, int operand)
 {
     static const char *const with_operand[] = {"mul", "add", "residual", "residual_first"};
@@ -131,7 +132,7 @@ static const char *name_of_folded(const struct description *t, const char *fused
     return "(folded)";
 }
 
-/* What the nodes of this plan that were told before say of input k. */
+/* Fills in what is known of an input from the described node that makes it. */
 static void set_from_giver(const struct description *t, const struct rt_plan *p, struct pl_edge e,
                            const int *described, struct rt_described_value *v)
 {
@@ -180,7 +181,8 @@ static double flops_of(const struct description *t, const struct rt_plan_step *n
     return known ? rt_node_flops(n->def, x, n->n_in, x + n->n_in, n->n_out) : 0;
 }
 
-/* Of a loop's or a branch's feeds, those of the node around it know the types. */
+/* The type of a feed: the plan's own, or in a loop or branch that of the surrounding node's
+ * input. */
 static enum rt_dtype feed_dtype(const struct description *t, const struct rt_plan *p, int feed,
                                 int depth)
 {

@@ -1,4 +1,5 @@
-/* A model's calls by names of tensors, inside the runtime: see rt_model_make_dynamic. */
+/* Dynamic callables: a model's calls by names of tensors, without a signature. The struct is
+ * private to the runtime; rt_model_make_dynamic (saved_model.h) is what callers use. */
 #ifndef RT_DYNAMIC_CALLABLE_H
 #define RT_DYNAMIC_CALLABLE_H
 

@@ -1,5 +1,5 @@
-/* From a SavedModel directory to a model that answers: read, import, check, restore, init, plan,
- * warm up, seal. */
+/* Loads a SavedModel directory as a model that can answer: read, import, check, restore, init,
+ * plan, warm up, seal. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,17 +11,17 @@
 #include "runtime/files/saved_model.h"
 
 enum {
-    MAX_LISTED = 20, /* missing ops named in one error */
-    /* A loop without end in a model must not hold the loader: */
-    INIT_S = 600,              /* init and restore may take that long each, */
-    WARM_UP_S = 30,            /* the warm-up of a signature that, */
-    WARM_UP_ALL_S = 120,       /* those of all signatures that */
+    MAX_LISTED = 20, /* missing ops that one error names */
+    /* The following limits keep a model's endless loop from holding the loader. */
+    INIT_S = 600,              /* seconds for init, and again for restore */
+    WARM_UP_S = 30,            /* seconds for the warm-up of one signature */
+    WARM_UP_ALL_S = 120,       /* seconds for the warm-up of all signatures */
     WARM_UP_BYTES = 256 << 20, /* of one input */
     WARM_UP_ROUNDS = 8,
 };
 #define SECOND INT64_C(1000000000)
 
-/* ---- feeds of a call that the loader itself makes ---- */
+/* ---- feeds of the loader's own calls ---- */
 
 static enum rt_status string_scalar(struct rt_tensor *t, const char *text, struct rt_error *err)
 {
@@ -33,7 +33,7 @@ static enum rt_status string_scalar(struct rt_tensor *t, const char *text, struc
     return st;
 }
 
-/* Runs `target` with assets, and the checkpoint's prefix when there is one to feed, fed. */
+/* Runs `target`, with the assets' file names fed, and the checkpoint's prefix if it is not NULL. */
 static enum rt_status run_target(struct rt_model *m, const char *target, const char *prefix,
                                  struct rt_error *err)
 {
@@ -97,7 +97,8 @@ static enum rt_status signature_spec(struct rt_arena *arena, const struct rt_sig
     return RT_OK;
 }
 
-/* Each signature that is like no other costs a plan of its own: a model's graph times so many. */
+/* Finds signatures that are equal, which share a plan: each other signature costs a plan of its
+ * own, as large as the model's graph. Hence the limit on different signatures. */
 static enum rt_status find_equal(struct rt_model *m, struct rt_error *err)
 {
     enum rt_status st = RT_OK;
@@ -148,7 +149,8 @@ static void list_missing(struct rt_bytes *b, const struct rt_missing *missing, i
         rt_bytes_addf(b, "; and %d more", n - MAX_LISTED);
 }
 
-/* What init and restore reach must run; signatures that could not are left out or refuse all. */
+/* Checks that everything that init and restore reach can run. A signature that cannot run is left
+ * out, or refuses the model unless allow_unsupported is set. */
 static enum rt_status check_ops(struct rt_model *m, bool allow_unsupported, struct rt_error *err)
 {
     const struct rt_meta_graph *g = m->meta_graph;
@@ -264,8 +266,8 @@ static enum rt_status judge_signatures(struct rt_model *m, struct rt_error *err)
     return RT_OK;
 }
 
-/* Runs until nothing more wants to be compiled: what stands behind a segment, and loops' bodies,
- * is seen with its shapes only when it runs. */
+/* Runs the call until nothing is pending for compilation: the shapes of what follows a segment, and
+ * of loops' bodies, are known only when it runs. */
 static enum rt_status warm_run(struct rt_session *session, struct rt_callable *call,
                                const struct rt_tensor *in, struct rt_tensor *out, int n_out,
                                int64_t end, struct rt_error *err)
@@ -281,7 +283,7 @@ static enum rt_status warm_run(struct rt_session *session, struct rt_callable *c
     return st;
 }
 
-/* Zeros (empty strings), batch 1, unknown dimensions 1. */
+/* Runs a signature on zeros (empty strings) with batch size 1; unknown dimensions are 1. */
 static enum rt_status warm_up(struct rt_model *m, struct rt_model_signature *s, int64_t end_of_all,
                               struct rt_error *err)
 {
@@ -322,7 +324,8 @@ static enum rt_status warm_up(struct rt_model *m, struct rt_model_signature *s, 
         if (shapes)
             rt_callable_request_compilation(s->call, shapes);
         free(shapes);
-        rt_session_compile(m->session); /* what cannot be compiled is told by the run */
+        /* an error of the compilation is found again, and reported, by the run */
+        rt_session_compile(m->session);
         st = warm_run(m->session, s->call, t, t + n_in, n_out, end < end_of_all ? end : end_of_all,
                       err);
     }
@@ -392,8 +395,8 @@ enum rt_status rt_model_load(struct rt_model **out, const char *dir,
     for (int i = 0; i < m->n_signatures; i++)
         m->signatures[i].def = &m->meta_graph->signatures[i];
     if (m->meta_graph->restore_op) {
-        /* A model without variables has a restore op too, and no checkpoint: whoever asks for
-         * completeness (rt_saved_model_is_complete) tells that from a torn copy. */
+        /* A model without variables has a restore op too, but no checkpoint.
+         * rt_saved_model_is_complete tells that from an incomplete copy. */
         int64_t weights = 0;
         st = rt_saved_model_is_complete(dir, options->n_tags ? options->tags : serve,
                                         options->n_tags ? options->n_tags : 1, &weights, err);
@@ -413,11 +416,11 @@ enum rt_status rt_model_load(struct rt_model **out, const char *dir,
             rt_fail_prefix(err, "running the init op: ");
     }
     if (!st)
-        st = prepare_signatures(m, err); /* marks what they write */
+        st = prepare_signatures(m, err); /* marks the variables that signatures write */
     if (st)
         goto fail;
     rt_session_serve(m->session);
-    st = prepare_signatures(m, err); /* with the rest as constants */
+    st = prepare_signatures(m, err); /* freezes the other variables */
     if (!st)
         st = judge_signatures(m, err);
     rt_session_loading(m->session, true, options->session.cancelled);
@@ -435,7 +438,7 @@ enum rt_status rt_model_load(struct rt_model **out, const char *dir,
     rt_session_set_aside(m->session, false);
     if (!st)
         st = seal(m, options->load_all_variables, err);
-    /* What is left is compiled as it is sealed. */
+    /* What is still pending is compiled after the kernel choices are sealed. */
     rt_session_loading(m->session, false, NULL);
     if (st)
         goto fail;

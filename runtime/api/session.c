@@ -1,6 +1,6 @@
 /*
- * A session begins and ends here, above all of its parts: what the layers between keep in it is
- * made, joined and freed.
+ * The beginning and end of a session. This file is above all layers that keep something in a
+ * session, so that it can make and free all of it.
  */
 #include "runtime/session/session.h"
 
@@ -11,11 +11,12 @@
 #include "runtime/plan/plan.h"
 #include "runtime/session/compiler.h"
 
-enum { FOLDED_BYTES = 1 << 30 }; /* that folding may leave in the plans of a session */
+enum { FOLDED_BYTES = 1 << 30 }; /* the most that folding may leave in the plans of a session */
 #define FOLDS_NS (3 * INT64_C(1000000000))
 
-/* What loads a model is a run, and leaves no more behind than a run may hold, or than runs may
- * leave. */
+/* Limits the state of a session. Loading a model is a run, so that it may leave as much state as
+ * one run may hold or as all runs may leave, whichever is more; there is no limit if either has
+ * none. */
 static bool init_state(struct rt_state *state, const struct rt_session_options *o)
 {
     const size_t a = o->run_memory_limit, b = o->state_memory_limit, most = a > b ? a : b;
@@ -27,7 +28,7 @@ static bool init_state(struct rt_state *state, const struct rt_session_options *
                                        : "the checkpoint's size and --state_memory_limit_bytes");
 }
 
-/* Weights that pass through folding stay where they count. */
+/* Weights that folding passes on unchanged stay counted in state.weights. */
 static bool init_folded(struct rt_state *folded, const struct rt_session *s)
 {
     const size_t limit = s->options.run_memory_limit;
