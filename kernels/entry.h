@@ -1,10 +1,10 @@
 /*
- * What stands behind one row of table.inc: an op and all of its kernels, under one symbol.
+ * One row of table.inc: an op and all of its kernels, under one symbol.
  *
- *     const struct kn_entry kn_abs = {
- *         .op = {.name = "Abs", .infer = ..., .rows = rt_rows_same},
- *         .kernels = KN_KERNELS({.op = "Abs", .device = "CPU", .name = "abs", .run = run}),
- *     };
+ *   const struct kn_entry kn_abs = {
+ *       .op = {.name = "Abs", .infer = ..., .rows = rt_rows_same},
+ *       .kernels = KN_KERNELS({.op = "Abs", .device = "CPU", .name = "abs", .run = run}),
+ *   };
  */
 #ifndef KN_ENTRY_H
 #define KN_ENTRY_H
@@ -13,7 +13,8 @@
 
 struct kn_entry {
     struct rt_op op;
-    const struct rt_kernel *kernels; /* ends in a row without op; NULL: the op has no kernel */
+    /* ends in a row whose op is NULL; NULL: the op has no kernel */
+    const struct rt_kernel *kernels;
 };
 
 /* One or more brace-enclosed rows of struct rt_kernel, for .kernels at file scope. */

@@ -1,5 +1,5 @@
 /*
- * All ops of the project and their kernels, put into a registry by one call.
+ * All ops of the project and their kernels, which one call puts into a registry.
  */
 #ifndef KN_KERNELS_H
 #define KN_KERNELS_H
@@ -8,7 +8,8 @@
 
 struct rt_registry;
 
-/* False: out of memory, or an op listed twice. What is registered lives as long as the program. */
+/* Registers all ops and kernels, which live as long as the program. False: out of memory, or an op
+ * is listed twice. */
 bool kn_register(struct rt_registry *r);
 
 #endif
