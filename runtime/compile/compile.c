@@ -2,8 +2,8 @@
  * the other. No lock is held while a specialisation is made. */
 #include "runtime/compile/compile.h"
 
-/* Publishes a specialisation, split into micro-batches where that is better. Takes the reference.
- */
+/* Publishes a specialisation, split into micro-batches where that is better. Takes the
+ * reference. */
 static void adopt(struct rt_session *s, struct rt_specialisation *l)
 {
     const int64_t rows = rt_micro_batch_rows(l);

@@ -2,8 +2,8 @@
 
 #include <stdlib.h>
 
-/* The number of `v` in the list, added if it is new; 0: out of memory, or alias_of is too narrow.
- */
+/* The number of `v` in the list, added if it is new; 0: out of memory, or alias_of is too
+ * narrow. */
 static uint16_t number_of(struct rt_aliases *a, struct rt_variable *v)
 {
     for (int k = a->n; k > 0; k--)

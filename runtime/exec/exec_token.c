@@ -289,8 +289,8 @@ struct run {
     const struct rt_plan *p;
     const struct rt_token_plan *t;
     struct rt_tensor *slot;
-    /* Per node, only for Enter and NextIteration: the tensor to send in each round, or in the next.
-     */
+    /* Per node, only for Enter and NextIteration: the tensor to send in each round, or in the
+     * next. */
     struct rt_tensor *kept;
     bool *kept_dead;
     struct node_state *node;
@@ -578,8 +578,8 @@ static enum rt_status run_normal(struct run *r, int i, struct rt_tensor *in, uin
     } else {
         enum rt_status st = RT_OK;
         memset(out, 0, (size_t)n->n_out * sizeof *out);
-        /* rt_exec_node would put a borrowed value in place of the handle, whose reference is ours.
-         */
+        /* rt_exec_node would put a borrowed value in place of the handle, whose reference is
+         * ours. */
         for (int k = 0; k < n->n_in && n->kind == PL_OP && n->def && !st; k++)
             if (k >= 64 || (ours >> k & 1))
                 st = follow_ref(r, n, k, &in[k], err);

@@ -1,5 +1,5 @@
-/* Runs an execution instance: the steps of its specialisation, or a large batch in micro-batches.
- */
+/* Runs an execution instance: the steps of its specialisation, or a large batch in
+ * micro-batches. */
 #include <string.h>
 
 #include "runtime/exec/instance.h"

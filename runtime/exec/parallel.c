@@ -142,8 +142,8 @@ static bool change_job(struct helper *h, uintptr_t from, uintptr_t to)
                                                    memory_order_relaxed);
 }
 
-/* Spins until a call comes. False: none came within LOOK_NS, or the core was needed and given up.
- */
+/* Spins until a call comes. False: none came within LOOK_NS, or the core was needed and given
+ * up. */
 static bool look(struct helper *h, bool *has_core)
 {
     const int64_t until = rt_now_ns() + LOOK_NS;

@@ -1,5 +1,5 @@
-/* Frees a plan with its idle contexts, its specialisations and the prepared kernels of its nodes.
- */
+/* Frees a plan with its idle contexts, its specialisations and the prepared kernels of its
+ * nodes. */
 #include <stdlib.h>
 
 #include "runtime/plan/plan.h"

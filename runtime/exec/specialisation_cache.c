@@ -22,8 +22,8 @@ enum {
     MAX_SEEN = 256, /* shapes that a segment remembers having run without a specialisation */
     MAX_PENDING = 64,
     /* A specialisation may be evicted for a new one when the session has made more than this many
-     * runs since its last use. So shapes that outnumber the cache are not compiled over and over.
-     */
+     * runs since its last use. So shapes that outnumber the cache are not compiled over and
+     * over. */
     STILL_USED = 2000,
 };
 

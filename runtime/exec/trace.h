@@ -3,8 +3,9 @@
  * shapes, and the plan's own graph, in which functions are inlined and constants folded.
  *
  * Owner: the caller of rt_callable_run, which makes the arena and zeroes the rest. Everything here
- * is copied into that arena; is_truncated is set when the arena is too small. Threads: a trace
- * belongs to one run, and only that run's thread writes it until rt_callable_run returns.
+ * is copied into that arena; is_truncated is set when the arena is too small.
+ * Threads: a trace belongs to one run, and only that run's thread writes it until rt_callable_run
+ * returns.
  */
 #ifndef RT_TRACE_H
 #define RT_TRACE_H
