@@ -20,9 +20,9 @@ struct loops {
 enum {
     MOST_WIDTH = 64,
     PACK_ROWS = 64,
-    SLAB = 64,           /* rows of a panel's product that are done before the next panel */
-    WORK = 1 << 22,      /* products of one part of a parallel run, at least */
-    CHECK_SHARDS = 1024, /* parts between two questions whether to go on */
+    SLAB = 64,           /* rows of c in a panel that are computed before the next panel */
+    WORK = 1 << 22,      /* the least multiply-adds of one shard */
+    CHECK_SHARDS = 1024, /* the most shards between two checks of the deadline */
 };
 
 static atomic_bool pretended;
@@ -63,7 +63,8 @@ size_t kn_bf16_panels_bytes(const struct kn_bf16_panels *p)
     return (size_t)(n_panels(p) * panel_words(p)) * sizeof(uint32_t);
 }
 
-/* Columns of two rows (`second` NULL: of one) as words. */
+/* Packs n columns of two rows, a word for each column: row `first` in the low half, row `second` in
+ * the high half (NULL: 0). */
 KN_CLONES static void pack_pair(const float *restrict first, const float *restrict second,
                                 int64_t step, int64_t n, uint32_t *restrict to)
 {
@@ -76,7 +77,7 @@ void kn_bf16_pack(const struct kn_bf16_panels *p, const float *b, bool transpose
 {
     const int64_t step_k = transposed ? 1 : p->n, step_n = transposed ? p->k : 1;
 
-    /* A few rows of all panels, then the next: neighbours in memory are read together. */
+    /* A few rows of all panels, then the next rows: neighbours in memory are read together. */
     for (int64_t l0 = 0; l0 < p->k; l0 += PACK_ROWS) {
         const int64_t end = p->k - l0 < PACK_ROWS ? p->k : l0 + PACK_ROWS;
         for (int64_t j0 = 0; j0 < p->n; j0 += p->width) {
@@ -93,7 +94,7 @@ void kn_bf16_pack(const struct kn_bf16_panels *p, const float *b, bool transpose
 
 struct bf16_gemm {
     const struct kn_bf16_panels *p;
-    int64_t m, panels, first; /* panels of a part; the first part of this round */
+    int64_t m, panels, first; /* panels of a shard; the first shard of this round */
     const float *a;
     const uint32_t *b;
     float *c;

@@ -1,7 +1,7 @@
 /*
- * The loop of bf16.c for one instruction set (see vector_sets.h), with
+ * The micro-kernel of bf16.c for one instruction set (see vector_sets.h), with
  *   WIDE  vectors side by side in a panel
- *   ROWS  of the result, held in registers
+ *   ROWS  rows of the result that are held in registers
  */
 #if defined(SET_AVX512)
 #define WIDE 4
@@ -14,7 +14,8 @@
 typedef uint32_t LOOPS(pair) __attribute__((vector_size(LANES * sizeof(float)), aligned(4)));
 #define PAIR LOOPS(pair)
 
-/* c [rows, one panel] = a [rows, k] x b. A word of b holds rows 2i (its low half) and 2i + 1. */
+/* c [rows, one panel] = a [rows, k] b. A word of b holds row 2i in its low half and row 2i + 1 in
+ * its high half. */
 INLINE void LOOPS(rows)(const float *a, int64_t lda, const uint32_t *b, float *c, int64_t ldc,
                         int64_t k, const int rows)
 {
@@ -24,7 +25,9 @@ INLINE void LOOPS(rows)(const float *a, int64_t lda, const uint32_t *b, float *c
             sum[i][j] = (VEC){0};
     for (int64_t l = 0; l < k; l += 2, b += LANES * WIDE) {
         VEC even[WIDE], odd[WIDE];
-        const bool last = l + 1 == k; /* the other half is zero, and must stay so with infinities */
+        /* Where row l + 1 is missing, its half of a word is 0, and so is the factor of a: an
+         * infinity that lies behind a's row would make NaN. */
+        const bool last = l + 1 == k;
         for (int j = 0; j < WIDE; j++) {
             const PAIR w = *(const PAIR *)(b + j * LANES);
             even[j] = (VEC)(w << 16);
@@ -43,7 +46,7 @@ INLINE void LOOPS(rows)(const float *a, int64_t lda, const uint32_t *b, float *c
             *(VEC *)(c + i * ldc + j * LANES) = sum[i][j];
 }
 
-/* The rows of one panel; c has whole panels' columns. */
+/* All m rows of one panel; c has room for the panel's full width. */
 TARGET static void LOOPS(panel)(int64_t m, const float *a, int64_t lda, const uint32_t *b, float *c,
                                 int64_t ldc, int64_t k)
 {

@@ -8,24 +8,24 @@
 #include "kernels/cpu/parallel.h"
 #include "runtime/base/thread.h"
 
-void omp_set_num_threads(int n); /* libgomp's, which oneDNN is linked with */
+void omp_set_num_threads(int n); /* of libgomp, which oneDNN is linked with */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t stream_key;
 static dnnl_engine_t engine;
-static _Thread_local dnnl_stream_t stream; /* a thread's own: streams are not for sharing */
-static _Thread_local unsigned place;       /* where this thread first looks for idle arguments */
+static _Thread_local dnnl_stream_t stream; /* one per thread, because a stream cannot be shared */
+static _Thread_local unsigned place;       /* where this thread starts to look for idle arguments */
 
 /*
- * The arguments of one execution, ready made: to make the library's objects takes longer than a
- * small product. Whoever executes takes a set, points it to its data and puts it back; what does
- * not fit any more is freed.
+ * Sets of arguments for executions. Making the library's objects takes longer than a small matrix
+ * multiplication, so an execution takes an idle set, points it to its data and puts it back. A set
+ * for which there is no place is freed.
  */
 enum { IDLE_SETS = 16 };
 struct set {
     int n;
     dnnl_exec_arg_t arg[KN_DNNL_ARGS + 1];
-    const void *data[KN_DNNL_ARGS + 1]; /* where they point now */
+    const void *data[KN_DNNL_ARGS + 1]; /* the addresses that the arguments hold now */
 };
 struct kn_dnnl_idle {
     _Atomic(struct set *) set[IDLE_SETS];
@@ -37,17 +37,18 @@ static void stream_free(void *s)
 }
 
 /*
- * Objects are made and freed by one thread at a time. The library says that its cache may be used
- * by many, but emptying it while another thread makes a primitive gave that thread's convolution
- * another one's code: wrong answers, or an exception (oneDNN 2.6; test_dnnl sees it without this
- * lock in every second run). Running them needs no lock.
+ * Guards the making and freeing of the library's objects. The library says that many threads may
+ * use its cache, but emptying it while another thread makes a primitive gave that thread's
+ * convolution the code of another one: wrong results, or an exception (oneDNN 2.6; without this
+ * lock test_dnnl shows it in every second run). Executing primitives needs no lock.
  */
 static struct rt_mutex objects = RT_MUTEX_INIT;
 
 /*
- * A model's layers, signatures and plans want the same primitives again and again, and each has
- * 10 KB of code and more: the library's cache lets them share one. It would hold on to those of
- * models that are gone, so it is emptied whenever half of what there was is gone.
+ * The capacity of the library's cache. A model's layers, signatures and plans need the same
+ * primitives again and again, each with 10 KB of code or more, and the cache lets them share one.
+ * The cache would keep primitives of models that are gone, so it is emptied whenever half of the
+ * primitives that existed are gone.
  */
 enum { CACHED = 4096 };
 static int n_made, most_made; /* guarded by objects */
@@ -245,7 +246,7 @@ void kn_dnnl_clear(struct kn_dnnl *p)
     rt_mutex_unlock(&objects);
 }
 
-/* NULL: none is idle. */
+/* An idle set of arguments; NULL: none is idle. */
 static struct set *take_set(struct kn_dnnl_idle *idle)
 {
     for (unsigned i = 0; i < IDLE_SETS; i++) {
@@ -274,7 +275,7 @@ static dnnl_status_t point(struct set *e, int i, const void *data)
 {
     if (e->data[i] == data)
         return dnnl_success;
-    /* The library's type is not const; it writes to its outputs only. */
+    /* The library's type is not const, but the library writes to outputs only. */
     const dnnl_status_t s = dnnl_memory_set_data_handle(e->arg[i].memory, (void *)(uintptr_t)data);
     e->data[i] = s ? NULL : data;
     return s;

@@ -1,6 +1,6 @@
 /*
- * float16 and bfloat16 as bits: conversions to and from float, rounding to nearest even, as
- * TensorFlow rounds. Branch-free, so that loops over them vectorise.
+ * float16 and bfloat16 as bits: conversions from and to float. They round to the nearest, ties to
+ * even, as TensorFlow does, and have no branches, so that loops over them vectorise.
  */
 #ifndef KN_CPU_HALF_H
 #define KN_CPU_HALF_H
@@ -8,10 +8,10 @@
 #include <stdint.h>
 #include <string.h>
 
-struct kn_half { /* IEEE binary16 */
+struct kn_half { /* IEEE 754 binary16 */
     uint16_t bits;
 };
-struct kn_bfloat { /* the upper half of a float */
+struct kn_bfloat { /* bfloat16: the upper half of a float */
     uint16_t bits;
 };
 

@@ -1,12 +1,12 @@
 /*
- * OpenBLAS's work buffers, for callers on many threads.
+ * A lock around OpenBLAS's table of work buffers, so that many threads may call OpenBLAS.
  *
  * A GEMM or GEMV of OpenBLAS packs its operands into a buffer that it takes from a table of the
  * whole process. The serial flavour is built without USE_LOCKING: it looks for a free entry and
- * marks it as used in two steps, so that two threads which begin at the same time may share a
- * buffer, and both answers are wrong. The linker (--wrap in CMakeLists.txt) puts these functions
+ * marks it as used in two steps, so that two threads that begin at the same time may share a
+ * buffer, and both results are wrong. The linker (--wrap in CMakeLists.txt) puts these functions
  * between OpenBLAS and its table: one thread at a time takes or returns a buffer, and everything
- * else of OpenBLAS runs at the same time as before.
+ * else of OpenBLAS runs concurrently as before.
  */
 #include "runtime/base/thread.h"
 

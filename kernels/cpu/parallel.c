@@ -3,9 +3,10 @@
 #include <stdatomic.h>
 
 enum {
-    MIN_SHARD_WORK = 1 << 16, /* work of a part, at least: what takes some 20 microseconds */
-    SHARDS_PER_CORE = 4, /* per core, so that a slow one does less of them; or some more, where */
-    EVEN = 16, /* cores would then wait for the last one less than such a part of the time */
+    MIN_SHARD_WORK = 1 << 16, /* least work of a shard, which takes about 20 microseconds */
+    SHARDS_PER_CORE = 4,      /* so that a slow core does fewer of them */
+    /* More shards are made if the cores then wait for the last one less than 1/EVEN of the time. */
+    EVEN = 16,
 };
 
 struct job {
@@ -31,8 +32,9 @@ static void do_rows(void *arg, int64_t i)
         rt_error_copy(j->r->err, &err);
 }
 
-/* Each part has had a countdown of its own: what they did together counts in the run's, so that a
- * kernel that comes here for each of many items asks as well. */
+/* Each shard counts down its own work between deadline checks. Their work together is counted as
+ * the run's too, so that a kernel that comes here once for each of many items also checks the
+ * deadline. */
 static enum rt_status parallel_run(struct job *j, double work)
 {
     rt_run_parallel(j->r, kn_div_up(j->n, j->per_shard), do_rows, j);
@@ -41,7 +43,8 @@ static enum rt_status parallel_run(struct job *j, double work)
     return rt_run_spend(j->r, &j->r->left, work < RT_WORK ? (int64_t)work : RT_WORK);
 }
 
-/* Rows of a part, if so many parts of n come out nearly even on `width` cores; or of a few more. */
+/* The rows of a shard, if `shards` or a few more shards of n come out nearly even on `width` cores;
+ * otherwise n / shards, rounded up. */
 static int64_t even_rows(int64_t n, int64_t shards, int64_t width)
 {
     const int64_t first = kn_div_up(n, shards);
@@ -72,7 +75,7 @@ enum rt_status kn_parallel_rows(struct rt_run *r, int64_t n, int64_t work, int64
     return parallel_run(&j, all / width);
 }
 
-/* ---- parts with slots ---- */
+/* ---- shards with slots ---- */
 
 struct shards {
     struct rt_run *r;
@@ -83,7 +86,7 @@ struct shards {
     atomic_bool failed;
 };
 
-/* What one core does: parts, until none is left. */
+/* The work of one core: takes shards until none is left. */
 static void do_shards(void *arg, int64_t slot)
 {
     struct shards *p = arg;

@@ -1,6 +1,7 @@
 /*
- * Loops of kernels over idle cores: a range of rows (of whatever) cut into parts. What is small
- * stays in one piece, on this thread. A row's result must not depend on where the cuts are.
+ * Parallel loops of kernels over idle cores: a range of rows (of anything) is split into shards.
+ * Small ranges are not split and run on the calling thread. A row's result must not depend on where
+ * the range is split.
  */
 #ifndef KN_CPU_PARALLEL_H
 #define KN_CPU_PARALLEL_H
@@ -8,12 +9,13 @@
 #include "runtime/core/op.h"
 
 enum {
-    KN_SHARD_MACS = 2000000, /* products that are worth another core */
-    /* With so many rows for each core, weights that all of them read cost less than rows that they
-     * fetch from where another core has just written them. */
+    KN_SHARD_MACS = 2000000, /* multiply-adds that are worth another core */
+    /* With this many rows for each core, splitting the rows is cheaper than splitting the columns:
+     * weights that all cores read cost less than rows that each core fetches from where another
+     * core has just written them. */
     KN_SHARD_ROWS = 64,
-    /* Products between two questions whether to go on, as many as a core does in some milliseconds
-     * where its loops are the fastest. */
+    /* Multiply-adds between two checks of the deadline: a few milliseconds of one core's work where
+     * its loops are the fastest. */
     KN_CHECK_MACS = 400000000,
 };
 
@@ -22,7 +24,7 @@ static inline int64_t kn_min_i64(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Parts of `size` that n falls into, the last one perhaps smaller. */
+/* The number of shards of `size` that n is split into; the last one may be smaller. */
 static inline int64_t kn_div_up(int64_t n, int64_t size)
 {
     return n > 0 ? (n - 1) / size + 1 : 0;
@@ -33,21 +35,21 @@ static inline int64_t kn_round_up(int64_t n, int64_t step)
     return kn_div_up(n, step) * step;
 }
 
-/* Bytes rounded up to whole cache lines: what one core writes is not on another's. */
+/* Bytes rounded up to whole cache lines, so that no two cores write to the same line. */
 static inline size_t kn_padded(size_t n)
 {
     return (n + 63) / 64 * 64;
 }
 
-/* So many bytes into scratch memory, which is NULL where a node wants none. */
+/* The address `bytes` into scratch memory, which is NULL if the node needs none. */
 static inline char *kn_offset(void *workspace, size_t bytes)
 {
     return bytes ? (char *)workspace + bytes : workspace;
 }
 
 /*
- * The size of parts that n falls into: none larger than `most`, all nearly the same, and where they
- * are more than `width` cores a like number for each.
+ * The size of the shards that n is split into: at most `most`, nearly equal sizes, and where there
+ * are more shards than `width` cores, a number of shards that is a multiple of `width`.
  */
 static inline int64_t kn_even_size(int64_t n, int64_t most, int64_t width)
 {
@@ -58,21 +60,24 @@ static inline int64_t kn_even_size(int64_t n, int64_t most, int64_t width)
 }
 
 /*
- * Does rows [from, to). `r` is the part's own: its errors and its questions whether to go on are;
- * not for what belongs to the whole run (rt_out*, rt_take, rt_scratch).
+ * Computes rows [from, to). `r` is the shard's own copy: its err, and its count of work between
+ * checks of the deadline, belong to the shard. Functions that act on the whole run (rt_out*,
+ * rt_take, rt_scratch) must not be called with it.
  */
 typedef enum rt_status kn_rows_fn(struct rt_run *r, void *arg, int64_t from, int64_t to);
 
 /*
- * rows for all of [0, n), cut at multiples of `step`; `work`: elements of one row that are read or
- * written, an arithmetic step more costing as much. After the first failure rows are left out. Rows
- * without elements (work 0) are none, however many there are.
+ * Calls `rows` for all of [0, n), split at multiples of `step`. `work` is the number of elements
+ * that one row reads or writes; more costly arithmetic counts as more elements. After the first
+ * failure the remaining shards are skipped. If `work` is 0, rows have no elements and nothing is
+ * called, however many rows there are.
  */
 enum rt_status kn_parallel_rows(struct rt_run *r, int64_t n, int64_t work, int64_t step,
                                 kn_rows_fn *rows, void *arg);
 /*
- * Parts that the caller has cut: part(r, arg, i, slot) for each i below n, at most `slots` at a
- * time, each of them with a slot below that to itself (scratch, for one).
+ * Runs shards that the caller has defined: shard(r, arg, i, slot) for each i below n, at most
+ * `slots` at a time. Each running call has a slot number below `slots` to itself (for its scratch
+ * memory, say).
  */
 typedef enum rt_status kn_shard_fn(struct rt_run *r, void *arg, int64_t i, int64_t slot);
 enum rt_status kn_parallel_shards(struct rt_run *r, int64_t n, int64_t slots, kn_shard_fn *shard,

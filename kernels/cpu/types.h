@@ -1,8 +1,8 @@
 /*
- * The macro lists that make many types from one body: X(dtype, C type).
+ * Macro lists of types, which make functions for many types from one body: X(dtype, C type).
  *
- *     #define X(dt, T) case dt: return fill_##dt(...);
- *     KN_NUMBERS(X)
+ *   #define X(dt, T) case dt: return fill_##dt(...);
+ *   KN_NUMBERS(X)
  */
 #ifndef KN_CPU_TYPES_H
 #define KN_CPU_TYPES_H
@@ -59,10 +59,10 @@
 #define KN_SET(LIST)      (UINT64_C(0) LIST(KN_SET_ROW))
 
 /*
- * KN_C: what a value of a type is computed in. Halves compute in float, and each operation rounds
- * back; the rest in itself. KN_U: the same, but integers in an unsigned type wide enough that
- * sums and products wrap around without undefined behaviour.
- * KN_GET, KN_PUT: from an element to that and back.
+ * KN_C: the type in which values of a type are computed. Halves compute in float and round after
+ * each operation; every other type computes in itself. KN_U: as KN_C, but integers compute in an
+ * unsigned type that is wide enough for sums and products to wrap around without undefined
+ * behaviour. KN_GET, KN_PUT: convert an element to the computing type and back.
  */
 #define KN_C(dt)          KN_C_##dt
 #define KN_C_RT_I8        int8_t
@@ -128,15 +128,16 @@
 #define KN_PUT_RT_C128(v) (v)
 #define KN_PUT_RT_BOOL(v) ((bool)(v))
 
-/* What an operation that halves compute in steps leaves between two of them. */
+/* A value between two steps of one operation, rounded as TensorFlow rounds halves there. */
 #define KN_ROUND(dt, v) KN_GET(dt, KN_PUT(dt, v))
 
-/* By bytes alone, for what only moves elements: X(bytes, C type). */
+/* Types by size alone, for kernels that only move elements: X(bytes, C type). */
 #define KN_SIZES(X) X(1, uint8_t) X(2, uint16_t) X(4, uint32_t) X(8, uint64_t)
 
 /*
- * On loops worth vectorising: compiled for several instruction sets, chosen when the program
- * starts. Only where the tool chain can; sanitizers run before the choice could be made.
+ * For functions with loops that are worth vectorising: compiles them for several instruction sets,
+ * one of which is chosen when the program starts. Only where the tool chain can do it, and not
+ * under sanitizers, which run before the choice is made.
  */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !RT_HAS_SANITIZER
 #define KN_CLONES __attribute__((target_clones("default", "avx2", "arch=x86-64-v4")))
@@ -144,7 +145,7 @@
 #define KN_CLONES
 #endif
 
-/* KN_CLONES for the types that models are made of; the rest are not worth three copies. */
+/* KN_CLONES for the types that models mostly use; other types are not worth three copies. */
 #define KN_FAST(dt) KN_FAST_##dt
 #define KN_FAST_RT_I8
 #define KN_FAST_RT_I16
@@ -162,8 +163,8 @@
 #define KN_FAST_RT_C128
 #define KN_FAST_RT_BOOL
 
-/* Before a loop that reads element i before it writes element i: an output that lies on top of an
- * input does not keep it from being vectorised. */
+/* Before a loop that reads element i before it writes element i: lets the compiler vectorise the
+ * loop although its output may lie on top of an input. */
 #if defined(__clang__)
 #define KN_IVDEP _Pragma("clang loop vectorize(assume_safety)")
 #elif defined(__GNUC__)

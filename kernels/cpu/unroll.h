@@ -1,6 +1,7 @@
 /*
- * KN_UNROLL before a loop of known length, so that the array it goes over becomes registers. Not
- * under sanitizers: they make so much code of each turn that compilers take minutes for it.
+ * KN_UNROLL stands before a loop of constant length, so that the array that the loop indexes is
+ * kept in registers. It is empty under sanitizers, whose code for each iteration is so large that
+ * compilers would take minutes.
  */
 #ifndef KN_CPU_UNROLL_H
 #define KN_CPU_UNROLL_H

@@ -1,11 +1,11 @@
 /*
- * float32 functions without branches or calls, so that a loop over them vectorises. Each is
- * within 3 units in the last place of the exact value (erfc: 6), with and without fused
- * multiply-adds; NaN stays NaN, infinities and overflow go where they should. Results below the
+ * float32 functions without branches or calls, so that a loop over them vectorises. Each is within
+ * 3 units in the last place of the exact value (erfc: 6; gelu: see there), with and without fused
+ * multiply-adds. NaN stays NaN; infinities and overflow give the right limits. Results below the
  * smallest normal number may be rounded to zero.
  *
  * The polynomials were fitted to their intervals by reweighted least squares; the error that they
- * leave is far below float's own.
+ * leave is far below the precision of float.
  */
 #ifndef KN_CPU_VEC_MATH_H
 #define KN_CPU_VEC_MATH_H
@@ -14,7 +14,7 @@
 
 #include "kernels/cpu/half.h"
 
-/* `yes` ? a : b on bits, for where a compiler would rather branch. */
+/* `yes` ? a : b by bit operations, where a compiler would otherwise branch. */
 static inline float kn_select(int yes, float a, float b)
 {
     const uint32_t mask = 0 - (uint32_t)(yes != 0);
@@ -31,13 +31,13 @@ static inline float kn_absf(float x)
     return kn_bits_float(kn_float_bits(x) & 0x7fffffff);
 }
 
-/* Adding and subtracting this rounds a float below 2^22 to an integer, which then stands in the
- * sum's low bits. */
+/* Adding and subtracting this constant rounds a float below 2^22 to an integer; the integer is in
+ * the low bits of the sum. */
 #define KN_ROUNDER 0x1.8p23f
 
 /*
- * The polynomials that loops over vectors and other functions have as well, of floats or of vectors
- * of them: to the first argument, from the second.
+ * Polynomials that loops over vectors and other functions use too, with floats or vectors of
+ * floats: the first argument is set from the second.
  */
 #define KN_EXP_POLYNOMIAL(p, r)                                                                    \
     do {                                                                                           \
@@ -65,13 +65,13 @@ static inline float kn_absf(float x)
         q = q * s + 6.87160958e-01f;                                                               \
         q = q * s + 5.10791350e-01f;                                                               \
     } while (0)
-/* exp(x) is 2^k exp(r), k = x times the first of these, rounded; r = (x - k * HIGH) - k * LOW: ln 2
- * in two parts, the first short enough for k * HIGH. */
+/* exp(x) = 2^k exp(r), where k is x * KN_LOG2_E rounded and r = (x - k * KN_LN2_HIGH) - k *
+ * KN_LN2_LOW: ln 2 in two parts, the first short enough for k * KN_LN2_HIGH to be exact. */
 #define KN_LOG2_E   0x1.715476p0f
 #define KN_LN2      0x1.62e430p-1f
 #define KN_LN2_HIGH 0x1.62e4p-1f
 #define KN_LN2_LOW  0x1.7f7d1cp-20f
-/* Below the one exp is no normal number, from the other on infinite. */
+/* Below KN_EXP_LEAST exp is no normal number; from KN_EXP_MOST on it is infinite. */
 #define KN_EXP_LEAST (-0x1.5d58a0p6f)
 #define KN_EXP_MOST  0x1.62e430p6f
 
@@ -84,8 +84,8 @@ static inline float kn_exp_f32(float x)
     float p;
     KN_EXP_POLYNOMIAL(p, r);
     const float e = 1.0f + (r + r * r * p);
-    /* Times 2^k by the exponent's bits. Where that makes no number the result is below the
-     * smallest normal one, infinite, or NaN, and is taken from elsewhere. */
+    /* Multiplies by 2^k in the exponent's bits. Where that gives no valid number, the result is
+     * below the smallest normal one, infinite, or NaN, and the selections below set it. */
     const float y = kn_bits_float(kn_float_bits(e) + (kn_float_bits(t) << 23));
     const float not_tiny = kn_select(x < KN_EXP_LEAST, 0.0f, y);
     return kn_select(x < KN_EXP_MOST, not_tiny, x + INFINITY);
@@ -124,8 +124,8 @@ static inline float kn_log_f32(float x)
     q = q * m - 2.499998662e-01f;
     q = q * m + 3.333331044e-01f;
     const float m2 = m * m;
-    /* Of two products in a sum a compiler would fuse either, in a loop's body perhaps another than
-     * behind it. */
+    /* The added zero keeps one multiplication apart. Of two products in a sum a compiler would fuse
+     * either, perhaps another one in a loop's vectorised body than in its remainder. */
     const float t = m2 * m * q + 0.0f;
     float y = k * KN_LN2_LOW + t;
     y = (y - 0.5f * m2) + m + k * KN_LN2_HIGH;
@@ -149,7 +149,7 @@ static inline float kn_tanh_f32(float x)
     KN_TANH_POLYNOMIAL(p, z);
     const float near_zero = x + x * (z * p);
     const float far = 1.0f - 2.0f / (kn_exp_f32(2.0f * a) + 1.0f);
-    return kn_copysign(kn_select(a < 0.625f, near_zero, far), x); /* -0.0 too */
+    return kn_copysign(kn_select(a < 0.625f, near_zero, far), x); /* keeps -0.0 too */
 }
 
 static inline float kn_sigmoid_f32(float x)
@@ -181,17 +181,18 @@ static inline float kn_erf_f32(float x)
     return kn_select(a < 1.0f, x * p, kn_copysign(1.0f - kn_exp_f32(-q), x));
 }
 
-/* erfc(a) = exp(-a * a) t q(t) with t = 1 / (1 + a / 2); q fitted to 4e-8. The square is taken
- * apart so that its rounding does not grow in the exponential. */
+/* erfc(a) = exp(-a * a) t q(t) with t = 1 / (1 + a / 2); q is fitted to 4e-8. The square is split
+ * into two parts so that its rounding error does not grow in the exponential. */
 static inline float kn_erfc_f32(float x)
 {
     const float b = kn_absf(x);
-    const float a = kn_select(b > 11.0f, 11.0f, b); /* 0 from 10.1 on */
+    const float a = kn_select(b > 11.0f, 11.0f, b); /* erfc is 0 from 10.1 on */
     const float t = 1.0f / (1.0f + 0.5f * a);
     const float s = t - 0.5f;
     float q;
     KN_ERFC_POLYNOMIAL(q, s);
-    const float high = kn_bits_float(kn_float_bits(a) & 0xfffff000); /* the upper half of it */
+    /* the upper half of the mantissa */
+    const float high = kn_bits_float(kn_float_bits(a) & 0xfffff000);
     const float low = (a - high) * (a + high);
     float rest = 1.0f - low * 0.25f; /* exp(-low), which is at least 0.94 */
     rest = 1.0f - low * (1.0f / 3) * rest;
@@ -202,15 +203,16 @@ static inline float kn_erfc_f32(float x)
 }
 
 /*
- * x times the normal distribution's share below x, that is x / 2 * erfc(-x / sqrt(2)): of the share
- * beyond |x| one polynomial gives what it is to the exponential, another 2^f. Within 5e-6 of the
- * value, and 1e-6 where that is above 1e-6; without fused multiply-adds within twice that.
+ * x times the normal distribution function, that is x / 2 * erfc(-x / sqrt(2)). The probability
+ * beyond |x| is the product of exp(-x * x / 2) and a polynomial in t; another polynomial gives 2^f
+ * of the exponential. The relative error is below 5e-6, and below 1e-6 where the value is above
+ * 1e-6; without fused multiply-adds it is below twice that.
  */
 static inline float kn_gelu_f32(float x)
 {
     const uint32_t bits = kn_float_bits(x), zero = 0x80000000; /* -0.0 */
     const float below = kn_bits_float(bits | zero);
-    const float b = -13.25f > below ? -13.25f : below; /* the share beyond that is 0 */
+    const float b = -13.25f > below ? -13.25f : below; /* the probability beyond -13.25 is 0 */
     const float t = 1.0f / (1.0f - 0.3f * b);
     float q = t * 3.608882024e-02f - 1.589336622e-01f;
     q = q * t + 2.093462892e-01f;
@@ -219,7 +221,7 @@ static inline float kn_gelu_f32(float x)
     q = q * t + 9.946507135e-02f;
     q = q * t + 1.208263138e-01f;
     q = q * t + 1.196245410e-01f;
-    /* exp(-b * b / 2) is 2^k 2^f; the rounder leaves k in its low bits as an exponent. */
+    /* exp(-b * b / 2) = 2^k 2^f; the rounder leaves k in its low bits as an exponent. */
     const float rounder = KN_ROUNDER + 127, z = b * b;
     const float u = z * (-0.5f * KN_LOG2_E) + rounder;
     const float k = u - rounder;
@@ -230,8 +232,9 @@ static inline float kn_gelu_f32(float x)
     p = p * f + 6.931469769e-01f;
     const float size = kn_bits_float(kn_float_bits(u) << 23);
     const float share = (size + size * (f * p)) * (t * q);
-    /* x - x * share, or x * share, with -inf times 0. Of 0.0 and -0.0 a comparison of floats may
-     * give either; as bits all that is negative is above -0.0. */
+    /* x - x * share, or x * share, computed so that -inf times 0 does not arise. A comparison of
+     * the floats 0.0 and -0.0 may choose either; as unsigned bits all negative numbers are above
+     * -0.0. */
     return kn_bits_float(bits < zero ? bits : zero) + (x < b ? x : b) * share;
 }
 

@@ -1,31 +1,34 @@
 /*
- * The same loops for several instruction sets: includes the file KN_LOOPS once for each, with
- *   LOOPS(name)    a name of its own for every function
+ * Compiles the same loops for several instruction sets: includes the file KN_LOOPS with each,
+ * and with
+ *   LOOPS(name)    a function's name for this instruction set
  *   TARGET         the attribute that selects the instruction set
  *   SET_SSE, SET_AVX2, SET_AVX512
  *                  at most one of them is defined: whose intrinsics may be used, and how many
- *                  registers there are (LANES does not say: others may have vectors as wide)
+ *                  registers there are (LANES does not tell: other sets may have vectors of the
+ *                  same width)
  *   LANES          floats in a vector: 4, 8 or 16
- *   VEC, BITS      vectors of so many floats, or 32-bit integers, at any address
- *   VLOAD, VSTORE  one from, or to, a pointer to floats
- *   INLINE         begins a function that becomes part of its callers
- *   LOOPS(select)  lane by lane: of two vectors the first where all bits are set, as comparisons
- *                  set them, and the second where none is
+ *   VEC, BITS      vectors of LANES floats, or 32-bit integers, at any address
+ *   VLOAD, VSTORE  load or store a vector by a pointer to floats
+ *   INLINE         begins a function that is inlined into its callers
+ *   LOOPS(select)  lane by lane: the first of two vectors where all bits of a mask are set, as
+ *                  comparisons set them, and the second where none is
  *   LOOPS(load_some), LOOPS(store_some)
- *                  only the first n floats, 1 to LANES; what is loaded ends as `rest` does
- * That file ends with `static const KN_LOOPS_TYPE LOOPS(loops)`, the functions that its .c file
- * calls; loops_of says which set's to use. Once in a .c file. Threads: pure.
+ *                  load or store only the first n floats, 1 to LANES; a loaded vector's other lanes
+ *                  are those of `rest`
+ * KN_LOOPS ends with `static const KN_LOOPS_TYPE LOOPS(loops)`, the functions that its .c file
+ * calls; loops_of says which set's to use. A .c file includes this header once. Threads: pure.
  *
- * A new set is
+ * A new set needs
  *   1. a member of rt_vectors and its test of the processor in runtime/base/machine.[ch], behind
- *      the sets that it has all of: what asks for `>= RT_VECTORS_AVX2` takes it for one of these
- *   2. a block below, as those of the others are, and its line in loops_of, best first; what the
+ *      the sets that it contains: code that asks for `>= RT_VECTORS_AVX2` takes it for one of these
+ *   2. a block below, like those of the other sets, and its line in loops_of, best first; what the
  *      file KN_LOOPS has no SET_ for is written without intrinsics, for any LANES
  *   3. a target of KN_CLONES in types.h, for the loops that compilers vectorise
- *   4. an answer of kn_packed_gemm_is_fast in product.c: whether our products beat the libraries'
- *   5. a name in feature_level of runtime/select/autotune.c: kernels chosen on another set do not
- * count
- *   6. OpenBLAS's processor in gemm.c, if it is one of x86
+ *   4. an answer of kn_packed_gemm_is_fast in packed_gemm.c: whether our GEMM beats the libraries'
+ *   5. a name in feature_level of runtime/select/autotune.c: a kernel that was chosen on
+ *      another set does not count
+ *   6. OpenBLAS's processor in gemm.c, if it is a set of x86
  * The unit tests of all loops run on every set that the processor has.
  */
 #ifndef KN_CPU_VECTOR_SETS_H
@@ -55,7 +58,7 @@
         return (VEC)(((BITS)a & yes) | ((BITS)b & ~yes));                                          \
     }
 
-/* By way of memory. */
+/* load_some and store_some through a buffer in memory. */
 #define SOME_BY_MEMORY                                                                             \
     INLINE VEC LOOPS(load_some)(const float *p, int n, VEC rest)                                   \
     {                                                                                              \
@@ -124,7 +127,7 @@ INLINE void LOOPS(store_some)(float *p, VEC v, int n)
 #undef LANES
 #endif
 
-/* The loops for this processor, the best first; NULL: it has no more. */
+/* The loops for this processor, the best first; NULL: there are no more. */
 static inline const KN_LOOPS_TYPE *loops_of(int which)
 {
     const KN_LOOPS_TYPE *have[3];
