@@ -1,11 +1,11 @@
 /*
- * Einsum, of one or two operands, as TensorFlow's CPU takes it: labels may repeat in an operand (a
- * diagonal) or in the result (written on a diagonal), "..." broadcasts.
+ * Einsum, of one or two operands, as TensorFlow's CPU kernel computes it: labels may repeat in an
+ * operand (a diagonal) or in the result (written on a diagonal), "..." broadcasts.
  *
- * Every tensor is seen through strides per label. Labels of one operand alone are summed while it
- * is copied; what remains is a batched matrix product over four groups: batch, rows (of A only),
- * columns (of B only), inner. An operand or the result whose groups each collapse to one stride is
- * used where it lies, otherwise it goes through a dense copy.
+ * Every tensor is accessed by a stride per label. Labels that only one operand has are summed while
+ * it is copied. What remains is a batched GEMM over four groups of labels: batch, rows (of A only),
+ * columns (of B only), inner. A tensor in which each group collapses to one stride is used where it
+ * lies; any other operand or result goes through a dense copy.
  */
 #include <string.h>
 
@@ -14,14 +14,14 @@
 #include "kernels/matmul/fully_connected.h"
 #include "kernels/entry.h"
 
-enum { MAX_LABELS = 2 * RT_MAX_RANK, ELLIPSIS = 256 /* + position from the right */ };
+enum { MAX_LABELS = 2 * RT_MAX_RANK, ELLIPSIS = 256 /* plus the position from the right */ };
 
 struct labels {
     int n;
     int id[RT_MAX_RANK];
 };
 
-/* An equation against shapes: every distinct label has an index. */
+/* An equation with its shapes: every distinct label has an index. */
 struct equation {
     int n_in, n_labels;
     int id[MAX_LABELS];
@@ -31,7 +31,7 @@ struct equation {
 
 /* ---- parsing ---- */
 
-/* One operand's subscripts; dots: where "..." stands, or -1. */
+/* The subscripts of one operand; dots: number of labels before "...", or -1. */
 struct subscripts {
     struct rt_span text;
     int n_named, dots;
@@ -97,7 +97,7 @@ static enum rt_status einsum_check(const struct rt_node *n, struct rt_error *err
     return split(n, &p, err);
 }
 
-/* The labels of an operand of this rank. The caller has compared the rank. */
+/* Sets the labels of an operand of this rank. The caller has checked the rank. */
 static void assign(const struct subscripts *s, int rank, struct labels *l)
 {
     const int n_dots = rank - s->n_named;
@@ -155,7 +155,7 @@ static enum rt_status add_dims(struct equation *e, const struct labels *l, const
     return RT_OK;
 }
 
-/* Shapes must be exact. */
+/* Matches the equation with the inputs' shapes, which must be exact. */
 static enum rt_status solve(const struct rt_node *n, const struct rt_info *in, struct equation *e,
                             struct rt_error *err)
 {
@@ -291,7 +291,7 @@ static int64_t view_count(const struct view *v)
     return n;
 }
 
-/* The next index over the first n axes; *p follows by their strides. */
+/* Advances to the next index over the first n axes; *p follows by their strides. */
 static void step(const struct view *v, int n, int64_t *at, int64_t *p)
 {
     for (int i = n - 1; i >= 0; i--) {
@@ -303,7 +303,7 @@ static void step(const struct view *v, int n, int64_t *at, int64_t *p)
     }
 }
 
-/* Dense dst from src through `keep`, the sum over `sum` at each position. */
+/* Writes dense dst in the order of view `keep` of src, the sum over view `sum` at each position. */
 #define SUMS(dt, T, U)                                                                             \
     static enum rt_status sums_##dt(struct rt_run *r, T *dst, const T *src,                        \
                                     const struct view *keep, const struct view *sum)               \
@@ -321,7 +321,7 @@ static void step(const struct view *v, int n, int64_t *at, int64_t *p)
                     const int64_t to = len - from < CHUNK ? len : from + CHUNK;                    \
                     for (int64_t k = from; k < to; k++)                                            \
                         s += (U)src[p + k * by];                                                   \
-                    if (rt_run_spend(r, &left, 2 * (to - from) + 8)) /* 8: of a step */            \
+                    if (rt_run_spend(r, &left, 2 * (to - from) + 8)) /* 8: the cost of a step */   \
                         return r->err->code;                                                       \
                 }                                                                                  \
                 step(sum, last, inner, &p);                                                        \
@@ -340,7 +340,7 @@ static void step(const struct view *v, int n, int64_t *at, int64_t *p)
     X(RT_C128, double _Complex, double _Complex)
 BODIES(SUMS)
 
-/* dst[i] = src[j] where i and j go through one index by the strides of each. */
+/* dst[i] = src[j], where i and j step through the same index with their own strides. */
 static enum rt_status copy(struct rt_run *r, enum rt_dtype d, void *dst, const int64_t *to,
                            const void *src, const int64_t *from, int n, const int64_t *dim)
 {
@@ -354,7 +354,7 @@ static enum rt_status copy(struct rt_run *r, enum rt_dtype d, void *dst, const i
     return kn_walk_copy(d, &w, dst, src, r);
 }
 
-/* Dense dst from src through `keep`, summing over `sum` at each position. */
+/* Writes dense dst in the order of view `keep` of src, summing over view `sum` at each position. */
 static enum rt_status gather(struct rt_run *r, enum rt_dtype d, void *dst, const void *src,
                              const struct view *keep, const struct view *sum)
 {
@@ -375,18 +375,19 @@ static enum rt_status gather(struct rt_run *r, enum rt_dtype d, void *dst, const
     }
 }
 
-/* ---- the plan ---- */
+/* ---- planning ---- */
 
 enum { GROUP_BATCH, GROUP_ROWS, GROUP_COLUMNS, GROUP_INNER, N_GROUPS };
 
-/* An operand or the result: strides per label, then as the product sees it. */
+/* An operand or the result: strides per label, in the tensor and as the GEMM uses them. */
 struct operand {
-    int64_t stride[MAX_LABELS]; /* of the tensor; 0 where it lacks the label */
+    /* in the tensor; 0: the tensor lacks the label, or is broadcast along it */
+    int64_t stride[MAX_LABELS];
     bool has[MAX_LABELS];
-    int64_t elements, step[MAX_LABELS]; /* step: as used by the product, per label */
-    bool dense;                         /* goes through a copy in group order */
-    struct view keep, sum;              /* of that copy */
-    size_t wide_at, copy_at;            /* in scratch: float form of halves, dense copy */
+    int64_t elements, step[MAX_LABELS]; /* step: per label, as the GEMM uses it */
+    bool dense;                         /* goes through a copy in the order of groups */
+    struct view keep, sum;              /* of the dense copy */
+    size_t wide_at, copy_at;            /* in scratch memory: float form of halves, dense copy */
 };
 
 struct einsum {
@@ -395,11 +396,11 @@ struct einsum {
     int64_t dim[MAX_LABELS];
     struct operand in[2], out;
     bool empty;
-    /* Two operands: */
+    /* The following fields are for two operands. */
     struct view batch;
     int64_t batch_step[3][MAX_LABELS];
     struct kn_gemm g;
-    bool swapped; /* C is made as its transpose: B' A' */
+    bool swapped; /* C is computed as its transpose: B' A' */
     bool packed;
     struct kn_fully_connected pack;
     size_t gemm_at;
@@ -412,14 +413,15 @@ static void strides_of(const struct equation *e, const struct labels *l, const s
     for (int k = l->n - 1; k >= 0; k--) {
         const int i = find(e, l->id[k]);
         o->has[i] = true;
-        if (s->dim[k] == e->dim[i] || s->dim[k] != 1) /* else broadcast */
+        /* Otherwise the tensor is broadcast along the label. */
+        if (s->dim[k] == e->dim[i] || s->dim[k] != 1)
             o->stride[i] += stride;
         stride *= s->dim[k];
     }
     o->elements = stride;
 }
 
-/* The labels of a group collapse to one stride: returns it and the length. */
+/* Whether the labels of a group collapse to one stride; sets the group's length and stride. */
 static bool collapse(const struct einsum *s, const int *order, int n, const int64_t *stride,
                      int group, int64_t *len, int64_t *by)
 {
@@ -438,7 +440,7 @@ static bool collapse(const struct einsum *s, const int *order, int n, const int6
     return true;
 }
 
-/* A matrix [rows, cols] by strides as BLAS takes it. */
+/* Whether a strided matrix [rows, cols] can be passed to BLAS; sets its transposition and ld. */
 static bool blas_view(int64_t rows, int64_t sr, int64_t cols, int64_t sc, enum kn_trans *t,
                       int64_t *ld)
 {
@@ -455,7 +457,7 @@ static bool blas_view(int64_t rows, int64_t sr, int64_t cols, int64_t sc, enum k
     return false;
 }
 
-/* Makes operand o a dense copy ordered batch, first group, second group. */
+/* Makes operand o a dense copy in the order batch, first group, second group. */
 static void make_dense(struct einsum *s, struct operand *o, const int *order, int n, int first,
                        int second)
 {
@@ -468,7 +470,7 @@ static void make_dense(struct einsum *s, struct operand *o, const int *order, in
             const int i = order[k];
             if (s->group[i] != groups[gi] || !o->has[i])
                 continue;
-            /* A broadcast axis of length 1 stays one. */
+            /* a broadcast axis of length 1 keeps that length */
             o->keep.dim[o->keep.n] = o->stride[i] ? s->dim[i] : 1;
             o->keep.stride[o->keep.n++] = o->stride[i];
         }
@@ -490,7 +492,7 @@ static bool needs_sum(const struct operand *o)
     return o->sum.n > 0;
 }
 
-/* Labels of one operand only and not of the result are summed as it is copied. */
+/* Labels that only one operand has, and not the result, are summed while it is copied. */
 static void find_sums(struct einsum *s, struct operand *o, const struct operand *other)
 {
     for (int i = 0; i < s->n_labels; i++)
@@ -602,7 +604,7 @@ static enum rt_status plan_gemm(struct einsum *s, const struct equation *e, stru
 {
     int order[MAX_LABELS];
 
-    /* Rows and inner labels in A's order, columns in B's. */
+    /* Rows and inner labels are in A's order, columns in B's. */
     for (int i = 0; i < s->n_labels; i++)
         order[i] = i;
     for (int i = 0; i < s->n_labels; i++)
@@ -633,7 +635,8 @@ static enum rt_status plan_gemm(struct einsum *s, const struct equation *e, stru
     return RT_OK;
 }
 
-/* Straight into the result, in its order of labels, unless that is a diagonal. */
+/* Plans one operand: it is written straight into the result, in the result's order of labels,
+ * unless the result is a diagonal. */
 static void plan_single(struct einsum *s, const struct equation *e, size_t *used)
 {
     struct operand *o = &s->in[0];
@@ -685,9 +688,9 @@ static enum rt_status einsum_prepare(struct rt_prep *p, void **state)
     return st;
 }
 
-/* ---- run ---- */
+/* ---- running ---- */
 
-/* *src, operand k, becomes what the product reads. */
+/* Makes *src, the data of operand k, what the GEMM reads: widened and copied where necessary. */
 static enum rt_status ready(const struct einsum *s, int k, const void **src, char *workspace,
                             struct rt_run *r)
 {
@@ -706,7 +709,7 @@ static enum rt_status ready(const struct einsum *s, int k, const void **src, cha
     return st;
 }
 
-/* From labels in the order of `steps` in the dense form to their places in the result. */
+/* Copies the dense form, whose strides per label are `steps`, to the result. */
 static enum rt_status put(const struct einsum *s, const void *src, const int64_t *steps, void *dst,
                           struct rt_run *r)
 {
@@ -729,7 +732,7 @@ static enum rt_status einsum_multiply(const struct einsum *s, const char *a, con
     int64_t at[MAX_LABELS] = {0}, oa = 0, ob = 0, oc = 0, budget = RT_WORK;
 
     if (s->packed) {
-        char *workspace = r->scratch; /* NULL: none of the products wants any */
+        char *workspace = r->scratch; /* NULL: the GEMM needs no scratch memory */
         return kn_fully_connected_run(&s->pack, a, b, c, workspace ? workspace + s->gemm_at : NULL,
                                       r);
     }
@@ -755,7 +758,7 @@ static enum rt_status einsum_multiply(const struct einsum *s, const char *a, con
     return RT_OK;
 }
 
-/* One operand, into c. */
+/* Computes an equation of one operand into c. */
 static enum rt_status rearrange(const struct einsum *s, const void *src, char *c, struct rt_run *r)
 {
     const struct operand *o = &s->in[0];
@@ -774,7 +777,7 @@ static enum rt_status rearrange(const struct einsum *s, const void *src, char *c
     return !st && s->out.dense ? put(s, workspace + o->copy_at, steps, c, r) : st;
 }
 
-/* Two operands, into c. */
+/* Computes an equation of two operands into c. */
 static enum rt_status contract(const struct einsum *s, const void *a, const void *b, char *c,
                                struct rt_run *r)
 {
@@ -788,7 +791,7 @@ static enum rt_status contract(const struct einsum *s, const void *a, const void
     return !st && s->out.dense ? put(s, workspace + s->out.copy_at, s->out.step, c, r) : st;
 }
 
-/* The same labels on both sides: what it makes is what it was given. */
+/* Whether both sides have the same labels, so that the result is the operand. */
 static bool is_identity(const struct rt_node *n)
 {
     const struct rt_span e = rt_attr_str(n, "equation");
@@ -806,11 +809,11 @@ static enum rt_status einsum_run(struct rt_run *r)
     if (!s->out.elements ||
         (r->in[0].alias_of && !s->out.dense && is_identity(r->node) && kn_hand_on(r, 0)))
         return RT_OK;
-    if (s->empty) /* a sum over nothing */
+    if (s->empty) /* sums without terms */
         return kn_zero_chunks(r, dst, rt_tensor_bytes(&r->out[0]));
     if (s->compute != s->dtype)
         c = (char *)r->scratch + s->out.wide_at;
-    if (s->out.dense) /* off a diagonal */
+    if (s->out.dense) /* zeros off the diagonal */
         st = kn_zero_chunks(r, c, (size_t)s->out.elements * rt_dtype_size(s->compute));
     if (!st)
         st = s->n_in == 1 ? rearrange(s, r->in[0].data, c, r)

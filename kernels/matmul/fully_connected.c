@@ -8,22 +8,23 @@
 
 enum {
     LEAST_COLUMNS = 64,
-    BLOCKS_PER_CORE = 2, /* of a product by loops per core, so that a slow one does less of them */
-    READ = 16            /* products that take as long as reading a weight from memory */
+    /* blocks of the loops' GEMM per core, so that a slow core computes fewer of them */
+    BLOCKS_PER_CORE = 2,
+    READ = 16 /* multiply-adds that take as long as reading one weight from memory */
 };
 
-/* Below this many weights packing gains nothing; above, a product with few rows only streams them
- * from memory, which OpenBLAS does better. */
+/* Below PACK_MIN weights packing gains nothing. Above PACK_MAX, a GEMM with few rows only streams
+ * the weights from memory, which OpenBLAS does better. */
 enum { PACK_MIN = 4096, PACK_MAX = 8 << 20 };
 
-/* What packed bytes depend on. */
+/* What packed bytes depend on, used as the key of a pack. */
 struct format {
     dnnl_memory_desc_t md;
     bool transposed; /* the source is [n, k] */
-    int64_t n_scale; /* n: as many floats follow, by which the columns are multiplied */
+    int64_t n_scale; /* n: n floats follow, by which the columns are multiplied; 0: none */
 };
 
-/* A matrix of so many weights is read from memory in every product. */
+/* Whether the matrix is so large that every run reads it from memory, and is packed in bfloat16. */
 static bool in_panels(const struct rt_prep *p, const struct kn_gemm *g)
 {
     return p->tuning->bf16 && g->dtype == RT_F32 && !g->ta && g->k > 0 && g->n > PACK_MAX / g->k;
@@ -113,7 +114,7 @@ static enum rt_status prepare_panels(struct kn_fully_connected *s, struct rt_pre
                         &s->b);
 }
 
-/* Rows between two questions whether to go on. */
+/* The number of rows between two checks of the deadline. */
 static int64_t rows_of_block(const struct kn_gemm *g)
 {
     const double most = KN_CHECK_MACS, row = (double)g->n * (double)g->k;
@@ -123,7 +124,7 @@ static int64_t rows_of_block(const struct kn_gemm *g)
     return rows < 64 ? (g->m < 64 ? g->m : 64) : rows < g->m ? rows : g->m;
 }
 
-/* `packed`: the weights' layout, NULL: the library's choice. */
+/* Makes a primitive. `packed`: the memory layout of the weights; NULL: the library chooses. */
 static dnnl_status_t make(const struct kn_fully_connected *s, int64_t rows, int64_t n,
                           const dnnl_memory_desc_t *packed, struct kn_dnnl *d)
 {
@@ -192,8 +193,8 @@ static dnnl_status_t make_fitting(struct kn_fully_connected *s)
     return made;
 }
 
-/* Columns for each of several cores, where the weights are larger than what they are multiplied
- * with: each core then reads its share of them. */
+/* Splits the columns over several cores, where the weights are larger than the other operands: each
+ * core then reads only its share of the weights. */
 static bool shard_columns(struct kn_fully_connected *s, int width)
 {
     const struct kn_gemm *g = &s->g;
@@ -229,8 +230,8 @@ static bool shard_columns(struct kn_fully_connected *s, int width)
     return true;
 }
 
-/* Rows for each of several cores, if it pays and the library has it with this layout of the
- * weights. */
+/* Splits the rows over several cores, if that pays and the library has a primitive for this memory
+ * layout of the weights. */
 static void make_sharded(struct kn_fully_connected *s, int width)
 {
     const struct kn_gemm *g = &s->g;
@@ -255,7 +256,7 @@ static void make_sharded(struct kn_fully_connected *s, int width)
     s->slot_bytes = kn_padded(s->slot_bytes);
 }
 
-/* ---- by product.h ---- */
+/* ---- by packed_gemm.h ---- */
 
 static bool has_loops(const struct rt_prep *p, const struct kn_gemm *g)
 {
@@ -263,7 +264,8 @@ static bool has_loops(const struct rt_prep *p, const struct kn_gemm *g)
            !(p->tuning->bf16 && g->dtype == RT_F32 && kn_bf16_multiplies());
 }
 
-/* Each core has rows of its own where they are many, and else a part of the weights to read. */
+/* Chooses the blocks that cores share: where rows are many each core has rows of its own, otherwise
+ * each core reads a share of the weights. */
 static void set_shards(struct kn_fully_connected *s, int width)
 {
     const struct kn_gemm *g = &s->g;
@@ -323,7 +325,7 @@ static enum rt_status fully_connected_block(struct rt_run *r, void *arg, int64_t
     return RT_OK;
 }
 
-/* Its sums start from the residual, which the output may lie over. */
+/* Whether the sums start from the residual, which the output may lie over. */
 static bool starts_over(const struct kn_fully_connected *s)
 {
     return s->node.b && !s->node.epilogue.scale;
@@ -360,9 +362,10 @@ static enum rt_status prepare_gemm(struct kn_fully_connected *s, struct rt_prep 
     return kn_fused_gemm_pack(&s->node, p, input, s->g.tb != KN_AS_IS);
 }
 
-/* ---- all of it ---- */
+/* ---- preparing and running ---- */
 
-/* Floats of half operands, and the tail's, behind the scratch of others. */
+/* Places float copies of half operands, a in bfloat16, and the epilogue's bytes in scratch memory,
+ * behind *scratch bytes of other use. */
 static void place(struct kn_fully_connected *s, size_t epilogue, size_t *scratch)
 {
     const struct kn_gemm *g = &s->g;
@@ -450,8 +453,8 @@ void kn_fully_connected_clear(struct kn_fully_connected *s)
     kn_dnnl_clear(&s->shard[1]);
 }
 
-/* A product whose activation made 0 of NaN, again without it. Rare: the library's object is made
- * for this run alone. */
+/* Computes rows again without the activation, after oneDNN's activation made 0 of NaN. That is
+ * rare: the primitive is made for this run alone. */
 static enum rt_status run_without_activation(const struct kn_fully_connected *s,
                                              const void *const *data, struct rt_run *r)
 {
@@ -510,7 +513,7 @@ struct sharded {
     const struct kn_fully_connected *s;
     const void *const *data;
     char *workspace;
-    atomic_bool met_nan; /* the product begins anew on one core */
+    atomic_bool met_nan; /* the GEMM is computed again on one core */
 };
 
 static enum rt_status fully_connected_rows_shard(struct rt_run *r, void *arg, int64_t i,
@@ -592,7 +595,7 @@ static enum rt_status run_sharded(struct sharded *x, struct rt_run *r)
     return kn_parallel_rows(r, s->g.m, 2 * s->g.n, 1, fully_connected_epilogue_shard, x);
 }
 
-/* On idle cores, or on this one. */
+/* Runs on idle cores, or on this one. */
 static enum rt_status run_rows(const struct kn_fully_connected *s, const void *const *data,
                                char *workspace, struct rt_run *r)
 {

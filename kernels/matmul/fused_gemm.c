@@ -4,12 +4,12 @@
 
 #include "kernels/matmul/gemm.h"
 
-/* What packed bytes depend on. */
+/* What packed bytes depend on, used as the key of a pack. */
 struct format {
     char name[8];
     int64_t k, n, panel;
     int64_t transposed;
-    int64_t n_scale; /* n: as many floats follow, by which the columns are multiplied */
+    int64_t n_scale; /* n: n floats follow, by which the columns are multiplied; 0: none */
 };
 
 static enum rt_status fused_gemm_pack(const struct rt_tensor *src, void *dst, const void *fmt,

@@ -1,6 +1,6 @@
 /*
- * The product of product.h as a node's: its constant operand packed once per session, its tail
- * done at the store.
+ * The GEMM of packed_gemm.h with a node's epilogue: its constant operand is packed once per
+ * session, and the epilogue is computed as outputs are stored.
  */
 #ifndef KN_MATMUL_FUSED_GEMM_H
 #define KN_MATMUL_FUSED_GEMM_H
@@ -11,17 +11,17 @@
 struct kn_fused_gemm {
     struct kn_packed_gemm gemm;
     struct kn_epilogue epilogue;
-    const struct rt_pack *b; /* NULL: the input is no constant, there is nothing to multiply with */
+    const struct rt_pack *b; /* NULL: the input is no constant, so that nothing is packed */
 };
 
 /*
- * Packs input `input`, [k, n] or, if `turned`, [n, k], for node->product (solved) with the scale of
- * node->tail (read), if that is a constant. Floats or halves.
+ * Packs input `input`, [k, n] or, if `transposed`, [n, k], for node->gemm (initialised), with the
+ * scale of node->epilogue (prepared) folded in if it is constant. Floats or halves.
  */
 enum rt_status kn_fused_gemm_pack(struct kn_fused_gemm *node, struct rt_prep *p, int input,
                                   bool transposed);
-/* How the outputs begin and end in this run, with the node's own activation as `finish`; the output
- * has node->product.n columns. Of an odd tail: without the residual and what is behind it. */
+/* The post-ops of this run, with the activation as `finish`; the output has node->gemm.n columns.
+ * If the residual is broadcast, residual and activation are left out. */
 struct kn_gemm_post_ops kn_fused_gemm_post_ops(const struct kn_fused_gemm *node,
                                                const struct rt_run *r);
 

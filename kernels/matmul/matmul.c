@@ -1,9 +1,10 @@
 /*
  * MatMul and the BatchMatMul family.
  *
- * Three ways for each: "packed" (a constant right-hand matrix in a layout of its own, made once,
- * see packed.h), "gemm" (plain operands, see gemm.h) and "plain" (the obvious loops, for the
- * tests). A left-hand batch over one shared right-hand matrix is one tall product.
+ * There are three kernels for each: "packed" (a constant right-hand matrix, packed once; see
+ * fully_connected.h), "gemm" (plain operands, see gemm.h) and "plain" (the reference loops, for
+ * tests). A batch of left-hand matrices with one right-hand matrix is computed as one GEMM with
+ * more rows.
  */
 #include <stdio.h>
 #include <string.h>
@@ -17,11 +18,11 @@
 
 enum { MAX_BATCH_RANK = RT_MAX_RANK - 2 };
 
-/* What a node computes, from its attributes and shapes. */
+/* The GEMMs that a node computes, from its attributes and shapes. */
 struct batch_gemm {
     struct kn_gemm g;
-    enum rt_dtype ta, tb, to; /* of A, B and C in memory; g.dtype is computed in */
-    int rank;                 /* batch axes that are walked, outermost first */
+    enum rt_dtype ta, tb, to; /* types of A, B and C in memory; g.dtype is the computing type */
+    int rank;                 /* batch axes that are iterated, outermost first */
     int64_t dim[MAX_BATCH_RANK];
     int64_t step_a[MAX_BATCH_RANK], step_b[MAX_BATCH_RANK]; /* in elements, 0: broadcast */
     int64_t batches;
@@ -29,7 +30,7 @@ struct batch_gemm {
 
 /* ---- shapes ---- */
 
-static bool is_v1(const struct rt_node *n) /* no broadcasting of batch axes */
+static bool is_v1(const struct rt_node *n) /* batch axes do not broadcast */
 {
     return strcmp(n->schema->name, "BatchMatMul") == 0;
 }
@@ -186,14 +187,14 @@ static void rows(struct rt_rows *r)
     r->out_dep[0] = (struct rt_dep){RT_DEP_ROWS, ax};
 }
 
-/* ---- plan of the product ---- */
+/* ---- planning the GEMMs ---- */
 
 static enum rt_dtype compute_type(enum rt_dtype a, enum rt_dtype b, enum rt_dtype out)
 {
     return a == b && b == out ? out : out == RT_I32 ? RT_I32 : RT_F32;
 }
 
-/* Neighbouring batch axes that both operands walk alike become one. */
+/* Merges neighbouring batch axes that both operands step through with matching strides. */
 static void merge_batch_axes(struct batch_gemm *p)
 {
     int n = 0;
@@ -250,7 +251,7 @@ static void plan(struct batch_gemm *p, const struct rt_prep *prep)
         step_b *= db;
     }
     merge_batch_axes(p);
-    /* One right-hand matrix for all: the batch is more rows. */
+    /* With one right-hand matrix for the whole batch, the batch becomes more rows. */
     if (p->rank == 1 && p->step_b[0] == 0 && !ta && p->step_a[0] == p->g.m * p->g.k) {
         p->g.m *= p->dim[0];
         p->rank = 0;
@@ -264,8 +265,9 @@ struct gemm_state {
     struct batch_gemm p;
     bool plain;
     struct kn_epilogue epilogue;
-    int64_t a_bytes, b_bytes, c_bytes; /* converted copies in scratch; 0: computed in place */
-    size_t epilogue_at;                /* in scratch: kn_epilogue_residual_bytes */
+    /* bytes of converted copies in scratch memory; 0: computed in place */
+    int64_t a_bytes, b_bytes, c_bytes;
+    size_t epilogue_at; /* in scratch memory: kn_epilogue_residual_bytes */
 };
 
 static enum rt_status prepare_gemm(struct rt_prep *prep, void **state, bool plain)
@@ -281,7 +283,7 @@ static enum rt_status prepare_gemm(struct rt_prep *prep, void **state, bool plai
     if (st)
         return st;
     int64_t bytes = plain ? 0 : kn_gemm_scratch(g);
-    if (s->p.ta != g->dtype) /* no product of dims overflows here: the tensors exist */
+    if (s->p.ta != g->dtype) /* no multiplication of dims overflows here: the tensors exist */
         s->a_bytes = (g->m * g->k * 4 + 63) / 64 * 64;
     if (s->p.tb != g->dtype)
         s->b_bytes = (g->k * g->n * 4 + 63) / 64 * 64;
@@ -306,8 +308,8 @@ static enum rt_status prepare_plain(struct rt_prep *prep, void **state)
     return prepare_gemm(prep, state, true);
 }
 
-/* Small types into float or int32: what BatchMatMulV3's mixed products compute in. *wide: src, or
- * dst, into which it was widened. */
+/* Widens small types to float or int32, in which BatchMatMulV3 computes mixed types. *wide: src, or
+ * dst with the widened values. */
 static enum rt_status widen(struct rt_run *r, enum rt_dtype from, enum rt_dtype to, const void *src,
                             void *dst, int64_t n, const void **wide)
 {
@@ -353,7 +355,7 @@ static enum rt_status matmul_finish(const struct gemm_state *s, struct rt_run *r
     return kn_epilogue_broadcast(&s->epilogue, r, c);
 }
 
-/* Products [from, to) of the batch; arg: where the results begin. */
+/* Multiplies matrices [from, to) of the batch; arg: the address of C. */
 static enum rt_status matmul_shard(struct rt_run *r, void *arg, int64_t from, int64_t to)
 {
     const struct gemm_state *s = r->state;
@@ -400,11 +402,12 @@ static enum rt_status run_gemm(struct rt_run *whole)
 
     if (!step_c || !p->batches)
         return RT_OK;
-    if (!p->g.k) { /* sums over nothing; the operands have no bytes */
+    if (!p->g.k) { /* sums without terms; the operands have no bytes */
         const enum rt_status st = kn_zero_chunks(r, c, (size_t)(p->batches * step_c));
         return st ? st : matmul_finish(s, r, c);
     }
-    /* One product is shared out by itself, and scratch memory is there for one at a time. */
+    /* A single GEMM is split over cores by kn_gemm_blocks, and scratch memory suffices for one GEMM
+     * at a time. */
     const enum rt_status st =
         p->batches == 1 || s->epilogue_at || s->plain
             ? matmul_shard(r, c, 0, p->batches)
@@ -455,14 +458,15 @@ static enum rt_status run_packed(struct rt_run *r)
 
 #define PACK_TYPES (RT_T(RT_F32) | KN_SET(KN_HALFS))
 
-/* A product with one matrix for all rows has at least this rank. */
+/* rt_op.epilogue: the output's columns and least rank, if one right-hand matrix is shared by all
+ * rows. */
 static int64_t epilogue(const struct rt_node *n, const struct rt_info *in, int *rank)
 {
     *rank = 2;
     return in[1].shape.rank == 2 ? in[1].shape.dim[flag(n, "transpose_b", "adj_y") ? 0 : 1] : 0;
 }
 
-/* A product that a dense layer's many nodes became takes what they took
+/* Checks the rank that a dense layer's nodes required, where a fusion made this node of them
  * (runtime/fusion/fuse_dense.c). */
 static enum rt_status check_rank(const struct rt_infer *x)
 {
@@ -497,7 +501,7 @@ static void rows_epilogue(struct rt_rows *r)
     kn_epilogue_rows(r, rows);
 }
 
-/* BatchMatMulV3's three types are free of each other; these go together. */
+/* BatchMatMulV3's three types are independent attributes; these combinations are supported. */
 static bool takes_mixed(const struct rt_node *n)
 {
     const uint64_t small = RT_T(RT_I8) | RT_T(RT_U8);

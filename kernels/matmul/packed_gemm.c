@@ -11,7 +11,7 @@
 #include "runtime/base/machine.h"
 #include "runtime/base/sanitizer.h"
 
-/* A vector in a register: a compiler would load it again at each use. */
+/* Holds a vector in a register: a compiler would load it again at each use. */
 #if defined(__x86_64__)
 #define KEEP(v) __asm__("" : "+v"(v))
 #else
@@ -21,42 +21,43 @@
 enum {
     LINE = 16,             /* floats in a cache line */
     WIDE = 2,              /* vectors side by side in a panel */
-    GEMV_PANELS = 4,       /* done at a time, of few rows */
-    PREFETCH_FLOATS = 256, /* floats that a panel of those is asked for before they are used */
+    GEMV_PANELS = 4,       /* the most panels that a GEMV computes at a time */
+    PREFETCH_FLOATS = 256, /* distance in floats by which a GEMV prefetches a panel */
     L2_BYTES = 1 << 20,    /* bytes that stay in a core's own cache if little else is used */
-    /* Terms of a sum that are done at a time: as much of a panel stays in the nearer cache while
+    /* Terms of a sum that are computed at a time: this much of a panel stays in the L1 cache while
      * all rows of a block pass over it. */
     KC = 768,
     MC_KC = 1 << 17, /* floats of a in a block of rows: a part of a core's own cache */
-    MC = 336         /* and so many rows at most */
+    MC = 336         /* the most rows of a block */
 };
 
 /*
- * Sanitizers make some ten times as much code of a corner's loops, which compilers then take
- * minutes for: there is one copy of them for all sizes, and one loop less for each thing that is
- * only asked for ahead.
+ * Sanitizers make the code of a micro-kernel about ten times as large, and compilers then take
+ * minutes for it. Under sanitizers there is one copy for all sizes, and no loops that only
+ * prefetch.
  */
 #define PREFETCHES (!RT_HAS_SANITIZER)
 
-/* All rows of a block, of one panel and one block of k. */
+/* Arguments of the micro-kernels: all rows of a block, for one panel (GEMV: several) and one block
+ * of k. */
 struct panel_block {
     const float *a, *b;
     float *c;
-    const float *start, *bias; /* of the sums; NULL: 0 */
-    const float *next;         /* packed floats that will be wanted soon */
+    const float *start, *bias; /* where the sums start; NULL: 0 */
+    const float *next;         /* packed floats to prefetch */
     int64_t lda, ldc, ld_start;
-    int64_t prefetch_step; /* of `next` per term */
+    int64_t prefetch_step; /* how far `next` advances with each term */
     int64_t rows, k;
-    int wide, last;  /* vectors, and the last one's floats */
-    int panels;      /* at once, whole ones, */
-    int64_t step;    /* so many packed floats apart */
-    bool in_cache;   /* the packed floats: nothing has to be asked for ahead */
-    bool prefetch_a; /* a for the first time, and its rows lie one behind the other */
+    int wide, last;  /* vectors in the panel, and floats in the last of them */
+    int panels;      /* whole panels computed at once */
+    int64_t step;    /* packed floats from one panel to the next */
+    bool in_cache;   /* the packed floats are in the cache: nothing is prefetched */
+    bool prefetch_a; /* a is read for the first time and its rows are contiguous: prefetch them */
     bool clips;
     float least, most;
 };
 
-/* Some rows of a strip, and where the next ones are. */
+/* Some rows of a panel, and the addresses of the next rows to prefetch. */
 struct micro_kernel {
     const float *a;
     float *c;
@@ -103,7 +104,7 @@ size_t kn_packed_gemm_pack_bytes(const struct kn_packed_gemm *p)
     return (size_t)(p->panels * p->panel * p->k) * sizeof(float);
 }
 
-/* Columns of b, each ldb floats behind the one before it, to rows of dst. */
+/* Transposes columns of b, each ldb floats behind the one before it, into rows of dst. */
 static void transpose_columns(const float *b, int64_t ldb, int64_t cols, int64_t k, float *dst,
                               int64_t width)
 {
@@ -147,7 +148,7 @@ void kn_packed_gemm_pack(const struct kn_packed_gemm *p, const float *b, int64_t
     }
 }
 
-/* ---- in blocks ---- */
+/* ---- blocking ---- */
 
 static int64_t rows_of_block(const struct kn_packed_gemm *p, int64_t rows, int64_t k)
 {
@@ -157,7 +158,7 @@ static int64_t rows_of_block(const struct kn_packed_gemm *p, int64_t rows, int64
     return kn_round_up(each, step);
 }
 
-/* Where the block at hand lies. */
+/* The position and size of a block. */
 struct block {
     int64_t row, rows, k_from, k;
 };
@@ -215,13 +216,13 @@ void kn_packed_gemm_run(const struct kn_packed_gemm *p, const struct kn_packed_g
                         const struct kn_gemm_post_ops *post_ops)
 {
     const int64_t terms = t->k_to - t->k_from;
-    /* One group of rows passes over a panel once: there is nothing to keep. */
+    /* One group of rows passes over each panel only once: splitting k would gain nothing. */
     const int64_t k = t->rows > p->loops->rows ? kn_even_size(terms, KC, 1) : terms;
     const int64_t rows = rows_of_block(p, t->rows, k);
 
     for (int64_t row = 0; row < t->rows; row += rows) {
         int64_t l = t->k_from;
-        do { /* once even for no terms: the sums have other parts */
+        do { /* once even without terms, because bias and residual are still to be added */
             const struct block at = {row, kn_min_i64(t->rows - row, rows), l,
                                      kn_min_i64(t->k_to - l, k)};
             run_block(p, t, post_ops, &at);

@@ -1,18 +1,19 @@
 /*
- * The matrix product that everything here with constant weights is made of: float32
+ * The float32 GEMM for constant weights, used by all kernels that pack them:
  *
- *     c [rows, n] = activation(a [rows, k] x b [k, n] + bias + residual)
+ *   c [rows, n] = activation(a [rows, k] b [k, n] + bias + residual)
  *
- * b is packed once, into panels of neighbouring columns; the packed bytes depend on k, n and the
- * panel's width, which is the instruction set's (`panel`: part of the key under which they are
- * kept). k and n are any, rows too: few of them are as right, and nearly as fast, as many.
+ * b is packed once, into panels of neighbouring columns. The packed bytes depend on k, n and the
+ * panel's width, which depends on the instruction set (`panel` is part of the key under which
+ * packed bytes are kept). k, n and rows may be any numbers: few rows are computed as correctly, and
+ * nearly as fast, as many.
  *
- * An output's sum is bias + residual and then one product after the other in the order of k: it
- * does not depend on the number of rows, nor on how rows, panels and k are cut. A NaN or infinity
- * of an operand goes where it would go in the plain sum.
+ * An output's sum is bias + residual and then one product after the other in the order of k. The
+ * sum does not depend on the number of rows, nor on how rows, panels and k are split. A NaN or
+ * infinity of an operand has the effect that it has in the plain sum.
  *
- * Threads: pure. Nothing is allocated. Rows of a and c are any number of floats apart; nothing
- * behind their last row's last column is touched.
+ * Threads: pure. Nothing is allocated. Rows of a and c may be any number of floats apart; nothing
+ * behind the last column of the last row is touched.
  */
 #ifndef KN_MATMUL_PACKED_GEMM_H
 #define KN_MATMUL_PACKED_GEMM_H
@@ -25,60 +26,64 @@ struct kn_packed_gemm_loops;
 
 struct kn_packed_gemm {
     int64_t k, n;
-    bool reuse; /* the next product is by the same packed floats: they may still be in the cache */
-    /* by kn_packed_gemm_init */
-    int64_t panel;  /* columns that are packed together */
-    int64_t panels; /* how many of those; the last one's columns may be fewer */
-    bool in_cache;  /* small enough for that */
+    /* the next multiplication uses the same packed floats, which may still be in the cache */
+    bool reuse;
+    /* set by kn_packed_gemm_init */
+    int64_t panel;  /* columns of a panel */
+    int64_t panels; /* number of panels; the last one may have fewer columns */
+    bool in_cache;  /* `reuse` is set and the packed floats fit in a core's L2 cache */
     const struct kn_packed_gemm_loops *loops;
 };
 
-/* Fills in the rest from k and n, which may be 0. False: sizes beyond what can be addressed. */
+/* Sets the other fields from k and n, which may be 0, and `reuse`. False: a size cannot be
+ * addressed. */
 bool kn_packed_gemm_init(struct kn_packed_gemm *p);
 size_t kn_packed_gemm_pack_bytes(const struct kn_packed_gemm *p);
-/* b [k, n], or, if `turned`, [n, k], with ldb floats between rows. `scale` (NULL: none): n floats
- * by which the columns are multiplied. dst: 64-byte aligned. */
+/* Packs b [k, n] or, if `transposed`, [n, k], with ldb floats between rows. `scale` (NULL: none): n
+ * floats by which the columns are multiplied. dst is 64-byte aligned. */
 void kn_packed_gemm_pack(const struct kn_packed_gemm *p, const float *b, int64_t ldb,
                          bool transposed, const float *scale, float *dst);
 
-/* Whether the processor has what these loops are fast with: that no library is faster. */
+/* Whether this processor has an instruction set with which no library is faster than these
+ * loops. */
 bool kn_packed_gemm_is_fast(void);
 
-/* What an output's sum starts from and how it ends. */
+/* The post-ops of the GEMM: where an output's sum starts, and what is done with the finished
+ * sum. */
 struct kn_gemm_post_ops {
     const float *bias;     /* n floats; NULL: none */
     const float *residual; /* [rows, n]; may be c itself, with the same ldc; NULL: none */
-    int64_t ld_residual;   /* floats between its rows */
-    bool clips;            /* the end: no less than `least`, no more than `most`; NaN stays NaN */
+    int64_t ld_residual;   /* floats between rows of the residual */
+    bool clips;            /* the sum is clipped to [least, most]; NaN stays NaN */
     float least, most;
-    /* NULL, or called with every run of finished outputs, [rows, cols] of c from row `row` and
-     * column `col` on, while they are in the nearest cache; `at`: the first of them. */
+    /* NULL, or called with every block of finished outputs, [rows, cols] of c from row `row` and
+     * column `col` on, while they are in the nearest cache. `at`: the first of these outputs. */
     void (*finish)(const void *arg, float *at, int64_t row, int64_t rows, int64_t col,
                    int64_t cols);
     const void *arg;
 };
 
 /*
- * A part of a product: panels [from, to) of all columns, and of the sums the terms [k_from, k_to).
- * A caller who has not all of a at once runs the parts of k one after the other: the first one
- * (k_from 0) starts the sums, those behind it add to c, and the last one (k_to == k) ends them.
+ * A part of a GEMM: panels [from, to) of the columns, and terms [k_from, k_to) of the sums. A
+ * caller that does not have all of a at once runs parts of k in order: the part with k_from 0
+ * starts the sums, later parts add to c, and the part with k_to == k finishes them.
  */
 struct kn_packed_gemm_args {
     const float *packed;
     const float *a; /* row 0, column k_from */
     int64_t lda;
-    float *c; /* row 0, column 0, wherever the panels begin */
+    float *c; /* row 0, column 0, whichever panel is the first */
     int64_t ldc;
     int64_t rows;
     int64_t from, to;
     int64_t k_from, k_to;
-    const float *next; /* packed floats that are wanted behind them, asked for ahead; NULL: none */
+    const float *next; /* packed floats that are needed after these, to be prefetched; NULL: none */
 };
-/* ends NULL: none of it. */
+/* Runs a part. post_ops NULL: no bias, residual, clipping or finish. */
 void kn_packed_gemm_run(const struct kn_packed_gemm *p, const struct kn_packed_gemm_args *part,
                         const struct kn_gemm_post_ops *post_ops);
 
-/* a [rows, k] x the whole of it, all rows being neighbours. */
+/* The whole GEMM on a [rows, k], with dense rows of a and c. */
 static inline struct kn_packed_gemm_args kn_packed_gemm_whole(const struct kn_packed_gemm *p,
                                                               const float *packed, const float *a,
                                                               float *c, int64_t rows)

@@ -1,7 +1,8 @@
 /*
- * The loops of product.c for one instruction set (see vector_sets.h), with
- *   ROWS  whose sums, of WIDE vectors each, are held in registers: 6 or 14
- *   THIN  rows, at most, of which several panels are done at a time: 3 or 6
+ * The micro-kernels of packed_gemm.c for one instruction set (see vector_sets.h), with
+ *   MR         the most rows whose sums, of WIDE vectors each, are held in registers: 6 or 14
+ *   GEMV_ROWS  the most rows that the GEMV kernels take, which compute several panels at a time:
+ *              3 or 6
  */
 #if defined(SET_AVX512)
 #define MR        14
@@ -19,7 +20,7 @@
 #define SIZED TARGET static __attribute__((noinline))
 #endif
 
-/* No less than the least and no more than the most; NaN stays, and so does -0. */
+/* Clips v to [least, most]; NaN stays NaN, and -0 stays -0. */
 INLINE VEC LOOPS(clip)(const struct panel_block *s, VEC v)
 {
     const VEC least = s->least - (VEC){0}, most = s->most - (VEC){0};
@@ -40,17 +41,17 @@ INLINE VEC LOOPS(clip)(const struct panel_block *s, VEC v)
 #endif
 }
 
-/* Where a corner's loops are. What lies ahead is asked for: a panel, and what the next corner
- * reads and writes. */
+/* The position of a micro-kernel's loops, and the addresses that they prefetch: a panel, and what
+ * the next micro-kernel reads and writes. */
 struct LOOPS(at) {
     const float *a[(MR + 3) / 4], *b;
     const float *next, *next_a, *next_start, *next_c;
     VEC sum[MR][WIDE];
 };
 
-/* `n` terms more. Rows of a are addressed in fours from pointers that move along, which leaves
- * registers for the sums. With `asks` a row of the next corner's c is asked for with each term,
- * with `reads` a line of its a. */
+/* Adds n terms to the sums. Rows of a are addressed in groups of four from pointers that advance,
+ * which leaves registers for the sums. With `prefetch_c` each term prefetches a row of the next
+ * micro-kernel's c, with `prefetch_a` a cache line of its a. */
 INLINE void LOOPS(terms)(const struct panel_block *s, struct LOOPS(at) * at, int64_t n,
                          const int rows, const int wide, const bool prefetch_c,
                          const bool prefetch_a)
@@ -89,12 +90,12 @@ INLINE void LOOPS(terms)(const struct panel_block *s, struct LOOPS(at) * at, int
     }
 }
 
-/* `rows` rows of one panel, `wide` vectors of it. */
+/* The micro-kernel: `rows` rows of one panel, of which `wide` vectors are computed. */
 SIZED void LOOPS(micro_kernel)(const struct panel_block *s, const struct micro_kernel *o,
                                const int rows, const int wide)
 {
     const int64_t few = !PREFETCHES ? 0 : s->k < rows ? s->k : rows;
-    struct LOOPS(at) at; /* an initialiser would write zeros for all sums first */
+    struct LOOPS(at) at; /* an initialiser would write zeros to all sums first */
 
     at.b = s->b;
     at.next = o->next;
@@ -132,8 +133,9 @@ SIZED void LOOPS(micro_kernel)(const struct panel_block *s, const struct micro_k
 }
 
 /*
- * Few rows of `panels` whole panels: of one there would be too few sums for a new multiplication
- * to begin before the one before it has ended. With `near` they are not asked for ahead.
+ * GEMV: a few rows of `panels` whole panels. One panel has too few sums to keep the multipliers
+ * busy: a multiplication would have to wait for the one before it. With `in_cache` the panels are
+ * not prefetched.
  */
 SIZED void LOOPS(gemv)(const struct panel_block *s, const int rows, const int panels,
                        const bool in_cache)
@@ -199,7 +201,7 @@ SIZED void LOOPS(gemv)(const struct panel_block *s, const int rows, const int pa
     case (r)*GEMV_PANELS + (panels):                                                               \
         LOOPS(gemv)(s, r, panels, false);                                                          \
         break;
-/* One row uses a weight once: asking for it costs as much as that. */
+/* With one row each weight is used once, and a prefetch costs as much as that use. */
 #define ONE_ROW(panels)                                                                            \
     case GEMV_PANELS + (panels):                                                                   \
         if (s->in_cache)                                                                           \
@@ -218,7 +220,8 @@ SIZED void LOOPS(gemv)(const struct panel_block *s, const int rows, const int pa
 #error "no corners for so few rows as THIN"
 #endif
 
-/* s->panels of them at once, or all rows of one panel in groups of even height. */
+/* Computes a block: several panels at once (s->panels > 1), or all rows of one panel in groups of
+ * nearly equal height. */
 TARGET static void LOOPS(panel_block)(const struct panel_block *s)
 {
     const int64_t groups = kn_div_up(s->rows, MR);
