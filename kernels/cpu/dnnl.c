@@ -51,7 +51,8 @@ static struct rt_mutex objects = RT_MUTEX_INIT;
  * primitives that existed are gone.
  */
 enum { CACHED = 4096 };
-static int n_made, most_made; /* guarded by objects */
+/* numbers of primitives: now, and the most since the cache was emptied; guarded by objects */
+static int n_made, most_made;
 
 static void count_made(void) RT_REQUIRES(objects);
 static void count_made(void)

@@ -20,7 +20,7 @@ enum { KN_DNNL_ARGS = 8 };
 struct kn_dnnl_idle;
 
 struct kn_dnnl {
-    dnnl_primitive_t prim;     /* NULL: not made */
+    dnnl_primitive_t prim;     /* NULL: the primitive is not made */
     struct kn_dnnl_idle *idle; /* sets of arguments that earlier executions left for later ones */
     size_t scratch_bytes;
     int n; /* number of arguments without the scratchpad */

@@ -15,7 +15,7 @@
 #include "runtime/base/sanitizer.h"
 #include "runtime/core/types.h"
 
-#ifndef CMPLX /* glibc defines them for gcc only */
+#ifndef CMPLX /* glibc defines CMPLX for gcc only */
 #define CMPLX(re, im)  __builtin_complex((double)(re), (double)(im))
 #define CMPLXF(re, im) __builtin_complex((float)(re), (float)(im))
 #endif

@@ -102,12 +102,12 @@ static inline float kn_expm1_f32(float x)
     p = p * x + 5.000000000e-01f;
     const float near_zero = x + x * x * p, far = kn_exp_f32(x) - 1.0f;
     const float y = kn_select(kn_absf(x) < 0.5f, near_zero, far);
-    return kn_select(x == 0, x, y); /* keeps -0.0 */
+    return kn_select(x == 0, x, y); /* keeps -0.0 as it is */
 }
 
 static inline float kn_log_f32(float x)
 {
-    const int is_small = x < 0x1p-126f; /* subnormal: scaled up first */
+    const int is_small = x < 0x1p-126f; /* subnormal numbers are scaled up first */
     const float s = kn_select(is_small, x * 0x1p25f, x);
     const uint32_t u = kn_float_bits(s);
     /* s = 2^k (1 + m), 1 + m in [sqrt(1/2), sqrt(2)) */
@@ -149,7 +149,7 @@ static inline float kn_tanh_f32(float x)
     KN_TANH_POLYNOMIAL(p, z);
     const float near_zero = x + x * (z * p);
     const float far = 1.0f - 2.0f / (kn_exp_f32(2.0f * a) + 1.0f);
-    return kn_copysign(kn_select(a < 0.625f, near_zero, far), x); /* keeps -0.0 too */
+    return kn_copysign(kn_select(a < 0.625f, near_zero, far), x); /* keeps the sign of -0.0 too */
 }
 
 static inline float kn_sigmoid_f32(float x)
@@ -169,7 +169,7 @@ static inline float kn_erf_f32(float x)
     p = p * z - 3.761263848e-01f;
     p = p * z + 1.128379167e+00f;
     /* Beyond 1 a polynomial gives -log(1 - erf(a)); at 4 the result is 1. */
-    const float c = kn_select(a > 4.0f, 4.0f, a); /* with ?: gcc splits off the path for 4 */
+    const float c = kn_select(a > 4.0f, 4.0f, a); /* ?: would make gcc split off the path for 4 */
     float q = 2.168710718e-05f;
     q = q * c - 4.413395306e-04f;
     q = q * c + 4.204578095e-03f;
@@ -210,7 +210,7 @@ static inline float kn_erfc_f32(float x)
  */
 static inline float kn_gelu_f32(float x)
 {
-    const uint32_t bits = kn_float_bits(x), zero = 0x80000000; /* -0.0 */
+    const uint32_t bits = kn_float_bits(x), zero = 0x80000000; /* zero: the bits of -0.0 */
     const float below = kn_bits_float(bits | zero);
     const float b = -13.25f > below ? -13.25f : below; /* the probability beyond -13.25 is 0 */
     const float t = 1.0f / (1.0f - 0.3f * b);

@@ -14,7 +14,8 @@
 #include "kernels/matmul/fully_connected.h"
 #include "kernels/entry.h"
 
-enum { MAX_LABELS = 2 * RT_MAX_RANK, ELLIPSIS = 256 /* plus the position from the right */ };
+/* A label is a character, or for an axis of "..." ELLIPSIS plus its position from the right. */
+enum { MAX_LABELS = 2 * RT_MAX_RANK, ELLIPSIS = 256 };
 
 struct labels {
     int n;
@@ -386,8 +387,8 @@ struct operand {
     bool has[MAX_LABELS];
     int64_t elements, step[MAX_LABELS]; /* step: per label, as the GEMM uses it */
     bool dense;                         /* goes through a copy in the order of groups */
-    struct view keep, sum;              /* of the dense copy */
-    size_t wide_at, copy_at;            /* in scratch memory: float form of halves, dense copy */
+    struct view keep, sum;   /* order of the dense copy's axes, and axes that are summed for it */
+    size_t wide_at, copy_at; /* in scratch memory: float form of halves, dense copy */
 };
 
 struct einsum {
@@ -809,11 +810,11 @@ static enum rt_status einsum_run(struct rt_run *r)
     if (!s->out.elements ||
         (r->in[0].alias_of && !s->out.dense && is_identity(r->node) && kn_hand_on(r, 0)))
         return RT_OK;
-    if (s->empty) /* sums without terms */
+    if (s->empty) /* the sums have no terms */
         return kn_zero_chunks(r, dst, rt_tensor_bytes(&r->out[0]));
     if (s->compute != s->dtype)
         c = (char *)r->scratch + s->out.wide_at;
-    if (s->out.dense) /* zeros off the diagonal */
+    if (s->out.dense) /* elements off the diagonal stay 0 */
         st = kn_zero_chunks(r, c, (size_t)s->out.elements * rt_dtype_size(s->compute));
     if (!st)
         st = s->n_in == 1 ? rearrange(s, r->in[0].data, c, r)

@@ -105,7 +105,7 @@ static enum rt_status prepare_panels(struct kn_fully_connected *s, struct rt_pre
 {
     struct panels_format f;
 
-    memset(&f, 0, sizeof f); /* compared as bytes */
+    memset(&f, 0, sizeof f); /* padding counts: formats are compared as bytes */
     memcpy(f.name, "bf16", 4);
     kn_bf16_panels(&f.panels, g->k, g->n);
     f.transposed = g->tb != KN_AS_IS;
@@ -174,7 +174,7 @@ static enum rt_status pack_weights(struct kn_fully_connected *s, struct rt_prep 
 {
     struct format f;
 
-    memset(&f, 0, sizeof f); /* compared as bytes */
+    memset(&f, 0, sizeof f); /* padding counts: formats are compared as bytes */
     f.md = s->dnnl.md[1];
     f.transposed = s->g.tb != KN_AS_IS;
     f.n_scale = scale ? s->g.n : 0;
@@ -595,7 +595,7 @@ static enum rt_status run_sharded(struct sharded *x, struct rt_run *r)
     return kn_parallel_rows(r, s->g.m, 2 * s->g.n, 1, fully_connected_epilogue_shard, x);
 }
 
-/* Runs on idle cores, or on this one. */
+/* Runs the GEMM by oneDNN, on idle cores or on this one. */
 static enum rt_status run_rows(const struct kn_fully_connected *s, const void *const *data,
                                char *workspace, struct rt_run *r)
 {

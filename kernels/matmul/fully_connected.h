@@ -36,12 +36,12 @@ struct kn_fully_connected {
     struct kn_epilogue epilogue; /* the steps of the node's epilogue that oneDNN does not do */
     int bias;                    /* the input that oneDNN adds as bias; 0: none */
     bool activates;              /* oneDNN computes the activation */
-    size_t scratch_bytes;        /* of oneDNN */
+    size_t scratch_bytes;        /* scratch memory that `dnnl` needs */
     /* in scratch memory: the sums before a broadcast residual, or a copy of the residual */
     size_t epilogue_at;
     const struct rt_pack *b; /* NULL: the runtime keeps no packed bytes, and a plain GEMM is run */
     size_t a_at, c_at; /* in scratch memory: float copies of half operands, or a in bfloat16 */
-    bool bf16;         /* dnnl multiplies bfloat16 */
+    bool bf16;         /* `dnnl` multiplies bfloat16 */
     struct kn_bf16_panels panels; /* width > 0: b is packed in these, and oneDNN computes nothing */
 };
 

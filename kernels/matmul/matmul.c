@@ -24,13 +24,14 @@ struct batch_gemm {
     enum rt_dtype ta, tb, to; /* types of A, B and C in memory; g.dtype is the computing type */
     int rank;                 /* batch axes that are iterated, outermost first */
     int64_t dim[MAX_BATCH_RANK];
-    int64_t step_a[MAX_BATCH_RANK], step_b[MAX_BATCH_RANK]; /* in elements, 0: broadcast */
+    /* elements from one matrix of the batch to the next, along each axis; 0: broadcast */
+    int64_t step_a[MAX_BATCH_RANK], step_b[MAX_BATCH_RANK];
     int64_t batches;
 };
 
 /* ---- shapes ---- */
 
-static bool is_v1(const struct rt_node *n) /* batch axes do not broadcast */
+static bool is_v1(const struct rt_node *n) /* BatchMatMul does not broadcast batch axes */
 {
     return strcmp(n->schema->name, "BatchMatMul") == 0;
 }
@@ -128,7 +129,7 @@ static enum rt_status matmul_infer(struct rt_infer *x)
 
 /* ---- row dependence ---- */
 
-static bool is_still(const struct rt_dep *d) /* holds no row of the batch */
+static bool is_still(const struct rt_dep *d) /* whether the operand holds no row of the batch */
 {
     return d->kind == RT_DEP_NONE || d->kind == RT_DEP_SIZE;
 }

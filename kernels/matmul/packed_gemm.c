@@ -24,8 +24,8 @@ enum {
     GEMV_PANELS = 4,       /* the most panels that a GEMV computes at a time */
     PREFETCH_FLOATS = 256, /* distance in floats by which a GEMV prefetches a panel */
     L2_BYTES = 1 << 20,    /* bytes that stay in a core's own cache if little else is used */
-    /* Terms of a sum that are computed at a time: this much of a panel stays in the L1 cache while
-     * all rows of a block pass over it. */
+    /* Terms of a sum that are computed at a time: this much of a panel stays in a nearer cache
+     * while all rows of a block pass over it. */
     KC = 768,
     MC_KC = 1 << 17, /* floats of a in a block of rows: a part of a core's own cache */
     MC = 336         /* the most rows of a block */

@@ -31,7 +31,7 @@ struct kn_packed_gemm {
     /* set by kn_packed_gemm_init */
     int64_t panel;  /* columns of a panel */
     int64_t panels; /* number of panels; the last one may have fewer columns */
-    bool in_cache;  /* `reuse` is set and the packed floats fit in a core's L2 cache */
+    bool in_cache;  /* `reuse` is set and the packed floats fit in a core's own cache */
     const struct kn_packed_gemm_loops *loops;
 };
 
@@ -70,7 +70,7 @@ struct kn_gemm_post_ops {
  */
 struct kn_packed_gemm_args {
     const float *packed;
-    const float *a; /* row 0, column k_from */
+    const float *a; /* address of row 0, column k_from */
     int64_t lda;
     float *c; /* row 0, column 0, whichever panel is the first */
     int64_t ldc;

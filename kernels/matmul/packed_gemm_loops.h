@@ -15,7 +15,7 @@
 #define NR (LANES * WIDE)
 
 #if PREFETCHES
-#define SIZED INLINE /* a copy for each number of rows and vectors */
+#define SIZED INLINE /* one copy for each number of rows and vectors */
 #else
 #define SIZED TARGET static __attribute__((noinline))
 #endif

@@ -69,7 +69,7 @@ static enum rt_status callable_new(struct rt_session *s, const struct rt_call_sp
 {
     const struct rt_graph *g = rt_library_main(s->library);
     struct rt_callable *c = calloc(1, sizeof *c);
-    struct rt_map fed; /* key: edges */
+    struct rt_map fed; /* set of fed edges, to find edges that are fed twice */
     enum rt_status st = RT_OK;
     if (!c)
         return rt_fail_memory(err, "a callable", sizeof *c);
@@ -153,7 +153,7 @@ static enum rt_status box_new(struct rt_callable *c, struct rt_plan_box **out, s
     return RT_OK;
 }
 
-/* Called under c->mu. */
+/* Whether the plan is up to date. Called under c->mu. */
 static bool is_current(const struct rt_callable *c)
 {
     return c->box && c->box->generation == atomic_load(&c->session->generation);

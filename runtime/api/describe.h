@@ -73,7 +73,7 @@ struct rt_described_plan {
     int n_nodes; /* in the plan's order; the condition and body of a loop follow the loop */
     struct rt_described_node *node;
     int n_segments;
-    size_t activation_bytes; /* of the largest segment */
+    size_t activation_bytes; /* size of the largest segment's activation buffer */
     size_t constant_bytes;
 };
 

@@ -16,7 +16,7 @@ enum {
     INIT_S = 600,              /* seconds for init, and again for restore */
     WARM_UP_S = 30,            /* seconds for the warm-up of one signature */
     WARM_UP_ALL_S = 120,       /* seconds for the warm-up of all signatures */
-    WARM_UP_BYTES = 256 << 20, /* of one input */
+    WARM_UP_BYTES = 256 << 20, /* bytes of one input of a warm-up */
     WARM_UP_ROUNDS = 8,
 };
 #define SECOND INT64_C(1000000000)

@@ -17,15 +17,15 @@ enum {
     CHECK_STEPS = 64,
     STATE_BYTES = 32 << 10, /* assumed of a library's kernel state, whose size is not reported */
     SMALL_STATE_BYTES = 512,
-    MAX_STATE_BYTES = 64 << 20, /* of a specialisation */
+    MAX_STATE_BYTES = 64 << 20, /* the most kernel state of one specialisation */
 };
 
 enum role {
     SKIPPED,   /* no work at run time: a constant, a feed, a node that nobody reads */
-    VIEW,      /* its output is a view of its input */
-    EVALUATED, /* its output follows from the shapes */
+    VIEW,      /* the node's output is a view of its input */
+    EVALUATED, /* the node's output follows from the shapes */
     KERNEL,
-    NODE, /* run by rt_exec_node */
+    NODE, /* the node is run by rt_exec_node */
 };
 
 enum place { NOWHERE, CONSTANT, SLOT, ACTIVATION };
@@ -40,20 +40,20 @@ struct value {
     int extent;
     int live; /* index among the live values; -1: not live at the beginning */
     uint8_t place;
-    bool slot;    /* has to be in its slot */
-    bool escapes; /* a view of it has to be in a slot */
-    bool kept;    /* fetched, or read behind the segment */
+    bool slot;    /* the value has to be in its slot */
+    bool escapes; /* a view of the value has to be in a slot */
+    bool kept;    /* the value is fetched, or read behind the segment */
 };
 
 struct work {
     struct rt_plan *plan;
     int begin, end;
     struct value *value;
-    uint8_t *role;                 /* per node of the segment */
+    uint8_t *role;                 /* the role of each node of the segment */
     struct rt_prepared **prepared; /* per node of the segment; the steps take them over */
     int *step_of;                  /* per node of the segment: index of its step; -1: none */
     struct rt_info *info;          /* inputs and outputs of one node */
-    size_t state_bytes;            /* of the prepared kernels */
+    size_t state_bytes;            /* bytes of state of the prepared kernels */
     struct rt_specialisation *l;
     struct rt_error *err;
 };
@@ -127,7 +127,7 @@ static bool find_value(struct work *w, struct rt_plan_step *n)
         if (v->place == CONSTANT)
             in[k].value = &v->tensor;
     }
-    bool no_memory = false; /* the value is not evaluated then */
+    bool no_memory = false; /* if set, the value is not evaluated */
     bool evaluated =
         rt_plan_evaluate(w->plan->session, n, in, &out->info, &out->tensor, &no_memory);
     free(in);

@@ -334,7 +334,7 @@ enum rt_status rt_exec_node(struct rt_context *c, int i, struct rt_tensor *in, u
     switch ((enum pl_kind)n->kind) {
     case PL_OP:
         if (!n->def)
-            return RT_OK; /* a pivot has no op */
+            return RT_OK; /* a pivot, a step without an op, only orders its neighbours */
         st = rt_exec_op(c, n, in, last_use, out, err);
         break;
     case PL_CONST:

@@ -51,7 +51,7 @@ struct rt_token_plan {
     int *first_to;   /* per value, and one more: where the list of its readers begins in `to` */
     struct edge *to; /* the slot is the index of an input of the node */
     int *ctrl_to;
-    bool *is_fetched; /* per value */
+    bool *is_fetched; /* per value: the plan fetches it */
 };
 
 /* ---- preparing ---- */

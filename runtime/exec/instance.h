@@ -18,7 +18,7 @@ struct rt_bound_step {
 };
 
 struct rt_instance {
-    struct rt_instance *next, *prev; /* a context's list, the last used first */
+    struct rt_instance *next, *prev; /* links of a context's list, the last used instance first */
     /* the instance that was used after this one the last time; NULL: unknown */
     struct rt_instance *then;
     int begin; /* the first node of the specialisation's segment */

@@ -184,7 +184,7 @@ static enum rt_status run_step(struct rt_context *c, struct rt_instance *f, int 
 
 struct n_micro_batches {
     struct rt_context *c;
-    int64_t rows; /* of the whole batch */
+    int64_t rows; /* rows of the whole batch */
     struct rt_tensor feed[RT_PORTION_ARGS], part[RT_PORTION_ARGS], whole[RT_PORTION_ARGS];
 };
 

@@ -163,7 +163,8 @@ uint64_t rt_run_entropy(struct rt_run *r)
 {
     struct rt_session *s = r->ctx->shared->session;
     rt_mutex_lock(&s->mu);
-    uint64_t x = s->entropy += UINT64_C(0x9e3779b97f4a7c15); /* splitmix64, public domain */
+    /* a step of splitmix64, which is in the public domain */
+    uint64_t x = s->entropy += UINT64_C(0x9e3779b97f4a7c15);
     rt_mutex_unlock(&s->mu);
     x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
     x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);

@@ -331,7 +331,7 @@ static void forget(struct rt_session *s, struct rt_specialisation *l, struct for
         publish_rows(l, false);
     atomic_store(&l->retired, true);
     atomic_fetch_add(&s->retirements, 1);
-    for (int k = 0; k < MAX_SEEN; k++) /* shapes that come back are seen as new */
+    for (int k = 0; k < MAX_SEEN; k++) /* evicted shapes are seen as new if they come back */
         if (g->seen[k].sight == REQUESTED)
             g->seen[k].hash = 0;
     /* the plan may be freed once the lock is released */

@@ -35,7 +35,7 @@ struct rt_trace_node {
 struct rt_trace_graph_node {
     const char *name, *op;
     int device, n_inputs;
-    const char **inputs; /* "node", "node:1" */
+    const char **inputs; /* names of the values read, as "node" or "node:1" */
 };
 
 struct rt_trace {
