@@ -232,8 +232,8 @@ static inline float kn_gelu_f32(float x)
     p = p * f + 6.931469769e-01f;
     const float size = kn_bits_float(kn_float_bits(u) << 23);
     const float share = (size + size * (f * p)) * (t * q);
-    /* x - x * share, or x * share, computed so that -inf times 0 does not arise. A comparison of
-     * the floats 0.0 and -0.0 may choose either; as unsigned bits all negative numbers are above
+    /* x - x * share for positive x, x * share for negative x; -inf times 0 makes NaN. A comparison
+     * of the floats 0.0 and -0.0 may choose either; as unsigned bits all negative numbers are above
      * -0.0. */
     return kn_bits_float(bits < zero ? bits : zero) + (x < b ? x : b) * share;
 }
