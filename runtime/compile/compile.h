@@ -6,15 +6,16 @@
  * (compiles_inline: tools and tests). No request waits for it.
  *
  * Owner: a specialisation is counted by references; *out holds one. Threads: any; plans are only
- * read. Errors: when a specialisation cannot be made, runs of its shapes go on node by node.
+ * read.
+ * Errors: when a specialisation cannot be made, runs of its shapes go on node by node.
  */
 #ifndef RT_COMPILE_H
 #define RT_COMPILE_H
 
 #include "runtime/plan/specialisation.h"
 
-/* Makes the specialisation of the segment that begins at `begin`, for these live values. Their
- * `patch` and `n_patch` are filled in. */
+/* Makes the specialisation of the segment that begins at `begin`, for these live values.
+ * The specialisation holds a copy of them, in which `patch` and `n_patch` are filled in. */
 enum rt_status rt_specialisation_new(struct rt_plan *p, int begin, const struct rt_live *live,
                                      int n_live, struct rt_specialisation **out,
                                      struct rt_error *err);

@@ -121,8 +121,8 @@ enum rt_status rt_exec_op(struct rt_context *c, struct rt_plan_step *n, struct r
         if (!temp[n_temp].dtype)
             continue;
         n_temp++;
-        if (k < 64) /* `temp` holds the variable's reference to the bytes: the kernel may not take
-                       them */
+        /* `temp` holds the reference to the variable's bytes: the kernel may not take them. */
+        if (k < 64)
             last_use &= ~(UINT64_C(1) << k);
     }
     if (!st)
