@@ -1,6 +1,7 @@
 /*
- * Convolutions over two or three spatial axes: Conv2D, Conv3D, DepthwiseConv2dNative, and their
- * transposes Conv2DBackpropInput and Conv3DBackpropInputV2; their shapes are in conv_shape.c.
+ * Convolutions over two or three spatial axes: Conv2D, Conv3D, DepthwiseConv2dNative, and the
+ * transposed convolutions Conv2DBackpropInput and Conv3DBackpropInputV2. Their shapes are in
+ * conv_shape.c.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -25,31 +26,38 @@
 
 /* ---- state ---- */
 
-struct filter_format { /* what the bytes of a packed filter depend on */
+struct filter_format { /* The key of a packed filter: everything that its bytes depend on. */
     dnnl_memory_desc_t md;
     int64_t groups, ci, co;
     int n_spatial;
     bool transposed, bf16;
     int64_t size[KN_MAX_SPATIAL];
-    int64_t n_scale; /* co: as many floats follow, by which the channels are multiplied */
+    /* co or 0: this many floats follow the struct and multiply the output channels */
+    int64_t n_scale;
 };
 
-struct slice { /* see conv_cut.h */
+struct slice { /* Executions of one shape: see conv_split.h. */
     struct kn_conv_shape g;
     struct kn_dnnl dnnl;
-    _Atomic(struct kn_dnnl *) unfused; /* the same without activation, made when NaN was met */
+    /* the primitive without the activation, made when NaN was met */
+    _Atomic(struct kn_dnnl *) unfused;
 };
 struct split {
     struct kn_conv_split by;
     struct slice slice[KN_CONV_SLICES];
-    /* > 0: all images by so many output channels at a time, the first part: where the filter is
-     * larger than what it is multiplied with, each core reads its share of it. */
+    /*
+     * > 0: the split is along the output channels. Each execution computes this many channels of
+     * all images (slice KN_CONV_FIRST; the last execution, KN_CONV_LAST, the channels that are
+     * left). Used where the filter is larger than what it is multiplied with, so that each core
+     * reads only its share of the filter.
+     */
     int64_t channels;
-    /* Scratch memory of one execution: the library's, then the input rounded to bfloat16 and
-     * outputs on their way to where they belong. */
+    /* Scratch memory of one execution: oneDNN's at 0, then the input rounded to bfloat16, then
+     * outputs that are computed out of place before they go to the tensor. */
     size_t bf16_at, apart_at, bytes;
 };
-/* One after the other on one core; and so that several have as much to do each. */
+/* SERIAL: executions one after the other on one core. SHARDED: executions that give several cores
+ * equal work. */
 enum { SERIAL, SHARDED, N_SPLITS };
 
 struct conv {
@@ -57,21 +65,23 @@ struct conv {
     enum rt_dtype dtype;
     int i_src, i_filter;
     int64_t n_src, n_filter, n_dst; /* elements */
-    struct kn_epilogue epilogue;    /* what oneDNN does not do */
-    int bias;                       /* input that oneDNN adds; 0: none */
-    bool activates;                 /* oneDNN does the activation */
+    struct kn_epilogue epilogue;    /* the steps of the epilogue that oneDNN does not compute */
+    int bias;                       /* the input that oneDNN adds as bias; 0: none */
+    bool activates;                 /* oneDNN computes the activation */
     atomic_int met_nan;
-    bool empty; /* nothing to sum: the output is zero */
+    bool empty; /* the sums have no terms: the output is zero */
     bool by_library;
     struct split split[N_SPLITS];
-    int n_slots;            /* executions at a time of the shared cut; 0: there is none */
-    struct kn_dnnl reorder; /* filter that is no constant */
+    int n_slots; /* executions that run at a time in the sharded split; 0: there is no such split */
+    struct kn_dnnl reorder; /* packs a filter that is not constant */
     struct filter_format format;
-    const struct rt_pack *filter;                /* packed constant */
-    size_t src_at, filter_at, packed_at, dst_at; /* in scratch: float copies, packed filter */
-    size_t slots_at;                             /* that of a shared cut's executions */
-    size_t broadcast_at,
-        broadcast_bytes; /* what an odd tail wants of it; or the plain loops' residual */
+    const struct rt_pack *filter; /* the packed filter if it is constant */
+    /* offsets in scratch memory: float copies of half-precision tensors, the packed filter */
+    size_t src_at, filter_at, packed_at, dst_at;
+    size_t slots_at; /* offset in scratch memory of the executions of the sharded split */
+    /* Scratch memory for the output before its broadcast residual is added; for the plain loops,
+     * for a copy of the residual. */
+    size_t broadcast_at, broadcast_bytes;
 };
 
 static int64_t count(const struct rt_shape *s)
@@ -84,8 +94,8 @@ static bool is_half(enum rt_dtype d)
     return d == RT_F16 || d == RT_BF16;
 }
 
-/* Whether the output may be written over the residual: behind a depthwise one there is none in
- * any network, and its kernels do not cope. */
+/* Whether the output may be written over the residual. A depthwise convolution has no residual
+ * behind it in any known network, and its kernels do not support that. */
 static bool may_lie_over(const struct rt_node *n, const struct rt_info *filter)
 {
     return filter->dtype == RT_F32 && !kn_conv_is_depthwise(n);
@@ -118,7 +128,7 @@ static enum rt_status prepare_shape(struct rt_prep *p, struct conv **out)
     return RT_OK;
 }
 
-/* Lays out float copies of halves after `used` bytes. */
+/* Places the float copies of half-precision tensors in scratch memory behind `used` bytes. */
 static size_t place_floats(struct conv *c, size_t used, bool filter_too)
 {
     if (!is_half(c->dtype))
@@ -151,19 +161,22 @@ static enum rt_status prepare_plain(struct rt_prep *p, void **state)
     return RT_OK;
 }
 
-/* Where a part reads, what it reads with, where it writes. */
+/* The memory that an execution reads and writes. */
 struct work {
     const float *src, *filter;
     float *dst;
-    char *workspace;      /* scratch for the executions of one core */
-    atomic_bool *met_nan; /* of a shared cut: the run begins anew on one core. Else NULL */
+    char *workspace; /* scratch memory for the executions of one core */
+    /* Set when a sharded run meets NaN: the run then starts again on one core. NULL in serial
+     * runs. */
+    atomic_bool *met_nan;
 };
 
 static dnnl_status_t make_primitive(const struct conv *c, struct kn_dnnl *d,
                                     const struct kn_conv_shape *g, const dnnl_memory_desc_t *filter,
                                     bool activates);
 
-/* NaN was met by an activation that makes it 0: the part without it, kept for the next time. */
+/* Makes the primitive of a slice without its activation, after oneDNN's activation met a NaN
+ * (which it turns into 0), and keeps it for the next time. */
 static enum rt_status make_unfused(const struct conv *c, struct slice *p,
                                    const struct kn_dnnl **out, struct rt_run *r)
 {
@@ -189,16 +202,17 @@ static enum rt_status make_unfused(const struct conv *c, struct slice *p,
     return RT_OK;
 }
 
-/* So many runs with NaN, and the faster way is not tried any more. */
+/* After this many runs that met NaN, the fused activation is no longer tried. */
 enum { MOST_NAN = 8 };
 
-/* Elements of the input that an execution reads. */
+/* Elements of the input that one execution reads. */
 static int64_t slice_input(const struct slice *p)
 {
     return p->g.batch * kn_conv_image_in(&p->g);
 }
 
-/* One execution on the `n` outputs from `at` on, and what of the tail follows it. */
+/* Runs one execution for the `n` outputs that begin at `at`, and the steps of the epilogue that
+ * oneDNN does not do. */
 static enum rt_status run_primitive(struct rt_run *r, const struct work *w,
                                     const struct split *split, struct slice *p, const float *src,
                                     int64_t at, int64_t n)
@@ -404,8 +418,8 @@ static enum rt_status conv_run(struct rt_run *whole)
 
 /* ---- oneDNN ---- */
 
-/* The filter as TensorFlow keeps it, under oneDNN's logical order
- * [groups,] output channels, input channels, spatial. */
+/* The filter in TensorFlow's layout, described in oneDNN's logical order [groups,] output
+ * channels, input channels, spatial. */
 static dnnl_status_t filter_md(const struct filter_format *f, dnnl_memory_desc_t *md, bool any)
 {
     const int64_t cog = f->co / f->groups, cig = f->ci / f->groups;
@@ -444,7 +458,7 @@ static dnnl_status_t image_md(const struct kn_conv_shape *g, bool wide, dnnl_dat
 
 static void filter_format(const struct kn_conv_shape *g, struct filter_format *f)
 {
-    memset(f, 0, sizeof *f); /* compared as bytes */
+    memset(f, 0, sizeof *f); /* keys are compared as bytes */
     f->groups = g->groups;
     f->ci = g->ci;
     f->co = g->co;
@@ -454,7 +468,7 @@ static void filter_format(const struct kn_conv_shape *g, struct filter_format *f
         f->size[i] = g->axis[i].size;
 }
 
-/* `filter`: NULL: the layout is the library's choice. */
+/* `filter`: the filter's memory layout; NULL lets oneDNN choose one. */
 static dnnl_status_t make_primitive(const struct conv *c, struct kn_dnnl *d,
                                     const struct kn_conv_shape *g, const dnnl_memory_desc_t *filter,
                                     bool activates)
@@ -512,7 +526,8 @@ static dnnl_status_t make_primitive(const struct conv *c, struct kn_dnnl *d,
     return s;
 }
 
-/* Few channels, and those of a depthwise convolution, are moved more than multiplied. */
+/* With few channels, or in a depthwise convolution, moving data costs more than multiplying, so
+ * bfloat16 does not pay. */
 static bool pays_in_bf16(const struct kn_conv_shape *g, enum rt_dtype dtype)
 {
     return dtype == RT_F32 && !g->transposed && g->groups == 1 && g->ci >= 16 &&
@@ -566,7 +581,8 @@ static void release(void *state)
     kn_dnnl_clear(&c->reorder);
 }
 
-/* `filter`: as in make_primitive; the parts after the first have the first's layout. */
+/* `filter`: as for make_primitive. The slices after the first use the filter layout of the
+ * first. */
 static dnnl_status_t make_split(const struct conv *c, struct split *split,
                                 const dnnl_memory_desc_t *filter)
 {
@@ -595,7 +611,7 @@ static dnnl_status_t make_serial(struct conv *c)
 
 enum { LEAST_CHANNELS = 64 };
 
-/* As many output channels for each of `width` cores. */
+/* Splits the output channels evenly over `width` cores, where that pays. */
 static bool shard_channels(const struct conv *c, int width, struct split *split)
 {
     const struct kn_conv_shape *g = &c->g;
@@ -627,7 +643,8 @@ static bool shard_channels(const struct conv *c, int width, struct split *split)
     return !s;
 }
 
-/* The cut for several cores, if it pays and the library has it with this layout of the filter. */
+/* Makes the split for several cores, if it pays and oneDNN supports it with this layout of the
+ * filter. */
 static void make_sharded(struct conv *c, int width)
 {
     struct split *split = &c->split[SHARDED];
@@ -649,7 +666,7 @@ static void make_sharded(struct conv *c, int width)
     c->n_slots = n < width ? (int)n : width;
 }
 
-/* What an execution of a cut wants of scratch memory. */
+/* Computes the scratch memory that one execution of a split needs. */
 static void place_split(const struct conv *c, struct split *split)
 {
     size_t scratch = 0, in = 0, out = 0;
@@ -672,7 +689,7 @@ static void place_split(const struct conv *c, struct split *split)
         split->bytes += kn_padded(out * sizeof(float));
 }
 
-/* The filter's key, with the scale behind it; packed. */
+/* Packs the filter if it is constant. Its key is c->format, followed by the scale. */
 static enum rt_status conv_pack(struct conv *c, struct rt_prep *p, const float *scale)
 {
     const size_t n = scale ? (size_t)c->g.co * sizeof *scale : 0;
@@ -691,7 +708,8 @@ static enum rt_status conv_pack(struct conv *c, struct rt_prep *p, const float *
     return st;
 }
 
-/* Shares the tail out: what oneDNN does in its own loops, what remains for ours. */
+/* Divides the epilogue: what oneDNN computes as bias and post-op, and what remains for Slipway's
+ * loops. */
 static void split_epilogue(struct conv *c, bool folds)
 {
     if (c->epilogue.scale && !folds)
@@ -791,12 +809,13 @@ static int can_dnnl(const struct rt_prep *p)
     return kn_conv_split_cost(&g, &split) > MOST_MACS ? 0 : 2;
 }
 
-/* ---- rows of the table ---- */
+/* ---- registration ---- */
 
 #define DNNL_TYPES  (RT_T(RT_F32) | KN_SET(KN_HALFS))
 #define PLAIN_TYPES (DNNL_TYPES | RT_T(RT_F64) | RT_T(RT_I32))
 
-/* What the convolution refuses comes before what its tail does, as it would in two nodes. */
+/* Errors of the convolution come before errors of its epilogue, as they would from separate
+ * nodes. */
 static enum rt_status conv_infer(struct rt_infer *x)
 {
     enum rt_status st = kn_conv_infer(x);

@@ -10,36 +10,41 @@
 #include "runtime/exec/parallel.h"
 
 enum {
-    /* Terms of the sums for which windows are copied at a time, and floats of such copies: half of
-     * a core's own cache at most. */
+    /* MOST_TERMS: terms of the sums for which windows are copied at a time. IM2COL_FLOATS: floats
+     * of such copies, at most half of a core's own cache. */
     MOST_TERMS = 512,
     IM2COL_FLOATS = 1 << 16,
     MOST_ROWS = 336,
     LEAST_ROWS = 28,
-    /* Weights that stay in it too; then a block's outputs, which lie far apart at first, may be
-     * few. */
+    /* WEIGHTS_CACHED: floats of weights that stay in that cache as well. With such weights a block
+     * has at most OUTPUTS outputs, because its outputs lie far apart when they are first
+     * written. */
     WEIGHTS_CACHED = 1 << 18,
     OUTPUTS = 1 << 15,
-    MACS_PER_ELEMENT = 32, /* in the time of one element that is read or written */
-    LINE = 16, /* floats; rows of copies that are a power of two apart would share cache lines */
+    MACS_PER_ELEMENT = 32, /* multiplications in the time in which one element is read or written */
+    /* Floats of a cache line. Without a line between them, rows of copies that are a power of two
+     * apart would share cache sets. */
+    LINE = 16,
 };
 enum { LONG_SUM = 128, LEAST_CHANNELS = 16, SHORT_ROW = 10 };
 
 struct state {
     struct kn_conv_shape g;
     struct kn_fused_gemm node;
-    bool in_place;               /* the input's pixels are the rows of the product */
-    int64_t taps;                /* of a window, that lie together in the input */
-    int64_t pixels;              /* of the output: the rows of the product */
-    int64_t rows, blocks, terms; /* of a block of pixels; how many; terms copied at a time */
+    bool in_place;  /* the pixels of the input are the rows of the GEMM's left operand */
+    int64_t taps;   /* taps of a window that are contiguous in the input */
+    int64_t pixels; /* pixels of the output: the rows of the GEMM */
+    int64_t rows, blocks, terms; /* pixels of a block; blocks; terms that are copied at a time */
     int64_t ld;                  /* floats between rows of the copies */
-    int64_t panels, groups;      /* of a part; how many for each block */
-    int n_slots;                 /* cores at a time */
-    size_t slot_bytes,
-        broadcast_at; /* in scratch: copies of each core; what an odd tail starts from */
+    int64_t panels, groups;      /* panels of a shard; shards for each block */
+    int n_slots;                 /* shards that run at a time */
+    /* In scratch memory: bytes of copies for each core; the offset of the output before a
+     * broadcast residual is added. */
+    size_t slot_bytes, broadcast_at;
 };
 
-/* The input's pixels are the rows of the product as they lie. */
+/* Whether the pixels of the input are the rows of the GEMM's left operand, so that im2col is not
+ * needed. */
 static bool is_in_place(const struct kn_conv_shape *g)
 {
     for (int i = 0; i < 2; i++)
@@ -49,9 +54,10 @@ static bool is_in_place(const struct kn_conv_shape *g)
 }
 
 /*
- * Where it may be the fastest. Without copies: from sums of some length on, and where one pixel is
- * all. With copies: where the library, which takes a row of outputs at a time, has short rows or
- * strides, unless there are so few channels that copying them takes as long as multiplying.
+ * Where this kernel may be the fastest. Without copies: where sums are long, or the input has many
+ * more channels than the output, or the output is one pixel. With copies: where oneDNN, which
+ * computes a row of outputs at a time, has short rows or strides; but not with so few channels that
+ * copying takes as long as multiplying.
  */
 static bool may_pay(const struct kn_conv_shape *g)
 {
@@ -77,10 +83,10 @@ int kn_conv_gemm_can(const struct rt_prep *p)
     return p->tuning->bf16 && kn_bf16_multiplies() ? 1 : 3;
 }
 
-/* ---- how it is cut ---- */
+/* ---- sharding ---- */
 
-/* Blocks of pixels, and for `width` cores so many parts: of the pixels or, where those are few and
- * the weights many, of the output channels. */
+/* Divides the pixels into blocks, and the work into shards for `width` cores: along the pixels or,
+ * where pixels are few and the weights many, along the output channels. */
 static void set_shards(struct state *s, int width)
 {
     const struct kn_packed_gemm *p = &s->node.gemm;
@@ -136,9 +142,10 @@ enum rt_status kn_conv_gemm_prepare(struct rt_prep *p, void **state)
     return RT_OK;
 }
 
-/* ---- windows ---- */
+/* ---- im2col ---- */
 
-/* Terms [from, to) of the window whose first tap lies at (y, x) of an image. */
+/* Copies terms [from, to) of the window whose first tap lies at (y, x) of an image; taps outside
+ * the image give zeros. */
 static void im2col_row(const struct state *s, const float *image, int64_t y, int64_t x,
                        int64_t from, int64_t to, float *dst)
 {
@@ -149,7 +156,7 @@ static void im2col_row(const struct state *s, const float *image, int64_t y, int
     while (left > 0) {
         const int64_t n = kn_min_i64(run - at, left);
         const int64_t sy = y + i * ay->dilation, sx = x + j * ax->dilation;
-        int64_t lo = n, hi = n; /* of these n, the ones that lie inside */
+        int64_t lo = n, hi = n; /* of these n terms, [lo, hi) lie inside the image */
         if (sy >= 0 && sy < ay->in && sx > -s->taps && sx < ax->in) {
             lo = sx < 0 ? -sx * ci - at : 0;
             lo = lo < 0 ? 0 : kn_min_i64(lo, n);
@@ -174,7 +181,8 @@ static void im2col_row(const struct state *s, const float *image, int64_t y, int
     }
 }
 
-/* The same terms for `rows` pixels from `pixel` on, rows of s->ld floats. */
+/* Copies terms [from, to) of the windows of `rows` pixels from `pixel` on, as rows of s->ld
+ * floats. */
 static void im2col(const struct state *s, const float *src, int64_t pixel, int64_t rows,
                    int64_t from, int64_t to, float *dst)
 {
@@ -202,7 +210,7 @@ struct work {
     const float *src, *packed;
     float *dst;
     char *workspace;
-    struct kn_gemm_post_ops post_ops; /* of the whole */
+    struct kn_gemm_post_ops post_ops; /* of the whole output */
 };
 
 static enum rt_status conv_gemm_shard(struct rt_run *r, void *arg, int64_t i, int64_t slot)

@@ -1,14 +1,15 @@
 /*
- * The kernel "conv2d.product": product.h behind a Conv2D whose filter is a constant. A filter of
- * one pixel multiplies the input where it lies; for any other the windows of some pixels at a time
- * are copied together, which stay in a core's own cache while all output channels pass over them.
+ * The kernel "conv2d.product": a Conv2D whose filter is constant as a GEMM (packed_gemm.h). A 1x1
+ * filter with stride 1 and without padding multiplies the input in place. For other filters, im2col
+ * copies the windows of a block of pixels into scratch memory that fits in a core's own cache while
+ * all output channels pass over the copies.
  */
 #ifndef KN_CONV_GEMM_H
 #define KN_CONV_GEMM_H
 
 #include "runtime/core/op.h"
 
-/* rt_kernel.can, .prepare and .run. */
+/* The functions of rt_kernel.can, .prepare and .run. */
 int kn_conv_gemm_can(const struct rt_prep *p);
 enum rt_status kn_conv_gemm_prepare(struct rt_prep *p, void **state);
 enum rt_status kn_conv_gemm(struct rt_run *r);

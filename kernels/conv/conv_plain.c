@@ -3,7 +3,7 @@
 #include "kernels/array/array.h"
 #include "kernels/cpu/types.h"
 
-/* Positions are counted over three axes; a missing one has length 1. */
+/* A convolution over three spatial axes; an axis that is missing has length 1. */
 struct walk {
     int64_t batch, ci, co, cig, cog, groups;
     struct kn_axis a[3];
@@ -23,14 +23,14 @@ static struct walk walk_of(const struct kn_conv_shape *g)
     return w;
 }
 
-/* Input channels of every group between two questions whether to go on. */
+/* Input channels of every group that are processed between two checks of the run's deadline. */
 static int64_t channels_at_a_time(const struct walk *w)
 {
     const int64_t n = w->co ? RT_WORK / 4 / w->co : w->cig;
     return n > 1 ? n : 1;
 }
 
-enum { WINDOW_WORK = 64 }; /* of finding a window, as rt_run_spend counts */
+enum { WINDOW_WORK = 64 }; /* cost of finding one window, in the units of rt_run_spend */
 
 #define PLAIN(dt, T, U)                                                                            \
     KN_CLONES static void tap_##dt(const struct walk *w, int64_t from, int64_t to, const T *x,     \
@@ -57,7 +57,7 @@ enum { WINDOW_WORK = 64 }; /* of finding a window, as rt_run_spend counts */
                 x[g * w->cig + i] = (T)((U)x[g * w->cig + i] + s);                                 \
             }                                                                                      \
     }                                                                                              \
-    /* One window: `at` is its place in the output, `x` one picture. */                            \
+    /* Computes one window: `at` is its position in the output, `x` one image of the input. */     \
     static enum rt_status window_##dt(const struct walk *w, const int64_t *at, T *x, const T *f,   \
                                       T *y, bool back, struct rt_run *r, int64_t *left)            \
     {                                                                                              \
@@ -81,13 +81,13 @@ enum { WINDOW_WORK = 64 }; /* of finding a window, as rt_run_spend counts */
                             tap_back_##dt(w, i, to, x + p * w->ci, f + q * w->cig * w->co, y);     \
                         else                                                                       \
                             tap_##dt(w, i, to, x + p * w->ci, f + q * w->cig * w->co, y);          \
-                        if (rt_run_spend(r, left, (to - i) * w->co + 8)) /* 8: of a tap */         \
+                        if (rt_run_spend(r, left, (to - i) * w->co + 8)) /* 8: per tap */          \
                             return r->err->code;                                                   \
                     }                                                                              \
                 }                                                                                  \
         return rt_run_spend(r, left, WINDOW_WORK);                                                 \
     }                                                                                              \
-    /* Forward: y from x. Back: x from y. What is made is zero at first. */                        \
+    /* Forward computes y from x, back computes x from y. The result must be zero at first. */     \
     static enum rt_status plain_##dt(const struct walk *w, T *x, const T *f, T *y, bool back,      \
                                      struct rt_run *r)                                             \
     {                                                                                              \

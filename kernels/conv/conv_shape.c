@@ -25,7 +25,8 @@ int kn_conv_n_spatial(const struct rt_node *n)
     return op_is(n, "Conv3D") || op_is(n, "Conv3DBackpropInputV2") ? 3 : 2;
 }
 
-/* Window attributes by data format; `what` are TensorFlow's words for them. */
+/* Checks strides or dilations by data format. `field` and `zero` are the texts of TensorFlow's
+ * errors. */
 static enum rt_status check_windows(const struct rt_node *n, const char *attr, const char *field,
                                     const char *zero, struct rt_error *err)
 {
@@ -89,7 +90,7 @@ enum rt_status kn_conv_check(const struct rt_node *n, struct rt_error *err)
     return st;
 }
 
-/* Strides, dilations and explicit paddings of the spatial axes. */
+/* Reads strides, dilations and explicit paddings of the spatial axes. */
 static void read_windows(const struct rt_node *n, struct kn_conv_shape *g)
 {
     const bool first = kn_channels_first(n);
@@ -112,7 +113,7 @@ static void read_windows(const struct rt_node *n, struct kn_conv_shape *g)
 
 /* ---- shapes ---- */
 
-/* What TensorFlow's kernel calls itself in its refusals. */
+/* The name that TensorFlow's kernel uses in its error texts. */
 static const char *kernel_name(const struct rt_node *n)
 {
     return kn_conv_n_spatial(n) == 3 ? "Conv3DBackpropInputOpV2" : "Conv2DCustomBackpropInput";
@@ -153,7 +154,7 @@ static enum rt_status check_ranks(const struct rt_node *n, const struct rt_shape
     return RT_OK;
 }
 
-/* Groups and channels from the filter's last two dimensions; all dims are known. */
+/* Solves groups and channels from the filter's last two dimensions; all dimensions are known. */
 static enum rt_status solve_channels(struct kn_conv_shape *g, const struct rt_node *n,
                                      int64_t filter_in, int64_t filter_out, struct rt_error *err)
 {
@@ -199,7 +200,7 @@ static enum rt_status solve_channels(struct kn_conv_shape *g, const struct rt_no
     return RT_OK;
 }
 
-/* -1 among the shapes is fine; then the results are -1 too. */
+/* Dimensions of the shapes may be -1 (unknown); what depends on them becomes -1 too. */
 static enum rt_status solve(struct kn_conv_shape *g, const struct rt_node *n,
                             const struct rt_shape *in, const struct rt_shape *filter,
                             struct rt_error *err)
@@ -227,7 +228,8 @@ static enum rt_status solve(struct kn_conv_shape *g, const struct rt_node *n,
         struct kn_axis *a = &g->axis[i];
         a->in = in->dim[kn_spatial_axis(first, i)];
         a->size = filter->dim[i];
-        /* The sum over a depthwise window without taps is 0 in TensorFlow (oneDNN off). */
+        /* For a depthwise window without taps TensorFlow returns 0 (with oneDNN off), so that is
+         * no error. */
         if (a->size == 0 && !g->depthwise)
             return rt_fail(err, RT_INVALID_ARGUMENT,
                            "filter must not have zero elements (i.e. all dimensions must be "
@@ -270,9 +272,9 @@ enum rt_status kn_conv_infer(struct rt_infer *x)
     return st;
 }
 
-/* ---- shapes of the transposes ---- */
+/* ---- shapes of transposed convolutions ---- */
 
-/* The shape that "input_sizes" asks for: all of it, or only the spatial part. */
+/* The output shape that "input_sizes" requests: all of it, or only its spatial part. */
 static enum rt_status wanted_shape(const struct rt_node *n, const struct rt_tensor *sizes,
                                    const struct rt_shape *filter, const struct rt_shape *back,
                                    struct rt_shape *o, struct rt_error *err)
@@ -369,7 +371,8 @@ enum rt_status kn_conv_infer_transposed(struct rt_infer *x)
 
 void kn_conv_rows_transposed(struct rt_rows *r)
 {
-    /* Row i from row i of out_backprop; input_sizes may tell the batch size, no more. */
+    /* Row i of the output depends on row i of out_backprop; input_sizes may depend on the batch
+     * size, but on nothing else. */
     if (r->in_dep[2].kind == RT_DEP_ROWS && r->in_dep[2].axis == 0 &&
         r->in_dep[1].kind == RT_DEP_NONE &&
         (r->in_dep[0].kind == RT_DEP_NONE || r->in_dep[0].kind == RT_DEP_SIZE))
@@ -379,7 +382,7 @@ void kn_conv_rows_transposed(struct rt_rows *r)
         r->out_dep[0].kind = RT_DEP_NONE;
 }
 
-/* ---- what TensorFlow's CPU kernels leave out ---- */
+/* ---- what TensorFlow's CPU kernels do not implement ---- */
 
 static enum rt_status refuse_format(const struct rt_prep *p)
 {
@@ -423,7 +426,7 @@ static enum rt_status refuse_depthwise(const struct rt_node *n, struct rt_error 
     return RT_OK;
 }
 
-/* What TensorFlow's CPU kernels leave out. */
+/* Refuses what TensorFlow's CPU kernels do not implement, besides data formats. */
 static enum rt_status refuse_rest(const struct rt_prep *p, const struct kn_conv_shape *g)
 {
     const bool deep = g->n_spatial == 3;

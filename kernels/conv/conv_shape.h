@@ -1,11 +1,11 @@
 /*
  * The shapes of convolutions over two or three spatial axes and of their transposes: attributes,
- * TensorFlow's checks with its texts, inference.
+ * TensorFlow's checks with its error texts, shape inference.
  *
- * One shape serves all. Activations are [batch, spatial..., channels]; weights are
- * [spatial..., ci / groups, co]. A depthwise filter [h, w, ci, m] is, byte for byte, the weights
- * [h, w, 1, ci * m] of a convolution in ci groups. In a transpose the roles of input and output
- * are swapped; ci, co and the axes always speak of the convolution that is transposed.
+ * One struct describes all of them. Activations are [batch, spatial..., channels]; weights are
+ * [spatial..., ci / groups, co]. A depthwise filter [h, w, ci, m] has the same bytes as the weights
+ * [h, w, 1, ci * m] of a convolution in ci groups. In a transposed convolution the roles of input
+ * and output are swapped: ci, co and the axes always describe the convolution that is transposed.
  */
 #ifndef KN_CPU_CONV_SHAPE_H
 #define KN_CPU_CONV_SHAPE_H
@@ -24,16 +24,16 @@ bool kn_conv_is_transposed(const struct rt_node *n);
 bool kn_conv_is_depthwise(const struct rt_node *n);
 int kn_conv_n_spatial(const struct rt_node *n);
 
-/* rt_op.check, .infer and .rows. */
+/* The functions of rt_op.check, .infer and .rows. */
 enum rt_status kn_conv_check(const struct rt_node *n, struct rt_error *err);
 enum rt_status kn_conv_infer(struct rt_infer *x);
 enum rt_status kn_conv_infer_transposed(struct rt_infer *x);
 void kn_conv_rows_transposed(struct rt_rows *r);
 
-/* The node's shape with exact inputs, in prepare. Refuses what TensorFlow's CPU kernels leave out,
- * the formats with channels first among it. */
+/* Solves the node's shape from the exact shapes of its inputs, in prepare. Refuses what
+ * TensorFlow's CPU kernels do not implement, data formats with channels first among others. */
 enum rt_status kn_conv_prepare(const struct rt_prep *p, struct kn_conv_shape *out);
-/* The output's shape, of a convolution that is no transpose. */
+/* The output's shape of a convolution that is not transposed. */
 void kn_conv_out_shape(const struct rt_node *n, const struct kn_conv_shape *g, struct rt_shape *o);
 
 #endif

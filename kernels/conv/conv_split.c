@@ -2,7 +2,8 @@
 
 #include "kernels/cpu/parallel.h"
 
-/* Outputs that stay in the cache until the tail is done; a filter that does, too. */
+/* CACHED: output elements of an execution that stay in the cache until the epilogue has run.
+ * FILTER_CACHED: elements of a filter that stays in the cache as well. */
 enum { CACHED = 65536, FILTER_CACHED = 131072 };
 
 int64_t kn_conv_image_in(const struct kn_conv_shape *g)
@@ -37,11 +38,11 @@ static double products_of_row(const struct kn_conv_shape *g)
     return row;
 }
 
-/* An element read or written takes a core as long as so many products of its fastest loops: with
- * few channels the elements, not the products, are what an execution spends its time on. */
+/* Multiplications in the time in which a core's fastest loops read or write one element: with few
+ * channels an execution spends its time on elements, not on multiplications. */
 enum { ELEMENT = 32 };
 
-/* What a row costs, in products. */
+/* The cost of one row of outputs, in multiplications. */
 static double cost_of_row(const struct kn_conv_shape *g)
 {
     const double rows = (double)(g->transposed ? g->axis[0].in : g->axis[0].out);
@@ -49,13 +50,13 @@ static double cost_of_row(const struct kn_conv_shape *g)
     return products_of_row(g) + ELEMENT * elements / rows;
 }
 
-/* kn_even_size for one core; `most` may be more than an int64_t holds. */
+/* kn_even_size for one core, where `most` may exceed an int64_t. */
 static int64_t even_blocks(int64_t n, double most)
 {
     return kn_even_size(n, most < (double)n ? (int64_t)most : n, 1);
 }
 
-/* Of one image. */
+/* Executions for one image. */
 static int64_t blocks_of(const struct kn_conv_shape *g, const struct kn_conv_split *split)
 {
     return split->rows ? kn_div_up(g->axis[0].out, split->rows) : 1;
@@ -66,7 +67,8 @@ int64_t kn_conv_split_count(const struct kn_conv_shape *g, const struct kn_conv_
     return split->rows ? g->batch * blocks_of(g, split) : kn_div_up(g->batch, split->images);
 }
 
-/* What rows of outputs from `first` on read, and their padding. */
+/* The shape of an execution for `rows` rows of outputs from `first` on: the input rows that they
+ * read, and their padding. */
 static struct kn_conv_shape rows_shape(const struct kn_conv_shape *whole, int64_t first,
                                        int64_t rows)
 {
@@ -123,8 +125,8 @@ struct kn_conv_block kn_conv_split_block(const struct kn_conv_shape *g,
                                   .dst_at = first * (g->transposed ? src_size : dst_size)};
 }
 
-/* Whether so many rows at a time are right: padding must lie within the first and the last of
- * more than two blocks, and none may lie in it wholly. */
+/* Whether this number of rows is valid: with more than two blocks, all padding must belong to the
+ * first and the last block, and no block may lie wholly in the padding. */
 static bool can_split_rows(const struct kn_conv_shape *whole, const struct kn_conv_split *split)
 {
     const int64_t blocks = blocks_of(whole, split);

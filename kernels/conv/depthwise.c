@@ -10,13 +10,15 @@ typedef void row_fn(const struct kn_depthwise *d, const float *x, const float *w
 
 struct kn_depthwise_loops {
     int lanes;
-    row_fn *row[2][2]; /* 3 or 5 columns, steps of 1 or 2 */
+    row_fn *row[2][2]; /* 3 or 5 columns, stride 1 or 2 */
 };
 
 enum {
-    PIXELS = 7, /* outputs at a time; the widths of most networks' images are multiples of it */
-    /* Where the rows of a window fit in the nearest cache with this many channels or more, so many
-     * are done together; images too wide for that are read as they lie in memory. */
+    /* outputs computed together; the image widths of most networks are multiples of 7 */
+    PIXELS = 7,
+    /* Where the rows of a window fit in the L1 cache for LEAST_CHANNELS channels or more, as many
+     * channels as fit are processed together. Images too wide for that are read in memory order,
+     * all channels at once. */
     NEAR_BYTES = 32768,
     LEAST_CHANNELS = 64,
 };

@@ -1,13 +1,13 @@
 /*
- * The kernel "depthwise.rows": depthwise.h behind a DepthwiseConv2dNative whose filter is a
- * constant of one output for each channel.
+ * The kernel "depthwise.rows": a DepthwiseConv2dNative by the loops of depthwise.h. The filter must
+ * be constant and have one output per channel.
  */
 #ifndef KN_CPU_DEPTHWISE_CONV_H
 #define KN_CPU_DEPTHWISE_CONV_H
 
 #include "runtime/core/op.h"
 
-/* rt_kernel.can, .prepare and .run. */
+/* The functions of rt_kernel.can, .prepare and .run. */
 int kn_depthwise_conv_can(const struct rt_prep *p);
 enum rt_status kn_depthwise_conv_prepare(struct rt_prep *p, void **state);
 enum rt_status kn_depthwise_conv(struct rt_run *r);

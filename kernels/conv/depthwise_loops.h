@@ -1,6 +1,6 @@
 /* The loops of depthwise.c for one instruction set (see vector_sets.h). */
 
-/* ---- activations: NaN stays ---- */
+/* ---- activations: NaN stays NaN ---- */
 
 INLINE VEC LOOPS(relu)(VEC x)
 {
@@ -13,7 +13,7 @@ INLINE VEC LOOPS(relu6)(VEC x)
     return LOOPS(select)((BITS)(v > six), six, v);
 }
 
-/* x * sigmoid(alpha x), as kn_sigmoid_f32 has it. */
+/* x * sigmoid(alpha * x), with the arithmetic of kn_sigmoid_f32. */
 INLINE VEC LOOPS(swish)(VEC x, float alpha)
 {
     const VEC z = x * -alpha, t = z * KN_LOG2_E + KN_ROUNDER, k = t - KN_ROUNDER;
@@ -29,9 +29,9 @@ INLINE VEC LOOPS(swish)(VEC x, float alpha)
 /* ---- one vector of channels ---- */
 
 /*
- * PIXELS outputs side by side, of which `n` are written, from `rows` rows of the window. x: where
- * the first window begins in the first of these rows; with `edge` columns [from, to) from there on
- * lie in the image, else all that are wanted.
+ * Computes PIXELS neighbouring outputs, of which `n` are written, from `rows` rows of the window.
+ * x: where the first window begins in the first of these rows. With `edge`, only columns [from,
+ * to), counted from x, lie in the image; without it, all columns of the windows do.
  */
 INLINE void LOOPS(block)(const struct kn_depthwise *d, const float *x, const float *w, float *y,
                          VEC shift, int64_t rows, int64_t from, int64_t to, int64_t n,
@@ -79,7 +79,8 @@ INLINE void LOOPS(block)(const struct kn_depthwise *d, const float *x, const flo
 
 /* ---- channels [first, last) of a row of outputs ---- */
 
-/* x: the first row of inputs, of `rows` that lie in the image; w: the window's row for that. */
+/* x: the first input row of the window that lies in the image, of `rows` such rows; w: the
+ * filter's row for it. */
 INLINE void LOOPS(row)(const struct kn_depthwise *d, const float *x, const float *w,
                        const float *shift, float *y, int64_t rows, int64_t first, int64_t last,
                        const int size, const int stride)
@@ -88,14 +89,16 @@ INLINE void LOOPS(row)(const struct kn_depthwise *d, const float *x, const float
     const int64_t pixel = d->channels, out = d->x.out;
 
     for (int64_t i = 0; i < out; i += PIXELS) {
-        /* The last ones of a row, some of them for the second time. */
+        /* The last block of a row is moved back to full width: it computes some outputs a second
+         * time. */
         const int64_t at = out - i < PIXELS && out > PIXELS ? out - PIXELS : i;
         const int64_t n = out - at < PIXELS ? out - at : PIXELS;
         const int64_t start = at * stride - d->x.lo, from = start < 0 ? -start : 0;
         const int64_t to = d->x.in - start;
         const bool edge = from > 0 || to < wide || n < PIXELS;
         for (int64_t c = first; c < last; c += LANES) {
-            const int64_t k = last - c < LANES ? last - LANES : c; /* the last ones as well */
+            /* the last vector overlaps the one before it */
+            const int64_t k = last - c < LANES ? last - LANES : c;
             const VEC zero = shift ? VLOAD(shift + k) : (VEC){0};
             const float *xk = x + start * pixel + k, *wk = w + k;
             float *yk = y + at * pixel + k;

@@ -22,10 +22,11 @@ bool kn_winograd_init(struct kn_winograd *w)
     return kn_winograd_tiles_init(&w->tiles);
 }
 
-enum { PACKED = 8 }; /* filters transformed at a time; a panel has a multiple of it */
+enum { PACKED = 8 }; /* filters transformed together; the width of a panel is a multiple of it */
 
-/* G g G' of 3x3 filters side by side, in double: their rounding would be in every product.
- * `tap` floats from one of the nine to the next, `matrix` from one product's value to the next. */
+/* The weight transform G g G' of PACKED 3x3 filters that lie side by side. It computes in double,
+ * because rounding of the weights would be in every product. `tap`: floats from one of the nine
+ * taps to the next; `matrix`: floats from one position of the transform domain to the next. */
 KN_CLONES static void pack_some(int m, const float *g, int64_t tap, float *u, int64_t matrix)
 {
     static const double g2[4][3] = {{1, 0, 0}, {.5, .5, .5}, {.5, -.5, .5}, {0, 0, 1}};
@@ -77,7 +78,8 @@ size_t kn_winograd_scratch_bytes(const struct kn_winograd *w)
     return kn_winograd_tiles_workspace_bytes(&w->tiles) + kn_winograd_patch_bytes(w);
 }
 
-/* A tile that reaches beyond the image is copied, zeros around it. */
+/* The inputs of a tile, in place; a tile that reaches beyond the image is copied to `patch` with
+ * zeros around it. */
 static const float *inputs_of(const struct kn_winograd *w, const float *src,
                               struct kn_winograd_tile t, float *patch, int64_t *row)
 {

@@ -14,8 +14,9 @@ struct kn_winograd_1d_loops {
 };
 
 /*
- * The points z are 0, then pairs z and -z. In powers of x squared: the product of (x^2 - z^2) over
- * all pairs, and over all but one of them.
+ * The interpolation points z are 0, then pairs z and -z. The tables hold polynomials by powers of x
+ * squared: `all` is the product of (x^2 - z^2) over all pairs, `but` the products over all pairs
+ * but one.
  */
 static const float point[4] = {1, 2, 0.5f, 0.75f};
 static const struct points {
@@ -48,13 +49,13 @@ bool kn_winograd_1d_init(struct kn_winograd_1d *l)
 
 /* ---- weights ---- */
 
-/* What each of the taps counts in the weights of product i; in double, as their rounding would be
- * in every output. */
+/* The factor of each tap in the transformed weights of position i. It is computed in double,
+ * because rounding of the weights would be in every output. */
 static void factors(int taps, int64_t i, double *f)
 {
     const int pairs = (taps + 1) / 2;
     const struct points *t = &points[pairs - 2];
-    const bool is_last = i == 2 * pairs + 1; /* infinity */
+    const bool is_last = i == 2 * pairs + 1; /* the point at infinity */
     const double z = i && !is_last ? (double)point[(i - 1) / 2] : 0;
     double by = 0, power = 1;
 
@@ -101,7 +102,7 @@ void kn_winograd_1d_pack(const struct kn_winograd_1d *l, const float *filter, co
     }
 }
 
-/* ---- a block ---- */
+/* ---- a block of tiles ---- */
 
 size_t kn_winograd_1d_scratch_bytes(const struct kn_winograd_1d *l)
 {
@@ -125,7 +126,7 @@ static void winograd_1d_inputs(const struct kn_winograd_1d *l, const float *src,
     }
 }
 
-/* Channels [from, to) of them. */
+/* The output transform of channels [from, to) of a block. */
 static void winograd_1d_outputs(const struct kn_winograd_1d *l, const float *p, int64_t block,
                                 int64_t tiles, int64_t from, int64_t to, float *dst, float *patch,
                                 const struct kn_winograd_1d_post_ops *whole)

@@ -8,18 +8,20 @@
 
 struct state {
     struct kn_winograd_1d l;
-    struct kn_epilogue epilogue; /* what is done behind the outputs */
+    struct kn_epilogue epilogue; /* the steps of the epilogue that follow the output transform */
     struct kn_winograd_1d_post_ops post_ops;
-    int shift; /* input that the outputs get added; 0: none */
+    int shift; /* the input that the output transform adds; 0: none */
     const struct rt_pack *filter;
     bool empty;
-    int64_t slots;          /* parts at a time: */
-    int64_t panels, groups; /* so many of the product's, and how many such there are of a block */
-    size_t broadcast_at;    /* in scratch: what an odd tail starts from */
+    int64_t slots;          /* shards that run at a time */
+    int64_t panels, groups; /* panels of output channels of a shard; shards for each block */
+    /* offset in scratch memory of the output before a broadcast residual is added */
+    size_t broadcast_at;
 };
 
 enum { LEAST_CHANNELS = 32, LEAST_LENGTH = 6 };
-static const double MAX_ERROR = 1e-4; /* of the largest magnitude, for the filter as it is */
+/* relative to the largest magnitude, measured for the node's own filter */
+static const double MAX_ERROR = 1e-4;
 
 static bool init(const struct kn_conv_shape *g, int cores, struct kn_winograd_1d *l)
 {
@@ -61,11 +63,12 @@ int kn_winograd_1d_can(const struct rt_prep *p)
                : 0;
 }
 
-/* What the bytes of a packed filter depend on. */
+/* The key of a packed filter: everything that its bytes depend on. */
 struct format {
     char name[8];
     int64_t taps, panel, ci, co;
-    int64_t n_scale; /* co: as many floats follow, by which the channels are multiplied */
+    /* co or 0: this many floats follow the struct and multiply the output channels */
+    int64_t n_scale;
 };
 
 static enum rt_status winograd_1d_pack(const struct rt_tensor *src, void *dst, const void *fmt,
@@ -110,7 +113,8 @@ static enum rt_status pack_filter(struct state *s, struct rt_prep *p, const floa
     return st;
 }
 
-/* What of the tail the outputs' transform does. */
+/* Divides the epilogue: the output transform adds the shift and clips where it can; the rest stays
+ * in s->epilogue. */
 static void split_epilogue(struct state *s)
 {
     struct kn_epilogue *t = &s->epilogue;
@@ -125,8 +129,9 @@ static void split_epilogue(struct state *s)
     t->act = RT_ACT_NONE;
 }
 
-/* Of a block that cores share each makes output channels, a part of the weights to read; unless
- * something is done behind the outputs, which is done for whole pixels. */
+/* Where cores share a block, each computes some of the output channels and reads their part of the
+ * weights. With steps of the epilogue that follow the output transform, shards are whole blocks,
+ * because those steps need whole pixels. */
 static void sharding(struct state *s, int width)
 {
     const struct kn_winograd_sharding sharding = kn_winograd_sharding(&s->l.tiles, width);

@@ -13,22 +13,24 @@ struct state {
     struct kn_epilogue epilogue;
     const struct rt_pack *filter;
     bool empty;
-    size_t broadcast_at; /* in scratch: what an odd tail starts from */
-    /* By blocks each core has all their scratch memory; else there is one block's, and a patch for
-     * each core. */
+    /* offset in scratch memory of the output before a broadcast residual is added */
+    size_t broadcast_at;
+    /* With by_blocks each core has the scratch memory of a block; else there is the memory of one
+     * block, and a patch for each core. */
     struct kn_winograd_sharding sharding;
 };
 
 enum {
     LEAST_CHANNELS = 32,
     LEAST_SIDE = 6,
-    /* From this many outputs per side on, tiles of 4x4 hold few that lie outside, and there are
-     * enough of them even in one picture to pay for their larger weights. */
+    /* From this many outputs per side on, few outputs of 4x4 tiles lie outside the image, and even
+     * one image has enough tiles to pay for the larger transformed weights. */
     LARGE_SIDE = 20,
-    MIN_OUTPUTS_OF_4X4 =
-        100, /* outputs: of fewer, tiles of 4x4 read more weights than they save products */
+    /* With fewer outputs, 4x4 tiles read more weights than they save multiplications. */
+    MIN_OUTPUTS_OF_4X4 = 100,
 };
-static const double MAX_ERROR = 1e-4; /* of the largest magnitude, for the filter as it is */
+/* relative to the largest magnitude, measured for the node's own filter */
+static const double MAX_ERROR = 1e-4;
 
 static bool init(const struct kn_conv_shape *g, int m, int cores, struct kn_winograd *w)
 {
@@ -83,12 +85,13 @@ int kn_winograd4_can(const struct rt_prep *p)
     return can(p, 4);
 }
 
-/* What the bytes of a packed filter depend on. */
+/* The key of a packed filter: everything that its bytes depend on. */
 struct format {
     char name[8];
     int m, panel;
     int64_t ci, co;
-    int64_t n_scale; /* co: as many floats follow, by which the channels are multiplied */
+    /* co or 0: this many floats follow the struct and multiply the output channels */
+    int64_t n_scale;
 };
 
 static enum rt_status winograd_pack(const struct rt_tensor *src, void *dst, const void *fmt,
@@ -213,8 +216,8 @@ struct job {
     const float *src, *packed;
     float *dst;
     char *scratch;
-    int64_t block, tiles; /* of those that all work on */
-    int64_t step;         /* tiles or products of a part */
+    int64_t block, tiles; /* the block that all cores share, and its tiles */
+    int64_t step;         /* tiles or positions of the transform domain of a shard */
 };
 
 static enum rt_status winograd_block_shard(struct rt_run *r, void *arg, int64_t i, int64_t slot)
@@ -272,7 +275,8 @@ static enum rt_status winograd_outputs_shard(struct rt_run *r, void *arg, int64_
     return RT_OK;
 }
 
-/* One stage of a block: n tiles or products, in some parts per core. */
+/* Runs one stage of the shared block: n tiles or positions of the transform domain, in
+ * `shards_per_core` shards per core. */
 static enum rt_status winograd_stage(struct rt_run *r, struct job *j, int64_t n,
                                      int64_t shards_per_core, kn_shard_fn *shard)
 {

@@ -1,14 +1,15 @@
 /*
  * The kernels "conv2d.winograd2" and "conv2d.winograd4": winograd.h with tiles of 2x2 and 4x4
- * behind a Conv2D whose filter is a constant.
+ * outputs for a Conv2D whose filter is constant.
  */
 #ifndef KN_CPU_WINOGRAD_CONV_H
 #define KN_CPU_WINOGRAD_CONV_H
 
 #include "runtime/core/op.h"
 
-/* rt_kernel.can, .prepare and .run. By rule the form depends on the image's size, not on the batch.
- * prepare answers FAILED_PRECONDITION for a filter whose sums would be too inexact. */
+/* The functions of rt_kernel.can, .prepare and .run. The rule chooses the tile size by the image's
+ * size, not by the batch size. prepare returns FAILED_PRECONDITION for a filter whose sums would
+ * be too inexact. */
 int kn_winograd2_can(const struct rt_prep *p);
 int kn_winograd4_can(const struct rt_prep *p);
 enum rt_status kn_winograd2_prepare(struct rt_prep *p, void **state);

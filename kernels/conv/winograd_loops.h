@@ -40,8 +40,8 @@ INLINE void LOOPS(out2)(const VEC *p, VEC *y)
 
 /* ---- tiles ---- */
 
-/* One tile's inputs, `row` floats between rows and ci between pixels, to v: one value for each of
- * the a * a products, `step` floats apart. */
+/* Transforms one tile of a x a inputs, with `row` floats between rows and ci between pixels. v:
+ * one value for each of the a * a positions of the transform domain, `step` floats apart. */
 INLINE void LOOPS(tile_in)(const float *src, int64_t row, int64_t ci, float *v, int64_t step,
                            const int a)
 {
@@ -69,7 +69,8 @@ INLINE void LOOPS(tile_in)(const float *src, int64_t row, int64_t ci, float *v, 
     }
 }
 
-/* One tile's products, `step` floats apart, to y [m, m, co] with `row` floats between rows. */
+/* Transforms the values of one tile's positions in the transform domain, `step` floats apart, back
+ * to y [m, m, co] with `row` floats between rows. */
 INLINE void LOOPS(tile_out)(const float *p, int64_t step, int64_t co, float *y, int64_t row,
                             const int m)
 {

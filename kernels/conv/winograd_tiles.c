@@ -9,11 +9,14 @@
 #include "runtime/base/checked.h"
 
 enum {
-    LINE = 16,          /* floats in a cache line */
-    MIN_TILES = 32,     /* in a block: transformed weights are read once per block */
-    L2_BYTES = 1 << 20, /* bytes of them that each core may as well read for a block of its own */
-    TRANSFORM = 16,     /* products in the time of one value's transform */
-    ENOUGH = 3,         /* blocks for each core, so that one more for some costs little */
+    LINE = 16, /* floats in a cache line */
+    /* at least this many in a block: the transformed weights are read once per block */
+    MIN_TILES = 32,
+    /* bytes of transformed weights up to which each core may read all of them for a block of its
+     * own */
+    L2_BYTES = 1 << 20,
+    TRANSFORM = 16, /* multiplications in the time in which one value is transformed */
+    ENOUGH = 3,     /* blocks for each core, so that an extra block for some cores costs little */
 };
 
 bool kn_winograd_tiles_init(struct kn_winograd_tiles *t)
@@ -28,7 +31,8 @@ bool kn_winograd_tiles_init(struct kn_winograd_tiles *t)
     t->domain_size = (t->tile_h + t->window_h - 1) * (t->tile_w + t->window_w - 1);
     if (!rt_mul(t->h, t->w, &tiles) || !rt_mul(tiles, t->batch, &tiles))
         return false;
-    /* The weights of a product are as many bytes as twice this many of its rows in and out. */
+    /* The transformed weights of one position have as many bytes as the input and result rows of
+     * twice this many tiles. */
     int64_t block = t->ci * t->co / (t->ci + t->co) / 2;
     if (block < MIN_TILES)
         block = MIN_TILES;
@@ -43,8 +47,8 @@ bool kn_winograd_tiles_init(struct kn_winograd_tiles *t)
     t->block = kn_even_size(tiles, block, t->cores);
     if (!rt_mul(t->block + 1, t->domain_size * (t->ci + t->co) * 8, &bytes))
         return false;
-    /* A line more than a matrix holds, so that they do not all fall on the same sets of the
-     * cache. */
+    /* One cache line more than a matrix holds, so that the matrices do not fall on the same sets
+     * of the cache. */
     t->in_step = t->block * t->ci + LINE;
     t->out_step = t->block * t->co + LINE;
     t->results = t->domain_size * t->in_step;
@@ -115,9 +119,9 @@ void kn_winograd_tiles_gemm(const struct kn_winograd_tiles *t, const float *pack
     }
 }
 
-/* ---- how exact they are ---- */
+/* ---- accuracy ---- */
 
-/* The image's rows: floats from one to the next. */
+/* Floats from one row of the check's image to the next. */
 static int64_t row_of(const struct kn_winograd_tiles *one)
 {
     return (one->out_w + one->window_w - 1) * one->ci;
@@ -144,7 +148,8 @@ bool kn_winograd_check_begin(struct kn_winograd_check *check, const struct kn_wi
     return true;
 }
 
-/* One output's sum, of `rows` runs of n inputs; `row` floats from one to the next. */
+/* The direct sums of one output pixel over `rows` runs of n inputs, which lie `row` floats
+ * apart. */
 KN_CLONES static void sum_window(const float *x, int64_t row, int64_t rows, int64_t n,
                                  const float *filter, int64_t co, float *restrict sum)
 {
@@ -165,7 +170,7 @@ double kn_winograd_check_end(struct kn_winograd_check *check, const float *filte
     const int64_t pixel[][2] = {
         {0, 0}, {t->out_h - 1, t->out_w - 1}, {t->out_h / 2 - 1, t->out_w - 1}};
     double most = 0, apart = 0;
-    float *right = check->scratch; /* which is free now, and larger */
+    float *right = check->scratch; /* scratch is free now, and larger than needed */
 
     for (int k = 0; k < (t->out_h > 1 ? 3 : 2) && !isnan(apart); k++) {
         const int64_t y = pixel[k][0], x = pixel[k][1];

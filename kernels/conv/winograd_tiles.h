@@ -1,12 +1,13 @@
 /*
- * What convolutions by minimal filtering (winograd.h, winograd_line.h) have in common: outputs fall
- * into tiles, and those are worked on in blocks.
+ * What 2-D and 1-D Winograd (winograd.h, winograd_1d.h) share: outputs are divided into tiles, and
+ * tiles are computed in blocks.
  *
- * A tile has as many places as it has inputs, and after its transform a value per channel at each.
- * The values of a block's tiles at one place are the rows of a matrix: times the transformed
- * weights for that place they make a matrix of results, which the tiles' outputs come from. The
- * `room` of a block holds the matrices [tiles, ci] of all places and behind them those of results,
- * [tiles, co].
+ * The transform domain of a tile has as many positions as the tile has inputs; after the input
+ * transform there is one value per channel at each position. For one position, the values of a
+ * block's tiles are the rows of a matrix [tiles, ci]. Its product with the transformed weights of
+ * that position is a matrix [tiles, co], from which the output transform makes the tiles' outputs.
+ * The `workspace` of a block holds the input matrices of all positions, followed by the result
+ * matrices.
  *
  * Threads: pure.
  */
@@ -17,77 +18,83 @@
 
 struct kn_winograd_tiles {
     int64_t batch, out_h, out_w, ci, co;
-    int cores; /* blocks are worked on by: those are a like number for each, or one; 0: one */
-    /* by the caller as well, or by kn_winograd_init and kn_winograd_1d_init */
-    int64_t window_h, window_w; /* inputs that an output is a sum over */
+    /* The cores that share the blocks: the number of blocks is even for each core, or there is one
+     * block. 0 counts as 1. */
+    int cores;
+    /* set by the caller too, or by kn_winograd_init and kn_winograd_1d_init */
+    int64_t window_h, window_w; /* inputs that one output sums over */
     int64_t tile_h, tile_w;     /* outputs of a tile */
-    /* by kn_winograd_tiles_init */
-    int64_t h, w; /* tiles of an image: rows of them, and in each */
+    /* set by kn_winograd_tiles_init */
+    int64_t h, w; /* tiles of an image: rows of tiles, tiles per row */
     int64_t domain_size;
-    int64_t block;              /* tiles worked on at a time */
-    int64_t in_step, out_step;  /* floats in a room from one place's matrix to the next */
-    int64_t results;            /* and to where those of results begin */
-    int64_t pack_step;          /* floats from one place's packed weights to the next */
-    struct kn_packed_gemm gemm; /* at one place */
+    int64_t block; /* tiles that are computed together */
+    /* floats in a workspace from the matrix of one position to the next */
+    int64_t in_step, out_step;
+    int64_t results;            /* floats in a workspace before the first result matrix */
+    int64_t pack_step;          /* floats from the packed weights of one position to the next */
+    struct kn_packed_gemm gemm; /* the GEMM of one position */
 };
 
-/* Fills in the rest. False: channels that are no multiple of 16, or sizes beyond what can be
- * addressed. */
+/* Fills in the other fields. False: a number of channels is not a multiple of 16, or sizes exceed
+ * what can be addressed. */
 bool kn_winograd_tiles_init(struct kn_winograd_tiles *t);
 size_t kn_winograd_tiles_pack_bytes(const struct kn_winograd_tiles *t);
 size_t kn_winograd_tiles_workspace_bytes(const struct kn_winograd_tiles *t);
-/* Blocks are independent of each other; each has so many tiles. */
+/* The number of blocks, which are independent of each other, and the number of tiles in one. */
 int64_t kn_winograd_tiles_blocks(const struct kn_winograd_tiles *t);
 int64_t kn_winograd_tiles_in_block(const struct kn_winograd_tiles *t, int64_t block);
-/* Multiplications in all products of all blocks, with the transforms as so many of them. */
+/* Multiplications of the GEMMs of all blocks, with the time of the transforms counted in
+ * multiplications. */
 double kn_winograd_tiles_work(const struct kn_winograd_tiles *t);
 
 struct kn_winograd_sharding {
-    int slots;      /* cores that have something to do, at least one */
-    bool by_blocks; /* each has blocks of its own; else all work on one block after the other */
+    int slots; /* cores that have something to do, at least one */
+    /* each core computes blocks of its own; else all cores share one block after the other */
+    bool by_blocks;
 };
-/* How the work is cut over at most `width` cores. */
+/* How the work is sharded over at most `width` cores. */
 struct kn_winograd_sharding kn_winograd_sharding(const struct kn_winograd_tiles *t, int width);
 
 struct kn_winograd_tile {
-    int64_t image, y, x; /* of its first output */
+    int64_t image, y, x; /* the position of the tile's first output */
 };
 struct kn_winograd_tile kn_winograd_tiles_at(const struct kn_winograd_tiles *t, int64_t block,
                                              int64_t i);
 
-/* The products of a block of so many tiles at the places [from, to), as far as they make the
- * panels [first, end) of output channels. */
+/* Runs the GEMMs of a block of `tiles` tiles for the positions [from, to) of the transform domain
+ * and the panels [first, end) of output channels. */
 void kn_winograd_tiles_gemm(const struct kn_winograd_tiles *t, const float *packed, int64_t tiles,
                             int64_t from, int64_t to, int64_t first, int64_t end, float *workspace);
 
-/* What is done behind outputs. */
+/* What follows the output transform. */
 struct kn_winograd_post_ops {
-    /* NULL, or called with each run of `pixels` neighbouring outputs, y, once their sums are there,
-     * while they are in the cache: in y too (sums == y) or, `apart`, in memory that is lost, and
-     * then y is `finish`'s to write. */
+    /* NULL, or called for each run of `pixels` neighbouring outputs, y, while their sums are in
+     * the cache. The sums are in y itself (sums == y) or, with `apart`, in temporary memory, and
+     * then `finish` must write y. */
     void (*finish)(void *arg, float *y, float *sums, int64_t pixels);
     void *arg;
     bool apart;
 };
 
 /*
- * A trial: how far a filter's sums by tiles are from direct ones. kn_winograd_check_begin makes up
- * an image x; compute its outputs into y, by tiles, then call kn_winograd_check_end, which computes
- * them directly and compares. Begin allocates x, y and scratch, end frees them: a trial that has
- * begun must end.
+ * Measures the error of Winograd sums against direct sums for a filter. kn_winograd_check_begin
+ * makes up an image x. The caller computes its outputs into y by tiles and calls
+ * kn_winograd_check_end, which computes some of them directly and compares. Begin allocates x, y
+ * and scratch, and end frees them: a check that has begun must end.
  */
 struct kn_winograd_check {
-    const struct kn_winograd_tiles *one; /* solved for one tile; must outlive the trial */
-    float *x;      /* [out_h + window_h - 1, out_w + window_w - 1, ci]: no padding */
+    const struct kn_winograd_tiles *one; /* initialised for a single tile; must outlive the check */
+    float *x;      /* [out_h + window_h - 1, out_w + window_w - 1, ci], without padding */
     float *y;      /* [out_h, out_w, co] */
     void *scratch; /* as many bytes as begin was asked for, 64-byte aligned */
 };
-/* False: memory is short, and there is nothing to end. */
+/* False: memory is short, and kn_winograd_check_end must not be called. */
 bool kn_winograd_check_begin(struct kn_winograd_check *check, const struct kn_winograd_tiles *one,
                              size_t scratch_bytes);
 /*
- * The largest difference as a part of the largest magnitude, NaN where there is one. filter
- * [window_h, window_w, ci, co], scale co floats by which its sums are multiplied or NULL.
+ * Returns the largest difference divided by the largest magnitude; NaN where a difference is NaN.
+ * filter [window_h, window_w, ci, co]; scale: co floats that multiply the filter's direct sums, or
+ * NULL.
  */
 double kn_winograd_check_end(struct kn_winograd_check *check, const float *filter,
                              const float *scale);
