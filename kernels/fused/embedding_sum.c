@@ -1,8 +1,8 @@
 /*
  * "_EmbedSum" (runtime/fusion/embedding.h).
  *
- * Where there is a weight for each index, which is what models do, bags of indices are added up
- * row by row. Whatever else the shapes may say goes element by element.
+ * In known models each index has one weight, or no index has any. Bags of indices are then summed
+ * row by row. All other combinations of shapes are computed element by element.
  */
 #include <stdio.h>
 #include <string.h>
@@ -14,12 +14,12 @@
 #include "runtime/fusion/embedding.h"
 
 enum {
-    WIDTH = 64, /* columns that are added up at a time, in registers */
-    FEW = 16,   /* those of narrow tables */
-    ROWS = 64,  /* rows that are added up by themselves: sums of many lose less */
+    WIDTH = 64, /* columns that are summed at a time, in registers */
+    FEW = 16,   /* columns summed at a time in narrow tables and in the rest of a row */
+    ROWS = 64,  /* rows of a partial sum: long sums lose less precision this way */
 };
 
-/* An error of what one of the nodes did that are no more. */
+/* Reports an error in the name of a node that the fusion replaced. */
 static enum rt_status fail_at(struct rt_error *err, const char *node, const char *text)
 {
     return rt_fail(err, RT_INVALID_ARGUMENT, "%s\n\t [[{{node %.250s}}]]", text, node);
@@ -27,7 +27,7 @@ static enum rt_status fail_at(struct rt_error *err, const char *node, const char
 
 /* ---- shapes ---- */
 
-/* The tensor that is summed. */
+/* The shapes of the looked-up rows, and of the tensor that is summed. */
 static enum rt_status whole_shape(const struct rt_embedding_sum *op, const struct rt_info *in,
                                   struct rt_shape *rows, struct rt_shape *whole,
                                   struct rt_error *err)
@@ -100,12 +100,13 @@ static enum rt_status embedding_sum_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* The axis of the whole tensor along which input k's rows lie; -1: it has none, and is the same for
- * all. -2: not proved. */
+/* The axis of the summed tensor along which input k's rows lie. -1: input k does not depend on the
+ * batch. -2: input k is not row-wise. */
 static int axis_of(const struct rt_rows *r, int k, const struct rt_shape *whole)
 {
     const struct rt_dep *d = &r->in_dep[k];
-    const int behind = k == RT_EMBEDDING_SUM_INDICES ? 1 : 0; /* axes that come after its own */
+    /* axes of the summed tensor behind the input's own */
+    const int behind = k == RT_EMBEDDING_SUM_INDICES ? 1 : 0;
 
     if (d->kind == RT_DEP_NONE)
         return -1;
@@ -117,7 +118,7 @@ static int axis_of(const struct rt_rows *r, int k, const struct rt_shape *whole)
                : -2;
 }
 
-/* Input k does not have this axis of the whole, or only once. */
+/* Whether input k lacks this axis of the summed tensor, or has length 1 along it. */
 static bool is_broadcast(const struct rt_rows *r, int k, const struct rt_shape *whole, int axis)
 {
     const struct rt_shape *s = &r->in[k].shape;
@@ -161,9 +162,11 @@ struct embedding {
     struct rt_embedding_sum op;
     bool in_bags;
     int64_t limit, width;
-    int64_t outer, along, inner; /* indices, by the axis that is summed */
-    /* Element by element: the whole tensor but for the axis that is summed, and how far apart
-     * neighbours are along each and along that: among the indices, columns and weights. */
+    /* lengths of the indices before, along and behind the axis that is summed */
+    int64_t outer, along, inner;
+    /* For the element-wise path: the dimensions of the summed tensor without the summed axis, and
+     * the strides along each of them and along the summed axis, for the indices, the table's
+     * columns, and the weights or mask. */
     int rank;
     int64_t dim[RT_MAX_RANK];
     struct steps {
@@ -225,15 +228,16 @@ static enum rt_status embedding_sum_prepare(struct rt_prep *p, void **state)
 /* ---- bags ---- */
 
 struct bag {
-    const float *table, *weight; /* weight: NULL without */
+    const float *table, *weight; /* weight: NULL if there are no weights */
     const bool *mask;
-    int64_t width, n, step; /* n indices, so far apart; weights and mask too */
-    float by;               /* what the sum is divided by */
+    int64_t width, n, step; /* n indices, `step` elements apart, as are weights and mask */
+    float by;               /* the divisor of the sum */
 };
 
 static const float zeros[WIDTH];
 
-/* Columns at .. at + m of a bag's sum; m is a constant but for the last ones of odd widths. */
+/* Columns [at, at + m) of a bag's sum. m is a compile-time constant except for the last columns of
+ * other widths. */
 #define ADD_COLUMNS(T)                                                                             \
     static inline __attribute__((always_inline)) void add_columns_##T(                             \
         const struct bag *b, const T *index, int64_t at, const int64_t m, float *out)              \
@@ -245,7 +249,7 @@ static const float zeros[WIDTH];
             for (int64_t l = first; l < end; l++) {                                                \
                 const int64_t i = l * b->step;                                                     \
                 const float *named = b->table + (int64_t)index[i] * b->width + at;                 \
-                /* No branch: which rows are left out is hard to foresee. */                       \
+                /* No branch: masks are hard to predict. */                                        \
                 const float *row = b->mask && !b->mask[i] ? zeros : named;                         \
                 const float by = b->weight ? b->weight[i] : 1;                                     \
                 for (int64_t j = 0; j < m; j++)                                                    \
@@ -274,7 +278,7 @@ ADD_COLUMNS(int64_t)
 ADD_BAG(int32_t)
 ADD_BAG(int64_t)
 
-/* Bags [from, to). */
+/* Computes bags [from, to). */
 static enum rt_status embedding_bag_shard(struct rt_run *r, void *arg, int64_t from, int64_t to)
 {
     const struct embedding *e = r->state;
@@ -296,7 +300,7 @@ static enum rt_status embedding_bag_shard(struct rt_run *r, void *arg, int64_t f
             b.weight = weight + at;
         if (e->along && mask)
             b.mask = mask + at;
-        /* Of no indices there may be no memory. */
+        /* An empty tensor of indices may have no memory. */
         if (index->dtype == RT_I32)
             add_bag_int32_t(&b, e->along ? (const int32_t *)index->data + at : NULL, out);
         else
@@ -357,9 +361,9 @@ static enum rt_status one_by_one(struct rt_run *r, const struct embedding *e, fl
     return RT_OK;
 }
 
-/* ---- run ---- */
+/* ---- the run ---- */
 
-/* All of them are looked up, whatever becomes of them. */
+/* Checks all indices, even those that a mask leaves out, as the replaced lookup did. */
 static enum rt_status check_indices(struct rt_run *r, const struct embedding *e)
 {
     const struct rt_tensor *index = &r->in[RT_EMBEDDING_SUM_INDICES];

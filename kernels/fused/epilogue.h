@@ -1,20 +1,20 @@
 /*
- * Tails (see rt_op.tail): what follows a product or a convolution, in this order, each part being
- * there or not:
+ * Epilogues (see rt_op.epilogue): the steps behind a GEMM or a convolution, in this order, each of
+ * them optional:
  *
  *     y = activation(x * scale + shift + residual)
  *
  * scale and shift are constant vectors over the last axis. A kernel that packs its weights folds
- * the scale into them and lets oneDNN add the shift as its bias; the rest is done here, by loops
- * over what was just made.
+ * the scale into them and lets oneDNN add the shift as its bias. The loops here do the remaining
+ * steps, on outputs that are still in the cache.
  *
- * Folded, a negative scale cannot make -0.0 of products that sum up to 0.0: where nothing is added
- * behind it, such a zero has another sign than TensorFlow's. (With a shift it has not: -0.0 and 0.0
- * is 0.0.) No fold would cost batch normalisation its place in the weights.
+ * A folded negative scale cannot make -0.0 of products that sum to 0.0, so where nothing is added
+ * after it the sign of such a zero differs from TensorFlow's. (With a shift it does not: -0.0 + 0.0
+ * is 0.0.) Refusing these folds would keep batch normalisation out of the weights.
  *
- * The residual is another tensor, of the output's shape in every network that there is. A tensor
- * that has to be broadcast, or makes the output larger, is `odd`: the kernel then writes to
- * scratch memory, and kn_epilogue_broadcast makes the output from it.
+ * The residual is another tensor. In every known network it has the output's shape. Where it must
+ * be broadcast, or makes the output larger (`broadcast_residual`), the kernel writes to scratch
+ * memory, and kn_epilogue_broadcast makes the output from that.
  */
 #ifndef KN_FUSED_EPILOGUE_H
 #define KN_FUSED_EPILOGUE_H
@@ -26,67 +26,72 @@
 #include "runtime/core/op.h"
 
 struct kn_epilogue {
-    int scale, shift, residual; /* which input; 0: none */
+    int scale, shift, residual; /* indexes of the node's inputs; 0: the epilogue has no such step */
     enum rt_activation act;
     float alpha;
-    bool residual_is_lhs; /* the residual is the addition's first operand */
+    bool residual_is_lhs; /* the residual is the first operand of its addition */
     bool broadcast_residual;
-    struct rt_shape unfused; /* the output without the residual */
+    struct rt_shape unfused; /* the shape of the output without the residual */
 };
 
-/* Whether there is anything to do. */
+/* Whether the epilogue has any step. */
 static inline bool kn_epilogue_any(const struct kn_epilogue *t)
 {
     return t->scale || t->shift || t->residual || t->act;
 }
 
-/* Whether the activation does no more than keep values between 0 and *most. */
+/* Whether the activation only clips values to [0, *most]. */
 static inline bool kn_epilogue_clips(const struct kn_epilogue *t, float *most)
 {
     *most = t->act == RT_ACT_RELU6 ? 6 : INFINITY;
     return t->act == RT_ACT_RELU || t->act == RT_ACT_RELU6;
 }
 
-/* rt_op.infer, after the op's own: out[0] becomes what the residual makes of it. */
+/* For rt_op.infer, after the op's own inference: out[0] becomes the shape with the residual
+ * added. */
 enum rt_status kn_epilogue_infer(struct rt_infer *x);
-/* Then, for an op all of whose kernels cope: the output may be written over the residual, if that
- * has the shape `own` of the output without it. Writing an element then loses the residual's. */
+/* To be called next, for an op whose kernels all support it: the output may be written over the
+ * residual, if the residual has the shape `unfused` that the output has without it. Writing an
+ * output element then destroys the residual's element. */
 void kn_epilogue_infer_in_place(struct rt_infer *x, const struct rt_shape *unfused);
-/* rt_op.rows, after the op's own (which sees the schema's inputs only). */
+/* For rt_op.rows: `unfused` is the op's own rule, which sees the inputs of the schema only. */
 void kn_epilogue_rows(struct rt_rows *r, void (*unfused)(struct rt_rows *r));
 
-/* In prepare. *odd: the scratch bytes that the kernel must add to its own and hand to
- * kn_epilogue_output (0: none). INTERNAL: a word that is none of a tail's. */
+/* In prepare. *broadcast_bytes: the scratch bytes that the kernel must add to its own and pass to
+ * kn_epilogue_output (0: none). INTERNAL: the node's text contains a word that no epilogue has. */
 enum rt_status kn_epilogue_prepare(struct kn_epilogue *t, const struct rt_prep *p,
                                    size_t *broadcast_bytes);
-/* Where the kernel writes: the output, or, if the tail is odd, `scratch`. */
+/* The memory that the kernel writes: the output, or `scratch` if the residual is broadcast. */
 float *kn_epilogue_output(const struct kn_epilogue *t, const struct rt_run *r, void *scratch);
 
-/* What of the tail kn_epilogue_apply does. */
+/* The steps that kn_epilogue_apply does. */
 enum {
     KN_EPILOGUE_SCALE_SHIFT = 1,  /* scale and shift */
-    KN_EPILOGUE_RESIDUAL_ACT = 2, /* residual and activation, unless the tail is odd */
+    KN_EPILOGUE_RESIDUAL_ACT = 2, /* residual and activation, unless the residual is broadcast */
     KN_EPILOGUE_ALL = 3,
 };
-/* On `rows` rows of `cols` elements at y, which stand `at` elements behind the output's start. */
+/* Applies steps to `rows` rows of `cols` elements at y, which begin `at` elements behind the start
+ * of the output. */
 void kn_epilogue_apply(const struct kn_epilogue *t, const struct rt_run *r, int parts, float *y,
                        int64_t at, int64_t rows, int64_t cols);
-/* Whether a kernel that is given sums to end must keep them apart from the output, which may lie
- * over the residual: then this instead of kn_epilogue_apply, which writes the output. */
+/* Whether a kernel must compute its sums outside the output, which may lie over the residual. It
+ * then calls kn_epilogue_apply_out_of_place, which writes the output, instead of
+ * kn_epilogue_apply. */
 static inline bool kn_epilogue_is_out_of_place(const struct kn_epilogue *t)
 {
     return t->residual && !t->broadcast_residual;
 }
-/* All of it, on sums that lie elsewhere and are lost. Of less than whole rows (then one at a time)
- * a tail without scale and shift. */
+/* Applies all steps to sums that lie outside the output, and overwrites them. Parts of a row are
+ * allowed (one row per call) if the epilogue has no scale and no shift. */
 void kn_epilogue_apply_out_of_place(const struct kn_epilogue *t, const struct rt_run *r,
                                     float *sums, int64_t at, int64_t rows, int64_t cols);
 /*
- * For kernels that cannot: a run of the same whose residual is a copy, if the output lies over it.
- * room: kn_epilogue_residual_bytes of scratch; of an odd tail, which has no such copy, they are
- * what kn_epilogue_prepare says.
+ * For kernels that cannot compute out of place: returns a run whose residual is a copy in
+ * `workspace`, if the output lies over the residual, else `r`. workspace:
+ * kn_epilogue_residual_bytes of scratch memory. With a broadcast residual, which needs no copy,
+ * these are the *broadcast_bytes of kn_epilogue_prepare.
  */
-enum { KN_EPILOGUE_MAX_INPUTS = 5 /* three of them a tail's */ };
+enum { KN_EPILOGUE_MAX_INPUTS = 5 /* three of them an epilogue's */ };
 struct kn_epilogue_residual_copy {
     struct rt_run run;
     struct rt_tensor in[KN_EPILOGUE_MAX_INPUTS];
@@ -94,33 +99,36 @@ struct kn_epilogue_residual_copy {
 size_t kn_epilogue_residual_bytes(const struct kn_epilogue *t);
 struct rt_run *kn_epilogue_copy_residual(const struct kn_epilogue *t, struct rt_run *r,
                                          void *workspace, struct kn_epilogue_residual_copy *kept);
-/* Its activation alone, on rows of `cols` elements, `ld` apart. */
+/* Applies the activation alone, to rows of `cols` elements that lie `ld` elements apart. */
 void kn_epilogue_activate(const struct kn_epilogue *t, float *y, int64_t rows, int64_t cols,
                           int64_t ld);
-/* The end of an odd tail: the output from what kn_epilogue_output gave. Of others: nothing. */
+/* Ends an epilogue with a broadcast residual: makes the output from the memory that
+ * kn_epilogue_output returned. Does nothing for other epilogues. */
 enum rt_status kn_epilogue_broadcast(const struct kn_epilogue *t, struct rt_run *r, const float *y);
 
-/* d = s * v, v over the last axis: for weights that are packed with the scale. */
+/* d = s * v, with v along the last axis: for weights that are packed with the scale. */
 void kn_epilogue_scale(float *d, const float *s, const float *v, int64_t rows, int64_t cols);
 /*
- * In prepare: rt_prep_pack of what is also multiplied by the n floats at `scale` (NULL: it is not),
- * which stand behind the `size` bytes of `format` where `fill` sees it, and are part of the key.
+ * In prepare: calls rt_prep_pack for an input that is also multiplied by the n floats at `scale`
+ * (NULL: no scale). The floats are part of the key: `fill` finds them behind the `size` bytes of
+ * `format`.
  */
 enum rt_status kn_epilogue_pack(struct rt_prep *p, int input, const void *format, size_t size,
                                 const float *scale, int64_t n, size_t bytes,
                                 enum rt_status (*fill)(const struct rt_tensor *src, void *dst,
                                                        const void *format, struct rt_error *err),
                                 const struct rt_pack **out);
-/* A constant's floats, for prepare: the scale (`input` of the tail), NULL without one. */
+/* In prepare: the values of a constant input, such as the scale; NULL if `input` is 0 or not
+ * constant. */
 const float *kn_epilogue_constant(const struct rt_prep *p, int input);
 
 /*
- * Whether oneDNN does the activation as a post-op. It makes numbers of NaN and infinity where
- * TensorFlow makes NaN (its maximum of NaN and 0 is 0); but comparing NaN, or infinity times 0,
- * raises the processor's invalid flag, so that a run without the flag has met neither. The flag is
- * a thread's own: kn_epilogue_clear_nan_flag lowers it before, kn_epilogue_nan_flag asks for it
- * after a run; then the activation must be done again from what it was given. False on processors
- * without such a flag.
+ * Whether oneDNN can do the activation as a post-op. oneDNN's post-ops return numbers for some NaN
+ * and infinite inputs where TensorFlow returns NaN (the maximum of NaN and 0 is 0). But comparing
+ * NaN, or multiplying infinity by 0, raises the processor's invalid flag, so a run that leaves the
+ * flag clear met neither. The flag belongs to the thread: kn_epilogue_clear_nan_flag clears it
+ * before a run, and kn_epilogue_nan_flag reads it after the run. If it is set, the activation must
+ * be computed again from its input. False on processors without such a flag.
  */
 bool kn_epilogue_has_dnnl_post_op(const struct kn_epilogue *t);
 dnnl_status_t kn_epilogue_dnnl_post_op(const struct kn_epilogue *t, dnnl_primitive_attr_t attr);

@@ -1,9 +1,10 @@
 /*
- * "_Attention" (runtime/fusion/attention.h): a head's keys and values are packed, and its scores
- * are made, masked, normalised and used by a block of rows at a time, which stays in the nearest
- * cache. Heads are read where they lie: in [B,T,N,H] their rows are N * H apart. They are shared
- * out over the cores, and where they are no like number for each, so are their rows. What a mask
- * hides is made all the same: 0 times a value is not 0 if that is infinite or NaN.
+ * "_Attention" (runtime/fusion/attention.h): the keys and values of a head are packed. Then one
+ * block of rows at a time, its scores are computed, masked, normalised and multiplied with the
+ * values while they stay in the nearest cache. Heads are read in place: in [B,T,N,H] their rows are
+ * N * H apart. Heads are shared out over the cores, and where they do not divide evenly, so are
+ * their rows. Masked scores are computed too: 0 times a value is not 0 if that value is infinite or
+ * NaN.
  */
 #include <string.h>
 
@@ -18,14 +19,17 @@
 #include "runtime/base/checked.h"
 
 enum {
-    BLOCK = 1 << 13,     /* scores that are at work at a time */
-    BLOCK_ROWS = 42,     /* at least so many rows of them, for which a product is fast */
-    PACK_ROWS = 8,       /* fewer are a library's, that does not pack for them */
-    MANY_HEADS = 8,      /* for each core: one more or less does not matter */
-    SPAN_ROWS = 32,      /* fewer are not worth packing what another core has packed */
-    SLOT_MOST = 1 << 22, /* scores of one part, unless a single row is longer */
-    ALL_MOST = 1 << 24,  /* scores of all parts, unless one needs more */
-    ROUND = 1 << 28      /* multiplications after which it is asked whether the run should end */
+    BLOCK = 1 << 13, /* scores that are processed at a time */
+    /* at least this many rows of scores at a time, because a GEMM needs them to be fast */
+    BLOCK_ROWS = 42,
+    PACK_ROWS = 8, /* with fewer rows kn_gemm_run multiplies, which does not pack for them */
+    /* from this many heads per core on, an uneven number of heads does not matter */
+    MANY_HEADS = 8,
+    /* with fewer rows in a shard, packing again what another core has packed does not pay */
+    SPAN_ROWS = 32,
+    SLOT_MOST = 1 << 22, /* scores of one shard, unless a single row is longer */
+    ALL_MOST = 1 << 24,  /* scores of all shards that run at a time, unless one shard needs more */
+    ROUND = 1 << 28      /* multiplications between two checks whether the run should end */
 };
 
 /* ---- shapes ---- */
@@ -50,13 +54,15 @@ static enum rt_status check_rank(int k, int rank, struct rt_error *err)
                                "Expected input %d to have rank %d but got: %d", k, 4, rank);
 }
 
-/* Where input k, or for RT_ATTENTION_OUT the output, has its heads; its rows are the other. */
+/* The axis of the heads in input k, or in the output for k = RT_ATTENTION_OUT; the rows lie along
+ * the other of axes 1 and 2. */
 static int heads_axis(const struct rt_attention *op, int k)
 {
     return op->heads_first >> k & 1 ? 1 : 2;
 }
 
-/* Batch and heads of scores that meet those of input k. */
+/* Checks batch and heads of the scores against those of input k, or broadcasts them where the op
+ * broadcasts (`which`). */
 static enum rt_status meet(const struct rt_attention *op, int k, int which,
                            const struct rt_shape *s, struct rt_shape *scores, struct rt_error *err)
 {
@@ -76,7 +82,8 @@ static enum rt_status meet(const struct rt_attention *op, int k, int which,
     return st;
 }
 
-/* The scores' shape before the steps and behind them. Operands may widen what is 1 long. */
+/* The shapes of the scores before and after the steps. Operands of steps may broadcast axes of
+ * length 1. */
 static enum rt_status set_scores(const struct rt_attention *op, const struct rt_info *in,
                                  struct rt_shape *before, struct rt_shape *behind,
                                  struct rt_error *err)
@@ -127,14 +134,16 @@ static enum rt_status attention_infer(struct rt_infer *x)
     return st;
 }
 
-/* Queries, keys and values of a row make the row's context, with what the steps bring for it. */
+/* A row's context depends on the queries, keys and values of that row, and on the row of each
+ * operand that has rows. */
 static void rows(struct rt_rows *r)
 {
     struct rt_attention op;
 
     rt_attention_read(r->node, &op);
     for (int k = 0; k < r->n_in; k++) {
-        const int axis = 4 - r->in[k].shape.rank; /* of the scores, where the operand's begin */
+        /* the axis of the scores with which the operand's first axis is aligned */
+        const int axis = 4 - r->in[k].shape.rank;
         const bool varies = r->in_dep[k].kind == RT_DEP_ROWS && r->in_dep[k].axis == 0;
         if (r->in[k].shape.rank < 0)
             return;
@@ -151,11 +160,12 @@ static void rows(struct rt_rows *r)
 
 struct step {
     enum rt_attention_op op;
-    int a, b;          /* inputs */
-    int64_t stride[4]; /* of a, for batch, head, query, key */
+    int a, b;          /* indexes of the node's inputs */
+    int64_t stride[4]; /* strides of a along batch, head, query and key */
 };
 
-/* How far apart in a tensor of rows of heads; batch and head: 0 if there is one for all. */
+/* Strides of a tensor of heads, in elements; batch or head is 0 where one entry is broadcast to
+ * all. */
 struct places {
     int64_t batch, head, row;
 };
@@ -170,18 +180,19 @@ static struct places places_of(const struct rt_attention *op, int k, const struc
 }
 
 struct attention {
-    int64_t from[4], dim[4]; /* scores [B,N,T,S] before the steps, and behind them */
-    int64_t h, d;            /* the lengths of a head's query, and of its value */
+    int64_t from[4], dim[4]; /* shapes of the scores [B,N,T,S] before and after the steps */
+    int64_t h, d;            /* lengths of a query or key, and of a value */
     struct places q, k, v, out;
-    bool widens;         /* queries or keys of the two are not the same */
-    int64_t rows;        /* of scores at a time */
-    int64_t span, spans; /* rows that a part does, and how many of those make a head */
-    bool packs;          /* keys and values for product.h's loops: there are rows enough */
+    bool widens;         /* the steps change the number of queries or keys by broadcasting */
+    int64_t rows;        /* rows of scores that are processed at a time */
+    int64_t span, spans; /* rows of a shard; shards of a head */
+    bool packs; /* keys and values are packed for packed_gemm.h, because there are enough rows */
     struct kn_packed_gemm scores, context;
-    int64_t slots;                       /* parts at a time, each with these floats of its own: */
-    int64_t slot;                        /* all of them */
-    int64_t made_at, keys_at, values_at; /* scores before the steps, if it widens, and packs */
-    int64_t ask;                         /* about after so many blocks of rows whether to go on */
+    int64_t slots; /* shards that run at a time */
+    int64_t slot;  /* floats of scratch memory for each of these */
+    /* offsets in it: the scores before the steps if `widens`, and the packed keys and values */
+    int64_t made_at, keys_at, values_at;
+    int64_t ask; /* blocks of rows, roughly, between two checks whether the run should end */
     int n_steps;
     struct step step[RT_ATTENTION_MOST];
 };
@@ -191,7 +202,7 @@ static int64_t row_width(const struct attention *k)
     return k->dim[3] > 0 ? k->dim[3] : 1;
 }
 
-/* Rows of scores before the steps that make n rows behind them. */
+/* Rows of scores before the steps that give n rows after them. */
 static int64_t made_rows(const struct attention *k, int64_t n)
 {
     return k->from[2] == 1 ? 1 : n;
@@ -207,9 +218,9 @@ static int64_t gcd(int64_t a, int64_t b)
     return a;
 }
 
-/* Cores that there is work for, and as many parts as make a like number for each. The rows of a
- * head are only cut for product.h's loops: the library's sums may depend on how many rows it is
- * given. */
+/* Sets the number of cores that have work, and shards that divide evenly among them. The rows of a
+ * head are only divided for packed_gemm.h: the results of a library may depend on the number of
+ * rows in a call. */
 static void set_shards(struct attention *k, int width)
 {
     const int64_t t = k->dim[2];
@@ -227,7 +238,7 @@ static void set_shards(struct attention *k, int width)
     k->spans = (t - 1) / k->span + 1;
 }
 
-/* Where in a slot what lies; false: too much. */
+/* Lays out the scratch memory of a shard. False: it would be too large. */
 static bool lay_out(struct attention *k)
 {
     k->made_at = k->rows * row_width(k);
@@ -260,12 +271,13 @@ static void read_steps(struct attention *k, const struct rt_attention *op, const
     }
 }
 
-/* How many heads there are, and where. */
+/* Sets the number of heads, and their strides in each tensor. */
 static void place_heads(struct attention *k, const struct rt_attention *op, const struct rt_prep *p)
 {
     const struct rt_shape *out = &p->out[0].shape;
 
-    k->dim[0] = out->dim[0]; /* values may be more than scores */
+    /* the values may have a larger batch, or more heads, than the scores */
+    k->dim[0] = out->dim[0];
     k->dim[1] = out->dim[heads_axis(op, RT_ATTENTION_OUT)];
     k->q = places_of(op, RT_ATTENTION_QUERIES, &p->in[RT_ATTENTION_QUERIES].shape);
     k->k = places_of(op, RT_ATTENTION_KEYS, &p->in[RT_ATTENTION_KEYS].shape);
@@ -273,7 +285,7 @@ static void place_heads(struct attention *k, const struct rt_attention *op, cons
     k->out = places_of(op, RT_ATTENTION_OUT, out);
 }
 
-/* How many rows are at work at a time, and after how many of those it is asked whether to end. */
+/* Sets how many rows are processed at a time, and after how many such blocks the run is checked. */
 static void size_blocks(struct attention *k)
 {
     const int64_t width = row_width(k), most = SLOT_MOST / width;
@@ -344,12 +356,12 @@ KN_CLONES static void choose(float *d, const bool *c, int64_t n, float other, bo
     }
 }
 
-/* The step on rows t.. of a head's scores, `rows` of them. */
+/* Applies one step to rows [t, t + n_rows) of a head's scores. */
 static void run_step(const struct rt_run *r, const struct attention *k, const struct step *s,
                      int64_t b, int64_t head, int64_t t, int64_t n_rows, float *score)
 {
     const int64_t offset = b * s->stride[0] + head * s->stride[1] + t * s->stride[2];
-    const bool alike = !s->stride[2] && !s->stride[3]; /* one operand for all */
+    const bool alike = !s->stride[2] && !s->stride[3]; /* one operand for all rows and keys */
     const int64_t n = alike ? n_rows * k->dim[3] : k->dim[3], step = s->stride[3] != 0;
 
     if (s->op == RT_ATTENTION_KEEP || s->op == RT_ATTENTION_REPLACE) {
@@ -374,7 +386,7 @@ static void run_step(const struct rt_run *r, const struct attention *k, const st
         op->row[RT_F32](score, score, v, n, 1, step);
 }
 
-/* By what is packed, unless that is NULL. */
+/* Multiplies with the packed matrix, or with b if `packed` is NULL. */
 static void attention_gemm(const struct kn_gemm *g, const struct kn_packed_gemm *p, const float *a,
                            const float *b, const float *packed, float *c)
 {
@@ -391,7 +403,7 @@ static void attention_gemm(const struct kn_gemm *g, const struct kn_packed_gemm 
     }
 }
 
-/* From [made_rows, from_s] to [n_rows, s], where one is 1 long and the other is not. */
+/* Broadcasts scores from [made_rows, from[3]] to [n_rows, dim[3]]. */
 static void widen(const struct attention *k, const float *from, float *to, int64_t n_rows)
 {
     const int64_t row = k->from[2] == 1 ? 0 : k->from[3], col = k->from[3] == 1 ? 0 : 1;
@@ -400,19 +412,19 @@ static void widen(const struct attention *k, const float *from, float *to, int64
             *to++ = from[t * row + s * col];
 }
 
-/* Where input i has this element; one without elements has no place. */
+/* The element of input i at `offset`; NULL for a tensor without elements. */
 static const float *at(const struct rt_run *r, int i, int64_t offset)
 {
     return r->in[i].data ? (const float *)r->in[i].data + offset : NULL;
 }
 
-/* A head of an element of the batch, and what of a slot is its. */
+/* One head of one element of the batch, with its part of the scratch memory. */
 struct head {
     int64_t b, head;
     const float *q, *k, *v;
     float *out;
     float *score, *made;
-    float *keys, *values; /* packed; NULL: they are not */
+    float *keys, *values; /* packed; NULL if they are not packed */
 };
 
 static void run_rows(const struct rt_run *r, const struct attention *k, const struct head *h,
@@ -446,7 +458,7 @@ static void run_rows(const struct rt_run *r, const struct attention *k, const st
     attention_gemm(&context, &k->context, h->score, h->v, h->values, h->out + first * k->out.row);
 }
 
-/* The part: some rows of a head. */
+/* Computes one shard: some rows of a head. */
 static enum rt_status attention_shard(struct rt_run *r, void *arg, int64_t part, int64_t slot)
 {
     const struct attention *k = arg;

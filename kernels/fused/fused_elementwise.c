@@ -1,16 +1,16 @@
 /*
- * "_Chain" (runtime/fusion/elementwise.h): element-wise steps over pieces of a few thousand bytes,
- * each step the very loop of its op's own kernel on what the step before left in the cache. So
- * results are those of the single kernels, bit for bit.
+ * "_Chain" (runtime/fusion/elementwise.h): element-wise steps over tiles of a few thousand bytes.
+ * Each step calls the loop of its op's own kernel on the tile that the previous step left in the
+ * cache, so results are bit for bit those of the single kernels.
  *
- * Steps of the output's shape are one nest of loops; those on something smaller that is spread over
- * it (a gate per channel) are nests of their own, which run before and leave their result in
- * scratch. A nest joins neighbouring axes that all its operands go through alike. What is then
- * innermost is cut into tiles; an operand that repeats along short rows is written out once, as
- * long as a tile.
+ * Steps whose result has the output's shape form one loop nest. Steps on a smaller tensor that is
+ * broadcast to it (a gate per channel) form nests of their own, which run before and leave their
+ * result in scratch memory. A nest merges neighbouring axes along which all its operands have the
+ * same kind of stride. The innermost axis that results is divided into tiles. An operand that
+ * repeats along short rows is written out once, to the length of a tile.
  *
- * The first operand may be a concatenation that was never made: its pieces are put together tile
- * by tile.
+ * The first operand may be a concatenation that is never made as a tensor: its pieces are
+ * concatenated tile by tile.
  */
 #include <string.h>
 
@@ -36,13 +36,14 @@ static const struct kn_binary *const binaries[RT_ELEMENTWISE_OPS] = {
 enum {
     MOST_IN = RT_ELEMENTWISE_MOST_IN,
     MOST_VALUES = MOST_IN + RT_ELEMENTWISE_MOST,
-    TILE = 1024,             /* floats */
-    STACK_FLOATS = 12 << 10, /* for results in between and what is written out, of one thread */
+    TILE = 1024, /* floats */
+    /* floats on the stack of a thread for intermediate results and written-out operands */
+    STACK_FLOATS = 12 << 10,
 };
 
 /* ---- shapes ---- */
 
-/* Of each value: the inputs (0: of the pieces together), and the steps behind them. */
+/* Sets the shape of each value: the inputs (0: the pieces concatenated), then the steps. */
 static enum rt_status set_shapes(const struct rt_elementwise *elementwise, const struct rt_info *in,
                                  int n_in, struct rt_shape *shape, struct rt_error *err)
 {
@@ -84,7 +85,8 @@ static enum rt_status elementwise_infer(struct rt_infer *x)
     if (st)
         return st;
     x->out[0].shape = shape[x->n_in + n_steps - 1];
-    /* An input that is written over was read in the same tile, or by a nest that ran before. */
+    /* The output may be written over an input: the same tile, or a nest that ran before, has
+     * already read it. */
     for (int k = x->n_in - 1; k >= elementwise.pieces; k--)
         if (!x->in[k].value && x->in[k].dtype == RT_F32 &&
             kn_shape_eq(&x->in[k].shape, &x->out[0].shape))
@@ -92,7 +94,8 @@ static enum rt_status elementwise_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Rows of all pieces along one axis, which is not the one that joins them. */
+/* The concatenation is row-wise if all pieces have their rows along one axis that is not the axis
+ * of the concatenation. */
 static struct rt_dep rows_of_concat(const struct rt_rows *r,
                                     const struct rt_elementwise *elementwise, int rank)
 {
@@ -104,7 +107,7 @@ static struct rt_dep rows_of_concat(const struct rt_rows *r,
     return first.axis == (axis < 0 ? axis + rank : axis) ? (struct rt_dep){RT_DEP_MIXED, 0} : first;
 }
 
-/* Each step's rule by itself. */
+/* Applies the row rule of each step in turn. */
 static void rows(struct rt_rows *r)
 {
     struct rt_shape shape[MOST_VALUES];
@@ -156,43 +159,43 @@ static void rows(struct rt_rows *r)
     r->out_dep[0] = dep[r->n_in + n_steps - 1];
 }
 
-/* ---- what prepare leaves ---- */
+/* ---- prepared state ---- */
 
 enum kind {
-    ALONG,     /* goes through the tile element by element */
+    ALONG,     /* one value per element of the tile */
     ONE,       /* one value for the whole tile */
     REPEAT,    /* a short row, the same for all rows of the tile */
     BROADCAST, /* one value per short row */
-    CONCAT,    /* as ALONG, of what lies in pieces */
+    CONCAT,    /* as ALONG, for an operand that is concatenated from pieces */
 };
 
 struct operand {
     enum kind kind;
-    enum rt_dtype dtype; /* what is not float32 has a buffer, whatever its kind */
-    int input;           /* -1: a nest's result, at `offset` of the scratch */
+    enum rt_dtype dtype; /* an operand that is not float32 has a buffer, whatever its kind */
+    int input;           /* -1: the result of another nest, at `offset` in scratch memory */
     int64_t offset;      /* floats */
     int64_t stride[RT_MAX_RANK];
-    int buffer; /* of REPEAT, SPREAD and JOIN */
+    int buffer; /* index of its buffer (REPEAT, BROADCAST, CONCAT, or not float32); -1: none */
 };
 
 struct step {
-    kn_map_row *map; /* or one of these */
+    kn_map_row *map; /* One of map, binary and select is set; none of them for LeakyRelu. */
     kn_binary_row *binary;
     kn_select_row *select;
-    float alpha;        /* none of them: LeakyRelu */
-    int16_t from[3], d; /* operands first, then buffers, then the nest's result */
-    int8_t stride[3];   /* of each of them */
+    float alpha;        /* of LeakyRelu */
+    int16_t from[3], d; /* indexes: operands first, then buffers, then the nest's result */
+    int8_t stride[3];   /* of each input: 0 if it is one value, else 1 */
 };
 
 struct nest {
     int n_operands, n_steps, n_buffers;
     struct operand *operand;
     struct step *step;
-    int64_t result; /* offset in the scratch; -1: the output */
+    int64_t result; /* offset in scratch memory; -1: the output */
     int rank;
-    int64_t dim[RT_MAX_RANK]; /* innermost first, neighbours joined */
-    int outer;                /* the first dim that is not cut into tiles */
-    int64_t length, tile;     /* elements of what is cut, and of a tile */
+    int64_t dim[RT_MAX_RANK]; /* innermost first, after merging neighbours */
+    int outer;                /* the first dimension that is not divided into tiles */
+    int64_t length, tile;     /* elements of the dimensions that are divided, and of a tile */
     int64_t per_length, n_tiles;
 };
 
@@ -200,9 +203,9 @@ struct elementwise {
     int n_nests;
     struct nest *nest;
     int n_concat;
-    int64_t *piece;      /* per piece: its elements in a row of the whole */
-    int64_t row, n_rows; /* of the whole: elements, and how many */
-    int64_t whole;       /* >= 0: where in the scratch it is put together before all else */
+    int64_t *piece;      /* for each piece: its elements in one row of the concatenation */
+    int64_t row, n_rows; /* elements of a row of the concatenation; rows */
+    int64_t whole; /* >= 0: the offset in scratch memory where all of it is concatenated first */
 };
 
 /* ---- prepare ---- */
@@ -211,13 +214,15 @@ struct planner {
     const struct rt_elementwise_step *step;
     const struct rt_info *in;
     int n_in, n_steps, n_concat;
-    bool needs_whole; /* the pieces together are spread over something larger */
+    bool needs_whole; /* the concatenation is broadcast to a larger shape */
     struct rt_shape shape[MOST_VALUES];
-    int8_t nest[RT_ELEMENTWISE_MOST];    /* per step: the step that its nest ends with */
-    int64_t offset[RT_ELEMENTWISE_MOST]; /* per such step: its result in the scratch */
+    int8_t nest[RT_ELEMENTWISE_MOST]; /* for each step: the last step of its nest */
+    /* for each such last step: the offset of its result in scratch memory */
+    int64_t offset[RT_ELEMENTWISE_MOST];
 };
 
-/* A step belongs to its readers' nest if that is one, of its shape; else it ends a nest. */
+/* A step belongs to the nest of its readers if they are all in one nest that has its shape; else
+ * it ends a nest of its own. */
 static void set_nests(struct planner *p)
 {
     enum { NONE = -1, MANY = -2 };
@@ -238,7 +243,7 @@ static void set_nests(struct planner *p)
     }
 }
 
-/* The value's place among the nest's operands, which it joins when it is new. */
+/* The index of a value among the nest's operands; a new value is added. */
 static int add_operand(const struct planner *p, struct nest *n, int16_t *seen, int value)
 {
     if (seen[value] < 0) {
@@ -270,7 +275,8 @@ static void set_row(struct step *s, const struct rt_elementwise_step *step)
         s->binary = binaries[step->op]->row[RT_F32];
 }
 
-/* Buffers hold the results in between; one is free again after the last step that reads it. */
+/* Sets the steps of a nest. Buffers hold the intermediate results; a buffer is reused after the
+ * last step that reads it. */
 static void set_steps(const struct planner *p, struct nest *n, int end, int16_t *seen)
 {
     int last_read[RT_ELEMENTWISE_MOST], busy[RT_ELEMENTWISE_MOST + 1];
@@ -323,7 +329,7 @@ static const struct rt_shape *shape_of(const struct planner *p, const int16_t *s
     return NULL;
 }
 
-/* Joins the axes of `out` and gives the operands their strides. */
+/* Merges the axes of `out` where possible, and sets the strides of the operands. */
 static void set_dims(const struct planner *p, struct nest *n, const struct rt_shape *out,
                      const int16_t *seen)
 {
@@ -351,10 +357,11 @@ static void set_dims(const struct planner *p, struct nest *n, const struct rt_sh
             n->dim[n->rank++] = out->dim[i];
     }
     if (n->rank == 0)
-        n->dim[n->rank++] = 1; /* strides are 0 */
+        n->dim[n->rank++] = 1; /* all strides are 0 */
 }
 
-/* Operand o is the pieces together, and the nest goes through them as they lie. */
+/* Whether operand o, which is the concatenation, is read in order by the nest, without
+ * broadcasting. */
 static bool can_concat(const struct nest *n, const struct operand *o)
 {
     for (int i = 0; i < n->rank; i++)
@@ -404,7 +411,7 @@ static void set_tiles(struct planner *p, struct nest *n, int64_t count)
     n->n_tiles = count / n->length * n->per_length;
 }
 
-/* The nest that ends with step `end`. */
+/* Plans the nest that ends with step `end`. */
 static enum rt_status plan_nest(struct rt_prep *prep, struct planner *p, struct nest *n, int end,
                                 int64_t count)
 {
@@ -430,7 +437,8 @@ static enum rt_status plan_nest(struct rt_prep *prep, struct planner *p, struct 
     return RT_OK;
 }
 
-/* Rows of the whole: the axis that joins the pieces, and those behind it. */
+/* Sets the rows of the concatenation: a row spans the axis of the concatenation and the axes
+ * behind it. */
 static enum rt_status set_concat(struct rt_prep *prep, const struct planner *p, int64_t axis,
                                  struct elementwise *c)
 {
@@ -505,10 +513,10 @@ struct job {
     const struct rt_run *r;
     const struct nest *n;
     float *result;
-    int64_t work; /* of a tile */
+    int64_t work; /* cost of a tile, in the units of rt_run_spend */
 };
 
-/* Where the operand's values for index `at` of the outer dims begin. */
+/* The address of operand o's values for index `at` of the outer dimensions. */
 static char *base_of(const struct job *j, const struct operand *o, int64_t at)
 {
     const struct elementwise *c = j->r->state;
@@ -526,7 +534,7 @@ static char *base_of(const struct job *j, const struct operand *o, int64_t at)
     return (char *)from + offset * (int64_t)rt_dtype_size(o->dtype);
 }
 
-/* Whole rows, which begin with a part of each piece. */
+/* Copies n_rows rows of one piece, n elements each, to rows of the concatenation. */
 KN_CLONES static void concat_rows(float *restrict to, const float *restrict from, int64_t n_rows,
                                   int64_t row, int64_t n)
 {
@@ -535,15 +543,16 @@ KN_CLONES static void concat_rows(float *restrict to, const float *restrict from
             to[k] = from[k];
 }
 
-/* Elements first .. of the pieces together, `count` of them. */
+/* Writes elements [first, first + count) of the concatenation. */
 static void concat(const struct rt_run *r, const struct elementwise *c, float *to, int64_t first,
                    int64_t count)
 {
     while (count) {
         const int64_t at = first % c->row;
-        const int64_t n_rows = at || count < c->row ? 1 : count / c->row; /* 1: or part of it */
+        /* 1: one row or a part of it */
+        const int64_t n_rows = at || count < c->row ? 1 : count / c->row;
         const int64_t end = at + count < c->row ? at + count : c->row;
-        int64_t begin = 0; /* of the piece in the row */
+        int64_t begin = 0; /* the start of the piece in the row */
         for (int k = 0; k < c->n_concat; begin += c->piece[k++]) {
             const int64_t lo = begin > at ? begin : at;
             const int64_t hi = begin + c->piece[k] < end ? begin + c->piece[k] : end;
@@ -563,7 +572,7 @@ static void concat(const struct rt_run *r, const struct elementwise *c, float *t
     }
 }
 
-/* Writes a tile's worth of what is not in memory like that. */
+/* Writes out the values of an operand for a tile, one float per element. */
 static void write_out(const struct nest *n, const struct operand *o, const void *from, float *to,
                       int64_t count)
 {
@@ -575,14 +584,15 @@ static void write_out(const struct nest *n, const struct operand *o, const void 
     }
     if (o->kind == REPEAT) {
         kn_fused_to_float(o->dtype, to, from, row);
-        for (int64_t done = row; done < count;) { /* twice as many each time */
+        for (int64_t done = row; done < count;) { /* doubles each time */
             const int64_t more = done < count - done ? done : count - done;
             memcpy(to + done, to, (size_t)more * sizeof *to);
             done += more;
         }
         return;
     }
-    /* One by one at the end of the tile first: a row is written no further than what it is of. */
+    /* The values are first converted to the end of the tile: the loop never overwrites a value
+     * that it still has to read. */
     const int64_t n_rows = count / row;
     const float *one = to + count - n_rows;
     kn_fused_to_float(o->dtype, to + count - n_rows, from, n_rows);
@@ -593,7 +603,7 @@ static void write_out(const struct nest *n, const struct operand *o, const void 
     }
 }
 
-/* Places of a tile: operands, then buffers, then where the result goes. */
+/* Addresses that the steps of a tile use: operands, then buffers, then the result. */
 enum { PLACES = MOST_VALUES + MOST_VALUES + RT_ELEMENTWISE_MOST + 1 };
 
 static void run_steps(const struct nest *n, float *const *at, int64_t count)
@@ -614,8 +624,8 @@ static void run_steps(const struct nest *n, float *const *at, int64_t count)
     }
 }
 
-/* The values of operand o for the tile that begins at `start` behind `base`, in its buffer `to`.
- * *written: what that held of a short row. */
+/* Brings the values of operand o, for the tile that begins at element `start` of `base`, into its
+ * buffer `to`. *written: the short row that the buffer already repeats, or NULL. */
 static void bring(const struct job *j, const struct operand *o, const char *base, int64_t whole,
                   int64_t start, int64_t count, float *to, const char **written)
 {
@@ -677,7 +687,7 @@ static enum rt_status run_tiles(struct rt_run *r, void *arg, int64_t first, int6
 
 static enum rt_status run_nest(struct rt_run *r, const struct nest *n)
 {
-    const int64_t mean = n->length / n->per_length; /* of elements in a tile: at least 1 */
+    const int64_t mean = n->length / n->per_length; /* elements in a tile on average, at least 1 */
     struct job j = {.r = r,
                     .n = n,
                     .result = n->result < 0 ? r->out[0].data : (float *)r->scratch + n->result,

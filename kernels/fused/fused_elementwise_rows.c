@@ -4,7 +4,7 @@
 
 #include "runtime/fusion/elementwise.h"
 
-/* Truths are floats that are 0 or 1. */
+/* Truth values are floats, 0 or 1. */
 #define X(op, TRUTH)                                                                               \
     KN_CLONES static bool row_##op(void *dst, const void *first, const void *second, int64_t n,    \
                                    int64_t sa, int64_t sb)                                         \
@@ -66,7 +66,7 @@ kn_binary_row *kn_fused_logical(int64_t op)
     return truths[op];
 }
 
-/* n values of a type as float32. */
+/* Converts n values of a type to float32. */
 #define CONVERT(NAME, T)                                                                           \
     KN_CLONES static void NAME(float *to, const void *from, int64_t n)                             \
     {                                                                                              \

@@ -1,8 +1,8 @@
 /*
  * "_LayerNorm" (runtime/fusion/layer_norm.h).
  *
- * Along the last axis, which is what models do, a row is read, centred and written while it is in
- * the cache. Whatever else the shapes may say goes element by element.
+ * Models normalise along the last axis: a row is then read, centred and written while it is in the
+ * cache. All other combinations of shapes are computed element by element.
  */
 #include <math.h>
 #include <string.h>
@@ -13,11 +13,12 @@
 
 enum {
     LANES = 32,
-    WORK = 4,      /* of an element: it is read three times and written */
-    OWN = 1 << 17, /* of a core's elements: as much as stays in its cache */
+    /* per element, in the units of rt_run_spend: it is read three times and written once */
+    WORK = 4,
+    OWN = 1 << 17, /* elements that stay in one core's cache */
 };
 
-/* As a Reshape would refuse it, which leaves the axes behind `rank` out. */
+/* The error of the Reshape that the fusion replaced, which drops the axes from `rank` on. */
 static enum rt_status check_rank(const struct rt_shape *in, int64_t rank, struct rt_error *err)
 {
     int64_t behind = 1;
@@ -63,8 +64,8 @@ static enum rt_status layer_norm_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* What is normalised must lie within a row of the batch; scale and offset go along the last axis
- * and are the same for all rows. */
+/* Row-wise if the normalised axes lie within a row of the batch; scale and offset lie along the
+ * last axis and must be constant. */
 static void rows(struct rt_rows *r)
 {
     const int rank = r->in[RT_LAYER_NORM_X].shape.rank, out_rank = r->out[0].shape.rank;
@@ -84,9 +85,9 @@ static void rows(struct rt_rows *r)
 
 struct norm {
     struct rt_layer_norm op;
-    bool is_plain;               /* along the last axis, everything as long as that */
-    int64_t n_rows, n;           /* of x, along its last axis */
-    int64_t outer, along, inner; /* x by the axis that is normalised */
+    bool is_plain;               /* along the last axis, and no operand is broadcast along it */
+    int64_t n_rows, n;           /* rows of x; elements of a row */
+    int64_t outer, along, inner; /* lengths of x before, along and behind the normalised axes */
     int64_t out_n, scale_n, offset_n;
 };
 
@@ -102,7 +103,7 @@ static enum rt_status layer_norm_prepare(struct rt_prep *p, void **state)
     axis = axis < 0 ? axis + x->rank : axis > x->rank ? x->rank : axis;
     *state = k;
     if (rt_count(out->rank, out->dim) <= 0)
-        return RT_OK; /* nothing to do, and what lengths there are may be anything */
+        return RT_OK; /* The output is empty; the other lengths may have any value. */
     k->n = x->rank ? x->dim[x->rank - 1] : 1;
     k->out_n = out->rank ? out->dim[out->rank - 1] : 1;
     k->n_rows = 1;
@@ -118,7 +119,7 @@ static enum rt_status layer_norm_prepare(struct rt_prep *p, void **state)
     k->offset_n = o ? o->dim[o->rank - 1] : k->out_n;
     k->is_plain =
         axis == x->rank - 1 && k->out_n == k->n && k->scale_n == k->n && k->offset_n == k->n;
-    if (joins && !s && !o) { /* rows of all that is normalised together */
+    if (joins && !s && !o) { /* all normalised axes form one row */
         k->is_plain = true;
         k->n = k->out_n = k->along;
         k->n_rows = k->outer;
@@ -128,7 +129,7 @@ static enum rt_status layer_norm_prepare(struct rt_prep *p, void **state)
     return RT_OK;
 }
 
-/* scale, offset: NULL without. */
+/* scale or offset: NULL if there is none. */
 KN_CLONES static void normalise(float *y, const float *x, const float *restrict scale,
                                 const float *restrict offset, int64_t n_rows, int64_t n,
                                 float epsilon, bool no_mean)
@@ -199,7 +200,8 @@ static enum rt_status run_rows(struct rt_run *r, void *arg, int64_t from, int64_
     return RT_OK;
 }
 
-/* Any axis; scale, offset or x may be one long where the others are not. */
+/* Normalises along any axis; along the last axis, scale, offset or x may have length 1 where the
+ * others do not. */
 static enum rt_status run_any(struct rt_run *r, const struct job *j)
 {
     const struct norm *k = j->k;
@@ -223,7 +225,7 @@ static enum rt_status run_any(struct rt_run *r, const struct job *j)
             const int64_t at = row * k->n + (k->n == 1 ? 0 : c);
             const int64_t of = at / (k->along * k->inner) * k->inner + at % k->inner;
             const float scale = j->scale ? j->scale[k->scale_n == 1 ? 0 : c] : 1;
-            /* -0.0 added to -0.0 leaves that as it is */
+            /* adding -0.0 keeps the sign of -0.0 */
             const float offset = j->offset ? j->offset[k->offset_n == 1 ? 0 : c] : -0.0f;
             j->y[row * k->out_n + c] = (j->x[at] - mean[of]) * (factor[of] * scale) + offset;
         }
@@ -246,7 +248,7 @@ static enum rt_status layer_norm_run(struct rt_run *r)
         return RT_OK;
     if (!k->is_plain)
         return run_any(r, &j);
-    /* Few enough rows that each core still has those that it has made itself. */
+    /* Where a core's rows fit in its cache, it gets the rows that it computed in the op before. */
     const int64_t width = rt_run_width(r), own = kn_div_up(k->n_rows, width);
     const int64_t step = own * k->n <= OWN && own >= KN_SHARD_ROWS ? own : 1;
     return kn_parallel_rows(r, k->n_rows, WORK * k->n, step, run_rows, &j);

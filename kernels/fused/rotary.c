@@ -1,7 +1,7 @@
 /*
  * "_Rotary" (runtime/fusion/rotary.h). A row of x is read and its result written while the row is
- * in the nearest cache; cos and sin are read where they lie, however they are broadcast. Each
- * product and each sum is rounded, as by the ops that were replaced.
+ * in the nearest cache; cos and sin are read in place, with any broadcasting. Each product and each
+ * sum is rounded as by the ops that were replaced.
  */
 #include <string.h>
 
@@ -10,11 +10,12 @@
 #include "kernels/math/elementwise.h"
 #include "runtime/fusion/rotary.h"
 
-enum { WORK = 4 }; /* of an element: three are read and one is written */
+/* per element, in the units of rt_run_spend: three are read and one is written */
+enum { WORK = 4 };
 
 /* ---- shapes ---- */
 
-/* As Split, Pack and Reshape would refuse x. */
+/* The errors for x of the Split, Pack and Reshape that the fusion replaced. */
 static enum rt_status check(const struct rt_rotary *op, const struct rt_shape *x,
                             struct rt_error *err)
 {
@@ -55,7 +56,7 @@ static enum rt_status infer(struct rt_infer *x)
     return st ? st : kn_broadcast(&x->out[0].shape, &plain, &turned, x->err);
 }
 
-/* As an element-wise op, but along the last axis, whose elements meet. */
+/* Row-wise as an element-wise op, but not along the last axis, whose elements are combined. */
 static void rows(struct rt_rows *r)
 {
     rt_rows_each(r);
@@ -67,12 +68,13 @@ static void rows(struct rt_rows *r)
 
 struct rotary {
     bool interleaved;
-    int64_t n, half;     /* of x along its last axis */
-    int64_t n_rows, out; /* of the output */
-    int rank;            /* of the output but for its last axis */
+    int64_t n, half;     /* elements of x along its last axis, and of its first half */
+    int64_t n_rows, out; /* rows of the output; elements of a row */
+    int rank;            /* the output's dimensions without the last one */
     int64_t dim[RT_MAX_RANK];
     int64_t stride[RT_ROTARY_N_IN][RT_MAX_RANK]; /* 0 where the input is broadcast */
-    int64_t step[RT_ROTARY_N_IN];                /* along the last axis: 1, or 0 */
+    /* stride along the last axis: 1, or 0 where the input is broadcast */
+    int64_t step[RT_ROTARY_N_IN];
 };
 
 static enum rt_status prepare(struct rt_prep *p, void **state)
@@ -109,7 +111,7 @@ static enum rt_status prepare(struct rt_prep *p, void **state)
 
 /* ---- run ---- */
 
-/* y[i] = x[i] * c[i] + sign * x[i + by] * s[i] for n of them; the sign is exact. */
+/* y[i] = x[i] * c[i] + sign * turned[i] * s[i] for n elements; multiplying by the sign is exact. */
 KN_CLONES static void span(float *restrict y, const float *x, const float *turned,
                            const float *restrict c, const float *restrict s, int64_t n, float sign)
 {
@@ -128,7 +130,7 @@ KN_CLONES static void pairs(float *restrict y, const float *x, const float *rest
     }
 }
 
-/* What rotate(x) has at i. */
+/* The value of rotate(x) at i. */
 static float turned_at(const struct rotary *k, const float *x, int64_t i)
 {
     if (k->interleaved)
