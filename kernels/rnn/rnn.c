@@ -22,10 +22,10 @@ struct format {
     int64_t row, k, n, panel;
 };
 
-/* A matrix, or some rows of one, by which rows of floats are multiplied. */
+/* The packed right-hand matrix of a GEMM: a weight, or some rows of one. */
 struct weight {
     struct kn_packed_gemm p;
-    const float *packed; /* NULL: there is none */
+    const float *packed; /* NULL: the layer has no such weight */
 };
 
 static enum rt_status fill(const struct rt_tensor *src, void *dst, const void *fmt,
@@ -40,7 +40,7 @@ static enum rt_status fill(const struct rt_tensor *src, void *dst, const void *f
     return RT_OK;
 }
 
-/* Rows [row, row + k) of input `input`; none of them if it is not there. */
+/* Packs rows [row, row + k) of weight input `input`, if the layer has it. */
 static enum rt_status rnn_pack(struct rt_prep *p, int input, int64_t row, int64_t k,
                                struct weight *w)
 {
@@ -64,7 +64,8 @@ static enum rt_status rnn_pack(struct rt_prep *p, int input, int64_t row, int64_
     return RT_OK;
 }
 
-/* c [rows, n] = a [rows, k] x w, and what stands in `from` (rows as far apart as c's) or bias. */
+/* c [rows, n] = a [rows, k] * w plus `from` (whose rows lie as far apart as those of c) or plus
+ * the bias. */
 static void rnn_multiply(const struct weight *w, const float *a, int64_t lda, float *c, int64_t ldc,
                          int64_t rows, const struct rt_tensor *bias, const float *from)
 {
@@ -84,9 +85,10 @@ static void rnn_multiply(const struct weight *w, const float *a, int64_t lda, fl
     kn_packed_gemm_run(&w->p, &part, &post_ops);
 }
 
-/* ---- a run ---- */
+/* ---- the run ---- */
 
-enum { ROWS_AT_ONCE = 96 }; /* of the input's product: the weights are read once for so many */
+/* rows of the input's GEMM at a time: each weight is read once for this many */
+enum { ROWS_AT_ONCE = 96 };
 
 struct state {
     const struct kn_rnn_loops *loops;
@@ -94,20 +96,20 @@ struct state {
     enum rt_cell_act gate_act, act;
     float forget_bias, clip;
     struct weight w, r, w_candidate, r_candidate, project;
-    int64_t at[4];        /* where a gate's sums begin in their row */
-    int64_t wide;         /* a row of a state */
-    int64_t block, chunk; /* rows and steps at once */
-    int64_t slots;        /* cores at a time, each with blocks of rows */
-    size_t slot_bytes;    /* of scratch */
-    bool peeps;           /* some gate looks at c */
+    int64_t at[4];        /* offset of each gate's sums in their row */
+    int64_t wide;         /* floats of one row of a state */
+    int64_t block, chunk; /* rows and steps that are computed at a time */
+    int64_t slots;        /* cores that run at a time, each on blocks of rows */
+    size_t slot_bytes;    /* bytes of scratch memory for each core */
+    bool peeps;           /* some gate has a peephole connection */
 };
 
-/* Floats of each part of scratch; all together in bytes. */
+/* The parts of a core's scratch memory. lay_out returns their total size in bytes. */
 struct workspace {
     float *sums, *candidate_sums, *recurrent_sums;
     float *h, *h_new, *c, *spare[2];
-    float *c_old, *written; /* of masked layers */
-    float *peep[3];         /* with room behind them; NULL: none */
+    float *c_old, *written; /* for masked layers */
+    float *peep[3];         /* peephole weights, padded to whole vectors; NULL: none */
 };
 
 static size_t lay_out(const struct state *s, char *scratch, struct workspace *at)
@@ -158,8 +160,8 @@ static enum rt_status pack_all(struct rt_prep *p, const struct rt_rnn *op, struc
     return st;
 }
 
-/* Rows of the batch do not depend on each other: each core takes all the steps of its own, and
- * waits for none between them. */
+/* Rows of the batch are independent: each core computes all steps of its own rows and waits for no
+ * other core between steps. */
 static void set_shards(struct state *s, int width)
 {
     const struct kn_layer *y = &s->layer;
@@ -209,8 +211,8 @@ static enum rt_status rnn_prepare(struct rt_prep *p, void **state)
     return st;
 }
 
-/* A block of a state: rows [first, first + n) of `t` (or its only one, or its only column), filled
- * up with zeros. */
+/* Copies rows [first, first + n) of a state from `t`, broadcasting its only row or column, and
+ * pads each row with zeros. */
 static void get_state(const struct state *s, const struct rt_tensor *t, int64_t first, int64_t n,
                       int64_t cols, float *to)
 {
@@ -235,7 +237,7 @@ static void put_state(const struct state *s, const float *from, int64_t n, int64
         memcpy(to, from, (size_t)cols * sizeof *to);
 }
 
-/* Element [step, row] of y, which holds `length` steps. */
+/* Element [step, row] of y, which has `length` steps. */
 static float *y_at(const struct kn_layer *y, float *data, int64_t step, int64_t row)
 {
     return data + (y->y_by_time ? step * y->batch + row : row * y->length + step) * y->width;
@@ -246,13 +248,13 @@ static int64_t y_row(const struct kn_layer *y)
     return y->y_by_time ? y->width : y->length * y->width;
 }
 
-/* The input's products of some steps of a block of rows, step by step; rows of as many steps or
- * steps of as many rows, whichever are more, at a time. */
+/* The input's GEMM for some steps of a block of rows; its results are ordered by step. Each call
+ * multiplies one step's rows or one row's steps, whichever are more. */
 static void multiply_input(const struct kn_layer *y, const struct rt_run *r, const struct weight *w,
                            const struct rt_tensor *bias, float *sums, int64_t first, int64_t n,
                            int64_t step, int64_t n_steps)
 {
-    const int64_t of_row = y->x_batch == 1 ? 0 /* the only row is every row */
+    const int64_t of_row = y->x_batch == 1 ? 0 /* the only row is broadcast to all rows */
                            : y->x_by_time  ? y->depth
                                            : y->time * y->depth;
     const int64_t of_step = y->x_by_time ? y->x_batch * y->depth : y->depth, ldc = w->p.n;
@@ -287,7 +289,7 @@ static bool takes_step(const struct kn_layer *y, const struct rt_tensor *mask, i
     return step < kn_int_at(mask, i);
 }
 
-/* What a step did to rows that it should have left alone is undone; what each row writes. */
+/* Restores the state of rows that take no step, and sets what each row writes to y. */
 static void apply_mask(const struct state *s, const struct kn_layer *y, const struct rt_run *r,
                        int64_t step, int64_t first, int64_t n, const struct workspace *at)
 {
@@ -310,7 +312,7 @@ static void apply_mask(const struct state *s, const struct kn_layer *y, const st
     }
 }
 
-/* One step from at->h to at->h_new, whose input's sums are there. */
+/* Takes one step from at->h to at->h_new; the input's sums of the step are already computed. */
 static void take_step(const struct state *s, const struct kn_layer *y, const struct rt_run *r,
                       int64_t n, int64_t in_chunk, const struct workspace *at)
 {
@@ -367,7 +369,7 @@ static void get_peeps(const struct rt_run *r, int64_t units, struct workspace *a
     }
 }
 
-/* All steps of the rows of block `i`. */
+/* Computes all steps for the rows of block `i`. */
 static enum rt_status run_block(struct rt_run *r, void *layer, int64_t i, int64_t slot)
 {
     const struct state *s = r->state;
@@ -420,7 +422,7 @@ static void info_of(const struct rt_tensor *t, struct rt_info *x)
     memcpy(x->shape.dim, t->dim, sizeof t->dim);
 }
 
-/* Output 1 + k is the state as it came. */
+/* Output 1 + k is the initial state. */
 static enum rt_status keep_state(struct rt_run *r, int k)
 {
     const struct rt_tensor *from = &r->in[RT_RNN_H + k];

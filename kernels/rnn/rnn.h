@@ -1,16 +1,16 @@
 /*
- * Recurrent layers (_RNN), as the runtime finds them in loops; runtime/fusion/recurrent.h has the
- * table of cells and what the op's inputs and attributes are.
+ * Recurrent layers (_RNN), as the runtime finds them in loops. runtime/fusion/recurrent.h has the
+ * table of cells and the op's inputs and attributes.
  *
- * The input's products are made for many steps at once (product.h); a step then multiplies the
- * state by the recurrent weights only, adding to them, and a pass over the sums makes the new
- * state.
+ * The input's GEMM is computed for many steps at once (packed_gemm.h). A step then multiplies only
+ * the state by the recurrent weights, adding to the input's sums, and a pass over the sums computes
+ * the new state.
  *
- *     sums    one row: the columns of w, as its matrix has them
- *     state   one row: units, and room for whole vectors behind them that holds anything
+ *     sums    one row: the columns of w, in the order of its matrix
+ *     state   one row: the units, padded with arbitrary values to whole vectors
  *
- * rnn_layer.c says what shapes a layer takes and makes, rnn.c runs it; rnn_loops.h (activations)
- * and rnn_cells.h (cells) are compiled once per instruction set. Threads: pure; a run's state lies
+ * rnn_layer.c checks and infers a layer's shapes, rnn.c runs it; rnn_loops.h (activations) and
+ * rnn_cells.h (cells) are compiled once per instruction set. Threads: pure; the state of a run lies
  * in its own scratch memory.
  */
 #ifndef KN_CPU_RNN_H
@@ -21,29 +21,32 @@
 
 /* ---- loops ---- */
 
-/* What a cell makes new states of, for some rows. Gate g's sums begin at[g] floats behind the
- * beginning of a row; whole vectors of them are read, so that there must be room behind the last.
- */
+/* The arguments of one step of a cell, for some rows. The sums of gate g begin at[g] floats behind
+ * the start of a row. Whole vectors of sums are read, so the memory behind the last row must be
+ * readable. */
 struct kn_rnn_step {
     enum rt_cell_act gate_act, act;
-    float forget_bias, clip; /* clip: 0: c may be anything */
+    float forget_bias, clip; /* clip: c is clipped to [-clip, clip]; 0: not clipped */
     int64_t rows, units, state_row;
     int64_t at[4];
-    const float *sums; /* of the input, and of the state unless gates are apart */
+    const float *sums; /* of the input, plus those of the state unless `recurrent_sums` has them */
     int64_t sums_row;
-    const float *recurrent_sums; /* of the state: where gates are apart; like sums */
-    const float *candidate_sums; /* of the only late gate */
+    /* of the state, for cells with n_reset_after gates; laid out as `sums` */
+    const float *recurrent_sums;
+    const float *candidate_sums; /* of the candidate, for cells with an n_reset_before gate */
     int64_t candidate_row;
-    const float *h; /* rows of states, as all below: state_row floats apart */
+    const float *h; /* rows of states, state_row floats apart, as are all states below */
     float *h_new, *c;
-    const float *peep[3]; /* vectors that c is multiplied by in gates i, f and o; NULL: none */
-    float *spare[2]; /* of cells with late gates: what they keep; what r_candidate multiplies */
+    const float *peep[3]; /* peephole weights that multiply c in gates i, f and o; NULL: none */
+    /* For cells with an n_reset_before gate: the update gate, and reset * h, which r_candidate
+     * multiplies. */
+    float *spare[2];
 };
 
 struct kn_rnn_loops {
     int lanes;
-    /* Cells with late gates are called twice: when `spare` can be made, and when `late` is there.
-     */
+    /* Cells with an n_reset_before gate are called twice per step: with is_candidate false to
+     * compute `spare`, and with is_candidate true when `candidate_sums` is there. */
     void (*cell[RT_N_CELLS])(const struct kn_rnn_step *s, bool is_candidate);
 };
 
@@ -51,29 +54,32 @@ struct kn_rnn_loops {
 
 struct kn_layer {
     const struct rt_cell *cell;
-    int64_t units, depth, width; /* width: of h and y */
+    int64_t units, depth, width; /* width: columns of h and y */
     int64_t x_batch, time;       /* of x */
-    int64_t batch;               /* of all rows */
-    int64_t steps, length;       /* length: of y */
+    int64_t batch;               /* rows of the batch after broadcasting */
+    int64_t steps, length;       /* length: steps that y has */
     int64_t mask_batch, mask_time;
-    int64_t y_rows; /* how many rows y must have; -1: any */
+    int64_t y_rows; /* the number of rows that y must have; -1: any */
     enum rt_rnn_keep keep;
     enum rt_rnn_read read;
     enum rt_rnn_mask mask;
     bool x_by_time, y_by_time;
-    bool known;              /* steps and length are */
-    bool fits;               /* a step could be taken */
-    bool concatenated;       /* x and h side by side are multiplied by one matrix */
-    bool separate_candidate; /* w_candidate holds the late gates' columns, w those of the others
-                                only */
-    bool holds; /* a row that takes no step writes what it wrote last, at first `before` */
+    bool known;        /* whether `steps` and `length` are known */
+    bool fits;         /* whether the shapes allow a step */
+    bool concatenated; /* one matrix multiplies x and h, concatenated */
+    /* w_candidate holds the columns of the n_reset_before gates, and w only those of the other
+     * gates */
+    bool separate_candidate;
+    /* A row that takes no step writes its last output again; before its first step it writes the
+     * input `before`. */
+    bool holds;
 };
 
-/* From exact shapes; err NULL: says only whether all is well. */
+/* Solves the layer from exact shapes. err NULL: the caller needs the status only. */
 enum rt_status kn_layer_of(const struct rt_node *n, const struct rt_info *in, struct kn_layer *s,
                            struct rt_error *err);
 void kn_layer_y(const struct kn_layer *s, struct rt_shape *out);
-/* A row that is masked writes something else than the new state. */
+/* Whether a masked row writes something other than the new state to y. */
 static inline bool kn_layer_masks_y(const struct kn_layer *s)
 {
     return s->mask != RT_RNN_ALL && s->read != RT_RNN_INNER;

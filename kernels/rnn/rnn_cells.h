@@ -1,20 +1,20 @@
 /*
- * What each cell of runtime/fusion/recurrent.h makes of its gates' sums, LOOPS(NAME); included by
- * rnn_loops.h for every instruction set.
+ * The step of each cell of runtime/fusion/recurrent.h, LOOPS(NAME): new states from the sums of the
+ * gates. rnn_loops.h includes this file for every instruction set.
  */
 
-/* For row i of the step and its units [u, u + LANES). */
+/* The loop over rows i of the step and units [u, u + LANES). */
 #define FOR_VECTORS                                                                                \
     for (int64_t i = 0; i < s->rows; i++)                                                          \
         for (int64_t u = 0; u < s->units; u += LANES)
 
-/* The sum of gate g. */
+/* The sums of gate g. */
 INLINE VEC LOOPS(sum)(const struct kn_rnn_step *s, const float *sums, int64_t i, int g, int64_t u)
 {
     return VLOAD(sums + i * s->sums_row + s->at[g] + u);
 }
 
-/* A gate that may look at the cell's state. */
+/* A gate with an optional peephole connection to the cell state c. */
 INLINE VEC LOOPS(peeping)(const struct kn_rnn_step *s, const float *peep, VEC sum, VEC c, int64_t u)
 {
     return LOOPS(gate)(s, peep ? sum + VLOAD(peep + u) * c : sum);
@@ -61,7 +61,7 @@ TARGET static void LOOPS(gru)(const struct kn_rnn_step *s, bool is_candidate)
     }
 }
 
-/* Update and reset first: the product for the new state is of what reset leaves of the old one. */
+/* Update and reset gates come first, because the candidate multiplies reset * h by its weights. */
 TARGET static void LOOPS(gru_before)(const struct kn_rnn_step *s, bool is_candidate)
 {
     enum { UPDATE, RESET };

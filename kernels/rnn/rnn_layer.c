@@ -1,9 +1,10 @@
 /*
- * What shapes a recurrent layer takes and makes. It refuses what the loop that it was would refuse.
+ * The shapes of a recurrent layer's inputs and outputs. It returns the errors that the original
+ * loop would return.
  *
- * Rows of x, the states and the mask broadcast with each other, c's and before's columns too: the
- * outputs have as many rows as all of them. A loop of no steps hands on the states as they are,
- * whatever their shapes.
+ * The rows of x, the states and the mask are broadcast with each other, and so are the columns of c
+ * and of `before`; the outputs have the broadcast number of rows. A loop of no steps returns the
+ * initial states, whatever their shapes.
  */
 #include "kernels/array/array.h"
 #include "kernels/rnn/rnn.h"
@@ -38,7 +39,7 @@ static bool widen(int64_t *n, int64_t by)
     return *n == by || by == 1;
 }
 
-/* Whether `x` broadcasts to [batch, units], which may get as many rows as it has. */
+/* Whether `x` can be broadcast to [batch, units]; *batch grows to the rows of x if it is 1. */
 static bool broadcasts(const struct rt_shape *x, int64_t *batch, int64_t units)
 {
     return x->rank <= 2 &&
@@ -46,13 +47,13 @@ static bool broadcasts(const struct rt_shape *x, int64_t *batch, int64_t units)
            (x->rank < 2 || widen(batch, x->dim[0]));
 }
 
-/* Whether all rows and units are there, none of them broadcast. */
+/* Whether x has all rows and units, without broadcasting. */
 static bool is_whole(const struct kn_layer *s, const struct rt_shape *x, int64_t cols)
 {
     return x->rank == 2 && x->dim[0] == s->batch && x->dim[1] == cols;
 }
 
-/* Keras' mask broadcasts with the values that it chooses. */
+/* The mask of Keras is broadcast with the values that it selects. */
 static bool step_mask_fits(const struct rt_info *in, struct kn_layer *s)
 {
     const struct rt_shape *mask = &in[RT_RNN_MASK].shape;
@@ -64,7 +65,7 @@ static bool step_mask_fits(const struct rt_info *in, struct kn_layer *s)
             (broadcasts(&in[RT_RNN_BEFORE].shape, &rows, s->width) && rows == s->batch));
 }
 
-/* TensorFlow 1's chooses between rows of values that are alike. */
+/* TensorFlow 1's lengths select between rows of the same shape, without broadcasting. */
 static bool lengths_fit(const struct rt_info *in, const struct kn_layer *s)
 {
     const struct rt_shape *lengths = &in[RT_RNN_MASK].shape;
@@ -75,7 +76,7 @@ static bool lengths_fit(const struct rt_info *in, const struct kn_layer *s)
            (!kn_layer_masks_y(s) || is_whole(s, &in[RT_RNN_BEFORE].shape, s->width));
 }
 
-/* What a step would refuse; s->batch: the rows that it makes. */
+/* The shape errors of a step. Sets s->batch to the number of rows that a step makes. */
 static enum rt_status fit(const struct rt_info *in, struct kn_layer *s, struct rt_error *err)
 {
     const struct rt_shape *h = &in[RT_RNN_H].shape;
@@ -108,7 +109,7 @@ static enum rt_status fit(const struct rt_info *in, struct kn_layer *s, struct r
     return RT_OK;
 }
 
-/* What the loop's bounds and its lists' lengths refuse. */
+/* The errors of the loop's bounds and of the lengths of its lists. Sets the number of steps. */
 static enum rt_status count_steps(const struct rt_info *in, struct kn_layer *s,
                                   struct rt_error *err)
 {
@@ -212,7 +213,7 @@ void kn_layer_y(const struct kn_layer *s, struct rt_shape *out)
     }
 }
 
-/* Bounds are values; all else has a shape. */
+/* The loop bounds are read as values; of all other inputs the shapes must be known. */
 static bool shapes_known(const struct rt_info *in)
 {
     for (int k = 0; k < RT_RNN_N_IN; k++)
@@ -242,7 +243,8 @@ enum rt_status kn_layer_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Whether the layer depends on input k by rows of the batch; *axis: which. */
+/* Whether rows of the layer depend on rows of input k; *axis: the axis of the batch in that
+ * input. */
 static bool is_by_row(const struct kn_layer *s, int k, int *axis)
 {
     *axis = 0;
@@ -264,7 +266,7 @@ static bool is_by_row(const struct kn_layer *s, int k, int *axis)
     }
 }
 
-/* Rows of x and of the states go together; every step of every row is taken. */
+/* Row-wise if x and the states have the same rows, and every row takes every step. */
 void kn_layer_rows(struct rt_rows *r)
 {
     struct kn_layer s;

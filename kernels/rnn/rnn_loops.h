@@ -1,6 +1,6 @@
 /* The loops of recurrent layers for one instruction set (see vector_sets.h). */
 
-/* ---- activations: vec_math.h's, lane by lane ---- */
+/* ---- activations of vec_math.h, for vectors ---- */
 
 INLINE VEC LOOPS(exp)(VEC x)
 {
@@ -54,7 +54,7 @@ TARGET static __attribute__((noinline)) VEC LOOPS(act_of)(enum rt_cell_act act, 
     }
 }
 
-/* What nearly all layers have stands where it is used. */
+/* The activations of nearly all layers are inlined; the others are a call. */
 INLINE VEC LOOPS(gate)(const struct kn_rnn_step *s, VEC x)
 {
     return s->gate_act == RT_CELL_ACT_sigmoid ? LOOPS(sigmoid)(x) : LOOPS(act_of)(s->gate_act, x);
