@@ -1,5 +1,5 @@
 /*
- * What compares predictions with labels, row by row: SoftmaxCrossEntropyWithLogits,
+ * Ops that compare predictions with labels, row by row: SoftmaxCrossEntropyWithLogits,
  * SparseSoftmaxCrossEntropyWithLogits, InTopK, InTopKV2.
  */
 #include <math.h>
@@ -10,7 +10,8 @@
 #include "kernels/cpu/types.h"
 #include "kernels/entry.h"
 
-/* Row i of every output from row i of every input; one without rows must serve all alike. */
+/* Row i of every output depends on row i of every input. An input that does not depend on the
+ * batch must have one row, to be broadcast to all. */
 static void rows_paired(struct rt_rows *r)
 {
     bool any = false, sized = false, still_rows = false;
@@ -68,7 +69,8 @@ static enum rt_status infer_dense(struct rt_infer *x)
     return RT_OK;
 }
 
-struct pair { /* two broadcast matrices: steps are 0 along broadcast axes */
+/* two matrices that are broadcast with each other: steps are 0 along broadcast axes */
+struct pair {
     int64_t rows, cols, a_row, a_col, b_row, b_col;
 };
 
@@ -79,7 +81,7 @@ static void steps(const struct rt_tensor *t, const struct pair *p, int64_t *row,
     *col = cols == 1 && p->cols != 1 ? 0 : 1;
 }
 
-enum { ROW_WORK = 32 }; /* per class: two exponentials and three passes */
+enum { ROW_WORK = 32 }; /* cost per class: two exponentials and three passes */
 
 #define AS_IS(v) (v)
 #define DENSE(dt, T, ACC, GET, PUT, EXP, LOG)                                                      \
@@ -122,7 +124,7 @@ static enum rt_status run_dense(struct rt_run *r)
 {
     struct pair p = {.rows = r->out[1].dim[0], .cols = r->out[1].dim[1]};
 
-    if (!p.cols) { /* no class, no loss */
+    if (!p.cols) { /* without classes the loss is 0 */
         if (p.rows)
             return kn_zero_chunks(r, r->out[0].data, rt_tensor_bytes(&r->out[0]));
         return RT_OK;
@@ -285,7 +287,7 @@ static bool is_in_top(const float *p, int64_t n, int64_t target, int64_t k)
         return false;
     for (int64_t i = 0; i < n; i++) {
         if (!isfinite(p[i]))
-            return false; /* the order of such a row means nothing */
+            return false; /* rows with infinity or NaN have no order */
         if (p[i] > p[target] && ++better > k)
             break;
     }
@@ -308,7 +310,7 @@ static enum rt_status run_top(struct rt_run *r)
     return RT_OK;
 }
 
-/* ---- rows of the table ---- */
+/* ---- registration ---- */
 
 #define LOSS_TYPES (KN_SET(KN_FLOATS) | KN_SET(KN_HALFS))
 

@@ -1,5 +1,5 @@
 /*
- * What works along channels: BiasAdd, FusedBatchNorm (all versions),
+ * Ops that work along channels: BiasAdd, FusedBatchNorm (all versions),
  * BatchNormWithGlobalNormalization, LRN.
  */
 #include <math.h>
@@ -19,7 +19,7 @@ static enum rt_status fail_shape(struct rt_error *err, const char *words, const 
                    rt_shape_text(text, sizeof text, s->rank, s->dim));
 }
 
-/* A tensor seen as [outer, channels, inner]. */
+/* A tensor viewed as [outer, channels, inner]. */
 struct channels {
     int64_t outer, n, inner;
 };
@@ -34,15 +34,15 @@ static struct channels channels_of(const struct rt_shape *s, int axis)
     return c;
 }
 
-/* A part of such a tensor, in one piece: its shape, its first element and that one's channel. */
+/* A contiguous part of such a tensor: its shape, its first element, and that element's channel. */
 struct chunk {
     struct channels c;
     int64_t at, channel;
 };
 
 /*
- * The piece from element `at` on, of KN_CHUNK elements at most: whole rows, or channels of one, or
- * a part of one channel. False: there is none left.
+ * Sets the chunk that begins at element `at`, of at most KN_CHUNK elements: whole rows, or channels
+ * of one row, or a part of one channel. False: no elements are left.
  */
 static bool next_chunk(const struct channels *c, int64_t at, struct chunk *p)
 {
@@ -66,9 +66,10 @@ static bool next_chunk(const struct channels *c, int64_t at, struct chunk *p)
     return true;
 }
 
-enum { COST = 4 }; /* of an element, as rt_run_spend counts: halves take a few nanoseconds */
+/* cost of an element, in the units of rt_run_spend: half-precision types take a few nanoseconds */
+enum { COST = 4 };
 
-/* Goes on to the piece behind p, unless the run should end: then false, and *st says so. */
+/* Moves to the chunk behind p. False: there is none, or the run must end and *st says so. */
 static bool go_on(struct rt_run *r, const struct channels *c, int64_t *left, struct chunk *p,
                   enum rt_status *st)
 {
@@ -130,7 +131,8 @@ static enum rt_status infer_bias(struct rt_infer *x)
             }                                                                                      \
         }                                                                                          \
     }
-/* Integers are added unsigned, so that they wrap; which of the two types does not matter. */
+/* Integers are added as unsigned types, so that they wrap around; the bits of the sum are the
+ * same. */
 #define BIAS_AS_IS(dt, T) BIAS(dt, T, AS_IS, AS_IS)
 KN_UNSIGNED(BIAS_AS_IS)
 KN_FLOATS(BIAS_AS_IS)
@@ -235,7 +237,7 @@ static void rows_norm(struct rt_rows *r)
     if (rt_attr_bool(r->node, "is_training"))
         return;
     rt_rows_first(r);
-    for (int k = 1; k < r->n_out; k++) /* the statistics that came in */
+    for (int k = 1; k < r->n_out; k++) /* the statistics that were passed in */
         r->out_dep[k].kind = RT_DEP_NONE;
     for (int k = 1; k < r->n_in; k++)
         if (r->in_dep[k].kind != RT_DEP_NONE)
@@ -251,7 +253,8 @@ static enum rt_status prepare_norm(struct rt_prep *p, void **state)
     if (!c)
         return p->err->code;
     *c = channels_of(s, kn_channels_first(p->node) ? 1 : s->rank - 1);
-    /* A factor per channel; training: two sums per channel; halves: one float picture. */
+    /* Training: a mean and a variance in double for each channel; always: a float factor for each
+     * channel. */
     p->scratch_bytes = (size_t)c->n * 3 * sizeof(double);
     *state = c;
     return RT_OK;
@@ -278,8 +281,7 @@ static enum rt_status prepare_norm(struct rt_prep *p, void **state)
             }                                                                                      \
         }                                                                                          \
     }                                                                                              \
-    /* Adds each channel's values to sum, or, given a mean, the squares of their distance to it.   \
-     */                                                                                            \
+    /* Adds to sum each channel's values or, given a mean, their squared distances to it. */       \
     static void add_up_##dt(const struct channels *c, const T *x, const double *mean, double *sum) \
     {                                                                                              \
         for (int64_t o = 0; o < c->outer; o++)                                                     \
@@ -321,7 +323,7 @@ static enum rt_status normalise(struct rt_run *r, const struct channels *c, cons
     return st;
 }
 
-/* Mean and variance of each channel, in two passes, summed in double. */
+/* Mean and variance of each channel, in two passes with sums in double. */
 static enum rt_status moments(struct rt_run *r, const struct channels *c, double *mean, double *var)
 {
     const double n = (double)(c->outer * c->inner);
@@ -362,7 +364,7 @@ static void copy_floats(float *dst, const float *src, int64_t n)
         memcpy(dst, src, (size_t)n * sizeof *dst);
 }
 
-/* Outputs 1 to 4 of a training step: running and batch statistics. */
+/* Computes outputs 1 to 4 of a training step: running statistics and batch statistics. */
 static enum rt_status train(struct rt_run *r, const struct channels *c)
 {
     const float keep = rt_attr_float(r->node, "exponential_avg_factor");
@@ -396,10 +398,11 @@ static enum rt_status run_norm(struct rt_run *r)
     const float epsilon = rt_attr_float(r->node, "epsilon");
     const float *scale = r->in[1].data, *offset = r->in[2].data;
     const float *mean = r->in[3].data, *var = r->in[4].data;
-    /* Behind train's two rows of doubles. */
+    /* behind the two rows of doubles that train uses */
     float *factor = r->scratch ? (float *)r->scratch + 4 * c->n : NULL;
 
-    if (c->outer * c->n * c->inner == 0) { /* no data: no statistics, even if some came in */
+    /* without data the statistics are NaN, even if some were passed in */
+    if (c->outer * c->n * c->inner == 0) {
         for (int k = 1; k < 5; k++)
             for (int64_t i = 0; i < c->n; i++)
                 ((float *)r->out[k].data)[i] = NAN;
@@ -532,8 +535,8 @@ struct lrn {
 static enum rt_status lrn_pixel(struct rt_run *r, int64_t *left, const struct lrn *l,
                                 const float *x, float *y, int64_t n)
 {
-    /* TensorFlow multiplies the squares by a matrix whose zeros make NaN of what is not finite: it
-     * shows in channels outside of its window, too. */
+    /* TensorFlow multiplies the squares by a band matrix, whose zeros turn values that are not
+     * finite into NaN: channels whose window does not contain such a value become NaN too. */
     int64_t first_odd = n, last_odd = -1;
 
     for (int64_t i = 0; i < n; i++) {
@@ -564,7 +567,7 @@ static enum rt_status run_lrn(struct rt_run *r)
 {
     const struct rt_tensor *t = &r->in[0];
     if (rt_tensor_count(t) == 0)
-        return RT_OK; /* the other dimensions may be enormous, and the scratch NULL */
+        return RT_OK; /* The other dimensions may be very large, and r->scratch may be NULL. */
     const enum rt_dtype d = (enum rt_dtype)t->dtype;
     const struct lrn l = {.radius = rt_attr_int(r->node, "depth_radius"),
                           .bias = rt_attr_float(r->node, "bias"),
@@ -593,12 +596,12 @@ static enum rt_status check_lrn(const struct rt_node *n, struct rt_error *err)
     return RT_OK;
 }
 
-/* ---- rows of the table ---- */
+/* ---- registration ---- */
 
 #define BIAS_TYPES (KN_SET(KN_REALS) | KN_SET(KN_COMPLEX))
 #define NORM_TYPES (RT_T(RT_F32) | KN_SET(KN_HALFS))
 
-/* Statistics are floats, whatever the picture is made of. */
+/* Statistics are float32, whatever the type of the data. */
 #define NORM_KERNEL(op_)                                                                           \
     KN_KERNELS({.op = (op_),                                                                       \
                 .device = "CPU",                                                                   \

@@ -1,6 +1,6 @@
 /*
  * Poolings over two or three spatial axes: MaxPool, MaxPoolV2, MaxPool3D, AvgPool, AvgPool3D,
- * MaxPoolWithArgmax. Channels are innermost, so a window is reduced a whole pixel at a time.
+ * MaxPoolWithArgmax. The channels are innermost, so a window is reduced one whole pixel at a time.
  */
 #include <float.h>
 #include <string.h>
@@ -14,12 +14,13 @@
 
 struct pool {
     int n_spatial;
-    int64_t batch, channels, depth;   /* depth: channels per window, 1 but for depthwise MaxPool */
+    /* depth: channels of a window, 1 except for depthwise MaxPool */
+    int64_t batch, channels, depth;
     struct kn_axis a[KN_MAX_SPATIAL]; /* leading axes that are missing have length 1 */
-    bool count_batch;                 /* argmax counts from the start of the whole input */
+    bool count_batch; /* argmax counts from the start of the whole input, not of the image */
     enum rt_dtype dtype;
     bool average;
-    bool zeros; /* a MaxPool's padding counts, as zeros (runtime/fusion/fuse_pad.c) */
+    bool zeros; /* padding of a MaxPool counts as zeros (runtime/fusion/fuse_pad.c) */
 };
 
 /* ---- attributes ---- */
@@ -137,7 +138,7 @@ static enum rt_status check_explicit(const struct kn_axis *a, int axis, struct r
     return RT_OK;
 }
 
-/* Dims of `in` may be -1. */
+/* Dimensions of `in` may be -1 (unknown). */
 static enum rt_status solve(struct pool *p, const struct rt_node *n, const struct rt_shape *in,
                             const int64_t *k, const int64_t *s, struct rt_error *err)
 {
@@ -179,7 +180,7 @@ static enum rt_status solve(struct pool *p, const struct rt_node *n, const struc
         if (st)
             return st;
     }
-    /* MaxPoolWithArgmax pools over space only, whatever its depth window says. */
+    /* MaxPoolWithArgmax pools over spatial axes only, whatever its ksize says about channels. */
     if (op_is(n, "MaxPoolWithArgmax")) {
         p->depth = 1;
         return RT_OK;
@@ -205,7 +206,7 @@ static enum rt_status infer_window(struct rt_infer *x, const int64_t *k, const i
     return RT_OK;
 }
 
-/* False: nothing more can be said. */
+/* Sets the output's rank. *known: whether the input's rank is known. */
 static enum rt_status infer_rank(struct rt_infer *x, bool *known)
 {
     const struct rt_shape *in = &x->in[0].shape;
@@ -260,7 +261,7 @@ static void rows_argmax(struct rt_rows *r)
         rt_rows_first(r);
 }
 
-/* MaxPoolV2's window, from the values of inputs 1 and 2. */
+/* Reads MaxPoolV2's window and strides from the values of inputs 1 and 2. */
 static enum rt_status read_window(const struct rt_node *n, const struct rt_info *in,
                                   int64_t v[2][4], struct rt_error *err)
 {
@@ -268,14 +269,15 @@ static enum rt_status read_window(const struct rt_node *n, const struct rt_info 
 
     for (int i = 0; i < 2; i++) {
         const struct rt_tensor *t = in[1 + i].value;
-        if (rt_tensor_count(t) != 4) /* in any shape, as TensorFlow reads them */
+        /* the tensor may have any shape of four elements, as in TensorFlow */
+        if (rt_tensor_count(t) != 4)
             return rt_fail(err, RT_INVALID_ARGUMENT,
                            "Sliding window %s field must specify 4 dimensions", name[i]);
         for (int j = 0; j < 4; j++)
             v[i][j] = kn_int_at(t, j);
     }
     if (v[0][3] == 1)
-        v[1][3] = 1; /* TensorFlow does not look at the stride along channels then */
+        v[1][3] = 1; /* TensorFlow ignores the stride along channels in this case */
     return check_window(n, v[0], v[1], err);
 }
 
@@ -293,7 +295,8 @@ static enum rt_status infer_v2(struct rt_infer *x)
 
 /* ---- loops ---- */
 
-/* How a type is computed with: maxima as it is, averages and halves in float. */
+/* The types of computation: maxima in the type of the input, averages of half-precision types in
+ * float. */
 #define AS_IS(v)    (v)
 #define LOW_RT_F32  -FLT_MAX
 #define LOW_RT_F64  -DBL_MAX
@@ -308,10 +311,10 @@ static enum rt_status infer_v2(struct rt_infer *x)
 #define LOW_RT_F16  ((struct kn_half){0xfbff})
 #define LOW_RT_BF16 ((struct kn_bfloat){0xff7f})
 
-struct place { /* one window: what of it lies inside */
+struct place { /* one window: the part of it that lies inside the input */
     int64_t lo[3], hi[3], start[3];
-    bool zeros;       /* what is left out of it counts as zeros */
-    int64_t from, to; /* the channels of the input that are reduced now */
+    bool zeros;       /* the part that lies outside counts as zeros */
+    int64_t from, to; /* the channels that are reduced in this pass */
 };
 
 static void place_window(const struct pool *p, const int64_t *at, struct place *w)
@@ -330,13 +333,13 @@ static int64_t pixel(const struct pool *p, const struct place *w, int64_t d, int
 }
 
 /*
- * Work as rt_run_spend counts it: of placing a window, of coming to a pixel of one, and of an
- * element where a branch or a call decides about each. A window may be as large as the picture, so
- * that the run is asked between its pixels.
+ * Costs in the units of rt_run_spend: of locating a window, of moving to one of its pixels, and of
+ * an element that needs a branch or a call. A window may be as large as the image, so the run is
+ * checked between its pixels.
  */
 enum { PLACE_WORK = 16, PIXEL_WORK = 4, BRANCH_WORK = 4 };
 
-/* Each body does channels [from, to) of a window; src is the picture, dst the window's output. */
+/* Each body reduces channels [from, to) of a window; src is the image, dst the window's output. */
 #define MAX_BODY(dt, T, GET)                                                                       \
     KN_CLONES static void max_pixel_##dt(T *restrict y, const T *restrict x, int64_t n)            \
     {                                                                                              \
@@ -433,14 +436,14 @@ AVG_BODY(RT_F16, struct kn_half, float, kn_from_f16, kn_to_f16)
 AVG_BODY(RT_BF16, struct kn_bfloat, float, kn_from_bf16, kn_to_bf16)
 
 /*
- * A row of outputs of float, all windows of one place along the other axes: what a window comes to
- * stays in a register, some channels at a time. The same sums in the same order as above.
+ * A row of float outputs: the results of a window stay in registers, for some channels at a time.
+ * The sums have the same terms in the same order as above.
  */
 enum { LANES = 16, WIDE = 4 };
 typedef float lanes __attribute__((vector_size(LANES * sizeof(float)), aligned(4)));
 typedef int32_t lane_bits __attribute__((vector_size(LANES * sizeof(float))));
 
-/* `wide` times LANES channels of one window of nd x nh x nw pixels. */
+/* Reduces `wide` * LANES channels of one window of nd x nh x nw pixels. */
 static inline __attribute__((always_inline)) void float_window(const struct pool *p,
                                                                const float *from, int64_t nd,
                                                                int64_t nh, int64_t nw, float start,
@@ -460,7 +463,8 @@ static inline __attribute__((always_inline)) void float_window(const struct pool
                     if (p->average) {
                         sum[w] += px[w];
                     } else {
-                        const lane_bits mask = px[w] > sum[w]; /* a NaN is not taken */
+                        /* a NaN is not greater, so it is ignored */
+                        const lane_bits mask = px[w] > sum[w];
                         sum[w] = (lanes)(((lane_bits)px[w] & mask) | ((lane_bits)sum[w] & ~mask));
                     }
                 px = (const lanes *)((const float *)px + channels);
@@ -499,7 +503,7 @@ KN_CLONES static void float_row(const struct pool *p, int64_t d, int64_t h, cons
     }
 }
 
-/* What a window costs against rt_run_spend. It may be longer than the picture by far. */
+/* The cost of a window in the units of rt_run_spend. A window may be far larger than the image. */
 static int64_t window_work(const struct pool *p)
 {
     int64_t work = rt_mul_saturated(2, p->channels);
@@ -570,7 +574,7 @@ static enum rt_status argmax_window(const struct pool *p, const struct place *w,
 
 /* ---- prepare and run ---- */
 
-/* So many of a window's channels are reduced at a time, their sums or indices in scratch. */
+/* Channels of a window that are reduced at a time, with their sums or indices in scratch memory. */
 enum { CHANNELS = 1 << 16 };
 
 static enum rt_status prepare_window(struct rt_prep *p, void **state, const int64_t *k,
@@ -630,7 +634,8 @@ static void put_indices(const int64_t *best, int64_t n, int64_t add, struct rt_t
     }
 }
 
-/* One window of picture x; y is its output, the i-th of all. */
+/* Computes one window of image x for all channels; y is its output, i its index among all
+ * windows. */
 static enum rt_status whole_window(struct rt_run *r, struct place *w, const char *x, char *y,
                                    int64_t i, int64_t add, int64_t *left)
 {
@@ -680,7 +685,7 @@ static enum rt_status pool_run(struct rt_run *r)
     return RT_OK;
 }
 
-/* ---- rows of the table ---- */
+/* ---- registration ---- */
 
 #define AVG_TYPES (KN_SET(KN_FLOATS) | KN_SET(KN_HALFS))
 

@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-/* d may be s. */
+/* d may be s in both functions. */
 struct softmax_loops {
     void (*rows)(float *d, const float *s, int64_t n_rows, int64_t n);
     void (*log_rows)(float *d, const float *s, int64_t n_rows, int64_t n);
@@ -50,7 +50,7 @@ struct softmax_plan {
     bool logarithm;
 };
 
-/* Halves are computed in float, a row at a time in `row`. */
+/* Half-precision types are computed in float, one row at a time, in `row`. */
 #define HALF_ROWS(dt, T, unused)                                                                   \
     KN_CLONES static void rows_##dt(T *d, const T *s, float *row, const struct softmax_plan *k)    \
     {                                                                                              \
@@ -71,7 +71,7 @@ static enum rt_status softmax_infer(struct rt_infer *x)
     return kn_infer_same(x);
 }
 
-/* Each row of the last axis by itself. */
+/* Row-wise unless the batch is the last axis, along which rows are combined. */
 static void softmax_rows(struct rt_rows *r)
 {
     const int last = r->in[0].shape.rank - 1;
@@ -140,7 +140,7 @@ static enum rt_status softmax_run(struct rt_run *r)
     enum { COST = 8 };
     if (!k->n_rows)
         return RT_OK;
-    if (r->in[0].dtype != RT_F32) /* halves have room for one row */
+    if (r->in[0].dtype != RT_F32) /* half-precision types have scratch memory for one row only */
         return softmax_some(r, NULL, 0, k->n_rows);
     return kn_parallel_rows(r, k->n_rows, COST * k->n, 1, softmax_some, NULL);
 }

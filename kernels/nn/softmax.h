@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Rows of n values, n > 0; d may be s. `logarithm`: its logarithm. */
+/* Softmax of n_rows rows of n values, n > 0; d may be s. `logarithm`: log-softmax. */
 void kn_softmax_f32(float *d, const float *s, int64_t n_rows, int64_t n, bool logarithm);
 
 #endif

@@ -1,6 +1,6 @@
-/* The loops of softmax.c for one instruction set: vector_sets.h includes them for each. */
+/* The loops of softmax.c for one instruction set (see vector_sets.h). */
 
-/* A vector of what is left; if that is less, -inf behind it, which has no weight. */
+/* Loads a vector; missing values behind the end of a row become -inf, which has no weight. */
 INLINE VEC LOOPS(load)(const float *p, int64_t left)
 {
     return left < LANES ? LOOPS(load_some)(p, (int)left, (VEC){0} - INFINITY) : VLOAD(p);
@@ -14,7 +14,7 @@ INLINE void LOOPS(store)(float *p, VEC v, int64_t left)
         VSTORE(p, v);
 }
 
-/* The larger; b if one of them is NaN. */
+/* The larger value in each lane; b if one of them is NaN. */
 INLINE VEC LOOPS(larger)(VEC a, VEC b)
 {
 #if defined(SET_AVX512)
@@ -56,8 +56,9 @@ INLINE float LOOPS(sum)(VEC v)
 }
 
 /*
- * The exponential of x <= 0 or NaN, as in vec_math.h, where nothing becomes infinite: the rounder
- * leaves 2^k in a float's low bits as its exponent, which is 0 from where the result is.
+ * exp(x) for x <= 0 or NaN, as in vec_math.h, but no result overflows. The rounder includes the
+ * exponent's bias, so the low bits of t, shifted left by 23, are the float 2^k; that is 0 where the
+ * result underflows.
  */
 INLINE VEC LOOPS(exp)(VEC x)
 {
@@ -88,7 +89,7 @@ TARGET static void LOOPS(rows)(float *d, const float *s, int64_t n_rows, int64_t
     }
 }
 
-/* Its logarithm. */
+/* Log-softmax. */
 TARGET static void LOOPS(log_rows)(float *d, const float *s, int64_t n_rows, int64_t n)
 {
     for (; n_rows > 0; n_rows--, d += n, s += n) {

@@ -1,6 +1,6 @@
 /*
- * Sliding windows: what convolutions and poolings share. One struct per spatial axis says where
- * windows lie; TensorFlow's padding rules and the words of its refusals are here once.
+ * Sliding windows of convolutions and poolings. There is one struct per spatial axis; TensorFlow's
+ * padding rules and its error texts are here once.
  */
 #ifndef KN_CPU_WINDOW_H
 #define KN_CPU_WINDOW_H
@@ -9,8 +9,9 @@
 
 enum { KN_MAX_SPATIAL = 3 };
 
-/* Window i covers input positions i * stride - lo + j * dilation, j in [0, size). Positions
- * outside [0, in) are padding. -1: not known yet (in, out, and lo, hi with SAME). */
+/* Window i covers the input positions i * stride - lo + j * dilation, j in [0, size). Positions
+ * outside [0, in) are padding. -1: not known yet (possible for in, out, and for lo and hi with
+ * SAME padding). */
 struct kn_axis {
     int64_t in, out, size, stride, dilation, lo, hi;
 };
@@ -19,15 +20,15 @@ enum kn_padding { KN_VALID, KN_SAME, KN_EXPLICIT };
 
 /* The node's "padding" attribute. */
 enum kn_padding kn_padding(const struct rt_node *n);
-/* Channels stand before the spatial axes: "NCHW", "NCDHW". */
+/* Whether the channels precede the spatial axes: "NCHW", "NCDHW". */
 bool kn_channels_first(const struct rt_node *n);
-/* Index in a shape of spatial axis i, and of the channels. */
+/* The index in a shape of spatial axis i, and of the channels. */
 int kn_spatial_axis(bool channels_first, int i);
 int kn_channel_axis(bool channels_first, int n_spatial);
 
-/* Fills in out (and lo, hi unless explicit) from in, size, stride, dilation. */
+/* Sets out (and lo, hi unless the padding is explicit) from in, size, stride and dilation. */
 enum rt_status kn_axis_solve(struct kn_axis *a, enum kn_padding padding, struct rt_error *err);
-/* The part of window i that lies inside: j in [*from, *to). */
+/* The part of window i that lies inside the input: j in [*from, *to). */
 static inline void kn_axis_inside(const struct kn_axis *a, int64_t i, int64_t *from, int64_t *to)
 {
     const int64_t start = i * a->stride - a->lo;
