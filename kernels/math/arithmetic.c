@@ -1,5 +1,5 @@
 /*
- * Arithmetic of two broadcast inputs. Integers wrap around; integer division by zero refuses.
+ * Arithmetic of two broadcast inputs. Integers wrap around; integer division by zero is an error.
  */
 #include "kernels/array/array.h"
 #include "kernels/math/elementwise.h"
@@ -10,7 +10,7 @@
 #include <tgmath.h>
 
 static const struct kn_refusal by_zero = {RT_INVALID_ARGUMENT, "Integer division by zero"};
-/* The truncating ops say it in TensorFlow's words for what should not have happened. */
+/* The truncating ops report division by zero with TensorFlow's text for an unexpected error. */
 static const struct kn_refusal truncate_by_zero = {
     RT_INTERNAL,
     "Unexpected error in binary operator (only integer div and mod should have errors)",
@@ -39,7 +39,7 @@ KN_FOR_REALS(KN_BINARY_SAME, squared_difference, SQUARED_DIFFERENCE)
 KN_FOR_COMPLEX(KN_BINARY_SAME, squared_difference, SQUARED_MODULUS)
 KN_BINARY_OP(squared_difference, "SquaredDifference", NUMBERS, NULL)
 
-/* Add also joins strings. */
+/* Add also concatenates strings. */
 static enum rt_status add_strings_run(struct rt_run *r)
 {
     struct kn_pairs at;
@@ -89,7 +89,7 @@ const struct kn_entry kn_add = {
 
 /* ---- division ---- */
 
-/* The smallest number by -1 wraps around instead of trapping. */
+/* The least integer divided by -1 wraps around instead of trapping. */
 static inline int64_t div_int(int64_t x, int64_t y, bool *bad)
 {
     if (y == 0)
@@ -104,7 +104,8 @@ static inline int64_t mod_int(int64_t x, int64_t y, bool *bad)
     return y == 0 || y == -1 ? 0 : x % y;
 }
 
-/* Rounded down: one less than the truncated quotient when there is a rest of the other sign. */
+/* Rounded down: one less than the truncated quotient when there is a remainder of the other
+ * sign. */
 static inline int64_t floor_div_int(int64_t x, int64_t y, bool *bad)
 {
     return div_int(x, y, bad) - (mod_int(x, y, bad) != 0 && (x < 0) != (y < 0));
@@ -186,7 +187,8 @@ static uint64_t int_pow(uint64_t x, uint64_t y)
 }
 
 #define POW(dt, x, y) pow(x, y)
-/* The same for every element: a call for one, or a line of them, may take the shorter way below. */
+/* Elements must get the same result whether a call computes one of them or a line, so that a line
+ * may use the shorter way below. */
 #define POW_REAL(dt, x, y) ((y) == 2 ? (x) * (x) : (y) == 3 ? CUBE(dt, x) : (KN_C(dt))pow(x, y))
 #define CUBE(dt, x)                                                                                \
     (sizeof(x) == sizeof(float) ? (KN_C(dt))((double)(x) * (double)(x) * (double)(x))              \
@@ -200,8 +202,8 @@ KN_FOR_FLOATS(KN_BINARY_SAME, pow_any, POW_REAL)
 KN_FOR_COMPLEX(KN_BINARY_SAME, pow_any, POW)
 KN_FOR_FLOATS(KN_MAP_SAME, cube, CUBE)
 
-/* x * x is what a correct power gives, at a hundredth of its cost: models square a lot. And x cubed
- * in double is, once it is rounded to float (GELU by tanh). */
+/* x * x equals a correctly rounded power, at a hundredth of the cost, and models square a lot. The
+ * cube of x in double, rounded to float, equals the power too (GELU by tanh). */
 #define POW_OR_SQUARE(dt, T, unused)                                                               \
     static bool pow_##dt(void *dst, const void *a, const void *b, int64_t n, int64_t sa,           \
                          int64_t sb)                                                               \
@@ -219,7 +221,7 @@ KN_FOR_FLOATS(POW_OR_SQUARE, 0)
 #define pow_RT_C128 pow_any_RT_C128
 KN_BINARY_OP(pow, "Pow", NUMBERS, &negative_power)
 
-/* ---- extremes; NaN wins, of two zeros the first ---- */
+/* ---- extremes; NaN wins, and of two zeros the first ---- */
 
 #define MAXIMUM(dt, x, y) ((x) >= (y) || (x) != (x) ? (x) : (y))
 #define MINIMUM(dt, x, y) ((x) <= (y) || (x) != (x) ? (x) : (y))
@@ -246,7 +248,7 @@ KN_BINARY_OP(xlog1py, "Xlog1py", FLOATS_COMPLEX, NULL)
 #define NEXT_AFTER(dt, x, y) nextafter(x, y)
 KN_BINARY(next_after, "NextAfter", WIDE, NEXT_AFTER)
 
-/* Two reals to one complex number. */
+/* Complex: makes complex numbers from two real inputs. */
 #undef complex
 #define COMPLEX_F(dt, x, y) CMPLXF(x, y)
 #define COMPLEX_D(dt, x, y) CMPLX(x, y)
@@ -288,7 +290,7 @@ static enum rt_status add_n_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* In pieces that stay in the cache while every input is added to them. */
+/* Works in chunks that stay in the cache while every input is added to them. */
 static enum rt_status add_n_run(struct rt_run *r)
 {
     enum { CHUNK = 4096 };
@@ -307,7 +309,7 @@ static enum rt_status add_n_run(struct rt_run *r)
     return RT_OK;
 }
 
-/* AccumulateNV2 copies its only input, AddN does not. */
+/* AccumulateNV2 copies its only input; AddN returns it without a copy. */
 static enum rt_status add_n_share(struct rt_run *r)
 {
     return r->n_in == 1 && kn_hand_on(r, 0) ? RT_OK : add_n_run(r);

@@ -1,8 +1,8 @@
 /*
  * Cast between all pairs of types, and Bitcast.
  *
- * A float that its integer type cannot hold becomes what x86's vector conversions make of it, as
- * in TensorFlow: the smallest number, for types narrower than 32 bits the low bits of an int32.
+ * A float that its integer type cannot represent becomes what x86's vector conversions return, as
+ * in TensorFlow: the least integer, or for types narrower than 32 bits the low bits of an int32.
  */
 #include "kernels/array/array.h"
 #include "kernels/math/elementwise.h"
@@ -32,7 +32,7 @@ static inline int64_t i64_of_int(int64_t x)
 {
     return x;
 }
-/* Above the signed half: by way of x - 2^31 (or 2^63). */
+/* Values above half of the unsigned range are converted by way of x - 2^31 (or 2^63). */
 static inline uint32_t u32_of_double(double x)
 {
     const uint32_t low = (uint32_t)i32_of_double(x), high = (uint32_t)i32_of_double(x - 0x1p31);
@@ -73,11 +73,11 @@ static inline uint64_t u64_of_int(int64_t x)
 #define TO_RT_C64(x)  ((float _Complex)(float)(x))
 #define TO_RT_C128(x) ((double _Complex)(double)(x))
 
-/* Of a complex number the real part, unless it stays complex. */
+/* A complex number is converted by its real part, unless the target is complex too. */
 #define FROM_RT_C64(x)  __real__(x)
 #define FROM_RT_C128(x) __real__(x)
 
-/* ---- the table: row [from][to] ---- */
+/* ---- the table: entry [from][to] ---- */
 
 #define CAST_ROW(FAST, FROM, S, TO, D, C, GET, PUT)                                                \
     FAST static void FROM##_to_##TO(void *dst, const void *src, int64_t n)                         \
@@ -90,7 +90,7 @@ static inline uint64_t u64_of_int(int64_t x)
         }                                                                                          \
     }
 
-/* The types that models convert from all day get loops for several instruction sets. */
+/* The types that models convert from most often get loops for several instruction sets. */
 #define TO_FROM(TO, D, FROM, S) CAST_ROW(, FROM, S, TO, D, KN_C(FROM), KN_GET_##FROM, TO_##TO)
 #define TO_FROM_FAST(TO, D, FROM, S)                                                               \
     CAST_ROW(KN_CLONES, FROM, S, TO, D, KN_C(FROM), KN_GET_##FROM, TO_##TO)
@@ -129,8 +129,8 @@ static kn_map_row *const rows[RT_N_DTYPES][RT_N_DTYPES] = {
                 TABLE_FROM(RT_C64) TABLE_FROM(RT_C128)};
 
 /*
- * Truncate: the bits that the narrower mantissa has no room for are cleared first. As in
- * TensorFlow, numbers that become subnormal are rounded all the same, and so is double to bfloat16.
+ * Truncate: the bits that the narrower mantissa cannot hold are cleared first. As in TensorFlow,
+ * numbers that become subnormal are rounded nevertheless, and so is double to bfloat16.
  */
 static inline float cut_float(float x, int bits)
 {
@@ -165,7 +165,7 @@ static kn_map_row *truncating_row(enum rt_dtype from, enum rt_dtype to)
 
 /* ---- Cast ---- */
 
-/* Quantized numbers are converted as the integers that they are stored in. */
+/* Quantized numbers are converted as the integers in which they are stored. */
 static enum rt_dtype stored_as(enum rt_dtype d)
 {
     switch (d) {
@@ -234,7 +234,7 @@ static enum rt_status bitcast_infer(struct rt_infer *x)
 {
     const struct rt_shape *in = &x->in[0].shape;
     struct rt_shape *out = &x->out[0].shape;
-    /* By the node's own types: the producer's is RT_NO_DTYPE where no kernel knows that op. */
+    /* The node's own type is used: the producer's is RT_NO_DTYPE where no kernel knows that op. */
     const int64_t from = (int64_t)rt_dtype_size(rt_attr_dtype(x->node, "T"));
     const int64_t to = (int64_t)rt_dtype_size(rt_attr_dtype(x->node, "type"));
     if (!from || !to)
@@ -259,7 +259,8 @@ static enum rt_status bitcast_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* The last dimension may come and go: rows are kept where it was not the batch's. */
+/* The last dimension may appear or disappear. The result is row-wise if the batch was not that
+ * dimension. */
 static void bitcast_rows(struct rt_rows *r)
 {
     if (r->in[0].shape.rank == r->out[0].shape.rank)

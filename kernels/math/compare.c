@@ -1,6 +1,4 @@
-/*
- * Comparisons and logic.
- */
+/* Comparisons and logical ops. */
 #include "kernels/math/elementwise.h"
 
 #include <math.h>
@@ -18,7 +16,7 @@ COMPARISON(less_equal, "LessEqual", LESS_EQUAL)
 COMPARISON(greater, "Greater", GREATER)
 COMPARISON(greater_equal, "GreaterEqual", GREATER_EQUAL)
 
-/* ---- equality: every type, and shapes that may not go together ---- */
+/* ---- equality: every type, and shapes that may be incompatible ---- */
 
 #define EQUAL(dt, x, y)     ((x) == (y))
 #define NOT_EQUAL(dt, x, y) ((x) != (y))
@@ -40,7 +38,7 @@ KN_FOR_NUMBERS(KN_BINARY_BOOL, not_equal, NOT_EQUAL)
 STRING_EQUALITY(equal, true)
 STRING_EQUALITY(not_equal, false)
 
-/* Equality of quantized numbers is that of their integers. */
+/* Quantized numbers are equal if their integers are. */
 #define EQUALITY_ROWS(NAME)                                                                        \
     {                                                                                              \
         .row = {                                                                                   \
@@ -56,7 +54,8 @@ STRING_EQUALITY(not_equal, false)
 static const struct kn_binary equal_rows = EQUALITY_ROWS(equal);
 static const struct kn_binary not_equal_rows = EQUALITY_ROWS(not_equal);
 
-/* Incompatible shapes are unequal as a whole when the node says so. */
+/* Whether the result is a scalar: tensors of incompatible shapes are unequal as a whole when the
+ * node says so. */
 static bool is_scalar_answer(const struct rt_node *n, const struct rt_info *in)
 {
     struct rt_shape o;
@@ -115,7 +114,7 @@ const struct kn_entry kn_not_equal = {
     .kernels = KN_CPU("NotEqual", "not_equal", EQUALITY_TYPES, not_equal_prepare, not_equal_run),
 };
 
-/* ---- nearly equal: no broadcasting ---- */
+/* ---- approximate equality: no broadcasting ---- */
 
 static enum rt_status approximate_equal_infer(struct rt_infer *x)
 {
@@ -153,7 +152,7 @@ const struct kn_entry kn_approximate_equal = {
                       approximate_equal_run),
 };
 
-/* ---- logic: one type, no attribute T ---- */
+/* ---- logical ops: one type, no attribute T ---- */
 
 #define AND(dt, x, y) ((x) & (y))
 #define OR(dt, x, y)  ((x) | (y))

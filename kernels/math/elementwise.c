@@ -54,7 +54,7 @@ enum rt_status kn_broadcast(struct rt_shape *out, const struct rt_shape *a,
         } else if (db == 1) {
             out->dim[i] = da;
         } else if (da < 0 || db < 0) {
-            out->dim[i] = da >= 0 ? da : db; /* the unknown one is 1 or equal */
+            out->dim[i] = da >= 0 ? da : db; /* the unknown dimension is 1 or equal to the other */
         } else {
             char ta[160], tb[160];
             return rt_fail(err, RT_INVALID_ARGUMENT, "Incompatible shapes: %s vs. %s",
@@ -90,10 +90,11 @@ enum rt_status kn_map_prepare(struct rt_prep *p, const struct kn_map *op, void *
     return RT_OK;
 }
 
-/* Cuts fall on these: vectors begin where they would in one piece. */
+/* Shards begin at multiples of STEP elements, so that vectors begin where they would in an
+ * unsharded run. */
 enum {
     STEP = 64,
-    MAP_COST = 4, /* of an element: some take exponentials */
+    MAP_COST = 4, /* cost of an element: some ops compute exponentials */
 };
 
 static enum rt_status map_shard(struct rt_run *r, void *arg, int64_t from, int64_t to)
@@ -103,7 +104,7 @@ static enum rt_status map_shard(struct rt_run *r, void *arg, int64_t from, int64
     const size_t size_out = rt_dtype_size((enum rt_dtype)r->out[0].dtype);
     int64_t n = to - from;
     (void)arg;
-    if (n == 0) /* and no memory */
+    if (n == 0) /* the tensors may have no memory then */
         return RT_OK;
     const char *s = (const char *)r->in[0].data + (size_t)from * size_in;
     char *d = (char *)r->out[0].data + (size_t)from * size_out;
@@ -122,7 +123,7 @@ enum rt_status kn_map_run(struct rt_run *r)
 {
     const int64_t n = rt_tensor_count(&r->in[0]);
     if (!n)
-        return RT_OK; /* there may be no memory either */
+        return RT_OK; /* the tensors may have no memory then */
     if (!rt_dtype_is_plain((enum rt_dtype)r->in[0].dtype))
         return map_shard(r, NULL, 0, n);
     return kn_parallel_rows(r, n, MAP_COST, STEP, map_shard, NULL);
@@ -131,16 +132,18 @@ enum rt_status kn_map_run(struct rt_run *r)
 /* ---- two inputs ---- */
 
 /*
- * The broadcast as nested loops, innermost first, neighbours that go alike joined into one.
- * Strides are in bytes; that of the innermost loop is given to the row as 0 or 1.
+ * The broadcast as nested loops, innermost first, with neighbouring axes merged where both inputs
+ * have the same kind of stride. Strides are in bytes; the stride of the innermost loop is passed to
+ * the row as 0 or 1.
  */
 struct plan {
     kn_binary_row *row;
     const struct kn_refusal *refusal;
-    int64_t n_rows;  /* the product of dim[1..], 0 when there are no elements */
-    int64_t repeats; /* > 0: b is one short row for all of a; so many of it are put in a line */
+    int64_t n_rows; /* the product of dim[1..]; 0 if there are no elements */
+    /* > 0: b is one short row that is broadcast to all of a; `line` holds this many copies of it */
+    int64_t repeats;
     int64_t sa0, sb0, row_bytes;
-    int64_t cost; /* of an element, as rt_run_spend counts */
+    int64_t cost; /* cost of an element, in the units of rt_run_spend */
     int rank;
     int64_t dim[RT_MAX_RANK], sa[RT_MAX_RANK], sb[RT_MAX_RANK];
 };
@@ -148,7 +151,7 @@ struct plan {
 enum {
     SHORT_ROW = 128,
     LINE_BYTES = 4096,
-    COST = 8, /* of an element: some take powers and logarithms */
+    COST = 8, /* cost of an element: some ops compute powers and logarithms */
     COMPLEX_COST = 64,
 };
 
@@ -202,7 +205,8 @@ enum rt_status kn_binary_prepare(struct rt_prep *p, const struct kn_binary *op, 
     return RT_OK;
 }
 
-/* Channels of an image by three numbers, and the like: a call per row would cost more than it. */
+/* For short rows, as the channels of an image with three numbers: a call for each row would cost
+ * more than its arithmetic. */
 static enum rt_status walk_short_rows(struct rt_run *r, void *arg, int64_t from, int64_t to)
 {
     const struct plan *k = r->state;
@@ -228,7 +232,7 @@ static enum rt_status walk_short_rows(struct rt_run *r, void *arg, int64_t from,
     return RT_OK;
 }
 
-/* Elements [from, to) of one row, in chunks where they are many. */
+/* Computes elements [from, to) of one row, in chunks of KN_CHUNK. */
 static enum rt_status walk_row(struct rt_run *r, const struct plan *k, char *d, const char *a,
                                const char *b, int64_t from, int64_t to, int64_t *left, bool *good)
 {
@@ -278,7 +282,7 @@ static enum rt_status walk_rows(struct rt_run *r, void *arg, int64_t from, int64
             return r->err->code;
         }
         d += k->row_bytes;
-        for (int i = 1; i < k->rank; i++) { /* the next row, like an odometer */
+        for (int i = 1; i < k->rank; i++) { /* moves to the next row, as an odometer does */
             a += k->sa[i];
             b += k->sb[i];
             if (++at[i] < k->dim[i])

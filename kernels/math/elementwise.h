@@ -1,6 +1,6 @@
 /*
- * Element-wise ops of one and two inputs: shapes, broadcasting, and the walk over memory are done
- * here once; an op is its expression, made into loops over many types by the macros below.
+ * Element-wise ops with one and two inputs. Shapes, broadcasting and the loops over memory are here
+ * once; an op is an expression, from which the macros below make loops for many types.
  *
  *     #define SUB(dt, x, y) ((KN_U(dt))(x) - (KN_U(dt))(y))
  *     KN_BINARY(sub, "Sub", NUMBERS, SUB)
@@ -15,23 +15,25 @@
 
 /* ---- shapes ---- */
 
-/* Every output has the shape of input 0, and may lie on top of it where the types are equal. */
+/* Every output has the shape of input 0. Output 0 may be written over input 0 where their types
+ * are equal. */
 enum rt_status kn_infer_same(struct rt_infer *x);
 /* Output 0 has the broadcast shape of inputs 0 and 1. */
 enum rt_status kn_infer_broadcast(struct rt_infer *x);
-/* The broadcast of two shapes; unknown dims stay unknown. Refuses with TensorFlow's words. */
+/* The broadcast of two shapes; unknown dimensions stay unknown. Errors have TensorFlow's texts. */
 enum rt_status kn_broadcast(struct rt_shape *out, const struct rt_shape *a,
                             const struct rt_shape *b, struct rt_error *err);
-/* What BiasAdd asks of value and bias, which goes along `axis` of it (-1: the last). */
+/* Checks the shapes of value and bias as BiasAdd does. The bias lies along `axis` of the value
+ * (-1: the last). */
 enum rt_status kn_bias_shapes(const struct rt_shape *value, const struct rt_shape *bias, int axis,
                               struct rt_error *err);
 bool kn_shape_eq(const struct rt_shape *a, const struct rt_shape *b);
 bool kn_shape_known(const struct rt_shape *s);
-int64_t kn_shape_count(const struct rt_shape *s); /* of a known shape */
+int64_t kn_shape_count(const struct rt_shape *s); /* elements of a known shape */
 
 /* ---- one input ---- */
 
-/* d[i] from s[i], i < n; d may be s. */
+/* Computes d[i] from s[i] for i < n; d may be s. */
 typedef void kn_map_row(void *d, const void *s, int64_t n);
 
 struct kn_map {
@@ -42,11 +44,12 @@ enum rt_status kn_map_run(struct rt_run *r);
 
 /* ---- two inputs ---- */
 
-/* d[i] from a[i * sa] and b[i * sb], i < n; sa and sb are 0 or 1. False: a value was refused. */
+/* Computes d[i] from a[i * sa] and b[i * sb] for i < n; sa and sb are 0 or 1. False: a value was
+ * refused. */
 typedef bool kn_binary_row(void *d, const void *a, const void *b, int64_t n, int64_t sa,
                            int64_t sb);
 
-struct kn_refusal { /* when a row returns false */
+struct kn_refusal { /* the error when a row returns false */
     enum rt_status code;
     const char *text;
 };
@@ -56,14 +59,14 @@ struct kn_binary {
 };
 enum rt_status kn_binary_prepare(struct rt_prep *p, const struct kn_binary *op, void **state);
 enum rt_status kn_binary_run(struct rt_run *r);
-/* The walk alone; *good becomes false when a row returned false. */
+/* Runs the loops without reporting errors; *good becomes false when a row returned false. */
 enum rt_status kn_binary_walk(struct rt_run *r, bool *good);
-/* A run is asked whether it should go on at least every so many elements. */
+/* Elements that a kernel may process between two checks whether the run should end. */
 enum { KN_CHUNK = 1 << 18 };
 
 /* ---- loops from expressions ---- */
 
-/* A row of type T to type R: EXPR(dt, x) of x = GET(element), stored by PUT. */
+/* A loop over a row of type T to type R: EXPR(dt, x) of x = GET(element), stored by PUT. */
 #define KN_MAP_LOOP(FAST, FN, T, C, GET, R, PUT, EXPR, dt)                                         \
     FAST static void FN(void *dst, const void *src, int64_t n)                                     \
     {                                                                                              \
@@ -114,7 +117,7 @@ enum { KN_CHUNK = 1 << 18 };
 #define KN_BINARY_BOOL(dt, T, NAME, EXPR)                                                          \
     KN_BINARY_LOOP(KN_FAST(dt), NAME##_##dt, T, KN_C(dt), KN_GET_##dt, bool, KN_PUT_RT_BOOL, EXPR, \
                    dt)
-/* Rows that may refuse values: EXPR(dt, T, x, y, bad) may set `bad`. */
+/* Loops that may refuse values: EXPR(dt, T, x, y, bad) may set `bad`. */
 #define KN_BINARY_CHECKED(dt, T, NAME, EXPR)                                                       \
     static bool NAME##_##dt(void *dst, const void *src_a, const void *src_b, int64_t n,            \
                             int64_t sa, int64_t sb)                                                \
@@ -131,7 +134,8 @@ enum { KN_CHUNK = 1 << 18 };
 
 /* ---- an op from its rows: tables, prepare, entry ---- */
 
-/* The tables are no file's own: kn_map_relu, kn_binary_mul (fused_chain.c runs the same loops). */
+/* The tables have external linkage (kn_map_relu, kn_binary_mul), because fused_elementwise.c runs
+ * the same loops. */
 
 #define KN_ROW_OF(dt, T, NAME)  [dt] = NAME##_##dt,
 #define KN_TYPE_OF(dt, T, NAME) | RT_T(dt)
@@ -147,7 +151,7 @@ enum { KN_CHUNK = 1 << 18 };
         .kernels =                                                                                 \
             KN_CPU(TF, #NAME, 0 KN_FOR_##LIST(KN_TYPE_OF, NAME), NAME##_prepare, kn_map_run),      \
     };
-/* An op under a second name. */
+/* A further op name for the same loops. */
 #define KN_MAP_ALIAS(NAME, TF, OF, LIST)                                                           \
     const struct kn_entry kn_##NAME = {                                                            \
         .op = {.name = TF, .infer = kn_infer_same, .rows = rt_rows_same},                          \

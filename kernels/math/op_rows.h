@@ -1,6 +1,6 @@
 /*
- * The tables of rows that elementwise.h's macros make for each op, of those ops that are steps of
- * what is fused: its results are the single kernels' own, bit for bit.
+ * The tables of loops that the macros of elementwise.h make, for those ops that may be steps of a
+ * fused op: the results of a fused op are bit for bit those of the single kernels.
  */
 #ifndef KN_CPU_OP_ROWS_H
 #define KN_CPU_OP_ROWS_H

@@ -17,8 +17,8 @@
 enum { BLOCK = 16, LANES = 64, SHORT = 64 };
 
 /*
- * A: the type that a block is accumulated in, by PLUS(dt, a, x) of x = LOAD(dt, element).
- * B: the type of what blocks are joined in, by JOIN(dt, b, a). FINISH(dt, b, count) is the result.
+ * A: the type in which a block is accumulated, by PLUS(dt, a, x) of x = LOAD(dt, element). B: the
+ * type in which blocks are combined, by JOIN(dt, b, a). FINISH(dt, b, count) is the result.
  */
 #define REDUCER(dt, T, NAME, A, B, START, LOAD, PLUS, JOIN, FINISH)                                \
     static void NAME##_init_##dt(void *acc_, int64_t n)                                            \
@@ -61,7 +61,7 @@ enum { BLOCK = 16, LANES = 64, SHORT = 64 };
             const T *s = (const T *)src + k * stride;                                              \
             B lane[LANES];                                                                         \
             int64_t lanes = LANES;                                                                 \
-            if (n < SHORT) { /* not worth the set-up */                                            \
+            if (n < SHORT) { /* too short for the lanes */                                         \
                 A a = START(dt), b = START(dt), c = START(dt), d = START(dt);                      \
                 int64_t i = 0;                                                                     \
                 for (; i + 4 <= n; i += 4) {                                                       \
@@ -116,8 +116,9 @@ KN_FOR_COMPLEX(REDUCER, sum, double _Complex, double _Complex, ZERO, AS_IS, ADD,
 const struct kn_reducer kn_reduce_sum[RT_N_DTYPES] = {KN_FOR_NUMBERS(REDUCER_ROW, sum)};
 
 /*
- * Mean; integers are cut, and nothing has the mean 0, of floats NaN. Sums of signed integers are
- * kept unsigned until the end: gcc 12 miscompiles additions that change the sign on the way.
+ * Mean. Means of integers are truncated; the mean of no elements is 0, but NaN for floats. Sums of
+ * signed integers stay unsigned until the end: gcc 12 miscompiles additions that change the
+ * signedness on the way.
  */
 #define MEAN_SIGNED(dt, a, count)   ((count) ? (int64_t)(a) / (count) : 0)
 #define MEAN_UNSIGNED(dt, a, count) ((count) ? (a) / (uint64_t)(count) : 0)
@@ -138,7 +139,7 @@ KN_FOR_COMPLEX(REDUCER, prod, double _Complex, double _Complex, ONE, AS_IS, MULT
                RESULT)
 const struct kn_reducer kn_reduce_prod[RT_N_DTYPES] = {KN_FOR_NUMBERS(REDUCER_ROW, prod)};
 
-/* Max, Min; NaN wins */
+/* Max, Min; a NaN becomes the result */
 #define LARGER(dt, a, b)   ((b) > (a) || (b) != (b) ? (b) : (a))
 #define SMALLER(dt, a, b)  ((b) < (a) || (b) != (b) ? (b) : (a))
 #define MINUS_INFINITY(dt) (-(KN_C(dt))INFINITY)
@@ -160,12 +161,13 @@ KN_FOR_BOOL(REDUCER, any, uint8_t, uint8_t, ZERO, AS_IS, EITHER, EITHER, RESULT)
 static const struct kn_reducer reduce_all[RT_N_DTYPES] = {KN_FOR_BOOL(REDUCER_ROW, all)};
 static const struct kn_reducer reduce_any[RT_N_DTYPES] = {KN_FOR_BOOL(REDUCER_ROW, any)};
 
-/* EuclideanNorm: the root of the sum of squares */
+/* EuclideanNorm: the square root of the sum of squares */
 #define SQUARED(dt, x)     ((x) * (x))
 #define SQUARED_INT(dt, x) ((uint64_t)(x) * (uint64_t)(x))
 #define MODULUS(dt, x)     ((x)*conj(x))
 #define ROOT(dt, a, count) sqrt(a)
-/* A sum that wrapped may be negative: NaN becomes what the conversion of TensorFlow gives. */
+/* A sum that wrapped around may be negative: the NaN of its root is converted as TensorFlow
+ * converts it. */
 #define ROOT_INT(dt, a, count) rt_int64_of(sqrt((double)KN_PUT(dt, a)))
 KN_FOR_INTS(REDUCER, norm, uint64_t, uint64_t, ZERO, SQUARED_INT, ADD, ADD, ROOT_INT)
 F32_HALFS(REDUCER, norm, float, double, ZERO, SQUARED, ADD, ADD, ROOT)
@@ -181,7 +183,7 @@ static const struct kn_reducer reduce_l2[RT_N_DTYPES] = {KN_FOR_FLOATS(REDUCER_R
 
 /* ---- axes ---- */
 
-/* Bit i: axis i is reduced. Refuses in TensorFlow's words. */
+/* Sets bit i of *reduced if axis i is reduced. Errors have TensorFlow's texts. */
 static enum rt_status read_axes(const struct rt_tensor *axes, int rank, unsigned *reduced,
                                 struct rt_error *err)
 {
@@ -232,7 +234,8 @@ static enum rt_status reduce_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Rows stay apart unless they are reduced away; their axis moves with those that go before it. */
+/* Row-wise unless the axis of the rows is reduced. Reduced axes before that axis move it, unless
+ * they are kept. */
 static void reduce_rows(struct rt_rows *r)
 {
     const struct rt_tensor *axes = r->in[1].value;
@@ -255,23 +258,24 @@ static void reduce_rows(struct rt_rows *r)
     r->out_dep[0] = (struct rt_dep){RT_DEP_ROWS, axis};
 }
 
-/* ---- the walk ---- */
+/* ---- the loops ---- */
 
 struct loop {
-    int64_t n, step; /* in elements of the input */
+    int64_t n, step; /* step: elements of the input */
 };
 /*
- * Joined neighbours, those of length 1 dropped: kept and reduced axes take turns. The innermost
- * two are given to the reducer: kept lines of a reduced axis, or reduced rows of a kept one.
+ * The axes of the input with neighbours of one kind merged and axes of length 1 dropped: kept and
+ * reduced axes alternate. The reducer gets the innermost two: kept lines of a reduced axis, or
+ * reduced rows of a kept axis.
  */
 struct plan {
     const struct kn_reducer *reducer;
-    bool keeps_one;            /* one element is reduced to itself */
-    int64_t count;             /* values per result */
+    bool keeps_one;            /* a result of one element is that element */
+    int64_t count;             /* values that are reduced to one result */
     bool by_lines;             /* the innermost axis is reduced */
-    int64_t inner, rows;       /* innermost axis; the one around it */
+    int64_t inner, rows;       /* lengths of the innermost axis and of the one around it */
     int64_t in_size, out_size; /* bytes of an element */
-    int n_kept, n_reduced;     /* loops around those two, innermost first */
+    int n_kept, n_reduced;     /* loops around the innermost two, innermost first */
     struct loop kept[RT_MAX_RANK], reduced[RT_MAX_RANK];
     int64_t kept_total, reduced_total;
 };
@@ -304,7 +308,7 @@ static enum rt_status make_plan(struct rt_prep *p, const struct kn_reducer *tabl
             red[n++] = r;
         }
     }
-    /* Always two axes to give away: [.., kept, reduced] or [.., reduced, kept]. */
+    /* There are always two axes for the reducer: [.., kept, reduced] or [.., reduced, kept]. */
     k->by_lines = n > 0 && red[n - 1];
     k->inner = n > 0 ? dim[--n] : 1;
     k->rows = n > 0 ? dim[--n] : 1;
@@ -324,7 +328,7 @@ static enum rt_status make_plan(struct rt_prep *p, const struct kn_reducer *tabl
     return RT_OK;
 }
 
-/* Where iteration `at` of nested loops stands, innermost loop first. */
+/* The offset of iteration `at` of nested loops, innermost loop first. */
 static int64_t offset_of(const struct loop *l, int n, int64_t at)
 {
     int64_t offset = 0;
@@ -340,7 +344,7 @@ static int64_t blocks_of(int64_t wide)
     return (wide + KN_REDUCE_WIDTH - 1) / KN_REDUCE_WIDTH;
 }
 
-/* What is long is added in parts, so that the run can be asked between them to end. */
+/* Long lines are reduced in parts, between which the run is checked. */
 enum { LONG_LINE = 1 << 22 };
 
 static enum rt_status add_lines(struct rt_run *r, const struct plan *k, union kn_acc *acc,
@@ -368,7 +372,7 @@ static enum rt_status add_columns(struct rt_run *r, const struct plan *k, union 
     return RT_OK;
 }
 
-/* Results stand in blocks of KN_REDUCE_WIDTH side by side: blocks [from, to). */
+/* Computes blocks [from, to) of the results; a block has KN_REDUCE_WIDTH neighbouring results. */
 static enum rt_status reduce_blocks(struct rt_run *r, void *arg, int64_t from, int64_t to)
 {
     const struct plan *k = r->state;
@@ -408,7 +412,7 @@ static enum rt_status reduce_run(struct rt_run *r)
     return kn_parallel_rows(r, n, n ? (int64_t)(all / (double)n) + 1 : 1, 1, reduce_blocks, NULL);
 }
 
-/* The row of a reducer's table for all of T, and a kernel around it. */
+/* Makes the kernel and the op of a reduction from the reducer's table. */
 #define REDUCTION(NAME, TF, TABLE, TYPES)                                                          \
     static enum rt_status NAME##_prepare(struct rt_prep *p, void **state)                          \
     {                                                                                              \
@@ -430,7 +434,7 @@ REDUCTION(all, "All", reduce_all, 0)
 REDUCTION(any, "Any", reduce_any, 0)
 REDUCTION(euclidean_norm, "EuclideanNorm", reduce_norm, KN_SET(KN_NUMBERS))
 
-/* ---- L2Loss: everything to one number ---- */
+/* ---- L2Loss: reduces everything to one number ---- */
 
 static enum rt_status l2_loss_infer(struct rt_infer *x)
 {
@@ -502,10 +506,11 @@ static void arg_rows(struct rt_rows *r)
         r->out_dep[0] = (struct rt_dep){RT_DEP_ROWS, in->axis - (in->axis > axis)};
 }
 
-/* The place of the best of n values, `step` apart; the first of equals, NaN never. */
+/* Returns the index of the best of n values that lie `step` apart: the first of equal values,
+ * never a NaN. */
 typedef int64_t arg_fn(const void *src, int64_t n, int64_t step);
 
-/* Contiguous floats: the best value first, then where it stands. */
+/* For contiguous floats: finds the best value first, then its index. */
 #define ARG_LINE(NAME, START, BETTER)                                                              \
     KN_CLONES static int64_t NAME(const float *s, int64_t n)                                       \
     {                                                                                              \
@@ -585,7 +590,8 @@ static enum rt_status arg_run(struct rt_run *r)
     const char *src = r->in[0].data;
     void *d = r->out[0].data;
     const enum rt_dtype to = (enum rt_dtype)r->out[0].dtype;
-    /* Elements that lie apart are read from memory, one line each. */
+    /* Each element that lies apart from its neighbours takes a cache line of its own from
+     * memory. */
     const int64_t work = rt_add_saturated(rt_mul_saturated(k->n, k->inner > 1 ? 8 : 1), 8);
     int64_t i = 0, left = RT_WORK;
     for (int64_t o = 0; o < k->outer; o++)

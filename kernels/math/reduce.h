@@ -1,9 +1,9 @@
 /*
- * Reducers: how many values become one, over contiguous lines or down columns. Shared by the
+ * Reducers: they reduce many values to one, over contiguous lines or down columns. Shared by the
  * reductions over axes and the segment ops.
  *
- * Sums are added in blocks, floats first in their own type, blocks in double: the error does not
- * grow with the length, the order is fixed, and the loops vectorise.
+ * Sums are added in blocks, floats within a block in their own type and blocks in double: the error
+ * does not grow with the length, the order is fixed, and the loops vectorise.
  *
  * Threads: pure.
  */
@@ -15,9 +15,9 @@
 #include "kernels/cpu/types.h"
 #include "kernels/entry.h"
 
-enum { KN_REDUCE_WIDTH = 256 }; /* the most accumulators that one call works on */
+enum { KN_REDUCE_WIDTH = 256 }; /* accumulators that one call works on, at most */
 
-/* One value being made per accumulator; large enough for every type's. */
+/* An accumulator, large enough for every type. */
 union kn_acc {
     int64_t i;
     uint64_t u;
@@ -27,19 +27,19 @@ union kn_acc {
 
 struct kn_reducer {
     void (*init)(void *acc, int64_t n);
-    /* acc[j] takes in src[r * stride + j] for r < n_rows, j < n <= KN_REDUCE_WIDTH */
+    /* accumulates src[r * stride + j] into acc[j] for r < n_rows, j < n <= KN_REDUCE_WIDTH */
     void (*columns)(void *acc, const void *src, int64_t n_rows, int64_t stride, int64_t n);
-    /* acc[k] takes in src[k * stride + i] for i < n, k < n_lines <= KN_REDUCE_WIDTH */
+    /* accumulates src[k * stride + i] into acc[k] for i < n, k < n_lines <= KN_REDUCE_WIDTH */
     void (*lines)(void *acc, const void *src, int64_t n_lines, int64_t stride, int64_t n);
-    /* dst[j] from acc[j], each made of `count` values */
+    /* writes dst[j] from acc[j], which has accumulated `count` values */
     void (*finish)(void *dst, const void *acc, int64_t n, int64_t count);
 };
 
-/* By type; rows without functions are types that the op does not take. */
+/* By type; entries without functions are types that the op does not support. */
 extern const struct kn_reducer kn_reduce_sum[RT_N_DTYPES], kn_reduce_mean[RT_N_DTYPES],
     kn_reduce_prod[RT_N_DTYPES], kn_reduce_max[RT_N_DTYPES], kn_reduce_min[RT_N_DTYPES];
 
-/* The least and the greatest finite value of a type. */
+/* The least and the greatest finite value of each type. */
 #define KN_LEAST(dt)        KN_LEAST_##dt
 #define KN_GREATEST(dt)     KN_GREATEST_##dt
 #define KN_LEAST_RT_I8      INT8_MIN

@@ -21,8 +21,9 @@ KN_MAP_SAME(RT_F64, double, erfc, ERFC)
 KN_MAP_OP(erfc, "Erfc", FLOATS)
 
 /*
- * The z > 0 with upper tail probability q <= 1/2: a rough start from the tail's leading behaviour,
- * then Halley's method on log q, which is nearly a parabola in z; four steps reach double's limit.
+ * The z > 0 with upper tail probability q <= 1/2. A rough start comes from the leading term of the
+ * tail; then Halley's method works on log q, which is nearly a parabola in z. Four steps reach the
+ * precision of double.
  */
 static double upper_quantile(double q)
 {
@@ -31,20 +32,20 @@ static double upper_quantile(double q)
     if (!(z > 0))
         z = 0;
     for (int i = 0; i < 6; i++) {
-        double ratio, off; /* -d(log tail)/dz; log(tail / q) */
+        double ratio, off; /* ratio: -d(log tail)/dz; off: log(tail / q) */
         if (z < 36) {
             const double tail = erfc(z * M_SQRT1_2) / 2;
             const double density = exp(-z * z / 2) * 0.39894228040143268;
             ratio = density / tail;
             off = log(tail / q);
-        } else { /* both may be subnormal, and are zero then; their logarithms are not */
+        } else { /* The tail and q may be subnormal, and are zero then; their logarithms are not. */
             const double u = 1 / (z * z);
             const double series = 1 - u * (1 - u * (3 - u * (15 - u * (105 - u * 945))));
             ratio = z / series;
             off = log(series) - z * z / 2 - log(z * 2.5066282746310002) - log(q);
         }
         const double f = off / ratio;   /* the step of Newton's method */
-        const double curve = ratio - z; /* of log tail against its slope */
+        const double curve = ratio - z; /* the curvature of log tail divided by its slope */
         const double step = f / (1 + f * curve / 2);
         z += step;
         if (fabs(step) < 1e-16 * z)
@@ -86,11 +87,12 @@ KN_MAP(erfinv, "Erfinv", WIDE, ERFINV)
 
 static double log_gamma(double x)
 {
-    int sign; /* lgamma() itself writes a global */
+    int sign; /* lgamma() itself writes a global variable */
     return lgamma_r(x, &sign);
 }
 
-/* The derivative of log gamma: reflected to x > 0, raised until the asymptotic series holds. */
+/* The derivative of log gamma: x is reflected to x > 0 and raised until the asymptotic series is
+ * accurate. */
 static double digamma(double x)
 {
     double y = 0;

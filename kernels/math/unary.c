@@ -1,6 +1,4 @@
-/*
- * Functions of one input, element by element.
- */
+/* Element-wise functions of one input. */
 #include "kernels/math/elementwise.h"
 #include "kernels/cpu/vec_math.h"
 
@@ -37,7 +35,7 @@ KN_MAP_OP(sign, "Sign", SIGNED_FLOATS_COMPLEX)
 
 #define FLOOR(dt, x) floor(x)
 #define CEIL(dt, x)  ceil(x)
-#define RINT(dt, x)  rint(x) /* ties to even */
+#define RINT(dt, x)  rint(x) /* rounds ties to even */
 #define SAME(dt, x)  (x)
 KN_MAP(floor, "Floor", FLOATS, FLOOR)
 KN_MAP(ceil, "Ceil", FLOATS, CEIL)
@@ -49,7 +47,8 @@ KN_MAP_OP(round, "Round", ROUND)
 
 /* ---- roots, powers, logarithms ---- */
 
-/* What float and the halves compute with ours, and double and complex with the library's. */
+/* float and half-precision types use Slipway's functions; double and complex types use the C
+ * library's. */
 #define KN_FOR_F32_HALFS(M, ...)   M(RT_F32, float, __VA_ARGS__) KN_FOR_HALFS(M, __VA_ARGS__)
 #define KN_FOR_F64_COMPLEX(M, ...) M(RT_F64, double, __VA_ARGS__) KN_FOR_COMPLEX(M, __VA_ARGS__)
 #define VEC_OR_LIBRARY(NAME, TF, VEC, LIBRARY)                                                     \
@@ -73,14 +72,15 @@ KN_MAP(rsqrt, "Rsqrt", FLOATS_COMPLEX, RSQRT)
 #define LOG1P(dt, x)         log1p(x)
 #define LOG1P_COMPLEX(dt, x) log1p_complex(x)
 
-/* exp(a + bi) - 1 = expm1(a) cos b - 2 sin(b/2)^2 + i exp(a) sin b: no digits lost near 0. */
+/* exp(a + bi) - 1 = expm1(a) cos b - 2 sin(b/2)^2 + i exp(a) sin b, which loses no digits near
+ * 0. */
 static inline double _Complex expm1_complex(double _Complex x)
 {
     const double a = creal(x), b = cimag(x), s = sin(b / 2);
     return CMPLX(expm1(a) * cos(b) - 2 * s * s, exp(a) * sin(b));
 }
 
-/* The modulus of 1 + z is near 1 for small z: its logarithm comes from |1 + z|^2 - 1. */
+/* For small z the modulus of 1 + z is near 1, so its logarithm is computed from |1 + z|^2 - 1. */
 static inline double _Complex log1p_complex(double _Complex x)
 {
     const double a = creal(x), b = cimag(x);
@@ -131,7 +131,7 @@ KN_MAP(atanh, "Atanh", FLOATS_COMPLEX, ATANH)
 VEC_OR_LIBRARY(tanh, "Tanh", VEC_TANH, TANH)
 VEC_OR_LIBRARY(sigmoid, "Sigmoid", VEC_SIGMOID, SIGMOID)
 
-/* ---- questions ---- */
+/* ---- predicates ---- */
 
 #define IS_NAN(dt, x)    ((x) != (x))
 #define IS_INF(dt, x)    (fabs(x) == INFINITY)
