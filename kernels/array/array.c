@@ -207,7 +207,8 @@ void *kn_out(struct rt_run *r, int k, int rank, const int64_t *dim)
 
     if (o->dtype && o->rank == rank &&
         (rank == 0 || memcmp(o->dim, dim, (size_t)rank * sizeof *dim) == 0))
-        return o->data ? o->data : (void *)o; /* no elements: any pointer will do */
+        /* without elements, any pointer that is not NULL will do */
+        return o->data ? o->data : (void *)o;
     return rt_out(r, k, rank, dim);
 }
 
@@ -220,7 +221,7 @@ enum rt_status kn_infer_now(struct rt_run *r, enum rt_status (*infer)(struct rt_
     struct rt_info *in = few;
     int8_t *alias = few_alias;
 
-    if (n_in > 8 || n_out > 16) { /* not rt_scratch: the kernel may hold that already */
+    if (n_in > 8 || n_out > 16) { /* not rt_scratch, which the kernel may already use */
         in = rt_run_alloc(r, n_in * sizeof *in + n_out);
         if (!in)
             return r->err->code;
@@ -281,7 +282,7 @@ enum rt_status kn_view(struct rt_run *r, int k, int in, int rank, const int64_t 
 
     if (!o->data || o->data != r->in[in].data)
         return rt_out_view(r, k, in, rank, dim);
-    o->rank = (int8_t)rank; /* it lies on the input already, and may own its bytes */
+    o->rank = (int8_t)rank; /* the output lies on the input already, and may own its bytes */
     for (int i = 0; i < rank; i++)
         o->dim[i] = dim[i];
     return RT_OK;
@@ -306,8 +307,9 @@ bool kn_is_aligned(enum rt_dtype dtype, int64_t n)
     return n * (int64_t)rt_dtype_size(dtype) % 64 == 0;
 }
 
-/* TensorFlow copies a part of a tensor, but for whole rows of multiples of 64 bytes, which share
- * its buffer. That shows where the tensor is an alias of a variable. */
+/* TensorFlow copies a part of a tensor, except for whole rows of multiples of 64 bytes, which
+ * share the tensor's buffer. The difference is visible where the tensor is an alias of a
+ * variable. */
 static bool shares_rows(const struct rt_tensor *t, int64_t first, int rank, const int64_t *dim)
 {
     const int64_t all = rt_tensor_count(t), n = rt_count(rank, dim);
@@ -344,7 +346,8 @@ void kn_strides(int rank, const int64_t *dim, int64_t *stride)
     }
 }
 
-/* Drops dimensions of one and joins those that both sides walk in one go. */
+/* Drops dimensions of length 1, and merges neighbouring dimensions that are contiguous on both
+ * sides. */
 static void simplify(const struct kn_walk *w, struct kn_walk *o)
 {
     o->rank = 0;
@@ -391,7 +394,7 @@ struct b16 {
                 d[i * ds] = s[i * ss];                                                             \
         }                                                                                          \
     }                                                                                              \
-    /* dst is contiguous along 1, src along 0: square blocks keep both in cache */                 \
+    /* dst is contiguous along dimension 1, src along 0: square blocks keep both in the cache */   \
     static void transpose_##N(void *dst, int64_t d0, const void *src, int64_t s1, int64_t n0,      \
                               int64_t n1)                                                          \
     {                                                                                              \
@@ -429,7 +432,7 @@ static transpose_fn *transpose_of(size_t size)
                        : transpose_16;
 }
 
-/* Steps the counters of dimensions [0, rank); false when they are through. */
+/* Moves the counters of dimensions [0, rank) to the next index; false after the last one. */
 static bool step(const struct kn_walk *w, int rank, int64_t *at, int64_t *d, int64_t *s)
 {
     for (int i = rank - 1; i >= 0; i--) {
@@ -444,7 +447,7 @@ static bool step(const struct kn_walk *w, int rank, int64_t *at, int64_t *d, int
     return false;
 }
 
-/* Elements between two questions whether the run should go on. */
+/* Elements that are copied between two checks of the run. */
 enum { LONG_RUN = 1 << 20 };
 
 static enum rt_status spend(struct rt_run *r, int64_t work)
@@ -452,7 +455,7 @@ static enum rt_status spend(struct rt_run *r, int64_t work)
     return r ? rt_run_spend(r, &r->left, work) : RT_OK;
 }
 
-/* A transposition in parts, each of whole blocks. */
+/* Transposes a matrix in parts, each of whole blocks. */
 static enum rt_status transpose_all(transpose_fn *transpose, char *dst, int64_t d0, const char *src,
                                     int64_t s1, int64_t n0, int64_t n1, int64_t bytes,
                                     struct rt_run *r)
@@ -469,7 +472,7 @@ static enum rt_status transpose_all(transpose_fn *transpose, char *dst, int64_t 
     return st;
 }
 
-/* r: NULL, or the run that may be asked to end. */
+/* r: NULL, or the run that is checked in between. */
 static enum rt_status walk_plain(size_t size, struct kn_walk *w, char *dst, const char *src,
                                  struct rt_run *r)
 {
@@ -482,7 +485,8 @@ static enum rt_status walk_plain(size_t size, struct kn_walk *w, char *dst, cons
         for (int i = 0; i < last; i++) {
             if (w->src[i] != 1)
                 continue;
-            /* a transposition: dimension i goes next to the last, the rest is outside */
+            /* a transposition: dimension i becomes the last but one, and the others are outer
+             * loops */
             const int64_t n0 = w->dim[i], d0 = w->dst[i], n1 = w->dim[last], s1 = w->src[last];
             transpose_fn *transpose = transpose_of(size);
             for (int j = i; j < last - 1; j++) {
@@ -508,13 +512,13 @@ static enum rt_status walk_plain(size_t size, struct kn_walk *w, char *dst, cons
                 memcpy(to, from, (size_t)(n * bytes));
             else
                 run(to, w->dst[last], from, w->src[last], n);
-            st = spend(r, (flat ? n : 4 * n) + 8); /* 8: of a row, however short */
+            st = spend(r, (flat ? n : 4 * n) + 8); /* 8: per row, however short */
         }
     while (!st && step(w, last, at, &d, &s));
     return st;
 }
 
-/* Slices of the outermost dimension, over idle cores. */
+/* Slices of the outermost dimension, for sharding. */
 struct slices {
     size_t size;
     const struct kn_walk *walk;
@@ -563,7 +567,7 @@ static enum rt_status walk_all(enum rt_dtype dtype, const struct kn_walk *walk, 
                            : walk_plain((size_t)size, &w, dst, src, r);
     do {
         rt_copy_elements(dtype, (char *)dst + d * size, (const char *)src + s * size, 1);
-        st = spend(r, 128); /* of a string: some 50 ns */
+        st = spend(r, 128); /* a string takes some 50 ns */
     } while (!st && step(&w, w.rank, at, &d, &s));
     return st;
 }
@@ -576,10 +580,10 @@ enum rt_status kn_walk_copy(enum rt_dtype dtype, const struct kn_walk *walk, voi
 
 void kn_walk_write(enum rt_dtype dtype, const struct kn_walk *walk, void *dst, const void *src)
 {
-    (void)walk_all(dtype, walk, dst, src, NULL); /* only a run ends it */
+    (void)walk_all(dtype, walk, dst, src, NULL); /* cannot fail without a run */
 }
 
-enum { CHUNK = 4 << 20, STRING_CHUNK = 1 << 14 }; /* bytes; strings, which are shared */
+enum { CHUNK = 4 << 20, STRING_CHUNK = 1 << 14 }; /* bytes; strings, whose bytes are shared */
 
 enum rt_status kn_copy_chunks(struct rt_run *r, enum rt_dtype dtype, void *dst, const void *src,
                               int64_t n)
@@ -660,7 +664,7 @@ bool kn_one(enum rt_dtype dtype, void *elem)
     }
 }
 
-/* ---- rows ---- */
+/* ---- row-wise analysis ---- */
 
 void kn_rows_set(struct rt_rows *r, enum rt_dep_kind kind, int axis)
 {
@@ -685,6 +689,6 @@ bool kn_rows_independent(struct rt_rows *r)
             worst = r->in_dep[k].kind;
     if (worst == RT_DEP_ROWS)
         return false;
-    kn_rows_set(r, worst, 0); /* nothing, sizes only, or not proved: passes through */
+    kn_rows_set(r, worst, 0); /* no dependence, the size only, or mixed: passed on */
     return true;
 }

@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-/* Concat has its axis first, ConcatV2 last. */
+/* The axis is the first input of Concat and the last of ConcatV2. */
 static bool axis_is_first(const struct rt_node *n)
 {
     return n->schema->name[6] == '\0';
@@ -93,7 +93,8 @@ static enum rt_status concat_infer(struct rt_infer *x)
 struct joined {
     const struct rt_tensor *v;
     int n, axis;
-    int64_t inner, unit; /* elements of one row of the output; of one index of the axis in it */
+    /* elements of one row of the output, and of one index of the axis in a row */
+    int64_t inner, unit;
 };
 
 static enum rt_status concat_shard(struct rt_run *r, void *arg, int64_t from, int64_t to)
@@ -135,8 +136,9 @@ static enum rt_status concat_run(struct rt_run *r)
                : concat_shard(r, &j, 0, outer);
 }
 
-/* Rows stay rows along any axis but the joined one, where all inputs must agree. An input that is
- * the same for every row has the batch in no dimension, so it cannot fit: those are refused. */
+/* Row-wise along any axis except the axis of the concatenation, if all inputs that depend on the
+ * batch have their rows along that axis. An input that does not depend on the batch has no axis of
+ * the batch's length, so shape inference refuses it. */
 static void concat_rows(struct rt_rows *r)
 {
     const int ai = axis_is_first(r->node) ? 0 : r->n_in - 1;
@@ -149,7 +151,7 @@ static void concat_rows(struct rt_rows *r)
         if (r->in_dep[k].kind == RT_DEP_NONE || k == ai)
             continue;
         if (r->in_dep[k].kind != RT_DEP_ROWS)
-            return; /* positions, not rows */
+            return; /* not row-wise */
         if (row >= 0 && row != r->in_dep[k].axis)
             return;
         row = r->in_dep[k].axis;

@@ -1,6 +1,9 @@
-/* Diagonals of matrices: MatrixDiag, MatrixDiagPart, MatrixSetDiag in all versions, MatrixBandPart.
- * Every diagonal lower..upper (0 the main one, above it positive) is a row of the packed form, the
- * uppermost first; shorter ones are padded at the end that `align` leaves free. */
+/*
+ * Diagonals of matrices: MatrixDiag, MatrixDiagPart, MatrixSetDiag in all versions, MatrixBandPart.
+ * In the packed form every diagonal from lower to upper (0 is the main diagonal, positive ones lie
+ * above it) is a row, the uppermost first. Shorter diagonals are padded at the end that `align`
+ * leaves free.
+ */
 #include "kernels/array/array.h"
 #include "kernels/entry.h"
 
@@ -16,7 +19,7 @@ static int64_t diag_len(const struct diags *d, int64_t k)
     return r < c ? r : c;
 }
 
-/* Where the content of diagonal k begins in its row. */
+/* The offset of diagonal k's content in its row. */
 static int64_t diag_offset(const struct diags *d, int64_t k)
 {
     return (k >= 0 && d->super_left) || (k <= 0 && d->sub_left) ? 0 : d->longest - diag_len(d, k);
@@ -32,7 +35,7 @@ static void read_align(const struct rt_node *n, struct diags *d)
     d->sub_left = rt_span_is(a, "LEFT_LEFT") || rt_span_is(a, "RIGHT_LEFT");
 }
 
-/* k: NULL for the ops that know the main diagonal only. */
+/* k: NULL for ops that support the main diagonal only. */
 static enum rt_status read_k(const struct rt_tensor *k, struct diags *d, struct rt_error *err)
 {
     d->lower = d->upper = 0;
@@ -68,7 +71,7 @@ static void set_longest(struct diags *d)
     d->longest = r < c ? r : c;
 }
 
-/* `dot`: TensorFlow's DiagPart ends one of these sentences. */
+/* `dot`: a full stop that ends one of these sentences in TensorFlow's DiagPart only. */
 static enum rt_status check_bounds(const struct diags *d, const char *dot, struct rt_error *err)
 {
     const int64_t k[2] = {d->lower, d->upper};
@@ -83,7 +86,8 @@ static enum rt_status check_bounds(const struct diags *d, const char *dot, struc
     return RT_OK;
 }
 
-/* The inputs of MatrixDiagV2 that are one value: TensorFlow takes no vector of one for them. */
+/* Checks the inputs of MatrixDiagV2 that are one value: as in TensorFlow, vectors of one element
+ * are refused. */
 static enum rt_status check_scalar(const char *name, int rank, struct rt_error *err)
 {
     return rank == 0 ? RT_OK : rt_fail(err, RT_INVALID_ARGUMENT, "%s must be a scalar", name);
@@ -172,11 +176,11 @@ static void shape_of(const struct rt_tensor *t, struct rt_shape *s)
     memcpy(s->dim, t->dim, sizeof s->dim);
 }
 
-/* Moves diagonals between the packed form and matrices; elements are plain. */
+/* Copies diagonals between the packed form and matrices. The elements must be plain bytes. */
 static enum rt_status move_diags(struct rt_run *r, const struct diags *d, char *packed, char *full,
                                  int64_t n_matrices, size_t size, bool to_full)
 {
-    enum { COST = 4 }; /* of an element, as rt_run_spend counts */
+    enum { COST = 4 }; /* cost of an element, in the units of rt_run_spend */
     const int64_t n_diags = d->upper - d->lower + 1;
     int64_t left = RT_WORK;
 
@@ -231,7 +235,8 @@ static enum rt_status diag_run(struct rt_run *r)
     return st;
 }
 
-/* Batch dimensions stay; `inner` are the op's own. */
+/* Row-wise along the batch dimensions of the output; its last `inner` dimensions are the op's
+ * own. */
 static void outer_rows(struct rt_rows *r, int inner)
 {
     int axis = -1;
@@ -261,7 +266,7 @@ static void part_rows(struct rt_rows *r)
     outer_rows(r, 0);
 }
 
-/* move_diags copies bytes, so elements may own nothing. */
+/* move_diags copies bytes, so types whose elements own memory are excluded. */
 #define PLAIN_TYPES (~(RT_T(RT_STRING) | RT_T(RT_RESOURCE) | RT_T(RT_VARIANT)))
 #define DIAG(symbol, op_, shape_in_, infer_, rows_, run_)                                          \
     const struct kn_entry kn_##symbol = {                                                          \
@@ -298,7 +303,7 @@ static enum rt_status part_of(const struct rt_node *n, const struct rt_shape *in
     return RT_OK;
 }
 
-/* Unlike MatrixDiag's, any shape of one element. */
+/* Unlike MatrixDiag, MatrixDiagPart accepts one element in any shape. */
 static enum rt_status check_padding(int64_t n, struct rt_error *err)
 {
     return n == 1 ? RT_OK : rt_fail(err, RT_INVALID_ARGUMENT, "Padding must be scalar.");

@@ -1,4 +1,4 @@
-/* Gather, GatherV2, GatherNd: slices picked by index. */
+/* Gather, GatherV2, GatherNd: slices selected by index. */
 #include "kernels/array/array.h"
 #include "kernels/array/gather_rows.h"
 #include "kernels/entry.h"
@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-/* n slices of `bytes`; small sizes become single moves. */
+/* Copies one slice of `bytes` bytes; slices of 4 and 8 bytes become single moves. */
 static void copy_small(void *dst, const void *src, size_t bytes)
 {
     if (bytes == 4)
@@ -19,7 +19,8 @@ static void copy_small(void *dst, const void *src, size_t bytes)
 
 struct gathered {
     int axis, batch;
-    int64_t n_batch, outer, limit, n_index, inner; /* params as [n_batch, outer, limit, inner] */
+    /* params viewed as [n_batch, outer, limit, inner] */
+    int64_t n_batch, outer, limit, n_index, inner;
     struct rt_shape shape;
 };
 
@@ -111,7 +112,7 @@ static void shape_of(const struct rt_tensor *t, struct rt_shape *s)
     memcpy(s->dim, t->dim, sizeof s->dim);
 }
 
-/* "indices[1,0] = 5 is not in [0, 2)" */
+/* Reports an index out of range: "indices[1,0] = 5 is not in [0, 2)". */
 static enum rt_status out_of_range(struct rt_run *r, int64_t at, int64_t limit)
 {
     const struct rt_tensor *ix = &r->in[1];
@@ -277,7 +278,7 @@ static enum rt_status nd_run(struct rt_run *r)
         }
         if (is_bad && !skips_bad)
             return kn_fail_outside(r->err, index, index->rank - 1, depth, i, params, r->node);
-        if (is_bad) { /* zeros; strings are empty already */
+        if (is_bad) { /* becomes zeros; strings are empty already */
             if (rt_dtype_is_plain(dt))
                 memset(o, 0, bytes);
             continue;

@@ -4,9 +4,9 @@
 #include "kernels/cpu/types.h"
 
 enum {
-    CHUNK = 4096, /* rows between two questions whether to go on, at most */
+    CHUNK = 4096, /* rows between two checks of the run, at most */
     MOVE = 16,
-    MOVES = 16, /* longer rows are copied by the library */
+    MOVES = 16, /* memcpy copies longer rows */
 };
 
 #define HAS_OUTSIDE(T)                                                                             \
@@ -34,7 +34,8 @@ int64_t kn_first_outside(const struct rt_tensor *index, int64_t limit)
     return -1;
 }
 
-/* Rows of so many bytes, whatever their elements are: aligned like those. */
+/* Rows of 4, 8 and 16 bytes. Rows are not aligned to their own size, but only as their elements
+ * are. */
 typedef uint32_t four __attribute__((aligned(1), may_alias));
 typedef uint64_t eight __attribute__((aligned(1), may_alias));
 struct sixteen {

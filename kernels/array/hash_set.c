@@ -2,8 +2,9 @@
 
 #include "kernels/cpu/types.h"
 
-/* A NaN equals nothing, itself neither: its hash may be anything, and many of them must not share
- * one, or each would be compared with all before it. So it is that of where it lies. */
+/* A NaN equals nothing, not even itself, so its hash may be anything; but many NaNs must not share
+ * a hash, or each would be compared with all before it. Its hash is therefore that of its
+ * address. */
 #define ADD_FLOATS(T, U)                                                                           \
     do {                                                                                           \
         const T *f = p;                                                                            \

@@ -1,4 +1,4 @@
-/* Pack joins tensors of one shape along a new axis, Unpack takes one apart. */
+/* Pack stacks tensors of one shape along a new axis; Unpack splits a tensor along an axis. */
 #include "kernels/array/array.h"
 #include "kernels/entry.h"
 
@@ -58,7 +58,8 @@ static enum rt_status pack_run(struct rt_run *r)
         *(i < axis ? &outer : &inner) *= r->in[0].dim[i];
     if (outer * inner == 0 || (r->n_in == 1 && kn_hand_on(r, 0)))
         return RT_OK;
-    if (inner == 1 && outer == 1 && rt_dtype_size(dt) == 4) { /* scalars: shapes, mostly */
+    /* scalars, mostly the dimensions of shapes */
+    if (inner == 1 && outer == 1 && rt_dtype_size(dt) == 4) {
         uint32_t *o = r->out[0].data;
         for (int k = 0; k < r->n_in; k++)
             o[k] = *(const uint32_t *)r->in[k].data;
@@ -74,7 +75,8 @@ static enum rt_status pack_run(struct rt_run *r)
     return RT_OK;
 }
 
-/* The row axis moves behind the new one; all inputs that have rows must have them there. */
+/* Row-wise if all inputs that depend on the batch have their rows along one axis. That axis moves
+ * by one if the new axis comes before it. */
 static void pack_rows(struct rt_rows *r)
 {
     int axis = -1;
@@ -88,7 +90,7 @@ static void pack_rows(struct rt_rows *r)
         if (r->in_dep[k].kind == RT_DEP_NONE)
             continue;
         if (r->in_dep[k].kind != RT_DEP_ROWS)
-            return; /* positions, not rows */
+            return; /* not row-wise */
         if (axis >= 0 && axis != r->in_dep[k].axis)
             return;
         axis = r->in_dep[k].axis;
@@ -144,7 +146,7 @@ static enum rt_status unpack_run(struct rt_run *r)
     }
     if (outer * inner == 0)
         return RT_OK;
-    /* Where TensorFlow copies nothing. */
+    /* Whether TensorFlow shares the input's buffer instead of copying. */
     const bool shares = r->in[0].alias_of && axis == 0 && kn_is_aligned(dt, inner);
     for (int k = 0; k < r->n_out; k++) {
         const struct kn_walk w = {

@@ -8,7 +8,7 @@ struct pads {
     struct rt_shape shape;
 };
 
-/* `big`: Pad; MirrorPad (false) has a comma and a small letter where Pad has none and a capital. */
+/* `big`: for Pad, whose error texts differ from MirrorPad's in a comma and a capital letter. */
 static enum rt_status pads_of(const struct rt_shape *in, const struct rt_tensor *t, bool big,
                               struct pads *p, struct rt_error *err)
 {
@@ -51,7 +51,7 @@ static enum rt_status pad_infer(struct rt_infer *x)
     return st;
 }
 
-/* Fills `n` bytes-wide elements with the padding value; strings are empty already. */
+/* Fills n elements with the padding value; strings are empty already. */
 static enum rt_status pad_with(struct rt_run *r, void *dst, int64_t n)
 {
     const enum rt_dtype dt = kn_dtype(&r->out[0]);
@@ -76,7 +76,8 @@ static enum rt_status pad_run(struct rt_run *r)
         return st;
     struct rt_tensor *o = &r->out[0];
     if (rt_tensor_count(o) == rt_tensor_count(t))
-        return kn_view(r, 0, 0, p.shape.rank, p.shape.dim); /* without elements they may differ */
+        /* the shapes may differ if both have no elements */
+        return kn_view(r, 0, 0, p.shape.rank, p.shape.dim);
     if (rt_tensor_count(o) == 0)
         return RT_OK;
     st = pad_with(r, o->data, rt_tensor_count(o));
@@ -114,7 +115,7 @@ const struct kn_entry kn_pad_v2 = {
 
 /* ---- MirrorPad ---- */
 
-/* 1 for REFLECT (the border is not repeated), 0 for SYMMETRIC. */
+/* 1 for REFLECT, which does not repeat the border; 0 for SYMMETRIC. */
 static int border_of(const struct rt_node *n)
 {
     return rt_span_is(rt_attr_str(n, "mode"), "REFLECT") ? 1 : 0;
@@ -165,7 +166,7 @@ static enum rt_status mirror_run(struct rt_run *r)
     if (rank == 0)
         return kn_copy_run(r, dt, o->data, t->data, 1);
 
-    /* per dimension: where each index of the result comes from, in elements */
+    /* For each dimension: the offset in the input, in elements, of each index of the result. */
     kn_strides(rank, t->dim, stride);
     for (int i = 0; i < rank; i++)
         n_map += o->dim[i];

@@ -1,4 +1,4 @@
-/* Elements in another order along dimensions: Reverse, ReverseV2, ReverseSequence, Roll. */
+/* Ops that reorder elements along dimensions: Reverse, ReverseV2, ReverseSequence, Roll. */
 #include "kernels/array/array.h"
 #include "kernels/entry.h"
 
@@ -43,14 +43,14 @@ static enum rt_status reverse_run(struct rt_run *r)
     int64_t from = 0;
     enum rt_status st;
 
-    if (t->rank == 0) /* TensorFlow does not look at the axes of a scalar */
+    if (t->rank == 0) /* TensorFlow does not check the axes for a scalar */
         return kn_view(r, 0, 0, 0, NULL);
     st = axes_of(&r->in[1], t->rank, &axes, r->err);
     if (st)
         return st;
     if (r->in[1].dtype == RT_BOOL && t->dim[0] == 0)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "Invalid input first dimension. Found 0.");
-    /* Of a variable that is no scalar it is a copy. */
+    /* As in TensorFlow, an alias of a variable that is not a scalar is copied. */
     if ((axes == 0 && !t->alias_of) || rt_tensor_count(t) == 0)
         return kn_view(r, 0, 0, t->rank, t->dim);
     if (!kn_out(r, 0, t->rank, t->dim))
@@ -79,7 +79,7 @@ static void reverse_rows(struct rt_rows *r)
         kn_rows_set(r, RT_DEP_ROWS, r->in_dep[0].axis);
 }
 
-/* The first generation's kernel refuses tensors without rows. */
+/* The kernel of the op's first version refuses tensors without rows. */
 static enum rt_status reverse_infer(struct rt_infer *x)
 {
     if (x->in[0].shape.rank > 0 && x->in[0].shape.dim[0] == 0)
@@ -150,7 +150,8 @@ static enum rt_status sequence_run(struct rt_run *r)
     struct kn_walk w = {.rank = t->rank};
     for (int64_t i = 0; i < t->dim[b] && !st; i++) {
         const int64_t n = kn_int_at(&r->in[1], i), base = i * stride[b];
-        for (int part = 0; part < 2 && !st; part++) { /* what turns round, then what stays */
+        /* first the part that is reversed, then the part that stays */
+        for (int part = 0; part < 2 && !st; part++) {
             for (int k = 0; k < t->rank; k++) {
                 w.dim[k] = k == b ? 1 : t->dim[k];
                 w.dst[k] = w.src[k] = stride[k];
@@ -187,7 +188,7 @@ const struct kn_entry kn_reverse_sequence = {
 
 /* ---- Roll(input, shift, axis) ---- */
 
-/* How far each axis is turned, within its length; shifts of one axis add up. */
+/* Sets how far each axis is rolled, within its length. Shifts of one axis are added up. */
 static enum rt_status shifts_of(struct rt_run *r, int64_t *shift)
 {
     const struct rt_tensor *t = &r->in[0], *s = &r->in[1], *a = &r->in[2];
@@ -212,7 +213,7 @@ static enum rt_status shifts_of(struct rt_run *r, int64_t *shift)
                            (long long)axis);
         if (rt_run_tick(r, i))
             return r->err->code;
-        if (rt_tensor_count(t) == 0) /* dimensions whose sum does not fit */
+        if (rt_tensor_count(t) == 0) /* an empty tensor may have dimensions whose sums overflow */
             continue;
         const int64_t n = t->dim[axis];
         shift[axis] = ((shift[axis] + kn_int_at(s, i) % n) % n + n) % n;
@@ -245,7 +246,8 @@ static enum rt_status roll_run(struct rt_run *r)
             w.dim[i] = t->dim[i];
             w.dst[i] = w.src[i] = stride[i];
         }
-        for (int k = 0; k < n_moved; k++) { /* each axis falls into two pieces that change places */
+        /* each rolled axis has two parts, which change places */
+        for (int k = 0; k < n_moved; k++) {
             const int i = moved[k];
             const int64_t head = t->dim[i] - shift[i];
             if (piece >> k & 1) {

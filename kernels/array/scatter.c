@@ -1,11 +1,12 @@
-/* Slices put, added or compared into a tensor by index: ScatterNd, TensorScatter*. */
+/* Ops that write slices to a tensor by index, or combine them with it: ScatterNd,
+ * TensorScatter*. */
 #include "kernels/array/array.h"
 #include "kernels/cpu/types.h"
 #include "kernels/entry.h"
 
 enum mode { PUT, ADD, SUB, MIN, MAX };
 
-/* Combines n updates into n elements. */
+/* Combines n updates with n elements of dst. */
 static bool combine(enum rt_dtype dtype, enum mode mode, void *dst, const void *src, int64_t n)
 {
 #define X(dt, T)                                                                                   \
@@ -74,7 +75,7 @@ static enum rt_status apply(struct rt_run *r, enum mode mode, struct rt_tensor *
                          rt_dtype_name(dt));
 }
 
-/* Scatters updates into *o, whose shape has been checked against them. */
+/* Scatters the updates into *o. The caller has checked their shapes. */
 static enum rt_status scatter(struct rt_run *r, enum mode mode, const struct rt_tensor *index,
                               const struct rt_tensor *updates, struct rt_tensor *o)
 {

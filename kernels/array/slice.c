@@ -6,11 +6,12 @@
 
 enum { MAX_SPEC = 31 };
 
-/* The specification spread over all dimensions of the input. */
+/* The slice specification, expanded to all dimensions of the input. */
 struct dense {
     int64_t begin[RT_MAX_RANK], end[RT_MAX_RANK], stride[RT_MAX_RANK];
     unsigned no_begin, no_end, shrink;
-    int8_t gather[MAX_SPEC + RT_MAX_RANK + 1]; /* result's axes: input dimension, or NEW */
+    /* for each axis of the result: the dimension of the input, or NEW */
+    int8_t gather[MAX_SPEC + RT_MAX_RANK + 1];
     int n_gather;
 };
 enum { NEW = -1 };
@@ -27,9 +28,9 @@ static enum rt_status expand_spec(const struct rt_node *node, int n, const int64
     const uint64_t shrink = (uint64_t)rt_attr_int(node, "shrink_axis_mask");
     int new_after = 0, at = 0;
 
-    if (ellipses & (ellipses - 1)) /* also of bits that no entry of the spec has */
+    if (ellipses & (ellipses - 1)) /* counts bits beyond the entries of the specification too */
         return rt_fail(err, RT_INVALID_ARGUMENT, "Multiple ellipses in slice spec not allowed");
-    const int n_spec = ellipsis ? n : n + 1; /* without one, it stands at the end */
+    const int n_spec = ellipsis ? n : n + 1; /* without an ellipsis, one is implied at the end */
     if (!ellipsis)
         ellipsis = UINT64_C(1) << n;
     for (int i = 0; i < n; i++)
@@ -154,7 +155,7 @@ void kn_slice_walk(const struct kn_slice *s, const int64_t *dim, struct kn_walk 
     }
 }
 
-/* Copies the slice out of input 0, or makes a view of it when it is one piece. */
+/* Copies the slice of input 0, or makes a view of it if it is contiguous. */
 static enum rt_status take(struct rt_run *r, const struct kn_slice *s)
 {
     const struct rt_tensor *t = &r->in[0];
@@ -165,7 +166,7 @@ static enum rt_status take(struct rt_run *r, const struct kn_slice *s)
     if (n > 0) {
         kn_slice_walk(s, t->dim, &w, &first);
         bool whole = t->buf && (t->alias_of || (size_t)n * rt_dtype_size(kn_dtype(t)) >= 4096);
-        bool one = true; /* only ones before this dimension */
+        bool one = true; /* all dimensions so far have length 1 */
         for (int i = 0; whole && i < s->rank; i++) {
             if (!one && s->count[i] != t->dim[i])
                 whole = false;
@@ -185,8 +186,9 @@ static enum rt_status take(struct rt_run *r, const struct kn_slice *s)
 
 enum { FAR = INT32_MAX };
 
-/* The row axis must be taken whole and in order, however long it is. So `s` is worked out for an
- * axis that is longer than any batch: a constant bound that only many rows reach shows there. */
+/* Row-wise if the batch axis is taken whole and in order for every batch size. The caller resolves
+ * `s` for a batch axis of length FAR, longer than any batch, so that a constant bound that only
+ * large batches reach shows in it. */
 static void slice_rows(struct rt_rows *r, const struct kn_slice *s)
 {
     const int a = r->in_dep[0].axis;

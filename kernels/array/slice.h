@@ -1,4 +1,5 @@
-/* A strided slice, worked out: what Slice, StridedSlice and assignments to slices share. */
+/* A strided slice with its parameters resolved, for Slice, StridedSlice and assignments to
+ * slices. */
 #ifndef KN_CPU_SLICE_H
 #define KN_CPU_SLICE_H
 
@@ -6,20 +7,21 @@
 
 struct kn_slice {
     int rank;                     /* of the sliced tensor */
-    int64_t begin[RT_MAX_RANK];   /* first index taken, per dimension */
+    int64_t begin[RT_MAX_RANK];   /* the first index in each dimension */
     int64_t stride[RT_MAX_RANK];  /* never 0 */
-    int64_t count[RT_MAX_RANK];   /* how many are taken */
-    struct rt_shape shape;        /* of the result: without shrunk axes, with new ones */
-    int8_t out_axis[RT_MAX_RANK]; /* where dimension i went in the result, -1: shrunk */
+    int64_t count[RT_MAX_RANK];   /* the number of indices in each dimension */
+    struct rt_shape shape;        /* the shape of the result: without shrunk axes, with new ones */
+    int8_t out_axis[RT_MAX_RANK]; /* the axis of the result for dimension i; -1: shrunk */
 };
 
-/* begin, end, strides: integer vectors; masks from the node. TensorFlow's refusals. */
+/* Resolves a strided slice. begin, end, strides: integer vectors; the masks are the node's
+ * attributes. Errors have TensorFlow's texts. */
 enum rt_status kn_slice_of(const struct rt_node *n, int rank, const int64_t *dim,
                            const struct rt_tensor *begin, const struct rt_tensor *end,
                            const struct rt_tensor *strides, struct kn_slice *out,
                            struct rt_error *err);
-/* The walk that reads the slice out of a tensor with these dims into row-major order; *first is
- * the offset of its first element. Swap dst and src to write it. */
+/* The walk that copies the slice of a tensor with dimensions `dim` to row-major order; *first is
+ * the offset of the slice's first element. With dst and src swapped, the walk writes the slice. */
 void kn_slice_walk(const struct kn_slice *s, const int64_t *dim, struct kn_walk *w, int64_t *first);
 
 #endif

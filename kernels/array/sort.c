@@ -1,4 +1,4 @@
-/* Merge sort from the bottom up over runs that qsort has sorted. */
+/* Bottom-up merge sort of runs that qsort has sorted. */
 #include "kernels/array/sort.h"
 
 #include <stdlib.h>
@@ -12,9 +12,9 @@ struct sort {
     int (*compare)(const void *a, const void *b);
 };
 
-enum { STEP_WORK = 32 }; /* of comparing and moving an element, as rt_run_spend counts */
+enum { STEP_WORK = 32 }; /* cost of comparing and moving an element, in the units of rt_run_spend */
 
-/* dst[from, to) from the sorted src[from, middle) and src[middle, to). */
+/* Merges the sorted src[from, middle) and src[middle, to) into dst[from, to). */
 static enum rt_status merge(const struct sort *s, char *dst, const char *src, int64_t from,
                             int64_t middle, int64_t to)
 {
@@ -31,12 +31,12 @@ static enum rt_status merge(const struct sort *s, char *dst, const char *src, in
         if (rt_run_spend(s->r, &s->r->left, STEP_WORK))
             return s->r->err->code;
     }
-    /* One of them is left; the other has no elements. */
+    /* One side may have elements left; the other has none. */
     const char *rest = a < a_end ? a : b;
     return kn_copy_chunks(s->r, RT_U8, dst, rest, (a < a_end ? a_end : b_end) - rest);
 }
 
-/* Leaves the result in base. */
+/* Merges all runs. The result is in `base`. */
 static enum rt_status merge_runs(const struct sort *s, char *base, char *workspace, int64_t n)
 {
     char *src = base, *dst = workspace, *swap;

@@ -1,5 +1,5 @@
-/* Blocks of space to and from batch or depth: SpaceToBatch(ND), BatchToSpace(ND), SpaceToDepth,
- * DepthToSpace. */
+/* Blocks of the spatial dimensions moved to and from batch or depth: SpaceToBatch(ND),
+ * BatchToSpace(ND), SpaceToDepth, DepthToSpace. */
 #include "kernels/array/array.h"
 #include "kernels/entry.h"
 #include "runtime/base/checked.h"
@@ -7,12 +7,13 @@
 enum { MAX_BLOCK = RT_MAX_RANK - 1 };
 
 struct block {
-    int n; /* block dimensions: 1..n of the tensor */
+    int n; /* the block dimensions are 1..n of the tensor */
     int64_t size[MAX_BLOCK], before[MAX_BLOCK], after[MAX_BLOCK], product;
-    struct rt_shape shape; /* of the result */
+    struct rt_shape shape; /* the shape of the result */
 };
 
-/* `sizes` NULL: the attribute block_size, for two dimensions (the ops without ND). */
+/* `sizes` NULL: the block size is the attribute block_size, for two dimensions (the ops without
+ * ND). */
 static enum rt_status block_of(const struct rt_node *node, const struct rt_shape *in,
                                const struct rt_tensor *sizes, const struct rt_tensor *pads,
                                bool to_batch, struct block *b, struct rt_error *err)
@@ -114,8 +115,9 @@ static enum rt_status batch_infer(struct rt_infer *x)
 }
 
 /*
- * Batch entry (offset in the block) * N + n holds every size-th element, from that offset on, of
- * space entry n. One strided copy per offset, towards the batch or from it.
+ * Entry offset * N + n of the batch tensor holds those elements of entry n of the space tensor that
+ * begin at `offset` in the block and lie `size` apart. Each offset takes one strided copy, to or
+ * from the batch tensor.
  */
 static enum rt_status batch_run(struct rt_run *r)
 {
@@ -152,7 +154,8 @@ static enum rt_status batch_run(struct rt_run *r)
             if (i >= 1 && i <= b.n) {
                 const int64_t size = b.size[i - 1], at = left % size, before = b.before[i - 1];
                 left /= size;
-                /* k-th of the batch is k * size + at - before in space; keep those inside */
+                /* Element k of the batch tensor is element k * size + at - before of the space
+                 * tensor; only those inside are copied. */
                 const int64_t need = before - at;
                 const int64_t from = need > 0 ? (need + size - 1) / size : 0;
                 const int64_t end = space->dim[i] + before - at; /* k * size < end */
@@ -246,7 +249,7 @@ static enum rt_status depth_run(struct rt_run *r)
     const struct rt_tensor *o = &r->out[0], *deep = to_depth ? o : t, *wide = to_depth ? t : o;
     const int64_t b = rt_attr_int(r->node, "block_size"), c = wide->dim[3];
     const int64_t h = deep->dim[1], w = deep->dim[2];
-    /* image, row, row in block, column, column in block, channel */
+    /* dimensions: image, row, row in block, column, column in block, channel */
     struct kn_walk walk = {.rank = 6, .dim = {t->dim[0], h, b, w, b, c}};
     const int64_t d[6] = {h * w * b * b * c, w * b * b * c, b * c, b * b * c, c, 1};
     const int64_t s[6] = {h * b * w * b * c, b * w * b * c, w * b * c, b * c, c, 1};

@@ -1,4 +1,4 @@
-/* Split into equal parts, SplitV into parts of given sizes. */
+/* Split divides a tensor into equal parts, SplitV into parts of given sizes. */
 #include "kernels/array/array.h"
 #include "kernels/entry.h"
 #include "runtime/base/checked.h"
@@ -8,7 +8,7 @@ static enum rt_status split_axis(const struct rt_tensor *t, bool any_shape, int 
 {
     int64_t a;
 
-    /* TensorFlow's Split takes a scalar only, its SplitV one element of any shape. */
+    /* TensorFlow's Split accepts a scalar only, its SplitV one element in any shape. */
     if (!(any_shape ? kn_single(t, &a) : kn_scalar(t, &a)))
         return rt_fail(err, RT_INVALID_ARGUMENT, "split_dim must be a scalar but has rank %d",
                        t->rank);
@@ -20,7 +20,7 @@ static enum rt_status split_axis(const struct rt_tensor *t, bool any_shape, int 
     return RT_OK;
 }
 
-/* Output k, whose shape it has, becomes the elements of input `in` from `first` on. */
+/* Makes output k, whose shape is set, a view of input `in` from element `first` on. */
 static enum rt_status share(struct rt_run *r, int k, int in, int64_t first)
 {
     const struct rt_tensor o = r->out[k];
@@ -28,7 +28,7 @@ static enum rt_status share(struct rt_run *r, int k, int in, int64_t first)
     return kn_out_slice(r, k, in, first, o.rank, o.dim);
 }
 
-/* Writes every part; outputs have their shapes. */
+/* Writes all parts. The shapes of the outputs are set. */
 static enum rt_status cut(struct rt_run *r, int in, int axis)
 {
     const struct rt_tensor *t = &r->in[in];
@@ -40,7 +40,7 @@ static enum rt_status cut(struct rt_run *r, int in, int axis)
     if (outer * inner == 0)
         return RT_OK;
     const int64_t unit = inner / t->dim[axis];
-    /* Where TensorFlow copies nothing. */
+    /* Whether TensorFlow shares the input's buffer instead of copying. */
     const bool shares = t->alias_of && (r->n_out == 1 || (axis == 0 && kn_is_aligned(dt, unit)));
     for (int k = 0; k < r->n_out; k++) {
         const int64_t len = unit * r->out[k].dim[axis];

@@ -1,11 +1,12 @@
-/* Repeating values along dimensions: Tile, BroadcastTo, and the arithmetic of broadcast shapes:
- * BroadcastArgs, BroadcastGradientArgs. */
+/* Ops that repeat values along dimensions: Tile, BroadcastTo; and the arithmetic of broadcast
+ * shapes: BroadcastArgs, BroadcastGradientArgs. */
 #include "kernels/array/array.h"
 #include "kernels/entry.h"
 #include "runtime/base/checked.h"
 
-/* A tensor that is the same for every row, repeated to the batch's size along one axis: that axis
- * holds rows. Otherwise it depends on the size alone. */
+/* For a tensor that does not depend on the batch and is repeated to the batch size: if exactly one
+ * axis grew from length 1 to the batch size, that axis holds rows. If none did, the result depends
+ * on the batch size only. */
 static void rows_made(struct rt_rows *r, int64_t (*was)(const struct rt_rows *, int))
 {
     const struct rt_shape *o = &r->out[0].shape;
@@ -72,7 +73,8 @@ static enum rt_status tile_run(struct rt_run *r)
         return kn_view(r, 0, 0, t->rank, t->dim);
     if (!kn_out(r, 0, o.shape.rank, o.shape.dim))
         return r->err->code;
-    if (rt_tensor_count(&r->out[0]) == 0) /* products of dimensions of both need not fit then */
+    /* the strides of an output without elements may overflow */
+    if (rt_tensor_count(&r->out[0]) == 0)
         return RT_OK;
     kn_strides(t->rank, t->dim, in);
     kn_strides(t->rank, o.shape.dim, out);
@@ -166,7 +168,7 @@ static enum rt_status broadcast_run(struct rt_run *r)
     struct kn_walk w = {.rank = rank};
     if (kn_shape_total(&o.shape) == rt_tensor_count(t)) {
         st = kn_view(r, 0, 0, rank, o.shape.dim);
-        if (more) /* a copy in TensorFlow */
+        if (more) /* TensorFlow copies in this case */
             r->out[0].alias_of = 0;
         return st;
     }
@@ -215,7 +217,7 @@ const struct kn_entry kn_broadcast_to = {
 
 /* ---- BroadcastArgs, BroadcastGradientArgs (s0, s1) ---- */
 
-/* Both shapes, with ones in front so that they are of one length. */
+/* Both shapes, padded with ones in front to the same rank. */
 struct pair {
     int rank;
     int64_t a[RT_MAX_RANK], b[RT_MAX_RANK];
@@ -281,8 +283,8 @@ const struct kn_entry kn_broadcast_args = {
     .kernels = KN_CPU("BroadcastArgs", "broadcast_args", 0, NULL, args_run),
 };
 
-/* Which axes a gradient of either argument is summed over. Where both are one, both are named, as
- * long as the shapes differ at all. */
+/* Finds the axes over which the gradient of each argument is summed. An axis where both have
+ * length 1 is listed for both, unless the shapes are equal. */
 static enum rt_status gradient_run(struct rt_run *r)
 {
     int64_t axis[2][RT_MAX_RANK], n[2] = {0, 0};

@@ -1,13 +1,13 @@
-/* The largest of each row: TopKV2, TopK; the n-th smallest: NthElement. */
+/* The largest elements of each row: TopKV2, TopK; the n-th smallest: NthElement. */
 #include "kernels/array/array.h"
 #include "kernels/cpu/types.h"
 #include "kernels/entry.h"
 
-enum { SINK = 64 }; /* the work of one, for rt_run_spend */
+enum { SINK = 64 }; /* cost of one sink, in the units of rt_run_spend */
 
 /*
- * Writes the places of the k best of n in order: larger values first, equal ones by place. `heap`
- * holds k; its root is the worst of those kept.
+ * Writes the indices of the k best of n values in order: larger values first, equal values by
+ * index. `heap` holds k indices; its root is the worst of those kept.
  */
 #define SELECT_TOP(dt, T, ...)                                                                     \
     static bool before_##dt(const T *v, int64_t a, int64_t b)                                      \
@@ -50,7 +50,7 @@ enum { SINK = 64 }; /* the work of one, for rt_run_spend */
             if (rt_run_spend(r, left, SINK))                                                       \
                 return r->err->code;                                                               \
         }                                                                                          \
-        for (int64_t end = k - 1; end > 0; end--) { /* the worst goes to the end */                \
+        for (int64_t end = k - 1; end > 0; end--) { /* the worst moves to the end */               \
             const int64_t x = heap[0];                                                             \
             heap[0] = heap[end];                                                                   \
             heap[end] = x;                                                                         \
@@ -147,7 +147,7 @@ static enum rt_status top_run(struct rt_run *r)
     return RT_OK;
 }
 
-/* Rows stay rows, unless they are what is searched through. */
+/* Row-wise unless the batch is the last axis, which is searched. */
 static void top_rows(struct rt_rows *r)
 {
     if (kn_rows_independent(r) || r->in_dep[0].kind != RT_DEP_ROWS || !kn_rows_free(r, 1))

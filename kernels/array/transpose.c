@@ -68,7 +68,7 @@ static enum rt_status transpose_run(struct rt_run *r)
     for (int i = 0; i < t->rank; i++) {
         dim[i] = w.dim[i] = t->dim[perm[i]];
         w.src[i] = stride[perm[i]];
-        if (dim[i] != 1) { /* order matters among the others only */
+        if (dim[i] != 1) { /* the order of dimensions of length 1 does not matter */
             moves = moves || perm[i] < last;
             last = perm[i];
         }
@@ -86,14 +86,14 @@ static enum rt_status conjugate_run(struct rt_run *r)
     const enum rt_dtype dt = kn_dtype(&r->in[0]);
 
     enum rt_status st = transpose_run(r);
-    r->out[0].alias_of = 0; /* always a copy in TensorFlow */
+    r->out[0].alias_of = 0; /* TensorFlow always copies here */
     if (dt != RT_C64 && dt != RT_C128)
         return st;
     if (st)
         return st;
     struct rt_tensor *o = &r->out[0];
     const int64_t n = rt_tensor_count(o);
-    if (n && o->data == r->in[0].data) { /* a view after all: the input must stay as it is */
+    if (n && o->data == r->in[0].data) { /* the output is a view: the input must not be changed */
         struct rt_tensor copy;
         st = rt_tensor_copy(&copy, o, rt_run_pool(r), r->err);
         if (st)

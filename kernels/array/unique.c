@@ -1,9 +1,10 @@
-/* Each value once, in the order of first sight: Unique and its kin; ListDiff. */
+/* Each distinct value once, in the order of its first occurrence: Unique and its variants;
+ * ListDiff. */
 #include "kernels/array/hash_set.h"
 #include "kernels/entry.h"
 #include "runtime/base/checked.h"
 
-/* Items are slices of a tensor along one axis: [outer, n, inner]. */
+/* Items are slices of a tensor along one axis; the tensor is viewed as [outer, n, inner]. */
 struct items {
     const struct rt_tensor *t;
     int64_t outer, n, inner;
@@ -32,7 +33,7 @@ static bool same_item(const struct items *a, int64_t i, const struct items *b, i
     return true;
 }
 
-/* The axis of UniqueV2: none means the only one. */
+/* Reads the axis of UniqueV2. Without an axis, the tensor must be a vector. */
 static enum rt_status axis_of(struct rt_run *r, int *axis)
 {
     const struct rt_tensor *t = &r->in[0], *a = r->n_in > 1 ? &r->in[1] : NULL;
@@ -70,16 +71,16 @@ static enum rt_status unique_run(struct rt_run *r)
         if (i != axis)
             *(i < axis ? &s.outer : &s.inner) *= t->dim[i];
     if (rt_tensor_count(t) == 0)
-        s.outer = 0; /* items without elements are all equal: none of them is looked at */
+        s.outer = 0; /* items without elements are all equal: none is looked at */
 
-    /* slots hold item + 1; first[] the item that each distinct one was seen at, count[] how often
-     */
+    /* A slot holds the number of a distinct item, counted from 1; first[] has its first occurrence
+     * and count[] the number of its occurrences. */
     const int64_t n_slots = kn_hash_slots(s.n), n = s.n;
     int64_t *slot = rt_scratch(r, (size_t)(n_slots + 2 * n + 1) * sizeof *slot);
     if (!slot || !rt_out(r, 1, 1, &n))
         return r->err->code;
     int64_t *first = slot + n_slots, *count = first + n, n_unique = 0;
-    /* Of one item, or of passing one. */
+    /* Cost of hashing one item, or of passing one slot. */
     const int64_t work = rt_add_saturated(rt_mul_saturated(4, s.outer * s.inner), KN_PROBE_WORK);
     int64_t left = RT_WORK;
     if (kn_zero_chunks(r, slot, (size_t)n_slots * sizeof *slot))
@@ -141,10 +142,10 @@ UNIQUE(unique_v2, "UniqueV2")
 UNIQUE(unique_with_counts, "UniqueWithCounts")
 UNIQUE(unique_with_counts_v2, "UniqueWithCountsV2")
 
-/* ---- ListDiff(x, y): what of x is not in y, and where it was ---- */
+/* ---- ListDiff(x, y): the elements of x that are not in y, and their indices ---- */
 
-/* The slot that holds an item of b equal to item i of a, or the free one where it belongs. False:
- * the run has been cancelled. */
+/* Finds the slot that holds an item of b equal to item i of a, or the free slot where it belongs.
+ * False: the run must end. */
 static bool find(struct rt_run *r, int64_t *left, const struct items *b, const int64_t *slot,
                  int64_t n_slots, const struct items *a, int64_t i, int64_t *at)
 {

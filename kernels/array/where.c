@@ -1,9 +1,10 @@
-/* Where(condition): coordinates of what is not zero, known only when it has run. */
+/* Where(condition): the coordinates of elements that are not zero. The output's shape is known
+ * only after the run. */
 #include "kernels/array/array.h"
 #include "kernels/cpu/types.h"
 #include "kernels/entry.h"
 
-/* One byte per element: whether it counts. */
+/* Sets one byte for each element: whether it is not zero. */
 static bool marks(const struct rt_tensor *t, unsigned char *m, int64_t n)
 {
     switch (kn_dtype(t)) {
@@ -23,7 +24,7 @@ static bool marks(const struct rt_tensor *t, unsigned char *m, int64_t n)
         X(RT_QI32, int32_t)
 #undef X
     case RT_F16:
-    case RT_BF16: /* all but the two zeros */
+    case RT_BF16: /* all but the two zeros are true */
         for (int64_t i = 0; i < n; i++)
             m[i] = (((const uint16_t *)t->data)[i] & 0x7fff) != 0;
         return true;
