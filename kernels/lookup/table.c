@@ -1,4 +1,4 @@
-/* Look-up tables: how they are made and freed, and the pairs that they hold. */
+/* Creation and release of look-up tables, and the pairs that they hold. */
 #include "kernels/lookup/table.h"
 
 #include "kernels/array/hash_set.h"
@@ -15,7 +15,7 @@ void kn_table_drop(enum rt_dtype dtype, void *p, int64_t n)
             rt_str_clear((struct rt_str *)p + i);
 }
 
-/* Nothing is in it any more, and its memory is given back. */
+/* Removes all pairs and frees their memory. */
 static void clear(struct kn_table *t)
 {
     kn_table_drop(t->key_type, t->keys, t->n * t->n_key);
@@ -53,7 +53,7 @@ void kn_table_fresh(struct rt_run *r, struct kn_table *t, struct kn_table *fresh
                                          .empty = t->dense.empty,
                                          .deleted = t->dense.deleted}};
     kn_table_count_in(r, fresh);
-    if (!t->is_mutable) /* nothing was in it */
+    if (!t->is_mutable) /* a table that is filled once was empty before */
         return;
     kn_table_lock(t);
     fresh->credit = t->counted;
@@ -191,7 +191,7 @@ TABLE(mutable_hash_table_of_tensors_v2, "MutableHashTableOfTensorsV2",
 
 /* ---- items ---- */
 
-enum { KEY_WORK = 128 }; /* of hashing a key and reading what memory holds of it, uncached */
+enum { KEY_WORK = 128 }; /* of hashing a key and reading its uncached memory */
 
 static size_t key_bytes(const struct kn_table *t)
 {
@@ -234,7 +234,7 @@ static int64_t first_slot(const struct kn_table *t, const void *key, int64_t n_s
     return (int64_t)(kn_hash_elements(t->key_type, key, t->n_key) & (uint64_t)(n_slots - 1));
 }
 
-/* *at: the slot of `key`, one that holds it, or the free one where it belongs. */
+/* *at: the slot that holds `key`, or the free slot where it belongs. */
 static enum rt_status slot_of(struct rt_run *r, int64_t *left, const struct kn_table *t,
                               const void *key, int64_t *at)
 {
@@ -273,8 +273,8 @@ static bool grow(void **p, int64_t capacity, int64_t more, size_t each)
     return true;
 }
 
-/* *out: slots for the items as they are, or as they will be numbered when only those that live are
- * left. Nothing of the table changes. */
+/* *out: a new index of slots for all items, or with `only_live` for the live items as compact()
+ * renumbers them. The table itself does not change. */
 static enum rt_status index_items(struct rt_run *r, int64_t *left, const struct kn_table *t,
                                   bool only_live, int64_t n_slots, int64_t **out)
 {
@@ -306,14 +306,15 @@ static void take_slots(struct kn_table *t, int64_t *slot, int64_t n_slots)
     t->n_slots = n_slots;
 }
 
-/* Items that were removed keep their place until there is no room left: then they go if they are
- * the most, so that a table whose keys come and go does not grow. */
+/* Removes dead items. A removed item keeps its place until the arrays are full; the table is then
+ * compacted instead of grown if more than half of its items are dead. A table whose keys come and
+ * go therefore does not grow without limit. */
 static enum rt_status compact(struct rt_run *r, int64_t *left, struct kn_table *t)
 {
     const size_t bytes = (size_t)t->n_slots * sizeof *t->slot;
     int64_t n = 0, *slot;
-    /* There are two arrays of slots for a while: the second is the run's, for a table that is at
-     * its limit must be able to do this. */
+    /* Two arrays of slots exist for a while. The second counts against the run's memory rather than
+     * the table's, because a table at its limit must still be able to compact. */
     enum rt_status st = rt_pool_hold(rt_run_pool(r), bytes, 0, "a hash table", r->err);
 
     if (st)
@@ -342,7 +343,7 @@ static enum rt_status compact(struct rt_run *r, int64_t *left, struct kn_table *
     return RT_OK;
 }
 
-/* Bytes more of the table's arrays. */
+/* Counts `bytes` more of the table's arrays in its memory pool. */
 static enum rt_status count(struct kn_table *t, size_t bytes, struct rt_error *err)
 {
     const enum rt_status st = rt_pool_hold(t->pool, bytes, t->credit, "a hash table", err);
@@ -416,7 +417,7 @@ static enum rt_status reserve(struct rt_run *r, int64_t *left, struct kn_table *
     return st;
 }
 
-/* Strings that the table is about to share with whoever brought them. */
+/* Counts strings that the table is about to share with the tensor that brought them. */
 static enum rt_status keep_strings(const struct kn_table *t, enum rt_dtype dtype, const void *p,
                                    int64_t n, const void *old, struct rt_error *err)
 {
@@ -457,7 +458,7 @@ enum rt_status kn_table_put(struct rt_run *r, int64_t *left, struct kn_table *t,
     return RT_OK;
 }
 
-/* ---- what the ops begin with ---- */
+/* ---- checks that every table op begins with ---- */
 
 bool kn_is_table(const struct rt_object *o)
 {

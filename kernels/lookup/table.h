@@ -1,20 +1,20 @@
 /*
  * Look-up tables: resources of a session that map keys to values.
  *
- *   table.c       the tables and their pairs
+ *   table.c       the tables and the pairs that they hold
  *   table_ops.c   the ops that find, insert, remove, import and export pairs
  *   table_fill.c  the ops that fill a HashTable, once
- *   table_dense.c what a MutableDenseHashTable has of its own
+ *   table_dense.c what only a MutableDenseHashTable has: reserved keys and buckets
  *
- * A table that is filled once (HashTable) never changes afterwards, so it is read without its
- * lock; a mutable one is read and written under it.
+ * A table that is filled once (HashTable) never changes afterwards, so its pairs are read without
+ * its lock. A mutable table is read and written under its lock.
  *
  * A run may end in the middle of an op: by its deadline, by cancellation, or because a limit is
- * reached. An import or an initialization that ends so leaves the table as it was: the new pairs
- * are collected in a table of their own, which takes the place of the old content when it is
- * complete. An insertion or a removal leaves the pairs that it had inserted or removed until then,
- * each whole: to undo them would take a copy of what they replace, and a client that repeats the
- * request reaches the state that it wanted.
+ * reached. An import or an initialization that ends early leaves the table unchanged: the new pairs
+ * are collected in a separate table, which replaces the old content when it is complete. An
+ * insertion or a removal that ends early is not undone: the pairs that it has handled until then
+ * stay inserted or removed, each of them whole. Undoing them would take a copy of the pairs that
+ * they replace, and a client that repeats the request reaches the state that it wants.
  */
 #ifndef KN_CPU_TABLE_H
 #define KN_CPU_TABLE_H
@@ -22,92 +22,101 @@
 #include "kernels/entry.h"
 #include "runtime/base/thread.h"
 
-enum { KN_TABLE_MAX = 1 << 28 }; /* items, and buckets */
+enum { KN_TABLE_MAX = 1 << 28 }; /* limit of items and of buckets */
 
-/* Of a MutableDenseHashTable: in TensorFlow its buckets are what is exported, and two keys mark
- * those that hold nothing. */
+/* Fields of a MutableDenseHashTable only. TensorFlow exports the buckets of such a table, and two
+ * reserved keys mark buckets that hold no pair. */
 struct kn_dense {
     int64_t n_buckets; /* a power of two, 4 at least */
     float max_load;
-    char *empty, *deleted; /* one key each, never in the table */
+    char *empty, *deleted; /* one key each; the table never holds either */
 };
 
 struct kn_table {
     struct rt_object o;
     enum rt_dtype key_type, value_type;
-    struct rt_shape key_shape; /* of one key: a scalar but for dense tables, whose may be vectors */
-    struct rt_shape value_shape; /* of one value: a scalar but for ...OfTensors and dense tables */
-    int64_t n_key, n_value;      /* elements of one */
+    struct rt_shape key_shape;   /* of one key; a scalar except in dense tables */
+    struct rt_shape value_shape; /* of one value; a scalar except in ...OfTensors and dense */
+    int64_t n_key, n_value;      /* elements of one key and of one value */
     bool is_mutable, is_dense;
-    atomic_bool filled; /* not mutable: set once, after the last write */
+    atomic_bool filled; /* fixed tables: set once, after the last write */
     struct rt_mutex mu;
-    /* guarded by mu (see above) */
+    /* guarded by mu (the file comment says when reads need no lock) */
     int64_t n, capacity, n_live, n_slots;
     char *keys, *values;
     bool *live;
-    int64_t *slot;         /* item + 1; 0: free */
-    struct rt_pool *pool;  /* of the session's state: counts what the table holds; NULL: nothing was
-                              written yet */
-    size_t counted;        /* bytes of the arrays above that count there; texts count themselves */
-    size_t credit;         /* bytes by which its pairs may exceed the state's limit: of the content
-                              that they are about to replace; 0 but for kn_table_fresh */
-    struct kn_dense dense; /* n_buckets is guarded by mu, the rest never changes */
+    int64_t *slot; /* index of the item + 1; 0: the slot is free */
+    /* The memory pool of the session's state, which counts the table. NULL: nothing was written
+     * yet. */
+    struct rt_pool *pool;
+    /* Bytes of the arrays above that `pool` counts. Strings count their own bytes. */
+    size_t counted;
+    /* Bytes by which the pairs may exceed the state's limit: the size of the content that they are
+     * about to replace. It is 0 except in a table that kn_table_fresh made. */
+    size_t credit;
+    struct kn_dense dense; /* n_buckets is guarded by mu; the other fields never change */
 };
 
-/* What the node's attributes say, of scalar keys; the caller's. */
+/* Creates the table that the node's attributes describe, with scalar keys. The caller owns it. */
 enum rt_status kn_table_new(const struct rt_node *n, bool is_mutable, struct kn_table **out,
                             struct rt_error *err);
 
 bool kn_is_table(const struct rt_object *o);
-/* The table of input 0; NULL: it is none, and err is filled. */
+/* The table behind input 0. NULL: input 0 is no table, and r->err is filled. */
 struct kn_table *kn_table_of(struct rt_run *r);
-/* The node's types are the table's: keys at input 1, values at the rest and at outputs. */
+/* Refuses a node whose types are not the table's. Keys are input 1; the other inputs and the
+ * outputs are values. */
 enum rt_status kn_table_types(struct rt_run *r, const struct kn_table *t);
-/* Before kn_table_put: what the table holds counts in the state of r's session. Under mu, or before
- * anybody has the table. */
+/* Makes the memory pool of the state of r's session count the table. Called before kn_table_put,
+ * under mu or before another thread can reach the table. */
 void kn_table_count_in(struct rt_run *r, struct kn_table *t);
 /*
- * Adds a pair, or replaces the value of a key that is there. *was: it was there; then, unless
- * `replace`, nothing changes. *item: where the pair is. Under mu, or before anybody has the table.
- * What it takes is spent of *left (rt_run_spend): the run may end. A failure leaves the table as it
- * was.
+ * Adds a pair, or replaces the value of a key that the table holds. *was: the table held the key;
+ * unless `replace` is set, its pair then stays unchanged. *item: index of the pair. Called under
+ * mu, or before another thread can reach the table. The work is spent from *left (rt_run_spend), so
+ * the call may end with the run's deadline or cancellation. A failure leaves the table unchanged.
  */
 enum rt_status kn_table_put(struct rt_run *r, int64_t *left, struct kn_table *t, const void *key,
                             const void *value, bool replace, int64_t *item, bool *was);
-/* *item: where the key's pair is, or -1. Under mu, or of a table that is filled once. */
+/* *item: index of the key's pair, or -1. Called under mu, except for a table that is filled
+ * once. */
 enum rt_status kn_table_find(struct rt_run *r, int64_t *left, const struct kn_table *t,
                              const void *key, int64_t *item);
 const void *kn_table_key(const struct kn_table *t, int64_t item);
 void *kn_table_value(const struct kn_table *t, int64_t item);
 bool kn_table_same_key(const struct kn_table *t, const void *a, const void *b);
-/* Of hashing a key and of reading or writing its pair, as rt_run_spend counts. */
+/* Work of hashing a key and of reading or writing its pair, in the unit of rt_run_spend. */
 int64_t kn_table_work(const struct kn_table *t);
 /*
- * *fresh: an empty table like `t`, which kn_table_put fills, counted in the state of r's session;
- * not locked, for this thread alone. It borrows the reserved keys of `t`. kn_table_replace: under
- * t's mu, the pairs of `fresh` become those of `t`, whose own are freed. kn_table_fresh_end frees
- * what `fresh` still holds, always.
+ * kn_table_fresh makes *fresh an empty table like `t`, for kn_table_put to fill. The memory pool of
+ * the state of r's session counts it. It has no lock and belongs to the calling thread; it borrows
+ * the reserved keys of `t`. kn_table_replace, called under t's mu, frees the pairs of `t` and moves
+ * the pairs of `fresh` into it. kn_table_fresh_end frees the pairs that `fresh` still holds, and
+ * must always be called.
  */
 void kn_table_fresh(struct rt_run *r, struct kn_table *t, struct kn_table *fresh);
 void kn_table_replace(struct kn_table *t, struct kn_table *fresh);
 void kn_table_fresh_end(struct kn_table *fresh);
 void kn_table_lock(struct kn_table *t);
-enum rt_status kn_table_unlock(struct kn_table *t, enum rt_status st); /* returns st */
-/* Drops n elements at p: what strings hold. */
+/* Releases mu and returns st. */
+enum rt_status kn_table_unlock(struct kn_table *t, enum rt_status st);
+/* Frees the memory of n elements at p where dtype is string; other types own none. */
 void kn_table_drop(enum rt_dtype dtype, void *p, int64_t n);
-/* LookupTableImport of a table that is filled once (table_fill.c). */
+/* LookupTableImport into a table that is filled once (table_fill.c). */
 enum rt_status kn_table_fill(struct rt_run *r, struct kn_table *t, const struct rt_tensor *keys,
                              const struct rt_tensor *values);
 
-/* ---- dense tables (table_dense.c); under mu, or of kn_table_fresh ---- */
+/* ---- dense tables (table_dense.c); called under mu, or on a table of kn_table_fresh ---- */
 
-/* INVALID_ARGUMENT: the key is one of the two that are reserved. Any table may be asked. */
+/* INVALID_ARGUMENT: the key is one of the two reserved keys. A table that is not dense has none, so
+ * every key passes. */
 enum rt_status kn_dense_check_key(const struct kn_table *t, const void *key, struct rt_error *err);
-/* Before so many pairs are inserted, some of which may be there: there are as many buckets then as
- * TensorFlow would have. */
+/* Grows the number of buckets to TensorFlow's number, before `more` pairs are inserted. Some of
+ * these pairs may be in the table already. */
 enum rt_status kn_dense_grow(struct kn_table *t, int64_t more, struct rt_error *err);
 enum rt_status kn_dense_export(struct rt_run *r, const struct kn_table *t);
-/* Fills `fresh` (kn_table_fresh) with inputs 1 and 2: what kn_dense_export has told. */
+/* Fills `fresh` (kn_table_fresh) with the keys and values of inputs 1 and 2, in the form that
+ * kn_dense_export writes. */
 enum rt_status kn_dense_import(struct rt_run *r, struct kn_table *fresh);
 
 #endif

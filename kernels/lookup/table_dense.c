@@ -1,7 +1,7 @@
 /*
- * MutableDenseHashTable. Pairs are kept as in the other tables; what is its own is that two keys
- * are reserved, and that what it exports is TensorFlow's array of buckets, empty ones among them,
- * in which TensorFlow must find each key again when it restores a checkpoint of ours.
+ * MutableDenseHashTable. It stores pairs like the other tables, but reserves two keys, and it
+ * exports TensorFlow's array of buckets, including the empty ones. TensorFlow must find every key
+ * in its bucket again when it restores a checkpoint that Slipway wrote.
  */
 #include "kernels/lookup/table.h"
 
@@ -13,7 +13,7 @@
 
 #include <stdlib.h>
 
-/* What TensorFlow asks of a table, in its words. */
+/* Checks a table's attributes and reserved keys; the error texts are TensorFlow's. */
 static enum rt_status table_dense_check(const struct rt_node *n, const struct kn_table *t,
                                         const struct rt_tensor *empty,
                                         const struct rt_tensor *deleted, struct rt_error *err)
@@ -105,7 +105,7 @@ enum rt_status kn_dense_grow(struct kn_table *t, int64_t more, struct rt_error *
 {
     int64_t n = t->dense.n_buckets;
 
-    /* In float, as TensorFlow counts: the number of buckets is part of what is exported. */
+    /* Computed in float, as in TensorFlow: the export depends on the number of buckets. */
     while ((float)(t->n_live + more) > (float)n * t->dense.max_load && n <= KN_TABLE_MAX)
         n *= 2;
     if (n > KN_TABLE_MAX)
@@ -144,9 +144,9 @@ static uint64_t bucket_hash(const struct kn_table *t, const void *key)
     return h;
 }
 
-/* Which item lies in which bucket; -1: none does. More buckets than items. TensorFlow's layout
- * does not depend on a secret: keys may be chosen so that each passes all that were placed before,
- * and that is work which counts. */
+/* bucket[b]: the item in bucket b of TensorFlow's bucket array, or -1. There are more buckets than
+ * items. TensorFlow's hash has no secret seed, so a client may choose keys whose probe sequences
+ * pass all keys placed before; the probes are therefore counted as work. */
 static enum rt_status place(struct rt_run *r, const struct kn_table *t, int64_t *bucket)
 {
     const uint64_t mask = (uint64_t)t->dense.n_buckets - 1;

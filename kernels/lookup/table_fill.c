@@ -1,4 +1,4 @@
-/* The ops that fill a HashTable: once, from tensors or from a text file. */
+/* The ops that fill a HashTable once, from tensors or from a text file. */
 #include "kernels/lookup/table.h"
 
 #include "kernels/array/hash_set.h"
@@ -37,7 +37,7 @@ static void value_text(char *buf, size_t n, enum rt_dtype dtype, const void *p)
     }
 }
 
-/* Adds one pair while filling: the same pair twice is fine, another value is not. */
+/* Adds one pair. A repeated pair is accepted; a second value for a key is refused. */
 static enum rt_status fill_one(struct rt_run *r, int64_t *left, struct kn_table *t, const void *key,
                                const void *value)
 {
@@ -57,8 +57,8 @@ static enum rt_status fill_one(struct rt_run *r, int64_t *left, struct kn_table 
                    k, a, b);
 }
 
-/* What was filled apart becomes the table. One that is filled stays as it is, as TensorFlow's
- * does, whatever a second initialisation brings. */
+/* Moves the pairs of `fresh` into the table. A table that was filled before stays unchanged
+ * whatever a second initialisation brings, as in TensorFlow. */
 static void publish(struct kn_table *t, struct kn_table *fresh)
 {
     kn_table_lock(t);
@@ -131,8 +131,8 @@ WRITE(initialize_table_v2, "InitializeTableV2", init_run)
 
 enum { WHOLE_LINE = -2, LINE_NUMBER = -1 };
 
-/* A field of a line as an element of this type. */
-/* offset: added to line numbers */
+/* Parses a field of a line as an element of the type `dtype`. */
+/* `offset` is added to line numbers. */
 static enum rt_status field_value(enum rt_dtype dtype, int64_t index, int64_t line_no,
                                   int64_t offset, struct rt_span field, struct rt_tensor *elem,
                                   struct rt_error *err)
@@ -168,7 +168,7 @@ static enum rt_status field_value(enum rt_dtype dtype, int64_t index, int64_t li
     return RT_OK;
 }
 
-/* Field `index` of a line; false: it has fewer. */
+/* *out: field `index` of a line. False: the line has fewer fields. */
 static bool field_of(const char *line, size_t n, char delimiter, int64_t index, struct rt_span *out)
 {
     const char *p = line, *end = line + n;
@@ -207,7 +207,7 @@ static enum rt_status one_line(struct rt_run *r, int64_t *left, struct kn_table 
                                const struct text_file *f, const char *path, const char *line,
                                size_t n, int64_t line_no)
 {
-    uint64_t buf[2][4] = {{0}}; /* an element of any type each, a string too */
+    uint64_t buf[2][4] = {{0}}; /* one element each of any type, including a string */
     struct rt_tensor elem[2];
     const enum rt_dtype type[2] = {fresh->key_type, fresh->value_type};
     const int64_t index[2] = {f->key_index, f->value_index};
@@ -234,7 +234,7 @@ static enum rt_status one_line(struct rt_run *r, int64_t *left, struct kn_table 
     return st;
 }
 
-/* A line without its end, and without carriage returns anywhere. False: there is none left. */
+/* Reads the next line without its line end and without any carriage return. False: end of file. */
 static bool next_line(FILE *file, struct rt_bytes *line)
 {
     int c = getc_unlocked(file);
@@ -258,7 +258,7 @@ static enum rt_status read_lines(struct rt_run *r, struct kn_table *fresh,
 
     if (st)
         return st;
-    int64_t n = 0 /* lines taken */, left = RT_WORK;
+    int64_t n = 0 /* number of lines read */, left = RT_WORK;
     kn_text_begin(&line, r);
     line.limit = MAX_LINE;
     while (!st && (f->vocab_size < 0 || n < f->vocab_size)) {

@@ -39,7 +39,7 @@ enum rt_status kn_table_types(struct rt_run *r, const struct kn_table *t)
                    types_text(want, sizeof want, r, in, &out));
 }
 
-/* How many keys input 1 holds, and the shape of one value for each. */
+/* *n: number of keys in input 1. *out: the shape of a tensor with one value for each key. */
 static enum rt_status keys_of(struct rt_run *r, const struct kn_table *t, int64_t *n,
                               struct rt_shape *values)
 {
@@ -94,7 +94,8 @@ static enum rt_status find_run(struct rt_run *r)
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "Expected shape %s or %s for default value, got %s",
                        KN_TEXT(&t->value_shape), KN_TEXT(&out), KN_TEXT(other));
-    /* A default for each key is taken for that by some tables only; the others take the first. */
+    /* Only mutable tables that are not dense read one default for each key. The others use the
+     * first default for every key. */
     const bool each = t->is_mutable && !t->is_dense && !has_shape(other, &t->value_shape);
     if (!t->is_mutable && !atomic_load_explicit(&t->filled, memory_order_acquire))
         return rt_fail(r->err, RT_FAILED_PRECONDITION, "Table not initialized.");
@@ -114,7 +115,7 @@ static enum rt_status find_run(struct rt_run *r)
     return t->is_mutable ? kn_table_unlock(t, st) : st;
 }
 
-/* Which shapes keys and values have is known by the table alone, so infer reads the handle. */
+/* Only the table knows the shapes of its keys and values, so shape inference reads the handle. */
 static enum rt_status find_infer(struct rt_infer *x)
 {
     const struct rt_tensor *handle = x->in[0].value;
@@ -136,7 +137,8 @@ static enum rt_status find_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* A default for each key fits one number of rows only. */
+/* The op is row-wise only with one default for all keys: a default for each key fits one number of
+ * rows only. */
 static void find_rows(struct rt_rows *r)
 {
     if (r->in_dep[0].kind == RT_DEP_NONE && r->in_dep[2].kind == RT_DEP_NONE &&
@@ -226,7 +228,8 @@ static enum rt_status refuse_fixed(struct rt_run *r, const struct kn_table *t, c
                    "%s not supported by InitializableLookupTable implementations", what);
 }
 
-/* What was inserted before the refusal stays in the table, as in TensorFlow. */
+/* Adds to an error how many pairs were inserted before it. They stay in the table, as in
+ * TensorFlow. */
 static void say_how_many(struct rt_error *err, int64_t done, int64_t n)
 {
     struct rt_error why = {0};
@@ -235,7 +238,8 @@ static void say_how_many(struct rt_error *err, int64_t done, int64_t n)
             (long long)done, (long long)n);
 }
 
-/* The pairs of inputs 1 and 2, in order. *done: how many are in the table by then. */
+/* Inserts the pairs of inputs 1 and 2 in order. *done: number of pairs inserted, also after a
+ * failure. */
 static enum rt_status put_pairs(struct rt_run *r, struct kn_table *t, int64_t n, int64_t *done)
 {
     int64_t item, left = RT_WORK;
@@ -252,7 +256,7 @@ static enum rt_status put_pairs(struct rt_run *r, struct kn_table *t, int64_t n,
     return st;
 }
 
-/* *n: how many pairs inputs 1 and 2 are. */
+/* *n: number of pairs in inputs 1 and 2. */
 static enum rt_status pairs_of(struct rt_run *r, const struct kn_table *t, int64_t *n)
 {
     struct rt_shape want;
