@@ -181,7 +181,7 @@ struct rt_tensor kn_row(const struct rt_tensor *t, int64_t i)
     return v;
 }
 
-/* ---- what most list ops begin with ---- */
+/* ---- checks that most list ops begin with ---- */
 
 struct kn_list *kn_list_input(struct rt_run *r, int k)
 {

@@ -66,7 +66,7 @@ static enum rt_status get_item_run(struct rt_run *r)
 
 KN_LIST_OP(tensor_list_get_item, "TensorListGetItem", NULL, get_item_run)
 
-/* Room for n items of shape s, in front of it n. */
+/* Allocates output 0 for n items of shape s, stacked along a new first dimension. */
 static enum rt_status stack_out(struct rt_run *r, const struct rt_shape *s, int64_t n)
 {
     int64_t dim[RT_MAX_RANK];
@@ -79,7 +79,8 @@ static enum rt_status stack_out(struct rt_run *r, const struct rt_shape *s, int6
     return kn_out(r, 0, s->rank + 1, dim) ? RT_OK : r->err->code;
 }
 
-/* The whole list lies in one piece already (it was cut from one tensor, in order)? */
+/* *yes: the items lie one after another in one buffer, because they were sliced from one tensor in
+ * order. */
 static enum rt_status is_contiguous(struct rt_run *r, const struct kn_list *l, int64_t n_each,
                                     bool *yes)
 {
@@ -209,11 +210,11 @@ KN_LIST_OP(tensor_list_gather, "TensorListGather", NULL, gather_run)
 
 /* ---- TensorListConcat(list), ...V2(list, element_shape, leading_dims) -> tensor, lengths ---- */
 
-/* What TensorListConcat makes of a list: `rest` is the shape behind the first dimension, `first`
- * the length that element_shape gives for it, or -1, `lead` the lengths of items never written. */
+/* Inputs and result of TensorListConcat. `rest` is the item shape without its first dimension,
+ * `first` the first dimension of element_shape or -1, `lead` the lengths of unwritten items. */
 struct concat {
     const struct kn_list *list;
-    const struct rt_tensor *lead; /* NULL: the op has no such input */
+    const struct rt_tensor *lead; /* NULL: this version of the op has no such input */
     struct rt_shape rest;
     int64_t first;
 };
@@ -227,7 +228,7 @@ static enum rt_status concat_shape(struct rt_run *r, struct concat *c)
         st = kn_partial_shape(&r->in[1], &s, r->err);
     else
         s = *rt_attr_shape(r->node, "element_shape");
-    /* TensorListConcat, the first version, goes by its attribute alone. */
+    /* The first version, TensorListConcat, uses its attribute alone. */
     if (st || (r->n_in > 1 && (st = kn_partial_merge(&s, &c->list->shape, r->err))))
         return st;
     if (s.rank == 0)
@@ -246,7 +247,7 @@ static enum rt_status concat_shape(struct rt_run *r, struct concat *c)
     return RT_OK;
 }
 
-/* Refuses a list of items that were never written, unless their shape is known. */
+/* Refuses a list that has only unwritten items and no fully known item shape. */
 static enum rt_status concat_has_shape(struct rt_run *r, const struct concat *c)
 {
     bool any = c->list->n == 0;
@@ -264,8 +265,8 @@ static enum rt_status concat_has_shape(struct rt_run *r, const struct concat *c)
     return st;
 }
 
-/* The rows of item i: of one that is not set, its leading dimension or else the first of the
- * element shape; -1: neither is given. */
+/* The first dimension of item i. For an unwritten item it is the item's entry in leading_dims, or
+ * else the first dimension of element_shape; -1: neither is given. */
 static int64_t concat_rows(const struct concat *c, int64_t i)
 {
     if (c->list->item[i].dtype)
@@ -273,7 +274,7 @@ static int64_t concat_rows(const struct concat *c, int64_t i)
     return c->lead && i < rt_tensor_count(c->lead) ? kn_int_at(c->lead, i) : c->first;
 }
 
-/* *n: the length of item i, whose shape is merged into c->rest. */
+/* *n: the first dimension of item i. The item's other dimensions are merged into c->rest. */
 static enum rt_status concat_item(struct rt_run *r, struct concat *c, int64_t i, int64_t *n)
 {
     const struct rt_tensor *t = &c->list->item[i];
@@ -298,7 +299,7 @@ static enum rt_status concat_item(struct rt_run *r, struct concat *c, int64_t i,
     memcpy(is.dim, t->dim + 1, (size_t)is.rank * sizeof is.dim[0]);
     const enum rt_status st = kn_partial_merge(&c->rest, &is, r->err);
     *n = t->dim[0];
-    /* Where the list's own shape is known, TensorFlow does not look at its items. */
+    /* TensorFlow skips this check where the list's own element shape is fully known. */
     if (!st && r->n_in > 1 && c->first >= 0 && *n != c->first && !kn_shape_known(&c->list->shape))
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "First entry of element_shape input does not match the first dim of list "
@@ -357,7 +358,7 @@ KN_LIST_OP(tensor_list_concat_v2, "TensorListConcatV2", NULL, concat_run)
 
 /* ---- ZerosLike ---- */
 
-enum { ITEM_WORK = 1024 }; /* of allocating a tensor, as rt_run_spend counts: some 100 ns */
+enum { ITEM_WORK = 1024 }; /* of allocating a tensor, about 100 ns, in the unit of rt_run_spend */
 
 enum rt_status kn_list_zeros_like(struct rt_run *r)
 {

@@ -1,8 +1,9 @@
 /*
- * TF1's TensorArrays and stacks: objects that a node makes afresh in every run. Their order is
- * carried by data edges (flow) and control edges, so the ops need no effect beyond "not merged".
+ * TensorFlow 1's TensorArrays and stacks: objects that a node creates anew in every run. Data edges
+ * (flow) and control edges carry the order of their ops, so these ops need no effect beyond "not
+ * merged".
  *
- * A loop may run several of them at once: each object has its own lock.
+ * A loop may run several ops on one object at once, so each object has its own lock.
  */
 #include "kernels/array/array.h"
 #include "kernels/list/list.h"
@@ -25,10 +26,10 @@ struct array {
     bool grows, clears, alike, closed;
     char name[160];
     /* guarded by mu */
-    struct rt_shape shape; /* of every element, as far as known */
+    struct rt_shape shape; /* common to all elements, as far as known */
     int64_t n, capacity;
     struct slot *slot;
-    struct rt_buffer *memory; /* of the slots */
+    struct rt_buffer *memory; /* holds `slot` */
 };
 
 static void array_empty(struct array *a)
@@ -61,7 +62,7 @@ static bool array_resize(struct rt_run *r, struct array *a, int64_t n)
     return true;
 }
 
-/* The array behind input 0, locked. NULL: r->err. */
+/* The TensorArray behind input 0, locked. NULL: r->err is filled. */
 static struct array *array_begin(struct rt_run *r) RT_NO_ANALYSIS
 {
     struct rt_object *o = rt_tensor_count(&r->in[0]) == 1 ? rt_tensor_handle(&r->in[0]) : NULL;
@@ -136,7 +137,7 @@ static enum rt_status make_run(struct rt_run *r)
     return st ? st : flow_out(r, 1, NULL);
 }
 
-/* ---- element by element, locked ---- */
+/* ---- element by element, under the lock ---- */
 
 static enum rt_status write_one(struct rt_run *r, struct array *a, int64_t i,
                                 const struct rt_tensor *v)
@@ -179,7 +180,7 @@ static enum rt_status write_one(struct rt_run *r, struct array *a, int64_t i,
     return st;
 }
 
-/* *out: a reference of the caller's. */
+/* *out: a reference that the caller owns. */
 static enum rt_status read_one(struct rt_run *r, struct array *a, int64_t i, struct rt_tensor *out)
 {
     if (i < 0 || i >= a->n)
@@ -222,7 +223,7 @@ static enum rt_status read_one(struct rt_run *r, struct array *a, int64_t i, str
     return RT_OK;
 }
 
-/* Input 1, the index of one element: a scalar, as in TensorFlow. */
+/* *i: the element index in input 1, which must be a scalar, as in TensorFlow. */
 static enum rt_status index_of(struct rt_run *r, int64_t *i)
 {
     if (kn_scalar(&r->in[1], i))
@@ -300,7 +301,8 @@ static enum rt_status close_run(struct rt_run *r)
 
 /* ---- many elements ---- */
 
-/* Reads n elements; *out is theirs, in scratch, each a reference for drop_many. */
+/* Reads n elements into *out, an array in the run's scratch memory. Each is a reference for
+ * drop_many to clear. */
 static enum rt_status read_many(struct rt_run *r, struct array *a, const struct rt_tensor *index,
                                 int64_t n, struct rt_tensor **out)
 {
@@ -309,7 +311,7 @@ static enum rt_status read_many(struct rt_run *r, struct array *a, const struct 
         return r->err->code;
     enum rt_status st = kn_zero_chunks(r, *out, (size_t)n * sizeof **out);
     if (st)
-        *out = NULL; /* what is not cleared is nobody's to drop */
+        *out = NULL; /* drop_many must not read an array that was not zeroed */
     for (int64_t i = 0; i < n && !st; i++) {
         st = read_one(r, a, index ? kn_int_at(index, i) : i, &(*out)[i]);
         if (!st)
@@ -566,7 +568,8 @@ static enum rt_status concat_run(struct rt_run *r)
     return st;
 }
 
-/* Never merged or folded; order comes with the flow. */
+/* RT_RANDOM keeps these ops from being merged or folded. Their order follows from the flow
+ * edges. */
 #define ARRAY_OP(symbol, op_, run_)                                                                \
     const struct kn_entry kn_##symbol = {                                                          \
         .op = {.name = (op_), .effect = RT_RANDOM},                                                \
@@ -588,13 +591,13 @@ struct stack {
     struct rt_object o;
     struct rt_mutex mu;
     int64_t max;
-    const char *name;    /* the node's, which outlives the run */
-    enum rt_dtype dtype; /* of what may be pushed */
+    const char *name;    /* the node's name; the node outlives the run */
+    enum rt_dtype dtype; /* type of the tensors that may be pushed */
     /* guarded by mu */
     bool closed;
     int64_t n, capacity;
     struct rt_tensor *item;
-    struct rt_buffer *memory; /* of the items */
+    struct rt_buffer *memory; /* holds `item` */
 };
 
 static void stack_free(struct rt_object *o)
