@@ -1,7 +1,7 @@
 /*
- * Writing into a part of a variable: Scatter*, ScatterNd*, StridedSliceAssign and their forms on
- * resources. The variable's lock is held while it changes; an index that is refused may leave what
- * came before it changed, as in TensorFlow.
+ * Ops that write into a part of a variable: Scatter*, ScatterNd*, StridedSliceAssign and their
+ * resource forms. The variable's lock is held during the change. An index that is refused may leave
+ * the changes of earlier indices in place, as in TensorFlow.
  */
 #include "kernels/array/array.h"
 #include "kernels/array/slice.h"
@@ -18,7 +18,7 @@ struct job {
     bool is_ref;
 };
 
-/* ---- one slice: dst = dst <how> src, src of n elements, or one for all (step 0) ---- */
+/* ---- one slice: dst = dst <how> src; src has n elements (step 1), or one for all (step 0) ---- */
 
 #define ADD_OF(a, b) ((a) + (b))
 #define SUB_OF(a, b) ((a) - (b))
@@ -44,7 +44,8 @@ struct job {
             d[i] = KN_PUT(dt, OF(KN_GET(dt, d[i]), KN_GET(dt, s[i * step])));                      \
         return RT_OK;                                                                              \
     }
-/* Unsigned where the type is, and for sums and products, which wrap. */
+/* Integers are computed as unsigned where their type is unsigned, and for sums and products, so
+ * that overflow wraps. */
 #define ARITHMETIC(OF)                                                                             \
     KN_FOR_INTS(LOOP, KN_U, OF)                                                                    \
     KN_FOR_WIDE(LOOP, KN_U, OF)                                                                    \
@@ -84,7 +85,8 @@ static enum rt_status scatter_variable_multiply(enum rt_dtype dt, void *dst, con
     }
 }
 
-/* The lowest number by -1 has no quotient: it wraps to itself. */
+/* The lowest signed number divided by -1 overflows; the result wraps to the lowest number
+ * itself. */
 #define BY_SIGNED(dt, T, a, b)   ((b) == -1 ? (T)(0 - (KN_U(dt))(a)) : (T)((a) / (b)))
 #define BY_UNSIGNED(dt, T, a, b) ((T)((a) / (b)))
 #define DIVIDE(dt, T, BY)                                                                          \
@@ -170,7 +172,7 @@ static enum rt_status apply(const struct job *j, enum rt_dtype dt, void *dst, co
     return RT_OK;
 }
 
-/* ---- Scatter: indices pick rows ---- */
+/* ---- Scatter: an index selects a row ---- */
 
 static enum rt_status check_type(const struct rt_tensor *value, const struct rt_tensor *updates,
                                  struct rt_error *err)
@@ -182,10 +184,11 @@ static enum rt_status check_type(const struct rt_tensor *value, const struct rt_
 }
 
 /*
- * Updates that are no scalar hold one slice of `value`, of `inner` elements, per index. The forms
- * on resources look at the rank alone where there is no index, and at the indices' part alone where
- * slices have no elements. TensorFlow's do so also where slices have some, and then read or write
- * beyond their end.
+ * Checks the shape of updates that are not scalar: one slice of `value`, of `inner` elements, per
+ * index. As in TensorFlow, the resource forms check only the rank where there are no indices, and
+ * only the dimensions of the indices where slices have no elements. TensorFlow's resource forms
+ * skip the check of the other dimensions even where slices have elements, and then access memory
+ * beyond the end of the slices; here they are checked.
  */
 static enum rt_status check_updates(const struct job *j, const struct rt_tensor *value,
                                     int64_t inner, struct rt_error *err)
@@ -252,7 +255,7 @@ static enum rt_status scatter(void *arg, struct rt_tensor *value, struct rt_erro
     return RT_OK;
 }
 
-/* ---- ScatterNd: indices pick slices by their first dimensions ---- */
+/* ---- ScatterNd: an index selects a slice by its first dimensions ---- */
 
 struct nd {
     int depth;
@@ -268,7 +271,7 @@ static enum rt_status nd_check(const struct rt_tensor *value, const struct rt_te
     if (index->rank < 1)
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "Indices shape must have rank at least one. Found:%s", KN_TEXT(index));
-    /* A vector of indices is a column of them. */
+    /* A vector of indices is read as a matrix with one column. */
     const int batch = index->rank > 1 ? index->rank - 1 : 1;
     const int64_t depth = index->rank > 1 ? index->dim[index->rank - 1] : 1;
     if (depth > value->rank)
@@ -339,8 +342,8 @@ static enum rt_status scatter_nd(void *arg, struct rt_tensor *value, struct rt_e
 
 /* ---- StridedSliceAssign ---- */
 
-/* Per dimension of the sliced tensor the stride in `t`, which is broadcast to the slice's shape and
- * may have dimensions of one before it. False: it cannot be. */
+/* src[i]: the stride in `t` for dimension i of the sliced tensor. `t` is broadcast to the slice's
+ * shape and may have leading dimensions of 1 beyond it. False: `t` cannot be broadcast. */
 static bool broadcast_source(const struct kn_slice *s, const struct rt_tensor *t, int64_t *src)
 {
     const int more = s->shape.rank - t->rank;
@@ -370,7 +373,7 @@ static enum rt_status assign_slice(void *arg, struct rt_tensor *value, struct rt
         st = kn_slice_of(j->r->node, value->rank, value->dim, &in[1], &in[2], &in[3], &s, err);
     if (st)
         return st;
-    if (rt_count(s.rank, s.count) == 0) /* of any shape then, as in TensorFlow */
+    if (rt_count(s.rank, s.count) == 0) /* as in TensorFlow, t may then have any shape */
         return RT_OK;
     kn_slice_walk(&s, value->dim, &get, &first);
     put = get;
@@ -404,7 +407,7 @@ static enum rt_status write_part(struct rt_run *r, enum how how, bool is_ref,
     if (!st)
         st = rt_variable_update(v, is_ref, change, &j, state, r->err);
     if (!st && is_ref)
-        rt_out_tensor(r, 0, &r->in[0]); /* the ref goes on */
+        rt_out_tensor(r, 0, &r->in[0]); /* a ref op outputs its ref */
     return st;
 }
 
@@ -422,7 +425,7 @@ static enum rt_status write_part(struct rt_run *r, enum how how, bool is_ref,
                                .types = TYPES,                                                     \
                                .run = run_##SYMBOL}),                                              \
     }
-/* An op on a resource and its older form on a ref. */
+/* The entries of an op on a resource and of its older form on a ref. */
 #define PAIR(SYMBOL, NAME, RESOURCE_ATTR, TYPES, HOW, CHANGE)                                      \
     ENTRY(resource_##SYMBOL, "Resource" NAME, RESOURCE_ATTR, TYPES, HOW, false, CHANGE);           \
     ENTRY(SYMBOL, NAME, "T", TYPES, HOW, true, CHANGE)

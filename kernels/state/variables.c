@@ -1,6 +1,7 @@
 /*
  * Variables: handles, reads, assignments. TensorFlow 2's resource variables and TensorFlow 1's refs
- * are the same slots; a ref is their handle under another op's name (runtime/session/resource.h).
+ * use the same session slots; a ref is a variable's handle that another op makes
+ * (runtime/session/resource.h).
  */
 #include "runtime/session/resource.h"
 
@@ -17,7 +18,8 @@ static enum rt_status make_variable(const struct rt_node *n, const char *type_at
                                     struct rt_object **out, struct rt_error *err)
 {
     struct rt_span shared = rt_attr_str(n, "shared_name");
-    if (rt_attr_dtype(n, type_attr) == RT_RESOURCE) /* it could hold its own handle: never freed */
+    /* A variable of handles could hold its own handle and would never be freed. */
+    if (rt_attr_dtype(n, type_attr) == RT_RESOURCE)
         return rt_fail(err, RT_UNIMPLEMENTED, "a variable of resource handles");
     char *name =
         strndup(shared.n ? (const char *)shared.p : n->name, shared.n ? shared.n : strlen(n->name));
@@ -47,7 +49,7 @@ static enum rt_status make_ref_slot(const struct rt_node *n, const struct rt_ten
         st = make_slot(n, in, out, err);
     if (st || !kn_shape_known(s) || kn_shape_total(s) != 0)
         return st;
-    /* In TensorFlow, a variable that has no elements needs no first value. */
+    /* In TensorFlow, a ref variable without elements is initialized from the start. */
     struct rt_tensor t;
     st = rt_tensor_new(&t, NULL, rt_attr_dtype(n, "dtype"), s->rank, s->dim, err);
     if (!st) {
@@ -61,7 +63,7 @@ static enum rt_status make_ref_slot(const struct rt_node *n, const struct rt_ten
     return st;
 }
 
-/* A VarHandleOp and a VariableV2 of one name are two things, as in TensorFlow. */
+/* A VarHandleOp and a VariableV2 of the same name are different variables, as in TensorFlow. */
 const struct kn_entry kn_var_handle_op = {
     .op = {.name = "VarHandleOp", .slot_kind = "resource variable", .make = make_slot},
 };
@@ -215,7 +217,8 @@ static enum rt_status run_assign_ref(struct rt_run *r)
     if (rt_attr_bool(r->node, "validate_shape")) {
         const struct rt_shape *declared = rt_variable_shape(v);
         struct rt_tensor old = {0};
-        int rank = declared->rank < 0 ? 0 : declared->rank; /* TensorFlow: unknown is [] */
+        /* TensorFlow takes an unknown shape for []. */
+        int rank = declared->rank < 0 ? 0 : declared->rank;
         const int64_t *dim = declared->dim;
         if (rt_variable_is_initialized(v) && rt_variable_read(v, true, &old, r->err) == RT_OK) {
             rank = old.rank;
@@ -235,7 +238,7 @@ static enum rt_status run_assign_ref(struct rt_run *r)
     }
     st = rt_variable_assign(v, &r->in[1], rt_run_state(r), r->err);
     if (!st)
-        rt_out_tensor(r, 0, &r->in[0]); /* the ref goes on */
+        rt_out_tensor(r, 0, &r->in[0]); /* a ref op outputs its ref */
     return st;
 }
 
@@ -274,7 +277,7 @@ static enum rt_status add_in_place(void *arg, struct rt_tensor *value, struct rt
                        rt_shape_text(b, sizeof b, c->by->rank, c->by->dim));
     }
     switch (value->dtype) {
-/* Integers wrap, so they are added as unsigned. */
+/* Integer overflow wraps, so integers are added as unsigned. */
 #define X(dt, T, U)                                                                                \
     case dt: {                                                                                     \
         T *v = value->data;                                                                        \
