@@ -1,20 +1,21 @@
 /*
- * The small letter of each capital and the reverse, in order, as TensorFlow 2.21 has them: it was
- * asked for each character. A final sigma depends on its neighbours (cased.h).
+ * The lower-case letter of each upper-case letter and the reverse, sorted. TensorFlow 2.21 was run
+ * on every character to obtain them. The lower case of a sigma depends on its neighbours (cased.h).
  */
 #ifndef KN_CPU_CASE_MAP_H
 #define KN_CPU_CASE_MAP_H
 
 #include <stdint.h>
 
-/* From the first to the last, each or every second character. */
+/* A range of characters from first to last: all of them (every 1), or every second one (every
+ * 2). */
 struct step {
     uint32_t first, last;
-    int32_t to; /* the distance to the other letter */
+    int32_t to; /* added to a character, gives the other case */
     int every;
 };
 
-/* A character that becomes two or three; 0 ends them. */
+/* A character whose other case is two or three characters; unused places of `to` are 0. */
 struct several {
     uint32_t c, to[3];
 };

@@ -1,8 +1,8 @@
 /*
- * Which characters decide whether a capital sigma ends a word: those with a case, and those that
- * are passed over between letters (Unicode's Cased and Case_Ignorable; of a character that is both,
- * it is passed over). Ranges in order, as TensorFlow 2.21 has them: it was asked for each
- * character.
+ * Character classes that decide whether a capital sigma ends a word: characters with a case
+ * (Unicode's Cased), and characters that are skipped between letters (Unicode's Case_Ignorable). A
+ * character of both classes counts as skipped only. The ranges are sorted; TensorFlow 2.21 was run
+ * on every character to obtain them.
  */
 #ifndef KN_CPU_CASED_H
 #define KN_CPU_CASED_H
@@ -14,7 +14,7 @@ struct letters {
 };
 
 static const struct letters with_case[] = {
-    /* letters, mostly */
+    /* mostly letters */
     {0x41, 0x5a},       {0x61, 0x7a},       {0xaa, 0xaa},       {0xb5, 0xb5},
     {0xba, 0xba},       {0xc0, 0xd6},       {0xd8, 0xf6},       {0xf8, 0x1ba},
     {0x1bc, 0x1bf},     {0x1c4, 0x293},     {0x295, 0x2af},     {0x370, 0x373},
@@ -53,7 +53,7 @@ static const struct letters with_case[] = {
 };
 
 static const struct letters passed_over[] = {
-    /* accents, apostrophes, marks of format */
+    /* accents, apostrophes, format characters */
     {0x27, 0x27},       {0x2e, 0x2e},       {0x3a, 0x3a},       {0x5e, 0x5e},
     {0x60, 0x60},       {0xa8, 0xa8},       {0xad, 0xad},       {0xaf, 0xaf},
     {0xb4, 0xb4},       {0xb7, 0xb8},       {0x2b0, 0x36f},     {0x374, 0x375},

@@ -1,8 +1,8 @@
-/* DecodeRaw: the bytes of strings taken for numbers. */
+/* DecodeRaw: reads the bytes of strings as numbers. */
 #include "kernels/array/array.h"
 #include "kernels/entry.h"
 
-/* The order of the bytes in n parts of `size`, the other way round. */
+/* Reverses the bytes of each of n elements of `size` bytes. */
 static void swap_bytes(char *p, int64_t n, size_t size)
 {
     for (int64_t i = 0; i < n; i++, p += size)
@@ -52,7 +52,7 @@ static enum rt_status decode_raw_run(struct rt_run *r)
     return RT_OK;
 }
 
-/* Rows stay rows, and all of them are as long as the first. */
+/* The op has no row rule: it requires every string of a batch to be as long as the first. */
 const struct kn_entry kn_decode_raw = {
     .op = {.name = "DecodeRaw"},
     .kernels = KN_CPU("DecodeRaw", "decode_raw", 0, NULL, decode_raw_run),

@@ -2,7 +2,8 @@
 
 #include <string.h>
 
-/* Written after the published descriptions of the algorithms; bytes are read little-endian. */
+/* Implemented from the published descriptions of the algorithms. Bytes are read as
+ * little-endian. */
 
 static uint64_t get64(const char *p)
 {

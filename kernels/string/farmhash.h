@@ -1,4 +1,4 @@
-/* Hash functions whose values are part of a model: how strings fall into buckets. */
+/* Hash functions whose values models depend on: they assign strings to buckets. */
 #ifndef KN_CPU_FARMHASH_H
 #define KN_CPU_FARMHASH_H
 

@@ -1,6 +1,6 @@
 /*
- * StringLower, StringUpper. Without an encoding only ASCII letters change. With "utf-8" those of
- * all scripts do; malformed bytes become U+FFFD, as in TensorFlow.
+ * StringLower and StringUpper. Without an encoding only ASCII letters change. With "utf-8" the
+ * letters of all scripts change, and malformed bytes become U+FFFD, as in TensorFlow.
  */
 #include "kernels/array/array.h"
 #include "kernels/string/case_map.h"
@@ -37,7 +37,7 @@ static uint32_t upper(uint32_t c)
     return other_case(c, to_upper, sizeof to_upper / sizeof *to_upper);
 }
 
-/* The characters that c becomes where they are several; NULL: it is one. */
+/* The two or three characters that are the other case of c. NULL: it is a single character. */
 static const uint32_t *several(uint32_t c, bool up)
 {
     const struct several *of = up ? to_several_upper : to_several_lower;
@@ -56,7 +56,7 @@ static const uint32_t *several(uint32_t c, bool up)
     return NULL;
 }
 
-/* One character of s, at least one byte; malformed: U+FFFD. */
+/* Decodes one character of s, which has at least one byte. Malformed bytes give U+FFFD. */
 static uint32_t decode(const unsigned char *s, size_t n, size_t *used)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -74,7 +74,8 @@ static uint32_t decode(const unsigned char *s, size_t n, size_t *used)
     for (size_t i = 1; i < len; i++) {
         if (i >= n || (s[i] & 0xc0) != 0x80)
             return 0xfffd;
-        /* What no continuation makes a character is no begun one: its bytes stand alone. */
+        /* A second byte that makes the character invalid does not belong to it: *used stays 1, and
+         * the following bytes are decoded on their own. */
         if (i == 1 && ((c == 0xe0 && s[1] < 0xa0) || (c == 0xed && s[1] >= 0xa0) ||
                        (c == 0xf0 && s[1] < 0x90) || (c == 0xf4 && s[1] >= 0x90)))
             return 0xfffd;
@@ -116,9 +117,9 @@ static bool is_passed_over(uint32_t c)
     return is_in(c, passed_over, sizeof passed_over / sizeof *passed_over);
 }
 
-enum { WORK = 64 }; /* of a character: the tables are searched */
+enum { WORK = 64 }; /* of one character: the tables are searched */
 
-/* Whether the first character that is not passed over is a letter. */
+/* *is_letter: the first character that is not skipped has a case. */
 static enum rt_status goes_on(struct rt_run *r, int64_t *left, const unsigned char *p, size_t n,
                               bool *is_letter)
 {
@@ -143,7 +144,7 @@ static enum rt_status change(struct rt_bytes *b, const struct rt_str *s, bool up
     const unsigned char *p = (const unsigned char *)rt_str_data(s);
     const size_t n = strnlen(rt_str_data(s), s->n); /* TensorFlow ends a text at its first NUL */
     const bool has_sigma = !up && memmem(p, n, "\xce\xa3", 2);
-    bool after_letter = false; /* kept where a sigma asks for it */
+    bool after_letter = false; /* updated only if the text has a capital sigma */
 
     for (size_t i = 0, used; i < n; i += used) {
         if (rt_run_spend(b->grow_arg, left, WORK))
@@ -169,7 +170,7 @@ static enum rt_status change(struct rt_bytes *b, const struct rt_str *s, bool up
     return b->failed ? kn_text_failed(b) : RT_OK;
 }
 
-/* A string of ASCII letters; other bytes stay. */
+/* Changes the case of ASCII letters; other bytes stay unchanged. */
 static enum rt_status change_ascii(struct rt_run *r, const struct rt_str *s, bool up,
                                    struct rt_str *out, int64_t *left)
 {

@@ -5,9 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NUMBER_MAX = 400 }; /* longer texts are no numbers */
+enum { NUMBER_MAX = 400 }; /* longer texts are refused as numbers */
 
-/* A copy that ends in NUL, without white space around. NULL: empty, too long, or holds a NUL. */
+/* Copies a text without the white space around it and appends a NUL. NULL: the text is empty, too
+ * long, or holds a NUL. */
 static char *trimmed(const char *p, size_t n, char *buf)
 {
     while (n && isspace((unsigned char)*p)) {

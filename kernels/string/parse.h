@@ -1,4 +1,5 @@
-/* Numbers from text, the way TensorFlow reads them: white space around is fine, nothing else. */
+/* Parses numbers from text as TensorFlow does: white space around the number is accepted, other
+ * characters are not. */
 #ifndef KN_CPU_PARSE_H
 #define KN_CPU_PARSE_H
 

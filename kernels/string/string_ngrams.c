@@ -1,4 +1,5 @@
-/* StringNGrams: runs of neighbouring words of each row of a ragged matrix, joined. Fingerprint. */
+/* StringNGrams: sequences of neighbouring words of each row of a ragged matrix, joined.
+ * Fingerprint. */
 #include "kernels/array/array.h"
 #include "kernels/string/farmhash.h"
 #include "kernels/string/text.h"
@@ -9,7 +10,7 @@
 
 struct ngrams {
     struct rt_span separator, left, right;
-    int64_t pad; /* -1: one less than the width */
+    int64_t pad; /* -1: the width minus one */
     const int64_t *width;
     size_t n_widths;
     bool keep_short;
@@ -20,7 +21,7 @@ static int64_t pad_of(const struct ngrams *g, int64_t width)
     return g->pad < 0 || g->pad > width - 1 ? width - 1 : g->pad;
 }
 
-/* How many of this width a row of n words has. */
+/* Number of n-grams of this width that a row of n words has. */
 static int64_t count_of(const struct ngrams *g, int64_t n, int64_t width)
 {
     const int64_t pad = pad_of(g, width); /* at most width - 1 */
@@ -31,7 +32,8 @@ static int64_t count_of(const struct ngrams *g, int64_t n, int64_t width)
     return c > 0 ? c : 0;
 }
 
-/* A row that has none gives one of all its words, when asked to. */
+/* Width of the single n-gram of a row that has no other n-grams, when the attribute
+ * preserve_short_sequences asks for it: all words of the row with their pads. 0: none. */
 static int64_t short_width(const struct ngrams *g, int64_t n)
 {
     const int64_t pad = g->pad > 0 ? g->pad : 0;
@@ -41,8 +43,8 @@ static int64_t short_width(const struct ngrams *g, int64_t n)
     return rt_add_saturated(rt_add_saturated(n, pad), pad);
 }
 
-/* The k-th of `count` of this width over the words at `word`: `left` pads, `n` words from the
- * first-th on, `right` pads. */
+/* N-gram k of the `count` n-grams of one width in a row: `left` pads, `n` words from word `first`
+ * on, `right` pads. */
 struct one {
     int64_t left, n, right, first;
 };
@@ -58,7 +60,7 @@ static struct one one_of(const struct ngrams *g, int64_t k, int64_t count, int64
     return o;
 }
 
-/* The bytes of it; false: more than there can be. */
+/* *n: bytes of the n-gram. False: the size overflows. */
 static bool length_of(const struct ngrams *g, const struct rt_str *word, const struct one *o,
                       int64_t width, size_t *n)
 {
@@ -73,12 +75,12 @@ static bool length_of(const struct ngrams *g, const struct rt_str *word, const s
     return !is_large;
 }
 
-/* An n-gram that is being written: its items follow each other with separators between them. */
+/* An n-gram that is being written: its items, with separators between them. */
 struct joined {
     const struct ngrams *g;
     char *p;
     bool has_item;
-    int64_t *left; /* as rt_run_spend has it */
+    int64_t *left; /* countdown of rt_run_spend */
 };
 
 static char *put(char *to, struct rt_span s)
@@ -97,8 +99,8 @@ static enum rt_status put_item(struct rt_run *r, struct joined *j, struct rt_spa
     return rt_run_spend(r, j->left, (int64_t)item.n + KN_STRING_WORK);
 }
 
-/* Pads and separators without bytes are no work, however many there are: the widths are numbers of
- * the model's, and only what is written is in the limit of memory. */
+/* Writes n pads. Pads are skipped where neither they nor separators have bytes: the model's widths
+ * have no limit, and the memory limit bounds only the bytes that are written. */
 static enum rt_status put_pads(struct rt_run *r, struct joined *j, struct rt_span pad, int64_t n)
 {
     enum rt_status st = RT_OK;
@@ -184,8 +186,8 @@ static enum rt_status ngrams_run(struct rt_run *r)
                            "ngram_widths must contain positive values");
     if (!rt_out(r, 1, s->rank, s->dim))
         return r->err->code;
-    /* Without rows or words, TensorFlow gives an empty string for each word, in their shape, and
-     * not even pads for the rows. */
+    /* Without rows or without words, TensorFlow outputs an empty string for each word, in the shape
+     * of the words, and no pads for the rows. */
     if (n_splits == 0 || rt_tensor_count(&r->in[0]) == 0) {
         for (int64_t i = 0; i < n_splits; i++)
             kn_put_int(&r->out[1], i, 0);
@@ -267,7 +269,7 @@ static enum rt_status print_run(struct rt_run *r)
                 const struct rt_str *s = &rt_strs(t)[i * each + k];
                 parts[k] = kn_fingerprint64(rt_str_data(s), s->n);
             }
-            /* rows of one string hash to it; longer rows hash the hashes */
+            /* a row of one string has the string's hash; a longer row hashes the hashes */
             h = each == 1 ? parts[0] : kn_fingerprint64((const char *)parts, (size_t)each * 8);
         }
         for (int k = 0; k < 8; k++)

@@ -1,4 +1,5 @@
-/* Strings to strings and numbers: lengths, cases, parts, joins, hashes, Base64. */
+/* Ops from strings to strings and numbers: lengths, substrings, joins, hashes, numbers as text,
+ * Base64. */
 #include "kernels/array/array.h"
 #include "kernels/math/elementwise.h"
 #include "kernels/string/farmhash.h"
@@ -13,7 +14,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* For loops over strings: `bytes` of the one at hand. */
+/* Counts the work on one string of `bytes` bytes. */
 static enum rt_status spend(struct rt_run *r, int64_t *left, size_t bytes)
 {
     return rt_run_spend(r, left, KN_STRING_WORK + (int64_t)bytes);
@@ -31,7 +32,7 @@ static struct rt_str *out_strs(struct rt_run *r)
     return kn_out(r, 0, r->in[0].rank, r->in[0].dim);
 }
 
-/* An op from each string to one value of the same shape. */
+/* Entry of an op that makes one value of each string; the output has the shape of the input. */
 #define EACH(symbol, op_, run_)                                                                    \
     const struct kn_entry kn_##symbol = {                                                          \
         .op = {.name = (op_), .infer = copy_shape, .rows = rt_rows_same},                          \
@@ -43,7 +44,8 @@ static bool is_utf8_unit(const struct rt_node *n)
     return rt_span_is(rt_attr_str(n, "unit"), "UTF8_CHAR");
 }
 
-/* Bytes that continue a character do not begin one; whatever else there is counts as one. */
+/* UTF-8 continuation bytes do not begin a character; every other byte does, including malformed
+ * ones. */
 static bool begins_char(char c)
 {
     return ((unsigned char)c & 0xc0) != 0x80;
@@ -118,7 +120,8 @@ static enum rt_status substr_infer(struct rt_infer *x)
     return kn_broadcast(&x->out[0].shape, &x->in[0].shape, p, x->err);
 }
 
-/* Where character `pos` of s begins (negative: from the end); false: there is no such place. */
+/* *at: offset of character `pos` of s; a negative `pos` counts from the end. False: no such
+ * character. */
 static bool char_offset(const char *s, size_t n, int64_t pos, size_t *at)
 {
     if (pos < 0) {
@@ -164,7 +167,7 @@ static enum rt_status substr_one(struct rt_run *r, const struct rt_str *s, int64
                            "pos %lld out of range for string b'%.*s' at index %lld", (long long)pos,
                            (int)(n < 200 ? n : 200), p, (long long)i);
         from = (size_t)(pos < 0 ? pos + n : pos);
-        /* a negative length means the rest */
+        /* a negative length means the rest of the string */
         to = len < 0 || len > n - (int64_t)from ? s->n : from + (size_t)len;
     }
     if (utf8 && len < 0)
@@ -304,7 +307,8 @@ static enum rt_status reduce_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* The elements that become one string: the first axis runs fastest. */
+/* The elements that ReduceJoin joins into one string; the index of the first axis changes
+ * fastest. */
 struct joined {
     struct rt_span separator;
     int rank;
@@ -323,7 +327,7 @@ static const struct rt_str *next_joined(const struct rt_run *r, const struct joi
     return &rt_strs(&r->in[0])[from];
 }
 
-/* Lengths first, so that the text is made once, where it stays. */
+/* Adds up the lengths first, so that the output string is allocated once. */
 static enum rt_status join_one(struct rt_run *r, int64_t base, const struct joined *j,
                                struct rt_str *out, int64_t *left)
 {
@@ -370,13 +374,13 @@ static enum rt_status reduce_run(struct rt_run *r)
         j.dim[i] = t->dim[axis[i]];
         j.stride[i] = stride[axis[i]];
         if (!rt_mul(j.n, j.dim[i], &j.n))
-            j.n = 0; /* some other dimension is 0, as the tensor exists */
+            j.n = 0; /* the input exists, so another of its dimensions is 0 */
     }
     j.rank = n_axis;
     for (int i = 0; i < t->rank; i++)
         if (!(reduced >> i & 1))
             kept[n_kept++] = i;
-    if (rt_tensor_count(t) == 0) /* and then what there is in the output is empty */
+    if (rt_tensor_count(t) == 0) /* the strings of the output, if any, stay empty */
         return RT_OK;
     for (int64_t k = 0; k < rt_tensor_count(&r->out[0]) && !st; k++) {
         int64_t base = 0;
@@ -526,7 +530,7 @@ static enum rt_status format_of(struct rt_run *r, struct as_string *f)
     const bool sci = rt_attr_bool(r->node, "scientific");
     const bool shortest = rt_attr_bool(r->node, "shortest");
     const struct rt_span fill = rt_attr_str(r->node, "fill");
-    /* Of strings a precision is the most bytes that are written, as printf has it. */
+    /* For strings the precision is the limit of bytes written, as in printf. */
     const bool has_precision =
         dt == RT_STRING || (KN_SET(KN_FLOATS) | KN_SET(KN_HALFS) | KN_SET(KN_COMPLEX)) >> dt & 1;
 
@@ -557,7 +561,8 @@ static enum rt_status format_of(struct rt_run *r, struct as_string *f)
     return RT_OK;
 }
 
-/* Writes one value with the flags of f->format; returns the length, may be beyond n. */
+/* Writes one value with the flags of f->format. Returns the length of the text, which may exceed
+ * n. */
 static int put_integer(char *buf, size_t n, const struct as_string *f, char flag, int64_t i,
                        uint64_t u, bool is_unsigned)
 {
@@ -580,7 +585,7 @@ static int put_integer(char *buf, size_t n, const struct as_string *f, char flag
     }
 }
 
-/* The format is built from a fixed set of letters above. */
+/* put_double's format is built in format_of from a fixed set of letters. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
 static int put_double(char *buf, size_t n, const struct as_string *f, double d)
@@ -614,7 +619,7 @@ static int put_element(char *buf, size_t n, const struct as_string *f, char flag
     }
 }
 
-enum { AS_STRING_CAPACITY = 12000 }; /* the widest value with the widest padding */
+enum { AS_STRING_CAPACITY = 12000 }; /* bytes for the widest value with the widest padding */
 
 static enum rt_status as_string_run(struct rt_run *r)
 {
@@ -632,7 +637,8 @@ static enum rt_status as_string_run(struct rt_run *r)
     int64_t left = RT_WORK;
     for (int64_t i = 0; i < rt_tensor_count(t); i++) {
         int n;
-        /* A number takes some hundred nanoseconds, and each character of its width some more. */
+        /* Writing a number takes a few hundred nanoseconds, and more for each character of its
+         * width. */
         if (spend(r, &left,
                   256 + 4 * (size_t)(f.width + (f.precision > 0 ? f.precision : 0)) +
                       (dt == RT_STRING ? rt_strs(t)[i].n : 0)))
@@ -672,7 +678,7 @@ static enum rt_status as_string_run(struct rt_run *r)
 
 EACH(as_string, "AsString", as_string_run)
 
-/* ---- EncodeBase64, DecodeBase64: the alphabet for addresses ---- */
+/* ---- EncodeBase64, DecodeBase64: the URL-safe alphabet ---- */
 
 static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 

@@ -54,7 +54,7 @@ static void escaped(struct rt_bytes *out, const struct rt_str *s)
             rt_bytes_addc(out, (char)c);
             break;
         default:
-            if (c < 0x20 || c == 0x7f) /* what may be UTF-8 stays as it is */
+            if (c < 0x20 || c == 0x7f) /* other bytes may be UTF-8 and stay unchanged */
                 rt_bytes_addf(out, "\\%03o", c);
             else
                 rt_bytes_addc(out, (char)c);
@@ -132,27 +132,29 @@ static void one_dim(struct rt_bytes *out, const struct rt_tensor *t, int dim, in
     }
 }
 
-/* How many elements are shown. */
+/* Number of elements that are shown. */
 static int64_t limit_of(const struct rt_tensor *t, int64_t max_entries)
 {
     const int64_t n = rt_tensor_count(t);
     return max_entries < 0 || max_entries > n ? n : max_entries;
 }
 
-/* TensorFlow writes nothing of booleans when none of them is shown: neither brackets nor dots. */
+/* TensorFlow writes no text for a boolean tensor of which no element is shown: neither brackets nor
+ * dots. */
 static bool is_silent(const struct rt_tensor *t, int64_t limit)
 {
     return t->dtype == RT_BOOL && limit == 0;
 }
 
-/* Types that TensorFlow has no text for: a row of question marks, whatever the shape. */
+/* Types that TensorFlow cannot write as text: it writes a row of question marks, whatever the
+ * shape. */
 static bool is_opaque(const struct rt_tensor *t)
 {
     const enum rt_dtype dt = kn_dtype(t);
     return dt == RT_C64 || dt == RT_C128 || dt == RT_RESOURCE || dt == RT_VARIANT;
 }
 
-/* `r` may be NULL: then `out` is short. */
+/* `r` may be NULL where `out` stays short. */
 static enum rt_status question_marks(struct rt_run *r, struct rt_bytes *out, int64_t n)
 {
     for (int64_t i = 0; i < n && !out->failed; i++) {
@@ -180,8 +182,8 @@ void kn_summarize(struct rt_bytes *out, const struct rt_tensor *t, int64_t max_e
         rt_bytes_adds(out, "...");
 }
 
-/* What one summary is made with. `edge`: how many items of a dimension are shown at either end of
- * it; all of them when it is negative. */
+/* State of kn_summarize_v2. `edge`: number of items shown at both ends of each dimension; negative:
+ * all. */
 struct summary {
     struct rt_run *r;
     struct rt_bytes *out;
@@ -240,8 +242,8 @@ enum rt_status kn_summarize_v2(struct rt_run *r, struct rt_bytes *out, const str
                                int64_t edge)
 {
     const int64_t n = rt_tensor_count(t), limit = limit_of(t, edge);
-    /* Of a tensor without elements, TensorFlow shows none of the items: not their brackets either.
-     */
+    /* For a tensor without elements, TensorFlow shows no items, and not the brackets of inner
+     * dimensions. */
     struct summary s = {.r = r, .out = out, .t = t, .edge = n ? edge : 0};
 
     if (is_silent(t, limit))

@@ -2,7 +2,7 @@
 
 #include "kernels/array/array.h"
 
-/* A refusal leaves its reason for kn_text_failed. */
+/* A refusal stores its reason in r->err for kn_text_failed. */
 static bool may_grow(void *arg, size_t capacity, size_t wanted)
 {
     struct rt_run *r = arg;

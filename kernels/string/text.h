@@ -1,6 +1,6 @@
 /*
- * What kernels on strings share: how much work a string is, texts that grow in the run's memory,
- * and the walk over two broadcast inputs.
+ * Helpers of kernels on strings: the work that a string counts for, texts that grow in the run's
+ * memory, and an iterator over two broadcast inputs.
  *
  * Threads: everything belongs to one run.
  */
@@ -10,24 +10,27 @@
 #include "runtime/base/bytes.h"
 #include "runtime/core/op.h"
 
-/* One string costs rt_run_spend its bytes and this much, for the call and the allocation. */
+/* Each string counts its bytes plus this constant with rt_run_spend, for the call and the
+ * allocation. */
 enum { KN_STRING_WORK = 16 };
-/* Bytes of one string between two questions whether the run should go on, where a byte costs more
- * than a copy of it. */
+/* Bytes of one string between two calls of rt_run_spend, in loops where a byte costs more than
+ * copying it. */
 enum { KN_STRING_CHUNK = 1 << 20 };
 
 /*
  * A text (or an array of any elements) that grows. Its memory counts against the run's limit like a
- * tensor. kn_text_failed: why `b->failed` is set, and the status to return.
+ * tensor's. kn_text_failed fills r->err with the reason why `b->failed` is set, and returns its
+ * status.
  */
 void kn_text_begin(struct rt_bytes *b, struct rt_run *r);
 enum rt_status kn_text_failed(const struct rt_bytes *b);
 void kn_text_end(struct rt_bytes *b);
 
-/* Walks the elements of `out`, in order, of which a and b are the broadcast inputs' elements: each
- * input's rank is at most out's, and a dimension is out's or 1. */
+/* Iterates over the elements of `out` in order and gives the matching elements of the broadcast
+ * inputs a and b. The rank of an input is at most the rank of `out`, and each of its dimensions
+ * equals that of `out` or is 1. */
 struct kn_pairs {
-    int64_t a, b; /* indices of the elements at hand */
+    int64_t a, b; /* indices of the current elements */
     int rank;
     int64_t at[RT_MAX_RANK], dim[RT_MAX_RANK], step_a[RT_MAX_RANK], step_b[RT_MAX_RANK];
 };
