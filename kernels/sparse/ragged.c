@@ -1,6 +1,6 @@
 /*
- * Ragged tensors made dense or sparse: RaggedTensorToTensor, RaggedTensorToSparse. Rows are told
- * by where they end (splits), or by the row of each value.
+ * RaggedTensorToTensor and RaggedTensorToSparse. Row partitions of a ragged tensor are given as row
+ * splits (where each row ends), or as value row ids (the row of each value).
  */
 #include "kernels/array/array.h"
 #include "kernels/entry.h"
@@ -8,8 +8,9 @@
 
 #include <stdlib.h>
 
-/* TensorFlow reads the elements of partitions of other shapes, but takes their first dimension for
- * the number of rows; a scalar's it reads beyond the end of its shape. */
+/* Refuses row partitions that are not vectors. TensorFlow reads the elements of partitions of other
+ * ranks, but takes their first dimension for the number of rows; for a scalar it reads beyond the
+ * end of its shape. */
 static enum rt_status check_vector(struct rt_run *r, const struct rt_tensor *t)
 {
     if (t->rank == 1)
@@ -18,7 +19,7 @@ static enum rt_status check_vector(struct rt_run *r, const struct rt_tensor *t)
                    KN_TEXT(t));
 }
 
-/* Row ends must begin with 0, never fall, and end where the values do (-1: anywhere). */
+/* Row splits must begin with 0, must not decrease, and must end with n_values (-1: any number). */
 static enum rt_status check_splits(struct rt_run *r, const struct rt_tensor *t, int64_t n_values)
 {
     const int64_t n = t->dim[0];
@@ -48,15 +49,15 @@ static enum rt_status check_splits(struct rt_run *r, const struct rt_tensor *t, 
 
 /* ---- RaggedTensorToTensor ---- */
 
-/* Splits can speak of more rows than there are bytes: more than this many are refused. */
+/* Limit of rows. Splits can claim more rows than the input has bytes. */
 enum { DEEPEST = RT_MAX_RANK, MOST_ROWS = 1 << 28 };
 
 struct levels {
     struct rt_run *r;
-    int n;                               /* ragged dimensions */
-    bool by_rowid[DEEPEST];              /* else by splits */
-    const struct rt_tensor *at[DEEPEST]; /* per ragged dimension */
-    int64_t rows;                        /* of the outermost */
+    int n;                               /* number of ragged dimensions */
+    bool by_rowid[DEEPEST];              /* partition is value row ids, otherwise row splits */
+    const struct rt_tensor *at[DEEPEST]; /* the partition of each ragged dimension */
+    int64_t rows;                        /* rows of the outermost dimension */
     const struct rt_tensor *values;
     int rank;
     int64_t dim[RT_MAX_RANK], stride[RT_MAX_RANK];
@@ -105,7 +106,7 @@ static enum rt_status check_all_splits(const struct levels *v)
     return st;
 }
 
-/* The longest row of a level, whose splits need not be good. */
+/* *most: length of the longest row of a level. The splits of the level may be invalid. */
 static enum rt_status width_of(const struct levels *v, int k, int64_t *most)
 {
     const struct rt_tensor *t = v->at[k];
@@ -124,7 +125,8 @@ static enum rt_status width_of(const struct levels *v, int k, int64_t *most)
     return RT_OK;
 }
 
-/* What the node asks for, where it does; else as large as it must be. */
+/* Output shape: the dimensions that the input `shape` gives, and the smallest sufficient size for
+ * the others. */
 static enum rt_status choose_shape(struct levels *v)
 {
     const struct rt_tensor *want = &v->r->in[0], *values = v->values;
@@ -162,7 +164,7 @@ static enum rt_status choose_shape(struct levels *v)
     return RT_OK;
 }
 
-/* How many rows of the level above level k speaks of. */
+/* Number of rows of the level above that the partition of level k describes. */
 static int64_t parents_of(const struct levels *v, int k)
 {
     const struct rt_tensor *t = v->at[k];
@@ -173,7 +175,8 @@ static int64_t parents_of(const struct levels *v, int k)
     return last < MOST_ROWS ? last + 1 : MOST_ROWS;
 }
 
-/* Where each value of level k goes (-1: nowhere), from where its parents go. */
+/* (*out)[i]: position in the output of value i of level k (-1: outside of it), computed from the
+ * positions of the rows of the level above. */
 static enum rt_status place_level(const struct levels *v, int k, const int64_t *parent,
                                   int64_t n_parents, int64_t **out, int64_t *n)
 {
@@ -181,9 +184,10 @@ static enum rt_status place_level(const struct levels *v, int k, const int64_t *
     const int64_t width = v->dim[k + 1], stride = v->stride[k + 1];
 
     *n = v->by_rowid[k] ? t->dim[0] : kn_int_at(t, t->dim[0] - 1);
-    if (*n > v->values->dim[0] && k == v->n - 1) /* TensorFlow leaves the rest to the default */
+    /* As in TensorFlow, missing values are the default. */
+    if (*n > v->values->dim[0] && k == v->n - 1)
         *n = v->values->dim[0];
-    if (k + 1 < v->n && *n > parents_of(v, k + 1)) /* the others have no values */
+    if (k + 1 < v->n && *n > parents_of(v, k + 1)) /* rows beyond these have no values */
         *n = parents_of(v, k + 1);
     if (*n < 0 || *n > MOST_ROWS)
         return rt_fail_memory(v->r->err, v->r->node->name, (size_t)*n * sizeof **out);
@@ -218,7 +222,7 @@ static enum rt_status place_level(const struct levels *v, int k, const int64_t *
     return RT_OK;
 }
 
-/* The default, broadcast to one value, everywhere. */
+/* Fills the whole output with the default value, which is broadcast to the shape of one value. */
 static enum rt_status fill(struct levels *v, void *out)
 {
     const struct rt_tensor *def = &v->r->in[2];
@@ -234,7 +238,8 @@ static enum rt_status fill(struct levels *v, void *out)
                        "default_value.rank = %d  must be less than rt_input.flat_values.rank = %d",
                        KN_TEXT(def), KN_TEXT(v->values), def->rank, v->values->rank);
     for (int d = 0; d < def->rank; d++) {
-        /* TensorFlow compares from the front and broadcasts from the back: both must do. */
+        /* TensorFlow compares the dimensions from the first on but broadcasts from the last: both
+         * must fit. */
         const int64_t front = v->values->dim[d + 1], back = v->dim[v->rank - def->rank + d];
         const int64_t want = def->dim[d] != front ? front : back;
         if (def->dim[d] != 1 && def->dim[d] != want)
@@ -302,7 +307,8 @@ static enum rt_status to_tensor_run(struct rt_run *r)
     if (!out)
         return r->err->code;
     st = fill(&v, out);
-    if (st || rt_count(v.rank, v.dim) == 0) /* where nothing goes TensorFlow looks at no split */
+    /* As in TensorFlow, the splits of an empty output are not checked. */
+    if (st || rt_count(v.rank, v.dim) == 0)
         return st;
     st = check_all_splits(&v);
     return st ? st : place_values(&v, out);
@@ -359,7 +365,7 @@ static enum rt_status to_sparse_run(struct rt_run *r)
     }
     for (int d = 1; d < values->rank; d++)
         shape[levels + d] = values->dim[d];
-    /* Per level the row that value i lies in; each only moves on. */
+    /* row[k]: the row of level k that holds value i; it only increases with i. */
     int64_t row[RT_MAX_RANK] = {0}, inner[RT_MAX_RANK], left = RT_WORK;
     kn_strides(values->rank, values->dim, inner);
     for (int64_t i = 0; i < values->dim[0]; i++) {
@@ -380,7 +386,7 @@ static enum rt_status to_sparse_run(struct rt_run *r)
                 *index++ = rest / inner[d];
                 rest %= inner[d];
             }
-            if (rt_run_spend(r, &left, 8 * rank)) /* 8: a division, and fresh memory */
+            if (rt_run_spend(r, &left, 8 * rank)) /* 8: a division, and a write to fresh memory */
                 return r->err->code;
         }
         if (rt_run_spend(r, &left, 4 * levels))

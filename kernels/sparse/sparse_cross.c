@@ -1,6 +1,6 @@
 /*
- * Crossed features: of each row of a batch, every combination of one value from each column, as
- * text or hashed. SparseCross, SparseCrossV2, SparseCrossHashed.
+ * SparseCross, SparseCrossV2 and SparseCrossHashed: crossed features. For each row of a batch the
+ * output has every combination of one value from each column, as text or as a hash.
  */
 #include "kernels/array/array.h"
 #include "kernels/string/farmhash.h"
@@ -15,9 +15,9 @@ enum how { TEXT, HASHED, KEYED }; /* KEYED: SparseCrossHashed */
 
 struct column {
     const struct rt_tensor *values;
-    const struct rt_tensor *indices; /* NULL: dense, a matrix */
-    int64_t first, n;                /* values of the row at hand */
-    int64_t at;                      /* of the combination at hand */
+    const struct rt_tensor *indices; /* NULL: the column is dense, and `values` is a matrix */
+    int64_t first, n;                /* values of the current row */
+    int64_t at;                      /* value of the current combination */
 };
 
 struct cross {
@@ -110,7 +110,8 @@ static void rewind_columns(struct cross *c)
         c->column[i].first = c->column[i].n = 0;
 }
 
-/* Each column's values of the next row; how many combinations they have, -1: more than can be. */
+/* Moves each column to the values of `row`. Returns the number of their combinations; -1: it
+ * overflows. */
 static int64_t enter_row(struct cross *c, int64_t row)
 {
     int64_t n = 1;
@@ -134,9 +135,9 @@ static int64_t enter_row(struct cross *c, int64_t row)
 }
 
 /*
- * The next row, from `row` on, in which some sparse column has values; c->rows when there are no
- * combinations any more. The number of rows is only a number in the input, so that what walks them
- * must not visit those in which nothing is.
+ * The next row, from `row` on, in which a sparse column has values; c->rows when no combinations
+ * are left. The number of rows is only a number in the input, with no data behind it, so a loop
+ * over rows must skip empty rows.
  */
 static int64_t next_row(const struct cross *c, int64_t row)
 {
@@ -150,7 +151,7 @@ static int64_t next_row(const struct cross *c, int64_t row)
         if (!k->indices)
             continue;
         const int64_t has = at < k->indices->dim[0] ? kn_int_at(k->indices, 2 * at) : -1;
-        if (has < row || has >= c->rows) /* no row takes it any more */
+        if (has < row || has >= c->rows) /* no values are left, or no row takes them */
             return c->rows;
         next = has < next ? has : next;
     }
@@ -168,7 +169,7 @@ static void next_combination(struct cross *c)
 
 /* ---- one combination ---- */
 
-/* Two fingerprints made one. */
+/* Combines two fingerprints. */
 static uint64_t join(uint64_t a, uint64_t b)
 {
     const uint64_t mul = UINT64_C(0xc6a4a7935bd1e995);
@@ -192,7 +193,8 @@ static uint64_t hash_of(const struct cross *c, const struct column *k)
     const int64_t v = ((const int64_t *)k->values->data)[i];
     char bytes[sizeof v];
     memcpy(bytes, &v, sizeof v);
-    /* Four bytes of the eight, and dense integers as they are: TensorFlow's way. */
+    /* As in TensorFlow, SparseCrossHashed hashes only four bytes of an integer, and integers of
+     * dense columns only with a strong hash. */
     if (c->how == KEYED && c->is_strong)
         return kn_sip_hash(c->salt, bytes, 4);
     return c->how == KEYED && k->indices ? kn_fingerprint64(bytes, 4) : (uint64_t)v;
@@ -312,7 +314,8 @@ static enum rt_status check_count(const struct rt_node *n, struct rt_error *err)
     return RT_OK;
 }
 
-/* The type of the output says whether it is hashed; TensorFlow does not look at hashed_output. */
+/* The type of the output decides whether it is hashed; TensorFlow ignores the attribute
+ * hashed_output. */
 static enum rt_status v1_run(struct rt_run *r)
 {
     const bool hashes = rt_attr_dtype(r->node, "out_type") == RT_I64;

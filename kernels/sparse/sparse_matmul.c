@@ -1,4 +1,5 @@
-/* SparseTensorDenseMatMul: a sparse matrix times a dense one, either of them transposed. */
+/* SparseTensorDenseMatMul: multiplies a sparse matrix and a dense matrix, each optionally
+ * transposed (adjoint). */
 #include "kernels/array/array.h"
 #include "kernels/cpu/types.h"
 #include "kernels/entry.h"
@@ -6,7 +7,8 @@
 struct product {
     const struct rt_tensor *indices, *values, *b;
     bool adjoint_a, adjoint_b;
-    int64_t rows, inner, columns; /* [rows, inner] by [inner, columns] */
+    /* Sizes after transposition: a is [rows, inner], b is [inner, columns]. */
+    int64_t rows, inner, columns;
 };
 
 static enum rt_status bad_index(struct rt_run *r, const char *what, int64_t v, int64_t i,
@@ -18,7 +20,8 @@ static enum rt_status bad_index(struct rt_run *r, const char *what, int64_t v, i
 }
 
 #define SAME(x) (x)
-/* Rows of the output are sums of rows of b, or of its columns. */
+/* Each row of the output is a weighted sum of rows of b, or of its columns where b is
+ * transposed. */
 #define MULTIPLY(dt, T, CONJ)                                                                      \
     static enum rt_status multiply_##dt(struct rt_run *r, const struct product *p, void *out)      \
     {                                                                                              \
@@ -44,7 +47,7 @@ static enum rt_status bad_index(struct rt_run *r, const char *what, int64_t v, i
     }
 MULTIPLY(RT_F32, float, SAME)
 MULTIPLY(RT_F64, double, SAME)
-MULTIPLY(RT_I32, uint32_t, SAME) /* wraps */
+MULTIPLY(RT_I32, uint32_t, SAME) /* int32 overflow wraps */
 MULTIPLY(RT_C64, float _Complex, conjf)
 MULTIPLY(RT_C128, double _Complex, conj)
 
@@ -100,7 +103,7 @@ static enum rt_status sparse_matmul_run(struct rt_run *r)
     void *out = rt_out(r, 0, 2, (int64_t[]){p.rows, p.columns});
     if (!out)
         return r->err->code;
-    /* Where there is nothing to add, or nowhere, TensorFlow looks at no index. */
+    /* As in TensorFlow, indices are not checked where the output is empty, nor where inner is 0. */
     if (rt_tensor_count(&r->out[0]) == 0)
         return RT_OK;
     if (kn_zero_chunks(r, out, rt_tensor_bytes(&r->out[0])))
