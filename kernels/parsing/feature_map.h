@@ -1,9 +1,9 @@
 /*
- * Which features an op of the Example family asks for, and how a name in an example finds its
- * place. Made once when the names are constants (prepare), else for each run.
+ * The features that an op of the Example family asks for, and a hash table that finds a feature by
+ * its name. The map is made once where the names are constants (prepare), otherwise for each run.
  *
- * Examples of a batch mostly carry the same names in the same order, so a reader remembers what
- * the last example had at each position and looks only the others up.
+ * Examples of a batch usually carry the same names in the same order. A reader therefore remembers
+ * which name the last example had at each position and looks up only names that differ.
  */
 #ifndef KN_CPU_FEATURE_MAP_H
 #define KN_CPU_FEATURE_MAP_H
@@ -14,41 +14,44 @@ enum kn_feature_kind { KN_DENSE, KN_SPARSE, KN_RAGGED };
 
 struct kn_feature {
     struct rt_span name;
-    uint8_t kind;   /* enum kn_feature_kind */
-    uint8_t dtype;  /* RT_F32, RT_I64, RT_STRING */
-    uint8_t splits; /* ragged: RT_I32 or RT_I64 */
-    bool is_padded; /* dense of unknown length */
-    bool may_miss;  /* dense list of a sequence: nothing is an empty list */
-    int at;         /* among its kind */
-    int list;       /* among those that are not dense and fixed, or -1 */
-    int def;        /* dense: the input that holds its default, or -1 */
-    int64_t stride; /* dense: elements of one, or of one step when padded */
-    uint32_t head;  /* dense floats: how a Feature of `stride` of them begins, or 0 */
+    uint8_t kind;   /* an enum kn_feature_kind */
+    uint8_t dtype;  /* RT_F32, RT_I64 or RT_STRING */
+    uint8_t splits; /* ragged: type of the row splits, RT_I32 or RT_I64 */
+    bool is_padded; /* dense with a first dimension of unknown length */
+    bool may_miss;  /* dense feature list: a missing list is an empty one */
+    int at;         /* index among the features of its kind */
+    int list;       /* index among the features that are not dense with a fixed shape, or -1 */
+    int def;        /* dense: the input that holds the default, or -1 */
+    int64_t stride; /* dense: elements of one example, or of one step if padded */
+    uint32_t head;  /* dense float: first bytes of a Feature with `stride` values, or 0 */
     const struct rt_shape *shape;
 };
 
 struct kn_feature_map {
-    int n, n_dense, n_sparse, n_ragged; /* in this order */
+    int n, n_dense, n_sparse, n_ragged; /* features are stored in this order of kinds */
     int n_lists;
-    bool has_twins; /* two features of one name */
+    bool has_twins; /* two features have the same name */
     uint32_t mask;
     struct kn_feature_slot {
         uint32_t hash;
-        int32_t index; /* + 1; 0: free */
+        int32_t index; /* index of the feature + 1; 0: free */
     } * slot;          /* open addressing */
     struct kn_feature *feature;
 };
 
-/* Room for n features in one block that `alloc` gives (zeroed, or NULL). */
+/* Creates a map for n features in one block of memory from `alloc`, which returns zeroed memory or
+ * NULL. */
 struct kn_feature_map *kn_feature_map_new(int n, void *(*alloc)(void *arg, size_t bytes),
                                           void *arg);
-/* After all names are there. */
+/* Builds the hash table and fills at, list and head of each feature. Called after all names are
+ * set. */
 void kn_feature_map_index(struct kn_feature_map *m);
-int kn_feature_map_find(const struct kn_feature_map *m, struct rt_span name); /* or -1 */
+/* Index of the feature of this name, or -1. */
+int kn_feature_map_find(const struct kn_feature_map *m, struct rt_span name);
 
 /*
- * What a reader remembers of the last example: at each position, the bytes of the entry up to its
- * value (they lie in that example), and what its name is. Zero it.
+ * What a reader remembers of the last example: for each position, the bytes of the entry before its
+ * value, and the feature that its name found. The bytes lie in that example. Zero it before use.
  */
 enum { KN_REMEMBERED = 256 };
 struct kn_feature_memory {
@@ -60,7 +63,7 @@ struct kn_feature_memory {
     int n;
 };
 
-/* ---- names, and other few bytes ---- */
+/* ---- comparing names and other short byte strings ---- */
 
 static inline uint64_t kn_load64(const uint8_t *p)
 {
@@ -76,7 +79,7 @@ static inline uint32_t kn_load32(const uint8_t *p)
     return v;
 }
 
-/* memcmp for a few bytes. */
+/* memcmp() == 0 for short byte strings. */
 static inline bool kn_same_bytes(const uint8_t *a, const uint8_t *b, size_t n)
 {
     if (n >= 8) {
@@ -95,10 +98,12 @@ static inline bool kn_same_bytes(const uint8_t *a, const uint8_t *b, size_t n)
 
 /* ---- shapes ---- */
 
-/* One of each example: fixed, or with a first dimension that is padded. False: neither. */
+/* Reads the shape of a dense feature in one example. *is_padded: the first dimension is unknown and
+ * will be padded. *stride: elements of one example, or of one step if padded. False: the shape has
+ * other unknown dimensions. */
 bool kn_dense_shape(const struct rt_shape *s, bool *is_padded, int64_t *stride);
 
-/* "%.*s" of a span. */
+/* Arguments of "%.*s" for a span. */
 #define KN_SPAN(s) (int)(s).n, (const char *)(s).p
 
 #endif

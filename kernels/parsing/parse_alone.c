@@ -1,4 +1,5 @@
-/* One Example alone: no rows, and TensorFlow's other words for its faults. */
+/* Parses a single Example. The outputs have no batch dimension, and the error texts are
+ * TensorFlow's for single examples, which differ from those for batches. */
 #include "kernels/array/array.h"
 #include "kernels/parsing/parse_example.h"
 
@@ -16,7 +17,8 @@ static enum rt_status parse_failed(struct kn_parse *s, const struct kn_feature *
                    kn_parse_list_name(f->dtype), counted ? "." : " failed.");
 }
 
-/* Outputs of a list of n elements; where its values go, or NULL. */
+/* Makes the outputs of a feature whose list has n elements. Returns the memory of its values. NULL:
+ * r->err is filled. */
 static void *list_outputs(struct kn_parse *s, const struct kn_feature *f, int64_t n)
 {
     int64_t dim[RT_MAX_RANK];
@@ -28,7 +30,7 @@ static void *list_outputs(struct kn_parse *s, const struct kn_feature *f, int64_
     }
     if (f->kind == KN_RAGGED) {
         void *value = kn_out(s->r, s->l->ragged + f->at, 1, &n);
-        /* One example alone has no splits. */
+        /* A single example has no row splits: their output is empty. */
         return value && kn_out(s->r, s->l->ragged + s->map->n_ragged + f->at, 1, (int64_t[]){0})
                    ? value
                    : NULL;

@@ -1,13 +1,15 @@
 /*
- * A batch of Examples. It is read example by example: dense features of fixed shape go straight to
- * their row; of the others the first pass checks and counts, and the second, feature by feature,
- * writes into outputs whose sizes are then known.
+ * Parses a batch of Examples in two passes. The first pass goes example by example: it writes dense
+ * features of fixed shape straight to their rows, and checks and counts the lists of the other
+ * features. The second pass goes feature by feature and writes these lists to outputs whose sizes
+ * are then known.
  */
 #include "kernels/array/array.h"
 #include "kernels/parsing/parse_example.h"
 
 #include <stdlib.h>
 
+/* Puts "Name: n, Key: k, Index: i.  " in front of the error text. */
 static enum rt_status about(struct kn_parse *s, const struct kn_feature *f)
 {
     struct rt_span name = rt_span_str("<unknown>");
@@ -25,6 +27,7 @@ static enum rt_status bad_list(struct kn_parse *s, int64_t n)
     return rt_fail(s->r->err, RT_INVALID_ARGUMENT, "Can't parse serialized Example.");
 }
 
+/* Reads a dense feature of fixed shape into its row. */
 static enum rt_status read_row(struct kn_parse *s, const struct kn_feature *f, struct rt_span list)
 {
     int64_t n;
@@ -41,7 +44,7 @@ static enum rt_status read_row(struct kn_parse *s, const struct kn_feature *f, s
     return about(s, f);
 }
 
-/* A list of any length: checked and counted. */
+/* Checks and counts a list of any length and records where it lies. */
 static enum rt_status note_list(struct kn_parse *s, const struct kn_feature *f, struct rt_span list,
                                 int64_t *n)
 {
@@ -63,7 +66,7 @@ static enum rt_status read_feature(struct kn_parse *s, const struct kn_parse_ent
         return rt_fail(s->r->err, RT_INVALID_ARGUMENT, "Unsupported datatype.");
     if (f->kind == KN_DENSE && t == RT_NO_DTYPE)
         return RT_OK;
-    if (*last == s->e + 1) /* a later one of this name counts */
+    if (*last == s->e + 1) /* a later entry of this name, which counts, was read before */
         return RT_OK;
     *last = s->e + 1;
     if (t != RT_NO_DTYPE && t != f->dtype) {
@@ -181,7 +184,8 @@ static enum rt_status write_padded(struct kn_parse *s, const struct kn_feature *
     if (!all)
         return RT_OK;
     if (f->dtype == RT_STRING) {
-        /* Only what stays: a string that is written over would be allocated for nothing. */
+        /* Only the padding is written: a string that is overwritten later would be allocated in
+         * vain. */
         const struct kn_parse_part *part = &s->part[f->list * s->n];
         for (int64_t e = 0; e < s->n; e++)
             for (int64_t i = part[e].n; i < most; i++)

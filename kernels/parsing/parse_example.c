@@ -1,6 +1,6 @@
 /*
- * ParseExample, ParseExampleV2, ParseSingleExample: serialized tf.Examples to tensors. Here is what
- * the nodes ask for, their shapes and checks.
+ * ParseExample, ParseExampleV2 and ParseSingleExample: serialized tf.Examples to tensors. This file
+ * reads the nodes' attributes and has the shape inference and the checks of inputs.
  */
 #include "kernels/array/array.h"
 #include "kernels/parsing/parse_example.h"
@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-/* ---- what the node asks for ---- */
+/* ---- attributes of the node ---- */
 
 static struct kn_parse_layout layout_of(const struct rt_node *n)
 {
@@ -79,7 +79,8 @@ bool kn_parse_key(const struct rt_tensor *t, int i, struct rt_span *out)
     return true;
 }
 
-/* The name of feature i of a kind: `in` gives an input's tensor, or NULL. */
+/* *out: the name of feature i of a kind. `in` returns the tensor of an input, or NULL. False: the
+ * name is not available. */
 static bool name_of(const struct rt_node *n, const struct kn_parse_layout *l, int kind, int i,
                     const struct rt_tensor *(*in)(const void *arg, int k), const void *arg,
                     struct rt_span *out)
@@ -92,8 +93,8 @@ static bool name_of(const struct rt_node *n, const struct kn_parse_layout *l, in
     return kn_parse_key(t, l->version == 2 ? i : 0, out);
 }
 
-/* NULL: out of memory. *unknown: some name is not there, the map is of no use. Names stay where
- * they are. */
+/* Makes the feature map. NULL: out of memory. *unknown: a name is not available, and the map must
+ * not be used. The map refers to the names where they lie, in attributes and inputs. */
 static struct kn_feature_map *make_map(const struct rt_node *n, const struct kn_parse_layout *l,
                                        const struct rt_tensor *(*in)(const void *arg, int k),
                                        const void *arg, void *(*alloc)(void *, size_t),
@@ -144,7 +145,7 @@ static void *alloc_of_run(void *arg, size_t bytes)
     return rt_run_alloc(arg, bytes);
 }
 
-/* Names that are constants live as long as the plan does. */
+/* Makes the map at compile time where the names are constants, which live as long as the plan. */
 static enum rt_status parse_example_prepare(struct rt_prep *p, void **state)
 {
     const struct kn_parse_layout l = layout_of(p->node);
@@ -153,7 +154,7 @@ static enum rt_status parse_example_prepare(struct rt_prep *p, void **state)
     for (int kind = 0; l.version && kind < 3; kind++)
         for (int i = 0; i < (l.version == 2 ? 1 : l.n[kind]); i++)
             unknown |= l.n[kind] && !p->in[l.key[kind] + i].value;
-    if (unknown) /* run makes its own */
+    if (unknown) /* parse_example_run makes its own map */
         return RT_OK;
     struct kn_feature_map *m = make_map(p->node, &l, input_of_prep, p, alloc_of_prep, p, &unknown);
     if (!m)
@@ -168,7 +169,7 @@ static void lead(struct rt_info *o, int n_lead, const int64_t *dims, const struc
                  int from)
 {
     if (n_lead + tail->rank - from > RT_MAX_RANK)
-        return; /* run refuses it */
+        return; /* the rank is refused when the node runs */
     o->shape.rank = n_lead + tail->rank - from;
     for (int i = 0; i < n_lead; i++)
         o->shape.dim[i] = dims[i];
@@ -182,7 +183,7 @@ static enum rt_status parse_example_infer(struct rt_infer *x)
     const struct rt_shape *s = &x->in[0].shape, *dense = rt_attr(x->node, "dense_shapes")->v.shapes;
 
     if (s->rank != 1 && (s->rank != 0 || l.version == 1))
-        return RT_OK; /* unknown, or run refuses it */
+        return RT_OK; /* the rank is unknown, or refused when the node runs */
     const bool is_batch = s->rank == 1;
     const int64_t indices[2] = {-1, 1 + is_batch}, some = -1,
                   n[2] = {is_batch ? s->dim[0] : -1, -1};
@@ -203,8 +204,8 @@ static enum rt_status parse_example_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Dense features of fixed shape: row i is example i's. The others have indices, splits or a width
- * that depend on the whole batch. */
+/* In dense features of fixed shape, row i depends on example i alone. The other outputs are
+ * indices, row splits, or values padded to a width that depends on the whole batch. */
 static void rows(struct rt_rows *r)
 {
     const struct kn_parse_layout l = layout_of(r->node);
@@ -294,7 +295,7 @@ static enum rt_status check_inputs(struct rt_run *r, const struct kn_parse_layou
     return st ? st : check_defaults(r, l);
 }
 
-/* ---- what batches and single ones share ---- */
+/* ---- shared by batches and single examples ---- */
 
 static bool grow(struct kn_parse *s)
 {
@@ -310,7 +311,7 @@ static bool grow(struct kn_parse *s)
     return true;
 }
 
-/* The entries of one example whose names we know. */
+/* An example may repeat a name; every entry of a known name is recorded. */
 enum rt_status kn_parse_entries(struct kn_parse *s, struct rt_span example)
 {
     struct kn_example x = kn_example_of(example);
@@ -337,7 +338,7 @@ const char *kn_parse_list_name(enum rt_dtype t)
     return t == RT_F32 ? "float" : t == RT_I64 ? "int64" : "bytes";
 }
 
-/* "Name: n, Key: k, Index: i.  " in front of what was said. */
+/* Row e of the output of a dense feature with a fixed shape. */
 void *kn_parse_row(struct kn_parse *s, const struct kn_feature *f, int64_t e)
 {
     const struct rt_tensor *o = &s->r->out[s->l->vals + f->at];
@@ -345,7 +346,6 @@ void *kn_parse_row(struct kn_parse *s, const struct kn_feature *f, int64_t e)
     return f->stride ? kn_at_mut(o, e * f->stride) : NULL;
 }
 
-/* A dense feature of fixed shape, into its row. */
 /* ---- a run ---- */
 
 static enum rt_status parse_example_run(struct rt_run *r)

@@ -1,9 +1,10 @@
 /*
- * ParseSequenceExample, ParseSequenceExampleV2: serialized tf.SequenceExamples to tensors, one at a
- * time or in a batch.
+ * ParseSequenceExample and ParseSequenceExampleV2: a serialized tf.SequenceExample, or a batch of
+ * them, to tensors.
  *
- * First each example is walked and the bytes of the wanted features are noted; then every feature
- * is counted over all examples, its outputs are made, and its values are written.
+ * The first pass goes over the examples and records the bytes of the wanted features. The second
+ * pass counts each feature over all examples. The third pass makes the outputs and writes the
+ * values.
  */
 #include "kernels/array/array.h"
 #include "kernels/parsing/parse_sequence.h"
@@ -12,27 +13,27 @@
 
 #include <stdlib.h>
 
-enum { TAG_1 = 0x0a, TAG_2 = 0x12 }; /* fields 1 and 2, bytes */
+enum { TAG_1 = 0x0a, TAG_2 = 0x12 }; /* tags of fields 1 and 2 of wire type bytes */
 
 struct proto { /* a feature of one example */
     struct rt_span bytes;
     bool is_there;
 };
 
-struct total {        /* of a feature over the examples */
-    int64_t most;     /* elements of the longest example; a default's counts */
-    int64_t elements; /* of all */
-    int64_t rows;     /* of all, for feature lists */
+struct total {        /* of a feature over all examples */
+    int64_t most;     /* elements of the longest example, or of the default */
+    int64_t elements; /* elements of all examples */
+    int64_t rows;     /* rows of all examples, in feature lists */
 };
 
 struct sequence {
     struct rt_run *r;
     bool is_batch;
     int64_t n;
-    struct kn_sequence_half half[2]; /* the context, the feature lists */
-    struct proto *proto[2];          /* per feature and example */
-    struct total *total[2];          /* per feature */
-    int64_t each, left;              /* work of an example, about, against rt_run_spend */
+    struct kn_sequence_half half[2]; /* the context and the feature lists */
+    struct proto *proto[2];          /* by feature and example */
+    struct total *total[2];          /* by feature */
+    int64_t each, left; /* approximate work of one example, and the countdown of rt_run_spend */
 };
 
 static struct rt_span name_of(const struct sequence *s, int64_t e)
@@ -48,8 +49,9 @@ static struct rt_span name_of(const struct sequence *s, int64_t e)
 
 enum { MALFORMED = -1, NO_MEMORY = -2 };
 
-/* Reads the Feature at w up to the end of its list: the number of elements, MALFORMED (or of
- * another type), or NO_MEMORY (r->err says why). Elements go to dst unless that is NULL. */
+/* Reads the Feature at w up to the end of its list and returns the number of elements. MALFORMED:
+ * the list is malformed or of another type. NO_MEMORY: r->err is filled. The elements are written
+ * to dst unless it is NULL. */
 static int64_t read_list(struct rt_run *r, struct kn_wire *w, enum rt_dtype dtype, void *dst)
 {
     const uint8_t tag = dtype == RT_STRING ? 0x0a : dtype == RT_F32 ? 0x12 : 0x1a;
@@ -68,7 +70,7 @@ static int64_t read_list(struct rt_run *r, struct kn_wire *w, enum rt_dtype dtyp
     if (dtype != RT_STRING && !kn_wire_left(&list))
         return -1;
     struct rt_span whole = rt_span_of(start, (size_t)(list.end - start));
-    if (dtype == RT_F32 && *list.p == TAG_1) { /* as many as there are, but whole ones */
+    if (dtype == RT_F32 && *list.p == TAG_1) { /* any number of floats, but no incomplete one */
         list.p++;
         if (!kn_wire_part(&list, &packed) || kn_wire_left(&packed) % 4 != 0)
             return -1;
@@ -100,7 +102,8 @@ static enum rt_status bad_list(struct sequence *s, const struct kn_feature *f, i
                    KN_SPAN(f->name), KN_SPAN(name_of(s, e)));
 }
 
-/* The next row of a feature list: its elements, to dst unless that is NULL. */
+/* Reads the next row of a feature list. *n: its number of elements, which are written to dst unless
+ * it is NULL. */
 static enum rt_status read_row(struct sequence *s, const struct kn_feature *f, int64_t e,
                                struct kn_wire *w, int64_t row, void *dst, int64_t *n)
 {
@@ -124,12 +127,12 @@ static enum rt_status read_row(struct sequence *s, const struct kn_feature *f, i
         return s->r->err->code;
     if (*n < 0)
         return wrong_type(s, f, e, row);
-    if (kn_wire_left(&part)) /* what follows the list is taken for the next row */
+    if (kn_wire_left(&part)) /* bytes behind the list are read as the next row */
         w->p = part.p;
     return RT_OK;
 }
 
-/* ---- the first pass: where features are ---- */
+/* ---- first pass: find the features ---- */
 
 static enum rt_status bad_message(struct sequence *s, int64_t e)
 {
@@ -170,7 +173,7 @@ static enum rt_status note_example(struct sequence *s, int64_t e)
     return RT_OK;
 }
 
-/* ---- the second: how much there is ---- */
+/* ---- second pass: count elements and rows ---- */
 
 static enum rt_status count_feature(struct sequence *s, int half, int k)
 {
@@ -204,14 +207,15 @@ static enum rt_status count_feature(struct sequence *s, int half, int k)
     return RT_OK;
 }
 
-/* ---- the third: outputs ---- */
+/* ---- third pass: write the outputs ---- */
 
 static void *after(void *p, const struct kn_feature *f, int64_t n)
 {
     return (char *)p + (size_t)n * rt_dtype_size(f->dtype);
 }
 
-/* Dims: the batch's if there is one, then `first` unless it is negative, then the shape's. */
+/* Makes output k with these dimensions: the batch's if there is a batch, then `first` unless it is
+ * negative, then those of the feature's shape. */
 static void *dense_out(struct sequence *s, int k, const struct kn_feature *f, int64_t first)
 {
     int64_t dim[RT_MAX_RANK + 2];
@@ -254,7 +258,7 @@ static enum rt_status write_context_dense(struct sequence *s, const struct kn_fe
                                KN_SPAN(f->name), rt_dtype_name(f->dtype));
             kn_copy(f->dtype, out, def->data, n);
         } else if (p->bytes.n) {
-            /* Not more than `most`, which is as much as there is room for. */
+            /* It writes no more than `most` elements, for which `out` is large enough. */
             n = read_list(s->r, &w, f->dtype, f->stride ? out : NULL);
             if (n == NO_MEMORY)
                 return s->r->err->code;
@@ -282,7 +286,7 @@ static enum rt_status write_context_sparse(struct sequence *s, const struct kn_f
             return s->r->err->code;
         struct kn_wire w = kn_wire_of(s->proto[0][k * s->n + e].bytes);
         const int64_t n = kn_wire_left(&w) ? read_list(s->r, &w, f->dtype, value) : 0;
-        if (n < 0) /* for want of memory: it was counted before, so it is well formed */
+        if (n < 0) /* out of memory; the list was counted before, so it is well formed */
             return s->r->err->code;
         value = after(value, f, n);
         for (int64_t i = 0; i < n; i++) {
@@ -298,7 +302,7 @@ static enum rt_status write_context_sparse(struct sequence *s, const struct kn_f
     return RT_OK;
 }
 
-/* Splits of a batch; one example alone has a scalar that says nothing. */
+/* Makes the row splits of a batch. A single example has a scalar 0 instead. */
 static struct rt_tensor *splits_out(struct sequence *s, int k, int64_t n)
 {
     void *p = kn_out(s->r, k, s->is_batch, (int64_t[]){n + 1});
@@ -324,7 +328,7 @@ static enum rt_status write_context_ragged(struct sequence *s, const struct kn_f
             return s->r->err->code;
         struct kn_wire w = kn_wire_of(s->proto[0][k * s->n + e].bytes);
         const int64_t n = kn_wire_left(&w) ? read_list(s->r, &w, f->dtype, value) : 0;
-        if (n < 0) /* for want of memory: it was counted before, so it is well formed */
+        if (n < 0) /* out of memory; the list was counted before, so it is well formed */
             return s->r->err->code;
         value = after(value, f, n);
         end += n;
@@ -457,7 +461,7 @@ static enum rt_status write_list_ragged(struct sequence *s, const struct kn_feat
     return RT_OK;
 }
 
-/* Dense, then sparse, then ragged features of the context, then of the lists. */
+/* Writes the dense, sparse and ragged features of the context, then those of the feature lists. */
 static enum rt_status write_outputs(struct sequence *s)
 {
     static enum rt_status (*const write[2][3])(struct sequence * s, const struct kn_feature *f) = {
@@ -475,7 +479,7 @@ static enum rt_status write_outputs(struct sequence *s)
 
 /* ---- a run ---- */
 
-/* One name in two kinds. */
+/* Refuses a name that two features of one half have. */
 static enum rt_status check_twins(struct sequence *s, int half)
 {
     const struct kn_feature_map *m = s->half[half].map;
@@ -598,7 +602,8 @@ static enum rt_status parse_sequence_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Dense features of the context, and how long each list is; lists are padded to the longest. */
+/* Row i of the dense context features and of the lengths of feature lists depends on example i
+ * alone. Feature lists are padded to the longest of the batch. */
 static void rows(struct rt_rows *r)
 {
     const int dense = kn_output_named(r->node, "context_", "dense_values");

@@ -1,6 +1,7 @@
 /*
- * What the ops of the SequenceExample family share: which features each of its two halves, the
- * context and the feature lists, asks for, and where their inputs and outputs are.
+ * Shared by the ops of the SequenceExample family. A node has two halves, the context and the
+ * feature lists; this module finds the features that each half asks for, and the indices of its
+ * inputs and outputs.
  */
 #ifndef KN_CPU_PARSE_SEQUENCE_H
 #define KN_CPU_PARSE_SEQUENCE_H
@@ -10,18 +11,20 @@
 struct kn_sequence_half {
     const char *prefix; /* "context_" or "feature_list_" */
     struct kn_feature_map *map;
-    /* First outputs, -1 where the op has none. */
+    /* Indices of the first outputs; -1 where the op has none. */
     int indices, values, shapes, dense, lengths, ragged, splits, inner;
 };
 
-/* Index of the first input or output of this name; -1: the op has none. */
+/* Index of the first input or output of this name. -1: the op has none. */
 int kn_input_named(const struct rt_node *n, const char *prefix, const char *name);
 int kn_output_named(const struct rt_node *n, const char *prefix, const char *name);
-/* Counts of keys, types and shapes agree, and shapes are known. */
+/* Refuses a node whose counts of keys, types and shapes differ, or whose shapes are not fully
+ * known. */
 enum rt_status kn_half_check(const struct rt_node *n, struct rt_error *err);
-/* Fills *h; its map is for free(). Names point into attributes and inputs. */
+/* Fills *h. h->map must be freed by rt_pool_free. The names in the map point into attributes and
+ * inputs. */
 enum rt_status kn_half_make(struct rt_run *r, const char *prefix, struct kn_sequence_half *h);
-/* Defaults of dense context features have the shapes that the node says. */
+/* Refuses defaults of dense context features whose shapes differ from the node's attribute. */
 enum rt_status kn_half_defaults(struct rt_run *r, const struct kn_sequence_half *context);
 
 #endif

@@ -31,7 +31,7 @@ int kn_output_named(const struct rt_node *n, const char *prefix, const char *nam
     return i < 0 ? -1 : n->out_first[i];
 }
 
-/* An attribute of one half; NULL: the op has none of that name. */
+/* The attribute of one half, or NULL if the op has no attribute of that name. */
 static const struct rt_attr *attr(const struct rt_node *n, const char *prefix, const char *kind,
                                   const char *name)
 {
@@ -55,8 +55,9 @@ static int count_of(const struct rt_node *n, const char *prefix, int kind)
     return types ? (int)types->n : 0;
 }
 
-/* Every count that the node states for one kind of feature must be the number of its types: the
- * schema sizes the outputs by the counts (Ncontext_sparse, ...), the kernel by the types. */
+/* Refuses a node whose attributes state a number of features of a kind that differs from the number
+ * of its types: the schema sizes the outputs by the stated numbers (Ncontext_sparse, ...), the
+ * kernel by the types. */
 static enum rt_status check_counts(const struct rt_node *n, const char *prefix, int kind,
                                    struct rt_error *err)
 {
@@ -131,7 +132,7 @@ static enum rt_status name_of(struct rt_run *r, const char *prefix, int kind, in
     return RT_OK;
 }
 
-/* Vectors of keys (the second version) are as long as their types. */
+/* Refuses vectors of keys (ParseSequenceExampleV2) that are not as long as their types. */
 static enum rt_status check_lengths(struct rt_run *r, const char *prefix)
 {
     for (int kind = 0; kind < 3; kind++) {

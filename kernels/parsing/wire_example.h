@@ -1,12 +1,14 @@
 /*
- * tf.Example and tf.SequenceExample read from their wire form, without objects: a reader walks the
- * entries of the feature maps, and lists are decoded straight into a tensor's memory.
+ * Reads tf.Example and tf.SequenceExample from their wire format without building message objects.
+ * A reader iterates over the entries of the feature maps, and lists are decoded straight into a
+ * tensor's memory.
  *
- * What is accepted is what TensorFlow's own fast reader accepts, oddities included: a length that
- * points past its surroundings is cut to them; a map entry has exactly two fields; lists are packed
- * in one chunk, or not at all, never both. Unknown fields are skipped in the outer message alone.
+ * It accepts what TensorFlow's own fast parser accepts, including its peculiarities: a length
+ * beyond the end of the enclosing message is shortened to it; a map entry has exactly two fields; a
+ * list is either packed in one chunk or not packed at all. Unknown fields are skipped in the outer
+ * message only.
  *
- * Input is any bytes; nothing is read outside them, nothing is allocated but strings.
+ * The input may be any bytes. No byte outside it is read, and nothing but strings is allocated.
  */
 #ifndef KN_CPU_WIRE_EXAMPLE_H
 #define KN_CPU_WIRE_EXAMPLE_H
@@ -34,7 +36,7 @@ static inline bool kn_wire_varint(struct kn_wire *w, uint64_t *v)
     }
     return kn_wire_long_varint(w, v);
 }
-/* The low half of a varint, which is how TensorFlow reads lengths. */
+/* Reads a varint and keeps its low 32 bits, as TensorFlow does for lengths. */
 static inline bool kn_wire_length(struct kn_wire *w, uint32_t *n)
 {
     uint64_t v;
@@ -42,7 +44,7 @@ static inline bool kn_wire_length(struct kn_wire *w, uint32_t *n)
     *n = ok ? (uint32_t)v : 0;
     return ok;
 }
-/* A tag of one byte, when it is the next. */
+/* Consumes the next byte if it is this one-byte tag. */
 static inline bool kn_wire_tag(struct kn_wire *w, uint8_t tag)
 {
     if (!kn_wire_left(w) || *w->p != tag)
@@ -50,54 +52,58 @@ static inline bool kn_wire_tag(struct kn_wire *w, uint8_t tag)
     w->p++;
     return true;
 }
-/* A length, then as much of it as there is; w goes behind that. */
+/* Reads a length; *part becomes that many bytes, or fewer where w ends before. w moves behind
+ * them. */
 bool kn_wire_part(struct kn_wire *w, struct kn_wire *part);
-/* A length and exactly that many bytes. */
+/* Reads a length and exactly that many bytes. False: w has fewer. */
 bool kn_wire_bytes(struct kn_wire *w, struct rt_span *s);
-/* Any field of the outer message. False: malformed, or a group. */
+/* Skips a field of the outer message. False: it is malformed, or a group. */
 bool kn_wire_skip(struct kn_wire *w);
 
-/* ---- any message, as protobuf itself reads it ---- */
+/* ---- any message, with protobuf's own rules ---- */
 
 enum kn_wire_type { KN_VARINT = 0, KN_FIXED64 = 1, KN_BYTES = 2, KN_FIXED32 = 5 };
 struct kn_field {
     uint32_t number;
     enum kn_wire_type type;
-    uint64_t value;       /* KN_VARINT, KN_FIXED*: the raw bits */
-    struct rt_span bytes; /* KN_BYTES */
+    uint64_t value;       /* of KN_VARINT and KN_FIXED*: the raw bits */
+    struct rt_span bytes; /* of KN_BYTES */
 };
-/* 1: *f is the next field and *rest lies behind it. 0: the end. -1: malformed, or a group. */
+/* 1: *f is the next field, and *rest begins behind it. 0: end of the message. -1: malformed, or a
+ * group. */
 int kn_field_next(struct rt_span *rest, struct kn_field *f);
 
 /* ---- Example ---- */
 
 struct kn_example {
-    struct kn_wire outer, features; /* features: the map that is being walked */
+    struct kn_wire outer, features; /* features: the map that is being read */
 };
 static inline struct kn_example kn_example_of(struct rt_span s)
 {
     return (struct kn_example){.outer = kn_wire_of(s)};
 }
-/* 1: the next entry's name and the bytes of its Feature. 0: the end. -1: malformed. An example may
- * hold several maps (concatenated messages); names may repeat: the last one counts. */
+/* 1: name and Feature bytes of the next entry. 0: end of the example. -1: malformed. An example
+ * may hold several maps (concatenated messages), and names may repeat: the last entry of a name
+ * counts. */
 int kn_example_next(struct kn_example *x, struct rt_span *name, struct rt_span *feature);
 
 /* ---- Feature ---- */
 
-/* The type of a Feature's list; takes its tag off. RT_NO_DTYPE: nothing is set. RT_N_DTYPES: an
- * unknown kind. */
+/* Consumes the tag of a Feature's list and returns the type of the list. RT_NO_DTYPE: the Feature
+ * is empty. RT_N_DTYPES: a list of unknown kind. */
 enum rt_dtype kn_feature_type(struct rt_span *feature);
 
 /*
- * The list of a Feature behind its tag: at most `room` elements go to dst; *n says how many there
- * are (also without a dst, to count them). False: malformed, or (strings only) more than room, or
- * no memory, in which case *n is -1 and r->err says why. `r` counts the strings; NULL without dst.
+ * Reads the list of a Feature behind its tag. At most `capacity` elements are written to dst, and
+ * *n is the number of elements in the list. With dst NULL the elements are only counted. False: the
+ * list is malformed, or (strings only) has more than `capacity` elements. False with *n -1: out of
+ * memory, and r->err is filled. The memory of `r` counts the strings; r may be NULL without dst.
  */
 bool kn_feature_floats(struct rt_span list, float *dst, int64_t capacity, int64_t *n);
 bool kn_feature_ints(struct rt_span list, int64_t *dst, int64_t capacity, int64_t *n);
 bool kn_feature_strs(struct rt_run *r, struct rt_span list, struct rt_str *dst, int64_t capacity,
                      int64_t *n);
-/* One of the three, for RT_F32, RT_I64 or RT_STRING. */
+/* Calls one of the three functions above, for RT_F32, RT_I64 or RT_STRING. */
 bool kn_feature_list(struct rt_run *r, enum rt_dtype dtype, struct rt_span list, void *dst,
                      int64_t capacity, int64_t *n);
 
