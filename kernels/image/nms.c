@@ -1,7 +1,7 @@
 /*
  * Non-maximum suppression: NonMaxSuppression, V2 to V5, WithOverlaps, and
- * CombinedNonMaxSuppression. Candidates leave a heap by falling score; each is compared with what
- * has been chosen since it was last looked at.
+ * CombinedNonMaxSuppression. Candidates are taken from a heap in order of falling score. Each is
+ * compared with the boxes that were chosen since its last comparison.
  */
 #include <float.h>
 #include <math.h>
@@ -15,12 +15,12 @@
 #include "kernels/entry.h"
 #include "runtime/base/checked.h"
 
-/* ---- the heap: best score first, of equal ones the lower index ---- */
+/* ---- the heap: highest score first, then lowest index ---- */
 
 struct candidate {
     float score;
     int32_t index;
-    int32_t seen; /* chosen boxes that it has been compared with */
+    int32_t seen; /* number of chosen boxes that it has been compared with */
 };
 
 static bool before(const struct candidate *a, const struct candidate *b)
@@ -46,7 +46,8 @@ static void sink(struct candidate *h, int64_t n, int64_t i)
 
 /* ---- similarity ---- */
 
-/* Two corners in any order, as [y, x, y, x]. */
+/* Intersection over union of two boxes. A box is two opposite corners in any order: [y, x, y,
+ * x]. */
 static float iou(const float *a, const float *b)
 {
     const float ay0 = fminf(a[0], a[2]), ax0 = fminf(a[1], a[3]);
@@ -64,8 +65,8 @@ static float iou(const float *a, const float *b)
 
 struct nms {
     const float *boxes;    /* [n, step] or NULL */
-    int64_t step;          /* floats between boxes */
-    const float *overlaps; /* [n, n] when there are no boxes */
+    int64_t step;          /* floats from one box to the next */
+    const float *overlaps; /* [n, n], used where boxes is NULL */
     const float *scores;
     int64_t score_step, n, most;
     float threshold, score_threshold, sigma;
@@ -77,7 +78,8 @@ static float similarity(const struct nms *s, int32_t i, int32_t j)
                     : s->overlaps[(int64_t)i * s->n + j];
 }
 
-/* Whether `c` is out for good; a soft rule only lowers its score. */
+/* True: `c` overlaps a chosen box too much and is dropped. With soft suppression (sigma > 0) its
+ * score is lowered instead. */
 static bool suppressed(const struct nms *s, struct candidate *c, const struct candidate *chosen,
                        int64_t n_chosen)
 {
@@ -95,7 +97,8 @@ static bool suppressed(const struct nms *s, struct candidate *c, const struct ca
     return false;
 }
 
-/* Fills chosen, best first; heap: room for n. Returns how many; -1: the run should end. */
+/* Fills `chosen`, best first, and returns the number of chosen boxes; -1: the run must end. `heap`
+ * has capacity for n candidates. */
 static int64_t choose(struct rt_run *r, const struct nms *s, struct candidate *heap,
                       struct candidate *chosen)
 {
@@ -118,7 +121,7 @@ static int64_t choose(struct rt_run *r, const struct nms *s, struct candidate *h
         const bool out = suppressed(s, &c, chosen, found);
 
         if (!out && c.score != was && c.score > s->score_threshold) {
-            heap[0] = c; /* its turn comes again */
+            heap[0] = c; /* it is looked at again with its lower score */
         } else {
             if (!out && c.score == was)
                 chosen[found++] = c;
@@ -198,7 +201,7 @@ static enum rt_status infer_one(struct rt_infer *x)
     for (int k = 0; k < x->n_out; k++)
         x->out[k].shape = (struct rt_shape){.rank = 1, .dim = {-1}};
     if (x->n_out > 1)
-        x->out[x->n_out - 1].shape = (struct rt_shape){.rank = 0}; /* valid_outputs */
+        x->out[x->n_out - 1].shape = (struct rt_shape){.rank = 0}; /* the output valid_outputs */
     int64_t most;
     if (pads(x->node) && x->in[2].value && kn_scalar(x->in[2].value, &most))
         for (int k = 0; most >= 0 && k < x->n_out - 1; k++)
@@ -206,7 +209,7 @@ static enum rt_status infer_one(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Of a scalar, which infer has made sure of. */
+/* Value of a scalar input; infer_one has refused other shapes. */
 static float float_of(const struct rt_tensor *t)
 {
     double v = 0;
@@ -237,7 +240,8 @@ static enum rt_status read_one(struct rt_run *r, struct nms *s)
     return RT_OK;
 }
 
-/* Scratch: float copies of half operands, then the heap and what is chosen. */
+/* Bytes of the float copies of half inputs. The scratch memory has them first, then the heap and
+ * the chosen candidates. */
 static size_t copies_bytes(const int64_t *counts, enum rt_dtype d)
 {
     size_t n = 0;
@@ -315,7 +319,7 @@ static enum rt_status run_one(struct rt_run *r)
         s.boxes = first;
         s.step = 4;
     }
-    const int64_t most = s.most; /* padding may be longer than the boxes are many */
+    const int64_t most = s.most; /* the padded length may exceed the number of boxes */
     if (s.most > s.n)
         s.most = s.n;
     struct candidate *heap = (void *)workspace;
@@ -366,7 +370,7 @@ static bool value_of(const struct rt_info *in, int32_t *v)
     return true;
 }
 
-/* How many detections a picture gets. */
+/* Number of detections in the output for each image. */
 static int64_t combined_capacity(const struct rt_node *n, int32_t per_class, int32_t total,
                                  int64_t classes)
 {
@@ -392,7 +396,7 @@ static enum rt_status infer_combined(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Each picture by itself; sizes and thresholds are the same for all. */
+/* The images are independent, provided that sizes and thresholds do not depend on the batch. */
 static void rows_combined(struct rt_rows *r)
 {
     if (r->in_dep[0].kind != RT_DEP_ROWS || r->in_dep[1].kind != RT_DEP_ROWS ||
@@ -408,7 +412,7 @@ static void rows_combined(struct rt_rows *r)
 struct detection {
     float score;
     int32_t box, class_;
-    int64_t order; /* among equal scores: as they were found */
+    int64_t order; /* equal scores keep the order in which they were found */
 };
 
 static int by_score(const void *a_, const void *b_)
@@ -427,7 +431,8 @@ struct combined {
     struct detection *all;
 };
 
-/* Returns how many; -1: the run should end. */
+/* Finds the boxes of all classes in one image, sorted by score. Returns their number; -1: the run
+ * must end. */
 static int64_t find_all(struct rt_run *r, const struct combined *c, const float *boxes,
                         const float *scores)
 {
@@ -531,7 +536,7 @@ static enum rt_status run_combined(struct rt_run *r)
             return r->err->code;
         put_picture(&c, boxes, found, out_box, out_score, out_class);
         valid[i] = (int32_t)(found < c.capacity ? found : c.capacity);
-        if (c.n && c.classes) { /* else there are no bytes */
+        if (c.n && c.classes) { /* otherwise boxes and scores have no bytes */
             boxes += c.n * c.q * 4;
             scores += c.n * c.classes;
         }
@@ -542,7 +547,7 @@ static enum rt_status run_combined(struct rt_run *r)
     return RT_OK;
 }
 
-/* ---- rows of the table ---- */
+/* ---- registry entries ---- */
 
 #define NMS_TYPES (RT_T(RT_F32) | RT_T(RT_F16))
 #define NMS(symbol, op_, types_)                                                                   \

@@ -1,10 +1,10 @@
 /*
- * Images at another size: ResizeBilinear, ResizeNearestNeighbor, ResizeBicubic, ResizeArea,
- * CropAndResize. Images are [batch, height, width, channels]; all but the nearest neighbour
- * compute in float, from any real type.
+ * Resizing of images: ResizeBilinear, ResizeNearestNeighbor, ResizeBicubic, ResizeArea,
+ * CropAndResize. Images are [batch, height, width, channels] of any real type. All methods but
+ * nearest neighbour compute in float.
  *
- * Coordinates are computed in float, in TensorFlow's order of operations: which pixel is nearest
- * depends on the last bit.
+ * Coordinates are computed in float, in TensorFlow's order of operations, because the choice of the
+ * nearest pixel depends on the last bit.
  */
 #include <float.h>
 #include <math.h>
@@ -38,7 +38,7 @@ static enum rt_status check_resize(const struct rt_node *n, struct rt_error *err
     return RT_OK;
 }
 
-/* A "size" input: two positive int32. */
+/* Reads a "size" input: two positive int32. */
 static enum rt_status read_size(const struct rt_tensor *t, const char *name, const char *positive,
                                 int64_t *size, struct rt_error *err)
 {
@@ -87,7 +87,7 @@ static enum rt_status infer_resize(struct rt_infer *x)
     return RT_OK;
 }
 
-/* The other input is the size: small, and the same for all rows. */
+/* The other input, the size, is small and shared by all rows. */
 static void rows_resize(struct rt_rows *r)
 {
     rt_rows_first(r);
@@ -97,9 +97,9 @@ static void rows_resize(struct rt_rows *r)
 
 enum method { NEAREST, BILINEAR, BICUBIC, AREA };
 
-struct tap { /* where an output position takes its values from, along one axis */
+struct tap { /* the source positions of one output position along one axis */
     int64_t at[4];
-    float weight[4]; /* bilinear: weight[0] is the part of at[1] */
+    float weight[4]; /* bilinear: weight[0] is the share of at[1] */
 };
 
 struct resize {
@@ -108,8 +108,10 @@ struct resize {
     int64_t batch, in_h, in_w, out_h, out_w, channels;
     float scale_h, scale_w;
     bool align, half;
-    struct tap *col; /* those of rows are made as they are needed: few pixels may be in a row */
-    size_t image_at, line_at; /* scratch: a picture as floats, partial sums */
+    /* Taps of the columns. Those of rows are computed for each row, because a row may have few
+     * pixels. */
+    struct tap *col;
+    size_t image_at, line_at; /* scratch offsets: image as floats, partial sums */
 };
 
 static float scale_of(int64_t in, int64_t out, bool align)
@@ -143,7 +145,8 @@ static void tap_bilinear(struct tap *t, int64_t i, int64_t in, float scale, bool
     t->weight[0] = x - low;
 }
 
-/* Cubic convolution at distances d and 1 + d, d one of 1024 steps; a = -0.5 (Keys) or -0.75. */
+/* Weights of cubic convolution at distances d and 1 + d, where d is a multiple of 1/1024. a is -0.5
+ * (Keys) or -0.75. */
 enum { CUBIC_STEPS = 1024 };
 
 static float cubic_near(double a, int64_t step)
@@ -170,7 +173,8 @@ static void tap_bicubic(struct tap *t, int64_t i, int64_t in, float scale, bool 
 
     for (int k = 0; k < 4; k++) {
         t->at[k] = clamp(base - 1 + k, in - 1);
-        /* With centres, what lies outside the picture has no weight; else edges repeat. */
+        /* With half_pixel_centers, positions outside the image have weight 0; otherwise edge pixels
+         * repeat. */
         t->weight[k] = half && t->at[k] != base - 1 + k ? 0 : w[k];
         sum += t->weight[k];
     }
@@ -234,7 +238,7 @@ static enum rt_status prepare_resize(struct rt_prep *p, void **state)
     z->scale_h = scale_of(z->in_h, z->out_h, align);
     z->scale_w = scale_of(z->in_w, z->out_w, align);
     *state = z;
-    /* Without elements sizes that no memory could hold may have been asked for. */
+    /* An output without elements may have a width that no memory could hold. */
     if (rt_count(out->rank, out->dim) <= 0)
         return RT_OK;
     z->col = rt_prep_alloc(p, (size_t)z->out_w * sizeof *z->col);
@@ -251,12 +255,12 @@ static enum rt_status prepare_resize(struct rt_prep *p, void **state)
     return RT_OK;
 }
 
-/* ---- run: pieces of a row ---- */
+/* ---- run: chunks of a row ---- */
 
-enum { CHUNK = RT_WORK / 8 }; /* elements: between two questions whether the run should end */
+enum { CHUNK = RT_WORK / 8 }; /* elements between two calls of rt_run_spend */
 
-/* Columns [from, to) with all of their channels, or some of the channels of one column: elements
- * that stand together. */
+/* Contiguous elements of a row: columns [from, to) with all of their channels, or some channels of
+ * one column. */
 struct chunk {
     int64_t from, to, c_from, c_to;
 };
@@ -333,7 +337,8 @@ static void bilinear(const struct resize *z, const struct tap *r, int64_t y, con
     }
 }
 
-/* Rows first, into one line; then along the line. */
+/* First pass of bicubic: combines four rows of the image into one line. The second pass, bicubic(),
+ * combines elements along this line. */
 KN_CLONES static void bicubic_line(const struct resize *z, const struct tap *r,
                                    const struct chunk *p, const float *src, float *line)
 {
@@ -361,14 +366,14 @@ KN_CLONES static void bicubic(const struct resize *z, const struct chunk *p, con
     }
 }
 
-/* How much of source position i lies in [from, to); scale is to - from. */
+/* Length of the part of pixel i, [i, i + 1), that lies in [from, to); `scale` is to - from. */
 static float part(int64_t i, float from, float to, float scale)
 {
     const float lo = (float)i, hi = (float)(i + 1);
     return lo < from ? (hi > to ? scale : hi - from) : hi > to ? to - lo : 1.0f;
 }
 
-struct window { /* of source positions, or some of its lines or columns */
+struct window { /* a window of source positions, or some of its rows or columns */
     float y0, y1, x0, x1;
     int64_t top, bottom, left, right;
 };
@@ -395,7 +400,7 @@ KN_CLONES static void add_channels(const float *src, float weight, float *dst, i
         dst[k] += src[k] * weight;
 }
 
-/* A few channels take less time than a call. */
+/* For few channels the loop is faster than a call. */
 static inline void add_window(const struct resize *z, const struct window *w, const float *src,
                               float *dst, int64_t n)
 {
@@ -431,7 +436,7 @@ static void area_columns(const struct resize *z, int64_t y, const struct chunk *
     }
 }
 
-/* A pixel whose window is too large for a piece: line by line, some columns at a time. */
+/* Computes a pixel whose window is too large for one chunk: row by row, some columns at a time. */
 static enum rt_status area_pixel(struct rt_run *r, int64_t *left, const struct resize *z,
                                  const struct window *whole, const float *src, float *dst,
                                  int64_t n)
@@ -452,7 +457,7 @@ static enum rt_status area_pixel(struct rt_run *r, int64_t *left, const struct r
     return RT_OK;
 }
 
-/* Windows may be as large as the picture. */
+/* A window may be as large as the image, so the work is split by window size. */
 static enum rt_status area(struct rt_run *r, int64_t *left, const struct resize *z, int64_t y,
                            const struct chunk *p, const float *src, float *dst)
 {
@@ -479,7 +484,7 @@ static enum rt_status area(struct rt_run *r, int64_t *left, const struct resize 
     return RT_OK;
 }
 
-/* Row y of a picture; line: scratch. */
+/* Computes row y of an image; `line` is scratch memory. */
 static enum rt_status resize_row(struct rt_run *r, int64_t *left, const struct resize *z, int64_t y,
                                  const void *image, char *dst, void *line)
 {
@@ -515,7 +520,7 @@ static enum rt_status run_resize(struct rt_run *r)
     const size_t size = rt_dtype_size(z->dtype);
     const size_t row = (size_t)(z->out_w * z->channels) * (z->method == NEAREST ? size : 4);
     const char *src = r->in[0].data;
-    char *dst = r->out[0].data, *workspace = r->scratch; /* NULL where no row needs any */
+    char *dst = r->out[0].data, *workspace = r->scratch; /* NULL where no scratch is needed */
     char *line = workspace ? workspace + z->line_at : NULL;
     int64_t left = RT_WORK;
 
@@ -577,15 +582,18 @@ struct crop {
     float outside;
 };
 
-/* Position of output i between lo and hi of an axis with `in` pixels; false: outside. */
+/* *at: source position of output i between lo and hi, on an axis with `in` pixels. False: it lies
+ * outside. */
 static bool crop_at(float lo, float hi, int64_t in, int64_t out, int64_t i, float *at)
 {
     const float scale = out > 1 ? (hi - lo) * (float)(in - 1) / (float)(out - 1) : 0;
     *at = out > 1 ? lo * (float)(in - 1) + (float)i * scale : 0.5f * (lo + hi) * (float)(in - 1);
-    return *at >= 0 && *at <= (float)(in - 1); /* NaN, of a box as wide as floats go: outside */
+    return *at >= 0 && *at <= (float)(in - 1); /* a NaN, from a box that spans the whole range of
+                                                  floats, lies outside */
 }
 
-/* The last of more than 2^24 pixels may be rounded up to one that is none. */
+/* Beyond 2^24 pixels, the last position may be rounded up to one outside the image, so it is
+ * clamped. */
 static int64_t pixel_at(float at, int64_t n)
 {
     return clamp(rt_int64_of((double)at), n - 1);
@@ -597,7 +605,8 @@ static void fill(float *dst, int64_t n, float v)
         dst[i] = v;
 }
 
-/* Row y of the image, or what is outside, into a row of a crop. */
+/* Fills a chunk of a row of a crop from position y of the image, or with the value for positions
+ * outside. */
 static void crop_chunk(const struct crop *s, const struct chunk *p, const float *image,
                        const float *box, float y, bool is_inside, float *dst)
 {
@@ -696,7 +705,7 @@ static enum rt_status run_crop(struct rt_run *r)
     return st;
 }
 
-/* ---- rows of the table ---- */
+/* ---- registry entries ---- */
 
 #define RESIZE(symbol, op_, name_)                                                                 \
     const struct kn_entry kn_##symbol = {                                                          \
