@@ -1,4 +1,5 @@
-/* Reading checkpoints: what comes out is lazy, so that only what is used is ever read. */
+/* Reads checkpoints. The restored tensors are lazy: only data that is used is read from the
+ * files. */
 #include <errno.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -10,21 +11,21 @@
 #include "runtime/files/checkpoint_v1.h"
 #include "runtime/session/state.h"
 
-/* A checkpoint of either format. */
+/* An open checkpoint of version 1 or 2 of the format. */
 struct source {
     struct rt_checkpoint *checkpoint;
-    struct rt_checkpoint_v1 *v1; /* not NULL: the first format */
+    struct rt_checkpoint_v1 *v1; /* not NULL: the checkpoint is of version 1 */
 };
 
-/* As TensorFlow does: without an index the prefix is the name, or pattern, of the first format's
- * files. */
+/* Opens a checkpoint as TensorFlow does: if there is no file PREFIX.index, `prefix` is the name or
+ * pattern of the files of a version 1 checkpoint. */
 static enum rt_status source_open(struct source *s, const char *prefix, struct rt_error *err)
 {
     char path[4200];
 
     *s = (struct source){NULL, NULL};
     if (snprintf(path, sizeof path, "%s.index", prefix) >= (int)sizeof path ||
-        access(path, F_OK) == 0 || !rt_errno_is_absence(errno)) /* it tells why */
+        access(path, F_OK) == 0 || !rt_errno_is_absence(errno)) /* rt_checkpoint_open reports why */
         return rt_checkpoint_open(&s->checkpoint, prefix, err);
     return rt_checkpoint_v1_open(&s->v1, prefix, err);
 }
@@ -37,7 +38,7 @@ static void source_close(struct source *s)
 
 static enum rt_status check_run(void *arg, struct rt_error *err)
 {
-    (void)err; /* is the run's own */
+    (void)err; /* rt_run_check fills the run's own error */
     return rt_run_check(arg);
 }
 
@@ -91,7 +92,8 @@ static enum rt_status run_restore(struct rt_run *r)
     return st;
 }
 
-/* Restore, and RestoreSlice, whose third input is the slice: the first format only. */
+/* Restore, and RestoreSlice with the slice as its third input. They read version 1 checkpoints
+ * only. */
 static enum rt_status run_restore_v1(struct rt_run *r)
 {
     struct rt_span slice = {NULL, 0};
@@ -105,7 +107,7 @@ static enum rt_status run_restore_v1(struct rt_run *r)
                        "Input 0 (file_pattern) must be a string scalar; got a tensor of %lld "
                        "elements",
                        (long long)rt_tensor_count(&r->in[0]));
-    for (int i = 1; i < r->n_in; i++) /* of several the first counts, as in TensorFlow */
+    for (int i = 1; i < r->n_in; i++) /* of several elements the first is used, as in TensorFlow */
         if (rt_tensor_count(&r->in[i]) == 0)
             return rt_fail(r->err, RT_INVALID_ARGUMENT, "Input %d (%s) must have an element", i,
                            i == 1 ? "tensor_name" : "shape_and_slice");

@@ -1,4 +1,4 @@
-/* Writing checkpoints, and the names of their files. */
+/* Writes checkpoints, merges them, and makes the names of their files. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "kernels/io/text.h"
 #include "runtime/files/checkpoint.h"
 
-/* The text of a string scalar. */
+/* *out: the text of a scalar string input. */
 static enum rt_status text_of(struct rt_run *r, int k, const char *what, const char **out)
 {
     const struct rt_tensor *t = &r->in[k];
@@ -47,7 +47,7 @@ static enum rt_status run_save(struct rt_run *r)
             return rt_fail(r->err, RT_INVALID_ARGUMENT, "Got %d tensors but %lld %s.", n,
                            (long long)r->in[k].dim[0], what);
     }
-    /* One block for both: a kernel has one scratch. */
+    /* Both arrays share one allocation, because a kernel has only one scratch memory. */
     slices = rt_scratch(r, ((size_t)n + 1) * (sizeof *slices + sizeof *names));
     if (!slices)
         return r->err->code;
@@ -129,7 +129,7 @@ static enum rt_status put_name(struct rt_run *r, const char *fmt_end)
     return RT_OK;
 }
 
-/* Every input is one. */
+/* Refuses an input that is not a scalar. */
 static enum rt_status check_scalars(struct rt_run *r)
 {
     for (int k = 0; k < r->n_in; k++)

@@ -1,4 +1,4 @@
-/* Names of files and of saved tensors, which are text here. */
+/* Strings that name files and saved tensors. They become C strings here. */
 #ifndef KN_IO_TEXT_H
 #define KN_IO_TEXT_H
 
@@ -6,7 +6,7 @@
 
 #include "runtime/core/op.h"
 
-/* A text ends at a NUL, so a string that holds one would be taken for another: refused. */
+/* Refuses a string with a NUL in it: as a C string it would end there and name something else. */
 static inline enum rt_status kn_io_text(struct rt_run *r, const struct rt_str *s, const char *input,
                                         const char **out)
 {
