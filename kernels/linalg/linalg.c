@@ -1,7 +1,7 @@
 /*
- * Factorisations and solves on batches of small square matrices, by the textbook: MatrixSolve,
- * MatrixInverse, MatrixDeterminant, LogMatrixDeterminant (LU with partial pivoting), Cholesky,
- * MatrixTriangularSolve; and Cross.
+ * Factorisations and solves on batches of small square matrices, by the textbook algorithms:
+ * MatrixSolve, MatrixInverse, MatrixDeterminant and LogMatrixDeterminant (LU with partial
+ * pivoting), Cholesky, MatrixTriangularSolve; and Cross.
  */
 #include <complex.h>
 #include <math.h>
@@ -112,11 +112,14 @@ static enum rt_status infer_triangular(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Rows along a batch axis pass; an input without rows must be shared along that axis. */
+/* Row rule: rows along a batch axis are independent. An input that does not depend on the batch
+ * must have length 1 along that axis, or lack it. */
 static void rows_matrices(struct rt_rows *r)
 {
-    const int out_rank = r->out[0].shape.rank, cut = r->in[0].shape.rank - out_rank; /* 0 or 2 */
-    const int base = cut == 2 ? out_rank + 2 : out_rank; /* rank of operands, batch and matrix */
+    /* cut: dimensions that the output lacks, 0 or 2. base: rank of the operands, batch and
+     * matrix. */
+    const int out_rank = r->out[0].shape.rank, cut = r->in[0].shape.rank - out_rank;
+    const int base = cut == 2 ? out_rank + 2 : out_rank;
     int axis = -1;
     bool sized = false;
 
@@ -145,11 +148,12 @@ static void rows_matrices(struct rt_rows *r)
                                   : (struct rt_dep){sized ? RT_DEP_SIZE : RT_DEP_NONE, 0};
 }
 
-/* ---- the matrices, for each type ---- */
+/* ---- operations on one matrix, for each type ---- */
 
 enum lu { LU_FINE, LU_SINGULAR };
 
-/* The run, asked while a matrix is worked on whether it should end; then nothing of it counts. */
+/* Checks whether the run must end while a matrix is computed. If it has ended, the results are
+ * invalid. */
 struct ask {
     struct rt_run *r;
     int64_t left;
@@ -163,11 +167,13 @@ static bool ends(struct ask *q, int64_t work)
 }
 
 /*
- * lu_: A [n,n] in place, L below the diagonal and U on and above it; swap[i] is the row that row i
- *      changed places with; *even: an even number of swaps.
- * solve_: B [n,m] becomes the solution, from lu_'s results.
- * cholesky_: lower triangle of A in place, false when A is not positive definite.
- * triangular_: B [n,m] becomes the solution of op(A) X = B.
+ * Generated for each type:
+ *
+ *   lu_          factorises A [n,n] in place: L below the diagonal, U on and above it. swap[i] is
+ *                the row that row i was swapped with. *even: the number of swaps is even.
+ *   solve_       replaces B [n,m] by the solution, from the results of lu_.
+ *   cholesky_    factorises the lower triangle of A in place. False: A is not positive definite.
+ *   triangular_  replaces B [n,m] by the solution of op(A) X = B.
  */
 #define MATRICES(dt, T, ABS, CONJ, REAL, SQRT)                                                     \
     static enum lu lu_##dt(struct ask *q, T *a, int64_t n, int64_t *swap, bool *even)              \
@@ -190,7 +196,7 @@ static bool ends(struct ask *q, int64_t work)
                     a[best * n + j] = t;                                                           \
                 }                                                                                  \
             }                                                                                      \
-            /* Below a pivot of 0 are zeros and NaN only, which go on as in other steps. */        \
+            /* A column below a pivot of 0 is 0 or NaN; elimination goes on with pivot 1. */       \
             if (a[k * n + k] == 0)                                                                 \
                 result = LU_SINGULAR;                                                              \
             const T pivot = a[k * n + k] == 0 ? 1 : a[k * n + k];                                  \
@@ -291,26 +297,26 @@ MATRICES(RT_C128, double _Complex, cabs, conj, creal, sqrt)
 
 #define LINALG(X) KN_FLOATS(X) KN_COMPLEX(X)
 
-/* ---- prepare: room for a matrix and its swaps ---- */
+/* ---- prepare: workspace for two matrices and the swaps ---- */
 
 static enum rt_status linalg_prepare(struct rt_prep *p, void **state)
 {
     const struct rt_shape *s = &p->in[0].shape;
     const int64_t n = s->dim[s->rank - 1];
     (void)state;
-    /* 16 bytes per element: the widest type; halves compute in float. */
+    /* 16 bytes per element suffice for the widest type, complex128. */
     p->scratch_bytes = (size_t)n * sizeof(int64_t) + 64 + 2 * (size_t)n * (size_t)n * 16;
     return RT_OK;
 }
 
-/* Also of matrices without elements, which have no bytes. */
+/* Address of element `off`. A matrix without elements may be NULL, to which no offset is added. */
 #define AT(T, p, off) ((off) != 0 ? (T *)(p) + (off) : (T *)(p))
 
 struct batch {
     int64_t n, m, count;
     struct ask *ask;
     int64_t *swap;
-    void *workspace, *workspace2; /* a matrix each */
+    void *workspace, *workspace2; /* one matrix each */
 };
 
 static struct batch batch_of(struct rt_run *r, struct ask *ask)
@@ -331,8 +337,8 @@ static struct batch batch_of(struct rt_run *r, struct ask *ask)
 
 /* ---- MatrixSolve, MatrixInverse ---- */
 
-/* A NaN as the first pivot is refused as a pivot of 0 is; behind another it is computed with, as in
- * TensorFlow. */
+/* False: the matrix is singular. As in TensorFlow, a NaN in the first pivot is refused like a pivot
+ * of 0, and the computation goes on with a NaN in later pivots. */
 #define SOLVE(dt, T)                                                                               \
     static bool solve_one_##dt(const struct batch *b, const T *a, T *x, bool adjoint)              \
     {                                                                                              \
@@ -455,8 +461,9 @@ static enum rt_status run_determinant(struct rt_run *r)
     return RT_OK;
 }
 
-/* log|det| as a sum, so that it neither overflows nor vanishes. The sign is that of each number of
- * the diagonal, also of an infinite one; 0 and NaN are their own. */
+/* Adds up log|det| over the diagonal, so that it neither overflows nor underflows. The sign is the
+ * product of the signs of the diagonal; infinite elements have a sign too, and the sign of 0 or NaN
+ * is the element itself. */
 #define SIGN(d, ABS)      ((d) > 0 ? 1 : (d) < 0 ? -1 : (d))
 #define DIRECTION(d, ABS) ((d) == 0 ? 0 : (d) / ABS(d))
 #define LOG_DET(dt, T, ABS, LOG, SIGN_OF)                                                          \
@@ -547,7 +554,7 @@ static enum rt_status run_cholesky(struct rt_run *r)
 
 /* ---- MatrixTriangularSolve: batch axes broadcast ---- */
 
-/* Element offset of matrix `i` of the output's batch in an operand. */
+/* Element offset in an operand of matrix `i` of the output's batch. */
 static int64_t batch_offset(const struct rt_tensor *t, const struct rt_tensor *out, int64_t i)
 {
     int64_t off = 0, step = t->dim[t->rank - 1] * t->dim[t->rank - 2];
@@ -627,7 +634,7 @@ static void rows_cross(struct rt_rows *r)
     rt_rows_each(r);
 }
 
-/* Integers compute unsigned, so that they wrap. */
+/* Integers are computed as unsigned, so that overflow wraps. */
 #define CROSS(dt, T, U, GET, PUT)                                                                  \
     static void cross_##dt(const T *a, const T *b, T *c, int64_t n)                                \
     {                                                                                              \
@@ -644,7 +651,7 @@ KN_INTS(CROSS_INT)
 KN_FLOATS(CROSS_FLOAT)
 #define ROUND_F16(v)  kn_from_f16(kn_to_f16(v))
 #define ROUND_BF16(v) kn_from_bf16(kn_to_bf16(v))
-/* Each product of halves is rounded, as TensorFlow does. */
+/* Each product of half types is rounded to the type, as in TensorFlow. */
 #define CROSS_HALF(dt, T, GET, PUT, ROUND)                                                         \
     static void cross_##dt(const T *a, const T *b, T *c, int64_t n)                                \
     {                                                                                              \
@@ -675,7 +682,7 @@ static enum rt_status run_cross(struct rt_run *r)
     return RT_OK;
 }
 
-/* ---- rows of the table ---- */
+/* ---- registry entries ---- */
 
 #define LINALG_TYPES (KN_SET(KN_FLOATS) | KN_SET(KN_COMPLEX))
 
