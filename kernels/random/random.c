@@ -1,7 +1,8 @@
 /*
- * Random tensors: Philox 4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as
- * 1, 2, 3", 2011), drawn in TensorFlow's order, so that given seeds give TensorFlow's numbers. The
- * generator belongs to the node and lives as long as the session; seeds of 0 and 0 mean fresh ones.
+ * Random tensors by Philox 4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy
+ * as 1, 2, 3", 2011). Numbers are drawn in TensorFlow's order, so that given seeds give
+ * TensorFlow's numbers. A node's generator lives as long as the session. Seeds of 0 and 0 stand for
+ * random seeds.
  */
 #include <math.h>
 #include <string.h>
@@ -14,12 +15,12 @@ struct philox {
     uint32_t counter[4], key[2];
 };
 
-struct generator { /* of a node */
+struct generator { /* state of a node */
     struct rt_mutex mu;
     struct philox next; /* guarded by mu */
 };
 
-enum { RESERVE = 256 }; /* counters that TensorFlow sets aside per output element */
+enum { RESERVE = 256 }; /* counters that TensorFlow reserves per output element */
 
 static void skip(struct philox *p, uint64_t n)
 {
@@ -62,7 +63,8 @@ static void init(void *state, const struct rt_node *n, uint64_t entropy)
     g->next.counter[3] = (uint32_t)(hi >> 32);
 }
 
-/* What this run may draw from. */
+/* *out: the generator that this run draws n numbers from. The node's generator skips the numbers
+ * that are reserved for it. */
 static enum rt_status reserve(struct rt_run *r, int64_t n, struct philox *out)
 {
     struct generator *g = rt_run_node_state(r, sizeof *g, init);
@@ -75,7 +77,7 @@ static enum rt_status reserve(struct rt_run *r, int64_t n, struct philox *out)
     return RT_OK;
 }
 
-/* After so many numbers the run is asked whether it should go on. */
+/* True after every 2^18 numbers, when the caller calls rt_run_check. */
 static bool should_ask(int64_t i)
 {
     return (i & 0x3ffff) == 0x3ffff;
@@ -220,7 +222,7 @@ const struct kn_entry kn_random_uniform_int = {
                            .run = run_uniform_int}),
 };
 
-/* ---- normal: Box and Muller's pairs ---- */
+/* ---- normal distribution: Box-Muller transform ---- */
 
 static enum rt_status run_normal(struct rt_run *r)
 {
