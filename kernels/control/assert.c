@@ -1,4 +1,4 @@
-/* Assert(condition, data...). */
+/* Assert(condition, data...): fails the run with a text of `data` if the condition is false. */
 #include "kernels/array/array.h"
 #include "kernels/string/summary.h"
 #include "kernels/entry.h"
