@@ -1,4 +1,5 @@
-/* Fields of protobuf-c messages by their descriptors, and the types that an Any may hold here. */
+/* Access to fields of protobuf-c messages by descriptor, and the message types that an Any may
+ * hold. */
 #ifndef PB_FIELD_H
 #define PB_FIELD_H
 
@@ -7,11 +8,11 @@
 
 #include "runtime/base/span.h"
 
-/* The field has a value: repeated ones an element, those without presence another than the
- * default. */
+/* True: the field has a value. A repeated field has one if it has an element, a field without
+ * presence if it differs from the default. */
 bool pb_field_is_set(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f);
 
-/* The type of that full name, of those that may stand in an Any; NULL: unknown. */
+/* The message type of this full name, if an Any may hold it; NULL: unknown. */
 const ProtobufCMessageDescriptor *pb_any_type(struct rt_span name);
 
 #endif

@@ -1,9 +1,8 @@
 /*
- * PredictionLog, the record of one request and its answer, as warm-up files, goldens and request
- * logs hold it: which of the APIs it was, and the two messages as they stand in the record.
+ * PredictionLog: the record of one request and its response in warm-up files, goldens and request
+ * logs. The record says which API was called and holds the two messages as bytes.
  *
- * Source: tensorflow_serving/apis/prediction_log.proto.
- * Threads: pure.
+ * Source: tensorflow_serving/apis/prediction_log.proto. Threads: pure.
  */
 #ifndef PB_PREDICTION_LOG_H
 #define PB_PREDICTION_LOG_H
@@ -13,10 +12,10 @@
 #include "runtime/base/bytes.h"
 #include "runtime/base/span.h"
 
-/* The fields of the record, of which one stands in it. */
+/* Field numbers of PredictionLog. A record has one of the fields from CLASSIFY on. */
 enum pb_log_type {
     PB_LOG_NONE = 0,
-    PB_LOG_METADATA = 1, /* beside the one */
+    PB_LOG_METADATA = 1, /* present beside one of the others */
     PB_LOG_CLASSIFY = 2,
     PB_LOG_REGRESS = 3,
     PB_LOG_MULTI_INFERENCE = 4,
@@ -25,20 +24,20 @@ enum pb_log_type {
     PB_LOG_PREDICT_STREAMED = 7,
 };
 
-/* The fields of a log of each of these types. */
+/* Field numbers of the log messages, the same for each type. */
 enum { PB_LOG_REQUEST = 1, PB_LOG_RESPONSE = 2 };
 
 struct pb_prediction_log {
-    enum pb_log_type type;            /* PB_LOG_NONE: nothing was logged */
-    struct rt_span request, response; /* p NULL: not there */
+    enum pb_log_type type;            /* PB_LOG_NONE: the record holds no log */
+    struct rt_span request, response; /* p NULL: missing */
 };
 
-/* Spans point into the record. Of what is there twice the last one holds. False: not a
- * PredictionLog. */
+/* Reads a record; the spans in *out point into it. The last of repeated fields counts. False: the
+ * bytes are not a PredictionLog. */
 bool pb_prediction_log_read(struct rt_span record, struct pb_prediction_log *out);
 
-/* Appends a record; p NULL: without that field. `metadata` is a serialized LogMetadata. A failure
- * of memory is in out->failed. */
+/* Appends a record to *out. A request, response or metadata with p NULL is left out. `metadata` is
+ * a serialized LogMetadata. Out of memory: out->failed is set. */
 void pb_prediction_log_write(const struct pb_prediction_log *log, struct rt_span metadata,
                              struct rt_bytes *out);
 

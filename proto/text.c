@@ -34,7 +34,8 @@ static size_t element_size(ProtobufCType t)
     }
 }
 
-/* One more, zeroed. The array's room is the power of two that holds its count. */
+/* Appends a zeroed element to a repeated field. The capacity of the array is the smallest power of
+ * two that holds all elements. */
 static void *append(ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
 {
     size_t *n = (size_t *)(void *)((char *)m + f->quantifier_offset);
@@ -54,7 +55,7 @@ static void *append(ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
     return slot;
 }
 
-/* Where the value of `f` goes. A singular one is marked as there. */
+/* The memory of the value of `f`. A singular field is marked as present. */
 static void *slot_of(ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
 {
     if (f->label == PROTOBUF_C_LABEL_REPEATED)
@@ -108,7 +109,8 @@ static enum rt_status message_value(struct pb_text_parser *x, ProtobufCMessage *
     return st;
 }
 
-/* Takes the text. An empty one may have been there: it counts as none, and goes. */
+/* Moves the text into a string or bytes field. It replaces an empty string that the text has given
+ * before, which counts as not present. */
 static void put_string(void *slot, const ProtobufCFieldDescriptor *f, struct rt_bytes *text)
 {
     size_t n = 0;
@@ -233,8 +235,9 @@ static enum rt_status list(struct pb_text_parser *x, ProtobufCMessage *m,
     }
 }
 
-/* A singular field must not have a value yet, nor another member of its oneof. A zero given to a
- * field without presence does not count: protobuf itself cannot tell it from none. */
+/* Refuses a singular field that has a value, or whose oneof has another member with a value. A zero
+ * in a field without presence does not count, because protobuf itself cannot tell it from a missing
+ * value. */
 static enum rt_status check_once(struct pb_text_parser *x, ProtobufCMessage *m,
                                  const ProtobufCFieldDescriptor *f)
 {
@@ -259,9 +262,9 @@ static enum rt_status check_once(struct pb_text_parser *x, ProtobufCMessage *m,
     return RT_OK;
 }
 
-/* ---- what stands in brackets ---- */
+/* ---- names in brackets ---- */
 
-/* "[a.b/c.D]": the text between, without spaces and comments. The "[" is taken already. */
+/* *out: the name in "[a.b/c.D]" without spaces and comments. The "[" has been consumed. */
 static enum rt_status bracketed(struct pb_text_parser *x, char *out, size_t capacity,
                                 const char *at)
 {
@@ -302,7 +305,7 @@ static enum rt_status pack_into(struct pb_text_parser *x, Google__Protobuf__Any 
     return RT_OK;
 }
 
-/* An Any written as what it holds: "[type.googleapis.com/a.B] { ... }". */
+/* Parses an expanded Any: "[type.googleapis.com/a.B] { ... }". */
 static enum rt_status expanded_any(struct pb_text_parser *x, Google__Protobuf__Any *any,
                                    const char *url)
 {
@@ -401,7 +404,7 @@ static enum rt_status field(struct pb_text_parser *x, ProtobufCMessage *m)
     return st ? st : end_of_field(x);
 }
 
-/* Fields up to `close`, 0: up to the end of the text. */
+/* Parses fields up to `close`; 0: up to the end of the text. */
 static enum rt_status body(struct pb_text_parser *x, ProtobufCMessage *m, char close)
 {
     enum rt_status st = RT_OK;
@@ -434,7 +437,7 @@ enum rt_status pb_text_parse_placed(ProtobufCMessage **out, const ProtobufCMessa
     const char *begin = text.n ? (const char *)text.p : "";
     struct pb_text_parser x = {.end = begin + text.n, .depth = 1, .err = err, .places = places};
     if (text.n >= 3 && memcmp(begin, "\xef\xbb\xbf", 3) == 0)
-        begin += 3; /* editors put a mark before UTF-8 */
+        begin += 3; /* skips the byte order mark that some editors write */
     x.begin = x.p = x.known = begin;
     x.at_known = (struct pb_text_place){1, 1};
     ProtobufCMessage *m = calloc(1, d->sizeof_message);

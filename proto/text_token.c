@@ -6,8 +6,8 @@
 #include <string.h>
 #include <strings.h>
 
-/* `at` not before the one of the last call. As protobuf counts: bytes, and a tab leads to the next
- * column that is a multiple of 8, plus one. */
+/* Line and column of `at`, which must not lie before the `at` of the last call. Columns are counted
+ * as in protobuf: by bytes, and after a tab the next column is 1 plus a multiple of 8. */
 static struct pb_text_place place_of(struct pb_text_parser *x, const char *at)
 {
     for (; x->known < at; x->known++) {
@@ -87,7 +87,7 @@ void pb_text_skip_space(struct pb_text_parser *x)
     }
 }
 
-/* The next character that is no space, 0 at the end. */
+/* The next character that is neither white space nor in a comment; 0: end of the text. */
 char pb_text_peek(struct pb_text_parser *x)
 {
     pb_text_skip_space(x);
@@ -102,7 +102,8 @@ bool pb_text_take(struct pb_text_parser *x, char c)
     return true;
 }
 
-/* A word or a number: all that belongs together, so that "1x" is one bad token, not two. */
+/* The characters that belong to the token depend on how it begins: a number may contain a point,
+ * and a sign behind an exponent's "e". */
 struct rt_span pb_text_word(struct pb_text_parser *x)
 {
     pb_text_skip_space(x);
@@ -119,7 +120,7 @@ struct rt_span pb_text_word(struct pb_text_parser *x)
     return rt_span_of(from, (size_t)(x->p - from));
 }
 
-/* What stands at `at`: a word, a number, a string with its quotes, or one character. */
+/* The token at `at`: a word, a number, a string with its quotes, or a single character. */
 static struct rt_span token_at(const struct pb_text_parser *x, const char *at)
 {
     struct pb_text_parser y = *x;
@@ -137,9 +138,10 @@ static struct rt_span token_at(const struct pb_text_parser *x, const char *at)
 }
 
 /*
- * TextFormat's words for another token than the one that is wanted at `at`: `verb` is "got" for a
- * kind of token ("Expected integer, got: x"), "found" for one of its own ("Expected ":", found
- * "x"."). Its tokenizer complains of bytes that no token has before its parser does.
+ * Reports an unexpected token with TextFormat's text. `verb` is "got" where a kind of token was
+ * expected ("Expected integer, got: x"), and "found" where a certain token was expected ("Expected
+ * ":", found "x"."). TextFormat's tokenizer refuses bytes that no token may have before its parser
+ * sees them, so they are reported first.
  */
 static enum rt_status unexpected(struct pb_text_parser *x, const char *what, const char *verb,
                                  const char *at)
@@ -152,7 +154,7 @@ static enum rt_status unexpected(struct pb_text_parser *x, const char *what, con
         return pb_text_fail(x, at, "Interpreting non ascii codepoint %d.", c);
     struct rt_span s = token_at(x, at);
     bool own = strcmp(verb, "found") == 0;
-    /* A string may be a key that nobody should find in a log. */
+    /* A string may be a secret that must not get into a log, so little of it is shown. */
     size_t limit = c == '"' || c == '\'' ? 24 : 64;
     return pb_text_fail(x, at, "Expected %s, %s%s%.*s%s", what, verb, own ? " \"" : ": ",
                         (int)(s.n < limit ? s.n : limit), (const char *)s.p, own ? "\"." : "");
@@ -163,14 +165,14 @@ enum rt_status pb_text_expected(struct pb_text_parser *x, const char *what, cons
     return unexpected(x, what, "got", at);
 }
 
-/* The token `what`, given with its quotes, must come next. */
+/* Called when the next token is not `what`, which is given with its quotes. */
 enum rt_status pb_text_missing(struct pb_text_parser *x, const char *what)
 {
     pb_text_skip_space(x);
     return unexpected(x, what, "found", x->p);
 }
 
-/* Where TextFormat reports what it knows of a token only after it was read: at the next one. */
+/* TextFormat has read the next token when it reports some errors, so their place is that token. */
 const char *pb_text_next_token(struct pb_text_parser *x)
 {
     pb_text_skip_space(x);
@@ -179,7 +181,7 @@ const char *pb_text_next_token(struct pb_text_parser *x)
 
 /* ---- strings ---- */
 
-/* Exactly n hexadecimal digits. */
+/* Reads exactly n hexadecimal digits. */
 static bool hex(struct pb_text_parser *x, int n, uint32_t *out)
 {
     *out = 0;
@@ -248,7 +250,7 @@ static enum rt_status escape(struct pb_text_parser *x, struct rt_bytes *out)
     return pb_text_fail(x, at, "Invalid escape sequence in string literal.");
 }
 
-/* One or more quoted pieces. */
+/* Reads one or more adjacent quoted strings. */
 enum rt_status pb_text_string(struct pb_text_parser *x, struct rt_bytes *out)
 {
     enum rt_status st;
@@ -280,7 +282,8 @@ enum rt_status pb_text_string(struct pb_text_parser *x, struct rt_bytes *out)
 
 /* ---- numbers ---- */
 
-/* Decimal, 0x hexadecimal or 0 octal; false when it is none or above `max`. */
+/* Reads a decimal, hexadecimal (0x) or octal (0) number. False: s is no number, or exceeds
+ * `max`. */
 static bool to_unsigned(struct rt_span s, uint64_t max, uint64_t *out)
 {
     unsigned base = 10;
@@ -349,7 +352,7 @@ enum rt_status pb_text_floating(struct pb_text_parser *x, double *out)
             return pb_text_expected(x, "double", at);
         memcpy(buffer, s.p, n);
         buffer[n] = 0;
-        /* strtod knows more forms than the text format. */
+        /* strtod accepts more forms of numbers than the text format has. */
         bool octal = n > 1 && buffer[0] == '0' && pb_text_is_digit(buffer[1]);
         if (!octal && strspn(buffer, "0123456789.eE+-") == n)
             v = strtod(buffer, &end);

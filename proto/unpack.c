@@ -9,16 +9,17 @@
 enum verdict { FINE, TOO_DEEP, IN_PIECES, HAS_NUL, TOO_LARGE, BROKEN };
 
 enum {
-    FIELD_BYTES =
-        48, /* protobuf-c's note of a field while its message is read, in slabs that double */
-    BLOCK_BYTES = 16, /* an allocator's share of one block */
-    MAX_FIELDS = 128, /* fields whose pieces are told apart; the largest message has 40 */
+    /* protobuf-c's record of a field while it reads the field's message; the records lie in slabs
+     * that double in size. */
+    FIELD_BYTES = 48,
+    BLOCK_BYTES = 16, /* overhead of the allocator for each block */
+    MAX_FIELDS = 128, /* fields whose repetitions are counted; the largest message has 40 */
 };
 
 struct look {
-    size_t left; /* bytes that unpacking may still take */
-    /* Of IN_PIECES and HAS_NUL: the field, and the message, at whatever depth, that it is a field
-     * of. */
+    size_t left; /* bytes of memory that unpacking may still take */
+    /* For IN_PIECES and HAS_NUL: the field, and the message type that it belongs to, at any
+     * depth. */
     const ProtobufCFieldDescriptor *offender;
     const ProtobufCMessageDescriptor *offender_of;
 };
@@ -44,7 +45,7 @@ static size_t element_bytes(const ProtobufCFieldDescriptor *f)
     }
 }
 
-/* The bytes that one field takes, without what is in a message of its own. */
+/* Memory that one field takes, without the contents of a submessage. */
 static size_t field_bytes(const ProtobufCFieldDescriptor *known, const struct pb_field *f)
 {
     const size_t n = f->bytes.n;
@@ -55,7 +56,8 @@ static size_t field_bytes(const ProtobufCFieldDescriptor *known, const struct pb
         return FIELD_BYTES + element_bytes(known);
     if (known->type == PROTOBUF_C_TYPE_STRING || known->type == PROTOBUF_C_TYPE_BYTES)
         return FIELD_BYTES + element_bytes(known) + BLOCK_BYTES + 1 + n;
-    return FIELD_BYTES + BLOCK_BYTES + n * element_bytes(known); /* packed: a byte each at least */
+    /* Packed: each element has at least one byte. */
+    return FIELD_BYTES + BLOCK_BYTES + n * element_bytes(known);
 }
 
 static enum verdict look_at(struct look *l, const ProtobufCMessageDescriptor *d,
@@ -98,8 +100,8 @@ static enum verdict look_at(struct look *l, const ProtobufCMessageDescriptor *d,
     return more < 0 ? BROKEN : FINE;
 }
 
-/* protobuf-c says NULL to a malformed message and for want of memory alike: `arg`, a bool, tells.
- */
+/* protobuf-c returns NULL both for a malformed message and when it is out of memory. This allocator
+ * sets `arg`, a bool, in the second case. */
 static void *allocate(void *arg, size_t n)
 {
     void *p = malloc(n);
