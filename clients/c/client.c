@@ -12,11 +12,11 @@
 
 #include "clients/c/message.h"
 
-enum { ARENA_SLACK = 1 << 20 }; /* names and tables beside the tensors of an answer */
+enum { ARENA_SLACK = 1 << 20 }; /* for names and tables of a response, in addition to its tensors */
 
 struct slipway_client {
     grpc_channel *channel;
-    char *authorization; /* NULL: none */
+    char *authorization; /* NULL: no authorization header is sent */
     size_t max_message_bytes;
 };
 
@@ -83,7 +83,7 @@ struct slipway_client *slipway_client_new(const struct slipway_options *o,
         memcpy(c->authorization + sizeof "Bearer " - 1, o->token, strlen(o->token) + 1);
     }
     c->max_message_bytes = o->max_message_bytes ? o->max_message_bytes : INT32_MAX;
-    /* gRPC's arguments are not const, though it only reads them. */
+    /* gRPC's arguments are not const, although gRPC only reads them. */
     char receive[] = GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, send[] = GRPC_ARG_MAX_SEND_MESSAGE_LENGTH;
     char backoff[] = GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS;
     char pool[] = GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, name[] = GRPC_SSL_TARGET_NAME_OVERRIDE_ARG;
@@ -156,7 +156,7 @@ static unsigned char *bytes_of(grpc_byte_buffer *buffer, size_t *n)
     return p;
 }
 
-/* Takes `request`. */
+/* Calls a unary method. Takes ownership of `request`. */
 static enum slipway_code unary(struct slipway_client *c, const char *method, grpc_slice request,
                                int64_t timeout_ms, grpc_byte_buffer **response,
                                struct slipway_error *err)
@@ -244,7 +244,7 @@ enum slipway_code slipway_unary(struct slipway_client *c, const char *method, co
     return exchange(c, method, grpc_slice_from_copied_buffer(request, n), call, out, n_out, err);
 }
 
-/* Sends what was written, without a copy; frees it in any case. */
+/* Sends the bytes of `request` without copying them, and always frees them. */
 static enum slipway_code send_bytes(struct slipway_client *c, const char *method,
                                     struct rt_bytes *request, const struct slipway_call *call,
                                     unsigned char **out, size_t *n_out, struct slipway_error *err)
@@ -260,14 +260,14 @@ static enum slipway_code send_bytes(struct slipway_client *c, const char *method
     return exchange(c, method, slice, call, out, n_out, err);
 }
 
-/* ---- what is given: an arena with the public struct in front ---- */
+/* ---- results: the public struct and the arena that holds its data ---- */
 
 struct given {
     union {
         struct slipway_answer response;
         struct slipway_status status;
         struct slipway_metadata metadata;
-    } is; /* first */
+    } is; /* must be first: a pointer to it is a pointer to the struct given */
     struct rt_arena *arena;
 };
 
@@ -348,7 +348,7 @@ const struct slipway_tensor *slipway_output(const struct slipway_answer *a, cons
     return NULL;
 }
 
-/* A small request about a model, and its answer. */
+/* Sends a small request about a model and receives the response. */
 static enum slipway_code query(struct slipway_client *c, const char *method,
                                void (*write)(struct rt_bytes *, const struct slipway_model *),
                                const struct slipway_model *model, const struct slipway_call *call,

@@ -1,7 +1,7 @@
 /*
- * Asks a server about half_plus_two, and for half plus two of some numbers:
+ * Asks a server about the model half_plus_two, and sends it numbers to predict from:
  *     slipway_example HOST:PORT [NUMBER...]
- * Built outside of this tree by
+ * Built outside of this source tree by
  *     cc example.c $(pkg-config --cflags --libs slipway-client)
  */
 #include <inttypes.h>

@@ -50,7 +50,8 @@ static size_t varint_size(uint64_t v)
     return n;
 }
 
-/* A small message in a larger one: written beside it, then appended. */
+/* Appends a small message as a field of a larger one. It was written to a buffer of its own,
+ * because its length comes first. The buffer is cleared. */
 static void put_message(struct rt_bytes *out, uint32_t number, struct rt_bytes *inner)
 {
     cl_put_bytes(out, number, inner->p, inner->n);
@@ -96,7 +97,7 @@ static enum rt_status check_tensor(const struct slipway_tensor *t, int64_t *coun
     return RT_OK;
 }
 
-/* What lies before a tensor's values. */
+/* Writes the fields before a tensor's values: type and shape. */
 static void write_shape(struct rt_bytes *out, const struct slipway_tensor *t)
 {
     struct rt_bytes shape, dim;
@@ -121,7 +122,8 @@ static size_t value_bytes(const struct slipway_tensor *t, int64_t count)
     return n;
 }
 
-/* The values' bytes are many: they are copied once, so their length is known before. */
+/* Length of a serialized tensor. It is computed before the values are written, so that these, which
+ * may be large, are copied only once. */
 static size_t tensor_bytes(const struct rt_bytes *head, const struct slipway_tensor *t, size_t n)
 {
     return head->n + (t->dtype == SLIPWAY_STRING ? n : n ? 1 + varint_size(n) + n : 0);
@@ -172,7 +174,7 @@ static int by_name(const void *a, const void *b)
                   (*(const struct slipway_tensor *const *)b)->name);
 }
 
-/* A map with a name twice would silently keep one of the two. */
+/* Refuses repeated names: a protobuf map would silently keep only one of the two inputs. */
 static enum rt_status check_names(const struct slipway_tensor *inputs, int n, struct rt_error *err)
 {
     const struct slipway_tensor **sorted = calloc((size_t)n + 1, sizeof *sorted);
@@ -241,7 +243,7 @@ enum rt_status cl_write_reload_request(struct rt_bytes *out, const char *config,
 
 /* ---- reading tensors ---- */
 
-/* The TensorProto field that holds a type's values, and how they stand there. */
+/* The TensorProto field that holds the values of a type, and the encoding of the values. */
 enum values_kind { AS_VARINT, AS_FIXED32, AS_FIXED64, AS_STRINGS };
 struct values_field {
     uint32_t number;
@@ -305,17 +307,18 @@ static enum rt_status read_shape(struct rt_span message, struct slipway_tensor *
     return more < 0 ? not_a(err, "TensorShapeProto") : RT_OK;
 }
 
-/* Writes one value of the wire, as the `size` lowest bytes of it. */
+/* Writes the `size` lowest bytes of a value from the wire as one element. */
 static void put_element(char *dst, size_t size, int dtype, uint64_t v)
 {
     if (dtype == SLIPWAY_BOOL)
         v = v != 0;
-    memcpy(dst, &v, size); /* little-endian */
+    memcpy(dst, &v, size); /* the CPU is little-endian */
 }
 
 /*
- * Copies the field's values to dst, at most `room` of them; the number that was there, -1 when
- * they cannot be read. `size`: bytes of one value in memory (half an element for complex).
+ * Copies the values of a field to dst, at most `capacity` of them. Returns the number of values
+ * copied; -1: they are malformed. `size`: bytes of one value in memory (half an element for complex
+ * types).
  */
 static int64_t read_values(struct rt_span message, struct values_field field, int dtype, char *dst,
                            size_t size, int64_t capacity)
@@ -325,7 +328,7 @@ static int64_t read_values(struct rt_span message, struct values_field field, in
     while (pb_field_next(&message, &f) > 0) {
         if (f.number != field.number)
             continue;
-        if (f.type != PB_BYTES) { /* one by one */
+        if (f.type != PB_BYTES) { /* not packed: one value */
             if (n < capacity)
                 put_element(dst + (size_t)n * size, size, dtype, f.value);
             n += n < capacity;
@@ -429,12 +432,12 @@ enum rt_status cl_read_tensor(struct rt_span message, struct rt_arena *arena, si
     if (n < 0 || n % field.per_element)
         return not_a(err, "TensorProto");
     n /= field.per_element;
-    for (; n && n < count; n++) /* the last one stands for those that are left out */
+    for (; n && n < count; n++) /* the last value stands for all that are left out */
         memcpy(data + (size_t)n * size, data + (size_t)(n - 1) * size, size);
     return RT_OK;
 }
 
-/* ---- reading answers ---- */
+/* ---- reading responses ---- */
 
 static char *copy_text(struct rt_arena *arena, struct rt_span s)
 {
@@ -474,7 +477,7 @@ static int tensors_by_name(const void *a, const void *b)
                   ((const struct slipway_tensor *)b)->name);
 }
 
-/* An entry of map<string, TensorProto>. */
+/* Reads an entry of map<string, TensorProto>. */
 static enum rt_status read_named(struct rt_span entry, struct rt_arena *arena, size_t *budget,
                                  struct slipway_tensor *out, struct rt_error *err)
 {
@@ -497,7 +500,7 @@ static enum rt_status read_named(struct rt_span entry, struct rt_arena *arena, s
     return st;
 }
 
-enum { OUTPUTS = 1, MODEL_SPEC = 2 }; /* fields of a PredictResponse */
+enum { OUTPUTS = 1, MODEL_SPEC = 2 }; /* field numbers of PredictResponse */
 
 static enum rt_status read_outputs(struct rt_span message, struct rt_arena *arena, size_t *budget,
                                    struct slipway_model *model, struct slipway_tensor **out,
@@ -548,7 +551,7 @@ enum rt_status cl_read_predict(struct rt_span message, struct rt_arena *arena, s
     return RT_OK;
 }
 
-/* protobuf-c's own refusals are about the server's bytes here. */
+/* Unpacks a message from the server. A malformed one is DATA_LOSS rather than INVALID_ARGUMENT. */
 static void *unpack(const ProtobufCMessageDescriptor *d, struct rt_span message,
                     struct rt_error *err)
 {
@@ -613,8 +616,8 @@ static int signatures_by_name(const void *a, const void *b)
                   ((const struct slipway_signature *)b)->name);
 }
 
-/* Maps come as lists of {key, value}; those of inputs and of outputs are one type to protobuf-c
- * only by their layout, so each is taken apart where it is known. */
+/* Reads one input or output of a signature. protobuf-c generates different types for the entries of
+ * the inputs and the outputs map, so the callers pass key and value. */
 static bool read_info(struct rt_arena *arena, const char *name, const Tensorflow__TensorInfo *info,
                       struct slipway_input *out)
 {

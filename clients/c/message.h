@@ -1,9 +1,9 @@
 /*
- * The messages of PredictionService and ModelService between bytes and the client's structs. What
- * is read may be anything: nothing is allocated by what a message claims before that has been
- * compared with a budget.
+ * Converts between serialized messages of PredictionService and ModelService and the client's
+ * structs. The bytes that are read may be anything: before memory is allocated for a size that a
+ * message claims, the size is compared with a budget.
  *
- * Pure; what is read lives in the caller's arena and never points into the bytes.
+ * Pure. The results live in the caller's arena and never point into the bytes.
  */
 #ifndef CL_MESSAGE_H
 #define CL_MESSAGE_H
@@ -13,7 +13,7 @@
 #include "runtime/base/bytes.h"
 #include "runtime/base/span.h"
 
-/* ---- requests: appended; a failure of memory is in out->failed ---- */
+/* ---- requests are appended to *out; out of memory: out->failed is set ---- */
 
 /* INVALID_ARGUMENT: an input that cannot be sent. */
 enum rt_status cl_write_predict(struct rt_bytes *out, const struct slipway_model *model,
@@ -21,25 +21,25 @@ enum rt_status cl_write_predict(struct rt_bytes *out, const struct slipway_model
                                 const char *const *outputs, int n_outputs, struct rt_error *err);
 void cl_write_status_request(struct rt_bytes *out, const struct slipway_model *model);
 void cl_write_metadata_request(struct rt_bytes *out, const struct slipway_model *model);
-/* From the text of a config file. INVALID_ARGUMENT: "LINE:COLUMN: reason". */
+/* Converts the text of a config file. INVALID_ARGUMENT: "LINE:COLUMN: reason". */
 enum rt_status cl_write_reload_request(struct rt_bytes *out, const char *config,
                                        struct rt_error *err);
-/* A field of bytes, text or a message. */
+/* Appends a field of bytes, text or a message. */
 void cl_put_bytes(struct rt_bytes *out, uint32_t number, const void *p, size_t n);
 
-/* ---- answers; DATA_LOSS with a reason when they cannot be understood ---- */
+/* ---- responses; DATA_LOSS with a reason: the response is malformed ---- */
 
-/* *budget: the most bytes that tensors may take, lessened by what they take. */
+/* *budget: limit of the bytes that tensors may take; it is reduced by the bytes that they take. */
 enum rt_status cl_read_predict(struct rt_span message, struct rt_arena *arena, size_t *budget,
                                struct slipway_answer *out, struct rt_error *err);
-/* A TensorProto; its name is left as it is. */
+/* Reads a TensorProto. out->name stays unchanged. */
 enum rt_status cl_read_tensor(struct rt_span message, struct rt_arena *arena, size_t *budget,
                               struct slipway_tensor *out, struct rt_error *err);
 enum rt_status cl_read_status(struct rt_span message, struct rt_arena *arena,
                               struct slipway_status *out, struct rt_error *err);
 enum rt_status cl_read_metadata(struct rt_span message, struct rt_arena *arena,
                                 struct slipway_metadata *out, struct rt_error *err);
-/* A ReloadConfigResponse: the status in it. */
+/* Reads a ReloadConfigResponse and returns the status in it. */
 enum rt_status cl_read_reload(struct rt_span message, struct rt_error *err);
 
 #endif

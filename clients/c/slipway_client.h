@@ -12,11 +12,11 @@
  *                         &(struct slipway_call){.timeout_ms = 1000}, &answer, &err) == SLIPWAY_OK)
  *         ... answer->outputs[0].data ...
  *
- * Every call blocks until the answer is there or its time is over. Every call that can fail returns
- * its code and, when it is not SLIPWAY_OK, has written a sentence into *err (never NULL) and left
- * what it would have given NULL. Structs are meant to be zeroed: zero is each field's default.
+ * Every call blocks until the response is there or its time is over. A call that can fail returns a
+ * code. If the code is not SLIPWAY_OK, the call has written a sentence into *err (never NULL) and
+ * its result is NULL. Structs should be zeroed first: zero is the default of every field.
  *
- * Threads: a client may be used by any number of threads at once; what a call gives belongs to its
+ * Threads: any number of threads may use a client at once. The result of a call belongs to its
  * caller alone. Arguments are read during the call and not kept.
  */
 #ifndef SLIPWAY_CLIENT_H
@@ -30,7 +30,7 @@
 extern "C" {
 #endif
 
-/* gRPC's canonical codes: a server's answer keeps its own. */
+/* gRPC's canonical codes. A code that the server answers with is returned unchanged. */
 enum slipway_code {
     SLIPWAY_OK = 0,
     SLIPWAY_CANCELLED = 1,
@@ -47,20 +47,20 @@ enum slipway_code {
     SLIPWAY_UNIMPLEMENTED = 12,
     SLIPWAY_INTERNAL = 13,
     SLIPWAY_UNAVAILABLE = 14,
-    SLIPWAY_DATA_LOSS = 15, /* the answer could not be understood */
+    SLIPWAY_DATA_LOSS = 15, /* the response is malformed */
     SLIPWAY_UNAUTHENTICATED = 16,
 };
 
 struct slipway_error {
     enum slipway_code code;
-    char text[1280]; /* what the server said, or what is wrong here; a longer text is cut */
+    char text[1280]; /* the server's text, or the client's own; a longer text is cut */
 };
 
 const char *slipway_code_name(enum slipway_code code); /* "NOT_FOUND" */
 
 /* ---- tensors ---- */
 
-/* TensorFlow's numbers (DT_FLOAT, ...), and the C type of an element. */
+/* TensorFlow's numbers of data types (DT_FLOAT, ...), with the C type of an element. */
 enum slipway_dtype {
     SLIPWAY_FLOAT = 1,       /* float */
     SLIPWAY_DOUBLE = 2,      /* double */
@@ -80,29 +80,29 @@ enum slipway_dtype {
     SLIPWAY_UINT64 = 23,     /* uint64_t */
 };
 
-const char *slipway_dtype_name(int dtype); /* "DT_FLOAT"; "DT_INVALID" for a stranger */
-size_t slipway_dtype_size(int dtype);      /* of an element in memory; 0 for a stranger */
+const char *slipway_dtype_name(int dtype); /* "DT_FLOAT"; "DT_INVALID": unknown number */
+size_t slipway_dtype_size(int dtype);      /* bytes of an element in memory; 0: unknown */
 
 enum { SLIPWAY_MAX_RANK = 32 };
 
 struct slipway_string {
-    const char *p; /* any bytes; in what a call gives, a NUL that n does not count follows */
+    const char *p; /* any bytes; in results, a NUL follows that n does not count */
     size_t n;
 };
 
 /*
- * A dense tensor, row-major: the last dimension is the fastest. Plain data; a tensor never owns
- * what it points to. Rank 0 is a single value.
+ * A dense tensor in row-major order: the last dimension changes fastest. Plain data; a tensor never
+ * owns the memory that it points to. Rank 0 is a single value.
  */
 struct slipway_tensor {
-    const char *name; /* the signature's name of the input or output */
-    int dtype;        /* enum slipway_dtype */
+    const char *name; /* name of the input or output in the signature */
+    int dtype;        /* an enum slipway_dtype */
     int rank;
     int64_t dim[SLIPWAY_MAX_RANK];
-    const void *data; /* as many elements as the product of dims; NULL when that is 0 */
+    const void *data; /* elements, as many as the product of dims; NULL if it is 0 */
 };
 
-/* The product of dims; -1 when one is negative or the product does not fit. */
+/* The product of the dimensions; -1: a dimension is negative, or the product overflows. */
 int64_t slipway_count(const struct slipway_tensor *t);
 
 /* ---- the connection ---- */
@@ -110,27 +110,28 @@ int64_t slipway_count(const struct slipway_tensor *t);
 struct slipway_client;
 
 struct slipway_options {
-    const char *address; /* "HOST:PORT", "unix:/path", or any other of gRPC's targets */
-    bool tls;            /* else plain text */
-    /* PEM texts, not paths. ca: whom to trust instead of the system's list. cert and key: who we
-     * are, both or none. */
+    const char *address; /* "HOST:PORT", "unix:/path", or any other gRPC target */
+    bool tls;            /* false: plain text */
+    /* PEM texts, not paths. ca: the certificate authorities to trust instead of the system's. cert
+     * and key identify the client; both or neither must be given. */
     const char *ca, *cert, *key;
-    const char *server_name;  /* TLS: the name that the certificate must hold, if not the address */
+    const char *server_name;  /* TLS: name in the server's certificate, if not the address */
     const char *token;        /* sent with each call as "authorization: Bearer TOKEN" */
-    size_t max_message_bytes; /* of an answer, and of the tensors in it; 0: 2 GiB - 1 */
+    size_t max_message_bytes; /* limit of a response, and of its tensors; 0: 2 GiB - 1 */
     bool own_connection;      /* do not share a connection with other clients of this process */
 };
 
 /*
- * Does not connect yet: an address where nobody listens is found by the first call (UNAVAILABLE).
- * NULL with *err: INVALID_ARGUMENT (no address, a certificate without key, ...).
+ * Does not connect yet: if nothing listens at the address, the first call fails with UNAVAILABLE.
+ * NULL: *err is filled. INVALID_ARGUMENT: no address, a certificate without a key, ...
  */
 struct slipway_client *slipway_client_new(const struct slipway_options *options,
                                           struct slipway_error *err);
-/* No call may be under way. NULL is fine. */
+/* No call may be in progress. NULL is fine. */
 void slipway_client_free(struct slipway_client *c);
 
-/* Which model: `version` wins over `label`; neither means the newest that is served. */
+/* Names a model. `version` takes precedence over `label`; without both the newest served version is
+ * meant. */
 struct slipway_model {
     const char *name;
     bool has_version;
@@ -140,37 +141,37 @@ struct slipway_model {
 };
 
 struct slipway_call {
-    int64_t timeout_ms;         /* 0: none. After it: DEADLINE_EXCEEDED */
-    const char *const *outputs; /* predict: only these; NULL: all of the signature */
+    int64_t timeout_ms;         /* 0: no limit. Afterwards the call fails with DEADLINE_EXCEEDED */
+    const char *const *outputs; /* predict: only these outputs; NULL: all of the signature */
     int n_outputs;
 };
 
 /* ---- predict ---- */
 
 struct slipway_answer {
-    const char *model, *signature; /* as the server named them */
+    const char *model, *signature; /* as the server names them */
     int64_t version;
     int n_outputs;
-    const struct slipway_tensor *outputs; /* sorted by name; data is aligned to its element */
+    const struct slipway_tensor *outputs; /* sorted by name; data is aligned for its element type */
 };
 
 /*
- * The tensors' shapes are the server's to judge: they are sent as they are. `call` may be NULL.
- * INVALID_ARGUMENT before anything is sent: no model name, an input without name, of an unknown
- * dtype or with a bad shape. *out is freed by slipway_answer_free and lives until then, whatever
- * becomes of the client.
+ * The client does not check the tensors' shapes against the signature; the server does. `call` may
+ * be NULL. INVALID_ARGUMENT, before anything is sent: no model name, or an input without a name,
+ * with an unknown dtype or an invalid shape. *out must be freed by slipway_answer_free; it may
+ * outlive the client.
  */
 enum slipway_code slipway_predict(struct slipway_client *c, const struct slipway_model *model,
                                   const struct slipway_tensor *inputs, int n_inputs,
                                   const struct slipway_call *call, struct slipway_answer **out,
                                   struct slipway_error *err);
 void slipway_answer_free(struct slipway_answer *a); /* NULL is fine */
-/* The output called `name`, NULL when there is none. */
+/* The output of this name; NULL: there is none. */
 const struct slipway_tensor *slipway_output(const struct slipway_answer *a, const char *name);
 
 /* ---- status ---- */
 
-enum slipway_state { /* ModelVersionStatus.State */
+enum slipway_state { /* values of ModelVersionStatus.State */
                      SLIPWAY_STATE_UNKNOWN = 0,
                      SLIPWAY_STATE_START = 10,
                      SLIPWAY_STATE_LOADING = 20,
@@ -182,8 +183,8 @@ const char *slipway_state_name(int state); /* "AVAILABLE" */
 
 struct slipway_version {
     int64_t version;
-    int state;             /* enum slipway_state */
-    enum slipway_code why; /* other than SLIPWAY_OK: why it is not served */
+    int state;             /* an enum slipway_state */
+    enum slipway_code why; /* not SLIPWAY_OK: why the version is not served */
     const char *text;      /* the reason, or "" */
 };
 struct slipway_status {
@@ -191,7 +192,8 @@ struct slipway_status {
     const struct slipway_version *versions; /* in the server's order */
 };
 
-/* Of one version when the model has one, else of all that the server has known. NOT_FOUND: none. */
+/* The status of one version if `model` names one, otherwise of all versions that the server knows.
+ * NOT_FOUND: there is none. */
 enum slipway_code slipway_status(struct slipway_client *c, const struct slipway_model *model,
                                  const struct slipway_call *call, struct slipway_status **out,
                                  struct slipway_error *err);
@@ -199,16 +201,16 @@ void slipway_status_free(struct slipway_status *s); /* NULL is fine */
 
 /* ---- metadata ---- */
 
-struct slipway_input {       /* or an output */
-    const char *name;        /* what callers use */
-    const char *tensor_name; /* of the graph: "x:0" */
+struct slipway_input {       /* an input or an output */
+    const char *name;        /* the name in the signature */
+    const char *tensor_name; /* the tensor in the graph: "x:0" */
     int dtype;
     int rank;                      /* -1: unknown */
-    int64_t dim[SLIPWAY_MAX_RANK]; /* -1: any */
+    int64_t dim[SLIPWAY_MAX_RANK]; /* -1: any length */
 };
 struct slipway_signature {
     const char *name, *method;
-    int n_inputs, n_outputs; /* each sorted by name */
+    int n_inputs, n_outputs; /* inputs and outputs are sorted by name */
     const struct slipway_input *inputs, *outputs;
 };
 struct slipway_metadata {
@@ -226,9 +228,9 @@ void slipway_metadata_free(struct slipway_metadata *m); /* NULL is fine */
 /* ---- reload ---- */
 
 /*
- * Replaces all that the server serves by `config`, the text of a model config file
- * ("model_config_list { config { ... } }"). Returns when each new model is served or has failed.
- * INVALID_ARGUMENT with "LINE:COLUMN: reason" when the text is wrong, before anything is sent.
+ * Replaces the server's whole model configuration by `config`, the text of a model config file
+ * ("model_config_list { config { ... } }"). Returns when every new model is served or has failed.
+ * INVALID_ARGUMENT with "LINE:COLUMN: reason", before anything is sent: the text is malformed.
  */
 enum slipway_code slipway_reload(struct slipway_client *c, const char *config,
                                  const struct slipway_call *call, struct slipway_error *err);
@@ -236,8 +238,8 @@ enum slipway_code slipway_reload(struct slipway_client *c, const char *config,
 /* ---- any other method ---- */
 
 /*
- * Sends the serialized `request` to a unary method ("/package.Service/Method") and gives the
- * serialized answer, to be freed by free(); it is not NULL even when it is empty.
+ * Sends the serialized `request` to a unary method ("/package.Service/Method"). *out: the
+ * serialized response, to be freed by free(); it is not NULL even if it is empty.
  */
 enum slipway_code slipway_unary(struct slipway_client *c, const char *method, const void *request,
                                 size_t n, const struct slipway_call *call, unsigned char **out,

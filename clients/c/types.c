@@ -1,4 +1,4 @@
-/* Names and sizes. */
+/* Names of codes, states and data types, and sizes of elements. */
 #include "clients/c/slipway_client.h"
 
 #include "runtime/base/status.h"
