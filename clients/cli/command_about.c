@@ -1,4 +1,5 @@
-/* `slipway status`, `slipway metadata`, `slipway reload`: about models, not of them. */
+/* `slipway status`, `slipway metadata` and `slipway reload`: commands about models that run no
+ * inference. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,7 +26,8 @@ static const struct cl_flag flags[] = {
 };
 #undef AT
 
-/* -1: go on; the arena and the remote are there then. */
+/* Parses the arguments and opens the arena and the remote. -1: success; otherwise the exit
+ * status. */
 static int begin(struct about *a, const struct cl_usage *usage, int argc, const char *const *argv,
                  struct cl_list *words, struct rt_error *err)
 {
@@ -34,7 +36,7 @@ static int begin(struct about *a, const struct cl_usage *usage, int argc, const 
         return code;
     if (!words->n && strcmp(usage->command, "status") == 0 &&
         strcmp(a->target.server, "grpc://127.0.0.1:8500") == 0)
-        a->target.server = "http://127.0.0.1:8501"; /* where all models are listed */
+        a->target.server = "http://127.0.0.1:8501"; /* only REST lists all models */
     a->arena = rt_arena_new(SIZE_MAX);
     *err = (struct rt_error){.arena = a->arena};
     enum rt_status st = a->arena ? cl_remote_open(&a->remote, &a->target, a->arena, err)
@@ -93,7 +95,7 @@ static bool is_served(const struct slipway_status *s)
     return false;
 }
 
-/* GetModelStatus does not look at labels; metadata says which version one stands for. */
+/* GetModelStatus ignores labels, so the metadata of the model gives the version of the label. */
 static enum rt_status resolve_label(struct about *a, struct slipway_model *model,
                                     struct rt_error *err)
 {
@@ -135,7 +137,7 @@ int cl_command_status(int argc, const char *const *argv)
     struct about a = {.target = CL_TARGET_DEFAULTS};
     const struct cl_flag_set sets[] = {
         {flags, sizeof flags / sizeof *flags, &a},
-        {cl_version_flags, CL_N_VERSION_FLAGS - 1, &a.version}, /* not of a signature */
+        {cl_version_flags, CL_N_VERSION_FLAGS - 1, &a.version}, /* without --signature */
         {cl_target_flags, CL_N_TARGET_FLAGS, &a.target},
     };
     const struct cl_usage usage = {
@@ -267,7 +269,7 @@ int cl_command_metadata(int argc, const char *const *argv)
 
 /* ---- reload ---- */
 
-/* Of a config that the server has taken. */
+/* Number of models in a config that the server has accepted. */
 static int64_t models_in(const char *text)
 {
     struct rt_error ignored = {0};
@@ -287,7 +289,7 @@ static int64_t models_in(const char *text)
 int cl_command_reload(int argc, const char *const *argv)
 {
     struct about a = {.target = CL_TARGET_DEFAULTS};
-    a.target.timeout_s = 600; /* models are loaded meanwhile */
+    a.target.timeout_s = 600; /* the server loads models during the call */
     const struct cl_flag_set sets[] = {{cl_target_flags, CL_N_TARGET_FLAGS, &a.target}};
     const struct cl_usage usage = {
         .command = "reload",

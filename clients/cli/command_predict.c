@@ -1,4 +1,4 @@
-/* `slipway predict`: one question to a model. */
+/* `slipway predict`: sends one request to a model. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ struct predict {
 
     struct cl_remote remote;
     struct slipway_model model;
-    const struct slipway_signature *signature; /* NULL: not asked for yet */
+    const struct slipway_signature *signature; /* NULL: not requested from the server yet */
     struct cl_input input;
     struct rt_arena *arena;
 };
@@ -50,7 +50,7 @@ static enum rt_status know_signature(struct predict *p, struct rt_error *err)
                         : cl_remote_signature(&p->remote, &p->model, p->arena, &p->signature, err);
 }
 
-/* ---- the answer ---- */
+/* ---- the response ---- */
 
 static enum rt_status write_file(const char *path, const struct rt_bytes *bytes,
                                  struct rt_error *err)
@@ -88,7 +88,7 @@ static enum rt_status show(struct predict *p, const struct slipway_tensor *outpu
 
 /* ---- over gRPC ---- */
 
-/* Behind the records that are there. */
+/* Appends a record to a log file. */
 static enum rt_status append_record(const char *path, const struct rt_bytes *request,
                                     struct rt_span response, struct rt_error *err)
 {
@@ -158,7 +158,7 @@ static enum rt_status over_grpc(struct predict *p, struct rt_error *err)
 
 /* ---- over REST ---- */
 
-/* The outputs that are wanted, of those that are there. */
+/* Keeps only the outputs that --output names, in its order. */
 static enum rt_status choose(const struct predict *p, struct slipway_tensor *outputs, int *n,
                              struct rt_error *err)
 {
@@ -210,8 +210,9 @@ static enum rt_status show_body(struct predict *p, const struct rt_bytes *respon
 }
 
 /*
- * {"examples": [...]} for a signature that classifies or regresses is a request of its own:
- * `suffix` becomes the call that takes it. Anything else is left as it is.
+ * A body {"examples": [...]} is a request of its own for a signature that classifies or regresses:
+ * `suffix` then becomes ":classify" or ":regress". For other bodies and signatures it stays
+ * unchanged.
  */
 static enum rt_status examples_call(struct predict *p, const char **suffix, struct rt_error *err)
 {
@@ -220,7 +221,7 @@ static enum rt_status examples_call(struct predict *p, const char **suffix, stru
     const struct slipway_signature *s;
     json_t *v;
     if (cl_json_load(rt_span_str(p->input.json), &v, &ignored))
-        return RT_OK; /* the server says what is wrong with it */
+        return RT_OK; /* the server reports what is wrong with it */
     const char *named = json_string_value(json_object_get(v, "signature_name"));
     bool is_examples = json_is_array(json_object_get(v, "examples"));
     if (named && !model.signature)

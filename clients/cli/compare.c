@@ -17,7 +17,8 @@ enum { MAX_TENSORS_BYTES = INT32_MAX };
 
 /* ---- tensors ---- */
 
-/* The floating type of which each element has one or two; 0: compared as bytes. */
+/* The floating-point type of an element or, for complex types, of its two parts; 0: elements are
+ * compared as bytes. */
 static int part_of(int dtype)
 {
     switch (dtype) {
@@ -125,9 +126,10 @@ static bool json_differs(struct rt_error *why, const json_t *a, const json_t *b)
     return false;
 }
 
-/* An output is what stands under one key, be it in one object or in one per row. */
+/* State of a comparison of JSON. An output is the value of a key, in one object (columns) or in
+ * each row. */
 struct outputs {
-    json_t *largest; /* what rt_tolerance_largest says of each */
+    json_t *largest; /* for each output, the result of rt_tolerance_largest */
     double tolerance;
 };
 
@@ -190,7 +192,7 @@ bool cl_same_json(json_t *got, json_t *want, double tolerance, struct rt_error *
     return same;
 }
 
-/* ---- messages of which protobuf-c knows the fields ---- */
+/* ---- messages whose fields protobuf-c knows ---- */
 
 static bool same_message(const ProtobufCMessage *a, const ProtobufCMessage *b, double allowed,
                          struct rt_error *why);
@@ -202,7 +204,7 @@ static bool field_differs(struct rt_error *why, const ProtobufCFieldDescriptor *
     return false;
 }
 
-/* One value of a field, at p and at q. */
+/* Compares the values of a field at p and at q. */
 static bool same_value(const ProtobufCFieldDescriptor *f, const void *p, const void *q,
                        double allowed, struct rt_error *why)
 {
@@ -279,7 +281,7 @@ static bool same_message(const ProtobufCMessage *a, const ProtobufCMessage *b, d
     return true;
 }
 
-/* What rt_tolerance_largest says of one value of a field, at p. */
+/* Updates `largest` by one value of a field (rt_tolerance_largest). */
 static double largest_value(const ProtobufCFieldDescriptor *f, const void *p, double largest)
 {
     const ProtobufCMessage *m;
@@ -329,9 +331,9 @@ static bool same_messages(const ProtobufCMessageDescriptor *d, struct rt_span go
     return same;
 }
 
-/* ---- answers ---- */
+/* ---- responses ---- */
 
-enum { OUTPUTS = 1 }; /* the field of PredictResponse and of SessionRunResponse */
+enum { OUTPUTS = 1 }; /* field number in PredictResponse and SessionRunResponse */
 
 static bool same_entry(struct rt_span name, struct rt_span got, struct rt_span want,
                        double tolerance, struct rt_error *why)
@@ -351,7 +353,7 @@ static bool same_entry(struct rt_span name, struct rt_span got, struct rt_span w
     return same;
 }
 
-/* By name: what was not recorded does not matter, nor does the order. */
+/* Compares outputs by name. Outputs that were not recorded are ignored, and so is the order. */
 static bool same_entries(struct rt_span got, struct rt_span want, double tolerance,
                          struct rt_error *why)
 {

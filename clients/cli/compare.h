@@ -1,9 +1,9 @@
 /*
- * Whether an answer says what was recorded: numbers of a floating type as near as
- * runtime/base/tolerance.h wants them, that is within `tolerance` times the largest magnitude that
- * was recorded in the output, NaN equal to NaN; everything else exactly. Outputs that were not
- * recorded do not matter, nor do the names and versions of models. A server's goldens
- * (server/inference/golden_compare.h) are held to the same. A difference is told in words.
+ * Compares a response with a recorded one. Floating-point numbers are equal within the limits of
+ * runtime/base/tolerance.h: they may differ by `tolerance` times the largest magnitude that was
+ * recorded in the output, and NaN equals NaN. Everything else must be equal exactly. Outputs that
+ * were not recorded are ignored, and so are names and versions of models. A server compares its
+ * goldens by the same rules (server/inference/golden_compare.h). A difference is reported as text.
  *
  * Threads: pure.
  */
@@ -14,15 +14,15 @@
 #include "clients/cli/json.h"
 #include "proto/prediction_log.h"
 
-/* False: `why` says where they differ. Tensors: of one output. */
+/* Compares two tensors of one output. False: `why` describes the difference. */
 bool cl_same_tensor(const struct slipway_tensor *got, const struct slipway_tensor *want,
                     double tolerance, struct rt_error *why);
 bool cl_same_json(json_t *got, json_t *want, double tolerance, struct rt_error *why);
-/* Serialized answers of a call that logs know. */
+/* Compares the serialized responses of a call whose type request logs can hold. */
 bool cl_same_responses(enum pb_log_type type, struct rt_span got, struct rt_span want,
                        double tolerance, struct rt_error *why);
 
-/* gRPC's path of the call that such a log is of. NULL: of none that can be made again. */
+/* The gRPC path of the calls that this type of log records. NULL: such calls cannot be repeated. */
 const char *cl_log_method(enum pb_log_type type);
 
 #endif

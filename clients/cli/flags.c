@@ -21,7 +21,7 @@ static void print_help(const struct cl_usage *u, FILE *out)
     fprintf(out, "  --help, --version\n");
 }
 
-/* The value's text is the last thing looked at: false when it cannot be one. */
+/* Sets a flag to a value. False: the text is not a valid value of the flag. */
 static bool set_value(const struct cl_flag *f, void *base, const char *text)
 {
     void *at = (char *)base + f->offset;
@@ -54,7 +54,7 @@ static bool set_value(const struct cl_flag *f, void *base, const char *text)
     return false;
 }
 
-/* The flag whose name the argument begins with; *text is what follows "=", or NULL. */
+/* The flag that the argument names. *text: the text after "=", or NULL. */
 static const struct cl_flag *find(const struct cl_usage *u, const char *arg, void **base,
                                   const char **text)
 {

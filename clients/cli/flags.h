@@ -1,7 +1,7 @@
 /*
- * The arguments of one command, read by tables: a row says the flag's name, kind and place in the
- * command's struct, and what `--help` prints about it. Flags are --name=value or --name value,
- * switches --name alone.
+ * Parses the arguments of a command by tables. A row gives a flag's name and kind, its place in the
+ * command's struct, and its text in `--help`. Flags are written as --name=value or --name value,
+ * switches as --name.
  */
 #ifndef CL_FLAGS_H
 #define CL_FLAGS_H
@@ -18,7 +18,7 @@ enum cl_flag_kind {
     CL_TEXT,   /* const char * */
     CL_COUNT,  /* int64_t, at least `min` */
     CL_REAL,   /* double, at least `min` */
-    CL_TEXTS,  /* struct cl_list: the flag may be given again */
+    CL_TEXTS,  /* struct cl_list: the flag may be repeated */
 };
 
 struct cl_list {
@@ -30,11 +30,11 @@ struct cl_flag {
     const char *name; /* "--server" */
     enum cl_flag_kind kind;
     size_t offset;
-    const char *value, *help; /* "URL": how the value is called */
+    const char *value, *help; /* "URL": what `--help` calls the value */
     int64_t min;
 };
 
-/* Rows, and the struct that they fill (which holds the defaults before). */
+/* Rows, and the struct that they fill. The struct holds the defaults before parsing. */
 struct cl_flag_set {
     const struct cl_flag *flags;
     int n;
@@ -43,15 +43,15 @@ struct cl_flag_set {
 
 struct cl_usage {
     const char *command;  /* "predict" */
-    const char *synopsis; /* what follows it */
+    const char *synopsis; /* text after the command in its usage line */
     const char *about;    /* lines that end in \n */
     int min_words, max_words;
     const struct cl_flag_set *sets;
     int n_sets;
 };
 
-/* -1: go on, `words` holds what is no flag; else the process's exit status: help was printed, or
- * what is wrong was said. */
+/* Fills the sets' structs and puts arguments that are no flags into `words`. Returns -1 if the
+ * command should run, otherwise the exit status of the process: help or an error was printed. */
 int cl_flags_parse(const struct cl_usage *u, int argc, const char *const *argv,
                    struct cl_list *words);
 

@@ -2,7 +2,8 @@
 
 #include <math.h>
 
-/* 0 to 127 by themselves, then 64 buckets for each doubling: the upper halves of 128. */
+/* Values 0 to 127 have a bucket each. Every further doubling has 64 buckets, indexed by the 7
+ * highest bits of the value, the first of which is 1. */
 static int bucket_of(uint64_t v)
 {
     int shift = 0;
@@ -12,7 +13,7 @@ static int bucket_of(uint64_t v)
     return i < CL_HISTOGRAM_BUCKETS ? i : CL_HISTOGRAM_BUCKETS - 1;
 }
 
-/* The largest value in the bucket. */
+/* The largest value of a bucket. */
 static uint64_t last_of(int i)
 {
     int half = CL_HISTOGRAM_STEPS / 2;

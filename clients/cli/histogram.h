@@ -1,6 +1,7 @@
 /*
- * Durations, counted in buckets less than 1 % wide: any number of them in fixed memory.
- * Threads: one adds; others may read meanwhile and see a little less.
+ * Histogram of durations with buckets less than 1 % wide, in fixed memory for any number of
+ * durations. Threads: one thread adds; other threads may read at the same time and may miss the
+ * latest durations.
  */
 #ifndef CL_HISTOGRAM_H
 #define CL_HISTOGRAM_H
@@ -15,9 +16,9 @@ struct cl_histogram {
     _Atomic uint64_t bucket[CL_HISTOGRAM_BUCKETS];
 };
 
-void cl_histogram_add(struct cl_histogram *h, int64_t ns); /* below 0: 0 */
+void cl_histogram_add(struct cl_histogram *h, int64_t ns); /* a negative duration counts as 0 */
 void cl_histogram_merge(struct cl_histogram *dst, const struct cl_histogram *src);
-/* The duration that a share `q` (0 to 1) of all did not exceed; 0 when there is none. */
+/* The duration that a share `q` (0 to 1) of all durations did not exceed; 0 if there are none. */
 int64_t cl_histogram_quantile(const struct cl_histogram *h, double q);
 double cl_histogram_mean(const struct cl_histogram *h);
 

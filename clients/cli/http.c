@@ -24,7 +24,7 @@ enum { BLOCK = 64 << 10, SMALL_BODY = 64 << 10 };
 
 struct cl_http {
     char *host, *port, *name, *token;
-    SSL_CTX *tls; /* NULL: plain */
+    SSL_CTX *tls; /* NULL: no TLS */
     size_t max_body;
     int fd; /* -1: not connected */
     SSL *ssl;
@@ -60,7 +60,7 @@ static bool trust(SSL_CTX *ctx, const char *ca)
     }
     BIO_free(bio);
     if (n)
-        ERR_clear_error(); /* of the end */
+        ERR_clear_error(); /* reading PEM ends with an error */
     return n > 0;
 }
 
@@ -87,7 +87,7 @@ static bool identify(SSL_CTX *ctx, const char *cert, const char *key)
 static enum rt_status tls_new(struct cl_http *h, const struct cl_http_options *o,
                               struct rt_error *err)
 {
-    signal(SIGPIPE, SIG_IGN); /* OpenSSL writes to a closed connection without MSG_NOSIGNAL */
+    signal(SIGPIPE, SIG_IGN); /* OpenSSL writes to sockets without MSG_NOSIGNAL */
     h->tls = SSL_CTX_new(TLS_client_method());
     if (!h->tls)
         return tls_failed(err, RT_INTERNAL, "TLS cannot be set up");
@@ -146,7 +146,7 @@ void cl_http_free(struct cl_http *h)
     free(h);
 }
 
-/* Until the socket is ready for `events`. */
+/* Waits until the socket is ready for `events`. */
 static enum rt_status wait_for(const struct cl_http *h, short events, int64_t deadline_ns,
                                struct rt_error *err)
 {
@@ -187,7 +187,7 @@ static enum rt_status connect_to(struct cl_http *h, const struct addrinfo *a, in
                  : RT_OK;
 }
 
-/* What an SSL call wants before it is made again; RT_OK: make it. */
+/* Waits for what an SSL call needs before it is repeated. RT_OK: the call can be repeated. */
 static enum rt_status tls_wants(struct cl_http *h, int result, int64_t deadline_ns,
                                 const char *what, struct rt_error *err)
 {
@@ -314,14 +314,15 @@ static enum rt_status get(struct cl_http *h, size_t *n, int64_t deadline_ns, str
     }
 }
 
-/* *nothing: the connection ended before a byte of an answer. */
+/* *nothing: the connection ended before the first byte of a response. */
 static enum rt_status exchange(struct cl_http *h, struct rt_span head, struct rt_span body,
                                int64_t deadline_ns, struct cl_http_response *a, bool *nothing,
                                struct rt_error *err)
 {
     struct rt_error put_err = {0};
     size_t n, used;
-    /* A server may refuse before it has read the whole body: its answer is what counts. */
+    /* A server may refuse a request before it has read the whole body. Its response takes
+     * precedence over the error of sending. */
     enum rt_status sent = put(h, head, deadline_ns, &put_err), st = RT_OK;
     if (!sent)
         sent = put(h, body, deadline_ns, &put_err);
@@ -341,7 +342,7 @@ static enum rt_status exchange(struct cl_http *h, struct rt_span head, struct rt
         *nothing = false;
         st = cl_http_response_feed(a, h->block, n, &used, err);
         if (!st && used < n)
-            a->keep_alive = false; /* more than was asked for */
+            a->keep_alive = false; /* the server sent bytes beyond the response */
     }
     if (st && sent) {
         rt_error_copy(err, &put_err);
@@ -368,7 +369,7 @@ enum rt_status cl_http_request(struct cl_http *h, const char *method, const char
     if (body.n || strcmp(method, "POST") == 0)
         rt_bytes_addf(&head, "Content-Type: application/json\r\nContent-Length: %zu\r\n", body.n);
     rt_bytes_adds(&head, "\r\n");
-    if (body.n && body.n <= SMALL_BODY) { /* in one packet */
+    if (body.n && body.n <= SMALL_BODY) { /* head and body in one packet */
         rt_bytes_add(&head, body.p, body.n);
         body.n = 0;
     }
@@ -386,7 +387,8 @@ enum rt_status cl_http_request(struct cl_http *h, const char *method, const char
             st = exchange(h, rt_span_of(head.p, head.n), body, deadline_ns, &a, &nothing, err);
         if (st || !a.keep_alive)
             hang_up(h);
-        /* A server may end an idle connection at any time; who met that asks once more. */
+        /* A server may close an idle connection at any time. A request that meets this is sent once
+         * more. */
         if (!(st == RT_UNAVAILABLE && is_old && nothing && try == 0))
             break;
         cl_http_response_clear(&a);

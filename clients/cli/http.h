@@ -1,8 +1,8 @@
 /*
- * One HTTP/1.1 connection to one server, plain or TLS, used for one request after another and
- * opened again when the server has ended it.
+ * An HTTP/1.1 connection to one server, plain or TLS. It is used for one request after another and
+ * reopened after the server has closed it.
  *
- * Threads: whoever holds it.
+ * Threads: used by one thread at a time.
  */
 #ifndef CL_HTTP_H
 #define CL_HTTP_H
@@ -16,19 +16,20 @@ struct cl_http_options {
     const char *host, *port;
     bool tls;
     const char *ca, *cert, *key; /* PEM texts, or NULL */
-    const char *server_name;     /* TLS: instead of the host */
+    const char *server_name;     /* TLS: expected in the certificate instead of the host */
     const char *token;           /* sent as "Authorization: Bearer TOKEN" */
     size_t max_body;
 };
 
-/* Does not connect yet. NULL with *err. Options are copied. */
+/* Does not connect yet. The options are copied. NULL: *err is filled. */
 struct cl_http *cl_http_new(const struct cl_http_options *o, struct rt_error *err);
 void cl_http_free(struct cl_http *h); /* NULL is fine */
 
 /*
- * Sends a request and reads its answer: whatever HTTP status it has is RT_OK here. `answer` (made
- * by rt_bytes_init, emptied here) gets the body. `deadline_ns`: of CLOCK_MONOTONIC. UNAVAILABLE:
- * nobody listens, or the connection broke; DEADLINE_EXCEEDED; DATA_LOSS: not HTTP.
+ * Sends a request and reads the response. Any HTTP status of the response is RT_OK here. `response`
+ * (made by rt_bytes_init, cleared here) receives the body. `deadline_ns` is a time of
+ * CLOCK_MONOTONIC. UNAVAILABLE: nothing listens at the address, or the connection broke;
+ * DEADLINE_EXCEEDED; DATA_LOSS: the response is not HTTP.
  */
 enum rt_status cl_http_request(struct cl_http *h, const char *method, const char *path,
                                struct rt_span body, int64_t deadline_ns, int *status,

@@ -9,7 +9,7 @@
 
 enum { MAX_FILE = INT32_MAX, MAX_TENSORS = 4096 };
 
-/* A file may be called as a number is written: then it is meant. */
+/* A text that is both a number and the path of an existing file is taken for the file. */
 static bool looks_like_json(const char *text)
 {
     const char *at = text + strspn(text, " \t\r\n");
@@ -38,7 +38,8 @@ static enum rt_status add(struct cl_input *in, const struct slipway_tensor *t, s
     return RT_OK;
 }
 
-/* A file's bytes behind the strings that are there already, in the tensor of that name. */
+/* Appends the bytes of a file as a string to the string tensor of this name, which is created if
+ * needed. */
 static enum rt_status add_string(struct cl_input *in, const char *name, struct rt_span bytes,
                                  struct rt_arena *arena, struct rt_error *err)
 {
@@ -142,7 +143,7 @@ enum rt_status cl_input_read(const struct cl_list *words, const struct cl_list *
 
 /* ---- JSON ---- */
 
-/* The text is an object with one of the two keys: what the server takes as it is. */
+/* True: the value is an object with one of the two keys, i.e. a complete request body. */
 static bool is_whole(const json_t *v)
 {
     return json_object_get(v, "instances") || json_object_get(v, "inputs");
@@ -153,7 +154,7 @@ static bool text_is_whole(const char *text)
     struct rt_error ignored = {0};
     json_t *v;
     if (cl_json_load(rt_span_str(text), &v, &ignored))
-        return true; /* the server says what is wrong with it */
+        return true; /* the server reports what is wrong with it */
     bool whole = is_whole(v);
     json_decref(v);
     return whole;
@@ -174,7 +175,7 @@ const char *cl_input_body(const struct cl_input *in, bool is_known_whole, const 
         cl_json_text(&out, signature, strlen(signature));
         rt_bytes_adds(&out, ", ");
     }
-    if (whole) /* the first of two equal keys counts */
+    if (whole) /* of two equal keys the server uses the first */
         rt_bytes_adds(&out, text + 1);
     else {
         rt_bytes_addf(&out, "\"%s\": ", *text == '[' ? "instances" : "inputs");
@@ -220,7 +221,8 @@ static const struct slipway_input *input_called(const struct slipway_signature *
     return NULL;
 }
 
-/* A single string, for an input of which the signature says another rank than 1. */
+/* Changes the rank of a string tensor to the rank in the signature where only dimensions of 1 are
+ * dropped or added. */
 static void fit_rank(struct slipway_tensor *t, const struct slipway_input *spec)
 {
     if (t->dtype != SLIPWAY_STRING || t->rank != 1 || spec->rank < 0)

@@ -10,7 +10,7 @@
 
 /* ---- reading ---- */
 
-/* A bare NaN or Infinity at p: its length, else 0. */
+/* The length of a NaN or Infinity without quotes at p; 0: there is none. */
 static size_t bare_word(const unsigned char *p, size_t n)
 {
     static const char *const words[] = {"NaN", "Infinity", "-Infinity", "Inf", "-Inf"};
@@ -22,7 +22,7 @@ static size_t bare_word(const unsigned char *p, size_t n)
     return 0;
 }
 
-/* The text with its bare words between quotes, which jansson reads. */
+/* Copies the text with quotes around NaN and Infinity, so that jansson can parse them. */
 static void quote_bare_words(struct rt_span text, struct rt_bytes *out)
 {
     bool in_string = false;
@@ -198,7 +198,7 @@ enum rt_status cl_check_name(const char *name, const struct slipway_input *specs
     return RT_INVALID_ARGUMENT;
 }
 
-/* Columns: the value of the only spec, or an object of them. */
+/* Reads columns: the value of the only spec, or an object with a value for each spec. */
 static enum rt_status read_columns(json_t *columns, const struct slipway_input *specs, int n_specs,
                                    struct rt_arena *arena, struct slipway_tensor *out, int *n_out,
                                    struct rt_error *err)
@@ -233,7 +233,7 @@ static enum rt_status read_columns(json_t *columns, const struct slipway_input *
     return RT_OK;
 }
 
-/* Rows: each a value of the only spec, or an object of all. */
+/* Reads rows: each is a value of the only spec, or an object with a value for each spec. */
 static enum rt_status read_rows(const json_t *rows, const struct slipway_input *specs, int n_specs,
                                 struct rt_arena *arena, struct slipway_tensor *out, int *n_out,
                                 struct rt_error *err)
@@ -282,7 +282,7 @@ enum rt_status cl_json_tensors(const json_t *body, const char *row_key, const ch
 
 /* ---- writing ---- */
 
-/* The length of the UTF-8 character at p; 0: none is there. */
+/* The length of the UTF-8 character at p; 0: there is none. */
 static size_t utf8_length(const unsigned char *p, size_t n)
 {
     static const struct {
@@ -335,7 +335,8 @@ void cl_json_text(struct rt_bytes *out, const char *s, size_t n)
     rt_bytes_addc(out, '"');
 }
 
-/* As TensorFlow Serving prints them: the shortest of %g, else as many digits as tell it apart. */
+/* Writes a number as TensorFlow Serving does: in the short form of %g if it reads back as the same
+ * number, otherwise with 9 or 17 digits. */
 static void put_real(struct rt_bytes *out, double v, bool is_double)
 {
     char text[40];
@@ -377,7 +378,7 @@ static void put_element(struct rt_bytes *out, int dtype, const void *p)
         rt_bytes_addf(out, "%llu", (unsigned long long)u);
         break;
     case SLIPWAY_COMPLEX64:
-    case SLIPWAY_COMPLEX128: { /* no form of TensorFlow Serving's: a pair */
+    case SLIPWAY_COMPLEX128: { /* TensorFlow Serving has no format for it; written as a pair */
         int part = dtype == SLIPWAY_COMPLEX64 ? SLIPWAY_FLOAT : SLIPWAY_DOUBLE;
         rt_bytes_addc(out, '[');
         put_real(out, cl_get_real(part, p), part == SLIPWAY_DOUBLE);
@@ -395,7 +396,7 @@ static void put_element(struct rt_bytes *out, int dtype, const void *p)
     }
 }
 
-/* The part of the tensor from `at` on that lies at `depth`; moves on. */
+/* Writes the elements from *at on that form one part of the tensor at `depth`, and advances *at. */
 static void put_part(struct rt_bytes *out, const struct slipway_tensor *t, int depth,
                      const char **at)
 {

@@ -13,19 +13,19 @@ struct load;
 struct thread {
     struct load *load;
     pthread_t id;
-    struct cl_remote *remote; /* its own, or shared when it is gRPC's */
+    struct cl_remote *remote; /* the thread's own for REST; shared for gRPC */
     struct cl_histogram latency, service;
     _Atomic int64_t n_ok, n_failed, n_wrong, n_late;
 };
 
 struct load {
     const struct cl_load *options;
-    int64_t start_ns, measure_ns, end_ns; /* measured from measure_ns on */
+    int64_t start_ns, measure_ns, end_ns; /* responses count from measure_ns on */
     _Atomic int64_t next;
     _Atomic bool stop;
     _Atomic int n_running;
     struct rt_mutex mu;
-    struct rt_cond over;      /* n_running has become 0 */
+    struct rt_cond over;      /* signalled when n_running becomes 0 */
     struct cl_result *result; /* its faults are guarded by mu */
 };
 
@@ -133,7 +133,7 @@ static void *run_thread(void *arg)
         if (options->rate > 0 && sent - due > LATE_NS)
             atomic_fetch_add(&t->n_late, 1);
         judge(t, &shot, &response, st, &err);
-        if (st == RT_UNAVAILABLE) /* nobody there: not a busy loop */
+        if (st == RT_UNAVAILABLE) /* do not spin while nothing listens */
             sleep_until(rt_now_ns() + 1000000);
     }
     rt_bytes_clear(&response);
@@ -145,7 +145,7 @@ static void *run_thread(void *arg)
     return NULL;
 }
 
-/* ---- the whole ---- */
+/* ---- the whole load ---- */
 
 static void sum(const struct thread *threads, int64_t n, struct cl_result *r)
 {
@@ -221,7 +221,7 @@ static enum rt_status run(struct load *l, struct thread *threads, struct cl_remo
 {
     const struct cl_load *a = l->options;
     enum rt_status st = RT_OK;
-    /* An HTTP connection carries one request at a time, a gRPC one many. */
+    /* An HTTP connection carries one request at a time, a gRPC connection many. */
     bool is_rest = strncmp(a->target->server, "http", 4) == 0;
     int64_t n = is_rest || a->n_connections > a->n_threads ? a->n_threads : a->n_connections;
     for (int64_t i = 0; i < n && !st; i++)

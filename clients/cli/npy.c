@@ -17,14 +17,14 @@ bool cl_is_npy(struct rt_span file)
 /* ---- the header: a dict as Python prints it ---- */
 
 struct header {
-    char order, kind; /* '<' or '>'; 'f', 'i', 'u', 'b', 'c', 'S', 'U' */
-    int64_t width;    /* the number behind the kind */
+    char order, kind; /* order: '<' or '>'; kind: 'f', 'i', 'u', 'b', 'c', 'S' or 'U' */
+    int64_t width;    /* the number after the kind */
     bool is_fortran;
     int rank;
     int64_t dim[SLIPWAY_MAX_RANK];
 };
 
-/* What stands behind 'key': in the header's text, which ends in NUL. */
+/* The text after 'key': in the header, whose text ends in NUL. NULL: the key is missing. */
 static const char *value_of(const char *text, const char *key)
 {
     size_t n = strlen(key);
@@ -39,7 +39,7 @@ static const char *value_of(const char *text, const char *key)
     return NULL;
 }
 
-/* Digits, at most 18 of them; -1: none. */
+/* Reads a number of at most 18 digits. -1: there is none. */
 static int64_t number(const char **p)
 {
     int64_t v = 0;
@@ -70,7 +70,7 @@ static bool read_dims(const char *p, struct header *h)
             return true;
         if (h->rank == SLIPWAY_MAX_RANK || (h->dim[h->rank++] = number(&p)) < 0)
             return false;
-        if (*p == 'L') /* of Python 2 */
+        if (*p == 'L') /* written by Python 2 */
             p++;
         if (*p != ',' && *p != ')' && *p != ' ')
             return false;
@@ -145,7 +145,7 @@ static bool is_last_index(const struct slipway_tensor *t, int64_t *index)
     return true;
 }
 
-/* Where element `index` stands in a file in Fortran's order. */
+/* Position of element `index` in a file in column-major (Fortran) order. */
 static int64_t fortran_place(const struct slipway_tensor *t, const int64_t *index)
 {
     int64_t at = 0;
@@ -161,7 +161,7 @@ static struct slipway_string bytes_of(const unsigned char *p, size_t width, stru
     return (struct slipway_string){rt_arena_strndup(arena, (const char *)p, width), width};
 }
 
-/* UCS-4 to UTF-8. What is no character becomes U+FFFD. */
+/* Converts UCS-4 to UTF-8. Invalid code points become U+FFFD. */
 static struct slipway_string text_of(const unsigned char *p, size_t width, bool is_big,
                                      struct rt_arena *arena)
 {
@@ -204,7 +204,8 @@ enum rt_status cl_npy_read(struct rt_span file, struct rt_arena *arena, struct s
                        h.kind >= ' ' && h.kind < 127 ? h.kind : '?', (long long)h.width);
     int64_t count = slipway_count(out);
     size_t width = h.kind == 'U' ? (size_t)h.width * 4 : (size_t)h.width;
-    /* Strings without a byte take memory all the same. */
+    /* Strings of length 0 need no byte in the file but memory here, so their number has a limit of
+     * its own. */
     if (count < 0 || (uint64_t)count > file.n / (width ? width : 1) + (width ? 0 : 4096))
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "the .npy file has too few bytes for what its header says");

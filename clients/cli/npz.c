@@ -1,4 +1,5 @@
-/* The zip around .npy files. Sizes come from the directory at the archive's end. */
+/* The zip archive around .npy files. Sizes are read from the directory at the end of the
+ * archive. */
 #include <string.h>
 #include <zlib.h>
 
@@ -19,7 +20,7 @@ static size_t get(const unsigned char *p, int n)
     return v;
 }
 
-/* The directory's end record; NULL: there is none. */
+/* The end-of-directory record of the archive; NULL: there is none. */
 static const unsigned char *find_end(struct rt_span file)
 {
     for (size_t back = END_SIZE; back <= file.n && back <= END_SIZE + MAX_COMMENT; back++) {
@@ -35,7 +36,7 @@ static bool inflate_all(struct rt_span in, unsigned char *out, size_t n)
     z_stream z = {0};
     if (in.n > UINT32_MAX || n > UINT32_MAX || inflateInit2(&z, -15) != Z_OK)
         return false;
-    /* zlib only reads what it calls not const */
+    /* zlib only reads the input, although its pointer is not const. */
     memcpy(&z.next_in, &in.p, sizeof z.next_in);
     z.avail_in = (uInt)in.n;
     z.next_out = out;
@@ -86,12 +87,12 @@ static enum rt_status unpack(const struct entry *e, size_t max_bytes, struct rt_
                              struct rt_span *out, struct rt_error *err)
 {
     *out = e->packed;
-    /* Stored ones too: many names may stand for the same bytes. */
+    /* The limit counts stored entries too, because many names may refer to the same bytes. */
     if (e->size > max_bytes)
         return rt_fail(err, RT_RESOURCE_EXHAUSTED, "\"%.*s\" takes %zu bytes, more than %zu",
                        (int)e->name.n, (const char *)e->name.p, e->size, max_bytes);
     if (e->method == 8) {
-        /* deflate makes at most 1032 bytes of one */
+        /* deflate expands a byte to at most 1032 bytes */
         unsigned char *p =
             e->size / 1040 <= e->packed.n ? rt_arena_alloc(arena, e->size + 1) : NULL;
         if (!p)
