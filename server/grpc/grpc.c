@@ -20,14 +20,14 @@
 #include "server/base/number.h"
 
 enum {
-    POSTED = 16, /* calls that wait for a request, per loop and kind */
+    POSTED = 16, /* calls requested from the core in advance, per I/O loop and kind */
     EVENTS_PER_TURN = 256,
-    QUOTA_EXTRA = 256 << 20, /* of connections, beside their messages */
-    WATCH_NS = 500000000,    /* how often watched services and stalls are looked at */
-    CLOSING_NS = 2000000,    /* the longest turn of a loop that is closing */
+    QUOTA_EXTRA = 256 << 20, /* memory of connections, in addition to their messages */
+    WATCH_NS = 500000000,    /* interval at which watchers and stalled calls are checked */
+    CLOSING_NS = 2000000,    /* longest turn of an I/O loop that is closing */
 };
 
-/* What the core says, mostly of connections that fail: a line of ours instead of its own. */
+/* Logs the core's messages, mostly about failing connections, as lines of the server's own log. */
 static void log_of_grpc(gpr_log_func_args *args)
 {
     enum rt_log_level level =
@@ -52,7 +52,7 @@ static void post_calls(struct srv_io_loop *io_loop, struct srv_message *loop_mes
     }
 }
 
-/* Inside a turn. */
+/* Inside a turn: checks stalled calls and watchers, once in watch_ns. */
 static void look_around(struct srv_grpc_loop *loop)
 {
     bool ending = atomic_load(&loop->grpc->quiesced);
@@ -69,8 +69,9 @@ static void look_around(struct srv_grpc_loop *loop)
 }
 
 /*
- * Any thread. The core has no way to enqueue an event of one's own; a watch of a channel that never
- * connects, with a deadline that has passed, comes near it. It happens rarely: for mail only.
+ * Any thread: wakes the I/O loop. The core has no way to enqueue an event of the application.
+ * Watching a channel that never connects, with a deadline that has passed, comes close to one. It
+ * is rare: only messages to the I/O loop need it.
  */
 static void wake(struct srv_io_loop *io_loop)
 {
@@ -79,7 +80,7 @@ static void wake(struct srv_io_loop *io_loop)
                                           gpr_now(GPR_CLOCK_MONOTONIC), loop->cq, &loop->on_wake);
 }
 
-/* Handling one may add others. */
+/* Handling an event may append others. */
 static void take_at_once(struct srv_grpc_loop *loop)
 {
     for (int i = 0; i < loop->n_at_once; i++)
@@ -115,7 +116,7 @@ static void *run_loop(void *arg)
         look_around(loop);
         if (loop->n_unposted)
             srv_grpc_post_again(loop);
-        srv_io_loop_end_turn(&loop->io_loop); /* what runs inline is answered here */
+        srv_io_loop_end_turn(&loop->io_loop); /* jobs that run inline are answered here */
         if (loop->closing.is_closing)
             srv_grpc_close_turn(loop);
         if (e.type == GRPC_QUEUE_SHUTDOWN)
@@ -127,10 +128,11 @@ static void *run_loop(void *arg)
 /* ---- start and stop ---- */
 
 /*
- * The core's mutexes are abseil's, and Debian builds that library with its search for lock cycles:
- * each lock of a second mutex looks into one process-wide graph, a sixth of the instructions of a
- * small call. It is a debugging aid that can be switched off at run time, by a function of C++
- * whose name is that of Debian's build; elsewhere there is none, or nothing to switch off.
+ * Switches off abseil's search for lock cycles. The core's mutexes are abseil's, and Debian builds
+ * abseil with this search: locking a second mutex looks into one process-wide graph, which takes a
+ * sixth of the instructions of a small call. This debugging aid can be switched off at run time,
+ * by a C++ function whose mangled name is that of Debian's build. Elsewhere the function does not
+ * exist, or there is nothing to switch off.
  */
 static void stop_lock_graph(void)
 {
@@ -144,8 +146,9 @@ static void stop_lock_graph(void)
         set_mode(IGNORE);
 }
 
-/* What requests may hold that are not whole yet. A connection may have half of it, which the
- * largest request has to fit into: who asks for too much is to be told so. */
+/* The most bytes of incomplete requests on all connections. One connection may hold half of it,
+ * and the largest permitted request must fit into that half, so that a client which sends too
+ * large a request gets an error about it. */
 static int64_t max_arriving(const struct srv_options *o)
 {
     const int64_t bodies = o->max_body_bytes < INT32_MAX ? 2 * o->max_body_bytes : UINT32_MAX;
@@ -162,8 +165,8 @@ static enum rt_status make_ports(struct srv_grpc *g, struct rt_error *err)
     enum rt_status st = arena ? srv_grpc_arguments(o, quota, arena, &args, err)
                               : rt_fail_memory(err, "the arguments of gRPC", 0);
 
-    /* The core never has to fail a stream for want of it: what is not whole yet is not in
-     * server->in_flight, and has its limit in grpc_frames.c. */
+    /* The quota is large enough that the core never has to fail a stream for lack of it: the bytes
+     * of incomplete messages are not part of server->in_flight, and grpc_frames.c limits them. */
     grpc_resource_quota_resize(quota,
                                (size_t)(o->max_bytes_in_flight + max_arriving(o)) + QUOTA_EXTRA);
     g->n_ports = srv_grpc_has_admin(o) ? 2 : 1;
@@ -188,7 +191,7 @@ static enum rt_status register_methods(struct srv_grpc *g, struct rt_error *err)
 {
     for (int i = 0; i < g->methods->n; i++) {
         const struct srv_grpc_method *m = &g->methods->row[i];
-        /* One that is off is found by its path, and refused. */
+        /* A method that is off is found by its path, and refused. */
         if (m->kind != SRV_GRPC_REGISTERED || (m->off && m->off(&g->server->options)))
             continue;
         g->registered[i] =
@@ -287,7 +290,7 @@ static enum rt_status listen_tcp(struct srv_grpc *g, grpc_server *core, const ch
     return rt_fail(err, RT_UNAVAILABLE, "cannot listen on %s for gRPC: is it in use?", at);
 }
 
-/* --admin_address=HOST:PORT, an IPv6 address in brackets. */
+/* Splits --admin_address=HOST:PORT; an IPv6 address stands in brackets. */
 static enum rt_status parse_admin_address(const char *whole, char *host, size_t capacity,
                                           int64_t *port, struct rt_error *err)
 {
@@ -407,7 +410,7 @@ void srv_grpc_shut_down(struct srv_grpc *g)
     }
 }
 
-/* The loops' mail also wakes them: streams of Watch end. */
+/* The message also wakes each I/O loop, so that streams of Watch end. */
 void srv_grpc_quiesce(struct srv_grpc *g)
 {
     if (atomic_exchange(&g->quiesced, true))
@@ -421,7 +424,7 @@ void srv_grpc_quiesce(struct srv_grpc *g)
 
 int srv_grpc_in_flight(struct srv_grpc *g)
 {
-    /* Until the core is shut down there may be something to read yet. */
+    /* Until the core is shut down, bytes may be unread: that counts as one request. */
     bool receive = atomic_load(&g->quiesced) && !atomic_load(&g->is_shut_down);
     return receive + atomic_load(&g->server->grpc_requests);
 }
@@ -442,7 +445,7 @@ void srv_grpc_stop(struct srv_grpc *g)
         srv_grpc_shut_down(g);
         srv_grpc_cancel_all(g);
     }
-    /* A call ends when its job has been answered; jobs still run on workers. */
+    /* A call ends when its job has been answered; jobs may still run on workers. */
     while (runs && (atomic_load(&g->n_shut_down) < g->n_ports || atomic_load(&g->n_calls)))
         usleep(1000);
     srv_grpc_aside_stop(&g->aside);

@@ -6,16 +6,17 @@
 
 enum {
     MAX_ARGS = 100,
-    MAX_STREAMS = 4096, /* calls at a time on one connection; more wait at the client */
-    /* A connection that does not finish its handshake, TLS and HTTP/2 settings, is closed. */
+    MAX_STREAMS = 4096, /* calls at a time on one connection; further ones wait at the client */
+    /* A connection that does not finish its handshake (TLS and the settings of HTTP/2) in time is
+       closed. */
     HANDSHAKE_MS = 10000,
-    /* A client that has vanished without a word is found out by this and let go. */
+    /* Finds and closes the connections of clients that have vanished without closing them. */
     KEEPALIVE_MS = 60000,
     KEEPALIVE_TIMEOUT_MS = 20000,
-    /* Clients may ping that often, also without calls; the core's own five minutes cut off many an
-     * honest client with "too_many_pings". */
+    /* The shortest permitted interval of a client's pings, also without calls. The core's default,
+     * five minutes, cuts off many legitimate clients with "too_many_pings". */
     PING_INTERVAL_MS = 5000,
-    PING_STRIKES = 2, /* then it is told to go */
+    PING_STRIKES = 2, /* pings that are too early before the client is told to go */
 };
 
 static grpc_arg integer(const char *key, int value)
@@ -59,11 +60,13 @@ enum rt_status srv_grpc_arguments(const struct srv_options *o, grpc_resource_quo
 {
     int64_t limit = o->max_body_bytes < INT32_MAX ? o->max_body_bytes : INT32_MAX;
     const grpc_arg ours[] = {
-        /* Else a second server starts on the same port and takes half of the calls. */
+        /* Otherwise a second server could listen on the same port and would get half of the calls.
+         */
         integer(GRPC_ARG_ALLOW_REUSEPORT, 0),
         integer(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, (int)limit),
         integer(GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, -1),
-        /* The core would inflate a message whole before it looks at its size: we do it. */
+        /* The core would inflate a whole message before checking its size, so the server inflates.
+         */
         integer(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0),
         integer(GRPC_ARG_MAX_CONCURRENT_STREAMS, MAX_STREAMS),
         integer(GRPC_ARG_MAX_METADATA_SIZE,

@@ -1,6 +1,7 @@
 /*
- * The arguments of the gRPC server's channels: ours, with limits against clients that mean no good,
- * then those of --grpc_channel_arguments, which come last and so win.
+ * The channel arguments of the gRPC server: first Slipway's own, among them limits against hostile
+ * clients, then those of --grpc_channel_arguments. The core lets the last value of a key win, so
+ * the flag overrides Slipway's values.
  *
  * Threads: pure.
  */
@@ -12,11 +13,12 @@
 #include "runtime/base/arena.h"
 #include "server/config/options.h"
 
-/* "key=value,...": an integer where the value is one, else a string. Refused by name: an entry
- * without "=" or key, or more than there is room for. Everything lives in the arena. */
+/* Parses "key=value,...". A value that is an integer becomes an integer argument, any other a
+ * string. INVALID_ARGUMENT names an entry without "=" or without a key, and a list of more than
+ * `capacity` entries. Keys and strings live in the arena. */
 enum rt_status srv_grpc_parse_arguments(const char *text, struct rt_arena *arena, grpc_arg *args,
                                         size_t capacity, size_t *n, struct rt_error *err);
-/* `quota`: what the core may hold of messages that are not whole yet; NULL: no bound. */
+/* `quota` bounds the memory in which the core holds incomplete messages; NULL: no bound. */
 enum rt_status srv_grpc_arguments(const struct srv_options *o, grpc_resource_quota *quota,
                                   struct rt_arena *arena, grpc_channel_args *out,
                                   struct rt_error *err);

@@ -1,7 +1,8 @@
 /*
- * Threads beside the loops for what may take long and is no inference: admin actions, inflating
- * messages. The other calls of a loop do not wait for it, nor does one kind for another: a client's
- * large message delays no small one of another client, and neither delays an operator.
+ * Threads beside the I/O loops for work that may take long and is not inference: admin actions,
+ * and inflating messages. Other calls of an I/O loop do not wait for this work, and one kind does
+ * not wait for another: a client's large message delays no small message of another client, and
+ * neither delays an operator.
  */
 #include "server/grpc/grpc_internal.h"
 
@@ -18,7 +19,7 @@ static void *run_queue(void *arg)
         }
         l->first = c->next;
         rt_mutex_unlock(&l->mu);
-        c->aside(c); /* the call may be gone when this returns */
+        c->aside(c); /* the call may have been freed when this returns */
         rt_mutex_lock(&l->mu);
     }
     rt_mutex_unlock(&l->mu);

@@ -19,12 +19,12 @@
 _Thread_local struct srv_grpc_loop *srv_grpc_this_loop;
 
 enum {
-    ERROR_TEXT = 1024, /* longer ones are cut, as TensorFlow Serving does */
+    ERROR_TEXT = 1024, /* bytes; longer error texts are truncated, as in TensorFlow Serving */
     CALL_ARENA = 16 << 20,
-    MAX_STREAMS = 1000,             /* per loop */
-    MAX_FREE_CALLS = 512,           /* calls that a loop keeps for the next ones, 6 KiB each */
-    INFLATE_HERE_BYTES = 4 << 10,   /* compressed: some 4 MB, or a few milliseconds, at the most */
-    INFLATE_SMALL_BYTES = 64 << 10, /* some 64 MB, or 60 ms; what is larger never delays these */
+    MAX_STREAMS = 1000,             /* per I/O loop */
+    MAX_FREE_CALLS = 512,           /* calls in the free list of an I/O loop, 6 KiB each */
+    INFLATE_HERE_BYTES = 4 << 10,   /* compressed: at most some 4 MB, or a few milliseconds */
+    INFLATE_SMALL_BYTES = 64 << 10, /* some 64 MB, or 60 ms; larger messages never delay these */
 };
 
 /* ---- calls ---- */
@@ -154,7 +154,7 @@ static void log_access(struct srv_call *c)
     srv_access_log(&a);
 }
 
-/* No event of the call can come any more. */
+/* Ends a call, of which no event can come any more. */
 static void end_call(struct srv_call *c)
 {
     struct srv_grpc_loop *loop = c->loop;
@@ -217,14 +217,14 @@ static void start_batch(struct srv_call *c, const grpc_op *ops, size_t n,
     grpc_call_error e = grpc_call_start_batch(call, ops, n, event, NULL);
     if (here && grpc_completion_queue_thread_local_cache_flush(loop->cq, &done.tag, &done.success))
         loop->at_once[loop->n_at_once++] = done;
-    /* Only a wrong use of the core is answered so, and then no event would come. */
+    /* The core refuses a batch only if it is used wrongly, and then no event would come. */
     if (e != GRPC_CALL_OK) {
         RT_LOG(RT_LOG_ERROR, "gRPC: a batch was refused: %s", grpc_call_error_to_string(e));
         abort();
     }
 }
 
-/* ---- answers ---- */
+/* ---- responses ---- */
 
 static grpc_op op_close(struct srv_call *c)
 {
@@ -233,7 +233,7 @@ static grpc_op op_close(struct srv_call *c)
                      .data.recv_close_on_server.cancelled = &c->cancelled};
 }
 
-/* Loop thread: hears of the client's going while the call is worked on. */
+/* I/O loop thread: RECV_CLOSE reports that the client has gone while the call is in progress. */
 static void start_close(struct srv_call *c)
 {
     grpc_op op = op_close(c);
@@ -242,7 +242,7 @@ static void start_close(struct srv_call *c)
     start_batch(c, &op, 1, &c->on_close);
 }
 
-/* `cut`: where a text that is too long for the wire is shortened. */
+/* `cut` marks an error text that is too long to send. */
 static grpc_slice details_of(const char *text)
 {
     static const char cut[] = "...TRUNCATED";
@@ -264,7 +264,7 @@ static grpc_op op_status(enum rt_status code, grpc_slice *details)
     return op;
 }
 
-/* The message's memory is given to the core. */
+/* The core takes over the memory of the message. */
 static grpc_byte_buffer *message_of(void *p, size_t n)
 {
     grpc_slice body = p ? grpc_slice_new_with_user_data(p, n, free, p) : grpc_empty_slice();
@@ -273,8 +273,8 @@ static grpc_byte_buffer *message_of(void *p, size_t n)
     return message;
 }
 
-/* Any thread. Takes `p`; without a code it is the message. The event is SRV_EV_SENT, counted by
- * the caller. */
+/* Any thread. Takes `p`, which is the message unless there is an error code. The caller counts the
+ * event, SRV_EV_SENT, in `pending`. */
 static void send_response(struct srv_call *c, void *p, size_t n_bytes, enum rt_status code,
                           const char *text)
 {
@@ -299,7 +299,7 @@ static void send_response(struct srv_call *c, void *p, size_t n_bytes, enum rt_s
     grpc_slice_unref(details);
 }
 
-/* Loop thread, before anything else was started on the call. */
+/* I/O loop thread, before anything else was started on the call. */
 static void respond_here(struct srv_call *c, void *p, size_t n, enum rt_status code,
                          const char *text)
 {
@@ -344,7 +344,8 @@ void srv_call_submit(struct srv_call *c, void (*done)(struct srv_job *job))
     job->deadline_ns = srv_call_deadline_ns(c);
     if (own && own < job->deadline_ns)
         job->deadline_ns = own;
-    /* A job that runs right here takes RECV_CLOSE along with its answer: one batch less. */
+    /* A job that runs inline sends its response with RECV_CLOSE in one batch, which saves a batch.
+     */
     c->may_send_close = !c->close_started;
     c->pending++; /* for SRV_EV_SENT */
     struct srv_job **end = c->io_loop->turn_end;
@@ -386,7 +387,7 @@ bool srv_stream_begin(struct srv_call *c, void (*sent)(struct srv_call *c),
                                  MAX_STREAMS));
         return false;
     }
-    uncount(c); /* it would hold up draining */
+    uncount(c); /* an open stream would delay the drain */
     c->loop->n_streams++;
     c->stream =
         (struct srv_stream){.is_open = true, .has_begun = true, .sent = sent, .closed = closed};
@@ -426,7 +427,7 @@ void srv_stream_send(struct srv_call *c, struct rt_bytes *message)
     grpc_op ops[2];
     size_t n = 0, len = 0;
 
-    if (message->failed) { /* no message, rather than an empty one */
+    if (message->failed) { /* an error instead of an empty message */
         rt_bytes_clear(message);
         rt_fail_memory(&c->err, "the response", message->limit);
         srv_stream_end(c, c->err.code, rt_error_text(&c->err));
@@ -472,14 +473,15 @@ void srv_stream_read(struct srv_call *c)
     srv_budget_give(&c->server->in_flight, &c->charged, c->charged);
     rt_arena_reset(c->arena);
     c->err = (struct rt_error){.arena = c->arena};
-    /* A client may have nothing to ask for as long as it likes. The core tells nothing of a message
-     * before it is whole; half a one of a stream is bounded by MAX_STREAMS and the core's quota. */
+    /* A client may be silent for any length of time. The core does not report a message before it
+     * is whole; the memory of a stream's incomplete messages is bounded by MAX_STREAMS and the
+     * core's quota. */
     read_message(c, SRV_AWAITS_NOTHING);
 }
 
 /* ---- events ---- */
 
-/* Who calls. */
+/* Notes the address of the client, for the access log. */
 static void note_peer(struct srv_call *c)
 {
     char *peer = c->socket < 0 ? grpc_call_get_peer(c->call) : NULL;
@@ -491,7 +493,7 @@ static void note_peer(struct srv_call *c)
     gpr_free(peer);
 }
 
-/* Nothing was started on the call: the core sends the status, and forgets the stream. */
+/* Refuses a call on which nothing was started: the core sends the status and forgets the stream. */
 static void refuse(struct srv_call *c)
 {
     c->code = RT_RESOURCE_EXHAUSTED;
@@ -511,7 +513,7 @@ static const struct srv_grpc_method *find_method(const struct srv_grpc_methods *
     return NULL;
 }
 
-/* A path that is in no row, or whose method is off. */
+/* Refuses a call whose path is in no row, or whose method is off. */
 static void refuse_unknown(struct srv_call *c, const struct srv_grpc_methods *m)
 {
     const struct rt_span path = srv_call_text(c, c->details.method);
@@ -527,7 +529,7 @@ static void on_call(struct srv_call *c, bool ok)
     struct srv_grpc_loop *loop = c->loop;
     struct srv_grpc *g = loop->grpc;
 
-    if (!ok) { /* shutting down */
+    if (!ok) { /* the core is shutting down */
         c->call = NULL;
         end_call(c);
         return;
@@ -554,7 +556,7 @@ static void on_call(struct srv_call *c, bool ok)
     c->received_ns = rt_now_ns();
     if (c->server->options.access_log)
         note_peer(c);
-    if (srv_grpc_is_secure(&c->server->options)) /* the core tells nothing when it accepts */
+    if (srv_grpc_is_secure(&c->server->options)) /* the core accepts these unseen */
         srv_manager_expect_close(c->server);
     c->method = c->posted_as ? c->posted_as : find_method(g->methods, c->details.method);
     if (!has_share) {
@@ -574,7 +576,7 @@ static void on_call(struct srv_call *c, bool ok)
     start_close(c);
 }
 
-/* Back from inflating. */
+/* An aside thread has inflated the message. */
 static void receive_inflated(struct srv_io_loop *io_loop, struct srv_message *loop_message)
 {
     struct srv_call *c =
@@ -592,7 +594,7 @@ static void inflate_aside(struct srv_call *c)
     srv_message_post(c->io_loop, &c->loop_message);
 }
 
-/* By what it takes at the most: deflate makes up to some 1,000 bytes of one, at some 1 GB/s. */
+/* Chooses by the longest time: deflate expands a byte to at most some 1,000, at some 1 GB/s. */
 static enum srv_aside inflate_as(const struct srv_call *c)
 {
     return c->payload->data.raw.slice_buffer.length <= INFLATE_SMALL_BYTES ? SRV_ASIDE_SMALL
@@ -601,7 +603,7 @@ static enum srv_aside inflate_as(const struct srv_call *c)
 
 static void on_message(struct srv_call *c)
 {
-    if (c->was_cut) { /* and answered */
+    if (c->was_cut) { /* the error was sent */
         unpend(c);
         return;
     }

@@ -1,18 +1,18 @@
 /*
- * The end of a loop, before the core's servers are told to shut down: from then on the core refuses
- * each call that it has not handed out yet, also one whose bytes lay in a socket's buffer for long
- * because the process got no processor. So a loop goes on as ever until what had come by the time
- * it was told to close is read and handed out.
+ * The end of an I/O loop, before the core's servers are told to shut down. From then on the core
+ * refuses each call that it has not delivered yet, even one whose bytes have been in a socket's
+ * buffer for long because the process got no CPU time. So an I/O loop continues as usual until
+ * everything that had arrived when it was told to close has been read and delivered.
  */
 #include "server/grpc/grpc_internal.h"
 #include "server/base/sockets.h"
 
 enum {
-    QUIET_TURNS = 3,   /* without a new call: what was read has been handed out */
-    MOST_TURNS = 1000, /* then it closes all the same: some client asks all the time */
+    QUIET_TURNS = 3,   /* turns without a new call, after which all that was read is delivered */
+    MOST_TURNS = 1000, /* then it closes in any case: some client sends calls all the time */
 };
 
-/* All connections of the process: the core tells nobody which are its own. */
+/* Notes the connections of the whole process, since the core does not say which are its own. */
 static void note_unread(struct srv_grpc_closing *closing)
 {
     int n = srv_sockets(closing->unread, SRV_GRPC_MAX_UNREAD);
@@ -23,7 +23,7 @@ static void note_unread(struct srv_grpc_closing *closing)
             closing->unread[closing->n_unread++] = closing->unread[i];
 }
 
-/* A connection whose buffer has been empty once has been read up to where it was. */
+/* A connection whose buffer was empty once has been read up to where it was. */
 static bool all_read(struct srv_grpc_closing *closing)
 {
     while (closing->n_unread && !srv_socket_has_unread(closing->unread[closing->n_unread - 1]))

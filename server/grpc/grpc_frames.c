@@ -23,14 +23,15 @@
 #include "server/grpc/send_hook.h"
 
 enum {
-    BLOCK_EXTRA = 1024, /* of a header block: padding, priority, updates of the table's size */
+    BLOCK_EXTRA = 1024, /* in a header block: padding, priority, table size updates */
     LARGEST_LIST = 1 << 30,
     LOG_EVERY_MS = 1000,
-    HELD_ANYWAY = 64 << 10, /* what a connection may hold, however much others do */
+    HELD_ANYWAY = 64 << 10, /* bytes a connection may hold however much others do */
     IS_CUT_OFF = -2,
 };
 
-#if RT_HAS_SANITIZER /* its interceptors, which these stand before, have to be called */
+#if RT_HAS_SANITIZER /* the sanitizer's interceptors, which these functions replace, must be       \
+                        called */
 ssize_t __interceptor_recvmsg(int fd, struct msghdr *message, int flags);
 int __interceptor_accept4(int fd, __SOCKADDR_ARG address, socklen_t *n, int flags);
 #define REAL_RECVMSG(fd, message, flags)    __interceptor_recvmsg(fd, message, flags)
@@ -51,18 +52,19 @@ static struct {
     struct srv_metrics *metrics;
     uint32_t max_block;
     _Atomic int64_t logged_ms;
-    _Atomic int64_t held; /* by bodies that are arriving, on all connections */
+    _Atomic int64_t held; /* bytes of incomplete bodies on all connections */
     int64_t max_held;
 } watch;
 
-/* The core's own threads read one connection one after the other, which orders them; is_watched
- * says so where the thread sanitizer can see it. They may write it meanwhile. */
+/* An inspected connection. One thread of the core after another reads it, which orders them;
+ * is_watched makes this order visible to the thread sanitizer. Other threads may write to it
+ * meanwhile. */
 struct watched {
     _Atomic bool is_watched;
     struct rt_mutex mu;
-    struct srv_h2_frames frames; /* under mu, so below */
+    struct srv_h2_frames frames; /* this and the next two: guarded by mu */
     struct srv_h2_sent sent;
-    int64_t held; /* in watch.held */
+    int64_t held; /* its bytes in watch.held */
 };
 
 static int64_t now_ms(void)
@@ -84,12 +86,13 @@ void srv_grpc_frames_start(struct srv_metrics *metrics, const grpc_channel_args 
         list = LARGEST_LIST;
     watch.metrics = metrics;
     watch.max_held = max_held;
-    /* A list is counted with 32 bytes for each header, so that its block is never larger than it.
-     * Up to twice the limit the core refuses the call alone, and says why. */
+    /* The size of a header list counts 32 bytes more for each header, so the header block is never
+     * larger than the list. Up to twice the limit, the core refuses only the call and gives the
+     * reason. */
     watch.max_block = 2 * (uint32_t)list + BLOCK_EXTRA;
 }
 
-/* Told once a second: a client that is cut off may come again at once. */
+/* Logged at most once a second, because a client that was cut off may come again at once. */
 static void report(enum srv_h2_verdict v)
 {
     static const struct {
@@ -113,10 +116,11 @@ static void report(enum srv_h2_verdict v)
         RT_LOG(RT_LOG_WARNING, "gRPC: cut off a connection that %s", of[v].text);
 }
 
-/* ---- bodies that are arriving ---- */
+/* ---- incomplete bodies ---- */
 
-/* A connection may hold as much as all connections leave free: alone half of what there is, one of
- * n as large ones 1 / (n + 1). So it is those that hold most that are cut off. */
+/* A connection may hold as many bytes as all connections leave free: half of them if it is alone,
+ * and 1 / (n + 1) each if n connections hold the same. So the connections that hold most are cut
+ * off. */
 static bool holds_much(struct watched *w) RT_REQUIRES(w->mu)
 {
     const int64_t now = (int64_t)w->frames.uploads.held, more = now - w->held;
@@ -148,7 +152,7 @@ static void look_at_sent(struct watched *w, const void *bytes, size_t n)
     rt_mutex_unlock(&w->mu);
 }
 
-/* The connection is over: what it held is free. */
+/* Ends the inspection of a connection that is over, and gives back the bytes it held. */
 static void end(struct watched *w)
 {
     if (!atomic_exchange_explicit(&w->is_watched, false, memory_order_acq_rel))
@@ -171,10 +175,10 @@ static void begin(struct watched *w, uint64_t sent)
 
 /* ---- plain ---- */
 
-/* 21 MB, of which only pages in use are there. Zero is an open mutex. */
+/* 21 MB, of which only the used pages exist. A zero mutex is unlocked. */
 static struct watched plain[SRV_GRPC_MAX_FD];
 
-/* NULL: no plain connection, or one that was cut off. */
+/* NULL: not a plain connection, or a connection that was cut off. */
 static struct watched *plain_of(int fd)
 {
     struct watched *w = fd >= 0 && fd < SRV_GRPC_MAX_FD ? &plain[fd] : NULL;
@@ -202,8 +206,9 @@ void srv_grpc_frames_sent(int fd, const struct msghdr *message, size_t n)
     }
 }
 
-/* The sanitizer of threads has to hear of it, but must not take what the core closes at its end, on
- * another thread than the one that opened it, for the program's own race. */
+/* Closes the descriptor through the interceptor of the thread sanitizer, which must know of it.
+ * The core closes some descriptors at its end on another thread than the one that opened them; the
+ * sanitizer must not report that as a data race of this program. */
 static int really_close(int fd)
 {
 #if RT_HAS_TSAN
@@ -216,7 +221,8 @@ static int really_close(int fd)
 #endif
 }
 
-/* The core closes what it reads; also when the peer had sent what it does not understand. */
+/* The core closes the sockets that it reads, even after a peer has sent what it does not
+ * understand. */
 int close(int fd)
 {
     struct watched *w = plain_of(fd);
@@ -237,7 +243,8 @@ int accept4(int fd, __SOCKADDR_ARG address, socklen_t *n, int flags)
     return got;
 }
 
-/* epoll_pwait does the same, and is the library's. */
+/* Notes when the core waits, and waits by libc's epoll_pwait, which does the same without a signal
+ * mask. */
 int epoll_wait(int epoll, struct epoll_event *events, int n, int timeout)
 {
     srv_turns_wait_begins(epoll);
@@ -260,7 +267,7 @@ static enum srv_h2_verdict look_at_message(struct watched *w, const struct msghd
     return v;
 }
 
-/* Of a read, the first `limit` bytes at the most. *is_all: there was no more than was read. */
+/* Reads at most the first `limit` bytes. *is_all: no more bytes were available. */
 static ssize_t read_some(int fd, struct msghdr *message, size_t limit, bool *is_all)
 {
     size_t n_parts = message->msg_iovlen, capacity = 0, cut = 0, i = 0;
@@ -280,11 +287,11 @@ static ssize_t read_some(int fd, struct msghdr *message, size_t limit, bool *is_
     return n;
 }
 
-/* The connection whose bytes the thread has now: contents of TLS are taken out of them next. */
+/* The descriptor that this thread read last: SSL_read decrypts its bytes next. */
 static _Thread_local int read_last = -1;
 
-/* How many frames that cost work a read of a plain connection has brought, -1 of others, or
- * IS_CUT_OFF. */
+/* The number of frames that cost work in a read of a plain connection, -1 of any other connection,
+ * or IS_CUT_OFF. */
 static int64_t look_at_plain(int fd, const struct msghdr *message, size_t n)
 {
     struct watched *w = plain_of(fd);
@@ -333,11 +340,11 @@ ssize_t recvmsg(int fd, struct msghdr *message, int flags)
 
 /* ---- TLS ---- */
 
-/* What a server's end of TLS has as its data. The core holds a lock while it reads or writes. */
+/* The ex-data of a server's TLS session. The core holds a lock while it reads or writes. */
 struct watched_tls {
-    struct watched w; /* is_watched: false once it was cut off */
+    struct watched w; /* is_watched: false after it was cut off */
     _Atomic uint64_t sent;
-    uint32_t n_rekeyed; /* since the last look; its reader's */
+    uint32_t n_rekeyed; /* since the last look; belongs to the reading thread */
 };
 
 static int (*real_read)(SSL *tls, void *p, int n);
@@ -362,7 +369,8 @@ static void find_tls(void)
     tls_index = SSL_get_ex_new_index(0, NULL, NULL, NULL, free_tls);
 }
 
-/* TLS 1.3 lets a peer change its keys as often as it likes, and OpenSSL reads on over that. */
+/* Counts changes of keys. TLS 1.3 lets a peer change its keys at any rate, and OpenSSL reads on
+ * without reporting it. */
 static void on_message(int is_sent, int version, int type, const void *p, size_t n, SSL *tls,
                        void *arg)
 {
@@ -373,7 +381,7 @@ static void on_message(int is_sent, int version, int type, const void *p, size_t
         t->n_rekeyed++;
 }
 
-/* NULL: out of memory. */
+/* The ex-data of a server's TLS session, made on first use. NULL: out of memory. */
 static struct watched_tls *tls_of(SSL *tls)
 {
     struct watched_tls *t = SSL_get_ex_data(tls, tls_index);
@@ -391,7 +399,7 @@ static struct watched_tls *tls_of(SSL *tls)
     return t;
 }
 
-/* A read has brought n bytes, and changes of keys before them. False: it is cut off. */
+/* Inspects a read that has brought n bytes, and the changes of keys before them. False: cut off. */
 static bool look_at_tls(struct watched_tls *t, const void *p, size_t n)
 {
     enum srv_h2_verdict v = SRV_H2_GOES_ON;
@@ -422,7 +430,7 @@ static bool look_at_tls(struct watched_tls *t, const void *p, size_t n)
 int SSL_read(SSL *tls, void *p, int n)
 {
     pthread_once(&tls_once, find_tls);
-    /* The program's own clients use this, too. */
+    /* The program's own TLS clients call this function, too. */
     struct watched_tls *t = watch.metrics && SSL_is_server(tls) ? tls_of(tls) : NULL;
     int got = real_read(tls, p, n);
 

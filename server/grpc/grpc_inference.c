@@ -1,41 +1,42 @@
-/* Every method that runs a model: Predict, Classify, Regress, MultiInference, SessionRun. */
+/* The methods that run a model: Predict, Classify, Regress, MultiInference, SessionRun. */
 #include "runtime/base/clock.h"
 #include "server/grpc/grpc_call.h"
 #include "server/inference/inference.h"
 #include "server/telemetry/request_log.h"
 
 enum {
-    TENSOR_FACTOR = 2, /* a request's tensors may take so many times the largest body */
-    /* Larger messages, and tensors that are larger in memory, are read by a worker: that takes
-     * longer than the way there and back, and 41 bytes may be 256 MiB of a tensor. */
+    TENSOR_FACTOR = 2, /* a request's tensors may take this many times --max_body_bytes */
+    /* Messages and tensors up to this size are read on the I/O loop thread. Larger ones are read
+     * by a worker, because reading them takes longer than handing them over and back; 41 bytes of
+     * a message may describe a tensor of 256 MiB. */
     HERE_BYTES = 256 << 10,
 };
 
 struct request {
-    struct srv_inference inf; /* first */
-    /* Of the job, while a worker reads its tensors. */
+    struct srv_inference inf; /* the first member */
+    /* The job's own, while a worker reads its tensors. */
     const struct rt_model_signature *signature;
     enum rt_status (*prepare)(struct srv_job *job);
 };
 
-/* Any thread. The outputs are written where they were made, on the worker. */
+/* Any thread. The outputs are encoded on the worker that computed them. */
 static void done(struct srv_job *job)
 {
     struct srv_call *c = job->owner;
-    struct srv_inference *inf = c->state; /* a request's first member */
+    struct srv_inference *inf = c->state; /* the first member of a request */
     enum rt_status st = job->status;
     unsigned char *bytes = NULL;
     size_t n = 0;
     struct srv_growth growth = {&c->server->in_flight, &c->charged, srv_job_cancellation(job)};
 
-    inf->growth = &growth; /* given back at the call's end, when the answer is sent */
+    inf->growth = &growth; /* given back when the call ends, after the response was sent */
     if (!st)
         st = srv_inference_finish(inf, &job->err);
     if (!st)
         st = srv_inference_write(inf, &bytes, &n, &job->err);
     if (!st && srv_request_log_wants(job))
         srv_request_log_add(inf, rt_span_of(bytes, n));
-    /* Before the answer: the loop may end the call as soon as that is sent. */
+    /* Before the response, because the I/O loop may end the call as soon as it is sent. */
     srv_inference_clear(inf);
     srv_call_respond_expected(c, bytes, n, st, st ? rt_error_text(&job->err) : NULL);
 }
@@ -45,7 +46,7 @@ static size_t most_tensor_bytes(const struct srv_call *c)
     return (size_t)c->server->options.max_body_bytes * (size_t)TENSOR_FACTOR;
 }
 
-/* From here on the request is its tensors, of `bytes`. */
+/* Replaces the message by the tensors read from it, of `bytes`, in memory and in the budget. */
 static enum rt_status hold_tensors(struct srv_call *c, size_t bytes)
 {
     srv_call_drop_payload(c);
@@ -54,7 +55,7 @@ static enum rt_status hold_tensors(struct srv_call *c, size_t bytes)
     return srv_call_charge(c, bytes, "the request as tensors");
 }
 
-/* On a worker. */
+/* On a worker: reads the tensors, then does what the job itself prepares. */
 static enum rt_status prepare(struct srv_job *job)
 {
     struct srv_call *c = job->owner;
@@ -71,7 +72,8 @@ static enum rt_status prepare(struct srv_job *job)
     return st || !job->prepare ? st : job->prepare(job);
 }
 
-/* The scheduler's statistics of the signature are of its runs alone. */
+/* Lets a worker read the tensors. job->signature is NULL meanwhile, because the scheduler's
+ * statistics of a signature cover only its runs. */
 static void bind_on_worker(struct srv_call *c, struct request *r)
 {
     struct srv_job *job = &c->job;
@@ -101,7 +103,7 @@ static enum rt_status bind_here_or_there(struct srv_call *c, struct request *r)
     return RT_OK;
 }
 
-/* The request as a job, its version held. */
+/* Makes the request a job that holds its version. */
 static enum rt_status admit(struct srv_call *c, struct request *r)
 {
     struct srv_inference *inf = &r->inf;
@@ -115,7 +117,7 @@ static enum rt_status admit(struct srv_call *c, struct request *r)
         st = srv_inference_find(inf, c->io_loop->map, &c->err);
     if (st)
         return st;
-    srv_hold(c->io_loop, c->job.version); /* until the call is over */
+    srv_hold(c->io_loop, c->job.version); /* until the call ends */
     if (inf->timeout_ms > 0 &&
         (__builtin_mul_overflow(inf->timeout_ms, 1000000, &c->job.deadline_ns) ||
          __builtin_add_overflow(c->job.deadline_ns, c->received_ns, &c->job.deadline_ns)))

@@ -1,26 +1,31 @@
 /*
- * What the files of the gRPC transport share. Nobody else includes this: gRPC's core is known here
- * and to the handlers alone.
+ * Shared by the files of the gRPC transport that use gRPC's core, and included by nothing else. No
+ * other file of the server uses the core.
  *
  * | file              | does                                                                |
  * |-------------------|---------------------------------------------------------------------|
- * | grpc.c            | the loops and the core's servers; start and stop                    |
- * | grpc_arguments.c  | the core's settings, ours and --grpc_channel_arguments              |
+ * | grpc.c            | the I/O loops and the core's servers; start and stop                |
+ * | grpc_arguments.c  | the core's channel arguments, with --grpc_channel_arguments         |
  * | grpc_tls.c        | keys and certificates                                               |
- * | grpc_admin.c      | who may do what an operator does                                    |
- * | grpc_listen.c     | sockets, and who is let in                                          |
- * | grpc_frames.c     | who floods the core with frames or headers is cut off               |
- * | grpc_call.c       | calls from their first event to their last; answers, streams        |
- * | grpc_payload.c    | messages in: their bytes, inflated and counted; metadata, deadlines |
- * | grpc_share.c      | how many calls are open, in all and on a connection                 |
- * | grpc_stall.c      | who does not send its request or take its answer is cut off         |
- * | grpc_aside.c      | threads for what would hold up a loop                               |
- * | grpc_drain.c      | the end of a loop                                                   |
+ * | grpc_admin.c      | permission for admin actions                                        |
+ * | grpc_listen.c     | listening sockets, accepting connections                            |
+ * | grpc_frames.c     | cuts off connections that flood the core with frames or headers     |
+ * | grpc_call.c       | calls from their first event to their last; responses, streams      |
+ * | grpc_payload.c    | messages in: bytes, inflating, budget; metadata, deadlines          |
+ * | grpc_share.c      | the number of open calls, in all and per connection                 |
+ * | grpc_stall.c      | cuts off peers that do not send a request or take a response        |
+ * | grpc_aside.c      | threads for work that would block an I/O loop                       |
+ * | grpc_drain.c      | the end of an I/O loop                                              |
  * | grpc_methods.c    | the table of methods                                                |
  * | grpc_inference.c, grpc_info.c, grpc_reload.c, grpc_health.c, grpc_reflection.c: handlers |
  *
- * Each loop thread has a completion queue; each call is one struct from the loop's own list. A
- * call's events are counted, so that it goes back to the list only when none can come any more.
+ * These files do not use the core: h2_frames.c and h2_uploads.c follow HTTP/2, read_turns.c limits
+ * the reads of a connection, send_hook.c counts sent bytes, and reflection.c answers reflection
+ * requests.
+ *
+ * Each I/O loop thread has a completion queue. A call is a struct from the free list of its I/O
+ * loop. The pending events of a call are counted, and the call returns to the free list when none
+ * can come any more.
  */
 #ifndef SRV_GRPC_INTERNAL_H
 #define SRV_GRPC_INTERNAL_H
@@ -36,23 +41,24 @@
 
 enum { SRV_GRPC_AT_ONCE = 64, SRV_GRPC_MAX_UNREAD = 4096 };
 
-/* See grpc_drain.c. */
+/* The state of an I/O loop that closes, see grpc_drain.c. */
 struct srv_grpc_closing {
     bool is_closing;
-    int64_t since_ns; /* when it was told to close; 0: not yet */
+    int64_t since_ns; /* when the loop was told to close; 0: not yet */
     int turns, quiet_turns;
-    int n_new;                                 /* calls handed out since the last turn */
-    int n_unread, unread[SRV_GRPC_MAX_UNREAD]; /* descriptors */
+    int n_new; /* calls that the core delivered since the last turn */
+    int n_unread, unread[SRV_GRPC_MAX_UNREAD]; /* descriptors with unread bytes */
 };
 
-/* See grpc_aside.c: a queue of calls, and the thread that takes from it. */
+/* A queue of calls, and the thread that works on them; see grpc_aside.c. */
 struct srv_aside_queue {
     pthread_t thread;
     bool is_running;
     struct rt_mutex mu;
     struct rt_cond more;
-    bool stopping;                 /* guarded by mu, so below */
-    struct srv_call *first, *last; /* by `next`, oldest first; last: undefined without first */
+    bool stopping; /* this and the next two: guarded by mu */
+    struct srv_call *first,
+        *last; /* by `next`, oldest first; `last` is undefined if `first` is NULL */
 };
 struct srv_grpc_aside {
     struct srv_aside_queue queue[SRV_N_ASIDES];
@@ -61,30 +67,31 @@ struct srv_grpc_aside {
 enum { SRV_GRPC_MAX_METHODS = 32, SRV_GRPC_MAX_PORTS = 2, SRV_GRPC_CONNECTIONS = 1 << 16 };
 
 struct srv_grpc_loop {
-    struct srv_io_loop io_loop; /* first */
+    struct srv_io_loop io_loop; /* the first member */
     struct srv_grpc *grpc;
     grpc_completion_queue *cq;
     pthread_t thread;
     bool is_running;
     struct srv_grpc_event on_wake;
-    struct srv_message begin; /* asks for the first calls */
+    struct srv_message begin; /* requests the first calls from the core */
     struct srv_call *free;
     int n_free;
-    struct srv_call *watchers; /* streams with `look` */
+    struct srv_call *watchers; /* streams with a `look` */
     int n_streams;
-    /* Calls that could not be posted for want of memory, by catch-all port, then by method: posted
-     * again in each turn, for a kind without posted calls would never be answered again. */
+    /* Calls that could not be requested from the core for lack of memory: by port for catch-all
+     * requests, then by method. Each turn tries again, because the core never delivers a kind of
+     * which no call is requested. */
     int unposted[SRV_GRPC_MAX_PORTS + SRV_GRPC_MAX_METHODS];
-    int n_unposted;                 /* their sum */
-    struct srv_link calls;          /* that hold a grpc_call */
-    int *n_large, n_large_capacity; /* by descriptor: large answers under way, grpc_stall.c */
-    struct rt_map sockets;          /* by peer: the descriptor + 1, as of listed_ns; may be gone */
+    int n_unposted;                 /* sum of `unposted` */
+    struct srv_link calls;          /* calls that hold a grpc_call */
+    int *n_large, n_large_capacity; /* by descriptor: large responses being sent; grpc_stall.c */
+    struct rt_map sockets; /* by peer address: descriptor + 1, at listed_ns; may be outdated */
     int64_t listed_ns;
-    int64_t watched_ns, watch_ns; /* when watchers and stalls were looked at, and how often */
+    int64_t watched_ns, watch_ns; /* time of the last check of watchers and stalls; its interval */
     struct srv_grpc_closing closing;
     struct srv_message close;
-    /* Events of batches that were over when they had been started (start_batch in grpc_call.c): the
-     * loop handles them before it asks the core for more. */
+    /* Events of batches that had completed as soon as they were started (start_batch in
+     * grpc_call.c). The I/O loop handles them before it takes further events from the core. */
     grpc_event at_once[SRV_GRPC_AT_ONCE];
     int n_at_once;
 };
@@ -92,15 +99,16 @@ struct srv_grpc_loop {
 enum { SRV_MAX_LISTEN = 16 };
 
 /*
- * Our own listening sockets, and the thread that accepts from them. The core's would stop listening
- * for good when there are no descriptors for one connection more, and take a live server's UNIX
- * path over and remove it when they end. TLS alone has to go through them.
+ * Slipway's own listening sockets, and the thread that accepts from them. The core's own listener
+ * would stop listening for good when no descriptor is left for a connection, and it would take
+ * over the UNIX socket path of a live server and remove the path when it ends. Only TLS
+ * connections must be accepted by the core.
  */
 struct srv_listen_fd {
     int fd;
     grpc_server *core;
     char path[sizeof((struct sockaddr_un *)0)->sun_path]; /* "": TCP */
-    struct stat made; /* to be unlinked only while it still is ours */
+    struct stat made; /* unlinked at the end only if it is still this file */
 };
 struct srv_listener {
     struct srv_server *server;
@@ -110,8 +118,8 @@ struct srv_listener {
     bool is_running;
 };
 
-/* One server of the core, with addresses of its own: that of --port and --grpc_socket_path, and
- * beside it that of --admin_address and --admin_socket. */
+/* A server of the core with its addresses: ports[0] has --port and --grpc_socket_path, and if
+ * there are admin addresses, ports[1] has --admin_address and --admin_socket. */
 struct srv_grpc_port {
     grpc_server *core;
     bool is_admin;
@@ -124,72 +132,74 @@ struct srv_grpc {
     struct srv_grpc_port ports[SRV_GRPC_MAX_PORTS];
     int n_ports;
     struct srv_listener listener;
-    void *registered[SRV_GRPC_MAX_METHODS];     /* by the table's index, with ports[0]; or NULL */
-    grpc_server_credentials *credentials;       /* of TCP */
-    grpc_channel *nowhere;                      /* see wake */
-    _Atomic int n_calls;                        /* calls that hold a grpc_call */
-    _Atomic int calls_of[SRV_GRPC_CONNECTIONS]; /* of these, by connection: see grpc_share.c */
-    _Atomic int n_shut_down;                    /* ports */
+    void *registered[SRV_GRPC_MAX_METHODS]; /* by index in the table of methods, with ports[0]; or
+                                               NULL */
+    grpc_server_credentials *credentials;   /* for TCP */
+    grpc_channel *nowhere;                  /* a channel that never connects; see wake */
+    _Atomic int n_calls;                    /* calls that hold a grpc_call */
+    _Atomic int calls_of[SRV_GRPC_CONNECTIONS]; /* of n_calls, by connection: see grpc_share.c */
+    _Atomic int n_shut_down;                    /* ports that have shut down */
     _Atomic bool quiesced;
-    _Atomic int n_closed;      /* loops */
-    _Atomic bool is_shut_down; /* the core's servers have been told to */
+    _Atomic int n_closed;      /* I/O loops that have closed */
+    _Atomic bool is_shut_down; /* the core's servers were told to shut down */
     struct srv_grpc_aside aside;
     int n_loops;
     struct srv_grpc_loop *loops;
 };
 
-/* Asks for one more request of the kind: of `method`, or of any other at `port`. Out of memory, the
- * loop notes it in `unposted`. */
+/* Requests one more call from the core: of `method`, or, if it is NULL, of any other method at
+ * `port`. Out of memory, `unposted` counts the call. */
 void srv_grpc_post(struct srv_grpc_loop *loop, struct srv_grpc_port *port,
                    const struct srv_grpc_method *method);
-/* Once a turn: what is in `unposted` is tried again. */
+/* Once a turn: tries again to request the calls in `unposted`. */
 void srv_grpc_post_again(struct srv_grpc_loop *loop);
 void srv_grpc_on_event(struct srv_grpc_loop *loop, const grpc_event *e);
 void srv_grpc_free_call(struct srv_call *c);
-/* Tells the core's servers to take no calls; once. */
+/* Tells the core's servers to accept no more calls. Further calls of this function do nothing. */
 void srv_grpc_shut_down(struct srv_grpc *g);
-/* The loop that runs on this thread; NULL on all others. */
+/* The I/O loop of this thread; NULL on threads that run none. */
 extern _Thread_local struct srv_grpc_loop *srv_grpc_this_loop;
 
 /* ---- grpc_share.c ---- */
 
-/* Loop thread: counts a call that holds a grpc_call, and finds its `connection` and `socket`.
- * False: it is beyond its connection's share. */
+/* I/O loop thread: counts a call that holds a grpc_call, and sets its `connection` and `socket`.
+ * False: the connection has exceeded its share of open calls. */
 bool srv_call_open_share(struct srv_call *c);
 void srv_call_close_share(struct srv_call *c);
 
 /* ---- grpc_stall.c ---- */
 
 int64_t srv_grpc_stall_limit_ns(const struct srv_server *server);
-/* Once in a while, inside a turn: cuts off the calls whose peer has stalled for that long. */
+/* At intervals, inside a turn: cuts off the calls whose peer has stalled for the limit. */
 void srv_grpc_cut_stalled(struct srv_grpc_loop *loop, int64_t now);
-/* Any thread, one at a time per call: what the call waits for from now on. */
+/* Any thread, one at a time per call: sets what the call waits for from now on. */
 void srv_call_awaits(struct srv_call *c, enum srv_awaited what);
-/* At the call's end. */
+/* When the call ends: its large response counts no more. */
 void srv_call_forget_socket(struct srv_call *c);
-void srv_grpc_forget_sockets(struct srv_grpc_loop *loop); /* at the loop's */
+void srv_grpc_forget_sockets(struct srv_grpc_loop *loop); /* when the I/O loop ends */
 
 /* ---- grpc_aside.c ---- */
 
 enum rt_status srv_grpc_aside_start(struct srv_grpc_aside *a, struct rt_error *err);
-void srv_grpc_aside_stop(struct srv_grpc_aside *a); /* when there are no calls */
+void srv_grpc_aside_stop(struct srv_grpc_aside *a); /* when no calls are left */
 
 /* ---- grpc_drain.c ---- */
 
-/* At the end of each turn of a loop that is closing. */
+/* At the end of each turn of an I/O loop that is closing. */
 void srv_grpc_close_turn(struct srv_grpc_loop *loop);
 
-/* grpc_admin.c: at start; files that are named must be there. */
+/* grpc_admin.c, at start: the files that options name must exist. */
 enum rt_status srv_grpc_check_admin_files(const struct srv_options *o, struct rt_error *err);
-/* The same, and tells where anybody may do what an operator does. */
+/* Like srv_grpc_check_admin_files, and logs a warning if everyone who reaches the port may perform
+ * admin actions. */
 enum rt_status srv_grpc_start_admin(const struct srv_options *o, struct rt_error *err);
 bool srv_grpc_has_admin(const struct srv_options *o);
 
 void srv_listener_init(struct srv_listener *l, struct srv_server *server);
-/* Plain. *bound: the port, also where any was asked for. */
+/* Without TLS. *bound: the port, also if `port` is 0 and the kernel chose one. */
 enum rt_status srv_listen_tcp(struct srv_listener *l, grpc_server *core, const char *address,
                               int port, int *bound, struct rt_error *err);
-/* `mode`: of the socket; 0: as the umask has it. `flag`: its name, for the error. */
+/* `mode`: permissions of the socket; 0: as the umask says. `flag`: its flag's name, for errors. */
 enum rt_status srv_listen_unix(struct srv_listener *l, grpc_server *core, const char *path,
                                int mode, const char *flag, struct rt_error *err);
 enum rt_status srv_listener_start(struct srv_listener *l, struct rt_error *err);

@@ -27,13 +27,13 @@ static void give_to_core(grpc_server *core, int fd)
     grpc_server_credentials *plain = grpc_insecure_server_credentials_create();
     int one = 1;
 
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one); /* not for UNIX: no harm */
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one); /* has no effect on UNIX sockets */
     srv_grpc_frames_begin(fd);
     grpc_server_add_channel_from_fd(core, fd, plain);
     grpc_server_credentials_release(plain);
 }
 
-/* All that wait. False: there are no descriptors for more. */
+/* Accepts all waiting connections. False: no descriptors are left for more. */
 static bool accept_from(const struct srv_listener *l, const struct srv_listen_fd *at, int max_fd)
 {
     for (;;) {
@@ -73,7 +73,7 @@ static void *accept_all(void *arg)
         bool has_capacity = true;
         if (poll(fds, (nfds_t)l->n + 1, -1) < 0 && errno != EINTR)
             break;
-        stopping = fds[l->n].revents != 0; /* who waits already is let in first */
+        stopping = fds[l->n].revents != 0; /* connections that wait already are accepted first */
         for (int i = 0; i < l->n; i++)
             has_capacity &= !(fds[i].revents & POLLIN) || accept_from(l, &l->at[i], max_fd);
         if (has_capacity || stopping)
@@ -113,7 +113,7 @@ void srv_listener_close(struct srv_listener *l)
     for (int i = 0; i < l->n; i++) {
         struct srv_listen_fd *at = &l->at[i];
         close(at->fd);
-        /* Another server may have taken the path over. */
+        /* Another server may have taken over the path. */
         if (*at->path && stat(at->path, &now) == 0 && now.st_ino == at->made.st_ino &&
             now.st_dev == at->made.st_dev)
             unlink(at->path);
@@ -133,7 +133,7 @@ static int bind_tcp(const struct addrinfo *a)
     if (fd < 0)
         return -1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (a->ai_family == AF_INET6) /* "::" is every address, also of IPv4 */
+    if (a->ai_family == AF_INET6) /* "::" also stands for the IPv4 addresses */
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof zero);
     if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0)
         return fd;
@@ -157,8 +157,8 @@ static int port_of(int fd)
     return ntohs(at.any.sa_family == AF_INET6 ? at.v6.sin6_port : at.v4.sin_port);
 }
 
-/* Every address that the name has, on one port. One that this machine does not have is left out,
- * one that is in use is an error. */
+/* Listens on every address of the name, on one port. An address that this machine does not have is
+ * skipped; an address in use is an error. */
 enum rt_status srv_listen_tcp(struct srv_listener *l, grpc_server *core, const char *address,
                               int port, int *bound, struct rt_error *err)
 {
@@ -172,7 +172,7 @@ enum rt_status srv_listen_tcp(struct srv_listener *l, grpc_server *core, const c
     snprintf(service, sizeof service, "%d", port);
     int e = getaddrinfo(address, service, &want, &found);
     for (const struct addrinfo *a = e ? NULL : found; a && l->n < SRV_MAX_LISTEN; a = a->ai_next) {
-        int fd = *bound && !port ? -1 : bind_tcp(a); /* of any port one address is enough */
+        int fd = *bound && !port ? -1 : bind_tcp(a); /* for any port: one address */
         if (fd < 0) {
             saved = saved == EADDRINUSE ? saved : errno;
             continue;
@@ -202,8 +202,9 @@ static enum rt_status check_path(const char *path, const char *flag, struct rt_e
     return RT_OK;
 }
 
-/* The core's own listener would take a live server's path over and remove it when it ends. Ours is
- * bound beside and renamed into place, so that the path always names a socket that listens. */
+/* The core's own listener would take over the path of a live server and remove it when it ends.
+ * This socket is bound beside the path and renamed to it, so that the path always names a
+ * listening socket. */
 enum rt_status srv_listen_unix(struct srv_listener *l, grpc_server *core, const char *path,
                                int mode, const char *flag, struct rt_error *err)
 {
@@ -222,7 +223,7 @@ enum rt_status srv_listen_unix(struct srv_listener *l, grpc_server *core, const 
     *made = (struct srv_listen_fd){.core = core};
     memcpy(at.sun_path, beside, (size_t)n + 1);
     snprintf(made->path, sizeof made->path, "%s", path);
-    unlink(beside); /* left by a process of our number that died */
+    unlink(beside); /* left by a process with this process's number that died */
     made->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (made->fd < 0 || bind(made->fd, (const struct sockaddr *)&at, sizeof at) ||
         (mode && chmod(beside, (mode_t)mode)) || listen(made->fd, SOMAXCONN) ||

@@ -18,7 +18,7 @@ void srv_call_drop_payload(struct srv_call *c)
     c->is_inflated = false;
 }
 
-/* ---- what comes beside the message ---- */
+/* ---- metadata and deadline ---- */
 
 int64_t srv_call_deadline_ns(const struct srv_call *c)
 {
@@ -53,7 +53,7 @@ struct rt_span srv_call_metadata(struct srv_call *c, const char *key)
 
 /* ---- the message ---- */
 
-/* One zlib or gzip stream, at most `limit` bytes. The memory is charged as it grows. */
+/* Inflates one zlib or gzip stream of at most `limit` bytes. The memory is charged as it grows. */
 static enum rt_status inflate_slices(struct srv_call *c, const grpc_slice_buffer *slices,
                                      size_t limit, size_t *n_out)
 {
@@ -62,7 +62,7 @@ static enum rt_status inflate_slices(struct srv_call *c, const grpc_slice_buffer
     int rc = Z_OK;
     enum rt_status st = RT_OK;
 
-    if (inflateInit2(&z, 15 + 32) != Z_OK) /* either header */
+    if (inflateInit2(&z, 15 + 32) != Z_OK) /* a zlib or a gzip header */
         return rt_fail_memory(&c->err, "inflating", 0);
     for (size_t i = 0; i < slices->count && rc != Z_STREAM_END && !st; i++) {
         z.next_in = GRPC_SLICE_START_PTR(slices->slices[i]);

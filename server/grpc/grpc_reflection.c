@@ -1,4 +1,5 @@
-/* grpc.reflection.v1 and v1alpha: a stream of questions, each answered before the next is read. */
+/* grpc.reflection.v1 and v1alpha: a stream of requests, each answered before the next one is read.
+ */
 #include "proto/descriptors.h"
 #include "server/grpc/grpc_call.h"
 #include "server/grpc/reflection.h"
@@ -23,7 +24,7 @@ void srv_grpc_reflect(struct srv_call *c)
 
     if (!c->stream.has_begun && !srv_stream_begin(c, read_next, NULL))
         return;
-    if (!c->payload) { /* the client has said all that it wanted to */
+    if (!c->payload) { /* the client has ended its requests */
         srv_stream_end(c, RT_OK, NULL);
         return;
     }

@@ -1,5 +1,5 @@
-/* ModelService.HandleReloadConfigRequest: blocks its caller, and nobody else, until each new model
- * is available or has failed. */
+/* ModelService.HandleReloadConfigRequest: responds when each new model is available or has failed.
+ * Only the caller waits. */
 #include <stdlib.h>
 
 #include "runtime/base/log.h"
@@ -16,7 +16,7 @@ struct metric {
     int64_t before;
 };
 
-/* Of one call, in its arena. */
+/* The state of one call, in its arena. */
 struct reload {
     struct rt_span config;
     int n_metrics;
@@ -45,7 +45,7 @@ static enum rt_status add_metric(struct srv_call *c, struct reload *r, const str
     return RT_OK;
 }
 
-/* Spans of the payload, which stays until the call ends. */
+/* Reads the request into spans of the payload, which stays until the call ends. */
 static enum rt_status read_reload(struct srv_call *c, struct reload *r)
 {
     struct srv_cursor at;
@@ -67,7 +67,7 @@ static enum rt_status read_reload(struct srv_call *c, struct reload *r)
     return st;
 }
 
-/* The counters as they stand. `out`: as many as there are names. */
+/* Writes the current value of each named counter to `out`. */
 static void read_metrics(struct srv_server *server, const struct reload *r, int64_t *out)
 {
     struct rt_bytes page;
@@ -81,7 +81,7 @@ static void read_metrics(struct srv_server *server, const struct reload *r, int6
     rt_bytes_clear(&page);
 }
 
-/* Of a oneof: written also when it is 0. */
+/* Writes a field of a oneof, which is written even if it is 0. */
 static void put_increase(struct rt_bytes *out, uint64_t v)
 {
     unsigned char buffer[16];
@@ -106,7 +106,7 @@ static void write_response(struct srv_server *server, const struct reload *r, st
     rt_bytes_clear(&one);
 }
 
-/* The manager's thread. */
+/* Runs on the manager's thread when the reload is done. */
 static void done(void *arg, enum rt_status st, const struct rt_error *err)
 {
     struct srv_call *c = arg;
@@ -129,7 +129,8 @@ static void done(void *arg, enum rt_status st, const struct rt_error *err)
     srv_call_respond_expected(c, p, n, st, st ? rt_error_text(err) : NULL);
 }
 
-/* Aside: the message may be large, and counters are looked up in a page of all of them. */
+/* Runs on an aside thread: the message may be large, and reading counters renders a page of all of
+ * them. */
 static void reload(struct srv_call *c)
 {
     struct reload *r = rt_arena_alloc(c->arena, sizeof *r);

@@ -1,14 +1,14 @@
 /*
- * How many calls are open at a time. The core holds a peer to GRPC_ARG_MAX_CONCURRENT_STREAMS only
- * once that has acknowledged the setting (see h2_frames.h, too), and that of each connection;
- * a call holds 13 to 17 KB here and in the core, without a byte of a message.
+ * Limits the number of open calls. The core enforces GRPC_ARG_MAX_CONCURRENT_STREAMS only after a
+ * peer has acknowledged the setting (see also h2_frames.h), and only for each connection by
+ * itself. An open call holds 13 to 17 KB here and in the core, without a byte of a message.
  *
- * A connection may have as many calls open as all connections leave free: alone it gets half of the
- * calls, the next one a quarter. LEAST it may have in any case, so that who asks for little is
- * served however many others flood.
+ * A connection may have as many calls open as all connections leave free: if it is alone, half of
+ * the calls, the next one a quarter. LEAST calls are always permitted, so that a client with few
+ * calls is served however many others flood the server.
  *
- * What is beyond is refused at once by a cancellation with a status: the core sends it as trailers
- * and forgets the stream, also when its request has not come whole and never will.
+ * A call beyond the limit is refused at once by a cancellation with a status. The core sends it as
+ * trailers and forgets the stream, even if the request has not arrived whole and never will.
  */
 #include <grpc/support/alloc.h>
 #include <string.h>
@@ -20,15 +20,16 @@
 
 enum { LEAST = 8 };
 
-/* The descriptor, if we accepted the connection, and the counter: by the descriptor, or, of TLS, by
- * a hash of the peer's address. Connections that share one also share what one may have. */
+/* Finds the call's descriptor, if this server accepted the connection, and its counter: by the
+ * descriptor, or for TLS by a hash of the peer's address. Connections with the same counter share
+ * its limit. */
 static void find_connection(struct srv_call *c)
 {
     char *peer = grpc_call_get_peer(c->call);
     size_t n = peer ? strlen(peer) : 0;
     int64_t fd = -1;
 
-    /* Of the connections that we accept the core knows only the descriptor. */
+    /* For connections that this server accepted, the core knows only the descriptor. */
     if (n < 3 || memcmp(peer, "fd:", 3) != 0 || !srv_parse_int64(peer + 3, n - 3, &fd))
         fd = -1;
     uint64_t h = fd >= 0 ? (uint64_t)fd : rt_siphash(rt_siphash_key(), peer, n);

@@ -1,14 +1,16 @@
 /*
- * Peers that stall: who sends half a request, or does not take its answer, is cut off, so that what
- * the call holds comes back. The limit is that of REST, --request_read_timeout_ms: for a request to
- * arrive whole, and for 64 KiB of each large answer to be taken. While the server drains, requests
- * have DRAIN_GRACE_NS to arrive whole, in all and from when the drain began: one that has not was
- * not begun, and can be asked again elsewhere (UNAVAILABLE).
+ * Cuts off peers that stall, that is, send an incomplete request or do not take a response, so
+ * that the memory of their calls is freed. The limit is that of REST, --request_read_timeout_ms:
+ * for a request to arrive whole, and for each 64 KiB of a large response to be taken. While the
+ * server drains, requests have DRAIN_GRACE_NS to arrive whole, both in all and since the drain
+ * began. A request that has not arrived was not begun, so the client may send it to another server
+ * (UNAVAILABLE).
  *
- * The core tells when a message has been taken whole, and nothing before. How much a connection's
- * peer takes is told by the kernel (TCP), or by what the core could write (UNIX sockets). As much
- * as 64 KiB for each of its large answers is progress of all of them, which costs a peer the same
- * whether it takes one after the other or all at once.
+ * The core reports when a message was taken whole, and nothing before. How many bytes the peer of
+ * a connection has taken is known from the kernel (TCP), or from what the core could write (UNIX
+ * sockets). 64 KiB for each large response on the connection count as progress of all of them,
+ * which requires the same rate of a peer that takes them one after the other as of one that takes
+ * them all at once.
  */
 #include <grpc/support/alloc.h>
 #include <stdio.h>
@@ -27,13 +29,13 @@ void srv_call_awaits(struct srv_call *c, enum srv_awaited what)
 {
     uint32_t was = atomic_load_explicit(&c->awaited, memory_order_relaxed);
 
-    /* Counted, so that a look can tell one wait from the next of its kind. */
+    /* The count of waits lets a check tell one wait from the next one of its kind. */
     atomic_store_explicit(&c->awaited, ((was | SRV_AWAITED_MASK) + 1) | what, memory_order_release);
 }
 
 /* ---- connections ---- */
 
-/* How many large answers the connection `fd` has to take; NULL: no memory to count, or no fd. */
+/* The number of large responses being sent on the connection `fd`. NULL: no memory, or fd is -1. */
 static int *large_of(struct srv_grpc_loop *loop, int fd)
 {
     if (fd >= loop->n_large_capacity) {
@@ -62,7 +64,8 @@ void srv_grpc_forget_sockets(struct srv_grpc_loop *loop)
     rt_map_clear(&loop->sockets);
 }
 
-/* As srv_socket_peer writes it: the core escapes the brackets of an address. */
+/* Undoes the core's escaping of brackets in an address, so that it is as srv_socket_peer writes it.
+ */
 static void unescape(char *peer)
 {
     char *to = peer;
@@ -86,12 +89,12 @@ static void list_sockets(struct srv_grpc_loop *loop)
     for (int i = 0; i < n; i++) {
         srv_socket_peer(fds[i], name, sizeof name);
         if (!rt_map_put(&loop->sockets, name, (void *)(intptr_t)(fds[i] + 1)))
-            break; /* those that are not in it are not known */
+            break; /* the remaining sockets are not known */
     }
     free(fds);
 }
 
-/* -1: not known. */
+/* The descriptor by the list of sockets; -1: not known. */
 static int listed_socket(const struct srv_grpc_loop *loop, const char *peer)
 {
     int fd = (int)(intptr_t)rt_map_get(&loop->sockets, peer) - 1;
@@ -99,12 +102,12 @@ static int listed_socket(const struct srv_grpc_loop *loop, const char *peer)
 
     if (fd < 0)
         return -1;
-    srv_socket_peer(fd, name, sizeof name); /* it may be another's by now */
+    srv_socket_peer(fd, name, sizeof name); /* it may be another connection's */
     return strcmp(name, peer) == 0 ? fd : -1;
 }
 
-/* The connection that the core has accepted (TLS) is searched among all of the process's, which are
- * listed once per look at the most. */
+/* Finds a connection that the core accepted (TLS) among all sockets of the process, which are
+ * listed at most once per check. */
 static void find_socket(struct srv_call *c, int64_t now)
 {
     struct srv_grpc_loop *loop = c->loop;
@@ -129,8 +132,8 @@ static bool has_large(const struct srv_call *c, uint32_t awaited)
     return (awaited & SRV_AWAITED_MASK) == SRV_AWAITS_SENT && c->n_out > LEAST_TAKEN;
 }
 
-/* Bytes, from any beginning. What the core wrote is ahead of what the peer took by what the kernel
- * holds, some 200 KB. */
+/* The bytes that the peer has taken, from any starting value. What the core has written is ahead
+ * of it by what the kernel buffers, some 200 KB. */
 static bool taken_of(int fd, uint64_t *bytes)
 {
     return srv_socket_acked(fd, bytes) || srv_socket_sent(fd, bytes);
@@ -153,8 +156,8 @@ static void begin_look(struct srv_call *c, uint32_t awaited, int64_t now)
     c->is_large = true;
 }
 
-/* Of a large answer whose connection is not known: it has the time in all that the slowest peer may
- * take. */
+/* For a large response on an unknown connection: the limit for all of it is the time that the
+ * slowest permitted peer takes. */
 static bool has_time(const struct srv_call *c, int64_t now, int64_t limit)
 {
     return (now - c->seen_ns) / limit < (int64_t)(c->n_out / LEAST_TAKEN);
@@ -179,7 +182,7 @@ static void cut_response(struct srv_call *c)
 {
     static const char text[] = "the answer was not taken within --request_read_timeout_ms";
 
-    /* Counted first: whoever hears of the end finds it counted. */
+    /* Counted first, so that a client that sees the end finds it counted. */
     srv_metrics_event(c->server->metrics, "slow_answer_cut_off");
     c->code = RT_DEADLINE_EXCEEDED;
     grpc_call_cancel_with_status(c->call, GRPC_STATUS_DEADLINE_EXCEEDED, text, NULL);
@@ -201,7 +204,7 @@ static void cut_request(struct srv_call *c, bool drains)
         srv_call_fail(c, st);
 }
 
-/* The loop drains, and the request had the time that it has then. */
+/* Whether the I/O loop drains and the request has used up DRAIN_GRACE_NS. */
 static bool is_late_to_drain(const struct srv_call *c, enum srv_awaited what, int64_t now)
 {
     int64_t since = c->loop->closing.since_ns;

@@ -58,8 +58,9 @@ static enum rt_status check(const char *path, const ssl_config *c, struct rt_err
 }
 
 /*
- * The core looks at key and certificates only when it is to listen with them, so it listens for a
- * moment where nobody finds it: at a socket that has no place in the file system.
+ * Whether the core accepts the key and the certificates. It examines them only when it is to
+ * listen with them, so this listens for a moment on an abstract UNIX socket, which has no path in
+ * the file system.
  */
 static bool core_takes(grpc_server_credentials *credentials)
 {

@@ -9,13 +9,13 @@ enum {
     RST_STREAM = 3,
     SETTINGS = 4,
     CONTINUATION = 9,
-    ACK = 1, /* flags */
+    ACK = 1, /* flags of frames */
     END_STREAM = 1,
 
     PER_MS = 5,
     PER_STREAM = 8,
     RESET_COST = 13,
-    REKEY_COST = 13, /* 8 us */
+    REKEY_COST = 13, /* a change takes 8 us */
     SENT_UNIT = 256,
     DATA_UNIT = 1024,
     BLOCK_UNIT = 4096,
@@ -60,7 +60,7 @@ static void end_upload(struct srv_h2_frames *f, uint32_t stream)
     leave_unpaid(f, srv_h2_uploads_end(&f->uploads, stream));
 }
 
-/* The next n bytes were read, of a payload or not. */
+/* Counts n bytes that were read, of a payload or not. */
 static void count(struct srv_h2_frames *f, uint32_t n)
 {
     uint64_t *bytes = f->data_stream ? srv_h2_uploads_find(&f->uploads, f->data_stream) : NULL;
@@ -74,7 +74,7 @@ static void count(struct srv_h2_frames *f, uint32_t n)
     f->unpaid = 0;
 }
 
-/* A payload has been read. */
+/* The payload of a frame has been read. */
 static void end_data(struct srv_h2_frames *f)
 {
     if (f->data_stream && f->data_ends)
@@ -93,7 +93,7 @@ static void earn(struct srv_h2_frames *f, uint64_t n)
 
 static bool spend(struct srv_h2_frames *f, uint32_t n)
 {
-    f->budget -= (int32_t)n; /* of a frame of 16 MiB: 2^18 */
+    f->budget -= (int32_t)n; /* at most 2^18, for a frame of 16 MiB */
     return f->budget >= 0;
 }
 
@@ -133,13 +133,13 @@ static enum srv_h2_verdict take_continuation(struct srv_h2_frames *f)
 {
     uint32_t cost = 1 + f->block / BLOCK_UNIT;
 
-    f->block += f->skip; /* max_block and 2^24 at the most */
+    f->block += f->skip; /* at most max_block + 2^24 */
     if (f->block > f->max_block)
         return SRV_H2_LARGE_BLOCK;
     return spend(f, cost) ? SRV_H2_GOES_ON : SRV_H2_FLOOD;
 }
 
-/* A frame begins. */
+/* A frame's header has been read. */
 static enum srv_h2_verdict take_frame(struct srv_h2_frames *f)
 {
     const uint8_t *p = f->frame;
@@ -197,7 +197,7 @@ enum srv_h2_verdict srv_h2_frames_take(struct srv_h2_frames *f, const void *byte
 enum srv_h2_verdict srv_h2_frames_rekeyed(struct srv_h2_frames *f, uint32_t n)
 {
     f->n_work += n;
-    n = n < SRV_H2_BUDGET ? n : SRV_H2_BUDGET; /* more than enough */
+    n = n < SRV_H2_BUDGET ? n : SRV_H2_BUDGET; /* enough to exhaust the budget */
     return spend(f, n * REKEY_COST) ? SRV_H2_GOES_ON : SRV_H2_FLOOD;
 }
 

@@ -1,12 +1,15 @@
 /*
- * The frames of an HTTP/2 connection, followed in the bytes that its server reads, however these
- * are cut into pieces. It finds what a server that has no defence of its own must not get to read:
+ * Follows the frames of an HTTP/2 connection in the bytes that its server reads, independently of
+ * how the reads divide them. It detects what a server without a defence of its own must not be
+ * given:
  *
  *  - a header block (HEADERS and its CONTINUATIONs) of more than max_block bytes;
- *  - more than SRV_H2_MAX_STREAMS_BEFORE_ACK streams before the peer has acknowledged our settings,
- * by which it learns how many it may have. Every peer acknowledges as soon as it has read anything;
- *  - a flood of frames that cost work and bring none. Each such frame takes from a budget, which
- *    time, new streams, payload and what the server sends fill again up to SRV_H2_BUDGET:
+ *  - more than SRV_H2_MAX_STREAMS_BEFORE_ACK streams before the peer has acknowledged the server's
+ *    settings, which tell it how many streams it may open. A normal peer acknowledges them as soon
+ *    as it has read anything;
+ *  - a flood of frames that cost work and request nothing. Each of these frames spends from a
+ *    budget, which time, new streams, payload and the bytes that the server sends refill up to
+ *    SRV_H2_BUDGET:
  *
  *      | what                                        | budget                                 |
  *      |---------------------------------------------|----------------------------------------|
@@ -16,20 +19,23 @@
  *      | DATA                                        | +1 for each KiB of it, and -1          |
  *      | RST_STREAM                                  | -13: a call was begun in vain          |
  *      | a change of keys by TLS                     | -13                                    |
- *      | CONTINUATION, or a piece of a block         | -1 for each 4 KiB of the block, which  |
- *      |   that is read by itself                    |   may be parsed anew                   |
+ *      | CONTINUATION, or a read that brings only    | -1 for each 4 KiB of the block, which  |
+ *      |   a part of a header block                  |   may be parsed again                  |
  *      | any CONTINUATION, all other frames          | -1, and -1 for each 64 bytes           |
  *
- *    So a peer may cancel 2,000 calls of a sudden, all of its calls at 1,000 a second without an
- * end, and three of five at any rate. The windows and pings of transfers are paid by these.
+ *    So a peer may cancel 2,000 calls at once, all of its calls at a steady 1,000 a second, and
+ *    three of five calls at any rate. The window updates and pings of transfers are paid for by
+ *    the transfers.
  *
- * Payloads are stepped over: the time that a read takes depends on its frames, not on its bytes.
+ * Payloads are skipped: the time of srv_h2_frames_take depends on the number of frames, not of
+ * bytes.
  *
- * The bodies that are arriving are counted (h2_uploads.h), and with each piece of one the bytes
- * that came before it on the connection, up to SRV_H2_RETAINED_BYTES: what is read lies in blocks,
- * and a piece keeps the whole block. How much a connection may hold is for the caller to say.
+ * The bytes of incomplete bodies are counted (h2_uploads.h). With each part of a body, the bytes
+ * that preceded it on the connection are counted up to SRV_H2_RETAINED_BYTES, because gRPC's core
+ * reads into blocks of memory and a part of a body retains its whole block. The caller decides how
+ * much a connection may hold.
  *
- * Threads: none of these calls lock; the struct belongs to whoever reads the connection.
+ * Threads: none of these calls lock; the struct belongs to the thread that reads the connection.
  */
 #ifndef SRV_H2_FRAMES_H
 #define SRV_H2_FRAMES_H
@@ -46,48 +52,49 @@ enum { SRV_H2_RETAINED_BYTES = 1 << 16 };
 enum srv_h2_verdict {
     SRV_H2_GOES_ON,
     SRV_H2_LARGE_BLOCK,
-    SRV_H2_NO_SETTINGS_ACK, /* too many streams before it acknowledged our settings */
+    SRV_H2_NO_SETTINGS_ACK, /* too many streams before the peer acknowledged the settings */
     SRV_H2_FLOOD,
-    SRV_H2_HOLDS_MUCH, /* of bodies that are arriving: the caller's verdict */
+    SRV_H2_HOLDS_MUCH, /* too many bytes of incomplete bodies; only the caller sets it */
 };
 
 struct srv_h2_frames {
-    int64_t filled_ms; /* the time, and the bytes sent, that the budget was given for */
+    int64_t filled_ms; /* the time and the bytes sent up to which the budget was refilled */
     uint64_t filled_sent;
     int32_t budget;
     uint32_t max_block;
-    uint32_t skip;        /* bytes of a payload, or of the preface, that come first */
-    uint32_t block;       /* bytes of the header block that was read last, or is being read */
-    uint32_t last_stream; /* the highest that was opened */
-    uint32_t n_work;      /* frames that cost work, modulo 2^32: all but DATA of some size */
-    uint32_t data_stream; /* of the DATA whose payload is being read; 0: it is no DATA */
-    uint32_t unpaid;      /* bytes that no piece of a body has been counted with */
+    uint32_t skip;        /* bytes of a payload, or of the preface, still to be skipped */
+    uint32_t block;       /* bytes of the header block read last or being read */
+    uint32_t last_stream; /* the highest stream that was opened */
+    uint32_t n_work; /* frames that cost work, modulo 2^32: all but DATA of 256 bytes or more */
+    uint32_t data_stream; /* stream of the DATA whose payload is being read; 0: other frames */
+    uint32_t unpaid;      /* bytes that were not yet counted with a part of a body */
     struct srv_h2_uploads uploads;
-    bool data_ends;     /* and its stream with it */
-    uint16_t n_streams; /* counted until has_settings_ack */
+    bool data_ends;     /* the DATA being read ends its stream */
+    uint16_t n_streams; /* streams opened; counted until has_settings_ack */
     bool has_settings_ack;
     uint8_t n_frame;
-    uint8_t frame[SRV_H2_FRAME_BYTES]; /* of a frame, before its payload */
+    uint8_t frame[SRV_H2_FRAME_BYTES]; /* the frame's header, before its payload */
 };
 
-/* A new connection, of which the client's preface is still to come. `sent`: see below. */
+/* A new connection, which begins with the client's preface. `sent`: as in srv_h2_frames_fill. */
 void srv_h2_frames_init(struct srv_h2_frames *f, uint32_t max_block, int64_t now_ms, uint64_t sent);
 void srv_h2_frames_clear(struct srv_h2_frames *f);
-/* Before bytes are taken. `sent`: bytes that the server has sent, from any beginning. */
+/* Refills the budget; call it before srv_h2_frames_take. `sent`: a running count of the bytes that
+ * the server has sent, from any starting value. */
 void srv_h2_frames_fill(struct srv_h2_frames *f, int64_t now_ms, uint64_t sent);
-/* The next bytes, one read of the server. After a verdict the connection is over. */
+/* The bytes of one read. After any verdict but SRV_H2_GOES_ON the connection is over. */
 enum srv_h2_verdict srv_h2_frames_take(struct srv_h2_frames *f, const void *p, size_t n);
-/* The same of changes of keys (TLS's KeyUpdate), which came between such bytes. */
+/* Counts n changes of keys (KeyUpdate of TLS) that arrived between the bytes. */
 enum srv_h2_verdict srv_h2_frames_rekeyed(struct srv_h2_frames *f, uint32_t n);
 
-/* The frames that the server sends. A server whose answer is over forgets the stream, and what has
- * come of its body. Zero: nothing was sent. */
+/* The frames that the server sends. When the server's response ends a stream, it forgets the
+ * stream and what has arrived of its body. Zero: nothing was sent. */
 struct srv_h2_sent {
     uint32_t skip;
     uint8_t n_frame;
     uint8_t frame[SRV_H2_FRAME_BYTES];
 };
-/* The next of the n bytes at *p, which move on: the next stream that ended, or 0 at their end. */
+/* Advances *p through n bytes. Returns the next stream that the server ended, or 0 at the end. */
 uint32_t srv_h2_sent_take(struct srv_h2_sent *s, const uint8_t **p, size_t *n);
 
 #endif

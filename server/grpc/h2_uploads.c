@@ -6,13 +6,13 @@
 
 enum { FIRST_CAPACITY = 16 };
 
-/* Keyed, so that a peer cannot choose streams that share a slot. */
+/* The hash has a key, so that a peer cannot choose streams that collide. */
 static uint32_t first_slot(const struct srv_h2_uploads *u, uint32_t stream)
 {
     return (uint32_t)rt_siphash(rt_siphash_key(), &stream, sizeof stream) & (u->capacity - 1);
 }
 
-/* That of the stream, or the free one where it belongs. There is room. */
+/* The slot of the stream, or the free slot where it belongs. At least one slot is free. */
 static uint32_t slot_of(const struct srv_h2_uploads *u, uint32_t stream)
 {
     uint32_t i = first_slot(u, stream);
@@ -63,7 +63,7 @@ uint64_t *srv_h2_uploads_find(const struct srv_h2_uploads *u, uint32_t stream)
     return at->stream ? &at->bytes : NULL;
 }
 
-/* Those behind the freed slot move up, so that each is found from its first slot on. */
+/* The entries behind the freed slot move up, so that each is still found from its first slot on. */
 static void free_slot(struct srv_h2_uploads *u, uint32_t hole)
 {
     const uint32_t mask = u->capacity - 1;

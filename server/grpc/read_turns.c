@@ -17,58 +17,59 @@
 #include "server/grpc/grpc_frames.h"
 
 enum {
-    TICK_NS = 500000,      /* between two looks at who may go on */
-    AT_ONCE = 2,           /* connections that go on after a look */
-    LOOKED_AT = 32,        /* of those that are paused, the first */
-    END_NS = 5000000,      /* between the ends of two connections */
-    PAUSE_NS = 100000000,  /* the longest, if nobody else was let go on */
-    TURN_FRAMES = 64,      /* of a turn in a crowd */
-    TURN_BYTES = 8192,     /* with is_heavy: of a turn in a crowd, and of a read */
-    ALONE = 4,             /* times as long is a turn without a crowd */
-    CROWD = 4,             /* connections */
-    CROWD_NS = 1000000000, /* time over which they are counted */
+    TICK_NS = 500000,      /* interval of checks of the paused connections */
+    AT_ONCE = 2,           /* pauses ended per check */
+    LOOKED_AT = 32,        /* paused connections looked at per check, the oldest */
+    END_NS = 5000000,      /* interval between the ends of two connections */
+    PAUSE_NS = 100000000,  /* longest time without ending a pause */
+    TURN_FRAMES = 64,      /* frames of a turn in a crowd */
+    TURN_BYTES = 8192,     /* if is_heavy: bytes of a turn in a crowd, and of a read */
+    ALONE = 4,             /* a turn without a crowd is this many times longer */
+    CROWD = 4,             /* number of connections that are a crowd */
+    CROWD_NS = 1000000000, /* the period in which they are counted */
     FEW_FRAMES = TURN_FRAMES / 8,
-    LARGEST_READ = 1 << 16, /* thousands of frames */
-    BULK_BYTES = 1 << 18,   /* in which frames are counted when not is_heavy */
-    FEWER_CALLS = 4,        /* since the last look: more than end by themselves */
+    LARGEST_READ = 1 << 16, /* bytes, which hold thousands of frames */
+    BULK_BYTES = 1 << 18,   /* unless is_heavy, the bytes in which frames are counted */
+    FEWER_CALLS = 4,        /* drop in calls since the last check that shows a connection ended */
     MAX_LOOPS = 64,
     NONE = -1,
 };
 
 enum phase { READING, IS_OVER, PAUSED };
 
-/* Those below `phase` belong to the thread that reads the connection, those of a pause to mu. */
+/* The members below `phase` belong to the thread that reads the connection, except for the last
+ * three, which describe a pause and are guarded by mu. */
 struct turn {
     _Atomic int phase;
-    _Atomic bool may_pause; /* a TCP socket; stored by who has written the rest, loaded before */
-    bool is_over;           /* the next read that is let begins another turn */
-    bool is_heavy;   /* its last turn was one of frames, or it is the first: reads are short */
-    bool at_its_end; /* the end was put off once */
-    uint32_t frames; /* of this turn */
-    uint32_t bytes;  /* of this turn, as far as reads are short */
+    _Atomic bool may_pause; /* TCP; stored after the members below, loaded before */
+    bool is_over;           /* the next permitted read begins a new turn */
+    bool is_heavy;   /* the last turn had many frames, or this is the first: reads are short */
+    bool at_its_end; /* the end of the connection was delayed once */
+    uint32_t frames; /* in this turn */
+    uint32_t bytes;  /* in this turn, as far as reads are short */
     uint64_t n_frames;
-    int64_t crowd; /* the stretch of time in which it was counted last */
-    int next;      /* the pause: in the order in which they began */
+    int64_t crowd; /* the period of CROWD_NS in which it was counted last */
+    int next;      /* the next paused connection, in the order of pausing */
     clockid_t reader;
     int64_t reader_cpu_ns;
 };
 
-static struct turn turns[SRV_GRPC_MAX_FD]; /* 8 MB, of which only pages in use are there */
+static struct turn turns[SRV_GRPC_MAX_FD]; /* 8 MB, of which only the used pages exist */
 
 static struct {
     _Atomic bool is_on;
     _Atomic int n_loops;
-    _Atomic int loop_epoll[MAX_LOOPS]; /* what it waits for, and 1; 0: it does not wait */
-    _Atomic int64_t crowd;             /* the number of the present stretch of CROWD_NS */
-    _Atomic int n_crowd, n_crowd_last; /* connections that ended a turn in it and in the last one */
+    _Atomic int loop_epoll[MAX_LOOPS]; /* the epoll it waits for, + 1; 0: it does not wait */
+    _Atomic int64_t crowd;             /* number of the current period of CROWD_NS */
+    _Atomic int n_crowd, n_crowd_last; /* connections that ended turns in it; in the last */
     struct rt_mutex mu;
     struct rt_cond changed;
-    int first, last; /* paused connections, NONE if there are none; under mu */
+    int first, last; /* oldest and newest paused connection, or NONE; guarded by mu */
     bool is_stopping;
     int64_t released_ns;
     const _Atomic int *n_calls; /* NULL: not known */
-    int n_calls_before;         /* at the last look */
-    int64_t ended_ns;           /* when one ended, or its calls did */
+    int n_calls_before;         /* at the last check */
+    int64_t ended_ns;           /* when a connection, or many calls, ended last */
     pthread_t thread;
 } all = {.mu = RT_MUTEX_INIT, .first = NONE, .last = NONE};
 
@@ -79,7 +80,8 @@ static struct turn *turn_of(int fd)
     return atomic_load_explicit(&turns[fd].may_pause, memory_order_acquire) ? &turns[fd] : NULL;
 }
 
-/* A thread has changed what belongs to the reader; the next one may be another. */
+/* Publishes the members that belong to the reading thread, since the next reader may be another
+ * thread. */
 static void changed(struct turn *t)
 {
     atomic_store_explicit(&t->may_pause, true, memory_order_release);
@@ -87,9 +89,9 @@ static void changed(struct turn *t)
 
 /* ---- ends of pauses ---- */
 
-/* The core is told again what the socket has to report. Of one that was reset SO_RCVLOWAT says
- * nothing, but shutdown does. The descriptor may have another socket by now: 1 is the default, and
- * one that has hung up is shut down anyhow. */
+/* Makes the kernel report the socket's readiness to the core again, by SO_RCVLOWAT or, for a
+ * socket that was reset, by shutdown. The descriptor may belong to another socket by now; that
+ * does no harm, because 1 is the default and a socket that has hung up will be shut down anyway. */
 static void rearm(int fd)
 {
     struct pollfd now = {.fd = fd};
@@ -110,7 +112,8 @@ static int64_t cpu_ns(clockid_t clock)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* Whether a thread has had less than half of the time since its `spent_ns` was noted. */
+/* Whether a thread has used less than half of the past time, since `spent_ns` was noted, as CPU
+ * time. */
 static bool rests(clockid_t thread, int64_t *spent_ns, int64_t past_ns)
 {
     int64_t now = cpu_ns(thread), spent = now - *spent_ns;
@@ -119,7 +122,7 @@ static bool rests(clockid_t thread, int64_t *spent_ns, int64_t past_ns)
     return spent < past_ns / 2;
 }
 
-/* Whether one of our loops waits for events, and none has come that it had no time for yet. */
+/* Whether an I/O loop waits for events and none is pending. */
 static bool is_loop_free(void)
 {
     int n = atomic_load(&all.n_loops);
@@ -132,8 +135,8 @@ static bool is_loop_free(void)
     return is_free;
 }
 
-/* Whether another connection may end. The core takes its calls down in threads of its own; for a
- * while afterwards it has time for others. */
+/* Whether another connection may end. The core takes down the calls of a connection in threads of
+ * its own; for END_NS afterwards other connections have the time. */
 static bool may_one_end(int64_t now) RT_REQUIRES(all.mu)
 {
     int n = all.n_calls ? atomic_load(all.n_calls) : 0;
@@ -144,7 +147,7 @@ static bool may_one_end(int64_t now) RT_REQUIRES(all.mu)
     return now - all.ended_ns > END_NS;
 }
 
-/* Takes those that may go on out of the list. */
+/* Removes the connections whose pause ends from the list, and returns their number. */
 static int take_released(int released[AT_ONCE], int64_t now, int64_t past_ns) RT_REQUIRES(all.mu)
 {
     bool is_overdue = now - all.released_ns > PAUSE_NS, is_free = is_loop_free();
@@ -177,7 +180,7 @@ static int take_released(int released[AT_ONCE], int64_t now, int64_t past_ns) RT
     return n;
 }
 
-static _Thread_local _Atomic int *own_epoll; /* of a loop */
+static _Thread_local _Atomic int *own_epoll; /* the I/O loop's entry in all.loop_epoll */
 
 void srv_turns_begin_loop(void)
 {
@@ -249,7 +252,7 @@ static void begin_pause(int fd, struct turn *t)
     rt_mutex_unlock(&all.mu);
 }
 
-/* Counts a connection that has much to be done. True: there are many. */
+/* Counts a connection with much work in the current period. True: there is a crowd. */
 static bool is_crowd(struct turn *t)
 {
     int64_t now = rt_now_ns() / CROWD_NS, before = atomic_load(&all.crowd);
@@ -265,7 +268,7 @@ static bool is_crowd(struct turn *t)
     return atomic_load(&all.n_crowd) >= CROWD || atomic_load(&all.n_crowd_last) >= CROWD;
 }
 
-/* What was read may be all of a turn. */
+/* Ends the turn if the bytes and frames read are all of it. */
 static void look_at_turn(struct turn *t)
 {
     uint32_t most = t->is_heavy ? TURN_BYTES : UINT32_MAX / ALONE;
@@ -279,7 +282,7 @@ static void look_at_turn(struct turn *t)
     atomic_store_explicit(&t->phase, IS_OVER, memory_order_relaxed);
 }
 
-/* A read begins another turn. By now the frames of all that was read before are known. */
+/* A read begins a new turn. The frames of everything read before are known by now. */
 static void begin_turn(struct turn *t)
 {
     t->is_over = false;
@@ -296,8 +299,8 @@ void srv_turns_begin(int fd)
         return;
     getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &n);
     rt_mutex_lock(&all.mu);
-    /* A pause of a connection that had the descriptor ends in its turn; until then there is none.
-     */
+    /* A pause of an earlier connection with this descriptor ends in its turn; until then this
+     * connection is not paused. */
     if (atomic_load_explicit(&turns[fd].phase, memory_order_relaxed) == PAUSED)
         domain = 0;
     else
@@ -373,7 +376,7 @@ bool srv_turns_end(int fd)
 
 /* ---- start and stop ---- */
 
-/* Two ends of a connection on this machine. */
+/* Connects two TCP sockets on this machine. */
 static bool connect_pair(int fds[2])
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -399,7 +402,7 @@ static bool comes(int epoll)
     return epoll_wait(epoll, &event, 1, 1000) == 1;
 }
 
-/* Whether an edge that was taken comes again. */
+/* Whether the kernel reports an edge again after it was taken. */
 static bool can_rearm(void)
 {
     struct epoll_event want = {.events = EPOLLIN | EPOLLET};

@@ -20,10 +20,10 @@ enum {
     MESSAGE_ONEOF = 8,
     ENUM_VALUE = 2,
     SERVICE_METHOD = 2,
-    NAME = 1, /* of each of them */
+    NAME = 1, /* the same in each declaration */
 };
 
-/* The fields of a message in one piece. */
+/* Iterates over the fields of a message in contiguous bytes. */
 struct fields {
     struct rt_span piece;
     struct srv_cursor at;
@@ -35,7 +35,7 @@ static void start(struct fields *f, struct rt_span message)
     f->at = srv_cursor_of(&f->piece, message.n);
 }
 
-/* The next field of bytes. False: that was the last, or it is no message. */
+/* The next length-delimited field. False: the end, or the message is malformed. */
 static bool next(struct fields *f, uint32_t *number, struct rt_span *body)
 {
     struct srv_field field;
@@ -76,7 +76,7 @@ struct rt_span srv_reflection_file(struct rt_span set, struct rt_span name)
     return rt_span_of(NULL, 0);
 }
 
-/* Takes "name" or "name." off the front of *symbol. */
+/* Removes "name" or "name." from the front of *symbol. */
 static bool take_name(struct rt_span *symbol, struct rt_span name)
 {
     if (!name.n || symbol->n < name.n || memcmp(symbol->p, name.p, name.n) != 0)
@@ -84,14 +84,14 @@ static bool take_name(struct rt_span *symbol, struct rt_span name)
     if (symbol->n > name.n && symbol->p[name.n] != '.')
         return false;
     size_t n = name.n + (symbol->n > name.n);
-    /* "name." alone is no symbol. */
+    /* "name." alone is not a symbol. */
     if (symbol->n == n && n > name.n)
         return false;
     *symbol = rt_span_of(symbol->p + n, symbol->n - n);
     return true;
 }
 
-/* The kinds of declarations: in which field of the holder, and what they hold themselves. */
+/* Kinds of declarations, by the field of their holder and by what they hold. */
 enum kind { FILE_KIND, MESSAGE_KIND, ENUM_KIND, SERVICE_KIND, LEAF_KIND };
 
 static enum kind kind_of(enum kind holder, uint32_t number)
@@ -115,10 +115,10 @@ static enum kind kind_of(enum kind holder, uint32_t number)
     case LEAF_KIND:
         break;
     }
-    return FILE_KIND; /* no declaration */
+    return FILE_KIND; /* not a declaration */
 }
 
-/* A value of an enum is named beside the enum, not inside it. */
+/* An enum value is named in the scope that holds the enum, not in the enum. */
 static bool has_value(struct rt_span enumeration, struct rt_span name)
 {
     struct fields f;
@@ -132,7 +132,7 @@ static bool has_value(struct rt_span enumeration, struct rt_span name)
     return false;
 }
 
-/* `symbol`: relative to the holder. Messages nest at most as deep as the symbol has dots. */
+/* `symbol` is relative to the holder. The recursion is at most as deep as the symbol has dots. */
 static bool declares(struct rt_span holder, enum kind kind, struct rt_span symbol)
 {
     struct fields f;
@@ -170,7 +170,7 @@ struct rt_span srv_reflection_symbol(struct rt_span set, struct rt_span symbol)
     return rt_span_of(NULL, 0);
 }
 
-/* ---- answers: of ServerReflectionResponse ---- */
+/* ---- responses: fields of ServerReflectionRequest and ServerReflectionResponse ---- */
 
 enum {
     REQUEST_HOST = 1,
@@ -207,7 +207,7 @@ static void put_error(struct rt_bytes *out, enum rt_status code, const char *wha
     rt_bytes_clear(&text);
 }
 
-/* The file and all that it imports, each once, itself first. */
+/* Writes the file, first, and all files that it imports, each once. */
 static enum rt_status put_files(struct rt_span set, struct rt_span first, struct rt_bytes *out,
                                 struct rt_arena *arena, struct rt_error *err)
 {
@@ -266,7 +266,7 @@ static void put_services(const struct rt_span *services, int n, struct rt_bytes 
     rt_bytes_clear(&one);
 }
 
-/* None of our types has extensions. */
+/* No type of the server's protos has extensions. */
 static void put_extensions(struct rt_span set, struct rt_span type, struct rt_bytes *out)
 {
     struct rt_bytes body;
@@ -305,7 +305,7 @@ enum rt_status srv_reflection_respond(struct rt_span set, const struct rt_span *
             st = srv_field_span(&f, &host, arena, err);
         if (f.number < BY_FILENAME || f.number > LIST_SERVICES)
             continue;
-        what = f.number; /* of a oneof the last one counts */
+        what = f.number; /* the last field of a oneof counts */
         st = srv_field_span(&f, &requested, arena, err);
     }
     if (st)

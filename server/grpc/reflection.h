@@ -1,6 +1,6 @@
 /*
- * gRPC's server reflection: one ServerReflectionRequest answered by one ServerReflectionResponse,
- * of v1 or v1alpha, which are the same on the wire. Nothing here knows gRPC's core.
+ * gRPC's server reflection: a ServerReflectionRequest is answered by a ServerReflectionResponse.
+ * The versions v1 and v1alpha are the same on the wire. This module does not use gRPC's core.
  *
  * Threads: pure.
  */
@@ -13,15 +13,15 @@
 enum { SRV_REFLECTION_MAX_REQUEST = 64 << 10 };
 
 /*
- * `set`: a serialized google.protobuf.FileDescriptorSet. What is asked for and not known is part of
- * the answer; INVALID_ARGUMENT: the request is no message, or too large.
+ * `set`: a serialized google.protobuf.FileDescriptorSet. A request for an unknown name succeeds;
+ * its response holds the error. INVALID_ARGUMENT: the request is malformed or too large.
  */
 enum rt_status srv_reflection_respond(struct rt_span set, const struct rt_span *services,
                                       int n_services, struct srv_cursor request,
                                       struct rt_bytes *out, struct rt_arena *arena,
                                       struct rt_error *err);
 
-/* The file of that name, or that declares the symbol, in the set. p NULL: none. */
+/* The file in the set that has this name, or that declares this symbol; p NULL: there is none. */
 struct rt_span srv_reflection_file(struct rt_span set, struct rt_span name);
 struct rt_span srv_reflection_symbol(struct rt_span set, struct rt_span symbol);
 

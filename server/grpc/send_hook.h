@@ -1,7 +1,8 @@
 /*
- * Counts what sendmsg writes, by descriptor. gRPC's core writes by it, and is a shared library that
- * tells nobody how much it wrote; the kernel tells it of TCP alone. The program's own sendmsg,
- * which stands before the C library's, counts and does the same.
+ * Counts the bytes that sendmsg writes, by descriptor. gRPC's core writes with sendmsg and, as a
+ * shared library, does not report how much it wrote; the kernel reports it only for TCP. The
+ * program defines its own sendmsg, which takes precedence over that of the C library and counts
+ * what it sends.
  *
  * Threads: any.
  */
@@ -11,8 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Bytes written to the descriptor, also when it was another connection's. False: not known, for it
- * is too high a number. */
+/* The bytes written to the descriptor so far, those of earlier connections with its number
+ * included. False: not known, because the descriptor is too high. */
 bool srv_socket_sent(int fd, uint64_t *bytes);
 
 #endif
