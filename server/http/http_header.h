@@ -1,5 +1,5 @@
 /*
- * Values of HTTP headers that need reading. Pure functions over strings.
+ * Parsers for the values of HTTP headers. Pure functions over strings.
  */
 #ifndef SRV_HTTP_HEADER_H
 #define SRV_HTTP_HEADER_H
@@ -7,10 +7,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Of Accept-Encoding: gzip by its name, or by "*" where it is not named; a weight of 0 refuses. */
+/* Whether an Accept-Encoding permits gzip: by name, or by "*" if gzip is not named; weight 0
+ * forbids it. */
 bool srv_http_accepts_gzip(const char *value);
 
-/* Of Content-Length: digits and nothing else. False, *out unchanged: it is no such number. */
+/* Parses a Content-Length, which is digits only. False: it is not, and *out is unchanged. */
 bool srv_http_length(const char *value, uint64_t *out);
 
 #endif

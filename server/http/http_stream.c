@@ -8,13 +8,13 @@
 
 enum {
     CHUNK_LINE_BYTES = 256, /* a chunk's size with its extensions */
-    MOST_ARGUMENTS = 32,    /* of a query, and of headers that are read: libmicrohttpd makes a */
-    MOST_HEADERS = 32,      /* list of each, in the connection's memory */
-    DIGITS = 16,            /* of a chunk's size: 64 bits */
-    MOST_EMPTY = 16,        /* lines before a request */
+    MOST_ARGUMENTS = 32,    /* arguments of a query; libmicrohttpd makes a list of them */
+    MOST_HEADERS = 32,      /* headers passed on; both lists are in connection memory */
+    DIGITS = 16,            /* hex digits of a chunk's size: 64 bits */
+    MOST_EMPTY = 16,        /* empty lines before a request */
 };
 
-/* Comes out in place of a request whose head is refused. */
+/* The stream's output in place of a request whose head is refused. */
 static const char canned[] = "GET / HTTP/1.1\r\nHost: -\r\nConnection: close\r\n\r\n";
 static const char last_chunk[] = "0\r\n\r\n";
 
@@ -54,14 +54,15 @@ static void refuse(struct srv_http_stream *s, int http, const char *why, struct 
 
 /* ---- a line of a header ---- */
 
-/* tchar of RFC 9110, a bit for each of the first 128 characters. */
+/* tchar of RFC 9110: a bit for each of the first 128 characters. */
 static bool is_token(unsigned char c)
 {
     static const uint64_t tokens[2] = {UINT64_C(0x03ff6cfa00000000), UINT64_C(0x57ffffffc7fffffe)};
     return c < 128 && (tokens[c >> 6] >> (c & 63) & 1);
 }
 
-/* Whether one of eight bytes is below ' ', or DEL: a first look at all headers of all requests. */
+/* Whether one of eight bytes may be below ' ' or is DEL. It checks all headers of all requests
+ * first. */
 static bool may_hold_control(uint64_t w)
 {
     const uint64_t ones = UINT64_C(0x0101010101010101), tops = UINT64_C(0x8080808080808080);
@@ -91,7 +92,7 @@ static bool is_blank(unsigned char c)
     return c == ' ' || c == '\t';
 }
 
-/* "Name: value", no end of line. False: it is no such line. */
+/* Splits a line "Name: value" without its end. False: it is malformed. */
 static bool cut_header(struct rt_span line, struct rt_span *name, struct rt_span *value)
 {
     size_t n = 0;
@@ -121,11 +122,12 @@ struct head {
     bool is_old; /* HTTP/1.0 */
     int n_lengths, n_encodings, n_hosts, n_kept;
     uint64_t length;
-    int http; /* of its first line; 0: nothing is wrong with that */
+    int http; /* status of an invalid request line; 0: the line is valid */
     const char *why;
 };
 
-/* Headers that nobody here asks for stay out: of cookies libmicrohttpd would make copies. */
+/* Whether to pass a header on. Headers that this server does not read are dropped, because
+ * libmicrohttpd would copy them, for example cookies. */
 static bool is_kept(struct head *h, struct rt_span name, struct rt_span value)
 {
     char number[24];
@@ -150,7 +152,7 @@ static bool is_kept(struct head *h, struct rt_span name, struct rt_span value)
         if (!h->bad_length) {
             memcpy(number, value.p, value.n);
             number[value.n] = '\0';
-            /* libmicrohttpd takes 2^64-1 for no length. */
+            /* libmicrohttpd takes 2^64-1 for an unknown length. */
             h->bad_length = !srv_http_length(number, &h->length) || h->length > INT64_MAX;
         }
         return true;
@@ -175,7 +177,7 @@ static int bad_line(struct head *h, int http, const char *why)
     return h->http = http;
 }
 
-/* How many '&' separate the arguments of a query; without '?' there is none. */
+/* Counts the '&' that separate arguments in the query; without '?' there are none. */
 static size_t count_separators(struct rt_span target)
 {
     const unsigned char *end = target.p + target.n, *at = memchr(target.p, '?', target.n);
@@ -186,7 +188,7 @@ static size_t count_separators(struct rt_span target)
     return n;
 }
 
-/* METHOD TARGET HTTP/1.x */
+/* Checks a line METHOD TARGET HTTP/1.x. */
 static int check_request_line(struct head *h, struct rt_span line)
 {
     const unsigned char *space = memchr(line.p, ' ', line.n), *last = memrchr(line.p, ' ', line.n);
@@ -206,7 +208,7 @@ static int check_request_line(struct head *h, struct rt_span line)
     if (version.p[5] != '1' || (version.p[7] != '0' && version.p[7] != '1'))
         return bad_line(h, 505, "the only versions are HTTP/1.0 and HTTP/1.1");
     h->is_old = version.p[7] == '0';
-    /* Method and version hold none, so what is odd is in the path. */
+    /* The checks above leave only the path for a control character to be in. */
     if (contains_control || memchr(target.p, ' ', target.n) || memchr(target.p, '\t', target.n))
         return bad_line(h, 400, "the path holds a blank or a control character");
     if (count_separators(target) >= MOST_ARGUMENTS)
@@ -240,13 +242,13 @@ static const char *why_not(const struct head *h, int *http)
     return h->n_encodings && !h->is_chunked ? "the only Transfer-Encoding is chunked" : NULL;
 }
 
-/* A whole head, up to and with its empty line; each line ends in CR LF. */
+/* Reads a whole head with its empty line; each line ends in CR LF. */
 static void take_head(struct srv_http_stream *s, struct rt_span head, struct rt_bytes *out)
 {
     struct head h = {.http = 0};
     size_t begin = out->n;
     const unsigned char *at = head.p, *end = head.p + head.n - 2;
-    const unsigned char *kept = at; /* since here all lines are kept, and not yet in `out` */
+    const unsigned char *kept = at; /* from here on all lines pass, and are not yet in `out` */
     const char *why;
     int http;
 
@@ -265,7 +267,7 @@ static void take_head(struct srv_http_stream *s, struct rt_span head, struct rt_
             rt_bytes_add(out, kept, (size_t)(at - kept));
             kept = lf + 1;
         } else if (!first && value.p + value.n != line.p + line.n) {
-            /* libmicrohttpd would take the blanks behind a value for a part of it. */
+            /* libmicrohttpd would keep the blanks behind a value as part of it. */
             rt_bytes_add(out, kept, (size_t)(value.p + value.n - kept));
             kept = lf - 1;
         }
@@ -286,7 +288,7 @@ static void take_head(struct srv_http_stream *s, struct rt_span head, struct rt_
 
 /* ---- chunks ---- */
 
-/* SIZE[;EXTENSIONS], no end of line. */
+/* Reads SIZE[;EXTENSIONS] without its end of line. */
 static void take_chunk_line(struct srv_http_stream *s, struct rt_span line, struct rt_bytes *out)
 {
     uint64_t size = 0;
@@ -353,8 +355,8 @@ static void refuse_long(struct srv_http_stream *s, bool in_first_line, struct rt
         refuse(s, 431, "the headers are larger than --max_header_bytes", out);
 }
 
-/* The line of `all` that begins at s->line and ends before its CR LF at `lf`. True: it ends what
- * the stage reads. */
+/* Checks a line of the head, chunk line or trailers, without its CR LF. True: it is the last line
+ * of the stage. */
 static bool is_last_line(struct srv_http_stream *s, struct rt_span line, struct rt_bytes *out)
 {
     struct rt_span name, value;
@@ -380,7 +382,7 @@ static void take_lines(struct srv_http_stream *s, struct rt_span all, struct rt_
     case SRV_HTTP_CHUNK_LINE:
         take_chunk_line(s, line, out);
         break;
-    case SRV_HTTP_CHUNK_END: /* the limit lets nothing come before the end of the line */
+    case SRV_HTTP_CHUNK_END: /* line_limit permits nothing but the end of the line */
         s->stage = SRV_HTTP_CHUNK_LINE;
         rt_bytes_adds(out, "\r\n");
         break;
@@ -394,8 +396,8 @@ static void take_lines(struct srv_http_stream *s, struct rt_span all, struct rt_
 }
 
 /*
- * Looks at lines of `all`, which begins with what was held, until one ends what the stage reads.
- * How much of it that took; 0: it is not whole, or was refused.
+ * Reads lines of `all`, which begins with the held bytes, up to the last line of the stage.
+ * Returns the bytes up to its end, or 0 if they are incomplete or were refused.
  */
 static size_t look_for_end(struct srv_http_stream *s, struct rt_span all, struct rt_bytes *out)
 {
@@ -423,7 +425,7 @@ static size_t look_for_end(struct srv_http_stream *s, struct rt_span all, struct
     return 0;
 }
 
-/* Empty lines before a request are let pass, as RFC 9112 wants, but not for ever. */
+/* RFC 9112 asks servers to ignore empty lines before a request; their number is limited here. */
 static void pass_empty_line(struct srv_http_stream *s, struct rt_bytes *out)
 {
     drop_held(s);
@@ -431,7 +433,7 @@ static void pass_empty_line(struct srv_http_stream *s, struct rt_bytes *out)
         refuse(s, 400, "too many empty lines before a request", out);
 }
 
-/* What is read by lines. How many bytes of p were used. */
+/* Reads a stage that consists of lines. Returns how many bytes of p were used. */
 static size_t feed_lines(struct srv_http_stream *s, const unsigned char *p, size_t n,
                          struct rt_bytes *out)
 {

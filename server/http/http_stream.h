@@ -1,13 +1,14 @@
 /*
- * What a connection sends, before libmicrohttpd sees it: bytes in, bytes out. Requests come out
- * only if they are well formed and can be read in one way only; of their headers those that this
- * server reads, of a chunked body the chunks without extensions and trailers. So two readers never
- * cut one message differently, and libmicrohttpd, whose own refusals are odd and whose reader of
- * chunks can be made to spin, never finds anything to refuse.
+ * Validates the bytes of a connection before libmicrohttpd sees them: bytes in, bytes out. It
+ * passes only requests that are well formed and have one interpretation. Of a request's headers it
+ * passes those that this server reads, and of a chunked body the chunks without extensions and
+ * trailers. So no two readers disagree about where a message ends (request smuggling), and
+ * libmicrohttpd never finds anything to refuse; its own refusals are unusual, and its chunk reader
+ * can be made to loop.
  *
- * What is refused comes out as a request in its own place: a canned one if its head was refused,
- * else the one under way with the rest of its body left out. `refused` says which it is, the
- * handler answers it with `http` and `why`, and nothing that comes behind it comes out.
+ * A refusal comes out as a request in the place of the refused one: a canned request if the head
+ * was refused, else the current request without the rest of its body. `refused` is its number; the
+ * handler answers it with `http` and `why`. No bytes behind it come out.
  *
  * Owner: a connection. Threads: none of these calls lock.
  */
@@ -18,44 +19,44 @@
 
 enum srv_http_stage {
     SRV_HTTP_HEAD,
-    SRV_HTTP_BODY,       /* of an announced length */
-    SRV_HTTP_CHUNK_LINE, /* a chunk's size */
+    SRV_HTTP_BODY,       /* with a Content-Length */
+    SRV_HTTP_CHUNK_LINE, /* the line with a chunk's size */
     SRV_HTTP_CHUNK,
-    SRV_HTTP_CHUNK_END, /* the line's end behind it */
+    SRV_HTTP_CHUNK_END, /* the end of line behind a chunk */
     SRV_HTTP_TRAILERS,
-    SRV_HTTP_OVER, /* something was refused */
+    SRV_HTTP_OVER, /* a request was refused */
 };
 
 struct srv_http_stream {
     enum srv_http_stage stage;
-    uint64_t left;        /* bytes of the body, or of the chunk */
-    struct rt_bytes held; /* of a head, a chunk's line or trailers, until it is whole */
-    size_t looked;        /* so much of `held` holds no line's end that was not looked at */
-    size_t line;          /* where in `held` the line begins */
-    int n_empty;          /* lines before the request that comes next */
-    uint64_t n_requests;  /* that came out, this one included */
-    uint64_t refused;     /* the number of the one that was; 0: none */
-    int http;             /* its status */
-    const char *why;      /* static */
+    uint64_t left;        /* bytes left of the body or the chunk */
+    struct rt_bytes held; /* an incomplete head, chunk line, or trailers */
+    size_t looked;        /* the bytes of `held` that were searched for ends of lines */
+    size_t line;          /* offset in `held` at which the current line begins */
+    int n_empty;          /* empty lines before the next request */
+    uint64_t n_requests;  /* requests that came out, the current one included */
+    uint64_t refused;     /* number of the refused request; 0: none */
+    int http;             /* HTTP status of the refusal */
+    const char *why;      /* static text */
 };
 
-/* `max_head`: bytes of a request line with its headers, or of trailers. */
+/* `max_head`: the most bytes of a request line with its headers, or of trailers. */
 void srv_http_stream_init(struct srv_http_stream *s, size_t max_head);
 void srv_http_stream_clear(struct srv_http_stream *s);
 
-/* Reads n bytes; what comes out is appended to *out, whose limit must allow max_head and some 100
- * bytes more than n. False: no memory; the connection is of no use any more. */
+/* Reads n bytes and appends what comes out to *out, whose limit must exceed n by max_head and some
+ * 100 bytes. False: out of memory; the connection is unusable. */
 bool srv_http_stream_feed(struct srv_http_stream *s, const char *p, size_t n, struct rt_bytes *out);
 
-/* Bytes of a body that come next, whatever they are: they may go past the stream, which is then
- * told how many did. */
+/* The bytes of a body that come next, which need no validation. The caller may pass them on
+ * without srv_http_stream_feed and report their number to srv_http_stream_passed. */
 static inline uint64_t srv_http_stream_body(const struct srv_http_stream *s)
 {
     return s->stage == SRV_HTTP_BODY || s->stage == SRV_HTTP_CHUNK ? s->left : 0;
 }
 void srv_http_stream_passed(struct srv_http_stream *s, uint64_t n);
 
-/* A request has begun to come, and its head is not whole. */
+/* A request has begun to arrive, and its head is incomplete. */
 static inline bool srv_http_stream_is_inside(const struct srv_http_stream *s)
 {
     return s->stage == SRV_HTTP_HEAD && s->held.n;

@@ -3,7 +3,8 @@
 #include <gnutls/gnutls.h>
 #include <sys/socket.h>
 
-/* The library's own, under the names that the linker gives them; and what they are called by. */
+/* By --wrap the linker names the real functions __real_... and calls the __wrap_... functions
+ * instead. */
 ssize_t __real_recv(int fd, void *p, size_t n, int flags);
 ssize_t __wrap_recv(int fd, void *p, size_t n, int flags);
 ssize_t __real_gnutls_record_recv(gnutls_session_t session, void *p, size_t n);

@@ -1,17 +1,18 @@
 /*
- * The linker gives all calls of recv and gnutls_record_recv in the program, those of
- * libmicrohttpd's static library included, to this module (--wrap in CMakeLists.txt). A thread that
- * sets the hook reads by it; the calls of all others, and peeks, go through.
+ * The linker redirects all calls of recv and gnutls_record_recv in the program, those in
+ * libmicrohttpd's static library included, to this module (--wrap in CMakeLists.txt). A thread
+ * that sets the hook reads by it. The calls of other threads, and peeks, go to the real functions.
  */
 #ifndef SRV_RECV_HOOK_H
 #define SRV_RECV_HOOK_H
 
 #include <sys/types.h>
 
-/* As recv without flags, or, with a gnutls_session_t that is not NULL, as gnutls_record_recv. */
+/* Reads like recv without flags or, if `session`, a gnutls_session_t, is not NULL, like
+ * gnutls_record_recv. */
 typedef ssize_t srv_recv_hook_fn(int fd, void *session, void *p, size_t n);
 extern _Thread_local srv_recv_hook_fn *srv_recv_hook;
-/* The same without the hook. */
+/* Reads without the hook. */
 srv_recv_hook_fn srv_recv_unhooked;
 
 #endif

@@ -21,7 +21,7 @@
 
 static int wait_ms(struct srv_rest_loop *l)
 {
-    int64_t until = RT_NEVER, now = l->now_ns; /* what a turn takes does not matter here */
+    int64_t until = RT_NEVER, now = l->now_ns; /* the duration of a turn does not matter here */
     MHD_UNSIGNED_LONG_LONG ms;
     if (l->again)
         return 0;
@@ -65,7 +65,8 @@ static void read_events(struct srv_rest_loop *l, const struct epoll_event *event
     }
 }
 
-/* After a turn of the end. What had come before it was told is read and answered like the rest. */
+/* After a turn of a closing loop. Requests that had arrived before it was told to close are
+ * answered. */
 static void close_down(struct srv_rest_loop *l)
 {
     if (l->closing_turn > 2)
@@ -73,7 +74,7 @@ static void close_down(struct srv_rest_loop *l)
     l->again = true;
     if (l->closing_turn == 0)
         srv_rest_hurry_reading(l);
-    if (l->closing_turn == 1) { /* who was waiting to be accepted is */
+    if (l->closing_turn == 1) { /* connections that wait already are accepted */
         while (l->listen_fd >= 0 && l->daemon && srv_rest_accept(l))
             ;
         srv_rest_accept_close(l);
@@ -119,7 +120,8 @@ static void *loop_main(void *arg)
         srv_rest_watch_sending(l, l->now_ns);
         srv_rest_watch(l, l->now_ns);
     }
-    /* Every job has been answered; what is still suspended must be resumed before the end. */
+    /* Every job has been answered. Connections that are still suspended must be resumed before the
+     * daemon stops. */
     for (struct srv_link *list = &l->waiting;; list = &l->overdue) {
         while (list->next != list)
             srv_rest_resume((struct srv_rest_call *)(void *)list->next);
@@ -141,10 +143,10 @@ static void wake(struct srv_io_loop *io_loop)
     struct srv_rest_loop *l = io_loop->loop;
     uint64_t one = 1;
     if (write(l->wake_fd, &one, sizeof one) < 0)
-        return; /* the counter is full: it is awake */
+        return; /* the counter is full, so the loop is awake */
 }
 
-/* ---- orders to a loop, by mail ---- */
+/* ---- orders to an I/O loop, by message ---- */
 
 static void log_daemon(void *arg, const char *fmt, va_list ap) RT_PRINTF(2, 0);
 static void log_daemon(void *arg, const char *fmt, va_list ap) RT_PRINTF(2, 0);
@@ -159,7 +161,7 @@ static void log_daemon(void *arg, const char *fmt, va_list ap)
     RT_LOG(RT_LOG_DEBUG, "event=http detail=\"%s\"", text);
 }
 
-/* Of GnuTLS: its own choice, without the protocols that are given up. */
+/* GnuTLS's default priorities without the deprecated protocols. */
 static char priorities[] = "NORMAL:-VERS-TLS1.0:-VERS-TLS1.1";
 
 static bool start_daemon(struct srv_rest_loop *l)
@@ -167,8 +169,8 @@ static bool start_daemon(struct srv_rest_loop *l)
     const struct srv_options *o = &l->io_loop.server->options;
     int connections = l->rest->most_open / l->rest->n_loops;
     l->most_open = connections < 1 ? 1 : connections;
-    /* Of a connection, for its headers, theirs, and a piece of the body. It is cleared for every
-     * request, so that size is time. */
+    /* Memory of a connection for its headers, libmicrohttpd's headers and a piece of the body. It
+     * is cleared for each request, so more memory takes more time. */
     size_t memory = (size_t)o->max_header_bytes + (8 << 10);
     const struct srv_rest_tls *tls = &l->rest->tls;
     struct MHD_OptionItem secure[] = {
@@ -180,8 +182,8 @@ static bool start_daemon(struct srv_rest_loop *l)
     };
     if (!tls->cert)
         secure[0].option = MHD_OPTION_END;
-    /* No time limit of its own, for which it would ask for the time with every system call: the
-     * lists have them. */
+    /* libmicrohttpd gets no timeout, for which it would read the time with every system call; the
+     * lists of connections by deadline replace it. */
     l->daemon = MHD_start_daemon(
         MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_SUPPRESS_DATE_NO_CLOCK |
             MHD_USE_ERROR_LOG | MHD_USE_NO_LISTEN_SOCKET | (tls->cert ? MHD_USE_TLS : 0),
@@ -342,7 +344,7 @@ enum rt_status srv_rest_listen(struct srv_rest *r, const char *address, int port
     socklen_t n = sizeof name;
     if (bound && getsockname(fd, &name.any, &n) == 0)
         *bound = ntohs(name.any.sa_family == AF_INET6 ? name.v6.sin6_port : name.v4.sin_port);
-    /* Each loop has a descriptor of its own; the socket is one. */
+    /* Each I/O loop has a descriptor of its own for the same socket. */
     for (int i = 0; i < r->n_loops; i++) {
         struct srv_rest_loop *l = &r->loops[i];
         l->listen_fd = i == 0 ? fd : fcntl(fd, F_DUPFD_CLOEXEC, 3);
@@ -371,7 +373,7 @@ void srv_rest_quiesce(struct srv_rest *r)
 
 int srv_rest_in_flight(struct srv_rest *r)
 {
-    /* A loop that has not seen that it is to close may have something to read yet. */
+    /* An I/O loop that has not received the message to close may have requests to read. */
     int receive = atomic_load(&r->quiescing) ? r->n_loops - atomic_load(&r->n_closed) : 0;
     return receive + atomic_load(&r->server->rest_requests);
 }

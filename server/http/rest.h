@@ -1,6 +1,6 @@
 /*
- * The REST transport: libmicrohttpd daemons without threads of their own, driven by our loops.
- * Everything of libmicrohttpd stands behind this file and those that rest_parts.h lists.
+ * The REST transport: libmicrohttpd daemons without threads of their own, run by the server's I/O
+ * loops. Only this module and the files that rest_internal.h lists use libmicrohttpd.
  */
 #ifndef SRV_REST_H
 #define SRV_REST_H
@@ -8,25 +8,27 @@
 #include "server/server.h"
 
 struct srv_rest_request; /* rest_request.h */
-/* Answers a request that is whole. True: a job was submitted and answers later; false: the answer
- * is set. `browser`: it came from a page that may read answers of this server (CORS). */
+/* Answers a request that has arrived whole. True: a job was submitted and responds later; false:
+ * the response is set. `browser`: the request comes from a web page with permission to read
+ * responses (CORS). */
 typedef bool srv_rest_handler(struct srv_rest_request *r, bool browser);
-srv_rest_handler srv_rest_route; /* all that this server answers (rest_routes.c) */
+srv_rest_handler srv_rest_route; /* every route of this server (rest_routes.c) */
 
 /*
- * Starts the threads (they take part in the map from now on); listens when `listen` is called.
- * start registers its nets in server->nets.
+ * Starts the threads of the I/O loops, which take part in the serving map from then on, and
+ * registers the loops in server->io_loops. srv_rest_listen opens the port.
  */
 enum rt_status srv_rest_start(struct srv_server *server, srv_rest_handler *handle,
                               struct srv_rest **out, struct rt_error *err);
-/* Binds and begins to accept. *port: the port bound (for 0). UNAVAILABLE names the address. */
+/* Binds the address and begins to accept. *bound: the port, also if `port` is 0. UNAVAILABLE names
+ * the address. */
 enum rt_status srv_rest_listen(struct srv_rest *r, const char *address, int port, int *bound,
                                struct rt_error *err);
-/* Drain: no new connections, `Connection: close` on replies. Any thread. */
+/* Begins the drain: no new connections, and `Connection: close` in responses. Any thread. */
 void srv_rest_quiesce(struct srv_rest *r);
-/* Requests read but not answered yet. */
+/* The number of requests that were read but not answered yet. */
 int srv_rest_in_flight(struct srv_rest *r);
-/* Stops the loops and frees. Every job has been answered by then. */
+/* Stops the I/O loops and frees `r`. Call it when every job has been answered. */
 void srv_rest_stop(struct srv_rest *r);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * Connections are accepted here and given to libmicrohttpd. When its own accept meets the limit of
- * open files, it takes no connection more until one of those that it has ends: clients that keep
- * theirs, as proxies do, would then shut all others out for as long as they stay, long after
- * there are descriptors again.
+ * Accepts connections and passes them to libmicrohttpd. libmicrohttpd's own accept stops at the
+ * limit of open files until one of its connections ends. Clients that keep their connections, such
+ * as proxies, would then shut all others out as long as they stay, long after descriptors are free
+ * again.
  */
 #include "server/http/rest_internal.h"
 
@@ -18,12 +18,12 @@
 #include "server/metrics/metrics.h"
 
 enum {
-    BURST = 16, /* connections that are accepted in a turn, so that those that are open go on */
+    BURST = 16, /* connections accepted per turn, so that open ones are served */
     RETRY_MS = 100,
-    IDLE_MS = 1000, /* between two requests, before a connection makes room for another */
+    IDLE_MS = 1000, /* idle time after which a connection may be closed for a new one */
 };
 
-/* Half of the descriptors, so that gRPC has some whatever REST's clients do. */
+/* At most half of the descriptors, so that gRPC keeps some whatever REST's clients do. */
 void srv_rest_accept_init(struct srv_rest *r)
 {
     int64_t wanted = r->server->options.max_connections;
@@ -50,8 +50,8 @@ bool srv_rest_accept_open(struct srv_rest_loop *l)
     return l->accepts;
 }
 
-/* The other loops have descriptors of the same socket, so that closing one of them ends no event.
- */
+/* The other I/O loops have descriptors of the same socket, so closing one descriptor removes no
+ * event. */
 void srv_rest_accept_close(struct srv_rest_loop *l)
 {
     if (l->listen_fd < 0)
@@ -62,7 +62,7 @@ void srv_rest_accept_close(struct srv_rest_loop *l)
     l->accepts = false;
 }
 
-/* For want of descriptors or memory, which may come back without any event. */
+/* After a lack of descriptors or memory, whose end no event reports. */
 static void pause_accepting(struct srv_rest_loop *l, const char *why)
 {
     if (l->accept_at_ns == 0)
@@ -71,7 +71,7 @@ static void pause_accepting(struct srv_rest_loop *l, const char *why)
     l->accept_at_ns = l->now_ns + RETRY_MS * 1000000LL;
 }
 
-/* The connection that is between two requests for longest; NULL: none is. */
+/* The connection that has been between two requests for longest; NULL: none is. */
 static struct srv_rest_conn *longest_idle(const struct srv_rest_loop *l)
 {
     return l->idle.next == &l->idle ? NULL : (struct srv_rest_conn *)(void *)l->idle.next;
@@ -82,7 +82,8 @@ static int64_t idle_enough_ns(const struct srv_rest_conn *c)
     return c->quiet_ns + IDLE_MS * INT64_C(1000000);
 }
 
-/* Another loop may have room for who waits. */
+/* Whether to close an idle connection for a waiting one. If another loop has capacity, it accepts
+ * that one. */
 static bool may_make_room(const struct srv_rest_loop *l)
 {
     const struct srv_rest_conn *c = longest_idle(l);
@@ -91,8 +92,8 @@ static bool may_make_room(const struct srv_rest_loop *l)
                l->most_open * l->rest->n_loops;
 }
 
-/* Somebody waits, and there is no room: of those who say nothing the one who does so for longest
- * makes some, in this turn or the next. */
+/* The limit is reached and a connection waits: closes the connection that has been idle for
+ * longest, in this turn or a later one. */
 static void make_room(struct srv_rest_loop *l)
 {
     struct srv_rest_conn *c = longest_idle(l);
@@ -138,7 +139,7 @@ bool srv_rest_accept(struct srv_rest_loop *l)
         }
         left--;
         l->accept_at_ns = 0;
-        /* It closes the descriptor where it cannot take the connection. */
+        /* On failure libmicrohttpd closes the descriptor. */
         MHD_add_connection(l->daemon, fd, (struct sockaddr *)(void *)&from, n);
     }
     return left == 0;
@@ -148,7 +149,7 @@ void srv_rest_accept_again(struct srv_rest_loop *l)
 {
     bool has_room = l->n_open < l->most_open || !l->is_full || may_make_room(l);
     bool may = has_room && l->accept_at_ns <= l->now_ns;
-    if (!l->daemon || l->listen_fd < 0 || may == l->accepts) /* the descriptor comes before it */
+    if (!l->daemon || l->listen_fd < 0 || may == l->accepts) /* listen_fd is set before it */
         return;
     if (listen_event(l, EPOLL_CTL_MOD, may ? EPOLLIN : 0))
         l->accepts = may;
@@ -160,7 +161,7 @@ int64_t srv_rest_accept_look(const struct srv_rest_loop *l, int64_t now)
 
     if (l->listen_fd >= 0 && l->accept_at_ns > now)
         return l->accept_at_ns;
-    /* What is past is done, or another loop has room. */
+    /* Not if the time is past: the connection was closed, or another loop has capacity. */
     if (l->listen_fd >= 0 && !l->accepts && c && idle_enough_ns(c) > now)
         return idle_enough_ns(c);
     return RT_NEVER;

@@ -12,14 +12,14 @@
 _Thread_local struct srv_rest_loop *srv_rest_this_loop;
 
 enum {
-    LINGER_MS = 100,        /* after the peer's end, between two requests */
-    WATCH_AFTER_MS = 20,    /* a job that takes longer is cancelled by a hang-up */
-    LEAST_TAKEN = 64 << 10, /* of a large answer, in the time that a request may take to arrive */
-    DRAIN_GRACE_MS = 2000,  /* for requests to arrive whole while the server drains, as in gRPC */
+    LINGER_MS = 100,           /* after the peer's end, between two requests */
+    WATCH_AFTER_MS = 20,       /* age of a job from which a hang-up of the client cancels it */
+    LEAST_TAKEN = 64 << 10,    /* bytes of a large response per --request_read_timeout_ms */
+    DRAIN_GRACE_MS = 2000,     /* for requests to arrive whole during the drain, as in gRPC */
     LINGER_REFUSED_MS = 10000, /* after a refusal before the body was whole */
 };
 
-/* Of a request, from now on. */
+/* The deadline of a request that begins to arrive now. */
 static int64_t reading_deadline(const struct srv_rest_loop *l)
 {
     int64_t ms = l->io_loop.server->options.request_read_timeout_ms;
@@ -33,7 +33,7 @@ bool srv_rest_watch_socket(struct srv_rest_loop *l, struct srv_rest_conn *c, int
 {
     uint32_t events = EPOLLRDHUP | EPOLLET | (c->is_handshake ? EPOLLIN | EPOLLOUT : 0);
     if (c->lingers)
-        events = EPOLLIN; /* again and again, so that a turn reads little of each */
+        events = EPOLLIN; /* level-triggered, so that a turn reads little of each connection */
     struct epoll_event ev = {.events = events, .data.ptr = c};
 
     return epoll_ctl(l->epoll, op, c->fd, &ev) == 0;
@@ -62,7 +62,7 @@ void srv_rest_on_connection(void *arg, struct MHD_Connection *mhd, void **contex
             c->mhd = mhd;
         }
         if (!c || !srv_rest_wire_add(l, c)) {
-            shutdown(info->connect_fd, SHUT_RDWR); /* nothing would limit its time */
+            shutdown(info->connect_fd, SHUT_RDWR); /* it would have no time limit */
             free(c);
             return;
         }
@@ -78,15 +78,15 @@ void srv_rest_on_connection(void *arg, struct MHD_Connection *mhd, void **contex
         else
             srv_rest_expect_request(l, c);
         if (!srv_rest_watch_socket(l, c, EPOLL_CTL_ADD)) {
-            srv_list_remove(&c->turn); /* suspended, nothing would resume it */
+            srv_list_remove(&c->turn); /* nothing would resume it once suspended */
             shutdown(c->fd, SHUT_RDWR);
         }
         *context = c;
         atomic_fetch_add_explicit(&l->io_loop.server->n_accepted, 1, memory_order_relaxed);
         srv_manager_expect_close(l->io_loop.server);
     } else if (c) {
-        /* Closing the descriptor does not end the events while anything else refers to the open
-         * file: a system call of another thread that looks at it, or a process that was forked. */
+        /* The epoll reports events of a closed descriptor as long as something else refers to the
+         * open file: a system call of another thread on it, or a forked process. */
         epoll_ctl(l->epoll, EPOLL_CTL_DEL, c->fd, NULL);
         srv_list_remove(&c->link);
         srv_list_remove(&c->turn);
@@ -123,7 +123,7 @@ void srv_rest_hurry_reading(struct srv_rest_loop *l)
     hurry(l, &l->lingering);
 }
 
-/* libmicrohttpd has no call to end a connection: its socket reports the end instead. */
+/* libmicrohttpd has no call to end a connection, so its socket is shut down and reports the end. */
 void srv_rest_hang_up(struct srv_rest_conn *c)
 {
     srv_list_remove(&c->link);
@@ -162,7 +162,7 @@ void srv_rest_hang_up_idle(struct srv_rest_loop *l)
         struct srv_rest_conn *c = (struct srv_rest_conn *)(void *)at;
         char byte;
         next = at->next;
-        if (recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0) /* else a request has come */
+        if (recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0) /* else a request has arrived */
             srv_rest_hang_up(c);
     }
 }
@@ -193,10 +193,10 @@ void srv_rest_expire(struct srv_rest_loop *l, struct srv_link *list, int64_t now
 }
 
 /*
- * The peer has ended its side. libmicrohttpd does not see that while a job waits, nor when the end
- * came with the last bytes that it read. A request that cannot become whole any more is dropped;
- * one that waits is cancelled, but not at once: who ends only its own side may still read the
- * answer.
+ * Ends connections whose peer has closed its side. libmicrohttpd does not see that while a job
+ * waits, nor if the end came with the last bytes that it read. A request that can no longer become
+ * whole is dropped. A request that waits for a job is cancelled only after WATCH_AFTER_MS, since a
+ * client that has closed only its sending side may still read the response.
  */
 void srv_rest_end_connections(struct srv_rest_loop *l)
 {
@@ -208,9 +208,9 @@ void srv_rest_end_connections(struct srv_rest_loop *l)
         if (c->req && (c->req->stage == STAGE_WAITING || c->req->stage == STAGE_SENT))
             continue;
         if (!c->req && l->now_ns - c->quiet_ns < LINGER_MS * 1000000)
-            continue; /* more requests may lie in libmicrohttpd's buffer */
+            continue; /* libmicrohttpd's buffer may hold more requests */
         if (recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0)
-            continue; /* to be read first */
+            continue; /* there are bytes to read first */
         srv_list_remove(&c->end);
         srv_rest_hang_up(c);
     }
@@ -238,7 +238,7 @@ static uint64_t acked_of(const struct srv_rest_conn *c)
 {
     uint64_t bytes = 0;
 
-    return srv_socket_acked(c->fd, &bytes) ? bytes : 0; /* always known: REST is TCP */
+    return srv_socket_acked(c->fd, &bytes) ? bytes : 0; /* known for all TCP sockets */
 }
 
 static void expect_progress(struct srv_rest_loop *l, struct srv_rest_conn *c, uint64_t acked)
@@ -248,12 +248,13 @@ static void expect_progress(struct srv_rest_loop *l, struct srv_rest_conn *c, ui
     srv_list_append(&l->sending, &c->link);
 }
 
-/* A small one is seldom looked at: it costs no system call now, but one more wait then. */
+/* The bytes taken of a small response are not read at first, which saves a system call for all of
+ * them and costs a second wait for the few that stall. */
 void srv_rest_begin_sending(struct srv_rest_loop *l, struct srv_rest_conn *c, bool is_large)
 {
     if (is_large)
         expect_progress(l, c, acked_of(c));
-    else if (!c->link.next) /* else the limit for reading goes on */
+    else if (!c->link.next) /* otherwise the deadline for reading stays */
         expect_progress(l, c, 0);
 }
 
@@ -264,7 +265,7 @@ void srv_rest_watch_sending(struct srv_rest_loop *l, int64_t now)
         if (c->deadline_ns > now)
             break;
         uint64_t before = c->acked;
-        expect_progress(l, c, acked_of(c)); /* to the end of the list */
+        expect_progress(l, c, acked_of(c)); /* moves to the end of the list */
         if (c->acked - before < LEAST_TAKEN) {
             srv_metrics_event(l->io_loop.server->metrics, "slow_answer_cut_off");
             srv_rest_hang_up(c);

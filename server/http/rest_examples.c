@@ -1,8 +1,8 @@
-/* POST .../m:classify and .../m:regress: JSON examples to a job, and its scores to JSON. */
+/* POST .../m:classify and .../m:regress: JSON examples become a job, and its scores JSON. */
 #include "server/protocol/tfs/json_examples.h"
 #include "server/http/rest_request.h"
 
-/* Any thread. */
+/* Any thread. Writes the scores. */
 static void done(struct srv_job *job)
 {
     struct srv_rest_request *r = job->owner;

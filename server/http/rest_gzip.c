@@ -1,13 +1,13 @@
-/* Compressed bodies, both ways. */
+/* Compressed request and response bodies. */
 #include "server/http/rest_internal.h"
 
 #include <zlib.h>
 
 enum {
-    LEAST_BYTES = 1024,        /* smaller answers are sent as they are */
-    LEVEL = 1,                 /* numbers as text hardly get smaller by more effort */
-    PIECE = 256 << 10,         /* compressed between two questions: some milliseconds */
-    COST = 16,                 /* of a byte that is compressed, as bytes that are copied */
+    LEAST_BYTES = 1024, /* smaller responses are not compressed */
+    LEVEL = 1,          /* a higher level hardly shrinks numbers as text further */
+    PIECE = 256 << 10,  /* compressed between two checks of the deadline: some milliseconds */
+    COST = 16,          /* cost of compressing a byte, in copied bytes */
     MOST_INFLATED = 100 << 20, /* as in TensorFlow Serving */
 };
 
@@ -27,7 +27,7 @@ enum rt_status srv_rest_inflate(struct srv_rest_request *r)
         size_t before = out.capacity, step = out.capacity ? out.capacity : 4096;
         if (step > out.limit - out.n)
             step = out.limit - out.n;
-        if (step == 0) { /* it is larger than a body may be */
+        if (step == 0) { /* larger than a body may be */
             zr = Z_BUF_ERROR;
             break;
         }
@@ -45,7 +45,7 @@ enum rt_status srv_rest_inflate(struct srv_rest_request *r)
         z.next_out = (Bytef *)(out.p + out.n);
         z.avail_out = capacity > UINT32_MAX ? UINT32_MAX : (uInt)capacity;
         uInt had = z.avail_out;
-        zr = inflate(&z, Z_NO_FLUSH); /* allocates its window when it is called first */
+        zr = inflate(&z, Z_NO_FLUSH); /* allocates its window on the first call */
         if (zr == Z_MEM_ERROR)
             st = rt_fail_memory(&r->err, "a compressed body", r->body.n);
         out.n += had - z.avail_out;
@@ -69,8 +69,8 @@ void srv_rest_deflate(struct srv_rest_call *req)
         r->out.failed || r->out.n < LEAST_BYTES || r->out.n > UINT32_MAX ||
         deflateInit2(&z, LEVEL, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK)
         return;
-    /* What does not get smaller, does not fit into the budget, or would not be whole before the
-     * deadline goes out as it is. */
+    /* A response is sent uncompressed if it does not get smaller, does not fit into the budget, or
+     * would miss the deadline. */
     struct srv_cancellation cancellation = r->job.done
                                                ? srv_job_cancellation(&r->job)
                                                : (struct srv_cancellation){.deadline_ns = RT_NEVER};
@@ -99,7 +99,7 @@ void srv_rest_deflate(struct srv_rest_call *req)
         zr = deflate(&z, left ? Z_NO_FLUSH : Z_FINISH);
         out.n += capacity - z.avail_out;
         if (zr == Z_BUF_ERROR)
-            zr = Z_OK; /* more room */
+            zr = Z_OK; /* the output was full */
     }
     deflateEnd(&z);
     r->refused_bytes = 0;

@@ -7,12 +7,12 @@
 #include "runtime/base/clock.h"
 
 enum {
-    MAX_FREE_REQUESTS = 512, /* per loop */
-    ARENA_BYTES = 64 << 20,  /* of one request, tensors not counted */
+    MAX_FREE_REQUESTS = 512, /* in the free list of an I/O loop */
+    ARENA_BYTES = 64 << 20,  /* of one request, without its tensors */
     MAX_RESPONSE_BYTES = 2047 << 20,
 };
 
-/* ---- requests, used again and again ---- */
+/* ---- requests and their free list ---- */
 
 static struct srv_rest_call *request_new(struct srv_rest_loop *l)
 {
@@ -84,7 +84,7 @@ void srv_rest_free_calls(struct srv_rest_loop *l)
 
 /* ---- jobs ---- */
 
-/* Loop thread: the handler is called again and sends the answer. */
+/* I/O loop thread: the handler is called again and sends the response. */
 void srv_rest_resume(struct srv_rest_call *req)
 {
     srv_list_remove(&req->link);
@@ -107,7 +107,7 @@ void srv_rest_finished(struct srv_rest_request *r)
     struct srv_rest_call *req =
         (struct srv_rest_call *)(void *)((char *)r - offsetof(struct srv_rest_call, pub));
     if (srv_rest_this_loop != req->loop) {
-        srv_rest_deflate(req); /* here, not where every other request waits */
+        srv_rest_deflate(req); /* on this thread, because the I/O loop thread serves all requests */
         req->message.receive = receive_finished;
         srv_message_post(&req->loop->io_loop, &req->message);
         return;
@@ -119,12 +119,12 @@ void srv_rest_finished(struct srv_rest_request *r)
 
 /* ---- the handler ---- */
 
-/* The request is whole: answer it, or make a job of it and wait. */
+/* A request has arrived whole: answers it, or submits a job and suspends the connection. */
 static enum MHD_Result handle(struct srv_rest_call *req)
 {
     struct srv_rest_request *r = &req->pub;
     srv_list_remove(&req->conn->link);
-    if (srv_rest_is_refused(req)) /* in the middle of its body */
+    if (srv_rest_is_refused(req)) /* refused in the middle of its body */
         return srv_rest_send(req);
     req->in_handler = true;
     bool is_job = req->loop->rest->handle(r, req->browser);
@@ -148,7 +148,7 @@ enum MHD_Result srv_rest_on_request(void *arg, struct MHD_Connection *mhd, const
     (void)version;
     struct srv_rest_call *req = *state;
     if (!req)
-        return MHD_NO; /* no memory for it */
+        return MHD_NO; /* srv_rest_on_uri had no memory for it */
     switch (req->stage) {
     case STAGE_NEW:
         if (!srv_rest_open(req, method))
@@ -168,12 +168,13 @@ enum MHD_Result srv_rest_on_request(void *arg, struct MHD_Connection *mhd, const
         break;
     case STAGE_OVER:
         *n_data = 0;
-        return req->conn->lingers ? MHD_YES : MHD_NO; /* resumed, to end */
+        return req->conn->lingers ? MHD_YES : MHD_NO; /* resumed, so that it ends */
     }
     return MHD_YES;
 }
 
-/* The request line has been read: the raw URI, before it is cut and unescaped in place. */
+/* The request line was read. The URI is raw here; libmicrohttpd splits and decodes it in place
+ * later. */
 void *srv_rest_on_uri(void *arg, const char *uri, struct MHD_Connection *mhd)
 {
     struct srv_rest_loop *l = arg;
@@ -238,10 +239,10 @@ void srv_rest_on_completed(void *arg, struct MHD_Connection *mhd, void **state,
     req->conn->deadline_ns = l->now_ns + SRV_REST_IDLE_SECONDS * INT64_C(1000000000);
     srv_list_append(&l->idle, &req->conn->link);
     req->conn->is_reading = false;
-    if (srv_http_stream_is_inside(&req->conn->stream)) /* the next one has begun to come */
+    if (srv_http_stream_is_inside(&req->conn->stream)) /* the next request has begun to arrive */
         srv_rest_begin_reading(l, req->conn);
     atomic_fetch_sub_explicit(&l->io_loop.server->rest_requests, 1, memory_order_relaxed);
-    if (req->pub.job.version) /* over without an answer */
+    if (req->pub.job.version) /* the request ended without a response */
         srv_release(&l->io_loop, req->pub.job.version);
     req->pub.job.version = NULL;
     srv_rest_unref(req);

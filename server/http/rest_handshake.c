@@ -1,12 +1,12 @@
 /*
- * TLS handshakes. libmicrohttpd (0.9.75) keeps a connection whose handshake waits for the peer on
+ * TLS handshakes. libmicrohttpd (0.9.75) keeps a connection whose handshake waits for the peer in
  * its list of ready connections, and therefore asks to run again at once: one byte from a client
  * would occupy a core. So a connection is suspended after each turn in which its handshake did not
- * end, and resumed when its socket reports anything. A handshake has ended when libmicrohttpd reads
- * the session's first record.
+ * end, and resumed when its socket reports an event. A handshake has ended when libmicrohttpd
+ * reads the session's first record.
  *
- * A turn runs few handshakes: the signature of an RSA key takes one to three milliseconds, and
- * meanwhile no other connection of the loop is served.
+ * A turn runs few handshakes: signing with an RSA key takes one to three milliseconds, and
+ * meanwhile the I/O loop serves no other connection.
  */
 #include <sys/epoll.h>
 
@@ -33,7 +33,7 @@ void srv_rest_end_handshake(struct srv_rest_loop *l, struct srv_rest_conn *c)
 {
     c->is_handshake = false;
     srv_list_remove(&c->turn);
-    (void)srv_rest_watch_socket(l, c, EPOLL_CTL_MOD); /* at worst it reports more than is needed */
+    (void)srv_rest_watch_socket(l, c, EPOLL_CTL_MOD); /* a failure leaves extra events */
     srv_rest_expect_request(l, c);
 }
 

@@ -1,10 +1,11 @@
-/* What the REST handlers of inferences share: from a model's name to a held version, and from a
- * body to a job. */
+/* Shared by the REST handlers of inferences: finds and holds the version, and makes the body a job.
+ */
 #include "runtime/base/clock.h"
 #include "server/telemetry/request_log.h"
 #include "server/http/rest_request.h"
 
-/* Bodies from here on are decoded by a worker: it takes longer than the way there and back. */
+/* Bodies of at least this size are decoded by a worker, because decoding takes longer than handing
+ * over. */
 enum { LONG_BODY = 256 << 10, LONG_GZIP = 4 << 10 };
 
 static bool is_long(const struct srv_rest_request *r)
@@ -28,7 +29,7 @@ static enum rt_status read_body(struct srv_rest_request *r)
     return st ? st : r->decode(r);
 }
 
-/* On a worker. */
+/* On a worker: inflates and decodes the body. */
 static enum rt_status prepare(struct srv_job *job)
 {
     struct srv_rest_request *r = job->owner;
@@ -57,14 +58,14 @@ bool srv_rest_inference(struct srv_rest_request *r,
     r->decode = decode;
     r->found = srv_inference_find(inf, r->io_loop->map, &r->err);
     if (!r->found)
-        srv_hold(r->io_loop, job->version); /* until it has been answered */
+        srv_hold(r->io_loop, job->version); /* until the response is sent */
     if (is_long(r) && !r->found) {
         job->prepare = prepare;
         job->body_bytes = r->charged;
         srv_job_submit(job);
         return true;
     }
-    st = is_long(r) ? r->found : read_body(r); /* nobody reads much for a model that is not there */
+    st = is_long(r) ? r->found : read_body(r); /* a long body for an unknown model is not read */
     if (st) {
         srv_inference_clear(inf);
         srv_rest_fail(r, st);

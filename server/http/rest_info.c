@@ -1,4 +1,5 @@
-/* What is asked about models, not of them: status, metadata, health, readiness, metrics. */
+/* Requests for information about models and server: status, metadata, health, readiness, metrics.
+ */
 #include <stdio.h>
 #include <string.h>
 
@@ -18,7 +19,7 @@ static void indent(struct rt_bytes *out, int depth)
     rt_bytes_add(out, spaces, (size_t)depth < sizeof spaces ? (size_t)depth : sizeof spaces - 1);
 }
 
-/* Strings as protobuf escapes them: RapidJSON's set, and < and >. */
+/* Quotes a string as protobuf does: RapidJSON's escapes, and < and > escaped. */
 static void quote(struct rt_bytes *out, const char *s)
 {
     size_t n = strcspn(s, "<>");
@@ -29,7 +30,7 @@ static void quote(struct rt_bytes *out, const char *s)
     rt_bytes_addc(out, '"');
     while (*s) {
         n = strcspn(s, "<>");
-        if (n) { /* without the quotes around it */
+        if (n) { /* drops the quotes around it */
             size_t from = out->n;
             srv_json_quote(out, s, n);
             if (out->failed)
@@ -44,7 +45,7 @@ static void quote(struct rt_bytes *out, const char *s)
     rt_bytes_addc(out, '"');
 }
 
-/* "key":_ at this depth, a comma before it unless it is the first. */
+/* Writes `"name": ` at this depth, after a comma unless it is the first. */
 static void key(struct rt_bytes *out, int depth, bool first, const char *name)
 {
     if (!first)
@@ -116,7 +117,7 @@ static void write_specs(struct rt_bytes *out, int depth, const struct rt_tensor_
         rt_bytes_addc(out, '}');
 }
 
-/* The elements of a default value, in the field that TensorFlow keeps its type in. */
+/* The elements of a default value, as the field in which TensorFlow stores its type. */
 static void write_elements(struct rt_bytes *out, int depth, const struct rt_tensor *t)
 {
     int64_t n = rt_tensor_count(t);
@@ -322,7 +323,8 @@ bool srv_rest_status(struct srv_rest_request *r)
 {
     struct srv_version_status *versions;
     int n;
-    const struct srv_model_spec *spec = &r->route.spec; /* a label is not looked at, as there */
+    const struct srv_model_spec *spec =
+        &r->route.spec; /* a label is ignored, as in TensorFlow Serving */
     enum rt_status st = srv_status_of(r->server->manager, spec->name, spec->has_version,
                                       spec->version, r->arena, &versions, &n, &r->err);
     if (st) {

@@ -8,6 +8,8 @@
 #include "server/metrics/metrics.h"
 #include "server/telemetry/access_log.h"
 
+/* ---- sending ---- */
+
 static void log_access(const struct srv_rest_call *req, int64_t total_ns)
 {
     const struct srv_rest_request *r = &req->pub;

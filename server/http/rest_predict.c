@@ -1,7 +1,7 @@
-/* POST .../m:predict: JSON to a job, and its outputs to JSON. */
+/* POST .../m:predict: JSON becomes a job, and its outputs JSON. */
 #include "server/http/rest_request.h"
 
-/* Any thread. The outputs are written where they were made: on the worker. */
+/* Any thread. The outputs are written on the worker that computed them. */
 static void done(struct srv_job *job)
 {
     struct srv_rest_request *r = job->owner;

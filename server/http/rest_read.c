@@ -8,9 +8,9 @@
 #include "server/metrics/metrics.h"
 
 enum {
-    FIRST_BODY_BYTES = 64 << 10, /* a body's buffer starts with no more */
-    MAX_PIECES = 65536,          /* that a body may come in, when they are smaller, in the mean, */
-    MIN_PIECE_BYTES = 8,         /* than this */
+    FIRST_BODY_BYTES = 64 << 10, /* a body's buffer starts with at most this */
+    MAX_PIECES = 65536,          /* pieces of a body, however small */
+    MIN_PIECE_BYTES = 8,         /* average size of the pieces if there are more */
 };
 
 /* ---- reading ---- */
@@ -55,7 +55,7 @@ static enum MHD_Result on_header(void *arg, enum MHD_ValueKind kind, const char 
         break;
     case 17:
         if (strcasecmp(key, "Transfer-Encoding") == 0)
-            req->length = UINT64_MAX; /* chunked: the stream lets nothing else pass */
+            req->length = UINT64_MAX; /* chunked: http_stream.c refuses every other encoding */
         break;
     default:
         break;
@@ -100,12 +100,13 @@ static enum rt_status too_large(struct srv_rest_request *r)
                    (long long)r->server->options.max_body_bytes);
 }
 
-/* The first call of the handler: headers only. True: refused so that no body is read. */
+/* The handler's first call, with the headers only. True: the response is set and no body is read.
+ */
 bool srv_rest_open(struct srv_rest_call *req, const char *method)
 {
     struct srv_rest_request *r = &req->pub;
     req->stage = STAGE_READING;
-    /* MHD's own spelling outlives the request; it is ours to keep only until the answer. */
+    /* libmicrohttpd owns `method` only until the response; a copy outlives the request. */
     r->method = rt_arena_strdup(r->arena, method);
     if (!r->method) {
         r->method = "?";
@@ -131,8 +132,8 @@ bool srv_rest_open(struct srv_rest_call *req, const char *method)
         srv_rest_fail(r, srv_rest_over_budget(r, (size_t)req->length, "the request's body"));
         req->stage = STAGE_REFUSED;
     }
-    /* A small body is read before the refusal is sent, which keeps the connection; a client that
-     * would send a large one, or waits for 100-continue, is answered now. */
+    /* A small body is read before the refusal is sent, which keeps the connection. A client that
+     * would send a large body, or that waits for 100-continue, is answered now. */
     if (req->stage == STAGE_REFUSED && req->length != UINT64_MAX && req->length > 0 &&
         (req->expects || req->length > SRV_REST_SWALLOW_BYTES)) {
         req->close = true;
@@ -141,7 +142,7 @@ bool srv_rest_open(struct srv_rest_call *req, const char *method)
     return false;
 }
 
-/* Room for n more bytes of the body, charged. */
+/* Makes room for n more bytes of the body and charges it. */
 static enum rt_status grow_body(struct srv_rest_call *req, size_t n)
 {
     struct srv_rest_request *r = &req->pub;
@@ -162,7 +163,7 @@ static enum rt_status grow_body(struct srv_rest_call *req, size_t n)
     return RT_OK;
 }
 
-/* Each piece costs as much as many bytes: a body of very many tiny chunks is refused. */
+/* Each piece has a fixed cost, so a body of very many tiny chunks is refused. */
 static enum rt_status check_pieces(struct srv_rest_call *req, size_t n)
 {
     struct srv_rest_request *r = &req->pub;

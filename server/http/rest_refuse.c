@@ -1,10 +1,10 @@
 /*
- * A body that is refused before it has come whole. libmicrohttpd takes no answer in the middle of
- * an upload, and clients send for a long time without looking whether there is one; a close while
- * their bytes are unread would reset the connection, and what they were told would be lost. So the
- * answer is written here, past libmicrohttpd, which has the connection suspended from then on; the
- * side that sends is closed; and what still comes is dropped, by the kernel where it can, until the
- * client closes too, or time or bytes are used up.
+ * Refuses a body before it has arrived whole. libmicrohttpd takes no response in the middle of an
+ * upload, and clients send for a long time without checking for a response. Closing the socket
+ * while bytes are unread would reset the connection, and the response would be lost. So this
+ * module suspends the connection in libmicrohttpd, writes the response itself and shuts down the
+ * sending side. What still arrives is dropped, by the kernel where it can, until the client closes
+ * its side or a limit of time or bytes is reached.
  */
 #include <errno.h>
 #include <gnutls/gnutls.h>
@@ -15,8 +15,8 @@
 #include "server/metrics/metrics.h"
 
 enum {
-    TURN_BYTES = 256 << 10,  /* dropped in a turn, of one connection */
-    LINGER_BYTES = 64 << 20, /* dropped of one connection */
+    TURN_BYTES = 256 << 10,  /* dropped per turn and connection */
+    LINGER_BYTES = 64 << 20, /* dropped per connection */
 };
 
 static bool add_line(void *text, const char *name, const char *value)
@@ -25,8 +25,9 @@ static bool add_line(void *text, const char *name, const char *value)
     return true;
 }
 
-/* Nothing else is on its way: a request is read once the answer before it is with the kernel. So
- * what is not taken at once belongs to a client that does not read. */
+/* Sends the response at once. Nothing else is being sent, because a request is read only after the
+ * kernel has the response before it. A client that does not take all of this response at once does
+ * not read. */
 static bool write_answer(const struct srv_rest_conn *c, gnutls_session_t session,
                          const struct rt_bytes *text)
 {
@@ -74,7 +75,7 @@ enum MHD_Result srv_rest_refuse_now(struct srv_rest_call *req)
 
 void srv_rest_linger(struct srv_rest_loop *l, struct srv_rest_conn *c)
 {
-    ssize_t n = recv(c->fd, NULL, TURN_BYTES, MSG_TRUNC | MSG_DONTWAIT); /* TCP: none is copied */
+    ssize_t n = recv(c->fd, NULL, TURN_BYTES, MSG_TRUNC | MSG_DONTWAIT); /* TCP copies nothing */
 
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;

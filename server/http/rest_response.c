@@ -5,7 +5,7 @@
 #include "runtime/base/arena.h"
 #include "runtime/base/log.h"
 
-/* ---- answers ---- */
+/* ---- responses ---- */
 
 bool srv_rest_charge(struct srv_rest_request *r, size_t bytes)
 {
@@ -23,8 +23,8 @@ void srv_rest_discharge(struct srv_rest_request *r)
 }
 
 /*
- * Small answers are free: so there is always room for the text of a refusal. So is what the
- * server tells of itself: that is wanted most when memory is short.
+ * Small responses are not charged, so that the text of a refusal always fits. Nor is information
+ * about the server, which is needed most when memory is short.
  */
 bool srv_rest_may_grow(void *arg, size_t capacity, size_t wanted)
 {
@@ -53,7 +53,7 @@ void srv_rest_ok(struct srv_rest_request *r, const char *content_type)
 
 void srv_rest_fail(struct srv_rest_request *r, enum rt_status code)
 {
-    if (r->refused_bytes) /* for the text that was being written */
+    if (r->refused_bytes) /* for the response that was being written */
         code = srv_rest_over_budget(r, r->refused_bytes, "the response");
     r->refused_bytes = 0;
     r->code = code;
@@ -65,14 +65,12 @@ void srv_rest_fail(struct srv_rest_request *r, enum rt_status code)
     srv_json_error(&r->out, rt_error_text(&r->err));
 }
 
-/* A refusal of HTTP itself, whose number is not the status's. */
+/* Sets a response whose HTTP status differs from that of `code`. */
 void srv_rest_refuse(struct srv_rest_call *req, enum rt_status code, int http)
 {
     srv_rest_fail(&req->pub, code);
     req->pub.http = http;
 }
-
-/* ---- the answer on its way out ---- */
 
 static void response_over(void *arg)
 {
@@ -84,14 +82,14 @@ static bool add_to_answer(void *response, const char *name, const char *value)
     return MHD_add_response_header(response, name, value) == MHD_YES;
 }
 
-/* Hands the answer to libmicrohttpd. */
+/* Passes the response to libmicrohttpd. */
 enum MHD_Result srv_rest_send(struct srv_rest_call *req)
 {
     struct srv_rest_request *r = &req->pub;
     srv_rest_deflate(req);
     srv_rest_count(req);
     req->stage = STAGE_SENT;
-    if (r->out.failed) /* no memory for the text of an error either */
+    if (r->out.failed) /* no memory for an error text either */
         return MHD_NO;
     struct MHD_Response *response =
         r->out.n ? MHD_create_response_from_buffer_with_free_callback_cls(r->out.n, r->out.p,
@@ -100,9 +98,9 @@ enum MHD_Result srv_rest_send(struct srv_rest_call *req)
     if (!response)
         return MHD_NO;
     if (r->out.n)
-        req->refs++; /* response_over */
-    /* An answer without one of its headers is another answer: compressed bytes that nobody is told
-     * of. */
+        req->refs++; /* released by response_over */
+    /* A response without one of its headers is not sent: it would differ, for example a compressed
+     * body without its Content-Encoding. */
     if (!srv_rest_headers(req, add_to_answer, response)) {
         MHD_destroy_response(response);
         return MHD_NO;

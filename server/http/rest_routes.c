@@ -1,4 +1,4 @@
-/* Which handler answers a request. */
+/* The handler of each route. */
 #include "server/http/rest.h"
 #include "server/http/rest_request.h"
 

@@ -8,7 +8,7 @@
 
 enum { MAX_FILE = 1 << 20 };
 
-/* A whole file, with a NUL behind it. An empty path is none. */
+/* Reads a whole file and ends it with a NUL. An empty path leaves *out unchanged. */
 static enum rt_status read_file(const char *flag, const char *path, char **out,
                                 struct rt_error *err)
 {
@@ -25,7 +25,7 @@ static gnutls_datum_t datum(char *text)
     return (gnutls_datum_t){(unsigned char *)text, (unsigned)strlen(text)};
 }
 
-/* Lets GnuTLS take them, as it will in each daemon. */
+/* Checks that GnuTLS accepts the certificates and the key, as each daemon will need. */
 static enum rt_status try_out(const struct srv_rest_tls *tls, const struct srv_options *o,
                               struct rt_error *err)
 {

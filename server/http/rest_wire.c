@@ -1,6 +1,7 @@
 /*
- * How libmicrohttpd reads: while a loop runs its daemon, all that it reads comes by srv_rest_read
- * (server/http/recv_hook.h), which puts server/http/http_stream.h between a connection and it.
+ * How libmicrohttpd reads. While an I/O loop runs its daemon, all reads go through srv_rest_read
+ * (server/http/recv_hook.h), which puts server/http/http_stream.h between the connection and
+ * libmicrohttpd.
  */
 #include <errno.h>
 #include <gnutls/gnutls.h>
@@ -11,18 +12,18 @@
 #include "server/http/rest_internal.h"
 
 enum {
-    PIECE_BYTES = 64 << 10,  /* read at once */
-    PAST_BYTES = 16 << 10,   /* of a body: so much, or more, is read straight to its place */
-    DRAINED_BYTES = 1 << 20, /* behind what was refused: unread, they would reset the connection */
+    PIECE_BYTES = 64 << 10,  /* per read */
+    PAST_BYTES = 16 << 10,   /* a body with this many bytes left is read in place */
+    DRAINED_BYTES = 1 << 20, /* read behind a refused request; unread, they reset the connection */
 };
 
-/* A connection's bytes as they come: of a socket, or of a TLS session if that is not NULL. */
+/* Where a connection's bytes come from: its TLS session, or its socket if `session` is NULL. */
 struct source {
     int fd;
     gnutls_session_t session;
 };
 
-/* As recv, but that a session's error is a negative code of GnuTLS. */
+/* Reads like recv, but an error of a TLS session is a negative code of GnuTLS. */
 static ssize_t read_source(const struct source *from, void *p, size_t n)
 {
     return srv_recv_unhooked(from->fd, from->session, p, n);
@@ -85,7 +86,7 @@ void srv_rest_wire_remove(struct srv_rest_loop *l, struct srv_rest_conn *c)
     rt_bytes_clear(&c->ready);
 }
 
-/* What was judged before and had no room. */
+/* Copies output of the stream that did not fit into an earlier read. */
 static size_t take_ready(struct srv_rest_conn *c, char *p, size_t capacity)
 {
     size_t n = c->ready.n - c->taken < capacity ? c->ready.n - c->taken : capacity;
@@ -101,7 +102,7 @@ static size_t take_ready(struct srv_rest_conn *c, char *p, size_t capacity)
     return n;
 }
 
-/* Through the stream. The bytes that came out at p; -1: no memory. */
+/* Passes n bytes of l->raw through the stream. Returns the output bytes at p; -1: out of memory. */
 static ssize_t feed(struct srv_rest_loop *l, struct srv_rest_conn *c, size_t n, char *p,
                     size_t capacity)
 {
@@ -117,7 +118,8 @@ static ssize_t feed(struct srv_rest_loop *l, struct srv_rest_conn *c, size_t n, 
     return c->ready.failed ? -1 : (ssize_t)k;
 }
 
-/* Unread bytes would make the kernel reset the connection before the refusal has been read. */
+/* Reads and drops bytes behind a refusal. If unread, the kernel would reset the connection before
+ * the client has read the response. */
 static void drain(struct srv_rest_loop *l, struct srv_rest_conn *c, const struct source *from)
 {
     ssize_t n = 1;
@@ -129,8 +131,8 @@ static void drain(struct srv_rest_loop *l, struct srv_rest_conn *c, const struct
 }
 
 /*
- * Less than `room` means, to libmicrohttpd, that the socket is empty: so it goes on until `room` is
- * filled or the source gave less than it was asked for.
+ * Reads until `capacity` is filled or the source returns less than requested, because
+ * libmicrohttpd takes a shorter read to mean that the socket is empty.
  */
 static ssize_t read_stream(struct srv_rest_loop *l, struct srv_rest_conn *c,
                            const struct source *from, char *p, size_t capacity)
