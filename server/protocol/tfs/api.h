@@ -1,5 +1,5 @@
 /*
- * The calls that the server answers, whatever the transport, and their names.
+ * The APIs of TensorFlow Serving that the server answers, over any transport, and their names.
  * Threads: pure.
  */
 #ifndef SRV_API_H
@@ -17,15 +17,18 @@ enum srv_api {
 };
 
 enum {
-    SRV_N_JOB_APIS = SRV_METADATA, /* those that become jobs come first */
+    SRV_N_JOB_APIS = SRV_METADATA, /* the APIs whose requests become jobs come first */
     SRV_N_APIS = SRV_OTHER + 1,
 };
 
-/* "multi_inference", as our metrics and the access log have it; "other" for what is none. */
+/* A name such as "multi_inference", for the server's own metrics and the access log; "other" for no
+ * API. */
 const char *srv_api_name(enum srv_api api);
-/* "MultiInference", as gRPC and TensorFlow Serving's metrics name those that become jobs. */
+/* A name such as "MultiInference", for gRPC and TensorFlow Serving's metrics of APIs that become
+ * jobs. */
 const char *srv_api_method(enum srv_api api);
-/* "predict", as REST's paths and TensorFlow Serving's metrics of them; "" where REST has none. */
+/* A name such as "predict", for REST paths and TensorFlow Serving's metrics of them; "" if REST has
+ * none. */
 const char *srv_api_verb(enum srv_api api);
 
 #endif

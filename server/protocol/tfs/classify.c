@@ -18,7 +18,7 @@ static enum rt_status wrong_method(const struct srv_scoring *s, struct rt_error 
                    srv_scoring_method(s->api), s->sig->method_name ? s->sig->method_name : "");
 }
 
-/* `text` followed by the signature. */
+/* Fails with `text` followed by the signature. */
 static enum rt_status wrong_signature(const struct srv_scoring *s, const char *text,
                                       struct rt_error *err)
 {
@@ -53,7 +53,7 @@ static enum rt_status check_classify(struct srv_scoring *s, struct rt_error *err
                                "Expected classification signature outputs to contain at least one "
                                "of \"classes\" or \"scores\". Signature was: ",
                                err);
-    /* One tensor as both is taken for the labels. */
+    /* A tensor that is both outputs counts as the labels. */
     if (s->classes >= 0 && s->scores >= 0 &&
         strcmp(sig->outputs[s->classes].name, sig->outputs[s->scores].name) == 0)
         s->scores = -1;
@@ -87,7 +87,7 @@ enum rt_status srv_scoring_check(struct srv_scoring *s, bool check_method_name,
     return s->api == SRV_CLASSIFY ? check_classify(s, err) : check_regress(s, err);
 }
 
-/* ---- what came out ---- */
+/* ---- outputs ---- */
 
 static enum rt_status check_matrix(const struct rt_tensor *t, const char *what, enum rt_dtype want,
                                    int64_t n, struct rt_error *err)
@@ -147,7 +147,7 @@ enum rt_status srv_scoring_check_outputs(const struct srv_scoring *s,
     return st;
 }
 
-/* ---- one by one ---- */
+/* ---- single values ---- */
 
 int64_t srv_scoring_width(const struct srv_scoring *s, const struct rt_tensor *fetches)
 {

@@ -1,7 +1,7 @@
 /*
- * Examples as JSON, the body of :classify and :regress, and their results as JSON. Each example
- * becomes a serialized tf.Example straight from the text; texts of refusals are TensorFlow
- * Serving's.
+ * Examples as JSON, the body of :classify and :regress, and their results as JSON. Each example is
+ * converted from the text to a serialized tf.Example without a step between. Error texts are
+ * TensorFlow Serving's.
  *
  * Pure functions; the caller owns text, tensors and buffers.
  */
@@ -12,14 +12,15 @@
 #include "server/json/json.h"
 
 /*
- * The examples as a vector of strings; the context, if there is one, goes before each, which merges
- * the two. Takes at most `max_bytes` (RESOURCE_EXHAUSTED). A value's token says its kind: a string
- * or b64 object is bytes, a number without fraction or exponent and a bool int64, another float.
+ * Converts the examples to a vector of strings. The context, if there is one, precedes each
+ * example, which merges the two. Takes at most `max_bytes` (RESOURCE_EXHAUSTED). The JSON token of
+ * a value decides its kind: a string or b64 object is bytes, a boolean or a number without
+ * fraction and exponent is int64, any other number is float.
  */
 enum rt_status srv_json_decode_examples(const struct srv_json_doc *doc, size_t max_bytes,
                                         struct rt_tensor *out, struct rt_error *err);
 
-/* {"results": ...} of n examples; ends when it is not `wanted` any more. */
+/* Writes {"results": ...} of n examples. Stops when `cancellation` ends. */
 enum rt_status srv_json_encode_scores(struct rt_bytes *out, const struct srv_scoring *s,
                                       const struct rt_tensor *fetches, int64_t n,
                                       struct srv_cancellation *cancellation, struct rt_error *err);

@@ -1,4 +1,4 @@
-/* The second half of json_tensor.h: tensors become text. */
+/* The writing half of json_tensor.h: tensors as JSON text. */
 #include "server/protocol/tfs/json_tensor.h"
 
 #include <string.h>
@@ -6,13 +6,13 @@
 #include "runtime/base/half.h"
 #include "server/json/json_number.h"
 
-/* What is written, and whether anybody waits for it. */
+/* The output, and whether its request is still wanted. */
 struct response {
     struct rt_bytes *out;
     struct srv_cancellation *cancellation;
 };
 
-/* `bytes` more were written. False: nothing more is to be. */
+/* `bytes` more were written. False: writing must stop. */
 static bool go_on(const struct response *a, size_t bytes)
 {
     if (!a->out->failed && !srv_should_continue(a->cancellation, bytes))
@@ -31,9 +31,9 @@ static void write_string(const struct response *a, const struct rt_str *s, bool 
     rt_bytes_addc(a->out, '}');
 }
 
-enum { ITEM = 16 }; /* what a list or string costs beside its text, as bytes of it */
+enum { ITEM = 16 }; /* cost of a list or string without its text, in bytes of text */
 
-/* n values from data on, ", " between them. Room is taken for many at a time. */
+/* Writes n values of `data`, separated by ", ". Memory is reserved for 256 values at a time. */
 #define WRITE_RUN(type, write)                                                                     \
     do {                                                                                           \
         const type *from = data;                                                                   \
@@ -125,7 +125,7 @@ static void write_run(const struct response *a, enum rt_dtype dtype, const void 
     }
 }
 
-/* The value of rank `rank` that starts at *data, which is moved behind it. */
+/* Writes the value of rank `rank` at *data, and moves *data behind it. */
 static void write_value(const struct response *a, enum rt_dtype dtype, int rank, const int64_t *dim,
                         const unsigned char **data, bool as_bytes)
 {
@@ -164,9 +164,9 @@ static void write_key(struct rt_bytes *out, const char *alias)
 }
 
 /*
- * The least that these tensors take as text, at most SIZE_MAX: a tensor without elements may still
- * have more lists than anybody could write, and what is too large is better not begun. Strings are
- * added up as long as they fit.
+ * A lower bound of the tensors' text in bytes, at most SIZE_MAX, so that a response that would be
+ * too large is not begun: a tensor without elements may still have more lists than can be written.
+ * The bytes of strings are added up until they exceed the limit.
  */
 static size_t least_bytes(const struct response *a, const struct rt_tensor *t, int n)
 {
@@ -195,7 +195,7 @@ static void encode_rows(const struct response *a, const struct rt_signature *sig
     struct rt_bytes *out = a->out;
     int n = sig->n_outputs;
     rt_bytes_adds(out, "{\n    \"predictions\": [");
-    if (n == 1) { /* the value itself, without the outer brackets that stand above and below */
+    if (n == 1) { /* only the value: its outer brackets are written above and below */
         const struct rt_tensor *t = &fetches[0];
         const unsigned char *data = t->data;
         bool as_bytes = ends_in_bytes(sig->outputs[0].alias);

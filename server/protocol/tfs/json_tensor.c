@@ -11,7 +11,8 @@
 
 /* ---- decoding: shapes ---- */
 
-/* The lists met by walking down the first elements. False: more than RT_MAX_RANK of them. */
+/* The dimensions of the nested lists, found by descending into first elements. False: more than
+ * max_rank. */
 static bool shape_of(struct srv_json v, int max_rank, int *rank, int64_t *dim)
 {
     *rank = 0;
@@ -33,14 +34,14 @@ static enum rt_status too_deep(struct rt_error *err)
                    RT_MAX_RANK);
 }
 
-/* The product of dims, kept at or below INT64_MAX. */
+/* The number of elements, at most INT64_MAX. */
 static int64_t elements(int rank, const int64_t *dim)
 {
     int64_t n = rt_count(rank, dim);
     return n < 0 ? INT64_MAX : n;
 }
 
-/* ---- decoding: one value, and why it is refused ---- */
+/* ---- decoding: one value, and the errors of it ---- */
 
 static enum rt_status wrong_type(struct srv_json v, enum rt_dtype dtype, struct rt_error *err)
 {
@@ -62,7 +63,7 @@ static bool is_integer_of(enum rt_dtype dtype, const struct srv_number *n)
         return is_int && n->i >= 0 && n->i <= UINT32_MAX;
     case RT_U64:
         return !is_int || n->i >= 0;
-    case RT_U16: /* those that TensorFlow Serving does not take keep to their range */
+    case RT_U16: /* types that TensorFlow Serving refuses keep to their range */
     case RT_QU16:
         return is_int && n->i >= 0 && n->i <= UINT16_MAX;
     case RT_QI16:
@@ -71,12 +72,12 @@ static bool is_integer_of(enum rt_dtype dtype, const struct srv_number *n)
         return is_int && n->i >= 0 && n->i <= UINT8_MAX;
     case RT_QI8:
         return is_int && n->i >= INT8_MIN && n->i <= INT8_MAX;
-    default: /* the narrow ones wrap, as there */
+    default: /* types of 8 and 16 bits wrap, as in TensorFlow Serving */
         return is_int && n->i >= INT32_MIN && n->i <= INT32_MAX;
     }
 }
 
-/* What a leaf must be, without storing it. */
+/* Checks a leaf without storing it. */
 static enum rt_status check_leaf(struct srv_json v, enum rt_dtype dtype, struct rt_error *err)
 {
     char shown[SRV_JSON_SHOWN];
@@ -133,8 +134,8 @@ static enum rt_status check_leaf(struct srv_json v, enum rt_dtype dtype, struct 
 }
 
 /*
- * The reason why a value is not of this shape and type, in the order in which TensorFlow Serving
- * finds reasons. Counts leaves. Run only when the fast way has failed.
+ * Finds the error in a value that does not have this shape and type, in TensorFlow Serving's order
+ * of errors. Counts leaves in *n. Called only after the fast path has failed.
  */
 static enum rt_status explain(struct srv_json v, int level, int rank, const int64_t *dim,
                               enum rt_dtype dtype, int64_t *n, struct rt_error *err)
@@ -168,14 +169,14 @@ static enum rt_status explain(struct srv_json v, int level, int rank, const int6
     return RT_OK;
 }
 
-/* ---- decoding: the fast way ---- */
+/* ---- decoding: the fast path ---- */
 
 struct fill {
     const unsigned char *p, *end;
     enum rt_dtype dtype;
     int rank;
     const int64_t *dim;
-    unsigned char *dst, *dst_end; /* where the next element goes */
+    unsigned char *dst, *dst_end; /* where the next element goes, and the end of memory */
     bool no_memory;
 };
 
@@ -219,8 +220,8 @@ static bool read_bool(const unsigned char **p, const unsigned char *end, uint8_t
     return false;
 }
 
-/* Leaves: from f->p on, separated by commas, until one is not followed by a comma or `n` are read.
- * False: a leaf was refused or n was not met exactly. */
+/* Reads leaves from f->p on, separated by commas, until no comma follows or n are read. The
+ * enclosing function returns false if a leaf is invalid or there are more than n. */
 #define READ_RUN(type, read)                                                                       \
     do {                                                                                           \
         type *to = (type *)(void *)f->dst;                                                         \
@@ -258,7 +259,7 @@ static bool read_bool(const unsigned char **p, const unsigned char *end, uint8_t
             return false;                                                                          \
     })
 
-/* Up to 17 digits with nothing of a decimal behind them: NULL for all others. */
+/* Reads an integer of up to 17 digits without fraction and exponent; NULL: another number. */
 static inline const unsigned char *short_integer(const unsigned char *p, const unsigned char *end,
                                                  int64_t *out)
 {
@@ -273,7 +274,7 @@ static inline const unsigned char *short_integer(const unsigned char *p, const u
     return p;
 }
 
-/* A number that `from` rounds to a half type; NULL: it is none. */
+/* Reads a number that `from` rounds to a 16-bit float type; NULL: not a number. */
 static const unsigned char *read_half(const unsigned char *p, const unsigned char *end,
                                       uint16_t (*from)(double), uint16_t *out)
 {
@@ -284,7 +285,7 @@ static const unsigned char *read_half(const unsigned char *p, const unsigned cha
     return p;
 }
 
-/* `alone`: one value that is in no list, so that a comma behind it is not ours. */
+/* `alone`: a single value outside of any list, so that a comma behind it is left alone. */
 static bool fill_run(struct fill *f, int64_t n, bool alone)
 {
     const unsigned char *p = f->p, *end = f->end;
@@ -317,7 +318,7 @@ static bool fill_run(struct fill *f, int64_t n, bool alone)
     case RT_U32:
         READ_INTEGER(uint32_t, 0, UINT32_MAX);
         break;
-    case RT_I16: /* the narrow ones take what an int32 takes, and wrap */
+    case RT_I16: /* 8 and 16 bits accept the range of int32 and wrap */
         READ_INTEGER(uint16_t, INT32_MIN, INT32_MAX);
         break;
     case RT_I8:
@@ -362,7 +363,7 @@ static bool fill_run(struct fill *f, int64_t n, bool alone)
     return i == n;
 }
 
-/* One value of the wanted shape at f->p. */
+/* Reads a value of the expected shape at f->p. */
 static bool fill_value(struct fill *f, int level)
 {
     if (level == f->rank)
@@ -405,20 +406,20 @@ static bool fill_value(struct fill *f, int level)
 
 /* ---- decoding: requests ---- */
 
-/* A tensor of one input while rows are added to it. */
+/* The tensor of an input while rows are added to it. */
 struct input {
     const struct rt_tensor_spec *spec;
     struct rt_tensor *tensor;
-    bool started, seen;    /* seen: in this row */
-    struct srv_json given; /* of a column, its value; p NULL: not found yet */
+    bool started, seen;    /* seen: in the current row */
+    struct srv_json given; /* columnar: the input's value; p NULL: not found yet */
     int rank;              /* of a row */
     int64_t dim[RT_MAX_RANK], size;
     struct fill fill;
 };
 
 /*
- * Memory for `count` elements. A text of n bytes holds fewer than n elements, so more are never
- * taken: such a shape is a ragged list and refused while it is read.
+ * Allocates the tensor of `count` elements. A text of n bytes holds fewer than n elements, so no
+ * more are allocated: a larger shape comes from a ragged list, which is refused while it is read.
  */
 static enum rt_status make_tensor(struct input *in, int64_t count, struct srv_json v, size_t *left,
                                   struct rt_error *err)
@@ -443,7 +444,8 @@ static enum rt_status make_tensor(struct input *in, int64_t count, struct srv_js
     return RT_OK;
 }
 
-/* The value did not fill: why, for a value of its own shape. */
+/* Finds the error in a value that was not read: the value is checked against its own shape first.
+ */
 static enum rt_status refused(struct input *in, struct srv_json v, int max_rank,
                               struct rt_error *err)
 {
@@ -466,7 +468,7 @@ static enum rt_status refused(struct input *in, struct srv_json v, int max_rank,
     return rt_fail_memory(err, in->spec->alias, 0);
 }
 
-/* One row of one input. v.p is moved behind the value when it was read. */
+/* Reads a row of an input. After success v->p is behind the value. */
 static enum rt_status add_row(struct input *in, struct srv_json *v, int64_t n_rows, size_t *left,
                               struct rt_error *err)
 {
@@ -499,7 +501,7 @@ static struct input *find_alias(struct input *inputs, int n, struct rt_span alia
 
 static struct input *find_input(struct input *inputs, int n, int hint, struct rt_span key)
 {
-    /* Members mostly come in the signature's order. */
+    /* Members mostly have the order of the signature. */
     struct input *in = &inputs[hint % n];
     if (srv_json_token_is(key, in->spec->alias, strlen(in->spec->alias)))
         return in;
@@ -532,12 +534,12 @@ static const char *row_prefix(char *buffer, size_t n, int64_t row, struct rt_spa
     return buffer;
 }
 
-/* Every reason inside a row is INVALID_ARGUMENT to the client, its own code is in the text. */
+/* An error in a row is INVALID_ARGUMENT to the client; its own code is in the text. */
 static enum rt_status in_row(int64_t row, struct rt_span key, enum rt_status code,
                              struct rt_error *err)
 {
     char prefix[256];
-    if (code == RT_RESOURCE_EXHAUSTED) /* ours, not the row's */
+    if (code == RT_RESOURCE_EXHAUSTED) /* an error of the server's memory, not of the row */
         return code;
     rt_fail_prefix(err, "%s%s: ", row_prefix(prefix, sizeof prefix, row, key),
                    rt_status_name(code));
@@ -561,7 +563,7 @@ static enum rt_status wrong_keys(const struct rt_signature *sig, int64_t row, st
                    (long long)row, srv_json_show(shown, sizeof shown, v), names);
 }
 
-/* One object of named inputs. *v is moved behind it. */
+/* Reads an object of named inputs. *v moves behind it. */
 static enum rt_status add_object(struct input *inputs, const struct rt_signature *sig,
                                  struct srv_json *v, int64_t row, int64_t n_rows, size_t *left,
                                  struct rt_error *err)
@@ -588,7 +590,7 @@ static enum rt_status add_object(struct input *inputs, const struct rt_signature
                     (int)len, name);
             return in_row(row, key, RT_INVALID_ARGUMENT, err);
         }
-        if (in->seen) { /* the first of equal keys counts */
+        if (in->seen) { /* of equal keys the first one counts */
             value.p = srv_json_after(value);
         } else {
             st = add_row(in, &value, n_rows, left, err);
@@ -682,14 +684,14 @@ static enum rt_status decode_columns(struct srv_json v, const struct rt_signatur
                            "input tensors required as per tensorinfo_map");
         return decode_whole(&inputs[0], v, left, err);
     }
-    /* One walk finds every member; what is missing or wrong is told in the signature's order. */
+    /* One walk finds all members; errors are reported in the signature's order. */
     const unsigned char *at = srv_json_first(v);
     struct srv_json value;
     struct rt_span key;
     int n = sig->n_inputs, hint = 0;
     while (srv_json_member(&at, v.end, &key, &value)) {
         struct input *in = find_input(inputs, n, hint, key);
-        if (in && !in->given.p) { /* the first of equal keys counts */
+        if (in && !in->given.p) { /* of equal keys the first one counts */
             in->given = value;
             hint = (int)(in - inputs) + 1;
         }

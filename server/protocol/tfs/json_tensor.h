@@ -1,8 +1,9 @@
 /*
- * Tensors as JSON, in TensorFlow Serving's two forms: requests are decoded straight into tensor
- * memory, responses written straight from it. Texts of refusals are TensorFlow Serving's.
+ * Tensors as JSON, in TensorFlow Serving's row and columnar forms. Requests are decoded directly
+ * into tensor memory, and responses are written directly from it. Error texts are TensorFlow
+ * Serving's.
  *
- * Pure functions; the caller owns text, tensors and buffers. json_tensor.c reads, json_answer.c
+ * Pure functions; the caller owns text, tensors and buffers. json_tensor.c reads, json_response.c
  * writes.
  */
 #ifndef SRV_JSON_TENSOR_H
@@ -14,8 +15,8 @@
 enum srv_json_form { SRV_JSON_ROW, SRV_JSON_COLUMNAR };
 
 /*
- * The types that have a form in JSON. TensorFlow Serving refuses some of them: half, bfloat16,
- * uint16 and the quantised ones.
+ * Whether the type has a JSON form. TensorFlow Serving refuses some of these types: half,
+ * bfloat16, uint16 and the quantised ones.
  */
 static inline bool srv_json_takes(enum rt_dtype d)
 {
@@ -28,15 +29,16 @@ static inline bool srv_json_takes(enum rt_dtype d)
 }
 
 /*
- * `signature_name` of a predict, classify or regress request, decoded into the arena: empty when
- * it is not given. INVALID_ARGUMENT when it is no string.
+ * Decodes `signature_name` of a predict, classify or regress request into the arena; empty if it
+ * is absent. INVALID_ARGUMENT if it is not a string.
  */
 enum rt_status srv_json_signature(const struct srv_json_doc *doc, struct rt_arena *arena,
                                   struct rt_span *out, struct rt_error *err);
 
 /*
- * Fills feeds[i] (zero before) for input i of the signature; on failure those already made are the
- * caller's to clear. No more than `max_bytes` of tensor memory is taken (RESOURCE_EXHAUSTED).
+ * Decodes input i of the signature into feeds[i], which is zero before. After a failure the caller
+ * clears the feeds that were made. Takes at most `max_bytes` of tensor memory
+ * (RESOURCE_EXHAUSTED).
  */
 enum rt_status srv_json_decode_predict(const struct srv_json_doc *doc,
                                        const struct rt_signature *signature,
@@ -45,14 +47,14 @@ enum rt_status srv_json_decode_predict(const struct srv_json_doc *doc,
                                        struct rt_error *err);
 
 /*
- * The response body of all the signature's outputs: {"predictions": ...} or {"outputs": ...}.
- * INVALID_ARGUMENT for what JSON cannot say; ends when the answer is not `wanted` any more.
+ * Writes a response body with all outputs of the signature: {"predictions": ...} or {"outputs":
+ * ...}. INVALID_ARGUMENT if JSON cannot express them. Stops when `cancellation` ends.
  */
 enum rt_status srv_json_encode_predict(struct rt_bytes *out, const struct rt_signature *signature,
                                        const struct rt_tensor *fetches, enum srv_json_form form,
                                        struct srv_cancellation *cancellation, struct rt_error *err);
 
-/* {"error": "..."}, as TensorFlow Serving lays it out. */
+/* Writes {"error": "..."} in TensorFlow Serving's layout. */
 void srv_json_error(struct rt_bytes *out, const char *text);
 
 #endif

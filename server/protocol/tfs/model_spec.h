@@ -1,6 +1,6 @@
 /*
- * ModelSpec on the wire: which model, version or label, and signature a request names, and what
- * each answer echoes.
+ * ModelSpec in protobuf messages: the model, the version or label, and the signature that a
+ * request names, and those that a response echoes.
  *
  * Source: tensorflow_serving/apis/model.proto.
  */
@@ -13,9 +13,9 @@
 #include "runtime/base/arena.h"
 #include "server/protocol/tfs/wire.h"
 
-/* Which version and signature a request wants. Spans point into the request. */
+/* The version and signature that a request names. Spans point into the request. */
 struct srv_model_spec {
-    struct rt_span name, label, signature; /* p NULL: not given */
+    struct rt_span name, label, signature; /* p NULL: absent */
     bool has_version;
     int64_t version;
 };
@@ -24,12 +24,13 @@ struct srv_model_spec {
 enum rt_status srv_model_spec_read(struct srv_cursor message, struct srv_model_spec *out,
                                    struct rt_arena *arena, struct rt_error *err);
 
-/* What an answer says: the version by its number, never the label, and the signature that ran. */
+/* The ModelSpec of a response: the version by number, never by label, and the signature that ran.
+ */
 struct srv_model_echo {
     const char *model, *signature;
     int64_t version;
 };
-/* As a field of the message around it. */
+/* The ModelSpec as a field of a message: its size, and two ways to write it. */
 size_t srv_model_echo_size(const struct srv_model_echo *echo, uint32_t number);
 unsigned char *srv_model_echo_write(unsigned char *p, const struct srv_model_echo *echo,
                                     uint32_t number);

@@ -15,7 +15,7 @@ static int compare_spans(struct rt_span a, struct rt_span b)
 
 struct numbered {
     struct srv_predict_input input;
-    int order; /* in the message */
+    int order; /* position in the message */
 };
 
 static int compare_inputs(const void *a, const void *b)
@@ -34,7 +34,7 @@ static enum rt_status read_entry(struct srv_cursor entry, struct srv_predict_inp
 
     out->alias = rt_span_of("", 0);
     out->tensor = entry;
-    out->tensor.left = 0; /* no value: an empty message */
+    out->tensor.left = 0; /* without a value: an empty message */
     while (!st && (got = srv_field_next(&entry, &f)) > 0) {
         if (srv_field_is(&f, 1, SRV_BYTES))
             st = srv_cursor_span(f.body, &out->alias, arena, err);
@@ -54,7 +54,7 @@ enum rt_status srv_predict_read(struct srv_cursor message, struct srv_predict_re
     enum rt_status st = RT_OK;
 
     *out = (struct srv_predict_request){0};
-    /* Counted first: each takes at least two bytes that are there. */
+    /* Counted before memory is taken: each entry takes at least two bytes of the message. */
     while ((got = srv_field_next(&c, &f)) > 0) {
         n_inputs += srv_field_is(&f, 2, SRV_BYTES);
         n_filters += srv_field_is(&f, 3, SRV_BYTES);
@@ -86,7 +86,7 @@ enum rt_status srv_predict_read(struct srv_cursor message, struct srv_predict_re
     if (st)
         return st;
     qsort(inputs, (size_t)n, sizeof *inputs, compare_inputs);
-    for (int i = 0; i < n; i++) /* of several with one alias the last counts, as in any map */
+    for (int i = 0; i < n; i++) /* of equal aliases the last one counts, as in any map */
         if (i + 1 == n || !rt_span_eq(inputs[i].input.alias, inputs[i + 1].input.alias))
             out->inputs[out->n_inputs++] = inputs[i].input;
     return RT_OK;
@@ -243,7 +243,7 @@ enum rt_status srv_predict_bind(const struct srv_predict_request *request,
 }
 /* ---- writing ---- */
 
-struct entry { /* of one output in the response */
+struct entry { /* an output in the response */
     struct srv_tensor_layout tensor;
     size_t size;
 };

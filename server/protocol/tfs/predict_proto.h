@@ -1,8 +1,8 @@
 /*
- * Predict's messages: the parts of a request, its tensors as a signature's feeds, the response.
+ * The protobuf messages of Predict: parsing a request, its tensors as a signature's feeds, the
+ * response.
  *
- * Source: tensorflow_serving/apis/predict.proto.
- * Threads: pure; the caller's arena.
+ * Source: tensorflow_serving/apis/predict.proto. Threads: pure; memory is from the caller's arena.
  */
 #ifndef SRV_PREDICT_PROTO_H
 #define SRV_PREDICT_PROTO_H
@@ -21,21 +21,21 @@ struct srv_predict_input {
 struct srv_predict_request {
     bool has_spec;
     struct srv_model_spec spec;
-    int n_inputs; /* sorted by alias, each once */
+    int n_inputs; /* sorted by alias, without duplicates */
     struct srv_predict_input *inputs;
     int n_filters;
     struct rt_span *filters;
 };
 
-/* Finds the parts. Spans point into the slices, or into `arena` where one crosses a border. */
+/* Parses a request. Spans point into the slices, or into `arena` if the bytes cross slices. */
 enum rt_status srv_predict_read(struct srv_cursor message, struct srv_predict_request *out,
                                 struct rt_arena *arena, struct rt_error *err);
 
 /*
- * The request's tensors as the signature's feeds (sig->def->n_inputs, zero before; on failure some
- * may be filled: clear them), and the outputs that are wanted, as indices in the order of the
- * signature. `call`: the signature's, whose types the feeds must have; NULL: they may have any.
- * Checks and texts in TensorFlow Serving's order, the types last.
+ * Reads the request's tensors into the feeds of the signature (`feeds` has sig->def->n_inputs
+ * entries, zero before; after a failure the caller clears them). Sets `wanted` for each output, in
+ * the signature's order. `call`: the signature's callable, whose types the feeds must have; NULL:
+ * they may have any. Checks and error texts are in TensorFlow Serving's order, the types last.
  */
 enum rt_status srv_predict_bind(const struct srv_predict_request *request,
                                 const struct rt_signature *sig, const struct rt_callable *call,
@@ -46,20 +46,21 @@ struct srv_predict_response {
     struct srv_model_echo echo;
     const struct rt_signature *sig;
     const struct rt_tensor *fetches; /* one per output of sig */
-    const bool *wanted;              /* per output */
-    bool as_content;                 /* tensor_content instead of the typed fields */
-    struct srv_growth *growth;       /* NULL: the bytes are not counted */
+    const bool *wanted;              /* per output of sig */
+    bool as_content;                 /* in tensor_content instead of the typed fields */
+    struct srv_growth *growth;       /* NULL: the bytes are not charged */
 };
-/* The bytes, from malloc. Fails for types that have no form on the wire. */
+/* Writes a response; *out is from malloc. Fails for types that a TensorProto cannot hold. */
 enum rt_status srv_predict_write(const struct srv_predict_response *response, unsigned char **out,
                                  size_t *n, struct rt_error *err);
 
-/* A request made anew from what was bound: the log of a request does not keep its bytes. */
+/* A request written again from its tensors, because the request log does not keep a request's
+ * bytes. */
 struct srv_predict_request_parts {
     struct srv_model_echo echo;
     const struct rt_signature *sig;
     const struct rt_tensor *feeds; /* one per input of sig */
-    const bool *wanted;            /* per output of sig: the filter, unless all are */
+    const bool *wanted; /* per output of sig; written as output_filter unless all are true */
 };
 void srv_predict_write_request(const struct srv_predict_request_parts *parts, struct rt_bytes *out);
 

@@ -13,7 +13,7 @@ enum srv_method srv_method_of(const char *name)
     return SRV_OTHER_METHOD;
 }
 
-/* Takes `word` off the front, in any case. */
+/* Removes `word` from the front, in upper or lower case. */
 static bool take(struct rt_span *s, const char *word)
 {
     size_t n = strlen(word);
@@ -24,7 +24,7 @@ static bool take(struct rt_span *s, const char *word)
     return true;
 }
 
-/* Takes the bytes before the next '/' or ':'. False when there are none. */
+/* Removes the bytes before the next '/' or ':'. False: there are none. */
 static bool take_name(struct rt_span *s, struct rt_span *out)
 {
     size_t n = 0;
@@ -48,10 +48,10 @@ static bool take_digits(struct rt_span *s, struct rt_span *out)
 }
 
 struct parts {
-    struct rt_span name, version, label, word; /* p NULL: not there */
+    struct rt_span name, version, label, word; /* p NULL: absent */
 };
 
-/* What may follow the name: a version or a label. Nothing is taken when it is neither. */
+/* Removes a version or a label, which may follow the name. Without either, nothing is removed. */
 static void take_choice(struct rt_span *s, struct parts *out)
 {
     struct rt_span rest = *s, found;
@@ -67,7 +67,7 @@ static void take_choice(struct rt_span *s, struct parts *out)
     }
 }
 
-/* NAME[/versions/N | /labels/L]:classify|regress|predict */
+/* Matches NAME[/versions/N | /labels/L]:classify|regress|predict behind /v1/models/. */
 static bool match_post(struct rt_span s, struct parts *out)
 {
     *out = (struct parts){0};
@@ -81,7 +81,7 @@ static bool match_post(struct rt_span s, struct parts *out)
            rt_span_is(out->word, "regress");
 }
 
-/* [/NAME][/versions/N | /labels/L][/metadata]; a name is tried first. */
+/* Matches [/NAME][/versions/N | /labels/L][/metadata] behind /v1/models, first with a name. */
 static bool match_get(struct rt_span uri, struct parts *out)
 {
     for (int with_name = 1; with_name >= 0; with_name--) {
@@ -111,7 +111,7 @@ static int hex(unsigned char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Percent-decodes into the arena; what needs no decoding stays where it is. */
+/* Percent-decodes into the arena; text without '%' stays in place. */
 static enum rt_status decode(struct rt_span *s, struct rt_arena *arena, struct rt_error *err)
 {
     if (s->n == 0 || !memchr(s->p, '%', s->n))
@@ -172,7 +172,7 @@ static enum rt_status to_model(struct srv_route *out, const char *method, struct
         out->api = *parts.word.p == 'p'   ? SRV_PREDICT
                    : *parts.word.p == 'c' ? SRV_CLASSIFY
                                           : SRV_REGRESS;
-    else /* the word is compared with its case: others ask for the status */
+    else /* case matters for the word: any other spelling means the status */
         out->api = parts.word.p && rt_span_is(parts.word, "metadata") ? SRV_METADATA : SRV_STATUS;
     out->spec.name = parts.name;
     out->spec.label = parts.label;
@@ -191,7 +191,7 @@ enum rt_status srv_route(struct srv_route *out, const char *method, struct rt_sp
 {
     memset(out, 0, sizeof *out);
     out->api = SRV_OTHER;
-    /* A proxy's form: the address stands before the path. */
+    /* A client of a proxy sends the whole address, of which only the path counts. */
     struct rt_span rest = uri;
     if (take(&rest, "http://") || take(&rest, "https://")) {
         const unsigned char *slash = rest.n ? memchr(rest.p, '/', rest.n) : NULL;

@@ -1,6 +1,6 @@
 /*
- * From a method and a raw URI (not yet percent-decoded) to what is asked. Pure: the patterns are
- * TensorFlow Serving's, with our own paths beside them.
+ * Parses a method and a raw URI (not yet percent-decoded) into a route. Pure. The patterns are
+ * TensorFlow Serving's, with Slipway's own paths beside them.
  */
 #ifndef SRV_ROUTE_H
 #define SRV_ROUTE_H
@@ -18,11 +18,11 @@ enum srv_method { /* of HTTP */
 enum srv_method srv_method_of(const char *name);
 
 enum srv_target {
-    SRV_TO_NOWHERE, /* not under /v1/ and none of ours: 404 */
-    SRV_TO_MODEL,   /* `api` tells what of it */
-    SRV_TO_OPTIONS, /* a browser's question before the request */
+    SRV_TO_NOWHERE, /* neither below /v1/ nor another path of this server: 404 */
+    SRV_TO_MODEL,   /* `api` is the API of the model */
+    SRV_TO_OPTIONS, /* a browser's preflight request (CORS) */
     SRV_TO_HEALTH,
-    SRV_TO_READY, /* with spec.name set: of that model */
+    SRV_TO_READY, /* of the model spec.name, or of the server if that is empty */
     SRV_TO_METRICS,
 };
 
@@ -35,7 +35,8 @@ struct srv_route {
 /*
  * INVALID_ARGUMENT with TensorFlow Serving's texts: "Malformed request: METHOD PATH", "Missing
  * model name in request.", "Failed to convert version: N to numeric."; NOT_FOUND outside /v1/.
- * `uri` holds the query too, as there. `metrics_path`: of the Prometheus page, "": there is none.
+ * `uri` includes the query, as in TensorFlow Serving. `metrics_path`: the path of the Prometheus
+ * page; "": there is none.
  */
 enum rt_status srv_route(struct srv_route *out, const char *method, struct rt_span uri,
                          const char *metrics_path, struct rt_arena *arena, struct rt_error *err);

@@ -1,9 +1,9 @@
 /*
- * SessionRun's messages: tensors by their names in the graph.
+ * The protobuf messages of SessionRun: tensors by their names in the graph.
  *
  * Source: tensorflow_serving/apis/session_service.proto, tensorflow/core/protobuf/config.proto
- * (RunOptions, RunMetadata), tensorflow/core/framework/{step_stats,graph,node_def}.proto.
- * Threads: pure; the caller's arena.
+ * (RunOptions, RunMetadata), tensorflow/core/framework/{step_stats,graph,node_def}.proto. Threads:
+ * pure; memory is from the caller's arena.
  */
 #ifndef SRV_SESSION_PROTO_H
 #define SRV_SESSION_PROTO_H
@@ -24,12 +24,12 @@ struct srv_session_request {
     int n_feeds, n_fetches, n_targets; /* in the order of the message */
     struct srv_session_feed *feeds;
     const char **fetches, **targets;
-    bool names_are_aliases; /* of the signature */
-    int64_t timeout_ms;     /* RunOptions; 0: none */
+    bool names_are_aliases; /* the names are aliases of the signature */
+    int64_t timeout_ms;     /* of RunOptions; 0: none */
     bool wants_times, wants_graph;
 };
 
-/* Finds the parts; names are copied into `arena`. */
+/* Parses a request; names are copied into `arena`. */
 enum rt_status srv_session_read(struct srv_cursor message, struct srv_session_request *out,
                                 struct rt_arena *arena, struct rt_error *err);
 
@@ -37,15 +37,15 @@ struct srv_session_response {
     struct srv_model_echo echo;
     int n;
     const char *const *names;
-    const struct rt_tensor *const *tensors; /* per name */
+    const struct rt_tensor *const *tensors; /* one per name */
     const struct rt_trace *trace;           /* NULL: no RunMetadata */
-    struct srv_growth *growth;              /* NULL: the bytes are not counted */
+    struct srv_growth *growth;              /* NULL: the bytes are not charged */
 };
-/* The bytes, from malloc. Fails for types that have no form on the wire. */
+/* Writes a response; *out is from malloc. Fails for types that a TensorProto cannot hold. */
 enum rt_status srv_session_write(const struct srv_session_response *r, unsigned char **out,
                                  size_t *n, struct rt_error *err);
 
-/* Appends a request made anew. `tensors`: per feed of `r`. */
+/* Appends a SessionRunRequest. `tensors`: one per feed of `r`. */
 void srv_session_write_request(const struct srv_session_request *r,
                                const struct srv_model_echo *echo,
                                const struct rt_tensor *const *tensors, struct rt_bytes *out);

@@ -1,6 +1,6 @@
 #include "server/protocol/tfs/signature_text.h"
 
-/* Bytes that are not printable ASCII in octal, as the text format has them. */
+/* Quotes a string; bytes other than printable ASCII are octal, as in protobuf's text format. */
 static void quote(struct rt_bytes *out, const char *s)
 {
     rt_bytes_addc(out, '"');

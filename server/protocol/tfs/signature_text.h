@@ -1,4 +1,4 @@
-/* A SignatureDef as protobuf's text format shows it, for errors that quote one. */
+/* Writes a SignatureDef in protobuf's text format, for errors that quote one. */
 #ifndef SRV_SIGNATURE_TEXT_H
 #define SRV_SIGNATURE_TEXT_H
 

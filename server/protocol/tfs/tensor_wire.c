@@ -4,13 +4,13 @@
 
 #include "server/base/repeat.h"
 
-/* ---- tensors: where a type's values stand in the message ---- */
+/* ---- tensors: the field of each type's values ---- */
 
 struct form {
-    uint32_t number;         /* of the field */
-    enum srv_wire_type type; /* of one value */
-    uint8_t parts;           /* values per element: 2 for complex */
-    uint8_t is_chunk;        /* the field is one run of bytes, not repeated (float8) */
+    uint32_t number;         /* field number */
+    enum srv_wire_type type; /* wire type of one value */
+    uint8_t parts;           /* values per element: 2 for complex types */
+    uint8_t is_chunk;        /* one run of bytes instead of a repeated field (float8) */
 };
 
 static struct form form_of(enum rt_dtype dtype)
@@ -63,7 +63,7 @@ static struct form form_of(enum rt_dtype dtype)
     }
 }
 
-/* Bytes of one value in memory (a complex element is two). */
+/* The bytes of a value in memory; a complex element is two values. */
 static size_t value_size(enum rt_dtype dtype, const struct form *form)
 {
     return rt_dtype_size(dtype) / form->parts;
@@ -71,12 +71,12 @@ static size_t value_size(enum rt_dtype dtype, const struct form *form)
 
 /* ---- reading tensors ---- */
 
-struct head { /* of a TensorProto */
+struct head { /* a TensorProto without its values */
     int dtype, rank;
     int64_t dim[RT_MAX_RANK];
     struct srv_cursor content;
-    size_t value_bytes[20]; /* by field number: what the values of that field take in the message */
-    size_t text_bytes;      /* what the strings among them take beside their elements */
+    size_t value_bytes[20]; /* by field number: bytes of its values in the message */
+    size_t text_bytes;      /* bytes that their strings take in addition to the elements */
 };
 
 static enum rt_status read_shape(struct srv_cursor c, struct head *h, struct rt_error *err)
@@ -86,7 +86,7 @@ static enum rt_status read_shape(struct srv_cursor c, struct head *h, struct rt_
 
     while ((got = srv_field_next(&c, &f)) > 0) {
         if (!srv_field_is(&f, 2, SRV_BYTES))
-            continue; /* nor unknown_rank: as in TensorFlow, the dimensions count that are there */
+            continue; /* unknown_rank is ignored: as in TensorFlow, the dimensions count */
         if (h->rank == RT_MAX_RANK)
             return rt_fail(err, RT_INVALID_ARGUMENT, "a shape of more than %d dimensions",
                            RT_MAX_RANK);
@@ -128,7 +128,7 @@ static enum rt_status read_head(struct srv_cursor c, struct head *h, struct rt_e
     return !st && got < 0 ? srv_wire_malformed(err, "TensorProto") : st;
 }
 
-/* An upper bound of the elements that the message can give. */
+/* An upper bound of the number of elements in the message. */
 static size_t most_elements(const struct head *h, const struct form *form)
 {
     size_t bytes = h->value_bytes[form->number], width = 1;
@@ -139,7 +139,7 @@ static size_t most_elements(const struct head *h, const struct form *form)
     return bytes / width / form->parts;
 }
 
-/* What n strings of `bytes` together take at most beside their elements. */
+/* The most bytes that n strings of `bytes` together take in addition to their elements. */
 static size_t content_text_bytes(size_t bytes, size_t n)
 {
     const size_t long_ones = bytes / sizeof((struct rt_str){.n = 0}.u.in);
@@ -167,7 +167,7 @@ static void store_varint(void *dst, int64_t i, uint64_t v, enum rt_dtype dtype)
     }
 }
 
-/* Reads at most `n` values into dst; *got counts them. Returns false when they are malformed. */
+/* Reads at most `n` values in all into dst; *got counts them. False: malformed. */
 static bool read_packed(struct srv_cursor c, const struct form *form, enum rt_dtype dtype,
                         char *dst, int64_t n, int64_t *got)
 {
@@ -220,7 +220,7 @@ static enum rt_status read_values(struct srv_cursor c, const struct form *form, 
         } else if (f.type == (int)form->type) {
             if (form->type == SRV_VARINT)
                 store_varint(t->data, got, f.value, dtype);
-            else /* little-endian, as the machines that this runs on */
+            else /* little-endian, like all supported machines */
                 memcpy((char *)t->data + (size_t)got * value_size(dtype, form), &f.value,
                        value_size(dtype, form));
             got++;
@@ -230,7 +230,7 @@ static enum rt_status read_values(struct srv_cursor c, const struct form *form, 
     return RT_OK;
 }
 
-/* All lengths, then all bytes. */
+/* The content is the lengths of all strings, then their bytes. */
 static enum rt_status strings_from_content(struct srv_cursor c, struct rt_str *dst, int64_t n,
                                            struct rt_error *err)
 {
@@ -316,7 +316,7 @@ enum rt_status srv_tensor_read(struct srv_cursor message, enum rt_dtype expected
                        rt_dtype_name(dtype));
     if (expected != RT_NO_DTYPE && dtype != expected)
         return rt_tensor_new(out, NULL, dtype, 1, &(int64_t){0}, err);
-    /* A string repeated to fill the shape is shared by all that repeat it. */
+    /* A string that is repeated to fill the shape is stored once and shared. */
     if (dtype == RT_STRING && n)
         bytes += h.content.left ? content_text_bytes(h.content.left, (size_t)n) : h.text_bytes;
     if (bytes > *budget)
@@ -336,7 +336,7 @@ enum rt_status srv_tensor_read(struct srv_cursor message, enum rt_dtype expected
 }
 /* ---- writing ---- */
 
-/* Element i as the varint that the field holds: int32 fields are sign-extended to 64 bits. */
+/* Element i as the varint of its field: int32 fields are sign-extended to 64 bits. */
 static uint64_t load_varint(const void *p, int64_t i, enum rt_dtype dtype)
 {
     switch (dtype) {
@@ -372,12 +372,13 @@ static size_t dim_size(int64_t dim)
 }
 
 enum {
-    RUN = 64 << 10,    /* elements between two questions whether the answer is still wanted */
-    PIECE = 4 << 20,   /* bytes */
-    ELEMENT_COST = 16, /* of a string or varint, as bytes that are copied */
+    RUN = 64 << 10,    /* elements between two checks of `cancellation` */
+    PIECE = 4 << 20,   /* bytes between two checks of `cancellation` */
+    ELEMENT_COST = 16, /* of a string or varint, in copied bytes */
 };
 
-/* Bytes of the packed values, or of tensor_content; strings as fields: all of them, with tags. */
+/* The bytes of the packed values or of tensor_content; for strings as fields, all fields with tags.
+ */
 static size_t values_size(const struct rt_tensor *t, const struct form *form, bool as_content,
                           struct srv_cancellation *cancellation)
 {

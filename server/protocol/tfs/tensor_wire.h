@@ -1,9 +1,8 @@
 /*
- * TensorProto on the wire: a tensor's bytes are copied once, straight to their place, and no more
- * memory is taken than the message's own bytes or the caller's budget justify.
+ * TensorProto messages. Reading copies a tensor's bytes once, directly to their place, and takes
+ * no more memory than the bytes of the message or the caller's budget justify.
  *
- * Source: tensorflow/core/framework/tensor.proto.
- * Threads: pure.
+ * Source: tensorflow/core/framework/tensor.proto. Threads: pure.
  */
 #ifndef SRV_TENSOR_WIRE_H
 #define SRV_TENSOR_WIRE_H
@@ -13,30 +12,30 @@
 #include "server/protocol/tfs/wire.h"
 
 /*
- * A tensor from a TensorProto. *budget: the most bytes it may take, which is lessened by what it
- * takes; RESOURCE_EXHAUSTED: not enough is left, and nothing was expanded. The text says what is
- * wrong with the message.
+ * Reads a tensor from a TensorProto. *budget is the most bytes that the tensor may take; the bytes
+ * taken are subtracted from it. RESOURCE_EXHAUSTED: the budget is too small, and nothing was
+ * expanded. The error text says what is wrong with the message.
  *
- * One value may stand for all of a shape, so that 41 bytes of a message are 256 MiB of a tensor.
- * A type other than `wanted`, which the call refuses in any case, is therefore not expanded: *out
- * has that type and no elements. RT_NO_DTYPE: any type is wanted.
+ * One value may stand for all elements of a shape, so that a message of 41 bytes may hold a tensor
+ * of 256 MiB. Therefore a tensor of another type than `expected`, which the caller refuses in any
+ * case, is not expanded: *out gets its type and no elements. RT_NO_DTYPE: any type is expected.
  */
 enum rt_status srv_tensor_read(struct srv_cursor message, enum rt_dtype expected,
                                struct rt_tensor *out, size_t *budget, struct rt_error *err);
 
-bool srv_tensor_has_wire(enum rt_dtype dtype); /* false: it has no form on the wire */
+bool srv_tensor_has_wire(enum rt_dtype dtype); /* false: a TensorProto cannot hold the type */
 
 /*
  * The sizes of a tensor's message and of its parts; as_content: in tensor_content instead of the
- * typed field. A message of more than INT32_MAX bytes, which protobuf has none of, is not measured
- * to its end: it must not be emitted. Nor must one that was not wanted any more by then.
+ * typed field. Measuring stops at INT32_MAX bytes, the limit of a protobuf message, and when
+ * `cancellation` ends. The caller must not write a message whose measuring has stopped.
  */
 struct srv_tensor_layout {
     size_t shape, values, tensor;
 };
 struct srv_tensor_layout srv_tensor_lay_out(const struct rt_tensor *t, bool as_content,
                                             struct srv_cancellation *cancellation);
-/* The place behind it. What is not wanted any more is not written to its end. */
+/* Writes the message and returns the address behind it. Writing stops when `cancellation` ends. */
 unsigned char *srv_tensor_emit(unsigned char *p, const struct rt_tensor *t, bool as_content,
                                const struct srv_tensor_layout *l,
                                struct srv_cancellation *cancellation);

@@ -11,7 +11,7 @@ struct srv_cursor srv_cursor_of(const struct rt_span *slices, size_t total)
     return (struct srv_cursor){.slice = slices, .left = total};
 }
 
-/* Bytes that lie in one piece from here; 0 only at the end of the message. */
+/* The contiguous bytes from the cursor on; 0 only at the end of the message. */
 static size_t contiguous_bytes(struct srv_cursor *c)
 {
     if (!c->left)
@@ -24,7 +24,7 @@ static size_t contiguous_bytes(struct srv_cursor *c)
     return n < c->left ? n : c->left;
 }
 
-/* dst NULL: skips. False: there are not so many. */
+/* Copies n bytes and moves on (dst NULL: skips them). False: the message has fewer. */
 bool srv_cursor_copy(struct srv_cursor *c, void *dst, size_t n)
 {
     char *to = dst;
@@ -68,7 +68,7 @@ bool srv_cursor_varint(struct srv_cursor *c, uint64_t *out)
     }
     if (n >= 10)
         return false;
-    v = 0; /* it goes on in the next piece */
+    v = 0; /* the varint may continue in the next slice */
     for (unsigned i = 0; i < 10; i++) {
         unsigned char b;
         if (!srv_cursor_copy(c, &b, 1))
@@ -113,7 +113,7 @@ int srv_field_next(struct srv_cursor *c, struct srv_field *f)
     return -1; /* groups do not occur in these messages */
 }
 
-/* The bytes in one piece: where they are, or copied. */
+/* The rest of the message in contiguous memory: in place, or copied into the arena. */
 enum rt_status srv_cursor_span(struct srv_cursor c, struct rt_span *out, struct rt_arena *arena,
                                struct rt_error *err)
 {
@@ -207,7 +207,7 @@ void srv_put_float(struct rt_bytes *out, uint32_t number, float v)
     if (!bits)
         return;
     p = srv_write_tag(p, number, SRV_FIXED32);
-    memcpy(p, &bits, sizeof bits); /* little-endian, as the machines that this runs on */
+    memcpy(p, &bits, sizeof bits); /* little-endian, like all supported machines */
     rt_bytes_add(out, buffer, (size_t)(p - buffer) + sizeof bits);
 }
 

@@ -1,9 +1,10 @@
 /*
- * Messages on the wire, read and written by hand: a cursor over the pieces that a transport gives,
- * its fields one after the other, and the sizes and bytes of fields that are written. Nothing is
- * allocated by what a message claims before that has been compared with the bytes that are there.
+ * Protobuf messages, read and written by hand: a cursor over the slices of memory that a transport
+ * delivers, an iterator over fields, and the sizes and bytes of written fields. No size that a
+ * message claims is used to allocate memory before it was compared with the bytes that are
+ * present.
  *
- * Threads: pure; the caller's arena.
+ * Threads: pure; memory is from the caller's arena.
  */
 #ifndef SRV_WIRE_H
 #define SRV_WIRE_H
@@ -13,28 +14,28 @@
 
 /* ---- reading ---- */
 
-/* A place in a message that lies in several pieces of memory. */
+/* A position in a message that lies in several slices of memory. */
 struct srv_cursor {
-    const struct rt_span *slice; /* the current one; the pieces hold at least `left` more bytes */
-    size_t off;                  /* in it */
-    size_t left;                 /* of the message */
+    const struct rt_span *slice; /* the current one; slices hold at least `left` more bytes */
+    size_t off;                  /* offset in the slice */
+    size_t left;                 /* bytes left of the message */
 };
 struct srv_cursor srv_cursor_of(const struct rt_span *slices, size_t total);
-/* Takes n bytes (dst NULL: skips them). False: there are not so many. */
+/* Copies n bytes and moves on (dst NULL: skips them). False: the message has fewer. */
 bool srv_cursor_copy(struct srv_cursor *c, void *dst, size_t n);
 bool srv_cursor_varint(struct srv_cursor *c, uint64_t *out);
-/* All that is left, in one piece: where it is, or copied into the arena. */
+/* The rest of the message in contiguous memory: in place, or copied into the arena. */
 enum rt_status srv_cursor_span(struct srv_cursor c, struct rt_span *out, struct rt_arena *arena,
                                struct rt_error *err);
 
 enum srv_wire_type { SRV_VARINT = 0, SRV_FIXED64 = 1, SRV_BYTES = 2, SRV_FIXED32 = 5 };
 struct srv_field {
     uint32_t number;
-    int type; /* enum srv_wire_type */
+    int type; /* an enum srv_wire_type */
     uint64_t value;
     struct srv_cursor body;
 };
-/* 1: *f is the next field; 0: the end; -1: not a protobuf. */
+/* 1: *f is the next field; 0: the end of the message; -1: malformed. */
 int srv_field_next(struct srv_cursor *c, struct srv_field *f);
 static inline bool srv_field_is(const struct srv_field *f, uint32_t number, enum srv_wire_type type)
 {
@@ -42,28 +43,28 @@ static inline bool srv_field_is(const struct srv_field *f, uint32_t number, enum
 }
 enum rt_status srv_field_span(const struct srv_field *f, struct rt_span *out,
                               struct rt_arena *arena, struct rt_error *err);
-/* INVALID_ARGUMENT "the request is not well formed protobuf: WHAT". */
+/* Sets INVALID_ARGUMENT "the request is not well formed protobuf: WHAT". */
 enum rt_status srv_wire_malformed(struct rt_error *err, const char *what);
 
-/* ---- writing into memory that has been measured ---- */
+/* ---- writing into memory of a measured size ---- */
 
 size_t srv_varint_size(uint64_t v);
 size_t srv_bytes_size(uint32_t number, size_t n); /* a field of n bytes with its tag and length */
 unsigned char *srv_write_varint(unsigned char *p, uint64_t v);
 unsigned char *srv_write_tag(unsigned char *p, uint32_t number, enum srv_wire_type type);
-/* The tag and length alone: n bytes follow. */
+/* Writes a tag and a length; the n bytes follow. */
 unsigned char *srv_write_head(unsigned char *p, uint32_t number, size_t n);
 unsigned char *srv_write_bytes(unsigned char *p, uint32_t number, const void *bytes, size_t n);
 
 /* ---- writing small messages ---- */
 
-void srv_put_int(struct rt_bytes *out, uint32_t number, uint64_t v); /* nothing for 0 */
-void srv_put_float(struct rt_bytes *out, uint32_t number, float v);  /* nothing for +0 */
-/* The tag and length alone: n bytes are to follow. */
+void srv_put_int(struct rt_bytes *out, uint32_t number, uint64_t v); /* writes nothing for 0 */
+void srv_put_float(struct rt_bytes *out, uint32_t number, float v);  /* writes nothing for +0 */
+/* Appends a tag and a length; the caller appends the n bytes. */
 void srv_put_head(struct rt_bytes *out, uint32_t number, size_t n);
 void srv_put_bytes(struct rt_bytes *out, uint32_t number, const void *p, size_t n);
-/* A message that was written into bytes of its own, which are empty afterwards. Where these have
- * failed, so has `out`. */
+/* Appends a message from a buffer of its own and empties that buffer. If the buffer has failed, so
+ * has `out`. */
 void srv_put_message(struct rt_bytes *out, uint32_t number, struct rt_bytes *message);
 static inline void srv_put_text(struct rt_bytes *out, uint32_t number, const char *s)
 {
