@@ -1,12 +1,12 @@
 /*
- * JSON text, checked once and then walked: srv_json_check lets a document pass or refuses it with
- * RapidJSON's texts and offsets (as TensorFlow Serving's clients know them); everything else here
- * walks text that has passed, without building a tree.
+ * JSON text, checked once and then walked. srv_json_check accepts a document or refuses it with
+ * RapidJSON's texts and offsets, which clients of TensorFlow Serving know. The other functions
+ * walk text that was accepted, without building a tree.
  *
- * Two extensions, as TensorFlow Serving's: NaN, Inf and Infinity are numbers, and text after the
+ * Two extensions are TensorFlow Serving's: NaN, Inf and Infinity are numbers, and text after the
  * closing brace is ignored. Strings are bytes: their encoding is not checked.
  *
- * Pure functions over bytes; nothing is kept but what the caller holds.
+ * Pure functions over bytes; they keep nothing.
  */
 #ifndef SRV_JSON_H
 #define SRV_JSON_H
@@ -18,7 +18,7 @@
 #include "runtime/base/span.h"
 #include "server/base/cancellation.h"
 
-/* A value inside checked text, from its first byte on. p NULL: not there. */
+/* A value in accepted text, by its first byte. p NULL: absent. */
 struct srv_json {
     const unsigned char *p, *end; /* end: of the document, not of the value */
 };
@@ -35,25 +35,25 @@ enum srv_json_type {
 
 struct srv_json_doc {
     struct srv_json top;
-    /* Of the first member each; p NULL: the key is not there. */
+    /* The first member with each of these keys; p NULL: absent. */
     struct srv_json signature_name, instances, inputs, examples, context;
-    int64_t n_instances; /* elements of `instances` when it is an array */
+    int64_t n_instances; /* elements of `instances` if it is an array */
 };
 
 /*
- * Any nesting depth. INVALID_ARGUMENT "JSON Parse error: ..."; also when the top is not an object
- * ("JSON Value: 5 Is not object").
+ * Checks a text of any nesting depth and finds its members. INVALID_ARGUMENT "JSON Parse error:
+ * ...", or, if the top value is not an object, "JSON Value: 5 Is not object".
  */
 enum rt_status srv_json_check(struct srv_json_doc *doc, struct rt_span text, struct rt_error *err);
 
 enum srv_json_type srv_json_type(struct srv_json v);
 const char *srv_json_type_name(struct srv_json v); /* "Null", "False", "Object", "Number", ... */
 const unsigned char *srv_json_after(struct srv_json v); /* the byte after the value */
-int64_t srv_json_count(struct srv_json v);              /* elements or members */
+int64_t srv_json_count(struct srv_json v);              /* number of elements or members */
 
 /*
- * Walks an array or object: start with *at = srv_json_first(v), then take each element until
- * false. For objects *key is the member's name token with its quotes.
+ * Walks an array or object: begin with *at = srv_json_first(v), and take elements until false. For
+ * an object *key is the token of the member's name, with quotes.
  */
 const unsigned char *srv_json_first(struct srv_json v);
 bool srv_json_next(const unsigned char **at, const unsigned char *end, struct srv_json *value);
@@ -66,32 +66,34 @@ static inline const unsigned char *srv_json_space(const unsigned char *p, const 
     return p;
 }
 
-/* The token of a string, quotes included. */
+/* The token of a string, with quotes. */
 struct rt_span srv_json_token(struct srv_json string);
-/* What the token stands for. `dst` NULL: only the length. Never more than the token's. */
+/* Decodes a string token and returns the length. `dst` NULL: only the length, which is at most the
+ * token's. */
 size_t srv_json_unquote(char *dst, struct rt_span token);
-/* The token stands for exactly these bytes. */
+/* Whether the token decodes to exactly these bytes. */
 bool srv_json_token_is(struct rt_span token, const char *s, size_t n);
-/* {"b64": "..."} and nothing else: *token is the string's. */
+/* Whether v is {"b64": "..."} and nothing else; *token is that string's token. */
 bool srv_json_is_b64(struct srv_json v, struct rt_span *token);
-/* Decodes base64 (the standard alphabet or that for URLs, padding optional, white space skipped) as
- * it is in a string token. `dst` NULL: only the length. False: not base64. */
+/* Decodes the base64 in a string token: the standard or the URL alphabet, padding optional, white
+ * space skipped. `dst` NULL: only the length. False: not base64. */
 bool srv_json_unbase64(char *dst, size_t *n, struct rt_span token);
 
 /*
- * The value as an error text shows it (four spaces, one element a line), cut near `room` bytes.
- * Ends in NUL. Returns `text`.
+ * Writes the value for an error text (four spaces of indentation, one element a line), truncated
+ * at `capacity` bytes and ended by NUL. Returns `text`.
  */
 const char *srv_json_show(char *text, size_t capacity, struct srv_json v);
 enum { SRV_JSON_SHOWN = 257 };
 
-/* Appends s between quotes, escaped as RapidJSON does; bytes above 0x7f pass. */
+/* Appends s in quotes, with RapidJSON's escapes; bytes above 0x7f stay as they are. */
 void srv_json_quote(struct rt_bytes *out, const void *s, size_t n);
 
-/* Appends the bytes as base64 between quotes. */
+/* Appends the bytes as base64 in quotes. */
 void srv_json_base64(struct rt_bytes *out, const void *s, size_t n);
 
-/* The same for strings of any length: `out` fails when it is not wanted any more. */
+/* srv_json_quote and srv_json_base64 for strings of any length: `out` fails when `cancellation`
+ * ends. */
 void srv_json_quote_long(struct rt_bytes *out, const void *s, size_t n,
                          struct srv_cancellation *cancellation);
 void srv_json_base64_long(struct rt_bytes *out, const void *s, size_t n,

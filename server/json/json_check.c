@@ -1,4 +1,4 @@
-/* Whether a text is JSON, and what is wrong with it. */
+/* Checks that a text is JSON, and finds the first error. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,8 +22,8 @@ static const char exponent_text[] = "Miss exponent in number.";
 
 struct check {
     const unsigned char *p, *end;
-    const char *why;         /* set: refused ... */
-    const unsigned char *at; /* ... here */
+    const char *why;         /* the error; NULL: none */
+    const unsigned char *at; /* where the error is */
 };
 
 static bool refuse(struct check *c, const char *why, const unsigned char *at)
@@ -33,13 +33,13 @@ static bool refuse(struct check *c, const char *why, const unsigned char *at)
     return false;
 }
 
-/* The byte at p; 0 at the end, as a NUL in the text ends it too. */
+/* The byte at p; 0 at the end, because a NUL ends the text, too. */
 static unsigned char peek(const struct check *c, const unsigned char *p)
 {
     return p < c->end ? *p : 0;
 }
 
-/* Four hex digits at *p. */
+/* Reads four hex digits at *p. */
 static bool check_hex(struct check *c, const unsigned char **p, const unsigned char *escape,
                       unsigned *out)
 {
@@ -55,7 +55,7 @@ static bool check_hex(struct check *c, const unsigned char **p, const unsigned c
     return true;
 }
 
-/* c->p is at the opening quote. */
+/* Checks a string; c->p is at its opening quote. */
 static bool check_string(struct check *c)
 {
     const unsigned char *p = c->p + 1;
@@ -107,7 +107,7 @@ static bool is_digit(unsigned char c)
     return (unsigned)c - '0' < 10;
 }
 
-/* Matches `word` byte by byte; the offset of a refusal is the first that differs. */
+/* Matches `word` byte by byte; the offset of an error is the first byte that differs. */
 static bool check_word(struct check *c, const char *word)
 {
     const unsigned char *p = c->p;
@@ -118,7 +118,7 @@ static bool check_word(struct check *c, const char *word)
     return true;
 }
 
-/* The first byte from p on that is no digit. */
+/* Returns the first byte from p on that is not a digit. */
 static const unsigned char *after_digits(const unsigned char *p, const unsigned char *end)
 {
     uint64_t w;
@@ -131,7 +131,7 @@ static const unsigned char *after_digits(const unsigned char *p, const unsigned 
             continue;
         }
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-        /* No byte below the first odd one carries into it. */
+        /* No byte below the first non-digit carries into it. */
         return p + (__builtin_ctzll(non_digits) >> 3);
 #else
         break;
@@ -196,8 +196,7 @@ static bool check_number(struct check *c)
     return true;
 }
 
-/* Which containers are open: a bit each (1: object). Grows with the text, so it is bounded by it.
- */
+/* The open containers, one bit each (1: object). It grows with the text, whose length bounds it. */
 struct nest {
     uint64_t few[8], *bits;
     size_t depth, capacity; /* in bits */
@@ -228,7 +227,7 @@ static bool nest_is_object(const struct nest *n)
     return n->bits[i >> 6] >> (i & 63) & 1;
 }
 
-/* Notes the value of a top-level member that somebody will ask for. */
+/* Where to note the value of a top-level member that the API reads; NULL: it does not. */
 static struct srv_json *member_slot(struct srv_json_doc *doc, struct rt_span token)
 {
     static const struct {
@@ -255,15 +254,15 @@ struct document {
     struct srv_json_doc *doc;
     struct nest nest;
     int64_t count; /* elements of the array at depth 2 */
-    bool counting; /* ... which is `instances` */
+    bool counting; /* that array is `instances` */
     bool no_memory;
 };
 
-/* What is at c->p, white space skipped. */
+/* What c->p is at, behind white space. */
 enum place {
     AT_VALUE,
     AT_NAME,
-    AT_CLOSE, /* the bracket of what is open */
+    AT_CLOSE, /* the bracket that closes the open container */
     BEHIND_VALUE,
     AT_END, /* of the document */
     REFUSED,
@@ -366,7 +365,7 @@ static enum place take_name(struct document *d, struct check *c)
     return AT_VALUE;
 }
 
-/* False: refused, or out of memory. */
+/* Checks the whole document. False: an error, or out of memory. */
 static bool check_document(struct document *d, struct check *c)
 {
     enum place place = AT_VALUE;

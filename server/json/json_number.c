@@ -5,14 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An extension of both compilers; every value below fits it by the bounds beside it. */
+/* An extension of GCC and Clang. The bound beside each value below shows that it fits. */
 __extension__ typedef unsigned __int128 wide;
 
 static const double exact_ten[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
                                    1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
                                    1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
 
-/* The nearest doubles: half a unit of their last place off at most. */
+/* The nearest doubles: at most half a unit of the last place off. */
 static const double tenth[] = {1e0,   1e-1,  1e-2,  1e-3,  1e-4,  1e-5,  1e-6,  1e-7,
                                1e-8,  1e-9,  1e-10, 1e-11, 1e-12, 1e-13, 1e-14, 1e-15,
                                1e-16, 1e-17, 1e-18, 1e-19, 1e-20, 1e-21, 1e-22};
@@ -20,7 +20,7 @@ static const double tenth[] = {1e0,   1e-1,  1e-2,  1e-3,  1e-4,  1e-5,  1e-6,  
 static const uint32_t small_ten[] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000};
 
 static const uint64_t five[28] = {
-    /* powers of five below 2^63 */
+    /* the powers of five below 2^63 */
     1u,
     5u,
     25u,
@@ -57,9 +57,9 @@ static bool is_digit(unsigned char c)
 }
 
 /*
- * How many of the eight bytes at p, from the first on, are decimal digits, and their value. The
- * digits are moved to the end of the word, behind zeros, so that one conversion of eight digits
- * serves every length without a loop whose end the processor would have to guess.
+ * Returns how many of the eight bytes at p, from the first on, are decimal digits, and their
+ * value. The digits are moved to the end of the word, behind zeros, so that one conversion of
+ * eight digits serves every length without a loop whose end the processor would have to predict.
  */
 static inline int leading_digits(const unsigned char *p, uint64_t *value)
 {
@@ -68,7 +68,7 @@ static inline int leading_digits(const unsigned char *p, uint64_t *value)
     int n = 0;
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
     memcpy(&w, p, 8);
-    w ^= ones * '0'; /* a digit has become its value, every other byte is above 9 */
+    w ^= ones * '0'; /* a digit is its value now, every other byte is above 9 */
     /* The first byte above 9 is found exactly; bytes behind it may be wrong by a carry. */
     const uint64_t other = (w | (w + ones * 0x76)) & (ones << 7);
     n = other ? __builtin_ctzll(other) >> 3 : 8;
@@ -88,7 +88,7 @@ static inline int leading_digits(const unsigned char *p, uint64_t *value)
     return n;
 }
 
-/* 2^e as a double; e within the normal range. */
+/* 2^e as a double; e is within the range of normal numbers. */
 static double two_to(int e)
 {
     uint64_t bits = (uint64_t)(1023 + e) << 52;
@@ -97,7 +97,7 @@ static double two_to(int e)
     return d;
 }
 
-/* w / 10^k, correctly rounded; w not zero, 0 <= k <= 27. */
+/* w / 10^k, correctly rounded; w is not zero, 0 <= k <= 27. */
 static double divide_by_ten(uint64_t w, int k)
 {
     int lw = __builtin_clzll(w), ld = __builtin_clzll(five[k]);
@@ -114,8 +114,8 @@ static double divide_by_ten(uint64_t w, int k)
 }
 
 /*
- * The hard cases go to strtod, from a copy that ends in NUL. More than 800 significant digits only
- * matter by being zero or not, so the copy has a fixed size.
+ * Reads the hard cases with strtod, from a copy that ends in NUL. Of the digits behind 800
+ * significant ones it matters only whether all are zero, so the copy has a fixed size.
  */
 static double slow_double(const unsigned char *p, const unsigned char *end, int64_t exponent)
 {
@@ -154,18 +154,18 @@ static double slow_double(const unsigned char *p, const unsigned char *end, int6
     return strtod(text, NULL);
 }
 
-/* Digits, fraction and exponent from p on: the value of what lies before `*after`. */
+/* A parsed decimal: digits, fraction and exponent. */
 struct decimal {
     uint64_t w;       /* the first 19 significant digits */
-    int64_t exponent; /* of the written exponent */
-    int64_t scale;    /* value = w * 10^scale when not cut */
-    bool cut;         /* there were more digits than w takes */
+    int64_t exponent; /* the exponent that is written */
+    int64_t scale;    /* value = w * 10^scale unless `cut` */
+    bool cut;         /* there are more digits than w holds */
     bool integer;     /* neither fraction nor exponent */
 };
 
 /*
- * Digits from p on become the last digits of *w, and *n counts them. When *n exceeds 19, *w has
- * overflowed and says nothing.
+ * Appends the digits from p on to *w, and adds their number to *n. If *n exceeds 19, *w has
+ * overflowed and is meaningless.
  */
 static inline const unsigned char *read_digits(const unsigned char *p, const unsigned char *end,
                                                uint64_t *w, int *n)
@@ -214,7 +214,7 @@ static inline const unsigned char *read_decimal(const unsigned char *p, const un
     }
     goto exponent_part;
 
-careful: /* again from the start, with care for w's room */
+careful: /* again from the start, without overflow of w */
     w = 0;
     n = 0;
     integer = true;
@@ -272,7 +272,7 @@ static double decimal_value(const struct decimal *d, const unsigned char *start,
     return slow_double(start, end, d->exponent);
 }
 
-/* Inf, Infinity, NaN after the sign; NULL: none of them. */
+/* Reads Inf, Infinity or NaN behind the sign; NULL: none of them. */
 static const unsigned char *read_word(const unsigned char *p, const unsigned char *end, double *out)
 {
     if (end - p >= 3 && memcmp(p, "NaN", 3) == 0) {
@@ -318,13 +318,13 @@ const unsigned char *srv_float_read(const unsigned char *p, const unsigned char 
     }
     struct decimal dec;
     p = read_decimal(start, end, &dec);
-    /* The double next to the value, or one of its neighbours: they become the same float unless
-     * the value is close to where floats part. */
+    /* d is the double nearest to the value, or a neighbour of it. All of these round to the same
+     * float unless the value is close to the middle between two floats. */
     if (!dec.cut && dec.w && dec.scale <= 0 && dec.scale >= -22) {
         d = (double)dec.w * tenth[-dec.scale];
         uint64_t bits, part;
         memcpy(&bits, &d, sizeof bits);
-        part = bits & 0x1fffffff; /* what a float cuts off */
+        part = bits & 0x1fffffff; /* the bits that a float drops */
         if (part - (0x10000000 - 4) > 8 && d >= 1e-30 && d <= 1e30) {
             *out = (float)(minus ? -d : d);
             return p;
@@ -335,7 +335,7 @@ const unsigned char *srv_float_read(const unsigned char *p, const unsigned char 
     return p;
 }
 
-/* Reads all digits of an integer again when 19 were not enough. False: does not fit. */
+/* Reads an integer of more than 19 digits again. False: it does not fit. */
 static bool read_uint(const unsigned char *p, const unsigned char *end, uint64_t *out)
 {
     uint64_t u = 0;
@@ -442,7 +442,7 @@ static const uint64_t ten[20] = {
     10000000000000000000u,
 };
 
-/* m * 2^e * 10^p to the nearest integer, ties to even, exactly. False: beyond 128 bits. */
+/* Rounds m * 2^e * 10^p to the nearest integer, ties to even, exactly. False: beyond 128 bits. */
 static bool scaled(uint64_t m, int e, int p, uint64_t *out)
 {
     wide num = m;
@@ -491,8 +491,8 @@ static bool scaled(uint64_t m, int e, int p, uint64_t *out)
     return true;
 }
 
-/* `digits` significant digits of m * 2^e: *d in [10^(digits-1), 10^digits), value ~ d * 10^(k -
- * digits + 1). False: out of the exact range. */
+/* Rounds m * 2^e to `digits` significant digits: *d is in [10^(digits-1), 10^digits), and the
+ * value is about d * 10^(k - digits + 1). False: out of the exact range. */
 static bool decimal_digits(uint64_t m, int e, int digits, uint64_t *d, int *k)
 {
     int top = e + 63 - __builtin_clzll(m);            /* floor(log2) */
@@ -513,9 +513,10 @@ static bool decimal_digits(uint64_t m, int e, int digits, uint64_t *d, int *k)
 }
 
 /*
- * The eight decimal digits of x, one a byte and the first in the lowest byte, as values. x is below
- * 10^8. Each step halves the numbers that are split, several at once in one word: quotients by
- * 100 and by 10 are multiplications by a rounded reciprocal, exact for numbers that short.
+ * Returns the eight decimal digits of x, which is below 10^8, as values: one per byte, the first
+ * in the lowest byte. Each step halves the numbers that are split, several at once in a word.
+ * Quotients by 100 and by 10 are multiplications by a rounded reciprocal, which is exact for
+ * numbers of this size.
  */
 static inline uint64_t split_digits(uint64_t x)
 {
@@ -535,8 +536,8 @@ static void store_text(char *to, uint64_t bytes)
 }
 
 /*
- * The digits of d, which has `digits` of them (6, 9 or 17), as text without the trailing zeros;
- * returns how many stay, at least one. Stores whole words: 24 bytes are written.
+ * Writes the digits of d, of which there are `digits` (6, 9 or 17), without trailing zeros.
+ * Returns the number written, at least one. Stores whole words: 24 bytes are overwritten.
  */
 static inline size_t digits_text(char *text, uint64_t d, int digits)
 {
@@ -565,7 +566,7 @@ static inline size_t digits_text(char *text, uint64_t d, int digits)
     return 1;
 }
 
-/* n significant digits in exponent form: 1.5e-07. */
+/* Writes n significant digits in exponent form: 1.5e-07. */
 static size_t write_exponent_form(char *buffer, const char *text, size_t n, int k)
 {
     size_t out = 0;
@@ -583,7 +584,7 @@ static size_t write_exponent_form(char *buffer, const char *text, size_t n, int 
     return out + srv_uint_write(buffer + out, x);
 }
 
-/* As %g writes d * 10^(k - digits + 1): exponent form outside [-4, digits). */
+/* Writes d * 10^(k - digits + 1) as %g does: in exponent form if k is outside [-4, digits). */
 static inline size_t write_digits(char *buffer, uint64_t d, int digits, int k)
 {
     char text[24];                         /* whole words, as digits_text stores them */
@@ -601,7 +602,7 @@ static inline size_t write_digits(char *buffer, uint64_t d, int digits, int k)
         return (size_t)(1 - k) + n;
     }
     const size_t whole = (size_t)k + 1;
-    if (n <= whole) { /* zeros that digits_text left out stand in `text` all the same */
+    if (n <= whole) { /* the zeros that digits_text does not count are in `text` */
         memcpy(buffer, text, whole);
         memcpy(buffer + whole, ".0", 2);
         return whole + 2;
@@ -620,7 +621,7 @@ static size_t write_non_finite(char *buffer, double x)
     return n;
 }
 
-/* Where the exact arithmetic does not reach: the C library. */
+/* Writes with the C library what the exact arithmetic cannot reach. */
 static size_t write_slow(char *buffer, double x, int precision)
 {
     int n = snprintf(buffer, SRV_NUMBER_BYTES, "%.*g", precision, x);
@@ -633,7 +634,7 @@ static size_t write_slow(char *buffer, double x, int precision)
     return (size_t)n;
 }
 
-/* Six digits, d * 10^(k-5), as a double; *ok false when that would round twice. */
+/* Reads six digits back: d * 10^(k-5) as a double. *ok is false if that would round twice. */
 static double six_digits_back(uint64_t d, int k, bool *ok)
 {
     int scale = k - 5;
@@ -645,9 +646,10 @@ static double six_digits_back(uint64_t d, int k, bool *ok)
 }
 
 /*
- * a to `digits` digits, as decimal_digits has it, k being the exponent of a's first digit. False:
- * too close to a tie, or rounded up to a power of ten, for the product of two doubles to tell.
- * Conversions go by int64_t, which is one instruction where uint64_t is several.
+ * Rounds a to `digits` digits, as decimal_digits describes; k is the exponent of the first digit
+ * of a. False: a is too close to a tie, or rounds up to a power of ten, so that the product of two
+ * doubles cannot decide. Conversions use int64_t, which takes one instruction where uint64_t takes
+ * several.
  */
 static inline bool quick_digits(double a, int k, int digits, uint64_t *d, double *exact)
 {
@@ -663,7 +665,8 @@ static inline bool quick_digits(double a, int k, int digits, uint64_t *d, double
     return nearest < (int64_t)ten[digits];
 }
 
-/* The same as the long way below, for floats between 1e-10 and 1e20. False: take that way. */
+/* The fast path for floats between 1e-10 and 1e20, with the same result as the path below. False:
+ * use that path. */
 static bool quick_float(char *buffer, float a, size_t *n)
 {
     uint32_t bits;
@@ -674,14 +677,14 @@ static bool quick_float(char *buffer, float a, size_t *n)
     memcpy(&bits, &a, sizeof bits);
     if (bits < 0x2edbe6ff || bits > 0x60ad78eb)
         return false;
-    /* The exponent of ten: from the exponent of two, which leaves it or one more. No float lies
-     * between a power of ten and the double next to it. */
+    /* The exponent of ten follows from the exponent of two, up to one. No float lies between a
+     * power of ten and the nearest double. */
     const int top = (int)(bits >> 23) - 127;
     k = (int)((top * INT64_C(315653)) >> 20);
     k += (double)a >= (k < -1 ? tenth[-k - 1] : exact_ten[k + 1]);
     if (!quick_digits((double)a, k, 6, &d, &x))
         return false;
-    /* Six digits may come back to a only when they are off by half of a's last bit or less. */
+    /* Six digits can read back as a only if they differ from it by at most half of its last bit. */
     if (fabs(x - (double)(int64_t)d) <= x * 0x1.1p-24 && (float)six_digits_back(d, k, &ok) == a &&
         ok) {
         *n = write_digits(buffer, d, 6, k);
@@ -703,7 +706,7 @@ size_t srv_float_write(char *buffer, float x)
     if (sign)
         *buffer++ = '-';
     float a = sign ? -x : x;
-    if (a < 100000.0f && a == (float)(int32_t)a) { /* small whole numbers, zero */
+    if (a < 100000.0f && a == (float)(int32_t)a) { /* small whole numbers, and zero */
         size_t n = srv_uint_write(buffer, (uint64_t)a);
         memcpy(buffer + n, ".0", 2);
         return sign + n + 2;

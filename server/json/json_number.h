@@ -1,6 +1,6 @@
 /*
- * Numbers as JSON text: decimal to binary, always correctly rounded, and the decimal forms that
- * TensorFlow Serving prints. Pure functions over bytes.
+ * Numbers in JSON text: reading decimals into binary, always correctly rounded, and writing the
+ * decimal forms that TensorFlow Serving prints. Pure functions over bytes.
  */
 #ifndef SRV_JSON_NUMBER_H
 #define SRV_JSON_NUMBER_H
@@ -9,14 +9,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SRV_NUMBER_BYTES = 32 }; /* bytes that each writer below may store to, used or not */
+enum { SRV_NUMBER_BYTES = 32 }; /* bytes that a writer below may overwrite, whatever the length */
 
-/* What a number token is, by JSON alone: RapidJSON's view. */
+/* The kind of a number token by JSON's rules alone, as RapidJSON sees it. */
 enum srv_number_kind {
-    SRV_NUMBER_NONE,   /* no number starts here */
-    SRV_NUMBER_INT,    /* no fraction, no exponent, fits int64: `i` */
-    SRV_NUMBER_UINT,   /* the same, above int64, fits uint64: `u` */
-    SRV_NUMBER_DOUBLE, /* anything else, NaN and Infinity too: `d` */
+    SRV_NUMBER_NONE,   /* no number begins here */
+    SRV_NUMBER_INT,    /* without fraction and exponent, fits int64: `i` */
+    SRV_NUMBER_UINT,   /* without fraction and exponent, fits only uint64: `u` */
+    SRV_NUMBER_DOUBLE, /* any other number, NaN and Infinity included: `d` */
 };
 
 struct srv_number {
@@ -27,20 +27,21 @@ struct srv_number {
 };
 
 /*
- * Reads the number token at p, which a syntax check has already let pass (sign, digits, fraction,
- * exponent, or NaN, Inf, Infinity). Returns the byte after it; p itself when there is none.
+ * Reads the number token at p, whose syntax was checked (sign, digits, fraction, exponent, or NaN,
+ * Inf, Infinity). Returns the byte after it, or p if there is no number.
  */
 const unsigned char *srv_number_read(const unsigned char *p, const unsigned char *end,
                                      struct srv_number *out);
-/* The same for callers that want the double only. NULL: no number here. */
+/* Reads only the double. NULL: no number here. */
 const unsigned char *srv_double_read(const unsigned char *p, const unsigned char *end, double *out);
 
-/* The same as a float: the double, correctly rounded, rounded again, as a cast does. */
+/* Reads a float: the correctly rounded double, rounded again as by a cast. */
 const unsigned char *srv_float_read(const unsigned char *p, const unsigned char *end, float *out);
 
 /*
- * %g with 6 digits, or 9 (float) or 17 (double) when 6 do not come back to the same value; ".0" is
- * appended when neither '.' nor 'e' occurs. NaN, Infinity, -Infinity. Return the length.
+ * Writes %g with 6 digits, or with 9 (float) or 17 (double) if 6 do not read back as the same
+ * value. ".0" is appended if the text has neither '.' nor 'e'. NaN, Infinity, -Infinity. Returns
+ * the length.
  */
 size_t srv_float_write(char *buffer, float x);
 size_t srv_double_write(char *buffer, double x);
