@@ -17,7 +17,7 @@ static bool is_data_error(enum rt_status st)
     case RT_FAILED_PRECONDITION:
     case RT_DATA_LOSS:
     case RT_UNKNOWN:
-    case RT_RESOURCE_EXHAUSTED: /* a smaller run may fit */
+    case RT_RESOURCE_EXHAUSTED: /* a smaller run may fit into memory */
         return true;
     default:
         return false;
@@ -32,8 +32,9 @@ static bool is_of(const struct rt_tensor_spec *spec, const struct rt_tensor *t)
     return same;
 }
 
-/* The graph's own words name its nodes. Who asked knows the signature's inputs: the first that has
- * not its shape is named behind them. */
+/* Names a mismatching input in the error of an INVALID_ARGUMENT job. The graph's error texts name
+ * nodes, but a client knows the signature's inputs: the first input whose shape does not match the
+ * signature is appended to the text. */
 static void name_input(struct srv_job *job)
 {
     const struct rt_signature *def = job->signature->def;
@@ -77,16 +78,16 @@ bool srv_batch_can_pad(const struct rt_tensor *t)
     return t->rank >= 1 && t->rank <= MAX_PADDED_RANK && rt_tensor_count(t) > 0;
 }
 
-/* Writing a merged input: asks whether the run should end after every CHUNK_BYTES. */
+/* Writes a merged input. Every CHUNK_BYTES the writer checks whether the run should end. */
 struct merging {
     enum rt_dtype dtype;
     struct rt_check check;
-    size_t written; /* bytes since it asked */
+    size_t written; /* bytes written since the last check */
     struct rt_error *err;
 };
 enum { CHUNK_BYTES = 4 << 20 };
 
-/* How many of `n` elements come next; 0: the run should end, and *st says why. */
+/* Returns how many of `n` elements to write next; 0: the run should end, and *st says why. */
 static int64_t next_chunk(struct merging *m, int64_t n, enum rt_status *st)
 {
     const size_t size = rt_dtype_size(m->dtype);
@@ -141,7 +142,8 @@ static enum rt_status fill(struct merging *m, char *dst, const void *value, int6
     return st;
 }
 
-/* Copies t into the corner of dst, whose dimensions >= 1 are dim's, over what was filled there. */
+/* Copies t into dst, whose inner dimensions dim[1...] are at least t's, from index 0 on in each
+ * dimension. The padding around it was filled before. */
 static enum rt_status copy_corner(struct merging *m, const struct rt_tensor *t, char *dst,
                                   const int64_t *dim)
 {
@@ -175,7 +177,7 @@ static enum rt_status check_options(void *options, struct rt_error *err)
     return rt_run_options_check(options, err);
 }
 
-/* On failure *out holds what the caller clears. */
+/* On failure the caller clears *out. */
 static enum rt_status merge_feed(const struct srv_batch *b, int i, struct rt_run_options *options,
                                  struct rt_tensor *out, struct rt_error *err)
 {
@@ -206,7 +208,7 @@ static enum rt_status merge_feed(const struct srv_batch *b, int i, struct rt_run
         if (!st)
             st = copy_corner(&m, t, to, dim);
     }
-    for (; at < b->run_rows && !st; at++) /* the last job's first row */
+    for (; at < b->run_rows && !st; at++) /* pad with the last job's first row */
         st = copy(&m, (char *)out->data + (size_t)at * row_bytes,
                   (char *)out->data + (size_t)last * row_bytes, inner);
     return st;
@@ -214,7 +216,7 @@ static enum rt_status merge_feed(const struct srv_batch *b, int i, struct rt_run
 
 /* ---- running ---- */
 
-/* Gives each job its rows of `all`, as views. */
+/* Gives each job its rows of the merged outputs `all`, as views. */
 static void split(const struct srv_batch *b, const struct rt_tensor *all, int n)
 {
     int64_t at = 0;
@@ -231,11 +233,11 @@ static void split(const struct srv_batch *b, const struct rt_tensor *all, int n)
     }
 }
 
-/* NOT_ROW_WISE: rows of these lengths are not proved independent, or there was no memory to prove
- * it; others may be, or later. */
+/* NOT_ROW_WISE: row-wise analysis does not find rows of these lengths independent, or had no
+ * memory. Rows of other lengths may be, or a later analysis may succeed. */
 enum outcome { RAN, FAILED, NOT_ROW_WISE, DOES_NOT_FOLLOW_ROWS };
 
-/* Runs the batch as one. FAILED: *err says why; no job was given anything. */
+/* Runs the batch as one. FAILED: *err says why, and no job has changed. */
 static enum outcome run_merged(const struct srv_batch *b, struct rt_error *err)
 {
     const struct rt_model_signature *sig = b->first->signature;
@@ -251,7 +253,7 @@ static enum outcome run_merged(const struct srv_batch *b, struct rt_error *err)
         rt_fail_memory(err, "a batch", 0);
         return FAILED;
     }
-    /* It goes on for the member that has most time left, and as long as one still wants it. */
+    /* The run goes on until the latest deadline of its jobs, unless all their clients have gone. */
     options.all_cancelled = gone;
     for (const struct srv_job *j = b->first; j; j = j->next) {
         if (j->deadline_ns > options.deadline_ns)
@@ -301,7 +303,7 @@ static void fail_all(const struct srv_batch *b, const struct rt_error *err)
     }
 }
 
-/* Runs a batch that failed as a whole in halves, so that only those at fault fail. */
+/* Runs a failed batch again in halves, so that only the jobs at fault fail. */
 static void bisect(const struct srv_batch *b)
 {
     struct srv_batch half[2] = {{.first = b->first}, {.n_jobs = 0}};
@@ -318,7 +320,7 @@ static void bisect(const struct srv_batch *b)
     at = &half[0].first;
     for (int i = 0; i < half[0].n_jobs; i++)
         at = &(*at)->next;
-    *at = NULL; /* cut for now */
+    *at = NULL; /* end the first half here while it runs */
     for (int i = 0; i < 2; i++) {
         struct srv_batch *h = &half[i];
         struct rt_error err = {.arena = b->arena};

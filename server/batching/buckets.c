@@ -19,13 +19,14 @@ static bool may_merge(const struct srv_model_queue *l, const struct srv_call_que
            (l->policy.max_rows > 1 || l->policy.n_sizes);
 }
 
-/* What the spare worker may run, if its runs turn out to be short. */
+/* Returns whether the spare worker may run the job, provided its runs turn out to be short. */
 static bool is_small(const struct srv_job *job)
 {
     return !job->prepare && job->body_bytes < SMALL_BYTES;
 }
 
-/* `pads`: lengths of dimensions that padding can make equal do not count. */
+/* Builds the key of one feed. With `pads`, the lengths of dimensions that padding can make equal
+ * are not part of the key. */
 static struct srv_feed_key key_of(const struct rt_tensor *t, bool has_rows, bool pads)
 {
     struct srv_feed_key k = {.dtype = t->dtype, .rank = t->rank};
@@ -95,7 +96,7 @@ static void forget_oldest(struct srv_model_queue *l)
     free(oldest);
 }
 
-/* Of the bucket's calls, which all are one. */
+/* Tells the scheduler core whether the call of a bucket is compiled for `rows` rows. */
 static bool is_compiled(const void *call, int64_t rows)
 {
     return rt_callable_is_compiled(call, rows);

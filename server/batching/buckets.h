@@ -1,10 +1,11 @@
 /*
- * Which jobs may be merged with each other: a job goes to the bucket of those that run the same
- * call on inputs of the same types and of the same shapes behind the batch dimension. Jobs whose
- * signatures write variables share one bucket, in which none is merged.
+ * Buckets decide which jobs may be merged with each other. A bucket holds the jobs that run the
+ * same call on inputs of the same types and of the same shapes behind the batch dimension. Jobs
+ * whose signatures write variables share one bucket, and that bucket merges nothing.
  *
- * All that a lane holds is guarded by its scheduler's lock, which the caller of every function here
- * holds. A bucket without jobs is forgotten when its lane has many of them.
+ * Locking: the scheduler's lock guards everything in a model queue; the caller of every function
+ * here holds that lock. A model queue that has many buckets frees the longest unused bucket without
+ * jobs.
  */
 #ifndef SRV_BUCKETS_H
 #define SRV_BUCKETS_H
@@ -12,27 +13,28 @@
 #include "server/batching/scheduler.h"
 #include "server/config/batching.h"
 
-struct srv_feed_key { /* of one feed: what must be the same in all jobs of a bucket */
+struct srv_feed_key { /* the type and shape of one feed, equal for all jobs of a bucket */
     uint8_t dtype;
     int8_t rank;
     int64_t inner[RT_MAX_RANK];
 };
 
-/* Of one call, under whatever names signatures know it. */
+/* The waiting batches of one call; signatures that share the call share the queue. */
 struct srv_call_queue {
     struct srv_core_queue core;
-    struct srv_call_queue *next; /* of the lane */
+    struct srv_call_queue *next; /* next queue of the model queue */
     const struct rt_callable *call;
     bool rowwise;
-    bool never_merge; /* its outputs turned out not to follow the rows, or are not proved to */
+    /* an output did not have one row per input row, or the call is no longer row-wise */
+    bool never_merge;
 };
 
 struct srv_bucket {
-    struct srv_core_bucket core; /* first */
+    struct srv_core_bucket core; /* must be the first member */
     uint64_t hash;
-    struct srv_call_queue *queue; /* NULL: of the lane's writers */
+    struct srv_call_queue *queue; /* NULL: the bucket of the signatures that write variables */
     bool has_rows;
-    int since_halved; /* runs that went well since core.max_rows was set */
+    int since_halved; /* successful runs since core.max_rows was set */
     int n_feeds;
     struct srv_feed_key feeds[];
 };
@@ -41,20 +43,20 @@ struct srv_model_queue {
     struct srv_core_model_queue core;
     struct srv_scheduler *scheduler;
     struct srv_version *version;
-    int n_buckets;                 /* guarded by mu */
-    struct srv_call_queue *queues; /* likewise */
+    int n_buckets;                 /* guarded by the scheduler's mu */
+    struct srv_call_queue *queues; /* guarded by the scheduler's mu */
     struct srv_batching batching;
     struct srv_core_policy policy;
 };
 
-/* The job's bucket, made if there is none yet. NULL: out of memory. */
+/* Returns the job's bucket and creates it when there is none. NULL: out of memory. */
 struct srv_bucket *srv_bucket_of(const struct srv_job *job);
-/* The queue of the signature's call, made if there is none yet. NULL: out of memory. */
+/* Returns the queue of the signature's call and creates it when there is none. NULL: no memory. */
 struct srv_call_queue *srv_call_queue_of(struct srv_model_queue *l,
                                          const struct rt_model_signature *sig);
-/* No jobs of the queue's call are merged any more. */
+/* Ends merging for all buckets of the queue's call, now and later. */
 void srv_buckets_stop_merging(struct srv_model_queue *l, struct srv_call_queue *q);
-/* Frees the buckets and queues of a lane that has no jobs. */
+/* Frees the buckets and queues of a model queue that has no jobs. */
 void srv_buckets_clear(struct srv_model_queue *l);
 
 #endif

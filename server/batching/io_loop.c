@@ -14,7 +14,8 @@ void srv_io_loop_init(struct srv_io_loop *io_loop, struct srv_server *server,
 
 void srv_message_post(struct srv_io_loop *io_loop, struct srv_message *message)
 {
-    /* Read before the exchange: the receiver may free the mail, never the net. */
+    /* `head` is kept because the receiver may free the message after the exchange; it never frees
+     * the I/O loop. */
     struct srv_message *head = atomic_load_explicit(&io_loop->mailbox, memory_order_relaxed);
     do
         message->next = head;
@@ -41,7 +42,8 @@ void srv_io_loop_begin_turn(struct srv_io_loop *io_loop)
         oldest->receive(io_loop, oldest);
         oldest = next;
     }
-    /* After the mail: a question about a retired version was posted after the map without it. */
+    /* The map is taken after the messages are received, because a retirement is posted after the
+     * map without its version was published. */
     io_loop->map = atomic_load_explicit(&io_loop->server->map, memory_order_acquire);
     io_loop->inline_ns = 0;
 }
@@ -61,7 +63,8 @@ void srv_io_loop_end_turn(struct srv_io_loop *io_loop)
     if (first)
         srv_scheduler_submit(io_loop->server->scheduler, first);
     for (struct srv_message **at = &io_loop->retiring; *at;) {
-        struct srv_retirement *r = (struct srv_retirement *)*at; /* mail is its first member */
+        /* the message is the first member of a retirement */
+        struct srv_retirement *r = (struct srv_retirement *)*at;
         if (r->version && io_loop->held[r->version->slot]) {
             at = &r->message.next;
             continue;

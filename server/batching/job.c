@@ -5,8 +5,9 @@
 #include "server/batching/io_loop.h"
 #include "server/batching/scheduler.h"
 
-/* Dimension 0 of all feeds, when they have the same. Calls by names of tensors have none that
- * counts, unless they are proved to go row by row: nobody promised that they do. */
+/* Returns dimension 0 of all feeds when they share one, else 0. A dynamic callable has no batch
+ * dimension unless row-wise analysis found that each output row depends on the same input rows: no
+ * signature promises it. */
 static int64_t rows_of(const struct srv_job *job)
 {
     if (job->trace || (job->signature->is_dynamic && !job->signature->rowwise))
@@ -19,7 +20,7 @@ static int64_t rows_of(const struct srv_job *job)
     return job->feeds[0].dim[0];
 }
 
-/* What a job whose signature and feeds are there needs before it is queued. */
+/* Prepares a job whose signature and feeds are known for its queue: rows, fetches, admission. */
 static enum rt_status make_ready(struct srv_job *job)
 {
     job->n_rows = rows_of(job);
@@ -35,7 +36,7 @@ static enum rt_status make_ready(struct srv_job *job)
                                       : srv_scheduler_admit(job->io_loop->server->scheduler, job);
 }
 
-/* A worker has done what the job needed first, or could not. */
+/* Called when a worker has run `prepare`, successfully or not. */
 static void prepared(struct srv_job *job)
 {
     job->done = job->then;

@@ -1,8 +1,8 @@
 /*
- * One request on its way through the server: decoded tensors in, tensors out.
+ * A job is one request inside the server: decoded tensors in, tensors out.
  *
- * Owner: the transport that made it, except between srv_job_submit and `done`, when the scheduler
- * has it. Everything a job points to lives in its arena or holds references of its own.
+ * Owner: the transport that made the job; between srv_job_submit and `done` the scheduler owns it.
+ * Everything that a job points to lives in its arena or holds a reference of its own.
  */
 #ifndef SRV_JOB_H
 #define SRV_JOB_H
@@ -22,55 +22,58 @@ struct srv_version;
 struct srv_job {
     struct srv_job *next;
     struct srv_io_loop *io_loop;
-    struct srv_version *version; /* held by net until the job is over */
+    struct srv_version *version; /* io_loop holds a handle of it until the job is over */
     const struct rt_model_signature *signature;
-    /* Not NULL: something that takes a while comes first, and a worker does it: a long body is
-     * decoded (`signature` and feeds are not known before), or a plan made for a call by names of
-     * tensors (`signature` has no call before). It sets this to NULL; the job is submitted again
-     * then, to `then`, its `done`. */
+    /* NULL, or slow work that a worker does before the job can be queued: decoding a long body
+     * (`signature` and `feeds` are unknown before), or building the plan of a dynamic callable
+     * (`signature->call` is NULL before). The function sets `prepare` to NULL. Afterwards the job
+     * is submitted again with `then`, the transport's callback, as its `done`. */
     enum rt_status (*prepare)(struct srv_job *job);
     void (*then)(struct srv_job *job);
     const struct rt_call_spec *dynamic_spec;
-    const struct rt_shape *dynamic_shapes; /* as of rt_model_make_dynamic */
-    struct rt_arena *arena;                /* of the request */
-    size_t body_bytes;                     /* counted against the budget of bytes in flight */
+    const struct rt_shape *dynamic_shapes; /* as in rt_model_make_dynamic */
+    struct rt_arena *arena;                /* the request's arena */
+    size_t body_bytes;                     /* bytes counted against the budget of bytes in flight */
 
-    /* feeds[i] is the signature's input i. Cleared by srv_job_clear. */
+    /* feeds[i] is input i of the signature. srv_job_clear drops the feeds. */
     int n_feeds;
     struct rt_tensor *feeds;
-    /* fetches[i] is the signature's output i. Zero unless status is RT_OK. The array: the
-     * transport's, or made in the arena by srv_job_submit when NULL. */
+    /* fetches[i] is output i of the signature, zero unless `status` is RT_OK. The array is the
+     * transport's, or srv_job_submit allocates it in the arena when it is NULL. */
     int n_fetches;
     struct rt_tensor *fetches;
-    int64_t n_rows; /* dimension 0 of every feed; 0: they have no common one, never merged */
+    /* dimension 0 of every feed; 0: the feeds share none, the job is never merged */
+    int64_t n_rows;
 
-    struct rt_trace *trace; /* NULL, or what the run is to fill in: then never merged */
+    /* NULL, or the trace that the run fills in: a traced job is never merged */
+    struct rt_trace *trace;
 
-    int64_t deadline_ns;    /* CLOCK_MONOTONIC; RT_NEVER */
-    _Atomic bool cancelled; /* the client is gone: not started any more */
-    struct srv_job *parent; /* the request that this is a piece of (pieces.h); NULL: of its own */
+    int64_t deadline_ns;    /* CLOCK_MONOTONIC; RT_NEVER: none */
+    _Atomic bool cancelled; /* the client has gone: the job does not start any more */
+    /* the request that this sub-request is part of (sub_requests.h); NULL: a whole request */
+    struct srv_job *parent;
 
     int64_t received_ns, queued_ns, started_ns, finished_ns; /* CLOCK_MONOTONIC */
-    int batch_rows;                                          /* rows of the batch it ran in */
+    int batch_rows; /* rows of the batch in which the job ran */
 
     enum rt_status status;
-    struct rt_error err; /* its arena is set to the job's */
+    struct rt_error err; /* err.arena is the job's arena */
 
-    /* Called exactly once, on any thread (a worker's, or the loop's when it ran inline or was
-     * refused): must hand over to the loop thread what needs it. */
+    /* Called exactly once, on any thread: on a worker, or on the loop thread when the job ran
+     * inline or was refused. It must hand work that needs the loop thread over to that thread. */
     void (*done)(struct srv_job *job);
-    void *owner; /* the transport's */
+    void *owner; /* the transport's own data */
 
-    struct srv_core_job sched; /* the scheduler's */
+    struct srv_core_job sched; /* the scheduler's own data */
 };
 
-/* The flag that ends the job when its client has gone. */
+/* Returns the flag that ends the job when its client has gone. */
 static inline const _Atomic bool *srv_job_cancelled(const struct srv_job *job)
 {
     return job->parent ? &job->parent->cancelled : &job->cancelled;
 }
 
-/* For who writes the job's answer. */
+/* The conditions that end the writing of the job's response: deadline and cancelled client. */
 static inline struct srv_cancellation srv_job_cancellation(const struct srv_job *job)
 {
     return (struct srv_cancellation){.deadline_ns = job->deadline_ns,
@@ -78,12 +81,13 @@ static inline struct srv_cancellation srv_job_cancellation(const struct srv_job 
 }
 
 /*
- * Makes a job of a decoded request: loop thread, inside a turn. Fills n_rows and queues it in the
- * turn; tiny jobs of idle buckets run here and now (done is called before this returns).
- * Full queues answer at once with UNAVAILABLE through done.
+ * Submits a decoded request as a job. Loop thread, inside a turn. The function fills n_rows and
+ * adds the job to the turn. A cheap job whose bucket is empty runs at once on this thread, and
+ * `done` is called before the function returns. A job refused here also gets `done` before the
+ * return; a full queue refuses the job with UNAVAILABLE at the end of the turn.
  */
 void srv_job_submit(struct srv_job *job);
-/* Drops the tensors. */
+/* Clears the feeds and fetches. */
 void srv_job_clear(struct srv_job *job);
 
 #endif

@@ -16,11 +16,13 @@
 #include "server/batching/sub_requests.h"
 
 enum {
-    INLINE_PER_TURN_NS = 500000, /* a network thread has other connections to read */
-    TINY_NS = 10000,             /* what costs less is not worth merging */
+    /* limit per turn, because a network thread has other connections to read */
+    INLINE_PER_TURN_NS = 500000,
+    TINY_NS = 10000, /* merging cheaper jobs does not pay */
     PATIENCE_NS = 1000000000,
-    TOTAL_FACTOR = 4,          /* all queues together hold as much as this many full ones */
-    SPARE_AFTER_NS = 20000000, /* no worker has taken a batch for so long */
+    TOTAL_FACTOR = 4, /* capacity of all model queues together, in full model queues */
+    /* the spare worker starts when no worker took a batch for this long */
+    SPARE_AFTER_NS = 20000000,
     MAX_COMPILED_SIZES = 32,
     RUNS_BEFORE_LARGER = 256,
 };
@@ -29,24 +31,24 @@ struct worker {
     struct srv_scheduler *s;
     int index;
     pthread_t thread;
-    struct rt_arena *arena; /* of the batch that it runs */
+    struct rt_arena *arena; /* for the batch that the worker runs */
 };
 
 struct srv_scheduler {
     struct srv_server *server;
-    struct srv_batching batching; /* set at start, then read-only */
+    struct srv_batching batching; /* read-only after the start */
     struct rt_mutex mu;
     struct rt_cond work, time, spare;
-    struct srv_core core; /* guarded by mu, as all that follows */
-    int n_idle;           /* workers that wait */
-    int n_woken;          /* of these, those that were signalled */
-    int64_t timer_ns;     /* when the timer thread looks by itself */
-    int64_t taken_ns;     /* when a worker last took a batch */
-    int64_t spare_ns;     /* when the spare worker looks by itself; 0: it runs */
+    struct srv_core core; /* guarded by mu, like all members down to `stopping` */
+    int n_idle;           /* waiting workers */
+    int n_woken;          /* waiting workers that were signalled */
+    int64_t timer_ns;     /* next time at which the timer thread wakes by itself */
+    int64_t taken_ns;     /* time at which a worker last took a batch */
+    int64_t spare_ns; /* next time at which the spare worker wakes by itself; 0: it is running */
     bool stopping;
     struct rt_pool *pool;
-    _Atomic int n_jobs; /* queued and running */
-    int n_workers;      /* the spare one, the last of worker[], is not counted */
+    _Atomic int n_jobs; /* queued and running jobs */
+    int n_workers;      /* without the spare worker, which is the last of worker[] */
     pthread_t timer;
     struct worker worker[];
 };
@@ -56,9 +58,10 @@ static struct srv_job *job_of(struct srv_core_job *j)
     return (struct srv_job *)((char *)j - offsetof(struct srv_job, sched));
 }
 
-/* ---- answers: never under the lock ---- */
+/* ---- responses: never under the lock ---- */
 
-/* Nothing of the job's version may be touched afterwards: its last handle may be gone. */
+/* Completes a job. The caller must not touch the job's version afterwards: its last handle may be
+ * gone. */
 static void complete(struct srv_scheduler *s, struct srv_job *job)
 {
     if (!job->finished_ns)
@@ -112,7 +115,7 @@ static enum rt_status fail_full(struct srv_job *job)
 
 static enum rt_status fail_full_batches(struct srv_job *job, const struct srv_bucket *b)
 {
-    /* An empty batch is counted there too. */
+    /* TensorFlow Serving's text counts an empty batch too. */
     long long n = b->queue->core.n_batches ? b->queue->core.n_batches : 1;
     const struct srv_batching *p = &job->version->model_queue->batching;
     if (!p->splits_large)
@@ -141,7 +144,8 @@ static void log_never_merged(const struct srv_job *job)
         job->signature->def->name, job->version->model, (long long)job->version->version);
 }
 
-/* The lock is held; before any job of the batch is answered, since then its lane may go. */
+/* Ends a batch in the core. Needs the lock, and runs before any job of the batch is completed:
+ * completing a job may free its model queue. */
 static void end_batch(struct srv_scheduler *s, const struct srv_core_batch *batch, int64_t run_ns,
                       const struct srv_batch_verdict *v) RT_REQUIRES(s->mu)
 {
@@ -152,7 +156,8 @@ static void end_batch(struct srv_scheduler *s, const struct srv_core_batch *batc
         b->core.max_rows = batch->rows / 2 > 1 ? batch->rows / 2 : 1;
         b->since_halved = 0;
     } else if (b->core.max_rows && v->learn && ++b->since_halved >= RUNS_BEFORE_LARGER) {
-        /* It may have been other runs that took the memory. */
+        /* Other runs may have taken the memory when the limit was halved: after RUNS_BEFORE_LARGER
+         * successful runs the limit doubles. */
         b->since_halved = 0;
         b->core.max_rows = b->core.max_rows > INT64_MAX / 2 ? 0 : b->core.max_rows * 2;
     }
@@ -160,7 +165,7 @@ static void end_batch(struct srv_scheduler *s, const struct srv_core_batch *batc
         srv_buckets_stop_merging((struct srv_model_queue *)b->core.model_queue, b->queue);
 }
 
-/* A worker to signal, once the lock is open. */
+/* Returns whether the caller should signal a worker after it has released the lock. */
 static bool should_wake(struct srv_scheduler *s, int64_t now) RT_REQUIRES(s->mu)
 {
     if (s->n_idle <= s->n_woken || !srv_core_is_ready(&s->core, now))
@@ -169,7 +174,8 @@ static bool should_wake(struct srv_scheduler *s, int64_t now) RT_REQUIRES(s->mu)
     return true;
 }
 
-/* Runs what was taken and answers it. The lock is not held. worker: for the metrics. */
+/* Runs the batch and completes its jobs. The caller does not hold the lock. `worker` is the metrics
+ * index of the thread. */
 static void run_batch(struct srv_scheduler *s, struct worker *w, int worker,
                       const struct srv_core_batch *batch)
 {
@@ -177,7 +183,7 @@ static void run_batch(struct srv_scheduler *s, struct worker *w, int worker,
     struct srv_batch g = {.arena = w ? w->arena : NULL, .pool = s->pool};
     struct srv_job **end = &g.first;
     struct srv_batch_verdict verdict = {0};
-    /* Inline it was queued just now. */
+    /* An inline job was queued just now. */
     int64_t start = w ? rt_now_ns() : job_of(batch->jobs)->queued_ns, finish;
 
     for (struct srv_core_job *j = batch->jobs, *next; j; j = next) {
@@ -208,10 +214,10 @@ static void run_batch(struct srv_scheduler *s, struct worker *w, int worker,
         log_never_merged(g.first);
     rt_mutex_lock(&s->mu);
     if (g.n_jobs && g.rows != batch->rows)
-        verdict.learn = false; /* another number of rows than was counted */
+        verdict.learn = false; /* not the number of rows that the core charged */
     end_batch(s, batch, finish - start, &verdict);
-    /* Inline, or beside the workers: what waited for this run to end needs a worker; a worker looks
-     * for itself. */
+    /* The end of this run may allow a waiting batch to start. An inline run and the spare worker
+     * wake a worker for it; a worker looks for itself. */
     bool wake = (!w || w->index == s->n_workers) && s->core.n_jobs && should_wake(s, finish);
     rt_mutex_unlock(&s->mu);
     if (wake)
@@ -226,7 +232,7 @@ static void run_batch(struct srv_scheduler *s, struct worker *w, int worker,
         rt_arena_reset(w->arena);
 }
 
-/* When the spare worker should look for a batch. */
+/* Returns when the spare worker should look for a batch. */
 static int64_t spare_at(const struct srv_scheduler *s) RT_REQUIRES(s->mu)
 {
     return s->core.n_jobs && !s->n_idle ? s->taken_ns + SPARE_AFTER_NS : RT_NEVER;
@@ -255,7 +261,7 @@ static void *work(void *arg)
                 s->n_woken--;
             continue;
         }
-        /* Each worker wakes the next while there is more to run. */
+        /* Each worker wakes the next one while there is more to run. */
         bool wake = should_wake(s, now), wake_spare = spare_at(s) < s->spare_ns;
         rt_mutex_unlock(&s->mu);
         if (wake)
@@ -272,8 +278,9 @@ static void *work(void *arg)
 }
 
 /*
- * The spare worker: large requests, or slow models, do not make small requests wait for seconds
- * when all workers are at them. It runs small batches alone, and only while no worker takes any.
+ * Thread of the spare worker. Without it, small requests would wait for seconds while large
+ * requests or slow models occupy all workers. The spare worker runs only small batches, and only
+ * while no worker takes any.
  */
 static void *work_spare(void *arg)
 {
@@ -302,7 +309,8 @@ static void *work_spare(void *arg)
     return NULL;
 }
 
-/* Answers what expires while all workers run, and starts batches whose waiting is over. */
+/* Thread of the timer: completes jobs that expire while all workers are busy, and starts batches
+ * whose waiting time is over. */
 static void *run_timer(void *arg)
 {
     struct srv_scheduler *s = arg;
@@ -351,7 +359,7 @@ bool srv_scheduler_run_inline(struct srv_scheduler *s, struct srv_job *job)
     describe(job);
     rt_mutex_lock(&s->mu);
     b = srv_bucket_of(job);
-    /* The second of a turn and those after it are likely to be several: merged they cost less. */
+    /* The second and later jobs of a turn are likely to be several, and merging them costs less. */
     if (b && b->core.merges && io_loop->inline_ns > 0)
         max_ns = max_ns < TINY_NS ? max_ns : TINY_NS;
     may = b && (!b->core.merges || job->n_rows <= job->version->model_queue->policy.max_rows) &&
@@ -361,7 +369,7 @@ bool srv_scheduler_run_inline(struct srv_scheduler *s, struct srv_job *job)
         return false;
     atomic_fetch_add_explicit(&s->n_jobs, 1, memory_order_relaxed);
     int64_t start = job->queued_ns;
-    run_batch(s, NULL, -1 - io_loop->index, &batch); /* a batch of one */
+    run_batch(s, NULL, -1 - io_loop->index, &batch); /* a batch of one job */
     io_loop->inline_ns += rt_now_ns() - start;
     return true;
 }
@@ -391,7 +399,7 @@ enum rt_status srv_scheduler_admit(struct srv_scheduler *s, struct srv_job *job)
     return RT_OK;
 }
 
-/* A request that was cut is over. */
+/* Called when all sub-requests of a split request are over. */
 static void complete_parent(struct srv_job *parent, bool follows_rows)
 {
     struct srv_scheduler *s = parent->io_loop->server->scheduler;
@@ -407,7 +415,7 @@ static void complete_parent(struct srv_job *parent, bool follows_rows)
     complete(s, parent);
 }
 
-struct turn { /* what of a turn's jobs must be answered once the lock is open */
+struct turn { /* jobs of a turn to complete after the lock is released */
     struct srv_job *refused;
     struct srv_core_job *expired;
 };
@@ -440,7 +448,7 @@ static void submit_one(struct srv_scheduler *s, struct srv_bucket *b, struct srv
     }
 }
 
-/* Submits a job that is too large for a batch, in pieces: all of them, or none. */
+/* Submits a job that is too large for one batch as sub-requests: all of them, or none. */
 static void submit_sub_requests(struct srv_scheduler *s, struct srv_bucket *b, struct srv_job *job,
                                 int64_t now, struct turn *t) RT_REQUIRES(s->mu)
 {
@@ -643,7 +651,8 @@ void srv_scheduler_free(struct srv_scheduler *s)
     stop(s, s->n_workers + 1, true);
 }
 
-/* Batches are padded to these sizes, so their shapes are known before the first comes. */
+/* Requests compilation for the allowed batch sizes. Batches are padded to these sizes, so their
+ * shapes are known before the first batch comes. */
 static void request_compilation(const struct srv_model_queue *l, const struct rt_model *m)
 {
     for (int i = 0; i < m->n_signatures; i++) {

@@ -1,11 +1,11 @@
 /*
  * Batching and scheduling. scheduler_core.h holds the pure decisions (no clock, no threads),
- * batch.h merges, runs and splits a batch, pieces.h cuts a request that is too large for one,
- * buckets.h tells which jobs may be merged; here is the shell around them: queues of versions,
- * workers, one lock.
+ * batch.h merges, runs and splits a batch, sub_requests.h splits a request that is too large for
+ * one batch, buckets.h decides which jobs may be merged. The scheduler is the shell around them:
+ * the model queues of the versions, the workers and one lock.
  *
- * Threads: submit from network threads (through srv_job_submit); lanes are made and ended by the
- * manager.
+ * Threads: network threads submit (through srv_job_submit); the manager makes and frees model
+ * queues.
  */
 #ifndef SRV_SCHEDULER_H
 #define SRV_SCHEDULER_H
@@ -13,32 +13,34 @@
 #include "server/batching/job.h"
 #include "server/server.h"
 
-/* Reads the batching parameters that the options name. */
+/* Creates the scheduler, reads the batching parameters that the options name, starts the workers.
+ * */
 enum rt_status srv_scheduler_new(struct srv_server *server, int n_workers,
                                  struct srv_scheduler **out, struct rt_error *err);
-/* Jobs still queued are answered UNAVAILABLE; joins the workers. */
+/* Answers the jobs that are still queued with UNAVAILABLE and joins the workers. */
 void srv_scheduler_free(struct srv_scheduler *s);
 
-/* A version's queues, made before it is published; refused for batching parameters of its own that
- * are wrong. */
+/* Creates the model queue of a version before the version is published. Fails when the version's
+ * own batching parameters are invalid. */
 enum rt_status srv_model_queue_new(struct srv_scheduler *s, struct srv_version *v,
                                    struct srv_model_queue **out, struct rt_error *err);
-/* After its last handle is gone: nothing of it is queued or runs any more. */
+/* Call after the last handle of the version is gone, when none of its jobs is queued or running. */
 void srv_model_queue_free(struct srv_model_queue *l);
 
-/* What --enable_batching=true asks of a request, with TensorFlow Serving's texts. */
+/* Checks a request as --enable_batching=true demands, with TensorFlow Serving's error texts. */
 enum rt_status srv_scheduler_admit(struct srv_scheduler *s, struct srv_job *job);
-/* Network thread: runs the job here and now (done is called before this returns) when it is known
- * to be tiny, nothing waits before it and a core is free. False: it is the caller's still. */
+/* Network thread: runs the job at once when its cost is known to be small, its bucket is empty and
+ * a core is free; `done` is called before the function returns. False: the caller still owns the
+ * job. */
 bool srv_scheduler_run_inline(struct srv_scheduler *s, struct srv_job *job);
-/* What srv_io_loop_end_turn does with the turn's jobs: one lock, at most one wake per idle worker.
- */
+/* Submits the jobs of a turn for srv_io_loop_end_turn: takes the lock once and wakes at most one
+ * worker. */
 void srv_scheduler_submit(struct srv_scheduler *s, struct srv_job *first);
-/* No more requests come: batches that wait for some start at once. */
+/* Tells the scheduler that no more requests come: batches stop waiting for more jobs. */
 void srv_scheduler_hurry(struct srv_scheduler *s);
-/* Answers everything still queued with `code` and `text` (end of the drain): how many jobs. */
+/* Answers all queued jobs with `code` and `text` at the end of a drain. Returns their number. */
 int srv_scheduler_refuse_all(struct srv_scheduler *s, enum rt_status code, const char *text);
-int srv_scheduler_jobs(struct srv_scheduler *s);     /* queued and running */
-int srv_model_queue_jobs(struct srv_model_queue *l); /* queued */
+int srv_scheduler_jobs(struct srv_scheduler *s);     /* queued and running jobs */
+int srv_model_queue_jobs(struct srv_model_queue *l); /* queued jobs */
 
 #endif

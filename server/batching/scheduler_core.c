@@ -3,8 +3,8 @@
 #include "runtime/base/clock.h"
 
 enum {
-    SWEEP_NS = 1000000,  /* deadlines are swept at most this often */
-    SMALL_NS = 20000000, /* a batch that costs more is not small */
+    SWEEP_NS = 1000000,  /* least time between two sweeps for expired deadlines */
+    SMALL_NS = 20000000, /* a more expensive batch is not small */
 };
 
 static int64_t min64(int64_t a, int64_t b)
@@ -17,7 +17,7 @@ static int64_t max64(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* a + b without passing the end of time; a, b >= 0. */
+/* Returns a + b, saturated at the end of time; a, b >= 0. */
 static int64_t later(int64_t a, int64_t b)
 {
     return a > INT64_MAX - b ? INT64_MAX : a + b;
@@ -41,7 +41,7 @@ void srv_cost_learn(struct srv_cost *c, int64_t rows, int64_t ns)
     c->runs++;
 }
 
-/* Least squares over the weighted runs; no slope or start below zero. */
+/* Fits a line to the weighted runs by least squares; neither slope nor start is below zero. */
 static void fit_line(const struct srv_cost *c, double *a, double *b)
 {
     double variance = c->w * c->xx - c->x * c->x;
@@ -99,7 +99,7 @@ void srv_core_bucket_remove(struct srv_core_bucket *b)
 
 static void activate(struct srv_core *c, struct srv_core_model_queue *l)
 {
-    /* One that was idle saved nothing up. */
+    /* A model queue that was idle has not saved up any worker time. */
     l->virtual_ns = max64(l->virtual_ns, c->virtual_ns);
     l->prev = NULL;
     l->next = c->active;
@@ -141,7 +141,7 @@ static int64_t row_limit(const struct srv_core_bucket *b)
     return b->max_rows ? min64(limit, b->max_rows) : limit;
 }
 
-/* ---- how many batches wait: counted as the jobs came, each batch filled before the next ---- */
+/* ---- number of waiting batches: in order of arrival, each batch filled before the next ---- */
 
 static void set_batches(struct srv_core_bucket *b, int64_t n, int64_t open_rows)
 {
@@ -156,7 +156,8 @@ static bool needs_another_batch(const struct srv_core_bucket *b, int64_t rows)
     return !b->n_batches || rows > row_limit(b) - b->open_rows;
 }
 
-/* Jobs that run singly make no batches: only their number and bytes are limited. */
+/* Counts a queued job. Jobs that run singly make no batches: only their number and bytes are
+ * limited. */
 static void count_in(struct srv_core_bucket *b, int64_t rows)
 {
     if (!b->merges)
@@ -167,7 +168,7 @@ static void count_in(struct srv_core_bucket *b, int64_t rows)
         b->open_rows += rows;
 }
 
-/* A batch was taken. */
+/* Counts a batch that was taken. */
 static void count_out(struct srv_core_bucket *b)
 {
     if (b->n_jobs && b->n_batches > 1)
@@ -231,7 +232,7 @@ enum srv_core_admission srv_core_submit(struct srv_core *c, struct srv_core_buck
 
     if (j->deadline_ns <= now)
         return SRV_CORE_EXPIRED;
-    /* An empty queue takes one job of any size: it would be refused for ever otherwise. */
+    /* An empty queue takes one job of any size, which would otherwise be refused for ever. */
     if ((l->n_jobs &&
          (l->n_jobs >= s->max_model_queue_jobs || j->bytes > s->max_model_queue_bytes ||
           l->n_bytes > s->max_model_queue_bytes - j->bytes)) ||
@@ -261,7 +262,7 @@ enum srv_core_admission srv_core_submit(struct srv_core *c, struct srv_core_buck
 
 /* ---- choice ---- */
 
-/* When a batch of `b`, which has jobs, may start. */
+/* Returns when a batch of `b`, which has jobs, may start. */
 static int64_t ready_at(const struct srv_core *c, const struct srv_core_bucket *b)
 {
     const struct srv_core_policy *p = b->model_queue->policy;
@@ -279,7 +280,8 @@ static bool is_small(const struct srv_core_bucket *b)
     return b->is_small && b->cost.runs && srv_cost_of(&b->cost, b->head->rows) <= SMALL_NS;
 }
 
-/* The bucket of `l` that is due first. NULL: none is ready, or it must wait for a run to end. */
+/* Returns the bucket of `l` that is due first. NULL: no bucket is ready, or the first one must wait
+ * for a run to end. */
 static struct srv_core_bucket *
 choose(const struct srv_core *c, const struct srv_core_model_queue *l, int64_t now, bool small_only)
 {
@@ -294,8 +296,9 @@ choose(const struct srv_core *c, const struct srv_core_model_queue *l, int64_t n
     return best && best->alone && l->running ? NULL : best;
 }
 
-/* A deadline too near even for the fastest run seen. The memory of that fades with every job that
- * is given up, so that one slow run can't shut a bucket for good. */
+/* Returns whether the job's deadline has passed or is too near even for the fastest run seen. Every
+ * job dropped for the latter reason makes the remembered fastest run shorter, by 10 %, so that one
+ * slow run cannot block a bucket for good. */
 static bool misses_deadline(struct srv_core_bucket *b, const struct srv_core_job *j, int64_t now)
 {
     if (j->deadline_ns <= now)
@@ -330,7 +333,8 @@ static void begin(struct srv_core *c, struct srv_core_bucket *b, struct srv_core
     l->virtual_ns = later(l->virtual_ns, out->charged_ns);
 }
 
-/* Where a few rows less make a number that is preferred, that number: the rest runs next. */
+/* Returns a row limit that is a preferred batch size when giving up at most a quarter of the rows
+ * reaches one: the remaining rows run next. Otherwise returns `limit`. */
 static int64_t preferred(const struct srv_core_bucket *b, int64_t limit)
 {
     int64_t rows = 0, best = 0;
@@ -343,7 +347,7 @@ static int64_t preferred(const struct srv_core_bucket *b, int64_t limit)
     return best && best < rows && best >= rows - rows / 4 ? best : limit;
 }
 
-/* Moves jobs of `b` from its queue into the batch, as many as should run together. */
+/* Moves those jobs of `b` that should run together from the queue into the batch. */
 static void take(struct srv_core *c, struct srv_core_bucket *b, int64_t now, int free_workers,
                  struct srv_core_batch *out, struct srv_core_job **expired)
 {
@@ -454,7 +458,7 @@ void srv_core_done(struct srv_core *c, const struct srv_core_batch *batch, int64
 bool srv_core_begin_inline(struct srv_core *c, struct srv_core_bucket *b, struct srv_core_job *j,
                            int n_workers, int64_t max_ns, struct srv_core_batch *out)
 {
-    enum { ENOUGH_RUNS = 3 }; /* the first runs of a shape tell little */
+    enum { ENOUGH_RUNS = 3 }; /* the first runs of a shape are no measure of its cost */
     struct srv_core_model_queue *l = b->model_queue;
 
     if (b->head || c->running >= n_workers || !may_start(c) || l->alone_running ||
@@ -462,7 +466,7 @@ bool srv_core_begin_inline(struct srv_core *c, struct srv_core_bucket *b, struct
         srv_cost_of(&b->cost, j->rows) > max_ns ||
         (b->merges && (l->policy->timeout_ns || l->policy->n_sizes)))
         return false;
-    /* A writer of this lane that waits goes first. */
+    /* A waiting job of this model queue that writes variables goes first. */
     for (const struct srv_core_bucket *o = l->buckets; o; o = o->next)
         if (o->alone && o->head)
             return false;

@@ -9,12 +9,13 @@ struct sub_requests {
     void (*parent_done)(struct srv_job *parent, bool follows_rows);
     atomic_int left;
     int n;
-    struct srv_job *job; /* n of them */
+    struct srv_job *job; /* array of n sub-requests */
 };
 
-/* ---- joining ---- */
+/* ---- concatenating outputs ---- */
 
-/* Whether output i of all pieces can stand one behind the other, a row for each of the inputs'. */
+/* Returns whether output i of all sub-requests can be concatenated: each has one row per input row,
+ * and all inner dimensions agree. */
 static bool follows_rows(const struct sub_requests *p, int i)
 {
     const struct rt_tensor *like = &p->job[0].fetches[i];
@@ -89,7 +90,7 @@ static void sub_request_done(struct srv_job *job)
         p->parent_done(p->parent, concat_outputs(p));
 }
 
-/* ---- cutting ---- */
+/* ---- splitting ---- */
 
 static enum rt_status split_feeds(struct srv_job *job, const struct srv_job *parent, int64_t at)
 {

@@ -1,9 +1,9 @@
 /*
- * A request with more rows than a batch may hold, cut into jobs of its own that run in any order
- * and on any worker; the last of them joins the outputs.
+ * A request with more rows than a batch may hold is split into sub-requests. They run in any order
+ * on any worker, and the last one to end concatenates the outputs.
  *
- * Owner: everything lives in the whole job's arena.
- * Threads: cut on the submitting thread; the pieces end on any.
+ * Owner: everything lives in the parent job's arena. Threads: the submitting thread splits;
+ * sub-requests end on any thread.
  */
 #ifndef SRV_SUB_REQUESTS_H
 #define SRV_SUB_REQUESTS_H
@@ -11,10 +11,11 @@
 #include "server/batching/job.h"
 
 /*
- * *first: the pieces, by `next`: one of first_rows rows (0: none of that size), then of `rows`,
- * then the rest. `joined` is called once, when all pieces are over and *whole has its status and
- * outputs; on the thread of the last piece. `follows_rows`: false when dimension 0 of an output was
- * not the number of rows, and the whole was run uncut for that.
+ * Splits `parent`. *first receives the sub-requests, linked by `next`: one of first_rows rows (none
+ * when first_rows is 0), then sub-requests of `rows` rows, then the remaining rows. `parent_done`
+ * is called once, on the thread of the last sub-request, when all are over and *parent has its
+ * status and outputs. Its `follows_rows` is false when dimension 0 of an output was not the number
+ * of rows; the parent was then run again as a whole.
  */
 enum rt_status srv_sub_requests_split(
     struct srv_job *parent, int64_t first_rows, int64_t rows, struct rt_pool *pool,
