@@ -13,8 +13,7 @@
 #include "server/batching/job.h"
 #include "server/server.h"
 
-/* Creates the scheduler, reads the batching parameters that the options name, starts the workers.
- * */
+/* Creates the scheduler and its workers; reads the batching parameters that the options name. */
 enum rt_status srv_scheduler_new(struct srv_server *server, int n_workers,
                                  struct srv_scheduler **out, struct rt_error *err);
 /* Answers the jobs that are still queued with UNAVAILABLE and joins the workers. */

@@ -7,8 +7,8 @@
  * order of their due times. A job is due at its deadline, or `patience_ns` after its arrival if
  * that is earlier: jobs with deadlines go first without starving the others.
  *
- * Owner: the caller owns the structs; they are linked here while they are queued. Threads: the
- * caller locks.
+ * Owner: the caller owns the structs; they are linked here while they are queued.
+ * Threads: the caller locks.
  */
 #ifndef SRV_SCHEDULER_CORE_H
 #define SRV_SCHEDULER_CORE_H

@@ -2,8 +2,8 @@
  * A request with more rows than a batch may hold is split into sub-requests. They run in any order
  * on any worker, and the last one to end concatenates the outputs.
  *
- * Owner: everything lives in the parent job's arena. Threads: the submitting thread splits;
- * sub-requests end on any thread.
+ * Owner: everything lives in the parent job's arena.
+ * Threads: the submitting thread splits; sub-requests end on any thread.
  */
 #ifndef SRV_SUB_REQUESTS_H
 #define SRV_SUB_REQUESTS_H

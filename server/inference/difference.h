@@ -1,7 +1,7 @@
 /*
- * How far two answers of one model are from each other, in numbers.
+ * Measures in numbers how far two responses of one model differ.
  *
- * Threads: pure.
+ * Threads: pure functions, any thread.
  */
 #ifndef SRV_DIFFERENCE_H
 #define SRV_DIFFERENCE_H
@@ -9,16 +9,17 @@
 #include "runtime/core/tensor.h"
 
 struct srv_difference {
-    int64_t n, n_differ; /* elements; those that are not the same value */
-    double largest;      /* finite magnitude in what is compared with */
-    double most, mean;   /* absolute differences; infinite where one alone is no finite number */
-    /* Along the last axis, where that is longer than 1: in how many rows the largest element stands
-     * at the same place. 0 rows: there is no such axis. */
+    int64_t n, n_differ; /* number of elements, and of elements whose values differ */
+    double largest;      /* largest finite magnitude in the reference */
+    /* maximum and mean absolute difference; infinite where exactly one element is not finite */
+    double most, mean;
+    /* Along the last axis, when it is longer than 1: number of rows, and of rows whose largest
+     * element has the same index in both tensors. `rows` is 0 when there is no such axis. */
     int64_t rows, rows_agree;
 };
 
-/* INVALID_ARGUMENT: they have not one type and shape. Strings and all that is no number only
- * differ or not. */
+/* Compares two tensors. INVALID_ARGUMENT: type or shape differ. Elements that are not real numbers,
+ * such as strings, count in n_differ only. */
 enum rt_status srv_difference(const struct rt_tensor *want, const struct rt_tensor *got,
                               struct srv_difference *out, struct rt_error *err);
 

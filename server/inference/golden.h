@@ -1,9 +1,10 @@
 /*
- * Goldens: requests with the answers that they must have, which a version brings along. One that
- * answers otherwise is refused like one that cannot be loaded, and the one before serves on.
+ * Goldens are requests with the responses that a version must give to them; the version's directory
+ * holds them. A version that responds differently is refused like one that cannot be loaded, and
+ * the previous version goes on serving.
  *
- * The file is of the same form as a warm-up file (warmup.h), records without a response being only
- * played; how far numbers may be off stands in a file beside it, else in --golden_tolerance.
+ * The file has the format of a warm-up file (warmup.h). Records without a response are only
+ * replayed. The tolerance for numbers is read from a file beside it, else from --golden_tolerance.
  */
 #ifndef SRV_GOLDEN_H
 #define SRV_GOLDEN_H
@@ -13,11 +14,11 @@
 #define SRV_GOLDEN_FILE           "assets.extra/slipway_golden_requests"
 #define SRV_GOLDEN_TOLERANCE_FILE "assets.extra/slipway_golden_tolerance"
 
-/* Load thread. FAILED_PRECONDITION names record, output, index and both values. */
+/* Load thread. FAILED_PRECONDITION: the text names record, output, index and both values. */
 enum rt_status srv_golden_run(struct srv_server *s, struct srv_version *v, const char *dir,
                               const _Atomic bool *cancelled, struct rt_error *err);
 
-/* The number in the tolerance file's text: at least 0, with blanks around it. */
+/* Parses the text of a tolerance file: one number of at least 0, with blanks around it. */
 bool srv_golden_read_tolerance(struct rt_span text, double *out);
 
 #endif

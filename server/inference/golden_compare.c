@@ -8,7 +8,7 @@
 #include "runtime/base/half.h"
 #include "server/protocol/tfs/tensor_wire.h"
 
-enum { TEXT = 64 }; /* of a value that is shown */
+enum { TEXT = 64 }; /* length of a printed value */
 
 static enum rt_status malformed(struct rt_error *err)
 {
@@ -17,7 +17,8 @@ static enum rt_status malformed(struct rt_error *err)
 
 /* ---- numbers ---- */
 
-static int parts_of(enum rt_dtype dtype) /* floating numbers per element; 0: compared as bytes */
+/* floating-point numbers per element; 0: the type is compared as bytes */
+static int parts_of(enum rt_dtype dtype)
 {
     switch (dtype) {
     case RT_F32:
@@ -131,7 +132,7 @@ static void integer_text(char *buffer, const struct rt_tensor *t, int64_t i)
         snprintf(buffer, TEXT, "%llu", (unsigned long long)bits);
         return;
     }
-    if (size < sizeof bits && bits >> (size * 8 - 1)) /* the sign, as wide as the number */
+    if (size < sizeof bits && bits >> (size * 8 - 1)) /* extend the sign bit to 64 bits */
         bits |= UINT64_MAX << (size * 8);
     snprintf(buffer, TEXT, "%lld", (long long)bits);
 }
@@ -158,7 +159,7 @@ static const char *value_text(char *buffer, const struct rt_tensor *t, int64_t i
 
 /* ---- tensors ---- */
 
-/* "[1,0]": which element, by its place in each dimension. */
+/* Formats the index of element i in each dimension, as "[1,0]". */
 static const char *index_text(char *buffer, size_t n, const struct rt_tensor *t, int64_t i)
 {
     int64_t at[RT_MAX_RANK] = {0};
@@ -196,7 +197,7 @@ enum rt_status srv_golden_tensor(const char *name, const struct rt_tensor *got,
 /* ---- Predict and SessionRun: named tensors ---- */
 
 enum {
-    OUTPUTS = 1, /* the field of both responses */
+    OUTPUTS = 1, /* field number in both response messages */
     MIN_BUDGET = 256 << 20,
 };
 
@@ -206,7 +207,7 @@ static enum rt_status read_tensor(struct rt_span message, size_t budget, struct 
     return srv_tensor_read(srv_cursor_of(&message, message.n), RT_NO_DTYPE, out, &budget, err);
 }
 
-/* For the tensor of a message of n bytes, and `more`. */
+/* Returns the memory budget for the tensor in a message of n bytes, plus `more`. */
 static size_t budget_of(size_t n, size_t more)
 {
     size_t budget;
@@ -223,8 +224,9 @@ static enum rt_status compare_entry(struct rt_span name, struct rt_span got, str
     char text[128];
 
     snprintf(text, sizeof text, "%.*s", (int)(name.n < 100 ? name.n : 100), (const char *)name.p);
-    /* A few bytes of a message may stand for many elements, but in an answer only for so many, and
-     * in what was recorded for no more than were answered: beyond that the shapes differ anyway. */
+    /* A short message may encode many elements, so memory is limited. The response's tensor may
+     * exceed the size of its message by MIN_BUDGET, and the recorded tensor may be as large as the
+     * response's: a larger one has another shape anyway. */
     enum rt_status st = read_tensor(got, budget_of(got.n, MIN_BUDGET), &a, err);
     if (!st) {
         st = read_tensor(want, budget_of(want.n, rt_tensor_bytes(&a) + got.n + 4096), &b, err);
@@ -263,10 +265,10 @@ static enum rt_status compare_entries(struct rt_span got, struct rt_span want, d
 
 /* ---- Classify, Regress, MultiInference: scores ---- */
 
-/* The classes or the value of one example of one task. */
+/* One class, or the value, of one example of one task. */
 struct score {
     int task;
-    int64_t example, index; /* index -1: a value of Regress */
+    int64_t example, index; /* `index` is the class; -1: a value of Regress */
     struct rt_span label;
     float value;
 };
@@ -306,8 +308,8 @@ static void add_score(struct scores *s, int64_t example, int64_t index, struct r
     s->at[s->n++] = new;
 }
 
-/* A ClassificationResult or RegressionResult: examples in field 1; of the former, classes in field
- * 1 of those. */
+/* Adds the scores of a ClassificationResult or RegressionResult. Field 1 holds the examples; in the
+ * former, field 1 of each example holds its classes. */
 static void add_result(struct scores *s, bool has_classes, struct rt_span result)
 {
     struct pb_field f, g;

@@ -1,12 +1,12 @@
 /*
- * Whether a version answers what was recorded: serialized responses of one API, compared by what
- * they say, whichever of its forms the message has. Numbers of a floating type may be off by what
- * runtime/base/tolerance.h allows: `tolerance` times the largest magnitude that was recorded in
- * that output (the scores of an answer being one output), NaN equal to NaN; all else is equal or
- * not. Outputs that were not recorded do not matter, nor do the names and versions of models.
- * clients/cli/compare.h holds a replayed log to the same.
+ * Compares a version's responses with recorded ones: serialized responses of one API, compared by
+ * their content, because one message has several encodings. Floating-point numbers may differ by
+ * what runtime/base/tolerance.h allows: `tolerance` times the largest recorded magnitude of that
+ * output (all scores of a response count as one output). NaN equals NaN. Everything else must be
+ * equal. Outputs that were not recorded, and the names and versions of models, do not matter.
+ * clients/cli/compare.h compares replayed logs by the same rules.
  *
- * Threads: pure.
+ * Threads: pure functions, any thread.
  */
 #ifndef SRV_GOLDEN_COMPARE_H
 #define SRV_GOLDEN_COMPARE_H
@@ -14,12 +14,12 @@
 #include "runtime/base/span.h"
 #include "server/batching/job.h"
 
-/* FAILED_PRECONDITION: names output, index and both values. INVALID_ARGUMENT: `want` is no such
- * message. `got` is our own. */
+/* FAILED_PRECONDITION: the text names output, index and both values. INVALID_ARGUMENT: the recorded
+ * message `want` is malformed. `got` is the server's own message. */
 enum rt_status srv_golden_compare(enum srv_api api, struct rt_span got, struct rt_span want,
                                   double tolerance, struct rt_error *err);
 
-/* The same of two tensors. */
+/* Compares two tensors by the same rules. */
 enum rt_status srv_golden_tensor(const char *name, const struct rt_tensor *got,
                                  const struct rt_tensor *want, double tolerance,
                                  struct rt_error *err);

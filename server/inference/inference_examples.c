@@ -1,4 +1,4 @@
-/* Classify, Regress, and MultiInference, which is several of them in one run. */
+/* Classify, Regress, and MultiInference, which runs several of them in one call. */
 #include "runtime/base/arena.h"
 #include "server/inference/inference_internal.h"
 
@@ -128,8 +128,8 @@ static enum rt_status check_task(const struct srv_inference *inf, int i, struct 
     return srv_scoring_check(s, inf->options->enable_signature_method_name_check, err);
 }
 
-/* One call for all tasks: the union of their inputs, each fed with the same examples, and of the
- * outputs that they look at. */
+/* Resolves one dynamic callable for all tasks. Its feeds are the union of the tasks' inputs, each
+ * fed with the same examples; its fetches are the union of the outputs that the tasks read. */
 static enum rt_status resolve_multi(struct srv_inference *inf, struct rt_error *err)
 {
     int n = inf->request.examples.n_tasks, n_feeds = 0, n_fetches = 0;

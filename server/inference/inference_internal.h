@@ -1,6 +1,6 @@
 /*
- * What the files of an inference share: inference.c takes the steps, and asks the API's own file
- * for what differs (inference_predict.c, inference_examples.c, inference_session.c).
+ * Shared by the files of an inference: inference.c takes the steps and calls the API's own file for
+ * what differs between APIs (inference_predict.c, inference_examples.c, inference_session.c).
  */
 #ifndef SRV_INFERENCE_INTERNAL_H
 #define SRV_INFERENCE_INTERNAL_H
@@ -21,18 +21,20 @@ struct srv_inference_ops {
 extern const struct srv_inference_ops srv_predict_ops, srv_examples_ops, srv_multi_ops,
     srv_session_ops;
 
-/* srv_find_signature, in the inference's version. */
+/* srv_find_signature in the inference's version. */
 enum rt_status srv_inference_signature(const struct srv_inference *inf, struct rt_span name,
                                        const struct rt_model_signature **out, enum rt_status code,
                                        const char *unknown, struct rt_error *err);
 
-/* Sorts the names and drops doubles, so that one set of tensors is one call. How many are left. */
+/* Sorts the names and removes duplicates, so that equal sets of tensors share one callable. Returns
+ * how many names are left. */
 int srv_sort_names(const char **names, int n);
-/* Of a name among such; -1: it is none of them. */
+/* Returns the index of `name` in a sorted list; -1: the list does not hold it. */
 int srv_place_of(const char *const *names, int n, const char *name);
 
-/* A call by names of tensors: one that the model has, or job->adhoc asks for it. `spec` and
- * `shapes` (as of rt_model_make_dynamic) live as long as the request. */
+/* Resolves a dynamic callable, one given by names of tensors. job->signature becomes the model's
+ * callable when it has one; otherwise job->prepare builds it. `spec` and `shapes` (as in
+ * rt_model_make_dynamic) must live as long as the request. */
 enum rt_status srv_inference_dynamic(struct srv_inference *inf, const struct rt_call_spec *spec,
                                      const struct rt_shape *shapes, struct rt_error *err);
 

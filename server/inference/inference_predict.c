@@ -1,4 +1,4 @@
-/* Predict: tensors by alias in, tensors by alias out. */
+/* Predict: named inputs and outputs of a signature. */
 #include <string.h>
 
 #include "server/inference/inference_internal.h"

@@ -1,12 +1,12 @@
-/* SessionRun: any tensors of the graph in and out, by name. */
+/* SessionRun: any tensors of the graph as feeds and fetches, by name. */
 #include <string.h>
 
 #include "runtime/base/arena.h"
 #include "server/inference/inference_internal.h"
 
 struct srv_session_call {
-    int *feed;  /* per feed of the request: which of the call's it is */
-    int *fetch; /* per fetch */
+    int *feed;  /* per feed of the request: index among the callable's feeds */
+    int *fetch; /* per fetch of the request: index among the callable's fetches */
     struct rt_call_spec spec;
     struct rt_trace trace;
 };
@@ -25,13 +25,14 @@ static enum rt_status read(struct srv_inference *inf, struct srv_cursor message,
 
 /* ---- names ---- */
 
-/* The tensor's name with its output: "x" is "x:0". NULL: out of memory. */
+/* Returns the tensor's name with its output index: "x" becomes "x:0". NULL: out of memory. */
 static const char *whole_name(struct srv_inference *inf, const char *name)
 {
     return strchr(name, ':') ? name : rt_arena_printf(inf->arena, "%s:0", name);
 }
 
-/* The name in the graph, when the request's are a signature's. */
+/* *out receives the tensor's name in the graph. With `sig`, `name` is an alias of that
+ * signature. */
 static enum rt_status graph_name(struct srv_inference *inf, const struct rt_signature *sig,
                                  bool is_feed, const char *name, const char **out,
                                  struct rt_error *err)
@@ -140,7 +141,8 @@ static enum rt_status resolve(struct srv_inference *inf, struct rt_error *err)
 static enum rt_status bind(struct srv_inference *inf, size_t budget, struct rt_error *err)
 {
     const struct srv_session_request *r = &inf->request.session;
-    const struct rt_callable *call = inf->job->signature->call; /* NULL: has yet to be made */
+    /* NULL: the dynamic callable is not built yet */
+    const struct rt_callable *call = inf->job->signature->call;
     enum rt_status st = RT_OK;
 
     for (int i = 0; i < r->n_feeds && !st; i++) {
@@ -153,7 +155,7 @@ static enum rt_status bind(struct srv_inference *inf, size_t budget, struct rt_e
     return !st && call ? rt_callable_check_feeds(call, inf->job->feeds, err) : st;
 }
 
-/* The tensors in the request's order. */
+/* Returns the tensors in the order of the request. NULL: out of memory. */
 static const struct rt_tensor **in_order(const struct srv_inference *inf,
                                          const struct rt_tensor *tensors, const int *place, int n)
 {
@@ -163,7 +165,7 @@ static const struct rt_tensor **in_order(const struct srv_inference *inf,
     return out;
 }
 
-/* No signature has run. */
+/* The response's model spec names no signature, because none has run. */
 static struct srv_model_echo echo_of(const struct srv_inference *inf)
 {
     const struct srv_version *v = inf->job->version;

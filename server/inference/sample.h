@@ -1,15 +1,15 @@
-/* A request body to try a model with, made from its signature. Pure. */
+/* Makes a request body for trying out a model from its signature. Pure functions. */
 #ifndef SRV_SAMPLE_H
 #define SRV_SAMPLE_H
 
 #include "runtime/base/bytes.h"
 #include "runtime/files/saved_model.h"
 
-/* The signature to try, one that changes nothing: serving_default if plain numbers do, else the
- * first such one, else NULL. */
+/* Returns a signature that has no side effects and whose inputs are plain numbers: serving_default,
+ * else the first that qualifies, else NULL. */
 const struct rt_model_signature *srv_sample_signature(const struct rt_model *m);
-/* Appends a JSON body for predict: two rows of ones where the signature is batched, else one value
- * per input with unknown dimensions 1. */
+/* Appends a JSON body for predict. A batched signature gets two rows, of ones and of twos; any
+ * other gets one value per input, of ones, with unknown dimensions set to 1. */
 void srv_sample_body(const struct rt_signature *s, struct rt_bytes *out);
 
 #endif

@@ -15,21 +15,21 @@
 #include "runtime/base/thread.h"
 #include "server/metrics/metrics.h"
 
-enum { LIMIT_S = 600 }; /* as long as a model's init op may take */
+enum { LIMIT_S = 600 }; /* the same limit as for a model's init op */
 
 struct replay {
     const struct srv_replay *p;
     int64_t deadline_ns;
     size_t max_record;
     struct rt_mutex mu;
-    struct rt_tfrecord *file; /* guarded by mu, as is what follows */
+    struct rt_tfrecord *file; /* guarded by mu, like the members below */
     int64_t n_read;
     bool ended; /* no thread takes another record */
     enum rt_status status;
-    struct rt_error err; /* of the first that failed */
+    struct rt_error err; /* error of the first record that failed */
 };
 
-/* One thread's memory, used again for each record. */
+/* Memory of one thread, reused for each record. */
 struct replayer {
     struct replay *all;
     struct rt_bytes record;
@@ -79,7 +79,8 @@ static enum rt_status perform(const struct replayer *replayer, const struct srv_
     return st;
 }
 
-/* Small requests do not ask while they run. */
+/* Checks for cancellation and the deadline between requests, because small requests do not check
+ * while they run. */
 static enum rt_status may_go_on(const struct replay *all, struct rt_error *err)
 {
     const _Atomic bool *cancelled = all->p->cancelled;
@@ -107,7 +108,7 @@ static enum rt_status replay_record(const struct replayer *replayer, int64_t ind
     if (log.type == PB_LOG_PREDICT_STREAMED)
         return rt_fail(err, RT_UNIMPLEMENTED, "Unsupported log_type for %s: %d (record %lld of %s)",
                        p->what, (int)log.type, (long long)index, p->path);
-    /* A request of no bytes is still one: it has nothing set. */
+    /* An empty request message is a request all the same, with no field set. */
     const struct srv_recorded record = {.index = index,
                                         .api = api_of(log.type),
                                         .request = log.request.p ? log.request : rt_span_str(""),
@@ -122,7 +123,7 @@ static enum rt_status replay_record(const struct replayer *replayer, int64_t ind
     return st;
 }
 
-/* ---- all of them ---- */
+/* ---- the whole file ---- */
 
 static enum rt_status next_record(struct replay *all, struct replayer *replayer, int64_t *index,
                                   bool *at_end, struct rt_error *err) RT_REQUIRES(all->mu)
@@ -169,7 +170,7 @@ static void fail(struct replay *all, const struct rt_error *err)
     rt_mutex_unlock(&all->mu);
 }
 
-/* False: there is no more for anyone. */
+/* Takes the next record. False: the file has ended, or a record failed. */
 static bool take_record(struct replay *all, struct replayer *replayer, int64_t *index)
 {
     struct rt_error err = {0};
@@ -202,7 +203,7 @@ static void *replay_records(void *arg)
     while (take_record(all, &replayer, &index)) {
         struct rt_error err = {0};
         if (replay_record(&replayer, index, &err))
-            fail(all, &err); /* the others end after the record that they are at */
+            fail(all, &err); /* the other threads stop after their current record */
     }
     rt_bytes_clear(&replayer.record);
     rt_arena_free(replayer.arena);
@@ -220,7 +221,7 @@ static void replay_in_threads(struct replay *all)
     pthread_t threads[SRV_MAX_WARMUP_THREADS];
     int n = 0;
 
-    /* This one is the first. */
+    /* The calling thread is the first of n_threads. */
     while (n < SRV_MAX_WARMUP_THREADS && n + 1 < all->p->n_threads &&
            !rt_thread_start(&threads[n], "warmup", replay_thread, all))
         n++;
@@ -231,7 +232,8 @@ static void replay_in_threads(struct replay *all)
 
 enum rt_status srv_replay_run(const struct srv_replay *p, int64_t *n_records, struct rt_error *err)
 {
-    /* A request may be as large as one may come, and its answer is in the record too. */
+    /* A recorded request may be as large as the largest body, and the record holds its response
+     * too. */
     size_t limit = (size_t)p->options->max_body_bytes;
     struct replay all = {.p = p,
                          .deadline_ns = rt_now_ns() + LIMIT_S * INT64_C(1000000000),
