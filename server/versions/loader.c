@@ -18,23 +18,23 @@ struct srv_loader {
     int n_tags;
     void (*done)(void *arg, struct srv_load *load);
     void *arg;
-    int n_places;                   /* loads that may go on, but for those that left theirs */
-    int n_threads;                  /* the manager's thread's */
-    pthread_t threads[MAX_THREADS]; /* likewise */
+    int n_places;  /* number of places: running loads that have not given up theirs */
+    int n_threads; /* belongs to the manager's thread */
+    pthread_t threads[MAX_THREADS]; /* belongs to the manager's thread */
     struct rt_mutex mu;
     struct rt_cond wake;
-    struct srv_load *first, **end; /* guarded by mu */
-    struct srv_load *running;      /* guarded by mu, by `next`: newest first */
-    int n_running, n_taken;        /* guarded by mu: how many these are; places of n_places */
-    int64_t begun_ns;              /* guarded by mu: when a load last took a place */
-    int64_t reserved;              /* guarded by mu: estimates of the loads that run */
-    int64_t held;                  /* guarded by mu: estimates of those and of what is loaded */
-    bool stopping;                 /* guarded by mu */
+    struct srv_load *first, **end; /* guarded by mu: loads that wait for a place */
+    struct srv_load *running; /* guarded by mu: running loads, linked by `next`, newest first */
+    int n_running, n_taken;   /* guarded by mu: number of running loads, and of taken places */
+    int64_t begun_ns;         /* guarded by mu: time when a load last took a place */
+    int64_t reserved;         /* guarded by mu: estimated bytes of running loads */
+    int64_t held;  /* guarded by mu: estimated bytes of running loads and loaded models */
+    bool stopping; /* guarded by mu */
 };
 
 int64_t srv_loader_estimate(int64_t weight_bytes)
 {
-    /* Packed forms are larger than the weights, and one run's memory comes on top. */
+    /* Packed weights are larger than the weights, and the memory of one run is added. */
     return weight_bytes > INT64_MAX / 2 ? INT64_MAX : weight_bytes + weight_bytes / 4 + BASE_BYTES;
 }
 
@@ -75,7 +75,7 @@ static enum rt_status admit(struct srv_loader *l, struct srv_load *load, int64_t
                    (long long)(available > 0 ? available : 0));
 }
 
-/* The load has ended: free memory counts from now on what it took. */
+/* Ends a load's reservation: from now on free memory reflects what the load took. */
 static void end_reservation(struct srv_loader *l, int64_t need)
 {
     rt_mutex_lock(&l->mu);
@@ -90,14 +90,15 @@ void srv_loader_release(struct srv_loader *l, int64_t held)
     rt_mutex_unlock(&l->mu);
 }
 
-/* The request was made up: zeros, 1 for every unknown dimension. That a model refuses these is
- * natural (an empty tf.Example lacks its features), but whatever it has too little memory or time
- * for, it will have too little for again. */
+/* Called when a warm-up request made of zeros, with 1 for every unknown dimension, fails. A model
+ * may well refuse such a request (an empty tf.Example lacks its features). A request that lacked
+ * memory or time is logged as a warning, because real requests will lack them too. */
 static void warm_up_failed(void *arg, const char *signature, const struct rt_error *err)
 {
     const struct srv_load *load = arg;
     const char *why = rt_error_text(err);
-    const int n = (int)strcspn(why, "\n"); /* then the node: no second line in the log */
+    /* the lines after the first describe the node; the log takes one line */
+    const int n = (int)strcspn(why, "\n");
     if (err->code == RT_RESOURCE_EXHAUSTED || err->code == RT_DEADLINE_EXCEEDED)
         RT_LOG(RT_LOG_WARNING,
                "model %s version %lld: warm-up of signature \"%s\" failed, requests may: %.*s",
@@ -126,7 +127,7 @@ static void log_timing(const struct srv_load *load, struct rt_session *session)
                load->model, s.untimed, s.untimed == 1 ? "" : "s");
 }
 
-/* Requests of its own before those of anybody else; a version that fails them is none. */
+/* Plays the version's warm-up and goldens. A version that fails them is freed and not served. */
 static enum rt_status validate(struct srv_loader *l, struct srv_load *load)
 {
     struct srv_version v = {.model = load->model, .version = load->version, .loaded = load->loaded};
@@ -134,7 +135,8 @@ static enum rt_status validate(struct srv_loader *l, struct srv_load *load)
     struct rt_session *session = l->calls->validate ? load->loaded->session : NULL;
     if (session) {
         log_timing(load, session);
-        /* The shapes of its own requests are worth it. */
+        /* The compiler's thread stays away, and shapes are compiled once they occur in the
+         * warm-up. */
         rt_session_loading(session, true, &load->cancelled);
     }
     enum rt_status st = l->calls->validate ? l->calls->validate(l->server, &v, load->dir,
@@ -152,7 +154,8 @@ static enum rt_status validate(struct srv_loader *l, struct srv_load *load)
     return st;
 }
 
-/* --allow_unsupported_signatures: nobody should learn it from a refused request alone. */
+/* --allow_unsupported_signatures: logs the signatures that cannot run, so that an operator does not
+ * learn of them only from refused requests. */
 static void log_left_out(const struct srv_load *load)
 {
     for (int i = 0; i < load->loaded->n_signatures; i++) {
@@ -170,7 +173,8 @@ static bool wants_bf16(const struct srv_options *o, const struct srv_load *load)
 {
     if (load->bf16 == SRV_NO || (load->bf16 == SRV_UNSAID && strcmp(o->precision, "bf16") != 0))
         return false;
-    static atomic_bool told; /* it is the machine's lack, not the model's: once is enough */
+    /* the machine lacks the instructions, whatever the model: one log line is enough */
+    static atomic_bool told;
     if (!rt_machine_has_bf16() && !atomic_exchange(&told, true))
         RT_LOG(RT_LOG_WARNING, "model %s: " SRV_NO_BF16, load->model);
     return true;
@@ -234,7 +238,7 @@ static bool has_changed(const struct srv_load *load)
            !srv_fingerprint_eq(&after, &load->before);
 }
 
-/* What was loaded goes, and what was said. */
+/* Frees the loaded model and clears the error. */
 static void start_over(struct srv_loader *l, struct srv_load *load)
 {
     if (load->loaded)
@@ -248,7 +252,8 @@ static void run(struct srv_loader *l, struct srv_load *load)
     int64_t start = rt_now_ns();
     if (!atomic_load(&load->cancelled))
         load->status = read_model(l, load);
-    /* Also after a failure: these explain it. */
+    /* Checked after a failure too, because cancellation or a change of the files explains the
+     * failure. */
     if (atomic_load(&load->cancelled)) {
         start_over(l, load);
         load->status = RT_CANCELLED;

@@ -47,7 +47,7 @@ static void decide(struct srv_manager *m, struct srv_managed *model, int64_t now
         else
             srv_mgr_unload(m, model, e);
         if (e->state == before)
-            break; /* out of memory: later */
+            break; /* out of memory; tried again later */
     }
     free(views);
 }
@@ -57,7 +57,7 @@ static int64_t earlier(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Reads the config file again when it is time, or when somebody asked for it. */
+/* Reads the config file again when the poll interval has passed or a re-read was requested. */
 static void look_at_config(struct srv_manager *m, int64_t now)
 {
     const struct srv_options *o = &m->server->options;
@@ -90,7 +90,8 @@ static void poll_everything(struct srv_manager *m, int64_t now)
             srv_mgr_look_at_entry(m, m->models[i], m->models[i]->entries[k], now);
 }
 
-/* Looks again at what is not stable yet, or is due for another try. Returns when to look next. */
+/* Looks again at versions that are not stable yet or are due for another attempt. Returns the time
+ * of the next look. */
 static int64_t look_at_new(struct srv_manager *m, int64_t now)
 {
     int64_t next = RT_NEVER;
@@ -129,7 +130,7 @@ static void sleep_until(struct srv_manager *m, int64_t until)
         char events[4096] __attribute__((aligned(8)));
         while (read(m->inotify_fd, events, sizeof events) > 0)
             ;
-        /* A burst of changes is one reason to look, and not more often than this. */
+        /* A burst of changes causes one poll, at most every 20 ms. */
         int64_t soon = rt_now_ns() + (int64_t)20 * MILLION;
         if (m->next_poll > soon && m->server->options.file_system_poll_wait_seconds > 0)
             m->next_poll = soon;
@@ -160,8 +161,8 @@ static void take_messages(struct srv_manager *m)
     }
 }
 
-/* Runs that made very many strings leave their memory in the heap. While others of their kind come
- * they use it again. */
+/* Runs that made very many strings leave freed memory in the heap. While such runs go on they reuse
+ * that memory; the heap is trimmed once no more of them come. */
 static void look_at_bursts(struct srv_manager *m)
 {
     const size_t n = rt_heap_bursts();
@@ -172,21 +173,22 @@ static void look_at_bursts(struct srv_manager *m)
 }
 
 /*
- * What many connections held lies scattered in the heap when they have closed: some 29 KB each. Of
- * gRPC's the core alone knows when they close: they are as many as were accepted, less those by
- * which more are open than before. A burst of calls on one connection leaves as much behind.
- * Without any connection there is nothing to look for until one comes, but for one more look: at
- * the calls of the last ones.
+ * Counts closed connections. The memory of closed connections stays scattered in the heap, some 29
+ * KB for each, so the heap is trimmed after many of them. Only gRPC's core knows when its
+ * connections close; the number is computed as the accepted connections minus the growth of the
+ * open ones. A burst of calls on one connection leaves as much memory behind, so freed calls count
+ * too. Without connections the counting pauses until one comes, after one more count for the last
+ * calls.
  */
 static void count_closed(struct srv_manager *m, int64_t now)
 {
     m->next_count = now + (int64_t)TRIM_EVERY_MS * MILLION;
-    atomic_store(&m->server->has_connections, false); /* who comes from here on says so again */
+    atomic_store(&m->server->has_connections, false); /* new connections set it again */
     int64_t n_accepted = atomic_load_explicit(&m->server->n_accepted, memory_order_relaxed);
     int n_open = srv_sockets(NULL, INT32_MAX) - m->n_inherited;
 
     if (n_open + m->n_inherited < 0)
-        return; /* not known: that is no reason to take any for closed */
+        return; /* the count failed: no connection may be taken for closed */
     n_open = n_open > 0 ? n_open : 0;
     int64_t closed = n_accepted - m->n_accepted - (n_open - m->n_open);
     m->n_closed += closed > 0 ? closed : 0;
@@ -229,7 +231,7 @@ static int64_t trim(struct srv_manager *m, int64_t now)
     return m->next_count;
 }
 
-/* What had no memory, in its order. */
+/* Repeats the steps that ran out of memory, in their order. */
 static void again(struct srv_manager *m, int64_t now)
 {
     m->again_at = RT_NEVER;
@@ -277,7 +279,8 @@ static void serve(struct srv_manager *m)
 
 static void unload_everything(struct srv_manager *m)
 {
-    const useconds_t pause_us = AGAIN_MS * 1000; /* out of memory: there is no end without a map */
+    /* pause when out of memory: the server cannot stop without an empty map */
+    const useconds_t pause_us = AGAIN_MS * 1000;
     if (m->reload) {
         struct rt_error err = {0};
         srv_mgr_end_reload(m->reload, rt_fail(&err, RT_UNAVAILABLE, "the server is stopping"),
@@ -375,7 +378,8 @@ enum rt_status srv_manager_start(struct srv_server *server, const struct srv_mod
     m->folder_watch = -1;
     m->again_at = m->next_count = RT_NEVER;
     const int n_sockets = srv_sockets(NULL, INT32_MAX);
-    m->n_inherited = n_sockets > 0 ? n_sockets : 0; /* such as a standard output */
+    /* inherited sockets, such as a standard output */
+    m->n_inherited = n_sockets > 0 ? n_sockets : 0;
     m->unload_before_load = strcmp(o->version_transition, "resource_preserving") == 0;
     rt_mutex_init(&m->mu);
     rt_cond_init(&m->changed);
@@ -430,7 +434,7 @@ fail:
     return st;
 }
 
-/* The ports are closed meanwhile, so that nothing but the log can tell. */
+/* Logs the awaited models: while the ports are closed, only the log can show the progress. */
 static void log_awaited(const struct srv_manager *m, const struct srv_unavailable *awaited)
 {
     const long long limit = (long long)m->server->options.model_wait_seconds;
@@ -495,8 +499,8 @@ bool srv_manager_look(struct srv_manager *m, bool (*look)(void *arg, const struc
                       void *arg)
 {
     bool found = false;
-    /* What is AVAILABLE under the lock is not freed while it is held: it leaves that state first.
-     */
+    /* An AVAILABLE version is not freed while the lock is held, because it has to leave that state
+     * first. */
     rt_mutex_lock(&m->mu);
     for (int i = 0; i < m->n_models && !found; i++)
         for (int k = 0; k < m->models[i]->n_entries && !found; k++) {

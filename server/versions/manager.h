@@ -1,8 +1,8 @@
 /*
- * The manager: turns what should be served into what is served. It watches directories (source.h),
- * decides by a pure policy (policy.h) over a table of legal states, loads on its own low-priority
- * threads (loader.h), publishes maps, retires and frees versions. One bad model never holds
- * another.
+ * The manager makes the served versions follow the configuration. It watches directories
+ * (source.h), decides by a pure policy (policy.h) over a table of legal states, loads on its own
+ * low-priority threads (loader.h), publishes serving maps, retires and frees versions. A model that
+ * fails or loads for ever holds up no other.
  *
  * Threads: one manager thread and its loaders; status.h's functions from any thread.
  */
@@ -12,40 +12,43 @@
 #include "server/server.h"
 #include "server/versions/status.h"
 
-struct srv_model_calls; /* loader.h; the server gives srv_model_calls */
+struct srv_model_calls; /* defined in loader.h; the server passes srv_model_calls */
 
-/* Reads flags and the config file; refuses what TensorFlow Serving refuses at start. The server's
- * nets are there already: the first map is published here. */
+/* Starts the manager. Reads flags and the config file, and refuses what TensorFlow Serving refuses
+ * at start. The server's I/O loops must exist, because the first serving map is published here. */
 enum rt_status srv_manager_start(struct srv_server *server, const struct srv_model_calls *calls,
                                  struct srv_manager **out, struct rt_error *err);
 /*
- * As tensorflow_model_server: blocks until every configured model is AVAILABLE or one has failed
- * (its error), or until a missing one's time is over.
+ * Blocks, as tensorflow_model_server does, until every configured model is AVAILABLE, one has
+ * failed (the error is its own), or the wait for a missing one has ended.
  */
 enum rt_status srv_manager_wait_initial(struct srv_manager *m, struct rt_error *err);
-/* Shows the available versions, in the order of their models' names, until `look` says true; the
- * version is valid only inside the call, which must be short. False: none made it say so. */
+/* Calls `look` for the available versions, in the order of their models' names, until it returns
+ * true. The version is valid only inside the call, which runs under the manager's lock and must be
+ * short. False: no call returned true. */
 bool srv_manager_look(struct srv_manager *m, bool (*look)(void *arg, const struct srv_version *v),
                       void *arg);
 /*
- * Takes a new list of models in place of the one of flags and config file: a serialized
- * tensorflow.serving.ModelServerConfig. Refused, or taken and then `done` is called once, on the
- * manager's thread, when each new model is AVAILABLE or has failed. Reloads are carried out one
- * after the other; one whose *cancelled (valid until `done`; NULL: never) is true when its turn
- * comes changes nothing, and is CANCELLED. Any thread.
+ * Requests a new list of models in place of that of flags and config file: a serialized
+ * tensorflow.serving.ModelServerConfig. The call fails, or `done` is called once, on the manager's
+ * thread, when each new model is AVAILABLE or has failed, or when the reload was refused. Reloads
+ * are carried out one after the other. A reload whose *cancelled is true when its turn comes
+ * changes nothing and ends with CANCELLED; *cancelled must be valid until `done`, NULL means never.
+ * Any thread.
  */
 enum rt_status
 srv_manager_reload(struct srv_manager *m, struct rt_span message, const _Atomic bool *cancelled,
                    void (*done)(void *arg, enum rt_status status, const struct rt_error *err),
                    void *arg, struct rt_error *err);
-/* Has the config file read again, as if it were time for it. Any thread. */
+/* Makes the manager read the config file again now. Any thread. */
 void srv_manager_reread(struct srv_manager *m);
-/* There is a connection: the manager looks at them once in a while until all have closed. Any
- * thread; costs nothing while it is known. */
+/* Tells the manager that connections exist: it checks from time to time how many have closed, until
+ * none is left, and trims the heap. Any thread; repeated calls cost one atomic load. */
 void srv_manager_expect_close(struct srv_server *server);
-/* Stops watching and loading, unloads everything. The nets must still run (they answer mail), and
- * may go on asking for states. */
+/* Stops watching and loading and unloads everything. The I/O loops must still run, because they
+ * confirm retirements; they may still query states. */
 void srv_manager_stop(struct srv_manager *m);
-void srv_manager_free(struct srv_manager *m); /* when no net runs any more; NULL is fine */
+/* call when no I/O loop runs any more; NULL is allowed */
+void srv_manager_free(struct srv_manager *m);
 
 #endif

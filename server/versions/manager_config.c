@@ -16,7 +16,8 @@ static void point_models_at_locked(struct srv_manager *m, const struct srv_confi
     for (int i = 0; config && i < config->n_models; i++) {
         const struct srv_model_config *c = &config->models[i];
         struct srv_managed *model = srv_mgr_find_model(m, c->name, strlen(c->name));
-        if (model && !model->config) /* the flags' models come before the folder's */
+        /* models of flags or config file take precedence over those of --models */
+        if (model && !model->config)
             model->config = c;
     }
 }
@@ -33,7 +34,7 @@ void srv_mgr_point_models(struct srv_manager *m)
     rt_mutex_unlock(&m->mu);
 }
 
-/* Takes the configs that are not NULL in place of the old ones. Both are the manager's then. */
+/* Replaces the configs by those that are not NULL, and takes ownership of both. */
 void srv_mgr_take_configs(struct srv_manager *m, struct srv_config *base, struct srv_config *folder)
 {
     struct srv_config *old_base = base ? m->base : NULL;
@@ -43,7 +44,7 @@ void srv_mgr_take_configs(struct srv_manager *m, struct srv_config *base, struct
     for (int i = 0; i < m->n_models; i++) {
         struct srv_managed *model = m->models[i];
         if (model->watch >= 0)
-            inotify_rm_watch(m->inotify_fd, model->watch); /* its path may be another now */
+            inotify_rm_watch(m->inotify_fd, model->watch); /* the base path may have changed */
         model->watch = -1;
     }
     rt_mutex_lock(&m->mu);
@@ -58,8 +59,9 @@ void srv_mgr_take_configs(struct srv_manager *m, struct srv_config *base, struct
     srv_mgr_forget_gone_models(m);
 }
 
-/* A label may point only at what is available, unless the flag allows it: for labels that are new
- * or that stay, never for one that moves. */
+/* Checks that every label points at an available version.
+ * --allow_version_labels_for_unavailable_models permits others for a label that is new or stays
+ * where it is, but never for one that moves. */
 enum rt_status srv_mgr_check_labels(const struct srv_manager *m, const struct srv_config *config,
                                     struct rt_error *err)
 {
@@ -96,7 +98,7 @@ static bool same_labels(const struct srv_model_config *a, const struct srv_model
     return true;
 }
 
-/* Labels are part of the map. */
+/* Returns whether a new serving map is needed, because labels are part of it. */
 static bool labels_differ(const struct srv_config *a, const struct srv_config *b)
 {
     if (a->n_models != b->n_models)
@@ -108,7 +110,7 @@ static bool labels_differ(const struct srv_config *a, const struct srv_config *b
     return false;
 }
 
-/* What of a list of models is worth a line of the log. */
+/* Logs a list of models. */
 void srv_mgr_log_config(const struct srv_config *config)
 {
     RT_LOG(RT_LOG_INFO, "Adding/updating models.");
@@ -118,7 +120,7 @@ void srv_mgr_log_config(const struct srv_config *config)
     }
 }
 
-/* Checks and takes a new list of models; `config` is the manager's only on success. */
+/* Checks and installs a new list of models. Takes ownership of `config` only on success. */
 static enum rt_status change_config(struct srv_manager *m, struct srv_config *config,
                                     struct rt_error *err)
 {
@@ -203,7 +205,7 @@ static void free_reload(struct srv_reload *r)
     free(r);
 }
 
-/* Answers `r` and frees it. */
+/* Reports the result of `r` to its requester and frees it. */
 void srv_mgr_end_reload(struct srv_reload *r, enum rt_status status, const struct rt_error *err)
 {
     r->done(r->arg, status, err);
@@ -213,7 +215,8 @@ void srv_mgr_end_reload(struct srv_reload *r, enum rt_status status, const struc
 void srv_mgr_check_reload(struct srv_manager *m)
 {
     struct srv_reload *r = m->reload;
-    if (!r || m->again_at != RT_NEVER) /* its models and labels may not be taken yet */
+    /* after a lack of memory its models and labels may not be installed yet */
+    if (!r || m->again_at != RT_NEVER)
         return;
     struct rt_error err = {0};
     struct srv_unavailable list = {0};
@@ -221,7 +224,7 @@ void srv_mgr_check_reload(struct srv_manager *m)
         const struct srv_managed *model =
             srv_mgr_find_model(m, r->new_models[i], strlen(r->new_models[i]));
         const struct srv_managed_version *why = NULL;
-        if (!model || !model->config) { /* by a later config file */
+        if (!model || !model->config) { /* a later config file removed it */
             srv_mgr_add_unavailable(&list, r->new_models[i], NULL,
                                     "the model was taken out of the configuration");
             continue;
@@ -242,7 +245,7 @@ void srv_mgr_check_reload(struct srv_manager *m)
     srv_mgr_end_reload(r, st, &err);
 }
 
-/* Notes which models of the reload are not configured yet. */
+/* Records which models of the reload are not configured yet. */
 static enum rt_status note_new_models(const struct srv_manager *m, struct srv_reload *r,
                                       struct rt_error *err)
 {
@@ -265,7 +268,8 @@ static enum rt_status note_new_models(const struct srv_manager *m, struct srv_re
     return RT_OK;
 }
 
-/* A log that the operator's own file names is not new, even where an earlier reload took it out. */
+/* Checks the request logs that a reload names. A log named in the operator's own file is permitted,
+ * even when an earlier reload removed it. */
 static enum rt_status check_logs(const struct srv_manager *m, const struct srv_config *config,
                                  struct rt_error *err)
 {
@@ -284,9 +288,9 @@ static enum rt_status check_logs(const struct srv_manager *m, const struct srv_c
 void srv_mgr_take_reload(struct srv_manager *m)
 {
     if (m->reload)
-        return; /* one after the other */
+        return; /* one reload at a time */
     rt_mutex_lock(&m->mu);
-    struct srv_reload **last = &m->new_reloads; /* the oldest is last */
+    struct srv_reload **last = &m->new_reloads; /* new_reloads is a stack: the oldest is last */
     while (*last && (*last)->next)
         last = &(*last)->next;
     struct srv_reload *r = *last;

@@ -43,7 +43,8 @@ void srv_mgr_start_load(struct srv_manager *m, struct srv_managed *model,
     srv_loader_submit(m->loader, load);
 }
 
-/* The reason lies in the files: the same files give the same answer. */
+/* Returns whether the reason lies in the files: loading the same files again gives the same
+ * result. */
 static bool is_final(enum rt_status st)
 {
     return st == RT_UNIMPLEMENTED || st == RT_INVALID_ARGUMENT || st == RT_FAILED_PRECONDITION;
@@ -67,7 +68,8 @@ static void load_failed(struct srv_manager *m, struct srv_managed *model,
            (long long)e->version, rt_status_name(load->status), text);
 }
 
-/* Back to START without counting a failure: the files changed, or memory comes back soon. */
+/* Returns a version to START without counting a failure, because the files changed or memory is
+ * about to become free. */
 static void load_again(struct srv_manager *m, struct srv_managed *model,
                        struct srv_managed_version *e, const struct srv_load *load)
 {
@@ -131,7 +133,7 @@ void srv_mgr_end_load(struct srv_manager *m, struct srv_load *load)
     rt_mutex_unlock(&m->mu);
     m->n_loading--;
     e->load = NULL;
-    /* What has failed by itself tells of that. */
+    /* A load that failed by itself reports that failure and not the cancellation. */
     const bool ends = (stopping || atomic_load(&load->cancelled)) &&
                       (!load->status || load->status == RT_CANCELLED);
     if (ends)
@@ -146,7 +148,7 @@ void srv_mgr_end_load(struct srv_manager *m, struct srv_load *load)
         if (m->loader)
             srv_loader_release(m->loader, load->held);
     }
-    m->trim_pending |= load->status != RT_OK; /* what it had taken until then is free */
+    m->trim_pending |= load->status != RT_OK; /* the memory of the failed load is free again */
     if (!ends && !load->changed)
         m->calls->count_load(m->server, model->name, load->dir, !load->status, load->ns);
     if (!load->status) {
@@ -158,7 +160,7 @@ void srv_mgr_end_load(struct srv_manager *m, struct srv_load *load)
         srv_mgr_set_state(m, e, SRV_END, RT_CANCELLED, rt_error_text(&load->err));
         RT_LOG(RT_LOG_INFO, "Loading of servable version {name: %s version: %lld} has ended: %s",
                model->name, (long long)e->version, rt_error_text(&load->err));
-        if (e->wanted && !stopping) /* again: it went, and came back while the load ended */
+        if (e->wanted && !stopping) /* the version came back while its cancelled load ended */
             srv_mgr_restart(m, e);
     } else if (load->changed || (load->over_memory_limit && is_unloading(m))) {
         load_again(m, model, e, load);

@@ -17,7 +17,7 @@ void srv_mgr_free_published(const struct srv_published *p)
         rt_arena_free(p->arena);
 }
 
-/* `leaving` (may be NULL) is left out. */
+/* Builds a serving map of all versions that are loaded, without `leaving` (may be NULL). */
 static const struct srv_published *make_map(struct srv_manager *m,
                                             const struct srv_managed_version *leaving)
 {
@@ -88,7 +88,8 @@ struct srv_grace *srv_mgr_grace_new(struct srv_manager *m)
     return calloc(1, sizeof(struct srv_grace) + n * sizeof(struct srv_retirement));
 }
 
-/* Puts `p` (NULL: nothing, for good) in place of the published map. */
+/* Replaces the published map by `p`; NULL: by an empty map, for good. `g` ends when all I/O loops
+ * have confirmed. */
 void srv_mgr_swap_map(struct srv_manager *m, struct srv_grace *g, const struct srv_published *p)
 {
     static const struct srv_map nothing;
@@ -110,7 +111,8 @@ void srv_mgr_swap_map(struct srv_manager *m, struct srv_grace *g, const struct s
         grace_ended(g);
 }
 
-/* What was loaded and is in the published map: only now can a request find it. */
+/* Marks the versions that were loaded and are in the published map as AVAILABLE: requests can find
+ * them only from now on. */
 static void mark_available(struct srv_manager *m)
 {
     for (int i = 0; i < m->n_models; i++)
@@ -124,9 +126,9 @@ static void mark_available(struct srv_manager *m)
         }
 }
 
-/* Publishes what is loaded now, which makes it AVAILABLE. `entry` (may be NULL) leaves the map: it
- * is UNLOADING from here on, and ends when all nets have done with it. False: out of memory,
- * nothing has changed, and the loop tries again. */
+/* Publishes all versions loaded so far, which makes them AVAILABLE. `entry` (may be NULL) leaves
+ * the map: it becomes UNLOADING, and is freed when all I/O loops have confirmed its retirement.
+ * False: out of memory; nothing has changed, and the loop tries again. */
 bool srv_mgr_publish(struct srv_manager *m, struct srv_managed *model,
                      struct srv_managed_version *entry)
 {

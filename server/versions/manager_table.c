@@ -17,7 +17,7 @@ void srv_mgr_wake(struct srv_manager *m)
     (void)ignored;
 }
 
-/* Tells a problem once, until it changes or goes. */
+/* Logs a problem once, until its text changes or it disappears (NULL). */
 void srv_mgr_log_once(char **last, const char *text)
 {
     if (text && (!*last || strcmp(*last, text) != 0))
@@ -71,7 +71,7 @@ struct srv_managed *srv_mgr_find_model(const struct srv_manager *m, const char *
         int mid = (low + high) / 2;
         const char *other = m->models[mid]->name;
         size_t k = strlen(other);
-        int c = n ? memcmp(name, other, n < k ? n : k) : 0; /* no name may be NULL */
+        int c = n ? memcmp(name, other, n < k ? n : k) : 0; /* an empty name may be NULL */
         if (c == 0)
             c = n < k ? -1 : n > k;
         if (c == 0)
@@ -122,7 +122,7 @@ bool srv_mgr_add_models(struct srv_manager *m, const struct srv_config *config)
     while (ok && k < m->n_models)
         all[n++] = m->models[k++];
     if (!ok) {
-        for (int i = 0; i < n; i++) /* the old ones stay in m->models */
+        for (int i = 0; i < n; i++) /* the old models stay in m->models */
             if (!srv_mgr_find_model(m, all[i]->name, strlen(all[i]->name)))
                 srv_mgr_free_model(all[i]);
         free(all);
@@ -192,7 +192,7 @@ struct srv_managed_version *srv_mgr_add_entry(struct srv_manager *m, struct srv_
     return e;
 }
 
-/* Keeps the list of ended versions bounded: the lowest ones are forgotten first. */
+/* Bounds the list of ended versions: the lowest ones are removed first. */
 void srv_mgr_forget_old_entries(struct srv_manager *m, struct srv_managed *model)
 {
     int n_ended = 0;
@@ -227,7 +227,7 @@ void srv_mgr_forget_gone_models(struct srv_manager *m)
         struct srv_managed *model = m->models[i];
         if (is_gone(model) && ++n_gone > MAX_GONE_MODELS)
             continue;
-        m->models[i] = m->models[n_kept]; /* what is forgotten gathers behind what is kept */
+        m->models[i] = m->models[n_kept]; /* the removed models gather behind the kept ones */
         m->models[n_kept++] = model;
     }
     m->n_models = n_kept;

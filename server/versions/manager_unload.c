@@ -78,8 +78,8 @@ void srv_mgr_unloader_free(struct srv_unloader *u)
     free(u);
 }
 
-/* No request can reach the version of `g` any more. Its lane and metrics go at once, its memory on
- * an unload thread. */
+/* Frees the version of `g`, which no request can reach any more. Its model queue and metrics are
+ * freed at once, its memory on an unload thread. */
 void srv_mgr_free_later(struct srv_manager *m, struct srv_grace *g)
 {
     struct srv_unloader *u = m->unloader;
@@ -93,7 +93,7 @@ void srv_mgr_free_later(struct srv_manager *m, struct srv_grace *g)
     rt_mutex_unlock(&u->mu);
 }
 
-/* The memory has been given back. */
+/* Called on the manager's thread after an unload thread has freed the version's memory. */
 void srv_mgr_end_unload(struct srv_manager *m, struct srv_grace *g)
 {
     struct srv_version *v = g->version;

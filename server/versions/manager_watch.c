@@ -25,14 +25,15 @@ void srv_mgr_restart(struct srv_manager *m, struct srv_managed_version *e)
     srv_mgr_set_state(m, e, SRV_START, RT_OK, NULL);
 }
 
-/* Why the directory cannot be taken is its version's reason not to be loaded; another listing that
- * succeeds leads to another try. */
+/* Ends a version whose directory cannot be listed, with the error as the reason. A later listing
+ * that succeeds leads to another attempt. */
 static void cannot_take(struct srv_manager *m, const struct srv_managed *model,
                         struct srv_managed_version *e, int64_t now, const struct rt_error *err)
 {
     e->seen_since = 0;
     e->stable = false;
-    if (err->code == RT_NOT_FOUND) { /* the next scan tells whether it is still wanted */
+    /* it may just have been deleted: the next scan shows whether it is still wanted */
+    if (err->code == RT_NOT_FOUND) {
         if (!e->missing_since)
             e->missing_since = now;
         if (now - e->missing_since < SECOND)
@@ -64,7 +65,8 @@ static void look_at_start(const struct srv_managed *model, struct srv_managed_ve
     }
 }
 
-/* Lists the version's directory, unless that was done a moment ago for its cost. */
+/* Lists the version's directory. False: the last listing was too recent in proportion to its
+ * cost. */
 static bool list_entry(struct srv_managed_version *e, int64_t now, struct srv_fingerprint *f,
                        enum rt_status *st, struct rt_error *err)
 {
@@ -103,7 +105,7 @@ void srv_mgr_look_at_entry(struct srv_manager *m, struct srv_managed *model,
     else if (e->state == SRV_START)
         cannot_take(m, model, e, now, &err);
     if (st)
-        return; /* what serves goes on, what has failed has its reason */
+        return; /* a served version goes on serving, a failed one keeps its reason */
     switch (e->state) {
     case SRV_START:
         look_at_start(model, e, &f, now);
@@ -167,7 +169,7 @@ static void want(struct srv_manager *m, struct srv_managed *model, const struct 
         srv_mgr_restart(m, e);
 }
 
-/* Why a version that was wanted a moment ago ends without ever having been loaded. */
+/* Returns the reason with which a version ends that is no longer wanted and was never loaded. */
 static const char *why_not_loaded(const struct srv_managed *model, const struct srv_scan *scan,
                                   int64_t version)
 {
@@ -203,7 +205,8 @@ void srv_mgr_watch_folder(struct srv_manager *m, const char *path, int *watch)
                                        IN_ONLYDIR);
 }
 
-/* The base path is a version's directory: one level too deep for a base path, two for a folder. */
+/* Logs that a base path is a version's directory: one level too deep for a base path, two for the
+ * directory of --models. */
 static void log_version_as_model(const struct srv_manager *m, const struct srv_model_config *c)
 {
     const char *slash = strrchr(c->base_path, '/'), *above = slash;
@@ -237,7 +240,8 @@ void srv_mgr_scan_model(struct srv_manager *m, struct srv_managed *model)
     struct srv_scan scan;
     srv_mgr_watch_folder(m, model->config->base_path, &model->watch);
     if (!arena || srv_source_scan(model->config, arena, &scan, &err)) {
-        /* What cannot be read is not empty: what is served goes on. */
+        /* A base path that cannot be read is not an empty one: the served versions go on
+         * serving. */
         srv_mgr_log_once(&model->trouble, arena ? rt_error_text(&err) : "out of memory");
         model->watch = -1;
         rt_arena_free(arena);

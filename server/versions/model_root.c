@@ -11,7 +11,8 @@ static bool is_dots(const char *name, size_t n)
     return (n == 1 || n == 2) && name[0] == '.' && name[n - 1] == '.';
 }
 
-/* No "." or ".." in what does not exist: it could mean anything once it does. */
+/* Returns whether the path has a "." or "..". In the part of a path that does not exist yet they
+ * could lead anywhere once it exists. */
 static bool has_dots(const char *path)
 {
     while (*path) {
@@ -28,11 +29,11 @@ static bool is_below(const char *root, const char *path)
 {
     size_t n = strlen(root);
     while (n && root[n - 1] == '/')
-        n--; /* "/" itself becomes empty: everything is below it */
+        n--; /* "/" becomes the empty string: everything is below it */
     return strncmp(root, path, n) == 0 && (!path[n] || path[n] == '/');
 }
 
-/* The longest part of `path` (absolute) that exists, resolved. False: it cannot be known. */
+/* Resolves the longest existing part of the absolute `path`. False: the path cannot be resolved. */
 static bool resolve_existing(const char *path, char *out)
 {
     char part[PATH_MAX];
@@ -44,7 +45,7 @@ static bool resolve_existing(const char *path, char *out)
     while (!realpath(part, out)) {
         struct stat s;
         char *slash = strrchr(part, '/');
-        /* A dangling symlink is there, and leads who knows where. */
+        /* A dangling symlink exists, and its target is unknown. */
         if (errno != ENOENT || lstat(part, &s) == 0 || !slash)
             return false;
         if (slash == part)

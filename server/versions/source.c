@@ -16,7 +16,7 @@
 
 enum {
     MAX_VERSIONS = 100000,
-    /* A version's directory that is larger or slower than this is refused. */
+    /* A version's directory that exceeds these limits is refused. */
     MAX_DEPTH = 16,
     MAX_FILES = 50000,
     MAX_SECONDS = 5,
@@ -136,10 +136,10 @@ enum rt_status srv_source_scan(const struct srv_model_config *m, struct rt_arena
 /* ---- fingerprints ---- */
 
 struct walk {
-    struct rt_bytes lines; /* one entry after the other, in sorted order */
+    struct rt_bytes lines; /* one line per entry, in sorted order */
     struct srv_fingerprint *out;
-    size_t root;    /* length of the version's directory in each path */
-    int64_t end_ns; /* monotonic: a walk that lasts longer is given up */
+    size_t root;    /* length of the version's directory, which every path begins with */
+    int64_t end_ns; /* monotonic time at which a walk is given up */
     struct rt_error *err;
 };
 
@@ -191,8 +191,8 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* The sorted entries of a directory, no more than the walk may still take. A directory that went
- * away meanwhile has none. */
+/* Lists the sorted entries of a directory, no more than the walk may still take. A directory that
+ * disappeared meanwhile has none. */
 static enum rt_status list(struct walk *w, const char *path, int depth, struct names *out)
 {
     DIR *dir = opendir(path);
@@ -218,10 +218,10 @@ static enum rt_status list(struct walk *w, const char *path, int depth, struct n
 }
 
 /*
- * What `path` is, behind links. False: it went away. *descends: a directory to walk into. A link to
- * a directory is not: what lies inside of the version is walked by its own path (Kubernetes' ..data
- * points beside itself, and a new target is another inode), and what lies outside, or above, is not
- * the version's.
+ * Reads the status of `path`, with links resolved. False: the path disappeared. *descends: it is a
+ * directory to walk into. A link to a directory is not walked into: a target inside of the version
+ * is walked by its own path (Kubernetes' ..data points beside itself, and a new target is another
+ * inode), and a target outside or above does not belong to the version.
  */
 static bool look(const char *path, int depth, struct stat *s, bool *descends)
 {
@@ -230,7 +230,7 @@ static bool look(const char *path, int depth, struct stat *s, bool *descends)
     if (depth ? lstat(path, s) : stat(path, s))
         return false;
     bool is_link = S_ISLNK(s->st_mode);
-    /* A link to nothing counts as what it is: most are of no concern to the model. */
+    /* A dangling link counts with its own status: most are of no concern to the model. */
     if (is_link && stat(path, &target) == 0)
         *s = target;
     *descends = !is_link && S_ISDIR(s->st_mode);

@@ -1,8 +1,9 @@
 /*
- * What lies in a model's base path: which versions its policy wants, and whether a version's files
- * have come to rest. Polling is the truth here; whoever calls decides when.
+ * Reads a model's base path: which versions the version policy wants, and whether the files of a
+ * version have come to rest. The caller polls these functions; file system events only make it poll
+ * earlier.
  *
- * Threads: no state; call from anywhere.
+ * Threads: no state; any thread.
  */
 #ifndef SRV_SOURCE_H
 #define SRV_SOURCE_H
@@ -11,32 +12,33 @@
 
 struct srv_found {
     int64_t version;
-    const char *name; /* of its directory: "00000123" */
+    const char *name; /* name of its directory, as "00000123" */
 };
 
 struct srv_scan {
     int n; /* the wanted versions, highest first */
     struct srv_found *found;
-    int n_there;         /* versions there, wanted or not */
-    const char *warning; /* a sentence, or NULL: an asked-for version is missing, one is twice */
+    int n_there; /* number of versions in the base path, wanted or not */
+    /* a sentence, or NULL: a requested version is missing, or one exists twice */
+    const char *warning;
 };
 
 /*
- * Children of the base path whose names are decimal numbers are versions; of several names of one
- * number the first in the alphabet counts. Fails (the text names path and model) when the base
- * path cannot be read: that is not the same as being empty.
+ * Finds the versions: children of the base path whose names are decimal numbers. Of several names
+ * for one number the alphabetically first one counts. Fails (the text names path and model) when
+ * the base path cannot be read, which is not the same as an empty one.
  */
 enum rt_status srv_source_scan(const struct srv_model_config *m, struct rt_arena *arena,
                                struct srv_scan *out, struct rt_error *err);
 
 /*
- * Stands for the sorted list of (path, device, inode, size, modification and change time) of
- * everything below a version's directory. The directory itself may be a link; below it links are
- * resolved, but those to directories are not walked into.
+ * Hash of the sorted list of (path, device, inode, size, modification and change time) of
+ * everything below a version's directory. The directory itself may be a link. Links below it are
+ * resolved, but links to directories are not followed.
  */
 struct srv_fingerprint {
     uint64_t a, b;
-    int64_t newest_ns; /* wall clock: the latest modification or change */
+    int64_t newest_ns; /* wall clock time of the latest modification or change */
     int64_t bytes, n_files;
 };
 /*
@@ -52,11 +54,11 @@ static inline bool srv_fingerprint_eq(const struct srv_fingerprint *x,
 }
 
 enum {
-    SRV_STABLE_AFTER_MS = 1000, /* the same fingerprint twice so far apart, */
-    SRV_STABLE_AGE_MS = 3000,   /* or nothing newer than this */
+    SRV_STABLE_AFTER_MS = 1000, /* stable: the same fingerprint was taken twice at this distance, */
+    SRV_STABLE_AGE_MS = 3000,   /* or nothing is newer than this */
 };
-/* first_seen_ns: when this fingerprint was first taken, now_ns: now (both monotonic); wall_ns: the
- * wall clock now. */
+/* first_seen_ns: when this fingerprint was first taken; now_ns: the present (both monotonic);
+ * wall_ns: the present by the wall clock. */
 bool srv_source_is_stable(const struct srv_fingerprint *f, int64_t first_seen_ns, int64_t now_ns,
                           int64_t wall_ns);
 

@@ -6,7 +6,7 @@
 #include "runtime/base/clock.h"
 #include "server/versions/manager_internal.h"
 
-/* The model has had --model_wait_seconds since it was configured. */
+/* Returns whether --model_wait_seconds have passed since the model was configured. */
 static bool is_overdue(const struct srv_manager *m, const struct srv_managed *model)
 {
     int64_t wait = m->server->options.model_wait_seconds;
@@ -31,11 +31,11 @@ enum srv_settled srv_mgr_settled(const struct srv_manager *m, const struct srv_m
     }
     if (n_wanted && n_failed == n_wanted)
         return SRV_FAILED;
-    /* A load takes its time; files that do not appear, or do not come to rest, are given up. */
+    /* A load may take any time; files that do not appear or do not become stable are given up. */
     return !n_loading && is_overdue(m, model) ? SRV_MISSING : SRV_WAITING;
 }
 
-/* Of a model that is waited for: its version that has come furthest, the highest of equals. */
+/* Returns the version of an awaited model that has come furthest, the highest among equals. */
 static const struct srv_managed_version *furthest(const struct srv_managed *model)
 {
     const struct srv_managed_version *best = NULL;

@@ -1,7 +1,7 @@
 /*
- * What the status answers say: every version that was ever wanted, with its state and error.
+ * The contents of status responses: every version that is or was wanted, with its state and error.
  *
- * Threads: the manager writes under a lock, anybody may take a copy.
+ * Threads: the manager writes under a lock; any thread may take a copy.
  */
 #ifndef SRV_STATUS_H
 #define SRV_STATUS_H
@@ -12,7 +12,7 @@
 #include "runtime/base/span.h"
 #include "runtime/base/status.h"
 
-enum srv_state { /* the wire's numbers */
+enum srv_state { /* the numbers of TensorFlow Serving's API */
                  SRV_STATE_UNKNOWN = 0,
                  SRV_START = 10,
                  SRV_LOADING = 20,
@@ -20,31 +20,32 @@ enum srv_state { /* the wire's numbers */
                  SRV_UNLOADING = 40,
                  SRV_END = 50,
 };
-const char *srv_state_name(enum srv_state s); /* "AVAILABLE" */
+const char *srv_state_name(enum srv_state s); /* returns "AVAILABLE", for example */
 
 struct srv_version_status {
     int64_t version;
     enum srv_state state;
     enum rt_status code;
-    const char *message; /* "" when OK */
+    const char *message; /* "" when the code is RT_OK */
 };
 
 struct srv_manager;
 /*
- * Copies into `arena` the states of `model`, highest version first; has_version: only that one.
- * NOT_FOUND: "Could not find any versions of model m" / "Could not find version 5 of model m".
+ * Copies into `arena` the states of `model`, highest version first; with has_version only that
+ * version. NOT_FOUND: "Could not find any versions of model m" / "Could not find version 5 of model
+ * m".
  */
 enum rt_status srv_status_of(struct srv_manager *m, struct rt_span model, bool has_version,
                              int64_t version, struct rt_arena *arena,
                              struct srv_version_status **out, int *n, struct rt_error *err);
-/* The names of all models, for metrics, health and readiness. */
+/* Copies the names of all models into `arena`, for metrics, health and readiness. */
 enum rt_status srv_status_models(struct srv_manager *m, struct rt_arena *arena,
                                  const char *const **out, int *n);
 
-/* Until the server stops: once each initial model is AVAILABLE, has failed or timed out, and at
- * least one serves or none is configured. */
+/* Returns whether the server is ready: each initial model is AVAILABLE, has failed or timed out,
+ * and at least one model serves or none is configured. False again when the server stops. */
 bool srv_is_ready(struct srv_manager *m);
-/* One version of the model is AVAILABLE. */
+/* Returns whether a version of the model is AVAILABLE. */
 bool srv_model_is_ready(struct srv_manager *m, struct rt_span model);
 
 #endif
