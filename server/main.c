@@ -1,6 +1,6 @@
 /*
- * The one binary. Here alone server, kernels and clients meet: what runs models gets the registry
- * of ops as a parameter.
+ * The one binary. Only this file joins server, kernels and clients: functions that run models get
+ * the registry of ops as a parameter.
  */
 #include <malloc.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 #include "server/config/entrypoint.h"
 #include "server/server.h"
 
-enum { EXIT_USAGE = 255 }; /* TensorFlow Serving's -1 */
+enum { EXIT_USAGE = 255 }; /* TensorFlow Serving exits with -1 */
 
 static int serve(bool as_tensorflow, int argc, const char *const *argv,
                  const struct rt_registry *registry)
@@ -47,7 +47,7 @@ static bool is_dir(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* As process 1 of the image. */
+/* Runs as process 1 of the image. */
 static int serve_image(int argc, const char *const *argv, const struct rt_registry *registry)
 {
     struct rt_arena *arena = rt_arena_new(SIZE_MAX);
@@ -63,7 +63,8 @@ static int serve_image(int argc, const char *const *argv, const struct rt_regist
 static const struct command {
     const char *name, *help;
     int (*run)(int argc, const char *const *argv, const struct rt_registry *registry);
-    int (*run_query)(int argc, const char *const *argv); /* instead: a command that asks a server */
+    /* instead of `run`: a command that queries a server */
+    int (*run_query)(int argc, const char *const *argv);
 } commands[] = {
     {"serve", "serve models over REST and gRPC", serve_own, NULL},
     {"tensorflow_model_server", "the same, with the ways of the server of that name", serve_theirs,
@@ -100,7 +101,7 @@ static const struct command *find_command(const char *name)
 
 int main(int argc, char **argv)
 {
-    /* Freed models must go back to the system: what is large enough is mapped by itself. */
+    /* Freed models must return to the system: larger blocks are mapped by themselves. */
     mallopt(M_MMAP_THRESHOLD, 65536);
     const char *slash = argc ? strrchr(argv[0], '/') : NULL;
     const char *name = slash ? slash + 1 : argc ? argv[0] : "";

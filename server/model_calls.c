@@ -1,4 +1,5 @@
-/* What a version's life means in the real server: models of the runtime, lanes, metrics. */
+/* The functions of the real server by which the manager loads and frees versions: the runtime's
+ * models, model queues, metrics and request logs. */
 #include "runtime/base/machine.h"
 #include "server/inference/golden.h"
 #include "server/versions/loader.h"

@@ -29,8 +29,8 @@
 #include "server/config/settings.h"
 
 enum {
-    REFUSED_WAIT_MS = 1000, /* for the answers that refuse what was still there */
-    STOP_LIMIT_MS = 8000,   /* then the process ends whatever goes on in it */
+    REFUSED_WAIT_MS = 1000, /* time for sending the responses of refused requests */
+    STOP_LIMIT_MS = 8000,   /* time after which the process ends whatever is still running */
     EXIT_START_FAILED = 255,
     LOG_QUEUE_BYTES = 64 << 20,
 };
@@ -44,13 +44,15 @@ static int signals_fd(void)
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGHUP);
-    /* Blocked before the first thread starts: all of them inherit it. */
+    /* The signals are blocked before the first thread starts, so that all threads inherit the
+     * mask. */
     pthread_sigmask(SIG_BLOCK, &set, NULL);
     signal(SIGPIPE, SIG_IGN);
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* The signal that came, 0: none in `wait_ms` (-1: waits on), or `other` (-1: none) is readable. */
+/* Returns the signal that came; 0: none came within `wait_ms` (-1: no limit), or the descriptor
+ * `other` (-1: none) is readable. */
 static int wait_signal(int fd, int other, int wait_ms)
 {
     struct pollfd fds[2] = {{.fd = fd, .events = POLLIN}, {.fd = other, .events = POLLIN}};
@@ -59,7 +61,8 @@ static int wait_signal(int fd, int other, int wait_ms)
     return read(fd, &info, sizeof info) == sizeof info ? (int)info.ssi_signo : 0;
 }
 
-/* A signal that ends the process came within `wait_ms`; there is nothing to read again any more. */
+/* Returns whether a signal that ends the process came within `wait_ms`; SIGHUP is ignored, because
+ * the config file is not read any more. */
 static bool wait_end(int fd, int wait_ms)
 {
     int64_t end = rt_now_ns() + (int64_t)wait_ms * 1000000;
@@ -82,7 +85,8 @@ static void raise_open_files(void)
     }
 }
 
-/* The other half is for weights, and for what requests bring and take away. */
+/* Returns the memory for runs: half of the free memory. The other half is for weights and for the
+ * tensors and messages of requests. */
 static size_t run_memory(const struct srv_options *o)
 {
     int64_t free_bytes = rt_machine_free_memory();
@@ -91,7 +95,7 @@ static size_t run_memory(const struct srv_options *o)
     return free_bytes == INT64_MAX ? SIZE_MAX : (size_t)(free_bytes / 2);
 }
 
-/* Flags and files become plain values; what of them has no effect is told. */
+/* Resolves flags and files to plain values, and logs those that have no effect. */
 static enum rt_status resolve_settings(struct srv_server *s, struct rt_error *err)
 {
     const char *name, *reason;
@@ -163,13 +167,13 @@ static enum rt_status listen_rest(struct srv_server *s, int *port, struct rt_err
     } else {
         struct rt_error ignored = {0};
         st = srv_rest_listen(s->rest, "::", (int)o->rest_api_port, port, &ignored);
-        if (st) /* a machine without IPv6 */
+        if (st) /* the machine may have no IPv6 */
             st = srv_rest_listen(s->rest, "0.0.0.0", (int)o->rest_api_port, port, err);
     }
     if (!st)
         RT_LOG(RT_LOG_INFO, "Exporting HTTP/REST API at:%s:%d ...",
                *o->bind_address ? o->bind_address : "localhost", *port);
-    if (!st && o->as_tensorflow) /* scripts wait for that program's words */
+    if (!st && o->as_tensorflow) /* scripts wait for this line of TensorFlow Serving's log */
         RT_LOG(RT_LOG_INFO, "[evhttp_server.cc : 261] NET_LOG: Entering the event loop ...");
     return st;
 }
@@ -184,12 +188,13 @@ static enum rt_status listen_all(struct srv_server *s, int *grpc_port, int *rest
     if (st && s->options.as_tensorflow && s->grpc) {
         RT_LOG(RT_LOG_ERROR, "Failed to start HTTP Server at localhost:%lld: %s",
                (long long)s->options.rest_api_port, rt_error_text(err));
-        st = RT_OK; /* as there: the gRPC side goes on */
+        st = RT_OK; /* as in TensorFlow Serving, gRPC goes on */
     }
     return st;
 }
 
-/* Waits for the initial models on a thread of its own, so that signals are heard meanwhile. */
+/* Waits for the initial models on a thread of its own, so that the main thread can receive
+ * signals. */
 struct initial {
     struct srv_server *server;
     int event_fd;
@@ -207,7 +212,7 @@ static void *wait_initial_thread(void *arg)
     return NULL;
 }
 
-/* False: a signal came first. */
+/* False: a signal that ends the process came first. */
 static bool wait_initial(struct srv_server *s, int signals, enum rt_status *status,
                          struct rt_error *err)
 {
@@ -218,7 +223,8 @@ static bool wait_initial(struct srv_server *s, int signals, enum rt_status *stat
         return true;
     }
     int got = wait_signal(signals, w.event_fd, -1);
-    while (got == SIGHUP) { /* the file was read a moment ago; what changed since is read then */
+    /* the config file has just been read; the manager looks for later changes */
+    while (got == SIGHUP) {
         srv_manager_reread(s->manager);
         got = wait_signal(signals, w.event_fd, -1);
     }
@@ -241,7 +247,8 @@ struct hint {
     int port;
 };
 
-/* True once a line has been made. */
+/* Builds the example line for one version. Returns true when the line is short enough to end the
+ * search. */
 static bool make_hint(void *arg, const struct srv_version *v)
 {
     struct hint *h = arg;
@@ -276,7 +283,8 @@ static void print_where(const struct srv_server *s, int grpc_port, int rest_port
     fflush(stdout);
 }
 
-/* Serves until a signal comes. As soon as the first model is ready, says how to try one. */
+/* Serves until a signal ends it. Prints how to try the first model as soon as the server is
+ * ready. */
 static void serve(struct srv_server *s, int signals, int rest_port)
 {
     bool is_announced = s->options.as_tensorflow || !rest_port;
@@ -323,7 +331,7 @@ static void exit_now(int code)
     _exit(code);
 }
 
-/* Waits until `count` is down to n, at most so long. A second signal ends the process. */
+/* Waits until `count` is at most n, or until the time limit. A second signal ends the process. */
 static void wait_for_few(struct srv_server *s, int (*count)(struct srv_server *s), int n,
                          int signals, int64_t limit_ms)
 {
@@ -351,7 +359,8 @@ static void drain(struct srv_server *s, int signals)
     if (n) {
         RT_LOG(RT_LOG_WARNING, "%d requests were not answered in %lld ms and are refused", n,
                (long long)o->drain_timeout_ms);
-        /* What runs, or has a peer that stalls, had its time: only the refusals are waited for. */
+        /* Running requests and requests with stalled peers have had their time: the server waits
+         * only for the refusals. */
         int left = requests_in_flight(s);
         left -= srv_scheduler_refuse_all(s->scheduler, RT_UNAVAILABLE, "the server is stopping");
         wait_for_few(s, requests_in_flight, left > 0 ? left : 0, signals, REFUSED_WAIT_MS);
@@ -360,8 +369,8 @@ static void drain(struct srv_server *s, int signals)
     }
 }
 
-/* Ends the process when `stopped` is not written to in time. Not by cancelling this thread: that
- * leaves frames which a sanitizer takes for living ones. */
+/* Ends the process when `stopped` is not written to in time. The main thread does not cancel this
+ * thread instead, because cancellation leaves stack frames that a sanitizer takes for live ones. */
 static void *stop_limit(void *arg)
 {
     struct pollfd stopped = {.fd = *(const int *)arg, .events = POLLIN};
@@ -397,7 +406,7 @@ static void stop_parts(struct srv_server *s)
 static int start_failed(enum rt_status st, const struct rt_error *err)
 {
     printf("Failed to start server. Error: %s: %s\n", rt_status_name(st), rt_error_text(err));
-    exit_now(EXIT_START_FAILED); /* loads may still go on */
+    exit_now(EXIT_START_FAILED); /* loads may still be running */
     return EXIT_START_FAILED;
 }
 
@@ -439,7 +448,8 @@ int srv_server_main(const struct srv_options *options, const struct rt_registry 
     int stopped = eventfd(0, EFD_CLOEXEC);
     bool limited = stopped >= 0 && rt_thread_start(&limit, "stop", stop_limit, &stopped) == 0;
     if (!limited)
-        alarm(STOP_LIMIT_MS / 1000); /* less gentle: the signal kills, but the end has a limit */
+        /* less graceful: the signal kills the process, but the stop has a limit */
+        alarm(STOP_LIMIT_MS / 1000);
     stop_parts(s);
     alarm(0);
     if (limited) {

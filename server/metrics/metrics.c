@@ -20,7 +20,8 @@ const struct srv_scale srv_scale_bytes = {1, 4, 14};
 const struct srv_scale srv_scale_rows = {1, 2, SRV_N_SIZES - 1};
 const struct srv_scale srv_scale_examples = {1, 2, 15};
 
-/* Walking up is short for what is fast, and nothing beside the request for what is slow. */
+/* Returns the bucket of a value. The linear search is short for fast requests, and negligible
+ * beside a slow one. */
 static int bucket_of(const struct srv_scale *scale, double value)
 {
     double bound = scale->first;
@@ -93,7 +94,7 @@ void srv_metrics_free(struct srv_metrics *m)
     free(m);
 }
 
-/* Made when it is new. NULL: out of memory. */
+/* Returns the model's metrics and creates them when there are none. NULL: out of memory. */
 static struct srv_model_metrics *model_of(struct srv_metrics *m, const char *name)
     RT_REQUIRES(m->mu)
 {
@@ -159,7 +160,7 @@ void srv_metrics_drop_version(struct srv_metrics *m, struct srv_version_metrics 
     while (*at != v)
         at = &(*at)->next;
     *at = v->next;
-    /* A model's totals never go back. */
+    /* Adds the version's counts to the model's, because a model's totals must never decrease. */
     for (int io_loop = 0; io_loop < m->n_io_loops; io_loop++)
         for (int s = 0; s <= v->n_signatures; s++) {
             const struct srv_request_cells *from =
@@ -186,7 +187,7 @@ static void count_job(const struct srv_io_loop *io_loop, const struct srv_job *j
     const struct srv_version *v = job->version;
     struct srv_version_metrics *vm = v->metrics;
     struct srv_model_io_loop *model = &vm->model->io_loops[io_loop->index];
-    int64_t s = vm->n_signatures; /* a call with feeds and fetches of its own */
+    int64_t s = vm->n_signatures; /* dynamic callables count under the last index */
 
     if (job->signature && job->signature >= v->loaded->signatures &&
         job->signature < v->loaded->signatures + v->loaded->n_signatures)
@@ -204,7 +205,8 @@ static void count_job(const struct srv_io_loop *io_loop, const struct srv_job *j
         count_value(&model->examples, &srv_scale_examples, (uint64_t)job->n_rows);
 }
 
-/* A model that there is not, by the name that was asked for: a few are told apart. */
+/* Counts a request of an unknown model by the requested name, as long as there are few such
+ * names. */
 static void count_stranger(struct srv_metrics *m, struct rt_span name, int code)
 {
     if (!name.n || name.n > MAX_STRANGERS_NAME || memchr(name.p, '\0', name.n))
@@ -332,7 +334,8 @@ void srv_metrics_batch(struct srv_metrics *m, int worker, const struct srv_job *
     }
 }
 
-/* Made when it is new; the oldest goes when there are too many. NULL: out of memory. */
+/* Returns the directory's counters and creates them when there are none; the oldest entry is
+ * replaced when there are too many. NULL: out of memory. */
 static struct srv_path_metrics *path_of(struct srv_metrics *m, const char *path) RT_REQUIRES(m->mu)
 {
     int i = 0;

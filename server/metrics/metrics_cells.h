@@ -1,8 +1,8 @@
 /*
- * The counters behind metrics.h, for metrics.c (which counts) and the pages (which print).
+ * The counters behind metrics.h, for metrics.c, which counts, and for the pages, which print.
  *
- * Threads: a cell has one writer, a network thread or a worker, and is read by anybody; what says
- * "guarded" has any number of writers.
+ * Threads: a cell has one writer, a network thread or a worker, and any number of readers. Cells
+ * marked "guarded" have any number of writers, under srv_metrics.mu.
  */
 #ifndef SRV_METRICS_CELLS_H
 #define SRV_METRICS_CELLS_H
@@ -14,68 +14,73 @@
 #include "server/batching/job.h"
 
 enum {
-    SRV_N_TIMES = 34, /* as srv_scale_time */
-    SRV_N_SIZES = 15, /* as srv_scale_rows */
+    SRV_N_TIMES = 34, /* buckets of srv_scale_time */
+    SRV_N_SIZES = 15, /* buckets of srv_scale_rows */
     SRV_N_CODES = 17,
     SRV_MAX_BUCKETS = 53,
-    SRV_MAX_PADDINGS = 32,  /* sizes of batches that are told apart */
-    SRV_MAX_STRANGERS = 64, /* names of models that there are not, told apart */
-    SRV_MAX_PATHS = 256,    /* versions that were loaded, told apart by their folders */
+    SRV_MAX_PADDINGS = 32,  /* batch sizes with a histogram of their own */
+    SRV_MAX_STRANGERS = 64, /* names of unknown models with counters of their own */
+    SRV_MAX_PATHS = 256,    /* directories of loaded versions with counters of their own */
 };
 
-/* The upper ends of a histogram's buckets, as TensorFlow makes them: first, first x factor, ...
- * (n of them), and what is at least the last. A value that is an upper end lies above it. */
+/* Upper bounds of a histogram's buckets, as TensorFlow makes them: first, first x factor, ... (n of
+ * them), and one more bucket for everything from the last bound on. A value equal to a bound
+ * belongs to the next bucket. */
 struct srv_scale {
     double first, factor;
     int n;
 };
-extern const struct srv_scale srv_scale_time;     /* us: 10 x 1.8^i, 33 (20 minutes) */
-extern const struct srv_scale srv_scale_queuing;  /* us: 100 x 1.2^i, 52 (1 second) */
-extern const struct srv_scale srv_scale_graph;    /* us: 1000 x 2^i, 20 */
-extern const struct srv_scale srv_scale_bytes;    /* 4^i, 14 */
-extern const struct srv_scale srv_scale_rows;     /* 2^i, 14 */
-extern const struct srv_scale srv_scale_examples; /* 2^i, 15 */
+extern const struct srv_scale srv_scale_time;     /* us: 10 x 1.8^i, 33 bounds (20 minutes) */
+extern const struct srv_scale srv_scale_queuing;  /* us: 100 x 1.2^i, 52 bounds (1 second) */
+extern const struct srv_scale srv_scale_graph;    /* us: 1000 x 2^i, 20 bounds */
+extern const struct srv_scale srv_scale_bytes;    /* 4^i, 14 bounds */
+extern const struct srv_scale srv_scale_rows;     /* 2^i, 14 bounds */
+extern const struct srv_scale srv_scale_examples; /* 2^i, 15 bounds */
 
 struct srv_times {
     _Atomic uint64_t n[SRV_N_TIMES];
     _Atomic uint64_t sum_ns;
 };
 
-struct srv_histogram { /* of whole numbers, on some scale */
+struct srv_histogram { /* integers on some scale */
     _Atomic uint64_t n[SRV_MAX_BUCKETS];
     _Atomic uint64_t sum;
 };
 
-struct srv_request_cells { /* of one signature on one network thread */
+struct srv_request_cells { /* cells of one signature on one network thread */
     _Atomic uint64_t codes[SRV_N_JOB_APIS][SRV_N_CODES];
     struct srv_times latency[SRV_N_JOB_APIS];
 };
 
-struct srv_run_cells { /* of one version on one worker (or network thread that runs inline) */
+/* cells of one version on one worker, or on one network thread that runs inline */
+struct srv_run_cells {
     struct srv_times queue, run;
-    _Atomic uint64_t sizes[SRV_N_SIZES]; /* an upper end lies in its bucket */
+    /* here a value equal to a bound belongs to that bound's bucket */
+    _Atomic uint64_t sizes[SRV_N_SIZES];
     _Atomic uint64_t rows, jobs;
 };
 
-/* What TensorFlow counts for the process and not by model: on one worker or network thread. */
+/* Numbers that TensorFlow counts for the whole process and not by model: cells of one worker or
+ * network thread. */
 struct srv_thread_cells {
     _Atomic uint64_t run_ns;
     struct srv_histogram runs, in_bytes, out_bytes; /* runs: microseconds */
     struct srv_histogram queuing, request_rows, batch_rows;
     struct srv_padding {
-        _Atomic int64_t size; /* of the batch as it ran; 0: not used yet. The last: all others */
+        /* rows of the padded batch; 0: unused. The last entry counts all other sizes */
+        _Atomic int64_t size;
         struct srv_histogram rows;
     } padding[SRV_MAX_PADDINGS];
 };
 
-struct srv_model_io_loop { /* of one model on one network thread */
+struct srv_model_io_loop { /* cells of one model on one network thread */
     /* Requests that never became a job. */
     _Atomic uint64_t unmade[SRV_N_APIS][SRV_N_CODES];
-    /* From the queue to the end of the run, of requests answered OK. */
+    /* Time from the queue to the end of the run, for requests answered with OK. */
     struct srv_times runtime[SRV_N_JOB_APIS];
     struct srv_histogram examples;
-    struct srv_times gets; /* over REST, of those answered OK */
-    /* What versions that are gone have counted. */
+    struct srv_times gets; /* latency of REST GET requests answered with OK */
+    /* sums of the versions that were unloaded */
     struct srv_request_cells gone;
 };
 
@@ -83,14 +88,14 @@ struct srv_model_metrics {
     struct srv_model_metrics *next;
     const char *name;
     struct srv_model_io_loop *io_loops;
-    _Atomic uint64_t loads_ok, loads_failed; /* guarded, as all below */
+    _Atomic uint64_t loads_ok, loads_failed; /* guarded, like the members below */
     struct srv_times load;
     _Atomic uint64_t logged[SRV_N_CODES];
 };
 
-struct srv_path_metrics { /* of one version's folder; guarded */
+struct srv_path_metrics { /* counters of one version's directory; guarded */
     char *path;           /* for free() */
-    const char *model;    /* set: its assets name the version in an ML Metadata store */
+    const char *model;    /* not NULL: the version's assets name it in an ML Metadata store */
     uint64_t loads_ok, loads_failed, load_us;
     uint64_t warmed[SRV_N_CODES], warm_records[SRV_N_CODES];
     struct srv_times warming[SRV_N_CODES];
@@ -107,24 +112,25 @@ struct srv_version_metrics {
     int64_t version;
     int n_signatures;
     const char **signatures;
-    struct srv_request_cells *requests; /* [net * (n_signatures + 1) + signature]; last: unknown */
-    struct srv_run_cells *runs;         /* [n_workers + n_io_loops] */
+    /* [io_loop * (n_signatures + 1) + signature]; the last signature is the unknown one */
+    struct srv_request_cells *requests;
+    struct srv_run_cells *runs; /* [n_workers + n_io_loops] */
     struct rt_arena *arena;
 };
 
 struct srv_metrics {
     int n_io_loops, n_workers;
-    int64_t started_s;                /* since 1970 */
+    int64_t started_s;                /* seconds since 1970 */
     struct srv_thread_cells *threads; /* [n_workers + n_io_loops] */
-    struct rt_mutex mu; /* guards the lists, events, paths, and what is said to be guarded */
+    struct rt_mutex mu; /* guards the lists, events, paths, and the cells marked as guarded */
     struct srv_model_metrics *models;
     struct srv_version_metrics *versions;
-    struct srv_model_metrics unknown;              /* models that there are not, all of them */
-    struct rt_map events;                          /* name: pointer to uint64_t */
-    struct srv_path_metrics *paths[SRV_MAX_PATHS]; /* NULL: not used yet */
-    int next_path;                                 /* the oldest, when all are used */
+    struct srv_model_metrics unknown;              /* requests of all unknown models together */
+    struct rt_map events;                          /* name to pointer to uint64_t */
+    struct srv_path_metrics *paths[SRV_MAX_PATHS]; /* NULL: unused */
+    int next_path;                                 /* the oldest path when all are used */
     struct rt_arena *arena;
-    struct rt_mutex strangers_mu; /* held for moments: network threads wait for it */
+    struct rt_mutex strangers_mu; /* held only briefly, because network threads wait for it */
     struct srv_stranger strangers[SRV_MAX_STRANGERS];
 };
 
@@ -132,13 +138,13 @@ static inline uint64_t srv_count_of(const _Atomic uint64_t *c)
 {
     return atomic_load_explicit(c, memory_order_relaxed);
 }
-/* One writer: no locked instruction is needed. */
+/* A cell has one writer, so no locked instruction is needed. */
 static inline void srv_count_add(_Atomic uint64_t *c, uint64_t n)
 {
     atomic_store_explicit(c, srv_count_of(c) + n, memory_order_relaxed);
 }
 
-/* Sums of cells: `to` is the caller's alone, or guarded. */
+/* Adds cells: `to` belongs to the caller alone or is guarded. */
 static inline void srv_times_add(struct srv_times *to, const struct srv_times *from)
 {
     for (int i = 0; i < SRV_N_TIMES; i++)
@@ -157,14 +163,17 @@ static inline bool srv_times_any(const struct srv_times *t)
 
 struct srv_server;
 struct rt_bytes;
-/* "REST", "GRPC", or "" where no thread of that number runs. */
+/* Returns "REST", "GRPC", or "" where no I/O loop has that index. */
 const char *srv_metrics_entrypoint(const struct srv_server *server, int io_loop);
 bool srv_metrics_same_entrypoint(const struct srv_server *server, int io_loop, int other);
-/* Network threads of one entrypoint are summed: the first of them stands for all. */
+/* Returns whether the I/O loop is the first of its entrypoint: the page sums the loops of an
+ * entrypoint. */
 bool srv_metrics_is_first(const struct srv_server *server, int io_loop);
-/* Whether TensorFlow Serving counts such a request: three calls over gRPC, everything over REST. */
+/* Returns whether TensorFlow Serving counts such a request: three calls over gRPC, everything over
+ * REST. */
 bool srv_metrics_serving_counts(const struct srv_io_loop *io_loop, enum srv_api api);
-/* TensorFlow's families, sorted by name, all of them even when empty. The lock is held. */
+/* Writes TensorFlow's families, sorted by name, all of them even when empty. The caller holds
+ * srv_metrics.mu. */
 void srv_metrics_serving(struct srv_server *server, struct rt_bytes *out);
 
 #endif

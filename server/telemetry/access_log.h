@@ -1,6 +1,6 @@
 /*
- * The access log (--access_log): one record per answered request, REST or gRPC, in the log's own
- * format; with --log_format=json every part is a field of its own.
+ * The access log (--access_log): one record per answered REST or gRPC request, in the log's own
+ * format. With --log_format=json every part is a field of its own.
  *
  * Threads: any.
  */
@@ -10,20 +10,21 @@
 #include "runtime/base/span.h"
 #include "server/batching/job.h"
 
-/* Spans are the client's words: control characters, blanks and what is too long never get out. */
+/* One record. Spans hold text from the client: control characters and blanks are replaced and long
+ * text is cut before it is logged. */
 struct srv_access {
     const char *entry; /* "REST" or "GRPC" */
     enum srv_api api;
-    struct rt_span method; /* of HTTP; p NULL: left out, as every other span */
-    struct rt_span path;   /* of gRPC: the method's */
-    int http;              /* 0: none */
+    struct rt_span method; /* HTTP method; a span with p NULL is left out */
+    struct rt_span path;   /* HTTP path, or path of the gRPC method */
+    int http;              /* HTTP status; 0: none */
     enum rt_status code;
-    size_t bytes_in, bytes_out; /* of messages */
+    size_t bytes_in, bytes_out; /* message bytes */
     int64_t ns;
-    struct rt_span id; /* the client's X-Request-Id, or the one made for it */
+    struct rt_span id; /* the client's X-Request-Id, or a generated one */
     struct rt_span peer;
-    struct rt_span model;              /* as asked for, when there is no version */
-    const struct srv_version *version; /* NULL: it never had one */
+    struct rt_span model;              /* the requested name, used when `version` is NULL */
+    const struct srv_version *version; /* NULL: the request was not assigned a version */
 };
 void srv_access_log(const struct srv_access *a);
 

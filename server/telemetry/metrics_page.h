@@ -1,5 +1,5 @@
 /*
- * The page that Prometheus reads: what server/metrics has counted, and gauges of what there is now.
+ * The page that Prometheus reads: the counters of server/metrics, and gauges of the present state.
  *
  * Threads: any.
  */
@@ -9,8 +9,8 @@
 #include "runtime/base/bytes.h"
 #include "server/server.h"
 
-/* The Prometheus text page, with the states of all versions (from the manager), and of the versions
- * in `map` what is queued and held. NULL: no map. */
+/* Writes the page in Prometheus' text format, with the states of all versions (from the manager),
+ * and with queue and memory gauges of the versions in `map`. `map` NULL: without those gauges. */
 void srv_metrics_page(struct srv_server *server, const struct srv_map *map, struct rt_bytes *out);
 
 #endif

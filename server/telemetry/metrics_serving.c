@@ -1,9 +1,10 @@
 /*
- * The families of TensorFlow and TensorFlow Serving, by their names, labels and buckets, sorted as
- * they print them; a family without cells has its TYPE line. No HELP, and braces always.
+ * The metric families of TensorFlow and TensorFlow Serving, with their names, labels and buckets,
+ * sorted as tensorflow_model_server prints them. A family without cells has only its TYPE line.
+ * There are no HELP lines, and braces are always printed.
  *
- * Different on purpose: sums and counts have all their digits (theirs have six, so that a rate of a
- * large one is wrong), and a line break in a label is escaped.
+ * Two differences are intended: sums and counts have all their digits (TensorFlow Serving prints
+ * six, so that the rate of a large counter is wrong), and a line break in a label is escaped.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@ struct page {
     const struct srv_server *server;
     struct srv_metrics *m;
     struct rt_bytes *out;
-    struct rt_bytes labels; /* of the sample being written */
+    struct rt_bytes labels; /* labels of the sample being written */
     int n_threads;
 };
 
@@ -92,7 +93,8 @@ static void loads(struct page *p)
     type(p, ":tensorflow:cc:saved_model:load_latency_by_stage", "histogram");
 }
 
-/* A gauge of texts there, which its page prints as 0: the labels are what it tells. */
+/* In TensorFlow Serving a gauge of texts, which its page prints as 0: only the labels carry
+ * information. */
 static void mlmd_map(struct page *p)
 {
     static const char *const name = ":tensorflow:serving:mlmd_map";
@@ -230,7 +232,8 @@ static void batching(struct page *p)
                offsetof(struct srv_thread_cells, batch_rows), &srv_scale_rows, NULL);
     of_threads(p, ":tensorflow:serving:batching_session:queuing_latency",
                offsetof(struct srv_thread_cells, queuing), &srv_scale_queuing,
-               "thread_pool_name"); /* "", whatever the batching parameters say: batching.h */
+               /* "" whatever the batching parameters say (config/batching.h) */
+               "thread_pool_name");
     count_of_process(p, ":tensorflow:serving:batching_session:wrapped_run_count", n_runs(p));
 }
 
@@ -276,12 +279,13 @@ static void request_count(struct page *p)
                 sample(p, name, n);
         }
     rt_mutex_lock(&p->m->strangers_mu);
-    /* After the lock: whoever is told apart below may not be counted here yet, never twice. */
+    /* The unknown models are counted after the lock is taken: a name counted below may still be
+     * missing from this sum, but is never counted twice. */
     for (int c = 0; c < SRV_N_CODES; c++)
         unknown[c] = requests_of(p, &p->m->unknown, c);
     for (int i = 0; i < SRV_MAX_STRANGERS && p->m->strangers[i].name; i++) {
         const struct srv_stranger *s = &p->m->strangers[i];
-        bool is_known = false; /* meanwhile */
+        bool is_known = false; /* the model has been loaded meanwhile */
         for (const struct srv_model_metrics *m = p->m->models; m && !is_known; m = m->next)
             is_known = strcmp(m->name, s->name) == 0;
         for (int c = 0; c < SRV_N_CODES && !is_known; c++) {
@@ -347,7 +351,7 @@ static void latency_of(struct page *p, const char *name, const struct srv_model_
     times(p, name, &sum);
 }
 
-/* What is read about a model, with no API's name. */
+/* Latency of GET requests about a model; their API label is empty. */
 static void latency_of_gets(struct page *p, const char *name, const struct srv_model_metrics *model)
 {
     struct srv_times sum = {0};

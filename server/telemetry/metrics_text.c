@@ -10,7 +10,7 @@ void srv_text_family(struct rt_bytes *out, const char *name, const char *type, c
     rt_bytes_addf(out, "# TYPE %s %s\n", name, type);
 }
 
-/* How many bytes the UTF-8 character at p takes; 0: there is none. */
+/* Returns the number of bytes of the UTF-8 character at p; 0: invalid. */
 static int utf8_length(const unsigned char *p)
 {
     int n = p[0] < 0x80   ? 1
@@ -21,9 +21,9 @@ static int utf8_length(const unsigned char *p)
                           : 0;
 
     for (int i = 1; i < n; i++)
-        if ((p[i] & 0xc0) != 0x80) /* the NUL at the end, too */
+        if ((p[i] & 0xc0) != 0x80) /* the NUL at the end of the text fails too */
             return 0;
-    /* Longer than needed, half of a pair, beyond the last. */
+    /* Refuses overlong forms, surrogates and code points above U+10FFFF. */
     if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) ||
         (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f))
         return 0;

@@ -1,6 +1,6 @@
 /*
- * The value of a counter by the name that TensorFlow gives it, from the Prometheus page.
- * Threads: pure.
+ * Reads the value of a counter by TensorFlow's name for it from the Prometheus page.
+ * Threads: pure functions, any thread.
  */
 #ifndef SRV_METRICS_TOTAL_H
 #define SRV_METRICS_TOTAL_H
@@ -9,8 +9,9 @@
 
 #include <stdint.h>
 
-/* "/tensorflow/serving/request_count" (on the page ":tensorflow:serving:request_count"): the sum
- * over all labels, as an integer; 0: there is none. */
+/* Returns the sum over all labels as an integer, for a name such as
+ * "/tensorflow/serving/request_count" (":tensorflow:serving:request_count" on the page); 0: the
+ * page has no such counter. */
 int64_t srv_metrics_total(struct rt_span page, struct rt_span name);
 
 #endif

@@ -44,7 +44,8 @@ static bool is_dir(const char *path)
     return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
 }
 
-/* A model's name as a part of a file's: it may hold anything. */
+/* Writes a model's name as part of a file name: characters other than letters, digits, '_', '-' and
+ * '.' become '_'. */
 static void write_name(char *buffer, size_t n, const char *model)
 {
     size_t i = 0;
@@ -59,7 +60,7 @@ static void write_name(char *buffer, size_t n, const char *model)
     buffer[i] = '\0';
 }
 
-/* All but the number; false: too long. */
+/* Writes the path without number and suffix. False: the path is too long. */
 static bool write_stem(char *buffer, size_t n, const char *prefix, const char *model)
 {
     char name[NAME] = "", when[32];
@@ -123,7 +124,7 @@ bool srv_request_file_is_removed(const struct srv_request_file *f)
     return fstat(f->fd, &s) == 0 && s.st_nlink == 0;
 }
 
-/* Writes all three parts, whatever the system takes at a time. 0, or an errno. */
+/* Writes all parts, however few bytes the system takes at a time. Returns 0 or an errno. */
 static int write_all(int fd, struct iovec *parts, int n)
 {
     while (n) {
@@ -149,7 +150,7 @@ enum rt_status srv_request_file_add(struct srv_request_file *f, struct rt_span r
                                     struct rt_error *err)
 {
     unsigned char header[RT_TFRECORD_HEADER], footer[RT_TFRECORD_FOOTER];
-    union { /* writev only reads, and takes no const */
+    union { /* the union drops the const: writev only reads, but iovec has no const pointer */
         const void *in;
         void *out;
     } bytes = {.in = record.p};

@@ -1,8 +1,8 @@
 /*
- * One file of a request log: opened under a name that nothing has yet, grown by whole records.
- * After a failure it is closed, and no new one is opened for some seconds.
+ * One file of a request log. It is created under an unused name and grows by whole records. After a
+ * failure it is closed, and no new file is opened for some seconds.
  *
- * Threads: whoever holds it.
+ * Threads: the caller's; the functions do not lock.
  */
 #ifndef SRV_REQUEST_FILE_H
 #define SRV_REQUEST_FILE_H
@@ -26,13 +26,13 @@ static inline bool srv_request_file_is_open(const struct srv_request_file *f)
 {
     return f->fd >= 0;
 }
-/* PREFIX-TIME-PID-N.tfrecord, or PREFIX/MODEL-TIME-PID-N.tfrecord where PREFIX is a directory; the
- * directories above it are made. */
+/* Opens PREFIX-TIME-PID-N.tfrecord, or PREFIX/MODEL-TIME-PID-N.tfrecord where PREFIX is a
+ * directory. Missing directories are created. */
 enum rt_status srv_request_file_open(struct srv_request_file *f, const char *prefix,
                                      const char *model, struct rt_error *err);
-/* The open file has no name any more: what it is given is lost when it is closed. */
+/* Returns whether the open file was deleted: records written to it are lost when it is closed. */
 bool srv_request_file_is_removed(const struct srv_request_file *f);
-/* Appends one TFRecord; of one that fails nothing stays. */
+/* Appends one TFRecord. Nothing of a record that fails stays in the file. */
 enum rt_status srv_request_file_add(struct srv_request_file *f, struct rt_span record,
                                     struct rt_error *err);
 void srv_request_file_close(struct srv_request_file *f);

@@ -11,30 +11,29 @@
 #include "server/metrics/metrics.h"
 #include "server/telemetry/request_file.h"
 
-enum {
-    OUTAGE_LOG_S = 60
-}; /* an outage is told once; one that begins within so long of it, later */
+/* An outage is logged once, and not before this time since the last logged one. */
+enum { OUTAGE_LOG_S = 60 };
 
 struct srv_model_log {
     struct srv_model_log *next;
     struct srv_request_log *all;
     char *model;
     _Atomic uint64_t threshold; /* 0: nothing is logged */
-    /* guarded by all->mu */
+    /* guarded by all->mu: */
     double rate;
-    char *prefix;        /* NULL: none */
-    uint64_t generation; /* of the prefix */
-    /* the writer's */
+    char *prefix;        /* NULL: logging is off */
+    uint64_t generation; /* number of changes of the prefix */
+    /* the writing thread's: */
     struct srv_request_file file;
-    uint64_t file_generation; /* of the prefix that it has */
-    bool outage_logged;       /* and not yet that it is over */
+    uint64_t file_generation; /* generation of the prefix of the open file */
+    bool outage_logged;       /* the outage was logged, and its end was not yet */
     int64_t outage_logged_ns;
 };
 
 struct record {
     struct record *next;
     struct srv_model_log *log;
-    uint64_t generation; /* the log's when it was made */
+    uint64_t generation; /* generation of the log's prefix when the record was queued */
     char *bytes;
     size_t n;
 };
@@ -45,9 +44,10 @@ struct srv_request_log {
     pthread_t thread;
     struct rt_mutex mu;
     struct rt_cond wake;
-    struct srv_model_log *models; /* guarded by mu, as is what follows */
+    struct srv_model_log *models; /* guarded by mu, like the members below */
     struct record *first, **end;
-    size_t queued; /* bytes of records that are not written yet, those being written included */
+    /* bytes of the records that are not written yet, including those being written */
+    size_t queued;
     bool stopping;
 };
 
@@ -70,7 +70,7 @@ bool srv_request_log_wants(const struct srv_job *job)
     const struct srv_model_log *log = job->version->log;
     uint64_t threshold = log ? atomic_load_explicit(&log->threshold, memory_order_relaxed) : 0;
 
-    /* When a request came and where it lies is as good as chance. */
+    /* The time of arrival and the address of the job serve as a random seed. */
     return threshold &&
            srv_request_log_samples(threshold, (uint64_t)job->received_ns * 0x9e3779b97f4a7c15u +
                                                   (uintptr_t)job);
@@ -94,7 +94,7 @@ static enum pb_log_type type_of(enum srv_api api)
     }
 }
 
-/* LogMetadata: model_spec 1, sampling_config 2 {sampling_rate 1}, saved_model_tags 3,
+/* Writes LogMetadata: model_spec 1, sampling_config 2 {sampling_rate 1}, saved_model_tags 3,
  * timestamp_secs 4. */
 static void write_metadata(const struct srv_job *job, double rate, struct rt_bytes *out)
 {
@@ -103,7 +103,8 @@ static void write_metadata(const struct srv_job *job, double rate, struct rt_byt
     const struct srv_model_echo echo = {v->model, job->signature->def->name, v->version};
     char sampling[9] = {SRV_FIXED64 | 1 << 3};
 
-    memcpy(sampling + 1, &rate, sizeof rate); /* little-endian, as all that we run on */
+    /* little-endian, like all machines that Slipway runs on */
+    memcpy(sampling + 1, &rate, sizeof rate);
     srv_model_echo_put(out, &echo, 1);
     srv_put_bytes(out, 2, sampling, sizeof sampling);
     for (int i = 0; i < g->n_tags; i++)
@@ -140,7 +141,7 @@ static void count(const struct srv_model_log *log, enum rt_status code)
         srv_metrics_logged(log->all->metrics, log->model, code);
 }
 
-/* Takes n bytes of the queue's. */
+/* Reserves n bytes of the queue. False: they do not fit. */
 static bool reserve(struct srv_request_log *l, size_t n)
 {
     rt_mutex_lock(&l->mu);
@@ -174,7 +175,7 @@ void srv_request_log_add(const struct srv_inference *inf, struct rt_span respons
 {
     struct srv_model_log *log = inf->job->version->log;
     struct srv_request_log *l = log->all;
-    /* Before anything is written: about what it will take. */
+    /* Estimated size of the record, reserved before anything is written. */
     size_t about = srv_inference_feed_bytes(inf) + response.n + 1024;
     struct record *r = NULL;
     struct rt_bytes bytes;
@@ -238,7 +239,8 @@ static void log_recovery(struct srv_model_log *log)
     RT_LOG(RT_LOG_INFO, "model %s: requests are logged again: %s", log->model, log->file.path);
 }
 
-/* A removed file takes records and keeps none: another is begun. */
+/* Closes a file that was deleted, because records written to it would be lost: the next record
+ * opens another file. */
 static void leave_removed_file(struct srv_model_log *log)
 {
     struct rt_error err = {0};
@@ -290,13 +292,14 @@ static void write_one(struct srv_request_log *l, struct record *r)
     free(r);
 }
 
-/* Ends files that are old or not wanted any more. When the next one will be. */
+/* Closes files that are too old or no longer configured. Returns when the next one will be too
+ * old. */
 static int64_t end_files(struct srv_request_log *l)
 {
     int64_t now = rt_now_ns(), next = RT_NEVER;
 
     rt_mutex_lock(&l->mu);
-    struct srv_model_log *log = l->models; /* new ones come before it */
+    struct srv_model_log *log = l->models; /* new logs are linked in before it */
     rt_mutex_unlock(&l->mu);
     for (; log; log = log->next) {
         if (!srv_request_file_is_open(&log->file))
@@ -306,7 +309,7 @@ static int64_t end_files(struct srv_request_log *l)
         rt_mutex_unlock(&l->mu);
         int64_t end = log->file.opened_ns + l->limits.file_ns;
         if (ended || end <= now)
-            srv_request_file_close(&log->file); /* may take its time: without the lock */
+            srv_request_file_close(&log->file); /* closing may take long: the lock is not held */
         else if (end < next)
             next = end;
     }
@@ -327,7 +330,7 @@ static void *write_thread(void *arg)
         struct record *r = l->first;
         l->first = NULL;
         l->end = &l->first;
-        stopping = l->stopping; /* nothing comes any more */
+        stopping = l->stopping; /* no more records are queued after this */
         rt_mutex_unlock(&l->mu);
         while (r) {
             struct record *following = r->next;
@@ -372,7 +375,7 @@ struct srv_model_log *srv_request_log_model(struct srv_request_log *l, const cha
     return log;
 }
 
-/* What can be done of what is wanted; NULL: nothing. */
+/* Returns the part of the configuration that can be used. NULL: the requests are not logged. */
 static const struct srv_logging_config *usable(const char *model,
                                                const struct srv_logging_config *wanted)
 {
@@ -404,7 +407,7 @@ static void configure_locked(struct srv_request_log *l, struct srv_model_log *lo
         log->prefix = c ? strdup(c->filename_prefix) : NULL;
         log->generation++;
     }
-    (void)l; /* whose lock it is */
+    (void)l; /* `l` is only named by RT_REQUIRES */
     log->rate = c ? c->sampling_rate : 0;
     atomic_store_explicit(&log->threshold,
                           c && log->prefix ? srv_request_log_threshold(log->rate) : 0,
@@ -429,7 +432,7 @@ void srv_request_log_configure(struct srv_request_log *l, const struct srv_confi
     rt_mutex_unlock(&l->mu);
 }
 
-/* ---- all of it ---- */
+/* ---- the whole log ---- */
 
 struct srv_request_log *srv_request_log_new(const struct srv_request_log_limits *limits,
                                             struct srv_metrics *metrics)

@@ -1,14 +1,14 @@
 /*
- * Request logs: of a model whose config has a logging_config, a sample of the requests that were
- * answered is written, with the answers, as PredictionLogs to TFRecord files. Renamed, such a file
- * is one of goldens or of a warm-up, and `slipway bench --replay` plays it.
+ * Request logs. For a model whose config has a logging_config, a sample of the answered requests is
+ * written with the responses, as PredictionLogs in TFRecord files. Renamed, such a file serves as a
+ * golden or a warm-up file, and `slipway bench --replay` replays it.
  *
- * Files are called PREFIX-TIME-PID-N.tfrecord, PREFIX being the collector's filename_prefix, or
- * PREFIX/MODEL where that is a directory. A new one is begun when one has become large or old, and
- * when the config says otherwise. A record is whole in its file or not there.
+ * Files are called PREFIX-TIME-PID-N.tfrecord, where PREFIX is the collector's filename_prefix, or
+ * PREFIX/MODEL when that is a directory. A new file is begun when the current one is large or old,
+ * and when the config changes the prefix. A record is in its file as a whole or not at all.
  *
- * Threads: one of its own writes; what waits for it is bounded, and what does not fit is dropped
- * and counted, so that no request ever waits for a disk.
+ * Threads: one thread of the log writes. The queue before it is bounded; records that do not fit
+ * are dropped and counted, so that no request ever waits for a disk.
  */
 #ifndef SRV_REQUEST_LOG_H
 #define SRV_REQUEST_LOG_H
@@ -18,35 +18,37 @@
 struct srv_metrics;
 struct srv_inference;
 struct srv_job;
-struct srv_request_log; /* of all models */
-struct srv_model_log;   /* of one; lives as long as the whole */
+struct srv_request_log; /* the logs of all models */
+struct srv_model_log;   /* the log of one model; lives as long as srv_request_log */
 
 struct srv_request_log_limits {
-    size_t queue_bytes;          /* what may wait for the disk */
-    int64_t file_bytes, file_ns; /* a file that has so much, or is so old, is ended */
+    size_t queue_bytes;          /* limit of the records that wait for the disk */
+    int64_t file_bytes, file_ns; /* size and age at which a file is ended */
 };
 
 /* NULL: out of memory or threads. `metrics` may be NULL. */
 struct srv_request_log *srv_request_log_new(const struct srv_request_log_limits *limits,
                                             struct srv_metrics *metrics);
-/* Writes what waits; NULL is fine. */
+/* Writes the waiting records and frees the log; NULL is allowed. */
 void srv_request_log_free(struct srv_request_log *l);
 
-/* The model's, logging nothing until configured. NULL: out of memory. Any thread. */
+/* Returns the model's log, which logs nothing until it is configured. NULL: out of memory. Any
+ * thread. */
 struct srv_model_log *srv_request_log_model(struct srv_request_log *l, const char *model);
-/* What the models of `config` say holds from now on; those that it does not name log nothing. `l`
- * may be NULL. Any thread. */
+/* Installs the logging configurations of `config`; models that it does not name log nothing from
+ * now on. `l` may be NULL. Any thread. */
 void srv_request_log_configure(struct srv_request_log *l, const struct srv_config *config);
 
-/* Whether a request that has been answered is to be logged. Cheap where nothing is. */
+/* Returns whether an answered request is to be logged. Cheap for models without a log. */
 bool srv_request_log_wants(const struct srv_job *job);
-/* Logs it: after finish, before clear; any thread. `response` as of srv_inference_write. */
+/* Logs the request: call after finish and before clear; any thread. `response` is as in
+ * srv_inference_write. */
 void srv_request_log_add(const struct srv_inference *inf, struct rt_span response);
-/* As srv_request_log_add, for those who have not written the API's response. */
+/* Like srv_request_log_add, for callers that have not written the API's response. */
 void srv_request_log_write_and_add(const struct srv_inference *inf);
 
-/* One in 2^32 parts: of the requests with any seeds, about threshold / 2^32 are chosen; none of
- * 0, all of 2^32. Pure. */
+/* Converts a sampling rate to units of 2^-32: about threshold / 2^32 of the requests are sampled; 0
+ * samples none, 2^32 all. Pure. */
 uint64_t srv_request_log_threshold(double rate);
 bool srv_request_log_samples(uint64_t threshold, uint64_t seed);
 
