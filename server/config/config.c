@@ -50,7 +50,7 @@ static enum rt_status no_memory(struct rt_error *err)
     return rt_fail_memory(err, "the model configuration", 0);
 }
 
-/* Ends the text of an error of that model in its place in the file. */
+/* Appends the model's position in the file to the error's text. */
 static enum rt_status at_place(const struct srv_config *c, const struct srv_model_config *m,
                                struct rt_error *err)
 {
@@ -61,7 +61,7 @@ static enum rt_status at_place(const struct srv_config *c, const struct srv_mode
                    (long long)m->line, (long long)m->column);
 }
 
-/* "s3" of "s3://bucket/m", with its length; 0 when there is none. */
+/* Returns the length of the scheme, as 2 for "s3" in "s3://bucket/m"; 0: the path has none. */
 static size_t scheme_length(const char *path)
 {
     const char *end = strstr(path, "://");
@@ -96,7 +96,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-/* Of one name in the order of the file. */
+/* Orders by name, and models of one name by their position in the file. */
 static int by_name_and_place(const void *a, const void *b)
 {
     const struct srv_model_config *x = a, *y = b;
@@ -119,7 +119,7 @@ static enum rt_status sort_and_check(struct srv_config *c, struct rt_error *err)
     return RT_OK;
 }
 
-/* ---- one config after another ---- */
+/* ---- comparing configs ---- */
 
 const struct srv_model_config *srv_config_find(const struct srv_config *c, const char *name)
 {
@@ -210,7 +210,7 @@ typedef Tensorflow__Serving__FileSystemStoragePathSourceConfig__ServableVersionP
 
 static int model_type_of(const model_message *m)
 {
-    /* Deprecated for those who write configs; we still have to read it. */
+    /* The field is deprecated in configs, but still has to be read. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
     return (int)m->model_type;
@@ -282,7 +282,7 @@ static enum rt_status read_policy(struct srv_config *c, struct srv_model_config 
     out->n_latest = 1;
     if (!p)
         return RT_OK;
-    /* The generated names of these are longer than a line; their values are field numbers. */
+    /* The generated names of these values are longer than a line; the values are field numbers. */
     enum { LATEST = 100, ALL = 101, SPECIFIC = 102 };
     int choice = (int)p->policy_choice_case;
     if (choice == ALL) {
@@ -308,7 +308,7 @@ static enum rt_status read_policy(struct srv_config *c, struct srv_model_config 
 
 struct label_entry {
     const char *key;
-    size_t at; /* its place in the message */
+    size_t at; /* index in the message */
 };
 
 static int by_key(const void *a, const void *b)
@@ -318,8 +318,9 @@ static int by_key(const void *a, const void *b)
     return order ? order : (x->at > y->at) - (x->at < y->at);
 }
 
-/* The last of several entries with one key holds, as in any protobuf map, in the place of the
- * first. Sorted, so that a message of many labels takes no longer than their number. */
+/* Reads the version labels. As in any protobuf map, the last of several entries with one key
+ * counts; it takes the position of the first. The entries are sorted, so that the time for many
+ * labels is n log n. */
 static enum rt_status read_labels(struct srv_config *c, struct srv_model_config *out,
                                   const model_message *m, struct rt_error *err)
 {
@@ -373,7 +374,7 @@ static enum rt_status read_model(struct srv_config *c, struct srv_model_config *
     return read_labels(c, out, m, err);
 }
 
-/* `places` of the models in `file`, or both NULL. */
+/* `places` are the positions of the models in `file`; both may be NULL. */
 static enum rt_status from_message(const void *message, const struct pb_text_places *places,
                                    const char *file, struct srv_config **out, struct rt_error *err)
 {
@@ -404,7 +405,7 @@ static enum rt_status from_message(const void *message, const struct pb_text_pla
         if (st)
             st = at_place(c, to, err);
     }
-    /* TensorFlow Serving looks at names and paths of all before it looks at a platform. */
+    /* TensorFlow Serving checks names and paths of all models before any platform. */
     for (size_t i = 0; i < n && !st; i++) {
         st = read_platform(c, &c->models[i], m->model_config_list->config[i], err);
         if (st)
@@ -412,7 +413,7 @@ static enum rt_status from_message(const void *message, const struct pb_text_pla
     }
     if (!st || st == RT_INVALID_ARGUMENT) {
         struct rt_error twice = {0};
-        if (sort_and_check(c, &twice)) { /* comes first there */
+        if (sort_and_check(c, &twice)) { /* TensorFlow Serving reports duplicate names first */
             st = twice.code;
             rt_error_copy(err, &twice);
         }
@@ -436,7 +437,8 @@ enum rt_status srv_config_from_text(struct rt_span text, const char *name, struc
 {
     ProtobufCMessage *message = NULL;
     struct pb_text_places places = {.type = &tensorflow__serving__model_config__descriptor};
-    places.max = text.n / 2 < MAX_MODELS ? text.n / 2 + 1 : MAX_MODELS; /* "{}" each, at least */
+    /* a model takes at least "{}" */
+    places.max = text.n / 2 < MAX_MODELS ? text.n / 2 + 1 : MAX_MODELS;
     places.at = calloc(places.max, sizeof *places.at);
     if (!places.at)
         return no_memory(err);
@@ -467,7 +469,8 @@ static enum rt_status from_flags(const struct srv_options *o, struct srv_config 
             .platform = TENSORFLOW, .policy = SRV_POLICY_LATEST, .n_latest = 1};
         c->is_list = true;
         m->name = rt_arena_strdup(c->arena, o->model_name);
-        /* TensorFlow Serving takes absolute paths only; by hand a relative one is convenient. */
+        /* TensorFlow Serving accepts only absolute paths; as slipway a relative one is accepted for
+         * convenience. */
         char *absolute = !o->as_tensorflow && !scheme_length(o->model_base_path)
                              ? realpath(o->model_base_path, NULL)
                              : NULL;
@@ -498,8 +501,8 @@ enum rt_status srv_config_from_options(const struct srv_options *o, struct srv_c
     return st;
 }
 
-/* Hidden names are not models, nor are those that would break a line of the log. A folder that
- * cannot be looked at now stays a model, so that what it serves is not unloaded. */
+/* Hidden names are no models, nor are names that would break a line of the log. A directory whose
+ * status cannot be read now remains a model, so that its served versions are not unloaded. */
 static bool is_model_folder(const char *dir, const struct dirent *entry)
 {
     const char *name = entry->d_name;
@@ -514,7 +517,7 @@ static bool is_model_folder(const char *dir, const struct dirent *entry)
                                 : entry->d_type != DT_REG && !rt_errno_is_absence(errno));
 }
 
-/* The visible entries of `dir` that are links to nothing, as a warning; NULL: there is none. */
+/* Returns a warning that names the visible dangling links in `dir`; NULL: there are none. */
 static const char *dangling_warning(struct rt_arena *arena, const char *dir,
                                     struct dirent *const *names, int n)
 {

@@ -1,8 +1,9 @@
 /*
- * Which models are wanted, as flags, config file or a reload request say it: checked by TensorFlow
- * Serving's rules and with its texts, as plain data.
+ * The wanted models, as flags, config file or a reload request name them: plain data, checked by
+ * TensorFlow Serving's rules and with its texts.
  *
- * Owner: a config lives in its own arena. Threads: immutable once made.
+ * Owner: a config lives in its own arena.
+ * Threads: immutable once made.
  */
 #ifndef SRV_CONFIG_H
 #define SRV_CONFIG_H
@@ -11,16 +12,16 @@
 #include "server/base/map.h"
 #include "server/config/options.h"
 
-/* TensorFlow Serving's sentence, of a version and a model's name. */
+/* TensorFlow Serving's text; takes a version and a model's name. */
 #define SRV_LABEL_UNAVAILABLE                                                                      \
     "Request to assign label to version %lld of model %s, which is not currently available for "   \
     "inference"
 
 enum srv_policy { SRV_POLICY_LATEST, SRV_POLICY_ALL, SRV_POLICY_SPECIFIC };
 
-/* What of a model's requests is to be logged, and where to. */
+/* How a model's requests are logged: collector, files, sampling. */
 struct srv_logging_config {
-    const char *type; /* of the collector; "" is the default one */
+    const char *type; /* type of the collector; "" is the default one */
     const char *filename_prefix;
     double sampling_rate; /* 0 to 1 */
 };
@@ -36,48 +37,51 @@ struct srv_model_config {
     int n_labels;
     const struct srv_label *labels;
     const struct srv_logging_config *logging; /* NULL: none */
-    enum srv_maybe bf16;                      /* unsaid: as --precision says */
-    int64_t line, column;                     /* in srv_config.file */
+    enum srv_maybe bf16;                      /* SRV_UNSAID: as --precision says */
+    int64_t line, column;                     /* position in srv_config.file */
 };
 
 struct srv_config {
     struct rt_arena *arena;
-    const char *file; /* whose text it was; NULL: there is none. Errors end in the place in it */
-    bool is_list; /* false: an empty file, which says nothing, not even that there are no models */
+    /* path of the text file; NULL: none. Errors about a model end with its position in the file */
+    const char *file;
+    /* false: the file was empty; it states nothing, not even that there are no models */
+    bool is_list;
     int n_models;
-    struct srv_model_config *models; /* sorted by name, no name twice */
-    const char *warning;             /* of srv_config_from_folder: a sentence, or NULL */
+    struct srv_model_config *models; /* sorted by name, without duplicates */
+    const char *warning;             /* from srv_config_from_folder: a sentence, or NULL */
 };
 
-void srv_config_free(struct srv_config *c); /* NULL is fine */
+void srv_config_free(struct srv_config *c); /* NULL is allowed */
 
-/* What the flags name: --model_config_file (its text is read), else --model_name and
+/* Reads the models that the flags name: --model_config_file, else --model_name and
  * --model_base_path, else none. */
 enum rt_status srv_config_from_options(const struct srv_options *o, struct srv_config **out,
                                        struct rt_error *err);
-/* A text ModelServerConfig. `name`: of the file, for errors. */
+/* Parses a text ModelServerConfig. `name` is the file's name, for errors. */
 enum rt_status srv_config_from_text(struct rt_span text, const char *name, struct srv_config **out,
                                     struct rt_error *err);
-/* An unpacked tensorflow.serving.ModelServerConfig (a Tensorflow__Serving__ModelServerConfig). */
+/* Reads an unpacked tensorflow.serving.ModelServerConfig (a
+ * Tensorflow__Serving__ModelServerConfig). */
 enum rt_status srv_config_from_message(const void *message, struct srv_config **out,
                                        struct rt_error *err);
 /*
- * The platforms of the models: only "tensorflow" can be served, and none may change from `old`
- * (NULL: there is none) to `config`. Apart from the rest, for that is how TensorFlow Serving orders
- * its errors.
+ * Checks the platforms of the models: only "tensorflow" can be served, and none may change from
+ * `old` (NULL: there is none) to `config`. The check is separate because TensorFlow Serving reports
+ * its errors in that order.
  */
 enum rt_status srv_config_check_platforms(const struct srv_config *old,
                                           const struct srv_config *config, struct rt_error *err);
-/* `config` may take the place of `old`: an empty file may not take that of a list. */
+/* Checks that `config` may replace `old`: an empty file may not replace a list. */
 enum rt_status srv_config_check_transition(const struct srv_config *old,
                                            const struct srv_config *config, struct rt_error *err);
-/* They say the same. */
+/* Returns whether both configs are equal. */
 bool srv_config_eq(const struct srv_config *a, const struct srv_config *b);
 const struct srv_model_config *srv_config_find(const struct srv_config *c, const char *name);
-/* The label's entry, NULL: none. `c` may be NULL. */
+/* Returns the label's entry; NULL: none. `c` may be NULL. */
 const struct srv_label *srv_config_find_label(const struct srv_model_config *c, const char *label);
-/* Every sub-directory of `dir` is a model, hidden ones are not. A directory that cannot be read is
- * an error, not an empty one. Links to nothing are no models; `warning` names them. */
+/* Makes every sub-directory of `dir` a model, except hidden ones. A directory that cannot be read
+ * is an error and not an empty one. Dangling links are no models; `warning` names them. */
 enum rt_status srv_config_from_folder(const char *dir, struct srv_config **out,
                                       struct rt_error *err);
 

@@ -1,6 +1,7 @@
 /*
- * Process 1 of the image, without a shell: the binary called as tf_serving_entrypoint.sh makes its
- * own command line from MODEL_NAME and MODEL_BASE_PATH, as the image that it replaces.
+ * Command line for process 1 of the image, which has no shell: the binary called as
+ * tf_serving_entrypoint.sh makes its arguments from MODEL_NAME and MODEL_BASE_PATH, as TensorFlow
+ * Serving's image does.
  */
 #ifndef SRV_ENTRYPOINT_H
 #define SRV_ENTRYPOINT_H
@@ -10,15 +11,15 @@
 #include "runtime/base/arena.h"
 
 struct srv_entrypoint {
-    bool as_tensorflow; /* false: no model was named, every directory of /models is one */
+    bool as_tensorflow; /* false: no model was named, and every directory of /models is a model */
     int argc;
-    const char *const *argv; /* for srv_options_parse; in the arena */
+    const char *const *argv; /* arguments for srv_options_parse, allocated in the arena */
 };
 
 /*
- * argv[1..] is appended, so that later occurrences of a flag win. name, base: the variables, NULL
- * or empty when not set. is_dir tells whether the default model's directory is there. False: out of
- * memory.
+ * Makes the command line. argv[1..] is appended, so that later occurrences of a flag win. `name`
+ * and `base` are the variables, NULL or empty when not set. `is_dir` returns whether a directory
+ * exists, here the default model's. False: out of memory.
  */
 bool srv_entrypoint(struct srv_entrypoint *out, int argc, const char *const *argv, const char *name,
                     const char *base, bool (*is_dir)(const char *path), struct rt_arena *arena);

@@ -10,29 +10,29 @@
 
 enum kind {
     BOOLEAN,
-    SWITCH, /* a boolean written on and off */
+    SWITCH, /* a boolean written as on and off */
     MAYBE,  /* a boolean that may also be absent: enum srv_maybe */
     INTEGER,
-    BYTES,   /* an integer, also with K, M or G behind it */
-    SECONDS, /* kept as milliseconds; may have a fraction */
+    BYTES,   /* an integer, optionally followed by K, M or G */
+    SECONDS, /* stored as milliseconds; may have a fraction */
     TEXT,
     FLOAT, /* at least 0 */
 };
 
 enum meaning {
     OURS,        /* a flag of Slipway alone */
-    TFS,         /* TensorFlow Serving's, with its meaning */
-    TFS_IGNORED, /* TensorFlow Serving's, accepted and without effect */
+    TFS,         /* a flag of TensorFlow Serving, with its meaning */
+    TFS_IGNORED, /* a flag of TensorFlow Serving, accepted without effect */
 };
 
 struct row {
     const char *name;
     enum kind kind;
     enum meaning meaning;
-    size_t offset;             /* in struct srv_options; not for TFS_IGNORED */
+    size_t offset;             /* in struct srv_options; unused for TFS_IGNORED */
     const char *as_tensorflow; /* default when called as tensorflow_model_server */
     const char *own;           /* default as slipway serve; NULL: the same */
-    int64_t min, max;          /* of INTEGER and BYTES, and of SECONDS in milliseconds */
+    int64_t min, max;          /* of INTEGER, BYTES and, in milliseconds, SECONDS */
     const char *help;
 };
 
@@ -321,7 +321,8 @@ static bool looks_like_float(const char *text)
     return *text && strspn(text, "+-0123456789.eE") == strlen(text);
 }
 
-/* `text` NULL: a boolean given by name alone. False: not a value of the row's kind and range. */
+/* Stores a flag's value. `text` NULL: the flag came without one, which only a boolean may. False:
+ * the text is no value of the row's kind and range. */
 static bool set_value(struct srv_options *o, const struct row *row, const char *text)
 {
     char *field = (char *)o + (has_field(row) ? row->offset : 0);
@@ -369,7 +370,8 @@ static bool set_value(struct srv_options *o, const struct row *row, const char *
         return true;
     }
     case INTEGER:
-        text += strspn(text, " \t\n\v\f\r"); /* as scanf does */
+        /* scanf, which TensorFlow Serving uses, skips these too */
+        text += strspn(text, " \t\n\v\f\r");
         if (!srv_parse_int64(text, strlen(text), &number))
             return false;
         break;
@@ -406,7 +408,7 @@ void srv_options_help(FILE *out, bool as_tensorflow)
             as_tensorflow ? "tensorflow_model_server" : "slipway serve",
             as_tensorflow ? "" : " or --name value");
     for (int pass = 0; pass < 3; pass++) {
-        /* TensorFlow Serving's own come first. */
+        /* TensorFlow Serving's own flags come first. */
         enum meaning meaning = pass == 0 ? TFS : pass == 1 ? OURS : (enum meaning)pass;
         fprintf(out, "%s:\n", titles[meaning]);
         for (const struct row *r = rows; r < rows + N_ROWS; r++) {
@@ -454,7 +456,8 @@ static void print_version(FILE *out)
             SLIPWAY_VERSION, SLIPWAY_VERSION);
 }
 
-/* That program prints everything; ours lets the error stand last. */
+/* tensorflow_model_server prints all flags; slipway prints one line, so that the error stays
+ * visible. */
 static void print_usage(FILE *out, bool as_tensorflow)
 {
     if (as_tensorflow)
@@ -468,7 +471,7 @@ static void print_bad_value(FILE *out, const char *value, const char *name)
     fprintf(out, "Couldn't interpret value %s for flag %s.\n", value, name);
 }
 
-/* The range of a number, its ends in the units that the flag takes. */
+/* Prints the range of a number in the units that the flag takes. */
 static void print_range(FILE *out, const struct row *row)
 {
     const double unit = row->kind == SECONDS ? 1000 : 1;
@@ -506,15 +509,15 @@ static bool is_default(const struct row *row, const char *text, bool as_tensorfl
     return strcmp(text, default_of(row, as_tensorflow)) == 0;
 }
 
-/* What came of one argument. */
+/* Result of reading one argument. */
 enum taken { TAKEN, NO_FLAG, BAD };
 
-/* `text` NULL: the flag stood alone. */
+/* `text` NULL: the flag came without a value. */
 static enum taken take_value(struct srv_options *o, const struct row *row, const char *text,
                              FILE *out)
 {
     if (!set_value(o, row, text)) {
-        /* There a boolean's value is told with its "=". */
+        /* tensorflow_model_server prints a boolean's bad value with its "=". */
         bool equals = o->as_tensorflow && is_boolean(row);
         char shown[512];
         snprintf(shown, sizeof shown, "%s%s", equals ? "=" : "", text ? text : "(none)");
@@ -527,7 +530,8 @@ static enum taken take_value(struct srv_options *o, const struct row *row, const
     return TAKEN;
 }
 
-/* A boolean's name with more behind it than "=": to that program a bad value, not another flag. */
+/* Finds a boolean flag whose name is a prefix of the argument: tensorflow_model_server takes the
+ * rest for a bad value, and not the whole for another flag. */
 static const struct row *boolean_before(const char *arg)
 {
     for (const struct row *r = rows; r < rows + N_ROWS; r++)
@@ -614,7 +618,7 @@ static enum srv_parse parse_own(struct srv_options *o, int argc, const char *con
     return o->strict_flags ? SRV_PARSE_EXIT_USAGE : SRV_PARSE_RUN;
 }
 
-/* A text that must be one of two words. */
+/* Checks the flags that must be one of two words. */
 static bool check_words(const struct srv_options *o, FILE *out)
 {
     const struct {

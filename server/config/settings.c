@@ -30,7 +30,7 @@ static int64_t larger(int64_t a, int64_t b)
 
 /* ---- what has no effect ---- */
 
-/* One line that names the fields of `m` that are set and not in `known` (which ends in NULL). */
+/* Logs one line with the fields of `m` that are set and not in `known` (which ends in NULL). */
 static void log_without_effect(const char *where, const ProtobufCMessage *m,
                                const char *const *known)
 {
@@ -51,10 +51,11 @@ static void log_without_effect(const char *where, const ProtobufCMessage *m,
 
 /* ---- sessions ---- */
 
-/* What numbers of threads ask for where our own flags say nothing; 0: nothing. */
+/* Numbers of threads from TensorFlow's settings, used where Slipway's own flags are absent; 0: not
+ * set. */
 struct threads {
-    int64_t all; /* that run models */
-    int64_t run; /* of them, in one run */
+    int64_t all; /* threads that run models */
+    int64_t run; /* threads of one run */
 };
 
 static void use_threads(struct srv_options *o, const struct threads *t)
@@ -184,7 +185,7 @@ static enum rt_status read_adapter(struct srv_options *o, const Google__Protobuf
         rt_span_of(any->value.data, any->value.len), "--platform_config_file", err);
     if (!m)
         return pb_unpack_failed(err, RT_INVALID_ARGUMENT);
-    bundle_message nothing; /* all at its defaults */
+    bundle_message nothing; /* all fields have their defaults */
     tensorflow__serving__session_bundle_config__init(&nothing);
     const bundle_message *bundle =
         is_bundle
@@ -195,7 +196,7 @@ static enum rt_status read_adapter(struct srv_options *o, const Google__Protobuf
     return st;
 }
 
-/* These flags give way to the file. */
+/* Logs the given flags that the file overrides. */
 static void log_flags_of_platform(const struct srv_options *o)
 {
     static const char *const flags[] = {"enable_batching",
@@ -228,14 +229,14 @@ static enum rt_status read_platforms(struct srv_options *o, struct rt_arena *are
     for (size_t i = 0; i < map->n_platform_configs; i++) {
         const char *name = map->platform_configs[i]->key;
         if (strcmp(name, "tensorflow") == 0)
-            tensorflow = map->platform_configs[i]->value; /* the last one holds */
+            tensorflow = map->platform_configs[i]->value; /* the last entry counts */
         else
             RT_LOG(RT_LOG_WARNING,
                    "--platform_config_file: platform %s is not available, models of it are refused",
                    name);
     }
     log_flags_of_platform(o);
-    o->batching_parameters_file = ""; /* does not count beside this file, not even as an error */
+    o->batching_parameters_file = ""; /* ignored beside this file, even if the path is wrong */
     st = tensorflow ? read_adapter(o, tensorflow->source_adapter_config, arena, err)
                     : rt_fail(err, RT_FAILED_PRECONDITION,
                               "PlatformConfigMap has no entry for platform tensorflow");
@@ -364,7 +365,7 @@ bool srv_settings_wants_grpc(const struct srv_options *o)
     return o->port != 0 || *o->grpc_socket_path || *o->admin_address || *o->admin_socket;
 }
 
-/* `wanted` 0: not said. */
+/* Returns the smaller number; `wanted` 0 means not set. */
 static int64_t at_most(int64_t n, int64_t wanted)
 {
     return wanted > 0 && wanted < n ? wanted : n;

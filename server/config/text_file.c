@@ -11,8 +11,8 @@
 enum { MAX_BYTES = 64 << 20 };
 
 /*
- * The line that protobuf wrote to stderr, which scripts look for. A file that is read again and
- * again has it written once: the line is left out when the last one was the same.
+ * Logs the line that protobuf wrote to stderr and that scripts look for. A line equal to the last
+ * one is left out, so that a file that is read again and again has its error logged once.
  */
 static void log_parse_error(const ProtobufCMessageDescriptor *d, const char *reason)
 {

@@ -1,7 +1,7 @@
 /*
- * A configuration file: a message in protobuf's text format.
+ * Reads a configuration file: a message in protobuf's text format.
  *
- * Threads: no state; call from anywhere.
+ * Threads: no state; any thread.
  */
 #ifndef SRV_TEXT_FILE_H
 #define SRV_TEXT_FILE_H
@@ -9,13 +9,13 @@
 #include "proto/text.h"
 
 /*
- * *out: for pb_free. NOT_FOUND: "PATH; No such file or directory"; INVALID_ARGUMENT: "Invalid
- * protobuf file: 'PATH': LINE:COLUMN: reason".
+ * Reads and parses the file; the caller frees *out with pb_free. NOT_FOUND: "PATH; No such file or
+ * directory"; INVALID_ARGUMENT: "Invalid protobuf file: 'PATH': LINE:COLUMN: reason".
  */
 enum rt_status srv_text_file_read(ProtobufCMessage **out, const ProtobufCMessageDescriptor *d,
                                   const char *path, struct rt_error *err);
-/* The same of a text that stands in `path`; it is also told in the log, as protobuf does: "Error
- * parsing text-format TYPE: LINE:COLUMN: reason". `places` may be NULL. */
+/* Parses a text; `path` is the name of its file, for errors. Errors are also logged, as protobuf
+ * does: "Error parsing text-format TYPE: LINE:COLUMN: reason". `places` may be NULL. */
 enum rt_status srv_text_parse(ProtobufCMessage **out, const ProtobufCMessageDescriptor *d,
                               struct rt_span text, const char *path, struct pb_text_places *places,
                               struct rt_error *err);
