@@ -1,10 +1,10 @@
 /*
- * Whether an answer that is being written is still wanted: its deadline has not passed and its
- * client has not gone. Writers tell what they have written, and every SRV_CANCELLATION_CHECK_BYTES
- * of it, some ten milliseconds, the two are looked at. An answer that is not wanted stays so, and
- * what was written of it is of no use.
+ * The conditions that end the writing of a response: its deadline has passed, or its client has
+ * gone. Writers report what they have written; after every SRV_CANCELLATION_CHECK_BYTES, some ten
+ * milliseconds, both conditions are checked. A response once cancelled stays cancelled, and the
+ * bytes written of it are useless.
  *
- * Threads: the writer's alone.
+ * Threads: the writer's thread alone.
  */
 #ifndef SRV_CANCELLATION_H
 #define SRV_CANCELLATION_H
@@ -20,14 +20,14 @@
 enum { SRV_CANCELLATION_CHECK_BYTES = 4 << 20 };
 
 struct srv_cancellation {
-    int64_t deadline_ns;           /* CLOCK_MONOTONIC; RT_NEVER */
-    const _Atomic bool *cancelled; /* NULL: nobody can go */
-    size_t spent;                  /* since it was looked at */
-    enum rt_status over;           /* why it is not wanted any more; RT_OK: it is */
+    int64_t deadline_ns;           /* CLOCK_MONOTONIC; RT_NEVER: none */
+    const _Atomic bool *cancelled; /* NULL: there is no client that could go */
+    size_t spent;                  /* bytes reported since the last check */
+    enum rt_status over;           /* why the response is cancelled; RT_OK: it is not */
 };
 
-/* `bytes` more were written; what costs more than a copy counts as more. `w` NULL: it is wanted
- * in any case, here and below. */
+/* Reports `bytes` more; work that costs more than a copy counts as more bytes. Returns whether the
+ * writer should continue. With `w` NULL, here and below, it always should. */
 static inline bool srv_should_continue(struct srv_cancellation *w, size_t bytes)
 {
     if (!w || (!w->over && (w->spent += bytes) < SRV_CANCELLATION_CHECK_BYTES))
@@ -40,7 +40,7 @@ static inline bool srv_should_continue(struct srv_cancellation *w, size_t bytes)
     return !w->over;
 }
 
-/* RT_OK, or why it is not wanted any more. */
+/* Returns RT_OK, or why the response is cancelled. */
 static inline enum rt_status srv_cancellation_status(const struct srv_cancellation *w,
                                                      struct rt_error *err)
 {

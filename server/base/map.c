@@ -2,7 +2,7 @@
 
 #include "server/protocol/tfs/model_spec.h"
 
-/* As strcmp orders them; a name with a NUL inside equals none. */
+/* Compares in the order of strcmp; a name with a NUL inside equals no string. */
 static int compare(struct rt_span name, const char *s)
 {
     size_t n = strlen(s), common = name.n < n ? name.n : n;

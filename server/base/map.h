@@ -1,9 +1,10 @@
 /*
- * The serving map: which versions answer requests now. Immutable; the manager publishes a new one
- * behind one atomic pointer, each network thread reads it once per turn.
+ * The serving map: the versions that answer requests now. A map is immutable; the manager publishes
+ * a new one behind one atomic pointer, and each I/O loop reads the pointer once per turn.
  *
- * A version is retired in this order: a map without it is published; each network thread is asked
- * by mail, and answers once it uses the new map and holds no handle of it; then the manager frees.
+ * A version is retired in this order: a map without it is published; each I/O loop receives a
+ * message and confirms once it uses the new map and holds no handle of the version; then the
+ * manager frees it.
  */
 #ifndef SRV_MAP_H
 #define SRV_MAP_H
@@ -14,19 +15,20 @@
 
 #include "runtime/files/saved_model.h"
 
-struct srv_model_queue; /* the scheduler's per-version state */
+struct srv_model_queue; /* the version's queues in the scheduler */
 struct srv_version_metrics;
 struct srv_model_log;
-struct srv_model_spec; /* model_spec.h */
+struct srv_model_spec; /* defined in model_spec.h */
 
 struct srv_version {
     const char *model;
     int64_t version;
     struct rt_model *loaded;
-    uint32_t slot; /* unique among those not freed; index into srv_io_loop.held and counters */
+    /* unique among versions not freed; index into srv_io_loop.held and srv_manager.by_slot */
+    uint32_t slot;
     struct srv_model_queue *model_queue;
     struct srv_version_metrics *metrics;
-    struct srv_model_log *log; /* of its model's requests; NULL: none */
+    struct srv_model_log *log; /* request log of its model */
     int64_t held;              /* srv_load.held */
 };
 
@@ -48,12 +50,13 @@ struct srv_map {
     const struct srv_map_model *models; /* sorted by name */
 };
 
-/* The model of that name. NULL: none, or none of its versions serves. */
+/* Returns the model of that name. NULL: it does not exist, or none of its versions serves and it
+ * has no labels. */
 const struct srv_map_model *srv_map_model(const struct srv_map *map, struct rt_span name);
 /*
- * TensorFlow Serving's texts: "Servable not found for request: Latest(m)" / "Specific(m, 5)"
- * (NOT_FOUND), "Unrecognized servable version label: L" (INVALID_ARGUMENT). The version is not
- * held: srv_hold it in the same turn.
+ * Finds the version that `spec` names. Errors have TensorFlow Serving's texts: "Servable not found
+ * for request: Latest(m)" / "Specific(m, 5)" (NOT_FOUND), "Unrecognized servable version label: L"
+ * (INVALID_ARGUMENT). The version has no handle yet: call srv_hold in the same turn.
  */
 enum rt_status srv_map_find(const struct srv_map *map, const struct srv_model_spec *spec,
                             struct srv_version **out, struct rt_error *err);

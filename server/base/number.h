@@ -1,4 +1,4 @@
-/* Numbers from text, without locale and without strtol's silence. */
+/* Parses numbers, without locale and without strtol's silent acceptance of bad text. */
 #ifndef SRV_NUMBER_H
 #define SRV_NUMBER_H
 
@@ -6,10 +6,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* All n bytes are an optional sign and decimal digits, and the value fits. */
+/* Parses an optional sign and decimal digits, which must be all n bytes. False: other text, or the
+ * value does not fit. */
 bool srv_parse_int64(const char *text, size_t n, int64_t *out);
 
-/* Digits, and perhaps a point and more of them; beyond milliseconds they are left out. */
+/* Parses digits with an optional fraction; digits beyond milliseconds are dropped. */
 bool srv_parse_seconds(const char *text, int64_t *out_ms);
 
 #endif

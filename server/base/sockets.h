@@ -1,5 +1,5 @@
 /*
- * What the kernel knows of the process's connections, and how many it allows.
+ * Queries of the kernel about the process's connections, and the limits on their number.
  *
  * Threads: any.
  */
@@ -10,21 +10,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The process's connected stream sockets, at most `room` of them (fds NULL: only counted); how
- * many; -1: they cannot be listed, for want of descriptors or memory. */
+/* Lists the process's connected stream sockets, at most `capacity` of them (fds NULL: only counts
+ * them). Returns their number; -1: they cannot be listed, for lack of descriptors or memory. */
 int srv_sockets(int *fds, int capacity);
-/* Bytes that have come wait to be read. */
+/* Returns whether received bytes wait to be read. */
 bool srv_socket_has_unread(int fd);
-/* Bytes that the peer has taken since the connection began. False: not known, for it is not TCP. */
+/* Reads how many bytes the peer has acknowledged since the connection began. False: unknown,
+ * because the socket is not TCP. */
 bool srv_socket_acked(int fd, uint64_t *bytes);
-/* RLIMIT_NOFILE. */
+/* Returns RLIMIT_NOFILE. */
 int srv_files_limit(void);
-/* What n descriptors leave when some are set aside: 64, but of few a half. Connections of REST have
- * descriptors below what the limit leaves, so that models can be loaded whoever is connected; those
- * of gRPC, which has no limit of connections, below what that leaves. */
+/* Returns how many of n descriptors are left when some are reserved: 64, or half of few. REST
+ * connections use descriptors below what the limit leaves, so that models can be loaded however
+ * many clients are connected. gRPC has no limit of connections; its connections use descriptors
+ * below what that leaves. */
 int srv_files_left(int n);
-/* The peer as gRPC writes addresses: "ipv4:ADDRESS:PORT", "ipv6:[ADDRESS]:PORT" or "unix:".
- * "": no connection. */
+/* Writes the peer as gRPC writes addresses: "ipv4:ADDRESS:PORT", "ipv6:[ADDRESS]:PORT" or "unix:".
+ * "": not connected. */
 void srv_socket_peer(int fd, char *out, size_t capacity);
 
 #endif
