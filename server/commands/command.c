@@ -40,7 +40,8 @@ static bool has_model(const char *dir)
     return false;
 }
 
-/* Read like any other, it is a SavedModel without graphs, and the tags would be blamed. */
+/* Refuses an empty saved_model.pb. It would parse as a SavedModel without graphs, and the error
+ * would blame the tags. */
 static enum rt_status check_model(const char *dir, struct rt_error *err)
 {
     char path[4096];

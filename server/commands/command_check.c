@@ -16,7 +16,7 @@ static const char usage[] =
     "exit status: 0 it is fine, 1 it is not, 2 wrong arguments\n";
 
 static const struct kind {
-    const char *name, *flag, *more; /* `more`: a flag without which the file does not count */
+    const char *name, *flag, *more; /* `more`: a flag without which the file is ignored */
 } kinds[] = {
     {"models", "model_config_file", NULL},
     {"platform", "platform_config_file", NULL},
@@ -41,13 +41,13 @@ struct check {
     const struct kind *kind;
 };
 
-/* -1: go on; else the exit status. */
+/* Returns -1 to continue, else the exit status. */
 static int parse_args(struct check *c, int argc, const char *const *argv)
 {
     struct srv_args a = {.argc = argc, .argv = argv};
     const char **flags = rt_arena_array(c->arena, (size_t)argc + 3, sizeof(*flags));
     const char *file = NULL, *name = "models", *v;
-    bool wants_value = false; /* "--flag" came: its value may be the next argument */
+    bool wants_value = false; /* the last argument was "--flag": its value may be the next one */
     int n = 0;
     if (!flags)
         return SRV_EXIT_FAILED;
@@ -154,7 +154,8 @@ static void print_model(struct check *c, const struct srv_model_config *m)
         printf("  warning   %s\n", scan.warning);
 }
 
-/* At its start nothing is available, so that the server takes either every label or none. */
+/* Checks the labels as at the server's start: no version is available then, so that either all
+ * labels are accepted or none. */
 static enum rt_status check_labels(const struct srv_options *o, const struct srv_config *config,
                                    struct rt_error *err)
 {
@@ -193,7 +194,7 @@ static enum rt_status check_models(struct check *c, struct rt_error *err)
 
 /* ---- the rest ---- */
 
-/* What the transports would refuse: certificates and keys, tokens, addresses, arguments. */
+/* Checks what the transports would refuse: certificates and keys, tokens, addresses, arguments. */
 static enum rt_status check_transports(const struct srv_options *o, struct rt_error *err)
 {
     struct srv_rest_tls tls = {0};

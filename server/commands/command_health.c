@@ -1,5 +1,5 @@
-/* `slipway health`, the image's health check: asks the server on this machine whether it is ready.
- */
+/* `slipway health`, the image's health check: queries the server on this machine for its
+ * readiness. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <gnutls/gnutls.h>
@@ -12,7 +12,7 @@
 
 #include "server/commands/command.h"
 
-/* --NAME=N or --NAME N, the last one counts. */
+/* Reads --NAME=N or --NAME N; the last one counts. */
 static void take_port(int64_t *port, const char *name, const char *arg, const char *next)
 {
     size_t n = strlen(name);
@@ -32,7 +32,7 @@ static void take_port(int64_t *port, const char *name, const char *arg, const ch
         *port = v;
 }
 
-/* --rest_tls_cert_file=PATH or --rest_tls_cert_file PATH. */
+/* Reads --rest_tls_cert_file=PATH or --rest_tls_cert_file PATH. */
 static void take_tls(bool *tls, const char *arg, const char *next)
 {
     static const char name[] = "--rest_tls_cert_file";
@@ -54,7 +54,7 @@ struct srv_health_ports srv_health_ports(const char *cmdline, size_t n)
         size_t length = strnlen(cmdline + at, n - at);
         size_t next = at + length + 1;
         if (at + length == n)
-            break; /* cut off */
+            break; /* the command line was truncated */
         const char *after =
             next < n && memchr(cmdline + next, '\0', n - next) ? cmdline + next : NULL;
         take_port(&p.rest, "--rest_api_port", cmdline + at, after);
@@ -89,14 +89,14 @@ static int connect_to(int64_t port)
 static const char request[] = "GET /readyz HTTP/1.1\r\nHost: localhost\r\n"
                               "Connection: close\r\n\r\n";
 
-/* The code of a status line; 0: it is none. */
+/* Returns the code in a status line; 0: the text is none. */
 static int status_code(const char *response)
 {
     int major, minor, code;
     return sscanf(response, "HTTP/%1d.%1d %3d", &major, &minor, &code) == 3 ? code : 0;
 }
 
-/* The status line's code; 0: no HTTP came back. */
+/* Returns the response's status code; 0: no HTTP response came. */
 static int query_plain(int fd)
 {
     char response[64];
@@ -119,7 +119,7 @@ static int talk_tls(gnutls_session_t s)
     char response[64];
     size_t n = 0;
     ssize_t got;
-    int tries = 3; /* what is not fatal is a timeout, or news between the records */
+    int tries = 3; /* non-fatal errors are timeouts and messages between the records */
 
     do
         got = gnutls_handshake(s);
@@ -134,13 +134,13 @@ static int talk_tls(gnutls_session_t s)
             n += (size_t)got;
     }
     response[n] = '\0';
-    /* It wants a certificate of its clients, and this one has none: it serves, more is not told. */
+    /* A server that demands a client certificate cannot be queried further, but it serves. */
     if (!n && gnutls_certificate_client_get_request_status(s))
         return 200;
     return status_code(response);
 }
 
-/* The same by TLS. Whose certificate it is does not matter: nothing secret is said. */
+/* Like query_plain, by TLS. The certificate is not verified, because nothing secret is sent. */
 static int query_tls(int fd)
 {
     gnutls_certificate_credentials_t none;
@@ -149,7 +149,8 @@ static int query_tls(int fd)
 
     if (gnutls_certificate_allocate_credentials(&none) < 0)
         return 0;
-    /* A server that refuses the handshake may have closed the connection by the first write. */
+    /* GNUTLS_NO_SIGNAL: a server that refuses the handshake may have closed the connection before
+     * the first write. */
     if (gnutls_init(&s, GNUTLS_CLIENT | GNUTLS_NO_SIGNAL) >= 0) {
         if (gnutls_set_default_priority(s) >= 0 &&
             gnutls_credentials_set(s, GNUTLS_CRD_CERTIFICATE, none) >= 0) {
@@ -199,7 +200,7 @@ int srv_command_health(int argc, const char *const *argv, const struct rt_regist
         take_port(&p.grpc, "--port", argv[i], NULL);
         take_tls(&p.tls, argv[i], NULL);
     }
-    /* Without REST: the gRPC port is only open once every model has loaded. */
+    /* Without REST an open gRPC port is the answer: it opens only once every model has loaded. */
     int64_t port = p.rest ? p.rest : p.grpc;
     if (!port) {
         fprintf(stderr, "there is no port to ask\n");

@@ -1,4 +1,5 @@
-/* `slipway inspect`: what a SavedModel holds, what of it could not run, and what may be batched. */
+/* `slipway inspect`: prints what a SavedModel holds, which ops could not run, and which signatures
+ * may be batched. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,13 +46,13 @@ struct inspected {
     const char *dir;
     struct rt_saved_model *saved;
     const struct rt_meta_graph *graph;
-    struct rt_map ops; /* name -> struct op_count */
+    struct rt_map ops; /* name to struct op_count */
     struct rt_map functions;
     struct rt_checkpoint *checkpoint; /* NULL: none */
-    struct rt_model *model;           /* NULL: did not load */
-    const char *trouble;              /* why not */
-    json_t *unsupported;              /* of {op, node, reason, needed_by} */
-    const struct rt_pass_dump *dump;  /* NULL: nobody wants one */
+    struct rt_model *model;           /* NULL: the model did not load */
+    const char *trouble;              /* why the model did not load */
+    json_t *unsupported;              /* array of {op, node, reason, needed_by} */
+    const struct rt_pass_dump *dump;  /* NULL: no dump was requested */
 };
 
 /* ---- ops ---- */
@@ -117,7 +118,7 @@ static int by_op(const void *a, const void *b)
                   (*(const struct op_count *const *)b)->op);
 }
 
-/* All ops, sorted by name. */
+/* Returns all ops, sorted by name. */
 static const struct op_count **sorted_ops(const struct inspected *in, size_t *n)
 {
     const struct op_count **all = rt_arena_array(in->arena, in->ops.n + 1, sizeof(*all));
@@ -204,7 +205,7 @@ static void check_ops(struct inspected *in)
             rt_library_free(library);
     }
     if (st) {
-        /* Ops that not even TensorFlow knows keep a graph from being read. */
+        /* An op unknown even to TensorFlow prevents the import of the graph. */
         size_t n;
         const struct op_count **ops = sorted_ops(in, &n);
         for (size_t i = 0; ops && i < n; i++)
@@ -220,7 +221,7 @@ static void check_ops(struct inspected *in)
 
 /* ---- reading ---- */
 
-/* No graph has these tags: which there are. */
+/* Fails with the tag sets of the graphs that exist, because none has the requested tags. */
 static enum rt_status no_such_tags(const struct inspected *in, const char *const *tags, int n_tags,
                                    struct rt_error *err)
 {
@@ -259,7 +260,7 @@ static enum rt_status inspect(struct inspected *in, const char *dir, const char 
     if (prefix && rt_checkpoint_open(&in->checkpoint, prefix, &no_checkpoint))
         in->checkpoint = NULL;
     check_ops(in);
-    /* Whether rows are independent is known of plans, and those want a model that is loaded. */
+    /* Row-wise analysis needs plans, and plans need a loaded model. */
     struct rt_model_options options = {.session = {.registry = in->registry, .pass_dump = in->dump},
                                        .tags = tags,
                                        .n_tags = n_tags,
@@ -277,7 +278,7 @@ static const char *shape_text(char *buffer, size_t n, const struct rt_tensor_spe
     return rt_shape_text(buffer, n, t->shape.rank, t->shape.dim);
 }
 
-/* "yes", "no" or "unknown", and why. */
+/* Returns "yes", "no" or "unknown", and in *why the reason. */
 static const char *verdict(const struct inspected *in, const char *signature, const char **why)
 {
     const struct rt_model_signature *s =

@@ -1,4 +1,4 @@
-/* `slipway inspect --plan`: the compiled plan of a signature, node by node. */
+/* `slipway inspect --plan`: prints the compiled plan of a signature, node by node. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +6,8 @@
 #include "runtime/api/describe.h"
 #include "server/commands/command_run.h"
 
-enum { RUNS = 2 }; /* the first meets the shapes, the second runs what was compiled for them */
+/* the first run records the shapes, the second runs the specialisation for them */
+enum { RUNS = 2 };
 
 struct plan_report {
     const struct srv_run *run;
@@ -58,7 +59,7 @@ static void print_values(const struct rt_described_value *v, int n, bool is_out)
     }
 }
 
-/* Those of the other kernels that `why` does not tell the time of. */
+/* Prints those other kernels for which `why` names no time. */
 static void print_others(const struct rt_described_node *d)
 {
     const char *before = "; not ";
@@ -113,7 +114,7 @@ static void print_node(const struct rt_described_node *d)
     }
 }
 
-/* Each node is one of these. */
+/* Every node counts in one of these. */
 struct counts {
     int steps, inputs, constants, views, rest;
 };
@@ -126,7 +127,8 @@ static struct counts count(const struct plan_report *t)
         const enum rt_where where = d->n_out ? d->out[0].where : RT_WHERE_UNKNOWN;
         if (d->is_step)
             c.steps++;
-        else if (where == RT_WHERE_FEED && d->depth == 0) /* others are a branch's or a loop's */
+        /* deeper feeds belong to a branch or a loop */
+        else if (where == RT_WHERE_FEED && d->depth == 0)
             c.inputs++;
         else if (where == RT_WHERE_CONSTANT)
             c.constants++;
@@ -214,7 +216,7 @@ static enum rt_status print_json(const struct plan_report *t, struct rt_error *e
     return RT_OK;
 }
 
-/* The plan does not know what shapes the signature's inputs had; this run does. */
+/* Fills in the shapes of the signature's inputs, which the plan does not know but this run does. */
 static void name_feeds(struct plan_report *t)
 {
     for (int i = 0; i < t->plan.n_nodes; i++) {

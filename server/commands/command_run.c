@@ -1,4 +1,5 @@
-/* `slipway run`: a signature without a server, once from a file or many times for a measurement. */
+/* `slipway run`: runs a signature without a server, once with inputs from a file, or many times for
+ * a measurement. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,7 +87,7 @@ static const char plan_usage[] =
 
 enum { ONCE = 1, BENCH = 2, PROFILE = 4, COMPARE = 8, PLAN = 16, ANY = 31 };
 
-/* What flags go with, and what values they take. */
+/* The modes in which a flag has a meaning, and the values that it takes. */
 static const struct flag {
     const char *name;
     unsigned with;
@@ -133,7 +134,8 @@ static const char *mode_name(unsigned mode)
                              : "a single run";
 }
 
-/* Says which of the flags given (bit: place in `flags`) has nothing to do with the others. */
+/* Checks that each given flag has a meaning in this mode; otherwise names it. Bit i of `given`
+ * stands for flags[i]. */
 static bool fits(const struct srv_run *r, unsigned given)
 {
     const unsigned mode = mode_of(r);
@@ -179,7 +181,7 @@ static bool parse_count(const char *text, int64_t max, int64_t *out)
     return srv_parse_int64(text, strlen(text), out) && *out >= 1 && *out <= max;
 }
 
-/* *off is the contrary of what "on" and "off" say. */
+/* *off is true for "off" and false for "on". */
 static bool parse_switch(const char *text, bool *off)
 {
     *off = strcmp(text, "off") == 0;
@@ -198,14 +200,14 @@ static bool parse_precision(const char *text, bool *bf16)
     return *bf16 || strcmp(text, "float32") == 0;
 }
 
-/* What could not be read of the arguments; all NULL: they could be. */
+/* What is wrong with the arguments; all NULL: nothing. */
 struct refusal {
-    const char *missing;          /* the flag without its value */
-    const char *argument, *value; /* the argument that is wrong, and its value if it has one */
-    const struct flag *flag;      /* that the argument names */
+    const char *missing;          /* a flag without its value */
+    const char *argument, *value; /* the wrong argument, and its value if it has one */
+    const struct flag *flag;      /* the flag that the argument names */
 };
 
-/* -1: go on; else the exit status. given: a bit of each flag that is there. */
+/* Returns -1 to continue, else the exit status. Bit i of `given` stands for flags[i]. */
 static int check_args(const struct srv_run *r, const struct refusal *w, unsigned given)
 {
     if (w->missing)
@@ -235,7 +237,7 @@ static int check_args(const struct srv_run *r, const struct refusal *w, unsigned
     return SRV_EXIT_USAGE;
 }
 
-/* -1: go on; else the exit status. */
+/* Returns -1 to continue, else the exit status. */
 static int parse_args(struct srv_run *r, int argc, const char *const *argv)
 {
     struct srv_args a = {.argc = argc, .argv = argv};
@@ -386,7 +388,7 @@ static enum rt_status shape_of_input(const struct srv_run *r, const struct rt_te
             given = &r->shapes[i].shape;
     *out = in->shape;
     if (in->shape.rank < 0) {
-        /* Rank unknown: the batch, and what is given. */
+        /* The rank is unknown: the shape is the batch dimension and the dimensions of --shape. */
         int n = given ? given->rank : 0;
         if (n >= RT_MAX_RANK)
             return rt_fail(err, RT_INVALID_ARGUMENT, "input \"%s\": more than %d dimensions",
@@ -541,7 +543,7 @@ int srv_command_run(int argc, const char *const *argv, const struct rt_registry 
     struct rt_parallel *parallel = rt_parallel_new((int)r.n_threads, (int)r.n_threads);
     struct rt_autotune *autotune = NULL;
     struct rt_model_options options = {
-        /* What is measured is what a server does once it has seen these shapes. */
+        /* The measured state is that of a server that has seen these shapes before. */
         .session = {.registry = registry,
                     .parallel = parallel,
                     .tuning = r.tuning,

@@ -1,4 +1,4 @@
-/* The parts of `slipway run`: what it was asked for, and what it does with a signature. */
+/* Shared by the files of `slipway run`: the arguments, and the functions for each mode. */
 #ifndef SRV_COMMAND_RUN_H
 #define SRV_COMMAND_RUN_H
 
@@ -19,7 +19,7 @@ struct srv_run {
     const char *profile_trace; /* NULL: none */
     bool bench, profile, compare, plan, json, on_line, cpu_clock;
     struct rt_tuning tuning;
-    int64_t batch, n_threads, n_callers; /* threads: of all callers together */
+    int64_t batch, n_threads, n_callers; /* n_threads: threads of all callers together */
     int64_t seconds_ms, n_runs;
     int n_shapes;
     struct srv_run_shape shapes[SRV_RUN_SHAPES];
@@ -32,21 +32,22 @@ struct srv_run {
     enum srv_json_form form;
 };
 
-/* --bench: again and again, and prints how long it took. */
+/* --bench: runs the signature repeatedly and prints how long it took. */
 enum rt_status srv_run_bench(const struct srv_run *r, struct rt_error *err);
 
-/* --profile: where the time goes. */
+/* --profile: prints where the time of a run goes. */
 enum rt_status srv_run_profile(const struct srv_run *r, struct rt_error *err);
 
-/* --compare: how far the answers are from those in float32 without fusion and the like. `dir`: of
- * the version. */
+/* --compare: prints how far the outputs differ from those in float32 without fusion and other
+ * tuning. `dir` is the version's directory. */
 enum rt_status srv_run_compare(const struct srv_run *r, const char *dir,
                                const struct rt_registry *registry, struct rt_error *err);
 
-/* `slipway inspect --plan`: what the signature was compiled to. */
+/* `slipway inspect --plan`: prints the compiled plan of the signature. */
 enum rt_status srv_run_plan(const struct srv_run *r, struct rt_error *err);
 
-/* For tables: a node's name without the names of the calls before it ("PartitionedCall/"). */
+/* For tables: returns a node's name without the names of the calls around it
+ * ("PartitionedCall/"). */
 const char *srv_run_short_name(const char *name);
 
 #endif

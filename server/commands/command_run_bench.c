@@ -1,4 +1,4 @@
-/* `slipway run --bench`: how long a signature takes. */
+/* `slipway run --bench`: measures how long a signature takes. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -9,8 +9,8 @@
 
 enum {
     WARM_RUNS = 3,
-    MIN_RUNS = 3,       /* of each thread, though the time be over */
-    MAX_RUNS = 1000000, /* of all threads */
+    MIN_RUNS = 3,       /* runs of each thread, even after the time is over */
+    MAX_RUNS = 1000000, /* runs of all threads together */
     MAX_LINE_MS = 3600000,
 };
 
@@ -59,10 +59,10 @@ static int by_size(const void *a, const void *b)
 }
 
 struct bench_times {
-    int64_t *ns; /* of each run */
+    int64_t *ns; /* duration of each run */
     int64_t n, wall_ns;
-    double cpu_ns; /* of the process, per run */
-    double per_s;  /* runs, those that warm up counted as well */
+    double cpu_ns; /* processor time of the process, per run */
+    double per_s;  /* runs per second, including warm-up runs */
 };
 
 static void print_times(const struct srv_run *r, const struct bench_times *t)
@@ -70,7 +70,7 @@ static void print_times(const struct srv_run *r, const struct bench_times *t)
     int64_t *ns = t->ns, n = t->n;
     qsort(ns, (size_t)n, sizeof *ns, by_size);
     double median = n % 2 ? (double)ns[n / 2] : (double)(ns[n / 2 - 1] + ns[n / 2]) / 2;
-    double p99 = (double)ns[n - 1 - n / 100]; /* of less than a hundred runs: the slowest */
+    double p99 = (double)ns[n - 1 - n / 100]; /* with less than a hundred runs: the slowest */
     double load_s = (double)r->load_ns / 1e9;
     if (r->json)
         printf("{\"median_ms\":%.5f,\"p99_ms\":%.5f,\"cpu_ms\":%.5f,\"runs\":%lld,"

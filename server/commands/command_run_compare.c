@@ -1,4 +1,4 @@
-/* `slipway run --compare`: what the flags given change in a model's answers. */
+/* `slipway run --compare`: measures how the given flags change a model's outputs. */
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>

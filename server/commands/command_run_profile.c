@@ -1,7 +1,8 @@
 /*
- * `slipway run --profile`: where the time of a run goes, node by node and summed by op. Runs are
- * traced one after another; all that is told is the mean over the faster half of them, the same
- * runs for every node and for the whole, so that the times of nodes and between them add up.
+ * `slipway run --profile`: prints where the time of a run goes, node by node and summed by op. Runs
+ * are traced one after another. All numbers are means over the faster half of the runs. The same
+ * runs are used for every node and for the total, so that the times of nodes and between nodes add
+ * up.
  */
 #include <errno.h>
 #include <jansson.h>
@@ -15,18 +16,18 @@
 enum { WARM_RUNS = 3, MAX_SHOWN = 40 };
 #define MAX_TRACE_BYTES ((size_t)1 << 30)
 
-/* A node, or an op with what was fused into it. */
+/* A node, or an op together with what was fused into it. */
 struct row {
-    const char *name, *op, *fused, *kernel, *shapes; /* of an op: name and shapes NULL */
-    int64_t *ns;         /* of a node: per run, what it called not counted */
-    struct row *sum;     /* of a node: its op */
-    int64_t calls;       /* of the last run */
-    double flops, bytes; /* the same */
-    double mean_ns;      /* of the chosen runs */
+    const char *name, *op, *fused, *kernel, *shapes; /* for an op, name and shapes are NULL */
+    int64_t *ns;         /* for a node: its own time in each run, without the nodes that it calls */
+    struct row *sum;     /* for a node: the row of its op */
+    int64_t calls;       /* calls in the last run */
+    double flops, bytes; /* of the last run */
+    double mean_ns;      /* mean over the chosen runs */
 };
 
 struct table {
-    struct rt_map map; /* key -> struct row */
+    struct rt_map map; /* key to struct row */
     struct row **row;
     size_t n, capacity;
 };
@@ -35,15 +36,16 @@ struct profile {
     const struct srv_run *run;
     struct rt_arena *arena;
     int n_runs;
-    int64_t *run_ns, *plain_ns; /* of each run, traced and not */
+    int64_t *run_ns, *plain_ns; /* duration of each run, with and without tracing */
     bool *chosen;               /* the faster half of the traced runs */
     double mean_ns, plain_mean_ns, node_ns;
-    size_t activation_bytes, scratch_bytes; /* of the largest segment, of the node that has most */
+    /* of the largest segment; of the node that needs most */
+    size_t activation_bytes, scratch_bytes;
     struct table nodes, ops;
     struct rt_arena *trace_arena;
-    struct rt_trace trace; /* of the last run */
-    int64_t origin_ns;     /* when its first node began */
-    json_t *events;        /* of the last run; NULL: not wanted */
+    struct rt_trace trace; /* the last run */
+    int64_t origin_ns;     /* start of the last run's first node */
+    json_t *events;        /* events of the last run; NULL: not requested */
 };
 
 /* ---- collecting ---- */
@@ -143,8 +145,8 @@ static bool add_node(struct profile *p, int run, const struct rt_trace_node *n, 
     return true;
 }
 
-/* Nodes come in the order in which they ended; a node contains those before it that began later
- * than it did, and their time is not its own. */
+/* Adds one run. Nodes come in the order in which they ended. A node contains those earlier nodes of
+ * the list that started after it, and their time is subtracted from its own. */
 static enum rt_status add_run(struct profile *p, int run, struct rt_error *err)
 {
     const struct rt_trace_node **open =
@@ -248,7 +250,7 @@ static int n_chosen(const struct profile *p)
     return (p->n_runs + 1) / 2;
 }
 
-/* Of the faster half; sorts. */
+/* Returns the mean over the faster half; sorts the array. */
 static double mean_of_faster(const struct profile *p, int64_t *ns)
 {
     double sum = 0;
@@ -416,7 +418,7 @@ static enum rt_status print_json(const struct profile *p, const struct rt_sessio
     return RT_OK;
 }
 
-/* The last run as a Chrome trace: chrome://tracing and Perfetto read it. */
+/* Writes the last run as a Chrome trace, which chrome://tracing and Perfetto read. */
 static enum rt_status write_trace(const struct profile *p, struct rt_error *err)
 {
     const char *path = p->run->profile_trace;
@@ -450,7 +452,7 @@ enum rt_status srv_run_profile(const struct srv_run *r, struct rt_error *err)
         st = collect(&p, err);
     if (!st)
         st = find_memory(&p, err);
-    /* Before the text: whoever reads that may close the pipe early. */
+    /* Written before the text, because the reader of the text may close the pipe early. */
     if (!st && p.events)
         st = write_trace(&p, err);
     if (!st) {
