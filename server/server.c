@@ -239,7 +239,7 @@ static bool wait_initial(struct srv_server *s, int signals, enum rt_status *stat
     return !got;
 }
 
-/* ---- what a person sees ---- */
+/* ---- serving, and what is printed meanwhile ---- */
 
 struct hint {
     struct rt_bytes text;

@@ -62,7 +62,8 @@ struct srv_server {
     struct rt_autotune *autotune;     /* autotune cache of all versions */
     struct rt_compiler *compiler;     /* compiler of all versions; NULL: --specialise=off */
     _Atomic int64_t n_accepted;       /* connections accepted since the start */
-    _Atomic int64_t n_calls_freed;    /* gRPC calls freed since the start, left over from bursts */
+    /* gRPC calls freed because a loop's free list was full, since the start */
+    _Atomic int64_t n_calls_freed;
     /* connections existed since the manager last looked (manager.h) */
     _Atomic bool has_connections;
     struct srv_budget in_flight; /* bytes that requests hold, limited by max_bytes_in_flight */

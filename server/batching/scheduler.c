@@ -550,7 +550,7 @@ int srv_scheduler_jobs(struct srv_scheduler *s)
     return atomic_load_explicit(&s->n_jobs, memory_order_acquire);
 }
 
-/* ---- life ---- */
+/* ---- start and stop ---- */
 
 static struct srv_core_settings settings_of(const struct srv_options *o,
                                             const struct srv_batching *b)

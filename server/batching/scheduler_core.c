@@ -260,7 +260,7 @@ enum srv_core_admission srv_core_submit(struct srv_core *c, struct srv_core_buck
     return SRV_CORE_QUEUED;
 }
 
-/* ---- choice ---- */
+/* ---- choosing a batch ---- */
 
 /* Returns when a batch of `b`, which has jobs, may start. */
 static int64_t ready_at(const struct srv_core *c, const struct srv_core_bucket *b)
@@ -477,7 +477,7 @@ bool srv_core_begin_inline(struct srv_core *c, struct srv_core_bucket *b, struct
     return true;
 }
 
-/* ---- time ---- */
+/* ---- deadlines and timers ---- */
 
 struct srv_core_job *srv_core_expired(struct srv_core *c, int64_t now)
 {

@@ -162,7 +162,7 @@ bool srv_core_next_small(struct srv_core *c, int64_t now, struct srv_core_batch 
 void srv_core_done(struct srv_core *c, const struct srv_core_batch *batch, int64_t run_ns,
                    bool learn);
 
-/* Lets a job whose bucket is empty and whose cost is below max_ns run at once on the calling
+/* Lets a job whose bucket is empty and whose cost is at most max_ns run at once on the calling
  * thread. The job counts as a running batch until srv_core_done. */
 bool srv_core_begin_inline(struct srv_core *c, struct srv_core_bucket *b, struct srv_core_job *j,
                            int n_workers, int64_t max_ns, struct srv_core_batch *out);

@@ -192,7 +192,7 @@ static enum rt_status check_models(struct check *c, struct rt_error *err)
     return st;
 }
 
-/* ---- the rest ---- */
+/* ---- transports, autotune cache, batching ---- */
 
 /* Checks what the transports would refuse: certificates and keys, tokens, addresses, arguments. */
 static enum rt_status check_transports(const struct srv_options *o, struct rt_error *err)

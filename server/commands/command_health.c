@@ -200,7 +200,8 @@ int srv_command_health(int argc, const char *const *argv, const struct rt_regist
         take_port(&p.grpc, "--port", argv[i], NULL);
         take_tls(&p.tls, argv[i], NULL);
     }
-    /* Without REST an open gRPC port is the answer: it opens only once every model has loaded. */
+    /* Without REST an open gRPC port counts as ready: as tensorflow_model_server the port opens
+     * only once every model has loaded (as slipway serve it is open from the start). */
     int64_t port = p.rest ? p.rest : p.grpc;
     if (!port) {
         fprintf(stderr, "there is no port to ask\n");

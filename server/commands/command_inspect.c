@@ -131,7 +131,7 @@ static const struct op_count **sorted_ops(const struct inspected *in, size_t *n)
     return all;
 }
 
-/* ---- what could not run ---- */
+/* ---- ops that could not run ---- */
 
 static void add_unsupported(struct inspected *in, const char *op, const char *node,
                             const char *reason, const char *needed_by)

@@ -35,7 +35,7 @@ struct srv_options {
     int64_t model_config_file_poll_wait_seconds, file_system_poll_wait_seconds;
     int64_t num_load_threads, num_unload_threads, max_num_load_retries, load_retry_interval_micros;
     bool enable_model_warmup;
-    int64_t num_request_iterations_for_warmup; /* 0: one */
+    int64_t num_request_iterations_for_warmup; /* 0 means 1 */
     bool enable_serialization_as_tensor_content, enable_signature_method_name_check;
     bool enable_grpc_healthcheck_service;
     bool enable_session_service;

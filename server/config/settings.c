@@ -28,7 +28,7 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* ---- what has no effect ---- */
+/* ---- fields without effect ---- */
 
 /* Logs one line with the fields of `m` that are set and not in `known` (which ends in NULL). */
 static void log_without_effect(const char *where, const ProtobufCMessage *m,
@@ -244,7 +244,7 @@ static enum rt_status read_platforms(struct srv_options *o, struct rt_arena *are
     return st;
 }
 
-/* ---- the rest ---- */
+/* ---- monitoring, thread pools, checks ---- */
 
 static enum rt_status read_monitoring(struct srv_options *o, struct rt_arena *arena,
                                       struct rt_error *err)

@@ -11,7 +11,7 @@
 struct srv_difference {
     int64_t n, n_differ; /* number of elements, and of elements whose values differ */
     double largest;      /* largest finite magnitude in the reference */
-    /* maximum and mean absolute difference; infinite where exactly one element is not finite */
+    /* maximum and mean absolute difference; infinite where unequal elements are not both finite */
     double most, mean;
     /* Along the last axis, when it is longer than 1: number of rows, and of rows whose largest
      * element has the same index in both tensors. `rows` is 0 when there is no such axis. */

@@ -66,7 +66,7 @@ static uint64_t add_histogram(struct srv_histogram *to, const struct srv_histogr
     return n;
 }
 
-/* ---- by folder ---- */
+/* ---- by version directory ---- */
 
 static void loads(struct page *p)
 {
@@ -134,7 +134,7 @@ static void warmups(struct page *p)
     }
 }
 
-/* ---- of the process ---- */
+/* ---- for the process ---- */
 
 static void of_threads(struct page *p, const char *name, size_t member,
                        const struct srv_scale *scale, const char *label)

@@ -31,7 +31,7 @@ struct srv_model_calls {
     /* Returns whether the version has a warm-up file. NULL: no version has one. */
     bool (*has_warmup)(const char *dir);
     /* Plays the version's warm-up and goldens before the version is published. NULL: neither
-     * exists. Setting *cancelled ends it, as options.session.cancelled ends `load`. */
+     * is played. Setting *cancelled ends it, as options.session.cancelled ends `load`. */
     enum rt_status (*validate)(struct srv_server *s, struct srv_version *v, const char *dir,
                                const _Atomic bool *cancelled, struct rt_error *err);
     void (*free)(struct rt_model *model);

@@ -20,7 +20,8 @@ enum rt_status srv_manager_start(struct srv_server *server, const struct srv_mod
                                  struct srv_manager **out, struct rt_error *err);
 /*
  * Blocks, as tensorflow_model_server does, until every configured model is AVAILABLE, one has
- * failed (the error is its own), or the wait for a missing one has ended.
+ * failed, or the wait for a missing one has ended. The error names the models that did not become
+ * available.
  */
 enum rt_status srv_manager_wait_initial(struct srv_manager *m, struct rt_error *err);
 /* Calls `look` for the available versions, in the order of their models' names, until it returns

@@ -1,7 +1,7 @@
 /*
  * --model_root is the directory below which every path that a reload request names must lie: base
  * paths, and the prefixes of request logs. The rule does not apply to the operator's own files and
- * flags, because whoever writes those has more rights anyway.
+ * flags, because a user who may write those has more rights anyway.
  *
  * Symlinks are resolved before the comparison, so that none leads out. For a path that does not
  * exist yet the existing part is compared; a user who may write below the root can later put a

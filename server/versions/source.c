@@ -218,10 +218,11 @@ static enum rt_status list(struct walk *w, const char *path, int depth, struct n
 }
 
 /*
- * Reads the status of `path`, with links resolved. False: the path disappeared. *descends: it is a
- * directory to walk into. A link to a directory is not walked into: a target inside of the version
- * is walked by its own path (Kubernetes' ..data points beside itself, and a new target is another
- * inode), and a target outside or above does not belong to the version.
+ * Reads the status of `path`, with links resolved. False: errno says why; ENOENT means that the
+ * path disappeared. *descends: it is a directory to walk into. A link to a directory is not walked
+ * into: a target inside of the version is walked by its own path (Kubernetes' ..data points beside
+ * itself, and a new target is another inode), and a target outside or above does not belong to the
+ * version.
  */
 static bool look(const char *path, int depth, struct stat *s, bool *descends)
 {
