@@ -12,10 +12,10 @@ static void adopt(struct rt_session *s, struct rt_specialisation *l)
 
     if (rows && rt_micro_batches_new(l, rows, &whole, &micro_batch, &ignored) == RT_OK) {
         rt_specialisation_unref(l);
-        rt_layout_publish(s, micro_batch);
+        rt_specialisation_publish(s, micro_batch);
         l = whole;
     }
-    rt_layout_publish(s, l);
+    rt_specialisation_publish(s, l);
 }
 
 int rt_session_compile(struct rt_session *s)
@@ -24,13 +24,14 @@ int rt_session_compile(struct rt_session *s)
     struct rt_pending_compilation *w;
     int n = 0;
     struct rt_error err = {0};
-    for (; !rt_session_check(s, &err) && (w = rt_want_take(s)); n++) {
+    for (; !rt_session_check(s, &err) && (w = rt_pending_compilation_take(s)); n++) {
         struct rt_specialisation *l;
         if (rt_specialisation_new(w->plan, w->begin, w->live, w->n_live, &l, &err) == RT_OK)
             adopt(s, l);
         else
-            rt_want_refuse(s, w); /* tier 0 reports the error when these shapes run */
-        rt_want_free(w);
+            rt_pending_compilation_refuse(s,
+                                          w); /* tier 0 reports the error when these shapes run */
+        rt_pending_compilation_free(w);
     }
     rt_restore_subnormals(before);
     return n;

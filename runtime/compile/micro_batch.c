@@ -30,7 +30,7 @@ static bool is_plain_value(const struct rt_plan *p, int v, enum rt_dtype dtype)
 /* Every feed is read and has `rows` rows; each fetch is a value of its own. */
 static bool has_rows(const struct rt_plan *p, const struct rt_specialisation *l, int64_t rows)
 {
-    if (p->n_feeds < 1 || p->n_feeds > RT_PORTION_ARGS || p->n_fetches > RT_PORTION_ARGS ||
+    if (p->n_feeds < 1 || p->n_feeds > RT_MICRO_BATCH_ARGS || p->n_fetches > RT_MICRO_BATCH_ARGS ||
         l->n_live != p->n_feeds)
         return false;
     for (int k = 0; k < l->n_live; k++)
@@ -75,7 +75,7 @@ static void count_bytes(const struct rt_specialisation *l, double *all, double *
 
 static bool is_rowwise(const struct rt_plan *p, const struct rt_specialisation *l)
 {
-    struct rt_shape shape[RT_PORTION_ARGS];
+    struct rt_shape shape[RT_MICRO_BATCH_ARGS];
     struct rt_error ignored = {.arena = NULL};
 
     for (int k = 0; k < p->n_feeds; k++)

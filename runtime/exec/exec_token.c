@@ -29,7 +29,7 @@ struct token_node {
     uint8_t op;
     bool is_free;     /* a constant that is read directly, not sent as a token */
     bool is_constant; /* of an Enter: its value is the same in all rounds */
-    int instance;     /* index of the frame that the node runs in; -1: no token reaches the node */
+    int frame;        /* index of the frame that the node runs in; -1: no token reaches the node */
     int out_frame;    /* index of the frame that the node's outputs are read in */
     int first_slot;   /* the slot of input 0 */
     int pending;      /* tokens that the node waits for (Merge: control edges only) */
@@ -46,7 +46,7 @@ struct token_frame {
 
 struct rt_token_plan {
     struct token_node *node;
-    struct token_frame *instance;
+    struct token_frame *frame;
     int n_frames, n_slots;
     int *first_to;   /* per value, and one more: where the list of its readers begins in `to` */
     struct edge *to; /* the slot is the index of an input of the node */
@@ -130,9 +130,9 @@ static bool find_readers(const struct rt_plan *p, struct rt_token_plan *t)
 static int frame_named(struct rt_token_plan *t, int parent, struct rt_span name, const char *copy)
 {
     for (int f = 1; f < t->n_frames; f++)
-        if (t->instance[f].parent == parent && rt_span_is(name, t->instance[f].name))
+        if (t->frame[f].parent == parent && rt_span_is(name, t->frame[f].name))
             return f;
-    t->instance[t->n_frames] = (struct token_frame){.name = copy, .parent = parent};
+    t->frame[t->n_frames] = (struct token_frame){.name = copy, .parent = parent};
     return t->n_frames++;
 }
 
@@ -140,19 +140,19 @@ static enum rt_status set_frame(const struct rt_plan *p, struct rt_token_plan *t
                                 int *queue, int *n_queue, struct rt_error *err)
 {
     struct token_node *n = &t->node[i];
-    int instance = t->node[from].out_frame;
-    if (n->instance < 0) {
-        n->instance = instance;
+    int frame = t->node[from].out_frame;
+    if (n->frame < 0) {
+        n->frame = frame;
         queue[(*n_queue)++] = i;
         return RT_OK;
     }
-    if (n->instance == instance)
+    if (n->frame == frame)
         return RT_OK;
     return rt_fail(err, RT_INVALID_ARGUMENT,
                    "{{node %s}} has inputs from different frames. The input {{node %s}} is in "
                    "frame '%s'. Another one is in frame '%s'.",
-                   p->node[i].name, p->node[from].name, t->instance[instance].name,
-                   t->instance[n->instance].name);
+                   p->node[i].name, p->node[from].name, t->frame[frame].name,
+                   t->frame[n->frame].name);
 }
 
 /* Finds the frame of each node: walks from the nodes that wait for nothing, and each edge gives its
@@ -172,7 +172,7 @@ static enum rt_status find_frames(const struct rt_plan *p, struct rt_token_plan 
             waits |= !t->node[n->in[k].node].is_free;
         for (int k = 0; k < n->n_ctrl; k++)
             waits |= !t->node[n->ctrl[k]].is_free;
-        t->node[i].instance = waits ? -1 : 0;
+        t->node[i].frame = waits ? -1 : 0;
         if (!waits && !t->node[i].is_free)
             queue[n_queue++] = i;
     }
@@ -180,16 +180,16 @@ static enum rt_status find_frames(const struct rt_plan *p, struct rt_token_plan 
         int i = queue[at];
         struct token_node *n = &t->node[i];
         const struct rt_plan_step *pn = &p->node[i];
-        n->out_frame = n->instance;
+        n->out_frame = n->frame;
         if (n->op == ENTER) {
             struct rt_span name = rt_attr_str(pn->def, "frame_name");
-            n->out_frame = frame_named(t, n->instance, name, (const char *)name.p);
+            n->out_frame = frame_named(t, n->frame, name, (const char *)name.p);
             n->is_constant = rt_attr_bool(pn->def, "is_constant");
-            t->instance[n->out_frame].n_enters++;
+            t->frame[n->out_frame].n_enters++;
         } else if (n->op == EXIT) {
-            if (n->instance == 0)
+            if (n->frame == 0)
                 return rt_fail(err, RT_INVALID_ARGUMENT, "Exit '%s' is in no loop", pn->name);
-            n->out_frame = t->instance[n->instance].parent;
+            n->out_frame = t->frame[n->frame].parent;
         }
         for (int o = 0; o < pn->n_out; o++) {
             int v = pn->first_value + o;
@@ -211,16 +211,16 @@ static bool lay_out_frames(const struct rt_plan *p, struct rt_token_plan *t)
         return false;
     int at = 0, at_enter = 0;
     for (int f = 0; f < t->n_frames; f++) {
-        t->instance[f].node = all + at;
-        t->instance[f].enter = enters + at_enter;
+        t->frame[f].node = all + at;
+        t->frame[f].enter = enters + at_enter;
         for (int i = 0; i < p->n_nodes; i++) {
             struct token_node *n = &t->node[i];
-            if (n->op == ENTER && n->instance >= 0 && n->out_frame == f)
+            if (n->op == ENTER && n->frame >= 0 && n->out_frame == f)
                 enters[at_enter++] = i;
-            if (n->instance != f || n->is_free)
+            if (n->frame != f || n->is_free)
                 continue;
             all[at++] = i;
-            t->instance[f].n_nodes++;
+            t->frame[f].n_nodes++;
             n->first_slot = t->n_slots;
             t->n_slots += p->node[i].n_in;
         }
@@ -243,10 +243,10 @@ enum rt_status rt_token_prepare(struct rt_plan *p, struct rt_error *err)
         t->node[i].is_free = p->node[i].kind == PL_CONST && p->node[i].n_ctrl == 0;
         n_enters += t->node[i].op == ENTER;
     }
-    t->instance = rt_arena_array(p->arena, (size_t)n_enters + 1, sizeof *t->instance);
-    if (!t->instance)
+    t->frame = rt_arena_array(p->arena, (size_t)n_enters + 1, sizeof *t->frame);
+    if (!t->frame)
         return no_memory(err);
-    t->instance[0] = (struct token_frame){.name = "", .parent = -1};
+    t->frame[0] = (struct token_frame){.name = "", .parent = -1};
     t->n_frames = 1;
     if (!find_readers(p, t))
         return no_memory(err);
@@ -294,7 +294,7 @@ struct run {
     struct rt_tensor *kept;
     bool *kept_dead;
     struct node_state *node;
-    struct frame_state *instance;
+    struct frame_state *frame;
     int *queue; /* a ring: each node is in it once at most */
     int head, n_queued;
 };
@@ -303,7 +303,7 @@ static void push(struct run *r, int i)
 {
     int capacity = r->p->n_nodes + 1;
     r->queue[(r->head + r->n_queued++) % capacity] = i;
-    r->instance[r->t->node[i].instance].busy++;
+    r->frame[r->t->node[i].frame].busy++;
 }
 
 /* A token arrives at an input of a node (slot -1: a control edge). Takes *t unless it is NULL. */
@@ -390,7 +390,7 @@ static void clear_slots(struct run *r, int i)
 /* Begins a round: no token has arrived yet but constants that go straight to a Merge. */
 static void begin_round(struct run *r, int f)
 {
-    const struct token_frame *fr = &r->t->instance[f];
+    const struct token_frame *fr = &r->t->frame[f];
     for (int k = 0; k < fr->n_nodes; k++) {
         int i = fr->node[k];
         clear_slots(r, i);
@@ -411,12 +411,12 @@ static void begin_round(struct run *r, int f)
 
 static void enter_frame(struct run *r, int f)
 {
-    struct frame_state *s = &r->instance[f];
-    const struct token_frame *fr = &r->t->instance[f];
+    struct frame_state *s = &r->frame[f];
+    const struct token_frame *fr = &r->t->frame[f];
     if (s->active)
         return;
     *s = (struct frame_state){.active = true, .enters_left = fr->n_enters};
-    r->instance[fr->parent].busy++;
+    r->frame[fr->parent].busy++;
     for (int k = 0; k < fr->n_nodes; k++)
         r->node[fr->node[k]].fired = false;
     begin_round(r, f);
@@ -440,8 +440,8 @@ static void send_kept(struct run *r, int i, bool again)
 
 static void next_round(struct run *r, int f)
 {
-    const struct token_frame *fr = &r->t->instance[f];
-    r->instance[f].n_next = 0;
+    const struct token_frame *fr = &r->t->frame[f];
+    r->frame[f].n_next = 0;
     begin_round(r, f);
     for (int k = 0; k < fr->n_enters; k++)
         if (r->t->node[fr->enter[k]].is_constant)
@@ -455,7 +455,7 @@ static void next_round(struct run *r, int f)
 
 static void leave_frame(struct run *r, int f)
 {
-    const struct token_frame *fr = &r->t->instance[f];
+    const struct token_frame *fr = &r->t->frame[f];
     for (int k = 0; k < fr->n_nodes; k++) {
         int i = fr->node[k];
         if (r->t->node[i].op == EXIT && !r->node[i].fired)
@@ -464,19 +464,19 @@ static void leave_frame(struct run *r, int f)
     }
     for (int k = 0; k < fr->n_enters; k++)
         rt_tensor_clear(&r->kept[fr->enter[k]]);
-    r->instance[f].active = false;
-    r->instance[fr->parent].busy--;
+    r->frame[f].active = false;
+    r->frame[fr->parent].busy--;
 }
 
 /* Begins the next round of a frame, or ends the frame, when no work is left in it. */
 static void advance(struct run *r, int f)
 {
-    while (f > 0 && r->instance[f].active && !r->instance[f].busy && !r->instance[f].enters_left) {
-        if (r->instance[f].n_next) {
+    while (f > 0 && r->frame[f].active && !r->frame[f].busy && !r->frame[f].enters_left) {
+        if (r->frame[f].n_next) {
             next_round(r, f);
         } else {
             leave_frame(r, f);
-            f = r->t->instance[f].parent;
+            f = r->t->frame[f].parent;
         }
     }
 }
@@ -563,7 +563,7 @@ static void run_enter(struct run *r, int i, struct rt_tensor *t, bool dead)
     enter_frame(r, n->out_frame);
     keep(r, i, t, dead);
     send_kept(r, i, n->is_constant);
-    r->instance[n->out_frame].enters_left--;
+    r->frame[n->out_frame].enters_left--;
     advance(r, n->out_frame);
 }
 
@@ -639,7 +639,7 @@ static enum rt_status run_node(struct run *r, int i, struct rt_error *err)
             break;
         case NEXT:
             keep(r, i, &in[0], false);
-            r->instance[t->instance].n_next++;
+            r->frame[t->frame].n_next++;
             break;
         case EXIT:
             r->node[i].fired = true;
@@ -669,9 +669,9 @@ static enum rt_status run_all(struct run *r, struct rt_error *err)
 {
     enum rt_status st = RT_OK;
     int capacity = r->p->n_nodes + 1;
-    r->instance[0].active = true;
+    r->frame[0].active = true;
     begin_round(r, 0);
-    const struct token_frame *outer = &r->t->instance[0];
+    const struct token_frame *outer = &r->t->frame[0];
     for (int k = 0; k < outer->n_nodes; k++) {
         int i = outer->node[k];
         if (r->t->node[i].op != MERGE && r->t->node[i].pending == 0)
@@ -682,8 +682,8 @@ static enum rt_status run_all(struct run *r, struct rt_error *err)
         r->head = (r->head + 1) % capacity;
         r->n_queued--;
         st = run_node(r, i, err);
-        int f = r->t->node[i].instance;
-        r->instance[f].busy--;
+        int f = r->t->node[i].frame;
+        r->frame[f].busy--;
         if (!st)
             advance(r, f);
         if (!st && (steps & 15) == 0)
@@ -703,9 +703,9 @@ enum rt_status rt_exec_token(struct rt_context *c, struct rt_error *err)
     r.kept = calloc(n, sizeof *r.kept);
     r.kept_dead = calloc(n, sizeof *r.kept_dead);
     r.node = calloc(n, sizeof *r.node);
-    r.instance = calloc((size_t)t->n_frames, sizeof *r.instance);
+    r.frame = calloc((size_t)t->n_frames, sizeof *r.frame);
     r.queue = malloc(n * sizeof *r.queue);
-    if (r.slot && r.kept && r.kept_dead && r.node && r.instance && r.queue)
+    if (r.slot && r.kept && r.kept_dead && r.node && r.frame && r.queue)
         st = run_all(&r, err);
     else
         st = no_memory(err);
@@ -722,7 +722,7 @@ enum rt_status rt_exec_token(struct rt_context *c, struct rt_error *err)
     free(r.kept);
     free(r.kept_dead);
     free(r.node);
-    free(r.instance);
+    free(r.frame);
     free(r.queue);
     return st;
 }

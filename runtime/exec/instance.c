@@ -55,7 +55,7 @@ void rt_instances_free_list(struct rt_instance *list)
     }
 }
 
-void rt_frame_free(struct rt_context *c, struct rt_instance *f)
+void rt_instance_free(struct rt_context *c, struct rt_instance *f)
 {
     detach(c, f);
     f->next = NULL;
@@ -87,7 +87,7 @@ static bool is_for(const struct rt_instance *f, const struct rt_context *c, int 
     return f->begin == begin && rt_segment_fits(f->spec, c);
 }
 
-struct rt_instance *rt_frame_take(struct rt_context *c, int begin)
+struct rt_instance *rt_instance_take(struct rt_context *c, int begin)
 {
     struct rt_instance *f = c->instances;
 
@@ -103,20 +103,20 @@ struct rt_instance *rt_frame_take(struct rt_context *c, int begin)
     return f;
 }
 
-void rt_frame_bind_arg(struct rt_instance *f, int a)
+void rt_instance_bind_arg(struct rt_instance *f, int a)
 {
     const struct rt_specialisation *l = f->spec;
     f->arg[a] = l->arg[a];
     if (l->arg_kind[a] == RT_ARG_ACTIVATION)
-        f->arg[a].data = rt_frame_place(f, &l->extent[(uintptr_t)l->arg[a].data]);
+        f->arg[a].data = rt_instance_place(f, &l->extent[(uintptr_t)l->arg[a].data]);
 }
 
-void rt_frame_bind(struct rt_context *c, struct rt_instance *f)
+void rt_instance_bind(struct rt_context *c, struct rt_instance *f)
 {
     const struct rt_specialisation *l = f->spec;
     f->activations = c->activations;
     for (int a = 0; a < l->n_args; a++)
-        rt_frame_bind_arg(f, a);
+        rt_instance_bind_arg(f, a);
     for (int k = 0; k < l->n_steps; k++) {
         const struct rt_step *s = &l->step[k];
         const struct rt_plan_step *n = &l->plan->node[s->node];
@@ -135,12 +135,12 @@ void rt_frame_bind(struct rt_context *c, struct rt_instance *f)
             .n_out = n->n_out,
             .in = &f->arg[s->in],
             .out = &f->arg[s->out],
-            .scratch = s->scratch < 0 ? NULL : rt_frame_place(f, &l->extent[s->scratch]),
+            .scratch = s->scratch < 0 ? NULL : rt_instance_place(f, &l->extent[s->scratch]),
             .ctx = c};
     }
 }
 
-struct rt_instance *rt_frame_new(struct rt_context *c, struct rt_specialisation *l)
+struct rt_instance *rt_instance_new(struct rt_context *c, struct rt_specialisation *l)
 {
     const size_t head = sizeof(struct rt_instance) + (size_t)l->n_args * sizeof(struct rt_tensor);
     const size_t bytes = head + (size_t)l->n_steps * sizeof(struct rt_bound_step);
@@ -157,7 +157,7 @@ struct rt_instance *rt_frame_new(struct rt_context *c, struct rt_specialisation 
         next = x->next;
         sum += x->bytes;
         if (++n >= MAX_INSTANCES || sum >= MAX_INSTANCE_BYTES)
-            rt_frame_free(c, x);
+            rt_instance_free(c, x);
     }
     return f;
 }

@@ -32,17 +32,17 @@ struct rt_instance {
 /* Finds the context's instance for the segment at `begin` and the shapes of its live values, and
  * moves it to the front of the list; NULL: there is none. A plan of many segments runs them in the
  * same order each time, so the instance that followed last time is tried first. */
-struct rt_instance *rt_frame_take(struct rt_context *c, int begin);
+struct rt_instance *rt_instance_take(struct rt_context *c, int begin);
 /* Makes an unbound instance and takes the caller's reference to the specialisation. NULL: out of
  * memory, and the caller keeps the reference. The least recently used instances of the context are
  * freed when there are too many. */
-struct rt_instance *rt_frame_new(struct rt_context *c, struct rt_specialisation *l);
-void rt_frame_free(struct rt_context *c, struct rt_instance *f);
+struct rt_instance *rt_instance_new(struct rt_context *c, struct rt_specialisation *l);
+void rt_instance_free(struct rt_context *c, struct rt_instance *f);
 /* Binds the instance to the context's activation buffer at its present address. */
-void rt_frame_bind(struct rt_context *c, struct rt_instance *f);
+void rt_instance_bind(struct rt_context *c, struct rt_instance *f);
 /* Resets argument `a` to its state before a run. */
-void rt_frame_bind_arg(struct rt_instance *f, int a);
-static inline void *rt_frame_place(const struct rt_instance *f, const struct rt_extent *e)
+void rt_instance_bind_arg(struct rt_instance *f, int a);
+static inline void *rt_instance_place(const struct rt_instance *f, const struct rt_extent *e)
 {
     return e->bytes ? (char *)f->activations + e->offset : rt_no_elements();
 }

@@ -9,7 +9,7 @@ enum { USED_STEP = 64 };
 
 struct rt_instance *rt_instance_find(struct rt_context *c, int begin)
 {
-    struct rt_instance *f = rt_frame_take(c, begin);
+    struct rt_instance *f = rt_instance_take(c, begin);
     const int64_t now = atomic_load_explicit(&c->shared->session->runs, memory_order_relaxed);
     if (f && now - atomic_load_explicit(&f->spec->used, memory_order_relaxed) > USED_STEP)
         atomic_store_explicit(&f->spec->used, now, memory_order_relaxed);
@@ -18,7 +18,7 @@ struct rt_instance *rt_instance_find(struct rt_context *c, int begin)
         struct rt_specialisation *l = rt_segment_specialisation(c, begin);
         if (!l)
             return NULL;
-        f = rt_frame_new(c, l);
+        f = rt_instance_new(c, l);
         if (!f) {
             rt_specialisation_unref(l);
             return NULL;
@@ -29,11 +29,11 @@ struct rt_instance *rt_instance_find(struct rt_context *c, int begin)
                            "a layout", &none) != RT_OK ||
         !rt_pool_has_capacity(c->shared->pool, f->spec->slot_bytes)) {
         rt_context_drop_scratch(c); /* running node by node needs less memory at a time */
-        rt_frame_free(c, f);
+        rt_instance_free(c, f);
         return NULL;
     }
     if (!bound || f->activations != c->activations)
-        rt_frame_bind(c, f);
+        rt_instance_bind(c, f);
     return f;
 }
 
@@ -68,7 +68,7 @@ static enum rt_status bring_home(struct rt_instance *f, const struct rt_step *s,
     struct rt_tensor got = f->arg[s->out + o], *t = &f->arg[s->out + o];
     const size_t bytes = rt_tensor_bytes(&l->arg[s->out + o]);
     enum rt_status st = RT_OK;
-    rt_frame_bind_arg(f, s->out + o);
+    rt_instance_bind_arg(f, s->out + o);
     if (!got.dtype || got.dtype != t->dtype || rt_tensor_bytes(&got) != bytes ||
         (bytes && !got.data))
         st = rt_fail(err, RT_INTERNAL, "kernel %s left output %d of '%s' without its value",
@@ -123,13 +123,14 @@ static enum rt_status run_kernel(struct rt_context *c, struct rt_instance *f, in
             st = own_bytes(c, s, &out[o], &l->arg[s->out + o], err);
             c->value[first + o] = out[o];
             out[o] = (struct rt_tensor){0};
-        } else if (out[o].data != rt_frame_place(f, &l->extent[(uintptr_t)l->arg[s->out + o].data]))
+        } else if (out[o].data !=
+                   rt_instance_place(f, &l->extent[(uintptr_t)l->arg[s->out + o].data]))
             st = bring_home(f, s, o, err);
     }
     for (int o = 0; o < n_out && st; o++) { /* outputs that were not handed on */
         if (kind[o] == RT_ARG_SLOT || out[o].buf)
             rt_tensor_clear(&out[o]);
-        rt_frame_bind_arg(f, s->out + o);
+        rt_instance_bind_arg(f, s->out + o);
     }
     return st;
 }
@@ -182,10 +183,11 @@ static enum rt_status run_step(struct rt_context *c, struct rt_instance *f, int 
 
 /* ---- micro-batches ---- */
 
-struct n_micro_batches {
+struct micro_batches {
     struct rt_context *c;
     int64_t rows; /* rows of the whole batch */
-    struct rt_tensor feed[RT_PORTION_ARGS], part[RT_PORTION_ARGS], whole[RT_PORTION_ARGS];
+    struct rt_tensor feed[RT_MICRO_BATCH_ARGS], part[RT_MICRO_BATCH_ARGS],
+        whole[RT_MICRO_BATCH_ARGS];
 };
 
 static size_t row_bytes(const struct rt_tensor *t)
@@ -193,7 +195,7 @@ static size_t row_bytes(const struct rt_tensor *t)
     return t->dim[0] > 0 ? rt_tensor_bytes(t) / (size_t)t->dim[0] : 0;
 }
 
-static void take_rows(struct n_micro_batches *r, int64_t at, int64_t n)
+static void take_rows(struct micro_batches *r, int64_t at, int64_t n)
 {
     const struct rt_plan *p = r->c->plan;
 
@@ -206,8 +208,7 @@ static void take_rows(struct n_micro_batches *r, int64_t at, int64_t n)
     }
 }
 
-static enum rt_status put_rows(struct n_micro_batches *r, int64_t at, int64_t n,
-                               struct rt_error *err)
+static enum rt_status put_rows(struct micro_batches *r, int64_t at, int64_t n, struct rt_error *err)
 {
     const struct rt_plan *p = r->c->plan;
     enum rt_status st = RT_OK;
@@ -233,11 +234,11 @@ static enum rt_status put_rows(struct n_micro_batches *r, int64_t at, int64_t n,
     return st;
 }
 
-static enum rt_status run_portions(struct rt_context *c, const struct rt_specialisation *l,
-                                   struct rt_error *err)
+static enum rt_status run_micro_batches(struct rt_context *c, const struct rt_specialisation *l,
+                                        struct rt_error *err)
 {
     const struct rt_plan *p = c->plan;
-    struct n_micro_batches r = {.c = c, .rows = l->live[0].shape.dim[0]};
+    struct micro_batches r = {.c = c, .rows = l->live[0].shape.dim[0]};
     enum rt_status st = RT_OK;
 
     for (int k = 0; k < p->n_feeds && !st; k++)
@@ -271,7 +272,7 @@ enum rt_status rt_instance_run(struct rt_context *c, struct rt_instance *f, stru
     enum rt_status st = RT_OK;
 
     if (l->micro_batch)
-        return run_portions(c, l, err);
+        return run_micro_batches(c, l, err);
     for (int k = 0; k < l->n_live && !st; k++)
         st = patch(c, f, l->live[k].patch, l->live[k].n_patch, err);
     for (int k = 0; k < n && !st; k++) {
@@ -288,7 +289,7 @@ enum rt_status rt_instance_run(struct rt_context *c, struct rt_instance *f, stru
             st = bring_home(f, &l->step[k], 0, err);
         if (st) {
             rt_tensor_clear(b->r.out);
-            rt_frame_bind_arg(f, l->step[k].out);
+            rt_instance_bind_arg(f, l->step[k].out);
             rt_exec_fail_at(&l->plan->node[l->step[k].node], err);
         }
     }

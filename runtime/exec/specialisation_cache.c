@@ -140,7 +140,7 @@ static bool is_full(const struct rt_session *s, size_t bytes)
 }
 
 /* Whether a new specialisation of this segment would be kept. Called under spec_mu. */
-static bool has_room(struct rt_session *s, const struct rt_segment *g)
+static bool has_capacity(struct rt_session *s, const struct rt_segment *g)
 {
     const struct rt_specialisation *l = g->n >= MAX_PER_SEGMENT ? least_used(s, g)
                                         : is_full(s, 1)         ? least_used(s, NULL)
@@ -169,7 +169,7 @@ static bool missed(struct rt_session *s, struct rt_segment *g, uint64_t hash)
         g->seen[at].sight = SEEN;
     }
     if (g->seen[at].sight != SEEN || (!again && !s->is_loading) || s->n_pending >= MAX_PENDING ||
-        !has_room(s, g))
+        !has_capacity(s, g))
         return false;
     g->seen[at].sight = REQUESTED;
     s->n_pending++;
@@ -374,7 +374,7 @@ static bool is_made(const struct rt_segment *g, const struct rt_live *live)
     return false;
 }
 
-void rt_layout_publish(struct rt_session *s, struct rt_specialisation *l)
+void rt_specialisation_publish(struct rt_session *s, struct rt_specialisation *l)
 {
     struct rt_plan *p = l->plan;
     const int end = l->end;
@@ -405,7 +405,7 @@ void rt_layout_publish(struct rt_session *s, struct rt_specialisation *l)
         segment_at(p, end);
 }
 
-void rt_want_refuse(struct rt_session *s, const struct rt_pending_compilation *w)
+void rt_pending_compilation_refuse(struct rt_session *s, const struct rt_pending_compilation *w)
 {
     struct rt_segment *g = segment_at(w->plan, w->begin);
     rt_mutex_lock(&s->spec_mu);
@@ -415,7 +415,7 @@ void rt_want_refuse(struct rt_session *s, const struct rt_pending_compilation *w
     rt_mutex_unlock(&s->spec_mu);
 }
 
-struct rt_pending_compilation *rt_want_take(struct rt_session *s)
+struct rt_pending_compilation *rt_pending_compilation_take(struct rt_session *s)
 {
     rt_mutex_lock(&s->spec_mu);
     struct rt_pending_compilation *w = s->pending;
@@ -429,7 +429,7 @@ struct rt_pending_compilation *rt_want_take(struct rt_session *s)
     return w;
 }
 
-void rt_want_free(struct rt_pending_compilation *w)
+void rt_pending_compilation_free(struct rt_pending_compilation *w)
 {
     rt_plan_box_unref(w->box);
     free(w);
@@ -492,7 +492,7 @@ void rt_segment_request(struct rt_plan_box *b, const struct rt_shape *shapes)
     }
     rt_mutex_unlock(&s->spec_mu);
     if (!requests)
-        rt_want_free(w);
+        rt_pending_compilation_free(w);
     else
         wake_compiler(s);
 }
@@ -520,6 +520,6 @@ void rt_segments_free(struct rt_plan *p)
 
 void rt_pending_compilations_free(struct rt_session *s)
 {
-    for (struct rt_pending_compilation *w; (w = rt_want_take(s));)
-        rt_want_free(w);
+    for (struct rt_pending_compilation *w; (w = rt_pending_compilation_take(s));)
+        rt_pending_compilation_free(w);
 }

@@ -6,8 +6,8 @@
  * Owner: results are the caller's. Threads: any; a fold stays on its thread. Errors: a failure is
  * no fault of the model; the node is left to the runs.
  */
-#ifndef RT_KNOWN_H
-#define RT_KNOWN_H
+#ifndef RT_CONSTANT_EVALUATION_H
+#define RT_CONSTANT_EVALUATION_H
 
 #include "runtime/ir/ir.h"
 

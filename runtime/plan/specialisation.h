@@ -48,7 +48,7 @@ enum rt_step_kind {
     RT_STEP_REF,    /* a slot becomes a reference to the only input: a view, or a constant value */
 };
 
-enum { RT_PORTION_ARGS = 16 };
+enum { RT_MICRO_BATCH_ARGS = 16 };
 enum rt_arg_kind { RT_ARG_CONST, RT_ARG_ACTIVATION, RT_ARG_SLOT };
 
 /* Argument `arg` gets the data, buffer and alias of the slot of `value` once the value is there. */
@@ -82,7 +82,7 @@ struct rt_specialisation {
     struct rt_plan *plan;
     int begin, end;
     /* > 0: the specialisation has no steps of its own; another specialisation runs the batch,
-     * micro_batch rows at a time. It then has at most RT_PORTION_ARGS feeds and fetches. */
+     * micro_batch rows at a time. It then has at most RT_MICRO_BATCH_ARGS feeds and fetches. */
     int64_t micro_batch;
     atomic_int refs;
     atomic_bool retired;
@@ -147,12 +147,13 @@ struct rt_pending_compilation {
     int begin, n_live;
     struct rt_live live[];
 };
-struct rt_pending_compilation *rt_want_take(struct rt_session *s); /* NULL: the queue is empty */
-void rt_want_free(struct rt_pending_compilation *w);
+struct rt_pending_compilation *
+rt_pending_compilation_take(struct rt_session *s); /* NULL: the queue is empty */
+void rt_pending_compilation_free(struct rt_pending_compilation *w);
 /* Runs of these shapes never request a compilation again. */
-void rt_want_refuse(struct rt_session *s, const struct rt_pending_compilation *w);
+void rt_pending_compilation_refuse(struct rt_session *s, const struct rt_pending_compilation *w);
 /* Makes the specialisation available to runs, unless an equal one was published before or the cache
  * has no capacity. Takes the reference. */
-void rt_layout_publish(struct rt_session *s, struct rt_specialisation *l);
+void rt_specialisation_publish(struct rt_session *s, struct rt_specialisation *l);
 
 #endif

@@ -84,7 +84,7 @@ static int64_t idle_enough_ns(const struct srv_rest_conn *c)
 
 /* Whether to close an idle connection for a waiting one. If another loop has capacity, it accepts
  * that one. */
-static bool may_make_room(const struct srv_rest_loop *l)
+static bool may_close_idle(const struct srv_rest_loop *l)
 {
     const struct srv_rest_conn *c = longest_idle(l);
     return c && idle_enough_ns(c) <= l->now_ns &&
@@ -94,20 +94,20 @@ static bool may_make_room(const struct srv_rest_loop *l)
 
 /* The limit is reached and a connection waits: closes the connection that has been idle for
  * longest, in this turn or a later one. */
-static void make_room(struct srv_rest_loop *l)
+static void close_idle(struct srv_rest_loop *l)
 {
     struct srv_rest_conn *c = longest_idle(l);
     char byte;
 
-    if (!l->told_full)
+    if (!l->full_is_logged)
         RT_LOG(RT_LOG_WARNING,
                "REST: %d connections are open, and others wait: --max_connections, the limit of "
                "open files",
                l->n_open);
     if (!l->is_full)
         srv_metrics_event(l->io_loop.server->metrics, "connections_full");
-    l->told_full = l->is_full = true;
-    if (!may_make_room(l) || recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0)
+    l->full_is_logged = l->is_full = true;
+    if (!may_close_idle(l) || recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0)
         return;
     srv_metrics_event(l->io_loop.server->metrics, "idle_connection_closed");
     srv_rest_hang_up(c);
@@ -116,7 +116,7 @@ static void make_room(struct srv_rest_loop *l)
 bool srv_rest_accept(struct srv_rest_loop *l)
 {
     if (l->n_open >= l->most_open) {
-        make_room(l);
+        close_idle(l);
         return false;
     }
     l->is_full = false;
@@ -147,8 +147,8 @@ bool srv_rest_accept(struct srv_rest_loop *l)
 
 void srv_rest_accept_again(struct srv_rest_loop *l)
 {
-    bool has_room = l->n_open < l->most_open || !l->is_full || may_make_room(l);
-    bool may = has_room && l->accept_at_ns <= l->now_ns;
+    bool has_capacity = l->n_open < l->most_open || !l->is_full || may_close_idle(l);
+    bool may = has_capacity && l->accept_at_ns <= l->now_ns;
     if (!l->daemon || l->listen_fd < 0 || may == l->accepts) /* listen_fd is set before it */
         return;
     if (listen_event(l, EPOLL_CTL_MOD, may ? EPOLLIN : 0))

@@ -28,8 +28,8 @@ static bool add_line(void *text, const char *name, const char *value)
 /* Sends the response at once. Nothing else is being sent, because a request is read only after the
  * kernel has the response before it. A client that does not take all of this response at once does
  * not read. */
-static bool write_answer(const struct srv_rest_conn *c, gnutls_session_t session,
-                         const struct rt_bytes *text)
+static bool write_response(const struct srv_rest_conn *c, gnutls_session_t session,
+                           const struct rt_bytes *text)
 {
     if (!session)
         return send(c->fd, text->p, text->n, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)text->n;
@@ -39,7 +39,7 @@ static bool write_answer(const struct srv_rest_conn *c, gnutls_session_t session
     return true;
 }
 
-static bool send_answer(struct srv_rest_call *req)
+static bool send_response(struct srv_rest_call *req)
 {
     const struct srv_rest_request *r = &req->pub;
     const union MHD_ConnectionInfo *info =
@@ -55,7 +55,7 @@ static bool send_answer(struct srv_rest_call *req)
     if (strcmp(r->method, "HEAD") != 0)
         rt_bytes_add(&text, r->out.p, r->out.n);
     if (!text.failed && !r->out.failed)
-        good = write_answer(req->conn, info ? info->tls_session : NULL, &text);
+        good = write_response(req->conn, info ? info->tls_session : NULL, &text);
     rt_bytes_clear(&text);
     return good && shutdown(req->conn->fd, SHUT_WR) == 0;
 }
@@ -65,7 +65,7 @@ enum MHD_Result srv_rest_refuse_now(struct srv_rest_call *req)
     srv_rest_count(req);
     req->stage = STAGE_OVER;
     req->conn->is_over = true;
-    if (!send_answer(req)) {
+    if (!send_response(req)) {
         srv_metrics_event(req->pub.server->metrics, "refused_body_cut_off");
         return MHD_NO;
     }

@@ -77,7 +77,7 @@ static void response_over(void *arg)
     srv_rest_unref(arg);
 }
 
-static bool add_to_answer(void *response, const char *name, const char *value)
+static bool add_to_response(void *response, const char *name, const char *value)
 {
     return MHD_add_response_header(response, name, value) == MHD_YES;
 }
@@ -101,7 +101,7 @@ enum MHD_Result srv_rest_send(struct srv_rest_call *req)
         req->refs++; /* released by response_over */
     /* A response without one of its headers is not sent: it would differ, for example a compressed
      * body without its Content-Encoding. */
-    if (!srv_rest_headers(req, add_to_answer, response)) {
+    if (!srv_rest_headers(req, add_to_response, response)) {
         MHD_destroy_response(response);
         return MHD_NO;
     }
