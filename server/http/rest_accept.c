@@ -157,12 +157,13 @@ void srv_rest_accept_again(struct srv_rest_loop *l)
 
 int64_t srv_rest_accept_look(const struct srv_rest_loop *l, int64_t now)
 {
-    const struct srv_rest_conn *c = longest_idle(l);
-
-    if (l->listen_fd >= 0 && l->accept_at_ns > now)
+    if (!l->daemon || l->listen_fd < 0) /* listen_fd is set before the daemon */
+        return RT_NEVER;
+    if (l->accept_at_ns > now)
         return l->accept_at_ns;
+    const struct srv_rest_conn *c = longest_idle(l);
     /* Not if the time is past: the connection was closed, or another loop has capacity. */
-    if (l->listen_fd >= 0 && !l->accepts && c && idle_enough_ns(c) > now)
+    if (!l->accepts && c && idle_enough_ns(c) > now)
         return idle_enough_ns(c);
     return RT_NEVER;
 }
