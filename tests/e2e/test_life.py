@@ -420,7 +420,7 @@ class Commands(Case):
                                                    r"\(.*\), (\d+) views?, (\d+) known", out).groups())
         self.assertEqual(total, sum(parts))
         self.assertRegex(out, r"\n  Conv2D \[.*relu\]  functional_1/conv2d_1/convolution\n +kernel conv2d\.")
-        self.assertRegex(out, r"\n +to   float\[2,8,8,16\] block at \d+\n")
+        self.assertRegex(out, r"\n +to   float\[2,8,8,16\] activation at \d+\n")
         code, out, _ = command("inspect", "--plan", model, "--batch=2", "--fusion=off", "--json")
         self.assertEqual(code, 0)
         plan = json.loads(out)
