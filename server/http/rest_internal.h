@@ -66,7 +66,6 @@ struct srv_rest_call {
     enum srv_rest_stage stage;
     bool in_handler, finished, overdue;
     bool close, browser, expects;
-    bool started; /* unused: nothing sets or reads it */
     int64_t waiting_since;
     uint64_t swallowed;
     bool accepts_gzip, deflated; /* the client accepts gzip; the response is compressed */
