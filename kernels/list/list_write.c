@@ -1,5 +1,6 @@
 #include "kernels/list/list_internal.h"
 
+#include "kernels/math/elementwise.h"
 #include "runtime/base/checked.h"
 
 /* ---- making lists ---- */
@@ -355,12 +356,17 @@ KN_LIST_OP(tensor_list_scatter_into_existing_list, "TensorListScatterIntoExistin
 
 static enum rt_status concat_lists_run(struct rt_run *r)
 {
-    const struct kn_list *b = kn_list_input(r, 1);
+    const struct kn_list *a = kn_list_typed(r), *b = kn_list_input(r, 1);
     struct rt_tensor own;
 
-    if (!b || !kn_list_typed(r))
+    if (!a || !b)
         return r->err->code;
     enum rt_status st = kn_list_check_type(r, b, rt_attr_dtype(r->node, "element_dtype"));
+    if (!st && !kn_shape_eq(&a->shape, &b->shape))
+        st = rt_fail(r->err, RT_INVALID_ARGUMENT,
+                     "input_a and input_b TensorList element shapes are not identical at index 0.  "
+                     "Saw %s vs. %s",
+                     KN_PARTIAL(&a->shape), KN_PARTIAL(&b->shape));
     struct kn_list *l = st ? NULL : kn_list_write_begin(r, &own);
     if (!l)
         return r->err->code;

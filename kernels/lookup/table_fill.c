@@ -57,18 +57,27 @@ static enum rt_status fill_one(struct rt_run *r, int64_t *left, struct kn_table 
                    k, a, b);
 }
 
-/* Moves the pairs of `fresh` into the table. A table that was filled before stays unchanged
- * whatever a second initialisation brings, as in TensorFlow. */
-static void publish(struct kn_table *t, struct kn_table *fresh)
+/* Moves the pairs of `fresh` into the table. False: the table was filled before, and stays
+ * unchanged. */
+static bool publish(struct kn_table *t, struct kn_table *fresh)
 {
     kn_table_lock(t);
-    if (atomic_load(&t->filled)) {
-        kn_table_unlock(t, RT_OK);
-        return;
+    const bool first = !atomic_load(&t->filled);
+    if (first) {
+        kn_table_replace(t, fresh);
+        atomic_store_explicit(&t->filled, true, memory_order_release);
     }
-    kn_table_replace(t, fresh);
-    atomic_store_explicit(&t->filled, true, memory_order_release);
     kn_table_unlock(t, RT_OK);
+    return first;
+}
+
+/* A second initialization of a table with n pairs changes nothing. TensorFlow compares n with the
+ * number of pairs in the table, and refuses another number. */
+static enum rt_status fill_again(struct rt_run *r, const struct kn_table *t, int64_t n)
+{
+    return n == t->n_live ? RT_OK
+                          : rt_fail(r->err, RT_FAILED_PRECONDITION,
+                                    "Table was already initialized with different data.");
 }
 
 static struct kn_table *fixed_table_of(struct rt_run *r)
@@ -90,13 +99,16 @@ enum rt_status kn_table_fill(struct rt_run *r, struct kn_table *t, const struct 
     int64_t left = RT_WORK;
     enum rt_status st = RT_OK;
 
-    if (rt_tensor_count(keys) == 0)
+    const int64_t n = rt_tensor_count(keys);
+    if (n == 0)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "keys and values cannot be empty tensors.");
+    if (atomic_load(&t->filled))
+        return fill_again(r, t, n);
     kn_table_fresh(r, t, &fresh);
-    for (int64_t i = 0; i < rt_tensor_count(keys) && !st; i++)
+    for (int64_t i = 0; i < n && !st; i++)
         st = fill_one(r, &left, &fresh, kn_at(keys, i), kn_at(values, i));
-    if (!st)
-        publish(t, &fresh);
+    if (!st && !publish(t, &fresh))
+        st = fill_again(r, t, n);
     kn_table_fresh_end(&fresh);
     return st;
 }
@@ -121,7 +133,7 @@ static enum rt_status init_run(struct rt_run *r)
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "Keys and values must have the same size %lld vs %lld",
                        (long long)keys->dim[0], (long long)values->dim[0]);
-    return atomic_load(&t->filled) && keys->dim[0] > 0 ? RT_OK : kn_table_fill(r, t, keys, values);
+    return kn_table_fill(r, t, keys, values);
 }
 
 WRITE(initialize_table, "InitializeTable", init_run)
@@ -249,8 +261,10 @@ static bool next_line(FILE *file, struct rt_bytes *line)
 
 enum { MAX_LINE = 64 << 20 };
 
+/* Adds the pairs of the lines of `path` to `fresh`. With `first_only`, the file is opened and its
+ * first line read, and whatever follows is not looked at. */
 static enum rt_status read_lines(struct rt_run *r, struct kn_table *fresh,
-                                 const struct text_file *f, const char *path)
+                                 const struct text_file *f, const char *path, bool first_only)
 {
     FILE *file;
     struct rt_bytes line;
@@ -261,7 +275,7 @@ static enum rt_status read_lines(struct rt_run *r, struct kn_table *fresh,
     int64_t n = 0 /* number of lines read */, left = RT_WORK;
     kn_text_begin(&line, r);
     line.limit = MAX_LINE;
-    while (!st && (f->vocab_size < 0 || n < f->vocab_size)) {
+    while (!st && (f->vocab_size < 0 || n < f->vocab_size) && !(first_only && n == 1)) {
         if (!next_line(file, &line))
             break;
         if (line.no_memory)
@@ -282,7 +296,7 @@ static enum rt_status read_lines(struct rt_run *r, struct kn_table *fresh,
         st = rt_fail(r->err, RT_OUT_OF_RANGE, "Read less bytes than requested: %s is empty", path);
     if (!st && ferror(file))
         st = rt_fail(r->err, RT_DATA_LOSS, "%s: reading failed", path);
-    if (!st && f->vocab_size >= 0 && n < f->vocab_size)
+    if (!st && f->vocab_size >= 0 && n < f->vocab_size && !first_only)
         st = rt_fail(r->err, RT_INVALID_ARGUMENT,
                      "Invalid vocab_size in %s: expected %lld but got %lld", path,
                      (long long)f->vocab_size, (long long)n);
@@ -331,12 +345,13 @@ static enum rt_status init_file_run(struct rt_run *r)
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "Value index for whole line requires table value dtype of string, got %s",
                        rt_dtype_name(t->value_type));
-    if (atomic_load(&t->filled))
-        return RT_OK;
     struct kn_table fresh;
     kn_table_fresh(r, t, &fresh);
-    enum rt_status st = read_lines(r, &fresh, &f, path);
-    if (!st)
+    /* A filled table stays as it is, whatever the file holds beyond its first line, but TensorFlow
+     * refuses a file that cannot be read. */
+    const bool filled = atomic_load(&t->filled);
+    enum rt_status st = read_lines(r, &fresh, &f, path, filled);
+    if (!st && !filled)
         publish(t, &fresh);
     kn_table_fresh_end(&fresh);
     return st;

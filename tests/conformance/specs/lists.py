@@ -89,6 +89,9 @@ def whole(g, op):
         yield graph(lambda tf, R: concat(tf, R, reserve(tf, -1, 2), shape, np.int64(lead)), name=f"concat unwritten {shape} {lead}")
     yield graph(lambda tf, R, v: [stack(tf, R.TensorListConcatLists(input_a=R.TensorListFromTensor(tensor=v, element_shape=tf.constant(-1)),
                 input_b=R.TensorListFromTensor(tensor=v, element_shape=tf.constant(-1)), element_dtype=tf.float32))], x, name="concat lists")
+    for a, b in ((-1, [-1]), ([-1], [-1]), ([-1], [3]), ([3], [3]), ([3], -1)):
+        yield graph(lambda tf, R, v: [stack(tf, R.TensorListConcatLists(input_a=R.TensorListFromTensor(tensor=v, element_shape=held(tf, a)),
+                    input_b=R.TensorListFromTensor(tensor=v, element_shape=held(tf, b)), element_dtype=tf.float32))], x, name=f"concat lists {a} {b}")
     yield graph(lambda tf, R, v: [stack(tf, tf.raw_ops.ZerosLike(x=R.TensorListFromTensor(tensor=v, element_shape=tf.constant(-1))))], x, name="zeros like")
 
 

@@ -32,18 +32,19 @@ def fixed(g, op):
     if op != "HashTableV2":
         return  # the same graphs use it
 
-    def case(key, value, keys, values, ask, default, twice=None):
+    def case(key, value, keys, values, ask, default, twice=None, keys_again=None):
         def build(tf, k, v, q):
             R = tf.raw_ops
             h = R.HashTableV2(key_dtype=key, value_dtype=value, shared_name=f"fixed{next(NUMBER)}")
             init = R.InitializeTableV2(table_handle=h, keys=k, values=v)
             steps = [[init], [R.LookupTableFindV2(table_handle=h, keys=q, default_value=held(tf, default)), R.LookupTableSizeV2(table_handle=h)]]
             if twice is not None:
-                steps.append([R.InitializeTableV2(table_handle=h, keys=k, values=held(tf, twice))])
+                again = k if keys_again is None else held(tf, keys_again)
+                steps.append([R.InitializeTableV2(table_handle=h, keys=again, values=held(tf, twice))])
                 steps.append(steps[1])
             return steps
 
-        name = f"{key} {value} {keys} {values} {ask} {twice}"
+        name = f"{key} {value} {keys} {values} {ask} {twice} {keys_again}"
         return Graph(build, keys, values, ask, name=name)
 
     i64 = np.int64
@@ -51,6 +52,12 @@ def fixed(g, op):
     yield case("string", "int64", words("a", "b"), i64([1, 2]), ask, i64(-1))
     yield case("string", "int64", words("a", "a"), i64([1, 1]), ask, i64(-1))
     yield case("string", "int64", words("a", "b"), i64([1, 2]), ask, i64(-1), twice=i64([5, 6]))
+    yield case("string", "int64", words("a", "b"), i64([1, 2]), ask, i64(-1), twice=i64([5, 6]), keys_again=words("x", "y"))
+    yield case("string", "int64", words("a", "b"), i64([1, 2]), ask, i64(-1), twice=i64([1]), keys_again=words("a"))
+    yield case("string", "int64", words("a", "b"), i64([1, 2]), ask, i64(-1), twice=i64([]), keys_again=words())
+    yield case("string", "int64", words("a", "b"), i64([1, 2]), ask, i64(-1), twice=i64([1, 2]), keys_again=words("x", "x"))
+    yield case("string", "int64", words("a", "a"), i64([1, 1]), ask, i64(-1), twice=i64([1, 1]))
+    yield case("string", "int64", words("a", "a"), i64([1, 1]), ask, i64(-1), twice=i64([7]), keys_again=words("x"))
     yield case("string", "int64", words("a"), i64([1, 2]), ask, i64(-1))
     yield case("string", "int64", words("a").reshape(1, 1), i64([[1]]), ask, i64(-1))
     yield case("string", "int64", words("a", "b"), i64([1, 2]), i64([1]), i64(-1))
@@ -78,8 +85,27 @@ def from_file(g, op):
 
         return Graph(build, np.array(path.encode(), object), ask, name=f"{text} {attrs} {key} {value}")
 
+    def again(first, second, ask, **attrs):
+        def path(text):
+            return file(f"{abs(hash((text, 'again')))}.txt", text) if text is not None else "/nowhere/at all"
+
+        def build(tf, name, other, q):
+            R = tf.raw_ops
+            h = R.HashTableV2(key_dtype="string", value_dtype="int64", shared_name=f"again{next(NUMBER)}")
+            fill = [R.InitializeTableFromTextFileV2(table_handle=h, filename=n, **attrs) for n in (name, other)]
+            find = [R.LookupTableFindV2(table_handle=h, keys=q, default_value=held(tf, np.int64(-1))), R.LookupTableSizeV2(table_handle=h)]
+            return [[fill[0]], find, [fill[1]], find]
+
+        names = [np.array(path(text).encode(), object) for text in (first, second)]
+        return Graph(build, *names, ask, name=f"again {first} {second} {attrs}")
+
     ask = words("a", "c", "zz", "")
     lines = dict(key_index=-2, value_index=-1)
+    for second in (b"a\nb\n", b"a\nb\nc\n", b"x\n", b"x\n\n", b"", b"\n", None):
+        yield again(b"a\nb\n", second, ask, **lines)
+    yield again(b"a\nb\n", b"c\n", ask, vocab_size=2, **lines)
+    yield again(b"a 1\nb 2\n", b"c x\n", ask, key_index=0, value_index=1, delimiter=" ")
+    yield again(b"a 1\nb 2\n", b"c 1\nd x\n", ask, key_index=0, value_index=1, delimiter=" ")
     yield case(b"a\nb\nc\n", ask, **lines)
     yield case(b"a\nb\nc", ask, **lines)
     yield case(b"a\nb\nc\n", ask, offset=1, **lines)
