@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 #include <grpc/grpc.h>
 #include <grpc/grpc_security.h>
-#include <grpc/support/log.h>
 #include <grpc/support/time.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +11,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/thread.h"
+#include "server/grpc/core_log.h"
 #include "server/grpc/grpc_arguments.h"
 #include "server/grpc/grpc_frames.h"
 #include "server/grpc/read_turns.h"
@@ -26,14 +26,6 @@ enum {
     WATCH_NS = 500000000,    /* interval at which watchers and stalled calls are checked */
     CLOSING_NS = 2000000,    /* longest turn of an I/O loop that is closing */
 };
-
-/* Logs the core's messages, mostly about failing connections, as lines of the server's own log. */
-static void log_of_grpc(gpr_log_func_args *args)
-{
-    enum rt_log_level level =
-        args->severity == GPR_LOG_SEVERITY_ERROR ? RT_LOG_WARNING : RT_LOG_DEBUG;
-    RT_LOG(level, "gRPC: %s", args->message);
-}
 
 /* ---- the loop ---- */
 
@@ -240,7 +232,7 @@ enum rt_status srv_grpc_start(struct srv_server *server, const struct srv_grpc_m
         free(g);
         return rt_fail(err, RT_RESOURCE_EXHAUSTED, "%d gRPC threads are too many", n);
     }
-    gpr_set_log_function(log_of_grpc);
+    srv_core_log_start();
     stop_lock_graph();
     grpc_init();
     st = make_core(g, err);
@@ -337,7 +329,7 @@ enum rt_status srv_grpc_check(const struct srv_options *o, struct rt_error *err)
     enum rt_status st = arena ? srv_grpc_arguments(o, NULL, arena, &args, err)
                               : rt_fail_memory(err, "the arguments of gRPC", 0);
 
-    gpr_set_log_function(log_of_grpc);
+    srv_core_log_start();
     grpc_init();
     if (!st)
         st = srv_grpc_credentials(o, &credentials, err);
