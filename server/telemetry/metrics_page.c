@@ -344,12 +344,19 @@ static void gauges(struct page *p)
     versions(p, "slipway_model_packed_bytes",
              "Bytes of a version's constants in the forms that kernels read.", all, n_versions,
              PACKED_BYTES);
-    versions(p, "slipway_model_layouts",
-             "Compiled pieces of a version's plans, one for each segment of a plan or loop body "
+    versions(p, "slipway_model_specialisations",
+             "Compiled specialisations of a version, one for each segment of a plan or loop body "
              "and each set of shapes; at most 256.",
              all, n_versions, SPECIALISATIONS);
-    versions(p, "slipway_model_layout_bytes", "Bytes of these, as far as they are known.", all,
-             n_versions, SPECIALISATION_BYTES);
+    versions(p, "slipway_model_specialisation_bytes",
+             "Bytes of a version's specialisations, as far as they are known.", all, n_versions,
+             SPECIALISATION_BYTES);
+    versions(p, "slipway_model_layouts",
+             "The name of slipway_model_specialisations until release 0.2; gone after it.", all,
+             n_versions, SPECIALISATIONS);
+    versions(p, "slipway_model_layout_bytes",
+             "The name of slipway_model_specialisation_bytes until release 0.2; gone after it.",
+             all, n_versions, SPECIALISATION_BYTES);
     versions(p, "slipway_model_idle_bytes",
              "Bytes that a version's runs left for the next ones, of --run_memory_idle_bytes.", all,
              n_versions, IDLE_BYTES);

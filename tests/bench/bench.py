@@ -276,7 +276,7 @@ def load_once(args, folder, flags):
             begin = begin or moment(log, "Loading servable version")
             end = end or moment(log, "Successfully loaded servable version")
             page = get(18701, "/monitoring/prometheus/metrics")[1].decode() if end else ""
-            compiled = time.time() if gauge(page, "slipway_model_layouts") else None
+            compiled = time.time() if gauge(page, "slipway_model_specialisations") else None
         mb = [gauge(page, f"slipway_model_{what}_bytes") / 1e6 for what in ("packed", "weight")]
         return end - begin, max(compiled - end, 0), cpu_s(process.pid) - before, resident(process.pid) * 1.048576, *mb
     finally:

@@ -96,10 +96,13 @@ class Metrics(support.Case):
         self.assertEqual(value_of(after, "slipway_models_loaded"), 3)
         self.assertGreater(value_of(after, "slipway_model_weight_bytes", model="digits"), 1000)
         self.assertGreater(value_of(after, "slipway_model_packed_bytes", model="digits"), 1000)
-        layouts = value_of(after, "slipway_model_layouts", model="digits")
+        specialisations = value_of(after, "slipway_model_specialisations", model="digits")
+        n_bytes = value_of(after, "slipway_model_specialisation_bytes", model="digits")
         compiled = "--specialise=off" not in support.EXTRA_FLAGS
-        self.assertEqual(layouts >= 1, compiled)
-        self.assertEqual(value_of(after, "slipway_model_layout_bytes", model="digits") > 1000, compiled)
+        self.assertEqual(specialisations >= 1, compiled)
+        self.assertEqual(n_bytes > 1000, compiled)
+        self.assertEqual(value_of(after, "slipway_model_layouts", model="digits"), specialisations)
+        self.assertEqual(value_of(after, "slipway_model_layout_bytes", model="digits"), n_bytes)
         self.assertGreater(value_of(after, "slipway_model_idle_bytes", model="digits"), 0)
 
     def test_histograms_add_up_and_nothing_is_nan(self):
