@@ -39,20 +39,21 @@ TUNINGS = [PLAIN + more for more in ((), ("no_specialise",), ("no_fusion",), ("n
 
 class Report:
     def __init__(self, most):
-        self.counts, self.most, self.shown = collections.Counter(), most, 0
+        self.counts, self.most = collections.Counter(), most
+        self.different = collections.Counter()  # by op, or by what else a part compares
 
-    def add(self, what, is_same):
+    def add(self, kind, what, is_same):
         self.counts["compared"] += 1
-        if not is_same:
-            self.differs(what)
-
-    def differs(self, what):
+        if is_same:
+            return
         self.counts["differ"] += 1
-        if self.shown < self.most:
-            self.shown += 1
+        self.different[kind] += 1
+        if self.different[kind] <= self.most:
             print(f"  {what}", flush=True)
 
     def end(self):
+        for kind, n in self.different.most_common():
+            print(f"{n:7} differ: {kind}")
         unsure = self.counts["not repeatable"]
         print(f"{unsure} not compared: the old build answers them differently each time")
         print(f"{self.counts['compared']} compared, {self.counts['differ']} differ")
@@ -78,10 +79,10 @@ class Pair:
     def load(self, graph_def):
         return [r.load(graph_def) for r in (self.old, self.new)]
 
-    def check(self, report, name, built):
+    def check(self, report, kind, name, built):
         first, new = self.old.run(built), self.new.run(built)
         if all(map(same, first, new)):
-            report.add(name, True)
+            report.add(kind, name, True)
             return
         again = self.old.run(built)
         if not all(map(same, first, again)):
@@ -89,7 +90,7 @@ class Pair:
             return
         wrong = next((f"{a} | {b}" if isinstance(a, run.Refusal) or isinstance(b, run.Refusal) else "other bits")
                      for a, b in zip(first, new) if not same(a, b))
-        report.add(f"{name} [{self.tuning}]: {wrong[:300]}", False)
+        report.add(kind, f"{name} [{self.tuning}]: {wrong[:300]}", False)
 
 
 def pairs_of(options, tf):
@@ -97,15 +98,15 @@ def pairs_of(options, tf):
     return [Pair(old, new, tf, tuning) for tuning in TUNINGS]
 
 
-def compare_graph(report, pairs, name, graph_def, builts):
-    """builts: (name, Built). A state that a case leaves behind is the same in both, since both ran the same before."""
+def compare_graph(report, pairs, kind, name, graph_def, builts):
+    """builts: (name, Built). kind: what differences are counted by. A state that a case leaves behind is the same in both, since both ran the same before."""
     for pair in pairs:
         old, new = pair.load(graph_def)
         if old or new:
-            report.add(f"{name} [{pair.tuning}]: {old} | {new}", bool(old) == bool(new) and old.code == new.code)
+            report.add(kind, f"{name} [{pair.tuning}]: {old} | {new}", bool(old) == bool(new) and old.code == new.code)
             continue
         for case, built in builts:
-            pair.check(report, f"{name} {case}", built)
+            pair.check(report, kind, f"{name} {case}", built)
 
 
 def compare_cases(options, report):
@@ -123,7 +124,7 @@ def compare_cases(options, report):
             graph = tf.Graph()
             with graph.as_default():
                 builts = [(case, run.build_case(tf, case, i)) for i, case in enumerate(cases[first:first + run.CASES_PER_GRAPH])]
-            compare_graph(report, pairs, spec.op, graph.as_graph_def().SerializeToString(), builts)
+            compare_graph(report, pairs, spec.op, spec.op, graph.as_graph_def().SerializeToString(), builts)
 
 
 def compare_random(options, report):
@@ -137,7 +138,7 @@ def compare_random(options, report):
     for seed in range(options.seeds):
         made = RandomGraph(tf, seed, 90).make()
         builts = [(f"feed {k}", random_run.Built(made.graph, feeds, made.fetches)) for k, feeds in enumerate(made.feeds)]
-        compare_graph(report, pairs, f"random graph {seed}", made.graph.as_graph_def().SerializeToString(), builts)
+        compare_graph(report, pairs, "random graphs", f"random graph {seed}", made.graph.as_graph_def().SerializeToString(), builts)
 
 
 # ---- models, through slipway run --------------------------------------------------------------
@@ -182,7 +183,7 @@ def signatures_of(report, name, binaries, version):
     try:
         return [json.loads(text)["signatures"] for text in told][1]
     except (ValueError, KeyError):
-        report.add(f"{name}: inspect: {told[0][:300]!r} | {told[1][:300]!r}", told[0] == told[1])
+        report.add(name, f"{name}: inspect: {told[0][:300]!r} | {told[1][:300]!r}", told[0] == told[1])
         return {}
 
 
@@ -220,15 +221,15 @@ def compare_version(options, report, version, scratch):
             if a != b and output_of([old, "run", str(version), "--inputs=-", *flags], body) != a:
                 report.counts["not repeatable"] += 1
             else:
-                report.add(f"{name} {' '.join(flags[1:])}: {a[:100]!r} | {b[:100]!r}", a == b)
+                report.add(model, f"{name} {' '.join(flags[1:])}: {a[:100]!r} | {b[:100]!r}", a == b)
         flags = base + ["--autotune=off"]
-        report.add(f"{name}: kernels", kernels(old, version, body, flags) == kernels(new, version, body, flags))
-        compare_tuned(report, (old, new), version, (name, body, base), scratch)
+        report.add(model, f"{name}: kernels", kernels(old, version, body, flags) == kernels(new, version, body, flags))
+        compare_tuned(report, (old, new), version, (model, name, body, base), scratch)
 
 
 def compare_tuned(report, binaries, version, request, scratch):
     """With the autotune cache that the old build writes for this request, a copy for each run."""
-    name, body, base = request
+    model, name, body, base = request
     written = os.path.join(scratch, "written")
     output_of([binaries[0], "run", str(version), "--inputs=-", *base, f"--autotune_cache={written}"], body)
     if not os.path.exists(written):
@@ -239,8 +240,8 @@ def compare_tuned(report, binaries, version, request, scratch):
         shutil.copy(written, copy)
         answers.append(output_of([slipway, "run", str(version), "--inputs=-", *base, f"--autotune_cache={copy}"], body))
         chosen.append(kernels(slipway, version, body, [*base, f"--autotune_cache={copy}"]))
-    report.add(f"{name}, old autotune cache", answers[0] == answers[1])
-    report.add(f"{name}, old autotune cache: kernels", chosen[0] == chosen[1])
+    report.add(model, f"{name}, old autotune cache", answers[0] == answers[1])
+    report.add(model, f"{name}, old autotune cache: kernels", chosen[0] == chosen[1])
     os.remove(written)
 
 
@@ -262,7 +263,7 @@ def main():
     parser.add_argument("--models", help="a folder of models, by default none beside the repository's")
     parser.add_argument("--only", default="", help="of the cases, those of ops whose name matches this expression")
     parser.add_argument("--seeds", type=int, default=60, help="random graphs")
-    parser.add_argument("--most", type=int, default=40, help="differences shown")
+    parser.add_argument("--most", type=int, default=5, help="differences shown of each op or model")
     options = parser.parse_args()
     for folder in (options.old, options.new):
         for program in ("slipway", "tests/op_runner"):
