@@ -22,7 +22,7 @@ from ._types import Error, InputError, Metadata, ModelConfig, Signature, TensorI
 
 __all__ = ['connect', 'RestClient', 'GrpcClient', 'Error', 'InputError', 'Metadata', 'ModelConfig', 'Signature', 'TensorInfo',
            'VersionStatus', 'b64']
-__version__ = '0.1.0'
+__version__ = '0.2.0'
 
 
 def __getattr__(name: str) -> Any:
