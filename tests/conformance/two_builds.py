@@ -99,7 +99,8 @@ def pairs_of(options, tf):
 
 
 def compare_graph(report, pairs, kind, name, graph_def, builts):
-    """builts: (name, Built). kind: what differences are counted by. A state that a case leaves behind is the same in both, since both ran the same before."""
+    """kind: what differences are counted by. builts: (name, Built). A state that a case leaves behind is the same in both,
+    since both ran the same before."""
     for pair in pairs:
         old, new = pair.load(graph_def)
         if old or new:
