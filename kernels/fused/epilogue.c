@@ -225,7 +225,7 @@ static inline float gelu_tanh(float x)
     X(SIGMOID, kn_sigmoid_f32(x))                                                                  \
     X(TANH, kn_tanh_f32(x))                                                                        \
     X(ELU, kn_select(x < 0, kn_expm1_f32(x), x))                                                   \
-    X(LEAKY_RELU, x < 0 ? a * x : x)                                                               \
+    X(LEAKY_RELU, x > 0 ? x : a * x)                                                               \
     X(SWISH, x *kn_sigmoid_f32(a *x))                                                              \
     X(HARD_SIGMOID, relu6(x + 3) * (1.0f / 6))                                                     \
     X(HARD_SWISH, x *(relu6(x + 3) * (1.0f / 6)))                                                  \

@@ -47,7 +47,7 @@ KN_CLONES void kn_fused_leaky_relu(float *d, const float *s, int64_t n, float al
     KN_IVDEP
     for (int64_t i = 0; i < n; i++) {
         const float x = s[i], y = alpha * x;
-        d[i] = x < 0 ? y : x;
+        d[i] = x > 0 ? x : y;
     }
 }
 

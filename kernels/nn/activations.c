@@ -61,7 +61,7 @@ KN_MAP(softsign, "Softsign", FLOATS, SOFTSIGN)
         KN_IVDEP                                                                                   \
         for (int64_t i = 0; i < n; i++) {                                                          \
             const KN_C(dt) x = KN_GET(dt, s[i]), y = alpha * x;                                    \
-            d[i] = KN_PUT(dt, x < 0 ? y : x);                                                      \
+            d[i] = KN_PUT(dt, x > 0 ? x : y);                                                      \
         }                                                                                          \
     }
 KN_FOR_FLOATS(LEAKY_ROW, leaky_relu)

@@ -12,7 +12,7 @@
     X(SIGMOID, sigmoid)                                                                            \
     X(TANH, tanh)                                                                                  \
     X(ELU, elu)                                                                                    \
-    X(LEAKY_RELU, leaky_relu)     /* below zero a * x */                                           \
+    X(LEAKY_RELU, leaky_relu)     /* x above zero, else a * x */                                   \
     X(SWISH, swish)               /* x * sigmoid(a * x) */                                         \
     X(HARD_SIGMOID, hard_sigmoid) /* relu6(x + 3) / 6 */                                           \
     X(HARD_SWISH, hard_swish)     /* x times the hard sigmoid of x */                              \

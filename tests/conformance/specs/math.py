@@ -282,6 +282,9 @@ def leaky_relu(g, op):
             yield Case(x)
             yield Case(x, alpha=0.01)
             yield Case(x, alpha=1.5)
+        x = np.array([0.0, -0.0, 1, -1, np.nan], np.float32).astype(dtype_of(dtype))
+        for alpha in (np.inf, -np.inf, -2.0, np.nan):
+            yield Case(x, alpha=alpha)
 
 
 # ---- casts, selection, running sums, checks ----
