@@ -23,7 +23,7 @@ int srv_command_health(int argc, const char *const *argv, const struct rt_regist
  * defaults for those that it does not name. */
 struct srv_health_ports {
     int64_t rest, grpc; /* 0: not served */
-    bool tls;           /* whether REST uses TLS */
+    bool tls, grpc_tls; /* whether REST and gRPC use TLS */
 };
 struct srv_health_ports srv_health_ports(const char *cmdline, size_t n);
 

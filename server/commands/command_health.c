@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "server/commands/command.h"
+#include "server/commands/health_grpc.h"
 
 /* Reads --NAME=N or --NAME N; the last one counts. */
 static void take_port(int64_t *port, const char *name, const char *arg, const char *next)
@@ -32,11 +33,10 @@ static void take_port(int64_t *port, const char *name, const char *arg, const ch
         *port = v;
 }
 
-/* Reads --rest_tls_cert_file=PATH or --rest_tls_cert_file PATH. */
-static void take_tls(bool *tls, const char *arg, const char *next)
+/* Reads --NAME=PATH or --NAME PATH, the file that makes a port use TLS. */
+static void take_tls(bool *tls, const char *name, const char *arg, const char *next)
 {
-    static const char name[] = "--rest_tls_cert_file";
-    const size_t n = sizeof name - 1;
+    const size_t n = strlen(name);
 
     if (strncmp(arg, name, n) != 0)
         return;
@@ -59,7 +59,8 @@ struct srv_health_ports srv_health_ports(const char *cmdline, size_t n)
             next < n && memchr(cmdline + next, '\0', n - next) ? cmdline + next : NULL;
         take_port(&p.rest, "--rest_api_port", cmdline + at, after);
         take_port(&p.grpc, "--port", cmdline + at, after);
-        take_tls(&p.tls, cmdline + at, after);
+        take_tls(&p.tls, "--rest_tls_cert_file", cmdline + at, after);
+        take_tls(&p.grpc_tls, "--ssl_config_file", cmdline + at, after);
         at = next;
     }
     return p;
@@ -164,6 +165,48 @@ static int query_tls(int fd)
     return code;
 }
 
+/* -1: the port is not open, and standard error says why. */
+static int open_port(int64_t port)
+{
+    int fd = connect_to(port);
+
+    if (fd < 0)
+        fprintf(stderr, "port %lld: %s\n", (long long)port, strerror(errno));
+    return fd;
+}
+
+static bool by_rest(const struct srv_health_ports *p)
+{
+    const int fd = open_port(p->rest);
+
+    if (fd < 0)
+        return false;
+    const int code = p->tls ? query_tls(fd) : query_plain(fd);
+    close(fd);
+    if (code && code != 200)
+        fprintf(stderr, "/readyz answers %d\n", code);
+    else if (!code)
+        fprintf(stderr, "port %lld answers no HTTP%s\n", (long long)p->rest,
+                p->tls ? " by TLS" : "");
+    return code == 200;
+}
+
+/* A port with TLS only has to be open: without the certificate of the authority, and perhaps a
+ * client certificate, the core does not finish a handshake. */
+static bool by_grpc(const struct srv_health_ports *p)
+{
+    struct rt_error err = {0};
+    const int fd = open_port(p->grpc);
+
+    if (fd < 0)
+        return false;
+    close(fd);
+    if (p->grpc_tls || !srv_health_by_grpc(p->grpc, &err))
+        return true;
+    fprintf(stderr, "port %lld: %s\n", (long long)p->grpc, rt_error_text(&err));
+    return false;
+}
+
 static size_t read_cmdline(char *to, size_t size)
 {
     FILE *f = fopen("/proc/1/cmdline", "re");
@@ -182,7 +225,8 @@ int srv_command_health(int argc, const char *const *argv, const struct rt_regist
 
     for (int i = 1; i < argc; i++) {
         if (strncmp(argv[i], "--rest_api_port", 15) != 0 && strncmp(argv[i], "--port", 6) != 0 &&
-            strncmp(argv[i], "--rest_tls_cert_file=", 21) != 0) {
+            strncmp(argv[i], "--rest_tls_cert_file=", 21) != 0 &&
+            strncmp(argv[i], "--ssl_config_file=", 18) != 0) {
             const bool help = strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0;
             if (!help)
                 fprintf(stderr,
@@ -190,38 +234,24 @@ int srv_command_health(int argc, const char *const *argv, const struct rt_regist
                         argv[i]);
             fprintf(help ? stdout : stderr,
                     "usage: slipway health [--rest_api_port=N] [--port=N] "
-                    "[--rest_tls_cert_file=FILE]\n"
+                    "[--rest_tls_cert_file=FILE] [--ssl_config_file=FILE]\n"
                     "Exit status 0: the server on this machine is ready. What is not "
                     "given is taken from process 1's flags, ports else 8501 and 8500; with "
-                    "a certificate REST is asked by TLS.\n");
+                    "a certificate REST is asked by TLS. Without REST (port 0) gRPC's health "
+                    "service is asked; by TLS an open gRPC port counts as ready.\n");
             return help ? 0 : 255;
         }
         take_port(&p.rest, "--rest_api_port", argv[i], NULL);
         take_port(&p.grpc, "--port", argv[i], NULL);
-        take_tls(&p.tls, argv[i], NULL);
+        take_tls(&p.tls, "--rest_tls_cert_file", argv[i], NULL);
+        take_tls(&p.grpc_tls, "--ssl_config_file", argv[i], NULL);
     }
-    /* Without REST an open gRPC port counts as ready: as tensorflow_model_server the port opens
-     * only once every model has loaded (as slipway serve it is open from the start). */
-    int64_t port = p.rest ? p.rest : p.grpc;
-    if (!port) {
+    if (!p.rest && !p.grpc) {
         fprintf(stderr, "there is no port to ask\n");
         return 1;
     }
-    int fd = connect_to(port);
-    if (fd < 0) {
-        fprintf(stderr, "port %lld: %s\n", (long long)port, strerror(errno));
+    if (!(p.rest ? by_rest(&p) : by_grpc(&p)))
         return 1;
-    }
-    int code = !p.rest ? 200 : p.tls ? query_tls(fd) : query_plain(fd);
-    close(fd);
-    if (code == 200) {
-        printf("ready\n");
-        return 0;
-    }
-    if (code)
-        fprintf(stderr, "/readyz answers %d\n", code);
-    else
-        fprintf(stderr, "port %lld answers no HTTP%s\n", (long long)port,
-                p.tls && p.rest ? " by TLS" : "");
-    return 1;
+    printf("ready\n");
+    return 0;
 }

@@ -197,6 +197,17 @@ class AsTensorflow(Case):
             self.assertGreaterEqual(time.monotonic() - start, 2)
             self.assertEqual(server.get("/readyz/none")[0], 503)
 
+    def test_the_health_check_of_a_server_without_rest_asks_by_grpc(self):
+        os.makedirs(self.path("models", "late"))
+        with Server(f"--models={self.path('models')}", "--model_wait_seconds=0", "--rest_api_port=0", wait=False) as server:
+            def health():
+                return command("health", "--rest_api_port=0", f"--port={server.grpc_port}")
+
+            not_serving = f"port {server.grpc_port}: grpc.health.v1.Health says that it is not serving\n"
+            wait_for(lambda: health() == (1, "", not_serving), lambda: f"the port: {health()}")
+            self.put("models/late/1")
+            wait_for(lambda: health() == (0, "ready\n", ""), lambda: f"the model: {health()}")
+
     def test_a_model_that_fails_ends_the_start(self):
         os.makedirs(self.path("m", "1"))
         with Server("--model_name=m", f"--model_base_path={self.path('m')}",

@@ -30,14 +30,23 @@ static void the_health_check_speaks_tls_where_process_1_does(void **state)
     const struct {
         const char *line;
         size_t n;
-        bool tls;
+        bool tls, grpc_tls;
     } rows[] = {
-        {LINE("x\0--rest_tls_key_file=k"), false},  {LINE("x\0--rest_tls_cert_file=c"), true},
-        {LINE("x\0--rest_tls_cert_file\0c"), true}, {LINE("x\0--rest_tls_cert_file"), false},
-        {LINE("x\0--rest_tls_cert_file="), false},  {LINE("x\0--rest_tls_cert_file_not=c"), false},
+        {LINE("x\0--rest_tls_key_file=k"), false, false},
+        {LINE("x\0--rest_tls_cert_file=c"), true, false},
+        {LINE("x\0--rest_tls_cert_file\0c"), true, false},
+        {LINE("x\0--rest_tls_cert_file"), false, false},
+        {LINE("x\0--rest_tls_cert_file="), false, false},
+        {LINE("x\0--rest_tls_cert_file_not=c"), false, false},
+        {LINE("x\0--ssl_config_file=c"), false, true},
+        {LINE("x\0--ssl_config_file\0c\0--rest_tls_cert_file=c"), true, true},
+        {LINE("x\0--ssl_config_file="), false, false},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        assert_int_equal(srv_health_ports(rows[i].line, rows[i].n).tls, rows[i].tls);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const struct srv_health_ports p = srv_health_ports(rows[i].line, rows[i].n);
+        assert_int_equal(p.tls, rows[i].tls);
+        assert_int_equal(p.grpc_tls, rows[i].grpc_tls);
+    }
 }
 
 int main(void)
