@@ -27,7 +27,8 @@ set(SLIPWAY_HEADERS kernels/kernels.h)
 foreach(name arena log machine span status)
   list(APPEND SLIPWAY_HEADERS runtime/base/${name}.h)
 endforeach()
-foreach(name api/describe core/device core/graph core/op core/schema core/tensor core/types
+foreach(name api/describe core/buffer core/device core/graph core/infer core/kernel core/object core/op
+             core/pool core/registry core/run core/schema core/str core/tensor core/tuning core/types
              exec/parallel exec/trace files/checkpoint files/saved_model select/autotune
              session/compiler session/resource session/session)
   list(APPEND SLIPWAY_HEADERS runtime/${name}.h)

@@ -24,7 +24,8 @@
 #ifndef SRV_SERVER_H
 #define SRV_SERVER_H
 
-#include "runtime/core/op.h"
+#include "runtime/core/pool.h"
+#include "runtime/core/registry.h"
 #include "server/base/budget.h"
 #include "server/base/map.h"
 #include "server/config/options.h"

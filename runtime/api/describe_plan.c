@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "runtime/plan/specialisation.h"
+#include "runtime/select/prepared.h"
+#include "runtime/core/op.h"
 
 struct description {
     struct rt_arena *arena;

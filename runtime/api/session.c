@@ -8,8 +8,13 @@
 #include <sys/random.h>
 
 #include "runtime/files/checkpoint_v1.h"
-#include "runtime/plan/plan.h"
+#include "runtime/api/callable.h"
+#include "runtime/plan/specialisation.h"
+#include "runtime/select/choose.h"
+#include "runtime/select/prepared.h"
+#include "runtime/session/session_internal.h"
 #include "runtime/session/compiler.h"
+#include "runtime/session/state.h"
 
 enum { FOLDED_BYTES = 1 << 30 }; /* the most that folding may leave in the plans of a session */
 #define FOLDS_NS (3 * INT64_C(1000000000))

@@ -1,6 +1,8 @@
 /* The only entry to compiling for exact shapes: takes a session's pending compilations one after
  * the other. No lock is held while a specialisation is made. */
 #include "runtime/compile/compile.h"
+#include "runtime/exec/context.h"
+#include "runtime/session/session_internal.h"
 
 /* Publishes a specialisation, split into micro-batches where that is better. Takes the
  * reference. */

@@ -9,6 +9,7 @@
 #include "runtime/compile/compile.h"
 #include "runtime/exec/parallel.h"
 #include "runtime/passes/passes.h"
+#include "runtime/select/prepared.h"
 
 enum {
     /* Activation bytes of a micro-batch: the target, about a core's share of its caches, and the

@@ -10,6 +10,8 @@
 
 #include "runtime/compile/compile.h"
 #include "runtime/passes/constant_evaluation.h"
+#include "runtime/core/op.h"
+#include "runtime/select/prepared.h"
 
 enum {
     MAX_NODES = 4096, /* of a segment: memory planning takes quadratic time */

@@ -4,6 +4,8 @@
  * that the ops exist and what effect they may have. A stateful call counts as RT_IO until a pass
  * has looked at its body.
  */
+#include "runtime/core/control.h"
+#include "runtime/core/op.h"
 #include "runtime/plan/plan.h"
 
 static enum rt_status infer_nothing(struct rt_infer *x)

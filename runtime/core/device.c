@@ -1,6 +1,4 @@
-#include "runtime/core/device.h"
-
-#include "runtime/plan/plan.h"
+#include "runtime/core/device_tensor.h"
 
 struct rt_device rt_cpu = {.type = "CPU", .index = 0, .is_host = true};
 

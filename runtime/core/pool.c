@@ -9,7 +9,10 @@
 
 #include "runtime/base/thread.h"
 #include "runtime/core/heap.h"
-#include "runtime/core/tensor.h"
+#include "runtime/core/buffer.h"
+#include "runtime/core/object.h"
+#include "runtime/core/pool.h"
+#include "runtime/core/str.h"
 
 enum {
     ALIGN = 64,

@@ -1,6 +1,6 @@
-/* The registry of ops and kernels (rt_registry_ functions of op.h). */
+/* The registry of ops and kernels (registry.h). */
 #include "runtime/core/op.h"
-#include "runtime/plan/plan.h"
+#include "runtime/core/control.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -61,7 +61,8 @@ static struct row *row_of(struct rt_registry *r, const char *op)
 
 bool rt_registry_add_op(struct rt_registry *r, const struct rt_op *op)
 {
-    if (op->own && (op->name[0] != '_' || strcmp(op->own->name, op->name) != 0))
+    if (op->own &&
+        (op->name[0] != '_' || strcmp(op->own->name, op->name) != 0))
         return false;
     struct row *row = row_of(r, op->name);
     if (!row || row->op)

@@ -1,5 +1,5 @@
-/* Row rules that many ops share (op.h): how outputs depend on the rows of the batch. */
-#include "runtime/core/op.h"
+/* Row rules that many ops share (infer.h): how outputs depend on the rows of the batch. */
+#include "runtime/core/infer.h"
 
 static bool is_rows(const struct rt_dep *d)
 {

@@ -1,6 +1,7 @@
 #include "runtime/core/types.h"
 
-#include "runtime/core/tensor.h"
+#include "runtime/core/object.h"
+#include "runtime/core/str.h"
 
 size_t rt_dtype_size(enum rt_dtype d)
 {

@@ -5,7 +5,10 @@
  */
 #include <stdlib.h>
 
+#include "runtime/exec/context.h"
 #include "runtime/plan/specialisation.h"
+#include "runtime/session/session_internal.h"
+#include "runtime/core/device.h"
 
 enum { MAX_IDLE_CONTEXTS = 8 };
 

@@ -1,5 +1,8 @@
 /* Runs one node: makes its inputs readable, prepares and runs its kernel, checks its outputs. */
-#include "runtime/plan/plan.h"
+#include "runtime/exec/executor.h"
+#include "runtime/core/device_tensor.h"
+#include "runtime/select/prepared.h"
+#include "runtime/session/session_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,6 +10,7 @@
 
 #include "runtime/session/resource.h"
 #include "runtime/exec/trace.h"
+#include "runtime/core/op.h"
 
 enum rt_status rt_exec_fail_at(const struct rt_plan_step *n, struct rt_error *err)
 {

@@ -11,7 +11,7 @@
  *
  * Constants without control inputs are not sent as tokens: every frame reads them directly.
  */
-#include "runtime/plan/plan.h"
+#include "runtime/exec/executor.h"
 
 #include <stdio.h>
 #include <stdlib.h>

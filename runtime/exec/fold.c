@@ -1,4 +1,7 @@
 #include "runtime/exec/fold.h"
+#include "runtime/exec/executor.h"
+#include "runtime/select/choose.h"
+#include "runtime/select/prepared.h"
 
 #include <stdlib.h>
 

@@ -7,7 +7,10 @@
 #ifndef RT_FOLD_H
 #define RT_FOLD_H
 
-#include "runtime/plan/plan.h"
+#include "runtime/core/graph.h"
+#include "runtime/core/tensor.h"
+
+struct rt_run_shared;
 
 /* The node to fold: an op without sub-plans and handles. */
 struct rt_fold {

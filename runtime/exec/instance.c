@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "runtime/exec/instance.h"
+#include "runtime/select/prepared.h"
 
 enum { MAX_INSTANCES = 256, MAX_INSTANCE_BYTES = 8 << 20 };
 

@@ -9,6 +9,8 @@
 #define RT_INSTANCE_H
 
 #include "runtime/plan/specialisation.h"
+#include "runtime/core/run.h"
+#include "runtime/exec/context.h"
 
 struct rt_bound_step {
     enum rt_status (*run)(struct rt_run *r);

@@ -4,6 +4,9 @@
 
 #include "runtime/exec/instance.h"
 #include "runtime/exec/trace.h"
+#include "runtime/exec/executor.h"
+#include "runtime/session/session_internal.h"
+#include "runtime/select/prepared.h"
 
 enum { USED_STEP = 64 };
 

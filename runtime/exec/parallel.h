@@ -17,7 +17,7 @@
 #ifndef RT_PARALLEL_H
 #define RT_PARALLEL_H
 
-#include "runtime/core/op.h"
+#include "runtime/core/kernel.h"
 
 struct rt_parallel;
 

@@ -2,7 +2,9 @@
  * nodes. */
 #include <stdlib.h>
 
-#include "runtime/plan/plan.h"
+#include "runtime/exec/context.h"
+#include "runtime/plan/specialisation.h"
+#include "runtime/select/prepared.h"
 
 void rt_plan_free(struct rt_plan *p)
 {

@@ -1,11 +1,14 @@
 /* The functions of the runtime that a kernel may call while it runs. */
-#include "runtime/plan/plan.h"
+#include "runtime/core/run.h"
+#include "runtime/exec/context.h"
+#include "runtime/session/session_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/base/clock.h"
 #include "runtime/exec/parallel.h"
+#include "runtime/select/prepared.h"
 
 void *rt_out(struct rt_run *r, int k, int rank, const int64_t *dim)
 {

@@ -4,11 +4,14 @@
  * specialisation as a whole. A plan with TensorFlow 1's control flow runs token by token
  * (exec_token.c).
  */
+#include "runtime/exec/executor.h"
 #include "runtime/plan/specialisation.h"
 
 #include <string.h>
 
 #include "runtime/session/resource.h"
+#include "runtime/session/session_internal.h"
+#include "runtime/core/device.h"
 
 /* Making an output of this many bytes takes long enough that the deadline is checked after it. */
 enum { LARGE = 1 << 20 };

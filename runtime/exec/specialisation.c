@@ -1,5 +1,7 @@
 /* The parts of a specialisation that runs need: matching its shapes, and dropping a reference. */
 #include "runtime/plan/specialisation.h"
+#include "runtime/exec/context.h"
+#include "runtime/select/prepared.h"
 
 #include <stdlib.h>
 

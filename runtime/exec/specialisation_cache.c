@@ -10,6 +10,8 @@
 
 #include "runtime/session/compiler.h"
 #include "runtime/plan/specialisation.h"
+#include "runtime/exec/context.h"
+#include "runtime/session/session_internal.h"
 
 enum {
     MAX_PER_SEGMENT = 48,

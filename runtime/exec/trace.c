@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include "runtime/plan/plan.h"
+#include "runtime/core/kernel.h"
 
 /* the most nodes of a run that are traced: loops may take any number of steps */
 enum { MAX_NODES = 100000 };

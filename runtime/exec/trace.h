@@ -10,7 +10,7 @@
 #ifndef RT_TRACE_H
 #define RT_TRACE_H
 
-#include "runtime/core/op.h"
+#include "runtime/core/graph.h"
 
 struct rt_trace_output {
     enum rt_dtype dtype;
@@ -51,6 +51,7 @@ struct rt_trace {
 };
 
 /* The functions that the runtime calls. */
+struct rt_kernel;
 struct rt_plan;
 struct rt_plan_step;
 int64_t rt_trace_now(const struct rt_trace *t);

@@ -64,7 +64,7 @@ static inline struct rt_pool *rt_checkpoint_run_pool(const struct rt_checkpoint_
 /*
  * *out: the tensor `name`, or a slice of it. `slice`: empty for the whole tensor; else TensorFlow's
  * slice text, e.g. "4 8 0,2:-". Whole tensors of plain types that are stored whole become lazy file
- * ranges (tensor.h), of which nothing is read yet. Sliced tensors and strings are read at once, for
+ * ranges (buffer.h), of which nothing is read yet. Sliced tensors and strings are read at once, for
  * `run` (may be NULL). RT_NOT_FOUND: "Key NAME not found in checkpoint". `want`: the dtype that the
  * tensor must have; RT_NO_DTYPE: any.
  */

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "runtime/core/op.h"
+#include "runtime/core/registry.h"
 
 /* ---- types of arguments ---- */
 

@@ -9,7 +9,9 @@
 #ifndef RT_IR_H
 #define RT_IR_H
 
+#include "runtime/core/op.h"
 #include "runtime/plan/plan.h"
+#include "runtime/session/session_internal.h"
 
 struct pl_graph;
 struct pl_node {
@@ -80,9 +82,9 @@ struct pl_graph {
 /* Returns the index of a zeroed node; -1: out of memory. */
 int pl_add(struct pl_graph *g, struct rt_error *err);
 /*
- * Makes node `at` an internal op of the runtime (rt_op.own), or one of TensorFlow's ops whose
- * inputs are single tensors: sets kind, def, effect, inputs and outputs; keeps name, depth and
- * control inputs. `attr` has all attributes, by the schema's index, and is copied (what the
+ * Makes node `at` an internal op of the runtime (rt_op.own), or one of TensorFlow's ops
+ * whose inputs are single tensors: sets kind, def, effect, inputs and outputs; keeps name, depth
+ * and control inputs. `attr` has all attributes, by the schema's index, and is copied (what the
  * attributes point to is not). Types and edges are copied. NOT_FOUND: no such op is registered.
  */
 struct pl_internal_op {

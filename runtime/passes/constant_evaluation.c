@@ -16,6 +16,7 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/exec/fold.h"
+#include "runtime/exec/context.h"
 
 enum { MAX_VALUE_ELEMENTS = 256, MAX_READ_ELEMENTS = 4096 };
 enum {

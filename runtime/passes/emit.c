@@ -2,6 +2,8 @@
 #include <stdlib.h>
 
 #include "runtime/passes/passes.h"
+#include "runtime/exec/executor.h"
+#include "runtime/select/choose.h"
 
 /* Makes a step out of a node and takes what the node holds. The edges still have the node numbers
  * of the graph. */

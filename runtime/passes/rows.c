@@ -18,6 +18,7 @@
 #include "runtime/passes/row_extremes.h"
 #include "runtime/passes/passes.h"
 #include "runtime/passes/constant_evaluation.h"
+#include "runtime/select/prepared.h"
 
 /* ---- the walk ---- */
 

@@ -12,13 +12,22 @@
 #ifndef RT_PLAN_H
 #define RT_PLAN_H
 
-#include "runtime/base/arena.h"
-#include "runtime/core/op.h"
-#include "runtime/exec/alias.h"
-#include "runtime/plan/row_analyses.h"
-#include "runtime/session/session_internal.h"
+#include <string.h>
 
+#include "runtime/base/arena.h"
+#include "runtime/base/thread.h"
+#include "runtime/core/graph.h"
+#include "runtime/core/tensor.h"
+#include "runtime/plan/row_analyses.h"
+#include "runtime/session/idle_cache.h"
+
+struct rt_context;
+struct rt_kernel;
 struct rt_plan;
+struct rt_prepared_cache;
+struct rt_segment;
+struct rt_session;
+struct rt_token_plan;
 
 /* The kinds of nodes of the compiler's graph (ir/ir.h) and of steps of a plan. */
 enum pl_kind {
@@ -145,229 +154,5 @@ struct rt_plan_box *rt_plan_box_ref(struct rt_plan_box *b);
 void rt_plan_box_unref(struct rt_plan_box *b); /* NULL is fine */
 
 void rt_plan_free(struct rt_plan *p);
-
-/* ---- running ---- */
-
-/* The state that all contexts of one request share. */
-struct rt_run_shared {
-    struct rt_session *session;
-    struct rt_plan_box *box; /* of the outermost plan; NULL: the run requests no compilation */
-    struct rt_pool *pool;
-    int64_t deadline_ns;
-    /* The deadline in the time of rt_thread_cpu_ns, for a run that is `alone`; 0: there is none. */
-    int64_t cpu_end_ns;
-    const _Atomic bool *cancelled;
-    const _Atomic bool *const *all_cancelled; /* as in rt_run_options */
-    int n_all_cancelled;
-    int depth;   /* nesting depth of sub-plan calls */
-    bool alone;  /* the run stays on its thread */
-    bool moving; /* the feeds of the next plan are held by its caller alone, and the plan may take
-                    them */
-    int64_t nodes_run;
-    struct rt_aliases aliases;
-    struct rt_trace *trace; /* NULL: nobody reads the times of nodes */
-};
-
-/* The memory of one run of one plan. One thread uses it at a time. */
-struct rt_context {
-    struct rt_context *next;      /* in the plan's list of idle contexts */
-    const struct rt_plan *plan;   /* NULL: the context runs a single kernel */
-    struct rt_run_shared *shared; /* NULL: the context is idle */
-    size_t reserved;              /* bytes reserved in the session's idle cache */
-    struct rt_tensor *value;      /* n_values tensors */
-    struct rt_tensor *in, *out;
-    struct rt_tensor *temp; /* dereferenced and loaded inputs, dropped after the node */
-    int64_t *key;
-    int key_capacity;
-    void *scratch;
-    size_t scratch_capacity;
-    void *extra; /* memory of rt_scratch */
-    size_t extra_capacity;
-    void *activations; /* the activation buffer of all execution instances; its contents live for
-                          one segment of one run */
-    size_t activation_capacity;
-    struct rt_instance *instances; /* the most recently used first */
-    size_t instance_bytes;         /* bytes of all execution instances */
-    int retirements; /* the session's count of retirements when this context last dropped retired
-                        instances */
-    struct rt_tensor *loop;    /* 2 * max_in tensors, when the plan has a loop */
-    struct rt_stream **stream; /* one per device of the session; entries may be NULL */
-};
-
-/* A plan's idle contexts (exec/context.c). rt_contexts_begin is called before the plan's first run
- * and rt_contexts_end after its last. rt_contexts_take_retired is called under spec_mu when
- * specialisations are retired: it moves their execution instances out of the idle contexts to
- * *list. */
-void rt_contexts_begin(struct rt_plan *p);
-void rt_contexts_end(struct rt_plan *p);
-void rt_contexts_take_retired(struct rt_plan *p, struct rt_instance **list);
-/* Grows a buffer of the context: *p, which has *capacity bytes, becomes a buffer of at least
- * `bytes`. The old contents are lost. The memory is charged to the run's pool, like a tensor. */
-enum rt_status rt_context_scratch(struct rt_context *c, void **p, size_t *capacity, size_t bytes,
-                                  const char *what, struct rt_error *err);
-void rt_context_drop_scratch(struct rt_context *c); /* frees all scratch buffers */
-size_t rt_context_held(const struct rt_context *c); /* bytes of all scratch buffers */
-/* Memory for free(), 64-byte aligned. A large allocation is mapped in huge pages, if the system has
- * them. */
-void *rt_large_alloc(size_t bytes);
-/*
- * Takes a context for several successive runs of one plan, as the iterations of a loop. NULL: out
- * of memory. rt_context_give lets other runs use it.
- */
-struct rt_context *rt_context_take(struct rt_plan *p, struct rt_run_shared *shared);
-void rt_context_give(struct rt_context *c);
-enum rt_status rt_context_run(struct rt_context *c, const struct rt_tensor *feeds,
-                              struct rt_tensor *fetches, struct rt_error *err);
-/* `feeds` and `fetches` are as in rt_callable_run. */
-enum rt_status rt_plan_run(struct rt_plan *p, struct rt_run_shared *shared,
-                           const struct rt_tensor *feeds, struct rt_tensor *fetches,
-                           struct rt_error *err);
-/* Runs a plan whose feeds already stand in the context's values. */
-enum rt_status rt_exec_order(struct rt_context *c, struct rt_error *err);
-/* As rt_exec_order, for a plan with tokens: the fetches stand in the context's values afterwards. A
- * dead fetch is refused. */
-enum rt_status rt_exec_token(struct rt_context *c, struct rt_error *err);
-/* Called once, when the plan is made. */
-enum rt_status rt_token_prepare(struct rt_plan *p, struct rt_error *err);
-/*
- * Runs node i on `in`, its n_in inputs. Refs are still handles where deref says so. An input is
- * borrowed unless its bit in last_use is set; then the node may take it and leaves the struct
- * zeroed. `out` has n_out zeroed tensors, which are filled. Errors end in " [[{{node NAME}}]]".
- */
-enum rt_status rt_exec_node(struct rt_context *c, int i, struct rt_tensor *in, uint64_t last_use,
-                            struct rt_tensor *out, struct rt_error *err);
-
-/* As rt_exec_node, for a step that has an op and kernels. A context without a plan (exec/fold.c)
- * supports no other rt_exec_ function. */
-enum rt_status rt_exec_op(struct rt_context *c, struct rt_plan_step *n, struct rt_tensor *in,
-                          uint64_t last_use, struct rt_tensor *out, struct rt_error *err);
-/* As rt_exec_node on the context's values: inputs come from the values, outputs are put there. */
-enum rt_status rt_exec_in_place(struct rt_context *c, int i, uint64_t last_use,
-                                struct rt_error *err);
-/* Appends " [[{{node NAME}}]]" to the error unless the error has a node's name already. */
-enum rt_status rt_exec_fail_at(const struct rt_plan_step *n, struct rt_error *err);
-
-enum rt_status rt_run_shared_check(const struct rt_run_shared *s, struct rt_error *err);
-enum rt_status rt_context_check(const struct rt_context *c, struct rt_error *err);
-/* As rt_tensor_load, but ends early when the run is cancelled or past its deadline
- * (rt_context_check). */
-enum rt_status rt_run_shared_load(struct rt_run_shared *s, struct rt_tensor *t,
-                                  struct rt_error *err);
-enum rt_status rt_context_load(struct rt_context *c, struct rt_tensor *t, struct rt_error *err);
-/* Makes a tensor in the run's pool. Zeroing a large tensor ends early when rt_context_check
- * fails. */
-enum rt_status rt_context_tensor(struct rt_context *c, struct rt_tensor *t, enum rt_dtype dtype,
-                                 int rank, const int64_t *dim, struct rt_error *err);
-/*
- * TensorFlow computes with subnormal numbers flushed to zero, as results and as operands, and
- * Slipway does the same: some loops are ten times slower on subnormals. The mode is set only for
- * the time of a run.
- */
-unsigned rt_flush_subnormals(void);
-void rt_restore_subnormals(unsigned before);
-/* Makes a tensor in the memory of device `d`, which is not the host. */
-enum rt_status rt_device_tensor(struct rt_device *d, struct rt_stream *s, struct rt_tensor *t,
-                                enum rt_dtype dtype, int rank, const int64_t *dim,
-                                struct rt_error *err);
-
-/* ---- prepared kernels of a node (select/prepared.c) ---- */
-
-struct rt_prepared {
-    struct rt_prepared *next;
-    const struct rt_kernel *kernel;
-    void *state;
-    void (*release)(void *state);
-    size_t scratch_bytes;
-    uint64_t packed; /* bit k: input k is used in packed form; its plain bytes are not needed */
-    const char *why; /* the reason for choosing this kernel */
-    /* Not NULL: prepared for a benchmark, with made-up packed constants. */
-    struct pl_benchmark *benchmark;
-    size_t packed_bytes;
-    int n_key;
-    int64_t *key;
-    bool is_cached;
-    int8_t *alias;
-    int8_t *rank; /* per output; -1: known only when the node has run */
-    int64_t (*dim)[RT_MAX_RANK];
-    void *blocks; /* memory of rt_prep_alloc, a linked list */
-    size_t bytes; /* bytes of `blocks` */
-    struct rt_session *session;
-    struct rt_plan_step *node;
-};
-/* Finds the candidate kernels of a node with an op and makes its empty cache of prepared kernels,
- * in `arena`. Sets kernels, n_kernels, lazy and prepared, which must be zero. UNIMPLEMENTED: no
- * kernel can run the node. */
-enum rt_status pl_find_kernels(const struct rt_session *s, struct rt_arena *arena,
-                               struct rt_plan_step *n, struct rt_error *err);
-struct rt_prepared_cache;
-struct rt_prepared_cache *rt_prepared_cache_new(struct rt_arena *arena);
-void rt_prepared_cache_clear(struct rt_prepared_cache *c);
-/* Finds or makes the prepared kernel for these inputs. The caller frees one that is not is_cached
- * by rt_prepared_free. */
-enum rt_status rt_prepared_get(struct rt_context *c, struct rt_plan_step *n,
-                               const struct rt_tensor *in, struct rt_prepared **out,
-                               struct rt_error *err);
-void rt_prepared_free(struct rt_prepared *p);
-/* The bytes of output o, whose shape is known. Returns false if the size overflows. */
-bool rt_prepared_bytes(const struct rt_prepared *p, int o, size_t *bytes);
-/* Calls the infer function that the op must have. The inferred shapes must pass rt_shape_check, as
- * far as their dimensions are known, so that the infer function of the next op may multiply
- * them. */
-enum rt_status rt_infer_shapes(struct rt_infer *x);
-/*
- * Preparing a kernel in two halves, from what is known of the inputs: first the shapes, then the
- * kernel. `info` has n_in inputs, with the values that rt_infer may see (for the second half:
- * rt_prep), and behind them n_out outputs, which are filled in.
- */
-enum rt_status rt_prepared_infer(struct rt_session *session, struct rt_plan_step *n, int n_key,
-                                 const int64_t *key, struct rt_info *info, struct rt_prepared **out,
-                                 struct rt_error *err);
-enum rt_status rt_prepared_choose(struct rt_prepared *p, const struct rt_info *info,
-                                  struct rt_error *err);
-/* Chooses among the candidates and prepares the chosen kernel: sets kernel, state, release and
- * scratch_bytes of prep->self (select/choose.c). */
-enum rt_status rt_choose_kernel(struct rt_prep *prep, const struct rt_kernel *const *kernels,
-                                int n);
-struct pl_chooser;                       /* the state that all choices of a session share */
-struct pl_chooser *pl_chooser_new(void); /* NULL: out of memory */
-void pl_chooser_free(struct pl_chooser *c);
-void pl_chooser_seal(struct rt_session *s); /* later choices follow the rules or earlier choices */
-bool rt_prepared_uses_pack(struct rt_prepared_cache *c, int input);
-/* The prepared kernel that was made last; NULL: there is none. */
-const struct rt_prepared *rt_prepared_last(const struct rt_prepared_cache *c);
-
-/* ---- specialisations (specialisation.h), as far as sessions and plans see them ---- */
-
-enum { RT_COMPILED_ROWS = 1024 }; /* larger numbers of rows are not reported */
-/* rt_callable_request_compilation for a plan: requests a specialisation of its first segment. */
-void rt_segment_request(struct rt_plan_box *b, const struct rt_shape *shapes);
-void rt_segments_free(struct rt_plan *p);
-void rt_pending_compilations_free(struct rt_session *s);
-/* ---- benchmarks of kernels (select/benchmark.c) ---- */
-
-struct rt_pack {
-    void *data;
-    size_t bytes;
-    struct rt_pack *next; /* the next pack of a benchmark */
-};
-/*
- * Benchmarks the kernels of a node and returns the index of the best. The first kernel is the one
- * that the rule chose. -1: the node cannot be benchmarked. The time used is subtracted from
- * *left_ns. `ns` gets the time of each kernel for the batch given, or -1 for a kernel that did not
- * run. *packs holds the made-up constants, NULL at first, which later benchmarks reuse.
- */
-int pl_benchmark(const struct rt_prep *prep, const struct rt_kernel *const *kernels, int n,
-                 struct rt_pack **packs, int64_t *left_ns, int64_t *ns);
-void pl_benchmark_packs_free(struct rt_pack *packs); /* NULL is fine */
-/* rt_prep_pack for a kernel that is prepared for a benchmark. */
-enum rt_status pl_benchmark_pack(struct rt_prep *p, int input, size_t bytes,
-                                 const struct rt_pack **out);
-void rt_packs_clear(struct rt_map *packs);
-
-void rt_callable_free(struct rt_callable *c); /* freed with its session */
-
-/* Registers the ops that the runtime itself runs: calls, branches, loops, placeholders, constants
- * (core/control.c). */
-bool rt_register_control(struct rt_registry *r);
 
 #endif

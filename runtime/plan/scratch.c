@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "runtime/plan/plan.h"
+#include "runtime/exec/context.h"
 
 enum { LARGE_PAGE = 2 << 20 };
 

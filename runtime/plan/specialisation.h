@@ -137,6 +137,12 @@ struct rt_specialisation *rt_segment_specialisation(struct rt_context *c, int be
 struct rt_specialisation *rt_segment_last(struct rt_plan *p, int begin);
 bool rt_segment_fits(const struct rt_specialisation *l, const struct rt_context *c);
 
+enum { RT_COMPILED_ROWS = 1024 }; /* larger numbers of rows are not reported */
+/* rt_callable_request_compilation for a plan: requests a specialisation of its first segment. */
+void rt_segment_request(struct rt_plan_box *b, const struct rt_shape *shapes);
+/* Frees the segments of a plan. Their specialisations are retired. */
+void rt_segments_free(struct rt_plan *p);
+
 /* ---- the queue of pending compilations, for the compiler (compile/compile.h) ---- */
 
 struct rt_pending_compilation {
@@ -150,6 +156,7 @@ struct rt_pending_compilation {
 struct rt_pending_compilation *
 rt_pending_compilation_take(struct rt_session *s); /* NULL: the queue is empty */
 void rt_pending_compilation_free(struct rt_pending_compilation *w);
+void rt_pending_compilations_free(struct rt_session *s); /* empties the queue */
 /* Runs of these shapes never request a compilation again. */
 void rt_pending_compilation_refuse(struct rt_session *s, const struct rt_pending_compilation *w);
 /* Makes the specialisation available to runs, unless an equal one was published before or the cache

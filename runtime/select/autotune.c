@@ -15,6 +15,7 @@
 #include "runtime/base/map.h"
 #include "runtime/base/thread.h"
 #include "runtime/files/file.h"
+#include "runtime/core/op.h"
 
 #define FIRST_LINE "slipway autotune 1\n"
 

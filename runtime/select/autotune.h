@@ -14,7 +14,7 @@
 #define RT_AUTOTUNE_H
 
 #include "runtime/base/span.h"
-#include "runtime/core/op.h"
+#include "runtime/core/kernel.h"
 
 enum {
     RT_AUTOTUNE_KEY = 480, /* bytes of a key, with its NUL */

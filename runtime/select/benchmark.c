@@ -21,7 +21,11 @@
 #include "runtime/select/autotune.h"
 #include "runtime/base/clock.h"
 #include "runtime/select/candidate.h"
-#include "runtime/plan/plan.h"
+#include "runtime/exec/context.h"
+#include "runtime/select/benchmark.h"
+#include "runtime/select/prepared.h"
+#include "runtime/session/session_internal.h"
+#include "runtime/core/op.h"
 
 enum {
     ROWS = 4,   /* batch size of the second benchmark, beside the given one */

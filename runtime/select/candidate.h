@@ -3,7 +3,7 @@
 #ifndef RT_CANDIDATE_H
 #define RT_CANDIDATE_H
 
-#include "runtime/core/op.h"
+#include "runtime/core/kernel.h"
 
 enum { PL_MOST_KERNELS = 16 }; /* candidates of one node */
 

@@ -1,7 +1,11 @@
 /* Finds the kernels that may run a node: those of its op for its device and types. */
 #include <string.h>
 
-#include "runtime/plan/plan.h"
+#include "runtime/core/kernel.h"
+#include "runtime/select/choose.h"
+#include "runtime/select/prepared.h"
+#include "runtime/session/session_internal.h"
+#include "runtime/core/op.h"
 
 enum rt_status pl_find_kernels(const struct rt_session *s, struct rt_arena *arena,
                                struct rt_plan_step *n, struct rt_error *err)

@@ -15,7 +15,11 @@
 #include "runtime/select/autotune.h"
 #include "runtime/base/log.h"
 #include "runtime/select/candidate.h"
-#include "runtime/plan/plan.h"
+#include "runtime/select/benchmark.h"
+#include "runtime/select/choose.h"
+#include "runtime/select/prepared.h"
+#include "runtime/session/session_internal.h"
+#include "runtime/core/op.h"
 
 enum { BENCHMARK_MS = 300, REASON_BYTES = 1 << 20 };
 

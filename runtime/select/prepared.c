@@ -8,7 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/plan/plan.h"
+#include "runtime/core/op.h"
+#include "runtime/exec/context.h"
+#include "runtime/select/benchmark.h"
+#include "runtime/select/choose.h"
+#include "runtime/select/prepared.h"
+#include "runtime/session/session_internal.h"
 
 enum {
     MAX_KEPT = 8, /* by a node */

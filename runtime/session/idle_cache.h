@@ -22,7 +22,7 @@
 #define RT_IDLE_CACHE_H
 
 #include "runtime/base/thread.h"
-#include "runtime/core/tensor.h"
+#include "runtime/core/pool.h"
 
 enum {
     RT_IDLE_CACHE_BYTES = 256 << 20,              /* default bound on contexts and pools */

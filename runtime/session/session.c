@@ -6,6 +6,7 @@
 
 #include "runtime/files/checkpoint_v1.h"
 #include "runtime/session/resource.h"
+#include "runtime/core/op.h"
 
 enum { LEAST_POOL_BYTES = 1 << 20 };
 

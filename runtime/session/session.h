@@ -11,7 +11,8 @@
 #define RT_SESSION_H
 
 #include "runtime/core/graph.h"
-#include "runtime/core/op.h"
+#include "runtime/core/registry.h"
+#include "runtime/core/tuning.h"
 
 struct rt_compiler;
 struct rt_session;

@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-#include "runtime/core/op.h"
+#include "runtime/core/registry.h"
 #include "runtime/files/saved_model.h"
 
 int srv_command_inspect(int argc, const char *const *argv, const struct rt_registry *registry);

@@ -6,6 +6,7 @@
 
 #include "kernels/kernels.h"
 #include "runtime/session/session.h"
+#include "runtime/core/op.h"
 #include "tests/support/graph_def.h"
 
 /*

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "runtime/base/clock.h"
-#include "runtime/plan/plan.h"
+#include "runtime/session/session_internal.h"
 #include "tests/support/small_graph.h"
 
 /* n x n ones that no file holds. */

@@ -2,6 +2,7 @@
 
 #include "kernels/kernels.h"
 #include "runtime/session/session.h"
+#include "runtime/core/op.h"
 #include "tests/support/graph_def.h"
 
 /* What becomes of a kernel whose prepare fails: here one that would be the first of Sqrt's. */

@@ -1,9 +1,10 @@
 #include "tests/support/test.h"
 
 #include "kernels/kernels.h"
-#include "runtime/plan/plan.h"
+#include "runtime/session/session_internal.h"
 #include "runtime/session/resource.h"
 #include "runtime/files/saved_model.h"
+#include "runtime/core/op.h"
 
 /* What is in memory when a model has been loaded. */
 
