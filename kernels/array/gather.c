@@ -200,11 +200,15 @@ static void gather_rows(struct rt_rows *r)
 }
 
 const struct kn_entry kn_gather_v2 = {
-    .op = {.name = "GatherV2", .shape_in = 4, .infer = gather_infer, .rows = gather_rows},
+    .op = {.name = "GatherV2",
+           .shape_in = 4,
+           .infer = gather_infer,
+           .rows = gather_rows,
+           .is_gather = true},
     .kernels = KN_CPU("GatherV2", "gather_v2", 0, NULL, gather_run),
 };
 const struct kn_entry kn_gather = {
-    .op = {.name = "Gather", .infer = gather_infer, .rows = gather_rows},
+    .op = {.name = "Gather", .infer = gather_infer, .rows = gather_rows, .is_gather = true},
     .kernels = KN_CPU("Gather", "gather", 0, NULL, gather_run),
 };
 
@@ -301,7 +305,7 @@ static void nd_rows(struct rt_rows *r)
 }
 
 const struct kn_entry kn_gather_nd = {
-    .op = {.name = "GatherNd", .infer = nd_infer, .rows = nd_rows},
+    .op = {.name = "GatherNd", .infer = nd_infer, .rows = nd_rows, .is_gather = true},
     .kernels = KN_KERNELS({.op = "GatherNd",
                            .device = "CPU",
                            .name = "gather_nd",

@@ -245,7 +245,11 @@ static void strided_rows(struct rt_rows *r)
 }
 
 const struct kn_entry kn_strided_slice = {
-    .op = {.name = "StridedSlice", .shape_in = 14, .infer = strided_infer, .rows = strided_rows},
+    .op = {.name = "StridedSlice",
+           .shape_in = 14,
+           .infer = strided_infer,
+           .rows = strided_rows,
+           .is_gather = true},
     .kernels = KN_CPU("StridedSlice", "strided_slice", 0, NULL, strided_run),
 };
 
@@ -392,6 +396,10 @@ static void plain_rows(struct rt_rows *r)
 }
 
 const struct kn_entry kn_slice = {
-    .op = {.name = "Slice", .shape_in = 6, .infer = slice_infer, .rows = plain_rows},
+    .op = {.name = "Slice",
+           .shape_in = 6,
+           .infer = slice_infer,
+           .rows = plain_rows,
+           .is_gather = true},
     .kernels = KN_CPU("Slice", "slice", 0, NULL, slice_run),
 };

@@ -877,7 +877,8 @@ const struct kn_entry kn_conv2d = {
            .check = kn_conv_check,
            .infer = conv_infer,
            .rows = rows,
-           .epilogue = epilogue},
+           .epilogue = epilogue,
+           .flops = kn_conv_flops},
     .kernels = KN_KERNELS({.op = "Conv2D",
                            .device = "CPU",
                            .name = "conv2d.line",
@@ -917,7 +918,8 @@ const struct kn_entry kn_conv3d = {
            .check = kn_conv_check,
            .infer = conv_infer,
            .rows = rows,
-           .epilogue = epilogue},
+           .epilogue = epilogue,
+           .flops = kn_conv_flops},
     .kernels = KERNELS("Conv3D", "conv3d", PLAIN_TYPES & ~RT_T(RT_I32)),
 };
 const struct kn_entry kn_depthwise_conv2d_native = {
@@ -925,7 +927,8 @@ const struct kn_entry kn_depthwise_conv2d_native = {
            .check = kn_conv_check,
            .infer = conv_infer,
            .rows = rows,
-           .epilogue = epilogue},
+           .epilogue = epilogue,
+           .flops = kn_conv_flops_depthwise},
     .kernels = KN_KERNELS({.op = "DepthwiseConv2dNative",
                            .device = "CPU",
                            .name = "depthwise.rows",
@@ -940,7 +943,8 @@ const struct kn_entry kn_conv2d_backprop_input = {
            .shape_in = 1,
            .check = kn_conv_check,
            .infer = kn_conv_infer_transposed,
-           .rows = kn_conv_rows_transposed},
+           .rows = kn_conv_rows_transposed,
+           .flops = kn_conv_flops_transposed},
     .kernels = KERNELS("Conv2DBackpropInput", "conv2d_transpose", PLAIN_TYPES),
 };
 const struct kn_entry kn_conv3d_backprop_input_v2 = {

@@ -485,3 +485,39 @@ enum rt_status kn_conv_prepare(const struct rt_prep *p, struct kn_conv_shape *ou
         st = rt_fail(p->err, RT_INVALID_ARGUMENT, "%s: a shape is not known", p->node->name);
     return st;
 }
+
+/* ---- arithmetic ---- */
+
+/* A convolution multiplies each element of `of` by each element of the filter for one channel: the
+ * filter's last dimension is the channels of `of`. */
+static double flops(const struct rt_shape *of, const struct rt_shape *filter)
+{
+    if (filter->rank < 2 || filter->dim[filter->rank - 1] <= 0)
+        return 0;
+    return 2 * rt_shape_elements(of) * rt_shape_elements(filter) /
+           (double)filter->dim[filter->rank - 1];
+}
+
+double kn_conv_flops(const struct rt_node *n, const struct rt_shape *in, int n_in,
+                     const struct rt_shape *out)
+{
+    (void)n, (void)n_in;
+    return flops(out, &in[1]);
+}
+
+double kn_conv_flops_depthwise(const struct rt_node *n, const struct rt_shape *in, int n_in,
+                               const struct rt_shape *out)
+{
+    (void)n, (void)n_in;
+    const struct rt_shape *filter = &in[1];
+    return filter->rank == 4
+               ? 2 * rt_shape_elements(out) * (double)(filter->dim[0] * filter->dim[1])
+               : 0;
+}
+
+double kn_conv_flops_transposed(const struct rt_node *n, const struct rt_shape *in, int n_in,
+                                const struct rt_shape *out)
+{
+    (void)n, (void)out;
+    return n_in > 2 ? flops(&in[2], &in[1]) : 0;
+}

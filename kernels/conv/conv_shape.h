@@ -29,6 +29,13 @@ enum rt_status kn_conv_check(const struct rt_node *n, struct rt_error *err);
 enum rt_status kn_conv_infer(struct rt_infer *x);
 enum rt_status kn_conv_infer_transposed(struct rt_infer *x);
 void kn_conv_rows_transposed(struct rt_rows *r);
+/* The functions of rt_op.flops. */
+double kn_conv_flops(const struct rt_node *n, const struct rt_shape *in, int n_in,
+                     const struct rt_shape *out);
+double kn_conv_flops_depthwise(const struct rt_node *n, const struct rt_shape *in, int n_in,
+                               const struct rt_shape *out);
+double kn_conv_flops_transposed(const struct rt_node *n, const struct rt_shape *in, int n_in,
+                                const struct rt_shape *out);
 
 /* Solves the node's shape from the exact shapes of its inputs, in prepare. Refuses what
  * TensorFlow's CPU kernels do not implement, data formats with channels first among others. */

@@ -502,10 +502,21 @@ static enum rt_status attention_run(struct rt_run *r)
                               (void *)(uintptr_t)k);
 }
 
+/* [B,T,N,H]: the scores, and the values weighted by them. */
+static double attention_flops(const struct rt_node *n, const struct rt_shape *in, int n_in,
+                              const struct rt_shape *out)
+{
+    (void)n, (void)out;
+    if (n_in < 3 || in[0].rank != 4 || in[1].rank != 4)
+        return 0;
+    return 4 * rt_shape_elements(&in[0]) * (double)in[1].dim[1];
+}
+
 const struct kn_entry kn_attention = {
     .op = {.name = "_Attention",
            .infer = attention_infer,
            .rows = rows,
+           .flops = attention_flops,
            .own = &rt_attention_schema},
     .kernels = KN_CPU("_Attention", "attention", 0, attention_prepare, attention_run),
 };

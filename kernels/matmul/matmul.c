@@ -514,12 +514,24 @@ static bool takes_mixed(const struct rt_node *n)
            (out == RT_BF16 && !(both & ~(small | RT_T(RT_BF16))) && (both & RT_T(RT_BF16)));
 }
 
+/* Each element of `out` is a sum along one of the last two dimensions of the left-hand matrix. */
+static double matmul_flops(const struct rt_node *n, const struct rt_shape *in, int n_in,
+                           const struct rt_shape *out)
+{
+    (void)n_in;
+    if (in[0].rank < 2)
+        return 0;
+    const bool transposed = rt_attr_bool(n, is_2d(n) ? "transpose_a" : "adj_x");
+    return 2 * rt_shape_elements(out) * (double)in[0].dim[in[0].rank - (transposed ? 2 : 1)];
+}
+
 #define MATMUL(symbol, op_, name_, attr, all, epilogue_, takes_)                                   \
     const struct kn_entry kn_##symbol = {                                                          \
         .op = {.name = op_,                                                                        \
                .infer = infer_epilogue,                                                            \
                .rows = rows_epilogue,                                                              \
-               .epilogue = epilogue_},                                                             \
+               .epilogue = epilogue_,                                                              \
+               .flops = matmul_flops},                                                             \
         .kernels = KN_KERNELS({.op = op_,                                                          \
                                .device = "CPU",                                                    \
                                .name = name_ ".packed",                                            \

@@ -493,11 +493,24 @@ static enum rt_status rnn_run(struct rt_run *r)
 #define LIMITS                                                                                     \
     ((UINT64_C(1) << RT_RNN_LIMIT) | (UINT64_C(1) << RT_RNN_LIMIT_TOO) |                           \
      (UINT64_C(1) << RT_RNN_LENGTH))
+/* Each time step multiplies the input and the state by the weights of all gates. */
+static double rnn_flops(const struct rt_node *n, const struct rt_shape *in, int n_in,
+                        const struct rt_shape *out)
+{
+    (void)n_in, (void)out;
+    struct rt_rnn op;
+    rt_rnn_read(n, &op);
+    const double units = (double)op.units, depth = (double)op.depth;
+    const int gates = rt_cell(op.cell)->n_gates;
+    return depth > 0 ? 2 * rt_shape_elements(&in[0]) / depth * (depth + units) * gates * units : 0;
+}
+
 const struct kn_entry kn_rnn = {
     .op = {.name = "_RNN",
            .shape_in = LIMITS,
            .infer = kn_layer_infer,
            .rows = kn_layer_rows,
+           .flops = rnn_flops,
            .own = &rt_rnn_schema},
     .kernels = KN_KERNELS(
         {.op = "_RNN", .device = "CPU", .name = "rnn", .prepare = rnn_prepare, .run = rnn_run}),

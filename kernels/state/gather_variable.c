@@ -156,7 +156,8 @@ const struct kn_entry kn_resource_gather = {
     .op = {.name = "ResourceGather",
            .effect = RT_READS,
            .infer = gather_infer,
-           .rows = gather_rows},
+           .rows = gather_rows,
+           .is_gather = true},
     .kernels = KN_KERNELS({.op = "ResourceGather",
                            .device = "CPU",
                            .name = "resource_gather",
@@ -261,7 +262,11 @@ static void nd_rows(struct rt_rows *r)
 }
 
 const struct kn_entry kn_resource_gather_nd = {
-    .op = {.name = "ResourceGatherNd", .effect = RT_READS, .infer = nd_infer, .rows = nd_rows},
+    .op = {.name = "ResourceGatherNd",
+           .effect = RT_READS,
+           .infer = nd_infer,
+           .rows = nd_rows,
+           .is_gather = true},
     .kernels = KN_KERNELS({.op = "ResourceGatherNd",
                            .device = "CPU",
                            .name = "resource_gather_nd",

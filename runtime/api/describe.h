@@ -16,9 +16,8 @@
  * add relu", "Sigmoid Mul"; "" if there are none, NULL: out of memory. */
 const char *rt_node_fused(const struct rt_node *n, struct rt_arena *arena);
 
-/* Floating-point operations of a convolution, matrix multiplication, attention or recurrent layer,
- * where a multiplication and an addition count as two; 0: any other op, or not known. Inputs and
- * outputs are as in a trace. */
+/* Floating-point operations, where a multiplication and an addition count as two; 0: the op says
+ * nothing of them (rt_op.flops), or they are not known. Inputs and outputs are as in a trace. */
 double rt_node_flops(const struct rt_node *n, const struct rt_trace_output *in, int n_in,
                      const struct rt_trace_output *out, int n_out);
 

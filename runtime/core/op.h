@@ -26,6 +26,8 @@ enum rt_effect {
     RT_IO,     /* reads files, asserts, prints: never folded, merged or dropped */
 };
 
+enum { RT_FLOPS_INPUTS = 3 }; /* the inputs that rt_op.flops sees at most */
+
 struct rt_op {
     const char *name;
     enum rt_effect effect;
@@ -62,6 +64,16 @@ struct rt_op {
     /* Output 0 always has input 0's bytes, with a shape that infer knows from exact inputs
      * (Reshape, Identity, Squeeze). A specialisation does not run such a node at all. */
     bool is_view;
+    /* Of input 0 only the elements are read that are output (GatherV2, Slice). */
+    bool is_gather;
+    /*
+     * For ops in which arithmetic takes the time: the floating-point operations of a run, where a
+     * multiplication and an addition count as two; 0: not known. `in`: the shapes of the first
+     * RT_FLOPS_INPUTS inputs, n_in of them and at least two; `out`: that of output 0. A rank may be
+     * -1. NULL: tools show none.
+     */
+    double (*flops)(const struct rt_node *n, const struct rt_shape *in, int n_in,
+                    const struct rt_shape *out);
     /* The schema of an internal op, whose name begins with '_' and which no file may name; made by
      * RT_FUSED_OP (fused_op.h). NULL: the schema is TensorFlow's. */
     const struct rt_schema *own;
@@ -71,6 +83,14 @@ struct rt_op {
 static inline bool rt_op_reads_value(const struct rt_op *op, int k, int n_in)
 {
     return (k < 64 && (op->shape_in >> k & 1)) || (op->shape_in_last && k == n_in - 1);
+}
+/* The number of elements, for rt_op.flops; 0: the rank is unknown. */
+static inline double rt_shape_elements(const struct rt_shape *s)
+{
+    double n = 1;
+    for (int d = 0; d < s->rank; d++)
+        n *= (double)s->dim[d];
+    return s->rank < 0 ? 0 : n;
 }
 
 #endif

@@ -1,6 +1,7 @@
 #include <string.h>
 
 #include "runtime/api/describe.h"
+#include "tests/support/registry.h"
 #include "tests/support/test.h"
 
 static struct rt_trace_output of(enum rt_dtype t, int rank, int64_t a, int64_t b, int64_t c,
@@ -9,18 +10,23 @@ static struct rt_trace_output of(enum rt_dtype t, int rank, int64_t a, int64_t b
     return (struct rt_trace_output){t, {.rank = rank, .dim = {a, b, c, d}}};
 }
 
+static struct rt_node node_of(const char *op)
+{
+    return (struct rt_node){.schema = rt_schema_find(op), .op = rt_registry_op(test_registry, op)};
+}
+
 static void the_arithmetic_of_a_convolution_counts_all_sums(void **state)
 {
     (void)state;
-    const struct rt_node conv = {.schema = rt_schema_find("Conv2D")};
+    const struct rt_node conv = node_of("Conv2D");
     const struct rt_trace_output in[] = {of(RT_F32, 4, 2, 9, 9, 8), of(RT_F32, 4, 3, 3, 4, 6)};
     const struct rt_trace_output out = of(RT_F32, 4, 2, 7, 7, 6); /* of two groups */
     assert_true(rt_node_flops(&conv, in, 2, &out, 1) == 2.0 * (2 * 7 * 7 * 6) * (3 * 3 * 4));
-    const struct rt_node depthwise = {.schema = rt_schema_find("DepthwiseConv2dNative")};
+    const struct rt_node depthwise = node_of("DepthwiseConv2dNative");
     const struct rt_trace_output wide[] = {of(RT_F32, 4, 2, 9, 9, 8), of(RT_F32, 4, 3, 3, 8, 1)};
     const struct rt_trace_output deep = of(RT_F32, 4, 2, 9, 9, 8);
     assert_true(rt_node_flops(&depthwise, wide, 2, &deep, 1) == 2.0 * (2 * 9 * 9 * 8) * 9);
-    const struct rt_node back = {.schema = rt_schema_find("Conv2DBackpropInput")};
+    const struct rt_node back = node_of("Conv2DBackpropInput");
     const struct rt_trace_output grad[] = {of(RT_I32, 1, 4, 0, 0, 0), of(RT_F32, 4, 3, 3, 4, 6),
                                            of(RT_F32, 4, 1, 5, 5, 6)};
     const struct rt_trace_output image = of(RT_F32, 4, 1, 10, 10, 4);
@@ -31,7 +37,8 @@ static void the_arithmetic_of_a_matmul_is_along_the_side_that_is_summed(void **s
 {
     (void)state;
     struct rt_attr attr[8] = {0};
-    struct rt_node product = {.schema = rt_schema_find("MatMul"), .attr = attr};
+    struct rt_node product = node_of("MatMul");
+    product.attr = attr;
     attr[rt_schema_attr(product.schema, "transpose_a")].type = RT_ATTR_BOOL;
     const struct rt_trace_output in[] = {of(RT_F32, 2, 5, 7, 0, 0), of(RT_F32, 2, 7, 3, 0, 0)};
     const struct rt_trace_output out = of(RT_F32, 2, 5, 3, 0, 0), other = of(RT_F32, 2, 7, 3, 0, 0);
@@ -43,8 +50,7 @@ static void the_arithmetic_of_a_matmul_is_along_the_side_that_is_summed(void **s
 static void what_is_not_known_is_no_arithmetic(void **state)
 {
     (void)state;
-    const struct rt_node conv = {.schema = rt_schema_find("Conv2D")},
-                         relu = {.schema = rt_schema_find("Relu")};
+    const struct rt_node conv = node_of("Conv2D"), relu = node_of("Relu");
     const struct rt_trace_output flat[] = {of(RT_F32, 1, 4, 0, 0, 0), of(RT_F32, 0, 0, 0, 0, 0)};
     assert_true(rt_node_flops(&conv, flat, 2, flat, 1) == 0);
     assert_true(rt_node_flops(&conv, flat, 1, flat, 1) == 0);
@@ -60,8 +66,7 @@ static void what_is_not_known_is_no_arithmetic(void **state)
 static void of_a_table_the_rows_that_are_taken_are_read(void **state)
 {
     (void)state;
-    const struct rt_node gather = {.schema = rt_schema_find("GatherV2")},
-                         add = {.schema = rt_schema_find("AddV2")};
+    const struct rt_node gather = node_of("GatherV2"), add = node_of("AddV2");
     const struct rt_trace_output in[] = {of(RT_F32, 2, 100000, 32, 0, 0),
                                          of(RT_I32, 1, 26, 0, 0, 0)},
                                  out = of(RT_F32, 2, 26, 32, 0, 0);
@@ -95,5 +100,5 @@ int main(void)
         cmocka_unit_test(of_a_table_the_rows_that_are_taken_are_read),
         cmocka_unit_test(what_was_fused_is_named),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, test_registry_make, test_registry_drop);
 }
