@@ -396,6 +396,6 @@ const struct kn_entry kn_embedding_sum = {
     .op = {.name = "_EmbedSum",
            .infer = embedding_sum_infer,
            .rows = rows,
-           .own = &rt_embedding_sum_schema},
+           .internal_schema = &rt_embedding_sum_schema},
     .kernels = KN_CPU("_EmbedSum", "embed_sum", 0, embedding_sum_prepare, embedding_sum_run),
 };

@@ -517,6 +517,6 @@ const struct kn_entry kn_attention = {
            .infer = attention_infer,
            .rows = rows,
            .flops = attention_flops,
-           .own = &rt_attention_schema},
+           .internal_schema = &rt_attention_schema},
     .kernels = KN_CPU("_Attention", "attention", 0, attention_prepare, attention_run),
 };

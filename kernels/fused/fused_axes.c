@@ -43,7 +43,7 @@ const struct kn_entry kn_last_axes = {
            .infer = last_axes_infer,
            .rows = rt_rows_reshape,
            .is_view = true,
-           .own = &rt_last_axes_schema},
+           .internal_schema = &rt_last_axes_schema},
     .kernels = KN_KERNELS({.op = "_LastAxes",
                            .device = "CPU",
                            .name = "last_axes",

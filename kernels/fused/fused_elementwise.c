@@ -714,6 +714,6 @@ const struct kn_entry kn_fused_elementwise = {
     .op = {.name = "_Chain",
            .infer = elementwise_infer,
            .rows = rows,
-           .own = &rt_elementwise_schema},
+           .internal_schema = &rt_elementwise_schema},
     .kernels = KN_CPU("_Chain", "chain", 0, elementwise_prepare, elementwise_run),
 };

@@ -258,6 +258,6 @@ const struct kn_entry kn_layer_norm = {
     .op = {.name = "_LayerNorm",
            .infer = layer_norm_infer,
            .rows = rows,
-           .own = &rt_layer_norm_schema},
+           .internal_schema = &rt_layer_norm_schema},
     .kernels = KN_CPU("_LayerNorm", "layer_norm", 0, layer_norm_prepare, layer_norm_run),
 };

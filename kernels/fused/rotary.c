@@ -190,6 +190,6 @@ static enum rt_status run(struct rt_run *r)
 }
 
 const struct kn_entry kn_rotary = {
-    .op = {.name = "_Rotary", .infer = infer, .rows = rows, .own = &rt_rotary_schema},
+    .op = {.name = "_Rotary", .infer = infer, .rows = rows, .internal_schema = &rt_rotary_schema},
     .kernels = KN_CPU("_Rotary", "rotary", 0, prepare, run),
 };

@@ -511,7 +511,7 @@ const struct kn_entry kn_rnn = {
            .infer = kn_layer_infer,
            .rows = kn_layer_rows,
            .flops = rnn_flops,
-           .own = &rt_rnn_schema},
+           .internal_schema = &rt_rnn_schema},
     .kernels = KN_KERNELS(
         {.op = "_RNN", .device = "CPU", .name = "rnn", .prepare = rnn_prepare, .run = rnn_run}),
 };

@@ -256,6 +256,6 @@ static enum rt_status embedding_bag_run(struct rt_run *r)
 const struct kn_entry kn_embedding_bag = {
     .op = {.name = "_EmbedBag",
            .infer = sparse_segment_infer,
-           .own = &rt_embedding_bag_schema},
+           .internal_schema = &rt_embedding_bag_schema},
     .kernels = KN_CPU("_EmbedBag", "embed_bag", 0, NULL, embedding_bag_run),
 };

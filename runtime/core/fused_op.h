@@ -18,7 +18,7 @@
  *     RT_SCALE_X, RT_SCALE_BY, RT_SCALE_OFFSET, RT_SCALE_N_IN    the inputs' indexes
  *     struct rt_scale        a field for each attribute, and in `in` the node's input index of each
  *                            of the op's inputs; -1: an OPTIONAL input that the node lacks
- *     rt_scale_schema        the schema, for the kernel's rt_op.own
+ *     rt_scale_schema        the schema, for the kernel's rt_op.internal_schema
  *     rt_scale_read(n, &s)   fills struct rt_scale from a node
  *     rt_scale_op(&s)        the reverse: makes the struct rt_fused_op that pl_put_fused
  *                            (runtime/ir/rewrite.h) takes. The member `in` is ignored, because the
@@ -37,7 +37,7 @@
  *     rt_scale_read(p->node, &s);
  *     const float *offset = s.in.offset < 0 ? NULL : r->in[s.in.offset].data;
  *
- *     .op = {.name = "_Scale", .infer = infer, .rows = rows, .own = &rt_scale_schema}
+ *     .op = {.name = "_Scale", .infer = infer, .rows = rows, .internal_schema = &rt_scale_schema}
  *
  * Code that uses a name which the header does not list fails to compile. The registry refuses an op
  * whose name is not its schema's, and pl_put_fused refuses an op that a kernel has registered with

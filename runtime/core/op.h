@@ -76,7 +76,7 @@ struct rt_op {
                     const struct rt_shape *out);
     /* The schema of an internal op, whose name begins with '_' and which no file may name; made by
      * RT_FUSED_OP (fused_op.h). NULL: the schema is TensorFlow's. */
-    const struct rt_schema *own;
+    const struct rt_schema *internal_schema;
 };
 /* Whether infer reads the value of input k, by shape_in or shape_in_last. Use this, not the
  * members. */

@@ -61,8 +61,8 @@ static struct row *row_of(struct rt_registry *r, const char *op)
 
 bool rt_registry_add_op(struct rt_registry *r, const struct rt_op *op)
 {
-    if (op->own &&
-        (op->name[0] != '_' || strcmp(op->own->name, op->name) != 0))
+    if (op->internal_schema &&
+        (op->name[0] != '_' || strcmp(op->internal_schema->name, op->name) != 0))
         return false;
     struct row *row = row_of(r, op->name);
     if (!row || row->op)

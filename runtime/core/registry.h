@@ -18,7 +18,7 @@ struct rt_op;
 struct rt_registry;
 struct rt_registry *rt_registry_new(void);
 void rt_registry_free(struct rt_registry *r);
-/* False: out of memory, the name is registered already, or `own` is that of another
+/* False: out of memory, the name is registered already, or `internal_schema` is that of another
  * name. The structs must outlive the registry. */
 bool rt_registry_add_op(struct rt_registry *r, const struct rt_op *op);
 bool rt_registry_add_kernel(struct rt_registry *r, const struct rt_kernel *k);

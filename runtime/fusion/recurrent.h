@@ -24,7 +24,7 @@
  *   gates           a letter each, in the order in which the step has them; 'f' gets the forget
  *                   bias
  *   n_reset_before  that many of the last gates multiply another value than the state, as
- *                   reset * state, with weights r_late
+ *                   reset * state, with weights r_reset_before
  *   n_reset_after   that many of the last gates add the recurrent sum (the state's product with
  *                   its bias) separately, after it is multiplied by the reset gate
  *   n_states        1: h, which is the output too; 2: h and c
@@ -82,9 +82,9 @@ enum rt_cell_act {
     IN(op, R, r, ONE) /* weights of h: columns of all gates without reset before */                \
     IN(op, BIAS, bias, ONE)     /* one for each column of w */                                     \
     IN(op, R_BIAS, r_bias, ONE) /* one for each column of r */                                     \
-    IN(op, W_RESET_BEFORE, w_late, ONE)                                                            \
-    IN(op, R_RESET_BEFORE, r_late, ONE)                                                            \
-    IN(op, BIAS_RESET_BEFORE, bias_late, ONE)                                                      \
+    IN(op, W_RESET_BEFORE, w_reset_before, ONE)                                                    \
+    IN(op, R_RESET_BEFORE, r_reset_before, ONE)                                                    \
+    IN(op, BIAS_RESET_BEFORE, bias_reset_before, ONE)                                              \
     IN(op, PEEP_IN, peep_in, ONE) /* LSTM peepholes: factors of c in gates i and f, */             \
     IN(op, PEEP_FORGET, peep_forget, ONE)                                                          \
     IN(op, PEEP_LET, peep_let, ONE) /* and of the new c in gate o */                               \
@@ -112,8 +112,8 @@ enum rt_cell_act {
     ATTR(INT, x_rows)    /* number of rows that x must have; -1: any */                            \
     ATTR(BOOL, x_listed) /* x_rows holds even if there are no steps */                             \
     ATTR(INT, y_rows)    /* of y, as x_rows; then rows of y that no step writes are zero */        \
-    ATTR(INT, x_row)     /* first row of w and w_late that multiplies x */                         \
-    ATTR(INT, h_row)     /* first row of r and r_late that multiplies the state */                 \
+    ATTR(INT, x_row)     /* first row of w and w_reset_before that multiplies x */                 \
+    ATTR(INT, h_row)     /* first row of r and r_reset_before that multiplies the state */         \
     ATTR(STRING, order)  /* the letters of the gates in the order of the columns */                \
     ATTR(FLOAT, forget_bias)                                                                       \
     ATTR(BOOL, x_by_time) /* x is [time, batch, depth], not [batch, time] */                       \

@@ -38,7 +38,8 @@ enum rt_status pl_make_internal_op(struct pl_graph *g, int at, const struct pl_i
                                    struct rt_error *err)
 {
     const struct rt_op *op = rt_registry_op(g->session->options.registry, o->op);
-    const struct rt_schema *schema = op && op->own ? op->own : rt_schema_find(o->op);
+    const struct rt_schema *schema =
+        op && op->internal_schema ? op->internal_schema : rt_schema_find(o->op);
     struct pl_node *n = &g->node[at];
 
     if (!op || !schema)

@@ -82,7 +82,7 @@ struct pl_graph {
 /* Returns the index of a zeroed node; -1: out of memory. */
 int pl_add(struct pl_graph *g, struct rt_error *err);
 /*
- * Makes node `at` an internal op of the runtime (rt_op.own), or one of TensorFlow's ops
+ * Makes node `at` an internal op of the runtime (rt_op.internal_schema), or one of TensorFlow's ops
  * whose inputs are single tensors: sets kind, def, effect, inputs and outputs; keeps name, depth
  * and control inputs. `attr` has all attributes, by the schema's index, and is copied (what the
  * attributes point to is not). Types and edges are copied. NOT_FOUND: no such op is registered.

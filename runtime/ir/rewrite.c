@@ -26,7 +26,8 @@ enum rt_status pl_put_fused(struct pl_graph *g, const int *node, int n, struct r
     uint64_t there = 0;
     int n_edges = 0;
 
-    if (constant_feed && (!constant_feed->own || !is_same_schema(constant_feed->own, schema)))
+    if (constant_feed && (!constant_feed->internal_schema ||
+                          !is_same_schema(constant_feed->internal_schema, schema)))
         return rt_fail(err, RT_INTERNAL, "op '%s' was registered with another schema",
                        schema->name);
     if (n_in > RT_FUSED_MOST_INPUTS || n_in < schema->n_in - op.has_list ||

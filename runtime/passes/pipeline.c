@@ -51,7 +51,7 @@ static enum rt_status mark_reads(struct pl_graph *g, struct rt_error *err)
  * exist.
  */
 static const struct pl_pass passes[] = {
-    {"inline", pl_inline, NULL, PL_CUT, PL_TO_FIXED_POINT, 0, true},
+    {"inline", pl_inline, NULL, PL_EXTRACT, PL_TO_FIXED_POINT, 0, true},
     {"resolve", pl_resolve, NULL, "inline", PL_TO_FIXED_POINT, 0, false},
     {"simplify", NULL, pl_simplify, "resolve", PL_TO_FIXED_POINT, 0, false},
     {"dead-branches", NULL, pl_remove_dead_branches, "simplify", PL_TO_FIXED_POINT, 0, false},
@@ -90,7 +90,7 @@ enum { N_PASSES = sizeof passes / sizeof *passes };
 
 const char *rt_pass_name(int i)
 {
-    return i == 0 ? PL_CUT : i > 0 && i <= N_PASSES ? passes[i - 1].name : NULL;
+    return i == 0 ? PL_EXTRACT : i > 0 && i <= N_PASSES ? passes[i - 1].name : NULL;
 }
 
 const struct pl_pass *pl_passes(int *n)
@@ -197,7 +197,7 @@ static enum rt_status functionalise(struct pl_graph *g, int first, int end, stru
 static enum rt_status run_passes(struct pl_graph *g, struct rt_error *err)
 {
     enum rt_status st = RT_OK;
-    look_at(g, PL_CUT, true);
+    look_at(g, PL_EXTRACT, true);
     for (int i = 0, end; i < N_PASSES && !st; i = end) {
         bool changed;
         end = passes[i].repeat == PL_ONCE ? i + 1 : end_of(i);

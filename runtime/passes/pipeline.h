@@ -31,7 +31,7 @@ struct pl_pass {
     /* A pass has one of both functions. `change` sets *changed if it changed the graph. */
     enum rt_status (*run)(struct pl_graph *g, struct rt_error *err);
     enum rt_status (*change)(struct pl_graph *g, bool *changed, struct rt_error *err);
-    /* The pass that must have run on the graph before, or PL_CUT: the extraction of the graph
+    /* The pass that must have run on the graph before, or PL_EXTRACT: the extraction of the graph
      * (pl_extract). */
     const char *after;
     enum pl_repeat repeat;
@@ -41,7 +41,7 @@ struct pl_pass {
     bool imports;
 };
 
-#define PL_CUT "cut"
+#define PL_EXTRACT "extract"
 
 /* The table, in order, for tools and tests. */
 const struct pl_pass *pl_passes(int *n);

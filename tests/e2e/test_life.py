@@ -400,7 +400,7 @@ class Commands(Case):
         self.assertEqual((code, err), (0, ""))
         told = re.findall(r"^after (\S+): (\d+) nodes, (loading|serving), depth \d+, roots .*$", out, flags=re.M)
         names = [name for name, _, _ in told]
-        self.assertEqual(names[0], "cut")
+        self.assertEqual(names[0], "extract")
         self.assertLess(names.index("inline"), names.index("freeze"))
         self.assertLess(names.index("freeze"), names.index("fuse-epilogues"))
         self.assertEqual({state for _, _, state in told}, {"loading", "serving"})

@@ -75,7 +75,7 @@ static void end(struct plan *p)
     rt_registry_free(p->registry);
 }
 
-static const struct rt_op scale_op = {.name = "_TestScale", .own = &t_scale_schema};
+static const struct rt_op scale_op = {.name = "_TestScale", .internal_schema = &t_scale_schema};
 static const int cluster[] = {AT, GOING};
 
 static void a_kernel_reads_what_a_pass_has_set(void **state)
@@ -140,7 +140,7 @@ static void inputs_behind_one_that_is_left_out_move_up(void **state)
 static void what_does_not_fit_the_header_is_refused(void **state)
 {
     const struct pl_edge in[] = {{-1, 0}, {BOOL_FEED, 0}, {I64_FEED, 0}};
-    static const struct rt_op shrunk = {.name = "_TestScale", .own = &t_shrunk_schema};
+    static const struct rt_op shrunk = {.name = "_TestScale", .internal_schema = &t_shrunk_schema};
     struct plan p;
     (void)state;
 
@@ -173,9 +173,9 @@ static void what_does_not_fit_the_header_is_refused(void **state)
 
 static void an_op_is_not_registered_with_the_schema_of_another(void **state)
 {
-    static const struct rt_op other = {.name = "_TestOther", .own = &t_scale_schema};
+    static const struct rt_op other = {.name = "_TestOther", .internal_schema = &t_scale_schema};
     static const struct rt_schema bare = {.name = "TestScale"};
-    static const struct rt_op public = {.name = "TestScale", .own = &bare};
+    static const struct rt_op public = {.name = "TestScale", .internal_schema = &bare};
     struct rt_registry *r = rt_registry_new();
     (void)state;
 

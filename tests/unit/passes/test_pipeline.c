@@ -19,7 +19,7 @@ static void names_are_unique(void **state)
     (void)state;
     for (int i = 0; i < n; i++)
         assert_int_equal(find(p, n, p[i].name), i);
-    assert_int_equal(find(p, n, PL_CUT), -1);
+    assert_int_equal(find(p, n, PL_EXTRACT), -1);
 }
 
 static void a_pass_has_one_function(void **state)
@@ -43,7 +43,7 @@ static void a_pass_stands_behind_what_must_have_run(void **state)
     for (int i = 0; i < n; i++) {
         const int before = find(p, n, p[i].after);
         if (before < 0)
-            assert_string_equal(p[i].after, PL_CUT);
+            assert_string_equal(p[i].after, PL_EXTRACT);
         else
             assert_int_equal(p[before].graphs & ~p[i].graphs, 0);
         assert_true(before < i);
