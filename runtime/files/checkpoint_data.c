@@ -1,0 +1,169 @@
+/* The data files of a checkpoint: where they lie, and the bytes of an entry in them. */
+#include "runtime/files/checkpoint_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "runtime/base/crc32c.h"
+#include "runtime/files/file.h"
+
+static void shard_path(const struct rt_checkpoint *c, int shard, char *buffer, size_t n)
+{
+    snprintf(buffer, n, "%s.data-%05d-of-%05d", c->prefix, shard, c->n_shards);
+}
+
+static enum rt_status fail_short(const struct rt_bundle_entry *e, const char *path, int64_t size,
+                                 struct rt_error *err)
+{
+    return rt_fail(err, RT_DATA_LOSS,
+                   "%s has %lld bytes, tensor \"%s\" needs %lld at %lld: Read less bytes than "
+                   "requested",
+                   path, (long long)size, e->pub.name, (long long)e->pub.bytes,
+                   (long long)e->offset);
+}
+
+enum rt_status rt_checkpoint_check_files(const struct rt_checkpoint *c, struct rt_error *err)
+{
+    char path[4200];
+    enum rt_status st = RT_OK;
+    int64_t *size = malloc((size_t)c->n_shards * sizeof *size);
+
+    if (!size)
+        return rt_fail_memory(err, "shards", (size_t)c->n_shards * sizeof *size);
+    for (int i = 0; i < c->n_shards; i++)
+        size[i] = -1;
+    for (int i = 0; i < c->n_entries && !st; i++) {
+        const struct rt_bundle_entry *e = &c->entry[i];
+        struct stat s;
+        if (e->pub.is_sliced)
+            continue;
+        shard_path(c, e->pub.shard, path, sizeof path);
+        if (size[e->pub.shard] < 0) {
+            if (stat(path, &s))
+                st = rt_fail_errno(err, path, errno);
+            else
+                st = rt_check_regular(path, &s, err);
+            if (st)
+                break;
+            size[e->pub.shard] = s.st_size;
+        }
+        if (e->offset + e->pub.bytes > size[e->pub.shard])
+            st = fail_short(e, path, size[e->pub.shard], err);
+    }
+    free(size);
+    return st;
+}
+
+enum rt_status rt_checkpoint_check_unchanged(struct rt_checkpoint *c, struct rt_error *err)
+{
+    char path[4200];
+    struct stat s;
+
+    for (int i = 0; i < c->n_shards; i++) {
+        rt_mutex_lock(&c->mu);
+        int fd = c->shard[i].fd;
+        rt_mutex_unlock(&c->mu);
+        if (fd < 0)
+            continue;
+        const struct stat *was = &c->shard[i].s;
+        shard_path(c, i, path, sizeof path);
+        if (fstat(fd, &s))
+            return rt_fail_errno(err, path, errno);
+        if (s.st_size != was->st_size || s.st_mtim.tv_sec != was->st_mtim.tv_sec ||
+            s.st_mtim.tv_nsec != was->st_mtim.tv_nsec)
+            return rt_fail(err, RT_DATA_LOSS, "%s was changed while it was read", path);
+    }
+    return RT_OK;
+}
+
+enum rt_status rt_bundle_open_shard(struct rt_checkpoint *c, const struct rt_bundle_entry *e,
+                                    int *fd, struct rt_error *err)
+{
+    struct rt_bundle_shard *s = &c->shard[e->pub.shard];
+    char path[4200];
+    enum rt_status st = RT_OK;
+
+    shard_path(c, e->pub.shard, path, sizeof path);
+    rt_mutex_lock(&c->mu);
+    if (s->fd < 0)
+        st = rt_open_regular(path, &s->fd, &s->s, err);
+    rt_mutex_unlock(&c->mu);
+    if (st)
+        return st;
+    if (e->offset + e->pub.bytes > s->s.st_size)
+        return fail_short(e, path, s->s.st_size, err);
+    *fd = s->fd;
+    return RT_OK;
+}
+
+enum rt_status rt_bundle_read(struct rt_checkpoint *c, const struct rt_bundle_entry *e, int fd,
+                              size_t off, void *dst, size_t n, struct rt_error *err)
+{
+    char path[4200];
+    const int64_t from = e->offset + (int64_t)off;
+    const ssize_t got = rt_file_read_at(fd, dst, n, from);
+    const int number = errno;
+
+    if (got == (ssize_t)n)
+        return RT_OK;
+    shard_path(c, e->pub.shard, path, sizeof path);
+    if (got >= 0)
+        return fail_short(e, path, from + got, err);
+    rt_fail_errno(err, path, number);
+    return rt_fail_prefix(err, "tensor \"%s\": ", e->pub.name);
+}
+
+enum rt_status rt_bundle_check_sum(struct rt_checkpoint *c, const struct rt_bundle_entry *e,
+                                   uint32_t crc, struct rt_error *err)
+{
+    char path[4200];
+
+    if (rt_crc32c_mask(crc) == e->crc)
+        return RT_OK;
+    uint32_t rotated = e->crc - 0xa282ead8u;
+    shard_path(c, e->pub.shard, path, sizeof path);
+    return rt_fail(err, RT_DATA_LOSS,
+                   "%s: tensor \"%s\" (%lld bytes): Checksum does not match: stored %u vs. "
+                   "calculated on the restored bytes %u",
+                   path, e->pub.name, (long long)e->pub.bytes, rotated >> 17 | rotated << 15, crc);
+}
+
+/* The checksum is computed while a window is in the cache. */
+enum rt_status rt_bundle_read_all(struct rt_checkpoint *c, const struct rt_bundle_entry *e,
+                                  const struct rt_checkpoint_run *run, void *dst,
+                                  struct rt_error *err)
+{
+    size_t n = (size_t)e->pub.bytes;
+    uint32_t crc = 0;
+    int fd;
+    enum rt_status st = rt_bundle_open_shard(c, e, &fd, err);
+
+    for (size_t off = 0; off < n && !st; off += RT_BUNDLE_WINDOW) {
+        size_t k = n - off < RT_BUNDLE_WINDOW ? n - off : RT_BUNDLE_WINDOW;
+        st = rt_checkpoint_run_check(run, err);
+        if (!st)
+            st = rt_bundle_read(c, e, fd, off, (char *)dst + off, k, err);
+        if (!st)
+            crc = rt_crc32c(crc, (char *)dst + off, k);
+    }
+    return st ? st : rt_bundle_check_sum(c, e, crc, err);
+}
+
+void rt_bundle_make_native(const struct rt_checkpoint *c, enum rt_dtype dtype, void *data,
+                           size_t bytes)
+{
+    unsigned char *p = data;
+    size_t size = rt_dtype_size(dtype);
+
+    for (size_t i = 0; dtype == RT_BOOL && i < bytes; i++)
+        p[i] = p[i] != 0;
+    if (dtype == RT_C64 || dtype == RT_C128)
+        size /= 2;
+    for (size_t i = 0; c->is_swapped && size > 1 && i < bytes; i += size)
+        for (size_t k = 0; k < size / 2; k++) {
+            unsigned char low = p[i + k];
+            p[i + k] = p[i + size - 1 - k];
+            p[i + size - 1 - k] = low;
+        }
+}

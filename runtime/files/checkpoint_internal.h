@@ -1,0 +1,82 @@
+/*
+ * A checkpoint's index in memory, and the bytes of its data files, for the files that read
+ * checkpoints (checkpoint.h):
+ *
+ *   checkpoint.c         which checkpoints are open; the named tensors
+ *   checkpoint_index.c   reads an index
+ *   checkpoint_data.c    reads and verifies the bytes of an entry
+ *   checkpoint_tensor.c  makes tensors: lazy ones, of strings, and from slices
+ *
+ * Owner: an entry belongs to its checkpoint. Threads: a checkpoint is immutable once it is open,
+ * except its shards, each of which is opened once under the lock.
+ */
+#ifndef RT_CHECKPOINT_INTERNAL_H
+#define RT_CHECKPOINT_INTERNAL_H
+
+#include <sys/stat.h>
+
+#include "runtime/base/arena.h"
+#include "runtime/base/thread.h"
+#include "runtime/core/slice.h"
+#include "runtime/files/checkpoint.h"
+
+struct rt_bundle_entry {
+    struct rt_checkpoint_entry pub;
+    struct rt_span key;
+    int64_t offset;
+    uint32_t crc; /* as stored, which is masked */
+    int n_parts;
+    const struct rt_slice *parts;
+    const char *why_not; /* why the tensor cannot be read; NULL: it can */
+};
+
+struct rt_bundle_shard {
+    int fd; /* -1: not opened yet; until then guarded by the checkpoint's mu */
+    struct stat s;
+};
+
+struct rt_checkpoint {
+    atomic_int refs;
+    char *prefix;
+    struct rt_arena *arena;
+    size_t budget;   /* limit of the index, in bytes of memory */
+    bool is_swapped; /* the data has the other byte order */
+    int n_shards, n_entries, n_public, capacity;
+    struct rt_bundle_entry *entry; /* sorted by key: slices first, then named tensors */
+    int first_public;
+    struct rt_mutex mu;
+    struct rt_bundle_shard *shard;
+    struct rt_checkpoint *next; /* in open_list; guarded by open_mu */
+    struct stat index;          /* of the index file; all zero: not in open_list */
+};
+
+/* ---- checkpoint_index.c ---- */
+
+/* The entry of this key; NULL: there is none. */
+const struct rt_bundle_entry *rt_bundle_find(const struct rt_checkpoint *c, struct rt_span key);
+
+/* ---- checkpoint_data.c ---- */
+
+enum { RT_BUNDLE_WINDOW = 1 << 20 }; /* bytes read at a time */
+
+/* Opens the entry's shard once, and checks that the entry lies inside it. */
+enum rt_status rt_bundle_open_shard(struct rt_checkpoint *c, const struct rt_bundle_entry *e,
+                                    int *fd, struct rt_error *err);
+/* Reads n bytes that begin at `off` in the entry. `fd` is that of its shard. */
+enum rt_status rt_bundle_read(struct rt_checkpoint *c, const struct rt_bundle_entry *e, int fd,
+                              size_t off, void *dst, size_t n, struct rt_error *err);
+/* Compares the checksum of all bytes of an entry with the stored one. */
+enum rt_status rt_bundle_check_sum(struct rt_checkpoint *c, const struct rt_bundle_entry *e,
+                                   uint32_t crc, struct rt_error *err);
+/* Reads and verifies all bytes of a plain entry, for `run` (may be NULL). */
+enum rt_status rt_bundle_read_all(struct rt_checkpoint *c, const struct rt_bundle_entry *e,
+                                  const struct rt_checkpoint_run *run, void *dst,
+                                  struct rt_error *err);
+/*
+ * Converts verified bytes to what kernels rely on: bools become 0 or 1, and numbers get this
+ * machine's byte order. `bytes`: a multiple of the element's size.
+ */
+void rt_bundle_make_native(const struct rt_checkpoint *c, enum rt_dtype dtype, void *data,
+                           size_t bytes);
+
+#endif

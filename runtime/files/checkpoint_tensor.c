@@ -1,0 +1,438 @@
+/*
+ * Tensors of a checkpoint. A plain tensor that is stored whole is lazy: its bytes are read when
+ * they are first needed. Strings and slices are read at once.
+ */
+#include "runtime/files/checkpoint_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/wire.h"
+#include "runtime/base/bytes.h"
+#include "runtime/base/crc32c.h"
+
+enum { CHECK_EVERY = 1 << 14 }; /* number of strings or slices between two checks */
+
+/* ---- lazy tensors ---- */
+
+struct range {
+    struct rt_checkpoint *c;
+    const struct rt_bundle_entry *e;
+    struct rt_pool *pool; /* where loaded bytes count; may be NULL */
+};
+
+/* Counts bytes that are not blocks of the pool in `pool` (NULL: nowhere). */
+static enum rt_status hold(struct rt_pool *pool, size_t bytes, struct rt_error *err)
+{
+    return pool ? rt_pool_hold(pool, bytes, 0, "a tensor of a checkpoint", err) : RT_OK;
+}
+
+static void release(struct rt_pool *pool, size_t bytes)
+{
+    if (pool)
+        rt_pool_release(pool, bytes);
+}
+
+static void range_release(struct rt_buffer *b)
+{
+    struct range *r = b->owner;
+    void *data = atomic_load(&b->data);
+    free(data);
+    release(r->pool, data ? b->size : 0);
+    rt_pool_unref(r->pool);
+    rt_checkpoint_unref(r->c);
+    free(r);
+}
+
+static enum rt_status range_load(struct rt_buffer *b, const struct rt_check *check,
+                                 struct rt_error *err)
+{
+    struct range *r = b->owner;
+    void *data = NULL;
+    enum rt_status st = hold(r->pool, b->size, err);
+
+    if (st)
+        return st;
+    if (posix_memalign(&data, 64, b->size)) {
+        data = NULL;
+        st = rt_fail_memory(err, r->e->pub.name, b->size);
+    }
+    if (!st && check) {
+        const struct rt_checkpoint_run run = {.check = check->check, .arg = check->arg};
+        st = rt_bundle_read_all(r->c, r->e, &run, data, err);
+    } else if (!st) {
+        st = rt_bundle_read_all(r->c, r->e, NULL, data, err);
+    }
+    if (st) {
+        free(data);
+        release(r->pool, b->size);
+        return st;
+    }
+    rt_bundle_make_native(r->c, r->e->pub.dtype, data, b->size);
+    atomic_store_explicit(&b->data, data, memory_order_release);
+    return RT_OK;
+}
+
+static enum rt_status range_stream(struct rt_buffer *b,
+                                   enum rt_status (*sink)(void *arg, size_t off, const void *p,
+                                                          size_t n, struct rt_error *err),
+                                   void *arg, struct rt_error *err)
+{
+    struct range *r = b->owner;
+    void *data = atomic_load_explicit(&b->data, memory_order_acquire), *window = NULL;
+    uint32_t crc = 0;
+    int fd;
+    enum rt_status st;
+
+    if (data)
+        return sink(arg, 0, data, b->size, err);
+    st = rt_bundle_open_shard(r->c, r->e, &fd, err);
+    if (st)
+        return st;
+    if (posix_memalign(&window, 64, RT_BUNDLE_WINDOW))
+        return rt_fail_memory(err, r->e->pub.name, RT_BUNDLE_WINDOW);
+    for (size_t off = 0; off < b->size && !st; off += RT_BUNDLE_WINDOW) {
+        size_t k = b->size - off < RT_BUNDLE_WINDOW ? b->size - off : RT_BUNDLE_WINDOW;
+        st = rt_bundle_read(r->c, r->e, fd, off, window, k, err);
+        if (st)
+            break;
+        crc = rt_crc32c(crc, window, k);
+        rt_bundle_make_native(r->c, r->e->pub.dtype, window, k);
+        st = sink(arg, off, window, k, err);
+    }
+    free(window);
+    return st ? st : rt_bundle_check_sum(r->c, r->e, crc, err);
+}
+
+static enum rt_status lazy_tensor(struct rt_checkpoint *c, const struct rt_bundle_entry *e,
+                                  struct rt_pool *pool, struct rt_tensor *out, struct rt_error *err)
+{
+    struct range *r = NULL;
+    struct rt_buffer *b = NULL;
+    int fd;
+    enum rt_status st = rt_bundle_open_shard(c, e, &fd, err);
+
+    if (st)
+        return st;
+    r = malloc(sizeof *r);
+    b = rt_buffer_foreign(NULL, (size_t)e->pub.bytes, r, range_release);
+    if (!r || !b) {
+        free(r);
+        free(b);
+        return rt_fail_memory(err, e->pub.name, sizeof *r + sizeof *b);
+    }
+    *r = (struct range){rt_checkpoint_ref(c), e, rt_pool_ref(pool)};
+    b->kind = RT_BUF_LAZY;
+    b->load = range_load;
+    b->stream = range_stream;
+    *out = (struct rt_tensor){
+        .dtype = (uint8_t)e->pub.dtype, .rank = (int8_t)e->pub.shape.rank, .buf = b};
+    memcpy(out->dim, e->pub.shape.dim, sizeof out->dim);
+    return RT_OK;
+}
+
+/* ---- strings ---- */
+
+/*
+ * Reads a tensor of strings from its bytes on disk: all lengths as varints, the masked checksum of
+ * the lengths, then the bytes of all strings. The checksum of the lengths covers each length as 4
+ * bytes (8 if it needs them) in the writer's byte order. The entry's checksum covers the lengths in
+ * this form, the first checksum as stored, and the bytes.
+ */
+static enum rt_status split_strings(struct rt_checkpoint *c, const struct rt_bundle_entry *e,
+                                    const struct rt_checkpoint_run *run, struct rt_span all,
+                                    struct rt_str *dst, int64_t n, struct rt_error *err)
+{
+    struct rt_span rest = all, lengths = all;
+    uint64_t len, left;
+    uint32_t crc = 0, stored;
+
+    for (int64_t i = 0; i < n; i++) {
+        if (i % CHECK_EVERY == 0 && rt_checkpoint_run_check(run, err))
+            return err->code;
+        if (!pb_varint(&rest, &len) || len > all.n)
+            return rt_fail(err, RT_DATA_LOSS, "tensor \"%s\": length %lld of %lld is bad",
+                           e->pub.name, (long long)i, (long long)n);
+        uint32_t small = (uint32_t)len;
+        bool is_small = len <= UINT32_MAX;
+        if (c->is_swapped) {
+            small = __builtin_bswap32(small);
+            len = __builtin_bswap64(len);
+        }
+        crc = is_small ? rt_crc32c(crc, &small, 4) : rt_crc32c(crc, &len, 8);
+    }
+    if (rest.n < 4)
+        return rt_fail(err, RT_DATA_LOSS, "tensor \"%s\": its lengths have no checksum",
+                       e->pub.name);
+    memcpy(&stored, rest.p, 4);
+    if (c->is_swapped)
+        stored = __builtin_bswap32(stored);
+    if (stored != rt_crc32c_mask(crc))
+        return rt_fail(err, RT_DATA_LOSS,
+                       "tensor \"%s\": The length checksum does not match: expected %u but actual "
+                       "is %u",
+                       e->pub.name, rt_crc32c_mask(crc), stored);
+    crc = rt_crc32c(crc, rest.p, rest.n);
+    rest.p += 4;
+    left = rest.n - 4;
+    for (int64_t i = 0; i < n; i++) {
+        if (i % CHECK_EVERY == 0 && rt_checkpoint_run_check(run, err))
+            return err->code;
+        pb_varint(&lengths, &len);
+        if (len > left)
+            return rt_fail(err, RT_DATA_LOSS, "tensor \"%s\": string %lld ends behind its bytes",
+                           e->pub.name, (long long)i);
+        if (!rt_str_set(&dst[i], rt_checkpoint_run_pool(run), rest.p, (size_t)len, err))
+            return err->code;
+        rest.p += len;
+        left -= len;
+    }
+    if (left)
+        return rt_fail(err, RT_DATA_LOSS, "tensor \"%s\": %llu bytes behind the last string",
+                       e->pub.name, (unsigned long long)left);
+    return rt_bundle_check_sum(c, e, crc, err);
+}
+
+static enum rt_status string_tensor(struct rt_checkpoint *c, const struct rt_bundle_entry *e,
+                                    const struct rt_checkpoint_run *run, struct rt_tensor *out,
+                                    struct rt_error *err)
+{
+    size_t n = (size_t)e->pub.bytes;
+    int64_t count = rt_count(e->pub.shape.rank, e->pub.shape.dim);
+    struct rt_pool *pool = rt_checkpoint_run_pool(run);
+    struct rt_tensor t = {0};
+    char *bytes;
+    int fd;
+    enum rt_status st = rt_bundle_open_shard(c, e, &fd, err);
+
+    if (st)
+        return st;
+    if (count > e->pub.bytes)
+        return rt_fail(err, RT_DATA_LOSS, "tensor \"%s\": %lld strings in %zu bytes", e->pub.name,
+                       (long long)count, n);
+    st = hold(pool, n, err);
+    if (st)
+        return st;
+    bytes = malloc(n + 1);
+    if (!bytes) {
+        st = rt_fail_memory(err, e->pub.name, n);
+        goto out;
+    }
+    st = rt_bundle_read(c, e, fd, 0, bytes, n, err);
+    if (st)
+        goto out;
+    st = rt_tensor_new(&t, pool, RT_STRING, e->pub.shape.rank, e->pub.shape.dim, err);
+    if (st)
+        goto out;
+    st = split_strings(c, e, run, rt_span_of(bytes, n), t.data, count, err);
+    if (st)
+        rt_tensor_clear(&t);
+    else
+        *out = t;
+out:
+    free(bytes);
+    release(pool, n);
+    return st;
+}
+
+/* ---- slices ---- */
+
+static enum rt_status part_entry(const struct rt_checkpoint *c, const struct rt_bundle_entry *whole,
+                                 const struct rt_slice *part, const struct rt_bundle_entry **out,
+                                 struct rt_error *err)
+{
+    struct rt_bytes key;
+    struct rt_slice full = *part;
+
+    rt_bytes_init(&key, 1 << 21);
+    rt_slice_key(&key, whole->key, part);
+    const bool no_memory = key.no_memory;
+    *out = key.failed ? NULL : rt_bundle_find(c, rt_span_of(key.p, key.n));
+    rt_bytes_clear(&key);
+    if (no_memory)
+        return rt_fail_memory(err, "a part's name", 0);
+    rt_slice_resolve(&full, whole->pub.shape.rank, whole->pub.shape.dim);
+    int64_t n = rt_count(full.rank, full.length);
+    if (!*out)
+        return rt_fail(err, RT_DATA_LOSS, "tensor \"%s\": a part of it is missing",
+                       whole->pub.name);
+    if ((*out)->pub.is_sliced || (*out)->why_not || (*out)->pub.dtype != whole->pub.dtype ||
+        (*out)->pub.bytes != n * (int64_t)rt_dtype_size(whole->pub.dtype))
+        return rt_fail(err, RT_DATA_LOSS, "tensor \"%s\": a part of it has another size or type",
+                       whole->pub.name);
+    return RT_OK;
+}
+
+/* A stored slice, and its entry. */
+struct stored {
+    struct rt_slice part; /* resolved */
+    const struct rt_bundle_entry *e;
+};
+
+/*
+ * Looks up stored slice i of e. *n: the number of elements that it has in common with `want`; if 0,
+ * nothing is looked up. All slices are looked up before memory is allocated, so that an index
+ * cannot make the reader allocate more than the files hold.
+ */
+static enum rt_status stored_part(struct rt_checkpoint *c, const struct rt_bundle_entry *e, int i,
+                                  const struct rt_slice *want, struct stored *out, int64_t *n,
+                                  struct rt_error *err)
+{
+    int fd;
+    enum rt_status st;
+
+    out->e = e;
+    out->part =
+        (struct rt_slice){.rank = e->pub.shape.rank, .length = {-1, -1, -1, -1, -1, -1, -1, -1}};
+    if (e->pub.is_sliced)
+        out->part = e->parts[i];
+    rt_slice_resolve(&out->part, e->pub.shape.rank, e->pub.shape.dim);
+    *n = rt_slice_overlap(&out->part, want);
+    if (!*n)
+        return RT_OK;
+    if (e->pub.is_sliced) {
+        st = part_entry(c, e, &e->parts[i], &out->e, err);
+        if (st)
+            return st;
+    }
+    return rt_bundle_open_shard(c, out->e, &fd, err);
+}
+
+/* Copies the elements of `want` that the stored slice has into the tensor t, which holds `want`. */
+static enum rt_status copy_part(struct rt_checkpoint *c, const struct stored *s,
+                                const struct rt_checkpoint_run *run, const struct rt_slice *want,
+                                const struct rt_tensor *t, struct rt_error *err)
+{
+    const size_t n = (size_t)s->e->pub.bytes;
+    struct rt_pool *pool = rt_checkpoint_run_pool(run);
+    enum rt_status st = hold(pool, n, err);
+
+    if (st)
+        return st;
+    void *bytes = malloc(n + 1);
+    st = bytes ? rt_bundle_read_all(c, s->e, run, bytes, err)
+               : rt_fail_memory(err, s->e->pub.name, n);
+    if (!st)
+        rt_slice_copy(t->data, want, bytes, &s->part, rt_dtype_size((enum rt_dtype)t->dtype));
+    free(bytes);
+    release(pool, n);
+    return st;
+}
+
+/* Reads slice `want` (resolved) of a tensor that is stored whole or in slices. */
+static enum rt_status assemble(struct rt_checkpoint *c, const struct rt_bundle_entry *e,
+                               const struct rt_checkpoint_run *run, const struct rt_slice *want,
+                               struct rt_tensor *out, struct rt_error *err)
+{
+    size_t size = rt_dtype_size(e->pub.dtype);
+    int n_parts = e->pub.is_sliced ? e->n_parts : 1;
+    int64_t found = 0, n = rt_count(want->rank, want->length), k;
+    struct stored s;
+    struct rt_tensor t;
+    enum rt_status st;
+
+    for (int i = 0; i < n_parts && n; i++) {
+        st = i % CHECK_EVERY == 0 ? rt_checkpoint_run_check(run, err) : RT_OK;
+        if (!st)
+            st = stored_part(c, e, i, want, &s, &k, err);
+        if (st)
+            return st;
+        if (__builtin_add_overflow(found, k, &found))
+            break;
+    }
+    if (found != n) {
+        char buffer[128];
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "Does not have sufficient slices for partitioned tensor %s to restore in "
+                       "slice_spec: %s",
+                       e->pub.name, rt_slice_text(buffer, sizeof buffer, want));
+    }
+    st =
+        rt_tensor_new(&t, rt_checkpoint_run_pool(run), e->pub.dtype, want->rank, want->length, err);
+    if (st)
+        return st;
+    if (n)
+        memset(t.data, 0, (size_t)n * size); /* a corrupt index may leave gaps */
+    for (int i = 0; i < n_parts && n && !st; i++) {
+        st = i % CHECK_EVERY == 0 ? rt_checkpoint_run_check(run, err) : RT_OK;
+        if (!st)
+            st = stored_part(c, e, i, want, &s, &k, err);
+        if (!st && k)
+            st = copy_part(c, &s, run, want, &t, err);
+    }
+    if (st) {
+        rt_tensor_clear(&t);
+        return st;
+    }
+    rt_bundle_make_native(c, e->pub.dtype, t.data, (size_t)n * size);
+    *out = t;
+    return RT_OK;
+}
+
+/* Parses a slice's text and checks it against the entry's shape; empty: the whole tensor. */
+static enum rt_status wanted_part(const struct rt_bundle_entry *e, struct rt_span text,
+                                  struct rt_slice *want, struct rt_error *err)
+{
+    char given[128], stored[128];
+    int rank;
+    int64_t dim[RT_MAX_RANK];
+    enum rt_status st;
+
+    if (!text.n) {
+        *want = (struct rt_slice){.rank = e->pub.shape.rank};
+        for (int i = 0; i < want->rank; i++)
+            want->length[i] = -1;
+        rt_slice_resolve(want, e->pub.shape.rank, e->pub.shape.dim);
+        return RT_OK;
+    }
+    st = rt_slice_parse(text, &rank, dim, want, err);
+    if (st)
+        return st;
+    bool same = rank == e->pub.shape.rank;
+    for (int i = 0; i < rank && same; i++)
+        same = dim[i] == e->pub.shape.dim[i];
+    if (!same)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "tensor_name = %s; shape in shape_and_slice spec %s does not match the "
+                       "shape stored in checkpoint: %s",
+                       e->pub.name, rt_shape_text(given, sizeof given, rank, dim),
+                       rt_shape_text(stored, sizeof stored, e->pub.shape.rank, e->pub.shape.dim));
+    rt_slice_resolve(want, rank, dim);
+    return RT_OK;
+}
+
+enum rt_status rt_checkpoint_tensor(struct rt_checkpoint *c, const char *name, struct rt_span slice,
+                                    enum rt_dtype want, const struct rt_checkpoint_run *run,
+                                    struct rt_tensor *out, struct rt_error *err)
+{
+    const struct rt_bundle_entry *e = name[0] ? rt_bundle_find(c, rt_span_str(name)) : NULL;
+    struct rt_slice part;
+    enum rt_status st;
+
+    *out = (struct rt_tensor){0};
+    if (!e)
+        return rt_fail(err, RT_NOT_FOUND, "Key %s not found in checkpoint", name);
+    if (e->why_not)
+        return rt_fail(err, RT_UNIMPLEMENTED, "tensor \"%s\" in %s: %s", name, c->prefix,
+                       e->why_not);
+    if (want != RT_NO_DTYPE && want != e->pub.dtype)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "tensor_name = %s; expected dtype %s does not equal original dtype %s", name,
+                       rt_dtype_name(want), rt_dtype_name(e->pub.dtype));
+    if (e->pub.dtype == RT_RESOURCE || e->pub.dtype == RT_VARIANT)
+        return rt_fail(err, RT_UNIMPLEMENTED, "tensor \"%s\" in %s: Dtype %s not supported.", name,
+                       c->prefix, rt_dtype_name(e->pub.dtype));
+    st = wanted_part(e, slice, &part, err);
+    if (st)
+        return st;
+    if (e->pub.dtype == RT_STRING) {
+        if (slice.n || e->pub.is_sliced)
+            return rt_fail(err, RT_INVALID_ARGUMENT, "Dtype string not supported.");
+        return string_tensor(c, e, run, out, err);
+    }
+    if (e->pub.is_sliced || slice.n)
+        return assemble(c, e, run, &part, out, err);
+    if (!e->pub.bytes)
+        return rt_tensor_new(out, NULL, e->pub.dtype, e->pub.shape.rank, e->pub.shape.dim, err);
+    return lazy_tensor(c, e, rt_checkpoint_run_pool(run), out, err);
+}
