@@ -360,71 +360,75 @@ static enum rt_status restore(struct rt_model *m, const char *prefix, struct rt_
     return st;
 }
 
-enum rt_status rt_model_load(struct rt_model **out, const char *dir,
-                             const struct rt_model_options *options, struct rt_error *err)
+static const char *const default_tags[] = {"serve"};
+
+/* Reads the SavedModel and makes the session of its graph. */
+static enum rt_status read_graph(struct rt_model *m, const char *dir,
+                                 const struct rt_model_options *options, struct rt_error *err)
 {
-    static const char *const serve[] = {"serve"};
-    struct rt_model *m = calloc(1, sizeof *m);
     struct rt_library *library = NULL;
-    enum rt_status st;
-    if (!m || !(m->arena = rt_arena_new(SIZE_MAX)) ||
-        !(m->dynamic_callables = rt_dynamic_callables_new())) {
-        rt_model_free(m);
-        return rt_fail_memory(err, "a model", sizeof *m);
-    }
-    st = rt_saved_model_read(&m->saved_model, dir, err);
+    enum rt_status st = rt_saved_model_read(&m->saved_model, dir, err);
+
     if (!st)
-        st = rt_saved_model_choose(m->saved_model, options->n_tags ? options->tags : serve,
+        st = rt_saved_model_choose(m->saved_model, options->n_tags ? options->tags : default_tags,
                                    options->n_tags ? options->n_tags : 1, &m->meta_graph, err);
+    if (!st)
+        st = rt_library_import(&library, m->meta_graph->graph_def, options->session.registry, err);
+    if (!st)
+        st = rt_session_new(&m->session, library, &options->session, err);
     if (st)
-        goto fail;
-    st = rt_library_import(&library, m->meta_graph->graph_def, options->session.registry, err);
-    if (st)
-        goto fail;
-    st = rt_session_new(&m->session, library, &options->session, err);
-    if (st)
-        goto fail;
-    library = NULL;
+        rt_library_free(library);
+    return st;
+}
+
+/* Makes the list of signatures, and admits the bytes of the variables. */
+static enum rt_status list_signatures(struct rt_model *m, const char *dir,
+                                      const struct rt_model_options *options, struct rt_error *err)
+{
     m->n_signatures = m->meta_graph->n_signatures;
     m->signatures = rt_arena_array(m->arena, (size_t)m->n_signatures + 1, sizeof *m->signatures);
-    char *prefix = rt_arena_printf(m->arena, "%s/variables/variables", dir);
-    if (!m->signatures || !prefix) {
-        st = rt_fail_memory(err, "a model", 0);
-        goto fail;
-    }
+    if (!m->signatures)
+        return rt_fail_memory(err, "a model", 0);
     for (int i = 0; i < m->n_signatures; i++)
         m->signatures[i].def = &m->meta_graph->signatures[i];
-    if (m->meta_graph->restore_op) {
-        /* A model without variables has a restore op too, but no checkpoint.
-         * rt_saved_model_is_complete tells that from an incomplete copy. */
-        int64_t weights = 0;
-        st = rt_saved_model_is_complete(dir, options->n_tags ? options->tags : serve,
-                                        options->n_tags ? options->n_tags : 1, &weights, err);
-        if (st)
-            goto fail;
-        m->weight_bytes = weights;
-        rt_session_admit_weights(m->session, weights);
-    }
-    st = find_equal(m, err);
-    if (!st)
-        st = check_ops(m, options->allow_unsupported_signatures, err);
-    if (!st)
-        st = restore(m, prefix, err);
+    if (!m->meta_graph->restore_op)
+        return RT_OK;
+    /* A model without variables has a restore op too, but no checkpoint.
+     * rt_saved_model_is_complete tells that from an incomplete copy. */
+    int64_t weights = 0;
+    const enum rt_status st =
+        rt_saved_model_is_complete(dir, options->n_tags ? options->tags : default_tags,
+                                   options->n_tags ? options->n_tags : 1, &weights, err);
+    if (st)
+        return st;
+    m->weight_bytes = weights;
+    rt_session_admit_weights(m->session, weights);
+    return RT_OK;
+}
+
+/* Restores the variables and runs the init op. */
+static enum rt_status initialise(struct rt_model *m, const char *dir, struct rt_error *err)
+{
+    const char *prefix = rt_arena_printf(m->arena, "%s/variables/variables", dir);
+    if (!prefix)
+        return rt_fail_memory(err, "a model", 0);
+    enum rt_status st = restore(m, prefix, err);
     if (!st && m->meta_graph->init_op) {
         st = run_target(m, m->meta_graph->init_op, NULL, err);
         if (st)
             rt_fail_prefix(err, "running the init op: ");
     }
-    if (!st)
-        st = prepare_signatures(m, err); /* marks the variables that signatures write */
-    if (st)
-        goto fail;
-    rt_session_serve(m->session);
-    st = prepare_signatures(m, err); /* freezes the other variables */
-    if (!st)
-        st = judge_signatures(m, err);
-    rt_session_loading(m->session, true, options->session.cancelled);
+    return st;
+}
+
+/* Runs each signature that does not write once, if the options ask for it. Only the end of the load
+ * itself is an error. */
+static enum rt_status warm_up_all(struct rt_model *m, const struct rt_model_options *options,
+                                  struct rt_error *err)
+{
     const int64_t end = rt_now_ns() + WARM_UP_ALL_S * SECOND;
+    enum rt_status st = RT_OK;
+
     rt_session_set_aside(m->session, true); /* a signature that writes is not warmed up at all */
     for (int i = 0; i < m->n_signatures && !st && options->warm_up; i++) {
         struct rt_error why = {.arena = m->arena};
@@ -436,6 +440,39 @@ enum rt_status rt_model_load(struct rt_model **out, const char *dir,
             options->on_warm_up_failure(options->arg, s->def->name, &why);
     }
     rt_session_set_aside(m->session, false);
+    return st;
+}
+
+enum rt_status rt_model_load(struct rt_model **out, const char *dir,
+                             const struct rt_model_options *options, struct rt_error *err)
+{
+    struct rt_model *m = calloc(1, sizeof *m);
+    enum rt_status st;
+    if (!m || !(m->arena = rt_arena_new(SIZE_MAX)) ||
+        !(m->dynamic_callables = rt_dynamic_callables_new())) {
+        rt_model_free(m);
+        return rt_fail_memory(err, "a model", sizeof *m);
+    }
+    st = read_graph(m, dir, options, err);
+    if (!st)
+        st = list_signatures(m, dir, options, err);
+    if (!st)
+        st = find_equal(m, err);
+    if (!st)
+        st = check_ops(m, options->allow_unsupported_signatures, err);
+    if (!st)
+        st = initialise(m, dir, err);
+    if (!st)
+        st = prepare_signatures(m, err); /* marks the variables that signatures write */
+    if (st)
+        goto fail;
+    rt_session_serve(m->session);
+    st = prepare_signatures(m, err); /* freezes the other variables */
+    if (!st)
+        st = judge_signatures(m, err);
+    rt_session_loading(m->session, true, options->session.cancelled);
+    if (!st)
+        st = warm_up_all(m, options, err);
     if (!st)
         st = seal(m, options->load_all_variables, err);
     /* What is still pending is compiled after the kernel choices are sealed. */
@@ -445,7 +482,6 @@ enum rt_status rt_model_load(struct rt_model **out, const char *dir,
     *out = m;
     return RT_OK;
 fail:
-    rt_library_free(library);
     rt_model_free(m);
     return st;
 }

@@ -127,120 +127,169 @@ static enum rt_status wait_for(struct pl_graph *g, int entry, const char *name, 
     return st;
 }
 
-static enum rt_status inline_call(struct pl_graph *g, int at, const struct rt_graph *body,
-                                  struct forward *f, struct rt_error *err)
-{
-    struct pl_graph b = {.session = g->session, .arena = g->arena};
-    struct pl_node call = g->node[at];
-    int n_args = call.n_in - call.call_skip;
-    enum rt_status st;
-    struct rt_edge *feeds = NULL;
-    int entry = -1, base;
+/* A call that is being inlined into `g`. */
+struct inlining {
+    struct pl_graph *g;
+    struct pl_node call;
+    struct pl_graph body; /* its feeds are the call's arguments */
+    int n_args;
+    int base;  /* node k of the body (behind its feeds) becomes node base + k of `g` */
+    int entry; /* the entry node; -1: there is none */
+};
 
-    if (n_args != body->n_args || call.n_out != body->n_rets)
-        return rt_fail(err, RT_INVALID_ARGUMENT,
-                       "call '%s': function '%s' takes %d arguments and returns %d, the call has "
-                       "%d and %d",
-                       call.name, body->name, body->n_args, body->n_rets, n_args, call.n_out);
-    if (call.depth >= MAX_DEPTH)
-        return pl_fail_too_deep(g->session, body, call.name, MAX_DEPTH, err);
-    feeds = malloc(((size_t)n_args + 1) * sizeof *feeds);
+/* Makes the graph of the function's body, with the arguments as its feeds. */
+static enum rt_status extract_body(struct inlining *x, const struct rt_graph *body,
+                                   struct rt_error *err)
+{
+    struct rt_edge *feeds = malloc(((size_t)x->n_args + 1) * sizeof *feeds);
     if (!feeds)
-        return rt_fail_memory(err, "a plan", (size_t)n_args);
-    for (int i = 0; i < n_args; i++)
+        return rt_fail_memory(err, "a plan", (size_t)x->n_args);
+    for (int i = 0; i < x->n_args; i++)
         feeds[i] = (struct rt_edge){body->arg[i], 0};
     struct pl_request q = {.graph = body,
                            .feeds = feeds,
-                           .n_feeds = n_args,
+                           .n_feeds = x->n_args,
                            .fetches = body->ret,
                            .n_fetches = body->n_rets,
                            .targets = body->ctrl_ret,
                            .n_targets = body->n_ctrl_rets,
                            .is_body = true};
-    st = pl_extract(&b, &q, err);
-    if (st)
-        goto end;
-    pl_mark_reads(&b);
-    if (g->n + b.n > 2 * MAX_NODES) {
-        st = rt_fail(err, RT_RESOURCE_EXHAUSTED, "more than %d nodes after inlining", MAX_NODES);
-        goto end;
-    }
-    if (call.n_ctrl) {
-        entry = add_pivot(g, call.name, call.n_ctrl, err);
-        if (entry < 0) {
-            st = RT_RESOURCE_EXHAUSTED;
-            goto end;
-        }
-        memcpy(g->node[entry].ctrl, call.ctrl, (size_t)call.n_ctrl * sizeof(int));
-        g->node[entry].n_ctrl = call.n_ctrl;
-    }
-    base = g->n - n_args; /* node k of b (behind its feeds) becomes node base + k */
-#define MAP(e)                                                                                     \
-    ((e).node < n_args ? call.in[(e).node + call.call_skip]                                        \
-                       : (struct pl_edge){base + (e).node, (e).out})
-    for (int k = n_args; k < b.n; k++) {
-        int i = pl_add(g, err);
-        if (i < 0) {
-            st = RT_RESOURCE_EXHAUSTED;
-            goto end;
-        }
-        struct pl_node *n = &g->node[i];
-        *n = b.node[k];
-        b.node[k] = (struct pl_node){0}; /* `g` owns what the node holds */
-        n->depth = call.depth + 1;
-        n->name = rt_arena_printf(g->arena, "%s/%s", call.name, n->name);
-        if (!n->name) {
-            st = rt_fail_memory(err, "a plan", 0);
-            goto end;
-        }
-        for (int j = 0; j < n->n_in; j++)
-            n->in[j] = MAP(n->in[j]);
-        for (int j = 0; j < n->n_ctrl; j++)
-            n->ctrl[j] += base;
-        if (entry >= 0 && n->effect != RT_PURE) {
-            int *ctrl = rt_arena_array(g->arena, (size_t)n->n_ctrl + 1, sizeof *ctrl);
-            if (!ctrl) {
-                st = rt_fail_memory(err, "a plan", 0);
-                goto end;
-            }
-            if (n->n_ctrl)
-                memcpy(ctrl, n->ctrl, (size_t)n->n_ctrl * sizeof *ctrl);
-            ctrl[n->n_ctrl] = entry;
-            n->ctrl = ctrl;
-            n->n_ctrl++;
-        }
-    }
-    f->exit = add_pivot(g, call.name, b.n_targets + call.n_in + 1, err);
-    f->out = rt_arena_array(g->arena, (size_t)call.n_out + 1, sizeof *f->out);
-    if (f->exit < 0 || !f->out) {
-        st = rt_fail_memory(err, "a plan", 0);
-        goto end;
-    }
-    for (int k = 0; k < b.n_targets; k++) {
-        g->node[f->exit].ctrl[k] = base + b.target[k];
-        if (!pl_add_target(g, base + b.target[k])) {
-            st = rt_fail_memory(err, "a plan", 0);
-            goto end;
-        }
-    }
-    g->node[f->exit].n_ctrl = b.n_targets;
-    if (entry >= 0)
-        g->node[f->exit].ctrl[g->node[f->exit].n_ctrl++] = entry;
-    for (int k = 0; k < call.n_in; k++)
-        if (g->node[call.in[k].node].kind != PL_FEED)
-            g->node[f->exit].ctrl[g->node[f->exit].n_ctrl++] = call.in[k].node;
-    for (int k = 0; k < call.n_out && !st; k++) {
-        f->out[k] = MAP(b.fetch[k]);
-        if (entry >= 0 && (b.fetch[k].node < n_args || g->node[f->out[k].node].effect == RT_PURE))
-            st = wait_for(g, entry, call.name, call.depth, (enum rt_dtype)call.def->out_dtype[k],
-                          &f->out[k], err);
-    }
-#undef MAP
-    g->node[at].kind = PL_GONE;
-    g->node[at].call = NULL;
-end:
+    enum rt_status st = pl_extract(&x->body, &q, err);
     free(feeds);
-    pl_nodes_clear(&b);
+    if (st)
+        return st;
+    pl_mark_reads(&x->body);
+    if (x->g->n + x->body.n > 2 * MAX_NODES)
+        return rt_fail(err, RT_RESOURCE_EXHAUSTED, "more than %d nodes after inlining", MAX_NODES);
+    return RT_OK;
+}
+
+static enum rt_status add_entry(struct inlining *x, struct rt_error *err)
+{
+    const struct pl_node *call = &x->call;
+    x->entry = add_pivot(x->g, call->name, call->n_ctrl, err);
+    if (x->entry < 0)
+        return RT_RESOURCE_EXHAUSTED;
+    memcpy(x->g->node[x->entry].ctrl, call->ctrl, (size_t)call->n_ctrl * sizeof(int));
+    x->g->node[x->entry].n_ctrl = call->n_ctrl;
+    return RT_OK;
+}
+
+/* The edge of `g` that an edge of the body becomes. */
+static struct pl_edge inlined_edge(const struct inlining *x, struct pl_edge e)
+{
+    return e.node < x->n_args ? x->call.in[e.node + x->call.call_skip]
+                              : (struct pl_edge){x->base + e.node, e.out};
+}
+
+static enum rt_status wait_for_entry(struct inlining *x, struct pl_node *n, struct rt_error *err)
+{
+    int *ctrl = rt_arena_array(x->g->arena, (size_t)n->n_ctrl + 1, sizeof *ctrl);
+    if (!ctrl)
+        return rt_fail_memory(err, "a plan", 0);
+    if (n->n_ctrl)
+        memcpy(ctrl, n->ctrl, (size_t)n->n_ctrl * sizeof *ctrl);
+    ctrl[n->n_ctrl] = x->entry;
+    n->ctrl = ctrl;
+    n->n_ctrl++;
+    return RT_OK;
+}
+
+/* Moves node k of the body to the end of `g`. */
+static enum rt_status move_node(struct inlining *x, int k, struct rt_error *err)
+{
+    const int i = pl_add(x->g, err);
+    if (i < 0)
+        return RT_RESOURCE_EXHAUSTED;
+    struct pl_node *n = &x->g->node[i];
+    *n = x->body.node[k];
+    x->body.node[k] = (struct pl_node){0}; /* `g` owns what the node holds */
+    n->depth = x->call.depth + 1;
+    n->name = rt_arena_printf(x->g->arena, "%s/%s", x->call.name, n->name);
+    if (!n->name)
+        return rt_fail_memory(err, "a plan", 0);
+    for (int j = 0; j < n->n_in; j++)
+        n->in[j] = inlined_edge(x, n->in[j]);
+    for (int j = 0; j < n->n_ctrl; j++)
+        n->ctrl[j] += x->base;
+    return x->entry >= 0 && n->effect != RT_PURE ? wait_for_entry(x, n, err) : RT_OK;
+}
+
+/* Makes the exit node, which waits for the nodes that the body must run, for the entry, and for the
+ * call's inputs. */
+static enum rt_status add_exit(struct inlining *x, int *exit, struct rt_error *err)
+{
+    struct pl_graph *g = x->g;
+    const struct pl_node *call = &x->call;
+    const int n_targets = x->body.n_targets;
+
+    *exit = add_pivot(g, call->name, n_targets + call->n_in + 1, err);
+    if (*exit < 0)
+        return rt_fail_memory(err, "a plan", 0);
+    for (int k = 0; k < n_targets; k++) {
+        g->node[*exit].ctrl[k] = x->base + x->body.target[k];
+        if (!pl_add_target(g, x->base + x->body.target[k]))
+            return rt_fail_memory(err, "a plan", 0);
+    }
+    struct pl_node *n = &g->node[*exit];
+    n->n_ctrl = n_targets;
+    if (x->entry >= 0)
+        n->ctrl[n->n_ctrl++] = x->entry;
+    for (int k = 0; k < call->n_in; k++)
+        if (g->node[call->in[k].node].kind != PL_FEED)
+            n->ctrl[n->n_ctrl++] = call->in[k].node;
+    return RT_OK;
+}
+
+/* Finds the edges that replace the call's outputs. */
+static enum rt_status forward_outputs(struct inlining *x, struct pl_edge *out, struct rt_error *err)
+{
+    const struct pl_node *call = &x->call;
+    enum rt_status st = RT_OK;
+
+    for (int k = 0; k < call->n_out && !st; k++) {
+        const struct pl_edge from = x->body.fetch[k];
+        out[k] = inlined_edge(x, from);
+        if (x->entry >= 0 && (from.node < x->n_args || x->g->node[out[k].node].effect == RT_PURE))
+            st = wait_for(x->g, x->entry, call->name, call->depth,
+                          (enum rt_dtype)call->def->out_dtype[k], &out[k], err);
+    }
+    return st;
+}
+
+static enum rt_status inline_call(struct pl_graph *g, int at, const struct rt_graph *body,
+                                  struct forward *f, struct rt_error *err)
+{
+    struct inlining x = {.g = g, .call = g->node[at], .entry = -1};
+    const struct pl_node *call = &x.call;
+    enum rt_status st;
+
+    x.body = (struct pl_graph){.session = g->session, .arena = g->arena};
+    x.n_args = call->n_in - call->call_skip;
+    if (x.n_args != body->n_args || call->n_out != body->n_rets)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "call '%s': function '%s' takes %d arguments and returns %d, the call has "
+                       "%d and %d",
+                       call->name, body->name, body->n_args, body->n_rets, x.n_args, call->n_out);
+    if (call->depth >= MAX_DEPTH)
+        return pl_fail_too_deep(g->session, body, call->name, MAX_DEPTH, err);
+    st = extract_body(&x, body, err);
+    if (!st && call->n_ctrl)
+        st = add_entry(&x, err);
+    x.base = g->n - x.n_args;
+    for (int k = x.n_args; k < x.body.n && !st; k++)
+        st = move_node(&x, k, err);
+    if (!st)
+        st = add_exit(&x, &f->exit, err);
+    if (!st && !(f->out = rt_arena_array(g->arena, (size_t)call->n_out + 1, sizeof *f->out)))
+        st = rt_fail_memory(err, "a plan", 0);
+    if (!st)
+        st = forward_outputs(&x, f->out, err);
+    if (!st) {
+        g->node[at].kind = PL_GONE;
+        g->node[at].call = NULL;
+    }
+    pl_nodes_clear(&x.body);
     return st;
 }
 

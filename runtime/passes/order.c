@@ -1,95 +1,114 @@
-/* The topological order of a graph's nodes, in which a plan runs them. */
+/*
+ * The topological order of a graph's nodes, in which a plan runs them. The walk is depth first from
+ * targets and fetches, so that nodes that depend on each other run close together. The only cycles
+ * are those that import allows, through NextIteration, which the token executor runs.
+ */
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/passes/passes.h"
 
-/* The walk is depth first from targets and fetches, so that nodes that depend on each other run
- * close together. The only cycles are those that import allows, through NextIteration, which the
- * token executor runs. */
-enum rt_status pl_order(const struct pl_graph *g, int *order, int *n_order, struct rt_error *err)
-{
-    enum { NEW, OPEN, DONE };
-    unsigned char *mark = calloc((size_t)g->n + 1, 1);
+enum { NEW, OPEN, DONE };
+
+struct walk {
+    const struct pl_graph *g;
+    unsigned char *mark; /* of each node: NEW, OPEN or DONE */
     struct {
-        int node, k;
-    } *stack = malloc(((size_t)g->n + 1) * sizeof *stack);
-    enum rt_status st = RT_OK;
-    int depth = 0, n = 0;
-    if (!mark || !stack) {
-        st = rt_fail_memory(err, "a plan", (size_t)g->n);
-        goto end;
-    }
-    for (int r = 0; r < g->n_targets + g->n_fetches + g->n_feeds; r++) {
-        int root = r < g->n_targets                  ? g->target[r]
-                   : r < g->n_targets + g->n_fetches ? g->fetch[r - g->n_targets].node
-                                                     : r - g->n_targets - g->n_fetches;
-        if (mark[root] != NEW)
+        int node, k; /* the input that is visited next */
+    } * stack;       /* the OPEN nodes */
+    int *order, n;   /* the DONE nodes */
+};
+
+/* The node of data input k, or of control input k - n_in. */
+static int input_node(const struct pl_node *n, int k)
+{
+    return k < n->n_in ? n->in[k].node : n->ctrl[k - n->n_in];
+}
+
+static bool is_back_edge(const struct pl_node *from, const struct pl_node *to)
+{
+    return to->def && from->def && pl_is_token(from->def) &&
+           strstr(from->def->schema->name, "NextIteration");
+}
+
+/* Appends `root`, which is NEW, behind the nodes that it depends on. Unless `follows_back`, back
+ * edges are passed over, and any other cycle is an error. */
+static enum rt_status walk_from(struct walk *w, int root, bool follows_back, struct rt_error *err)
+{
+    const struct pl_graph *g = w->g;
+    int depth = 0;
+
+    w->mark[root] = OPEN;
+    w->stack[depth].node = root;
+    w->stack[depth++].k = 0;
+    while (depth) {
+        const struct pl_node *at = &g->node[w->stack[depth - 1].node];
+        const int k = w->stack[depth - 1].k;
+        if (k == at->n_in + at->n_ctrl) {
+            w->mark[w->stack[--depth].node] = DONE;
+            w->order[w->n++] = (int)(at - g->node);
             continue;
-        mark[root] = OPEN;
-        stack[depth].node = root;
-        stack[depth++].k = 0;
-        while (depth) {
-            const struct pl_node *at = &g->node[stack[depth - 1].node];
-            int k = stack[depth - 1].k;
-            if (k < at->n_in + at->n_ctrl) {
-                stack[depth - 1].k++;
-                int from = k < at->n_in ? at->in[k].node : at->ctrl[k - at->n_in];
-                bool back = at->def && g->node[from].def && pl_is_token(g->node[from].def) &&
-                            strstr(g->node[from].def->schema->name, "NextIteration");
-                if (mark[from] == NEW && !back) {
-                    mark[from] = OPEN;
-                    stack[depth].node = from;
-                    stack[depth++].k = 0;
-                } else if (mark[from] == OPEN && !back) {
-                    st = rt_fail(err, RT_INVALID_ARGUMENT, "node '%s' is part of a cycle",
-                                 g->node[from].name);
-                    goto end;
-                }
-                continue;
-            }
-            mark[stack[--depth].node] = DONE;
-            order[n++] = (int)(at - g->node);
+        }
+        w->stack[depth - 1].k++;
+        const int from = input_node(at, k);
+        if (w->mark[from] == DONE || (!follows_back && is_back_edge(&g->node[from], at)))
+            continue;
+        if (w->mark[from] == NEW) {
+            w->mark[from] = OPEN;
+            w->stack[depth].node = from;
+            w->stack[depth++].k = 0;
+        } else if (!follows_back) {
+            return rt_fail(err, RT_INVALID_ARGUMENT, "node '%s' is part of a cycle",
+                           g->node[from].name);
         }
     }
-    /* Adds the nodes that only a back edge reaches, of data or of control: NextIteration nodes and
-     * their ancestors. Every node that a node in the plan waits for is in the order. */
+    return RT_OK;
+}
+
+/* Appends the nodes that only a back edge reaches, of data or of control: NextIteration nodes and
+ * their ancestors. Every node that a node in the plan waits for is in the order then. */
+static enum rt_status walk_back_edges(struct walk *w, struct rt_error *err)
+{
     for (bool again = true; again;) {
         again = false;
-        for (int i = 0; i < g->n; i++) {
-            if (mark[i] != DONE)
+        for (int i = 0; i < w->g->n; i++) {
+            const struct pl_node *to = &w->g->node[i];
+            if (w->mark[i] != DONE)
                 continue;
-            const struct pl_node *to = &g->node[i];
             for (int k = 0; k < to->n_in + to->n_ctrl; k++) {
-                int root = k < to->n_in ? to->in[k].node : to->ctrl[k - to->n_in];
-                if (mark[root] != NEW)
+                const int root = input_node(to, k);
+                if (w->mark[root] != NEW)
                     continue;
                 again = true;
-                mark[root] = OPEN;
-                depth = 0;
-                stack[depth].node = root;
-                stack[depth++].k = 0;
-                while (depth) {
-                    const struct pl_node *at = &g->node[stack[depth - 1].node];
-                    int j = stack[depth - 1].k++;
-                    if (j < at->n_in + at->n_ctrl) {
-                        int from = j < at->n_in ? at->in[j].node : at->ctrl[j - at->n_in];
-                        if (mark[from] == NEW) {
-                            mark[from] = OPEN;
-                            stack[depth].node = from;
-                            stack[depth++].k = 0;
-                        }
-                        continue;
-                    }
-                    mark[stack[--depth].node] = DONE;
-                    order[n++] = (int)(at - g->node);
-                }
+                const enum rt_status st = walk_from(w, root, true, err);
+                if (st)
+                    return st;
             }
         }
     }
-end:
-    *n_order = n;
-    free(mark);
-    free(stack);
+    return RT_OK;
+}
+
+enum rt_status pl_order(const struct pl_graph *g, int *order, int *n_order, struct rt_error *err)
+{
+    struct walk w = {.g = g, .order = order};
+    enum rt_status st = RT_OK;
+
+    w.mark = calloc((size_t)g->n + 1, 1);
+    w.stack = malloc(((size_t)g->n + 1) * sizeof *w.stack);
+    if (!w.mark || !w.stack)
+        st = rt_fail_memory(err, "a plan", (size_t)g->n);
+    for (int r = 0; r < g->n_targets + g->n_fetches + g->n_feeds && !st; r++) {
+        const int root = r < g->n_targets                  ? g->target[r]
+                         : r < g->n_targets + g->n_fetches ? g->fetch[r - g->n_targets].node
+                                                           : r - g->n_targets - g->n_fetches;
+        if (w.mark[root] == NEW)
+            st = walk_from(&w, root, false, err);
+    }
+    if (!st)
+        st = walk_back_edges(&w, err);
+    *n_order = w.n;
+    free(w.mark);
+    free(w.stack);
     return st;
 }
