@@ -464,79 +464,100 @@ static int split_tags(char *text, const char **tags)
     return n;
 }
 
-int srv_command_inspect(int argc, const char *const *argv, const struct rt_registry *registry)
+struct options {
+    const char *dir;
+    const char *tags; /* with commas between them */
+    const char *pass; /* the only pass whose graph is printed; NULL: all */
+    bool json, variables, dumps;
+};
+
+/* Reads the command line. *done: --help or --version was printed. Returns the exit status. */
+static int read_options(int argc, const char *const *argv, struct options *o, bool *done)
 {
-    struct srv_args a = {.argc = argc, .argv = argv};
-    const char *dir = NULL, *wrong = NULL, *tags_text = "serve", *v;
     static const char one_pass[] = "--dump_passes=";
-    struct rt_pass_dump dump = {.put = put_dump};
-    bool json = false, variables = false, dumps = false;
-    for (int i = 1; i < argc; i++)
-        if (strcmp(argv[i], "--plan") == 0)
-            return srv_command_run(argc, argv, registry);
+    struct srv_args a = {.argc = argc, .argv = argv};
+    const char *wrong = NULL, *v;
+
     for (a.i = 1; a.i < argc && !wrong && !a.missing; a.i++) {
         if (srv_args_is(&a, "--help") || srv_args_is(&a, "-h")) {
             fputs(usage, stdout);
+            *done = true;
             return SRV_EXIT_OK;
         }
         if (srv_args_is(&a, "--version")) {
             printf("slipway %s\n", SLIPWAY_VERSION);
+            *done = true;
             return SRV_EXIT_OK;
         }
         if (srv_args_is(&a, "--json"))
-            json = true;
+            o->json = true;
         else if (srv_args_is(&a, "--variables"))
-            variables = true;
+            o->variables = true;
         else if (srv_args_is(&a, "--dump_passes"))
-            dumps = true;
+            o->dumps = true;
         else if (strncmp(argv[a.i], one_pass, sizeof one_pass - 1) == 0) {
-            dumps = true;
-            dump.pass = argv[a.i] + sizeof one_pass - 1;
+            o->dumps = true;
+            o->pass = argv[a.i] + sizeof one_pass - 1;
         } else if ((v = srv_args_value(&a, "--tags")))
-            tags_text = v;
-        else if (!a.missing && argv[a.i][0] != '-' && !dir)
-            dir = argv[a.i];
+            o->tags = v;
+        else if (!a.missing && argv[a.i][0] != '-' && !o->dir)
+            o->dir = argv[a.i];
         else
             wrong = argv[a.i];
     }
-    if (wrong || a.missing || !dir) {
-        if (a.missing)
-            fprintf(stderr, "slipway inspect: %s wants a value\n", a.missing);
-        else if (wrong)
-            fprintf(stderr,
-                    "slipway inspect: cannot use argument %s: it takes one DIR, --json, "
-                    "--variables, --tags, --plan or --dump_passes\n",
-                    wrong);
-        else
-            fputs("slipway inspect: no directory given\n", stderr);
-        fputs("slipway inspect --help says more\n", stderr);
-        return SRV_EXIT_USAGE;
-    }
-    if (dump.pass && !is_pass(dump.pass))
-        return no_such_pass(dump.pass);
+    if (!wrong && !a.missing && o->dir)
+        return o->pass && !is_pass(o->pass) ? no_such_pass(o->pass) : SRV_EXIT_OK;
+    if (a.missing)
+        fprintf(stderr, "slipway inspect: %s wants a value\n", a.missing);
+    else if (wrong)
+        fprintf(stderr,
+                "slipway inspect: cannot use argument %s: it takes one DIR, --json, "
+                "--variables, --tags, --plan or --dump_passes\n",
+                wrong);
+    else
+        fputs("slipway inspect: no directory given\n", stderr);
+    fputs("slipway inspect --help says more\n", stderr);
+    return SRV_EXIT_USAGE;
+}
+
+static int print_inspected(const struct inspected *in, const struct options *o)
+{
+    if (o->dumps && in->trouble)
+        fprintf(stderr, "slipway inspect: does not load: %s\n", in->trouble);
+    else if (o->json)
+        print_json(in);
+    else if (!o->dumps)
+        print_text(in, o->variables);
+    return json_array_size(in->unsupported) || in->trouble ? SRV_EXIT_FAILED : SRV_EXIT_OK;
+}
+
+int srv_command_inspect(int argc, const char *const *argv, const struct rt_registry *registry)
+{
+    struct options o = {.tags = "serve"};
+    bool done = false;
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--plan") == 0)
+            return srv_command_run(argc, argv, registry);
+    int code = read_options(argc, argv, &o, &done);
+    if (code != SRV_EXIT_OK || done)
+        return code;
+    struct rt_pass_dump dump = {.put = put_dump, .pass = o.pass};
     struct inspected in = {
-        .arena = rt_arena_new(SIZE_MAX), .registry = registry, .dump = dumps ? &dump : NULL};
+        .arena = rt_arena_new(SIZE_MAX), .registry = registry, .dump = o.dumps ? &dump : NULL};
     struct rt_error err = {.arena = in.arena};
     const char *tags[MAX_TAGS];
-    char *copy = in.arena ? rt_arena_strdup(in.arena, tags_text) : NULL;
+    char *copy = in.arena ? rt_arena_strdup(in.arena, o.tags) : NULL;
     rt_map_init(&in.ops);
     rt_map_init(&in.functions);
     in.unsupported = json_array();
     enum rt_status st = copy && in.unsupported
-                            ? inspect(&in, dir, tags, split_tags(copy, tags), &err)
+                            ? inspect(&in, o.dir, tags, split_tags(copy, tags), &err)
                             : rt_fail_memory(&err, "inspecting", 0);
-    int code = SRV_EXIT_FAILED;
+    code = SRV_EXIT_FAILED;
     if (st)
         srv_command_failed("inspect", &err);
-    else {
-        if (dumps && in.trouble)
-            fprintf(stderr, "slipway inspect: does not load: %s\n", in.trouble);
-        else if (json)
-            print_json(&in);
-        else if (!dumps)
-            print_text(&in, variables);
-        code = json_array_size(in.unsupported) || in.trouble ? SRV_EXIT_FAILED : SRV_EXIT_OK;
-    }
+    else
+        code = print_inspected(&in, &o);
     json_decref(in.unsupported);
     rt_model_free(in.model);
     rt_checkpoint_unref(in.checkpoint);
