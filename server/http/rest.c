@@ -15,7 +15,9 @@
 #include "runtime/base/log.h"
 #include "runtime/base/machine.h"
 #include "server/http/recv_hook.h"
-#include "server/http/rest_internal.h"
+#include "server/http/rest_call.h"
+#include "server/http/rest_connection.h"
+#include "server/http/rest_loop.h"
 
 /* ---- the loop ---- */
 

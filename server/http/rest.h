@@ -1,6 +1,6 @@
 /*
  * The REST transport: libmicrohttpd daemons without threads of their own, run by the server's I/O
- * loops. Only this module and the files that rest_internal.h lists use libmicrohttpd.
+ * loops. Only this module and the files that rest_loop.h lists use libmicrohttpd.
  */
 #ifndef SRV_REST_H
 #define SRV_REST_H

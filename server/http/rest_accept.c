@@ -4,7 +4,8 @@
  * as proxies, would then shut all others out as long as they stay, long after descriptors are free
  * again.
  */
-#include "server/http/rest_internal.h"
+#include "server/http/rest_connection.h"
+#include "server/http/rest_loop.h"
 
 #include <errno.h>
 #include <string.h>

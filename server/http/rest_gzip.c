@@ -1,5 +1,5 @@
 /* Compressed request and response bodies. */
-#include "server/http/rest_internal.h"
+#include "server/http/rest_call.h"
 
 #include <zlib.h>
 

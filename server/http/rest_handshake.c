@@ -10,7 +10,8 @@
  */
 #include <sys/epoll.h>
 
-#include "server/http/rest_internal.h"
+#include "server/http/rest_connection.h"
+#include "server/http/rest_loop.h"
 
 enum { HANDSHAKE_MS = 10000 }; /* as in server/grpc/grpc_arguments.c */
 

@@ -1,4 +1,4 @@
-#include "server/http/rest_internal.h"
+#include "server/http/rest_loop.h"
 
 #include <errno.h>
 #include <netdb.h>

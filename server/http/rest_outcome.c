@@ -4,7 +4,8 @@
  * (rest_refuse.c) have the same.
  */
 #include "runtime/base/clock.h"
-#include "server/http/rest_internal.h"
+#include "server/http/rest_call.h"
+#include "server/http/rest_loop.h"
 #include "server/metrics/metrics.h"
 #include "server/telemetry/access_log.h"
 

@@ -1,4 +1,6 @@
-#include "server/http/rest_internal.h"
+#include "server/http/rest_call.h"
+#include "server/http/rest_connection.h"
+#include "server/http/rest_loop.h"
 
 #include <string.h>
 #include <strings.h>

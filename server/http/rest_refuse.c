@@ -11,7 +11,9 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "server/http/rest_internal.h"
+#include "server/http/rest_call.h"
+#include "server/http/rest_connection.h"
+#include "server/http/rest_loop.h"
 #include "server/metrics/metrics.h"
 
 enum {

@@ -1,5 +1,5 @@
 /*
- * A REST request in progress, shared by the transport (rest_internal.h) and the handlers
+ * A REST request in progress, shared by the transport (rest_loop.h) and the handlers
  * (rest_predict.c, rest_examples.c, rest_info.c). Nothing here uses libmicrohttpd.
  *
  * Owner: the I/O loop thread, except between srv_job_submit and the job's `done`.

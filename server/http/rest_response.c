@@ -1,4 +1,5 @@
-#include "server/http/rest_internal.h"
+#include "server/http/rest_call.h"
+#include "server/http/rest_connection.h"
 
 #include <stdio.h>
 

@@ -9,7 +9,8 @@
 #include <string.h>
 
 #include "server/http/recv_hook.h"
-#include "server/http/rest_internal.h"
+#include "server/http/rest_connection.h"
+#include "server/http/rest_loop.h"
 
 enum {
     PIECE_BYTES = 64 << 10,  /* per read */
