@@ -10,6 +10,11 @@
 #include "runtime/base/log.h"
 #include "server/versions/policy.h"
 
+enum {
+    MAX_ENDED = 100,        /* ended versions that a model's status still lists */
+    MAX_GONE_MODELS = 1000, /* models without a configuration that are still listed */
+};
+
 void srv_mgr_wake(struct srv_manager *m)
 {
     uint64_t one = 1;
