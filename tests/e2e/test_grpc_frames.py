@@ -13,10 +13,10 @@ import unittest
 import grpc
 import http2
 import rekeying
+from grpc_support import by_tls
 from http2 import field, integer
 from support import MODELS, SLOW, Case, Server, wait_for
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
-from test_grpc_services import by_tls
 from test_grpc_stall import PREDICT, fill, half_plus_two, save
 
 MEBI = 1 << 20

@@ -17,11 +17,11 @@ import zlib
 import grpc
 import http2
 import small_models
+from grpc_support import by_tls
 from support import MODELS, SLOW, Case, Server, wait_for
 from tensorflow_serving.apis import (get_model_status_pb2, model_management_pb2,
                                      model_service_pb2_grpc, predict_pb2,
                                      prediction_service_pb2_grpc)
-from test_grpc_services import by_tls
 
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
 STATUS = "/tensorflow.serving.ModelService/GetModelStatus"
