@@ -79,7 +79,6 @@ enum slipway_dtype {
     SLIPWAY_UINT32 = 22,     /* uint32_t */
     SLIPWAY_UINT64 = 23,     /* uint64_t */
 };
-
 const char *slipway_dtype_name(int dtype); /* "DT_FLOAT"; "DT_INVALID": unknown number */
 size_t slipway_dtype_size(int dtype);      /* bytes of an element in memory; 0: unknown */
 

@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""Holds files, headers and functions to their lengths: a file that needs more lines holds two things, and a
+function that needs more does. Each finding is a line; the exit status is the verdict.
+
+A function counts from its first line to its closing brace, which clang-format puts in the first column.
+EXCEPTIONS names what is longer, with the reason; an entry that is no longer needed is a finding too.
+"""
+import os
+import re
+import sys
+
+from lint import ROOT, tracked
+
+FILE, HEADER, FUNCTION = 800, 250, 80
+EXCEPTIONS = {  # path, or path and function: why
+    "kernels/string/case_map.h": "a generated table",
+}
+C_FOLDERS = ("clients/", "kernels/", "proto/", "runtime/", "server/", "tests/")
+NOT_MEASURED = ("tests/conformance/specs/",)  # specifications are tables
+
+
+def begin_of(lines, brace):
+    """The first line of the function whose body opens in line `brace`; all count from 0."""
+    first = brace
+    while first > 0:
+        line = lines[first - 1].rstrip()
+        if not line or line.startswith("#") or line.endswith((";", "}", "*/", "\\")) or line.startswith("//"):
+            break
+        first -= 1
+    return first
+
+
+def functions(text):
+    """(name, first line, lines) of each function, from the form that clang-format gives it."""
+    lines = text.splitlines()
+    for brace, line in enumerate(lines):
+        if line != "{":
+            continue
+        first = begin_of(lines, brace)
+        name = re.search(r"(\w+)\s*\(", " ".join(lines[first:brace]))
+        end = next((i for i in range(brace, len(lines)) if lines[i] == "}"), None)
+        if name and end is not None:
+            yield name[1], first + 1, end - first + 1
+
+
+def measure(path, text):
+    """(key, line, what, length, limit) of each thing in the file that has a limit."""
+    n = text.count("\n")
+    if path.endswith(".h"):
+        yield path, 1, "the header", n, HEADER
+    else:
+        yield path, 1, "the file", n, FILE
+    if not path.endswith(".py"):
+        for name, line, length in functions(text):
+            yield f"{path} {name}", line, name, length, FUNCTION
+
+
+def main():
+    findings, used, n_files = [], set(), 0
+    for path in tracked():
+        is_c = path.endswith((".c", ".h")) and path.startswith(C_FOLDERS)
+        if not (is_c or path.endswith(".py")) or path.startswith(NOT_MEASURED):
+            continue
+        n_files += 1
+        with open(os.path.join(ROOT, path), encoding="utf-8") as file:
+            text = file.read()
+        for key, line, what, length, limit in measure(path, text):
+            if length <= limit:
+                continue
+            if key in EXCEPTIONS:
+                used.add(key)
+            else:
+                findings.append(f"{path}:{line}: {what} has {length} lines, at most {limit}")
+    findings += [f"tests/lint/lengths.py: {key} is an exception, but is not too long"
+                 for key in sorted(EXCEPTIONS.keys() - used)]
+    print("\n".join(findings) if findings else f"{n_files} files, {len(EXCEPTIONS)} exceptions")
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
