@@ -1,17 +1,9 @@
-#include "kernels/conv/depthwise.h"
+#include "kernels/conv/depthwise_internal.h"
 
 #include <math.h>
 
 #include "kernels/cpu/unroll.h"
 #include "kernels/cpu/vec_math.h"
-
-typedef void row_fn(const struct kn_depthwise *d, const float *x, const float *w,
-                    const float *shift, float *y, int64_t rows, int64_t first, int64_t last);
-
-struct kn_depthwise_loops {
-    int lanes;
-    row_fn *row[2][2]; /* 3 or 5 columns, stride 1 or 2 */
-};
 
 enum {
     /* outputs computed together; the image widths of most networks are multiples of 7 */
@@ -25,6 +17,7 @@ enum {
 
 #define KN_LOOPS      "kernels/conv/depthwise_loops.h"
 #define KN_LOOPS_TYPE struct kn_depthwise_loops
+#define KN_LOOPS_OF   kn_depthwise_loops_of
 #include "kernels/cpu/vector_sets.h"
 
 bool kn_depthwise_activates(enum rt_activation act)
@@ -42,7 +35,7 @@ bool kn_depthwise_init(struct kn_depthwise *d)
 void kn_depthwise_rows(const struct kn_depthwise *d, const float *image, const float *filter,
                        const float *shift, float *dst, int64_t from, int64_t to)
 {
-    row_fn *row = d->loops->row[d->x.size == 5][d->x.stride - 1];
+    kn_depthwise_row_fn *row = d->loops->row[d->x.size == 5][d->x.stride - 1];
     const int64_t channels = d->channels, lanes = d->loops->lanes;
     const double floats = (double)d->y.size * (double)(d->x.in + d->x.size) + (double)d->x.out;
     int64_t near = (int64_t)(NEAR_BYTES / (double)sizeof(float) / floats) / lanes * lanes;

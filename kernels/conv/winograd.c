@@ -1,17 +1,13 @@
-#include "kernels/conv/winograd.h"
+#include "kernels/conv/winograd_internal.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "kernels/cpu/types.h"
 
-struct kn_winograd_loops {
-    void (*input)(int m, const float *src, int64_t row, int64_t ci, float *v, int64_t step);
-    void (*output)(int m, const float *p, int64_t step, int64_t co, float *y, int64_t row);
-};
-
 #define KN_LOOPS      "kernels/conv/winograd_loops.h"
 #define KN_LOOPS_TYPE struct kn_winograd_loops
+#define KN_LOOPS_OF   kn_winograd_loops_of
 #include "kernels/cpu/vector_sets.h"
 
 bool kn_winograd_init(struct kn_winograd *w)

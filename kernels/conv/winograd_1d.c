@@ -1,17 +1,10 @@
-#include "kernels/conv/winograd_1d.h"
+#include "kernels/conv/winograd_1d_internal.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "kernels/cpu/types.h"
 #include "kernels/cpu/unroll.h"
-
-struct kn_winograd_1d_loops {
-    void (*input)(int taps, const float *src, int64_t pixel, int64_t from, int64_t to, int64_t ci,
-                  float *v, int64_t step);
-    void (*output)(int taps, const float *p, int64_t step, int64_t co, float *y, int64_t pixel,
-                   int64_t count, const struct kn_winograd_1d_post_ops *post_ops);
-};
 
 /*
  * The interpolation points z are 0, then pairs z and -z. The tables hold polynomials by powers of x
@@ -33,6 +26,7 @@ static const struct points {
 
 #define KN_LOOPS      "kernels/conv/winograd_1d_loops.h"
 #define KN_LOOPS_TYPE struct kn_winograd_1d_loops
+#define KN_LOOPS_OF   kn_winograd_1d_loops_of
 #include "kernels/cpu/vector_sets.h"
 
 bool kn_winograd_1d_init(struct kn_winograd_1d *l)

@@ -1,4 +1,4 @@
-#include "kernels/cpu/bf16.h"
+#include "kernels/cpu/bf16_internal.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -7,18 +7,12 @@
 #include "kernels/cpu/types.h"
 #include "runtime/base/machine.h"
 
-struct loops {
-    int64_t width;
-    void (*panel)(int64_t m, const float *a, int64_t lda, const uint32_t *b, float *c, int64_t ldc,
-                  int64_t k);
-};
-
 #define KN_LOOPS      "kernels/cpu/bf16_loops.h"
-#define KN_LOOPS_TYPE struct loops
+#define KN_LOOPS_TYPE struct kn_bf16_loops
+#define KN_LOOPS_OF   kn_bf16_loops_of
 #include "kernels/cpu/vector_sets.h"
 
 enum {
-    MOST_WIDTH = 64,
     PACK_ROWS = 64,
     SLAB = 64,           /* rows of c in a panel that are computed before the next panel */
     WORK = 1 << 22,      /* the least multiply-adds of one shard */
@@ -104,10 +98,10 @@ static void bf16_gemm_shard(void *arg, int64_t index)
 {
     const struct bf16_gemm *x = arg;
     const struct kn_bf16_panels *p = x->p;
-    const struct loops *loops = loops_of(0);
+    const struct kn_bf16_loops *loops = loops_of(0);
     const int64_t from = (x->first + index) * x->panels;
     const int64_t to = from + x->panels < n_panels(p) ? from + x->panels : n_panels(p);
-    float edge[SLAB * MOST_WIDTH];
+    float edge[SLAB * KN_BF16_MOST_WIDTH];
 
     for (int64_t i = 0; i < x->m; i += SLAB) {
         const int64_t rows = x->m - i < SLAB ? x->m - i : SLAB;

@@ -58,7 +58,7 @@ TARGET static void LOOPS(panel)(int64_t m, const float *a, int64_t lda, const ui
         LOOPS(rows)(a, lda, b, c, ldc, k, 1);
 }
 
-static const struct loops LOOPS(loops) = {LANES * WIDE, LOOPS(panel)};
+static const struct kn_bf16_loops LOOPS(loops) = {LANES * WIDE, LOOPS(panel)};
 
 #undef PAIR
 #undef WIDE

@@ -17,7 +17,10 @@
  *                  load or store only the first n floats, 1 to LANES; a loaded vector's other lanes
  *                  are those of `rest`
  * KN_LOOPS ends with `static const KN_LOOPS_TYPE LOOPS(loops)`, the functions that its .c file
- * calls; loops_of says which set's to use. A .c file includes this header once. Threads: pure.
+ * calls; loops_of says which set's to use. The .c file names in KN_LOOPS_OF the function that hands
+ * out the tables to other files. The module's internal header (depthwise_internal.h, say) declares
+ * that function and KN_LOOPS_TYPE: unit tests run the loops of every set by it. A .c file includes
+ * this header once. Threads: pure.
  *
  * A new set needs
  *   1. a member of rt_vectors and its test of the processor in runtime/base/machine.[ch], behind
@@ -127,7 +130,8 @@ INLINE void LOOPS(store_some)(float *p, VEC v, int n)
 #undef LANES
 #endif
 
-/* The loops for this processor, the best first; NULL: there are no more. */
+/* The loops of one of the sets that this processor has: 0 is the best set, 1 the next one. NULL:
+ * the processor has no more sets. */
 static inline const KN_LOOPS_TYPE *loops_of(int which)
 {
     const KN_LOOPS_TYPE *have[3];
@@ -141,6 +145,11 @@ static inline const KN_LOOPS_TYPE *loops_of(int which)
 #endif
     have[n++] = &base_loops;
     return which < n ? have[which] : NULL;
+}
+
+const KN_LOOPS_TYPE *KN_LOOPS_OF(int which)
+{
+    return loops_of(which);
 }
 
 #endif

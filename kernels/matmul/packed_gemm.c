@@ -1,4 +1,4 @@
-#include "kernels/matmul/packed_gemm.h"
+#include "kernels/matmul/packed_gemm_internal.h"
 
 #include <string.h>
 
@@ -40,7 +40,7 @@ enum {
 
 /* Arguments of the micro-kernels: all rows of a block, for one panel (GEMV: several) and one block
  * of k. */
-struct panel_block {
+struct kn_packed_gemm_block {
     const float *a, *b;
     float *c;
     const float *start, *bias; /* where the sums start; NULL: 0 */
@@ -64,13 +64,9 @@ struct micro_kernel {
     const float *start, *next, *next_start, *next_c;
 };
 
-struct kn_packed_gemm_loops {
-    int lanes, rows, gemv;
-    void (*panel_block)(const struct panel_block *s);
-};
-
 #define KN_LOOPS      "kernels/matmul/packed_gemm_loops.h"
 #define KN_LOOPS_TYPE struct kn_packed_gemm_loops
+#define KN_LOOPS_OF   kn_packed_gemm_loops_of
 #include "kernels/cpu/vector_sets.h"
 #include "runtime/base/checked.h"
 
@@ -92,6 +88,11 @@ static bool init(struct kn_packed_gemm *p, const struct kn_packed_gemm_loops *lo
 bool kn_packed_gemm_init(struct kn_packed_gemm *p)
 {
     return init(p, loops_of(0));
+}
+
+bool kn_packed_gemm_init_with(struct kn_packed_gemm *p, const struct kn_packed_gemm_loops *loops)
+{
+    return init(p, loops);
 }
 
 bool kn_packed_gemm_is_fast(void)
@@ -169,7 +170,7 @@ static void run_block(const struct kn_packed_gemm *p, const struct kn_packed_gem
     const bool first = at->k_from == 0, last = at->k_from + at->k == p->k;
     const int64_t step = p->panel * p->k, groups = kn_div_up(at->rows, p->loops->rows);
     float *c = t->c + at->row * t->ldc;
-    struct panel_block s = {
+    struct kn_packed_gemm_block s = {
         .a = t->a + at->row * t->lda + (at->k_from - t->k_from),
         .lda = t->lda,
         .ldc = t->ldc,

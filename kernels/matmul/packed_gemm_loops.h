@@ -21,7 +21,7 @@
 #endif
 
 /* Clips v to [least, most]; NaN stays NaN, and -0 stays -0. */
-INLINE VEC LOOPS(clip)(const struct panel_block *s, VEC v)
+INLINE VEC LOOPS(clip)(const struct kn_packed_gemm_block *s, VEC v)
 {
     const VEC least = s->least - (VEC){0}, most = s->most - (VEC){0};
     if (!s->clips)
@@ -52,7 +52,7 @@ struct LOOPS(at) {
 /* Adds n terms to the sums. Rows of a are addressed in groups of four from pointers that advance,
  * which leaves registers for the sums. With `prefetch_c` each term prefetches a row of the next
  * micro-kernel's c, with `prefetch_a` a cache line of its a. */
-INLINE void LOOPS(terms)(const struct panel_block *s, struct LOOPS(at) * at, int64_t n,
+INLINE void LOOPS(terms)(const struct kn_packed_gemm_block *s, struct LOOPS(at) * at, int64_t n,
                          const int rows, const int wide, const bool prefetch_c,
                          const bool prefetch_a)
 {
@@ -91,7 +91,7 @@ INLINE void LOOPS(terms)(const struct panel_block *s, struct LOOPS(at) * at, int
 }
 
 /* The micro-kernel: `rows` rows of one panel, of which `wide` vectors are computed. */
-SIZED void LOOPS(micro_kernel)(const struct panel_block *s, const struct micro_kernel *o,
+SIZED void LOOPS(micro_kernel)(const struct kn_packed_gemm_block *s, const struct micro_kernel *o,
                                const int rows, const int wide)
 {
     const int64_t few = !PREFETCHES ? 0 : s->k < rows ? s->k : rows;
@@ -137,7 +137,7 @@ SIZED void LOOPS(micro_kernel)(const struct panel_block *s, const struct micro_k
  * busy: a multiplication would have to wait for the one before it. With `in_cache` the panels are
  * not prefetched.
  */
-SIZED void LOOPS(gemv)(const struct panel_block *s, const int rows, const int panels,
+SIZED void LOOPS(gemv)(const struct kn_packed_gemm_block *s, const int rows, const int panels,
                        const bool in_cache)
 {
     const int wide = panels * WIDE;
@@ -222,7 +222,7 @@ SIZED void LOOPS(gemv)(const struct panel_block *s, const int rows, const int pa
 
 /* Computes a block: several panels at once (s->panels > 1), or all rows of one panel in groups of
  * nearly equal height. */
-TARGET static void LOOPS(panel_block)(const struct panel_block *s)
+TARGET static void LOOPS(panel_block)(const struct kn_packed_gemm_block *s)
 {
     const int64_t groups = kn_div_up(s->rows, MR);
     struct micro_kernel o = {.a = s->a, .c = s->c, .start = s->start, .next = s->next};

@@ -1,7 +1,7 @@
 /*
  * Softmax and LogSoftmax over the last axis.
  */
-#include "kernels/nn/softmax.h"
+#include "kernels/nn/softmax_internal.h"
 
 #include "kernels/math/elementwise.h"
 #include "kernels/cpu/parallel.h"
@@ -9,19 +9,14 @@
 
 #include <math.h>
 
-/* d may be s in both functions. */
-struct softmax_loops {
-    void (*rows)(float *d, const float *s, int64_t n_rows, int64_t n);
-    void (*log_rows)(float *d, const float *s, int64_t n_rows, int64_t n);
-};
-
 #define KN_LOOPS      "kernels/nn/softmax_loops.h"
-#define KN_LOOPS_TYPE struct softmax_loops
+#define KN_LOOPS_TYPE struct kn_softmax_loops
+#define KN_LOOPS_OF   kn_softmax_loops_of
 #include "kernels/cpu/vector_sets.h"
 
 void kn_softmax_f32(float *d, const float *s, int64_t n_rows, int64_t n, bool logarithm)
 {
-    const struct softmax_loops *l = loops_of(0);
+    const struct kn_softmax_loops *l = loops_of(0);
     (logarithm ? l->log_rows : l->rows)(d, s, n_rows, n);
 }
 

@@ -105,4 +105,4 @@ TARGET static void LOOPS(log_rows)(float *d, const float *s, int64_t n_rows, int
     }
 }
 
-static const struct softmax_loops LOOPS(loops) = {LOOPS(rows), LOOPS(log_rows)};
+static const struct kn_softmax_loops LOOPS(loops) = {LOOPS(rows), LOOPS(log_rows)};

@@ -13,6 +13,7 @@
 
 #define KN_LOOPS      "kernels/rnn/rnn_loops.h"
 #define KN_LOOPS_TYPE struct kn_rnn_loops
+#define KN_LOOPS_OF   kn_rnn_loops_of
 #include "kernels/cpu/vector_sets.h"
 
 /* ---- weights ---- */

@@ -44,11 +44,14 @@ struct kn_rnn_step {
 };
 
 struct kn_rnn_loops {
-    int lanes;
+    int lanes; /* floats in a vector */
     /* Cells with an n_reset_before gate are called twice per step: with is_candidate false to
      * compute `spare`, and with is_candidate true when `candidate_sums` is there. */
     void (*cell[RT_N_CELLS])(const struct kn_rnn_step *s, bool is_candidate);
 };
+/* The loops of one of the instruction sets that this processor has: 0 is the best set, which rnn.c
+ * uses. NULL: the processor has no more sets. */
+const struct kn_rnn_loops *kn_rnn_loops_of(int which);
 
 /* ---- a layer ---- */
 

@@ -2,8 +2,7 @@
 
 #include <math.h>
 
-/* The file itself: every instruction set's loops are tried, not only the best one's. */
-#include "kernels/cpu/bf16.c"
+#include "kernels/cpu/bf16_internal.h"
 #include "kernels/kernels.h"
 #include "runtime/session/session.h"
 #include "tests/support/draw.h"
@@ -11,15 +10,19 @@
 
 /* ---- the loops ---- */
 
-static void one_gemm(const struct loops *loops, int64_t m, int64_t k, int64_t n, bool transposed)
+static void one_gemm(const struct kn_bf16_loops *loops, int64_t m, int64_t k, int64_t n,
+                     bool transposed)
 {
     const struct kn_bf16_panels p = {.k = k, .n = n, .width = loops->width};
     float *a = draw_floats(m * k), *b = draw_floats(k * n), *c = draw_floats(m * loops->width);
-    uint32_t *packed = malloc(kn_bf16_panels_bytes(&p) + 1);
+    const size_t bytes = kn_bf16_panels_bytes(&p);
+    const int64_t panels = (n + p.width - 1) / p.width;
+    const int64_t words = (int64_t)(bytes / sizeof(uint32_t)) / panels; /* of one panel */
+    uint32_t *packed = malloc(bytes + 1);
     assert_non_null(packed);
     kn_bf16_pack(&p, b, transposed, packed);
     for (int64_t j0 = 0; j0 < n; j0 += p.width) {
-        loops->panel(m, a, k, packed + j0 / p.width * panel_words(&p), c, p.width, k);
+        loops->panel(m, a, k, packed + j0 / p.width * words, c, p.width, k);
         for (int64_t i = 0; i < m; i++)
             for (int64_t j = j0; j < n && j < j0 + p.width; j++) {
                 double sum = 0, size = 0;
@@ -40,7 +43,7 @@ static void one_gemm(const struct loops *loops, int64_t m, int64_t k, int64_t n,
     free(packed);
 }
 
-static void products(const struct loops *loops)
+static void products(const struct kn_bf16_loops *loops)
 {
     for (int64_t m = 1; m <= 8; m++)
         for (int transposed = 0; transposed < 2; transposed++) {
@@ -53,19 +56,19 @@ static void products(const struct loops *loops)
 static void panels_give_the_gemm_of_rounded_weights_on_every_instruction_set(void **state)
 {
     (void)state;
-    for (int which = 0; loops_of(which); which++)
-        products(loops_of(which));
+    for (int which = 0; kn_bf16_loops_of(which); which++)
+        products(kn_bf16_loops_of(which));
 }
 
 static void an_infinity_in_the_last_of_an_odd_number_makes_no_nan(void **state)
 {
     (void)state;
-    const struct loops *loops = loops_of(0);
+    const struct kn_bf16_loops *loops = kn_bf16_loops_of(0);
     const struct kn_bf16_panels p = {.k = 3, .n = 1, .width = loops->width};
     /* What follows the row is not read as a part of it. */
     const float a[] = {1, 1, INFINITY, NAN}, b[] = {1, 2, 3};
-    float c[MOST_WIDTH];
-    uint32_t packed[2 * MOST_WIDTH];
+    float c[KN_BF16_MOST_WIDTH];
+    uint32_t packed[2 * KN_BF16_MOST_WIDTH];
     kn_bf16_pack(&p, b, false, packed);
     loops->panel(1, a, p.k, packed, c, p.width, p.k);
     assert_true(isinf(c[0]) && c[0] > 0);
@@ -200,7 +203,7 @@ static void a_very_large_matrix_is_kept_in_half_the_bytes(void **state)
         assert_ok(rt_callable_run(c, &x, &y[bf16], NULL, &err), &err);
         rt_session_stats(s, &stats);
         if (bf16) /* whole panels */
-            assert_in_range(stats.packed_bytes, k * n * 2, (k + 1) * (n + MOST_WIDTH) * 2);
+            assert_in_range(stats.packed_bytes, k * n * 2, (k + 1) * (n + KN_BF16_MOST_WIDTH) * 2);
         rt_session_free(s);
     }
     assert_true(apart(&y[0], &y[1]) < 0.005);

@@ -2,8 +2,7 @@
 
 #include <math.h>
 
-/* The file itself: every instruction set's loops are tried, not only the best one's. */
-#include "kernels/conv/depthwise.c"
+#include "kernels/conv/depthwise_internal.h"
 #include "tests/support/draw.h"
 
 /* ---- the same, one product after the other ---- */
@@ -88,7 +87,7 @@ static void sums_agree_with_direct_ones_on_every_instruction_set(void **state)
     int n = 0;
 
     (void)state;
-    for (int l = 0; loops_of(l); l++)
+    for (int l = 0; kn_depthwise_loops_of(l); l++)
         for (size_t i = 0; i < sizeof c / sizeof *c; i++)
             for (int size = 3; size <= 5; size += 2)
                 for (int stride = 1; stride <= 2; stride++)
@@ -101,24 +100,24 @@ static void sums_agree_with_direct_ones_on_every_instruction_set(void **state)
                                                  .channels = c[i].channels,
                                                  .act = acts[n % 4],
                                                  .alpha = n & 4 ? 1 : 0.7f};
-                        one_shape(loops_of(l), d, n & 8);
+                        one_shape(kn_depthwise_loops_of(l), d, n & 8);
                     }
 }
 
 static void windows_may_differ_in_height_and_width(void **state)
 {
     (void)state;
-    for (int l = 0; loops_of(l); l++)
+    for (int l = 0; kn_depthwise_loops_of(l); l++)
         for (int64_t size = 1; size <= 7; size++)
             for (int64_t stride = 1; stride <= 3; stride++) {
                 struct kn_depthwise d = {.y = axis(12, size, stride, size / 2, 1),
                                          .x = axis(10, 3, 1, 1, 1),
                                          .channels = 19};
-                one_shape(loops_of(l), d, true);
+                one_shape(kn_depthwise_loops_of(l), d, true);
                 d.y.dilation = 2;
                 d.y.out = (12 + d.y.lo + d.y.hi - 2 * (size - 1) - 1) / stride + 1;
                 if (d.y.out > 0)
-                    one_shape(loops_of(l), d, false);
+                    one_shape(kn_depthwise_loops_of(l), d, false);
             }
 }
 
@@ -128,14 +127,14 @@ static void numbers_that_are_none_stay_where_they_are(void **state)
     static const enum rt_activation acts[] = {RT_ACT_NONE, RT_ACT_RELU, RT_ACT_RELU6, RT_ACT_SWISH};
 
     (void)state;
-    for (int l = 0; loops_of(l); l++)
+    for (int l = 0; kn_depthwise_loops_of(l); l++)
         for (int a = 0; a < 8; a++) {
             struct kn_depthwise d = {.y = axis(9, 3, 1, 1, 1),
                                      .x = axis(11, 3, 1, 1, 1),
                                      .channels = 18,
                                      .act = acts[a % 4],
                                      .alpha = 1,
-                                     .loops = loops_of(l)};
+                                     .loops = kn_depthwise_loops_of(l)};
             float *x = draw_floats(9 * 11 * 18), *f = draw_floats(9 * 18),
                   *y = draw_floats(9 * 11 * 18);
             x[0] = NAN;

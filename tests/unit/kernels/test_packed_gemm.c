@@ -5,8 +5,7 @@
 
 #include "tests/support/draw.h"
 
-/* The file itself: every instruction set's loops are tried, not only the best one's. */
-#include "kernels/matmul/packed_gemm.c"
+#include "kernels/matmul/packed_gemm_internal.h"
 
 /* Exactly so many bytes: a sanitizer sees what is read behind them. */
 static float *floats(int64_t n)
@@ -44,7 +43,7 @@ static struct sample make(const struct kn_packed_gemm_loops *loops, int64_t rows
     struct sample s = {
         .p = {.k = k, .n = n, .reuse = draw_below(2)}, .rows = rows, .transposed = draw_below(2)};
 
-    assert_true(init(&s.p, loops));
+    assert_true(kn_packed_gemm_init_with(&s.p, loops));
     s.lda = k + draw_below(3) * 5;
     s.ldc = n + draw_below(3) * 7;
     s.ldb = (s.transposed ? k : n) + draw_below(2) * 3;
@@ -198,8 +197,8 @@ static void one_size(const struct kn_packed_gemm_loops *loops, int64_t rows, int
 
 static void on_every_instruction_set(void (*f)(const struct kn_packed_gemm_loops *loops))
 {
-    for (int which = 0; loops_of(which); which++)
-        f(loops_of(which));
+    for (int which = 0; kn_packed_gemm_loops_of(which); which++)
+        f(kn_packed_gemm_loops_of(which));
 }
 
 static void many_sizes(const struct kn_packed_gemm_loops *loops)
@@ -288,7 +287,7 @@ static void negate(const void *arg, float *at, int64_t row, int64_t rows, int64_
 static void every_output_is_finished_once(void **state)
 {
     (void)state;
-    struct sample s = make(loops_of(0), 351, 900, 45);
+    struct sample s = make(kn_packed_gemm_loops_of(0), 351, 900, 45);
     struct seen seen = {&s, 0};
     const struct kn_gemm_post_ops plain_post_ops = {.bias = s.bias};
     const struct kn_gemm_post_ops e = {.bias = s.bias, .finish = negate, .arg = &seen};

@@ -2,8 +2,7 @@
 
 #include <math.h>
 
-/* The file itself: every instruction set's loops are tried, not only the best one's. */
-#include "kernels/rnn/rnn.c"
+#include "kernels/rnn/rnn.h"
 #include "tests/support/draw.h"
 
 enum { SPARE = 16 }; /* floats behind each part, for whole vectors */
@@ -145,7 +144,7 @@ static void every_cell_agrees_with_exact_sums_on_every_instruction_set(void **st
 {
     (void)state;
     const struct kn_rnn_loops *loops;
-    for (int which = 0; (loops = loops_of(which)); which++)
+    for (int which = 0; (loops = kn_rnn_loops_of(which)); which++)
         for (int id = 0; id < RT_N_CELLS; id++)
             for (int64_t units = 1; units <= 70; units += units < 20 ? 1 : 25)
                 for (int a = 0; a < RT_N_CELL_ACTS; a++) {
@@ -161,7 +160,7 @@ static void gates_far_from_zero_saturate(void **state)
     (void)state;
     const float far[] = {-200, -100, -88, -20, 20, 88, 100, 200, INFINITY, -INFINITY, NAN};
     const struct kn_rnn_loops *loops;
-    for (int which = 0; (loops = loops_of(which)); which++)
+    for (int which = 0; (loops = kn_rnn_loops_of(which)); which++)
         for (size_t i = 0; i < sizeof far / sizeof *far; i++) {
             float sums[16 * 5], h[16] = {0}, h_new[16], c[16] = {0};
             for (int k = 0; k < 16 * 5; k++)
@@ -191,7 +190,7 @@ static void activations_hand_on_nan(void **state)
 {
     (void)state;
     const struct kn_rnn_loops *loops;
-    for (int which = 0; (loops = loops_of(which)); which++)
+    for (int which = 0; (loops = kn_rnn_loops_of(which)); which++)
         for (int a = 0; a < RT_N_CELL_ACTS; a++) {
             float sums[16], h[16] = {0}, h_new[16] = {0};
             for (int k = 0; k < 16; k++)

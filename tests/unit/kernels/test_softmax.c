@@ -1,9 +1,9 @@
 #include "tests/support/test.h"
 
-#include "tests/support/draw.h"
+#include <math.h>
 
-/* The file itself: every instruction set's loops are tried, not only the best one's. */
-#include "kernels/nn/softmax.c"
+#include "kernels/nn/softmax_internal.h"
+#include "tests/support/draw.h"
 
 enum { MOST = 67 };
 
@@ -13,7 +13,7 @@ static void near(float got, double want)
         fail_msg("%.9g instead of %.9g", (double)got, want);
 }
 
-static void try_row(const struct softmax_loops *l, const float *s, int64_t n)
+static void try_row(const struct kn_softmax_loops *l, const float *s, int64_t n)
 {
     float d[MOST + 1];
     double top = -INFINITY, sum = 0;
@@ -35,9 +35,9 @@ static void try_row(const struct softmax_loops *l, const float *s, int64_t n)
 static void rows_of_any_length_are_right(void **state)
 {
     (void)state;
-    const struct softmax_loops *l;
+    const struct kn_softmax_loops *l;
     static const float sizes[] = {1, 30, 1e4f};
-    for (int which = 0; (l = loops_of(which)); which++)
+    for (int which = 0; (l = kn_softmax_loops_of(which)); which++)
         for (int64_t n = 1; n <= MOST; n++)
             for (int k = 0; k < 3; k++) {
                 float s[MOST];
@@ -50,9 +50,9 @@ static void rows_of_any_length_are_right(void **state)
 static void what_is_far_below_the_largest_is_nothing(void **state)
 {
     (void)state;
-    const struct softmax_loops *l;
+    const struct kn_softmax_loops *l;
     static const float lows[] = {-INFINITY, -3.4e38f, -1e9f, -105};
-    for (int which = 0; (l = loops_of(which)); which++)
+    for (int which = 0; (l = kn_softmax_loops_of(which)); which++)
         for (int k = 0; k < 4; k++) {
             float s[20] = {0}, d[20];
             for (int i = 0; i < 20; i += 2)
@@ -67,9 +67,9 @@ static void what_is_far_below_the_largest_is_nothing(void **state)
 static void rows_without_a_number_are_nan_and_others_not(void **state)
 {
     (void)state;
-    const struct softmax_loops *l;
+    const struct kn_softmax_loops *l;
     static const float odd[] = {NAN, INFINITY, -INFINITY};
-    for (int which = 0; (l = loops_of(which)); which++)
+    for (int which = 0; (l = kn_softmax_loops_of(which)); which++)
         for (int k = 0; k < 3; k++)
             for (int64_t n = 1; n <= MOST; n++) {
                 float s[3 * MOST], d[3 * MOST];
@@ -91,8 +91,8 @@ static void rows_without_a_number_are_nan_and_others_not(void **state)
 static void it_may_be_written_over_what_it_is_of(void **state)
 {
     (void)state;
-    const struct softmax_loops *l;
-    for (int which = 0; (l = loops_of(which)); which++) {
+    const struct kn_softmax_loops *l;
+    for (int which = 0; (l = kn_softmax_loops_of(which)); which++) {
         float s[2 * MOST], d[2 * MOST], e[2 * MOST];
         for (int i = 0; i < 2 * MOST; i++)
             s[i] = 5 * draw();

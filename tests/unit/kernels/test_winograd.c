@@ -2,8 +2,7 @@
 
 #include <math.h>
 
-/* The file itself: every instruction set's loops are tried, not only the best one's. */
-#include "kernels/conv/winograd.c"
+#include "kernels/conv/winograd_internal.h"
 #include "tests/support/draw.h"
 
 static int64_t finished;
@@ -107,8 +106,8 @@ static void all_shapes(const struct kn_winograd_loops *loops)
 static void sums_agree_with_direct_ones_on_every_instruction_set(void **state)
 {
     (void)state;
-    for (int which = 0; loops_of(which); which++)
-        all_shapes(loops_of(which));
+    for (int which = 0; kn_winograd_loops_of(which); which++)
+        all_shapes(kn_winograd_loops_of(which));
 }
 
 /* Explicit padding makes outputs even of an image that has no rows: its bytes are nowhere. */

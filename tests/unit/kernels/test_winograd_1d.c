@@ -2,8 +2,7 @@
 
 #include <math.h>
 
-/* The file itself: every instruction set's loops are tried, not only the best one's. */
-#include "kernels/conv/winograd_1d.c"
+#include "kernels/conv/winograd_1d_internal.h"
 #include "tests/support/draw.h"
 
 static int64_t finished;
@@ -104,7 +103,7 @@ static void sums_agree_with_direct_ones_on_every_instruction_set(void **state)
     int way = 0;
 
     (void)state;
-    for (int k = 0; loops_of(k); k++)
+    for (int k = 0; kn_winograd_1d_loops_of(k); k++)
         for (size_t i = 0; i < sizeof c / sizeof *c; i++)
             for (int taps = 3; taps <= 7; taps += 2)
                 for (int pad = 0; pad < 4; pad++) /* none, SAME, one side, more than the window */
@@ -122,7 +121,7 @@ static void sums_agree_with_direct_ones_on_every_instruction_set(void **state)
                                                              .out_w = vertical ? c[i].across : out,
                                                              .ci = c[i].ci,
                                                              .co = c[i].co}};
-                        one_shape(loops_of(k), l, way);
+                        one_shape(kn_winograd_1d_loops_of(k), l, way);
                     }
 }
 
@@ -167,7 +166,7 @@ static void the_error_of_a_filter_is_measured(void **state)
 static void nan_is_not_lost(void **state)
 {
     (void)state;
-    for (int k = 0; loops_of(k); k++)
+    for (int k = 0; kn_winograd_1d_loops_of(k); k++)
         for (int taps = 3; taps <= 7; taps += 2) {
             struct kn_winograd_1d l = seventeen(taps);
             assert_true(kn_winograd_1d_init(&l));
@@ -177,7 +176,7 @@ static void nan_is_not_lost(void **state)
                 .packed = draw_floats(kn_winograd_tiles_pack_bytes(&l.tiles) / sizeof(float)),
                 .y = draw_floats(3 * 17 * l.tiles.co)};
             d.x[(17 + 8) * l.tiles.ci + 5] = NAN;
-            run(&l, loops_of(k), &d,
+            run(&l, kn_winograd_1d_loops_of(k), &d,
                 (struct kn_winograd_1d_post_ops){.clips = true, .least = 0, .most = INFINITY});
             for (int64_t i = 0; i < 3 * 17 * l.tiles.co; i++) {
                 const int64_t line = i / l.tiles.co / 17, at = i / l.tiles.co % 17;

@@ -1,0 +1,24 @@
+/*
+ * The table of loops that bf16.c has for each instruction set (see vector_sets.h). Only bf16.c and
+ * its unit test include this header.
+ */
+#ifndef KN_CPU_BF16_INTERNAL_H
+#define KN_CPU_BF16_INTERNAL_H
+
+#include "kernels/cpu/bf16.h"
+
+enum { KN_BF16_MOST_WIDTH = 64 }; /* no set's panels have more columns */
+
+struct kn_bf16_loops {
+    int64_t width; /* columns of a panel */
+    /* c [m, one panel] = a [m, k] b, where b is one packed panel and c has room for its full
+     * width. */
+    void (*panel)(int64_t m, const float *a, int64_t lda, const uint32_t *b, float *c, int64_t ldc,
+                  int64_t k);
+};
+
+/* The loops of one of the instruction sets that this processor has: 0 is the best set, which
+ * bf16.c uses. NULL: the processor has no more sets. */
+const struct kn_bf16_loops *kn_bf16_loops_of(int which);
+
+#endif

@@ -1,0 +1,20 @@
+/*
+ * The table of loops that softmax.c has for each instruction set (see vector_sets.h). Only
+ * softmax.c and its unit test include this header.
+ */
+#ifndef KN_NN_SOFTMAX_INTERNAL_H
+#define KN_NN_SOFTMAX_INTERNAL_H
+
+#include "kernels/nn/softmax.h"
+
+/* Both functions compute n_rows rows of n values, n > 0; d may be s. */
+struct kn_softmax_loops {
+    void (*rows)(float *d, const float *s, int64_t n_rows, int64_t n);
+    void (*log_rows)(float *d, const float *s, int64_t n_rows, int64_t n); /* log-softmax */
+};
+
+/* The loops of one of the instruction sets that this processor has: 0 is the best set, which
+ * softmax.c uses. NULL: the processor has no more sets. */
+const struct kn_softmax_loops *kn_softmax_loops_of(int which);
+
+#endif
