@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Holds the tree to its rules: includes only downwards, 100 columns, no banned function, no path of somebody's machine,
-documents whose links lead somewhere, and clang-format where it is installed. Each finding is a line; the exit
-status is the verdict."""
+"""Holds the tree to its rules: includes only downwards and only of headers, 100 columns, no banned function, no path of
+somebody's machine, documents whose links lead somewhere, and clang-format where it is installed. Each finding is a line; the
+exit status is the verdict."""
 import glob
 import os
 import re
@@ -60,6 +60,14 @@ def check_includes(path, text):
             yield number, f'includes "{header}", which is in no layer'
         elif target not in LAYERS[layer]:
             yield number, f'includes "{header}": {layer} may not include {target}'
+
+
+def check_included_sources(path, text):
+    del path
+    for number, line in enumerate(text.splitlines(), 1):
+        match = re.match(r'\s*#\s*include\s+["<]([^">]+\.c)[">]', line)
+        if match:
+            yield number, f'includes "{match.group(1)}": what other files need of a .c file belongs in a header'
 
 
 def without_comments_and_strings(text):
@@ -200,7 +208,7 @@ def main():
             continue
         checks = [check_paths]
         if kind in (".c", ".h"):
-            checks += [check_includes, check_calls, check_allocations, check_lines]
+            checks += [check_includes, check_included_sources, check_calls, check_allocations, check_lines]
             formatted.append(path)
         elif kind == ".py" and not path.startswith("tests/conformance/specs/"):
             checks.append(check_lines)  # specifications are tables
