@@ -791,22 +791,16 @@ static enum rt_status prepare_dnnl(struct rt_prep *p, void **state)
     return RT_OK;
 }
 
-/* An execution of the library is not asked whether to go on: half a second at most. The plain loops
- * take what is larger and cannot be split, as an image whose padding is as high as itself. */
-static const double MOST_MACS = 64.0 * KN_CHECK_MACS;
-
 static int can_dnnl(const struct rt_prep *p)
 {
     struct rt_error ignored = {.arena = NULL};
     struct rt_prep quiet = *p;
     struct kn_conv_shape g;
-    struct kn_conv_split split;
 
     quiet.err = &ignored;
     if (kn_conv_prepare(&quiet, &g) || !kn_conv_image_in(&g) || !kn_conv_image_out(&g) || !g.batch)
-        return 2; /* what is refused, or has nothing to do, is the kernel's to say */
-    kn_conv_split_serial(&g, false, &split);
-    return kn_conv_split_cost(&g, &split) > MOST_MACS ? 0 : 2;
+        return 2; /* prepare refuses the node, or there is nothing to compute */
+    return kn_conv_split_is_interruptible(&g) ? 2 : 0;
 }
 
 /* ---- registration ---- */

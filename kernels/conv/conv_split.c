@@ -179,6 +179,15 @@ double kn_conv_split_cost(const struct kn_conv_shape *g, const struct kn_conv_sp
     return cost_of_row(g) * rows * padding;
 }
 
+bool kn_conv_split_is_interruptible(const struct kn_conv_shape *g)
+{
+    static const double most = 64.0 * KN_CHECK_MACS; /* half a second's work */
+    struct kn_conv_split split;
+
+    kn_conv_split_serial(g, false, &split);
+    return kn_conv_split_cost(g, &split) <= most;
+}
+
 bool kn_conv_split_sharded(const struct kn_conv_shape *g, bool after, int width,
                            struct kn_conv_split *split)
 {

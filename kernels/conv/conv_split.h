@@ -39,8 +39,15 @@ void kn_conv_split_serial(const struct kn_conv_shape *g, bool after, struct kn_c
 bool kn_conv_split_sharded(const struct kn_conv_shape *g, bool after, int width,
                            struct kn_conv_split *split);
 
-/* What the largest execution takes, in multiplications at a vector's speed. */
+/* The cost of the largest execution: its multiplications, at the speed of whole vectors, plus 32
+ * for each element that it reads or writes. */
 double kn_conv_split_cost(const struct kn_conv_shape *g, const struct kn_conv_split *split);
+/*
+ * Whether every execution of the split for one core takes half a second at most. The library cannot
+ * be interrupted during an execution, and some convolutions are executed as a whole whatever they
+ * cost: transposes of one image, and those whose padding is as high as the image.
+ */
+bool kn_conv_split_is_interruptible(const struct kn_conv_shape *g);
 int64_t kn_conv_split_count(const struct kn_conv_shape *g, const struct kn_conv_split *split);
 /* The shape of the executions of one slice. False: the split has no such executions. */
 bool kn_conv_split_shape(const struct kn_conv_shape *g, const struct kn_conv_split *split,

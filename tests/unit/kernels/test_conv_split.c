@@ -1,9 +1,10 @@
 #include "tests/support/test.h"
 
 #include "kernels/conv/conv_split.h"
+#include "kernels/cpu/parallel.h"
 
-/* Cuts of convolutions: whatever the shape, the pieces make every output once, and each reads what
- * the whole would have read for them. */
+/* Splits of convolutions into executions: the executions compute every output once, from the inputs
+ * that the whole convolution reads for it, and the cost of the largest decides who computes it. */
 
 static struct kn_conv_shape shape(int64_t batch, int64_t in, int64_t ci, int64_t co, int64_t size,
                                   int64_t stride, int64_t dilation)
@@ -21,7 +22,7 @@ static struct kn_conv_shape shape(int64_t batch, int64_t in, int64_t ci, int64_t
         .n_spatial = 2, .batch = batch, .ci = ci, .co = co, .groups = 1, .axis = {a, a}};
 }
 
-/* Where the window of output `at`, `rows` from the piece's first, begins in the input. */
+/* The input row in which the window of an output row begins; negative: in the padding. */
 static int64_t start_of(const struct kn_conv_shape *g, int64_t row)
 {
     return row * g->axis[0].stride - g->axis[0].lo;
@@ -40,7 +41,8 @@ static void check(const struct kn_conv_shape *g, const struct kn_conv_split *spl
         assert_true(kn_conv_split_shape(g, split, at.slice, &p));
         assert_int_equal(at.dst_at, dst);
         dst += p.batch * kn_conv_image_out(&p);
-        /* The first row's window begins where the whole's does, and nothing lies outside. */
+        /* The window of the execution's first row begins at the same input row as in the whole
+         * convolution, and no window or input reaches outside. */
         const int64_t first = at.dst_at / out_row % g->axis[0].out;
         const int64_t image = at.dst_at / kn_conv_image_out(g);
         assert_int_equal(at.src_at / in_row - image * g->axis[0].in + start_of(&p, 0),
@@ -84,7 +86,8 @@ static void what_is_large_is_split_into_rows(void **state)
     kn_conv_split_serial(&small, false, &split);
     assert_int_equal(split.rows, 0);
     assert_int_equal(kn_conv_split_count(&small, &split), 1);
-    assert_false(kn_conv_split_sharded(&small, false, 4, &split)); /* not worth a second core */
+    /* The small one has too little work for a second core. */
+    assert_false(kn_conv_split_sharded(&small, false, 4, &split));
     assert_true(kn_conv_split_sharded(&large, false, 4, &split));
     assert_true(kn_conv_split_count(&large, &split) >= 4);
 }
@@ -117,9 +120,90 @@ static void a_transpose_is_split_by_images_only(void **state)
     assert_int_equal(at.dst_at, split.images * kn_conv_image_in(&g));
 }
 
+static struct kn_conv_shape with_padding(struct kn_conv_shape g, int64_t lo, int64_t hi)
+{
+    for (int i = 0; i < 2; i++) {
+        struct kn_axis *a = &g.axis[i];
+        a->lo = lo;
+        a->hi = hi;
+        a->out = (a->in + lo + hi - (a->size - 1) * a->dilation - 1) / a->stride + 1;
+    }
+    return g;
+}
+
+static void the_cost_is_that_of_the_largest_execution(void **state)
+{
+    const struct kn_conv_shape g = shape(4, 56, 64, 32, 3, 1, 1);
+    /* One row: its multiplications, and 32 for each of its elements. */
+    const double row = 56.0 * 64 * 32 * 9 + 32.0 * 56 * (64 + 32);
+    const struct kn_conv_split images = {.images = 3}, rows = {.images = 1, .rows = 10};
+    (void)state;
+    assert_float_equal(kn_conv_split_cost(&g, &images), row * 56 * 3, 1);
+    assert_float_equal(kn_conv_split_cost(&g, &rows), row * 10, 1);
+
+    /* A vector of 16 output channels takes as long with fewer of them. The rule does not count that
+     * for convolutions in groups. */
+    struct kn_conv_shape few = shape(1, 56, 64, 4, 3, 1, 1);
+    const struct kn_conv_split one = {.images = 1};
+    const double products = 56.0 * 56 * 64 * 4 * 9, elements = 56.0 * 56 * (64 + 4);
+    assert_float_equal(kn_conv_split_cost(&few, &one), 4 * (products + 32 * elements), 1);
+    few.groups = 4;
+    assert_float_equal(kn_conv_split_cost(&few, &one), products / 4 + 32 * elements, 1);
+
+    /* A transpose computes what its convolution reads: 64 channels. */
+    few.groups = 1;
+    few.transposed = true;
+    assert_float_equal(kn_conv_split_cost(&few, &one), products + 32 * elements, 1);
+}
+
+/* Executions of usual convolutions end soon, however large the batch and the image are. */
+static void a_large_convolution_is_interruptible(void **state)
+{
+    const struct kn_conv_shape large = shape(64, 2048, 64, 64, 3, 1, 1);
+    struct kn_conv_split split;
+    (void)state;
+    kn_conv_split_serial(&large, false, &split);
+    assert_true(split.rows > 0);
+    assert_true(kn_conv_split_cost(&large, &split) <= 4.0 * KN_CHECK_MACS);
+    assert_true(kn_conv_split_is_interruptible(&large));
+}
+
+/* Padding as high as the image would leave executions without input: the rows are not split, and
+ * one execution computes the image. */
+static void padding_as_high_as_a_large_image_is_not_interruptible(void **state)
+{
+    const struct kn_conv_shape high = with_padding(shape(1, 1024, 64, 64, 3, 1, 1), 1024, 1024),
+                               low = with_padding(shape(1, 1024, 64, 64, 3, 1, 1), 1, 1),
+                               small = with_padding(shape(1, 14, 64, 64, 3, 1, 1), 14, 14);
+    struct kn_conv_split split;
+    (void)state;
+    kn_conv_split_serial(&high, false, &split);
+    assert_int_equal(split.rows, 0);
+    assert_int_equal(kn_conv_split_count(&high, &split), 1);
+    assert_true(kn_conv_split_cost(&high, &split) > 64.0 * KN_CHECK_MACS);
+    assert_false(kn_conv_split_is_interruptible(&high));
+    assert_true(kn_conv_split_is_interruptible(&low));
+    assert_true(kn_conv_split_is_interruptible(&small));
+}
+
+static void a_transpose_of_a_large_image_is_not_interruptible(void **state)
+{
+    struct kn_conv_shape g = shape(8, 1024, 64, 64, 3, 1, 1);
+    (void)state;
+    g.transposed = true;
+    assert_false(kn_conv_split_is_interruptible(&g));
+    g = shape(64, 224, 64, 64, 3, 1, 1); /* its images are executions */
+    g.transposed = true;
+    assert_true(kn_conv_split_is_interruptible(&g));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_cost_is_that_of_the_largest_execution),
+        cmocka_unit_test(a_large_convolution_is_interruptible),
+        cmocka_unit_test(padding_as_high_as_a_large_image_is_not_interruptible),
+        cmocka_unit_test(a_transpose_of_a_large_image_is_not_interruptible),
         cmocka_unit_test(blocks_make_every_output_once),
         cmocka_unit_test(what_is_large_is_split_into_rows),
         cmocka_unit_test(cores_have_as_many_rows_each),
