@@ -36,7 +36,7 @@ NOT_IN_KERNELS = {f"__builtin_{how}_overflow" for how in ("add", "sub", "mul")}
 # What follows data is the run's and counts as such: rt_scratch, rt_run_alloc, kn_text_begin.
 ALLOCATES = re.compile(r"\b(?:malloc|realloc|reallocarray|aligned_alloc|posix_memalign|calloc(?!\(1, sizeof \*?[\w>-]+\)))\s*\(")
 NOT_OF_A_RUN = {  # what prepare makes follows the graph and its constants; tables count by themselves
-    "kernels/conv/conv.c", "kernels/fused/epilogue.c", "kernels/conv/winograd_tiles.c",
+    "kernels/conv/conv_onednn.c", "kernels/fused/epilogue.c", "kernels/conv/winograd_tiles.c",
     "kernels/lookup/table.c", "kernels/lookup/table_dense.c"}
 MACHINE_PATH = re.compile(r"(?<![\w.$}/-])/(?:home|root|opt|work|Users)/[A-Za-z]")
 
