@@ -1,0 +1,67 @@
+/*
+ * The kernel of Einsum as two files: einsum_plan.c makes a plan from an equation with its shapes,
+ * einsum_run.c runs it.
+ *
+ * Every tensor is accessed by a stride per label. Labels that only one operand has are summed while
+ * it is copied. What remains is a batched GEMM over four groups of labels: batch, rows (of A only),
+ * columns (of B only), inner. A tensor in which each group collapses to one stride is used where it
+ * lies; any other operand or result goes through a dense copy.
+ *
+ * Threads: prepare writes the plan, runs only read it.
+ */
+#ifndef KN_MATMUL_EINSUM_INTERNAL_H
+#define KN_MATMUL_EINSUM_INTERNAL_H
+
+#include "kernels/matmul/einsum_equation.h"
+#include "kernels/matmul/fully_connected.h"
+#include "kernels/matmul/gemm.h"
+
+/* A strided view: axes outermost first, strides in elements. */
+struct kn_einsum_view {
+    int n;
+    int64_t dim[KN_EINSUM_MAX_LABELS], stride[KN_EINSUM_MAX_LABELS];
+};
+
+/* Elements of a view. */
+static inline int64_t kn_einsum_view_count(const struct kn_einsum_view *v)
+{
+    int64_t n = 1;
+    for (int i = 0; i < v->n; i++)
+        n *= v->dim[i];
+    return n;
+}
+
+/* An operand or the result: strides per label, in the tensor and as the GEMM uses them. */
+struct kn_einsum_operand {
+    /* in the tensor; 0: the tensor lacks the label, or is broadcast along it */
+    int64_t stride[KN_EINSUM_MAX_LABELS];
+    bool has[KN_EINSUM_MAX_LABELS];
+    int64_t elements;
+    int64_t step[KN_EINSUM_MAX_LABELS]; /* as the GEMM uses it */
+    bool dense;                         /* goes through a copy in the order of groups */
+    struct kn_einsum_view keep;         /* order of the dense copy's axes */
+    struct kn_einsum_view sum;          /* axes that are summed for the copy */
+    size_t wide_at, copy_at;            /* in scratch memory: float form of halves, dense copy */
+};
+
+struct kn_einsum_plan {
+    enum rt_dtype dtype, compute;
+    int n_in, n_labels, group[KN_EINSUM_MAX_LABELS];
+    int64_t dim[KN_EINSUM_MAX_LABELS];
+    struct kn_einsum_operand in[2], out;
+    bool empty;
+    /* The following fields are for two operands. */
+    struct kn_einsum_view batch;
+    int64_t batch_step[3][KN_EINSUM_MAX_LABELS];
+    struct kn_gemm g;
+    bool swapped; /* C is computed as its transpose: B' A' */
+    bool packed;
+    struct kn_fully_connected pack;
+    size_t gemm_at;
+};
+
+/* The functions of rt_kernel.prepare and .run. */
+enum rt_status kn_einsum_prepare(struct rt_prep *p, void **state);
+enum rt_status kn_einsum_run(struct rt_run *r);
+
+#endif
