@@ -132,52 +132,7 @@ SIZED void LOOPS(micro_kernel)(const struct kn_packed_gemm_block *s, const struc
     }
 }
 
-/*
- * GEMV: a few rows of `panels` whole panels. One panel has too few sums to keep the multipliers
- * busy: a multiplication would have to wait for the one before it. With `in_cache` the panels are
- * not prefetched.
- */
-SIZED void LOOPS(gemv)(const struct kn_packed_gemm_block *s, const int rows, const int panels,
-                       const bool in_cache)
-{
-    const int wide = panels * WIDE;
-    const float *b = s->b, *a = s->a;
-    VEC sum[GEMV_ROWS][GEMV_PANELS * WIDE];
-
-    KN_UNROLL
-    for (int j = 0; j < wide; j++) {
-        const VEC bias = s->bias ? VLOAD(s->bias + j * LANES) : (VEC){0};
-        KN_UNROLL
-        for (int i = 0; i < rows; i++)
-            sum[i][j] = s->start ? VLOAD(s->start + i * s->ld_start + j * LANES) + bias : bias;
-    }
-    for (int64_t l = 0; l < s->k; l++) {
-        for (int i = 0; i < panels && !in_cache; i++)
-            for (int j = 0; j < NR; j += LINE)
-                __builtin_prefetch(b + i * s->step + j + PREFETCH_FLOATS, 0, 3);
-        VEC w[GEMV_PANELS * WIDE];
-        KN_UNROLL
-        for (int j = 0; j < wide; j++)
-            w[j] = VLOAD(b + j / WIDE * s->step + j % WIDE * LANES);
-        KN_UNROLL
-        for (int j = 0; j < wide && rows > 1; j++)
-            KEEP(w[j]);
-        KN_UNROLL
-        for (int i = 0; i < rows; i++) {
-            KN_UNROLL
-            for (int j = 0; j < wide; j++)
-                sum[i][j] += a[i * s->lda] * w[j];
-        }
-        a++;
-        b += NR;
-    }
-    KN_UNROLL
-    for (int i = 0; i < rows; i++) {
-        KN_UNROLL
-        for (int j = 0; j < wide; j++)
-            VSTORE(s->c + i * s->ldc + j * LANES, LOOPS(clip)(s, sum[i][j]));
-    }
-}
+#include "kernels/matmul/packed_gemm_gemv.h"
 
 #define MICRO_KERNEL(r, w)                                                                         \
     case (r)*4 + (w):                                                                              \
@@ -194,30 +149,7 @@ SIZED void LOOPS(gemv)(const struct kn_packed_gemm_block *s, const int rows, con
     SIX_MICRO_KERNELS MICRO_KERNELS(7) MICRO_KERNELS(8) MICRO_KERNELS(9) MICRO_KERNELS(10)         \
         MICRO_KERNELS(11) MICRO_KERNELS(12) MICRO_KERNELS(13) MICRO_KERNELS(14)
 #else
-#error "no corners for so many ROWS"
-#endif
-
-#define GEMV(r, panels)                                                                            \
-    case (r)*GEMV_PANELS + (panels):                                                               \
-        LOOPS(gemv)(s, r, panels, false);                                                          \
-        break;
-/* With one row each weight is used once, and a prefetch costs as much as that use. */
-#define ONE_ROW(panels)                                                                            \
-    case GEMV_PANELS + (panels):                                                                   \
-        if (s->in_cache)                                                                           \
-            LOOPS(gemv)(s, 1, panels, true);                                                       \
-        else                                                                                       \
-            LOOPS(gemv)(s, 1, panels, false);                                                      \
-        break;
-#if GEMV_ROWS == 3
-#define ALL_GEMV ONE_ROW(4) ONE_ROW(2) GEMV(2, 2) GEMV(3, 2)
-#elif GEMV_ROWS == 6
-#define ALL_GEMV                                                                                   \
-    ONE_ROW(4)                                                                                     \
-    ONE_ROW(2)                                                                                     \
-    GEMV(2, 2) GEMV(3, 2) GEMV(4, 2) GEMV(5, 2) GEMV(6, 2)
-#else
-#error "no corners for so few rows as THIN"
+#error "no micro-kernels for this MR"
 #endif
 
 /* Computes a block: several panels at once (s->panels > 1), or all rows of one panel in groups of
