@@ -1,5 +1,5 @@
-/* oneDNN's objects, made, shared, run and freed on several threads at a time: its cache of
- * primitives is the process's. */
+/* Several threads make, share, run and free oneDNN's objects at the same time, because the cache of
+ * primitives belongs to the process. */
 #include "tests/support/test.h"
 
 #include <pthread.h>
@@ -23,7 +23,7 @@ struct worker {
     int k;
 };
 
-/* Every thread a session of its own, of the same layers, at the same time. */
+/* A thread: runs the same graph in a session of its own, round by round with the other threads. */
 static void *work(void *arg)
 {
     const struct worker *w = arg;

@@ -7,8 +7,9 @@
 #include "tests/support/op.h"
 
 /*
- * What the comparison with TensorFlow (tests/conformance) cannot see: which rows are independent,
- * and that they are; lists and views that share bytes; the strided copy by itself.
+ * Properties of array ops that the comparison with TensorFlow (tests/conformance) does not show:
+ * which graphs the analysis finds row-wise, and that their rows are independent; lists and views
+ * that share bytes; the strided copy alone.
  */
 
 /* ---- rows ---- */
@@ -17,11 +18,11 @@ struct line {
     const char *name, *op, *inputs, *attrs;
 };
 
-/* A graph over "x" (float, with rows first) and "i" (int32, small numbers, with rows first). */
+/* A graph with feeds "x" (float) and "i" (int32, small numbers), whose first axis is the batch. */
 struct graph {
     const char *what;
-    struct rt_shape x, i; /* of one batch: dimension 0 is the batch */
-    bool rowwise;         /* what is proved of "out" */
+    struct rt_shape x, i; /* shapes of the feeds; dimension 0 is the batch */
+    bool rowwise;         /* whether the analysis must find "out" row-wise */
     struct line line[12];
 };
 
@@ -73,7 +74,7 @@ static struct rt_tensor feed(enum rt_dtype dtype, const struct rt_shape *s)
     return t;
 }
 
-/* Each row by itself must give the bits that it gives among the others. */
+/* Checks that each row gives the same bits alone as in the batch. */
 static void check_rows(struct opened *o, const struct graph *g)
 {
     struct rt_error err = {0};
@@ -110,7 +111,7 @@ static void check_rows(struct opened *o, const struct graph *g)
     {                                                                                              \
         name_, "Const", "", "dtype=int32 value=int32" values                                       \
     }
-/* 'batch': how many rows there are, as a scalar and as a vector of one */
+/* Nodes that compute the number of rows: "b" is a vector of one element. */
 #define BATCH                                                                                      \
     {"sh", "Shape", "x", "T=float out_type=int32"}, C("z", "<1>:0"), C("o", "<1>:1"),              \
     {                                                                                              \
@@ -492,7 +493,7 @@ static void a_strided_copy_is_the_plain_loop_for_every_size_and_order(void **sta
         for (int i = 0; i < 4; i++) {
             w.dim[i] = in_dim[perm[i]];
             w.src[i] = stride[perm[i]];
-            if (seed >> (40 + i) & 1) { /* backwards */
+            if (seed >> (40 + i) & 1) { /* this axis is read backwards */
                 from += w.src[i] * (w.dim[i] - 1);
                 w.src[i] = -w.src[i];
             }
@@ -517,7 +518,7 @@ static void a_strided_copy_is_the_plain_loop_for_every_size_and_order(void **sta
 static void fingerprints_are_those_that_models_were_trained_with(void **state)
 {
     (void)state;
-    /* modulo 1000000007, from TensorFlow */
+    /* The buckets are TensorFlow's, with num_buckets = 1000000007. */
     static const struct {
         char fill;
         size_t n;
@@ -546,7 +547,7 @@ static void a_refusal_says_what_and_where(void **state)
     op_clear(&c);
 }
 
-/* What should be one number may come as no number at all. */
+/* An input that must be a scalar may be an empty vector. */
 static void diagonals_refuse_sizes_and_padding_that_are_empty(void **state)
 {
     (void)state;

@@ -9,8 +9,9 @@
 #include "tests/support/op.h"
 
 /*
- * What the comparison with TensorFlow (tests/conformance) cannot see: outputs that lie on top of
- * inputs, the accuracy of our own functions, rows that do not depend on each other.
+ * Properties of math ops that the comparison with TensorFlow (tests/conformance) does not show:
+ * outputs that are written over inputs, the accuracy of Slipway's own functions, rows that are
+ * independent, NaN in segments, pairs of types that a kernel must refuse.
  */
 
 static uint64_t seed = 88172645463325252u;
@@ -122,7 +123,8 @@ static void our_functions_keep_nan_and_go_to_their_limits(void **state)
     assert_true(kn_sigmoid_f32(INFINITY) == 1 && kn_sigmoid_f32(-INFINITY) == 0);
 }
 
-/* Each op with its inputs kept, and made by an op before it so that it may write over them. */
+/* Each op gives the same bits on fed inputs, which are kept, and on outputs of Abs, which it may
+ * write over. */
 static void an_output_on_top_of_an_input_changes_nothing(void **state)
 {
     (void)state;
@@ -147,7 +149,8 @@ static void an_output_on_top_of_an_input_changes_nothing(void **state)
                 .op = ops[k].op, .attrs = ops[k].attrs, .n_in = ops[k].n_in, .n_out = 1};
             for (int i = 0; i < kept.n_in; i++)
                 kept.in[i] = random_tensor(2, shapes[s][i]);
-            struct op_call made = kept; /* takes the inputs; kept gets what Abs makes of them */
+            /* `made` takes the random inputs, and `kept` gets their absolute values. */
+            struct op_call made = kept;
             for (int i = 0; i < kept.n_in; i++) {
                 made.before[i] = "Abs";
                 made.before_attrs[i] = "T=float";
@@ -163,7 +166,7 @@ static void an_output_on_top_of_an_input_changes_nothing(void **state)
         }
 }
 
-/* Every length, so that every way through lanes and remainders is taken. */
+/* All lengths up to 300 take every path through vectors and remainders. */
 static void lines_and_columns_of_every_length_reduce_to_what_a_plain_loop_gives(void **state)
 {
     (void)state;
@@ -174,7 +177,7 @@ static void lines_and_columns_of_every_length_reduce_to_what_a_plain_loop_gives(
     for (int i = 0; i < 300; i++) {
         bytes[i] = (int8_t)draw(-128, 127);
         shorts[i] = (int16_t)draw(-30000, 30000);
-        floats[i] = (float)(int)draw(-100, 100); /* whole: every order gives the same sum */
+        floats[i] = (float)(int)draw(-100, 100); /* the order does not change a sum of integers */
     }
     for (int64_t n = 1; n <= 300; n++) {
         int64_t sum[3] = {0}, max = INT8_MIN;
@@ -219,13 +222,15 @@ static void lines_and_columns_of_every_length_reduce_to_what_a_plain_loop_gives(
 static void nan_in_segments_gives_what_tensorflow_gives(void **state)
 {
     (void)state;
-    enum { ROWS = 4, WIDTH = 9 }; /* TensorFlow folds eight columns by packets, the ninth alone */
+    /* TensorFlow computes eight columns as vectors, the ninth as a scalar. */
+    enum { ROWS = 4, WIDTH = 9 };
     const float n = NAN, i = INFINITY;
     static const char *const ops[] = {"SegmentMax", "SegmentMin", "UnsortedSegmentMax",
                                       "UnsortedSegmentMin"};
     const struct {
         int n_rows;
-        float row[ROWS], packed[2], rest[2]; /* of Max and of Min */
+        float row[ROWS];
+        float packed[2], rest[2]; /* of Max and Min: first eight columns, ninth column */
     } cases[] = {
         {3, {n, 1, 2}, {2, 1}, {2, 1}},
         {3, {1, n, 2}, {2, 1}, {2, 2}},
@@ -364,7 +369,7 @@ static void shapes_that_do_not_go_together_are_refused(void **state)
 
 /* ---- types that do not go together ---- */
 
-/* n zeros of that type; what a kernel writes beyond its output is the sanitizer's to find. */
+/* Runs an op on zeros of these types. A sanitizer finds what a kernel writes beyond its output. */
 static enum rt_status run_zeros(const char *op, const char *attrs, int n_in,
                                 const enum rt_dtype *in, int n_out, struct op_call *c)
 {
@@ -386,7 +391,7 @@ static void types_that_do_not_go_together_are_refused(void **state)
         int n_in;
         enum rt_dtype in[5];
         int n_out;
-        const char *why; /* NULL: it runs */
+        const char *why; /* the error's text; NULL: the op runs */
     } cases[] = {
         {"Complex", "T=float Tout=complex64", 2, {RT_F32, RT_F32}, 1, NULL},
         {"Complex", "T=double Tout=complex128", 2, {RT_F64, RT_F64}, 1, NULL},
@@ -459,8 +464,9 @@ static void types_that_do_not_go_together_are_refused(void **state)
 }
 
 /*
- * Ops whose kernels read their types from the tensors, not from one attribute: every pair of types
- * that the schema allows runs or is refused, and writes what its outputs have room for.
+ * Ops whose kernels read their types from the tensors, not from one attribute. For every pair of
+ * types that the schema allows, the op runs or is refused, and writes no more than its outputs
+ * hold.
  */
 static void every_pair_of_types_keeps_to_its_output(void **state)
 {

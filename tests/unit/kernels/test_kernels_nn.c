@@ -10,15 +10,16 @@
 #include "tests/support/graph_def.h"
 
 /*
- * Products and convolutions by the libraries, against the obvious loops of the rows named
- * "*.plain", on random shapes; and what the libraries do under our threads.
+ * GEMMs and convolutions of the libraries, compared with the plain loops of the kernels named
+ * "*.plain" on random shapes; epilogues; the libraries' behaviour when several threads call them.
  */
 
 enum { N_THREADS = 4, N_RUNS = 40, MAX_CASES = 60 };
 
 struct fixture {
     struct rt_bytes g;
-    struct rt_registry *all, *plain; /* every kernel; only the plain ones where there are any */
+    struct rt_registry *all;   /* every kernel */
+    struct rt_registry *plain; /* of an op that has a plain kernel, that one only */
     struct rt_tuning tuning;
     uint64_t seed;
     struct rt_error err;
@@ -30,7 +31,8 @@ static bool is_plain(const struct rt_kernel *k)
     return n > 6 && strcmp(k->name + n - 6, ".plain") == 0;
 }
 
-/* Of each op that the tests use: all kernels, or the plain one alone. */
+/* A registry of the ops that the tests use. plain_only: an op that has a plain kernel has no
+ * other. */
 static struct rt_registry *registry(const struct rt_registry *from, bool plain_only)
 {
     static const char *const ops[] = {"MatMul",
@@ -168,7 +170,7 @@ static struct rt_tensor answer(struct fixture *x, const struct rt_registry *ops,
     return answer_with(x, ops, in, n_in, NULL);
 }
 
-/* At most 1e-5 of the largest apart; clears both. */
+/* Checks that the tensors differ by at most 1e-5 of the largest magnitude, and clears both. */
 static void compare_tensors(struct rt_tensor *a, struct rt_tensor *b, const char *what)
 {
     float most = 0, apart = 0;
@@ -191,7 +193,8 @@ static void next_graph(struct fixture *x)
     rt_bytes_init(&x->g, 1 << 24);
 }
 
-/* Both answers to the graph in x->g, which is emptied. */
+/* Compares the answers of the plain kernels and of all kernels to the graph in x->g, and empties
+ * it. */
 static void compare(struct fixture *x, const struct rt_tensor *in, int n_in, const char *what)
 {
     struct rt_tensor a = answer(x, x->plain, in, n_in), b = answer(x, x->all, in, n_in);
@@ -272,9 +275,10 @@ static void convolutions_agree_with_the_loops(void **state)
     }
 }
 
-/* ---- tails ---- */
+/* ---- epilogues ---- */
 
-/* The head "h" of `op` on x, with steps behind it; fetching "h" too keeps them apart. */
+/* Compares `op`, node "h", with steps behind it as its epilogue and as separate nodes: fetching "h"
+ * as well prevents the fusion. */
 static void epilogue(struct fixture *x, const char *op, const struct rt_tensor *in,
                      const struct rt_tensor *filter, const char *attrs, int64_t channels)
 {
@@ -293,7 +297,8 @@ static void epilogue(struct fixture *x, const char *op, const struct rt_tensor *
             n++;
         for (int k = 0; k < n; k++) {
             const char *step = steps[i][k];
-            const bool wide = k == 1 && strcmp(op, "MatMul") != 0; /* as [1, 1, 1, channels] */
+            /* wide: the operand is [1, 1, 1, channels] instead of [channels] */
+            const bool wide = k == 1 && strcmp(op, "MatMul") != 0;
             struct rt_tensor v = wide ? random_tensor(x, 4, (int64_t[]){1, 1, 1, channels})
                                       : random_tensor(x, 1, &channels);
             char operand[8];
@@ -339,7 +344,8 @@ static void a_normalisation_by_constants_joins_its_convolution(void **state)
     struct rt_tensor apart = answer_with(x, x->all, &image, 1, "h:0");
     struct rt_tensor together = answer(x, x->all, &image, 1);
     compare_tensors(&apart, &together, "batch norm");
-    apart = answer_with(x, x->all, &image, 1, "n:1"); /* its other outputs keep it whole */
+    /* Fetching another output of "n" keeps the op as it is. */
+    apart = answer_with(x, x->all, &image, 1, "n:1");
     together = answer(x, x->plain, &image, 1);
     compare_tensors(&apart, &together, "batch norm, by the loops");
     rt_tensor_clear(&image);
@@ -366,14 +372,14 @@ static void an_epilogue_changes_nothing_by_joining_a_matmul(void **state)
         rt_tensor_clear(all[i]);
 }
 
-/* ---- what a session may leave out ---- */
+/* ---- sessions without fusion or Winograd ---- */
 
 static void without_fusion_and_winograd_the_answers_agree(void **state)
 {
     struct fixture *x = *state;
     static const struct rt_tuning less[] = {
         {.no_fusion = true}, {.no_winograd = true}, {.no_fusion = true, .no_winograd = true}};
-    static const int64_t sides[] = {7, 9, 21}; /* 2x2 tiles, and 4x4 */
+    static const int64_t sides[] = {7, 9, 21}; /* sizes for Winograd tiles of 2x2 and of 4x4 */
     for (size_t i = 0; i < sizeof sides / sizeof *sides; i++) {
         const int64_t side = sides[i], channels = 48;
         struct rt_tensor image = random_tensor(x, 4, (int64_t[]){2, side, side, 32});
@@ -478,7 +484,7 @@ static void four_threads_get_the_answers_of_one_and_none_stays(void **state)
     struct rt_callable *call;
     struct job job[N_THREADS];
     pthread_t thread[N_THREADS];
-    /* A sanitizer starts a thread of its own with the first of ours. */
+    /* A sanitizer starts a thread of its own when the process makes its first thread. */
     assert_int_equal(pthread_create(&thread[0], NULL, do_nothing, NULL), 0);
     pthread_join(thread[0], NULL);
     nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
@@ -501,7 +507,7 @@ static void four_threads_get_the_answers_of_one_and_none_stays(void **state)
         if (job[i].wrong)
             fail_msg("thread %d: %d of %d runs differ: %s", i, job[i].wrong, N_RUNS,
                      rt_error_text(&job[i].err));
-    /* A joined thread's entry may linger for a moment. */
+    /* Linux may list a thread for a moment after it was joined. */
     for (int i = 0; i < 10000 && count_tasks() > before; i++)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     assert_true(count_tasks() <= before);
@@ -538,7 +544,7 @@ static void only_a_label_that_is_kept_carries_rows_through_einsum(void **state)
     assert_true(is_rowwise(x, "self:0"));
     assert_false(is_rowwise(x, "gram:0"));
     assert_false(is_rowwise(x, "sum:0"));
-    assert_false(is_rowwise(x, "turn:0")); /* rows, but not along the first axis */
+    assert_false(is_rowwise(x, "turn:0")); /* row-wise, but along another axis than the first */
     assert_true(is_rowwise(x, "pairs:0"));
 }
 

@@ -6,8 +6,8 @@
 #include "runtime/base/thread.h"
 #include "tests/support/draw.h"
 
-/* Products that threads compute at the same time, each of its own matrices, are what one thread
- * computes alone: OpenBLAS gives each call a buffer of its own (kernels/cpu/openblas.c). */
+/* Threads that multiply matrices of their own at the same time get the bits that one thread gets
+ * alone, because each call of OpenBLAS has a buffer of its own (kernels/cpu/openblas.c). */
 
 enum { THREADS = 4, ROUNDS = 3000, MOST = 64 * 64 };
 
@@ -15,7 +15,8 @@ struct shape {
     int m, n, k;
 };
 
-/* Long enough for OpenBLAS, and so short that calls begin at the same time again and again. */
+/* Matrices large enough for OpenBLAS to be used, and small enough that calls of different threads
+ * begin at the same time often. */
 static const struct shape shapes[] = {
     {40, 40, 40}, {64, 17, 33}, {1, 64, 64}, {64, 1, 64}, {48, 2, 64}};
 enum { SHAPES = sizeof shapes / sizeof *shapes };

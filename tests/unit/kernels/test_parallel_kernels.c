@@ -9,7 +9,7 @@
 #include "tests/support/draw.h"
 #include "tests/support/graph_def.h"
 
-/* Kernels whose work is cut over cores: the same bits as on one, however many there are. */
+/* Kernels that shard their work over cores give the same bits on any number of cores. */
 
 struct fixture {
     struct rt_bytes g;
@@ -62,7 +62,7 @@ static struct rt_tensor answer(struct fixture *x, struct rt_parallel *parallel,
     static const char *const feeds[] = {"x:0"}, *const fetches[] = {"y:0"};
     const struct rt_call_spec spec = {
         .feeds = feeds, .n_feeds = 1, .fetches = fetches, .n_fetches = 1};
-    /* What is chosen by timing need not be the same twice. */
+    /* Autotuning might choose different kernels in two sessions, whose bits may differ. */
     const struct rt_session_options options = {
         .registry = x->ops, .parallel = parallel, .tuning = {.no_autotune = true}};
     struct rt_library *l = NULL;
@@ -81,7 +81,8 @@ static struct rt_tensor answer(struct fixture *x, struct rt_parallel *parallel,
     return out;
 }
 
-/* The graph in x->g, from x to y, on input of this shape; the graph is emptied. */
+/* Runs the graph in x->g, from x to y, on one core and on several, compares the bits, and empties
+ * the graph. */
 static void same_bits(struct fixture *x, int rank, const int64_t *dim, bool with_nan)
 {
     static const int widths[] = {2, 3, 7};
@@ -117,7 +118,7 @@ static void input(struct fixture *x)
 
 struct conv {
     const char *op;
-    int64_t batch, side, ci, co, size; /* co: of a depthwise one, per channel */
+    int64_t batch, side, ci, co, size; /* co: for a depthwise convolution, per input channel */
     const char *how;
 };
 
@@ -198,12 +199,12 @@ static void a_matmul_does_not_depend_on_the_cores(void **state)
         a_matmul(x, 1, 512, 300, epilogue, false);
         a_matmul(x, 1024, 70, 90, epilogue, false);
         a_matmul(x, 2450, 513, 2, epilogue,
-                 false); /* the whole is no small product, its parts are */
+                 false); /* the whole is not a small GEMM, but its shards are */
         a_matmul(x, 40000, 513, 2, epilogue, false);
     }
     a_matmul(x, 128, 192, 256, true, true);
     a_matmul(x, 32, 400, 500, true, true);
-    for (int rows = 1; rows <= 20; rows += 4) { /* a few of its own rows times a large matrix */
+    for (int rows = 1; rows <= 20; rows += 4) { /* a few rows of a large matrix times the matrix */
         char attrs[80];
         input(x);
         snprintf(attrs, sizeof attrs, "dtype=int32 value=int32<2>:%d,2000", rows);
@@ -213,8 +214,7 @@ static void a_matmul_does_not_depend_on_the_cores(void **state)
         gd_node(&x->g, "y", "MatMul", "s x", "T=float");
         same_bits(x, SHAPE(2000, 2000), false);
     }
-    for (int transposed = 0; transposed < 2;
-         transposed++) { /* of two matrices that are no constants */
+    for (int transposed = 0; transposed < 2; transposed++) { /* neither matrix is constant */
         input(x);
         gd_node(&x->g, "y", "BatchMatMulV2", "x x",
                 transposed ? "T=float adj_x=false adj_y=true" : "T=float adj_x=true adj_y=false");
@@ -277,10 +277,10 @@ static void even_sizes_are_as_many_for_each_core_as_n_allows(void **state)
     assert_int_equal(kn_even_size(0, 8, 4), 1);
     assert_int_equal(kn_even_size(1, 8, 4), 1);
     assert_int_equal(kn_even_size(1, 0, 4), 1);
-    assert_int_equal(kn_even_size(7, 8, 4), 7);    /* less than a part */
-    assert_int_equal(kn_even_size(20, 10, 4), 10); /* two: fewer than cores */
-    assert_int_equal(kn_even_size(48, 10, 4), 6);  /* eight, not five */
-    assert_int_equal(kn_even_size(10, 3, 3), 2);   /* six are not to be had: five */
+    assert_int_equal(kn_even_size(7, 8, 4), 7);    /* one shard */
+    assert_int_equal(kn_even_size(20, 10, 4), 10); /* two shards, fewer than cores */
+    assert_int_equal(kn_even_size(48, 10, 4), 6); /* eight shards instead of five, for four cores */
+    assert_int_equal(kn_even_size(10, 3, 3), 2);  /* five shards, because no size gives six */
     assert_int_equal(kn_even_size(100, 40, 1), 34);
     for (int64_t n = 1; n < 100; n++)
         for (int64_t most = 1; most < 30; most++)
@@ -290,7 +290,9 @@ static void even_sizes_are_as_many_for_each_core_as_n_allows(void **state)
                 assert_in_range(size, 1, most);
                 if (least <= width || width == 1) {
                     assert_int_equal(size, kn_div_up(n, least));
-                } else { /* no core does a part more than it must, and all are as small as can be */
+                } else {
+                    /* No core computes more shards than it must, and shards are as small as that
+                     * allows. */
                     assert_int_equal(kn_div_up(parts, width), kn_div_up(least, width));
                     assert_int_equal(size, kn_div_up(n, kn_round_up(least, width)));
                 }

@@ -1,7 +1,7 @@
 /*
- * Resizes of pictures that are cut into pieces (kernels/image/resize.c): pixels with millions of
- * channels and windows as large as the picture get the answers that small ones do, and a run ends
- * soon after its deadline.
+ * Resizing of pictures in chunks (kernels/image/resize.c): pixels with millions of channels and
+ * windows as large as the picture give the same answers as small ones, and a run ends soon after
+ * its deadline.
  */
 #include "tests/support/test.h"
 
@@ -15,7 +15,7 @@ static const char *const ops[] = {"ResizeNearestNeighbor", "ResizeBilinear", "Re
                                   "ResizeArea"};
 enum { N_OPS = sizeof ops / sizeof *ops };
 
-/* Channel c of each pixel is what channel c % FEW is. */
+/* A picture in which channel c of a pixel has the value of channel c % FEW. */
 static struct rt_tensor picture(int64_t h, int64_t w, int64_t channels)
 {
     struct rt_tensor t = op_tensor(RT_F32, 4, (int64_t[]){1, h, w, channels}, NULL);
@@ -53,7 +53,8 @@ static void channels_in_chunks_are_those_of_a_small_pixel(void **state)
         }
 }
 
-/* Columns that are copies of each other: each output column is that of one source column. */
+/* All columns of the wide picture are copies of one column, so every output column is the output of
+ * that column alone. */
 static void columns_in_chunks_are_those_of_a_narrow_picture(void **state)
 {
     (void)state;
@@ -87,7 +88,7 @@ static void an_area_as_large_as_the_picture_is_its_mean(void **state)
         sum += ((float *)c.in[0].data)[i];
     assert_ok(op_run(&c), &c.err);
     assert_float_equal(*(float *)c.out[0].data, sum / (2 * WIDE),
-                       0.3); /* of floats that are added up */
+                       0.3); /* the kernel adds floats, the test doubles */
     op_clear(&c);
 }
 
@@ -98,11 +99,12 @@ static int64_t cpu_ms(void)
     return t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* One row of the output, of a few pixels or one. */
+/* The output is one row of six pixels with many channels or, for ResizeArea's last case, one pixel
+ * whose window is the whole picture. */
 static void a_run_ends_long_before_a_row_is_done(void **state)
 {
     (void)state;
-    for (int k = 0; k <= N_OPS; k++) { /* the last: one window */
+    for (int k = 0; k <= N_OPS; k++) { /* k = N_OPS: ResizeArea with one window */
         struct op_call c;
         const bool is_area = k == N_OPS;
         int64_t ms[2];

@@ -63,7 +63,8 @@ static void what_is_far_below_the_largest_is_nothing(void **state)
         }
 }
 
-/* Also where all of a row is hidden by something finite: then all of it counts alike. */
+/* A row of -infinity only, or with a NaN or +infinity, is NaN; its neighbours, whose values are all
+ * the same large negative number (as of a mask), share the weight equally. */
 static void rows_without_a_number_are_nan_and_others_not(void **state)
 {
     (void)state;

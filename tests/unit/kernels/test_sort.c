@@ -1,18 +1,19 @@
-/* kn_sort, as SparseReorder uses it. */
+/* kn_sort, tested by SparseReorder, which sorts with it. */
 #include "tests/support/test.h"
 
 #include "kernels/array/sort.h"
 #include "runtime/base/clock.h"
 #include "tests/support/op.h"
 
-/* n rows of one index, each of 0 to n - 1 once, whose value is that index too. */
+/* A SparseReorder of n rows with one index each: the numbers 0 to n - 1 in random order, which are
+ * the values as well. */
 static struct op_call shuffled(int64_t n)
 {
     struct rt_tensor at = op_tensor(RT_I64, 2, (int64_t[]){n, 1}, NULL);
     struct rt_tensor values = op_tensor(RT_I64, 1, &n, NULL);
     uint64_t x = 1;
 
-    for (int64_t i = 0; i < n; i++) { /* Fisher and Yates */
+    for (int64_t i = 0; i < n; i++) { /* the shuffle of Fisher and Yates */
         x = x * UINT64_C(6364136223846793005) + 1442695040888963407;
         const int64_t k = (int64_t)((x >> 33) % (uint64_t)(i + 1));
         ((int64_t *)at.data)[i] = ((int64_t *)at.data)[k];
@@ -55,7 +56,8 @@ static void sorting_counts_what_it_takes(void **state)
 {
     (void)state;
     struct op_call c = shuffled(4 * KN_SORT_RUN);
-    c.run_memory_limit = 200 * KN_SORT_RUN; /* outputs take 64, rows in order 96, merging as many */
+    /* The outputs take 64 * KN_SORT_RUN bytes, the rows in order 96, and merging another 96. */
+    c.run_memory_limit = 200 * KN_SORT_RUN;
     assert_fails(op_run(&c), RT_RESOURCE_EXHAUSTED, &c.err, "out of memory");
     op_clear(&c);
 }

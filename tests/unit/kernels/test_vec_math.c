@@ -13,7 +13,7 @@ static void gelu_is_as_exact_as_it_says(void **state)
     for (int i = -20000; i <= 20000; i++) {
         const float x = (float)i / 1024;
         const double right = gelu((double)x), apart = fabs((double)kn_gelu_f32(x) - right);
-        if (fabs(right) > 0x1p-126) /* the least normal float */
+        if (fabs(right) > 0x1p-126) /* the smallest normal float */
             assert_true(apart <= 1e-5 * fabs(right));
         if (fabs(right) > 1e-6)
             assert_true(apart <= 2e-6 * fabs(right));
@@ -25,7 +25,7 @@ static void gelu_ends_where_erfc_does(void **state)
 {
     (void)state;
     assert_true(isnan(kn_gelu_f32(NAN)));
-    assert_true(isnan(kn_gelu_f32(-INFINITY))); /* infinity times 0 */
+    assert_true(isnan(kn_gelu_f32(-INFINITY))); /* infinity times zero */
     assert_true(kn_gelu_f32(INFINITY) == INFINITY);
     assert_true(kn_gelu_f32(1e30f) == 1e30f);
     assert_true(kn_gelu_f32(-1e30f) == 0 && signbit(kn_gelu_f32(-1e30f)));
@@ -48,7 +48,8 @@ static double largest_apart(float (*f)(float), double (*right)(double), float fr
 static void exponentials_are_within_their_last_places(void **state)
 {
     (void)state;
-    const double ulp = 0x1p-23; /* of a value that begins a binade; of others it is less */
+    /* An ulp relative to a power of two; it is less relative to other values. */
+    const double ulp = 0x1p-23;
     assert_true(largest_apart(kn_exp_f32, exp, -87.3f, 88.7f) <= 1.5 * ulp);
     assert_true(largest_apart(kn_expm1_f32, expm1, 0.001f, 88) <= 3 * ulp);
     assert_true(largest_apart(kn_expm1_f32, expm1, -20, -0.001f) <= 3 * ulp);

@@ -106,7 +106,8 @@ static void sums_agree_with_direct_ones_on_every_instruction_set(void **state)
     for (int k = 0; kn_winograd_1d_loops_of(k); k++)
         for (size_t i = 0; i < sizeof c / sizeof *c; i++)
             for (int taps = 3; taps <= 7; taps += 2)
-                for (int pad = 0; pad < 4; pad++) /* none, SAME, one side, more than the window */
+                /* pad: none, SAME, on one side, more than the window */
+                for (int pad = 0; pad < 4; pad++)
                     for (int vertical = 0; vertical < 2; vertical++, way++) {
                         const int64_t before = pad == 1 ? taps / 2 : pad == 3 ? taps + 2 : 0;
                         const int64_t after = pad == 2 ? taps - 1 : before;
@@ -146,7 +147,7 @@ static void the_error_of_a_filter_is_measured(void **state)
         float *packed = draw_floats(kn_winograd_tiles_pack_bytes(&l.tiles) / sizeof(float));
         kn_winograd_1d_pack(&l, f, scale, workspace, packed);
         assert_true(kn_winograd_1d_error(&l, f, scale, packed) < 3e-5);
-        /* Weights that cancel each other leave little but rounding. */
+        /* The products of these weights cancel each other, so that the rounding error dominates. */
         for (size_t i = 0; i < n; i++)
             f[i] = i / (size_t)l.tiles.co % 2 ? -1000.0f : 1000.0f;
         f[3] = INFINITY;
@@ -162,7 +163,8 @@ static void the_error_of_a_filter_is_measured(void **state)
     }
 }
 
-/* It is in every output whose window holds it, clipped or not, and in no other line. */
+/* A NaN of the input reaches every output whose window holds it, even clipped, and no output of
+ * another line. */
 static void nan_is_not_lost(void **state)
 {
     (void)state;

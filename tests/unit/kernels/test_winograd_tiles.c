@@ -41,7 +41,8 @@ static void each_output_is_in_one_tile_of_one_block(void **state)
     }
 }
 
-/* By blocks where each core has as many or many; one after the other where it is worth it. */
+/* Cores take whole blocks if all of them get the same number or at least three each. Otherwise they
+ * share the work of one block after the other. */
 static void work_is_sharded_over_as_many_cores_as_it_is_worth(void **state)
 {
     (void)state;
@@ -58,7 +59,7 @@ static void work_is_sharded_over_as_many_cores_as_it_is_worth(void **state)
         assert_true(s.slots == width || work < (double)(s.slots + 1) * KN_SHARD_MACS);
         assert_true(s.by_blocks == (blocks % s.slots == 0 || blocks >= 3 * s.slots));
     }
-    /* of one block alone */
+    /* Cores share a single block if it has enough work. */
     t.batch = 1;
     t.cores = 0;
     t.out_h = t.out_w = 8;
@@ -74,7 +75,8 @@ static void work_is_sharded_over_as_many_cores_as_it_is_worth(void **state)
     assert_int_equal(kn_winograd_sharding(&t, 3).slots, 1);
 }
 
-/* Of places that are done in two parts, each with weights of its own. */
+/* Every point of the transform domain has weights of its own. The points are multiplied in two
+ * ranges, the first of them panel by panel. */
 static void each_point_of_the_transform_domain_has_its_gemm(void **state)
 {
     (void)state;
@@ -104,7 +106,8 @@ static void each_point_of_the_transform_domain_has_its_gemm(void **state)
     free(workspace);
 }
 
-/* What is found for outputs that are the direct sums but for one, which is `add` more. */
+/* The error that kn_winograd_check_end finds in outputs that are the direct sums, except for one
+ * channel of `pixel`, which is `add` larger. */
 static double found(const struct kn_winograd_tiles *one, const float *filter, int64_t pixel,
                     float add)
 {

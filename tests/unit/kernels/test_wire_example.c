@@ -7,7 +7,7 @@
 
 #define SPAN(text) rt_span_of(text, sizeof(text) - 1)
 
-/* An Example of one entry "f" with two floats, 1 and 2, and one "i" with -1. */
+/* An Example with two entries: "f" with the floats 1 and 2, and "i" with the integer -1. */
 #define FLOATS "\x12\x0a\x0a\x08\x00\x00\x80\x3f\x00\x00\x00\x40"
 #define MINUS1 "\x1a\x0c\x0a\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"
 #define GOOD   "\x0a\x28\x0a\x11\x0a\x01\x66\x12\x0c" FLOATS "\x0a\x13\x0a\x01\x69\x12\x0e" MINUS1
@@ -38,7 +38,7 @@ static void every_cut_of_an_example_is_survived(void **state)
 {
     (void)state;
     for (size_t n = 0; n < sizeof GOOD; n++) {
-        unsigned char *copy = malloc(n + 1); /* exact, for the sanitizer */
+        unsigned char *copy = malloc(n + 1); /* a sanitizer reports a read behind n + 1 bytes */
         assert_non_null(copy);
         memcpy(copy, GOOD, n);
         struct kn_example x = kn_example_of(rt_span_of(copy, n));
@@ -65,7 +65,7 @@ static void more_than_fits_is_counted_and_not_written(void **state)
     assert_true(kn_feature_ints(SPAN("\x05\x0a\x03\x01\x02\x03"), v, 1, &n));
     assert_int_equal(n, 3);
     assert_int_equal(v[1], 7);
-    /* A length of its own that reaches past the end is refused before anything is sized by it. */
+    /* A packed list's length that reaches past the end is refused before memory is sized by it. */
     assert_false(kn_feature_floats(SPAN("\x06\x0a\xff\xff\xff\x7f\x00"), NULL, INT64_MAX, &n));
 }
 
