@@ -29,6 +29,11 @@ struct pl_activation {
 bool pl_find_activation(const struct pl_graph *g, const struct pl_uses *u,
                         const struct pl_readers *r, int x, struct pl_activation *out);
 
+/* Splits the equation "x,w->out" of an Einsum of two operands at "," and "->" (fuse_einsum.c).
+ * False: the equation has another form, holds other characters than letters, or repeats a letter in
+ * one of the three parts. */
+bool pl_einsum_letters(const struct pl_node *n, struct rt_span part[3]);
+
 /* Makes node `at` the matrix product of x, which has `rank` axes, with the constant matrix w. */
 enum rt_status pl_put_dense(struct pl_graph *g, int at, struct pl_edge x, struct pl_edge w,
                             int rank, struct rt_error *err);

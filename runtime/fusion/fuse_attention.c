@@ -36,21 +36,16 @@ static void take(struct attention *m, int i)
 }
 
 /* Reads an equation of the form "abcd,efgh->ijkl" as 12 letters. */
-static bool read_equation(const struct pl_node *n, char letter[12])
+static bool read_letters(const struct pl_node *n, char letter[12])
 {
-    const struct rt_span eq = rt_attr_str(n->def, "equation");
-    const char *s = (const char *)eq.p;
-    if (eq.n != 15 || s[4] != ',' || s[9] != '-' || s[10] != '>')
+    struct rt_span part[3];
+
+    if (!pl_einsum_letters(n, part))
         return false;
-    memcpy(letter, s, 4);
-    memcpy(letter + 4, s + 5, 4);
-    memcpy(letter + 8, s + 11, 4);
-    for (int i = 0; i < 12; i++) {
-        if (!((letter[i] >= 'a' && letter[i] <= 'z') || (letter[i] >= 'A' && letter[i] <= 'Z')))
+    for (int k = 0; k < 3; k++) {
+        if (part[k].n != 4)
             return false;
-        for (int j = i / 4 * 4; j < i; j++) /* no letter twice in an operand */
-            if (letter[i] == letter[j])
-                return false;
+        memcpy(letter + 4 * k, part[k].p, 4);
     }
     return true;
 }
@@ -166,7 +161,7 @@ static bool is_einsum_scores(struct attention *m, struct pl_edge e)
     const struct pl_node *n = pl_float_by(m->nodes.g, e, "Einsum", 2);
     char l[12];
 
-    if (!n || !read_equation(n, l))
+    if (!n || !read_letters(n, l))
         return false;
     const char b = l[8], heads = l[9], t = l[10], s = l[11];
     for (int q = 0; q < 2; q++) { /* q: the operand that is the queries */
@@ -296,7 +291,7 @@ static bool is_einsum_context(struct attention *m, int i)
     const struct attention before = *m;
     char l[12];
 
-    if (!n || !read_equation(n, l))
+    if (!n || !read_letters(n, l))
         return false;
     const char b = l[8], d = l[11];
     for (int p = 0; p < 2; p++) { /* p: the operand that is the softmax */

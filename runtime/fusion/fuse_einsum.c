@@ -27,8 +27,7 @@ static bool is_letter(unsigned char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-/* Splits an equation "x,w->out" of letters, none of them twice in one of the three. */
-static bool read_equation(const struct pl_node *n, struct rt_span part[3])
+bool pl_einsum_letters(const struct pl_node *n, struct rt_span part[3])
 {
     const struct rt_span eq = rt_attr_str(n->def, "equation");
     const unsigned char *const p = eq.p, *comma, *arrow;
@@ -52,7 +51,7 @@ static bool is_dense(const struct pl_graph *g, int i, struct dense *d)
     const struct pl_node *n = pl_float_by(g, (struct pl_edge){i, 0}, "Einsum", 2);
     const struct rt_tensor *w = n ? pl_constant(g, n->in[1]) : NULL;
 
-    if (!w || w->dtype != RT_F32 || !read_equation(n, part) || w->rank != (int)part[1].n)
+    if (!w || w->dtype != RT_F32 || !pl_einsum_letters(n, part) || w->rank != (int)part[1].n)
         return false;
     *d = (struct dense){.x = n->in[0], .w = n->in[1], .summed = 1, .made = 1};
     while (d->n_kept < (int)part[0].n && d->n_kept < (int)part[2].n &&
