@@ -1,0 +1,106 @@
+/* Versions whose files come, change and go while the manager watches their folder. */
+#include "tests/unit/versions/manager_fixture.h"
+
+#include <unistd.h>
+
+#include "runtime/base/clock.h"
+#include "tests/support/folder.h"
+
+static void a_half_written_version_is_waited_for(void **state)
+{
+    (void)state;
+    mf_add_version("m/1", "ok");
+    assert_ok(MF_START("--model_name=m", mf_flag("model_base_path", "m")), &fixture.err);
+    assert_true(mf_comes_to("m", 1, SRV_AVAILABLE));
+    folder_make("m/2");
+    for (int i = 0; i < 8; i++) { /* never still for a second */
+        char name[64];
+        snprintf(name, sizeof name, "m/2/part%d", i);
+        folder_write(name, "x");
+        usleep(250000);
+    }
+    assert_int_equal(mf_state_of("m", 2, NULL, 0), SRV_START);
+    folder_write("m/2/saved_model.pb", "ok");
+    assert_true(mf_comes_to("m", 2, SRV_AVAILABLE));
+    assert_int_equal(atomic_load(&fixture.n_loads), 2);
+}
+
+static void files_that_change_during_a_load_are_loaded_again(void **state)
+{
+    (void)state;
+    atomic_store(&fixture.load_held, true);
+    mf_add_version("m/1", "ok");
+    assert_ok(MF_START("--model_name=m", mf_flag("model_base_path", "m")), &fixture.err);
+    assert_true(mf_comes_to("m", 1, SRV_LOADING));
+    folder_write("m/1/variables/new", "x");
+    atomic_store(&fixture.load_held, false);
+    assert_true(mf_comes_to("m", 1, SRV_AVAILABLE));
+    assert_int_equal(atomic_load(&fixture.n_loads), 2);
+    assert_int_equal(atomic_load(&fixture.n_freed), 1);
+}
+
+static void an_overwritten_version_is_told_and_not_reloaded(void **state)
+{
+    (void)state;
+    mf_add_version("m/1", "ok");
+    assert_ok(MF_START("--model_name=m", mf_flag("model_base_path", "m")), &fixture.err);
+    assert_true(mf_comes_to("m", 1, SRV_AVAILABLE));
+    folder_write("m/1/saved_model.pb", "bad");
+    int64_t end = rt_now_ns() + MF_SAFETY_LIMIT_MS * INT64_C(1000000);
+    while (!atomic_load(&fixture.n_events) && rt_now_ns() < end)
+        usleep(10000);
+    usleep(1200000);
+    assert_int_equal(atomic_load(&fixture.n_events), 1);
+    assert_int_equal(mf_state_of("m", 1, NULL, 0), SRV_AVAILABLE);
+    assert_int_equal(atomic_load(&fixture.n_loads), 1);
+}
+
+static void a_folder_of_models_may_grow_and_shrink(void **state)
+{
+    (void)state;
+    mf_add_version("models/a/1", "ok");
+    folder_make("models/.hidden/1");
+    folder_write("models/make.py", "x");
+    assert_ok(MF_START(mf_flag("models", "models")), &fixture.err);
+    assert_true(mf_comes_to("a", 1, SRV_AVAILABLE));
+    mf_add_version("models/b/7", "ok");
+    assert_true(mf_comes_to("b", 7, SRV_AVAILABLE));
+    folder_delete("models/a");
+    assert_true(mf_comes_to("a", 1, SRV_END));
+    assert_true(srv_model_is_ready(fixture.manager, rt_span_str("b")));
+    assert_false(srv_model_is_ready(fixture.manager, rt_span_str("a")));
+    struct rt_arena *arena = rt_arena_new(SIZE_MAX);
+    const char *const *names;
+    int n;
+    assert_int_equal(srv_status_models(fixture.manager, arena, &names, &n), RT_OK);
+    assert_int_equal(n, 2);
+    assert_string_equal(names[0], "a");
+    rt_arena_free(arena);
+}
+
+static void a_base_path_that_vanishes_changes_nothing(void **state)
+{
+    (void)state;
+    mf_add_version("m/1", "ok");
+    assert_ok(MF_START("--model_name=m", mf_flag("model_base_path", "m")), &fixture.err);
+    assert_true(mf_comes_to("m", 1, SRV_AVAILABLE));
+    folder_rename("m", "gone");
+    usleep(1500000);
+    assert_int_equal(mf_state_of("m", 1, NULL, 0), SRV_AVAILABLE);
+    folder_rename("gone", "m");
+    folder_delete("m/1");
+    assert_true(mf_comes_to("m", 1, SRV_END));
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, mf_set_up, mf_tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(a_half_written_version_is_waited_for),
+        TEST(files_that_change_during_a_load_are_loaded_again),
+        TEST(an_overwritten_version_is_told_and_not_reloaded),
+        TEST(a_folder_of_models_may_grow_and_shrink),
+        TEST(a_base_path_that_vanishes_changes_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
