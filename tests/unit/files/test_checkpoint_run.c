@@ -1,0 +1,132 @@
+/* Reading as a part of a run: its memory limit and its cancellation. */
+#include "tests/unit/files/checkpoint_fixture.h"
+
+static enum rt_status go_on(void *arg, struct rt_error *err)
+{
+    (void)arg;
+    (void)err;
+    return RT_OK;
+}
+
+/* Succeeds `left` times, then the run is cancelled. */
+static enum rt_status cancel_after(void *arg, struct rt_error *err)
+{
+    int *left = arg;
+
+    return (*left)-- > 0 ? RT_OK : rt_fail(err, RT_CANCELLED, "the run was cancelled");
+}
+
+static void a_lazy_tensor_is_read_in_pieces_until_its_run_ends(void **state)
+{
+    (void)state;
+    const char *const name = "bytes";
+    int left = 3; /* windows of the five */
+    const struct rt_check check = {cancel_after, &left};
+    struct rt_pool *pool = rt_pool_new(0);
+    const struct rt_checkpoint_run run = {.check = go_on, .pool = pool};
+    struct rt_error err = {0};
+    struct rt_checkpoint *c;
+    struct rt_tensor t, back;
+
+    assert_ok(rt_tensor_new(&t, NULL, RT_U8, 1, (int64_t[]){5 << 20}, &err), &err);
+    memset(t.data, 7, rt_tensor_bytes(&t));
+    assert_ok(rt_checkpoint_write(folder_path("lazy"), 1, &name, &t, NULL, &err), &err);
+    assert_ok(rt_checkpoint_open(&c, folder_path("lazy"), &err), &err);
+    assert_ok(rt_checkpoint_tensor(c, name, CK_WHOLE, RT_U8, &run, &back, &err), &err);
+    assert_fails(rt_tensor_load_checked(&back, &check, &err), RT_CANCELLED, &err, "was cancelled");
+    assert_int_equal(left, -1);
+    assert_true(rt_tensor_is_lazy(&back));
+    assert_int_equal(rt_pool_in_use(pool), 0);
+    assert_ok(rt_tensor_load(&back, &err), &err); /* for the next who wants it */
+    assert_memory_equal(back.data, t.data, rt_tensor_bytes(&t));
+    rt_tensor_clear(&back);
+    rt_tensor_clear(&t);
+    rt_checkpoint_unref(c);
+    rt_pool_unref(pool);
+}
+
+static void reading_at_once_ends_when_its_run_does(void **state)
+{
+    (void)state;
+    enum { BYTES = 3 << 20, STRINGS = 50000 };
+    const char *names[] = {"bytes", "strings"};
+    const char *const slices[] = {"3145728 0,3145728", ""};
+    struct rt_error err = {0};
+    struct rt_checkpoint *c;
+    struct rt_tensor t[2], back;
+
+    assert_ok(rt_tensor_new(&t[0], NULL, RT_U8, 1, (int64_t[]){BYTES}, &err), &err);
+    memset(t[0].data, 7, BYTES);
+    assert_ok(rt_tensor_new(&t[1], NULL, RT_STRING, 1, (int64_t[]){STRINGS}, &err), &err);
+    assert_ok(rt_checkpoint_write(folder_path("ends"), 2, names, t, NULL, &err), &err);
+    assert_ok(rt_checkpoint_open(&c, folder_path("ends"), &err), &err);
+    for (int k = 0; k < 2; k++) {
+        const struct rt_span slice = rt_span_str(slices[k]);
+        const enum rt_dtype dtype = t[k].dtype;
+        int left = 1000, asked;
+        struct rt_checkpoint_run run = {.check = cancel_after, .arg = &left};
+        assert_ok(rt_checkpoint_tensor(c, names[k], slice, dtype, &run, &back, &err), &err);
+        rt_tensor_clear(&back);
+        asked = 1000 - left;
+        assert_true(asked >= 3);
+        for (int i = 0; i < asked; i++) {
+            left = i;
+            assert_fails(rt_checkpoint_tensor(c, names[k], slice, dtype, &run, &back, &err),
+                         RT_CANCELLED, &err, "the run was cancelled");
+        }
+        rt_tensor_clear(&t[k]);
+    }
+    rt_checkpoint_unref(c);
+}
+
+static void what_is_read_counts_in_the_pool_of_its_run(void **state)
+{
+    (void)state;
+    enum { BYTES = 1 << 20 };
+    const char *names[] = {"bytes", "strings"};
+    const char *const slices[] = {"1048576 0,1048576", "", ""};
+    const char *const wanted[] = {"bytes", "bytes", "strings"};
+    struct rt_pool *pool = rt_pool_new_plain(5 * BYTES / 2, "--a_limit");
+    const struct rt_checkpoint_run run = {.check = go_on, .pool = pool};
+    struct rt_error err = {0};
+    struct rt_checkpoint *c;
+    struct rt_tensor t[2], back[2];
+
+    assert_non_null(pool);
+    assert_ok(rt_tensor_new(&t[0], NULL, RT_U8, 1, (int64_t[]){BYTES}, &err), &err);
+    memset(t[0].data, 7, BYTES);
+    assert_ok(rt_tensor_new(&t[1], NULL, RT_STRING, 0, NULL, &err), &err);
+    assert_true(rt_str_set(t[1].data, NULL, t[0].data, BYTES, &err));
+    assert_ok(rt_checkpoint_write(folder_path("counted"), 2, names, t, NULL, &err), &err);
+    assert_ok(rt_checkpoint_open(&c, folder_path("counted"), &err), &err);
+    for (int k = 0; k < 3; k++) { /* in parts, lazy, strings */
+        const struct rt_span slice = rt_span_str(slices[k]);
+        const enum rt_dtype dtype = k == 2 ? RT_STRING : RT_U8;
+        assert_ok(rt_checkpoint_tensor(c, wanted[k], slice, dtype, &run, &back[0], &err), &err);
+        assert_ok(rt_tensor_load(&back[0], &err), &err);
+        assert_in_range(rt_pool_in_use(pool), BYTES, BYTES + 4096);
+        assert_ok(rt_pool_hold(pool, BYTES, 0, "more", &err), &err);
+        enum rt_status st = rt_checkpoint_tensor(c, wanted[k], slice, dtype, &run, &back[1], &err);
+        st = st ? st : rt_tensor_load(&back[1], &err);
+        assert_int_equal(st, RT_RESOURCE_EXHAUSTED);
+        assert_non_null(strstr(rt_error_text(&err), "--a_limit"));
+        rt_pool_release(pool, BYTES);
+        rt_tensor_clear(&back[0]);
+        rt_tensor_clear(&back[1]);
+        assert_int_equal(rt_pool_in_use(pool), 0);
+    }
+    rt_tensor_clear(&t[0]);
+    rt_tensor_clear(&t[1]);
+    rt_checkpoint_unref(c);
+    rt_pool_unref(pool);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_lazy_tensor_is_read_in_pieces_until_its_run_ends),
+        cmocka_unit_test(reading_at_once_ends_when_its_run_does),
+        cmocka_unit_test(what_is_read_counts_in_the_pool_of_its_run),
+    };
+    return cmocka_run_group_tests(tests, ck_set_up, ck_tear_down);
+}

@@ -1,0 +1,165 @@
+/* Checkpoints that are written and merged: their files are those that TensorFlow writes. */
+#include "tests/unit/files/checkpoint_fixture.h"
+
+#include <unistd.h>
+
+#include "runtime/files/file.h"
+
+static void what_is_written_is_what_tensorflow_writes(void **state)
+{
+    (void)state;
+    struct rt_error err = {0};
+    struct rt_checkpoint *c;
+    struct rt_tensor t[13];
+    /* The order in which the script saved them. */
+    static const char *const names[] = {"f32",
+                                        "f64",
+                                        "i8",
+                                        "bf16",
+                                        "half",
+                                        "str",
+                                        "scalar",
+                                        "empty",
+                                        "bool",
+                                        "c64",
+                                        "u64",
+                                        "long/name/with/prefix/a",
+                                        "long/name/with/prefix/b"};
+    static const char *const files[] = {".index", ".data-00000-of-00001"};
+    assert_ok(rt_checkpoint_open(&c, CK_PLAIN, &err), &err);
+    for (int i = 0; i < 13; i++)
+        assert_ok(rt_checkpoint_tensor(c, names[i], CK_WHOLE, RT_NO_DTYPE, NULL, &t[i], &err),
+                  &err);
+    assert_ok(rt_checkpoint_write(folder_path("new/sub/w"), 13, names, t, NULL, &err), &err);
+    for (int i = 0; i < 2; i++) {
+        char *a, *b, path[300];
+        size_t na, nb;
+        snprintf(path, sizeof path, CK_PLAIN "%s", files[i]);
+        assert_ok(rt_file_read(path, 1 << 20, &a, &na, &err), &err);
+        snprintf(path, sizeof path, "%s%s", folder_path("new/sub/w"), files[i]);
+        assert_ok(rt_file_read(path, 1 << 20, &b, &nb, &err), &err);
+        assert_int_equal(na, nb);
+        assert_memory_equal(a, b, na);
+        free(a);
+        free(b);
+    }
+    static const char *const twice[] = {"a", "a"};
+    assert_fails(rt_checkpoint_write(folder_path("x"), 2, twice, t, NULL, &err),
+                 RT_INVALID_ARGUMENT, &err, "Adding duplicate key: a");
+    for (int i = 0; i < 13; i++)
+        rt_tensor_clear(&t[i]);
+    rt_checkpoint_unref(c);
+}
+
+/* TensorFlow leaves the files of the first alone too. */
+static void a_merge_that_names_a_tensor_twice_touches_no_file(void **state)
+{
+    (void)state;
+    struct rt_error err = {0};
+    struct rt_checkpoint *c;
+    struct rt_tensor t, got;
+    const char *const names[] = {"u", "v"}, *const only[] = {"v"};
+    char buffer[2][256];
+
+    assert_ok(rt_tensor_new(&t, NULL, RT_F32, 0, NULL, &err), &err);
+    *(float *)t.data = 3;
+    snprintf(buffer[0], sizeof buffer[0], "%s", folder_path("one"));
+    snprintf(buffer[1], sizeof buffer[1], "%s", folder_path("two"));
+    assert_ok(rt_checkpoint_write(buffer[0], 2, names, (struct rt_tensor[]){t, t}, NULL, &err),
+              &err);
+    assert_ok(rt_checkpoint_write(buffer[1], 1, only, &t, NULL, &err), &err);
+    for (int k = 0; k < 2; k++) { /* the same prefix again, and another that has one of its names */
+        const char *prefixes[] = {buffer[0], buffer[k]};
+        char words[700];
+        snprintf(words, sizeof words,
+                 "Duplicate tensor keyed by %s encountered, when merging prefix: %s", k ? "v" : "u",
+                 buffer[k]);
+        assert_fails(rt_checkpoint_merge(prefixes, 2, folder_path("both"), false, &err),
+                     RT_INVALID_ARGUMENT, &err, words);
+    }
+    const char *const twice[] = {"u", "u"};
+    assert_fails(rt_checkpoint_write(buffer[0], 2, twice, (struct rt_tensor[]){t, t}, NULL, &err),
+                 RT_INVALID_ARGUMENT, &err, "Adding duplicate key: u");
+    for (int k = 0; k < 2; k++) {
+        assert_ok(rt_checkpoint_open(&c, buffer[k], &err), &err);
+        assert_ok(rt_checkpoint_check_files(c, &err), &err);
+        ck_get(c, "v", RT_F32, NULL, &got);
+        assert_true(*(float *)got.data == 3);
+        rt_tensor_clear(&got);
+        rt_checkpoint_unref(c);
+    }
+    rt_tensor_clear(&t);
+}
+
+static void merged_parts_are_as_tensorflow_merges_them(void **state)
+{
+    (void)state;
+    struct rt_error err = {0};
+    struct rt_checkpoint *c;
+    struct rt_tensor t[2];
+    static const char *const names[3][2] = {{"w", "b"}, {"w", "c"}, {"w", NULL}};
+    static const char *const slices[3] = {"5 8 0,2:-", "5 8 2,3:0,3", "5 8 2,3:3,5"};
+    char buffer[3][256];
+    const char *prefixes[3] = {buffer[0], buffer[1], buffer[2]};
+
+    assert_ok(rt_checkpoint_open(&c, CK_SLICED, &err), &err);
+    for (int i = 0; i < 3; i++) {
+        struct rt_span s[2] = {rt_span_str(slices[i]), {NULL, 0}};
+        snprintf(buffer[i], sizeof buffer[i], "%s-%d", folder_path("temp/part"), i);
+        ck_get(c, "w", RT_F32, slices[i], &t[0]);
+        if (names[i][1])
+            ck_get(c, names[i][1], RT_NO_DTYPE, NULL, &t[1]);
+        assert_ok(rt_checkpoint_write(prefixes[i], names[i][1] ? 2 : 1, names[i], t, s, &err),
+                  &err);
+        rt_tensor_clear(&t[0]);
+        if (names[i][1])
+            rt_tensor_clear(&t[1]);
+    }
+    rt_checkpoint_unref(c);
+    assert_ok(rt_checkpoint_merge(prefixes, 3, folder_path("merged"), true, &err), &err);
+    assert_int_not_equal(access(folder_path("temp"), F_OK), 0);
+    char *a, *b;
+    size_t na, nb;
+    assert_ok(rt_file_read(CK_SLICED ".index", 1 << 20, &a, &na, &err), &err);
+    assert_ok(rt_file_read(folder_path("merged.index"), 1 << 20, &b, &nb, &err), &err);
+    assert_int_equal(na, nb);
+    assert_memory_equal(a, b, na);
+    free(a);
+    free(b);
+    assert_ok(rt_checkpoint_open(&c, folder_path("merged"), &err), &err);
+    ck_get(c, "w", RT_F32, NULL, &t[0]);
+    for (int i = 0; i < 40; i++)
+        assert_true(((float *)t[0].data)[i] == (float)i);
+    rt_tensor_clear(&t[0]);
+    rt_checkpoint_unref(c);
+}
+
+static void a_tensor_larger_than_a_window_is_read_whole(void **state)
+{
+    (void)state;
+    struct rt_error err = {0};
+    struct rt_checkpoint *c;
+    struct rt_tensor t, back;
+    const char *name = "large";
+    assert_ok(rt_tensor_new(&t, NULL, RT_I32, 1, (int64_t[]){700001}, &err), &err);
+    for (int i = 0; i < 700001; i++)
+        ((int32_t *)t.data)[i] = i * 7;
+    assert_ok(rt_checkpoint_write(folder_path("large"), 1, &name, &t, NULL, &err), &err);
+    assert_ok(rt_checkpoint_open(&c, folder_path("large"), &err), &err);
+    ck_get(c, name, RT_I32, NULL, &back);
+    assert_memory_equal(back.data, t.data, rt_tensor_bytes(&t));
+    rt_tensor_clear(&back);
+    rt_tensor_clear(&t);
+    rt_checkpoint_unref(c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_written_is_what_tensorflow_writes),
+        cmocka_unit_test(a_merge_that_names_a_tensor_twice_touches_no_file),
+        cmocka_unit_test(merged_parts_are_as_tensorflow_merges_them),
+        cmocka_unit_test(a_tensor_larger_than_a_window_is_read_whole),
+    };
+    return cmocka_run_group_tests(tests, ck_set_up, ck_tear_down);
+}
