@@ -18,12 +18,12 @@
 
 /* The model's switches and counts; each world begins with all of them zero. */
 extern struct sched_model {
-    _Atomic int runs, together, most_together; /* runs so far, at this moment, at most at once */
-    _Atomic int64_t rows[64];                  /* of each run; -1: a scalar */
+    _Atomic int runs, together, most_together; /* runs begun, runs now, most runs at once */
+    _Atomic int64_t rows[64];                  /* rows of the first 64 runs' inputs; -1: a scalar */
     _Atomic bool held;                         /* runs wait until it is false */
     _Atomic bool one_output_row;               /* outputs have one row, whatever the input has */
     _Atomic bool unproved; /* runs of merged rows fail: the plan is no longer row-wise */
-    int64_t sleep_us;      /* per run; set before the first request */
+    int64_t sleep_us;      /* how long each run takes; set before the first request */
 } sched_model;
 
 struct world {
@@ -69,7 +69,7 @@ void sched_drop(struct request *r);
 /* Submits a request that occupies the only worker until sched_model.held is false, so that what is
  * submitted next has to queue. Returns when it runs. */
 struct request *sched_block(struct world *w);
-/* Wait until n requests were answered or n runs have begun, and check that it is no more than n. */
+/* Wait until n requests were answered, or n runs were begun; more of them fail the test. */
 void sched_wait_done(struct world *w, int n);
 void sched_wait_runs(int n);
 /* The request succeeded with the model's answer to sched_submit(w, rows, value, ...). */

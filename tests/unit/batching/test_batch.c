@@ -1,4 +1,5 @@
-/* What a batch does before its model runs: rt_callable_run is this file's. */
+/* How merging the inputs of a batch ends when nobody waits for it any more. This file defines
+ * rt_callable_run, so that a test sees whether the model ran. */
 #include "tests/support/test.h"
 
 #include "runtime/base/arena.h"
@@ -16,8 +17,8 @@ enum rt_status rt_callable_run(struct rt_callable *c, const struct rt_tensor *fe
     return rt_fail(err, RT_INTERNAL, "the model ran");
 }
 
-/* Two float inputs of these columns and a row each, run as a batch of `run_rows` rows whose clients
- * have gone, or whose deadline has passed. */
+/* Runs a batch of two requests, each of one row of floats, padded to `run_rows` rows. Merging must
+ * end before the model runs, because both clients have gone or both deadlines have passed. */
 static void expect_merge_ends(int64_t columns, int64_t other_columns, int64_t run_rows, bool gone)
 {
     const struct rt_model_signature signature = {.call = NULL};
@@ -48,7 +49,7 @@ static void expect_merge_ends(int64_t columns, int64_t other_columns, int64_t ru
         assert_int_equal(job[i].status, gone ? RT_CANCELLED : RT_DEADLINE_EXCEEDED);
         rt_tensor_clear(&feed[i]);
     }
-    assert_int_equal(n_runs, 0); /* it ended before */
+    assert_int_equal(n_runs, 0);
     assert_int_equal(rt_pool_in_use(pool), 0);
     rt_pool_unref(pool);
     rt_arena_free(arena);
@@ -58,9 +59,10 @@ static void merging_much_ends_when_nobody_wants_it_any_more(void **state)
 {
     (void)state;
     for (int gone = 0; gone < 2; gone++) {
-        expect_merge_ends(8, 8, SRV_MAX_BATCH_ROWS, gone); /* many rows of padding */
-        expect_merge_ends(3 << 20, 3 << 20, 2, gone);      /* few large rows */
-        expect_merge_ends(2, 3 << 20, 2, gone);            /* a short row, filled up */
+        expect_merge_ends(8, 8, SRV_MAX_BATCH_ROWS, gone); /* many rows are padding */
+        expect_merge_ends(3 << 20, 3 << 20, 2, gone);      /* the two rows are large */
+        /* A short row is padded to the length of the other. */
+        expect_merge_ends(2, 3 << 20, 2, gone);
     }
 }
 

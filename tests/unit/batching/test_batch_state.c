@@ -17,8 +17,9 @@
 enum { MOST_ROWS = 4, COLUMNS = 4 };
 
 static const struct {
-    const char *fetch, *writer; /* rows go one by one until the writer has run */
-    int64_t rows;               /* of each request */
+    /* `writer` is the node whose run makes the rows of `fetch` depend on each other. */
+    const char *fetch, *writer;
+    int64_t rows; /* rows of each request */
 } cases[] = {
     {"sums:0", "axis_0", 2},      {"ref_sums:0", "ref_axis_0", 2}, {"reversed:0", "axes_0", 2},
     {"added:0", "two_rows", 1},   {"chosen:0", "flag_off", 2},     {"cast_sums:0", "axis_0", 2},
@@ -104,7 +105,7 @@ static void nodes(struct rt_bytes *g)
     gd_node(g, "chosen", "If", "flag_read x",
             "Tcond=bool Tin=[float] Tout=[float] then_branch=@same else_branch=@sums");
 
-    /* A branch that writes, and that is not taken while the plan is made first. */
+    /* The branch that writes is not taken by the values for which the plan is first made. */
     variable(g, "other", "dtype=bool shape=<>");
     variable(g, "number", "dtype=float shape=<>");
     gd_node(g, "number_0", "AssignVariableOp", "number f0", "dtype=float");
@@ -181,7 +182,8 @@ static float number(struct rt_session *s)
     return value;
 }
 
-/* Two requests as one batch. What each is given is what it is given alone. */
+/* Runs two requests as one batch. Each must get the bits that it gets alone, and variables must
+ * change by as much as when the two run alone. */
 static struct srv_batch_verdict batch(struct rt_session *s, struct rt_callable *c, int64_t rows,
                                       const char *what)
 {
@@ -278,7 +280,8 @@ static void *run_merged_rows(void *arg)
     return NULL;
 }
 
-/* The plan is made again, and all runs of merged rows ask at once whether it is still proved. */
+/* An assignment makes the plan anew. All runs of merged rows then analyse it at the same time, and
+ * must come to the same answer. */
 static void rows_are_analysed_by_many_threads_at_once(void **state)
 {
     const struct rt_shape shape = {.rank = 2, .dim = {-1, COLUMNS}};
@@ -291,7 +294,8 @@ static void rows_are_analysed_by_many_threads_at_once(void **state)
         rt_session_serve(s);
         assert_true(rt_callable_is_rowwise(c, &shape, &why));
         prepare(s, "chosen:0", true);
-        run_target(s, "flag_off", false); /* a variable of another call: all plans are made again */
+        /* The variable belongs to another call, but all plans of the session are made anew. */
+        run_target(s, "flag_off", false);
         for (int k = 0; k < N_THREADS; k++) {
             r[k].call = c;
             assert_int_equal(pthread_create(&r[k].thread, NULL, run_merged_rows, &r[k]), 0);

@@ -142,12 +142,13 @@ static void a_version_may_bring_parameters_of_its_own(void **state)
     folder_write("batching_params.pbtxt",
                  "max_batch_size { value: 10 } num_batch_threads { value: 7 }");
     assert_ok(srv_batching_of_version(&own, &server, &o, dir, &err), &err);
-    assert_int_equal(own.max_batch_size, 4); /* the flag is off */
+    assert_int_equal(own.max_batch_size, 4); /* --enable_per_model_batching_parameters is off */
     o.enable_per_model_batching_parameters = true;
     assert_ok(srv_batching_of_version(&own, &server, &o, dir, &err), &err);
     assert_int_equal(own.mode, SRV_BATCHING_ALL);
     assert_int_equal(own.max_batch_size, 10);
-    assert_int_equal(own.num_batch_threads, 3); /* the server's: threads are shared */
+    /* The value stays the server's, because all versions share its threads. */
+    assert_int_equal(own.num_batch_threads, 3);
     assert_ok(srv_batching_of_version(&own, &server, &o, "/nowhere", &err), &err);
     assert_int_equal(own.mode, SRV_BATCHING_OFF);
     folder_write("batching_params.pbtxt", "max_batch_size { value: -10 }");
@@ -155,7 +156,8 @@ static void a_version_may_bring_parameters_of_its_own(void **state)
     folder_remove();
 }
 
-/* Batching would be off, without a word, for a version that asks for it. */
+/* If an unreadable file counted as absent, batching would silently be off for a version that asks
+ * for it. */
 static void parameters_that_may_not_be_looked_at_are_not_absent(void **state)
 {
     (void)state;

@@ -8,9 +8,9 @@ enum { N = 64 };
 struct world {
     struct srv_core core;
     struct srv_core_policy policy;
-    struct srv_core_queue queue[3]; /* one per lane */
+    struct srv_core_queue queue[3]; /* one per model queue */
     struct srv_core_model_queue model_queue[3];
-    struct srv_core_bucket bucket[6]; /* two per lane */
+    struct srv_core_bucket bucket[6]; /* two per model queue */
     struct srv_core_job job[N];
     int n;
 };
@@ -48,7 +48,7 @@ static int at(const struct world *w, const struct srv_core_job *j)
     return j ? (int)(j - w->job) : -1;
 }
 
-/* Takes one batch, which must be of `bucket` with `n_jobs`. */
+/* Takes one batch, which must come from `bucket` and have `n_jobs` jobs. */
 static struct srv_core_batch take(struct world *w, int64_t now, int bucket, int n_jobs)
 {
     struct srv_core_batch b;
@@ -83,10 +83,10 @@ static void a_number_of_rows_that_is_preferred_is_made_with_few_less(void **stat
     for (int i = 0; i < 5; i++)
         put(&w, 0, 1, RT_NEVER, 10);
     take(&w, 10, 0, 4);
-    take(&w, 10, 0, 1); /* none less: as it is */
+    take(&w, 10, 0, 1); /* one job cannot be fewer, so it runs although one row is not preferred */
     put(&w, 0, 1, RT_NEVER, 10);
     put(&w, 0, 2, RT_NEVER, 10);
-    take(&w, 10, 0, 2); /* one would be preferred never, three are too few to cut */
+    take(&w, 10, 0, 2); /* neither one nor three rows are preferred, so both jobs run */
     for (int i = 0; i < 9; i++)
         put(&w, 0, 1, RT_NEVER, 10);
     take(&w, 10, 0, 8);
@@ -113,7 +113,8 @@ static void what_queued_meanwhile_runs_together_in_order_up_to_the_row_limit(voi
     begin(&w, usual());
     for (int i = 0; i < 5; i++)
         put(&w, 0, 3, RT_NEVER, i);
-    struct srv_core_batch b = take(&w, 10, 0, 2); /* 3 + 3, a third would make 9 */
+    /* Two jobs have 6 rows, and a third would make 9, which is more than 8. */
+    struct srv_core_batch b = take(&w, 10, 0, 2);
     assert_int_equal(b.rows, 6);
     assert_int_equal(at(&w, b.jobs), 0);
     assert_int_equal(at(&w, b.jobs->next), 1);
@@ -177,7 +178,7 @@ static void jobs_without_a_deadline_are_not_starved_by_those_with_one(void **sta
     (void)state;
     struct world w;
     begin(&w, usual());
-    put(&w, 0, 1, RT_NEVER, 0); /* due at 1000 by patience */
+    put(&w, 0, 1, RT_NEVER, 0); /* patience gives it a deadline of 1000 */
     put(&w, 1, 1, 1200, 600);
     take(&w, 700, 0, 1);
 }
@@ -242,7 +243,7 @@ static void giving_jobs_up_does_not_shut_a_bucket_for_good(void **state)
     (void)state;
     struct world w;
     begin(&w, usual());
-    srv_cost_learn(&w.bucket[0].cost, 1, 1000000); /* one slow first run */
+    srv_cost_learn(&w.bucket[0].cost, 1, 1000000); /* the first run was slow */
     for (int i = 0; i < N; i++) {
         struct srv_core_batch b;
         struct srv_core_job *expired = NULL;
@@ -262,7 +263,8 @@ static void a_batch_stops_growing_where_a_member_would_miss_its_deadline(void **
         srv_cost_learn(&w.bucket[0].cost, i, 100 * i);
     for (int i = 0; i < 6; i++)
         put(&w, 0, 1, 350, 0);
-    assert_int_equal(take(&w, 0, 0, 3).rows, 3); /* 400 for four */
+    /* Four rows would take 400, beyond the deadline of 350. */
+    assert_int_equal(take(&w, 0, 0, 3).rows, 3);
 }
 
 static void a_batch_is_shared_among_free_workers_when_rows_cost_more_than_the_start(void **state)
@@ -280,7 +282,7 @@ static void a_batch_is_shared_among_free_workers_when_rows_cost_more_than_the_st
     assert_int_equal(b.n_jobs, 4);
     assert_true(srv_core_next(&w.core, 1, 1, &b, &expired));
     assert_int_equal(b.n_jobs, 4);
-    /* Where the start is what costs, one run takes all. */
+    /* Where the start of a run costs more than its rows, one batch takes all rows. */
     for (int i = 1; i <= 8; i++)
         srv_cost_learn(&w.bucket[2].cost, i, 10000 + i);
     for (int i = 0; i < 8; i++)
@@ -300,7 +302,7 @@ a_worker_beside_the_others_gets_small_jobs_alone_that_are_known_to_be_short(void
     s.max_running = 1;
     begin(&w, s);
     put(&w, 0, 1, RT_NEVER, 0);
-    take(&w, 5, 0, 1); /* holds the only place */
+    take(&w, 5, 0, 1); /* it is the one batch that may run */
     for (int i = 1; i < 4; i++)
         put(&w, i, 1, RT_NEVER, 5);
     w.bucket[2].is_small = w.bucket[3].is_small = true;
@@ -322,8 +324,8 @@ static void model_queues_share_by_time_used(void **state)
     int runs[2] = {0};
     begin(&w, usual());
     for (int i = 0; i < 20; i++) {
-        put(&w, 0, 8, RT_NEVER, 0); /* slow: 300 each */
-        put(&w, 2, 8, RT_NEVER, 0); /* fast: 100 each */
+        put(&w, 0, 8, RT_NEVER, 0); /* each run takes 300 ns */
+        put(&w, 2, 8, RT_NEVER, 0); /* each run takes 100 ns */
     }
     for (int i = 0; i < 20; i++) {
         struct srv_core_batch b;
@@ -358,7 +360,7 @@ static void a_model_queue_that_was_idle_does_not_claim_the_past(void **state)
         first += b.bucket == &w.bucket[0];
         srv_core_done(&w.core, &b, 1000, true);
     }
-    assert_int_equal(first, 1); /* one of the first three is the busy lane's */
+    assert_int_equal(first, 1); /* one of the first three batches is the busy model queue's */
 }
 
 static void a_writer_runs_alone_and_in_order(void **state)
@@ -371,10 +373,10 @@ static void a_writer_runs_alone_and_in_order(void **state)
     put(&w, 0, 1, RT_NEVER, 0);
     struct srv_core_batch reader = take(&w, 1, 0, 1);
     put(&w, 1, 1, 900, 2);
-    put(&w, 1, 1, 800, 3); /* an earlier deadline does not overtake a write */
+    put(&w, 1, 1, 800, 3); /* an earlier deadline does not overtake another write */
     take_none(&w, 4);      /* a reader still runs */
     put(&w, 0, 1, RT_NEVER, 5);
-    take_none(&w, 5); /* and later readers do not pass the writer by */
+    take_none(&w, 5); /* later readers do not overtake the waiting writer */
     srv_core_done(&w.core, &reader, 10, true);
     struct srv_core_batch writer = take(&w, 6, 1, 1);
     assert_int_equal(at(&w, writer.jobs), 1);
@@ -405,10 +407,11 @@ static void full_queues_refuse_at_once(void **state)
     begin(&w, usual());
     for (int i = 0; i < 20; i++)
         assert_int_equal(put(&w, 0, 1, RT_NEVER, 0), SRV_CORE_QUEUED);
-    assert_int_equal(put(&w, 1, 1, RT_NEVER, 0), SRV_CORE_FULL); /* the lane's limit */
+    assert_int_equal(put(&w, 1, 1, RT_NEVER, 0), SRV_CORE_FULL); /* the model queue is full */
     for (int i = 0; i < 20; i++)
         assert_int_equal(put(&w, 2, 1, RT_NEVER, 0), SRV_CORE_QUEUED);
-    assert_int_equal(put(&w, 4, 1, RT_NEVER, 0), SRV_CORE_FULL); /* all in all */
+    /* All queues together are full. */
+    assert_int_equal(put(&w, 4, 1, RT_NEVER, 0), SRV_CORE_FULL);
     assert_int_equal(w.core.n_jobs, 40);
     assert_int_equal(w.core.n_bytes, 400);
 }
@@ -438,7 +441,7 @@ static void with_a_timeout_a_batch_waits_until_it_is_full_or_due(void **state)
     take(&w, 110, 0, 1);
     put(&w, 0, 4, RT_NEVER, 200);
     put(&w, 0, 4, RT_NEVER, 201);
-    take(&w, 202, 0, 2); /* full */
+    take(&w, 202, 0, 2); /* the batch is full */
     assert_int_equal(srv_core_next_timer(&w.core), RT_NEVER);
 }
 
@@ -481,7 +484,7 @@ static void a_batch_that_the_next_job_does_not_fit_waits_no_longer(void **state)
     put(&w, 0, 4, RT_NEVER, 10);
     put(&w, 0, 3, RT_NEVER, 11);
     take_none(&w, 12);
-    put(&w, 0, 2, RT_NEVER, 13); /* opens another batch */
+    put(&w, 0, 2, RT_NEVER, 13); /* it does not fit, and opens another batch */
     take(&w, 14, 0, 2);
     take_none(&w, 15);
     assert_int_equal(srv_core_next_timer(&w.core), 113);
@@ -498,10 +501,10 @@ static void batches_that_wait_are_limited_and_an_open_one_is_filled(void **state
     assert_int_equal(srv_core_open_batch_rows(&w.bucket[0]), 0);
     assert_int_equal(put(&w, 0, 5, RT_NEVER, 0), SRV_CORE_QUEUED);
     assert_int_equal(srv_core_open_batch_rows(&w.bucket[0]), 3);
-    assert_int_equal(put(&w, 0, 5, RT_NEVER, 0), SRV_CORE_QUEUED); /* the second batch */
+    assert_int_equal(put(&w, 0, 5, RT_NEVER, 0), SRV_CORE_QUEUED); /* it opens the second batch */
     assert_int_equal(w.queue[0].n_batches, 2);
     assert_int_equal(put(&w, 0, 4, RT_NEVER, 0), SRV_CORE_FULL_BATCHES);
-    assert_int_equal(put(&w, 0, 3, RT_NEVER, 0), SRV_CORE_QUEUED); /* fits the open one */
+    assert_int_equal(put(&w, 0, 3, RT_NEVER, 0), SRV_CORE_QUEUED); /* it fits the open batch */
     assert_int_equal(put(&w, 0, 1, RT_NEVER, 0), SRV_CORE_FULL_BATCHES);
     assert_int_equal(srv_core_free_rows(&w.bucket[0]), 0);
     take(&w, 1, 0, 1);
@@ -590,7 +593,7 @@ static void fixed_batches_are_neither_shared_nor_cut_short_by_what_was_learned(v
     w.policy.fixed = true;
     for (int i = 0; i < 20; i++)
         srv_cost_learn(&w.bucket[0].cost, i % 4 + 1, 10 + 1000 * (i % 4 + 1));
-    put(&w, 0, 2, 1500, 1000); /* could not be done in time */
+    put(&w, 0, 2, 1500, 1000); /* the learned cost is beyond the deadline */
     put(&w, 0, 2, RT_NEVER, 1000);
     put(&w, 0, 2, RT_NEVER, 1000);
     struct srv_core_batch b;
@@ -623,16 +626,19 @@ static void a_cheap_job_of_an_idle_bucket_may_run_where_it_is(void **state)
     struct srv_core_batch b;
     begin(&w, usual());
     struct srv_core_job j = {.rows = 1, .deadline_ns = RT_NEVER};
-    assert_false(srv_core_begin_inline(&w.core, &w.bucket[0], &j, 2, 40, &b)); /* unknown cost */
+    /* The cost is unknown. */
+    assert_false(srv_core_begin_inline(&w.core, &w.bucket[0], &j, 2, 40, &b));
     for (int i = 0; i < 3; i++)
         srv_cost_learn(&w.bucket[0].cost, 1, 20);
-    assert_false(srv_core_begin_inline(&w.core, &w.bucket[0], &j, 2, 10, &b)); /* too dear */
-    assert_false(srv_core_begin_inline(&w.core, &w.bucket[0], &j, 0, 40, &b)); /* no core */
+    /* The cost is above the limit of 10. */
+    assert_false(srv_core_begin_inline(&w.core, &w.bucket[0], &j, 2, 10, &b));
+    assert_false(srv_core_begin_inline(&w.core, &w.bucket[0], &j, 0, 40, &b)); /* no core is free */
     assert_true(srv_core_begin_inline(&w.core, &w.bucket[0], &j, 2, 40, &b));
     assert_int_equal(w.core.running, 1);
     srv_core_done(&w.core, &b, 20, true);
     put(&w, 0, 1, RT_NEVER, 0);
-    assert_false(srv_core_begin_inline(&w.core, &w.bucket[0], &j, 2, 40, &b)); /* a queue */
+    /* A job waits in the bucket. */
+    assert_false(srv_core_begin_inline(&w.core, &w.bucket[0], &j, 2, 40, &b));
 }
 
 static void the_cost_of_a_row_and_of_a_start_are_told_apart(void **state)

@@ -115,7 +115,7 @@ static void outputs_that_do_not_follow_the_rows_end_merging(void **state)
     atomic_store(&sched_model.one_output_row, true);
     atomic_store(&sched_model.held, false);
     sched_wait_done(w, 5);
-    assert_int_equal(atomic_load(&sched_model.runs), 6); /* one merged, then each by itself */
+    assert_int_equal(atomic_load(&sched_model.runs), 6); /* one merged run, then one per request */
     for (int i = 0; i < 4; i++) {
         sched_expect(r[i], 1, (float)i);
         sched_drop(r[i]);
@@ -136,7 +136,8 @@ static void outputs_that_do_not_follow_the_rows_end_merging(void **state)
     sched_end(w);
 }
 
-/* What was merged by the proof runs singly; what is merged by --enable_batching needs no proof. */
+/* Without --enable_batching, only rows that are known to be independent are merged, and merging
+ * ends when they no longer are. With --enable_batching=true the operator vouches for them. */
 static void a_call_that_is_not_row_wise_any_more_ends_merging(void **state)
 {
     (void)state;
