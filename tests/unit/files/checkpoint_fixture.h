@@ -14,7 +14,7 @@
 #define CK_SLICED "tests/goldens/checkpoint/sliced" /* "w" in slices, over several shards */
 #define CK_WHOLE  rt_span_of(NULL, 0)               /* the slice that is the whole tensor */
 
-/* cmocka's, for a group of tests: the folder. */
+/* cmocka's set-up and tear-down of a group, which make and remove the folder. */
 int ck_set_up(void **state);
 int ck_tear_down(void **state);
 
@@ -23,7 +23,7 @@ const struct rt_checkpoint_entry *ck_entry(const struct rt_checkpoint *c, const 
 /* Reads a tensor, or a slice of it if `slice` is not NULL, and loads it. The caller clears t. */
 void ck_get(struct rt_checkpoint *c, const char *name, enum rt_dtype dtype, const char *slice,
             struct rt_tensor *t);
-/* `c` has the tensors of CK_PLAIN, by number, name and bytes. */
+/* Fails the test unless `c` has the tensors of CK_PLAIN with the same names and bytes. */
 void ck_assert_as_plain(struct rt_checkpoint *c);
 /* Copies a file without its last `cut` bytes and with bit `flip` inverted; -1: no bit. */
 void ck_copy_file(const char *from, const char *to, size_t cut, int flip);

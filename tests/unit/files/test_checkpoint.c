@@ -157,7 +157,7 @@ static void parts_in_several_shards_come_together(void **state)
 static void keys_of_parts_are_tensorflows(void **state)
 {
     (void)state;
-    /* Bytes as TensorFlow 2.21 wrote them. */
+    /* The keys are the bytes that TensorFlow 2.21 wrote. */
     static const struct {
         int64_t start, length;
         const char *key;
@@ -188,7 +188,7 @@ static void keys_of_parts_are_tensorflows(void **state)
     rt_bytes_clear(&key);
 }
 
-/* tests/goldens/checkpoint/make_forms.py: TensorFlow 2.21 read each of them. */
+/* tests/goldens/checkpoint/make_forms.py wrote the files, and TensorFlow 2.21 read each of them. */
 static void tables_of_other_writers_are_read(void **state)
 {
     (void)state;

@@ -23,7 +23,8 @@ static void every_flipped_bit_of_a_compressed_index_is_noticed(void **state)
         p[bit / 8] ^= (char)(1 << bit % 8);
     }
     free(p);
-    /* All but the padding of the footer and the unused block of meta data. */
+    /* Only the padding of the footer and the unused metaindex block, fewer than 60 bytes, have no
+     * checksum. */
     assert_true((tried - refused) * 3 < 60 * 8);
 }
 
@@ -43,7 +44,7 @@ static void every_flipped_bit_of_the_index_is_noticed(void **state)
         }
         rt_checkpoint_unref(c);
     }
-    /* All but the padding of the footer and the unused block of meta data. */
+    /* As above, fewer than 60 bytes have no checksum. */
     assert_true(refused * 3 > ((int)s.st_size - 60) * 8);
     for (size_t cut = 1; cut <= (size_t)s.st_size; cut++) {
         struct rt_checkpoint *c;
@@ -95,7 +96,7 @@ static void every_flipped_bit_and_missing_byte_of_the_data_is_noticed(void **sta
     assert_fails(
         rt_checkpoint_tensor(c, "long/name/with/prefix/b", CK_WHOLE, RT_I32, NULL, &t, &err),
         RT_DATA_LOSS, &err, "prefix/b");
-    /* Cut while it is in use. */
+    /* The file is cut while a lazy tensor refers to it. */
     assert_ok(rt_checkpoint_tensor(c, "c64", CK_WHOLE, RT_C64, NULL, &t, &err), &err);
     assert_int_equal(truncate(folder_path("data.data-00000-of-00001"), 100), 0);
     assert_fails(rt_tensor_load(&t, &err), RT_DATA_LOSS, &err, "\"c64\"");

@@ -8,7 +8,7 @@ static enum rt_status go_on(void *arg, struct rt_error *err)
     return RT_OK;
 }
 
-/* Succeeds `left` times, then the run is cancelled. */
+/* A check that succeeds `left` times and then reports that the run was cancelled. */
 static enum rt_status cancel_after(void *arg, struct rt_error *err)
 {
     int *left = arg;
@@ -20,7 +20,7 @@ static void a_lazy_tensor_is_read_in_pieces_until_its_run_ends(void **state)
 {
     (void)state;
     const char *const name = "bytes";
-    int left = 3; /* windows of the five */
+    int left = 3; /* the tensor is read in five windows; the run ends before the fourth */
     const struct rt_check check = {cancel_after, &left};
     struct rt_pool *pool = rt_pool_new(0);
     const struct rt_checkpoint_run run = {.check = go_on, .pool = pool};
@@ -37,7 +37,8 @@ static void a_lazy_tensor_is_read_in_pieces_until_its_run_ends(void **state)
     assert_int_equal(left, -1);
     assert_true(rt_tensor_is_lazy(&back));
     assert_int_equal(rt_pool_in_use(pool), 0);
-    assert_ok(rt_tensor_load(&back, &err), &err); /* for the next who wants it */
+    /* The tensor is still lazy, and another run may load it. */
+    assert_ok(rt_tensor_load(&back, &err), &err);
     assert_memory_equal(back.data, t.data, rt_tensor_bytes(&t));
     rt_tensor_clear(&back);
     rt_tensor_clear(&t);
@@ -99,7 +100,7 @@ static void what_is_read_counts_in_the_pool_of_its_run(void **state)
     assert_true(rt_str_set(t[1].data, NULL, t[0].data, BYTES, &err));
     assert_ok(rt_checkpoint_write(folder_path("counted"), 2, names, t, NULL, &err), &err);
     assert_ok(rt_checkpoint_open(&c, folder_path("counted"), &err), &err);
-    for (int k = 0; k < 3; k++) { /* in parts, lazy, strings */
+    for (int k = 0; k < 3; k++) { /* a slice, a lazy tensor, strings */
         const struct rt_span slice = rt_span_str(slices[k]);
         const enum rt_dtype dtype = k == 2 ? RT_STRING : RT_U8;
         assert_ok(rt_checkpoint_tensor(c, wanted[k], slice, dtype, &run, &back[0], &err), &err);

@@ -9,7 +9,7 @@
 #include "runtime/files/file.h"
 #include "tests/support/folder.h"
 
-/* tests/goldens/checkpoint/make_v1.py: TensorFlow 2.21 wrote and read them. */
+/* TensorFlow 2.21 wrote and read the files, by tests/goldens/checkpoint/make_v1.py. */
 #define GOLDEN "tests/goldens/checkpoint/"
 #define WHOLE  rt_span_of(NULL, 0)
 
@@ -41,7 +41,7 @@ static void every_type_that_the_first_format_has_is_read(void **state)
         struct rt_checkpoint_v1 *c = opened(files[i]);
         struct rt_tensor t;
         assert_int_equal(rt_checkpoint_v1_count(c), 11);
-        assert_string_equal(rt_checkpoint_v1_name(c, 0), "bool"); /* sorted */
+        assert_string_equal(rt_checkpoint_v1_name(c, 0), "bool"); /* entries are sorted by name */
         holds(c, "f32", RT_F32, ((float[]){0, 1, 2, 3, 4, 5}), 24);
         holds(c, "f64", RT_F64, ((double[]){1.5, -2}), 16);
         holds(c, "i8", RT_I8, "\xff\x02", 2);
@@ -76,7 +76,7 @@ static void slices_in_several_files_come_together(void **state)
     assert_memory_equal(t.data, ((float[]){10, 11, 12, 18, 19, 20}), 24);
     rt_tensor_clear(&t);
     rt_checkpoint_v1_close(c);
-    c = opened(GOLDEN "v1-00000-of-00002"); /* a file is missing */
+    c = opened(GOLDEN "v1-00000-of-00002"); /* the second file of the two is missing */
     assert_fails(rt_checkpoint_v1_tensor(c, "w", WHOLE, RT_F32, NULL, &t, &err),
                  RT_INVALID_ARGUMENT, &err,
                  "Does not have sufficient slices for partitioned tensor w");
@@ -130,7 +130,8 @@ static void copy_file(const char *from, const char *to)
     free(p);
 }
 
-/* More files than a process may have open: each is open only while it is read. */
+/* A checkpoint may have more files than the process may have open, because each file is open only
+ * while it is read. */
 static void many_files_need_few_descriptors(void **state)
 {
     enum { FILES = 100, DESCRIPTORS = 30 };
@@ -139,7 +140,8 @@ static void many_files_need_few_descriptors(void **state)
     char name[32];
     (void)state;
     folder_new();
-    for (int i = 0; i < FILES; i++) { /* the same tensors in all; those of the first are taken */
+    /* All files have the same tensors, of which those in the first file are read. */
+    for (int i = 0; i < FILES; i++) {
         snprintf(name, sizeof name, "v1-%03d", i);
         copy_file(GOLDEN "v1-00000-of-00002", folder_path(name));
     }
@@ -156,7 +158,7 @@ static void many_files_need_few_descriptors(void **state)
     assert_true(rt_checkpoint_v1_count(c) >= FILES);
     rt_checkpoint_v1_close(c);
 
-    /* What is kept is what the files say: one that was written anew is read again. */
+    /* An open checkpoint is shared until one of its files changes, which is then read again. */
     snprintf(pattern, sizeof pattern, "%s", folder_path("v1-000"));
     c = opened(pattern);
     struct rt_checkpoint_v1 *again = opened(pattern);
@@ -190,13 +192,14 @@ static void a_directory_that_cannot_be_read_is_no_missing_file(void **state)
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
     assert_int_equal(listed, RT_RESOURCE_EXHAUSTED);
     assert_int_equal(open, RT_RESOURCE_EXHAUSTED);
-    char pattern[400]; /* a name that is too long is not one that is missing */
+    /* A name that is too long for the file system is not reported as a missing file. */
+    char pattern[400];
     snprintf(pattern, sizeof pattern, GOLDEN "%0280d", 0);
     assert_fails(rt_checkpoint_v1_open(&c, pattern, &err), RT_FAILED_PRECONDITION, &err,
                  "File name too long");
 }
 
-/* Whatever is wrong is noticed by a checksum, or does no harm. */
+/* A damaged file fails a checksum, or is damaged where nothing is read. */
 static void flipped_bits_and_missing_bytes_are_refused(void **state)
 {
     (void)state;
@@ -222,7 +225,8 @@ static void flipped_bits_and_missing_bytes_are_refused(void **state)
             unnoticed += !noticed;
             p[bit / 8] ^= (char)(1 << bit % 8);
         }
-        /* The padding of the footer and the unused block of meta data. */
+        /* Nothing reads the padding of the footer and the unused metaindex block: fewer than 60
+         * bytes. */
         assert_true(unnoticed * 7 < 60 * 8);
         for (size_t cut = 1; cut <= n; cut++) {
             const struct rt_sstable_source from = {.size = n - cut, .p = (unsigned char *)p};

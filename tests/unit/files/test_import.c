@@ -39,7 +39,7 @@ static const struct rt_graph *import(struct fixture *x)
     return rt_library_main(x->l);
 }
 
-/* Refused with this text somewhere in the reason; the graph is empty again afterwards. */
+/* The import must fail with `words` in the reason. Empties the graph for the next case. */
 static void refused(struct fixture *x, enum rt_status status, const char *words)
 {
     x->err = (struct rt_error){0};
@@ -56,7 +56,7 @@ static void p(struct fixture *x)
 static void a_graph_comes_with_its_edges_types_and_defaults(void **state)
 {
     struct fixture *x = *state;
-    node(x, "sum", "AddN", "p q:0 ^after", "N=2 T=float"); /* before its inputs */
+    node(x, "sum", "AddN", "p q:0 ^after", "N=2 T=float"); /* the node comes before its inputs */
     p(x);
     node(x, "q", "Placeholder", "", "dtype=float shape=<2,-1>");
     node(x, "after", "NoOp", "", "");
@@ -277,7 +277,7 @@ static void cycles_go_through_next_iteration_or_are_refused(void **state)
     refused(x, RT_INVALID_ARGUMENT, "1 nodes in a cycle, 'a' is one of them");
     p(x);
     node(x, "c", "Relu", "p", "T=float");
-    node(x, "d", "Relu", "a", "T=float"); /* waits for the cycle, but is not on it */
+    node(x, "d", "Relu", "a", "T=float"); /* `d` depends on the cycle, but is not a part of it */
     node(x, "a", "AddV2", "b c", "T=float");
     node(x, "b", "Relu", "a", "T=float");
     refused(x, RT_INVALID_ARGUMENT, "3 nodes in a cycle, 'a' is one of them");
@@ -376,7 +376,8 @@ static void a_function_is_made_for_its_attributes_once(void **state)
     struct rt_attr two = {.type = RT_ATTR_INT, .n = 1, .v.i = 2};
     struct rt_named_attr attrs[] = {{"2", two}, {"N", two}, {"T", type}};
     const struct rt_graph *g = instantiate(x, "f", attrs, 3), *same;
-    for (int order = 0; order < 2; order++) { /* as a file gives them, which has any order */
+    /* A file may give the attributes of a call in any order. */
+    for (int order = 0; order < 2; order++) {
         const struct rt_node *call = rt_graph_find(main_graph, order ? "c1" : "c0");
         assert_ok(rt_library_instantiate(x->l, rt_attr_func(call, "f"), &same, &x->err), &x->err);
         assert_ptr_equal(same, g);
@@ -542,8 +543,8 @@ static void the_registry_says_what_is_missing(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
-/* Bodies are told apart by the bytes of their attributes, and the refusal names their limit: 16 MB
- * and 4 for each byte of the graph. */
+/* Instantiated bodies are told apart by keys, which hold the bytes of the attributes. All keys
+ * together may take 16 MB and 4 bytes for each byte of the graph. */
 static void keys_of_bodies_have_a_limit_that_is_told(void **state)
 {
     enum { BYTES = 1000000 };
@@ -571,7 +572,7 @@ static void keys_of_bodies_have_a_limit_that_is_told(void **state)
     assert_true(n > 16 && n < 20);
     assert_fails(st, RT_RESOURCE_EXHAUSTED, &x->err, "attributes that bodies of functions");
     assert_non_null(strstr(rt_error_text(&x->err), "16 MB and 4 for each byte of the graph"));
-    text[0] = 'A'; /* one that is there needs none */
+    text[0] = 'A'; /* the body exists already, so it needs no further key */
     assert_ok(rt_library_instantiate(x->l, &ref, &out, &x->err), &x->err);
     free(text);
     rt_bytes_clear(&body);

@@ -1,5 +1,4 @@
-/* The tables of a checkpoint's index: blocks, compression, and what damaged ones are refused for.
- */
+/* The tables of a checkpoint's index: blocks, compression, and how damage is refused. */
 #include "tests/support/test.h"
 
 #include "runtime/base/crc32c.h"
@@ -13,7 +12,8 @@ static void add_varint(struct rt_bytes *b, size_t v)
     rt_bytes_addc(b, (char)v);
 }
 
-/* Appends a block as it is stored, and its handle to `handles`. */
+/* Appends the stored bytes of a block with their type and checksum to `table`, and the block's
+ * handle to `handles`. */
 static void add_block(struct rt_bytes *table, const char *stored, size_t n, char type,
                       struct rt_bytes *handles)
 {
@@ -26,7 +26,8 @@ static void add_block(struct rt_bytes *table, const char *stored, size_t n, char
     rt_bytes_add(table, &crc, 4);
 }
 
-/* A table of one data block: `stored` bytes with compression `type`, `times` times in its index. */
+/* Returns a table of one data block with these stored bytes and this compression, which the index
+ * names `times` times. */
 static struct rt_bytes table_with(const char *stored, size_t n, char type, int times)
 {
     static const char magic[] = "\x57\xfb\x80\x8b\x24\x75\x47\xdb";
@@ -47,7 +48,7 @@ static struct rt_bytes table_with(const char *stored, size_t n, char type, int t
         rt_bytes_add(&index, handle.p, handle.n);
     }
     rt_bytes_add(&index, "\0\0\0\0\1\0\0\0", 8);
-    rt_bytes_add(&footer, "\0\0", 2); /* a block of meta data, which nobody reads */
+    rt_bytes_add(&footer, "\0\0", 2); /* the handle of the metaindex block, which is never read */
     add_block(&t, index.p, index.n, 0, &footer);
     while (footer.n < 40)
         rt_bytes_addc(&footer, 0);
@@ -77,14 +78,16 @@ static void a_block_is_refused_by_what_is_wrong_with_it(void **state)
         size_t n;
         char type;
         int times;
-        const char *words; /* NULL: read, one entry each time */
+        const char *words; /* of the refusal; NULL: one entry is read; "": none is */
     } rows[] = {
-        /* an entry "k": "v", one restart; as it is, and as a literal of snappy's */
+        /* One entry "k": "v" and one restart point: uncompressed, as a literal of Snappy, and with
+         * types that are not supported. */
         {"\0\1\1kv\0\0\0\0\1\0\0\0", 13, 0, 1, NULL},
         {"\x0d\x30\0\1\1kv\0\0\0\0\1\0\0\0", 15, 1, 1, NULL},
         {"\0\1\1kv\0\0\0\0\1\0\0\0", 13, 2, 1, "compression 2 (zstd)"},
         {"\0\1\1kv\0\0\0\0\1\0\0\0", 13, 4, 1, "bad block type: compression 4"},
-        /* lengths that do not end, that the bytes cannot make, that are not those of the bytes */
+        /* Uncompressed lengths that do not end, that the compressed bytes cannot reach, and that
+         * differ from the length which the bytes give. */
         {"\xff\xff\xff\xff\xff\xff", 6, 1, 1, "is no snappy data"},
         {"", 0, 1, 1, "is no snappy data"},
         {"\xff\xff\xff\xff\x0f\x30\0", 7, 1, 1, "of snappy data announces 4294967295"},
@@ -93,7 +96,7 @@ static void a_block_is_refused_by_what_is_wrong_with_it(void **state)
         {"\x0d\x30\0\1\1kv\0\0", 9, 1, 1, "corrupted compressed block contents"},
         {"\x02\x04\0\0", 4, 1, 1, "a block of 2 bytes"},
         {"\x04\x0c\xff\xff\xff\x7f", 6, 1, 1, "restarts"},
-        /* empty blocks are fine, but not the same one again and again */
+        /* An empty block is accepted, but an index may not name the same block repeatedly. */
         {only_restarts, sizeof only_restarts, 0, 1, ""},
         {only_restarts, sizeof only_restarts, 0, 30, "blocks that overlap"},
     };
@@ -112,7 +115,8 @@ static void a_block_is_refused_by_what_is_wrong_with_it(void **state)
     }
 }
 
-/* Entries of 6 bytes whose keys share 5,000 with the key before: 7.5 MB of names in 14 KB. */
+/* A key is stored as its difference from the key before, so 1,500 entries of 6 bytes whose keys
+ * share 5,000 bytes make 7.5 MB of names from a file of 14 KB. */
 static void names_take_no_more_than_their_file_allows(void **state)
 {
     (void)state;

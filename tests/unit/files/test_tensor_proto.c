@@ -45,7 +45,7 @@ static void the_last_value_fills_what_is_left(void **state)
     assert_memory_equal(t.data, want, sizeof want);
     rt_tensor_clear(&t);
 
-    /* More values than elements: the rest is not looked at. */
+    /* Values beyond the number of elements are ignored. */
     p->tensor_shape->dim[0]->size = 2;
     assert_ok(rt_tensor_from_proto(p, 0, &t, NULL, &err), &err);
     assert_memory_equal(t.data, want, 8);
@@ -154,12 +154,13 @@ static void a_shape_never_sizes_memory_unchecked(void **state)
     assert_fails(rt_tensor_from_proto(p, 1000, &t, NULL, &err), RT_INVALID_ARGUMENT, &err, "77");
 }
 
-/* A serialized AttrValue that holds a NameAttrList that holds an AttrValue that ... */
+/* Writes `depth` messages, each the only field of the one before: an AttrValue, its NameAttrList,
+ * an entry of its map, the entry's AttrValue, and so on. Returns their length. */
 static size_t nested(unsigned char *buffer, size_t size, int depth)
 {
     size_t at = size;
     for (int i = 0; i < depth; i++) {
-        /* Field numbers: AttrValue.func 10, or NameAttrList.attr 2 of an entry with value 2. */
+        /* The field numbers of AttrValue.func, NameAttrList.attr and the value of a map entry. */
         static const unsigned char tags[] = {10 << 3 | 2, 2 << 3 | 2, 2 << 3 | 2};
         size_t len = size - at;
         unsigned char head[8];
