@@ -32,7 +32,7 @@ static void floats_are_printed_as_tensorflow_serving_does(void **state)
     assert_float(1e-45f, "1.4013e-45");
 }
 
-/* A small generator, the same on every run. */
+/* A xorshift generator, for numbers that are the same in every run. */
 static uint64_t next_random(uint64_t *s)
 {
     *s ^= *s << 13;
@@ -90,7 +90,7 @@ static void the_fast_printer_agrees_with_the_c_library(void **state)
     }
 }
 
-/* A text as a float must be what its double, correctly rounded, is as a float. */
+/* The float that is read must be the text's correctly rounded double, rounded to a float. */
 static void float_agrees(const char *text)
 {
     const unsigned char *p = (const unsigned char *)text, *end = p + strlen(text);
@@ -109,14 +109,15 @@ static void floats_are_read_as_their_doubles_are(void **state)
         uint64_t r = next_random(&seed);
         uint32_t bits = (uint32_t)r;
         float f, above;
-        if (i % 2) /* where numbers mostly are */
+        if (i % 2) /* exponents of numbers as they are common in requests */
             bits = (bits & 0x807fffff) | (uint32_t)(90 + r % 70) << 23;
         memcpy(&f, &bits, 4);
         if (!isfinite(f))
             continue;
         snprintf(text, sizeof text, "%.*g", (int)(r >> 40) % 18 + 1, (double)f);
         float_agrees(text);
-        /* the middle of two floats, and next to it */
+        /* The text is the middle between two neighbouring floats, or one of the doubles next to
+         * it. */
         above = nextafterf(f, INFINITY);
         double middle = ((double)f + (double)above) / 2;
         for (int k = -3; k <= 3; k++) {

@@ -27,7 +27,7 @@ static struct rt_tensor_spec output = {.alias = "y", .name = "y:0"};
 static struct rt_signature sig = {
     .name = "sig", .n_inputs = 1, .n_outputs = 1, .inputs = &input, .outputs = &output};
 
-/* Cuts the message into slices of `step` bytes. */
+/* Returns a cursor over the message cut into slices of `step` bytes. */
 static struct srv_cursor cut(struct rt_arena *a, const void *p, size_t n, size_t step)
 {
     struct rt_span *s = rt_arena_array(a, n / step + 2, sizeof *s);
@@ -121,19 +121,19 @@ static void the_last_value_fills_what_is_missing(void **state)
     (void)state;
     struct rt_error err = {0};
     struct rt_tensor t;
-    /* float [4] with 1 and 2, unpacked */
+    /* float [4] with the values 1 and 2, not packed */
     assert_ok(READ("\x08\x01\x12\x04\x12\x02\x08\x04\x2d\x00\x00\x80\x3f\x2d\x00\x00\x00\x40", 100,
                    &t, &err),
               &err);
     const float want[] = {1, 2, 2, 2};
     assert_memory_equal(t.data, want, sizeof want);
     rt_tensor_clear(&t);
-    /* int32 [3] without any */
+    /* int32 [3] without values */
     assert_ok(READ("\x08\x03\x12\x04\x12\x02\x08\x03", 100, &t, &err), &err);
     const int32_t zeros[3] = {0};
     assert_memory_equal(t.data, zeros, sizeof zeros);
     rt_tensor_clear(&t);
-    /* more values than elements: cut */
+    /* int32 [1] with three values, of which the last two are ignored */
     assert_ok(READ("\x08\x03\x12\x04\x12\x02\x08\x01\x3a\x03\x05\x06\x07", 100, &t, &err), &err);
     assert_int_equal(*(int32_t *)t.data, 5);
     rt_tensor_clear(&t);
@@ -144,7 +144,7 @@ static void one_value_fills_a_shape_of_any_size(void **state)
     (void)state;
     struct rt_error err = {0};
     struct rt_tensor t;
-    /* double [100003] with 1 and 2; complex128 [100003] with 1+2i */
+    /* double [100003] with the values 1 and 2; complex128 [100003] with the value 1+2i */
     assert_ok(
         READ("\x08\x02\x12\x06\x12\x04\x08\xa3\x8d\x06\x32\x10\0\0\0\0\0\0\xf0\x3f\0\0\0\0\0\0"
              "\0\x40",
@@ -168,7 +168,7 @@ static void a_type_that_is_not_wanted_is_not_expanded(void **state)
 {
     (void)state;
     static const char many[] = "\x08\x07\x12\x07\x12\x05\x08\x80\xad\xe2\x04\x42\x01"
-                               "a"; /* 10,000,000 strings */
+                               "a"; /* one value for 10,000,000 strings */
     struct rt_span s = rt_span_of(many, sizeof many - 1);
     struct rt_error err = {0};
     struct rt_tensor t;
@@ -180,7 +180,7 @@ static void a_type_that_is_not_wanted_is_not_expanded(void **state)
     rt_tensor_clear(&t);
     assert_fails(srv_tensor_read(srv_cursor_of(&s, s.n), RT_STRING, &t, &left, &err),
                  RT_RESOURCE_EXHAUSTED, &err, "at most 2 values are given");
-    /* What is wrong with the message itself comes first. */
+    /* An error of the message itself is reported before the type that is not wanted. */
     s = rt_span_of("\x08\x01\x12\x04\x12\x02\x08\x02\x22\x03"
                    "abc",
                    13);
@@ -215,7 +215,7 @@ static void a_small_message_cannot_ask_for_much_memory(void **state)
     /* float [2^40] */
     assert_fails(READ("\x08\x01\x12\x09\x12\x07\x08\x80\x80\x80\x80\x80\x20", 1000, &t, &err),
                  RT_RESOURCE_EXHAUSTED, &err, "[1099511627776]");
-    /* a string of 24 bytes, which a hundred elements share */
+    /* string [100] with one value of 24 bytes, which all elements share */
     assert_fails(READ("\x08\x07\x12\x04\x12\x02\x08\x64\x42\x18"
                       "a string of 24 bytes....",
                       2448, &t, &err),
@@ -226,7 +226,7 @@ static void a_small_message_cannot_ask_for_much_memory(void **state)
               &err);
     assert_ptr_equal(rt_str_data(rt_strs(&t)), rt_str_data(rt_strs(&t) + 99));
     rt_tensor_clear(&t);
-    /* dimensions whose product overflows */
+    /* float [2^63 - 1, 2^63 - 1] */
     assert_fails(READ("\x08\x01\x12\x18\x12\x0a\x08\xff\xff\xff\xff\xff\xff\xff\xff\x7f\x12\x0a\x08"
                       "\xff\xff\xff\xff\xff\xff\xff\xff\x7f",
                       1000, &t, &err),
@@ -283,7 +283,8 @@ static void inputs_and_filters_are_checked_with_servings_texts(void **state)
                  "duplicate output tensor alias: y");
     assert_fails(BIND(SPEC "\x12\x07\x0a\x01x\x12\x02\x08\x00", &t, w), RT_INVALID_ARGUMENT, &err,
                  "tensor parsing error: x");
-    assert_ok(BIND(SPEC X("\x01") X("\x02"), &t, w), &err); /* the last of a key counts */
+    /* Of two entries with one key the last counts. */
+    assert_ok(BIND(SPEC X("\x01") X("\x02"), &t, w), &err);
     assert_int_equal(*(int32_t *)t.data, 2);
     rt_tensor_clear(&t);
     rt_arena_free(a);
@@ -323,7 +324,8 @@ static void the_model_spec_is_read(void **state)
     const char label[] = "\x0a\x0e\x0a\x01m\x12\x02\x08\x05\x22\x05newer";
     assert_ok(srv_predict_read(cut(a, label, sizeof label - 1, 3), &r, a, &err), &err);
     assert_true(r.has_spec);
-    assert_false(r.spec.has_version); /* one of: the last counts */
+    /* Version and label are a oneof, of which the last field counts. */
+    assert_false(r.spec.has_version);
     assert_true(rt_span_is(r.spec.label, "newer"));
     assert_true(rt_span_is(r.spec.name, "m"));
     const char version[] = "\x0a\x0d\x0a\x01m\x22\x04last\x12\x02\x08\x05";

@@ -1,4 +1,4 @@
-/* Paths: TensorFlow Serving's patterns and our own. */
+/* How request paths are parsed: TensorFlow Serving's patterns and Slipway's own. */
 #include "tests/support/test.h"
 
 #include "runtime/base/arena.h"
