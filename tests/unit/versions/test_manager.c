@@ -39,7 +39,7 @@ static void resource_preserving_holds_one_version_at_a_time(void **state)
     assert_true(mf_comes_to("m", 2, SRV_AVAILABLE));
 }
 
-/* Each fake version is taken for 8 MiB and a little. */
+/* Each version is estimated to take a little more than 8 MiB, so that one fits and two do not. */
 static void models_share_a_limit_of_memory(void **state)
 {
     (void)state;
@@ -64,7 +64,7 @@ static void models_share_a_limit_of_memory(void **state)
     assert_true(mf_comes_to(other, 1, SRV_END));
     mf_state_of(other, 1, text, sizeof text);
     assert_non_null(strstr(text, "Insufficient resources to load servable {name: "));
-    /* What goes makes room. */
+    /* A version that is unloaded gives its memory back. */
     folder_delete(a_serves ? "a/1" : "b/1");
     assert_true(mf_comes_to(one, 1, SRV_END));
     mf_add_version(a_serves ? "b/2" : "a/2", "ok");
@@ -78,7 +78,7 @@ static void a_version_that_is_overtaken_says_so(void **state)
     assert_ok(MF_START("--model_name=m", mf_flag("model_base_path", "m"), "--num_load_threads=1"),
               &fixture.err);
     assert_true(mf_comes_to("m", 1, SRV_AVAILABLE));
-    folder_write("m/2/part", "x"); /* not whole yet */
+    folder_write("m/2/part", "x"); /* the version is not complete */
     assert_true(mf_comes_to("m", 2, SRV_START));
     mf_add_version("m/3", "ok");
     assert_true(mf_comes_to("m", 2, SRV_END));
@@ -100,7 +100,7 @@ static void a_failed_version_leaves_the_old_one_and_tells_why(void **state)
     mf_state_of("m", 2, text, sizeof text);
     assert_string_equal(text, "op Nonsense is missing");
     assert_int_equal(mf_state_of("m", 1, NULL, 0), SRV_AVAILABLE);
-    /* Other files: another try. */
+    /* A version that failed is loaded again when its files change. */
     folder_write("m/2/saved_model.pb", "ok");
     assert_true(mf_comes_to("m", 2, SRV_AVAILABLE));
     assert_true(mf_comes_to("m", 1, SRV_END));

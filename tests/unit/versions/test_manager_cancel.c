@@ -21,7 +21,9 @@ static void a_load_ends_when_its_version_is_not_wanted_any_more(void **state)
     assert_true(mf_comes_to("m", 1, SRV_AVAILABLE));
 }
 
-/* The manager looks at "z" after "m": it has seen both when "z" is being loaded. */
+/* Checks that "m", whose cancelled load has not ended, is loaded once more when it ends. The
+ * manager handles models in the order of their names, so it has seen "m" again when "z" is
+ * loading. */
 static void expect_one_more_load_of_m(int n_others)
 {
     assert_true(mf_comes_to("z", 1, SRV_LOADING));
@@ -47,7 +49,7 @@ static void a_version_that_comes_back_while_its_load_is_cancelled_is_loaded_agai
     expect_one_more_load_of_m(1);
 }
 
-/* One is being loaded, the others wait for the thread. */
+/* The only load thread is at one version, and two others wait for it. */
 static void the_end_of_the_manager_waits_for_no_load(void **state)
 {
     (void)state;

@@ -13,7 +13,8 @@ static void a_half_written_version_is_waited_for(void **state)
     assert_ok(MF_START("--model_name=m", mf_flag("model_base_path", "m")), &fixture.err);
     assert_true(mf_comes_to("m", 1, SRV_AVAILABLE));
     folder_make("m/2");
-    for (int i = 0; i < 8; i++) { /* never still for a second */
+    /* A file is added every 250 ms, so that the version never rests for a second. */
+    for (int i = 0; i < 8; i++) {
         char name[64];
         snprintf(name, sizeof name, "m/2/part%d", i);
         folder_write(name, "x");

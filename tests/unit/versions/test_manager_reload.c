@@ -18,7 +18,7 @@ static void note_reload(void *arg, enum rt_status status, const struct rt_error 
     atomic_store(&reload_status, (int)status);
 }
 
-/* Asks for m and n. */
+/* Sends a reload request for the models m and n. */
 static void reload_m_and_n(void)
 {
     char paths[2][600], names[2][2] = {"m", "n"}, platform[] = "tensorflow";
@@ -104,7 +104,7 @@ static void a_reload_that_waits_ends_with_the_manager(void **state)
     fixture.manager = NULL;
 }
 
-/* A config file of n models of each prefix, whose base paths do not exist. */
+/* Writes a config file of n models for each prefix. Their base path does not exist. */
 static void write_many(const char *const *prefixes, int n_prefixes, int n)
 {
     char *text = NULL;
@@ -122,7 +122,7 @@ static void write_many(const char *const *prefixes, int n_prefixes, int n)
     free(text);
 }
 
-/* Waits until so many models are listed, and checks that their names ascend. */
+/* Waits until `want` models are listed, and checks that their names ascend. */
 static void expect_listed(int want)
 {
     const int64_t end = rt_now_ns() + MF_SAFETY_LIMIT_MS * INT64_C(1000000);
@@ -141,9 +141,9 @@ static void expect_listed(int want)
     assert_true(ascend);
 }
 
-/* A list of models that come before, between and behind those that are there takes its place in
- * time proportional to both: with one insertion per model these took 10^9 comparisons under the
- * manager's lock, 4.3 s; the removal moved 10^9 pointers. */
+/* Merging a new list of models, whose names come before, between and after the present ones, takes
+ * time in proportion to both lists. With one insertion per model it took 10^9 comparisons under the
+ * manager's lock, or 4.3 s, and the removal moved 10^9 pointers. */
 static void many_models_come_and_go_at_once(void **state)
 {
     (void)state;

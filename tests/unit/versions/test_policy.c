@@ -77,12 +77,12 @@ static void resource_preserving_unloads_before_it_loads(void **state)
            SRV_MOVE_NONE, -1);
     expect(DECIDE_BY(true, V(1, SRV_END, false, false), V(2, SRV_START, true, true)), SRV_MOVE_LOAD,
            1);
-    /* What is not whole yet, or has failed, makes nothing go. */
+    /* A version that is incomplete or has failed does not cause another to be unloaded. */
     expect(DECIDE_BY(true, V(1, SRV_AVAILABLE, false, false), V(2, SRV_START, true, false)),
            SRV_MOVE_NONE, -1);
     expect(DECIDE_BY(true, V(1, SRV_AVAILABLE, false, false), V(2, SRV_END, true, false)),
            SRV_MOVE_NONE, -1);
-    /* Wanted versions stay beside each other. */
+    /* A version that is wanted stays when another wanted one is loaded. */
     expect(DECIDE_BY(true, V(1, SRV_AVAILABLE, true, false), V(2, SRV_START, true, true)),
            SRV_MOVE_LOAD, 1);
 }
@@ -102,8 +102,8 @@ static void only_legal_moves_are_made(void **state)
     assert_true(srv_state_may_become(SRV_END, SRV_START));
 }
 
-/* Runs a model to rest from every combination of states: it must come to rest, and never be
- * without an available version when it had one and something is wanted. */
+/* Follows the policy's decisions from every combination of states. They must come to an end, and a
+ * model that had an available version must keep one as long as any version is wanted. */
 static void every_start_comes_to_rest_without_a_gap(void **state)
 {
     (void)state;
