@@ -60,7 +60,8 @@ static void *work(void *arg)
         o->status = rt_session_missing(s, &spec, arena, &missing, &n_missing, &err);
     if (!o->status || (s && getenv("SKIP_MISSING")))
         o->status = rt_session_prepare(s, &spec, &call, &err);
-    for (int turn = 0; turn < 3 && !o->status; turn++) { /* node by node, then compiled */
+    /* The first run is node by node, the later ones are compiled. */
+    for (int turn = 0; turn < 3 && !o->status; turn++) {
         struct rt_run_options run = {.deadline_ns = rt_now_ns() + INT64_C(20000000000)};
         rt_tensor_clear(&out);
         o->status = rt_callable_run(call, &in, &out, &run, &err);

@@ -21,8 +21,7 @@ void ga_attempt(const char *name, void (*build)(struct rt_bytes *g), const char 
 
 enum { GA_CHAIN = 12000 }; /* far more than the 200 calls that may be nested */
 
-/* Adds a function from bool "a" to bool, with one node of this op, whose first output it returns.
- */
+/* Adds a function from bool "a" to bool. It returns the first output of one node of this op. */
 void ga_function(struct rt_bytes *g, const char *name, const char *op, const char *inputs,
                  const char *attrs);
 /* Adds "x" and "y", which calls function `f` with it. */

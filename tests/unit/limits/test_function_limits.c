@@ -109,7 +109,8 @@ static void loop_that_calls_itself(struct rt_bytes *g)
     ga_main_call(g, "f0");
 }
 
-/* f calls f with the attribute h, which is a function given the h of before. */
+/* f calls f with the attribute h set to a function reference that contains the caller's h, so that
+ * each call's h is one level deeper. */
 static void growing_attribute(struct rt_bytes *g)
 {
     ga_function(g, "f0", "PartitionedCall", "a", "Tin=[bool] Tout=[bool] f=@f0(h=@f0(h=$h))");
@@ -117,7 +118,7 @@ static void growing_attribute(struct rt_bytes *g)
     gd_node(g, "y", "PartitionedCall", "x", "Tin=[bool] Tout=[bool] f=@f0(h=@f0)");
 }
 
-/* The same, twice as large each time. */
+/* The attribute grows as in growing_attribute, but each h contains the caller's h twice. */
 static void doubling_attribute(struct rt_bytes *g)
 {
     ga_function(g, "f0", "PartitionedCall", "a",
@@ -126,7 +127,8 @@ static void doubling_attribute(struct rt_bytes *g)
     gd_node(g, "y", "PartitionedCall", "x", "Tin=[bool] Tout=[bool] f=@f0(h=[@f0])");
 }
 
-/* Every level calls the next with two different attributes: 2^30 bodies of 30 functions. */
+/* Each of 30 functions calls the next with two different attributes, so that there are 2^30 bodies
+ * to instantiate. */
 static void doubling_bodies(struct rt_bytes *g)
 {
     char name[20], attrs[300];
@@ -147,7 +149,7 @@ static void doubling_bodies(struct rt_bytes *g)
     gd_node(g, "y", "PartitionedCall", "x", "Tin=[bool] Tout=[bool] f=@f0(h=@a)");
 }
 
-/* The call says bool, the function returns another type. */
+/* The call declares int64, but the function returns int8. */
 static void call_of_another_type(struct rt_bytes *g)
 {
     struct rt_bytes nodes;

@@ -11,7 +11,7 @@ static void short_chain_of_calls(struct rt_bytes *g)
     ga_chain(g, 150, "PartitionedCall", "a", GA_CALL);
 }
 
-/* x -> Enter * n -> Exit * n -> y, each Enter into a frame of its own. */
+/* Builds x -> n Enter nodes -> n Exit nodes -> y, where each Enter opens a frame of its own. */
 static void frames(struct rt_bytes *g, int n)
 {
     char name[20], input[20], attrs[100];
@@ -41,7 +41,8 @@ static void nested_frames(struct rt_bytes *g)
     frames(g, 40000);
 }
 
-/* tf.while_loop as TensorFlow 1 writes it, n of them one inside the other's body. */
+/* Builds n nested loops as TensorFlow 1's tf.while_loop writes them, each in the body of the one
+ * before. */
 static void nested_loops(struct rt_bytes *g, int n)
 {
     char name[40], input[40], attrs[100];
@@ -86,7 +87,7 @@ static void many_nested_loops(struct rt_bytes *g)
     nested_loops(g, 2000);
 }
 
-/* tf.cond as TensorFlow 1 writes it, n of them one inside the other. */
+/* Builds n nested conditionals as TensorFlow 1's tf.cond writes them. */
 static void nested_conds(struct rt_bytes *g, int n)
 {
     char name[40], input[100];
@@ -145,7 +146,7 @@ static void nodes_of_many_outputs(struct rt_bytes *g)
     }
 }
 
-/* Calls by name of one function of 20,000 outputs. */
+/* 2,000 nodes call a function of 20,000 outputs by its name. */
 static void calls_of_a_large_signature(struct rt_bytes *g)
 {
     struct rt_bytes outs, rets;
@@ -169,7 +170,7 @@ static void calls_of_a_large_signature(struct rt_bytes *g)
     rt_bytes_clear(&rets);
 }
 
-/* A function of 60,000 named outputs, each returned by its own entry and read by its name. */
+/* A function has 60,000 named outputs. Each has its own entry in `ret` and is read by its name. */
 static void names_of_a_large_signature(struct rt_bytes *g)
 {
     enum { N = 60000 };
@@ -201,7 +202,8 @@ static void names_of_a_large_signature(struct rt_bytes *g)
     rt_bytes_clear(&nodes);
 }
 
-/* A list that holds the list of the turn before: 50,000 lists, each in the next. */
+/* Each iteration of a loop makes a list that holds the list of the iteration before, so that 50,000
+ * lists are nested. */
 static void lists_in_lists(struct rt_bytes *g)
 {
     struct rt_bytes nodes;
@@ -230,7 +232,7 @@ static void lists_in_lists(struct rt_bytes *g)
     gd_node(g, "y", "Cast", "n", "SrcT=int32 DstT=bool");
 }
 
-/* A dynamic RNN's while loop whose condition is 50,000 LogicalAnds, one in the other. */
+/* A while loop as a dynamic RNN has it, whose condition is a chain of 50,000 LogicalAnds. */
 static void deep_condition(struct rt_bytes *g)
 {
     char name[20], inputs[60], last[20] = "less";

@@ -8,7 +8,7 @@
 #include "tests/support/graph_def.h"
 #include "tests/support/registry.h"
 
-/* "PREFIX0 PREFIX1 ..." */
+/* Writes n names with the numbers from 0: "x0 x1 x2". */
 static void names(struct rt_bytes *out, const char *prefix, int n)
 {
     rt_bytes_init(out, 1 << 24);
@@ -95,7 +95,7 @@ static void arguments_of_one_function(struct rt_bytes *g, int n)
 struct grows {
     const char *name;
     void (*build)(struct rt_bytes *g, int n);
-    bool feeds_all; /* x0, x1, ... up to n; else x0 alone */
+    bool feeds_all; /* the graph's inputs are x0 to x(n-1) instead of x0 alone */
 };
 
 static double cpu_seconds(void)
@@ -105,7 +105,8 @@ static double cpu_seconds(void)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* The processor time of all from the import to the end of a second, compiled, run. */
+/* Returns the processor time from the import of the graph to the end of its second run, which is
+ * compiled. */
 static double seconds_to_load(const struct grows *of, int n)
 {
     const int n_feeds = of->feeds_all ? n : 1;
@@ -155,7 +156,8 @@ static double seconds_to_load(const struct grows *of, int n)
     return seconds;
 }
 
-/* Eight times the size takes about 8 to 12 times as long; what is quadratic, up to 64 times. */
+/* A graph of eight times the size was measured to take 8 to 12 times as long. A quadratic algorithm
+ * takes up to 64 times as long. */
 static void loading_takes_time_in_proportion_to_the_graph(void **state)
 {
     (void)state;

@@ -8,10 +8,8 @@
 #include "tests/support/graph_def.h"
 #include "tests/support/op.h"
 
-/*
- * Shapes, axes and sizes at the ends of int64: refused or answered, and no arithmetic on them
- * wraps (the asan preset ends at the first signed overflow).
- */
+/* Shapes, axes and sizes near the limits of int64 are refused or answered, and no arithmetic on
+ * them overflows. The asan preset ends a program at the first signed overflow. */
 
 static void arithmetic_is_defined_everywhere(void **state)
 {
@@ -48,8 +46,8 @@ static void arithmetic_is_defined_everywhere(void **state)
     assert_int_equal(rt_axis_of(0, 0), -1);
 }
 
-/* A signature's input may be an output of an op that nobody knows: its type is RT_NO_DTYPE, whose
- * size is 0. Bitcast divided by it when batching asked how its rows depend on the input's. */
+/* A signature's input may be an output of an unknown op, whose type is RT_NO_DTYPE with a size of
+ * 0. Bitcast divided by that size when the row analysis looked at it. */
 static void bitcast_of_an_unknown_type_is_not_divided_by(void **state)
 {
     (void)state;
@@ -95,13 +93,15 @@ static void gather_refuses_an_axis_at_the_end_of_int64(void **state)
     }
 }
 
-/* Of each input that is to be one number, shapes that hold none, one or two. */
+/* Ops with an input that must be a single number. */
 struct scalar_input {
     const char *op, *attrs;
-    int at, n_in;         /* which of the inputs; input 0, or 1 where `at` is 0, is floats[3] */
-    int32_t value, other; /* a right one, and the first of the third input's integers */
+    /* The number is input `at` of n_in. Input 0, or input 1 if `at` is 0, is float [3]. */
+    int at, n_in;
+    /* The number itself, and the first integer of the remaining input, if there is one. */
+    int32_t value, other;
     int64_t n_other;
-    bool takes_one; /* also a vector of one, as TensorFlow does */
+    bool takes_one; /* TensorFlow also takes a vector of one element */
 };
 static const struct scalar_input scalars[] = {
     {"Cumsum", "T=float Tidx=int32", 1, 2, 0, 0, 0, false},
@@ -153,7 +153,7 @@ static void combined_suppression_takes_scalars_only(void **state)
         }
 }
 
-/* What TensorFlow refuses, and we once answered. */
+/* TensorFlow refuses these cases, and earlier versions answered them. */
 static void what_tensorflow_refuses_is_refused(void **state)
 {
     (void)state;
@@ -191,7 +191,8 @@ static void what_tensorflow_refuses_is_refused(void **state)
     op_clear(&broadcast);
 }
 
-/* The widest box of finite numbers: its width is infinite, and positions in it are NaN. */
+/* The width of a box whose ends are near the largest floats is infinite, and positions in it are
+ * NaN. */
 static void a_crop_without_a_position_lies_outside(void **state)
 {
     (void)state;
@@ -211,14 +212,16 @@ static void a_crop_without_a_position_lies_outside(void **state)
     op_clear(&c);
 }
 
-/* Tensors without elements whose other dimensions are as large as may be, by family. */
+/* Tensors have no elements, but other dimensions that are as large as possible. The ops are one or
+ * more of each family. */
 static void enormous_shapes_without_elements_are_survived(void **state)
 {
     (void)state;
     static const struct {
         const char *op, *attrs;
         int n_in, n_out;
-        const char *other; /* the second input: 't' another such tensor, 'i' the integer 0 */
+        /* The second input: "t" as the first, "i" the integer 0, "s" two sizes. */
+        const char *other;
     } ops[] = {
         {"Neg", "T=float", 1, 1, ""},
         {"Softmax", "T=float", 1, 1, ""},
@@ -252,12 +255,14 @@ static void enormous_shapes_without_elements_are_survived(void **state)
                 c.in[1] = *ops[i].other == 't'   ? op_tensor(RT_F32, 4, shapes[k], NULL)
                           : *ops[i].other == 'i' ? op_int(0)
                                                  : op_ints(2, sizes);
-            (void)op_run(&c); /* answered or refused: each is fine, UBSan looks on */
+            /* An answer and a refusal are both right, an overflow ends the program. */
+            (void)op_run(&c);
             op_clear(&c);
         }
 }
 
-/* One case each of what UBSan stopped at: products and sums of numbers of which each may stand. */
+/* Each case is one at which UBSan stopped: a product or sum of numbers that are each valid
+ * overflowed. */
 static void products_of_attributes_and_dimensions_are_checked(void **state)
 {
     (void)state;
@@ -313,11 +318,11 @@ static void products_of_attributes_and_dimensions_are_checked(void **state)
     offsets.in[0] = op_int(0);
     for (int k = 1; k < 4; k++)
         offsets.in[k] = op_tensor(RT_I64, 1, (int64_t[]){1}, &most);
-    (void)op_run(&offsets); /* wraps, or the type is refused */
+    (void)op_run(&offsets); /* the sums wrap, or the type is refused */
     op_clear(&offsets);
 }
 
-/* 2^24 + 3 is no float: the position of the last row is rounded up to one that is none. */
+/* 2^24 + 3 is no float. The position of the last row is rounded up, past the end of the image. */
 static void a_crop_of_many_rows_reads_none_behind_the_last(void **state)
 {
     (void)state;
@@ -340,8 +345,7 @@ static void a_crop_of_many_rows_reads_none_behind_the_last(void **state)
     }
 }
 
-/* Which shapes of splits and updates TensorFlow accepts, found by tests/conformance/acceptance.py.
- */
+/* tests/conformance/acceptance.py recorded which of these TensorFlow accepts. */
 static void ragged_splits_are_looked_at_only_where_rows_go(void **state)
 {
     (void)state;
@@ -374,7 +378,8 @@ static void ragged_splits_are_looked_at_only_where_rows_go(void **state)
     }
 }
 
-/* TensorFlow with oneDNN off sums nothing over a filter without rows or columns, and answers 0. */
+/* TensorFlow without oneDNN answers zeros for a filter without rows or columns, the sum over no
+ * elements. */
 static void a_depthwise_filter_without_taps_gives_zeros(void **state)
 {
     (void)state;
@@ -395,7 +400,8 @@ static void a_depthwise_filter_without_taps_gives_zeros(void **state)
             struct op_call c = {
                 .op = "DepthwiseConv2dNative", .attrs = attrs, .n_in = 2, .n_out = 1};
             c.in[0] = op_tensor(dtypes[k], 4, (int64_t[]){1, 4, 4, 16}, NULL);
-            memset(c.in[0].data, 0x3c, rt_tensor_bytes(&c.in[0])); /* some finite number */
+            /* 0x3c bytes are a finite number in every type. */
+            memset(c.in[0].data, 0x3c, rt_tensor_bytes(&c.in[0]));
             c.in[1] = op_tensor(dtypes[k], 4, cases[i].filter, NULL);
             assert_ok(op_run(&c), &c.err);
             assert_int_equal(c.out[0].rank, 4);
@@ -406,7 +412,7 @@ static void a_depthwise_filter_without_taps_gives_zeros(void **state)
                 assert_int_equal(bytes[b], 0);
             op_clear(&c);
         }
-    /* A plain convolution keeps its refusal. */
+    /* Conv2D refuses an empty filter, as TensorFlow's does. */
     struct op_call plain = {
         .op = "Conv2D", .attrs = "T=float strides=[1,1,1,1] padding='SAME'", .n_in = 2, .n_out = 1};
     plain.in[0] = op_tensor(RT_F32, 4, (int64_t[]){1, 4, 4, 2}, NULL);
@@ -416,7 +422,7 @@ static void a_depthwise_filter_without_taps_gives_zeros(void **state)
     op_clear(&plain);
 }
 
-/* A graph of several nodes with one placeholder "x", run node by node or compiled. */
+/* A graph with one placeholder "x", which runs node by node or compiled. */
 struct small_graph {
     struct rt_bytes bytes;
     struct rt_registry *ops;
@@ -471,7 +477,7 @@ static enum rt_status graph_run(struct small_graph *g, bool compiles, const stru
     return st;
 }
 
-/* Unpack without outputs runs only where it is asked for by name. */
+/* An Unpack without outputs runs only as the target of a call. */
 static void unpack_into_nothing_is_the_same_in_both_tiers(void **state)
 {
     (void)state;
@@ -552,7 +558,7 @@ static void attributes_hold_no_shape_beyond_int64(void **state)
         }
 }
 
-/* No prefix, or none whose file is there. */
+/* A merge of no prefix, and of one whose file does not exist, is refused. */
 static void checkpoints_of_nothing_are_not_merged(void **state)
 {
     (void)state;

@@ -1,7 +1,6 @@
-/*
- * Strings count against the memory that a run may hold: what copies them shares their bytes, what
- * makes new ones is refused when there is no room, and what was held is given back.
- */
+/* Strings count against the memory that a run may hold. Ops that copy strings share their bytes,
+ * ops that make strings are refused at the limit, and the memory of a run is given back when it
+ * ends. */
 #include "tests/support/test.h"
 
 #include <stdio.h>
@@ -12,8 +11,8 @@
 
 enum { MEGABYTE = 1 << 20, LIMIT = 100 * MEGABYTE, MANY = 3000 };
 
-/* n elements that share one string of `bytes`, whose letters are 'a' with a blank here and there.
- */
+/* Returns a tensor whose elements share one string of `bytes` bytes: 'a' with a blank in every 64
+ * letters. */
 static struct rt_tensor shared_strings(int rank, const int64_t *dim, size_t bytes)
 {
     struct rt_tensor t = op_tensor(RT_STRING, rank, dim, NULL);
@@ -27,7 +26,7 @@ static struct rt_tensor shared_strings(int rank, const int64_t *dim, size_t byte
     return t;
 }
 
-/* Bytes of this process that lie in memory, as `field` of its status says. */
+/* Returns a field of /proc/self/status in bytes: VmRSS, or VmHWM for the peak. */
 static size_t resident(const char *field)
 {
     char line[200];
@@ -41,7 +40,7 @@ static size_t resident(const char *field)
     return kib * 1024;
 }
 
-/* The peak of resident memory is set back to what is resident now. */
+/* Resets the peak of resident memory to the present value. */
 static void forget_peak(void)
 {
     FILE *f = fopen("/proc/self/clear_refs", "we");
@@ -73,7 +72,7 @@ static void one_case(struct op_case *k)
     if (st != k->status)
         fail_msg("%s: status %d (%s), not %d", k->op, (int)st, rt_error_text(&c.err),
                  (int)k->status);
-    if (st) { /* both numbers are told, and the flag */
+    if (st) { /* the text names the bytes and the flag */
         assert_non_null(strstr(rt_error_text(&c.err), "bytes for"));
         assert_non_null(strstr(rt_error_text(&c.err), "(--run_memory_limit_bytes)"));
     }
@@ -139,7 +138,8 @@ static void what_makes_strings_ends_at_the_limit(void **state)
 static void what_is_given_up_on_the_way_is_not_counted(void **state)
 {
     (void)state;
-    /* Results of 1 MB each, 90 or 120 of them: the input is 10 KB, the lengths are known first. */
+    /* There are 90 or 120 results of 1 MB each, joined from a string of 10 KB. The kernel knows the
+     * lengths before it allocates, so memory that it frees on the way does not count. */
     CASE("ReduceJoin", "keep_dims=false separator=''", 1, RT_OK,
          {shared_strings(2, DIM(90, 100), 10000), INTS(1)}, 2);
     CASE("ReduceJoin", "keep_dims=false separator=''", 1, EXHAUSTED,
