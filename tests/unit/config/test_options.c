@@ -112,10 +112,11 @@ static void every_flag_of_tensorflow_serving_is_accepted(void **state)
     assert_int_equal(n, 6);
     i = 0;
     PARSE(true, "--enable_profiler=true", "--num_tflite_pools=0");
-    assert_false(srv_options_next_note(&o, &i, &name, &reason)); /* the defaults */
+    /* The values are the defaults, so nothing is reported. */
+    assert_false(srv_options_next_note(&o, &i, &name, &reason));
 }
 
-/* ---- as tensorflow_model_server: what that program's parser does ---- */
+/* ---- the parser of tensorflow_model_server ---- */
 
 static void theirs_knows_no_space_before_a_value(void **state)
 {
@@ -198,7 +199,7 @@ static void what_was_given_is_known(void **state)
     assert_false(srv_options_is_given(&o, "nonsense"));
 }
 
-/* Every flag that the reference lists is in the help of both names. */
+/* The help of both programs lists every flag of TensorFlow Serving. */
 static void help_lists_every_flag(void **state)
 {
     (void)state;
