@@ -1,4 +1,5 @@
-/* Turns of connections to be read, by sockets of this machine and an epoll as the core has it. */
+/* Read turns of connections, with loopback sockets and an edge-triggered epoll as gRPC's core uses
+ * it. */
 #include "tests/support/test.h"
 
 #include <arpa/inet.h>
@@ -43,7 +44,7 @@ static void close_ends(struct ends e)
     close(e.server);
 }
 
-/* The descriptor of which an edge is reported. */
+/* Waits for an edge and returns its descriptor; -1: there was none. */
 static int next_edge(void)
 {
     struct epoll_event event;
@@ -57,7 +58,7 @@ static void say(struct ends e)
     assert_int_equal(next_edge(), e.server);
 }
 
-/* It is paused now, and the edge that ends the pause comes. */
+/* The connection must be paused, and an edge must end its pause. */
 static void expect_pause(int fd)
 {
     assert_int_equal(srv_turns_limit(fd), 0);
@@ -104,7 +105,8 @@ static void test_reads_that_leave_nothing_begin_a_turn(void **state)
     close_ends(e);
 }
 
-/* Reads are short at first and after many frames, until bytes come with few of them. */
+/* Reads are short at first and after many frames. They become longer when many bytes arrive with
+ * few frames. */
 static void test_frames_make_reads_short(void **state)
 {
     (void)state;
@@ -122,7 +124,7 @@ static void test_frames_make_reads_short(void **state)
     close_ends(e);
 }
 
-/* With TLS a turn may end before its frames are known. */
+/* With TLS the frames are known only after decryption, so encrypted bytes may end a turn before. */
 static void test_encrypted_bytes_are_a_turn_at_first(void **state)
 {
     (void)state;
@@ -164,13 +166,14 @@ static void test_in_a_crowd_turns_are_shorter_and_ends_wait(void **state)
     assert_int_equal(next_edge(), e.server);
     assert_true(srv_turns_end(e.server));
     expect_pause(e.server);
-    assert_false(srv_turns_end(e.server)); /* once */
+    assert_false(srv_turns_end(e.server)); /* only one read of the end is put off */
     close(e.server);
     for (int i = 0; i < CROWD; i++)
         close_ends(crowd[i]);
 }
 
-/* Of a socket that was reset with nothing left to be read, SO_RCVLOWAT reports nothing. */
+/* SO_RCVLOWAT reports no edge of a socket that was reset and has nothing left to read. The pause
+ * must end nevertheless. */
 static void test_a_pause_in_which_the_peer_resets_ends(void **state)
 {
     (void)state;
@@ -197,12 +200,12 @@ static void test_sockets_of_other_kinds_are_never_paused(void **state)
     srv_turns_begin(fds[0]);
     srv_turns_held_frames(fds[0], MANY);
     assert_true(srv_turns_limit(fds[0]) > 0);
-    srv_turns_held_frames(-1, MANY); /* of no connection */
+    srv_turns_held_frames(-1, MANY); /* -1 is no connection, which is ignored */
     close(fds[0]);
     close(fds[1]);
 }
 
-/* A loop that is always busy holds pauses up, but not without an end. */
+/* An I/O loop that is always busy delays the ends of pauses, but not for ever. */
 static void test_while_loops_are_busy_pauses_end_by_time(void **state)
 {
     (void)state;
@@ -212,7 +215,7 @@ static void test_while_loops_are_busy_pauses_end_by_time(void **state)
     say(e);
     srv_turns_held_frames(e.server, MANY);
     expect_pause(e.server);
-    int other = epoll_create1(0); /* which has no events */
+    int other = epoll_create1(0); /* an epoll without events */
     srv_turns_wait_begins(other);
     srv_turns_held_frames(e.server, MANY);
     expect_pause(e.server);
