@@ -1,4 +1,4 @@
-/* Accept-Encoding and Content-Length, as they come and as they should not. */
+/* Accept-Encoding and Content-Length: which values are understood and which are refused. */
 #include "tests/support/test.h"
 
 #include "server/http/http_header.h"
