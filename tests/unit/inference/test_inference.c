@@ -1,5 +1,5 @@
-/* Inferences of every API on a model that no server has published, as warm-up runs them: the bytes
- * that protobuf makes of requests and answers are written out here. */
+/* Inferences of every API on a version that no server has published, as warm-up runs them. Requests
+ * and answers are written as the bytes that protobuf makes. */
 #include "tests/support/test.h"
 
 #include "kernels/kernels.h"
@@ -56,8 +56,8 @@ static enum rt_status perform(struct world *w, enum srv_api api, const void *req
                                  &w->err);
 }
 
-/* The request is answered with these bytes; made anew after the run it is `again`, and that is
- * answered in the same way. */
+/* The request must be answered with the bytes `want`. Written again from what was decoded, the
+ * request must be the bytes `again`, and these must have the same answer. */
 static void answers(struct world *w, enum srv_api api, const char *request, size_t n,
                     const char *want, size_t n_want, const char *again, size_t n_again)
 {
@@ -92,12 +92,12 @@ static void answers(struct world *w, enum srv_api api, const char *request, size
 #define THREE        "\x00\x00\x40\x40"
 /* float [1] */
 #define TENSOR(value) "\x08\x01\x12\x04\x12\x02\x08\x01\x2a\x04" value
-/* an Example of x = 2 */
+/* an Example with x = 2 */
 #define X "\x0a\x0f\x0a\x0d\x0a\x01x\x12\x08\x12\x06\x0a\x04" TWO
 
 static void predict_is_answered_without_a_server(void **state)
 {
-    /* the version that the request names does not matter */
+    /* The version that the request names is ignored. */
     ANSWERS(*state, SRV_PREDICT,
             "\x0a\x08\x0a\x01m\x12\x03\x08\xe7\x07\x12\x13\x0a\x01x\x12\x0e" TENSOR(TWO),
             "\x0a\x13\x0a\x01y\x12\x0e" TENSOR(THREE) SPEC("\x12\x24", "\x0fserving_default"),
@@ -110,7 +110,8 @@ static void classify_and_regress_are_answered(void **state)
             "\x0a\x13\x0a\x01m\x1a\x0eregress_x_to_y\x12\x15\x0a\x13\x0a\x11" X,
             "\x0a\x07\x0a\x05\x0d" THREE SPEC("\x12\x23", "\x0eregress_x_to_y"),
             SPEC("\x0a\x23", "\x0eregress_x_to_y") "\x12\x15\x0a\x13\x0a\x11" X);
-    /* x in the context of an empty example: made anew they are one */
+    /* The context holds x and the example is empty. The request that is written again has x in the
+     * example. */
     ANSWERS(*state, SRV_CLASSIFY,
             "\x0a\x14\x0a\x01m\x1a\x0f"
             "classify_x_to_y\x12\x17\x12\x15\x0a\x00\x12\x11" X,
@@ -179,7 +180,7 @@ static void what_is_wrong_is_told(void **state)
             "Tensor q:0, specified in either feed_devices or fetch_devices was not found");
     REFUSED(*state, SRV_SESSION_RUN, "\x0a\x03\x0a\x01m\x12\x03\x0a\x01q\x1a\x01y",
             RT_INVALID_ARGUMENT, "tensor parsing error: q");
-    /* 2000 examples with a context of 1000 bytes: twice the largest body */
+    /* 2,000 examples with a context of 1,000 bytes each become twice the largest body. */
     char big[4 + 4 + 1003 + 4000 + 64];
     size_t n = 0;
     const char spec[] = "\x0a\x13\x0a\x01m\x1a\x0eregress_x_to_y";
