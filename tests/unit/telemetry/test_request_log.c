@@ -1,4 +1,4 @@
-/* Logs of requests without a server: which are chosen, and the files. */
+/* Request logs without a server: which requests are sampled, and what the files hold. */
 #include "tests/support/test.h"
 
 #include "runtime/base/tfrecord.h"
