@@ -166,7 +166,7 @@ static void depth_is_limited(void **state)
     refused(text, "recursion limit of 100");
 }
 
-/* Where Python reads otherwise, this reads as C++ does. */
+/* Where Python's parser differs from the C++ parser, this one follows C++. */
 static void what_only_python_reads_is_refused(void **state)
 {
     (void)state;
@@ -233,7 +233,7 @@ static void an_any_of_another_type_is_refused_with_its_place(void **state)
     not_any("source_adapter_config { [] {} }", "1:26: Expected identifier, got: ]");
 }
 
-/* ---- what Python's protobuf says: text_golden.inc ---- */
+/* ---- answers of Python's protobuf, text_golden.inc ---- */
 
 #define REFUSED (-1), ""
 static const struct golden {

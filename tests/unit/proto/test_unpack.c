@@ -27,14 +27,15 @@ static double seconds_since(int64_t start)
     return (double)(rt_now_ns() - start) / 1e9;
 }
 
-/* `n` times the field with `inner` in it. */
+/* Appends the field with the contents of `inner` n times. */
 static void repeat(struct rt_bytes *b, unsigned field, size_t n, const struct rt_bytes *inner)
 {
     for (size_t i = 0; i < n; i++)
         put(b, field, inner->p, inner->n);
 }
 
-/* A ReloadConfigRequest whose config {model_config_list {config {}}} is given n times. */
+/* The field `config` of a ReloadConfigRequest is given many times, each time as config
+ * {model_config_list {config {}}}. */
 static void a_singular_message_in_many_pieces_is_refused_at_once(void **state)
 {
     (void)state;
@@ -54,7 +55,7 @@ static void a_singular_message_in_many_pieces_is_refused_at_once(void **state)
     assert_non_null(r->config->model_config_list);
     pb_free(r);
 
-    repeat(&request, 1, 200000, &list); /* 1.2 MB: was 50 s */
+    repeat(&request, 1, 200000, &list); /* these 1.2 MB once took 50 s */
     const int64_t start = rt_now_ns();
     assert_null(pb_unpack(&tensorflow__serving__reload_config_request__descriptor,
                           rt_span_of(request.p, request.n), "the request", &err));
@@ -62,7 +63,7 @@ static void a_singular_message_in_many_pieces_is_refused_at_once(void **state)
                                     "than 16 pieces"));
     assert_true(seconds_since(start) < 1);
 
-    /* A nested message: the text names the message that the field is one of, not the outermost. */
+    /* For a nested message the text names the message that has the field, not the outermost one. */
     rt_bytes_clear(&list);
     rt_bytes_clear(&request);
     repeat(&list, 1, PB_MAX_PIECES + 1, &one);
@@ -76,7 +77,8 @@ static void a_singular_message_in_many_pieces_is_refused_at_once(void **state)
     rt_bytes_clear(&request);
 }
 
-/* The same deeper inside and in every singular field of every level: bounded by the bytes. */
+/* Every singular field at every level is given in several pieces. The time to read them must be
+ * bounded by the number of bytes. */
 static void pieces_at_every_level_cost_what_the_bytes_do(void **state)
 {
     (void)state;
@@ -112,7 +114,8 @@ static void pieces_at_every_level_cost_what_the_bytes_do(void **state)
     rt_bytes_clear(&name);
 }
 
-/* Two bytes may stand for a structure of hundreds: 16 MB and 64 bytes per byte, not more. */
+/* Two bytes of a message may become a struct of hundreds. The memory for a message is limited to 16
+ * MB and 64 bytes for each of its bytes. */
 static void a_message_does_not_grow_without_limit(void **state)
 {
     (void)state;
@@ -136,7 +139,8 @@ static void a_message_does_not_grow_without_limit(void **state)
     rt_bytes_clear(&value);
 }
 
-/* Of a MetaGraphDef every singular message in 100,000 pieces; its graph alone may be in pieces. */
+/* Each singular message of a MetaGraphDef is given in 100,000 pieces, which only the graph may
+ * be. */
 static void a_saved_model_in_many_pieces_is_read_or_refused_at_once(void **state)
 {
     (void)state;
@@ -151,7 +155,7 @@ static void a_saved_model_in_many_pieces_is_read_or_refused_at_once(void **state
         rt_bytes_init(&graph, 1 << 24);
         rt_bytes_init(&file, 1 << 24);
         rt_bytes_init(&piece, 100);
-        put(&piece, 15, "", 0); /* no field of any: an unknown one */
+        put(&piece, 15, "", 0); /* no message has this field */
         put(&piece, 1, "", 0);
         repeat(&graph, d->fields[i].id, 100000, &piece);
         put(&file, 2, graph.p, graph.n);

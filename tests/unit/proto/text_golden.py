@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Writes text_golden.inc: what Python's protobuf says of texts: refused, or the packed message.
+"""Writes text_golden.inc: texts, and for each the packed message that Python's protobuf reads or
+that it is refused.
 
     python3 text_golden.py > text_golden.inc    (needs tensorflow and tensorflow-serving-api)
 
-Left out is where Python and C++ differ (C++ is what tensorflow_model_server reads with): 0b1 and
-1_0 and +1 as integers, -0 for unsigned ones, 01 and 0x1 for true, 1ff, \\u beyond Latin-1, unknown
-escapes, "- 1", strings that are no UTF-8."""
+Texts that the parsers of Python and C++ read differently are left out, because
+tensorflow_model_server reads with C++: 0b1, 1_0 and +1 as integers, -0 as an unsigned integer, 01
+and 0x1 for true, 1ff, \\u beyond Latin-1, unknown escapes, "- 1", strings that are not UTF-8."""
 import itertools
 import os
 
@@ -198,7 +199,8 @@ def cases():
 
 
 def quote(data):
-    """C strings of any bytes; octal escapes of three digits never swallow what follows."""
+    """Returns bytes as C string literals. An octal escape has three digits, so that it ends before
+    any digit that follows it."""
     units = [chr(b) if 32 <= b < 127 and b not in b'"\\?' else f"\\{b:03o}" for b in data]
     lines, line = [], ""
     for unit in units:
@@ -210,7 +212,7 @@ def quote(data):
 
 
 def main():
-    print("/* Written by text_golden.py: what Python's protobuf says. */")
+    print("/* Written by text_golden.py: how Python's protobuf reads these texts. */")
     for kind, text in cases():
         message = TYPES[kind]()
         try:
