@@ -1,4 +1,4 @@
-/* What the commands read and write: JSON, .npy, answers of HTTP. */
+/* The formats that the client commands read and write: JSON, .npy and HTTP responses. */
 #include "tests/support/test.h"
 
 #include <math.h>
@@ -53,7 +53,7 @@ static void halves_are_rounded_to_the_nearest_even(void **state)
         assert_true(cl_set_real(SLIPWAY_BFLOAT16, &bits, all[i].v));
         assert_int_equal(bits, all[i].bfloat);
     }
-    for (unsigned h = 0; h < 65536; h++) { /* there and back */
+    for (unsigned h = 0; h < 65536; h++) { /* every half is converted to a double and back */
         uint16_t bits = (uint16_t)h, back;
         double v = cl_get_real(SLIPWAY_HALF, &bits);
         assert_true(cl_set_real(SLIPWAY_HALF, &back, v));
@@ -65,7 +65,8 @@ static void halves_are_rounded_once(void **state)
 {
     (void)state;
     uint16_t bits;
-    /* by way of a float each would be a tie, and go the other way */
+    /* Rounded to a float first, each number would be halfway between two 16-bit numbers and round
+     * down. */
     assert_true(cl_set_real(SLIPWAY_BFLOAT16, &bits, 1 + 0x1p-8 + 0x1p-30));
     assert_int_equal(bits, 0x3f81);
     assert_true(cl_set_real(SLIPWAY_HALF, &bits, 1 + 0x1p-11 + 0x1p-30));

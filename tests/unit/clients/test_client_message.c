@@ -37,7 +37,7 @@ static struct rt_span written(const struct fixture *f)
     return rt_span_of(f->bytes.p, f->bytes.n);
 }
 
-/* The one input of the request that was written. */
+/* Returns the tensor of the only input of the request that was written. */
 static struct rt_span written_input(const struct fixture *f)
 {
     struct rt_span rest = written(f), name, tensor;
@@ -121,7 +121,7 @@ static void the_last_value_stands_for_those_left_out(void **state)
               &err);
     const float *x = out.data;
     assert_true(x[0] == 1 && x[1] == 2 && x[2] == 2);
-    /* without any: zeros */
+    /* Without values all elements are zero. */
     assert_ok(cl_read_tensor(rt_span_of(short_float, 8), f->arena, &f->budget, &out, &err), &err);
     x = out.data;
     assert_true(x[0] == 0 && x[2] == 0);
