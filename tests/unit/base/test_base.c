@@ -15,7 +15,8 @@ static void an_arena_refuses_what_is_over_its_cap_and_stays_usable(void **state)
     assert_non_null(rt_arena_alloc(a, 100));
     assert_false(rt_arena_was_full(a));
     assert_null(rt_arena_alloc(a, 20000));
-    assert_true(rt_arena_was_full(a)); /* since the last call: a later failure is another's */
+    /* The call resets what it returns, so that a later failure is not blamed on a full arena. */
+    assert_true(rt_arena_was_full(a));
     assert_false(rt_arena_was_full(a));
     assert_null(rt_arena_array(a, SIZE_MAX / 2, 4));
     char *p = rt_arena_alloc(a, 200);
@@ -79,7 +80,7 @@ static void bytes_stop_at_their_limit(void **state)
     rt_bytes_clear(&b);
 }
 
-/* Grants rooms up to the size that arg points to. */
+/* Grants growth up to the size that `arg` points to. */
 static bool grants(void *arg, size_t capacity, size_t wanted)
 {
     size_t *most = arg;
@@ -95,7 +96,9 @@ static void bytes_ask_before_they_grow(void **state)
     rt_bytes_init(&b, 1000);
     b.may_grow = grants;
     b.grow_arg = &most;
-    for (int i = 0; i < 99; i++) /* doubling would be 128: what is needed is asked for then */
+    /* Doubling would take 128 bytes, which are refused, so that only the bytes needed are asked
+     * for. */
+    for (int i = 0; i < 99; i++)
         rt_bytes_addc(&b, 'x');
     assert_false(b.failed);
     assert_int_equal(b.n, 99);
@@ -103,11 +106,12 @@ static void bytes_ask_before_they_grow(void **state)
     assert_true(b.failed);
     rt_bytes_clear(&b);
     assert_false(b.failed);
-    assert_true(rt_bytes_reserve(&b, 99) && !rt_bytes_reserve(&b, 200)); /* it is asked still */
+    /* The owner is asked after a clear, too. */
+    assert_true(rt_bytes_reserve(&b, 99) && !rt_bytes_reserve(&b, 200));
     rt_bytes_clear(&b);
 }
 
-/* Counts what it grants; room is granted up to a number of bytes. */
+/* An owner that grants growth up to `most` bytes and counts how often. */
 struct owner {
     size_t most;
     int n_granted;
@@ -121,7 +125,7 @@ static bool grants_and_counts(void *arg, size_t capacity, size_t wanted)
     return wanted <= o->most;
 }
 
-/* Growing by one byte at a time where doubling is refused moved 60 MB for every byte. */
+/* Where doubling was refused, growth by one byte at a time once moved 60 MB for every byte. */
 static void bytes_near_their_limit_are_moved_a_few_times_only(void **state)
 {
     (void)state;
@@ -133,7 +137,8 @@ static void bytes_near_their_limit_are_moved_a_few_times_only(void **state)
         b.grow_arg = &o;
         while (!b.failed)
             rt_bytes_addc(&b, 'x');
-        assert_int_equal(b.n, most - 1); /* all that is granted can be used; one byte is the NUL */
+        /* All bytes that are granted can be used, of which one is the NUL. */
+        assert_int_equal(b.n, most - 1);
         assert_true(o.n_granted < 64);
         rt_bytes_clear(&b);
     }
@@ -161,7 +166,8 @@ static void a_checksum_is_the_published_one(void **state)
     assert_int_equal(rt_crc32c(part, "56789", 5), 0xe3069283u);
 }
 
-/* CPython 3.11 hashes bytes by SipHash-1-3, with a key of zeros when PYTHONHASHSEED is 0. */
+/* The hashes are those of bytes in CPython 3.11, which uses SipHash-1-3 with a key of zeros when
+ * PYTHONHASHSEED is 0. */
 static void a_siphash_is_the_published_one(void **state)
 {
     (void)state;

@@ -7,7 +7,7 @@
 
 static struct rt_error err;
 
-/* The record "abc" as TensorFlow 2.21 writes it. */
+/* The bytes that TensorFlow 2.21 writes for the record "abc". */
 static const unsigned char abc[] = {3,    0,    0,    0,    0,    0,    0,    0,    0xb0, 0x99,
                                     0x49, 0x0e, 0x61, 0x62, 0x63, 0x6e, 0x57, 0xf1, 0x21};
 
