@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "tests/support/graph_session.h"
 #include "tests/support/registry.h"
 #include "tests/support/test.h"
 
@@ -14,9 +15,6 @@ struct rt_callable *answer_open(const struct question *q, bool no_fusion, struct
         .parallel = q->cores,
         .tuning = {.no_fusion = no_fusion, .no_specialise = q->no_specialise}};
     struct rt_call_spec spec = {.feeds = q->feeds, .fetches = fetches, .n_fetches = 1 + !!q->also};
-    struct rt_library *l = NULL;
-    struct rt_callable *c = NULL;
-    struct rt_error err = {0};
 
     while (spec.n_feeds < ANSWER_FEEDS && q->feeds[spec.n_feeds])
         spec.n_feeds++;
@@ -24,10 +22,8 @@ struct rt_callable *answer_open(const struct question *q, bool no_fusion, struct
         spec.feeds = x;
         spec.n_feeds = 1;
     }
-    assert_ok(rt_library_import(&l, gd_span(q->graph), test_registry, &err), &err);
-    assert_ok(rt_session_new(s, l, &options, &err), &err);
-    assert_ok(rt_session_prepare(*s, &spec, &c, &err), &err);
-    return c;
+    *s = gs_open(gd_span(q->graph), &options);
+    return gs_prepare(*s, &spec);
 }
 
 void answer_ask(const struct question *q, const struct rt_tensor *in, bool no_fusion,

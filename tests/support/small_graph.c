@@ -2,6 +2,7 @@
 
 #include "kernels/kernels.h"
 #include "runtime/api/describe.h"
+#include "tests/support/graph_session.h"
 
 int sg_set_up(void **state)
 {
@@ -53,11 +54,9 @@ static enum rt_status prepare(struct small_graph *x, const char *fetch, const ch
                                 .n_fetches = fetch ? 1 : 0,
                                 .n_targets = target ? 1 : 0};
     if (!x->session) {
-        struct rt_library *l = NULL;
-        struct rt_session_options options = {.registry = x->registry,
-                                             .tuning = {.no_fusion = x->no_fusion}};
-        assert_ok(rt_library_import(&l, gd_span(&x->g), x->registry, &x->err), &x->err);
-        assert_ok(rt_session_new(&x->session, l, &options, &x->err), &x->err);
+        const struct rt_session_options options = {.registry = x->registry,
+                                                   .tuning = {.no_fusion = x->no_fusion}};
+        x->session = gs_open(gd_span(&x->g), &options);
     }
     return rt_session_prepare(x->session, &spec, c, &x->err);
 }

@@ -1,6 +1,7 @@
 #include "tests/support/tiers.h"
 
 #include "kernels/kernels.h"
+#include "tests/support/graph_session.h"
 
 int tiers_set_up(void **state)
 {
@@ -25,16 +26,14 @@ int tiers_tear_down(void **state)
 void tiers_open(struct tiers *x, const char *feed, const char *const *fetches, int n)
 {
     for (int tier = 0; tier < 2; tier++) {
-        struct rt_library *l = NULL;
         const struct rt_session_options options = {
             .registry = x->ops,
             .tuning = {.no_fusion = x->no_fusion, .no_specialise = tier == 0},
             .compiles_inline = tier == 1};
         const struct rt_call_spec spec = {
             .feeds = &feed, .n_feeds = feed != NULL, .fetches = fetches, .n_fetches = n};
-        assert_ok(rt_library_import(&l, gd_span(&x->g), x->ops, &x->err), &x->err);
-        assert_ok(rt_session_new(&x->tier[tier], l, &options, &x->err), &x->err);
-        assert_ok(rt_session_prepare(x->tier[tier], &spec, &x->call[tier], &x->err), &x->err);
+        x->tier[tier] = gs_open(gd_span(&x->g), &options);
+        x->call[tier] = gs_prepare(x->tier[tier], &spec);
     }
     x->n_fetches = n;
 }

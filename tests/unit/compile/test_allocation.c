@@ -12,8 +12,8 @@
 
 #include "kernels/kernels.h"
 #include "runtime/files/saved_model.h"
-#include "runtime/session/session.h"
 #include "tests/support/graph_def.h"
+#include "tests/support/graph_session.h"
 
 static _Thread_local bool counting;
 static long n_allocations;
@@ -121,11 +121,9 @@ static void fail_each(struct fixture *x, const struct rt_session_options *option
 {
     long n_refused = 0, at = 0;
     do {
-        struct rt_library *l = NULL;
         struct rt_error err = {0};
         struct rt_callable *call;
-        assert_ok(rt_library_import(&l, gd_span(&x->g), x->ops, &err), &err);
-        assert_ok(rt_session_new(&x->s, l, options, &err), &err);
+        x->s = gs_open(gd_span(&x->g), options);
         n_calls = 0;
         fail_at = ++at;
         enum rt_status st = rt_session_prepare(x->s, spec, &call, &err);
@@ -141,9 +139,6 @@ static void fail_each(struct fixture *x, const struct rt_session_options *option
 
 static long allocations_of(struct fixture *x, const char *fetch, const struct rt_tensor *feed)
 {
-    struct rt_library *l = NULL;
-    struct rt_error err = {0};
-    struct rt_callable *call;
     const char *name = "x";
     struct rt_session_options options = {.registry = x->ops, .compiles_inline = true};
     struct rt_call_spec spec = {.feeds = &name, .n_feeds = 1, .fetches = &fetch, .n_fetches = 1};
@@ -151,10 +146,8 @@ static long allocations_of(struct fixture *x, const char *fetch, const struct rt
         fail_each(x, &options, &spec);
         return 0;
     }
-    assert_ok(rt_library_import(&l, gd_span(&x->g), x->ops, &err), &err);
-    assert_ok(rt_session_new(&x->s, l, &options, &err), &err);
-    assert_ok(rt_session_prepare(x->s, &spec, &call, &err), &err);
-    return allocations(call, feed, 1);
+    x->s = gs_open(gd_span(&x->g), &options);
+    return allocations(gs_prepare(x->s, &spec), feed, 1);
 }
 
 static struct rt_tensor floats(int rank, const int64_t *dim)
@@ -306,12 +299,7 @@ static void an_analysis_of_rows_that_finds_no_memory_is_made_again(void **state)
 {
     struct fixture *x = *state;
     struct rt_bytes *g = &x->g;
-    const char *feed = "x", *fetch = "y", *load = "load", *write = "write", *read = "read";
-    const struct rt_call_spec spec = {
-        .feeds = &feed, .n_feeds = 1, .fetches = &fetch, .n_fetches = 1};
-    const struct rt_call_spec loads = {.targets = &load, .n_targets = 1, .is_load = true};
-    const struct rt_call_spec loads_other = {.targets = &write, .n_targets = 1, .is_load = true};
-    const struct rt_call_spec reads = {.fetches = &read, .n_fetches = 1};
+    const char *write = "write";
     const struct rt_call_spec writes = {.targets = &write, .n_targets = 1};
     const struct rt_session_options options = {.registry = x->ops};
     const struct rt_run_options merged = {.is_merged = true};
@@ -330,22 +318,16 @@ static void an_analysis_of_rows_that_finds_no_memory_is_made_again(void **state)
     gd_node(g, "twice", "AddV2", "x x", "T=float");
     gd_node(g, "y", "ReverseV2", "twice axis", "T=float Tidx=int32");
     do {
-        struct rt_library *l = NULL;
         struct rt_error err = {0};
-        struct rt_callable *call, *assign;
-        assert_ok(rt_library_import(&l, gd_span(g), x->ops, &err), &err);
-        assert_ok(rt_session_new(&x->s, l, &options, &err), &err);
-        assert_ok(rt_session_prepare(x->s, &loads, &assign, &err), &err);
-        assert_ok(rt_callable_run(assign, NULL, NULL, NULL, &err), &err);
-        assert_ok(rt_session_prepare(x->s, &loads_other, &assign, &err), &err);
-        assert_ok(rt_callable_run(assign, NULL, NULL, NULL, &err), &err);
+        x->s = gs_open(gd_span(g), &options);
+        gs_load(x->s, "load");
+        gs_load(x->s, "write");
         rt_session_serve(x->s);
-        assert_ok(rt_session_prepare(x->s, &spec, &call, &err), &err);
+        struct rt_callable *call = gs_call(x->s, "x", "y");
         assert_true(rt_callable_is_rowwise(call, &shape, &err));
-        assert_ok(rt_session_prepare(x->s, &reads, &assign, &err), &err);
-        assert_ok(rt_session_prepare(x->s, &writes, &assign, &err), &err);
-        assert_ok(rt_callable_run(assign, NULL, NULL, NULL, &err), &err);
-        assert_ok(rt_session_prepare(x->s, &spec, &call, &err), &err); /* makes the plan again */
+        gs_call(x->s, NULL, "read");
+        assert_ok(rt_callable_run(gs_prepare(x->s, &writes), NULL, NULL, NULL, &err), &err);
+        call = gs_call(x->s, "x", "y"); /* makes the plan again */
         n_calls = 0;
         at += 1 + at / 8;
         fail_at = at;

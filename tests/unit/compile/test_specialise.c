@@ -9,8 +9,8 @@
 #include "runtime/base/clock.h"
 #include "runtime/session/compiler.h"
 #include "runtime/session/idle_cache.h"
-#include "runtime/session/session.h"
 #include "runtime/exec/trace.h"
+#include "tests/support/graph_session.h"
 #include "tests/support/tiers.h"
 
 static int set_up(void **state)
@@ -289,13 +289,8 @@ struct opened {
 static struct opened open_one(struct tiers *x, const char *fetch,
                               const struct rt_session_options *options)
 {
-    struct rt_library *l = NULL;
-    struct opened o = {NULL, NULL};
-    const char *feed = "x";
-    struct rt_call_spec spec = {.feeds = &feed, .n_feeds = 1, .fetches = &fetch, .n_fetches = 1};
-    assert_ok(rt_library_import(&l, gd_span(&x->g), x->ops, &x->err), &x->err);
-    assert_ok(rt_session_new(&o.session, l, options, &x->err), &x->err);
-    assert_ok(rt_session_prepare(o.session, &spec, &o.call, &x->err), &x->err);
+    struct opened o = {.session = gs_open(gd_span(&x->g), options)};
+    o.call = gs_call(o.session, "x", fetch);
     return o;
 }
 
@@ -310,6 +305,20 @@ static struct rt_session_stats run_one(const struct opened *o, int n)
     rt_tensor_clear(&t);
     rt_session_stats(o->session, &stats);
     return stats;
+}
+
+/* Opens the compiled session of the fixture with these options; its callable is from "x" to "y". */
+static void open_compiled(struct tiers *x, const struct rt_session_options *options)
+{
+    const struct opened o = open_one(x, "y", options);
+    x->tier[1] = o.session;
+    x->call[1] = o.call;
+}
+
+static void close_compiled(struct tiers *x)
+{
+    rt_session_free(x->tier[1]);
+    x->tier[1] = NULL;
 }
 
 enum { SESSIONS = 12 };
@@ -502,20 +511,16 @@ static void idle_memory_takes_no_others_budget(void **state)
 {
     struct tiers *x = *state;
     struct rt_budget budget = {.limit = (size_t)24 << 20};
-    struct rt_library *l = NULL;
-    const char *feed = "x", *fetch = "y";
     struct rt_session_options options = {
         .registry = x->ops, .budget = &budget, .compiles_inline = true};
-    struct rt_call_spec spec = {.feeds = &feed, .n_feeds = 1, .fetches = &fetch, .n_fetches = 1};
     constants(x);
     node(x, "m", "MatMul", "x w", "T=float");
     node(x, "m2", "MatMul", "m w", "T=float");
     node(x, "m3", "MatMul", "m2 w", "T=float");
     node(x, "y", "Neg", "m3", "T=float");
-    assert_ok(rt_library_import(&l, gd_span(&x->g), x->ops, &x->err), &x->err);
-    assert_ok(rt_session_new(&x->tier[1], l, &options, &x->err), &x->err);
-    assert_ok(rt_session_prepare(x->tier[1], &spec, &x->call[1], &x->err), &x->err);
-    for (int i = 0; i < 6; i++) { /* 16 bytes a row: two in the block and one that is fetched */
+    open_compiled(x, &options);
+    /* A row takes 16 bytes in each of three values: two in the activation buffer, one fetched. */
+    for (int i = 0; i < 6; i++) {
         struct rt_tensor t = rows((5 << 20) / 16 + i * 100), y;
         assert_ok(rt_callable_run(x->call[1], &t, &y, NULL, &x->err), &x->err);
         rt_tensor_clear(&y);
@@ -523,8 +528,7 @@ static void idle_memory_takes_no_others_budget(void **state)
         assert_true(atomic_load(&budget.used) <= budget.limit / 2);
     }
     assert_int_equal(tiers_specialisations(x), 6);
-    rt_session_free(x->tier[1]);
-    x->tier[1] = NULL;
+    close_compiled(x);
     assert_int_equal(atomic_load(&budget.used), 0);
 }
 
@@ -582,15 +586,10 @@ static void run_rows(struct tiers *x, int n)
 static void a_shape_is_compiled_when_it_recurs(void **state)
 {
     struct tiers *x = *state;
-    struct rt_library *l = NULL;
-    const char *feed = "x", *fetch = "y";
     struct rt_session_options options = {.registry = x->ops};
-    struct rt_call_spec spec = {.feeds = &feed, .n_feeds = 1, .fetches = &fetch, .n_fetches = 1};
     constants(x);
     node(x, "y", "Neg", "x", "T=float");
-    assert_ok(rt_library_import(&l, gd_span(&x->g), x->ops, &x->err), &x->err);
-    assert_ok(rt_session_new(&x->tier[1], l, &options, &x->err), &x->err);
-    assert_ok(rt_session_prepare(x->tier[1], &spec, &x->call[1], &x->err), &x->err);
+    open_compiled(x, &options);
     run_rows(x, 3);
     assert_int_equal(rt_session_compile(x->tier[1]), 0);
     for (int i = 0; i < 4; i++)
@@ -612,25 +611,19 @@ static void a_compiler_does_so_beside_the_runs(void **state)
 {
     struct tiers *x = *state;
     struct rt_compiler *compiler = rt_compiler_new();
-    const char *feed = "x", *fetch = "y";
     struct rt_session_options options = {.registry = x->ops, .compiler = compiler};
-    struct rt_call_spec spec = {.feeds = &feed, .n_feeds = 1, .fetches = &fetch, .n_fetches = 1};
     constants(x);
     node(x, "n", "Neg", "x", "T=float");
     node(x, "y", "Tanh", "n", "T=float");
     for (int round = 0; round < 3; round++) {
-        struct rt_library *l = NULL;
-        assert_ok(rt_library_import(&l, gd_span(&x->g), x->ops, &x->err), &x->err);
-        assert_ok(rt_session_new(&x->tier[1], l, &options, &x->err), &x->err);
-        assert_ok(rt_session_prepare(x->tier[1], &spec, &x->call[1], &x->err), &x->err);
+        open_compiled(x, &options);
         for (int i = 0; i < 40; i++)
             run_rows(x, i % 10);
         if (round < 2) {
             rt_compiler_wait(compiler);
             assert_int_equal(tiers_specialisations(x), 10);
-        } /* else it may be at it still */
-        rt_session_free(x->tier[1]);
-        x->tier[1] = NULL;
+        } /* In the last round the session may be freed while it is compiled for. */
+        close_compiled(x);
     }
     rt_compiler_free(compiler);
 }
@@ -639,18 +632,13 @@ static void a_compiler_leaves_what_is_compiled_at_once(void **state)
 {
     struct tiers *x = *state;
     struct rt_compiler *compiler = rt_compiler_new();
-    const char *feed = "x", *fetch = "y";
-    struct rt_library *l = NULL;
     struct rt_session_options options = {.registry = x->ops, .compiler = compiler};
-    struct rt_call_spec spec = {.feeds = &feed, .n_feeds = 1, .fetches = &fetch, .n_fetches = 1};
     struct rt_shape shape = {.rank = 2, .dim = {50, 4}};
     constants(x);
     node(x, "n", "Neg", "x", "T=float");
     node(x, "y", "Tanh", "n", "T=float");
-    assert_ok(rt_library_import(&l, gd_span(&x->g), x->ops, &x->err), &x->err);
-    assert_ok(rt_session_new(&x->tier[1], l, &options, &x->err), &x->err);
-    assert_ok(rt_session_prepare(x->tier[1], &spec, &x->call[1], &x->err), &x->err);
-    for (int i = 0; i < 40; i++) /* it may be at these */
+    open_compiled(x, &options);
+    for (int i = 0; i < 40; i++) /* the compiler may have begun with these */
         run_rows(x, i % 10);
     rt_session_loading(x->tier[1], true, NULL);
     const int before = tiers_specialisations(x) + rt_session_compile(x->tier[1]);
@@ -665,15 +653,13 @@ static void a_compiler_leaves_what_is_compiled_at_once(void **state)
     rt_session_loading(x->tier[1], false, NULL);
     rt_compiler_wait(compiler);
     assert_int_equal(tiers_specialisations(x), 17);
-    rt_session_free(x->tier[1]);
-    x->tier[1] = NULL;
+    close_compiled(x);
     rt_compiler_free(compiler);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tiers_tear_down)
-
-/* Callables of one session that have more layouts together than it keeps, each on its thread beside
- * the compiler's: what one plan loses to another is freed while runs of both go on. */
+/* Callables of one session that need more specialisations together than the session keeps. Each
+ * runs on a thread of its own beside the compiler's, so that a plan's specialisations are evicted
+ * for another plan's while both run. */
 enum { RIVALS = 8, RIVAL_RUNS = 1500, RUNS_PER_SHAPE = 3 };
 
 struct rival {
@@ -709,16 +695,14 @@ static void specialisations_of_many_plans_take_each_others_place(void **state)
     struct rt_session_options options = {
         .registry = x->ops, .idle_cache = idle_cache, .compiler = compiler};
     struct rival rivals[RIVALS] = {{.call = NULL}};
-    const char *feed = "x", *fetch[RIVALS] = {"n0", "n1", "n2", "n3", "n4", "n5", "n6", "n7"};
+    const char *fetch[RIVALS] = {"n0", "n1", "n2", "n3", "n4", "n5", "n6", "n7"};
     constants(x);
     for (int i = 0; i < RIVALS; i++)
         node(x, fetch[i], "Neg", i ? fetch[i - 1] : "x", "T=float");
     struct opened o = open_one(x, fetch[0], &options);
     for (int i = 0; i < RIVALS; i++) {
         rivals[i].compiler = compiler;
-        struct rt_call_spec spec = {
-            .feeds = &feed, .n_feeds = 1, .fetches = &fetch[i], .n_fetches = 1};
-        assert_ok(rt_session_prepare(o.session, &spec, &rivals[i].call, &x->err), &x->err);
+        rivals[i].call = gs_call(o.session, "x", fetch[i]);
     }
     for (int i = 0; i < RIVALS; i++)
         assert_int_equal(rt_thread_start(&rivals[i].thread, "rival", run_rival, &rivals[i]), 0);
@@ -737,6 +721,8 @@ static void specialisations_of_many_plans_take_each_others_place(void **state)
     rt_compiler_free(compiler);
     rt_idle_cache_free(idle_cache);
 }
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tiers_tear_down)
 
 int main(void)
 {

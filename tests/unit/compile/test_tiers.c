@@ -2,17 +2,11 @@
 
 #include <math.h>
 
-#include "kernels/kernels.h"
 #include "runtime/files/saved_model.h"
-
-/*
- * The models that come with the project, each signature node by node and compiled, at batch sizes
- * that come and go: the same bits without fusion, near them with it.
- */
+#include "tests/support/registry.h"
 
 enum { MOST = 8 };
 
-static struct rt_registry *ops;
 static struct rt_error err;
 static uint32_t seed;
 
@@ -29,7 +23,7 @@ static struct rt_model *load(const char *dir, const struct rt_tuning *tuning)
 {
     struct rt_model *m = NULL;
     const struct rt_model_options options = {
-        .session = {.registry = ops, .tuning = *tuning, .compiles_inline = true},
+        .session = {.registry = test_registry, .tuning = *tuning, .compiles_inline = true},
         .allow_unsupported_signatures = true,
         .warm_up = true};
     assert_ok(rt_model_load(&m, dir, &options, &err), &err);
@@ -150,10 +144,5 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_model_answers_the_same_in_both_tiers),
     };
-    ops = rt_registry_new();
-    if (!ops || !kn_register(ops))
-        return 1;
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    rt_registry_free(ops);
-    return failed;
+    return cmocka_run_group_tests(tests, test_registry_make, test_registry_drop);
 }

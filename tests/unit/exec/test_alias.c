@@ -7,8 +7,8 @@
 #include "tests/support/registry.h"
 #include "tests/support/test.h"
 
-#include "runtime/session/session.h"
 #include "tests/support/graph_def.h"
+#include "tests/support/graph_session.h"
 
 enum { RUNS = 3, TUNINGS = 4 };
 
@@ -285,22 +285,13 @@ static struct rt_session *open_session(struct rt_span graph, const struct rt_tun
 {
     const struct rt_session_options options = {
         .registry = test_registry, .tuning = *tuning, .compiles_inline = true};
-    struct rt_library *l = NULL;
-    struct rt_session *s = NULL;
+    struct rt_session *s = gs_open(graph, &options);
 
-    assert_ok(rt_library_import(&l, graph, test_registry, &err), &err);
-    assert_ok(rt_session_new(&s, l, &options, &err), &err);
+    gs_load(s, "v_init");
+    gs_load(s, "u_init");
+    gs_load(s, "w_init");
+    rt_session_serve(s);
     return s;
-}
-
-static void init(struct rt_session *s)
-{
-    static const char *const targets[] = {"v_init", "u_init", "w_init"};
-    const struct rt_call_spec spec = {.targets = targets, .n_targets = 3, .is_load = true};
-    struct rt_callable *c = NULL;
-
-    assert_ok(rt_session_prepare(s, &spec, &c, &err), &err);
-    assert_ok(rt_callable_run(c, NULL, NULL, NULL, &err), &err);
 }
 
 static float sum_of(const struct rt_tensor *t)
@@ -313,14 +304,10 @@ static float sum_of(const struct rt_tensor *t)
 
 static void run_form(struct rt_session *s, const struct form *f)
 {
-    const char *feed = "x";
-    const struct rt_call_spec spec = {
-        .feeds = &feed, .n_feeds = 1, .fetches = &f->fetch, .n_fetches = 1};
     float one = 1;
     const struct rt_tensor x = {.dtype = RT_F32, .data = &one};
-    struct rt_callable *c = NULL;
+    struct rt_callable *c = gs_call(s, "x", f->fetch);
 
-    assert_ok(rt_session_prepare(s, &spec, &c, &err), &err);
     for (int k = 0; k < RUNS; k++) {
         struct rt_tensor out = {0};
         assert_ok(rt_callable_run(c, &x, &out, NULL, &err), &err);
@@ -343,8 +330,6 @@ static void readers_behind_an_update_see_what_it_wrote(void **state)
     for (int t = 0; t < TUNINGS; t++)
         for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
             struct rt_session *s = open_session(gd_span(&g), &tunings[t]);
-            init(s);
-            rt_session_serve(s);
             run_form(s, &forms[i]);
             rt_session_free(s);
         }

@@ -3,18 +3,12 @@
 #include <dirent.h>
 #include <math.h>
 
-#include "kernels/kernels.h"
 #include "runtime/base/half.h"
-#include "runtime/session/session.h"
 #include "tests/support/graph_def.h"
+#include "tests/support/graph_session.h"
 #include "tests/support/op.h"
 #include "tests/support/recorded.h"
-
-/*
- * Random graphs with TensorFlow's answers (tests/conformance/random_run.py --record), run node by
- * node and compiled, with fusion and without. Whatever does not change the order of a sum must
- * answer the same bits.
- */
+#include "tests/support/registry.h"
 
 #define FOLDER "tests/goldens/random_graphs"
 enum { MOST = 96, FEEDS = 4, TURNS = 3 };
@@ -43,7 +37,6 @@ struct recorded {
     struct feeding feeding[FEEDS];
 };
 
-static struct rt_registry *ops;
 static int n_compiled;
 static struct rt_error err;
 
@@ -202,12 +195,8 @@ static const struct way {
 static struct rt_session *session(const struct recorded *x, const struct rt_tuning *tuning)
 {
     const struct rt_session_options options = {
-        .registry = ops, .tuning = *tuning, .compiles_inline = true};
-    struct rt_library *l = NULL;
-    struct rt_session *s = NULL;
-    assert_ok(rt_library_import(&l, x->graph, ops, &err), &err);
-    assert_ok(rt_session_new(&s, l, &options, &err), &err);
-    return s;
+        .registry = test_registry, .tuning = *tuning, .compiles_inline = true};
+    return gs_open(x->graph, &options);
 }
 
 static void run(struct rt_session *s, struct feeding *g, const struct way *w, const char *what)
@@ -216,9 +205,8 @@ static void run(struct rt_session *s, struct feeding *g, const struct way *w, co
                                       .fetches = (const char *const *)g->fetch_name,
                                       .n_feeds = g->n_feeds,
                                       .n_fetches = g->n_fetches};
-    struct rt_callable *c = NULL;
+    struct rt_callable *c = gs_prepare(s, &spec);
     struct rt_tensor got[MOST];
-    assert_ok(rt_session_prepare(s, &spec, &c, &err), &err);
     for (int turn = 0; turn < TURNS; turn++) {
         assert_ok(rt_callable_run(c, g->feed, got, NULL, &err), &err);
         for (int k = 0; k < g->n_fetches; k++) {
@@ -280,10 +268,7 @@ static void what_reads_a_value_that_is_fed_runs_node_by_node(void **state)
     static const char *const feeds[] = {"x:0", "axes:0"}, *const fetch = "y:0";
     const struct rt_call_spec spec = {
         .feeds = feeds, .fetches = &fetch, .n_feeds = 2, .n_fetches = 1};
-    const struct rt_session_options options = {.registry = ops, .compiles_inline = true};
-    struct rt_library *l = NULL;
-    struct rt_session *s = NULL;
-    struct rt_callable *c = NULL;
+    const struct rt_session_options options = {.registry = test_registry, .compiles_inline = true};
     struct rt_bytes g;
     rt_bytes_init(&g, 1 << 16);
     gd_node(&g, "x", "Placeholder", "", "dtype=float");
@@ -291,9 +276,8 @@ static void what_reads_a_value_that_is_fed_runs_node_by_node(void **state)
     gd_node(&g, "n", "Neg", "x", "T=float");
     gd_node(&g, "r", "Sum", "n axes", "T=float Tidx=int32 keep_dims=true");
     gd_node(&g, "y", "Neg", "r", "T=float");
-    assert_ok(rt_library_import(&l, gd_span(&g), ops, &err), &err);
-    assert_ok(rt_session_new(&s, l, &options, &err), &err);
-    assert_ok(rt_session_prepare(s, &spec, &c, &err), &err);
+    struct rt_session *s = gs_open(gd_span(&g), &options);
+    struct rt_callable *c = gs_prepare(s, &spec);
     struct rt_tensor y, in[] = {op_tensor(RT_F32, 0, NULL, (float[]){7}), op_ints(0, NULL)};
     assert_ok(rt_callable_run(c, in, &y, NULL, &err), &err);
     assert_true(y.rank == 0 && *(float *)y.data == 7);
@@ -310,10 +294,5 @@ int main(void)
         cmocka_unit_test(what_reads_a_value_that_is_fed_runs_node_by_node),
         cmocka_unit_test(every_way_to_run_a_graph_gives_tensorflows_answers),
     };
-    ops = rt_registry_new();
-    if (!ops || !kn_register(ops))
-        return 1;
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    rt_registry_free(ops);
-    return failed;
+    return cmocka_run_group_tests(tests, test_registry_make, test_registry_drop);
 }

@@ -9,7 +9,7 @@
 
 #include <dirent.h>
 
-#include "runtime/session/session.h"
+#include "tests/support/graph_session.h"
 
 #define FOLDER "tests/goldens/random_state"
 enum { MOST = 8, MOST_VALUES = 8 };
@@ -63,17 +63,9 @@ static struct rt_session *open_session(const struct program *p, const struct rt_
 {
     const struct rt_session_options options = {
         .registry = test_registry, .tuning = *tuning, .compiles_inline = true};
-    struct rt_library *l = NULL;
-    struct rt_session *s = NULL;
-    assert_ok(rt_library_import(&l, p->graph, test_registry, &err), &err);
-    assert_ok(rt_session_new(&s, l, &options, &err), &err);
-    for (int k = 0; k < p->init.n; k++) {
-        const char *target = p->init.name[k];
-        const struct rt_call_spec spec = {.targets = &target, .n_targets = 1, .is_load = true};
-        struct rt_callable *c = NULL;
-        assert_ok(rt_session_prepare(s, &spec, &c, &err), &err);
-        assert_ok(rt_callable_run(c, NULL, NULL, NULL, &err), &err);
-    }
+    struct rt_session *s = gs_open(p->graph, &options);
+    for (int k = 0; k < p->init.n; k++)
+        gs_load(s, p->init.name[k]);
     rt_session_serve(s);
     return s;
 }
@@ -107,8 +99,7 @@ static void run_once(struct rt_session *s, const struct program *p, const char *
         {.dtype = RT_I32, .data = &x},
         {.dtype = RT_I32, .rank = 1, .dim = {n_rows}, .data = (void *)(uintptr_t)zeros}};
     struct rt_tensor out[MOST] = {0};
-    struct rt_callable *c = NULL;
-    assert_ok(rt_session_prepare(s, &spec, &c, &err), &err);
+    struct rt_callable *c = gs_prepare(s, &spec);
     const enum rt_status st = rt_callable_run(c, in, out, NULL, &err);
     if (st != (is_answered ? RT_OK : RT_INVALID_ARGUMENT))
         fail_msg("%s: %s", what, st ? rt_error_text(&err) : "not refused");

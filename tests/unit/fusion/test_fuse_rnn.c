@@ -7,7 +7,7 @@
 
 #include "runtime/api/describe.h"
 #include "runtime/exec/parallel.h"
-#include "runtime/session/session.h"
+#include "tests/support/graph_session.h"
 #include "tests/support/registry.h"
 
 /*
@@ -100,17 +100,10 @@ static enum rt_status ask_cores(struct rt_span graph, const char *fetch, const s
     /* What is chosen by timing need not be the same twice. */
     const struct rt_session_options options = {
         .registry = test_registry, .parallel = cores, .tuning = {.no_autotune = true}};
-    const char *feed = "x:0";
-    const struct rt_call_spec spec = {
-        .feeds = &feed, .n_feeds = 1, .fetches = &fetch, .n_fetches = 1};
-    struct rt_library *l = NULL;
-    struct rt_session *s = NULL;
-    struct rt_callable *c;
     *y = (struct rt_tensor){0};
     *scratch = 0;
-    assert_ok(rt_library_import(&l, graph, test_registry, err), err);
-    assert_ok(rt_session_new(&s, l, &options, err), err);
-    assert_ok(rt_session_prepare(s, &spec, &c, err), err);
+    struct rt_session *s = gs_open(graph, &options);
+    struct rt_callable *c = gs_call(s, "x:0", fetch);
     const enum rt_status st = rt_callable_run(c, x, y, NULL, err);
     if (!st)
         *scratch = scratch_of(c);
@@ -151,7 +144,7 @@ static void expect_same(enum rt_status a, const struct rt_tensor *x, enum rt_sta
                         const struct rt_tensor *y, const char *what)
 {
     if ((a != 0) != (b != 0))
-        fail_msg("%s: status %d as it is, %d fused", what, (int)a, (int)b);
+        fail_msg("%s: status %d unfused, %d fused", what, (int)a, (int)b);
     if (a)
         return;
     assert_int_equal(x->dtype, y->dtype);

@@ -4,6 +4,7 @@
 
 #include "tests/support/answer.h"
 #include "tests/support/draw.h"
+#include "tests/support/graph_session.h"
 #include "tests/support/registry.h"
 
 /*
@@ -383,21 +384,14 @@ static void what_no_run_accepts_is_refused_alike(void **state)
 static void what_is_kept_for_shapes_is_bounded(void **state)
 {
     (void)state;
-    static const char *const feeds[] = {"x:0"}, *const fetches[] = {"y:0"};
     const struct rt_session_options options = {.registry = test_registry, .compiles_inline = true};
-    const struct rt_call_spec spec = {
-        .feeds = feeds, .n_feeds = 1, .fetches = fetches, .n_fetches = 1};
-    struct rt_library *l = NULL;
-    struct rt_session *s = NULL;
-    struct rt_callable *c;
     struct rt_session_stats stats;
     struct rt_bytes g;
 
     write(&g, &forms[4], -1, "1", "1", "1");
     assert_string_equal(forms[4].name, "bare");
-    assert_ok(rt_library_import(&l, gd_span(&g), test_registry, &err), &err);
-    assert_ok(rt_session_new(&s, l, &options, &err), &err);
-    assert_ok(rt_session_prepare(s, &spec, &c, &err), &err);
+    struct rt_session *s = gs_open(gd_span(&g), &options);
+    struct rt_callable *c = gs_call(s, "x:0", "y:0");
     for (int64_t i = 0; i < 2000; i++) {
         const int64_t n = i % 1000 + (i % 500 == 0 ? 3000000 : 1);
         struct rt_tensor x, y;
@@ -421,22 +415,16 @@ static void what_is_kept_for_shapes_is_bounded(void **state)
 static void what_grows_with_a_shape_is_counted(void **state)
 {
     (void)state;
-    static const char *const feeds[] = {"x:0"}, *const fetches[] = {"y:0"};
     const int64_t dim[4] = {1, 1, 1, 1};
-    const struct rt_call_spec spec = {
-        .feeds = feeds, .n_feeds = 1, .fetches = fetches, .n_fetches = 1};
     size_t bytes[2];
 
     for (int k = 0; k < 4; k++) {
         static const char *const size[] = {"1,2", "1,40000", "1,4000000", "1000000000,0"};
-        const struct rt_session_options options = {
-            .registry = test_registry,
-            .tuning = {.no_specialise = k > 1},
-            .compiles_inline = k<2, .run_memory_limit = k> 1 ? 20 << 20 : 0};
+        const struct rt_session_options options = {.registry = test_registry,
+                                                   .tuning = {.no_specialise = k > 1},
+                                                   .compiles_inline = k < 2,
+                                                   .run_memory_limit = k < 2 ? 0 : 20 << 20};
         struct rt_tensor x = numbers(4, dim), y = {0};
-        struct rt_library *l = NULL;
-        struct rt_session *s = NULL;
-        struct rt_callable *c;
         struct rt_session_stats stats;
         struct rt_bytes g;
         char text[80];
@@ -446,9 +434,8 @@ static void what_grows_with_a_shape_is_counted(void **state)
         snprintf(text, sizeof text, "dtype=int32 value=int32<2>:%s", size[k]);
         gd_node(&g, "size", "Const", "", text);
         gd_node(&g, "y", "ResizeBilinear", "x size", "T=float half_pixel_centers=true");
-        assert_ok(rt_library_import(&l, gd_span(&g), test_registry, &err), &err);
-        assert_ok(rt_session_new(&s, l, &options, &err), &err);
-        assert_ok(rt_session_prepare(s, &spec, &c, &err), &err);
+        struct rt_session *s = gs_open(gd_span(&g), &options);
+        struct rt_callable *c = gs_call(s, "x:0", "y:0");
         for (int again = 0; again < 3; again++) {
             const enum rt_status st = rt_callable_run(c, &x, &y, NULL, &err);
             if (k < 2)

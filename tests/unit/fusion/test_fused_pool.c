@@ -3,9 +3,9 @@
 #include <math.h>
 
 #include "runtime/base/arena.h"
-#include "runtime/session/session.h"
 #include "runtime/exec/trace.h"
 #include "tests/support/graph_def.h"
+#include "tests/support/graph_session.h"
 #include "tests/support/registry.h"
 
 /* Averages before 1x1 convolutions instead of behind them (runtime/fusion/fuse_pool.c). */
@@ -24,14 +24,10 @@ static struct rt_tensor run(const struct rt_bytes *g, const struct rt_tensor *x,
         .feeds = feeds, .n_feeds = 1, .fetches = fetches, .n_fetches = also ? 2 : 1};
     struct rt_trace trace = {.arena = rt_arena_new(1 << 16), .wants_times = true};
     const struct rt_run_options how = {.trace = &trace};
-    struct rt_library *l = NULL;
-    struct rt_session *s = NULL;
-    struct rt_callable *c;
     struct rt_tensor out[2] = {{0}};
+    struct rt_session *s = gs_open(gd_span(g), &options);
+    struct rt_callable *c = gs_prepare(s, &spec);
 
-    assert_ok(rt_library_import(&l, gd_span(g), test_registry, &err), &err);
-    assert_ok(rt_session_new(&s, l, &options, &err), &err);
-    assert_ok(rt_session_prepare(s, &spec, &c, &err), &err);
     assert_ok(rt_callable_run(c, x, out, &how, &err), &err);
     assert_non_null(trace.first);
     snprintf(first, 16, "%s", trace.first->op);

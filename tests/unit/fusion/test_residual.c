@@ -10,9 +10,9 @@
 #include "runtime/select/autotune.h"
 #include "runtime/api/describe.h"
 #include "runtime/exec/parallel.h"
-#include "runtime/session/session.h"
 #include "tests/support/draw.h"
 #include "tests/support/graph_def.h"
+#include "tests/support/graph_session.h"
 #include "tests/support/registry.h"
 
 enum { RANK = 4, MANY = 1 << 22 };
@@ -121,7 +121,7 @@ static void assert_ran(const struct rt_described_plan *plan, const struct way *w
 
 /* What is made of x and r; block: bytes of what the plan keeps between its nodes. */
 static struct rt_tensor answer(const struct rt_bytes *g, const struct way *w, bool compiled,
-                               bool later, const struct rt_tensor *in, size_t *block)
+                               bool later, const struct rt_tensor *in, size_t *activations)
 {
     static const char *const feeds[] = {"x:0", "r:0"}, *const fetches[] = {"y:0", "later:0"};
     const struct rt_call_spec spec = {
@@ -132,23 +132,19 @@ static struct rt_tensor answer(const struct rt_bytes *g, const struct way *w, bo
                                          .parallel = w->parallel,
                                          .compiles_inline = compiled,
                                          .tuning = {.no_fusion = w->no_fusion, .bf16 = w->bf16}};
-    struct rt_library *l = NULL;
-    struct rt_session *s = NULL;
-    struct rt_callable *c;
     struct rt_described_plan plan;
     struct rt_tensor out[2] = {{0}};
     struct rt_arena *arena = rt_arena_new(1 << 20);
 
     assert_non_null(autotune);
     rt_autotune_inject(autotune, clock_says, (void *)(uintptr_t)w);
-    assert_ok(rt_library_import(&l, gd_span(g), test_registry, &err), &err);
-    assert_ok(rt_session_new(&s, l, &o, &err), &err);
-    assert_ok(rt_session_prepare(s, &spec, &c, &err), &err);
+    struct rt_session *s = gs_open(gd_span(g), &o);
+    struct rt_callable *c = gs_prepare(s, &spec);
     assert_ok(rt_callable_run(c, in, out, NULL, &err), &err);
     assert_ok(rt_callable_describe(c, arena, &plan, &err), &err);
     if (!w->no_fusion)
         assert_ran(&plan, w);
-    *block = plan.activation_bytes;
+    *activations = plan.activation_bytes;
     rt_arena_free(arena);
     rt_tensor_clear(&out[1]);
     rt_session_free(s);
@@ -156,7 +152,7 @@ static struct rt_tensor answer(const struct rt_bytes *g, const struct way *w, bo
     return out[0];
 }
 
-static void assert_alike(const struct rt_tensor *a, const struct rt_tensor *b, const char *what)
+static void assert_near(const struct rt_tensor *a, const struct rt_tensor *b, const char *what)
 {
     const float *x = a->data, *y = b->data;
 
@@ -184,30 +180,30 @@ static struct rt_tensor floats(int rank, const int64_t *dim, bool odd)
 static void compare(const struct layer *l, const char *sum, bool bf16)
 {
     struct rt_parallel *cores = rt_parallel_new(3, 3);
-    const struct way apart = {.no_fusion = true};
+    const struct way unfused = {.no_fusion = true};
     const struct way ways[] = {{.kernel = l->kernel, .bf16 = bf16},
                                {.kernel = l->kernel, .bf16 = bf16, .parallel = cores}};
     struct rt_tensor in[2] = {floats(l->rank, l->x, false), floats(l->rank, l->y, true)};
     struct rt_bytes g;
     char what[120];
-    size_t block, kept;
+    size_t over, apart;
 
     network(&g, l, sum);
-    struct rt_tensor expected = answer(&g, &apart, false, false, in, &block);
+    struct rt_tensor expected = answer(&g, &unfused, false, false, in, &over);
     for (int i = 0; i < 2; i++) {
         snprintf(what, sizeof what, "%s of %lld by %lld, %s, way %d", l->op, (long long)l->x[1],
                  (long long)l->w[0], sum, i);
-        struct rt_tensor out = answer(&g, &ways[i], false, false, in, &block);
-        assert_alike(&expected, &out, what);
+        struct rt_tensor out = answer(&g, &ways[i], false, false, in, &over);
+        assert_near(&expected, &out, what);
         rt_tensor_clear(&out);
-        out = answer(&g, &ways[i], true, false, in, &block);
-        assert_alike(&expected, &out, what);
+        out = answer(&g, &ways[i], true, false, in, &over);
+        assert_near(&expected, &out, what);
         rt_tensor_clear(&out);
-        /* Used later it stays: there is more to keep. */
-        out = answer(&g, &ways[i], true, true, in, &kept);
-        assert_alike(&expected, &out, what);
-        if (kept < block + rt_tensor_bytes(&expected))
-            fail_msg("%s: not over its residual: %zu bytes, and kept %zu", what, block, kept);
+        /* A residual that is used later keeps its memory, and the output needs its own. */
+        out = answer(&g, &ways[i], true, true, in, &apart);
+        assert_near(&expected, &out, what);
+        if (apart < over + rt_tensor_bytes(&expected))
+            fail_msg("%s: not over its residual: %zu bytes, and apart %zu", what, over, apart);
         rt_tensor_clear(&out);
     }
     rt_tensor_clear(&expected);
@@ -245,15 +241,15 @@ static void it_does_not_where_the_input_is_the_residual(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof l / sizeof *l; i++) {
-        const struct way apart = {.no_fusion = true}, way = {.kernel = l[i].kernel};
+        const struct way unfused = {.no_fusion = true}, way = {.kernel = l[i].kernel};
         struct rt_tensor in[2] = {floats(l[i].rank, l[i].x, false),
                                   floats(l[i].rank, l[i].y, false)};
         struct rt_bytes g;
-        size_t block;
+        size_t over;
         network(&g, &l[i], "nx b");
-        struct rt_tensor expected = answer(&g, &apart, false, false, in, &block);
-        struct rt_tensor out = answer(&g, &way, true, false, in, &block);
-        assert_alike(&expected, &out, l[i].op);
+        struct rt_tensor expected = answer(&g, &unfused, false, false, in, &over);
+        struct rt_tensor out = answer(&g, &way, true, false, in, &over);
+        assert_near(&expected, &out, l[i].op);
         rt_tensor_clear(&expected);
         rt_tensor_clear(&out);
         rt_tensor_clear(&in[0]);

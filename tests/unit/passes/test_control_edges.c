@@ -8,8 +8,8 @@
 #include "tests/support/registry.h"
 #include "tests/support/test.h"
 
-#include "runtime/session/session.h"
 #include "tests/support/graph_def.h"
+#include "tests/support/graph_session.h"
 
 static const char *const waiting[] = {
     "same",          "number",       "negative",    "default",     "read",       "shape",
@@ -249,10 +249,7 @@ static struct rt_callable *prepare(struct rt_session *s, const char *what, bool 
                                       .targets = &what,
                                       .n_targets = !is_fetch,
                                       .is_load = !is_fetch};
-    struct rt_callable *c = NULL;
-    struct rt_error err = {0};
-    assert_ok(rt_session_prepare(s, &spec, &c, &err), &err);
-    return c;
+    return gs_prepare(s, &spec);
 }
 
 static enum rt_status run(struct rt_callable *c, float p, float *first)
@@ -272,15 +269,11 @@ enum way { COMPILED = 1, FUSED = 2, LATE = 4, N_WAYS = 8 };
 
 static struct rt_session *open_session(int way)
 {
-    struct rt_library *l = NULL;
-    struct rt_session *s = NULL;
-    struct rt_error err = {0};
     const struct rt_session_options options = {
         .registry = test_registry,
         .tuning = {.no_specialise = !(way & COMPILED), .no_fusion = !(way & FUSED)},
         .compiles_inline = way & COMPILED};
-    assert_ok(rt_library_import(&l, gd_span(&graph), test_registry, &err), &err);
-    assert_ok(rt_session_new(&s, l, &options, &err), &err);
+    struct rt_session *s = gs_open(gd_span(&graph), &options);
     assert_int_equal(run(prepare(s, "v_init", false), 0, NULL), RT_OK);
     assert_int_equal(run(prepare(s, "f_init", false), 0, NULL), RT_OK);
     return s;

@@ -9,8 +9,8 @@
 #include "tests/support/test.h"
 
 #include "runtime/api/describe.h"
-#include "runtime/session/session.h"
 #include "tests/support/graph_def.h"
+#include "tests/support/graph_session.h"
 
 enum { MOST_LINES = 16 };
 
@@ -319,30 +319,17 @@ static void make_graph(struct rt_bytes *g, const struct form *f, bool is_ref)
     }
 }
 
-static void initialise(struct rt_session *s, const char *target)
-{
-    const struct rt_call_spec spec = {.targets = &target, .n_targets = 1, .is_load = true};
-    struct rt_callable *c = NULL;
-    struct rt_error err = {0};
-    assert_ok(rt_session_prepare(s, &spec, &c, &err), &err);
-    assert_ok(rt_callable_run(c, NULL, NULL, NULL, &err), &err);
-}
-
 enum way { COMPILED = 1, FUSED = 2, N_WAYS = 4 };
 
 static struct rt_session *open_session(const struct rt_bytes *g, int way)
 {
-    struct rt_library *l = NULL;
-    struct rt_session *s = NULL;
-    struct rt_error err = {0};
     const struct rt_session_options options = {
         .registry = test_registry,
         .tuning = {.no_specialise = !(way & COMPILED), .no_fusion = !(way & FUSED)},
         .compiles_inline = way & COMPILED};
-    assert_ok(rt_library_import(&l, gd_span(g), test_registry, &err), &err);
-    assert_ok(rt_session_new(&s, l, &options, &err), &err);
-    initialise(s, "a_init");
-    initialise(s, "b_init");
+    struct rt_session *s = gs_open(gd_span(g), &options);
+    gs_load(s, "a_init");
+    gs_load(s, "b_init");
     rt_session_serve(s);
     return s;
 }
@@ -393,21 +380,14 @@ static void a_handle_that_is_fed_may_be_of_any_variable(void **state)
 {
     static const struct form form = {
         "fed", {{"h", "Placeholder", "", "dtype=resource shape=<>"}, ASSIGN("h")}};
-    static const char *const feed = "h", *const fetch = "a_now", *const handle = "a";
-    const struct rt_call_spec get = {.fetches = &handle, .n_fetches = 1};
-    const struct rt_call_spec put = {
-        .feeds = &feed, .n_feeds = 1, .fetches = &fetch, .n_fetches = 1};
     struct rt_tensor h = {0}, out = {0};
-    struct rt_callable *c = NULL;
     struct rt_error err = {0};
     struct rt_bytes g;
     (void)state;
     make_graph(&g, &form, false);
     struct rt_session *s = open_session(&g, COMPILED);
-    assert_ok(rt_session_prepare(s, &get, &c, &err), &err);
-    assert_ok(rt_callable_run(c, NULL, &h, NULL, &err), &err);
-    assert_ok(rt_session_prepare(s, &put, &c, &err), &err);
-    assert_ok(rt_callable_run(c, &h, &out, NULL, &err), &err);
+    assert_ok(rt_callable_run(gs_call(s, NULL, "a"), NULL, &h, NULL, &err), &err);
+    assert_ok(rt_callable_run(gs_call(s, "h", "a_now"), &h, &out, NULL, &err), &err);
     assert_true(*(const float *)out.data == 10.0F);
     rt_tensor_clear(&out);
     rt_tensor_clear(&h);
@@ -418,17 +398,12 @@ static void a_handle_that_is_fed_may_be_of_any_variable(void **state)
 /* How many nodes of the plan, and of those inside it, are of this op. */
 static int count_op(struct rt_session *s, const char *fetch, const char *op)
 {
-    static const char *const feed = "x";
-    const struct rt_call_spec spec = {
-        .feeds = &feed, .n_feeds = 1, .fetches = &fetch, .n_fetches = 1};
     struct rt_arena *arena = rt_arena_new(1 << 24);
     struct rt_described_plan d;
-    struct rt_callable *c = NULL;
     struct rt_error err = {0};
     int n = 0;
     assert_non_null(arena);
-    assert_ok(rt_session_prepare(s, &spec, &c, &err), &err);
-    assert_ok(rt_callable_describe(c, arena, &d, &err), &err);
+    assert_ok(rt_callable_describe(gs_call(s, "x", fetch), arena, &d, &err), &err);
     for (int i = 0; i < d.n_nodes; i++)
         n += strcmp(d.node[i].op, op) == 0;
     rt_arena_free(arena);

@@ -8,11 +8,9 @@
 #include "runtime/select/autotune.h"
 #include "runtime/base/log.h"
 #include "runtime/files/file.h"
-#include "runtime/session/session.h"
 #include "tests/support/folder.h"
 #include "tests/support/graph_def.h"
-
-/* Choice by timing: the clock is told what to say, so that nothing depends on speed. */
+#include "tests/support/graph_session.h"
 
 enum { CI = 32, CO = 48, MOST_SESSIONS = 4 };
 
@@ -20,18 +18,18 @@ struct fixture {
     struct rt_registry *all;
     struct rt_autotune *a;
     struct rt_tuning tuning;
-    const char *fastest; /* what the clock says 1 ms of, `others` of the others */
-    double others;
-    int slow;  /* so many of the fastest one's first runs take ten times as long */
-    int asked; /* the clock */
-    float odd; /* the filter's first value */
+    const char *fastest; /* the kernel that takes 1 ms a row */
+    double others;       /* the milliseconds of all other kernels */
+    int slow;            /* the number of the fastest kernel's first runs that take 10 ms */
+    int timed;           /* calls of clock_says */
+    float first_weight;  /* of the filter */
     struct rt_error err;
 };
 
 static int64_t clock_says(void *arg, const struct rt_kernel *k, int64_t batch)
 {
     struct fixture *x = arg;
-    x->asked++;
+    x->timed++;
     if (strcmp(k->name, x->fastest) != 0)
         return (int64_t)(1e6 * x->others) * batch;
     return (x->slow-- > 0 ? 10000000 : 1000000) * batch;
@@ -44,7 +42,7 @@ static int set_up(void **state)
     x->all = rt_registry_new();
     if (!x->all || !kn_register(x->all) || !(x->a = rt_autotune_new(NULL)))
         return -1;
-    x->odd = 0.5f;
+    x->first_weight = 0.5f;
     x->others = 5;
     rt_autotune_inject(x->a, clock_says, x);
     *state = x;
@@ -69,27 +67,22 @@ static float draw(uint32_t *seed)
 /* x -> 3x3 convolution with a constant filter -> y */
 static struct rt_session *session(struct fixture *x, struct rt_callable **c)
 {
-    static const char *const feeds[] = {"x:0"}, *const fetches[] = {"y:0"};
-    const struct rt_call_spec spec = {
-        .feeds = feeds, .n_feeds = 1, .fetches = fetches, .n_fetches = 1};
     const struct rt_session_options options = {
         .registry = x->all, .tuning = x->tuning, .autotune = x->a};
     struct rt_bytes g, value;
-    struct rt_library *l = NULL;
-    struct rt_session *s = NULL;
     uint32_t seed = 3;
 
     rt_bytes_init(&g, 1 << 24);
     rt_bytes_init(&value, 1 << 24);
-    rt_bytes_addf(&value, "dtype=float value=float<3,3,%d,%d>:%.9g", CI, CO, (double)x->odd);
+    rt_bytes_addf(&value, "dtype=float value=float<3,3,%d,%d>:%.9g", CI, CO,
+                  (double)x->first_weight);
     for (int i = 1; i < 9 * CI * CO; i++)
         rt_bytes_addf(&value, ",%.9g", (double)draw(&seed));
     gd_node(&g, "x", "Placeholder", "", "dtype=float");
     gd_node(&g, "w", "Const", "", value.p);
     gd_node(&g, "y", "Conv2D", "x w", "T=float strides=[1,1,1,1] padding='SAME'");
-    assert_ok(rt_library_import(&l, gd_span(&g), x->all, &x->err), &x->err);
-    assert_ok(rt_session_new(&s, l, &options, &x->err), &x->err);
-    assert_ok(rt_session_prepare(s, &spec, c, &x->err), &x->err);
+    struct rt_session *s = gs_open(gd_span(&g), &options);
+    *c = gs_call(s, "x:0", "y:0");
     rt_bytes_clear(&g);
     rt_bytes_clear(&value);
     return s;
@@ -139,20 +132,20 @@ static void the_fastest_is_kept_and_nothing_of_the_others(void **state)
         x->a = rt_autotune_new(NULL);
         rt_autotune_inject(x->a, clock_says, x);
         x->fastest = names[i];
-        x->asked = 0;
+        x->timed = 0;
         struct rt_session *s = session(x, &c);
         y[i] = run(x, c, 1, 12);
-        assert_true(x->asked >= 3);
+        assert_true(x->timed >= 3);
         const int64_t bytes = packed(s);
         if (i == 0)
             assert_true(bytes > 0 && bytes < 2 * 9 * CI * CO * 4);
         else
             assert_true(is_wino(bytes, i == 1 ? 2 : 4));
-        /* Another shape of the same filter: nothing is timed or packed again. */
-        x->asked = 0;
+        /* For another shape of the same filter nothing is timed or packed again. */
+        x->timed = 0;
         run_only(x, c, 3, 12);
         run_only(x, c, 1, 24);
-        assert_int_equal(x->asked, 0);
+        assert_int_equal(x->timed, 0);
         assert_int_equal(packed(s), bytes);
         rt_session_free(s);
     }
@@ -209,9 +202,9 @@ static void what_was_timed_once_is_remembered(void **state)
     x->fastest = "conv2d.onednn";
     for (int i = 0; i < 2; i++) {
         struct rt_session *s = session(x, &c);
-        x->asked = 0;
+        x->timed = 0;
         run_only(x, c, 1, 12);
-        assert_int_equal(x->asked > 0, i == 0);
+        assert_int_equal(x->timed > 0, i == 0);
         assert_true(packed(s) < 2 * 9 * CI * CO * 4);
         rt_session_free(s);
         x->fastest = "conv2d.winograd4"; /* not asked any more */
@@ -226,8 +219,8 @@ static void a_sealed_session_times_nothing(void **state)
     struct rt_session *s = session(x, &c);
     assert_ok(rt_session_seal(s, &c, 1, false, &x->err), &x->err);
     run_only(x, c, 1, 12);
-    assert_int_equal(x->asked, 0);
-    assert_true(is_wino(packed(s), 2)); /* by rule */
+    assert_int_equal(x->timed, 0);
+    assert_true(is_wino(packed(s), 2)); /* the rule's choice */
     rt_session_free(s);
 }
 
@@ -248,14 +241,14 @@ static void without_autotune_the_rule_decides_whatever_came_before(void **state)
         assert_int_equal(packed(s), first);
         rt_session_free(s);
     }
-    assert_int_equal(x->asked, 0);
+    assert_int_equal(x->timed, 0);
 }
 
 static void a_filter_that_tiles_are_too_inexact_for_is_summed_directly(void **state)
 {
     struct fixture *x = *state;
     struct rt_callable *c;
-    x->odd = 3e38f; /* the tiles' transforms would go beyond what a float holds */
+    x->first_weight = 3e38f; /* Winograd's transforms of it would overflow a float */
     x->fastest = "conv2d.winograd4";
     struct rt_session *s = session(x, &c);
     struct rt_tensor y = run(x, c, 1, 12);
@@ -278,10 +271,10 @@ static void a_file_brings_choices_to_another_server(void **state)
         rt_autotune_free(x->a);
         x->a = rt_autotune_new(folder_path("cache"));
         rt_autotune_inject(x->a, clock_says, x);
-        x->asked = 0;
+        x->timed = 0;
         struct rt_session *s = session(x, &c);
         run_only(x, c, 1, 12);
-        assert_int_equal(x->asked > 0, i == 0);
+        assert_int_equal(x->timed > 0, i == 0);
         assert_true(is_wino(packed(s), 4));
         assert_ok(rt_session_seal(s, &c, 1, false, &x->err), &x->err);
         rt_session_free(s);
@@ -479,10 +472,10 @@ static void a_name_that_is_no_kernel_of_the_node_is_not_heeded(void **state)
     rt_autotune_free(x->a);
     x->a = rt_autotune_new(folder_path("cache"));
     rt_autotune_inject(x->a, clock_says, x);
-    x->asked = 0;
+    x->timed = 0;
     s = session(x, &c);
     run_only(x, c, 1, 12);
-    assert_true(x->asked > 0);
+    assert_true(x->timed > 0);
     rt_session_free(s);
     folder_remove();
 }

@@ -1,11 +1,9 @@
 #include "tests/support/test.h"
 
 #include "kernels/kernels.h"
-#include "runtime/session/session.h"
 #include "runtime/core/op.h"
 #include "tests/support/graph_def.h"
-
-/* What becomes of a kernel whose prepare fails: here one that would be the first of Sqrt's. */
+#include "tests/support/graph_session.h"
 
 static enum rt_status refusal;
 static bool hands_out;
@@ -52,15 +50,9 @@ static const struct rt_kernel first = {.op = "Sqrt",
 /* Runs y = sqrt(x) of one 9; *y is what came out. */
 static enum rt_status run_once(enum rt_status how, bool out, float *y)
 {
-    static const char *const feeds[] = {"x:0"}, *const fetches[] = {"y:0"};
-    const struct rt_call_spec spec = {
-        .feeds = feeds, .n_feeds = 1, .fetches = fetches, .n_fetches = 1};
     struct rt_registry *all = rt_registry_new();
     const struct rt_session_options options = {.registry = all, .tuning = {.no_fusion = true}};
     struct rt_error err = {.arena = NULL};
-    struct rt_callable *c;
-    struct rt_library *l = NULL;
-    struct rt_session *s = NULL;
     struct rt_tensor in, got;
     struct rt_bytes g;
 
@@ -71,9 +63,8 @@ static enum rt_status run_once(enum rt_status how, bool out, float *y)
     rt_bytes_init(&g, 1 << 16);
     gd_node(&g, "x", "Placeholder", "", "dtype=float");
     gd_node(&g, "y", "Sqrt", "x", "T=float");
-    assert_ok(rt_library_import(&l, gd_span(&g), all, &err), &err);
-    assert_ok(rt_session_new(&s, l, &options, &err), &err);
-    assert_ok(rt_session_prepare(s, &spec, &c, &err), &err);
+    struct rt_session *s = gs_open(gd_span(&g), &options);
+    struct rt_callable *c = gs_call(s, "x:0", "y:0");
     assert_ok(rt_tensor_new(&in, NULL, RT_F32, 1, (int64_t[]){1}, &err), &err);
     *(float *)in.data = 9;
     const enum rt_status st = rt_callable_run(c, &in, &got, NULL, &err);

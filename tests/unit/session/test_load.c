@@ -5,10 +5,8 @@
 #include "runtime/session/resource.h"
 #include "runtime/files/saved_model.h"
 #include "runtime/core/op.h"
+#include "tests/support/registry.h"
 
-/* What is in memory when a model has been loaded. */
-
-static struct rt_registry *ops;
 static struct rt_error err;
 
 /* Variables with a value, and those of whose value nothing is in memory. */
@@ -31,7 +29,7 @@ static struct rt_model *load(const char *dir, bool all)
 {
     struct rt_model *m = NULL;
     const struct rt_model_options options = {
-        .session = {.registry = ops}, .warm_up = true, .load_all_variables = all};
+        .session = {.registry = test_registry}, .warm_up = true, .load_all_variables = all};
     assert_ok(rt_model_load(&m, dir, &options, &err), &err);
     return m;
 }
@@ -186,10 +184,5 @@ int main(void)
         cmocka_unit_test(a_load_may_be_cancelled_at_any_node),
         cmocka_unit_test(what_is_compiled_before_a_model_is_served_may_be_cancelled),
     };
-    ops = rt_registry_new();
-    if (!ops || !kn_register(ops))
-        return 1;
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    rt_registry_free(ops);
-    return failed;
+    return cmocka_run_group_tests(tests, test_registry_make, test_registry_drop);
 }

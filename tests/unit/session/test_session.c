@@ -4,8 +4,8 @@
 
 #include "kernels/kernels.h"
 #include "runtime/session/resource.h"
-#include "runtime/session/session.h"
 #include "tests/support/graph_def.h"
+#include "tests/support/graph_session.h"
 #include "tests/support/test_device.h"
 
 struct fixture {
@@ -47,12 +47,10 @@ static void node(struct fixture *x, const char *name, const char *op, const char
 
 static void open_session(struct fixture *x)
 {
-    struct rt_library *l = NULL;
-    struct rt_session_options options = {.registry = x->ops,
-                                         .devices = x->device ? &x->device : NULL,
-                                         .n_devices = x->device ? 1 : 0};
-    assert_ok(rt_library_import(&l, gd_span(&x->g), x->ops, &x->err), &x->err);
-    assert_ok(rt_session_new(&x->s, l, &options, &x->err), &x->err);
+    const struct rt_session_options options = {.registry = x->ops,
+                                               .devices = x->device ? &x->device : NULL,
+                                               .n_devices = x->device ? 1 : 0};
+    x->s = gs_open(gd_span(&x->g), &options);
 }
 
 static struct rt_tensor scalar(float v)
@@ -324,12 +322,9 @@ static void *call_often(void *arg)
 static void many_threads_and_shapes_at_once_get_right_answers(void **state)
 {
     struct fixture *x = *state;
-    const char *feed = "x:0", *fetch = "y:0";
-    struct rt_call_spec spec = {.feeds = &feed, .n_feeds = 1, .fetches = &fetch, .n_fetches = 1};
-    struct rt_callable *c;
     half_plus_two(x);
     open_session(x);
-    assert_ok(rt_session_prepare(x->s, &spec, &c, &x->err), &x->err);
+    struct rt_callable *c = gs_call(x->s, "x:0", "y:0");
     pthread_t t[4];
     struct caller callers[4];
     for (int i = 0; i < 4; i++) {
@@ -344,13 +339,9 @@ static void many_threads_and_shapes_at_once_get_right_answers(void **state)
 
 static bool rowwise(struct fixture *x, const char *fetch)
 {
-    const char *feed = "p:0";
-    struct rt_call_spec spec = {.feeds = &feed, .n_feeds = 1, .fetches = &fetch, .n_fetches = 1};
     struct rt_shape shape = {.rank = 2, .dim = {-1, 6}};
-    struct rt_callable *c;
     x->err = (struct rt_error){0};
-    assert_ok(rt_session_prepare(x->s, &spec, &c, &x->err), &x->err);
-    return rt_callable_is_rowwise(c, &shape, &x->err);
+    return rt_callable_is_rowwise(gs_call(x->s, "p:0", fetch), &shape, &x->err);
 }
 
 static void only_what_is_rowwise_may_be_merged(void **state)

@@ -7,15 +7,14 @@
 
 #include <pthread.h>
 
-#include "kernels/kernels.h"
 #include "runtime/session/resource.h"
-#include "runtime/session/session.h"
 #include "runtime/session/state.h"
 #include "tests/support/graph_def.h"
+#include "tests/support/graph_session.h"
+#include "tests/support/registry.h"
 
 enum { MB = 1 << 20, RUN_LIMIT = 100 * MB, STATE_LIMIT = 100 * MB };
 
-static struct rt_registry *ops;
 static struct rt_bytes graph;
 
 static void variables(struct rt_bytes *g)
@@ -79,38 +78,28 @@ static void strings(struct rt_bytes *g)
 
 static int set_up(void **state)
 {
-    (void)state;
-    ops = rt_registry_new();
     rt_bytes_init(&graph, 1 << 24);
-    if (!ops || !kn_register(ops))
-        return -1;
     gd_node(&graph, "n", "Placeholder", "", "dtype=int32 shape=<1>");
     gd_node(&graph, "s", "Placeholder", "", "dtype=string shape=<>");
     gd_node(&graph, "x", "Placeholder", "", "dtype=float shape=<?>");
     variables(&graph);
     strings(&graph);
-    return 0;
+    return test_registry_make(state);
 }
 
 static int tear_down(void **state)
 {
-    (void)state;
     rt_bytes_clear(&graph);
-    rt_registry_free(ops);
-    return 0;
+    return test_registry_drop(state);
 }
 
 static struct rt_session *session(struct rt_budget *budget, bool serve)
 {
-    struct rt_library *l = NULL;
-    struct rt_session *s = NULL;
-    struct rt_error err = {0};
-    const struct rt_session_options options = {.registry = ops,
+    const struct rt_session_options options = {.registry = test_registry,
                                                .run_memory_limit = RUN_LIMIT,
                                                .state_memory_limit = STATE_LIMIT,
                                                .budget = budget};
-    assert_ok(rt_library_import(&l, gd_span(&graph), ops, &err), &err);
-    assert_ok(rt_session_new(&s, l, &options, &err), &err);
+    struct rt_session *s = gs_open(gd_span(&graph), &options);
     if (serve)
         rt_session_serve(s);
     return s;
