@@ -43,6 +43,18 @@ void sg_constant(struct small_graph *x, const char *name, const char *ctrl, cons
     sg_node(x, name, "Const", ctrl, attrs);
 }
 
+void sg_variable(struct small_graph *x)
+{
+    sg_node(x, "v", "VarHandleOp", "", "dtype=float shape=<> shared_name='v'");
+    sg_node(x, "init", "AssignVariableOp", "v x", "dtype=float");
+}
+
+void sg_ref_variable(struct small_graph *x)
+{
+    sg_node(x, "r", "VariableV2", "", "dtype=float shape=<>");
+    sg_node(x, "init", "Assign", "r x", "T=float");
+}
+
 static enum rt_status prepare(struct small_graph *x, const char *fetch, const char *target,
                               struct rt_callable **c)
 {

@@ -1,6 +1,7 @@
 /*
- * Small graphs for tests of plans: made node by node, run on one number "x", looked at for what is
- * left of them.
+ * Small graphs for tests of the compiler: a test adds node after node, runs the graph with the
+ * float scalar "x" as its feed, and counts the nodes that are left in the plan. sg_set_up and
+ * sg_tear_down are cmocka's, for each test.
  */
 #ifndef TESTS_SUPPORT_SMALL_GRAPH_H
 #define TESTS_SUPPORT_SMALL_GRAPH_H
@@ -18,21 +19,27 @@ struct small_graph {
     struct rt_error err;
 };
 
-int sg_set_up(void **state); /* cmocka's */
+int sg_set_up(void **state);
 int sg_set_up_unfused(void **state);
 int sg_tear_down(void **state);
 
 void sg_node(struct small_graph *x, const char *name, const char *op, const char *inputs,
              const char *attrs);
-/* A float scalar; `ctrl`: its control inputs. */
+/* A Const of a float scalar; `ctrl`: its control inputs, or "". */
 void sg_constant(struct small_graph *x, const char *name, const char *ctrl, const char *value);
-/* From the first of these on no node is added. `fetch` or `target` may be NULL. */
+/* The variable "v" of a float scalar, and "init", which assigns the node "x" to it. */
+void sg_variable(struct small_graph *x);
+/* The same with a reference of TensorFlow 1, "r". */
+void sg_ref_variable(struct small_graph *x);
+
+/* The first call that needs a plan opens the session: nodes that are added later are not in it.
+ * `fetch` or `target` may be NULL. */
 struct rt_callable *sg_prepare(struct small_graph *x, const char *fetch, const char *target);
-/* Also when it cannot be prepared it is the status that tells. */
+/* Returns the status also of a plan that cannot be made. */
 enum rt_status sg_run(struct small_graph *x, float feed, const char *fetch, struct rt_tensor *out);
-/* The float or int32 scalar that is fetched. */
+/* Runs, and returns the float or int32 scalar that is fetched; 0 without a fetch. */
 float sg_number(struct small_graph *x, float feed, const char *fetch, const char *target);
-/* How many nodes of the plan are of this op. */
+/* The number of nodes of the plan that are of this op. */
 int sg_count(struct small_graph *x, const char *fetch, const char *target, const char *op);
 
 #endif

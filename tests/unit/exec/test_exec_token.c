@@ -1,25 +1,14 @@
-/* Graphs of TensorFlow's first generation: branches by Switch and Merge, loops by frames. Each is
- * run by the token executor, and as what its plan becomes where plans are fused. */
-#include "tests/support/small_graph.h"
-
-/* x > 0 ? -x : x + 10, by Switch and Merge. */
-static void cond(struct small_graph *x)
-{
-    sg_node(x, "x", "Placeholder", "", "dtype=float");
-    sg_constant(x, "zero", "", "0");
-    sg_node(x, "pred", "Greater", "x zero", "T=float");
-    sg_node(x, "switch", "Switch", "x pred", "T=float");
-    sg_node(x, "then", "Neg", "switch:1", "T=float");
-    sg_constant(x, "ten", "^else_pivot", "10");
-    sg_node(x, "else_pivot", "Neg", "switch:0", "T=float");
-    sg_node(x, "else", "Add", "switch:0 ten", "T=float");
-    sg_node(x, "merge", "Merge", "else then", "T=float N=2");
-}
+/*
+ * Graphs of TensorFlow 1, with branches by Switch and Merge and loops by frames. Every test runs
+ * twice: on the token executor (runtime/exec/exec_token.c), and in a session with fusion, where
+ * most of these graphs are functionalised and leave nothing to it.
+ */
+#include "tests/support/control_flow.h"
 
 static void a_branch_is_taken_and_the_other_is_dead(void **state)
 {
     struct small_graph *x = *state;
-    cond(x);
+    cf_cond(x);
     assert_true(sg_number(x, 3, "merge", NULL) == -3);
     assert_true(sg_number(x, 3, "merge:1", NULL) == 1);
     assert_true(sg_number(x, -3, "merge", NULL) == 7);
@@ -31,7 +20,7 @@ static void fetching_a_dead_tensor_is_refused(void **state)
 {
     struct small_graph *x = *state;
     struct rt_tensor t = {0};
-    cond(x);
+    cf_cond(x);
     assert_fails(sg_run(x, -1, "then", &t), RT_INVALID_ARGUMENT, &x->err,
                  "Retval[0] does not have value");
 }
@@ -39,16 +28,16 @@ static void fetching_a_dead_tensor_is_refused(void **state)
 static void control_edges_carry_deadness_but_not_through_a_trigger(void **state)
 {
     struct small_graph *x = *state;
-    cond(x);
+    cf_cond(x);
     sg_constant(x, "if_then", "^then", "1");
     sg_constant(x, "if_else", "^else", "2");
-    sg_node(x, "which", "Merge", "if_then if_else", "T=float N=2");
+    sg_node(x, "taken", "Merge", "if_then if_else", "T=float N=2");
     sg_node(x, "trigger", "ControlTrigger", "^then ^else", "");
     sg_constant(x, "always", "^trigger", "3");
     sg_node(x, "noop", "NoOp", "^then ^else", "");
     sg_constant(x, "never", "^noop", "4");
-    assert_true(sg_number(x, 3, "which", NULL) == 1);
-    assert_true(sg_number(x, -3, "which", NULL) == 2);
+    assert_true(sg_number(x, 3, "taken", NULL) == 1);
+    assert_true(sg_number(x, -3, "taken", NULL) == 2);
     assert_true(sg_number(x, -3, "always", NULL) == 3);
     struct rt_tensor t = {0};
     assert_fails(sg_run(x, 1, "never", &t), RT_INVALID_ARGUMENT, &x->err, "Retval[0]");
@@ -64,74 +53,28 @@ static void a_switch_wants_a_scalar(void **state)
     assert_fails(sg_run(x, 1, "switch", &t), RT_INVALID_ARGUMENT, &x->err, "[[{{node switch}}]]");
 }
 
-/* A loop named `p`: from `start`, while value < limit: value = `body` of it. Its end: p/exit. */
-static void loop_head(struct small_graph *x, const char *p, const char *start, const char *limit)
+static void begin(struct small_graph *x, const char *limit)
 {
-    char name[64], inputs[200], attrs[100];
-    snprintf(attrs, sizeof attrs, "T=float frame_name='%s'", p);
-#define N(NAME, OP, IN, ATTRS)                                                                     \
-    snprintf(name, sizeof name, "%s/" NAME, p), sg_node(x, name, OP, IN, ATTRS)
-    N("enter", "Enter", start, attrs);
-    snprintf(attrs, sizeof attrs, "T=float frame_name='%s' is_constant=true", p);
-    N("limit", "Enter", limit, attrs);
-    snprintf(inputs, sizeof inputs, "%s/enter %s/next", p, p);
-    N("merge", "Merge", inputs, "T=float N=2");
-    snprintf(inputs, sizeof inputs, "%s/merge %s/limit", p, p);
-    N("less", "Less", inputs, "T=float");
-    snprintf(inputs, sizeof inputs, "%s/less", p);
-    N("cond", "LoopCond", inputs, "");
-    snprintf(inputs, sizeof inputs, "%s/merge %s/cond", p, p);
-    N("switch", "Switch", inputs, "T=float");
-    snprintf(inputs, sizeof inputs, "%s/switch:0", p);
-    N("exit", "Exit", inputs, "T=float");
-}
-
-static void loop_tail(struct small_graph *x, const char *p, const char *result)
-{
-    char name[64];
-    N("next", "NextIteration", result, "T=float");
-#undef N
+    sg_node(x, "x", "Placeholder", "", "dtype=float");
+    sg_constant(x, "limit", "", limit);
 }
 
 static void a_loop_runs_until_its_condition_ends_it(void **state)
 {
     struct small_graph *x = *state;
-    sg_node(x, "x", "Placeholder", "", "dtype=float");
-    sg_constant(x, "limit", "", "100");
-    loop_head(x, "w", "x", "limit");
+    begin(x, "100");
+    cf_loop(x, "w", "x", "limit", "w/double");
     sg_constant(x, "w/two", "^w/switch", "2");
     sg_node(x, "w/double", "Mul", "w/switch:1 w/two", "T=float");
-    loop_tail(x, "w", "w/double");
     sg_node(x, "end", "Neg", "w/exit", "T=float");
     assert_true(sg_number(x, 3, "end", NULL) == -192);
     assert_true(sg_number(x, 100, "end", NULL) == -100);
     assert_true(sg_number(x, 1, "w/exit", NULL) == 128);
 }
 
-/* For i in 1, 2, 4, 8: inner loop raises y by 3 until it is at least i * 10. */
-static void nested(struct small_graph *x, const char *start)
-{
-    sg_constant(x, "limit", "", "10");
-    sg_constant(x, "y0", "", "0");
-    loop_head(x, "w", start, "limit");
-    sg_node(x, "w/y_enter", "Enter", "y0", "T=float frame_name='w'");
-    sg_node(x, "w/y", "Merge", "w/y_enter w/y_next", "T=float N=2");
-    sg_node(x, "w/y_switch", "Switch", "w/y w/cond", "T=float");
-    sg_node(x, "w/y_exit", "Exit", "w/y_switch:0", "T=float");
-    sg_constant(x, "w/ten", "^w/switch", "10");
-    sg_node(x, "w/goal", "Mul", "w/switch:1 w/ten", "T=float");
-    loop_head(x, "in", "w/y_switch:1", "w/goal");
-    sg_constant(x, "in/three", "^in/switch", "3");
-    sg_node(x, "in/more", "Add", "in/switch:1 in/three", "T=float");
-    loop_tail(x, "in", "in/more");
-    sg_node(x, "w/y_next", "NextIteration", "in/exit", "T=float");
-    sg_constant(x, "w/two", "^w/switch", "2");
-    sg_node(x, "w/double", "Mul", "w/switch:1 w/two", "T=float");
-    loop_tail(x, "w", "w/double");
-}
-
-/* Import accepts no cycle but through a Merge's data: `next` is no part of one, and `merge` waits
- * for it. The plan has a place for it all the same. */
+/* A NextIteration that is no input of a Merge, which waits for it by a control edge: the graph has
+ * no cycle, which import accepts only through a Merge's inputs, and the plan still has to order it.
+ */
 static void a_merge_may_wait_for_a_next_iteration(void **state)
 {
     struct small_graph *x = *state;
@@ -149,12 +92,11 @@ static void loops_nest(void **state)
 {
     struct small_graph *x = *state;
     sg_node(x, "x", "Placeholder", "", "dtype=float");
-    nested(x, "x");
-    /* y: 12, 21, 42, 81 */
-    assert_true(sg_number(x, 1, "w/y_exit", NULL) == 81);
+    cf_nested_loops(x, "x");
+    assert_true(sg_number(x, 1, "z_exit", NULL) == 81); /* 12, 21, 42, 81 */
     assert_true(sg_number(x, 1, "w/exit", NULL) == 16);
-    assert_true(sg_number(x, 20, "w/y_exit", NULL) == 0);
-    assert_true(sg_number(x, 8, "w/y_exit", NULL) == 81);
+    assert_true(sg_number(x, 20, "z_exit", NULL) == 0);
+    assert_true(sg_number(x, 8, "z_exit", NULL) == 81);
 }
 
 static void a_loop_on_the_untaken_side_leaves_dead(void **state)
@@ -164,7 +106,7 @@ static void a_loop_on_the_untaken_side_leaves_dead(void **state)
     sg_constant(x, "zero", "", "0");
     sg_node(x, "pred", "Greater", "x zero", "T=float");
     sg_node(x, "switch", "Switch", "x pred", "T=float");
-    nested(x, "switch:1");
+    cf_nested_loops(x, "switch:1");
     sg_node(x, "else", "Neg", "switch:0", "T=float");
     sg_node(x, "merge", "Merge", "else w/exit", "T=float N=2");
     assert_true(sg_number(x, 1, "merge", NULL) == 16);
@@ -174,16 +116,14 @@ static void a_loop_on_the_untaken_side_leaves_dead(void **state)
 static void a_branch_inside_a_loop_is_chosen_in_each_round(void **state)
 {
     struct small_graph *x = *state;
-    sg_node(x, "x", "Placeholder", "", "dtype=float");
-    sg_constant(x, "limit", "", "50");
-    loop_head(x, "w", "x", "limit");
+    begin(x, "50");
+    cf_loop(x, "w", "x", "limit", "w/m");
     sg_constant(x, "w/five", "^w/switch", "5");
     sg_node(x, "w/pred", "Less", "w/switch:1 w/five", "T=float");
     sg_node(x, "w/s", "Switch", "w/switch:1 w/pred", "T=float");
     sg_node(x, "w/small", "Add", "w/s:1 w/five", "T=float");
     sg_node(x, "w/large", "Mul", "w/s:0 w/s:0", "T=float");
     sg_node(x, "w/m", "Merge", "w/small w/large", "T=float N=2");
-    loop_tail(x, "w", "w/m");
     assert_true(sg_number(x, 2, "w/exit", NULL) == 2401); /* 2, 7, 49, 2401 */
     assert_true(sg_number(x, 6, "w/exit", NULL) == 1296); /* 6, 36, 1296 */
 }
@@ -203,9 +143,8 @@ static void variables_go_through_ref_switch_and_frames(void **state)
     sg_node(x, "out", "Neg", "m", "T=float");
     sg_constant(x, "limit", "", "20");
     sg_node(x, "w/v", "RefEnter", "v", "T=float frame_name='w' is_constant=true");
-    loop_head(x, "w", "x", "limit");
+    cf_loop(x, "w", "x", "limit", "w/sum");
     sg_node(x, "w/sum", "Add", "w/switch:1 w/v", "T=float");
-    loop_tail(x, "w", "w/sum");
     struct rt_tensor t = {0};
     assert_fails(sg_run(x, 5, "out", &t), RT_FAILED_PRECONDITION, &x->err,
                  "Attempting to use uninitialized value v");
@@ -218,10 +157,8 @@ static void variables_go_through_ref_switch_and_frames(void **state)
 static void a_frame_may_not_be_left_but_by_exit(void **state)
 {
     struct small_graph *x = *state;
-    sg_node(x, "x", "Placeholder", "", "dtype=float");
-    sg_constant(x, "limit", "", "100");
-    loop_head(x, "w", "x", "limit");
-    loop_tail(x, "w", "w/switch:1");
+    begin(x, "100");
+    cf_loop(x, "w", "x", "limit", "w/switch:1");
     sg_node(x, "bad", "Add", "w/switch:1 x", "T=float");
     struct rt_tensor t = {0};
     assert_fails(sg_run(x, 1, "bad", &t), RT_INVALID_ARGUMENT, &x->err,
@@ -231,10 +168,8 @@ static void a_frame_may_not_be_left_but_by_exit(void **state)
 static void a_loop_ends_when_the_deadline_has_passed(void **state)
 {
     struct small_graph *x = *state;
-    sg_node(x, "x", "Placeholder", "", "dtype=float");
-    sg_constant(x, "limit", "", "100");
-    loop_head(x, "w", "x", "limit");
-    loop_tail(x, "w", "w/switch:1");
+    begin(x, "100");
+    cf_loop(x, "w", "x", "limit", "w/switch:1");
     struct rt_callable *c = sg_prepare(x, "w/exit", NULL);
     float value = 1;
     struct rt_tensor in = {.dtype = RT_F32, .data = &value}, out = {0};

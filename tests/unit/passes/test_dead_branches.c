@@ -1,33 +1,13 @@
-/* Branches of TensorFlow 1 whose predicate is known: what is left of the plan, and its answers. */
-#include "tests/support/small_graph.h"
-
-static void flag(struct small_graph *x, bool value)
-{
-    sg_node(x, "flag/default", "Const", "",
-            value ? "dtype=bool value=bool<>:1" : "dtype=bool value=bool<>:0");
-    sg_node(x, "flag", "PlaceholderWithDefault", "flag/default", "dtype=bool shape=<>");
-    sg_node(x, "pred", "Identity", "flag", "T=bool");
-}
-
-/* flag ? -x : x + 10, as tf.cond writes it. */
-static void cond(struct small_graph *x, bool value)
-{
-    sg_node(x, "x", "Placeholder", "", "dtype=float");
-    flag(x, value);
-    sg_node(x, "pivot", "Switch", "pred pred", "T=bool");
-    sg_node(x, "pivot_f", "Identity", "pivot:0", "T=bool");
-    sg_node(x, "switch", "Switch", "x pred", "T=float");
-    sg_node(x, "then", "Neg", "switch:1", "T=float");
-    sg_constant(x, "ten", "^pivot_f", "10");
-    sg_node(x, "else", "Add", "switch:0 ten", "T=float");
-    sg_node(x, "merge", "Merge", "else then", "T=float N=2");
-    sg_node(x, "which", "Identity", "merge:1", "T=int32");
-}
+/* Branches of TensorFlow 1 whose predicate is known when the plan is made
+ * (runtime/passes/dead_branches.c): the side that cannot be taken leaves the plan, and the answers
+ * are those of the graph as it was written. In these graphs the predicate is a "flag" that nobody
+ * feeds. */
+#include "tests/support/control_flow.h"
 
 static void a_default_that_nobody_feeds_leaves_no_branch(void **state)
 {
     struct small_graph *x = *state;
-    cond(x, false);
+    cf_cond_of_flag(x, false);
     assert_true(sg_number(x, 3, "merge", NULL) == 13);
     assert_true(sg_number(x, 3, "which", NULL) == 0);
     assert_int_equal(sg_count(x, "merge", NULL, "Switch"), 0);
@@ -38,7 +18,7 @@ static void a_default_that_nobody_feeds_leaves_no_branch(void **state)
 static void the_other_default_takes_the_other_side(void **state)
 {
     struct small_graph *x = *state;
-    cond(x, true);
+    cf_cond_of_flag(x, true);
     assert_true(sg_number(x, 3, "merge", NULL) == -3);
     assert_true(sg_number(x, 3, "which", NULL) == 1);
     assert_int_equal(sg_count(x, "merge", NULL, "Merge"), 0);
@@ -48,7 +28,7 @@ static void what_is_dead_is_refused_as_before(void **state)
 {
     struct small_graph *x = *state;
     struct rt_tensor t = {0};
-    cond(x, false);
+    cf_cond_of_flag(x, false);
     assert_fails(sg_run(x, 3, "then", &t), RT_INVALID_ARGUMENT, &x->err,
                  "Retval[0] does not have value");
 }
@@ -56,11 +36,11 @@ static void what_is_dead_is_refused_as_before(void **state)
 static void branches_inside_a_branch_follow_it(void **state)
 {
     struct small_graph *x = *state;
-    cond(x, false);
+    cf_cond_of_flag(x, false);
     sg_node(x, "inner/pred", "Switch", "pred pred", "T=bool");
     sg_constant(x, "zero", "", "0");
     sg_node(x, "positive", "Greater", "x zero", "T=float");
-    sg_node(x, "in", "Switch", "switch:0 positive", "T=float"); /* alive where `flag` is false */
+    sg_node(x, "in", "Switch", "switch:0 positive", "T=float"); /* alive, since the flag is false */
     sg_node(x, "double", "Add", "in:1 in:1", "T=float");
     sg_node(x, "square", "Mul", "in:0 in:0", "T=float");
     sg_node(x, "inner", "Merge", "square double", "T=float N=2");
@@ -74,14 +54,14 @@ static void branches_inside_a_branch_follow_it(void **state)
 static void an_index_on_a_side_that_is_chosen_later_stays_dead_with_it(void **state)
 {
     struct small_graph *x = *state;
-    cond(x, false);
+    cf_cond_of_flag(x, false);
     sg_constant(x, "zero", "", "0");
     sg_node(x, "positive", "Greater", "x zero", "T=float");
     sg_node(x, "s", "Switch", "x positive", "T=float");
     sg_node(x, "known", "Switch", "s:1 pred", "T=float");
     sg_node(x, "a", "Neg", "known:0", "T=float");
     sg_node(x, "b", "Abs", "known:1", "T=float");
-    sg_node(x, "m", "Merge", "b a", "T=float N=2"); /* dead unless x > 0 */
+    sg_node(x, "m", "Merge", "b a", "T=float N=2"); /* dead where x <= 0 */
     sg_node(x, "five", "Const", "", "dtype=int32 value=int32<>:5");
     sg_node(x, "else_five", "Switch", "five positive", "T=int32");
     sg_node(x, "either", "Merge", "m:1 else_five:0", "T=int32 N=2");
@@ -92,12 +72,11 @@ static void an_index_on_a_side_that_is_chosen_later_stays_dead_with_it(void **st
 static void effects_before_a_dead_node_still_happen(void **state)
 {
     struct small_graph *x = *state;
-    cond(x, false);
-    sg_node(x, "v", "VarHandleOp", "", "dtype=float shape=<> shared_name='v'");
-    sg_node(x, "init", "AssignVariableOp", "v x", "dtype=float");
+    cf_cond_of_flag(x, false);
+    sg_variable(x);
     sg_node(x, "add", "AssignAddVariableOp", "v x", "dtype=float");
     sg_constant(x, "two", "^add", "2");
-    sg_node(x, "gone", "Mul", "switch:1 two", "T=float"); /* dead, but `add` is not */
+    sg_node(x, "gone", "Mul", "switch:1 two", "T=float"); /* dead, but "add" is not */
     sg_node(x, "end", "Merge", "else gone", "T=float N=2");
     sg_node(x, "value", "ReadVariableOp", "v", "dtype=float");
     sg_number(x, 4, NULL, "init");
@@ -108,9 +87,8 @@ static void effects_before_a_dead_node_still_happen(void **state)
 static void effects_of_a_dead_branch_do_not(void **state)
 {
     struct small_graph *x = *state;
-    cond(x, false);
-    sg_node(x, "v", "VarHandleOp", "", "dtype=float shape=<> shared_name='v'");
-    sg_node(x, "init", "AssignVariableOp", "v x", "dtype=float");
+    cf_cond_of_flag(x, false);
+    sg_variable(x);
     sg_node(x, "v_switch", "Switch", "v pred", "T=resource");
     sg_node(x, "no", "AssignAddVariableOp", "v_switch:1 then", "dtype=float");
     sg_node(x, "yes", "AssignSubVariableOp", "v_switch:0 else", "dtype=float");
@@ -128,7 +106,7 @@ static void effects_of_a_dead_branch_do_not(void **state)
 static void a_trigger_after_the_dead_leaves_all_as_it_is(void **state)
 {
     struct small_graph *x = *state;
-    cond(x, false);
+    cf_cond_of_flag(x, false);
     sg_node(x, "trigger", "ControlTrigger", "^then ^else", "");
     sg_constant(x, "always", "^trigger", "3");
     assert_true(sg_number(x, 1, "always", NULL) == 3);
@@ -137,9 +115,8 @@ static void a_trigger_after_the_dead_leaves_all_as_it_is(void **state)
 static void references_pass_through_known_branches(void **state)
 {
     struct small_graph *x = *state;
-    cond(x, true);
-    sg_node(x, "r", "VariableV2", "", "dtype=float shape=<>");
-    sg_node(x, "init", "Assign", "r x", "T=float");
+    cf_cond_of_flag(x, true);
+    sg_ref_variable(x);
     sg_node(x, "rs", "RefSwitch", "r pred", "T=float");
     sg_node(x, "add", "AssignAdd", "rs:1 x", "T=float");
     sg_node(x, "sub", "AssignSub", "rs:0 x", "T=float");
@@ -151,32 +128,24 @@ static void references_pass_through_known_branches(void **state)
     assert_int_equal(sg_count(x, "out", NULL, "RefSwitch"), 0);
 }
 
-/* While y < 20: y = flag ? y + y : y * y, where y begins at x. */
+/* While y < 20: y = flag ? y + y : y * y, where y begins with x. */
 static void a_known_branch_inside_a_loop_leaves_the_loop(void **state)
 {
     struct small_graph *x = *state;
     sg_node(x, "x", "Placeholder", "", "dtype=float");
-    flag(x, true);
+    cf_flag(x, true);
     sg_constant(x, "twenty", "", "20");
-    sg_node(x, "enter", "Enter", "x", "T=float frame_name='w'");
-    sg_node(x, "limit", "Enter", "twenty", "T=float frame_name='w' is_constant=true");
-    sg_node(x, "loop", "Merge", "enter next", "T=float N=2");
-    sg_node(x, "less", "Less", "loop limit", "T=float");
-    sg_node(x, "cond", "LoopCond", "less", "");
-    sg_node(x, "step", "Switch", "loop cond", "T=float");
-    sg_node(x, "exit", "Exit", "step:0", "T=float");
-    sg_node(x, "choice", "Switch", "step:1 pred", "T=float");
+    cf_loop(x, "w", "x", "twenty", "merge");
+    sg_node(x, "choice", "Switch", "w/switch:1 flag", "T=float");
     sg_node(x, "sum", "Add", "choice:1 choice:1", "T=float");
     sg_node(x, "square", "Mul", "choice:0 choice:0", "T=float");
     sg_node(x, "merge", "Merge", "square sum", "T=float N=2");
-    sg_node(x, "next", "NextIteration", "merge", "T=float");
-    assert_true(sg_number(x, 3, "exit", NULL) == 24);
-    assert_int_equal(sg_count(x, "exit", NULL, "Mul"), 0);
+    assert_true(sg_number(x, 3, "w/exit", NULL) == 24);
+    assert_int_equal(sg_count(x, "w/exit", NULL, "Mul"), 0);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, sg_set_up, sg_tear_down)
-
-/* Looked through once for each that dies, this takes minutes. */
+/* The work must not grow with the square of the number of inputs: a pass that looked through all
+ * inputs of the Merge for each one that dies took minutes. */
 static void one_of_many_that_a_merge_joins_may_be_alive(void **state)
 {
     struct small_graph *x = *state;
@@ -184,7 +153,7 @@ static void one_of_many_that_a_merge_joins_may_be_alive(void **state)
     struct rt_bytes in;
     char name[16], attrs[32];
     rt_bytes_init(&in, 1 << 20);
-    cond(x, false);
+    cf_cond_of_flag(x, false);
     for (int i = 0; i < MANY; i++) {
         snprintf(name, sizeof name, "d%d", i);
         rt_bytes_addf(&in, "%s ", name);
@@ -200,13 +169,14 @@ static void one_of_many_that_a_merge_joins_may_be_alive(void **state)
     rt_bytes_clear(&in);
 }
 
-/* Followed to its end from each place, this takes long, too. */
+/* The work must not grow with the square of the length of the chain, as it would if each RefSwitch
+ * were followed to the variable by itself. */
 static void a_reference_may_be_handed_on_many_times(void **state)
 {
     struct small_graph *x = *state;
     enum { MANY = 10000 };
     char name[16], in[32];
-    cond(x, false);
+    cf_cond_of_flag(x, false);
     sg_node(x, "r0", "VariableV2", "", "dtype=float shape=<>");
     sg_node(x, "init", "Assign", "r0 x", "T=float");
     sg_node(x, "sum0", "Identity", "x", "T=float");
@@ -222,13 +192,13 @@ static void a_reference_may_be_handed_on_many_times(void **state)
     assert_true(sg_number(x, 3, "sum10000", NULL) == 3 + 2 * MANY);
 }
 
-/* Each of them given to the next one, and the last one first in the graph. */
+/* A chain of Identity nodes whose last node stands first in the graph. */
 static void a_value_may_be_handed_on_many_times(void **state)
 {
     struct small_graph *x = *state;
     enum { MANY = 30000 };
     char name[16], in[16];
-    cond(x, false);
+    cf_cond_of_flag(x, false);
     for (int i = MANY; i > 0; i--) {
         snprintf(name, sizeof name, "i%d", i);
         snprintf(in, sizeof in, i > 1 ? "i%d" : "x", i - 1);
@@ -236,6 +206,8 @@ static void a_value_may_be_handed_on_many_times(void **state)
     }
     assert_true(sg_number(x, 3, "i30000", NULL) == 3);
 }
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, sg_set_up, sg_tear_down)
 
 int main(void)
 {

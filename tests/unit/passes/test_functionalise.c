@@ -1,73 +1,50 @@
-/* Branches of TensorFlow 1 on what is known only in the run: plans have no tokens left, and the
- * answers that they had. */
-#include "tests/support/small_graph.h"
-
-/* x > 0 ? -x : x + 10, as tf.cond writes it. */
-static void cond(struct small_graph *x)
-{
-    sg_node(x, "x", "Placeholder", "", "dtype=float");
-    sg_constant(x, "zero", "", "0");
-    sg_node(x, "greater", "Greater", "x zero", "T=float");
-    sg_node(x, "pred", "Identity", "greater", "T=bool");
-    sg_node(x, "pivot", "Switch", "greater greater", "T=bool");
-    sg_node(x, "pivot_t", "Identity", "pivot:1", "T=bool");
-    sg_node(x, "pivot_f", "Identity", "pivot:0", "T=bool");
-    sg_node(x, "switch", "Switch", "x pred", "T=float");
-    sg_node(x, "then", "Neg", "switch:1", "T=float");
-    sg_constant(x, "ten", "^pivot_f", "10");
-    sg_node(x, "else", "Add", "switch:0 ten", "T=float");
-    sg_node(x, "merge", "Merge", "else then", "T=float N=2");
-}
-
-static void assert_functionalised(struct small_graph *x, const char *fetch, int n_branches)
-{
-    assert_int_equal(sg_count(x, fetch, NULL, "Switch"), 0);
-    assert_int_equal(sg_count(x, fetch, NULL, "Merge"), 0);
-    assert_int_equal(sg_count(x, fetch, NULL, "If"), n_branches);
-}
+/* Branches of TensorFlow 1 become If nodes with subgraphs (runtime/passes/functionalise.c): no
+ * Switch and no Merge is left in the plan, and the answers are those of the graph as it was
+ * written. */
+#include "tests/support/control_flow.h"
 
 static void a_branch_becomes_one_node(void **state)
 {
     struct small_graph *x = *state;
-    cond(x);
+    cf_cond(x);
     for (int round = 0; round < 3; round++) {
         assert_true(sg_number(x, 3, "merge", NULL) == -3);
         assert_true(sg_number(x, -3, "merge", NULL) == 7);
         assert_true(sg_number(x, 0, "merge", NULL) == 10);
     }
-    assert_functionalised(x, "merge", 1);
+    cf_assert_functionalised(x, "merge", "If", 1);
 }
 
 static void which_side_it_was_is_told(void **state)
 {
     struct small_graph *x = *state;
-    cond(x);
+    cf_cond(x);
     sg_node(x, "backwards", "Merge", "then else", "T=float N=2");
     assert_true(sg_number(x, 3, "merge:1", NULL) == 1);
     assert_true(sg_number(x, -3, "merge:1", NULL) == 0);
     assert_true(sg_number(x, 3, "backwards:1", NULL) == 0);
     assert_true(sg_number(x, -3, "backwards:1", NULL) == 1);
     assert_true(sg_number(x, -3, "backwards", NULL) == 7);
-    assert_functionalised(x, "backwards:1", 1);
+    cf_assert_functionalised(x, "backwards:1", "If", 1);
 }
 
 static void what_both_sides_pass_on_needs_no_nodes_inside(void **state)
 {
     struct small_graph *x = *state;
-    cond(x);
+    cf_cond(x);
     sg_node(x, "two", "Add", "x x", "T=float");
     sg_node(x, "other", "Switch", "two pred", "T=float");
     sg_node(x, "m", "Merge", "other:0 switch:1", "T=float N=2");
     assert_true(sg_number(x, 3, "m", NULL) == 3);
     assert_true(sg_number(x, -3, "m", NULL) == -6);
-    assert_functionalised(x, "m", 1);
+    cf_assert_functionalised(x, "m", "If", 1);
 }
 
 static void branches_nest_and_follow_one_another(void **state)
 {
     struct small_graph *x = *state;
-    cond(x);
-    /* Inside `then`: -x < -5 ? x * x : merge of nothing else; its predicate is made there. */
+    cf_cond(x);
+    /* "inner", inside of the side that is taken where x > 0: -x < -5 ? x * x : -x. */
     sg_constant(x, "five", "^pivot_t", "-5");
     sg_node(x, "less", "Less", "then five", "T=float");
     sg_node(x, "in", "Switch", "then less", "T=float");
@@ -83,13 +60,13 @@ static void branches_nest_and_follow_one_another(void **state)
     assert_true(sg_number(x, 3, "end", NULL) == 3);
     assert_true(sg_number(x, 6, "end", NULL) == 72);
     assert_true(sg_number(x, -4, "end", NULL) == 12);
-    assert_functionalised(x, "end", 3);
+    cf_assert_functionalised(x, "end", "If", 3);
 }
 
 static void one_predicate_may_have_branches_that_depend_on_each_other(void **state)
 {
     struct small_graph *x = *state;
-    cond(x);
+    cf_cond(x);
     sg_node(x, "mid", "Mul", "merge merge", "T=float");
     sg_node(x, "s", "Switch", "mid pred", "T=float");
     sg_node(x, "a", "Neg", "s:1", "T=float");
@@ -97,17 +74,18 @@ static void one_predicate_may_have_branches_that_depend_on_each_other(void **sta
     sg_node(x, "end", "Merge", "b a", "T=float N=2");
     assert_true(sg_number(x, 3, "end", NULL) == -9);
     assert_true(sg_number(x, -3, "end", NULL) == 98);
-    assert_functionalised(x, "end", 2);
+    cf_assert_functionalised(x, "end", "If", 2);
 }
 
-/* `late` reads what its own branch gave out: no order of whole branches has that. */
+/* "late" reads a node of the first branch and, through its own Switch, the result of that branch:
+ * whole branches cannot be put in an order in which each has its inputs. */
 static void a_branch_that_waits_for_itself_stays(void **state)
 {
     struct small_graph *x = *state;
-    cond(x);
+    cf_cond(x);
     sg_node(x, "mid", "Mul", "merge merge", "T=float");
     sg_node(x, "s", "Switch", "mid pred", "T=float");
-    sg_node(x, "late", "Add", "then s:1", "T=float"); /* joins both */
+    sg_node(x, "late", "Add", "then s:1", "T=float");
     sg_node(x, "end", "Merge", "s:0 late", "T=float N=2");
     assert_true(sg_number(x, 3, "end", NULL) == 6);
     assert_true(sg_number(x, -3, "end", NULL) == 49);
@@ -117,9 +95,8 @@ static void a_branch_that_waits_for_itself_stays(void **state)
 static void only_effects_of_the_side_that_is_taken_happen(void **state)
 {
     struct small_graph *x = *state;
-    cond(x);
-    sg_node(x, "v", "VarHandleOp", "", "dtype=float shape=<> shared_name='v'");
-    sg_node(x, "init", "AssignVariableOp", "v x", "dtype=float");
+    cf_cond(x);
+    sg_variable(x);
     sg_node(x, "v_switch", "Switch", "v pred", "T=resource");
     sg_node(x, "yes", "AssignAddVariableOp", "v_switch:1 switch:1", "dtype=float");
     sg_node(x, "no", "AssignSubVariableOp", "v_switch:0 switch:0", "dtype=float");
@@ -130,15 +107,14 @@ static void only_effects_of_the_side_that_is_taken_happen(void **state)
     sg_number(x, 100, NULL, "init");
     assert_true(sg_number(x, 1, "value", NULL) == 101);
     assert_true(sg_number(x, -5, "value", NULL) == 106);
-    assert_functionalised(x, "value", 1);
+    cf_assert_functionalised(x, "value", "If", 1);
 }
 
 static void a_branch_waits_for_what_stands_before_it(void **state)
 {
     struct small_graph *x = *state;
-    cond(x);
-    sg_node(x, "v", "VarHandleOp", "", "dtype=float shape=<> shared_name='v'");
-    sg_node(x, "init", "AssignVariableOp", "v x", "dtype=float");
+    cf_cond(x);
+    sg_variable(x);
     sg_node(x, "add", "AssignAddVariableOp", "v x", "dtype=float");
     sg_node(x, "v_switch", "Switch", "v pred ^add", "T=resource");
     sg_node(x, "read", "ReadVariableOp", "v_switch:1", "dtype=float");
@@ -153,20 +129,20 @@ static void a_branch_waits_for_what_stands_before_it(void **state)
 static void a_side_without_an_input_of_its_own_hangs_on_the_pivot(void **state)
 {
     struct small_graph *x = *state;
-    cond(x);
+    cf_cond(x);
     sg_constant(x, "one", "^pivot_t", "1");
     sg_constant(x, "two", "^pivot_f", "2");
     sg_node(x, "m", "Merge", "two one", "T=float N=2");
     assert_true(sg_number(x, 3, "m", NULL) == 1);
     assert_true(sg_number(x, -3, "m", NULL) == 2);
-    assert_functionalised(x, "m", 1);
+    cf_assert_functionalised(x, "m", "If", 1);
 }
 
 static void what_is_fetched_out_of_a_branch_keeps_it(void **state)
 {
     struct small_graph *x = *state;
     struct rt_tensor t = {0};
-    cond(x);
+    cf_cond(x);
     assert_true(sg_number(x, 3, "then", NULL) == -3);
     assert_fails(sg_run(x, -3, "then", &t), RT_INVALID_ARGUMENT, &x->err,
                  "Retval[0] does not have value");
@@ -176,7 +152,7 @@ static void a_predicate_must_be_a_scalar_as_before(void **state)
 {
     struct small_graph *x = *state;
     struct rt_tensor t = {0};
-    cond(x);
+    cf_cond(x);
     sg_node(x, "axis", "Const", "", "dtype=int32 value=int32<>:0");
     sg_node(x, "row", "ExpandDims", "greater axis", "T=bool Tdim=int32");
     sg_node(x, "s", "Switch", "x row", "T=float");
@@ -188,9 +164,8 @@ static void a_predicate_must_be_a_scalar_as_before(void **state)
 static void references_are_read_where_they_are_used(void **state)
 {
     struct small_graph *x = *state;
-    cond(x);
-    sg_node(x, "r", "VariableV2", "", "dtype=float shape=<>");
-    sg_node(x, "init", "Assign", "r x", "T=float");
+    cf_cond(x);
+    sg_ref_variable(x);
     sg_node(x, "rs", "RefSwitch", "r pred", "T=float");
     sg_node(x, "add", "AssignAdd", "rs:1 switch:1", "T=float");
     sg_node(x, "sub", "AssignSub", "rs:0 switch:0", "T=float");
@@ -208,29 +183,22 @@ static void branches_inside_loops_are_functionalised_too(void **state)
     struct small_graph *x = *state;
     sg_node(x, "x", "Placeholder", "", "dtype=float");
     sg_constant(x, "fifty", "", "50");
-    sg_node(x, "enter", "Enter", "x", "T=float frame_name='w'");
-    sg_node(x, "limit", "Enter", "fifty", "T=float frame_name='w' is_constant=true");
-    sg_node(x, "loop", "Merge", "enter next", "T=float N=2");
-    sg_node(x, "less", "Less", "loop limit", "T=float");
-    sg_node(x, "cond", "LoopCond", "less", "");
-    sg_node(x, "step", "Switch", "loop cond", "T=float");
-    sg_node(x, "exit", "Exit", "step:0", "T=float");
-    sg_constant(x, "five", "^step", "5");
-    sg_node(x, "small", "Less", "step:1 five", "T=float");
-    sg_node(x, "s", "Switch", "step:1 small", "T=float");
+    cf_loop(x, "w", "x", "fifty", "m");
+    sg_constant(x, "five", "^w/switch", "5");
+    sg_node(x, "small", "Less", "w/switch:1 five", "T=float");
+    sg_node(x, "s", "Switch", "w/switch:1 small", "T=float");
     sg_node(x, "five_s", "Switch", "five small", "T=float");
     sg_node(x, "a", "Add", "s:1 five_s:1", "T=float");
     sg_node(x, "b", "Mul", "s:0 s:0", "T=float");
     sg_node(x, "m", "Merge", "b a", "T=float N=2");
-    sg_node(x, "next", "NextIteration", "m", "T=float");
-    assert_true(sg_number(x, 2, "exit", NULL) == 2401);
-    assert_true(sg_number(x, 6, "exit", NULL) == 1296);
-    assert_true(sg_number(x, 60, "exit", NULL) == 60);
-    assert_int_equal(sg_count(x, "exit", NULL, "If"), 1);
+    assert_true(sg_number(x, 2, "w/exit", NULL) == 2401);
+    assert_true(sg_number(x, 6, "w/exit", NULL) == 1296);
+    assert_true(sg_number(x, 60, "w/exit", NULL) == 60);
+    assert_int_equal(sg_count(x, "w/exit", NULL, "If"), 1);
 }
 
-/* k = the number of the first of many limits that x is below, each asked inside the other side of
- * the one before: as tf.case writes it. */
+/* The number of the first of 40 limits that x is below, or -1. Each comparison stands in the "else"
+ * side of the one before, as tf.case nests them. */
 static void as_many_cases_as_models_have_are_functionalised(void **state)
 {
     enum { CASES = 40 };
@@ -265,15 +233,15 @@ static void as_many_cases_as_models_have_are_functionalised(void **state)
     assert_true(sg_number(x, 6.5f, "m0", NULL) == 7);
     assert_true(sg_number(x, 38.5f, "m0", NULL) == 39);
     assert_true(sg_number(x, 99, "m0", NULL) == -1);
-    assert_functionalised(x, "m0", CASES);
+    cf_assert_functionalised(x, "m0", "If", CASES);
 }
 
-/* The sum of as many values from outside, each read twice, where x is above 0. */
+/* Where x > 0, the sum of n values that are computed outside of the branch, each read twice. */
 static void read_from_outside(struct small_graph *x, int n)
 {
     struct rt_bytes in;
     char name[16], from[32], attrs[32];
-    cond(x);
+    cf_cond(x);
     rt_bytes_init(&in, 1 << 20);
     for (int i = 0; i < n; i++) {
         snprintf(name, sizeof name, "c%d", i);
@@ -295,7 +263,7 @@ static void read_from_outside(struct small_graph *x, int n)
 static void a_branch_may_read_much_from_outside(void **state)
 {
     read_from_outside(*state, 4000);
-    assert_functionalised(*state, "m", 1);
+    cf_assert_functionalised(*state, "m", "If", 1);
 }
 
 static void one_that_reads_too_much_stays(void **state)

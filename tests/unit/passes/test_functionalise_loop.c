@@ -1,38 +1,8 @@
-/* Loops of TensorFlow 1: plans have no frames left, and the answers that they had. */
-#include "tests/support/small_graph.h"
+/* Loops of TensorFlow 1 become While nodes with subgraphs (runtime/passes/functionalise_loop.c): no
+ * frame is left in the plan, and the answers are those of the graph as it was written. */
+#include "tests/support/control_flow.h"
 
 #include <math.h>
-
-/* While `less`(y, limit): y = what "NAME/result" is. NAME/exit: its end. Body nodes read NAME/y. */
-static void loop(struct small_graph *x, const char *p, const char *start, const char *limit)
-{
-    char name[64], in[200], attrs[100];
-#define NODE(NAME, OP, ATTRS, ...)                                                                 \
-    do {                                                                                           \
-        snprintf(name, sizeof name, "%s/" NAME, p);                                                \
-        snprintf(in, sizeof in, __VA_ARGS__);                                                      \
-        sg_node(x, name, OP, in, ATTRS);                                                           \
-    } while (0)
-    snprintf(attrs, sizeof attrs, "T=float frame_name='%s'", p);
-    NODE("enter", "Enter", attrs, "%s", start);
-    snprintf(attrs, sizeof attrs, "T=float frame_name='%s' is_constant=true", p);
-    NODE("limit", "Enter", attrs, "%s", limit);
-    NODE("merge", "Merge", "T=float N=2", "%s/enter %s/next", p, p);
-    NODE("less", "Less", "T=float", "%s/merge %s/limit", p, p);
-    NODE("cond", "LoopCond", "", "%s/less", p);
-    NODE("switch", "Switch", "T=float", "%s/merge %s/cond", p, p);
-    NODE("y", "Identity", "T=float", "%s/switch:1", p);
-    NODE("exit", "Exit", "T=float", "%s/switch:0", p);
-    NODE("next", "NextIteration", "T=float", "%s/result", p);
-#undef NODE
-}
-
-static void assert_functionalised(struct small_graph *x, const char *fetch, int n_loops)
-{
-    assert_int_equal(sg_count(x, fetch, NULL, "LoopCond"), 0);
-    assert_int_equal(sg_count(x, fetch, NULL, "Merge"), 0);
-    assert_int_equal(sg_count(x, fetch, NULL, "While"), n_loops);
-}
 
 static void begin(struct small_graph *x)
 {
@@ -44,7 +14,7 @@ static void a_loop_becomes_one_node(void **state)
 {
     struct small_graph *x = *state;
     begin(x);
-    loop(x, "w", "x", "hundred");
+    cf_loop(x, "w", "x", "hundred", "w/result");
     sg_constant(x, "two", "^w/y", "2");
     sg_node(x, "w/result", "Mul", "w/y two", "T=float");
     for (int round = 0; round < 3; round++) {
@@ -53,17 +23,17 @@ static void a_loop_becomes_one_node(void **state)
         assert_true(sg_number(x, 1, "w/exit", NULL) == 128);
     }
     assert_true(isnan(sg_number(x, NAN, "w/exit", NULL)));
-    assert_functionalised(x, "w/exit", 1);
+    cf_assert_functionalised(x, "w/exit", "While", 1);
 }
 
 static void several_variables_and_several_ends(void **state)
 {
     struct small_graph *x = *state;
     begin(x);
-    loop(x, "w", "x", "hundred");
+    cf_loop(x, "w", "x", "hundred", "w/result");
     sg_constant(x, "none", "", "0");
     sg_node(x, "n_enter", "Enter", "none", "T=float frame_name='w'");
-    sg_node(x, "n_merge", "Merge", "n_next n_enter", "T=float N=2"); /* the other way about */
+    sg_node(x, "n_merge", "Merge", "n_next n_enter", "T=float N=2"); /* in the reverse order */
     sg_node(x, "n_switch", "Switch", "n_merge w/cond", "T=float");
     sg_node(x, "n_exit", "Exit", "n_switch:0", "T=float");
     sg_constant(x, "one", "^w/y", "1");
@@ -73,7 +43,7 @@ static void several_variables_and_several_ends(void **state)
     sg_node(x, "both", "Add", "n_exit w/exit", "T=float");
     assert_true(sg_number(x, 3, "both", NULL) == 192 + 6);
     assert_true(sg_number(x, 3, "n_exit", NULL) == 6);
-    assert_functionalised(x, "both", 1);
+    cf_assert_functionalised(x, "both", "While", 1);
 }
 
 static void what_condition_and_body_share_is_made_in_both(void **state)
@@ -91,31 +61,21 @@ static void what_condition_and_body_share_is_made_in_both(void **state)
     sg_node(x, "sum", "Add", "switch:1 square", "T=float");
     sg_node(x, "next", "NextIteration", "sum", "T=float");
     assert_true(sg_number(x, 2, "exit", NULL) == 42); /* 2, 6, 42 */
-    assert_functionalised(x, "exit", 1);
+    cf_assert_functionalised(x, "exit", "While", 1);
 }
 
-/* For y in x, 2x, ...: the inner loop adds 3 to z until it is y or more. */
 static void loops_nest(void **state)
 {
     struct small_graph *x = *state;
-    begin(x);
-    loop(x, "w", "x", "hundred");
-    sg_constant(x, "none", "", "0");
-    sg_node(x, "z_enter", "Enter", "none", "T=float frame_name='w'");
-    sg_node(x, "z_merge", "Merge", "z_enter z_next", "T=float N=2");
-    sg_node(x, "z_switch", "Switch", "z_merge w/cond", "T=float");
-    sg_node(x, "z_exit", "Exit", "z_switch:0", "T=float");
-    loop(x, "in", "z_switch:1", "w/y");
-    sg_constant(x, "three", "^in/y", "3");
-    sg_node(x, "in/result", "Add", "in/y three", "T=float");
-    sg_node(x, "z_next", "NextIteration", "in/exit", "T=float");
-    sg_node(x, "w/result", "Add", "w/y w/y", "T=float");
-    assert_true(sg_number(x, 10, "z_exit", NULL) == 81); /* 12, 21, 42, 81 */
+    sg_node(x, "x", "Placeholder", "", "dtype=float");
+    cf_nested_loops(x, "x");
+    assert_true(sg_number(x, 1, "z_exit", NULL) == 81); /* 12, 21, 42, 81 */
     assert_true(sg_number(x, 100, "z_exit", NULL) == 0);
-    assert_functionalised(x, "z_exit", 2);
+    cf_assert_functionalised(x, "z_exit", "While", 2);
 }
 
-/* All in one round: there are far fewer rounds than loops here. */
+/* Functionalising repeats a bounded number of times, far fewer than there are loops here: each time
+ * it has to take all loops that it can. */
 static void thousands_of_loops_in_series_are_functionalised_together(void **state)
 {
     enum { LOOPS = 2000 };
@@ -129,14 +89,15 @@ static void thousands_of_loops_in_series_are_functionalised_together(void **stat
         snprintf(attrs, sizeof attrs, "T=float is_constant=true frame_name='%s'", p);
         snprintf(node, sizeof node, "%s/one", p);
         sg_node(x, node, "Enter", "one", attrs);
-        loop(x, p, start, k % 2 ? start : "hundred"); /* every other never runs */
         snprintf(node, sizeof node, "%s/result", p);
+        /* The body of every other loop never runs. */
+        cf_loop(x, p, start, k % 2 ? start : "hundred", node);
         snprintf(in, sizeof in, "%s/y %s/one", p, p);
         sg_node(x, node, "Add", in, "T=float");
         snprintf(start, sizeof start, "%s/exit", p);
     }
     assert_true(sg_number(x, 90, start, NULL) == 100);
-    assert_functionalised(x, start, LOOPS);
+    cf_assert_functionalised(x, start, "While", LOOPS);
 }
 
 static void a_loop_in_a_branch_runs_where_that_is_taken(void **state)
@@ -147,13 +108,13 @@ static void a_loop_in_a_branch_runs_where_that_is_taken(void **state)
     sg_node(x, "pred", "Greater", "x zero", "T=float");
     sg_node(x, "s", "Switch", "x pred", "T=float");
     sg_node(x, "most", "Switch", "hundred pred", "T=float");
-    loop(x, "w", "s:1", "most:1");
+    cf_loop(x, "w", "s:1", "most:1", "w/result");
     sg_node(x, "w/result", "Add", "w/y w/y", "T=float");
     sg_node(x, "else", "Neg", "s:0", "T=float");
     sg_node(x, "m", "Merge", "else w/exit", "T=float N=2");
     assert_true(sg_number(x, 3, "m", NULL) == 192);
     assert_true(sg_number(x, -3, "m", NULL) == 3);
-    assert_functionalised(x, "m", 1);
+    cf_assert_functionalised(x, "m", "While", 1);
     assert_int_equal(sg_count(x, "m", NULL, "If"), 1);
 }
 
@@ -161,50 +122,47 @@ static void an_effect_happens_once_in_each_round(void **state)
 {
     struct small_graph *x = *state;
     begin(x);
-    sg_node(x, "v", "VarHandleOp", "", "dtype=float shape=<> shared_name='v'");
-    sg_node(x, "init", "AssignVariableOp", "v x", "dtype=float");
-    loop(x, "w", "x", "hundred");
+    sg_variable(x);
+    cf_loop(x, "w", "x", "hundred", "w/result");
     sg_node(x, "w/v", "Enter", "v", "T=resource frame_name='w' is_constant=true");
     sg_node(x, "add", "AssignAddVariableOp", "w/v w/y", "dtype=float");
     sg_node(x, "read", "ReadVariableOp", "w/v ^add", "dtype=float");
     sg_node(x, "w/result", "Add", "read w/y", "T=float");
     sg_node(x, "value", "ReadVariableOp", "v ^w/exit", "dtype=float");
     sg_number(x, 1, NULL, "init");
-    /* v 1, y 5: v 6, y 11; v 17, y 28; v 45, y 73; v 118, y 191 */
+    /* v and y in turn: 1 and 5, 6 and 11, 17 and 28, 45 and 73, 118 and 191. */
     assert_true(sg_number(x, 5, "w/exit", NULL) == 191);
     assert_true(sg_number(x, 500, "value", NULL) == 118);
-    assert_functionalised(x, "value", 1);
+    cf_assert_functionalised(x, "value", "While", 1);
 }
 
 static void a_loop_waits_for_what_stands_before_it(void **state)
 {
     struct small_graph *x = *state;
     begin(x);
-    sg_node(x, "v", "VarHandleOp", "", "dtype=float shape=<> shared_name='v'");
-    sg_node(x, "init", "AssignVariableOp", "v x", "dtype=float");
+    sg_variable(x);
     sg_node(x, "add", "AssignAddVariableOp", "v x", "dtype=float");
     sg_node(x, "w/v", "Enter", "v ^add", "T=resource frame_name='w' is_constant=true");
-    loop(x, "w", "x", "hundred");
+    cf_loop(x, "w", "x", "hundred", "w/result");
     sg_node(x, "read", "ReadVariableOp", "w/v ^w/y", "dtype=float");
     sg_node(x, "w/result", "Add", "read w/y", "T=float");
     sg_number(x, 40, NULL, "init");
-    assert_true(sg_number(x, 10, "w/exit", NULL) == 110); /* v 50: 10, 60, 110 */
-    assert_true(sg_number(x, 10, "w/exit", NULL) == 130); /* v 60 */
+    assert_true(sg_number(x, 10, "w/exit", NULL) == 110); /* v is 50; y is 10, 60, 110 */
+    assert_true(sg_number(x, 10, "w/exit", NULL) == 130); /* v is 60; y is 10, 70, 130 */
 }
 
 static void references_enter_as_what_they_are(void **state)
 {
     struct small_graph *x = *state;
     begin(x);
-    sg_node(x, "r", "VariableV2", "", "dtype=float shape=<>");
-    sg_node(x, "init", "Assign", "r x", "T=float");
-    loop(x, "w", "x", "hundred");
+    sg_ref_variable(x);
+    cf_loop(x, "w", "x", "hundred", "w/result");
     sg_node(x, "w/r", "RefEnter", "r", "T=float frame_name='w' is_constant=true");
     sg_node(x, "add", "AssignAdd", "w/r w/y", "T=float");
     sg_node(x, "w/result", "Add", "add w/y", "T=float");
     sg_number(x, 1, NULL, "init");
     assert_true(sg_number(x, 5, "w/exit", NULL) == 191);
-    assert_functionalised(x, "w/exit", 1);
+    cf_assert_functionalised(x, "w/exit", "While", 1);
 }
 
 static void a_condition_must_be_a_scalar_as_before(void **state)
@@ -214,20 +172,20 @@ static void a_condition_must_be_a_scalar_as_before(void **state)
     begin(x);
     sg_node(x, "axis", "Const", "", "dtype=int32 value=int32<>:0");
     sg_node(x, "row", "ExpandDims", "hundred axis", "T=float Tdim=int32");
-    loop(x, "w", "x", "row");
+    cf_loop(x, "w", "x", "row", "w/result");
     sg_node(x, "w/result", "Add", "w/y w/y", "T=float");
     assert_fails(sg_run(x, 3, "w/exit", &t), RT_INVALID_ARGUMENT, &x->err,
                  "The second input must be a scalar, but it has shape [1]");
 }
 
-/* Its body is alive in the last round too: what it does is done once more than the body is. */
+/* "add" reads the value in front of the Switch, so that it also runs in the last iteration, in
+ * which the condition is false and the body does not run. */
 static void an_effect_that_does_not_wait_for_the_condition_keeps_the_frame(void **state)
 {
     struct small_graph *x = *state;
     begin(x);
-    sg_node(x, "v", "VarHandleOp", "", "dtype=float shape=<> shared_name='v'");
-    sg_node(x, "init", "AssignVariableOp", "v x", "dtype=float");
-    loop(x, "w", "x", "hundred");
+    sg_variable(x);
+    cf_loop(x, "w", "x", "hundred", "w/result");
     sg_node(x, "w/v", "Enter", "v", "T=resource frame_name='w' is_constant=true");
     sg_node(x, "add", "AssignAddVariableOp", "w/v w/merge", "dtype=float");
     sg_node(x, "w/result", "Add", "w/y w/y ^add", "T=float");
@@ -242,16 +200,12 @@ static void a_frame_with_two_conditions_stays(void **state)
 {
     struct small_graph *x = *state;
     begin(x);
-    loop(x, "w", "x", "hundred");
+    cf_loop(x, "w", "x", "hundred", "w/result");
     sg_node(x, "w/result", "Add", "w/y w/y", "T=float");
     sg_constant(x, "none", "", "0");
-    sg_node(x, "n_enter", "Enter", "none", "T=float frame_name='w'");
-    sg_node(x, "n_merge", "Merge", "n_enter n_next", "T=float N=2");
     sg_node(x, "other", "LoopCond", "w/less", "");
-    sg_node(x, "n_switch", "Switch", "n_merge other", "T=float");
-    sg_node(x, "n_exit", "Exit", "n_switch:0", "T=float");
+    cf_loop_variable(x, "w", "n", "none", "other", "count");
     sg_node(x, "count", "Add", "n_switch:1 w/y", "T=float");
-    sg_node(x, "n_next", "NextIteration", "count", "T=float");
     assert_true(sg_number(x, 30, "n_exit", NULL) == 90);
     assert_true(sg_count(x, "n_exit", NULL, "LoopCond") > 0);
 }
