@@ -1,15 +1,15 @@
+/*
+ * Element-wise nodes that are fused into one (runtime/fusion/fuse_elementwise.c), and
+ * concatenations that such a node reads in pieces (fuse_concat.c): the same bits as with every node
+ * by itself.
+ */
 #include "tests/support/test.h"
 
 #include <math.h>
 
-#include "runtime/session/session.h"
 #include "tests/support/graph_def.h"
+#include "tests/support/graph_session.h"
 #include "tests/support/registry.h"
-
-/*
- * Element-wise nodes joined into one (runtime/fusion/fuse_elementwise.c), against the same graph
- * with every node by itself: bit for bit.
- */
 
 enum { FEEDS = 4, MOST_NODES = 40, MOST_NAME = 16 };
 
@@ -40,7 +40,7 @@ struct run {
     int n_feeds, n_fetches;
     const char *feeds[FEEDS], *fetches[4];
     struct rt_tensor in[FEEDS], out[4];
-    int64_t nodes; /* that ran */
+    int64_t nodes; /* how many nodes ran, in both runs together */
 };
 
 static enum rt_status run_with(struct run *x, bool no_fusion)
@@ -49,14 +49,10 @@ static enum rt_status run_with(struct run *x, bool no_fusion)
                                                .tuning = {.no_fusion = no_fusion}};
     const struct rt_call_spec spec = {
         .feeds = x->feeds, .n_feeds = x->n_feeds, .fetches = x->fetches, .n_fetches = x->n_fetches};
-    struct rt_library *l = NULL;
-    struct rt_session *s = NULL;
-    struct rt_callable *c;
-    assert_ok(rt_library_import(&l, gd_span(&x->g), test_registry, &err), &err);
-    assert_ok(rt_session_new(&s, l, &options, &err), &err);
-    assert_ok(rt_session_prepare(s, &spec, &c, &err), &err);
+    struct rt_session *s = gs_open(gd_span(&x->g), &options);
+    struct rt_callable *c = gs_prepare(s, &spec);
     enum rt_status st = rt_callable_run(c, x->in, x->out, NULL, &err);
-    if (!st) { /* and once more, on memory that was used before */
+    if (!st) { /* The second run uses memory that the first one has written. */
         for (int k = 0; k < x->n_fetches; k++)
             rt_tensor_clear(&x->out[k]);
         st = rt_callable_run(c, x->in, x->out, NULL, &err);
@@ -75,24 +71,26 @@ static void expect_same(const struct rt_tensor *a, const struct rt_tensor *b)
     for (int64_t i = 0; i < rt_tensor_count(a); i++) {
         const float *p = (float *)a->data + i, *q = (float *)b->data + i;
         if (memcmp(p, q, sizeof *p) != 0 && !(isnan(*p) && isnan(*q)))
-            fail_msg("element %lld: %.9g alone, %.9g joined", (long long)i, (double)*p, (double)*q);
+            fail_msg("element %lld: %.9g unfused, %.9g fused", (long long)i, (double)*p,
+                     (double)*q);
     }
 }
 
-/* Both ways; the graph must have come down to at most `most` nodes in two runs, if that is > 0. */
+/* Runs unfused and fused. Of the fused graph at most `most` nodes may run in its two runs; 0: any
+ * number. */
 static void compare(struct run *x, int64_t most)
 {
-    struct rt_tensor alone[4];
+    struct rt_tensor unfused[4];
     assert_ok(run_with(x, true), &err);
     const int64_t nodes = x->nodes;
-    memcpy(alone, x->out, sizeof alone);
+    memcpy(unfused, x->out, sizeof unfused);
     assert_ok(run_with(x, false), &err);
     assert_true(x->nodes <= nodes);
     if (most > 0 && x->nodes > most)
-        fail_msg("%lld nodes ran, not %lld", (long long)x->nodes, (long long)most);
+        fail_msg("%lld nodes ran, at most %lld may", (long long)x->nodes, (long long)most);
     for (int k = 0; k < x->n_fetches; k++) {
-        expect_same(&alone[k], &x->out[k]);
-        rt_tensor_clear(&alone[k]);
+        expect_same(&unfused[k], &x->out[k]);
+        rt_tensor_clear(&unfused[k]);
         rt_tensor_clear(&x->out[k]);
     }
 }
@@ -124,42 +122,50 @@ static const char *const binary[] = {
     "Add", "AddV2",    "Div", "DivNoNan", "Maximum",           "Minimum",
     "Mul", "MulNoNan", "Pow", "RealDiv",  "SquaredDifference", "Sub"};
 
-/* A feed's shape: the whole one with some axes of length 1, and leading ones left out. */
+/* A tensor that is broadcast to the shape: some of its axes have length 1, or leading ones are left
+ * out. */
 static struct rt_tensor random_operand(int rank, const int64_t *dim)
 {
     int64_t own[RT_MAX_RANK];
     const int skip = below(3) ? 0 : (int)below(rank + 1);
-    const int how = (int)below(3); /* whole, some axes, one axis */
+    const int how = (int)below(3); /* 0: all axes keep their length; 1: some do; 2: one does */
     const int64_t axis = below(rank + 1);
     for (int i = skip; i < rank; i++)
         own[i - skip] = how == 0 || (how == 1 && below(2)) || (how == 2 && i == axis) ? dim[i] : 1;
     return random_tensor(rank - skip, own);
 }
 
+/* At most 30,000 elements. With `often_empty` an axis of length 1 may become one of length 0. */
+static void random_shape(int rank, int64_t *dim, bool often_empty)
+{
+    static const int64_t sizes[] = {1, 1, 2, 3, 5, 16, 31, 130, 700};
+    int64_t count = 1;
+    for (int i = 0; i < rank; i++) {
+        dim[i] = sizes[below(sizeof sizes / sizeof *sizes)];
+        if (count * dim[i] > 30000 || (often_empty && dim[i] == 1 && below(20) == 0))
+            dim[i] = below(20) ? 1 : 0;
+        count *= dim[i];
+    }
+}
+
 static void random_trees_give_what_their_nodes_give_one_by_one(void **state)
 {
     (void)state;
     for (int round = 0; round < 800; round++) {
-        static const int64_t sizes[] = {1, 1, 2, 3, 5, 16, 31, 130, 700};
         struct run x;
-        int64_t dim[4], count = 1;
+        int64_t dim[4];
         char name[FEEDS + MOST_NODES][MOST_NAME];
         const int rank = 1 + (int)below(4);
         const int n_nodes = 2 + (int)below(round % 10 == 9 ? MOST_NODES - 2 : 8);
         begin(&x, FEEDS);
-        for (int i = 0; i < rank; i++) {
-            dim[i] = sizes[below(sizeof sizes / sizeof *sizes)];
-            if (count * dim[i] > 30000 || (dim[i] == 1 && below(20) == 0))
-                dim[i] = below(20) ? 1 : 0;
-            count *= dim[i];
-        }
+        random_shape(rank, dim, true);
         for (int k = 0; k < FEEDS; k++) {
             x.in[k] = random_operand(rank, dim);
             snprintf(name[k], MOST_NAME, "x%d", k);
         }
         for (int i = 0; i < n_nodes; i++) {
             const int n = FEEDS + i;
-            /* Mostly what was made last, so that there are chains. */
+            /* Mostly the last node, so that chains come about. */
             const int64_t a = below(3) && i ? n - 1 : below(n), b = below(n);
             const bool is_unary = below(3) == 0;
             char in[2 * MOST_NAME + 2];
@@ -170,7 +176,7 @@ static void random_trees_give_what_their_nodes_give_one_by_one(void **state)
                              : binary[below(sizeof binary / sizeof *binary)],
                     in, "T=float");
         }
-        if (below(4) == 0) { /* a value in between is seen */
+        if (below(4) == 0) { /* an intermediate value is fetched too */
             x.n_fetches = 2;
             x.fetches[1] = "n0:0";
         }
@@ -179,7 +185,7 @@ static void random_trees_give_what_their_nodes_give_one_by_one(void **state)
     }
 }
 
-/* Of another type, of the shape of a random operand. */
+/* As random_operand, of a type other than float. */
 static struct rt_tensor random_other(enum rt_dtype dtype, int rank, const int64_t *dim)
 {
     struct rt_tensor shape = random_operand(rank, dim), t;
@@ -197,92 +203,105 @@ static struct rt_tensor random_other(enum rt_dtype dtype, int rank, const int64_
     return t;
 }
 
-/* Comparisons, choices and casts among the rest: feeds are two of floats, one of truths, and one of
- * integers. */
+static const struct other_type {
+    enum rt_dtype dtype;
+    const char *name;
+} other_types[] = {{RT_U8, "uint8"}, {RT_I32, "int32"}, {RT_I64, "int64"}, {RT_BOOL, "bool"}};
+
+/* A graph of floats and booleans. Its feeds are two of floats, one of booleans and one of another
+ * type, which only a Cast reads. */
+struct mixed {
+    struct run run;
+    const struct other_type *other;
+    char name[FEEDS + MOST_NODES][MOST_NAME];
+    /* The values by type, as indices into `name`. */
+    int number[FEEDS + MOST_NODES], truth[FEEDS + MOST_NODES];
+    int n_numbers, n_truths;
+};
+
+static void begin_mixed(struct mixed *m, const struct other_type *other, int rank,
+                        const int64_t *dim)
+{
+    static const char *const edges[FEEDS] = {"x0:0", "x1:0", "x2:0", "x3:0"};
+    *m = (struct mixed){.run = {.n_feeds = FEEDS, .n_fetches = 1, .fetches = {"y:0"}},
+                        .other = other,
+                        .number = {0, 1},
+                        .truth = {2},
+                        .n_numbers = 2,
+                        .n_truths = 1};
+    rt_bytes_init(&m->run.g, 1 << 20);
+    for (int k = 0; k < FEEDS; k++) {
+        char attrs[64];
+        snprintf(m->name[k], MOST_NAME, "x%d", k);
+        m->run.feeds[k] = edges[k];
+        m->run.in[k] = k < 2    ? random_operand(rank, dim)
+                       : k == 2 ? random_other(RT_BOOL, rank, dim)
+                                : random_other(other->dtype, rank, dim);
+        snprintf(attrs, sizeof attrs, "dtype=%s", k < 2 ? "float" : k == 2 ? "bool" : other->name);
+        gd_node(&m->run.g, m->name[k], "Placeholder", "", attrs);
+    }
+}
+
+/* Adds node `i`, which reads random values; the last one makes floats. */
+static void add_mixed_node(struct mixed *m, int i, bool is_last)
+{
+    static const char *const comparison[] = {"Equal", "Greater",   "GreaterEqual",
+                                             "Less",  "LessEqual", "NotEqual"};
+    static const char *const logical[] = {"LogicalNot", "LogicalAnd", "LogicalOr"};
+    struct rt_bytes *g = &m->run.g;
+    const int n = FEEDS + i;
+    const char *a = m->name[m->number[below(3) ? m->n_numbers - 1 : below(m->n_numbers)]];
+    const char *b = m->name[m->number[below(m->n_numbers)]];
+    const char *p = m->name[m->truth[below(2) ? m->n_truths - 1 : below(m->n_truths)]];
+    const char *q = m->name[m->truth[below(m->n_truths)]];
+    char *name = m->name[n], in[3 * MOST_NAME + 3], attrs[64];
+
+    snprintf(name, MOST_NAME, is_last ? "y" : "n%d", i);
+    switch (is_last ? 2 + below(5) : below(8)) {
+    case 0:
+    case 7:
+        snprintf(in, sizeof in, "%s %s", a, b);
+        gd_node(g, name, comparison[below(6)], in, "T=float");
+        m->truth[m->n_truths++] = n;
+        return;
+    case 1:
+        snprintf(in, sizeof in, i % 3 ? "%s %s" : "%s", p, q);
+        gd_node(g, name, logical[i % 3], in, "");
+        m->truth[m->n_truths++] = n;
+        return;
+    case 2:
+    case 3:
+        snprintf(in, sizeof in, "%s %s %s", p, a, b);
+        gd_node(g, name, "SelectV2", in, "T=float");
+        break;
+    case 4:
+        snprintf(attrs, sizeof attrs, "SrcT=%s DstT=float", i % 2 ? "bool" : m->other->name);
+        gd_node(g, name, "Cast", i % 2 ? p : m->name[3], attrs);
+        break;
+    case 5:
+        gd_node(g, name, "LeakyRelu", a, "T=float alpha=0.3f");
+        break;
+    default:
+        snprintf(in, sizeof in, "%s %s", a, b);
+        gd_node(g, name, i % 2 ? "Mul" : "Maximum", in, "T=float");
+    }
+    m->number[m->n_numbers++] = n;
+}
+
 static void trees_of_truths_and_numbers_give_the_same(void **state)
 {
     (void)state;
-    static const char *const truth[] = {"Equal", "Greater",   "GreaterEqual",
-                                        "Less",  "LessEqual", "NotEqual"};
-    static const struct {
-        enum rt_dtype dtype;
-        const char *name;
-    } types[] = {{RT_U8, "uint8"}, {RT_I32, "int32"}, {RT_I64, "int64"}, {RT_BOOL, "bool"}};
     for (int round = 0; round < 600; round++) {
-        static const int64_t sizes[] = {1, 1, 2, 3, 5, 16, 31, 130, 700};
         const int other = (int)below(4), n_nodes = 2 + (int)below(round % 10 == 9 ? 36 : 10);
         const int rank = 1 + (int)below(4);
-        struct run x = {.n_feeds = 4, .n_fetches = 1, .fetches = {"y:0"}};
-        int64_t dim[4], count = 1;
-        char name[FEEDS + MOST_NODES][MOST_NAME], text[64];
-        int number[FEEDS + MOST_NODES] = {0, 1}, is[FEEDS + MOST_NODES] = {2};
-        int n_numbers = 2, n_truths = 1;
-        rt_bytes_init(&x.g, 1 << 20);
-        for (int i = 0; i < rank; i++) {
-            dim[i] = sizes[below(sizeof sizes / sizeof *sizes)];
-            if (count * dim[i] > 30000)
-                dim[i] = below(20) ? 1 : 0;
-            count *= dim[i];
-        }
-        for (int k = 0; k < FEEDS; k++) {
-            static const char *const edges[FEEDS] = {"x0:0", "x1:0", "x2:0", "x3:0"};
-            snprintf(name[k], MOST_NAME, "x%d", k);
-            x.feeds[k] = edges[k];
-            x.in[k] = k < 2    ? random_operand(rank, dim)
-                      : k == 2 ? random_other(RT_BOOL, rank, dim)
-                               : random_other(types[other].dtype, rank, dim);
-            snprintf(text, sizeof text, "dtype=%s",
-                     k < 2    ? "float"
-                     : k == 2 ? "bool"
-                              : types[other].name);
-            gd_node(&x.g, name[k], "Placeholder", "", text);
-        }
-        for (int i = 0; i < n_nodes; i++) {
-            const int n = FEEDS + i;
-            const bool is_last = i == n_nodes - 1;
-            const char *a = name[number[below(3) ? n_numbers - 1 : below(n_numbers)]];
-            const char *b = name[number[below(n_numbers)]];
-            const char *p = name[is[below(2) ? n_truths - 1 : below(n_truths)]];
-            const char *q = name[is[below(n_truths)]];
-            char in[3 * MOST_NAME + 3];
-            snprintf(name[n], MOST_NAME, is_last ? "y" : "n%d", i);
-            switch (is_last ? 2 + below(5) : below(8)) {
-            case 0:
-            case 7:
-                snprintf(in, sizeof in, "%s %s", a, b);
-                gd_node(&x.g, name[n], truth[below(6)], in, "T=float");
-                is[n_truths++] = n;
-                continue;
-            case 1:
-                snprintf(in, sizeof in, i % 3 ? "%s %s" : "%s", p, q);
-                gd_node(&x.g, name[n],
-                        i % 3 == 0   ? "LogicalNot"
-                        : i % 3 == 1 ? "LogicalAnd"
-                                     : "LogicalOr",
-                        in, "");
-                is[n_truths++] = n;
-                continue;
-            case 2:
-            case 3:
-                snprintf(in, sizeof in, "%s %s %s", p, a, b);
-                gd_node(&x.g, name[n], "SelectV2", in, "T=float");
-                break;
-            case 4:
-                snprintf(text, sizeof text, "SrcT=%s DstT=float",
-                         i % 2 ? "bool" : types[other].name);
-                gd_node(&x.g, name[n], "Cast", i % 2 ? p : name[3], text);
-                break;
-            case 5:
-                gd_node(&x.g, name[n], "LeakyRelu", a, "T=float alpha=0.3f");
-                break;
-            default:
-                snprintf(in, sizeof in, "%s %s", a, b);
-                gd_node(&x.g, name[n], i % 2 ? "Mul" : "Maximum", in, "T=float");
-            }
-            number[n_numbers++] = n;
-        }
-        compare(&x, 0);
-        end(&x);
+        int64_t dim[4];
+        struct mixed m;
+        random_shape(rank, dim, false);
+        begin_mixed(&m, &other_types[other], rank, dim);
+        for (int i = 0; i < n_nodes; i++)
+            add_mixed_node(&m, i, i == n_nodes - 1);
+        compare(&m.run, 0);
+        end(&m.run);
     }
 }
 
@@ -304,16 +323,19 @@ static void a_choice_is_one_node(void **state)
     end(&x);
 }
 
-/* What TensorFlow 1 chooses by may say whole rows; on a square that has SelectV2's shapes, too. */
+/* TensorFlow 1's Select takes a condition of the shape of the values or one with an element for
+ * each row, so that it is fused only where all shapes are known to be equal: with values of 5 x 5,
+ * a fused SelectV2 would accept a condition of 5 elements too, and broadcast it along the other
+ * axis. */
 static void a_choice_of_tensorflow_1_is_joined_where_all_have_one_shape(void **state)
 {
     (void)state;
     static const struct {
-        const char *by, *of; /* y is chosen from the latter by whether the former is above 1/4 */
+        const char *compared, *select; /* inputs of the Greater "g" and of the Select "y" */
         int64_t most;
     } cases[] = {
-        {"x0 c", "g x0 m", 2}, {"m c", "g z x0", 4},  /* and ZerosLike */
-        {"m c", "g m m", 2},   {"x1 c", "g x0 m", 0}, /* these stay */
+        {"x0 c", "g x0 m", 2}, {"m c", "g z x0", 4},  /* the ZerosLike "z" runs by itself */
+        {"m c", "g m m", 2},   {"x1 c", "g x0 m", 0}, /* the last three need not be fused */
         {"x0 c", "g x2 m", 0}, {"x0 c", "g x0 s", 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -324,11 +346,11 @@ static void a_choice_of_tensorflow_1_is_joined_where_all_have_one_shape(void **s
             x.in[1] = random_tensor(1, (int64_t[]){n});
             x.in[2] = random_tensor(2, (int64_t[]){n, 5});
             gd_node(&x.g, "c", "Const", "", "dtype=float value=float<>:0.25");
-            gd_node(&x.g, "g", "Greater", cases[i].by, "T=float");
+            gd_node(&x.g, "g", "Greater", cases[i].compared, "T=float");
             gd_node(&x.g, "m", "Mul", "c x0", "T=float");
             gd_node(&x.g, "s", "Add", "x0 x2", "T=float");
             gd_node(&x.g, "z", "ZerosLike", "x0", "T=float");
-            gd_node(&x.g, "y", "Select", cases[i].of, "T=float");
+            gd_node(&x.g, "y", "Select", cases[i].select, "T=float");
             compare(&x, cases[i].most);
             end(&x);
         }
@@ -381,11 +403,11 @@ static void what_others_see_stays(void **state)
     begin(&x, 2);
     for (int k = 0; k < 2; k++)
         x.in[k] = random_tensor(2, (int64_t[]){40, 50});
-    gd_node(&x.g, "a", "Exp", "x0", "T=float"); /* read by a node that joins nothing */
+    gd_node(&x.g, "a", "Exp", "x0", "T=float"); /* "t", which is not fused, reads it */
     gd_node(&x.g, "b", "Neg", "a", "T=float");
-    gd_node(&x.g, "c", "Mul", "b x1", "T=float"); /* something waits for it */
+    gd_node(&x.g, "c", "Mul", "b x1", "T=float"); /* "e" waits for it by a control edge */
     gd_node(&x.g, "d", "Tanh", "c", "T=float");
-    gd_node(&x.g, "e", "Sqrt", "x1 ^c", "T=float"); /* waits for something */
+    gd_node(&x.g, "e", "Sqrt", "x1 ^c", "T=float");
     gd_node(&x.g, "f", "Sub", "d e", "T=float");
     gd_node(&x.g, "axis", "Const", "", "dtype=int32 value=int32<>:0");
     gd_node(&x.g, "t", "Sum", "a axis", "T=float Tidx=int32");
@@ -424,7 +446,8 @@ static void a_bias_is_as_picky_as_alone(void **state)
     }
 }
 
-/* Tensors of other shapes may be said to be unequal, which no chain does. */
+/* With incompatible_shape_error=false, tensors whose shapes do not match compare as unequal. A
+ * fused node has no such comparison. */
 static void unequal_shapes_may_be_unequal(void **state)
 {
     (void)state;
@@ -443,7 +466,7 @@ static void unequal_shapes_may_be_unequal(void **state)
     }
 }
 
-/* What a node waits for may fail. */
+/* A node with a control input is not fused, since the node that it waits for may fail. */
 static void a_node_that_waits_stays(void **state)
 {
     (void)state;
@@ -473,7 +496,8 @@ static void shapes_that_do_not_fit_are_refused(void **state)
     end(&x);
 }
 
-/* Thousands of nodes in a line, and a tree that doubles what it reads at each level. */
+/* A chain of thousands of nodes, every second one of which reads the one before twice. A fused node
+ * has at most 32 steps. */
 static void long_runs_of_nodes_are_cut_into_several(void **state)
 {
     (void)state;
@@ -492,8 +516,9 @@ static void long_runs_of_nodes_are_cut_into_several(void **state)
     end(&x);
 }
 
-/* Like a DenseNet: each layer joins what came before, scales and cuts it off at zero. Pools stand
- * for convolutions, which are not exact. */
+/* A block like DenseNet's: each layer concatenates all that came before, scales and shifts it, and
+ * takes the Relu. Pools stand in for the convolutions, whose results may differ in the last bits.
+ */
 static void dense_block(struct run *x, int layers, int axis, const char *also)
 {
     char name[MOST_NAME], in[64], text[64];
@@ -535,7 +560,7 @@ static void what_only_elementwise_ops_read_is_never_concatenated(void **state)
     static const struct {
         int64_t dim[4];
         int layers, axis;
-        int64_t scale; /* 1 long, or as long as all but the joined axis let it be */
+        int64_t scale; /* the length of the vector that scales: that of the last axis, or 1 */
         int64_t most;
     } cases[] = {
         {{2, 5, 6, 3}, 2, 3, 1, 6},   {{1, 4, 4, 32}, 4, -1, 1, 14}, {{2, 3, 2, 7}, 3, 1, 7, 10},
@@ -557,7 +582,8 @@ static void what_only_elementwise_ops_read_is_never_concatenated(void **state)
     }
 }
 
-/* Joined along an axis of length 1 that a gate then spreads, and with a chain of smaller steps. */
+/* Along other axes than the concatenated one, either the concatenation or the value that it gates
+ * has length 1 and is broadcast. */
 static void what_is_concatenated_may_be_broadcast(void **state)
 {
     (void)state;
@@ -580,7 +606,8 @@ static void what_is_concatenated_may_be_broadcast(void **state)
     }
 }
 
-/* Behind another operand of the chain; and joined of what was joined along another axis. */
+/* The concatenation is the second operand of a step, or itself an input of a concatenation along
+ * another axis. */
 static void what_is_concatenated_stands_anywhere(void **state)
 {
     (void)state;
@@ -638,9 +665,6 @@ static void an_elementwise_op_is_rowwise(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct run x;
         const struct rt_shape shape = {2, {-1, 6}};
-        struct rt_library *l = NULL;
-        struct rt_session *s = NULL;
-        struct rt_callable *c;
         begin(&x, 1);
         gd_node(&x.g, "a", "Neg", "x0", "T=float");
         gd_node(&x.g, "c", "Const", "", "dtype=float value=float<6>:1,2,3,4,5,6");
@@ -656,9 +680,8 @@ static void an_elementwise_op_is_rowwise(void **state)
         const struct rt_session_options options = {.registry = test_registry};
         const struct rt_call_spec spec = {
             .feeds = x.feeds, .n_feeds = 1, .fetches = x.fetches, .n_fetches = 1};
-        assert_ok(rt_library_import(&l, gd_span(&x.g), test_registry, &err), &err);
-        assert_ok(rt_session_new(&s, l, &options, &err), &err);
-        assert_ok(rt_session_prepare(s, &spec, &c, &err), &err);
+        struct rt_session *s = gs_open(gd_span(&x.g), &options);
+        struct rt_callable *c = gs_prepare(s, &spec);
         assert_int_equal(rt_callable_is_rowwise(c, &shape, &err), cases[i].proved);
         rt_session_free(s);
         end(&x);
