@@ -1,3 +1,7 @@
+/*
+ * Sums and means of embedding rows that become one node (runtime/fusion/fuse_embedding.c), against
+ * the same graph without fusion.
+ */
 #include "tests/support/test.h"
 
 #include <math.h>
@@ -5,11 +9,6 @@
 #include "tests/support/answer.h"
 #include "tests/support/draw.h"
 #include "tests/support/registry.h"
-
-/*
- * Sums of embeddings as one node (runtime/fusion/fuse_embedding.c), against the same graph with
- * every node by itself.
- */
 
 enum { ROWS = 7 };
 static struct rt_error err;
@@ -19,10 +18,10 @@ struct way {
     int axis;
     bool keep;
     const char *by;   /* NULL, "rows by", "by rows" (Mul) or "mask" */
-    double otherwise; /* what stands for rows that the mask takes out */
+    double otherwise; /* the value of rows that the mask hides */
 };
 
-/* `width` columns; the table's fourth row is NaN where the number is odd. */
+/* Every second element of the table's fourth row is NaN. */
 static void write(struct rt_bytes *g, const struct way *w, int width, const char *tindices)
 {
     char text[8000], attrs[64];
@@ -57,19 +56,31 @@ static void write(struct rt_bytes *g, const struct way *w, int width, const char
     gd_node(g, "twice", "AddV2", "rows rows", "T=float");
 }
 
-static void ask(const struct rt_bytes *g, const struct rt_tensor *in, const char *also,
-                bool no_fusion, struct answer *a)
+/* Runs the graph without and with fusion, which must come to the same. The caller clears both. */
+struct pair {
+    struct answer unfused, fused;
+};
+
+static struct pair ask(const struct rt_bytes *g, const struct rt_tensor *in, const char *also)
 {
     const struct question q = {.graph = g, .feeds = {"x:0", "by:0"}, .also = also};
-    answer_ask(&q, in, no_fusion, a);
+    struct pair p;
+    answer_ask(&q, in, true, &p.unfused);
+    answer_ask(&q, in, false, &p.fused);
+    assert_int_equal(p.unfused.status, p.fused.status);
+    assert_string_equal(p.unfused.text, p.fused.text);
+    if (!p.unfused.status)
+        answer_alike(&p.unfused.y, &p.fused.y, 1e-5f);
+    return p;
 }
 
-static void expect_same(const struct answer *a, const struct answer *b)
+static void clear(struct pair *p, struct rt_tensor in[2], struct rt_bytes *g)
 {
-    assert_int_equal(a->status, b->status);
-    assert_string_equal(a->text, b->text);
-    if (!a->status)
-        answer_alike(&a->y, &b->y, 1e-5f);
+    rt_tensor_clear(&p->unfused.y);
+    rt_tensor_clear(&p->fused.y);
+    rt_tensor_clear(&in[0]);
+    rt_tensor_clear(&in[1]);
+    rt_bytes_clear(g);
 }
 
 static struct rt_tensor indices(enum rt_dtype dtype, int rank, const int64_t *dim)
@@ -86,6 +97,7 @@ static struct rt_tensor indices(enum rt_dtype dtype, int rank, const int64_t *di
     return t;
 }
 
+/* Weights, or a mask. */
 static struct rt_tensor others(enum rt_dtype dtype, int rank, const int64_t *dim)
 {
     struct rt_tensor t;
@@ -99,27 +111,20 @@ static struct rt_tensor others(enum rt_dtype dtype, int rank, const int64_t *dim
     return t;
 }
 
-/* Fused and not, with indices and weights or mask of these shapes. */
+/* With indices of one shape, and weights or a mask of another. */
 static void compare(const struct way *w, int width, enum rt_dtype dtype, int rank,
                     const int64_t *dim, int by_rank, const int64_t *by_dim)
 {
     struct rt_bytes g;
-    struct answer alone, fused;
     const bool is_mask = w->by && strcmp(w->by, "mask") == 0;
 
     write(&g, w, width, dtype == RT_I32 ? "int32" : "int64");
     struct rt_tensor in[2] = {indices(dtype, rank, dim),
                               others(is_mask ? RT_BOOL : RT_F32, by_rank, by_dim)};
-    ask(&g, in, NULL, true, &alone);
-    ask(&g, in, NULL, false, &fused);
-    if (!alone.status && w->otherwise == 0)
-        assert_int_equal(fused.nodes, 1);
-    expect_same(&alone, &fused);
-    rt_tensor_clear(&alone.y);
-    rt_tensor_clear(&fused.y);
-    rt_tensor_clear(&in[0]);
-    rt_tensor_clear(&in[1]);
-    rt_bytes_clear(&g);
+    struct pair p = ask(&g, in, NULL);
+    if (!p.fused.status && w->otherwise == 0)
+        assert_int_equal(p.fused.nodes, 1);
+    clear(&p, in, &g);
 }
 
 static const char *const reduces[] = {"Sum", "Mean"};
@@ -190,7 +195,6 @@ static void an_index_out_of_range_is_refused_in_the_words_of_the_lookup(void **s
             const struct way w = {.reduce = "Sum", .axis = 1, .by = bys[b]};
             const bool is_mask = b == 3;
             struct rt_bytes g;
-            struct answer alone, fused;
             write(&g, &w, 4, k < 2 ? "int32" : "int64");
             struct rt_tensor in[2] = {indices(k < 2 ? RT_I32 : RT_I64, 2, dim),
                                       others(is_mask ? RT_BOOL : RT_F32, 3, by_dim)};
@@ -201,16 +205,12 @@ static void an_index_out_of_range_is_refused_in_the_words_of_the_lookup(void **s
                 else
                     ((int64_t *)in[0].data)[i] = bad;
             }
-            ask(&g, in, NULL, true, &alone);
-            ask(&g, in, NULL, false, &fused);
-            expect_same(&alone, &fused);
-            assert_string_equal(fused.text, bad < 0 ? "indices[1,2] = -1 is not in [0, 7)\n\t "
-                                                      "[[{{node rows}}]]"
-                                                    : "indices[1,2] = 7 is not in [0, 7)\n\t "
-                                                      "[[{{node rows}}]]");
-            rt_tensor_clear(&in[0]);
-            rt_tensor_clear(&in[1]);
-            rt_bytes_clear(&g);
+            struct pair p = ask(&g, in, NULL);
+            assert_string_equal(p.fused.text, bad < 0 ? "indices[1,2] = -1 is not in [0, 7)\n\t "
+                                                        "[[{{node rows}}]]"
+                                                      : "indices[1,2] = 7 is not in [0, 7)\n\t "
+                                                        "[[{{node rows}}]]");
+            clear(&p, in, &g);
         }
 }
 
@@ -220,18 +220,11 @@ static void rows_that_somebody_else_reads_are_made(void **state)
     static const int64_t dim[2] = {3, 4}, by_dim[3] = {3, 4, 1};
     const struct way w = {.reduce = "Sum", .axis = 1};
     struct rt_bytes g;
-    struct answer alone, fused;
     write(&g, &w, 4, "int32");
     struct rt_tensor in[2] = {indices(RT_I32, 2, dim), others(RT_F32, 3, by_dim)};
-    ask(&g, in, "twice:0", true, &alone);
-    ask(&g, in, "twice:0", false, &fused);
-    assert_true(fused.nodes > 2);
-    expect_same(&alone, &fused);
-    rt_tensor_clear(&alone.y);
-    rt_tensor_clear(&fused.y);
-    rt_tensor_clear(&in[0]);
-    rt_tensor_clear(&in[1]);
-    rt_bytes_clear(&g);
+    struct pair p = ask(&g, in, "twice:0");
+    assert_true(p.fused.nodes > 2);
+    clear(&p, in, &g);
 }
 
 /* ---- bags of ids ---- */
@@ -258,12 +251,11 @@ static void write_bag(struct rt_bytes *g, const char *op, const char *ids, const
     gd_node(g, "other", "Neg", "once", text);
 }
 
-/* What is refused: its words in part. */
+/* `refused`: a part of the error that both must give; NULL: the outputs must be the same bits. */
 static void compare_bag(const char *op, enum rt_dtype dtype, int rank, int64_t n, const int64_t *id,
                         int64_t n_segments, const int64_t *segment, const char *refused)
 {
     struct rt_bytes g;
-    struct answer alone, fused;
     const int64_t dim[2] = {n, 1};
     struct rt_tensor in[2];
 
@@ -278,22 +270,16 @@ static void compare_bag(const char *op, enum rt_dtype dtype, int rank, int64_t n
     in[1] = indices(RT_I64, 1, &n_segments);
     if (n_segments)
         memcpy(in[1].data, segment, (size_t)n_segments * sizeof *segment);
-    ask(&g, in, NULL, true, &alone);
-    ask(&g, in, NULL, false, &fused);
-    expect_same(&alone, &fused);
+    struct pair p = ask(&g, in, NULL);
     if (refused) {
-        if (!strstr(fused.text, refused))
-            fail_msg("%s: not %s", fused.text, refused);
+        if (!strstr(p.fused.text, refused))
+            fail_msg("%s: not %s", p.fused.text, refused);
     } else {
-        assert_int_equal(fused.nodes, 1);
-        if (rt_tensor_count(&fused.y))
-            assert_memory_equal(fused.y.data, alone.y.data, rt_tensor_bytes(&fused.y));
+        assert_int_equal(p.fused.nodes, 1);
+        if (rt_tensor_count(&p.fused.y))
+            assert_memory_equal(p.fused.y.data, p.unfused.y.data, rt_tensor_bytes(&p.fused.y));
     }
-    rt_tensor_clear(&alone.y);
-    rt_tensor_clear(&fused.y);
-    rt_tensor_clear(&in[0]);
-    rt_tensor_clear(&in[1]);
-    rt_bytes_clear(&g);
+    clear(&p, in, &g);
 }
 
 static void bags_are_those_of_rows_that_are_looked_up_once(void **state)
@@ -326,44 +312,31 @@ static void equal_ids_that_somebody_else_reads_are_found(void **state)
     (void)state;
     static const int64_t n = 3;
     struct rt_bytes g;
-    struct answer alone, fused;
     write_bag(&g, "SparseSegmentSum", "int64", "rows once:1 by");
     struct rt_tensor in[2] = {indices(RT_I64, 1, &n), indices(RT_I64, 1, &n)};
     for (int i = 0; i < 3; i++)
         ((int64_t *)in[1].data)[i] = i;
-    ask(&g, in, "other:0", true, &alone);
-    ask(&g, in, "other:0", false, &fused);
-    assert_true(fused.nodes > 1);
-    expect_same(&alone, &fused);
-    rt_tensor_clear(&alone.y);
-    rt_tensor_clear(&fused.y);
-    rt_tensor_clear(&in[0]);
-    rt_tensor_clear(&in[1]);
-    rt_bytes_clear(&g);
+    struct pair p = ask(&g, in, "other:0");
+    assert_true(p.fused.nodes > 1);
+    clear(&p, in, &g);
 }
 
-/* The ids themselves instead of their places. */
+/* The segment op reads the unique ids instead of the position of each id among them, which is
+ * another function and must not be fused as the usual one. */
 static void bags_of_other_rows_are_theirs(void **state)
 {
     (void)state;
     static const int64_t n = 3, n_segments = 2;
     static const int32_t id[] = {1, 0, 1};
     struct rt_bytes g;
-    struct answer alone, fused;
     write_bag(&g, "SparseSegmentSum", "int32", "rows once by");
     struct rt_tensor in[2] = {indices(RT_I32, 1, &n), indices(RT_I64, 1, &n_segments)};
     memcpy(in[0].data, id, sizeof id);
     ((int64_t *)in[1].data)[0] = 0;
     ((int64_t *)in[1].data)[1] = 1;
-    ask(&g, in, NULL, true, &alone);
-    ask(&g, in, NULL, false, &fused);
-    assert_int_equal(alone.status, RT_OK);
-    expect_same(&alone, &fused);
-    rt_tensor_clear(&alone.y);
-    rt_tensor_clear(&fused.y);
-    rt_tensor_clear(&in[0]);
-    rt_tensor_clear(&in[1]);
-    rt_bytes_clear(&g);
+    struct pair p = ask(&g, in, NULL);
+    assert_int_equal(p.unfused.status, RT_OK);
+    clear(&p, in, &g);
 }
 
 int main(void)

@@ -1,3 +1,7 @@
+/*
+ * Attention that becomes one node (runtime/fusion/fuse_attention.c), against the same graph without
+ * fusion. The feeds are queries, keys and values, as [batch, length, heads, depth], and a mask.
+ */
 #include "tests/support/test.h"
 
 #include <math.h>
@@ -9,13 +13,8 @@
 #include "tests/support/answer.h"
 #include "tests/support/registry.h"
 
-/*
- * Attention as one node (runtime/fusion/fuse_attention.c) against the same graph with every node by
- * itself. Feeds: q, k, v, and a mask.
- */
-
 static struct rt_error err;
-static struct rt_parallel *cores; /* NULL: one */
+static struct rt_parallel *cores; /* NULL: one core */
 static uint64_t seed = 7;
 
 static uint64_t draw(void)
@@ -45,10 +44,16 @@ static struct rt_tensor mask_of(enum rt_dtype dtype, int rank, const int64_t *di
     return t;
 }
 
+static void clear(struct rt_tensor in[4])
+{
+    for (int k = 0; k < 4; k++)
+        rt_tensor_clear(&in[k]);
+}
+
 struct form {
     enum rt_dtype mask;
-    bool broadcasts;          /* its products do */
-    int n_left;               /* nodes that are left, 0: one */
+    bool broadcasts;          /* its matmuls accept batches and heads of length 1 */
+    int n_left;               /* nodes of the fused graph; 0: 1 */
     const char *nodes[16][4]; /* name, op, inputs, attributes */
 };
 #define AXIS              "T=int32 Index=int32 shrink_axis_mask=1"
@@ -82,7 +87,7 @@ static const struct form forms[] = {
       {"both", "LogicalAnd", "ones mask", ""},
       {"a", "SelectV2", "both m low", "T=float"},
       CONTEXT}},
-    /* tf_keras: keys first, and what is to be hidden is added */
+    /* tf_keras: the keys are the first input, and the mask is added */
     {RT_F32,
      false,
      0,
@@ -90,7 +95,7 @@ static const struct form forms[] = {
       {"a", "AddV2", "mask s", "T=float"},
       {"p", "Softmax", "a", "T=float"},
       {"y", "Einsum", "p v", "N=2 T=float equation='acbe,aecd->abcd'"}}},
-    /* what is hidden is named */
+    /* the mask says which scores are hidden, not which are seen */
     {RT_BOOL,
      false,
      0,
@@ -99,7 +104,7 @@ static const struct form forms[] = {
       {"a", "SelectV2", "mask low m", "T=float"},
       CONTEXT}},
     {RT_F32, false, 0, {SCORES, {"a", "Add", "s mask", "T=float"}, CONTEXT}},
-    /* BERT of HuggingFace */
+    /* HuggingFace's BERT */
     {RT_F32,
      true,
      0,
@@ -111,7 +116,7 @@ static const struct form forms[] = {
       {"m", "AddV2", "d mask", "T=float"},
       {"a", "AddV2", "m tiny", "T=float"},
       BACK}},
-    /* DistilBERT: queries are scaled, and what is to be hidden is taken away */
+    /* DistilBERT: the queries are scaled, and the negated mask is subtracted */
     {RT_F32,
      true,
      3,
@@ -123,7 +128,7 @@ static const struct form forms[] = {
       {"neg", "Neg", "mask", "T=float"},
       {"a", "Sub", "s neg", "T=float"},
       BACK}},
-    /* by hand: keys are turned once */
+    /* by hand: one Transpose brings the keys into the order of the matmul */
     {RT_BOOL,
      true,
      0,
@@ -134,7 +139,7 @@ static const struct form forms[] = {
       {"d", "Mul", "s scale", "T=float"},
       {"a", "SelectV2", "mask d low", "T=float"},
       BACK}},
-    /* keys are turned twice, and the context stays by heads */
+    /* two Transposes of the keys, and an output whose heads are in front of its rows */
     {RT_F32,
      false,
      2,
@@ -145,7 +150,7 @@ static const struct form forms[] = {
       {"a", "AddV2", "mask s", "T=float"},
       {"p", "Softmax", "a", "T=float"},
       {"y", "Einsum", "p v", "N=2 T=float equation='BNTS,BSNH->BNTH'"}}},
-    /* T5: heads first everywhere */
+    /* T5: every tensor has its heads in front of its rows */
     {RT_F32,
      false,
      3,
@@ -159,7 +164,7 @@ static const struct form forms[] = {
       {"y", "Einsum", "p tv", "N=2 T=float equation='bnqk,bnkd->bnqd'"}}},
 };
 enum { FORMS = sizeof forms / sizeof *forms };
-/* Masks that ask the scores for their shape. */
+/* Causal masks, which are made from the shape of the scores. */
 #define BAND                                                                                       \
     {"shape", "Shape", "m", "T=float out_type=int32"},                                             \
         {"t", "StridedSlice", "shape i2 i3 i1", AXIS},                                             \
@@ -218,7 +223,7 @@ static struct question question_of(const struct rt_bytes *g, const char *also)
                              .cores = cores};
 }
 
-/* want: nodes of the joined run, 0: more than one, -1: whatever. */
+/* want: nodes of the fused run; 0: more than one; -1: any number. */
 static void compare(const struct form *f, const struct rt_tensor in[4], const char *also,
                     int64_t want)
 {
@@ -234,11 +239,12 @@ static void compare(const struct form *f, const struct rt_tensor in[4], const ch
 }
 
 struct sizes {
-    int64_t b, t, s, n, h, d;
+    int64_t b, t, s, n, h, d; /* batch, queries, keys, heads, depth of keys and of values */
     int mask_rank;
     int64_t mask[4];
 };
 
+/* `odd` puts NaN and infinities into queries and values. */
 static void try_sizes(const struct form *f, const struct sizes *z, bool odd)
 {
     struct rt_tensor in[4] = {
@@ -249,8 +255,7 @@ static void try_sizes(const struct form *f, const struct sizes *z, bool odd)
     for (int64_t i = 0; odd && i < rt_tensor_count(&in[0]); i += 61)
         ((float *)in[0].data)[i] = i % 2 ? NAN : INFINITY;
     compare(f, in, NULL, f->n_left ? f->n_left : 1);
-    for (int k = 0; k < 4; k++)
-        rt_tensor_clear(&in[k]);
+    clear(in);
 }
 
 static void every_form_is_one_node(void **state)
@@ -276,7 +281,8 @@ static void every_form_is_one_node(void **state)
         }
 }
 
-/* Also where heads are no like number for each core. */
+/* The number of heads is no multiple of the number of cores, so that rows of a head are shared too.
+ */
 static void heads_and_their_rows_are_shared_out(void **state)
 {
     (void)state;
@@ -295,7 +301,8 @@ static void heads_and_their_rows_are_shared_out(void **state)
     }
 }
 
-/* Scores that are 1 long where the mask is not, and values that fit what comes of it. */
+/* One axis of the scores has length 1 and the mask's has length 4, so that adding the mask
+ * broadcasts the scores; the values have the shape that fits the result. */
 static void a_mask_may_widen_the_scores(void **state)
 {
     (void)state;
@@ -319,8 +326,7 @@ static void a_mask_may_widen_the_scores(void **state)
             struct rt_tensor in[4] = {numbers(q), numbers(k), numbers(v),
                                       mask_of(forms[f].mask, 4, mask)};
             compare(&forms[f], in, NULL, forms[f].n_left ? forms[f].n_left : 1);
-            for (int j = 0; j < 4; j++)
-                rt_tensor_clear(&in[j]);
+            clear(in);
         }
 }
 
@@ -337,12 +343,12 @@ static void a_matmul_may_have_one_for_many(void **state)
             struct rt_tensor in[4] = {numbers(odd[k][0]), numbers(odd[k][1]), numbers(odd[k][2]),
                                       mask_of(forms[f].mask, 2, (int64_t[]){1, odd[k][1][1]})};
             compare(&forms[f], in, NULL, forms[f].n_left ? forms[f].n_left : 1);
-            for (int j = 0; j < 4; j++)
-                rt_tensor_clear(&in[j]);
+            clear(in);
         }
 }
 
-/* Of one head with t queries and s keys, of which a mask makes what they are. */
+/* The scratch memory for one head with q queries and k keys, whose scores a mask broadcasts to
+ * [t, s]. */
 static size_t scratch_of(int64_t q, int64_t k, int64_t t, int64_t s)
 {
     struct rt_described_plan d;
@@ -363,8 +369,7 @@ static size_t scratch_of(int64_t q, int64_t k, int64_t t, int64_t s)
     for (int i = 0; i < d.n_nodes; i++)
         most = d.node[i].scratch_bytes > most ? d.node[i].scratch_bytes : most;
     rt_tensor_clear(&y);
-    for (int i = 0; i < 4; i++)
-        rt_tensor_clear(&in[i]);
+    clear(in);
     rt_arena_free(arena);
     rt_session_free(session);
     rt_bytes_clear(&g);
@@ -379,10 +384,10 @@ static void a_mask_may_ask_for_the_shape_of_the_scores(void **state)
         struct rt_tensor in[4] = {
             numbers((int64_t[]){2, 5 - 2 * n, 3, 4}), numbers((int64_t[]){2, 6 * n, 3, 4}),
             numbers((int64_t[]){2, 6 * n, 3, 4}), mask_of(RT_BOOL, 1, (int64_t[]){1})};
-        /* two shapes, two of their axes, and what makes the mask of those */
+        /* The fused node, and the mask's: two Shapes, a StridedSlice of each, Pack, Fill and
+         * MatrixBandPart. */
         compare(&causal[i % 2], in, NULL, 8);
-        for (int j = 0; j < 4; j++)
-            rt_tensor_clear(&in[j]);
+        clear(in);
     }
 }
 
@@ -397,7 +402,7 @@ static void it_needs_no_more_than_the_scores(void **state)
         const int64_t *z = sizes[i];
         const size_t bytes = scratch_of(z[0], z[1], z[2], z[3]);
         assert_true(bytes > 0);
-        /* and a row, or a column, that is to be widened */
+        /* The scores, and a row or a column that is broadcast. */
         assert_true(bytes <= (size_t)((z[2] + 1) * (z[3] + 1) + 16) * sizeof(float));
         if (i)
             assert_true(bytes < (size_t)(z[2] * z[3] / 4) * sizeof(float));
@@ -425,8 +430,7 @@ static void shapes_that_do_not_fit_are_refused(void **state)
             const struct question q = question_of(&g, NULL);
             assert_int_equal(answer_both(&q, in, 0), -1);
             rt_bytes_clear(&g);
-            for (int j = 0; j < 4; j++)
-                rt_tensor_clear(&in[j]);
+            clear(in);
         }
 }
 
@@ -439,11 +443,11 @@ static void what_others_see_is_left_as_it_is(void **state)
                               mask_of(RT_BOOL, 4, (int64_t[]){2, 1, 1, 6})};
     for (size_t i = 0; i < sizeof seen / sizeof *seen; i++)
         compare(&forms[0], in, seen[i], 0);
-    for (int j = 0; j < 4; j++)
-        rt_tensor_clear(&in[j]);
+    clear(in);
 }
 
-/* Not with ones: nothing is left to see. */
+/* The mask is combined with a tensor of false, as Keras combines it with one of true: every score
+ * is hidden, and fusion must not take the tensor for the usual one. */
 static void a_mask_that_is_joined_with_zeros_hides_all(void **state)
 {
     (void)state;
@@ -455,11 +459,11 @@ static void a_mask_that_is_joined_with_zeros_hides_all(void **state)
         if (strcmp(f.nodes[k][0], "ones") == 0)
             f.nodes[k][2] = "shape false";
     compare(&f, in, NULL, -1);
-    for (int k = 0; k < 4; k++)
-        rt_tensor_clear(&in[k]);
+    clear(in);
 }
 
-/* One node of a form is another: it may be found or not, and may be refused. */
+/* One node of BERT's form is replaced: the pattern may be found or not and the graph may be
+ * refused, but fusion must not change the outcome. */
 static void what_is_written_otherwise_gives_the_same(void **state)
 {
     (void)state;
@@ -498,14 +502,13 @@ static void what_is_written_otherwise_gives_the_same(void **state)
         for (int k = 0; k < 16 && f.nodes[k][0]; k++)
             if (strcmp(f.nodes[k][0], others[i][0]) == 0)
                 memcpy(f.nodes[k], others[i], sizeof others[i]);
-        for (int square = 0; square < 2; square++) { /* with which more of them go together */
+        for (int square = 0; square < 2; square++) { /* Equal lengths suit more of the variants. */
             const int64_t n = square ? 4 : 5;
             struct rt_tensor in[4] = {
                 numbers((int64_t[]){2, 4, 4, n - 1 + square}), numbers((int64_t[]){2, n, 4, 4}),
                 numbers((int64_t[]){2, n, 4, 4}), mask_of(RT_F32, 2, (int64_t[]){1, n})};
             compare(&f, in, NULL, -1);
-            for (int k = 0; k < 4; k++)
-                rt_tensor_clear(&in[k]);
+            clear(in);
         }
     }
 }
