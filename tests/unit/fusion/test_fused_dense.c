@@ -12,12 +12,13 @@
 
 static struct rt_error err;
 
-struct change { /* to the node of that name */
+struct node {
     const char *name, *op, *inputs, *attrs;
 };
 
-/* x [?,?,4] by w [4,6], its last axis split in two, and a bias for those. */
-static const struct change graph[] = {
+/* x of [?,?,4] is multiplied by w of [4,6]; the last axis of the product is split into 2 and 3, and
+ * a bias of that shape is added. */
+static const struct node graph[] = {
     {"x", "Placeholder", "", "dtype=float"},
     {"w", "Const", "",
      "dtype=float value=float<4,6>:1,2,3,4,5,6,-1,0,2,1,-3,2,0.5,1,1,1,2,2,3,1,0,0,1,-1"},
@@ -46,17 +47,18 @@ static const struct change graph[] = {
 };
 enum { NODES = sizeof graph / sizeof *graph };
 
-static void write(struct rt_bytes *g, const struct change *other)
+/* `other` replaces the node of its name; NULL: none. */
+static void write(struct rt_bytes *g, const struct node *other)
 {
     rt_bytes_init(g, 1 << 16);
     for (int i = 0; i < NODES; i++) {
-        const struct change *n =
-            other && strcmp(other->name, graph[i].name) == 0 ? other : &graph[i];
+        const struct node *n = other && strcmp(other->name, graph[i].name) == 0 ? other : &graph[i];
         gd_node(g, n->name, n->op, n->inputs, n->attrs);
     }
 }
 
-static void compare(const struct change *other, const char *also, const int64_t *dim, int64_t most)
+/* At most `most` nodes of the fused graph may run. */
+static void compare(const struct node *other, const char *also, const int64_t *dim, int64_t most)
 {
     struct rt_tensor x;
     struct rt_bytes g;
@@ -67,7 +69,7 @@ static void compare(const struct change *other, const char *also, const int64_t 
     const struct question q = {.graph = &g, .also = also, .no_specialise = true};
     const int64_t nodes = answer_both(&q, &x, 1e-6f);
     if (nodes > most)
-        fail_msg("%s: %lld nodes", other ? other->name : "as it is", (long long)nodes);
+        fail_msg("%s: %lld nodes", other ? other->name : "unchanged", (long long)nodes);
     rt_tensor_clear(&x);
     rt_bytes_clear(&g);
 }
@@ -88,7 +90,7 @@ static void a_matmul_on_three_axes_is_one_node(void **state)
 static void what_is_written_otherwise_gives_the_same(void **state)
 {
     (void)state;
-    static const struct change others[] = {
+    static const struct node others[] = {
         {"perm", "Const", "", "dtype=int32 value=int32<3>:1,0,2"},
         {"free", "Const", "", "dtype=int32 value=int32<2>:1,0"},
         {"free", "Const", "", "dtype=int32 value=int32<1>:0"},
