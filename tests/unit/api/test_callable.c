@@ -1,4 +1,5 @@
-/* Plans of callables are made without a lock: nothing waits for one but the runs that need it. */
+/* The plan of a callable is made without a shared lock (runtime/api/callable.c): only runs that
+ * need the plan wait for it. */
 #include <stdatomic.h>
 #include <string.h>
 
@@ -6,12 +7,12 @@
 #include "runtime/core/op.h"
 #include "tests/support/small_graph.h"
 
-/* An op that is folded when a plan is made, and holds that up while `is_held`. */
+/* The kernel of an op that is folded while a plan is made waits here as long as is_held. */
 static struct {
     struct rt_mutex mu;
     struct rt_cond changed;
-    bool is_held; /* guarded by mu, and so is what follows */
-    int n_begun;
+    bool is_held; /* guarded by mu */
+    int n_begun;  /* runs of the kernel that have begun; guarded by mu */
 } gate;
 
 static enum rt_status infer_slow(struct rt_infer *x)
@@ -107,7 +108,7 @@ static void only_those_who_need_a_plan_wait_for_it(void **state)
     sg_node(x, "z", "Neg", "x", "T=float");
     struct rt_callable *y = sg_prepare(x, "y", NULL), *z = sg_prepare(x, "z", NULL);
     assert_int_equal(gate.n_begun, 1);
-    rt_session_serve(x->session); /* plans are made again */
+    rt_session_serve(x->session); /* every plan is made again at its next run */
     hold(true);
     for (int i = 0; i < 2; i++) {
         r[i].c = y;
@@ -122,7 +123,7 @@ static void only_those_who_need_a_plan_wait_for_it(void **state)
         pthread_join(r[i].thread, NULL);
         assert_true(r[i].result == 4);
     }
-    assert_int_equal(gate.n_begun, 2); /* it was made once for both */
+    assert_int_equal(gate.n_begun, 2); /* one plan was made for both requests */
 }
 
 int main(void)

@@ -1,3 +1,5 @@
+/* The arithmetic and the bytes that a description counts for a node, and the epilogue that it names
+ * (runtime/api/describe.h). */
 #include <string.h>
 
 #include "runtime/api/describe.h"
@@ -20,7 +22,8 @@ static void the_arithmetic_of_a_convolution_counts_all_sums(void **state)
     (void)state;
     const struct rt_node conv = node_of("Conv2D");
     const struct rt_trace_output in[] = {of(RT_F32, 4, 2, 9, 9, 8), of(RT_F32, 4, 3, 3, 4, 6)};
-    const struct rt_trace_output out = of(RT_F32, 4, 2, 7, 7, 6); /* of two groups */
+    const struct rt_trace_output out =
+        of(RT_F32, 4, 2, 7, 7, 6); /* a convolution of two groups: filters see 4 of 8 channels */
     assert_true(rt_node_flops(&conv, in, 2, &out, 1) == 2.0 * (2 * 7 * 7 * 6) * (3 * 3 * 4));
     const struct rt_node depthwise = node_of("DepthwiseConv2dNative");
     const struct rt_trace_output wide[] = {of(RT_F32, 4, 2, 9, 9, 8), of(RT_F32, 4, 3, 3, 8, 1)};

@@ -1,9 +1,10 @@
 /*
- * A request of a shape that is known allocates nothing: calls of malloc and its like from our own
- * libraries are counted (tests/CMakeLists.txt wraps them at the link). And each of those of making
- * a plan may fail: what had been made by then is freed, as a sanitizer sees.
+ * A run of a shape that is specialised allocates nothing, and every allocation that making a plan
+ * needs may fail: a sanitizer then sees that nothing leaks. Calls of malloc and its kin from
+ * Slipway's own libraries are wrapped by the linker (tests/CMakeLists.txt) and counted here.
  *
- * With directories of models as arguments: the same of their first signature, of batch 1.
+ * With directories of models as arguments, the program prints the allocations of each model's
+ * "serving_default" signature with a batch of 1.
  */
 #include "tests/support/test.h"
 
@@ -17,7 +18,8 @@
 
 static _Thread_local bool counting;
 static long n_allocations;
-static _Thread_local long fail_at, n_calls; /* of this thread's calls, from 1; 0: none fails */
+/* This thread's calls so far, and the one that fails, from 1 on; 0: none. */
+static _Thread_local long fail_at, n_calls;
 
 void *__real_malloc(size_t n);
 void *__real_calloc(size_t n, size_t size);
@@ -64,7 +66,7 @@ int __wrap_posix_memalign(void **p, size_t align, size_t n)
 
 enum { MAX_FETCHES = 64 };
 
-/* Of ten runs, after some that find their memory. */
+/* The allocations of ten runs, after six that may allocate: specialising, and filling the pools. */
 static long allocations(struct rt_callable *call, const struct rt_tensor *feeds, int n_fetches)
 {
     struct rt_tensor out[MAX_FETCHES];
@@ -115,7 +117,8 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* The plan is made again and again, until there are fewer allocations than the one that fails. */
+/* Makes the plan with its first allocation failing, then with its second, and so on until it makes
+ * fewer allocations. */
 static void fail_each(struct fixture *x, const struct rt_session_options *options,
                       const struct rt_call_spec *spec)
 {
@@ -253,7 +256,7 @@ static void a_loop_allocates_nothing(void **state)
     rt_bytes_clear(&body);
 }
 
-/* While i < 7: v = v + (all of v below 100 ? v : 1), as TensorFlow 1 writes it. */
+/* While i < 7: v = v + (all of v below 100 ? v : 1), by the frames and Switches of TensorFlow 1. */
 static void a_loop_of_frames_with_a_branch_in_it_allocates_nothing(void **state)
 {
     struct fixture *x = *state;
@@ -292,8 +295,9 @@ static void a_loop_of_frames_with_a_branch_in_it_allocates_nothing(void **state)
 }
 
 /*
- * A variable was assigned, so every plan is made again, and the proof that its rows may be merged
- * with it. Memory that is refused during the proof does not decide it: a later run is merged.
+ * An assignment to a frozen variable invalidates every plan, and with it the analysis that its rows
+ * may be merged. When that analysis fails for want of memory, the runs are not merged for a while,
+ * and then it is made again: a missing block must not decide about merging for good.
  */
 static void an_analysis_of_rows_that_finds_no_memory_is_made_again(void **state)
 {
@@ -334,7 +338,7 @@ static void an_analysis_of_rows_that_finds_no_memory_is_made_again(void **state)
         enum rt_status st = rt_callable_run(call, &t, &out, &merged, &err);
         fail_at = 0;
         n_unproved += st == RT_UNAVAILABLE;
-        if (st == RT_UNAVAILABLE) { /* and is not asked at every run */
+        if (st == RT_UNAVAILABLE) { /* The next run does not repeat the analysis at once. */
             assert_int_equal(rt_callable_run(call, &t, &out, &merged, &err), RT_UNAVAILABLE);
             usleep(150000);
         } else if (st) {
@@ -350,7 +354,8 @@ static void an_analysis_of_rows_that_finds_no_memory_is_made_again(void **state)
     rt_tensor_clear(&t);
 }
 
-/* Memory that is out while the body of a function is made is told as that, not as a limit. */
+/* Out of memory while the body of a function is instantiated is reported as that, not as one of the
+ * limits on functions. */
 static void a_body_that_finds_no_memory_names_no_limit(void **state)
 {
     struct fixture *x = *state;

@@ -1,3 +1,5 @@
+/* Memory planning (runtime/compile/memory_plan.c): offsets in the activation buffer for values
+ * whose lifetimes are known. */
 #include "tests/support/test.h"
 
 #include "runtime/compile/compile.h"

@@ -1,5 +1,8 @@
-/* What is compiled for exact shapes against what goes node by node: the same bits, the same errors,
- * and bounds on what is kept. */
+/*
+ * Specialisations for exact shapes (runtime/compile/specialise.c): they give the bits and the
+ * errors of a run node by node, they keep a bounded amount of memory, and a shape is specialised
+ * when it recurs.
+ */
 #include "tests/support/test.h"
 
 #include <pthread.h>
@@ -140,11 +143,11 @@ static void errors_say_the_same(void **state)
     node(x, "y", "GatherV2", "w i zero", "Tparams=float Tindices=int32 Taxis=int32");
     node(x, "z", "MatMul", "n w", "T=float");
     tiers_open(x, "x", (const char *[]){"y", "z"}, 2);
-    compare_rows(x, 4); /* an index below zero */
+    compare_rows(x, 4); /* some indices are negative */
     struct rt_tensor t;
     assert_ok(rt_tensor_new(&t, NULL, RT_F32, 2, (int64_t[]){2, 3}, &x->err), &x->err);
     memset(t.data, 0, rt_tensor_bytes(&t));
-    tiers_compare(x, &t); /* no shape for the product */
+    tiers_compare(x, &t); /* the MatMul has no shape */
     rt_tensor_clear(&t);
 }
 
@@ -154,7 +157,6 @@ static unsigned next(unsigned *seed)
     return *seed >> 16;
 }
 
-/* Some hundred nodes, each of 4 columns, over earlier ones. */
 static void what_no_run_could_hold_is_refused(void **state)
 {
     struct tiers *x = *state;
@@ -174,6 +176,7 @@ static void what_no_run_could_hold_is_refused(void **state)
     compare_rows(x, 2);
 }
 
+/* n values of 4 columns, "v0" and so on, each computed from earlier ones. */
 static void random_graph(struct tiers *x, unsigned *seed, int n)
 {
     static const char *const unary[] = {"Relu", "Neg", "Abs", "Square", "Identity", "Tanh"};
@@ -191,14 +194,14 @@ static void random_graph(struct tiers *x, unsigned *seed, int n)
         case 2:
             node(x, name, unary[next(seed) % 6], b, "T=float");
             break;
-        case 3: /* through a line */
+        case 3: /* flattened and reshaped back */
             snprintf(in, sizeof in, "%s flat", b);
             snprintf(a, sizeof a, "line%d", i);
             node(x, a, "Reshape", in, "T=float Tshape=int32");
             snprintf(in, sizeof in, "%s square", a);
             node(x, name, "Reshape", in, "T=float Tshape=int32");
             break;
-        case 4: /* cut in two along the columns, and the other way round */
+        case 4: /* the two halves of the columns, exchanged */
             snprintf(in, sizeof in, "one %s", b);
             snprintf(a, sizeof a, "split%d", i);
             node(x, a, "Split", in, "T=float num_split=2");
@@ -212,7 +215,7 @@ static void random_graph(struct tiers *x, unsigned *seed, int n)
             snprintf(in, sizeof in, "%s swap", a);
             node(x, name, "Transpose", in, "T=float Tperm=int32");
             break;
-        case 6: /* a number that is known only when it has run */
+        case 6: /* now and then, a shape that follows from values */
             if (next(seed) % 4 == 0) {
                 snprintf(in, sizeof in, "%s half", b);
                 snprintf(a, sizeof a, "more%d", i);
@@ -280,7 +283,7 @@ static void what_is_kept_is_bounded(void **state)
     assert_true(tiers_specialisations(x) > 0 && tiers_specialisations(x) <= 64);
 }
 
-/* A session of the fixture's graph, of one feed and one fetch, that compiles at the first sight. */
+/* A session of the fixture's graph with these options, and the callable from "x" to one fetch. */
 struct opened {
     struct rt_session *session;
     struct rt_callable *call;
@@ -370,7 +373,7 @@ static void idle_memory_of_many_sessions_is_bounded(void **state)
     for (int i = 0; i < SESSIONS; i++)
         o[i] = open_one(x, "y", &options);
     for (int round = 0; round < 3; round++)
-        for (int i = 0; i < SESSIONS; i++) { /* of 1 MB a value */
+        for (int i = 0; i < SESSIONS; i++) { /* every value takes 1 MB */
             run_one(&o[i], 1 << 16);
             assert_true(atomic_load(&idle_cache->idle.used) <= idle_cache->idle.limit);
         }
@@ -434,7 +437,7 @@ static void a_run_holds_no_more_than_its_limit(void **state)
     struct tiers *x = *state;
     constants(x);
     node(x, "y", "MatrixInverse", "x", "T=float");
-    /* The kernel's scratch takes 2,099,264 bytes, what it makes 262,144. */
+    /* The kernel's scratch memory takes 2,099,264 bytes and its output 262,144. */
     for (int i = 0; i < 4; i++) {
         const struct rt_session_options options = {.registry = x->ops,
                                                    .tuning = {.no_specialise = i % 2},
@@ -603,7 +606,7 @@ static void a_shape_is_compiled_when_it_recurs(void **state)
     assert_int_equal(tiers_specialisations(x), 1);
     assert_int_equal(rt_session_compile(x->tier[1]), 1);
     assert_int_equal(tiers_specialisations(x), 2);
-    rt_callable_request_compilation(x->call[1], &shape); /* it is there */
+    rt_callable_request_compilation(x->call[1], &shape); /* it is compiled already */
     assert_int_equal(rt_session_compile(x->tier[1]), 0);
 }
 
@@ -649,7 +652,7 @@ static void a_compiler_leaves_what_is_compiled_at_once(void **state)
     rt_compiler_wait(compiler);
     assert_int_equal(tiers_specialisations(x), 10);
     assert_int_equal(rt_session_compile(x->tier[1]), 6);
-    run_rows(x, 30); /* left to the compiler */
+    run_rows(x, 30); /* compiled when the load ends */
     rt_session_loading(x->tier[1], false, NULL);
     rt_compiler_wait(compiler);
     assert_int_equal(tiers_specialisations(x), 17);

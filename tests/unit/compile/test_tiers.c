@@ -1,3 +1,8 @@
+/*
+ * Every signature of the models that come with the project, at batch sizes that change and recur:
+ * specialised it gives the bits that it gives node by node, and with fusion nearly the same
+ * numbers.
+ */
 #include "tests/support/test.h"
 
 #include <math.h>
@@ -30,7 +35,7 @@ static struct rt_model *load(const char *dir, const struct rt_tuning *tuning)
     return m;
 }
 
-/* False: not of a type that is made up here. */
+/* Returns false for a type other than float, for which no values are made up. */
 static bool make_feed(const struct rt_tensor_spec *in, int64_t batch, struct rt_tensor *t)
 {
     int64_t dim[RT_MAX_RANK];

@@ -1,3 +1,5 @@
+/* Tensors, their buffers and strings, and the pools and budgets that memory comes from
+ * (runtime/core/tensor.h). */
 #include "tests/support/test.h"
 
 #include <malloc.h>
@@ -21,7 +23,7 @@ static void strings_of_any_length_keep_their_bytes(void **state)
         rt_str_copy(&copy, &s);
         assert_memory_equal(rt_str_data(&copy), text, n);
     }
-    /* A part of itself. */
+    /* A string may be set to a part of itself. */
     assert_true(rt_str_set(&s, NULL, rt_str_data(&s) + 200, 99, NULL));
     assert_memory_equal(rt_str_data(&s), text + 200, 99);
     rt_str_clear(&s);
@@ -48,7 +50,7 @@ static void a_shape_that_cannot_be_is_refused(void **state)
                  &err, "type 99");
     assert_int_equal(rt_count(2, (int64_t[]){INT64_MAX, 2}), -1);
     assert_int_equal(rt_count(0, NULL), 1);
-    /* Zeros are left out: no part of the shape of an empty tensor may wrap either. */
+    /* The other dimensions of an empty tensor must not overflow either. */
     assert_int_equal(rt_count(3, (int64_t[]){0, INT64_MAX, 2}), -1);
     assert_int_equal(rt_count(3, (int64_t[]){INT64_C(1) << 40, 0, 1 << 22}), 0);
     assert_fails(
@@ -59,7 +61,7 @@ static void a_shape_that_cannot_be_is_refused(void **state)
     assert_ok(rt_tensor_new(&t, NULL, RT_I8, 2, (int64_t[]){0, INT64_C(1) << 62}, &err), &err);
     rt_tensor_clear(&t);
     assert_ok(rt_tensor_new(&t, NULL, RT_F32, 2, (int64_t[]){0, 5}, &err), &err);
-    assert_ptr_equal(t.data, rt_no_elements()); /* may be advanced, never read */
+    assert_ptr_equal(t.data, rt_no_elements()); /* a pointer that may be moved but not read */
     assert_int_equal(rt_tensor_count(&t), 0);
     rt_tensor_clear(&t);
 }
@@ -81,14 +83,14 @@ static void a_pool_counts_recycles_and_holds_to_its_limit(void **state)
     assert_null(rt_buffer_new(p, RT_F32, 1 << 20, &err));
     assert_int_equal(err.code, RT_RESOURCE_EXHAUSTED);
     assert_non_null(strstr(err.msg, "out of memory: "));
-    /* The pool's owner may go first. */
+    /* A buffer may outlive its pool's owner. */
     rt_pool_trim(p, 0);
     rt_pool_unref(p);
     memset(a->data, 1, a->size);
     rt_buffer_unref(a);
 }
 
-/* Many small pieces: the headers in front of them are most of what they take. */
+/* The header in front of a small allocation takes more than the allocation, and counts too. */
 static void small_pieces_count_what_they_take(void **state)
 {
     (void)state;
@@ -107,7 +109,7 @@ static void small_pieces_count_what_they_take(void **state)
         assert_non_null(m[i]);
         assert_int_equal(((char *)m[i])[i % 100], 0);
     }
-    const size_t taken = mallinfo2().uordblks - before; /* 0 under sanitizers */
+    const size_t taken = mallinfo2().uordblks - before; /* sanitizers report 0 */
     assert_true(taken <= rt_pool_in_use(p) + rt_pool_in_use(p) / 8);
     for (int i = 0; i < N; i++) {
         rt_buffer_unref(b[i]);
@@ -125,7 +127,8 @@ static void small_pieces_count_what_they_take(void **state)
     free(b);
 }
 
-/* A run whose tensors have other sizes after a while does not hold both beyond its limit. */
+/* When the sizes of a run's tensors change, idle blocks of the old sizes are freed in favour of new
+ * ones, so that both together stay within the limit. */
 static void idle_blocks_of_other_sizes_leave_room(void **state)
 {
     (void)state;
@@ -311,7 +314,7 @@ static void pools_of_one_budget_share_its_bound(void **state)
                "in use by all runs together of the limit of 104857600 (--run_memory_total_bytes)"));
     struct rt_buffer *b = rt_buffer_new(q, RT_U8, 10 << 20, &err);
     assert_non_null(b);
-    rt_pool_unref(p); /* what is out keeps it */
+    rt_pool_unref(p); /* its buffer keeps the pool alive */
     rt_buffer_unref(a);
     struct rt_buffer *c = rt_buffer_new(q, RT_U8, 80 << 20, &err);
     assert_non_null(c);
@@ -323,7 +326,8 @@ static void pools_of_one_budget_share_its_bound(void **state)
     assert_int_equal(atomic_load(&budget.used), 0);
 }
 
-/* What a pool reserves ahead is for speed: idle ones leave it to whoever needs it. */
+/* A pool reserves bytes of the budget ahead, for speed. An idle pool gives its reserve to a pool
+ * that needs it. */
 static void idle_pools_leave_their_reserve_to_others(void **state)
 {
     (void)state;
@@ -342,7 +346,7 @@ static void idle_pools_leave_their_reserve_to_others(void **state)
     }
     struct rt_buffer *most = rt_buffer_new(p[7], RT_U8, 13 << 20, &err);
     assert_non_null(most);
-    assert_null(rt_buffer_new(p[8], RT_U8, 2 << 20, &err)); /* that is in use */
+    assert_null(rt_buffer_new(p[8], RT_U8, 2 << 20, &err)); /* 13 MB of the 16 are in use */
     rt_pool_unref(p[20]);
     rt_buffer_unref(most);
     for (int i = 0; i < POOLS; i++)
@@ -358,10 +362,11 @@ struct tight {
     struct rt_budget budget;
     struct rt_pool *pool[TIGHT_POOLS];
     atomic_size_t out;
-    atomic_int n_given, n_beyond, n_threads; /* n_threads: started; seeds the choices of each */
+    atomic_int n_given, n_beyond, n_threads; /* the last counts started threads and seeds each */
 };
 
-/* Two blocks at a time of any of the pools, and what all threads hold never exceeds the bound. */
+/* Holds up to two blocks at a time, of any of the pools, and counts whenever the blocks of all
+ * threads exceed the limit. */
 static void *take_and_give(void *arg)
 {
     struct tight *t = arg;
@@ -413,8 +418,9 @@ static void a_tight_budget_holds_while_reserves_move(void **state)
 }
 
 /*
- * A refusal at a full budget costs the same however many pools share it. Seconds; generous, for a
- * machine that is busy: 8000 pools that are asked at each of 40000 refusals take ten or more.
+ * A refusal by a full budget costs the same however many pools share the budget. Asking 8000 pools
+ * at each of 40000 refusals took ten seconds or more; the limit of MOST_S leaves room for a busy
+ * machine.
  */
 static void a_refusal_does_not_ask_all_pools_that_have_nothing(void **state)
 {
@@ -435,7 +441,8 @@ static void a_refusal_does_not_ask_all_pools_that_have_nothing(void **state)
     for (int i = 0; i < REFUSALS; i++)
         assert_null(rt_buffer_new(p[i % POOLS], RT_U8, 2 << 20, &err));
     assert_true((rt_now_ns() - before) / 1000000000 < MOST_S);
-    rt_buffer_unref(most); /* stays in the pool's reserve, and another gets it */
+    /* The block goes to its pool's reserve, from where another pool gets the bytes. */
+    rt_buffer_unref(most);
     struct rt_buffer *other = rt_buffer_new(p[POOLS - 1], RT_U8, 13 << 20, &err);
     assert_non_null(other);
     rt_buffer_unref(other);
@@ -467,7 +474,7 @@ static void what_is_no_tensor_counts_likewise(void **state)
     assert_non_null(b);
     rt_pool_discharge(p, 40 << 20);
     rt_buffer_unref(b);
-    /* Only blocks wait for the next run. */
+    /* Only blocks of buffers stay in the pool for the next run. */
     assert_in_range(rt_pool_end(p, 0), 0, 20 << 20);
     assert_int_equal(rt_pool_in_use(p), 0);
     rt_pool_unref(p);
@@ -487,7 +494,7 @@ static void a_refusal_tells_what_was_asked_and_what_it_counts_as(void **state)
     rt_pool_unref(p);
 }
 
-/* Succeeds `left` times, then the run is cancelled. */
+/* A check that succeeds *arg times and then reports that the run is cancelled. */
 static enum rt_status cancel_after(void *arg, struct rt_error *err)
 {
     int *left = arg;
@@ -498,7 +505,9 @@ static enum rt_status cancel_after(void *arg, struct rt_error *err)
 static void zeroing_many_strings_ends_when_the_run_does(void **state)
 {
     (void)state;
-    enum { STRINGS = 5 * RT_ZERO_PIECE / (int)sizeof(struct rt_str) / 2 }; /* 2.5 pieces */
+    enum {
+        STRINGS = 5 * RT_ZERO_PIECE / (int)sizeof(struct rt_str) / 2
+    }; /* two and a half pieces that are zeroed between checks */
     struct rt_error err = {0};
     struct rt_pool *p = rt_pool_new(0);
     int left = 10;
@@ -512,7 +521,8 @@ static void zeroing_many_strings_ends_when_the_run_does(void **state)
         assert_int_equal(text[i].n, 0);
         assert_true(rt_str_set(&text[i], p, "longer than what fits into it", 29, &err));
     }
-    rt_tensor_clear(&t); /* the next one gets the same bytes, which are pointers of freed texts */
+    /* The next tensor gets the same block, which is full of pointers to freed texts. */
+    rt_tensor_clear(&t);
     for (int most = 0; most < 2; most++) {
         left = most;
         assert_fails(rt_tensor_new_checked(&t, p, RT_STRING, 1, (int64_t[]){STRINGS}, &check, &err),

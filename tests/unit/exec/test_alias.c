@@ -1,8 +1,8 @@
 /*
- * Reads of TensorFlow 1's ref variables through the Identity that all readers share: it waits for
- * nothing, so it may run before an update, and what stands behind the update must see what was
- * written all the same (runtime/exec/alias.h). The answers are TensorFlow's, for the same graph,
- * which its optimiser leaves alone.
+ * TensorFlow 1 reads a ref variable through one Identity that all readers share. The Identity waits
+ * for nothing and may run before an update, and a reader that waits for the update must still see
+ * what it wrote (runtime/exec/alias.h). The expected sums are TensorFlow's for this graph, which
+ * TensorFlow's graph optimiser does not change.
  */
 #include "tests/support/registry.h"
 #include "tests/support/test.h"
@@ -12,7 +12,7 @@
 
 enum { RUNS = 3, TUNINGS = 4 };
 
-/* `fetch` is fetched RUNS times with x = 1; `sum`: of its elements, each time. Before the first run
+/* `fetch` is fetched RUNS times with x = 1, and its elements have these sums. Before the first run
  * v is {{0, 1}, {2, 3}} and w is 64 ones in rows of 16. */
 struct form {
     const char *fetch;
@@ -26,16 +26,16 @@ static const struct form forms[] = {
     {"assigned", {10, 14, 18}},
     {"scattered", {8, 10, 12}},
     {"updated_twice", {14, 22, 30}},
-    /* what orders the reader behind the update: data, too */
+    /* a reader that waits for the update by a data edge */
     {"by_data", {20, 28, 36}},
     {"old_is_new", {10, 14, 18}},
-    /* views hand the buffer on */
+    /* views share the buffer */
     {"flat_behind", {10, 14, 18}},
     {"expanded_behind", {10, 14, 18}},
     {"stopped_behind", {10, 14, 18}},
     {"rows_behind", {64, 96, 128}},
     {"list_behind", {10, 14, 18}},
-    /* ops that have nothing to do hand it on too */
+    /* ops that return their input unchanged share it too */
     {"checked_behind", {10, 14, 18}},
     {"cast_behind", {10, 14, 18}},
     {"bits_behind", {10, 14, 18}},
@@ -51,7 +51,7 @@ static const struct form forms[] = {
     {"blocks_behind", {10, 14, 18}},
     {"w_split_behind", {64, 96, 128}},
     {"w_row_behind", {32, 48, 64}},
-    /* copies do not */
+    /* copies do not share it */
     {"norm_behind", {6, 10, 14}},
     {"broadcast_behind", {6, 10, 14}},
     {"conjugate_behind", {6, 10, 14}},
@@ -62,10 +62,10 @@ static const struct form forms[] = {
     {"chosen", {10, 14, 18}},
     {"called", {10, 14, 18}},
     {"exit_sum", {24, 40, 56}},
-    /* an assignment of another number of elements leaves the buffer to who has it */
+    /* an assignment of another number of elements leaves the old buffer to its readers */
     {"before_growth", {6, 10, 14}},
     {"of_other_shape", {10, 14, 18}},
-    /* what is not the variable's buffer stays as it is, also if the variable has taken it over */
+    /* another tensor keeps its elements, even if the variable took its buffer over */
     {"given", {4, 4, 4}},
     {"other", {6, 10, 14}},
     /* fetched together with an update */
@@ -104,7 +104,7 @@ static void updates(struct rt_bytes *g)
     gd_node(g, "reshape_v", "Assign", "v flat_sum", "T=float validate_shape=false");
     gd_node(g, "of_other_shape", "AddN", "read ^reshape_v", "T=float N=1");
 
-    /* v takes the bytes of "x4_made" over, and is changed then. */
+    /* v takes the buffer of "x4_made" over and is updated then. */
     gd_node(g, "x4_made", "Mul", "x4 one", "T=float");
     gd_node(g, "take", "Assign", "v x4_made", "T=float");
     gd_node(g, "taken", "Identity", "v ^take", "T=float");
@@ -116,7 +116,8 @@ static void updates(struct rt_bytes *g)
     gd_node(g, "other", "Mul", "other_read one ^add_to_giver", "T=float");
 }
 
-/* NAME is OP of `read`, and NAME_behind what it holds behind an update that waits for it. */
+/* NAME is this op of "read", NAME_update an update that waits for it, and NAME_behind reads NAME
+ * behind the update. */
 static void idle(struct rt_bytes *g, const char *name, const char *op, const char *in,
                  const char *attrs)
 {
@@ -319,7 +320,7 @@ static void run_form(struct rt_session *s, const struct form *f)
     }
 }
 
-/* Each in a session of its own: another form's update is not the plan's own. */
+/* Every form runs in a session of its own, so that no other form has updated its variables. */
 static void readers_behind_an_update_see_what_it_wrote(void **state)
 {
     struct rt_bytes g;

@@ -1,4 +1,5 @@
-/* Batches that are run a few rows at a time against the same ones node by node. */
+/* Batches that run in micro-batches of a few rows (runtime/compile/micro_batch.c), against the same
+ * batches node by node. */
 #include "tests/support/tiers.h"
 
 enum { SIDE = 64, CHANNELS = 16 }; /* a row of the feed: 256 KiB */
@@ -31,7 +32,7 @@ static struct rt_tensor image(int64_t rows, int64_t side)
     return t;
 }
 
-/* How many layouts there are then. */
+/* Returns the specialisations that the session has then. */
 static int compare(struct tiers *x, int64_t rows, int64_t side)
 {
     struct rt_tensor t = image(rows, side);
@@ -46,12 +47,12 @@ static void many_rows_are_run_in_micro_batches_to_the_same_bits(void **state)
     pools(x);
     open_sessions(x, (const char *const[]){"y", "b"}, 2);
     assert_int_equal(compare(x, 2, SIDE), 1);
-    assert_int_equal(compare(x, 160, SIDE), 3); /* the whole, and that of a portion */
+    assert_int_equal(compare(x, 160, SIDE), 3); /* also the whole batch, and a micro-batch */
     assert_true(rt_callable_is_compiled(x->call[1], 160));
-    compare(x, 131, SIDE); /* the last portion has fewer */
+    compare(x, 131, SIDE); /* the last micro-batch has fewer rows */
     compare(x, 160, SIDE);
     compare(x, 3, SIDE);
-    compare(x, 4, 256); /* other rows of the same plan */
+    compare(x, 4, 256); /* rows of another shape in the same plan */
 }
 
 static void a_row_may_be_a_micro_batch(void **state)
@@ -60,7 +61,7 @@ static void a_row_may_be_a_micro_batch(void **state)
     pools(x);
     open_sessions(x, (const char *const[]){"y"}, 1);
     assert_int_equal(compare(x, 2, 512), 2);
-    assert_int_equal(compare(x, 1, 512), 2); /* that is the portion's layout */
+    assert_int_equal(compare(x, 1, 512), 2); /* the micro-batch's specialisation does for one row */
 }
 
 static void rows_that_depend_on_others_stay_together(void **state)

@@ -1,3 +1,8 @@
+/*
+ * Random graphs with TensorFlow's recorded answers (tests/conformance/random_run.py --record), run
+ * node by node and specialised, with fusion and without. Specialisation alone changes the order of
+ * no sum, so it must give the same bits.
+ */
 #include "tests/support/test.h"
 
 #include <dirent.h>
@@ -13,13 +18,13 @@
 #define FOLDER "tests/goldens/random_graphs"
 enum { MOST = 96, FEEDS = 4, TURNS = 3 };
 
-/* What was recorded of an answer. */
+/* A recorded output. */
 struct sample {
-    struct rt_tensor few; /* elements, evenly chosen */
+    struct rt_tensor few; /* some of its elements, at even distances */
     enum rt_dtype dtype;
     int rank;
     int64_t dim[RT_MAX_RANK];
-    double allowed;
+    double allowed; /* the largest difference */
 };
 
 struct feeding {
@@ -27,7 +32,7 @@ struct feeding {
     char *feed_name[MOST], *fetch_name[MOST];
     struct rt_tensor feed[MOST];
     struct sample want[MOST];
-    struct rt_tensor plain[MOST]; /* our answers, node by node */
+    struct rt_tensor plain[MOST]; /* our own outputs, node by node */
 };
 
 struct recorded {
@@ -182,7 +187,7 @@ static void check_bits(const char *what, const char *name, const struct rt_tenso
 static const struct way {
     const char *name;
     struct rt_tuning tuning;
-    bool same_bits; /* as the first */
+    bool same_bits; /* as the first way */
 } ways[] = {
     {"node by node",
      {.no_fusion = true, .no_winograd = true, .no_autotune = true, .no_specialise = true},
@@ -236,8 +241,8 @@ static void check_graph(const char *path)
         rt_session_stats(s, &stats);
         if (ways[i].tuning.no_specialise)
             assert_int_equal(stats.n_specialisations, 0);
-        n_compiled +=
-            stats.n_specialisations > 0; /* none of a graph with TensorFlow 1's branches */
+        /* A graph with TensorFlow 1's branches has no specialisation. */
+        n_compiled += stats.n_specialisations > 0;
         rt_session_free(s);
     }
     forget(&x);
@@ -261,7 +266,8 @@ static void every_way_to_run_a_graph_gives_tensorflows_answers(void **state)
     assert_true(n > 0 && n_compiled >= n);
 }
 
-/* Its shape is known without the value of the axes, its kernel is not. */
+/* The Sum of a scalar is a scalar whatever its axes are, so that its shape is known when the plan
+ * is specialised; its kernel is not, which the value of the axes decides. */
 static void what_reads_a_value_that_is_fed_runs_node_by_node(void **state)
 {
     (void)state;

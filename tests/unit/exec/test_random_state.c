@@ -1,7 +1,8 @@
 /*
- * Random programs of effects with TensorFlow's answers (tests/conformance/random_state.py
- * --record): variables of both kinds and a table, read and written in several signatures through
- * functions, branches and loops, the runs interleaved, every second one a look at all of the state.
+ * Random programs of effects with TensorFlow's recorded answers (tests/conformance/random_state.py
+ * --record). Several signatures read and write variables of both kinds and a table, through
+ * functions, branches and loops. Their runs are interleaved, and every second run fetches all of
+ * the state.
  */
 #include "tests/support/recorded.h"
 #include "tests/support/registry.h"
@@ -22,7 +23,7 @@ struct names {
 struct program {
     char *data;
     struct rt_span graph;
-    struct names init, *signature; /* SIGNATURES, and one of all the state */
+    struct names init, *signature; /* SIGNATURES of them; the last one fetches all the state */
     struct recorded_reader runs;
 };
 enum { SIGNATURES = 5 };

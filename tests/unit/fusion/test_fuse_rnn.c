@@ -1,3 +1,8 @@
+/*
+ * Loops that become recurrent layers (runtime/fusion/rnn_loop.h, kernels/rnn/rnn.c). Graphs that
+ * Keras exported are compared with TensorFlow's recorded outputs; with other shapes, and with one
+ * op, name or number changed, they are compared with the loop as it runs without fusion.
+ */
 #include "tests/support/test.h"
 
 #include <dirent.h>
@@ -9,12 +14,6 @@
 #include "runtime/exec/parallel.h"
 #include "tests/support/graph_session.h"
 #include "tests/support/registry.h"
-
-/*
- * Loops that become recurrent layers (runtime/fusion/rnn_loop.h, kernels/rnn/rnn.c): what Keras
- * exports against TensorFlow's answers, other shapes and damaged graphs against the loop run as it
- * is.
- */
 
 #define LOOPS "tests/goldens/loops/"
 
@@ -76,7 +75,7 @@ static void clear_golden(struct golden *g)
     rt_tensor_clear(&g->y);
 }
 
-/* Scratch memory of the plan's layers: each core that works at them has its own. */
+/* The scratch memory of the plan's recurrent layers, which grows with the cores that share them. */
 static size_t scratch_of(struct rt_callable *c)
 {
     struct rt_arena *arena = rt_arena_new(1 << 22);
@@ -92,12 +91,12 @@ static size_t scratch_of(struct rt_callable *c)
     return bytes;
 }
 
-/* What the graph makes of x on these cores; *scratch: bytes of its layers. */
+/* Runs the graph on these cores; *scratch: scratch_of its plan, 0 after an error. */
 static enum rt_status ask_cores(struct rt_span graph, const char *fetch, const struct rt_tensor *x,
                                 struct rt_parallel *cores, struct rt_tensor *y, size_t *scratch,
                                 struct rt_error *err)
 {
-    /* What is chosen by timing need not be the same twice. */
+    /* Autotuning could choose other kernels, and so other bits, in another session. */
     const struct rt_session_options options = {
         .registry = test_registry, .parallel = cores, .tuning = {.no_autotune = true}};
     *y = (struct rt_tensor){0};
@@ -111,7 +110,7 @@ static enum rt_status ask_cores(struct rt_span graph, const char *fetch, const s
     return st;
 }
 
-/* What the graph makes of x; *nodes: how many nodes ran. */
+/* Imports and runs the graph, either of which may be refused; *nodes: how many nodes ran. */
 static enum rt_status ask(struct rt_span graph, const char *fetch, const struct rt_tensor *x,
                           bool no_fusion, struct rt_tensor *y, int64_t *nodes, struct rt_error *err)
 {
@@ -139,7 +138,7 @@ static enum rt_status ask(struct rt_span graph, const char *fetch, const struct 
     return st;
 }
 
-/* Both failed, or both gave the same within a tolerance. */
+/* Both failed, or both gave the same shape and, within a tolerance, the same floats. */
 static void expect_same(enum rt_status a, const struct rt_tensor *x, enum rt_status b,
                         const struct rt_tensor *y, const char *what)
 {
@@ -188,7 +187,7 @@ static void against_tensorflow(const char *name, const struct golden *g)
                       no_fusion, &y, &nodes, &err),
                   &err);
         expect_same(RT_OK, &g->y, RT_OK, &y, name);
-        /* Loops that are left count the nodes of each step. */
+        /* A loop that is left counts its nodes once for each step. */
         if (!no_fusion && nodes > 60)
             fail_msg("%s: %d nodes ran", name, (int)nodes);
         rt_tensor_clear(&y);
@@ -203,7 +202,8 @@ static void keras_layers_answer_as_in_tensorflow(void **state)
 
 /* ---- other shapes ---- */
 
-/* For the graph, of its type and depth. */
+/* A feed of the golden's type and depth, of these first two dimensions. `odd` is one of its floats.
+ */
 static void make_input(const struct golden *g, int64_t first, int64_t second, float odd,
                        struct rt_tensor *x)
 {
@@ -213,7 +213,7 @@ static void make_input(const struct golden *g, int64_t first, int64_t second, fl
                             (int64_t[]){first, second, g->x.dim[2]}, &err),
               &err);
     for (int64_t k = 0; k < rt_tensor_count(x); k++)
-        if (words) /* 0 is masked */
+        if (words) /* the id 0 is masked */
             ((int32_t *)x->data)[k] = (int32_t)((k * 7919 + 13) % 1000 % 3 ? k % 20 : 0);
         else
             ((float *)x->data)[k] = (float)((k * 7919 + 13) % 1000) / 250 - 2;
@@ -251,20 +251,20 @@ static void other_batches_and_lengths_answer_as_the_loop_does(void **state)
 
 /* ---- several cores ---- */
 
-/* Whether rows of the golden's layers are handed to cores, if they are many. */
+/* Whether a large batch of the golden is shared out to cores. */
 static bool must_be_cut(const char *name)
 {
-    if (strncmp(name, "states_", 7) == 0) /* few units and inputs: too little work */
+    if (strncmp(name, "states_", 7) == 0) /* too little work: few units and inputs */
         return false;
-    if (strstr(name, "_unroll")) /* no loop, so no layer */
+    if (strstr(name, "_unroll")) /* no loop, and so no layer */
         return false;
-    /* Their batch is fixed. */
+    /* The batch of these is fixed. */
     return !strstr(name, "keras_lstm_rows") && !strstr(name, "tf1_fixed_");
 }
 
 static void on_cores(const char *name, const struct golden *g)
 {
-    /* The second for graphs of so many steps. */
+    /* Batch and steps. The second pair is for graphs with a fixed number of steps. */
     const int64_t dims[][2] = {{303, 35}, {3001, g->x.dim[1]}};
     const int widths[] = {2, 5};
     const struct rt_span graph = {(unsigned char *)g->graph, g->n_graph};
@@ -312,8 +312,8 @@ static char *find(char *from, const char *end, const char *text, size_t n)
     return NULL;
 }
 
-/* The n bytes `from` become `to`, one place at a time: fused, the graph answers as it does plain.
- */
+/* Replaces the n bytes `from` by `to`, at one place of the graph after the other, and compares the
+ * fused with the unfused answer each time. */
 static void each_change(const char *name, const struct golden *g, const char *from, const char *to,
                         size_t n)
 {
@@ -341,8 +341,8 @@ static void each_change(const char *name, const struct golden *g, const char *fr
     free(graph);
 }
 
-/* Each op of the first kind becomes one of the second, one at a time. Both are preceded by their
- * length in the file, so that only names as long as each other can be put in place. */
+/* Replaces one op or one input by another. Names in the file stand behind their length, so that
+ * only a name of the same length can take the place of another. */
 static void damaged(const char *name, const struct golden *g)
 {
     static const char *const change[][2] = {
@@ -355,14 +355,14 @@ static void damaged(const char *name, const struct golden *g)
         {"split:output:2", "split:output:3"},
         {"mul_2:z:0", "add_1:z:0"},
         {"mul_1:z:0", "mul_2:z:0"},
-        /* of masks */
+        /* in loops with a mask */
         {"Tile_1:output:0", "Tile_2:output:0"},
         {"SelectV2:output:0", "SelectV2:output:1"},
         {"SelectV2_1:output:0", "SelectV2_2:output:0"},
         {"SelectV2_2:output:0", "SelectV2_1:output:0"},
         {"while_placeholder_4", "while_placeholder_3"},
         {"while_placeholder_4", "while_placeholder_2"},
-        /* of frames */
+        /* in loops by frames */
         {"while/Identity_3", "while/Identity_4"},
         {"while/Identity_4", "while/Identity_3"},
         {"while/Identity_1", "while/Identity_2"},
@@ -373,7 +373,7 @@ static void damaged(const char *name, const struct golden *g)
         {"rnn/TensorArray_1", "rnn/TensorArray:1"},
         {"rnn/strided_slice_1", "rnn/strided_slice:0"},
         {"cell/split:2", "cell/split:1"},
-        /* of rows' lengths, stacks, peepholes and their like */
+        /* with sequence lengths, stacked cells, peepholes, projections and clipping */
         {"while/Select_1", "while/Select_2"},
         {"while/Select_2", "while/Select_1"},
         {"\x06Select", "\x06Enter_"},
@@ -396,7 +396,7 @@ static void damaged(const char *name, const struct golden *g)
         each_change(name, g, change[i][0], change[i][1], strlen(change[i][0]));
 }
 
-/* Constants that leave a shape open, -1, say 7 rows instead, which the batch does not have. */
+/* A dimension -1 of a constant shape becomes 7, which no batch here has. */
 static void reshaped(const char *name, const struct golden *g)
 {
     each_change(name, g, "\xff\xff\xff\xff", "\7\0\0\0", 4);

@@ -1,14 +1,13 @@
+/*
+ * Dense layers on three axes, which Keras writes as tensordot, become one MatMul
+ * (runtime/fusion/fuse_dense.c); compared with the same graph without fusion.
+ */
 #include "tests/support/test.h"
 
 #include <math.h>
 
 #include "tests/support/answer.h"
 #include "tests/support/registry.h"
-
-/*
- * Dense layers on three axes, as Keras writes them out, as one product
- * (runtime/fusion/fuse_dense.c), against the same graph with every node by itself.
- */
 
 static struct rt_error err;
 
@@ -79,7 +78,7 @@ static void a_matmul_on_three_axes_is_one_node(void **state)
     (void)state;
     static const int64_t dims[][3] = {{3, 2, 4}, {1, 4, 4}, {0, 2, 4}, {2, 0, 4}};
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
-        compare(NULL, NULL, dims[i], 4); /* product, bias, split, minus */
+        compare(NULL, NULL, dims[i], 4); /* MatMul, AddV2, Reshape, Neg */
         compare(NULL, "dense:0", dims[i], 4);
         compare(NULL, "m:0", dims[i], NODES);
         compare(NULL, "split:0", dims[i], NODES);

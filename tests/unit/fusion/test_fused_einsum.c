@@ -1,3 +1,7 @@
+/*
+ * Dense layers that are written as Einsum become a MatMul (runtime/fusion/fuse_einsum.c); compared
+ * with the same graph without fusion. x is multiplied by a constant w of 24 numbers.
+ */
 #include "tests/support/test.h"
 
 #include <math.h>
@@ -5,16 +9,11 @@
 #include "tests/support/answer.h"
 #include "tests/support/registry.h"
 
-/*
- * Dense layers written as Einsum as products (runtime/fusion/fuse_einsum.c), against the same graph
- * with every node by itself. x is multiplied by a constant w of 24 numbers.
- */
-
 static struct rt_error err;
 
 struct form {
-    const char *equation, *w, *bias; /* shapes */
-    int nodes;                       /* of a run: views count, biases are the product's tail */
+    const char *equation, *w, *bias; /* the last two are shapes */
+    int nodes; /* of a fused run: views count, the bias is part of the MatMul's epilogue */
 };
 static const struct form forms[] = {
     {"abc,cd->abd", "4,6", "6", 1},
@@ -57,7 +56,7 @@ static struct rt_tensor numbers(int rank, const int64_t *dim)
     return x;
 }
 
-/* want: nodes of the fused run, 0: whatever. False: refused by both. */
+/* want: nodes of the fused run; 0: any number. Returns false where both runs are refused. */
 static bool compare(const struct form *f, int rank, const int64_t *dim, const char *also,
                     int64_t want)
 {
@@ -127,7 +126,8 @@ static void its_rows_are_independent(void **state)
     }
 }
 
-/* Its matrix is packed, and the packed product wants no memory besides: none is offset. */
+/* The weights are packed and the packed matmul asks for no scratch memory: the kernel must not add
+ * an offset to a pointer that is NULL. */
 static void a_packed_matmul_needs_no_memory_besides(void **state)
 {
     enum { K = 64, N = 80, ROWS = 6 };

@@ -1,3 +1,8 @@
+/*
+ * Layer and RMS normalisation that become one node (runtime/fusion/fuse_norm.c), and
+ * multiplications by 1 that are removed (simplify_algebra.c), against the same graph without
+ * fusion.
+ */
 #include "tests/support/test.h"
 
 #include <math.h>
@@ -7,18 +12,13 @@
 #include "tests/support/graph_session.h"
 #include "tests/support/registry.h"
 
-/*
- * Layer normalisation as one node (runtime/fusion/fuse_norm.c) and products with 1 (fuse_unit.c),
- * against the same graph with every node by itself.
- */
-
 static struct rt_error err;
 
 static const float TOLERANCE = 1e-5f;
 
 struct form {
     const char *name;
-    const char *nodes[20][3]; /* name, op, inputs; "s" and "o" are constants */
+    const char *nodes[20][3]; /* name, op, inputs; "s" is the scale and "o" the offset */
 };
 #define MOMENTS                                                                                    \
     {"mean", "Mean", "x axis"}, {"d2", "SquaredDifference", "x mean"}, {"var", "Mean", "d2 axis"}, \
@@ -123,7 +123,7 @@ static const struct form forms[] = {
       {"y", "Identity", "b"}}},
 };
 enum { FORMS = sizeof forms / sizeof *forms };
-/* Of three axes, the last of which is normalised. */
+/* Keras 2.3 computes the shape from three axes, the last of which is normalised. */
 static const struct form of_three_axes = {
     "Keras 2.3",
     {{"shape", "Shape", "x"},
@@ -165,7 +165,8 @@ static const char *attributes_of(const char *const node[3])
     return "T=float";
 }
 
-static const char *const *other; /* name, op, inputs, attributes: instead of the node so named */
+/* Name, op, inputs and attributes of a node that replaces the one of its name; NULL: none. */
+static const char *const *other;
 
 static void write(struct rt_bytes *g, const struct form *f, int axis, const char *n,
                   const char *scale, const char *offset)
@@ -263,7 +264,7 @@ static void long_rows_and_many_are_right(void **state)
     rt_bytes_clear(&g);
 }
 
-/* The axis is not the last, or scale and offset are of another length or rank. */
+/* The normalised axis is not the last one, or scale and offset have another length or rank. */
 static void odd_shapes_are_right(void **state)
 {
     (void)state;
@@ -288,7 +289,8 @@ static void odd_shapes_are_right(void **state)
         }
 }
 
-/* A Reshape to as many axes as were multiplied refuses a value of others, but for ones behind. */
+/* The graph reads the lengths of three axes, and its Reshape refuses a value that has fewer axes,
+ * or more elements than those three count: a further axis must have length 1. */
 static void a_value_of_other_axes_is_refused_alike(void **state)
 {
     (void)state;
@@ -316,7 +318,8 @@ static void a_value_of_other_axes_is_refused_alike(void **state)
     }
 }
 
-/* One node of the form by batch normalisation is another: it may be found or not, or refused. */
+/* One node of Keras 2's form is replaced: the pattern may be found or not and the graph may be
+ * refused, but fusion must not change the outcome. */
 static void what_is_written_otherwise_gives_the_same(void **state)
 {
     (void)state;
@@ -380,7 +383,7 @@ static void what_no_run_accepts_is_refused_alike(void **state)
     rt_tensor_clear(&x);
 }
 
-/* Whatever shapes come, what is kept for them is small, and counted. */
+/* However many shapes arrive, the specialisations take little memory, all of which is counted. */
 static void what_is_kept_for_shapes_is_bounded(void **state)
 {
     (void)state;
@@ -411,7 +414,8 @@ static void what_is_kept_for_shapes_is_bounded(void **state)
     rt_bytes_clear(&g);
 }
 
-/* Taps of a resized image are kept by its width: those are counted, and a run's limit holds. */
+/* A resize precomputes its interpolation weights for the width and height of the output: those of a
+ * specialisation are counted as its memory, and those of a run against the run's limit. */
 static void what_grows_with_a_shape_is_counted(void **state)
 {
     (void)state;
@@ -480,13 +484,13 @@ static void multiplications_by_one_are_left_out(void **state)
     gd_node(&g, "x", "Placeholder", "", "dtype=float");
     gd_node(&g, "one", "Const", "", "dtype=float value=float<>:1");
     gd_node(&g, "ones", "Const", "", "dtype=float value=float<1,1,1>:1");
-    for (int i = LINE; i > 0; i--) { /* readers stand before what they read */
+    for (int i = LINE; i > 0; i--) { /* each node stands in front of its input */
         snprintf(name, sizeof name, "n%d", i);
         if (i > 1)
             snprintf(in, sizeof in, i % 2 ? "n%d one" : "one n%d", i - 1);
         gd_node(&g, name, i % 3 && i % 2 ? "RealDiv" : "Mul", i > 1 ? in : "x one", "T=float");
     }
-    snprintf(in, sizeof in, "n%d ones", LINE); /* this one changes the shape */
+    snprintf(in, sizeof in, "n%d ones", LINE); /* a product with ones that adds an axis stays */
     gd_node(&g, "wide", "Mul", in, "T=float");
     gd_node(&g, "y", "Neg", "wide", "T=float");
     compare(&g, &x, NULL, 1);
@@ -495,7 +499,7 @@ static void multiplications_by_one_are_left_out(void **state)
     rt_tensor_clear(&x);
 }
 
-/* y of x, by these nodes and the scalars one, two and small. */
+/* A graph from "x" to "y" of these nodes and the scalars "one", "two" and "small". */
 static void write_nodes(struct rt_bytes *g, const char *const (*node)[3])
 {
     rt_bytes_init(g, 1 << 16);
@@ -512,22 +516,22 @@ static void what_only_looks_like_it_gives_the_same(void **state)
 {
     (void)state;
     static const char *const graphs[][8][3] = {
-        {{"n", "Mul", "x two"}, {"y", "Neg", "n"}}, /* not by one */
+        {{"n", "Mul", "x two"}, {"y", "Neg", "n"}}, /* multiplied by another number than 1 */
         {{"n", "RealDiv", "x two"}, {"y", "Neg", "n"}},
-        {{"n", "RealDiv", "one x"}, {"y", "Neg", "n"}}, /* one by it */
-        {{"e", "Exp", "x"}, /* a value by the root of another one's squares */
+        {{"n", "RealDiv", "one x"}, {"y", "Neg", "n"}}, /* 1 divided by the value */
+        {{"e", "Exp", "x"}, /* a value over the root mean square of another one */
          {"d2", "Square", "x"},
          {"var", "Mean", "d2 axis"},
          {"ve", "AddV2", "var small"},
          {"r", "Rsqrt", "ve"},
          {"y", "Mul", "e r"}},
-        {{"e", "Exp", "x"}, /* and of a product that is no square */
+        {{"e", "Exp", "x"}, /* the mean of a product that is no square */
          {"d2", "Mul", "x e"},
          {"var", "Mean", "d2 axis"},
          {"ve", "AddV2", "var small"},
          {"r", "Rsqrt", "ve"},
          {"y", "Mul", "x r"}},
-        {{"e", "Exp", "x"}, /* the mean of another one */
+        {{"e", "Exp", "x"}, /* a value less the mean of another one */
          {"mean", "Mean", "e axis"},
          {"d", "Sub", "x mean"},
          {"d2", "SquaredDifference", "x mean"},

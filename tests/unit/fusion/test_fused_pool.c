@@ -1,3 +1,4 @@
+/* An AvgPool behind a 1x1 convolution moves in front of it (runtime/fusion/fuse_pool.c). */
 #include "tests/support/test.h"
 
 #include <math.h>
@@ -8,11 +9,9 @@
 #include "tests/support/graph_session.h"
 #include "tests/support/registry.h"
 
-/* Averages before 1x1 convolutions instead of behind them (runtime/fusion/fuse_pool.c). */
-
 static struct rt_error err;
 
-/* Fetches y and `also`; *first becomes the op that ran first. */
+/* Fetches "y" and, unless it is NULL, `also`. `first` receives the op that ran first. */
 static struct rt_tensor run(const struct rt_bytes *g, const struct rt_tensor *x, const char *also,
                             bool no_fusion, char first[16])
 {

@@ -1,3 +1,7 @@
+/*
+ * Rotary position embedding that becomes one node (runtime/fusion/fuse_rotary.c), against the same
+ * graph without fusion, specialised and node by node.
+ */
 #include "tests/support/test.h"
 
 #include <math.h>
@@ -6,17 +10,11 @@
 #include "tests/support/draw.h"
 #include "tests/support/registry.h"
 
-/*
- * Rotary position embedding as one node (runtime/fusion/fuse_rotary.c), against the same graph with
- * every node by itself, compiled and not.
- */
-
 static struct rt_error err;
 
-/* name, op, inputs, attributes; feeds are x, cos and sin. */
 struct form {
     const char *name;
-    const char *nodes[20][4];
+    const char *nodes[20][4]; /* name, op, inputs, attributes, from the feeds x, cos and sin to y */
 };
 #define SUM                                                                                        \
     {"xc", "Mul", "x cos", "T=float"}, {"rs", "Mul", "r sin", "T=float"},                          \
@@ -88,7 +86,7 @@ static void constant(struct rt_bytes *g, const char *name, const char *value)
     gd_node(g, name, "Const", "", text);
 }
 
-/* `other`: instead of the node of its name. */
+/* `other` replaces the node of its name; NULL: none. */
 static void write(struct rt_bytes *g, const struct form *f, const char *const other[4])
 {
     static const char *const constants[][2] = {
@@ -119,8 +117,8 @@ static void fill(struct rt_tensor *t, int rank, const int64_t *dim)
         ((float *)t->data)[i] = 2 * draw() - 1;
 }
 
-/* In both tiers; the nodes that ran with the graph's joined. The products and sums are rounded as
- * by the single ops, so that the bits are theirs. */
+/* Returns the nodes of the fused run. The answers are the same bits, specialised or not: the fused
+ * kernel rounds each product and sum as the single ops do. */
 static int64_t expect_same(const struct rt_bytes *g, const struct rt_tensor in[3], const char *also)
 {
     int64_t nodes = 0;
@@ -137,14 +135,14 @@ struct shapes {
     int rank[3]; /* of x, cos and sin */
     int64_t dim[3][5];
 };
-/* x as all the forms take it: [batch, time, 3 heads, 8]. */
+/* Shapes that every form accepts: x is [batch, time, 3 heads, 8]. */
 static const struct shapes usual[] = {
     {{4, 4, 4}, {{2, 5, 3, 8}, {1, 5, 1, 8}, {1, 5, 1, 8}}},
     {{4, 3, 2}, {{1, 1, 3, 8}, {1, 3, 8}, {3, 8}}},
     {{4, 1, 1}, {{3, 4, 3, 8}, {8}, {8}}},
     {{4, 4, 4}, {{2, 5, 3, 8}, {2, 5, 3, 8}, {2, 5, 3, 8}}},
-    {{4, 4, 4}, {{1, 5, 3, 8}, {4, 5, 3, 8}, {4, 5, 3, 8}}}, /* they make more batches */
-    {{4, 4, 4}, {{2, 5, 3, 8}, {1, 5, 1, 1}, {1, 5, 1, 8}}}, /* one for a row */
+    {{4, 4, 4}, {{1, 5, 3, 8}, {4, 5, 3, 8}, {4, 5, 3, 8}}}, /* cos and sin broadcast x */
+    {{4, 4, 4}, {{2, 5, 3, 8}, {1, 5, 1, 1}, {1, 5, 1, 8}}}, /* one cosine for each row */
     {{4, 0, 4}, {{2, 5, 3, 8}, {0}, {1, 1, 1, 1}}},
     {{4, 4, 4}, {{0, 5, 3, 8}, {1, 5, 1, 8}, {1, 5, 1, 8}}},
 };
@@ -166,7 +164,8 @@ static void as_exporters_write_it_is_one_node(void **state)
         }
 }
 
-/* Returns the nodes that ran. */
+/* Runs on an x of this shape, with one cosine and sine for each element of a row. Returns the nodes
+ * of the fused run, or -1 where both runs are refused. */
 static int64_t ask(const struct form *f, const char *const other[4], const char *also, int rank,
                    const int64_t *dim)
 {
@@ -196,7 +195,7 @@ static void any_rank_and_length_is_right(void **state)
             assert_int_equal(ask(&forms[i], NULL, NULL, 3, (int64_t[]){3, 7, n}), 1);
         }
     }
-    /* The first half is what a slice says. */
+    /* Here the first part of a row is the 4 elements that the slices take. */
     for (int64_t n = 1; n <= 11; n++)
         assert_int_equal(ask(&forms[1], NULL, NULL, 2, (int64_t[]){3, n}), 1);
 }
@@ -249,7 +248,7 @@ static void it_is_rowwise(void **state)
 {
     static const struct rt_shape shapes[][3] = {
         {{4, {-1, 5, 3, 8}}, {4, {-1, 5, 1, 8}}, {4, {-1, 5, 3, 8}}},
-        {{1, {-1}}, {1, {-1}}, {1, {-1}}}, /* one row rotated into another */
+        {{1, {-1}}, {1, {-1}}, {1, {-1}}}, /* with one axis, the rows are rotated into each other */
     };
     (void)state;
     for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {

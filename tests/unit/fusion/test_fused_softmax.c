@@ -1,3 +1,5 @@
+/* A softmax that is written as maximum, exponential, sum and quotient becomes one node
+ * (runtime/fusion/fuse_softmax.c); compared with the same graph without fusion. */
 #include "tests/support/test.h"
 
 #include <math.h>
@@ -5,16 +7,13 @@
 #include "tests/support/answer.h"
 #include "tests/support/registry.h"
 
-/* Softmax that was written out (runtime/fusion/fuse_softmax.c), against the same graph with every
- * node by itself. */
-
 static struct rt_error err;
 
-/* The pattern with what may differ in it. */
+/* What differs between the graphs. */
 struct form {
-    const char *max, *sum; /* axes: values of a Const */
-    const char *keep_max, *keep_sum;
-    const char *of_max, *of_sum; /* what they are of */
+    const char *max, *sum; /* the axes of the maximum and of the sum, as a Const's value */
+    const char *keep_max, *keep_sum; /* keep_dims */
+    const char *of_max, *of_sum;     /* the inputs */
 };
 static const struct form usual = {"int32<1>:-1", "int32<>:-1", "true", "true", "x", "e"};
 
@@ -45,7 +44,7 @@ static void fill(struct rt_tensor *x, int rank, const int64_t *dim)
         ((float *)x->data)[i] = (float)(i * 37 % 23) / 4 - 2;
 }
 
-/* Returns how many nodes the fused run took. */
+/* Returns the nodes of the fused run, or -1 where both runs are refused. */
 static int64_t expect_same(const struct rt_bytes *g, const struct rt_tensor *x, const char *also)
 {
     return answer_both(&(struct question){.graph = g, .also = also}, x, 1e-6f);
@@ -94,8 +93,8 @@ static void what_is_not_quite_one_stays(void **state)
         {"int32<2>:0,-1", "int32<>:-1", "true", "true", "x", "e"},
         {"int32<0>:", "int32<>:-1", "true", "true", "x", "e"},
         {"int32<>:-1", "int32<>:-1", "true", "true", "x", "d"},
-        {"int32<>:-1", "int32<>:-1", "false", "true", "x",
-         "e"}, /* of a square: they are broadcast */
+        /* On a square, a maximum or a sum without its axis is broadcast along the wrong one. */
+        {"int32<>:-1", "int32<>:-1", "false", "true", "x", "e"},
         {"int32<>:-1", "int32<>:-1", "true", "false", "x", "e"},
     };
     static const int64_t dim[] = {4, 4};

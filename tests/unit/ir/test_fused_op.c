@@ -1,11 +1,10 @@
+/* Fused ops (runtime/core/fused_op.h): the attributes that a pass sets and the inputs that it gives
+ * are those that the kernel reads from the node. */
 #include "tests/support/test.h"
 
 #include "runtime/base/arena.h"
 #include "runtime/core/op.h"
 #include "runtime/ir/rewrite.h"
-
-/* Fused ops (runtime/core/fused_op.h): what a pass sets, the node that is made of it, and what a
- * kernel reads. */
 
 enum way { UP, DOWN };
 #define T_SCALE_INPUTS(IN, op)                                                                     \
@@ -38,7 +37,7 @@ static const struct t_scale given = {.axis = INT64_C(1) << 40,
                                      .name = "layer/scale",
                                      .sizes = {2, sizes}};
 
-/* A graph whose first nodes are feeds of different types and whose node AT is to be replaced. */
+/* A graph of three feeds of different types and two nodes, GOING and AT, which become one at AT. */
 enum { F32_FEED, BOOL_FEED, I64_FEED, GOING, AT, N_NODES };
 struct plan {
     struct rt_registry *registry;
@@ -110,7 +109,7 @@ static void a_kernel_reads_what_a_pass_has_set(void **state)
     assert_int_equal(got.in.by, 1);
     assert_int_equal(got.in.offset, 2);
     assert_int_equal(got.in.others, 3);
-    /* By name it is an attribute like any. */
+    /* The node has the attribute under its name too. */
     assert_true(rt_attr_int(n->def, "axis") == given.axis);
     end(&p);
 }
@@ -181,7 +180,7 @@ static void an_op_is_not_registered_with_the_schema_of_another(void **state)
 
     assert_non_null(r);
     assert_false(rt_registry_add_op(r, &other));
-    assert_false(rt_registry_add_op(r, &public)); /* a file could name it */
+    assert_false(rt_registry_add_op(r, &public)); /* a model file could name an op without "_" */
     assert_true(rt_registry_add_op(r, &scale_op));
     rt_registry_free(r);
 }

@@ -1,5 +1,5 @@
-/* The verifier of compiler graphs: it accepts a graph as passes make it and finds each planted
- * fault. */
+/* The verifier of the compiler's graph (runtime/ir/verify.h) accepts a sound graph and finds each
+ * fault that a test plants in it. */
 #include <string.h>
 
 #include "runtime/ir/verify.h"
@@ -123,7 +123,7 @@ static void a_wrong_type_is_found(void **state)
     assert_int_equal(pl_verify(&s->g, false, &s->err), RT_OK);
 }
 
-/* The handle of a variable is read, where a tensor is wanted. */
+/* A resource handle that is an input of another type counts as a read of the variable. */
 static void a_handle_may_stand_for_its_value(void **state)
 {
     struct small *s = *state;
@@ -153,7 +153,7 @@ static void a_reader_of_a_removed_node_is_found(void **state)
     refused(s, "edge 0 of 'Exp' is from node 1, which was removed");
 }
 
-/* What nothing reaches is no part of the plan. */
+/* The verifier looks only at nodes that a fetch or a target reaches. */
 static void a_node_that_nothing_reaches_may_be_anything(void **state)
 {
     struct small *s = *state;

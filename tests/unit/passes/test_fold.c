@@ -1,11 +1,12 @@
-/* Constants that are computed when a plan is made: what is folded, and what is left to the runs. */
+/* Constant folding (runtime/passes/constant_evaluation.c): what is computed when a plan is made,
+ * within limits of time and memory, and what is left to the runs. */
 #include <string.h>
 
 #include "runtime/base/clock.h"
 #include "runtime/session/session_internal.h"
 #include "tests/support/small_graph.h"
 
-/* n x n ones that no file holds. */
+/* An image of n x n ones that the graph computes. */
 static void ones(struct small_graph *x, const char *name, int n)
 {
     char dims[50], value[50], attrs[80], inputs[120];
@@ -59,7 +60,7 @@ static void the_memory_of_what_is_folded_is_bounded(void **state)
     enum { N = 80 };
     char name[20], inputs[20 * N] = "", attrs[30];
     sg_node(x, "x", "Placeholder", "", "dtype=float");
-    for (int i = 0; i < N; i++) { /* of 16 MiB each */
+    for (int i = 0; i < N; i++) { /* 16 MiB each */
         snprintf(name, sizeof name, "f%d", i);
         ones(x, name, 2048);
         snprintf(inputs + strlen(inputs), sizeof inputs - strlen(inputs), "%s%s", i ? " " : "",

@@ -1,9 +1,9 @@
 /*
- * A variable that a plan may write is not frozen in it (runtime/passes/freeze.c), wherever the
- * handle through which it is written comes from: the first run already reads what it wrote.
+ * A variable that a plan may write is not frozen in that plan (runtime/passes/freeze.c), wherever
+ * the handle comes from through which it is written: already the first run reads what it wrote.
  *
- * "a" and "b" hold 1 and 2. Each form makes a handle "h", of "a" where x is positive and of "b"
- * elsewhere, and writes 10 through it. "a_now" and "b_now" are read behind the write.
+ * The variables "a" and "b" hold 1 and 2. Each form makes a handle "h", of "a" where x is positive
+ * and of "b" otherwise, and writes 10 through it. "a_now" and "b_now" are read behind the write.
  */
 #include "tests/support/registry.h"
 #include "tests/support/test.h"
@@ -134,7 +134,7 @@ static const struct form forms[] = {
      {IF, {"d", "PlaceholderWithDefault", "h", "dtype=resource shape=<>"}, ASSIGN("d")}},
 };
 
-/* The same of references of TensorFlow 1. */
+/* Forms whose variables are TensorFlow 1's references. */
 static const struct form ref_forms[] = {
     {"RefSwitch and RefMerge",
      {{"sa", "RefSwitch", "ra positive", "T=float"},
@@ -224,7 +224,7 @@ static const struct function functions[] = {
       {"ten", "Const", "", "dtype=float value=float<1>:10"},
       {"w", "AssignVariableOp", "h ten:output:0", "dtype=float"},
       {"y", "AddV2", "x one:output:0", "T=float"}}},
-    {"write_give_a", /* the first step of two writes "b" */
+    {"write_give_a", /* of two iterations, the first one writes "b" */
      "h:resource x:float",
      "a:resource y:float",
      "a=a:resource:0 y=y:z:0",
@@ -350,6 +350,7 @@ static void check_first_run(const struct form *f, bool is_ref, int way, float x)
     if (rt_session_prepare(s, &spec, &c, &err) || rt_callable_run(c, &in, out, NULL, &err))
         fail_msg("%s: %s", f->what, rt_error_text(&err));
     const float a = *(const float *)out[0].data, b = *(const float *)out[1].data;
+    /* "write inside While through what the last step made" writes "b" first and then "a". */
     const bool both = strstr(f->what, "last step") && x > 0;
     if (a != (x > 0 ? 10.0F : 1.0F) || b != (x > 0 && !both ? 2.0F : 10.0F))
         fail_msg("%s, way %d, x %g: a and b are %g and %g", f->what, way, (double)x, (double)a,
@@ -366,7 +367,7 @@ static void the_first_run_reads_what_it_wrote(void **state)
     for (int way = 0; way < N_WAYS; way++) {
         for (size_t k = 0; k < sizeof forms / sizeof *forms; k++) {
             check_first_run(&forms[k], false, way, 1);
-            if (!strstr(forms[k].what, "last step")) /* which makes no step then */
+            if (!strstr(forms[k].what, "last step")) /* it runs no iteration then */
                 check_first_run(&forms[k], false, way, -1);
         }
         for (size_t k = 0; k < sizeof ref_forms / sizeof *ref_forms; k++) {
@@ -395,7 +396,7 @@ static void a_handle_that_is_fed_may_be_of_any_variable(void **state)
     rt_bytes_clear(&g);
 }
 
-/* How many nodes of the plan, and of those inside it, are of this op. */
+/* The number of nodes of this op, in the plan and in the plans of its subgraphs. */
 static int count_op(struct rt_session *s, const char *fetch, const char *op)
 {
     struct rt_arena *arena = rt_arena_new(1 << 24);
@@ -410,7 +411,8 @@ static int count_op(struct rt_session *s, const char *fetch, const char *op)
     return n;
 }
 
-/* Handles that branches and loops hand on unfreeze nothing unless something is written. */
+/* Handles that go through branches and loops keep no variable from being frozen unless something
+ * writes through them. */
 static void what_is_only_read_is_frozen(void **state)
 {
     static const struct form form = {

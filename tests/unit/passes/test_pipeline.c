@@ -1,4 +1,4 @@
-/* The table of passes: every pass stands behind the one that must have run before it. */
+/* The table of passes (runtime/passes/pipeline.c) is in an order in which it can be run. */
 #include <string.h>
 
 #include "runtime/passes/pipeline.h"
@@ -34,7 +34,7 @@ static void a_pass_has_one_function(void **state)
     }
 }
 
-/* And it ran on every graph on which the pass itself runs. */
+/* The pass that must have run before also works on every graph on which the pass itself works. */
 static void a_pass_stands_behind_what_must_have_run(void **state)
 {
     int n;
@@ -50,7 +50,7 @@ static void a_pass_stands_behind_what_must_have_run(void **state)
     }
 }
 
-/* Passes that repeat together stand together. */
+/* The passes of a group, which repeats as a whole, are neighbours in the table. */
 static void groups_are_in_one_piece(void **state)
 {
     int n, begun[PL_FUNCTIONALISE + 1] = {0};

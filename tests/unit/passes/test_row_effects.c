@@ -1,6 +1,7 @@
 /*
- * Ops that may fail on purpose (runtime/passes/rows.c, row_extremes.c): requests are merged only
- * where they fail together just when one of them fails alone.
+ * Requests whose graphs have ops that may fail on purpose, as Assert (runtime/passes/rows.c,
+ * row_extremes.c): they are merged only where the merged batch fails exactly when one of the
+ * requests fails alone.
  */
 #include "tests/support/test.h"
 
@@ -11,7 +12,8 @@ struct graph {
     bool is_rowwise;
     struct rg_line line[RG_MOST_LINES];
 };
-/* "at" has one of 0 to 3 for each row, "peak" a float from 39 to 50. */
+/* "at" has an integer from 0 to 3 for each row and "peak" a float from 39 to 50. Graphs that are
+ * rowwise come first. */
 #define ASSERT                                                                                     \
     {"a", "Assert", "ok x", "T=[float]"},                                                          \
     {                                                                                              \

@@ -1,7 +1,8 @@
 /*
- * Arguments of ops that follow the batch size or another length (runtime/passes/rows.c,
- * row_proofs.c): what is proved must answer merged requests with the bits that each gets alone, for
- * every number of rows, and what is merged must have been proved for its lengths.
+ * Ops whose arguments depend on the batch size or on another length (runtime/passes/rows.c,
+ * runtime/plan/row_analyses.h). A graph that is analysed as rowwise must give merged requests the
+ * bits that each gets alone, for every number of rows, and a batch may only be merged if the
+ * analysis covered its lengths.
  */
 #include "tests/support/test.h"
 
@@ -10,10 +11,10 @@
 
 #define I RG_INT
 
-/* What "k" is: 0 or 1. */
+/* A computation of "k", which is 0 or 1 for every number of rows n. */
 struct function {
     const char *what;
-    bool is_constant; /* the same for every n: what uses it is proved */
+    bool is_constant; /* k is the same for every n, so that a use of it is rowwise */
     struct rg_line line[RG_MOST_LINES];
 };
 static const struct function functions[] = {
@@ -77,7 +78,7 @@ static const struct function functions[] = {
       {"k", "GatherV2", "f_v n c0", "Tparams=int32 Tindices=int32 Taxis=int32"}}},
 };
 
-/* What uses "k", but not along the rows: "out". */
+/* A computation of "out" that uses "k" along other axes than the rows. */
 struct use {
     const char *what;
     struct rg_line line[RG_MOST_LINES];
@@ -199,7 +200,7 @@ static void an_argument_that_follows_the_batch_size_is_not_taken_for_a_constant(
             struct rt_error err = {0};
             rg_open(&o, functions[f].line, uses[u].line);
             struct rt_tensor alone = {0};
-            assert_ok(rg_run(&o, &shape, 0, 13, &alone, &err), &err); /* it can run */
+            assert_ok(rg_run(&o, &shape, 0, 13, &alone, &err), &err); /* The graph can run. */
             rt_tensor_clear(&alone);
             const bool yes = rt_callable_is_rowwise(o.callable, &shape, &err);
             if (yes)
@@ -211,7 +212,7 @@ static void an_argument_that_follows_the_batch_size_is_not_taken_for_a_constant(
         }
 }
 
-/* Of graphs without "k": what is proved of "out" for this shape of "x". */
+/* A graph that does not use "k", and whether "out" is rowwise for this shape of "x". */
 struct graph {
     const char *what;
     struct rt_shape shape;
@@ -445,12 +446,12 @@ static void what_follows_the_batch_size_as_a_row_does_is_rowwise(void **state)
     assert_int_equal(n_wrong, 0);
 }
 
-/* What mixes rows only where dimension 1, or something that follows from it, has one length. None
- * of the lengths that loading tries shows it. */
+/* A graph that mixes rows only where dimension 1, or a number that follows from it, has one certain
+ * length, which is none of those that loading tries. */
 struct length {
     const char *what;
     struct rt_shape shape;
-    int64_t mixes; /* dimension 1 */
+    int64_t mixes; /* that length of dimension 1 */
     struct rg_line line[RG_MOST_LINES];
 };
 #define OUT(when)                                                                                  \
@@ -509,7 +510,8 @@ static const struct length lengths[] = {
       {"out", "Cumsum", "x axis", "T=float Tidx=int32"}}},
 };
 
-/* RT_OK: the rows of two requests ran merged, and were compared with what each gets alone. */
+/* Runs a batch that says it is merged. RT_OK: it ran, and merged answers were then compared with
+ * those that each request gets alone; RT_UNAVAILABLE: it must not be merged. */
 static enum rt_status run_merged(struct rg_graph *o, const struct rt_shape *row, const char *what)
 {
     const struct rt_run_options merged = {.is_merged = true};
@@ -552,7 +554,8 @@ static void what_is_merged_was_analysed_for_its_lengths(void **state)
     }
 }
 
-/* More lengths than are kept, in turn and again: none gets the answer of another. */
+/* Three rounds through more lengths than the session keeps analyses of: no length gets the result
+ * of another one's. */
 static void lengths_that_come_and_go_keep_their_answers(void **state)
 {
     const struct length *x = &lengths[0];

@@ -1,3 +1,7 @@
+/*
+ * Autotuning (runtime/select/autotune.h): kernels are chosen by their times, which are injected
+ * here so that no test depends on speed, and the choices are kept in a file.
+ */
 #include "tests/support/test.h"
 
 #include <math.h>
@@ -64,7 +68,7 @@ static float draw(uint32_t *seed)
     return (float)(*seed >> 8) / (1 << 23) - 1;
 }
 
-/* x -> 3x3 convolution with a constant filter -> y */
+/* A session of a 3x3 convolution with a constant filter, and its callable from "x" to "y". */
 static struct rt_session *session(struct fixture *x, struct rt_callable **c)
 {
     const struct rt_session_options options = {
@@ -114,7 +118,8 @@ static int64_t packed(struct rt_session *s)
     return stats.packed_bytes;
 }
 
-/* Bytes of weights: of the direct form nothing is more than nine taps with channels rounded up. */
+/* Whether packed weights of this size are those of Winograd F(m x m, 3 x 3), whose channels may be
+ * rounded up: a direct form has nine taps for each channel, which is fewer. */
 static bool is_wino(int64_t bytes, int m)
 {
     return bytes >= (m + 2) * (m + 2) * CI * CO * 4 && bytes < (m + 2) * (m + 2) * CI * 64 * 4 + 1;
@@ -128,7 +133,7 @@ static void the_fastest_is_kept_and_nothing_of_the_others(void **state)
     struct rt_callable *c;
 
     for (int i = 0; i < 3; i++) {
-        rt_autotune_free(x->a); /* nothing is remembered */
+        rt_autotune_free(x->a); /* forgets all choices */
         x->a = rt_autotune_new(NULL);
         rt_autotune_inject(x->a, clock_says, x);
         x->fastest = names[i];
@@ -156,7 +161,7 @@ static void the_fastest_is_kept_and_nothing_of_the_others(void **state)
         rt_tensor_clear(&y[i]);
 }
 
-/* By rule it is winograd2 at 12x12. */
+/* The rule's choice is winograd2 at 12x12. */
 static void what_is_a_little_faster_than_the_rules_choice_is_not_taken(void **state)
 {
     static const struct {
@@ -169,7 +174,7 @@ static void what_is_a_little_faster_than_the_rules_choice_is_not_taken(void **st
 
     x->fastest = "conv2d.onednn";
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        rt_autotune_free(x->a); /* nothing is remembered */
+        rt_autotune_free(x->a); /* forgets all choices */
         x->a = rt_autotune_new(NULL);
         rt_autotune_inject(x->a, clock_says, x);
         x->others = cases[i].others;
@@ -181,7 +186,7 @@ static void what_is_a_little_faster_than_the_rules_choice_is_not_taken(void **st
     }
 }
 
-/* Something else took the core away while it ran. */
+/* One run may be slow because another process had the core. */
 static void one_slow_run_of_the_rules_choice_is_no_reason_for_another(void **state)
 {
     struct fixture *x = *state;
@@ -207,7 +212,7 @@ static void what_was_timed_once_is_remembered(void **state)
         assert_int_equal(x->timed > 0, i == 0);
         assert_true(packed(s) < 2 * 9 * CI * CO * 4);
         rt_session_free(s);
-        x->fastest = "conv2d.winograd4"; /* not asked any more */
+        x->fastest = "conv2d.winograd4"; /* the clock is not read any more */
     }
 }
 
@@ -259,7 +264,7 @@ static void a_filter_that_tiles_are_too_inexact_for_is_summed_directly(void **st
     rt_session_free(s);
 }
 
-/* ---- the file ---- */
+/* ---- the cache file ---- */
 
 static void a_file_brings_choices_to_another_server(void **state)
 {
@@ -308,7 +313,7 @@ static void servers_that_share_a_file_lose_nothing(void **state)
 }
 
 enum { SERVERS = 4, SAVES = 20 };
-static char cache[512]; /* the file that they share */
+static char cache[512]; /* the path of the file that they share */
 
 static void *save_often(void *arg)
 {
@@ -370,7 +375,7 @@ static void as_many_of_the_longest_lines_as_are_kept_fit_into_the_file(void **st
     assert_ok(rt_autotune_save(a, &x->err), &x->err);
     rt_autotune_free(a);
     a = rt_autotune_new(folder_path("cache"));
-    rt_autotune_find(a, key, got); /* the last one */
+    rt_autotune_find(a, key, got); /* the last line */
     assert_string_equal(got, name);
     memcpy(key, "0000000", 7);
     rt_autotune_find(a, key, got);
@@ -379,7 +384,8 @@ static void as_many_of_the_longest_lines_as_are_kept_fit_into_the_file(void **st
     folder_remove();
 }
 
-/* Of 20,000 shapes that came one after the other, in a process and in a file that others fill. */
+/* One process makes 20,000 choices, more than are kept, and another one adds choices to the file.
+ */
 static void the_oldest_make_room_for_what_is_new(void **state)
 {
     struct fixture *x = *state;
@@ -435,12 +441,12 @@ static void a_damaged_file_gives_what_is_whole_in_it(void **state)
     assert_string_equal(name, "");
 
     const size_t at = (size_t)snprintf(text, sizeof text, "%s", first);
-    memset(text + at, 'k', 900); /* longer than any key */
+    memset(text + at, 'k', 900); /* longer than a key may be */
     snprintf(text + at + 900, sizeof text - at - 900, "\tname\nkey\tother\n");
     assert_int_equal(rt_autotune_read(x->a, rt_span_str(text), &bad), 1);
     assert_int_equal(bad, 1);
     rt_autotune_find(x->a, "key", name);
-    assert_string_equal(name, "name"); /* what is known is newer */
+    assert_string_equal(name, "name"); /* a choice that is known is newer than the file */
 
     assert_int_equal(rt_autotune_read(x->a, rt_span_str("slipway autotune 2\nkey\tx\n"), &bad), 0);
     assert_int_equal(bad, -1);
@@ -518,7 +524,8 @@ static void only_a_file_of_ours_is_written(void **state)
         enum rt_status want = i < 2 ? RT_INVALID_ARGUMENT : RT_FAILED_PRECONDITION;
         assert_int_equal(rt_autotune_open(&a, folder_path(strange[i]), &x->err), want);
         assert_null(a);
-        a = rt_autotune_new(folder_path(strange[i])); /* nor where nobody asked */
+        a = rt_autotune_new(
+            folder_path(strange[i])); /* nor by an autotune that did not check the file */
         rt_autotune_put(a, "key", "name");
         assert_int_equal(rt_autotune_save(a, &x->err), want);
         rt_autotune_free(a);
@@ -533,7 +540,8 @@ static void only_a_file_of_ours_is_written(void **state)
     assert_ok(rt_file_read(folder_path("older"), 1 << 20, &text, &n, &x->err), &x->err);
     assert_string_equal(text, "slipway autotune 1\nkey\tname\n");
     free(text);
-    assert_ok(rt_autotune_open(&a, folder_path("none/cache"), &x->err), &x->err); /* warned of */
+    assert_ok(rt_autotune_open(&a, folder_path("none/cache"), &x->err),
+              &x->err); /* opens, with a warning */
     rt_autotune_free(a);
     folder_remove();
 }

@@ -1,3 +1,4 @@
+/* Kernels whose prepare fails (runtime/select/choose.c): a kernel that ranks above Sqrt's own. */
 #include "tests/support/test.h"
 
 #include "kernels/kernels.h"
@@ -47,7 +48,7 @@ static const struct rt_kernel first = {.op = "Sqrt",
                                        .prepare = prepare,
                                        .run = run};
 
-/* Runs y = sqrt(x) of one 9; *y is what came out. */
+/* Runs *y = sqrt(9) with a `first` whose prepare returns `how`, after it set its state if `out`. */
 static enum rt_status run_once(enum rt_status how, bool out, float *y)
 {
     struct rt_registry *all = rt_registry_new();

@@ -1,3 +1,4 @@
+/* The weights that are in memory when a model has been loaded, and loads that are cancelled. */
 #include "tests/support/test.h"
 
 #include "kernels/kernels.h"
@@ -9,7 +10,8 @@
 
 static struct rt_error err;
 
-/* Variables with a value, and those of whose value nothing is in memory. */
+/* *n: the variables that have a value; *n_unread: those of them whose value is still in the file.
+ */
 static void count(struct rt_session *s, int *n, int *n_unread)
 {
     *n = *n_unread = 0;
@@ -39,8 +41,9 @@ static void weights_are_held_in_one_form_and_those_of_no_signature_in_none(void 
     (void)state;
     int n, n_unread;
     struct rt_session_stats stats;
-    /* Keras writes every variable twice: no signature reaches one of the two, nor the counters of
-     * a seed. Of the others the larger filters and matrices are packed. */
+    /* Keras writes every variable twice, and no signature reaches the second copy or the counters
+     * of a seed generator. The larger filters and matrices among the others are held packed only.
+     */
     struct rt_model *m = load("models/digits/1", false);
     count(m->session, &n, &n_unread);
     rt_session_stats(m->session, &stats);
@@ -60,13 +63,14 @@ static void a_server_that_runs_any_node_reads_all(void **state)
     rt_model_free(m);
 }
 
-/* ---- a load that nobody wants any more ---- */
+/* ---- cancelled loads ---- */
 
 static _Atomic bool cancelled;
-static int n_asked, cancel_at; /* of the kernels below; at that time, from 1 on */
+static int n_asked, cancel_at; /* calls of can_never; the call that cancels, from 1 on */
 static int n_warnings;
 
-/* No kernel: it is asked whenever one of its op is chosen or tried. */
+/* The `can` of kernels that never apply. It is called whenever a kernel of the op is chosen or
+ * benchmarked. */
 static int can_never(const struct rt_prep *p)
 {
     (void)p;
@@ -89,6 +93,7 @@ static void warm_up_failed(void *arg, const char *signature, const struct rt_err
     n_warnings++;
 }
 
+/* Loads, and cancels in call `at` of can_never; 0: before the load; -1: not at all. */
 static enum rt_status load_until(int at, struct rt_registry *all, struct rt_model **m)
 {
     const struct rt_model_options options = {
@@ -122,19 +127,20 @@ static void a_load_may_be_cancelled_at_any_node(void **state)
     assert_ok(load_until(-1, all, &m), &err);
     const int n = n_asked;
     assert_true(n > 20);
-    atomic_store(&cancelled, true); /* it is not asked any more: the model is loaded */
+    atomic_store(&cancelled, true); /* has no effect on a model that is loaded */
     assert_ok(rt_session_check(m->session, &err), &err);
     rt_model_free(m);
     for (int at = 0; at <= n; at++) {
         assert_int_equal(load_until(at, all, &m), RT_CANCELLED);
         assert_null(m);
         assert_int_equal(n_warnings, 0);
-        assert_in_range(n_asked, at, at + 3); /* and not one of every node's */
+        assert_in_range(n_asked, at, at + 3); /* not a call for each node that is left */
     }
     rt_registry_free(all);
 }
 
-/* As a server does: the model's own requests, then what they ask for. How much was compiled. */
+/* Compiles three shapes in front of serving, as a server does after warm-up requests, and cancels
+ * in call `at` of can_never. Returns how many shapes were compiled. */
 static int compile_until(int at, struct rt_model *m)
 {
     const struct rt_model_signature *s = rt_model_signature(m, "serving_default");

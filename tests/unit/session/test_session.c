@@ -1,3 +1,5 @@
+/* Sessions (runtime/session/session.h): feeds and fetches, variables, calls of functions, devices.
+ */
 #include "tests/support/test.h"
 
 #include <pthread.h>
@@ -71,7 +73,7 @@ static struct rt_tensor vector(int n, const float *v)
     return t;
 }
 
-/* Runs with one feed or none, one fetch or none, one target or none. */
+/* Runs with at most one feed, one fetch and one target; each may be NULL. */
 static enum rt_status run1(struct fixture *x, const char *feed, const struct rt_tensor *in,
                            const char *fetch, struct rt_tensor *out, const char *target)
 {
@@ -391,8 +393,8 @@ static void work_on_another_device_gets_copies_and_no_other_touch(void **state)
     node(x, "p", "Placeholder", "", "dtype=float");
     node(x, "sum", "AddV2@/device:TEST:0", "p p", "T=float");
     node(x, "product", "Mul@/job:a/device:TEST:0", "sum sum", "T=float");
-    node(x, "host", "Neg@/device:TEST:0", "product", "T=float"); /* no kernel there */
-    node(x, "y", "AddV2@/device:GPU:3", "host sum", "T=float");  /* no such device */
+    node(x, "host", "Neg@/device:TEST:0", "product", "T=float"); /* the device has no Neg */
+    node(x, "y", "AddV2@/device:GPU:3", "host sum", "T=float");  /* there is no such device */
     open_session(x);
     for (int i = 0; i < 3; i++) {
         in = vector(4, (float[]){1, 2, 3, 4});

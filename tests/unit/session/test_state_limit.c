@@ -1,7 +1,7 @@
 /*
- * What runs leave in variables and tables counts in the state of the session, once, strings
- * included; what exceeds its limit is refused and leaves the state as it was; what is replaced,
- * removed or destroyed no longer counts.
+ * The memory that runs leave in variables and tables counts as the session's state
+ * (runtime/session/state.h): once, with the texts of strings, and until it is replaced, removed or
+ * destroyed. A write that would exceed the limit is refused and leaves the state as it was.
  */
 #include "tests/support/test.h"
 
@@ -112,7 +112,8 @@ static size_t held(struct rt_session *s)
     return stats.state_bytes;
 }
 
-/* Runs a node, or fetches an integer into *out (NULL: a node). n, and a string of `bytes`. */
+/* Runs the node `what` or, unless out is NULL, fetches the integer `what` into *out. The feeds are
+ * n, a string of this many `bytes`, and a vector of n zeros. */
 static enum rt_status run(struct rt_session *s, const char *what, int32_t n, size_t bytes,
                           int64_t *out, struct rt_error *err)
 {
@@ -171,7 +172,8 @@ static int64_t number(struct rt_session *s, const char *what)
 
 static void holds(struct rt_session *s, size_t bytes)
 {
-    const size_t have = held(s); /* blocks come in sizes a quarter of a power of two apart */
+    /* Blocks come in four sizes for each power of two, and so may be a quarter larger. */
+    const size_t have = held(s);
     if (have < bytes || have > bytes + bytes / 4 + 4096)
         fail_msg("the state holds %zu bytes, not %zu", have, bytes);
 }
@@ -184,9 +186,9 @@ static void a_variable_counts_once_and_not_as_a_run(void **state)
     runs(s, "v_set", 15000000, 0); /* 60 MB */
     holds(s, 60000000);
     assert_true(atomic_load(&budget.used) < 8 * MB);
-    for (int i = 0; i < 5; i++) /* a run has all its limit all the same */
+    for (int i = 0; i < 5; i++) /* a run still has all of its own limit */
         runs(s, "big_size", 22000000, 0);
-    runs(s, "w_from_v", 1, 0); /* shares it */
+    runs(s, "w_from_v", 1, 0); /* w shares the buffer of v */
     holds(s, 60000000);
     runs(s, "v_gone", 1, 0);
     holds(s, 60000000);
@@ -206,7 +208,7 @@ static void what_exceeds_the_limit_is_refused_and_changes_nothing(void **state)
     refused(s, "r_set", 15000000, 0);
     assert_int_equal(held(s), before);
     assert_int_equal(number(s, "v_size:0"), 15000000);
-    /* What is replaced makes room for what replaces it. */
+    /* A value that is replaced no longer counts against the one that replaces it. */
     for (int i = 0; i < 4; i++)
         runs(s, "v_set", 16000000 + i, 0);
     refused(s, "w_set", 15000000, 0);
@@ -219,7 +221,8 @@ static void what_exceeds_the_limit_is_refused_and_changes_nothing(void **state)
     rt_session_free(s);
 }
 
-/* A fed tensor is the request's, and a slice would hold all that it is a slice of. */
+/* The state copies a tensor of a request's memory, and a slice, which would hold the whole tensor.
+ */
 static void what_would_hold_other_memory_is_copied(void **state)
 {
     struct rt_session *s = session(NULL, true);
@@ -253,7 +256,7 @@ static void strings_count_and_shared_ones_once(void **state)
     holds(s, MB + 3000 * sizeof(struct rt_str));
     refused(s, "sv_set", 10, 101 * MB);
     assert_int_equal(number(s, "sv_size:0"), 3000);
-    for (int i = 0; i < 50; i++) /* one element shares the first text no more */
+    for (int i = 0; i < 50; i++) /* one element gets a text of its own */
         runs(s, "sv_update", 1, 4 * MB);
     holds(s, 5 * MB + 3000 * sizeof(struct rt_str));
     runs(s, "sv_set", 10, 99 * MB);
@@ -271,10 +274,10 @@ static void tables_count_what_they_hold(void **state)
     (void)state;
     while (n < 200 && run(s, "t_put", n, MB, NULL, &err) == RT_OK)
         n++;
-    assert_int_equal(n, 99); /* and the table's arrays */
+    assert_int_equal(n, 99); /* the table's arrays take the rest */
     refused(s, "t_put", 1000, MB);
     assert_int_equal(number(s, "t_size:0"), n);
-    for (int i = 0; i < 300; i++) /* a value may be replaced */
+    for (int i = 0; i < 300; i++) /* replaces values */
         runs(s, "t_put", i % n, MB);
     for (int i = 0; i < n; i++)
         runs(s, "t_drop", i, 0);
@@ -287,14 +290,14 @@ static void tables_count_what_they_hold(void **state)
     const int64_t inserted = number(s, "u_size:0");
     assert_true(inserted > 1000000 && inserted < 20000000);
     assert_true(held(s) <= STATE_LIMIT);
-    /* An import that is refused leaves the pairs that were there; one that fits in their place
-     * needs no room besides. */
+    /* An import that is refused leaves the pairs that were there, and one that fits into their
+     * place needs no further memory. */
     refused(s, "u_import", 20000000, 0);
     assert_int_equal(number(s, "u_size:0"), inserted);
     runs(s, "u_import", (int)inserted, 0);
     assert_int_equal(number(s, "u_size:0"), inserted);
     assert_true(held(s) <= STATE_LIMIT);
-    runs(s, "u_import", 1, 0); /* clears */
+    runs(s, "u_import", 1, 0); /* replaces all pairs */
     assert_true(held(s) < 64 << 10);
     rt_session_free(s);
 }
@@ -335,7 +338,7 @@ static void weights_that_are_replaced_raise_the_limit(void **state)
     assert_non_null(b);
     b->kind = RT_BUF_LAZY;
     const struct rt_tensor weights = {.dtype = RT_F32, .rank = 1, .dim = {1250}, .buf = b};
-    rt_buffer_ref(b); /* a plan's: they stay */
+    rt_buffer_ref(b); /* as by a plan, which keeps the weights in memory */
     rt_state_replaced(&s, &weights);
     assert_int_equal(rt_pool_hold(s.pool, 5000, 0, "a test", &err), RT_RESOURCE_EXHAUSTED);
     rt_buffer_unref(b);
@@ -349,7 +352,7 @@ static void weights_that_are_replaced_raise_the_limit(void **state)
     rt_state_clear(&s);
 }
 
-/* ---- runs beside each other ---- */
+/* ---- concurrent runs ---- */
 
 struct crowd {
     struct rt_session *s;
