@@ -203,6 +203,14 @@ void gd_node(struct rt_bytes *graph, const char *name, const char *op, const cha
     put_node(graph, 1, name, op, inputs, attrs);
 }
 
+void gd_lines(struct rt_bytes *graph, const struct gd_line *lines, const struct gd_line *other)
+{
+    for (; lines->name; lines++) {
+        const struct gd_line *l = other && strcmp(other->name, lines->name) == 0 ? other : lines;
+        gd_node(graph, l->name, l->op, l->inputs, l->attrs);
+    }
+}
+
 /* As strcspn of one character, but that a sanitizer's takes the length of the whole text first. */
 static size_t until(const char *s, char end)
 {

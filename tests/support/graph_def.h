@@ -16,6 +16,15 @@
 
 void gd_node(struct rt_bytes *graph, const char *name, const char *op, const char *inputs,
              const char *attrs);
+
+/* A node of a table: the arguments of gd_node. */
+struct gd_line {
+    const char *name, *op, *inputs, *attrs;
+};
+/* Adds the nodes of a table up to the first one without a name. `other`, unless it is NULL, is
+ * added in place of the node that has its name. */
+void gd_lines(struct rt_bytes *graph, const struct gd_line *lines, const struct gd_line *other);
+
 /*
  * args and outs: "x:float y:N*T z:*Ts" (a type, an attribute's name, N* before, * for a list).
  * `nodes`: made with gd_node into bytes of its own. rets: "out=node:y:0", ctrl_rets: "c=node".

@@ -1,5 +1,6 @@
 #include "tests/support/recorded.h"
 
+#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
@@ -64,4 +65,23 @@ char *recorded_name(struct recorded_reader *r)
     assert_non_null(name);
     memcpy(name, s.p, s.n);
     return name;
+}
+
+int recorded_each(const char *folder, const char *suffix,
+                  void (*check)(void *arg, const char *name), void *arg)
+{
+    DIR *d = opendir(folder);
+    int n = 0;
+    assert_non_null(d);
+    for (const struct dirent *e; (e = readdir(d));) {
+        const size_t len = strlen(e->d_name), end = strlen(suffix);
+        char name[256];
+        if (len <= end || strcmp(e->d_name + len - end, suffix) != 0)
+            continue;
+        snprintf(name, sizeof name, "%.*s", (int)(len - end), e->d_name);
+        check(arg, name);
+        n++;
+    }
+    closedir(d);
+    return n;
 }

@@ -23,4 +23,9 @@ struct rt_span recorded_text(struct recorded_reader *r);
 /* A copy, which the caller frees. */
 char *recorded_name(struct recorded_reader *r);
 
+/* Calls `check` with the name, without the suffix, of each file of the folder that has the suffix.
+ * Returns how many there are. */
+int recorded_each(const char *folder, const char *suffix,
+                  void (*check)(void *arg, const char *name), void *arg);
+
 #endif

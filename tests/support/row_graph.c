@@ -3,11 +3,10 @@
 #include <string.h>
 
 #include "kernels/kernels.h"
-#include "tests/support/graph_def.h"
 #include "tests/support/op.h"
 #include "tests/support/test.h"
 
-static const struct rg_line base[] = {
+static const struct gd_line base[] = {
     {"x", "Placeholder", "", "dtype=float shape=<?>"},
     {"shape", "Shape", "x", "T=float out_type=int32"},
     RG_INT("v0", "<1>:0"),
@@ -46,14 +45,8 @@ static const struct rg_line base[] = {
     {NULL, NULL, NULL, NULL},
 };
 
-static void add_lines(struct rg_graph *g, const struct rg_line *l)
-{
-    for (; l->name; l++)
-        gd_node(&g->bytes, l->name, l->op, l->inputs, l->attrs);
-}
-
-static enum rt_status open_graph(struct rg_graph *g, const struct rg_line *lines,
-                                 const struct rg_line *more, struct rt_error *err)
+static enum rt_status open_graph(struct rg_graph *g, const struct gd_line *lines,
+                                 const struct gd_line *more, struct rt_error *err)
 {
     static const char *const feed = "x", *const fetch = "out", *const put = "put";
     const struct rt_call_spec puts = {.targets = &put, .n_targets = 1};
@@ -62,9 +55,9 @@ static enum rt_status open_graph(struct rg_graph *g, const struct rg_line *lines
     struct rt_library *library = NULL;
 
     rt_bytes_init(&g->bytes, 1 << 20);
-    add_lines(g, base);
-    add_lines(g, lines);
-    add_lines(g, more);
+    gd_lines(&g->bytes, base, NULL);
+    gd_lines(&g->bytes, lines, NULL);
+    gd_lines(&g->bytes, more, NULL);
     g->registry = rt_registry_new();
     assert_true(g->registry && kn_register(g->registry));
     const struct rt_session_options options = {.registry = g->registry};
@@ -75,13 +68,13 @@ static enum rt_status open_graph(struct rg_graph *g, const struct rg_line *lines
     return st ? st : rt_session_prepare(g->session, &spec, &g->callable, err);
 }
 
-void rg_open(struct rg_graph *g, const struct rg_line *lines, const struct rg_line *more)
+void rg_open(struct rg_graph *g, const struct gd_line *lines, const struct gd_line *more)
 {
     struct rt_error err = {0};
     assert_ok(open_graph(g, lines, more, &err), &err);
 }
 
-bool rg_try_open(struct rg_graph *g, const struct rg_line *lines, const struct rg_line *more)
+bool rg_try_open(struct rg_graph *g, const struct gd_line *lines, const struct gd_line *more)
 {
     struct rt_error err = {0};
     return open_graph(g, lines, more, &err) == RT_OK;

@@ -8,13 +8,10 @@
 #ifndef TESTS_SUPPORT_ROW_GRAPH_H
 #define TESTS_SUPPORT_ROW_GRAPH_H
 
-#include "runtime/base/bytes.h"
 #include "runtime/session/session.h"
+#include "tests/support/graph_def.h"
 
 enum { RG_MOST_LINES = 12 };
-struct rg_line {
-    const char *name, *op, *inputs, *attrs; /* of gd_node; no name: the end */
-};
 #define RG_INT(name_, value)                                                                       \
     {                                                                                              \
         name_, "Const", "", "dtype=int32 value=int32" value                                        \
@@ -27,9 +24,9 @@ struct rg_graph {
     struct rt_callable *callable; /* from "x" to "out" */
 };
 /* The lines that all graphs have, and these; one of them is "k", an int32. */
-void rg_open(struct rg_graph *g, const struct rg_line *lines, const struct rg_line *more);
+void rg_open(struct rg_graph *g, const struct gd_line *lines, const struct gd_line *more);
 /* The same for lines that may be no graph: then false, and the test goes on. */
-bool rg_try_open(struct rg_graph *g, const struct rg_line *lines, const struct rg_line *more);
+bool rg_try_open(struct rg_graph *g, const struct gd_line *lines, const struct gd_line *more);
 void rg_close(struct rg_graph *g);
 
 /* Rows [from, from + n) of what is the same for every call, each as `row` without dimension 0. */

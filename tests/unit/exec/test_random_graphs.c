@@ -5,7 +5,6 @@
  */
 #include "tests/support/test.h"
 
-#include <dirent.h>
 #include <math.h>
 
 #include "runtime/base/half.h"
@@ -226,11 +225,14 @@ static void run(struct rt_session *s, struct feeding *g, const struct way *w, co
     }
 }
 
-static void check_graph(const char *path)
+static void check_graph(void *arg, const char *name)
 {
+    char path[320];
     struct recorded x = {0};
     struct rt_session_stats stats;
-    char what[320];
+    char what[480];
+    (void)arg;
+    snprintf(path, sizeof path, FOLDER "/%s.bin", name);
     read_recorded(path, &x);
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         struct rt_session *s = session(&x, &ways[i].tuning);
@@ -251,18 +253,7 @@ static void check_graph(const char *path)
 static void every_way_to_run_a_graph_gives_tensorflows_answers(void **state)
 {
     (void)state;
-    DIR *d = opendir(FOLDER);
-    int n = 0;
-    assert_non_null(d);
-    for (const struct dirent *e; (e = readdir(d));) {
-        char path[300];
-        if (!strstr(e->d_name, ".bin"))
-            continue;
-        snprintf(path, sizeof path, FOLDER "/%s", e->d_name);
-        check_graph(path);
-        n++;
-    }
-    closedir(d);
+    const int n = recorded_each(FOLDER, ".bin", check_graph, NULL);
     assert_true(n > 0 && n_compiled >= n);
 }
 

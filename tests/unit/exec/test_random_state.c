@@ -8,8 +8,6 @@
 #include "tests/support/registry.h"
 #include "tests/support/test.h"
 
-#include <dirent.h>
-
 #include "tests/support/graph_session.h"
 
 #define FOLDER "tests/goldens/random_state"
@@ -110,7 +108,7 @@ static void run_once(struct rt_session *s, const struct program *p, const char *
     }
 }
 
-static void check(const char *path)
+static void check(void *arg, const char *name)
 {
     static const struct {
         const char *name;
@@ -120,6 +118,9 @@ static void check(const char *path)
                 {"fused", {.no_specialise = true}},
                 {"compiled and fused", {.no_autotune = true}}};
     struct program p = {0};
+    char path[320];
+    (void)arg;
+    snprintf(path, sizeof path, FOLDER "/%s.bin", name);
     read_program(path, &p);
     for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
         struct rt_session *s = open_session(&p, &ways[w].tuning);
@@ -137,19 +138,7 @@ static void check(const char *path)
 static void programs_of_effects_answer_as_in_tensorflow(void **state)
 {
     (void)state;
-    DIR *d = opendir(FOLDER);
-    int n = 0;
-    assert_non_null(d);
-    for (const struct dirent *e; (e = readdir(d));) {
-        char path[300];
-        if (!strstr(e->d_name, ".bin"))
-            continue;
-        snprintf(path, sizeof path, FOLDER "/%s", e->d_name);
-        check(path);
-        n++;
-    }
-    closedir(d);
-    assert_true(n > 10);
+    assert_true(recorded_each(FOLDER, ".bin", check, NULL) > 10);
 }
 
 int main(void)

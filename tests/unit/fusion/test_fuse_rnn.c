@@ -5,7 +5,6 @@
  */
 #include "tests/support/test.h"
 
-#include <dirent.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -13,6 +12,7 @@
 #include "runtime/api/describe.h"
 #include "runtime/exec/parallel.h"
 #include "tests/support/graph_session.h"
+#include "tests/support/recorded.h"
 #include "tests/support/registry.h"
 
 #define LOOPS "tests/goldens/loops/"
@@ -156,25 +156,20 @@ static void expect_same(enum rt_status a, const struct rt_tensor *x, enum rt_sta
     }
 }
 
-static void each_golden(void (*test)(const char *name, const struct golden *g))
+typedef void (*golden_test)(const char *name, const struct golden *g);
+
+static void test_golden(void *arg, const char *name)
 {
-    DIR *d = opendir(LOOPS);
-    assert_non_null(d);
-    int n = 0;
-    for (struct dirent *e = readdir(d); e; e = readdir(d)) {
-        char name[256];
-        const size_t len = strlen(e->d_name);
-        if (len < 4 || strcmp(e->d_name + len - 3, ".pb") != 0)
-            continue;
-        snprintf(name, sizeof name, "%.*s", (int)(len - 3), e->d_name);
-        struct golden g;
-        read_golden(name, &g);
-        test(name, &g);
-        clear_golden(&g);
-        n++;
-    }
-    closedir(d);
-    assert_true(n >= 80);
+    const golden_test *test = arg;
+    struct golden g;
+    read_golden(name, &g);
+    (*test)(name, &g);
+    clear_golden(&g);
+}
+
+static void each_golden(golden_test test)
+{
+    assert_true(recorded_each(LOOPS, ".pb", test_golden, &test) >= 80);
 }
 
 static void against_tensorflow(const char *name, const struct golden *g)

@@ -52,9 +52,9 @@ static void clear(struct rt_tensor in[4])
 
 struct form {
     enum rt_dtype mask;
-    bool broadcasts;          /* its matmuls accept batches and heads of length 1 */
-    int n_left;               /* nodes of the fused graph; 0: 1 */
-    const char *nodes[16][4]; /* name, op, inputs, attributes */
+    bool broadcasts; /* its matmuls accept batches and heads of length 1 */
+    int n_left;      /* nodes of the fused graph; 0: 1 */
+    struct gd_line nodes[16];
 };
 #define AXIS              "T=int32 Index=int32 shrink_axis_mask=1"
 #define MATMUL            "T=float adj_x=false adj_y=false"
@@ -189,7 +189,8 @@ static const struct form causal[] = {
       BACK}},
 };
 
-static void write(struct rt_bytes *g, const struct form *f)
+/* `other` replaces the node of its name; NULL: none. */
+static void write(struct rt_bytes *g, const struct form *f, const struct gd_line *other)
 {
     rt_bytes_init(g, 1 << 16);
     gd_node(g, "q", "Placeholder", "", "dtype=float");
@@ -210,8 +211,7 @@ static void write(struct rt_bytes *g, const struct form *f)
     gd_node(g, "i4", "Const", "", "dtype=int32 value=int32<1>:4");
     gd_node(g, "low1", "Const", "", "dtype=int32 value=int32<>:-1");
     gd_node(g, "low0", "Const", "", "dtype=int32 value=int32<>:0");
-    for (int i = 0; i < 16 && f->nodes[i][0]; i++)
-        gd_node(g, f->nodes[i][0], f->nodes[i][1], f->nodes[i][2], f->nodes[i][3]);
+    gd_lines(g, f->nodes, other);
 }
 
 static struct question question_of(const struct rt_bytes *g, const char *also)
@@ -224,11 +224,11 @@ static struct question question_of(const struct rt_bytes *g, const char *also)
 }
 
 /* want: nodes of the fused run; 0: more than one; -1: any number. */
-static void compare(const struct form *f, const struct rt_tensor in[4], const char *also,
-                    int64_t want)
+static void compare_with(const struct form *f, const struct gd_line *other,
+                         const struct rt_tensor in[4], const char *also, int64_t want)
 {
     struct rt_bytes g;
-    write(&g, f);
+    write(&g, f, other);
     const struct question q = question_of(&g, also);
     const int64_t nodes = answer_both(&q, in, 1e-5f);
     if (nodes >= 0 && want > 0)
@@ -236,6 +236,12 @@ static void compare(const struct form *f, const struct rt_tensor in[4], const ch
     else if (nodes >= 0 && want == 0)
         assert_true(nodes > 1);
     rt_bytes_clear(&g);
+}
+
+static void compare(const struct form *f, const struct rt_tensor in[4], const char *also,
+                    int64_t want)
+{
+    compare_with(f, NULL, in, also, want);
 }
 
 struct sizes {
@@ -359,7 +365,7 @@ static size_t scratch_of(int64_t q, int64_t k, int64_t t, int64_t s)
     struct rt_tensor in[4] = {numbers((int64_t[]){1, q, 1, 2}), numbers((int64_t[]){1, k, 1, 2}),
                               numbers((int64_t[]){1, s, 1, 2}),
                               mask_of(forms[1].mask, 2, (int64_t[]){t, s})};
-    write(&g, &forms[1]);
+    write(&g, &forms[1], NULL);
     const struct question question = question_of(&g, NULL);
     struct rt_callable *c = answer_open(&question, false, &session);
     struct rt_arena *arena = rt_arena_new(1 << 20);
@@ -426,7 +432,7 @@ static void shapes_that_do_not_fit_are_refused(void **state)
             struct rt_tensor in[4] = {numbers(wrong[k][0]), numbers(wrong[k][1]),
                                       numbers(wrong[k][2]), mask_of(forms[f].mask, 4, wrong[k][3])};
             struct rt_bytes g;
-            write(&g, &forms[f]);
+            write(&g, &forms[f], NULL);
             const struct question q = question_of(&g, NULL);
             assert_int_equal(answer_both(&q, in, 0), -1);
             rt_bytes_clear(&g);
@@ -451,14 +457,11 @@ static void what_others_see_is_left_as_it_is(void **state)
 static void a_mask_that_is_joined_with_zeros_hides_all(void **state)
 {
     (void)state;
-    struct form f = forms[0];
+    static const struct gd_line zeros = {"ones", "Fill", "shape false", "T=bool index_type=int32"};
     struct rt_tensor in[4] = {numbers((int64_t[]){2, 4, 3, 8}), numbers((int64_t[]){2, 5, 3, 8}),
                               numbers((int64_t[]){2, 5, 3, 8}),
                               mask_of(RT_BOOL, 4, (int64_t[]){2, 1, 1, 5})};
-    for (int k = 0; k < 16 && f.nodes[k][0]; k++)
-        if (strcmp(f.nodes[k][0], "ones") == 0)
-            f.nodes[k][2] = "shape false";
-    compare(&f, in, NULL, -1);
+    compare_with(&forms[0], &zeros, in, NULL, -1);
     clear(in);
 }
 
@@ -468,7 +471,7 @@ static void what_is_written_otherwise_gives_the_same(void **state)
 {
     (void)state;
     enum { BERT = 4 };
-    static const char *const others[][4] = {
+    static const struct gd_line others[] = {
         TURN("tq", "q", "turned"),
         TURN("tq", "q", "last"),
         TURN("tk", "k", "turned"),
@@ -497,20 +500,15 @@ static void what_is_written_otherwise_gives_the_same(void **state)
         {"c", "BatchMatMulV2", "p p", MATMUL},
         {"c", "Mul", "p p", "T=float"},
     };
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        struct form f = forms[BERT];
-        for (int k = 0; k < 16 && f.nodes[k][0]; k++)
-            if (strcmp(f.nodes[k][0], others[i][0]) == 0)
-                memcpy(f.nodes[k], others[i], sizeof others[i]);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         for (int square = 0; square < 2; square++) { /* Equal lengths suit more of the variants. */
             const int64_t n = square ? 4 : 5;
             struct rt_tensor in[4] = {
                 numbers((int64_t[]){2, 4, 4, n - 1 + square}), numbers((int64_t[]){2, n, 4, 4}),
                 numbers((int64_t[]){2, n, 4, 4}), mask_of(RT_F32, 2, (int64_t[]){1, n})};
-            compare(&f, in, NULL, -1);
+            compare_with(&forms[BERT], &others[i], in, NULL, -1);
             clear(in);
         }
-    }
 }
 
 static void it_is_rowwise(void **state)
@@ -521,7 +519,7 @@ static void it_is_rowwise(void **state)
     for (int f = 0; f < FORMS; f++) {
         struct rt_session *s;
         struct rt_bytes g;
-        write(&g, &forms[f]);
+        write(&g, &forms[f], NULL);
         const struct question q = question_of(&g, NULL);
         struct rt_callable *c = answer_open(&q, false, &s);
         if (!rt_callable_is_rowwise(c, shapes, &err))

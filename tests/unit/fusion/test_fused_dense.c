@@ -11,13 +11,9 @@
 
 static struct rt_error err;
 
-struct node {
-    const char *name, *op, *inputs, *attrs;
-};
-
 /* x of [?,?,4] is multiplied by w of [4,6]; the last axis of the product is split into 2 and 3, and
  * a bias of that shape is added. */
-static const struct node graph[] = {
+static const struct gd_line graph[] = {
     {"x", "Placeholder", "", "dtype=float"},
     {"w", "Const", "",
      "dtype=float value=float<4,6>:1,2,3,4,5,6,-1,0,2,1,-3,2,0.5,1,1,1,2,2,3,1,0,0,1,-1"},
@@ -43,21 +39,19 @@ static const struct node graph[] = {
     {"split", "Reshape", "dense heads", "T=float Tshape=int32"},
     {"biased", "AddV2", "split bias", "T=float"},
     {"y", "Neg", "biased", "T=float"},
+    {NULL, NULL, NULL, NULL},
 };
-enum { NODES = sizeof graph / sizeof *graph };
+enum { NODES = sizeof graph / sizeof *graph - 1 };
 
 /* `other` replaces the node of its name; NULL: none. */
-static void write(struct rt_bytes *g, const struct node *other)
+static void write(struct rt_bytes *g, const struct gd_line *other)
 {
     rt_bytes_init(g, 1 << 16);
-    for (int i = 0; i < NODES; i++) {
-        const struct node *n = other && strcmp(other->name, graph[i].name) == 0 ? other : &graph[i];
-        gd_node(g, n->name, n->op, n->inputs, n->attrs);
-    }
+    gd_lines(g, graph, other);
 }
 
 /* At most `most` nodes of the fused graph may run. */
-static void compare(const struct node *other, const char *also, const int64_t *dim, int64_t most)
+static void compare(const struct gd_line *other, const char *also, const int64_t *dim, int64_t most)
 {
     struct rt_tensor x;
     struct rt_bytes g;
@@ -89,7 +83,7 @@ static void a_matmul_on_three_axes_is_one_node(void **state)
 static void what_is_written_otherwise_gives_the_same(void **state)
 {
     (void)state;
-    static const struct node others[] = {
+    static const struct gd_line others[] = {
         {"perm", "Const", "", "dtype=int32 value=int32<3>:1,0,2"},
         {"free", "Const", "", "dtype=int32 value=int32<2>:1,0"},
         {"free", "Const", "", "dtype=int32 value=int32<1>:0"},

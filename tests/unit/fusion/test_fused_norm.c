@@ -165,8 +165,7 @@ static const char *attributes_of(const char *const node[3])
     return "T=float";
 }
 
-/* Name, op, inputs and attributes of a node that replaces the one of its name; NULL: none. */
-static const char *const *other;
+static const struct gd_line *other; /* replaces the node of its name; NULL: none */
 
 static void write(struct rt_bytes *g, const struct form *f, int axis, const char *n,
                   const char *scale, const char *offset)
@@ -194,8 +193,8 @@ static void write(struct rt_bytes *g, const struct form *f, int axis, const char
     gd_node(g, "o", "Const", "", text);
     for (int i = 0; i < 20 && f->nodes[i][0]; i++) {
         const char *const *const node = f->nodes[i];
-        if (other && strcmp(other[0], node[0]) == 0)
-            gd_node(g, other[0], other[1], other[2], other[3]);
+        if (other && strcmp(other->name, node[0]) == 0)
+            gd_node(g, other->name, other->op, other->inputs, other->attrs);
         else
             gd_node(g, node[0], node[1], node[2], attributes_of(node));
     }
@@ -325,7 +324,7 @@ static void what_is_written_otherwise_gives_the_same(void **state)
     (void)state;
 #define SLICE "T=int32 Index=int32 "
 #define NORM  "T=float U=float epsilon=0.001f exponential_avg_factor=1.0f "
-    static const char *const others[][4] = {
+    static const struct gd_line others[] = {
         {"pre", "StridedSlice", "shape zeros_1 ones_1 ones_1", SLICE "begin_mask=1"},
         {"pre", "StridedSlice", "shape ones_1 at ones_1", SLICE},
         {"pre", "StridedSlice", "shape zeros_1 at ones_1", SLICE "end_mask=1"},
@@ -359,7 +358,7 @@ static void what_is_written_otherwise_gives_the_same(void **state)
             for (int k = 0; k < 3; k++) {
                 struct rt_tensor x = numbers(3, shapes[k]);
                 struct rt_bytes g;
-                other = others[i];
+                other = &others[i];
                 write(&g, &forms[f], 2, "5", "1,2,-0.5,0,3", "0,-1,7,2,0.1");
                 other = NULL;
                 answer_both(&(struct question){.graph = &g}, &x, TOLERANCE);

@@ -14,7 +14,7 @@ static struct rt_error err;
 
 struct form {
     const char *name;
-    const char *nodes[20][4]; /* name, op, inputs, attributes, from the feeds x, cos and sin to y */
+    struct gd_line nodes[20]; /* from the feeds x, cos and sin to y */
 };
 #define SUM                                                                                        \
     {"xc", "Mul", "x cos", "T=float"}, {"rs", "Mul", "r sin", "T=float"},                          \
@@ -87,7 +87,7 @@ static void constant(struct rt_bytes *g, const char *name, const char *value)
 }
 
 /* `other` replaces the node of its name; NULL: none. */
-static void write(struct rt_bytes *g, const struct form *f, const char *const other[4])
+static void write(struct rt_bytes *g, const struct form *f, const struct gd_line *other)
 {
     static const char *const constants[][2] = {
         {"minus_1", ">:-1"},    {"three", ">:3"},        {"eight", ">:8"},
@@ -102,12 +102,7 @@ static void write(struct rt_bytes *g, const struct form *f, const char *const ot
     gd_node(g, "sin", "Placeholder", "", "dtype=float");
     for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
         constant(g, constants[i][0], constants[i][1]);
-    for (int i = 0; i < 20 && f->nodes[i][0]; i++) {
-        const char *const *n = f->nodes[i];
-        if (other && strcmp(other[0], n[0]) == 0)
-            n = other;
-        gd_node(g, n[0], n[1], n[2], n[3]);
-    }
+    gd_lines(g, f->nodes, other);
 }
 
 static void fill(struct rt_tensor *t, int rank, const int64_t *dim)
@@ -166,7 +161,7 @@ static void as_exporters_write_it_is_one_node(void **state)
 
 /* Runs on an x of this shape, with one cosine and sine for each element of a row. Returns the nodes
  * of the fused run, or -1 where both runs are refused. */
-static int64_t ask(const struct form *f, const char *const other[4], const char *also, int rank,
+static int64_t ask(const struct form *f, const struct gd_line *other, const char *also, int rank,
                    const int64_t *dim)
 {
     struct rt_bytes g;
@@ -221,7 +216,7 @@ static void what_only_looks_like_it_gives_the_same(void **state)
 {
     static const struct {
         int form;
-        const char *other[4];
+        struct gd_line other;
     } others[] = {
         {0, {"r", "ConcatV2", "p n minus_1", "T=float N=2"}},
         {0, {"n", "Neg", "p:0", "T=float"}},
@@ -241,7 +236,7 @@ static void what_only_looks_like_it_gives_the_same(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         assert_true(
-            ask(&forms[others[i].form], others[i].other, NULL, 4, (int64_t[]){5, 5, 3, 8}) != 1);
+            ask(&forms[others[i].form], &others[i].other, NULL, 4, (int64_t[]){5, 5, 3, 8}) != 1);
 }
 
 static void it_is_rowwise(void **state)

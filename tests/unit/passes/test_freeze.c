@@ -12,14 +12,11 @@
 #include "tests/support/graph_def.h"
 #include "tests/support/graph_session.h"
 
-enum { MOST_LINES = 16 };
+enum { MOST_LINES = 17 };
 
-struct line {
-    const char *name, *op, *inputs, *attrs;
-};
 struct form {
     const char *what;
-    struct line line[MOST_LINES];
+    struct gd_line line[MOST_LINES];
 };
 
 #define RESOURCE(in, more) "Tcond=bool Tin=[" in "] Tout=[resource] " more
@@ -155,15 +152,9 @@ static const struct form ref_forms[] = {
       {"write", "Assign", "w ten", "T=float"}}},
 };
 
-static void add_lines(struct rt_bytes *to, const struct line *l, int n)
-{
-    for (int k = 0; k < n && l[k].name; k++)
-        gd_node(to, l[k].name, l[k].op, l[k].inputs, l[k].attrs);
-}
-
 struct function {
     const char *name, *args, *outs, *rets, *ctrl_rets;
-    struct line line[8];
+    struct gd_line line[8];
 };
 #define GREATER(node, a, b)                                                                        \
     {                                                                                              \
@@ -270,7 +261,7 @@ static const struct function functions[] = {
 
 static void make_graph(struct rt_bytes *g, const struct form *f, bool is_ref)
 {
-    static const struct line base[] = {
+    static const struct gd_line base[] = {
         {"x", "Placeholder", "", "dtype=float shape=<>"},
         {"zero", "Const", "", "dtype=float value=float<>:0"},
         {"ten", "Const", "", "dtype=float value=float<1>:10"},
@@ -285,35 +276,35 @@ static void make_graph(struct rt_bytes *g, const struct form *f, bool is_ref)
         {"positive", "Greater", "x zero", "T=float"},
         {"index", "Cast", "positive", "SrcT=bool DstT=int32"},
         {"nine_or_eight", "SelectV2", "positive nine eight", "T=float"},
+        {NULL, NULL, NULL, NULL},
     };
-    static const struct line handles[] = {
+    static const struct gd_line handles[] = {
         HANDLE("a", "a", ""),
         HANDLE("b", "b", ""),
         {"a_init", "AssignVariableOp", "a one", "dtype=float"},
         {"b_init", "AssignVariableOp", "b two_", "dtype=float"},
         {"a_now", "ReadVariableOp", "a ^write", "dtype=float"},
         {"b_now", "ReadVariableOp", "b ^write", "dtype=float"},
+        {NULL, NULL, NULL, NULL},
     };
-    static const struct line refs[] = {
+    static const struct gd_line refs[] = {
         {"ra", "VariableV2", "", "dtype=float shape=<1>"},
         {"rb", "VariableV2", "", "dtype=float shape=<1>"},
         {"a_init", "Assign", "ra one", "T=float"},
         {"b_init", "Assign", "rb two_", "T=float"},
         {"a_now", "Mul", "ra one ^write", "T=float"},
         {"b_now", "Mul", "rb one ^write", "T=float"},
+        {NULL, NULL, NULL, NULL},
     };
     rt_bytes_init(g, 1 << 20);
-    add_lines(g, base, sizeof base / sizeof *base);
-    if (is_ref)
-        add_lines(g, refs, sizeof refs / sizeof *refs);
-    else
-        add_lines(g, handles, sizeof handles / sizeof *handles);
-    add_lines(g, f->line, MOST_LINES);
+    gd_lines(g, base, NULL);
+    gd_lines(g, is_ref ? refs : handles, NULL);
+    gd_lines(g, f->line, NULL);
     for (size_t k = 0; k < sizeof functions / sizeof *functions; k++) {
         const struct function *x = &functions[k];
         struct rt_bytes nodes;
         rt_bytes_init(&nodes, 1 << 16);
-        add_lines(&nodes, x->line, sizeof x->line / sizeof *x->line);
+        gd_lines(&nodes, x->line, NULL);
         gd_function(g, x->name, x->args, x->outs, &nodes, x->rets, x->ctrl_rets);
         rt_bytes_clear(&nodes);
     }

@@ -10,7 +10,7 @@
 struct graph {
     const char *what;
     bool is_rowwise;
-    struct rg_line line[RG_MOST_LINES];
+    struct gd_line line[RG_MOST_LINES];
 };
 /* "at" has an integer from 0 to 3 for each row and "peak" a float from 39 to 50. Graphs that are
  * rowwise come first. */
@@ -182,7 +182,7 @@ static const struct graph graphs[] = {
 
 static void what_may_fail_fails_together_just_when_it_fails_alone(void **state)
 {
-    static const struct rg_line k[] = {{"k", "Identity", "c0", "T=int32"},
+    static const struct gd_line k[] = {{"k", "Identity", "c0", "T=int32"},
                                        {NULL, NULL, NULL, NULL}};
     static const struct rt_shape shape = {.rank = 3, .dim = {-1, 3, 4}};
     int n_wrong = 0;

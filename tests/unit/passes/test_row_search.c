@@ -58,7 +58,7 @@ static const struct step steps[] = {
     {"OneHot", "at & $ $", "T=float TI=int32"},
     {"CheckNumerics", "$", "T=float message='m'"},
 };
-static const struct rg_line more[] = {
+static const struct gd_line more[] = {
     {"k", "Identity", "c0", "T=int32"},
     RG_INT("minus2", "<>:-2"),
     RG_INT("back", "<2>:-1,4"),
@@ -113,17 +113,17 @@ static void what_is_drawn_and_rowwise_gets_together_what_it_gets_alone(void **st
     (void)state;
     for (int i = 0; i < N_GRAPHS; i++) {
         char name[MOST_STEPS][8], input[MOST_STEPS + 1][TEXT], what[8 * TEXT] = "";
-        struct rg_line line[RG_MOST_LINES] = {{NULL, NULL, NULL, NULL}};
+        struct gd_line line[RG_MOST_LINES] = {{NULL, NULL, NULL, NULL}};
         const int n = 1 + (int)draw_below(MOST_STEPS);
         for (int k = 0; k < n; k++) {
             const struct step *s = &steps[draw_below(sizeof steps / sizeof *steps)];
             snprintf(name[k], sizeof name[k], "y%d", k);
             fill(input[k], TEXT, s->inputs, k);
-            line[k] = (struct rg_line){name[k], s->op, input[k], s->attrs};
+            line[k] = (struct gd_line){name[k], s->op, input[k], s->attrs};
             snprintf(what + strlen(what), sizeof what - strlen(what), "%s(%s) ", s->op, input[k]);
         }
         snprintf(input[n], TEXT, "y%d", n - 1);
-        line[n] = (struct rg_line){"out", "Identity", input[n], "T=float"};
+        line[n] = (struct gd_line){"out", "Identity", input[n], "T=float"};
         struct rg_graph g = {0};
         struct rt_error err = {0};
         if (!rg_try_open(&g, line, more)) {

@@ -15,7 +15,7 @@
 struct function {
     const char *what;
     bool is_constant; /* k is the same for every n, so that a use of it is rowwise */
-    struct rg_line line[RG_MOST_LINES];
+    struct gd_line line[RG_MOST_LINES];
 };
 static const struct function functions[] = {
     {"of another dimension",
@@ -81,7 +81,7 @@ static const struct function functions[] = {
 /* A computation of "out" that uses "k" along other axes than the rows. */
 struct use {
     const char *what;
-    struct rg_line line[RG_MOST_LINES];
+    struct gd_line line[RG_MOST_LINES];
 };
 static const struct use uses[] = {
     {"Reshape",
@@ -217,7 +217,7 @@ struct graph {
     const char *what;
     struct rt_shape shape;
     bool is_rowwise;
-    struct rg_line line[RG_MOST_LINES];
+    struct gd_line line[RG_MOST_LINES];
 };
 #define S(...)                                                                                     \
     {                                                                                              \
@@ -452,7 +452,7 @@ struct length {
     const char *what;
     struct rt_shape shape;
     int64_t mixes; /* that length of dimension 1 */
-    struct rg_line line[RG_MOST_LINES];
+    struct gd_line line[RG_MOST_LINES];
 };
 #define OUT(when)                                                                                  \
     {"is", "Equal", when, "T=int32"}, {"axis", "SelectV2", "is c0 c1", "T=int32"},                 \
