@@ -1,6 +1,7 @@
 /*
- * What a graph answers as its plan has it, and node by node: for tests of what joins nodes. A graph
- * makes "y", and perhaps something else that is fetched too.
+ * The outputs of a graph with fusion and without, for tests of passes that fuse nodes. The graph's
+ * output is "y:0", and one more tensor may be fetched. The ops are those of
+ * tests/support/registry.h.
  */
 #ifndef TESTS_SUPPORT_ANSWER_H
 #define TESTS_SUPPORT_ANSWER_H
@@ -12,28 +13,29 @@ enum { ANSWER_FEEDS = 4 };
 
 struct question {
     const struct rt_bytes *graph;
-    const char *feeds[ANSWER_FEEDS]; /* up to the first NULL; none at all: "x:0" */
-    const char *also;                /* fetched besides; NULL: nothing */
+    const char *feeds[ANSWER_FEEDS]; /* up to the first NULL; without any, "x:0" is fed */
+    const char *also;                /* one more fetch; NULL: none */
     bool no_specialise;
-    struct rt_parallel *cores; /* NULL: one */
+    struct rt_parallel *cores; /* NULL: one core */
 };
 struct answer {
     enum rt_status status;
-    char text[400]; /* why it was refused */
+    char text[400]; /* the error's; "" without one */
     struct rt_tensor y;
-    int64_t nodes; /* that ran */
+    int64_t nodes; /* how many nodes ran */
 };
 
-/* By test_registry. The graph must import and be prepared; the session is the caller's. */
+/* The caller frees the session, which owns the callable. */
 struct rt_callable *answer_open(const struct question *q, bool no_fusion, struct rt_session **s);
-/* The caller clears a->y. */
+/* Runs once in a session of its own. The caller clears a->y. */
 void answer_ask(const struct question *q, const struct rt_tensor *in, bool no_fusion,
                 struct answer *a);
-/* Both ways, which must come to the same status and the same numbers, but for `tolerance` times the
- * largest of them, 1 at least. Returns the nodes that ran with the graph's nodes joined; -1: both
- * were refused, as an invalid argument. */
+/* Runs without fusion and with it. Both must return the same status, and answer_alike. Returns the
+ * number of nodes that ran with fusion, or -1 where both runs were refused as an invalid argument.
+ */
 int64_t answer_both(const struct question *q, const struct rt_tensor *in, float tolerance);
-/* The two are of one shape and agree so far; NaN agrees with NaN. */
+/* Equal shapes, and elements that differ by at most `tolerance` times the largest finite one of
+ * `a`, or times 1. NaN equals NaN. */
 void answer_alike(const struct rt_tensor *a, const struct rt_tensor *b, float tolerance);
 
 #endif

@@ -1,12 +1,13 @@
-/* Made-up numbers, the same in each run of a program. */
+/* Pseudo-random numbers: every run of a program draws the same ones. */
 #ifndef TESTS_SUPPORT_DRAW_H
 #define TESTS_SUPPORT_DRAW_H
 
 #include <stdint.h>
 
-float draw(void);              /* -1 or more, less than 1 */
-int64_t draw_below(int64_t n); /* 0 or more, less than n; of 2^24 numbers at most */
-/* So many, 64-byte aligned; sanitizers see what is read or written behind them. To be freed. */
+float draw(void);              /* in [-1, 1) */
+int64_t draw_below(int64_t n); /* in [0, n), where n is at most 2^24 */
+/* n floats, 64-byte aligned, in a block of exactly that size, so that sanitizers see accesses
+ * behind them. The caller frees them. */
 float *draw_floats(int64_t n);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * Reads the files that scripts of tests/conformance record with TensorFlow: the number of bytes
- * (int64), then these, compressed with zlib. Inside, numbers are little-endian and a text is
- * preceded by its length (int64).
+ * Reads the files that scripts of tests/conformance record with TensorFlow. A file holds the length
+ * of its contents (int64) and the contents, compressed with zlib. In the contents, numbers are
+ * little-endian, and a text stands behind its length (int64). Malformed contents fail the test.
  */
 #ifndef TESTS_SUPPORT_RECORDED_H
 #define TESTS_SUPPORT_RECORDED_H
@@ -14,7 +14,7 @@ struct recorded_reader {
     const char *at, *end;
 };
 
-/* The bytes, which the caller frees; r: at their beginning. */
+/* Returns the contents, which the caller frees; *r reads from their beginning. */
 char *recorded_open(const char *path, struct recorded_reader *r);
 const char *recorded_take(struct recorded_reader *r, size_t n);
 int32_t recorded_int(struct recorded_reader *r);

@@ -1,11 +1,11 @@
-/* A registry with all of our kernels, for the time of a group of tests. */
+/* A registry with all of Slipway's kernels, which a group of tests shares. */
 #ifndef TESTS_SUPPORT_REGISTRY_H
 #define TESTS_SUPPORT_REGISTRY_H
 
 #include "runtime/core/op.h"
 
 extern struct rt_registry *test_registry;
-/* cmocka's set-up and tear-down of a group. */
+/* Set-up and tear-down of a cmocka group. */
 int test_registry_make(void **state);
 int test_registry_drop(void **state);
 

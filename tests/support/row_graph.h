@@ -1,9 +1,11 @@
 /*
- * Graphs of one input and one output for tests of the proof of the rows (runtime/passes/rows.c),
- * line by line, and what requests of them get together and alone.
+ * Graphs of one input and one output for tests of the row analysis (runtime/passes/rows.c), written
+ * as tables of nodes, and requests that run merged and alone.
  *
- * "x" has shape [n, 3, 4]; "n" and "d" are its first two dimensions as scalars. "put" is served
- * too: the variable that "got" gathers from is not frozen, and of no known shape.
+ * "x" has shape [n, 3, 4], unless a test gives another one; "n" and "d" are its first two
+ * dimensions as scalars. Further constants and values stand in row_graph.c. The session also has a
+ * callable that writes the variable that "got" gathers from, so that this variable is not frozen
+ * and its shape is unknown.
  */
 #ifndef TESTS_SUPPORT_ROW_GRAPH_H
 #define TESTS_SUPPORT_ROW_GRAPH_H
@@ -23,20 +25,22 @@ struct rg_graph {
     struct rt_session *session;
     struct rt_callable *callable; /* from "x" to "out" */
 };
-/* The lines that all graphs have, and these; one of them is "k", an int32. */
+/* Opens a session on the nodes that all graphs have, `lines` and `more`. One of these two adds "k",
+ * an int32 scalar. */
 void rg_open(struct rg_graph *g, const struct gd_line *lines, const struct gd_line *more);
-/* The same for lines that may be no graph: then false, and the test goes on. */
+/* As rg_open, but returns false for nodes that are refused. */
 bool rg_try_open(struct rg_graph *g, const struct gd_line *lines, const struct gd_line *more);
 void rg_close(struct rg_graph *g);
 
-/* Rows [from, from + n) of what is the same for every call, each as `row` without dimension 0. */
+/* Rows [from, from + n) of one infinite input, which is the same for every call. `row` gives the
+ * shape of a row behind dimension 0. */
 struct rt_tensor rg_rows(const struct rt_shape *row, int64_t from, int64_t n);
 enum rt_status rg_run(struct rg_graph *g, const struct rt_shape *row, int64_t from, int64_t n,
                       struct rt_tensor *out, struct rt_error *err);
 /*
- * Runs requests of several sizes alone and two together, which must get the same bits, or fail when
- * one of them fails alone; the test fails, with these texts, otherwise. Returns how many pairs got
- * answers.
+ * Runs pairs of requests of several sizes, alone and merged. Merged they must give the same bits as
+ * alone, or fail exactly when one of them fails alone; otherwise the test fails with these texts.
+ * Returns how many pairs gave outputs.
  */
 int rg_check_merged(struct rg_graph *g, const struct rt_shape *row, const char *what,
                     const char *which);
