@@ -64,18 +64,18 @@ void answer_alike(const struct rt_tensor *a, const struct rt_tensor *b, float to
 
 int64_t answer_both(const struct question *q, const struct rt_tensor *in, float tolerance)
 {
-    struct answer alone, joined;
+    struct answer unfused, fused;
 
-    answer_ask(q, in, true, &alone);
-    answer_ask(q, in, false, &joined);
-    if (alone.status != joined.status)
-        fail_msg("alone: %s %s, joined: %s %s", rt_status_name(alone.status), alone.text,
-                 rt_status_name(joined.status), joined.text);
-    if (alone.status)
-        assert_int_equal(alone.status, RT_INVALID_ARGUMENT);
+    answer_ask(q, in, true, &unfused);
+    answer_ask(q, in, false, &fused);
+    if (unfused.status != fused.status)
+        fail_msg("unfused: %s %s, fused: %s %s", rt_status_name(unfused.status), unfused.text,
+                 rt_status_name(fused.status), fused.text);
+    if (unfused.status)
+        assert_int_equal(unfused.status, RT_INVALID_ARGUMENT);
     else
-        answer_alike(&alone.y, &joined.y, tolerance);
-    rt_tensor_clear(&alone.y);
-    rt_tensor_clear(&joined.y);
-    return alone.status ? -1 : joined.nodes;
+        answer_alike(&unfused.y, &fused.y, tolerance);
+    rt_tensor_clear(&unfused.y);
+    rt_tensor_clear(&fused.y);
+    return unfused.status ? -1 : fused.nodes;
 }

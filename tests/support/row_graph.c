@@ -107,9 +107,9 @@ enum rt_status rg_run(struct rg_graph *g, const struct rt_shape *row, int64_t fr
     return st;
 }
 
-/* `both` is `first` and `second`, one behind the other. */
-static bool is_joined(const struct rt_tensor *both, const struct rt_tensor *first,
-                      const struct rt_tensor *second, int64_t a, int64_t b)
+/* `both` has the a rows of `first` and then the b rows of `second`, bit for bit. */
+static bool is_concatenation(const struct rt_tensor *both, const struct rt_tensor *first,
+                             const struct rt_tensor *second, int64_t a, int64_t b)
 {
     const size_t bytes = rt_tensor_bytes(first), more = rt_tensor_bytes(second);
     return both->rank >= 1 && both->rank == first->rank && both->rank == second->rank &&
@@ -141,7 +141,7 @@ int rg_check_merged(struct rg_graph *g, const struct rt_shape *row, const char *
                          what, which, (long long)a, (long long)b,
                          alone ? "only together" : "only alone",
                          rt_error_text(alone ? &err : &why));
-            if (alone && !is_joined(&both, &first, &second, a, b))
+            if (alone && !is_concatenation(&both, &first, &second, a, b))
                 fail_msg("%s of %s is proved, but requests of %lld and %lld rows get other answers "
                          "together than alone",
                          what, which, (long long)a, (long long)b);

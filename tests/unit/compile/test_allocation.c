@@ -183,8 +183,8 @@ static void a_dense_network_allocates_nothing(void **state)
     gd_node(g, "t", "Tanh", "line", "T=float");
     gd_node(g, "back", "Reshape", "t square", "T=float Tshape=int32");
     gd_node(g, "cut", "Split", "one back", "T=float num_split=2");
-    gd_node(g, "joined", "ConcatV2", "cut:1 cut:0 one", "T=float N=2 Tidx=int32");
-    gd_node(g, "y", "Softmax", "joined", "T=float");
+    gd_node(g, "concat", "ConcatV2", "cut:1 cut:0 one", "T=float N=2 Tidx=int32");
+    gd_node(g, "y", "Softmax", "concat", "T=float");
     struct rt_tensor t = floats(2, (int64_t[]){3, 8});
     assert_int_equal(allocations_of(x, "y", &t), 0);
     rt_tensor_clear(&t);

@@ -210,7 +210,7 @@ static void random_graph(struct tiers *x, unsigned *seed, int n)
             break;
         case 5:
             snprintf(in, sizeof in, "%s swap", b);
-            snprintf(a, sizeof a, "turned%d", i);
+            snprintf(a, sizeof a, "transposed%d", i);
             node(x, a, "Transpose", in, "T=float Tperm=int32");
             snprintf(in, sizeof in, "%s swap", a);
             node(x, name, "Transpose", in, "T=float Tperm=int32");

@@ -57,7 +57,7 @@ static bool make_feed(const struct rt_tensor_spec *in, int64_t batch, struct rt_
 static void compare(const char *what, const struct rt_tensor *want, const struct rt_tensor *got,
                     bool bits)
 {
-    double largest = 0, apart = 0;
+    double largest = 0, difference = 0;
     assert_int_equal(want->dtype, got->dtype);
     assert_int_equal(want->rank, got->rank);
     assert_memory_equal(want->dim, got->dim, (size_t)want->rank * sizeof *want->dim);
@@ -74,10 +74,10 @@ static void compare(const char *what, const struct rt_tensor *want, const struct
     for (int64_t i = 0; i < rt_tensor_count(want); i++) {
         const double a = (double)((float *)want->data)[i], b = (double)((float *)got->data)[i];
         largest = fmax(largest, fabs(a));
-        apart = fmax(apart, fabs(a - b));
+        difference = fmax(difference, fabs(a - b));
     }
-    if (!(apart <= 1e-5 * largest))
-        fail_msg("%s: %g apart, the largest is %g", what, apart, largest);
+    if (!(difference <= 1e-5 * largest))
+        fail_msg("%s: differs by %g, the largest is %g", what, difference, largest);
 }
 
 static void check_run(const char *what, const struct rt_model_signature *a,

@@ -26,12 +26,12 @@ static int64_t below(int64_t n)
 
 static struct rt_tensor random_tensor(int rank, const int64_t *dim)
 {
-    static const float odd[] = {NAN, INFINITY, -INFINITY, -0.0f, 0, 1e38f, -1e-38f, 1e-45f};
+    static const float special[] = {NAN, INFINITY, -INFINITY, -0.0f, 0, 1e38f, -1e-38f, 1e-45f};
     struct rt_tensor t;
     assert_ok(rt_tensor_new(&t, NULL, RT_F32, rank, dim, &err), &err);
     for (int64_t i = 0; i < rt_tensor_count(&t); i++)
         ((float *)t.data)[i] = below(16) ? (float)(below(1 << 20) - (1 << 19)) / (1 << 16)
-                                         : odd[below(sizeof odd / sizeof *odd)];
+                                         : special[below(sizeof special / sizeof *special)];
     return t;
 }
 
@@ -523,7 +523,7 @@ static void dense_block(struct run *x, int layers, int axis, const char *also)
 {
     char name[MOST_NAME], in[64], text[64];
     const char *last = "x0";
-    static char joined[MOST_NAME];
+    static char concat[MOST_NAME];
     begin(x, 4);
     snprintf(text, sizeof text, "dtype=int32 value=int32<>:%d", axis);
     gd_node(&x->g, "axis", "Const", "", text);
@@ -544,9 +544,9 @@ static void dense_block(struct run *x, int layers, int axis, const char *also)
         gd_node(&x->g, name, "MaxPool", in,
                 "T=float ksize=[1,3,3,1] strides=[1,1,1,1] padding='SAME' data_format='NHWC'");
         snprintf(in, sizeof in, "%s p%d axis", last, i);
-        snprintf(joined, sizeof joined, "c%d", i);
-        gd_node(&x->g, joined, "ConcatV2", in, "N=2 T=float Tidx=int32");
-        last = joined;
+        snprintf(concat, sizeof concat, "c%d", i);
+        gd_node(&x->g, concat, "ConcatV2", in, "N=2 T=float Tidx=int32");
+        last = concat;
     }
     if (also) {
         x->n_fetches = 2;

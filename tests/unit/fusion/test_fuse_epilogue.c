@@ -20,7 +20,7 @@ static void bias_normalisation_and_residual_join(void **state)
         for (int form = 0; form < 8; form++)
             for (int64_t batch = 0; batch < 3; batch++) {
                 const char *at = "head";
-                int joined = 0;
+                int saved = 0;
                 x->finite_feeds = batch == 1;
                 const int rank = ep_add_head(x, (enum ep_head)h, batch, dim);
                 snprintf(what, sizeof what, "form %d behind %s, batch %d", form, ep_head_name[h],
@@ -29,7 +29,7 @@ static void bias_normalisation_and_residual_join(void **state)
                     ep_channels(x, "bias", (enum ep_head)h, 0);
                     fg_node(x, "biased", "BiasAdd", "head bias", "T=float");
                     at = "biased";
-                    joined++;
+                    saved++;
                 }
                 char in[64];
                 ep_channels(x, "v1", (enum ep_head)h, 1);
@@ -40,22 +40,22 @@ static void bias_normalisation_and_residual_join(void **state)
                     snprintf(in, sizeof in, "%s v1 v2 v3 v4", at);
                     fg_node(x, "bn", "FusedBatchNormV3", in,
                             "T=float U=float is_training=false epsilon=0.01f");
-                    joined++;
+                    saved++;
                 } else {
                     snprintf(in, sizeof in, "%s v1", at);
                     fg_node(x, "m", "Mul", in, "T=float");
                     fg_node(x, "bn", "AddV2", "m v2", "T=float");
-                    joined += 2;
+                    saved += 2;
                 }
                 if (form & 4) {
                     fg_feed(x, "residual", rank, dim);
                     fg_node(x, "sum", "AddV2", form & 1 ? "bn residual" : "residual bn", "T=float");
-                    joined++;
+                    saved++;
                 }
-                joined +=
+                saved +=
                     ep_add_activation(x, form & 1 ? EP_RELU : EP_SWISH, form & 4 ? "sum" : "bn");
                 fg_fetch(x, "out");
-                fg_compare(x, joined, what);
+                fg_compare(x, saved, what);
             }
     x->finite_feeds = false;
 }

@@ -112,9 +112,9 @@ static void rows_stay_apart_with_a_residual(void **state)
         fg_constant(x, "w", "3x3x4x4", 0);
         fg_constant(x, "w2", "1x1x4x4", 0);
         fg_node(x, "zero", "Const", "", "dtype=int32 value=int32<1>:0");
-        fg_node(x, "turned", "ReverseV2", "y zero", "T=float Tidx=int32");
+        fg_node(x, "reversed", "ReverseV2", "y zero", "T=float Tidx=int32");
         fg_node(x, "head", "Conv2D", "x w", "T=float padding='SAME' strides=[1,1,1,1]");
-        fg_node(x, "sum", "AddV2", k ? "head turned" : "y head", "T=float");
+        fg_node(x, "sum", "AddV2", k ? "head reversed" : "y head", "T=float");
         fg_node(x, "r", "Relu", "sum", "T=float");
         fg_node(x, "out", "Conv2D", "r w2", "T=float padding='SAME' strides=[1,1,1,1]");
         fg_fetch(x, "out");

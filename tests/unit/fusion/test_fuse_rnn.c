@@ -197,9 +197,10 @@ static void keras_layers_answer_as_in_tensorflow(void **state)
 
 /* ---- other shapes ---- */
 
-/* A feed of the golden's type and depth, of these first two dimensions. `odd` is one of its floats.
+/* A feed of the golden's type and depth, of these first two dimensions. `special` is one of its
+ * floats.
  */
-static void make_input(const struct golden *g, int64_t first, int64_t second, float odd,
+static void make_input(const struct golden *g, int64_t first, int64_t second, float special,
                        struct rt_tensor *x)
 {
     struct rt_error err;
@@ -213,7 +214,7 @@ static void make_input(const struct golden *g, int64_t first, int64_t second, fl
         else
             ((float *)x->data)[k] = (float)((k * 7919 + 13) % 1000) / 250 - 2;
     if (!words && rt_tensor_count(x) > 30)
-        ((float *)x->data)[30] = odd;
+        ((float *)x->data)[30] = special;
 }
 
 static void shaped(const char *name, const struct golden *g)
@@ -263,19 +264,19 @@ static void on_cores(const char *name, const struct golden *g)
     const int64_t dims[][2] = {{303, 35}, {3001, g->x.dim[1]}};
     const int widths[] = {2, 5};
     const struct rt_span graph = {(unsigned char *)g->graph, g->n_graph};
-    size_t alone, shared;
+    size_t on_one, on_many;
     bool ever = false;
     for (size_t i = 0; i < sizeof dims / sizeof *dims && !ever; i++) {
         struct rt_error err, other;
         struct rt_tensor x, one, many;
         make_input(g, dims[i][0], dims[i][1], NAN, &x);
-        const enum rt_status st = ask_cores(graph, g->fetch, &x, NULL, &one, &alone, &err);
+        const enum rt_status st = ask_cores(graph, g->fetch, &x, NULL, &one, &on_one, &err);
         for (size_t w = 0; w < sizeof widths / sizeof *widths; w++) {
             struct rt_parallel *p = rt_parallel_new(widths[w], widths[w]);
             assert_non_null(p);
-            assert_int_equal(ask_cores(graph, g->fetch, &x, p, &many, &shared, &other), st);
+            assert_int_equal(ask_cores(graph, g->fetch, &x, p, &many, &on_many, &other), st);
             rt_parallel_free(p);
-            ever = ever || shared > alone;
+            ever = ever || on_many > on_one;
             if (st)
                 assert_string_equal(rt_error_text(&other), rt_error_text(&err));
             else if (rt_tensor_bytes(&many) != rt_tensor_bytes(&one) ||

@@ -59,13 +59,13 @@ struct form {
 #define AXIS              "T=int32 Index=int32 shrink_axis_mask=1"
 #define MATMUL            "T=float adj_x=false adj_y=false"
 #define MATMUL_TRANSPOSED "T=float adj_x=false adj_y=true"
-#define TURN(name, from, perm)                                                                     \
+#define TRANSPOSE(name, from, perm)                                                                \
     {                                                                                              \
         name, "Transpose", from " " perm, "T=float Tperm=int32"                                    \
     }
-#define BACK                                                                                       \
+#define SOFTMAX_CONTEXT                                                                            \
     {"p", "Softmax", "a", "T=float"}, {"c", "BatchMatMulV2", "p tv", MATMUL},                      \
-        TURN("y", "c", "heads")
+        TRANSPOSE("y", "c", "heads")
 #define SCORES                                                                                     \
     {                                                                                              \
         "s", "Einsum", "q k", "N=2 T=float equation='BTNH,BSNH->BNTS'"                             \
@@ -108,44 +108,44 @@ static const struct form forms[] = {
     {RT_F32,
      true,
      0,
-     {TURN("tq", "q", "heads"),
-      TURN("tk", "k", "heads"),
-      TURN("tv", "v", "heads"),
+     {TRANSPOSE("tq", "q", "heads"),
+      TRANSPOSE("tk", "k", "heads"),
+      TRANSPOSE("tv", "v", "heads"),
       {"s", "BatchMatMulV2", "tq tk", MATMUL_TRANSPOSED},
       {"d", "RealDiv", "s scale", "T=float"},
       {"m", "AddV2", "d mask", "T=float"},
       {"a", "AddV2", "m tiny", "T=float"},
-      BACK}},
+      SOFTMAX_CONTEXT}},
     /* DistilBERT: the queries are scaled, and the negated mask is subtracted */
     {RT_F32,
      true,
      3,
-     {TURN("tq", "q", "heads"),
+     {TRANSPOSE("tq", "q", "heads"),
       {"sq", "Mul", "scale tq", "T=float"},
-      TURN("tk", "k", "heads"),
-      TURN("tv", "v", "heads"),
+      TRANSPOSE("tk", "k", "heads"),
+      TRANSPOSE("tv", "v", "heads"),
       {"s", "BatchMatMulV2", "sq tk", MATMUL_TRANSPOSED},
       {"neg", "Neg", "mask", "T=float"},
       {"a", "Sub", "s neg", "T=float"},
-      BACK}},
+      SOFTMAX_CONTEXT}},
     /* by hand: one Transpose brings the keys into the order of the matmul */
     {RT_BOOL,
      true,
      0,
-     {TURN("tq", "q", "heads"),
-      TURN("tk", "k", "turned"),
-      TURN("tv", "v", "heads"),
+     {TRANSPOSE("tq", "q", "heads"),
+      TRANSPOSE("tk", "k", "keys_last"),
+      TRANSPOSE("tv", "v", "heads"),
       {"s", "BatchMatMulV3", "tq tk", "Ta=float Tb=float Tout=float adj_x=false adj_y=false"},
       {"d", "Mul", "s scale", "T=float"},
       {"a", "SelectV2", "mask d low", "T=float"},
-      BACK}},
+      SOFTMAX_CONTEXT}},
     /* two Transposes of the keys, and an output whose heads are in front of its rows */
     {RT_F32,
      false,
      2,
-     {TURN("tq", "q", "heads"),
-      TURN("rk", "k", "heads"),
-      TURN("tk", "rk", "last"),
+     {TRANSPOSE("tq", "q", "heads"),
+      TRANSPOSE("rk", "k", "heads"),
+      TRANSPOSE("tk", "rk", "last"),
       {"s", "BatchMatMul", "tq tk", MATMUL},
       {"a", "AddV2", "mask s", "T=float"},
       {"p", "Softmax", "a", "T=float"},
@@ -154,9 +154,9 @@ static const struct form forms[] = {
     {RT_F32,
      false,
      3,
-     {TURN("tq", "q", "heads"),
-      TURN("tk", "k", "heads"),
-      TURN("rv", "v", "heads"),
+     {TRANSPOSE("tq", "q", "heads"),
+      TRANSPOSE("tk", "k", "heads"),
+      TRANSPOSE("rv", "v", "heads"),
       {"tv", "Mul", "rv scale", "T=float"},
       {"s", "Einsum", "tq tk", "N=2 T=float equation='bnqd,bnkd->bnqk'"},
       {"a", "AddV2", "s mask", "T=float"},
@@ -180,13 +180,13 @@ static const struct form causal[] = {
     {RT_BOOL,
      true,
      0,
-     {TURN("tq", "q", "heads"),
-      TURN("tk", "k", "heads"),
-      TURN("tv", "v", "heads"),
+     {TRANSPOSE("tq", "q", "heads"),
+      TRANSPOSE("tk", "k", "heads"),
+      TRANSPOSE("tv", "v", "heads"),
       {"s", "BatchMatMulV2", "tq tk", MATMUL_TRANSPOSED},
       {"m", "RealDiv", "s scale", "T=float"},
       BAND,
-      BACK}},
+      SOFTMAX_CONTEXT}},
 };
 
 /* `other` replaces the node of its name; NULL: none. */
@@ -203,7 +203,7 @@ static void write(struct rt_bytes *g, const struct form *f, const struct gd_line
     gd_node(g, "true", "Const", "", "dtype=bool value=bool<>:1");
     gd_node(g, "false", "Const", "", "dtype=bool value=bool<>:0");
     gd_node(g, "heads", "Const", "", "dtype=int32 value=int32<4>:0,2,1,3");
-    gd_node(g, "turned", "Const", "", "dtype=int32 value=int32<4>:0,2,3,1");
+    gd_node(g, "keys_last", "Const", "", "dtype=int32 value=int32<4>:0,2,3,1");
     gd_node(g, "last", "Const", "", "dtype=int32 value=int32<4>:0,1,3,2");
     gd_node(g, "i1", "Const", "", "dtype=int32 value=int32<1>:1");
     gd_node(g, "i2", "Const", "", "dtype=int32 value=int32<1>:2");
@@ -250,15 +250,15 @@ struct sizes {
     int64_t mask[4];
 };
 
-/* `odd` puts NaN and infinities into queries and values. */
-static void try_sizes(const struct form *f, const struct sizes *z, bool odd)
+/* `special` puts NaN and infinities into queries and values. */
+static void try_sizes(const struct form *f, const struct sizes *z, bool special)
 {
     struct rt_tensor in[4] = {
         numbers((int64_t[]){z->b, z->t, z->n, z->h}), numbers((int64_t[]){z->b, z->s, z->n, z->h}),
         numbers((int64_t[]){z->b, z->s, z->n, z->d}), mask_of(f->mask, z->mask_rank, z->mask)};
-    for (int64_t i = 0; odd && i < rt_tensor_count(&in[2]); i += 17)
+    for (int64_t i = 0; special && i < rt_tensor_count(&in[2]); i += 17)
         ((float *)in[2].data)[i] = i % 2 ? NAN : -INFINITY;
-    for (int64_t i = 0; odd && i < rt_tensor_count(&in[0]); i += 61)
+    for (int64_t i = 0; special && i < rt_tensor_count(&in[0]); i += 61)
         ((float *)in[0].data)[i] = i % 2 ? NAN : INFINITY;
     compare(f, in, NULL, f->n_left ? f->n_left : 1);
     clear(in);
@@ -339,15 +339,16 @@ static void a_mask_may_widen_the_scores(void **state)
 static void a_matmul_may_have_one_for_many(void **state)
 {
     (void)state;
-    static const int64_t odd[][3][4] = {
+    static const int64_t broadcast[][3][4] = {
         {{3, 5, 2, 4}, {1, 6, 2, 4}, {3, 6, 2, 4}}, {{1, 5, 2, 4}, {3, 6, 1, 4}, {3, 6, 1, 4}},
         {{3, 5, 2, 4}, {3, 6, 1, 4}, {1, 6, 1, 3}}, {{1, 5, 1, 4}, {1, 6, 1, 4}, {3, 6, 2, 4}},
         {{1, 1, 1, 4}, {3, 6, 2, 4}, {3, 6, 2, 4}}, {{1, 40, 1, 4}, {2, 1, 1, 4}, {1, 1, 3, 4}},
     };
     for (int f = 0; f < FORMS; f++)
-        for (size_t k = 0; k < sizeof odd / sizeof *odd && forms[f].broadcasts; k++) {
-            struct rt_tensor in[4] = {numbers(odd[k][0]), numbers(odd[k][1]), numbers(odd[k][2]),
-                                      mask_of(forms[f].mask, 2, (int64_t[]){1, odd[k][1][1]})};
+        for (size_t k = 0; k < sizeof broadcast / sizeof *broadcast && forms[f].broadcasts; k++) {
+            struct rt_tensor in[4] = {
+                numbers(broadcast[k][0]), numbers(broadcast[k][1]), numbers(broadcast[k][2]),
+                mask_of(forms[f].mask, 2, (int64_t[]){1, broadcast[k][1][1]})};
             compare(&forms[f], in, NULL, forms[f].n_left ? forms[f].n_left : 1);
             clear(in);
         }
@@ -472,13 +473,13 @@ static void what_is_written_otherwise_gives_the_same(void **state)
     (void)state;
     enum { BERT = 4 };
     static const struct gd_line others[] = {
-        TURN("tq", "q", "turned"),
-        TURN("tq", "q", "last"),
-        TURN("tk", "k", "turned"),
-        TURN("tv", "v", "last"),
-        TURN("y", "c", "last"),
-        TURN("y", "c", "turned"),
-        TURN("y", "p", "heads"),
+        TRANSPOSE("tq", "q", "keys_last"),
+        TRANSPOSE("tq", "q", "last"),
+        TRANSPOSE("tk", "k", "keys_last"),
+        TRANSPOSE("tv", "v", "last"),
+        TRANSPOSE("y", "c", "last"),
+        TRANSPOSE("y", "c", "keys_last"),
+        TRANSPOSE("y", "p", "heads"),
         {"tq", "Identity", "q", "T=float"},
         {"tk", "Identity", "k", "T=float"},
         {"tv", "Identity", "v", "T=float"},

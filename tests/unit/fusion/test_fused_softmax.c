@@ -70,15 +70,16 @@ static void written_out_it_is_one_node(void **state)
 static void rows_with_nan_or_infinity_are_as_before(void **state)
 {
     static const int64_t dim[] = {5, 3};
-    static const float odd[] = {1,         NAN, 2, INFINITY,  0,     1,      -INFINITY, -INFINITY,
-                                -INFINITY, 1,   2, -INFINITY, 3e38f, -3e38f, -0.0f};
+    static const float special[] = {1, NAN,       2,         INFINITY,  0,
+                                    1, -INFINITY, -INFINITY, -INFINITY, 1,
+                                    2, -INFINITY, 3e38f,     -3e38f,    -0.0f};
     struct rt_bytes g;
     struct rt_tensor x;
     (void)state;
 
     build(&g, &usual);
     fill(&x, 2, dim);
-    memcpy(x.data, odd, sizeof odd);
+    memcpy(x.data, special, sizeof special);
     assert_int_equal(expect_same(&g, &x, NULL), 1);
     rt_tensor_clear(&x);
     rt_bytes_clear(&g);

@@ -165,14 +165,15 @@ static void assert_near(const struct rt_tensor *a, const struct rt_tensor *b, co
                      (double)x[i]);
 }
 
-static struct rt_tensor floats(int rank, const int64_t *dim, bool odd)
+/* `special` puts a NaN and an infinity among the numbers. */
+static struct rt_tensor floats(int rank, const int64_t *dim, bool special)
 {
     struct rt_tensor t;
     assert_ok(rt_tensor_new(&t, NULL, RT_F32, rank, dim, &err), &err);
     const int64_t n = rt_tensor_count(&t);
     for (int64_t i = 0; i < n; i++)
         ((float *)t.data)[i] = draw();
-    if (odd && n > 9) {
+    if (special && n > 9) {
         ((float *)t.data)[n / 2] = NAN;
         ((float *)t.data)[n / 3] = INFINITY;
     }

@@ -369,8 +369,8 @@ static void only_what_is_rowwise_may_be_merged(void **state)
     node(x, "gram", "MatMul", "p p", "T=float transpose_b=true");
     node(x, "fixed", "Const", "", "dtype=float value=float<2>:1,2");
     node(x, "perm", "Const", "", "dtype=int32 value=int32<2>:1,0");
-    node(x, "turned", "Transpose", "p perm", "T=float Tperm=int32");
-    node(x, "back", "Transpose", "turned perm", "T=float Tperm=int32");
+    node(x, "transposed", "Transpose", "p perm", "T=float Tperm=int32");
+    node(x, "back", "Transpose", "transposed perm", "T=float Tperm=int32");
     open_session(x);
     const char *const good[] = {"act:0", "reshaped:0", "sum1:0", "back:0"};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
@@ -380,7 +380,7 @@ static void only_what_is_rowwise_may_be_merged(void **state)
     assert_non_null(strstr(rt_error_text(&x->err), "sum0"));
     assert_false(rowwise(x, "gram:0"));
     assert_false(rowwise(x, "fixed:0"));
-    assert_false(rowwise(x, "turned:0"));
+    assert_false(rowwise(x, "transposed:0"));
     assert_false(rowwise(x, "n:0"));
 }
 
