@@ -30,9 +30,9 @@ struct rt_callable *answer_open(const struct question *q, bool no_fusion, struct
 /* Runs once in a session of its own. The caller clears a->y. */
 void answer_ask(const struct question *q, const struct rt_tensor *in, bool no_fusion,
                 struct answer *a);
-/* Runs without fusion and with it. Both must return the same status, and answer_alike. Returns the
- * number of nodes that ran with fusion, or -1 where both runs were refused as an invalid argument.
- */
+/* Runs without fusion and with it. Both must return the same status and, without an error, outputs
+ * that pass answer_alike. Returns the number of nodes that ran with fusion, or -1 where both runs
+ * were refused as an invalid argument. */
 int64_t answer_both(const struct question *q, const struct rt_tensor *in, float tolerance);
 /* Equal shapes, and elements that differ by at most `tolerance` times the largest finite one of
  * `a`, or times 1. NaN equals NaN. */

@@ -26,8 +26,7 @@ enum { STATE_FIRST = 40 };
 enum state_mode {
     STATE_NODE_BY_NODE,
     STATE_COMPILED, /* when a shape first runs */
-    /* Compiled, and the test prepares the writer only after the reader has run, as SessionRun may.
-     */
+    /* Compiled, and the test prepares the writer after the reader has run, as SessionRun may. */
     STATE_WRITER_COMES_LATE,
     STATE_N_MODES,
 };

@@ -72,8 +72,8 @@ static void a_loop_runs_until_its_condition_ends_it(void **state)
     assert_true(sg_number(x, 1, "w/exit", NULL) == 128);
 }
 
-/* A NextIteration that is no input of a Merge, which waits for it by a control edge: the graph has
- * no cycle, which import accepts only through a Merge's inputs, and the plan still has to order it.
+/* A Merge that waits for a NextIteration by a control edge and does not read it: the graph has no
+ * cycle, as import only accepts one through a Merge's inputs, and the plan still has to order it.
  */
 static void a_merge_may_wait_for_a_next_iteration(void **state)
 {

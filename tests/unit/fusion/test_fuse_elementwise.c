@@ -517,8 +517,7 @@ static void long_runs_of_nodes_are_cut_into_several(void **state)
 }
 
 /* A block like DenseNet's: each layer concatenates all that came before, scales and shifts it, and
- * takes the Relu. Pools stand in for the convolutions, whose results may differ in the last bits.
- */
+ * takes the Relu. Pools stand in for convolutions, whose results may differ in the last bits. */
 static void dense_block(struct run *x, int layers, int axis, const char *also)
 {
     char name[MOST_NAME], in[64], text[64];

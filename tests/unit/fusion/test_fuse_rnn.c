@@ -197,8 +197,7 @@ static void keras_layers_answer_as_in_tensorflow(void **state)
 
 /* ---- other shapes ---- */
 
-/* A feed of the golden's type and depth, of these first two dimensions. `special` is one of its
- * floats.
+/* A feed of the golden's type and depth, with these first two dimensions and one `special` float.
  */
 static void make_input(const struct golden *g, int64_t first, int64_t second, float special,
                        struct rt_tensor *x)

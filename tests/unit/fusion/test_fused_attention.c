@@ -287,8 +287,7 @@ static void every_form_is_one_node(void **state)
         }
 }
 
-/* The number of heads is no multiple of the number of cores, so that rows of a head are shared too.
- */
+/* The number of heads is no multiple of the number of cores: rows of a head are shared out too. */
 static void heads_and_their_rows_are_shared_out(void **state)
 {
     (void)state;

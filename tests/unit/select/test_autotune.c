@@ -384,8 +384,7 @@ static void as_many_of_the_longest_lines_as_are_kept_fit_into_the_file(void **st
     folder_remove();
 }
 
-/* One process makes 20,000 choices, more than are kept, and another one adds choices to the file.
- */
+/* One process makes 20,000 choices, more than are kept, and another one adds some to the file. */
 static void the_oldest_make_room_for_what_is_new(void **state)
 {
     struct fixture *x = *state;

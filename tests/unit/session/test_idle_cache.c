@@ -1,5 +1,4 @@
-/* Which owner's idle memory is evicted when the idle cache is full (runtime/session/idle_cache.h).
- */
+/* Which owner's idle memory is evicted when the cache is full (runtime/session/idle_cache.h). */
 #include "tests/support/test.h"
 
 #include "runtime/base/thread.h"

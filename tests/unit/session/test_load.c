@@ -10,8 +10,7 @@
 
 static struct rt_error err;
 
-/* *n: the variables that have a value; *n_unread: those of them whose value is still in the file.
- */
+/* *n: the variables with a value; *n_unread: those of them whose value is still in the file. */
 static void count(struct rt_session *s, int *n, int *n_unread)
 {
     *n = *n_unread = 0;
@@ -42,8 +41,7 @@ static void weights_are_held_in_one_form_and_those_of_no_signature_in_none(void 
     int n, n_unread;
     struct rt_session_stats stats;
     /* Keras writes every variable twice, and no signature reaches the second copy or the counters
-     * of a seed generator. The larger filters and matrices among the others are held packed only.
-     */
+     * of a seed generator. The larger filters and matrices of the others are only held packed. */
     struct rt_model *m = load("models/digits/1", false);
     count(m->session, &n, &n_unread);
     rt_session_stats(m->session, &stats);

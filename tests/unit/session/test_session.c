@@ -1,5 +1,4 @@
-/* Sessions (runtime/session/session.h): feeds and fetches, variables, calls of functions, devices.
- */
+/* Sessions (runtime/session/session.h): feeds and fetches, variables, functions, devices. */
 #include "tests/support/test.h"
 
 #include <pthread.h>

@@ -221,8 +221,7 @@ static void what_exceeds_the_limit_is_refused_and_changes_nothing(void **state)
     rt_session_free(s);
 }
 
-/* The state copies a tensor of a request's memory, and a slice, which would hold the whole tensor.
- */
+/* The state copies the memory of a request, and a slice, which would hold the whole tensor. */
 static void what_would_hold_other_memory_is_copied(void **state)
 {
     struct rt_session *s = session(NULL, true);
