@@ -1,4 +1,4 @@
-"""Asks Slipway and TensorFlow Serving: over REST with nothing but Python, over gRPC with grpcio and numpy.
+"""A client for Slipway and TensorFlow Serving. REST needs only the standard library, gRPC needs grpcio and numpy.
 
     import slipway_client
 
@@ -8,8 +8,9 @@
     with slipway_client.connect('grpc://127.0.0.1:8500') as client:
         client.predict('half_plus_two', {'x': [1, 2, 5]})['y']         # array([2.5, 3. , 4.5], dtype=float32)
 
-A refusal, a time-out or an unreachable server raises Error, whose `code` is gRPC's name of it and whose text
-is the server's own sentence; InputError (a ValueError, too) is what cannot be sent at all.
+A call raises Error when the server refuses it, does not answer in time or cannot be reached: `code` is the name of
+gRPC's status code, and the text is the server's own sentence. InputError, which is also a ValueError, is raised for
+arguments that cannot be sent at all.
 """
 from __future__ import annotations
 
@@ -26,17 +27,17 @@ __version__ = '0.2.0'
 
 
 def __getattr__(name: str) -> Any:
-    if name == 'GrpcClient':  # only who asks for it needs grpcio and numpy
+    if name == 'GrpcClient':  # imported only on demand: it needs grpcio and numpy
         from . import _grpc
         return _grpc.GrpcClient
     raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
 
 
 def connect(url: str, **options: Any) -> Union[RestClient, 'GrpcClient']:
-    """A client for http://, https://, grpc://, grpcs://HOST:PORT or unix:PATH (gRPC).
+    """Returns a client for http://, https://, grpc://, grpcs://HOST:PORT or unix:PATH (gRPC).
 
-    Options of both: timeout (seconds for each call), ca, cert and key (paths of PEM files), server_name (in the
-    server's certificate, if it is not the address), token (sent as a bearer token).
+    Options of both clients: timeout (seconds for each call), ca, cert and key (paths of PEM files), server_name
+    (the name in the server's certificate, if it is not the address), token (sent as a bearer token).
     """
     scheme, found, address = url.partition('://')
     if not found and not url.startswith('unix:'):

@@ -1,4 +1,4 @@
-"""python3 -m slipway_client URL MODEL JSON: one question from the shell."""
+"""python3 -m slipway_client URL MODEL JSON: sends one Predict request and prints the answer as JSON."""
 import json
 import sys
 

@@ -1,4 +1,4 @@
-"""Over gRPC, with grpcio and numpy."""
+"""The gRPC client, on grpcio and numpy."""
 from __future__ import annotations
 
 import sys
@@ -15,7 +15,8 @@ _MODEL = '/tensorflow.serving.ModelService/'
 
 
 class Prediction(Mapping[str, np.ndarray]):
-    """The outputs by name, and which model gave them."""
+    """The outputs of one Predict call, as a mapping from their names; `model`, `version` and `signature` say what
+    computed them."""
 
     def __init__(self, outputs: Dict[str, np.ndarray], model: str, version: int, signature: str):
         self._outputs, self.model, self.version, self.signature = outputs, model, version, signature
@@ -41,7 +42,8 @@ def _read(path: Optional[str]) -> Optional[bytes]:
 
 
 def _sibling(request: Any, response: str) -> Any:
-    """The class of the answer to a message of the official client, in the module that the request's class is from."""
+    """Returns the response class for a request of the official client: it is looked up by name in the module of the
+    request's class."""
     found = getattr(sys.modules[type(request).__module__], response, None)
     if found is None:
         raise TypeError(f'{type(request).__name__} is no request for a {response}')
@@ -49,10 +51,10 @@ def _sibling(request: Any, response: str) -> Any:
 
 
 class GrpcClient:
-    """May be used by any number of threads. `address` is HOST:PORT or unix:PATH.
+    """A gRPC client, which any number of threads may share. `address` is HOST:PORT or unix:PATH.
 
-    Where a model is named, a request of the official client's classes (PredictRequest, GetModelStatusRequest, ...)
-    may stand instead, alone: the answer is then of the class that belongs to it."""
+    Every method that takes a model's name also takes, as its only argument, a request of the official client's
+    classes (PredictRequest, GetModelStatusRequest, ...). It then returns an object of the matching response class."""
 
     def __init__(self, address: str = '127.0.0.1:8500', *, timeout: Optional[float] = 30.0, tls: bool = False,
                  ca: Optional[str] = None, cert: Optional[str] = None, key: Optional[str] = None,
@@ -87,7 +89,7 @@ class GrpcClient:
             raise Error(refused.code().name, refused.details() or '') from None
 
     def _send(self, method: str, request: Any, response: str, timeout: Optional[float]) -> Any:
-        """A message of the official client."""
+        """Sends a request of the official client and returns its response."""
         answer = _sibling(request, response)()
         answer.MergeFromString(self._call(method, request.SerializeToString(), timeout))
         return answer
@@ -104,12 +106,13 @@ class GrpcClient:
 
     def predict(self, model: Any, inputs: Any = None, *, version: Optional[int] = None, label: Optional[str] = None,
                 signature: Optional[str] = None, outputs: Sequence[str] = (), timeout: Optional[float] = None) -> Any:
-        """The outputs of a model, as a mapping from names to arrays; only `outputs` when they are named.
+        """Runs a model and returns its outputs as a mapping from names to arrays. `outputs` restricts them to the
+        names given.
 
-        `inputs` is a mapping from names to arrays, or the only input's array. What is given becomes arrays of the
-        types that the model's metadata (asked for once) says: reals are rounded, integers must be of the type's range,
-        and reals become integers only when they are whole. Arrays of other types than numpy's own choices (float64
-        and int64) are sent as they are when all are."""
+        `inputs` is a mapping from names to arrays, or the array of the only input. Values are converted to the
+        types in the model's metadata, which is fetched once: reals are rounded to the model's precision, integers
+        must be in the type's range, and reals become integers only when they are whole. If every input is an array
+        of another type than numpy's defaults (float64 and int64), the arrays are sent unchanged."""
         if hasattr(model, 'SerializeToString'):
             return self._send(_PREDICTION + 'Predict', model, 'PredictResponse', timeout)
         named = inputs if isinstance(inputs, Mapping) else None
@@ -133,7 +136,7 @@ class GrpcClient:
         try:
             answer = self._call(_PREDICTION + 'Predict', request, timeout)
         except Error:
-            self._signatures.pop((model, version, label), None)  # another version may take something else
+            self._signatures.pop((model, version, label), None)  # Another version may have another signature.
             raise
         found, spec = self._understand(messages.read_predict, answer)
         return Prediction(found, *spec)
@@ -147,8 +150,8 @@ class GrpcClient:
 
     def classify(self, model: Any, examples: Sequence[Any] = (), *, context: Any = None, version: Optional[int] = None,
                  label: Optional[str] = None, signature: Optional[str] = None, timeout: Optional[float] = None) -> Any:
-        """For each example its classes, as (label, score). An example is a mapping from features to values, or a
-        tf.Example, serialized or not."""
+        """Returns the classes of each example, as a list of (label, score). An example is a mapping from features
+        to values, or a tf.Example, serialized or not."""
         if hasattr(model, 'SerializeToString'):
             return self._send(_PREDICTION + 'Classify', model, 'ClassificationResponse', timeout)
         spec = messages.model_spec(model, version, label, signature)
@@ -158,7 +161,7 @@ class GrpcClient:
 
     def regress(self, model: Any, examples: Sequence[Any] = (), *, context: Any = None, version: Optional[int] = None,
                 label: Optional[str] = None, signature: Optional[str] = None, timeout: Optional[float] = None) -> Any:
-        """For each example its value."""
+        """Returns the regression value of each example."""
         if hasattr(model, 'SerializeToString'):
             return self._send(_PREDICTION + 'Regress', model, 'RegressionResponse', timeout)
         spec = messages.model_spec(model, version, label, signature)
@@ -167,7 +170,7 @@ class GrpcClient:
         return values
 
     def status(self, model: Any, version: Optional[int] = None, *, timeout: Optional[float] = None) -> Any:
-        """Of one version, or of all that the server has known."""
+        """Returns the status of one version, or of every version that the server has known."""
         if hasattr(model, 'SerializeToString'):
             return self._send(_MODEL + 'GetModelStatus', model, 'GetModelStatusResponse', timeout)
         answer = self._call(_MODEL + 'GetModelStatus', messages.model_spec(model, version), timeout)
@@ -176,7 +179,7 @@ class GrpcClient:
 
     def metadata(self, model: Any, version: Optional[int] = None, label: Optional[str] = None, *,
                  timeout: Optional[float] = None) -> Any:
-        """What the model takes and gives."""
+        """Returns the signatures of a model, with the names, types and shapes of their inputs and outputs."""
         if hasattr(model, 'SerializeToString'):
             return self._send(_PREDICTION + 'GetModelMetadata', model, 'GetModelMetadataResponse', timeout)
         request = messages.model_spec(model, version, label) + messages.wire.data(2, 'signature_def')
@@ -185,8 +188,8 @@ class GrpcClient:
         return found
 
     def reload(self, models: Union[Mapping[str, str], Sequence[ModelConfig], Any], *, timeout: Optional[float] = None) -> Any:
-        """Replaces all that the server serves: base paths by name, or ModelConfigs. Returns when the new models are
-        served; raises when one of them cannot be."""
+        """Replaces the models that the server serves. `models` maps names to base paths, or is a list of
+        ModelConfigs. Returns when the new models are served; raises Error when one of them cannot be served."""
         method = _MODEL + 'HandleReloadConfigRequest'
         if hasattr(models, 'SerializeToString'):
             return self._send(method, models, 'ReloadConfigResponse', timeout)

@@ -1,4 +1,4 @@
-"""The messages of TensorFlow Serving's services, written and read by hand: no protobuf package is needed."""
+"""Writes and reads the protobuf messages of TensorFlow Serving's services without a protobuf package."""
 from __future__ import annotations
 
 import math
@@ -14,14 +14,16 @@ Bytes = Union[bytes, memoryview]
 _NUMPY = {1: 'float32', 2: 'float64', 3: 'int32', 4: 'uint8', 5: 'int16', 6: 'int8', 8: 'complex64', 9: 'int64', 10: 'bool',
           17: 'uint16', 18: 'complex128', 19: 'float16', 22: 'uint32', 23: 'uint64'}
 _DTYPE = {np.dtype(name): number for number, name in _NUMPY.items()}
-# The field of a type's values, and how they stand there: packed fixed numbers, or varints.
+# TensorProto's value fields by the number of the dtype. Types in _FIXED are packed little-endian numbers, types in
+# _VARINTS are varints.
 _FIXED = {1: (5, '<f4'), 2: (6, '<f8'), 8: (9, '<c8'), 18: (12, '<c16')}
 _VARINTS = {3: 7, 4: 7, 5: 7, 6: 7, 17: 7, 9: 10, 10: 11, 14: 13, 19: 13, 22: 16, 23: 17}
 _MAX_BYTES = 1 << 33
 
 
 def as_array(value: Any, dtype: Optional[str] = None) -> np.ndarray:
-    """Lists, numbers and arrays of numbers become arrays of the model's type; other arrays stay as they are."""
+    """Converts lists, numbers and arrays of numbers to an array of the model's type. Arrays of other types stay
+    unchanged."""
     if isinstance(value, np.ndarray):
         return _converted(value, dtype)
     if dtype == 'DT_STRING' or isinstance(value, (bytes, str)):
@@ -49,7 +51,7 @@ def _converted(array: np.ndarray, dtype: Optional[str]) -> np.ndarray:
 
 
 def check_array(array: np.ndarray) -> None:
-    """TypeError: write_tensor cannot write it."""
+    """Raises TypeError for an array that write_tensor cannot write."""
     if array.dtype.kind == 'O':
         for value in array.reshape(-1).tolist():
             if not isinstance(value, (str, bytes, bytearray)):
@@ -59,13 +61,13 @@ def check_array(array: np.ndarray) -> None:
 
 
 def write_tensor(array: np.ndarray, dtype: Optional[str] = None) -> bytes:
-    """A TensorProto. `dtype` matters for bfloat16 alone, which numpy does not have."""
+    """Returns a serialized TensorProto. `dtype` matters only for bfloat16, which numpy does not have."""
     shape = b''.join(wire.data(2, wire.integer(1, size)) for size in array.shape)
     if array.dtype.kind in 'OSU':
         strings = [s.encode() if isinstance(s, str) else bytes(s) for s in array.reshape(-1).tolist()]
         return wire.integer(1, 7) + wire.data(2, shape) + b''.join(wire.data(8, s) for s in strings)
     if array.dtype.name == 'bfloat16' or (dtype == 'DT_BFLOAT16' and array.dtype == np.float32):
-        if array.dtype == np.float32:  # to the nearest, ties to even
+        if array.dtype == np.float32:  # rounds to the nearest bfloat16, ties to even
             bits = np.ascontiguousarray(array).view(np.uint32).astype(np.uint64)
             rounded = ((bits + 0x7fff + (bits >> 16 & 1)) >> 16).astype('<u2')
             array = np.where(np.isnan(array), np.uint16(0x7fc0), rounded).astype('<u2')
@@ -78,7 +80,8 @@ def write_tensor(array: np.ndarray, dtype: Optional[str] = None) -> bytes:
 
 
 def _varints(kind: int, value: int, data: memoryview) -> np.ndarray:
-    """Of one field, which may be packed; all at once, since they may be many."""
+    """Decodes the varints of one field, which may be packed. numpy decodes them all at once, since they may be
+    many."""
     if kind == wire.VARINT:
         return np.array([value], np.uint64)
     octets = np.frombuffer(data, np.uint8)
@@ -128,7 +131,7 @@ def read_tensor(message: Bytes) -> np.ndarray:
         field = _VARINTS[dtype]
         values = [_varints(kind, value, data) for n, kind, value, data in found if n == field]
         flat = np.concatenate([np.empty(0, np.uint64), *values]).astype(native)
-    if len(flat) < count:  # the last value stands for those that are left out
+    if len(flat) < count:  # values that are left out are equal to the last one
         flat = np.concatenate([flat, np.full(count - len(flat), flat[-1] if len(flat) else 0, flat.dtype)])
     if len(flat) != count:
         raise ValueError(f'{len(flat)} values in a tensor of shape {shape}')
@@ -153,13 +156,13 @@ def model_spec(model: str, version: Optional[int] = None, label: Optional[str] =
 
 
 def read_spec(message: Bytes) -> Tuple[str, int, str]:
-    """(name, version, signature)."""
+    """Reads a ModelSpec: (name, version, signature)."""
     return (wire.text(wire.first_data(message, 1)), wire.first_integer(wire.first_data(message, 2), 1),
             wire.text(wire.first_data(message, 3)))
 
 
 def _entry(message: Bytes) -> Tuple[str, memoryview]:
-    """Of a map."""
+    """Reads an entry of a map: (key, value)."""
     return wire.text(wire.first_data(message, 1)), wire.first_data(message, 2)
 
 
@@ -199,7 +202,7 @@ def _feature(name: str, value: Any) -> bytes:
 
 
 def write_example(example: Any) -> bytes:
-    """From a mapping; a serialized tf.Example, or an object of that class, is taken as it is."""
+    """Serializes an example: a mapping from features to values, a tf.Example, or bytes that are one already."""
     if isinstance(example, bytes):
         return example
     if hasattr(example, 'SerializeToString'):
@@ -209,7 +212,7 @@ def write_example(example: Any) -> bytes:
 
 
 def write_examples(spec: bytes, examples: Sequence[Any], context: Any = None) -> bytes:
-    """A ClassificationRequest or RegressionRequest."""
+    """Returns a serialized ClassificationRequest or RegressionRequest."""
     items = b''.join(wire.data(1, write_example(e)) for e in examples)
     if context is None:
         return spec + wire.data(2, wire.data(1, items))
@@ -266,7 +269,7 @@ def read_metadata(message: Bytes) -> Metadata:
     name, version, _ = read_spec(wire.first_data(message, 1))
     signatures = {}
     for key, packed in map(_entry, _all(message, 2)):
-        if key == 'signature_def':  # an Any of a SignatureDefMap
+        if key == 'signature_def':  # the value is an Any that holds a SignatureDefMap
             for alias, definition in map(_entry, _all(wire.first_data(packed, 2), 1)):
                 method = wire.text(wire.first_data(definition, 3))
                 signatures[alias] = Signature(method, _infos(definition, 1), _infos(definition, 2))

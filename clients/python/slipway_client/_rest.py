@@ -1,4 +1,4 @@
-"""Over REST, with the standard library alone."""
+"""The REST client, on the standard library alone."""
 from __future__ import annotations
 
 import base64
@@ -17,12 +17,12 @@ _CODE_OF_HTTP = {400: 'INVALID_ARGUMENT', 401: 'UNAUTHENTICATED', 403: 'PERMISSI
 
 
 def b64(data: bytes) -> Dict[str, str]:
-    """Bytes, as an element of a string tensor."""
+    """Encodes bytes as an element of a string tensor."""
     return {'b64': base64.b64encode(data).decode()}
 
 
 def _plain(value: Any) -> Any:
-    """What json does not know: arrays, numbers of numpy, bytes."""
+    """Converts values that the json module cannot encode: numpy's arrays and numbers, and bytes."""
     if isinstance(value, (bytes, bytearray)):
         return b64(bytes(value))
     if hasattr(value, 'tolist'):
@@ -31,7 +31,7 @@ def _plain(value: Any) -> Any:
 
 
 class _NamedConnection(http.client.HTTPSConnection):
-    """The certificate is checked for another name than the address."""
+    """A TLS connection that checks the server's certificate for `name` instead of the address."""
 
     def __init__(self, *args: Any, name: str, **more: Any):
         super().__init__(*args, **more)
@@ -44,7 +44,7 @@ class _NamedConnection(http.client.HTTPSConnection):
 
 
 class RestClient:
-    """Holds one connection and belongs to one thread. `address` is HOST:PORT."""
+    """A REST client, which holds one connection and belongs to one thread. `address` is HOST:PORT."""
 
     def __init__(self, address: str = '127.0.0.1:8501', *, timeout: Optional[float] = 30.0, tls: bool = False,
                  ca: Optional[str] = None, cert: Optional[str] = None, key: Optional[str] = None,
@@ -91,7 +91,7 @@ class RestClient:
             answer = self._connection.getresponse()
             return answer, answer.read()
         except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError):
-            # A server may end an idle connection at any time; who met that asks once more.
+            # A server may close an idle connection at any time: the request is sent once more on a new one.
             self.close()
             if fresh:
                 raise
@@ -132,8 +132,9 @@ class RestClient:
 
     def predict(self, model: str, instances: Any = None, *, inputs: Any = None, version: Optional[int] = None,
                 label: Optional[str] = None, signature: Optional[str] = None, timeout: Optional[float] = None) -> Any:
-        """The predictions of `instances` (a list of rows) or the outputs of `inputs` (a tensor, or one by each name).
-        A mapping given first is taken as inputs, as over gRPC; the outputs of several names are a mapping, too.
+        """Returns the predictions of `instances` (a list of rows), or the outputs of `inputs` (a tensor, or a
+        mapping from names to tensors). A mapping given as the first argument is taken as inputs, as with the gRPC
+        client. Several outputs are returned as a mapping from their names.
 
         Arrays of numpy and bytes may stand anywhere."""
         if (instances is None) == (inputs is None):
@@ -159,25 +160,25 @@ class RestClient:
     def classify(self, model: str, examples: Sequence[Mapping[str, Any]], *, context: Optional[Mapping[str, Any]] = None,
                  version: Optional[int] = None, label: Optional[str] = None, signature: Optional[str] = None,
                  timeout: Optional[float] = None) -> Classes:
-        """For each example its classes, as (label, score)."""
+        """Returns the classes of each example, as a list of (label, score)."""
         results = self._of_examples('classify', model, examples, context, version, label, signature, timeout)
         return [[(name, score) for name, score in classes] for classes in results]
 
     def regress(self, model: str, examples: Sequence[Mapping[str, Any]], *, context: Optional[Mapping[str, Any]] = None,
                 version: Optional[int] = None, label: Optional[str] = None, signature: Optional[str] = None,
                 timeout: Optional[float] = None) -> List[float]:
-        """For each example its value."""
+        """Returns the regression value of each example."""
         return self._of_examples('regress', model, examples, context, version, label, signature, timeout)
 
     def status(self, model: str, version: Optional[int] = None, *, timeout: Optional[float] = None) -> List[VersionStatus]:
-        """Of one version, or of all that the server has known, newest first."""
+        """Returns the status of one version, or of every version that the server has known, newest first."""
         answer = self._call('GET', self._path(model, version, None), timeout=timeout)
         return [VersionStatus(int(v['version']), v['state'], v['status']['error_code'], v['status']['error_message'])
                 for v in answer['model_version_status']]
 
     def metadata(self, model: str, version: Optional[int] = None, label: Optional[str] = None, *,
                  timeout: Optional[float] = None) -> Metadata:
-        """What the model takes and gives."""
+        """Returns the signatures of a model, with the names, types and shapes of their inputs and outputs."""
         answer = self._call('GET', self._path(model, version, label, '/metadata'), timeout=timeout)
 
         def tensors(infos: Mapping[str, Any]) -> Dict[str, TensorInfo]:

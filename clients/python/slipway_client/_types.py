@@ -1,4 +1,4 @@
-"""What both clients give and take."""
+"""The types that both clients return or accept."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ CODES = ('OK', 'CANCELLED', 'UNKNOWN', 'INVALID_ARGUMENT', 'DEADLINE_EXCEEDED', 
          'PERMISSION_DENIED', 'RESOURCE_EXHAUSTED', 'FAILED_PRECONDITION', 'ABORTED', 'OUT_OF_RANGE', 'UNIMPLEMENTED',
          'INTERNAL', 'UNAVAILABLE', 'DATA_LOSS', 'UNAUTHENTICATED')
 
-# DataType's numbers, by the names that metadata has.
+# The numbers of TensorFlow's DataType, by the names that metadata uses.
 DTYPES = {'DT_FLOAT': 1, 'DT_DOUBLE': 2, 'DT_INT32': 3, 'DT_UINT8': 4, 'DT_INT16': 5, 'DT_INT8': 6, 'DT_STRING': 7,
           'DT_COMPLEX64': 8, 'DT_INT64': 9, 'DT_BOOL': 10, 'DT_BFLOAT16': 14, 'DT_UINT16': 17, 'DT_COMPLEX128': 18,
           'DT_HALF': 19, 'DT_UINT32': 22, 'DT_UINT64': 23}
@@ -18,8 +18,9 @@ STATES = {0: 'UNKNOWN', 10: 'START', 20: 'LOADING', 30: 'AVAILABLE', 40: 'UNLOAD
 
 
 class Error(Exception):
-    """Why there is no answer. `code` is one of gRPC's ('NOT_FOUND'), `message` the server's sentence; over REST
-    `http_status` and `retry_after` (seconds, as the server wrote them) are there too."""
+    """The reason why a call has no answer. `code` is the name of a gRPC status code ('NOT_FOUND'), `message` the
+    server's sentence. Over REST, `http_status` and `retry_after` (the seconds of that header, as the server wrote
+    them) are set."""
 
     def __init__(self, code: str, message: str, http_status: Optional[int] = None, retry_after: Optional[str] = None):
         super().__init__(f'{code}: {message}')
@@ -27,7 +28,7 @@ class Error(Exception):
 
 
 class InputError(Error, ValueError):
-    """What was given cannot be sent; the server was not asked."""
+    """Arguments that cannot be sent. No request was made."""
 
     def __init__(self, message: str):
         super().__init__('INVALID_ARGUMENT', message)
@@ -37,15 +38,15 @@ class InputError(Error, ValueError):
 class VersionStatus:
     version: int
     state: str  # 'AVAILABLE'
-    code: str  # 'OK', or why it is not served
+    code: str  # 'OK', or the reason why the version is not served
     message: str
 
 
 @dataclass(frozen=True)
 class TensorInfo:
-    name: str  # of the graph: 'x:0'
+    name: str  # the tensor's name in the graph: 'x:0'
     dtype: str  # 'DT_FLOAT'
-    shape: Optional[Tuple[int, ...]]  # -1: any; None: of any rank
+    shape: Optional[Tuple[int, ...]]  # -1: any size; None: any rank
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,8 @@ class Metadata:
 
 @dataclass
 class ModelConfig:
-    """One model of a server's config. `versions`: how many of the newest, 'all', or those in a list."""
+    """One model of a server's configuration. `versions` is how many of the newest versions are served, 'all', or a
+    list of version numbers."""
     name: str
     base_path: str
     platform: str = 'tensorflow'

@@ -1,4 +1,4 @@
-"""Protobuf's wire format, as far as the messages here need it."""
+"""Protobuf's wire format, as far as the messages of this client need it."""
 from __future__ import annotations
 
 import struct
@@ -48,7 +48,8 @@ _NOTHING = memoryview(b'')
 
 
 def fields(message: Union[bytes, memoryview]) -> Iterator[Tuple[int, int, int, memoryview]]:
-    """(number, type, integer, data): the integer of a varint, the data of every other type; else 0 and nothing."""
+    """Yields (number, type, integer, data) of each field. A varint has its value in `integer` and no data; a field
+    of any other type has `data`, and `integer` is 0."""
     view, at = memoryview(message), 0
     while at < len(view):
         tag, at = read_varint(view, at)
