@@ -1,4 +1,4 @@
-# The client library for C, libslipway_client, its example, and what the commands use of it.
+# libslipway_client, the client library for C, and its example. The command-line client uses it too.
 slipway_layer(client clients/c USES base proto PkgConfig::GRPC)
 add_library(libslipway_client SHARED clients/c/slipway_client.map)
 set_target_properties(libslipway_client PROPERTIES OUTPUT_NAME slipway_client LINKER_LANGUAGE C
@@ -13,5 +13,5 @@ target_include_directories(slipway_example PRIVATE clients/c)
 target_compile_options(slipway_example PRIVATE ${SLIPWAY_WARNINGS})
 target_link_libraries(slipway_example PRIVATE libslipway_client)
 
-# The commands that ask a server.
+# The subcommands of slipway that talk to a server.
 slipway_layer(cli clients/cli USES client PkgConfig::JANSSON PkgConfig::OPENSSL PkgConfig::ZLIB m)

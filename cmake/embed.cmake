@@ -1,4 +1,5 @@
-# cmake -DIN=FILE -DOUT=FILE.c -DNAME=NAME -P embed.cmake: the bytes as a C array, with its size.
+# cmake -DIN=FILE -DOUT=FILE.c -DNAME=NAME -P embed.cmake
+# Writes the bytes of IN as a C array called NAME, and their number as NAME_size.
 file(READ ${IN} bytes HEX)
 string(REGEX REPLACE "(................................)" "\\1\n" bytes "${bytes}")
 string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${bytes}")

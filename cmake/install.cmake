@@ -1,4 +1,4 @@
-# The session runtime as a library of its own: libslipway, its headers, a pkg-config file.
+# libslipway, the session runtime as a shared library, with its headers and a pkg-config file.
 include(GNUInstallDirs)
 add_library(libslipway SHARED cmake/slipway.map)
 set_target_properties(libslipway PROPERTIES OUTPUT_NAME slipway LINKER_LANGUAGE C
@@ -14,15 +14,15 @@ add_executable(run_model runtime/examples/run_model.c)
 target_include_directories(run_model PRIVATE ${PROJECT_SOURCE_DIR})
 target_link_libraries(run_model PRIVATE libslipway)
 
-# Relative to where the file lies, so that `cmake --install --prefix` holds.
+# The prefix is written relative to the pkg-config file, so that `cmake --install --prefix` works.
 file(RELATIVE_PATH SLIPWAY_PC_TO_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 string(REGEX REPLACE "/$" "" SLIPWAY_PC_TO_PREFIX ${SLIPWAY_PC_TO_PREFIX})
 configure_file(cmake/slipway.pc.in slipway.pc @ONLY)
 install(TARGETS slipway libslipway)
 install(FILES ${PROJECT_BINARY_DIR}/slipway.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
-# What a program may include: models and sessions, what their options name, and the contract of ops
-# and kernels, with all that these include (tests/lint/headers.py compiles each alone). The others
-# are the runtime's own.
+# The installed headers: models and sessions, the types of their options, the interface of ops and
+# kernels, and every header that these include (tests/lint/headers.py compiles each alone). All
+# other headers are internal.
 set(SLIPWAY_HEADERS kernels/kernels.h)
 foreach(name arena log machine span status)
   list(APPEND SLIPWAY_HEADERS runtime/base/${name}.h)
@@ -37,7 +37,7 @@ foreach(header ${SLIPWAY_HEADERS})
   get_filename_component(folder ${header} DIRECTORY)
   install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/slipway/${folder})
 endforeach()
-# The client library.
+# libslipway_client, its header and its pkg-config file.
 configure_file(clients/c/slipway-client.pc.in slipway-client.pc @ONLY)
 install(TARGETS libslipway_client)
 install(FILES ${PROJECT_BINARY_DIR}/slipway-client.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

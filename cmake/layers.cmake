@@ -1,5 +1,6 @@
-# slipway_layer(NAME FOLDER USES ...): a static library of every .c file in FOLDER and below, but
-# not of a layer's folder inside it. Headers are included from the repository's root.
+# slipway_layer(NAME FOLDER USES ...): a static library of every .c file in FOLDER and below it,
+# except the files of a layer whose folder lies inside FOLDER. Headers are included from the
+# repository's root.
 function(slipway_layer name folder)
   cmake_parse_arguments(arg "" "" "USES" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.c)

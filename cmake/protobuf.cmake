@@ -1,5 +1,5 @@
-# Generates protobuf-c code from every .proto under proto/, as one library. Messages are included
-# as "tensorflow/core/framework/graph.pb-c.h".
+# Generates protobuf-c code from every .proto under proto/ into one library. Sources include the
+# messages as "tensorflow/core/framework/graph.pb-c.h".
 find_program(PROTOC_C protoc-c REQUIRED)
 find_program(PROTOC protoc REQUIRED)
 file(GLOB_RECURSE protos RELATIVE ${PROJECT_SOURCE_DIR}/proto CONFIGURE_DEPENDS
@@ -18,7 +18,7 @@ foreach(proto ${protos})
 endforeach()
 file(MAKE_DIRECTORY ${generated_dir})
 
-# The descriptors of the services and of all that they import, for gRPC's reflection.
+# The descriptors of the services and of all files that they import, for gRPC server reflection.
 set(services ${protos})
 list(FILTER services INCLUDE REGEX "(_service|health|reflection)\\.proto$")
 set(descriptors ${generated_dir}/descriptors)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Prints docker/grafana-dashboard.json: make_dashboard.py > grafana-dashboard.json.
 
-One panel a line, so that a change of it can be read; Grafana's own export cannot."""
+Each panel is one line, so that a diff shows which panels changed; Grafana's own export does not."""
 import json
 
 BY = 'model=~"$model"'
@@ -12,7 +12,7 @@ def quantile(q, metric, by, labels):
     return f"histogram_quantile({q}, sum by (le, {by}) (rate({metric}_bucket{{{labels}}}{RATE})))"
 
 
-# (row) or (title, unit, [(expression, legend)...])
+# A string begins a row of panels. A panel is (title, unit, [(expression, legend)...]).
 PANELS = [
     "Traffic",
     ("Requests by model", "reqps",

@@ -1,6 +1,6 @@
 #!/bin/sh
-# rootfs.sh BINARY FOLDER: makes of FOLDER a root with nothing but the server, the libraries that it
-# is linked with, their licences, and the few files that a C library looks for. No shell is in it.
+# rootfs.sh BINARY FOLDER: fills FOLDER with a root file system of the server, the libraries that it
+# is linked with, their licences, and the few files that the C library looks for. It has no shell.
 set -eu
 binary=$1 root=$2
 mkdir -p "$root/usr/bin" "$root/usr/lib" "$root/usr/lib64" "$root/etc" "$root/models"
@@ -12,7 +12,7 @@ strip -o "$root/usr/bin/slipway" "$binary"
 ln -s slipway "$root/usr/bin/tensorflow_model_server"
 ln -s slipway "$root/usr/bin/tf_serving_entrypoint.sh"
 
-# "name => path (address)" or, for the loader, "path (address)"
+# ldd prints "name => path (address)", or "path (address)" for the loader.
 ldd "$binary" | sed -n 's/^[[:space:]]*\(.* => \)\?\(\/[^ ]*\) (0x.*/\2/p' | while read -r library; do
     folder=$(dirname "$library")
     install -D -m 755 "$(readlink -f "$library")" "$root/usr/${folder#/usr}/${library##*/}"
