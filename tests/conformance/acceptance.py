@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Which inputs are accepted: TensorFlow and we must agree. See README.md.
+"""Checks that Slipway accepts the inputs that TensorFlow accepts and refuses the others. See README.md.
 
 The first cases of each specification that TensorFlow accepts are its seeds. Each input of a seed is replaced by
-others of the same type: small tensors by scalars, vectors and matrices of none, one and two elements; integers by
-the ends of their range; floats by NaN and infinities; shapes by ones with a zero, without their first dimension,
-with one more, and with an enormous dimension beside a zero. Each is fed, and where the seed's is small also a constant, to
-both of our tiers. TensorFlow runs in a child, because some of these inputs end it.
+others of the same type: small tensors by scalars, vectors and matrices of zero, one and two elements; integers by
+the ends of their range; floats by NaN and infinities; shapes by shapes with a zero, without their first dimension,
+with one more dimension, and with an enormous dimension beside a zero. Each replacement is fed, and if the seed's
+input is small also made a constant, in both tiers of Slipway. TensorFlow runs in a child process, because some of
+these inputs end it.
 """
 
 import argparse
@@ -26,11 +27,11 @@ import spec as spec_module
 from run import Refusal
 from spec import Case, Const, Graph, np
 
-SCANNED = 40  # cases among which seeds are looked for
-SEEDS_OF_GRAPHS = 4  # times as many seeds: graphs of other names do other things
-GRAPHS_PER_SESSION = 20  # a session of ours keeps a limited number of plans, and a graph has up to eleven
+SCANNED = 40  # seeds are chosen from this many cases of a specification
+SEEDS_OF_GRAPHS = 4  # cases with a graph of their own get more seeds, by this factor, because their graphs differ
+GRAPHS_PER_SESSION = 20  # a session keeps a limited number of plans, and a graph has up to eleven
 TIME_LIMIT_S = 20
-MEMORY = 1 << 30  # bytes, beside what a process needs anyway
+MEMORY = 1 << 30  # bytes that a process may use beyond its size at start
 DIED = "ended the process"
 
 
@@ -42,7 +43,7 @@ def value_of(x):
 
 
 def filled(shape, like):
-    """Of this shape, all of the first element of `like`."""
+    """Returns an array of this shape whose elements all equal the first element of `like`."""
     first = like.reshape(-1)[:1]
     out = np.empty(shape, like.dtype)
     if out.size:
@@ -57,7 +58,7 @@ def replaced(x, at, value):
 
 
 def mutations(x):
-    """What may stand for input x: (a name, an array)."""
+    """Yields the replacements for the input x, as (a description, an array)."""
     x = value_of(x)
     if x.size <= 2:
         for shape in ((), (1,), (0,), (1, 1), (2,), (0, 0)):
@@ -94,7 +95,7 @@ def mutations(x):
 
 
 def with_input(case, at, part, value):
-    """The case with another input; `part` is the place in a list argument."""
+    """Returns the case with one input replaced; `part` is the index in a list argument, or None."""
     if isinstance(case, Graph):
         out = Graph(case.build, *[value if i == at else f for i, f in enumerate(case.feeds)], name=case.name, check=case.check)
     else:
@@ -121,7 +122,7 @@ def x_dtype(x):
 
 
 def mutants(case):
-    """(a text, the case fed, the case with a constant or None)"""
+    """Yields (a description, the case with the replacement fed, the case with it as a constant or None)."""
     for at, part, x in places(case):
         for name, value in mutations(x):
             where = f"input {at}" + ("" if part is None else f"[{part}]")
@@ -134,13 +135,13 @@ def mutants(case):
 
 
 def signature(case):
-    """What makes two seeds different: types, ranks and attributes."""
+    """Returns what two seeds should differ in: types, ranks and attributes."""
     parts = [(str(value_of(v).dtype), value_of(v).ndim) for _, _, v in places(case)]
     return repr((parts, getattr(case, "name", ""), sorted(getattr(case, "attrs", {}).items(), key=str)))
 
 
 def limit_memory(present, more=MEMORY):
-    """What sizes of 2^31 ask for is refused, on both sides."""
+    """Limits the memory of a process on both sides, so that allocations for sizes like 2^31 are refused."""
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
     resource.setrlimit(resource.RLIMIT_AS, (present + more, hard))
 
@@ -156,7 +157,8 @@ def raise_memory():
 
 
 class Runner(run.Runner):
-    """Its memory is limited; under AddressSanitizer, which reserves terabytes, that of a run."""
+    """An op_runner with limited memory. AddressSanitizer reserves terabytes, so under it only a run's memory is
+    limited."""
 
     def start(self):
         is_asan = "asan" in self.path
@@ -167,7 +169,8 @@ class Runner(run.Runner):
             return self.send_graph()
 
     def decode(self):
-        """What a tensor holds is read and dropped: one that is accepted may fill the limit of the runner's memory."""
+        """Reads a tensor from the runner and drops its data: an accepted tensor may be as large as the runner's
+        memory limit."""
         dtype, rank = struct.unpack("<ii", self.read(8))
         n = math.prod(struct.unpack(f"<{rank}q", self.read(8 * rank)))
         if dtype == 7:
@@ -184,7 +187,7 @@ class Runner(run.Runner):
 
 
 def child_runs(tf, cases, first, pipe):
-    """Answers case by case; dies where TensorFlow dies."""
+    """Answers one case after the other, and dies when TensorFlow dies."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     limit_own_memory()
     null = os.open(os.devnull, os.O_WRONLY)
@@ -196,7 +199,7 @@ def child_runs(tf, cases, first, pipe):
             try:
                 built.append(run.build_case(tf, cases[i], i))
             except (ValueError, TypeError, OverflowError, tf.errors.OpError):
-                built.append(None)  # by the graph builder, which says nothing of the kernel
+                built.append(None)  # The graph builder refused the case, which says nothing about the kernel.
         with tf.compat.v1.Session(graph=graph, config=session_config(tf)) as session:
             for b in built:
                 try:
@@ -230,7 +233,8 @@ def read_exactly(fd, n, until):
 
 
 def theirs_of(tf, cases):
-    """Per case: a list (a Refusal or True per step), DIED, or None: not to be told."""
+    """Returns TensorFlow's results, one per case: a list (a Refusal or True for each step), DIED, or None if it is
+    unknown."""
     answers = []
     while len(answers) < len(cases):
         first = len(answers)
@@ -264,7 +268,8 @@ def theirs_of(tf, cases):
 
 
 def ours_of(tf, runner, cases):
-    """Per case a list of steps; a case that TensorFlow's own graph builder refuses gives None."""
+    """Returns Slipway's results, one list of steps per case; None for a case that TensorFlow's own graph builder
+    refuses."""
     if not cases:
         return []
     graph = tf.Graph()
@@ -276,7 +281,7 @@ def ours_of(tf, runner, cases):
             except (ValueError, TypeError, OverflowError, tf.errors.OpError):
                 built.append(None)
         refusal = runner.load(graph.as_graph_def().SerializeToString())
-    if refusal and len(cases) > 1:  # one of them is refused when it is loaded: which
+    if refusal and len(cases) > 1:  # Loading refused one of the cases: each is tried alone to find out which.
         half = len(cases) // 2
         return ours_of(tf, runner, cases[:half]) + ours_of(tf, runner, cases[half:])
     if refusal:
@@ -292,7 +297,7 @@ def verdict(answer):
 
 
 def disagreement(theirs, ours):
-    """A sentence, or None."""
+    """Returns a sentence about the disagreement, or None."""
     if isinstance(ours, Refusal) and ours.code == -1:
         return f"we died; TensorFlow {theirs}: {ours}"
     if theirs in (None, DIED) or ours is None:
@@ -304,7 +309,7 @@ def disagreement(theirs, ours):
     return None
 
 
-# Where TensorFlow's answer is not one to follow: op, replaced input, and why.
+# Cases in which Slipway deliberately differs from TensorFlow: op, replaced input, and the reason.
 KNOWN = (
     ("ArgMax|ArgMin", "input 1: element .*", "TensorFlow casts an int64 dimension to int32 before it looks at it"),
     (".*Conv.*", "input 1: dimension . = 0", "filters without rows: refused as with oneDNN, TensorFlow's default; not without it"),
@@ -352,7 +357,8 @@ def check_op(tf, runners, spec, n_seeds, alone):
         if problem and ("we died" in problem or not is_known(spec.op, text)):
             wrong[text, re.sub("[0-9]+", "#", problem)].append(f"{how}: {case}: {problem}")
 
-    # What TensorFlow's kernel refuses we refuse as a constant too, perhaps when it is loaded.
+    # Input that TensorFlow's kernel refuses must be refused as a constant too, either in the run or when the graph
+    # is loaded.
     consts = [(text, const, a) for (text, _, const), a in zip(wanted, theirs) if const is not None]
     asked = [(text, case, a, "fed") for (text, case, _), a in zip(wanted, theirs)] + [(*c, "constant") for c in consts]
     per_session = GRAPHS_PER_SESSION if any(isinstance(a[1], Graph) for a in asked) else run.CASES_PER_GRAPH

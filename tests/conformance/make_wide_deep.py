@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Writes MODELS_DIR/wide_deep: a wide and deep classifier over feature columns, in the way Estimators export theirs.
+"""Writes MODELS_DIR/wide_deep: a wide and deep classifier over feature columns, as Estimators export theirs.
 
-Serialized Examples come in through ParseExample; the columns are numbers, buckets, vocabularies (a list and an asset file),
-hash buckets, bags of several values, weights and crosses. Signatures: serving_default (classify), regression, predict.
-Weights are random. assets.extra/examples.tfrecord holds Examples for it, which models.py sends. Needs tensorflow.
+Serialized Examples are parsed by ParseExample. The columns are numbers, buckets, vocabularies (a list and an asset
+file), hash buckets, bags of several values, weights and crosses. Signatures: serving_default (classify),
+regression, predict. The weights are random. assets.extra/examples.tfrecord holds Examples for the model, which
+models.py sends. Needs tensorflow.
 
 usage: make_wide_deep.py MODELS_DIR
 """
@@ -97,7 +98,7 @@ def build(folder, out):
 
     with v1.Session() as session:
         session.run([v1.global_variables_initializer(), v1.tables_initializer()])
-        for v in v1.global_variables():  # a linear model begins with zeros, which would hide everything
+        for v in v1.global_variables():  # Linear models start with zero weights, which would hide every difference.
             v.load(np.random.RandomState(len(v.name)).normal(size=v.shape, scale=0.05).astype(np.float32), session)
         builder = v1.saved_model.Builder(str(out))
         builder.add_meta_graph_and_variables(

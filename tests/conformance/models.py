@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Serves whole models and compares each signature's answers with TensorFlow's: models.py MODELS_DIR [NAME...]
 
-Every version directory under MODELS_DIR/NAME is asked through gRPC at batch 1, 3 and 32 with random inputs of the
-signature's shapes; outputs must agree within 1e-4 of the largest magnitude, integers and strings exactly.
-Inputs of serialized Examples are taken from the version's assets.extra/examples.tfrecord. tests/bench/make_models.py writes
-the benchmark models, make_wide_deep.py one behind feature columns. Needs tensorflow and tensorflow-serving-api (PyPI).
+Every version directory under MODELS_DIR/NAME is tested over gRPC with batches of 1, 3 and 32 random inputs of the
+signature's shapes. Outputs must agree within 1e-4 of the largest magnitude, integers and strings exactly. Inputs of
+serialized Examples are taken from the version's assets.extra/examples.tfrecord. tests/bench/make_models.py writes
+the benchmark models, and make_wide_deep.py a model with feature columns. Needs tensorflow and
+tensorflow-serving-api (PyPI).
 """
 import argparse
 import os
@@ -25,7 +26,7 @@ from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc  # 
 
 
 def examples(version):
-    """The Examples that come with a model, as a function of how many are wanted; None: it has none."""
+    """Returns a function of (n, seed) that gives n of the Examples stored with a model; None if it has none."""
     path = version / "assets.extra" / "examples.tfrecord"
     if not path.exists():
         return None
@@ -131,7 +132,7 @@ def main():
 
 
 def wait_loaded(log, names, server):
-    """Until the log says of each model that it is loaded or refused."""
+    """Waits until the log says of each model that it is loaded or refused."""
     import time
     for _ in range(1200):
         time.sleep(0.1)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""TensorFlow Serving's own client, unmodified, against the server: official_clients.py [BUILD_DIR].
+"""Tests the server with TensorFlow Serving's own client, unmodified: official_clients.py [BUILD_DIR].
 
-Needs tensorflow-cpu and tensorflow-serving-api (PyPI). What comes back is compared with what
-TensorFlow itself makes of the same SavedModel and the same inputs."""
+Needs tensorflow-cpu and tensorflow-serving-api (PyPI). The answers are compared with those of TensorFlow itself for
+the same SavedModel and the same inputs."""
 import os
 import pathlib
 import shutil
@@ -41,7 +41,7 @@ TYPES = ("float32", "float64", "float16", "bfloat16", "int8", "int16", "int32", 
 
 
 class Net(tf.Module):
-    """A small net with two inputs and two outputs, and an embedding of words."""
+    """A small network with two inputs and two outputs, and an embedding of words."""
 
     def __init__(self):
         super().__init__()
@@ -67,7 +67,7 @@ class Net(tf.Module):
 
 
 def write_identities(folder):
-    """A signature per type: x comes back as y."""
+    """Writes a model with one signature per type, which returns its input x as y."""
     v1 = tf.compat.v1
     info = v1.saved_model.build_tensor_info
     with tf.Graph().as_default() as graph, v1.Session(graph=graph) as session:
@@ -89,7 +89,7 @@ def example(**features):
 
 
 class Reference:
-    """TensorFlow's session over a SavedModel."""
+    """A TensorFlow session over a SavedModel, which computes the expected answers."""
 
     def __init__(self, folder):
         self.session = tf.compat.v1.Session(graph=tf.Graph())
@@ -98,7 +98,7 @@ class Reference:
                 self.session, ["serve"], folder).signature_def
 
     def run(self, signature, **inputs):
-        """{alias: array}."""
+        """Returns {alias: array} for each output of a signature."""
         made = self.signatures[signature]
         return self.session.run({alias: o.name for alias, o in made.outputs.items()},
                                 {made.inputs[alias].name: x for alias, x in inputs.items()})
@@ -137,7 +137,7 @@ class Clients(unittest.TestCase):
         if version is not None:
             request.model_spec.version.value = version
         for alias, x in inputs.items():
-            request.inputs[alias].CopyFrom(tf.make_tensor_proto(x))  # as it is, if it is one
+            request.inputs[alias].CopyFrom(tf.make_tensor_proto(x))  # keeps a TensorProto as it is
         return self.prediction.Predict(request, WAIT)
 
     def arrays(self, response):
@@ -325,14 +325,14 @@ class Clients(unittest.TestCase):
 
     def test_health(self):
         check = self.channel.unary_unary("/grpc.health.v1.Health/Check")
-        serving = b"\x08\x01"  # HealthCheckResponse of status 1
+        serving = b"\x08\x01"  # a HealthCheckResponse with status SERVING (1)
         for name in (b"", b"half_plus_two", b"PredictionService"):
             self.assertEqual(check(b"\x0a" + bytes((len(name),)) + name, WAIT), serving)
         self.refused(CODE.NOT_FOUND, "", check, b"\x0a\x04none", WAIT)
 
 
 class Management(unittest.TestCase):
-    """Reloads, and warm-up files as TensorFlow writes them, on a server of their own."""
+    """Tests of reloads, and of warm-up files as TensorFlow writes them, with a server of their own."""
 
     def setUp(self):
         self.folder = tempfile.mkdtemp(prefix="slipway-official-")

@@ -1,17 +1,18 @@
-"""Random graphs, the same for a seed: a few hundred nodes as models have them, with feeds to run them on.
+"""Makes random graphs, the same for the same seed: a few hundred nodes as models have them, with feeds to run them
+on.
 
-Numbers stay in bounds, and nothing discrete (an index, a branch, a shape) is ever made from a floating number: a sum that
-is rounded differently must not change the course of things.
+Numbers stay in bounds, and nothing discrete (an index, a branch, a shape) depends on a floating-point number, so
+that a different rounding of a sum cannot change which nodes run.
 """
 
 import numpy as np
 
-CONTROL_V1 = 3  # every so many seeds: loops and branches as TensorFlow 1 has them
-ROWS = (3, 5)  # of what is fed
+CONTROL_V1 = 3  # one of this many seeds has loops and branches in the form of TensorFlow 1
+ROWS = (3, 5)  # batch sizes of the feeds
 
 
 class Value:
-    """A tensor in the graph and what its numbers are at most."""
+    """A tensor in the graph with an upper bound on the magnitude of its numbers."""
 
     def __init__(self, tensor, bound=1.0):
         self.tensor, self.bound = tensor, float(bound)
@@ -26,7 +27,7 @@ class Value:
 
 
 class RandomGraph:
-    """After make(): graph (a tf.Graph), feeds (a list of {name: array}), fetches (names)."""
+    """After make(), a random graph has graph (a tf.Graph), feeds (a list of {name: array}) and fetches (names)."""
 
     def __init__(self, tf, seed, n_steps=90):
         self.tf, self.raw, self.rng, self.n_steps = tf, tf.raw_ops, np.random.default_rng(seed), n_steps
@@ -42,7 +43,7 @@ class RandomGraph:
         return self.rng.random() < p
 
     def some(self, fits):
-        """A value of the pool that fits, newer ones more often; None: there is none."""
+        """Returns a random value of the pool that fits, newer ones more often; None if none fits."""
         found = [v for v in self.pool if fits(v)]
         if not found:
             return None
@@ -60,7 +61,7 @@ class RandomGraph:
                          and (rank is None or len(v.shape) == rank))
 
     def const(self, shape, scale=1.0, dtype=np.float32):
-        # Few different bytes, so that recorded graphs stay small when packed: multiples of 1/8.
+        # Multiples of 1/8: they have few different bytes, so that recorded graphs stay small when packed.
         x = self.rng.integers(-8, 9, shape) / 8 * scale
         return self.tf.constant(np.asarray(x, dtype))
 
@@ -122,7 +123,7 @@ class RandomGraph:
         return True
 
     def same_rows(self, a, b):
-        """Unknown first dimensions are equal only when both are the batch's."""
+        """True if two first dimensions are equal. Unknown ones are equal only when both are the batch size."""
         return a.shape[0] is not None or (a.tensor in self.batch and b.tensor in self.batch)
 
     def dense(self):
@@ -330,7 +331,7 @@ class RandomGraph:
         return True
 
     def crossing(self):
-        """Integers into numbers, choices and texts."""
+        """Adds nodes that make numbers, conditions or strings from integers."""
         v = self.ints()
         if not v or len(v.shape) == 0 or len(v.shape) > 3:
             return False
@@ -353,7 +354,7 @@ class RandomGraph:
         return True
 
     def dynamic(self):
-        """Shapes that only a run tells."""
+        """Adds nodes whose shapes are known only in a run."""
         v = self.ints(rank=1)
         if not v:
             return False
@@ -408,7 +409,7 @@ class RandomGraph:
         w, b = self.const([k, k], 1 / np.sqrt(k)), self.const([k])
         limit = int(self.rng.integers(1, 5))
         n = self.ints(rank=0)
-        listed = self.chance(0.5) and not self.v1  # not without a turn: an empty list has no shape to stack
+        listed = self.chance(0.5) and not self.v1  # at least one iteration then: an empty TensorArray has no shape to stack
         turns = lambda: tf.cast(tf.math.floormod(n.tensor, tf.constant(4, n.tensor.dtype)) + (1 if listed else 0), "int32")
         limit = turns() if n and self.chance(0.5) else tf.constant(limit)
         if listed:
@@ -428,7 +429,7 @@ class RandomGraph:
         return True
 
     def halves(self):
-        """A short chain at an end of the graph, for its roundings are large."""
+        """Adds a short chain in another precision, which nothing else reads because its rounding errors are large."""
         v = self.floats()
         if not v:
             return False
@@ -471,7 +472,7 @@ class RandomGraph:
         used = {i.ref() for o in self.graph.get_operations() for i in o.inputs}
         ends = [v.tensor for v in self.pool if v.tensor.ref() not in used and v.tensor.op.type != "Placeholder"] + self.sinks
         middle = [v.tensor for v in self.pool if v.tensor.ref() in used and v.tensor.op.type != "Placeholder"]
-        for _ in range(4):  # fetched although others read it
+        for _ in range(4):  # These are fetched although other nodes read them.
             ends.append(self.pick(middle))
         ends = list({t.ref(): t for t in ends}.values())
         self.fetches = [t.name for t in ends]
@@ -487,7 +488,7 @@ class RandomGraph:
 
 
 class TensorSet:
-    """Tensors by identity."""
+    """A set of tensors, compared by identity."""
 
     def __init__(self, tensors):
         self.refs = {t.ref() for t in tensors}
@@ -499,6 +500,7 @@ class TensorSet:
         return t.ref() in self.refs
 
 
-# Where sums cancel, what is left is noise.
+# absolute tolerance: where sums cancel, the remainder is rounding noise
 NOISE = 1e-5
-TOLERANCE = {"float32": 2e-4, "float64": 1e-3, "float16": 1e-2, "bfloat16": 5e-2}  # of the largest magnitude; float64: made from float32
+# relative to the largest magnitude; float64 values are computed from float32
+TOLERANCE = {"float32": 2e-4, "float64": 1e-3, "float16": 1e-2, "bfloat16": 5e-2}

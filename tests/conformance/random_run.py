@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Runs random graphs through TensorFlow and through op_runner, with and without fusion and compiled plans, and compares.
+"""Runs random graphs through TensorFlow and through op_runner, with and without fusion and compiled plans, and
+compares.
 
 random_run.py [FIRST [LAST]]        seeds FIRST to LAST - 1 (0 to 40)
-random_run.py --find SEED           where the first difference is: every tensor is fetched by itself
-random_run.py --record DIR SEED...  writes what tests/unit/exec/test_random_graphs.c replays, TensorFlow's answers in it
+random_run.py --find SEED           finds the first difference: every tensor is fetched by itself
+random_run.py --record DIR SEED...  writes the files that tests/unit/exec/test_random_graphs.c replays, with
+TensorFlow's answers
 """
 import argparse
 import pathlib
@@ -11,21 +13,22 @@ import struct
 import sys
 import zlib
 
-from run import ROOT, Refusal, Runner, compare_arrays, encode, np, packed  # first: it sets the environment
+# imported before TensorFlow, because it sets the environment
+from run import ROOT, Refusal, Runner, compare_arrays, encode, np, packed
 
 from random_graph import NOISE, TOLERANCE, RandomGraph
 
 PLAIN = ("no_fusion", "no_winograd", "no_autotune")
 TUNINGS = {
     "plain": (*PLAIN, "no_specialise"),
-    "compiled": PLAIN,  # bit for bit as plain
+    "compiled": PLAIN,  # must give the same bits as plain
     "fused": ("no_autotune", "no_specialise"),
     "default": (),
 }
 
 
 class Built:
-    """As run.Runner wants a case."""
+    """A case in the form that run.Runner expects."""
 
     def __init__(self, graph, feeds, fetches):
         tensor = graph.get_tensor_by_name
@@ -96,11 +99,12 @@ def find(tf, path, seed, steps, feed):
             for op in made.graph.get_operations():
                 if not made.graph.is_fetchable(op) or op.name in v1_inside or op.type in ("Const", "Placeholder"):
                     continue
-                for t in op.outputs[:1] if op.type == "FusedBatchNormV3" else op.outputs:  # the others mean nothing here
+                # FusedBatchNormV3's other outputs are undefined in inference
+                for t in op.outputs[:1] if op.type == "FusedBatchNormV3" else op.outputs:
                     if t.dtype.is_numpy_compatible and t.dtype.name not in ("resource", "variant"):
                         n += 1
                         if n % 200 == 0:
-                            runner.load(graph_def)  # a session keeps so many plans
+                            runner.load(graph_def)  # A session keeps a limited number of plans, so a new one is started.
                         want = theirs.run([t.name], made.feeds[feed])
                         got = runner.run(Built(made.graph, made.feeds[feed], [t.name]))[0]
                         wrong = list(differences(want, got, [t.name]))
@@ -116,7 +120,7 @@ SAMPLE = 32
 
 
 def sample(tf, value):
-    """Type, shape, largest magnitude, how far off numbers may be, and some of the elements, evenly chosen."""
+    """Encodes a summary of an array: type, shape, largest magnitude, tolerance, and some evenly spaced elements."""
     flat = value.reshape(-1)
     largest = float(np.max(np.abs(flat.astype(np.float64)), initial=0)) if value.dtype != object else 0
     n = min(flat.size, SAMPLE)
@@ -127,7 +131,7 @@ def sample(tf, value):
 
 
 def record(tf, folder, seeds, steps):
-    """A graph, feeds, and of the answers what is enough to know them by. tests/unit/exec/test_random_graphs.c reads it."""
+    """Writes a graph, its feeds, and a summary of the answers. tests/unit/exec/test_random_graphs.c reads the file."""
     for seed in seeds:
         made = RandomGraph(tf, seed, steps).make()
         graph_def = made.graph.as_graph_def()

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Random programs of effects, in TensorFlow and in op_runner: variables of both kinds and tables, read and written in several
-signatures whose runs are interleaved, through functions, branches and loops, ordered by control edges alone. Handles are made
-inside branches, loops and functions, too, and come out of them.
+"""Runs random programs of side effects in TensorFlow and in op_runner: variables of both kinds and tables, read and
+written in several signatures whose runs are interleaved, through functions, branches and loops, ordered by control
+edges alone. Resource handles are also made inside branches, loops and functions, and returned from them.
 
 random_state.py [FIRST [LAST]]        seeds FIRST to LAST - 1 (0 to 40)
-random_state.py --record DIR SEED...  writes what tests/unit/exec/test_random_state.c replays, TensorFlow's answers in it
+random_state.py --record DIR SEED...  writes the files that tests/unit/exec/test_random_state.c replays, with
+TensorFlow's answers
 
-Whatever reads or writes state waits for what did so before, so that there is one answer. What it waits for is any node that
-waits itself: an effect, or a pure node, a constant, a call, a branch or a loop behind one.
+Every node that reads or writes state waits for the node that did so before it, so that only one answer is right. It
+may wait for any node that waits itself: an effect, or a pure node, a constant, a call, a branch or a loop behind
+one.
 """
 import argparse
 import pathlib
@@ -15,14 +17,14 @@ import struct
 import sys
 import zlib
 
-from run import ROOT, Refusal, Runner, np, packed  # first: it sets the environment
+from run import ROOT, Refusal, Runner, np, packed  # imported before TensorFlow, because it sets the environment
 
 from random_run import TUNINGS, Built, session
 
-CONTROL_V1 = 3  # every so many seeds: loops and branches as TensorFlow 1 has them
+CONTROL_V1 = 3  # one of this many seeds has loops and branches in the form of TensorFlow 1
 SIGNATURES = 4
 RUNS = 40
-SMALL = 1000  # numbers are kept below
+SMALL = 1000  # upper bound of all numbers
 
 
 def is_resource(v):
@@ -30,7 +32,7 @@ def is_resource(v):
 
 
 class Program:
-    """After make(): graph, init (names), signatures (lists of fetches)."""
+    """After make(), a program has graph, init (names) and signatures (lists of fetches)."""
 
     def __init__(self, tf, seed):
         self.tf, self.rng = tf, np.random.default_rng(seed)
@@ -62,10 +64,10 @@ class Program:
         return self
 
     def aliases_of(self, v):
-        """Tensors of a ref variable's own buffer. But for the first they wait for nothing: what is written before they are read
-        shows in them."""
+        """Returns tensors that share a ref variable's buffer. All but the first wait for nothing, so they show a
+        write that happens before they are read."""
         tf = self.tf
-        read = v.value()  # the Identity that all readers share
+        read = v.value()  # the Identity node that all readers share
         return [v._ref(), read, read, read, tf.reshape(tf.reshape(read, [1]), []), tf.stop_gradient(tf.identity(read)),
                 tf.raw_ops.IdentityN(input=[read])[0], tf.squeeze(tf.expand_dims(read, 0))]
 
@@ -92,7 +94,8 @@ class Program:
             return make()
 
     def steps(self, values, last, n, depth):
-        """What n steps add to the values, and what waits for all of them. In a function `last` is None at first."""
+        """Adds n steps. Returns the values with theirs, and the operation that waits for all steps. In a function,
+        `last` is None at the start."""
         values = list(values)
         kinds = [self.effect] * 4 + [self.through_handle] * 2 + [self.through_alias] * 3 + [self.passer] * 5
         if depth < 2:
@@ -100,7 +103,8 @@ class Program:
         for _ in range(n):
             kind = self.pick(kinds)
             if last is not None and (kind not in (self.effect, self.through_handle, self.through_alias) or self.chance(0.5)):
-                last = self.gate([last])  # branches need not wait for what they are given and do not read, other nodes do
+                # a group waits for `last`, because a branch need not wait for an input that it does not read
+                last = self.gate([last])
             made, last = kind(values, last, depth)
             if made is not None:
                 values.append(made)
@@ -113,12 +117,12 @@ class Program:
         tf, raw = self.tf, self.tf.raw_ops
         given = self.small(self.pick(values[-4:]))
         kind = self.pick(["add", "add", "set", "read", "read", "fixed", "insert", "find", "size", "guard"])
-        may = [v for v in self.variables if self.v1 or not depth or is_resource(v)]  # functions take no refs
+        may = [v for v in self.variables if self.v1 or not depth or is_resource(v)]  # functions take no ref variables
         fixed = [v for v in self.fixed if self.v1 or not depth or is_resource(v)]
         v = self.pick(may)
         key = tf.cast(tf.math.floormod(given, 3), tf.int64)
         if self.chance(0.5):
-            given = self.behind(last, lambda: self.tf.identity(given))  # data that waits, too
+            given = self.behind(last, lambda: self.tf.identity(given))  # also waits as a data input
 
         def make():
             if kind == "add":
@@ -143,8 +147,8 @@ class Program:
         return self.behind(last, make)
 
     def through_alias(self, values, last, depth):
-        """A ref variable is written, then read behind that through what may have been read before."""
-        if depth and not self.v1:  # functions take no refs
+        """Writes a ref variable, then reads it through an alias that may have been read before."""
+        if depth and not self.v1:  # functions take no ref variables
             return self.effect(values, last, depth)
         given = self.small(self.pick(values[-4:]))
         v = self.pick([v for v in self.variables if not is_resource(v)])
@@ -164,11 +168,11 @@ class Program:
         return got, got.op
 
     def handle(self, v):
-        """Made here, wherever that is."""
+        """Makes a handle of a variable at the current place: in the main graph, a branch, a loop or a function."""
         return self.tf.raw_ops.VarHandleOp(dtype=self.tf.int32, shape=[], shared_name=v.op.name)
 
     def passed_handle(self, values):
-        """One of the resource variables' handles; which one is known in the run only."""
+        """Returns a handle of one of the resource variables, which only the run decides."""
         tf = self.tf
         v, w = (self.pick([v for v in self.variables if is_resource(v)]) for _ in range(2))
         yes, other = tf.less(self.pick(values), self.pick(values)), tf.equal(self.x, 3)
@@ -196,7 +200,8 @@ class Program:
         return either()
 
     def through_handle(self, values, last, depth):
-        """An effect through such a handle, here or inside a branch that is given it."""
+        """Adds an effect through a handle of passed_handle, directly or inside a branch or loop that captures the
+        handle."""
         tf, raw = self.tf, self.tf.raw_ops
         h, given = self.passed_handle(values[-4:]), self.small(self.pick(values[-4:]))
         kind = self.pick(["add", "add", "set", "set", "read", "branch", "loop"])
@@ -231,7 +236,7 @@ class Program:
         return self.behind(None, lambda: self.tf.group(*ops))
 
     def passer(self, values, last, depth):
-        """A pure node of some kind that waits."""
+        """Adds a random pure node that waits for `last`."""
         tf = self.tf
         v, w = self.pick(values), self.pick(values)
         kind = self.pick(["identity", "constant", "sum", "call", "constant call", "swap", "cond", "known cond", "case", "loop",
@@ -285,7 +290,7 @@ class Program:
     # ---- effects inside ----
 
     def inside(self, values, depth):
-        """A value that waits for some steps."""
+        """Returns a value that waits for some steps."""
         more, last = self.steps(values, None, int(self.rng.integers(1, 4)), depth + 1)
         value = more[-1]
         return self.behind(last, lambda: self.tf.identity(value))
@@ -325,7 +330,7 @@ class Program:
         v, w = self.pick(values), self.pick(values)
         if self.v1:
             return None, last
-        v = self.behind(last, lambda: tf.identity(v))  # what a loop is given need not wait for what else it is given
+        v = self.behind(last, lambda: tf.identity(v))  # A loop's inputs need not wait for each other.
         limit = self.pick([tf.constant(2), tf.math.floormod(w, 3), tf.constant(0)])
 
         def step(i, s):
@@ -335,7 +340,8 @@ class Program:
 
 
 def runs(tf, made, seed):
-    """What TensorFlow answers, run by run, each second one all of the state: (signature, feeds, lists or None: refused)."""
+    """Returns TensorFlow's answers, run by run, as (signature, feeds, lists or None if refused). Every second run
+    reads all of the state."""
     rng = np.random.default_rng(seed)
     last = None
     with session(tf, made.graph) as theirs:
@@ -380,7 +386,7 @@ def check(tf, runners, seed, most):
 
 
 def record(tf, folder, seeds):
-    """The graph, the names of what initialises and of each signature's fetches, then the runs."""
+    """Writes the graph, the names of the initialisers and of each signature's fetches, and the runs."""
     for seed in seeds:
         made = Program(tf, seed).make()
         graph_def = made.graph.as_graph_def()

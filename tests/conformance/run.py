@@ -15,7 +15,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 sys.path.insert(0, str(HERE))
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # Eigen's kernels: the reference arithmetic
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # uses Eigen's kernels, the reference arithmetic
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 
 import ml_dtypes  # noqa: E402
@@ -37,7 +37,7 @@ class Refusal:
 
 
 class Built:
-    """A case in the graph: names to feed and what to fetch in each step."""
+    """A case after its nodes are in the graph: the names to feed, and the tensors to fetch in each step."""
 
     def __init__(self, case):
         self.case, self.feeds, self.steps = case, [], []
@@ -79,13 +79,13 @@ def op_def_of(name):
 
 
 def defaults(op_def):
-    """Attributes that no input tells, by their defaults."""
+    """Returns the default values of the attributes that do not follow from the inputs."""
     told = {a for arg in op_def.input_arg for a in (arg.type_attr, arg.number_attr, arg.type_list_attr)}
     return {a.name: plain(a.default_value) for a in op_def.attr if a.HasField("default_value") and a.name not in told}
 
 
 def plain(value):
-    """An AttrValue as what the op helper takes."""
+    """Converts an AttrValue to the form that the op helper takes."""
     kind = value.WhichOneof("value")
     if kind != "list":
         return getattr(value, kind)
@@ -119,7 +119,7 @@ def run_theirs(tf, session, built):
             results.append([as_array(v) for f, v in zip(step, values) if isinstance(f, tf.Tensor)])
         except tf.errors.OpError as e:
             results.append(Refusal(e.error_code, plain_text(e.message)))
-        except UnicodeDecodeError:  # a refusal whose words are not text: Python cannot say which
+        except UnicodeDecodeError:  # The message of the refusal is not valid UTF-8, so Python cannot report it.
             results.append(Refusal(None, ""))
     return results
 
@@ -129,7 +129,7 @@ def as_array(value):
 
 
 class Runner:
-    """op_runner as a child process; started again when it has died."""
+    """op_runner as a child process, which is started again when it has died."""
 
     def __init__(self, path, tf, tuning=()):
         self.path, self.tf, self.tuning, self.child, self.graph = path, tf, tuning, None, None
@@ -143,7 +143,7 @@ class Runner:
         self.child.stdin.write(data)
 
     def load(self, graph_def):
-        """A new session over this graph; None, or a Refusal."""
+        """Starts a session over this graph. Returns None, or a Refusal."""
         self.graph = graph_def
         if self.child is None:
             return self.start()
@@ -178,7 +178,7 @@ class Runner:
             return [Refusal(-1, f"op_runner died with {code}")] * len(built.steps)
 
     def serve(self):
-        """Loading is over; None, or a Refusal."""
+        """Ends the loading phase. Returns None, or a Refusal."""
         self.send(b"S")
         self.child.stdin.flush()
         status = self.status()
@@ -231,7 +231,7 @@ UNIMPLEMENTED = 12
 
 
 def compare_arrays(theirs, ours, ulps=0, rtol=0, atol=0, signs=True):
-    """A sentence, or None when they agree."""
+    """Returns a sentence about the difference, or None when the arrays agree."""
     if theirs.dtype != ours.dtype:
         return f"type {ours.dtype}, not {theirs.dtype}"
     if theirs.shape != ours.shape:
@@ -243,7 +243,8 @@ def compare_arrays(theirs, ours, ulps=0, rtol=0, atol=0, signs=True):
         part = np.float32 if theirs.dtype == np.complex64 else np.float64
         flat = [np.stack([x.real, x.imag]).astype(part) for x in (theirs, ours)]
         if ulps or rtol or atol:
-            # Both parts are judged by the size of the number: a tiny part is the difference of large ones.
+            # Both parts of a complex number are compared relative to its magnitude: a tiny part is a difference of
+            # large numbers.
             size = np.abs(theirs).astype(np.float64)
             with np.errstate(all="ignore"):
                 close = np.abs(theirs - ours) <= ulps * np.spacing(size.astype(part)) + rtol * size + atol
@@ -280,7 +281,7 @@ def compare(case, theirs, ours):
     for k, (a, b) in enumerate(zip(theirs, ours)):
         where = f"step {k}: " if len(theirs) > 1 else ""
         if isinstance(a, Refusal) and a.code == UNIMPLEMENTED:
-            continue  # we may do more than TensorFlow
+            continue  # Slipway may accept more than TensorFlow.
         if isinstance(a, Refusal) != isinstance(b, Refusal):
             return where + (f"we {b}" if isinstance(b, Refusal) else f"we accept; TensorFlow {a}")
         if isinstance(a, Refusal):
@@ -300,10 +301,10 @@ def compare(case, theirs, ours):
 
 
 def plain_text(text):
-    """A refusal's words without what TensorFlow puts around them."""
+    """Returns the message of a refusal without the text that TensorFlow puts around it."""
     text = re.split(r"^Node: .*$", text, maxsplit=1, flags=re.M)[-1]
     text = re.sub(r"^Graph execution error:\s+", "", text)
-    text = re.sub(r"goo\.gle/debug\w+ *\n?", "", text)  # protobuf's, put where a message is printed
+    text = re.sub(r"goo\.gle/debug\w+ *\n?", "", text)  # links that protobuf puts into debug texts
     return re.split(r"\n\t \[\[", text)[0].strip()
 
 
@@ -316,10 +317,10 @@ def different_texts(theirs, ours):
 # ---- all of it ------------------------------------------------------------------------------
 
 
-CASES_PER_GRAPH = 200  # a session of ours keeps a limited number of plans
+CASES_PER_GRAPH = 200  # a session keeps a limited number of plans
 
 
-# Node by node, and as a compiled plan: a node alone must give the same bits both ways.
+# Node by node, and as a compiled plan: a single node must give the same bits both ways.
 TIERS = (("no_autotune", "no_specialise"), ("no_autotune",))
 
 
@@ -364,7 +365,8 @@ def check_cases(tf, runners, cases, wrong, texts):
 
 
 def load_family(name):
-    """By path: a family may share its name with a module of Python's, as math does."""
+    """Loads a family of specifications by path, because a family may share its name with a module of Python, as
+    math does."""
     found = importlib.util.spec_from_file_location(f"specs_{name}", HERE / "specs" / f"{name}.py")
     found.loader.exec_module(importlib.util.module_from_spec(found))
 

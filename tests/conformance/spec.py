@@ -1,4 +1,4 @@
-"""What specifications are written with. See README.md in this folder."""
+"""The helpers that specifications are written with. See README.md in this folder."""
 
 import zlib
 
@@ -25,7 +25,7 @@ SPECS = []  # in the order of definition
 
 
 def dtype_of(name):
-    """numpy's dtype for a name; bfloat16 is not numpy's own."""
+    """Returns numpy's dtype for a name; bfloat16 is not one of numpy's own."""
     return np.dtype(bfloat16) if name == "bfloat16" else np.dtype(object if name == "string" else name)
 
 
@@ -42,7 +42,7 @@ class Spec:
 
 
 def spec(*ops, **tolerance):
-    """The decorated generator (g, op) -> cases specifies each of `ops`."""
+    """Decorates a generator (g, op) -> cases, which specifies each of `ops`."""
 
     def register(make):
         SPECS.extend(Spec(op, make, tolerance) for op in ops)
@@ -52,7 +52,7 @@ def spec(*ops, **tolerance):
 
 
 class Const:
-    """An input that is a constant of the graph, not fed."""
+    """An input that is a constant of the graph instead of being fed."""
 
     def __init__(self, value):
         self.value = np.asarray(value)
@@ -79,7 +79,7 @@ class Case:
 
 
 class Graph:
-    """Several nodes, or several runs: see README.md."""
+    """A case of several nodes or several runs: see README.md."""
 
     def __init__(self, build, *feeds, name="", ulps=None, rtol=None, atol=None, check=None):
         self.build, self.feeds, self.name, self.check, self.outputs = build, feeds, name, check, None
@@ -91,7 +91,7 @@ class Graph:
 
 
 class Gen:
-    """Inputs, the same on every run."""
+    """Generates inputs, which are the same in every run."""
 
     SHAPES = [(), (1,), (0,), (7,), (3, 5), (2, 0, 3), (33,), (1, 1, 1), (2, 1, 3, 2), (2, 1, 1, 2, 1, 3, 1, 2), (259,)]
     BROADCASTS = [
@@ -105,8 +105,8 @@ class Gen:
         self.rng = np.random.default_rng(seed)
 
     def values(self, dtype, shape, lo=None, hi=None, special=True):
-        """Numbers in [lo, hi]; special: also NaN, infinities, both zeros and extremes, unless lo or hi is given
-        for an integer type."""
+        """Returns numbers in [lo, hi]. `special` adds NaN, infinities, both zeros and extreme values, unless lo or
+        hi is given for an integer type."""
         rng, n = self.rng, int(np.prod(shape))
         d = dtype_of(dtype)
         if dtype == "bool":

@@ -1,21 +1,21 @@
 #!/usr/bin/env python3
-"""Two builds of Slipway must answer the same bits: `./run compare OLD_BUILD`.
+"""Checks that two builds of Slipway give the same bits: `./run compare OLD_BUILD`.
 
-For changes that are to change nothing: OLD_BUILD is the build folder of an older commit (its slipway and tests/op_runner are
-used), made for example by
+For changes that must not change any result. OLD_BUILD is the build folder of an older commit (its slipway and
+tests/op_runner are used), made for example by
 
     git worktree add ../old COMMIT && cd ../old && ./run build
 
-Compared are, part by part (--part names one):
+The parts that are compared (--part names one):
 
-  cases    every case of specs/, its refusals included
+  cases    every case of specs/, including refusals
   random   random graphs
   models   models in --models (./run compare makes the ten of tests/bench/make_models.py), in goldens and in models/: batches
            of 1 and 8, one and two threads, fusion and specialisation on and off, without autotuning and with an autotune cache
            that the old build wrote; also which kernels were chosen
 
-What the old build does not answer twice in the same way (random numbers without a seed) is counted, not compared. The last line
-is "N compared, M differ"; the exit status is 1 if any do.
+Answers that the old build itself does not repeat (random numbers without a seed) are counted, not compared. The
+last line is "N compared, M differ"; the exit status is 1 if any differ.
 """
 import argparse
 import collections
@@ -30,7 +30,7 @@ import subprocess
 import sys
 import tempfile
 
-run = spec_module = None  # imported once the arguments are read: they want what TensorFlow brings along
+run = spec_module = None  # imported after the arguments are read, because they need packages that come with TensorFlow
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 PLAIN = ("no_autotune",)
@@ -70,7 +70,7 @@ def same(a, b):
 
 
 class Pair:
-    """Old and new op_runner of one tuning."""
+    """The op_runners of the old and the new build, with the same tuning."""
 
     def __init__(self, old, new, tf, tuning):
         self.tuning = " ".join(tuning)
@@ -99,8 +99,8 @@ def pairs_of(options, tf):
 
 
 def compare_graph(report, pairs, kind, name, graph_def, builts):
-    """kind: what differences are counted by. builts: (name, Built). A state that a case leaves behind is the same in both,
-    since both ran the same before."""
+    """Compares cases of one graph. `kind` is the key by which differences are counted; builts are (name, Built). A case
+    may leave state behind, but both builds have run the same cases before, so the state is the same."""
     for pair in pairs:
         old, new = pair.load(graph_def)
         if old or new:
@@ -151,14 +151,15 @@ def output_of(command, text=None):
 
 
 def versions_below(folders):
-    """Directories of versions: all that hold a saved_model.pb."""
+    """Returns the version directories below the folders: all that hold a saved_model.pb."""
     found = {p.parent for folder in folders for p in pathlib.Path(folder).rglob("saved_model.pb")}
     return sorted(found)
 
 
 def random_values(info, batch, dice):
-    """A tensor of an input's type as nested lists; unknown inner dimensions are 3. None: of a type that needs meaning. A
-    scalar is 1: it may be the part of a dropout that is kept, which with any other value takes random numbers."""
+    """Returns a tensor of an input's type as nested lists; unknown inner dimensions are 3. Returns None for a type
+    whose values need a meaning. A scalar is 1: it may be a dropout's keep probability, and any other value would
+    use random numbers."""
     dtype = info["dtype"]
     if dtype not in ("DT_FLOAT", "DT_DOUBLE", "DT_INT32", "DT_INT64", "DT_UINT8"):
         return None
@@ -178,8 +179,8 @@ def random_values(info, batch, dice):
 
 
 def signatures_of(report, name, binaries, version):
-    """As the new build tells them. A build that refuses the version must not pass for want of something to compare: where one
-    build refuses, both must, with the same text."""
+    """Returns the signatures as the new build prints them. A version that a build refuses leaves nothing to compare
+    and must not pass for that reason: if one build refuses, both must, with the same text."""
     told = [output_of([slipway, "inspect", str(version), "--json"]) for slipway in binaries]
     try:
         return [json.loads(text)["signatures"] for text in told][1]
@@ -189,7 +190,7 @@ def signatures_of(report, name, binaries, version):
 
 
 def bodies(signatures, batches):
-    """(signature, batch, REST body) of each signature whose inputs can be made up."""
+    """Yields (signature, batch, REST body) for each signature whose inputs can be generated."""
     for name, signature in sorted(signatures.items()):
         for batch in batches:
             dice = random.Random(f"{name} {batch}")
@@ -229,7 +230,7 @@ def compare_version(options, report, version, scratch):
 
 
 def compare_tuned(report, binaries, version, request, scratch):
-    """With the autotune cache that the old build writes for this request, a copy for each run."""
+    """Compares runs with the autotune cache that the old build writes for this request; each run gets a copy of it."""
     model, name, body, base = request
     written = os.path.join(scratch, "written")
     output_of([binaries[0], "run", str(version), "--inputs=-", *base, f"--autotune_cache={written}"], body)

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Replays TensorFlow's security advisories for kernels: each malformed input must give TensorFlow 2.21's answer or be refused.
+"""Replays TensorFlow's security advisories for kernels: each malformed input must give TensorFlow 2.21's answer or
+be refused.
 
     python3 tests/opfuzz/advisories.py             # under the sanitizers, against advisories.jsonl
     python3 tests/opfuzz/advisories.py --record    # writes advisories.jsonl; needs TensorFlow
 
-The inputs are made here from what an advisory says went wrong; its number is the row's first word. Where it names several ops, or one
-check that was missing in many, each has a row. Every row runs fed and as constants, node by node and compiled.
+The inputs were written from the advisories' descriptions; a row begins with the number of its advisory. An advisory
+that names several ops, or one check that was missing in many, has a row for each op. Every row runs fed and as
+constants, node by node and compiled.
 """
 
 import argparse
@@ -25,9 +27,9 @@ from ours import TIERS, Child, Died, Refusal  # noqa: E402
 
 
 def expected(results):
-    """What is kept of TensorFlow's answer: a refusal's code and words, or tensors."""
+    """Returns the recorded form of TensorFlow's answer: a refusal's code and message, or tensors."""
     if results is None:
-        return "ended"  # TensorFlow itself died: a refusal or an answer, as long as it is clean
+        return "ended"  # TensorFlow crashed: any clean refusal or answer is right
     kept = []
     for r in results:
         if isinstance(r, tuple):
@@ -38,7 +40,7 @@ def expected(results):
 
 
 def summary(dtype, shape, data):
-    """Values, when they are few."""
+    """Returns the values of a tensor when they are few, otherwise None."""
     values = Tensor(dtype, shape, data).values()
     if len(values) > 64 or dtype == 7:
         return None
@@ -46,7 +48,7 @@ def summary(dtype, shape, data):
 
 
 def parsed(value):
-    """What repr() made of a value; complex numbers are pairs."""
+    """Converts a value back from its repr(); complex numbers are pairs."""
     if isinstance(value, list):
         return tuple(map(parsed, value))
     if value in ("True", "False"):
@@ -55,7 +57,7 @@ def parsed(value):
 
 
 def problem(case, want, results):
-    """A sentence, or None: it is as it should be, or a difference that is meant."""
+    """Returns a sentence about the problem. None: the answer is right, or it differs deliberately."""
     found = difference(case, want, results)
     return None if found and any(pattern.search(f"{case.op}: {found}") for pattern, _ in DELIBERATE) else found
 

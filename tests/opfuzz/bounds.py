@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""Every op's work is bounded by what there is, and ends soon after its deadline.
+"""Checks that every op's work is bounded by the size of its data, and that it ends soon after its deadline.
 
     bounds.py [BUILD] [--kind empty|large|many|memory|both] [--only 'Op|Op'] [--part K/N] [--seconds N] [--seed N]
 
-Four kinds of cases are made of the seeds, each run node by node in op_runner:
+Four kinds of cases are made from the seeds, each run node by node in op_runner:
 
-  empty  tensors without elements whose other dimensions are enormous, integers (values and attributes) that are enormous: the
-         answer, or the refusal, comes at once. A run that needs its deadline for it has walked what is not there.
-  large  inputs repeated until an op has tens of megabytes to work on: when the deadline passes in the run, the run ends soon after,
-         measured in processor time, which a busy machine does not add to.
-  many   lists of inputs with a thousand members, each too small to be asked about by itself: the run ends as soon.
-  memory as large, with less to work on, and without a deadline in their way: the process does not grow beyond the limit of the run.
+  empty  tensors without elements whose other dimensions are enormous, and enormous integers (values and attributes): the
+         answer, or the refusal, comes at once. A run that reaches its deadline has looped over elements that do not exist.
+  large  inputs repeated until an op has tens of megabytes to work on: when the deadline passes during the run, the run ends
+         soon after, measured in processor time, so that a busy machine does not matter.
+  many   lists of inputs with a thousand members, each too small for a check of the deadline of its own: the run ends as soon.
+  memory like large, with less data and without an early deadline: the process does not grow beyond the limit of the run.
 
-Cases without an answer ten times as late as allowed are failures as well. Prints each failure; the last line is
-"N passed, M failed", and the exit status is 1 when something failed.
+A case without an answer after ten times the allowed time is a failure too. Prints each failure; the last line is "N
+passed, M failed", and the exit status is 1 when something failed.
 """
 
 import argparse
@@ -33,16 +33,17 @@ import ours  # noqa: E402
 import schema  # noqa: E402
 from case import STRING, Tensor, count, load, NUMBERS, pack_one  # noqa: E402
 
-ours.TIMES_OUT_S = 30  # of a busy machine's time, tens of megabytes into the child included
+ours.TIMES_OUT_S = 30  # wall time on a busy machine, including tens of megabytes sent to the child
 DEADLINE_EXCEEDED = 4
-EMPTY_DEADLINE_MS = 1500  # nothing without elements takes so long
+EMPTY_DEADLINE_MS = 1500  # far longer than any op without elements needs
 LARGE_DEADLINE_MS = 30
-LARGE_MB = 64  # of each repeated input
-MANY, MANY_ELEMENTS = 1000, 20000  # members of a list of inputs, and what each of them has
-MEMORY_MB = 16  # of each repeated input where memory is measured
-MEMORY_LIMITS_MB = (24, 96)  # of such a run: the first is soon reached, the second by what makes many small pieces
+LARGE_MB = 64  # size of each repeated input
+MANY, MANY_ELEMENTS = 1000, 20000  # number of members in a list of inputs, and of elements in each member
+MEMORY_MB = 16  # size of each repeated input in cases of kind memory
+# memory limits of these runs: large outputs exceed the first, many small allocations the second
+MEMORY_LIMITS_MB = (24, 96)
 MEMORY_DEADLINE_MS = 4000
-LATE_MS = 100  # of processor time: a run that uses more after its deadline has not looked at it
+LATE_MS = 100  # processor time after the deadline; a run that uses more has not checked the deadline
 HUGE = (1 << 40, 1 << 31, (1 << 62) - 1, 1 << 20)
 INTEGERS = {NUMBERS[n] for n in ("int32", "int64")}
 
@@ -52,7 +53,7 @@ def empty_tensor(t, shape):
 
 
 def shapes_without_elements(shape):
-    """Each dimension 0 in turn, the others enormous; and all others as they are but one."""
+    """Yields shapes with each dimension zero in turn and another enormous: all others, or only one."""
     n = len(shape)
     for zero in range(n):
         for huge in ((1 << 40), 3 << 20):
@@ -62,7 +63,7 @@ def shapes_without_elements(shape):
 
 
 def tensors_of(case):
-    """What may be changed: fed tensors by name, and constants' tensors."""
+    """Yields the tensors that may be changed: fed tensors by name, and the tensors of constants by node index."""
     for name, t in case.feeds.items():
         yield ("feed", name, t)
     for i, node in enumerate(case.nodes):
@@ -81,7 +82,7 @@ def replaced(case, changes):
 
 
 def empty_cases(case):
-    """Also of several inputs at a time: those of one rank are changed alike."""
+    """Yields cases with empty tensors. Inputs of the same rank are changed alike, together and one by one."""
     places = [((kind, key), t) for kind, key, t in tensors_of(case)]
     ranks = collections.defaultdict(list)
     for place, t in places:
@@ -92,7 +93,7 @@ def empty_cases(case):
         for group in groups:
             for shape in shapes_without_elements(group[0][1].shape):
                 yield replaced(case, {place: empty_tensor(t, shape) for place, t in group})
-    if len(ranks) > 1:  # and all of them, each by its first dimension, or by its last
+    if len(ranks) > 1:  # all inputs together, each with its first or its last dimension zero
         for zero in (0, -1):
             changes = {}
             for place, t in places:
@@ -125,7 +126,7 @@ def huge_cases(case):
 
 
 class Repeated(Tensor):
-    """A tensor `times` times along one of its dimensions; its bytes are made when they are sent."""
+    """A tensor repeated `times` times along one of its dimensions; its bytes are made when they are sent."""
 
     def __init__(self, t, axis, times):
         axis %= len(t.shape)
@@ -146,12 +147,12 @@ class Repeated(Tensor):
 
 def repeated(t, axis, megabytes):
     n = count(t.shape)
-    size = 24 * n + sum(map(len, t.data)) if t.dtype == STRING else len(t.data)  # 24: of a short string in memory
+    size = 24 * n + sum(map(len, t.data)) if t.dtype == STRING else len(t.data)  # a short string takes 24 bytes in memory
     return Repeated(t, axis, max(2, (megabytes << 20) // size))
 
 
 def large_cases(case, megabytes):
-    """Inputs repeated along their first or last dimension: all alike, or one of them."""
+    """Yields cases with inputs repeated along their first or last dimension: all inputs alike, or one of them."""
     fed = [(name, t) for name, t in case.feeds.items() if t.shape and t.data]
     for axis in (0, -1):
         for group in [fed] + ([[f] for f in fed] if len(fed) > 1 else []):
@@ -162,7 +163,8 @@ def large_cases(case, megabytes):
 
 
 def lists_of_inputs(node, row):
-    """Of a node: (its first input, how many, the attribute that says so) for each of its op's lists of inputs."""
+    """Yields (index of the first input, number of inputs, name of the attribute that counts them) for each list of
+    inputs."""
     at = 0
     for arg in row.inputs:
         n, attr = 1, None
@@ -178,7 +180,7 @@ def lists_of_inputs(node, row):
 
 
 def many_cases(case, rows):
-    """Each list of inputs with its first member a thousand times."""
+    """Yields cases in which a list of inputs consists of its first member a thousand times."""
     for i, node in enumerate(case.nodes):
         if node.op != case.op:
             continue
@@ -193,14 +195,14 @@ def many_cases(case, rows):
             changed.inputs = node.inputs[:at] + [node.inputs[at]] * MANY + node.inputs[at + n:]
             kind, value = node.attrs[attr]
             changed.attrs[attr] = [kind, MANY if kind == "i" else value[:1] * MANY]
-            if node.op == "StringFormat":  # one place in the text for each, and all of each is shown
+            if node.op == "StringFormat":  # The template needs a placeholder for each input, and all elements are printed.
                 changed.attrs["template"] = ["s", node.attrs["placeholder"][1] * MANY]
                 changed.attrs["summarize"] = ["i", -1]
             yield out
 
 
 class Child(ours.Child):
-    """Node by node, with a deadline and a limit of its own."""
+    """An op_runner that runs node by node, with a deadline and a memory limit of its own."""
 
     def __init__(self, path, deadline_ms, memory_mb, measures_memory):
         super().__init__(path, "node by node")
@@ -212,11 +214,11 @@ class Child(ours.Child):
         fcntl.fcntl(self.process.stdin.fileno(), fcntl.F_SETPIPE_SZ, 1 << 20)
 
     def late_ms(self):
-        """Processor time that the last run used after its deadline."""
+        """Returns the processor time that the last run used after its deadline."""
         return self.number(b"D") / 1000
 
     def grown_mb(self):
-        """What the process grew by at the last run's peak."""
+        """Returns by how much the process grew at the peak of the last run."""
         return self.number(b"M") / (1 << 20)
 
     def number(self, question):
@@ -232,10 +234,10 @@ class Runner:
         self.child = Child(path, deadline_ms, memory_mb, measures_memory)
         self.memory_mb, self.measures_memory = memory_mb, measures_memory
         self.late_ms = 0  # of the last case
-        self.beyond_mb = 0  # what the last case took beyond its limit
+        self.beyond_mb = 0  # memory of the last case beyond its limit
 
     def failure(self, case, is_empty):
-        """A sentence, or None."""
+        """Returns a sentence about the failure, or None."""
         self.late_ms = 0
         try:
             results = self.child.run(case)
@@ -258,7 +260,7 @@ def ops_of(only):
     by_op = collections.OrderedDict()
     for line in (HERE / "seeds.jsonl").read_text().splitlines():
         case = load(line)
-        # Only run: what nobody fetches need not come through a pipe.
+        # Outputs are computed but not fetched, so that they need not pass through a pipe.
         case.steps = [list(dict.fromkeys(name.split(":")[0] for name in step)) for step in case.steps]
         if not only or re.fullmatch(only, case.op):
             by_op.setdefault(case.op, []).append(case)
@@ -267,7 +269,7 @@ def ops_of(only):
 
 def check(runner, case, is_empty):
     why = runner.failure(case, is_empty)
-    if why and "after its deadline" in why:  # once more: the machine may have been busy
+    if why and "after its deadline" in why:  # Tried once more, because the machine may have been busy.
         why = runner.failure(case, is_empty)
     return why
 

@@ -1,13 +1,14 @@
-"""A case of the op fuzzer: a small graph, what is fed and what is fetched; its JSON and its GraphDef.
+"""A case of the op fuzzer: a small graph, its feeds and fetches; its JSON and its GraphDef.
 
-Needs nothing but Python: TensorFlow's messages are written here by hand, so that malformed ones can be too.
+Needs only Python: TensorFlow's messages are encoded by hand here, so that they can be malformed.
 """
 
 import base64
 import json
 import struct
 
-# enum rt_dtype (runtime/core/types.h): number, name, bytes of an element; the codes of struct for those it can write.
+# enum rt_dtype (runtime/core/types.h) by number: name, bytes of an element, and the codes of Python's struct module
+# for types that can be packed.
 DTYPES = {
     1: ("float32", 4, "f"), 2: ("float64", 8, "d"), 3: ("int32", 4, "i"), 4: ("uint8", 1, "B"), 5: ("int16", 2, "h"),
     6: ("int8", 1, "b"), 7: ("string", 0, None), 8: ("complex64", 8, "ff"), 9: ("int64", 8, "q"), 10: ("bool", 1, "?"),
@@ -28,7 +29,7 @@ def count(shape):
 
 
 class Tensor:
-    """`data`: the elements' bytes, or a list of strings (bytes)."""
+    """A tensor; `data` is the bytes of its elements, or a list of strings (bytes)."""
 
     def __init__(self, dtype, shape, data):
         self.dtype, self.shape, self.data = dtype, tuple(shape), data
@@ -39,7 +40,7 @@ class Tensor:
         return f"{name}{list(self.shape)}" + (str(self.values()) if small else "")
 
     def values(self):
-        """The elements as Python's numbers (complex ones as pairs), or strings."""
+        """Returns the elements as Python's numbers (complex ones as pairs), or strings."""
         name, _, code = DTYPES.get(self.dtype, ("", 0, None))
         if self.dtype == STRING:
             return list(self.data)
@@ -52,7 +53,7 @@ class Tensor:
         return [bool(x) for x in got] if name == "bool" else got
 
     def raw(self):
-        """As op_runner reads it: dtype, rank, dims, elements."""
+        """Encodes the tensor for op_runner: dtype, rank, dimensions, elements."""
         head = struct.pack(f"<ii{len(self.shape)}q", self.dtype, len(self.shape), *self.shape)
         if self.dtype == STRING:
             return head + b"".join(struct.pack("<q", len(s)) + s for s in self.data)
@@ -60,7 +61,7 @@ class Tensor:
 
 
 def clamp(dtype, value):
-    """A number as one of `dtype`: integers wrap, numbers too large for a float become infinite."""
+    """Converts a number to `dtype`: integers wrap, and numbers too large for a float become infinite."""
     name, size, code = DTYPES[dtype]
     if name == "bool":
         return bool(value)
@@ -90,7 +91,7 @@ def pack_one(dtype, value):
 
 
 def tensor(dtype, shape, values):
-    """From Python's numbers or strings; `dtype` by number or name."""
+    """Makes a tensor from Python's numbers or strings; `dtype` is a number or a name."""
     dtype = NUMBERS.get(dtype, dtype)
     if dtype == STRING:
         return Tensor(dtype, shape, [v if isinstance(v, bytes) else str(v).encode() for v in values])
@@ -98,17 +99,18 @@ def tensor(dtype, shape, values):
 
 
 class Node:
-    """`attrs`: name -> [kind, value]; kinds: s i f b type shape tensor func (bytes of a NameAttrList), list:KIND."""
+    """A node; `attrs` maps names to [kind, value]. Kinds: s i f b type shape tensor func (bytes of a NameAttrList),
+    list:KIND."""
 
     def __init__(self, name, op, inputs=(), attrs=None):
         self.name, self.op, self.inputs, self.attrs = name, op, list(inputs), dict(attrs or {})
 
 
 class Case:
-    """`feeds`: {node: Tensor}; `steps`: of each run what is fetched ("x:0") or only run ("x").
+    """A graph with `feeds` {node: Tensor} and `steps`, which list what each run fetches ("x:0") or only runs ("x").
 
-    `loose`: values need not agree, neither with TensorFlow nor between the tiers (random numbers).
-    `tolerance`: as tests/conformance/spec.py has it.
+    `loose`: values need not agree, neither with TensorFlow nor between the tiers (random numbers). `tolerance`: as
+    in tests/conformance/spec.py.
     """
 
     def __init__(self, op, nodes, feeds, steps, library=b"", loose=False, tolerance=None):
@@ -215,7 +217,7 @@ def tensor_proto(t):
     return head + field(4, t.data)
 
 
-# Field numbers of AttrValue and of AttrValue.ListValue are the same, but for func.
+# The field numbers of AttrValue and of AttrValue.ListValue are the same, except for func.
 KINDS = {"s": 2, "i": 3, "f": 4, "b": 5, "type": 6, "shape": 7, "tensor": 8, "func": 10}
 
 

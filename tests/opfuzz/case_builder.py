@@ -1,4 +1,5 @@
-"""Cases written by hand: tensors from numbers, graphs of one node or of several, with types that follow from the inputs."""
+"""Helpers to write cases by hand: tensors from numbers, and graphs of one or more nodes, with types that follow
+from the inputs."""
 
 from case import Case, Node, Tensor, count, tensor
 from mutate import constant, placeholder
@@ -10,7 +11,7 @@ FIXED = {"s": lambda v: v.encode() if isinstance(v, str) else v, "type": lambda 
 
 
 def t(dtype, shape, values=0):
-    """A tensor: of these values, or of one value everywhere."""
+    """Makes a tensor with these values, or with one value everywhere."""
     return tensor(dtype, shape, values if isinstance(values, (list, tuple)) else [values] * count(shape))
 
 
@@ -39,7 +40,7 @@ def scalar(dtype, value):
 
 
 def attributes(schema, attrs):
-    """`attrs` as a node holds them: {name: [kind, value]}."""
+    """Converts attributes to the form of a node: {name: [kind, value]}."""
     out = {}
     for attr in schema.attrs:
         if attr.name in attrs:
@@ -50,7 +51,8 @@ def attributes(schema, attrs):
 
 
 def node(name, op, inputs, tensors, attrs):
-    """A node whose types and counts follow from `tensors`, one per argument (a list for several)."""
+    """Makes a node whose types and counts follow from `tensors`, one per argument (a list for an argument of
+    several tensors)."""
     schema, out = REGISTRY[op], {}
     names = [a.name for a in schema.attrs]
     for arg, value in zip(schema.inputs, tensors):
@@ -78,7 +80,7 @@ def outputs(op, made):
 
 
 def one_node(op, *tensors, loose=False, **attrs):
-    """A node alone, as two cases: its inputs fed, and its inputs constants."""
+    """Returns two cases of a single node: one with fed inputs, one with constants."""
     flat = [v for value in tensors for v in (value if isinstance(value, list) else [value])]
     cases = []
     for make in (placeholder, constant):
@@ -92,7 +94,7 @@ def one_node(op, *tensors, loose=False, **attrs):
 
 
 def several_nodes(op, *lines, steps, loose=False):
-    """A case of nodes (name, op, inputs, attrs), where an input is a name or a tensor (a constant)."""
+    """Returns a case of nodes (name, op, inputs, attrs); an input is a name, or a tensor, which becomes a constant."""
     nodes = []
     for name, kind, inputs, attrs in lines:
         names = []

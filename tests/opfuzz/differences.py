@@ -1,4 +1,4 @@
-"""When two answers are the same, and where they deliberately are not."""
+"""Compares answers: which count as equal, and which differ deliberately."""
 
 import math
 import re
@@ -8,10 +8,10 @@ from case import STRING, Tensor
 UNIMPLEMENTED, DEADLINE, EXHAUSTED = 12, 4, 8
 COMPLEX = (8, 18)
 
-# Failures that somebody is mending: (signature, reason). Empty when all is well.
+# Known failures that are being fixed: (signature, reason). Empty when there are none.
 KNOWN = []
 
-# Where we differ from TensorFlow and mean to: (expression over "OP: difference", reason).
+# Deliberate differences from TensorFlow: (regular expression over "OP: difference", reason).
 DELIBERATE = [(re.compile(pattern, re.S), reason) for pattern, reason in [
     (r"we accept; .*No OpKernel was registered", "we have kernels for more types"),
     (r"we accept; TensorFlow: .* for '\{\{node", "Python infers shapes when it makes a graph; sessions of servers do not"),
@@ -46,26 +46,27 @@ DELIBERATE = [(re.compile(pattern, re.S), reason) for pattern, reason in [
     (r"we refuse: .*(more than 8 dimensions|at most 8 are known|rank \d+ is more than)", "RT_MAX_RANK is 8"),
 ]]
 
-# Ops whose values are not compared: what memory held before, or TensorFlow reads what is not its own.
+# Ops whose values are not compared: they are random or uninitialised, or TensorFlow reads memory that it does not
+# own.
 LOOSE = {"Empty": "is not initialised", "RandomUniform": "is random", "RandomUniformInt": "is random",
          "RandomStandardNormal": "is random"}
 
-# Ops whose outputs are in an order of their own; so are those of TopK without `sorted`.
+# Ops that give their outputs in an order of their own. TopK without `sorted` does so too.
 OWN_ORDER = {"LookupTableExport": "a table's rows are in its own order", "LookupTableExportV2": "a table's rows are in its own order"}
 
-# Ops of graphs in which an element that is NaN in TensorFlow is not compared.
+# Ops of graphs in which elements that are NaN in TensorFlow are not compared.
 OWN_NAN = {"Erf": "TensorFlow's of an infinite float64 is NaN, not 1",
            "DepthwiseConv2dNative": "TensorFlow multiplies padding with infinite weights and with NaN",
            "Conv2D": "the same", "Conv3D": "the same"}
 
 
-# Ops of graphs in which an element that is infinite here and finite in TensorFlow is not compared.
+# Ops of graphs in which elements that are infinite in Slipway and finite in TensorFlow are not compared.
 OWN_INFINITE = {"Log": "of a subnormal number that is taken for 0, TensorFlow's library takes the logarithm of 2^-150",
                 "Lgamma": "the same"}
 
 
 def tensors(case):
-    """What is fed and what constants hold."""
+    """Returns the tensors that are fed and those of constants."""
     held = [n.attrs["value"][1] for n in case.nodes if n.op == "Const" and "value" in n.attrs]
     return [t for t in [*case.feeds.values(), *held] if isinstance(t, Tensor)]
 
@@ -76,18 +77,18 @@ def strides_exceed_windows(node):
 
 
 def undefined(case):
-    """TensorFlow reads or computes what was not asked for: nothing is compared."""
+    """True for a case in which TensorFlow's result has no meaning: nothing is compared."""
     if any(n.op in ("ArgMax", "ArgMin") and n.attrs.get("Tidx") == ["type", 5] for n in case.nodes):
-        return True  # 32 bits of an int16
+        return True  # TensorFlow reads 32 bits of an int16.
     if any("Pool" in n.op for n in case.nodes) and any(d >> 31 for t in tensors(case) for d in t.shape):
-        return True  # the lower 32 bits of a dimension
+        return True  # TensorFlow uses the lower 32 bits of a dimension.
     if any(n.op in ("AvgPool3D", "MaxPool3D") and n.attrs.get("padding", [0, 0])[1] == b"SAME" and strides_exceed_windows(n)
            for n in case.nodes):
-        return True  # without oneDNN, which theirs.py turns off, the windows are shifted by a negative padding
+        return True  # Without oneDNN, which theirs.py turns off, TensorFlow shifts the windows by a negative padding.
     if any(n.op == "Round" and n.attrs.get("T") in (["type", 3], ["type", 9]) for n in case.nodes):
-        return True  # zeros, whatever the integers are
+        return True  # TensorFlow turns every integer into zero.
     stack = [n for n in case.nodes if n.op.startswith(("StackPush", "StackPop"))]
-    return sum(not any(i.startswith("^") for i in n.inputs) for n in stack) > 1  # nothing says which is first
+    return sum(not any(i.startswith("^") for i in n.inputs) for n in stack) > 1  # Nothing orders these nodes.
 
 
 def is_refusal(result):
@@ -95,7 +96,8 @@ def is_refusal(result):
 
 
 def rank_of_input(case, node, i):
-    """The rank of what is fed or held at an input of a node; None: it comes from another op."""
+    """Returns the rank of the tensor fed or constant at an input of a node; None if the input is the output of
+    another op."""
     name = node.inputs[i].split(":")[0] if i < len(node.inputs) else None
     held = [n.attrs["value"][1] for n in case.nodes if n.name == name and n.op == "Const" and "value" in n.attrs]
     t = case.feeds.get(name) or (held[0] if held else None)
@@ -107,13 +109,14 @@ def holds_nan(case):
 
 
 def own_values(case, refused):
-    """The values are compared between the tiers, but not with TensorFlow's. `refused`: an earlier step was."""
+    """True if the values are compared between the tiers, but not with TensorFlow's. `refused`: an earlier step was
+    refused."""
     if refused and any("Scatter" in n.op for n in case.nodes):
-        return True  # what was written before and after the update that is refused is each library's own
+        return True  # Slipway and TensorFlow write different parts of an update before they refuse it.
     if any("ScatterNd" in n.op and rank_of_input(case, n, 1) == 1 for n in case.nodes):
-        return True  # of a vector of indices, TensorFlow applies the first only
+        return True  # TensorFlow applies only the first index of a vector.
     if any(n.op == "MaxPool3D" for n in case.nodes) and holds_nan(case):
-        return True  # TensorFlow drops a NaN or what came before it, as its vectors of channels have it
+        return True  # TensorFlow drops the NaN or the values before it, depending on its vectors of channels.
     unsorted = any(n.op in ("TopK", "TopKV2") and n.attrs.get("sorted") == ["b", False] for n in case.nodes)
     return unsorted or loose(case) or any(n.op in OWN_ORDER for n in case.nodes)
 
@@ -123,9 +126,9 @@ def loose(case):
 
 
 def difference_between_tiers(case, plain, compiled):
-    """The tiers accept the same and answer the same bits."""
+    """Returns a sentence if the tiers do not accept the same or do not answer the same bits, otherwise None."""
     if any(is_refusal(r) and r.code in (DEADLINE, EXHAUSTED) for r in plain + compiled):
-        return None  # what a compiled plan holds and how long it takes is its own
+        return None  # The tiers need different amounts of memory and time.
     for a, b in zip(plain, compiled):
         if is_refusal(a) != is_refusal(b):
             return "refused " + ("node by node only: " + a.text if is_refusal(a) else "compiled only: " + b.text)[:120]
@@ -143,7 +146,7 @@ def difference_between_tiers(case, plain, compiled):
 
 
 def compare(case, theirs, ours):
-    """A short sentence, or None: they agree, or are meant not to."""
+    """Returns a short sentence about the difference. None: the answers agree, or differ deliberately."""
     problem = None if undefined(case) else first_difference(case, theirs, ours)
     if problem and any(pattern.search(f"{case.op}: {problem}") for pattern, _ in DELIBERATE):
         return None
@@ -154,7 +157,7 @@ def first_difference(case, theirs, ours):
     refused = False
     for a, b in zip(theirs, ours):
         if is_refusal(a) and a.code in (UNIMPLEMENTED, DEADLINE, EXHAUSTED, None):
-            return None  # we may do more; and memory is not the same
+            return None  # Slipway may accept more, and its limits of memory and time are its own.
         if is_refusal(b) and b.code in (UNIMPLEMENTED, DEADLINE, EXHAUSTED):
             return None
         if is_refusal(a) != is_refusal(b):
@@ -186,12 +189,12 @@ def different_values(case, theirs, ours):
         if len(a) != len(b):
             return "another number of values"
         if dtype in COMPLEX and not all(math.isfinite(part) for x in a + b for part in x):
-            continue  # which parts of such a product are NaN is each library's own
+            continue  # It is not defined which parts of such a complex product are NaN.
         if case.op == "Cholesky" and any(x != x for x in b):
-            continue  # of what has no decomposition, TensorFlow leaves a part as memory held it
+            continue  # Without a decomposition, TensorFlow leaves a part of the output uninitialised.
         flat = [(x, y) for p, q in zip(a, b) for x, y in (zip(p, q) if isinstance(p, tuple) else [(p, q)])]
         if case.op in ("StringLower", "StringUpper", "ShardedFilename", "ShardedFilespec"):
-            flat = [(x, y) for x, y in flat if b"\0" not in y]  # TensorFlow's UTF-8 and file names end at the first NUL
+            flat = [(x, y) for x, y in flat if b"\0" not in y]  # TensorFlow's UTF-8 and file names end at the first NUL.
         if dtype == STRING or not any(isinstance(x, float) for x, _ in flat):
             return "other values" if any(x != y for x, y in flat) else None
         rtol = max(case.tolerance.get("rtol") or 0, 1e-6 if exact else 1e-3, {14: 0.02, 19: 4e-3}.get(dtype, 0))
@@ -199,7 +202,8 @@ def different_values(case, theirs, ours):
         if any(n.op in OWN_NAN for n in case.nodes):
             flat = [(x, y) for x, y in flat if x == x]
         if any(n.op in ("Conv2D", "Conv3D") for n in case.nodes):
-            flat = [(x, y) for x, y in flat if y == y or not math.isinf(x)]  # sums that overflow have an order of their own
+            # Sums that overflow depend on the order of the additions.
+            flat = [(x, y) for x, y in flat if y == y or not math.isinf(x)]
         if any(n.op in OWN_INFINITE for n in case.nodes):
             flat = [(x, y) for x, y in flat if not (math.isinf(y) and math.isfinite(x))]
         if not all(alike(x, y, rtol, largest if not exact else 0) for x, y in flat):

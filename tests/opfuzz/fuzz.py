@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Fuzzes ops: malformed graphs of a few nodes through a sanitizer's op_runner, in both tiers. See README.md."""
+"""Fuzzes ops: runs malformed graphs of a few nodes in op_runner, built with sanitizers, in both tiers. See
+README.md."""
 
 import argparse
 import collections
@@ -43,10 +44,10 @@ class Fuzzer:
         self.options, self.count = options, collections.Counter()
         self.failures, self.times = {}, collections.Counter()
         self.seen_ops, self.seen_types, self.slowest = set(), set(), (0, None)
-        self.pending = []  # cases since the last look for leaks
+        self.pending = []  # cases since the last check for leaks
 
     def make(self, index):
-        """Case number `index` of this seed: every op in turn."""
+        """Returns case number `index` of this seed; the ops take turns."""
         rng = random.Random(f"{self.options.seed}:{index}")
         op = self.ops[index % len(self.ops)]
         return self.mutator.mutate(rng, rng.choice(self.seeds[op]))
@@ -110,7 +111,7 @@ class Fuzzer:
                 self.seen_types |= {t.dtype for t in case.feeds.values()}
 
     def look_for_leaks(self):
-        """After many cases; when there are leaks, each of those cases by itself."""
+        """Checks for leaks after many cases. If there are any, each of these cases runs by itself."""
         found = [tier for tier, child in self.children.items() if child.leaks()]
         for tier in found:
             child = Child(self.options.runner, tier)
@@ -131,7 +132,7 @@ class Fuzzer:
     def run(self):
         for index, line in enumerate((HERE / "found.jsonl").read_text().splitlines()):
             if not self.options.only:
-                self.one(-1 - index, load(line))  # what was found and mended stays so
+                self.one(-1 - index, load(line))  # Cases that failed once must not fail again.
         first, end = self.options.case, time.monotonic() + self.options.seconds
         index, started = first, time.monotonic()
         while time.monotonic() < end and (not self.options.cases or index - first < self.options.cases):
@@ -163,7 +164,7 @@ class Fuzzer:
 
 
 def replay(options):
-    """A case that was kept, with what each side answers."""
+    """Runs the cases of a file again and prints the answers of each side."""
     fuzzer = Fuzzer(options)
     for path in options.replay:
         for line in pathlib.Path(path).read_text().splitlines():

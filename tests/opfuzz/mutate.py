@@ -1,9 +1,9 @@
-"""Mutations of a case: types, ranks, dimensions, values, attributes, lengths of lists, edges; from a random.Random."""
+"""Mutates a case with a random.Random: types, ranks, dimensions, values, attributes, lengths of lists, edges."""
 
 
 from case import DTYPES, MAX_RANK, NUMBERS, STRING, Node, Tensor, count, pack_one, tensor
 
-MOST = 4096  # elements of a tensor that is made here
+MOST = 4096  # largest number of elements of a new tensor
 DIMS = [0, 0, 0, 1, 1, 2, 3, 5, 8, 17]
 HUGE = [1 << 31, (1 << 31) - 1, 1 << 32, 1 << 40, 1 << 61, 1 << 62, (1 << 63) - 1]
 INTS = [0, 0, 1, 1, -1, -1, 2, 3, 4, -2, -3, 5, 7, 8, 9, 16, 100, -100, 1000, 127, 128, 255, 256, 65535, 1 << 20, 1 << 30, (1 << 31) - 1,
@@ -17,7 +17,8 @@ INTEGERS = [3, 4, 5, 6, 9, 17, 22, 23]
 
 
 def one_of(rng, dtype, shape=()):
-    """A telling element of this type; `shape`: of some tensor near it, whose sizes are limits of indices."""
+    """Returns an interesting element of this type. `shape` is that of a related tensor, whose sizes are limits of
+    indices."""
     if dtype == STRING:
         return rng.choice(STRINGS) if rng.random() < 0.9 else rng.randbytes(rng.randrange(40))
     if dtype in INTEGERS:
@@ -27,7 +28,7 @@ def one_of(rng, dtype, shape=()):
 
 
 def elements(rng, dtype, n, shape=()):
-    """`n` elements: all the same, small numbers, or anything."""
+    """Returns `n` elements: all equal, or interesting ones, or small numbers."""
     how = rng.random()
     if how < 0.3:
         return [one_of(rng, dtype, shape)] * n
@@ -37,7 +38,7 @@ def elements(rng, dtype, n, shape=()):
 
 
 def reshaped(rng, t, shape):
-    """`t` under another shape: its elements repeated or left out."""
+    """Returns `t` with another shape, its elements repeated or cut off."""
     n = count(shape)
     if n > MOST:
         return t
@@ -52,7 +53,7 @@ def reshaped(rng, t, shape):
 
 
 def cast(rng, t, dtype):
-    """`t` with its values as another type's."""
+    """Returns `t` with its values converted to another type."""
     if dtype not in DTYPES or DTYPES[dtype][2] is None and dtype != STRING or t.dtype not in DTYPES:
         return t
     values = t.values()
@@ -76,7 +77,7 @@ def other_shape(rng, shape):
         shape = [rng.choice([0, 1, 2, 3])]
     elif how == 4:
         shape = [rng.choice(DIMS) for _ in range(rng.randrange(MAX_RANK + 1))]
-    elif how == 5 and shape:  # nothing in it, and enormous beside
+    elif how == 5 and shape:  # no elements, with an enormous dimension
         for i in range(len(shape)):
             if rng.random() < 0.7:
                 shape[i] = rng.choice(HUGE)
@@ -85,7 +86,8 @@ def other_shape(rng, shape):
         shape += [rng.choice(HUGE), 0]
     elif shape:
         shape[rng.randrange(len(shape))] = rng.choice(DIMS)
-    # One dimension may be enormous where another is 0, as long as a feed's element count can be said.
+    # One dimension may be enormous where another is 0, as long as the number of elements of a feed does not
+    # overflow.
     return shape if count(shape) <= MOST else [min(d, 3) for d in shape]
 
 
@@ -97,7 +99,7 @@ def other_tensor(rng, t):
     n = count(t.shape)
     if len(values) != n or n == 0 or n > MOST:
         return reshaped(rng, t, other_shape(rng, t.shape))
-    if how < 0.8:  # some elements
+    if how < 0.8:  # changes some elements
         for _ in range(rng.choice([1, 1, 1, 2, 5])):
             values[rng.randrange(n)] = one_of(rng, t.dtype, t.shape)
     elif how < 0.9:
@@ -175,7 +177,7 @@ class Mutator:
         self.registry = registry
 
     def mutate(self, rng, case):
-        """A copy of `case` with one to five changes."""
+        """Returns a copy of `case` with some changes."""
         case = case.copy()
         if rng.random() < 0.35:
             self.retype(rng, case)
@@ -233,7 +235,8 @@ class Mutator:
             other_attr(rng, node, attr, found[0] if found else None)
 
     def change_inputs(self, rng, case, node):
-        """Variadic inputs lose or gain one, with the attribute that counts them or without; else edges move."""
+        """Removes or adds a variadic input, with or without a change of the attribute that counts them; or moves an
+        edge."""
         how = rng.random()
         if not node.inputs:
             return
@@ -256,7 +259,7 @@ class Mutator:
             node.attrs[rng.choice(counts)][1] += -1 if how < 0.25 else 1
 
     def retype(self, rng, case):
-        """One type attribute of one op becomes another type, and all that is fed to it by that attribute too."""
+        """Changes one type attribute of one op, and the types of all feeds that follow this attribute."""
         ops = [(n, self.registry[n.op]) for n in case.nodes if n.op in self.registry and n.op not in ("Const", "Placeholder")]
         choices = [(n, s, i) for n, s in ops for i, a in enumerate(s.attrs)
                    if a.kind == "type" and n.attrs.get(a.name, ["", 0])[0] == "type"]
@@ -266,7 +269,7 @@ class Mutator:
         attr = schema.attrs[i]
         old = node.attrs[attr.name][1]
         new = rng.choice(attr.types or sorted(DTYPES))
-        everywhere = rng.random() < 0.7  # a graph of several nodes keeps its types together
+        everywhere = rng.random() < 0.7  # keeps the types in a graph of several nodes consistent
         for n, s in ops if everywhere else [(node, schema)]:
             for k, a in enumerate(s.attrs):
                 if a.kind != "type" or n.attrs.get(a.name, ["", None])[1] != old or (n is node and not everywhere and k != i):
@@ -295,7 +298,8 @@ class Mutator:
             at += n
 
     def feed_or_hold(self, rng, case):
-        """What was fed becomes a constant, and constants are fed; a placeholder may say what shape it is fed."""
+        """Turns fed tensors into constants and constants into fed tensors; a placeholder may state the shape that
+        it is fed."""
         for n in list(case.nodes):
             if n.op == "Placeholder" and n.name in case.feeds and rng.random() < 0.3:
                 t = case.feeds.pop(n.name)

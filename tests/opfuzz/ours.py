@@ -1,4 +1,5 @@
-"""Our side: op_runner as a child process, one per tier, watched for crashes, reports, stalls and leaks."""
+"""Slipway's side: op_runner as a child process, one per tier, watched for crashes, sanitizer reports, hangs and
+leaks."""
 
 import os
 import pathlib
@@ -12,11 +13,11 @@ import time
 
 from case import DTYPES, STRING, Tensor, count, graph_def
 
-TIMES_OUT_S = 15  # a case, whose run has a deadline of 2 s: what takes this long does not look at it
-MEMORY_MB = 256  # that a run may hold by its limit
+TIMES_OUT_S = 15  # limit for a case; its run has a deadline of 2 s, so a case that takes this long does not check it
+MEMORY_MB = 256  # memory limit of a run
 SUPPORT = pathlib.Path(__file__).resolve().parent.parent / "support"
 ENVIRONMENT = {
-    # What a size that was not checked would allocate is refused by the sanitizer, loudly.
+    # The sanitizer aborts on an allocation of a size that was not checked.
     "ASAN_OPTIONS": "detect_stack_use_after_return=1:strict_string_checks=1:max_allocation_size_mb=2048:"
                     "allocator_may_return_null=0:hard_rss_limit_mb=4096:quarantine_size_mb=64",
     "LSAN_OPTIONS": f"suppressions={SUPPORT}/lsan.supp:print_suppressions=0",
@@ -35,7 +36,7 @@ class Refusal:
 
 
 class Died(Exception):
-    """The child is gone; the text says how, `signature` in one line."""
+    """The child has ended: `text` says how, and `signature` says it in one line."""
 
     def __init__(self, signature, text):
         super().__init__(signature)
@@ -43,7 +44,8 @@ class Died(Exception):
 
 
 def signature_of(text, code):
-    """One line that is the same for the same defect: the kind of report and our innermost function."""
+    """Returns one line that is the same for the same defect: the kind of report and the innermost functions of
+    Slipway."""
     frames = re.findall(r"#\d+ 0x\w+ in (\w+) (\S+?/(?:kernels|runtime|proto|tests)/\S+)", text)
     where = " in " + ", ".join(f"{name} ({pathlib.Path(path).name})" for name, path in frames[:2]) if frames else ""
     where = re.sub(r":\d+(?=\))", "", where)
@@ -55,7 +57,7 @@ def signature_of(text, code):
 
 
 def empty(folder):
-    """No file of an earlier case is there for the next."""
+    """Removes the files of an earlier case, so that the next one does not find them."""
     for entry in os.scandir(folder):
         if entry.is_dir(follow_symlinks=False):
             shutil.rmtree(entry.path, ignore_errors=True)
@@ -67,7 +69,7 @@ class Child:
     def __init__(self, path, tier):
         self.path, self.tier, self.process, self.errors = os.path.abspath(path), tier, None, None
         self.arguments = [*TIERS[tier], f"memory_mb={MEMORY_MB}", "deadline_ms=2000"]
-        self.folder = tempfile.TemporaryDirectory(prefix="opfuzz-")  # where files are read and written
+        self.folder = tempfile.TemporaryDirectory(prefix="opfuzz-")  # the working directory of the child
 
     def start(self):
         self.errors = tempfile.TemporaryFile()
@@ -86,11 +88,11 @@ class Child:
             self.process = None
 
     def died(self, why=None):
-        """What the child left behind, as an exception; the next case starts another."""
+        """Returns an exception with the child's last output; the next case starts another child."""
         code = None
         if why is None:
             try:
-                code = self.process.wait(timeout=60)  # a report takes a while to be written
+                code = self.process.wait(timeout=60)  # writing a report takes a while
             except subprocess.TimeoutExpired:
                 why = "closed its output and hangs"
         if code is None:
@@ -102,7 +104,7 @@ class Child:
         return Died(why or signature_of(text, code), text[-6000:])
 
     def send(self, data):
-        """All of it, while answers wait: neither side may block the other."""
+        """Sends all of the data while answers may be waiting: neither side may block the other."""
         self.deadline = time.monotonic() + TIMES_OUT_S
         view = memoryview(data)
         while view:
@@ -147,7 +149,7 @@ class Child:
         return Tensor(dtype, shape, self.read(count(shape) * size))
 
     def run(self, case):
-        """Of each step a list of tensors or a Refusal; a graph that is refused is all there is."""
+        """Returns a list of tensors or a Refusal for each step; for a graph that is refused, only its Refusal."""
         if self.process is None:
             self.start()
         empty(self.folder.name)
@@ -169,7 +171,7 @@ class Child:
         return results
 
     def leaks(self):
-        """A Died when there are leaks in what was run so far."""
+        """Returns a Died if the cases so far have leaked memory, otherwise None."""
         if self.process is None:
             return None
         self.send(b"L")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes seeds.jsonl: small cases of tests/conformance/specs that TensorFlow answers, for the fuzzer to start from.
+"""Writes seeds.jsonl: small cases of tests/conformance/specs that TensorFlow answers, from which the fuzzer starts.
 
-Run by hand with a TensorFlow installed; the output is committed, so that fuzzing needs none:
+Run by hand with TensorFlow installed. The output is committed, so that fuzzing does not need TensorFlow:
 
     python3 tests/opfuzz/record.py
 """
@@ -24,8 +24,9 @@ from case import NUMBERS, STRING, Case, Node, Tensor, dump  # noqa: E402
 
 PER_SPEC = 5
 TRIED = 40
-BYTES = 4000  # of a line
-TEMPORARY = re.compile(re.escape(tempfile.gettempdir().encode()) + rb"/[^/]+/")  # files are the working folder's
+BYTES = 4000  # largest size of a line
+# Files become relative to the working folder.
+TEMPORARY = re.compile(re.escape(tempfile.gettempdir().encode()) + rb"/[^/]+/")
 
 
 def size_of(case):
@@ -36,14 +37,14 @@ def size_of(case):
 
 
 def kind_of(case):
-    """Cases that differ in this are both worth having."""
+    """Returns the kind of a case: cases of different kinds are both worth having."""
     if isinstance(case, Graph):
         return re.sub(r"[-\d. ]+", "", case.name), tuple(np.asarray(v).dtype.name for v in case.feeds)
     return len(case.inputs), tuple(sorted(case.attrs)), tuple(str(v) for k, v in sorted(case.attrs.items()) if isinstance(v, (str, bool)))
 
 
 def chosen(cases):
-    """Small ones first, one of each kind in turn; empty inputs come last, they are found by mutation."""
+    """Orders cases by size, one of each kind in turn. Empty inputs come last, because mutation finds them anyway."""
     rng = random.Random(1)
     rng.shuffle(cases)
     kinds = {}
@@ -79,7 +80,7 @@ def as_plain(tf, kind, value):
 
 
 def record(tf, case, tolerance):
-    """The case as the fuzzer's, or None: too large, or TensorFlow refuses it."""
+    """Returns the case in the fuzzer's form, or None if it is too large or TensorFlow refuses it."""
     graph = tf.Graph()
     with graph.as_default():
         built = conformance.build_case(tf, case, 0)
@@ -88,7 +89,7 @@ def record(tf, case, tolerance):
                 return None
     proto = graph.as_graph_def()
     names, nodes = {}, []
-    for n in proto.node:  # short names: "c0/op" and the like say nothing
+    for n in proto.node:  # Short names replace names like "c0/op", which carry no meaning.
         names[n.name] = "op" if n.name == "c0/op" else f"n{len(names)}"
     again = lambda text: "^" * text.startswith("^") + names[text.lstrip("^").split(":")[0]] + "".join(
         f":{p}" for p in text.split(":")[1:])
@@ -119,7 +120,7 @@ def main():
                 break
             try:
                 found = record(tf, case, case.tolerance)
-            except Exception as e:  # some cases are such that no graph can be made of them
+            except Exception as e:  # No graph can be built from some cases.
                 print(f"{case.op}: {type(e).__name__}: {e}".splitlines()[0][:150], file=sys.stderr)
                 continue
             if found and len(dump(found)) > BYTES:

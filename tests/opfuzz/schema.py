@@ -1,4 +1,5 @@
-"""The ops there are, from the C tables: kernels/table.inc (ours) and runtime/core/schema/table.inc (TensorFlow's registry)."""
+"""Reads the ops from the C tables: kernels/table.inc (Slipway's) and runtime/core/schema/table.inc (TensorFlow's
+registry)."""
 
 import pathlib
 import re
@@ -27,7 +28,7 @@ class Schema:
 
 
 def registry():
-    """TensorFlow's ops by name. The table's rows are also Python's calls, but for its comments."""
+    """Returns TensorFlow's ops by name. The rows of the table are valid calls in Python once comments are removed."""
     found = {}
 
     def row(name, n_in, n_out, n_attr, inputs, outputs, attrs):
@@ -40,12 +41,12 @@ def registry():
     }
     text = (ROOT / "runtime/core/schema/table.inc").read_text()
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
-    exec(compile(text, "table.inc", "exec"), {"__builtins__": {}}, words)  # our own file
+    exec(compile(text, "table.inc", "exec"), {"__builtins__": {}}, words)  # The text is a file of this repository.
     return found
 
 
 def ours(known):
-    """Names of the ops in kernels/table.inc, which writes them in snake case."""
+    """Returns the names of the ops in kernels/table.inc, which writes them in snake case."""
     rows = re.findall(r"^KN_OP\((\w+)\)", (ROOT / "kernels" / "table.inc").read_text(), re.M)
     by_letters = {name.lower(): name for name in known}
     return [by_letters[r.replace("_", "")] for r in rows if r.replace("_", "") in by_letters]

@@ -1,5 +1,6 @@
-"""Valid cases of the ops of which no single node and no conformance spec gives seeds.jsonl a case: tables in their first form, lists
-and arrays as a whole, checkpoints. Each is of one graph; fuzz.py changes these as it changes the recorded ones."""
+"""Valid cases of ops for which neither single nodes nor the conformance specs give seeds.jsonl a case: tables of
+the first version, whole lists and arrays, checkpoints. Each is one graph; fuzz.py mutates them like the recorded
+ones."""
 
 import base64
 
@@ -18,7 +19,8 @@ def case(op, *lines, steps):
 
 
 def table(kind, version, more=(), values=i64(1, 2), fill="LookupTableInsert", **attrs):
-    """A table is made, filled, asked, imported into and exported, each in a run of its own; `version`: "" or "V2"."""
+    """Adds a case in which a table is made, filled, looked up, imported into and exported, each in a run of its
+    own; `version` is "" or "V2"."""
     pair, default = {"Tin": "string", "Tout": "int64"}, i64(7, 8) if "OfTensors" in kind else scalar("int64", -1)
     lines = [("table", kind + version, list(more), WORDS | attrs),
              ("fill", fill + version, ["table", s("a", "b"), values], pair | {"Tkey": "string", "Tval": "int64"}),
@@ -37,7 +39,8 @@ table("HashTable", "", fill="InitializeTable", shared_name="words")
 table("MutableHashTable", "")
 table("MutableHashTable", "", use_node_name_sharing=True)
 table("MutableHashTableOfTensors", "", values=t("int64", [2, 2], [1, 2, 3, 4]), value_shape=[2])
-# The data file of a checkpoint of bytes is these bytes: a file of words, without an op that writes one.
+# SaveV2 of a uint8 tensor writes a data file with exactly these bytes: a way to make a word file without an op for
+# it.
 TEXT = b"a 1\nb 2\n"
 WRITE = ("write", "SaveV2", [scalar("string", b"words"), s("x"), s(""), t("uint8", [len(TEXT)], list(TEXT))], {"dtypes": ["uint8"]})
 FILE = scalar("string", b"words.data-00000-of-00001")
@@ -112,7 +115,8 @@ case("SaveV2", SAVE, ("op", "RestoreV2", [PREFIX, s("y", "x"), s("4 3 1,1:0,2", 
      steps=[["save"], ["op:0", "op:1"]])
 case("SaveV2", ("save", "SaveV2", [PREFIX, s("words"), s(""), s("a", "bc", "")], {"dtypes": ["string"]}),
      ("op", "RestoreV2", [PREFIX, s("words"), s("")], {"dtypes": ["string"]}), steps=[["save"], ["op:0"]])
-# A checkpoint of the first form: x, float32 [2], and rows 0 and 1 of y, float32 [4, 3]; SaveSlices of TensorFlow 2.21 wrote it.
+# A checkpoint of format version 1: x, float32 [2], and rows 0 and 1 of y, float32 [4, 3]. SaveSlices of TensorFlow
+# 2.21 wrote it.
 FIRST_FORM = base64.b64decode(
     "AAAwCi4KDwoBeBIEEgIIAhgBIgIKAAoXCgF5EggSAggEEgIIAxgBIgYKAhACCgASAggBAAgVAHgAAQEBgH8SEwoBeBICCgAaCioIAACAPwAAAEABCSl5AAEBAoCC"
     "gH8SJwoBeRIGCgIQAgoAGhoqGAAAAAAAAIA/AAAAQAAAQEAAAIBAAACgQAAAAAABAAAAABa/rncAAAAAAQAAAADA8qGwAAEDAQCQAQAAAAABAAAAADYsoMGVAQiiAQ8A"

@@ -1,4 +1,4 @@
-"""Products and factorisations: kernels/{matmul,linalg}"""
+"""Matrix multiplication and factorisations: kernels/{matmul,linalg}"""
 
 from spec import *
 
@@ -159,7 +159,7 @@ def einsum(g, op):
 
 
 def square(g, dtype, *shape):
-    """Well conditioned."""
+    """Returns well-conditioned square matrices."""
     a = num(g, dtype, *shape)
     return (a + (30 * np.eye(shape[-1]) if shape[-1] else 0)).astype(a.dtype)
 
@@ -169,7 +169,7 @@ def sizes(rhs=False):
 
 
 def not_numbers(g):
-    """With a NaN as the first pivot, or as another."""
+    """Yields matrices with a NaN as the first pivot or elsewhere."""
     for dtype in SOLVED:
         for n in (1, 2, 5):
             for at in {0, 1 % n, n * n - 1}:
@@ -184,7 +184,7 @@ def cholesky(g, op):
         for s in sizes():
             a = square(g, dtype, *s)
             yield Case(np.matmul(a, np.conj(np.swapaxes(a, -1, -2))).astype(a.dtype), rtol=10 * tolerance(dtype))
-    # One that is not positive definite: TensorFlow leaves what it likes above the diagonal.
+    # A matrix that is not positive definite: TensorFlow leaves arbitrary values above the diagonal.
     yield Case(np.zeros((3, 4), "float32"))
     yield Case(np.zeros(3, "float32"))
 

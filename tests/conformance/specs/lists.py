@@ -16,14 +16,14 @@ def stack(tf, h, shape=-1, n=-1, dtype=None):
 
 
 def held(tf, x, dtype=None):
-    """x, but no shape is known of it while the graph is made."""
+    """Returns x with a shape that is unknown while the graph is built."""
     return tf.compat.v1.placeholder_with_default(tf.constant(x, dtype), None)
 
 
 @spec("TensorListReserve", "TensorListSetItem", "TensorListGetItem", "TensorListStack")
 def items(g, op):
     if op != "TensorListStack":
-        return  # the same graphs use it
+        return  # The graphs of TensorListStack test the other ops too.
     def case(shape, n, sets, get=None, want=-1, name=""):
         def build(tf, *values):
             h = reserve(tf, shape, held(tf, n))
@@ -57,7 +57,7 @@ def items(g, op):
 @spec("TensorListFromTensor", "TensorListSplit", "TensorListConcatV2", "TensorListGather", "TensorListScatterV2", "TensorListResize", "TensorListElementShape", "TensorListScatterIntoExistingList", "TensorListConcatLists")
 def whole(g, op):
     if op != "TensorListFromTensor":
-        return  # the same graphs use it
+        return  # The graphs of TensorListFromTensor test the other ops too.
     def graph(fn, *feeds, name=""):
         return Graph(lambda tf, *v: fn(tf, tf.raw_ops, *v), *feeds, name=name)
 
@@ -98,7 +98,7 @@ def whole(g, op):
 @spec("EmptyTensorList", "TensorListPushBack", "TensorListPopBack", "TensorListLength")
 def push(g, op):
     if op != "TensorListPushBack":
-        return  # the same graphs use it
+        return  # The graphs of TensorListPushBack test the other ops too.
     def case(shape, most, n, pops, want=-1, dtype="float32"):
         def build(tf, *values):
             R = tf.raw_ops
@@ -125,7 +125,7 @@ def push(g, op):
 @spec("TensorArrayV3", "TensorArrayWriteV3", "TensorArrayReadV3", "TensorArrayGatherV3", "TensorArrayScatterV3", "TensorArrayConcatV3", "TensorArraySplitV3", "TensorArraySizeV3", "TensorArrayCloseV3")
 def arrays(g, op):
     if op != "TensorArrayWriteV3":
-        return  # the same graphs use it
+        return  # The graphs of TensorArrayWriteV3 test the other ops too.
     def graph(fn, *feeds, name="", **attrs):
         def build(tf, *v):
             R = tf.raw_ops
@@ -179,7 +179,7 @@ def arrays(g, op):
 @spec("StackV2", "StackPushV2", "StackPopV2", "StackCloseV2")
 def stacks(g, op):
     if op != "StackV2":
-        return  # the same graphs use it
+        return  # The graphs of StackV2 test the other ops too.
     def case(n, pops):
         def build(tf, *values):
             R = tf.raw_ops

@@ -42,7 +42,7 @@ def floats(g, op):
         yield Case(a, b, ulps=4 if dtype in COMPLEX else 0, signs=op != "Xdivy")
 
 
-@spec("Maximum", "Minimum", signs=False)  # which zero TensorFlow takes depends on where it stands
+@spec("Maximum", "Minimum", signs=False)  # TensorFlow's choice between 0 and -0 depends on the element's position.
 def extremes(g, op):
     for _, a, b in pairs(g, REALS):
         yield Case(a, b)
@@ -70,7 +70,7 @@ def division(g, op):
         if dtype in INTS:
             yield Case(a, b)
             b = nonzero(b)
-        elif op != "Div":  # quotients that TensorFlow flushes to zero first
+        elif op != "Div":  # TensorFlow flushes small quotients to zero before it goes on.
             a, b = (g.values(dtype, x.shape, lo=-9, hi=9, special=False) for x in (a, b))
         yield Case(a, b, ulps=4 if dtype in COMPLEX else 0)
     for dtype in FLOATS:
@@ -182,7 +182,7 @@ EXACT = {
     "Floor": FLOATS,
     "Ceil": FLOATS,
     "Rint": WIDE_FLOATS,
-    "Round": FLOATS,  # TensorFlow makes zeros of integers, and its own Python never asks it to
+    "Round": FLOATS,  # TensorFlow turns every integer into zero, and its own Python API never calls Round for integers.
     "IsNan": FLOATS,
     "IsInf": FLOATS,
     "IsFinite": FLOATS,
@@ -192,7 +192,7 @@ EXACT = {
 }
 
 
-@spec(*EXACT, signs=False)  # for Relu: which zero TensorFlow gives depends on where it stands
+@spec(*EXACT, signs=False)  # Relu: TensorFlow's choice between 0 and -0 depends on the element's position.
 def one_exact(g, op):
     for dtype in EXACT[op]:
         for x in g.tensors(dtype):
@@ -218,7 +218,7 @@ def parts(g, op):
             yield Case(x, Tout=out)
 
 
-# Where each function is defined (others give NaN, tried too), and how close the results must be.
+# The domain of each function (values outside, which give NaN, are tested too), and the tolerance of its results.
 DOMAIN = {
     "Exp": (-80, 88), "Expm1": (-80, 88), "Log": (0, 100), "Log1p": (-1, 100), "Sin": (-10, 10), "Cos": (-10, 10),
     "Tan": (-10, 10), "Asin": (-1, 1), "Acos": (-1, 1), "Atan": (-10, 10), "Sinh": (-20, 20), "Cosh": (-20, 20),
@@ -245,7 +245,7 @@ def one_float(g, op):
 def error_function(g, op):
     for dtype in FLOATS:
         near = {"float32": 3e-7, "float64": 1e-14, "float16": 2e-3, "bfloat16": 1e-2}[dtype]
-        # TensorFlow's double erf is NaN at the largest numbers.
+        # TensorFlow's float64 erf is NaN for the largest numbers.
         wild = [] if dtype == "float64" else g.tensors(dtype)
         for x in wild + g.tensors(dtype, lo=-4, hi=4) + g.tensors(dtype, lo=-0.5, hi=0.5):
             yield Case(x, atol=near)
@@ -297,7 +297,7 @@ def cast(g, op):
     for source in CASTS:
         for target in CASTS:
             for shape in [(), (0,), (70,), (2, 3)]:
-                # Beyond the target's range TensorFlow's answer depends on where an element stands.
+                # Beyond the target's range, TensorFlow's result depends on the element's position.
                 outside = source in FLOATS + COMPLEX and target in INTS
                 lo, hi = (0 if target in UNSIGNED else -100, 100) if outside else (None, None)
                 x = g.values(source, shape, lo=lo, hi=hi, special=not outside)

@@ -1,4 +1,4 @@
-"""Scatters, partitions, rolls, blocks of space, bounds, counts, diagonals."""
+"""Scatters, partitions, rolls, space-to-batch, bounds, counts and diagonals."""
 
 from spec import *
 
@@ -53,7 +53,7 @@ def tensor_scatter(g, op):
         yield Case(a, I64([[3, 1], [0, 0], [3, 2]]), a[0, :3])
     if op[-1] in "nx":
         for dtype in FLOATS:
-            a, u = g.values(dtype, (5, 40)), g.values(dtype, (64, 40))  # with NaN
+            a, u = g.values(dtype, (5, 40)), g.values(dtype, (64, 40))  # These include NaN.
             yield Case(a, I32(g.rng.integers(0, 5, (64, 1))), u)
     x = np.float32([1, 2])
     for i, u in (([[5]], [1]), ([[0], [0]], [1]), ([[0], [0]], [1, 5]), ([[-1]], [1]), ([[0, 0]], [1])):

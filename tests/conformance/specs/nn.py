@@ -13,7 +13,7 @@ def tolerance(dtype):
 
 # ---- convolutions ----
 
-CONVS = [  # input, filter, strides, dilations
+CONVS = [  # (input, filter, strides, dilations)
     ((2, 5, 6, 3), (3, 3, 3, 4), (1, 1), (1, 1)),
     ((1, 7, 8, 2), (2, 3, 2, 5), (2, 1), (1, 1)),
     ((1, 9, 9, 3), (3, 3, 3, 4), (1, 1), (2, 3)),
@@ -117,7 +117,7 @@ def transposed(g, op):
         yield Case(np.int32(size), a, b, strides=[1, 1, 1, 1], padding="SAME")
     for size in ([2, 5, 5, 0], [2, 0, 5, 0]):  # no input channels
         yield Case(np.int32(size), a, num(g, "float32", *size[:3], 4), strides=[1, 1, 1, 1], padding="SAME")
-    empty = num(g, "float32", 3, 3, 3, 0)  # and no output channels
+    empty = num(g, "float32", 3, 3, 3, 0)  # neither input nor output channels
     yield Case(np.int32([2, 5, 5, 0]), empty, num(g, "float32", 2, 5, 5, 0), strides=[1, 1, 1, 1], padding="SAME")
     yield Case(np.int32([2, 5, 5, 3]), num(g, "float32", 3, 3, 3, 5), b, strides=[1, 1, 1, 1], padding="SAME")
     yield Case(np.int32([2, 5, 5, 3]), a, b, strides=[1, 1, 1, 1], padding="SAME", dilations=[1, 2, 2, 1])
@@ -192,7 +192,7 @@ POOLS = [
 def pool(g, op):
     for dtype in REALS if op == "MaxPool" else FLOATS:
         if dtype in ("uint32", "uint64"):
-            continue  # not in the op's list of types
+            continue  # The op's type list does not have them.
         for x, k, s in POOLS:
             for padding in ("SAME", "VALID"):
                 yield Case(
@@ -285,7 +285,8 @@ def batch_norm(g, op):
     def case(dtype, shape, c, train, m=None, **how):
         v = "float32" if op != "FusedBatchNorm" else dtype
         m = c if m is None else m
-        # Not in training and without data, TensorFlow leaves the reserved outputs as the memory was.
+        # In inference without data, TensorFlow leaves the reserved outputs uninitialised, so only the first three
+        # are compared.
         how.setdefault("outputs", None if train and 0 not in shape else [0, 1, 2])
         return Case(
             num(g, dtype, *shape),
@@ -323,7 +324,8 @@ def lrn(g, op):
         ]:
             for s in [(2, 3, 4, 7), (1, 1, 1, 1), (0, 2, 2, 3), (1, 2, 2, 20)]:
                 yield Case(num(g, dtype, *s), rtol=3e-3 if dtype == "float16" else 1e-5, **how)
-        for special in (np.nan, np.inf, -np.inf, 3e38):  # reaches channels outside of its window
+        # TensorFlow's band matrix carries these to channels outside of their window.
+        for special in (np.nan, np.inf, -np.inf, 3e38):
             x = np.array(num(g, "float32", 2, 2, 3, 12))
             x[0, 0, 0, 3] = x[0, 1, 2, 0] = x[1, 1, 1, 11] = special
             yield Case(x.astype(dtype_of(dtype)), depth_radius=2, rtol=3e-3 if dtype == "float16" else 1e-5)
@@ -570,7 +572,8 @@ def tails(g, op):
 
     def normalised(tf, x):
         y = tf.raw_ops.Conv2D(input=x, filter=w, strides=[1, 1, 1, 1], padding="SAME")
-        # Not as small as makes the tail's products, and their roundings, far larger than what the clip leaves.
+        # A very small variance would make the scaled values, and their rounding errors, far larger than the range
+        # that Relu6 clips to.
         variance = np.abs(v[3]) + np.float32(0.1)
         y = tf.raw_ops.FusedBatchNormV3(x=y, scale=v[0], offset=v[1], mean=v[2], variance=variance, is_training=False)[0]
         return [tf.nn.relu6(y)]

@@ -1,4 +1,4 @@
-"""Generators with seeds give TensorFlow's numbers, in a first and in a second draw."""
+"""Random ops with seeds give TensorFlow's numbers, in a first and in a second draw."""
 
 from spec import *
 

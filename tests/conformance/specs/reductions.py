@@ -1,8 +1,8 @@
-"""Sums, extremes and the like over axes and segments, softmax: kernels/{math,nn}"""
+"""Sums, extremes and similar reductions over axes and segments, and softmax: kernels/{math,nn}"""
 
 from spec import *
 
-# (shape, axes): innermost, outer, mixed, all, none, negative, empty, more than one block or lane
+# (shape, axes): innermost, outer, mixed, all, none, negative, empty, and more than one block or vector lane
 AXES = [
     ((), []), ((5,), [0]), ((5,), []), ((0,), [0]), ((3, 0), [0]), ((3, 0), [1]), ((2, 3), [0]), ((2, 3), [1]),
     ((2, 3), [-1, 0]), ((2, 3), -2), ((2, 3, 4), [1]), ((2, 3, 4), [0, 2]), ((2, 1, 3, 4), [1, 2]), ((2, 3, 4, 5), [0, 2]),
@@ -10,7 +10,8 @@ AXES = [
     ((2, 2, 2, 2, 2, 2, 2, 2), [0, 2, 4, 6]), ((3, 4), [[1]]),
 ]
 REFUSED = [((2, 3), [2]), ((2, 3), [-3]), ((2, 3), [0, 0]), ((2, 3), [1, -1]), ((), [0])]
-NEAR = {"float32": 2e-6, "float64": 1e-14, "complex64": 2e-6, "complex128": 1e-14, "float16": 1.5e-2, "bfloat16": 5e-2}  # TensorFlow adds halves in half
+# TensorFlow accumulates 16-bit floats in 16 bits.
+NEAR = {"float32": 2e-6, "float64": 1e-14, "complex64": 2e-6, "complex128": 1e-14, "float16": 1.5e-2, "bfloat16": 5e-2}
 
 
 def over_axes(g, types, **how):
@@ -25,9 +26,9 @@ def over_axes(g, types, **how):
 def sums(g, op):
     for dtype, x, axes, keep in over_axes(g, NUMBERS, special=False):
         if dtype in FLOATS + COMPLEX:
-            x = np.abs(x).astype(x.dtype)  # no cancellation: the tolerance is relative to the sum
+            x = np.abs(x).astype(x.dtype)  # No cancellation, because the tolerance is relative to the sum.
         if op == "EuclideanNorm" and dtype in INTS:
-            x = np.array(g.rng.integers(0, 3, x.shape), x.dtype)  # squares that do not wrap
+            x = np.array(g.rng.integers(0, 3, x.shape), x.dtype)  # Small enough that squares do not overflow.
             if dtype in ("int8", "uint8") and x.size > 30:
                 continue
         for keep_dims in (keep, True):
@@ -82,7 +83,7 @@ def l2_loss(g, op):
             yield Case(x, rtol=NEAR[dtype])
 
 
-# TensorFlow folds whole packets of columns by another rule for NaN than those that are left.
+# TensorFlow treats NaN differently in whole packets of columns and in the columns that are left over.
 WIDTHS = [1, 3, 4, 8, 17, 300]
 NAN_ROWS = [[np.nan], [np.nan, 1, 2], [np.nan, 2, 1], [1, np.nan, 2], [2, np.nan, 1], [1, 2, np.nan], [np.nan, np.nan, 1],
             [np.nan, 1, np.nan], [np.nan] * 2, [0.0, -0.0], [-0.0, 0.0], [-np.inf, np.nan], [np.inf, np.nan], [-np.inf] * 2,

@@ -1,4 +1,4 @@
-"""The largest, the distinct, the missing."""
+"""Largest elements, distinct elements, and elements missing from a list."""
 
 from spec import *
 

@@ -1,4 +1,4 @@
-"""Sparse tensors: made dense, reshaped, filled, crossed; bags of embeddings."""
+"""Sparse tensors: conversion to dense, reshaping, filling, crossing; bags of embeddings."""
 
 from spec import *
 
@@ -8,7 +8,7 @@ def s(*v):
 
 
 def sparse(g, shape, dtype="int64", fill=0.4, ordered=True):
-    """Indices, values and shape of a random sparse tensor."""
+    """Returns the indices, values and shape of a random sparse tensor."""
     mask = g.rng.random(shape) < fill
     indices = np.argwhere(mask).astype(np.int64)
     if not ordered:
@@ -112,7 +112,8 @@ def segment_mean(g, op):
 
 
 def columns(g, rows, kinds, wide=3):
-    """(indices, values, shapes, dense): sparse columns of kind s or i, dense ones of kind S or I."""
+    """Returns (indices, values, shapes, dense). `kinds` has a letter per column: s or i for a sparse column of
+    strings or integers, S or I for a dense one."""
     indices, values, shapes, dense = [], [], [], []
     for kind in kinds:
         dtype = "string" if kind in "sS" else "int64"
@@ -136,7 +137,7 @@ def cross(g, op):
                 yield Case(*both, hashed_output=True, num_buckets=buckets, hash_key=key, out_type="int64", internal_type="int64")
             internal = "string"
             yield Case(*both, hashed_output=False, num_buckets=0, hash_key=0, out_type="string", internal_type=internal)
-    both = columns(g, 4, "si")  # the output's type decides, whatever hashed_output says
+    both = columns(g, 4, "si")  # The output's type decides, whatever hashed_output says.
     for hashed in (True, False):
         for out in ("int64", "string"):
             for buckets in (0, 100):
@@ -172,7 +173,7 @@ def cross_hashed(g, op):
     for kinds in KINDS:
         for strong in (False, True):
             if strong and "I" in kinds:
-                continue  # TensorFlow dies of it
+                continue  # TensorFlow crashes on this input.
             for buckets in (0, 100):
                 yield Case(*columns(g, 4, kinds), np.int64(buckets), np.bool_(strong), np.int64([137, -9]))
     for bad in bad_columns(g):

@@ -7,11 +7,11 @@ import tempfile
 from spec import *
 
 INDEX = ["int32", "int64"]
-NUMBER = itertools.count()  # TensorFlow's sessions of one process share variables by name
+NUMBER = itertools.count()  # sessions in one process of TensorFlow share variables by name
 
 
 def variable(tf, value, dtype=None):
-    """A resource variable with a value: the handle and what to run first."""
+    """Returns the handle of a resource variable, and the node that gives it a value."""
     dtype = tf.as_dtype(dtype or value.dtype)
     handle = tf.raw_ops.VarHandleOp(dtype=dtype, shape=value.shape, shared_name=f"v{next(NUMBER)}")
     return handle, tf.raw_ops.AssignVariableOp(resource=handle, value=value)
@@ -23,7 +23,7 @@ def ref(tf, value, shape):
 
 
 def on_variable(value, change, *feeds, **how):
-    """Runs: assign, change, read."""
+    """A graph with three runs: assign the value, change it, read it."""
 
     def build(tf, initial, *args):
         handle, init = variable(tf, initial)
@@ -42,7 +42,7 @@ def on_ref(value, change, *feeds, **how):
 
 
 def either(op, value, *feeds, **how):
-    """The op `op` on a resource or on a ref, by its name."""
+    """Tests `op` on a resource variable or on a ref variable, as its name requires."""
 
     def change(tf, target, *args):
         raw = getattr(tf.raw_ops, op)
@@ -76,7 +76,7 @@ def scatter(g, op):
             yield either(op, v, np.array([4, 0, 4], index), values_for(g, op, dtype, (3, 3)),
                          ulps=16 if "Div" in op and dtype in COMPLEX else None)
     if op.endswith(("Min", "Max")):
-        for dtype in FLOATS:  # with NaN
+        for dtype in FLOATS:  # The values include NaN.
             yield either(op, g.values(dtype, (5, 40)), g.rng.integers(0, 5, 64).astype(np.int32), g.values(dtype, (64, 40)))
     v = values_for(g, op, "float32", (5, 3))
     one = np.float32(2)
@@ -102,7 +102,7 @@ def scatter_nd(g, op):
             v = values_for(g, op, dtype, (5, 3))
             yield either(op, v, np.array([[4], [0], [4]], index), values_for(g, op, dtype, (3, 3)))
     if op.endswith(("Min", "Max")):
-        for dtype in FLOATS:  # with NaN
+        for dtype in FLOATS:  # The values include NaN.
             yield either(op, g.values(dtype, (5, 40)), g.rng.integers(0, 5, (64, 1)).astype(np.int32), g.values(dtype, (64, 40)))
     v = values_for(g, op, "float32", (4, 5, 3))
     yield either(op, v, np.array([[1, 2], [2, 3]], np.int32), values_for(g, op, "float32", (2, 3)))
@@ -253,7 +253,7 @@ def sharded_filespec(g, op):
 
 @spec("Restore", "RestoreSlice")
 def first_format(g, op):
-    """Files of the first checkpoint format, which TensorFlow wrote (tests/goldens/checkpoint)."""
+    """Checkpoints of format version 1, which TensorFlow wrote (tests/goldens/checkpoint)."""
     folder = os.path.join(os.path.dirname(__file__), "..", "..", "goldens", "checkpoint")
 
     def build(tf, one, several, none, other):
@@ -292,7 +292,8 @@ def checkpoints(g, op):
         def restore(names, slices, dtypes):
             return raw.RestoreV2(prefix=whole, tensor_names=names, shape_and_slices=slices, dtypes=dtypes)
 
-        # SaveV2 of a name twice, a slice that does not fit its tensor; what is not there to be read.
+        # SaveV2 of a name twice, a slice that does not fit its tensor, and reads of names and slices that do not
+        # exist.
         return [[first], [second], [merge],
                 restore(["a", "c", "b", "a"], ["", "", "", "5 4 1,3:1,2"], [a.dtype, c.dtype, b.dtype, a.dtype]),
                 restore(["nothing"], [""], [a.dtype]), restore(["b"], [""], [a.dtype]),

@@ -1,4 +1,4 @@
-"""Text: lengths, cases, parts, joins, hashes, numbers, Base64."""
+"""Strings: lengths, case, substrings, joins, hashes, numbers, Base64."""
 
 from spec import *
 

@@ -1,4 +1,4 @@
-"""Look-up tables: graphs of several runs over one session."""
+"""Lookup tables: graphs of several runs over one session."""
 
 import atexit
 import itertools
@@ -7,7 +7,7 @@ import tempfile
 
 from spec import *
 
-NUMBER = itertools.count()  # tables of one name are one table, also of different cases
+NUMBER = itertools.count()  # tables of one name are one table, even in different cases
 FOLDER = tempfile.mkdtemp(prefix="conformance")
 
 
@@ -30,7 +30,7 @@ def words(*v):
 @spec("HashTableV2", "InitializeTableV2", "LookupTableFindV2", "LookupTableSizeV2", "LookupTableExportV2")
 def fixed(g, op):
     if op != "HashTableV2":
-        return  # the same graphs use it
+        return  # The graphs of HashTableV2 test the other ops too.
 
     def case(key, value, keys, values, ask, default, twice=None, keys_again=None):
         def build(tf, k, v, q):
@@ -109,7 +109,7 @@ def from_file(g, op):
     yield case(b"a\nb\nc\n", ask, **lines)
     yield case(b"a\nb\nc", ask, **lines)
     yield case(b"a\nb\nc\n", ask, offset=1, **lines)
-    yield case(b"a\nb\nc\n", ask, offset=2**63 - 1, **lines)  # line numbers wrap
+    yield case(b"a\nb\nc\n", ask, offset=2**63 - 1, **lines)  # line numbers wrap around
     yield case(b"a\nb\nc\n", ask, vocab_size=2, **lines)
     yield case(b"a\nb\nc\n", ask, vocab_size=4, **lines)
     yield case(b"a\nb\nc\n", ask, vocab_size=3, **lines)
@@ -131,7 +131,7 @@ def from_file(g, op):
 @spec("MutableHashTableV2", "LookupTableInsertV2", "LookupTableRemoveV2", "LookupTableImportV2", "MutableHashTableOfTensorsV2")
 def mutable(g, op):
     if op != "MutableHashTableV2":
-        return  # the same graphs use it
+        return  # The graphs of MutableHashTableV2 test the other ops too.
 
     def build(tf, k, v):
         R = tf.raw_ops
@@ -158,7 +158,8 @@ def mutable(g, op):
 
 @spec("MutableDenseHashTableV2")
 def dense(g, op):
-    """Inserts, removals, exports and imports of a checkpoint's buckets; what is refused."""
+    """Tests insertion, removal, export and import of a checkpoint's buckets, and what MutableDenseHashTable
+    refuses."""
     count = itertools.count()
 
     def table(tf, empty, deleted, value="float32", **attrs):
@@ -166,7 +167,7 @@ def dense(g, op):
                                                   shared_name=f"dense{next(count)}", **attrs)
 
     def case(name, empty, deleted, default, steps, feeds, value="float32", ask=None, **attrs):
-        """steps: of (what, keys, values), where keys and values are numbers of feeds."""
+        """`steps` are (op, keys, values); keys and values are indices of feeds."""
         ask = feeds[0] if ask is None else ask
 
         def build(tf, *args):
@@ -181,7 +182,8 @@ def dense(g, op):
                 if what == "insert":
                     runs.append([R.LookupTableInsertV2(table_handle=h, keys=args[k], values=args[v])])
                 elif what == "import":
-                    # TensorFlow's table takes the tensors' memory and writes there: not into our arrays.
+                    # TensorFlow's table takes over the memory of the tensors and writes there, so the arrays of the
+                    # test are copied.
                     runs.append([R.LookupTableImportV2(table_handle=h, keys=tf.concat([args[k], args[k][:0]], 0), values=tf.concat([args[v], args[v][:0]], 0))])
                 elif what == "remove":
                     runs.append([R.LookupTableRemoveV2(table_handle=h, keys=args[k])])
@@ -207,10 +209,11 @@ def dense(g, op):
     pairs = i64([[1, 2], [3, 4], [2, 1], [0, 1]])
     yield case("vectors as keys", i64([0, 0]), i64([-1, -1]), f32(-5), [insert, export, remove], [pairs, f32([1, 2, 3, 4])], **small)
     yield case("vectors as values", i64(0), i64(-1), f32([-1, -2]), [insert, export], [i64([1, 2]), f32([[1, 2], [3, 4]])], value_shape=[2], **small)
-    # What a checkpoint holds: buckets, among them empty ones and one whose key was removed.
+    # The buckets of a checkpoint, among them empty ones and one whose key was removed.
     saved = [i64([[0], [1], [-1], [3], [0], [0], [0], [0]]), f32([[0], [1], [2], [3], [0], [0], [0], [0]]), i64([1, 3, 5, 2]), i64([4, 11]), f32([4, 11]), i64([3]), f32([3])]
     load, more, less = ("import", 0, 1), ("insert", 3, 4), ("remove", 5, 0)
-    # A key that is inserted again behind a bucket whose key was removed is there twice in TensorFlow: no case for that.
+    # TensorFlow stores a key twice when it is inserted again behind a bucket whose key was removed; no case tests
+    # this.
     yield case("restored", i64(0), i64(-1), f32(-5), [load, more, less, ("insert", 5, 6)], saved, ask=saved[2], **small)
     yield case("restored over others", i64(0), i64(-1), f32(-5), [more, load, more], saved, ask=saved[2], initial_num_buckets=32)
     yield case("restored and exported", i64(0), i64(-1), f32(-5), [load, export, more, export],
@@ -232,7 +235,7 @@ def dense(g, op):
 
 @spec("LookupTableFindV2")
 def defaults(g, op):
-    """Which shapes of a default each kind of table takes."""
+    """Tests which shapes of a default value each kind of table accepts."""
     count = itertools.count()
     for kind in ("HashTableV2", "MutableHashTableV2", "MutableHashTableOfTensorsV2", "MutableDenseHashTableV2"):
         for keys in (np.int64([1, 2]), np.int64([[1], [2]]), np.int64([1]), np.int64(1)):
