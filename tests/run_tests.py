@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""`./run test` and `./run fuzz`: builds what is needed and runs it. The last line of `test` is
-"N passed, M failed", counted over everything; the exit status is 1 when something failed."""
+"""`./run test` and `./run fuzz`: builds the tests and runs them. The last line of `test` is "N passed, M failed",
+counted over everything; the exit status is 1 when something failed."""
 import argparse
 import concurrent.futures
 import json
@@ -12,29 +12,30 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CORES = len(os.sched_getaffinity(0))
-ONE_RUN_S = 1200  # no single program may take longer
-FUZZ_TOTAL_S = 150  # over all fuzz targets of `test`, per core
-FAULT_S = 200  # a sample of `./run fault`, over all its phases
+ONE_RUN_S = 1200  # time limit of a single program
+FUZZ_TOTAL_S = 150  # time for all fuzz targets of `test` together, per core
+FAULT_S = 200  # time for a sample of `./run fault` over all its phases
 SOAK_S = 30
 FUZZ_OPS_S = 60
-FUZZ_OPS_CASES = 40000  # of seed 1: a faster machine finds nothing that a slower one does not
-BOUNDS_S = 40  # all cases take some 10 s on a quiet machine
-NOT_RUN = 77  # the exit status of a program that needs what this machine has not
+FUZZ_OPS_CASES = 40000  # at most this many cases of seed 1, so that a faster machine does not find more
+BOUNDS_S = 40  # time limit of bounds.py; its cases take some 10 s on a quiet machine
+NOT_RUN = 77  # exit status of a program that this machine cannot run
 START = time.monotonic()
-# End-to-end tests mostly wait (test_grpc_stall.py: 113 s with 15 s of processor time), so more files run than there are
-# cores, but not under sanitizers, whose processor time then makes a test miss its time limit. Those files come first
-# that took longest when they were measured: a long one that begins last is waited for alone.
+# End-to-end tests mostly wait (test_grpc_stall.py: 113 s with 15 s of processor time), so more files run at a time
+# than there are cores. Under sanitizers they need more processor time, and a test could miss its time limit, so no
+# more files run than there are cores. The files that took longest when they were measured start first, so that no
+# long file runs alone at the end.
 FILES_AT_A_TIME = 2 * CORES
 LONGEST = ("test_grpc_stall.py", "test_costly_loads.py", "test_life.py", "test_bad_trees.py", "test_grpc_services.py",
            "test_limits.py", "test_stress.py", "test_config.py", "test_grpc_frames.py", "test_rest_transport.py",
            "test_batching.py", "test_haproxy.py")
-# Whose answers the runtime computes: these run specialised and node by node. The others are about transports,
-# configuration and the life of versions, which are the same for both.
+# Files that test answers of the runtime: these run both specialised and node by node. The other files test
+# transports, configuration and the life of versions, which are the same in both ways.
 RUNTIME_FILES = ("test_batching.py", "test_clients.py", "test_costly_loads.py", "test_examples.py", "test_inference.py",
                  "test_models.py", "test_request_log.py", "test_rest_reference.py", "test_state.py",
                  "test_state_limit.py", "test_stress.py", "test_warmup.py")
 
-# Libraries of Debian that are not built with the sanitizers report what is not ours.
+# Suppresses reports about Debian's libraries, which are not built with the sanitizers.
 SUPPRESSIONS = os.path.join(ROOT, "tests", "support")
 SANITIZER_ENV = {
     "ASAN_OPTIONS": "detect_stack_use_after_return=1:strict_string_checks=1",
@@ -59,7 +60,7 @@ class Tally:
 
 
 def timed(function, *args, **kw):
-    """(what it returns, the seconds that it took)"""
+    """Returns (the result of `function`, the seconds that it took)."""
     start = time.monotonic()
     answer = function(*args, **kw)
     return answer, time.monotonic() - start
@@ -70,7 +71,7 @@ def say(text):
 
 
 def run(command, env=None, timeout=ONE_RUN_S, cwd=ROOT):
-    """(exit status, output); 124 when it took too long."""
+    """Returns (exit status, output). The status is 124 when the command took too long."""
     full = dict(os.environ, **(env or {}))
     try:
         done = subprocess.run(command, cwd=cwd, env=full, timeout=timeout, text=True,
@@ -83,7 +84,7 @@ def run(command, env=None, timeout=ONE_RUN_S, cwd=ROOT):
 
 
 def build(tally, preset, target="all"):
-    """True when it built; a build that fails is one failed test."""
+    """Returns True when the build succeeds. A build that fails counts as one failed test."""
     say(f"build {preset}")
     folder = os.path.join(ROOT, "build", preset)
     status, output = 0, ""
@@ -99,13 +100,13 @@ def build(tally, preset, target="all"):
 
 
 def cmocka_counts(status, output):
-    """cmocka prints one PASSED and, if any, one FAILED line per group."""
+    """Returns (passed, failed). cmocka prints one PASSED and, if any failed, one FAILED line per group."""
     passed = sum(int(n) for n in re.findall(r"\[  PASSED  \] (\d+) test", output))
     failed = sum(int(n) for n in re.findall(r"\[  FAILED  \] (\d+) test", output))
     if not passed and not failed:
         passed = 1 if status == 0 else 0
     if status and not failed:
-        failed = 1  # a crash, a leak, a race: the exit status is the verdict
+        failed = 1  # A crash, a leak or a race shows only in the exit status.
     return passed, failed
 
 
@@ -138,7 +139,7 @@ def unit(tally, preset, env=None):
 
 
 def script_counts(status, output):
-    """What a script's last line "N passed, M failed" says. One that counts nothing has failed."""
+    """Returns the counts of a script's last line "N passed, M failed". A script that counts no test has failed."""
     last = re.findall(r"^(\d+) passed, (\d+) failed$", output, flags=re.M)
     passed, failed = (int(n) for n in last[-1]) if last else (0, 0)
     if not failed and (status or not passed):
@@ -147,7 +148,7 @@ def script_counts(status, output):
 
 
 def end_to_end(tally, preset, slow, env=None, how="", only=None):
-    """A file per process; `only`: of these files."""
+    """Runs each end-to-end file in a process of its own; `only` names the files to run."""
     folder = os.path.join(ROOT, "tests", "e2e")
     files = [n for n in os.listdir(folder) if n.startswith("test_") and n.endswith(".py") and (not only or n in only)]
     files.sort(key=lambda n: (LONGEST.index(n) if n in LONGEST else len(LONGEST), n))
@@ -156,7 +157,7 @@ def end_to_end(tally, preset, slow, env=None, how="", only=None):
     say(f"{preset}: {how}{len(files)} files of end-to-end tests")
     command = [sys.executable, "tests/e2e/run.py", f"build/{preset}"]
     env = dict(env or {}, SLIPWAY_SLOW=str(slow))
-    run(command + ["no file"], env)  # the generated messages, before several want them
+    run(command + ["no file"], env)  # Generates the protobuf modules once, before several files need them at the same time.
 
     def one(name):
         return name, timed(run, command + [name], env, timeout=2 * ONE_RUN_S)
@@ -170,7 +171,7 @@ def end_to_end(tally, preset, slow, env=None, how="", only=None):
 
 
 def container(tally):
-    """The image, where it can be built: `./run container` installs what that needs."""
+    """Tests the container image on a machine that can build it; `./run container` installs what a build needs."""
     say("container")
     (status, output), seconds = timed(run, [sys.executable, "tests/container/run.py"], timeout=1200)
     if status == NOT_RUN:
@@ -184,7 +185,7 @@ def container(tally):
 
 
 def fuzz(tally, seconds=None, only=()):
-    """Each target over its corpus for some seconds. New inputs go to build/, not into the tree."""
+    """Runs each fuzz target over its corpus for some seconds. New inputs go to build/, not into the tree."""
     if not build(tally, "fuzz", "fuzzers"):
         return
     folder = os.path.join(ROOT, "build", "fuzz", "tests", "fuzz")
@@ -218,7 +219,7 @@ def fuzz(tally, seconds=None, only=()):
 
 
 def by_script(tally, name, script, seconds):
-    """A program of tests/fault, whose last line counts, for so long."""
+    """Runs a program of tests/fault for `seconds`; its last line has the counts."""
     say(f"{name}, {seconds} s")
     (status, output), took = timed(run, [sys.executable, f"tests/fault/{script}.py", f"--seconds={seconds}"])
     passed, failed = script_counts(status, output)
@@ -228,7 +229,7 @@ def by_script(tally, name, script, seconds):
 
 
 def ops(tally, preset, programs):
-    """Programs of tests/opfuzz, with their arguments, in this preset's op_runner."""
+    """Runs programs of tests/opfuzz, given with their arguments, on this preset's op_runner."""
     for name, arguments in programs:
         (status, output), seconds = timed(run, [sys.executable, f"tests/opfuzz/{name}", *arguments])
         passed, failed = script_counts(status, output)
@@ -238,7 +239,8 @@ def ops(tally, preset, programs):
 
 
 def find_tests(name):
-    """What a name of `./run test NAME` stands for: (kind, what runs it) of each."""
+    """Returns the tests that a NAME of `./run test NAME` stands for, as (kind, unit program or fuzz target or
+    arguments)."""
     found, unit_folder, e2e_folder = [], os.path.join(ROOT, "tests", "unit"), os.path.join(ROOT, "tests", "e2e")
     for _, _, files in os.walk(unit_folder):
         if f"{name}.c" in files:
@@ -257,7 +259,7 @@ def find_tests(name):
 
 
 def run_named(tally, names, preset, seconds):
-    """`./run test NAME...`: unit programs, end-to-end files or classes, fuzz targets."""
+    """`./run test NAME...`: runs unit programs, end-to-end files or classes, and fuzz targets."""
     found = [(name, find_tests(name)) for name in names]
     for name, tests in found:
         if not tests:

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Measures the server: bench.py front|start|swap|load|triton ... (./run bench). Prints ratios, medians of alternated runs.
+"""Measures the server: bench.py front|start|swap|load|triton ... (./run bench). Prints ratios, medians of
+alternated runs.
 
-front   half_plus_two Predict on one core, the load on another, against the bare echo servers of libmicrohttpd and gRPC,
-        with 1, 16 and 256 connections. Needs wrk and h2load (Debian: wrk, nghttp2-client).
-triton  the same against Triton's own front ends (tests/bench/triton/start.sh must run on the other core's pair).
-start   process start to the first right answer, half_plus_two.
-load    --model DIR (resnet50 of the engines' models): from a version judged complete and stable to AVAILABLE, and to compiled plans;
-        resident memory against the packed weights, with Winograd and without.
-swap    --model DIR: 20 swaps under constant load: failed requests, resident memory, p99 against the steady one.
+front   half_plus_two Predict on one core, with the load on another, against the bare echo servers of libmicrohttpd
+        and gRPC, with 1, 16 and 256 connections. Needs wrk and h2load (Debian: wrk, nghttp2-client).
+triton  the same against Triton's own front ends (starts tests/bench/triton/start.sh).
+start   the time from process start to the first right answer of half_plus_two.
+load    --model DIR (resnet50 of the engines' models): the time from a version that is judged complete and stable to
+        AVAILABLE, and to compiled plans; resident memory against the packed weights, with Winograd and without.
+swap    --model DIR: 20 swaps under constant load: failed requests, resident memory, p99 against the steady state.
 """
 import argparse
 import datetime
@@ -81,7 +82,7 @@ def cpu_s(pid):
 
 
 def wrk(port, path, connections, seconds, pid):
-    """(requests/s, server's CPU microseconds per request)."""
+    """Returns (requests per second, CPU microseconds of the server per request)."""
     script = tempfile.NamedTemporaryFile("w", suffix=".lua")
     script.write(f'wrk.method = "POST"\nwrk.body = [[{BODY}]]\n')
     script.flush()
@@ -152,7 +153,7 @@ def start(args):
     times = []
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(os.path.join(ROOT, "models/half_plus_two"), os.path.join(folder, "half_plus_two"))
-        time.sleep(3.2)  # files of the last three seconds are waited for
+        time.sleep(3.2)  # The server waits until the newest file of a version is three seconds old.
         for _ in range(args.rounds * 3):
             begin = time.monotonic()
             process = subprocess.Popen([SLIPWAY, "serve", "--port=18700", "--rest_api_port=18701", f"--models={folder}"],
@@ -176,7 +177,7 @@ def resident(pid):
 
 
 def swap(args):
-    """Constant load while new versions are dropped in; each is awaited, then its predecessor is removed."""
+    """Sends constant load while new versions appear. Once each is served, its predecessor is removed."""
     source = os.path.abspath(args.model)
     with tempfile.TemporaryDirectory(dir=args.work) as folder:
         base = os.path.join(folder, "m")
@@ -240,21 +241,22 @@ def gauge(page, name):
 
 
 def moment(log, text):
-    """When the log said so, in seconds; None: not yet."""
+    """Returns the time of the log line that begins with `text`, in seconds; None while there is no such line."""
     with open(log, encoding="utf-8") as file:
         found = re.search(rf"^(\S+)Z INFO {text}", file.read(), re.M)
     return datetime.datetime.fromisoformat(found[1]).timestamp() if found else None
 
 
 def why_not(log):
-    """What the log says of a version that could not be loaded; None: nothing yet."""
+    """Returns the log's reason why a version could not be loaded; None while there is none."""
     with open(log, encoding="utf-8") as file:
         found = re.search(r"^\S+Z ERROR (Loading servable: .*)", file.read(), re.M)
     return found and found[1]
 
 
 def load_once(args, folder, flags):
-    """(seconds to AVAILABLE, seconds until a plan is compiled, CPU seconds, resident MB, packed MB, weights MB)."""
+    """Returns (seconds to AVAILABLE, seconds until a plan is compiled, CPU seconds, resident MB, packed MB, weights
+    MB)."""
     base, log = os.path.join(folder, "m"), os.path.join(folder, "log")
     shutil.rmtree(base, ignore_errors=True)
     os.makedirs(base)
@@ -291,7 +293,8 @@ def load(args):
         with tempfile.TemporaryDirectory(dir=args.work) as folder:
             runs = [load_once(args, folder, flags) for _ in range(args.rounds)]
         ready, compiled, cpu, memory, packed, weights = (statistics.median(r[k] for r in runs) for k in range(6))
-        limit = 1.3 * packed + 100  # without Winograd what is packed is as large as the weights that signatures use
+        # Without Winograd, the packed weights are as large as the weights that the signatures use.
+        limit = 1.3 * packed + 100
         print(f"{' '.join(flags) or 'as it is'}: AVAILABLE after {ready:.2f} s (limit 1.0), compiled {compiled:.2f} s later (limit "
               f"2), CPU time {cpu:.2f} s; resident {memory:.0f} MB (limit {limit:.0f}: packed {packed:.0f}, in "
               f"the files {weights:.0f})", flush=True)
@@ -306,7 +309,7 @@ def available(base):
 
 
 def triton(args):
-    """Both servers on core 0 in turn; Triton is started by tests/bench/triton/start.sh WORK 0."""
+    """Measures both servers on core 0 in turn; Triton is started by tests/bench/triton/start.sh WORK 0."""
     with tempfile.TemporaryDirectory() as folder:
         here = os.path.join(ROOT, "tests/bench/triton")
         peer = subprocess.Popen(["sh", f"{here}/start.sh", args.work, "0"], stdout=subprocess.DEVNULL,

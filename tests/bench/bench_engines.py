@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Slipway beside TensorFlow, ONNX Runtime and OpenVINO on the benchmark models (./run bench engines).
 
-All are asked in turn, round after round, in one run: each in a process of its own, pinned to the same cores, with the same inputs
-and the same number of threads, every call made in-process on tensors that are there. Of each engine's rounds the median counts; of
-a round the median of its calls. Printed are milliseconds a call, what the best peer takes for each of ours, what is wanted
-of that (the project's own aim: so many times the best peer's speed), and what our figure is in GFLOP/s beside the core's peak,
-which is measured in every round too.
+All engines are measured in turn, round after round, in one run: each in a process of its own, pinned to the same
+cores, with the same inputs and the same number of threads, every call made in-process on tensors in memory. A
+round's figure is the median of its calls, an engine's figure the median of its rounds. Printed are the milliseconds
+of a call, the ratio of the best peer's time to Slipway's, the ratio that the project aims for, and Slipway's
+GFLOP/s beside the core's peak, which is measured in every round too.
 
---clock cpu takes the CPU time of the process per call instead: for a machine that others are using (one thread only). A peer that
-is not installed, or fails on a model, is a '-'.
+--clock cpu measures the CPU time of the process per call instead: for a machine that other programs use too (one
+thread only). A peer that is not installed, or that fails on a model, is shown as '-'.
 """
 import argparse
 import json
@@ -23,7 +23,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 HERE = ROOT / "tests/bench"
 PEERS = ("tf", "ort", "ov")
 IMAGES, SMALL = (1, 8), (1, 8, 32)
-# name: batches, GFLOP a row, how many times the best peer's speed is wanted
+# name: (batch sizes, GFLOP per row, wanted ratio of the best peer's time to Slipway's)
 MODELS = {"resnet50": (IMAGES, 8.2, 1.15), "mobilenetv2": (IMAGES, 0.6, 1), "vgg19": (IMAGES, 39, 2),
           "efficientnetb0": (IMAGES, 0.8, 1), "inceptionv3": (IMAGES, 11.4, 1.15), "densenet121": (IMAGES, 5.7, 1),
           "bert": (IMAGES, 22.4, 1), "lstm": (SMALL, 0.12, 1), "widedeep": (SMALL, 0.003, 1), "tiny": (SMALL, 3e-7, 1.2)}
@@ -34,7 +34,7 @@ def wanted(model, batch):
 
 
 class Process:
-    """An engine that answers a line with a line; started again after it died."""
+    """An engine in a process that answers each line with a line. It is started again when it has died."""
     question = staticmethod(json.dumps)
 
     def __init__(self, args, command):
@@ -74,7 +74,7 @@ class Process:
 
 
 class Slipway(Process):
-    """`slipway run` asks for milliseconds alone."""
+    """`slipway run --on_line`, whose input lines are only a number of milliseconds."""
 
     @staticmethod
     def question(q):
@@ -86,7 +86,7 @@ class Slipway(Process):
 
 
 def ours(args, model, batch, folder):
-    """Slipway on the peers' inputs."""
+    """Slipway, given the same inputs as the peers."""
     feeds = f"{folder}/{model}-{batch}.json"
     if not os.path.exists(feeds):
         subprocess.run([args.python[0], HERE / "engines.py", "feeds", model, str(batch), feeds], check=True)
@@ -105,7 +105,7 @@ def case(args, peers, model, batch, folder):
     engines = {"slipway": ours(args, model, batch, folder), **peers}
     found, errors, peaks = {name: [] for name in engines}, {}, []
     try:
-        for number in range(args.rounds + 1):  # round 0 loads and warms
+        for number in range(args.rounds + 1):  # Round 0 loads the model and warms it up.
             peaks.append(peak(args))
             for name, engine in engines.items():
                 if name in errors:

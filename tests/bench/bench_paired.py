@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Compares two builds of the server (./run bench paired OLD_BINARY ...): build/release/slipway against an older binary.
+"""Compares two builds of the server (./run bench paired OLD_BINARY ...): build/release/slipway against an older
+binary.
 
-Each case is measured in pairs, the order within a pair alternating, both programs pinned to the same core and the load on
-another. Printed are the median of the ratios old time / new time, which is above 1 where the new build is faster, and the
-95 % interval of their mean on a logarithmic scale. Times are processor time per request or run, so that other programs on
-the core count little.
+Each case is measured in pairs whose order alternates. Both programs are pinned to the same core, and the load to
+another. Printed are the median of the ratios old time / new time, which is above 1 where the new build is faster,
+and the 95 % interval of their geometric mean. Times are processor time per request or run, so that other programs
+on the core matter little.
 
 REST and gRPC: half_plus_two Predict, with 16 connections and 16 x 4 streams. Models: each --model DIR, a version's
-directory, random inputs.
+directory, with random inputs.
 """
 import argparse
 import json
@@ -20,12 +21,13 @@ import tempfile
 
 import bench
 
-# Two-sided 95 % points of Student's distribution by degrees of freedom; beyond the last the normal one serves.
+# Two-sided 95 % points of Student's t distribution by degrees of freedom. For other degrees of freedom the largest
+# one below them is used.
 STUDENT = {4: 2.776, 6: 2.447, 8: 2.306, 10: 2.228, 12: 2.179, 14: 2.145, 16: 2.120, 19: 2.093, 24: 2.064, 29: 2.045}
 
 
 def interval(ratios):
-    """(median, low, high): the interval of the geometric mean."""
+    """Returns (median, low, high); low and high are the 95 % interval of the geometric mean."""
     logs = [math.log(r) for r in ratios]
     mean, spread = statistics.mean(logs), statistics.stdev(logs)
     freedom = max((f for f in STUDENT if f <= len(logs) - 1), default=4)
@@ -43,7 +45,7 @@ def report(name, pairs, wanted):
 
 
 def measure_pairs(n, old, new):
-    """n pairs (old, new), in the order old new new old ..."""
+    """Measures n pairs (old, new). The order alternates: old new, new old, ..."""
     pairs = []
     for i in range(n):
         first, second = (old, new) if i % 2 == 0 else (new, old)
@@ -78,7 +80,7 @@ def front(args):
 
 
 class Model:
-    """`slipway run --bench` that measures at each line it is sent; the model stays loaded."""
+    """A `slipway run --bench` process that measures once for each line that it is sent; the model stays loaded."""
 
     def __init__(self, binary, directory, batch):
         self.process = subprocess.Popen(
@@ -99,11 +101,11 @@ class Model:
 
 
 def measure_fresh(binary, directory, batch, seconds):
-    """In a process of its own: what timing chose among kernels, and where memory lies, belongs to a process, and would
-    otherwise be the same by chance in all pairs."""
+    """Measures in a new process. The kernels that autotuning chose and the memory layout belong to a process: one
+    process would have the same by chance in all pairs."""
     one = Model(binary, directory, batch)
     try:
-        one.measure(1)  # compiled, in the caches
+        one.measure(1)  # compiles the model and fills the caches
         return one.measure(seconds)
     finally:
         one.close()

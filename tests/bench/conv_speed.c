@@ -1,11 +1,12 @@
 /*
- * Convolution layers of real networks, each as oneDNN's direct one and by our Winograd with tiles
- * of 2x2 and 4x4: milliseconds and effective GFLOP/s (of the direct form's operations) on one core.
+ * Compares the convolution layers of real networks by oneDNN's direct convolution and by Slipway's
+ * Winograd convolution with tiles of 2x2 and 4x4 outputs: milliseconds and effective GFLOP/s
+ * (counting the operations of the direct form) on one core.
  *
  *   conv_speed NETWORK [BATCH [ROUNDS]]     resnet50, vgg19, inceptionv3
  *
- * The candidates take turns; the best round counts, in the thread's own time. Between runs the
- * second-level cache is filled with something else, as other layers would.
+ * The candidates take turns; the best round counts, in CPU time of the thread. Between runs the
+ * second-level cache is filled with other data, as other layers would do.
  */
 #include <stdio.h>
 #include <stdlib.h>

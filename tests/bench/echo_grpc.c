@@ -1,7 +1,7 @@
 /*
- * The bare gRPC C core echo that the gRPC server's speed is measured against: one completion queue
- * on one thread, Predict as a registered method, every message sent back as it came, nothing else.
- * `echo_grpc PORT`; end of standard input stops the process.
+ * The bare gRPC C core echo server that the gRPC server's speed is compared with: one completion
+ * queue on one thread, Predict as a registered method, and every message sent back unchanged.
+ * `echo_grpc PORT`; the end of standard input stops the process.
  */
 #include <grpc/byte_buffer.h>
 #include <grpc/grpc.h>

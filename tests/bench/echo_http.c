@@ -1,7 +1,7 @@
 /*
- * The bare libmicrohttpd echo that the REST server's speed is measured against: an external epoll
- * loop on one thread, every body sent back as it came, nothing else. `echo_http PORT`; end of
- * standard input stops it.
+ * The bare libmicrohttpd echo server that the REST server's speed is compared with: an external
+ * epoll loop on one thread, and every body sent back unchanged. `echo_http PORT`; the end of
+ * standard input stops the process.
  */
 #include <arpa/inet.h>
 #include <microhttpd.h>

@@ -1,6 +1,7 @@
 /*
- * What the runtime itself costs: a graph of 100 trivial nodes, node by node and compiled, in CPU
- * time per node. The least of some rounds, since others use the machine too.
+ * Measures the runtime's own cost: the CPU time per node of a graph of 100 trivial nodes, run node
+ * by node and compiled. The smallest of some rounds counts, since other programs use the machine
+ * too.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,7 +58,7 @@ static enum rt_status measure(const struct rt_registry *ops, const struct rt_byt
     return st;
 }
 
-/* `extra`: a second input of every node. */
+/* `extra` is a second input of every node, or NULL. */
 static int bench(const struct rt_registry *ops, const char *op, const char *extra, int n_floats)
 {
     struct rt_bytes g;

@@ -1,12 +1,14 @@
 /*
- * The core's arithmetic peak in float32, as GFLOP/s: fused multiply-adds that wait for nothing, in
- * the widest vectors there are. peak [MS]: the best of short rounds, by the thread's CPU time.
+ * Measures the core's peak arithmetic speed in float32, in GFLOP/s: independent fused multiply-adds
+ * in the widest vectors that the core has. peak [MS]: runs short rounds for MS milliseconds of the
+ * thread's CPU time and prints the best.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
-enum { CHAINS = 12, STEPS = 100000 }; /* chains: above latency times units, below the registers */
+/* CHAINS: above latency times FMA units, below the number of registers */
+enum { CHAINS = 12, STEPS = 100000 };
 
 static volatile float sink;
 

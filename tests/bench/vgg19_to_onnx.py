@@ -1,5 +1,5 @@
-"""vgg19 for ONNX Runtime: vgg19_to_onnx.py MODELS_DIR. tf2onnx wants over 16 GB for it, so its layers are written one by one, with
-the weights of MODELS_DIR/vgg19/1 (make_models.py made it).
+"""Converts vgg19 for ONNX Runtime: vgg19_to_onnx.py MODELS_DIR. tf2onnx would take over 16 GB, so the layers are
+written one by one, with the weights of MODELS_DIR/vgg19/1, which make_models.py made.
 """
 import os
 import sys
@@ -14,7 +14,7 @@ BLOCKS = (2, 2, 4, 4, 4)
 
 
 def weights(folder):
-    """Filters and biases in the order of the layers."""
+    """Yields the filters and biases in the order of the layers."""
     reader = tf.train.load_checkpoint(f'{folder}/variables/variables')
     keys = [k for k in reader.get_variable_to_shape_map() if k.startswith('variables/')]
     for key in sorted(keys, key=lambda k: int(k.split('/')[1])):

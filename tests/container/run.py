@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Builds docker/Dockerfile and runs the image's root: run.py [--no-build] (the image of last time).
+"""Builds docker/Dockerfile and tests the image: run.py [--no-build] (use the image of the last run).
 
-Without Docker: buildah builds with chroot isolation, on a debian:12-slim that debootstrap made from
-the mirror that apt uses here; the image runs as its configuration says, in namespaces of its own
-(processes, mounts, network), as its own user and with a root that cannot be written.
-Needs root. The last line is "N passed, M failed"; where it cannot be had it says so and passes."""
+No Docker is needed: buildah builds with chroot isolation, on a debian:12-slim that debootstrap makes from the
+mirror that apt uses on this machine. The image runs as its configuration says, in namespaces of its own (processes,
+mounts, network), as its own user and with a read-only root file system. Needs root. The last line is "N passed, M
+failed"; a machine that cannot build the image prints why, and the exit status is 77."""
 import ctypes
 import fcntl
 import json
@@ -23,7 +23,7 @@ import urllib.request
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-NOT_RUN = 77  # the exit status where the image cannot be built, as in automake's tests
+NOT_RUN = 77  # exit status when the image cannot be built here, as in automake's tests
 WORK = os.path.join(ROOT, "build", "container")
 BASE = "debian:12-slim"
 IMAGE = "slipway-test"
@@ -33,7 +33,7 @@ MAX_BYTES = 100 * 1000 * 1000
 # ---- building ----
 
 def why_not():
-    """Why it cannot be had here; None when it can."""
+    """Returns the reason why this machine cannot build the image; None when it can."""
     if os.geteuid() != 0:
         return "only root can"
     for program in ("buildah", "debootstrap", "unshare", "nsenter", "apt-get"):
@@ -54,7 +54,7 @@ def output_of(*args):
 
 
 def mirror():
-    """The address that apt here has Debian 12 from."""
+    """Returns the address from which this machine's apt gets Debian 12."""
     lines = subprocess.run(["apt-get", "indextargets", "--format",
                             "$(REPO_URI) $(CODENAME) $(COMPONENT)", "Created-By: Packages"], check=True, text=True,
                            stdout=subprocess.PIPE).stdout.splitlines()
@@ -79,7 +79,8 @@ def make_base():
 
 
 def build():
-    """What is tracked or new here, not ignored; from a copy, as the build's context is."""
+    """Builds the image from a copy of the tree's own files: tracked or new, but not ignored, as a build's context
+    is."""
     with tempfile.TemporaryDirectory(dir=WORK) as context:
         files = subprocess.run(["git", "-C", ROOT, "ls-files", "-z", "--cached", "--others",
                                 "--exclude-standard"], check=False, stdout=subprocess.PIPE)
@@ -89,7 +90,7 @@ def build():
             if os.path.exists(os.path.join(ROOT, name)):
                 os.makedirs(os.path.dirname(target), exist_ok=True)
                 shutil.copy2(os.path.join(ROOT, name), target, follow_symlinks=False)
-        if not names:  # no git here
+        if not names:  # The tree is not a git repository.
             shutil.copytree(ROOT, context, dirs_exist_ok=True, symlinks=True,
                             ignore=shutil.ignore_patterns("build", ".git"))
         log = os.path.join(WORK, "build.log")
@@ -107,7 +108,7 @@ def build():
 
 def loopback_up():
     with socket.socket() as s:
-        request = struct.pack("16sH22x", b"lo", 0x1 | 0x40)  # up, running
+        request = struct.pack("16sH22x", b"lo", 0x1 | 0x40)  # IFF_UP | IFF_RUNNING
         fcntl.ioctl(s, 0x8914, request)
 
 
@@ -116,13 +117,13 @@ def mount(*args):
 
 
 class Container:
-    """The image's entry point as process 1, with `models` {name under /models: folder}."""
+    """Runs the image's entry point as process 1. `models` maps names under /models to folders."""
 
     config, root = {}, ""
 
     def __init__(self, *args, models, env=None, entrypoint=None):
         self.mounts = []
-        # A mount of its own, which can be made read-only.
+        # A bind mount on itself, so that it can be remounted read-only.
         self.bind(self.root, self.root)
         mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", os.path.join(self.root, "models"))
         self.mounts.insert(0, os.path.join(self.root, "models"))
@@ -131,7 +132,7 @@ class Container:
             os.makedirs(target, exist_ok=True)
             self.bind(folder, target)
         mount("-o", "remount,ro,bind", self.root)
-        # Not written to: a container's /dev and /proc are the engine's.
+        # /dev and /proc come from the container engine; the image writes to neither.
         self.bind("/dev", os.path.join(self.root, "dev"))
         user, group = self.config["User"].split(":")
         self.user = int(user)
@@ -156,10 +157,10 @@ class Container:
             try:
                 os.kill(self.pid, signal.SIGKILL)
             except OSError:
-                pass  # not started yet, or over
+                pass  # not started yet, or ended
             time.sleep(0.01)
         for target in self.mounts:
-            for _ in range(50):  # until the last process of it is gone
+            for _ in range(50):  # waits until the last process of the container has ended
                 if subprocess.run(["umount", target], stderr=subprocess.DEVNULL,
                                   check=False).returncode == 0:
                     break
@@ -172,7 +173,7 @@ class Container:
 
     @property
     def pid(self):
-        """Process 1, as it is seen from outside."""
+        """The process id of the container's process 1, as seen from outside."""
         path = f"/proc/{self.unshare.pid}/task/{self.unshare.pid}/children"
         with open(path, encoding="ascii") as file:
             children = file.read().split()
@@ -181,7 +182,7 @@ class Container:
         return int(children[0])
 
     def health(self):
-        """The exit status of the image's health check, run as an engine runs it."""
+        """Returns the exit status of the image's health check, run as a container engine runs it."""
         test = self.config["Healthcheck"]["Test"]
         assert test[0] == "CMD", test
         return subprocess.run(["nsenter", f"--target={self.pid}", "--pid", "--mount", "--root",
@@ -223,7 +224,8 @@ ANSWER = {"predictions": [2.5, 3.0, 4.5]}
 
 
 def ask_over_grpc(model):
-    """[y...] for [1, 2, 5], written by hand: Python's gRPC may not be installed."""
+    """Returns the outputs for [1, 2, 5]. The messages are written by hand, and None is returned without Python's
+    gRPC."""
     try:
         import grpc  # pylint: disable=import-outside-toplevel
     except ImportError:
@@ -237,7 +239,7 @@ def ask_over_grpc(model):
     with grpc.insecure_channel("127.0.0.1:8500") as channel:
         call = channel.unary_unary("/tensorflow.serving.PredictionService/Predict")
         answer = call(request, timeout=10)
-    at = answer.index(struct.pack("<3f", 2.5, 3, 4.5))  # raises when it is not there
+    at = answer.index(struct.pack("<3f", 2.5, 3, 4.5))  # raises ValueError if the answer does not have these values
     return list(struct.unpack("<3f", answer[at:at + 12]))
 
 
@@ -264,7 +266,7 @@ class Image(unittest.TestCase):
         self.assertEqual(config["Entrypoint"], ["/usr/bin/tf_serving_entrypoint.sh"])
         self.assertEqual(set(config["ExposedPorts"]), {"8500/tcp", "8501/tcp"})
         self.assertNotEqual(config["User"].split(":")[0], "0")
-        self.assertTrue(config["User"].split(":")[0].isdigit())  # for runAsNonRoot
+        self.assertTrue(config["User"].split(":")[0].isdigit())  # Kubernetes' runAsNonRoot needs a numeric user
 
     def test_serves_the_model_that_the_environment_names(self):
         with Container(models={"half_plus_two": HALF}, env={"MODEL_NAME": "half_plus_two"}) as c:
@@ -290,7 +292,7 @@ class Image(unittest.TestCase):
             os.kill(c.pid, signal.SIGTERM)
             c.wait(lambda: c.get("/readyz")[0] == 503, "the drain")
             self.assertNotEqual(c.health(), 0)
-            self.assertEqual(c.predict("model"), ANSWER)  # still answers
+            self.assertEqual(c.predict("model"), ANSWER)  # the server still answers
             self.assertEqual(c.unshare.wait(20), 0)
             self.assertGreater(time.monotonic() - start, 1.4)
 
@@ -348,7 +350,7 @@ def main():
     container = output_of("from", "--pull-never", IMAGE)
     try:
         Container.root = output_of("mount", container)
-        for folder in ("dev", "proc"):  # an engine makes them
+        for folder in ("dev", "proc"):  # a container engine creates them
             os.makedirs(os.path.join(Container.root, folder), exist_ok=True)
         done = subprocess.run([sys.executable, os.path.abspath(__file__), "--inside",
                                Container.root, json.dumps(Container.config)], check=False)
@@ -359,7 +361,7 @@ def main():
 
 
 def inside(root, config):
-    """In a network of its own, so that the ports are the image's."""
+    """Runs the tests in a network namespace of their own, so that the image's ports are free."""
     if ctypes.CDLL(None).unshare(0x40020000):
         raise OSError("unshare")
     subprocess.run(["mount", "--make-rprivate", "/"], check=True)

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 """Finds recursion in the built libraries: python3 tests/lint/cycles.py BUILD_FOLDER
 
-The calls between functions are read from the objects with objdump. A function that takes another's
-address counts as its caller, so recursion through a callback is found. cycles.txt names, for each
-recursion, the functions that bound its depth, and the bound: without these functions the calls must
-be free of cycles, so that new recursion fails until somebody states its bound.
+The calls between functions are read from the objects with objdump. A function that takes another function's address
+counts as its caller, so recursion through a callback is found. cycles.txt names, for each recursion, the functions
+that bound its depth, and the bound: without these functions the calls must be free of cycles, so that new recursion
+fails until somebody states its bound.
 
-Calls through tables in data are not seen, but for those in TABLES: kernels and ops (no kernel may reach rt_plan_run, which is
-checked here), rt_object_type.free (rt_object_unref has a list of its own), the methods of the APIs
-(srv_grpc_methods, srv_inference_ops: the transports call them, and none calls a transport). A
-function that cycles.txt names is taken out of the calls, so another recursion through it is not
-noticed. Nor are other libraries seen: protobuf-c frees what proto/unpack.c has found to be at most
-100 messages deep, jansson reads at most 2,048 levels.
+Calls through tables in data are not seen, except for those in TABLES. The tables that are not seen are: kernels and
+ops (no kernel may reach rt_plan_run, which is checked here), rt_object_type.free (rt_object_unref frees by a list
+instead of by recursion), and the methods of the APIs (srv_grpc_methods, srv_inference_ops: the transports call
+them, and none of them calls a transport). A function that cycles.txt names is taken out of the calls, so another
+recursion through it is not noticed. Other libraries are not seen either: protobuf-c frees messages that
+proto/unpack.c has found to be at most 100 levels deep, and jansson reads at most 2,048 levels.
 """
 import collections
 import os
@@ -23,13 +23,13 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 LAYERS = {"base": "runtime/base", "proto": "proto", "runtime": "runtime", "kernels": "kernels",
           "server": "server", "client": "clients/c", "cli": "clients/cli"}
 ALLOWED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "cycles.txt")
-# Functions that call all functions which the tables of their files name.
+# Functions that call every function which a table of their file names.
 TABLES = {("runtime/passes/pipeline.c", "run_pass")}
-COPY = re.compile(r"\.(isra|constprop|part|cold)(\.\d+)?")  # of a function, by gcc's passes
+COPY = re.compile(r"\.(isra|constprop|part|cold)(\.\d+)?")  # suffixes of the copies of a function that gcc makes
 
 
 def source_of(folder, member):
-    """The path of the source of an archive's member: "gemm.c.o" of kernels is kernels/matmul/gemm.c."""
+    """Returns the source path of an archive's member: "gemm.c.o" of kernels is kernels/matmul/gemm.c."""
     name = member[:-2]
     for at, folders, files in os.walk(os.path.join(ROOT, folder)):
         folders.sort()
@@ -39,14 +39,14 @@ def source_of(folder, member):
 
 
 def read_calls(build):
-    """{(file, function): {(file, function), ...}}"""
+    """Returns {(file, function): {(file, function), ...}}: the functions that each function calls."""
     calls, names, seen = {}, collections.defaultdict(set), []
     for layer, folder in LAYERS.items():
         archive = os.path.join(build, f"lib{layer}.a")
         done = subprocess.run(["objdump", "-dr", "--no-show-raw-insn", archive], text=True, check=True,
                               stdout=subprocess.PIPE)
         path = function = None
-        at_once = False  # the line before was a call without a relocation
+        at_once = False  # True if the previous line was a call without a relocation.
         for line in done.stdout.splitlines():
             if match := re.match(r"(\S+\.o):\s+file format", line):
                 path = source_of(folder, match.group(1))
@@ -55,12 +55,12 @@ def read_calls(build):
                 calls.setdefault(function, set())
                 names[function[1]].add(function)
             elif match := re.search(r": R_\w+\s+([\w.*]+)", line):
-                if at_once:  # the instruction shows no target of its own until it is linked
+                if at_once:  # The relocation holds the real target: the instruction has none until it is linked.
                     seen.pop()
                 seen.append((function, COPY.sub("", match.group(1)), True))
                 at_once = False
             elif match := re.search(r"<([A-Za-z_][\w.]*)>$", line):
-                # A jump to a function's own begin is a loop, a call is not.
+                # A jump to the beginning of the same function is a loop, but a call is recursion.
                 is_call = re.search(r"\t(call|bl)\w*\s", line) is not None
                 seen.append((function, COPY.sub("", match.group(1)), is_call))
                 at_once = True
@@ -75,8 +75,8 @@ def read_calls(build):
 
 
 def read_tables(build, calls):
-    """The calls through TABLES, of functions that other objects have: a reference to a static function names
-    its section alone."""
+    """Adds the calls through TABLES. Only functions of other objects are found, because a relocation for a static
+    function names only its section."""
     names = collections.defaultdict(set)
     for path, name in calls:
         names[name].add((path, name))
@@ -95,7 +95,7 @@ def read_tables(build, calls):
 
 
 def components(calls, without):
-    """Tarjan's: the sets of functions that reach each other, without some of them."""
+    """Tarjan's algorithm: the sets of functions that reach each other when the functions `without` are removed."""
     index, low, stack, inside, found = {}, {}, [], set(), []
 
     def visit(root):

@@ -131,7 +131,7 @@ def sources_of(commit):
     names = [name for name in names if name and reader_of(name)]
     blobs = git("cat-file", "--batch", text="".join(f"{commit}:{name}\n" for name in names).encode())
     at = 0
-    for name in names:  # "HASH blob SIZE\n", the bytes, "\n"
+    for name in names:  # each is "HASH blob SIZE\n", the bytes, "\n"
         end = blobs.index(b"\n", at)
         size = int(blobs[at:end].split()[2])
         yield name, blobs[end + 1:end + 1 + size].decode()

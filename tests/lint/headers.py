@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Compiles each installed header alone, against nothing but the others: headers.py COMPILER HEADER...
-(paths from the repository's root, as programs include them). Then the example of the library,
-which must do with them. The exit status is the verdict."""
+"""Compiles each installed header alone, with only the installed headers to include: headers.py COMPILER HEADER...
+(paths from the repository's root, as programs include them). Then compiles the library's example with only these
+headers. The exit status is the verdict."""
 import os
 import shutil
 import subprocess

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Holds the folders of a layer apart: python3 tests/lint/links.py BUILD_FOLDER [--graph LAYER]
+"""Keeps the folders of a layer free of cycles: python3 tests/lint/links.py BUILD_FOLDER [--graph LAYER]
 
-Which object needs which is read from their symbols with nm. The folders of each layer in LAYERS must
-form no cycle, so that each can be understood with those below it alone; and no more than 4 objects
-may need each other in a cycle. What stands in a layer's root joins its folders and is above them.
+The dependencies between objects are read from their symbols with nm. The folders of each layer in LAYERS must form
+no cycle, so that each can be understood with the folders below it alone; and at most 4 objects may depend on each
+other in a cycle. A file in a layer's root folder may use all of the layer's folders.
 
---graph prints what a layer's folders and objects need of each other, with the symbols that make each
-edge, and its cycles; with --cyclic only the edges that lie in a cycle.
+--graph prints the dependencies between a layer's folders and objects, with the symbols that make each edge, and the
+cycles; with --cyclic only the edges that lie in a cycle.
 """
 import argparse
 import collections
@@ -16,14 +16,15 @@ import subprocess
 import sys
 
 LAYERS = ("server", "runtime")
-MOST_OBJECTS = 4  # of one cycle
-# The program's own functions in front of those of libraries (server/grpc/grpc_frames.h): callers
-# mean the library's.
+MOST_OBJECTS = 4  # the largest cycle of objects that is allowed
+# Functions of the program that replace those of libraries (server/grpc/grpc_frames.h). A call of one counts as a
+# call of the library's function.
 STANDING_BEFORE = {"accept4", "close", "recvmsg", "sendmsg", "SSL_read", "SSL_write"}
 
 
 def read_objects(root):
-    """{object: the symbols that it needs}, {symbol: the object that has it}; objects by their sources' paths."""
+    """Returns {object: the symbols that it needs}, {symbol: the object that defines it}. Objects are named by the
+    paths of their sources."""
     needs, home = {}, {}
     for folder, _, files in os.walk(root):
         for name in files:
@@ -32,7 +33,7 @@ def read_objects(root):
             path = os.path.join(folder, name)
             source = os.path.relpath(path, root)[:-2]
             if not os.path.exists(os.path.join(os.path.basename(root), source)):
-                continue  # of a source that has gone
+                continue  # the object of a source that has been removed
             done = subprocess.run(["nm", "-P", path], text=True, check=True, stdout=subprocess.PIPE)
             needs[source] = set()
             for symbol, kind in re.findall(r"^(\S+) (\w)", done.stdout, flags=re.M):
@@ -72,7 +73,8 @@ def cycles(graph):
 
 
 def read_graph(build, layer):
-    """{object: those it needs}, {folder: those it needs}, {(object, object): the symbols that make the edge}"""
+    """Returns {object: objects that it needs}, {folder: folders that it needs}, {(object, object): symbols that
+    make the edge}."""
     needs, home = read_objects(os.path.join(build, "CMakeFiles", f"{layer}.dir", layer))
     objects, folders = {o: set() for o in needs}, collections.defaultdict(set)
     edges = collections.defaultdict(set)

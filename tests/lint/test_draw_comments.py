@@ -4,7 +4,7 @@ import sys
 import textwrap
 import unittest
 
-sys.dont_write_bytecode = True  # ctest runs this in the source tree
+sys.dont_write_bytecode = True  # ctest runs this test in the source tree, which should stay clean
 import draw_comments  # noqa: E402
 
 

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Holds the tree to the words of docs/glossary.md: no name that tests/lint/vocabulary.txt lists as old occurs
-where its line says. With --apply [ROW]... it renames instead: files by git mv, then identifiers.
+"""Refuses old names: no name that tests/lint/vocabulary.txt lists as old may occur in the files that its line
+covers. docs/glossary.md explains the present words. With --apply [ROW]... it renames instead: files by git mv, then
+identifiers.
 
-A line of the list is SCOPE OLD NEW under a heading [ROW]. SCOPE is a path, a glob, or * for the whole tree;
-several are joined by commas. Where several lines have the same OLD for a path, the last one counts. An OLD
-with a slash is the path of a file, and every mention of it changes. Any other OLD is an identifier: in C it
-changes wherever it is a whole token outside of strings, in comments and in other files only if it has an
-underscore, since a word without one may be plain English there. An OLD that ends in () is a function: members
-of that name, behind a dot or an arrow, stay.
+A line of the list is SCOPE OLD NEW under a heading [ROW]. SCOPE is a path, a glob, or * for the whole tree; several
+are joined by commas. Where several lines have the same OLD for a path, the last one counts. An OLD with a slash is
+the path of a file, and every mention of it changes. Any other OLD is an identifier: in C code it changes wherever
+it is a whole token outside of strings. In comments and in other files it changes only if it has an underscore,
+since a word without one may be plain English there. An OLD that ends in () is a function: members of that name,
+behind a dot or an arrow, do not change.
 """
 import argparse
 import collections
@@ -22,7 +23,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 LIST = "tests/lint/vocabulary.txt"
 SUFFIXES = (".c", ".h", ".inc", ".py", ".md", ".txt", ".cmake", ".in", ".map", ".json", "run")
 NOT_SEARCHED = ("CHANGELOG.md", LIST)
-# A string, a comment, or an identifier of C; what is none of them is passed over.
+# A string, a comment, or an identifier of C. Other tokens are skipped.
 C_TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|//[^\n]*|/\*.*?\*/|[A-Za-z_]\w*', re.S)
 WORD = re.compile(r"(?<![\w/.-])[A-Za-z_]\w*_\w*")
 
@@ -59,7 +60,7 @@ def covers(scopes, path):
 
 
 def rewritten(path, text, names, files):
-    """`text` with the identifiers `names` and the paths `files` replaced."""
+    """Returns `text` with the identifiers `names` and the paths `files` replaced."""
     if files:
         paths = "|".join(re.escape(old) for old in sorted(files, key=len, reverse=True))
         text = re.sub(rf"(?<![\w/.-])(?:{paths})(?![\w-])", lambda match: files[match[0]], text)
@@ -85,7 +86,7 @@ def rewritten(path, text, names, files):
 
 
 def changes(rules):
-    """(path, text, rewritten text) of each file that the rules change."""
+    """Yields (path, text, rewritten text) of each file that the rules change."""
     files = {rule.old: rule.new for rule in rules if "/" in rule.old}
     for path in tracked():
         names = {rule.old: rule.new for rule in rules if "/" not in rule.old and covers(rule.scopes, path)}

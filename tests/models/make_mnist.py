@@ -1,8 +1,8 @@
-"""Writes TF1 models of MNIST's shape: make_mnist.py OUT_DIR
+"""Writes TF1 models with the shapes of MNIST: make_mnist.py OUT_DIR
 
-softmax: regression 784 -> 10 on ref variables, as TensorFlow 1's tutorials wrote it, trained on scikit-learn's
-digits scaled up to 28 by 28; a string table gives the classes' names. cnn: two convolutions and two dense
-layers with dropout whose keep_prob is 1 unless fed. Needs tensorflow and scikit-learn (PyPI).
+softmax: a regression 784 -> 10 on ref variables, as in TensorFlow 1's tutorials, trained on scikit-learn's digits
+scaled up to 28 by 28; a string table holds the names of the classes. cnn: two convolutions and two dense layers
+with dropout whose keep_prob is 1 unless it is fed. Needs tensorflow and scikit-learn (PyPI).
 """
 import os
 import shutil

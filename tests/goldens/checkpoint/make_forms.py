@@ -1,5 +1,5 @@
-"""Writes other forms of plain.index, as other versions and machines write them, and asks TensorFlow
-(2.21) whether it reads each. Run in this folder; libsnappy is Debian's."""
+"""Writes variants of plain.index, as other versions and machines would write it, and asks TensorFlow 2.21 whether
+it reads each. Must be run in this folder. libsnappy is Debian's."""
 import ctypes
 import struct
 import numpy as np
@@ -87,7 +87,7 @@ def varints(data, at, n):
 
 
 def entries_in(data):
-    """The entries of a table of one block that is not compressed."""
+    """Returns the entries of an sstable that has one uncompressed block."""
     handles, _ = varints(data, len(data) - 48, 4)
     lengths, at = varints(data, handles[2], 3)
     (start, size), _ = varints(data, at + lengths[1], 2)
@@ -102,7 +102,7 @@ def entries_in(data):
 
 
 def big_endian(entries, data):
-    """Elements, lengths of strings and their checksums with the other byte order."""
+    """Returns the entries and data of a big-endian checkpoint: elements, string lengths and checksums are swapped."""
     out, swapped = [], bytearray(data)
     for key, value in entries:
         if not key:
@@ -113,7 +113,7 @@ def big_endian(entries, data):
         entry = tensor_bundle_pb2.BundleEntryProto.FromString(value)
         dtype = tf.as_dtype(entry.dtype)
         span = slice(entry.offset, entry.offset + entry.size)
-        if dtype == tf.string:  # of plain: lengths 0, 3 and 300, whose varints take 4 bytes
+        if dtype == tf.string:  # the strings of plain have lengths 0, 3 and 300, whose varints take 4 bytes together
             lengths = struct.pack(">3I", 0, 3, 300)
             stored = struct.pack(">I", masked(lengths))
             swapped[entry.offset + 4:entry.offset + 8] = stored

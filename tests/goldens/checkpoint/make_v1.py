@@ -1,4 +1,4 @@
-"""Writes checkpoints of the first format with TensorFlow (2.21). Run in this folder."""
+"""Writes checkpoints of format version 1 with TensorFlow 2.21. Must be run in this folder."""
 import os
 import numpy as np
 import tensorflow as tf
@@ -21,7 +21,7 @@ def save(name, tensors, slices=None):
 
 
 def compressed(name, to):
-    """The same table with each block compressed, as TensorFlows that were built with snappy wrote."""
+    """Writes the same table with each block compressed, as TensorFlow does when it is built with snappy."""
     reader = tf.io.gfile.GFile(name, "rb").read()
     open(to, "wb").write(make_forms.table(make_forms.entries_in(reader), kind=1, per_block=3))
 

@@ -1,9 +1,9 @@
-"""Loops whose initial states are not as wide as the batch, and lists that nobody reads: see make.py.
+"""Writes loops whose initial states are narrower than the batch, and lists that nothing reads (see make.py).
 
     python make_states.py [NAME...]
 
-Each graph gets x [time, batch, 2]; its states are constants. Written like Keras's LSTM, and with x
-and the state joined as in TensorFlow 1.
+Each graph gets x [time, batch, 2]; its states are constants. The loops are written like Keras's LSTM, and with x
+and the state concatenated as in TensorFlow 1.
 """
 import os
 import sys
@@ -16,7 +16,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 raw, v1 = tf.raw_ops, tf.compat.v1
 U, D = 3, 2
 
-# name: shape of h, of c, what is fetched, the list's length (None: x's), the last step (None: x's)
+# name: (shape of h, shape of c, what is fetched, length of the list (None: x's), last step (None: x's))
 CASES = {
     'states_scalar': ([1, U], [], 'y', None, None),
     'states_vector': ([1, U], [U], 'y', None, None),

@@ -1,6 +1,6 @@
-"""Recurrent layers as TensorFlow 1 wrote them, in frames with TensorArrays: make_tf1.py [NAME...]
+"""Writes recurrent layers as TensorFlow 1 wrote them, in frames with TensorArrays: make_tf1.py [NAME...]
 
-Writes NAME.pb and NAME.txt as make.py does; y holds all outputs and then the last states. Needs tensorflow and
+Writes NAME.pb and NAME.txt as make.py does; y holds all outputs, followed by the last states. Needs tensorflow and
 tf_keras (PyPI).
 """
 import os
@@ -33,7 +33,7 @@ def one_way(x, cell, time_major=False, length=None):
 
 
 def row_lengths(x, more=2):
-    """A length for each row, by its values: from 0 to `more` than there are steps."""
+    """Derives a length for each row from its values: from 0 to `more` above the number of steps."""
     span = tf.cast(tf.shape(x)[1] + 1 + more, tf.float32)
     return tf.cast(tf.math.floormod(tf.abs(tf.reduce_sum(x[:, :1, 0], 1)) * 7, 1) * span, tf.int32)
 

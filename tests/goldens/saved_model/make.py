@@ -1,4 +1,4 @@
-"""Writes the SavedModels of this folder with TensorFlow (2.21). Run in this folder."""
+"""Writes the SavedModels of this folder with TensorFlow 2.21. Must be run in this folder."""
 import os
 import shutil
 import tempfile
@@ -10,7 +10,7 @@ tf1 = tf.compat.v1
 
 
 def small(path):
-    """Drops what no reader here looks at."""
+    """Returns the SavedModel at `path` without the fields that Slipway does not read."""
     model = saved_model_pb2.SavedModel.FromString(open(path, "rb").read())
     for graph in model.meta_graphs:
         graph.ClearField("object_graph_def")
@@ -21,7 +21,7 @@ def small(path):
     return model
 
 
-# Of the second generation: a variable, an asset, init and restore functions.
+# A SavedModel of TensorFlow 2: a variable, an asset, and functions that initialise and restore.
 class Model(tf.Module):
     def __init__(self, vocabulary):
         super().__init__()
@@ -44,7 +44,7 @@ with tempfile.TemporaryDirectory() as temp:
         f.write(proto.SerializeToString(deterministic=True))
     os.remove("second/fingerprint.pb")
 
-    # Of the first: two tag sets, an init op in a collection, as text; a default value.
+    # A SavedModel of TensorFlow 1, as text: two tag sets, an init op in a collection, a default value of an input.
     first = os.path.join(temp, "first")
     builder = tf1.saved_model.Builder(first)
     with tf.Graph().as_default(), tf1.Session() as session:

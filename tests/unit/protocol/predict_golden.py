@@ -1,5 +1,5 @@
-"""Writes predict_golden.inc: a PredictRequest and the PredictResponse for one tensor of each type,
-as Google's protobuf makes them. Needs tensorflow and tensorflow-serving-api."""
+"""Writes predict_golden.inc: a PredictRequest and the PredictResponse for one tensor of each type, as Google's
+protobuf writes them. Needs tensorflow and tensorflow-serving-api."""
 import sys
 
 import numpy as np
