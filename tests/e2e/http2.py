@@ -1,6 +1,6 @@
-"""A small HTTP/2 client for gRPC that writes its frames itself: to send half a request, to grant no
-window, to leave things unsaid. It holds one connection; nothing is sent that a test does not ask
-for, except the acknowledgements of pings and settings while it reads."""
+"""A small HTTP/2 client for gRPC that writes its frames itself, so that a test can send half a
+request, grant no window or leave out frames. It holds one connection and sends only what a test
+asks for, and acknowledgements of pings and settings while it reads."""
 import socket
 import ssl
 import struct
@@ -11,11 +11,11 @@ END_STREAM = ACK = 1
 END_HEADERS = 4
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 HEADER_TABLE_SIZE, INITIAL_WINDOW_SIZE = 1, 4
-STATIC_NAMES = 61  # rows of HPACK's static table
+STATIC_NAMES = 61  # number of rows in HPACK's static table
 
 
 def integer(value, bits, flags=0):
-    """An HPACK integer behind the flags of its first byte."""
+    """Encodes an HPACK integer behind the flags of its first byte."""
     most = (1 << bits) - 1
     if value < most:
         return bytes([flags | value])
@@ -28,13 +28,13 @@ def integer(value, bits, flags=0):
 
 
 def field(name, value):
-    """A literal header that nobody indexes."""
+    """Encodes a literal header without indexing."""
     name, value = name.encode(), value.encode()
     return b"\0" + integer(len(name), 7) + name + integer(len(value), 7) + value
 
 
 class Block:
-    """Reads a header block of a peer that was given a table of size 0 and writes no Huffman codes."""
+    """Reads a header block of a peer that uses a dynamic table of size 0 and no Huffman codes."""
 
     def __init__(self, data):
         self.data, self.at = data, 0
@@ -60,7 +60,7 @@ class Block:
         return "?" if huffman else self.data[self.at - n:self.at].decode("latin-1")
 
     def fields(self):
-        """{name: value}; names and values of the static table are left out."""
+        """Returns {name: value} without the headers that the static table has."""
         found = {}
         while self.at < len(self.data):
             first = self.data[self.at]
@@ -76,12 +76,12 @@ class Block:
 
 
 def message(body):
-    """As gRPC frames it, not compressed."""
+    """Frames a message as gRPC does, without compression."""
     return struct.pack(">BI", 0, len(body)) + body
 
 
 def client_hello():
-    """The first bytes of a TLS handshake."""
+    """Returns the first bytes of a TLS handshake."""
     context = ssl.create_default_context()
     sent = ssl.MemoryBIO()
     try:
@@ -93,7 +93,7 @@ def client_hello():
 
 class Connection:
     def __init__(self, where, window=65535, tls=None):
-        """`where`: a port of this machine, or the path of a UNIX socket; `tls`: an SSLContext."""
+        """`where` is a port of this machine, or the path of a UNIX socket; `tls` is an SSLContext."""
         if isinstance(where, str):
             self.socket = socket.socket(socket.AF_UNIX)
             self.socket.settimeout(30)
@@ -137,7 +137,8 @@ class Connection:
         self.socket.sendall(data)
 
     def begin(self, path, body=b"", end=False, headers=()):
-        """A new stream, its headers, `headers` too, and so much of its body; its number."""
+        """Opens a stream with its headers, `headers` and `body`, which may be a part of the
+        request. Returns the stream's number."""
         stream = self.next_stream
         self.next_stream += 2
         self.send(self.headers_of(path, stream, more=headers) + (self.data_of(stream, body, end)
@@ -145,12 +146,12 @@ class Connection:
         return stream
 
     def ask(self, path, body):
-        """A whole request."""
+        """Sends a whole request. Returns the stream's number."""
         return self.begin(path, message(body), end=True)
 
     def read(self, seconds, until=None):
-        """Handles the frames that come in that time, or until a stream is over. False once the peer
-        has closed."""
+        """Handles the frames that come within `seconds`, or until the stream `until` is over.
+        Returns False once the peer has closed the connection."""
         end = time.monotonic() + seconds
         while not self.gone and not (until and self.is_over(until)):
             left = end - time.monotonic()
@@ -193,7 +194,8 @@ class Connection:
         return stream in self.trailers or stream in self.reset or self.gone
 
     def status(self, stream, seconds):
-        """The gRPC status of a stream as a number; None: it ended without one, or not in time."""
+        """Returns the gRPC status of a stream as a number; None if it ended without a status, or
+        not in time."""
         self.read(seconds, until=stream)
         status = self.trailers.get(stream, {}).get("grpc-status")
         return None if status is None else int(status)

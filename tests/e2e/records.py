@@ -1,4 +1,4 @@
-"""TFRecord files of PredictionLogs, written and read without TensorFlow."""
+"""Writes and reads TFRecord files of PredictionLogs without TensorFlow."""
 import os
 import struct
 
@@ -33,7 +33,7 @@ def frame(data):
 
 
 def write(path, records):
-    """records: PredictionLogs, or bytes."""
+    """Writes records, each a PredictionLog or bytes."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "wb") as file:
         for r in records:
@@ -41,7 +41,7 @@ def write(path, records):
 
 
 def read(path):
-    """PredictionLogs; a half-written last record is an error."""
+    """Reads PredictionLogs; an incomplete last record is an error."""
     with open(path, "rb") as file:
         data = file.read()
     logs = []
@@ -61,7 +61,8 @@ def floats(tensor, values):
 
 
 def predict(values, answer=None, signature="", name="any"):
-    """A PredictLog of half_plus_two: x, and y when it was recorded."""
+    """Returns a PredictLog of half_plus_two with the input x, and with the output y if an answer is
+    recorded."""
     log = prediction_log_pb2.PredictionLog()
     request = log.predict_log.request
     request.model_spec.name = name

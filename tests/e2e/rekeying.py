@@ -1,4 +1,5 @@
-"""A TLS 1.3 client that changes its keys, which Python's own ssl has no call for: OpenSSL's library."""
+"""A TLS 1.3 client that updates its keys, by OpenSSL's library, because Python's ssl module has no
+call for it."""
 import ctypes
 import socket
 
@@ -25,7 +26,7 @@ else:
 
 
 class Connection:
-    """Trusts any certificate."""
+    """A TLS connection that trusts any certificate."""
 
     def __init__(self, port):
         self.socket = socket.create_connection(("127.0.0.1", port))
@@ -51,7 +52,8 @@ class Connection:
             raise OSError("not sent")
 
     def rekey(self, n):
-        """Up to n times, until the peer has closed; asks for no new keys of the peer's."""
+        """Updates the client's keys n times, or until the peer has closed. The peer is not asked to
+        update its own."""
         for _ in range(n):
             if (LIBRARY.SSL_key_update(self.tls, 0) != 1 or
                     LIBRARY.SSL_do_handshake(self.tls) != 1):

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Runs every tests/e2e/test_*.py (unittest) against one binary: run.py BUILD_DIR [PATTERN [NAME...]].
-PATTERN: of files. NAME: a class or CLASS.test_method in them.
+"""Runs every tests/e2e/test_*.py (unittest) against one binary: run.py BUILD_DIR [PATTERN
+[NAME...]]. PATTERN selects files by name. NAME is a class or CLASS.test_method in them.
 
-The tests find the binary in $SLIPWAY, generated Python messages on their path, and in $SLIPWAY_SLOW
-(1, or more under sanitizers) by how much to stretch their time limits and to cut their rounds.
-$SLIPWAY_FLAGS is given to every server: SLIPWAY_FLAGS=--specialise=off runs them node by node.
+The tests find the binary in $SLIPWAY and generated Python messages on their path. $SLIPWAY_SLOW (1,
+or more under sanitizers) is the factor by which they stretch time limits and reduce rounds.
+$SLIPWAY_FLAGS is passed to every server: SLIPWAY_FLAGS=--specialise=off runs models node by node.
 The last line is "N passed, M failed"."""
 import glob
 import os
@@ -17,9 +17,9 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 
 
 def generate(out):
-    """Python messages and gRPC stubs of proto/, once per change of it."""
+    """Generates Python messages and gRPC stubs of proto/, if they are older than any of its files."""
     protos = sorted(glob.glob(os.path.join(ROOT, "proto", "**", "*.proto"), recursive=True))
-    # protobuf's own come with its Python library.
+    # The protobuf package of Python already has protobuf's own messages.
     protos = [p for p in protos if f"{os.sep}google{os.sep}protobuf{os.sep}" not in p]
     stamp = os.path.join(out, "stamp")
     newest = max(os.path.getmtime(p) for p in protos)
@@ -34,8 +34,8 @@ def generate(out):
 
 
 def make_importable(out):
-    """`import grpc` and `import google` must stay the installed ones although our generated tree
-    has folders of those names: the generated folders are added behind them."""
+    """`import grpc` and `import google` must find the installed packages, although the generated
+    tree has folders of the same names: the generated folders are appended to the packages' paths."""
     sys.path.insert(0, HERE)
     sys.path.append(out)
     for name in ("grpc", "google"):
@@ -62,7 +62,7 @@ def main():
     generate(out)
     make_importable(out)
     loader = unittest.TestLoader()
-    if len(sys.argv) > 3:  # they are matched against MODULE.CLASS.METHOD
+    if len(sys.argv) > 3:  # the names are patterns that must match MODULE.CLASS.METHOD
         loader.testNamePatterns = [f"*.{name}" if "." in name else f"*.{name}.*" for name in sys.argv[3:]]
     suite = loader.discover(HERE, pattern=pattern)
     result = unittest.TextTestRunner(stream=sys.stdout, verbosity=2).run(suite)

@@ -1,7 +1,8 @@
-"""SavedModels of a few nodes, made without TensorFlow: for tests that look at what surrounds a model.
+"""Writes SavedModels of a few nodes without TensorFlow, for tests of the code around a model.
 
-A model is a dictionary of signatures; a signature is (inputs, outputs): alias -> (tensor name, type
-name), over the nodes that `graph` makes; a third part is its method, without the front."""
+A model is a dictionary of signatures. A signature is (inputs, outputs), where each maps an alias to
+(tensor name, type name) of a node that `graph` makes. A third part is its method, without the
+prefix."""
 import os
 
 from tensorflow.core.framework import tensor_pb2, types_pb2
@@ -39,15 +40,15 @@ class Graph:
 
 
 def scalar(value):
-    """A TensorProto of one float."""
+    """Returns a TensorProto of one float."""
     t = tensor_pb2.TensorProto(dtype=number("float"), float_val=[value])
     t.tensor_shape.SetInParent()
     return t
 
 
 def write(folder, signatures, build, defaults=None, init=None):
-    """build(Graph) makes the nodes; folder is a version's; defaults: of inputs, by signature; init: the
-    node that is run when it is loaded."""
+    """Writes a version into `folder`. build(Graph) makes the nodes; defaults are default values of
+    inputs, by signature; init is the node that is run at loading."""
     saved = saved_model_pb2.SavedModel(saved_model_schema_version=1)
     m = saved.meta_graphs.add()
     m.meta_info_def.tags.append("serve")
@@ -72,7 +73,8 @@ def write(folder, signatures, build, defaults=None, init=None):
 
 
 def write_types(folder):
-    """A signature per type, its name: x comes back as y."""
+    """Writes a model with one signature per type, called like the type, which returns its input x
+    as y."""
     def build(g):
         for d in DTYPES:
             g.placeholder("x_" + d, d)
@@ -81,7 +83,8 @@ def write_types(folder):
 
 
 def write_shapes(folder):
-    """serving_default: three inputs come back; others whose outputs are awkward in row form."""
+    """Writes a model whose serving_default returns its three inputs, and whose other signatures
+    have outputs that are awkward in row form."""
     def build(g):
         for alias, d in (("a", "float"), ("b", "int64"), ("c", "string")):
             g.placeholder(alias, d)
@@ -109,8 +112,9 @@ def write_shapes(folder):
 
 
 def write_counter(folder, is_ref):
-    """A number that starts at 40: `add` adds x to it, `sum` is it and x, `value` it alone. A variable of
-    TensorFlow 1, which ops are given themselves, or of TensorFlow 2, which they read."""
+    """Writes a model with a number that starts at 40: `add` adds x to it, `sum` returns it plus x,
+    `value` returns it. It is a variable of TensorFlow 1 (is_ref), which ops take directly, or of
+    TensorFlow 2, which they read by a handle."""
     def build(g):
         g.placeholder("x", "float")
         g.const("start", "float", [], float_val=[40])
@@ -132,7 +136,8 @@ def write_counter(folder, is_ref):
 
 
 def write_endless(folder):
-    """serving_default counts to 2**60 before it answers: its warm-up takes all the time it may."""
+    """Writes a model whose serving_default counts to 2**60 before it answers, so that its warm-up
+    takes all the time that it may."""
     def build(g):
         g.placeholder("x", "float")
         g.const("one", "int64", [], int64_val=[1])

@@ -1,4 +1,4 @@
-"""A server under test: started on free ports, asked over REST, stopped, its output kept."""
+"""A server under test: it is started on free ports, receives REST requests, and is stopped; its output is kept."""
 import json
 import os
 import random
@@ -24,8 +24,8 @@ def binary():
 
 
 def free_ports(n):
-    """n different ports that nobody listens on now, below those that connections are given: none
-    takes one before the server does."""
+    """Returns n different ports that nobody listens on. They are below the range of outgoing connections, so that
+    no connection takes one before the server does."""
     try:
         with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
             end = int(file.read().split()[0])
@@ -44,8 +44,8 @@ def free_ports(n):
 
 
 def wait_for(condition, what="a condition", seconds=60):
-    """Until condition() is true; its value. Errors of a connection count as not yet. The limit is
-    a net: only a test that is about time gives another."""
+    """Waits until condition() is true, and returns its value. A failed connection counts as false. The time limit
+    is only a safety net: tests of a duration pass their own."""
     end = time.monotonic() + seconds * SLOW
     while True:
         try:
@@ -64,14 +64,15 @@ SANITIZER_REPORT = re.compile(r"(WARNING|ERROR): \w*Sanitizer|: runtime error: "
 
 
 def refuse_sanitizer_reports(log):
-    """A sanitizer reports a race or undefined behaviour without ending the server, and a leak when
-    the server has ended: nothing but its log, and an exit status that few tests ask for, tells."""
+    """Fails if the log has a sanitizer's report. A race or undefined behaviour does not end the server, and a leak
+    is reported when it has ended: only the log shows them, and the exit status, which few tests check."""
     if SANITIZER_REPORT.search(log):
         raise AssertionError(log)
 
 
 class Server:
-    """`slipway serve FLAGS`, or with as_tensorflow the binary under its other name. open_files: RLIMIT_NOFILE."""
+    """Runs `slipway serve FLAGS`, or with as_tensorflow the binary by the name of TensorFlow Serving's. open_files
+    is the server's RLIMIT_NOFILE."""
 
     def __init__(self, *flags, as_tensorflow=False, wait=True, open_files=None):
         self.folder = tempfile.mkdtemp(prefix="slipway-e2e-")
@@ -112,7 +113,7 @@ class Server:
         return self.get("/readyz")[0] == 200
 
     def request(self, path, body=None, timeout=30):
-        """(HTTP status, body as bytes)."""
+        """Sends a request and returns (HTTP status, body as bytes)."""
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         try:
             with urllib.request.urlopen(urllib.request.Request(self.url + path, data=data),
@@ -134,7 +135,7 @@ class Server:
         return json.loads(body)["predictions"]
 
     def states(self, model):
-        """{version: (state, error message)}."""
+        """Returns {version: (state, error message)}."""
         status, body = self.get(f"/v1/models/{model}")
         if status != 200:
             return {}
@@ -145,7 +146,7 @@ class Server:
         return self.states(model).get(version, ("", ""))[0]
 
     def metric(self, name):
-        """The sum of the samples that begin with this name, and maybe labels."""
+        """Returns the sum of the samples whose lines begin with this name, which may include labels."""
         page = self.get("/monitoring/prometheus/metrics")[1].decode()
         return sum(float(line.rsplit(" ", 1)[1]) for line in page.splitlines()
                    if re.match(re.escape(name) + r"(?!\w)", line))
@@ -159,7 +160,7 @@ class Server:
             return file.read()
 
     def stop(self, seconds=30):
-        """SIGTERM; the exit status. A sanitizer's report in the log is a failure of the test."""
+        """Sends SIGTERM and returns the exit status. Fails if the log has a sanitizer's report."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         try:
@@ -173,14 +174,14 @@ class Server:
 
 
 def command(*args, text_in=None):
-    """Runs the binary once: (exit status, standard output, standard error)."""
+    """Runs the binary once and returns (exit status, standard output, standard error)."""
     done = subprocess.run([binary(), *args], input=text_in, text=True, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, timeout=120 * SLOW, check=False)
     return done.returncode, done.stdout, done.stderr
 
 
 class Case(unittest.TestCase):
-    """A test with a folder of its own, in which versions of models are made."""
+    """A test with a temporary folder, in which it makes versions of models."""
 
     def setUp(self):
         self.folder = tempfile.mkdtemp(prefix="slipway-models-")
@@ -190,7 +191,7 @@ class Case(unittest.TestCase):
         return os.path.join(self.folder, *parts)
 
     def put(self, version_dir, source="half_plus_two/2"):
-        """A copy of one of models/, moved into place at once."""
+        """Copies a version from models/ and moves it into place in one step."""
         target = self.path(version_dir)
         os.makedirs(os.path.dirname(target), exist_ok=True)
         staging = self.path(".staging")

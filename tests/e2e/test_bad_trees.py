@@ -1,5 +1,5 @@
-"""Directories of versions that hold links, too much, or never come to rest: what can be served is,
-what cannot is refused with its reason, and no other model waits for it."""
+"""Version directories that hold links or too many files, or that never stop changing: usable ones
+are served, the others are refused with the reason, and no other model waits for them."""
 import os
 import re
 import shutil
@@ -22,7 +22,7 @@ def cpu_seconds(pid):
 
 class BadTrees(Case):
     def serve(self, *flags):
-        """Serves every directory below models/, beside a good one."""
+        """Serves every directory below models/, with a good one among them."""
         self.put("models/good/1")
         return Server(f"--models={self.path('models')}", *flags)
 
@@ -51,7 +51,8 @@ class BadTrees(Case):
             self.assertEqual(server.get("/readyz")[0], 200)
 
     def test_files_behind_kubernetes_links_are_served(self):
-        """A ConfigMap as the version's directory: ..data leads to a directory of one time."""
+        """A Kubernetes ConfigMap as a version's directory: ..data is a link to a directory that is
+        replaced as a whole."""
         for name, source in (("..2024", PLUS_3), ("..2025", PLUS_2)):
             self.put(f"models/m/.new/{name}", source)
         os.symlink("..2024", self.path("models/m/.new/..data"))
@@ -95,7 +96,8 @@ class BadTrees(Case):
             wait_for(lambda: server.state("later", 1) == "AVAILABLE", "its target")
 
     def test_an_empty_saved_model_is_named(self):
-        """A full disk, or a copy that was stopped. TensorFlow Serving says the first sentence."""
+        """A full disk or an interrupted copy leaves an empty file. The first sentence of the error
+        is TensorFlow Serving's."""
         os.makedirs(self.path("models/empty/1"))
         path = self.write("models/empty/1/saved_model.pb", "")
         with self.serve("--model_wait_seconds=2") as server:
@@ -135,7 +137,7 @@ class BadTrees(Case):
                                            f"{self.path('models/later2')}\n")
             self.put("elsewhere/later/1", PLUS_3)
             wait_for(lambda: server.state("later", 1) == "AVAILABLE", "its target", 30 * SLOW)
-            time.sleep(2.5)  # polls, each a second
+            time.sleep(2.5)  # two polls, one a second
             self.assertRegex(server.log(), f"{told}{self.path('models/later2')}\n")
             self.assertEqual(len(re.findall(told, server.log())), 2)
             self.assertNotIn("hidden", server.log())

@@ -1,4 +1,4 @@
-"""Batching as --enable_batching and its parameters say, over REST and gRPC."""
+"""Batching with --enable_batching and its parameters, over REST and gRPC."""
 import base64
 import json
 import os
@@ -50,8 +50,9 @@ def signature(meta, name, source, target, dtype, out):
 
 
 def save(path):
-    """double: y = 2x. rows: each element is the number of rows that ran together. gather: numbers
-    10 to 19 by index, an error for others. total: a scalar. echo: strings."""
+    """Saves a model of these signatures. double: y = 2x. rows: each element is the number of rows
+    of its batch. gather: the numbers 10 to 19 by index, an error for other indices. total: a
+    scalar. echo: strings."""
     model = saved_model_pb2.SavedModel(saved_model_schema_version=1)
     meta = model.meta_graphs.add()
     meta.meta_info_def.tags.append("serve")
@@ -85,7 +86,8 @@ def save(path):
 
 
 class Batched:
-    """A server of that model with these parameters; requests go over both transports in turn."""
+    """A server of that model with the given batching parameters. Requests alternate between the
+    transports."""
 
     def __init__(self, case, parameters, *flags, per_model=None):
         save(case.path("m", "1"))
@@ -110,7 +112,7 @@ class Batched:
         self.server.__exit__(*rest)
 
     def rest(self, name, value):
-        """(code, outputs or the error's text)."""
+        """Sends a request over REST and returns (code, outputs or the error's text)."""
         if isinstance(value, bytes):
             value = [{"b64": base64.b64encode(value).decode()}]
         status, body = self.server.post("/v1/models/m:predict",
@@ -149,7 +151,8 @@ class Batched:
         wait_for(lambda: self.server.metric("slipway_queue_requests") == n, f"{n} in the queue")
 
     def together(self, *requests):
-        """Sends all at once, by turns over REST and gRPC; [(ok, outputs or text)] in order."""
+        """Sends all requests at the same time, alternately over REST and gRPC. Returns [(ok,
+        outputs or text)] in their order."""
         answers = [None] * len(requests)
 
         def ask(i):
@@ -170,7 +173,7 @@ class Batched:
         return [answer for _, answer in answers]
 
 
-# A batch waits for its fourth row for so long that who has waited shows on any machine.
+# A batch waits so long for its fourth row that any machine can tell a request that waited.
 WAITS = "max_batch_size { value: 4 } batch_timeout_micros { value: 60000000 } "
 AT_ONCE = 30
 
@@ -180,7 +183,7 @@ class Merging(Case):
         with Batched(self, WAITS) as b:
             start = time.monotonic()
             self.assertEqual(b.outputs(*[("rows", [[0.0]])] * 4), [[[4.0]]] * 4)
-            self.assertLess(time.monotonic() - start, AT_ONCE)  # a full batch does not wait
+            self.assertLess(time.monotonic() - start, AT_ONCE)  # A full batch does not wait.
             self.assertEqual(b.outputs(*[("double", [[float(i)]]) for i in range(4)]),
                              [[[2.0 * i]] for i in range(4)])
 
@@ -241,7 +244,8 @@ class Sizes(Case):
         with Batched(self, "max_batch_size { value: 8 } allowed_batch_sizes: 3 "
                            "allowed_batch_sizes: 8 batch_timeout_micros { value: 300000 }") as b:
             self.assertEqual(b.outputs(("rows", [[0.0]])), [[[3.0]]])
-            # each by itself is one of three, should one come when the other's waiting is over
+            # Two requests that do not meet in one batch are each padded to three rows, so they are
+            # sent again until they do.
             wait_for(lambda: b.outputs(("rows", [0.0] * 2), ("rows", [0.0] * 2)) == [[8.0] * 2] * 2,
                      "two in one batch")
             self.assertEqual(b.outputs(("double", [1.0, 2.0])), [[2.0, 4.0]])
@@ -293,8 +297,9 @@ class Limits(Case):
                     "currently 1 batches enqueued and max_enqueued_batches is 1")
             self.assertEqual(b.rest("double", [1.0] * 2), (503, text))
             self.assertEqual(b.grpc("double", [1.0] * 2), (CODE.UNAVAILABLE, text))
-            self.assertEqual(b.rest("rows", [1.0] * 4)[0], 200)  # another queue
-            self.assertEqual(b.rest("double", [1.0]), (200, [2.0]))  # fills the batch that waits
+            self.assertEqual(b.rest("rows", [1.0] * 4)[0], 200)  # This request joins another queue.
+            # This request fills the waiting batch.
+            self.assertEqual(b.rest("double", [1.0]), (200, [2.0]))
             waiting.join()
 
     def test_a_request_that_waits_too_long_is_told_so(self):
@@ -302,7 +307,8 @@ class Limits(Case):
                      "--rest_api_timeout_in_ms=1000") as b:
             text = "Run() timeout exceeded while waiting in batching queue"
             self.assertEqual(b.rest("double", [1.0]), (429, text))
-            # Two clocks run out together: the client's own, and the server's, which it was told.
+            # Two clocks expire at the same time: the client's own, and the server's, which knows
+            # the deadline.
             self.assertIn(b.grpc("double", [1.0], timeout=0.5),
                           ((CODE.DEADLINE_EXCEEDED, "Deadline Exceeded"),
                            (CODE.RESOURCE_EXHAUSTED, text)))
@@ -327,7 +333,8 @@ class Modes(Case):
             self.assertEqual(b.outputs(*[("double", [float(i)]) for i in range(8)]),
                              [[2.0 * i] for i in range(8)])
             self.assertEqual(set(map(tuple, b.outputs(*[("rows", [0.0])] * 8))), {(1.0,)})
-            self.assertEqual(b.rest("double", 3.0), (200, 6.0))  # a scalar is no matter
+            # A scalar does not disturb batching.
+            self.assertEqual(b.rest("double", 3.0), (200, 6.0))
 
     def test_with_the_flag_false_nothing_is_merged(self):
         with Batched(self, None, "--enable_batching=false") as b:

@@ -1,5 +1,5 @@
-"""Flags, configuration files and what they do to versions: the rows of the reference that the pure
-tests (test_options, test_settings, test_config, test_policy, test_manager) cannot see."""
+"""Flags and configuration files, and their effect on versions: the parts of the reference that the unit tests
+(test_options, test_settings, test_config, test_policy, test_manager) cannot check."""
 import os
 import shutil
 import signal
@@ -17,7 +17,7 @@ PLATFORM = """platform_configs { key: "tensorflow" value { source_adapter_config
 
 class ConfigCase(Case):
     def config(self, *models):
-        """models.config; each model is "NAME rest"."""
+        """Writes models.config and returns its path. Each model is "NAME REST", where REST is further fields."""
         text = "model_config_list {\n"
         for model in models:
             name, _, rest = model.partition(" ")
@@ -26,13 +26,13 @@ class ConfigCase(Case):
         return self.replace("models.config", text + "}\n")
 
     def replace(self, name, text):
-        """As editors and kubectl do: never half a file."""
+        """Replaces a file in one step, as editors and kubectl do, so that nobody reads half a file."""
         self.write(name + ".tmp", text)
         os.rename(self.path(name + ".tmp"), self.path(name))
         return self.path(name)
 
     def starts_not(self, *flags, out="", **kw):
-        """The server ends with 255; its standard output."""
+        """Starts a server that must end with status 255; returns its standard output."""
         with Server(*flags, as_tensorflow=True, wait=False, **kw) as server:
             self.assertEqual(server.process.wait(20 * SLOW), 255)
             self.assertIn(out, server.out())
@@ -200,7 +200,8 @@ class Models(ConfigCase):
                              (400, True))
 
     def test_a_label_moves_only_to_what_is_available(self):
-        """With the flag a new label may point anywhere, an old one may not be moved so."""
+        """With the flag a new label may point to any version, but an existing one cannot move to a version that is
+        not available."""
         specific = "m model_version_policy { specific { versions: %d } } version_labels { %s }"
         file = self.config(specific % (1, "key: 'stable' value: 1"))
         with Server(f"--model_config_file={file}",

@@ -1,5 +1,5 @@
-"""Files that flags and models name: text that is no protobuf is told as protobuf tells it, and what
-is no regular file is refused at once, by what it is."""
+"""Files that flags and models name: malformed text gives protobuf's own error, and a path that is
+not a regular file is refused at once, with what it is."""
 import os
 import re
 import shutil
@@ -9,7 +9,7 @@ import subprocess
 from support import ROOT, SLOW, Case, Server, command, wait_for
 
 SSL = "ssl_config_file"
-TEXT_FLAGS = {  # flag: (type of the message, what else the flag needs)
+TEXT_FLAGS = {  # flag: (type of the message, other flags that it needs)
     "model_config_file": ("tensorflow.serving.ModelServerConfig", ()),
     "batching_parameters_file": ("tensorflow.serving.BatchingParameters", ("--enable_batching",)),
     "monitoring_config_file": ("tensorflow.serving.MonitoringConfig", ()),
@@ -41,7 +41,7 @@ TEXTS = (
 
 class TextFiles(Case):
     def test_errors_are_those_of_protobufs_own_parser(self):
-        """protoc reads the same text by the parser that the old server had."""
+        """protoc reads the text with the parser that TensorFlow Serving uses."""
         for text in TEXTS:
             theirs = subprocess.run(
                 ["protoc", "-I", os.path.join(ROOT, "proto"),
@@ -87,7 +87,7 @@ class TextFiles(Case):
 
 class NoRegularFiles(Case):
     def special(self):
-        """(path, what it is) of files that no server may wait for."""
+        """Returns (path, kind) of special files, which no server may wait for."""
         os.mkfifo(self.path("fifo"))
         os.mkdir(self.path("folder"))
         with socket.socket(socket.AF_UNIX) as s:

@@ -1,4 +1,4 @@
-"""Models of a few hundred bytes whose constants alone take minutes, or gigabytes, to compute: a load
+"""Models of a few hundred bytes whose constants alone take minutes or gigabytes to compute: a load
 ends soon, also when the model is removed or the server stops, and no good model waits for it."""
 import os
 import shutil
@@ -16,7 +16,7 @@ def ints(n, key, *values):
 
 
 def fill(g, name, *dims, value=1.0):
-    """`dims` ones that no file holds."""
+    """Adds a tensor of these dimensions whose elements are in no file."""
     g.const(name + "_dims", "int32", [len(dims)], int_val=dims)
     g.const(name + "_one", "float", [], float_val=[value])
     g.node(name, "Fill", name + "_dims", name + "_one", T="float", index_type="int32")
@@ -63,7 +63,7 @@ def suppression(g):
 
 
 def segments(g):
-    """240 MB, computed for each of its uses."""
+    """Each use computes 240 MB."""
     fill(g, "a", 1)
     g.const("ids", "int32", [1], int_val=[59999999])
     g.const("axis", "int32", [], int_val=[0])
@@ -75,7 +75,7 @@ def segments(g):
 
 
 def chain(g):
-    """Cheap nodes, each on 16 MB."""
+    """Many cheap nodes, each on 16 MB."""
     fill(g, "a", 2048, 2048)
     last = "a"
     for i in range(2000):
@@ -94,7 +94,7 @@ def matrices(g):
 
 
 def memory(g):
-    """4.8 GB of constants at a time."""
+    """4.8 GB of constants at the same time."""
     for i in range(300):
         fill(g, f"f{i}", 2048, 2048, value=float(i))
     n = g.node("costly", "AddN", *(f"f{i}" for i in range(300)), T="float")
@@ -120,7 +120,8 @@ def peak_bytes(pid):
 
 
 def write_convolutions(folder, n=4000):
-    """n convolutions of different shapes: preparing them takes seconds, and small blocks of memory."""
+    """Writes a model of n convolutions of different shapes: preparing them takes seconds and many
+    small blocks of memory."""
     def build(g):
         g.placeholder("x", "float")
         g.const("axes", "int32", [4], int_val=range(4))
@@ -197,8 +198,8 @@ class CostlyLoads(Case):
             self.assertLess(time.monotonic() - start, 2 * SLOW)
 
     def test_loads_are_bounded_and_no_good_model_waits(self):
-        """Without a warm-up, which is bounded by itself. Loads have a low priority: what they took
-        is told by the processor's time."""
+        """Runs without warm-up, which has its own limit. Loads have a low priority, so their cost
+        is measured in processor time."""
         with self.serve("--enable_model_warmup=false") as server:
             for model in FAMILY:
                 before = cpu_seconds(server.process.pid)
@@ -222,7 +223,8 @@ class ManySignatures(Case):
     N = 4000
 
     def load(self, output_of):
-        """Seconds until the model of N nodes and N signatures has come to an end, and that."""
+        """Returns the seconds until a model of N nodes and N signatures is loaded or refused, its
+        state, and the answer to a request."""
         def build(g):
             g.placeholder("x", "float")
             last = "x"

@@ -1,5 +1,6 @@
-"""The examples of the documents do what these say. Each fenced `sh` block is one script, which is run in a copy of the
-repository's surroundings; its slipway is DRIVER, which asks the server under test, or ends a server that has become ready."""
+"""Runs the examples of the documents. Each fenced `sh` block is one script, which runs in a copy of the
+repository's surroundings. Its `slipway` is DRIVER, which sends requests to the server under test, or ends a server
+once it is ready."""
 import fnmatch
 import json
 import os
@@ -17,7 +18,7 @@ from support import MODELS, ROOT, SLOW, Case, Server, binary, free_ports
 DOCUMENTS = ["README.md", "CONTRIBUTING.md", "MIGRATION.md", "CHANGELOG.md", "clients/README.md",
              *sorted("docs/" + name for name in os.listdir(os.path.join(ROOT, "docs")) if name.endswith(".md"))]
 
-# Lines that are not run, and why. Each of these has to be in a document.
+# Lines that are not run, and the reason. Each must occur in a document.
 LEFT_OUT = (
     ("sudo apt-get *", "changes the machine, as root"),
     ("./run *", "builds, installs or measures for minutes; its verb is looked up instead"),
@@ -29,8 +30,8 @@ LEFT_OUT = (
     ("slipway predict classifier *", "needs a model of images"),
 )
 
-# In front of the program under test: clients ask `--server`, if they are told nothing else; a server has ports of its own,
-# and is told to end when it is ready; measurements take a second.
+# A wrapper of the program under test. Clients get `--server` unless they have one; a server gets ports of its own
+# and is stopped once it is ready; measurements take a second.
 DRIVER = """#!{python}
 import re, signal, subprocess, sys, time, urllib.request
 arguments = sys.argv[1:]
@@ -72,7 +73,7 @@ def left_out(line):
 
 
 def scripts():
-    """(document, script) of each block that has something to run."""
+    """Yields (document, script) for each block that has something to run."""
     for document in DOCUMENTS:
         for block in blocks(document, "sh"):
             lines = [line for line in block.splitlines() if not left_out(line)]
@@ -91,7 +92,7 @@ class Documents(Case):
         for name in os.listdir(ROOT):
             if name not in ("build", "models", ".git"):
                 os.symlink(os.path.join(ROOT, name), self.path(name))
-        shutil.copytree(MODELS, self.path("models"))  # a document's commands may add to it
+        shutil.copytree(MODELS, self.path("models"))  # The commands of a document may change it.
         os.makedirs(self.path("build", "release"))
         built = os.path.dirname(binary())
         for name in os.listdir(built):
@@ -110,12 +111,13 @@ class Documents(Case):
             f"config {{ name: '{name}' base_path: '{MODELS}/{name}' model_platform: 'tensorflow' }}"
             for name in ("counter", "digits", "half_plus_two")) + " }")
         self.write("token", "s3cret")
-        os.makedirs(self.path("repository", "half", "1"))  # as Triton has it
+        os.makedirs(self.path("repository", "half", "1"))  # the layout of a Triton repository
         shutil.copytree(os.path.join(MODELS, "half_plus_two", "2"), self.path("repository", "half", "1", "model.savedmodel"))
         self.run_script("slipway predict digits pixels.npy --record requests.tfrecord")
 
     def run_script(self, script):
-        """Its standard output. The documents' ports and folder for temporary files are replaced by ours."""
+        """Runs a script and returns its standard output. The ports and the temporary folder of the documents are
+        replaced."""
         script = script.replace("127.0.0.1:8500", f"127.0.0.1:{self.server.grpc_port}").replace("/tmp/", f"{self.folder}/")
         script = script.replace("127.0.0.1:8501", f"127.0.0.1:{self.server.rest_port}")
         done = subprocess.run(["sh", "-e", "-c", script], cwd=self.folder, text=True, capture_output=True,

@@ -1,5 +1,6 @@
-"""SIGTERM while clients of both transports keep asking: what was asked before is answered, what comes
-later is answered or refused in a way that a client may try again, and the process ends with 0."""
+"""SIGTERM while clients of both transports keep sending: requests sent before it are answered,
+later ones are answered or refused in a way that lets a client try again, and the process ends with
+status 0."""
 import http.client
 import json
 import os
@@ -14,27 +15,28 @@ import http2
 from support import MODELS, SLOW, Case, Server, wait_for
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
-ROWS = 8000  # of pictures: a request is under way for some time
+ROWS = 8000  # number of pictures, so that a request takes some time
 WAIT = 60 * SLOW
-# What was sent so short before may not have come to the server: at the least, and in round trips of
-# small requests, since on a busy machine a client's own threads get to send late.
+# A request sent less than this long ago may not have reached the server yet. The time is at least
+# JUST_SENT_S, and at least this many round trips of small requests, because threads of a client
+# send late on a busy machine.
 JUST_SENT_S = 0.4 * SLOW
 JUST_SENT_TRIPS = 3
-# Requests that must have come before the server is told to end, so that what became of them says
-# something on a machine of any speed.
+# The number of requests that must have reached the server before it is told to end, so that their
+# outcomes mean something on a machine of any speed.
 ENOUGH = 20
 
 
 class Load:
-    """Threads that ask until the server is gone. Of each request: when it had been sent, who asked
-    and what came; "OK" is a right answer."""
+    """Threads that send requests until they are stopped. `asked` has, for each request, when it was
+    sent, which method sent it and the outcome, which is "OK" for a right answer."""
 
     def just_sent_s(self):
-        """How long before now something must have been sent to have come by now."""
+        """Returns how long a request is assumed to take at most to reach the server."""
         return max(JUST_SENT_S, JUST_SENT_TRIPS * self.slowest_small_s)
 
     def come_by_now(self):
-        """The requests that were sent long enough ago to have come to the server by now."""
+        """Returns the requests that were sent long enough ago to have reached the server."""
         now = time.monotonic()
         return [a for a in self.asked if a[0] < now - self.just_sent_s()]
 
@@ -117,16 +119,16 @@ class Load:
             t.join(3 * WAIT)
 
 
-# What a client may see of a server that is going; it may ask another one. CANCELLED is what gRPC's
-# core makes of a call that crosses its own word that it goes.
+# Outcomes that a client may see from a server that is stopping; it may send the request to another
+# one. gRPC's core reports CANCELLED for a call that crosses the server's own GOAWAY.
 GOING = {"ConnectionRefusedError", "ConnectionResetError", "BrokenPipeError", "RemoteDisconnected",
          "UNAVAILABLE", "CANCELLED"}
 
 
 class Drain(Case):
     def end_under_load(self, *flags):
-        """(when it was told to end, how long before something must have been sent to have come by
-        then, what was asked)."""
+        """Returns (when the server was told to end, the time that a request needed to reach it by
+        then, all requests)."""
         with Server(f"--models={MODELS}", *flags) as server:
             load = Load(server)
             try:
@@ -172,8 +174,8 @@ def half_plus_two(n):
 
 
 class Frozen(Case):
-    """The server gets no processor while requests come and it is told to end: all that lay in its
-    sockets by then counts as asked before, however late it is read."""
+    """The server gets no processor time while requests arrive and it is told to end. All requests
+    in its sockets by then count as sent before, however late it reads them."""
 
     def setUp(self):
         super().setUp()
@@ -196,7 +198,7 @@ class Frozen(Case):
         met.read(0.3)
 
         def ask():
-            new = self.connect()  # which is not even accepted
+            new = self.connect()  # This connection is not even accepted yet.
             asked.extend((c, c.ask(PREDICT, half_plus_two(1))) for c in (met, new)
                          for _ in range(60))
 
@@ -211,7 +213,8 @@ class Frozen(Case):
         streams = []
         c.send(c.frame(http2.WINDOW_UPDATE, 0, 0, struct.pack(">I", 1 << 20)))
         self.told_while_frozen(lambda: streams.append(c.begin(PREDICT, whole[:20000])))
-        for at in range(20000, len(whole), 20000):  # slowly, so that the window is there
+        # Sent slowly, so that the server can extend the window.
+        for at in range(20000, len(whole), 20000):
             c.send(c.data_of(streams[0], whole[at:at + 20000], end=at + 20000 >= len(whole)))
             c.read(0.02)
         self.assertEqual(c.status(streams[0], WAIT), 0)
@@ -219,7 +222,7 @@ class Frozen(Case):
 
 
 class HalfSent(Case):
-    """REST requests that have not arrived whole have 2 seconds more once the server drains."""
+    """REST requests that have not arrived completely get 2 more seconds once the server drains."""
 
     def test_what_is_half_sent_does_not_hold_up_the_end(self):
         whole = (b"POST /v1/models/half_plus_two:predict HTTP/1.1\r\nHost: test\r\n"
@@ -252,13 +255,13 @@ class HalfSent(Case):
 
 
 class WholeTime(Case):
-    """A drain that waits its whole time waits no longer: what is left then is given up."""
+    """A drain that uses its whole time ends then, and gives up the remaining requests."""
 
     def test_who_never_ends_is_given_up_at_the_limit(self):
         limit = 3
         with Server(f"--models={MODELS}", f"--drain_timeout={limit}") as server, \
                 http2.Connection(server.grpc_port, window=0) as c:
-            c.ask(PREDICT, half_plus_two(1000))  # nobody takes the answer
+            c.ask(PREDICT, half_plus_two(1000))  # The client never takes the answer.
             wait_for(lambda: c.read(0.1) and server.metric(
                 'slipway_requests_in_flight{entrypoint="GRPC"}') == 1, "the call")
             start = time.monotonic()

@@ -1,4 +1,4 @@
-"""Models that parse serialized tf.Examples, asked with Predict."""
+"""Models that parse serialized tf.Examples, called by Predict."""
 import base64
 import json
 import os
@@ -16,7 +16,7 @@ def field(number, data):
 
 
 def example(**values):
-    """A tf.Example of floats."""
+    """Returns a serialized tf.Example of float features."""
     entries = b"".join(
         field(1, field(1, name.encode()) +
               field(2, field(2, field(1, struct.pack(f"<{len(v)}f", *v)))))

@@ -1,4 +1,4 @@
-"""The gRPC side of the server, driven by Python's own gRPC."""
+"""The gRPC API of the server, called with Python's own gRPC."""
 import json
 import os
 import shutil
@@ -34,12 +34,13 @@ class Server:
             [os.environ["SLIPWAY"], "serve", f"--models={self.dir.name}", f"--port={self.port}",
              f"--rest_api_port={self.rest}", *flags],
             stdout=self.log, stderr=subprocess.STDOUT)
-        self.wait_open()  # before gRPC's client sees a closed port and waits longer and longer
+        # gRPC's client would wait longer and longer after it has seen a closed port.
+        self.wait_open()
         self.channel = grpc.insecure_channel(f"127.0.0.1:{self.port}")
         self.predict = prediction_service_pb2_grpc.PredictionServiceStub(self.channel)
         self.model = model_service_pb2_grpc.ModelServiceStub(self.channel)
         self.health = health_pb2_grpc.HealthStub(self.channel)
-        if models:  # without any it never is
+        if models:  # A server without models never becomes ready.
             self.wait_ready()
 
     def wait_open(self):
@@ -65,7 +66,7 @@ class Server:
         raise AssertionError("the server did not get ready:\n" + self.log.read())
 
     def stop(self):
-        """The exit status; the log is checked for a sanitizer's words."""
+        """Stops the server and returns its exit status; the log must not have a sanitizer's report."""
         self.channel.close()
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
@@ -237,7 +238,7 @@ class Grpc(unittest.TestCase):
                    none)
         none.metadata_field.append("graph")
         self.fails(CODE.INVALID_ARGUMENT, "Metadata field graph is not supported", metadata, none)
-        spec.version_label = "none"  # not looked at, as there
+        spec.version_label = "none"  # GetModelStatus ignores labels, as TensorFlow Serving does.
         a = self.server.model.GetModelStatus(
             get_model_status_pb2.GetModelStatusRequest(model_spec=spec), timeout=10 * SLOW)
         self.assertEqual([v.version for v in a.model_version_status], [2])
@@ -435,7 +436,8 @@ class Limits(unittest.TestCase):
         wait_for(lambda: states, "the first state")
         server.process.send_signal(signal.SIGTERM)
         thread.join(timeout=20 * SLOW)
-        server.process.wait(timeout=40 * SLOW)  # a second signal would end it at once
+        # stop() would send a second signal, which ends the server at once.
+        server.process.wait(timeout=40 * SLOW)
         self.assertEqual(server.stop(), 0)
         self.assertEqual(states, [1, 2])
         self.assertEqual(failed, [CODE.UNAVAILABLE])

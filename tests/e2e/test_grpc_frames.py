@@ -1,5 +1,5 @@
-"""gRPC clients that flood the server with frames or headers: they are cut off, at a bounded cost of
-memory, while others are answered. Clients that have much to say are not."""
+"""gRPC clients that flood the server with frames or headers: they are cut off, at a bounded cost of memory, while
+other clients are answered. Clients that send many legitimate requests are not cut off."""
 import contextlib
 import os
 import re
@@ -22,7 +22,7 @@ from test_grpc_stall import PREDICT, fill, half_plus_two, save
 MEBI = 1 << 20
 CONTINUATION, PRIORITY, UNKNOWN = 9, 2, 0x77
 ONE = [("grpc.use_local_subchannel_pool", 1)]
-MUCH = 64 * MEBI  # which none of the floods gets to send
+MUCH = 64 * MEBI  # more bytes than any flood can send before it is cut off
 BEGUN = b"".join(field(*f) for f in (
     (":method", "POST"), (":scheme", "http"), (":path", PREDICT), (":authority", "t"),
     ("content-type", "application/grpc"), ("te", "trailers")))
@@ -34,13 +34,13 @@ def streams(c, n):
 
 
 class Flood:
-    """One method per kind: the next bytes of it, some 10 KiB or more."""
+    """Each method is a kind of flood and returns its next bytes, some 10 KiB or more."""
 
     def __init__(self, c):
         self.c, self.stream = c, 0
 
     def first(self, frame):
-        """`frame`, the first time."""
+        """Returns `frame` of a new stream at the first call, and nothing later."""
         if self.stream:
             return b""
         self.stream, = streams(self.c, 1)
@@ -50,7 +50,7 @@ class Flood:
         return self.first(lambda s: self.c.frame(http2.HEADERS, 0, s, BEGUN + fields))
 
     def continuations(self):
-        """A value of 256 MiB."""
+        """A header value of 256 MiB, in continuation frames."""
         begun = self.block(b"\0\1a" + integer(1 << 28, 7))
         return begun + self.c.frame(CONTINUATION, 0, self.stream, b"y" * 16384)
 
@@ -63,7 +63,7 @@ class Flood:
         return begun + self.c.frame(CONTINUATION, 0, self.stream, b"\x80" * 100) * 100
 
     def lists(self):
-        """100 KB of headers each."""
+        """Lists of 100 KB of headers each."""
         stream, = streams(self.c, 1)
         return (self.c.frame(http2.HEADERS, 0, stream, BEGUN + b"\0\1a" + integer(6 << 14, 7)) +
                 self.c.frame(CONTINUATION, 0, stream, b"y" * 16384) * 6 +
@@ -98,13 +98,13 @@ class Flood:
 
 
 LISTS = ("continuations", "lengths_without_end", "lists")
-# With a sanitizer a cancelled call takes longer than what it costs of the budget comes back in.
+# With a sanitizer, a cancelled call takes longer than its cost in the budget takes to be granted again.
 OTHERS = ("first", "block") + (("resets",) if SLOW > 1 else ())
 KINDS = [name for name in vars(Flood) if name not in OTHERS and name[0] != "_"]
 
 
 class Upload(http2.Connection):
-    """Sends as much of a request as the windows that the server gives allow."""
+    """Sends requests as far as the server's windows allow."""
 
     def __init__(self, *args, **kw):
         self.window, self.initial, self.windows = 65535, 65535, {}
@@ -125,7 +125,8 @@ class Upload(http2.Connection):
         super().on_frame(kind, flags, stream, body)
 
     def half(self, n):
-        """A stream with n bytes of a message that is twice as large; None: it was cut off."""
+        """Opens a stream and sends n bytes of a message that is twice as large. Returns the stream; None if it was
+        cut off."""
         try:
             self.read(0.01)
             stream = self.begin(PREDICT)
@@ -148,7 +149,7 @@ class Upload(http2.Connection):
 
 
 class Beside(contextlib.AbstractContextManager):
-    """A steady client: how long the slowest of its calls took."""
+    """A steady client that measures the slowest of its calls."""
 
     def __init__(self, channel):
         self.stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
@@ -190,7 +191,7 @@ class Frames(Case):
 
     @staticmethod
     def cut(server):
-        """{kind: how many connections were cut off}."""
+        """Returns {kind: number of connections that were cut off}."""
         return {kind: n for kind in ("headers", "flood", "unsettled", "unfinished") if (n := int(server.metric(
             f'slipway_events_total{{event="grpc_{kind}_cut_off"}}')))}
 
@@ -200,7 +201,8 @@ class Frames(Case):
                  "the first answer")
 
     def flood(self, c, kind):
-        """Until it is cut off: the bytes sent; None: it never was."""
+        """Sends a flood until the connection is cut off. Returns the number of bytes sent; None if it was not cut
+        off."""
         flood, sent, end = Flood(c), 0, time.monotonic() + 30 * SLOW
         while sent < MUCH and time.monotonic() < end:
             data = getattr(flood, kind)()
@@ -224,7 +226,7 @@ class Frames(Case):
                     what = "headers" if kind in LISTS else "flood"
                     self.assertIsNotNone(sent, (kind, beside.slowest, memory(server) - peak))
                     self.assertEqual(self.cut(server), before | {what: before.get(what, 0) + 1})
-                    if SLOW == 1:  # a sanitizer keeps memory
+                    if SLOW == 1:  # A sanitizer keeps freed memory.
                         self.assertLess(memory(server), peak + 64 * MEBI)
                 self.assertIsNone(beside.error)
                 self.assertLess(beside.slowest, 2 * SLOW)
@@ -242,8 +244,8 @@ class Frames(Case):
         self.floods_are_cut_off(*self.tls())
 
     def many_are_read_in_turn(self, context, channel_of, *flags):
-        """Calls that are cancelled at once: of each connection fewer than are a flood, of all of them
-        so many that they take seconds. Who asks little meanwhile waits for none of that."""
+        """Sends calls that are cancelled at once: too few per connection to be a flood, but so many in all that
+        they take seconds. A client that sends little must not wait for them."""
         n, calls = (40, 1500) if SLOW == 1 else (20, 500)
         with self.serve(*flags) as server, channel_of(server) as channel, contextlib.ExitStack() as stack:
             crowd = [stack.enter_context(http2.Connection(server.grpc_port, tls=context)) for _ in range(n)]
@@ -255,11 +257,11 @@ class Frames(Case):
                     for c in crowd:
                         c.send(b"".join(c.headers_of(PREDICT, s) +
                                         c.frame(http2.RST_STREAM, 0, s, struct.pack(">I", 8)) for s in streams(c, 100)))
-                for c in crowd:  # all that was sent before is read
+                for c in crowd:  # The answer shows that everything sent before was read.
                     self.settle(c)
                 whole = time.monotonic() - start
             self.assertIsNone(beside.error)
-            if SLOW == 1:  # a sanitizer slows the threads down unevenly
+            if SLOW == 1:  # A sanitizer slows the threads down unevenly.
                 self.assertLess(beside.slowest, max(whole / 3, 0.5))
             self.assertEqual(self.cut(server), {})
 
@@ -281,7 +283,7 @@ class Frames(Case):
                 for c in crowd:
                     c.send(http2.PREFACE + http2.Connection.frame(http2.SETTINGS, 0, 0) +
                            http2.Connection.frame(http2.SETTINGS, http2.ACK, 0))
-                    c.rekey(100)  # as many as nobody needs are fine
+                    c.rekey(100)  # Even this many updates, which nobody needs, are allowed.
                 time.sleep(0.3)
                 self.assertEqual(self.cut(server), {})
                 threads = [threading.Thread(target=c.rekey, args=(200000,)) for c in crowd]
@@ -303,16 +305,16 @@ class Frames(Case):
             with Beside(channel) as beside:
                 held = [c for c in crowd if c.half(3 * MEBI) and c.read(0.01)]
                 self.assertLessEqual(3 * MEBI * len(held), limit)
-                self.assertGreater(len(held), 2)  # a fourth one would be as large as what is left
+                self.assertGreater(len(held), 2)  # A fourth request would take all that is left of the limit.
                 self.assertEqual(self.cut(server), {"unfinished": n - len(held)})
-                with http2.Connection(server.grpc_port, tls=context) as c:  # others have room
+                with http2.Connection(server.grpc_port, tls=context) as c:  # Other connections still have room.
                     self.settle(c)
                 for c in held:
                     self.assertTrue(c.read(0.01))
             self.assertIsNone(beside.error)
             self.assertLess(beside.slowest, 2 * SLOW)
             self.assertIn("sent more of requests without an end", server.log())
-            for c in held:  # what they held comes back
+            for c in held:  # Closing a connection releases what it held.
                 c.close()
             for _ in range(4):
                 with Upload(server.grpc_port, tls=context) as c:
@@ -328,7 +330,7 @@ class Frames(Case):
         self.unfinished_requests_have_a_limit(*self.tls())
 
     def test_unfinished_requests_that_end_are_forgotten(self):
-        """However they end, they come to more than the limit in all, and never at a time."""
+        """Requests that end in any way: together they exceed the limit, but never at the same time."""
         flags = "--max_bytes_in_flight=16M", "--max_body_bytes=8M", "--request_read_timeout_ms=500"
         reset, broken = struct.pack(">I", 8), http2.Connection.frame(http2.PING, 0, 0, b"short")
         with self.serve(*flags) as server:
@@ -337,11 +339,11 @@ class Frames(Case):
                     stream = c.half(3 * MEBI)
                     self.assertIsNotNone(stream)
                     c.send(c.frame(http2.RST_STREAM, 0, stream, reset))
-                for _ in range(4):  # by the server
+                for _ in range(4):  # The server ends these by its time limit.
                     stream = c.half(3 * MEBI)
                     self.assertIsNotNone(stream)
                     self.assertEqual(c.status(stream, 60 * SLOW), 4)
-            for _ in range(8):  # the core closes the connection
+            for _ in range(8):  # gRPC's core closes the connection because of a broken frame.
                 with Upload(server.grpc_port) as c:
                     self.assertIsNotNone(c.half(3 * MEBI))
                     c.send(broken)
@@ -349,7 +351,7 @@ class Frames(Case):
             self.assertEqual(self.cut(server), {})
 
     def tls(self):
-        """For clients of a server with a certificate: (context, what makes a channel, the flag)."""
+        """Returns (SSL context, function that makes a channel, flag) for a server with a certificate."""
         flag, context = by_tls(self.folder)
         with open(self.path("server.crt"), "rb") as file:
             credentials = grpc.ssl_channel_credentials(file.read())
@@ -358,7 +360,7 @@ class Frames(Case):
 
     @contextlib.contextmanager
     def by_both(self):
-        """A server and two connections: by a UNIX socket, plain, and by TLS."""
+        """Yields a server and two connections: a plain one by a UNIX socket, and one by TLS."""
         flag, context = by_tls(self.folder)
         save(self.path("models", "m", "1"))
         self.put("models/half_plus_two/1")
@@ -373,7 +375,7 @@ class Frames(Case):
 
     @unittest.skipUnless(shutil.which("openssl"), "openssl is not there")
     def test_who_gives_many_windows_for_large_answers_is_not_cut_off(self):
-        """24 for each 32 KiB, which are more than time alone would allow."""
+        """24 window updates for each 32 KiB of an answer are more than the budget per time alone allows."""
         def on_frame(c, kind, flags, stream, body):
             if kind == http2.DATA and body:
                 c.taken += len(body)
@@ -395,7 +397,7 @@ class Frames(Case):
     @unittest.skipUnless(shutil.which("openssl"), "openssl is not there")
     def test_who_cancels_many_calls_is_not_cut_off(self):
         with self.by_both() as (server, connections):
-            for _ in range(100):  # 10,000 calls, 500 a second on each connection
+            for _ in range(100):  # 10,000 calls, at a rate of 500 per second on each connection
                 for c in connections:
                     c.send(b"".join(c.headers_of(PREDICT, s) +
                                     c.data_of(s, http2.message(half_plus_two())) +
@@ -409,7 +411,8 @@ class Frames(Case):
 
     @unittest.skipUnless(shutil.which("openssl"), "openssl is not there")
     def test_records_of_tls_are_no_frames(self):
-        """Also on a descriptor that a plain connection had before."""
+        """The server must not read TLS records as frames, not even on a descriptor that a plain connection had
+        before."""
         flag, context = by_tls(self.folder)
         with Server(f"--models={MODELS}", flag, "--grpc_socket_path=" + self.path("s")) as server:
             with contextlib.ExitStack() as stack:

@@ -1,5 +1,5 @@
-"""What the gRPC side serves beside inference: configuration, reflection, health, TLS, its limits
-and its access log."""
+"""Services and features of the gRPC side besides inference: configuration, reflection, health, TLS, limits and the
+access log."""
 import itertools
 import json
 import os
@@ -66,7 +66,7 @@ class AccessLog(GrpcCase):
 
 class Reload(GrpcCase):
     def request(self, *models, metrics=()):
-        """Of (name, base path) pairs."""
+        """Returns a reload request for (name, base path) pairs."""
         r = model_management_pb2.ReloadConfigRequest()
         r.config.model_config_list.SetInParent()
         for name, path in models:
@@ -300,7 +300,7 @@ class Limits(GrpcCase):
         count.model_spec.name = "counter"
         count.model_spec.signature_name = "incr"
         running = client.prediction.Predict.future(long, timeout=WAIT)
-        # A job counts from when it is queued; what comes before the worker has taken it may run first.
+        # A job counts once it is queued. Until the worker has taken it, a later job may run first.
         wait_for(lambda: server.metric("slipway_jobs") == 1 and not server.metric("slipway_queue_requests"),
                  "the worker to be at work")
         late = client.prediction.Predict.future(count, timeout=0.1)
@@ -363,7 +363,7 @@ class Limits(GrpcCase):
         client = self.client(server)
         self.assertEqual(client.predict(metadata=(("a", "x" * 2000),)), [3.0])
         self.fails(CODE.RESOURCE_EXHAUSTED, "", client.predict, metadata=(("a", "x" * 8000),))
-        # The core may close the connection of such a call.
+        # gRPC's core may close the connection of such a call.
         self.assertEqual(self.client(server).predict(), [3.0])
 
     def test_no_descriptors_left_is_not_the_end(self):
@@ -474,7 +474,7 @@ class Hostile(GrpcCase):
             del t.int_val[:]
             t.int_val.append(n)
             return len(client.prediction.Predict(request, timeout=WAIT).outputs["y"].float_val)
-        for _ in range(5):  # what was taken comes back, if not before the answer has come
+        for _ in range(5):  # The memory of an answer comes back, though maybe after the client has the answer.
             wait_for(lambda: fill_or_none(fill, 450000) == 450000, "room for an answer")
         self.fails(CODE.RESOURCE_EXHAUSTED, "the response is larger than --max_bytes_in_flight",
                    lambda timeout: fill(600000))
@@ -485,7 +485,7 @@ class Hostile(GrpcCase):
         end = time.monotonic() + WAIT
         while time.monotonic() < end:
             for stream in itertools.islice(streams, 2):
-                # 800 KB each, of which the window lets 64 KB go; refused while `fill` has the room
+                # Answers of 800 KB, of which the window lets 64 KB through; refused while `fill` holds the memory.
                 connection.call(stream, PREDICT)
                 connection.send(Frames.DATA, stream,
                                 b"\0" + struct.pack(">I", len(message)) + message, 1)
@@ -498,7 +498,7 @@ class Hostile(GrpcCase):
                 break
         else:
             self.fail("answers that wait are not counted")
-        self.assertEqual(fill(1000), 1000)  # small ones go on
+        self.assertEqual(fill(1000), 1000)  # Small requests are still answered.
         connection.socket.close()
         wait_for(lambda: fill_or_none(fill, 450000) == 450000, "the bytes to come back")
 
@@ -561,7 +561,7 @@ class Health(GrpcCase):
 
 class Reflection(GrpcCase):
     def ask(self, server, module, **question):
-        """One stream of one question; the answer."""
+        """Asks one question on a stream of its own and returns the answer."""
         call = self.client(server).channel.stream_stream(
             f"/{module.DESCRIPTOR.package}.ServerReflection/ServerReflectionInfo",
             module.ServerReflectionRequest.SerializeToString,
@@ -591,7 +591,7 @@ class Reflection(GrpcCase):
             self.assertEqual(files[0].name, "tensorflow_serving/apis/prediction_service.proto")
             waiting = list(files)
             known = set()
-            while waiting:  # those first of which all imports are there
+            while waiting:  # Files are added once all of their imports are there.
                 file = next(f for f in waiting if set(f.dependency) <= known)
                 pool.AddSerializedFile(file.SerializeToString())
                 known.add(file.name)

@@ -1,5 +1,6 @@
-"""gRPC clients that stall: they take no answer, or send half a request. They are cut off by the
-limit that REST has, and what they held comes back. Clients that are slow, but go on, are served."""
+"""gRPC clients that stall, because they do not take their answers or send half a request: they are
+cut off by the same limit as in REST, and their memory is released. Slow clients that make progress
+are served."""
 import contextlib
 import os
 import random
@@ -36,7 +37,7 @@ CALLS = 'slipway_requests_in_flight{entrypoint="GRPC"}'
 
 
 def save(folder):
-    """fill: as many floats as `n` says."""
+    """Saves a model whose signature `fill` returns as many floats as `n` says."""
     def build(g):
         g.placeholder("n", "int32")
         g.const("one", "float", [], float_val=[0.5])
@@ -81,13 +82,14 @@ class Stall(Case):
             with http2.Connection(server.grpc_port, window=0) as c:
                 streams = [c.ask(PREDICT, fill(2 * MEBI)) for _ in range(7)]
                 wait_for(lambda: c.read(0.1) and self.held(server) > 48 * MEBI, "the answers")
-                # It answers pings and stays; all the same what it held comes back.
+                # The client answers pings and stays connected, but its memory is released
+                # nevertheless.
                 wait_for(lambda: c.read(0.1) and self.held(server) == 0, "the memory")
                 self.assertEqual(self.cut_off(server, "answer"), len(streams))
                 for stream in streams:
                     self.assertIn(c.status(stream, 10 * SLOW), (None, DEADLINE_EXCEEDED))
                     self.assertTrue(c.is_over(stream))
-                self.assertFalse(c.gone)  # the connection stays, and with it its other calls
+                self.assertFalse(c.gone)  # Other calls of the connection can go on.
                 wait_for(lambda: server.metric(CALLS) == 0, "the calls")
             wait_for(lambda: "whose answer was not taken" in server.log(), "the log")
 
@@ -107,7 +109,7 @@ class Stall(Case):
                 self.assertIn("did not arrive whole", c.trailers[stream]["grpc-message"])
             self.assertEqual(self.cut_off(server, "request"), len(streams))
             wait_for(lambda: self.held(server) == 0, "the memory")
-            ok = c.ask(PREDICT, half_plus_two())  # the connection goes on
+            ok = c.ask(PREDICT, half_plus_two())  # The connection can still be used.
             self.assertEqual(c.status(ok, 30 * SLOW), 0)
 
     def test_who_trickles_is_cut_off_too(self):
@@ -133,8 +135,8 @@ class Stall(Case):
 
     @contextlib.contextmanager
     def by_unix_and_tls(self, window, *flags):
-        """A server and a connection of either kind, of which the kernel tells the server nothing, or
-        whose socket the core keeps to itself."""
+        """Yields a server, a connection by a UNIX socket, whose progress the kernel does not
+        report, and one by TLS, whose socket gRPC's core keeps to itself."""
         flag, context = by_tls(self.folder)
         with self.serve("--grpc_socket_path=" + self.path("s"), flag, *flags) as server, \
                 http2.Connection(self.path("s"), window) as unix, \
@@ -213,7 +215,7 @@ class Stall(Case):
                 streams = [c.ask(PREDICT, fill(20000)) for _ in range(500)]
                 wait_for(lambda: c.read(0.1) and all(map(c.is_over, streams)), name)
                 spent[name] = processor_s() - before
-            # 500 looks at 700 connections were some 0.5 s.
+            # Checking 700 connections for each of 500 answers took some 0.5 s.
             self.assertLess(spent["tls"], spent["unix"] + 0.15, spent)
 
     @unittest.skipUnless(shutil.which("openssl"), "openssl is not there")
@@ -231,7 +233,8 @@ class Stall(Case):
             time.sleep(0.5)
             for c, stream in soon.items():
                 c.send(c.data_of(stream, whole[2000:], end=True))
-            for c, stream in soon.items():  # what arrives whole in the meantime is answered
+            # A request that becomes complete during the drain is answered.
+            for c, stream in soon.items():
                 self.assertEqual(c.status(stream, 30 * SLOW), 0)
             for c in late:
                 for stream in late[c]:
@@ -243,7 +246,7 @@ class Stall(Case):
 
     def test_a_stream_that_asks_nothing_for_a_while_is_no_stall(self):
         with self.serve() as server, http2.Connection(server.grpc_port) as c:
-            question = http2.message(b"\x3a\x00")  # list_services
+            question = http2.message(b"\x3a\x00")  # the question list_services
             stream = c.begin(REFLECT, question)
             wait_for(lambda: c.read(0.1) and c.bodies.get(stream), "the first answer")
             c.read(2.5 * LIMIT_S)
@@ -298,7 +301,8 @@ class Memory(Case):
                 self.assertEqual(c.status(c.ask(PREDICT, half_plus_two()), 30 * SLOW), 0)
                 before = switches()
                 time.sleep(5)
-                self.assertGreater(switches(), before)  # it looks whether that is still there
+                # The manager wakes up to check whether the connection is still there.
+                self.assertGreater(switches(), before)
             wait_for(lambda: self.stands_still(switches, 5), "no look any more", 30)
 
     @staticmethod
@@ -314,12 +318,12 @@ class Memory(Case):
 
 
 class Calls(Case):
-    """How many calls are open, also of a peer that keeps to no limit: the core knows only that which
-    the peer has acknowledged."""
+    """Limits of open calls, also for a peer that ignores them: gRPC's core enforces only settings
+    that the peer has acknowledged."""
 
     @staticmethod
     def half(c, n):
-        """So many calls without a message, all at once."""
+        """Opens n calls without a message, all at once."""
         streams = range(c.next_stream, c.next_stream + 2 * n, 2)
         c.next_stream += 2 * n
         for at in range(0, n, 100):
@@ -327,7 +331,7 @@ class Calls(Case):
         return streams
 
     def goes_on(self, c):
-        """False: it was cut off."""
+        """Opens calls; returns False once the connection is cut off."""
         try:
             self.half(c, 200)
             return c.read(0.01)
@@ -349,11 +353,12 @@ class Calls(Case):
             self.assertIn("--max_grpc_calls", refused[0]["grpc-message"])
             self.assertEqual(server.metric(CALLS), 300)
             self.assertEqual(server.metric('slipway_events_total{event="grpc_call_refused"}'), 1700)
-            with http2.Connection(server.grpc_port) as third:  # some are left to the others
+            # Some calls are left for other connections.
+            with http2.Connection(server.grpc_port) as third:
                 self.assertEqual(third.status(third.ask(PREDICT, half_plus_two()), 60 * SLOW), 0)
             one.close()
             wait_for(lambda: server.metric(CALLS) == 100, "the calls")
-            ok = other.ask(PREDICT, half_plus_two())  # and its share is larger now
+            ok = other.ask(PREDICT, half_plus_two())  # The connection's share is larger now.
             self.assertEqual(other.status(ok, 60 * SLOW), 0)
 
     def test_a_flood_that_acknowledges_nothing_lets_others_be_served(self):
@@ -366,7 +371,7 @@ class Calls(Case):
             before = Memory.resident(server)
             for _ in range(20):
                 with http2.Connection(server.grpc_port) as c:
-                    c.on_frame = lambda *_: None  # reads, and acknowledges nothing
+                    c.on_frame = lambda *_: None  # The client reads, but acknowledges nothing.
                     while self.goes_on(c):
                         stub.Predict(request, timeout=5 * SLOW)
                         self.assertLessEqual(server.metric(CALLS), 1001)
@@ -374,26 +379,28 @@ class Calls(Case):
             cut_off = 'slipway_events_total{event="grpc_unsettled_cut_off"}'
             self.assertEqual(server.metric(cut_off), 20)
             wait_for(lambda: server.metric(CALLS) == 0, "the calls")
-            if SLOW == 1:  # a sanitizer keeps memory
+            if SLOW == 1:  # A sanitizer keeps freed memory.
                 wait_for(lambda: Memory.resident(server) < before + 16 * MEBI, "the memory")
 
 
 class Aside(Case):
-    """What takes long to read does not hold up the calls of its loop."""
+    """Requests that take long to read must not hold up other calls of their I/O loop."""
 
     def beside(self, server, path, body, compressed=False, ask=None):
-        """(the slowest of small calls beside that one, its status, how long it took)."""
+        """Sends a request, and small calls beside it. Returns (the slowest small call, the
+        request's status, its duration)."""
         request = predict_pb2.PredictRequest.FromString(half_plus_two())
         ask = ask or (lambda channel: prediction_service_pb2_grpc.PredictionServiceStub(
             channel).Predict(request, timeout=60 * SLOW))
         with http2.Connection(server.grpc_port) as c, \
                 grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}",
                                       [("grpc.use_local_subchannel_pool", 1)]) as channel:
-            ask(channel)  # what connects is not measured
+            ask(channel)  # The time to connect is not measured.
             encoding = [("grpc-encoding", "deflate")] if compressed else []
             stream = c.begin(path, headers=encoding)
             data = struct.pack(">BI", compressed, len(body)) + body
-            for at in range(0, len(data), 32768):  # within the window, which the server widens
+            # Sent within the window, which the server extends.
+            for at in range(0, len(data), 32768):
                 c.send(c.data_of(stream, data[at:at + 32768], end=at + 32768 >= len(data)))
                 c.read(0.002)
             slowest, start = 0, time.monotonic()
@@ -404,7 +411,8 @@ class Aside(Case):
             return slowest, c.status(stream, 1), time.monotonic() - start
 
     def holds_up_nobody(self, server, path, body, expected, compressed=False, ask=None):
-        """A busy machine may hold up any call: one of some attempts has to be free of that."""
+        """Checks that small calls are not held up. A busy machine may delay any call, so one of
+        five attempts must succeed."""
         seen = []
         for _ in range(5):
             slowest, status, took = self.beside(server, path, body, compressed, ask)
@@ -420,26 +428,27 @@ class Aside(Case):
             for i in range(60000):
                 model = config.config.model_config_list.config.add()
                 model.name, model.base_path = f"m{i % 100}", "/nowhere"
-            # INVALID_ARGUMENT: names are there twice.
+            # The expected status is INVALID_ARGUMENT, because the names are duplicates.
             self.holds_up_nobody(server, RELOAD, config.SerializeToString(), 3)
 
     @unittest.skipIf(SLOW > 1, "a time that a sanitizer stretches")
     def test_a_message_that_takes_long_to_inflate_holds_up_nobody(self):
         with Server(f"--models={MODELS}") as server:
             body = self.takes_long_to_inflate()
-            # NOT_FOUND: it was inflated, and read.
+            # The expected status is NOT_FOUND, which shows that the body was inflated and read.
             self.holds_up_nobody(server, PREDICT, body, 5, compressed=True)
 
     @staticmethod
     def takes_long_to_inflate():
         request = predict_pb2.PredictRequest.FromString(half_plus_two(50 * MEBI))
-        request.model_spec.name = "nothing"  # a small answer
+        request.model_spec.name = "nothing"  # The error is a small answer.
         return zlib.compress(request.SerializeToString(), 1)
 
     @unittest.skipIf(SLOW > 1, "a time that a sanitizer stretches")
     def test_small_compressed_messages_do_not_wait_for_large_ones(self):
         small = predict_pb2.PredictRequest.FromString(half_plus_two())
-        # Some 8 KiB compressed, above what is inflated at once; noise would go as it is.
+        # Some 8 KiB compressed, which is more than the server inflates on the I/O loop; pure noise
+        # would not be compressed.
         noise = random.Random(1).randbytes(4 * 4096)
         small.inputs["x"].tensor_content = bytes(b & 15 for b in noise)
         small.inputs["x"].tensor_shape.dim[0].size = 4096
@@ -454,7 +463,7 @@ class Aside(Case):
     @unittest.skipIf(SLOW > 1, "a time that a sanitizer stretches")
     def test_admin_actions_do_not_wait_for_large_messages(self):
         def ask(channel):
-            with self.assertRaises(grpc.RpcError):  # it says nothing
+            with self.assertRaises(grpc.RpcError):  # An empty request is refused.
                 model_service_pb2_grpc.ModelServiceStub(channel).HandleReloadConfigRequest(
                     model_management_pb2.ReloadConfigRequest(), timeout=60)
 
@@ -462,7 +471,7 @@ class Aside(Case):
             self.holds_up_nobody(server, PREDICT, self.takes_long_to_inflate(), 5, True, ask)
 
     def sums(self):
-        """A model `sum` of one float, beside half_plus_two."""
+        """Writes a model `sum`, which returns one float, beside half_plus_two."""
         def build(g):
             g.placeholder("x", "float")
             g.const("all", "int32", [1], int_val=[0])
@@ -475,7 +484,7 @@ class Aside(Case):
 
     @staticmethod
     def filled(dtype, n, **values):
-        """One value that stands for all `n` of a shape."""
+        """Returns a request in which one value stands for all `n` elements of a tensor."""
         request = predict_pb2.PredictRequest()
         request.model_spec.name = "sum"
         tensor = request.inputs["x"]
@@ -487,7 +496,7 @@ class Aside(Case):
 
     @unittest.skipIf(SLOW > 1, "a time that a sanitizer stretches")
     def test_one_value_that_fills_a_shape_holds_up_nobody(self):
-        # One loop, so that whatever it does holds up the small calls too.
+        # With one I/O loop, anything that takes long there holds up the small calls too.
         with Server(self.sums(), "--num_grpc_threads=1") as server:
             body = self.filled(1, 1 << 26, float_val=1)
             self.assertLess(len(body), 50)
@@ -503,7 +512,7 @@ class Aside(Case):
                 self.assertEqual(c.status(stream, 60), 3)
                 self.assertIn("Expects arg[0] to be float but string is provided",
                               c.trailers[stream]["grpc-message"])
-            # 10,000,000 strings are 160 MB and more.
+            # 10,000,000 strings would take 160 MB or more.
             self.assertLess(self.peak(server), before + 64 * MEBI)
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""docker/haproxy.cfg, that very file, before two servers that are restarted in turn and swap
+"""docker/haproxy.cfg, unchanged, in front of two servers that are restarted in turn and swap
 versions under constant load over REST and gRPC: no request fails."""
 import csv
 import http.client
@@ -25,7 +25,8 @@ LOCAL = "127.0.0.1:"
 
 
 class Load:
-    """Threads that ask one after the other; what failed, and how many asked."""
+    """Threads that send one request after the other, and record failures and the number of
+    requests."""
 
     def __init__(self, rest_port, grpc_port, threads=2):
         self.ports = rest_port, grpc_port
@@ -113,7 +114,7 @@ class LoadBalancer(support.Case):
         return server
 
     def states(self):
-        """{(backend, server): state}, as the balancer sees them."""
+        """Returns {(backend, server): state} as the balancer sees them."""
         if self.balancer.poll() is not None:
             self.log.seek(0)
             raise AssertionError("haproxy has ended: " + self.log.read())
@@ -153,7 +154,8 @@ class LoadBalancer(support.Case):
         self.assertGreater(min(load.asked.values()), 50)
 
     def test_a_replica_that_is_not_ready_gets_nothing(self):
-        # Ended without a word: the checks see it, and what was under way goes to the other.
+        # The server is killed. The health checks notice it, and the other server gets the requests
+        # that were in flight.
         self.replicas[0].process.kill()
         self.replicas[0].process.wait()
         load = Load(self.rest, self.grpc, 1)

@@ -1,5 +1,5 @@
-"""Classify, Regress, MultiInference and SessionRun over gRPC, and their REST forms: row by row what
-TensorFlow Serving answers."""
+"""Classify, Regress, MultiInference and SessionRun over gRPC, and their REST forms: each result of TensorFlow
+Serving's reference."""
 import base64
 import concurrent.futures
 import itertools
@@ -26,7 +26,7 @@ CLASSIFY, REGRESS = "tensorflow/serving/classify", "tensorflow/serving/regress"
 
 
 def long_loop(g):
-    """`exit` comes out after two thousand million rounds."""
+    """Adds a loop of two thousand million iterations; `exit` is its result."""
     i = {"T": "int32"}
     for name, value in (("from", 0), ("to", 2**31 - 1), ("step", 1)):
         g.const(name, "int32", [], int_val=[value])
@@ -44,8 +44,8 @@ def long_loop(g):
 
 
 def write_scores(folder):
-    """Examples with x and x2 (0 when missing); y = 0.5 x + 2, y2 = 0.5 x + 3, y3 = 0.5 x2 + 3; and
-    outputs that Classify and Regress refuse."""
+    """Writes a model that takes Examples with x and x2 (0 when missing): y = 0.5 x + 2, y2 = 0.5 x + 3, y3 = 0.5 x2
+    + 3. It has other outputs that Classify and Regress refuse."""
     def build(g):
         f = {"T": "float"}
         g.placeholder("tf_example", "string")
@@ -101,7 +101,7 @@ def write_scores(folder):
         "with_default": ({"x": ("x", "float"), "x2": ("x2", "float")},
                          {"y": y, "y3": ("y3", "float")}),
         "odd_method": ({"x": ("x", "float")}, {"y": y}, "odd"),
-        # what is refused
+        # Signatures that are refused.
         "two_inputs": ({"inputs": ("tf_example", "string"), "x": ("x", "float")}, {"outputs": y}),
         "other_input": ({"examples": ("tf_example", "string")}, {"outputs": y}),
         "other_input_classify": ({"examples": ("tf_example", "string")}, {"scores": y}),
@@ -341,7 +341,7 @@ class Rest(InferenceCase):
         self.assertIn(text, json.loads(answer)["error"])
 
     def echo(self, examples, **more):
-        """The examples as the model got them."""
+        """Returns the examples as the model received them."""
         status, body = self.ask("classify", {"signature_name": "echo", "examples": examples, **more})
         self.assertEqual(status, 200, body)
         found = [example_pb2.Example.FromString(one[0][0].encode("latin-1"))
@@ -449,7 +449,7 @@ class Rest(InferenceCase):
 
 
 class MadeByTensorflow(InferenceCase):
-    """tests/goldens/classifier: what TensorFlow answers with the same model."""
+    """The model of tests/goldens/classifier, whose answers TensorFlow computed."""
     models = {"classifier": GOLDENS}
 
     def setUp(self):
@@ -549,7 +549,7 @@ class MultiInference(InferenceCase):
         values = {"regress_x_to_y": 3, "regress_x_to_y2": 4, "regress_flat": None,
                   "classify_x_to_y": None, "classify_both": None, "classify_labels": None}
         n = 0
-        for names in itertools.permutations(values):  # more than calls that a model may have
+        for names in itertools.permutations(values):  # more different calls than a model may have
             if n == 300:
                 break
             n += 1
@@ -634,12 +634,12 @@ class SessionRun(InferenceCase):
         self.assertEqual(answer.model_spec.version.value, 2)
         self.assertEqual(answer.model_spec.signature_name, "")
         self.assertFalse(answer.HasField("metadata"))
-        # the middle of the graph, and two feeds
+        # Feeds and fetches in the middle of the graph.
         answer = self.ask([("Mul", [10]), ("b/read", [1])], ["y:0"])
         self.assertEqual(self.found(answer), [("y:0", [11])])
 
     def test_targets_run_for_their_effect(self):
-        """A write shows in every signature afterwards."""
+        """A write is visible in every signature afterwards."""
         answer = self.ask([("b/initial_value", 7)], [], ["b/Assign"], "changing")
         self.assertEqual(self.found(answer), [])
         self.assertEqual(self.server.predict("changing", [2.0]), [8.0])
@@ -667,14 +667,14 @@ class SessionRun(InferenceCase):
         self.assertEqual(len(answer.metadata.step_stats.dev_stats), 0)
         graph, = answer.metadata.partition_graphs
         y, = [n for n in graph.node if n.name == "y"]
-        self.assertEqual(y.op, "_Chain")  # of Mul and Add
+        self.assertEqual(y.op, "_Chain")  # the fusion of Mul and Add
         self.assertEqual(set(y.input), {"a", "x", "b"})
 
     def test_its_own_time_limit_is_kept(self):
         before = time.monotonic()
         self.refused(CODE.DEADLINE_EXCEEDED, "", lambda: self.ask([], ["exit"], (), "scores",
                                                                   timeout_in_ms=200))
-        self.assertLess(time.monotonic() - before, 60 * SLOW)  # its loop has no end
+        self.assertLess(time.monotonic() - before, 60 * SLOW)  # The loop does not end by itself.
 
     def test_what_is_refused(self):
         bad, x = CODE.INVALID_ARGUMENT, [("x:0", [1])]
@@ -696,7 +696,7 @@ class SessionRun(InferenceCase):
                      [("tf_example", [1])], ["y"])
 
     def test_many_at_once_while_plans_are_made(self):
-        """Calls that nobody has made before, each by several clients at the same time."""
+        """Calls that are new to the server, each sent by several clients at the same time."""
         stub = prediction_service_pb2_grpc.PredictionServiceStub(self.channel)
         signatures = ["regress_x_to_y", "regress_x_to_y2", "regress_flat"]
         wanted = {"regress_x_to_y": 3, "regress_x_to_y2": 4, "regress_flat": 3}

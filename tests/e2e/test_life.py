@@ -1,5 +1,5 @@
-"""The life of the process and of versions: start, swaps under load, bad versions, configuration,
-drain, and the commands that need no server."""
+"""The life of the process and of versions: start, swaps under load, bad versions, configuration, drain, and the
+commands that need no server."""
 import json
 import os
 import re
@@ -58,7 +58,7 @@ class Swaps(Case):
             wait_for(lambda: server.state("m", 2) == "END", "the refusal")
             self.assertNotEqual(server.states("m")[2][1], "")
             self.assertEqual(server.predict("m", [1.0]), [2.5])
-            # Whole again: it is tried again without being asked.
+            # The version is complete again, and the server retries without being told.
             shutil.copy(os.path.join(MODELS, PLUS_2, "variables/variables.data-00000-of-00001"),
                         self.path("m", "2", "variables"))
             wait_for(lambda: server.state("m", 2) == "AVAILABLE", "another try")
@@ -178,12 +178,12 @@ class AsTensorflow(Case):
             self.assertNotIn(waits, server.log())
 
     def test_a_model_without_a_version_holds_readiness_for_its_time(self):
-        """As the help of --model_wait_seconds says."""
+        """Checks the behaviour that the help of --model_wait_seconds describes."""
         os.makedirs(self.path("models", "none"))
         with Server(f"--models={self.path('models')}", "--model_wait_seconds=1", wait=False) as server:
             wait_for(lambda: server.get("/healthz")[0] == 200, "the port")
             time.sleep(2)
-            self.assertEqual(server.get("/readyz")[0], 503)  # nothing serves
+            self.assertEqual(server.get("/readyz")[0], 503)  # nothing is served yet
         self.put("models/good/1")
         with Server(f"--models={self.path('models')}", "--model_wait_seconds=0", wait=False) as server:
             wait_for(lambda: server.get("/readyz/good")[0] == 200, "the model")
@@ -248,7 +248,7 @@ class Stopping(Case):
             server.process.send_signal(signal.SIGTERM)
             wait_for(lambda: server.get("/readyz")[0] == 503, "readyz to say so")
             server.process.send_signal(signal.SIGTERM)
-            self.assertNotEqual(server.process.wait(30 * SLOW), 0)  # of the 60
+            self.assertNotEqual(server.process.wait(30 * SLOW), 0)  # well before the 60 s of the delay
 
     def test_a_port_in_use_is_named(self):
         with Server(f"--models={MODELS}") as server:
@@ -340,7 +340,7 @@ class Commands(Case):
         trace = self.path("trace.json")
         with subprocess.Popen([support.binary(), "run", model, "--profile", "--runs=1", f"--profile_trace={trace}"],
                               stdout=subprocess.PIPE) as p:
-            p.stdout.close()  # nobody reads the text
+            p.stdout.close()  # Nobody reads the text output.
         self.assertTrue(os.path.exists(trace))
         os.unlink(trace)
         code, out, _ = command("run", model, "--profile", "--runs=3", "--batch=2", f"--profile_trace={trace}")
@@ -363,7 +363,8 @@ class Commands(Case):
         self.assertLessEqual(found["nodes_ms"], found["run_ms"])
         self.assertGreater(found["activation_bytes"], 0)
         first = next(n for n in found["nodes"] if n["shapes"].startswith("float[2,8,8,1] float[3,3,1,16]"))
-        self.assertEqual(first["flops"], 2 * (2 * 8 * 8 * 16) * 9)  # two for each of the output's sums of nine
+        # a multiplication and an addition for each of the nine terms of an output
+        self.assertEqual(first["flops"], 2 * (2 * 8 * 8 * 16) * 9)
         self.assertEqual(first["bytes"], 4 * (2 * 64 + 9 * 16 + 2 * 64 * 16))
         self.assertEqual(found["flops"], sum(n["flops"] for n in found["nodes"]))
         code, _, err = command("run", model, "--profile", "--bench")
@@ -379,14 +380,14 @@ class Commands(Case):
             self.assertEqual(code, 0)
             told, head = out.splitlines()[:2]
             line = out.splitlines()[-1].split()
-            has_none = "no bfloat16 instructions" in err  # the processor
+            has_none = "no bfloat16 instructions" in err  # the processor lacks these instructions
             self.assertEqual(told, f"precision: {precision}" + has_none * (
                 " in matrices of over 8 M weights, float32 elsewhere"))
             self.assertEqual(err.count("warning"), int(has_none))
             self.assertFalse(has_none and precision == "float32")
             self.assertTrue(head.startswith("output ") and head.endswith("same argmax"), head)
             self.assertEqual(line[1:3], ["float", "[3,10]"])
-            self.assertLess(float(line[5]), 1e-5 if precision == "float32" else 0.05)  # max rel
+            self.assertLess(float(line[5]), 1e-5 if precision == "float32" else 0.05)  # the largest relative difference
             self.assertEqual(line[-1], "3")
         code, out, _ = command("run", model, "--compare", "--batch=3", "--json")
         self.assertEqual((code, [row["shape"] for row in json.loads(out)]), (0, [[3, 10]]))
@@ -404,7 +405,7 @@ class Commands(Case):
         self.assertLess(names.index("inline"), names.index("freeze"))
         self.assertLess(names.index("freeze"), names.index("fuse-epilogues"))
         self.assertEqual({state for _, _, state in told}, {"loading", "serving"})
-        # As many nodes as were announced, each with index, name, op, inputs and types.
+        # Each dump has as many nodes as announced, each with index, name, op, inputs and types.
         parts = re.split(r"^after .*\n", out, flags=re.M)[1:]
         self.assertEqual([len(part.splitlines()) for part in parts], [int(n) for _, n, _ in told])
         for line in parts[-1].splitlines():

@@ -1,8 +1,9 @@
-"""Versions that arrive as people copy them: slowly, torn, out of order, by links, and that change or
-vanish while they are looked at. A partial version is never served, and the old one serves on.
+"""Versions that arrive as people copy them: slowly, incompletely, out of order or by links, or that
+change or vanish while they are read. A partial version is never served, and the old version goes on
+serving.
 
-Each case is a model of its own in one server's folder, and runs in a thread of its own: most of the
-time is waiting for files to come to rest."""
+Each case is a model of its own in one server's folder and runs in a thread of its own, because most
+of the time is spent waiting until files have stopped changing."""
 import os
 import shutil
 import threading
@@ -10,7 +11,7 @@ import time
 
 from support import MODELS, SLOW, Case, Server, wait_for
 
-OLD, NEW = 3.5, 2.5  # what half_plus_two's versions 1 and 2 make of 1
+OLD, NEW = 3.5, 2.5  # the outputs of half_plus_two's versions 1 and 2 for the input 1
 SOURCE = os.path.join(MODELS, "half_plus_two", "2")
 PB, INDEX, DATA = "saved_model.pb", "variables/variables.index", \
     "variables/variables.data-00000-of-00001"
@@ -18,7 +19,7 @@ PAUSE = 0.35
 
 
 class Model:
-    """One model of the folder; version 1 is there and served."""
+    """One model of the folder. Its version 1 exists and is served."""
 
     def __init__(self, case, server, name):
         self.server, self.name = server, name
@@ -39,7 +40,7 @@ class Model:
         return answer
 
     def pause(self, seconds=PAUSE):
-        """Waits, asking all the while."""
+        """Waits, and sends requests all the time."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             self.ask()
@@ -61,7 +62,7 @@ class Model:
                 self.pause()
 
     def comes(self, version=2):
-        """The version is whole now: it is served soon, and asked until then."""
+        """The version is complete now: it must be served soon. Requests are sent until then."""
         self.whole = True
         wait_for(lambda: self.ask() == NEW, f"version {version} of {self.name}")
         wait_for(lambda: self.server.state(self.name, version) == "AVAILABLE", "its state")
@@ -94,7 +95,7 @@ def slowly_with_the_graph_last(m):
 def out_of_order_with_the_index_last(m):
     for name in (PB, DATA):
         m.copy_slowly(name, 2)
-    m.pause(1.6)  # at rest, but without its index
+    m.pause(1.6)  # The files have stopped changing, but the index is missing.
     m.copy(INDEX)
     m.comes()
 
@@ -116,7 +117,8 @@ def data_that_grows(m):
 
 
 def data_of_full_size_that_is_still_zeros(m):
-    """As programs do that reserve the room first: only the checksum tells."""
+    """Some programs reserve the space of a file first: only the checksum shows that the data is
+    missing."""
     m.copy(INDEX)
     m.copy(PB)
     with open(m.file(DATA), "wb") as file:
@@ -127,7 +129,7 @@ def data_of_full_size_that_is_still_zeros(m):
 
 
 def old_times_on_new_files(m):
-    """cp -p: the times of the source say that nothing has changed for days."""
+    """cp -p keeps the times of the source, by which nothing has changed for days."""
     for name in (PB, INDEX, DATA):
         m.copy(name)
         os.utime(m.file(name), (1e9, 1e9))
@@ -137,7 +139,7 @@ def old_times_on_new_files(m):
 
 
 def under_names_for_the_time_being(m):
-    """As rsync does: each file is written under another name, then renamed."""
+    """rsync writes each file under another name and renames it."""
     for name in (PB, INDEX, DATA):
         head, tail = os.path.split(m.file(name))
         m.copy(name, os.path.join(head, f".{tail}.Xy7"))
@@ -181,7 +183,8 @@ def a_link_that_leads_nowhere_yet(m):
 
 
 def as_kubernetes_mounts(m):
-    """`..data` leads to a directory of one time and is swapped for the next one."""
+    """Kubernetes mounts: the link `..data` leads to a directory and is replaced by a link to the
+    next one."""
     old, new = m.path + "/..old", m.path + "/..new"
     os.makedirs(old)
     os.symlink("..old", m.path + "/..data")
@@ -235,7 +238,7 @@ def a_file_where_a_version_should_be(m):
 
 
 def deleted_before_it_is_loaded(m):
-    def is_so():  # should it have been loaded first, it is tried again
+    def is_so():  # If the version was loaded before its removal, the case is tried again.
         m.whole = True
         for name in (PB, INDEX, DATA):
             m.copy(name)
@@ -254,7 +257,7 @@ def deleted_before_it_is_loaded(m):
 
 
 def deleted_and_made_again_and_again(m):
-    """Whatever moment a load is met at, what is served is whole."""
+    """Whenever a load happens, a version that is served is complete."""
     m.whole = True
     for i in range(8):
         shutil.copytree(SOURCE, m.aside)
@@ -269,7 +272,7 @@ def deleted_and_made_again_and_again(m):
 
 
 def cut_short_while_it_serves(m):
-    """What was loaded is in memory: its files may do what they like."""
+    """A loaded version is in memory, so changes of its files do not matter."""
     shutil.copytree(SOURCE, m.aside)
     m.whole = True
     os.rename(m.aside, m.file(""))
@@ -285,7 +288,8 @@ def the_base_path_goes_away_for_a_while(m):
     os.rename(m.path, m.aside)
     end = time.monotonic() + 2.5
     while time.monotonic() < end:
-        m.server.request(f"/v1/models/{m.name}")  # any answer: the folder decides what a model is
+        # Any answer will do: the folder decides whether the model exists.
+        m.server.request(f"/v1/models/{m.name}")
         time.sleep(0.1)
     os.rename(m.aside, m.path)
     shutil.copytree(SOURCE, m.aside)

@@ -1,4 +1,5 @@
-"""One huge operation ends soon after its deadline or its client; all runs together have a bound."""
+"""A single huge operation ends soon after its deadline, or after its client has gone. All runs
+together have a memory limit."""
 import http.client
 import json
 import os
@@ -15,7 +16,8 @@ WAIT = 60 * SLOW
 
 
 def save(folder):
-    """n (and k) make the shapes; each signature ends in one operation that takes long."""
+    """Saves a model in which n (and k) are shapes. Each signature ends in one operation that takes
+    long."""
     def build(g):
         f = {"T": "float"}
         g.placeholder("n", "int32")
@@ -46,14 +48,15 @@ def save(folder):
     small_models.write(folder, signatures, build)
 
 
-# Shapes for which the last operation takes a second or so, the tensors being a few hundred megabytes.
+# Shapes with which the last operation takes about a second, on tensors of a few hundred megabytes.
 LONG = {"square": [4000, 4000], "power": [9000, 9000], "lgamma": [8000, 8000],
         "noise": [8000, 8000]}
-LONGER = [14000, 14000]  # a square of a minute
+LONGER = [14000, 14000]  # a square that takes a minute
 
 
 def save_answers(folder):
-    """x as often as n says: an answer of any size by a request of a few bytes."""
+    """Saves a model that repeats x n times: a request of a few bytes can have an answer of any
+    size."""
     def build(g):
         g.placeholder("x", "string")
         g.placeholder("n", "int32")
@@ -72,7 +75,7 @@ class Limits(Case):
         return server.post("/v1/models/m:predict", {"signature_name": name, "inputs": shape})
 
     def call(self, server, name, shape, timeout=WAIT):
-        """A gRPC call that is under way."""
+        """Starts a gRPC call and returns its future."""
         channel = grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}")
         self.addCleanup(channel.close)
         request = predict_pb2.PredictRequest()
@@ -84,7 +87,8 @@ class Limits(Case):
             request, timeout=timeout)
 
     def cpu_s(self, server):
-        """What it has used of its cores: what else the machine does is not in it."""
+        """Returns the processor time of the server, which does not depend on other programs of the
+        machine."""
         with open(f"/proc/{server.process.pid}/stat", encoding="ascii") as file:
             fields = file.read().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -95,13 +99,14 @@ class Limits(Case):
     def test_one_huge_operation_ends_with_its_deadline(self):
         with self.serve() as server:
             for name, shape in LONG.items():
-                whole = 1  # under a sanitizer it takes too long to be measured, and only has to end
+                # Under a sanitizer the run takes too long to be measured, so it only has to end.
+                whole = 1
                 if SLOW == 1:
                     start = self.cpu_s(server)
                     self.assertEqual(self.ask(server, name, shape)[0], 200)
                     whole = self.cpu_s(server) - start
                 start = self.cpu_s(server)
-                # A quarter of the work may be done by then.
+                # The deadline leaves time for a quarter of the work.
                 call = self.call(server, name, shape, timeout=whole / (4 * CORES))
                 self.assertEqual(call.code(), grpc.StatusCode.DEADLINE_EXCEEDED)
                 self.wait_idle(server)
@@ -142,11 +147,11 @@ class Limits(Case):
                 t.join()
             self.assertLessEqual(set(codes), {200, 429})
             self.assertIn(200, codes)
-            # What was taken has come back.
+            # The memory has been released.
             wait_for(lambda: self.ask(server, "fill", [4500, 4500])[0] == 200, "the memory")
 
     def test_many_inputs_are_found_in_next_to_no_time(self):
-        n = 5000  # twenty requests took seconds when each input was looked for among all others
+        n = 5000  # When each input was searched for among all others, twenty requests took seconds.
         names = [f"x{i:04}" for i in range(n)]
 
         def build(g):
@@ -224,13 +229,14 @@ class Limits(Case):
                     "--run_memory_limit_bytes=256M", "--run_memory_idle_bytes=0") as server:
             self.assertEqual(self.ask(server, "serving_default", [10])[0], 200)
             before = rss_mb()
-            for n, want in ((1000000, 200), (8000000, 429)):  # the second reaches the run's limit
+            # The second size exceeds the limit of a run.
+            for n, want in ((1000000, 200), (8000000, 429)):
                 for _ in range(10):
                     self.assertEqual(self.ask(server, "serving_default", [n])[0], want)
-            if SLOW == 1:  # a sanitizer has a heap of its own
+            if SLOW == 1:  # A sanitizer has a heap of its own.
                 wait_for(lambda: rss_mb() < before + 100, lambda: f"{before} MB, not {rss_mb()}")
 
-    # Each took some ten seconds or more to be written, whatever its deadline was.
+    # Each of these answers took some ten seconds or more to be written, whatever its deadline was.
     LONG_ANSWERS = {"escapes": ("\x01" * 1000000, [1000]), "lists": ("", [10, 100000000, 0])}
 
     def answer_of(self, server, x, n):
@@ -246,7 +252,7 @@ class Limits(Case):
                 self.assertEqual(status, 504, body)
                 self.wait_idle(server)
                 self.assertLess(self.cpu_s(server) - start, 3 * SLOW, name)
-            # What is not there to be read is not counted either.
+            # An answer that will not be sent does not count either.
             wait_for(lambda: server.metric("slipway_bytes_in_flight") == 0, "the answers to go")
 
     def test_a_long_answer_ends_when_the_client_hangs_up(self):

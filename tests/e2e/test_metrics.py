@@ -1,5 +1,5 @@
-"""The page of metrics: read by Prometheus's own parser, its counts held against what was asked, and
-every name that the dashboard asks for looked up on it."""
+"""The metrics page: Prometheus's own parser reads it, its counts match the requests, and it has
+every name that the dashboard uses."""
 import json
 import math
 import os
@@ -21,7 +21,7 @@ NAME = re.compile(r'(?:slipway_|process_|:tensorflow:)[a-zA-Z0-9_:]+')
 
 
 def read(text):
-    """[(name, {label: value}, number)], strictly."""
+    """Parses the page strictly and returns [(name, {label: value}, number)]."""
     samples = []
     for line in text.splitlines():
         if line.startswith("#"):
@@ -46,7 +46,7 @@ def scrape(server):
 
 
 def value_of(text, name, **labels):
-    """The sum of the samples of that name with those labels."""
+    """Returns the sum of the samples with this name and these labels."""
     return sum(v for n, found, v in read(text)
                if n == name and all(found.get(k) == want for k, want in labels.items()))
 
@@ -124,7 +124,7 @@ class Metrics(support.Case):
             self.assertEqual(value_of(text, name + "_count", **dict(labels)), counts[-1], name)
 
     def test_bounds_are_tensorflows(self):
-        # As tensorflow's ExponentialBuckets(10, 1.8, 33) lists them, to six digits.
+        # The bounds of TensorFlow's ExponentialBuckets(10, 1.8, 33), to six digits.
         self.server.predict("half_plus_two", [1.0])
         wanted = ("10 18 32.4 58.32 104.976 188.957 340.122 612.22 1102 1983.59 3570.47 6426.84 "
                   "11568.3 20823 37481.3 67466.4 121440 218591 393464 708235 1.27482e+06 "
@@ -158,7 +158,8 @@ class Metrics(support.Case):
         self.server.predict("half_plus_two", [1.0])
         text = scrape(self.server)
         there = {name for name, _, _ in read(text)}
-        there |= set(re.findall(r"^# TYPE (\S+)", text, re.M))  # nothing may have happened yet
+        # Metrics of events that have not happened yet have no samples.
+        there |= set(re.findall(r"^# TYPE (\S+)", text, re.M))
         with open(DASHBOARD, encoding="utf-8") as file:
             board = json.load(file)
         queries = [t["expr"] for p in board["panels"] for t in p.get("targets", ())]
@@ -205,7 +206,7 @@ class Idle(support.Case):
                         if name == "slipway_model_idle_bytes"]
                 self.assertEqual(len(kept), 3)
                 self.assertLessEqual(sum(kept), limit)
-                if limit == 1 << 28:  # room for all: what the runs held is kept
+                if limit == 1 << 28:  # This limit has room for everything that the runs may keep.
                     self.assertGreater(sum(kept), 0)
 
 

@@ -1,4 +1,5 @@
-"""Names of clients that hold a NUL: answers show them whole, and no name is taken for its front."""
+"""Names from clients that contain a NUL: answers show them whole, and no name is mistaken for the
+part before its NUL."""
 import json
 import os
 import unittest
@@ -64,7 +65,7 @@ class NamesWithNul(Case):
                  "{y}.", {"filter": ["y\0z"]})):
             with self.subTest(text):
                 r = self.request(**fields)
-                if len(r.inputs) == 2:  # the order of a map is nobody's promise
+                if len(r.inputs) == 2:  # A protobuf map has no order.
                     with self.assertRaises(grpc.RpcError) as caught:
                         self.predict.Predict(r, timeout=30)
                     self.assertIn(caught.exception.details(),
@@ -133,7 +134,8 @@ class NamesWithNul(Case):
     def test_inputs_by_rest(self):
         for body, answer in (
                 ({"inputs": {"x\0y": [1.0]}}, None),
-                ({"inputs": {"x": [2.0], "x\0": [1.0]}}, {"outputs": [4.0]}),  # as any stranger
+                # An input of an unknown name is ignored.
+                ({"inputs": {"x": [2.0], "x\0": [1.0]}}, {"outputs": [4.0]}),
                 ({"inputs": {"x\0": [1.0], "x": [2.0]}}, {"outputs": [4.0]}),
                 ({"instances": [{"x\0y": 1.0}]}, None),
                 ({"instances\0": [1.0]}, None)):
@@ -145,7 +147,7 @@ class NamesWithNul(Case):
 
 
 def save_files(folder):
-    """Signatures that write and read checkpoints as their callers name them."""
+    """Writes a model whose signatures write and read checkpoints under names that the caller gives."""
     def build(g):
         g.placeholder("p", "string")
         g.placeholder("n", "string")

@@ -1,4 +1,4 @@
-"""Logs of requests: what is asked over gRPC and REST stands in files that can be played again."""
+"""Request logs: requests over gRPC and REST are written to files that can be replayed."""
 import glob
 import json
 import os
@@ -66,7 +66,7 @@ class RequestLog(Case):
             wait_for(lambda: self.count(server) == 4, "four records")
             path, = self.files()
             self.assertRegex(path, r"half-\d{8}T\d{6}Z-%d-0.tfrecord$" % server.process.pid)
-            copy = shutil.copy(path, self.path("copy"))  # what is replayed is logged again
+            copy = shutil.copy(path, self.path("copy"))  # Replayed requests are logged again.
             status, out, err = command("bench", f"--server=127.0.0.1:{server.grpc_port}",
                                        "--replay", copy, "--json")
             self.assertEqual(status, 0, out + err)
@@ -89,7 +89,7 @@ class RequestLog(Case):
         self.assertEqual(list(logs[2].predict_log.response.outputs["y"].float_val), [3.5])
         self.assertEqual(logs[3].regress_log.response.result.regressions[0].value, 4)
 
-        # renamed, it is a file of goldens, and of warm-up requests
+        # After a rename, the log can serve as goldens and as warm-up requests.
         for name in ("slipway_golden_requests", "tf_serving_warmup_requests"):
             records.write(self.path("half/1/assets.extra", name), logs)
         with Server(f"--models={self.folder}") as server:
@@ -144,7 +144,7 @@ class RequestLog(Case):
             self.assertEqual(server.log().count(lost), 1)
             self.assertIn(f"WARNING {lost}{path} was removed while it was written", server.log())
             self.assertEqual(server.log().count(f"INFO {again}{self.files()[0]}"), 1)
-            # not within a minute of the other outage
+            # Within a minute of the first outage, a second one is not logged.
             shutil.rmtree(self.path("log"))
             self.ask_grpc(server, [1], 2)
             wait_for(lambda: self.count(server) == 17, "three more")
@@ -172,7 +172,8 @@ class RequestLog(Case):
                 stub = model_service_pb2_grpc.ModelServiceStub(channel)
                 without = (f'model_config_list {{ config {{ name: "half" '
                            f'base_path: "{self.path("half")}" model_platform: "tensorflow" }} }}')
-                # the server's own file still names the first one when a reload has taken it out
+                # The server's own configuration file still names the first log when a reload has
+                # removed it.
                 for config, code in ((self.config(1, "log/half"), 0), (without, 0),
                                      (self.config(1, "log/half"), 0),
                                      (self.config(1, "log/other"), 7)):

@@ -1,4 +1,4 @@
-"""The REST API of a running server: TensorFlow Serving's answers, and clients that mean no good."""
+"""The REST API of a running server: TensorFlow Serving's answers, and malicious clients."""
 import gzip
 import json
 import os
@@ -16,7 +16,7 @@ METRICS = "/monitoring/prometheus/metrics"
 
 
 class Server(support.Server):
-    """One server over models/half_plus_two, with flags of the test's own."""
+    """A server over models/half_plus_two, with flags of the test."""
 
     def __init__(self, *flags):
         super().__init__("--model_name=half_plus_two", "--port=0",
@@ -26,7 +26,7 @@ class Server(support.Server):
     def __exit__(self, *error):
         code, log = self.stop(), self.log()
         super().__exit__(*error)
-        if code != 0:  # a sanitizer's finding, too
+        if code != 0:  # also when a sanitizer reports something
             raise AssertionError(f"the server ended with {code}: {log}")
 
     def connect(self):
@@ -35,7 +35,7 @@ class Server(support.Server):
         return s
 
     def ask(self, method, path, body=b"", headers=()):
-        """(status, headers, body); the connection is closed afterwards."""
+        """Sends a request on a connection of its own and returns (status, headers, body)."""
         with self.connect() as s:
             s.sendall(head(method, path, len(body), headers) + body)
             return answer(s, method == "HEAD")
@@ -45,7 +45,7 @@ class Server(support.Server):
         return int(re.search(r"^slipway_bytes_in_flight (\d+)", page, re.M)[1])
 
     def come_to_rest(self):
-        """What an answer held may be given back a moment after it has come."""
+        """The memory of an answer may be released a moment after the answer has arrived."""
         wait_for(lambda: self.bytes_in_flight() == 0, "the bytes in flight to come back")
 
 
@@ -204,13 +204,13 @@ class RestTest(unittest.TestCase):
                    ["Content-Encoding: gzip"])
 
     def test_long_bodies_are_read_by_workers_and_answered_as_short_ones_are(self):
-        n = 60000  # 300 KB and more
+        n = 60000  # more than 300 KB
         rows = [float(i % 100) for i in range(n)]
         body = json.dumps({"instances": rows}).encode()
         self.assertGreater(len(body), 256 << 10)
         want = [x / 2 + 2 for x in rows]
         columns = json.dumps({"inputs": rows}).encode()
-        packed = gzip.compress(os.urandom(4096).hex().encode())  # no JSON in it
+        packed = gzip.compress(os.urandom(4096).hex().encode())  # The compressed data is not JSON.
         with Server() as server:
             def ask(path, data, *headers):
                 status, _, got = server.ask("POST", path, data, headers)
@@ -234,7 +234,7 @@ class RestTest(unittest.TestCase):
             status, got = ask(MODEL + ":regress", json.dumps(
                 {"examples": [{"x": v} for v in rows]}).encode())
             self.assertEqual(status, 400)
-            for _ in range(5):  # who does not wait for the answer
+            for _ in range(5):  # These clients do not wait for the answer.
                 with server.connect() as s:
                     s.sendall(head("POST", PREDICT, len(body)) + body)
             self.assertEqual(ask(PREDICT, body), (200, {"predictions": want}))
@@ -247,7 +247,8 @@ class RestTest(unittest.TestCase):
                 body = b'{"inputs": %d}' % x
                 sent += head("POST", PREDICT, len(body)) + body
             s.sendall(sent)
-            s.shutdown(socket.SHUT_WR)  # whoever ends only its own side still gets the answers
+            # A client that closes only its sending side still gets the answers.
+            s.shutdown(socket.SHUT_WR)
             data = b""
             while data.count(b'"outputs"') < 20:
                 piece = s.recv(65536)
@@ -324,14 +325,15 @@ class LimitsTest(unittest.TestCase):
         status, _, body = server.ask("POST", PREDICT, b" " * 1000001)
         self.assertEqual(status, 429)
         self.assertIn("larger than --max_bytes_in_flight", body.decode())
-        for n in (200000, 400000):  # too large as tensors, too large as text
+        for n in (200000, 400000):  # first too large as tensors, then too large as text
             server.come_to_rest()
             status, _, body = server.ask("POST", PREDICT, b'{"inputs": [' + b"1," * n + b"1]}")
             self.assertEqual(status, 429)
             self.assertIn("--max_bytes_in_flight", body.decode())
         server.come_to_rest()
         half = b'{"inputs": [' + b"1," * 200000
-        with server.connect() as s:  # beside another that may fit later
+        # It does not fit beside another request now, but may fit later.
+        with server.connect() as s:
             s.sendall(head("POST", PREDICT, 600000) + half)
             wait_for(lambda: server.bytes_in_flight() >= 400000, "the other's body")
             status, headers, body = server.ask("POST", PREDICT, b" " * 700000)
@@ -355,7 +357,8 @@ class LimitsTest(unittest.TestCase):
         server = self.with_server("--max_connections=3")
         open_ones = [server.connect() for _ in range(3)]
         for s in open_ones:
-            s.sendall(head("GET", "/healthz") + head("POST", PREDICT, 1000))  # busy from then on
+            # The second request keeps the connection busy.
+            s.sendall(head("GET", "/healthz") + head("POST", PREDICT, 1000))
             self.assertEqual(answer(s)[0], 200)
         with server.connect() as late:
             late.sendall(head("GET", "/healthz"))

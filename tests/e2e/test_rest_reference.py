@@ -1,4 +1,5 @@
-"""Section by section what TensorFlow Serving answers over REST: routes, codes, words, JSON both ways."""
+"""TensorFlow Serving's answers over REST, section by section: routes, codes, messages, JSON in both
+directions."""
 import base64
 import json
 import math
@@ -27,7 +28,7 @@ ONE = b'{"instances": [1]}'
 
 
 class Server(test_rest.Server):
-    """Over the models of CONFIG."""
+    """A server with the models of CONFIG."""
 
     def __init__(self, *flags):
         self.models = tempfile.mkdtemp(prefix="slipway-models-")
@@ -60,7 +61,7 @@ class Reference(unittest.TestCase):
         self.assertIn(words, json.loads(text)["error"])
 
     def predict(self, model, body):
-        """The parsed answer of a predict that must do."""
+        """Sends a Predict request that must succeed and returns the parsed answer."""
         if not isinstance(body, (bytes, str)):
             body = json.dumps(body)
         body = body if isinstance(body, bytes) else body.encode()
@@ -89,7 +90,7 @@ class Routes(Reference):
                            '{"inputs": 2}')
             else:
                 self.assertEqual(self.predict(path, {"inputs": 2}), {"outputs": want - 0.0}, path)
-        # the fixed words in any case, the method's name in its own
+        # The fixed words of a path may have any case, but the method's name may not.
         self.assertEqual(self.ask("POST", "/V1/MODELS/m/VERSIONS/1:predict", ONE)[0], 200)
         self.assertEqual(self.ask("GET", "/v1/Models/m/Labels/stable/metadata")[0], 200)
         self.assertIn(b"model_version_status", self.ask("GET", "/v1/models/m/METADATA")[2])
@@ -216,7 +217,7 @@ class Predict(Reference):
                 self.fault(code, words, model, body)
 
     def test_the_order_in_which_faults_are_found(self):
-        # each body holds all the faults that come after the one that is told
+        # Each body has the reported fault and all faults that are found after it.
         for words, model, body in (
                 ("JSON Parse error", "nope", '{"signature_name": 5, "inputs": ["x"'),
                 ("key must be a string", "nope", '{"signature_name": 5, "inputs": ["x"]}'),
@@ -284,7 +285,7 @@ class Predict(Reference):
 
 class Values(Reference):
     def same(self, dtype, text):
-        """What comes back for `text` in row form, as text between the brackets."""
+        """Returns the answer to `text` in row form, as the text between the brackets."""
         body = self.raw("types", b'{"signature_name": "%s", "instances": [%s]}'
                         % (dtype.encode(), text.encode()))
         start, end = b'{\n    "predictions": [', b"\n    ]\n}"
@@ -372,7 +373,7 @@ class StatusAndMetadata(Reference):
         self.assertEqual(status[0]["status"], {"error_code": "OK", "error_message": ""})
         one = json.loads(self.ask("GET", "/v1/models/m/versions/1")[2])["model_version_status"]
         self.assertEqual([v["version"] for v in one], ["1"])
-        # a label is not looked at
+        # Labels are ignored here.
         label = json.loads(self.ask("GET", "/v1/models/m/labels/nope")[2])["model_version_status"]
         self.assertEqual(len(label), 2)
         self.refused(404, "Could not find any versions of model nope", "GET", "/v1/models/nope")

@@ -1,4 +1,4 @@
-"""REST by TLS: certificates good and bad, clients with and without theirs, slow handshakes."""
+"""REST over TLS: good and bad certificates, clients with and without one, slow handshakes."""
 import contextlib
 import gzip
 import http.client
@@ -22,7 +22,7 @@ BODY = b'{"inputs": 1}'
 
 
 class Folder:
-    """Keys and certificates made by openssl."""
+    """A folder with keys and certificates made by openssl."""
 
     def __init__(self):
         self.path = tempfile.mkdtemp(prefix="slipway-tls-")
@@ -48,7 +48,7 @@ class Folder:
 
 
 class TlsServer(test_rest.Server):
-    """Over half_plus_two. Its readiness is asked for without looking at the certificate."""
+    """A server over half_plus_two. Waiting for its readiness does not check its certificate."""
 
     def __init__(self, folder, *flags, client=None):
         self.context = ssl.create_default_context(cafile=folder.at("ca.crt"))
@@ -106,7 +106,7 @@ class Tls(unittest.TestCase):
             connection = http.client.HTTPSConnection("localhost", server.rest_port,
                                                      context=server.context, timeout=20 * SLOW)
             with contextlib.closing(connection):
-                for n in (1, 1000, 300000):  # kept alive; both bodies of many records
+                for n in (1, 1000, 300000):  # The connection is kept alive, and bodies may span many TLS records.
                     connection.request("POST", PREDICT,
                                        json.dumps({"inputs": [1.5] * n}).encode(),
                                        {"Accept-Encoding": "gzip" if n == 1000 else "identity"})
@@ -163,7 +163,7 @@ class Tls(unittest.TestCase):
                 if name:
                     context.load_cert_chain(self.folder.at(name + ".crt"),
                                             self.folder.at(name + ".key"))
-                # by TLS 1.3 the refusal comes with the first bytes that are read
+                # In TLS 1.3, the client sees the refusal only when it reads.
                 with self.subTest(name=name), self.assertRaises(OSError):
                     with server.connect(context) as s:
                         s.sendall(head("GET", MODEL))
@@ -219,7 +219,7 @@ class Tls(unittest.TestCase):
                         pass
                 s.close()
             with socket.create_connection(("127.0.0.1", server.rest_port)) as s:
-                with self.assertRaises(OSError):  # a byte now and then does not help
+                with self.assertRaises(OSError):  # Sending a byte now and then does not extend the time limit.
                     for byte in hello:
                         s.sendall(bytes([byte]))
                         time.sleep(0.02)
@@ -273,7 +273,7 @@ class Tls(unittest.TestCase):
                 steady.sendall(head("GET", MODEL))
                 self.assertEqual(test_rest.answer(steady)[0], 200)
                 answers += 1
-            self.assertGreater(answers, n / 10)  # about n / 4; 5 without a bound for a turn
+            self.assertGreater(answers, n / 10)  # about n / 4; without a limit of handshakes per turn it was 5
 
     def test_a_handshake_in_pieces_goes_on_as_they_come(self):
         with TlsServer(self.folder) as server, test_rest.Server.connect(server) as s:

@@ -1,4 +1,4 @@
-"""HTTP as clients mean it and as they do not: limits, odd requests, compression, CORS, slow ones."""
+"""HTTP from proper and improper clients: limits, odd requests, compression, CORS, slow clients."""
 import contextlib
 import ctypes
 import gzip
@@ -42,14 +42,15 @@ class Transport(unittest.TestCase):
         cls.server = cls.enterClassContext(Server())
 
     def raw(self, data):
-        """Everything that comes back for `data` until the server closes, maybe before it has all."""
+        """Sends `data` and returns everything until the server closes, which may happen before it has read all of
+        it."""
         with self.server.connect() as s:
             with contextlib.suppress(ConnectionError):
                 s.sendall(data)
             return everything(s)
 
     def refused(self, code, words, data):
-        """Told in one whole answer of ours, and the connection is closed."""
+        """Checks that the server refuses with one complete answer of its own and closes the connection."""
         got = self.raw(data)
         top, body = got.split(b"\r\n\r\n", 1)
         self.assertTrue(top.startswith(b"HTTP/1.1 %d " % code), got)
@@ -81,8 +82,8 @@ class Transport(unittest.TestCase):
                      self.post("Host: t", "Transfer-Encoding: gzip, chunked"))
 
     def test_lengths_that_are_no_numbers(self):
-        # libmicrohttpd refuses these itself, before any of its callbacks could, and sends its
-        # headers twice: the first block and the end of the connection are what counts
+        # libmicrohttpd refuses these itself, before it calls a callback, and sends its headers twice: the first
+        # header block and the end of the connection count.
         for value in ("-13", "+13", "13, 13", "0x10", "99999999999999999999", "1 3"):
             got = self.raw(self.post("Host: t", "Content-Length: " + value))
             self.assertRegex(got, rb"\AHTTP/1.1 4(00|13) .*\r\nConnection: close\r\n")
@@ -128,7 +129,7 @@ class Transport(unittest.TestCase):
             with self.server.connect() as s:
                 s.sendall(top + rest)
                 self.assertEqual(answer(s)[0], 200)
-                s.sendall(head("GET", "/healthz"))  # the connection goes on
+                s.sendall(head("GET", "/healthz"))  # The connection can still be used.
                 self.assertEqual(answer(s)[0], 200)
         for code, rest in ((400, b"zz\r\n"), (400, b"-1\r\n"), (413, b"f" * 17 + b"\r\n"),
                            (400, b"d\r\n" + BODY + b"xx0\r\n\r\n"), (400, b"\r\n\r\n")):
@@ -217,7 +218,7 @@ class Transport(unittest.TestCase):
                 s.sendall(top + b"1;" + b"a" * 100_000)
             self.assertTrue(everything(s).startswith(b"HTTP/1.1 400 "))
             time.sleep(1)
-        with self.server.connect() as s:  # and while it still may go on
+        with self.server.connect() as s:  # The same while the line may still continue.
             s.sendall(top + b"1;" + b"a" * 200)
             time.sleep(1)
         self.assertLess(self.cpu_s() - start, 0.5 * SLOW)
@@ -226,7 +227,7 @@ class Transport(unittest.TestCase):
         top = self.post("Host: t", "Transfer-Encoding: chunked", body=b"")
         spaces = [b" "] * 65536
         self.refused(413, "more than 65536 chunks", top + chunked(spaces + [BODY]))
-        with self.server.connect() as s:  # as many of a fair size are none of that
+        with self.server.connect() as s:  # The same number of larger chunks is allowed.
             s.sendall(top + chunked([b" " * 16] * 65536 + [BODY]))
             self.assertEqual(answer(s)[0], 200)
         with self.server.connect() as s:
@@ -239,7 +240,7 @@ class Transport(unittest.TestCase):
             self.assertEqual(s.recv(100), b"HTTP/1.1 100 Continue\r\n\r\n")
             s.sendall(BODY)
             self.assertEqual(answer(s)[0], 200)
-            # a request that is refused by its headers alone is told so instead
+            # A request that its headers alone disqualify gets an error instead of 100 Continue.
             s.sendall(head("POST", "/v1/models/m:x", len(BODY), ["Expect: 100-continue"]))
             self.assertEqual(answer(s)[0], 400)
             self.assertTrue(is_closed(s))
@@ -250,7 +251,7 @@ class Transport(unittest.TestCase):
                 s.sendall(head("POST", PREDICT, len(BODY)) + BODY)
                 status, headers, _ = answer(s)
                 self.assertEqual((status, headers.get("connection")), (200, None))
-            # refusals by us keep it, too
+            # Refusals keep the connection open too.
             for path, body in (("/v1/models/x:predict", BODY), ("/nowhere", b"x" * 1000)):
                 s.sendall(head("POST", path, len(body)) + body)
                 self.assertEqual(answer(s)[0], 404)
@@ -294,7 +295,7 @@ class Transport(unittest.TestCase):
             status, _, body = self.server.ask("POST", PREDICT, bad, ["Content-Encoding: gzip"])
             self.assertEqual((status, json.loads(body)["error"]),
                              (400, "JSON Parse error: The document is empty"))
-        # other codings are not looked at
+        # Other content codings are ignored.
         self.assertEqual(self.server.ask("POST", PREDICT, BODY, ["Content-Encoding: br"])[0], 200)
 
     def test_a_bomb_takes_no_more_than_the_limit(self):
@@ -325,7 +326,7 @@ class Transport(unittest.TestCase):
         headers = self.server.ask("GET", METRICS, b"", ["Accept-Encoding: gzip"])[1]
         self.assertEqual((headers["content-encoding"], headers["vary"]), ("gzip", "Accept-Encoding"))
         headers = self.server.ask("POST", PREDICT, BODY, ["Accept-Encoding: gzip"])[1]
-        self.assertNotIn("content-encoding", headers)  # too small to pay
+        self.assertNotIn("content-encoding", headers)  # Compressing such a small answer does not pay.
 
 
 class Flags(unittest.TestCase):
@@ -350,7 +351,7 @@ class Flags(unittest.TestCase):
                 "access-control-allow-headers": "Content-Type"})
 
     def refused_in_the_middle(self, server, code, size):
-        """A client that sends a body whole before it looks for an answer; the answer's headers."""
+        """Sends a whole body before it reads the answer; returns the headers of the answer."""
         chunk = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
         with server.connect() as s:
             s.sendall(CHUNKED)
@@ -371,7 +372,7 @@ class Flags(unittest.TestCase):
         page = server.ask("GET", METRICS)[2].decode()
         self.assertRegex(page, r':request_count\{model_name="half_plus_two",status="INVALID_ARGUMENT"\} 3\n')
         self.assertNotIn("refused_body_cut_off", page)
-        with server.connect() as s:  # of an announced length, too
+        with server.connect() as s:  # The same for a body of announced length.
             s.sendall(head("POST", PREDICT, 20 * MEBI))
             s.sendall(b" " * (20 * MEBI))
             self.assertEqual(answer(s)[0], 413)
@@ -402,7 +403,7 @@ class Flags(unittest.TestCase):
             self.assertEqual(server.stop(), 0)
 
     def trickle(self, server, first, piece):
-        """The server hangs up on somebody who sends `piece` again and again."""
+        """Sends `piece` again and again; the server must close the connection."""
         with server.connect() as s:
             s.sendall(first)
             end = time.monotonic() + 60 * SLOW
@@ -420,13 +421,13 @@ class Flags(unittest.TestCase):
                                  b"Content-Length: 0\r\n", b""), b"1\r\n \r\n")):
             with self.subTest(first=first):
                 self.trickle(server, first, piece)
-        with server.connect() as s:  # who says nothing at all, too
+        with server.connect() as s:  # The same for a client that sends nothing at all.
             self.assertTrue(is_closed(s))
         wait_for(lambda: server.ask("POST", PREDICT, BODY)[0] == 200, "an answer")
 
 
 class Memory(unittest.TestCase):
-    """Answers are made of the same budget as requests."""
+    """Answers share a memory budget with requests."""
 
     def setUp(self):
         self.server = self.enterContext(test_rest_reference.Server("--max_bytes_in_flight=20M"))
@@ -441,7 +442,7 @@ class Memory(unittest.TestCase):
 
     def test_an_answer_beyond_the_budget_is_refused_by_name(self):
         self.assertEqual(self.fill(2 * MEBI)[0], 200)  # 12 MB of text
-        for n in (4 * MEBI - 700000, 20 * MEBI):  # more than fits, seen while it is written, or before
+        for n in (4 * MEBI - 700000, 20 * MEBI):  # An answer that does not fit, noticed while it is written, or before.
             self.server.come_to_rest()
             status, _, body = self.fill(n)
             self.assertEqual(status, 429)
@@ -470,9 +471,9 @@ class Memory(unittest.TestCase):
             s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             s.sendall(head("POST", "/v1/models/shapes:predict", len(body)) + body)
             wait_for(lambda: server.bytes_in_flight() > 24 * MEBI, "the answer")
-            # what the kernel holds goes on trickling; the server's memory is free
+            # The kernel still delivers what it has buffered, but the server's memory is free.
             wait_for(lambda: s.recv(100) and server.bytes_in_flight() == 0, "the hang-up")
-        with server.connect() as s:  # slow, but steady
+        with server.connect() as s:  # a slow, but steady client
             s.sendall(head("POST", "/v1/models/shapes:predict", len(body)) + body)
             got = 0
             while got < 6 * 4 * MEBI:
@@ -482,7 +483,7 @@ class Memory(unittest.TestCase):
                 time.sleep(0.01)
 
     def test_connections_are_accepted_again_once_there_are_descriptors(self):
-        """Also while those that were open stay open, and are answered meanwhile."""
+        """Open connections stay open meanwhile, and are answered."""
         with Server() as server, server.connect() as kept:
             def is_well(s):
                 s.sendall(head("GET", "/healthz"))
@@ -504,8 +505,8 @@ class Memory(unittest.TestCase):
             self.assertIn("cannot accept a connection: Too many open files", server.log())
 
     def test_a_connection_whose_file_outlives_it(self):
-        """Another process holds the file, as a forked one would, so that closing the server's descriptor does not end the
-        file: what happens to it later is nothing to the server."""
+        """Another process holds the socket, as a forked one would, so closing the server's descriptor does not
+        close the connection. Later events on the socket must not affect the server."""
         with Server() as server:
             process = os.pidfd_open(server.process.pid)
             descriptors = f"/proc/{server.process.pid}/fd"
@@ -521,7 +522,7 @@ class Memory(unittest.TestCase):
                 s.sendall(head("GET", "/healthz", headers=["Connection: close"]))
                 self.assertEqual(answer(s)[0], 200)
                 wait_for(lambda: not set(os.listdir(descriptors)) - before, "the end of the connection")
-            time.sleep(0.2 * SLOW)  # the peer's end comes to the file that nobody asks for any more
+            time.sleep(0.2 * SLOW)  # The client's end of the connection arrives at a socket that the server no longer uses.
             for _ in range(20):
                 self.assertEqual(server.ask("GET", "/healthz")[0], 200)
             for descriptor in (*copies, process):
@@ -548,7 +549,7 @@ class Memory(unittest.TestCase):
                 s.sendall(head("POST", "/v1/models/shapes:predict", len(body)) + body)
             for s in sockets:
                 self.assertEqual(answer(s)[0], 200)
-            self.assertGreater(self.resident(), before + n * 8 * 1024)  # else it proves nothing
+            self.assertGreater(self.resident(), before + n * 8 * 1024)  # Otherwise the test would show nothing.
         wait_for(lambda: self.resident() < before + 12 * MEBI, "the memory of connections")
 
 

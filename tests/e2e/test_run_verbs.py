@@ -1,4 +1,4 @@
-"""./run: what it says without doing anything; and single tests by their names."""
+"""./run: its messages when it neither builds nor runs anything, and single tests by name."""
 import os
 import re
 import subprocess
@@ -18,7 +18,8 @@ class RunVerbs(Case):
             os.chmod(self.path(tool), 0o755)
 
     def run_verb(self, *arguments):
-        """(exit status, standard output, standard error); no tool that builds or installs is called."""
+        """Runs ./run and returns (exit status, standard output, standard error). No tool that builds or installs
+        may be called."""
         done = subprocess.run([os.path.join(ROOT, "run"), *arguments], text=True, capture_output=True, timeout=60 * SLOW,
                               check=False, env=dict(os.environ, PATH=f"{self.folder}:{os.environ['PATH']}"))
         self.assertFalse(os.path.exists(self.path("called")), arguments)
@@ -53,7 +54,7 @@ class RunVerbs(Case):
 
 
 class NamedTests(Case):
-    """What `./run test NAME...` does once everything is installed."""
+    """The behaviour of `./run test NAME...` once everything is installed."""
 
     def run_test(self, *names):
         build = os.path.dirname(binary())

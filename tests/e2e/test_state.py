@@ -1,4 +1,4 @@
-"""State of a model that one signature writes and others read, however the server runs it."""
+"""State that one signature of a model writes and others read, in whatever way the server runs it."""
 import json
 import random
 
@@ -6,7 +6,7 @@ import small_models
 from support import Case, Server
 
 SETTINGS = ((), ("--specialise=off",), ("--enable_model_warmup=false",), ("--autotune=off",))
-RUNS = 60  # a shape is compiled after it was seen twice
+RUNS = 60  # enough runs for tier 1: a shape is compiled once it has been seen twice
 
 
 class State(Case):

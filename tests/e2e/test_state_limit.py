@@ -1,5 +1,5 @@
-"""What requests leave in variables and tables has a bound for each version: it is refused beyond, by
-any API, the server's memory stays in it, and the next request is answered."""
+"""Variables and tables of a version have a memory limit: a request that would exceed it is refused,
+by any API, the server's memory stays within it, and the next request is answered."""
 import json
 import unittest
 
@@ -15,7 +15,7 @@ WAIT = 60 * SLOW
 RUN_MB, STATE_MB = 200, 100
 FLAGS = (f"--run_memory_limit_bytes={RUN_MB}M", f"--state_memory_limit_bytes={STATE_MB}M",
          "--enable_session_service")
-MORE_KB = 64 << 10  # of the server's own, beside the two limits
+MORE_KB = 64 << 10  # the server's own memory, beside the two limits
 
 
 def save(folder):
@@ -28,7 +28,7 @@ def save(folder):
         g.const("nothing", "string", [], string_val=[b""])
         g.node("many", "BroadcastTo", "s", "n", T="string", Tidx="int32")
         g.node("many_size", "Size", "many", T="string", out_type="int32")
-        for i in range(200):  # variables, each of which may be assigned
+        for i in range(200):  # variables, each of which can be assigned
             g.node(f"v{i}", "VarHandleOp", dtype="string").attr["shape"].shape.unknown_rank = True
             g.node(f"v{i}_set", "AssignVariableOp", f"v{i}", "many", dtype="string")
         g.node("v0_get", "ReadVariableOp", "v0", "^v0_set", dtype="string")
@@ -74,7 +74,7 @@ class StateLimit(Case):
         self.fail("no VmRSS")
 
     def stays_within(self):
-        if SLOW == 1:  # a sanitizer has memory of its own
+        if SLOW == 1:  # A sanitizer has memory of its own.
             self.assertLess(self.resident_kb() - self.before_kb,
                             ((RUN_MB + STATE_MB) << 10) + MORE_KB)
         self.assertLess(self.server.metric("slipway_model_state_bytes"), STATE_MB * MB + 1)
@@ -138,7 +138,7 @@ class StateLimit(Case):
         self.assertTrue(90 <= n < 100, n)
         for i in range(n, n + 50):
             self.refused(self.assign, f"v{i}_set", b"a" * MB, 10)
-        for i in range(200):  # what is replaced makes room
+        for i in range(200):  # Replaced values make room for new ones.
             self.assign(f"v{i % n}_set", b"b" * MB, 10)
         self.stays_within()
         self.assign("v0_set", b"c", 1)
@@ -181,7 +181,8 @@ class StateLimit(Case):
 
 
 def write_restoring(folder, prefix, how):
-    """A model that restores one tensor of 32 MB ten times: `how` is "loads", "reads" or "runs"."""
+    """Writes a model that restores one tensor of 32 MB ten times. `how` is "loads", "reads" or
+    "runs"."""
     n, times = 8 << 20, 10
 
     def build(g):
@@ -200,7 +201,8 @@ def write_restoring(folder, prefix, how):
             g.node(f"v{k}_get", "ReadVariableOp", f"v{k}", dtype="float")
             values.append(f"all:{k}" if how == "runs" else f"v{k}_get")
         g.node("init", "NoOp", *(f"^v{k}_set" for k in range(times) if how != "runs"))
-        for k, value in enumerate(values):  # an element of each, by an index that is fed
+        # Each signature output is one element, at an index that is fed.
+        for k, value in enumerate(values):
             g.node(f"at{k}", "Slice", value, "i", "one", T="float", Index="int32")
         g.node("sum", "AddN", *(f"at{k}" for k in range(times)), T="float").attr["N"].i = times
     small_models.write(folder, {"serving_default": ({"i": ("i", "int32")}, {"y": ("sum", "float")})},
@@ -208,7 +210,7 @@ def write_restoring(folder, prefix, how):
 
 
 def write_saving(folder, prefix):
-    """A model that saves "w", 32 MB of ones, when it is loaded."""
+    """Writes a model that saves "w", 32 MB of ones, when it is loaded."""
     def build(g):
         g.placeholder("x", "float")
         g.node("y", "Identity", "x", T="float")
@@ -226,7 +228,7 @@ def write_saving(folder, prefix):
 
 
 class RestoredAgain(Case):
-    """One entry of a checkpoint, restored many times, counts as often as it is in memory."""
+    """A checkpoint entry that is restored many times counts as often as it is in memory."""
 
     def serve(self, how):
         write_saving(self.path("saves", "1"), self.path("w"))

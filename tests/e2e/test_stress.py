@@ -1,6 +1,6 @@
-"""Twenty clients of every API while versions, labels and a model come, go and come again: each
-answer is one that its situation allows and right for the version that it names, each code that must
-come does, and afterwards the server is as it was."""
+"""Twenty clients of every API send requests while versions, labels and a model come and go. Each
+answer must be possible in its situation and right for the version that it names, each code that
+must occur does occur, and afterwards the server is as it was before."""
 import collections
 import http.client
 import json
@@ -25,20 +25,20 @@ from tensorflow_serving.apis import (classification_pb2, get_model_metadata_pb2,
 ROUNDS = max(8, int(200 / SLOW))
 WAIT = 20 * SLOW
 VERSIONS = (1, 2, 3)
-WEIGHT_BYTES = 1 << 20  # of each version: a leak of one shows
+WEIGHT_BYTES = 1 << 20  # size of each version: large enough for a leak of one to show
 MAY_GROW_KB = 12 << 10
 CLASSIFY, REGRESS = "tensorflow/serving/classify", "tensorflow/serving/regress"
 LABELS = ("stable", "canary")
 
-# What may come, by situation, in gRPC's words; what begins with ! must have come once at least.
+# The gRPC codes that may occur in each situation. Those that begin with ! must occur at least once.
 ALLOWED = {
-    "still": "!OK",  # a model that nobody touches
-    "latest": "!OK",  # of a model that has one version at least at any time
-    "version": "!OK !NOT_FOUND",  # comes and goes
-    "version on disk": "!OK !NOT_FOUND",  # its folder is moved away and back
-    "label": "!OK !INVALID_ARGUMENT NOT_FOUND",  # its version may be going already
+    "still": "!OK",  # a model that does not change
+    "latest": "!OK",  # a model that always has at least one version
+    "version": "!OK !NOT_FOUND",  # a version that comes and goes
+    "version on disk": "!OK !NOT_FOUND",  # a version whose folder is moved away and back
+    "label": "!OK !INVALID_ARGUMENT NOT_FOUND",  # a label whose version may already be going
     "coming": "!OK !NOT_FOUND",  # a model that comes and goes
-    "coming, its states": "!OK NOT_FOUND",  # those that ended stay listed
+    "coming, its states": "!OK NOT_FOUND",  # Versions that have ended stay listed.
     "no such model": "!NOT_FOUND",
     "no such signature": "!FAILED_PRECONDITION",
     "no such signature, examples": "!INVALID_ARGUMENT",
@@ -50,13 +50,14 @@ ALLOWED = {
     "hurry": "OK DEADLINE_EXCEEDED",
     "left": "OK CANCELLED",
 }
-# The same where REST says it in another way.
+# REST status codes as gRPC codes, and the situations in which REST differs.
 REST_CODES = {200: "OK", 400: "INVALID_ARGUMENT", 404: "NOT_FOUND"}
 ALLOWED_REST = {"no such signature": "!INVALID_ARGUMENT"}
 
 
 def write_model(folder, version):
-    """y = 0.5 x + version, of a tensor or of Examples: what is answered tells who answered."""
+    """Writes a model y = 0.5 x + version, of a tensor or of Examples: the value tells which version
+    answered."""
     def build(g):
         g.placeholder("tf_example", "string")
         g.const("names", "string", [0])
@@ -85,7 +86,7 @@ def write_model(folder, version):
 
 
 class Seen:
-    """What came, and the first words on what was wrong."""
+    """The codes that occurred, and the first details about wrong answers."""
 
     def __init__(self):
         self.lock = threading.Lock()
@@ -106,7 +107,8 @@ class Seen:
                 self.wrong.append(f"{api}, {situation}: answered {got}, not {expected}")
 
     def missing(self):
-        """Codes that never came: of each API that was in the situation, or with few rounds of any."""
+        """Yields the codes that did not occur: for each API that was in the situation, or for any
+        API if there are few rounds."""
         came = {(SLOW == 1 and api, situation, code) for api, situation, code in self.codes}
         for api, situation in sorted({key[:2] for key in self.codes}):
             rest = ALLOWED_REST if api.startswith("REST") else {}
@@ -116,7 +118,7 @@ class Seen:
 
 
 class Client:
-    """A thread that asks one thing after the other, in situations of its own choice."""
+    """A thread that sends one request after the other, in situations of its own choice."""
 
     def __init__(self, clients, ask, pause=0.01):
         self.clients, self.ask, self.pause = clients, ask, pause
@@ -143,14 +145,14 @@ def fill(spec, model="m", version=None, label=None, signature=""):
 
 
 class Clients:
-    """Every API's clients against one server."""
+    """Clients of every API for one server."""
 
     PLACES = ("still", "latest", "version", "version on disk", "label", "coming", "no such model")
 
     def __init__(self, server):
         self.over, self.seen, self.server = threading.Event(), Seen(), server
         self.local = threading.local()
-        # Two connections for all, else each thread's channel costs more than its calls.
+        # Two channels for all clients, because a channel per thread would cost more than its calls.
         self.channels = [grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}",
                                                [("grpc.use_local_subchannel_pool", 1)])
                          for _ in range(2)]
@@ -185,7 +187,7 @@ class Clients:
             channel.close()
 
     def place(self, client):
-        """A situation, and what brings a request into it."""
+        """Returns a random situation and the model, version or label of a request in it."""
         situation = client.random.choice(self.PLACES)
         return situation, {
             "still": lambda: {"model": "still"}, "latest": lambda: {},
@@ -198,7 +200,7 @@ class Clients:
     # ---- REST ----
 
     def http(self, method, path, body=None):
-        """(status, body)."""
+        """Sends a REST request and returns (status, body)."""
         connection = getattr(self.local, "connection", None)
         if not connection:
             connection = http.client.HTTPConnection("127.0.0.1", self.server.rest_port,
@@ -225,7 +227,7 @@ class Clients:
             self.seen.check("REST " + api, situation, text, "an error")
 
     def values(self, api, situation, where, base):
-        """A check of a value: base and the version's number."""
+        """Returns a check of a value, which must be `base` plus the version's number."""
         expected = [base + where["version"]] if "version" in where else [base + v for v in VERSIONS]
 
         def check(value):
@@ -306,7 +308,7 @@ class Clients:
     # ---- gRPC ----
 
     def call(self, api, situation, method, request, check=None, **kw):
-        """The answer, unless it failed."""
+        """Returns the answer, or None if the call failed."""
         kw.setdefault("timeout", WAIT)
         try:
             answer = method(request, **kw)
@@ -319,7 +321,7 @@ class Clients:
         return answer
 
     def is_right(self, api, situation, where, spec, value, base, signature):
-        """A value, against the version that the answer says."""
+        """Checks a value against the version that the answer names."""
         self.seen.check(api, situation, value, base + spec.version.value)
         self.seen.check(api, situation, (spec.name, spec.signature_name),
                         (where.get("model", "m"), signature))
@@ -468,7 +470,7 @@ class Clients:
             pass
 
     def reload(self, client):
-        """What is refused, and must change nothing."""
+        """Sends a reload that must be refused and must change nothing."""
         request = model_management_pb2.ReloadConfigRequest()
         models = request.config.model_config_list.config
         situation = client.random.choice(["no list", "a relative path", "a model twice",
@@ -516,7 +518,8 @@ class Stress(Case):
         return request
 
     def apply(self, by_file, request):
-        """Returns when it is taken: a label of its own tells."""
+        """Applies a configuration and returns when it is in effect, which a new label of the model
+        `still` shows."""
         self.applied += 1
         still = next(m for m in request.config.model_config_list.config if m.name == "still")
         still.version_labels[f"applied_{self.applied}"] = 1
@@ -539,12 +542,12 @@ class Stress(Case):
             (self.states("coming").get(1) == "AVAILABLE") == coming
 
     def answers(self, path):
-        """The HTTP status and, if it is 200, the version that answered."""
+        """Returns the HTTP status and, if it is 200, the version that answered."""
         status, body = self.server.post(f"/v1/models/{path}:predict", {"instances": [4.0]})
         return status, json.loads(body)["predictions"][0] - 2 if status == 200 else None
 
     def look(self, versions, labels, coming):
-        """What is settled is as configured, under load."""
+        """Checks that the settled state is as configured, under load."""
         self.assertEqual(self.answers("m"), (200, max(versions)))
         for version in VERSIONS:
             self.assertEqual(self.answers(f"m/versions/{version}"),
@@ -557,7 +560,7 @@ class Stress(Case):
         self.assertEqual(self.answers("coming"), (200, 1) if coming else (404, None))
 
     def round(self, i, dice):
-        """Other versions; then labels, which may point only at what is there."""
+        """Changes the versions, and then the labels, which may point only to existing versions."""
         versions = sorted(dice.sample(VERSIONS, dice.randint(1, len(VERSIONS))))
         coming = dice.random() < 0.5
         self.apply(i % 4 < 2, self.config(versions, {}, coming))
@@ -568,7 +571,7 @@ class Stress(Case):
                                                                       400)
                              for label in LABELS), f"round {i}: {labels}")
         self.look(versions, labels, coming)
-        if i % 10 == 0:  # a new model that fails; nothing is rolled back
+        if i % 10 == 0:  # A new model that fails; the rest of the configuration is not rolled back.
             with self.assertRaises(grpc.RpcError) as caught:
                 self.reload(self.config(versions, labels, coming, broken=True), timeout=WAIT)
             self.assertEqual(caught.exception.code(), grpc.StatusCode.UNKNOWN)
@@ -588,7 +591,7 @@ class Stress(Case):
         self.assertEqual(self.answers("disk"), (200, 2))
 
     def resources(self):
-        """Descriptors, threads and kilobytes."""
+        """Returns the numbers of descriptors and threads, and the resident kilobytes."""
         folder = f"/proc/{self.server.process.pid}/"
         with open(folder + "status", encoding="utf-8") as file:
             kb = next(int(line.split()[1]) for line in file if line.startswith("VmRSS"))
@@ -618,7 +621,7 @@ class Stress(Case):
                     "--allow_version_labels_for_unavailable_models=false",
                     "--max_num_load_retries=0") as server:
             self.server = server
-            # Once before it is measured: caches fill, arenas of threads are made.
+            # One pass before the measurement fills caches and creates the arenas of threads.
             self.everything(range(max(4, ROUNDS // 10)), dice)
             time.sleep(0.5)
             files, threads, kb = self.resources()
@@ -630,10 +633,11 @@ class Stress(Case):
 
             self.assertEqual(self.answers("m"), (200, 1))
             self.assertEqual(server.get("/readyz/m")[0], 200)
-            wait_for(lambda: self.resources()[0] <= files and  # gRPC's core has timers' threads
+            # gRPC's core starts timer threads of its own.
+            wait_for(lambda: self.resources()[0] <= files and
                      self.resources()[1] <= threads + 2,
                      f"{files} descriptors and {threads} threads, not {self.resources()}")
-            if SLOW == 1:  # a sanitizer keeps what was freed
+            if SLOW == 1:  # A sanitizer keeps freed memory.
                 wait_for(lambda: self.resources()[2] < kb + MAY_GROW_KB,
                          f"{kb} KiB, not {self.resources()[2]}")
             total = sum(clients.seen.codes.values())

@@ -1,4 +1,4 @@
-"""A version's own warm-up requests, played before anybody may see it."""
+"""A version's own warm-up requests, which run before the version is visible."""
 import json
 import os
 import re
@@ -49,7 +49,7 @@ def add_example(message):
 
 
 def write_drawing(folder):
-    """A signature that draws from seeded generators, and one that appends to a variable."""
+    """Writes a model with a signature that draws from seeded generators, and one that appends to a variable."""
     def build(g):
         g.placeholder("x", "float")
         g.const("shape", "int32", [1], int_val=[1])
@@ -79,7 +79,7 @@ class Warmup(Case):
         return json.loads(body)["predictions"]
 
     def warmed(self, server):
-        """{(version, status): records}."""
+        """Returns {(version, status): number of records}."""
         page = server.get("/monitoring/prometheus/metrics")[1].decode()
         found = {}
         for labels, n in re.findall(COUNT, page):
@@ -88,7 +88,7 @@ class Warmup(Case):
         return found
 
     def put_with(self, logs, version="1", name=FILE):
-        """A version with such a file, moved into place at once."""
+        """Adds a version with such a file and moves it into place in one step."""
         self.put(f".aside/{version}")
         path = self.path(".aside", version, name)
         records.write(path, logs or [])
@@ -112,7 +112,8 @@ class Warmup(Case):
             self.assertEqual(self.warmed(server), {})
 
     def test_zeros_that_warm_up_leave_no_trace(self):
-        """What TensorFlow Serving, which runs nothing by itself, would answer: the first numbers of a seed, and of a counter."""
+        """The expected answers are those of TensorFlow Serving, which runs nothing on its own: the first numbers of
+        a seed, and of a counter."""
         write_drawing(self.path("m", "1"))
         answers = []
         for flags in ((), ("--enable_model_warmup=false",), ("--specialise=off",)):
@@ -147,7 +148,7 @@ class Warmup(Case):
             self.assertEqual(warmed["4", "INVALID_ARGUMENT"], 1000)
             self.assertEqual(warmed["5", "UNIMPLEMENTED"], 1)
             self.assertEqual(warmed["6", "DATA_LOSS"], 0)
-            # what is wrong is put right in place
+            # The faulty file is repaired in place.
             records.write(self.path("half", "6", FILE), [records.predict([1])])
             wait_for(lambda: server.state("half", 6) == "AVAILABLE", "the repaired version")
 
@@ -163,7 +164,7 @@ class Warmup(Case):
             self.assertRegex(server.states("half")[2][1],
                              r'golden record 1 of .*: output "y"\[1\] is 3, recorded was 3.00999999')
             self.assertEqual(server.predict("half", [1.0]), [2.5])
-            # what is near enough, the version itself may say
+            # A version can set its own tolerance.
             tolerance = self.path("half", "2", "assets.extra", "slipway_golden_tolerance")
             with open(tolerance, "w", encoding="utf-8") as file:
                 file.write("0.1\n")
