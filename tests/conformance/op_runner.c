@@ -1,24 +1,24 @@
 /*
- * Our side of the conformance tests: graphs and feeds on standard input, results on standard
- * output. All numbers little-endian, texts and graphs preceded by their length (int64).
+ * Slipway's side of the conformance tests: graphs and feeds on standard input, results on standard
+ * output. All numbers are little-endian; texts and graphs are preceded by their length (int64).
  *
  *   'G' graph                      a new session over a serialized GraphDef
  *   'R' feeds fetches targets (int32 each), then per feed: name, tensor; then the names
  *   'I' the same, as a part of loading
  *   'S'                            loading is over
  *
- *   'L'                            status 0 unless LeakSanitizer is there and found a leak
+ *   'L'                            status 0 unless LeakSanitizer is linked and found a leak
  *   'D'                            status 0; its text: microseconds of processor time that the last
  *                                  run used after its deadline (0 when it ended before it)
  *   'M'                            status 0; its text: bytes by which the last run's memory grew at
  *                                  its peak, as the system counts resident pages
  *
- * Each is answered by a status (int32) and its text; 'R' and 'I', when that is 0, by the fetched
- * tensors.
- * Arguments: what rt_tuning leaves out, by name: no_fusion no_winograd no_autotune no_specialise,
- * and bf16. Unless no_specialise is among them, a run is one of the compiled plan where there can
- * be one for the shapes fed. measure_memory: 'M' may be asked. memory_mb=N is the limit of one run,
- * deadline_ms=N the time that it may take.
+ * Each is answered by a status (int32) and its text. If the status is 0, the fetched tensors follow
+ * for 'R' and 'I'.
+ * Arguments: the parts of rt_tuning to switch off: no_fusion no_winograd no_autotune no_specialise,
+ * and bf16. Without no_specialise, a run uses the compiled plan wherever there can be one for the
+ * shapes fed. measure_memory: 'M' may be sent. memory_mb=N is the memory limit of one run,
+ * deadline_ms=N its time limit.
  *
  * A tensor: dtype, rank (int32), dims (int64), then bytes, or for strings each with its length.
  */
@@ -38,11 +38,11 @@
 
 enum { MOST = 256 };
 
-/* What the arguments say. */
+/* The settings from the arguments. */
 struct settings {
     struct rt_tuning tuning;
     size_t memory_bytes; /* 0: no limit */
-    int64_t deadline_ns; /* from the start of a run; 0: none */
+    int64_t deadline_ns; /* counted from the start of a run; 0: none */
     bool measures_memory;
 };
 
@@ -76,7 +76,7 @@ static void put_int(int32_t v)
     put(&v, sizeof v);
 }
 
-/* Ends in a NUL that *n does not count; for free(). */
+/* Returns a text that ends in a NUL, which *n does not count. The caller frees it. */
 static char *get_text(int64_t *n)
 {
     get(n, sizeof *n);
@@ -95,7 +95,7 @@ static void put_text(const char *p, size_t n)
     put(p, n);
 }
 
-/* A tensor without elements may have dimensions that nobody can hold: those are refused. */
+/* A tensor without elements may have dimensions beyond any limit; it is refused then. */
 static enum rt_status get_tensor(struct rt_tensor *t, struct rt_error *err)
 {
     const int32_t dtype = get_int(), rank = get_int();
@@ -169,8 +169,8 @@ static struct rt_session *open_session(const struct rt_registry *registry,
 }
 
 /*
- * How late a run ends is measured in processor time, which other processes of a busy machine do not
- * add to: a signal notes the time that this process has used when the deadline passes.
+ * How late a run ends is measured in processor time, to which other processes of a busy machine do
+ * not add: when the deadline passes, a signal notes the time that this process has used.
  */
 static volatile int64_t cpu_at_deadline_ns = -1; /* -1: the deadline has not passed */
 static int64_t late_us;
@@ -199,7 +199,7 @@ static void set_timer(int64_t ns)
 
 static int64_t grown_bytes;
 
-/* A field of /proc/self/status, in bytes. */
+/* Returns a field of /proc/self/status, in bytes. */
 static int64_t status_bytes(const char *field)
 {
     char line[256];
@@ -214,8 +214,10 @@ static int64_t status_bytes(const char *field)
     return kb << 10;
 }
 
-/* What earlier runs left to the allocator goes back to the system, and the peak is what there is
- * now. */
+/*
+ * Returns memory that earlier runs left in the allocator to the system, and resets the peak to the
+ * present size.
+ */
 static int64_t begin_peak(void)
 {
     malloc_trim(0);
@@ -287,7 +289,7 @@ static void run_once(struct rt_session *session, const struct settings *settings
         free(name[i]);
 }
 
-/* The number in an argument "NAME=NUMBER" of this name; -1: it is another argument. */
+/* Returns the number in an argument "NAME=NUMBER" with this name; -1 for other arguments. */
 static int64_t number_of(const char *arg, const char *name)
 {
     const size_t n = strlen(name);
@@ -331,7 +333,7 @@ static void answer_serve(struct rt_session *session)
     put_status(err.code, &err);
 }
 
-/* LeakSanitizer's, where it is linked: what it finds it also writes to standard error. */
+/* A function of LeakSanitizer, where it is linked. It also reports leaks on standard error. */
 int __lsan_do_recoverable_leak_check(void) __attribute__((weak));
 
 static void answer_leaks(void)
@@ -355,7 +357,7 @@ int main(int argc, char **argv)
     struct rt_registry *registry = rt_registry_new();
     struct rt_session *session = NULL;
     must(registry && kn_register(registry), "the kernels cannot be registered");
-    mallopt(M_MMAP_THRESHOLD, 65536); /* as the server sets it */
+    mallopt(M_MMAP_THRESHOLD, 65536); /* the same value as in the server */
     must(signal(SIGALRM, deadline_passed) != SIG_ERR, "no signal handler");
     for (int c; (c = getchar()) != EOF;) {
         must(strchr("GRISLDM", c) != NULL, "an unknown request");

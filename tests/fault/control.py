@@ -1,4 +1,4 @@
-"""The driver's side of fault.h: which calls of a server fail, and what happened."""
+"""The driver's side of fault.h: chooses the calls of a server that fail, and reads what happened."""
 import mmap
 import os
 import shutil
@@ -9,8 +9,8 @@ KINDS = ("memory", "open", "read", "short", "stat", "mmap", "thread", "descripto
 DEPTH, STACKS = 8, 1 << 16
 EVER = 0xFFFFFFFF
 
-HEAD = struct.Struct("<IIIIIIQ16s")  # armed to thread
-SEEN = struct.Struct(f"<IIII{DEPTH}Q{len(KINDS)}Q")  # matched to calls
+HEAD = struct.Struct("<IIIIIIQ16s")  # the fields from `armed` to `thread`
+SEEN = struct.Struct(f"<IIII{DEPTH}Q{len(KINDS)}Q")  # the fields from `matched` to `calls`
 STACK = struct.Struct(f"<QII{DEPTH}Q")
 SIZE = HEAD.size + SEEN.size + STACKS * STACK.size
 
@@ -24,7 +24,8 @@ class Control:
             self.map = mmap.mmap(file.fileno(), SIZE)
 
     def describe(self, kinds, first=1, n=1, stack=0, thread=""):
-        """Nothing is armed yet; what was seen is forgotten."""
+        """Describes the calls that fail, without arming them, and clears the results of earlier
+        ones."""
         self.quiet()
         bits = sum(1 << KINDS.index(k) for k in kinds)
         HEAD.pack_into(self.map, 0, 0, 0, bits, first, n, 0, stack, thread.encode())
@@ -43,12 +44,12 @@ class Control:
         struct.pack_into("<II", self.map, 0, 0, 0)
 
     def fired(self):
-        """How many calls have failed, and the stack of the first."""
+        """Returns the number of calls that have failed, and the stack of the first."""
         seen = SEEN.unpack_from(self.map, HEAD.size)
         return seen[1], seen[4:4 + DEPTH]
 
     def calls(self):
-        """What was traced: {kind: count}, [(kind, hash, count, stack)]."""
+        """Returns the traced calls: {kind: count}, [(kind, hash, count, stack)]."""
         seen = SEEN.unpack_from(self.map, HEAD.size)
         found = [(KINDS[kind], hashed, count, at)
                  for hashed, kind, count, *at in STACK.iter_unpack(self.map[HEAD.size + SEEN.size:])
@@ -57,7 +58,7 @@ class Control:
 
 
 def symbols(binary, stack):
-    """Names of the functions of a stack, innermost first."""
+    """Returns the function names of a stack, innermost first."""
     tool = next((t for t in ("llvm-symbolizer", "llvm-symbolizer-14") if shutil.which(t)), None)
     addresses = [hex(a - 1) for a in stack if a]
     if not tool or not addresses:

@@ -2,13 +2,13 @@
  * Fault injection for a server under test: chosen calls of libc by our own objects fail.
  *
  * tests/CMakeLists.txt links the server's own main.c with this file and -Wl,--wrap for every
- * function below, so that a call by our code, or by a static library, arrives here first; calls
- * inside shared libraries do not. gRPC's core, which aborts by design when malloc fails, is thus
- * left out.
+ * function below, so that a call by our code, or by a static library, arrives here first. Calls
+ * inside shared libraries do not, which leaves out gRPC's core: it aborts by design when malloc
+ * fails.
  *
  * The driver (run.py, by control.py) and the server share struct fault_control, a file named by
  * $SLIPWAY_FAULT. The driver describes in it which calls fail, sets `armed`, and reads what
- * happened. While `tracing` is set each call is counted by the stack that it comes from.
+ * happened. While `tracing` is set, calls are counted by the stack that they come from.
  *
  * Threads: any. The driver writes the description only while `armed` and `tracing` are 0.
  */
@@ -34,7 +34,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-extern char __executable_start, _end; /* the linker's: addresses are told relative to the first */
+/* set by the linker; reported addresses are relative to the first */
+extern char __executable_start, _end;
 
 static struct fault_control *control; /* NULL: nothing ever fails */
 static _Thread_local uintptr_t stack_low, stack_high;
@@ -61,7 +62,7 @@ static void note_stack_bounds(void)
     void *low = NULL;
     size_t n = 0;
 
-    stack_low = 1; /* also if it fails: no second try */
+    stack_low = 1; /* set even if the query fails, so that it is not repeated */
     if (pthread_getattr_np(pthread_self(), &attr))
         return;
     if (!pthread_attr_getstack(&attr, &low, &n)) {
@@ -71,8 +72,10 @@ static void note_stack_bounds(void)
     pthread_attr_destroy(&attr);
 }
 
-/* Follows frame pointers, which the sanitizers' builds keep. A library without them ends the walk,
- * or yields addresses that are the same every time and do no harm. */
+/*
+ * Follows frame pointers, which sanitizer builds keep. A library without them ends the walk, or
+ * yields addresses that are the same every time and do no harm.
+ */
 static int stack_of(const uintptr_t *frame, uint64_t *out)
 {
     int n = 0;
@@ -83,7 +86,10 @@ static int stack_of(const uintptr_t *frame, uint64_t *out)
         uintptr_t at = (uintptr_t)frame;
         if (at < stack_low || at + 2 * sizeof *frame > stack_high || at % sizeof *frame)
             break;
-        /* Libraries lie elsewhere in every process, so their callers are left out. */
+        /*
+         * Callers in libraries are left out, because libraries have other addresses in every
+         * process.
+         */
         uintptr_t caller = frame[1] - (uintptr_t)&__executable_start;
         if (caller < (uintptr_t)(&_end - &__executable_start))
             out[n++] = caller;
@@ -123,7 +129,7 @@ static void count(enum fault_kind kind, uint64_t hash, const uint64_t *stack)
     }
 }
 
-/* Whether this call fails. */
+/* Returns whether this call fails. */
 static bool fails(enum fault_kind kind, const void *frame)
 {
     struct fault_control *c = control;
@@ -163,7 +169,10 @@ static bool is_file(int fd)
 
 /* ---- the functions ---- */
 
-/* FAULT_WRAP(type, name, parameters): the function itself, and what calls of it arrive at. */
+/*
+ * FAULT_WRAP(type, name, parameters): declares the function, and the wrapper that calls of it
+ * reach.
+ */
 #define FAULT_WRAP(type, name, ...)                                                                \
     type __real_##name(__VA_ARGS__);                                                               \
     type __wrap_##name(__VA_ARGS__);                                                               \
@@ -293,7 +302,7 @@ FAULT_WRAP(ssize_t, pread, int fd, void *p, size_t n, off_t at)
     return __real_pread(fd, p, n, at);
 }
 
-/* As a stream says that its file could not be read: by its error flag. */
+/* A stream reports by its error flag that its file could not be read. */
 FAULT_WRAP(size_t, fread, void *p, size_t size, size_t n, FILE *f)
 {
     if (is_file(fileno(f)) && FAILS(FAULT_READ)) {
@@ -415,7 +424,7 @@ int __wrap_fcntl(int fd, int command, ...)
     if (command == F_DUPFD || command == F_DUPFD_CLOEXEC)
         FAIL(FAULT_DESCRIPTOR, EMFILE, -1);
     va_start(ap, command);
-    long value = va_arg(ap, long); /* of commands that take none it is not looked at */
+    long value = va_arg(ap, long); /* commands without an argument ignore it */
     va_end(ap);
     return __real_fcntl(fd, command, value);
 }

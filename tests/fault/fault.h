@@ -1,6 +1,6 @@
 /*
  * The file that a server under test (fault.c) and the driver (control.py) both map. control.py
- * repeats this layout: a change here is a change there.
+ * repeats this layout, so both must be changed together.
  */
 #ifndef TESTS_FAULT_FAULT_H
 #define TESTS_FAULT_FAULT_H
@@ -9,21 +9,21 @@
 #include <stdint.h>
 
 enum fault_kind {
-    FAULT_MEMORY,     /* malloc and its kin: ENOMEM */
+    FAULT_MEMORY,     /* malloc and related functions: ENOMEM */
     FAULT_OPEN,       /* EMFILE */
-    FAULT_READ,       /* of a file: EIO */
-    FAULT_SHORT,      /* a read that returns half of what was asked for */
+    FAULT_READ,       /* a read of a file: EIO */
+    FAULT_SHORT,      /* a read that returns half of the requested bytes */
     FAULT_STAT,       /* EIO */
     FAULT_MMAP,       /* ENOMEM */
     FAULT_THREAD,     /* EAGAIN */
     FAULT_DESCRIPTOR, /* eventfd, epoll, inotify, socket, accept: EMFILE or ENOSPC */
-    FAULT_WRITE,      /* of a file: ENOSPC */
+    FAULT_WRITE,      /* a write to a file: ENOSPC */
     FAULT_KINDS,
 };
 
 enum { FAULT_DEPTH = 8, FAULT_STACKS = 1 << 16 };
 
-/* A stack that calls came from, innermost first, relative to the start of the executable. */
+/* A stack from which calls came, innermost first, relative to the start of the executable. */
 struct fault_stack {
     _Atomic uint64_t hash; /* 0: free */
     uint32_t kind;
@@ -33,15 +33,17 @@ struct fault_stack {
 
 struct fault_control {
     uint32_t armed, tracing;
-    /* Which calls: bits of kinds; a stack's hash, or 0 for any; the begin of a thread's name. Of
-     * those that match, the first-th (from 1) and n - 1 more fail. */
+    /*
+     * The calls to fail: bits of kinds; the hash of a stack, or 0 for any; the beginning of a
+     * thread's name. Of the calls that match, number `first` (from 1) and the n - 1 after it fail.
+     */
     uint32_t kinds, first, n, pad;
     uint64_t stack;
     char thread[16];
-    /* What happened since the driver wrote zeros. */
+    /* Events since the driver wrote zeros. */
     _Atomic uint32_t matched, fired;
     uint32_t fired_kind, pad2;
-    uint64_t fired_at[FAULT_DEPTH]; /* of the first that failed */
+    uint64_t fired_at[FAULT_DEPTH]; /* stack of the first call that failed */
     _Atomic uint64_t calls[FAULT_KINDS];
     struct fault_stack stacks[FAULT_STACKS];
 };

@@ -1,15 +1,13 @@
 #!/usr/bin/env python3
-"""`./run fault`: calls of libc by a server's own code fail, one after the other, in each of the
-PHASES; after each the server lives, answers right, holds nothing and serves every version.
+"""`./run fault`: calls of libc by a server's own code fail, one after the other, in each of the PHASES. After each
+fault the server must be alive, answer correctly, hold no memory of requests, and serve every version.
 
-Each phase is done once while its calls are counted, by the stack that they come from. Then, for
-every such stack (or with --all for every single call) the phase is done again while that call
-fails: once, and (memory, descriptors) that one and all after it. In the meantime an answer is right
-or says RESOURCE_EXHAUSTED or UNAVAILABLE; nothing else is true then. `start` and `drain` take a
-process for each fault; everything else goes on in one process, so that what a fault breaks is found
-by what comes after. `start` fails one call of each stack with --all too: the calls of loading, which
-are most of its calls, fail one by one in `swap`, `add` and `drop`. The last line is "N passed, M
-failed", a fault each."""
+Each phase runs once while its calls are counted by the stack that they come from. Then, for every such stack (or
+with --all for every single call) the phase runs again while that call fails: once, and (memory, descriptors)
+together with all calls after it. During a fault an answer must be right or be RESOURCE_EXHAUSTED or UNAVAILABLE.
+`start` and `drain` need a process for each fault; all other faults share one process, so that later requests show
+what a fault has broken. `start` fails one call of each stack even with --all: most of its calls belong to loading,
+and `swap`, `add` and `drop` fail those one by one. The last line is "N passed, M failed", counting faults."""
 import argparse
 import collections
 import concurrent.futures
@@ -31,7 +29,7 @@ from control import EVER, KINDS, Control, symbols  # noqa: E402
 from run_tests import SANITIZER_ENV  # noqa: E402
 
 FILES = ("open", "read", "short", "stat", "mmap", "write")
-PHASES = {  # name: (flags, the request)
+PHASES = {  # name: (flags, method of Served that makes the request)
     "swap": ("", "swap"),
     "add": ("", "add_and_remove"),
     "label": ("", "label"),
@@ -69,7 +67,7 @@ PHASES = {  # name: (flags, the request)
 
 
 def made_as(phase):
-    """What the server of a phase is made with, besides its flags."""
+    """Returns the options of a phase's server, besides its flags."""
     return {"small": phase.startswith("start"), "watched": phase == "drop",
             "secure": "secure" in phase or phase.startswith("start")}
 
@@ -94,11 +92,11 @@ class Report:
               flush=True)
 
     def missed(self, phase):
-        """Of the calls that were to fail, those that the phase did not come to this time."""
+        """Returns the number of planned faults whose call the phase did not reach this time."""
         return self.outcomes[phase, "not reached"]
 
     def check_phase(self, phase):
-        """A phase in which no call has failed shows nothing: it is a failure itself."""
+        """A phase in which no call has failed shows nothing, so it is itself a failure."""
         if self.done[phase] == self.missed(phase) and not any(p == phase for p, _, _ in self.failed):
             self.wrong(phase, f"none of {self.planned.get(phase)} faults was reached", (), "the harness, or what it asks for")
 
@@ -109,7 +107,7 @@ class Report:
 
 
 class Campaign:
-    """A phase, with all its faults."""
+    """One phase with all its faults."""
 
     def __init__(self, args, report, control, served_module, phase):
         self.args, self.report, self.control = args, report, control
@@ -117,8 +115,8 @@ class Campaign:
         self.dice = random.Random(args.seed)
         self.kinds = tuple(args.kind or KINDS)
         self.served = None
-        self.expected_digits = None  # what a process without faults has answered
-        self.tuned = None  # what autotune has written
+        self.expected_digits = None  # the answer of a process without faults
+        self.tuned = None  # the file that autotuning has written
         self.known = set()  # stacks that fail in another phase
 
     def new_served(self):
@@ -136,7 +134,7 @@ class Campaign:
     # ---- which faults ----
 
     def targets(self, calls, found):
-        """(what it is called, how it is armed), the most different ones first."""
+        """Returns (description, arguments of arm), with the most different calls first."""
         once, later, seen = [], [], set()
         found = [f for f in found if f[0] in self.kinds and f[1] not in self.known]
         self.dice.shuffle(found)
@@ -183,7 +181,7 @@ class Campaign:
         served, report, phase = self.served, self.report, self.phase
         lasting = how.get("n", 1) == EVER
         error = None
-        served.wait = SHORT if lasting else self.module.WAIT  # what cannot come is not waited for
+        served.wait = SHORT if lasting else self.module.WAIT  # a short wait for an answer that cannot come
         self.control.arm(**how)
         try:
             getattr(served, request)()
@@ -200,14 +198,14 @@ class Campaign:
         self.control.quiet()
         served.wait = self.module.WAIT
         if lasting and outcome == "late" and (request in LONG or "descriptor" in how["kinds"]):
-            outcome, error = "did not come", None  # it cannot, while the fault lasts
+            outcome, error = "did not come", None  # expected while the fault lasts
         try:
             if not error or request in LONG:
                 served.repair()
             served.probe()
             allowed = self.module.LOAD_CODES
             if set(how["kinds"]) & set(FILES):
-                allowed += ("DATA_LOSS",)  # a file that cannot be read; it is tried again
+                allowed += ("DATA_LOSS",)  # for a file that cannot be read; the load is tried again
             for code, text in served.failed_loads():
                 if code not in allowed:
                     raise self.module.Wrong(f"a load failed so: {code}: {text}")
@@ -238,7 +236,7 @@ class Campaign:
             if self.is_over(until):
                 break
             if not self.one(request, what, how) and not self.is_well():
-                self.finish()  # it has died, or cannot be trusted any more
+                self.finish()  # The server has died, or is in an unknown state.
                 self.begin()
         self.finish()
 
@@ -253,7 +251,8 @@ class Campaign:
     # ---- phases that take a process each ----
 
     def new_process(self, how, armed):
-        """armed: from the start on, else from the SIGTERM on. What went wrong, or None."""
+        """Runs a phase in a process of its own. The fault is armed from the start (`armed`), or from the SIGTERM
+        on. Returns what went wrong, or None."""
         served, phase = self.new_served(), self.phase
         try:
             if armed:
@@ -283,7 +282,8 @@ class Campaign:
                 self.control.arm(**how)
                 error = served.end()
                 asked.join()
-                limit = f"exit status -{signal.SIGALRM.value}:"  # without memory for any other end
+                # without memory, the process can only be ended by its time limit
+                limit = f"exit status -{signal.SIGALRM.value}:"
                 if error and how.get("n") == EVER and error.startswith(limit):
                     self.report.outcomes[phase, "ended by its limit"] += 1
                     return None
@@ -304,7 +304,7 @@ class Campaign:
             pass
 
     def wait_ready(self, served):
-        """False: it has ended."""
+        """Waits until the server is ready; returns False if it has ended."""
         end = time.monotonic() + 60
         while time.monotonic() < end:
             if served.server.process.poll() is not None:
@@ -315,12 +315,12 @@ class Campaign:
             except AssertionError:
                 return False
             if self.control.fired()[0] and time.monotonic() > end - 50:
-                self.control.quiet()  # what is refused for ever is asked for again for ever
+                self.control.quiet()  # A server that is refused a call for ever retries it for ever.
             time.sleep(0.01)
         raise AssertionError("60 s: " + served.server.log()[-2000:])
 
     def tune(self):
-        """Has the server write what it times, without any fault: as `start` does."""
+        """Runs a server without any fault, as `start` does, so that it writes its autotune file."""
         served = self.new_served()
         self.control.trace(self.kinds)
         served.start()
@@ -386,7 +386,7 @@ class Campaign:
 
 
 def run(args, report, served_module):
-    """The phases, some at a time: each has a fair part of what is left of the time."""
+    """Runs the phases, several at a time. Each gets an equal part of the time that is left."""
     phases, lock = list(args.phase or PHASES), threading.Lock()
     end = time.monotonic() + args.seconds if args.seconds else float("inf")
 

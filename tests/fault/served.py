@@ -1,5 +1,5 @@
-"""A server whose calls of libc can be made to fail, the requests that it is asked, and what must be
-true of it whenever nothing is going on."""
+"""A server whose calls of libc can be made to fail, its requests, and the conditions that must hold
+whenever it is idle."""
 import base64
 import gzip
 import http.client
@@ -29,14 +29,14 @@ from tensorflow_serving.apis import (classification_pb2, get_model_metadata_pb2,
 from test_stress import CLASSIFY, REGRESS, write_model
 
 WAIT = 5 * SLOW
-# Of a version, between what the server reckons one with and another half: whose memory stays
-# counted after it has gone leaves no room for the next, and the loads after it fail for good.
+# The memory limit for each version: up to half more than the server counts for one. A version whose
+# memory stays counted after it has gone leaves no room for the next, so that all later loads fail.
 VERSION_BYTES = 19 << 19
-RUNS_BYTES = 64 << 20  # of all runs together, for the same reason: idle plans hold half of it
-CORE_THREADS = 2  # that gRPC's core may start for its timers
-# What a server may say for want of memory, descriptors or a disk, and nothing else.
+RUNS_BYTES = 64 << 20  # limit of all runs together, for the same reason; idle plans take half of it
+CORE_THREADS = 2  # number of timer threads that gRPC's core may start
+# The only codes that a server may give for lack of memory, descriptors or disk.
 REFUSALS = ("RESOURCE_EXHAUSTED", "UNAVAILABLE")
-LOAD_CODES = REFUSALS + ("ABORTED",)  # that a load may fail with, and is tried again
+LOAD_CODES = REFUSALS + ("ABORTED",)  # codes with which a load may fail; it is tried again
 REST_REFUSALS = {429: "RESOURCE_EXHAUSTED", 503: "UNAVAILABLE"}
 BATCHING = "max_batch_size { value: 64 } batch_timeout_micros { value: 2000 } " \
     "num_batch_threads { value: 2 } max_enqueued_batches { value: 100 } " \
@@ -48,11 +48,11 @@ class Wrong(AssertionError):
 
 
 class Late(Wrong):
-    """No answer has come in its time."""
+    """No answer has arrived in time."""
 
 
 class Refused(Exception):
-    """The server has answered, with one of REFUSALS, or has hung up."""
+    """The server has answered with one of REFUSALS, or has closed the connection."""
 
 
 def check(got, expected, what):
@@ -65,21 +65,23 @@ def near(got, expected, what):
         raise Wrong(f"{what}: {got!r}, not {expected!r}")
 
 
-STARTING = threading.Lock()  # what a process starts with stands in this one's environment
+# held while a server starts, because it takes its settings from this process's environment
+STARTING = threading.Lock()
 
 
 class Served:
-    """half: version 1 or 2 of half_plus_two, from a checkpoint; m: versions 1 and 2 of a constant
-    graph that takes Examples, unless it is `small`; digits; more, for a while. watched: its newest
-    version, with requests to warm it up and goldens. secure: REST and gRPC by TLS."""
+    """A server with these models. half: version 1 or 2 of half_plus_two, from a checkpoint. m:
+    versions 1 and 2 of a constant graph that takes Examples, unless it is `small`. digits. more:
+    for a while. watched: its newest version, with warm-up requests and goldens. `secure` is for
+    REST and gRPC over TLS."""
 
     def __init__(self, control, *flags, small=False, watched=False, secure=False):
         self.control, self.half, self.serial, self.watches = control, 1, 0, []
         self.folder = tempfile.mkdtemp(prefix="slipway-fault-")
         self.fixed = {"digits": [1]} if small else {"m": [1, 2], "digits": [1]}
-        self.version = 1 if watched else 0  # of `watched`
+        self.version = 1 if watched else 0  # newest version of `watched`
         self.expected_digits = None
-        self.level = None  # descriptors and threads when nothing goes on
+        self.level = None  # numbers of descriptors and threads while the server is idle
         for name in ("half_plus_two", "digits"):
             shutil.copytree(os.path.join(MODELS, name), os.path.join(self.folder, name),
                             ignore=shutil.ignore_patterns("held_out"))
@@ -93,8 +95,8 @@ class Served:
         self.write_watched()
         self.labelled, self.applied = None, False
         self.wait = WAIT
-        self.rows = 30  # of the next new shape
-        most = 3 + 2 * (not small) + watched  # versions at a time
+        self.rows = 30  # number of rows of the next new shape
+        most = 3 + 2 * (not small) + watched  # largest number of versions at a time
         self.flags = [f"--model_config_file={self.path('config')}", "--enable_session_service",
                       "--load_retry_interval_micros=50000", "--max_num_load_retries=1000000",
                       "--num_load_threads=1", "--drain_timeout=10",
@@ -110,7 +112,8 @@ class Served:
         return os.path.join(self.folder, name)
 
     def make_secure(self):
-        """A certificate that signs itself, told to the server; what a client trusts."""
+        """Makes a self-signed certificate and configures the server with it. Returns the SSLContext
+        of clients."""
         subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
                         "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj",
                         "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",
@@ -141,7 +144,8 @@ class Served:
 
     def new_channel(self):
         at = f"127.0.0.1:{self.server.grpc_port}"
-        # A closed channel that is not connected yet keeps its socket for the second of these.
+        # A channel that is closed before it is connected keeps its socket until the back-off time
+        # ends.
         options = [("grpc.use_local_subchannel_pool", 1), ("grpc.min_reconnect_backoff_ms", 2000)]
         if not self.secure:
             return grpc.insecure_channel(at, options)
@@ -162,7 +166,7 @@ class Served:
         self.expected_digits = self.rest("POST", "/v1/models/digits:predict", self.picture)
 
     def end(self):
-        """SIGTERM; what went wrong at the end of its life, or None."""
+        """Sends SIGTERM; returns what went wrong until the process ended, or None."""
         for watch in self.watches:
             watch.cancel()
         try:
@@ -189,7 +193,7 @@ class Served:
     # ---- requests: each checks its answer, or raises Refused ----
 
     def http(self, method, path, body=None, headers=None):
-        """(status, headers, body) over a connection of its own."""
+        """Sends a request over a connection of its own; returns (status, headers, body)."""
         at = ("127.0.0.1", self.server.rest_port)
         connection = http.client.HTTPSConnection(*at, timeout=self.wait, context=self.secure) \
             if self.secure else http.client.HTTPConnection(*at, timeout=self.wait)
@@ -264,14 +268,15 @@ class Served:
         near(got["results"], [6.0, 3.0], "REST regress")
 
     def rest_gzip(self):
-        x = self.numbers(5000)  # inflates in several steps; the answer is deflated
+        # The request is inflated in several steps, and the answer is deflated.
+        x = self.numbers(5000)
         status = self.rest("POST", "/v1/models/m:predict",
                            gzip.compress(json.dumps({"instances": x}).encode()),
                            {"Content-Encoding": "gzip", "Accept-Encoding": "gzip"})
         near(status["predictions"], [v / 2 + 2 for v in x], "REST predict, gzip")
 
     def rest_large(self):
-        x = self.numbers(60000)  # decoded on a worker
+        x = self.numbers(60000)  # The request is decoded on a worker.
         got = self.rest("POST", "/v1/models/m:predict", {"instances": x})
         near(got["predictions"], [v / 2 + 2 for v in x], "REST predict, large")
 
@@ -287,7 +292,7 @@ class Served:
         check("slipway_build_info" in page, True, "the end of the page of metrics")
 
     def rest_wrong(self):
-        """What the client does wrong is still said so."""
+        """Errors of the client must still be reported as its errors."""
         for body, code in ((b"{", 400), (b'{"instances": ["a"]}', 400), (b'{"examples": []}', 400)):
             status, _, text = self.http("POST", "/v1/models/half_plus_two:predict", body)
             if status in REST_REFUSALS:
@@ -312,8 +317,8 @@ class Served:
         near(values(y), [v / 2 + (2 if model == "m" else self.addend()) for v in x], "Predict")
 
     def grpc_many(self):
-        """More calls than are posted at a time, and each needs the memory of one more: the streams
-        between them stay, and take what the calls give back."""
+        """More calls than the server has posted at a time, each of which needs memory. The streams
+        between them stay open and take the memory that the calls give back."""
         for _ in range(20):
             watch = self.health.Watch(health_pb2.HealthCheckRequest(service=""))
             watch.add_callback(lambda: None)
@@ -350,7 +355,8 @@ class Served:
               got.results[1].regression_result.regressions[0].value], [6.0, 6.0], "MultiInference")
 
     def grpc_session(self):
-        """By names of tensors, of which no plan is kept yet: the fetches differ each time."""
+        """A SessionRun by names of tensors, for which there is no plan yet because the fetches
+        differ each time."""
         self.serial += 1
         request = session_service_pb2.SessionRunRequest(
             fetch=["y:0", "half_x:0", "weights:0"][:1 + self.serial % 3])
@@ -416,14 +422,14 @@ class Served:
                       health_pb2.HealthCheckRequest(service=""))
 
     def new_shape(self):
-        """A number of rows that was never asked for, until it is compiled."""
+        """Requests with a new number of rows, until it is compiled."""
         self.rows += 1
         for _ in range(3):
             self.grpc_predict("m", self.rows)
             x = self.numbers(self.rows)
             got = self.rest("POST", "/v1/models/half_plus_two:predict", {"instances": x})
             near(got["predictions"], [v / 2 + self.addend() for v in x], "a new shape")
-        time.sleep(0.02 * SLOW)  # the compiler works beside the requests
+        time.sleep(0.02 * SLOW)  # The compiler works while requests are answered.
 
     def digits(self):
         got = self.rest("POST", "/v1/models/digits:predict", self.picture)
@@ -431,7 +437,7 @@ class Served:
             near(flat(got), flat(self.expected_digits), "digits")
 
     def batch(self):
-        """Requests at a time, one of them larger than a batch may be."""
+        """Several requests at the same time, one of them larger than a batch may be."""
         failures = []
 
         def ask(what):
@@ -472,7 +478,7 @@ class Served:
         os.rename(self.path("config.new"), self.path("config"))
 
     def write_watched(self):
-        """The next version, which is there at once."""
+        """Writes the next version of `watched` and moves it into place in one step."""
         if not self.version:
             return
         made = self.path("made")
@@ -484,7 +490,8 @@ class Served:
         os.rename(made, self.path(f"watched/{self.version}"))
 
     def apply(self, request):
-        """Until it is taken; a fault may refuse it, and then all is as before."""
+        """Sends a configuration until it is accepted. A fault may refuse it, which must change
+        nothing."""
         self.applied = False
         for _ in range(5):
             try:
@@ -493,9 +500,11 @@ class Served:
                 return
             except Refused:
                 pass
-            except Wrong as error:  # taken, and the first try of its new model has failed
+            except Wrong as error:
+                # The configuration is accepted, but the first load of its new model has failed.
                 codes = re.findall(r"due to error: (\w+): ", str(error))
-                # DATA_LOSS is a file that cannot be read; failed_loads says whether it may be.
+                # DATA_LOSS means a file that cannot be read; failed_loads checks whether that is
+                # allowed.
                 if not str(error).startswith("UNKNOWN") or set(codes) - {*LOAD_CODES, "DATA_LOSS"}:
                     raise
                 self.applied = True
@@ -510,8 +519,8 @@ class Served:
             self.settle("watched", [self.version])
 
     def settle(self, model, wanted, within=None):
-        """Until these versions serve and no other does. A version that has ended otherwise than by
-        being unloaded has a reason."""
+        """Waits until exactly these versions serve. A version that has ended without being unloaded
+        must have a reason."""
         end = time.monotonic() + (within or 2 * self.wait)
         while True:
             try:
@@ -536,8 +545,8 @@ class Served:
         self.settle("half_plus_two", [self.half])
 
     def drop(self):
-        """A version that is found, read, warmed up and compared with its goldens, and the one
-        before it goes."""
+        """The server finds, reads, warms up and compares a new version with its goldens, and
+        retires the version before it."""
         old, self.version = self.version, self.version + 1
         self.write_watched()
         try:
@@ -548,8 +557,8 @@ class Served:
             shutil.rmtree(self.path(f"watched/{old}"))
 
     def file_again(self):
-        """The configuration's file is read again at a SIGHUP. Where it could not be read, all is as
-        before, until the next."""
+        """Changes the configuration file and sends SIGHUP. If the file could not be read, nothing
+        may change until the next SIGHUP."""
         self.half = 3 - self.half
         self.write_config()
         for left in range(4, -1, -1):
@@ -562,7 +571,7 @@ class Served:
                     raise
 
     def add_and_remove(self):
-        """A model that is AVAILABLE answers at once."""
+        """A model that is AVAILABLE must answer at once."""
         self.apply(self.config(self.half, more=True))
         self.settle("more", [1])
         got = self.rest("POST", "/v1/models/more:predict", {"instances": [4.0]})
@@ -571,7 +580,7 @@ class Served:
         self.settle("more", [])
 
     def label(self):
-        """A label that moves: it comes with the next map, and what was answered is so."""
+        """Moves a label. It moves with the next serving map, and answers must follow it."""
         self.labelled = 3 - (self.labelled or 1)
         self.apply(self.config(self.half, label=self.labelled))
         self.check_label()
@@ -583,7 +592,8 @@ class Served:
     # ---- what is always so ----
 
     def repair(self):
-        """What was taken comes by itself; what a fault has kept away is given once more."""
+        """Restores the configuration: a change that was accepted completes by itself, and one that
+        a fault has prevented is sent again."""
         if self.labelled and self.applied:
             self.check_label()
         self.labelled = None
@@ -599,13 +609,13 @@ class Served:
                 if float(v) != (1 if k == 'slipway_requests_in_flight{entrypoint="REST"}' else 0)}
 
     def note_level(self):
-        """What the process holds now is what it may hold whenever nothing goes on."""
-        time.sleep(0.1)  # connections that were closed a moment ago
+        """Takes the present numbers of descriptors and threads as those of an idle server."""
+        time.sleep(0.1)  # for connections that were closed a moment ago
         files, threads = self.resources()
         self.level = len(files), threads
 
     def is_level(self):
-        """What is above the level, or None."""
+        """Returns what is above the idle level, or None."""
         if not self.level:
             return None
         files, threads = self.resources()
@@ -616,7 +626,8 @@ class Served:
         return None
 
     def probe(self):
-        """Alive, right, nothing stays counted, and no descriptor or thread is left over."""
+        """Checks that the server is alive and right, that nothing stays counted, and that no
+        descriptor or thread is left over."""
         if self.server.process.poll() is not None:
             raise Wrong(f"the process has ended with {self.server.process.returncode}")
         self.rest_predict()
@@ -634,7 +645,7 @@ class Served:
             time.sleep(0.01)
 
     def failed_loads(self):
-        """Codes of loads that failed since the last time."""
+        """Returns the codes and texts of loads that have failed since the last call."""
         with open(self.server.log_path, encoding="utf-8", errors="replace") as file:
             file.seek(self.told)
             text = file.read()
@@ -642,15 +653,15 @@ class Served:
         return re.findall(r"Loading servable: .* failed: ([A-Z_]+): (.*)", text)
 
     def resources(self):
-        """Where its descriptors lead, but for the log of requests, which has one file at a time or
-        none; and how many threads it has."""
+        """Returns the targets of the server's descriptors, except for the request log, which has
+        one file or none, and the number of its threads."""
         folder = f"/proc/{self.server.process.pid}/"
         files = []
         for name in os.listdir(folder + "fd"):
             try:
                 files.append(os.readlink(folder + "fd/" + name))
             except OSError:
-                pass  # closed since
+                pass  # closed since the listing
         logs = [f for f in files if f.startswith(self.path("logs"))]
         for one in logs[:1]:
             files.remove(one)

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""`./run soak`: the clients of tests/e2e/test_stress.py, and ruder ones, against one server for an hour
-(--seconds), while versions, labels and models come and go. Laps end at quiet points, where nothing may
-stay counted, descriptors and threads must be as many as at first, and resident memory must not have grown
-from the middle third of the laps to the last by more than MAY_GROW_KB. Every answer is one that its
-situation allows; every code that must come does. The last line is "N passed, M failed", a lap each."""
+"""`./run soak`: the clients of tests/e2e/test_stress.py, and ruder ones, against one server for an
+hour (--seconds), while versions, labels and models come and go. Laps end at quiet points: nothing
+may stay counted there, descriptors and threads must be as many as at first, and resident memory
+must not grow from the middle third of the laps to the last by more than MAY_GROW_KB. Every answer
+must be possible in its situation, and every code that must occur does occur. The last line is "N
+passed, M failed", counting laps."""
 import argparse
 import collections
 import gzip
@@ -34,7 +35,7 @@ def make_importable():
 
 
 def gauges(server):
-    """Those that are not as they are when nobody asks anything."""
+    """Returns the gauges that do not have their idle value."""
     rest = 'slipway_requests_in_flight{entrypoint="REST"}'
     wrong = {}
     for name in ("slipway_bytes_in_flight", "slipway_jobs", "slipway_queue_requests", rest,
@@ -50,8 +51,8 @@ def soak(seconds, n_laps, seed):
     from support import Server, wait_for  # pylint: disable=import-outside-toplevel
 
     class RudeClients(test_stress.Clients):
-        """Besides the polite ones: bodies that are compressed or large, requests and answers that are
-        left half-way, bytes that are no request, calls that are cancelled."""
+        """The polite clients, and clients that send compressed or large bodies, leave requests and
+        answers half-way, send bytes that are no request, or cancel calls."""
 
         def asks(self):
             return super().asks() + [self.compressed, self.large, self.large_grpc, self.half_a_request,
@@ -100,7 +101,8 @@ def soak(seconds, n_laps, seed):
             self.call("Predict, large", "still", self.prediction.Predict, request, check)
 
         def left(self, client, data, read, port=None):
-            """Sends these bytes, reads some of the answer, and goes, half of the times by a reset."""
+            """Sends these bytes, reads a part of the answer, and closes the connection, half of the
+            time by a reset."""
             with socket.create_connection(("127.0.0.1", port or self.server.rest_port), 60) as s:
                 s.settimeout(60)
                 if client.random.random() < 0.5:
@@ -145,9 +147,9 @@ def soak(seconds, n_laps, seed):
                 i += 1
 
         def quiet(self):
-            """What is held when nobody asks: descriptors, threads, kilobytes."""
+            """Returns what the idle server holds: descriptors, threads, kilobytes."""
             wait_for(lambda: not gauges(self.server), lambda: f"gauges: {gauges(self.server)}", 20)
-            time.sleep(2.5)  # the server gives memory back at most every two seconds
+            time.sleep(2.5)  # The server returns memory at most every two seconds.
             return self.resources()
 
         def runTest(self):
@@ -173,7 +175,7 @@ def soak(seconds, n_laps, seed):
                 if seconds >= 300:
                     self.assertEqual(list(all_seen.missing()), [])
                 files, threads, _ = laps[n_laps // 3]
-                for lap in laps[n_laps // 3:]:  # gRPC's core has timers' threads
+                for lap in laps[n_laps // 3:]:  # gRPC's core starts timer threads of its own.
                     self.assertLessEqual(lap[0], files)
                     self.assertLessEqual(lap[1], threads + 2)
                 middle = max(kb for _, _, kb in laps[n_laps // 3:2 * n_laps // 3])

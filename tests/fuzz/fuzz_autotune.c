@@ -1,4 +1,4 @@
-/* A file of what timing found: what is taken of it is what is written, and is read again. */
+/* An autotune cache file: reading it twice must give the same result. */
 #include <stdlib.h>
 
 #include "runtime/select/autotune.h"

@@ -1,4 +1,4 @@
-/* A checkpoint's index of any bytes is read or refused; its tensors' files do not exist. */
+/* Any bytes as a checkpoint's index are read or refused; the tensors' files do not exist. */
 #include <stddef.h>
 #include <stdint.h>
 

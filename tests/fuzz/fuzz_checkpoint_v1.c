@@ -1,4 +1,4 @@
-/* A table of the first checkpoint format of any bytes: its tensors are read or refused. */
+/* Any bytes as a table of checkpoint format 1: its tensors are read or refused. */
 #include <stddef.h>
 #include <stdint.h>
 

@@ -1,4 +1,7 @@
-/* JSON as a request's tensors and as an answer's; what is written is JSON again. */
+/*
+ * JSON as the tensors of a request and as those of a response; what the client writes is JSON
+ * again.
+ */
 #include <stdint.h>
 #include <stdlib.h>
 

@@ -1,6 +1,8 @@
-/* What a server may answer: the first byte chooses the message, the rest is read as it. What can be
- * read of a tensor is written again, as an input, and read again: unless its last string stands for
- * so many that they do not fit when each is written out. */
+/*
+ * Any bytes as a server's response: the first byte chooses the message, the rest is read as it. A
+ * tensor that can be read is written as an input and read again, unless its last string is repeated
+ * so often that the written strings exceed the limit.
+ */
 #include <stdint.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* A model config file, from text to checked data. */
+/* A model configuration file, from text to checked data. */
 #include <stdlib.h>
 
 #include "runtime/base/log.h"

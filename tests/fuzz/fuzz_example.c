@@ -1,4 +1,5 @@
-/* Examples of any bytes are parsed or refused, alone and in a batch, by every op that parses them.
+/*
+ * Any bytes as Examples are parsed or refused, alone and in a batch, by every op that parses them.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -40,7 +41,9 @@ static const char *const examples = NODE("x", "Placeholder", TYPE("DT_STRING"))
                              LIST("ragged_value_types", "type: DT_INT64")
                                  LIST("ragged_split_types", "type: DT_INT32"));
 
-/* One name per kind, the same in the context and in the lists; a default, and a list that may miss.
+/*
+ * One name for each kind of feature, the same in the context and in the lists; a default, and a
+ * list that may be missing.
  */
 #define TYPES(key, what) LIST(key, "type: " what)
 #define COUNT(key)       "attr { key: '" key "' value { i: 1 } } "

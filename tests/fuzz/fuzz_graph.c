@@ -1,8 +1,9 @@
 /*
  * Graphs made from bytes: a library of functions that call, branch and loop through each other,
- * with attributes that hold functions, TensorFlow 1's branches and frames, and counts that are now
- * and then wrong. Each is imported, its functions are instantiated, and what it fetches is searched
- * for what is missing, planned, analysed, compiled, run, described and freed, within small limits.
+ * with attributes that hold functions, TensorFlow 1's branches and frames, and counts that are
+ * sometimes wrong. Each graph is imported, its functions are instantiated, and its fetches are
+ * checked for unsupported ops, planned, analysed, compiled, run, described and freed, within small
+ * limits.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -20,8 +21,10 @@ const struct fuzz_cost fuzz_cost = FUZZ_GRAPH;
 
 enum { MAX_NODES = 24, MAX_FUNCTIONS = 8, MAX_REFS = 128, RUN_NS = 30 * 1000 * 1000 };
 
-/* Inputs and outputs by type: f float, b bool, i int32, s string. In attrs: '@' a function of two
- * floats to two, '^' one to a bool, '#' a count, '?' a truth. */
+/*
+ * Input and output types: f float, b bool, i int32, s string. In attrs: '@' a function of two
+ * floats to two, '^' one to a bool, '#' a count, '?' true or false.
+ */
 static const struct {
     const char *op, *in, *out, *attrs;
 } templates[] = {
@@ -97,7 +100,7 @@ static unsigned next(struct reader *r)
     return r->p < r->end ? *r->p++ : 0;
 }
 
-struct scope { /* of a function's body or the main graph: what may be read */
+struct scope { /* the names in a function's body or the main graph that a node may read */
     char text[MAX_REFS][40];
     char type[MAX_REFS];
     int n;
@@ -112,7 +115,7 @@ static void add_ref(struct scope *s, char type, const char *text)
     snprintf(s->text[s->n++], sizeof s->text[0], "%s", text);
 }
 
-/* One of this type, the last ones more often; any at all now and then. */
+/* Picks a name of this type, with a preference for the latest; sometimes a name of any type. */
 static const char *pick(const struct scope *s, struct reader *r, char type)
 {
     const unsigned by = next(r);
@@ -151,7 +154,7 @@ static void fill_attrs(char *out, size_t capacity, const char *text, struct read
             snprintf(some, sizeof some, "%d", counts[next(r) % 10]);
         else if (*text == '?')
             snprintf(some, sizeof some, "%s", next(r) & 1 ? "true" : "false");
-        else if (*text == '2' && next(r) > 250) /* a count that is wrong */
+        else if (*text == '2' && next(r) > 250) /* sometimes a wrong count */
             some[0] = '3';
         for (const char *p = some; *p && n < last; p++)
             out[n++] = *p;

@@ -1,4 +1,6 @@
-/* A GraphDef of a stranger: imported, and every function without attributes instantiated. */
+/*
+ * Any bytes as a GraphDef: it is imported, and every function without attributes is instantiated.
+ */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>

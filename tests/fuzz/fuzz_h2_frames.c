@@ -1,4 +1,6 @@
-/* The verdict on an HTTP/2 connection is the same however its bytes come, and the state afterwards.
+/*
+ * The verdict on an HTTP/2 connection, and the state after it, do not depend on how its bytes are
+ * cut.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -7,11 +9,11 @@
 #include "server/grpc/h2_frames.h"
 #include "tests/fuzz/cost.h"
 
-enum { MAX_BLOCK = 4000 }; /* below 4 KiB: pieces of a block cost nothing */
+enum { MAX_BLOCK = 4000 }; /* below 4 KiB, where pieces of a block cost nothing */
 
 const struct fuzz_cost fuzz_cost = FUZZ_PARSER;
 
-/* Each piece in memory of its own, so that a read beyond it is found. */
+/* Each piece gets memory of its own, so that a sanitizer finds a read beyond it. */
 static enum srv_h2_verdict feed(struct srv_h2_frames *f, const uint8_t *p, size_t n, size_t step)
 {
     enum srv_h2_verdict v = SRV_H2_GOES_ON;

@@ -1,4 +1,4 @@
-/* A header's value, read as each of those that are read. */
+/* Any bytes as the value of each header that the server parses. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

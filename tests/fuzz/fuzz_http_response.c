@@ -1,4 +1,4 @@
-/* An HTTP answer, at once and byte by byte: both must come to the same. */
+/* An HTTP response, parsed at once and byte by byte: both must give the same result. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

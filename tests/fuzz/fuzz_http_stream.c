@@ -1,5 +1,7 @@
-/* What comes out is the same however the bytes come, is no more than went in but for a refusal, and
- * is itself let pass unchanged. */
+/*
+ * The stream filter's output does not depend on how the bytes are cut, is no longer than its input
+ * except for a refusal, and passes the filter again unchanged.
+ */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,8 @@
-/* Any bytes are read as the request of each API beside Predict, or refused; what is read is bound
- * within its budget and written again, and what is written can be read. The first byte chooses the
- * API and where the slices are cut. */
+/*
+ * Any bytes are read as the request of each API other than Predict, or refused. A request that is
+ * read is bound within its budget and written again, and the result can be read. The first byte
+ * chooses the API and where the slices are cut.
+ */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,5 +1,7 @@
-/* The body of a classify or regress request: what decodes are Examples that the decoder of the wire
- * can walk, as many as there are in the JSON, within the budget. */
+/*
+ * The body of a classify or regress request. Its decoded Examples must be valid for the decoder of
+ * the wire format, as many as in the JSON, and within the budget.
+ */
 #include <stdint.h>
 #include <stdlib.h>
 

@@ -1,5 +1,7 @@
-/* A predict request's body: the first byte chooses the signature, the rest is JSON. What decodes
- * is encoded again. */
+/*
+ * A predict request's body: the first byte chooses the signature, the rest is JSON. A request that
+ * decodes is encoded again.
+ */
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -34,7 +36,7 @@ void fuzz_one(const uint8_t *data, size_t size)
         srv_json_signature(&doc, arena, &name, &err) == RT_OK &&
         srv_json_decode_predict(&doc, &sig, name, 1 << 26, feeds, &form, &err) == RT_OK &&
         srv_json_encode_predict(&out, &sig, feeds, form, NULL, &err) == RT_OK) {
-        /* what we write, we read */
+        /* The encoder's output must be readable. */
         struct srv_json_doc again;
         if (srv_json_check(&again, rt_span_of(out.p, out.n), &err) != RT_OK)
             abort();

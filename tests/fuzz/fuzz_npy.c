@@ -1,4 +1,4 @@
-/* A .npy or .npz file. What is read is written, and what is written is read as the same. */
+/* A .npy or .npz file. Arrays that are read are written, and must be the same when read again. */
 #include <stdint.h>
 #include <stdlib.h>
 

@@ -1,5 +1,7 @@
-/* Any bytes are read as a PredictRequest or refused; its tensors are bound, written as a response
- * and never take more than their budget. The first byte says where the slices are cut. */
+/*
+ * Any bytes are read as a PredictRequest or refused; its tensors are bound, written as a response,
+ * and never take more memory than their budget. The first byte chooses where the slices are cut.
+ */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>

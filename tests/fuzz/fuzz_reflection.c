@@ -7,7 +7,7 @@ const struct fuzz_cost fuzz_cost = FUZZ_MESSAGE;
 
 void fuzz_one(const uint8_t *data, size_t size)
 {
-    /* In two pieces, so that what crosses the border is copied. */
+    /* Two slices, so that values across their border are copied. */
     struct rt_span service = rt_span_str("a.B");
     struct rt_span pieces[2] = {rt_span_of(data, size / 2),
                                 rt_span_of(data + size / 2, size - size / 2)};

@@ -1,4 +1,4 @@
-/* A record of a request log, its request standing for the server's answer. */
+/* A record of a request log, whose request also serves as the server's response. */
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -16,7 +16,7 @@ void fuzz_one(const uint8_t *data, size_t size)
         return;
     bool same = cl_same_responses(log.type, log.request, log.response, 1e-4, &why);
     if (!same && !why.code)
-        abort(); /* a difference without a word */
+        abort(); /* a difference needs a text */
     if (!cl_same_responses(log.type, log.response, log.response, 0, &why))
         abort();
 }

@@ -1,4 +1,4 @@
-/* A GraphDef of a stranger, planned and run: the last few nodes are fetched, within a deadline. */
+/* Any bytes as a GraphDef, planned and run: the last few nodes are fetched, within a deadline. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>

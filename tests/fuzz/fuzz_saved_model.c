@@ -1,4 +1,4 @@
-/* A SavedModel of any bytes is read or refused. */
+/* Any bytes as a SavedModel are read or refused. */
 #include <stddef.h>
 #include <stdint.h>
 

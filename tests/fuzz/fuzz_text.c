@@ -1,4 +1,4 @@
-/* Text of any bytes is read or refused; what was read packs, and unpacks again. */
+/* Any bytes as text are read or refused; a message that is read packs, and unpacks again. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* A file of records: with its checksums as they are, and with each payload's put right. */
+/* A file of records, with its own checksums, and with correct checksums around the whole input. */
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -16,7 +16,7 @@ void fuzz_one(const uint8_t *data, size_t size)
     struct rt_tfrecord *r = rt_tfrecord_over(rt_span_of(data, size));
     while (r && rt_tfrecord_next(r, &record, &err) == RT_OK)
         rt_tfrecord_add(&out, record.p, record.n);
-    /* what was read is what is written */
+    /* Records that were read must give the same file when written. */
     if (r && !out.failed && out.n && (out.n > size || memcmp(out.p, data, out.n) != 0))
         abort();
     rt_tfrecord_close(r);

@@ -10,7 +10,7 @@
 #include "tests/support/test.h"
 
 static char root[256];
-static bool was_root; /* when folder_close gave that up */
+static bool was_root; /* whether folder_close gave up root's privileges */
 
 const char *folder_new(void)
 {
@@ -44,9 +44,9 @@ void folder_close(const char *name)
     enum { NOBODY = 65534 };
 
     assert_int_equal(chmod(root, 0755), 0);
-    assert_int_equal(chmod(folder_path(name), 0444), 0); /* listed, not searched */
+    assert_int_equal(chmod(folder_path(name), 0444), 0); /* can be listed, but not searched */
     was_root = getuid() == 0;
-    if (was_root) /* whom no mode stops */
+    if (was_root) /* root is not bound by modes */
         assert_int_equal(setresuid(NOBODY, NOBODY, 0), 0);
 }
 

@@ -1,18 +1,22 @@
-/* A directory for one test, with files in it. Every call fails the test when it fails. */
+/* A directory for one test, with files in it. A call that fails fails the test. */
 #ifndef TESTS_SUPPORT_FOLDER_H
 #define TESTS_SUPPORT_FOLDER_H
 
-const char *folder_new(void);                          /* its path; one at a time */
-void folder_remove(void);                              /* and all that is in it */
+/* returns its path; one directory at a time */
+const char *folder_new(void);
+void folder_remove(void);                              /* with everything in it */
 const char *folder_path(const char *name);             /* valid until the next few calls */
-void folder_write(const char *name, const char *text); /* makes parents; replaces */
-void folder_make(const char *name);                    /* a directory, with parents */
-void folder_delete(const char *name);                  /* a file or a whole tree */
+void folder_write(const char *name, const char *text); /* creates parents and replaces the file */
+void folder_make(const char *name);                    /* creates a directory, with parents */
+void folder_delete(const char *name);                  /* deletes a file or a whole tree */
 void folder_rename(const char *from, const char *to);
-/* The directory `name` may be listed, and nothing in it looked at (EACCES), whoever runs the test,
- * until folder_open_again; folder_remove needs that. */
+/*
+ * Makes the directory `name` listable, but its entries inaccessible (EACCES), whichever user runs
+ * the test, until folder_open_again, which folder_remove needs.
+ */
 void folder_close(const char *name);
 void folder_open_again(const char *name);
-void folder_age(const char *name, int seconds); /* modification times of a tree into the past */
+/* moves the modification times of a tree into the past */
+void folder_age(const char *name, int seconds);
 
 #endif

@@ -1,12 +1,12 @@
 /*
- * Writes GraphDefs for tests, node by node, as the bytes that a model file holds.
+ * Writes GraphDefs for tests, node by node, as the bytes of a model file.
  *
  *   gd_node(&g, "sum", "AddN", "x y ^after", "N=2 T=float");
  *
- * Attributes, between blanks: KEY=VALUE. Values: 7, 1.5f, true, 'text', float (a type), <2,-1> (a
- * shape), <?> (unknown), $T (a placeholder), @f (a function; @f(T=float) with an attribute),
- * float<2>:1,2 (a tensor with these values), [..] (a list of values between commas, of one kind),
- * ! (no value). An op may be followed by '@' and the device that the node names.
+ * Attributes are KEY=VALUE, separated by blanks. Values: 7, 1.5f, true, 'text', float (a type),
+ * <2,-1> (a shape), <?> (unknown), $T (a placeholder), @f (a function; @f(T=float) with an
+ * attribute), float<2>:1,2 (a tensor with these values), [..] (a list of values of one kind,
+ * separated by commas), ! (no value). An op may be followed by '@' and the node's device.
  */
 #ifndef TESTS_SUPPORT_GRAPH_DEF_H
 #define TESTS_SUPPORT_GRAPH_DEF_H
@@ -26,8 +26,9 @@ struct gd_line {
 void gd_lines(struct rt_bytes *graph, const struct gd_line *lines, const struct gd_line *other);
 
 /*
- * args and outs: "x:float y:N*T z:*Ts" (a type, an attribute's name, N* before, * for a list).
- * `nodes`: made with gd_node into bytes of its own. rets: "out=node:y:0", ctrl_rets: "c=node".
+ * args and outs: "x:float y:N*T z:*Ts" (a type or an attribute's name; N* before it for N tensors,
+ * * for a list of types). `nodes`: made with gd_node into bytes of its own. rets: "out=node:y:0",
+ * ctrl_rets: "c=node".
  */
 void gd_function(struct rt_bytes *graph, const char *name, const char *args, const char *outs,
                  const struct rt_bytes *nodes, const char *rets, const char *ctrl_rets);

@@ -37,11 +37,12 @@ static const struct gd_line base[] = {
     RG_INT("axes12", "<2>:1,2"),
     {"peak", "Max", "x axes12", "T=float Tidx=int32"},
     {"whole", "Cast", "peak", "SrcT=float DstT=int32"},
-    {"at", "FloorMod", "whole c4", "T=int32"}, /* [n], each of 0 to 3 */
+    {"at", "FloorMod", "whole c4", "T=int32"}, /* [n], each element from 0 to 3 */
     {"var", "VarHandleOp", "", "dtype=float shape=<?>"},
     {"first", "Const", "", "dtype=float value=float<4>:1,2,4,8"},
     {"put", "AssignVariableOp", "var first", "dtype=float"},
-    {"got", "ResourceGather", "var at", "dtype=float Tindices=int32"}, /* [n], of unknown rank */
+    /* [n] in a run, of unknown rank in the graph */
+    {"got", "ResourceGather", "var at", "dtype=float Tindices=int32"},
     {NULL, NULL, NULL, NULL},
 };
 

@@ -1,4 +1,7 @@
-/* cmocka with what it needs before it, and assertions that print the error's own words. */
+/*
+ * Includes cmocka with the headers that it needs, and defines assertions that print the error's
+ * text.
+ */
 #ifndef TESTS_SUPPORT_TEST_H
 #define TESTS_SUPPORT_TEST_H
 
@@ -16,7 +19,7 @@
 
 #include "runtime/base/status.h"
 
-/* The call must succeed; otherwise its own words are printed. */
+/* The call must succeed; otherwise the error's text is printed. */
 #define assert_ok(call, err)                                                                       \
     do {                                                                                           \
         enum rt_status status_ = (call);                                                           \
@@ -24,7 +27,7 @@
             fail_msg("%s: %s", rt_status_name(status_), rt_error_text(err));                       \
     } while (0)
 
-/* The call must fail with `status` and a text that holds `words`. */
+/* The call must fail with `status` and a text that contains `words`. */
 #define assert_fails(call, status, err, words)                                                     \
     do {                                                                                           \
         enum rt_status status_ = (call);                                                           \
