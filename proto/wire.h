@@ -15,8 +15,8 @@ enum pb_wire_type { PB_VARINT = 0, PB_FIXED64 = 1, PB_BYTES = 2, PB_FIXED32 = 5 
 struct pb_field {
     uint32_t number;
     enum pb_wire_type type;
-    uint64_t value;       /* of PB_VARINT and PB_FIXED*: the raw bits */
-    struct rt_span bytes; /* of PB_BYTES: the payload */
+    uint64_t value;       /* the raw bits of a PB_VARINT or PB_FIXED* */
+    struct rt_span bytes; /* the payload of a PB_BYTES field */
     struct rt_span whole; /* the bytes of the field, including its tag */
 };
 

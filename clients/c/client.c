@@ -12,7 +12,8 @@
 
 #include "clients/c/message.h"
 
-enum { ARENA_SLACK = 1 << 20 }; /* for names and tables of a response, in addition to its tensors */
+/* arena space for names and tables of a response, in addition to its tensors */
+enum { ARENA_SLACK = 1 << 20 };
 
 struct slipway_client {
     grpc_channel *channel;

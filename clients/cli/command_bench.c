@@ -25,7 +25,7 @@ struct bench {
     bool no_check, json, progress, raw;
 
     struct rt_arena *arena;
-    struct cl_remote remote; /* for calls before the measurement */
+    struct cl_remote remote; /* used for calls before the measurement */
     struct slipway_model model;
     int n_shots;
     struct cl_shot shots[MAX_VARIANTS];

@@ -11,7 +11,7 @@
 struct cl_input {
     const char *json; /* NULL: the inputs are tensors */
     int n;
-    struct slipway_tensor *tensors; /* cl_input_bind sets their names */
+    struct slipway_tensor *tensors; /* without names until cl_input_bind sets them */
 };
 
 /*

@@ -221,7 +221,8 @@ enum rt_status kn_infer_now(struct rt_run *r, enum rt_status (*infer)(struct rt_
     struct rt_info *in = few;
     int8_t *alias = few_alias;
 
-    if (n_in > 8 || n_out > 16) { /* not rt_scratch, which the kernel may already use */
+    /* rt_scratch is not used here, because the kernel may already use it */
+    if (n_in > 8 || n_out > 16) {
         in = rt_run_alloc(r, n_in * sizeof *in + n_out);
         if (!in)
             return r->err->code;
@@ -512,7 +513,7 @@ static enum rt_status walk_plain(size_t size, struct kn_walk *w, char *dst, cons
                 memcpy(to, from, (size_t)(n * bytes));
             else
                 run(to, w->dst[last], from, w->src[last], n);
-            st = spend(r, (flat ? n : 4 * n) + 8); /* 8: per row, however short */
+            st = spend(r, (flat ? n : 4 * n) + 8); /* a row counts 8 more, however short it is */
         }
     while (!st && step(w, last, at, &d, &s));
     return st;
@@ -583,7 +584,8 @@ void kn_walk_write(enum rt_dtype dtype, const struct kn_walk *walk, void *dst, c
     (void)walk_all(dtype, walk, dst, src, NULL); /* cannot fail without a run */
 }
 
-enum { CHUNK = 4 << 20, STRING_CHUNK = 1 << 14 }; /* bytes; strings, whose bytes are shared */
+/* bytes of a chunk; strings of a chunk, whose texts are shared */
+enum { CHUNK = 4 << 20, STRING_CHUNK = 1 << 14 };
 
 enum rt_status kn_copy_chunks(struct rt_run *r, enum rt_dtype dtype, void *dst, const void *src,
                               int64_t n)

@@ -146,7 +146,8 @@ static enum rt_status sequence_run(struct rt_run *r)
     if (rt_tensor_count(t) == 0)
         return RT_OK;
     kn_strides(t->rank, t->dim, stride);
-    const int64_t work = 4 * rt_tensor_count(t) / t->dim[b] + 64; /* 64: of two short walks */
+    /* the two short walks count 64 more */
+    const int64_t work = 4 * rt_tensor_count(t) / t->dim[b] + 64;
     struct kn_walk w = {.rank = t->rank};
     for (int64_t i = 0; i < t->dim[b] && !st; i++) {
         const int64_t n = kn_int_at(&r->in[1], i), base = i * stride[b];

@@ -6,7 +6,7 @@
 #include "kernels/array/array.h"
 
 struct kn_slice {
-    int rank;                     /* of the sliced tensor */
+    int rank;                     /* rank of the sliced tensor */
     int64_t begin[RT_MAX_RANK];   /* the first index in each dimension */
     int64_t stride[RT_MAX_RANK];  /* never 0 */
     int64_t count[RT_MAX_RANK];   /* the number of indices in each dimension */

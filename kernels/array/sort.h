@@ -4,7 +4,9 @@
 
 #include "runtime/core/op.h"
 
-/* Elements that are sorted without checking the run: a few milliseconds. */
+/*
+ * The number of elements that are sorted without checking the run, which takes a few milliseconds.
+ */
 enum { KN_SORT_RUN = 1 << 14 };
 
 /*

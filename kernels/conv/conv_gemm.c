@@ -210,7 +210,7 @@ struct work {
     const float *src, *packed;
     float *dst;
     char *workspace;
-    struct kn_gemm_post_ops post_ops; /* of the whole output */
+    struct kn_gemm_post_ops post_ops; /* the post-ops of the whole output */
 };
 
 static enum rt_status conv_gemm_shard(struct rt_run *r, void *arg, int64_t i, int64_t slot)

@@ -30,7 +30,7 @@ struct kn_winograd_loops;
 
 struct kn_winograd {
     int m;              /* outputs per side of a tile: 2 or 4 */
-    int64_t in_h, in_w; /* of one image, in pixels */
+    int64_t in_h, in_w; /* size of one image, in pixels */
     int64_t top, left;  /* padding above and to the left */
     /* The caller sets its first fields (batch to cores); kn_winograd_init sets the rest. */
     struct kn_winograd_tiles tiles;

@@ -86,7 +86,7 @@ struct kn_winograd_check {
     const struct kn_winograd_tiles *one; /* initialised for a single tile; must outlive the check */
     float *x;      /* [out_h + window_h - 1, out_w + window_w - 1, ci], without padding */
     float *y;      /* [out_h, out_w, co] */
-    void *scratch; /* as many bytes as begin was asked for, 64-byte aligned */
+    void *scratch; /* as many bytes as were given to kn_winograd_check_begin, 64-byte aligned */
 };
 /* False: memory is short, and kn_winograd_check_end must not be called. */
 bool kn_winograd_check_begin(struct kn_winograd_check *check, const struct kn_winograd_tiles *one,

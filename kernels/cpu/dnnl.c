@@ -8,7 +8,7 @@
 #include "kernels/cpu/parallel.h"
 #include "runtime/base/thread.h"
 
-void omp_set_num_threads(int n); /* of libgomp, which oneDNN is linked with */
+void omp_set_num_threads(int n); /* a function of libgomp, with which oneDNN is linked */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t stream_key;

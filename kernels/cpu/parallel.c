@@ -4,7 +4,7 @@
 
 enum {
     MIN_SHARD_WORK = 1 << 16, /* least work of a shard, which takes about 20 microseconds */
-    SHARDS_PER_CORE = 4,      /* so that a slow core does fewer of them */
+    SHARDS_PER_CORE = 4,      /* more than one, so that a slow core can compute fewer of them */
     /* More shards are made if the cores then wait for the last one less than 1/EVEN of the time. */
     EVEN = 16,
 };

@@ -50,9 +50,11 @@ static inline bool kn_epilogue_clips(const struct kn_epilogue *t, float *most)
 /* For rt_op.infer, after the op's own inference: out[0] becomes the shape with the residual
  * added. */
 enum rt_status kn_epilogue_infer(struct rt_infer *x);
-/* To be called next, for an op whose kernels all support it: the output may be written over the
- * residual, if the residual has the shape `unfused` that the output has without it. Writing an
- * output element then destroys the residual's element. */
+/*
+ * Called after kn_epilogue_infer, for an op whose kernels all support this: the output may be
+ * written over the residual, if the residual has the shape `unfused` that the output has without
+ * it. Writing an output element then destroys the residual's element.
+ */
 void kn_epilogue_infer_in_place(struct rt_infer *x, const struct rt_shape *unfused);
 /* For rt_op.rows: `unfused` is the op's own rule, which sees the inputs of the schema only. */
 void kn_epilogue_rows(struct rt_rows *r, void (*unfused)(struct rt_rows *r));
@@ -91,7 +93,7 @@ void kn_epilogue_apply_out_of_place(const struct kn_epilogue *t, const struct rt
  * kn_epilogue_residual_bytes of scratch memory. With a broadcast residual, which needs no copy,
  * these are the *broadcast_bytes of kn_epilogue_prepare.
  */
-enum { KN_EPILOGUE_MAX_INPUTS = 5 /* three of them an epilogue's */ };
+enum { KN_EPILOGUE_MAX_INPUTS = 5 /* three of them belong to the epilogue */ };
 struct kn_epilogue_residual_copy {
     struct rt_run run;
     struct rt_tensor in[KN_EPILOGUE_MAX_INPUTS];

@@ -184,7 +184,7 @@ struct step {
     kn_select_row *select;
     float alpha;        /* of LeakyRelu */
     int16_t from[3], d; /* indexes: operands first, then buffers, then the nest's result */
-    int8_t stride[3];   /* of each input: 0 if it is one value, else 1 */
+    int8_t stride[3];   /* for each operand: 0 if it is one value, else 1 */
 };
 
 struct nest {

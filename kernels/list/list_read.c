@@ -358,7 +358,8 @@ KN_LIST_OP(tensor_list_concat_v2, "TensorListConcatV2", NULL, concat_run)
 
 /* ---- ZerosLike ---- */
 
-enum { ITEM_WORK = 1024 }; /* of allocating a tensor, about 100 ns, in the unit of rt_run_spend */
+/* work of allocating a tensor, about 100 ns, in the unit of rt_run_spend */
+enum { ITEM_WORK = 1024 };
 
 enum rt_status kn_list_zeros_like(struct rt_run *r)
 {

@@ -191,7 +191,7 @@ TABLE(mutable_hash_table_of_tensors_v2, "MutableHashTableOfTensorsV2",
 
 /* ---- items ---- */
 
-enum { KEY_WORK = 128 }; /* of hashing a key and reading its uncached memory */
+enum { KEY_WORK = 128 }; /* work of hashing a key and reading its uncached memory */
 
 static size_t key_bytes(const struct kn_table *t)
 {

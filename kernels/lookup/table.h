@@ -35,9 +35,10 @@ struct kn_dense {
 struct kn_table {
     struct rt_object o;
     enum rt_dtype key_type, value_type;
-    struct rt_shape key_shape;   /* of one key; a scalar except in dense tables */
-    struct rt_shape value_shape; /* of one value; a scalar except in ...OfTensors and dense */
-    int64_t n_key, n_value;      /* elements of one key and of one value */
+    struct rt_shape key_shape; /* shape of one key; a scalar except in dense tables */
+    /* shape of one value; a scalar except in dense and ...OfTensors tables */
+    struct rt_shape value_shape;
+    int64_t n_key, n_value; /* elements of one key and of one value */
     bool is_mutable, is_dense;
     atomic_bool filled; /* fixed tables: set once, after the last write */
     struct rt_mutex mu;

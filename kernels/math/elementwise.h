@@ -37,7 +37,7 @@ int64_t kn_shape_count(const struct rt_shape *s); /* elements of a known shape *
 typedef void kn_map_row(void *d, const void *s, int64_t n);
 
 struct kn_map {
-    kn_map_row *row[RT_N_DTYPES]; /* by the type of input 0 */
+    kn_map_row *row[RT_N_DTYPES]; /* the row function by the type of input 0 */
 };
 enum rt_status kn_map_prepare(struct rt_prep *p, const struct kn_map *op, void **state);
 enum rt_status kn_map_run(struct rt_run *r);
@@ -54,7 +54,7 @@ struct kn_refusal { /* the error when a row returns false */
     const char *text;
 };
 struct kn_binary {
-    kn_binary_row *row[RT_N_DTYPES]; /* by the type of input 0 */
+    kn_binary_row *row[RT_N_DTYPES]; /* the row function by the type of input 0 */
     const struct kn_refusal *refusal;
 };
 enum rt_status kn_binary_prepare(struct rt_prep *p, const struct kn_binary *op, void **state);

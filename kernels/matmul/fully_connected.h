@@ -22,7 +22,10 @@ struct kn_fully_connected {
      * deadline is checked. */
     struct kn_fused_gemm node;
     int64_t block_rows, block_panels;
-    /* of `rows` rows: a large GEMM runs in blocks, between which the deadline is checked */
+    /*
+     * The primitive for `rows` rows. A large GEMM runs in blocks, between which the deadline is
+     * checked.
+     */
     struct kn_dnnl dnnl;
     int64_t rows;
     /* Primitives for several cores: one of `shard_rows` rows, and one of the rows that are left. */

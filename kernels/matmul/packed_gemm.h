@@ -72,7 +72,7 @@ struct kn_packed_gemm_args {
     const float *packed;
     const float *a; /* address of row 0, column k_from */
     int64_t lda;
-    float *c; /* row 0, column 0, whichever panel is the first */
+    float *c; /* address of row 0, column 0, whichever panel is the first */
     int64_t ldc;
     int64_t rows;
     int64_t from, to;

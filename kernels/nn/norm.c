@@ -398,7 +398,7 @@ static enum rt_status run_norm(struct rt_run *r)
     const float epsilon = rt_attr_float(r->node, "epsilon");
     const float *scale = r->in[1].data, *offset = r->in[2].data;
     const float *mean = r->in[3].data, *var = r->in[4].data;
-    /* behind the two rows of doubles that train uses */
+    /* the factors lie behind the two rows of doubles that train uses */
     float *factor = r->scratch ? (float *)r->scratch + 4 * c->n : NULL;
 
     /* without data the statistics are NaN, even if some were passed in */

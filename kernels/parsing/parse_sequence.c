@@ -20,7 +20,7 @@ struct proto { /* a feature of one example */
     bool is_there;
 };
 
-struct total {        /* of a feature over all examples */
+struct total {        /* the size of a feature over all examples */
     int64_t most;     /* elements of the longest example, or of the default */
     int64_t elements; /* elements of all examples */
     int64_t rows;     /* rows of all examples, in feature lists */
@@ -31,7 +31,7 @@ struct sequence {
     bool is_batch;
     int64_t n;
     struct kn_sequence_half half[2]; /* the context and the feature lists */
-    struct proto *proto[2];          /* by feature and example */
+    struct proto *proto[2];          /* arrays by feature and example */
     struct total *total[2];          /* by feature */
     int64_t each, left; /* approximate work of one example, and the countdown of rt_run_spend */
 };

@@ -15,7 +15,7 @@
 struct single {
     struct rt_run *r;
     struct kn_sequence_half half[2]; /* the context and the feature lists */
-    struct rt_span *found[2];        /* by feature: the bytes of its Feature or FeatureList */
+    struct rt_span *found[2];        /* the bytes of each Feature or FeatureList, by feature */
     bool *is_there[2];
     struct rt_span name; /* name of the example for error texts */
 };

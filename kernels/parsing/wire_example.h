@@ -66,7 +66,7 @@ enum kn_wire_type { KN_VARINT = 0, KN_FIXED64 = 1, KN_BYTES = 2, KN_FIXED32 = 5 
 struct kn_field {
     uint32_t number;
     enum kn_wire_type type;
-    uint64_t value;       /* of KN_VARINT and KN_FIXED*: the raw bits */
+    uint64_t value;       /* the raw bits of a KN_VARINT or KN_FIXED* */
     struct rt_span bytes; /* of KN_BYTES */
 };
 /* 1: *f is the next field, and *rest begins behind it. 0: end of the message. -1: malformed, or a

@@ -29,11 +29,12 @@ struct kn_rnn_step {
     float forget_bias, clip; /* clip: c is clipped to [-clip, clip]; 0: not clipped */
     int64_t rows, units, state_row;
     int64_t at[4];
-    const float *sums; /* of the input, plus those of the state unless `recurrent_sums` has them */
+    /* sums of the input, plus those of the state unless `recurrent_sums` has them */
+    const float *sums;
     int64_t sums_row;
-    /* of the state, for cells with n_reset_after gates; laid out as `sums` */
+    /* sums of the state, for cells with n_reset_after gates; laid out as `sums` */
     const float *recurrent_sums;
-    const float *candidate_sums; /* of the candidate, for cells with an n_reset_before gate */
+    const float *candidate_sums; /* sums of the candidate, for cells with an n_reset_before gate */
     int64_t candidate_row;
     const float *h; /* rows of states, state_row floats apart, as are all states below */
     float *h_new, *c;

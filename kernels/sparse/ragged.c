@@ -386,7 +386,7 @@ static enum rt_status to_sparse_run(struct rt_run *r)
                 *index++ = rest / inner[d];
                 rest %= inner[d];
             }
-            if (rt_run_spend(r, &left, 8 * rank)) /* 8: a division, and a write to fresh memory */
+            if (rt_run_spend(r, &left, 8 * rank)) /* 8 for a division and a write to fresh memory */
                 return r->err->code;
         }
         if (rt_run_spend(r, &left, 4 * levels))

@@ -30,7 +30,8 @@ static inline uint32_t rt_bits_to_round(double d)
     if (d != d || (double)f == d)
         return bits;
     double size = d < 0 ? -d : d, got = d < 0 ? -(double)f : (double)f;
-    if (got > size) /* it was rounded away from zero, or to infinity: one step back */
+    /* The conversion has rounded away from zero, or to infinity: this goes one step back. */
+    if (got > size)
         bits--;
     return bits | 1;
 }

@@ -15,7 +15,7 @@ enum {
 
 struct rt_tfrecord {
     FILE *file;          /* NULL: reads `rest` */
-    struct rt_span rest; /* of bytes in memory */
+    struct rt_span rest; /* the bytes in memory that were not read yet */
     unsigned char *buf;
     size_t capacity, max_bytes;
     uint64_t offset;

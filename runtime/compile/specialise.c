@@ -14,10 +14,10 @@
 #include "runtime/select/prepared.h"
 
 enum {
-    MAX_NODES = 4096, /* of a segment: memory planning takes quadratic time */
+    MAX_NODES = 4096, /* limit of a segment's nodes, because memory planning takes quadratic time */
     CHECK_BYTES = 1 << 20,
     CHECK_STEPS = 64,
-    STATE_BYTES = 32 << 10, /* assumed of a library's kernel state, whose size is not reported */
+    STATE_BYTES = 32 << 10, /* assumed size of a library's kernel state, which reports no size */
     SMALL_STATE_BYTES = 512,
     MAX_STATE_BYTES = 64 << 20, /* the most kernel state of one specialisation */
 };
@@ -34,7 +34,7 @@ enum place { NOWHERE, CONSTANT, SLOT, ACTIVATION };
 
 struct value {
     struct rt_info info;
-    /* of a CONSTANT: its bytes; the walk owns them if the node is EVALUATED */
+    /* the bytes of a CONSTANT; the walk owns them if the node is EVALUATED */
     struct rt_tensor tensor;
     int root; /* the value itself, or the value that it is a view of */
     int last; /* the last node that reads its bytes; -1: none */

@@ -8,7 +8,8 @@
 
 enum { MAX_FUNC_ATTRS = 1000, MAX_FUNC_DEPTH = 64 };
 
-static const size_t splat_max = (size_t)1 << 29; /* of one tensor: see splat_left */
+/* limit of one tensor's repeated values: see splat_left */
+static const size_t splat_max = (size_t)1 << 29;
 
 const char *rt_attr_type_name(int type)
 {

@@ -68,7 +68,7 @@ struct rt_ints {
 
 enum {
     RT_FUSED_MOST_ATTRS = 24,
-    RT_FUSED_MOST_INPUTS = 64, /* of a node, with the members of a list */
+    RT_FUSED_MOST_INPUTS = 64, /* inputs of a node, including the members of a list */
 };
 
 /* A fused op as a pass hands it to pl_put_fused. The schema's last attribute, "inputs", is a bit

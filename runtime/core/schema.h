@@ -37,7 +37,7 @@ struct rt_attr_schema {
     const char *name;
     uint8_t type; /* enum rt_attr_type */
     bool has_default, has_minimum;
-    int64_t minimum;     /* of an int attribute, or of a list's length */
+    int64_t minimum;     /* the least value of an int attribute, or the least length of a list */
     uint64_t types;      /* allowed types of a type or list(type) attribute; 0: any */
     uint8_t n_strings;   /* number of allowed strings; 0: any string */
     const char *strings; /* the allowed strings, each followed by a NUL */

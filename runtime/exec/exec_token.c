@@ -28,7 +28,7 @@ struct edge {
 struct token_node {
     uint8_t op;
     bool is_free;     /* a constant that is read directly, not sent as a token */
-    bool is_constant; /* of an Enter: its value is the same in all rounds */
+    bool is_constant; /* for an Enter: its value is the same in all rounds */
     int frame;        /* index of the frame that the node runs in; -1: no token reaches the node */
     int out_frame;    /* index of the frame that the node's outputs are read in */
     int first_slot;   /* the slot of input 0 */

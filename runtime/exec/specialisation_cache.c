@@ -16,8 +16,10 @@
 enum {
     MAX_PER_SEGMENT = 48,
     MAX_SESSION_BYTES = 256 << 20,
-    /* of all sessions that share an idle cache, which bounds their bytes too; each session may
-     * exceed that bound up to the next two limits */
+    /*
+     * limits of all sessions that share an idle cache, which bounds their bytes too; each session
+     * may exceed that bound up to the next two limits
+     */
     MAX_IN_ALL = 2048,
     LEAST_PER_SESSION = 16,
     LEAST_SESSION_BYTES = 4 << 20,

@@ -44,7 +44,7 @@ struct rt_trace {
     bool is_truncated;
     int n_nodes;
     struct rt_trace_node *first, *last;
-    /* the runtime's: what rt_trace_kernel noted of the node that runs now */
+    /* used by the runtime: the node that runs now, as rt_trace_kernel has noted it */
     struct rt_trace_node *begun;
     int n_graph_nodes;
     struct rt_trace_graph_node *graph;

@@ -29,7 +29,7 @@ struct rt_checkpoint_entry {
     const char *name;
     enum rt_dtype dtype;
     struct rt_shape shape;
-    int64_t bytes; /* of the tensor in the data files */
+    int64_t bytes; /* number of bytes of the tensor in the data files */
     int shard;
     bool is_sliced; /* stored as slices, each with an entry of its own */
 };

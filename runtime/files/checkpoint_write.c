@@ -412,7 +412,7 @@ out:
 struct merge {
     struct index x;
     int first_shard; /* index in the destination of the first shard of the checkpoint being read */
-    int n_shards;    /* of the checkpoint being read */
+    int n_shards;    /* number of shards of the checkpoint being read */
 };
 
 static enum rt_status merge_entry(void *arg, struct rt_span key, struct rt_span value,

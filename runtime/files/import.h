@@ -66,7 +66,7 @@ struct im_pending {
     char **input;
     bool is_stranger; /* TensorFlow has no such op: its types are unknown */
     int n_outputs;
-    struct im_output *output; /* of a call by name: sorted by name; else NULL */
+    struct im_output *output; /* outputs of a call by name, sorted by name; else NULL */
 };
 
 struct im_build {
@@ -79,7 +79,7 @@ struct im_build {
     struct rt_map *names;
     struct rt_attr_reader reader;
     const char *function; /* NULL: the main graph */
-    struct rt_map args;   /* of a function: name of an argument -> struct im_arg */
+    struct rt_map args;   /* name of a function's argument -> struct im_arg */
 };
 
 struct im_arg { /* a function's argument: one node of op "_Arg" per tensor */

@@ -17,7 +17,7 @@
 
 struct rt_tensor_spec { /* one input or output of a signature */
     const char *alias;
-    const char *name; /* of the tensor in the graph: "x:0" */
+    const char *name; /* name of the tensor in the graph: "x:0" */
     enum rt_dtype dtype;
     struct rt_shape shape;
     bool too_many_dims;                    /* the rank is above RT_MAX_RANK; `shape` is unknown */
@@ -43,7 +43,7 @@ struct rt_meta_graph {
     const struct rt_signature *init_signature; /* __saved_model_init_op, for listings; NULL: none */
     struct rt_span graph_def;                  /* serialized; in rt_saved_model.bytes */
     const char *init_op;                       /* node to run after restore; NULL: none */
-    const char *restore_op, *filename_tensor;  /* of SaverDef; NULL: none */
+    const char *restore_op, *filename_tensor;  /* the names in SaverDef; NULL: none */
     int n_assets;
     const struct rt_asset *assets;
     const char *tensorflow_version;
@@ -106,13 +106,16 @@ struct rt_model_signature {
     const char *why_not;      /* if not rowwise: the reason; in the model's arena */
     const char *unsupported;  /* if it cannot run: the reason; call is NULL then */
     bool is_dynamic;          /* made by rt_model_make_dynamic */
-    int index; /* of a dynamic one: below RT_MAX_DYNAMIC_CALLABLES, unique in its model */
+    /* index of a dynamic signature: below RT_MAX_DYNAMIC_CALLABLES, unique in its model */
+    int index;
     /* The first signature with the same tensors and shapes, which is checked, planned, analysed and
      * warmed up for both. NULL: there is no earlier one. */
     const struct rt_model_signature *same;
 };
-enum { RT_MAX_DYNAMIC_CALLABLES = 256 }; /* of one model; bounded because clients choose fetches */
-enum { RT_MAX_SIGNATURES = 256 };        /* of one model, with different tensors */
+/* for each model; there is a limit because clients choose the fetches */
+enum { RT_MAX_DYNAMIC_CALLABLES = 256 };
+/* for each model, not counting signatures of the same tensors */
+enum { RT_MAX_SIGNATURES = 256 };
 
 struct rt_dynamic_callables;
 

@@ -57,7 +57,7 @@ struct rt_sstable_writer {
     struct rt_bytes index, index_restarts;
     struct rt_bytes last; /* the last key */
     size_t block_size;
-    int n_entries; /* in the block that is being made */
+    int n_entries; /* entries in the block that is being made */
 };
 
 /* Entries must be added in increasing order of keys. `block_size` 0: TensorFlow's, 262144 bytes. */

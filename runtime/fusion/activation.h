@@ -16,7 +16,7 @@
     X(SWISH, swish)               /* x * sigmoid(a * x) */                                         \
     X(HARD_SIGMOID, hard_sigmoid) /* relu6(x + 3) / 6 */                                           \
     X(HARD_SWISH, hard_swish)     /* x times the hard sigmoid of x */                              \
-    X(GELU, gelu)                 /* by erf or erfc, in any form */                                \
+    X(GELU, gelu)                 /* computed by erf or erfc, in any form */                       \
     X(GELU_TANH, gelu_tanh)       /* approximated by tanh */
 
 enum rt_activation {

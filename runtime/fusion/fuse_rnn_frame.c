@@ -323,8 +323,8 @@ static bool is_inside(const struct frame *f, int i)
     return i == f->cond;
 }
 
-/* What a node hands out of the loop. */
-enum { NOT_OF_LOOP, FOREIGN, ARRAY, STATE }; /* FOREIGN: a value that the new nodes do not have */
+/* The kinds of values that a node may pass out of the loop. */
+enum { NOT_OF_LOOP, FOREIGN, ARRAY, STATE }; /* FOREIGN: the new nodes do not have this value */
 
 /* What `node` hands out of the loop; if STATE, the final state of variable *k. */
 static int leaves(const struct frame *f, int node, int *k)

@@ -3,7 +3,10 @@
 
 #include <string.h>
 
-/* The loop variable that edge `e` of the body or condition `g` is; -1: none. */
+/*
+ * Returns the index of the loop variable that edge `e` of the body or condition `g` reads; -1: it
+ * reads none.
+ */
 static int variable(const struct pl_rnn_loop *l, const struct pl_graph *g, struct pl_edge e)
 {
     return e.node < l->n && e.out == 0 &&
@@ -105,7 +108,9 @@ bool pl_is_length(const struct pl_graph *g, struct pl_edge e, struct pl_edge ite
            shape->in[0].out == items.out;
 }
 
-/* The variable that e is, if the loop passes it on unchanged; otherwise -1. */
+/*
+ * Returns the index of the variable that e reads, if the loop passes it on unchanged; otherwise -1.
+ */
 static int kept(const struct pl_rnn_loop *l, struct pl_edge e)
 {
     const int k = variable(l, &l->body, e);

@@ -54,7 +54,7 @@ struct pl_rnn_loop {
     struct pl_rnn_mask mask;
     bool each;             /* each step writes an element of its own, not always the first */
     struct pl_edge items;  /* the tensor whose rows are read */
-    struct pl_edge arrays; /* of a frame: the TensorArray that is read, before it is filled */
+    struct pl_edge arrays; /* for a frame: the TensorArray that is read, before it is filled */
     struct pl_edge limit[2];
     int n_limits;
     /* Number of rows that the elements read and written must have; -1: any. */

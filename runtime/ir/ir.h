@@ -17,7 +17,7 @@ struct pl_graph;
 struct pl_node {
     uint8_t kind;
     uint8_t effect;  /* enum rt_effect of the op */
-    uint8_t effects; /* of a node with sub-plans: bit k: an op of effect k is inside */
+    uint8_t effects; /* for a node with sub-plans: bit k is set if an op of effect k is inside */
     uint8_t device;  /* index into the session's devices; 0 is the CPU */
     bool frozen;     /* a PL_CONST that was a variable */
     bool unfoldable; /* folding failed once, and is not tried again */

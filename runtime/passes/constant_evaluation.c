@@ -63,7 +63,7 @@ static enum rt_status run_fold(struct rt_session *s, const struct rt_fold *n,
         .alone = true,
     };
     struct rt_tensor result = {0};
-    const unsigned before = rt_flush_subnormals(); /* as in a run */
+    const unsigned before = rt_flush_subnormals(); /* the same floating-point mode as in a run */
     enum rt_status st = rt_fold_node(&shared, n, in, k_out, &result, err);
     rt_restore_subnormals(before);
     if (!st && result.dtype == RT_VARIANT)

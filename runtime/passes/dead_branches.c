@@ -244,8 +244,8 @@ static int add_index(struct pl_graph *g, int i, int index, struct rt_error *err)
 
 /* The replacement of the outputs of a Switch or Merge. */
 struct place {
-    struct pl_edge value; /* of handles: the edge to read instead. Node -1: the node's output 0 */
-    int index;            /* of a Merge: the constant of add_index; -1: none */
+    struct pl_edge value; /* for handles: the edge to read instead; node -1: the node's output 0 */
+    int index;            /* for a Merge: the constant of add_index; -1: none */
 };
 
 /* The edge that replaces `e`. Handles are followed from place to place, and each place passed on

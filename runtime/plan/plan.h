@@ -81,7 +81,7 @@ static inline bool pl_takes_value(const struct rt_node *n, int k)
 struct rt_plan_step {
     uint8_t kind;    /* enum pl_kind */
     uint8_t effect;  /* enum rt_effect of the op */
-    uint8_t effects; /* of a step with sub-plans: bit k is set if an op of effect k is inside */
+    uint8_t effects; /* for a step with sub-plans: bit k is set if an op of effect k is inside */
     uint8_t device;  /* index into the session's devices; 0 is the CPU */
     bool was_switch; /* a PL_IF or PL_WHILE that was functionalised from Switch or loop nodes */
     const struct rt_node *def; /* attributes and types; NULL for PL_COPY and for steps without an op
@@ -122,14 +122,14 @@ struct rt_plan {
     uint8_t *feed_dtype, *fetch_dtype;
     uint8_t effects; /* bit k: a step of enum rt_effect k is inside */
     bool tokens;     /* has Switch, Merge, Enter, Exit or NextIteration: exec_token.c runs it */
-    struct rt_token_plan *token; /* of exec_token.c, when `tokens` */
+    struct rt_token_plan *token; /* exec_token.c's plan, if `tokens` is set */
     int max_in, max_out;
     /* Per node, and one more: the segment that begins at the node, if one does
      * (exec/specialisation_cache.c). The array is NULL when no segment of this plan is ever
      * compiled. Each pointer is set once, atomically; the session's spec_mu guards the segment that
      * it points to. */
     _Atomic(struct rt_segment *) *segment;
-    _Atomic uint64_t *compiled; /* of a callable's plan: one bit per number of rows of its feeds */
+    _Atomic uint64_t *compiled; /* for a callable's plan: one bit per number of rows of its feeds */
     bool loops;                 /* a PL_WHILE is inside */
     bool writes_fed;            /* this field and the next two are copied from pl_graph */
     struct rt_variable **handed_out;

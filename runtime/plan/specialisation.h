@@ -107,7 +107,7 @@ struct rt_specialisation {
     size_t slot_bytes; /* bytes of the slot tensors that are allocated for kernels */
     int n_evaluated;
     struct rt_tensor *evaluated; /* constants that follow from the shapes */
-    size_t bytes;                /* of the specialisation itself */
+    size_t bytes;                /* memory of the specialisation itself */
 };
 
 void rt_specialisation_unref(struct rt_specialisation *l); /* NULL is fine */

@@ -19,7 +19,8 @@
 
 #define FIRST_LINE "slipway autotune 1\n"
 
-enum { LOCK_TRIES = 200, LOCK_NS = 10000000 }; /* 2 s in all; the lock is held for one write */
+/* the lock is awaited for 2 s, because others hold it for one write only */
+enum { LOCK_TRIES = 200, LOCK_NS = 10000000 };
 
 struct rt_autotune {
     char *path; /* NULL: no file */

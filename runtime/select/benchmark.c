@@ -46,8 +46,8 @@ struct pl_benchmark {
 struct candidate {
     const struct rt_kernel *kernel;
     struct rt_prepared *prepared;
-    int64_t best_ns; /* at the present batch size */
-    size_t packed;   /* bytes of its packs */
+    int64_t best_ns; /* best time at the present batch size */
+    size_t packed;   /* bytes of the kernel's packed constants */
     double score;    /* sum over batch sizes of its time divided by the best time */
     bool out;
 };

@@ -18,7 +18,7 @@
 enum {
     MAX_KEPT = 8, /* by a node */
     MAX_KEPT_BYTES = 1 << 20,
-    MAX_SESSION_BYTES = 64 << 20, /* kept by all nodes of a session */
+    MAX_SESSION_BYTES = 64 << 20, /* limit for all nodes of a session together */
     MAX_VALUE_ELEMENTS = 64,
 };
 

@@ -49,7 +49,7 @@ struct rt_idle_cache {
     atomic_int n_specialisations;
     struct rt_mutex mu;
     struct rt_cache_owner *first; /* guarded by mu */
-    int64_t (*clock)(void);       /* rt_now_ns; tests set another */
+    int64_t (*clock)(void);       /* rt_now_ns, except in tests that set another clock */
 };
 
 struct rt_idle_cache *rt_idle_cache_new(size_t idle_bytes,

@@ -35,9 +35,10 @@ struct rt_session {
     struct rt_map packs;       /* key -> struct rt_pack; guarded by mu */
     struct rt_map callables;   /* key -> struct rt_callable; guarded by mu */
     bool serving;              /* guarded by mu, changed while nothing else runs */
-    _Atomic int generation;    /* of plans: increased when a frozen variable is written */
+    /* generation of the plans: increased when a frozen variable is written */
+    _Atomic int generation;
     _Atomic int64_t runs, nodes_run, packed_bytes;
-    atomic_size_t prepared_bytes; /* of the prepared kernels that nodes keep for tier 0 */
+    atomic_size_t prepared_bytes; /* bytes of the prepared kernels that nodes keep for tier 0 */
     struct pl_chooser *chooser;
     struct rt_idle_cache *idle_cache; /* options.idle_cache, or the session's own */
     struct rt_mutex pool_mu;
@@ -71,7 +72,8 @@ void rt_session_pool_back(struct rt_session *s, struct rt_pool *p);
 /* Set up the list of idle pools of a new session; free it with its pools. */
 void rt_session_pools_begin(struct rt_session *s);
 void rt_session_pools_end(struct rt_session *s);
-void rt_session_free_states(struct rt_map *states); /* of nodes; empties the map */
+/* frees the states of nodes and empties the map */
+void rt_session_free_states(struct rt_map *states);
 
 /* The resource that node `n`, whose op has `make`, creates a handle of. It is made on first use
  * from the node's inputs `in`. *out gets a reference. */

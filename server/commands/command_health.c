@@ -90,7 +90,7 @@ static int connect_to(int64_t port)
 static const char request[] = "GET /readyz HTTP/1.1\r\nHost: localhost\r\n"
                               "Connection: close\r\n\r\n";
 
-/* Returns the code in a status line; 0: the text is none. */
+/* Returns the code in a status line; 0: the text is no status line. */
 static int status_code(const char *response)
 {
     int major, minor, code;

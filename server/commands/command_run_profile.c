@@ -22,7 +22,7 @@ struct row {
     int64_t *ns;         /* for a node: its own time in each run, without the nodes that it calls */
     struct row *sum;     /* for a node: the row of its op */
     int64_t calls;       /* calls in the last run */
-    double flops, bytes; /* of the last run */
+    double flops, bytes; /* sums over the last run */
     double mean_ns;      /* mean over the chosen runs */
 };
 
@@ -39,7 +39,7 @@ struct profile {
     int64_t *run_ns, *plain_ns; /* duration of each run, with and without tracing */
     bool *chosen;               /* the faster half of the traced runs */
     double mean_ns, plain_mean_ns, node_ns;
-    /* of the largest segment; of the node that needs most */
+    /* activation bytes of the largest segment; scratch bytes of the node that needs most */
     size_t activation_bytes, scratch_bytes;
     struct table nodes, ops;
     struct rt_arena *trace_arena;

@@ -37,7 +37,7 @@ struct srv_model_config {
     int n_labels;
     const struct srv_label *labels;
     const struct srv_logging_config *logging; /* NULL: none */
-    enum srv_maybe bf16;                      /* SRV_UNSAID: as --precision says */
+    enum srv_maybe bf16;                      /* SRV_UNSAID: --precision decides */
     int64_t line, column;                     /* position in srv_config.file */
 };
 

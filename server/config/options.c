@@ -32,7 +32,7 @@ struct row {
     size_t offset;             /* in struct srv_options; unused for TFS_IGNORED */
     const char *as_tensorflow; /* default when called as tensorflow_model_server */
     const char *own;           /* default as slipway serve; NULL: the same */
-    int64_t min, max;          /* of INTEGER, BYTES and, in milliseconds, SECONDS */
+    int64_t min, max;          /* limits of an INTEGER, of BYTES, and of SECONDS in milliseconds */
     const char *help;
 };
 

@@ -556,7 +556,8 @@ static void on_call(struct srv_call *c, bool ok)
     c->received_ns = rt_now_ns();
     if (c->server->options.access_log)
         note_peer(c);
-    if (srv_grpc_is_secure(&c->server->options)) /* the core accepts these unseen */
+    /* TLS connections are accepted by the core, without a call of srv_manager_expect_close */
+    if (srv_grpc_is_secure(&c->server->options))
         srv_manager_expect_close(c->server);
     c->method = c->posted_as ? c->posted_as : find_method(g->methods, c->details.method);
     if (!has_share) {

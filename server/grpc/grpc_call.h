@@ -91,7 +91,7 @@ struct srv_stream {
     void (*look)(struct srv_call *c, bool ending); /* see srv_stream_watch */
 };
 
-/* What a call waits for from its peer, which may never do it. */
+/* What a call waits for from its peer. A peer may never provide it. */
 enum srv_awaited {
     SRV_AWAITS_NOTHING,
     SRV_AWAITS_MESSAGE, /* the whole first message of the call */
@@ -145,7 +145,8 @@ struct srv_call {
     uint32_t seen_awaited;    /* the last stall check: `awaited`, the time, and the bytes taken */
     int64_t seen_ns;
     uint64_t seen_taken;
-    bool is_large;                     /* n_large of its socket counts its large response */
+    /* the response is large and counts in n_large of its socket */
+    bool is_large;
     bool was_cut;                      /* was cut off before its message arrived */
     void (*aside)(struct srv_call *c); /* the work of srv_call_aside */
     struct srv_message loop_message;   /* brings the call back from the aside thread */

@@ -64,7 +64,7 @@ struct watched {
     struct rt_mutex mu;
     struct srv_h2_frames frames; /* this and the next two: guarded by mu */
     struct srv_h2_sent sent;
-    int64_t held; /* its bytes in watch.held */
+    int64_t held; /* bytes of this connection in watch.held */
 };
 
 static int64_t now_ms(void)

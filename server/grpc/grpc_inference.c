@@ -14,7 +14,7 @@ enum {
 
 struct request {
     struct srv_inference inf; /* the first member */
-    /* The job's own, while a worker reads its tensors. */
+    /* The signature and `prepare` of the job, kept here while a worker reads the tensors. */
     const struct rt_model_signature *signature;
     enum rt_status (*prepare)(struct srv_job *job);
 };
@@ -36,7 +36,10 @@ static void done(struct srv_job *job)
         st = srv_inference_write(inf, &bytes, &n, &job->err);
     if (!st && srv_request_log_wants(job))
         srv_request_log_add(inf, rt_span_of(bytes, n));
-    /* Before the response, because the I/O loop may end the call as soon as it is sent. */
+    /*
+     * Cleared before the response is sent, because the I/O loop may end the call as soon as it is
+     * sent.
+     */
     srv_inference_clear(inf);
     srv_call_respond_expected(c, bytes, n, st, st ? rt_error_text(&job->err) : NULL);
 }
@@ -55,7 +58,7 @@ static enum rt_status hold_tensors(struct srv_call *c, size_t bytes)
     return srv_call_charge(c, bytes, "the request as tensors");
 }
 
-/* On a worker: reads the tensors, then does what the job itself prepares. */
+/* Runs on a worker: reads the tensors, then runs the job's own `prepare`, if it has one. */
 static enum rt_status prepare(struct srv_job *job)
 {
     struct srv_call *c = job->owner;

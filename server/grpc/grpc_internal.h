@@ -82,10 +82,12 @@ struct srv_grpc_loop {
      * requests, then by method. Each turn tries again, because the core never delivers a kind of
      * which no call is requested. */
     int unposted[SRV_GRPC_MAX_PORTS + SRV_GRPC_MAX_METHODS];
-    int n_unposted;                 /* sum of `unposted` */
-    struct srv_link calls;          /* calls that hold a grpc_call */
-    int *n_large, n_large_capacity; /* by descriptor: large responses being sent; grpc_stall.c */
-    struct rt_map sockets; /* by peer address: descriptor + 1, at listed_ns; may be outdated */
+    int n_unposted;        /* sum of `unposted` */
+    struct srv_link calls; /* calls that hold a grpc_call */
+    /* number of large responses being sent, by descriptor (grpc_stall.c) */
+    int *n_large, n_large_capacity;
+    /* descriptor + 1 by peer address, listed at listed_ns; entries may be outdated */
+    struct rt_map sockets;
     int64_t listed_ns;
     int64_t watched_ns, watch_ns; /* time of the last check of watchers and stalls; its interval */
     struct srv_grpc_closing closing;
@@ -137,8 +139,9 @@ struct srv_grpc {
     grpc_server_credentials *credentials;   /* for TCP */
     grpc_channel *nowhere;                  /* a channel that never connects; see wake */
     _Atomic int n_calls;                    /* calls that hold a grpc_call */
-    _Atomic int calls_of[SRV_GRPC_CONNECTIONS]; /* of n_calls, by connection: see grpc_share.c */
-    _Atomic int n_shut_down;                    /* ports that have shut down */
+    /* the number of these calls by connection (grpc_share.c) */
+    _Atomic int calls_of[SRV_GRPC_CONNECTIONS];
+    _Atomic int n_shut_down; /* ports that have shut down */
     _Atomic bool quiesced;
     _Atomic int n_closed;      /* I/O loops that have closed */
     _Atomic bool is_shut_down; /* the core's servers were told to shut down */

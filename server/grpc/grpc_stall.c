@@ -102,7 +102,8 @@ static int listed_socket(const struct srv_grpc_loop *loop, const char *peer)
 
     if (fd < 0)
         return -1;
-    srv_socket_peer(fd, name, sizeof name); /* it may be another connection's */
+    /* the descriptor may belong to another connection by now */
+    srv_socket_peer(fd, name, sizeof name);
     return strcmp(name, peer) == 0 ? fd : -1;
 }
 

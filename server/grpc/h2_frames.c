@@ -15,7 +15,7 @@ enum {
     PER_MS = 5,
     PER_STREAM = 8,
     RESET_COST = 13,
-    REKEY_COST = 13, /* a change takes 8 us */
+    REKEY_COST = 13, /* a change of keys takes 8 us */
     SENT_UNIT = 256,
     DATA_UNIT = 1024,
     BLOCK_UNIT = 4096,

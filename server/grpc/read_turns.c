@@ -41,12 +41,12 @@ enum phase { READING, IS_OVER, PAUSED };
  * three, which describe a pause and are guarded by mu. */
 struct turn {
     _Atomic int phase;
-    _Atomic bool may_pause; /* TCP; stored after the members below, loaded before */
+    _Atomic bool may_pause; /* TCP; stored after the members below and loaded before them */
     bool is_over;           /* the next permitted read begins a new turn */
     bool is_heavy;   /* the last turn had many frames, or this is the first: reads are short */
     bool at_its_end; /* the end of the connection was delayed once */
     uint32_t frames; /* in this turn */
-    uint32_t bytes;  /* in this turn, as far as reads are short */
+    uint32_t bytes;  /* bytes in this turn, counted while reads are short */
     uint64_t n_frames;
     int64_t crowd; /* the period of CROWD_NS in which it was counted last */
     int next;      /* the next paused connection, in the order of pausing */
@@ -61,14 +61,15 @@ static struct {
     _Atomic int n_loops;
     _Atomic int loop_epoll[MAX_LOOPS]; /* the epoll it waits for, + 1; 0: it does not wait */
     _Atomic int64_t crowd;             /* number of the current period of CROWD_NS */
-    _Atomic int n_crowd, n_crowd_last; /* connections that ended turns in it; in the last */
+    /* connections that ended turns in this period, and in the last one */
+    _Atomic int n_crowd, n_crowd_last;
     struct rt_mutex mu;
     struct rt_cond changed;
     int first, last; /* oldest and newest paused connection, or NONE; guarded by mu */
     bool is_stopping;
     int64_t released_ns;
     const _Atomic int *n_calls; /* NULL: not known */
-    int n_calls_before;         /* at the last check */
+    int n_calls_before;         /* value of *n_calls at the last check */
     int64_t ended_ns;           /* when a connection, or many calls, ended last */
     pthread_t thread;
 } all = {.mu = RT_MUTEX_INIT, .first = NONE, .last = NONE};

@@ -20,7 +20,7 @@ enum {
     MESSAGE_ONEOF = 8,
     ENUM_VALUE = 2,
     SERVICE_METHOD = 2,
-    NAME = 1, /* the same in each declaration */
+    NAME = 1, /* every kind of declaration has its name in this field */
 };
 
 /* Iterates over the fields of a message in contiguous bytes. */

@@ -63,7 +63,10 @@ void srv_rest_accept_close(struct srv_rest_loop *l)
     l->accepts = false;
 }
 
-/* After a lack of descriptors or memory, whose end no event reports. */
+/*
+ * Stops accepting for a while after a lack of descriptors or memory, because no event reports its
+ * end.
+ */
 static void pause_accepting(struct srv_rest_loop *l, const char *why)
 {
     if (l->accept_at_ns == 0)
@@ -150,7 +153,7 @@ void srv_rest_accept_again(struct srv_rest_loop *l)
 {
     bool has_capacity = l->n_open < l->most_open || !l->is_full || may_close_idle(l);
     bool may = has_capacity && l->accept_at_ns <= l->now_ns;
-    if (!l->daemon || l->listen_fd < 0 || may == l->accepts) /* listen_fd is set before it */
+    if (!l->daemon || l->listen_fd < 0 || may == l->accepts) /* listen_fd is set before `daemon` */
         return;
     if (listen_event(l, EPOLL_CTL_MOD, may ? EPOLLIN : 0))
         l->accepts = may;
@@ -158,12 +161,12 @@ void srv_rest_accept_again(struct srv_rest_loop *l)
 
 int64_t srv_rest_accept_look(const struct srv_rest_loop *l, int64_t now)
 {
-    if (!l->daemon || l->listen_fd < 0) /* listen_fd is set before the daemon */
+    if (!l->daemon || l->listen_fd < 0) /* listen_fd is set before `daemon` */
         return RT_NEVER;
     if (l->accept_at_ns > now)
         return l->accept_at_ns;
     const struct srv_rest_conn *c = longest_idle(l);
-    /* Not if the time is past: the connection was closed, or another loop has capacity. */
+    /* If the time has passed, the idle connection was closed, or another loop has capacity. */
     if (!l->accepts && c && idle_enough_ns(c) > now)
         return idle_enough_ns(c);
     return RT_NEVER;

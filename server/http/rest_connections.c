@@ -14,11 +14,13 @@
 _Thread_local struct srv_rest_loop *srv_rest_this_loop;
 
 enum {
-    LINGER_MS = 100,           /* after the peer's end, between two requests */
-    WATCH_AFTER_MS = 20,       /* age of a job from which a hang-up of the client cancels it */
-    LEAST_TAKEN = 64 << 10,    /* bytes of a large response per --request_read_timeout_ms */
-    DRAIN_GRACE_MS = 2000,     /* for requests to arrive whole during the drain, as in gRPC */
-    LINGER_REFUSED_MS = 10000, /* after a refusal before the body was whole */
+    /* time that a connection stays between two requests after the peer's end */
+    LINGER_MS = 100,
+    WATCH_AFTER_MS = 20,    /* age of a job from which a hang-up of the client cancels it */
+    LEAST_TAKEN = 64 << 10, /* bytes of a large response per --request_read_timeout_ms */
+    DRAIN_GRACE_MS = 2000,  /* for requests to arrive whole during the drain, as in gRPC */
+    /* time that a connection lingers after a refusal before the body was whole */
+    LINGER_REFUSED_MS = 10000,
 };
 
 /* The deadline of a request that begins to arrive now. */
@@ -64,7 +66,8 @@ void srv_rest_on_connection(void *arg, struct MHD_Connection *mhd, void **contex
             c->mhd = mhd;
         }
         if (!c || !srv_rest_wire_add(l, c)) {
-            shutdown(info->connect_fd, SHUT_RDWR); /* it would have no time limit */
+            /* without memory the connection would have no time limit */
+            shutdown(info->connect_fd, SHUT_RDWR);
             free(c);
             return;
         }
@@ -80,7 +83,7 @@ void srv_rest_on_connection(void *arg, struct MHD_Connection *mhd, void **contex
         else
             srv_rest_expect_request(l, c);
         if (!srv_rest_watch_socket(l, c, EPOLL_CTL_ADD)) {
-            srv_list_remove(&c->turn); /* nothing would resume it once suspended */
+            srv_list_remove(&c->turn); /* once suspended, the connection would never be resumed */
             shutdown(c->fd, SHUT_RDWR);
         }
         *context = c;
@@ -164,7 +167,8 @@ void srv_rest_hang_up_idle(struct srv_rest_loop *l)
         struct srv_rest_conn *c = (struct srv_rest_conn *)(void *)at;
         char byte;
         next = at->next;
-        if (recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0) /* else a request has arrived */
+        /* if there are bytes, a request has arrived */
+        if (recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0)
             srv_rest_hang_up(c);
     }
 }
@@ -212,7 +216,7 @@ void srv_rest_end_connections(struct srv_rest_loop *l)
         if (!c->req && l->now_ns - c->quiet_ns < LINGER_MS * 1000000)
             continue; /* libmicrohttpd's buffer may hold more requests */
         if (recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0)
-            continue; /* there are bytes to read first */
+            continue; /* these bytes must be read first */
         srv_list_remove(&c->end);
         srv_rest_hang_up(c);
     }
@@ -256,7 +260,7 @@ void srv_rest_begin_sending(struct srv_rest_loop *l, struct srv_rest_conn *c, bo
 {
     if (is_large)
         expect_progress(l, c, acked_of(c));
-    else if (!c->link.next) /* otherwise the deadline for reading stays */
+    else if (!c->link.next) /* if it has a deadline for reading, that deadline stays */
         expect_progress(l, c, 0);
 }
 

@@ -8,7 +8,7 @@ enum {
     LEVEL = 1,          /* a higher level hardly shrinks numbers as text further */
     PIECE = 256 << 10,  /* compressed between two checks of the deadline: some milliseconds */
     COST = 16,          /* cost of compressing a byte, in copied bytes */
-    MOST_INFLATED = 100 << 20, /* as in TensorFlow Serving */
+    MOST_INFLATED = 100 << 20, /* TensorFlow Serving's limit of an inflated body */
 };
 
 enum rt_status srv_rest_inflate(struct srv_rest_request *r)

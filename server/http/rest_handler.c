@@ -10,7 +10,7 @@
 
 enum {
     MAX_FREE_REQUESTS = 512, /* in the free list of an I/O loop */
-    ARENA_BYTES = 64 << 20,  /* of one request, without its tensors */
+    ARENA_BYTES = 64 << 20,  /* limit of a request's arena, without its tensors */
     MAX_RESPONSE_BYTES = 2047 << 20,
 };
 

@@ -13,7 +13,7 @@
 #include "server/http/rest_connection.h"
 #include "server/http/rest_loop.h"
 
-enum { HANDSHAKE_MS = 10000 }; /* as in server/grpc/grpc_arguments.c */
+enum { HANDSHAKE_MS = 10000 }; /* the same limit as in server/grpc/grpc_arguments.c */
 
 static struct srv_rest_conn *conn_of(struct srv_link *turn)
 {
@@ -34,7 +34,8 @@ void srv_rest_end_handshake(struct srv_rest_loop *l, struct srv_rest_conn *c)
 {
     c->is_handshake = false;
     srv_list_remove(&c->turn);
-    (void)srv_rest_watch_socket(l, c, EPOLL_CTL_MOD); /* a failure leaves extra events */
+    /* if this fails, the socket only reports extra events */
+    (void)srv_rest_watch_socket(l, c, EPOLL_CTL_MOD);
     srv_rest_expect_request(l, c);
 }
 

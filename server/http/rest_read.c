@@ -10,9 +10,10 @@
 #include "server/metrics/metrics.h"
 
 enum {
-    FIRST_BODY_BYTES = 64 << 10, /* a body's buffer starts with at most this */
-    MAX_PIECES = 65536,          /* pieces of a body, however small */
-    MIN_PIECE_BYTES = 8,         /* average size of the pieces if there are more */
+    FIRST_BODY_BYTES = 64 << 10, /* initial size of a body's buffer, at most */
+    MAX_PIECES = 65536,          /* number of pieces of a body that is always permitted */
+    /* average size of the pieces that a body with more of them must have */
+    MIN_PIECE_BYTES = 8,
 };
 
 /* ---- reading ---- */

@@ -15,7 +15,7 @@
 #include "runtime/base/thread.h"
 #include "server/metrics/metrics.h"
 
-enum { LIMIT_S = 600 }; /* the same limit as for a model's init op */
+enum { LIMIT_S = 600 }; /* time limit of a replay, the same as for a model's init op */
 
 struct replay {
     const struct srv_replay *p;

@@ -254,11 +254,11 @@ struct document {
     struct srv_json_doc *doc;
     struct nest nest;
     int64_t count; /* elements of the array at depth 2 */
-    bool counting; /* that array is `instances` */
+    bool counting; /* the array at depth 2 is `instances` */
     bool no_memory;
 };
 
-/* What c->p is at, behind white space. */
+/* The kind of token that may stand at c->p, behind white space. */
 enum place {
     AT_VALUE,
     AT_NAME,

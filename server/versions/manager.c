@@ -183,7 +183,7 @@ static void look_at_bursts(struct srv_manager *m)
 static void count_closed(struct srv_manager *m, int64_t now)
 {
     m->next_count = now + (int64_t)TRIM_EVERY_MS * MILLION;
-    atomic_store(&m->server->has_connections, false); /* new connections set it again */
+    atomic_store(&m->server->has_connections, false); /* a new connection sets the flag again */
     int64_t n_accepted = atomic_load_explicit(&m->server->n_accepted, memory_order_relaxed);
     int n_open = srv_sockets(NULL, INT32_MAX) - m->n_inherited;
 

@@ -77,9 +77,9 @@ def float_text(value):
 
 
 def default_text(kind, value):
-    """string: itself. int, type: decimal. bool: 0 or 1. float: its 32 bits in hexadecimal. shape:
-    "?" or dims between commas. tensor: type ':' shape ':' integers between commas. list: each
-    element followed by ';'."""
+    """Writes a default value. string: itself. int, type: decimal. bool: 0 or 1. float: its 32 bits in hexadecimal.
+    shape: "?" or dims between commas. tensor: type ':' shape ':' integers between commas. list: each element
+    followed by ';'."""
     if kind.startswith("list("):
         inner = kind[5:-1]
         field = {"string": "s", "int": "i", "float": "f", "bool": "b"}.get(inner, inner)
@@ -111,7 +111,8 @@ def scalar_text(kind, value):
 
 
 def arg_row(arg, attrs):
-    """IS: one of a fixed type. OF: one, its type given by an attribute. ARG: all that there is."""
+    """Writes an argument by one of three macros. IS: one tensor of a fixed type. OF: one tensor whose type an
+    attribute gives. ARG: all members."""
     fixed = int(arg.type) % 100
     if not (arg.number_attr or arg.type_list_attr or arg.is_ref):
         if fixed:
@@ -132,7 +133,8 @@ def arg_row(arg, attrs):
 
 
 def attr_row(attr):
-    """MUST: without a default, anything goes. HAS: a default, anything goes. ATTR: all."""
+    """Writes an attribute by one of three macros. MUST: no default and no restrictions. HAS: a default and no
+    restrictions. ATTR: all members."""
     types = 0
     for number in attr.allowed_values.list.type:
         types |= 1 << number
@@ -157,7 +159,7 @@ def attr_row(attr):
 
 
 def wrap(text, indent):
-    """Breaks at the blanks between strings and arguments."""
+    """Breaks a row into lines at the blanks between strings and arguments."""
     pieces = re.findall(r'(?:"(?:[^"\\]|\\.)*"|[^" ])+', text)
     lines, line = [], indent
     for piece in pieces:

@@ -154,7 +154,7 @@ enum rt_status srv_examples_bind(struct srv_cursor input, size_t budget, struct 
 
 /* ---- writing ---- */
 
-enum { SCORE_COST = 16 }; /* of a class or value without its label, in copied bytes */
+enum { SCORE_COST = 16 }; /* cost of a class or value without its label, in copied bytes */
 
 static size_t class_size(struct rt_span label, float score)
 {

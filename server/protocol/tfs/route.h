@@ -22,7 +22,7 @@ enum srv_target {
     SRV_TO_MODEL,   /* `api` is the API of the model */
     SRV_TO_OPTIONS, /* a browser's preflight request (CORS) */
     SRV_TO_HEALTH,
-    SRV_TO_READY, /* of the model spec.name, or of the server if that is empty */
+    SRV_TO_READY, /* readiness of the model spec.name, or of the server if that is empty */
     SRV_TO_METRICS,
 };
 

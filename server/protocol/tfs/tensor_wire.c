@@ -75,7 +75,7 @@ struct head { /* a TensorProto without its values */
     int dtype, rank;
     int64_t dim[RT_MAX_RANK];
     struct srv_cursor content;
-    size_t value_bytes[20]; /* by field number: bytes of its values in the message */
+    size_t value_bytes[20]; /* bytes of the values in the message, by field number */
     size_t text_bytes;      /* bytes that their strings take in addition to the elements */
 };
 
@@ -374,7 +374,7 @@ static size_t dim_size(int64_t dim)
 enum {
     RUN = 64 << 10,    /* elements between two checks of `cancellation` */
     PIECE = 4 << 20,   /* bytes between two checks of `cancellation` */
-    ELEMENT_COST = 16, /* of a string or varint, in copied bytes */
+    ELEMENT_COST = 16, /* cost of a string or varint, in copied bytes */
 };
 
 /* The bytes of the packed values or of tensor_content; for strings as fields, all fields with tags.
