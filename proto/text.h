@@ -27,7 +27,7 @@ struct pb_text_place {
 };
 struct pb_text_places {
     const ProtobufCMessageDescriptor *type;
-    struct pb_text_place *at; /* in the order of the text */
+    struct pb_text_place *at; /* the places in the order of the text */
     size_t n, max;            /* capacity of `at` is max; further places are dropped */
 };
 /* Like pb_text_parse; also fills `places`, which may be NULL. */

@@ -148,7 +148,7 @@ struct slipway_call {
 /* ---- predict ---- */
 
 struct slipway_answer {
-    const char *model, *signature; /* as the server names them */
+    const char *model, *signature; /* the names that the server answers with */
     int64_t version;
     int n_outputs;
     const struct slipway_tensor *outputs; /* sorted by name; data is aligned for its element type */
@@ -188,7 +188,7 @@ struct slipway_version {
 };
 struct slipway_status {
     int n_versions;
-    const struct slipway_version *versions; /* in the server's order */
+    const struct slipway_version *versions; /* the versions in the server's order */
 };
 
 /* The status of one version if `model` names one, otherwise of all versions that the server knows.

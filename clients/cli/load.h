@@ -33,7 +33,8 @@ struct cl_load {
     int64_t n_threads, n_connections;
     double warmup_s, seconds; /* seconds 0: until the source ends or max_shots is reached */
     int64_t max_shots;        /* 0: no limit */
-    double tolerance;         /* for comparing responses; below 0: responses are not compared */
+    /* tolerance for comparing responses; below 0: responses are not compared */
+    double tolerance;
     bool progress;
 };
 

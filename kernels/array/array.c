@@ -691,6 +691,7 @@ bool kn_rows_independent(struct rt_rows *r)
             worst = r->in_dep[k].kind;
     if (worst == RT_DEP_ROWS)
         return false;
-    kn_rows_set(r, worst, 0); /* no dependence, the size only, or mixed: passed on */
+    /* the strongest dependence is passed on: none, the size only, or mixed */
+    kn_rows_set(r, worst, 0);
     return true;
 }

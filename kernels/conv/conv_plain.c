@@ -111,7 +111,7 @@ enum rt_status kn_conv_plain(const struct kn_conv_shape *g, enum rt_dtype dtype,
 {
     const struct walk w = walk_of(g);
     const bool back = g->transposed;
-    void *from = (void *)(uintptr_t)src; /* only read: x forward, y back */
+    void *from = (void *)(uintptr_t)src; /* this side is only read: x in forward, y in back */
     void *x = back ? dst : from, *y = back ? from : dst;
 
     const enum rt_status st = kn_zero_chunks(r, dst, (size_t)n_dst * rt_dtype_size(dtype));

@@ -21,7 +21,7 @@ struct kn_depthwise_loops;
 struct kn_depthwise {
     struct kn_axis y, x;
     int64_t channels;
-    enum rt_activation act; /* one for which kn_depthwise_activates is true */
+    enum rt_activation act; /* an activation for which kn_depthwise_activates is true */
     float alpha;
     const struct kn_depthwise_loops *loops; /* set by kn_depthwise_init */
 };

@@ -10,7 +10,7 @@
 
 enum {
     LINE = 16, /* floats in a cache line */
-    /* at least this many in a block: the transformed weights are read once per block */
+    /* the fewest tiles of a block, because the transformed weights are read once per block */
     MIN_TILES = 32,
     /* bytes of transformed weights up to which each core may read all of them for a block of its
      * own */

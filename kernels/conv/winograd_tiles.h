@@ -21,7 +21,7 @@ struct kn_winograd_tiles {
     /* The cores that share the blocks: the number of blocks is even for each core, or there is one
      * block. 0 counts as 1. */
     int cores;
-    /* set by the caller too, or by kn_winograd_init and kn_winograd_1d_init */
+    /* These members are set by the caller too, or by kn_winograd_init and kn_winograd_1d_init. */
     int64_t window_h, window_w; /* inputs that one output sums over */
     int64_t tile_h, tile_w;     /* outputs of a tile */
     /* set by kn_winograd_tiles_init */

@@ -13,8 +13,9 @@ void omp_set_num_threads(int n); /* a function of libgomp, with which oneDNN is 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t stream_key;
 static dnnl_engine_t engine;
-static _Thread_local dnnl_stream_t stream; /* one per thread, because a stream cannot be shared */
-static _Thread_local unsigned place;       /* where this thread starts to look for idle arguments */
+/* each thread has a stream, because a stream cannot be shared */
+static _Thread_local dnnl_stream_t stream;
+static _Thread_local unsigned place; /* where this thread starts to look for idle arguments */
 
 /*
  * Sets of arguments for executions. Making the library's objects takes longer than a small matrix

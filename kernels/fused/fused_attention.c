@@ -20,9 +20,9 @@
 
 enum {
     BLOCK = 1 << 13, /* scores that are processed at a time */
-    /* at least this many rows of scores at a time, because a GEMM needs them to be fast */
+    /* the fewest rows of scores at a time, because a GEMM needs this many to be fast */
     BLOCK_ROWS = 42,
-    PACK_ROWS = 8, /* with fewer rows kn_gemm_run multiplies, which does not pack for them */
+    PACK_ROWS = 8, /* with fewer rows kn_gemm_run multiplies, which does not pack for so few */
     /* from this many heads per core on, an uneven number of heads does not matter */
     MANY_HEADS = 8,
     /* with fewer rows in a shard, packing again what another core has packed does not pay */
@@ -361,7 +361,7 @@ static void run_step(const struct rt_run *r, const struct attention *k, const st
                      int64_t b, int64_t head, int64_t t, int64_t n_rows, float *score)
 {
     const int64_t offset = b * s->stride[0] + head * s->stride[1] + t * s->stride[2];
-    const bool alike = !s->stride[2] && !s->stride[3]; /* one operand for all rows and keys */
+    const bool alike = !s->stride[2] && !s->stride[3]; /* all rows and keys have the same operand */
     const int64_t n = alike ? n_rows * k->dim[3] : k->dim[3], step = s->stride[3] != 0;
 
     if (s->op == RT_ATTENTION_KEEP || s->op == RT_ATTENTION_REPLACE) {

@@ -13,7 +13,7 @@
 
 enum {
     LANES = 32,
-    /* per element, in the units of rt_run_spend: it is read three times and written once */
+    /* work of an element, in the units of rt_run_spend: it is read three times and written once */
     WORK = 4,
     OWN = 1 << 17, /* elements that stay in one core's cache */
 };

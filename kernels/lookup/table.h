@@ -29,7 +29,7 @@ enum { KN_TABLE_MAX = 1 << 28 }; /* limit of items and of buckets */
 struct kn_dense {
     int64_t n_buckets; /* a power of two, 4 at least */
     float max_load;
-    char *empty, *deleted; /* one key each; the table never holds either */
+    char *empty, *deleted; /* the two reserved keys, which the table never holds */
 };
 
 struct kn_table {

@@ -219,7 +219,8 @@ static enum rt_status one_line(struct rt_run *r, int64_t *left, struct kn_table 
                                const struct text_file *f, const char *path, const char *line,
                                size_t n, int64_t line_no)
 {
-    uint64_t buf[2][4] = {{0}}; /* one element each of any type, including a string */
+    /* each row has capacity for one element of any type, including a string */
+    uint64_t buf[2][4] = {{0}};
     struct rt_tensor elem[2];
     const enum rt_dtype type[2] = {fresh->key_type, fresh->value_type};
     const int64_t index[2] = {f->key_index, f->value_index};

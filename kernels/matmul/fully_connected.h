@@ -35,16 +35,21 @@ struct kn_fully_connected {
      * own_at */
     int64_t columns;
     size_t own_at;
-    size_t slots_at, slot_bytes; /* in scratch memory: oneDNN's scratch, one for each slot */
+    /* offset in scratch memory of oneDNN's own, and its size for each slot */
+    size_t slots_at, slot_bytes;
     struct kn_epilogue epilogue; /* the steps of the node's epilogue that oneDNN does not do */
     int bias;                    /* the input that oneDNN adds as bias; 0: none */
     bool activates;              /* oneDNN computes the activation */
     size_t scratch_bytes;        /* scratch memory that `dnnl` needs */
-    /* in scratch memory: the sums before a broadcast residual, or a copy of the residual */
+    /*
+     * offset in scratch memory of the sums before a broadcast residual, or of a copy of the
+     * residual
+     */
     size_t epilogue_at;
     const struct rt_pack *b; /* NULL: the runtime keeps no packed bytes, and a plain GEMM is run */
-    size_t a_at, c_at; /* in scratch memory: float copies of half operands, or a in bfloat16 */
-    bool bf16;         /* `dnnl` multiplies bfloat16 */
+    /* offsets in scratch memory: float copies of half operands, or a in bfloat16 */
+    size_t a_at, c_at;
+    bool bf16;                    /* `dnnl` multiplies bfloat16 */
     struct kn_bf16_panels panels; /* width > 0: b is packed in these, and oneDNN computes nothing */
 };
 

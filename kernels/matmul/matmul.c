@@ -268,7 +268,7 @@ struct gemm_state {
     struct kn_epilogue epilogue;
     /* bytes of converted copies in scratch memory; 0: computed in place */
     int64_t a_bytes, b_bytes, c_bytes;
-    size_t epilogue_at; /* in scratch memory: kn_epilogue_residual_bytes */
+    size_t epilogue_at; /* offset in scratch memory of kn_epilogue_residual_bytes bytes */
 };
 
 static enum rt_status prepare_gemm(struct rt_prep *prep, void **state, bool plain)

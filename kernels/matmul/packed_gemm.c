@@ -49,7 +49,7 @@ struct kn_packed_gemm_block {
     int64_t prefetch_step; /* how far `next` advances with each term */
     int64_t rows, k;
     int wide, last;  /* vectors in the panel, and floats in the last of them */
-    int panels;      /* whole panels computed at once */
+    int panels;      /* number of whole panels computed at once */
     int64_t step;    /* packed floats from one panel to the next */
     bool in_cache;   /* the packed floats are in the cache: nothing is prefetched */
     bool prefetch_a; /* a is read for the first time and its rows are contiguous: prefetch them */

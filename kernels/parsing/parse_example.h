@@ -50,7 +50,7 @@ struct kn_parse {
     struct kn_parse_entry *entry, *own_entry;
     int64_t n_entries, capacity;
     int64_t *last;              /* per feature: index of the last example that has it, + 1 */
-    struct kn_parse_part *part; /* per list and example */
+    struct kn_parse_part *part; /* the part of each list in each example */
     struct kn_feature_memory *memory;
 };
 

@@ -31,7 +31,7 @@ struct sequence {
     bool is_batch;
     int64_t n;
     struct kn_sequence_half half[2]; /* the context and the feature lists */
-    struct proto *proto[2];          /* arrays by feature and example */
+    struct proto *proto[2];          /* an entry for each feature and example */
     struct total *total[2];          /* by feature */
     int64_t each, left; /* approximate work of one example, and the countdown of rt_run_spend */
 };

@@ -20,7 +20,7 @@
 #include "runtime/files/saved_model.h"
 #include "runtime/exec/trace.h"
 
-/* per session: signatures, dynamic callables, restore and init */
+/* limit per session: signatures, dynamic callables, restore and init */
 enum { MAX_CALLABLES = RT_MAX_SIGNATURES + RT_MAX_DYNAMIC_CALLABLES + 8 };
 enum { ANALYSE_AGAIN_MS = 100 }; /* delay after a row-wise analysis that ran out of memory */
 

@@ -69,7 +69,8 @@ struct rt_described_node {
 };
 
 struct rt_described_plan {
-    int n_nodes; /* in the plan's order; the condition and body of a loop follow the loop */
+    /* the nodes are in the plan's order; the condition and body of a loop follow the loop */
+    int n_nodes;
     struct rt_described_node *node;
     int n_segments;
     size_t activation_bytes; /* size of the largest segment's activation buffer */

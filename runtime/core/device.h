@@ -22,7 +22,8 @@ struct rt_device {
     void *state;
     /* A member that is NULL stands for what the host does. */
     void *(*alloc)(struct rt_device *d, struct rt_stream *s, size_t bytes); /* NULL: none left */
-    void (*free)(struct rt_device *d, struct rt_stream *s, void *p); /* after the work in s */
+    /* frees the memory after the work in s */
+    void (*free)(struct rt_device *d, struct rt_stream *s, void *p);
     enum rt_status (*copy_in)(struct rt_device *d, struct rt_stream *s, void *dst, const void *host,
                               size_t bytes, struct rt_error *err);
     enum rt_status (*copy_out)(struct rt_device *d, struct rt_stream *s, void *host,

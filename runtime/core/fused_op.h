@@ -75,7 +75,7 @@ enum {
  * set of the op's inputs that the node has; pl_put_fused sets it. */
 struct rt_fused_op {
     const struct rt_schema *schema;
-    struct rt_attr attr[RT_FUSED_MOST_ATTRS]; /* in the schema's order */
+    struct rt_attr attr[RT_FUSED_MOST_ATTRS]; /* the attributes in the schema's order */
     uint64_t optional;                        /* bit k: input k may be left out */
     bool has_list;                            /* the last input is a list */
 };

@@ -25,7 +25,7 @@ enum {
 struct block {
     struct rt_buffer b;
     size_t capacity;    /* bytes at data */
-    struct block *next; /* in an idle list */
+    struct block *next; /* next block of an idle list */
     void *base;         /* the pointer that malloc returned */
 };
 _Static_assert(sizeof(struct block) <= HEADER, "header of a block");
@@ -41,7 +41,7 @@ enum count_status { COUNTED, BEYOND_LIMIT, BEYOND_BUDGET };
 enum { RESERVE_STEP = 4 << 20, RESERVE_MOST = 64 << 20, KEEP_MOST = 256 << 20, RECENT = 4 };
 
 struct rt_pool {
-    atomic_size_t refs;    /* held by owners and by each block that is in use */
+    atomic_size_t refs;    /* references held by owners and by each block that is in use */
     atomic_size_t in_use;  /* bytes of blocks in use, and charged bytes */
     atomic_size_t charged; /* bytes of rt_pool_charge, which are not blocks */
     atomic_size_t idle;    /* bytes of idle blocks */

@@ -18,7 +18,7 @@ struct rt_trace_output {
 };
 
 struct rt_trace_node {
-    struct rt_trace_node *next; /* in the order in which the nodes ended */
+    struct rt_trace_node *next; /* the nodes are listed in the order in which they ended */
     const char *name, *op;
     int device;               /* index into the session's devices: 0 is the CPU */
     int64_t start_ns, end_ns; /* CLOCK_REALTIME, or the thread's processor time (wants_cpu) */

@@ -39,7 +39,7 @@ struct file {
     struct stat info;
     struct rt_sstable_source source;
     saved_slices *list;
-    struct place *place; /* one for each tensor in the list */
+    struct place *place; /* one place for each tensor in the list */
 };
 
 struct rt_checkpoint_v1 {

@@ -92,7 +92,7 @@ struct rt_model_options {
     const char *const *tags; /* NULL: "serve" */
     int n_tags;
     bool allow_unsupported_signatures; /* load without the signatures that cannot run */
-    bool load_all_variables;           /* for servers that run any node by SessionRun */
+    bool load_all_variables;           /* set by servers that run any node by SessionRun */
     bool warm_up; /* run each signature that writes nothing once; unknown dimensions are 1 */
     void (*on_warm_up_failure)(void *arg, const char *signature, const struct rt_error *err);
     void *arg;
@@ -124,7 +124,8 @@ struct rt_model {
     const struct rt_meta_graph *meta_graph;
     struct rt_session *session;
     int n_signatures;
-    struct rt_model_signature *signatures; /* in the order of meta_graph->signatures */
+    /* the signatures in the order of meta_graph->signatures */
+    struct rt_model_signature *signatures;
     int64_t weight_bytes;
     struct rt_arena *arena;
     struct rt_dynamic_callables *dynamic_callables;

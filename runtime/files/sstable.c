@@ -32,7 +32,7 @@ static bool handle(struct rt_span *s, struct handle *h)
 
 /* A verified and uncompressed block of the table. */
 struct block {
-    struct rt_span entries; /* without the restart points */
+    struct rt_span entries; /* the entries without the restart points */
     unsigned char *owned;   /* the memory of the entries, for free(); NULL: the source's */
 };
 

@@ -22,7 +22,8 @@ struct pl_cell {
     /* Each gate has weights of its own: `gate` has those of W, R and the biases, gate by gate, in
      * place of `in`. */
     bool by_gate;
-    struct pl_edge gate[PL_BY_GATE][4];        /* from RT_RNN_W on; node -1: none */
+    /* inputs from RT_RNN_W on, gate by gate; node -1: none */
+    struct pl_edge gate[PL_BY_GATE][4];
     int64_t units, width, depth, x_row, h_row; /* width: of h */
     char order[8];
     enum rt_cell_act gate_act, act;

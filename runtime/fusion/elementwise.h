@@ -81,7 +81,7 @@ enum rt_elementwise_op {
     RT_ELEMENTWISE_BINARY(X)
         RT_ELEMENTWISE_BiasAdd, /* NHWC: the bias is as long as the last axis */
     RT_ELEMENTWISE_TRUTH(X) RT_ELEMENTWISE_LOGICAL(X) RT_ELEMENTWISE_LogicalNot,
-    RT_ELEMENTWISE_Cast,      /* from bool or another type */
+    RT_ELEMENTWISE_Cast,      /* conversion to float32 from bool or another type */
     RT_ELEMENTWISE_LeakyRelu, /* c: rt_elementwise_number of its alpha */
     RT_ELEMENTWISE_SelectV2,  /* b where a is true, else c */
     RT_ELEMENTWISE_OPS

@@ -178,7 +178,7 @@ static bool arithmetic(struct reading *r, const struct pl_node *n, struct formul
     }
     if (!formula_of(r, n->in[1], &second))
         return false;
-    if (pl_is(n, "Sub")) { /* only a number is subtracted */
+    if (pl_is(n, "Sub")) { /* a subtraction is supported only if a number is subtracted */
         if (second.n)
             return false;
         second.number = -second.number;

@@ -128,7 +128,7 @@ static int concat_input(const struct pass *p, int i)
 /* The new number of an operand when the op reads n operands instead of input `at`. */
 static int64_t moved(int64_t operand, int at, int n)
 {
-    if (operand < 0) /* no operand, or a number */
+    if (operand < 0) /* a negative operand is missing, or is an encoded number */
         return operand;
     return operand == at ? 0 : operand < at ? operand + n : operand + n - 1;
 }

@@ -29,7 +29,8 @@ static inline int pl_compare_edges(struct pl_edge a, struct pl_edge b)
 
 /* ---- conditions ---- */
 
-enum { PL_MAX_CONDITION = 48 }; /* a tf.case of that many branches nests them */
+/* the most predicates of a condition; a tf.case of n branches nests n of them */
+enum { PL_MAX_CONDITION = 48 };
 
 struct pl_side {
     struct pl_edge by; /* the origin of the predicate */

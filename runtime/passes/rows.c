@@ -35,7 +35,7 @@ struct walk {
     const struct rt_plan *plan;
     struct rt_info *info[N_SIZES];    /* per value */
     struct rt_tensor *value[N_SIZES]; /* per value: what `info` points to, if evaluated here */
-    struct rt_dep *dep;               /* per value: one dependence for all sizes */
+    struct rt_dep *dep;               /* per value: one dependence that holds for all sizes */
     enum rt_extreme *extreme;         /* per value */
     struct rt_error *why;
     bool *is_refused; /* a node refuses these inputs for every batch size */

@@ -112,7 +112,7 @@ struct rt_plan_step {
 struct rt_plan {
     struct rt_session *session;
     struct rt_arena *arena;
-    int n_nodes; /* in topological order (token plans: in any order) */
+    int n_nodes; /* the steps are in topological order (token plans: in any order) */
     struct rt_plan_step *node;
     int n_values;
     const struct rt_tensor **constant; /* per value: its constant tensor, or NULL */

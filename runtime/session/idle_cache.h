@@ -45,7 +45,7 @@ struct rt_cache_owner {
 };
 
 struct rt_idle_cache {
-    struct rt_budget idle, specialisations; /* in bytes; idle: contexts and pools */
+    struct rt_budget idle, specialisations; /* budgets in bytes; idle: contexts and pools */
     atomic_int n_specialisations;
     struct rt_mutex mu;
     struct rt_cache_owner *first; /* guarded by mu */

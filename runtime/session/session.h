@@ -47,7 +47,7 @@ struct rt_session_options {
     bool compiles_inline;         /* a run compiles its shapes at their first occurrence, on its own
                                      thread: for tools and tests */
     struct rt_autotune *autotune; /* results of autotuning; must outlive the session; NULL: none */
-    struct rt_device *const *devices; /* without the CPU; must outlive the session */
+    struct rt_device *const *devices; /* all devices but the CPU; must outlive the session */
     int n_devices;
     /* True ends loading, compiling and runs with RT_CANCELLED. rt_session_loading replaces it. May
      * be NULL. */
@@ -181,7 +181,7 @@ enum rt_status rt_session_seal(struct rt_session *s, struct rt_callable *const *
 
 /* An op, dtype or attribute of a node that cannot be run. */
 struct rt_missing {
-    const char *node, *op, *reason; /* in the arena of rt_session_missing */
+    const char *node, *op, *reason; /* texts in the arena of rt_session_missing */
 };
 /* Lists the nodes that the plan for `spec` would need and that cannot be run, also those in
  * functions. *out: an array of *n in `arena`. */
@@ -194,7 +194,7 @@ struct rt_session_stats {
     int64_t runs, nodes_run;
     int n_specialisations;
     size_t specialisation_bytes;
-    size_t idle_bytes;  /* in idle contexts and pools */
+    size_t idle_bytes;  /* bytes of idle contexts and pools */
     size_t state_bytes; /* in variables and tables, without weights from files
                            (runtime/session/state.h) */
 };

@@ -56,7 +56,7 @@ struct rt_session {
     int n_specialisations;
     size_t specialisation_bytes;
     struct rt_pending_compilation *pending, **pending_end;
-    int n_pending;    /* in the list, or about to be put into it */
+    int n_pending;    /* compilations in the list, or about to be put into it */
     bool is_loading;  /* set by rt_session_loading or options.compiles_inline */
     atomic_bool ends; /* the session is about to be freed: compiling stops */
     /* The compiler's queue; guarded by the compiler's mu. */

@@ -31,7 +31,7 @@ struct worker {
     struct srv_scheduler *s;
     int index;
     pthread_t thread;
-    struct rt_arena *arena; /* for the batch that the worker runs */
+    struct rt_arena *arena; /* memory of the batch that the worker runs */
 };
 
 struct srv_scheduler {
@@ -48,7 +48,8 @@ struct srv_scheduler {
     bool stopping;
     struct rt_pool *pool;
     _Atomic int n_jobs; /* queued and running jobs */
-    int n_workers;      /* without the spare worker, which is the last of worker[] */
+    /* number of workers, not counting the spare one, which is the last of worker[] */
+    int n_workers;
     pthread_t timer;
     struct worker worker[];
 };

@@ -139,7 +139,7 @@ int64_t srv_core_open_batch_rows(const struct srv_core_bucket *b);
 
 struct srv_core_batch {
     struct srv_core_bucket *bucket; /* NULL: there is nothing to run now */
-    struct srv_core_job *jobs;      /* in order, linked by `next` */
+    struct srv_core_job *jobs;      /* the jobs in order, linked by `next` */
     int n_jobs;
     int64_t rows;       /* rows of all jobs; 0: one job without rows */
     int64_t run_rows;   /* `rows` padded to an allowed size */

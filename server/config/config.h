@@ -49,7 +49,7 @@ struct srv_config {
     bool is_list;
     int n_models;
     struct srv_model_config *models; /* sorted by name, without duplicates */
-    const char *warning;             /* from srv_config_from_folder: a sentence, or NULL */
+    const char *warning;             /* a sentence from srv_config_from_folder, or NULL */
 };
 
 void srv_config_free(struct srv_config *c); /* NULL is allowed */

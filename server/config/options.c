@@ -29,7 +29,7 @@ struct row {
     const char *name;
     enum kind kind;
     enum meaning meaning;
-    size_t offset;             /* in struct srv_options; unused for TFS_IGNORED */
+    size_t offset;             /* offset in struct srv_options; unused for TFS_IGNORED */
     const char *as_tensorflow; /* default when called as tensorflow_model_server */
     const char *own;           /* default as slipway serve; NULL: the same */
     int64_t min, max;          /* limits of an INTEGER, of BYTES, and of SECONDS in milliseconds */

@@ -63,7 +63,7 @@ struct srv_options {
     int64_t cores_per_run;    /* 0: as num_workers */
     int64_t num_rest_threads; /* 0: one per four cores, at least one */
     int64_t num_grpc_threads; /* 0: one per four cores, at least one */
-    int64_t drain_timeout_ms; /* from --drain_timeout in seconds */
+    int64_t drain_timeout_ms; /* the value of --drain_timeout, which is in seconds */
     int64_t drain_delay_ms;   /* -1: 5 s as process 1, else 0 */
     /* as tensorflow_model_server: how long the start waits for a missing model */
     int64_t model_wait_seconds;
@@ -78,7 +78,7 @@ struct srv_options {
     bool rest_api_enable_compression; /* compresses responses for clients that accept gzip */
     int64_t num_model_warmup_threads;
     int64_t request_log_file_bytes, request_log_file_ms;
-    double golden_tolerance; /* for versions without a tolerance file */
+    double golden_tolerance; /* tolerance for versions without a tolerance file */
     bool allow_unsupported_signatures;
     const char *precision; /* "float32" or "bf16" */
     bool fusion, winograd, autotune, specialise;
@@ -91,8 +91,9 @@ struct srv_options {
     const char *version_transition; /* "availability_preserving" or "resource_preserving" */
 
     /* Set by srv_settings_resolve: */
-    const char *prometheus_path;                  /* "": no page */
-    const struct srv_batching *platform_batching; /* from platform_config_file, or NULL */
+    const char *prometheus_path; /* "": no page */
+    /* the parameters in platform_config_file, or NULL */
+    const struct srv_batching *platform_batching;
 
     /* The last value given for each flag, in the table's order; NULL: not given. */
     const char *given[SRV_MAX_FLAGS];

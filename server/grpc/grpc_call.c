@@ -21,7 +21,7 @@ _Thread_local struct srv_grpc_loop *srv_grpc_this_loop;
 enum {
     ERROR_TEXT = 1024, /* bytes; longer error texts are truncated, as in TensorFlow Serving */
     CALL_ARENA = 16 << 20,
-    MAX_STREAMS = 1000,             /* per I/O loop */
+    MAX_STREAMS = 1000,             /* limit of streams per I/O loop */
     MAX_FREE_CALLS = 512,           /* calls in the free list of an I/O loop, 6 KiB each */
     INFLATE_HERE_BYTES = 4 << 10,   /* compressed: at most some 4 MB, or a few milliseconds */
     INFLATE_SMALL_BYTES = 64 << 10, /* some 64 MB, or 60 ms; larger messages never delay these */

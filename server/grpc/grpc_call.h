@@ -81,7 +81,7 @@ struct srv_grpc_event {
 };
 
 struct srv_stream {
-    bool is_open;    /* has begun, and the client is still connected */
+    bool is_open;    /* the call has begun, and the client is still connected */
     bool is_sending; /* nothing else may be sent before `sent` is called */
     bool is_ended;
     bool has_begun;                     /* counts against the I/O loop's limit of streams */
@@ -100,8 +100,9 @@ enum srv_awaited {
 };
 
 struct srv_call {
-    struct srv_link link;  /* in loop->calls */
-    struct srv_call *next; /* in one list: free calls, watchers, or the queue of an aside thread */
+    struct srv_link link; /* in loop->calls */
+    /* link in one list: free calls, watchers, or the queue of an aside thread */
+    struct srv_call *next;
     struct srv_grpc_loop *loop;
     struct srv_io_loop *io_loop;
     struct srv_server *server;
@@ -126,7 +127,7 @@ struct srv_call {
     /* A batch that another thread starts completes through the core's queue, which orders the two
      * threads. This store and load tell the thread sanitizer of that order. */
     _Atomic int handed;
-    bool counted;        /* is in server->grpc_requests */
+    bool counted;        /* the call counts in server->grpc_requests */
     unsigned connection; /* index of its connection's counter, see grpc_share.c */
     int socket;          /* descriptor; -1: not known yet, the core accepted the connection */
     bool is_in_metrics;  /* was reported to the metrics */

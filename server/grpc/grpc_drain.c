@@ -8,8 +8,9 @@
 #include "server/base/sockets.h"
 
 enum {
-    QUIET_TURNS = 3,   /* turns without a new call, after which all that was read is delivered */
-    MOST_TURNS = 1000, /* then it closes in any case: some client sends calls all the time */
+    QUIET_TURNS = 3, /* turns without a new call, after which all that was read is delivered */
+    /* after this many turns the loop closes in any case: some client sends calls all the time */
+    MOST_TURNS = 1000,
 };
 
 /* Notes the connections of the whole process, since the core does not say which are its own. */

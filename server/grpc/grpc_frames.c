@@ -23,7 +23,7 @@
 #include "server/grpc/send_hook.h"
 
 enum {
-    BLOCK_EXTRA = 1024, /* in a header block: padding, priority, table size updates */
+    BLOCK_EXTRA = 1024, /* bytes of a header block for padding, priority and table size updates */
     LARGEST_LIST = 1 << 30,
     LOG_EVERY_MS = 1000,
     HELD_ANYWAY = 64 << 10, /* bytes a connection may hold however much others do */

@@ -29,7 +29,8 @@ static void done(struct srv_job *job)
     size_t n = 0;
     struct srv_growth growth = {&c->server->in_flight, &c->charged, srv_job_cancellation(job)};
 
-    inf->growth = &growth; /* given back when the call ends, after the response was sent */
+    /* this budget is given back when the call ends, after the response was sent */
+    inf->growth = &growth;
     if (!st)
         st = srv_inference_finish(inf, &job->err);
     if (!st)
@@ -120,7 +121,7 @@ static enum rt_status admit(struct srv_call *c, struct request *r)
         st = srv_inference_find(inf, c->io_loop->map, &c->err);
     if (st)
         return st;
-    srv_hold(c->io_loop, c->job.version); /* until the call ends */
+    srv_hold(c->io_loop, c->job.version); /* the version is held until the call ends */
     if (inf->timeout_ms > 0 &&
         (__builtin_mul_overflow(inf->timeout_ms, 1000000, &c->job.deadline_ns) ||
          __builtin_add_overflow(c->job.deadline_ns, c->received_ns, &c->job.deadline_ns)))

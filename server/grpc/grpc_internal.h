@@ -44,7 +44,7 @@ enum { SRV_GRPC_AT_ONCE = 64, SRV_GRPC_MAX_UNREAD = 4096 };
 /* The state of an I/O loop that closes, see grpc_drain.c. */
 struct srv_grpc_closing {
     bool is_closing;
-    int64_t since_ns; /* when the loop was told to close; 0: not yet */
+    int64_t since_ns; /* time when the loop was told to close; 0: not yet */
     int turns, quiet_turns;
     int n_new; /* calls that the core delivered since the last turn */
     int n_unread, unread[SRV_GRPC_MAX_UNREAD]; /* descriptors with unread bytes */
@@ -179,12 +179,12 @@ void srv_grpc_cut_stalled(struct srv_grpc_loop *loop, int64_t now);
 void srv_call_awaits(struct srv_call *c, enum srv_awaited what);
 /* When the call ends: its large response counts no more. */
 void srv_call_forget_socket(struct srv_call *c);
-void srv_grpc_forget_sockets(struct srv_grpc_loop *loop); /* when the I/O loop ends */
+void srv_grpc_forget_sockets(struct srv_grpc_loop *loop); /* called when the I/O loop ends */
 
 /* ---- grpc_aside.c ---- */
 
 enum rt_status srv_grpc_aside_start(struct srv_grpc_aside *a, struct rt_error *err);
-void srv_grpc_aside_stop(struct srv_grpc_aside *a); /* when no calls are left */
+void srv_grpc_aside_stop(struct srv_grpc_aside *a); /* called when no calls are left */
 
 /* ---- grpc_drain.c ---- */
 

@@ -27,7 +27,8 @@ static void give_to_core(grpc_server *core, int fd)
     grpc_server_credentials *plain = grpc_insecure_server_credentials_create();
     int one = 1;
 
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one); /* has no effect on UNIX sockets */
+    /* this has no effect on UNIX sockets */
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     srv_grpc_frames_begin(fd);
     grpc_server_add_channel_from_fd(core, fd, plain);
     grpc_server_credentials_release(plain);
@@ -172,7 +173,8 @@ enum rt_status srv_listen_tcp(struct srv_listener *l, grpc_server *core, const c
     snprintf(service, sizeof service, "%d", port);
     int e = getaddrinfo(address, service, &want, &found);
     for (const struct addrinfo *a = e ? NULL : found; a && l->n < SRV_MAX_LISTEN; a = a->ai_next) {
-        int fd = *bound && !port ? -1 : bind_tcp(a); /* for any port: one address */
+        /* if the kernel chooses the port, only one address is bound */
+        int fd = *bound && !port ? -1 : bind_tcp(a);
         if (fd < 0) {
             saved = saved == EADDRINUSE ? saved : errno;
             continue;

@@ -70,7 +70,7 @@ static struct {
     int64_t released_ns;
     const _Atomic int *n_calls; /* NULL: not known */
     int n_calls_before;         /* value of *n_calls at the last check */
-    int64_t ended_ns;           /* when a connection, or many calls, ended last */
+    int64_t ended_ns;           /* time when a connection, or many calls, ended last */
     pthread_t thread;
 } all = {.mu = RT_MUTEX_INIT, .first = NONE, .last = NONE};
 

@@ -248,7 +248,8 @@ static void take_head(struct srv_http_stream *s, struct rt_span head, struct rt_
     struct head h = {.http = 0};
     size_t begin = out->n;
     const unsigned char *at = head.p, *end = head.p + head.n - 2;
-    const unsigned char *kept = at; /* from here on all lines pass, and are not yet in `out` */
+    /* the lines from here on pass the filter, but are not in `out` yet */
+    const unsigned char *kept = at;
     const char *why;
     int http;
 

@@ -18,7 +18,8 @@ enum {
     LINGER_MS = 100,
     WATCH_AFTER_MS = 20,    /* age of a job from which a hang-up of the client cancels it */
     LEAST_TAKEN = 64 << 10, /* bytes of a large response per --request_read_timeout_ms */
-    DRAIN_GRACE_MS = 2000,  /* for requests to arrive whole during the drain, as in gRPC */
+    /* time in which requests must arrive whole during the drain, as in gRPC */
+    DRAIN_GRACE_MS = 2000,
     /* time that a connection lingers after a refusal before the body was whole */
     LINGER_REFUSED_MS = 10000,
 };

@@ -9,7 +9,7 @@
 #include "runtime/base/clock.h"
 
 enum {
-    MAX_FREE_REQUESTS = 512, /* in the free list of an I/O loop */
+    MAX_FREE_REQUESTS = 512, /* limit of the free list of an I/O loop */
     ARENA_BYTES = 64 << 20,  /* limit of a request's arena, without its tensors */
     MAX_RESPONSE_BYTES = 2047 << 20,
 };
@@ -109,7 +109,8 @@ void srv_rest_finished(struct srv_rest_request *r)
     struct srv_rest_call *req =
         (struct srv_rest_call *)(void *)((char *)r - offsetof(struct srv_rest_call, pub));
     if (srv_rest_this_loop != req->loop) {
-        srv_rest_deflate(req); /* on this thread, because the I/O loop thread serves all requests */
+        /* compressed on this thread, because the I/O loop thread serves all requests */
+        srv_rest_deflate(req);
         req->message.receive = receive_finished;
         srv_message_post(&req->loop->io_loop, &req->message);
         return;

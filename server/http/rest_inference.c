@@ -58,7 +58,7 @@ bool srv_rest_inference(struct srv_rest_request *r,
     r->decode = decode;
     r->found = srv_inference_find(inf, r->io_loop->map, &r->err);
     if (!r->found)
-        srv_hold(r->io_loop, job->version); /* until the response is sent */
+        srv_hold(r->io_loop, job->version); /* the version is held until the response is sent */
     if (is_long(r) && !r->found) {
         job->prepare = prepare;
         job->body_bytes = r->charged;

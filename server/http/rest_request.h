@@ -20,7 +20,7 @@ struct srv_rest_request {
     struct srv_server *server;
     struct srv_io_loop *io_loop;
     struct rt_arena *arena;
-    struct rt_error err; /* for handlers; its arena is set */
+    struct rt_error err; /* an error for handlers to fill in; its arena is set */
 
     const char *method;
     struct rt_span uri; /* not decoded, with the query; in the arena */

@@ -196,7 +196,8 @@ static inline const unsigned char *read_decimal(const unsigned char *p, const un
     bool cut = false, integer = true;
     int n = 0; /* significant digits in w */
     const unsigned char *start = p;
-    if (end - p >= 2 && is_digit(*p) && p[1] == '.') { /* one digit before the point: most floats */
+    /* most floats have one digit before the point */
+    if (end - p >= 2 && is_digit(*p) && p[1] == '.') {
         w = (uint64_t)(*p++ - '0');
         n = 1;
     } else {
@@ -587,7 +588,7 @@ static size_t write_exponent_form(char *buffer, const char *text, size_t n, int 
 /* Writes d * 10^(k - digits + 1) as %g does: in exponent form if k is outside [-4, digits). */
 static inline size_t write_digits(char *buffer, uint64_t d, int digits, int k)
 {
-    char text[24];                         /* whole words, as digits_text stores them */
+    char text[24];                         /* digits_text stores whole words here */
     if (k < 0 && k >= -4 && digits <= 9) { /* most floats below 1: no copy */
         const size_t lead = (size_t)(1 - k);
         memcpy(buffer, "0.000", 6);

@@ -30,9 +30,11 @@ struct srv_scale {
     double first, factor;
     int n;
 };
-extern const struct srv_scale srv_scale_time;     /* us: 10 x 1.8^i, 33 bounds (20 minutes) */
-extern const struct srv_scale srv_scale_queuing;  /* us: 100 x 1.2^i, 52 bounds (1 second) */
-extern const struct srv_scale srv_scale_graph;    /* us: 1000 x 2^i, 20 bounds */
+/* bounds in us: 10 x 1.8^i, 33 of them (20 minutes) */
+extern const struct srv_scale srv_scale_time;
+/* bounds in us: 100 x 1.2^i, 52 of them (1 second) */
+extern const struct srv_scale srv_scale_queuing;
+extern const struct srv_scale srv_scale_graph;    /* bounds in us: 1000 x 2^i, 20 of them */
 extern const struct srv_scale srv_scale_bytes;    /* 4^i, 14 bounds */
 extern const struct srv_scale srv_scale_rows;     /* 2^i, 14 bounds */
 extern const struct srv_scale srv_scale_examples; /* 2^i, 15 bounds */

@@ -18,7 +18,7 @@ struct srv_version_view {
     int64_t version;
     enum srv_state state;
     bool wanted; /* wanted by the model's version policy */
-    /* in START: its files are stable, and no retry pause is running */
+    /* for a version in START: its files are stable, and no retry pause is running */
     bool may_load;
 };
 

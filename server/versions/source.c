@@ -136,7 +136,7 @@ enum rt_status srv_source_scan(const struct srv_model_config *m, struct rt_arena
 /* ---- fingerprints ---- */
 
 struct walk {
-    struct rt_bytes lines; /* one line per entry, in sorted order */
+    struct rt_bytes lines; /* text with one line per entry, in sorted order */
     struct srv_fingerprint *out;
     size_t root;    /* length of the version's directory, which every path begins with */
     int64_t end_ns; /* monotonic time at which a walk is given up */

@@ -302,7 +302,7 @@ enum rt_status srv_json_decode_examples(const struct srv_json_doc *doc, size_t m
 
 /* ---- results ---- */
 
-enum { SCORE_COST = 64 }; /* in copied bytes of text */
+enum { SCORE_COST = 64 }; /* cost of a score, in copied bytes of text */
 
 static void put_score(struct rt_bytes *out, float score)
 {

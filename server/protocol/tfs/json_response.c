@@ -195,7 +195,8 @@ static void encode_rows(const struct response *a, const struct rt_signature *sig
     struct rt_bytes *out = a->out;
     int n = sig->n_outputs;
     rt_bytes_adds(out, "{\n    \"predictions\": [");
-    if (n == 1) { /* only the value: its outer brackets are written above and below */
+    /* writes only the value, because the code above and below writes its outer brackets */
+    if (n == 1) {
         const struct rt_tensor *t = &fetches[0];
         const unsigned char *data = t->data;
         bool as_bytes = ends_in_bytes(sig->outputs[0].alias);

@@ -45,9 +45,9 @@ enum rt_status srv_predict_bind(const struct srv_predict_request *request,
 struct srv_predict_response {
     struct srv_model_echo echo;
     const struct rt_signature *sig;
-    const struct rt_tensor *fetches; /* one per output of sig */
-    const bool *wanted;              /* per output of sig */
-    bool as_content;                 /* in tensor_content instead of the typed fields */
+    const struct rt_tensor *fetches; /* one tensor per output of sig */
+    const bool *wanted;              /* whether each output of sig is written */
+    bool as_content;                 /* values go into tensor_content instead of the typed fields */
     struct srv_growth *growth;       /* NULL: the bytes are not charged */
 };
 /* Writes a response; *out is from malloc. Fails for types that a TensorProto cannot hold. */
@@ -59,8 +59,9 @@ enum rt_status srv_predict_write(const struct srv_predict_response *response, un
 struct srv_predict_request_parts {
     struct srv_model_echo echo;
     const struct rt_signature *sig;
-    const struct rt_tensor *feeds; /* one per input of sig */
-    const bool *wanted; /* per output of sig; written as output_filter unless all are true */
+    const struct rt_tensor *feeds; /* one tensor per input of sig */
+    /* whether each output of sig is wanted; written as output_filter unless all are true */
+    const bool *wanted;
 };
 void srv_predict_write_request(const struct srv_predict_request_parts *parts, struct rt_bytes *out);
 

@@ -21,7 +21,8 @@ struct srv_session_feed {
 struct srv_session_request {
     bool has_spec;
     struct srv_model_spec spec;
-    int n_feeds, n_fetches, n_targets; /* in the order of the message */
+    /* the feeds, fetches and targets are in the order of the message */
+    int n_feeds, n_fetches, n_targets;
     struct srv_session_feed *feeds;
     const char **fetches, **targets;
     bool names_are_aliases; /* the names are aliases of the signature */
