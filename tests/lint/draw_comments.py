@@ -31,13 +31,13 @@ CMAKE_TOKEN = re.compile(r'#?\[(=*)\[.*?\]\1\]|"(?:\\.|[^"\\])*"|#[^\n]*', re.S)
 # A here-document, an escaped character, a string, or a comment of the shell. A # inside a word begins no comment.
 SHELL_TOKEN = re.compile(r"<<-?\s*(['\"]?)(\w+)\1.*?\n\s*\2(?=\n)|\\.|'[^']*'|\"(?:\\.|[^\"\\])*\"|(?<![^\s;&|()])#[^\n]*", re.S)
 
-# `line` and `column` are those of the beginning; `alone`: nothing but white space is before it in its line.
+# `line` and `column` are the position of a piece's beginning. `alone`: only white space precedes it in its line.
 Piece = collections.namedtuple("Piece", "line column alone text")
 Comment = collections.namedtuple("Comment", "path line text")
 
 
 def matched(pattern, text, begins):
-    """The matches of `pattern` in `text` that begin with one of `begins`, as pieces."""
+    """Yields the matches of `pattern` in `text` that begin with one of `begins`, as pieces."""
     for match in pattern.finditer(text):
         if match[0].startswith(begins):
             before = text[text.rfind("\n", 0, match.start()) + 1:match.start()]
@@ -45,8 +45,8 @@ def matched(pattern, text, begins):
 
 
 def joined(pieces, mark):
-    """(line, text) of each comment of lines that begin with `mark`: a line alone in the row below a comment, in
-    the column of that comment, continues it."""
+    """Yields (line, text) of the comments that consist of lines with `mark` in front. A line continues the comment
+    above it if it begins in the same column and only white space precedes it."""
     comment, last = None, None
     for piece in pieces:
         text = re.sub(rf"^{mark}+ ?", "", piece.text)
@@ -88,7 +88,7 @@ def in_shell(text):
 
 
 def reader_of(path):
-    """The function that reads the comments of a file with this path; None for a file of another language."""
+    """Returns the function that reads the comments of a file with this path; None for a file of another language."""
     name = os.path.basename(path)
     if name.endswith((".c", ".h", ".inc")):
         return in_c
@@ -108,13 +108,13 @@ def is_prose(text):
 
 
 def comments_of(path, text):
-    """The comments of a file that a reader can judge, in the order of their lines."""
+    """Returns the comments of a file that a reader can judge, in the order of their lines."""
     read = reader_of(path)
     if read is None or GENERATED.search("\n".join(text.split("\n", 3)[:3])):
         return []
     found = []
     for line, comment in sorted(read(text)):
-        if text.startswith("#!") and line == 1:  # the interpreter; a comment may follow it at once
+        if text.startswith("#!") and line == 1:  # The line that names the interpreter is not part of the comment below it.
             line, comment = 2, comment.partition("\n")[2]
         if is_prose(comment):
             found.append(Comment(path, line, comment.strip()))
@@ -126,12 +126,12 @@ def git(*arguments, text=None):
 
 
 def sources_of(commit):
-    """(path, text) of each file of `commit` that may have comments."""
+    """Yields (path, text) of each file of `commit` that may have comments."""
     names = git("ls-tree", "-r", "-z", "--name-only", commit).decode().split("\0")
     names = [name for name in names if name and reader_of(name)]
     blobs = git("cat-file", "--batch", text="".join(f"{commit}:{name}\n" for name in names).encode())
     at = 0
-    for name in names:  # each is "HASH blob SIZE\n", the bytes, "\n"
+    for name in names:  # Each file is "HASH blob SIZE\n", its bytes, and "\n".
         end = blobs.index(b"\n", at)
         size = int(blobs[at:end].split()[2])
         yield name, blobs[end + 1:end + 1 + size].decode()
@@ -139,7 +139,7 @@ def sources_of(commit):
 
 
 def draw(commit, n):
-    """(the hash of `commit`, how many comments it has, `n` of them at random)"""
+    """Returns (the hash of `commit`, the number of its comments, `n` of them at random)."""
     full = git("rev-parse", "--verify", f"{commit}^{{commit}}").decode().strip()
     comments = [comment for path, text in sources_of(full) for comment in comments_of(path, text)]
     return full, len(comments), random.Random(int(full, 16)).sample(comments, min(n, len(comments)))
