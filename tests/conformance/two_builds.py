@@ -40,7 +40,7 @@ TUNINGS = [PLAIN + more for more in ((), ("no_specialise",), ("no_fusion",), ("n
 class Report:
     def __init__(self, most):
         self.counts, self.most = collections.Counter(), most
-        self.different = collections.Counter()  # by op, or by what else a part compares
+        self.different = collections.Counter()  # number of differences by kind: the op, or the thing that a part compares
 
     def add(self, kind, what, is_same):
         self.counts["compared"] += 1

@@ -326,7 +326,7 @@ class Transport(unittest.TestCase):
         headers = self.server.ask("GET", METRICS, b"", ["Accept-Encoding: gzip"])[1]
         self.assertEqual((headers["content-encoding"], headers["vary"]), ("gzip", "Accept-Encoding"))
         headers = self.server.ask("POST", PREDICT, BODY, ["Accept-Encoding: gzip"])[1]
-        self.assertNotIn("content-encoding", headers)  # Compressing such a small answer does not pay.
+        self.assertNotIn("content-encoding", headers)  # The answer is too small for compression to pay.
 
 
 class Flags(unittest.TestCase):

@@ -88,7 +88,7 @@ class Warmup(Case):
         return found
 
     def put_with(self, logs, version="1", name=FILE):
-        """Adds a version with such a file and moves it into place in one step."""
+        """Adds a version with a file of these records and moves it into place in one step."""
         self.put(f".aside/{version}")
         path = self.path(".aside", version, name)
         records.write(path, logs or [])

@@ -189,7 +189,7 @@ def different_values(case, theirs, ours):
         if len(a) != len(b):
             return "another number of values"
         if dtype in COMPLEX and not all(math.isfinite(part) for x in a + b for part in x):
-            continue  # It is not defined which parts of such a complex product are NaN.
+            continue  # In products of complex numbers it is not defined which parts are NaN.
         if case.op == "Cholesky" and any(x != x for x in b):
             continue  # Without a decomposition, TensorFlow leaves a part of the output uninitialised.
         flat = [(x, y) for p, q in zip(a, b) for x, y in (zip(p, q) if isinstance(p, tuple) else [(p, q)])]
