@@ -63,8 +63,9 @@ def joined(pieces, mark):
 
 def in_c(text):
     for piece in matched(C_TOKEN, text, "/*"):
-        lines = piece.text[2:-2].strip("*").split("\n")
-        yield piece.line, "\n".join(re.sub(r"^\s*\*? ?", "", line).rstrip() for line in lines)
+        first, *others = piece.text[2:-2].strip("*").split("\n")
+        lines = [first, *(re.sub(r"^\s*\*( |$)", "", line) for line in others)]
+        yield piece.line, "\n".join(line.rstrip() for line in lines).strip()
     yield from joined(matched(C_TOKEN, text, "//"), "/")
 
 

@@ -20,7 +20,10 @@ class Comments(unittest.TestCase):
              * The first of two lines,
              * and the second one.
              */
-            """), [(1, "one line of four words"), (2, "The first of two lines,\nand the second one.")])
+            /* *out gets what the name
+             * stands for: *in has a star. */
+            """), [(1, "one line of four words"), (2, "The first of two lines,\nand the second one."),
+                   (6, "*out gets what the name\nstands for: *in has a star.")])
 
     def test_adjacent_line_comments_of_c_are_one_comment(self):
         self.assertEqual(comments("a.h", """\
