@@ -41,8 +41,8 @@ struct rt_attention_step {
     ATTR(INTS, steps) /* struct rt_attention_step, one after another */                            \
     /* bit k: input k, or RT_ATTENTION_OUT, is [B,N,T,H]: heads before rows */                     \
     ATTR(INT, heads_first)                                                                         \
-    /* in which of the two matrix products B and N may be 1 for one operand and larger for the */  \
-    /* other, as in BatchMatMulV2 but not in Einsum */                                             \
+    /* in which of the two matrix products B and N may be 1 for one operand and larger for the     \
+     * other, as in BatchMatMulV2 but not in Einsum */                                             \
     ATTR(INT, broadcasts)
 RT_FUSED_OP(RT_ATTENTION, rt_attention, "_Attention");
 

@@ -54,8 +54,10 @@ static inline bool srv_fingerprint_eq(const struct srv_fingerprint *x,
 }
 
 enum {
-    SRV_STABLE_AFTER_MS = 1000, /* stable: the same fingerprint was taken twice at this distance, */
-    SRV_STABLE_AGE_MS = 3000,   /* or nothing is newer than this */
+    /* A version is stable when the same fingerprint was taken twice at this distance in time. */
+    SRV_STABLE_AFTER_MS = 1000,
+    /* It is also stable when none of its files is newer than this. */
+    SRV_STABLE_AGE_MS = 3000,
 };
 /* first_seen_ns: when this fingerprint was first taken; now_ns: the present (both monotonic);
  * wall_ns: the present by the wall clock. */
