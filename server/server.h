@@ -65,7 +65,7 @@ struct srv_server {
     _Atomic int64_t n_accepted;       /* connections accepted since the start */
     /* gRPC calls freed because a loop's free list was full, since the start */
     _Atomic int64_t n_calls_freed;
-    /* connections existed since the manager last looked (manager.h) */
+    /* there were connections since the manager last looked (manager.h) */
     _Atomic bool has_connections;
     struct srv_budget in_flight; /* bytes that requests hold, limited by max_bytes_in_flight */
 };

@@ -513,7 +513,7 @@ static enum rt_status walk_plain(size_t size, struct kn_walk *w, char *dst, cons
                 memcpy(to, from, (size_t)(n * bytes));
             else
                 run(to, w->dst[last], from, w->src[last], n);
-            st = spend(r, (flat ? n : 4 * n) + 8); /* a row counts 8 more, however short it is */
+            st = spend(r, (flat ? n : 4 * n) + 8); /* 8 is the cost of a row itself */
         }
     while (!st && step(w, last, at, &d, &s));
     return st;

@@ -3,7 +3,7 @@
 #include "kernels/cpu/types.h"
 #include "kernels/entry.h"
 
-enum { SINK = 64 }; /* cost of one sink, in the units of rt_run_spend */
+enum { SINK = 64 }; /* cost of restoring the heap once, in the units of rt_run_spend */
 
 /*
  * Writes the indices of the k best of n values in order: larger values first, equal values by
@@ -50,7 +50,7 @@ enum { SINK = 64 }; /* cost of one sink, in the units of rt_run_spend */
             if (rt_run_spend(r, left, SINK))                                                       \
                 return r->err->code;                                                               \
         }                                                                                          \
-        for (int64_t end = k - 1; end > 0; end--) { /* the worst moves to the end */               \
+        for (int64_t end = k - 1; end > 0; end--) { /* moves the worst of the rest to the end */   \
             const int64_t x = heap[0];                                                             \
             heap[0] = heap[end];                                                                   \
             heap[end] = x;                                                                         \

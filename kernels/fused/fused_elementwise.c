@@ -165,7 +165,7 @@ enum kind {
     ALONG,     /* one value per element of the tile */
     ONE,       /* one value for the whole tile */
     REPEAT,    /* a short row, the same for all rows of the tile */
-    BROADCAST, /* one value per short row */
+    BROADCAST, /* one value for each row of a tile of short rows */
     CONCAT,    /* as ALONG, for an operand that is concatenated from pieces */
 };
 
@@ -204,7 +204,7 @@ struct elementwise {
     struct nest *nest;
     int n_concat;
     int64_t *piece;      /* for each piece: its elements in one row of the concatenation */
-    int64_t row, n_rows; /* elements of a row of the concatenation; rows */
+    int64_t row, n_rows; /* row: elements of a row of the concatenation; n_rows: its rows */
     int64_t whole; /* >= 0: the offset in scratch memory where all of it is concatenated first */
 };
 

@@ -64,7 +64,7 @@ static float iou(const float *a, const float *b)
 }
 
 struct nms {
-    const float *boxes;    /* [n, step] or NULL */
+    const float *boxes;    /* [n, step]; NULL: `overlaps` is used instead */
     int64_t step;          /* floats from one box to the next */
     const float *overlaps; /* [n, n], used where boxes is NULL */
     const float *scores;

@@ -61,7 +61,7 @@ enum { BLOCK = 16, LANES = 64, SHORT = 64 };
             const T *s = (const T *)src + k * stride;                                              \
             B lane[LANES];                                                                         \
             int64_t lanes = LANES;                                                                 \
-            if (n < SHORT) { /* too short for the lanes */                                         \
+            if (n < SHORT) { /* the line is too short to fill the lanes */                         \
                 A a = START(dt), b = START(dt), c = START(dt), d = START(dt);                      \
                 int64_t i = 0;                                                                     \
                 for (; i + 4 <= n; i += 4) {                                                       \
@@ -261,7 +261,7 @@ static void reduce_rows(struct rt_rows *r)
 /* ---- the loops ---- */
 
 struct loop {
-    int64_t n, step; /* step: elements of the input */
+    int64_t n, step; /* step: the distance between iterations, in elements of the input */
 };
 /*
  * The axes of the input with neighbours of one kind merged and axes of length 1 dropped: kept and

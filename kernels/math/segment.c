@@ -127,7 +127,7 @@ static enum rt_status segment_run(struct rt_run *r, const struct kn_reducer *tab
     char *out = rt_out(r, 0, data->rank, dim);
     if (!out)
         return r->err->code;
-    union kn_acc acc[KN_REDUCE_WIDTH], gap; /* gap: an element of a segment without rows */
+    union kn_acc acc[KN_REDUCE_WIDTH], gap; /* gap: the output element of a segment without rows */
     const struct kn_reducer *of_none =
         gaps_are_1 ? &kn_reduce_prod[data->dtype] : &kn_reduce_sum[data->dtype];
     of_none->init(acc, 1);

@@ -105,7 +105,7 @@ static enum rt_status prepare_panels(struct kn_fully_connected *s, struct rt_pre
 {
     struct panels_format f;
 
-    memset(&f, 0, sizeof f); /* padding counts: formats are compared as bytes */
+    memset(&f, 0, sizeof f); /* clears the padding too, because formats are compared as bytes */
     memcpy(f.name, "bf16", 4);
     kn_bf16_panels(&f.panels, g->k, g->n);
     f.transposed = g->tb != KN_AS_IS;
@@ -174,7 +174,7 @@ static enum rt_status pack_weights(struct kn_fully_connected *s, struct rt_prep 
 {
     struct format f;
 
-    memset(&f, 0, sizeof f); /* padding counts: formats are compared as bytes */
+    memset(&f, 0, sizeof f); /* clears the padding too, because formats are compared as bytes */
     f.md = s->dnnl.md[1];
     f.transposed = s->g.tb != KN_AS_IS;
     f.n_scale = scale ? s->g.n : 0;

@@ -43,7 +43,7 @@ enum {
 struct kn_packed_gemm_block {
     const float *a, *b;
     float *c;
-    const float *start, *bias; /* where the sums start; NULL: 0 */
+    const float *start, *bias; /* start: the initial values of the sums; NULL: zeros */
     const float *next;         /* packed floats to prefetch */
     int64_t lda, ldc, ld_start;
     int64_t prefetch_step; /* how far `next` advances with each term */

@@ -30,7 +30,7 @@ static inline bool rt_mul(int64_t a, int64_t b, int64_t *out)
     return !__builtin_mul_overflow(a, b, out);
 }
 
-/* As above, for numbers of bytes. */
+/* The same functions for size_t. */
 static inline bool rt_add_size(size_t a, size_t b, size_t *out)
 {
     return !__builtin_add_overflow(a, b, out);

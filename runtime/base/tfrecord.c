@@ -59,7 +59,7 @@ void rt_tfrecord_add(struct rt_bytes *out, const void *p, size_t n)
     unsigned char frame[RT_TFRECORD_HEADER];
     if (n > SIZE_MAX - RT_TFRECORD_HEADER - RT_TFRECORD_FOOTER ||
         !rt_bytes_reserve(out, n + RT_TFRECORD_HEADER + RT_TFRECORD_FOOTER)) {
-        out->failed = true; /* never a part of a record */
+        out->failed = true; /* a record is appended whole or not at all */
         return;
     }
     rt_tfrecord_header(frame, n);

@@ -69,7 +69,7 @@ struct rt_node {
     const char *device; /* "": none */
     const struct rt_schema *schema;
     const struct rt_op *op;     /* NULL: known to TensorFlow, not implemented here */
-    const struct rt_attr *attr; /* in the schema's order, n_attr of them */
+    const struct rt_attr *attr; /* its attributes, in the order of the schema */
     /* Attributes that the schema lacks and the runtime uses: their names begin with '_'. */
     const struct rt_named_attr *extra;
     int n_extra;
@@ -85,7 +85,7 @@ struct rt_node {
 };
 
 struct rt_graph {
-    const char *name; /* "" for the main graph, else the function's */
+    const char *name; /* "" for the main graph, else the name of the function */
     int n_nodes;
     const struct rt_node *node;
     const void *by_name; /* struct rt_map, name -> node */

@@ -148,7 +148,7 @@ static enum rt_status swap(struct pl_graph *g, int sum, int which, struct rt_err
     rt_tensor_ref(&flat, c);
     flat.dim[0] = rt_tensor_count(c);
     flat.rank = 1;
-    const struct pl_edge bias = pl_add_constant(g, sum, &flat, err); /* may move the nodes */
+    const struct pl_edge bias = pl_add_constant(g, sum, &flat, err); /* may reallocate g->node */
     if (bias.node < 0)
         return err->code;
     struct pl_node *s = &g->node[sum], *r = &g->node[split];

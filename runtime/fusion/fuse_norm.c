@@ -20,7 +20,7 @@
 
 struct norm {
     struct pl_cluster nodes;
-    struct pl_edge x, mean, scale, offset; /* pl_no_edge if not found */
+    struct pl_edge x, mean, scale, offset; /* each is pl_no_edge until it is found */
     struct rt_layer_norm op;
 };
 

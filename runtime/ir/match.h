@@ -25,7 +25,7 @@ const struct pl_node *pl_op_node(const struct pl_graph *g, struct pl_edge e, con
 const struct pl_node *pl_made_by(const struct pl_graph *g, struct pl_edge e, const char *op,
                                  int n_in); /* has no control inputs */
 const struct pl_node *pl_float_by(const struct pl_graph *g, struct pl_edge e, const char *op,
-                                  int n_in); /* and its value is float32 */
+                                  int n_in); /* has no control inputs; its value is float32 */
 /* pl_is_add: the node is an Add or AddV2. pl_sum_node: such a node. pl_float_sum: such a node of
  * float32. */
 bool pl_is_add(const struct pl_node *n);

@@ -224,7 +224,7 @@ static int add_index(struct pl_graph *g, int i, int index, struct rt_error *err)
     if (rt_tensor_new(&t, NULL, RT_I32, 0, NULL, err))
         return -1;
     *(int32_t *)t.data = index;
-    const int c = pl_add(g, err); /* may move the nodes */
+    const int c = pl_add(g, err); /* may reallocate g->node */
     int *ctrl = c < 0 ? NULL : rt_arena_array(g->arena, 1, sizeof *ctrl);
     if (!ctrl) {
         rt_tensor_clear(&t);

@@ -21,8 +21,8 @@
 /* MAX_VISITS: visits of nodes and edges in a round, per node and edge of the graph. */
 enum { NONE = -1, MAX_VARIABLES = 1024, MAX_VISITS = 64, MAX_ROUNDS = 32 };
 
-/* Marks that say where a node of the frame is needed. */
-enum { IN_CONDITION = 1, IN_BODY = 2, OF_FRAME = 4, LIVES = 8 /* only where the body runs */ };
+/* Marks that say where a node of the frame is needed. LIVES: it runs only where the body runs. */
+enum { IN_CONDITION = 1, IN_BODY = 2, OF_FRAME = 4, LIVES = 8 };
 
 struct variable {
     /* NONE in all fields but `enter` if the variable is a constant of the loop; choice: the Switch,

@@ -203,7 +203,7 @@ static bool fold_outputs(struct pl_graph *g, int i)
                 made[e.out] = -1;
                 if (!fold(g, i, e.out, &out))
                     continue;
-                const int c = pl_add(g, &err); /* may move the nodes */
+                const int c = pl_add(g, &err); /* may reallocate g->node */
                 if (c < 0) {
                     rt_tensor_clear(&out);
                     return any;

@@ -134,7 +134,8 @@ void rt_session_loading(struct rt_session *s, bool yes, const _Atomic bool *canc
  * plan at least. Never waits; the answer may be out of date. */
 bool rt_callable_is_compiled(const struct rt_callable *c, int64_t rows);
 
-bool rt_callable_writes(const struct rt_callable *c); /* changes state or blocks: runs alone */
+/* Whether it changes state or may block, and so runs alone. */
+bool rt_callable_writes(const struct rt_callable *c);
 enum rt_dtype rt_callable_feed_dtype(const struct rt_callable *c, int feed);
 /* The check that a run makes first: RT_INVALID_ARGUMENT, with TensorFlow's text, unless each feed
  * has its placeholder's dtype. Any thread. */

@@ -30,7 +30,7 @@ struct rt_session {
     int n_devices;
     struct rt_mutex mu;
     struct rt_map slots;       /* key -> struct rt_object; guarded by mu */
-    struct rt_map node_states; /* rt_run_node_state's; guarded by mu */
+    struct rt_map node_states; /* the states that rt_run_node_state returns; guarded by mu */
     struct rt_map aside;       /* node_states set aside by rt_session_set_aside; guarded by mu */
     struct rt_map packs;       /* key -> struct rt_pack; guarded by mu */
     struct rt_map callables;   /* key -> struct rt_callable; guarded by mu */
@@ -42,7 +42,7 @@ struct rt_session {
     struct pl_chooser *chooser;
     struct rt_idle_cache *idle_cache; /* options.idle_cache, or the session's own */
     struct rt_mutex pool_mu;
-    struct rt_pool *pools[64]; /* idle ones; guarded by pool_mu */
+    struct rt_pool *pools[64]; /* the idle pools; guarded by pool_mu */
     int n_pools;
     struct rt_cache_owner cache_owner; /* of `pools` */
     struct rt_state state;             /* memory that runs left in `slots` */

@@ -31,8 +31,8 @@ struct row {
     enum meaning meaning;
     size_t offset;             /* offset in struct srv_options; unused for TFS_IGNORED */
     const char *as_tensorflow; /* default when called as tensorflow_model_server */
-    const char *own;           /* default as slipway serve; NULL: the same */
-    int64_t min, max;          /* limits of an INTEGER, of BYTES, and of SECONDS in milliseconds */
+    const char *own;  /* default when called as slipway serve; NULL: the same as as_tensorflow */
+    int64_t min, max; /* limits of an INTEGER, of BYTES, and of SECONDS in milliseconds */
     const char *help;
 };
 

@@ -33,7 +33,7 @@ struct srv_grpc_port;
 enum srv_grpc_kind {
     SRV_GRPC_REGISTERED, /* registered with the core unless the method is off; the path is not
                             compared */
-    SRV_GRPC_BY_PATH,    /* found by its path */
+    SRV_GRPC_BY_PATH,    /* not registered with the core: the call's path selects it */
 };
 
 enum { SRV_NOT_COUNTED = -1 };

@@ -197,7 +197,8 @@ enum srv_h2_verdict srv_h2_frames_take(struct srv_h2_frames *f, const void *byte
 enum srv_h2_verdict srv_h2_frames_rekeyed(struct srv_h2_frames *f, uint32_t n)
 {
     f->n_work += n;
-    n = n < SRV_H2_BUDGET ? n : SRV_H2_BUDGET; /* enough to exhaust the budget */
+    /* So many exhaust the budget, and the product cannot overflow. */
+    n = n < SRV_H2_BUDGET ? n : SRV_H2_BUDGET;
     return spend(f, n * REKEY_COST) ? SRV_H2_GOES_ON : SRV_H2_FLOOD;
 }
 

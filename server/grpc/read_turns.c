@@ -28,7 +28,7 @@ enum {
     CROWD = 4,             /* number of connections that are a crowd */
     CROWD_NS = 1000000000, /* the period in which they are counted */
     FEW_FRAMES = TURN_FRAMES / 8,
-    LARGEST_READ = 1 << 16, /* bytes, which hold thousands of frames */
+    LARGEST_READ = 1 << 16, /* in bytes; that many can hold thousands of frames */
     BULK_BYTES = 1 << 18,   /* unless is_heavy, the bytes in which frames are counted */
     FEWER_CALLS = 4,        /* drop in calls since the last check that shows a connection ended */
     MAX_LOOPS = 64,

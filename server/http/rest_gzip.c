@@ -5,7 +5,7 @@
 
 enum {
     LEAST_BYTES = 1024, /* smaller responses are not compressed */
-    LEVEL = 1,          /* a higher level hardly shrinks numbers as text further */
+    LEVEL = 1,          /* a higher level makes numbers in text hardly smaller */
     PIECE = 256 << 10,  /* compressed between two checks of the deadline: some milliseconds */
     COST = 16,          /* cost of compressing a byte, in copied bytes */
     MOST_INFLATED = 100 << 20, /* TensorFlow Serving's limit of an inflated body */

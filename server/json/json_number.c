@@ -75,7 +75,7 @@ static inline int leading_digits(const unsigned char *p, uint64_t *value)
     if (n == 0)
         return 0;
     w <<= 64 - 8 * n;
-    w = w * 10 + (w >> 8); /* pairs, in every other byte */
+    w = w * 10 + (w >> 8); /* every other byte of w is now a number of two digits */
     *value = ((w & UINT64_C(0x000000ff000000ff)) * UINT64_C(0x000f424000000064) +
               (w >> 16 & UINT64_C(0x000000ff000000ff)) * UINT64_C(0x0000271000000001)) >>
              32;

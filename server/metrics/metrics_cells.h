@@ -44,7 +44,7 @@ struct srv_times {
     _Atomic uint64_t sum_ns;
 };
 
-struct srv_histogram { /* integers on some scale */
+struct srv_histogram { /* a histogram of integers, whose buckets its user defines */
     _Atomic uint64_t n[SRV_MAX_BUCKETS];
     _Atomic uint64_t sum;
 };
@@ -90,7 +90,7 @@ struct srv_model_metrics {
     struct srv_model_metrics *next;
     const char *name;
     struct srv_model_io_loop *io_loops;
-    _Atomic uint64_t loads_ok, loads_failed; /* guarded, like the members below */
+    _Atomic uint64_t loads_ok, loads_failed; /* guarded by srv_metrics.mu, like the members below */
     struct srv_times load;
     _Atomic uint64_t logged[SRV_N_CODES];
 };
@@ -130,7 +130,7 @@ struct srv_metrics {
     struct srv_model_metrics unknown;              /* requests of all unknown models together */
     struct rt_map events;                          /* name to pointer to uint64_t */
     struct srv_path_metrics *paths[SRV_MAX_PATHS]; /* NULL: unused */
-    int next_path;                                 /* the oldest path when all are used */
+    int next_path; /* index of the path to replace next: the oldest if all are used */
     struct rt_arena *arena;
     struct rt_mutex strangers_mu; /* held only briefly, because network threads wait for it */
     struct srv_stranger strangers[SRV_MAX_STRANGERS];

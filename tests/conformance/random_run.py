@@ -21,7 +21,7 @@ from random_graph import NOISE, TOLERANCE, RandomGraph
 PLAIN = ("no_fusion", "no_winograd", "no_autotune")
 TUNINGS = {
     "plain": (*PLAIN, "no_specialise"),
-    "compiled": PLAIN,  # must give the same bits as plain
+    "compiled": PLAIN,  # its results must equal those of "plain" bit by bit
     "fused": ("no_autotune", "no_specialise"),
     "default": (),
 }

@@ -122,7 +122,8 @@ class Program:
         v = self.pick(may)
         key = tf.cast(tf.math.floormod(given, 3), tf.int64)
         if self.chance(0.5):
-            given = self.behind(last, lambda: self.tf.identity(given))  # also waits as a data input
+            # The assignment then waits for `last` by a data input too.
+            given = self.behind(last, lambda: self.tf.identity(given))
 
         def make():
             if kind == "add":

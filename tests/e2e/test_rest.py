@@ -26,7 +26,7 @@ class Server(support.Server):
     def __exit__(self, *error):
         code, log = self.stop(), self.log()
         super().__exit__(*error)
-        if code != 0:  # also when a sanitizer reports something
+        if code != 0:  # A sanitizer's report makes the code non-zero too.
             raise AssertionError(f"the server ended with {code}: {log}")
 
     def connect(self):

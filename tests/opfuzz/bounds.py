@@ -233,7 +233,7 @@ class Runner:
     def __init__(self, path, deadline_ms, memory_mb, measures_memory=False):
         self.child = Child(path, deadline_ms, memory_mb, measures_memory)
         self.memory_mb, self.measures_memory = memory_mb, measures_memory
-        self.late_ms = 0  # of the last case
+        self.late_ms = 0  # how far the last case exceeded its deadline
         self.beyond_mb = 0  # memory of the last case beyond its limit
 
     def failure(self, case, is_empty):

@@ -46,7 +46,7 @@ void folder_close(const char *name)
     assert_int_equal(chmod(root, 0755), 0);
     assert_int_equal(chmod(folder_path(name), 0444), 0); /* can be listed, but not searched */
     was_root = getuid() == 0;
-    if (was_root) /* root is not bound by modes */
+    if (was_root) /* the modes of files do not restrict root */
         assert_int_equal(setresuid(NOBODY, NOBODY, 0), 0);
 }
 

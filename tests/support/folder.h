@@ -2,10 +2,10 @@
 #ifndef TESTS_SUPPORT_FOLDER_H
 #define TESTS_SUPPORT_FOLDER_H
 
-/* returns its path; one directory at a time */
+/* Makes a temporary directory and returns its path. Only one may exist at a time. */
 const char *folder_new(void);
-void folder_remove(void);                              /* with everything in it */
-const char *folder_path(const char *name);             /* valid until the next few calls */
+void folder_remove(void);                  /* removes that directory with everything in it */
+const char *folder_path(const char *name); /* the result is valid until the next few calls */
 void folder_write(const char *name, const char *text); /* creates parents and replaces the file */
 void folder_make(const char *name);                    /* creates a directory, with parents */
 void folder_delete(const char *name);                  /* deletes a file or a whole tree */

@@ -410,7 +410,7 @@ static bool fill_value(struct fill *f, int level)
 struct input {
     const struct rt_tensor_spec *spec;
     struct rt_tensor *tensor;
-    bool started, seen;    /* seen: in the current row */
+    bool started, seen;    /* seen: the current row has the input */
     struct srv_json given; /* columnar: the input's value; p NULL: not found yet */
     int rank;              /* of a row */
     int64_t dim[RT_MAX_RANK], size;
