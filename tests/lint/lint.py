@@ -15,7 +15,7 @@ WIDTH_PYTHON = 140
 WIDTH_MARKDOWN = 120  # but for tables and code
 README_WORDS = 1200  # what a newcomer reads in five minutes
 
-# What a layer may include; the longest matching prefix names a file's layer. Generated messages
+# The layers that each layer may include. The longest matching prefix gives a file's layer. Generated messages
 # ("tensorflow/...pb-c.h") belong to proto.
 LAYERS = {
     "runtime/base/": {"runtime/base/"},
@@ -30,10 +30,11 @@ GENERATED = ("tensorflow/", "tensorflow_serving/", "google/protobuf/", "grpc/hea
              "grpc/reflection/")
 BANNED = {"strcpy", "strcat", "sprintf", "strncpy", "strtok", "atoi", "alloca"}
 ONLY_IN_MAIN = {"getenv", "setlocale"}
-ONLY_IN_UNPACK = {"protobuf_c_message_unpack"}  # proto/unpack.c looks at the bytes first
-# runtime/base/checked.h says the same in the words that kernels share.
+ONLY_IN_UNPACK = {"protobuf_c_message_unpack"}  # proto/unpack.c checks the bytes before it calls it
+# runtime/base/checked.h has functions for this, which kernels use.
 NOT_IN_KERNELS = {f"__builtin_{how}_overflow" for how in ("add", "sub", "mul")}
-# What follows data is the run's and counts as such: rt_scratch, rt_run_alloc, kn_text_begin.
+# Allocations of kernels that depend on data count against the limit of a run and are made by rt_scratch,
+# rt_run_alloc or kn_text_begin.
 ALLOCATES = re.compile(r"\b(?:malloc|realloc|reallocarray|aligned_alloc|posix_memalign|calloc(?!\(1, sizeof \*?[\w>-]+\)))\s*\(")
 NOT_OF_A_RUN = {  # what prepare makes follows the graph and its constants; tables count by themselves
     "kernels/conv/conv_onednn.c", "kernels/fused/epilogue.c", "kernels/conv/winograd_tiles.c",
@@ -49,7 +50,7 @@ def layer_of(path):
 def check_includes(path, text):
     layer = layer_of(path)
     if layer is None or "/examples/" in path:
-        return  # tests and examples stand above all layers
+        return  # tests and examples are above all layers
     for number, line in enumerate(text.splitlines(), 1):
         match = re.match(r'\s*#\s*include\s+"([^"]+)"', line)
         if not match:
@@ -116,12 +117,12 @@ def check_paths(path, text):
 # ---- documents ----
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-# A file or folder of the tree in a document: `server/main.c`, `runtime/fusion/fuse_*.c`, `tests/unit`.
+# A file or folder of the tree that a document names: `server/main.c`, `runtime/fusion/fuse_*.c`, `tests/unit`.
 NAMED_FILE = re.compile(r"`((?:clients|cmake|docker|docs|kernels|models|proto|runtime|server|tests)/[\w./*-]+)`")
 
 
 def prose(text):
-    """(number, line) of all that is neither a table nor in a fenced block."""
+    """Yields (number, line) of each line that is neither in a table nor in a fenced block."""
     fenced = False
     for number, line in enumerate(text.splitlines(), 1):
         if re.match(r"\s*```", line):
@@ -131,12 +132,12 @@ def prose(text):
 
 
 def without_code(text):
-    """Fenced blocks are empty lines, so that the others keep their numbers."""
+    """Replaces each fenced block by empty lines, so that the other lines keep their numbers."""
     return re.sub(r"^( *)```.*?^\1```", lambda m: re.sub(r"[^\n]", "", m[0]), text, flags=re.M | re.S)
 
 
 def anchors(path):
-    """As GitHub names the headings of a document."""
+    """Returns the anchors of a document's headings, as GitHub names them."""
     with open(os.path.join(ROOT, path), encoding="utf-8") as file:
         headings = re.findall(r"^#+ +(.*)", without_code(file.read()), flags=re.M)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
@@ -180,7 +181,7 @@ def check_format(files):
 
 
 def tracked():
-    """The tree's own files: what git knows, or everything outside build/ in a plain copy."""
+    """Returns the files of the tree: those of git, or in a copy without git every file outside of build/."""
     git = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, text=True,
                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
     if git.returncode == 0 and git.stdout:
