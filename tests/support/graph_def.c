@@ -61,7 +61,7 @@ static void put_float(struct rt_bytes *b, int field, float f)
     rt_bytes_add(b, &f, sizeof f);
 }
 
-/* "<2,-1>" or "<?>"; returns what follows it. */
+/* Writes a shape, "<2,-1>" or "<?>", and returns the text behind it. */
 static const char *put_shape(struct rt_bytes *b, int field, const char *s)
 {
     struct rt_bytes shape = empty();
@@ -110,7 +110,10 @@ static void put_tensor(struct rt_bytes *b, int field, const char *s, size_t n)
 
 static void put_attrs(struct rt_bytes *b, int field, const char *s, char end);
 
-/* One value, into an AttrValue (the numbers of a list's fields are the same but for functions). */
+/*
+ * Writes one value into an AttrValue. The field numbers of a list are the same except for
+ * functions.
+ */
 static void put_value(struct rt_bytes *v, const char *s, size_t n, bool in_list)
 {
     const char *open;
@@ -266,7 +269,7 @@ void gd_function(struct rt_bytes *graph, const char *name, const char *args, con
     put_args(&sig, 2, args);
     put_args(&sig, 3, outs);
     put_message(&f, 1, &sig);
-    /* A node's field in a graph is 1, in a function 3. */
+    /* A node is field 1 of a graph, but field 3 of a function. */
     for (size_t at = 0; nodes && at < nodes->n;) {
         size_t start = ++at, n = 0;
         for (int shift = 0;; shift += 7) {

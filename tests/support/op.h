@@ -22,7 +22,7 @@ struct op_call {
      * attributes; NULL: none. The op under test alone holds that output and may write over it. */
     const char *before[OP_MOST], *before_attrs[OP_MOST];
     size_t run_memory_limit; /* 0: none */
-    int64_t deadline_ms;     /* from the start of the run; 0: none */
+    int64_t deadline_ms;     /* counted from the start of the run; 0: none */
     struct rt_error err;
 };
 enum rt_status op_run(struct op_call *c);

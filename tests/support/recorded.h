@@ -20,7 +20,7 @@ const char *recorded_take(struct recorded_reader *r, size_t n);
 int32_t recorded_int(struct recorded_reader *r);
 int64_t recorded_long(struct recorded_reader *r);
 struct rt_span recorded_text(struct recorded_reader *r);
-/* A copy, which the caller frees. */
+/* Returns a copy, which the caller frees. */
 char *recorded_name(struct recorded_reader *r);
 
 /* Calls `check` with the name, without the suffix, of each file of the folder that has the suffix.
