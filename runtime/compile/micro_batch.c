@@ -102,7 +102,7 @@ int64_t rt_micro_batch_rows(const struct rt_specialisation *l)
     const double per_row = (double)l->activation_bytes / (double)rows;
     const int64_t width = rt_parallel_width(p->session->options.parallel);
     int64_t some = per_row < MICRO_BATCH_BYTES ? (int64_t)(MICRO_BATCH_BYTES / per_row) : 1;
-    some = some < width ? width : some; /* at least one row for each core that may help */
+    some = some < width ? width : some; /* a micro-batch has at least one row per core */
     count_bytes(l, &all, &constants);
     int64_t n_micro_batches = (rows + some - 1) / some;
     if (all < LEAST_TIMES * constants * (double)(n_micro_batches - 1))

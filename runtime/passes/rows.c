@@ -577,7 +577,7 @@ static void take_results(struct walk *w, const struct rt_plan_step *n, const str
             w->extreme[to] = RT_NO_EXTREME;
         }
         if (d->kind != e->kind || d->axis != e->axis || d->kind == RT_DEP_SIZE)
-            d->kind = RT_DEP_MIXED; /* for RT_DEP_SIZE the values would have to be known */
+            d->kind = RT_DEP_MIXED; /* sizes may differ: their values are not compared */
     }
 }
 

@@ -43,7 +43,7 @@ struct srv_rest_request {
     struct rt_bytes out;
 
     size_t charged;       /* bytes taken from the budget server->in_flight */
-    size_t refused_bytes; /* bytes by which `out` could not grow within the budget, or 0 */
+    size_t refused_bytes; /* the growth of `out` that the budget refused, in bytes; 0: none */
 };
 
 /*

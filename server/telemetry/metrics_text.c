@@ -21,7 +21,7 @@ static int utf8_length(const unsigned char *p)
                           : 0;
 
     for (int i = 1; i < n; i++)
-        if ((p[i] & 0xc0) != 0x80) /* the NUL at the end of the text fails too */
+        if ((p[i] & 0xc0) != 0x80) /* also if the text ends here: it ends in a NUL */
             return 0;
     /* Refuses overlong forms, surrogates and code points above U+10FFFF. */
     if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) ||
