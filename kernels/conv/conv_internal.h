@@ -33,7 +33,7 @@ struct kn_conv_filter {
     int64_t n_scale;
 };
 
-/* Executions of one shape: see conv_split.h. */
+/* The executions that have one shape (conv_split.h). */
 struct kn_conv_onednn_slice {
     struct kn_conv_shape g;
     struct kn_dnnl dnnl;

@@ -33,15 +33,15 @@ static inline int64_t kn_einsum_view_count(const struct kn_einsum_view *v)
 
 /* An operand or the result: strides per label, in the tensor and as the GEMM uses them. */
 struct kn_einsum_operand {
-    /* in the tensor; 0: the tensor lacks the label, or is broadcast along it */
+    /* strides in the tensor; 0: the tensor lacks the label, or is broadcast along it */
     int64_t stride[KN_EINSUM_MAX_LABELS];
     bool has[KN_EINSUM_MAX_LABELS];
     int64_t elements;
     int64_t step[KN_EINSUM_MAX_LABELS]; /* as the GEMM uses it */
-    bool dense;                         /* goes through a copy in the order of groups */
+    bool dense;                         /* the operand goes through a copy in the order of groups */
     struct kn_einsum_view keep;         /* order of the dense copy's axes */
     struct kn_einsum_view sum;          /* axes that are summed for the copy */
-    size_t wide_at, copy_at;            /* in scratch memory: float form of halves, dense copy */
+    size_t wide_at, copy_at; /* offsets in scratch memory: float form of halves, dense copy */
 };
 
 struct kn_einsum_plan {

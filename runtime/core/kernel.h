@@ -25,12 +25,12 @@ struct rt_prep {
     /* Every input has an exact shape. An input has a `value` if it is a constant of the plan, which
      * may be lazy (then only rt_prep_pack may read it), or if it is in shape_in. A state may depend
      * on the values of inputs in shape_in: states are kept by shapes and these values. */
-    const struct rt_info *in, *out; /* out: the result of infer */
+    const struct rt_info *in, *out; /* out: what rt_op.infer returned */
     size_t scratch_bytes;           /* set by prepare: size of run's scratch memory */
     void (*release)(void *state);   /* set by prepare if *state owns more than memory of
                                        rt_prep_alloc; called after a failure of prepare too */
     const struct rt_tuning *tuning;
-    struct rt_prepared *self; /* for the runtime only */
+    struct rt_prepared *self; /* used by the runtime only */
     struct rt_error *err;
 };
 /* n zeroed bytes that live as long as the state. NULL: out of memory, and *p->err is filled. */

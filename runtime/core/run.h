@@ -17,7 +17,7 @@ struct rt_context;
 
 struct rt_run {
     const struct rt_node *node;
-    void *state; /* what prepare made; read only. NULL without prepare */
+    void *state; /* the state that prepare made; read only; NULL without prepare */
     int n_in, n_out;
     /* Loaded, unless the kernel has RT_K_LAZY. A ref is replaced by the variable's value, unless
      * the node's in_ref asks for the ref. */
@@ -53,7 +53,7 @@ void *rt_scratch(struct rt_run *r, size_t bytes);
 void *rt_run_alloc(struct rt_run *r, size_t bytes);
 /* As rt_tensor_load; loading ends when the run should end. */
 enum rt_status rt_run_load(struct rt_run *r, struct rt_tensor *t);
-struct rt_pool *rt_run_pool(struct rt_run *r); /* for tensors that run stores elsewhere */
+struct rt_pool *rt_run_pool(struct rt_run *r); /* the pool for tensors that run stores elsewhere */
 /* The state in which tensors count that run stores in a resource (runtime/session/state.h). */
 struct rt_state;
 const struct rt_state *rt_run_state(struct rt_run *r);
@@ -71,7 +71,8 @@ enum rt_status rt_run_check(struct rt_run *r);
 enum { RT_WORK = 1 << 21 };
 static inline enum rt_status rt_run_spend(struct rt_run *r, int64_t *left, int64_t work)
 {
-    if (work < RT_WORK && (*left -= work + 1) > 0) /* + 1: items without elements count too */
+    /* + 1, so that items without elements count too */
+    if (work < RT_WORK && (*left -= work + 1) > 0)
         return RT_OK;
     *left = RT_WORK;
     return rt_run_check(r);

@@ -20,7 +20,8 @@ struct rt_trace;
 /* The state that all contexts of one request share. */
 struct rt_run_shared {
     struct rt_session *session;
-    struct rt_plan_box *box; /* of the outermost plan; NULL: the run requests no compilation */
+    /* the box of the outermost plan; NULL: the run requests no compilation */
+    struct rt_plan_box *box;
     struct rt_pool *pool;
     int64_t deadline_ns;
     /* The deadline in the time of rt_thread_cpu_ns, for a run that is `alone`; 0: there is none. */
@@ -39,7 +40,7 @@ struct rt_run_shared {
 
 /* The memory of one run of one plan. One thread uses it at a time. */
 struct rt_context {
-    struct rt_context *next;      /* in the plan's list of idle contexts */
+    struct rt_context *next;      /* next context in the plan's list of idle contexts */
     const struct rt_plan *plan;   /* NULL: the context runs a single kernel */
     struct rt_run_shared *shared; /* NULL: the context is idle */
     size_t reserved;              /* bytes reserved in the session's idle cache */
@@ -60,7 +61,7 @@ struct rt_context {
     int retirements; /* the session's count of retirements when this context last dropped retired
                         instances */
     struct rt_tensor *loop;    /* 2 * max_in tensors, when the plan has a loop */
-    struct rt_stream **stream; /* one per device of the session; entries may be NULL */
+    struct rt_stream **stream; /* a stream per device of the session; entries may be NULL */
 };
 
 /* ---- contexts of a plan ---- */

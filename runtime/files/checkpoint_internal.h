@@ -24,7 +24,7 @@ struct rt_bundle_entry {
     struct rt_checkpoint_entry pub;
     struct rt_span key;
     int64_t offset;
-    uint32_t crc; /* as stored, which is masked */
+    uint32_t crc; /* the masked checksum, as it is stored */
     int n_parts;
     const struct rt_slice *parts;
     const char *why_not; /* why the tensor cannot be read; NULL: it can */
@@ -47,7 +47,8 @@ struct rt_checkpoint {
     struct rt_mutex mu;
     struct rt_bundle_shard *shard;
     struct rt_checkpoint *next; /* in open_list; guarded by open_mu */
-    struct stat index;          /* of the index file; all zero: not in open_list */
+    /* status of the index file; all zero: the checkpoint is not in open_list */
+    struct stat index;
 };
 
 /* ---- checkpoint_index.c ---- */

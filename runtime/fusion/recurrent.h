@@ -80,15 +80,15 @@ enum rt_cell_act {
     IN(op, C, c, ONE)                                                                              \
     IN(op, W, w, ONE) /* weights of x: columns of all gates, or without reset-before gates */      \
     IN(op, R, r, ONE) /* weights of h: columns of all gates without reset before */                \
-    IN(op, BIAS, bias, ONE)     /* one for each column of w */                                     \
-    IN(op, R_BIAS, r_bias, ONE) /* one for each column of r */                                     \
+    IN(op, BIAS, bias, ONE)     /* a bias for each column of w */                                  \
+    IN(op, R_BIAS, r_bias, ONE) /* a bias for each column of r */                                  \
     IN(op, W_RESET_BEFORE, w_reset_before, ONE)                                                    \
     IN(op, R_RESET_BEFORE, r_reset_before, ONE)                                                    \
     IN(op, BIAS_RESET_BEFORE, bias_reset_before, ONE)                                              \
-    IN(op, PEEP_IN, peep_in, ONE) /* LSTM peepholes: factors of c in gates i and f, */             \
-    IN(op, PEEP_FORGET, peep_forget, ONE)                                                          \
-    IN(op, PEEP_LET, peep_let, ONE) /* and of the new c in gate o */                               \
-    IN(op, PROJECT, project, ONE)   /* the matrix that projects the output */                      \
+    IN(op, PEEP_IN, peep_in, ONE)         /* LSTM peephole: factor of c in gate i */               \
+    IN(op, PEEP_FORGET, peep_forget, ONE) /* LSTM peephole: factor of c in gate f */               \
+    IN(op, PEEP_LET, peep_let, ONE)       /* LSTM peephole: factor of the new c in gate o */       \
+    IN(op, PROJECT, project, ONE)         /* the matrix that projects the output */                \
     /* Limits of the loop's counter, and the length of the list that it writes; INT64_MAX: as x */ \
     IN(op, LIMIT, limit, ONE)                                                                      \
     IN(op, LIMIT_TOO, limit_too, ONE)                                                              \
@@ -110,8 +110,8 @@ enum rt_cell_act {
     ATTR(FLOAT, clip)    /* limit of the absolute value of c; 0: none */                           \
     ATTR(INT, depth)     /* columns of x */                                                        \
     ATTR(INT, x_rows)    /* number of rows that x must have; -1: any */                            \
-    ATTR(BOOL, x_listed) /* x_rows holds even if there are no steps */                             \
-    ATTR(INT, y_rows)    /* of y, as x_rows; then rows of y that no step writes are zero */        \
+    ATTR(BOOL, x_listed) /* x must have x_rows rows even if no step runs */                        \
+    ATTR(INT, y_rows)    /* as x_rows, for y; if set, rows that no step writes are zero */         \
     ATTR(INT, x_row)     /* first row of w and w_reset_before that multiplies x */                 \
     ATTR(INT, h_row)     /* first row of r and r_reset_before that multiplies the state */         \
     ATTR(STRING, order)  /* the letters of the gates in the order of the columns */                \

@@ -41,7 +41,7 @@ struct rt_prepared {
     int64_t *key;
     bool is_cached;
     int8_t *alias;
-    int8_t *rank; /* per output; -1: known only when the node has run */
+    int8_t *rank; /* rank of each output; -1: known only when the node has run */
     int64_t (*dim)[RT_MAX_RANK];
     void *blocks; /* memory of rt_prep_alloc, a linked list */
     size_t bytes; /* bytes of `blocks` */

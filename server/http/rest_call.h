@@ -34,7 +34,7 @@ enum srv_rest_stage {
 };
 
 struct srv_rest_call {
-    struct srv_link link; /* in loop->waiting or loop->overdue */
+    struct srv_link link; /* link in loop->waiting or loop->overdue */
     struct srv_rest_request pub;
     struct srv_message message;
     struct srv_rest_loop *loop;

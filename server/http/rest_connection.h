@@ -22,20 +22,22 @@ enum {
 };
 
 struct srv_rest_conn {
-    struct srv_link link; /* in one of the loop's lists by deadline */
-    struct srv_link turn; /* in one of the loop's handshakes_... lists */
+    struct srv_link link; /* link in one of the loop's lists by deadline */
+    struct srv_link turn; /* link in one of the loop's handshakes_... lists */
     struct MHD_Connection *mhd;
-    bool is_handshake, is_suspended; /* in a TLS handshake; waits for its socket */
+    /* the connection is in a TLS handshake; it waits for its socket */
+    bool is_handshake, is_suspended;
     struct srv_http_stream stream;
     struct rt_bytes ready; /* output of the stream, of which `taken` bytes were read */
     size_t taken, drained;
-    bool is_reading;           /* a request has begun to arrive and has a deadline */
-    bool is_over;              /* nothing more is read from it */
-    bool lingers;              /* over and suspended: rest_refuse.c drops what arrives */
-    uint64_t dropped;          /* bytes dropped while it lingers */
-    uint64_t n_requests;       /* requests that libmicrohttpd has found */
-    struct srv_link end;       /* in loop->ended, once the peer has closed its side */
-    struct srv_rest_call *req; /* being read, waiting or answered; NULL: none */
+    bool is_reading;     /* a request has begun to arrive and has a deadline */
+    bool is_over;        /* nothing more is read from it */
+    bool lingers;        /* over and suspended: rest_refuse.c drops what arrives */
+    uint64_t dropped;    /* bytes dropped while it lingers */
+    uint64_t n_requests; /* requests that libmicrohttpd has found */
+    struct srv_link end; /* link in loop->ended, once the peer has closed its side */
+    /* the request that is being read, waits or is answered; NULL: none */
+    struct srv_rest_call *req;
     int fd;
     int64_t deadline_ns;
     int64_t quiet_ns; /* time of the last event: the end of a request, or of the peer's side */

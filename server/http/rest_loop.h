@@ -66,7 +66,7 @@ struct srv_rest_loop {
     int n_open, most_open; /* connections of libmicrohttpd; their limit in this I/O loop */
     bool accepts;          /* the epoll reports connections to accept */
     bool is_full;          /* the limit is reached, and connections wait */
-    bool full_is_logged;   /* the log has reported it */
+    bool full_is_logged;   /* the log has a line about the full state */
     int64_t accept_at_ns;  /* time of the next attempt after a failed accept; 0: none failed */
     char *raw;             /* bytes that were just read */
     struct rt_bytes clean; /* the stream's output for them */

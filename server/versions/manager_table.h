@@ -25,7 +25,7 @@ struct srv_managed_version {
 
     /* Belongs to the manager's thread: */
     char *dir;
-    struct srv_fingerprint seen; /* while START: the last fingerprint */
+    struct srv_fingerprint seen; /* the last fingerprint; used in the state START */
     int64_t seen_since; /* time since which the fingerprint is `seen`; 0: none was taken yet */
     bool stable;
     int64_t look_at;       /* the directory is not listed again before this time */
@@ -36,8 +36,9 @@ struct srv_managed_version {
     bool overwritten;               /* the change of the served files was logged */
     int n_failures;
     int64_t retry_at;
-    struct srv_load *load;    /* set while LOADING */
-    struct srv_version *live; /* with LOADING: loaded, and AVAILABLE with the next serving map */
+    struct srv_load *load; /* set while LOADING */
+    /* set in LOADING once the version is loaded; AVAILABLE with the next serving map */
+    struct srv_version *live;
 };
 
 struct srv_managed {

@@ -19,10 +19,10 @@ WAIT = 20 * SLOW
 
 
 class Client:
-    """Stubs on one channel."""
+    """The stubs of all services on one channel."""
 
     def __init__(self, target, credentials=None, options=()):
-        # Else a new channel takes over the connection of an old one to the same address.
+        # Without this option, a new channel would share the connection of an old channel to the same address.
         options = (("grpc.use_local_subchannel_pool", 1), *options)
         self.channel = grpc.secure_channel(target, credentials, options) if credentials \
             else grpc.insecure_channel(target, options)
@@ -75,7 +75,7 @@ class GrpcCase(Case):
 
 
 class Frames:
-    """HTTP/2 by hand, for what no client would do: calls whose messages never end."""
+    """HTTP/2 frames written by hand, for calls whose messages never end, which no client library sends."""
 
     DATA, HEADERS, RESET, SETTINGS, PING, GOAWAY, WINDOW = 0, 1, 3, 4, 6, 7, 8
 
@@ -99,7 +99,7 @@ class Frames:
         self.send(self.HEADERS, stream, block, 4)
 
     def listen(self, seconds):
-        """Takes what has come."""
+        """Reads what has arrived."""
         self.socket.settimeout(seconds)
         try:
             got = self.socket.recv(1 << 16)
@@ -132,7 +132,7 @@ class Frames:
 
 
 def certificate(folder, name, issuer=None):
-    """A key and a certificate for localhost, made by openssl; signed by `issuer`, else itself."""
+    """Makes a key and a certificate for localhost with openssl, signed by `issuer` or by itself."""
     at = lambda what: os.path.join(folder, f"{name}.{what}")
     run = lambda *args: subprocess.run(["openssl", *args], check=True, stdout=subprocess.DEVNULL,
                                        stderr=subprocess.DEVNULL)
@@ -149,7 +149,7 @@ def certificate(folder, name, issuer=None):
 
 
 def by_tls(folder):
-    """The flag by which a server's gRPC port speaks TLS, and an SSLContext of its clients."""
+    """Returns the flag that makes a server's gRPC port speak TLS, and an SSLContext for its clients."""
     certificate(folder, "server")
     files = {name: os.path.join(folder, "server." + name) for name in ("key", "crt")}
     lines = []

@@ -214,7 +214,10 @@ void gd_lines(struct rt_bytes *graph, const struct gd_line *lines, const struct 
     }
 }
 
-/* As strcspn of one character, but that a sanitizer's takes the length of the whole text first. */
+/*
+ * Like strcspn for one character. A sanitizer's strcspn would first take the length of the whole
+ * text.
+ */
 static size_t until(const char *s, char end)
 {
     size_t n = 0;
