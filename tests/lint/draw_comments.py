@@ -63,8 +63,8 @@ def joined(pieces, mark):
 
 def in_c(text):
     for piece in matched(C_TOKEN, text, "/*"):
-        first, *others = piece.text[2:-2].strip("*").split("\n")
-        lines = [first, *(re.sub(r"^\s*\*( |$)", "", line) for line in others)]
+        first, *others = re.split(r"\\?\n", piece.text[2:-2].strip("*"))  # A line of a macro ends in a backslash.
+        lines = [first, *(re.sub(r"^\s*(?:\*(?: |$))?", "", line) for line in others)]
         yield piece.line, "\n".join(line.rstrip() for line in lines).strip()
     yield from joined(matched(C_TOKEN, text, "//"), "/")
 

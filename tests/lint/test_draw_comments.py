@@ -25,6 +25,15 @@ class Comments(unittest.TestCase):
             """), [(1, "one line of four words"), (2, "The first of two lines,\nand the second one."),
                    (6, "*out gets what the name\nstands for: *in has a star.")])
 
+    def test_lines_of_a_block_need_no_star_and_may_be_in_a_macro(self):
+        self.assertEqual(comments("a.h", """\
+            #define FIELDS \\
+                int a; /* the first field of the    \\
+                        * structure */              \\
+                int b; /* the second field of the
+                          structure */
+            """), [(2, "the first field of the\nstructure"), (4, "the second field of the\nstructure")])
+
     def test_adjacent_line_comments_of_c_are_one_comment(self):
         self.assertEqual(comments("a.h", """\
             // The first of two lines,
