@@ -13,7 +13,7 @@ int kn_conv_onednn_can(const struct rt_prep *p);
 /* FAILED_PRECONDITION: oneDNN does not support the convolution. */
 enum rt_status kn_conv_onednn_prepare(struct rt_prep *p, void **state);
 enum rt_status kn_conv_plain_prepare(struct rt_prep *p, void **state);
-/* Runs what either of them prepared. */
+/* Runs a convolution that kn_conv_onednn_prepare or kn_conv_plain_prepare prepared. */
 enum rt_status kn_conv_run(struct rt_run *r);
 
 #endif

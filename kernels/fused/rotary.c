@@ -10,7 +10,7 @@
 #include "kernels/math/elementwise.h"
 #include "runtime/fusion/rotary.h"
 
-/* work of an element, in the units of rt_run_spend: three are read and one is written */
+/* work of an element, in the units of rt_run_spend: it reads three numbers and writes one */
 enum { WORK = 4 };
 
 /* ---- shapes ---- */

@@ -42,7 +42,7 @@ static bool is_stack(struct pl_rnn_loop *l, const struct pl_node *n, int64_t len
            pl_list_shape(l->g, n->in[1], pl_last_cell(l)->width, &l->y_rows);
 }
 
-/* The edge is an output of the loop that the new node does not have. */
+/* The edge is an output of the loop, and the node that replaces the loop has no such output. */
 static bool is_foreign(const struct pl_rnn_loop *l, struct pl_edge e)
 {
     return e.node == l->at && (e.out >= l->n || l->role[e.out] != ROLE_STATE);

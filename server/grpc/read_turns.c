@@ -41,7 +41,7 @@ enum phase { READING, IS_OVER, PAUSED };
  * three, which describe a pause and are guarded by mu. */
 struct turn {
     _Atomic int phase;
-    _Atomic bool may_pause; /* TCP; stored after the members below and loaded before them */
+    _Atomic bool may_pause; /* for TCP; stored after the members below, loaded before them */
     bool is_over;           /* the next permitted read begins a new turn */
     bool is_heavy;   /* the last turn had many frames, or this is the first: reads are short */
     bool at_its_end; /* the end of the connection was delayed once */

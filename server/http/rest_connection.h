@@ -18,7 +18,8 @@ struct srv_rest_loop;
 
 enum {
     SRV_REST_IDLE_SECONDS = 75, /* the longest time between two requests of a connection */
-    SRV_REST_HANDSHAKES = 2,    /* run per turn; TLS connections accepted per turn */
+    /* TLS handshakes run per turn, and TLS connections accepted per turn */
+    SRV_REST_HANDSHAKES = 2,
 };
 
 struct srv_rest_conn {

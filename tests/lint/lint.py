@@ -12,8 +12,8 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 WIDTH = 100
 WIDTH_PYTHON = 140
-WIDTH_MARKDOWN = 120  # but for tables and code
-README_WORDS = 1200  # what a newcomer reads in five minutes
+WIDTH_MARKDOWN = 120  # except for tables and code
+README_WORDS = 1200  # as many as a newcomer reads in five minutes
 
 # The layers that each layer may include. The longest matching prefix gives a file's layer. Generated messages
 # ("tensorflow/...pb-c.h") belong to proto.
@@ -36,7 +36,7 @@ NOT_IN_KERNELS = {f"__builtin_{how}_overflow" for how in ("add", "sub", "mul")}
 # Allocations of kernels that depend on data count against the limit of a run and are made by rt_scratch,
 # rt_run_alloc or kn_text_begin.
 ALLOCATES = re.compile(r"\b(?:malloc|realloc|reallocarray|aligned_alloc|posix_memalign|calloc(?!\(1, sizeof \*?[\w>-]+\)))\s*\(")
-NOT_OF_A_RUN = {  # what prepare makes follows the graph and its constants; tables count by themselves
+NOT_OF_A_RUN = {  # `prepare` allocates as the graph and its constants require; tables count their memory themselves
     "kernels/conv/conv_onednn.c", "kernels/fused/epilogue.c", "kernels/conv/winograd_tiles.c",
     "kernels/lookup/table.c", "kernels/lookup/table_dense.c"}
 MACHINE_PATH = re.compile(r"(?<![\w.$}/-])/(?:home|root|opt|work|Users)/[A-Za-z]")
