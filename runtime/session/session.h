@@ -36,8 +36,9 @@ struct rt_session_options {
     size_t run_memory_limit;            /* bytes that one run may hold at any time; 0: no limit */
     size_t state_memory_limit; /* bytes that runs may leave in variables and tables; 0: no limit */
     struct rt_budget *budget;  /* bound on all runs of all sessions that share it; NULL: none */
-    struct rt_idle_cache *
-        idle_cache; /* runtime/session/idle_cache.h; must outlive; NULL: one of the session's own */
+    /* The bound on idle memory (runtime/session/idle_cache.h). It must outlive the session. NULL:
+     * the session has one of its own. */
+    struct rt_idle_cache *idle_cache;
     /* The cores that a run may use beside its own thread's (runtime/exec/parallel.h). May be shared
      * by sessions; must outlive them. NULL: every run stays on its thread. */
     struct rt_parallel *parallel;

@@ -331,7 +331,7 @@ static void an_analysis_of_rows_that_finds_no_memory_is_made_again(void **state)
         assert_true(rt_callable_is_rowwise(call, &shape, &err));
         gs_call(x->s, NULL, "read");
         assert_ok(rt_callable_run(gs_prepare(x->s, &writes), NULL, NULL, NULL, &err), &err);
-        call = gs_call(x->s, "x", "y"); /* makes the plan again */
+        call = gs_call(x->s, "x", "y"); /* the plan is made again */
         n_calls = 0;
         at += 1 + at / 8;
         fail_at = at;

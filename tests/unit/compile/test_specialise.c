@@ -215,7 +215,7 @@ static void random_graph(struct tiers *x, unsigned *seed, int n)
             snprintf(in, sizeof in, "%s swap", a);
             node(x, name, "Transpose", in, "T=float Tperm=int32");
             break;
-        case 6: /* now and then, a shape that follows from values */
+        case 6: /* sometimes a shape that depends on values */
             if (next(seed) % 4 == 0) {
                 snprintf(in, sizeof in, "%s half", b);
                 snprintf(a, sizeof a, "more%d", i);

@@ -35,7 +35,7 @@ static const struct form forms[] = {
     {"stopped_behind", {10, 14, 18}},
     {"rows_behind", {64, 96, 128}},
     {"list_behind", {10, 14, 18}},
-    /* ops that return their input unchanged share it too */
+    /* ops that return their input unchanged share its buffer too */
     {"checked_behind", {10, 14, 18}},
     {"cast_behind", {10, 14, 18}},
     {"bits_behind", {10, 14, 18}},
@@ -51,14 +51,14 @@ static const struct form forms[] = {
     {"blocks_behind", {10, 14, 18}},
     {"w_split_behind", {64, 96, 128}},
     {"w_row_behind", {32, 48, 64}},
-    /* copies do not share it */
+    /* outputs that are copies have buffers of their own */
     {"norm_behind", {6, 10, 14}},
     {"broadcast_behind", {6, 10, 14}},
     {"conjugate_behind", {6, 10, 14}},
     {"snapshot_behind", {6, 10, 14}},
     {"part_behind", {1, 3, 5}},
     {"product_behind", {6, 10, 14}},
-    /* control flow and calls */
+    /* outputs of control flow and calls share the buffer */
     {"chosen", {10, 14, 18}},
     {"called", {10, 14, 18}},
     {"exit_sum", {24, 40, 56}},
@@ -68,7 +68,7 @@ static const struct form forms[] = {
     /* another tensor keeps its elements, even if the variable took its buffer over */
     {"given", {4, 4, 4}},
     {"other", {6, 10, 14}},
-    /* fetched together with an update */
+    /* a read that is fetched together with an update */
     {"read", {6, 6, 6}},
 };
 

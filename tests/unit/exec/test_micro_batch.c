@@ -61,7 +61,8 @@ static void a_row_may_be_a_micro_batch(void **state)
     pools(x);
     open_sessions(x, (const char *const[]){"y"}, 1);
     assert_int_equal(compare(x, 2, 512), 2);
-    assert_int_equal(compare(x, 1, 512), 2); /* the micro-batch's specialisation does for one row */
+    /* The specialisation of the micro-batch also runs one row. */
+    assert_int_equal(compare(x, 1, 512), 2);
 }
 
 static void rows_that_depend_on_others_stay_together(void **state)

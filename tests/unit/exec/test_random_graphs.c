@@ -31,7 +31,7 @@ struct feeding {
     char *feed_name[MOST], *fetch_name[MOST];
     struct rt_tensor feed[MOST];
     struct sample want[MOST];
-    struct rt_tensor plain[MOST]; /* our own outputs, node by node */
+    struct rt_tensor plain[MOST]; /* Slipway's outputs when it runs node by node */
 };
 
 struct recorded {
@@ -186,7 +186,7 @@ static void check_bits(const char *what, const char *name, const struct rt_tenso
 static const struct way {
     const char *name;
     struct rt_tuning tuning;
-    bool same_bits; /* as the first way */
+    bool same_bits; /* outputs have the same bits as those of the first way */
 } ways[] = {
     {"node by node",
      {.no_fusion = true, .no_winograd = true, .no_autotune = true, .no_specialise = true},

@@ -97,7 +97,7 @@ static struct rt_tensor indices(enum rt_dtype dtype, int rank, const int64_t *di
     return t;
 }
 
-/* Weights, or a mask. */
+/* Makes a tensor of weights, or a mask if the type is bool. */
 static struct rt_tensor others(enum rt_dtype dtype, int rank, const int64_t *dim)
 {
     struct rt_tensor t;

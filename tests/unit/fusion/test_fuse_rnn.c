@@ -253,7 +253,7 @@ static bool must_be_cut(const char *name)
         return false;
     if (strstr(name, "_unroll")) /* no loop, and so no layer */
         return false;
-    /* The batch of these is fixed. */
+    /* The batch size of these models is fixed. */
     return !strstr(name, "keras_lstm_rows") && !strstr(name, "tf1_fixed_");
 }
 
@@ -350,14 +350,14 @@ static void damaged(const char *name, const struct golden *g)
         {"split:output:2", "split:output:3"},
         {"mul_2:z:0", "add_1:z:0"},
         {"mul_1:z:0", "mul_2:z:0"},
-        /* in loops with a mask */
+        /* changes in loops with a mask */
         {"Tile_1:output:0", "Tile_2:output:0"},
         {"SelectV2:output:0", "SelectV2:output:1"},
         {"SelectV2_1:output:0", "SelectV2_2:output:0"},
         {"SelectV2_2:output:0", "SelectV2_1:output:0"},
         {"while_placeholder_4", "while_placeholder_3"},
         {"while_placeholder_4", "while_placeholder_2"},
-        /* in loops by frames */
+        /* changes in loops made of frames */
         {"while/Identity_3", "while/Identity_4"},
         {"while/Identity_4", "while/Identity_3"},
         {"while/Identity_1", "while/Identity_2"},
@@ -368,7 +368,8 @@ static void damaged(const char *name, const struct golden *g)
         {"rnn/TensorArray_1", "rnn/TensorArray:1"},
         {"rnn/strided_slice_1", "rnn/strided_slice:0"},
         {"cell/split:2", "cell/split:1"},
-        /* with sequence lengths, stacked cells, peepholes, projections and clipping */
+        /* changes in loops with sequence lengths, stacked cells, peepholes, projections and
+           clipping */
         {"while/Select_1", "while/Select_2"},
         {"while/Select_2", "while/Select_1"},
         {"\x06Select", "\x06Enter_"},

@@ -14,7 +14,7 @@ static struct rt_error err;
 
 struct form {
     const char *name;
-    struct gd_line nodes[20]; /* from the feeds x, cos and sin to y */
+    struct gd_line nodes[20]; /* they compute y from the feeds x, cos and sin */
 };
 #define SUM                                                                                        \
     {"xc", "Mul", "x cos", "T=float"}, {"rs", "Mul", "r sin", "T=float"},                          \
@@ -127,7 +127,7 @@ static int64_t expect_same(const struct rt_bytes *g, const struct rt_tensor in[3
 }
 
 struct shapes {
-    int rank[3]; /* of x, cos and sin */
+    int rank[3]; /* the ranks of x, cos and sin */
     int64_t dim[3][5];
 };
 /* Shapes that every form accepts: x is [batch, time, 3 heads, 8]. */

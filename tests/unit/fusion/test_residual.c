@@ -48,9 +48,9 @@ static const struct layer layers[] = {
     {"matmul.packed", "MatMul", "T=float", 2, {70, 100}, {100, 72}, {70, 72}},
     {"matmul.packed", "MatMul", "T=float", 2, {3, 513}, {513, 100}, {3, 100}},
     {"matmul.packed", "MatMul", "T=float transpose_b=true", 2, {5, 640}, {640, 640}, {5, 640}},
-    /* oneDNN on any processor, */
+    /* computed by oneDNN on any processor */
     {"matmul.packed", "MatMul", "T=float transpose_a=true", 2, {100, 70}, {100, 72}, {70, 72}},
-    /* and weights that are too many to be packed */
+    /* too many weights to be packed, so oneDNN computes it too */
     {"matmul.gemm", "MatMul", "T=float", 2, {3, 1024}, {1024, 8200}, {3, 8200}},
 };
 

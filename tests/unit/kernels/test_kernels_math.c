@@ -230,7 +230,8 @@ static void nan_in_segments_gives_what_tensorflow_gives(void **state)
     const struct {
         int n_rows;
         float row[ROWS];
-        float packed[2], rest[2]; /* of Max and Min: first eight columns, ninth column */
+        /* results of Max and Min: in the first eight columns, in the ninth */
+        float packed[2], rest[2];
     } cases[] = {
         {3, {n, 1, 2}, {2, 1}, {2, 1}},
         {3, {1, n, 2}, {2, 1}, {2, 2}},

@@ -13,7 +13,7 @@ struct fixture {
     struct rt_bytes g;
     struct rt_registry *ops;
     struct rt_session *s;
-    int64_t deadline_ms; /* of a run; 0: none */
+    int64_t deadline_ms; /* the deadline of a run; 0: none */
     struct rt_error err;
 };
 

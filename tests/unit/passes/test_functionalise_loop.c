@@ -33,7 +33,8 @@ static void several_variables_and_several_ends(void **state)
     cf_loop(x, "w", "x", "hundred", "w/result");
     sg_constant(x, "none", "", "0");
     sg_node(x, "n_enter", "Enter", "none", "T=float frame_name='w'");
-    sg_node(x, "n_merge", "Merge", "n_next n_enter", "T=float N=2"); /* in the reverse order */
+    /* The inputs are in reverse order. */
+    sg_node(x, "n_merge", "Merge", "n_next n_enter", "T=float N=2");
     sg_node(x, "n_switch", "Switch", "n_merge w/cond", "T=float");
     sg_node(x, "n_exit", "Exit", "n_switch:0", "T=float");
     sg_constant(x, "one", "^w/y", "1");

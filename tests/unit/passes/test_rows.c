@@ -451,7 +451,7 @@ static void what_follows_the_batch_size_as_a_row_does_is_rowwise(void **state)
 struct length {
     const char *what;
     struct rt_shape shape;
-    int64_t mixes; /* that length of dimension 1 */
+    int64_t mixes; /* the length of dimension 1 with which rows are mixed */
     struct gd_line line[RG_MOST_LINES];
 };
 #define OUT(when)                                                                                  \

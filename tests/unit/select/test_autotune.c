@@ -445,7 +445,7 @@ static void a_damaged_file_gives_what_is_whole_in_it(void **state)
     assert_int_equal(rt_autotune_read(x->a, rt_span_str(text), &bad), 1);
     assert_int_equal(bad, 1);
     rt_autotune_find(x->a, "key", name);
-    assert_string_equal(name, "name"); /* a choice that is known is newer than the file */
+    assert_string_equal(name, "name"); /* a choice that is known already is newer than the file's */
 
     assert_int_equal(rt_autotune_read(x->a, rt_span_str("slipway autotune 2\nkey\tx\n"), &bad), 0);
     assert_int_equal(bad, -1);
@@ -523,8 +523,8 @@ static void only_a_file_of_ours_is_written(void **state)
         enum rt_status want = i < 2 ? RT_INVALID_ARGUMENT : RT_FAILED_PRECONDITION;
         assert_int_equal(rt_autotune_open(&a, folder_path(strange[i]), &x->err), want);
         assert_null(a);
-        a = rt_autotune_new(
-            folder_path(strange[i])); /* nor by an autotune that did not check the file */
+        /* rt_autotune_new does not check the file, but saving does. */
+        a = rt_autotune_new(folder_path(strange[i]));
         rt_autotune_put(a, "key", "name");
         assert_int_equal(rt_autotune_save(a, &x->err), want);
         rt_autotune_free(a);
@@ -539,8 +539,8 @@ static void only_a_file_of_ours_is_written(void **state)
     assert_ok(rt_file_read(folder_path("older"), 1 << 20, &text, &n, &x->err), &x->err);
     assert_string_equal(text, "slipway autotune 1\nkey\tname\n");
     free(text);
-    assert_ok(rt_autotune_open(&a, folder_path("none/cache"), &x->err),
-              &x->err); /* opens, with a warning */
+    /* It opens, and a warning is logged. */
+    assert_ok(rt_autotune_open(&a, folder_path("none/cache"), &x->err), &x->err);
     rt_autotune_free(a);
     folder_remove();
 }

@@ -64,7 +64,8 @@ static void a_server_that_runs_any_node_reads_all(void **state)
 /* ---- cancelled loads ---- */
 
 static _Atomic bool cancelled;
-static int n_asked, cancel_at; /* calls of can_never; the call that cancels, from 1 on */
+/* n_asked: calls of can_never; cancel_at: the one that cancels, from 1 on */
+static int n_asked, cancel_at;
 static int n_warnings;
 
 /* The `can` of kernels that never apply. It is called whenever a kernel of the op is chosen or
@@ -132,7 +133,7 @@ static void a_load_may_be_cancelled_at_any_node(void **state)
         assert_int_equal(load_until(at, all, &m), RT_CANCELLED);
         assert_null(m);
         assert_int_equal(n_warnings, 0);
-        assert_in_range(n_asked, at, at + 3); /* not a call for each node that is left */
+        assert_in_range(n_asked, at, at + 3); /* the nodes that are left are not asked about */
     }
     rt_registry_free(all);
 }

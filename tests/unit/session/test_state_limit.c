@@ -337,7 +337,7 @@ static void weights_that_are_replaced_raise_the_limit(void **state)
     assert_non_null(b);
     b->kind = RT_BUF_LAZY;
     const struct rt_tensor weights = {.dtype = RT_F32, .rank = 1, .dim = {1250}, .buf = b};
-    rt_buffer_ref(b); /* as by a plan, which keeps the weights in memory */
+    rt_buffer_ref(b); /* a second reference, as a plan has that keeps the weights in memory */
     rt_state_replaced(&s, &weights);
     assert_int_equal(rt_pool_hold(s.pool, 5000, 0, "a test", &err), RT_RESOURCE_EXHAUSTED);
     rt_buffer_unref(b);

@@ -71,7 +71,7 @@ enum { N_DRAWS = 24 };
 struct drawing {
     struct rt_callable *once, *twice;
     const char *name;
-    double sum[N_DRAWS]; /* of each call of one thread */
+    double sum[N_DRAWS]; /* the sums that the calls of one thread return */
 };
 
 static void prepare_draws(struct drawing *d, struct rt_session *s, int k)

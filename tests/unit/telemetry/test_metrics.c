@@ -10,7 +10,7 @@ enum { N_IO_LOOPS = 3, N_WORKERS = 2 };
 
 struct world {
     struct srv_server server;
-    struct srv_io_loop io_loop[N_IO_LOOPS]; /* two are of REST, one of gRPC */
+    struct srv_io_loop io_loop[N_IO_LOOPS]; /* two of REST and one of gRPC */
     struct rt_model_signature signatures[2];
     struct rt_registry *ops;
     struct rt_model loaded; /* its session has an empty graph */
@@ -104,7 +104,7 @@ static void latencies_fall_into_servings_buckets_and_add_up(void **state)
 {
     (void)state;
     struct world *w = begin();
-    count(w, 0, 0, RT_OK, 9999);  /* in the bucket up to 10 us */
+    count(w, 0, 0, RT_OK, 9999);  /* belongs to the bucket up to 10 us */
     count(w, 0, 0, RT_OK, 10000); /* an upper end belongs to the next bucket, up to 18 us */
     count(w, 0, 0, RT_OK, 3600000000000);
 #define LATENCY ":tensorflow:serving:request_latency"

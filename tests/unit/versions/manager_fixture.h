@@ -24,7 +24,7 @@
 extern struct manager_fixture {
     struct srv_server server;
     struct srv_manager *manager; /* NULL: mf_tear_down has none to stop and free */
-    struct rt_error err;         /* of MF_START; free for the test's own calls */
+    struct rt_error err;         /* the error of MF_START; tests may use it for their own calls */
 
     atomic_int n_loads;           /* loads that were begun */
     atomic_int n_held;            /* loads that found load_held set */
