@@ -43,7 +43,7 @@ enum ep_activation {
 };
 /* Adds the nodes of the activation from the tensor `in` to "out" and returns how many they are. */
 int ep_add_activation(struct fused_graph *x, enum ep_activation kind, const char *in);
-/* One such node, with the attributes that its op needs. */
+/* Adds one node of an activation, with the attributes that its op needs. */
 void ep_step(struct fused_graph *x, const char *name, const char *op, const char *inputs);
 
 #endif

@@ -1,6 +1,6 @@
 /*
  * Sessions of graphs that a test has written (tests/support/graph_def.h). Every call fails the test
- * where the runtime refuses what is asked.
+ * if the runtime returns an error.
  */
 #ifndef TESTS_SUPPORT_GRAPH_SESSION_H
 #define TESTS_SUPPORT_GRAPH_SESSION_H

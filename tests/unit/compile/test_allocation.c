@@ -354,8 +354,8 @@ static void an_analysis_of_rows_that_finds_no_memory_is_made_again(void **state)
     rt_tensor_clear(&t);
 }
 
-/* Out of memory while the body of a function is instantiated is reported as that, not as one of the
- * limits on functions. */
+/* An allocation that fails while the body of a function is instantiated is reported as out of
+ * memory, not as a limit on functions that was reached. */
 static void a_body_that_finds_no_memory_names_no_limit(void **state)
 {
     struct fixture *x = *state;

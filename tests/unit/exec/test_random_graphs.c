@@ -258,7 +258,7 @@ static void every_way_to_run_a_graph_gives_tensorflows_answers(void **state)
 }
 
 /* The Sum of a scalar is a scalar whatever its axes are, so that its shape is known when the plan
- * is specialised; its kernel is not, which the value of the axes decides. */
+ * is specialised, but its kernel depends on the value of the axes. */
 static void what_reads_a_value_that_is_fed_runs_node_by_node(void **state)
 {
     (void)state;

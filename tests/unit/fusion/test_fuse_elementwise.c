@@ -1,7 +1,7 @@
 /*
  * Element-wise nodes that are fused into one (runtime/fusion/fuse_elementwise.c), and
- * concatenations that such a node reads in pieces (fuse_concat.c): the same bits as with every node
- * by itself.
+ * concatenations whose operands a fused node reads instead (fuse_concat.c), against the same graph
+ * without fusion: bit for bit.
  */
 #include "tests/support/test.h"
 
@@ -447,7 +447,7 @@ static void a_bias_is_as_picky_as_alone(void **state)
 }
 
 /* With incompatible_shape_error=false, tensors whose shapes do not match compare as unequal. A
- * fused node has no such comparison. */
+ * fused node cannot compare them that way, so the comparison is not fused. */
 static void unequal_shapes_may_be_unequal(void **state)
 {
     (void)state;

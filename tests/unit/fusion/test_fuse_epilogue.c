@@ -1,7 +1,8 @@
 /*
- * What follows a convolution or a matmul channel by channel becomes its epilogue
- * (runtime/fusion/fuse_epilogue.c): bias, batch normalisation, and an activation behind them. What
- * other nodes read and what does not fit stays as it is, and no NaN is lost.
+ * Steps on the channels behind a convolution or a matmul become its epilogue
+ * (runtime/fusion/fuse_epilogue.c): bias, batch normalisation, and an activation behind them. A
+ * value that other nodes read is still made, constants that do not fit stay nodes, and no NaN is
+ * lost.
  */
 #include "tests/support/epilogue_graph.h"
 

@@ -1,6 +1,6 @@
 /*
- * A sum of a convolution or a matmul and a residual becomes a step of the epilogue
- * (runtime/fusion/fuse_epilogue.c), and what follows the sum is not moved in front of it.
+ * The sum of a residual and the output of a convolution or a matmul becomes a step of the epilogue
+ * (runtime/fusion/fuse_epilogue.c), and steps behind the sum do not move in front of it.
  */
 #include "tests/support/epilogue_graph.h"
 

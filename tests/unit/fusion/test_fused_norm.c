@@ -518,7 +518,7 @@ static void what_only_looks_like_it_gives_the_same(void **state)
         {{"n", "Mul", "x two"}, {"y", "Neg", "n"}}, /* multiplied by another number than 1 */
         {{"n", "RealDiv", "x two"}, {"y", "Neg", "n"}},
         {{"n", "RealDiv", "one x"}, {"y", "Neg", "n"}}, /* 1 divided by the value */
-        {{"e", "Exp", "x"}, /* a value over the root mean square of another one */
+        {{"e", "Exp", "x"}, /* a value divided by the root mean square of another value */
          {"d2", "Square", "x"},
          {"var", "Mean", "d2 axis"},
          {"ve", "AddV2", "var small"},
@@ -530,7 +530,7 @@ static void what_only_looks_like_it_gives_the_same(void **state)
          {"ve", "AddV2", "var small"},
          {"r", "Rsqrt", "ve"},
          {"y", "Mul", "x r"}},
-        {{"e", "Exp", "x"}, /* a value less the mean of another one */
+        {{"e", "Exp", "x"}, /* a value minus the mean of another value */
          {"mean", "Mean", "e axis"},
          {"d", "Sub", "x mean"},
          {"d2", "SquaredDifference", "x mean"},

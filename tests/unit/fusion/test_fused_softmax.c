@@ -9,7 +9,7 @@
 
 static struct rt_error err;
 
-/* What differs between the graphs. */
+/* The parts in which the graphs of these tests differ. */
 struct form {
     const char *max, *sum; /* the axes of the maximum and of the sum, as a Const's value */
     const char *keep_max, *keep_sum; /* keep_dims */

@@ -223,7 +223,7 @@ static void an_output_may_lie_over_its_residual(void **state)
         compare(&layers[i], i % 2 ? "n b" : "b n", false);
 }
 
-/* A matrix of so many weights that it is packed into panels. */
+/* A matrix with enough weights to be packed into panels. */
 static void so_it_may_where_weights_are_kept_in_bfloat16(void **state)
 {
     static const struct layer l = {"matmul.packed", "MatMul",     "T=float", 2,

@@ -1,5 +1,5 @@
-/* Constant folding (runtime/passes/constant_evaluation.c): what is computed when a plan is made,
- * within limits of time and memory, and what is left to the runs. */
+/* Constant folding (runtime/passes/constant_evaluation.c): small work is done when the plan is
+ * made, and work beyond the limits of time and memory is left to the runs. */
 #include <string.h>
 
 #include "runtime/base/clock.h"

@@ -1,7 +1,7 @@
 /*
- * Requests whose graphs have ops that may fail on purpose, as Assert (runtime/passes/rows.c,
- * row_extremes.c): they are merged only where the merged batch fails exactly when one of the
- * requests fails alone.
+ * Requests whose graphs have ops that may fail on purpose, for example Assert
+ * (runtime/passes/rows.c, row_extremes.c): they are merged only where the merged batch fails
+ * exactly when one of the requests fails alone.
  */
 #include "tests/support/test.h"
 

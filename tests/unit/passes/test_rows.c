@@ -554,8 +554,8 @@ static void what_is_merged_was_analysed_for_its_lengths(void **state)
     }
 }
 
-/* Three rounds through more lengths than the session keeps analyses of: no length gets the result
- * of another one's. */
+/* Three rounds through more lengths than the session keeps analyses of: every length keeps getting
+ * its own result. */
 static void lengths_that_come_and_go_keep_their_answers(void **state)
 {
     const struct length *x = &lengths[0];

@@ -1,9 +1,10 @@
 /*
- * State that one call writes and another one reads: whatever a plan knew of the state when it was
- * made, and whatever a specialisation holds, an answer is what was written last.
+ * State that one call writes and another one reads: an answer is the value that was written last,
+ * whatever a plan knew of the state when it was made, and whatever a specialisation holds.
  *
- * Every reader of a kind of state runs against every writer of that kind, in turn, in each mode of
- * tests/support/state_graph.h. What they must answer is computed here from one number.
+ * Every reader of a kind of state runs against every writer of that kind, in each mode of
+ * tests/support/state_graph.h. Their runs alternate, and the expected answers are computed here
+ * from one number.
  */
 #include "tests/support/state_graph.h"
 

@@ -1,6 +1,6 @@
 /*
- * Random nodes, whose generators are state too: calls that run in turn or beside each other draw
- * from one sequence, in every mode of tests/support/state_graph.h.
+ * Random nodes, whose generators are state too: calls that run one after the other or concurrently
+ * draw from one sequence, in every mode of tests/support/state_graph.h.
  */
 #include "tests/support/state_graph.h"
 
@@ -140,8 +140,8 @@ static int compare_sums(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Each drawn tensor goes to exactly one call. The last generator is left out: it adds two draws in
- * a loop, and two calls may each get one of the other's. */
+/* Each drawn tensor goes to exactly one call. The last generator is left out: its loop adds two
+ * draws, and another call may draw between them. */
 static void calls_beside_each_other_draw_from_one_generator(void **state)
 {
     (void)state;
