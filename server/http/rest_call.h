@@ -1,7 +1,6 @@
 /*
- * A call: one HTTP request and its response, from the first line to the end of sending. It is
- * shared by the files that read, handle, refuse, compress, count and send calls (rest_loop.h lists
- * them).
+ * A call: one HTTP request and its response, from the first line to the end of sending. The files
+ * of the REST transport share this header (rest_loop.h lists them).
  *
  * Owner: the I/O loop, which keeps unused calls for later requests. libmicrohttpd's request holds a
  * reference, and so does its response while it uses the body.

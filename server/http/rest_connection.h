@@ -1,6 +1,6 @@
 /*
  * A connection: its TLS handshake, its time limits, what libmicrohttpd reads from it, and how it
- * ends. It is shared by the files of the REST transport that do these (rest_loop.h lists them).
+ * ends. The files of the REST transport share this header (rest_loop.h lists them).
  *
  * Owner: the I/O loop, from libmicrohttpd's notification that it begins to the one that it ends.
  * Threads: the loop's.
