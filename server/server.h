@@ -27,7 +27,7 @@
 #include "runtime/core/pool.h"
 #include "runtime/core/registry.h"
 #include "server/base/budget.h"
-#include "server/base/map.h"
+#include "server/base/serving_map.h"
 #include "server/config/options.h"
 
 struct srv_scheduler;

@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #include "server/batching/job.h"
-#include "server/base/map.h"
+#include "server/base/serving_map.h"
 
 /* versions loaded at the same time; each has a slot below this number */
 enum { SRV_MAX_VERSIONS = 4096 };

@@ -9,7 +9,7 @@
 #define SRV_CONFIG_H
 
 #include "runtime/base/arena.h"
-#include "server/base/map.h"
+#include "server/base/serving_map.h"
 #include "server/config/options.h"
 
 /* TensorFlow Serving's text; takes a version and a model's name. */

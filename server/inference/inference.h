@@ -22,7 +22,7 @@
 #include "server/base/budget.h"
 #include "server/protocol/tfs/classify_proto.h"
 #include "server/batching/job.h"
-#include "server/base/map.h"
+#include "server/base/serving_map.h"
 #include "server/config/options.h"
 #include "server/protocol/tfs/predict_proto.h"
 #include "server/protocol/tfs/session_proto.h"

@@ -1,7 +1,7 @@
 #include "server/telemetry/access_log.h"
 
 #include "runtime/base/log.h"
-#include "server/base/map.h"
+#include "server/base/serving_map.h"
 
 enum { MAX_FIELDS = 16, TEXT = 256 };
 

@@ -86,30 +86,6 @@ enum rt_status srv_mgr_check_labels(const struct srv_manager *m, const struct sr
     return RT_OK;
 }
 
-static bool same_labels(const struct srv_model_config *a, const struct srv_model_config *b)
-{
-    if (a->n_labels != b->n_labels)
-        return false;
-    for (int i = 0; i < a->n_labels; i++) {
-        const struct srv_label *other = srv_config_find_label(b, a->labels[i].label);
-        if (!other || other->version != a->labels[i].version)
-            return false;
-    }
-    return true;
-}
-
-/* Returns whether a new serving map is needed, because labels are part of it. */
-static bool labels_differ(const struct srv_config *a, const struct srv_config *b)
-{
-    if (a->n_models != b->n_models)
-        return true;
-    for (int i = 0; i < a->n_models; i++)
-        if (strcmp(a->models[i].name, b->models[i].name) != 0 ||
-            !same_labels(&a->models[i], &b->models[i]))
-            return true;
-    return false;
-}
-
 /* Logs a list of models. */
 void srv_mgr_log_config(const struct srv_config *config)
 {
@@ -138,10 +114,8 @@ static enum rt_status change_config(struct srv_manager *m, struct srv_config *co
     if (st)
         return st;
     srv_mgr_log_config(config);
-    bool publish_now = labels_differ(m->base, config);
     srv_mgr_take_configs(m, config, NULL);
-    if (publish_now)
-        srv_mgr_publish(m, NULL, NULL);
+    srv_mgr_publish(m, NULL, NULL); /* the serving map holds what requests need of the config */
     return RT_OK;
 }
 

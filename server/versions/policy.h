@@ -1,6 +1,8 @@
 /*
  * Decides which version of one model to load or unload next. Pure: no clock, no locks, no files.
- * The manager calls again after every change; tests pass plain values.
+ * The manager calls again after every change; tests pass plain values. SRV_MOVE_UNLOAD begins the
+ * retirement of a version (server/base/serving_map.h): it leaves the serving map, and its memory is
+ * freed when no I/O loop holds it.
  */
 #ifndef SRV_POLICY_H
 #define SRV_POLICY_H

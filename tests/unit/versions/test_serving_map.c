@@ -1,7 +1,7 @@
 /* How a request's model, version and label lead to a version of the serving map. */
 #include "tests/support/test.h"
 
-#include "server/base/map.h"
+#include "server/base/serving_map.h"
 #include "server/protocol/tfs/model_spec.h"
 
 static struct srv_model_spec named(const char *name)

@@ -6,8 +6,8 @@
  * message and confirms once it uses the new map and holds no handle of the version; then the
  * manager frees it.
  */
-#ifndef SRV_MAP_H
-#define SRV_MAP_H
+#ifndef SRV_SERVING_MAP_H
+#define SRV_SERVING_MAP_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -37,6 +37,8 @@ struct srv_label {
     int64_t version;
 };
 
+/* A model of the config, with what requests need of it: a config that changes is published again.
+ */
 struct srv_map_model {
     const char *name;
     int n_versions;
@@ -56,7 +58,8 @@ const struct srv_map_model *srv_map_model(const struct srv_map *map, struct rt_s
 /*
  * Finds the version that `spec` names. Errors have TensorFlow Serving's texts: "Servable not found
  * for request: Latest(m)" / "Specific(m, 5)" (NOT_FOUND), "Unrecognized servable version label: L"
- * (INVALID_ARGUMENT). The version has no handle yet: call srv_hold in the same turn.
+ * (INVALID_ARGUMENT). The version has no handle yet: call srv_hold in the same turn. Inference and
+ * metadata both find versions here; srv_inference_find is the one place of inference alone.
  */
 enum rt_status srv_map_find(const struct srv_map *map, const struct srv_model_spec *spec,
                             struct srv_version **out, struct rt_error *err);

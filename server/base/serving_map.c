@@ -1,4 +1,4 @@
-#include "server/base/map.h"
+#include "server/base/serving_map.h"
 
 #include "server/protocol/tfs/model_spec.h"
 
