@@ -18,7 +18,7 @@
 #include "runtime/session/compiler.h"
 #include "runtime/session/idle_cache.h"
 #include "runtime/exec/parallel.h"
-#include "server/inference/sample.h"
+#include "server/inference/sample_body.h"
 #include "server/grpc/grpc.h"
 #include "server/versions/loader.h"
 #include "server/versions/manager.h"

@@ -1,6 +1,6 @@
 #include "tests/support/test.h"
 
-#include "server/inference/sample.h"
+#include "server/inference/sample_body.h"
 
 static const char *body_of(const struct rt_signature *s)
 {

@@ -1,4 +1,4 @@
-#include "server/inference/sample.h"
+#include "server/inference/sample_body.h"
 
 static bool is_plain_input(const struct rt_tensor_spec *t)
 {

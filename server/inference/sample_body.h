@@ -1,6 +1,6 @@
 /* Makes a request body for trying out a model from its signature. Pure functions. */
-#ifndef SRV_SAMPLE_H
-#define SRV_SAMPLE_H
+#ifndef SRV_SAMPLE_BODY_H
+#define SRV_SAMPLE_BODY_H
 
 #include "runtime/base/bytes.h"
 #include "runtime/files/saved_model.h"
