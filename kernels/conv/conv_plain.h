@@ -1,6 +1,6 @@
 /* Convolutions by plain nested loops, for every shape and direction, on one core. */
-#ifndef KN_CPU_CONV_PLAIN_H
-#define KN_CPU_CONV_PLAIN_H
+#ifndef KN_CONV_CONV_PLAIN_H
+#define KN_CONV_CONV_PLAIN_H
 
 #include "kernels/conv/conv_shape.h"
 

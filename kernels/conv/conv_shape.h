@@ -7,8 +7,8 @@
  * [h, w, 1, ci * m] of a convolution in ci groups. In a transposed convolution the roles of input
  * and output are swapped: ci, co and the axes always describe the convolution that is transposed.
  */
-#ifndef KN_CPU_CONV_SHAPE_H
-#define KN_CPU_CONV_SHAPE_H
+#ifndef KN_CONV_CONV_SHAPE_H
+#define KN_CONV_CONV_SHAPE_H
 
 #include "kernels/nn/window.h"
 #include "runtime/core/op.h"

@@ -10,8 +10,8 @@
  *
  * Threads: pure.
  */
-#ifndef KN_CPU_DEPTHWISE_H
-#define KN_CPU_DEPTHWISE_H
+#ifndef KN_CONV_DEPTHWISE_H
+#define KN_CONV_DEPTHWISE_H
 
 #include "kernels/nn/window.h"
 #include "runtime/fusion/activation.h"

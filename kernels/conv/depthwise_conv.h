@@ -2,8 +2,8 @@
  * The kernel "depthwise.rows": a DepthwiseConv2dNative by the loops of depthwise.h. The filter must
  * be constant and have one output per channel.
  */
-#ifndef KN_CPU_DEPTHWISE_CONV_H
-#define KN_CPU_DEPTHWISE_CONV_H
+#ifndef KN_CONV_DEPTHWISE_CONV_H
+#define KN_CONV_DEPTHWISE_CONV_H
 
 #include "runtime/core/op.h"
 

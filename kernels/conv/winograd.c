@@ -59,7 +59,7 @@ void kn_winograd_pack(const struct kn_winograd *w, const float *filter, float *d
         for (int64_t c = 0; c < ci; c++)
             for (int64_t o = first; o < first + panel && o < co; o += PACKED)
                 pack_some(w->m, filter + c * co + o, ci * co,
-                          dst + first * ci + c * panel + (o - first), matrix);
+                          dst + kn_packed_gemm_offset(&w->tiles.gemm, c, o), matrix);
 }
 
 size_t kn_winograd_patch_bytes(const struct kn_winograd *w)

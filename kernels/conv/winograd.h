@@ -17,8 +17,8 @@
  *
  * Threads: pure.
  */
-#ifndef KN_CPU_WINOGRAD_H
-#define KN_CPU_WINOGRAD_H
+#ifndef KN_CONV_WINOGRAD_H
+#define KN_CONV_WINOGRAD_H
 
 #include <stdbool.h>
 #include <stddef.h>

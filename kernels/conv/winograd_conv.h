@@ -2,8 +2,8 @@
  * The kernels "conv2d.winograd2" and "conv2d.winograd4": winograd.h with tiles of 2x2 and 4x4
  * outputs for a Conv2D whose filter is constant.
  */
-#ifndef KN_CPU_WINOGRAD_CONV_H
-#define KN_CPU_WINOGRAD_CONV_H
+#ifndef KN_CONV_WINOGRAD_CONV_H
+#define KN_CONV_WINOGRAD_CONV_H
 
 #include "runtime/core/op.h"
 

@@ -112,7 +112,8 @@ void kn_winograd_tiles_gemm(const struct kn_winograd_tiles *t, const float *pack
             kn_packed_gemm_whole(&t->gemm, packed + i * t->pack_step, workspace + i * t->in_step,
                                  results + i * t->out_step, tiles);
         if (i + 1 < to)
-            part.next = part.packed + t->pack_step + first * t->gemm.panel * t->ci;
+            part.next = part.packed + t->pack_step +
+                        kn_packed_gemm_offset(&t->gemm, 0, first * t->gemm.panel);
         part.from = first;
         part.to = end;
         kn_packed_gemm_run(&t->gemm, &part, NULL);

@@ -2,7 +2,8 @@
  * Matrix multiplication on plain row-major operands, for every type that TensorFlow's MatMul takes,
  * and the conversions of whole arrays that half types need around float kernels.
  *
- * float, double and complex use OpenBLAS (its serial build, which starts no threads); halves are
+ * float, double and complex use OpenBLAS (its serial build, which starts no threads, and whose
+ * buffers kernels/cpu/openblas.c keeps apart for concurrent calls); halves are
  * computed in float and rounded once; integers wrap around.
  */
 #ifndef KN_MATMUL_GEMM_H

@@ -1,12 +1,14 @@
 /*
- * The float32 GEMM for constant weights, used by all kernels that pack them:
+ * The float32 GEMM with a packed right side, for constant weights, which are packed once, and for
+ * the keys and values of attention, which are packed at each run:
  *
  *   c [rows, n] = activation(a [rows, k] b [k, n] + bias + residual)
  *
- * b is packed once, into panels of neighbouring columns. The packed bytes depend on k, n and the
- * panel's width, which depends on the instruction set (`panel` is part of the key under which
- * packed bytes are kept). k, n and rows may be any numbers: few rows are computed as correctly, and
- * nearly as fast, as many.
+ * b is packed into panels of neighbouring columns; kn_packed_gemm_offset is the layout. The
+ * packed bytes depend on k, n and the panel's width, which depends on the instruction set: `panel`
+ * is part of the key under which each kernel keeps packed bytes (rt_prep_pack in fused_gemm.c,
+ * rnn.c, winograd_conv.c and winograd_1d_conv.c). k, n and rows may be any numbers: few rows are
+ * computed as correctly, and nearly as fast, as many.
  *
  * An output's sum is bias + residual and then one product after the other in the order of k. The
  * sum does not depend on the number of rows, nor on how rows, panels and k are split. A NaN or
@@ -43,6 +45,14 @@ size_t kn_packed_gemm_pack_bytes(const struct kn_packed_gemm *p);
  * floats by which the columns are multiplied. dst is 64-byte aligned. */
 void kn_packed_gemm_pack(const struct kn_packed_gemm *p, const float *b, int64_t ldb,
                          bool transposed, const float *scale, float *dst);
+
+/* The index of b[row][col] in the packed floats, for those who write or address them themselves. */
+static inline int64_t kn_packed_gemm_offset(const struct kn_packed_gemm *p, int64_t row,
+                                            int64_t col)
+{
+    const int64_t in_panel = col % p->panel;
+    return (col - in_panel) * p->k + row * p->panel + in_panel;
+}
 
 /* Whether this processor has an instruction set with which no library is faster than these
  * loops. */
