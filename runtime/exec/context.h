@@ -1,7 +1,7 @@
 /*
  * Contexts: the memory of one run of one plan, and what all contexts of one request share. An idle
  * context stays with its plan for the next run (exec/context.c), and its scratch memory grows as
- * runs need more (plan/scratch.c).
+ * runs need more (runtime/plan/scratch.c, which benchmarks of kernels use without an executor).
  *
  * Owner: a run owns the contexts that it takes; the plan owns idle ones.
  * Threads: a context is used by one thread at a time. The lists of idle contexts have the plan's

@@ -101,7 +101,7 @@ struct rt_run_options {
     bool is_merged;
 };
 /* RT_CANCELLED or RT_DEADLINE_EXCEEDED once a run with these options should end. For code that
- * prepares the feeds of a run. */
+ * prepares the feeds of a run (runtime/exec/run_options.c). */
 enum rt_status rt_run_options_check(const struct rt_run_options *options, struct rt_error *err);
 
 /*

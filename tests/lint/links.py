@@ -5,12 +5,16 @@ The dependencies between objects are read from their symbols with nm. The folder
 no cycle, so that each can be understood with the folders below it alone; and at most 4 objects may depend on each
 other in a cycle. A file in a layer's root folder may use all of the layer's folders.
 
+The contract of a source stands in a header: the one of its own name, one of its folder that it includes, or one that
+names the file. A source of kernels/ that defines nothing but rows of the table of ops needs none.
+
 --graph prints the dependencies between a layer's folders and objects, with the symbols that make each edge, and the
 cycles; with --cyclic only the edges that lie in a cycle.
 """
 import argparse
 import collections
 import os
+import pathlib
 import re
 import subprocess
 import sys
@@ -42,6 +46,17 @@ def read_objects(root):
                 elif kind.isupper() and symbol not in STANDING_BEFORE:
                     home[symbol] = source
     return needs, home
+
+
+def function_sources(root):
+    """The sources that define functions which other objects can call."""
+    found = set()
+    for folder, _, files in os.walk(root):
+        for name in (f for f in files if f.endswith(".o")):
+            path = os.path.join(folder, name)
+            if re.search(r"^\S+ [TW]\b", subprocess.run(["nm", "-P", path], text=True, check=True, stdout=subprocess.PIPE).stdout, re.M):
+                found.add(os.path.relpath(path, root)[:-2])
+    return found
 
 
 def cycles(graph):
@@ -132,6 +147,28 @@ def check(build, layer):
     return problems, f"{layer}: {len(objects)} objects in {len(folders)} folders"
 
 
+def without_contract(build):
+    """The sources for which no header says what they are for."""
+    layers = ("runtime", "server", "kernels")
+    headers = {str(p): p.read_text(encoding="utf-8") for layer in layers for p in pathlib.Path(layer).rglob("*.h")}
+    problems = []
+    for layer in layers:
+        root = os.path.join(build, "CMakeFiles", f"{layer}.dir", layer)
+        _, home = read_objects(root)
+        functions = function_sources(root)
+        for name in sorted(set(home.values())):
+            source = os.path.join(layer, name)
+            with open(source, encoding="utf-8") as file:
+                included = re.findall(r'#include "([^"]+)"', file.read())
+            named = re.compile(rf"\b{re.escape(os.path.basename(source))}")
+            if not (source[:-2] + ".h" in headers
+                    or any(os.path.dirname(i) == os.path.dirname(source) for i in included if i.endswith(".h"))
+                    or any(named.search(text) for text in headers.values())
+                    or layer == "kernels" and name not in functions):
+                problems.append(f"{source}: no header has its name, is included from its folder, or names it")
+    return problems
+
+
 def main():
     parser = argparse.ArgumentParser(description="Holds the folders of a layer apart.")
     parser.add_argument("build")
@@ -147,6 +184,7 @@ def main():
         found, text = check(build, layer)
         problems += found
         told.append(text)
+    problems += without_contract(build)
     print("\n".join(problems or told))
     return bool(problems)
 
