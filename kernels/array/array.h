@@ -2,8 +2,8 @@
  * What the array ops share: shapes and integer values of inputs, outputs allocated from shape
  * inference, and one n-dimensional strided copy to which most of these ops reduce.
  */
-#ifndef KN_CPU_ARRAY_H
-#define KN_CPU_ARRAY_H
+#ifndef KN_ARRAY_ARRAY_H
+#define KN_ARRAY_ARRAY_H
 
 #include "runtime/core/op.h"
 

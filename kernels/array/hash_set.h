@@ -6,8 +6,8 @@
  * Items may come from a client, so their hash is keyed with the process's own key
  * (runtime/base/siphash.h), and a caller counts KN_PROBE_WORK for each taken slot that it passes.
  */
-#ifndef KN_CPU_HASH_SET_H
-#define KN_CPU_HASH_SET_H
+#ifndef KN_ARRAY_HASH_SET_H
+#define KN_ARRAY_HASH_SET_H
 
 #include "kernels/array/array.h"
 #include "runtime/base/siphash.h"

@@ -1,7 +1,7 @@
 /* A strided slice with its parameters resolved, for Slice, StridedSlice and assignments to
  * slices. */
-#ifndef KN_CPU_SLICE_H
-#define KN_CPU_SLICE_H
+#ifndef KN_ARRAY_SLICE_H
+#define KN_ARRAY_SLICE_H
 
 #include "kernels/array/array.h"
 

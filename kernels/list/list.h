@@ -3,8 +3,8 @@
  * copied when the list is changed while it is shared. The items are references to tensors, whose
  * elements are never copied.
  */
-#ifndef KN_CPU_LIST_H
-#define KN_CPU_LIST_H
+#ifndef KN_LIST_LIST_H
+#define KN_LIST_LIST_H
 
 #include "kernels/array/array.h"
 

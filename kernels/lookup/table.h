@@ -16,8 +16,8 @@
  * stay inserted or removed, each of them whole. Undoing them would take a copy of the pairs that
  * they replace, and a client that repeats the request reaches the state that it wants.
  */
-#ifndef KN_CPU_TABLE_H
-#define KN_CPU_TABLE_H
+#ifndef KN_LOOKUP_TABLE_H
+#define KN_LOOKUP_TABLE_H
 
 #include "kernels/entry.h"
 #include "runtime/base/thread.h"

@@ -5,10 +5,14 @@
  *     #define SUB(dt, x, y) ((KN_U(dt))(x) - (KN_U(dt))(y))
  *     KN_BINARY(sub, "Sub", NUMBERS, SUB)
  *
+ * unary.c has the plain functions (tanh and the logistic function too), special.c erf, gamma and
+ * their like, kernels/nn/activations.c the activations. A new op also needs its row in
+ * kernels/table.inc and, to be fused, one in runtime/fusion/elementwise.h.
+ *
  * Threads: everything is pure; run writes only its output.
  */
-#ifndef KN_CPU_ELEMENTWISE_H
-#define KN_CPU_ELEMENTWISE_H
+#ifndef KN_MATH_ELEMENTWISE_H
+#define KN_MATH_ELEMENTWISE_H
 
 #include "kernels/cpu/types.h"
 #include "kernels/entry.h"

@@ -2,8 +2,8 @@
  * The tables of loops that the macros of elementwise.h make, for those ops that may be steps of a
  * fused op: the results of a fused op are bit for bit those of the single kernels.
  */
-#ifndef KN_CPU_OP_ROWS_H
-#define KN_CPU_OP_ROWS_H
+#ifndef KN_MATH_OP_ROWS_H
+#define KN_MATH_OP_ROWS_H
 
 #include "kernels/math/elementwise.h"
 #include "runtime/fusion/elementwise.h"

@@ -7,8 +7,8 @@
  *
  * Threads: pure.
  */
-#ifndef KN_CPU_REDUCE_H
-#define KN_CPU_REDUCE_H
+#ifndef KN_MATH_REDUCE_H
+#define KN_MATH_REDUCE_H
 
 #include <float.h>
 

@@ -1,6 +1,6 @@
 /* Softmax of rows of float32. */
-#ifndef KN_CPU_SOFTMAX_H
-#define KN_CPU_SOFTMAX_H
+#ifndef KN_NN_SOFTMAX_H
+#define KN_NN_SOFTMAX_H
 
 #include <stdbool.h>
 #include <stdint.h>

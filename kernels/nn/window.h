@@ -2,8 +2,8 @@
  * Sliding windows of convolutions and poolings. There is one struct per spatial axis; TensorFlow's
  * padding rules and its error texts are here once.
  */
-#ifndef KN_CPU_WINDOW_H
-#define KN_CPU_WINDOW_H
+#ifndef KN_NN_WINDOW_H
+#define KN_NN_WINDOW_H
 
 #include "runtime/core/op.h"
 

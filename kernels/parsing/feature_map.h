@@ -5,8 +5,8 @@
  * Examples of a batch usually carry the same names in the same order. A reader therefore remembers
  * which name the last example had at each position and looks up only names that differ.
  */
-#ifndef KN_CPU_FEATURE_MAP_H
-#define KN_CPU_FEATURE_MAP_H
+#ifndef KN_PARSING_FEATURE_MAP_H
+#define KN_PARSING_FEATURE_MAP_H
 
 #include "runtime/core/op.h"
 

@@ -7,8 +7,8 @@
  * features of one name counts. The first error is therefore about the last faulty feature, as in
  * TensorFlow.
  */
-#ifndef KN_CPU_PARSE_EXAMPLE_H
-#define KN_CPU_PARSE_EXAMPLE_H
+#ifndef KN_PARSING_PARSE_EXAMPLE_H
+#define KN_PARSING_PARSE_EXAMPLE_H
 
 #include "kernels/parsing/feature_map.h"
 #include "kernels/parsing/wire_example.h"

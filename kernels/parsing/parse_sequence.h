@@ -3,8 +3,8 @@
  * feature lists; this module finds the features that each half asks for, and the indices of its
  * inputs and outputs.
  */
-#ifndef KN_CPU_PARSE_SEQUENCE_H
-#define KN_CPU_PARSE_SEQUENCE_H
+#ifndef KN_PARSING_PARSE_SEQUENCE_H
+#define KN_PARSING_PARSE_SEQUENCE_H
 
 #include "kernels/parsing/feature_map.h"
 

@@ -10,8 +10,8 @@
  *
  * The input may be any bytes. No byte outside it is read, and nothing but strings is allocated.
  */
-#ifndef KN_CPU_WIRE_EXAMPLE_H
-#define KN_CPU_WIRE_EXAMPLE_H
+#ifndef KN_PARSING_WIRE_EXAMPLE_H
+#define KN_PARSING_WIRE_EXAMPLE_H
 
 #include "runtime/core/op.h"
 

@@ -13,8 +13,8 @@
  * rnn_cells.h (cells) are compiled once per instruction set. Threads: pure; the state of a run lies
  * in its own scratch memory.
  */
-#ifndef KN_CPU_RNN_H
-#define KN_CPU_RNN_H
+#ifndef KN_RNN_RNN_H
+#define KN_RNN_RNN_H
 
 #include "runtime/core/op.h"
 #include "runtime/fusion/recurrent.h"

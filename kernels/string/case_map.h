@@ -2,8 +2,8 @@
  * The lower-case letter of each upper-case letter and the reverse, sorted. TensorFlow 2.21 was run
  * on every character to obtain them. The lower case of a sigma depends on its neighbours (cased.h).
  */
-#ifndef KN_CPU_CASE_MAP_H
-#define KN_CPU_CASE_MAP_H
+#ifndef KN_STRING_CASE_MAP_H
+#define KN_STRING_CASE_MAP_H
 
 #include <stdint.h>
 

@@ -4,8 +4,8 @@
  * character of both classes counts as skipped only. The ranges are sorted; TensorFlow 2.21 was run
  * on every character to obtain them.
  */
-#ifndef KN_CPU_CASED_H
-#define KN_CPU_CASED_H
+#ifndef KN_STRING_CASED_H
+#define KN_STRING_CASED_H
 
 #include <stdint.h>
 

@@ -1,6 +1,6 @@
 /* Hash functions whose values models depend on: they assign strings to buckets. */
-#ifndef KN_CPU_FARMHASH_H
-#define KN_CPU_FARMHASH_H
+#ifndef KN_STRING_FARMHASH_H
+#define KN_STRING_FARMHASH_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* Parses numbers from text as TensorFlow does: white space around the number is accepted, other
  * characters are not. */
-#ifndef KN_CPU_PARSE_H
-#define KN_CPU_PARSE_H
+#ifndef KN_STRING_PARSE_H
+#define KN_STRING_PARSE_H
 
 #include <stdbool.h>
 #include <stddef.h>

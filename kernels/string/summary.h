@@ -1,6 +1,6 @@
 /* Text of a tensor's values, as TensorFlow writes it into messages. */
-#ifndef KN_CPU_SUMMARY_H
-#define KN_CPU_SUMMARY_H
+#ifndef KN_STRING_SUMMARY_H
+#define KN_STRING_SUMMARY_H
 
 #include "runtime/base/bytes.h"
 #include "runtime/core/op.h"

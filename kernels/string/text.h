@@ -4,8 +4,8 @@
  *
  * Threads: everything belongs to one run.
  */
-#ifndef KN_CPU_TEXT_H
-#define KN_CPU_TEXT_H
+#ifndef KN_STRING_TEXT_H
+#define KN_STRING_TEXT_H
 
 #include "runtime/base/bytes.h"
 #include "runtime/core/op.h"
