@@ -7,6 +7,10 @@
  * n_in + j is the result of step j, which stands before the step that reads it. The last step's
  * result is the output.
  *
+ * An op joins by a row of RT_ELEMENTWISE_UNARY or RT_ELEMENTWISE_BINARY below; its loop is that of
+ * the op's own float32 kernel. An activation or a product per channel that no epilogue took ends up
+ * in such a node too, so `slipway inspect --plan` shows what a fused op of its own would replace.
+ *
  * Booleans are the numbers 0 and 1 between steps. Inputs of other types (rt_elementwise_input) are
  * converted to float32 as by Cast.
  */

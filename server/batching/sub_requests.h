@@ -1,6 +1,9 @@
 /*
- * A request with more rows than a batch may hold is split into sub-requests. They run in any order
- * on any worker, and the last one to end concatenates the outputs.
+ * Where large batches may be split (enable_large_batch_splitting), a request with more rows than a
+ * batch may hold becomes sub-requests. They run in any order
+ * on any worker, and the last one to end concatenates the outputs. The scheduler chooses their
+ * sizes (submit_sub_requests). Not to be confused with the micro-batches of runtime/compile, into
+ * which one run of a plan is split.
  *
  * Owner: everything lives in the parent job's arena.
  * Threads: the submitting thread splits; sub-requests end on any thread.

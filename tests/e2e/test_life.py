@@ -416,7 +416,7 @@ class Commands(Case):
         self.assertRegex(one, r"\n +\d+ \S+: Conv2D\(\d+:0, \d+:0, \d+:0\) -> float\n")
         code, _, err = command("inspect", model, "--dump_passes=frob")
         self.assertEqual(code, 2)
-        self.assertIn("there is no pass 'frob'; there are: cut inline resolve", err)
+        self.assertIn("there is no pass 'frob'; there are: extract inline resolve", err)
 
     def test_the_plan_is_told(self):
         model = os.path.join(MODELS, "digits")

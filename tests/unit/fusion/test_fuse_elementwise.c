@@ -7,6 +7,7 @@
 
 #include <math.h>
 
+#include "runtime/fusion/elementwise.h"
 #include "tests/support/graph_def.h"
 #include "tests/support/graph_session.h"
 #include "tests/support/registry.h"
@@ -114,13 +115,10 @@ static void end(struct run *x)
     rt_bytes_clear(&x->g);
 }
 
-static const char *const unary[] = {
-    "Abs",        "Ceil",    "Elu",  "Erf",      "Erfc",     "Exp",  "Expm1",  "Floor", "Inv",
-    "Log",        "Log1p",   "Neg",  "Relu",     "Relu6",    "Rint", "Round",  "Rsqrt", "Selu",
-    "Reciprocal", "Sigmoid", "Sign", "Softplus", "Softsign", "Sqrt", "Square", "Tanh"};
-static const char *const binary[] = {
-    "Add", "AddV2",    "Div", "DivNoNan", "Maximum",           "Minimum",
-    "Mul", "MulNoNan", "Pow", "RealDiv",  "SquaredDifference", "Sub"};
+#define NAME(op, kernel) #op,
+static const char *const unary[] = {RT_ELEMENTWISE_UNARY(NAME)};
+static const char *const binary[] = {RT_ELEMENTWISE_BINARY(NAME)};
+#undef NAME
 
 /* A tensor that is broadcast to the shape: some of its axes have length 1, or leading ones are left
  * out. */
