@@ -8,21 +8,24 @@
 
 #include <stdlib.h>
 
-/* Refuses row partitions that are not vectors. TensorFlow reads the elements of partitions of other
- * ranks, but takes their first dimension for the number of rows; for a scalar it reads beyond the
- * end of its shape. */
-static enum rt_status check_vector(struct rt_run *r, const struct rt_tensor *t)
+/*
+ * Row partitions may have any rank: as in TensorFlow, their elements are read in order. The
+ * exception are the outermost row splits, of which TensorFlow takes the first dimension for the
+ * number of rows: it then reads beyond the end of its memory where that dimension does not hold all
+ * elements, which is refused here.
+ */
+static enum rt_status check_outermost(struct rt_run *r, const struct rt_tensor *t)
 {
-    if (t->rank == 1)
+    if (t->rank && t->dim[0] == rt_tensor_count(t))
         return RT_OK;
-    return rt_fail(r->err, RT_INVALID_ARGUMENT, "row partitions must be vectors, got shape %s",
-                   KN_TEXT(t));
+    return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                   "the outermost row splits must be a vector, got shape %s", KN_TEXT(t));
 }
 
 /* Row splits must begin with 0, must not decrease, and must end with n_values (-1: any number). */
 static enum rt_status check_splits(struct rt_run *r, const struct rt_tensor *t, int64_t n_values)
 {
-    const int64_t n = t->dim[0];
+    const int64_t n = rt_tensor_count(t);
 
     if (n == 0)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "%s",
@@ -77,8 +80,6 @@ static enum rt_status read_levels(struct levels *v)
                            (int)t.n, (const char *)t.p);
         if (v->n == DEEPEST)
             return rt_fail(v->r->err, RT_UNIMPLEMENTED, "more than %d row partitions", DEEPEST);
-        if (check_vector(v->r, &v->r->in[in.first + k]))
-            return v->r->err->code;
         v->by_rowid[v->n] = by_rowid;
         v->at[v->n++] = &v->r->in[in.first + k];
     }
@@ -88,7 +89,9 @@ static enum rt_status read_levels(struct levels *v)
     if (rt_tensor_count(&v->r->in[in.first]) == 0)
         return rt_fail(v->r->err, RT_INVALID_ARGUMENT,
                        "Invalid first partition input. Tensor requires at least one element.");
-    v->rows = v->at[0]->dim[0] - 1;
+    if (!first_is_size && check_outermost(v->r, v->at[0]))
+        return v->r->err->code;
+    v->rows = rt_tensor_count(v->at[0]) - 1;
     if (first_is_size && !kn_single(&v->r->in[in.first], &v->rows))
         return rt_fail(v->r->err, RT_INVALID_ARGUMENT, "FIRST_DIM_SIZE must be a scalar");
     if (v->rows < 0)
@@ -110,10 +113,11 @@ static enum rt_status check_all_splits(const struct levels *v)
 static enum rt_status width_of(const struct levels *v, int k, int64_t *most)
 {
     const struct rt_tensor *t = v->at[k];
+    const int64_t n = rt_tensor_count(t);
     int64_t run = 0;
 
     *most = 0;
-    for (int64_t i = 0; i < t->dim[0]; i++) {
+    for (int64_t i = 0; i < n; i++) {
         if (v->by_rowid[k])
             run = i && kn_int_at(t, i) == kn_int_at(t, i - 1) ? run + 1 : 1;
         else
@@ -168,10 +172,11 @@ static enum rt_status choose_shape(struct levels *v)
 static int64_t parents_of(const struct levels *v, int k)
 {
     const struct rt_tensor *t = v->at[k];
+    const int64_t n = rt_tensor_count(t);
 
     if (!v->by_rowid[k])
-        return t->dim[0] - 1;
-    const int64_t last = t->dim[0] ? kn_int_at(t, t->dim[0] - 1) : -1;
+        return n - 1;
+    const int64_t last = n ? kn_int_at(t, n - 1) : -1;
     return last < MOST_ROWS ? last + 1 : MOST_ROWS;
 }
 
@@ -183,7 +188,9 @@ static enum rt_status place_level(const struct levels *v, int k, const int64_t *
     const struct rt_tensor *t = v->at[k];
     const int64_t width = v->dim[k + 1], stride = v->stride[k + 1];
 
-    *n = v->by_rowid[k] ? t->dim[0] : kn_int_at(t, t->dim[0] - 1);
+    *n = rt_tensor_count(t);
+    if (!v->by_rowid[k])
+        *n = kn_int_at(t, *n - 1);
     /* As in TensorFlow, missing values are the default. */
     if (*n > v->values->dim[0] && k == v->n - 1)
         *n = v->values->dim[0];
@@ -340,10 +347,10 @@ static enum rt_status to_sparse_run(struct rt_run *r)
 
     if (values->rank < 1 || levels + values->rank > RT_MAX_RANK)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "values have shape %s", KN_TEXT(values));
+    st = check_outermost(r, &r->in[0]);
     for (int k = 0; k < levels && !st; k++)
-        st = check_vector(r, &r->in[k]);
-    for (int k = 0; k < levels && !st; k++)
-        st = check_splits(r, &r->in[k], k + 1 < levels ? r->in[k + 1].dim[0] - 1 : values->dim[0]);
+        st = check_splits(r, &r->in[k],
+                          k + 1 < levels ? rt_tensor_count(&r->in[k + 1]) - 1 : values->dim[0]);
     if (st)
         return st;
     const int64_t block = rt_count(values->rank - 1, values->dim + 1);
@@ -355,8 +362,9 @@ static enum rt_status to_sparse_run(struct rt_run *r)
         return r->err->code;
     shape[0] = r->in[0].dim[0] - 1;
     for (int k = 0; k < levels; k++) {
+        const int64_t n_splits = rt_tensor_count(&r->in[k]);
         shape[k + 1] = 0;
-        for (int64_t i = 1; i < r->in[k].dim[0]; i++) {
+        for (int64_t i = 1; i < n_splits; i++) {
             const int64_t n = kn_int_at(&r->in[k], i) - kn_int_at(&r->in[k], i - 1);
             shape[k + 1] = n > shape[k + 1] ? n : shape[k + 1];
             if (rt_run_tick(r, i))

@@ -217,6 +217,9 @@ def to_sparse(g, op):
                     yield Case([one.astype(t), two.astype(t)], g.values(dtype, (two[-1],) + inner, special=False))
     for bad in ([], [1, 3], [0, 2, 1, 3], [0, 2], [0, 4]):
         yield Case([np.int64(bad)], np.float32([1, 2, 3]))
+    for ranks in ([[[0], [2], [3]]], [[[[0]], [[2]], [[3]]]], [[0, 1, 2], [[0, 1, 3]]], [[0, 1, 2], [[0], [1], [3]]], [[]], [[[]]]):
+        yield Case([np.int64(part) for part in ranks], np.float32([1, 2, 3]))
+    yield Case([np.int64([0, 0]), np.int64(0)], np.zeros([0], np.float32))
 
 
 @spec("RaggedTensorToTensor")
@@ -251,4 +254,8 @@ def to_tensor(g, op):
         yield Case(np.int64(shape), v, np.float32(9), [np.int64(p) for p in parts], row_partition_types=[SPLITS, SPLITS])
     for shape, parts in (([0, 1], (2, [0, 5])), (-1, (-1, [0])), (-1, ([], [0])), (-1, ([2], [0, 0, 1])), (-1, ([[2]], [0, 0, 1])), (-1, (2, []))):
         yield Case(np.int64(shape), v, np.float32(9), [np.int64(p) for p in parts], row_partition_types=[SIZE, ROWS])
+    for parts in ([[0], [2], [3]],), ([[[0]], [[3]]],), ([0, 1, 2], [[0, 1, 3]]), ([0, 1, 2], [[0], [1], [3]]), ([0, 0], 0):
+        yield Case(np.int64(-1), v, np.float32(9), [np.int64(p) for p in parts], row_partition_types=[SPLITS] * len(parts))
+    for parts in ((3, [[0, 0, 2]]), (3, [[0], [1], [2]]), (2, 1)):
+        yield Case(np.int64(-1), v, np.float32(9), [np.int64(p) for p in parts], row_partition_types=[SIZE, ROWS])
     yield Case(np.int64([-1, -1, 3]), np.ones((3, 2), np.float32), np.float32(0), [np.int64([0, 3])], row_partition_types=[SPLITS])
