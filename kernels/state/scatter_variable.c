@@ -221,6 +221,36 @@ static enum rt_status check_updates(const struct job *j, const struct rt_tensor 
                    KN_TEXT(updates), KN_TEXT(index), KN_TEXT(value));
 }
 
+#define IS_ZERO(dt, T)                                                                             \
+    case dt:                                                                                       \
+        return KN_GET(dt, ((const T *)t->data)[i]) == 0;
+
+/* Whether element i of a tensor of numbers is 0 or -0.0. */
+static bool is_zero(const struct rt_tensor *t, int64_t i)
+{
+    switch (kn_dtype(t)) {
+        KN_NUMBERS(IS_ZERO)
+    default:
+        return false;
+    }
+}
+
+/* Refuses updates that contain 0, before anything is written. TensorFlow's ResourceScatterDiv does
+ * so for all types, and also where there are no indices. Its ScatterDiv divides floats by 0. */
+static enum rt_status check_divisors(const struct job *j, struct rt_error *err)
+{
+    const struct rt_tensor *updates = &j->r->in[2];
+    const int64_t n = rt_tensor_count(updates);
+
+    for (int64_t i = 0; i < n; i++) {
+        if (is_zero(updates, i))
+            return rt_fail(err, RT_INVALID_ARGUMENT, "updates must not contain 0");
+        if (rt_run_tick(j->r, i))
+            return j->r->err->code;
+    }
+    return RT_OK;
+}
+
 static enum rt_status scatter(void *arg, struct rt_tensor *value, struct rt_error *err)
 {
     const struct job *j = arg;
@@ -233,6 +263,8 @@ static enum rt_status scatter(void *arg, struct rt_tensor *value, struct rt_erro
     if (value->rank < 1)
         return rt_fail(err, RT_INVALID_ARGUMENT, "params must be at least 1-D, got shape %s",
                        KN_TEXT(value));
+    if (j->how == DIV && !j->is_ref && (st = check_divisors(j, err)))
+        return st;
     const bool scalar = updates->rank == 0;
     const int64_t n = rt_tensor_count(index), limit = value->dim[0];
     const int64_t inner = rt_count(value->rank - 1, value->dim + 1);

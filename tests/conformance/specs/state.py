@@ -90,6 +90,16 @@ def scatter(g, op):
     for params, indices, updates in ((v, [], (4, 5)), (v, [], (4,)), (v, [], (0, 9)), (v, [1], (2, 3)), (v, [1], (3,)), (v, [1], (1, 3, 1)),
                                      (v[:, :0], [1], (1, 2)), (v[:, :0], [9], (1, 0)), (v[:0], [], (0, 3)), (v[:0], [0], (1, 3))):
         yield either(op, params, np.array(indices, np.int32), values_for(g, op, "float32", updates))
+    if op == "ScatterDiv":  # of integers, TensorFlow's process ends
+        yield either(op, v, np.int32([1, 2]), np.float32([[1, 2, 3], [4, 0, -0.0]]))
+        yield either(op, v, np.int32([1, 2]), np.float32(0))
+    if op == "ResourceScatterDiv":
+        for dtype in types:
+            yield either(op, values_for(g, op, dtype, (5, 3)), np.int32([1, 2]), np.array([[1, 2, 3], [4, 5, 0]], dtype_of(dtype)))
+            yield either(op, values_for(g, op, dtype, (5, 3)), np.int32([1]), np.array(0, dtype_of(dtype)))
+        yield either(op, v, np.int32([1]), np.float32([[1, -0.0, 1]]))
+        yield either(op, v, np.zeros([0], np.int32), np.float32(0))
+        yield either(op, v, np.zeros([0], np.int32), np.float32([[1, 0, 1]]))
 
 
 @spec(*[p + "ScatterNd" + k for k in ["Update", "Add", "Sub", "Min", "Max"] for p in ("Resource", "")])
