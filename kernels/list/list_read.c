@@ -42,9 +42,10 @@ static enum rt_status get_item_run(struct rt_run *r)
 
     if (!l)
         return r->err->code;
-    enum rt_status st = kn_list_scalar(r, 1, "index", &i);
-    if (st)
-        return st;
+    /* TensorFlow reads an index of any rank here, and ends its process where there are several. */
+    if (!kn_single(&r->in[1], &i))
+        return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                       "index expected to be a scalar but got shape: %s", KN_TEXT(&r->in[1]));
     if (i < 0 || i >= l->n)
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "Trying to access element %lld in a list with %lld elements.", (long long)i,
@@ -53,7 +54,7 @@ static enum rt_status get_item_run(struct rt_run *r)
         rt_out_tensor(r, 0, &l->item[i]);
         return RT_OK;
     }
-    st = kn_list_merged_shape(r, l, 2, &s);
+    enum rt_status st = kn_list_merged_shape(r, l, 2, &s);
     if (st || (st = kn_list_items_shape(r, l, &s)))
         return st;
     if (!kn_shape_known(&s))

@@ -52,6 +52,8 @@ def items(g, op):
     yield case([2], 2, [2])
     yield case([2], 2, [-1])
     yield case([2], 2, [0], get=5)
+    for i in ([0], [[0]], [5]):  # of other numbers of indices, TensorFlow's process ends
+        yield case([2], 2, [0], get=i)
 
 
 @spec("TensorListFromTensor", "TensorListSplit", "TensorListConcatV2", "TensorListGather", "TensorListScatterV2", "TensorListResize", "TensorListElementShape", "TensorListScatterIntoExistingList", "TensorListConcatLists")
