@@ -542,6 +542,28 @@ static enum rt_status run_resize(struct rt_run *r)
 
 /* ---- CropAndResize: image, boxes [n, 4], box_ind [n], crop_size ---- */
 
+/* *n: number of boxes, -1: unknown. As in TensorFlow, boxes and box_ind that are both empty fit
+ * each other whatever their dimensions are. */
+static enum rt_status match_boxes(const struct rt_shape *boxes, const struct rt_shape *index,
+                                  int64_t *n, struct rt_error *err)
+{
+    const bool two = boxes->rank == 2, one = index->rank == 1;
+    const bool any = (two && boxes->dim[0] > 0 && boxes->dim[1] > 0) || (one && index->dim[0] > 0);
+    const bool none =
+        (two && (boxes->dim[0] == 0 || boxes->dim[1] == 0)) || (one && index->dim[0] == 0);
+
+    if (!any) {
+        *n = none ? 0 : -1;
+        return RT_OK;
+    }
+    if (two && boxes->dim[1] >= 0 && boxes->dim[1] != 4)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "boxes must have 4 columns");
+    if (two && one && boxes->dim[0] >= 0 && index->dim[0] >= 0 && boxes->dim[0] != index->dim[0])
+        return rt_fail(err, RT_INVALID_ARGUMENT, "box_index has incompatible shape");
+    *n = two ? boxes->dim[0] : -1;
+    return RT_OK;
+}
+
 static enum rt_status infer_crop(struct rt_infer *x)
 {
     const struct rt_shape *im = &x->in[0].shape, *bx = &x->in[1].shape, *ix = &x->in[2].shape;
@@ -554,16 +576,12 @@ static enum rt_status infer_crop(struct rt_infer *x)
         return rt_fail(x->err, RT_INVALID_ARGUMENT, "image dimensions must be positive");
     if (bx->rank >= 0 && bx->rank != 2)
         return fail_shape(x->err, "boxes must be 2-D, got: ", bx);
-    if (bx->rank == 2 && bx->dim[1] >= 0 && bx->dim[1] != 4)
-        return rt_fail(x->err, RT_INVALID_ARGUMENT, "boxes must have 4 columns");
     if (ix->rank >= 0 && ix->rank != 1)
         return fail_shape(x->err, "box_indices must be rank 1 but is shape ", ix);
-    if (bx->rank == 2 && ix->rank == 1 && bx->dim[0] >= 0 && ix->dim[0] >= 0 &&
-        bx->dim[0] != ix->dim[0])
-        return rt_fail(x->err, RT_INVALID_ARGUMENT, "box_index has incompatible shape");
     *o = (struct rt_shape){.rank = 4, .dim = {-1, -1, -1, -1}};
-    if (bx->rank == 2)
-        o->dim[0] = bx->dim[0];
+    const enum rt_status fit = match_boxes(bx, ix, &o->dim[0], x->err);
+    if (fit)
+        return fit;
     if (im->rank == 4)
         o->dim[3] = im->dim[3];
     if (!x->in[3].value)

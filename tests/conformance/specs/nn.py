@@ -446,6 +446,12 @@ def crop(g, op):
         (im, four, [0, 1], [5, 0]),
         (z((2, 0, 4, 1), "float32"), four, [0, 1], [5, 1]),
         (im, z((0, 4), "float32"), z(0, "int32"), [5, 1]),
+        (im, z((0, 1), "float32"), z(0, "int32"), [5, 1]),
+        (im, z((3, 0), "float32"), z(0, "int32"), [5, 1]),
+        (im, z((3, 0), "float32"), [0, 1, 1], [5, 1]),
+        (im, z((0, 4), "float32"), [0], [5, 1]),
+        (im, z((1, 4), "float32"), z(0, "int32"), [5, 1]),
+        (im, z((0, 4), "float32"), z((0, 3), "int32"), [5, 1]),
         (im, np.full((2, 4), np.nan, "float32"), [0, 1], [5, 1]),
     ]:
         yield Case(image, boxes, np.int32(ind), np.int32(size))
