@@ -43,8 +43,9 @@ static enum rt_status reverse_run(struct rt_run *r)
     int64_t from = 0;
     enum rt_status st;
 
-    if (t->rank == 0) /* TensorFlow does not check the axes for a scalar */
-        return kn_view(r, 0, 0, 0, NULL);
+    /* TensorFlow checks no axes for a scalar, nor those of ReverseV2 for an empty tensor. */
+    if (t->rank == 0 || (r->in[1].dtype != RT_BOOL && rt_tensor_count(t) == 0))
+        return kn_view(r, 0, 0, t->rank, t->dim);
     st = axes_of(&r->in[1], t->rank, &axes, r->err);
     if (st)
         return st;

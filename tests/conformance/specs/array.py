@@ -410,7 +410,9 @@ def reverse_v2(g, op):
     yield Case(g.values("float32", (2, 3, 4, 2)), ints(1, 3, t=I64))
     for a in ([], [0], [-1], [2, 2], [[0]], 1):
         yield Case(g.values("float32", ()), np.array(a, I32))
-    yield Case(g.values("float32", (0, 2)), ints(0))
+    for s in ((0, 2), (2, 0)):
+        for a in ([0], [1, 1], [2], [-9], [[0]], 0):
+            yield Case(g.values("float32", s), np.array(a, I32))
 
 
 @spec("Reverse")
@@ -418,6 +420,9 @@ def reverse(g, op):
     yield Case(g.values("float32", (2, 3)), np.array([True, False]))
     yield Case(g.values("float32", (2, 3)), np.array([True]))
     yield Case(g.values("float32", ()), np.array([True]))
+    for d in ([True, False], [True], [[True, False]], True):
+        yield Case(g.values("float32", (2, 0)), np.array(d))
+    yield Case(g.values("float32", (0, 2)), np.array([True, False]))
 
 
 @spec("Where")
