@@ -18,7 +18,7 @@ static enum rt_status shape_run(struct rt_run *r)
         if (!kn_out(r, k, 1, &rank))
             return r->err->code;
         for (int i = 0; i < t->rank; i++) {
-            if (r->out[k].dtype == RT_I32 && t->dim[i] > INT32_MAX)
+            if (r->out[k].dtype == RT_I32 && t->dim[i] >= INT32_MAX) /* >=: as TensorFlow */
                 return rt_fail(r->err, RT_INVALID_ARGUMENT,
                                "Shape output type is 32-bit  but dim %d is %lld", i,
                                (long long)t->dim[i]);
@@ -34,7 +34,7 @@ static enum rt_status size_run(struct rt_run *r)
 
     if (!kn_out(r, 0, 0, NULL))
         return r->err->code;
-    if (r->out[0].dtype == RT_I32 && n > INT32_MAX)
+    if (r->out[0].dtype == RT_I32 && n >= INT32_MAX)
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "Number of elements was larger than representable by 32-bit output type");
     kn_put_int(&r->out[0], 0, n);

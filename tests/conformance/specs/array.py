@@ -25,6 +25,8 @@ def many_inputs(g, op):
     else:
         yield Case([g.values("float32", (2, 3)), g.values("float32", ())])
         yield Case([g.values("float32", (2, 0))], out_type="int64")
+        for n in (2**31 - 2, 2**31 - 1):
+            yield Case([np.zeros((n, 0), bool)], out_type="int32")
 
 
 @spec("Shape", "Size")
@@ -33,6 +35,8 @@ def shape(g, op):
         for dtype in ("float32", "string", "bool"):
             for x in g.tensors(dtype):
                 yield Case(x, out_type=t)
+        for n in (2**31 - 2, 2**31 - 1):
+            yield Case(np.zeros((n, 0), bool), out_type=t)
 
 
 @spec("PlaceholderWithDefault")
