@@ -104,7 +104,7 @@ enum { ROW_WORK = 32 }; /* cost per class: two exponentials and three passes */
             const ACC log_sum = LOG(sum);                                                          \
             for (int64_t j = 0; j < p->cols; j++) {                                                \
                 const ACC v = GET(xr[j * p->a_col]) - top, t = GET(yr[j * p->b_col]);              \
-                l += t == 0 ? 0 : t * (log_sum - v);                                               \
+                l += t * (log_sum - v);                                                            \
                 grad[j] = PUT(EXP(v) / sum - t);                                                   \
                 if (rt_run_tick(r, j))                                                             \
                     return r->err->code;                                                           \

@@ -355,6 +355,10 @@ def cross_entropy(g, op):
                 rtol=4 * tolerance(dtype),
                 atol=4 * tolerance(dtype),
             )
+        inf, nan, t = np.inf, np.nan, dtype_of(dtype)  # a label of 0 times an infinite loss is NaN
+        for x, y in [([inf], [0]), ([-inf], [0]), ([1, -inf], [1, 0]), ([1, -inf], [0, 1]), ([1, inf], [0, 1]),
+                     ([nan, 1], [0, 1]), ([1, 2], [inf, 0])]:
+            yield Case(np.array([x], t), np.array([y], t), rtol=4 * tolerance(dtype), atol=4 * tolerance(dtype))
     for a, b in [((3,), (3,)), ((2, 3), (2, 4))]:
         yield Case(num(g, "float32", *a), num(g, "float32", *b))
 
@@ -367,6 +371,9 @@ def sparse_cross_entropy(g, op):
                 yield Case(
                     num(g, dtype, *s), g.values(kind, s[:1], lo=0, hi=s[1] - 1), rtol=4 * tolerance(dtype), atol=4 * tolerance(dtype)
                 )
+        inf, nan = np.inf, np.nan
+        for x in ([1, -inf], [-inf, 1], [1, inf], [inf, 1], [nan, 1], [1, nan], [-inf, -inf]):
+            yield Case(np.array([x], dtype_of(dtype)), np.int32([0]), rtol=4 * tolerance(dtype), atol=4 * tolerance(dtype))
     for s, labels in [((2, 3), [0, 5]), ((2, 3), [-1, 0]), ((3,), [1]), ((2, 3), [[1], [0]]), ((2, 3), [0, 1, 2]), ((2, 0), [0, 1])]:
         yield Case(num(g, "float32", *s), np.int32(labels))
 
