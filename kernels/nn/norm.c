@@ -401,11 +401,13 @@ static enum rt_status run_norm(struct rt_run *r)
     /* the factors lie behind the two rows of doubles that train uses */
     float *factor = r->scratch ? (float *)r->scratch + 4 * c->n : NULL;
 
-    /* without data the statistics are NaN, even if some were passed in */
+    /* Without data, the statistics are NaN, even if some were passed in. The reserved outputs 3 and
+     * 4 are what TensorFlow answers with oneDNN; without it, it leaves them as the memory was. */
     if (c->outer * c->n * c->inner == 0) {
-        for (int k = 1; k < 5; k++)
-            for (int64_t i = 0; i < c->n; i++)
-                ((float *)r->out[k].data)[i] = NAN;
+        for (int64_t i = 0; i < c->n; i++) {
+            ((float *)r->out[1].data)[i] = ((float *)r->out[2].data)[i] = NAN;
+            ((float *)r->out[3].data)[i] = ((float *)r->out[4].data)[i] = 0;
+        }
     } else if (training) {
         const enum rt_status st = train(r, c);
         if (st)
@@ -413,11 +415,8 @@ static enum rt_status run_norm(struct rt_run *r)
         mean = r->out[3].data;
         var = r->out[4].data;
     } else {
-        copy_floats(r->out[1].data, mean, c->n);
-        copy_floats(r->out[2].data, var, c->n);
-        for (int k = 3; k < 5; k++)
-            if (c->n)
-                memset(r->out[k].data, 0, (size_t)c->n * sizeof(float));
+        for (int k = 1; k < 5; k++)
+            copy_floats(r->out[k].data, k % 2 ? mean : var, c->n);
     }
     if (r->n_out == 6)
         *(float *)r->out[5].data = 0;

@@ -299,7 +299,14 @@ def batch_norm(g, op):
             **how
         )
 
+    def reserved(case, theirs, ours):  # what TensorFlow answers with oneDNN
+        empty = case.inputs[0].size == 0
+        same = all(np.array_equal(a, np.zeros_like(b) if empty else b) for a, b in zip(ours, case.inputs[3:]))
+        return None if same else "the reserved outputs are not the statistics"
+
     for dtype in ["float32"] if op == "FusedBatchNorm" else ["float32"] + HALFS:
+        yield case(dtype, (2, 3, 4, 5), 5, False, outputs=[3, 4], check=reserved)
+        yield case(dtype, (0, 3, 4, 5), 5, False, outputs=[3, 4], check=reserved)
         for shape in [(2, 3, 4, 5), (1, 1, 1, 2), (0, 3, 3, 2), (3, 2, 2, 17)]:
             yield case(dtype, shape, shape[-1], False)
             yield case(dtype, shape, shape[1], False, data_format="NCHW", epsilon=0.01)
