@@ -531,6 +531,14 @@ struct lrn {
     float bias, alpha, beta;
 };
 
+/* TensorFlow computes powers as exp(log(base) * by): NaN for negative bases, and where the product
+ * is 0 * infinity. powf differs there, but is closer for ordinary numbers. */
+static float lrn_power(float base, float by)
+{
+    const bool ordinary = base > 0 && isfinite(base) && isfinite(by);
+    return ordinary ? powf(base, by) : expf(logf(base) * by);
+}
+
 static enum rt_status lrn_pixel(struct rt_run *r, int64_t *left, const struct lrn *l,
                                 const float *x, float *y, int64_t n)
 {
@@ -555,7 +563,7 @@ static enum rt_status lrn_pixel(struct rt_run *r, int64_t *left, const struct lr
         const float base = l->bias + l->alpha * sum;
         y[i] = l->beta == 1      ? x[i] / base
                : l->beta == 0.5f ? x[i] / sqrtf(base)
-                                 : x[i] * powf(base, -l->beta);
+                                 : x[i] * lrn_power(base, -l->beta);
         if (rt_run_spend(r, left, 16 + to - from))
             return r->err->code;
     }

@@ -336,6 +336,11 @@ def lrn(g, op):
             x = np.array(num(g, "float32", 2, 2, 3, 12))
             x[0, 0, 0, 3] = x[0, 1, 2, 0] = x[1, 1, 1, 11] = special
             yield Case(x.astype(dtype_of(dtype)), depth_radius=2, rtol=3e-3 if dtype == "float16" else 1e-5)
+    inf = np.inf  # powers whose base is negative, or of which 0 * infinity is the logarithm
+    for bias, alpha, beta in [(0, -1, 2), (0, -1, 0.75), (0, -1, -3), (0, -1, 1), (0, -1, 0.5), (0, 0, 0), (0, 0, 2), (0, 0, -2), (inf, 1, 0),
+                              (inf, 1, 2), (1, 0, inf), (1, 0, -inf), (2, 0, inf), (2, 0, -inf), (1, -inf, -inf), (1, 0, np.nan)]:
+        for dtype in ["float32", "float16"]:
+            yield Case(np.full((1, 1, 1, 1), 2, dtype), bias=bias, alpha=alpha, beta=beta, rtol=3e-3 if dtype == "float16" else 1e-5)
     yield Case(num(g, "float32", 2, 3, 4))
 
 
