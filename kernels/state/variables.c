@@ -45,6 +45,8 @@ static enum rt_status make_ref_slot(const struct rt_node *n, const struct rt_ten
     const struct rt_shape *s = rt_attr_shape(n, "shape");
     enum rt_status st = kn_check_container(n, err);
 
+    if (!st && s->rank >= 0 && !kn_shape_known(s)) /* TensorFlow accepts all known, or no rank */
+        st = rt_fail(err, RT_INVALID_ARGUMENT, "Shape %s is not fully defined", KN_TEXT(s));
     if (!st)
         st = make_slot(n, in, out, err);
     if (st || !kn_shape_known(s) || kn_shape_total(s) != 0)

@@ -233,16 +233,18 @@ def ref_life(g, op):
         return [[is_there], [read], [raw.Assign(ref=v, value=a)], [is_there], [read],
                 [raw.Assign(ref=v, value=b)], [read]]
 
-    def of_unknown_shape(tf, a, validate):
+    def of_shape(tf, a, validate, shape):
         raw = tf.raw_ops
-        v = (raw.Variable if op == "Variable" else raw.VariableV2)(shape=None, dtype=a.dtype)
+        v = (raw.Variable if op == "Variable" else raw.VariableV2)(shape=tf.TensorShape(shape), dtype=a.dtype)
         return [[raw.Assign(ref=v, value=a, validate_shape=validate)], [raw.Identity(input=v)]]
 
     for dtype in ["float32", "int64", "string", "bool"]:
         yield Graph(build, g.values(dtype, (2, 3)), g.values(dtype, (2, 3)))
     for shape in ((), (1,), (2, 3)):
         for validate in (True, False):
-            yield Graph(lambda tf, a, validate=validate: of_unknown_shape(tf, a, validate), g.values("float32", shape))
+            yield Graph(lambda tf, a, validate=validate: of_shape(tf, a, validate, None), g.values("float32", shape))
+    for shape in ((None,), (None, 3), (2, None)):
+        yield Graph(lambda tf, a, shape=shape: of_shape(tf, a, False, shape), g.values("float32", (2, 3)), name=f"variable of shape {shape}")
 
 
 @spec("ShardedFilename")
