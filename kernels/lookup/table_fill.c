@@ -172,6 +172,9 @@ static enum rt_status field_value(enum rt_dtype dtype, int64_t index, int64_t li
             *(double *)elem->data = d;
         return RT_OK;
     }
+    if (dtype != RT_I32 && dtype != RT_I64)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "Data type %s not supported.",
+                       rt_dtype_name(dtype));
     if (index != LINE_NUMBER &&
         (!kn_parse_i64(p, field.n, &i) || (dtype == RT_I32 && i != (int32_t)i)))
         return rt_fail(err, RT_INVALID_ARGUMENT, "Field %.*s in line %lld is not a valid %s.",

@@ -126,6 +126,8 @@ def from_file(g, op):
     yield case(b"1,0.5\n2,1e3\n", np.int64([1, 2, 5]), "int64", "float32", np.float32(0), key_index=0, value_index=1, delimiter=",")
     yield case(b"x\n", words("x"), "string", "string", b"?", key_index=-1, value_index=-2)
     yield case(b"x\n", words("x"), "string", "int32", np.int32(1), **lines)
+    for text in (b"a 1\nc 0\n", b"a true\n"):
+        yield case(text, ask, "string", "bool", np.bool_(False), key_index=0, value_index=1, delimiter=" ")
 
 
 @spec("MutableHashTableV2", "LookupTableInsertV2", "LookupTableRemoveV2", "LookupTableImportV2", "MutableHashTableOfTensorsV2")
