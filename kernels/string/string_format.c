@@ -12,7 +12,8 @@ static enum rt_status format_run(struct rt_run *r)
     const struct rt_span hole = rt_attr_str(r->node, "placeholder");
     struct rt_bytes out;
     enum rt_status st = RT_OK;
-    int64_t n_holes = 0, k = 0;
+    /* As in TensorFlow, an empty placeholder stands between each two bytes. */
+    int64_t n_holes = hole.n || !text.n ? 0 : (int64_t)text.n - 1, k = 0;
 
     for (size_t i = 0; hole.n && i + hole.n <= text.n; i++)
         if (memcmp(text.p + i, hole.p, hole.n) == 0) {
@@ -28,9 +29,11 @@ static enum rt_status format_run(struct rt_run *r)
         if (hole.n && i + hole.n <= text.n && memcmp(text.p + i, hole.p, hole.n) == 0) {
             st = kn_summarize_v2(r, &out, &r->in[k++], rt_attr_int(r->node, "summarize"));
             i += hole.n - 1;
-        } else {
-            rt_bytes_addc(&out, (char)text.p[i]);
+            continue;
         }
+        if (hole.n == 0 && i > 0)
+            st = kn_summarize_v2(r, &out, &r->in[k++], rt_attr_int(r->node, "summarize"));
+        rt_bytes_addc(&out, (char)text.p[i]);
     }
     if (!st && out.failed)
         st = kn_text_failed(&out);

@@ -169,6 +169,8 @@ def string_format(g, op):
             for n in (0, 1, -1):
                 yield Case([np.ones(shape, t)], template="%s", summarize=n)
     yield Case([s(b'a\n"q"\x01')], template="{}", placeholder="{}")
+    for template, placeholder, n in (("{}", "", 1), ("abc", "", 2), ("a\u00e9", "", 2), ("aaa", "aa", 1), ("aaaa", "aa", 2)):
+        yield Case([np.int32(7)] * n, template=template, placeholder=placeholder)
 
 
 @spec("StringNGrams")
