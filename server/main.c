@@ -20,7 +20,9 @@ static int serve(bool as_tensorflow, int argc, const char *const *argv,
                  const struct rt_registry *registry)
 {
     struct srv_options options;
-    switch (srv_options_parse(&options, as_tensorflow, argc, argv, stdout)) {
+    const enum srv_parse parsed = srv_options_parse(&options, as_tensorflow, argc, argv, stdout);
+    fflush(stdout); /* before the first line of the log, which may go to the same file */
+    switch (parsed) {
     case SRV_PARSE_RUN:
         return srv_server_main(&options, registry);
     case SRV_PARSE_EXIT_0:

@@ -29,8 +29,10 @@
 #include "server/config/settings.h"
 
 enum {
-    REFUSED_WAIT_MS = 1000, /* time for sending the responses of refused requests */
-    STOP_LIMIT_MS = 8000,   /* time after which the process ends whatever is still running */
+    LONGEST_HINT = 1000,        /* bytes of an example request that is still worth printing */
+    SAME_SIGNAL_NS = 100000000, /* signals this shortly after the first belong to the same stop */
+    REFUSED_WAIT_MS = 1000,     /* time for sending the responses of refused requests */
+    STOP_LIMIT_MS = 8000,       /* time after which the process ends whatever is still running */
     EXIT_START_FAILED = 255,
     LOG_QUEUE_BYTES = 64 << 20,
 };
@@ -61,14 +63,21 @@ static int wait_signal(int fd, int other, int wait_ms)
     return read(fd, &info, sizeof info) == sizeof info ? (int)info.ssi_signo : 0;
 }
 
-/* Returns whether a signal that ends the process came within `wait_ms`; SIGHUP is ignored, because
- * the config file is not read any more. */
-static bool wait_end(int fd, int wait_ms)
+/* The stop that a first signal began. */
+struct stop {
+    int signals; /* the descriptor that signals are read from */
+    int64_t begun_ns;
+};
+
+/* Returns whether a second signal that ends the process at once came within `wait_ms`. SIGHUP is
+ * ignored, because the config file is not read any more, and so are signals shortly after the
+ * first, because tools such as timeout(1) signal the process and then its group. */
+static bool wait_second(const struct stop *stop, int wait_ms)
 {
     int64_t end = rt_now_ns() + (int64_t)wait_ms * 1000000;
     for (int64_t left = wait_ms; left >= 0; left = (end - rt_now_ns()) / 1000000 - 1) {
-        int got = wait_signal(fd, -1, (int)left);
-        if (got && got != SIGHUP)
+        int got = wait_signal(stop->signals, -1, (int)left);
+        if (got && got != SIGHUP && rt_now_ns() - stop->begun_ns > SAME_SIGNAL_NS)
             return true;
     }
     return false;
@@ -302,10 +311,12 @@ static void serve(struct srv_server *s, int signals, int rest_port)
                          .address = reachable(&s->options),
                          .port = rest_port};
         rt_bytes_init(&h.text, 4096);
-        if (srv_manager_look(s->manager, make_hint, &h) || (h.text.n && !h.text.failed)) {
+        srv_manager_look(s->manager, make_hint, &h);
+        if (h.text.n && !h.text.failed && h.text.n < LONGEST_HINT)
             printf("ready; try:\n  %s\n", h.text.p);
-            fflush(stdout);
-        }
+        else
+            printf("ready\n");
+        fflush(stdout);
         rt_bytes_clear(&h.text);
         is_announced = true;
     }
@@ -333,28 +344,29 @@ static void exit_now(int code)
 
 /* Waits until `count` is at most n, or until the time limit. A second signal ends the process. */
 static void wait_for_few(struct srv_server *s, int (*count)(struct srv_server *s), int n,
-                         int signals, int64_t limit_ms)
+                         const struct stop *stop, int64_t limit_ms)
 {
     int64_t end = rt_now_ns() + limit_ms * 1000000;
     while (count(s) > n && rt_now_ns() < end)
-        if (wait_end(signals, 5))
+        if (wait_second(stop, 5))
             exit_now(1);
 }
 
 static void drain(struct srv_server *s, int signals)
 {
     const struct srv_options *o = &s->options;
+    const struct stop stop = {.signals = signals, .begun_ns = rt_now_ns()};
     RT_LOG(RT_LOG_INFO, "draining: not ready any more");
     atomic_store(&s->draining, true);
     int64_t delay = o->drain_delay_ms >= 0 ? o->drain_delay_ms : getpid() == 1 ? 5000 : 0;
-    if (delay && wait_end(signals, (int)delay))
+    if (delay && wait_second(&stop, (int)delay))
         exit_now(1);
     if (s->rest)
         srv_rest_quiesce(s->rest);
     if (s->grpc)
         srv_grpc_quiesce(s->grpc);
     srv_scheduler_hurry(s->scheduler);
-    wait_for_few(s, in_flight, 0, signals, o->drain_timeout_ms);
+    wait_for_few(s, in_flight, 0, &stop, o->drain_timeout_ms);
     int n = in_flight(s);
     if (n) {
         RT_LOG(RT_LOG_WARNING, "%d requests were not answered in %lld ms and are refused", n,
@@ -363,7 +375,7 @@ static void drain(struct srv_server *s, int signals)
          * only for the refusals. */
         int left = requests_in_flight(s);
         left -= srv_scheduler_refuse_all(s->scheduler, RT_UNAVAILABLE, "the server is stopping");
-        wait_for_few(s, requests_in_flight, left > 0 ? left : 0, signals, REFUSED_WAIT_MS);
+        wait_for_few(s, requests_in_flight, left > 0 ? left : 0, &stop, REFUSED_WAIT_MS);
         if (s->grpc)
             srv_grpc_cancel_all(s->grpc);
     }

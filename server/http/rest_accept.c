@@ -33,7 +33,8 @@ void srv_rest_accept_init(struct srv_rest *r)
     r->most_fd = srv_files_left(files);
     r->most_open = wanted < r->most_fd / 2 ? (int)wanted : r->most_fd / 2;
     if (r->most_open < wanted)
-        RT_LOG(RT_LOG_WARNING,
+        RT_LOG(srv_options_is_given(&r->server->options, "max_connections") ? RT_LOG_WARNING
+                                                                            : RT_LOG_INFO,
                "--max_connections=%lld is too many for the limit of open files (%d): REST has at "
                "most %d connections at a time",
                (long long)wanted, files, r->most_open);

@@ -225,6 +225,21 @@ class AsTensorflow(Case):
             self.assertEqual(server.process.wait(20 * SLOW), 255)
             self.assertIn("usage: tensorflow_model_server", server.out())
 
+    def test_the_usage_text_is_not_torn_by_the_log(self):
+        self.put("m/1")
+        link, both = self.path("tensorflow_model_server"), self.path("both")
+        os.symlink(support.binary(), link)
+        grpc_port, rest_port = support.free_ports(2)
+        with open(both, "w", encoding="utf-8") as file, subprocess.Popen(
+                [link, "--nonsense=1", f"--model_base_path={self.path('m')}", f"--port={grpc_port}",
+                 f"--rest_api_port={rest_port}", "--bind_address=127.0.0.1", *support.EXTRA_FLAGS], stdout=file, stderr=subprocess.STDOUT) as process:
+            read = lambda: open(both, encoding="utf-8").read()
+            wait_for(lambda: "Exporting HTTP/REST API" in read(), read)
+            process.terminate()
+        usage = [line for line in read().splitlines() if line.startswith("\t--")]
+        self.assertGreater(len(usage), 90)
+        self.assertLess(read().index(usage[-1]), read().index("Z INFO "))
+
 
 class Stopping(Case):
     def test_sigterm_drains_and_ends_with_0(self):
@@ -247,8 +262,16 @@ class Stopping(Case):
         with Server(f"--models={MODELS}", "--drain_delay_ms=60000") as server:
             server.process.send_signal(signal.SIGTERM)
             wait_for(lambda: server.get("/readyz")[0] == 503, "readyz to say so")
+            time.sleep(0.2)  # signals within 0.1 s of the first belong to the same stop
             server.process.send_signal(signal.SIGTERM)
             self.assertNotEqual(server.process.wait(30 * SLOW), 0)  # well before the 60 s of the delay
+
+    def test_signals_in_quick_succession_are_one_stop(self):
+        with Server(f"--models={MODELS}", "--drain_delay_ms=1000") as server:
+            for sent in (signal.SIGTERM, signal.SIGTERM, signal.SIGINT):
+                server.process.send_signal(sent)
+            self.assertEqual(server.process.wait(30 * SLOW), 0)
+            self.assertIn("stopped", server.log())
 
     def test_a_port_in_use_is_named(self):
         with Server(f"--models={MODELS}") as server:
