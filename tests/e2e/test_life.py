@@ -232,7 +232,8 @@ class AsTensorflow(Case):
         grpc_port, rest_port = support.free_ports(2)
         with open(both, "w", encoding="utf-8") as file, subprocess.Popen(
                 [link, "--nonsense=1", f"--model_base_path={self.path('m')}", f"--port={grpc_port}",
-                 f"--rest_api_port={rest_port}", "--bind_address=127.0.0.1", *support.EXTRA_FLAGS], stdout=file, stderr=subprocess.STDOUT) as process:
+                 f"--rest_api_port={rest_port}", "--bind_address=127.0.0.1", *support.EXTRA_FLAGS],
+                stdout=file, stderr=subprocess.STDOUT) as process:
             read = lambda: open(both, encoding="utf-8").read()
             wait_for(lambda: "Exporting HTTP/REST API" in read(), read)
             process.terminate()
