@@ -163,6 +163,12 @@ def holds_subnormal(case):
     return any(0 < abs(x) < least[t.dtype] for t in tensors(case) if t.dtype in least for x in t.values())
 
 
+def lacks_values(case, node):
+    """Whether the row partitions of a RaggedTensorToTensor tell of more values than it has."""
+    values, last = input_of(case, node, 1), input_of(case, node, len(node.inputs) - 1)
+    return values is None or last is None or not values.shape or max(last.values(), default=0) > values.shape[0]
+
+
 def own_values(case, refused):
     """True if the values are compared between the tiers, but not with TensorFlow's. `refused`: an earlier step was
     refused."""
@@ -176,6 +182,8 @@ def own_values(case, refused):
         return True  # TensorFlow's threads flush a subnormal number to 0 and write that.
     if any(n.op == "TensorListScatterIntoExistingList" and leaves_gaps(case, n) for n in case.nodes):
         return True  # TensorFlow stacks the gaps in a list of float32 as empty tensors, which moves what follows.
+    if any(n.op == "RaggedTensorToTensor" and lacks_values(case, n) for n in case.nodes):
+        return True  # TensorFlow copies what lies behind the values.
     if any(n.op == "MaxPool3D" for n in case.nodes) and holds_nan(case):
         return True  # TensorFlow drops the NaN or the values before it, depending on its vectors of channels.
     if any(n.op == "Sign" for n in case.nodes) and holds_far_complex(case):
