@@ -83,12 +83,12 @@ typedef void scan_fn(void *d, const void *s, const struct scan *k);
         }                                                                                          \
     }
 
-/* log(exp(x) + exp(y)) without overflow. */
+/* Returns log(exp(x) + exp(y)) without overflow. As in TensorFlow, two positive infinities make a
+ * NaN. */
 static inline double log_add_exp(double x, double y)
 {
     const double high = x > y ? x : y, low = x > y ? y : x;
-    return low == -INFINITY || high == INFINITY ? high + (low != low ? low : 0)
-                                                : high + log1p(exp(low - high));
+    return low == -INFINITY ? high : high + log1p(exp(low - high));
 }
 
 #define PLUS(x, y)  ((x) + (y))

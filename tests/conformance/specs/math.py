@@ -376,6 +376,11 @@ def scans(g, op):
                     for reverse in (False, True):
                         x = g.values(dtype, shape, lo=-3, hi=3, special=False) if dtype not in INTS else g.values(dtype, shape)
                         yield Case(x, np.int32(axis), exclusive=exclusive, reverse=reverse, rtol=near if dtype not in INTS else 0)
+    if op == "CumulativeLogsumexp":
+        for dtype in FLOATS:
+            for x in ([1, np.inf, np.inf, 2], [np.inf, 1, -np.inf, 2], [-np.inf, -np.inf, 1, np.inf], [np.inf, -np.inf, np.inf]):
+                for exclusive in (False, True):
+                    yield Case(np.array(x).astype(dtype_of(dtype)), np.int32(0), exclusive=exclusive, rtol=1e-2)
     x = g.values("float32", (2, 3))
     for axis in (2, -3, -1):
         yield Case(x, np.int64(axis), rtol=1e-6)
