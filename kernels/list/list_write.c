@@ -341,6 +341,10 @@ static enum rt_status scatter_into_run(struct rt_run *r)
 
     if (!l)
         return r->err->code;
+    if (r->in[2].rank != 1)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                       "Expected indices to be a vector, but received shape: %s",
+                       KN_TEXT(&r->in[2]));
     struct rt_shape s = l->shape;
     enum rt_status st = rows_fit(r, &r->in[1], &s);
     if (st)

@@ -137,11 +137,11 @@ static enum rt_status approximate_equal_run(struct rt_run *r)
     if (r->in[0].dtype == RT_F32) {
         const float *a = r->in[0].data, *b = r->in[1].data;
         for (int64_t i = 0; i < n; i++)
-            d[i] = fabsf(a[i] - b[i]) < tolerance;
+            d[i] = fabsf(a[i] - b[i]) <= tolerance;
     } else {
         const double *a = r->in[0].data, *b = r->in[1].data;
         for (int64_t i = 0; i < n; i++)
-            d[i] = fabs(a[i] - b[i]) < (double)tolerance;
+            d[i] = fabs(a[i] - b[i]) <= (double)tolerance;
     }
     return RT_OK;
 }

@@ -66,6 +66,13 @@ def whole(g, op):
     def concat(tf, R, h, shape=-1, lead=()):
         return list(R.TensorListConcatV2(input_handle=h, element_shape=held(tf, shape, tf.int32), leading_dims=held(tf, lead, tf.int64), element_dtype=tf.float32))
 
+    def scattered(tf, R, write, v, idx):
+        rows = v[:np.size(idx)] if idx.ndim else v[:1]
+        if write == "IntoExistingList":
+            return R.TensorListScatterIntoExistingList(input_handle=R.TensorListFromTensor(tensor=v, element_shape=tf.constant([3])), tensor=rows, indices=held(tf, idx))
+        more = dict(num_elements=held(tf, -1)) if write else {}
+        return getattr(R, "TensorListScatter" + write)(tensor=rows, indices=held(tf, idx), element_shape=tf.constant([3]), **more)
+
     x = g.values("float32", (5, 3))
     for shape in (-1, [-1], [3], [2]):
         yield graph(lambda tf, R, v: [stack(tf, R.TensorListFromTensor(tensor=v, element_shape=tf.constant(shape)))], x, name=f"from {shape}")
@@ -78,6 +85,9 @@ def whole(g, op):
                         indices=held(tf, np.array(idx, np.int32)), element_shape=held(tf, want), element_dtype=tf.float32)], x, name=f"gather {idx} {want}")
     for idx, n in (([1, 0, 4, 2, 3], -1), ([1, 0, 6, 2, 3], -1), ([1, 0, 6, 2, 3], 7), ([1, 0, 6, 2, 3], 4), ([1, 0], -1), ([1, 0, -1, 2, 3], -1), ([0, 1, 2, 3, 4], -2)):
         yield graph(lambda tf, R, v: [stack(tf, R.TensorListScatterV2(tensor=v, indices=held(tf, np.array(idx, np.int32)), element_shape=tf.constant(-1), num_elements=held(tf, n)))], x, name=f"scatter {idx} {n}")
+    for idx in ([4, 0, 1], [[4, 0, 1]], [[4], [0], [1]], 4):
+        for write in ("IntoExistingList", "", "V2"):
+            yield graph(lambda tf, R, v: [stack(tf, scattered(tf, R, write, v, np.array(idx, np.int32)))], x, name=f"scatter{write} at {idx}")
     for size in (0, 2, 7, -1):
         yield graph(lambda tf, R, v: [stack(tf, R.TensorListResize(input_handle=R.TensorListFromTensor(tensor=v, element_shape=tf.constant([3])), size=held(tf, size)))], x, name=f"resize {size}")
     for lens, shape in (([2, 3], [-1, 3]), ([2, 3], -1), ([0, 5], [-1, 3]), ([2, 2], [-1, 3]), ([2, 4], [-1, 3]), ([2, -1], [-1, 3]), ([2, 3], [-1, 2])):

@@ -135,6 +135,8 @@ def approximate_equal(g, op):
         for a in g.tensors(dtype):
             yield Case(a, a + g.values(dtype, a.shape, lo=-2e-5, hi=2e-5, special=False))
             yield Case(a, a + g.values(dtype, a.shape, lo=-2, hi=2, special=False), tolerance=1.0)
+        for tolerance in (0.0, -0.0, 0.5, -1.0, np.inf, np.nan):
+            yield Case(np.array([1, 1, 1], dtype), np.array([1, 1.5, 2], dtype), tolerance=tolerance)
     yield Case(g.values("float32", (2, 3)), g.values("float32", (3,)))
     yield Case(g.values("float32", (1,)), g.values("float32", ()))
 
