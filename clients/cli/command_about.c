@@ -109,8 +109,9 @@ static enum rt_status resolve_label(struct about *a, struct slipway_model *model
     return RT_OK;
 }
 
-static enum rt_status each_status(struct about *a, const char **names, int n, bool *all_served,
-                                  json_t *json, struct rt_error *err)
+/* `are_listed`: the names are the server's own list, in which a model may have no version yet. */
+static enum rt_status each_status(struct about *a, const char **names, int n, bool are_listed,
+                                  bool *all_served, json_t *json, struct rt_error *err)
 {
     *all_served = n > 0;
     for (int i = 0; i < n; i++) {
@@ -121,7 +122,9 @@ static enum rt_status each_status(struct about *a, const char **names, int n, bo
             st = resolve_label(a, &model, err);
         if (!st)
             st = cl_remote_status(&a->remote, &model, a->arena, &s, err);
-        if (st)
+        if (st == RT_NOT_FOUND && are_listed)
+            s = (struct slipway_status){0};
+        else if (st)
             return st;
         *all_served = *all_served && is_served(&s);
         if (a->json)
@@ -160,7 +163,7 @@ int cl_command_status(int argc, const char *const *argv)
     json_t *json = a.json ? json_object() : NULL;
     enum rt_status st = n ? RT_OK : cl_remote_models(&a.remote, a.arena, &names, &n, &err);
     if (!st)
-        st = each_status(&a, names, n, &all_served, json, &err);
+        st = each_status(&a, names, n, words.n == 0, &all_served, json, &err);
     if (st) {
         json_decref(json);
         return end(&a, cl_failed("status", &err));

@@ -213,7 +213,8 @@ static void states(struct page *p)
 
     srv_text_family(
         p->out, "slipway_model_state", "gauge",
-        "1 for the state that a version is in: START, LOADING, AVAILABLE, UNLOADING, END.");
+        "1 for the state that a version is in: START, LOADING, AVAILABLE, UNLOADING, END; NONE: "
+        "the model has no version.");
     if (!arena ||
         (p->server->manager && srv_status_models(p->server->manager, arena, &models, &n_models))) {
         rt_bytes_no_memory(p->out);
@@ -226,9 +227,13 @@ static void states(struct page *p)
                                           arena, &v, &n, NULL);
         if (st == RT_RESOURCE_EXHAUSTED)
             rt_bytes_no_memory(p->out);
-        if (st)
-            continue;
-        for (int k = 0; k < n; k++) {
+        if (st == RT_NOT_FOUND) {
+            start_labels(p, models[i]);
+            srv_text_label(&p->labels, false, "version", "");
+            srv_text_label(&p->labels, false, "state", "NONE");
+            rt_bytes_addf(p->out, "slipway_model_state{%s} 1\n", labels_of(p));
+        }
+        for (int k = 0; k < n && !st; k++) {
             start_labels(p, models[i]);
             srv_text_label_int(&p->labels, "version", v[k].version);
             srv_text_label(&p->labels, false, "state", srv_state_name(v[k].state));

@@ -238,6 +238,18 @@ class Commands(Asked):
                          [-1, 8, 8, 1])
         self.assertIn("DT_FLOAT", self.good("metadata", "digits", "--server", self.grpc))
 
+    def test_status_of_all_lists_a_model_without_a_version(self):
+        folder = tempfile.mkdtemp(prefix="slipway-models-")
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        os.mkdir(os.path.join(folder, "coming"))
+        shutil.copytree(os.path.join(MODELS, "half_plus_two"), os.path.join(folder, "there"))
+        with Server(f"--models={folder}", "--model_wait_seconds=1") as server:
+            status, out, err = command("status", "--server", server.url)
+            self.assertEqual((status, err), (1, ""))
+            self.assertRegex(out, r"coming +-  has no versions\n")
+            self.assertRegex(out, r"there +2  AVAILABLE\n")
+            self.assertEqual(json.loads(command("status", "--json", "--server", server.url)[1])["coming"], [])
+
     def bench(self, *args, code=0):
         got, out, err = command("bench", *args, "--json")
         self.assertEqual(got, code, out + err)

@@ -157,7 +157,7 @@ class Warmup(Case):
         self.put_with([records.predict([1, 2], [2.5, 3.0]), records.predict([4])], "1", golden)
         with self.serve("--max_num_load_retries=0") as server:
             self.assertEqual(server.state("half", 1), "AVAILABLE")
-            self.assertIn("2 goldens within 0.0001", server.log())
+            wait_for(lambda: "2 goldens within 0.0001" in server.log(), "the log, which a thread writes")
             self.put_with([records.predict([1], [2.5]), records.predict([1, 2], [2.5, 3.01])],
                           "2", golden)
             wait_for(lambda: server.state("half", 2) == "END", "the refusal")
