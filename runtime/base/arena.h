@@ -1,9 +1,9 @@
 /*
- * A bump allocator with a hard cap. One arena holds all that a request decodes, or all of a
- * version's graph and plans, and frees it together.
+ * A bump allocator with a hard cap. An arena holds everything that one request decodes, or one
+ * version's graph and plans, and frees it at once.
  *
- * Owner: the request or version. Threads: none of these functions lock; one thread at a time uses
- * an arena.
+ * Owner: the request or version. Threads: none of these functions lock; an arena is used by one
+ * thread at a time.
  */
 #ifndef RT_BASE_ARENA_H
 #define RT_BASE_ARENA_H
@@ -15,24 +15,26 @@
 
 struct rt_arena;
 
-/* `cap`: the most bytes that the arena may take; SIZE_MAX: no limit. NULL: out of memory. */
+/* Makes an arena that allocates at most `cap` bytes; SIZE_MAX: no limit. Returns NULL if out of
+ * memory. */
 struct rt_arena *rt_arena_new(size_t cap);
 void rt_arena_free(struct rt_arena *a); /* NULL is fine */
 /* Frees all blocks but the first, so that the arena can serve the next request. */
 void rt_arena_reset(struct rt_arena *a);
 
-/* n zeroed bytes, 16-byte aligned. NULL: the cap is reached, or out of memory; the arena stays
- * usable. */
+/* Returns n zeroed bytes, aligned to 16 bytes. Returns NULL at the cap or if out of memory; the
+ * arena stays usable. */
 void *rt_arena_alloc(struct rt_arena *a, size_t n);
-/* As rt_arena_alloc, n * size bytes. NULL also if the product overflows. */
+/* Returns n * size bytes, as rt_arena_alloc does. Returns NULL also if the product overflows. */
 void *rt_arena_array(struct rt_arena *a, size_t n, size_t size);
-void *rt_arena_aligned(struct rt_arena *a, size_t n, size_t align); /* not zeroed; align <= 4096 */
+/* the bytes are not zeroed; align is at most 4096 */
+void *rt_arena_aligned(struct rt_arena *a, size_t n, size_t align);
 char *rt_arena_strdup(struct rt_arena *a, const char *s);
 char *rt_arena_strndup(struct rt_arena *a, const char *s, size_t n); /* adds a NUL */
 char *rt_arena_printf(struct rt_arena *a, const char *fmt, ...) RT_PRINTF(2, 3);
-/* Whether the last refusal since the previous call of this function was because of the cap, not for
- * lack of memory. */
+/* Returns whether the cap, not a lack of memory, caused the last failed allocation since the
+ * previous call of this function. */
 bool rt_arena_was_full(struct rt_arena *a);
-size_t rt_arena_used(const struct rt_arena *a); /* bytes taken from the system */
+size_t rt_arena_used(const struct rt_arena *a); /* bytes allocated from the system */
 
 #endif

@@ -32,9 +32,9 @@ enum rt_status rt_bytes_fail(const struct rt_bytes *b, const char *what, struct 
 }
 
 /*
- * Chooses the capacity to grow to: `need` bytes and a spare, at first as large as the present
- * capacity. While may_grow refuses, the spare is halved. Each growth so takes at least half of what
- * is still allowed, and the bytes are moved a few times only, not at every append.
+ * Chooses the new capacity: `need` bytes plus spare space, which is first as large as the present
+ * capacity and is halved while may_grow refuses. Each growth thus uses at least half of the memory
+ * that is still allowed, so the bytes are moved only a few times, not at every append.
  */
 static bool choose_capacity(const struct rt_bytes *b, size_t need, size_t *capacity)
 {

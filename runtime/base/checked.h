@@ -1,11 +1,10 @@
 /*
- * Checked arithmetic on numbers that come from a model or a request: dimensions, counts, axes,
- * paddings, indices. Signed overflow, and converting a float that the integer type cannot hold, are
- * undefined behaviour in C; these functions define both.
+ * Checked arithmetic on numbers that a model or a request supplies: dimensions, counts, axes,
+ * paddings, indices. In C, signed overflow and the conversion of a float that the integer type
+ * cannot hold are undefined behaviour. These functions define the results of both.
  *
- * Products of dimensions of one tensor cannot overflow (rt_count in runtime/core/tensor.h says
- * why). Sums, paddings, products with attributes, and products of dimensions of several tensors
- * can.
+ * Products of the dimensions of one tensor cannot overflow (see rt_count in runtime/core/tensor.h).
+ * Sums, paddings, products with attributes, and products of dimensions of several tensors can.
  *
  * Threads: any; these functions are pure.
  */
@@ -16,7 +15,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* True: *out holds the exact result. False: int64_t cannot hold it, and *out is not meaningful. */
+/* rt_add, rt_sub and rt_mul return true if *out holds the exact result. They return false if
+ * int64_t cannot hold the result; *out is then meaningless. */
 static inline bool rt_add(int64_t a, int64_t b, int64_t *out)
 {
     return !__builtin_add_overflow(a, b, out);
@@ -30,7 +30,7 @@ static inline bool rt_mul(int64_t a, int64_t b, int64_t *out)
     return !__builtin_mul_overflow(a, b, out);
 }
 
-/* The same functions for size_t. */
+/* rt_add, rt_sub and rt_mul have variants for size_t. */
 static inline bool rt_add_size(size_t a, size_t b, size_t *out)
 {
     return !__builtin_add_overflow(a, b, out);
@@ -40,8 +40,8 @@ static inline bool rt_mul_size(size_t a, size_t b, size_t *out)
     return !__builtin_mul_overflow(a, b, out);
 }
 
-/* Saturating: the exact result, or INT64_MAX or INT64_MIN if it lies beyond. For comparisons, sizes
- * that are checked later, and estimates of work. */
+/* Saturating arithmetic returns the exact result, or INT64_MAX or INT64_MIN if int64_t cannot hold
+ * it. It is for comparisons, sizes that are checked later, and estimates of work. */
 static inline int64_t rt_add_saturated(int64_t a, int64_t b)
 {
     int64_t v;
@@ -58,7 +58,7 @@ static inline int64_t rt_mul_saturated(int64_t a, int64_t b)
     return rt_mul(a, b, &v) ? v : (a < 0) == (b < 0) ? INT64_MAX : INT64_MIN;
 }
 
-/* Two's complement arithmetic, for elements of integer tensors, as TensorFlow's results wrap. */
+/* Two's complement arithmetic on elements of integer tensors, which wraps as in TensorFlow. */
 static inline int64_t rt_add_wrapped(int64_t a, int64_t b)
 {
     return (int64_t)((uint64_t)a + (uint64_t)b);
@@ -72,8 +72,8 @@ static inline int64_t rt_mul_wrapped(int64_t a, int64_t b)
     return (int64_t)((uint64_t)a * (uint64_t)b);
 }
 
-/* Rounds toward zero. NaN and values that the integer cannot hold give its minimum, as x86's
- * cvttsd2si does, and with it TensorFlow's kernels on x86. */
+/* Rounds toward zero. NaN and values that the integer type cannot hold become its minimum, as with
+ * x86's cvttsd2si and so in TensorFlow's kernels on x86. */
 static inline int64_t rt_int64_of(double v)
 {
     return v >= -0x1p63 && v < 0x1p63 ? (int64_t)v : INT64_MIN;
@@ -83,7 +83,8 @@ static inline int32_t rt_int32_of(double v)
     return v > -2147483649.0 && v < 2147483648.0 ? (int32_t)v : INT32_MIN;
 }
 
-/* An axis in [-rank, rank) as an index from 0; -1: the axis is outside. */
+/* Converts an axis in [-rank, rank) to an index in [0, rank). Returns -1 if the axis is out of
+ * range. */
 static inline int rt_axis_of(int64_t axis, int rank)
 {
     return axis < -rank || axis >= rank ? -1 : (int)(axis < 0 ? axis + rank : axis);

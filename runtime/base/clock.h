@@ -1,5 +1,5 @@
-/* Clocks. Deadlines are absolute times in nanoseconds of CLOCK_MONOTONIC. RT_NEVER (where a
- * function says so, 0 too) stands for no deadline. Threads: any. */
+/* Clocks. Deadlines are absolute CLOCK_MONOTONIC times in nanoseconds. RT_NEVER means no deadline;
+ * so does 0 where a function's comment says it. Threads: any. */
 #ifndef RT_BASE_CLOCK_H
 #define RT_BASE_CLOCK_H
 
@@ -15,7 +15,7 @@ static inline int64_t rt_now_ns(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* Wall clock, for log lines and file times only. */
+/* Returns the wall-clock time, for log lines and file times only. */
 static inline int64_t rt_wall_ns(void)
 {
     struct timespec t;
@@ -23,7 +23,7 @@ static inline int64_t rt_wall_ns(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* Processor time of the calling thread. */
+/* Returns the CPU time of the calling thread. */
 static inline int64_t rt_thread_cpu_ns(void)
 {
     struct timespec t;

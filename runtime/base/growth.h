@@ -1,7 +1,7 @@
 /*
- * Limits of the memory that untrusted bytes may expand to: a fixed number of bytes, and a multiple
- * of the input's size. Every reader of a model or a message has such a limit, so that the cost of a
- * file is bounded by its size. Threads: any; the function is pure.
+ * Limits on the memory that untrusted bytes may expand to: a fixed number of bytes plus a multiple
+ * of the input's size. Every reader of a model or a message has such a limit, so that the memory
+ * cost of a file is bounded by its size. Threads: any; the function is pure.
  */
 #ifndef RT_BASE_GROWTH_H
 #define RT_BASE_GROWTH_H
@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* free_bytes + bytes * factor; SIZE_MAX if it overflows. */
+/* Returns free_bytes + bytes * factor, or SIZE_MAX if that overflows. */
 static inline size_t rt_growth_limit(size_t free_bytes, size_t bytes, size_t factor)
 {
     size_t limit;

@@ -1,7 +1,7 @@
 /*
- * The two 16-bit float types, bfloat16 and IEEE binary16. A value converts exactly to float. A
- * double converts to the nearest 16-bit value: ties go to even, it is rounded only once, and values
- * beyond the range become infinite. 16-bit values are passed as their bits.
+ * The two 16-bit float types, bfloat16 and IEEE binary16. Conversion to float is exact. A double is
+ * rounded once, to the nearest 16-bit value with ties to even; values out of range become infinite.
+ * 16-bit values are passed as their bits.
  *
  * Threads: any; these functions are pure.
  */
@@ -19,8 +19,9 @@ static inline float rt_float_of_bits(uint32_t bits)
 }
 
 /*
- * The bits of a float for d that may be rounded once more (round to odd): d is truncated, and a
- * remainder sets the last bit, so that the second rounding sees no false tie.
+ * Returns the bits of a float that can be rounded a second time without error (round to odd): d is
+ * truncated, and a nonzero remainder sets the last bit, so that the second rounding sees no false
+ * tie.
  */
 static inline uint32_t rt_bits_to_round(double d)
 {
@@ -30,7 +31,8 @@ static inline uint32_t rt_bits_to_round(double d)
     if (d != d || (double)f == d)
         return bits;
     double size = d < 0 ? -d : d, got = d < 0 ? -(double)f : (double)f;
-    /* The conversion has rounded away from zero, or to infinity: this goes one step back. */
+    /* The conversion has rounded away from zero, or to infinity. Step back to the float nearer to
+     * zero. */
     if (got > size)
         bits--;
     return bits | 1;
@@ -68,14 +70,15 @@ static inline uint16_t rt_half_from(double d)
     bits &= 0x7fffffff;
     if (d != d)
         return 0x7e00;
-    if (bits >= 0x47800000) /* 65536 or more: infinity */
+    if (bits >= 0x47800000) /* values of 65536 or more become infinity */
         return (uint16_t)(sign | 0x7c00);
-    if (bits >= 0x38800000) { /* a normal number; a carry may give infinity, as it should */
+    /* A normal number. A carry may produce infinity, as rounding requires. */
+    if (bits >= 0x38800000) {
         uint32_t h = bits - 0x38000000;
         return (uint16_t)(sign | (h + 0xfff + (h >> 13 & 1)) >> 13);
     }
     uint32_t e = bits >> 23, m = (bits & 0x7fffff) | 0x800000;
-    uint32_t shift = 126 - e; /* subnormal: m * 2^(e-150) in units of 2^-24 */
+    uint32_t shift = 126 - e; /* A subnormal number: m * 2^(e-150) in units of 2^-24. */
     if (e == 0 || shift > 24)
         return (uint16_t)sign;
     uint32_t h = m >> shift, rest = m & ((1u << shift) - 1), half = 1u << (shift - 1);

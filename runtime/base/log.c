@@ -17,7 +17,7 @@ static struct {
     struct rt_mutex mu;
     struct rt_cond wake;
     pthread_t thread;
-    enum rt_log_format format; /* set at start */
+    enum rt_log_format format; /* set by rt_log_start */
     bool running, stopping;    /* guarded by mu */
     char *line[RING];          /* guarded by mu */
     size_t head, count, dropped;
@@ -36,7 +36,8 @@ static void put(const char *s, size_t n)
     }
 }
 
-/* Length of the UTF-8 character at `s` if it is valid, not ASCII and not a control; else 0. */
+/* Returns the length of the UTF-8 character at `s` if it is valid, not ASCII and not a control
+ * character; otherwise 0. */
 static size_t utf8_length(const unsigned char *s)
 {
     static const uint32_t least[] = {0, 0, 0xa0, 0x800, 0x10000};
@@ -51,8 +52,8 @@ static size_t utf8_length(const unsigned char *s)
     return c >= least[n] && c <= 0x10ffff && c >> 11 != 0x1b ? n : 0;
 }
 
-/* Escapes a text. Names of files, nodes and models come from outside: they must not be able to
- * forge log lines, nor send control sequences to a terminal. */
+/* Escapes a text. Names of files, nodes and models are untrusted: they must not forge log lines or
+ * send control sequences to a terminal. */
 static size_t escape(char *dst, size_t capacity, const char *text, bool json)
 {
     size_t n = 0;
@@ -80,7 +81,7 @@ static size_t escape(char *dst, size_t capacity, const char *text, bool json)
     return n;
 }
 
-/* Writes the rest of a line, after time and level; returns its length. */
+/* Writes a line's fields after time and level. Returns their length. */
 typedef size_t write_rest(char *dst, size_t capacity, enum rt_log_level level, const void *arg);
 
 static char *new_line(size_t capacity, enum rt_log_level level, write_rest *rest, const void *arg)
@@ -210,7 +211,8 @@ void rt_log_stop(void)
     rt_cond_clear(&the_log.wake);
 }
 
-/* Puts a line into the ring, or writes it if the log does not run. Owns the line; NULL is fine. */
+/* Puts a line into the ring, or writes it directly if the log is not running. Takes ownership of
+ * the line, which may be NULL. */
 static void queue(char *line)
 {
     if (!line)

@@ -33,7 +33,8 @@ static bool read_number(const char *path, int64_t *out)
     return true;
 }
 
-/* Reads N of the line "key N" in a file ("MemAvailable: N kB" too). */
+/* Reads the number N of the line "key N" in a file. A unit may follow, as in "MemAvailable: N
+ * kB". */
 static bool read_key(const char *path, const char *key, int64_t *out)
 {
     FILE *f = fopen(path, "re");
@@ -51,7 +52,8 @@ static bool read_key(const char *path, const char *key, int64_t *out)
     return found;
 }
 
-/* The directory of this process's cgroup in the unified hierarchy ("0::/path"); empty: the root. */
+/* Finds the directory of this process's cgroup in the unified hierarchy ("0::/path"); empty for the
+ * root. */
 static void own_cgroup(char *out, size_t capacity)
 {
     char buf[4096];
@@ -80,7 +82,7 @@ int rt_machine_cores(void)
     char group[2048], path[2200], buf[64];
     int64_t quota = 0, period = 0;
     own_cgroup(group, sizeof group);
-    /* The quotas of all ancestors apply. */
+    /* The quotas of all ancestor cgroups apply. */
     for (;;) {
         snprintf(path, sizeof path, "/sys/fs/cgroup%s/cpu.max", group);
         if (read_file(path, buf, sizeof buf) && strncmp(buf, "max", 3) != 0) {

@@ -5,9 +5,10 @@
 
 #include "runtime/base/siphash.h"
 
-enum { EMPTY = 0 }; /* a slot holds the index of an entry plus 1 */
+enum { EMPTY = 0 }; /* a slot holds an entry's index plus 1, so 0 means empty */
 
-/* FNV-1a (Fowler, Noll, Vo) with the first half of MurmurHash3's finaliser, both public domain. */
+/* FNV-1a (Fowler, Noll, Vo) followed by the first half of MurmurHash3's finaliser. Both are in the
+ * public domain. */
 uint64_t rt_hash(const void *p, size_t n)
 {
     const unsigned char *s = p;

@@ -1,7 +1,7 @@
 /*
- * A hash map from byte strings to pointers. The map copies keys into its own memory. It serves
- * look-ups of names during import and loading; a request hashes no name twice. The hash is keyed by
- * the process (siphash.h), so that nobody can write a file whose names collide.
+ * A hash map from byte strings to pointers. The map copies the keys. It is used to look up names
+ * during import and loading; a request hashes no name twice. The hash key differs between processes
+ * (siphash.h), so that nobody can write a file whose names collide.
  *
  * Threads: any number of readers while no thread writes.
  */
@@ -20,18 +20,19 @@ struct rt_map_entry {
 };
 
 struct rt_map {
-    struct rt_map_entry *entry; /* in the order of insertion; the key of a removed entry is NULL */
+    struct rt_map_entry *entry; /* entries in order of insertion; a removed entry has a NULL key */
     uint32_t *slot;
     size_t n, capacity, n_slots, n_live;
 };
 
-uint64_t rt_hash(const void *p, size_t n); /* equal in all processes: not for hostile keys */
+uint64_t rt_hash(const void *p, size_t n); /* equal in all processes, so unfit for hostile keys */
 
 void rt_map_init(struct rt_map *m);
 void rt_map_clear(struct rt_map *m);                       /* the caller frees the values */
 void *rt_map_get(const struct rt_map *m, const char *key); /* NULL: no entry */
 void *rt_map_getn(const struct rt_map *m, const char *key, size_t n);
-/* Sets the value of a key, replacing an older one. False: out of memory; nothing has changed. */
+/* Sets the value of a key, replacing an older one. Returns false if out of memory; the map is
+ * unchanged. */
 bool rt_map_put(struct rt_map *m, const char *key, void *value);
 bool rt_map_putn(struct rt_map *m, const char *key, size_t n, void *value);
 bool rt_map_remove(struct rt_map *m, const char *key);

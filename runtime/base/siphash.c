@@ -8,7 +8,7 @@ static uint64_t process_key[2];
 
 static void make_key(void)
 {
-    const void *random = (const void *)(uintptr_t)getauxval(AT_RANDOM); /* 16 bytes */
+    const void *random = (const void *)(uintptr_t)getauxval(AT_RANDOM); /* 16 random bytes */
 
     if (random)
         memcpy(process_key, random, sizeof process_key);

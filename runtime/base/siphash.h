@@ -1,7 +1,8 @@
 /*
  * SipHash-1-3 (Aumasson and Bernstein), a keyed hash for tables whose keys come from clients or
- * files: without knowing the hash key, nobody can choose table keys that collide. Every process has
- * its own hash key, so hashes must not leave the process, and no answer may depend on their order.
+ * files. Nobody who does not know the hash key can choose table keys that collide. Every process
+ * has its own hash key, so hashes must not leave the process, and no response may depend on their
+ * order.
  *
  * Threads: any.
  */
@@ -11,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The state of a hash of a sequence of 64-bit words. */
+/* State of the hash of a sequence of 64-bit words. */
 struct rt_siphash {
     uint64_t v[4], bytes;
 };
@@ -50,7 +51,8 @@ static inline void rt_siphash_word(struct rt_siphash *h, uint64_t word)
     h->bytes += 8;
 }
 
-/* Ends the hash. `tail`: the n_tail bytes (at most 7) after the last word, little-endian. */
+/* Finishes the hash. `tail` holds the n_tail bytes (at most 7) after the last word,
+ * little-endian. */
 static inline uint64_t rt_siphash_end(struct rt_siphash h, uint64_t tail, size_t n_tail)
 {
     rt_siphash_word(&h, (h.bytes + n_tail) << 56 | tail);
@@ -60,7 +62,7 @@ static inline uint64_t rt_siphash_end(struct rt_siphash h, uint64_t tail, size_t
     return h.v[0] ^ h.v[1] ^ h.v[2] ^ h.v[3];
 }
 
-/* The hash key of this process, two words. */
+/* Returns the hash key of this process, two words. */
 const uint64_t *rt_siphash_key(void);
 uint64_t rt_siphash(const uint64_t key[2], const void *p, size_t n);
 

@@ -1,4 +1,4 @@
-/* A span: a view of bytes that it does not own, and that must outlive it. */
+/* A span is a view of bytes that it does not own. The bytes must outlive the span. */
 #ifndef RT_BASE_SPAN_H
 #define RT_BASE_SPAN_H
 

@@ -6,8 +6,8 @@
 
 #include "runtime/base/arena.h"
 
-/* Ends a truncated text of n bytes at a whole character: drops the last UTF-8 character, which may
- * be incomplete, unless it is a single byte. */
+/* Cuts a truncated text of n bytes at a character boundary: drops the last UTF-8 character, which
+ * may be incomplete, unless it is a single byte. */
 static void end_at_character(char *text, size_t n)
 {
     size_t last = n;

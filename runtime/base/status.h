@@ -1,10 +1,10 @@
 /*
- * The list of all statuses, and the error struct that carries a reason to the client.
+ * The list of all statuses, and the error struct that carries an error's reason to the client.
  *
- * The numbers are gRPC's canonical codes; the HTTP column has the status that TensorFlow Serving
- * answers for each. A function that can fail for a reason that the caller should know takes a
- * `struct rt_error *` and writes a sentence that names the offender and the rule. On success it
- * does not touch the struct.
+ * Status numbers are gRPC's canonical codes. The HTTP column has the status with which TensorFlow
+ * Serving responds for each code. A function that fails for a reason that the caller should know
+ * has a `struct rt_error *` parameter, and writes a sentence that names the offender and the rule.
+ * On success it leaves the struct unchanged.
  *
  * Threads: an rt_error is used by one thread at a time.
  */
@@ -16,7 +16,7 @@
 
 #include "runtime/base/span.h"
 
-/* X(name, gRPC code, HTTP status, TensorFlow's name of the code) */
+/* X(name, gRPC code, HTTP status, TensorFlow's name for the code) */
 #define RT_STATUS_LIST(X)                                                                          \
     X(RT_OK, 0, 200, "OK")                                                                         \
     X(RT_CANCELLED, 1, 499, "CANCELLED")                                                           \
@@ -57,35 +57,37 @@ enum { RT_MAX_ERROR_BYTES = 64 << 10 };
 struct rt_error {
     enum rt_status code;
     struct rt_arena *arena;
-    const char *long_msg; /* the text if it does not fit msg; else NULL */
+    const char *long_msg; /* the text if it does not fit into msg; otherwise NULL */
     char msg[480];
 };
 
-/* Writes code and text into *err and returns `code`. `err` may be NULL. */
+/* Writes the code and the formatted text into *err and returns `code`. `err` may be NULL. */
 enum rt_status rt_fail(struct rt_error *err, enum rt_status code, const char *fmt, ...)
     RT_PRINTF(3, 4);
 enum rt_status rt_vfail(struct rt_error *err, enum rt_status code, const char *fmt, va_list ap)
     RT_PRINTF(3, 0);
-/* Puts a prefix, like "NAME: ", in front of the present text; keeps the code. */
+/* Prepends a prefix, like "NAME: ", to the text of `err`; keeps its code. */
 enum rt_status rt_fail_prefix(struct rt_error *err, const char *fmt, ...) RT_PRINTF(2, 3);
-/* The error for a failed allocation: RT_RESOURCE_EXHAUSTED, naming `what` and the bytes. */
+/* Reports a failed allocation as RT_RESOURCE_EXHAUSTED, naming `what` and the bytes. */
 enum rt_status rt_fail_memory(struct rt_error *err, const char *what, size_t bytes);
-/* Copies code and text; a long text goes into dst->arena, or is truncated. */
+/* Copies the code and the text; a long text goes into dst->arena, or is truncated. */
 void rt_error_copy(struct rt_error *dst, const struct rt_error *src);
 const char *rt_error_text(const struct rt_error *err);
 /*
  * NULs in error texts. A text ends at a NUL, but a client's name may contain NULs. In a text each
- * NUL is encoded as the two bytes C0 80, which valid UTF-8 never has; answers contain NULs again.
+ * NUL is encoded as the two bytes C0 80, which valid UTF-8 never contains; responses contain NULs
+ * again.
  *
  * rt_error_name returns `name` encoded for %.*s in a text of `err`: `name` itself if it has no NUL,
- * else a copy in err->arena. Without an arena, or without memory, the name is returned as it is,
- * and the text ends at its first NUL. rt_error_decode writes the first `capacity` bytes of the
- * decoded text, and returns the length of the whole decoded text.
+ * otherwise a copy in err->arena. Without an arena, or without memory, the name is returned
+ * unchanged, and the text ends at its first NUL. rt_error_decode writes the first `capacity` bytes
+ * of the decoded text, and returns the length of the complete decoded text.
  */
 struct rt_span rt_error_name(const struct rt_error *err, struct rt_span name);
 size_t rt_error_decode(char *dst, size_t capacity, const char *text);
 
-const char *rt_status_name(enum rt_status s); /* "NOT_FOUND"; "UNKNOWN": not a status */
+/* such as "NOT_FOUND"; "UNKNOWN" if s is not a status */
+const char *rt_status_name(enum rt_status s);
 int rt_status_http(enum rt_status s);
 
 #endif

@@ -11,15 +11,15 @@
 
 enum {
     FIRST_CAPACITY = 1 << 16
-}; /* memory grows with the bytes that are read, not by the length that a record claims */
+}; /* memory grows with the bytes read, not with the length that a record claims */
 
 struct rt_tfrecord {
-    FILE *file;          /* NULL: reads `rest` */
-    struct rt_span rest; /* the bytes in memory that were not read yet */
+    FILE *file;          /* NULL: the reader reads `rest` */
+    struct rt_span rest; /* bytes in memory that are not read yet */
     unsigned char *buf;
     size_t capacity, max_bytes;
     uint64_t offset;
-    enum rt_status ended; /* the status that ended reading; RT_OK: none yet */
+    enum rt_status ended; /* status that ended reading; RT_OK: reading has not ended */
     char why[160];
 };
 
@@ -59,7 +59,7 @@ void rt_tfrecord_add(struct rt_bytes *out, const void *p, size_t n)
     unsigned char frame[RT_TFRECORD_HEADER];
     if (n > SIZE_MAX - RT_TFRECORD_HEADER - RT_TFRECORD_FOOTER ||
         !rt_bytes_reserve(out, n + RT_TFRECORD_HEADER + RT_TFRECORD_FOOTER)) {
-        out->failed = true; /* a record is appended whole or not at all */
+        out->failed = true; /* A record is appended completely or not at all. */
         return;
     }
     rt_tfrecord_header(frame, n);
@@ -117,7 +117,8 @@ static enum rt_status end(struct rt_tfrecord *r, enum rt_status status, const ch
     return status;
 }
 
-/* Reads the next n bytes; *got is less than n only at the end. NULL: out of memory. */
+/* Returns the next n bytes, or NULL if out of memory. *got is less than n only at the end of the
+ * input. */
 static const unsigned char *take(struct rt_tfrecord *r, size_t n, size_t *got)
 {
     if (!r->file) {

@@ -1,6 +1,6 @@
 /*
- * Wrappers of POSIX mutexes, condition variables and threads, with the attributes of clang's thread
- * safety analysis, and with time-outs on CLOCK_MONOTONIC.
+ * Wrappers of POSIX mutexes, condition variables and threads. They carry the attributes of clang's
+ * thread safety analysis, and their time-outs use CLOCK_MONOTONIC.
  */
 #ifndef RT_BASE_THREAD_H
 #define RT_BASE_THREAD_H
@@ -43,17 +43,17 @@ void rt_mutex_unlock(struct rt_mutex *mu) RT_RELEASE(*mu);
 void rt_cond_init(struct rt_cond *c);
 void rt_cond_clear(struct rt_cond *c);
 void rt_cond_wait(struct rt_cond *c, struct rt_mutex *mu) RT_REQUIRES(*mu);
-/* Waits until `until_ns` (CLOCK_MONOTONIC; RT_NEVER: no limit) at most. False: that time has
- * passed. */
+/* Waits at most until `until_ns` (CLOCK_MONOTONIC; RT_NEVER: no limit). Returns false on
+ * time-out. */
 bool rt_cond_wait_until(struct rt_cond *c, struct rt_mutex *mu, int64_t until_ns) RT_REQUIRES(*mu);
 void rt_cond_signal(struct rt_cond *c);
 void rt_cond_broadcast(struct rt_cond *c);
 
-/* Starts a thread that runs fn(arg), with all signals blocked. `name` is truncated to 15
- * characters. Returns 0 or an errno. */
+/* Starts a thread that runs fn(arg) with all signals blocked. `name` is truncated to 15 characters.
+ * Returns 0 or an errno value. */
 int rt_thread_start(pthread_t *out, const char *name, void *(*fn)(void *), void *arg);
-/* Gives the calling thread a lower priority (nice 10) than the others of the process: for loading,
- * freeing and compiling. */
+/* Gives the calling thread a lower priority (nice 10) than the process's other threads. Used for
+ * loading, freeing and compiling. */
 void rt_thread_low_priority(void);
 
 #endif

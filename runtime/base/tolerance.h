@@ -1,7 +1,7 @@
 /*
- * The tolerance for comparing an answer with a recorded one. Numbers may differ by a tolerance
- * times the largest finite magnitude in the recorded output (times 1 if it has only zeros). NaN
- * equals NaN, and an infinity equals one of its sign. Goldens, and clients that replay request
+ * The tolerance for comparing an output with a recorded output. Numbers may differ by the tolerance
+ * times the largest finite magnitude in the recorded output (or times 1 if it has only zeros). NaN
+ * equals NaN, and infinities of equal sign are equal. Goldens, and clients that replay request
  * logs, use this rule.
  *
  * Threads: any; these functions are pure.
@@ -12,19 +12,21 @@
 #include <math.h>
 #include <stdbool.h>
 
-/* The larger of `largest` (0 at first) and the magnitude of v, if v is finite. */
+/* Returns the larger of `largest` (initially 0) and the magnitude of v, if v is finite; otherwise
+ * `largest`. */
 static inline double rt_tolerance_largest(double largest, double v)
 {
     v = fabs(v);
     return isfinite(v) && v > largest ? v : largest;
 }
 
-/* The distance of 1 to the next value of the 16-bit types. A tolerance is raised to this step of
- * the output's type, unless it is 0. */
+/* The distance between 1 and the next larger value of each 16-bit type. Unless it is 0, a tolerance
+ * is raised to at least this step of the output's type. */
 #define RT_TOLERANCE_HALF_STEP     0x1p-10
 #define RT_TOLERANCE_BFLOAT16_STEP 0x1p-7
 
-/* The difference to pass to rt_is_close. `step`: that of a 16-bit type; 0 for other types. */
+/* Returns the difference to pass to rt_is_close. `step` is that of a 16-bit type, or 0 for other
+ * types. */
 static inline double rt_tolerance_allowed(double largest, double tolerance, double step)
 {
     if (tolerance > 0 && tolerance < step)
