@@ -8,7 +8,7 @@
 
 enum { MAX_FUNC_ATTRS = 1000, MAX_FUNC_DEPTH = 64 };
 
-/* limit of one tensor's repeated values: see splat_left */
+/* limit on the expansion of repeated values in tensors (see splat_left) */
 static const size_t splat_max = (size_t)1 << 29;
 
 const char *rt_attr_type_name(int type)
@@ -63,7 +63,7 @@ static enum rt_status read_shape(const Tensorflow__TensorShapeProto *p, struct r
     return RT_OK;
 }
 
-/* Bytes of the values that the message itself holds, each counted with the size of an element. */
+/* Returns the bytes of the values that the message contains; each value counts as `elem` bytes. */
 static size_t carried(const Tensorflow__TensorProto *p, size_t elem)
 {
     size_t n = p->n_half_val + p->n_float_val + p->n_double_val + p->n_int_val + p->n_string_val +
@@ -88,7 +88,7 @@ static enum rt_status read_tensor(const struct rt_attr_reader *r, const Tensorfl
     size_t given = carried(p, rt_dtype_size((enum rt_dtype)held->tensor.dtype));
     size_t filled = bytes > given ? bytes - given : 0;
     *r->splat_left -= filled < *r->splat_left ? filled : *r->splat_left;
-    *out = held->tensor; /* `held` owns the buffer */
+    *out = held->tensor; /* `held` owns the buffer. */
     return RT_OK;
 }
 
@@ -102,7 +102,7 @@ static enum rt_status read_str(const struct rt_attr_reader *r, ProtobufCBinaryDa
     return RT_OK;
 }
 
-/* Nesting depth of the functions in a value; 0: it holds no function. */
+/* Returns the nesting depth of the functions in an attribute value, or 0 if it has none. */
 static int depth_of(const struct rt_attr *a)
 {
     int depth = 0;
@@ -113,7 +113,7 @@ static int depth_of(const struct rt_attr *a)
     return depth;
 }
 
-struct keyed { /* the name of a message's attribute, and its index there */
+struct keyed { /* name of an attribute in a message, and its index in the message */
     const char *key;
     size_t at;
 };
@@ -125,8 +125,9 @@ static int by_key(const void *a, const void *b)
     return c ? c : (x->at > y->at) - (x->at < y->at);
 }
 
-/* Lists the message's attributes by name. Of equal names the last counts, as in a protobuf map.
- * Names that begin with '_' are left out: they are notes between TensorFlow's passes. */
+/* Lists the message's attributes by name. Of several with one name the last counts, as in a
+ * protobuf map. Names that begin with '_' are skipped: they are notes between TensorFlow's
+ * passes. */
 static size_t sort_attrs(const Tensorflow__NameAttrList *v, struct keyed *k)
 {
     size_t n = 0, kept = 0;
@@ -178,8 +179,9 @@ enum rt_status rt_func_ref_read(const struct rt_attr_reader *r, const Tensorflow
 
 /* ---- lists ---- */
 
-/* The type of the list's elements, from the member that holds any; *n: their number. If several
- * members do, the last that is not `want` is reported, so that the caller finds the wrong one. */
+/* Returns the element type of a list, judging by the member that has elements, and sets *n to their
+ * number. If several members have elements, returns the last whose type is not `want`, so that the
+ * caller reports it as wrong. */
 static int list_type(const Tensorflow__AttrValue__ListValue *l, int want, size_t *n)
 {
     const size_t count[] = {0,         l->n_s,     l->n_i,      l->n_f,   l->n_b,
@@ -284,7 +286,8 @@ static enum rt_status replace_placeholder(const struct rt_attr_reader *r, const 
         if (strcmp(a->name, name) != 0)
             continue;
         *out = a->value;
-        /* An empty list has no type of its own: it takes the type that the schema declares. */
+        /* An empty list has no element type of its own and gets the type that the schema
+         * declares. */
         if (want != RT_ATTR_NONE && out->n == 0 && out->type >= RT_ATTR_LIST &&
             want >= RT_ATTR_LIST)
             out->type = (uint8_t)want;
@@ -424,7 +427,7 @@ static enum rt_status text_one(const struct rt_attr_reader *r, int type, const c
                                struct rt_error *err)
 {
     switch (type) {
-    case RT_ATTR_STRING: { /* an element of a list, which ';' ends */
+    case RT_ATTR_STRING: { /* the string is a list element, which ends at ';' */
         size_t n = strcspn(*s, ";");
         struct rt_span *out = to;
         char *copy = rt_arena_strndup(r->arena, *s, n);

@@ -1,8 +1,8 @@
 /*
- * Reads attribute values into struct rt_attr: from the protobuf message tensorflow.AttrValue, and
+ * Reads attribute values into struct rt_attr, from the protobuf message tensorflow.AttrValue and
  * from the defaults of a schema.
  *
- * Owner: all that is read lives in the arena of the reader. Tensors are also put into the list
+ * Owner: everything read is allocated in the reader's arena. Tensors are also put into the list
  * `held`, which owns their buffers; rt_attr_drop frees them.
  */
 #ifndef RT_ATTR_H
@@ -21,29 +21,30 @@ struct rt_held_tensor {
 struct rt_attr_reader {
     struct rt_arena *arena;
     struct rt_held_tensor **held;
-    /* Whose attributes replace placeholders; NULL: a placeholder is an error. */
+    /* The function reference whose attributes replace placeholders. NULL: a placeholder is an
+     * error. */
     const struct rt_func_ref *with;
-    /* The bytes by which all tensors together may still exceed the values in their messages. The
-     * limit is needed because a message of a few bytes can expand to gigabytes of one repeated
-     * value. */
+    /* The bytes by which all tensors together may still be larger than the values in their
+     * messages. The limit is needed because a message of a few bytes can expand to gigabytes of one
+     * repeated value. */
     size_t *splat_left;
 };
 
-/* `want`: the type that the schema declares (enum rt_attr_type); RT_ATTR_NONE: the message's own
- * type is taken. The error text is TensorFlow's without the attribute's name, which TensorFlow
- * appends. */
+/* Reads an attribute value. `want` is the type that the schema declares (enum rt_attr_type); with
+ * RT_ATTR_NONE the message determines the type. The error text is TensorFlow's without the
+ * attribute's name, which TensorFlow appends. */
 enum rt_status rt_attr_read(const struct rt_attr_reader *r, const Tensorflow__AttrValue *v,
                             int want, struct rt_attr *out, struct rt_error *err);
 enum rt_status rt_func_ref_read(const struct rt_attr_reader *r, const Tensorflow__NameAttrList *v,
                                 struct rt_func_ref *out, struct rt_error *err);
-/* Reads the default of schema `s`, which must have one. */
+/* Reads the default value of schema `s`, which must have one. */
 enum rt_status rt_attr_default(const struct rt_attr_reader *r, const struct rt_attr_schema *s,
                                struct rt_attr *out, struct rt_error *err);
-/* Checks a value against the schema's allowed types and strings and its minimum. The error text is
- * TensorFlow's. */
+/* Checks a value against the allowed types, allowed strings and minimum of the schema. The error
+ * text is TensorFlow's. */
 enum rt_status rt_attr_check(const struct rt_attr_schema *s, const struct rt_attr *a,
                              struct rt_error *err);
-const char *rt_attr_type_name(int type); /* "list(int)" */
+const char *rt_attr_type_name(int type); /* a name like "list(int)" */
 void rt_attr_drop(struct rt_held_tensor *held);
 
 #endif

@@ -1,8 +1,8 @@
 /*
  * Ops that the runtime itself implements: placeholders, constants, arguments and NoOps, and control
- * flow (calls, branches, loops). Passes replace calls and branches; their rows here only declare
- * that the ops exist and what effect they may have. A stateful call counts as RT_IO until a pass
- * has looked at its body.
+ * flow (calls, branches, loops). Passes replace calls and branches, so the entries in this file
+ * only declare that these ops exist and what effect they may have. A stateful call counts as RT_IO
+ * until a pass has examined its body.
  */
 #include "runtime/core/control.h"
 #include "runtime/core/op.h"
@@ -72,7 +72,8 @@ static const struct row rows[] = {
     ROW("Case", RT_IO, NULL, run_unplanned),
     ROW("StatelessWhile", RT_PURE, NULL, run_unplanned),
     ROW("While", RT_IO, NULL, run_unplanned),
-    /* TensorFlow 1's control flow. The token executor moves the tensors itself, without kernels. */
+    /* TensorFlow 1's control flow ops. The token executor moves their tensors itself, without
+     * kernels. */
     ROW("Switch", RT_PURE, NULL, run_unplanned),
     ROW("RefSwitch", RT_PURE, NULL, run_unplanned),
     ROW("Merge", RT_PURE, NULL, run_unplanned),

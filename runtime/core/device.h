@@ -1,9 +1,10 @@
 /*
- * A device is a table of functions for memory in which tensors live, and a name for which kernels
- * are registered. The CPU is in device.c; other devices come as modules, and tests define one.
+ * A device is a table of functions for the memory in which tensors are stored, and a name for which
+ * kernels are registered. The CPU is defined in device.c; other devices are modules, and tests
+ * define one.
  *
  * On an asynchronous device a kernel's `run` only enqueues work; `sync` reports its errors.
- * Threads: alloc, free and the copies may be called on any thread.
+ * Threads: alloc, free and the copy functions may be called on any thread.
  */
 #ifndef RT_DEVICE_H
 #define RT_DEVICE_H
@@ -16,13 +17,15 @@
 struct rt_stream; /* an ordered queue of work; NULL on the CPU */
 
 struct rt_device {
-    const char *type; /* "CPU": kernels name it, device strings of graphs end in "CPU:0" */
+    /* "CPU", for example; kernels name it, and a graph's device strings end in "CPU:0" */
+    const char *type;
     int index;
-    bool is_host; /* tensors lie in ordinary memory: no copies from and to the CPU */
+    bool is_host; /* tensors are in host memory, so nothing is copied to or from the CPU */
     void *state;
-    /* A member that is NULL stands for what the host does. */
-    void *(*alloc)(struct rt_device *d, struct rt_stream *s, size_t bytes); /* NULL: none left */
-    /* frees the memory after the work in s */
+    /* Where a function is NULL, the host's behaviour applies. */
+    /* returns NULL if out of device memory */
+    void *(*alloc)(struct rt_device *d, struct rt_stream *s, size_t bytes);
+    /* frees the memory after the work in stream s */
     void (*free)(struct rt_device *d, struct rt_stream *s, void *p);
     enum rt_status (*copy_in)(struct rt_device *d, struct rt_stream *s, void *dst, const void *host,
                               size_t bytes, struct rt_error *err);

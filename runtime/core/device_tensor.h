@@ -1,7 +1,7 @@
 /*
  * Tensors in the memory of a device other than the host (core/device.c).
  *
- * Owner: the tensor's buffer, which gives the memory back to the device. Threads: as device.h says.
+ * Owner: the tensor's buffer, which returns the memory to the device. Threads: see device.h.
  */
 #ifndef RT_DEVICE_TENSOR_H
 #define RT_DEVICE_TENSOR_H

@@ -1,7 +1,7 @@
 /*
- * Declares fused ops: internal ops, which no file may name. A pass of runtime/fusion puts a fused
- * op into the compiler's graph, and a kernel runs it. The two share only the op's header in
- * runtime/fusion, which lists the op's inputs, outputs and attributes once:
+ * Declares fused ops, which are internal ops: no model file may name them. A pass of runtime/fusion
+ * puts a fused op into the compiler's graph, and a kernel runs it. The pass and the kernel share
+ * only the op's header in runtime/fusion, which lists the op's inputs, outputs and attributes once:
  *
  *     #define RT_SCALE_INPUTS(IN, op)                                                            \
  *         IN(op, X, x, ONE)                                                                      \
@@ -13,25 +13,25 @@
  *         ATTR(BOOL, divides)
  *     RT_FUSED_OP(RT_SCALE, rt_scale, "_Scale")
  *
- * From these lists RT_FUSED_OP generates:
+ * RT_FUSED_OP generates from these lists:
  *
  *     RT_SCALE_X, RT_SCALE_BY, RT_SCALE_OFFSET, RT_SCALE_N_IN    the inputs' indexes
  *     struct rt_scale        a field for each attribute, and in `in` the node's input index of each
  *                            of the op's inputs; -1: an OPTIONAL input that the node lacks
  *     rt_scale_schema        the schema, for the kernel's rt_op.internal_schema
  *     rt_scale_read(n, &s)   fills struct rt_scale from a node
- *     rt_scale_op(&s)        the reverse: makes the struct rt_fused_op that pl_put_fused
- *                            (runtime/ir/rewrite.h) takes. The member `in` is ignored, because the
- *                            edges given to pl_put_fused determine it
+ *     rt_scale_op(&s)        makes, from struct rt_scale, the struct rt_fused_op that pl_put_fused
+ *                            (runtime/ir/rewrite.h) expects. The member `in` is ignored, because
+ *                            the edges given to pl_put_fused determine it
  *
- * The pass:
+ * Example of a pass:
  *
  *     const struct pl_edge in[RT_SCALE_N_IN] = {
  *         [RT_SCALE_X] = x, [RT_SCALE_BY] = by, [RT_SCALE_OFFSET] = pl_no_edge};
  *     const struct rt_scale scale = {.axis = 1, .divides = true};
  *     st = pl_put_fused(g, node, n, rt_scale_op(&scale), in, RT_SCALE_N_IN, err);
  *
- * The kernel:
+ * Example of a kernel:
  *
  *     struct rt_scale s;
  *     rt_scale_read(p->node, &s);
@@ -40,13 +40,13 @@
  *     .op = {.name = "_Scale", .infer = infer, .rows = rows, .internal_schema = &rt_scale_schema}
  *
  * Code that uses a name which the header does not list fails to compile. The registry refuses an op
- * whose name is not its schema's, and pl_put_fused refuses an op that a kernel has registered with
- * another schema than that of the pass's header.
+ * whose name differs from that of its schema. pl_put_fused refuses an op that a kernel has
+ * registered with a schema other than that of the pass's header.
  *
  * Kinds of inputs:
- *     ONE        every node has it
- *     OPTIONAL   a node may lack it; the inputs after it then move up
- *     LIST       any number of inputs, also none; only for the op's last input
+ *     ONE        every node has the input
+ *     OPTIONAL   a node may lack the input; the inputs after it then move up
+ *     LIST       any number of inputs, including none; only for the op's last input
  * Kinds of attributes, and the types of their fields:
  *     INT int64_t, FLOAT float, BOOL bool, ENUM int (an enumeration of the same header)
  *     STRING const char *, which must live as long as the plan (pl_keep_text)
@@ -68,15 +68,16 @@ struct rt_ints {
 
 enum {
     RT_FUSED_MOST_ATTRS = 24,
-    RT_FUSED_MOST_INPUTS = 64, /* inputs of a node, including the members of a list */
+    /* maximum number of inputs of a node, including the elements of a list */
+    RT_FUSED_MOST_INPUTS = 64,
 };
 
-/* A fused op as a pass hands it to pl_put_fused. The schema's last attribute, "inputs", is a bit
- * set of the op's inputs that the node has; pl_put_fused sets it. */
+/* A fused op, as a pass passes it to pl_put_fused. The schema's last attribute, "inputs", is a bit
+ * set of the op's inputs that the node has. pl_put_fused sets it. */
 struct rt_fused_op {
     const struct rt_schema *schema;
     struct rt_attr attr[RT_FUSED_MOST_ATTRS]; /* the attributes in the schema's order */
-    uint64_t optional;                        /* bit k: input k may be left out */
+    uint64_t optional;                        /* bit k: input k is optional */
     bool has_list;                            /* the last input is a list */
 };
 
@@ -96,8 +97,8 @@ struct rt_fused_op {
 #define RT_FUSED_TYPE_STRING RT_ATTR_STRING
 #define RT_FUSED_TYPE_INTS   (RT_ATTR_INT | RT_ATTR_LIST)
 
-/* Attribute `at` of the node, for the generated reader. The assertion on its name and type holds
- * for every node that pl_put_fused made. */
+/* Returns attribute `at` of the node; for the generated reader. The assertion on the attribute's
+ * name and type holds for every node that pl_put_fused made. */
 static inline const struct rt_attr *rt_fused_attr(const struct rt_node *n, int at, const char *name,
                                                   int type)
 {

@@ -10,7 +10,8 @@ const struct rt_node *rt_graph_find(const struct rt_graph *g, const char *name)
     return rt_map_get(g->by_name, name);
 }
 
-/* The value of a text of decimal digits; -1: other characters, no digit, or above INT32_MAX. */
+/* Parses a text of decimal digits. Returns -1 if the text is empty, has other characters, or
+ * exceeds INT32_MAX. */
 static int parse_index(const char *s)
 {
     int64_t v = 0;

@@ -1,12 +1,12 @@
 /*
- * An imported graph: its nodes in the order of the file, checked against their schemas, with
- * defaults for absent attributes and with edges by index. A graph never changes after import; plans
- * copy what they need and point to its nodes.
+ * An imported graph. Its nodes are in the order of the file, are checked against their schemas,
+ * have default values for absent attributes, and refer to their inputs by index. A graph never
+ * changes after import; plans copy what they need and point to its nodes.
  *
  * The body of a function is a graph too. It is instantiated at first use, once for each set of
  * attributes.
  *
- * Owner: graphs and everything they point to live in the arena of their rt_library.
+ * Owner: graphs and everything they point to are allocated in the arena of their rt_library.
  * Threads: immutable after import; rt_library_instantiate locks.
  */
 #ifndef RT_GRAPH_H
@@ -18,29 +18,30 @@
 struct rt_op;
 struct rt_graph;
 
-/* rank -1: unknown; dim -1: unknown. Import refuses a rank above RT_MAX_RANK, except in attributes
- * that nothing reads ("_output_shapes", which is dropped). */
+/* A shape that may be partly unknown: rank -1 means an unknown rank, dim -1 an unknown dimension.
+ * Import refuses a rank above RT_MAX_RANK, except in attributes that nothing reads
+ * ("_output_shapes", which is dropped). */
 struct rt_shape {
     int rank;
     int64_t dim[RT_MAX_RANK];
 };
 
-struct rt_func_ref { /* value of a func attribute */
+struct rt_func_ref { /* value of an attribute of type func */
     const char *name;
     int n_attr;
-    const struct rt_named_attr *attr; /* its attributes, sorted by name */
-    int depth; /* 1 more than that of the deepest function among its attributes; at most 64 */
+    const struct rt_named_attr *attr; /* attributes of the function, sorted by name */
+    int depth; /* 1 + the largest depth of the functions among its attributes; at most 64 */
 };
 
 struct rt_attr {
-    uint8_t type; /* enum rt_attr_type, with RT_ATTR_LIST for lists; RT_ATTR_NONE: absent */
-    size_t n;     /* elements of a list, bytes of a string */
+    uint8_t type; /* enum rt_attr_type, plus RT_ATTR_LIST for lists; RT_ATTR_NONE: no value */
+    size_t n;     /* number of list elements, or bytes of a string */
     union {
         int64_t i;
         float f;
         bool b;
         enum rt_dtype t;
-        const char *s; /* n bytes, then NUL */
+        const char *s; /* n bytes followed by a NUL */
         struct rt_shape *shape;
         struct rt_tensor *tensor;
         struct rt_func_ref *func;
@@ -48,7 +49,7 @@ struct rt_attr {
         const float *floats;             /* list(float) */
         const bool *bools;               /* list(bool) */
         const uint8_t *types;            /* list(type), enum rt_dtype */
-        const struct rt_span *strs;      /* list(string), each followed by NUL */
+        const struct rt_span *strs;      /* list(string); a NUL follows each string */
         const struct rt_shape *shapes;   /* list(shape) */
         const struct rt_func_ref *funcs; /* list(func) */
         const struct rt_tensor *tensors; /* list(tensor) */
@@ -61,52 +62,58 @@ struct rt_named_attr {
 };
 
 struct rt_edge {
-    int node, out; /* producer's index in the graph, and the output's index */
+    int node, out; /* index of the producer in the graph, and index of its output */
 };
 
 struct rt_node {
-    const char *name;   /* unique in its graph */
-    const char *device; /* "": none */
+    const char *name;   /* unique in the node's graph */
+    const char *device; /* "": no device is named */
     const struct rt_schema *schema;
-    const struct rt_op *op;     /* NULL: known to TensorFlow, not implemented here */
-    const struct rt_attr *attr; /* its attributes, in the order of the schema */
-    /* Attributes that the schema lacks and the runtime uses: their names begin with '_'. */
+    const struct rt_op *op;     /* NULL: a TensorFlow op that this runtime does not implement */
+    const struct rt_attr *attr; /* the node's attributes, in the schema's order */
+    /* Attributes that the runtime uses although the schema lacks them. Their names begin with
+     * '_'. */
     const struct rt_named_attr *extra;
     int n_extra;
-    int id; /* index in its graph */
+    int id; /* index of the node in its graph */
     int n_in, n_out, n_ctrl;
     const struct rt_edge *in;
-    const int *ctrl;                     /* control inputs: indexes of nodes that must have run */
-    const uint8_t *in_dtype, *out_dtype; /* base types, also where the edge is a ref */
-    const int *in_first, *out_first;     /* argument k of the schema has the inputs (or outputs)
-                                            first[k] to first[k + 1] - 1 */
-    uint64_t in_ref;                     /* bit k: input k must be a ref (of the first 64 only) */
-    uint64_t out_ref;                    /* bit k: output k is a ref */
+    /* control inputs: indexes of nodes that must run before this node */
+    const int *ctrl;
+    const uint8_t *in_dtype, *out_dtype; /* dtypes without ref, even if the edge is a ref */
+    /* in_first[k] to in_first[k + 1] - 1 are the inputs of the schema's argument k; out_first
+     * likewise for outputs */
+    const int *in_first, *out_first;
+    /* bit k: input k must be a ref; covers the first 64 inputs only */
+    uint64_t in_ref;
+    uint64_t out_ref; /* bit k: output k is a ref */
 };
 
 struct rt_graph {
-    const char *name; /* "" for the main graph, else the name of the function */
+    const char *name; /* name of the function; "" for the main graph */
     int n_nodes;
     const struct rt_node *node;
-    const void *by_name; /* struct rt_map, name -> node */
-    /* Only for the body of a function: */
+    const void *by_name; /* struct rt_map that maps names to nodes */
+    /* The members below are set only in the body of a function. */
     int n_args, n_rets, n_ctrl_rets;
     const int *arg;            /* nodes of op "_Arg", by argument index */
-    const struct rt_edge *ret; /* what the function returns, by index */
-    const int *ctrl_ret;       /* nodes that must have run before it returns */
+    const struct rt_edge *ret; /* return values of the function, by index */
+    const int *ctrl_ret;       /* indexes of nodes that must have run before the function returns */
     bool is_stateful;
 };
 
 const struct rt_node *rt_graph_find(const struct rt_graph *g, const char *name); /* NULL: none */
-/* Finds a tensor by its text: "name:k", "name" (output 0), or "^name" for a control edge (out =
+/* Finds a tensor by its name: "name:k", "name" (output 0), or "^name" for a control edge (out is
  * -1). Refuses unknown names and outputs. */
 enum rt_status rt_graph_tensor(const struct rt_graph *g, const char *text, struct rt_edge *out,
                                struct rt_error *err);
 
 /* ---- attributes, by their names in the schema ---- */
-/* The typed readers assert that the schema has the attribute, with this type; import has checked
- * the node against the schema. A name that the schema lacks is a bug of the caller. */
-const struct rt_attr *rt_attr(const struct rt_node *n, const char *name); /* NULL: not in schema */
+/* The typed readers assert that the schema has the attribute, with the reader's type. Import has
+ * checked the node against the schema, so asking for a name that the schema lacks is a bug of the
+ * caller. */
+/* Returns NULL if the schema lacks the attribute. */
+const struct rt_attr *rt_attr(const struct rt_node *n, const char *name);
 int64_t rt_attr_int(const struct rt_node *n, const char *name);
 float rt_attr_float(const struct rt_node *n, const char *name);
 bool rt_attr_bool(const struct rt_node *n, const char *name);
@@ -116,7 +123,7 @@ const struct rt_shape *rt_attr_shape(const struct rt_node *n, const char *name);
 size_t rt_attr_ints(const struct rt_node *n, const char *name, const int64_t **v);
 const struct rt_func_ref *rt_attr_func(const struct rt_node *n, const char *name);
 
-struct rt_args { /* the range of inputs or outputs of one schema argument */
+struct rt_args { /* range of the inputs or outputs that belong to one schema argument */
     int first, n;
 };
 struct rt_args rt_in_arg(const struct rt_node *n, int schema_arg);
@@ -126,20 +133,20 @@ struct rt_library;
 struct rt_registry;
 
 /*
- * Imports a serialized tensorflow.GraphDef. Every node is checked against its schema. Refused, with
- * an error that names the node, are ops that TensorFlow does not know, edges to missing nodes,
- * attributes of the wrong type, duplicate names and the like. A cycle must pass through
+ * Imports a serialized tensorflow.GraphDef. Every node is checked against its schema. Import
+ * refuses ops that TensorFlow does not know, edges to missing nodes, attributes of the wrong type,
+ * duplicate names and other defects, with an error that names the node. A cycle must pass through
  * NextIteration.
- * `ops`: where the nodes' rt_op are looked up; must outlive the library.
+ * The nodes' rt_op are looked up in `ops`, which must outlive the library.
  */
 enum rt_status rt_library_import(struct rt_library **out, struct rt_span graph_def,
                                  const struct rt_registry *ops, struct rt_error *err);
 void rt_library_free(struct rt_library *l);
 const struct rt_graph *rt_library_main(const struct rt_library *l);
 /*
- * *out: the body of a function, with its placeholders replaced by the attributes of `f`. A body is
- * made once for each distinct set of attributes. RT_NOT_FOUND: the library has no function of this
- * name. Recursion is not refused here, but by the depth limit of inlining.
+ * Sets *out to the body of a function, with its placeholders replaced by the attributes of `f`. A
+ * body is made once for each distinct set of attributes. RT_NOT_FOUND: the library has no function
+ * of this name. This function does not refuse recursion; the depth limit of inlining does.
  */
 enum rt_status rt_library_instantiate(struct rt_library *l, const struct rt_func_ref *f,
                                       const struct rt_graph **out, struct rt_error *err);

@@ -1,6 +1,7 @@
 /*
- * Tells when malloc may hold much freed memory. Many small blocks that are freed at once stay in
- * malloc's arenas, and the process keeps its size until malloc_trim gives them back.
+ * Detects when malloc may hold much freed memory. When many small blocks are freed at once, they
+ * stay in malloc's arenas, and the process does not shrink until malloc_trim returns them to the
+ * system.
  *
  * Threads: any.
  */
@@ -9,8 +10,8 @@
 
 #include <stddef.h>
 
-/* How often since the start at least 65,536 strings or blocks were freed at once. Defined in
- * pool.c. */
+/* Returns how often since the start at least 65,536 strings or blocks were freed at once. Defined
+ * in pool.c. */
 size_t rt_heap_bursts(void);
 
 #endif

@@ -1,19 +1,20 @@
 /*
- * Objects: the elements of resource and variant tensors, as variables, tables and tensor lists.
+ * Objects are the elements of resource and variant tensors, such as variables, tables and tensor
+ * lists.
  *
- * Owner: counted by references; an object is freed with its last one.
- * Threads: the count is atomic. What an object holds is guarded as its type says.
+ * Owner: an object has a reference count; dropping the last reference frees it.
+ * Threads: the count is atomic. Each type of object defines how its contents are guarded.
  */
 #ifndef RT_OBJECT_H
 #define RT_OBJECT_H
 
 #include <stdatomic.h>
 
-/* An element of a resource or variant tensor is a pointer to an rt_object, with a reference, or
- * NULL. A type of objects has a struct whose first member is the rt_object. */
+/* An element of a resource or variant tensor is NULL or a pointer to an rt_object, which holds a
+ * reference. Each type of object is a struct whose first member is the rt_object. */
 struct rt_object;
 struct rt_object_type {
-    const char *name; /* "variable", "hash table", "tensor list" */
+    const char *name; /* such as "variable", "hash table", "tensor list" */
     void (*free)(struct rt_object *o);
 };
 struct rt_object {

@@ -2,10 +2,10 @@
  * The contract of ops and kernels. An op is described in three parts:
  *
  *   schema  (schema.h) names and types, generated from TensorFlow's registry
- *   op      struct rt_op: the device-independent part: effect, check, infer and row rule (infer.h)
+ *   op      struct rt_op, the device-independent part: effect, check, infer and row rule (infer.h)
  *   kernel  (kernel.h) struct rt_kernel: prepare and run, for one device and a set of types
  *
- * An op and its kernels stand in one file under kernels/, listed by one row in kernels/table.inc.
+ * An op and its kernels are in one file under kernels/ and have one row in kernels/table.inc.
  * That file needs all three parts, so this header includes them.
  *
  * Owner: an op is static data. Threads: check, infer, rows and epilogue are pure functions.
@@ -18,73 +18,76 @@
 #include "runtime/core/registry.h"
 
 enum rt_effect {
-    RT_PURE,   /* outputs depend on the inputs alone: folded, merged, dropped if unused */
+    RT_PURE,   /* outputs depend only on inputs: may be folded, merged, or dropped if unused */
     RT_READS,  /* reads a resource: dropped if unused, merged if no write is in between */
-    RT_WRITES, /* changes a resource: always run, in order; its signatures run alone */
+    RT_WRITES, /* changes a resource: always run, in order; its signatures are not batched */
     RT_RANDOM, /* draws random numbers: never folded or merged, dropped if unused */
-    RT_BLOCKS, /* may wait for another run (queues): run by the token executor, alone */
+    RT_BLOCKS, /* may wait for another run (queues): run by the token executor, not batched */
     RT_IO,     /* reads files, asserts, prints: never folded, merged or dropped */
 };
 
-enum { RT_FLOPS_INPUTS = 3 }; /* the inputs that rt_op.flops sees at most */
+enum { RT_FLOPS_INPUTS = 3 }; /* number of inputs whose shapes rt_op.flops gets at most */
 
 struct rt_op {
     const char *name;
     enum rt_effect effect;
     uint64_t shape_in; /* bit k: infer reads the value of input k (small integers in host memory) */
-    /* Refuses, at import, combinations of attributes that no run accepts. May be NULL. */
+    /* Refuses, at import, attributes that no run accepts in combination. May be NULL. */
     enum rt_status (*check)(const struct rt_node *n, struct rt_error *err);
     /*
-     * Shape inference: output shapes from input shapes and known values. Dimensions that cannot be
-     * inferred stay unknown. NULL: no output shape is known before the node has run. Refuses only
-     * inputs that every run would refuse, with TensorFlow's text. infer is called with exact shapes
-     * before the first run with these shapes; run must allocate outputs whose shapes are still
-     * unknown then (rt_out).
+     * Infers output shapes from input shapes and known values. Dimensions that cannot be inferred
+     * stay unknown. NULL: no output shape is known before the node has run. Refuses only inputs
+     * that every run would refuse, with TensorFlow's error text. infer is called with exact shapes
+     * before the first run with these shapes. If a shape is still unknown after that, run must
+     * allocate the output (rt_out).
      */
     enum rt_status (*infer)(struct rt_infer *x);
-    void (*rows)(struct rt_rows *r); /* row rule; NULL: outputs are RT_DEP_MIXED */
+    void (*rows)(struct rt_rows *r); /* row rule; if NULL, all outputs are RT_DEP_MIXED */
     /*
-     * For ops whose CPU kernels take an epilogue: element-wise steps on output 0, done while it is
-     * in the cache (runtime/fusion/epilogue.h). Returns the length of the output's last axis, and
-     * in *rank the output's rank, if this node takes an epilogue; otherwise 0. Only constants in
-     * `in` have a shape. NULL: no node of the op takes an epilogue.
+     * For ops whose CPU kernels accept an epilogue: element-wise steps on output 0, done while the
+     * output is in the cache (runtime/fusion/epilogue.h). Returns the length of the output's last
+     * axis, and sets *rank to the output's rank, if this node accepts an epilogue; otherwise
+     * returns 0. Only constants in `in` have a shape. NULL: no node of the op accepts an epilogue.
      */
     int64_t (*epilogue)(const struct rt_node *n, const struct rt_info *in, int *rank);
     /*
-     * For ops that make the handle of a session's resource (VarHandleOp, HashTableV2, VariableV2).
-     * The session calls `make` once for each key (slot_kind, container, shared_name or node name),
-     * and the compiler folds the handle to a constant. Such ops have no kernel. The caller of
-     * `make` gets the reference of *out; `in`: the node's inputs, which must be loaded constants.
+     * For ops that make the handle of a resource of the session (VarHandleOp, HashTableV2,
+     * VariableV2). The session calls `make` once for each key (slot_kind, container, shared_name or
+     * node name), and the compiler folds the handle to a constant. These ops have no kernel. `in`
+     * holds the node's inputs, which must be loaded constants. The caller of `make` owns the
+     * reference in *out.
      */
     const char *slot_kind;
     enum rt_status (*make)(const struct rt_node *n, const struct rt_tensor *in,
                            struct rt_object **out, struct rt_error *err);
-    /* infer also reads the value of the last input, whose index varies (ConcatV2's axis). */
+    /* Whether infer also reads the value of the last input, whose index varies (ConcatV2's
+     * axis). */
     bool shape_in_last;
-    /* Output 0 always has input 0's bytes, with a shape that infer knows from exact inputs
-     * (Reshape, Identity, Squeeze). A specialisation does not run such a node at all. */
+    /* Whether output 0 always has input 0's bytes, with a shape that infer can determine from exact
+     * inputs (Reshape, Identity, Squeeze). A specialisation does not run such a node. */
     bool is_view;
-    /* Of input 0 only the elements are read that are output (GatherV2, Slice). */
+    /* Whether the op reads only those elements of input 0 that it outputs (GatherV2, Slice). */
     bool is_gather;
     /*
-     * For ops in which arithmetic takes the time: the floating-point operations of a run, where a
-     * multiplication and an addition count as two; 0: not known. `in`: the shapes of the first
-     * RT_FLOPS_INPUTS inputs, n_in of them and at least two; `out`: that of output 0. A rank may be
-     * -1. NULL: tools show none.
+     * For ops that spend their time in arithmetic: returns the floating-point operations of a run;
+     * a multiplication and an addition count as two; 0: not known. `in` holds the shapes of the
+     * first RT_FLOPS_INPUTS inputs: n_in shapes, at least two. `out` is the shape of output 0. A
+     * rank may be -1. NULL: tools show no number.
      */
     double (*flops)(const struct rt_node *n, const struct rt_shape *in, int n_in,
                     const struct rt_shape *out);
-    /* The schema of an internal op, whose name begins with '_' and which no file may name; made by
-     * RT_FUSED_OP (fused_op.h). NULL: the schema is TensorFlow's. */
+    /* The schema of an internal op, made by RT_FUSED_OP (fused_op.h). The name of an internal op
+     * begins with '_', and no file may use it. NULL: the schema is TensorFlow's. */
     const struct rt_schema *internal_schema;
 };
-/* Whether infer reads the value of input k, by shape_in or shape_in_last. Use this, not the
- * members. */
+/* Returns whether infer reads the value of input k, according to shape_in and shape_in_last. Call
+ * this instead of reading the members. */
 static inline bool rt_op_reads_value(const struct rt_op *op, int k, int n_in)
 {
     return (k < 64 && (op->shape_in >> k & 1)) || (op->shape_in_last && k == n_in - 1);
 }
-/* The number of elements, for rt_op.flops; 0: the rank is unknown. */
+/* Returns the number of elements of a shape as a double, for rt_op.flops; 0 if the rank is
+ * unknown. */
 static inline double rt_shape_elements(const struct rt_shape *s)
 {
     double n = 1;

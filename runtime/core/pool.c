@@ -1,6 +1,6 @@
 /*
  * Heap buffers, and the pools that recycle them. A block is one allocation that holds the buffer's
- * header and its data. Freed blocks wait in lists by size class, large ones too, because the cost
+ * header and its data. Freed blocks, even large ones, wait in lists by size class, because the cost
  * of memory is not malloc but the page faults of fresh pages. Size classes are a quarter of a power
  * of two apart, so at most a fifth of a block is unused, and its pages are never touched.
  */
@@ -18,22 +18,23 @@ enum {
     ALIGN = 64,
     HEADER = 128, /* bytes of a block's header; a multiple of ALIGN */
     N_SMALL = 4,  /* size classes of 64, 128, 192 and 256 bytes */
-    MAX_EXP = 46, /* the largest class has 2^47 bytes */
+    MAX_EXP = 46, /* the largest size class has 2^47 bytes */
     N_CLASSES = N_SMALL + (MAX_EXP - 8 + 1) * 4,
 };
 
 struct block {
     struct rt_buffer b;
-    size_t capacity;    /* bytes at data */
+    size_t capacity;    /* number of bytes at data */
     struct block *next; /* next block of an idle list */
-    void *base;         /* the pointer that malloc returned */
+    void *base;         /* the pointer that malloc or posix_memalign returned */
 };
 _Static_assert(sizeof(struct block) <= HEADER, "header of a block");
 _Static_assert(HEADER % ALIGN == 0, "data is aligned");
 
 struct idle_list {
     struct rt_mutex mu;
-    struct block *first; /* guarded by mu; last freed first: it may still be in a CPU cache */
+    /* guarded by mu; the block freed last is first, as it may still be in a CPU cache */
+    struct block *first;
 };
 
 enum count_status { COUNTED, BEYOND_LIMIT, BEYOND_BUDGET };
@@ -41,22 +42,26 @@ enum count_status { COUNTED, BEYOND_LIMIT, BEYOND_BUDGET };
 enum { RESERVE_STEP = 4 << 20, RESERVE_MOST = 64 << 20, KEEP_MOST = 256 << 20, RECENT = 4 };
 
 struct rt_pool {
-    atomic_size_t refs;    /* references held by owners and by each block that is in use */
+    atomic_size_t refs;    /* references held by owners and by each block in use */
     atomic_size_t in_use;  /* bytes of blocks in use, and charged bytes */
-    atomic_size_t charged; /* bytes of rt_pool_charge, which are not blocks */
+    atomic_size_t charged; /* bytes charged by rt_pool_charge, which are not blocks */
     atomic_size_t idle;    /* bytes of idle blocks */
-    atomic_size_t peak;    /* the most bytes of blocks in use during this run */
-    atomic_size_t most;    /* the largest peak of the RECENT runs before */
-    size_t recent[RECENT]; /* peaks of the last runs, the latest first */
+    atomic_size_t peak;    /* peak of the bytes of blocks in use during this run */
+    atomic_size_t most;    /* largest peak of the RECENT previous runs */
+    size_t recent[RECENT]; /* peaks of the last runs, latest first */
     atomic_size_t keep;    /* upper bound on `idle` */
     atomic_size_t limit;
-    const char *flag;                           /* the flag that sets the limit, for errors */
-    size_t reserved_by_owner;                   /* for rt_pool_reserved */
-    struct rt_budget *budget;                   /* NULL: none */
-    struct rt_pool *next_sharing, **at_sharing; /* list budget->sharing; by sharing_mu */
+    /* name of the flag that sets the limit, for errors */
+    const char *flag;
+    /* the number whose address rt_pool_reserved returns */
+    size_t reserved_by_owner;
+    struct rt_budget *budget; /* NULL: none */
+    /* links of the list budget->sharing; guarded by sharing_mu */
+    struct rt_pool *next_sharing, **at_sharing;
     struct rt_mutex budget_mu;
-    atomic_size_t reserved; /* bytes taken from the budget; changed under budget_mu. More than
-                               in_use, so that the threads of many runs seldom contend */
+    /* Bytes taken from the budget; changed under budget_mu. The pool reserves more than in_use, so
+     * that the threads of concurrent runs seldom contend for the lock. */
+    atomic_size_t reserved;
     struct idle_list list[N_CLASSES];
 };
 
@@ -96,14 +101,15 @@ void rt_budget_give(struct rt_budget *b, size_t n)
         atomic_fetch_sub(&b->used, n);
 }
 
-/* The bytes that a block of this capacity takes, which the pool counts. The extra bytes of small
- * blocks are for their alignment in block_new. */
+/* Returns the bytes that a block of this capacity occupies, which the pool counts. Small blocks
+ * need extra bytes because block_new aligns them itself. */
 static size_t footprint(size_t capacity)
 {
     return HEADER + capacity + (capacity <= N_SMALL * ALIGN ? ALIGN - 1 : 0);
 }
 
-/* The size class for n bytes, and in *capacity the class's size. -1: n is too large. */
+/* Returns the size class for n bytes, and sets *capacity to the size of the class. Returns -1 if n
+ * is too large. */
 static int class_of(size_t n, size_t *capacity)
 {
     if (n <= N_SMALL * ALIGN) {
@@ -138,7 +144,7 @@ struct rt_pool *rt_pool_new_plain(size_t limit_bytes, const char *flag)
 {
     struct rt_pool *p = rt_pool_new(limit_bytes);
     if (p) {
-        atomic_init(&p->keep, 0); /* so that pool_give frees every block */
+        atomic_init(&p->keep, 0); /* With 0, pool_give frees every block. */
         p->flag = flag;
     }
     return p;
@@ -184,9 +190,9 @@ static void end_sharing(struct rt_pool *p)
     rt_mutex_unlock(&sharing_mu);
 }
 
-/* Called after in_use has decreased or `reserved` increased. A walk over the pools clears
- * has_surplus before it reads both, so every surplus is seen by that walk or sets the flag for the
- * next. */
+/* Sets has_surplus if the pool has reserved more than it uses. Called after in_use has decreased or
+ * `reserved` has increased. reserve() clears has_surplus before it reads in_use and `reserved`, so
+ * it either sees a surplus, or the surplus sets the flag again. */
 static void note_surplus(struct rt_pool *p)
 {
     if (p->budget && atomic_load(&p->reserved) > atomic_load(&p->in_use) &&
@@ -194,7 +200,7 @@ static void note_surplus(struct rt_pool *p)
         atomic_store(&p->budget->has_surplus, true);
 }
 
-/* Raises the pool's reservation to `want` bytes at least, from what is free in the budget. */
+/* Raises the pool's reservation to at least `want` bytes, from the free bytes of the budget. */
 static bool reserve_free(struct rt_pool *p, size_t want)
 {
     rt_mutex_lock(&p->budget_mu);
@@ -213,8 +219,8 @@ static bool reserve_free(struct rt_pool *p, size_t want)
     return ok;
 }
 
-/* Reduces a reservation that exceeds in_use by more than `most`: gives the excess back to the
- * budget, except RESERVE_STEP bytes of it (or `most`, if that is less). */
+/* If a reservation exceeds in_use by more than `most`, returns the excess to the budget, except for
+ * RESERVE_STEP bytes (or `most`, if that is less). */
 static void release_reserve(struct rt_pool *p, size_t most)
 {
     rt_mutex_lock(&p->budget_mu);
@@ -222,8 +228,9 @@ static void release_reserve(struct rt_pool *p, size_t most)
     if (have > need && have - need > most) {
         need += most < RESERVE_STEP ? most : RESERVE_STEP;
         atomic_store(&p->reserved, need);
-        /* Another thread may have counted a block meanwhile. If it did before the store, it relied
-         * on the old reservation and is seen by this load; if after, it reserves for itself. */
+        /* Another thread may have counted a block meanwhile. If it did so before the store, it
+         * relied on the old reservation, and this load sees its bytes. If it did so after the
+         * store, it reserves the bytes itself. */
         const size_t now = atomic_load(&p->in_use);
         if (now > need) {
             need = now < have ? now : have;
@@ -235,10 +242,11 @@ static void release_reserve(struct rt_pool *p, size_t most)
 }
 
 /*
- * Raises the pool's reservation to `want` bytes at least. If the budget has not enough free,
- * surplus reservations of other pools, idle ones among them, are taken back until it has: otherwise
- * idle models would shut out all others. If no pool has a surplus (has_surplus), the pools are not
- * walked before a refusal: there are several pools for each model, and all runs share sharing_mu.
+ * Raises the pool's reservation to at least `want` bytes. If the budget has too few free bytes,
+ * takes surplus reservations back from other pools, including idle ones, until it has enough;
+ * otherwise idle models could starve all others. If no pool has a surplus (has_surplus), the
+ * reservation is refused without visiting the pools: there are several pools for each model, and
+ * all runs share sharing_mu.
  */
 static bool reserve(struct rt_pool *p, size_t want)
 {
@@ -255,7 +263,7 @@ static bool reserve(struct rt_pool *p, size_t want)
         release_reserve(q, 0);
         ok = reserve_free(p, want);
     }
-    if (ok) /* the pools that were not visited may have a surplus */
+    if (ok) /* The pools that were not visited may still have a surplus. */
         atomic_store(&p->budget->has_surplus, true);
     rt_mutex_unlock(&sharing_mu);
     return ok || reserve_free(p, want);
@@ -301,7 +309,8 @@ void rt_pool_trim(struct rt_pool *p, size_t keep_bytes)
 {
     if (p->budget && atomic_load(&p->reserved) > atomic_load(&p->in_use) + RESERVE_STEP)
         release_reserve(p, RESERVE_STEP);
-    /* The largest classes first: few calls of free give back most of the bytes. */
+    /* Frees the largest size classes first, because few calls of free then release most of the
+     * bytes. */
     size_t n_freed = 0;
     for (int i = N_CLASSES - 1; i >= 0 && atomic_load(&p->idle) > keep_bytes; i--) {
         for (;;) {
@@ -345,7 +354,8 @@ size_t rt_pool_in_use(struct rt_pool *p)
     return atomic_load(&p->in_use);
 }
 
-/* Adds to in_use, within the limit plus `credit` and within the budget. *now: in_use before. */
+/* Adds `capacity` to in_use if that stays within the limit plus `credit` and within the budget.
+ * *now is the value of in_use before. */
 static enum count_status count(struct rt_pool *p, size_t capacity, size_t credit, size_t *now)
 {
     size_t limit = atomic_load_explicit(&p->limit, memory_order_relaxed);
@@ -373,7 +383,7 @@ static void discount(struct rt_pool *p, size_t capacity)
     note_surplus(p);
 }
 
-/* Called on the run's own thread only, so no atomic addition is needed. */
+/* Only the run's own thread calls this, so no atomic addition is needed. */
 static void set_charged(struct rt_pool *p, size_t bytes)
 {
     atomic_store_explicit(&p->charged, bytes, memory_order_relaxed);
@@ -392,9 +402,8 @@ bool rt_pool_has_capacity(const struct rt_pool *p, size_t bytes)
     return now <= limit && bytes <= limit - now;
 }
 
-/* For errors: the bytes that the pool counts, if they are more than the bytes requested, because
- * sizes are rounded up to a class. The requested bytes alone might look as if they fitted the
- * limit. */
+/* Formats the counted bytes for an error, if they exceed the requested bytes because sizes are
+ * rounded up to a class. The requested bytes alone might appear to fit the limit. */
 static const char *as_counted(char *text, size_t size, size_t capacity, size_t bytes)
 {
     text[0] = '\0';
@@ -403,7 +412,7 @@ static const char *as_counted(char *text, size_t size, size_t capacity, size_t b
     return text;
 }
 
-/* As count(); RT_RESOURCE_EXHAUSTED: err says which limit is reached. */
+/* Counts as count() does. On RT_RESOURCE_EXHAUSTED, err names the limit that is reached. */
 static enum rt_status count_or_fail(struct rt_pool *p, size_t capacity, size_t credit, size_t bytes,
                                     const char *what, size_t *now, struct rt_error *err)
 {
@@ -486,8 +495,8 @@ static void pool_give(struct rt_pool *p, struct block *k)
     rt_pool_unref(p);
 }
 
-/* Small blocks come from malloc and are aligned here, because malloc has free lists for small sizes
- * and posix_memalign does not use them. */
+/* Allocates a block. A small block comes from malloc and is aligned in this function, because
+ * malloc has free lists for small sizes and posix_memalign does not use them. */
 static struct block *block_new(size_t capacity)
 {
     void *base = NULL;
@@ -503,7 +512,7 @@ static struct block *block_new(size_t capacity)
     return k;
 }
 
-/* Frees idle blocks until in_use and idle together are within the limit. */
+/* Frees idle blocks until in_use plus the idle bytes are within the limit. */
 static void trim_to_limit(struct rt_pool *p)
 {
     const size_t limit = atomic_load_explicit(&p->limit, memory_order_relaxed);
@@ -513,8 +522,8 @@ static void trim_to_limit(struct rt_pool *p)
         rt_pool_trim(p, keep);
 }
 
-/* b->size grows with the zeroed part: if the check fails, freeing the buffer sees zeroed elements
- * only. */
+/* Zeroes the buffer's elements and grows b->size along, so that a buffer whose check has failed can
+ * be freed: its size covers zeroed elements only. */
 static enum rt_status zero_elements(struct rt_buffer *b, size_t bytes, const struct rt_check *check,
                                     struct rt_error *err)
 {
@@ -627,9 +636,10 @@ void rt_text_unref(struct rt_text *t)
 
 /* ---- memory outside tensors ---- */
 
-/* The header before the bytes that the caller gets, which are aligned as malloc's are. */
+/* Header of an allocation by rt_pool_alloc. The caller's bytes follow it, aligned as malloc aligns
+ * them. */
 struct memory {
-    _Alignas(16) size_t capacity; /* bytes that the pool counts */
+    _Alignas(16) size_t capacity; /* bytes that the pool counts for the allocation */
     struct rt_pool *pool;
 };
 
@@ -692,7 +702,7 @@ static enum rt_status move_count(_Atomic(struct rt_pool *) *from, struct rt_pool
         return st;
     rt_pool_ref(to);
     while (!atomic_compare_exchange_weak(from, &old, to))
-        if (old == to) { /* another thread has moved it */
+        if (old == to) { /* Another thread has already moved the buffer or text. */
             discount(to, capacity);
             rt_pool_unref(to);
             return RT_OK;
@@ -756,7 +766,7 @@ static void free_elements(struct rt_buffer *b)
         for (size_t i = 0; i < b->size / sizeof *s; i++) {
             if (s[i].n < sizeof s[i].u.in)
                 continue;
-            n_freed++; /* counts references: a shared text counts several times */
+            n_freed++; /* Counts references, so a shared text counts several times. */
             rt_text_unref(s[i].u.out);
         }
         note_freed(n_freed);

@@ -1,10 +1,10 @@
 /*
- * Memory pools: what allocates the memory of runs, recycles it, and counts it against limits. The
- * memory that models leave in variables and tables is counted by pools too.
+ * Memory pools allocate the memory of runs, recycle it, and count it against limits. Pools also
+ * count the memory that models retain in variables and tables.
  *
- * Owner: counted by references; a pool lives until its last block has returned.
- * Threads: blocks may be freed on any thread. Each function says from how many threads it may be
- * called.
+ * Owner: a pool has a reference count and lives until its last block has been returned.
+ * Threads: blocks may be freed on any thread. The comment of a function states if only one thread
+ * at a time may call it.
  */
 #ifndef RT_POOL_H
 #define RT_POOL_H
@@ -15,65 +15,69 @@
 
 #include "runtime/base/status.h"
 
-/* A bound on the bytes that many pools hold together. A budget outlives its pools. Its owner sets
- * `limit`, and the other members to zero. */
+/* A limit on the bytes that several pools hold together. A budget outlives its pools. Its owner
+ * sets `limit`, and the other members to zero. */
 struct rt_budget {
     atomic_size_t used;
     size_t limit;
-    struct rt_pool *sharing; /* the pools of this budget; used by pool.c only, as has_surplus */
-    /* A pool may have reserved more than it uses. False: none has, so none can give any back. */
+    struct rt_pool *sharing; /* list of the budget's pools; like has_surplus, used by pool.c only */
+    /* Whether a pool may have reserved more than it uses. If false, no pool can return bytes. */
     atomic_bool has_surplus;
 };
-/* Takes n bytes of the budget, or (false) none. A NULL budget has no bound. */
+/* Takes n bytes from the budget, or returns false and takes none. A NULL budget has no limit. */
 bool rt_budget_take(struct rt_budget *b, size_t n);
 void rt_budget_give(struct rt_budget *b, size_t n);
 
 /*
- * A pool allocates the tensors of a run: it recycles freed blocks and counts blocks against a
- * limit. Blocks may be freed on any thread and return to their pool, which lives until the last one
- * has returned.
+ * Makes a pool for the tensors of runs, which recycles freed blocks and counts blocks against a
+ * limit. Blocks may be freed on any thread and return to their pool, which lives until the last
+ * block has been returned.
  */
 struct rt_pool *rt_pool_new(size_t limit_bytes); /* NULL: out of memory */
-/* The pool's blocks count against the budget too. Called before the first allocation. */
+/* Makes the pool's blocks count against the budget too. Must be called before the first
+ * allocation. */
 void rt_pool_share(struct rt_pool *p, struct rt_budget *budget);
 struct rt_pool *rt_pool_ref(struct rt_pool *p); /* NULL is fine */
 void rt_pool_unref(struct rt_pool *p);
-void rt_pool_trim(struct rt_pool *p, size_t keep_bytes); /* frees idle blocks beyond keep_bytes */
+/* frees idle blocks that exceed keep_bytes */
+void rt_pool_trim(struct rt_pool *p, size_t keep_bytes);
 /*
- * Tell the pool that a run begins, or ends. Between runs the pool keeps idle blocks for the next
- * run: up to twice the peak of the second largest of the last 4 runs, but at least `least` bytes
- * and at most 256 MiB. Recurring shapes so find their memory, also in blocks of other sizes, while
- * the memory of a single huge answer is freed. rt_pool_end returns the most bytes that the pool
- * will keep. Not from two threads at a time. rt_pool_reserved: a number that the pool's owner may
- * use, 0 at first.
+ * rt_pool_begin and rt_pool_end tell the pool that a run begins or ends. They must not be called
+ * from two threads at a time. Between runs the pool keeps idle blocks for the next run: up to twice
+ * the peak of the second largest of the last 4 runs, but at least `least` bytes and at most 256
+ * MiB. Recurring shapes thus find their memory, even in blocks of other sizes, while the memory of
+ * a single huge response is freed. rt_pool_end returns the most bytes that the pool will keep.
+ * rt_pool_reserved returns the address of a number, initially 0, that the pool's owner may use.
  */
 size_t *rt_pool_reserved(struct rt_pool *p);
 void rt_pool_begin(struct rt_pool *p);
 size_t rt_pool_end(struct rt_pool *p, size_t least);
-/* Counts memory that a run holds besides tensors against the limit and the budget.
- * RT_RESOURCE_EXHAUSTED: `err` names `what` (with its article, "a list"), the sizes and the flag.
- * One thread at a time. */
+/* Counts memory that a run holds outside tensors against the limit and the budget. On
+ * RT_RESOURCE_EXHAUSTED, `err` names `what` (which includes an article: "a list"), the sizes and
+ * the flag. Called by one thread at a time. */
 enum rt_status rt_pool_charge(struct rt_pool *p, size_t bytes, const char *what,
                               struct rt_error *err);
 void rt_pool_discharge(struct rt_pool *p, size_t bytes);
-/* As rt_pool_charge and rt_pool_discharge, from any thread, for memory that belongs to no run.
- * `credit`: bytes by which the limit may be exceeded. */
+/* rt_pool_hold and rt_pool_release count memory that belongs to no run. They may be called on any
+ * thread. The limit may be exceeded by `credit` bytes. */
 enum rt_status rt_pool_hold(struct rt_pool *p, size_t bytes, size_t credit, const char *what,
                             struct rt_error *err);
 void rt_pool_release(struct rt_pool *p, size_t bytes);
-/* Allocates n zeroed bytes outside tensors, which count in the pool until rt_pool_free. Any thread
- * may free them. NULL: err names `what` (with its article), the sizes and the flag. */
+/* Allocates n zeroed bytes outside tensors, which the pool counts until rt_pool_free. Any thread
+ * may free them. Returns NULL on failure; err then names `what` (which includes an article), the
+ * sizes and the flag. */
 void *rt_pool_alloc(struct rt_pool *p, size_t n, const char *what, struct rt_error *err);
 void rt_pool_free(void *p); /* NULL is fine */
 /*
- * A plain pool counts but does not recycle: blocks that return are freed. Its limit, named by
- * `flag` (a string literal) in errors, may be set again while nothing allocates, and raised at any
- * time.
+ * Makes a plain pool, which counts but does not recycle: blocks that return are freed. Errors name
+ * its limit by `flag` (a string literal). The limit may be set again while nothing allocates, and
+ * raised at any time.
  */
 struct rt_pool *rt_pool_new_plain(size_t limit_bytes, const char *flag); /* NULL: out of memory */
 void rt_pool_set_limit(struct rt_pool *p, size_t limit_bytes, const char *flag);
 void rt_pool_raise_limit(struct rt_pool *p, size_t bytes);
-bool rt_pool_has_capacity(const struct rt_pool *p, size_t bytes); /* within the limit */
+/* whether `bytes` more bytes are within the limit */
+bool rt_pool_has_capacity(const struct rt_pool *p, size_t bytes);
 size_t rt_pool_in_use(struct rt_pool *p);
 
 #endif

@@ -1,4 +1,4 @@
-/* The registry of ops and kernels (registry.h). */
+/* Implements the registry of ops and kernels (registry.h). */
 #include "runtime/core/op.h"
 #include "runtime/core/control.h"
 
@@ -8,7 +8,7 @@
 #include "runtime/base/bytes.h"
 #include "runtime/base/map.h"
 
-struct row { /* the op and the kernels of one name */
+struct row { /* an op and the kernels registered under its name */
     struct row *next;
     const struct rt_op *op;
     const struct rt_kernel **kernel;
@@ -43,7 +43,7 @@ void rt_registry_free(struct rt_registry *r)
     free(r);
 }
 
-/* The row of `op`, which is added if it is missing. NULL: out of memory. */
+/* Returns the row of `op`, adding it if it is missing. Returns NULL if out of memory. */
 static struct row *row_of(struct rt_registry *r, const char *op)
 {
     struct row *row = rt_map_get(&r->rows, op);
@@ -102,7 +102,8 @@ const struct rt_kernel *const *rt_registry_kernels(const struct rt_registry *r, 
     return row ? row->kernel : NULL;
 }
 
-/* The set of types in a node's attribute `type_attr` (NULL: "T"); 0: the node has none. */
+/* Returns the set of types in a node's attribute `type_attr` (NULL means "T"), or 0 if the node
+ * lacks the attribute. */
 static uint64_t types_of(const struct rt_node *n, const char *type_attr)
 {
     const struct rt_attr *a = rt_attr(n, type_attr ? type_attr : "T");
@@ -151,12 +152,12 @@ enum rt_status rt_registry_can_run(const struct rt_registry *r, const struct rt_
     if (row->op->slot_kind)
         return RT_OK;
 
-    /* Collected for the error message, in case no kernel fits. */
+    /* Types and devices of the op's kernels, collected for the error message if no kernel fits. */
     const char *type_attr = NULL;
     uint64_t here = 0, wanted = 0;
     struct rt_bytes devices;
     rt_bytes_init(&devices, 256);
-    const struct rt_kernel *pair = NULL; /* accepts the first attribute's types, not the second's */
+    const struct rt_kernel *pair = NULL; /* accepts the types of its first attribute only */
     bool is_here = false, is_mixed = false;
     for (int i = 0; i < row->n_kernels; i++) {
         const struct rt_kernel *k = row->kernel[i];

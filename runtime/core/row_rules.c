@@ -1,4 +1,5 @@
-/* Row rules that many ops share (infer.h): how outputs depend on the rows of the batch. */
+/* Row rules that many ops share (infer.h). A rule determines how outputs depend on the rows of the
+ * batch. */
 #include "runtime/core/infer.h"
 
 static bool is_rows(const struct rt_dep *d)
@@ -15,8 +16,8 @@ void rt_rows_same(struct rt_rows *r)
         r->out_dep[o] = r->in_dep[0];
 }
 
-/* All inputs with rows must have them along one axis of the output; inputs that do not depend on
- * the batch must be broadcast along that axis. */
+/* Rule for element-wise ops. All inputs with rows must have them along one axis of the output;
+ * inputs that do not depend on the batch must be broadcast along that axis. */
 void rt_rows_each(struct rt_rows *r)
 {
     int rank = 0, axis = -1;

@@ -1,10 +1,11 @@
 /*
- * The run of a kernel: inputs, outputs, scratch memory, and the functions that `run` may call to
- * make outputs, to take memory that counts, to shard its work and to learn that it should end.
+ * The interface of a kernel's `run`: inputs, outputs and scratch memory, and functions to make
+ * outputs, to allocate counted memory, to shard the work and to check whether the run should end.
  *
- * Owner: the executor makes the struct. Inputs belong to it, and outputs once `run` has returned.
- * Threads: the one that runs the kernel. The shards of rt_run_parallel may call rt_run_check from
- * others.
+ * Owner: the executor makes the struct. It owns the inputs, and the outputs once `run` has
+ * returned.
+ * Threads: the thread that runs the kernel. Shards of rt_run_parallel may call rt_run_check on
+ * other threads.
  */
 #ifndef RT_RUN_H
 #define RT_RUN_H
@@ -17,84 +18,94 @@ struct rt_context;
 
 struct rt_run {
     const struct rt_node *node;
-    void *state; /* the state that prepare made; read only; NULL without prepare */
+    /* the state that prepare made, which is read-only; NULL if the kernel has no prepare */
+    void *state;
     int n_in, n_out;
-    /* Loaded, unless the kernel has RT_K_LAZY. A ref is replaced by the variable's value, unless
-     * the node's in_ref asks for the ref. */
+    /* Inputs are loaded, unless the kernel has RT_K_LAZY. A ref is replaced by the variable's
+     * value, unless the node's in_ref requests the ref. */
     const struct rt_tensor *in;
-    /* Allocated if infer knew the shape and the kernel lacks RT_K_VIEWS: strings are empty, objects
-     * NULL, plain bytes not cleared. Otherwise zero, and run must call one of rt_out*. */
+    /* An output is allocated if infer determined its shape and the kernel lacks RT_K_VIEWS: strings
+     * are empty, objects are NULL, and plain bytes are uninitialised. Any other output is zero, and
+     * run must call one of rt_out*. */
     struct rt_tensor *out;
-    void *scratch;            /* rt_prep.scratch_bytes, 64-byte aligned */
-    struct rt_stream *stream; /* CPU: NULL. RT_OK of an asynchronous kernel means enqueued */
+    void *scratch; /* rt_prep.scratch_bytes bytes, 64-byte aligned */
+    /* NULL on the CPU. With a stream, RT_OK means that the work is enqueued. */
+    struct rt_stream *stream;
     struct rt_context *ctx;
     struct rt_error *err;
-    uint64_t last_use; /* for the executor; bit k: this node is the last reader of input k */
-    int64_t left;      /* countdown of rt_run_spend, for functions called once per item */
+    uint64_t last_use; /* used by the executor; bit k: this node is the last reader of input k */
+    int64_t left;      /* countdown of rt_run_spend for functions that are called once per item */
 };
 
-/* Allocates output k with this shape and the node's dtype. NULL: a memory limit is reached, or the
- * run should end; err is filled, and run returns r->err->code. For an output without elements the
- * pointer is not NULL and must not be read. */
+/* Allocates output k with this shape and the node's dtype. Returns NULL if a memory limit is
+ * reached or the run should end; err is then filled, and run must return r->err->code. For an
+ * output without elements the pointer is not NULL, but must not be read. */
 void *rt_out(struct rt_run *r, int k, int rank, const int64_t *dim);
-/* Output k becomes a view of input `in`, with another shape of equally many elements. */
+/* Makes output k a view of input `in`, with a different shape that has equally many elements. */
 enum rt_status rt_out_view(struct rt_run *r, int k, int in, int rank, const int64_t *dim);
-/* Output k becomes a reference to `t`. The caller keeps its own reference. */
+/* Makes output k a new reference to `t`. The caller keeps its own reference. */
 void rt_out_tensor(struct rt_run *r, int k, const struct rt_tensor *t);
-/* Output k becomes a scalar handle; takes the caller's reference to o. */
+/* Makes output k a scalar handle of o. Takes over the caller's reference. */
 enum rt_status rt_out_object(struct rt_run *r, int k, struct rt_object *o);
-/* Takes over input k if nothing else holds its bytes. True: *out holds the only reference, so the
- * kernel may change the bytes. */
+/* Takes over input k if nothing else holds its bytes. Returns true if *out then holds the only
+ * reference, so that the kernel may change the bytes. */
 bool rt_take(struct rt_run *r, int k, struct rt_tensor *out);
-/* Scratch memory whose size prepare did not know; freed after run. NULL: a limit; err is filled. */
+/* Returns scratch memory of a size that prepare did not know. It is freed after run. Returns NULL
+ * at a memory limit, with err filled. */
 void *rt_scratch(struct rt_run *r, size_t bytes);
-/* Zeroed memory, for a kernel that needs several pieces or keeps them after run, which rt_scratch
- * does not allow. It counts in the run's pool until rt_pool_free. NULL: a limit; err is filled. */
+/* Returns zeroed memory, for a kernel that needs several allocations or keeps them after run;
+ * rt_scratch supports neither. The memory counts in the run's pool until rt_pool_free. Returns NULL
+ * at a memory limit, with err filled. */
 void *rt_run_alloc(struct rt_run *r, size_t bytes);
-/* As rt_tensor_load; loading ends when the run should end. */
+/* Loads as rt_tensor_load does, but fails when the run should end. */
 enum rt_status rt_run_load(struct rt_run *r, struct rt_tensor *t);
-struct rt_pool *rt_run_pool(struct rt_run *r); /* the pool for tensors that run stores elsewhere */
-/* The state in which tensors count that run stores in a resource (runtime/session/state.h). */
+/* returns the pool for tensors that `run` stores elsewhere */
+struct rt_pool *rt_run_pool(struct rt_run *r);
+/* Returns the state that counts the tensors which `run` stores in a resource
+ * (runtime/session/state.h). */
 struct rt_state;
 const struct rt_state *rt_run_state(struct rt_run *r);
-/* RT_CANCELLED or RT_DEADLINE_EXCEEDED once the run should end. Long loops call it regularly. */
+/* Returns RT_CANCELLED or RT_DEADLINE_EXCEEDED once the run should end. Long loops must call it
+ * regularly. */
 enum rt_status rt_run_check(struct rt_run *r);
 /*
  * A cheap rt_run_check for loops over much data. `work` is the work since the last call, in
- * elements read or written once; an arithmetic step counts as one element too. rt_run_check is
+ * elements read or written once; an arithmetic operation counts as one element too. rt_run_check is
  * called after every RT_WORK elements. RT_WORK elements take about 1 ms, or 10 ms if all are in
- * fresh memory: 16 MB of eight-byte elements are 4,096 page faults, each some microseconds on a
- * virtual machine. *left: the countdown, RT_WORK at first. A function that a kernel calls for each
- * of many items uses &r->left: a countdown of its own would restart at every item and, with small
- * items, never end.
+ * fresh memory: 16 MB of eight-byte elements are 4,096 page faults, each of which takes some
+ * microseconds on a virtual machine. *left is the countdown, initially RT_WORK. A function that a
+ * kernel calls for each of many items uses &r->left: a countdown of its own would restart at every
+ * item and, with small items, never end.
  */
 enum { RT_WORK = 1 << 21 };
 static inline enum rt_status rt_run_spend(struct rt_run *r, int64_t *left, int64_t work)
 {
-    /* + 1, so that items without elements count too */
+    /* The + 1 makes items without elements count too. */
     if (work < RT_WORK && (*left -= work + 1) > 0)
         return RT_OK;
     *left = RT_WORK;
     return rt_run_check(r);
 }
-/* For a loop with a small body: calls rt_run_check at every 16,384th index. */
+/* Calls rt_run_check at every 16,384th index, for a loop with a small body. */
 static inline enum rt_status rt_run_tick(struct rt_run *r, int64_t i)
 {
     return (i & 0x3fff) == 0x3fff ? rt_run_check(r) : RT_OK;
 }
-/* 64 random bits for an op whose seeds are both 0. The session draws new ones at every start. */
+/* Returns 64 random bits, for an op whose seeds are both 0. Every session draws a new seed when it
+ * is made. */
 uint64_t rt_run_entropy(struct rt_run *r);
 /*
  * Calls shard(arg, i) for each i below n, in any order, on this thread and on idle cores that the
- * session may use; returns when all calls have returned. Shards must not depend on each other, nor
- * call rt_run_parallel. rt_run_width: the most shards that run at the same time (1: do not shard).
+ * session may use. Returns when all calls have returned. Shards must not depend on each other, nor
+ * call rt_run_parallel. rt_run_width returns how many shards can run at the same time; if it is 1,
+ * the work should not be sharded.
  */
 void rt_run_parallel(struct rt_run *r, int64_t n, void (*shard)(void *arg, int64_t i), void *arg);
 int rt_run_width(const struct rt_run *r);
 /*
- * State of this node that lives as long as the session, as a random generator's: `bytes` bytes,
- * which `init` fills at first use. All runs of the node share the state, so the kernel locks it.
- * NULL: out of memory; err is filled.
+ * Returns `bytes` bytes of node state that lives as long as the session, such as the state of a
+ * random generator. `init` fills the bytes at first use. All runs of the node share the state, so
+ * the kernel must lock it. Returns NULL if out of memory, with err filled.
  */
 void *rt_run_node_state(struct rt_run *r, size_t bytes,
                         void (*init)(void *state, const struct rt_node *n, uint64_t entropy));

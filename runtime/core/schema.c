@@ -3,7 +3,7 @@
 #include <string.h>
 
 /* Macros for the rows of table.inc. Compound literals at file scope have static storage, so the
- * table needs no initialisation at start. */
+ * table needs no initialisation at startup. */
 /* clang-format off */
 #define IS(name, type)       {name, type, -1, -1, -1, 0}
 #define OF(name, attr)       {name, RT_NO_DTYPE, attr, -1, -1, 0}

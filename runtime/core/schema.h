@@ -21,15 +21,16 @@ enum rt_attr_type {
     RT_ATTR_SHAPE,
     RT_ATTR_TENSOR,
     RT_ATTR_FUNC,
-    RT_ATTR_LIST = 16 /* added to one of the above */
+    RT_ATTR_LIST = 16 /* added to one of the values above for a list */
 };
 
 struct rt_arg_schema {
     const char *name;
-    uint8_t type;       /* enum rt_dtype if fixed, else RT_NO_DTYPE */
-    int8_t type_attr;   /* index of the attribute that gives the type, or -1 */
-    int8_t number_attr; /* index of the attribute that gives the number of tensors; -1: one */
-    int8_t list_attr;   /* index of the list(type) attribute, or -1 */
+    uint8_t type;     /* enum rt_dtype if the type is fixed, otherwise RT_NO_DTYPE */
+    int8_t type_attr; /* index of the attribute that gives the type, or -1 */
+    /* index of the attribute that gives the number of tensors; -1: one tensor */
+    int8_t number_attr;
+    int8_t list_attr; /* index of the list(type) attribute, or -1 */
     bool is_ref;
 };
 
@@ -37,11 +38,12 @@ struct rt_attr_schema {
     const char *name;
     uint8_t type; /* enum rt_attr_type */
     bool has_default, has_minimum;
-    int64_t minimum;     /* the least value of an int attribute, or the least length of a list */
+    int64_t minimum;     /* least value of an int attribute, or least length of a list */
     uint64_t types;      /* allowed types of a type or list(type) attribute; 0: any */
     uint8_t n_strings;   /* number of allowed strings; 0: any string */
-    const char *strings; /* the allowed strings, each followed by a NUL */
-    const char *value;   /* the default, as generate.py wrote it; rt_attr_default reads it */
+    const char *strings; /* allowed strings, each followed by a NUL */
+    /* default value in the text form of generate.py, which rt_attr_default reads */
+    const char *value;
 };
 
 struct rt_schema {
@@ -51,9 +53,11 @@ struct rt_schema {
     uint8_t n_in, n_out, n_attr;
 };
 
-const struct rt_schema *rt_schema_find(const char *op); /* NULL: TensorFlow has no such op */
-int rt_schema_attr(const struct rt_schema *s, const char *name); /* index, or -1 */
+/* returns NULL for an op that TensorFlow lacks */
+const struct rt_schema *rt_schema_find(const char *op);
+/* returns the attribute's index, or -1 */
+int rt_schema_attr(const struct rt_schema *s, const char *name);
 int rt_schema_count(void);
-const struct rt_schema *rt_schema_at(int i); /* the i-th, sorted by name */
+const struct rt_schema *rt_schema_at(int i); /* returns the i-th schema, sorted by name */
 
 #endif

@@ -28,7 +28,7 @@ static bool skip(struct rt_span *s, char c)
     return true;
 }
 
-/* Parses "0,2:-", all of `s`. */
+/* Parses a slice like "0,2:-", which must be the complete text `s`. */
 static enum rt_status parse_extents(struct rt_span s, struct rt_slice *out, struct rt_error *err)
 {
     const struct rt_span whole = s;
@@ -51,7 +51,7 @@ static enum rt_status parse_extents(struct rt_span s, struct rt_slice *out, stru
             break;
     }
     if (!whole.n)
-        return RT_OK; /* a scalar has no extents */
+        return RT_OK; /* The slice of a scalar has no extents. */
     return rt_fail(err, RT_INVALID_ARGUMENT,
                    "Expected a pair of numbers or '-' but got '%.*s': string = %.*s", (int)s.n,
                    (const char *)s.p, (int)whole.n, (const char *)whole.p);
@@ -128,7 +128,8 @@ bool rt_slice_resolve(struct rt_slice *s, int rank, const int64_t *dim)
 
 /* ---- keys ---- */
 
-/* Encodes v as the number of its significant bytes, and these bytes, the most significant first. */
+/* Encodes v as the number of its significant bytes, followed by these bytes, most significant
+ * first. */
 static void put_unsigned(struct rt_bytes *out, uint64_t v)
 {
     int n = 0;
@@ -139,8 +140,8 @@ static void put_unsigned(struct rt_bytes *out, uint64_t v)
         rt_bytes_addc(out, (char)(v >> (8 * n) & 255));
 }
 
-/* Encodes v in n bytes: n one bits, a zero bit, then 7n - 1 bits of the value. The code of a
- * negative number v is the bitwise complement of the code of ~v. */
+/* Encodes v in n bytes: n one bits, a zero bit, then 7n - 1 bits of the value. A negative v is
+ * encoded as the bitwise complement of the code of ~v. */
 static void put_signed(struct rt_bytes *out, int64_t v)
 {
     uint64_t bits = v < 0 ? ~(uint64_t)v : (uint64_t)v;

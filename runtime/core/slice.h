@@ -1,6 +1,6 @@
 /*
- * Slices of tensors, as checkpoints store partitioned variables: for each dimension a start and a
- * length, or the whole dimension.
+ * Slices of tensors, in which checkpoints store partitioned variables. A slice has a start and a
+ * length for each dimension, or covers the full dimension.
  */
 #ifndef RT_SLICE_H
 #define RT_SLICE_H
@@ -12,35 +12,38 @@
 struct rt_slice {
     int rank;
     int64_t start[RT_MAX_RANK];
-    int64_t length[RT_MAX_RANK]; /* -1: the whole dimension (start is 0) */
+    int64_t length[RT_MAX_RANK]; /* -1: the full dimension, in which case start is 0 */
 };
 
 /*
- * Parses TensorFlow's text of a slice, "4 8 0,2:-": the whole tensor's dimensions, then the slice.
- * *rank and dim get the whole tensor's shape. A slice that is not inside that shape is refused.
+ * Parses TensorFlow's text of a slice, "4 8 0,2:-": first the dimensions of the full tensor, which
+ * are stored in *rank and dim, then the slice. Refuses a slice that is not inside the tensor.
  */
 enum rt_status rt_slice_parse(struct rt_span text, int *rank, int64_t dim[RT_MAX_RANK],
                               struct rt_slice *out, struct rt_error *err);
-/* Reads a slice as stored in a checkpoint. False: it does not have `rank` dimensions. */
+/* Reads a slice from a checkpoint's message. Returns false if it does not have `rank`
+ * dimensions. */
 bool rt_slice_from_proto(struct rt_slice *out, int rank, const Tensorflow__TensorSliceProto *p);
-/* Writes the slice as "0,2:-" into the buffer of n bytes, and returns the buffer. */
+/* Writes the slice as text, like "0,2:-", into the buffer of n bytes. Returns the buffer. */
 const char *rt_slice_text(char *buffer, size_t n, const struct rt_slice *s);
-/* Replaces lengths of -1 by the dimensions' own. False: the slice does not fit the shape. */
+/* Replaces lengths of -1 by the dimensions of the full tensor. Returns false if the slice does not
+ * fit the tensor's shape. */
 bool rt_slice_resolve(struct rt_slice *s, int rank, const int64_t *dim);
 
 /*
- * Appends the key of a slice of tensor `name` in a checkpoint's index: an order-preserving encoding
- * of 0, the name, the rank, and the start and length of each dimension (-1: the whole dimension).
+ * Appends the key that a slice of tensor `name` has in a checkpoint's index. The key is an
+ * order-preserving encoding of 0, the name, the rank, and the start and length of each dimension
+ * (-1 for the full dimension).
  */
 void rt_slice_key(struct rt_bytes *out, struct rt_span name, const struct rt_slice *s);
 
-/* The number of elements that two resolved slices of one tensor have in common. */
+/* Returns the number of elements in the intersection of two resolved slices of one tensor. */
 int64_t rt_slice_overlap(const struct rt_slice *a, const struct rt_slice *b);
 
 /*
- * Copies the elements that two resolved slices of one tensor have in common: from `src`, which
- * holds slice `have`, to `dst`, which holds slice `want`. Returns their number. For plain types
- * only.
+ * Copies the intersection of two resolved slices of one tensor: from `src`, which holds slice
+ * `have`, to `dst`, which holds slice `want`. Returns the number of elements copied. For plain
+ * types only.
  */
 int64_t rt_slice_copy(void *dst, const struct rt_slice *want, const void *src,
                       const struct rt_slice *have, size_t elem_size);

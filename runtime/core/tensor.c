@@ -34,7 +34,7 @@ char *rt_str_resize(struct rt_str *s, struct rt_pool *pool, size_t n, struct rt_
 bool rt_str_set(struct rt_str *s, struct rt_pool *pool, const void *p, size_t n,
                 struct rt_error *err)
 {
-    /* `p` may lie in *s, so the old string is cleared after the copy. */
+    /* The old string is cleared after the copy, because `p` may be part of *s. */
     struct rt_str new = {0};
     char *to = rt_str_resize(&new, pool, n, err);
     if (to && n)
@@ -70,9 +70,10 @@ struct rt_object *rt_object_ref(struct rt_object *o)
     return o;
 }
 
-/* An object's `free` may drop the last reference to another object. This one is put into a list of
- * the thread and freed when `free` has returned, so that `free` never recurses: a loop in a graph
- * can nest lists as deep as it has iterations, and 200,000 nested calls overflow the stack. */
+/* Drops a reference to an object. The object's `free` may drop the last reference to another
+ * object. That object is put into a list of the thread and freed when `free` has returned, so that
+ * `free` never recurses: a loop in a graph can nest lists as deep as it has iterations, and 200,000
+ * nested calls overflow the stack. */
 void rt_object_unref(struct rt_object *o)
 {
     static _Thread_local struct rt_object *dead;
@@ -221,8 +222,8 @@ enum rt_status rt_tensor_load(struct rt_tensor *t, struct rt_error *err)
 enum rt_status rt_tensor_load_checked(struct rt_tensor *t, const struct rt_check *check,
                                       struct rt_error *err)
 {
-    /* Buffers share 16 locks, so that none needs space for one. Loads of two buffers with the same
-     * lock merely wait for each other. */
+    /* All buffers share 16 locks, so that no buffer needs memory for a lock. Loads of two buffers
+     * that share a lock merely wait for each other. */
     enum { N_LOCKS = 16 };
     static struct rt_mutex locks[N_LOCKS] = {
         RT_MUTEX_INIT, RT_MUTEX_INIT, RT_MUTEX_INIT, RT_MUTEX_INIT, RT_MUTEX_INIT, RT_MUTEX_INIT,

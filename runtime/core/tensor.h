@@ -1,13 +1,13 @@
 /*
- * Tensors: dense, row-major values over shared buffers.
+ * Tensors: dense, row-major values in shared buffers.
  *
- * A tensor is plain data: copying the struct does not take a reference to its buffer (buffer.h),
- * rt_tensor_ref does. Data that is allocated here is aligned to 64 bytes; foreign data and views
- * are aligned to an element only. Elements that are not plain bytes are strings (str.h) and objects
+ * A tensor is plain data. Copying the struct does not take a reference to its buffer (buffer.h);
+ * rt_tensor_ref does. Data allocated by the runtime is aligned to 64 bytes; foreign data and views
+ * are aligned only to an element. Elements that are not plain bytes are strings (str.h) and objects
  * (object.h).
  *
- * Threads: a buffer's reference count is atomic. Bytes with more than one reference are read only:
- * a writer asks rt_tensor_is_sole() first.
+ * Threads: a buffer's reference count is atomic. Bytes with more than one reference are read-only;
+ * a writer must check rt_tensor_is_sole() first.
  */
 #ifndef RT_TENSOR_H
 #define RT_TENSOR_H
@@ -27,26 +27,27 @@ enum { RT_MAX_RANK = 8 };
 struct rt_tensor {
     uint8_t dtype; /* enum rt_dtype; RT_NO_DTYPE: no tensor */
     int8_t rank;
-    uint16_t alias_of; /* the ref variable that it aliases (runtime/exec/alias.h); 0: none */
-    uint32_t storage;  /* that variable's storage number when it was read */
+    /* number of the ref variable that the tensor aliases (runtime/exec/alias.h); 0: none */
+    uint16_t alias_of;
+    uint32_t storage; /* storage number of that variable when the tensor was read */
     int64_t dim[RT_MAX_RANK];
-    void *data;            /* rt_no_elements() if there are none; NULL: lazy */
-    struct rt_buffer *buf; /* NULL: borrowed bytes that outlive the tensor, or no elements */
+    void *data;            /* rt_no_elements() if the tensor has no elements; NULL if it is lazy */
+    struct rt_buffer *buf; /* NULL: no elements, or borrowed bytes that outlive the tensor */
 };
 
 /*
- * Number of elements of a shape. -1: a dimension is negative, or the product of the non-zero
- * dimensions exceeds INT64_MAX. As in NumPy, the rule skips zeros, so that the product of any
- * dimensions of an existing tensor (strides, prefixes, suffixes, sub-shapes) does not overflow,
- * even if the tensor has no elements. TensorFlow creates some of the shapes refused here, and then
- * aborts the process, or fails with an internal error, in the next kernel.
+ * Returns the number of elements of a shape, or -1 if a dimension is negative or the product of the
+ * non-zero dimensions exceeds INT64_MAX. As in NumPy, the rule skips zeros, so that the product of
+ * any dimensions of an existing tensor (strides, prefixes, suffixes, sub-shapes) does not overflow,
+ * even if the tensor has no elements. TensorFlow creates tensors of some shapes that this rule
+ * refuses, and then aborts the process, or fails with an internal error, in the next kernel.
  */
 int64_t rt_count(int rank, const int64_t *dim);
 /*
  * Refuses shapes that no tensor of this dtype may have: more than RT_MAX_RANK dimensions, or a
- * violation of rt_count's rule with the size of an element as a further factor, so that strides in
- * bytes do not overflow either. Every tensor is checked: rt_tensor_new, rt_out_view and the results
- * of shape inference call this. *bytes: size of all elements; may be NULL.
+ * violation of rt_count's rule with the element size as a further factor, so that byte strides do
+ * not overflow either. Every tensor is checked: rt_tensor_new, rt_out_view and shape inference call
+ * this. Sets *bytes, unless NULL, to the size of all elements.
  */
 enum rt_status rt_shape_check(enum rt_dtype dtype, int rank, const int64_t *dim, size_t *bytes,
                               struct rt_error *err);
@@ -61,54 +62,56 @@ static inline size_t rt_tensor_bytes(const struct rt_tensor *t)
 {
     return (size_t)rt_tensor_count(t) * rt_dtype_size((enum rt_dtype)t->dtype);
 }
-/* Bytes of the texts of a loaded string tensor. A text that adjacent elements share counts once. */
+/* Returns the bytes of the texts of a loaded string tensor. A text that adjacent elements share
+ * counts once. */
 size_t rt_tensor_text_bytes(const struct rt_tensor *t);
 /*
- * The data pointer of tensors without elements: aligned like others, never read or written (which
- * AddressSanitizer verifies). Kernels may therefore do pointer arithmetic on the data of any
- * tensor; on NULL it would be undefined behaviour.
+ * Returns the data pointer of tensors without elements. It is aligned like other data and never
+ * read or written, which AddressSanitizer verifies. Kernels may therefore do pointer arithmetic on
+ * the data of any tensor; on NULL it would be undefined behaviour.
  */
 void *rt_no_elements(void);
-/* A new tensor over a new buffer, after rt_shape_check. *t is overwritten. */
+/* Makes a tensor with a new buffer, after rt_shape_check. *t is overwritten. */
 enum rt_status rt_tensor_new(struct rt_tensor *t, struct rt_pool *pool, enum rt_dtype dtype,
                              int rank, const int64_t *dim, struct rt_error *err);
-/* As rt_tensor_new over rt_buffer_new_checked. */
+/* Makes a tensor as rt_tensor_new does, with rt_buffer_new_checked. */
 enum rt_status rt_tensor_new_checked(struct rt_tensor *t, struct rt_pool *pool, enum rt_dtype dtype,
                                      int rank, const int64_t *dim, const struct rt_check *check,
                                      struct rt_error *err);
 void rt_tensor_ref(struct rt_tensor *dst, const struct rt_tensor *src); /* *dst is overwritten */
-void rt_tensor_clear(struct rt_tensor *t); /* drops the reference; *t is zero afterwards */
-/* Whether *t holds the only reference to plain heap bytes, so that they may be written. */
+void rt_tensor_clear(struct rt_tensor *t); /* drops the reference and zeroes *t */
+/* Returns whether *t holds the only reference to plain heap bytes, so that they may be written. */
 bool rt_tensor_is_sole(const struct rt_tensor *t);
 /* Loads a lazy tensor, once for all tensors that share the buffer, and sets t->data. */
 enum rt_status rt_tensor_load(struct rt_tensor *t, struct rt_error *err);
-/* As rt_tensor_load, for a run: a failure of `check` ends the load, and the next caller starts it
- * again. While a thread waits for another one that loads the tensor, its check is not called. */
+/* Loads as rt_tensor_load does, during a run. If `check` fails, the load fails, and the next caller
+ * starts it again. While a thread waits for another thread that loads the tensor, its check is not
+ * called. */
 enum rt_status rt_tensor_load_checked(struct rt_tensor *t, const struct rt_check *check,
                                       struct rt_error *err);
 static inline bool rt_tensor_is_lazy(const struct rt_tensor *t)
 {
     return t->buf && t->buf->kind == RT_BUF_LAZY && !atomic_load(&t->buf->data);
 }
-/* Copies n elements; copies of strings and objects share the texts and objects. Strings and objects
- * at dst must be valid, zero for instance. */
+/* Copies n elements. Copies of strings and objects share texts and objects with `src`. Strings and
+ * objects at dst must be valid before the call; zero is valid. */
 void rt_copy_elements(enum rt_dtype dtype, void *dst, const void *src, int64_t n);
-/* Copies `src`, which is loaded first if it is lazy, into a new heap buffer. */
+/* Copies `src` into a new heap buffer, after loading it if it is lazy. */
 enum rt_status rt_tensor_copy(struct rt_tensor *dst, const struct rt_tensor *src,
                               struct rt_pool *pool, struct rt_error *err);
-/* *t: a scalar of dtype RT_RESOURCE or RT_VARIANT, in memory of `pool` (NULL: malloc), that holds
- * the caller's reference to `o`. The reference is taken only on success. */
+/* Makes *t a scalar of dtype RT_RESOURCE or RT_VARIANT that holds the caller's reference to `o`.
+ * Its memory comes from `pool` (NULL: malloc). Takes over the reference only on success. */
 enum rt_status rt_tensor_object(struct rt_tensor *t, struct rt_pool *pool, enum rt_dtype dtype,
                                 struct rt_object *o, struct rt_error *err);
-/* Writes a shape as TensorFlow prints it, "[2,3]", truncated to n bytes; -1 becomes "?". Returns
- * `buffer`. */
+/* Writes a shape as TensorFlow prints it, like "[2,3]", truncated to n bytes; -1 becomes "?".
+ * Returns `buffer`. */
 const char *rt_shape_text(char *buffer, size_t n, int rank, const int64_t *dim);
 
 static inline const struct rt_str *rt_strs(const struct rt_tensor *t)
 {
     return t->data;
 }
-static inline struct rt_object *rt_tensor_handle(const struct rt_tensor *t) /* of a scalar */
+static inline struct rt_object *rt_tensor_handle(const struct rt_tensor *t) /* of a scalar tensor */
 {
     return t->data ? *(struct rt_object *const *)t->data : NULL;
 }

@@ -26,7 +26,7 @@ enum rt_status rt_shape_from_proto(const Tensorflow__TensorShapeProto *p, int *r
     return RT_OK;
 }
 
-/* The message's array of typed values: n values at p, whose type is `form`. */
+/* The typed values of a TensorProto: n values at p, whose type is `form`. */
 struct values {
     const void *p;
     size_t n;
@@ -68,7 +68,7 @@ static struct values values_of(const Tensorflow__TensorProto *p, enum rt_dtype d
     case RT_NO_DTYPE:
     case RT_N_DTYPES:
         return (struct values){NULL, 0, NONE};
-    default: /* integers of up to 32 bits, quantised ones too */
+    default: /* integers of up to 32 bits, including quantised ones */
         return (struct values){p->int_val, p->n_int_val, I32};
     }
 }
@@ -88,7 +88,8 @@ static void store(const struct values *v, char *dst, size_t size, int64_t n)
         for (int64_t i = 0; i < n; i++)
             ((uint8_t *)dst)[i] = ((const protobuf_c_boolean *)v->p)[i] != 0;
     } else {
-        memcpy(dst, v->p, (size_t)n * size); /* the message and memory have one representation */
+        /* Values have the same representation in the message and in memory. */
+        memcpy(dst, v->p, (size_t)n * size);
     }
 }
 
@@ -118,7 +119,8 @@ static enum rt_status fill_strings(const Tensorflow__TensorProto *p, struct rt_s
     return RT_OK;
 }
 
-/* The tensor_content of strings holds all lengths as varints, then the bytes of all strings. */
+/* Reads strings from tensor_content, which has all lengths as varints followed by the bytes of all
+ * strings. */
 static enum rt_status strings_from_content(struct rt_span content, struct rt_str *dst, int64_t n,
                                            struct rt_error *err)
 {
@@ -129,7 +131,7 @@ static enum rt_status strings_from_content(struct rt_span content, struct rt_str
         if (!pb_varint(&data, &len) || len > content.n)
             return rt_fail(err, RT_INVALID_ARGUMENT, "tensor_content: length %lld of %lld is bad",
                            (long long)i, (long long)n);
-        total += len; /* cannot overflow: at most 2 * content.n */
+        total += len; /* `total` cannot overflow: it is at most 2 * content.n. */
         if (total > content.n)
             break;
     }
@@ -158,7 +160,7 @@ static enum rt_status fill(const Tensorflow__TensorProto *p, struct rt_tensor *t
                          : fill_strings(p, t->data, n, err);
     if (content.n) {
         memcpy(t->data, content.p, content.n);
-        /* Kernels rely on bools that are 0 or 1. */
+        /* Kernels rely on bools being 0 or 1. */
         for (size_t i = 0; dtype == RT_BOOL && i < content.n; i++)
             if (content.p[i] > 1)
                 return rt_fail(err, RT_INVALID_ARGUMENT, "tensor_content: byte %zu is no bool", i);
@@ -198,14 +200,14 @@ enum rt_status rt_tensor_from_proto(const Tensorflow__TensorProto *p, size_t lim
     if (st)
         return st;
     if (rank < 0)
-        rank = 0; /* unknown rank: TensorFlow reads it as a scalar */
+        rank = 0; /* TensorFlow reads a shape of unknown rank as a scalar. */
     const int64_t n = rt_count(rank, dim);
     if (n < 0 || (n == 0 && rt_shape_check(dtype, rank, dim, NULL, NULL)))
         return rt_fail(err, RT_INVALID_ARGUMENT, "a tensor of shape %s",
                        rt_shape_text(buffer, sizeof buffer, rank, dim));
     if (n && !rt_dtype_is_plain(dtype) && dtype != RT_STRING)
         return rt_fail(err, RT_UNIMPLEMENTED, "a %s tensor as a value", rt_dtype_name(dtype));
-    /* Before anything is allocated for the shape, compare it with the bytes in the message. */
+    /* The shape is compared with the bytes in the message before anything is allocated for it. */
     if (content && n) {
         if (dtype != RT_STRING && ((uint64_t)n > SIZE_MAX / size || (size_t)n * size != content))
             return rt_fail(err, RT_INVALID_ARGUMENT,

@@ -1,7 +1,7 @@
 /*
  * Reads a tensor from a TensorProto, by TensorFlow's rules. tensor_content, if present, holds the
  * tensor's bytes. Otherwise the field of typed values holds the elements, and its last value is
- * repeated for the elements that are missing. Without any value all elements are zero.
+ * repeated for the missing elements. Without any value, all elements are zero.
  */
 #ifndef RT_TENSOR_PROTO_H
 #define RT_TENSOR_PROTO_H
@@ -10,15 +10,15 @@
 #include "tensorflow/core/framework/tensor.pb-c.h"
 
 /*
- * *out: a new tensor with memory of `pool` (NULL: malloc). `limit`: the most bytes of a tensor
- * whose message lacks some of its values. Refuses resource and variant tensors (unless empty),
- * shapes with unknown dimensions, and a tensor_content of the wrong length.
+ * Makes a tensor with memory of `pool` (NULL: malloc). If the message lacks some of the tensor's
+ * values, the tensor may have at most `limit` bytes. Refuses resource and variant tensors (unless
+ * empty), shapes with unknown dimensions, and a tensor_content of the wrong length.
  */
 enum rt_status rt_tensor_from_proto(const Tensorflow__TensorProto *p, size_t limit,
                                     struct rt_tensor *out, struct rt_pool *pool,
                                     struct rt_error *err);
-/* Reads a shape; rank -1: unknown. `p` NULL: a scalar. Refuses a rank above RT_MAX_RANK and
- * dimensions below -1. */
+/* Reads a shape. Rank -1 means that the rank is unknown. If `p` is NULL, the shape is a scalar's.
+ * Refuses a rank above RT_MAX_RANK and dimensions below -1. */
 enum rt_status rt_shape_from_proto(const Tensorflow__TensorShapeProto *p, int *rank,
                                    int64_t dim[RT_MAX_RANK], struct rt_error *err);
 

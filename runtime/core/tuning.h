@@ -1,5 +1,5 @@
 /*
- * Optimisations of a session, which its owner sets and kernels read when they are prepared.
+ * Optimisation options of a session, which its owner sets and kernels read when they are prepared.
  *
  * Threads: never changed while a session uses it.
  */
@@ -8,13 +8,13 @@
 
 #include <stdbool.h>
 
-/* Each member named no_ switches one off. All zero: the defaults, which
+/* Each member named no_ switches one optimisation off. All members zero are the defaults, which
  * suit every user. */
 struct rt_tuning {
     bool no_fusion;     /* no nodes are fused */
-    bool no_winograd;   /* convolutions do not use Winograd's transforms */
+    bool no_winograd;   /* convolutions do not use Winograd transforms */
     bool no_autotune;   /* kernels are chosen by rule, never by timing */
-    bool no_specialise; /* nothing is compiled for exact shapes: runs go node by node */
+    bool no_specialise; /* nothing is compiled for exact shapes; plans run node by node */
     bool bf16; /* constant matrices and filters may be packed as bfloat16; sums stay float32 */
 };
 

@@ -1,7 +1,7 @@
 /*
  * Element types: TensorFlow's full list, with TensorFlow's numbers
- * (tensorflow/core/framework/types.proto). On the wire the number of a ref type is that of its base
- * type plus 100; inside the runtime a ref is a handle (graph.h).
+ * (tensorflow/core/framework/types.proto). In messages, the number of a ref type is that of its
+ * base type plus 100; inside the runtime a ref is a handle (graph.h).
  */
 #ifndef RT_TYPES_H
 #define RT_TYPES_H
@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* X(enum name, number, TensorFlow's short name, bytes of an element in memory) */
+/* X(enum name, number, TensorFlow's short name, bytes per element in memory) */
 #define RT_DTYPE_LIST(X)                                                                           \
     X(RT_F32, 1, "float", 4)                                                                       \
     X(RT_F64, 2, "double", 8)                                                                      \
@@ -53,15 +53,16 @@ enum rt_dtype {
         RT_N_DTYPES = 33
 };
 
-#define RT_T(d) (UINT64_C(1) << (d)) /* a set of types is a uint64_t of these */
+#define RT_T(d) (UINT64_C(1) << (d)) /* set of types: a uint64_t with one such bit per type */
 
 size_t rt_dtype_size(enum rt_dtype d);      /* 0: not a type */
-const char *rt_dtype_name(enum rt_dtype d); /* "float"; "invalid": not a type */
-/* "DT_FLOAT", as in protobuf's JSON and text. */
+const char *rt_dtype_name(enum rt_dtype d); /* such as "float"; "invalid" if d is not a type */
+/* Returns a name like "DT_FLOAT", which protobuf uses in JSON and text. */
 const char *rt_dtype_proto_name(enum rt_dtype d);
-/* From a wire number; RT_NO_DTYPE: not a type. A ref type gives its base type, and sets *is_ref. */
+/* Converts a type number of a message; RT_NO_DTYPE: the number is not a type. For a ref type,
+ * returns the base type and sets *is_ref. */
 enum rt_dtype rt_dtype_from_wire(int number, bool *is_ref);
-/* Whether elements are plain bytes: neither strings nor objects. */
+/* Returns whether elements are plain bytes, that is, neither strings nor objects. */
 static inline bool rt_dtype_is_plain(enum rt_dtype d)
 {
     return d != RT_STRING && d != RT_RESOURCE && d != RT_VARIANT;

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Writes runtime/core/schema/table.inc: TensorFlow's op registry as C initialisers.
+"""Writes TensorFlow's op registry as C initialisers, for runtime/core/schema/table.inc.
 
-Run by hand with a TensorFlow installed, from the repository's root; the output is committed:
+Run by hand from the repository's root, with TensorFlow installed. The output is committed:
 
     python3 runtime/core/schema/generate.py > runtime/core/schema/table.inc
 
-One OP row per op, sorted by name in byte order (runtime/core/schema.c searches by halves). Defaults are
-compact text that runtime/core/attr.c reads; the grammar stands in `default_text`.
+The table has one OP row per op, sorted by name in byte order, for the binary search in runtime/core/schema.c.
+Defaults are compact text that runtime/core/attr.c reads; `default_text` documents the grammar.
 """
 
 import os
@@ -33,7 +33,7 @@ def op_list():
 
 
 def quote(data):
-    """A C string literal; octal escapes cannot swallow what follows them."""
+    """Returns data as a C string literal. Octal escapes of three digits cannot swallow the next character."""
     if isinstance(data, str):
         data = data.encode()
     out = ""
@@ -77,9 +77,9 @@ def float_text(value):
 
 
 def default_text(kind, value):
-    """Writes a default value. string: itself. int, type: decimal. bool: 0 or 1. float: its 32 bits in hexadecimal.
-    shape: "?" or dims between commas. tensor: type ':' shape ':' integers between commas. list: each element
-    followed by ';'."""
+    """Returns the text of a default value. A string is its own text; an int or type is decimal; a bool is 0 or 1; a
+    float is its 32 bits in hexadecimal; a shape is "?", or its dimensions separated by commas; a tensor is type ':'
+    shape ':' integers separated by commas; in a list, each element is followed by ';'."""
     if kind.startswith("list("):
         inner = kind[5:-1]
         field = {"string": "s", "int": "i", "float": "f", "bool": "b"}.get(inner, inner)
@@ -111,8 +111,8 @@ def scalar_text(kind, value):
 
 
 def arg_row(arg, attrs):
-    """Writes an argument by one of three macros. IS: one tensor of a fixed type. OF: one tensor whose type an
-    attribute gives. ARG: all members."""
+    """Returns the macro call for an argument. IS is for one tensor of a fixed type, OF for one tensor whose type is
+    given by an attribute. ARG, for all other arguments, sets all members of the schema's struct."""
     fixed = int(arg.type) % 100
     if not (arg.number_attr or arg.type_list_attr or arg.is_ref):
         if fixed:
@@ -133,8 +133,8 @@ def arg_row(arg, attrs):
 
 
 def attr_row(attr):
-    """Writes an attribute by one of three macros. MUST: no default and no restrictions. HAS: a default and no
-    restrictions. ATTR: all members."""
+    """Returns the macro call for an attribute. MUST is for an attribute with no default and no restrictions, HAS for
+    one with a default and no restrictions. ATTR, for all other attributes, sets all members of the schema's struct."""
     types = 0
     for number in attr.allowed_values.list.type:
         types |= 1 << number
@@ -159,7 +159,7 @@ def attr_row(attr):
 
 
 def wrap(text, indent):
-    """Breaks a row into lines at the blanks between strings and arguments."""
+    """Breaks a row into lines, at the blanks between strings and arguments."""
     pieces = re.findall(r'(?:"(?:[^"\\]|\\.)*"|[^" ])+', text)
     lines, line = [], indent
     for piece in pieces:
