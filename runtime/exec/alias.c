@@ -2,8 +2,8 @@
 
 #include <stdlib.h>
 
-/* The number of `v` in the list, added if it is new; 0: out of memory, or alias_of is too
- * narrow. */
+/* Returns the number of variable `v` in the list, adding it if it is new. Returns 0 if out of
+ * memory, or if alias_of is too narrow for the number. */
 static uint16_t number_of(struct rt_aliases *a, struct rt_variable *v)
 {
     for (int k = a->n; k > 0; k--)

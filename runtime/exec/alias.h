@@ -1,17 +1,17 @@
 /*
- * Aliases: tensors that are a ref variable's own buffer. Where a TensorFlow 1 graph reads a ref
- * variable (mostly by one Identity that all readers share), TensorFlow hands out the variable's
+ * Aliases: tensors that share a ref variable's own buffer. Where a TensorFlow 1 graph reads a ref
+ * variable (mostly by one Identity that all readers share), TensorFlow returns the variable's
  * buffer, not a copy, and views pass that buffer on. Assignments that keep the number of elements,
  * additions and scatters write to the buffer, so a node that reads a view after such a write sees
  * the written bytes.
  *
- * Slipway never writes a buffer that others hold, because other runs may be reading it: the
- * variable takes a new buffer instead. A tensor that was read from a ref variable, and each view of
- * it, carries the number of the variable and the storage that it had (rt_tensor.alias_of,
- * rt_tensor.storage). Code that reads such a tensor calls rt_alias_follow first, which exchanges
- * the tensor's buffer for the variable's present one. An assignment of another number of elements
- * gives the variable another storage: tensors that were read before keep their bytes, as in
- * TensorFlow.
+ * Slipway never writes a buffer that others hold, because other runs may be reading it; the
+ * variable gets a new buffer instead. A tensor that was read from a ref variable, and each view of
+ * it, carries the number of the variable and the variable's storage number at that time
+ * (rt_tensor.alias_of, rt_tensor.storage). Code that reads such a tensor calls rt_alias_follow
+ * first, which replaces the tensor's buffer by the variable's current one. An assignment that
+ * changes the number of elements gives the variable a new storage number: tensors that were read
+ * before keep their bytes, as in TensorFlow.
  *
  * Threads: the thread of the run. Owner: the run owns the list.
  */
@@ -22,17 +22,17 @@
 
 /* The ref variables that one run has read, if the run may write ref variables. */
 struct rt_aliases {
-    /* alias_of k + 1 means variable[k]; the list holds a reference to each */
+    /* alias_of k + 1 means variable[k]; the list holds a reference to each variable */
     struct rt_variable **variable;
     int n, capacity;
-    bool is_needed; /* the run writes ref variables; otherwise the list stays empty */
+    bool is_needed; /* whether the run writes ref variables; if not, the list stays empty */
 };
 
-/* Reads a ref variable as rt_variable_read does; *out is an alias if aliases are needed. */
+/* Reads a ref variable as rt_variable_read does. If aliases are needed, *out is an alias. */
 enum rt_status rt_alias_read(struct rt_aliases *a, struct rt_variable *v, struct rt_tensor *out,
                              struct rt_error *err);
 void rt_alias_update(const struct rt_aliases *a, struct rt_tensor *t);
-/* Gives *t, which the caller owns, the bytes that its variable has now. */
+/* Updates *t, which the caller owns, to the current bytes of the variable that it aliases. */
 static inline void rt_alias_follow(const struct rt_aliases *a, struct rt_tensor *t)
 {
     if (t->alias_of)

@@ -1,7 +1,6 @@
 /*
- * Contexts. The memory that a context holds is counted as that of the run that uses it. Between
- * runs an idle context stays with its plan, as far as the idle cache has capacity for it
- * (idle_cache.h).
+ * Contexts. The memory that a context holds counts as memory of the run that uses it. Between runs
+ * an idle context stays with its plan, if the idle cache has capacity for it (idle_cache.h).
  */
 #include <stdlib.h>
 
@@ -79,14 +78,16 @@ struct rt_context *rt_context_take(struct rt_plan *p, struct rt_run_shared *shar
     }
     rt_idle_cache_use(p->session->idle_cache, &c->reserved);
     if (rt_pool_charge(shared->pool, rt_context_held(c), "a run", NULL))
-        /* other runs use the capacity: this run allocates again as it needs memory */
+        /* Other runs use the capacity, so this run allocates scratch memory again as it needs
+         * it. */
         rt_context_drop_scratch(c);
     c->shared = shared;
     return c;
 }
 
-/* Reserves capacity in the idle cache for all that the context holds, or, after dropping its
- * scratch memory, for its execution instances alone; false: neither fits. */
+/* Reserves capacity in the idle cache for everything that the context holds. If that does not fit,
+ * drops the scratch memory and reserves capacity for the execution instances alone. Returns false
+ * if even those do not fit. */
 static bool reserve_idle(struct rt_plan *p, struct rt_context *c)
 {
     struct rt_idle_cache *idle_cache = p->session->idle_cache;
@@ -123,7 +124,7 @@ void rt_context_give(struct rt_context *c)
     rt_mutex_unlock(&p->mu);
 }
 
-/* Evicts the last idle context of the list: runs take the first. */
+/* Evicts the last idle context of the list, because runs take the first. */
 static void drop_last(struct rt_cache_owner *k)
 {
     struct rt_plan *p = k->owner;
@@ -151,7 +152,7 @@ void rt_contexts_begin(struct rt_plan *p)
 void rt_contexts_end(struct rt_plan *p)
 {
     rt_idle_cache_remove_owner(p->session->idle_cache, &p->cache_owner);
-    /* until rt_segments_free, other threads may look for retired instances here */
+    /* Until rt_segments_free, other threads may search this list for retired instances. */
     rt_mutex_lock(&p->mu);
     struct rt_context *idle = p->idle;
     p->idle = NULL;

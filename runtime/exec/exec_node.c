@@ -1,4 +1,5 @@
-/* Runs one node: makes its inputs readable, prepares and runs its kernel, checks its outputs. */
+/* Runs one node: makes its inputs readable, prepares and runs its kernel, and checks its
+ * outputs. */
 #include "runtime/exec/executor.h"
 #include "runtime/core/device_tensor.h"
 #include "runtime/select/prepared.h"
@@ -22,8 +23,9 @@ enum rt_status rt_exec_fail_at(const struct rt_plan_step *n, struct rt_error *er
     return rt_fail(err, old.code, "%s%s", rt_error_text(&old), tail);
 }
 
-/* Makes an input readable for the kernel: a variable's handle becomes its value, and lazy bytes are
- * loaded into memory. *temp gets a tensor that the caller drops after the run. */
+/* Makes an input readable for the kernel: replaces a variable's handle by the variable's value, and
+ * loads lazy bytes into memory. If *temp gets a tensor, the caller drops it after the kernel has
+ * run. */
 static enum rt_status make_ready(struct rt_context *c, const struct rt_plan_step *n, int k,
                                  struct rt_tensor *in, struct rt_tensor *temp, bool lazy_ok,
                                  struct rt_error *err)
@@ -69,7 +71,7 @@ static enum rt_status make_outputs(struct rt_context *c, const struct rt_plan_st
         if (a >= 0 && a < n->n_in && a < 64 && (last_use >> a & 1) && may_take(&in[a]) &&
             rt_dtype_is_plain(d) && rt_prepared_bytes(p, o, &bytes) &&
             bytes == rt_tensor_bytes(&in[a])) {
-            /* the output takes the buffer's reference; the input still points to its bytes */
+            /* The output takes over the buffer's reference; the input still points to its bytes. */
             out[o] = in[a];
             in[a].buf = NULL;
             out[o].alias_of = 0;
@@ -89,9 +91,10 @@ static enum rt_status make_outputs(struct rt_context *c, const struct rt_plan_st
     return RT_OK;
 }
 
-/* Checks that the kernel filled in output o with the type that the node declares. A tensor that
- * kernels take out of stacks, lists and arrays has the type that was put in, which the graph need
- * not know, while readers rely on the declared type. A reference is a handle. */
+/* Checks that the kernel has set output o, with the dtype that the node declares. The dtype may
+ * differ for a tensor taken out of a stack, list or array: it has the dtype with which it was put
+ * in, which the graph need not know, while readers rely on the declared dtype. A ref output is a
+ * handle and is not checked. */
 static enum rt_status check_output(const struct rt_plan_step *n, const struct rt_kernel *k, int o,
                                    const struct rt_tensor *out, struct rt_error *err)
 {
@@ -117,7 +120,7 @@ enum rt_status rt_exec_op(struct rt_context *c, struct rt_plan_step *n, struct r
     enum rt_status st = RT_OK;
 
     for (int k = 0; k < n->n_in && !st; k++) {
-        /* A constant's plain bytes are loaded only if the chosen kernel reads them. */
+        /* The plain bytes of a constant are loaded only if the chosen kernel reads them. */
         bool later = lazy_kernel || (k < 64 && (n->const_in >> k & 1) &&
                                      !rt_op_reads_value(n->def->op, k, n->n_in));
         temp[n_temp] = (struct rt_tensor){0};
@@ -125,7 +128,8 @@ enum rt_status rt_exec_op(struct rt_context *c, struct rt_plan_step *n, struct r
         if (!temp[n_temp].dtype)
             continue;
         n_temp++;
-        /* `temp` holds the reference to the variable's bytes: the kernel may not take them. */
+        /* `temp` holds the reference to the variable's bytes, so the kernel may not take them
+         * over. */
         if (k < 64)
             last_use &= ~(UINT64_C(1) << k);
     }
@@ -215,7 +219,8 @@ static enum rt_status choose(const struct rt_plan_step *n, const struct rt_tenso
     return st;
 }
 
-/* Runs the condition or the body once, in a context that the first iteration takes. */
+/* Runs a loop's condition or body once, in a context that the first iteration takes and later
+ * iterations reuse. */
 static enum rt_status run_turn(struct rt_context *c, struct rt_plan *p, struct rt_context **own,
                                const struct rt_tensor *in, struct rt_tensor *out,
                                struct rt_error *err)
@@ -243,7 +248,7 @@ static enum rt_status run_turns(struct rt_context *c, const struct rt_plan_step 
         rt_tensor_clear(&more);
         if (st || !yes)
             return st;
-        c->shared->moving = true; /* the body may take over values that only the loop holds */
+        c->shared->moving = true; /* The body may take over values that only the loop holds. */
         st = run_turn(c, n->sub[1], body, now, next, err);
         c->shared->moving = false;
         for (int k = 0; k < n->n_in; k++) {
@@ -318,7 +323,7 @@ static enum rt_status run_copy(struct rt_context *c, const struct rt_plan_step *
     if (!st && rt_tensor_bytes(&host)) {
         st = to->copy_in(to, c->stream[n->device], out->data, host.data, rt_tensor_bytes(&host),
                          err);
-        /* The host bytes are freed below, so the copy must have read them by then. */
+        /* The host bytes are freed below, so the copy must be complete before. */
         if (!st && to->sync)
             st = to->sync(to, c->stream[n->device], err);
     }
@@ -338,7 +343,7 @@ enum rt_status rt_exec_node(struct rt_context *c, int i, struct rt_tensor *in, u
     switch ((enum pl_kind)n->kind) {
     case PL_OP:
         if (!n->def)
-            return RT_OK; /* a pivot, a step without an op, only orders its neighbours */
+            return RT_OK; /* A pivot is a step without an op, which only orders its neighbours. */
         st = rt_exec_op(c, n, in, last_use, out, err);
         break;
     case PL_CONST:

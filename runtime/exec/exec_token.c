@@ -1,13 +1,13 @@
 /*
- * The token executor: runs a plan with TensorFlow 1's control flow. Tensors and control signals
- * move along edges as tokens, and a node runs when all of its tokens have arrived.
+ * The token executor runs a plan that contains TensorFlow 1's control flow. Tensors and control
+ * signals move along edges as tokens, and a node runs when all of its tokens have arrived.
  *
- * A token may be dead (from the side of a Switch that is not taken); a node with a dead input does
- * not run, and sends dead tokens. Merge takes the first live token. A loop is a frame: Enter moves
- * tokens in, NextIteration to the next round, Exit out. Rounds run one at a time, so each loop of
- * the plan has one place for its state, and the state of a whole run has a fixed size. Dead tokens
- * stop at NextIteration and Exit; an Exit that sent no live token in any round sends a dead one
- * when its loop ends.
+ * A token may be dead (if it comes from the branch of a Switch that is not taken). A node with a
+ * dead input does not run, and sends dead tokens. Merge takes the first live token. A loop is a
+ * frame: Enter moves tokens in, NextIteration to the next iteration, Exit out. Iterations run one
+ * at a time, so each loop of the plan has a single state, and the state of a run has a fixed size.
+ * Dead tokens stop at NextIteration and Exit. An Exit that sent no live token in any iteration
+ * sends a dead one when its loop ends.
  *
  * Constants without control inputs are not sent as tokens: every frame reads them directly.
  */
@@ -22,23 +22,25 @@
 enum op { NORMAL, SWITCH, MERGE, ENTER, EXIT, NEXT, LOOP_COND, TRIGGER };
 
 struct edge {
-    int node, slot; /* slot -1: a control edge */
+    int node, slot; /* index of the input; -1: a control edge */
 };
 
 struct token_node {
     uint8_t op;
-    bool is_free;     /* a constant that is read directly, not sent as a token */
-    bool is_constant; /* for an Enter: its value is the same in all rounds */
+    bool is_free;     /* the node is a constant that is read directly, not sent as a token */
+    bool is_constant; /* of an Enter: its value is the same in all iterations */
     int frame;        /* index of the frame that the node runs in; -1: no token reaches the node */
-    int out_frame;    /* index of the frame that the node's outputs are read in */
-    int first_slot;   /* the slot of input 0 */
-    int pending;      /* tokens that the node waits for (Merge: control edges only) */
-    int first_ctrl;   /* index into ctrl_to; the node's list ends at the next node's first_ctrl */
+    int out_frame;    /* index of the frame in which the node's outputs are read */
+    int first_slot;   /* index of the slot of input 0 */
+    /* number of tokens that the node waits for (for a Merge: of control tokens only) */
+    int pending;
+    /* index into ctrl_to where the node's list begins; it ends at the next node's first_ctrl */
+    int first_ctrl;
 };
 
 struct token_frame {
     const char *name;
-    int parent; /* the enclosing frame; -1: the outermost */
+    int parent; /* index of the enclosing frame; -1: this is the outermost frame */
     int n_nodes, n_enters;
     const int *node;  /* the nodes that run in the frame */
     const int *enter; /* the Enter nodes that lead into the frame */
@@ -48,10 +50,11 @@ struct rt_token_plan {
     struct token_node *node;
     struct token_frame *frame;
     int n_frames, n_slots;
-    int *first_to;   /* per value, and one more: where the list of its readers begins in `to` */
-    struct edge *to; /* the slot is the index of an input of the node */
+    /* n_values + 1 indexes into `to`; the readers of value v begin at first_to[v] */
+    int *first_to;
+    struct edge *to; /* readers of all values; an edge's slot is the index of the node's input */
     int *ctrl_to;
-    bool *is_fetched; /* per value: the plan fetches it */
+    bool *is_fetched; /* whether the plan fetches each value */
 };
 
 /* ---- preparing ---- */
@@ -80,7 +83,8 @@ static enum rt_status no_memory(struct rt_error *err)
     return rt_fail(err, RT_RESOURCE_EXHAUSTED, "out of memory for a plan with loops");
 }
 
-/* Makes the lists of the readers of each value, and of the nodes that wait for each node. */
+/* Makes the lists of the readers of each value, and of the nodes with a control edge from each
+ * node. */
 static bool find_readers(const struct rt_plan *p, struct rt_token_plan *t)
 {
     size_t n_edges = 0, n_ctrl = 0;
@@ -88,8 +92,8 @@ static bool find_readers(const struct rt_plan *p, struct rt_token_plan *t)
         n_edges += (size_t)p->node[i].n_in;
         n_ctrl += (size_t)p->node[i].n_ctrl;
     }
-    /* Entries are counted one place further than where a list begins, so that filling the lists
-     * moves the beginnings into their places. */
+    /* The entries of list v are counted in element v + 2. After summation, element v + 1 holds
+     * where list v begins. Filling the list advances it to where list v + 1 begins. */
     int *ctrl = rt_arena_array(p->arena, (size_t)p->n_nodes + 2, sizeof *ctrl);
     t->first_to = rt_arena_array(p->arena, (size_t)p->n_values + 2, sizeof *t->first_to);
     t->to = rt_arena_array(p->arena, n_edges + 1, sizeof *t->to);
@@ -126,7 +130,8 @@ static bool find_readers(const struct rt_plan *p, struct rt_token_plan *t)
     return true;
 }
 
-/* The frame `name` inside `parent`, made if it is new. The array has one entry per Enter. */
+/* Returns the frame `name` inside `parent`, adding it if it is new. The array has one entry per
+ * Enter. */
 static int frame_named(struct rt_token_plan *t, int parent, struct rt_span name, const char *copy)
 {
     for (int f = 1; f < t->n_frames; f++)
@@ -155,8 +160,8 @@ static enum rt_status set_frame(const struct rt_plan *p, struct rt_token_plan *t
                    t->frame[n->frame].name);
 }
 
-/* Finds the frame of each node: walks from the nodes that wait for nothing, and each edge gives its
- * end the frame in which the edge's outputs are read. */
+/* Finds the frame of each node. Traverses the graph from the nodes that wait for no token; the node
+ * at the end of an edge gets the frame in which the outputs of the node at its start are read. */
 static enum rt_status find_frames(const struct rt_plan *p, struct rt_token_plan *t,
                                   struct rt_error *err)
 {
@@ -202,7 +207,7 @@ static enum rt_status find_frames(const struct rt_plan *p, struct rt_token_plan 
     return st;
 }
 
-/* Lists the nodes and Enters of each frame, and numbers the slots in that order. */
+/* Lists the nodes and Enters of each frame, and numbers the input slots in that order. */
 static bool lay_out_frames(const struct rt_plan *p, struct rt_token_plan *t)
 {
     int *all = rt_arena_array(p->arena, (size_t)p->n_nodes + 1, sizeof *all);
@@ -271,17 +276,19 @@ enum rt_status rt_token_prepare(struct rt_plan *p, struct rt_error *err)
 /* ---- running ---- */
 
 struct node_state {
-    int pending; /* tokens still to come; Merge: control tokens */
-    int n_dead;  /* Merge: dead data tokens; others: dead tokens of any kind */
-    int live;    /* Merge: the input whose live token came first; -1: none yet */
-    bool fired;  /* Merge: further tokens are dropped. Exit: it has sent a live token */
+    int pending; /* tokens that have not arrived; for a Merge, control tokens only */
+    int n_dead;  /* dead tokens that have arrived; for a Merge, data tokens only */
+    int live;    /* of a Merge: input whose live token came first; -1: none has come */
+    /* of a Merge: it has run, and further tokens are dropped; of an Exit: it has sent a live
+     * token */
+    bool fired;
 };
 
 struct frame_state {
     bool active;
-    int busy;        /* the frame's queued nodes, and the active frames inside it */
-    int enters_left; /* Enters whose token has not come yet */
-    int n_next;      /* tokens kept for the next round */
+    int busy;        /* number of the frame's queued nodes and of the active frames inside it */
+    int enters_left; /* number of Enters whose token has not arrived */
+    int n_next;      /* number of tokens kept for the next iteration */
 };
 
 struct run {
@@ -289,13 +296,13 @@ struct run {
     const struct rt_plan *p;
     const struct rt_token_plan *t;
     struct rt_tensor *slot;
-    /* Per node, only for Enter and NextIteration: the tensor to send in each round, or in the
-     * next. */
+    /* The tensor that each Enter must send again in every iteration, or that each NextIteration
+     * must send in the next iteration. Indexed by node. */
     struct rt_tensor *kept;
     bool *kept_dead;
     struct node_state *node;
     struct frame_state *frame;
-    int *queue; /* a ring: each node is in it once at most */
+    int *queue; /* a ring buffer that holds each node at most once */
     int head, n_queued;
 };
 
@@ -306,7 +313,8 @@ static void push(struct run *r, int i)
     r->frame[r->t->node[i].frame].busy++;
 }
 
-/* A token arrives at an input of a node (slot -1: a control edge). Takes *t unless it is NULL. */
+/* Delivers a token to an input of a node (slot -1: a control edge). Takes over *t unless it is
+ * NULL. */
 static void arrive(struct run *r, struct edge e, struct rt_tensor *t, bool dead, bool from_enter)
 {
     const struct token_node *n = &r->t->node[e.node];
@@ -316,7 +324,7 @@ static void arrive(struct run *r, struct edge e, struct rt_tensor *t, bool dead,
         if (e.slot < 0)
             s->pending--;
         else if (dead)
-            /* Where a loop is entered dead, no other token will reach its Merge. */
+            /* If a dead token enters a loop, no other token will reach the loop's Merge. */
             s->n_dead += from_enter ? r->p->node[e.node].n_in : 1;
         else if (s->live < 0 && !s->fired) {
             s->live = e.slot;
@@ -340,7 +348,8 @@ static void arrive(struct run *r, struct edge e, struct rt_tensor *t, bool dead,
         push(r, e.node);
 }
 
-/* Sends output o of node i, whose value is *t (taken; NULL: dead), to all its readers. */
+/* Sends output o of node i to all its readers. Takes over its value *t; if `t` is NULL, sends a
+ * dead token. */
 static void send_value(struct run *r, int i, int o, struct rt_tensor *t)
 {
     const struct rt_token_plan *tp = r->t;
@@ -373,7 +382,7 @@ static void send_ctrl(struct run *r, int i, bool dead)
         arrive(r, (struct edge){tp->ctrl_to[e], -1}, NULL, dead, false);
 }
 
-/* Sends all outputs of a node that did not run as dead tokens. */
+/* Sends dead tokens on all outputs of a node that did not run. */
 static void send_dead(struct run *r, int i)
 {
     for (int o = 0; o < r->p->node[i].n_out; o++)
@@ -387,7 +396,8 @@ static void clear_slots(struct run *r, int i)
         rt_tensor_clear(&r->slot[r->t->node[i].first_slot + k]);
 }
 
-/* Begins a round: no token has arrived yet but constants that go straight to a Merge. */
+/* Begins an iteration. No token has arrived yet, except for constants that are inputs of a
+ * Merge. */
 static void begin_round(struct run *r, int f)
 {
     const struct token_frame *fr = &r->t->frame[f];
@@ -422,7 +432,7 @@ static void enter_frame(struct run *r, int f)
     begin_round(r, f);
 }
 
-/* Sends the kept token of node i; `again`: the token is kept for the next round too. */
+/* Sends the kept token of node i. If `again` is set, keeps the token for the next iteration too. */
 static void send_kept(struct run *r, int i, bool again)
 {
     if (r->kept_dead[i]) {
@@ -468,7 +478,8 @@ static void leave_frame(struct run *r, int f)
     r->frame[fr->parent].busy--;
 }
 
-/* Begins the next round of a frame, or ends the frame, when no work is left in it. */
+/* While frame f has no work left, begins its next iteration, or ends the frame and continues with
+ * its parent. */
 static void advance(struct run *r, int f)
 {
     while (f > 0 && r->frame[f].active && !r->frame[f].busy && !r->frame[f].enters_left) {
@@ -489,8 +500,8 @@ static enum rt_status fail_at(const struct rt_plan_step *n, struct rt_error *err
     return rt_fail(err, old.code, "%s\n\t [[{{node %s}}]]", rt_error_text(&old), n->name);
 }
 
-/* Makes a ref the value of its variable, where the node takes values: Switch, Merge and the loop
- * nodes pass their inputs on without a kernel that would do that. */
+/* Replaces a ref by the value of its variable, where the node expects a value. Switch, Merge and
+ * the loop nodes need it because they pass their inputs on without a kernel that would do it. */
 static enum rt_status follow_ref(const struct run *r, const struct rt_plan_step *n, int k,
                                  struct rt_tensor *t, struct rt_error *err)
 {
@@ -546,7 +557,7 @@ static enum rt_status run_merge(struct run *r, int i, struct rt_tensor *in, stru
     return RT_OK;
 }
 
-/* Keeps the token of an Enter or NextIteration for as long as later rounds need it. */
+/* Stores the token of an Enter or NextIteration, which later iterations need. */
 static void keep(struct run *r, int i, struct rt_tensor *t, bool dead)
 {
     rt_tensor_clear(&r->kept[i]);
@@ -578,8 +589,8 @@ static enum rt_status run_normal(struct run *r, int i, struct rt_tensor *in, uin
     } else {
         enum rt_status st = RT_OK;
         memset(out, 0, (size_t)n->n_out * sizeof *out);
-        /* rt_exec_node would put a borrowed value in place of the handle, whose reference is
-         * ours. */
+        /* Refs whose reference we own are replaced before rt_exec_node, which would overwrite the
+         * handle with a borrowed value and so lose the reference. */
         for (int k = 0; k < n->n_in && n->kind == PL_OP && n->def && !st; k++)
             if (k >= 64 || (ours >> k & 1))
                 st = follow_ref(r, n, k, &in[k], err);
@@ -601,7 +612,8 @@ static enum rt_status run_node(struct run *r, int i, struct rt_error *err)
     const struct token_node *t = &r->t->node[i];
     struct rt_tensor *in = r->c->in;
     bool dead = t->op == MERGE ? r->node[i].live < 0 : r->node[i].n_dead > 0;
-    uint64_t ours = 0; /* bit k: the reference of input k is the run's, and the node may take it */
+    /* bit k: the run owns the reference of input k, and the node may take it over */
+    uint64_t ours = 0;
     enum rt_status st = RT_OK;
     for (int k = 0; k < n->n_in; k++) {
         struct rt_tensor *slot = &r->slot[t->first_slot + k];

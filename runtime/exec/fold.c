@@ -5,10 +5,11 @@
 
 #include <stdlib.h>
 
-/* Making an output of this many bytes takes long enough that the time is checked after it. */
+/* Size of an output, in bytes, that takes so long to make that the time is checked afterwards. */
 enum { LARGE = 1 << 20 };
 
-/* Bit k: input k is the same whenever the node runs, as if a PL_CONST of a plan made it. */
+/* Returns the inputs, bit k for input k, that are the same whenever the node runs, as if a PL_CONST
+ * of a plan made them. */
 static uint64_t constant_inputs(const struct rt_fold *n, const struct rt_tensor *in)
 {
     uint64_t bits = 0;

@@ -1,8 +1,9 @@
 /*
  * Constant folding of one node: runs one kernel on constant inputs, without a plan, before any run.
  *
- * Owner: everything is the caller's. Threads: the kernel stays on the caller's thread
- * (`shared->alone`). Errors: those of the kernel or of its preparation; nothing is held afterwards.
+ * Owner: the caller owns all arguments. Threads: the kernel stays on the caller's thread
+ * (`shared->alone`). Errors: those of the kernel or of its preparation; after an error nothing is
+ * held.
  */
 #ifndef RT_FOLD_H
 #define RT_FOLD_H
@@ -12,7 +13,7 @@
 
 struct rt_run_shared;
 
-/* The node to fold: an op without sub-plans and handles. */
+/* The node to fold, which must be an op without sub-plans and handles. */
 struct rt_fold {
     const struct rt_node *def;
     const char *name; /* for error texts */
@@ -20,9 +21,9 @@ struct rt_fold {
 };
 
 /*
- * Computes output k_out of the node on `in`, which is n_in borrowed tensors in host memory. Of the
- * node only def, name and the numbers of inputs and outputs are read. The memory that the kernel
- * takes, and that of *out, is counted in shared->pool.
+ * Computes output k_out of the node on `in`, n_in borrowed tensors in host memory. Only def, name,
+ * n_in and n_out of the node are read. The memory that the kernel allocates, and that of *out,
+ * counts in shared->pool.
  */
 enum rt_status rt_fold_node(struct rt_run_shared *shared, const struct rt_fold *n,
                             const struct rt_tensor *in, int k_out, struct rt_tensor *out,

@@ -1,6 +1,6 @@
 /*
  * The execution instances of a context. Binding fills in every tensor and every rt_run once, so
- * that a step in the steady state is one call. Only slots change hands during a run.
+ * that in the steady state a step is a single call. Only values in slots change owner during a run.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +38,7 @@ static void take_out(struct rt_context *c, struct rt_instance *f)
         f->next->prev = f->prev;
 }
 
-/* Takes the instance out of its context's list. */
+/* Removes the instance from its context's list. */
 static void detach(struct rt_context *c, struct rt_instance *f)
 {
     take_out(c, f);

@@ -1,7 +1,7 @@
 /*
- * Execution instances: an instance is a specialisation bound to the memory of one context.
- * instance.c keeps the instances of a context and binds them; instance_run.c finds the instance of
- * a segment and runs it.
+ * An execution instance is a specialisation bound to the memory of one context. instance.c stores
+ * the instances of a context and binds them; instance_run.c finds the instance of a segment and
+ * runs it.
  *
  * Owner and threads: those of the context.
  */
@@ -14,16 +14,17 @@
 
 struct rt_bound_step {
     enum rt_status (*run)(struct rt_run *r);
-    bool simple; /* a kernel with one output in the activation buffer and no work after it */
+    bool simple; /* the kernel has one output, in the activation buffer, and no work follows it */
     void *data;  /* address of output 0 */
     struct rt_run r;
 };
 
 struct rt_instance {
-    struct rt_instance *next, *prev; /* links of a context's list, the last used instance first */
-    /* the instance that was used after this one the last time; NULL: unknown */
+    /* links of the context's list, most recently used instance first */
+    struct rt_instance *next, *prev;
+    /* The instance that was used after this one the last time. NULL: not known. */
     struct rt_instance *then;
-    int begin; /* the first node of the specialisation's segment */
+    int begin; /* first node of the specialisation's segment */
     struct rt_specialisation *spec;
     void *activations; /* the activation buffer that the tensors are bound to */
     size_t bytes;
@@ -32,17 +33,17 @@ struct rt_instance {
 };
 
 /* Finds the context's instance for the segment at `begin` and the shapes of its live values, and
- * moves it to the front of the list; NULL: there is none. A plan of many segments runs them in the
- * same order each time, so the instance that followed last time is tried first. */
+ * moves it to the front of the list. Returns NULL if there is none. A plan of many segments runs
+ * them in the same order each time, so the instance that ran next the last time is tried first. */
 struct rt_instance *rt_instance_take(struct rt_context *c, int begin);
-/* Makes an unbound instance and takes the caller's reference to the specialisation. NULL: out of
- * memory, and the caller keeps the reference. The least recently used instances of the context are
- * freed when there are too many. */
+/* Makes an unbound instance and takes over the caller's reference to the specialisation. If memory
+ * runs out, returns NULL, and the caller keeps the reference. When the context has too many
+ * instances, the least recently used are freed. */
 struct rt_instance *rt_instance_new(struct rt_context *c, struct rt_specialisation *l);
 void rt_instance_free(struct rt_context *c, struct rt_instance *f);
-/* Binds the instance to the context's activation buffer at its present address. */
+/* Binds the instance to the present address of the context's activation buffer. */
 void rt_instance_bind(struct rt_context *c, struct rt_instance *f);
-/* Resets argument `a` to its state before a run. */
+/* Resets argument `a` to the state that it had before the run. */
 void rt_instance_bind_arg(struct rt_instance *f, int a);
 static inline void *rt_instance_place(const struct rt_instance *f, const struct rt_extent *e)
 {

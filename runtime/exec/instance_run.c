@@ -1,4 +1,4 @@
-/* Runs an execution instance: the steps of its specialisation, or a large batch in
+/* Runs an execution instance: all steps of its specialisation, or a large batch in
  * micro-batches. */
 #include <string.h>
 
@@ -31,7 +31,8 @@ struct rt_instance *rt_instance_find(struct rt_context *c, int begin)
     if (rt_context_scratch(c, &c->activations, &c->activation_capacity, f->spec->activation_bytes,
                            "a layout", &none) != RT_OK ||
         !rt_pool_has_capacity(c->shared->pool, f->spec->slot_bytes)) {
-        rt_context_drop_scratch(c); /* running node by node needs less memory at a time */
+        /* The segment runs node by node instead, which needs less memory at a time. */
+        rt_context_drop_scratch(c);
         rt_instance_free(c, f);
         return NULL;
     }
@@ -62,8 +63,8 @@ static enum rt_status patch(struct rt_context *c, struct rt_instance *f, int fir
     return RT_OK;
 }
 
-/* A kernel may put a tensor of its own in an output: its bytes are copied to the output's place in
- * the activation buffer. */
+/* Copies an output's bytes into the activation buffer, if the kernel put a tensor of its own into
+ * the output instead of writing there. */
 static enum rt_status bring_home(struct rt_instance *f, const struct rt_step *s, int o,
                                  struct rt_error *err)
 {
@@ -82,7 +83,8 @@ static enum rt_status bring_home(struct rt_instance *f, const struct rt_step *s,
     return st;
 }
 
-/* Makes sure that the output of a slot, which outlives the activation buffer, owns its bytes. */
+/* Makes sure that an output in a slot owns its bytes, because a slot outlives the activation
+ * buffer. */
 static enum rt_status own_bytes(struct rt_context *c, const struct rt_step *s, struct rt_tensor *t,
                                 const struct rt_tensor *want, struct rt_error *err)
 {
@@ -130,7 +132,7 @@ static enum rt_status run_kernel(struct rt_context *c, struct rt_instance *f, in
                    rt_instance_place(f, &l->extent[(uintptr_t)l->arg[s->out + o].data]))
             st = bring_home(f, s, o, err);
     }
-    for (int o = 0; o < n_out && st; o++) { /* outputs that were not handed on */
+    for (int o = 0; o < n_out && st; o++) { /* drops the outputs that were not passed on */
         if (kind[o] == RT_ARG_SLOT || out[o].buf)
             rt_tensor_clear(&out[o]);
         rt_instance_bind_arg(f, s->out + o);
@@ -145,7 +147,7 @@ static enum rt_status run_ref(struct rt_context *c, struct rt_instance *f, const
     return RT_OK;
 }
 
-/* Runs any step, with the patches, clears, trace and deadline check that belong to it. */
+/* Runs a step of any kind, with its patches, clears, trace and deadline check. */
 static enum rt_status run_step(struct rt_context *c, struct rt_instance *f, int k,
                                struct rt_error *err)
 {
@@ -188,7 +190,7 @@ static enum rt_status run_step(struct rt_context *c, struct rt_instance *f, int 
 
 struct micro_batches {
     struct rt_context *c;
-    int64_t rows; /* rows of the whole batch */
+    int64_t rows; /* rows of the complete batch */
     struct rt_tensor feed[RT_MICRO_BATCH_ARGS], part[RT_MICRO_BATCH_ARGS],
         whole[RT_MICRO_BATCH_ARGS];
 };

@@ -8,26 +8,26 @@
 #include "runtime/base/thread.h"
 
 enum {
-    /* how long a thread spins before it sleeps: about the time of waking a thread twice */
+    /* Time for which a thread spins before it sleeps, about twice the time of waking a thread. */
     LOOK_NS = 100000,
-    LOOKS = 64,       /* spins between two reads of the clock */
-    SLEEPS = 1 << 30, /* bit of section.left: the caller sleeps until only this bit is left */
+    LOOKS = 64,       /* spins between two clock readings */
+    SLEEPS = 1 << 30, /* bit of section.left: the caller sleeps until all other bits are 0 */
     MAX_CORES = 4096,
 };
 
-/* A parallel section, on its caller's stack. A helper never touches it after subtracting itself
- * from `left`. */
+/* A parallel section, which is allocated on its caller's stack. A helper must not touch it after
+ * subtracting itself from `left`. */
 struct section {
     void (*shard)(void *arg, int64_t i);
     void *arg;
     int64_t n;
     _Alignas(64) _Atomic int64_t next;
-    _Alignas(64) atomic_int left; /* helpers that may still touch the section */
+    _Alignas(64) atomic_int left; /* number of helpers that may still touch the section */
 };
 
-/* Values of helper.job: one of these, or the address of the section that the helper is called to,
- * with the bit CALLED_UP if the helper slept. A helper sets BUSY before it touches the section:
- * until then the caller can take the call back. */
+/* Values of helper.job: LOOKING, ASLEEP, BUSY, or the address of the section that the helper is
+ * called to, with the bit CALLED_UP if the helper was asleep. A helper sets BUSY before it touches
+ * the section. Until it does, the caller can cancel the call. */
 enum { LOOKING = 0, ASLEEP = 2, BUSY = 4, CALLED_UP = 1 };
 
 struct helper {
@@ -40,15 +40,16 @@ struct helper {
 
 struct rt_parallel {
     int width, n_helpers;
-    _Alignas(64) atomic_int free; /* core tokens; negative: there are more runs than cores */
+    _Alignas(64) atomic_int free; /* free core tokens; negative: there are more runs than cores */
     _Alignas(64) atomic_bool stopping;
     struct rt_mutex mu;
-    /* signalled when the `left` of a section reaches 0 while its caller sleeps */
+    /* Signalled when a section's `left` has become SLEEPS: no helper is left, and the caller
+     * sleeps. */
     struct rt_cond done;
     struct helper helper[];
 };
 
-static _Thread_local bool inside; /* this thread runs a shard */
+static _Thread_local bool inside; /* whether this thread is running a shard */
 
 static inline void pause_core(void)
 {
@@ -76,7 +77,7 @@ static void give_core(struct rt_parallel *p)
     atomic_fetch_add_explicit(&p->free, 1, memory_order_relaxed);
 }
 
-/* Gives the caller's core token to a run that lacks one; false: no run lacks one. */
+/* Passes the caller's core token to a run that lacks one. Returns false if no run lacks one. */
 static bool yield_core(struct rt_parallel *p)
 {
     int n = atomic_load_explicit(&p->free, memory_order_relaxed);
@@ -101,7 +102,7 @@ void rt_parallel_leave(struct rt_parallel *p)
 
 /* ---- a helper ---- */
 
-/* Runs the next shard; false: all shards are taken. */
+/* Runs the next shard. Returns false if none is left. */
 static bool do_shard(struct section *s)
 {
     const int64_t i = atomic_fetch_add_explicit(&s->next, 1, memory_order_relaxed);
@@ -142,8 +143,8 @@ static bool change_job(struct helper *h, uintptr_t from, uintptr_t to)
                                                    memory_order_relaxed);
 }
 
-/* Spins until a call comes. False: none came within LOOK_NS, or the core was needed and given
- * up. */
+/* Spins until a call arrives. Returns false if none arrived within LOOK_NS, or if another run
+ * needed the core and got the token. */
 static bool look(struct helper *h, bool *has_core)
 {
     const int64_t until = rt_now_ns() + LOOK_NS;
@@ -159,8 +160,8 @@ static bool look(struct helper *h, bool *has_core)
     return true;
 }
 
-/* Sleeps until a call comes. A sleeping helper has no core token: its caller takes one for it.
- * False: the pool stops. */
+/* Sleeps until a call arrives. A sleeping helper has no core token; the caller of the section takes
+ * one for it. Returns false if the pool is being stopped. */
 static bool sleep_on(struct helper *h)
 {
     rt_mutex_lock(&h->mu);
@@ -170,7 +171,8 @@ static bool sleep_on(struct helper *h)
     return job_of(h) != ASLEEP || !atomic_load_explicit(&h->p->stopping, memory_order_relaxed);
 }
 
-/* Accepts the helper's call and returns its section; NULL: there is none, or it was taken back. */
+/* Accepts the call to the helper and returns its section. Returns NULL if there is no call, or if
+ * it was cancelled. */
 static struct section *take_call(struct helper *h, bool *has_core)
 {
     const uintptr_t job = job_of(h);
@@ -189,7 +191,7 @@ static void *helper_main(void *arg)
 
     inside = true;
 #if defined(__x86_64__)
-    /* Subnormals are flushed to zero here as on the thread that runs the plan (context.c). */
+    /* Helpers flush subnormals to zero, like the thread that runs the plan (context.c). */
     __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | 0x8040u);
 #endif
     while (job_of(h) != ASLEEP || sleep_on(h)) {
@@ -218,8 +220,8 @@ static bool call(struct helper *h, uintptr_t from, struct section *s)
     return false;
 }
 
-/* Calls at most `pending` helpers: first those that spin, then those that sleep, as far as core
- * tokens are free. Returns how many were called. */
+/* Calls at most `pending` helpers: first those that spin, then those that sleep, as long as core
+ * tokens are free. Returns the number of helpers called. */
 static int call_helpers(struct rt_parallel *p, struct section *s, int pending)
 {
     int n = 0;
@@ -244,8 +246,8 @@ static int call_helpers(struct rt_parallel *p, struct section *s, int pending)
     return n;
 }
 
-/* Takes back the calls of helpers that have not started, because their cores do something else: all
- * shards are taken by now. */
+/* Cancels the calls of helpers that have not started because their cores are busy with something
+ * else. No shard is left for them. */
 static void call_off(struct rt_parallel *p, struct section *s)
 {
     for (int i = 0; i < p->n_helpers; i++) {

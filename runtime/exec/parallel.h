@@ -1,18 +1,18 @@
 /*
- * The cores that runs share, and the helper threads that lend a run more than one of them. There is
- * one pool per process, shared by all sessions that are given it (rt_session_options).
+ * The cores that runs share, and the helper threads through which a run uses more than one core.
+ * There is one pool per process, shared by all sessions that are given it (rt_session_options).
  *
- * Cores are tokens. A run takes one token when it begins, whether or not one is free. A parallel
- * section of the run takes the tokens that are free at its start, each with a helper thread, and
- * waits for none. So many concurrent runs have one core each, and a run that is alone has all
- * cores. A helper leaves after its present shard when a new run needs the core.
+ * Cores are represented by tokens. A run takes one token when it begins, whether or not one is
+ * free. A parallel section of the run takes the tokens that are free at its start, each with a
+ * helper thread, and waits for none. Thus many concurrent runs have one core each, and a single run
+ * has all cores. When a new run needs the core, a helper leaves after its current shard.
  *
- * A helper that has no more shards spins for about 100 microseconds in search of the next section,
- * because a run is mostly one section after the other, and then sleeps: a process without runs uses
- * no processor time.
+ * A helper without work spins for about 100 microseconds, waiting for the next section, because a
+ * run is mostly one section after the other. It then sleeps, so that a process without runs uses no
+ * processor time.
  *
- * Owner: whoever calls rt_parallel_new; the pool is freed after the last session that uses it.
- * Threads: any thread may call any of these. Only rt_parallel_new allocates.
+ * Owner: the caller of rt_parallel_new, which frees the pool after the last session that uses it.
+ * Threads: all functions may be called on any thread. Only rt_parallel_new allocates.
  */
 #ifndef RT_PARALLEL_H
 #define RT_PARALLEL_H
@@ -21,29 +21,32 @@
 
 struct rt_parallel;
 
-/* `cores` is the number of cores of all runs together, `width` the most that one run may use; both
- * are at least 1. NULL: out of memory or threads. */
+/* Makes a pool. `cores` is the number of cores that all runs share, `width` the maximum number of
+ * cores that one run may use. Both must be at least 1. Returns NULL if out of memory or threads. */
 struct rt_parallel *rt_parallel_new(int cores, int width);
 void rt_parallel_free(struct rt_parallel *p); /* NULL is fine */
 
-/* The most shards of one section that run at a time, the calling thread's included. NULL: 1. */
+/* Returns the maximum number of shards of one section that run at the same time, including that of
+ * the calling thread. If `p` is NULL, returns 1. */
 int rt_parallel_width(const struct rt_parallel *p);
-/* About how many shards would run at a time now. 1 inside a shard. */
+/* Returns about how many shards of a section would run at the same time if it started now. Returns
+ * 1 inside a shard. */
 int rt_parallel_free_width(struct rt_parallel *p);
 
-/* The run of the calling thread takes a core token, or gives it back. NULL is fine. */
+/* rt_parallel_enter takes a core token for the run of the calling thread; rt_parallel_leave returns
+ * the token. `p` may be NULL. */
 void rt_parallel_enter(struct rt_parallel *p);
 void rt_parallel_leave(struct rt_parallel *p);
 
 /*
- * Calls shard(arg, i) for each i below n, in any order, on this thread and on helpers, and returns
- * when all calls have returned. The caller sees everything that the shards wrote. Inside a shard,
- * or when p is NULL, the calls run one after the other on this thread.
+ * Calls shard(arg, i) for each i below n, in any order, on this thread and on helpers. Returns when
+ * all calls have returned; the caller then sees everything that the shards wrote. Inside a shard,
+ * or if p is NULL, the calls run one after the other on this thread.
  */
 void rt_parallel_run(struct rt_parallel *p, int64_t n, void (*shard)(void *arg, int64_t i),
                      void *arg);
 
-/* rt_parallel_width of the session's pool, for a kernel's `prepare`. */
+/* Returns rt_parallel_width of the session's pool, for a kernel's `prepare`. */
 int rt_prep_width(const struct rt_prep *p);
 
 #endif

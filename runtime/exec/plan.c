@@ -1,4 +1,4 @@
-/* Frees a plan with its idle contexts, its specialisations and the prepared kernels of its
+/* Frees a plan together with its idle contexts, its specialisations and the prepared kernels of its
  * nodes. */
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* Whether a run's options (deadline, cancellation) say that it ends now. */
+/* Checks whether a run must end now, according to its options (deadline, cancellation). */
 #include "runtime/session/session.h"
 
 #include "runtime/base/clock.h"

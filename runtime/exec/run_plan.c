@@ -1,7 +1,7 @@
 /*
  * Runs a plan on a context. The order executor runs node by node and frees each value after its
- * last reader; where a segment has a specialisation for the present shapes, it runs the
- * specialisation as a whole. A plan with TensorFlow 1's control flow runs token by token
+ * last reader. Where a segment has a specialisation for the current shapes, the executor runs that
+ * instead of the segment's nodes. A plan with TensorFlow 1's control flow runs token by token
  * (exec_token.c).
  */
 #include "runtime/exec/executor.h"
@@ -13,7 +13,8 @@
 #include "runtime/session/session_internal.h"
 #include "runtime/core/device.h"
 
-/* Making an output of this many bytes takes long enough that the deadline is checked after it. */
+/* Size of an output, in bytes, that takes so long to make that the deadline is checked
+ * afterwards. */
 enum { LARGE = 1 << 20 };
 
 enum rt_status rt_exec_in_place(struct rt_context *c, int i, uint64_t last_use,
@@ -30,7 +31,7 @@ enum rt_status rt_exec_in_place(struct rt_context *c, int i, uint64_t last_use,
     if (n->n_out)
         memset(out, 0, (size_t)n->n_out * sizeof *out);
     enum rt_status st = rt_exec_node(c, i, in, last_use, out, err);
-    /* A value that the node took is no longer the context's to release, even if the node failed. */
+    /* The context no longer owns a value that the node took over, even if the node failed. */
     for (int k = 0; k < n->n_in && k < 64; k++)
         if ((last_use >> k & 1) && c->value[n->in_value[k]].buf && !in[k].buf)
             c->value[n->in_value[k]] = (struct rt_tensor){0};
@@ -39,7 +40,7 @@ enum rt_status rt_exec_in_place(struct rt_context *c, int i, uint64_t last_use,
     return st;
 }
 
-/* Whether a compiled segment may begin at node i. */
+/* Returns whether a compiled segment may begin at node i. */
 static bool may_begin(const struct rt_context *c, int i)
 {
     return i == 0 || atomic_load_explicit(&c->plan->segment[i], memory_order_relaxed);

@@ -1,4 +1,5 @@
-/* The parts of a specialisation that runs need: matching its shapes, and dropping a reference. */
+/* The functions of a specialisation that runs need: comparing its shapes with a context's values,
+ * and dropping a reference. */
 #include "runtime/plan/specialisation.h"
 #include "runtime/exec/context.h"
 #include "runtime/select/prepared.h"

@@ -1,9 +1,9 @@
 /*
- * The specialisations of a session's plans, by segment and shapes, and the queue of pending
- * compilations. A segment remembers each miss by a hash of its shapes; the second miss of the same
- * shapes enqueues a compilation, which another thread does (rt_session_compile). The least recently
- * used specialisations are evicted when there are too many; a run that uses one holds a reference
- * until it ends.
+ * The cache of the specialisations of a session's plans, by segment and shapes, and the queue of
+ * pending compilations. A segment remembers each miss by a hash of its shapes. The second miss of
+ * the same shapes enqueues a compilation, which another thread performs (rt_session_compile). When
+ * there are too many specialisations, the least recently used are evicted. A run holds a reference
+ * to the specialisation that it uses, until the run ends.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,17 +17,19 @@ enum {
     MAX_PER_SEGMENT = 48,
     MAX_SESSION_BYTES = 256 << 20,
     /*
-     * limits of all sessions that share an idle cache, which bounds their bytes too; each session
-     * may exceed that bound up to the next two limits
+     * The limit on the number of specialisations of all sessions that share an idle cache. The idle
+     * cache limits their bytes too. A session may exceed these limits as long as it stays within
+     * LEAST_PER_SESSION and LEAST_SESSION_BYTES.
      */
     MAX_IN_ALL = 2048,
     LEAST_PER_SESSION = 16,
     LEAST_SESSION_BYTES = 4 << 20,
-    MAX_SEEN = 256, /* shapes that a segment remembers having run without a specialisation */
+    /* number of shapes that a segment remembers having run without a specialisation */
+    MAX_SEEN = 256,
     MAX_PENDING = 64,
-    /* A specialisation may be evicted for a new one when the session has made more than this many
-     * runs since its last use. So shapes that outnumber the cache are not compiled over and
-     * over. */
+    /* A new specialisation may evict an old one only if the session has made more than this many
+     * runs since the old one was last used. This keeps shapes that outnumber the cache from being
+     * compiled over and over. */
     STILL_USED = 2000,
 };
 
@@ -35,7 +37,7 @@ enum sight { SEEN, REQUESTED, REFUSED };
 
 struct rt_segment {
     int begin, n_live;
-    int *live; /* values that exist at the segment's beginning and are read behind it */
+    int *live; /* values that exist where the segment begins and are read in or after it */
     struct rt_specialisation *first;
     int n;
     struct {
@@ -77,8 +79,8 @@ static void segment_free(struct rt_segment *g)
     free(g);
 }
 
-/* The segment that begins at a node. It is made on first use without a lock, because that reads the
- * whole plan. NULL: out of memory. */
+/* Returns the segment that begins at a node, or NULL if out of memory. The segment is made on first
+ * use, and without a lock, because making it reads the complete plan. */
 static struct rt_segment *segment_at(struct rt_plan *p, int begin)
 {
     struct rt_segment *there = atomic_load_explicit(&p->segment[begin], memory_order_acquire);
@@ -87,7 +89,7 @@ static struct rt_segment *segment_at(struct rt_plan *p, int begin)
     struct rt_segment *g = segment_new(p, begin);
     if (!g || atomic_compare_exchange_strong(&p->segment[begin], &there, g))
         return g;
-    segment_free(g); /* another thread made the segment first */
+    segment_free(g); /* Another thread has made the segment first. */
     return there;
 }
 
@@ -125,8 +127,8 @@ static struct rt_pending_compilation *pending_new(struct rt_context *c, const st
 
 static struct rt_specialisation *least_used(struct rt_session *s, const struct rt_segment *of);
 
-/* Whether `bytes` more fit now. Each session has a small share of its own (LEAST_SESSION_BYTES).
- * Called under spec_mu. */
+/* Returns whether `bytes` more bytes of specialisations fit now. Each session is guaranteed a small
+ * share (LEAST_SESSION_BYTES). Called under spec_mu. */
 static bool has_bytes(const struct rt_session *s, size_t bytes)
 {
     return s->specialisation_bytes + bytes <= LEAST_SESSION_BYTES ||
@@ -134,7 +136,8 @@ static bool has_bytes(const struct rt_session *s, size_t bytes)
             rt_idle_cache_fits_specialisation(s->idle_cache, bytes));
 }
 
-/* Whether a new specialisation must evict one of the session's. Called under spec_mu. */
+/* Returns whether a new specialisation must evict another one of its session. Called under
+ * spec_mu. */
 static bool is_full(const struct rt_session *s, size_t bytes)
 {
     return s->n_specialisations &&
@@ -143,7 +146,7 @@ static bool is_full(const struct rt_session *s, size_t bytes)
              rt_idle_cache_specialisations(s->idle_cache) >= MAX_IN_ALL));
 }
 
-/* Whether a new specialisation of this segment would be kept. Called under spec_mu. */
+/* Returns whether a new specialisation of this segment would be kept. Called under spec_mu. */
 static bool has_capacity(struct rt_session *s, const struct rt_segment *g)
 {
     const struct rt_specialisation *l = g->n >= MAX_PER_SEGMENT ? least_used(s, g)
@@ -158,8 +161,8 @@ static void enqueue(struct rt_session *s, struct rt_pending_compilation *w)
     s->pending_end = &w->next;
 }
 
-/* Records a miss. True: a compilation is due, and its place in the queue is counted (n_pending), to
- * be filled by `request`. Called under spec_mu. */
+/* Records a miss. Returns true if a compilation is due. In that case the compilation already counts
+ * in n_pending, and the caller must call `request` to enqueue it. Called under spec_mu. */
 static bool missed(struct rt_session *s, struct rt_segment *g, uint64_t hash)
 {
     int at = 0;
@@ -180,8 +183,8 @@ static bool missed(struct rt_session *s, struct rt_segment *g, uint64_t hash)
     return true;
 }
 
-/* After `missed` returned true: makes the pending compilation outside the lock and enqueues it.
- * False: out of memory, and the next miss requests it again. */
+/* Makes the pending compilation, without holding the lock, and enqueues it. Called after `missed`
+ * returned true. Returns false if out of memory; the next miss requests the compilation again. */
 static bool request(struct rt_session *s, struct rt_context *c, struct rt_segment *g, uint64_t hash)
 {
     struct rt_pending_compilation *w = pending_new(c, g);
@@ -227,7 +230,7 @@ static struct rt_specialisation *find(struct rt_context *c, int begin, bool *pen
     return l;
 }
 
-/* The compiler's thread does not work for a session whose version is being loaded: a compilation in
+/* Wakes the compiler's thread, except for a session whose version is being loaded: a compilation in
  * progress would choose and keep kernels after the model is sealed. */
 static void wake_compiler(struct rt_session *s)
 {
@@ -268,7 +271,7 @@ struct rt_specialisation *rt_segment_last(struct rt_plan *p, int begin)
 
 /* ---- publishing and eviction ---- */
 
-/* The rows of the first feed if plan->compiled has a bit for them, otherwise -1. */
+/* Returns the rows of the first feed if plan->compiled has a bit for them, otherwise -1. */
 static int64_t rows_of(const struct rt_specialisation *l)
 {
     const struct rt_plan *p = l->plan;
@@ -290,15 +293,15 @@ static void publish_rows(const struct rt_specialisation *l, bool compiled)
 }
 
 /*
- * Specialisations and instances that were taken out under spec_mu and are freed after it is
- * released. Runs wait for the lock, and its holder may be a thread of low priority (the compiler's,
- * or one that unloads a version), which keeps the lock for as long as other threads have its core.
+ * Specialisations and instances that were removed under spec_mu and are freed after it is released.
+ * Runs wait for the lock, and its holder may be a thread of low priority (the compiler's, or one
+ * that unloads a version), which keeps the lock for as long as other threads occupy its core.
  * Therefore the work under the lock is bounded by the limits above and calls no allocator. A mutex
- * with PTHREAD_PRIO_INHERIT would not help: low priority here is a nice value, and Linux passes on
+ * with PTHREAD_PRIO_INHERIT would not help: the low priority is a nice value, and Linux passes on
  * only real-time priorities.
  */
 struct forgotten {
-    struct rt_specialisation *spec; /* linked by `next` */
+    struct rt_specialisation *spec; /* list, linked by `next` */
     struct rt_instance *instance;
 };
 
@@ -311,7 +314,7 @@ static void forgotten_free(struct forgotten *f)
     }
 }
 
-/* Takes a specialisation out of its segment, and its instances out of idle contexts. Called under
+/* Removes a specialisation from its segment, and its instances from idle contexts. Called under
  * spec_mu. */
 static void forget(struct rt_session *s, struct rt_specialisation *l, struct forgotten *to)
 {
@@ -335,10 +338,11 @@ static void forget(struct rt_session *s, struct rt_specialisation *l, struct for
         publish_rows(l, false);
     atomic_store(&l->retired, true);
     atomic_fetch_add(&s->retirements, 1);
-    for (int k = 0; k < MAX_SEEN; k++) /* evicted shapes are seen as new if they come back */
+    for (int k = 0; k < MAX_SEEN; k++) /* Evicted shapes count as new when they are seen again. */
         if (g->seen[k].sight == REQUESTED)
             g->seen[k].hash = 0;
-    /* the plan may be freed once the lock is released */
+    /* Retired instances are collected now, because the plan may be freed once the lock is
+     * released. */
     rt_contexts_take_retired(l->plan, &to->instance);
     l->next = to->spec;
     to->spec = l;
@@ -369,7 +373,7 @@ static bool is_for(const struct rt_specialisation *l, const struct rt_live *live
     return true;
 }
 
-/* Whether the segment has a specialisation for these live values. Called under spec_mu. */
+/* Returns whether the segment has a specialisation for these live values. Called under spec_mu. */
 static bool is_made(const struct rt_segment *g, const struct rt_live *live)
 {
     for (const struct rt_specialisation *l = g->first; l; l = l->next)
@@ -446,18 +450,19 @@ void rt_session_loading(struct rt_session *s, bool yes, const _Atomic bool *canc
     rt_mutex_unlock(&s->spec_mu);
     if (yes && s->options.compiler)
         rt_compiler_leave(s->options.compiler, s);
-    /* no lock: the compiler is away, and no other thread reads this */
+    /* No lock is needed: the compiler has left the session, and no other thread reads the
+     * member. */
     s->options.cancelled = cancelled;
     if (!yes)
         wake_compiler(s);
 }
 
-/* Fills `live` with the feeds in the order in which a segment's live values are compared, and
- * returns their number. -1: out of memory. */
+/* Fills `live` with the feeds, in the order in which a segment's live values are compared. Returns
+ * their number, or -1 if out of memory. */
 static int live_feeds(struct rt_plan *p, const struct rt_shape *shapes, struct rt_live *live)
 {
     const struct rt_segment *g = segment_at(p, 0);
-    /* per value: the index of its feed + 1 */
+    /* index + 1 of each value's feed; 0: the value is not fed */
     int *feed_of = calloc((size_t)p->n_values + 1, sizeof *feed_of);
     int n = 0;
     for (int k = 0; feed_of && k < p->n_feeds; k++)

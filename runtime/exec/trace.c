@@ -5,7 +5,8 @@
 #include "runtime/plan/plan.h"
 #include "runtime/core/kernel.h"
 
-/* the most nodes of a run that are traced: loops may take any number of steps */
+/* Maximum number of nodes in a trace. The limit is needed because loops may run any number of
+ * steps. */
 enum { MAX_NODES = 100000 };
 
 int64_t rt_trace_now(const struct rt_trace *t)
@@ -81,7 +82,7 @@ void rt_trace_ran(struct rt_trace *t, const struct rt_plan_step *n, const struct
         return;
     }
     x->name = rt_arena_strdup(t->arena, n->name ? n->name : "");
-    x->op = rt_trace_op(n); /* the schema's name: it lives as long as the process */
+    x->op = rt_trace_op(n); /* The schema's name lives as long as the process. */
     x->device = n->device;
     x->start_ns = start_ns;
     x->end_ns = end;
