@@ -8,17 +8,18 @@
 
 #include "runtime/files/file.h"
 
-enum { MAX_INDEX = 1 << 28 }; /* bytes */
+enum { MAX_INDEX = 1 << 28 }; /* size limit of an index file, in bytes */
 
 /*
- * The list of open checkpoints. Some graphs have a RestoreV2 for each variable. All of these, and
- * the tensors that they make, share one checkpoint as long as anything refers to it, so that the
- * index is read once and each shard is opened once.
+ * The list of open checkpoints. Some graphs have a RestoreV2 for each variable. All of these nodes,
+ * and the tensors that they make, share one checkpoint as long as anything refers to it, so that
+ * the index is read once and each shard is opened once.
  */
 static struct rt_mutex open_mu = RT_MUTEX_INIT;
 static struct rt_checkpoint *open_list; /* guarded by open_mu */
 
-/* A reference to the open checkpoint that was read from this file, unchanged; NULL: none. */
+/* Returns a reference to the open checkpoint that was read from this index file, if the file is
+ * unchanged; otherwise NULL. */
 static struct rt_checkpoint *already_open(const char *prefix, const struct stat *index)
 {
     struct rt_checkpoint *c;
@@ -28,7 +29,7 @@ static struct rt_checkpoint *already_open(const char *prefix, const struct stat 
         int refs = atomic_load(&c->refs);
         if (strcmp(c->prefix, prefix) != 0 || !rt_same_file(&c->index, index))
             continue;
-        /* A checkpoint with 0 references is about to be taken off the list and freed. */
+        /* A checkpoint with 0 references is about to be removed from the list and freed. */
         while (refs && !atomic_compare_exchange_weak(&c->refs, &refs, refs + 1))
             ;
         if (refs)

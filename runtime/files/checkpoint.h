@@ -1,11 +1,12 @@
 /*
  * Reads and writes TensorFlow's checkpoints ("tensor bundles"). PREFIX.index is a sorted-string
- * table of small protobufs, and the files PREFIX.data-NNNNN-of-NNNNN (shards) hold the bytes.
- * Formats: leveldb's table format; messages of tensorflow/core/protobuf/tensor_bundle.proto. Every
- * length is compared with the bytes that are there, and every checksum is verified.
+ * table of small protobuf messages, and the files PREFIX.data-NNNNN-of-NNNNN (shards) hold the
+ * tensors' bytes. Formats: leveldb's table format; messages of
+ * tensorflow/core/protobuf/tensor_bundle.proto. Every length is compared with the bytes present,
+ * and every checksum is verified.
  *
  * Threads: a checkpoint is immutable after open; any thread may look up and load tensors.
- * Owner: tensors of a checkpoint keep alive what they need of it.
+ * Owner: tensors of a checkpoint keep the parts of it alive that they need.
  */
 #ifndef RT_CHECKPOINT_H
 #define RT_CHECKPOINT_H
@@ -15,11 +16,12 @@
 
 struct rt_checkpoint;
 
-/* `prefix`: as RestoreV2 gets it ("DIR/variables/variables"). Reads the whole index, or returns a
- * reference to the checkpoint that is open already for an unchanged file. */
+/* Opens a checkpoint. `prefix` is what RestoreV2 gets ("DIR/variables/variables"). Reads the
+ * complete index, or returns a reference to the checkpoint that is already open if the file is
+ * unchanged. */
 enum rt_status rt_checkpoint_open(struct rt_checkpoint **out, const char *prefix,
                                   struct rt_error *err);
-/* As rt_checkpoint_open, with the index in memory (for tests and fuzzing). */
+/* Opens a checkpoint whose index is in memory (for tests and fuzzing). */
 enum rt_status rt_checkpoint_open_index(struct rt_checkpoint **out, const char *prefix,
                                         struct rt_span index, struct rt_error *err);
 struct rt_checkpoint *rt_checkpoint_ref(struct rt_checkpoint *c);
@@ -29,22 +31,23 @@ struct rt_checkpoint_entry {
     const char *name;
     enum rt_dtype dtype;
     struct rt_shape shape;
-    int64_t bytes; /* number of bytes of the tensor in the data files */
+    int64_t bytes; /* size of the tensor in the data files, in bytes */
     int shard;
-    bool is_sliced; /* stored as slices, each with an entry of its own */
+    bool is_sliced; /* whether the tensor is stored as slices, each with an entry of its own */
 };
 int rt_checkpoint_count(const struct rt_checkpoint *c);
 const struct rt_checkpoint_entry *rt_checkpoint_at(const struct rt_checkpoint *c, int i);
-/* Checks that every shard exists and has at least the size that the index needs. */
+/* Checks that every shard exists and has at least the size that the index requires. */
 enum rt_status rt_checkpoint_check_files(const struct rt_checkpoint *c, struct rt_error *err);
-/* Checks that the shards which were read have not changed since they were opened (size, time of
+/* Checks that the shards which were read are unchanged since they were opened (size, time of
  * change). */
 enum rt_status rt_checkpoint_check_unchanged(struct rt_checkpoint *c, struct rt_error *err);
 
 /*
- * The run that reads tensors. `check` is called at each megabyte, and at every 16,384th string or
- * slice; a failure of it ends the reading. A NULL run reads to the end. The tensors' memory counts
- * in `pool` (NULL: in none); that of lazy tensors counts once they are loaded.
+ * The run for which tensors are read. `check` is called for each megabyte, and for every 16,384th
+ * string or slice; if it fails, reading ends. Without a run (NULL), reading never ends early. The
+ * tensors' memory counts in `pool` (NULL: nowhere); that of lazy tensors counts once they are
+ * loaded.
  */
 struct rt_checkpoint_run {
     enum rt_status (*check)(void *arg, struct rt_error *err);
@@ -62,27 +65,28 @@ static inline struct rt_pool *rt_checkpoint_run_pool(const struct rt_checkpoint_
 }
 
 /*
- * *out: the tensor `name`, or a slice of it. `slice`: empty for the whole tensor; else TensorFlow's
- * slice text, e.g. "4 8 0,2:-". Whole tensors of plain types that are stored whole become lazy file
- * ranges (buffer.h), of which nothing is read yet. Sliced tensors and strings are read at once, for
- * `run` (may be NULL). RT_NOT_FOUND: "Key NAME not found in checkpoint". `want`: the dtype that the
- * tensor must have; RT_NO_DTYPE: any.
+ * Sets *out to the tensor `name`, or to a slice of it. `slice` is TensorFlow's slice text, such as
+ * "4 8 0,2:-", or empty for the full tensor. Full tensors of plain types that are not stored as
+ * slices become lazy file ranges (buffer.h), of which nothing is read yet. Sliced tensors and
+ * strings are read at once, for `run` (may be NULL). RT_NOT_FOUND: "Key NAME not found in
+ * checkpoint". `want` is the dtype that the tensor must have; RT_NO_DTYPE: any.
  */
 enum rt_status rt_checkpoint_tensor(struct rt_checkpoint *c, const char *name, struct rt_span slice,
                                     enum rt_dtype want, const struct rt_checkpoint_run *run,
                                     struct rt_tensor *out, struct rt_error *err);
 
 /*
- * Writes a checkpoint of one shard: the tensors' bytes in the given order, the keys sorted. Missing
- * directories are made. Each file appears under its name only when it is complete, the index last.
- * `slices`: NULL, or for each tensor TensorFlow's slice text, if the tensor is a slice of a larger
- * one; empty for a whole tensor.
+ * Writes a checkpoint of one shard, with the tensors' bytes in the given order and the keys sorted.
+ * Makes missing directories. Each file appears under its name only when it is complete, the index
+ * last. `slices` is NULL, or has a text for each tensor: TensorFlow's slice text if the tensor is a
+ * slice of a larger one, otherwise an empty text.
  */
 enum rt_status rt_checkpoint_write(const char *prefix, int n, const char *const *names,
                                    const struct rt_tensor *tensors, const struct rt_span *slices,
                                    struct rt_error *err);
-/* Merges several checkpoints into one by moving their shards; the slices of one tensor come under
- * one name. `delete_dirs`: removes the directories of the old prefixes if they are empty then. */
+/* Merges several checkpoints into one by moving their shards. The slices of one tensor are combined
+ * under its name. With `delete_dirs`, removes the directories of the old prefixes that are empty
+ * afterwards. */
 enum rt_status rt_checkpoint_merge(const char *const *prefixes, int n, const char *destination,
                                    bool delete_dirs, struct rt_error *err);
 

@@ -1,4 +1,4 @@
-/* The data files of a checkpoint: where they lie, and the bytes of an entry in them. */
+/* The data files of a checkpoint: opens them, and reads and verifies the bytes of entries. */
 #include "runtime/files/checkpoint_internal.h"
 
 #include <errno.h>
@@ -129,7 +129,7 @@ enum rt_status rt_bundle_check_sum(struct rt_checkpoint *c, const struct rt_bund
                    path, e->pub.name, (long long)e->pub.bytes, rotated >> 17 | rotated << 15, crc);
 }
 
-/* The checksum is computed while a window is in the cache. */
+/* Computes the checksum of each window directly after reading it, while it is in the cache. */
 enum rt_status rt_bundle_read_all(struct rt_checkpoint *c, const struct rt_bundle_entry *e,
                                   const struct rt_checkpoint_run *run, void *dst,
                                   struct rt_error *err)

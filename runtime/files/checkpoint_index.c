@@ -1,4 +1,4 @@
-/* Reads the index of a checkpoint: a table of messages, sorted by key (sstable.h). */
+/* Reads the index of a checkpoint, a table of messages that is sorted by key (sstable.h). */
 #include "runtime/files/checkpoint_internal.h"
 
 #include <stdlib.h>
@@ -12,9 +12,9 @@
 enum {
     MAX_SHARDS = 100000,
     /*
-     * Limit of an index in memory: 256 bytes for each byte of the file, and a megabyte. A name of
-     * 150 bytes that shares nearly all with the name before it takes 40 bytes in a table, and about
-     * 10 in a compressed one; an entry takes about 200 bytes of memory.
+     * Limit on an index in memory: 256 bytes for each byte of the file, plus a megabyte. A name of
+     * 150 bytes that shares nearly all of them with the preceding name takes 40 bytes in a table,
+     * and about 10 in a compressed table; its entry takes about 200 bytes of memory.
      */
     BYTES_PER_BYTE = 256,
     BYTES_MORE = 1 << 20,
@@ -80,8 +80,8 @@ static enum rt_status fill_entry(struct rt_checkpoint *c, struct rt_bundle_entry
                        (long long)p->offset);
     if (rt_shape_from_proto(p->shape, &e->pub.shape.rank, e->pub.shape.dim, &why) ||
         e->pub.dtype == RT_NO_DTYPE || is_ref) {
-        /* A newer TensorFlow may have written it: opening succeeds, and only reading this tensor
-         * fails. */
+        /* A newer TensorFlow may have written the entry: opening the checkpoint succeeds, and only
+         * reading this tensor fails. */
         e->pub.shape.rank = -1;
         e->why_not = why.code ? rt_arena_strdup(c->arena, why.msg) : "a type that is not known";
         return e->why_not ? RT_OK : rt_fail_memory(err, "an entry", sizeof why.msg);
@@ -138,7 +138,7 @@ static enum rt_status on_entry(void *arg, struct rt_span key, struct rt_span val
         rt_fail_prefix(err, "entry \"%s\": ", name);
         return st;
     }
-    /* Keys are sorted; those of slices begin with 0, so they come first. */
+    /* Keys are sorted. Keys of slices begin with 0, so they precede all names. */
     if (!name[0])
         c->first_public = c->n_entries + 1;
     c->n_entries++;

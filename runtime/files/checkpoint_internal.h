@@ -1,14 +1,13 @@
 /*
- * A checkpoint's index in memory, and the bytes of its data files, for the files that read
- * checkpoints (checkpoint.h):
+ * The structs and functions that the source files for reading checkpoints (checkpoint.h) share:
  *
- *   checkpoint.c         which checkpoints are open; the named tensors
+ *   checkpoint.c         lists the open checkpoints; looks up tensors by name
  *   checkpoint_index.c   reads an index
  *   checkpoint_data.c    reads and verifies the bytes of an entry
- *   checkpoint_tensor.c  makes tensors: lazy ones, of strings, and from slices
+ *   checkpoint_tensor.c  makes lazy tensors, string tensors, and tensors from slices
  *
  * Owner: an entry belongs to its checkpoint. Threads: a checkpoint is immutable once it is open,
- * except its shards, each of which is opened once under the lock.
+ * except for its shards, each of which is opened once under the checkpoint's lock.
  */
 #ifndef RT_CHECKPOINT_INTERNAL_H
 #define RT_CHECKPOINT_INTERNAL_H
@@ -24,14 +23,14 @@ struct rt_bundle_entry {
     struct rt_checkpoint_entry pub;
     struct rt_span key;
     int64_t offset;
-    uint32_t crc; /* the masked checksum, as it is stored */
+    uint32_t crc; /* masked checksum, as stored in the index */
     int n_parts;
     const struct rt_slice *parts;
-    const char *why_not; /* why the tensor cannot be read; NULL: it can */
+    const char *why_not; /* reason why the tensor cannot be read; NULL: it can be read */
 };
 
 struct rt_bundle_shard {
-    int fd; /* -1: not opened yet; until then guarded by the checkpoint's mu */
+    int fd; /* -1: not opened; guarded by the checkpoint's mu until opened */
     struct stat s;
 };
 
@@ -39,34 +38,34 @@ struct rt_checkpoint {
     atomic_int refs;
     char *prefix;
     struct rt_arena *arena;
-    size_t budget;   /* limit of the index, in bytes of memory */
-    bool is_swapped; /* the data has the other byte order */
+    size_t budget;   /* limit on the index's bytes of memory */
+    bool is_swapped; /* the data files have the opposite byte order to this machine's */
     int n_shards, n_entries, n_public, capacity;
-    struct rt_bundle_entry *entry; /* sorted by key: slices first, then named tensors */
+    struct rt_bundle_entry *entry; /* sorted by key, so that slices precede named tensors */
     int first_public;
     struct rt_mutex mu;
     struct rt_bundle_shard *shard;
-    struct rt_checkpoint *next; /* in open_list; guarded by open_mu */
-    /* status of the index file; all zero: the checkpoint is not in open_list */
+    struct rt_checkpoint *next; /* link of open_list; guarded by open_mu */
+    /* The stat of the index file. All zero: the checkpoint is not in open_list. */
     struct stat index;
 };
 
 /* ---- checkpoint_index.c ---- */
 
-/* The entry of this key; NULL: there is none. */
+/* Returns the entry with this key, or NULL if there is none. */
 const struct rt_bundle_entry *rt_bundle_find(const struct rt_checkpoint *c, struct rt_span key);
 
 /* ---- checkpoint_data.c ---- */
 
-enum { RT_BUNDLE_WINDOW = 1 << 20 }; /* bytes read at a time */
+enum { RT_BUNDLE_WINDOW = 1 << 20 }; /* number of bytes read at a time */
 
-/* Opens the entry's shard once, and checks that the entry lies inside it. */
+/* Opens the entry's shard unless it is open already, and checks that the entry lies inside it. */
 enum rt_status rt_bundle_open_shard(struct rt_checkpoint *c, const struct rt_bundle_entry *e,
                                     int *fd, struct rt_error *err);
-/* Reads n bytes that begin at `off` in the entry. `fd` is that of its shard. */
+/* Reads n bytes of the entry from offset `off`. `fd` is the descriptor of its shard. */
 enum rt_status rt_bundle_read(struct rt_checkpoint *c, const struct rt_bundle_entry *e, int fd,
                               size_t off, void *dst, size_t n, struct rt_error *err);
-/* Compares the checksum of all bytes of an entry with the stored one. */
+/* Compares `crc`, the checksum of all bytes of an entry, with the stored checksum. */
 enum rt_status rt_bundle_check_sum(struct rt_checkpoint *c, const struct rt_bundle_entry *e,
                                    uint32_t crc, struct rt_error *err);
 /* Reads and verifies all bytes of a plain entry, for `run` (may be NULL). */
@@ -74,8 +73,8 @@ enum rt_status rt_bundle_read_all(struct rt_checkpoint *c, const struct rt_bundl
                                   const struct rt_checkpoint_run *run, void *dst,
                                   struct rt_error *err);
 /*
- * Converts verified bytes to what kernels rely on: bools become 0 or 1, and numbers get this
- * machine's byte order. `bytes`: a multiple of the element's size.
+ * Converts verified bytes to the form that kernels rely on: bools become 0 or 1, and numbers get
+ * this machine's byte order. `bytes` must be a multiple of the element size.
  */
 void rt_bundle_make_native(const struct rt_checkpoint *c, enum rt_dtype dtype, void *data,
                            size_t bytes);

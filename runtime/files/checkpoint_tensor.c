@@ -1,6 +1,6 @@
 /*
- * Tensors of a checkpoint. A plain tensor that is stored whole is lazy: its bytes are read when
- * they are first needed. Strings and slices are read at once.
+ * Makes the tensors of a checkpoint. A plain tensor that is not stored as slices is lazy: its bytes
+ * are read when they are first needed. Strings and slices are read at once.
  */
 #include "runtime/files/checkpoint_internal.h"
 
@@ -11,17 +11,18 @@
 #include "runtime/base/bytes.h"
 #include "runtime/base/crc32c.h"
 
-enum { CHECK_EVERY = 1 << 14 }; /* number of strings or slices between two checks */
+/* number of strings or slices between two calls of the run's check */
+enum { CHECK_EVERY = 1 << 14 };
 
 /* ---- lazy tensors ---- */
 
 struct range {
     struct rt_checkpoint *c;
     const struct rt_bundle_entry *e;
-    struct rt_pool *pool; /* where loaded bytes count; may be NULL */
+    struct rt_pool *pool; /* pool in which loaded bytes count; may be NULL */
 };
 
-/* Counts bytes that are not blocks of the pool in `pool` (NULL: nowhere). */
+/* Counts bytes that are not blocks of a pool in `pool` (NULL: nowhere). */
 static enum rt_status hold(struct rt_pool *pool, size_t bytes, struct rt_error *err)
 {
     return pool ? rt_pool_hold(pool, bytes, 0, "a tensor of a checkpoint", err) : RT_OK;
@@ -134,10 +135,10 @@ static enum rt_status lazy_tensor(struct rt_checkpoint *c, const struct rt_bundl
 /* ---- strings ---- */
 
 /*
- * Reads a tensor of strings from its bytes on disk: all lengths as varints, the masked checksum of
- * the lengths, then the bytes of all strings. The checksum of the lengths covers each length as 4
- * bytes (8 if it needs them) in the writer's byte order. The entry's checksum covers the lengths in
- * this form, the first checksum as stored, and the bytes.
+ * Reads a string tensor from its stored bytes: all lengths as varints, the masked checksum of the
+ * lengths, then the bytes of all strings. The checksum of the lengths covers each length as 4 bytes
+ * (8 if needed) in the writer's byte order. The entry's checksum covers the lengths in this form,
+ * the stored checksum of the lengths, and the bytes of all strings.
  */
 static enum rt_status split_strings(struct rt_checkpoint *c, const struct rt_bundle_entry *e,
                                     const struct rt_checkpoint_run *run, struct rt_span all,
@@ -263,15 +264,15 @@ static enum rt_status part_entry(const struct rt_checkpoint *c, const struct rt_
     return RT_OK;
 }
 
-/* A stored slice, and its entry. */
+/* A stored slice of a tensor, with the entry that holds its bytes. */
 struct stored {
-    struct rt_slice part; /* resolved */
+    struct rt_slice part; /* with its lengths resolved */
     const struct rt_bundle_entry *e;
 };
 
 /*
- * Looks up stored slice i of e. *n: the number of elements that it has in common with `want`; if 0,
- * nothing is looked up. All slices are looked up before memory is allocated, so that an index
+ * Looks up stored slice i of e, unless it does not overlap `want`. Sets *n to the number of
+ * elements in the overlap. All slices are looked up before memory is allocated, so that an index
  * cannot make the reader allocate more than the files hold.
  */
 static enum rt_status stored_part(struct rt_checkpoint *c, const struct rt_bundle_entry *e, int i,
@@ -298,7 +299,7 @@ static enum rt_status stored_part(struct rt_checkpoint *c, const struct rt_bundl
     return rt_bundle_open_shard(c, out->e, &fd, err);
 }
 
-/* Copies the elements of `want` that the stored slice has into the tensor t, which holds `want`. */
+/* Copies the overlap of stored slice s and slice `want` into the tensor t, which holds `want`. */
 static enum rt_status copy_part(struct rt_checkpoint *c, const struct stored *s,
                                 const struct rt_checkpoint_run *run, const struct rt_slice *want,
                                 const struct rt_tensor *t, struct rt_error *err)
@@ -319,7 +320,7 @@ static enum rt_status copy_part(struct rt_checkpoint *c, const struct stored *s,
     return st;
 }
 
-/* Reads slice `want` (resolved) of a tensor that is stored whole or in slices. */
+/* Reads slice `want` (resolved) of a tensor that is stored in one entry or as slices. */
 static enum rt_status assemble(struct rt_checkpoint *c, const struct rt_bundle_entry *e,
                                const struct rt_checkpoint_run *run, const struct rt_slice *want,
                                struct rt_tensor *out, struct rt_error *err)
@@ -352,7 +353,8 @@ static enum rt_status assemble(struct rt_checkpoint *c, const struct rt_bundle_e
     if (st)
         return st;
     if (n)
-        memset(t.data, 0, (size_t)n * size); /* a corrupt index may leave gaps */
+        /* The slices of a corrupt index may leave gaps, so the tensor is zeroed first. */
+        memset(t.data, 0, (size_t)n * size);
     for (int i = 0; i < n_parts && n && !st; i++) {
         st = i % CHECK_EVERY == 0 ? rt_checkpoint_run_check(run, err) : RT_OK;
         if (!st)
@@ -369,7 +371,8 @@ static enum rt_status assemble(struct rt_checkpoint *c, const struct rt_bundle_e
     return RT_OK;
 }
 
-/* Parses a slice's text and checks it against the entry's shape; empty: the whole tensor. */
+/* Parses a slice's text and checks it against the entry's shape. An empty text selects the full
+ * tensor. */
 static enum rt_status wanted_part(const struct rt_bundle_entry *e, struct rt_span text,
                                   struct rt_slice *want, struct rt_error *err)
 {

@@ -25,21 +25,23 @@ enum {
     READER = 1, /* the format version that this reader implements */
 };
 
-/* An occurrence of a tensor in the list of a file. */
+/* An entry for a tensor in the list of a file. */
 struct place {
     const slice_meta *meta;
     int file;
-    struct place *next, *last; /* of the next file; `last`: the last occurrence, only in the
-                                  first one */
+    /* `next`: the entry for the tensor in the next file. `last`: its last entry; valid only in its
+     * first entry */
+    struct place *next, *last;
 };
 
-/* A file of the checkpoint. It is open only while it is read, because there may be MAX_FILES. */
+/* A file of the checkpoint. It is open only while it is read, because there may be up to MAX_FILES
+ * of them. */
 struct file {
-    char *path; /* NULL: not a file; `source` is the caller's */
+    char *path; /* NULL: the table is not in a file, and `source` is the caller's */
     struct stat info;
     struct rt_sstable_source source;
     saved_slices *list;
-    struct place *place; /* one place for each tensor in the list */
+    struct place *place; /* one struct for each tensor in the list */
 };
 
 struct rt_checkpoint_v1 {
@@ -47,13 +49,14 @@ struct rt_checkpoint_v1 {
     char *pattern;
     int n_files, capacity, n_tensors;
     struct file *file;
-    struct rt_map by_name; /* name -> the first struct place */
-    uint64_t bytes;        /* size of all files together */
+    struct rt_map by_name; /* maps each name to its first struct place */
+    uint64_t bytes;        /* total size of all files */
 };
 
 /*
- * The checkpoint that was opened last. Graphs of this age often have a RestoreV2 for each variable,
- * which run one after another; the lists are parsed once for all of them.
+ * The checkpoint that was opened last. Graphs of early TensorFlow versions often have a RestoreV2
+ * for each variable, and these run one after another; keeping the checkpoint lets all of them share
+ * the parsed lists.
  */
 static struct rt_mutex recent_mu = RT_MUTEX_INIT;
 static struct rt_checkpoint_v1 *recent; /* holds a reference; guarded by recent_mu */
@@ -86,7 +89,8 @@ static enum rt_status keep_list(void *arg, struct rt_span value, struct rt_error
     return RT_OK;
 }
 
-/* Opens a file as a source. *fd: for close(); -1: the source is in memory. */
+/* Opens a file as a source. *fd is the descriptor, which the caller must close, or -1 if the source
+ * is in memory. */
 static enum rt_status source_open(const struct file *f, struct rt_sstable_source *source, int *fd,
                                   struct rt_error *err)
 {
@@ -115,7 +119,7 @@ static void source_close(int fd)
         close(fd);
 }
 
-/* Adds the tensors of a file's list to by_name. Of a tensor that is listed twice the first
+/* Adds the tensors of a file's list to by_name. If a list names a tensor twice, the first entry
  * counts. */
 static bool index_names(struct rt_checkpoint_v1 *c, int file)
 {
@@ -161,7 +165,7 @@ static enum rt_status read_list(struct rt_checkpoint_v1 *c, int file, struct rt_
     return RT_OK;
 }
 
-/* A further file at the end of the list; its address changes with the next one. */
+/* Appends a file to the list and returns it. Its address changes when another file is appended. */
 static struct file *add_file(struct rt_checkpoint_v1 *c)
 {
     if (c->n_files == c->capacity) {
@@ -222,7 +226,7 @@ static int by_path(const void *a, const void *b)
 }
 
 /* Adds the files of a directory that match the pattern, sorted. Patterns in directory names are not
- * followed, because a model could make the server search whole file systems with them. */
+ * expanded, because a model could use them to make the server search whole file systems. */
 static enum rt_status list_matching(struct rt_checkpoint_v1 *c, struct rt_error *err)
 {
     char path[4600], folder[4200] = ".";
@@ -249,7 +253,7 @@ static enum rt_status list_matching(struct rt_checkpoint_v1 *c, struct rt_error 
     return st;
 }
 
-/* Lists the files that match the pattern, with their stat. */
+/* Lists the files that match the pattern, and their stats. */
 static enum rt_status list_files(struct rt_checkpoint_v1 *c, struct rt_error *err)
 {
     const bool is_pattern = strpbrk(c->pattern, "?*[") != NULL;
@@ -272,7 +276,8 @@ static enum rt_status list_files(struct rt_checkpoint_v1 *c, struct rt_error *er
 
 /* ---- opening ---- */
 
-/* A reference to `recent` if it was read from the same files, unchanged; else NULL. */
+/* Returns a reference to `recent` if it was read from the same files and they are unchanged;
+ * otherwise NULL. */
 static struct rt_checkpoint_v1 *already_open(const struct rt_checkpoint_v1 *c)
 {
     struct rt_checkpoint_v1 *found;
@@ -291,7 +296,7 @@ static struct rt_checkpoint_v1 *already_open(const struct rt_checkpoint_v1 *c)
     return found;
 }
 
-/* Makes `recent` the given checkpoint; takes the caller's reference. */
+/* Makes `c` the recent checkpoint. Takes over the caller's reference. */
 static void keep_recent(struct rt_checkpoint_v1 *c)
 {
     struct rt_checkpoint_v1 *old;
@@ -375,15 +380,15 @@ const char *rt_checkpoint_v1_name(const struct rt_checkpoint_v1 *c, int i)
 struct wanted {
     const char *name;
     enum rt_dtype dtype;
-    int rank; /* rank and dim: of the whole tensor */
+    int rank; /* rank and dim are those of the full tensor */
     int64_t dim[RT_MAX_RANK];
-    struct rt_slice part; /* resolved */
+    struct rt_slice part; /* the wanted slice, with its lengths resolved */
     const struct rt_checkpoint_run *run;
     struct rt_tensor *out;
-    int64_t found; /* number of its elements that were found */
+    int64_t found; /* number of elements of `part` that were found */
 };
 
-/* Reads dtype and shape of the tensor from the lists; all files that list it must agree. */
+/* Reads a tensor's dtype and shape from the lists. All files that list the tensor must agree. */
 static enum rt_status describe(const struct rt_checkpoint_v1 *c, struct wanted *w,
                                struct rt_error *err)
 {
@@ -399,7 +404,7 @@ static enum rt_status describe(const struct rt_checkpoint_v1 *c, struct wanted *
         if (st)
             return rt_fail_prefix(err, "tensor \"%s\": ", w->name);
         n = rank < 0 ? -1 : rt_count(rank, dim);
-        /* An element takes at least one byte of an uncompressed block. */
+        /* Every element occupies at least one byte of an uncompressed block. */
         if (n < 0 || (uint64_t)n / RT_SSTABLE_EXPANDS > c->bytes)
             return rt_fail(err, RT_DATA_LOSS, "tensor \"%s\" has more elements than its files",
                            w->name);
@@ -446,10 +451,10 @@ static enum rt_status choose_part(struct wanted *w, struct rt_span text, struct 
 
 struct piece {
     struct wanted *w;
-    struct rt_slice part; /* the stored slice, resolved */
+    struct rt_slice part; /* the stored slice, with its lengths resolved */
 };
 
-/* Decodes a stored slice into a tensor of one dimension, because the message has no shape. */
+/* Decodes a stored slice into a one-dimensional tensor, because the message has no shape. */
 static enum rt_status decode(const struct piece *p, Tensorflow__TensorProto *data,
                              struct rt_tensor *out, struct rt_error *err)
 {
@@ -465,8 +470,8 @@ static enum rt_status decode(const struct piece *p, Tensorflow__TensorProto *dat
     was = data->tensor_shape;
     data->tensor_shape = &shape;
     data->dtype = (Tensorflow__DataType)p->w->dtype;
-    /* Limit 0: the message must hold all values. Strings go into the run's pool, because the tensor
-     * itself becomes the result; other types are copied on. */
+    /* With limit 0, the message must hold all values. Strings count in the run's pool, because
+     * their tensor becomes the result; other types are copied again. */
     st = rt_tensor_from_proto(
         data, 0, out, p->w->dtype == RT_STRING ? rt_checkpoint_run_pool(p->w->run) : NULL, err);
     data->tensor_shape = was;
@@ -491,7 +496,7 @@ static enum rt_status take_piece(void *arg, struct rt_span value, struct rt_erro
     pb_free(s);
     if (st)
         return st;
-    if (w->dtype == RT_STRING) { /* strings have one slice, which is wanted whole */
+    if (w->dtype == RT_STRING) { /* A string tensor has a single slice, and all of it is wanted. */
         memcpy(t.dim, w->dim, sizeof t.dim);
         t.rank = (int8_t)w->rank;
         rt_tensor_clear(w->out);
@@ -564,7 +569,8 @@ enum rt_status rt_checkpoint_v1_tensor(const struct rt_checkpoint_v1 *c, const c
         return st;
     int64_t n = rt_tensor_count(&t);
     if (n && w.dtype != RT_STRING)
-        memset(t.data, 0, rt_tensor_bytes(&t)); /* a corrupt list may leave gaps */
+        /* The slices of a corrupt list may leave gaps, so the tensor is zeroed first. */
+        memset(t.data, 0, rt_tensor_bytes(&t));
     for (const struct place *p = rt_map_get(&c->by_name, name); p && n && !st; p = p->next) {
         struct rt_sstable_source source;
         int fd;

@@ -25,9 +25,10 @@ struct index {
     struct rt_arena *arena;
     struct item *item;
     size_t n, capacity;
-    struct rt_map sliced; /* name -> Tensorflow__BundleEntryProto with the slices added so far */
+    /* maps names to Tensorflow__BundleEntryProto with the slices added so far */
+    struct rt_map sliced;
     int n_shards;
-    int source; /* when merging: index of the checkpoint whose items are being added */
+    int source; /* index of the checkpoint whose items are being added, for a merge */
 };
 
 static bool index_init(struct index *x)
@@ -70,8 +71,8 @@ static enum rt_status index_add(struct index *x, struct rt_span key, const Proto
 }
 
 /*
- * Adds the slices in `p` to those of tensor `name`. On success the index owns `p`: it keeps the
- * first entry of a name, and frees the others after moving their slices.
+ * Adds the slices in `p` to those of tensor `name`. On success the index owns `p`: it stores the
+ * first entry of each name, and frees later entries after moving their slices.
  */
 static enum rt_status index_add_sliced(struct index *x, struct rt_span name,
                                        Tensorflow__BundleEntryProto *p, struct rt_error *err)
@@ -116,8 +117,8 @@ static int by_key(const void *a, const void *b)
     return c ? c : (x->source > y->source) - (x->source < y->source);
 }
 
-/* Sorts the index when all items are added, before any file is changed. *twice: the second of two
- * items with the same key; NULL: keys are unique. */
+/* Sorts the index. Called when all items are added, before any file is changed. Sets *twice to the
+ * second of two items with equal keys, or to NULL if keys are unique. */
 static enum rt_status index_finish(struct index *x, const struct item **twice, struct rt_error *err)
 {
     Tensorflow__BundleHeaderProto h = TENSORFLOW__BUNDLE_HEADER_PROTO__INIT;
@@ -254,8 +255,7 @@ static void shape_proto(struct shape_proto *s, int rank, const int64_t *dim)
     }
 }
 
-/* A new entry on the heap, for a tensor of this dtype and whole shape of which slice `part` is
- * stored. */
+/* Allocates an entry for a tensor of this dtype and shape, of which only slice `part` is stored. */
 static Tensorflow__BundleEntryProto *sliced_entry(enum rt_dtype dtype, int rank, const int64_t *dim,
                                                   const struct rt_slice *part)
 {
@@ -411,8 +411,9 @@ out:
 
 struct merge {
     struct index x;
-    int first_shard; /* index in the destination of the first shard of the checkpoint being read */
-    int n_shards;    /* number of shards of the checkpoint being read */
+    /* index that the first shard of the checkpoint being read gets in the destination */
+    int first_shard;
+    int n_shards; /* number of shards of the checkpoint being read */
 };
 
 static enum rt_status merge_entry(void *arg, struct rt_span key, struct rt_span value,
@@ -519,7 +520,7 @@ enum rt_status rt_checkpoint_merge(const char *const *prefixes, int n, const cha
         char *slash = strrchr(from, '/');
         if (delete_dirs && slash && slash != from) {
             *slash = 0;
-            rmdir(from); /* fails if the directory is not empty, as intended */
+            rmdir(from); /* This fails, as intended, if the directory is not empty. */
         }
     }
     index_clear(&m.x);

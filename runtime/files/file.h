@@ -1,4 +1,4 @@
-/* Reads and writes whole files, with a limit that is checked before anything is allocated. */
+/* Reads and writes complete files. The size limit is checked before anything is allocated. */
 #ifndef RT_FILE_H
 #define RT_FILE_H
 
@@ -9,20 +9,21 @@
 #include "runtime/base/regular_file.h"
 
 /*
- * *out: the bytes, for free(), followed by a NUL. RT_NOT_FOUND ("PATH; No such file or
- * directory"); other errors by the text of errno; RT_RESOURCE_EXHAUSTED: larger than `limit`. Only
- * regular files are read (rt_open_regular).
+ * Reads a regular file (rt_open_regular). *out points to its bytes followed by a NUL; the caller
+ * must free() it. A missing file is RT_NOT_FOUND ("PATH; No such file or directory"), a file larger
+ * than `limit` RT_RESOURCE_EXHAUSTED; other errors have the text of errno.
  */
 enum rt_status rt_file_read(const char *path, size_t limit, char **out, size_t *n,
                             struct rt_error *err);
-/* Reads n bytes from `offset` on. Returns the number of bytes read, which is less than n only at
- * the end of the file; -1: an error, in errno. */
+/* Reads n bytes from offset `offset`. Returns the number of bytes read, which is less than n only
+ * at the end of the file, or -1 on an error, with errno set. */
 ssize_t rt_file_read_at(int fd, void *dst, size_t n, int64_t offset);
-/* Writes a temporary file beside PATH and renames it, so that PATH is never incomplete. */
+/* Replaces the file PATH: writes a temporary file beside it and renames it, so that PATH is never
+ * incomplete. */
 enum rt_status rt_file_write(const char *path, const void *p, size_t n, struct rt_error *err);
-/* Creates a file with a new name beside `path` and opens it for writing. The name is written into
- * `buffer`. Returns the descriptor; -1: err says why. */
+/* Creates a file with a new name beside `path` and opens it for writing. Writes the name into
+ * `buffer`. Returns the descriptor, or -1 with the reason in err. */
 int rt_file_temp(const char *path, char *buffer, size_t n, struct rt_error *err);
-/* Makes the directory and all missing directories above it. */
+/* Makes the directory and all missing parent directories. */
 enum rt_status rt_file_make_dirs(const char *dir, struct rt_error *err);
 #endif

@@ -1,10 +1,10 @@
 /*
- * Imports GraphDef and FunctionDef messages into rt_graph (rt_library_ functions of graph.h).
+ * Imports GraphDef and FunctionDef messages into rt_graph (the rt_library_ functions of graph.h).
  *
  * A graph is made in three passes. The first makes the nodes one by one (schema, attributes,
- * types), and frees each node's message at once, so that a frozen model's weights are in memory no
- * more than twice. The second makes the edges, which needs all names. The third searches for
- * cycles.
+ * types), and frees each node's message at once, so that there are never more than two copies of a
+ * frozen model's weights in memory. The second makes the edges, which requires all names. The third
+ * searches for cycles.
  */
 #include "runtime/files/import.h"
 
@@ -19,17 +19,19 @@
 
 #include "tensorflow/core/framework/graph.pb-c.h"
 
-enum { GRAPH_VERSION = 2474 }; /* TensorFlow 2.21's, compared with a graph's min_consumer */
+/* graph version of TensorFlow 2.21, compared with a graph's min_consumer */
+enum { GRAPH_VERSION = 2474 };
 
 /*
- * Limits of a GraphDef's size in memory, without its tensors, and of the keys of instantiated
- * functions: a fixed number of bytes (FREE_), and a multiple of the GraphDef's own bytes (GROWTH).
- * Without limits, 300 KB of "Unpack" nodes with 65,000 outputs took gigabytes, and a chain of
- * functions that each call the next one with two different attributes was instantiated 2^30 times.
+ * Limits on a GraphDef's size in memory, without its tensors, and on the keys of instantiated
+ * functions. Each is a fixed number of bytes (FREE_) plus a multiple of the GraphDef's own bytes
+ * (GROWTH). Without limits, 300 KB of "Unpack" nodes with 65,000 outputs took gigabytes, and a
+ * chain of functions that each call the next one with two different attributes was instantiated
+ * 2^30 times.
  */
 enum { FREE_BYTES = 64 << 20, GROWTH = 64, FREE_KEY_BYTES = 16 << 20, KEY_GROWTH = 4 };
 enum { MAX_KEY_BYTES = 1 << 20 };
-enum { FREE_SPLAT_BYTES = 256 << 20, SPLAT_GROWTH = 8 }; /* of splat_left */
+enum { FREE_SPLAT_BYTES = 256 << 20, SPLAT_GROWTH = 8 }; /* limits on rt_library.splat_left */
 
 /* ---- shared by all files of import ---- */
 
@@ -114,7 +116,7 @@ enum rt_status im_finish(struct im_build *b, struct rt_error *err)
             uint8_t *types = rt_arena_alloc(b->l->arena, (size_t)b->node[i].n_out);
             if (!types)
                 return im_no_memory(err);
-            b->node[i].out_dtype = types; /* all RT_NO_DTYPE */
+            b->node[i].out_dtype = types; /* all types are RT_NO_DTYPE */
         }
     enum rt_status st = im_check_cycles(b, err);
     for (int i = 0; i < b->n && !st; i++) {
@@ -130,7 +132,7 @@ enum rt_status im_finish(struct im_build *b, struct rt_error *err)
     return st;
 }
 
-/* Ends a graph. If a limit was the reason for running out of memory, err names the limit. */
+/* Ends the construction of a graph. If memory ran out because of a limit, err names the limit. */
 static enum rt_status end(struct im_build *b, enum rt_status st, struct rt_error *err)
 {
     const bool was_full = rt_arena_was_full(b->l->arena);
@@ -154,7 +156,7 @@ static enum rt_status not_parsed(struct rt_error *err, const char *what)
     return rt_fail(err, RT_INVALID_ARGUMENT, "%s is damaged: its bytes are no such message", what);
 }
 
-/* Adds a function to the library: reads its name, signature and is_stateful, and not its body. */
+/* Adds a function to the library. Reads its name, signature and is_stateful, but not its body. */
 static enum rt_status add_function(struct rt_library *l, struct rt_span def, struct rt_error *err)
 {
     struct im_function *f = rt_arena_alloc(l->arena, sizeof *f);
@@ -242,7 +244,7 @@ static enum rt_status import_main(struct rt_library *l, struct rt_span graph_def
     }
     struct im_build b;
     enum rt_status st = start(&b, l, NULL, n_nodes, err);
-    /* Functions come first, because the op of a node may be a function. */
+    /* Functions are added before nodes, because the op of a node may be a function. */
     for (struct rt_span rest = graph_def; rest.n && !st;) {
         pb_field_next(&rest, &f);
         if (f.number == 2 && f.type == PB_BYTES)
@@ -368,14 +370,14 @@ static void key_attr(struct rt_bytes *key, const struct rt_attr *a)
     case RT_ATTR_LIST:
     case RT_ATTR_NONE:
         break;
-    default: /* tensors: by address, so that only one tensor equals itself */
+    default: /* Tensors enter the key by address, so that a tensor equals only itself. */
         rt_bytes_add(key, &a->v.tensor, sizeof a->v.tensor);
         break;
     }
 }
 
-/* Appends the key of a function and its attributes: equal attributes give equal keys, and names and
- * lengths make a key unambiguous. Ends early when the key has reached its limit, because the key of
+/* Appends the key of a function and its attributes. Equal attributes give equal keys, and names and
+ * lengths make a key unambiguous. Stops when the key has reached its limit, because the key of
  * nested lists of functions can be exponentially long. */
 static void key_of(struct rt_bytes *key, const struct rt_func_ref *f)
 {

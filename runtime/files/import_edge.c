@@ -1,11 +1,12 @@
-/* Makes the edges of a graph when all its nodes exist, and searches for cycles. */
+/* Makes the edges of a graph when all of its nodes exist, and searches for cycles. */
 #include "runtime/files/import.h"
 
 #include <string.h>
 
 #include "runtime/base/bytes.h"
 
-/* The value of a text of decimal digits; -1: anything else, or too large. */
+/* Parses a text of decimal digits. Returns -1 if it has other characters or the number is too
+ * large. */
 static int parse_index(const char *s)
 {
     int v = 0;
@@ -19,7 +20,7 @@ static int parse_index(const char *s)
     return v;
 }
 
-/* Resolves an input of the main graph: "name" or "name:k". */
+/* Resolves the text of an input of the main graph: "name" or "name:k". */
 static bool resolve_main(struct im_build *b, const char *text, struct im_run *r)
 {
     const char *colon = strrchr(text, ':');
@@ -32,13 +33,13 @@ static bool resolve_main(struct im_build *b, const char *text, struct im_run *r)
     return true;
 }
 
-/* The number of tensors of the output with this name, and in *first the index of the first; -1:
- * there is no such output. */
+/* Returns the number of tensors of the output with this name, and sets *first to the index of its
+ * first tensor. Returns -1 if there is no such output. */
 static int find_output(const struct im_pending *p, const struct rt_node *node, const char *name,
                        size_t len, int *first)
 {
     int low = 0, high = p->n_outputs;
-    while (p->output && low < high) { /* lower bound of the name */
+    while (p->output && low < high) { /* finds the lower bound of the name */
         const int at = low + (high - low) / 2;
         const int before = strncmp(p->output[at].name, name, len);
         if (before < 0)
@@ -63,7 +64,8 @@ static int find_output(const struct im_pending *p, const struct rt_node *node, c
     return -1;
 }
 
-/* Resolves an input in a function's body: "arg", "arg:k", "node:output" or "node:output:k". */
+/* Resolves the text of an input in a function's body: "arg", "arg:k", "node:output" or
+ * "node:output:k". */
 static bool resolve_body(struct im_build *b, const char *text, struct im_run *r)
 {
     const char *colon = strchr(text, ':');
@@ -121,7 +123,7 @@ static enum rt_status wrong_count(struct im_build *b, const struct rt_node *n, i
     return im_name_node(b, n->name, NULL, err);
 }
 
-/* Checks that the output exists and has the type of input k of node n. */
+/* Checks that output `e` exists and has the type of input k of node n. */
 static enum rt_status check_edge(struct im_build *b, const struct rt_node *n, int k,
                                  struct rt_edge e, struct rt_error *err)
 {
@@ -211,16 +213,16 @@ static bool is_op(const struct rt_node *n, const char *a, const char *b)
     return strcmp(n->schema->name, a) == 0 || strcmp(n->schema->name, b) == 0;
 }
 
-/* Whether input k of n is the back edge of a loop, the only edge that may close a cycle. */
+/* Returns whether input k of n is the back edge of a loop. Only a back edge may close a cycle. */
 static bool is_back_edge(const struct im_build *b, const struct rt_node *n, int k)
 {
     return is_op(n, "Merge", "RefMerge") &&
            is_op(&b->node[n->in[k].node], "NextIteration", "RefNextIteration");
 }
 
-/* A node on a cycle, found by walking back from `i` over nodes that the topological sort did not
- * reach: waits[x] is the number of inputs of x that are not sorted, above 0 on a cycle and
- * downstream of it. */
+/* Returns a node on a cycle. Follows inputs backwards from `i` over nodes that the topological sort
+ * did not reach. waits[x] is the number of unsorted inputs of x; it is above 0 on a cycle and
+ * downstream of a cycle. */
 static int node_on_cycle(const struct im_build *b, const int *waits, int i)
 {
     for (int steps = 0; steps < b->n; steps++) {
@@ -239,8 +241,9 @@ static int node_on_cycle(const struct im_build *b, const int *waits, int i)
     return i;
 }
 
-/* The deepest nesting of loops; deeper graphs are refused. Code that walks one frame at a time,
- * here or in the compiler, takes time by the square of the depth: 15 s for 40,000 Enters. */
+/* The deepest nesting of loops. Deeper graphs are refused, because code that processes one frame
+ * at a time, in import and in the compiler, takes time quadratic in the depth: 15 s for 40,000
+ * Enters. */
 enum { MAX_FRAMES = 64 };
 
 static int frames_behind(const struct rt_node *n, int before)
@@ -257,13 +260,14 @@ enum rt_status im_check_cycles(struct im_build *b, struct rt_error *err)
     int *ready = rt_arena_array(b->temp, (size_t)b->n, sizeof *ready);
     size_t *first = rt_arena_array(b->temp, (size_t)b->n + 2, sizeof *first);
     int *to = rt_arena_array(b->temp, n_edges, sizeof *to);
-    int *frames = rt_arena_array(b->temp, (size_t)b->n, sizeof *frames); /* around each node */
+    /* number of frames around each node */
+    int *frames = rt_arena_array(b->temp, (size_t)b->n, sizeof *frames);
     if (!waits || !ready || !first || !to || !frames)
         return im_no_memory(err);
 
-    /* The consumers of node i are to[first[i]] up to, without, to[first[i + 1]]. The first pass
-     * counts them in first[i + 2], and the second increases first[i + 1] from the start to the end
-     * of node i's range while it fills in `to`. */
+    /* The consumers of node i are to[first[i]] to to[first[i + 1] - 1]. The first pass counts them
+     * in first[i + 2]. The second pass fills in `to`, increasing first[i + 1] from the start to the
+     * end of node i's range. */
     for (int fill = 0; fill < 2; fill++) {
         for (int i = 0; i < b->n; i++) {
             const struct rt_node *n = &b->node[i];

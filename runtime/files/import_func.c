@@ -1,4 +1,5 @@
-/* Makes a function's body for given attributes: arguments become nodes, returns become edges. */
+/* Makes a function's body for given attributes. Arguments become nodes, return values become
+ * edges. */
 #include "runtime/files/import.h"
 
 #include <string.h>
@@ -15,8 +16,8 @@ static const struct rt_attr *named_attr(const struct rt_func_ref *f, const char 
     return NULL;
 }
 
-/* An argument's types are those of its type_list_attr, or one type (type_attr, or a fixed one) as
- * often as its number_attr says (once without one). */
+/* Finds the types of an argument: those of its type_list_attr, or else one type (type_attr, or a
+ * fixed type) repeated number_attr times (once if there is no number_attr). */
 enum rt_status im_arg_types(struct rt_arena *arena, const char *function,
                             const Tensorflow__OpDef__ArgDef *a, const struct rt_func_ref *with,
                             const uint8_t **types, int *n, struct rt_error *err)
@@ -29,7 +30,8 @@ enum rt_status im_arg_types(struct rt_arena *arena, const char *function,
             *n = (int)v->n;
             return RT_OK;
         }
-        if (v && v->type == RT_ATTR_LIST) { /* an empty list, whose type is unknown */
+        /* The attribute is an empty list, whose element type is unknown. */
+        if (v && v->type == RT_ATTR_LIST) {
             *types = NULL;
             *n = 0;
             return RT_OK;
@@ -92,8 +94,8 @@ enum rt_status im_all_types(struct rt_arena *arena, const char *function,
     return RT_OK;
 }
 
-/* An attribute that is not given and has no default stays missing; a placeholder for it fails
- * later. */
+/* Adds the signature's default values. An attribute that is neither given nor has a default stays
+ * missing; a placeholder that refers to it fails later. */
 enum rt_status im_add_defaults(struct im_build *b, const Tensorflow__OpDef *sig,
                                const struct rt_func_ref *given, struct rt_func_ref *with,
                                struct rt_error *err)
@@ -232,7 +234,7 @@ static enum rt_status add_rets(struct im_build *b, const Tensorflow__FunctionDef
     struct rt_map text_of;
     bool ok = true;
     rt_map_init(&text_of);
-    for (size_t k = 0; k < def->n_ret && ok; k++) /* the last of equal keys counts */
+    for (size_t k = 0; k < def->n_ret && ok; k++) /* of equal keys the last one counts */
         ok = rt_map_put(&text_of, def->ret[k]->key, def->ret[k]->value);
     enum rt_status st = ok ? add_data_rets(b, def, &text_of, types, err) : im_no_memory(err);
     rt_map_clear(&text_of);
@@ -282,7 +284,7 @@ enum rt_status im_build_body(struct im_build *b, const Tensorflow__FunctionDef *
     st = add_arg_nodes(b, sig, &in, err);
     for (size_t i = 0; i < def->n_node_def && !st; i++)
         st = im_add_node(b, def->node_def[i], err);
-    /* Control edges may name an argument, unless a node of the body has its name. */
+    /* A control edge may name an argument, unless a node of the body has the same name. */
     for (int i = 0; i < b->g->n_args && !st; i++) {
         struct rt_node *n = &b->node[b->g->arg[i]];
         if (!rt_map_get(b->names, n->name) && !rt_map_put(b->names, n->name, n))

@@ -1,4 +1,4 @@
-/* Makes the nodes of a graph: name, schema, attributes, types. import_edge.c makes the edges. */
+/* Makes the nodes of a graph: name, schema, attributes and types. import_edge.c makes the edges. */
 #include "runtime/files/import.h"
 
 #include <stdlib.h>
@@ -66,7 +66,7 @@ static enum rt_status expand_args(struct im_build *b, const struct rt_node *n,
     return RT_OK;
 }
 
-/* An attribute of a NodeDef; of equal keys the last counts, as in a protobuf map. */
+/* Finds an attribute of a NodeDef. Of equal keys the last one counts, as in a protobuf map. */
 static const Tensorflow__AttrValue *find_attr(const Tensorflow__NodeDef *def, const char *name)
 {
     for (size_t i = def->n_attr; i > 0; i--)
@@ -75,7 +75,7 @@ static const Tensorflow__AttrValue *find_attr(const Tensorflow__NodeDef *def, co
     return NULL;
 }
 
-/* Reads the attributes that the schema lists. Others are ignored, as in TensorFlow. */
+/* Reads the attributes that the schema lists. Other attributes are ignored, as in TensorFlow. */
 static enum rt_status read_attrs(struct im_build *b, struct rt_node *n,
                                  const Tensorflow__NodeDef *def, struct rt_error *err)
 {
@@ -117,7 +117,7 @@ static enum rt_status read_attrs(struct im_build *b, struct rt_node *n,
     return RT_OK;
 }
 
-/* b->node has capacity for the node. */
+/* Adds a node. The caller has made sure that b->node has capacity for it. */
 struct rt_node *im_new_node(struct im_build *b, const char *name, const char *device)
 {
     struct rt_node *n = &b->node[b->n];
@@ -139,8 +139,9 @@ static int by_name_then_place(const void *a, const void *b)
     return by_name ? by_name : (x->first > y->first) - (x->first < y->first);
 }
 
-/* Lists the outputs of a call by name, by their names in the function's signature. The list is
- * sorted, for binary search: a function has up to 65,536 outputs, and a graph may name each. */
+/* Lists the outputs of a function call, by their names in the function's signature. The list is
+ * sorted for binary search, because a function has up to 65,536 outputs and a graph may name all of
+ * them. */
 static enum rt_status name_outputs(struct im_build *b, struct im_pending *p,
                                    const Tensorflow__OpDef *sig, const struct rt_func_ref *with,
                                    struct rt_error *err)
@@ -168,8 +169,8 @@ static enum rt_status name_outputs(struct im_build *b, struct im_pending *p,
     return RT_OK;
 }
 
-/* Makes a PartitionedCall of a node whose op is the name of a function, as early TensorFlow graphs
- * have them. */
+/* Makes a PartitionedCall of a node whose op is the name of a function. Early TensorFlow graphs
+ * have such nodes. */
 static enum rt_status call_by_name(struct im_build *b, struct rt_node *n,
                                    const struct im_function *f, const Tensorflow__NodeDef *def,
                                    struct rt_error *err)
@@ -283,7 +284,7 @@ enum rt_status im_add_node(struct im_build *b, const Tensorflow__NodeDef *def, s
         uint8_t *types = rt_arena_alloc(b->l->arena, (size_t)n->n_in);
         if (!types)
             return im_no_memory(err);
-        n->in_dtype = types; /* all RT_NO_DTYPE */
+        n->in_dtype = types; /* all types are RT_NO_DTYPE */
         return RT_OK;
     }
     if (st)

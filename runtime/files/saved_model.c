@@ -17,11 +17,12 @@
 #include "tensorflow/core/protobuf/saved_model.pb-c.h"
 
 #define MAX_FILE ((size_t)1 << 31)
-/* Limit of all values of SignatureDef.defaults of a file: 64 MiB, and 8 bytes for each byte of the
- * file. A few bytes can repeat one value any number of times: a file of 3.9 KB named 5.3 GB. */
+/* Limit on the values of all SignatureDef.defaults of a file: 64 MiB, plus 8 bytes for each byte of
+ * the file. A few bytes can repeat one value any number of times: the defaults of a 3.9 KB file
+ * expanded to 5.3 GB. */
 enum { DEFAULTS_FREE_BYTES = 64 << 20, DEFAULTS_GROWTH = 8 };
 
-enum { /* numbers of protobuf fields */
+enum { /* field numbers of the protobuf messages */
        SAVED_MODEL_META_GRAPHS = 2,
        META_GRAPH_GRAPH_DEF = 2,
        META_GRAPH_OBJECT_GRAPH_DEF = 7,
@@ -31,14 +32,14 @@ enum { /* numbers of protobuf fields */
 
 static const char init_key[] = "__saved_model_init_op";
 
-/* A saved model with the members that only this file uses. Tensors are listed for
+/* A saved model, with the members that only this file uses. Default tensors are listed for
  * rt_saved_model_free, because their buffers are not in the arena. */
 struct model {
     struct rt_saved_model pub;
     struct rt_tensor **defaults;
     size_t n_defaults, defaults_capacity;
-    size_t defaults_left; /* bytes that defaults may still take */
-    const char *empty;    /* the path of the file if it is empty; else NULL */
+    size_t defaults_left; /* bytes by which defaults may still grow */
+    const char *empty;    /* path of the file if the file is empty; otherwise NULL */
 };
 
 /* ---- one meta graph ---- */
@@ -54,7 +55,8 @@ static enum rt_status no_memory(struct reading *r)
     return rt_fail_memory(r->err, "a SavedModel", rt_arena_used(r->arena));
 }
 
-/* Copies a string to the arena; NULL for an empty one. *ok becomes false if memory is exhausted. */
+/* Copies a string to the arena. Returns NULL for an empty string. Sets *ok to false if out of
+ * memory. */
 static const char *copy_or_null(struct reading *r, const char *s, bool *ok)
 {
     if (!s || !s[0])
@@ -71,7 +73,7 @@ static const char *copy(struct reading *r, const char *s, bool *ok)
     return c ? c : "";
 }
 
-/* The node's name in "name:0" or "^name". */
+/* Returns the node's name in a text like "name:0" or "^name". */
 static const char *node_name(struct reading *r, const char *s, bool *ok)
 {
     if (s && s[0] == '^')
@@ -109,7 +111,7 @@ static int by_alias(const void *a, const void *b)
                   ((const struct rt_tensor_spec *)b)->alias);
 }
 
-/* The common beginning of the generated structs for entries of maps with string keys. */
+/* The members with which all generated structs for entries of maps with string keys begin. */
 struct map_entry {
     ProtobufCMessage base;
     char *key;
@@ -121,8 +123,8 @@ _Static_assert(sizeof(struct map_entry) == sizeof(Tensorflow__SignatureDef__Inpu
                    sizeof(struct map_entry) == sizeof(Tensorflow__MetaGraphDef__SignatureDefEntry),
                "entries of a map");
 
-/* Copies the entries of a protobuf map. If a file has a key twice, the last entry counts. NULL: out
- * of memory. */
+/* Collects the entries of a protobuf map. If a key occurs more than once, its last entry counts.
+ * Returns NULL if out of memory. */
 static void **last_of_each_key(struct reading *r, void *entries, size_t n, size_t *n_out)
 {
     struct map_entry **e = entries;
@@ -161,7 +163,7 @@ static enum rt_status read_specs(struct reading *r, size_t n, void *entries,
     return RT_OK;
 }
 
-/* A zeroed tensor that is cleared when the model is freed. NULL: out of memory. */
+/* Returns a zeroed tensor, which is cleared when the model is freed, or NULL if out of memory. */
 static struct rt_tensor *new_default(struct reading *r)
 {
     struct model *m = r->m;
@@ -273,7 +275,7 @@ static enum rt_status read_signatures(struct reading *r, const Tensorflow__MetaG
     return ok ? RT_OK : no_memory(r);
 }
 
-/* Reads the init op of older models, which is in a collection. */
+/* Reads the init op of an older model, which is stored in a collection. */
 static enum rt_status read_main_op(struct reading *r, const Tensorflow__MetaGraphDef *g,
                                    const char *key, struct rt_meta_graph *out)
 {
@@ -303,7 +305,8 @@ static void read_asset(struct reading *r, const Tensorflow__AssetFileDef *a, str
     to->file_name = copy(r, a->filename, ok);
 }
 
-/* The assets of TensorFlow 1's models, which are in a collection of Any messages; NULL: none. */
+/* Returns the assets of a TensorFlow 1 model, which are stored in a collection of Any messages;
+ * NULL: there are none. */
 static const Tensorflow__CollectionDef__AnyList *packed_assets(const Tensorflow__MetaGraphDef *g)
 {
     for (size_t i = 0; i < g->n_collection_def; i++) {
@@ -370,7 +373,7 @@ static enum rt_status read_rest(struct reading *r, const Tensorflow__MetaGraphDe
 
 /*
  * Splits a serialized MetaGraphDef into the GraphDef, which may be huge and is unpacked by import,
- * and the rest, without the object graph, which only Python needs. If a message field occurs
+ * and the other fields, except the object graph, which only Python needs. If a message field occurs
  * several times, its occurrences are concatenated, which is how protobuf merges messages.
  */
 static enum rt_status split(struct reading *r, struct rt_span bytes, struct rt_span *graph,
@@ -441,7 +444,7 @@ out:
 
 /* ---- the file ---- */
 
-/* Takes ownership of `bytes`, also on failure. */
+/* Parses a binary SavedModel. Takes ownership of `bytes`, even on failure. */
 static enum rt_status parse_binary(struct rt_saved_model **out, const char *dir, char *bytes,
                                    size_t n, struct rt_error *err)
 {
@@ -629,7 +632,7 @@ enum rt_status rt_saved_model_choose(const struct rt_saved_model *m, const char 
                    empty ? " is an empty file (was it copied whole?)" : "");
 }
 
-/* Compares an alias with a spec's, in the order of by_alias. */
+/* Compares `alias` with the alias of a spec, in the order of by_alias. */
 static int compare_alias(const void *alias, const void *spec)
 {
     const struct rt_span a = *(const struct rt_span *)alias;
@@ -657,7 +660,7 @@ const struct rt_tensor_spec *rt_signature_output(const struct rt_signature *s, c
 
 /* ---- completeness ---- */
 
-/* Whether a node of the main graph makes a variable. */
+/* Returns whether a node of the main graph makes a variable. */
 static bool has_variables(struct rt_span graph_def)
 {
     struct pb_field f, g;
@@ -673,8 +676,8 @@ static bool has_variables(struct rt_span graph_def)
     return false;
 }
 
-/* Adds the least memory that an entry takes when loaded: its bytes, and for strings their elements.
- * False: overflow. */
+/* Adds the minimum memory that an entry needs when loaded: its bytes, and for strings their
+ * elements. Returns false on overflow. */
 static bool add_weight(const struct rt_checkpoint_entry *e, int64_t *weight_bytes)
 {
     int64_t elements = 0;
@@ -695,7 +698,8 @@ static enum rt_status check_weights(const char *dir, const struct rt_meta_graph 
 
     snprintf(prefix, sizeof prefix, "%s/variables/variables", dir);
     snprintf(path, sizeof path, "%s.index", prefix);
-    /* A model without variables may lack the files; TensorFlow then does not restore either. */
+    /* A model without variables may lack the checkpoint files. TensorFlow does not restore such a
+     * model either. */
     if (access(path, F_OK) && !has_variables(g->graph_def))
         return RT_OK;
     st = rt_checkpoint_open(&c, prefix, err);

@@ -1,27 +1,28 @@
 /*
  * Reads SavedModel directories: saved_model.pb (or .pbtxt), variables/ and assets/. A struct
- * rt_saved_model lists the meta graphs with their signatures, init and restore ops, assets, and the
- * bytes of their GraphDefs. rt_model_load makes a session of one of them.
+ * rt_saved_model lists the meta graphs, with their signatures, init and restore ops, assets, and
+ * the bytes of their GraphDefs. rt_model_load makes a session of one meta graph.
  *
  * Source: tensorflow/core/protobuf/{saved_model,meta_graph,saver}.proto and the documented
  * behaviour of TensorFlow's loader.
  *
  * Owner: the caller of each read or load. Threads: a struct rt_saved_model is immutable. A model
- * may be used on any thread (runtime/session/session.h), and is freed when nothing uses it any
- * more.
+ * may be used on any thread (runtime/session/session.h); it may be freed only when nothing uses it
+ * any more.
  */
 #ifndef RT_SAVED_MODEL_H
 #define RT_SAVED_MODEL_H
 
 #include "runtime/session/session.h"
 
-struct rt_tensor_spec { /* one input or output of a signature */
+struct rt_tensor_spec { /* an input or output of a signature */
     const char *alias;
-    const char *name; /* name of the tensor in the graph: "x:0" */
+    const char *name; /* name of the tensor in the graph, such as "x:0" */
     enum rt_dtype dtype;
     struct rt_shape shape;
-    bool too_many_dims;                    /* the rank is above RT_MAX_RANK; `shape` is unknown */
-    const struct rt_tensor *default_value; /* SignatureDef.defaults; NULL: none */
+    /* whether the rank is above RT_MAX_RANK; if so, `shape` is unknown */
+    bool too_many_dims;
+    const struct rt_tensor *default_value; /* from SignatureDef.defaults; NULL: no default */
 };
 
 struct rt_signature {
@@ -39,11 +40,14 @@ struct rt_meta_graph {
     int n_tags;
     const char *const *tags;
     int n_signatures;
-    const struct rt_signature *signatures;     /* sorted by name; without __saved_model_init_op */
-    const struct rt_signature *init_signature; /* __saved_model_init_op, for listings; NULL: none */
-    struct rt_span graph_def;                  /* serialized; in rt_saved_model.bytes */
-    const char *init_op;                       /* node to run after restore; NULL: none */
-    const char *restore_op, *filename_tensor;  /* the names in SaverDef; NULL: none */
+    const struct rt_signature *signatures; /* sorted by name, without __saved_model_init_op */
+    /* __saved_model_init_op, which is only listed; NULL: none */
+    const struct rt_signature *init_signature;
+    /* serialized GraphDef, part of rt_saved_model.bytes */
+    struct rt_span graph_def;
+    /* name of the node to run after restore; NULL: none */
+    const char *init_op;
+    const char *restore_op, *filename_tensor; /* names from SaverDef; NULL: none */
     int n_assets;
     const struct rt_asset *assets;
     const char *tensorflow_version;
@@ -54,34 +58,35 @@ struct rt_saved_model {
     int n_meta_graphs;
     const struct rt_meta_graph *meta_graphs;
     struct rt_arena *arena; /* holds everything above */
-    char *bytes;            /* of the file */
+    char *bytes;            /* contents of the SavedModel file */
     size_t n_bytes;
 };
 
-/* Reads the model in `dir`. The error for a missing file is TensorFlow's: "Could not find
- * SavedModel .pb or .pbtxt at supplied export directory path: DIR...". */
+/* Reads the SavedModel in `dir`. The error for a missing file has TensorFlow's text: "Could not
+ * find SavedModel .pb or .pbtxt at supplied export directory path: DIR...". */
 enum rt_status rt_saved_model_read(struct rt_saved_model **out, const char *dir,
                                    struct rt_error *err);
-/* As rt_saved_model_read, from bytes in memory (for tests and fuzzing); `bytes` is copied. */
+/* Reads a SavedModel from bytes in memory, which are copied (for tests and fuzzing). */
 enum rt_status rt_saved_model_parse(struct rt_saved_model **out, struct rt_span bytes, bool is_text,
                                     struct rt_error *err);
 void rt_saved_model_free(struct rt_saved_model *m);
-/* Chooses the meta graph with exactly these tags (NULL: "serve" alone). RT_NOT_FOUND with
+/* Chooses the meta graph with exactly these tags (NULL: only "serve"). RT_NOT_FOUND has
  * TensorFlow's text: "Could not find meta graph def matching supplied tags: { serve }. ...". If the
  * file is empty, the text says so. */
 enum rt_status rt_saved_model_choose(const struct rt_saved_model *m, const char *const *tags,
                                      int n_tags, const struct rt_meta_graph **out,
                                      struct rt_error *err);
-/* The spec with this alias of `n` specs sorted by alias; NULL: none has it. */
+/* Returns the spec with this alias among `n` specs that are sorted by alias, or NULL if no spec has
+ * it. */
 const struct rt_tensor_spec *rt_tensor_spec_find(const struct rt_tensor_spec *specs, int n,
                                                  struct rt_span alias);
 const struct rt_tensor_spec *rt_signature_input(const struct rt_signature *s, const char *alias);
 const struct rt_tensor_spec *rt_signature_output(const struct rt_signature *s, const char *alias);
 
 /* Checks that a version directory is complete: saved_model.pb parses, the assets exist, and, if the
- * graph has a restore op, the checkpoint's index parses and every shard is as long as the index
- * says. err says what is missing. Reads no weights. *weight_bytes: the memory that the weights will
- * take; may be NULL. */
+ * graph has a restore op, the checkpoint's index parses and every shard has the length that the
+ * index requires. If not, err names what is missing. Reads no weights. Sets *weight_bytes, unless
+ * NULL, to the memory that the weights will need. */
 enum rt_status rt_saved_model_is_complete(const char *dir, const char *const *tags, int n_tags,
                                           int64_t *weight_bytes, struct rt_error *err);
 
@@ -91,30 +96,33 @@ struct rt_model_options {
     struct rt_session_options session;
     const char *const *tags; /* NULL: "serve" */
     int n_tags;
-    bool allow_unsupported_signatures; /* load without the signatures that cannot run */
-    bool load_all_variables;           /* set by servers that run any node by SessionRun */
-    bool warm_up; /* run each signature that writes nothing once; unknown dimensions are 1 */
+    /* load a model even if some signatures cannot run, without these */
+    bool allow_unsupported_signatures;
+    bool load_all_variables; /* set by servers that may run any node for SessionRun */
+    bool warm_up; /* run each signature that writes nothing once, with 1 for unknown dimensions */
     void (*on_warm_up_failure)(void *arg, const char *signature, const struct rt_error *err);
     void *arg;
 };
 
 struct rt_model_signature {
     const struct rt_signature *def;
-    struct rt_callable *call; /* feeds and fetches are in the order of def's inputs and outputs */
-    bool writes;              /* the signature changes state: it runs alone */
-    bool rowwise;             /* its requests may be merged along dimension 0 */
-    const char *why_not;      /* if not rowwise: the reason; in the model's arena */
-    const char *unsupported;  /* if it cannot run: the reason; call is NULL then */
-    bool is_dynamic;          /* made by rt_model_make_dynamic */
-    /* index of a dynamic signature: below RT_MAX_DYNAMIC_CALLABLES, unique in its model */
+    struct rt_callable *call; /* feeds and fetches in the order of def's inputs and outputs */
+    bool writes;              /* the signature changes state, so its requests are not batched */
+    bool rowwise;             /* requests of the signature may be merged along dimension 0 */
+    const char *why_not;      /* if not rowwise, the reason, allocated in the model's arena */
+    /* why the signature cannot run, in which case `call` is NULL; NULL if it can */
+    const char *unsupported;
+    bool is_dynamic; /* made by rt_model_make_dynamic */
+    /* Index of a dynamic signature, below RT_MAX_DYNAMIC_CALLABLES and unique in its model. */
     int index;
     /* The first signature with the same tensors and shapes, which is checked, planned, analysed and
-     * warmed up for both. NULL: there is no earlier one. */
+     * warmed up for both. NULL: no earlier signature has them. */
     const struct rt_model_signature *same;
 };
-/* for each model; there is a limit because clients choose the fetches */
+/* Maximum number of dynamic callables per model. The limit is needed because clients choose the
+ * fetches. */
 enum { RT_MAX_DYNAMIC_CALLABLES = 256 };
-/* for each model, not counting signatures of the same tensors */
+/* Maximum number of signatures per model; signatures with the same tensors count once. */
 enum { RT_MAX_SIGNATURES = 256 };
 
 struct rt_dynamic_callables;
@@ -124,7 +132,7 @@ struct rt_model {
     const struct rt_meta_graph *meta_graph;
     struct rt_session *session;
     int n_signatures;
-    /* the signatures in the order of meta_graph->signatures */
+    /* Signatures in the order of meta_graph->signatures. */
     struct rt_model_signature *signatures;
     int64_t weight_bytes;
     struct rt_arena *arena;
@@ -132,23 +140,23 @@ struct rt_model {
 };
 
 /* Loads a model: reads and imports it, checks every op that a signature, init or restore needs,
- * restores variables, runs the init op, makes the plans, warms up, and seals the session.
- * RT_UNIMPLEMENTED: err lists everything that is not implemented. */
+ * restores variables, runs the init op, makes the plans, warms up, and seals the session. With
+ * RT_UNIMPLEMENTED, err lists everything that is not implemented. */
 enum rt_status rt_model_load(struct rt_model **out, const char *dir,
                              const struct rt_model_options *options, struct rt_error *err);
 void rt_model_free(struct rt_model *m);
 const struct rt_model_signature *rt_model_signature(const struct rt_model *m, const char *name);
 
 /*
- * Dynamic callables: calls with feeds and fetches that a client chooses (SessionRun). A dynamic
- * callable is a signature without a name, whose inputs and outputs are named by tensors and stand
- * in the order of `spec`. It belongs to the model and lives as long. Any thread.
+ * Dynamic callables: calls whose feeds and fetches a client chooses (SessionRun). A dynamic
+ * callable is a signature without a name. Its inputs and outputs are named after tensors and are in
+ * the order of `spec`. It belongs to the model and lives as long. Threads: any.
  *
- * rt_model_find_dynamic returns one that was made before (NULL: none), quickly.
- * rt_model_make_dynamic makes one, which takes a while. It refuses tensors that the graph does not
- * have, with TensorFlow's texts, and more than RT_MAX_DYNAMIC_CALLABLES different ones
- * (RT_RESOURCE_EXHAUSTED). `shapes`: of the feeds, for the row-wise analysis (NULL: requests are
- * not merged).
+ * rt_model_find_dynamic quickly returns a dynamic callable that was made before, or NULL.
+ * rt_model_make_dynamic makes one, which is slow. It refuses tensors that the graph lacks, with
+ * TensorFlow's error texts, and more than RT_MAX_DYNAMIC_CALLABLES different callables
+ * (RT_RESOURCE_EXHAUSTED). `shapes` are the shapes of the feeds, for row-wise analysis (NULL:
+ * requests are not merged).
  */
 const struct rt_model_signature *rt_model_find_dynamic(const struct rt_model *m,
                                                        const struct rt_call_spec *spec);

@@ -8,12 +8,12 @@
 
 enum {
     FOOTER = 48,
-    TRAILER = 5, /* bytes after a block: compression type and checksum */
+    TRAILER = 5, /* bytes that follow a block: compression type and checksum */
     RESTART_EVERY = 16,
     MAX_KEY = 1 << 20,
-    MAX_BLOCK = INT32_MAX, /* bytes of an uncompressed block: protobuf's limit for a message */
+    MAX_BLOCK = INT32_MAX, /* size limit of an uncompressed block: protobuf's limit for a message */
 };
-enum { NOT_COMPRESSED = 0, SNAPPY = 1, ZSTD = 2 }; /* leveldb's numbers of compressions */
+enum { NOT_COMPRESSED = 0, SNAPPY = 1, ZSTD = 2 }; /* leveldb's numbers of the compression types */
 static const uint64_t MAGIC = UINT64_C(0xdb4775248b80fb57);
 
 static uint32_t get32(const unsigned char *p)
@@ -30,10 +30,11 @@ static bool handle(struct rt_span *s, struct handle *h)
     return pb_varint(s, &h->offset) && pb_varint(s, &h->size);
 }
 
-/* A verified and uncompressed block of the table. */
+/* A block of the table, verified and uncompressed. */
 struct block {
     struct rt_span entries; /* the entries without the restart points */
-    unsigned char *owned;   /* the memory of the entries, for free(); NULL: the source's */
+    /* memory of the entries, which block_clear frees; NULL: it is the source's */
+    unsigned char *owned;
 };
 
 static void block_clear(struct block *b)
@@ -43,8 +44,8 @@ static void block_clear(struct block *b)
 }
 
 /*
- * Uncompresses a block. Before the length that a compressed block announces is allocated, it is
- * compared with the most that the block's bytes can expand to.
+ * Uncompresses a block. Before memory of the length that a compressed block announces is allocated,
+ * the length is compared with the maximum that the block's bytes can expand to.
  */
 static enum rt_status uncompress(struct block *out, struct rt_span *all, struct rt_error *err)
 {
@@ -73,8 +74,8 @@ static enum rt_status uncompress(struct block *out, struct rt_span *all, struct 
     return RT_OK;
 }
 
-/* Gets n bytes of the source: in the source's memory, or read into new memory, which *owned is set
- * to. */
+/* Gets n bytes of the source. They are in the source's memory, or are read into new memory; *owned
+ * is then set to the new memory. */
 static enum rt_status bytes_at(const struct rt_sstable_source *from, uint64_t offset, size_t n,
                                unsigned char **owned, struct rt_span *out, struct rt_error *err)
 {
@@ -89,7 +90,7 @@ static enum rt_status bytes_at(const struct rt_sstable_source *from, uint64_t of
     return from->read(from->arg, offset, *owned, n, err);
 }
 
-/* Verifies and uncompresses a stored block, and takes off the restart points. */
+/* Verifies and uncompresses a stored block, and removes the restart points. */
 static enum rt_status open_block(struct rt_span stored, struct block *out, struct rt_error *err)
 {
     const unsigned char *p = stored.p;
@@ -118,7 +119,7 @@ static enum rt_status open_block(struct rt_span stored, struct block *out, struc
     return RT_OK;
 }
 
-/* Reads the block at `h`. On RT_OK the caller clears *out. */
+/* Reads the block at `h`. On RT_OK the caller must clear *out. */
 static enum rt_status block_at(const struct rt_sstable_source *from, struct handle h,
                                struct block *out, struct rt_error *err)
 {
@@ -140,7 +141,8 @@ static enum rt_status block_at(const struct rt_sstable_source *from, struct hand
     return st;
 }
 
-/* Reads the next entry of a block. `key`: the key before it; becomes its key. */
+/* Reads the next entry of a block. `key` must be the key of the preceding entry; it becomes the key
+ * of this entry. */
 static bool next_entry(struct rt_span *block, struct rt_bytes *key, struct rt_span *value)
 {
     uint64_t shared, own, size;
@@ -169,7 +171,7 @@ struct reader {
     void *arg;
     struct rt_bytes key, last;
     bool any;
-    uint64_t left; /* bytes of the file that no block has used yet */
+    uint64_t left; /* bytes of the file that the blocks read so far have not used */
 };
 
 static enum rt_status read_entries(struct reader *r, struct rt_span block, struct rt_error *err)
@@ -199,8 +201,8 @@ static enum rt_status read_entries(struct reader *r, struct rt_span block, struc
 }
 
 /*
- * Reads the entries of a block. Blocks may not overlap, which is checked by their total size being
- * at most the file's: otherwise an index that names one large block many times would make the
+ * Reads the entries of a block. Blocks must not overlap, which is checked by comparing their total
+ * size with the file's. Otherwise an index that names one large block many times would make the
  * reader verify and uncompress it each time.
  */
 static enum rt_status read_block(struct reader *r, const struct rt_sstable_source *from,
@@ -275,8 +277,8 @@ enum rt_status rt_sstable_read(struct rt_span file,
     return st;
 }
 
-/* Finds the first entry of the block whose key is not less than `key`; *same: it is equal.
- * RT_NOT_FOUND: there is none. */
+/* Finds the first entry of the block whose key is not less than `key`. Sets *same if the keys are
+ * equal. Returns RT_NOT_FOUND if there is no such entry. */
 static enum rt_status seek(struct rt_span entries, struct rt_span key, bool *same,
                            struct rt_span *value, struct rt_error *err)
 {
@@ -342,7 +344,7 @@ static void put_varint(struct rt_bytes *b, uint64_t v)
     rt_bytes_addc(b, (char)v);
 }
 
-/* Appends a finished block with its trailer to the file; *h: its offset and size. */
+/* Appends a finished block with its trailer to the file, and sets *h to its offset and size. */
 static void put_block(struct rt_sstable_writer *w, const struct rt_bytes *block, struct handle *h)
 {
     h->offset = w->file.n;
@@ -364,7 +366,8 @@ void rt_sstable_begin(struct rt_sstable_writer *w, size_t block_size)
     rt_bytes_init(&w->last, SIZE_MAX / 2);
 }
 
-/* Shortens `last` to a key that is not less than it and, unless `next` is empty, below `next`. */
+/* Shortens `last` to a key that is not less than the old `last` and, unless `next` is empty, is
+ * less than `next`. */
 static void shorten(struct rt_bytes *last, struct rt_span next)
 {
     unsigned char *p = (unsigned char *)last->p;
@@ -386,8 +389,8 @@ static void shorten(struct rt_bytes *last, struct rt_span next)
     }
 }
 
-/* Ends the data block and adds it to the index. `next`: the next key; empty at the end of the
- * table. */
+/* Ends the data block and adds it to the index. `next` is the next key; it is empty at the end of
+ * the table. */
 static void end_block(struct rt_sstable_writer *w, struct rt_span next)
 {
     struct rt_bytes value;

@@ -1,14 +1,15 @@
 /*
- * Reads and writes sorted-string tables, in leveldb's table format, which TensorFlow uses for the
+ * Reads and writes sorted-string tables, in leveldb's table format. TensorFlow uses them for the
  * indexes of checkpoints.
  *
- * A file has data blocks, an empty block of meta data, the index block, and a footer of 48 bytes
- * (handles of the last two blocks, padding, magic number). A block has entries, whose keys leave
- * out the prefix that they share with the key before; the restart points, which are the offsets of
- * entries with a full key; and the number of restart points. After a block come a byte for the type
- * of compression (0: none, 1: snappy) and the masked CRC-32C of the stored block and that byte.
+ * A file has data blocks, an empty metadata block, the index block, and a footer of 48 bytes
+ * (handles of the last two blocks, padding, magic number). A block has entries, whose keys omit the
+ * prefix that they share with the preceding key; the restart points, which are the offsets of
+ * entries with a full key; and the number of restart points. A block is followed by a byte for the
+ * type of compression (0: none, 1: snappy) and by the masked CRC-32C of the stored block and that
+ * byte.
  *
- * These functions work on bytes and do no I/O of their own.
+ * These functions process bytes and do no I/O of their own.
  */
 #ifndef RT_SSTABLE_H
 #define RT_SSTABLE_H
@@ -17,22 +18,22 @@
 #include "runtime/base/span.h"
 #include "runtime/base/status.h"
 
-/* The largest ratio of a block's bytes to its bytes in the file: snappy's longest element makes 64
- * bytes of 3 bytes of input. */
+/* The largest ratio of a block's size to its size in the file. Snappy's longest element expands 3
+ * bytes of input to 64 bytes. */
 enum { RT_SSTABLE_EXPANDS = 22 };
 
 /*
- * Calls `each` for every entry in order; a status other than RT_OK ends the reading. `key` and
- * `value` are valid during the call only. RT_DATA_LOSS: lengths, order, checksums or compression
- * are wrong, or blocks overlap. Memory: one block at a time, of at most RT_SSTABLE_EXPANDS times
- * its bytes in the file.
+ * Calls `each` for every entry in order; a status other than RT_OK ends the read. `key` and `value`
+ * are valid only during the call. RT_DATA_LOSS: lengths, order, checksums or compression are wrong,
+ * or blocks overlap. Needs memory for one block at a time, of at most RT_SSTABLE_EXPANDS times its
+ * size in the file.
  */
 enum rt_status rt_sstable_read(struct rt_span file,
                                enum rt_status (*each)(void *arg, struct rt_span key,
                                                       struct rt_span value, struct rt_error *err),
                                void *arg, struct rt_error *err);
 
-/* A source of a table's bytes: memory, or a function that reads them. */
+/* A source of a table's bytes, which is memory or a function that reads them. */
 struct rt_sstable_source {
     uint64_t size;
     const unsigned char *p; /* the bytes, if `read` is NULL */
@@ -41,9 +42,9 @@ struct rt_sstable_source {
 };
 
 /*
- * Looks up one key, by reading the index and one block. `found` gets the value, which is valid
- * during the call only. RT_NOT_FOUND, without a text in *err: there is no such key. Other errors
- * are those of rt_sstable_read.
+ * Looks up one key by reading the index and one block. Calls `found` with the value, which is valid
+ * only during the call. Returns RT_NOT_FOUND, without a text in *err, if there is no such key.
+ * Other errors are those of rt_sstable_read.
  */
 enum rt_status rt_sstable_find(const struct rt_sstable_source *from, struct rt_span key,
                                enum rt_status (*found)(void *arg, struct rt_span value,
@@ -51,19 +52,20 @@ enum rt_status rt_sstable_find(const struct rt_sstable_source *from, struct rt_s
                                void *arg, struct rt_error *err);
 
 struct rt_sstable_writer {
-    struct rt_bytes file;  /* the finished blocks; `failed`: out of memory */
-    struct rt_bytes block; /* the data block that is being made */
+    struct rt_bytes file;  /* the finished blocks; its `failed` means out of memory */
+    struct rt_bytes block; /* the data block under construction */
     struct rt_bytes restarts;
     struct rt_bytes index, index_restarts;
     struct rt_bytes last; /* the last key */
     size_t block_size;
-    int n_entries; /* entries in the block that is being made */
+    int n_entries; /* number of entries in the block under construction */
 };
 
-/* Entries must be added in increasing order of keys. `block_size` 0: TensorFlow's, 262144 bytes. */
+/* rt_sstable_add must be called in increasing order of keys. `block_size` 0 means TensorFlow's
+ * block size, 262144 bytes. */
 void rt_sstable_begin(struct rt_sstable_writer *w, size_t block_size);
 void rt_sstable_add(struct rt_sstable_writer *w, struct rt_span key, struct rt_span value);
-/* Ends the table: w->file then holds the whole file. False: out of memory. */
+/* Ends the table; w->file then holds the complete file. Returns false if out of memory. */
 bool rt_sstable_end(struct rt_sstable_writer *w);
 void rt_sstable_clear(struct rt_sstable_writer *w);
 
