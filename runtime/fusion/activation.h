@@ -1,23 +1,23 @@
 /*
- * The activations of an epilogue (epilogue.h): fuse_activation.c finds them,
- * kernels/fused/epilogue.c computes them. `a` is the epilogue's alpha.
+ * The activations of an epilogue (epilogue.h). fuse_activation.c finds them;
+ * kernels/fused/epilogue.c computes them. In the formulas, `a` is the epilogue's alpha.
  */
 #ifndef RT_ACTIVATION_H
 #define RT_ACTIVATION_H
 
-/* X(identifier, word in the epilogue's text) */
+/* X(identifier, name in the epilogue's text) */
 #define RT_ACTIVATIONS(X)                                                                          \
     X(RELU, relu)                                                                                  \
     X(RELU6, relu6)                                                                                \
     X(SIGMOID, sigmoid)                                                                            \
     X(TANH, tanh)                                                                                  \
     X(ELU, elu)                                                                                    \
-    X(LEAKY_RELU, leaky_relu)     /* x above zero, else a * x */                                   \
+    X(LEAKY_RELU, leaky_relu)     /* x if x > 0, otherwise a * x */                                \
     X(SWISH, swish)               /* x * sigmoid(a * x) */                                         \
     X(HARD_SIGMOID, hard_sigmoid) /* relu6(x + 3) / 6 */                                           \
-    X(HARD_SWISH, hard_swish)     /* x times the hard sigmoid of x */                              \
-    X(GELU, gelu)                 /* computed by erf or erfc, in any form */                       \
-    X(GELU_TANH, gelu_tanh)       /* approximated by tanh */
+    X(HARD_SWISH, hard_swish)     /* x * hard_sigmoid(x) */                                        \
+    X(GELU, gelu)                 /* exact GELU, computed with erf or erfc */                      \
+    X(GELU_TANH, gelu_tanh)       /* GELU approximated with tanh */
 
 enum rt_activation {
     RT_ACT_NONE,

@@ -1,33 +1,34 @@
 /*
- * Attention as one op, "_Attention": fuse_attention.c puts it into a graph,
+ * Attention as one fused op, "_Attention". fuse_attention.c puts it into a graph;
  * kernels/fused/fused_attention.c runs it.
  *
  * Inputs: queries [B,T,N,H], keys [B,S,N,H] and values [B,S,N,D] of N heads, then the operands of
- * the steps. Output: context [B,T,N,D]. The scores [B,N,T,S] are, per head, the matrix product of
- * queries and keys; the steps apply to the scores one after another, each with an operand that is
- * broadcast; then comes softmax along S, and the matrix product with the values.
+ * the steps. Output: context [B,T,N,D]. For each head, the scores [B,N,T,S] are the matrix product
+ * of queries and keys. The steps are applied to the scores one after another, each with an operand
+ * that is broadcast. A softmax along S follows, and a matrix product with the values.
  */
 #ifndef RT_ATTENTION_H
 #define RT_ATTENTION_H
 
 #include "runtime/core/fused_op.h"
 
-enum { RT_ATTENTION_MOST = 6 }; /* number of steps */
+enum { RT_ATTENTION_MOST = 6 }; /* maximum number of steps in a node */
 /* Bits of the attribute `broadcasts`. */
 enum { RT_ATTENTION_SCORES = 1, RT_ATTENTION_CONTEXT = 2 };
 
 enum rt_attention_op {
-    RT_ATTENTION_MUL,    /* times a float operand */
-    RT_ATTENTION_DIV,    /* divided by a float operand */
-    RT_ATTENTION_ADD,    /* plus a float operand */
-    RT_ATTENTION_SUB,    /* minus a float operand */
-    RT_ATTENTION_KEEP,   /* the score where the bool operand a is true; elsewhere b, a scalar */
-    RT_ATTENTION_REPLACE /* b, a scalar, where the bool operand a is true */
+    RT_ATTENTION_MUL, /* multiplies the score by a float operand */
+    RT_ATTENTION_DIV, /* divides the score by a float operand */
+    RT_ATTENTION_ADD, /* adds a float operand to the score */
+    RT_ATTENTION_SUB, /* subtracts a float operand from the score */
+    /* keeps the score where the bool operand a is true, and sets it to the scalar b elsewhere */
+    RT_ATTENTION_KEEP,
+    RT_ATTENTION_REPLACE /* sets the score to the scalar b where the bool operand a is true */
 };
 
 struct rt_attention_step {
-    /* enum rt_attention_op, and the inputs of the node that are the operands; b is -1 for an op
-     * with one operand. */
+    /* op is an enum rt_attention_op. a and b are the indexes of the node's inputs that are the
+     * operands; b is -1 for an op with one operand. */
     int64_t op, a, b;
 };
 
@@ -38,15 +39,15 @@ struct rt_attention_step {
     IN(op, OPERANDS, operands, LIST)
 #define RT_ATTENTION_OUTPUTS(OUT) OUT(context)
 #define RT_ATTENTION_ATTRS(ATTR)                                                                   \
-    ATTR(INTS, steps) /* struct rt_attention_step, one after another */                            \
-    /* bit k: input k, or RT_ATTENTION_OUT, is [B,N,T,H]: heads before rows */                     \
+    ATTR(INTS, steps) /* array of struct rt_attention_step */                                      \
+    /* bit k: input k, or the output (RT_ATTENTION_OUT), has the dimensions [B,N,T,H] */           \
     ATTR(INT, heads_first)                                                                         \
-    /* in which of the two matrix products B and N may be 1 for one operand and larger for the     \
-     * other, as in BatchMatMulV2 but not in Einsum */                                             \
+    /* the matrix products (RT_ATTENTION_SCORES, RT_ATTENTION_CONTEXT) in which B and N may be 1   \
+     * for one operand and larger for the other, as in BatchMatMulV2 but not in Einsum */          \
     ATTR(INT, broadcasts)
 RT_FUSED_OP(RT_ATTENTION, rt_attention, "_Attention");
 
-enum { RT_ATTENTION_OUT = RT_ATTENTION_OPERANDS }; /* the output's bit in heads_first */
+enum { RT_ATTENTION_OUT = RT_ATTENTION_OPERANDS }; /* bit of the output in heads_first */
 
 static inline const struct rt_attention_step *rt_attention_steps(const struct rt_attention *a,
                                                                  int *n)

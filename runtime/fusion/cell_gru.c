@@ -1,13 +1,14 @@
 /*
- * GRU: Keras's, with the reset gate before or after the recurrent matrix product, and TensorFlow
- * 1's GRUCell, which has the reset gate before it and multiplies x and the state concatenated.
- * Keras may store each gate's weights separately (implementation=1).
+ * Matches GRU cells: those of Keras, with the reset gate before or after the recurrent matrix
+ * product, and TensorFlow 1's GRUCell, which has the reset gate before the product and multiplies
+ * the concatenation of x and the state. Keras may store separate weights for each gate
+ * (implementation=1).
  */
 #include "runtime/fusion/cell_match.h"
 
 #include <string.h>
 
-/* h_new = update * h + (1 - update) * act(fresh), in any order. */
+/* Matches h_new = update * h + (1 - update) * act(fresh), with operands in any order. */
 static bool state_of(struct pl_match *m, struct pl_edge h_new, struct pl_edge h,
                      struct pl_edge *update, struct pl_edge *fresh)
 {
@@ -35,7 +36,8 @@ static bool state_of(struct pl_match *m, struct pl_edge h_new, struct pl_edge h,
     return false;
 }
 
-/* Sets the order of the columns from the positions of both gates, which are 0 and 1. */
+/* Sets the order of the column blocks from the positions of the update and reset gates, which must
+ * be 0 and 1. */
 static bool set_order(struct pl_cell *c, int update, int reset, bool with_new)
 {
     if (update > 1 || reset > 1 || update == reset)
@@ -48,7 +50,7 @@ static bool set_order(struct pl_cell *c, int update, int reset, bool with_new)
 
 /* ---- Keras: a gate is a column block of x's product plus one of the state's ---- */
 
-/* One of the two sums. */
+/* One operand of a gate's sum: the product of x, or that of the state. */
 struct side {
     struct pl_edge of;
     struct pl_terms t;
@@ -59,7 +61,8 @@ static bool side_of(struct pl_match *m, struct pl_edge column, struct side *s)
     return pl_columns_of(m, column, &s->of) && pl_terms_of(m, s->of, &s->t) && s->t.n_matmuls == 1;
 }
 
-/* gate = act(column block k of x's side + column block k of the state's), in any order. */
+/* Matches a gate, act(column block k of x's side + column block k of the state's side), with
+ * operands in any order. */
 static bool gate_of(struct pl_match *m, struct pl_edge e, const struct side *x,
                     const struct side *h, int *k)
 {
@@ -75,7 +78,7 @@ static bool gate_of(struct pl_match *m, struct pl_edge e, const struct side *x,
            pl_is_column(m, in[1], h->of, h->t.cols, units, &other) && other == *k;
 }
 
-/* Finds both sides of the sum, distinguished by which of them multiplies the state. */
+/* Finds the two sides of the sum. The side that multiplies the state is *of_h, the other is *x. */
 static bool sides_of(struct pl_match *m, struct pl_edge update, struct pl_edge h, struct side *x,
                      struct side *of_h)
 {
@@ -92,7 +95,8 @@ static bool sides_of(struct pl_match *m, struct pl_edge update, struct pl_edge h
     return pl_same(of_h->t.a[0], h) && !pl_same(x->t.a[0], h);
 }
 
-/* fresh = column block of x + reset * column block of the state; e is the second term. */
+/* Matches e = reset * column block of the state, the second term of fresh = column block of x +
+ * e. */
 static bool reset_after(struct pl_match *m, struct pl_edge e, const struct side *h,
                         struct pl_edge *reset)
 {
@@ -107,7 +111,7 @@ static bool reset_after(struct pl_match *m, struct pl_edge e, const struct side 
     return pl_is_column(m, in[1], h->of, h->t.cols, m->c->units, &k) && k == 2;
 }
 
-/* e is reset * h; *reset is the factor of the state. */
+/* Matches e = reset * h. Sets *reset to the factor of h. */
 static bool is_reset_state(struct pl_match *m, struct pl_edge e, struct pl_edge h,
                            struct pl_edge *reset)
 {
@@ -121,7 +125,7 @@ static bool is_reset_state(struct pl_match *m, struct pl_edge e, struct pl_edge 
     return pl_same(in[1], h);
 }
 
-/* fresh = column block of x + (reset * h) R. */
+/* Matches e = (reset * h) R, the second term of fresh = column block of x + e. */
 static bool reset_before(struct pl_match *m, struct pl_edge e, struct pl_edge h,
                          const struct side *of_h, struct pl_edge *reset)
 {
@@ -236,7 +240,8 @@ static bool gate_after(struct pl_match *m, struct pl_edge h_new, struct pl_edge 
     memcpy(c->order, "zrn", 4);
     if (!pl_own_sides(m, side, h, UPDATE) || !pl_sum_of(m, fresh, in))
         return false;
-    for (int k = 0; k < 4; k++) { /* fresh = in[0] + half[0] * half[1] */
+    /* tries all operand orders of fresh = in[0] + half[0] * half[1] */
+    for (int k = 0; k < 4; k++) {
         if (k == 2)
             pl_swap(in);
         if (!pl_op_of(m, in[1], "Mul", half, 2))

@@ -1,23 +1,23 @@
 /*
- * LSTM: Keras's, and LSTMCell and BasicLSTMCell of TensorFlow 1, which add a forget bias and may
- * clip the cell's state, feed the cell's state to the gates (peepholes), and project the output.
- * Keras may store each gate's weights separately (implementation=1).
+ * Matches LSTM cells: those of Keras, and LSTMCell and BasicLSTMCell of TensorFlow 1. The latter
+ * add a forget bias and may clip the cell state, feed the cell state to the gates (peepholes), and
+ * project the output. Keras may store separate weights for each gate (implementation=1).
  */
 #include "runtime/fusion/cell_match.h"
 
 #include <string.h>
 
-/* In the order of the letters in rt_cell.gates, "ifgo". */
+/* The gates, in the order of the letters in rt_cell.gates, "ifgo". LET is the output gate. */
 enum { IN, FORGET, NEW, LET };
 
-/* A gate before its activation: sum + bias + peep * of, where peep is a vector of peephole weights
- * and `of` a cell state. */
+/* The argument of a gate's activation, sum + bias + peep * of, where peep is a vector of peephole
+ * weights and `of` a cell state. */
 struct gate {
     struct pl_edge sum, peep, of;
     float bias;
 };
 
-/* e = sum + vector * of, in any order: fills the peephole of the gate. */
+/* Matches e = sum + vector * of, with operands in any order, and fills in the gate's peephole. */
 static bool is_peep(const struct pl_match *m, struct pl_edge e, struct gate *gate)
 {
     struct pl_edge in[2], half[2];
@@ -60,7 +60,8 @@ static bool is_gate(const struct pl_match *m, struct pl_edge e, enum rt_cell_act
     return pl_columns_of(m, gate->sum, &of) || pl_terms_of(m, gate->sum, &t);
 }
 
-/* h_new = gate(out) * act(c_new), in any order. *c is c_new without its clip. */
+/* Matches h_new = gate(out) * act(c_new), with operands in any order. Sets *c to c_new before
+ * clipping. */
 static bool output_of(struct pl_match *m, struct pl_edge h_new, struct gate *let, struct pl_edge *c)
 {
     struct pl_edge in[2], half[2], inner;
@@ -83,7 +84,7 @@ static bool output_of(struct pl_match *m, struct pl_edge h_new, struct gate *let
     return false;
 }
 
-/* c_new = gate(forget) * c + gate(in) * act(fresh), in any order. */
+/* Matches c_new = gate(forget) * c + gate(in) * act(fresh), with operands in any order. */
 static bool state_of(struct pl_match *m, struct pl_edge c_new, struct gate *gate)
 {
     struct pl_edge half[2], a[2], b[2];
@@ -105,7 +106,8 @@ static bool state_of(struct pl_match *m, struct pl_edge c_new, struct gate *gate
     return false;
 }
 
-/* The gates are column blocks of one sum, or each gate has a sum of its own. */
+/* Matches the sums of the gates: either column blocks of one sum, or a separate sum for each
+ * gate. */
 static bool sums_of(struct pl_match *m, const struct gate *gate, struct pl_edge h)
 {
     struct pl_cell *c = m->c;
@@ -136,7 +138,8 @@ static bool sums_of(struct pl_match *m, const struct gate *gate, struct pl_edge 
     return pl_x_and_state(m, &t, h);
 }
 
-/* True if the cell supports the biases and peepholes that are added to the gates. */
+/* Fills in the biases and peepholes of the gates. Returns false if the cell does not support
+ * them. */
 static bool extras_of(struct pl_match *m, const struct gate *gate)
 {
     static const int peep[4] = {RT_RNN_PEEP_IN, RT_RNN_PEEP_FORGET, -1, RT_RNN_PEEP_LET};
@@ -156,7 +159,8 @@ static bool extras_of(struct pl_match *m, const struct gate *gate)
     return true;
 }
 
-/* h_new = output * constant matrix: returns the output, or h_new if there is no projection. */
+/* Matches the projection h_new = output * constant matrix and returns the output. Returns h_new if
+ * there is no projection. */
 static struct pl_edge project_of(struct pl_match *m, struct pl_edge h_new, int64_t *units)
 {
     struct pl_terms t;

@@ -30,7 +30,8 @@ bool pl_sum_of(const struct pl_match *m, struct pl_edge e, struct pl_edge in[2])
 
 /* ---- activations ---- */
 
-/* One of the inputs is a scalar constant: the second one, or with `swaps` either. */
+/* Matches a pair of inputs of which the second is a scalar constant; with `swaps`, it may also be
+ * the first. */
 static bool one_number(const struct pl_match *m, struct pl_edge in[2], bool swaps,
                        struct pl_edge *of, float *v)
 {
@@ -40,7 +41,7 @@ static bool one_number(const struct pl_match *m, struct pl_edge in[2], bool swap
     return pl_float_constant(m->g, in[1], v);
 }
 
-/* e = op(*of, v) */
+/* Matches e = op(*of, v), where v is a scalar constant. */
 static bool with_number(const struct pl_match *m, struct pl_edge e, const char *op, bool swaps,
                         struct pl_edge *of, float *v)
 {
@@ -49,7 +50,7 @@ static bool with_number(const struct pl_match *m, struct pl_edge e, const char *
     return pl_op_of(m, e, op, in, 2) && one_number(m, in, swaps, of, v);
 }
 
-/* e = *of + v */
+/* Matches e = *of + v, where v is a scalar constant. */
 static bool plus_number(const struct pl_match *m, struct pl_edge e, struct pl_edge *of, float *v)
 {
     struct pl_edge in[2];
@@ -62,7 +63,7 @@ static bool is_close(float v, double want)
     return fabs((double)v - want) <= 1e-6 * want;
 }
 
-/* e is *of clipped to [low, high]. */
+/* Matches e = *of clipped to [low, high]. */
 static bool is_between(const struct pl_match *m, struct pl_edge e, struct pl_edge *of, float *low,
                        float *high)
 {
@@ -79,7 +80,8 @@ bool pl_clip_of(const struct pl_match *m, struct pl_edge e, struct pl_edge *of, 
     return is_between(m, e, of, &low, v) && *v > 0 && low == -*v;
 }
 
-/* e is x * slope + 1/2 clipped to [0, 1]; the slope is a factor, or its inverse a divisor. */
+/* Matches e = (*of * slope + 1/2) clipped to [0, 1]. The product may be written as a division by 1
+ * / slope. */
 static bool is_hard_sigmoid(const struct pl_match *m, struct pl_edge e, double slope,
                             struct pl_edge *of)
 {
@@ -93,7 +95,7 @@ static bool is_hard_sigmoid(const struct pl_match *m, struct pl_edge e, double s
     return with_number(m, e, "RealDiv", false, of, &by) && is_close(by, 1 / slope);
 }
 
-/* relu6(x + 3) / 6, as Keras 3 writes it. */
+/* Matches e = relu6(*of + 3) / 6, which is how Keras 3 writes the hard sigmoid. */
 static bool is_relu6_sixth(const struct pl_match *m, struct pl_edge e, struct pl_edge *of)
 {
     float by, three;
@@ -122,7 +124,7 @@ enum rt_cell_act pl_act_of(const struct pl_match *m, struct pl_edge e, struct pl
 
 /* ---- sums of matrix products ---- */
 
-/* The dimensions of a constant float matrix. */
+/* Matches a constant float matrix and returns its dimensions in *rows and *cols. */
 static bool matrix_of(const struct pl_match *m, struct pl_edge e, int64_t *rows, int64_t *cols)
 {
     const struct rt_tensor *t = pl_matrix_constant(m->g, e);
@@ -155,7 +157,8 @@ static bool add_matmul(const struct pl_match *m, struct pl_edge e, struct pl_ter
            matrix_of(m, in[1], &t->rows[k], &cols) && cols == t->cols;
 }
 
-/* Adds matrix products, and at most one bias as long as their rows, to the terms. */
+/* Adds the matrix products in `e` to the terms, and at most one bias, which must have one element
+ * per column of the products. */
 static bool add_terms(const struct pl_match *m, struct pl_edge e, struct pl_terms *t, int depth)
 {
     struct pl_edge in[2];
@@ -183,7 +186,8 @@ static bool add_terms(const struct pl_match *m, struct pl_edge e, struct pl_term
     return add_terms(m, in[0], t, depth + 1) && add_terms(m, in[1], t, depth + 1);
 }
 
-/* The number of columns of all gates together, from the first constant matrix below `e`. */
+/* Returns the number of columns of all gates together, according to the first constant matrix that
+ * is found by following inputs from `e`; 0: none is found. */
 static int64_t columns_below(const struct pl_match *m, struct pl_edge e)
 {
     for (int hops = 0; hops < 8; hops++) {
@@ -220,7 +224,7 @@ bool pl_columns_of(const struct pl_match *m, struct pl_edge e, struct pl_edge *o
     return true;
 }
 
-/* The first column and the width of output `out` of a SplitV; one of the sizes may be -1. */
+/* Finds the first column and the width of output `out` of a SplitV. One of the sizes may be -1. */
 static bool part_of(const struct pl_match *m, struct pl_edge sizes, int n, int out, int64_t cols,
                     int64_t *first, int64_t *width)
 {
@@ -239,7 +243,7 @@ static bool part_of(const struct pl_match *m, struct pl_edge sizes, int n, int o
             sum += v[i];
     }
     if (open >= 0 ? sum > cols : sum != cols)
-        return false; /* the loop itself refuses these sizes */
+        return false; /* These sizes are an error, which the unfused loop reports. */
     if (open >= 0)
         v[open] = cols - sum;
     *first = 0;
@@ -315,7 +319,8 @@ static bool is_concatenated(struct pl_match *m, const struct pl_terms *t, struct
     return pl_same(c->in[RT_RNN_H], h) && !pl_same(c->in[RT_RNN_X], h);
 }
 
-/* x and the state are multiplied by a matrix each; `h` and the shapes distinguish them. */
+/* Matches terms in which x and the state have a matrix each. `h` and the shapes distinguish
+ * them. */
 static bool is_separate(struct pl_match *m, const struct pl_terms *t, struct pl_edge h)
 {
     struct pl_cell *c = m->c;
@@ -339,7 +344,8 @@ bool pl_x_and_state(struct pl_match *m, const struct pl_terms *t, struct pl_edge
     return is_separate(m, t, h) || is_concatenated(m, t, h);
 }
 
-/* Gate g multiplies x in product i of `x`, and the state in product k of `of_h`. */
+/* Sets the weights of gate g, which multiplies x in product i of `x`, and the state in product k of
+ * `of_h`. */
 static bool set_gate(struct pl_match *m, int g, struct pl_edge h, const struct pl_terms *x, int i,
                      const struct pl_terms *of_h, int k)
 {

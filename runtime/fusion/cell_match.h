@@ -1,6 +1,7 @@
 /*
- * The building blocks of the matchers of cells (cell_*.c). A matcher follows edges upwards from a
- * new state, and each step checks whether the node there is the one that the cell would have.
+ * The building blocks of the matchers of recurrent cells (cell_*.c). A matcher follows edges from a
+ * new state to its producers, and at each step checks whether the node is the one that the cell
+ * requires. A function that matches returns whether `e` has the form that its comment gives.
  */
 #ifndef RT_CELL_MATCH_H
 #define RT_CELL_MATCH_H
@@ -9,47 +10,48 @@
 
 struct pl_match {
     const struct pl_graph *g;
-    struct pl_cell *c; /* filled while matching; undefined after a failed match */
+    struct pl_cell *c; /* filled in by matching; undefined after a failed match */
 };
 
-/* e is output 0 of a pure float node of this op; its inputs are copied to `in`. */
+/* Matches output 0 of a pure float node with op `op`. Copies the node's inputs to `in`. */
 bool pl_op_of(const struct pl_match *m, struct pl_edge e, const char *op, struct pl_edge *in,
               int n_in);
 bool pl_sum_of(const struct pl_match *m, struct pl_edge e, struct pl_edge in[2]);
-/* *of is the argument of the activation; for linear, e itself. */
+/* Returns the activation that computes `e`, and sets *of to its argument. If there is none, returns
+ * the linear activation, and sets *of to `e`. */
 enum rt_cell_act pl_act_of(const struct pl_match *m, struct pl_edge e, struct pl_edge *of);
 
-/* A sum of up to two matrix products with constant matrices, and a bias. */
+/* A sum of one or two matrix products with constant matrices, and an optional bias. */
 struct pl_terms {
     int n_matmuls, n_biases;
     int64_t cols;
-    struct pl_edge a[2], matrix[2], bias; /* bias: node -1: none */
-    int64_t rows[2];                      /* of the matrices */
+    struct pl_edge a[2], matrix[2], bias; /* bias.node -1: no bias */
+    int64_t rows[2];                      /* number of rows of each matrix */
 };
 bool pl_terms_of(const struct pl_match *m, struct pl_edge e, struct pl_terms *t);
 
-/* The terms are the state times one matrix plus x times another, or both concatenated times one
- * matrix. Fills X, H, W, R, BIAS, depth, x_row and h_row of the cell; units and width must be
- * set. */
+/* Matches terms that are state * matrix + x * matrix, or the concatenation of x and state times one
+ * matrix. Fills in X, H, W, R, BIAS, depth, x_row and h_row of the cell. The cell's units and width
+ * must be set. */
 bool pl_x_and_state(struct pl_match *m, const struct pl_terms *t, struct pl_edge h);
-/* The operands of the concatenation in the only matrix product: x, and one that should be the
- * state. */
+/* Matches terms with a single matrix product, of a concatenation. Sets *x and *h to the operands of
+ * the concatenation; the caller must check that *h is the state. */
 bool pl_side_by_side(const struct pl_match *m, const struct pl_terms *t, struct pl_edge *x,
                      struct pl_edge *h);
 
-/* As pl_x_and_state for gate g alone, with weights of its own. */
+/* Matches gate g if it has weights of its own, like pl_x_and_state for all gates. */
 bool pl_own_gate(struct pl_match *m, struct pl_edge e, struct pl_edge h, int g);
-/* As pl_own_gate for two sums, in any order: the sum of x, and the sum of the state, which has a
- * bias of its own. */
+/* Matches gate g if it has weights of its own and is the sum of two sides, in any order: one of x
+ * and one of the state, each with a bias of its own. */
 bool pl_own_sides(struct pl_match *m, const struct pl_edge side[2], struct pl_edge h, int g);
-/* e is a vector of `units` floats. */
+/* Matches a vector of `units` floats. */
 bool pl_unit_vector(const struct pl_match *m, struct pl_edge e);
-/* e is *of clipped to [-v, v]; false: e is not clipped. */
+/* Matches e = *of clipped to [-v, v]. */
 bool pl_clip_of(const struct pl_match *m, struct pl_edge e, struct pl_edge *of, float *v);
 
-/* *of is the tensor that `e` takes some columns of, by a split or a slice. */
+/* Matches a split or slice. Sets *of to the tensor whose columns it selects. */
 bool pl_columns_of(const struct pl_match *m, struct pl_edge e, struct pl_edge *of);
-/* True if `e` is the columns [*k, *k + 1) * units of `of`, which has `cols` columns. */
+/* Matches the columns [*k, *k + 1) * units of `of`, which has `cols` columns. */
 bool pl_is_column(const struct pl_match *m, struct pl_edge e, struct pl_edge of, int64_t cols,
                   int64_t units, int *k);
 

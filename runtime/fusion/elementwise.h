@@ -1,17 +1,18 @@
 /*
- * Element-wise fusion: many element-wise steps on float32 as one op, "_Chain", which makes one pass
+ * Element-wise fusion: runs many element-wise steps on float32 as one op, "_Chain", in one pass
  * over memory.
  *
- * fuse_elementwise.c puts the op into a graph, kernels/fused/fused_elementwise.c runs it; this
- * header defines the steps. An operand of a step that is less than the node's n_in is that input;
- * n_in + j is the result of step j, which stands before the step that reads it. The last step's
- * result is the output.
+ * fuse_elementwise.c puts the op into a graph; kernels/fused/fused_elementwise.c runs it; this
+ * header defines the steps. An operand below the node's n_in is the index of an input. Operand n_in
+ * + j is the result of step j, which must precede the step that reads it. The last step's result is
+ * the output.
  *
- * An op joins by a row of RT_ELEMENTWISE_UNARY or RT_ELEMENTWISE_BINARY below; its loop is that of
- * the op's own float32 kernel. An activation or a product per channel that no epilogue took ends up
- * in such a node too, so `slipway inspect --plan` shows what a fused op of its own would replace.
+ * To let an op join, add a row for it to RT_ELEMENTWISE_UNARY or RT_ELEMENTWISE_BINARY; the step
+ * runs the loop of the op's own float32 kernel. An activation or a per-channel product that no
+ * epilogue could include also ends up in such a node, so `slipway inspect --plan` shows what a
+ * specialised fused op could replace.
  *
- * Booleans are the numbers 0 and 1 between steps. Inputs of other types (rt_elementwise_input) are
+ * Between steps, booleans are the numbers 0 and 1. Inputs of other types (rt_elementwise_input) are
  * converted to float32 as by Cast.
  */
 #ifndef RT_ELEMENTWISE_H
