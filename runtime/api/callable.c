@@ -1,6 +1,6 @@
 /*
- * Callables: the sets of feeds and fetches of a session's graph that clients name, and the plan
- * that computes each.
+ * Implements callables. A callable is a set of feeds and fetches of a session's graph, with the
+ * plan that computes the fetches.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,9 +20,10 @@
 #include "runtime/files/saved_model.h"
 #include "runtime/exec/trace.h"
 
-/* limit per session: signatures, dynamic callables, restore and init */
+/* maximum number of callables per session: signatures, dynamic callables, restore and init */
 enum { MAX_CALLABLES = RT_MAX_SIGNATURES + RT_MAX_DYNAMIC_CALLABLES + 8 };
-enum { ANALYSE_AGAIN_MS = 100 }; /* delay after a row-wise analysis that ran out of memory */
+/* delay before repeating a row-wise analysis that ran out of memory */
+enum { ANALYSE_AGAIN_MS = 100 };
 
 struct rt_callable {
     struct rt_session *session;
@@ -33,10 +34,10 @@ struct rt_callable {
     uint8_t *feed_dtype, *fetch_dtype;
     struct rt_mutex mu;
     struct rt_cond built;
-    struct rt_plan_box *box; /* guarded by mu, and so are the fields below */
-    bool is_building;        /* a thread makes the next plan; `built` is signalled when it ends */
-    /* The feeds' shapes for which row-wise analysis of a plan succeeded, used to analyse the plans
-     * that replace it. NULL: no analysis has succeeded. Set once, under mu. */
+    struct rt_plan_box *box; /* guarded by mu, like all fields below */
+    bool is_building;        /* a thread is building the plan, and signals `built` when it ends */
+    /* Feed shapes for which row-wise analysis succeeded. Plans that replace the current plan are
+     * analysed with them. NULL: no analysis has succeeded. Set once, under mu. */
     struct rt_shape *row_shapes;
     _Atomic uint64_t compiled[RT_COMPILED_ROWS / 64];
 };
@@ -74,7 +75,7 @@ static enum rt_status callable_new(struct rt_session *s, const struct rt_call_sp
 {
     const struct rt_graph *g = rt_library_main(s->library);
     struct rt_callable *c = calloc(1, sizeof *c);
-    struct rt_map fed; /* set of fed edges, to find edges that are fed twice */
+    struct rt_map fed; /* set of fed edges, used to find edges that are fed twice */
     enum rt_status st = RT_OK;
     if (!c)
         return rt_fail_memory(err, "a callable", sizeof *c);
@@ -130,9 +131,9 @@ static enum rt_status callable_new(struct rt_session *s, const struct rt_call_sp
     return RT_OK;
 }
 
-/* Makes a plan that holds no value of a variable that was written since. Making a plan may show
- * that it writes a variable whose value the plan holds by then; it is made again in that case. Each
- * repetition makes one more variable mutable for good. */
+/* Builds a plan that holds no stale value of a variable. While it is built, a plan may turn out to
+ * write a variable whose value it has already frozen. The plan is then rebuilt. Each rebuild makes
+ * one more variable mutable for good, so the loop ends. */
 static enum rt_status box_new(struct rt_callable *c, struct rt_plan_box **out, struct rt_error *err)
 {
     struct rt_session *s = c->session;
@@ -158,17 +159,17 @@ static enum rt_status box_new(struct rt_callable *c, struct rt_plan_box **out, s
     return RT_OK;
 }
 
-/* Whether the plan is up to date. Called under c->mu. */
+/* Returns whether the plan is up to date. Called under c->mu. */
 static bool is_current(const struct rt_callable *c)
 {
     return c->box && c->box->generation == atomic_load(&c->session->generation);
 }
 
-/* Replaces the plan and takes the reference. Called under c->mu. */
+/* Replaces the callable's plan by `b` and takes over the reference. Called under c->mu. */
 static void set_plan(struct rt_callable *c, struct rt_plan_box *b)
 {
     struct rt_plan_box *old = c->box;
-    rt_mutex_lock(&c->session->spec_mu); /* a retired plan no longer publishes its compiled rows */
+    rt_mutex_lock(&c->session->spec_mu); /* A retired plan must not publish compiled row counts. */
     if (old)
         old->plan->compiled = NULL;
     for (int k = 0; k < RT_COMPILED_ROWS / 64; k++)
@@ -180,10 +181,10 @@ static void set_plan(struct rt_callable *c, struct rt_plan_box *b)
 }
 
 /*
- * Returns the callable's plan; makes it if there is none, or if a frozen variable was written
- * since. The first thread that needs the plan makes it without a lock, because that takes as long
- * as the model is large and queries of the callable should not wait. Other threads that need the
- * same plan wait for it; if it cannot be made, each of them tries.
+ * Returns the callable's plan. Builds it if there is none, or if a frozen variable was written
+ * after it was built. The first thread that needs the plan builds it without a lock, because
+ * building a large model's plan takes long and queries of the callable should not wait. Other
+ * threads that need the plan wait for it; if building fails, each of them tries to build it.
  */
 static enum rt_status get_plan(struct rt_callable *c, struct rt_plan_box **out,
                                struct rt_error *err)
@@ -268,7 +269,7 @@ enum rt_status rt_session_prepare(struct rt_session *s, const struct rt_call_spe
     return st;
 }
 
-/* Plans that change state or block are not merged with other requests. */
+/* Returns whether the plan changes state or blocks. Its requests are not merged with others. */
 static bool runs_alone(const struct rt_plan *p)
 {
     return (p->effects & (1u << RT_WRITES | 1u << RT_BLOCKS)) != 0;
@@ -283,9 +284,9 @@ static bool analyse_rows(const struct rt_plan *p, const struct rt_shape *shapes,
     return false;
 }
 
-/* Looks up the result of row-wise analysis for these feeds. *shapes is NULL if no plan of the
- * callable was ever found row-wise. *is_due: the plan is to be analysed now for the lengths of
- * these feeds. */
+/* Looks up the result of row-wise analysis for the lengths of `feeds`. Sets *shapes to NULL if no
+ * plan of the callable was ever found row-wise, and *is_due if the plan must be analysed now for
+ * these lengths. */
 static enum rt_row_verdict find_rows(struct rt_callable *c, const struct rt_plan_box *b,
                                      const struct rt_tensor *feeds, const struct rt_shape **shapes,
                                      bool *is_due)
@@ -301,14 +302,15 @@ static enum rt_row_verdict find_rows(struct rt_callable *c, const struct rt_plan
     return rows;
 }
 
-/* Analyses the plan for the lengths of these feeds. The lock, which every run takes, is not held,
- * because the analysis walks the plan several times; concurrent runs may do the same analysis. Out
- * of memory the result is RT_ROWS_NOT_ANALYSED, and the plan is analysed again later. */
+/* Analyses the plan for the lengths of `feeds`. The callable's lock is not held, because every run
+ * takes it and the analysis traverses the plan several times; concurrent runs may repeat the
+ * analysis. If memory runs out, the result is RT_ROWS_NOT_ANALYSED, and the plan is analysed again
+ * later. */
 static enum rt_row_verdict analyse_lengths(struct rt_callable *c, struct rt_plan_box *b,
                                            const struct rt_shape *shapes,
                                            const struct rt_tensor *feeds)
 {
-    /* never empty: a row-wise plan has a feed */
+    /* The array is never empty: a row-wise plan has a feed. */
     struct rt_shape *closed = calloc((size_t)c->n_feeds, sizeof *closed);
     struct rt_error why = {.arena = NULL};
     enum rt_row_verdict rows = RT_ROWS_NOT_ANALYSED;
@@ -330,8 +332,8 @@ static enum rt_row_verdict analyse_lengths(struct rt_callable *c, struct rt_plan
     return rows;
 }
 
-/* Checks that requests of these feeds' lengths may be merged in this plan: what
- * rt_callable_is_rowwise returned may be of other lengths and of an earlier plan. */
+/* Checks that requests with the lengths of `feeds` may be merged in this plan. The result of
+ * rt_callable_is_rowwise does not suffice: it may be for other lengths and for an earlier plan. */
 static enum rt_status check_rows(struct rt_callable *c, struct rt_plan_box *b,
                                  const struct rt_tensor *feeds, struct rt_error *err)
 {
@@ -472,14 +474,15 @@ bool rt_callable_is_rowwise(struct rt_callable *c, const struct rt_shape *shapes
     bool yes = analyse_rows(b->plan, shapes, why);
     rt_mutex_lock(&c->mu);
     if (yes && !c->row_shapes) {
-        /* never 0: a row-wise plan has a feed */
+        /* The size is never 0: a row-wise plan has a feed. */
         const size_t size = (size_t)c->n_feeds * sizeof *shapes;
         c->row_shapes = malloc(size);
         if (c->row_shapes)
             memcpy(c->row_shapes, shapes, size);
         else
             yes = rt_fail_memory(why, "a proof", size) == RT_OK;
-        /* Without open dimensions there are no other lengths. */
+        /* Feeds without open dimensions can have no other lengths, so they need no further
+         * analysis. */
         if (yes && !rt_count_open(shapes, c->n_feeds))
             (void)rt_row_analyses_put(&b->row_analyses, shapes, NULL, c->n_feeds, true);
     }
@@ -488,8 +491,7 @@ bool rt_callable_is_rowwise(struct rt_callable *c, const struct rt_shape *shapes
     return yes;
 }
 
-/* Loads the constants that some kernel reads in plain form, and the variables that the plan reads
- * as it runs. */
+/* Loads the constants that some kernel reads unpacked, and the variables that the plan reads. */
 static enum rt_status load_constants(struct rt_plan *p, struct rt_error *err)
 {
     enum rt_status st = RT_OK;

@@ -1,7 +1,8 @@
 /*
- * Callables, for the session that holds them (api/callable.c). What programs call is in session.h.
+ * Declares what a session needs of its callables (api/callable.c). The functions that programs call
+ * are in session.h.
  *
- * Owner: the session. Threads: the one that frees the session.
+ * Owner: the session. Threads: the thread that frees the session.
  */
 #ifndef RT_CALLABLE_H
 #define RT_CALLABLE_H

@@ -1,10 +1,10 @@
 /*
  * Descriptions of nodes and plans, for tools that print them: which steps were fused into a node,
- * how much arithmetic it does, which kernel runs it and why, where its outputs lie.
+ * how many operations it does, which kernel runs it and why, and where its outputs are stored.
  *
- * Owner: a description lies in the given arena, or belongs to the plan, and is valid while both
- * live.
- * Threads: any, beside runs; an arena belongs to one thread.
+ * Owner: a description is allocated in the given arena or belongs to the plan. It is valid while
+ * both live.
+ * Threads: any, also during runs; an arena is used by one thread.
  */
 #ifndef RT_DESCRIBE_H
 #define RT_DESCRIBE_H
@@ -12,64 +12,65 @@
 #include "runtime/base/arena.h"
 #include "runtime/exec/trace.h"
 
-/* The steps that a fused node does besides its op, or instead of it, with blanks between them: "mul
- * add relu", "Sigmoid Mul"; "" if there are none, NULL: out of memory. */
+/* Returns the steps that a fused node does besides its op, or instead of it, separated by blanks:
+ * "mul add relu", "Sigmoid Mul". Returns "" if there are none, and NULL if out of memory. */
 const char *rt_node_fused(const struct rt_node *n, struct rt_arena *arena);
 
-/* Floating-point operations, where a multiplication and an addition count as two; 0: the op says
- * nothing of them (rt_op.flops), or they are not known. Inputs and outputs are as in a trace. */
+/* Returns the floating-point operations of the node; a multiplication and an addition count as two.
+ * 0: the op does not report them (rt_op.flops), or the shapes are not known. Inputs and outputs
+ * have the form that a trace gives them. */
 double rt_node_flops(const struct rt_node *n, const struct rt_trace_output *in, int n_in,
                      const struct rt_trace_output *out, int n_out);
 
-/* Bytes that the node reads and writes. An op that takes rows or elements out of a tensor reads
- * only those; a view reads and writes none. */
+/* Returns the bytes that the node reads and writes. For an op that gathers rows or elements of a
+ * tensor only those count; a view reads and writes none. */
 double rt_node_bytes(const struct rt_node *n, const struct rt_trace_output *in, int n_in,
                      const struct rt_trace_output *out, int n_out);
 
-/* Bytes of a tensor; 0: its type has no fixed size, or its shape is not known. */
+/* Returns the bytes of a tensor. 0: its type has no fixed size, or its shape is not known. */
 int64_t rt_trace_bytes(const struct rt_trace_output *t);
 
 /* ---- plans ---- */
 
 enum rt_where {
-    RT_WHERE_UNKNOWN,  /* a node that is not compiled: its outputs are allocated as they come */
-    RT_WHERE_CONSTANT, /* the plan's constant, or evaluated from the shapes */
+    RT_WHERE_UNKNOWN,  /* not known: the node is not compiled, and a run allocates its outputs */
+    RT_WHERE_CONSTANT, /* a constant of the plan, or a value evaluated from the shapes */
     RT_WHERE_FEED,
     RT_WHERE_ACTIVATION, /* in the activation buffer, at `offset` */
-    /* in the activation buffer, written over an input that nobody reads any more */
+    /* in the activation buffer, overwriting an input that has no later reader */
     RT_WHERE_IN_PLACE,
-    RT_WHERE_OWN,  /* a tensor of its own */
-    RT_WHERE_VIEW, /* another tensor's bytes */
+    RT_WHERE_OWN,  /* in a tensor with memory of its own */
+    RT_WHERE_VIEW, /* a view of another tensor's bytes */
 };
 
 struct rt_described_value {
-    /* The giver of an input: "node" or "node:1"; for a constant that a fusion made, the step that
-     * uses it, as "(mul)". */
+    /* The producer of an input: "node" or "node:1". For a constant that a fusion made, the step
+     * that uses the constant, as "(mul)". */
     const char *from;
     enum rt_dtype dtype;
-    struct rt_shape shape; /* rank -1: not known before a run */
+    struct rt_shape shape; /* rank -1: the shape is not known before a run */
     enum rt_where where;
-    int feed; /* RT_WHERE_FEED: index among its plan's feeds */
+    int feed; /* for RT_WHERE_FEED, the index among the feeds of its plan */
     size_t offset;
 };
 
 struct rt_described_node {
     const char *name, *op, *fused;
-    int depth;          /* number of loops and branches around it */
-    int segment;        /* the compiled segment that it is in; -1: none */
-    bool is_step;       /* a run of the plan calls a function for it */
-    const char *kernel; /* NULL: it has none, or none is chosen yet */
-    const char *why;    /* why this kernel was chosen; NULL: not recorded */
-    const char *others; /* names of the other candidate kernels, blanks between them */
+    int depth;          /* number of loops and branches that enclose the node */
+    int segment;        /* index of the compiled segment that holds the node; -1: none */
+    bool is_step;       /* whether a run of the plan calls a function for the node */
+    const char *kernel; /* name of the kernel; NULL: the node has none, or none is chosen yet */
+    const char *why;    /* why this kernel was chosen; NULL: the reason is not recorded */
+    const char *others; /* names of the other candidate kernels, separated by blanks */
     int n_in, n_out;
     struct rt_described_value *in, *out;
-    /* plain and packed bytes of the constants that are packed for it */
+    /* unpacked and packed size of the constants that are packed for the node */
     size_t plain_bytes, packed_bytes, scratch_bytes;
     double flops;
 };
 
 struct rt_described_plan {
-    /* the nodes are in the plan's order; the condition and body of a loop follow the loop */
+    /* The nodes are in the plan's order. The condition and body of a loop follow the loop. */
     int n_nodes;
     struct rt_described_node *node;
     int n_segments;
@@ -78,13 +79,13 @@ struct rt_described_plan {
 };
 
 /*
- * Describes the callable's plan, as compiled for the shapes that ran last. Strings belong to the
- * plan or the arena: the callable must live on.
+ * Describes the callable's plan, as compiled for the shapes of the last run. Strings belong to the
+ * plan or the arena, so the callable must outlive the description.
  */
 struct rt_callable;
 enum rt_status rt_callable_describe(struct rt_callable *c, struct rt_arena *arena,
                                     struct rt_described_plan *out, struct rt_error *err);
-/* The part of rt_callable_describe that describes a plan. */
+/* Describes one plan, as rt_callable_describe does for the plan of a callable. */
 struct rt_plan;
 enum rt_status rt_plan_describe(struct rt_plan *p, struct rt_arena *arena,
                                 struct rt_described_plan *out, struct rt_error *err);

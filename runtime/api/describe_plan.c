@@ -1,5 +1,5 @@
-/* Describes a plan node by node: the nodes that the passes left, and where its specialisations put
- * their inputs and outputs. */
+/* Describes a plan node by node: the nodes that remain after the passes, and where the plan's
+ * specialisations store their inputs and outputs. */
 #include "runtime/api/describe.h"
 
 #include <string.h>
@@ -14,7 +14,7 @@ struct description {
     int capacity;
     struct rt_error *err;
     int outer; /* index of the node whose sub-plan is being described */
-    int skip;  /* number of that node's inputs that are not feeds of the sub-plan */
+    int skip;  /* number of that node's inputs that are not passed to the sub-plan as feeds */
 };
 
 static enum rt_status no_memory(const struct description *t)
@@ -30,7 +30,7 @@ static void set_tensor(struct rt_described_value *v, const struct rt_tensor *t)
         memcpy(v->shape.dim, t->dim, (size_t)t->rank * sizeof *t->dim);
 }
 
-/* Fills in where argument `a` of a specialisation lies. */
+/* Fills in where argument `a` of a specialisation is stored. */
 static void set_arg(struct rt_described_value *v, const struct rt_specialisation *l, int a)
 {
     set_tensor(v, &l->arg[a]);
@@ -117,9 +117,9 @@ static const char *name_of_value(const struct description *t, const struct rt_pl
     return e.out ? rt_arena_printf(t->arena, "%s:%d", name, e.out) : name;
 }
 
-/* A fusion gives the constants that it makes the name of the fused node. Returns the step that uses
- * constant number `operand` of its epilogue, whose operands come behind the inputs that the op
- * itself reads. */
+/* Returns the step that uses constant number `operand` of a node's epilogue. A fusion names the
+ * constants that it makes after the fused node, so their names do not identify the step. The
+ * epilogue's operands follow the inputs that the op itself reads. */
 static const char *name_of_folded(const struct description *t, const char *fused, int operand)
 {
     static const char *const with_operand[] = {"mul", "add", "residual", "residual_first"};
@@ -134,7 +134,7 @@ static const char *name_of_folded(const struct description *t, const char *fused
     return "(folded)";
 }
 
-/* Fills in what is known of an input from the described node that makes it. */
+/* Copies to an input's description what is known of its producer's output. */
 static void set_from_giver(const struct description *t, const struct rt_plan *p, struct pl_edge e,
                            const int *described, struct rt_described_value *v)
 {
@@ -183,8 +183,7 @@ static double flops_of(const struct description *t, const struct rt_plan_step *n
     return known ? rt_node_flops(n->def, x, n->n_in, x + n->n_in, n->n_out) : 0;
 }
 
-/* The type of a feed: the plan's own, or in a loop or branch that of the surrounding node's
- * input. */
+/* Returns the type of a feed. In a loop or branch it is the type of the enclosing node's input. */
 static enum rt_dtype feed_dtype(const struct description *t, const struct rt_plan *p, int feed,
                                 int depth)
 {

@@ -11,7 +11,7 @@
 
 struct rt_dynamic_callables {
     struct rt_mutex mu;
-    /* key: feeds, fetches, targets; value: struct rt_model_signature; guarded by mu */
+    /* maps feeds, fetches and targets to a struct rt_model_signature; guarded by mu */
     struct rt_map by_key;
     struct rt_arena *arena; /* guarded by mu */
 };
@@ -70,7 +70,7 @@ const struct rt_model_signature *rt_model_find_dynamic(const struct rt_model *m,
     return found;
 }
 
-/* Refuses a tensor that the graph does not have, with TensorFlow's text. */
+/* Refuses a tensor that the graph lacks, with TensorFlow's error text. */
 static enum rt_status check_tensor(const struct rt_graph *g, const char *name, struct rt_error *err)
 {
     const char *colon = strrchr(name, ':');
@@ -90,7 +90,7 @@ static enum rt_status check_tensor(const struct rt_graph *g, const char *name, s
                    name);
 }
 
-/* Checks all names of a call, with TensorFlow's texts. */
+/* Checks all tensor and node names of a call, with TensorFlow's error texts. */
 static enum rt_status check_names(const struct rt_model *m, const struct rt_call_spec *spec,
                                   struct rt_error *err)
 {
@@ -149,7 +149,7 @@ static struct rt_tensor_spec *specs_of(struct rt_arena *arena, const char *const
     return specs;
 }
 
-/* Makes the signature of a prepared call. Called under mu. NULL: out of memory. */
+/* Makes the signature of a prepared call. Called under mu. Returns NULL if out of memory. */
 static struct rt_model_signature *describe(struct rt_dynamic_callables *a,
                                            const struct rt_call_spec *spec,
                                            struct rt_callable *call, bool rowwise)
@@ -207,7 +207,7 @@ enum rt_status rt_model_make_dynamic(struct rt_model *m, const struct rt_call_sp
         return rt_fail(err, RT_INVALID_ARGUMENT, "too many feeds and fetches");
     }
     struct rt_error why = {.arena = NULL};
-    /* Outside the lock, which network threads take to look a call up. */
+    /* The analysis runs without the lock, because I/O threads take the lock to look a call up. */
     bool rowwise = shapes && spec->n_feeds && rt_callable_is_rowwise(call, shapes, &why);
     rt_mutex_lock(&m->dynamic_callables->mu);
     struct rt_model_signature *s = rt_map_getn(&m->dynamic_callables->by_key, key.p, key.n);

@@ -1,5 +1,5 @@
-/* Dynamic callables: a model's calls by names of tensors, without a signature. The struct is
- * private to the runtime; rt_model_make_dynamic (saved_model.h) is what callers use. */
+/* Dynamic callables: calls of a model that name tensors instead of a signature. The struct is
+ * private to the runtime; callers use rt_model_make_dynamic (saved_model.h). */
 #ifndef RT_DYNAMIC_CALLABLE_H
 #define RT_DYNAMIC_CALLABLE_H
 

@@ -1,5 +1,5 @@
-/* Loads a SavedModel directory as a model that can answer: read, import, check, restore, init,
- * plan, warm up, seal. */
+/* Loads a SavedModel directory as a model that is ready to serve, in this order: read, import,
+ * check, restore, init, plan, warm up, seal. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,12 +11,12 @@
 #include "runtime/files/saved_model.h"
 
 enum {
-    MAX_LISTED = 20, /* missing ops that one error names */
-    /* The following limits keep a model's endless loop from holding the loader. */
-    INIT_S = 600,              /* seconds for init, and again for restore */
-    WARM_UP_S = 30,            /* seconds for the warm-up of one signature */
-    WARM_UP_ALL_S = 120,       /* seconds for the warm-up of all signatures */
-    WARM_UP_BYTES = 256 << 20, /* bytes of one input of a warm-up */
+    MAX_LISTED = 20, /* maximum number of missing ops that one error names */
+    /* The following limits end the load of a model that loops for ever. */
+    INIT_S = 600,              /* time limit of init, and of restore, in seconds */
+    WARM_UP_S = 30,            /* time limit of one signature's warm-up, in seconds */
+    WARM_UP_ALL_S = 120,       /* time limit of the warm-up of all signatures, in seconds */
+    WARM_UP_BYTES = 256 << 20, /* largest input of a warm-up, in bytes */
     WARM_UP_ROUNDS = 8,
 };
 #define SECOND INT64_C(1000000000)
@@ -33,7 +33,8 @@ static enum rt_status string_scalar(struct rt_tensor *t, const char *text, struc
     return st;
 }
 
-/* Runs `target`, with the assets' file names fed, and the checkpoint's prefix if it is not NULL. */
+/* Runs `target`. Feeds the file names of the assets, and the checkpoint's prefix unless `prefix` is
+ * NULL. */
 static enum rt_status run_target(struct rt_model *m, const char *target, const char *prefix,
                                  struct rt_error *err)
 {
@@ -97,8 +98,8 @@ static enum rt_status signature_spec(struct rt_arena *arena, const struct rt_sig
     return RT_OK;
 }
 
-/* Finds signatures that are equal, which share a plan: each other signature costs a plan of its
- * own, as large as the model's graph. Hence the limit on different signatures. */
+/* Finds equal signatures, which share one plan. Each distinct signature needs a plan as large as
+ * the model's graph, so the number of distinct signatures is limited. */
 static enum rt_status find_equal(struct rt_model *m, struct rt_error *err)
 {
     enum rt_status st = RT_OK;
@@ -149,8 +150,8 @@ static void list_missing(struct rt_bytes *b, const struct rt_missing *missing, i
         rt_bytes_addf(b, "; and %d more", n - MAX_LISTED);
 }
 
-/* Checks that everything that init and restore reach can run. A signature that cannot run is left
- * out, or refuses the model unless allow_unsupported is set. */
+/* Checks that all nodes that init and restore reach can run. A signature that cannot run is skipped
+ * if allow_unsupported is set; otherwise the model is refused. */
 static enum rt_status check_ops(struct rt_model *m, bool allow_unsupported, struct rt_error *err)
 {
     const struct rt_meta_graph *g = m->meta_graph;
@@ -266,8 +267,8 @@ static enum rt_status judge_signatures(struct rt_model *m, struct rt_error *err)
     return RT_OK;
 }
 
-/* Runs the call until nothing is pending for compilation: the shapes of what follows a segment, and
- * of loops' bodies, are known only when it runs. */
+/* Runs the call until no compilation is pending. One run does not suffice: the shapes of the nodes
+ * after a segment, and in loop bodies, are known only after the segment or loop has run. */
 static enum rt_status warm_run(struct rt_session *session, struct rt_callable *call,
                                const struct rt_tensor *in, struct rt_tensor *out, int n_out,
                                int64_t end, struct rt_error *err)
@@ -283,7 +284,8 @@ static enum rt_status warm_run(struct rt_session *session, struct rt_callable *c
     return st;
 }
 
-/* Runs a signature on zeros (empty strings) with batch size 1; unknown dimensions are 1. */
+/* Runs a signature once on zeros and empty strings. The batch size and all unknown dimensions are
+ * 1. */
 static enum rt_status warm_up(struct rt_model *m, struct rt_model_signature *s, int64_t end_of_all,
                               struct rt_error *err)
 {
@@ -324,7 +326,7 @@ static enum rt_status warm_up(struct rt_model *m, struct rt_model_signature *s, 
         if (shapes)
             rt_callable_request_compilation(s->call, shapes);
         free(shapes);
-        /* an error of the compilation is found again, and reported, by the run */
+        /* An error of this compilation is ignored: the run finds it again and reports it. */
         rt_session_compile(m->session);
         st = warm_run(m->session, s->call, t, t + n_in, n_out, end < end_of_all ? end : end_of_all,
                       err);
@@ -362,7 +364,7 @@ static enum rt_status restore(struct rt_model *m, const char *prefix, struct rt_
 
 static const char *const default_tags[] = {"serve"};
 
-/* Reads the SavedModel and makes the session of its graph. */
+/* Reads the SavedModel and makes a session of its graph. */
 static enum rt_status read_graph(struct rt_model *m, const char *dir,
                                  const struct rt_model_options *options, struct rt_error *err)
 {
@@ -381,7 +383,7 @@ static enum rt_status read_graph(struct rt_model *m, const char *dir,
     return st;
 }
 
-/* Makes the list of signatures, and admits the bytes of the variables. */
+/* Makes the list of signatures, and reserves memory for the variables. */
 static enum rt_status list_signatures(struct rt_model *m, const char *dir,
                                       const struct rt_model_options *options, struct rt_error *err)
 {
@@ -393,8 +395,8 @@ static enum rt_status list_signatures(struct rt_model *m, const char *dir,
         m->signatures[i].def = &m->meta_graph->signatures[i];
     if (!m->meta_graph->restore_op)
         return RT_OK;
-    /* A model without variables has a restore op too, but no checkpoint.
-     * rt_saved_model_is_complete tells that from an incomplete copy. */
+    /* A model without variables has a restore op too, but no checkpoint. rt_saved_model_is_complete
+     * distinguishes such a model from an incomplete copy. */
     int64_t weights = 0;
     const enum rt_status st =
         rt_saved_model_is_complete(dir, options->n_tags ? options->tags : default_tags,
@@ -421,15 +423,15 @@ static enum rt_status initialise(struct rt_model *m, const char *dir, struct rt_
     return st;
 }
 
-/* Runs each signature that does not write once, if the options ask for it. Only the end of the load
- * itself is an error. */
+/* Warms up the signatures that do not write, if the options ask for it. Fails only if the load
+ * itself must end; a signature's failure is passed to on_warm_up_failure. */
 static enum rt_status warm_up_all(struct rt_model *m, const struct rt_model_options *options,
                                   struct rt_error *err)
 {
     const int64_t end = rt_now_ns() + WARM_UP_ALL_S * SECOND;
     enum rt_status st = RT_OK;
 
-    rt_session_set_aside(m->session, true); /* a signature that writes is not warmed up at all */
+    rt_session_set_aside(m->session, true); /* A signature that writes is not warmed up at all. */
     for (int i = 0; i < m->n_signatures && !st && options->warm_up; i++) {
         struct rt_error why = {.arena = m->arena};
         struct rt_model_signature *s = &m->signatures[i];
@@ -463,11 +465,11 @@ enum rt_status rt_model_load(struct rt_model **out, const char *dir,
     if (!st)
         st = initialise(m, dir, err);
     if (!st)
-        st = prepare_signatures(m, err); /* marks the variables that signatures write */
+        st = prepare_signatures(m, err); /* This call marks the variables that signatures write. */
     if (st)
         goto fail;
     rt_session_serve(m->session);
-    st = prepare_signatures(m, err); /* freezes the other variables */
+    st = prepare_signatures(m, err); /* This call freezes the variables that no signature writes. */
     if (!st)
         st = judge_signatures(m, err);
     rt_session_loading(m->session, true, options->session.cancelled);
@@ -475,7 +477,7 @@ enum rt_status rt_model_load(struct rt_model **out, const char *dir,
         st = warm_up_all(m, options, err);
     if (!st)
         st = seal(m, options->load_all_variables, err);
-    /* What is still pending is compiled after the kernel choices are sealed. */
+    /* Compilations that are still pending run after the kernel choices are sealed. */
     rt_session_loading(m->session, false, NULL);
     if (st)
         goto fail;

@@ -1,6 +1,6 @@
 /*
- * The beginning and end of a session. This file is above all layers that keep something in a
- * session, so that it can make and free all of it.
+ * Makes and frees sessions. This file is above all layers that store anything in a session, so that
+ * it can make and free all of it.
  */
 #include "runtime/session/session.h"
 
@@ -16,12 +16,13 @@
 #include "runtime/session/compiler.h"
 #include "runtime/session/state.h"
 
-enum { FOLDED_BYTES = 1 << 30 }; /* the most that folding may leave in the plans of a session */
+/* limit on the memory that constant folding leaves in the plans of a session */
+enum { FOLDED_BYTES = 1 << 30 };
 #define FOLDS_NS (3 * INT64_C(1000000000))
 
-/* Limits the state of a session. Loading a model is a run, so that it may leave as much state as
- * one run may hold or as all runs may leave, whichever is more; there is no limit if either has
- * none. */
+/* Limits the state of a session to the larger of run_memory_limit and state_memory_limit, because
+ * loading a model is a run, and leaves all that it restores as state. If either is 0 (no limit),
+ * the state has no limit. */
 static bool init_state(struct rt_state *state, const struct rt_session_options *o)
 {
     const size_t a = o->run_memory_limit, b = o->state_memory_limit, most = a > b ? a : b;
@@ -33,7 +34,7 @@ static bool init_state(struct rt_state *state, const struct rt_session_options *
                                        : "the checkpoint's size and --state_memory_limit_bytes");
 }
 
-/* Weights that folding passes on unchanged stay counted in state.weights. */
+/* Weights that folding passes on unchanged are still counted in state.weights. */
 static bool init_folded(struct rt_state *folded, const struct rt_session *s)
 {
     const size_t limit = s->options.run_memory_limit;

@@ -1,10 +1,10 @@
-/* The only entry to compiling for exact shapes: takes a session's pending compilations one after
- * the other. No lock is held while a specialisation is made. */
+/* Compiles for exact shapes: takes a session's pending compilations one after the other. No lock is
+ * held while a specialisation is made. */
 #include "runtime/compile/compile.h"
 #include "runtime/exec/context.h"
 #include "runtime/session/session_internal.h"
 
-/* Publishes a specialisation, split into micro-batches where that is better. Takes the
+/* Publishes a specialisation, split into micro-batches where that is better. Takes over the
  * reference. */
 static void adopt(struct rt_session *s, struct rt_specialisation *l)
 {
@@ -32,7 +32,8 @@ int rt_session_compile(struct rt_session *s)
             adopt(s, l);
         else
             rt_pending_compilation_refuse(s,
-                                          w); /* tier 0 reports the error when these shapes run */
+                                          /* Runs with these shapes report the error in tier 0. */
+                                          w);
         rt_pending_compilation_free(w);
     }
     rt_restore_subnormals(before);

@@ -1,8 +1,9 @@
 /*
- * Memory planning: where the values of a segment lie in the activation buffer. The largest extent
- * is placed first, each into the smallest gap between the extents that are in use at the same time.
- * For networks that is close to the least possible size. The time is quadratic in the number of
- * extents, which the length of a segment bounds.
+ * Memory planning: assigns each value of a segment an offset in the activation buffer. Extents are
+ * placed from the largest to the smallest, each into the smallest sufficient gap between the
+ * extents that are in use at the same time. For neural networks the result is close to the minimum
+ * size. The time is quadratic in the number of extents, which is bounded by the length of a
+ * segment.
  */
 #include "runtime/compile/compile.h"
 
@@ -23,7 +24,7 @@ static size_t end_of(const struct rt_extent *e)
     return e->offset + e->bytes;
 }
 
-/* The offset of the best gap for `e`. `placed` is in the order of offsets. */
+/* Returns the offset of the smallest gap that fits `e`. `placed` is sorted by offset. */
 static size_t find_gap(struct rt_extent *const *placed, int n, const struct rt_extent *e)
 {
     size_t at = 0, best = SIZE_MAX, least = SIZE_MAX;

@@ -1,8 +1,8 @@
 /*
- * Micro-batches: where a large batch needs a larger activation buffer than a core's caches hold,
- * each node reads from memory what the node before it has just written there. Such a batch is run a
- * few rows at a time instead, if row-wise analysis shows that its rows are independent, and if its
- * constants, which every micro-batch reads again, are small beside the other bytes.
+ * Micro-batches. If a large batch needs an activation buffer larger than a core's caches, each node
+ * reads from memory what the preceding node has just written there. Such a batch is run a few rows
+ * at a time instead, if row-wise analysis shows that its rows are independent, and if its
+ * constants, which every micro-batch reads again, are small compared with the other bytes.
  */
 #include <stdlib.h>
 
@@ -12,12 +12,12 @@
 #include "runtime/select/prepared.h"
 
 enum {
-    /* Activation bytes of a micro-batch: the target, about a core's share of its caches, and the
-     * most, from which a batch is split too. */
+    /* Activation bytes of a micro-batch. The first is the target, about one core's share of the
+     * caches. The second is the maximum; a batch that needs that much is split. */
     MICRO_BATCH_BYTES = 12 << 20,
     SPLIT_BYTES = 20 << 20,
-    /* All nodes together must read and write this many times the bytes of constants that are read
-     * again. */
+    /* Lower bound on the bytes that all nodes together read and write, as a multiple of the bytes
+     * of constants that the additional micro-batches read again. */
     LEAST_TIMES = 4,
 };
 
@@ -28,7 +28,8 @@ static bool is_plain_value(const struct rt_plan *p, int v, enum rt_dtype dtype)
     return v >= 0 && !p->constant[v] && rt_dtype_is_plain(dtype);
 }
 
-/* Every feed is read and has `rows` rows; each fetch is a value of its own. */
+/* Returns whether every feed is live and has `rows` rows, and every fetch is a distinct computed
+ * value. */
 static bool has_rows(const struct rt_plan *p, const struct rt_specialisation *l, int64_t rows)
 {
     if (p->n_feeds < 1 || p->n_feeds > RT_MICRO_BATCH_ARGS || p->n_fetches > RT_MICRO_BATCH_ARGS ||
@@ -51,7 +52,7 @@ static bool has_rows(const struct rt_plan *p, const struct rt_specialisation *l,
     return true;
 }
 
-/* Bytes that all steps read and write, without constants, and bytes of constants. */
+/* Counts the bytes that all steps read and write, without constants, and the bytes of constants. */
 static void count_bytes(const struct rt_specialisation *l, double *all, double *constants)
 {
     *all = *constants = 0;
@@ -96,13 +97,13 @@ int64_t rt_micro_batch_rows(const struct rt_specialisation *l)
 
     if (!p->compiled || l->begin || l->end != p->n_nodes || rows < 2 ||
         l->activation_bytes < SPLIT_BYTES ||
-        (p->effects & ~(1u << RT_PURE)) || /* a micro-batch could read what another one wrote */
-        !has_rows(p, l, rows))
+        /* If the plan has effects, a micro-batch could read what another one wrote. */
+        (p->effects & ~(1u << RT_PURE)) || !has_rows(p, l, rows))
         return 0;
     const double per_row = (double)l->activation_bytes / (double)rows;
     const int64_t width = rt_parallel_width(p->session->options.parallel);
     int64_t some = per_row < MICRO_BATCH_BYTES ? (int64_t)(MICRO_BATCH_BYTES / per_row) : 1;
-    some = some < width ? width : some; /* a micro-batch has at least one row per core */
+    some = some < width ? width : some; /* A micro-batch has at least one row per core. */
     count_bytes(l, &all, &constants);
     int64_t n_micro_batches = (rows + some - 1) / some;
     if (all < LEAST_TIMES * constants * (double)(n_micro_batches - 1))
@@ -116,7 +117,7 @@ int64_t rt_micro_batch_rows(const struct rt_specialisation *l)
 
 /* ---- making the specialisations ---- */
 
-/* The live values of `l` with `rows` rows. */
+/* Returns the live values of `l`, with `rows` rows. */
 static struct rt_live *live_of(const struct rt_specialisation *l, int64_t rows)
 {
     struct rt_live *live = calloc((size_t)l->n_live + 1, sizeof *live);

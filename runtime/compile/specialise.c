@@ -1,7 +1,7 @@
 /*
- * Makes a specialisation. Shapes are exact, so that three walks over a segment's nodes suffice:
+ * Makes a specialisation. Shapes are exact, so that three traversals of a segment's nodes suffice:
  *   forward   finds every shape, every value that follows from shapes, and every kernel;
- *   backward  finds the last reader of each value, and whether it must lie in a slot (liveness);
+ *   backward  finds the last reader of each value, and whether it must be in a slot (liveness);
  *   forward   writes the steps.
  */
 #include <limits.h>
@@ -14,18 +14,20 @@
 #include "runtime/select/prepared.h"
 
 enum {
-    MAX_NODES = 4096, /* limit of a segment's nodes, because memory planning takes quadratic time */
+    /* maximum number of nodes in a segment; needed because memory planning takes quadratic time */
+    MAX_NODES = 4096,
     CHECK_BYTES = 1 << 20,
     CHECK_STEPS = 64,
-    STATE_BYTES = 32 << 10, /* assumed size of a library's kernel state, which reports no size */
+    /* assumed size of a kernel state made by a library, which does not report the size */
+    STATE_BYTES = 32 << 10,
     SMALL_STATE_BYTES = 512,
-    MAX_STATE_BYTES = 64 << 20, /* the most kernel state of one specialisation */
+    MAX_STATE_BYTES = 64 << 20, /* limit on the kernel state of one specialisation */
 };
 
 enum role {
-    SKIPPED,   /* no work at run time: a constant, a feed, a node that nobody reads */
+    SKIPPED,   /* no work at run time: a constant, a feed, or a node without readers */
     VIEW,      /* the node's output is a view of its input */
-    EVALUATED, /* the node's output follows from the shapes */
+    EVALUATED, /* the node's output is computed from the shapes alone */
     KERNEL,
     NODE, /* the node is run by rt_exec_node */
 };
@@ -34,28 +36,28 @@ enum place { NOWHERE, CONSTANT, SLOT, ACTIVATION };
 
 struct value {
     struct rt_info info;
-    /* the bytes of a CONSTANT; the walk owns them if the node is EVALUATED */
+    /* bytes of a CONSTANT; if the node is EVALUATED, struct work owns them */
     struct rt_tensor tensor;
-    int root; /* the value itself, or the value that it is a view of */
-    int last; /* the last node that reads its bytes; -1: none */
-    int made; /* the node that makes it; -1: made before the segment */
+    int root; /* index of the value itself, or of the value that it is a view of */
+    int last; /* last node that reads the value's bytes; -1: none */
+    int made; /* node that makes the value; -1: made before the segment */
     int extent;
-    int live; /* index among the live values; -1: not live at the beginning */
+    int live; /* index among the live values; -1: not live where the segment begins */
     uint8_t place;
-    bool slot;    /* the value has to be in its slot */
-    bool escapes; /* a view of the value has to be in a slot */
-    bool kept;    /* the value is fetched, or read behind the segment */
+    bool slot;    /* whether the value must be in its slot */
+    bool escapes; /* whether a view of the value must be in a slot */
+    bool kept;    /* whether the value is fetched, or read after the segment */
 };
 
 struct work {
     struct rt_plan *plan;
     int begin, end;
     struct value *value;
-    uint8_t *role;                 /* the role of each node of the segment */
-    struct rt_prepared **prepared; /* per node of the segment; the steps take them over */
-    int *step_of;                  /* per node of the segment: index of its step; -1: none */
-    struct rt_info *info;          /* inputs and outputs of one node */
-    size_t state_bytes;            /* bytes of state of the prepared kernels */
+    uint8_t *role;                 /* role of each node of the segment */
+    struct rt_prepared **prepared; /* prepared kernel of each node, until its step owns it */
+    int *step_of;                  /* step index of each node of the segment; -1: no step */
+    struct rt_info *info;          /* scratch array for the inputs and outputs of one node */
+    size_t state_bytes;            /* total bytes of kernel state */
     struct rt_specialisation *l;
     struct rt_error *err;
 };
@@ -80,7 +82,8 @@ static bool has_plain_types(const struct work *w, const struct rt_plan_step *n)
     return !n->def->out_ref;
 }
 
-/* Whether the node only computes, in host memory, so that its kernel may be called directly. */
+/* Returns whether the node only computes, in host memory, so that its kernel may be called
+ * directly. */
 static bool is_simple(const struct work *w, const struct rt_plan_step *n)
 {
     if (n->device || !n->prepared || !n->n_out || !has_plain_types(w, n))
@@ -88,7 +91,7 @@ static bool is_simple(const struct work *w, const struct rt_plan_step *n)
     return n->effect == RT_PURE || n->effect == RT_RANDOM || (n->n_in && pl_takes_value(n->def, 0));
 }
 
-/* Fills w->info with what infer and prepare may see of the node's inputs. */
+/* Fills w->info with the shapes and values of the node's inputs that infer and prepare may use. */
 static enum rt_status gather(struct work *w, const struct rt_plan_step *n)
 {
     for (int k = 0; k < n->n_in; k++) {
@@ -105,8 +108,8 @@ static enum rt_status gather(struct work *w, const struct rt_plan_step *n)
     return RT_OK;
 }
 
-/* Whether all input values that the op's infer reads are there: a kernel is prepared only with
- * them. */
+/* Returns whether all input values that the op's infer reads are known. Without them no kernel is
+ * prepared. */
 static bool has_values(const struct work *w, const struct rt_plan_step *n)
 {
     for (int k = 0; k < n->n_in; k++)
@@ -129,7 +132,7 @@ static bool find_value(struct work *w, struct rt_plan_step *n)
         if (v->place == CONSTANT)
             in[k].value = &v->tensor;
     }
-    bool no_memory = false; /* if set, the value is not evaluated */
+    bool no_memory = false; /* If evaluation runs out of memory, the node is run instead. */
     bool evaluated =
         rt_plan_evaluate(w->plan->session, n, in, &out->info, &out->tensor, &no_memory);
     free(in);
@@ -149,7 +152,8 @@ static bool is_view(const struct work *w, const struct rt_plan_step *n)
            rt_count(in->shape.rank, in->shape.dim) == rt_count(out->shape.rank, out->shape.dim);
 }
 
-/* Refuses an output that no run could hold. Tier 0 then reports the error. */
+/* Refuses an output larger than a run's memory limit. The error is reported when the node runs in
+ * tier 0. */
 static enum rt_status check_sizes(struct work *w, const struct rt_plan_step *n,
                                   const struct rt_prepared *p)
 {
@@ -163,8 +167,8 @@ static enum rt_status check_sizes(struct work *w, const struct rt_plan_step *n,
     return RT_OK;
 }
 
-/* Adds up the state that kernels keep for these shapes. The segment ends before its limit is
- * exceeded. */
+/* Counts the kernel state for these shapes. Fails if it would exceed the limit of a specialisation;
+ * the segment then ends before this node. */
 static enum rt_status count_state(struct work *w, const struct rt_plan_step *n,
                                   const struct rt_prepared *p)
 {
@@ -175,7 +179,7 @@ static enum rt_status count_state(struct work *w, const struct rt_plan_step *n,
     return RT_OK;
 }
 
-/* Finds the role of an op's node. *ends: the segment ends behind it. */
+/* Finds the role of an op's node. Sets *ends if the segment ends after the node. */
 static enum rt_status walk_op(struct work *w, int i, bool *ends)
 {
     struct rt_plan_step *n = node_at(w, i);
@@ -183,7 +187,8 @@ static enum rt_status walk_op(struct work *w, int i, bool *ends)
     enum rt_status st = RT_OK;
     bool exact = true, simple = is_simple(w, n);
 
-    /* An op with inputs may fail even if it has no outputs (Unpack of num=0): it is not skipped. */
+    /* A node without outputs is skipped only if it has no inputs either: with inputs it may fail
+     * (Unpack with num=0). */
     if (!n->n_in && !n->n_out && n->effect == RT_PURE)
         return RT_OK;
     for (int k = 0; k < n->n_in; k++) {
@@ -199,7 +204,8 @@ static enum rt_status walk_op(struct work *w, int i, bool *ends)
             x->shape.rank = -1;
         }
         *ends = n->n_out > 0 && n->effect != RT_PURE;
-        for (int o = 0; o < n->n_out; o++) /* nobody needs the shape of a list */
+        /* The segment goes on after a tensor list, because no node needs the list's shape. */
+        for (int o = 0; o < n->n_out; o++)
             *ends |= n->def->out_dtype[o] != RT_VARIANT;
         return RT_OK;
     }
@@ -260,7 +266,8 @@ static enum rt_status walk(struct work *w)
         }
         if (st && i == w->begin)
             return st;
-        w->end = st ? i : i + 1; /* tier 0 reports what is wrong with the node */
+        /* If the node cannot be compiled, tier 0 runs it and reports the error. */
+        w->end = st ? i : i + 1;
         if (st || ends)
             return RT_OK;
     }
@@ -337,11 +344,12 @@ static void find_needs(struct work *w)
 
 /* ---- forward: steps ---- */
 
-/* Makes room for one more element. `list` is the address of a pointer. */
+/* Grows a full array, so that one more element fits. `list` is the address of the array pointer. */
 static bool grow(void *list, int n, size_t size)
 {
     void *old, *more;
-    if (n & (n - 1)) /* the capacity is 0 or a power of two */
+    /* The capacity is 0 or a power of two, so the array is full only at such sizes. */
+    if (n & (n - 1))
         return true;
     memcpy(&old, list, sizeof old);
     more = realloc(old, (n ? (size_t)n * 2 : 1) * size);
@@ -365,8 +373,8 @@ static enum rt_status add_extent(struct work *w, size_t bytes, int first, int la
     return RT_OK;
 }
 
-/* Adds an argument that holds value v. Patches are listed in the order of arguments and sorted by
- * value later. */
+/* Adds an argument that holds value v. Patches are appended in the order of the arguments and later
+ * sorted by value. */
 static enum rt_status add_arg(struct work *w, int v, bool is_out, bool load)
 {
     struct rt_specialisation *l = w->l;
@@ -406,8 +414,8 @@ static enum rt_status add_arg(struct work *w, int v, bool is_out, bool load)
     return st;
 }
 
-/* Whether output o may be written over the input that infer names as its alias. If so, the output
- * gets the input's extent. */
+/* Returns whether output o may overwrite the input that infer names as its alias. If so, assigns
+ * the input's extent to the output. */
 static bool lies_on_input(struct work *w, int i, int o)
 {
     const struct rt_plan_step *n = node_at(w, i);
@@ -550,7 +558,8 @@ static enum rt_status add_steps(struct work *w)
     return st;
 }
 
-/* Each slot that nobody reads behind the segment is emptied after its last reader. */
+/* Adds the clearing of slots: each slot that is not read after the segment is cleared after its
+ * last reader. */
 static enum rt_status add_clears(struct work *w)
 {
     const struct rt_plan *p = w->plan;
@@ -591,8 +600,8 @@ static int by_value(const void *a, const void *b)
     return x->value != y->value ? (x->value < y->value ? -1 : 1) : x->arg - y->arg;
 }
 
-/* Gives each step and live value its range of patches. Sorting put the patches of one value beside
- * each other; a step's outputs are neighbours. */
+/* Assigns each step and live value its range of patches. Sorting has made the patches of one value
+ * adjacent, and the values of a step's outputs are consecutive. */
 static void assign_patches(struct work *w)
 {
     struct rt_specialisation *l = w->l;
@@ -678,7 +687,8 @@ static enum rt_status make(struct work *w, const struct rt_live *live, int n_liv
         x->live = k;
     }
     enum rt_status st = walk(w);
-    for (int k = 0; k < n_live; k++) /* a feed's node may stand anywhere in the order */
+    /* A feed's node may be anywhere in the order, even inside the segment. */
+    for (int k = 0; k < n_live; k++)
         w->value[live[k].value].made = -1;
     if (st)
         return st;
