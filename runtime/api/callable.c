@@ -310,7 +310,7 @@ static enum rt_row_verdict analyse_lengths(struct rt_callable *c, struct rt_plan
                                            const struct rt_shape *shapes,
                                            const struct rt_tensor *feeds)
 {
-    /* The array is never empty: a row-wise plan has a feed. */
+    /* The array is never empty, because a row-wise plan has a feed. */
     struct rt_shape *closed = calloc((size_t)c->n_feeds, sizeof *closed);
     struct rt_error why = {.arena = NULL};
     enum rt_row_verdict rows = RT_ROWS_NOT_ANALYSED;
@@ -474,7 +474,7 @@ bool rt_callable_is_rowwise(struct rt_callable *c, const struct rt_shape *shapes
     bool yes = analyse_rows(b->plan, shapes, why);
     rt_mutex_lock(&c->mu);
     if (yes && !c->row_shapes) {
-        /* The size is never 0: a row-wise plan has a feed. */
+        /* The size is never 0, because a row-wise plan has a feed. */
         const size_t size = (size_t)c->n_feeds * sizeof *shapes;
         c->row_shapes = malloc(size);
         if (c->row_shapes)

@@ -326,7 +326,8 @@ static enum rt_status warm_up(struct rt_model *m, struct rt_model_signature *s, 
         if (shapes)
             rt_callable_request_compilation(s->call, shapes);
         free(shapes);
-        /* An error of this compilation is ignored: the run finds it again and reports it. */
+        /* Errors of the compilation are ignored, because the warm-up run finds and reports them
+         * again. */
         rt_session_compile(m->session);
         st = warm_run(m->session, s->call, t, t + n_in, n_out, end < end_of_all ? end : end_of_all,
                       err);
@@ -383,7 +384,8 @@ static enum rt_status read_graph(struct rt_model *m, const char *dir,
     return st;
 }
 
-/* Makes the list of signatures, and reserves memory for the variables. */
+/* Makes the list of signatures, and raises the session's limit on restored weights by the bytes of
+ * the checkpoint. */
 static enum rt_status list_signatures(struct rt_model *m, const char *dir,
                                       const struct rt_model_options *options, struct rt_error *err)
 {
@@ -465,11 +467,13 @@ enum rt_status rt_model_load(struct rt_model **out, const char *dir,
     if (!st)
         st = initialise(m, dir, err);
     if (!st)
-        st = prepare_signatures(m, err); /* This call marks the variables that signatures write. */
+        /* Preparing the signatures marks the variables that they write. */
+        st = prepare_signatures(m, err);
     if (st)
         goto fail;
     rt_session_serve(m->session);
-    st = prepare_signatures(m, err); /* This call freezes the variables that no signature writes. */
+    /* Preparing the signatures again freezes the variables that none of them writes. */
+    st = prepare_signatures(m, err);
     if (!st)
         st = judge_signatures(m, err);
     rt_session_loading(m->session, true, options->session.cancelled);

@@ -18,7 +18,7 @@ struct rt_arena;
 /* Makes an arena that allocates at most `cap` bytes; SIZE_MAX: no limit. Returns NULL if out of
  * memory. */
 struct rt_arena *rt_arena_new(size_t cap);
-void rt_arena_free(struct rt_arena *a); /* NULL is fine */
+void rt_arena_free(struct rt_arena *a); /* `a` may be NULL */
 /* Frees all blocks but the first, so that the arena can serve the next request. */
 void rt_arena_reset(struct rt_arena *a);
 
@@ -30,7 +30,7 @@ void *rt_arena_array(struct rt_arena *a, size_t n, size_t size);
 /* the bytes are not zeroed; align is at most 4096 */
 void *rt_arena_aligned(struct rt_arena *a, size_t n, size_t align);
 char *rt_arena_strdup(struct rt_arena *a, const char *s);
-char *rt_arena_strndup(struct rt_arena *a, const char *s, size_t n); /* adds a NUL */
+char *rt_arena_strndup(struct rt_arena *a, const char *s, size_t n); /* appends a NUL to the copy */
 char *rt_arena_printf(struct rt_arena *a, const char *fmt, ...) RT_PRINTF(2, 3);
 /* Returns whether the cap, not a lack of memory, caused the last failed allocation since the
  * previous call of this function. */

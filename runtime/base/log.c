@@ -36,8 +36,8 @@ static void put(const char *s, size_t n)
     }
 }
 
-/* Returns the length of the UTF-8 character at `s` if it is valid, not ASCII and not a control
- * character; otherwise 0. */
+/* Returns the length of the UTF-8 character at `s`. Returns 0 if the character is invalid, ASCII or
+ * a control character. */
 static size_t utf8_length(const unsigned char *s)
 {
     static const uint32_t least[] = {0, 0, 0xa0, 0x800, 0x10000};

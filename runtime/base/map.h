@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 struct rt_map_entry {
-    const char *key; /* followed by a NUL */
+    const char *key; /* the key's bytes, followed by a NUL */
     size_t key_len;
     uint64_t hash;
     void *value;
@@ -28,8 +28,9 @@ struct rt_map {
 uint64_t rt_hash(const void *p, size_t n); /* equal in all processes, so unfit for hostile keys */
 
 void rt_map_init(struct rt_map *m);
-void rt_map_clear(struct rt_map *m);                       /* the caller frees the values */
-void *rt_map_get(const struct rt_map *m, const char *key); /* NULL: no entry */
+/* frees the map, but not the values, which the caller must free */
+void rt_map_clear(struct rt_map *m);
+void *rt_map_get(const struct rt_map *m, const char *key); /* returns NULL if there is no entry */
 void *rt_map_getn(const struct rt_map *m, const char *key, size_t n);
 /* Sets the value of a key, replacing an older one. Returns false if out of memory; the map is
  * unchanged. */

@@ -86,7 +86,7 @@ const char *rt_error_text(const struct rt_error *err);
 struct rt_span rt_error_name(const struct rt_error *err, struct rt_span name);
 size_t rt_error_decode(char *dst, size_t capacity, const char *text);
 
-/* such as "NOT_FOUND"; "UNKNOWN" if s is not a status */
+/* returns a name like "NOT_FOUND", or "UNKNOWN" if s is not a status */
 const char *rt_status_name(enum rt_status s);
 int rt_status_http(enum rt_status s);
 

@@ -28,7 +28,7 @@ void rt_tfrecord_add(struct rt_bytes *out, const void *p, size_t n);
 
 /* ---- reading ---- */
 
-struct rt_tfrecord; /* a reader */
+struct rt_tfrecord; /* a reader of records */
 
 /* Makes a reader of bytes in memory, which must outlive the reader. Returns NULL if out of
  * memory. */
@@ -40,7 +40,7 @@ struct rt_tfrecord *rt_tfrecord_over(struct rt_span bytes);
  */
 enum rt_status rt_tfrecord_open(struct rt_tfrecord **out, const char *path, size_t max_bytes,
                                 struct rt_error *err);
-void rt_tfrecord_close(struct rt_tfrecord *r); /* NULL is fine */
+void rt_tfrecord_close(struct rt_tfrecord *r); /* `r` may be NULL */
 
 /*
  * Reads the next record. RT_OK: *record is valid until the next call. RT_OUT_OF_RANGE: there are no

@@ -32,7 +32,8 @@ int rt_session_compile(struct rt_session *s)
             adopt(s, l);
         else
             rt_pending_compilation_refuse(s,
-                                          /* Runs with these shapes report the error in tier 0. */
+                                          /* Runs with these shapes then report the error in tier
+                                           * 0. */
                                           w);
         rt_pending_compilation_free(w);
     }

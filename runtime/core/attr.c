@@ -88,7 +88,7 @@ static enum rt_status read_tensor(const struct rt_attr_reader *r, const Tensorfl
     size_t given = carried(p, rt_dtype_size((enum rt_dtype)held->tensor.dtype));
     size_t filled = bytes > given ? bytes - given : 0;
     *r->splat_left -= filled < *r->splat_left ? filled : *r->splat_left;
-    *out = held->tensor; /* `held` owns the buffer. */
+    *out = held->tensor; /* `held` owns the tensor's buffer. */
     return RT_OK;
 }
 
@@ -498,7 +498,7 @@ enum rt_status rt_attr_default(const struct rt_attr_reader *r, const struct rt_a
         return no_memory(err);
     out->n = n;
     out->v.ints = (const void *)p;
-    for (size_t i = 0; i < n; i++, s++) { /* s++: skips the ';' */
+    for (size_t i = 0; i < n; i++, s++) { /* s++ skips the ';' after each element */
         enum rt_status st = text_one(r, type, &s, p + i * size[type], err);
         if (st)
             return st;

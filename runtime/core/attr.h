@@ -44,7 +44,7 @@ enum rt_status rt_attr_default(const struct rt_attr_reader *r, const struct rt_a
  * text is TensorFlow's. */
 enum rt_status rt_attr_check(const struct rt_attr_schema *s, const struct rt_attr *a,
                              struct rt_error *err);
-const char *rt_attr_type_name(int type); /* a name like "list(int)" */
+const char *rt_attr_type_name(int type); /* returns a name like "list(int)" */
 void rt_attr_drop(struct rt_held_tensor *held);
 
 #endif

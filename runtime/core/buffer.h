@@ -43,7 +43,7 @@ struct rt_buffer {
     /* The pool that counts the buffer and to which it returns; NULL: free() frees it.
      * rt_buffer_move may change the pool while other threads share the buffer. */
     _Atomic(struct rt_pool *) pool;
-    struct rt_device *device; /* NULL: host memory */
+    struct rt_device *device; /* NULL: the buffer is in host memory */
     void *owner;              /* foreign and lazy buffers: for `release` and `load` */
     /* foreign and lazy buffers: frees owner (and device memory) */
     void (*release)(struct rt_buffer *b);
@@ -64,8 +64,8 @@ struct rt_buffer {
  * failure, with err filled. */
 struct rt_buffer *rt_buffer_new(struct rt_pool *pool, enum rt_dtype dtype, size_t bytes,
                                 struct rt_error *err);
-/* Allocates as rt_buffer_new does, with a check. Returns NULL also if the check fails; err is then
- * the check's. */
+/* Allocates a buffer as rt_buffer_new does, but with a check. Returns NULL also if the check fails;
+ * err is then the check's. */
 struct rt_buffer *rt_buffer_new_checked(struct rt_pool *pool, enum rt_dtype dtype, size_t bytes,
                                         const struct rt_check *check, struct rt_error *err);
 /* Returns the bytes that a pool counts for a heap buffer. */
@@ -75,7 +75,7 @@ size_t rt_buffer_counted_bytes(const struct rt_buffer *b);
 struct rt_buffer *rt_buffer_foreign(void *data, size_t bytes, void *owner,
                                     void (*release)(struct rt_buffer *b));
 struct rt_buffer *rt_buffer_ref(struct rt_buffer *b);
-void rt_buffer_unref(struct rt_buffer *b); /* NULL is fine */
+void rt_buffer_unref(struct rt_buffer *b); /* `b` may be NULL */
 
 /*
  * Moves a heap buffer to another pool: its bytes count in `to` and no longer in the pool where they

@@ -14,7 +14,7 @@
 
 #include "runtime/base/status.h"
 
-struct rt_stream; /* an ordered queue of work; NULL on the CPU */
+struct rt_stream; /* an ordered queue of a device's work; NULL on the CPU */
 
 struct rt_device {
     /* "CPU", for example; kernels name it, and a graph's device strings end in "CPU:0" */

@@ -76,9 +76,9 @@ enum {
  * set of the op's inputs that the node has. pl_put_fused sets it. */
 struct rt_fused_op {
     const struct rt_schema *schema;
-    struct rt_attr attr[RT_FUSED_MOST_ATTRS]; /* the attributes in the schema's order */
+    struct rt_attr attr[RT_FUSED_MOST_ATTRS]; /* values of the attributes, in the schema's order */
     uint64_t optional;                        /* bit k: input k is optional */
-    bool has_list;                            /* the last input is a list */
+    bool has_list;                            /* whether the op's last input is a list */
 };
 
 /* ---- kinds of attributes: field, schema type, reading from and writing to struct rt_attr ---- */

@@ -102,7 +102,8 @@ struct rt_graph {
     bool is_stateful;
 };
 
-const struct rt_node *rt_graph_find(const struct rt_graph *g, const char *name); /* NULL: none */
+/* returns NULL if there is no such node */
+const struct rt_node *rt_graph_find(const struct rt_graph *g, const char *name);
 /* Finds a tensor by its name: "name:k", "name" (output 0), or "^name" for a control edge (out is
  * -1). Refuses unknown names and outputs. */
 enum rt_status rt_graph_tensor(const struct rt_graph *g, const char *text, struct rt_edge *out,

@@ -58,7 +58,7 @@ struct rt_rows {
     int n_in, n_out;
     const struct rt_info *in, *out; /* exact shapes, except where `infer` cannot determine them */
     const struct rt_dep *in_dep;
-    struct rt_dep *out_dep; /* preset to RT_DEP_MIXED */
+    struct rt_dep *out_dep; /* preset to RT_DEP_MIXED for every output */
 };
 /*
  * Row rules that many ops share (row_rules.c). The outputs of an op without a rule are

@@ -51,7 +51,8 @@ enum rt_status rt_prep_pack(struct rt_prep *p, int input, const void *fmt, size_
                             enum rt_status (*fill)(const struct rt_tensor *src, void *dst,
                                                    const void *fmt, struct rt_error *err),
                             const struct rt_pack **out);
-const void *rt_pack_data(const struct rt_pack *k); /* 64-byte aligned */
+/* returns the packed bytes, aligned to 64 bytes */
+const void *rt_pack_data(const struct rt_pack *k);
 
 /* ---- the kernel ---- */
 
@@ -81,7 +82,7 @@ struct rt_kernel {
      * of the highest rank is tried first. If `can` is NULL, the rank is 1. If prepare returns
      * RT_FAILED_PRECONDITION, the next kernel is tried. */
     int (*can)(const struct rt_prep *p);
-    enum rt_status (*prepare)(struct rt_prep *p, void **state); /* may be NULL */
+    enum rt_status (*prepare)(struct rt_prep *p, void **state); /* prepare may be NULL */
     enum rt_status (*run)(struct rt_run *r);
 };
 

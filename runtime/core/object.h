@@ -22,8 +22,9 @@ struct rt_object {
     struct rt_object *next_dead; /* used by rt_object_unref only */
     atomic_int refs;
 };
-void rt_object_init(struct rt_object *o, const struct rt_object_type *type); /* one reference */
-struct rt_object *rt_object_ref(struct rt_object *o);                        /* NULL is fine */
-void rt_object_unref(struct rt_object *o);                                   /* NULL is fine */
+/* makes an object with one reference */
+void rt_object_init(struct rt_object *o, const struct rt_object_type *type);
+struct rt_object *rt_object_ref(struct rt_object *o); /* `o` may be NULL */
+void rt_object_unref(struct rt_object *o);            /* `o` may be NULL */
 
 #endif

@@ -18,12 +18,16 @@
 #include "runtime/core/registry.h"
 
 enum rt_effect {
-    RT_PURE,   /* outputs depend only on inputs: may be folded, merged, or dropped if unused */
-    RT_READS,  /* reads a resource: dropped if unused, merged if no write is in between */
-    RT_WRITES, /* changes a resource: always run, in order; its signatures are not batched */
-    RT_RANDOM, /* draws random numbers: never folded or merged, dropped if unused */
-    RT_BLOCKS, /* may wait for another run (queues): run by the token executor, not batched */
-    RT_IO,     /* reads files, asserts, prints: never folded, merged or dropped */
+    /* outputs depend only on inputs: the node may be folded, merged, or dropped if unused */
+    RT_PURE,
+    /* reads a resource: the node may be dropped if unused, or merged if no write is in between */
+    RT_READS,
+    /* changes a resource: the node always runs, in order, and its signatures are not batched */
+    RT_WRITES,
+    RT_RANDOM, /* draws random numbers: the node is never folded or merged, but dropped if unused */
+    /* may wait for another run (queues): the token executor runs the node, without batching */
+    RT_BLOCKS,
+    RT_IO, /* reads files, asserts or prints: the node is never folded, merged or dropped */
 };
 
 enum { RT_FLOPS_INPUTS = 3 }; /* number of inputs whose shapes rt_op.flops gets at most */

@@ -55,7 +55,7 @@ struct rt_pool {
     const char *flag;
     /* the number whose address rt_pool_reserved returns */
     size_t reserved_by_owner;
-    struct rt_budget *budget; /* NULL: none */
+    struct rt_budget *budget; /* NULL: the pool has no budget */
     /* links of the list budget->sharing; guarded by sharing_mu */
     struct rt_pool *next_sharing, **at_sharing;
     struct rt_mutex budget_mu;
@@ -121,7 +121,7 @@ static int class_of(size_t n, size_t *capacity)
     if (e > MAX_EXP)
         return -1;
     size_t step = (size_t)1 << (e - 2);
-    size_t quarter = (n - 1) / step - 4; /* 0 to 3 */
+    size_t quarter = (n - 1) / step - 4; /* quarter of the power of two, from 0 to 3 */
     *capacity = (quarter + 5) * step;
     return N_SMALL + (e - 8) * 4 + (int)quarter;
 }
@@ -144,7 +144,7 @@ struct rt_pool *rt_pool_new_plain(size_t limit_bytes, const char *flag)
 {
     struct rt_pool *p = rt_pool_new(limit_bytes);
     if (p) {
-        atomic_init(&p->keep, 0); /* With 0, pool_give frees every block. */
+        atomic_init(&p->keep, 0); /* A `keep` of 0 makes pool_give free every block. */
         p->flag = flag;
     }
     return p;
@@ -412,7 +412,7 @@ static const char *as_counted(char *text, size_t size, size_t capacity, size_t b
     return text;
 }
 
-/* Counts as count() does. On RT_RESOURCE_EXHAUSTED, err names the limit that is reached. */
+/* Counts bytes as count() does. On RT_RESOURCE_EXHAUSTED, err names the limit that is reached. */
 static enum rt_status count_or_fail(struct rt_pool *p, size_t capacity, size_t credit, size_t bytes,
                                     const char *what, size_t *now, struct rt_error *err)
 {

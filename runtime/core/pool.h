@@ -33,11 +33,11 @@ void rt_budget_give(struct rt_budget *b, size_t n);
  * limit. Blocks may be freed on any thread and return to their pool, which lives until the last
  * block has been returned.
  */
-struct rt_pool *rt_pool_new(size_t limit_bytes); /* NULL: out of memory */
+struct rt_pool *rt_pool_new(size_t limit_bytes); /* returns NULL if out of memory */
 /* Makes the pool's blocks count against the budget too. Must be called before the first
  * allocation. */
 void rt_pool_share(struct rt_pool *p, struct rt_budget *budget);
-struct rt_pool *rt_pool_ref(struct rt_pool *p); /* NULL is fine */
+struct rt_pool *rt_pool_ref(struct rt_pool *p); /* `p` may be NULL */
 void rt_pool_unref(struct rt_pool *p);
 /* frees idle blocks that exceed keep_bytes */
 void rt_pool_trim(struct rt_pool *p, size_t keep_bytes);
@@ -67,16 +67,17 @@ void rt_pool_release(struct rt_pool *p, size_t bytes);
  * may free them. Returns NULL on failure; err then names `what` (which includes an article), the
  * sizes and the flag. */
 void *rt_pool_alloc(struct rt_pool *p, size_t n, const char *what, struct rt_error *err);
-void rt_pool_free(void *p); /* NULL is fine */
+void rt_pool_free(void *p); /* `p` may be NULL */
 /*
  * Makes a plain pool, which counts but does not recycle: blocks that return are freed. Errors name
  * its limit by `flag` (a string literal). The limit may be set again while nothing allocates, and
  * raised at any time.
  */
-struct rt_pool *rt_pool_new_plain(size_t limit_bytes, const char *flag); /* NULL: out of memory */
+/* returns NULL if out of memory */
+struct rt_pool *rt_pool_new_plain(size_t limit_bytes, const char *flag);
 void rt_pool_set_limit(struct rt_pool *p, size_t limit_bytes, const char *flag);
 void rt_pool_raise_limit(struct rt_pool *p, size_t bytes);
-/* whether `bytes` more bytes are within the limit */
+/* returns whether `bytes` more bytes are within the limit */
 bool rt_pool_has_capacity(const struct rt_pool *p, size_t bytes);
 size_t rt_pool_in_use(struct rt_pool *p);
 

@@ -28,7 +28,8 @@ struct rt_run {
      * are empty, objects are NULL, and plain bytes are uninitialised. Any other output is zero, and
      * run must call one of rt_out*. */
     struct rt_tensor *out;
-    void *scratch; /* rt_prep.scratch_bytes bytes, 64-byte aligned */
+    /* rt_prep.scratch_bytes bytes of scratch memory, aligned to 64 bytes */
+    void *scratch;
     /* NULL on the CPU. With a stream, RT_OK means that the work is enqueued. */
     struct rt_stream *stream;
     struct rt_context *ctx;
@@ -57,7 +58,7 @@ void *rt_scratch(struct rt_run *r, size_t bytes);
  * rt_scratch supports neither. The memory counts in the run's pool until rt_pool_free. Returns NULL
  * at a memory limit, with err filled. */
 void *rt_run_alloc(struct rt_run *r, size_t bytes);
-/* Loads as rt_tensor_load does, but fails when the run should end. */
+/* Loads a tensor as rt_tensor_load does, but fails when the run should end. */
 enum rt_status rt_run_load(struct rt_run *r, struct rt_tensor *t);
 /* returns the pool for tensors that `run` stores elsewhere */
 struct rt_pool *rt_run_pool(struct rt_run *r);
@@ -80,7 +81,7 @@ enum rt_status rt_run_check(struct rt_run *r);
 enum { RT_WORK = 1 << 21 };
 static inline enum rt_status rt_run_spend(struct rt_run *r, int64_t *left, int64_t work)
 {
-    /* The + 1 makes items without elements count too. */
+    /* work + 1 makes items without elements count too */
     if (work < RT_WORK && (*left -= work + 1) > 0)
         return RT_OK;
     *left = RT_WORK;

@@ -29,7 +29,7 @@ struct rt_tensor {
     int8_t rank;
     /* number of the ref variable that the tensor aliases (runtime/exec/alias.h); 0: none */
     uint16_t alias_of;
-    uint32_t storage; /* storage number of that variable when the tensor was read */
+    uint32_t storage; /* storage number that the aliased variable had when the tensor was read */
     int64_t dim[RT_MAX_RANK];
     void *data;            /* rt_no_elements() if the tensor has no elements; NULL if it is lazy */
     struct rt_buffer *buf; /* NULL: no elements, or borrowed bytes that outlive the tensor */
@@ -74,19 +74,20 @@ void *rt_no_elements(void);
 /* Makes a tensor with a new buffer, after rt_shape_check. *t is overwritten. */
 enum rt_status rt_tensor_new(struct rt_tensor *t, struct rt_pool *pool, enum rt_dtype dtype,
                              int rank, const int64_t *dim, struct rt_error *err);
-/* Makes a tensor as rt_tensor_new does, with rt_buffer_new_checked. */
+/* Makes a tensor as rt_tensor_new does, but allocates its buffer with rt_buffer_new_checked. */
 enum rt_status rt_tensor_new_checked(struct rt_tensor *t, struct rt_pool *pool, enum rt_dtype dtype,
                                      int rank, const int64_t *dim, const struct rt_check *check,
                                      struct rt_error *err);
-void rt_tensor_ref(struct rt_tensor *dst, const struct rt_tensor *src); /* *dst is overwritten */
+/* overwrites *dst, which need not be valid */
+void rt_tensor_ref(struct rt_tensor *dst, const struct rt_tensor *src);
 void rt_tensor_clear(struct rt_tensor *t); /* drops the reference and zeroes *t */
 /* Returns whether *t holds the only reference to plain heap bytes, so that they may be written. */
 bool rt_tensor_is_sole(const struct rt_tensor *t);
 /* Loads a lazy tensor, once for all tensors that share the buffer, and sets t->data. */
 enum rt_status rt_tensor_load(struct rt_tensor *t, struct rt_error *err);
-/* Loads as rt_tensor_load does, during a run. If `check` fails, the load fails, and the next caller
- * starts it again. While a thread waits for another thread that loads the tensor, its check is not
- * called. */
+/* Loads a tensor during a run, as rt_tensor_load does. If `check` fails, the load fails, and the
+ * next caller starts it again. While a thread waits for another thread that loads the tensor, its
+ * check is not called. */
 enum rt_status rt_tensor_load_checked(struct rt_tensor *t, const struct rt_check *check,
                                       struct rt_error *err);
 static inline bool rt_tensor_is_lazy(const struct rt_tensor *t)
@@ -111,7 +112,8 @@ static inline const struct rt_str *rt_strs(const struct rt_tensor *t)
 {
     return t->data;
 }
-static inline struct rt_object *rt_tensor_handle(const struct rt_tensor *t) /* of a scalar tensor */
+/* Returns the object of a scalar resource or variant tensor. */
+static inline struct rt_object *rt_tensor_handle(const struct rt_tensor *t)
 {
     return t->data ? *(struct rt_object *const *)t->data : NULL;
 }

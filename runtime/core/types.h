@@ -55,8 +55,9 @@ enum rt_dtype {
 
 #define RT_T(d) (UINT64_C(1) << (d)) /* set of types: a uint64_t with one such bit per type */
 
-size_t rt_dtype_size(enum rt_dtype d);      /* 0: not a type */
-const char *rt_dtype_name(enum rt_dtype d); /* such as "float"; "invalid" if d is not a type */
+size_t rt_dtype_size(enum rt_dtype d); /* returns 0 if d is not a type */
+/* returns a name like "float", or "invalid" if d is not a type */
+const char *rt_dtype_name(enum rt_dtype d);
 /* Returns a name like "DT_FLOAT", which protobuf uses in JSON and text. */
 const char *rt_dtype_proto_name(enum rt_dtype d);
 /* Converts a type number of a message; RT_NO_DTYPE: the number is not a type. For a ref type,

@@ -20,7 +20,7 @@
 
 #include "runtime/session/resource.h"
 
-/* The ref variables that one run has read, if the run may write ref variables. */
+/* The list of the ref variables that one run has read. */
 struct rt_aliases {
     /* alias_of k + 1 means variable[k]; the list holds a reference to each variable */
     struct rt_variable **variable;

@@ -25,7 +25,7 @@ struct rt_run_shared {
     struct rt_plan_box *box;
     struct rt_pool *pool;
     int64_t deadline_ns;
-    /* The deadline in rt_thread_cpu_ns time, for a run that is `alone`; 0: none. */
+    /* The deadline as a time of rt_thread_cpu_ns, for a run that is `alone`; 0: none. */
     int64_t cpu_end_ns;
     const _Atomic bool *cancelled;
     const _Atomic bool *const *all_cancelled; /* see rt_run_options */
@@ -45,7 +45,7 @@ struct rt_context {
     const struct rt_plan *plan;   /* NULL: the context runs a single kernel */
     struct rt_run_shared *shared; /* NULL: the context is idle */
     size_t reserved;              /* bytes reserved in the session's idle cache */
-    struct rt_tensor *value;      /* n_values tensors */
+    struct rt_tensor *value;      /* array of n_values tensors */
     struct rt_tensor *in, *out;
     /* dereferenced and loaded inputs, which are dropped after the node has run */
     struct rt_tensor *temp;
@@ -53,7 +53,7 @@ struct rt_context {
     int key_capacity;
     void *scratch;
     size_t scratch_capacity;
-    void *extra; /* memory of rt_scratch */
+    void *extra; /* memory that rt_scratch returns */
     size_t extra_capacity;
     /* the activation buffer, shared by all execution instances of the context; its contents are
      * valid during one segment of one run */

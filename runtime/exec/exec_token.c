@@ -28,7 +28,7 @@ struct edge {
 struct token_node {
     uint8_t op;
     bool is_free;     /* the node is a constant that is read directly, not sent as a token */
-    bool is_constant; /* of an Enter: its value is the same in all iterations */
+    bool is_constant; /* whether an Enter's value is the same in all iterations */
     int frame;        /* index of the frame that the node runs in; -1: no token reaches the node */
     int out_frame;    /* index of the frame in which the node's outputs are read */
     int first_slot;   /* index of the slot of input 0 */
@@ -276,11 +276,10 @@ enum rt_status rt_token_prepare(struct rt_plan *p, struct rt_error *err)
 /* ---- running ---- */
 
 struct node_state {
-    int pending; /* tokens that have not arrived; for a Merge, control tokens only */
-    int n_dead;  /* dead tokens that have arrived; for a Merge, data tokens only */
-    int live;    /* of a Merge: input whose live token came first; -1: none has come */
-    /* of a Merge: it has run, and further tokens are dropped; of an Exit: it has sent a live
-     * token */
+    int pending; /* number of tokens that have not arrived; for a Merge, of control tokens only */
+    int n_dead;  /* number of dead tokens that have arrived; for a Merge, of data tokens only */
+    int live;    /* for a Merge, the input whose live token came first; -1: none has come */
+    /* whether a Merge has run, after which it drops tokens, or an Exit has sent a live token */
     bool fired;
 };
 

@@ -16,7 +16,7 @@ struct rt_run_shared;
 /* The node to fold, which must be an op without sub-plans and handles. */
 struct rt_fold {
     const struct rt_node *def;
-    const char *name; /* for error texts */
+    const char *name; /* name of the node, for error texts */
     int n_in, n_out;
 };
 

@@ -20,9 +20,9 @@ struct rt_bound_step {
 };
 
 struct rt_instance {
-    /* links of the context's list, most recently used instance first */
+    /* links of the context's list of instances, most recently used first */
     struct rt_instance *next, *prev;
-    /* The instance that was used after this one the last time. NULL: not known. */
+    /* The instance that ran after this instance the last time. NULL: not known. */
     struct rt_instance *then;
     int begin; /* first node of the specialisation's segment */
     struct rt_specialisation *spec;

@@ -10,7 +10,7 @@
 enum {
     /* Time for which a thread spins before it sleeps, about twice the time of waking a thread. */
     LOOK_NS = 100000,
-    LOOKS = 64,       /* spins between two clock readings */
+    LOOKS = 64,       /* number of spins between two readings of the clock */
     SLEEPS = 1 << 30, /* bit of section.left: the caller sleeps until all other bits are 0 */
     MAX_CORES = 4096,
 };

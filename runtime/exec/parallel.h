@@ -24,7 +24,7 @@ struct rt_parallel;
 /* Makes a pool. `cores` is the number of cores that all runs share, `width` the maximum number of
  * cores that one run may use. Both must be at least 1. Returns NULL if out of memory or threads. */
 struct rt_parallel *rt_parallel_new(int cores, int width);
-void rt_parallel_free(struct rt_parallel *p); /* NULL is fine */
+void rt_parallel_free(struct rt_parallel *p); /* `p` may be NULL */
 
 /* Returns the maximum number of shards of one section that run at the same time, including that of
  * the calling thread. If `p` is NULL, returns 1. */

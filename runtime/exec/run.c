@@ -166,7 +166,7 @@ uint64_t rt_run_entropy(struct rt_run *r)
 {
     struct rt_session *s = r->ctx->shared->session;
     rt_mutex_lock(&s->mu);
-    /* a step of splitmix64, which is in the public domain */
+    /* One step of splitmix64, which is in the public domain. */
     uint64_t x = s->entropy += UINT64_C(0x9e3779b97f4a7c15);
     rt_mutex_unlock(&s->mu);
     x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);

@@ -41,7 +41,7 @@ struct rt_segment {
     struct rt_specialisation *first;
     int n;
     struct {
-        uint64_t hash; /* 0: the entry is unused */
+        uint64_t hash; /* 0: the entry of `seen` is unused */
         enum sight sight;
     } seen[MAX_SEEN];
     int next_seen;
@@ -301,7 +301,7 @@ static void publish_rows(const struct rt_specialisation *l, bool compiled)
  * only real-time priorities.
  */
 struct forgotten {
-    struct rt_specialisation *spec; /* list, linked by `next` */
+    struct rt_specialisation *spec; /* list of specialisations, linked by `next` */
     struct rt_instance *instance;
 };
 

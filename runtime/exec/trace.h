@@ -20,7 +20,7 @@ struct rt_trace_output {
 struct rt_trace_node {
     struct rt_trace_node *next; /* next node, in the order in which nodes ended */
     const char *name, *op;
-    int device;               /* index into the session's devices: 0 is the CPU */
+    int device;               /* index into the session's devices; 0 is the CPU */
     int64_t start_ns, end_ns; /* CLOCK_REALTIME, or with wants_cpu the thread's CPU time */
     int n_outputs;
     struct rt_trace_output *outputs;

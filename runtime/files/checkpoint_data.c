@@ -1,4 +1,4 @@
-/* The data files of a checkpoint: opens them, and reads and verifies the bytes of entries. */
+/* Opens the data files of a checkpoint, and reads and verifies the bytes of its entries. */
 #include "runtime/files/checkpoint_internal.h"
 
 #include <errno.h>

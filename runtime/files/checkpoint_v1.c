@@ -380,7 +380,7 @@ const char *rt_checkpoint_v1_name(const struct rt_checkpoint_v1 *c, int i)
 struct wanted {
     const char *name;
     enum rt_dtype dtype;
-    int rank; /* rank and dim are those of the full tensor */
+    int rank; /* rank and dimensions of the full tensor */
     int64_t dim[RT_MAX_RANK];
     struct rt_slice part; /* the wanted slice, with its lengths resolved */
     const struct rt_checkpoint_run *run;

@@ -32,7 +32,7 @@ enum rt_status rt_checkpoint_v1_open(struct rt_checkpoint_v1 **out, const char *
  * `name`. */
 enum rt_status rt_checkpoint_v1_over(struct rt_checkpoint_v1 **out, const char *name,
                                      const struct rt_sstable_source *source, struct rt_error *err);
-void rt_checkpoint_v1_close(struct rt_checkpoint_v1 *c); /* NULL is fine */
+void rt_checkpoint_v1_close(struct rt_checkpoint_v1 *c); /* `c` may be NULL */
 /* Drops the checkpoint that was opened last. Called when a session has been loaded or is freed,
  * because no more nodes will restore from the checkpoint. */
 void rt_checkpoint_v1_forget(void);

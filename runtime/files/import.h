@@ -83,7 +83,7 @@ struct im_build {
     struct rt_map *names;
     struct rt_attr_reader reader;
     const char *function; /* name of the function; NULL for the main graph */
-    struct rt_map args;   /* maps the name of each argument of the function to a struct im_arg */
+    struct rt_map args;   /* maps the name of each of the function's arguments to a struct im_arg */
 };
 
 struct im_arg { /* an argument of a function, with one node of op "_Arg" per tensor */

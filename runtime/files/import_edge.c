@@ -5,7 +5,7 @@
 
 #include "runtime/base/bytes.h"
 
-/* Parses a text of decimal digits. Returns -1 if it has other characters or the number is too
+/* Parses a text of decimal digits. Returns -1 if the text is anything else or the number too
  * large. */
 static int parse_index(const char *s)
 {
@@ -39,7 +39,7 @@ static int find_output(const struct im_pending *p, const struct rt_node *node, c
                        size_t len, int *first)
 {
     int low = 0, high = p->n_outputs;
-    while (p->output && low < high) { /* finds the lower bound of the name */
+    while (p->output && low < high) { /* binary search for the lower bound of the name */
         const int at = low + (high - low) / 2;
         const int before = strncmp(p->output[at].name, name, len);
         if (before < 0)

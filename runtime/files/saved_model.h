@@ -57,7 +57,7 @@ struct rt_saved_model {
     const char *dir;
     int n_meta_graphs;
     const struct rt_meta_graph *meta_graphs;
-    struct rt_arena *arena; /* holds everything above */
+    struct rt_arena *arena; /* holds all data of the members above */
     char *bytes;            /* contents of the SavedModel file */
     size_t n_bytes;
 };
@@ -94,7 +94,7 @@ enum rt_status rt_saved_model_is_complete(const char *dir, const char *const *ta
 
 struct rt_model_options {
     struct rt_session_options session;
-    const char *const *tags; /* NULL: "serve" */
+    const char *const *tags; /* NULL means only "serve" */
     int n_tags;
     /* load a model even if some signatures cannot run, without these */
     bool allow_unsupported_signatures;
@@ -110,7 +110,7 @@ struct rt_model_signature {
     bool writes;              /* the signature changes state, so its requests are not batched */
     bool rowwise;             /* requests of the signature may be merged along dimension 0 */
     const char *why_not;      /* if not rowwise, the reason, allocated in the model's arena */
-    /* why the signature cannot run, in which case `call` is NULL; NULL if it can */
+    /* reason why the signature cannot run, in which case `call` is NULL; NULL: it can run */
     const char *unsupported;
     bool is_dynamic; /* made by rt_model_make_dynamic */
     /* Index of a dynamic signature, below RT_MAX_DYNAMIC_CALLABLES and unique in its model. */

@@ -32,7 +32,7 @@ static bool handle(struct rt_span *s, struct handle *h)
 
 /* A block of the table, verified and uncompressed. */
 struct block {
-    struct rt_span entries; /* the entries without the restart points */
+    struct rt_span entries; /* entries of the block, without the restart points */
     /* memory of the entries, which block_clear frees; NULL: it is the source's */
     unsigned char *owned;
 };

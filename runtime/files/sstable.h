@@ -36,7 +36,7 @@ enum rt_status rt_sstable_read(struct rt_span file,
 /* A source of a table's bytes, which is memory or a function that reads them. */
 struct rt_sstable_source {
     uint64_t size;
-    const unsigned char *p; /* the bytes, if `read` is NULL */
+    const unsigned char *p; /* bytes of the table, if `read` is NULL */
     enum rt_status (*read)(void *arg, uint64_t offset, void *dst, size_t n, struct rt_error *err);
     void *arg;
 };
@@ -56,7 +56,7 @@ struct rt_sstable_writer {
     struct rt_bytes block; /* the data block under construction */
     struct rt_bytes restarts;
     struct rt_bytes index, index_restarts;
-    struct rt_bytes last; /* the last key */
+    struct rt_bytes last; /* the last key that was added */
     size_t block_size;
     int n_entries; /* number of entries in the block under construction */
 };
