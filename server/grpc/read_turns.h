@@ -1,20 +1,22 @@
 /*
- * Turns in which gRPC's connections are read. The core reads from a connection as long as bytes
- * are available, and its threads take no other events meanwhile: several connections that send
- * without a pause, each at a permitted rate, would keep all others waiting.
+ * Turns in which gRPC's connections are read. The core reads from a connection as long as bytes are
+ * available, and the reading thread handles no other events meanwhile: several connections that
+ * send without a pause, each at a permitted rate, would keep all others waiting.
  *
- * So reads are short, and a connection that has had its turn is paused: its reads return EAGAIN
- * and the core goes on to others. When one of the I/O loops and the thread that read the
- * connection are idle, the pause ends. A turn is 64 frames that cost work (all frames but DATA of
- * 256 bytes or more), and four times as many while fewer than four connections reach that number
- * within a second. The end of a connection that has sent that many frames waits for a turn, too,
- * because the core takes down all of its streams at once.
+ * So each read is short, and a connection that has used up its turn is paused: its reads return
+ * EAGAIN, and the core goes on to other connections. The pause ends when one of the I/O loops and
+ * the thread that read the connection are idle. A turn lasts 64 frames that cost work (all frames
+ * except DATA frames of 256 bytes or more), and four times as many while fewer than four
+ * connections reach that number within a second. When a connection that has sent that many frames
+ * ends, the end also waits for a turn, because the core takes down all streams of the connection at
+ * once.
  *
- * The core waits for edge-triggered events of epoll. Linux reports the edge again when SO_RCVLOWAT
- * is set on a TCP socket with readable bytes. On kernels that do not, and on other kinds of
- * sockets, nothing is paused.
+ * The core waits for edge-triggered epoll events. When SO_RCVLOWAT is set on a TCP socket with
+ * readable bytes, Linux reports the edge again. On kernels that do not, and on other kinds of
+ * sockets, no connection is paused.
  *
- * Threads: any; one at a time reads a connection. A thread of this module ends the pauses.
+ * Threads: any; a connection is read by one thread at a time. A thread of this module ends the
+ * pauses.
  */
 #ifndef SRV_READ_TURNS_H
 #define SRV_READ_TURNS_H
@@ -23,30 +25,34 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Call it once. *n_calls, if it is not NULL, is the number of open calls; it is read until
- * srv_turns_stop. False: the thread cannot be started, or the kernel does not report edges again;
- * no connection is ever paused then. */
+/* Starts the thread that ends pauses; call it once. *n_calls is the number of open calls and is
+ * read until srv_turns_stop; n_calls may be NULL. False: the thread cannot be started, or the
+ * kernel does not report edges again; in both cases no connection is ever paused. */
 bool srv_turns_start(const _Atomic int *n_calls);
-/* After the core has stopped reading. Does nothing unless srv_turns_start succeeded. */
+/* Call it after the core has stopped reading. Does nothing unless srv_turns_start succeeded. */
 void srv_turns_stop(void);
 
-/* Registers the calling thread as an I/O loop that takes the core's events, until srv_turns_stop.
- */
+/* Registers the calling thread, until srv_turns_stop, as an I/O loop that handles the core's
+ * events. */
 void srv_turns_begin_loop(void);
-/* The calling thread begins to wait for events of `epoll`, or has ended its wait. */
+/* The first function records that the calling thread begins to wait for events of `epoll`, the
+ * second that the wait has ended. */
 void srv_turns_wait_begins(int epoll);
 void srv_turns_wait_ends(void);
 
-/* Registers a new connection with this descriptor. */
+/* Registers a new connection whose socket is `fd`. */
 void srv_turns_begin(int fd);
-/* Before a read: the most bytes that it may take, or 0 if it must return EAGAIN. */
+/* Called before a read. Returns the most bytes that the read may consume, or 0 if the read must
+ * return EAGAIN. */
 size_t srv_turns_limit(int fd);
-/* A read has taken n bytes with n_frames frames that cost work; -1: they are still encrypted.
- * is_all: it has emptied the socket, so that a new turn begins with these bytes. */
+/* Reports that a read has consumed n bytes with n_frames frames that cost work; n_frames -1 means
+ * that the bytes are still encrypted. is_all: the read has emptied the socket, so a new turn begins
+ * with these bytes. */
 void srv_turns_took(int fd, size_t n, int64_t n_frames, bool is_all);
-/* Counts the frames in bytes that were read earlier, once decrypted. */
+/* Counts n frames that decryption has found in bytes that were read earlier. */
 void srv_turns_held_frames(int fd, uint32_t n);
-/* A read has found the end of the connection. True: this read must return EAGAIN once. */
+/* Reports that a read has found the end of the connection. True: that read must return EAGAIN
+ * once. */
 bool srv_turns_end(int fd);
 
 #endif

@@ -20,7 +20,7 @@ enum {
     MESSAGE_ONEOF = 8,
     ENUM_VALUE = 2,
     SERVICE_METHOD = 2,
-    NAME = 1, /* every kind of declaration has its name in this field */
+    NAME = 1, /* the field number of the name in every kind of declaration */
 };
 
 /* Iterates over the fields of a message in contiguous bytes. */
@@ -35,7 +35,7 @@ static void start(struct fields *f, struct rt_span message)
     f->at = srv_cursor_of(&f->piece, message.n);
 }
 
-/* The next length-delimited field. False: the end, or the message is malformed. */
+/* Finds the next length-delimited field. False: the message has ended, or it is malformed. */
 static bool next(struct fields *f, uint32_t *number, struct rt_span *body)
 {
     struct srv_field field;
@@ -76,7 +76,7 @@ struct rt_span srv_reflection_file(struct rt_span set, struct rt_span name)
     return rt_span_of(NULL, 0);
 }
 
-/* Removes "name" or "name." from the front of *symbol. */
+/* Removes `name`, and the dot after it if there is one, from the front of *symbol. */
 static bool take_name(struct rt_span *symbol, struct rt_span name)
 {
     if (!name.n || symbol->n < name.n || memcmp(symbol->p, name.p, name.n) != 0)
@@ -84,14 +84,14 @@ static bool take_name(struct rt_span *symbol, struct rt_span name)
     if (symbol->n > name.n && symbol->p[name.n] != '.')
         return false;
     size_t n = name.n + (symbol->n > name.n);
-    /* "name." alone is not a symbol. */
+    /* A name with nothing after its dot is not a symbol. */
     if (symbol->n == n && n > name.n)
         return false;
     *symbol = rt_span_of(symbol->p + n, symbol->n - n);
     return true;
 }
 
-/* Kinds of declarations, by the field of their holder and by what they hold. */
+/* Kinds of declarations, by the declarations that they may contain. */
 enum kind { FILE_KIND, MESSAGE_KIND, ENUM_KIND, SERVICE_KIND, LEAF_KIND };
 
 static enum kind kind_of(enum kind holder, uint32_t number)
@@ -118,7 +118,8 @@ static enum kind kind_of(enum kind holder, uint32_t number)
     return FILE_KIND; /* not a declaration */
 }
 
-/* An enum value is named in the scope that holds the enum, not in the enum. */
+/* Returns whether the enum has a value of this name. An enum value is named in the scope that
+ * contains the enum, not in the enum. */
 static bool has_value(struct rt_span enumeration, struct rt_span name)
 {
     struct fields f;
@@ -132,7 +133,8 @@ static bool has_value(struct rt_span enumeration, struct rt_span name)
     return false;
 }
 
-/* `symbol` is relative to the holder. The recursion is at most as deep as the symbol has dots. */
+/* Returns whether `holder` declares `symbol`, a name relative to `holder`. The recursion is at most
+ * as deep as the symbol has dots. */
 static bool declares(struct rt_span holder, enum kind kind, struct rt_span symbol)
 {
     struct fields f;
@@ -207,7 +209,7 @@ static void put_error(struct rt_bytes *out, enum rt_status code, const char *wha
     rt_bytes_clear(&text);
 }
 
-/* Writes the file, first, and all files that it imports, each once. */
+/* Writes the file `first`, then all files that it imports directly or indirectly, each once. */
 static enum rt_status put_files(struct rt_span set, struct rt_span first, struct rt_bytes *out,
                                 struct rt_arena *arena, struct rt_error *err)
 {
@@ -266,7 +268,8 @@ static void put_services(const struct rt_span *services, int n, struct rt_bytes 
     rt_bytes_clear(&one);
 }
 
-/* No type of the server's protos has extensions. */
+/* Writes an empty list of extension numbers, because no type of the server's protos has
+ * extensions. */
 static void put_extensions(struct rt_span set, struct rt_span type, struct rt_bytes *out)
 {
     struct rt_bytes body;
@@ -305,7 +308,7 @@ enum rt_status srv_reflection_respond(struct rt_span set, const struct rt_span *
             st = srv_field_span(&f, &host, arena, err);
         if (f.number < BY_FILENAME || f.number > LIST_SERVICES)
             continue;
-        what = f.number; /* the last field of a oneof counts */
+        what = f.number; /* if several fields of the oneof are present, the last one counts */
         st = srv_field_span(&f, &requested, arena, err);
     }
     if (st)

@@ -1,8 +1,8 @@
 /*
- * gRPC's server reflection: a ServerReflectionRequest is answered by a ServerReflectionResponse.
- * The versions v1 and v1alpha are the same on the wire. This module does not use gRPC's core.
+ * gRPC server reflection: decodes a ServerReflectionRequest and writes a ServerReflectionResponse.
+ * The versions v1 and v1alpha have the same wire format. This module does not use gRPC's core.
  *
- * Threads: pure.
+ * Threads: pure functions, any thread.
  */
 #ifndef SRV_REFLECTION_H
 #define SRV_REFLECTION_H
@@ -13,15 +13,17 @@
 enum { SRV_REFLECTION_MAX_REQUEST = 64 << 10 };
 
 /*
- * `set`: a serialized google.protobuf.FileDescriptorSet. A request for an unknown name succeeds;
- * its response holds the error. INVALID_ARGUMENT: the request is malformed or too large.
+ * Writes the response to a request. `set` is a serialized google.protobuf.FileDescriptorSet. A
+ * request for an unknown name succeeds, and its response contains the error. INVALID_ARGUMENT: the
+ * request is malformed or too large.
  */
 enum rt_status srv_reflection_respond(struct rt_span set, const struct rt_span *services,
                                       int n_services, struct srv_cursor request,
                                       struct rt_bytes *out, struct rt_arena *arena,
                                       struct rt_error *err);
 
-/* The file in the set that has this name, or that declares this symbol; p NULL: there is none. */
+/* Return the file of the set that has this name, or that declares this symbol; p is NULL if there
+ * is none. */
 struct rt_span srv_reflection_file(struct rt_span set, struct rt_span name);
 struct rt_span srv_reflection_symbol(struct rt_span set, struct rt_span symbol);
 

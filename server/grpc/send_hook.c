@@ -10,15 +10,14 @@
 
 enum { MAX_FD = 1 << 17 };
 
-#if RT_HAS_SANITIZER /* the sanitizer's interceptor, which this function replaces, must be called  \
-                      */
+#if RT_HAS_SANITIZER /* the sanitizer's interceptor of sendmsg must still be called */
 ssize_t __interceptor_sendmsg(int fd, const struct msghdr *message, int flags);
 #define REAL_SENDMSG(fd, message, flags) __interceptor_sendmsg(fd, message, flags)
 #else
 #define REAL_SENDMSG(fd, message, flags) syscall(SYS_sendmsg, fd, message, flags)
 #endif
 
-static _Atomic uint64_t sent[MAX_FD]; /* 1 MB, of which only the used pages exist */
+static _Atomic uint64_t sent[MAX_FD]; /* 1 MB, of which only the used pages are resident */
 
 ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 {

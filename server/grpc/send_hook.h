@@ -12,8 +12,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The bytes written to the descriptor so far, those of earlier connections with its number
- * included. False: not known, because the descriptor is too high. */
+/* Returns how many bytes were written to the descriptor so far, including those of earlier
+ * connections with the same descriptor number. False: the number is unknown, because the descriptor
+ * is too high. */
 bool srv_socket_sent(int fd, uint64_t *bytes);
 
 #endif

@@ -3,7 +3,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* The next coding of the list, and whether its weight is zero; *list moves behind it. */
+/* Finds the next coding of the list and whether its weight is zero, and moves *list past it. */
 static bool next_coding(const char **list, const char **name, size_t *n, bool *refused)
 {
     const char *p = *list + strspn(*list, " \t,");
@@ -15,7 +15,7 @@ static bool next_coding(const char **list, const char **name, size_t *n, bool *r
     size_t rest = strcspn(p, ",");
     const char *q = memchr(p, ';', rest);
     *refused = false;
-    if (q) { /* for example ;q=0 or ;q=0.000 */
+    if (q) { /* a weight, for example ;q=0 or ;q=0.000 */
         q += 1 + strspn(q + 1, " \t");
         if ((*q == 'q' || *q == 'Q') && q[1] == '=')
             *refused = q[2] == '0' && q[2 + strspn(q + 2, "0. \t")] == (p[rest] ? ',' : '\0');

@@ -7,11 +7,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Whether an Accept-Encoding permits gzip: by name, or by "*" if gzip is not named; weight 0
- * forbids it. */
+/* Returns whether an Accept-Encoding header permits gzip: by name, or by "*" if gzip is not named;
+ * weight 0 forbids it. */
 bool srv_http_accepts_gzip(const char *value);
 
-/* Parses a Content-Length, which is digits only. False: it is not, and *out is unchanged. */
+/* Parses a Content-Length, which consists of digits only. False: the value is malformed, and *out
+ * is unchanged. */
 bool srv_http_length(const char *value, uint64_t *out);
 
 #endif

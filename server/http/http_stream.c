@@ -7,14 +7,15 @@
 #include "server/http/http_header.h"
 
 enum {
-    CHUNK_LINE_BYTES = 256, /* a chunk's size with its extensions */
-    MOST_ARGUMENTS = 32,    /* arguments of a query; libmicrohttpd makes a list of them */
-    MOST_HEADERS = 32,      /* headers passed on; both lists are in connection memory */
-    DIGITS = 16,            /* hex digits of a chunk's size: 64 bits */
-    MOST_EMPTY = 16,        /* empty lines before a request */
+    CHUNK_LINE_BYTES = 256, /* limit of a line with a chunk's size and its extensions */
+    MOST_ARGUMENTS = 32,    /* limit of a query's arguments, which libmicrohttpd stores as a list */
+    /* limit of the headers passed on; connection memory holds arguments and headers */
+    MOST_HEADERS = 32,
+    DIGITS = 16,     /* limit of the hex digits of a chunk's size: 64 bits */
+    MOST_EMPTY = 16, /* limit of the empty lines before a request */
 };
 
-/* The stream's output in place of a request whose head is refused. */
+/* The request that the stream outputs in place of one whose head is refused. */
 static const char canned[] = "GET / HTTP/1.1\r\nHost: -\r\nConnection: close\r\n\r\n";
 static const char last_chunk[] = "0\r\n\r\n";
 
@@ -54,15 +55,16 @@ static void refuse(struct srv_http_stream *s, int http, const char *why, struct 
 
 /* ---- a line of a header ---- */
 
-/* tchar of RFC 9110: a bit for each of the first 128 characters. */
+/* Returns whether c is a tchar of RFC 9110. `tokens` has one bit for each of the first 128
+ * characters. */
 static bool is_token(unsigned char c)
 {
     static const uint64_t tokens[2] = {UINT64_C(0x03ff6cfa00000000), UINT64_C(0x57ffffffc7fffffe)};
     return c < 128 && (tokens[c >> 6] >> (c & 63) & 1);
 }
 
-/* Whether one of eight bytes may be below ' ' or is DEL. It checks all headers of all requests
- * first. */
+/* Returns false only if none of the eight bytes is below ' ' or DEL. Every line is first checked by
+ * this fast test. */
 static bool may_hold_control(uint64_t w)
 {
     const uint64_t ones = UINT64_C(0x0101010101010101), tops = UINT64_C(0x8080808080808080);
@@ -92,7 +94,7 @@ static bool is_blank(unsigned char c)
     return c == ' ' || c == '\t';
 }
 
-/* Splits a line "Name: value" without its end. False: it is malformed. */
+/* Splits a line "Name: value", given without its CR LF. False: the line is malformed. */
 static bool cut_header(struct rt_span line, struct rt_span *name, struct rt_span *value)
 {
     size_t n = 0;
@@ -122,12 +124,12 @@ struct head {
     bool is_old; /* HTTP/1.0 */
     int n_lengths, n_encodings, n_hosts, n_kept;
     uint64_t length;
-    int http; /* status of an invalid request line; 0: the line is valid */
+    int http; /* HTTP status of an invalid request line; 0: the line is valid */
     const char *why;
 };
 
-/* Whether to pass a header on. Headers that this server does not read are dropped, because
- * libmicrohttpd would copy them, for example cookies. */
+/* Returns whether to pass a header on. Headers that this server does not read, for example cookies,
+ * are dropped, because libmicrohttpd would copy them. */
 static bool is_kept(struct head *h, struct rt_span name, struct rt_span value)
 {
     char number[24];
@@ -152,7 +154,7 @@ static bool is_kept(struct head *h, struct rt_span name, struct rt_span value)
         if (!h->bad_length) {
             memcpy(number, value.p, value.n);
             number[value.n] = '\0';
-            /* libmicrohttpd takes 2^64-1 for an unknown length. */
+            /* libmicrohttpd interprets 2^64-1 as an unknown length. */
             h->bad_length = !srv_http_length(number, &h->length) || h->length > INT64_MAX;
         }
         return true;
@@ -177,7 +179,7 @@ static int bad_line(struct head *h, int http, const char *why)
     return h->http = http;
 }
 
-/* Counts the '&' that separate arguments in the query; without '?' there are none. */
+/* Counts the '&' that separate arguments in the query; a target without '?' has none. */
 static size_t count_separators(struct rt_span target)
 {
     const unsigned char *end = target.p + target.n, *at = memchr(target.p, '?', target.n);
@@ -188,7 +190,7 @@ static size_t count_separators(struct rt_span target)
     return n;
 }
 
-/* Checks a line METHOD TARGET HTTP/1.x. */
+/* Checks a request line METHOD TARGET HTTP/1.x. */
 static int check_request_line(struct head *h, struct rt_span line)
 {
     const unsigned char *space = memchr(line.p, ' ', line.n), *last = memrchr(line.p, ' ', line.n);
@@ -208,7 +210,7 @@ static int check_request_line(struct head *h, struct rt_span line)
     if (version.p[5] != '1' || (version.p[7] != '0' && version.p[7] != '1'))
         return bad_line(h, 505, "the only versions are HTTP/1.0 and HTTP/1.1");
     h->is_old = version.p[7] == '0';
-    /* The checks above leave only the path for a control character to be in. */
+    /* Past the checks above, a control character can only be in the path. */
     if (contains_control || memchr(target.p, ' ', target.n) || memchr(target.p, '\t', target.n))
         return bad_line(h, 400, "the path holds a blank or a control character");
     if (count_separators(target) >= MOST_ARGUMENTS)
@@ -242,13 +244,13 @@ static const char *why_not(const struct head *h, int *http)
     return h->n_encodings && !h->is_chunked ? "the only Transfer-Encoding is chunked" : NULL;
 }
 
-/* Reads a whole head with its empty line; each line ends in CR LF. */
+/* Reads a complete head with its empty line; each line ends in CR LF. */
 static void take_head(struct srv_http_stream *s, struct rt_span head, struct rt_bytes *out)
 {
     struct head h = {.http = 0};
     size_t begin = out->n;
     const unsigned char *at = head.p, *end = head.p + head.n - 2;
-    /* the lines from here on pass the filter, but are not in `out` yet */
+    /* the lines from `kept` to `at` pass the filter, but are not in `out` yet */
     const unsigned char *kept = at;
     const char *why;
     int http;
@@ -268,7 +270,7 @@ static void take_head(struct srv_http_stream *s, struct rt_span head, struct rt_
             rt_bytes_add(out, kept, (size_t)(at - kept));
             kept = lf + 1;
         } else if (!first && value.p + value.n != line.p + line.n) {
-            /* libmicrohttpd would keep the blanks behind a value as part of it. */
+            /* libmicrohttpd would keep trailing blanks as part of the value. */
             rt_bytes_add(out, kept, (size_t)(value.p + value.n - kept));
             kept = lf - 1;
         }
@@ -289,7 +291,7 @@ static void take_head(struct srv_http_stream *s, struct rt_span head, struct rt_
 
 /* ---- chunks ---- */
 
-/* Reads SIZE[;EXTENSIONS] without its end of line. */
+/* Reads a chunk line SIZE[;EXTENSIONS], given without its CR LF. */
 static void take_chunk_line(struct srv_http_stream *s, struct rt_span line, struct rt_bytes *out)
 {
     uint64_t size = 0;
@@ -356,8 +358,8 @@ static void refuse_long(struct srv_http_stream *s, bool in_first_line, struct rt
         refuse(s, 431, "the headers are larger than --max_header_bytes", out);
 }
 
-/* Checks a line of the head, chunk line or trailers, without its CR LF. True: it is the last line
- * of the stage. */
+/* Checks a line of the head, of a chunk line or of the trailers, given without its CR LF. True: it
+ * is the last line of the stage. */
 static bool is_last_line(struct srv_http_stream *s, struct rt_span line, struct rt_bytes *out)
 {
     struct rt_span name, value;
@@ -383,7 +385,7 @@ static void take_lines(struct srv_http_stream *s, struct rt_span all, struct rt_
     case SRV_HTTP_CHUNK_LINE:
         take_chunk_line(s, line, out);
         break;
-    case SRV_HTTP_CHUNK_END: /* line_limit permits nothing but the end of the line */
+    case SRV_HTTP_CHUNK_END: /* line_limit permits no bytes except CR LF */
         s->stage = SRV_HTTP_CHUNK_LINE;
         rt_bytes_adds(out, "\r\n");
         break;
@@ -397,8 +399,8 @@ static void take_lines(struct srv_http_stream *s, struct rt_span all, struct rt_
 }
 
 /*
- * Reads lines of `all`, which begins with the held bytes, up to the last line of the stage.
- * Returns the bytes up to its end, or 0 if they are incomplete or were refused.
+ * Reads lines of `all`, which begins with the held bytes, up to the last line of the stage. Returns
+ * the number of bytes up to the end of that line, or 0 if the lines are incomplete or were refused.
  */
 static size_t look_for_end(struct srv_http_stream *s, struct rt_span all, struct rt_bytes *out)
 {
@@ -426,7 +428,8 @@ static size_t look_for_end(struct srv_http_stream *s, struct rt_span all, struct
     return 0;
 }
 
-/* RFC 9112 asks servers to ignore empty lines before a request; their number is limited here. */
+/* Drops an empty line before a request, as RFC 9112 asks of servers; the number of empty lines is
+ * limited here. */
 static void pass_empty_line(struct srv_http_stream *s, struct rt_bytes *out)
 {
     drop_held(s);
@@ -434,7 +437,7 @@ static void pass_empty_line(struct srv_http_stream *s, struct rt_bytes *out)
         refuse(s, 400, "too many empty lines before a request", out);
 }
 
-/* Reads a stage that consists of lines. Returns how many bytes of p were used. */
+/* Reads a stage that consists of lines. Returns how many bytes of p were consumed. */
 static size_t feed_lines(struct srv_http_stream *s, const unsigned char *p, size_t n,
                          struct rt_bytes *out)
 {

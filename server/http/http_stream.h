@@ -3,12 +3,12 @@
  * passes only requests that are well formed and have one interpretation. Of a request's headers it
  * passes those that this server reads, and of a chunked body the chunks without extensions and
  * trailers. So no two readers disagree about where a message ends (request smuggling), and
- * libmicrohttpd never finds anything to refuse; its own refusals are unusual, and its chunk reader
- * can be made to loop.
+ * libmicrohttpd never finds anything to refuse; libmicrohttpd's own refusals are unusual, and its
+ * chunk reader can be made to loop.
  *
- * A refusal comes out as a request in the place of the refused one: a canned request if the head
- * was refused, else the current request without the rest of its body. `refused` is its number; the
- * handler answers it with `http` and `why`. No bytes behind it come out.
+ * In the output, a refused request is replaced by another one: by a canned request if its head was
+ * refused, else by the same request without the rest of its body. `refused` is the number of that
+ * request; the handler responds to it with `http` and `why`. The stream outputs no bytes after it.
  *
  * Owner: a connection. Threads: none of these calls lock.
  */
@@ -20,43 +20,44 @@
 enum srv_http_stage {
     SRV_HTTP_HEAD,
     SRV_HTTP_BODY,       /* with a Content-Length */
-    SRV_HTTP_CHUNK_LINE, /* the line with a chunk's size */
+    SRV_HTTP_CHUNK_LINE, /* reading the line with a chunk's size */
     SRV_HTTP_CHUNK,
-    SRV_HTTP_CHUNK_END, /* the end of line behind a chunk */
+    SRV_HTTP_CHUNK_END, /* reading the CR LF after a chunk */
     SRV_HTTP_TRAILERS,
-    SRV_HTTP_OVER, /* a request was refused */
+    SRV_HTTP_OVER, /* a request was refused, and no more bytes are read */
 };
 
 struct srv_http_stream {
     enum srv_http_stage stage;
-    uint64_t left;        /* bytes left of the body or the chunk */
-    struct rt_bytes held; /* an incomplete head, chunk line, or trailers */
-    size_t looked;        /* the bytes of `held` that were searched for ends of lines */
+    uint64_t left;        /* bytes of the body or the chunk that are still to come */
+    struct rt_bytes held; /* the bytes of an incomplete head, chunk line, or trailers */
+    size_t looked;        /* number of bytes of `held` that were searched for ends of lines */
     size_t line;          /* offset in `held` at which the current line begins */
-    int n_empty;          /* empty lines before the next request */
-    uint64_t n_requests;  /* requests that came out, the current one included */
-    uint64_t refused;     /* number of the refused request; 0: none */
+    int n_empty;          /* number of empty lines that precede the next request */
+    uint64_t n_requests;  /* number of requests in the output, the current one included */
+    uint64_t refused;     /* number of the refused request; 0: no request was refused */
     int http;             /* HTTP status of the refusal */
     const char *why;      /* static text */
 };
 
-/* `max_head`: the most bytes of a request line with its headers, or of trailers. */
+/* Initialises a stream. `max_head` is the most bytes of a request line with its headers, or of
+ * trailers. */
 void srv_http_stream_init(struct srv_http_stream *s, size_t max_head);
 void srv_http_stream_clear(struct srv_http_stream *s);
 
-/* Reads n bytes and appends what comes out to *out, whose limit must exceed n by max_head and some
+/* Reads n bytes and appends the output to *out, whose limit must exceed n by max_head plus about
  * 100 bytes. False: out of memory; the connection is unusable. */
 bool srv_http_stream_feed(struct srv_http_stream *s, const char *p, size_t n, struct rt_bytes *out);
 
-/* The bytes of a body that come next, which need no validation. The caller may pass them on
- * without srv_http_stream_feed and report their number to srv_http_stream_passed. */
+/* Returns how many of the next bytes belong to a body and need no validation. The caller may pass
+ * them on without srv_http_stream_feed and report their number to srv_http_stream_passed. */
 static inline uint64_t srv_http_stream_body(const struct srv_http_stream *s)
 {
     return s->stage == SRV_HTTP_BODY || s->stage == SRV_HTTP_CHUNK ? s->left : 0;
 }
 void srv_http_stream_passed(struct srv_http_stream *s, uint64_t n);
 
-/* A request has begun to arrive, and its head is incomplete. */
+/* Returns whether a request has begun to arrive and its head is incomplete. */
 static inline bool srv_http_stream_is_inside(const struct srv_http_stream *s)
 {
     return s->stage == SRV_HTTP_HEAD && s->held.n;

@@ -3,7 +3,7 @@
 #include <gnutls/gnutls.h>
 #include <sys/socket.h>
 
-/* By --wrap the linker names the real functions __real_... and calls the __wrap_... functions
+/* With --wrap the linker names the real functions __real_... and calls the __wrap_... functions
  * instead. */
 ssize_t __real_recv(int fd, void *p, size_t n, int flags);
 ssize_t __wrap_recv(int fd, void *p, size_t n, int flags);

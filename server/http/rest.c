@@ -23,7 +23,7 @@
 
 static int wait_ms(struct srv_rest_loop *l)
 {
-    int64_t until = RT_NEVER, now = l->now_ns; /* the duration of a turn does not matter here */
+    int64_t until = RT_NEVER, now = l->now_ns; /* the start of the turn is exact enough */
     MHD_UNSIGNED_LONG_LONG ms;
     if (l->again)
         return 0;
@@ -67,8 +67,8 @@ static void read_events(struct srv_rest_loop *l, const struct epoll_event *event
     }
 }
 
-/* After a turn of a closing loop. Requests that had arrived before it was told to close are
- * answered. */
+/* Called after each turn of a closing loop. Requests that arrived before the loop began to close
+ * are answered. */
 static void close_down(struct srv_rest_loop *l)
 {
     if (l->closing_turn > 2)
@@ -76,7 +76,7 @@ static void close_down(struct srv_rest_loop *l)
     l->again = true;
     if (l->closing_turn == 0)
         srv_rest_hurry_reading(l);
-    if (l->closing_turn == 1) { /* connections that wait already are accepted */
+    if (l->closing_turn == 1) { /* connections that already wait are accepted */
         while (l->listen_fd >= 0 && l->daemon && srv_rest_accept(l))
             ;
         srv_rest_accept_close(l);
@@ -145,7 +145,7 @@ static void wake(struct srv_io_loop *io_loop)
     struct srv_rest_loop *l = io_loop->loop;
     uint64_t one = 1;
     if (write(l->wake_fd, &one, sizeof one) < 0)
-        return; /* the counter is full, so the loop is awake */
+        return; /* if the eventfd counter is full, the loop is awake anyway */
 }
 
 /* ---- orders to an I/O loop, by message ---- */
@@ -163,7 +163,7 @@ static void log_daemon(void *arg, const char *fmt, va_list ap)
     RT_LOG(RT_LOG_DEBUG, "event=http detail=\"%s\"", text);
 }
 
-/* GnuTLS's default priorities without the deprecated protocols. */
+/* GnuTLS's default priorities, minus the deprecated protocols. */
 static char priorities[] = "NORMAL:-VERS-TLS1.0:-VERS-TLS1.1";
 
 static bool start_daemon(struct srv_rest_loop *l)
@@ -171,8 +171,8 @@ static bool start_daemon(struct srv_rest_loop *l)
     const struct srv_options *o = &l->io_loop.server->options;
     int connections = l->rest->most_open / l->rest->n_loops;
     l->most_open = connections < 1 ? 1 : connections;
-    /* Memory of a connection for its headers, libmicrohttpd's headers and a piece of the body. It
-     * is cleared for each request, so more memory takes more time. */
+    /* Memory of a connection for its headers, libmicrohttpd's headers and a part of the body.
+     * libmicrohttpd clears this memory for each request, so a larger size takes more time. */
     size_t memory = (size_t)o->max_header_bytes + (8 << 10);
     const struct srv_rest_tls *tls = &l->rest->tls;
     struct MHD_OptionItem secure[] = {
@@ -184,8 +184,8 @@ static bool start_daemon(struct srv_rest_loop *l)
     };
     if (!tls->cert)
         secure[0].option = MHD_OPTION_END;
-    /* libmicrohttpd gets no timeout, for which it would read the time with every system call; the
-     * lists of connections by deadline replace it. */
+    /* libmicrohttpd gets no timeout, because with one it would read the clock for every system
+     * call; the lists of connections by deadline replace it. */
     l->daemon = MHD_start_daemon(
         MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_SUPPRESS_DATE_NO_CLOCK |
             MHD_USE_ERROR_LOG | MHD_USE_NO_LISTEN_SOCKET | (tls->cert ? MHD_USE_TLS : 0),

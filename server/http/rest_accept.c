@@ -1,8 +1,8 @@
 /*
- * Accepts connections and passes them to libmicrohttpd. libmicrohttpd's own accept stops at the
- * limit of open files until one of its connections ends. Clients that keep their connections, such
- * as proxies, would then shut all others out as long as they stay, long after descriptors are free
- * again.
+ * Accepts connections and passes them to libmicrohttpd. When libmicrohttpd's own accept reaches the
+ * limit of open files, it stops until one of its connections ends. Clients that keep their
+ * connections open, such as proxies, would keep it stopped, and so shut out all other clients, long
+ * after descriptors are free again.
  */
 #include "server/http/rest_connection.h"
 #include "server/http/rest_loop.h"
@@ -19,12 +19,13 @@
 #include "server/metrics/metrics.h"
 
 enum {
-    BURST = 16, /* connections accepted per turn, so that open ones are served */
+    BURST = 16, /* limit of connections accepted per turn, so that open connections are served */
     RETRY_MS = 100,
     IDLE_MS = 1000, /* idle time after which a connection may be closed for a new one */
 };
 
-/* At most half of the descriptors, so that gRPC keeps some whatever REST's clients do. */
+/* Sets the limit of REST connections to at most half of the descriptors, so that gRPC keeps some
+ * whatever REST's clients do. */
 void srv_rest_accept_init(struct srv_rest *r)
 {
     int64_t wanted = r->server->options.max_connections;
@@ -52,8 +53,9 @@ bool srv_rest_accept_open(struct srv_rest_loop *l)
     return l->accepts;
 }
 
-/* The other I/O loops have descriptors of the same socket, so closing one descriptor removes no
- * event. */
+/* Stops accepting connections. The descriptor must be removed from the epoll before it is closed,
+ * because the other I/O loops have descriptors of the same socket, so that closing this one removes
+ * no event. */
 void srv_rest_accept_close(struct srv_rest_loop *l)
 {
     if (l->listen_fd < 0)
@@ -65,8 +67,8 @@ void srv_rest_accept_close(struct srv_rest_loop *l)
 }
 
 /*
- * Stops accepting for a while after a lack of descriptors or memory, because no event reports its
- * end.
+ * Stops accepting for a while after a lack of descriptors or memory, because no event reports when
+ * the lack ends.
  */
 static void pause_accepting(struct srv_rest_loop *l, const char *why)
 {
@@ -76,7 +78,8 @@ static void pause_accepting(struct srv_rest_loop *l, const char *why)
     l->accept_at_ns = l->now_ns + RETRY_MS * 1000000LL;
 }
 
-/* The connection that has been between two requests for longest; NULL: none is. */
+/* Returns the connection that has waited longest for its next request; NULL if no connection is
+ * idle. */
 static struct srv_rest_conn *longest_idle(const struct srv_rest_loop *l)
 {
     return l->idle.next == &l->idle ? NULL : (struct srv_rest_conn *)(void *)l->idle.next;
@@ -87,8 +90,8 @@ static int64_t idle_enough_ns(const struct srv_rest_conn *c)
     return c->quiet_ns + IDLE_MS * INT64_C(1000000);
 }
 
-/* Whether to close an idle connection for a waiting one. If another loop has capacity, it accepts
- * that one. */
+/* Returns whether to close an idle connection so that a waiting one can be accepted. If another
+ * loop has capacity, that loop accepts the waiting connection. */
 static bool may_close_idle(const struct srv_rest_loop *l)
 {
     const struct srv_rest_conn *c = longest_idle(l);
@@ -97,8 +100,8 @@ static bool may_close_idle(const struct srv_rest_loop *l)
                l->most_open * l->rest->n_loops;
 }
 
-/* The limit is reached and a connection waits: closes the connection that has been idle for
- * longest, in this turn or a later one. */
+/* Called when the limit is reached and a connection waits. Closes the connection that has been idle
+ * longest, now or, if it has not been idle for long enough, in a later turn. */
 static void close_idle(struct srv_rest_loop *l)
 {
     struct srv_rest_conn *c = longest_idle(l);
@@ -144,7 +147,7 @@ bool srv_rest_accept(struct srv_rest_loop *l)
         }
         left--;
         l->accept_at_ns = 0;
-        /* On failure libmicrohttpd closes the descriptor. */
+        /* If MHD_add_connection fails, it closes the descriptor. */
         MHD_add_connection(l->daemon, fd, (struct sockaddr *)(void *)&from, n);
     }
     return left == 0;
@@ -154,7 +157,8 @@ void srv_rest_accept_again(struct srv_rest_loop *l)
 {
     bool has_capacity = l->n_open < l->most_open || !l->is_full || may_close_idle(l);
     bool may = has_capacity && l->accept_at_ns <= l->now_ns;
-    if (!l->daemon || l->listen_fd < 0 || may == l->accepts) /* listen_fd is set before `daemon` */
+    /* listen_fd is set earlier than `daemon` */
+    if (!l->daemon || l->listen_fd < 0 || may == l->accepts)
         return;
     if (listen_event(l, EPOLL_CTL_MOD, may ? EPOLLIN : 0))
         l->accepts = may;
@@ -162,12 +166,12 @@ void srv_rest_accept_again(struct srv_rest_loop *l)
 
 int64_t srv_rest_accept_look(const struct srv_rest_loop *l, int64_t now)
 {
-    if (!l->daemon || l->listen_fd < 0) /* listen_fd is set before `daemon` */
+    if (!l->daemon || l->listen_fd < 0) /* listen_fd is set earlier than `daemon` */
         return RT_NEVER;
     if (l->accept_at_ns > now)
         return l->accept_at_ns;
     const struct srv_rest_conn *c = longest_idle(l);
-    /* If the time has passed, the idle connection was closed, or another loop has capacity. */
+    /* If that time has passed, the idle connection was closed, or another loop has capacity. */
     if (!l->accepts && c && idle_enough_ns(c) > now)
         return idle_enough_ns(c);
     return RT_NEVER;

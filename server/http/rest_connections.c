@@ -14,17 +14,18 @@
 _Thread_local struct srv_rest_loop *srv_rest_this_loop;
 
 enum {
-    /* time that a connection stays between two requests after the peer's end */
+    /* time for which an idle connection stays open after the peer has closed its side */
     LINGER_MS = 100,
-    WATCH_AFTER_MS = 20,    /* age of a job from which a hang-up of the client cancels it */
-    LEAST_TAKEN = 64 << 10, /* bytes of a large response per --request_read_timeout_ms */
-    /* time in which requests must arrive whole during the drain, as in gRPC */
+    WATCH_AFTER_MS = 20, /* age from which a job is cancelled when its client hangs up */
+    /* bytes of a large response that the peer must read per --request_read_timeout_ms */
+    LEAST_TAKEN = 64 << 10,
+    /* time within which requests must arrive completely during the drain, as in gRPC */
     DRAIN_GRACE_MS = 2000,
-    /* time that a connection lingers after a refusal before the body was whole */
+    /* time for which a connection lingers after a refusal before the body was complete */
     LINGER_REFUSED_MS = 10000,
 };
 
-/* The deadline of a request that begins to arrive now. */
+/* Returns the deadline of a request that begins to arrive now. */
 static int64_t reading_deadline(const struct srv_rest_loop *l)
 {
     int64_t ms = l->io_loop.server->options.request_read_timeout_ms;
@@ -67,7 +68,7 @@ void srv_rest_on_connection(void *arg, struct MHD_Connection *mhd, void **contex
             c->mhd = mhd;
         }
         if (!c || !srv_rest_wire_add(l, c)) {
-            /* without memory the connection would have no time limit */
+            /* a connection without this struct would have no time limit */
             shutdown(info->connect_fd, SHUT_RDWR);
             free(c);
             return;
@@ -91,8 +92,8 @@ void srv_rest_on_connection(void *arg, struct MHD_Connection *mhd, void **contex
         atomic_fetch_add_explicit(&l->io_loop.server->n_accepted, 1, memory_order_relaxed);
         srv_manager_expect_close(l->io_loop.server);
     } else if (c) {
-        /* The epoll reports events of a closed descriptor as long as something else refers to the
-         * open file: a system call of another thread on it, or a forked process. */
+        /* The epoll reports events of a closed descriptor as long as the open file is referenced
+         * elsewhere: by a system call of another thread, or by a forked process. */
         epoll_ctl(l->epoll, EPOLL_CTL_DEL, c->fd, NULL);
         srv_list_remove(&c->link);
         srv_list_remove(&c->turn);
@@ -129,7 +130,8 @@ void srv_rest_hurry_reading(struct srv_rest_loop *l)
     hurry(l, &l->lingering);
 }
 
-/* libmicrohttpd has no call to end a connection, so its socket is shut down and reports the end. */
+/* libmicrohttpd has no call to end a connection, so its socket is shut down, and libmicrohttpd then
+ * reads the end of the stream. */
 void srv_rest_hang_up(struct srv_rest_conn *c)
 {
     srv_list_remove(&c->link);
@@ -168,7 +170,7 @@ void srv_rest_hang_up_idle(struct srv_rest_loop *l)
         struct srv_rest_conn *c = (struct srv_rest_conn *)(void *)at;
         char byte;
         next = at->next;
-        /* if there are bytes, a request has arrived */
+        /* if there are bytes, the next request has begun to arrive */
         if (recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0)
             srv_rest_hang_up(c);
     }
@@ -200,10 +202,10 @@ void srv_rest_expire(struct srv_rest_loop *l, struct srv_link *list, int64_t now
 }
 
 /*
- * Ends connections whose peer has closed its side. libmicrohttpd does not see that while a job
- * waits, nor if the end came with the last bytes that it read. A request that can no longer become
- * whole is dropped. A request that waits for a job is cancelled only after WATCH_AFTER_MS, since a
- * client that has closed only its sending side may still read the response.
+ * Ends connections whose peer has closed its side. libmicrohttpd does not see that end while a job
+ * waits, nor if the end arrived with the last bytes that libmicrohttpd read. A request that can no
+ * longer become complete is dropped. A request that waits for a job is cancelled only after
+ * WATCH_AFTER_MS, since a client that has closed only its sending side may still read the response.
  */
 void srv_rest_end_connections(struct srv_rest_loop *l)
 {
@@ -217,7 +219,7 @@ void srv_rest_end_connections(struct srv_rest_loop *l)
         if (!c->req && l->now_ns - c->quiet_ns < LINGER_MS * 1000000)
             continue; /* libmicrohttpd's buffer may hold more requests */
         if (recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0)
-            continue; /* these bytes must be read first */
+            continue; /* libmicrohttpd must read these bytes first */
         srv_list_remove(&c->end);
         srv_rest_hang_up(c);
     }
@@ -245,7 +247,8 @@ static uint64_t acked_of(const struct srv_rest_conn *c)
 {
     uint64_t bytes = 0;
 
-    return srv_socket_acked(c->fd, &bytes) ? bytes : 0; /* known for all TCP sockets */
+    /* srv_socket_acked works for all TCP sockets */
+    return srv_socket_acked(c->fd, &bytes) ? bytes : 0;
 }
 
 static void expect_progress(struct srv_rest_loop *l, struct srv_rest_conn *c, uint64_t acked)
@@ -255,13 +258,13 @@ static void expect_progress(struct srv_rest_loop *l, struct srv_rest_conn *c, ui
     srv_list_append(&l->sending, &c->link);
 }
 
-/* The bytes taken of a small response are not read at first, which saves a system call for all of
- * them and costs a second wait for the few that stall. */
+/* For a small response, the number of acknowledged bytes is not read at first. This saves a system
+ * call for each of them and costs a second wait for the few that stall. */
 void srv_rest_begin_sending(struct srv_rest_loop *l, struct srv_rest_conn *c, bool is_large)
 {
     if (is_large)
         expect_progress(l, c, acked_of(c));
-    else if (!c->link.next) /* if it has a deadline for reading, that deadline stays */
+    else if (!c->link.next) /* a connection that has a deadline for reading keeps that deadline */
         expect_progress(l, c, 0);
 }
 
@@ -272,7 +275,7 @@ void srv_rest_watch_sending(struct srv_rest_loop *l, int64_t now)
         if (c->deadline_ns > now)
             break;
         uint64_t before = c->acked;
-        expect_progress(l, c, acked_of(c)); /* moves to the end of the list */
+        expect_progress(l, c, acked_of(c)); /* moves the connection to the end of the list */
         if (c->acked - before < LEAST_TAKEN) {
             srv_metrics_event(l->io_loop.server->metrics, "slow_answer_cut_off");
             srv_rest_hang_up(c);

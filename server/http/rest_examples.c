@@ -1,8 +1,9 @@
-/* POST .../m:classify and .../m:regress: JSON examples become a job, and its scores JSON. */
+/* POST .../m:classify and .../m:regress: decodes JSON examples into a job and writes its scores as
+ * JSON. */
 #include "server/protocol/tfs/json_examples.h"
 #include "server/http/rest_request.h"
 
-/* Any thread. Writes the scores. */
+/* Writes the scores. Any thread. */
 static void done(struct srv_job *job)
 {
     struct srv_rest_request *r = job->owner;

@@ -4,10 +4,10 @@
 #include <zlib.h>
 
 enum {
-    LEAST_BYTES = 1024, /* smaller responses are not compressed */
-    LEVEL = 1,          /* a higher level makes numbers in text hardly smaller */
-    PIECE = 256 << 10,  /* compressed between two checks of the deadline: some milliseconds */
-    COST = 16,          /* cost of compressing a byte, in copied bytes */
+    LEAST_BYTES = 1024,        /* smaller responses are not compressed */
+    LEVEL = 1,                 /* a higher level hardly makes numbers in text smaller */
+    PIECE = 256 << 10,         /* bytes compressed between two deadline checks: some milliseconds */
+    COST = 16,                 /* cost of compressing a byte, in copied bytes */
     MOST_INFLATED = 100 << 20, /* TensorFlow Serving's limit of an inflated body */
 };
 
@@ -27,7 +27,7 @@ enum rt_status srv_rest_inflate(struct srv_rest_request *r)
         size_t before = out.capacity, step = out.capacity ? out.capacity : 4096;
         if (step > out.limit - out.n)
             step = out.limit - out.n;
-        if (step == 0) { /* larger than a body may be */
+        if (step == 0) { /* the inflated body exceeds the limit */
             zr = Z_BUF_ERROR;
             break;
         }
@@ -45,7 +45,7 @@ enum rt_status srv_rest_inflate(struct srv_rest_request *r)
         z.next_out = (Bytef *)(out.p + out.n);
         z.avail_out = capacity > UINT32_MAX ? UINT32_MAX : (uInt)capacity;
         uInt had = z.avail_out;
-        zr = inflate(&z, Z_NO_FLUSH); /* allocates its window on the first call */
+        zr = inflate(&z, Z_NO_FLUSH); /* the first call of inflate allocates its window */
         if (zr == Z_MEM_ERROR)
             st = rt_fail_memory(&r->err, "a compressed body", r->body.n);
         out.n += had - z.avail_out;
@@ -69,8 +69,8 @@ void srv_rest_deflate(struct srv_rest_call *req)
         r->out.failed || r->out.n < LEAST_BYTES || r->out.n > UINT32_MAX ||
         deflateInit2(&z, LEVEL, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK)
         return;
-    /* A response is sent uncompressed if it does not get smaller, does not fit into the budget, or
-     * would miss the deadline. */
+    /* The response is sent uncompressed if compression does not make it smaller, does not fit into
+     * the budget, or would miss the deadline. */
     struct srv_cancellation cancellation = r->job.done
                                                ? srv_job_cancellation(&r->job)
                                                : (struct srv_cancellation){.deadline_ns = RT_NEVER};
@@ -99,7 +99,7 @@ void srv_rest_deflate(struct srv_rest_call *req)
         zr = deflate(&z, left ? Z_NO_FLUSH : Z_FINISH);
         out.n += capacity - z.avail_out;
         if (zr == Z_BUF_ERROR)
-            zr = Z_OK; /* the output was full */
+            zr = Z_OK; /* deflate filled the output buffer */
     }
     deflateEnd(&z);
     r->refused_bytes = 0;

@@ -9,8 +9,9 @@
 #include "runtime/base/clock.h"
 
 enum {
-    MAX_FREE_REQUESTS = 512, /* limit of the free list of an I/O loop */
-    ARENA_BYTES = 64 << 20,  /* limit of a request's arena, without its tensors */
+    MAX_FREE_REQUESTS = 512, /* limit of the calls in the free list of an I/O loop */
+    /* limit of the bytes of a request's arena, which does not hold its tensors */
+    ARENA_BYTES = 64 << 20,
     MAX_RESPONSE_BYTES = 2047 << 20,
 };
 
@@ -86,7 +87,8 @@ void srv_rest_free_calls(struct srv_rest_loop *l)
 
 /* ---- jobs ---- */
 
-/* I/O loop thread: the handler is called again and sends the response. */
+/* Resumes the connection on its I/O loop thread, so that the handler is called again and sends the
+ * response. */
 void srv_rest_resume(struct srv_rest_call *req)
 {
     srv_list_remove(&req->link);
@@ -122,12 +124,13 @@ void srv_rest_finished(struct srv_rest_request *r)
 
 /* ---- the handler ---- */
 
-/* A request has arrived whole: answers it, or submits a job and suspends the connection. */
+/* Handles a request that has arrived completely: answers it, or submits a job and suspends the
+ * connection. */
 static enum MHD_Result handle(struct srv_rest_call *req)
 {
     struct srv_rest_request *r = &req->pub;
     srv_list_remove(&req->conn->link);
-    if (srv_rest_is_refused(req)) /* refused in the middle of its body */
+    if (srv_rest_is_refused(req)) /* the stream refused the request in the middle of its body */
         return srv_rest_send(req);
     req->in_handler = true;
     bool is_job = req->loop->rest->handle(r, req->browser);
@@ -151,7 +154,7 @@ enum MHD_Result srv_rest_on_request(void *arg, struct MHD_Connection *mhd, const
     (void)version;
     struct srv_rest_call *req = *state;
     if (!req)
-        return MHD_NO; /* srv_rest_on_uri had no memory for it */
+        return MHD_NO; /* srv_rest_on_uri could not allocate the call */
     switch (req->stage) {
     case STAGE_NEW:
         if (!srv_rest_open(req, method))
@@ -171,13 +174,13 @@ enum MHD_Result srv_rest_on_request(void *arg, struct MHD_Connection *mhd, const
         break;
     case STAGE_OVER:
         *n_data = 0;
-        return req->conn->lingers ? MHD_YES : MHD_NO; /* resumed, so that it ends */
+        return req->conn->lingers ? MHD_YES : MHD_NO; /* resumed, so that the connection ends */
     }
     return MHD_YES;
 }
 
-/* The request line was read. The URI is raw here; libmicrohttpd splits and decodes it in place
- * later. */
+/* Called when the request line was read. The URI is still raw; libmicrohttpd splits and decodes it
+ * in place later. */
 void *srv_rest_on_uri(void *arg, const char *uri, struct MHD_Connection *mhd)
 {
     struct srv_rest_loop *l = arg;

@@ -2,18 +2,18 @@
  * TLS handshakes. libmicrohttpd (0.9.75) keeps a connection whose handshake waits for the peer in
  * its list of ready connections, and therefore asks to run again at once: one byte from a client
  * would occupy a core. So a connection is suspended after each turn in which its handshake did not
- * end, and resumed when its socket reports an event. A handshake has ended when libmicrohttpd
- * reads the session's first record.
+ * end, and resumed when its socket reports an event. A handshake has ended when libmicrohttpd reads
+ * the session's first record.
  *
- * A turn runs few handshakes: signing with an RSA key takes one to three milliseconds, and
- * meanwhile the I/O loop serves no other connection.
+ * A turn runs few handshakes, because signing with an RSA key takes one to three milliseconds,
+ * during which the I/O loop serves no other connection.
  */
 #include <sys/epoll.h>
 
 #include "server/http/rest_connection.h"
 #include "server/http/rest_loop.h"
 
-enum { HANDSHAKE_MS = 10000 }; /* the same limit as in server/grpc/grpc_arguments.c */
+enum { HANDSHAKE_MS = 10000 }; /* the same time limit as in server/grpc/grpc_arguments.c */
 
 static struct srv_rest_conn *conn_of(struct srv_link *turn)
 {
@@ -34,7 +34,7 @@ void srv_rest_end_handshake(struct srv_rest_loop *l, struct srv_rest_conn *c)
 {
     c->is_handshake = false;
     srv_list_remove(&c->turn);
-    /* if this fails, the socket only reports extra events */
+    /* if epoll_ctl fails, the socket only reports extra events */
     (void)srv_rest_watch_socket(l, c, EPOLL_CTL_MOD);
     srv_rest_expect_request(l, c);
 }

@@ -1,11 +1,11 @@
-/* Shared by the REST handlers of inferences: finds and holds the version, and makes the body a job.
- */
+/* Shared by the REST handlers of inferences: finds and holds the version, and decodes the body into
+ * a job. */
 #include "runtime/base/clock.h"
 #include "server/telemetry/request_log.h"
 #include "server/http/rest_request.h"
 
-/* Bodies of at least this size are decoded by a worker, because decoding takes longer than handing
- * over. */
+/* Bodies of at least this size are decoded by a worker, because decoding them takes longer than
+ * handing them over. */
 enum { LONG_BODY = 256 << 10, LONG_GZIP = 4 << 10 };
 
 static bool is_long(const struct srv_rest_request *r)
@@ -29,7 +29,7 @@ static enum rt_status read_body(struct srv_rest_request *r)
     return st ? st : r->decode(r);
 }
 
-/* On a worker: inflates and decodes the body. */
+/* Inflates and decodes the body on a worker. */
 static enum rt_status prepare(struct srv_job *job)
 {
     struct srv_rest_request *r = job->owner;
@@ -65,7 +65,7 @@ bool srv_rest_inference(struct srv_rest_request *r,
         srv_job_submit(job);
         return true;
     }
-    st = is_long(r) ? r->found : read_body(r); /* a long body for an unknown model is not read */
+    st = is_long(r) ? r->found : read_body(r); /* a long body is not read if its model is unknown */
     if (st) {
         srv_inference_clear(inf);
         srv_rest_fail(r, st);

@@ -1,5 +1,5 @@
-/* Requests for information about models and server: status, metadata, health, readiness, metrics.
- */
+/* Handlers of requests for information about models and the server: status, metadata, health,
+ * readiness, metrics. */
 #include <stdio.h>
 #include <string.h>
 
@@ -19,7 +19,8 @@ static void indent(struct rt_bytes *out, int depth)
     rt_bytes_add(out, spaces, (size_t)depth < sizeof spaces ? (size_t)depth : sizeof spaces - 1);
 }
 
-/* Quotes a string as protobuf does: RapidJSON's escapes, and < and > escaped. */
+/* Quotes a string as protobuf's JSON printer does: with RapidJSON's escapes, and with < and >
+ * escaped. */
 static void quote(struct rt_bytes *out, const char *s)
 {
     size_t n = strcspn(s, "<>");
@@ -30,7 +31,7 @@ static void quote(struct rt_bytes *out, const char *s)
     rt_bytes_addc(out, '"');
     while (*s) {
         n = strcspn(s, "<>");
-        if (n) { /* drops the quotes around it */
+        if (n) { /* drops the quotes around the string */
             size_t from = out->n;
             srv_json_quote(out, s, n);
             if (out->failed)
@@ -45,7 +46,7 @@ static void quote(struct rt_bytes *out, const char *s)
     rt_bytes_addc(out, '"');
 }
 
-/* Writes `"name": ` at this depth, after a comma unless it is the first. */
+/* Writes `"name": ` indented to this depth, after a comma unless it is the first member. */
 static void key(struct rt_bytes *out, int depth, bool first, const char *name)
 {
     if (!first)
@@ -117,7 +118,8 @@ static void write_specs(struct rt_bytes *out, int depth, const struct rt_tensor_
         rt_bytes_addc(out, '}');
 }
 
-/* The elements of a default value, as the field in which TensorFlow stores its type. */
+/* Writes the elements of a default value in the TensorProto field in which TensorFlow stores their
+ * type. */
 static void write_elements(struct rt_bytes *out, int depth, const struct rt_tensor *t)
 {
     int64_t n = rt_tensor_count(t);
@@ -324,7 +326,7 @@ bool srv_rest_status(struct srv_rest_request *r)
     struct srv_version_status *versions;
     int n;
     const struct srv_model_spec *spec =
-        &r->route.spec; /* a label is ignored, as in TensorFlow Serving */
+        &r->route.spec; /* a version label is ignored, as in TensorFlow Serving */
     enum rt_status st = srv_status_of(r->server->manager, spec->name, spec->has_version,
                                       spec->version, r->arena, &versions, &n, &r->err);
     if (st) {

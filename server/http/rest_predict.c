@@ -1,7 +1,7 @@
-/* POST .../m:predict: JSON becomes a job, and its outputs JSON. */
+/* POST .../m:predict: decodes a JSON body into a job and writes its outputs as JSON. */
 #include "server/http/rest_request.h"
 
-/* Any thread. The outputs are written on the worker that computed them. */
+/* Writes the outputs. Any thread; usually the worker that computed them. */
 static void done(struct srv_job *job)
 {
     struct srv_rest_request *r = job->owner;

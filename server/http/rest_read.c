@@ -10,9 +10,10 @@
 #include "server/metrics/metrics.h"
 
 enum {
-    FIRST_BODY_BYTES = 64 << 10, /* initial size of a body's buffer, at most */
-    MAX_PIECES = 65536,          /* number of pieces of a body that is always permitted */
-    /* average size of the pieces that a body with more of them must have */
+    FIRST_BODY_BYTES = 64 << 10, /* upper limit of the initial size of a body's buffer */
+    /* number of calls in which a body may arrive whatever their size */
+    MAX_PIECES = 65536,
+    /* minimum average bytes per call if a body arrives in more than MAX_PIECES calls */
     MIN_PIECE_BYTES = 8,
 };
 
@@ -58,7 +59,8 @@ static enum MHD_Result on_header(void *arg, enum MHD_ValueKind kind, const char 
         break;
     case 17:
         if (strcasecmp(key, "Transfer-Encoding") == 0)
-            req->length = UINT64_MAX; /* chunked: http_stream.c refuses every other encoding */
+            /* the encoding is chunked, because http_stream.c refuses every other one */
+            req->length = UINT64_MAX;
         break;
     default:
         break;
@@ -103,13 +105,14 @@ static enum rt_status too_large(struct srv_rest_request *r)
                    (long long)r->server->options.max_body_bytes);
 }
 
-/* The handler's first call, with the headers only. True: the response is set and no body is read.
- */
+/* Handles the first call of the handler, when only the headers are read. True: the response is set
+ * and no body is read. */
 bool srv_rest_open(struct srv_rest_call *req, const char *method)
 {
     struct srv_rest_request *r = &req->pub;
     req->stage = STAGE_READING;
-    /* libmicrohttpd owns `method` only until the response; a copy outlives the request. */
+    /* libmicrohttpd's `method` is valid only until the response is sent, so the request keeps a
+     * copy. */
     r->method = rt_arena_strdup(r->arena, method);
     if (!r->method) {
         r->method = "?";
@@ -136,7 +139,7 @@ bool srv_rest_open(struct srv_rest_call *req, const char *method)
         req->stage = STAGE_REFUSED;
     }
     /* A small body is read before the refusal is sent, which keeps the connection. A client that
-     * would send a large body, or that waits for 100-continue, is answered now. */
+     * would send a large body, or that waits for 100-continue, is refused at once. */
     if (req->stage == STAGE_REFUSED && req->length != UINT64_MAX && req->length > 0 &&
         (req->expects || req->length > SRV_REST_SWALLOW_BYTES)) {
         req->close = true;
@@ -145,7 +148,7 @@ bool srv_rest_open(struct srv_rest_call *req, const char *method)
     return false;
 }
 
-/* Makes room for n more bytes of the body and charges it. */
+/* Reserves capacity for n more bytes of the body and charges it to the budget. */
 static enum rt_status grow_body(struct srv_rest_call *req, size_t n)
 {
     struct srv_rest_request *r = &req->pub;
@@ -166,7 +169,7 @@ static enum rt_status grow_body(struct srv_rest_call *req, size_t n)
     return RT_OK;
 }
 
-/* Each piece has a fixed cost, so a body of very many tiny chunks is refused. */
+/* Refuses a body that arrives in very many tiny chunks, because each chunk has a fixed cost. */
 static enum rt_status check_pieces(struct srv_rest_call *req, size_t n)
 {
     struct srv_rest_request *r = &req->pub;

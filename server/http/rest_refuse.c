@@ -1,10 +1,10 @@
 /*
- * Refuses a body before it has arrived whole. libmicrohttpd takes no response in the middle of an
- * upload, and clients send for a long time without checking for a response. Closing the socket
- * while bytes are unread would reset the connection, and the response would be lost. So this
+ * Refuses a body before it has arrived completely. libmicrohttpd accepts no response in the middle
+ * of an upload, and clients send for a long time without checking for a response. Closing the
+ * socket while bytes are unread would reset the connection, and the response would be lost. So this
  * module suspends the connection in libmicrohttpd, writes the response itself and shuts down the
- * sending side. What still arrives is dropped, by the kernel where it can, until the client closes
- * its side or a limit of time or bytes is reached.
+ * sending side. The bytes that still arrive are dropped, by the kernel where possible, until the
+ * client closes its side or a limit of time or bytes is reached.
  */
 #include <errno.h>
 #include <gnutls/gnutls.h>
@@ -17,7 +17,7 @@
 #include "server/metrics/metrics.h"
 
 enum {
-    TURN_BYTES = 256 << 10,  /* dropped per turn and connection */
+    TURN_BYTES = 256 << 10,  /* limit of the bytes dropped per turn and connection */
     LINGER_BYTES = 64 << 20, /* dropped per connection */
 };
 
@@ -27,9 +27,9 @@ static bool add_line(void *text, const char *name, const char *value)
     return true;
 }
 
-/* Sends the response at once. Nothing else is being sent, because a request is read only after the
- * kernel has the response before it. A client that does not take all of this response at once does
- * not read. */
+/* Sends the complete response in one call. The socket's send buffer is empty, because a request is
+ * read only after the kernel has accepted the previous response. So if the kernel does not accept
+ * this response at once, the client does not read, and the send fails. */
 static bool write_response(const struct srv_rest_conn *c, gnutls_session_t session,
                            const struct rt_bytes *text)
 {

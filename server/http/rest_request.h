@@ -1,6 +1,6 @@
 /*
  * A REST request in progress, shared by the transport (rest_loop.h) and the handlers
- * (rest_predict.c, rest_examples.c, rest_info.c). Nothing here uses libmicrohttpd.
+ * (rest_predict.c, rest_examples.c, rest_info.c). Nothing in this header uses libmicrohttpd.
  *
  * Owner: the I/O loop thread, except between srv_job_submit and the job's `done`.
  */
@@ -20,20 +20,20 @@ struct srv_rest_request {
     struct srv_server *server;
     struct srv_io_loop *io_loop;
     struct rt_arena *arena;
-    struct rt_error err; /* an error for handlers to fill in; its arena is set */
+    struct rt_error err; /* the error that handlers fill in; its arena is set */
 
     const char *method;
-    struct rt_span uri; /* not decoded, with the query; in the arena */
+    struct rt_span uri; /* the URI as received, not percent-decoded, with its query; in the arena */
     struct srv_route route;
     struct rt_bytes body;
-    bool gzip;                  /* the body is compressed, until srv_rest_inflate */
-    char id[SRV_REST_ID_BYTES]; /* X-Request-Id; empty if not needed */
+    bool gzip;                  /* the body is compressed; false after srv_rest_inflate */
+    char id[SRV_REST_ID_BYTES]; /* the response's X-Request-Id; empty if the response has none */
     int64_t received_ns;
 
-    struct srv_job job; /* its owner is this request */
+    struct srv_job job; /* the job; this request owns it */
     struct srv_inference inference;
     enum srv_json_form form;
-    enum rt_status found; /* status of finding the version; r->err has the text */
+    enum rt_status found; /* result of looking up the version; on failure r->err has the text */
     enum rt_status (*decode)(struct srv_rest_request *r);
 
     /* The response. */
@@ -42,18 +42,20 @@ struct srv_rest_request {
     const char *content_type; /* NULL: no body */
     struct rt_bytes out;
 
-    size_t charged;       /* bytes taken from the budget server->in_flight */
-    size_t refused_bytes; /* the growth of `out` that the budget refused, in bytes; 0: none */
+    size_t charged; /* bytes charged to the budget server->in_flight */
+    /* bytes by which `out` could not grow because the budget refused them; 0: none were refused */
+    size_t refused_bytes;
 };
 
 /*
- * Takes `bytes` more from the budget of bytes in flight until the request ends. False: they do not
- * fit. `out` charges its own growth.
+ * Charges `bytes` more to the budget of bytes in flight until the request ends. False: the budget
+ * has fewer bytes left. The growth of `out` is charged automatically.
  */
 bool srv_rest_charge(struct srv_rest_request *r, size_t bytes);
-/* The error of a refused charge for `what`, as server/base/budget.h describes. */
+/* Sets the error for a refused charge of `bytes` for `what`, as server/base/budget.h describes. */
 enum rt_status srv_rest_over_budget(struct srv_rest_request *r, size_t bytes, const char *what);
-/* The status of a decoder that was given the whole rest of the budget, `left`, as its limit. */
+/* Converts the status of a decoder whose memory limit was `left`, all bytes that were left in the
+ * budget. */
 static inline enum rt_status srv_rest_decoded(const struct srv_rest_request *r, size_t left,
                                               enum rt_status st)
 {
@@ -62,33 +64,34 @@ static inline enum rt_status srv_rest_decoded(const struct srv_rest_request *r, 
                : st;
 }
 
-/* Both set the response. The text of a status is that of r->err. */
+/* Set the response to an error, whose text is that of r->err, or to the contents of `out`. */
 void srv_rest_fail(struct srv_rest_request *r, enum rt_status code);
 void srv_rest_ok(struct srv_rest_request *r, const char *content_type);
 
 /*
  * Runs an inference: finds and holds its version, decodes its body, and submits its job. `decode`
- * fills the job's signature and feeds from the body. It reports errors in the JSON first, then
- * r->found, then the rest. `decode` runs here for a short body and on a worker for a long one, so
- * that the loop's other requests do not wait. `done` calls srv_rest_inferred. Returns what a
- * handler returns.
+ * fills the job's signature and feeds from the body. If several errors apply, it reports JSON
+ * errors first, then r->found, then all others. `decode` runs on the calling thread for a short
+ * body and on a worker for a long one, so that the loop's other requests do not wait. `done` calls
+ * srv_rest_inferred. The return value has the same meaning as a handler's.
  */
 bool srv_rest_inference(struct srv_rest_request *r,
                         enum rt_status (*decode)(struct srv_rest_request *r),
                         void (*done)(struct srv_job *job));
-/* Any thread: responds with what `done` has written, or with the job's error, and finishes the
- * request. */
+/* Finishes the request with the response that `done` has written, or with the job's error. Any
+ * thread. */
 void srv_rest_inferred(struct srv_rest_request *r, enum rt_status st);
-/* Any thread. Inflates the body. As in TensorFlow Serving, an invalid or too large compressed body
- * becomes an empty one. An error means that memory or the budget is short. */
+/* Inflates the body. Any thread. As in TensorFlow Serving, a compressed body that is invalid or too
+ * large becomes an empty one. An error means that memory or the budget is exhausted. */
 enum rt_status srv_rest_inflate(struct srv_rest_request *r);
 
-/* Any thread: the job is over and the response set; the I/O loop sends it. */
+/* Called on any thread when the job is over and the response is set. The I/O loop sends the
+ * response. */
 void srv_rest_finished(struct srv_rest_request *r);
 
 /*
- * Handlers, on the I/O loop thread. True: a job was submitted, and srv_rest_finished follows or
- * was called already. False: the response is set.
+ * Handlers, called on the I/O loop thread. True: a job was submitted, and srv_rest_finished follows
+ * or was called already. False: the response is set.
  */
 bool srv_rest_predict(struct srv_rest_request *r);
 bool srv_rest_status(struct srv_rest_request *r);
@@ -98,7 +101,7 @@ bool srv_rest_ready(struct srv_rest_request *r);
 bool srv_rest_metrics(struct srv_rest_request *r);
 bool srv_rest_examples(struct srv_rest_request *r); /* classify and regress */
 
-/* The contents of GetModelMetadata's and GetModelStatus's responses, as protobuf prints JSON. */
+/* Write the contents of a GetModelMetadata or GetModelStatus response in protobuf's JSON format. */
 void srv_rest_write_metadata(struct rt_bytes *out, const char *model, int64_t version,
                              const struct rt_meta_graph *graph);
 struct srv_version_status;

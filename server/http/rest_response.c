@@ -24,8 +24,9 @@ void srv_rest_discharge(struct srv_rest_request *r)
 }
 
 /*
- * Small responses are not charged, so that the text of a refusal always fits. Nor is information
- * about the server, which is needed most when memory is short.
+ * Charges the growth of a response to the budget. Small responses are not charged, so that the text
+ * of a refusal always fits. Information about the server is not charged either, because it is
+ * needed most when memory is short.
  */
 bool srv_rest_may_grow(void *arg, size_t capacity, size_t wanted)
 {
@@ -54,7 +55,7 @@ void srv_rest_ok(struct srv_rest_request *r, const char *content_type)
 
 void srv_rest_fail(struct srv_rest_request *r, enum rt_status code)
 {
-    if (r->refused_bytes) /* the response that was being written did not fit */
+    if (r->refused_bytes) /* the budget refused bytes of the response that was being written */
         code = srv_rest_over_budget(r, r->refused_bytes, "the response");
     r->refused_bytes = 0;
     r->code = code;
@@ -90,7 +91,7 @@ enum MHD_Result srv_rest_send(struct srv_rest_call *req)
     srv_rest_deflate(req);
     srv_rest_count(req);
     req->stage = STAGE_SENT;
-    if (r->out.failed) /* there is no memory for an error text either */
+    if (r->out.failed) /* out of memory even for an error text */
         return MHD_NO;
     struct MHD_Response *response =
         r->out.n ? MHD_create_response_from_buffer_with_free_callback_cls(r->out.n, r->out.p,
@@ -100,8 +101,8 @@ enum MHD_Result srv_rest_send(struct srv_rest_call *req)
         return MHD_NO;
     if (r->out.n)
         req->refs++; /* released by response_over */
-    /* A response without one of its headers is not sent: it would differ, for example a compressed
-     * body without its Content-Encoding. */
+    /* If a header cannot be added, no response is sent, because it would be wrong, for example a
+     * compressed body without its Content-Encoding. */
     if (!srv_rest_headers(req, add_to_response, response)) {
         MHD_destroy_response(response);
         return MHD_NO;

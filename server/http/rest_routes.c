@@ -1,4 +1,4 @@
-/* The handler of each route. */
+/* Dispatches each request to the handler of its route. */
 #include "server/http/rest.h"
 #include "server/http/rest_request.h"
 

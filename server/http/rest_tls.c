@@ -8,7 +8,7 @@
 
 enum { MAX_FILE = 1 << 20 };
 
-/* Reads a whole file and ends it with a NUL. An empty path leaves *out unchanged. */
+/* Reads a complete file and appends a NUL. An empty path leaves *out unchanged. */
 static enum rt_status read_file(const char *flag, const char *path, char **out,
                                 struct rt_error *err)
 {
@@ -25,7 +25,7 @@ static gnutls_datum_t datum(char *text)
     return (gnutls_datum_t){(unsigned char *)text, (unsigned)strlen(text)};
 }
 
-/* Checks that GnuTLS accepts the certificates and the key, as each daemon will need. */
+/* Checks that GnuTLS accepts the certificates and the key, since every daemon will load them. */
 static enum rt_status try_out(const struct srv_rest_tls *tls, const struct srv_options *o,
                               struct rt_error *err)
 {

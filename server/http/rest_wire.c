@@ -1,6 +1,6 @@
 /*
- * How libmicrohttpd reads. While an I/O loop runs its daemon, all reads go through srv_rest_read
- * (server/http/recv_hook.h), which puts server/http/http_stream.h between the connection and
+ * The reads of libmicrohttpd. While an I/O loop runs its daemon, all reads go through srv_rest_read
+ * (server/http/recv_hook.h), which places server/http/http_stream.h between the connection and
  * libmicrohttpd.
  */
 #include <errno.h>
@@ -13,18 +13,20 @@
 #include "server/http/rest_loop.h"
 
 enum {
-    PIECE_BYTES = 64 << 10,  /* per read */
-    PAST_BYTES = 16 << 10,   /* a body with this many bytes left is read in place */
-    DRAINED_BYTES = 1 << 20, /* read behind a refused request; unread, they reset the connection */
+    PIECE_BYTES = 64 << 10, /* per read */
+    /* a body with at least this many bytes left is read directly into libmicrohttpd's buffer */
+    PAST_BYTES = 16 << 10,
+    /* limit of bytes read after a refused request; unread, they would reset the connection */
+    DRAINED_BYTES = 1 << 20,
 };
 
-/* Where a connection's bytes come from: its TLS session, or its socket if `session` is NULL. */
+/* The source of a connection's bytes: its TLS session, or its socket if `session` is NULL. */
 struct source {
     int fd;
     gnutls_session_t session;
 };
 
-/* Reads like recv, but an error of a TLS session is a negative code of GnuTLS. */
+/* Reads like recv, except that an error of a TLS session is a negative GnuTLS error code. */
 static ssize_t read_source(const struct source *from, void *p, size_t n)
 {
     return srv_recv_unhooked(from->fd, from->session, p, n);
@@ -87,7 +89,7 @@ void srv_rest_wire_remove(struct srv_rest_loop *l, struct srv_rest_conn *c)
     rt_bytes_clear(&c->ready);
 }
 
-/* Copies output of the stream that did not fit into an earlier read. */
+/* Copies earlier output of the stream that did not fit into the caller's buffer. */
 static size_t take_ready(struct srv_rest_conn *c, char *p, size_t capacity)
 {
     size_t n = c->ready.n - c->taken < capacity ? c->ready.n - c->taken : capacity;
@@ -103,7 +105,8 @@ static size_t take_ready(struct srv_rest_conn *c, char *p, size_t capacity)
     return n;
 }
 
-/* Passes n bytes of l->raw through the stream. Returns the output bytes at p; -1: out of memory. */
+/* Passes n bytes of l->raw through the stream. Returns the number of output bytes at p; -1: out of
+ * memory. */
 static ssize_t feed(struct srv_rest_loop *l, struct srv_rest_conn *c, size_t n, char *p,
                     size_t capacity)
 {
@@ -119,8 +122,8 @@ static ssize_t feed(struct srv_rest_loop *l, struct srv_rest_conn *c, size_t n, 
     return c->ready.failed ? -1 : (ssize_t)k;
 }
 
-/* Reads and drops bytes behind a refusal. If unread, the kernel would reset the connection before
- * the client has read the response. */
+/* Reads and drops the bytes after a refused request. If they stayed unread, the kernel would reset
+ * the connection before the client has read the response. */
 static void drain(struct srv_rest_loop *l, struct srv_rest_conn *c, const struct source *from)
 {
     ssize_t n = 1;
