@@ -1,6 +1,6 @@
 /*
- * The one binary. Only this file joins server, kernels and clients: functions that run models get
- * the registry of ops as a parameter.
+ * The only program. Only this file links server, kernels and clients: functions that run models
+ * receive the op registry as a parameter.
  */
 #include <malloc.h>
 #include <stdio.h>
@@ -49,7 +49,7 @@ static bool is_dir(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* Runs as process 1 of the image. */
+/* Runs the server as process 1 of the container image. */
 static int serve_image(int argc, const char *const *argv, const struct rt_registry *registry)
 {
     struct rt_arena *arena = rt_arena_new(SIZE_MAX);
@@ -65,7 +65,7 @@ static int serve_image(int argc, const char *const *argv, const struct rt_regist
 static const struct command {
     const char *name, *help;
     int (*run)(int argc, const char *const *argv, const struct rt_registry *registry);
-    /* instead of `run`: a command that queries a server */
+    /* used instead of `run` by a command that queries a server */
     int (*run_query)(int argc, const char *const *argv);
 } commands[] = {
     {"serve", "serve models over REST and gRPC", serve_own, NULL},
@@ -103,7 +103,7 @@ static const struct command *find_command(const char *name)
 
 int main(int argc, char **argv)
 {
-    /* Freed models must return to the system: larger blocks are mapped by themselves. */
+    /* Freed models must return to the system, so larger blocks are mapped individually. */
     mallopt(M_MMAP_THRESHOLD, 65536);
     const char *slash = argc ? strrchr(argv[0], '/') : NULL;
     const char *name = slash ? slash + 1 : argc ? argv[0] : "";

@@ -6,7 +6,7 @@
 #include "runtime/base/half.h"
 #include "runtime/base/tolerance.h"
 
-/* Reads element i as a number. False: the type holds no real numbers. */
+/* Reads element i as a number. False: elements of this type are not real numbers. */
 static bool real_at(const struct rt_tensor *t, int64_t i, double *out)
 {
     const void *p = t->data;
@@ -50,8 +50,8 @@ static bool same_bytes(const struct rt_tensor *a, const struct rt_tensor *b, int
                   (const char *)b->data + (size_t)i * size, size) == 0;
 }
 
-/* Returns the index, counted from `from`, of the largest of n elements. NaN counts as largest; of
- * equal elements the first one counts. */
+/* Returns the index, relative to `from`, of the largest of n elements. NaN counts as the largest
+ * value; of equal elements the first one is returned. */
 static int64_t place_of_largest(const struct rt_tensor *t, int64_t from, int64_t n)
 {
     int64_t at = 0;

@@ -1,6 +1,6 @@
 /*
- * Goldens are requests with the responses that a version must give to them; the version's directory
- * holds them. A version that responds differently is refused like one that cannot be loaded, and
+ * Goldens are requests with the responses that a version must return; the version's directory
+ * contains them. A version that responds differently is refused like one that cannot be loaded, and
  * the previous version goes on serving.
  *
  * The file has the format of a warm-up file (warmup.h). Records without a response are only
@@ -14,11 +14,13 @@
 #define SRV_GOLDEN_FILE           "assets.extra/slipway_golden_requests"
 #define SRV_GOLDEN_TOLERANCE_FILE "assets.extra/slipway_golden_tolerance"
 
-/* Load thread. FAILED_PRECONDITION: the text names record, output, index and both values. */
+/* Replays a version's goldens on a load thread. FAILED_PRECONDITION: a response differs; the text
+ * names the record, the output, the index and both values. */
 enum rt_status srv_golden_run(struct srv_server *s, struct srv_version *v, const char *dir,
                               const _Atomic bool *cancelled, struct rt_error *err);
 
-/* Parses the text of a tolerance file: one number of at least 0, with blanks around it. */
+/* Parses the text of a tolerance file: one number of at least 0, optionally surrounded by
+ * blanks. */
 bool srv_golden_read_tolerance(struct rt_span text, double *out);
 
 #endif

@@ -8,7 +8,7 @@
 #include "runtime/base/half.h"
 #include "server/protocol/tfs/tensor_wire.h"
 
-enum { TEXT = 64 }; /* length of a printed value */
+enum { TEXT = 64 }; /* buffer size for a printed value */
 
 static enum rt_status malformed(struct rt_error *err)
 {
@@ -17,7 +17,8 @@ static enum rt_status malformed(struct rt_error *err)
 
 /* ---- numbers ---- */
 
-/* floating-point numbers per element; 0: the type is compared as bytes */
+/* Returns the number of floating-point numbers per element; 0: elements of this type are compared
+ * as bytes. */
 static int parts_of(enum rt_dtype dtype)
 {
     switch (dtype) {
@@ -197,7 +198,8 @@ enum rt_status srv_golden_tensor(const char *name, const struct rt_tensor *got,
 /* ---- Predict and SessionRun: named tensors ---- */
 
 enum {
-    OUTPUTS = 1, /* field number in both response messages */
+    /* number of the field `outputs` in PredictResponse, and of `tensor` in SessionRunResponse */
+    OUTPUTS = 1,
     MIN_BUDGET = 256 << 20,
 };
 
@@ -207,7 +209,7 @@ static enum rt_status read_tensor(struct rt_span message, size_t budget, struct 
     return srv_tensor_read(srv_cursor_of(&message, message.n), RT_NO_DTYPE, out, &budget, err);
 }
 
-/* Returns the memory budget for the tensor in a message of n bytes, plus `more`. */
+/* Returns the memory budget for decoding a tensor from a message of n bytes, plus `more`. */
 static size_t budget_of(size_t n, size_t more)
 {
     size_t budget;
@@ -225,8 +227,8 @@ static enum rt_status compare_entry(struct rt_span name, struct rt_span got, str
 
     snprintf(text, sizeof text, "%.*s", (int)(name.n < 100 ? name.n : 100), (const char *)name.p);
     /* A short message may encode many elements, so memory is limited. The response's tensor may
-     * exceed the size of its message by MIN_BUDGET, and the recorded tensor may be as large as the
-     * response's: a larger one has another shape anyway. */
+     * exceed the size of its message by MIN_BUDGET. The recorded tensor may be as large as the
+     * response's; a larger one has another shape, and so differs anyway. */
     enum rt_status st = read_tensor(got, budget_of(got.n, MIN_BUDGET), &a, err);
     if (!st) {
         st = read_tensor(want, budget_of(want.n, rt_tensor_bytes(&a) + got.n + 4096), &b, err);
@@ -265,10 +267,11 @@ static enum rt_status compare_entries(struct rt_span got, struct rt_span want, d
 
 /* ---- Classify, Regress, MultiInference: scores ---- */
 
-/* One class, or the value, of one example of one task. */
+/* A score of one example of one task: one class of a classification, or the value of a
+ * regression. */
 struct score {
     int task;
-    int64_t example, index; /* `index` is the class; -1: a value of Regress */
+    int64_t example, index; /* `index` is the class; -1: `value` is a value of Regress */
     struct rt_span label;
     float value;
 };
@@ -308,8 +311,8 @@ static void add_score(struct scores *s, int64_t example, int64_t index, struct r
     s->at[s->n++] = new;
 }
 
-/* Adds the scores of a ClassificationResult or RegressionResult. Field 1 holds the examples; in the
- * former, field 1 of each example holds its classes. */
+/* Adds the scores of a ClassificationResult or RegressionResult. Field 1 of both contains the
+ * examples; in a ClassificationResult, field 1 of each example contains its classes. */
 static void add_result(struct scores *s, bool has_classes, struct rt_span result)
 {
     struct pb_field f, g;

@@ -14,12 +14,13 @@
 #include "runtime/base/span.h"
 #include "server/batching/job.h"
 
-/* FAILED_PRECONDITION: the text names output, index and both values. INVALID_ARGUMENT: the recorded
- * message `want` is malformed. `got` is the server's own message. */
+/* Compares the server's response `got` with the recorded response `want`. FAILED_PRECONDITION: they
+ * differ; the text names the output, the index and both values. INVALID_ARGUMENT: `want` is
+ * malformed. */
 enum rt_status srv_golden_compare(enum srv_api api, struct rt_span got, struct rt_span want,
                                   double tolerance, struct rt_error *err);
 
-/* Compares two tensors by the same rules. */
+/* Compares two tensors by the rules of srv_golden_compare. */
 enum rt_status srv_golden_tensor(const char *name, const struct rt_tensor *got,
                                  const struct rt_tensor *want, double tolerance,
                                  struct rt_error *err);

@@ -33,24 +33,27 @@ struct srv_inference {
     enum srv_api api;
     enum srv_entry entry;
     const struct srv_options *options;
-    struct rt_arena *arena; /* the request's; the inference itself may live in it */
-    /* the caller's; the inference sets its version, signature, feeds and fetches */
+    struct rt_arena *arena; /* the request's arena; the inference itself may be allocated in it */
+    /* owned by the caller; the inference sets its version, signature, feeds and fetches */
     struct srv_job *job;
 
     bool has_spec;
-    struct srv_model_spec spec; /* its spans are valid as long as the request */
+    struct srv_model_spec spec; /* the spans in `spec` are valid as long as the request */
 
     union { /* the parsed request; `api` says which member is valid */
         struct srv_predict_request predict;
         struct srv_examples_request examples;
         struct srv_session_request session;
     } request;
-    int64_t timeout_ms; /* SessionRun: the timeout in the request's RunOptions; 0: none */
+    int64_t timeout_ms; /* the timeout in the RunOptions of a SessionRun request; 0: no timeout */
     struct srv_session_call *session; /* private to SessionRun */
-    int n_scorings;                   /* Classify and Regress: 1; MultiInference: one per task */
+    /* number of scorings: 1 for Classify and Regress, one per task for MultiInference */
+    int n_scorings;
     struct srv_scoring *scorings;
-    bool *wanted;              /* per output of the signature: whether it goes into the response */
-    struct srv_growth *growth; /* budget that `write` takes from, the caller's; NULL: no budget */
+    /* for each output of the signature: whether the response includes it */
+    bool *wanted;
+    /* the caller's budget, to which `write` charges its memory; NULL: no budget */
+    struct srv_growth *growth;
 };
 
 /* Zeroes *inf and *job and sets the job's arena to `arena`. */
@@ -58,17 +61,19 @@ void srv_inference_init(struct srv_inference *inf, enum srv_api api, enum srv_en
                         const struct srv_options *options, struct rt_arena *arena,
                         struct srv_job *job);
 
-/* Keeps spans of the message, so the message must stay valid until bind has returned. */
+/* Parses a serialized request. The result refers to spans of the message, so the message must stay
+ * valid until bind has returned. */
 enum rt_status srv_inference_read(struct srv_inference *inf, struct srv_cursor message,
                                   struct rt_error *err);
 
-/* Sets job->version without a handle: the caller calls srv_hold in the same turn. */
+/* Finds the version and sets job->version without a handle: the caller calls srv_hold in the same
+ * turn. */
 enum rt_status srv_inference_find(struct srv_inference *inf, const struct srv_map *map,
                                   struct rt_error *err);
 
 /*
- * Finds the signature of that name ("serving_default" when the name is empty) that can run. When
- * there is none, fails with `code` and the text `unknown`, which has one %s for the name.
+ * Finds the executable signature called `name` ("serving_default" when the name is empty). When
+ * there is none, fails with `code` and the text `unknown`, which contains one %s for the name.
  */
 enum rt_status srv_find_signature(const struct rt_model *model, struct rt_span name,
                                   struct rt_arena *arena, const struct rt_model_signature **out,
@@ -76,36 +81,38 @@ enum rt_status srv_find_signature(const struct rt_model *model, struct rt_span n
 
 enum rt_status srv_inference_resolve(struct srv_inference *inf, struct rt_error *err);
 
-/* Fills the feeds, which may take at most `budget` bytes of memory (else RESOURCE_EXHAUSTED).
- * *bytes receives what they take. */
+/* Fills the feeds, which may use at most `budget` bytes of memory (else RESOURCE_EXHAUSTED). *bytes
+ * receives the number of bytes used. */
 enum rt_status srv_inference_bind(struct srv_inference *inf, size_t budget, size_t *bytes,
                                   struct rt_error *err);
 size_t srv_inference_feed_bytes(const struct srv_inference *inf);
 
-/* Runs the inference on the calling thread, which may take long, and sets job->status. */
+/* Runs the inference on the calling thread, which may block for long, and sets job->status. */
 enum rt_status srv_inference_run(struct srv_inference *inf, const struct rt_run_options *options,
                                  struct rt_error *err);
 
-/* Call when job->status is RT_OK. Loads the outputs into memory and checks them for the API. */
+/* Loads the outputs into memory and checks them for the API. Call it when job->status is RT_OK. */
 enum rt_status srv_inference_finish(struct srv_inference *inf, struct rt_error *err);
 
-/* Call after finish. *out receives the response message, allocated by malloc. */
+/* Writes the response message. *out receives the message, allocated by malloc. Call it after
+ * finish. */
 enum rt_status srv_inference_write(const struct srv_inference *inf, unsigned char **out, size_t *n,
                                    struct rt_error *err);
 
 /*
- * Appends the request as its API's message, for request logs; call after bind and before clear. The
- * message is built from the feeds, so it does not depend on the transport, and examples come out
- * merged with their context.
+ * Appends the request as a message of its API, for request logs; call it after bind and before
+ * clear. The message is built from the feeds, so it does not depend on the transport, and its
+ * examples are already merged with their context.
  */
 void srv_inference_write_request(const struct srv_inference *inf, struct rt_bytes *out);
 
 void srv_inference_clear(struct srv_inference *inf);
 
 /*
- * Takes all steps but init on the calling thread: `message` is a serialized request, and `version`
- * computes the response. The version need not be published (only model, version and loaded are
- * read) and need not be the one that the request names. *out is as in srv_inference_write.
+ * Performs all steps but init on the calling thread: `message` is a serialized request, and
+ * `version` computes the response. The version need not be published (only its model, version and
+ * loaded members are read) and need not be the one that the request names. *out is allocated as in
+ * srv_inference_write.
  */
 enum rt_status srv_inference_perform(struct srv_inference *inf, struct srv_cursor message,
                                      struct srv_version *version,

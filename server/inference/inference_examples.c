@@ -1,4 +1,5 @@
-/* Classify, Regress, and MultiInference, which runs several of them in one call. */
+/* Classify, Regress, and MultiInference, which runs several classifications and regressions in one
+ * call. */
 #include "runtime/base/arena.h"
 #include "server/inference/inference_internal.h"
 

@@ -1,6 +1,6 @@
 /*
- * Shared by the files of an inference: inference.c takes the steps and calls the API's own file for
- * what differs between APIs (inference_predict.c, inference_examples.c, inference_session.c).
+ * Shared by the files of an inference: inference.c performs the steps common to all APIs and calls
+ * the file of an API for the rest (inference_predict.c, inference_examples.c, inference_session.c).
  */
 #ifndef SRV_INFERENCE_INTERNAL_H
 #define SRV_INFERENCE_INTERNAL_H
@@ -21,19 +21,19 @@ struct srv_inference_ops {
 extern const struct srv_inference_ops srv_predict_ops, srv_examples_ops, srv_multi_ops,
     srv_session_ops;
 
-/* srv_find_signature in the inference's version. */
+/* Calls srv_find_signature for the inference's version. */
 enum rt_status srv_inference_signature(const struct srv_inference *inf, struct rt_span name,
                                        const struct rt_model_signature **out, enum rt_status code,
                                        const char *unknown, struct rt_error *err);
 
 /* Sorts the names and removes duplicates, so that equal sets of tensors share one callable. Returns
- * how many names are left. */
+ * the number of remaining names. */
 int srv_sort_names(const char **names, int n);
-/* Returns the index of `name` in a sorted list; -1: the list does not hold it. */
+/* Returns the index of `name` in a sorted list; -1: the list does not contain it. */
 int srv_place_of(const char *const *names, int n, const char *name);
 
-/* Resolves a dynamic callable, one given by names of tensors. job->signature becomes the model's
- * callable when it has one; otherwise job->prepare builds it. `spec` and `shapes` (as in
+/* Resolves a dynamic callable, which is specified by tensor names. If the model already has such a
+ * callable, it becomes job->signature; otherwise job->prepare builds it. `spec` and `shapes` (as in
  * rt_model_make_dynamic) must live as long as the request. */
 enum rt_status srv_inference_dynamic(struct srv_inference *inf, const struct rt_call_spec *spec,
                                      const struct rt_shape *shapes, struct rt_error *err);

@@ -1,12 +1,12 @@
-/* SessionRun: any tensors of the graph as feeds and fetches, by name. */
+/* SessionRun: feeds and fetches any tensors of the graph by name. */
 #include <string.h>
 
 #include "runtime/base/arena.h"
 #include "server/inference/inference_internal.h"
 
 struct srv_session_call {
-    int *feed;  /* per feed of the request: index among the callable's feeds */
-    int *fetch; /* per fetch of the request: index among the callable's fetches */
+    int *feed;  /* for each feed of the request: its index among the callable's feeds */
+    int *fetch; /* for each fetch of the request: its index among the callable's fetches */
     struct rt_call_spec spec;
     struct rt_trace trace;
 };
@@ -31,8 +31,8 @@ static const char *whole_name(struct srv_inference *inf, const char *name)
     return strchr(name, ':') ? name : rt_arena_printf(inf->arena, "%s:0", name);
 }
 
-/* *out receives the tensor's name in the graph. With `sig`, `name` is an alias of that
- * signature. */
+/* Resolves a requested name: *out receives the tensor's name in the graph. If `sig` is not NULL,
+ * `name` is an alias of that signature. */
 static enum rt_status graph_name(struct srv_inference *inf, const struct rt_signature *sig,
                                  bool is_feed, const char *name, const char **out,
                                  struct rt_error *err)
@@ -155,7 +155,7 @@ static enum rt_status bind(struct srv_inference *inf, size_t budget, struct rt_e
     return !st && call ? rt_callable_check_feeds(call, inf->job->feeds, err) : st;
 }
 
-/* Returns the tensors in the order of the request. NULL: out of memory. */
+/* Returns the tensors reordered as in the request. NULL: out of memory. */
 static const struct rt_tensor **in_order(const struct srv_inference *inf,
                                          const struct rt_tensor *tensors, const int *place, int n)
 {
@@ -165,7 +165,7 @@ static const struct rt_tensor **in_order(const struct srv_inference *inf,
     return out;
 }
 
-/* The response's model spec names no signature, because none has run. */
+/* The response's model spec names no signature, because SessionRun runs none. */
 static struct srv_model_echo echo_of(const struct srv_inference *inf)
 {
     const struct srv_version *v = inf->job->version;

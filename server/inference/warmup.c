@@ -22,14 +22,14 @@ struct replay {
     int64_t deadline_ns;
     size_t max_record;
     struct rt_mutex mu;
-    struct rt_tfrecord *file; /* guarded by mu, like the members below */
+    struct rt_tfrecord *file; /* guarded by mu, like all members below `file` */
     int64_t n_read;
-    bool ended; /* no thread takes another record */
+    bool ended; /* no thread reads another record */
     enum rt_status status;
     struct rt_error err; /* error of the first record that failed */
 };
 
-/* Memory of one thread, reused for each record. */
+/* State of one thread; its memory is reused for each record. */
 struct replayer {
     struct replay *all;
     struct rt_bytes record;
@@ -79,7 +79,7 @@ static enum rt_status perform(const struct replayer *replayer, const struct srv_
     return st;
 }
 
-/* Checks for cancellation and the deadline between requests, because small requests do not check
+/* Checks for cancellation and the deadline before each request, because small requests do not check
  * while they run. */
 static enum rt_status may_go_on(const struct replay *all, struct rt_error *err)
 {
@@ -108,7 +108,7 @@ static enum rt_status replay_record(const struct replayer *replayer, int64_t ind
     if (log.type == PB_LOG_PREDICT_STREAMED)
         return rt_fail(err, RT_UNIMPLEMENTED, "Unsupported log_type for %s: %d (record %lld of %s)",
                        p->what, (int)log.type, (long long)index, p->path);
-    /* An empty request message is a request all the same, with no field set. */
+    /* An empty request message is valid and has no field set. */
     const struct srv_recorded record = {.index = index,
                                         .api = api_of(log.type),
                                         .request = log.request.p ? log.request : rt_span_str(""),
@@ -170,7 +170,7 @@ static void fail(struct replay *all, const struct rt_error *err)
     rt_mutex_unlock(&all->mu);
 }
 
-/* Takes the next record. False: the file has ended, or a record failed. */
+/* Reads the next record. False: the file has ended, or a record failed. */
 static bool take_record(struct replay *all, struct replayer *replayer, int64_t *index)
 {
     struct rt_error err = {0};
@@ -221,7 +221,7 @@ static void replay_in_threads(struct replay *all)
     pthread_t threads[SRV_MAX_WARMUP_THREADS];
     int n = 0;
 
-    /* The calling thread is the first of n_threads. */
+    /* The calling thread counts as one of n_threads. */
     while (n < SRV_MAX_WARMUP_THREADS && n + 1 < all->p->n_threads &&
            !rt_thread_start(&threads[n], "warmup", replay_thread, all))
         n++;
@@ -232,7 +232,7 @@ static void replay_in_threads(struct replay *all)
 
 enum rt_status srv_replay_run(const struct srv_replay *p, int64_t *n_records, struct rt_error *err)
 {
-    /* A recorded request may be as large as the largest body, and the record holds its response
+    /* A recorded request may be as large as max_body_bytes, and its record contains the response
      * too. */
     size_t limit = (size_t)p->options->max_body_bytes;
     struct replay all = {.p = p,

@@ -1,4 +1,4 @@
-/* Walks text that srv_json_check has accepted. */
+/* Iterates over text that srv_json_check has accepted. */
 #include "server/json/json.h"
 
 #include <string.h>
@@ -32,7 +32,7 @@ const char *srv_json_type_name(struct srv_json v)
     return names[srv_json_type(v)];
 }
 
-/* p is at the opening quote. Returns the byte after the closing one. */
+/* Skips a string whose opening quote is at p. Returns the byte after its closing quote. */
 static const unsigned char *after_string(const unsigned char *p, const unsigned char *end)
 {
     p++;
@@ -58,14 +58,15 @@ static const unsigned char *after_scalar(const unsigned char *p, const unsigned 
     return p;
 }
 
-/* Finds the first bracket or quote from p on. */
+/* Returns the address of the first bracket or quote from p on. */
 static const unsigned char *next_bracket(const unsigned char *p, const unsigned char *end)
 {
     const uint64_t ones = UINT64_C(0x0101010101010101), tops = ones << 7, low = ~tops;
     uint64_t w;
     while (end - p >= 8) {
         memcpy(&w, p, 8);
-        /* One bit distinguishes '[' from '{' and ']' from '}'. A match is a zero byte. */
+        /* A single bit distinguishes '[' from '{' and ']' from '}'. In `open`, `close` and `quote`,
+         * a matching byte is zero. */
         uint64_t fold = w | ones * 0x20;
         uint64_t open = fold ^ (ones * '{'), close = fold ^ (ones * '}'), quote = w ^ (ones * '"');
         uint64_t hit = ~((((open & low) + low) | open) & (((close & low) + low) | close) &
@@ -86,15 +87,15 @@ static const unsigned char *next_bracket(const unsigned char *p, const unsigned 
     return p;
 }
 
-/* Counts the bytes that are 0x80; the other bytes are zero. */
+/* Counts the bytes that are 0x80; all other bytes must be zero. */
 static size_t count_tops(uint64_t tops)
 {
     return (size_t)((tops >> 7) * UINT64_C(0x0101010101010101) >> 56);
 }
 
 /*
- * Skips whole words of a nested array of plain values and counts their brackets. Stops at a word
- * with a quote, or whose closing brackets may be the last ones.
+ * Skips nested arrays of plain values word by word and counts their brackets. Stops at a word that
+ * contains a quote, or that may close the outermost array.
  */
 static const unsigned char *skip_nested(const unsigned char *p, const unsigned char *end,
                                         size_t *depth)
@@ -104,7 +105,8 @@ static const unsigned char *skip_nested(const unsigned char *p, const unsigned c
     uint64_t w;
     for (; end - p >= 8; p += 8) {
         memcpy(&w, p, 8);
-        const uint64_t fold = w | ones * 0x20; /* '[' and '{', ']' and '}' differ in this bit */
+        /* this bit distinguishes '[' from '{' and ']' from '}' */
+        const uint64_t fold = w | ones * 0x20;
         const uint64_t open = fold ^ (ones * '{'), close = fold ^ (ones * '}');
         const uint64_t quote = w ^ (ones * '"');
         if ((((quote & low) + low) | quote | low) != ~UINT64_C(0))
@@ -125,7 +127,7 @@ const unsigned char *srv_json_after(struct srv_json v)
         return after_string(p, v.end);
     if (*p != '{' && *p != '[')
         return after_scalar(p, v.end);
-    size_t depth = 0; /* the text is balanced, so all brackets are counted alike */
+    size_t depth = 0; /* the text is balanced, so both kinds of brackets share one count */
     for (;;) {
         p = skip_nested(p, v.end, &depth);
         p = next_bracket(p, v.end);
@@ -148,7 +150,7 @@ const unsigned char *srv_json_first(struct srv_json v)
     return srv_json_space(v.p + 1, v.end);
 }
 
-/* Moves *at behind the comma, or to the closing bracket. */
+/* Moves *at past the comma, or to the closing bracket. */
 static void step(const unsigned char **at, const unsigned char *end)
 {
     const unsigned char *p = srv_json_space(*at, end);
@@ -186,7 +188,7 @@ bool srv_json_member(const unsigned char **at, const unsigned char *end, struct 
     return true;
 }
 
-/* Counts the commas in [p, p + n), eight bytes at a time. */
+/* Counts the commas in [p, p + n), reading eight bytes at a time. */
 static int64_t count_commas(const unsigned char *p, size_t n)
 {
     const uint64_t ones = UINT64_C(0x0101010101010101), low = ones * 0x7f;
@@ -208,7 +210,7 @@ int64_t srv_json_count(struct srv_json v)
     const unsigned char *at = srv_json_first(v), *stop;
     struct srv_json value;
     struct rt_span key;
-    /* The usual list of plain values: its commas give the count. */
+    /* In the common case, a list of plain values, the number of commas determines the count. */
     if (*v.p == '[' && at < v.end && *at != '[' && *at != '{' && *at != '"' && *at != ']' &&
         (stop = memchr(at, ']', (size_t)(v.end - at))) != NULL) {
         size_t length = (size_t)(stop - at);

@@ -1,12 +1,12 @@
 /*
- * JSON text, checked once and then walked. srv_json_check accepts a document or refuses it with
- * RapidJSON's texts and offsets, which clients of TensorFlow Serving know. The other functions
- * walk text that was accepted, without building a tree.
+ * JSON text, which is checked once and then iterated over. srv_json_check accepts a document or
+ * refuses it with RapidJSON's texts and offsets, which clients of TensorFlow Serving expect. The
+ * other functions iterate over accepted text without building a tree.
  *
- * Two extensions are TensorFlow Serving's: NaN, Inf and Infinity are numbers, and text after the
- * closing brace is ignored. Strings are bytes: their encoding is not checked.
+ * TensorFlow Serving's two extensions are supported: NaN, Inf and Infinity are numbers, and text
+ * after the closing brace is ignored. Strings are bytes: their encoding is not checked.
  *
- * Pure functions over bytes; they keep nothing.
+ * All functions are pure and keep no state.
  */
 #ifndef SRV_JSON_H
 #define SRV_JSON_H
@@ -18,9 +18,9 @@
 #include "runtime/base/span.h"
 #include "server/base/cancellation.h"
 
-/* A value in accepted text, by its first byte. p NULL: absent. */
+/* A value in accepted text, which begins at p; p NULL: there is no value. */
 struct srv_json {
-    const unsigned char *p, *end; /* end: of the document, not of the value */
+    const unsigned char *p, *end; /* `end` is the end of the document, not of the value */
 };
 
 enum srv_json_type {
@@ -35,25 +35,29 @@ enum srv_json_type {
 
 struct srv_json_doc {
     struct srv_json top;
-    /* The first member with each of these keys; p NULL: absent. */
+    /* The first member with each of these keys; p is NULL if there is none. */
     struct srv_json signature_name, instances, inputs, examples, context;
-    int64_t n_instances; /* elements of `instances` if it is an array */
+    int64_t n_instances; /* number of elements of `instances`, if it is an array */
 };
 
 /*
- * Checks a text of any nesting depth and finds its members. INVALID_ARGUMENT "JSON Parse error:
- * ...", or, if the top value is not an object, "JSON Value: 5 Is not object".
+ * Checks a text of any nesting depth and finds the members of its top-level object. Fails with
+ * INVALID_ARGUMENT "JSON Parse error: ...", or, if the top-level value is not an object, "JSON
+ * Value: 5 Is not object".
  */
 enum rt_status srv_json_check(struct srv_json_doc *doc, struct rt_span text, struct rt_error *err);
 
 enum srv_json_type srv_json_type(struct srv_json v);
-const char *srv_json_type_name(struct srv_json v); /* "Null", "False", "Object", "Number", ... */
-const unsigned char *srv_json_after(struct srv_json v); /* the byte after the value */
-int64_t srv_json_count(struct srv_json v);              /* number of elements or members */
+/* returns "Null", "False", "Object", "Number", ... */
+const char *srv_json_type_name(struct srv_json v);
+const unsigned char *srv_json_after(struct srv_json v); /* returns the address after the value */
+/* returns the number of elements or members */
+int64_t srv_json_count(struct srv_json v);
 
 /*
- * Walks an array or object: begin with *at = srv_json_first(v), and take elements until false. For
- * an object *key is the token of the member's name, with quotes.
+ * Iterate over an array or object: begin with *at = srv_json_first(v), and call srv_json_next or
+ * srv_json_member until it returns false. For an object, *key is the token of the member's name,
+ * with quotes.
  */
 const unsigned char *srv_json_first(struct srv_json v);
 bool srv_json_next(const unsigned char **at, const unsigned char *end, struct srv_json *value);
@@ -66,34 +70,36 @@ static inline const unsigned char *srv_json_space(const unsigned char *p, const 
     return p;
 }
 
-/* The token of a string, with quotes. */
+/* Returns the token of a string, with its quotes. */
 struct rt_span srv_json_token(struct srv_json string);
-/* Decodes a string token and returns the length. `dst` NULL: only the length, which is at most the
- * token's. */
+/* Decodes a string token and returns the decoded length, which is at most the token's. `dst` NULL:
+ * only computes the length. */
 size_t srv_json_unquote(char *dst, struct rt_span token);
-/* Whether the token decodes to exactly these bytes. */
+/* Returns whether the token decodes to the n bytes at s. */
 bool srv_json_token_is(struct rt_span token, const char *s, size_t n);
-/* Whether v is {"b64": "..."} and nothing else; *token is that string's token. */
+/* Returns whether v is {"b64": "..."} with no other member. *token receives the token of the inner
+ * string. */
 bool srv_json_is_b64(struct srv_json v, struct rt_span *token);
-/* Decodes the base64 in a string token: the standard or the URL alphabet, padding optional, white
- * space skipped. `dst` NULL: only the length. False: not base64. */
+/* Decodes the base64 in a string token: in the standard or the URL alphabet, with or without
+ * padding, and with white space skipped. `dst` NULL: only computes the length. False: the string is
+ * not base64. */
 bool srv_json_unbase64(char *dst, size_t *n, struct rt_span token);
 
 /*
- * Writes the value for an error text (four spaces of indentation, one element a line), truncated
- * at `capacity` bytes and ended by NUL. Returns `text`.
+ * Formats the value for an error text (four spaces of indentation, one element per line), truncated
+ * at `capacity` bytes and terminated by NUL. Returns `text`.
  */
 const char *srv_json_show(char *text, size_t capacity, struct srv_json v);
 enum { SRV_JSON_SHOWN = 257 };
 
-/* Appends s in quotes, with RapidJSON's escapes; bytes above 0x7f stay as they are. */
+/* Appends a quoted string of n bytes with RapidJSON's escapes; bytes above 0x7f are not escaped. */
 void srv_json_quote(struct rt_bytes *out, const void *s, size_t n);
 
-/* Appends the bytes as base64 in quotes. */
+/* Appends n bytes as a quoted base64 string. */
 void srv_json_base64(struct rt_bytes *out, const void *s, size_t n);
 
-/* srv_json_quote and srv_json_base64 for strings of any length: `out` fails when `cancellation`
- * ends. */
+/* Like srv_json_quote and srv_json_base64, for strings of any length: `out` fails when
+ * `cancellation` ends. */
 void srv_json_quote_long(struct rt_bytes *out, const void *s, size_t n,
                          struct srv_cancellation *cancellation);
 void srv_json_base64_long(struct rt_bytes *out, const void *s, size_t n,

@@ -22,8 +22,8 @@ static const char exponent_text[] = "Miss exponent in number.";
 
 struct check {
     const unsigned char *p, *end;
-    const char *why;         /* the error; NULL: none */
-    const unsigned char *at; /* where the error is */
+    const char *why;         /* the error's text; NULL: no error */
+    const unsigned char *at; /* position of the error */
 };
 
 static bool refuse(struct check *c, const char *why, const unsigned char *at)
@@ -33,13 +33,13 @@ static bool refuse(struct check *c, const char *why, const unsigned char *at)
     return false;
 }
 
-/* The byte at p; 0 at the end, because a NUL ends the text, too. */
+/* Returns the byte at p, or 0 at the end of the text, because a NUL ends the text, too. */
 static unsigned char peek(const struct check *c, const unsigned char *p)
 {
     return p < c->end ? *p : 0;
 }
 
-/* Reads four hex digits at *p. */
+/* Reads four hex digits at *p and moves *p past them. */
 static bool check_hex(struct check *c, const unsigned char **p, const unsigned char *escape,
                       unsigned *out)
 {
@@ -55,7 +55,7 @@ static bool check_hex(struct check *c, const unsigned char **p, const unsigned c
     return true;
 }
 
-/* Checks a string; c->p is at its opening quote. */
+/* Checks a string whose opening quote is at c->p. */
 static bool check_string(struct check *c)
 {
     const unsigned char *p = c->p + 1;
@@ -107,7 +107,7 @@ static bool is_digit(unsigned char c)
     return (unsigned)c - '0' < 10;
 }
 
-/* Matches `word` byte by byte; the offset of an error is the first byte that differs. */
+/* Checks that `word` is at c->p. An error is reported at the first byte that differs. */
 static bool check_word(struct check *c, const char *word)
 {
     const unsigned char *p = c->p;
@@ -131,7 +131,7 @@ static const unsigned char *after_digits(const unsigned char *p, const unsigned 
             continue;
         }
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-        /* No byte below the first non-digit carries into it. */
+        /* The lowest set bit is exact, because no carry comes from the digits below it. */
         return p + (__builtin_ctzll(non_digits) >> 3);
 #else
         break;
@@ -196,7 +196,8 @@ static bool check_number(struct check *c)
     return true;
 }
 
-/* The open containers, one bit each (1: object). It grows with the text, whose length bounds it. */
+/* A stack of the open containers with one bit each (1: object). It grows with the depth of nesting,
+ * which the length of the text bounds. */
 struct nest {
     uint64_t few[8], *bits;
     size_t depth, capacity; /* in bits */
@@ -227,7 +228,8 @@ static bool nest_is_object(const struct nest *n)
     return n->bits[i >> 6] >> (i & 63) & 1;
 }
 
-/* Where to note the value of a top-level member that the API reads; NULL: it does not. */
+/* Returns where to store the value of a top-level member; NULL: the API does not read this
+ * member. */
 static struct srv_json *member_slot(struct srv_json_doc *doc, struct rt_span token)
 {
     static const struct {
@@ -253,16 +255,16 @@ static struct srv_json *member_slot(struct srv_json_doc *doc, struct rt_span tok
 struct document {
     struct srv_json_doc *doc;
     struct nest nest;
-    int64_t count; /* elements of the array at depth 2 */
-    bool counting; /* the array at depth 2 is `instances` */
+    int64_t count; /* number of elements of the array at depth 2 */
+    bool counting; /* whether the array at depth 2 is `instances` */
     bool no_memory;
 };
 
-/* The kind of token that may stand at c->p, behind white space. */
+/* What may come next at c->p, after white space. */
 enum place {
     AT_VALUE,
     AT_NAME,
-    AT_CLOSE, /* the bracket that closes the open container */
+    AT_CLOSE, /* the bracket that closes the innermost open container */
     BEHIND_VALUE,
     AT_END, /* of the document */
     REFUSED,
@@ -365,7 +367,7 @@ static enum place take_name(struct document *d, struct check *c)
     return AT_VALUE;
 }
 
-/* Checks the whole document. False: an error, or out of memory. */
+/* Checks the complete document. False: it has an error, or out of memory. */
 static bool check_document(struct document *d, struct check *c)
 {
     enum place place = AT_VALUE;

@@ -1,4 +1,4 @@
-/* Shared by json.c, json_check.c and json_text.c. Pure. */
+/* Shared by json.c, json_check.c and json_text.c. Pure functions. */
 #ifndef SRV_JSON_INTERNAL_H
 #define SRV_JSON_INTERNAL_H
 
@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* The value of a hex digit; -1: not a hex digit. */
+/* Returns the value of a hex digit; -1: c is not a hex digit. */
 static inline int srv_json_hex(unsigned char c)
 {
     if ((unsigned)c - '0' < 10)
@@ -15,7 +15,8 @@ static inline int srv_json_hex(unsigned char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Whether one of eight bytes ends a run of plain string bytes: '"', '\\', or below 0x20. */
+/* Returns whether one of the eight bytes in w ends a run of plain string bytes: '"', '\\', or a
+ * byte below 0x20. */
 static inline bool srv_json_has_special(uint64_t w)
 {
     const uint64_t ones = UINT64_C(0x0101010101010101), tops = ones << 7;
@@ -24,7 +25,7 @@ static inline bool srv_json_has_special(uint64_t w)
            tops;
 }
 
-/* Returns the end of a run of plain string bytes. */
+/* Returns the end of the run of plain string bytes that begins at p. */
 static inline const unsigned char *srv_json_plain(const unsigned char *p, const unsigned char *end)
 {
     uint64_t w;

@@ -5,14 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An extension of GCC and Clang. The bound beside each value below shows that it fits. */
+/* 128-bit integers are an extension of GCC and Clang. The bound beside each value below shows that
+ * it fits. */
 __extension__ typedef unsigned __int128 wide;
 
 static const double exact_ten[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
                                    1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
                                    1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
 
-/* The nearest doubles: at most half a unit of the last place off. */
+/* The doubles nearest to 10^-k, each off by at most half a unit in the last place. */
 static const double tenth[] = {1e0,   1e-1,  1e-2,  1e-3,  1e-4,  1e-5,  1e-6,  1e-7,
                                1e-8,  1e-9,  1e-10, 1e-11, 1e-12, 1e-13, 1e-14, 1e-15,
                                1e-16, 1e-17, 1e-18, 1e-19, 1e-20, 1e-21, 1e-22};
@@ -20,7 +21,7 @@ static const double tenth[] = {1e0,   1e-1,  1e-2,  1e-3,  1e-4,  1e-5,  1e-6,  
 static const uint32_t small_ten[] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000};
 
 static const uint64_t five[28] = {
-    /* the powers of five below 2^63 */
+    /* five[k] is 5^k; all entries are below 2^63 */
     1u,
     5u,
     25u,
@@ -57,9 +58,9 @@ static bool is_digit(unsigned char c)
 }
 
 /*
- * Returns how many of the eight bytes at p, from the first on, are decimal digits, and their
- * value. The digits are moved to the end of the word, behind zeros, so that one conversion of
- * eight digits serves every length without a loop whose end the processor would have to predict.
+ * Returns how many of the eight bytes at p are leading decimal digits; *value receives their value.
+ * The digits are moved to the end of the word, with zeros before them, so that one conversion of
+ * eight digits serves every length, without a loop whose end the processor would have to predict.
  */
 static inline int leading_digits(const unsigned char *p, uint64_t *value)
 {
@@ -68,14 +69,14 @@ static inline int leading_digits(const unsigned char *p, uint64_t *value)
     int n = 0;
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
     memcpy(&w, p, 8);
-    w ^= ones * '0'; /* a digit is its value now, every other byte is above 9 */
-    /* The first byte above 9 is found exactly; bytes behind it may be wrong by a carry. */
+    w ^= ones * '0'; /* a digit becomes its value, any other byte becomes larger than 9 */
+    /* The first byte above 9 is found exactly; later bytes may be wrong because of a carry. */
     const uint64_t other = (w | (w + ones * 0x76)) & (ones << 7);
     n = other ? __builtin_ctzll(other) >> 3 : 8;
     if (n == 0)
         return 0;
     w <<= 64 - 8 * n;
-    w = w * 10 + (w >> 8); /* every other byte of w is now a number of two digits */
+    w = w * 10 + (w >> 8); /* every other byte of w becomes a two-digit number */
     *value = ((w & UINT64_C(0x000000ff000000ff)) * UINT64_C(0x000f424000000064) +
               (w >> 16 & UINT64_C(0x000000ff000000ff)) * UINT64_C(0x0000271000000001)) >>
              32;
@@ -88,7 +89,7 @@ static inline int leading_digits(const unsigned char *p, uint64_t *value)
     return n;
 }
 
-/* 2^e as a double; e is within the range of normal numbers. */
+/* Returns 2^e; e must be in the exponent range of normal doubles. */
 static double two_to(int e)
 {
     uint64_t bits = (uint64_t)(1023 + e) << 52;
@@ -97,12 +98,13 @@ static double two_to(int e)
     return d;
 }
 
-/* w / 10^k, correctly rounded; w is not zero, 0 <= k <= 27. */
+/* Returns w / 10^k, correctly rounded, for w > 0 and 0 <= k <= 27. */
 static double divide_by_ten(uint64_t w, int k)
 {
     int lw = __builtin_clzll(w), ld = __builtin_clzll(five[k]);
     uint64_t top = w << lw, den = five[k] << ld;
-    wide num = (wide)top << 63; /* its upper half is below den: the quotient fits 64 bits */
+    /* the upper half of `num` is below `den`, so the quotient fits 64 bits */
+    wide num = (wide)top << 63;
     uint64_t q = (uint64_t)(num / den);
     bool sticky = (uint64_t)(num - (wide)q * den) != 0;
     int shift = 64 - __builtin_clzll(q) - 53; /* 10 or 11 */
@@ -114,7 +116,7 @@ static double divide_by_ten(uint64_t w, int k)
 }
 
 /*
- * Reads the hard cases with strtod, from a copy that ends in NUL. Of the digits behind 800
+ * Parses the hard cases with strtod, from a NUL-terminated copy. For the digits after the first 800
  * significant ones it matters only whether all are zero, so the copy has a fixed size.
  */
 static double slow_double(const unsigned char *p, const unsigned char *end, int64_t exponent)
@@ -156,16 +158,16 @@ static double slow_double(const unsigned char *p, const unsigned char *end, int6
 
 /* A parsed decimal: digits, fraction and exponent. */
 struct decimal {
-    uint64_t w;       /* the first 19 significant digits */
-    int64_t exponent; /* the exponent that is written */
-    int64_t scale;    /* value = w * 10^scale unless `cut` */
-    bool cut;         /* there are more digits than w holds */
-    bool integer;     /* neither fraction nor exponent */
+    uint64_t w;       /* value of the first 19 significant digits */
+    int64_t exponent; /* the exponent as written after 'e' */
+    int64_t scale;    /* the number is w * 10^scale unless `cut` */
+    bool cut;         /* the number has more significant digits than w holds */
+    bool integer;     /* the number has neither fraction nor exponent */
 };
 
 /*
- * Appends the digits from p on to *w, and adds their number to *n. If *n exceeds 19, *w has
- * overflowed and is meaningless.
+ * Appends the digits from p on to the number *w, and adds how many there were to *n. If *n exceeds
+ * 19, *w has overflowed and is meaningless.
  */
 static inline const unsigned char *read_digits(const unsigned char *p, const unsigned char *end,
                                                uint64_t *w, int *n)
@@ -194,9 +196,9 @@ static inline const unsigned char *read_decimal(const unsigned char *p, const un
     uint64_t w = 0;
     int64_t scale = 0, exponent = 0;
     bool cut = false, integer = true;
-    int n = 0; /* significant digits in w */
+    int n = 0; /* number of significant digits in w */
     const unsigned char *start = p;
-    /* most floats have one digit before the point */
+    /* most floating-point numbers have one digit before the point */
     if (end - p >= 2 && is_digit(*p) && p[1] == '.') {
         w = (uint64_t)(*p++ - '0');
         n = 1;
@@ -215,7 +217,7 @@ static inline const unsigned char *read_decimal(const unsigned char *p, const un
     }
     goto exponent_part;
 
-careful: /* again from the start, without overflow of w */
+careful: /* parses again from the start, without overflow of w */
     w = 0;
     n = 0;
     integer = true;
@@ -273,7 +275,7 @@ static double decimal_value(const struct decimal *d, const unsigned char *start,
     return slow_double(start, end, d->exponent);
 }
 
-/* Reads Inf, Infinity or NaN behind the sign; NULL: none of them. */
+/* Reads Inf, Infinity or NaN after the sign. Returns NULL if none of these words is at p. */
 static const unsigned char *read_word(const unsigned char *p, const unsigned char *end, double *out)
 {
     if (end - p >= 3 && memcmp(p, "NaN", 3) == 0) {
@@ -319,13 +321,13 @@ const unsigned char *srv_float_read(const unsigned char *p, const unsigned char 
     }
     struct decimal dec;
     p = read_decimal(start, end, &dec);
-    /* d is the double nearest to the value, or a neighbour of it. All of these round to the same
-     * float unless the value is close to the middle between two floats. */
+    /* d is the double nearest to the value, or a neighbour of that double. All of these round to
+     * the same float unless the value is close to the midpoint of two floats. */
     if (!dec.cut && dec.w && dec.scale <= 0 && dec.scale >= -22) {
         d = (double)dec.w * tenth[-dec.scale];
         uint64_t bits, part;
         memcpy(&bits, &d, sizeof bits);
-        part = bits & 0x1fffffff; /* the bits that a float drops */
+        part = bits & 0x1fffffff; /* the mantissa bits of a double that a float lacks */
         if (part - (0x10000000 - 4) > 8 && d >= 1e-30 && d <= 1e30) {
             *out = (float)(minus ? -d : d);
             return p;
@@ -336,7 +338,7 @@ const unsigned char *srv_float_read(const unsigned char *p, const unsigned char 
     return p;
 }
 
-/* Reads an integer of more than 19 digits again. False: it does not fit. */
+/* Parses an integer of more than 19 digits again. False: the value does not fit. */
 static bool read_uint(const unsigned char *p, const unsigned char *end, uint64_t *out)
 {
     uint64_t u = 0;
@@ -443,7 +445,8 @@ static const uint64_t ten[20] = {
     10000000000000000000u,
 };
 
-/* Rounds m * 2^e * 10^p to the nearest integer, ties to even, exactly. False: beyond 128 bits. */
+/* Rounds m * 2^e * 10^p to the nearest integer, exactly, with ties to even. False: an intermediate
+ * value exceeds 128 bits, or the result 64 bits. */
 static bool scaled(uint64_t m, int e, int p, uint64_t *out)
 {
     wide num = m;
@@ -462,7 +465,7 @@ static bool scaled(uint64_t m, int e, int p, uint64_t *out)
             return true;
         }
         if (shift < -127) {
-            *out = 0; /* num has fewer than 127 bits */
+            *out = 0; /* num has fewer than 127 bits, so it rounds to 0 */
             return true;
         }
         wide q = num >> -shift, rest = num - (q << -shift), half = (wide)1 << (-shift - 1);
@@ -492,8 +495,9 @@ static bool scaled(uint64_t m, int e, int p, uint64_t *out)
     return true;
 }
 
-/* Rounds m * 2^e to `digits` significant digits: *d is in [10^(digits-1), 10^digits), and the
- * value is about d * 10^(k - digits + 1). False: out of the exact range. */
+/* Rounds m * 2^e to `digits` significant digits. *d receives the digits as an integer in
+ * [10^(digits-1), 10^digits), so the value is about *d * 10^(*k - digits + 1). False: the exact
+ * arithmetic does not cover this value. */
 static bool decimal_digits(uint64_t m, int e, int digits, uint64_t *d, int *k)
 {
     int top = e + 63 - __builtin_clzll(m);            /* floor(log2) */
@@ -514,10 +518,10 @@ static bool decimal_digits(uint64_t m, int e, int digits, uint64_t *d, int *k)
 }
 
 /*
- * Returns the eight decimal digits of x, which is below 10^8, as values: one per byte, the first
- * in the lowest byte. Each step halves the numbers that are split, several at once in a word.
- * Quotients by 100 and by 10 are multiplications by a rounded reciprocal, which is exact for
- * numbers of this size.
+ * Returns the eight decimal digits of x, which is below 10^8, as one value per byte, the first
+ * digit in the lowest byte. Each step halves the length of the numbers in the word and splits
+ * several numbers at once. A quotient by 100 or by 10 is computed as a multiplication by a rounded
+ * reciprocal, which is exact for numbers of this size.
  */
 static inline uint64_t split_digits(uint64_t x)
 {
@@ -537,8 +541,9 @@ static void store_text(char *to, uint64_t bytes)
 }
 
 /*
- * Writes the digits of d, of which there are `digits` (6, 9 or 17), without trailing zeros.
- * Returns the number written, at least one. Stores whole words: 24 bytes are overwritten.
+ * Writes d, a number of `digits` digits (6, 9 or 17), without trailing zeros. Returns how many
+ * digits were written, at least one. Stores complete words, so up to 24 bytes of `text` are
+ * overwritten.
  */
 static inline size_t digits_text(char *text, uint64_t d, int digits)
 {
@@ -567,7 +572,7 @@ static inline size_t digits_text(char *text, uint64_t d, int digits)
     return 1;
 }
 
-/* Writes n significant digits in exponent form: 1.5e-07. */
+/* Writes n significant digits in exponent form, for example 1.5e-07. */
 static size_t write_exponent_form(char *buffer, const char *text, size_t n, int k)
 {
     size_t out = 0;
@@ -585,11 +590,11 @@ static size_t write_exponent_form(char *buffer, const char *text, size_t n, int 
     return out + srv_uint_write(buffer + out, x);
 }
 
-/* Writes d * 10^(k - digits + 1) as %g does: in exponent form if k is outside [-4, digits). */
+/* Writes d * 10^(k - digits + 1) like %g: in exponent form if k is outside [-4, digits). */
 static inline size_t write_digits(char *buffer, uint64_t d, int digits, int k)
 {
-    char text[24];                         /* digits_text stores whole words here */
-    if (k < 0 && k >= -4 && digits <= 9) { /* most floats below 1: no copy */
+    char text[24];                         /* 24 bytes, because digits_text stores complete words */
+    if (k < 0 && k >= -4 && digits <= 9) { /* most floats below 1 are written without a copy */
         const size_t lead = (size_t)(1 - k);
         memcpy(buffer, "0.000", 6);
         return lead + digits_text(buffer + lead, d, digits);
@@ -603,7 +608,7 @@ static inline size_t write_digits(char *buffer, uint64_t d, int digits, int k)
         return (size_t)(1 - k) + n;
     }
     const size_t whole = (size_t)k + 1;
-    if (n <= whole) { /* the zeros that digits_text does not count are in `text` */
+    if (n <= whole) { /* `text` contains the trailing zeros that n does not count */
         memcpy(buffer, text, whole);
         memcpy(buffer + whole, ".0", 2);
         return whole + 2;
@@ -622,7 +627,7 @@ static size_t write_non_finite(char *buffer, double x)
     return n;
 }
 
-/* Writes with the C library what the exact arithmetic cannot reach. */
+/* Formats with snprintf the numbers that the exact arithmetic does not cover. */
 static size_t write_slow(char *buffer, double x, int precision)
 {
     int n = snprintf(buffer, SRV_NUMBER_BYTES, "%.*g", precision, x);
@@ -635,7 +640,7 @@ static size_t write_slow(char *buffer, double x, int precision)
     return (size_t)n;
 }
 
-/* Reads six digits back: d * 10^(k-5) as a double. *ok is false if that would round twice. */
+/* Converts six digits back to the double d * 10^(k-5). *ok is false if that would round twice. */
 static double six_digits_back(uint64_t d, int k, bool *ok)
 {
     int scale = k - 5;
@@ -647,10 +652,9 @@ static double six_digits_back(uint64_t d, int k, bool *ok)
 }
 
 /*
- * Rounds a to `digits` digits, as decimal_digits describes; k is the exponent of the first digit
- * of a. False: a is too close to a tie, or rounds up to a power of ten, so that the product of two
- * doubles cannot decide. Conversions use int64_t, which takes one instruction where uint64_t takes
- * several.
+ * Rounds a to `digits` digits like decimal_digits; k is the decimal exponent of a's first digit.
+ * False: a is too close to a tie, or rounds up to a power of ten, so the product of two doubles
+ * cannot decide. Conversions use int64_t, which needs one instruction where uint64_t needs several.
  */
 static inline bool quick_digits(double a, int k, int digits, uint64_t *d, double *exact)
 {
@@ -666,8 +670,8 @@ static inline bool quick_digits(double a, int k, int digits, uint64_t *d, double
     return nearest < (int64_t)ten[digits];
 }
 
-/* The fast path for floats between 1e-10 and 1e20, with the same result as the path below. False:
- * use that path. */
+/* The fast path for floats between 1e-10 and 1e20, which writes the same text as the general path.
+ * False: the caller must use the general path. */
 static bool quick_float(char *buffer, float a, size_t *n)
 {
     uint32_t bits;
@@ -678,14 +682,16 @@ static bool quick_float(char *buffer, float a, size_t *n)
     memcpy(&bits, &a, sizeof bits);
     if (bits < 0x2edbe6ff || bits > 0x60ad78eb)
         return false;
-    /* The exponent of ten follows from the exponent of two, up to one. No float lies between a
-     * power of ten and the nearest double. */
+    /* The exponent of two determines the exponent of ten, or one less. The comparison with a
+     * rounded power of ten is exact, because no float lies between a power of ten and its nearest
+     * double. */
     const int top = (int)(bits >> 23) - 127;
     k = (int)((top * INT64_C(315653)) >> 20);
     k += (double)a >= (k < -1 ? tenth[-k - 1] : exact_ten[k + 1]);
     if (!quick_digits((double)a, k, 6, &d, &x))
         return false;
-    /* Six digits can read back as a only if they differ from it by at most half of its last bit. */
+    /* Six digits can read back as a only if they differ from a by at most half a unit in its last
+     * place. */
     if (fabs(x - (double)(int64_t)d) <= x * 0x1.1p-24 && (float)six_digits_back(d, k, &ok) == a &&
         ok) {
         *n = write_digits(buffer, d, 6, k);
@@ -707,7 +713,7 @@ size_t srv_float_write(char *buffer, float x)
     if (sign)
         *buffer++ = '-';
     float a = sign ? -x : x;
-    if (a < 100000.0f && a == (float)(int32_t)a) { /* small whole numbers, and zero */
+    if (a < 100000.0f && a == (float)(int32_t)a) { /* small integers, including zero */
         size_t n = srv_uint_write(buffer, (uint64_t)a);
         memcpy(buffer + n, ".0", 2);
         return sign + n + 2;

@@ -1,6 +1,6 @@
 /*
- * Numbers in JSON text: reading decimals into binary, always correctly rounded, and writing the
- * decimal forms that TensorFlow Serving prints. Pure functions over bytes.
+ * Numbers in JSON text: parses decimals, always correctly rounded, and writes the decimal forms
+ * that TensorFlow Serving prints. Pure functions over bytes.
  */
 #ifndef SRV_JSON_NUMBER_H
 #define SRV_JSON_NUMBER_H
@@ -9,39 +9,40 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SRV_NUMBER_BYTES = 32 }; /* bytes that a writer below may overwrite, whatever the length */
+enum { SRV_NUMBER_BYTES = 32 }; /* size of a writer's buffer, all of which may be overwritten */
 
-/* The kind of a number token by JSON's rules alone, as RapidJSON sees it. */
+/* The kind of a number token according to JSON's rules, as in RapidJSON. */
 enum srv_number_kind {
-    SRV_NUMBER_NONE,   /* no number begins here */
-    SRV_NUMBER_INT,    /* without fraction and exponent, fits int64: `i` */
-    SRV_NUMBER_UINT,   /* without fraction and exponent, fits only uint64: `u` */
-    SRV_NUMBER_DOUBLE, /* any other number, NaN and Infinity included: `d` */
+    SRV_NUMBER_NONE,   /* the text does not begin with a number */
+    SRV_NUMBER_INT,    /* no fraction and no exponent, and fits int64: the value is in `i` */
+    SRV_NUMBER_UINT,   /* no fraction and no exponent, and fits only uint64: the value is in `u` */
+    SRV_NUMBER_DOUBLE, /* any other number, including NaN and Infinity: the value is in `d` */
 };
 
 struct srv_number {
     enum srv_number_kind kind;
-    double d; /* set for every kind */
+    double d; /* the value as a double, set for every kind of number */
     int64_t i;
     uint64_t u;
 };
 
 /*
- * Reads the number token at p, whose syntax was checked (sign, digits, fraction, exponent, or NaN,
- * Inf, Infinity). Returns the byte after it, or p if there is no number.
+ * Parses the number token at p, whose syntax was already checked (sign, digits, fraction, exponent,
+ * or NaN, Inf, Infinity). Returns the byte after the token, or p if there is no number.
  */
 const unsigned char *srv_number_read(const unsigned char *p, const unsigned char *end,
                                      struct srv_number *out);
-/* Reads only the double. NULL: no number here. */
+/* Parses a number as a double. Returns the byte after the number; NULL if there is no number at
+ * p. */
 const unsigned char *srv_double_read(const unsigned char *p, const unsigned char *end, double *out);
 
-/* Reads a float: the correctly rounded double, rounded again as by a cast. */
+/* Parses a number as a float: the correctly rounded double, rounded again as by a cast. */
 const unsigned char *srv_float_read(const unsigned char *p, const unsigned char *end, float *out);
 
 /*
- * Writes %g with 6 digits, or with 9 (float) or 17 (double) if 6 do not read back as the same
- * value. ".0" is appended if the text has neither '.' nor 'e'. NaN, Infinity, -Infinity. Returns
- * the length.
+ * Write a number like %g with 6 digits, or with 9 (float) or 17 (double) if 6 digits do not read
+ * back as the same value. ".0" is appended if the text has neither '.' nor 'e'. Special values are
+ * written as NaN, Infinity and -Infinity. Return the length.
  */
 size_t srv_float_write(char *buffer, float x);
 size_t srv_double_write(char *buffer, double x);

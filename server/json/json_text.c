@@ -1,4 +1,4 @@
-/* Strings of JSON and their contents: escapes, base64, and values in error texts. */
+/* JSON strings and their contents: escapes, base64, and values in error texts. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -87,7 +87,7 @@ bool srv_json_token_is(struct rt_span token, const char *s, size_t n)
     size_t inside = token.n - 2;
     if (inside == n && memcmp(token.p + 1, s, n) == 0)
         return memchr(s, '\\', n) == NULL;
-    /* An escape takes at most six bytes for one byte. */
+    /* A decoded byte has at most six bytes in the token, the length of an escape. */
     if (inside <= n || inside > 6 * n || !memchr(token.p + 1, '\\', inside))
         return false;
     if (srv_json_unquote(NULL, token) != n)
@@ -111,7 +111,7 @@ bool srv_json_is_b64(struct srv_json v, struct rt_span *token)
         return false;
     after = srv_json_after((struct srv_json){p, v.end});
     if (!srv_json_token_is(rt_span_of(p, (size_t)(after - p)), "b64", 3))
-        return false; /* not walked further, because instances are objects, too */
+        return false; /* not read to its end, because instances are objects, too */
     p = srv_json_space(after, v.end);
     p = srv_json_space(p < v.end ? p + 1 : p, v.end);
     if (p >= v.end || *p != '"')
@@ -148,7 +148,8 @@ static void show_line(struct rt_bytes *out, int depth)
         show_add(out, "    ", 4);
 }
 
-/* Stops when `out` is full, which also bounds the depth, because each level takes bytes. */
+/* Writes a value until `out` is full. This also bounds the depth, because each level writes
+ * bytes. */
 static void show_value(struct rt_bytes *out, struct srv_json v, int depth)
 {
     if (out->n >= out->limit)
@@ -190,7 +191,7 @@ static void show_value(struct rt_bytes *out, struct srv_json v, int depth)
     show_add(out, object ? "}" : "]", 1);
 }
 
-/* The length of a text truncated at n, without an incomplete UTF-8 character. */
+/* Returns the length of a text truncated at n, without an incomplete UTF-8 character. */
 static size_t whole_characters(const char *p, size_t n)
 {
     size_t i = n;
@@ -205,7 +206,7 @@ static size_t whole_characters(const char *p, size_t n)
 
 const char *srv_json_show(char *text, size_t capacity, struct srv_json v)
 {
-    enum { LOOK = 16384 }; /* at most this much of a large value is walked */
+    enum { LOOK = 16384 }; /* limit of the bytes of a large value that are read */
     struct rt_bytes out;
     rt_bytes_init(&out, capacity - 1);
     if (v.end - v.p > LOOK)
@@ -221,7 +222,8 @@ const char *srv_json_show(char *text, size_t capacity, struct srv_json v)
     return text;
 }
 
-/* Counts the bytes appended since `before`. False: `out` has failed, or `cancellation` ended it. */
+/* Charges the bytes appended since `before` to `cancellation`. False: `out` has failed, or
+ * `cancellation` has ended. */
 static bool go_on(struct rt_bytes *out, size_t before, struct srv_cancellation *cancellation)
 {
     if (!out->failed && !srv_should_continue(cancellation, out->n - before))
@@ -271,7 +273,7 @@ static void escape(struct rt_bytes *out, const unsigned char *p, const unsigned 
     }
 }
 
-enum { PIECE = 3 << 18 }; /* bytes; whole groups of base64 */
+enum { PIECE = 3 << 18 }; /* bytes per step: a multiple of 3, so that base64 has no padding */
 
 void srv_json_quote_long(struct rt_bytes *out, const void *s, size_t n,
                          struct srv_cancellation *cancellation)
