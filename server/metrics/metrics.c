@@ -20,8 +20,8 @@ const struct srv_scale srv_scale_bytes = {1, 4, 14};
 const struct srv_scale srv_scale_rows = {1, 2, SRV_N_SIZES - 1};
 const struct srv_scale srv_scale_examples = {1, 2, 15};
 
-/* Returns the bucket of a value. The linear search is short for fast requests, and negligible
- * beside a slow one. */
+/* Returns the index of the bucket that counts `value`. The linear search is short for fast
+ * requests, and its cost is negligible for slow ones. */
 static int bucket_of(const struct srv_scale *scale, double value)
 {
     double bound = scale->first;
@@ -94,7 +94,7 @@ void srv_metrics_free(struct srv_metrics *m)
     free(m);
 }
 
-/* Returns the model's metrics and creates them when there are none. NULL: out of memory. */
+/* Returns the model's metrics and creates them if they do not exist. NULL: out of memory. */
 static struct srv_model_metrics *model_of(struct srv_metrics *m, const char *name)
     RT_REQUIRES(m->mu)
 {
@@ -187,7 +187,7 @@ static void count_job(const struct srv_io_loop *io_loop, const struct srv_job *j
     const struct srv_version *v = job->version;
     struct srv_version_metrics *vm = v->metrics;
     struct srv_model_io_loop *model = &vm->model->io_loops[io_loop->index];
-    int64_t s = vm->n_signatures; /* dynamic callables count under the last index */
+    int64_t s = vm->n_signatures; /* dynamic callables are counted at the last index */
 
     if (job->signature && job->signature >= v->loaded->signatures &&
         job->signature < v->loaded->signatures + v->loaded->n_signatures)
@@ -205,7 +205,7 @@ static void count_job(const struct srv_io_loop *io_loop, const struct srv_job *j
         count_value(&model->examples, &srv_scale_examples, (uint64_t)job->n_rows);
 }
 
-/* Counts a request of an unknown model by the requested name, as long as there are few such
+/* Counts a request for an unknown model under the requested name, unless there are too many such
  * names. */
 static void count_stranger(struct srv_metrics *m, struct rt_span name, int code)
 {
@@ -334,8 +334,8 @@ void srv_metrics_batch(struct srv_metrics *m, int worker, const struct srv_job *
     }
 }
 
-/* Returns the directory's counters and creates them when there are none; the oldest entry is
- * replaced when there are too many. NULL: out of memory. */
+/* Returns the directory's counters and creates them if they do not exist; if the table is full,
+ * they replace the oldest entry. NULL: out of memory. */
 static struct srv_path_metrics *path_of(struct srv_metrics *m, const char *path) RT_REQUIRES(m->mu)
 {
     int i = 0;

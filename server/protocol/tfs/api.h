@@ -1,6 +1,6 @@
 /*
- * The APIs of TensorFlow Serving that the server answers, over any transport, and their names.
- * Threads: pure.
+ * TensorFlow Serving's APIs that the server implements over any transport, and their names.
+ * Threads: pure functions, any thread.
  */
 #ifndef SRV_API_H
 #define SRV_API_H
@@ -17,18 +17,19 @@ enum srv_api {
 };
 
 enum {
-    SRV_N_JOB_APIS = SRV_METADATA, /* the APIs whose requests become jobs come first */
+    /* number of the APIs whose requests become jobs; they come first in srv_api */
+    SRV_N_JOB_APIS = SRV_METADATA,
     SRV_N_APIS = SRV_OTHER + 1,
 };
 
-/* A name such as "multi_inference", for the server's own metrics and the access log; "other" for no
- * API. */
+/* Returns a name such as "multi_inference", for the server's own metrics and the access log;
+ * "other" for SRV_OTHER. */
 const char *srv_api_name(enum srv_api api);
-/* A name such as "MultiInference", for gRPC and TensorFlow Serving's metrics of APIs that become
- * jobs. */
+/* Returns a name such as "MultiInference", for gRPC and for TensorFlow Serving's metrics of APIs
+ * whose requests become jobs. */
 const char *srv_api_method(enum srv_api api);
-/* A name such as "predict", for REST paths and TensorFlow Serving's metrics of them; "" if REST has
- * none. */
+/* Returns a name such as "predict", for REST paths and for TensorFlow Serving's metrics of REST
+ * requests; "" if REST does not have the API. */
 const char *srv_api_verb(enum srv_api api);
 
 #endif

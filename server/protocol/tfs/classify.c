@@ -18,7 +18,7 @@ static enum rt_status wrong_method(const struct srv_scoring *s, struct rt_error 
                    srv_scoring_method(s->api), s->sig->method_name ? s->sig->method_name : "");
 }
 
-/* Fails with `text` followed by the signature. */
+/* Fails with `text` followed by a description of the signature. */
 static enum rt_status wrong_signature(const struct srv_scoring *s, const char *text,
                                       struct rt_error *err)
 {
@@ -53,7 +53,7 @@ static enum rt_status check_classify(struct srv_scoring *s, struct rt_error *err
                                "Expected classification signature outputs to contain at least one "
                                "of \"classes\" or \"scores\". Signature was: ",
                                err);
-    /* A tensor that is both outputs counts as the labels. */
+    /* If one tensor is both outputs, it is read as the labels. */
     if (s->classes >= 0 && s->scores >= 0 &&
         strcmp(sig->outputs[s->classes].name, sig->outputs[s->scores].name) == 0)
         s->scores = -1;

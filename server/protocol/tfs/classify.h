@@ -1,8 +1,8 @@
 /*
- * Classify and Regress: what they require of a signature and its outputs, and the outputs read as
+ * Classify and Regress: checks a signature and its outputs for these APIs, and reads the outputs as
  * classes with scores, or as values. Error texts are TensorFlow Serving's.
  *
- * Threads: pure.
+ * Threads: pure functions, any thread.
  */
 #ifndef SRV_CLASSIFY_H
 #define SRV_CLASSIFY_H
@@ -10,34 +10,36 @@
 #include "runtime/files/saved_model.h"
 #include "server/batching/job.h"
 
-/* A classification or regression in a run; MultiInference has several. */
+/* One classification or regression of an inference; a MultiInference has several. */
 struct srv_scoring {
     enum srv_api api; /* SRV_CLASSIFY or SRV_REGRESS */
     const struct rt_signature *sig;
-    /* Indices of the labels and scores among the fetches of the run; -1: none. A regression has
-     * its values in `scores`. */
+    /* Indices of the labels and scores among the fetches of the run; -1: the signature has no such
+     * output. The values of a regression are in `scores`. */
     int classes, scores;
 };
 
-/* The method name "tensorflow/serving/classify" or "tensorflow/serving/regress". */
+/* Returns the API's method name, "tensorflow/serving/classify" or "tensorflow/serving/regress". */
 const char *srv_scoring_method(enum srv_api api);
 
 /*
- * Checks that the signature supports the API: one input `inputs`, and for Classify the outputs
- * `classes`, `scores` or both, for Regress the one output `outputs`. Sets classes and scores to
- * indices of the signature's outputs.
+ * Checks that the signature supports the API: it must have one input `inputs`, and for Classify the
+ * outputs `classes`, `scores` or both, for Regress the one output `outputs`. Sets s->classes and
+ * s->scores to indices of the signature's outputs.
  */
 enum rt_status srv_scoring_check(struct srv_scoring *s, bool check_method_name,
                                  struct rt_error *err);
 
-/* Checks that the outputs have the types and shapes that the API requires for `n` examples. */
+/* Checks that the outputs have the types and shapes that the API requires for n examples. */
 enum rt_status srv_scoring_check_outputs(const struct srv_scoring *s,
                                          const struct rt_tensor *fetches, int64_t n,
                                          struct rt_error *err);
 
-/* After srv_scoring_check_outputs: the number of classes per example; 1 for a regression. */
+/* Returns the number of classes per example; 1 for a regression. Call it after
+ * srv_scoring_check_outputs. */
 int64_t srv_scoring_width(const struct srv_scoring *s, const struct rt_tensor *fetches);
-/* The label and the score of class k of example i. "" without labels; 0 without scores. */
+/* Return the label and the score of class k of example i. The label is "" if there are no labels,
+ * the score 0 if there are no scores. */
 struct rt_span srv_scoring_label(const struct srv_scoring *s, const struct rt_tensor *fetches,
                                  int64_t i, int64_t k);
 float srv_scoring_score(const struct srv_scoring *s, const struct rt_tensor *fetches, int64_t i,

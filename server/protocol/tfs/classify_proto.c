@@ -38,7 +38,7 @@ enum rt_status srv_examples_read(struct srv_cursor message, bool is_multi,
         n_tasks += is_multi && srv_field_is(&f, 1, SRV_BYTES);
     if (got < 0)
         return srv_wire_malformed(err, is_multi ? "MultiInferenceRequest" : "the request");
-    enum { MANY = 1000 }; /* far beyond the signatures of any model */
+    enum { MANY = 1000 }; /* far more than any model has signatures */
     if (n_tasks > MANY)
         return rt_fail(err, RT_INVALID_ARGUMENT, "the request has %d tasks, at most %d", n_tasks,
                        MANY);
@@ -62,13 +62,13 @@ enum rt_status srv_examples_read(struct srv_cursor message, bool is_multi,
     return st;
 }
 
-/* The example list of an Input, and the context that precedes each example. */
+/* The examples of an Input, and the context that precedes each example. */
 struct example_list {
-    struct srv_cursor body; /* its field 1 is an example */
+    struct srv_cursor body; /* the enclosing message, whose field 1 is an example */
     struct srv_cursor context;
 };
 
-/* Of a oneof's two forms the last one counts. */
+/* Finds the examples of an Input. If both members of its oneof are present, the last one counts. */
 static enum rt_status find_list(struct srv_cursor input, struct example_list *out,
                                 struct rt_error *err)
 {
@@ -154,7 +154,7 @@ enum rt_status srv_examples_bind(struct srv_cursor input, size_t budget, struct 
 
 /* ---- writing ---- */
 
-enum { SCORE_COST = 16 }; /* cost of a class or value without its label, in copied bytes */
+enum { SCORE_COST = 16 }; /* cost of writing a class or value without its label, in copied bytes */
 
 static size_t class_size(struct rt_span label, float score)
 {
@@ -163,7 +163,7 @@ static size_t class_size(struct rt_span label, float score)
     return (label.n ? srv_bytes_size(1, label.n) : 0) + (bits ? 5 : 0);
 }
 
-/* The size of a Classifications message. */
+/* Returns the size of a Classifications message. */
 static size_t classes_size(const struct srv_scoring *s, const struct rt_tensor *fetches, int64_t i,
                            struct srv_cancellation *cancellation)
 {
@@ -184,8 +184,8 @@ static size_t value_size(const struct srv_scoring *s, const struct rt_tensor *fe
     return class_size(rt_span_of("", 0), srv_scoring_score(s, fetches, i, 0));
 }
 
-/* The size of a ClassificationResult or RegressionResult. Measuring stops at SRV_MESSAGE_MOST, and
- * when `cancellation` ends. */
+/* Returns the size of a ClassificationResult or RegressionResult. Measuring stops at
+ * SRV_MESSAGE_MOST, and when `cancellation` ends. */
 static size_t result_size(const struct srv_scoring *s, const struct rt_tensor *fetches, int64_t n,
                           struct srv_cancellation *cancellation)
 {
@@ -252,7 +252,7 @@ enum rt_status srv_scoring_write(const struct srv_scoring *s, const struct rt_te
     return srv_growth_close(growth, &message, out, n_out, err);
 }
 
-/* The size of an InferenceResult. */
+/* Returns the size of an InferenceResult. */
 static size_t scored_size(const struct srv_scoring *s, const struct srv_model_echo *echo,
                           size_t result)
 {

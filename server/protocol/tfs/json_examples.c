@@ -5,7 +5,7 @@
 #include "server/json/json_number.h"
 #include "server/protocol/tfs/wire.h"
 
-/* The kinds of a Feature, which are the numbers of its fields. */
+/* The kinds of a Feature. The values are field numbers of the Feature message. */
 enum kind { UNSET = 0, BYTES_LIST = 1, FLOAT_LIST = 2, INT64_LIST = 3 };
 
 struct feature {
@@ -24,7 +24,7 @@ static enum rt_status unexpected_type(const struct feature *f, struct srv_json v
                    srv_json_type_name(v));
 }
 
-/* The first value decides the kind of the feature. */
+/* Sets the kind of the feature at its first value, and checks it at the others. */
 static enum rt_status take_kind(struct feature *f, enum kind kind, struct rt_error *err)
 {
     static const char *const names[] = {"UNKNOWN", "bytes", "float", "int64"};
@@ -69,7 +69,7 @@ static enum rt_status add_b64(struct feature *f, struct rt_span token, struct rt
     return RT_OK;
 }
 
-/* Appends to a packed list: its values are the bytes of one field. */
+/* Appends a value to a packed list, all of whose values are the bytes of one field. */
 static void add_varint(struct feature *f, int64_t v)
 {
     unsigned char buffer[10];
@@ -127,7 +127,7 @@ static enum rt_status add_value(struct feature *f, struct srv_json v, struct rt_
 
 /* ---- an example ---- */
 
-/* Appends an entry of Features: the name, and a Feature with f->values. */
+/* Appends an entry to a Features message: the name, and a Feature with f->values. */
 static void put_feature(struct rt_bytes *features, const struct feature *f, const char *name,
                         size_t n_name)
 {
@@ -158,7 +158,7 @@ static enum rt_status add_feature(struct rt_bytes *features, struct feature *f, 
         return rt_fail_memory(err, "the name of a feature", n);
     srv_json_unquote(name->p, key);
     name->p[n] = '\0';
-    n = strlen(name->p); /* a name ends at its first NUL, as in TensorFlow Serving */
+    n = strlen(name->p); /* the first NUL ends a name, as in TensorFlow Serving */
     shown = n < sizeof f->name ? n : sizeof f->name - 1;
     memcpy(f->name, name->p, shown);
     f->name[shown] = '\0';
@@ -182,7 +182,8 @@ struct scratch {
     struct rt_bytes name, features;
 };
 
-/* Leaves the serialized Features in s->features; they are field 1 of the Example. */
+/* Parses an example and leaves the serialized Features, field 1 of the Example message, in
+ * s->features. */
 static enum rt_status read_example(struct scratch *s, struct srv_json v, struct rt_error *err)
 {
     struct srv_json value = {.end = v.end};
@@ -302,7 +303,7 @@ enum rt_status srv_json_decode_examples(const struct srv_json_doc *doc, size_t m
 
 /* ---- results ---- */
 
-enum { SCORE_COST = 64 }; /* cost of a score, in copied bytes of text */
+enum { SCORE_COST = 64 }; /* cost of writing a score, in copied bytes of text */
 
 static void put_score(struct rt_bytes *out, float score)
 {

@@ -1,7 +1,7 @@
 /*
- * Examples as JSON, the body of :classify and :regress, and their results as JSON. Each example is
- * converted from the text to a serialized tf.Example without a step between. Error texts are
- * TensorFlow Serving's.
+ * JSON bodies of :classify and :regress: parses the examples and writes the results. Each example
+ * is converted directly from the text to a serialized tf.Example. Error texts are TensorFlow
+ * Serving's.
  *
  * Pure functions; the caller owns text, tensors and buffers.
  */
@@ -12,15 +12,15 @@
 #include "server/json/json.h"
 
 /*
- * Converts the examples to a vector of strings. The context, if there is one, precedes each
- * example, which merges the two. Takes at most `max_bytes` (RESOURCE_EXHAUSTED). The JSON token of
- * a value decides its kind: a string or b64 object is bytes, a boolean or a number without
- * fraction and exponent is int64, any other number is float.
+ * Converts the examples to a vector of serialized tf.Examples. The context, if there is one,
+ * precedes each example, so that protobuf merges the two. Uses at most `max_bytes` (else
+ * RESOURCE_EXHAUSTED). The JSON token of a value determines its kind: a string or b64 object is
+ * bytes, a boolean or a number without fraction and exponent is int64, any other number is float.
  */
 enum rt_status srv_json_decode_examples(const struct srv_json_doc *doc, size_t max_bytes,
                                         struct rt_tensor *out, struct rt_error *err);
 
-/* Writes {"results": ...} of n examples. Stops when `cancellation` ends. */
+/* Writes {"results": ...} for n examples. Stops when `cancellation` ends. */
 enum rt_status srv_json_encode_scores(struct rt_bytes *out, const struct srv_scoring *s,
                                       const struct rt_tensor *fetches, int64_t n,
                                       struct srv_cancellation *cancellation, struct rt_error *err);

@@ -1,4 +1,4 @@
-/* The writing half of json_tensor.h: tensors as JSON text. */
+/* Writes tensors as JSON text: the functions of json_tensor.h that encode. */
 #include "server/protocol/tfs/json_tensor.h"
 
 #include <string.h>
@@ -6,13 +6,13 @@
 #include "runtime/base/half.h"
 #include "server/json/json_number.h"
 
-/* The output, and whether its request is still wanted. */
+/* The output buffer, and the cancellation of its request. */
 struct response {
     struct rt_bytes *out;
     struct srv_cancellation *cancellation;
 };
 
-/* `bytes` more were written. False: writing must stop. */
+/* Called after `bytes` more bytes were written. False: writing must stop. */
 static bool go_on(const struct response *a, size_t bytes)
 {
     if (!a->out->failed && !srv_should_continue(a->cancellation, bytes))
@@ -31,7 +31,7 @@ static void write_string(const struct response *a, const struct rt_str *s, bool 
     rt_bytes_addc(a->out, '}');
 }
 
-enum { ITEM = 16 }; /* cost of a list or string without its text, in bytes of text */
+enum { ITEM = 16 }; /* cost of writing a list, or a string without its text, in bytes of text */
 
 /* Writes n values of `data`, separated by ", ". Memory is reserved for 256 values at a time. */
 #define WRITE_RUN(type, write)                                                                     \
@@ -125,7 +125,7 @@ static void write_run(const struct response *a, enum rt_dtype dtype, const void 
     }
 }
 
-/* Writes the value of rank `rank` at *data, and moves *data behind it. */
+/* Writes the value of this rank at *data, and moves *data past it. */
 static void write_value(const struct response *a, enum rt_dtype dtype, int rank, const int64_t *dim,
                         const unsigned char **data, bool as_bytes)
 {
@@ -139,7 +139,7 @@ static void write_value(const struct response *a, enum rt_dtype dtype, int rank,
     rt_bytes_addc(out, '[');
     if (rank == 1) {
         write_run(a, dtype, *data, dim[0], as_bytes);
-        if (dim[0]) /* data may be NULL */
+        if (dim[0]) /* without elements `data` may be NULL */
             *data += (size_t)dim[0] * size;
     } else {
         for (int64_t i = 0; i < dim[0] && go_on(a, ITEM); i++) {
@@ -164,15 +164,16 @@ static void write_key(struct rt_bytes *out, const char *alias)
 }
 
 /*
- * A lower bound of the tensors' text in bytes, at most SIZE_MAX, so that a response that would be
- * too large is not begun: a tensor without elements may still have more lists than can be written.
- * The bytes of strings are added up until they exceed the limit.
+ * Returns a lower bound of the length of the tensors' text, at most SIZE_MAX, so that a response
+ * that would be too large is not begun: even a tensor without elements may have more lists than can
+ * be written. The lengths of strings are added up until they exceed the limit.
  */
 static size_t least_bytes(const struct response *a, const struct rt_tensor *t, int n)
 {
     size_t bytes = 0;
     for (int k = 0; k < n; k++) {
-        size_t lists = 1, each = 3; /* a digit, or quotes, and ", " */
+        /* the shortest value and its separator: a digit or two quotes, and ", " */
+        size_t lists = 1, each = 3;
         for (int d = 0; d + 1 < t[k].rank; d++)
             if (__builtin_mul_overflow(lists, (size_t)t[k].dim[d], &lists) ||
                 __builtin_add_overflow(bytes, 2 * lists, &bytes) || bytes > a->out->limit)
@@ -195,7 +196,8 @@ static void encode_rows(const struct response *a, const struct rt_signature *sig
     struct rt_bytes *out = a->out;
     int n = sig->n_outputs;
     rt_bytes_adds(out, "{\n    \"predictions\": [");
-    /* writes only the value, because the code above and below writes its outer brackets */
+    /* a single output is written without an object; the outer brackets are written above and
+     * below */
     if (n == 1) {
         const struct rt_tensor *t = &fetches[0];
         const unsigned char *data = t->data;

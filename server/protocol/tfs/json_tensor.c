@@ -11,8 +11,8 @@
 
 /* ---- decoding: shapes ---- */
 
-/* The dimensions of the nested lists, found by descending into first elements. False: more than
- * max_rank. */
+/* Determines the dimensions of nested lists by descending into first elements. False: the lists are
+ * nested deeper than max_rank. */
 static bool shape_of(struct srv_json v, int max_rank, int *rank, int64_t *dim)
 {
     *rank = 0;
@@ -34,7 +34,7 @@ static enum rt_status too_deep(struct rt_error *err)
                    RT_MAX_RANK);
 }
 
-/* The number of elements, at most INT64_MAX. */
+/* Returns the number of elements of this shape, at most INT64_MAX. */
 static int64_t elements(int rank, const int64_t *dim)
 {
     int64_t n = rt_count(rank, dim);
@@ -63,7 +63,7 @@ static bool is_integer_of(enum rt_dtype dtype, const struct srv_number *n)
         return is_int && n->i >= 0 && n->i <= UINT32_MAX;
     case RT_U64:
         return !is_int || n->i >= 0;
-    case RT_U16: /* types that TensorFlow Serving refuses keep to their range */
+    case RT_U16: /* types that TensorFlow Serving does not accept are limited to their own range */
     case RT_QU16:
         return is_int && n->i >= 0 && n->i <= UINT16_MAX;
     case RT_QI16:
@@ -72,12 +72,12 @@ static bool is_integer_of(enum rt_dtype dtype, const struct srv_number *n)
         return is_int && n->i >= 0 && n->i <= UINT8_MAX;
     case RT_QI8:
         return is_int && n->i >= INT8_MIN && n->i <= INT8_MAX;
-    default: /* types of 8 and 16 bits wrap, as in TensorFlow Serving */
+    default: /* 8-bit and 16-bit types accept the range of int32, as in TensorFlow Serving */
         return is_int && n->i >= INT32_MIN && n->i <= INT32_MAX;
     }
 }
 
-/* Checks a leaf without storing it. */
+/* Checks that a value that is not a list has the type `dtype`, without storing it. */
 static enum rt_status check_leaf(struct srv_json v, enum rt_dtype dtype, struct rt_error *err)
 {
     char shown[SRV_JSON_SHOWN];
@@ -134,8 +134,9 @@ static enum rt_status check_leaf(struct srv_json v, enum rt_dtype dtype, struct 
 }
 
 /*
- * Finds the error in a value that does not have this shape and type, in TensorFlow Serving's order
- * of errors. Counts leaves in *n. Called only after the fast path has failed.
+ * Finds the error in a value that does not have this shape and type; the order of checks is
+ * TensorFlow Serving's. *n counts the values that are not lists. Called only after the fast path
+ * has failed.
  */
 static enum rt_status explain(struct srv_json v, int level, int rank, const int64_t *dim,
                               enum rt_dtype dtype, int64_t *n, struct rt_error *err)
@@ -176,7 +177,7 @@ struct fill {
     enum rt_dtype dtype;
     int rank;
     const int64_t *dim;
-    unsigned char *dst, *dst_end; /* where the next element goes, and the end of memory */
+    unsigned char *dst, *dst_end; /* address of the next element, and end of the tensor's memory */
     bool no_memory;
 };
 
@@ -220,8 +221,8 @@ static bool read_bool(const unsigned char **p, const unsigned char *end, uint8_t
     return false;
 }
 
-/* Reads leaves from f->p on, separated by commas, until no comma follows or n are read. The
- * enclosing function returns false if a leaf is invalid or there are more than n. */
+/* Reads comma-separated values from f->p on until no comma follows or n values are read. Makes the
+ * enclosing function return false if a value is invalid or there are more than n. */
 #define READ_RUN(type, read)                                                                       \
     do {                                                                                           \
         type *to = (type *)(void *)f->dst;                                                         \
@@ -259,7 +260,8 @@ static bool read_bool(const unsigned char **p, const unsigned char *end, uint8_t
             return false;                                                                          \
     })
 
-/* Reads an integer of up to 17 digits without fraction and exponent; NULL: another number. */
+/* Reads an integer of up to 17 digits without fraction and exponent. Returns NULL for any other
+ * number. */
 static inline const unsigned char *short_integer(const unsigned char *p, const unsigned char *end,
                                                  int64_t *out)
 {
@@ -274,7 +276,8 @@ static inline const unsigned char *short_integer(const unsigned char *p, const u
     return p;
 }
 
-/* Reads a number that `from` rounds to a 16-bit float type; NULL: not a number. */
+/* Reads a number and rounds it with `from` to a 16-bit float type. Returns NULL if there is no
+ * number. */
 static const unsigned char *read_half(const unsigned char *p, const unsigned char *end,
                                       uint16_t (*from)(double), uint16_t *out)
 {
@@ -285,7 +288,8 @@ static const unsigned char *read_half(const unsigned char *p, const unsigned cha
     return p;
 }
 
-/* `alone`: a single value outside of any list, so that a comma behind it is left alone. */
+/* Reads n values. `alone`: it is a single value outside of any list, so a comma after it is not
+ * read. */
 static bool fill_run(struct fill *f, int64_t n, bool alone)
 {
     const unsigned char *p = f->p, *end = f->end;
@@ -318,7 +322,7 @@ static bool fill_run(struct fill *f, int64_t n, bool alone)
     case RT_U32:
         READ_INTEGER(uint32_t, 0, UINT32_MAX);
         break;
-    case RT_I16: /* 8 and 16 bits accept the range of int32 and wrap */
+    case RT_I16: /* 8-bit and 16-bit types accept the range of int32 and wrap around */
         READ_INTEGER(uint16_t, INT32_MIN, INT32_MAX);
         break;
     case RT_I8:
@@ -363,7 +367,7 @@ static bool fill_run(struct fill *f, int64_t n, bool alone)
     return i == n;
 }
 
-/* Reads a value of the expected shape at f->p. */
+/* Reads the value at f->p, which must have the expected shape. */
 static bool fill_value(struct fill *f, int level)
 {
     if (level == f->rank)
@@ -406,20 +410,21 @@ static bool fill_value(struct fill *f, int level)
 
 /* ---- decoding: requests ---- */
 
-/* The tensor of an input while rows are added to it. */
+/* An input of the signature while its tensor is being filled. */
 struct input {
     const struct rt_tensor_spec *spec;
     struct rt_tensor *tensor;
-    bool started, seen;    /* seen: the current row has the input */
-    struct srv_json given; /* columnar: the input's value; p NULL: not found yet */
+    bool started, seen;    /* started: a row was read; seen: the current row contains this input */
+    struct srv_json given; /* in columnar form: the input's value; p NULL: not found yet */
     int rank;              /* of a row */
     int64_t dim[RT_MAX_RANK], size;
     struct fill fill;
 };
 
 /*
- * Allocates the tensor of `count` elements. A text of n bytes holds fewer than n elements, so no
- * more are allocated: a larger shape comes from a ragged list, which is refused while it is read.
+ * Allocates the tensor with `count` elements. A text of n bytes contains fewer than n elements, so
+ * at most n are allocated: a larger shape results from a ragged list, which is refused when it is
+ * read.
  */
 static enum rt_status make_tensor(struct input *in, int64_t count, struct srv_json v, size_t *left,
                                   struct rt_error *err)
@@ -444,8 +449,8 @@ static enum rt_status make_tensor(struct input *in, int64_t count, struct srv_js
     return RT_OK;
 }
 
-/* Finds the error in a value that was not read: the value is checked against its own shape first.
- */
+/* Finds the error in a value that could not be read. The value is first checked against its own
+ * shape, then against that of the first row. */
 static enum rt_status refused(struct input *in, struct srv_json v, int max_rank,
                               struct rt_error *err)
 {
@@ -468,7 +473,7 @@ static enum rt_status refused(struct input *in, struct srv_json v, int max_rank,
     return rt_fail_memory(err, in->spec->alias, 0);
 }
 
-/* Reads a row of an input. After success v->p is behind the value. */
+/* Reads one row of an input and, on success, moves v->p past its value. */
 static enum rt_status add_row(struct input *in, struct srv_json *v, int64_t n_rows, size_t *left,
                               struct rt_error *err)
 {
@@ -501,7 +506,7 @@ static struct input *find_alias(struct input *inputs, int n, struct rt_span alia
 
 static struct input *find_input(struct input *inputs, int n, int hint, struct rt_span key)
 {
-    /* Members mostly have the order of the signature. */
+    /* The members of an object usually have the order of the signature. */
     struct input *in = &inputs[hint % n];
     if (srv_json_token_is(key, in->spec->alias, strlen(in->spec->alias)))
         return in;
@@ -534,12 +539,13 @@ static const char *row_prefix(char *buffer, size_t n, int64_t row, struct rt_spa
     return buffer;
 }
 
-/* An error in a row is INVALID_ARGUMENT to the client; its own code is in the text. */
+/* Reports an error in a row to the client as INVALID_ARGUMENT; the text contains the original
+ * code. */
 static enum rt_status in_row(int64_t row, struct rt_span key, enum rt_status code,
                              struct rt_error *err)
 {
     char prefix[256];
-    if (code == RT_RESOURCE_EXHAUSTED) /* an error of the server's memory, not of the row */
+    if (code == RT_RESOURCE_EXHAUSTED) /* the server lacks memory; the row is not at fault */
         return code;
     rt_fail_prefix(err, "%s%s: ", row_prefix(prefix, sizeof prefix, row, key),
                    rt_status_name(code));
@@ -563,7 +569,7 @@ static enum rt_status wrong_keys(const struct rt_signature *sig, int64_t row, st
                    (long long)row, srv_json_show(shown, sizeof shown, v), names);
 }
 
-/* Reads an object of named inputs. *v moves behind it. */
+/* Reads a row given as an object of named inputs, and moves *v past it. */
 static enum rt_status add_object(struct input *inputs, const struct rt_signature *sig,
                                  struct srv_json *v, int64_t row, int64_t n_rows, size_t *left,
                                  struct rt_error *err)
@@ -590,7 +596,7 @@ static enum rt_status add_object(struct input *inputs, const struct rt_signature
                     (int)len, name);
             return in_row(row, key, RT_INVALID_ARGUMENT, err);
         }
-        if (in->seen) { /* of equal keys the first one counts */
+        if (in->seen) { /* if a key is repeated, its first value counts */
             value.p = srv_json_after(value);
         } else {
             st = add_row(in, &value, n_rows, left, err);
@@ -684,14 +690,14 @@ static enum rt_status decode_columns(struct srv_json v, const struct rt_signatur
                            "input tensors required as per tensorinfo_map");
         return decode_whole(&inputs[0], v, left, err);
     }
-    /* One walk finds all members; errors are reported in the signature's order. */
+    /* One pass finds all members, so that errors can be reported in the signature's order. */
     const unsigned char *at = srv_json_first(v);
     struct srv_json value;
     struct rt_span key;
     int n = sig->n_inputs, hint = 0;
     while (srv_json_member(&at, v.end, &key, &value)) {
         struct input *in = find_input(inputs, n, hint, key);
-        if (in && !in->given.p) { /* of equal keys the first one counts */
+        if (in && !in->given.p) { /* if a key is repeated, its first value counts */
             in->given = value;
             hint = (int)(in - inputs) + 1;
         }

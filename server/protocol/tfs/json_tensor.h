@@ -1,10 +1,10 @@
 /*
  * Tensors as JSON, in TensorFlow Serving's row and columnar forms. Requests are decoded directly
- * into tensor memory, and responses are written directly from it. Error texts are TensorFlow
+ * into tensor memory, and responses are encoded directly from it. Error texts are TensorFlow
  * Serving's.
  *
- * Pure functions; the caller owns text, tensors and buffers. json_tensor.c reads, json_response.c
- * writes.
+ * Pure functions; the caller owns text, tensors and buffers. json_tensor.c decodes, json_response.c
+ * encodes.
  */
 #ifndef SRV_JSON_TENSOR_H
 #define SRV_JSON_TENSOR_H
@@ -15,7 +15,7 @@
 enum srv_json_form { SRV_JSON_ROW, SRV_JSON_COLUMNAR };
 
 /*
- * Whether the type has a JSON form. TensorFlow Serving refuses some of these types: half,
+ * Returns whether the type has a JSON form. TensorFlow Serving refuses some of these types: half,
  * bfloat16, uint16 and the quantised ones.
  */
 static inline bool srv_json_takes(enum rt_dtype d)
@@ -29,16 +29,16 @@ static inline bool srv_json_takes(enum rt_dtype d)
 }
 
 /*
- * Decodes `signature_name` of a predict, classify or regress request into the arena; empty if it
- * is absent. INVALID_ARGUMENT if it is not a string.
+ * Decodes `signature_name` of a predict, classify or regress request into the arena; *out is empty
+ * if the request has none. INVALID_ARGUMENT if `signature_name` is not a string.
  */
 enum rt_status srv_json_signature(const struct srv_json_doc *doc, struct rt_arena *arena,
                                   struct rt_span *out, struct rt_error *err);
 
 /*
- * Decodes input i of the signature into feeds[i], which is zero before. After a failure the caller
- * clears the feeds that were made. Takes at most `max_bytes` of tensor memory
- * (RESOURCE_EXHAUSTED).
+ * Decodes input i of the signature into feeds[i], which must be zeroed by the caller. After a
+ * failure the caller clears the feeds decoded so far. Uses at most `max_bytes` of tensor memory
+ * (else RESOURCE_EXHAUSTED).
  */
 enum rt_status srv_json_decode_predict(const struct srv_json_doc *doc,
                                        const struct rt_signature *signature,
@@ -48,7 +48,7 @@ enum rt_status srv_json_decode_predict(const struct srv_json_doc *doc,
 
 /*
  * Writes a response body with all outputs of the signature: {"predictions": ...} or {"outputs":
- * ...}. INVALID_ARGUMENT if JSON cannot express them. Stops when `cancellation` ends.
+ * ...}. INVALID_ARGUMENT if JSON cannot express the outputs. Stops when `cancellation` ends.
  */
 enum rt_status srv_json_encode_predict(struct rt_bytes *out, const struct rt_signature *signature,
                                        const struct rt_tensor *fetches, enum srv_json_form form,

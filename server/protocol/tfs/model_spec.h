@@ -1,6 +1,6 @@
 /*
- * ModelSpec in protobuf messages: the model, the version or label, and the signature that a
- * request names, and those that a response echoes.
+ * ModelSpec messages of protobuf: the model, version or label, and signature that a request names,
+ * and those that the response names.
  *
  * Source: tensorflow_serving/apis/model.proto.
  */
@@ -13,24 +13,24 @@
 #include "runtime/base/arena.h"
 #include "server/protocol/tfs/wire.h"
 
-/* The version and signature that a request names. Spans point into the request. */
+/* The model, version and signature that a request names. Spans point into the request. */
 struct srv_model_spec {
     struct rt_span name, label, signature; /* p NULL: absent */
     bool has_version;
     int64_t version;
 };
 
-/* Merges a ModelSpec into *out. Spans point into the message, or into the arena. */
+/* Merges a serialized ModelSpec into *out. Spans point into the message, or into the arena. */
 enum rt_status srv_model_spec_read(struct srv_cursor message, struct srv_model_spec *out,
                                    struct rt_arena *arena, struct rt_error *err);
 
-/* The ModelSpec of a response: the version by number, never by label, and the signature that ran.
- */
+/* The ModelSpec of a response, which names the version by number, never by label, and the signature
+ * that ran. */
 struct srv_model_echo {
     const char *model, *signature;
     int64_t version;
 };
-/* The ModelSpec as a field of a message: its size, and two ways to write it. */
+/* Measure the ModelSpec as field `number` of a message, and write it to memory or append it. */
 size_t srv_model_echo_size(const struct srv_model_echo *echo, uint32_t number);
 unsigned char *srv_model_echo_write(unsigned char *p, const struct srv_model_echo *echo,
                                     uint32_t number);

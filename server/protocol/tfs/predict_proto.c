@@ -15,7 +15,7 @@ static int compare_spans(struct rt_span a, struct rt_span b)
 
 struct numbered {
     struct srv_predict_input input;
-    int order; /* position in the message */
+    int order; /* index of the entry in the message */
 };
 
 static int compare_inputs(const void *a, const void *b)
@@ -34,7 +34,7 @@ static enum rt_status read_entry(struct srv_cursor entry, struct srv_predict_inp
 
     out->alias = rt_span_of("", 0);
     out->tensor = entry;
-    out->tensor.left = 0; /* an entry without a value stands for an empty message */
+    out->tensor.left = 0; /* a missing value means an empty message */
     while (!st && (got = srv_field_next(&entry, &f)) > 0) {
         if (srv_field_is(&f, 1, SRV_BYTES))
             st = srv_cursor_span(f.body, &out->alias, arena, err);
@@ -54,14 +54,15 @@ enum rt_status srv_predict_read(struct srv_cursor message, struct srv_predict_re
     enum rt_status st = RT_OK;
 
     *out = (struct srv_predict_request){0};
-    /* Counted before memory is taken: each entry takes at least two bytes of the message. */
+    /* Entries are counted before memory is allocated; each entry takes at least two bytes of the
+     * message. */
     while ((got = srv_field_next(&c, &f)) > 0) {
         n_inputs += srv_field_is(&f, 2, SRV_BYTES);
         n_filters += srv_field_is(&f, 3, SRV_BYTES);
     }
     if (got < 0)
         return srv_wire_malformed(err, "PredictRequest");
-    enum { MANY = 10000 }; /* far beyond any signature */
+    enum { MANY = 10000 }; /* far more than any signature has */
     if (n_inputs > MANY || n_filters > MANY)
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "the request has %d inputs and %d output filters, at most %d of each",
@@ -86,7 +87,8 @@ enum rt_status srv_predict_read(struct srv_cursor message, struct srv_predict_re
     if (st)
         return st;
     qsort(inputs, (size_t)n, sizeof *inputs, compare_inputs);
-    for (int i = 0; i < n; i++) /* of equal aliases the last one counts, as in any map */
+    /* if an alias is repeated, the last entry counts, as in any protobuf map */
+    for (int i = 0; i < n; i++)
         if (i + 1 == n || !rt_span_eq(inputs[i].input.alias, inputs[i + 1].input.alias))
             out->inputs[out->n_inputs++] = inputs[i].input;
     return RT_OK;
@@ -243,7 +245,7 @@ enum rt_status srv_predict_bind(const struct srv_predict_request *request,
 }
 /* ---- writing ---- */
 
-struct entry { /* an output in the response */
+struct entry { /* the sizes of one output in the response */
     struct srv_tensor_layout tensor;
     size_t size;
 };

@@ -1,8 +1,9 @@
 /*
- * The protobuf messages of Predict: parsing a request, its tensors as a signature's feeds, the
- * response.
+ * The protobuf messages of Predict: parses a request, reads its tensors into a signature's feeds,
+ * and writes the response.
  *
- * Source: tensorflow_serving/apis/predict.proto. Threads: pure; memory is from the caller's arena.
+ * Source: tensorflow_serving/apis/predict.proto.
+ * Threads: pure functions; memory is allocated from the caller's arena.
  */
 #ifndef SRV_PREDICT_PROTO_H
 #define SRV_PREDICT_PROTO_H
@@ -21,21 +22,23 @@ struct srv_predict_input {
 struct srv_predict_request {
     bool has_spec;
     struct srv_model_spec spec;
-    int n_inputs; /* sorted by alias, without duplicates */
+    int n_inputs; /* the inputs are sorted by alias, without duplicates */
     struct srv_predict_input *inputs;
     int n_filters;
     struct rt_span *filters;
 };
 
-/* Parses a request. Spans point into the slices, or into `arena` if the bytes cross slices. */
+/* Parses a request. Spans point into the slices of the message, or into `arena` if their bytes
+ * cross slices. */
 enum rt_status srv_predict_read(struct srv_cursor message, struct srv_predict_request *out,
                                 struct rt_arena *arena, struct rt_error *err);
 
 /*
- * Reads the request's tensors into the feeds of the signature (`feeds` has sig->def->n_inputs
- * entries, zero before; after a failure the caller clears them). Sets `wanted` for each output, in
- * the signature's order. `call`: the signature's callable, whose types the feeds must have; NULL:
- * they may have any. Checks and error texts are in TensorFlow Serving's order, the types last.
+ * Reads the request's tensors into the feeds of the signature. `feeds` has sig->def->n_inputs
+ * entries, zeroed by the caller, who also clears them after a failure. Sets wanted[i] for each
+ * output i of the signature. `call` is the signature's callable, whose types the feeds must have;
+ * if it is NULL, the feeds may have any type. Checks and error texts have TensorFlow Serving's
+ * order, with the types last.
  */
 enum rt_status srv_predict_bind(const struct srv_predict_request *request,
                                 const struct rt_signature *sig, const struct rt_callable *call,
@@ -46,21 +49,25 @@ struct srv_predict_response {
     struct srv_model_echo echo;
     const struct rt_signature *sig;
     const struct rt_tensor *fetches; /* one tensor per output of sig */
-    const bool *wanted;              /* whether each output of sig is written */
-    bool as_content;                 /* values go into tensor_content instead of the typed fields */
-    struct srv_growth *growth;       /* NULL: the bytes are not charged */
+    const bool *wanted;              /* for each output of sig: whether the response contains it */
+    /* write values to tensor_content instead of the typed fields */
+    bool as_content;
+    /* the budget to which the response is charged; NULL: no budget */
+    struct srv_growth *growth;
 };
-/* Writes a response; *out is from malloc. Fails for types that a TensorProto cannot hold. */
+/* Writes a response; *out is allocated by malloc. Fails for types that a TensorProto cannot
+ * hold. */
 enum rt_status srv_predict_write(const struct srv_predict_response *response, unsigned char **out,
                                  size_t *n, struct rt_error *err);
 
-/* A request written again from its tensors, because the request log does not keep a request's
- * bytes. */
+/* The contents of a PredictRequest for the request log. The message is written again from its
+ * tensors, because the received bytes are not kept. */
 struct srv_predict_request_parts {
     struct srv_model_echo echo;
     const struct rt_signature *sig;
     const struct rt_tensor *feeds; /* one tensor per input of sig */
-    /* whether each output of sig is wanted; written as output_filter unless all are true */
+    /* for each output of sig: whether the client requested it; written as output_filter unless all
+     * are true */
     const bool *wanted;
 };
 void srv_predict_write_request(const struct srv_predict_request_parts *parts, struct rt_bytes *out);

@@ -13,7 +13,7 @@ enum srv_method srv_method_of(const char *name)
     return SRV_OTHER_METHOD;
 }
 
-/* Removes `word` from the front, in upper or lower case. */
+/* Removes `word` from the front of *s, ignoring case. False: *s does not begin with `word`. */
 static bool take(struct rt_span *s, const char *word)
 {
     size_t n = strlen(word);
@@ -24,7 +24,8 @@ static bool take(struct rt_span *s, const char *word)
     return true;
 }
 
-/* Removes the bytes before the next '/' or ':'. False: there are none. */
+/* Removes the bytes before the next '/' or ':' from the front of *s. False: there are no such
+ * bytes. */
 static bool take_name(struct rt_span *s, struct rt_span *out)
 {
     size_t n = 0;
@@ -51,7 +52,8 @@ struct parts {
     struct rt_span name, version, label, word; /* p NULL: absent */
 };
 
-/* Removes a version or a label, which may follow the name. Without either, nothing is removed. */
+/* Removes a version or a label, which may follow a model's name. If neither follows, removes
+ * nothing. */
 static void take_choice(struct rt_span *s, struct parts *out)
 {
     struct rt_span rest = *s, found;
@@ -67,7 +69,7 @@ static void take_choice(struct rt_span *s, struct parts *out)
     }
 }
 
-/* Matches NAME[/versions/N | /labels/L]:classify|regress|predict behind /v1/models/. */
+/* Matches /v1/models/NAME[/versions/N | /labels/L]:classify|regress|predict. */
 static bool match_post(struct rt_span s, struct parts *out)
 {
     *out = (struct parts){0};
@@ -81,7 +83,8 @@ static bool match_post(struct rt_span s, struct parts *out)
            rt_span_is(out->word, "regress");
 }
 
-/* Matches [/NAME][/versions/N | /labels/L][/metadata] behind /v1/models, first with a name. */
+/* Matches /v1/models[/NAME][/versions/N | /labels/L][/metadata]; a path that matches with and
+ * without NAME is read as having a NAME. */
 static bool match_get(struct rt_span uri, struct parts *out)
 {
     for (int with_name = 1; with_name >= 0; with_name--) {
@@ -111,7 +114,7 @@ static int hex(unsigned char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Percent-decodes into the arena; text without '%' stays in place. */
+/* Percent-decodes *s into the arena; a text without '%' is not copied. */
 static enum rt_status decode(struct rt_span *s, struct rt_arena *arena, struct rt_error *err)
 {
     if (s->n == 0 || !memchr(s->p, '%', s->n))
@@ -172,7 +175,7 @@ static enum rt_status to_model(struct srv_route *out, const char *method, struct
         out->api = *parts.word.p == 'p'   ? SRV_PREDICT
                    : *parts.word.p == 'c' ? SRV_CLASSIFY
                                           : SRV_REGRESS;
-    else /* case matters for the word: any other spelling means the status */
+    else /* "metadata" is case-sensitive: with another spelling the path means the status */
         out->api = parts.word.p && rt_span_is(parts.word, "metadata") ? SRV_METADATA : SRV_STATUS;
     out->spec.name = parts.name;
     out->spec.label = parts.label;
@@ -191,7 +194,7 @@ enum rt_status srv_route(struct srv_route *out, const char *method, struct rt_sp
 {
     memset(out, 0, sizeof *out);
     out->api = SRV_OTHER;
-    /* A client of a proxy sends the whole address, of which only the path counts. */
+    /* A client of a proxy sends an absolute URI, of which only the path counts. */
     struct rt_span rest = uri;
     if (take(&rest, "http://") || take(&rest, "https://")) {
         const unsigned char *slash = rest.n ? memchr(rest.p, '/', rest.n) : NULL;

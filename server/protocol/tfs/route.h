@@ -1,6 +1,6 @@
 /*
- * Parses a method and a raw URI (not yet percent-decoded) into a route. Pure. The patterns are
- * TensorFlow Serving's, with Slipway's own paths beside them.
+ * Parses a method and a raw URI (not yet percent-decoded) into a route. Pure functions. The
+ * patterns are TensorFlow Serving's and those of Slipway's own paths.
  */
 #ifndef SRV_ROUTE_H
 #define SRV_ROUTE_H
@@ -18,25 +18,25 @@ enum srv_method { /* of HTTP */
 enum srv_method srv_method_of(const char *name);
 
 enum srv_target {
-    SRV_TO_NOWHERE, /* neither below /v1/ nor another path of this server: 404 */
-    SRV_TO_MODEL,   /* `api` is the API of the model */
+    SRV_TO_NOWHERE, /* the path is neither below /v1/ nor another path of this server: 404 */
+    SRV_TO_MODEL,   /* `api` says which API of the model */
     SRV_TO_OPTIONS, /* a browser's preflight request (CORS) */
     SRV_TO_HEALTH,
-    SRV_TO_READY, /* readiness of the model spec.name, or of the server if that is empty */
+    SRV_TO_READY, /* readiness of the model spec.name, or of the server if spec.name is empty */
     SRV_TO_METRICS,
 };
 
 struct srv_route {
     enum srv_target target;
     enum srv_api api;
-    struct srv_model_spec spec; /* spans into the arena, or into the URI */
+    struct srv_model_spec spec; /* its spans point into the arena, or into the URI */
 };
 
 /*
- * INVALID_ARGUMENT with TensorFlow Serving's texts: "Malformed request: METHOD PATH", "Missing
- * model name in request.", "Failed to convert version: N to numeric."; NOT_FOUND outside /v1/.
- * `uri` includes the query, as in TensorFlow Serving. `metrics_path`: the path of the Prometheus
- * page; "": there is none.
+ * Parses a request line. INVALID_ARGUMENT with TensorFlow Serving's texts: "Malformed request:
+ * METHOD PATH", "Missing model name in request.", "Failed to convert version: N to numeric.";
+ * NOT_FOUND for paths outside /v1/. `uri` includes the query, as in TensorFlow Serving.
+ * `metrics_path` is the path of the Prometheus page; "" means that there is no such page.
  */
 enum rt_status srv_route(struct srv_route *out, const char *method, struct rt_span uri,
                          const char *metrics_path, struct rt_arena *arena, struct rt_error *err);

@@ -129,7 +129,7 @@ static void put_named(struct rt_bytes *out, uint32_t number, const char *name,
 
 /* ---- writing: the trace of a run ---- */
 
-/* Writes a NodeOutput whose TensorDescription has the type and shape. */
+/* Writes a NodeOutput with a TensorDescription of the output's type and shape. */
 static void put_output(struct rt_bytes *out, struct rt_bytes scratch[3], int slot,
                        const struct rt_trace_output *o)
 {
@@ -183,7 +183,7 @@ static void put_node_stats(struct rt_bytes *out, struct rt_bytes scratch[4],
     srv_put_message(out, 2, stats);
 }
 
-/* Writes the StepStats: per device, the nodes that ran there. */
+/* Writes the StepStats: for each device, the nodes that ran on it. */
 static void put_step_stats(struct rt_bytes *out, const struct rt_trace *t)
 {
     struct rt_bytes scratch[4], device, all;
@@ -192,7 +192,7 @@ static void put_step_stats(struct rt_bytes *out, const struct rt_trace *t)
     rt_bytes_init(&all, LIMIT);
     for (int i = 0; i < 4; i++)
         rt_bytes_init(&scratch[i], LIMIT);
-    for (int d = 0; d < 2; d++) { /* the CPU, and the other devices together */
+    for (int d = 0; d < 2; d++) { /* 0: the CPU; 1: all other devices */
         bool any = false;
         for (const struct rt_trace_node *n = t->first; n; n = n->next) {
             if ((n->device != 0) != d)
@@ -212,7 +212,7 @@ static void put_step_stats(struct rt_bytes *out, const struct rt_trace *t)
     rt_bytes_clear(&all);
 }
 
-/* Writes a GraphDef of NodeDefs without attributes, because a plan keeps none. */
+/* Writes a GraphDef whose NodeDefs have no attributes, because a plan does not keep them. */
 static void put_graph(struct rt_bytes *out, const struct rt_trace *t)
 {
     struct rt_bytes node, graph;
@@ -253,7 +253,7 @@ enum rt_status srv_session_write(const struct srv_session_response *r, unsigned 
         put_graph(&metadata, r->trace);
     if (r->trace)
         total += srv_bytes_size(2, metadata.n);
-    /* A request may name a tensor any number of times, so the size is limited. */
+    /* A request may fetch one tensor any number of times, so the response's size is limited. */
     for (int i = 0; i < r->n && total <= LIMIT; i++) {
         const struct srv_tensor_layout l = srv_tensor_lay_out(r->tensors[i], false, cancellation);
         total += srv_bytes_size(1, named_size(r->names[i], &l));

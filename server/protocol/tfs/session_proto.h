@@ -1,9 +1,9 @@
 /*
- * The protobuf messages of SessionRun: tensors by their names in the graph.
+ * The protobuf messages of SessionRun, which name tensors of the graph.
  *
  * Source: tensorflow_serving/apis/session_service.proto, tensorflow/core/protobuf/config.proto
- * (RunOptions, RunMetadata), tensorflow/core/framework/{step_stats,graph,node_def}.proto. Threads:
- * pure; memory is from the caller's arena.
+ * (RunOptions, RunMetadata), tensorflow/core/framework/{step_stats,graph,node_def}.proto.
+ * Threads: pure functions; memory is allocated from the caller's arena.
  */
 #ifndef SRV_SESSION_PROTO_H
 #define SRV_SESSION_PROTO_H
@@ -21,11 +21,11 @@ struct srv_session_feed {
 struct srv_session_request {
     bool has_spec;
     struct srv_model_spec spec;
-    /* the feeds, fetches and targets are in the order of the message */
+    /* feeds, fetches and targets keep the order of the message */
     int n_feeds, n_fetches, n_targets;
     struct srv_session_feed *feeds;
     const char **fetches, **targets;
-    bool names_are_aliases; /* the names are aliases of the signature */
+    bool names_are_aliases; /* the names are aliases of the signature, not names of the graph */
     int64_t timeout_ms;     /* of RunOptions; 0: none */
     bool wants_times, wants_graph;
 };
@@ -40,13 +40,15 @@ struct srv_session_response {
     const char *const *names;
     const struct rt_tensor *const *tensors; /* one per name */
     const struct rt_trace *trace;           /* NULL: no RunMetadata */
-    struct srv_growth *growth;              /* NULL: the bytes are not charged */
+    /* the budget to which the response is charged; NULL: no budget */
+    struct srv_growth *growth;
 };
-/* Writes a response; *out is from malloc. Fails for types that a TensorProto cannot hold. */
+/* Writes a response; *out is allocated by malloc. Fails for types that a TensorProto cannot
+ * hold. */
 enum rt_status srv_session_write(const struct srv_session_response *r, unsigned char **out,
                                  size_t *n, struct rt_error *err);
 
-/* Appends a SessionRunRequest. `tensors`: one per feed of `r`. */
+/* Appends a SessionRunRequest. `tensors` has one entry per feed of `r`. */
 void srv_session_write_request(const struct srv_session_request *r,
                                const struct srv_model_echo *echo,
                                const struct rt_tensor *const *tensors, struct rt_bytes *out);

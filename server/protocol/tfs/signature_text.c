@@ -1,6 +1,7 @@
 #include "server/protocol/tfs/signature_text.h"
 
-/* Quotes a string; bytes other than printable ASCII are octal, as in protobuf's text format. */
+/* Quotes a string as in protobuf's text format: all bytes except printable ASCII are octal
+ * escapes. */
 static void quote(struct rt_bytes *out, const char *s)
 {
     rt_bytes_addc(out, '"');

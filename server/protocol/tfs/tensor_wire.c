@@ -8,9 +8,9 @@
 
 struct form {
     uint32_t number;         /* field number */
-    enum srv_wire_type type; /* wire type of one value */
-    uint8_t parts;           /* values per element: 2 for complex types */
-    uint8_t is_chunk;        /* one run of bytes instead of a repeated field (float8) */
+    enum srv_wire_type type; /* protobuf wire type of one value */
+    uint8_t parts;           /* values per element; 2 for complex types */
+    uint8_t is_chunk;        /* the field is one bytes field instead of a repeated one (float8) */
 };
 
 static struct form form_of(enum rt_dtype dtype)
@@ -63,7 +63,7 @@ static struct form form_of(enum rt_dtype dtype)
     }
 }
 
-/* The bytes of a value in memory; a complex element is two values. */
+/* Returns the size of one value in memory; a complex element consists of two values. */
 static size_t value_size(enum rt_dtype dtype, const struct form *form)
 {
     return rt_dtype_size(dtype) / form->parts;
@@ -71,12 +71,12 @@ static size_t value_size(enum rt_dtype dtype, const struct form *form)
 
 /* ---- reading tensors ---- */
 
-struct head { /* a TensorProto without its values */
+struct head { /* the contents of a TensorProto, without its values */
     int dtype, rank;
     int64_t dim[RT_MAX_RANK];
     struct srv_cursor content;
-    size_t value_bytes[20]; /* bytes of the values in the message, by field number */
-    size_t text_bytes;      /* bytes that their strings take in addition to the elements */
+    size_t value_bytes[20]; /* for each field number: bytes of its values in the message */
+    size_t text_bytes;      /* memory needed by the message's strings in addition to the elements */
 };
 
 static enum rt_status read_shape(struct srv_cursor c, struct head *h, struct rt_error *err)
@@ -86,7 +86,7 @@ static enum rt_status read_shape(struct srv_cursor c, struct head *h, struct rt_
 
     while ((got = srv_field_next(&c, &f)) > 0) {
         if (!srv_field_is(&f, 2, SRV_BYTES))
-            continue; /* unknown_rank is ignored: as in TensorFlow, the dimensions count */
+            continue; /* unknown_rank is ignored: as in TensorFlow, only the dimensions count */
         if (h->rank == RT_MAX_RANK)
             return rt_fail(err, RT_INVALID_ARGUMENT, "a shape of more than %d dimensions",
                            RT_MAX_RANK);
@@ -128,7 +128,7 @@ static enum rt_status read_head(struct srv_cursor c, struct head *h, struct rt_e
     return !st && got < 0 ? srv_wire_malformed(err, "TensorProto") : st;
 }
 
-/* An upper bound of the number of elements in the message. */
+/* Returns an upper bound of the number of elements in the message. */
 static size_t most_elements(const struct head *h, const struct form *form)
 {
     size_t bytes = h->value_bytes[form->number], width = 1;
@@ -139,7 +139,8 @@ static size_t most_elements(const struct head *h, const struct form *form)
     return bytes / width / form->parts;
 }
 
-/* The most bytes that n strings of `bytes` together take in addition to their elements. */
+/* Returns the most memory that n strings, of `bytes` bytes in total, need in addition to their
+ * elements. */
 static size_t content_text_bytes(size_t bytes, size_t n)
 {
     const size_t long_ones = bytes / sizeof((struct rt_str){.n = 0}.u.in);
@@ -167,7 +168,8 @@ static void store_varint(void *dst, int64_t i, uint64_t v, enum rt_dtype dtype)
     }
 }
 
-/* Reads at most `n` values in all into dst; *got counts them. False: malformed. */
+/* Reads packed values into dst until it contains n values; *got is the number of values in dst.
+ * False: the field is malformed. */
 static bool read_packed(struct srv_cursor c, const struct form *form, enum rt_dtype dtype,
                         char *dst, int64_t n, int64_t *got)
 {
@@ -230,7 +232,8 @@ static enum rt_status read_values(struct srv_cursor c, const struct form *form, 
     return RT_OK;
 }
 
-/* The content is the lengths of all strings, then their bytes. */
+/* Reads strings from tensor_content, which contains the lengths of all strings, then their
+ * bytes. */
 static enum rt_status strings_from_content(struct srv_cursor c, struct rt_str *dst, int64_t n,
                                            struct rt_error *err)
 {
@@ -265,7 +268,7 @@ static enum rt_status fill(struct srv_cursor message, const struct head *h, cons
         return strings_from_content(content, t->data, n, err);
     if (content.left) {
         srv_cursor_copy(&content, t->data, (size_t)n * size);
-        if (dtype == RT_BOOL) /* kernels rely on 0 and 1 */
+        if (dtype == RT_BOOL) /* kernels require booleans to be 0 or 1 */
             for (int64_t i = 0; i < n; i++)
                 ((uint8_t *)t->data)[i] = ((uint8_t *)t->data)[i] != 0;
         return RT_OK;
@@ -316,7 +319,7 @@ enum rt_status srv_tensor_read(struct srv_cursor message, enum rt_dtype expected
                        rt_dtype_name(dtype));
     if (expected != RT_NO_DTYPE && dtype != expected)
         return rt_tensor_new(out, NULL, dtype, 1, &(int64_t){0}, err);
-    /* A string that is repeated to fill the shape is stored once and shared. */
+    /* A string that is repeated to fill the shape is stored once and shared by the elements. */
     if (dtype == RT_STRING && n)
         bytes += h.content.left ? content_text_bytes(h.content.left, (size_t)n) : h.text_bytes;
     if (bytes > *budget)
@@ -336,7 +339,7 @@ enum rt_status srv_tensor_read(struct srv_cursor message, enum rt_dtype expected
 }
 /* ---- writing ---- */
 
-/* Element i as the varint of its field: int32 fields are sign-extended to 64 bits. */
+/* Returns the varint that encodes element i: int32 fields are sign-extended to 64 bits. */
 static uint64_t load_varint(const void *p, int64_t i, enum rt_dtype dtype)
 {
     switch (dtype) {
@@ -372,13 +375,13 @@ static size_t dim_size(int64_t dim)
 }
 
 enum {
-    RUN = 64 << 10,    /* elements between two checks of `cancellation` */
-    PIECE = 4 << 20,   /* bytes between two checks of `cancellation` */
-    ELEMENT_COST = 16, /* cost of a string or varint, in copied bytes */
+    RUN = 64 << 10,    /* elements processed between two checks of `cancellation` */
+    PIECE = 4 << 20,   /* bytes processed between two checks of `cancellation` */
+    ELEMENT_COST = 16, /* cost of writing a string or varint, in copied bytes */
 };
 
-/* The bytes of the packed values or of tensor_content; for strings as fields, all fields with tags.
- */
+/* Returns the bytes of the packed values or of tensor_content; for a repeated string field, those
+ * of all fields including tags and lengths. */
 static size_t values_size(const struct rt_tensor *t, const struct form *form, bool as_content,
                           struct srv_cancellation *cancellation)
 {

@@ -1,8 +1,9 @@
 /*
- * TensorProto messages. Reading copies a tensor's bytes once, directly to their place, and takes
- * no more memory than the bytes of the message or the caller's budget justify.
+ * TensorProto messages. Reading copies a tensor's bytes once, directly to their destination, and
+ * allocates no more memory than the size of the message or the caller's budget justifies.
  *
- * Source: tensorflow/core/framework/tensor.proto. Threads: pure.
+ * Source: tensorflow/core/framework/tensor.proto.
+ * Threads: pure functions, any thread.
  */
 #ifndef SRV_TENSOR_WIRE_H
 #define SRV_TENSOR_WIRE_H
@@ -12,35 +13,36 @@
 #include "server/protocol/tfs/wire.h"
 
 /*
- * Reads a tensor from a TensorProto. *budget is the most bytes that the tensor may take; the bytes
- * taken are subtracted from it. RESOURCE_EXHAUSTED: the budget is too small, and nothing was
- * expanded. The error text says what is wrong with the message.
+ * Reads a tensor from a TensorProto. *budget is the most bytes that the tensor may occupy; the
+ * bytes it occupies are subtracted from *budget. RESOURCE_EXHAUSTED: the budget is too small, and
+ * nothing was expanded. The error text describes what is wrong with the message.
  *
- * One value may stand for all elements of a shape, so that a message of 41 bytes may hold a tensor
- * of 256 MiB. Therefore a tensor of another type than `expected`, which the caller refuses in any
- * case, is not expanded: *out gets its type and no elements. RT_NO_DTYPE: any type is expected.
+ * One value may stand for all elements of a shape, so that a message of 41 bytes may encode a
+ * tensor of 256 MiB. Therefore a tensor whose type is not `expected`, which the caller refuses in
+ * any case, is not expanded: *out gets its type and no elements. `expected` RT_NO_DTYPE accepts any
+ * type.
  */
 enum rt_status srv_tensor_read(struct srv_cursor message, enum rt_dtype expected,
                                struct rt_tensor *out, size_t *budget, struct rt_error *err);
 
-bool srv_tensor_has_wire(enum rt_dtype dtype); /* false: a TensorProto cannot hold the type */
+bool srv_tensor_has_wire(enum rt_dtype dtype); /* returns whether a TensorProto can hold the type */
 
 /*
- * The sizes of a tensor's message and of its parts; as_content: in tensor_content instead of the
- * typed field. Measuring stops at INT32_MAX bytes, the limit of a protobuf message, and when
- * `cancellation` ends. The caller must not write a message whose measuring has stopped.
+ * The sizes of a tensor's message and of its parts. as_content: the values are in tensor_content
+ * instead of the typed field. Measuring stops at INT32_MAX bytes, the limit of a protobuf message,
+ * and when `cancellation` ends. The caller must not write a message whose measuring has stopped.
  */
 struct srv_tensor_layout {
     size_t shape, values, tensor;
 };
 struct srv_tensor_layout srv_tensor_lay_out(const struct rt_tensor *t, bool as_content,
                                             struct srv_cancellation *cancellation);
-/* Writes the message and returns the address behind it. Writing stops when `cancellation` ends. */
+/* Writes the message and returns the address after it. Writing stops when `cancellation` ends. */
 unsigned char *srv_tensor_emit(unsigned char *p, const struct rt_tensor *t, bool as_content,
                                const struct srv_tensor_layout *l,
                                struct srv_cancellation *cancellation);
 
-/* Appends a TensorProto with its values in the typed field. `l`: its layout. */
+/* Appends a TensorProto with its values in the typed field. `l` is the tensor's layout. */
 void srv_tensor_write(struct rt_bytes *out, const struct rt_tensor *t,
                       const struct srv_tensor_layout *l, struct srv_cancellation *cancellation);
 

@@ -11,7 +11,7 @@ struct srv_cursor srv_cursor_of(const struct rt_span *slices, size_t total)
     return (struct srv_cursor){.slice = slices, .left = total};
 }
 
-/* The contiguous bytes from the cursor on; 0 only at the end of the message. */
+/* Returns the number of contiguous bytes at the cursor; 0 only at the end of the message. */
 static size_t contiguous_bytes(struct srv_cursor *c)
 {
     if (!c->left)
@@ -24,7 +24,8 @@ static size_t contiguous_bytes(struct srv_cursor *c)
     return n < c->left ? n : c->left;
 }
 
-/* Copies n bytes and moves on (dst NULL: skips them). False: the message has fewer. */
+/* Copies n bytes and moves the cursor past them; if dst is NULL, only moves. False: fewer than n
+ * bytes are left. */
 bool srv_cursor_copy(struct srv_cursor *c, void *dst, size_t n)
 {
     char *to = dst;
@@ -110,10 +111,11 @@ int srv_field_next(struct srv_cursor *c, struct srv_field *f)
         f->body.left = (size_t)n;
         return srv_cursor_copy(c, NULL, (size_t)n) ? 1 : -1;
     }
-    return -1; /* groups do not occur in these messages */
+    return -1; /* groups do not occur in these messages, so they are refused */
 }
 
-/* The rest of the message in contiguous memory: in place, or copied into the arena. */
+/* Makes the rest of the message contiguous: *out points into the message, or to a copy in the
+ * arena. */
 enum rt_status srv_cursor_span(struct srv_cursor c, struct rt_span *out, struct rt_arena *arena,
                                struct rt_error *err)
 {

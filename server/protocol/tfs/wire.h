@@ -1,10 +1,10 @@
 /*
- * Protobuf messages, read and written by hand: a cursor over the slices of memory that a transport
- * delivers, an iterator over fields, and the sizes and bytes of written fields. No size that a
- * message claims is used to allocate memory before it was compared with the bytes that are
- * present.
+ * A hand-written reader and writer of protobuf messages: a cursor over the slices of memory that a
+ * transport delivers, an iterator over fields, and functions that measure and write fields. No
+ * length that a message claims is used to allocate memory before it was compared with the bytes
+ * that are present.
  *
- * Threads: pure; memory is from the caller's arena.
+ * Threads: pure functions; memory is allocated from the caller's arena.
  */
 #ifndef SRV_WIRE_H
 #define SRV_WIRE_H
@@ -14,17 +14,20 @@
 
 /* ---- reading ---- */
 
-/* A position in a message that lies in several slices of memory. */
+/* A position in a message that is spread over several slices of memory. */
 struct srv_cursor {
-    const struct rt_span *slice; /* the current one; slices hold at least `left` more bytes */
-    size_t off;                  /* offset in the slice */
-    size_t left;                 /* bytes left of the message */
+    /* the current slice; it and the following ones contain at least `left` more bytes */
+    const struct rt_span *slice;
+    size_t off;  /* offset in the current slice */
+    size_t left; /* bytes of the message that are not read yet */
 };
 struct srv_cursor srv_cursor_of(const struct rt_span *slices, size_t total);
-/* Copies n bytes and moves on (dst NULL: skips them). False: the message has fewer. */
+/* Copies n bytes and moves the cursor past them; if dst is NULL, only moves. False: fewer than n
+ * bytes are left. */
 bool srv_cursor_copy(struct srv_cursor *c, void *dst, size_t n);
 bool srv_cursor_varint(struct srv_cursor *c, uint64_t *out);
-/* The rest of the message in contiguous memory: in place, or copied into the arena. */
+/* Makes the rest of the message contiguous: *out points into the message, or to a copy in the
+ * arena. */
 enum rt_status srv_cursor_span(struct srv_cursor c, struct rt_span *out, struct rt_arena *arena,
                                struct rt_error *err);
 
@@ -35,7 +38,8 @@ struct srv_field {
     uint64_t value;
     struct srv_cursor body;
 };
-/* 1: *f is the next field; 0: the end of the message; -1: malformed. */
+/* Reads the next field into *f. Returns 1 for a field, 0 at the end of the message, -1 if the
+ * message is malformed. */
 int srv_field_next(struct srv_cursor *c, struct srv_field *f);
 static inline bool srv_field_is(const struct srv_field *f, uint32_t number, enum srv_wire_type type)
 {
@@ -43,16 +47,17 @@ static inline bool srv_field_is(const struct srv_field *f, uint32_t number, enum
 }
 enum rt_status srv_field_span(const struct srv_field *f, struct rt_span *out,
                               struct rt_arena *arena, struct rt_error *err);
-/* Sets INVALID_ARGUMENT "the request is not well formed protobuf: WHAT". */
+/* Fails with INVALID_ARGUMENT "the request is not well formed protobuf: WHAT". */
 enum rt_status srv_wire_malformed(struct rt_error *err, const char *what);
 
 /* ---- writing into memory of a measured size ---- */
 
 size_t srv_varint_size(uint64_t v);
-size_t srv_bytes_size(uint32_t number, size_t n); /* a field of n bytes with its tag and length */
+/* returns the size of a field of n bytes, including its tag and length */
+size_t srv_bytes_size(uint32_t number, size_t n);
 unsigned char *srv_write_varint(unsigned char *p, uint64_t v);
 unsigned char *srv_write_tag(unsigned char *p, uint32_t number, enum srv_wire_type type);
-/* Writes a tag and a length; the n bytes follow. */
+/* Writes a tag and the length n; the caller writes the n bytes. */
 unsigned char *srv_write_head(unsigned char *p, uint32_t number, size_t n);
 unsigned char *srv_write_bytes(unsigned char *p, uint32_t number, const void *bytes, size_t n);
 
@@ -60,11 +65,11 @@ unsigned char *srv_write_bytes(unsigned char *p, uint32_t number, const void *by
 
 void srv_put_int(struct rt_bytes *out, uint32_t number, uint64_t v); /* writes nothing for 0 */
 void srv_put_float(struct rt_bytes *out, uint32_t number, float v);  /* writes nothing for +0 */
-/* Appends a tag and a length; the caller appends the n bytes. */
+/* Appends a tag and the length n; the caller appends the n bytes. */
 void srv_put_head(struct rt_bytes *out, uint32_t number, size_t n);
 void srv_put_bytes(struct rt_bytes *out, uint32_t number, const void *p, size_t n);
-/* Appends a message from a buffer of its own and empties that buffer. If the buffer has failed, so
- * has `out`. */
+/* Appends the contents of `message` as a field, and empties `message`. If `message` has failed,
+ * `out` fails, too. */
 void srv_put_message(struct rt_bytes *out, uint32_t number, struct rt_bytes *message);
 static inline void srv_put_text(struct rt_bytes *out, uint32_t number, const char *s)
 {
