@@ -31,8 +31,8 @@
 enum {
     LONGEST_HINT = 1000,        /* bytes of an example request that is still worth printing */
     SAME_SIGNAL_NS = 100000000, /* signals this shortly after the first belong to the same stop */
-    REFUSED_WAIT_MS = 1000,     /* time for sending the responses of refused requests */
-    STOP_LIMIT_MS = 8000,       /* time after which the process ends whatever is still running */
+    REFUSED_WAIT_MS = 1000,     /* time to send the responses of refused requests */
+    STOP_LIMIT_MS = 8000,       /* time after which the process ends even if threads still run */
     EXIT_START_FAILED = 255,
     LOG_QUEUE_BYTES = 64 << 20,
 };
@@ -53,8 +53,8 @@ static int signals_fd(void)
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* Returns the signal that came; 0: none came within `wait_ms` (-1: no limit), or the descriptor
- * `other` (-1: none) is readable. */
+/* Returns the signal that was received; 0 if none was received within `wait_ms` (-1: no limit), or
+ * if the descriptor `other` (-1: none) became readable first. */
 static int wait_signal(int fd, int other, int wait_ms)
 {
     struct pollfd fds[2] = {{.fd = fd, .events = POLLIN}, {.fd = other, .events = POLLIN}};
@@ -63,15 +63,15 @@ static int wait_signal(int fd, int other, int wait_ms)
     return read(fd, &info, sizeof info) == sizeof info ? (int)info.ssi_signo : 0;
 }
 
-/* The stop that a first signal began. */
+/* A stop of the server, which the first signal began. */
 struct stop {
-    int signals; /* the descriptor that signals are read from */
+    int signals; /* the signalfd */
     int64_t begun_ns;
 };
 
-/* Returns whether a second signal that ends the process at once came within `wait_ms`. SIGHUP is
- * ignored, because the config file is not read any more, and so are signals shortly after the
- * first, because tools such as timeout(1) signal the process and then its group. */
+/* Returns whether a second signal, which ends the process at once, was received within `wait_ms`.
+ * SIGHUP is ignored, because the config file is no longer read, and so are signals shortly after
+ * the first, because tools such as timeout(1) signal the process and then its group. */
 static bool wait_second(const struct stop *stop, int wait_ms)
 {
     int64_t end = rt_now_ns() + (int64_t)wait_ms * 1000000;
@@ -94,8 +94,8 @@ static void raise_open_files(void)
     }
 }
 
-/* Returns the memory for runs: half of the free memory. The other half is for weights and for the
- * tensors and messages of requests. */
+/* Returns the memory limit of all runs: half of the free memory. The other half is for weights and
+ * for the tensors and messages of requests. */
 static size_t run_memory(const struct srv_options *o)
 {
     int64_t free_bytes = rt_machine_free_memory();
@@ -104,7 +104,7 @@ static size_t run_memory(const struct srv_options *o)
     return free_bytes == INT64_MAX ? SIZE_MAX : (size_t)(free_bytes / 2);
 }
 
-/* Resolves flags and files to plain values, and logs those that have no effect. */
+/* Resolves flags and files to final settings, and logs the flags that have no effect. */
 static enum rt_status resolve_settings(struct srv_server *s, struct rt_error *err)
 {
     const char *name, *reason;
@@ -182,7 +182,7 @@ static enum rt_status listen_rest(struct srv_server *s, int *port, struct rt_err
     if (!st)
         RT_LOG(RT_LOG_INFO, "Exporting HTTP/REST API at:%s:%d ...",
                *o->bind_address ? o->bind_address : "localhost", *port);
-    if (!st && o->as_tensorflow) /* scripts wait for this line of TensorFlow Serving's log */
+    if (!st && o->as_tensorflow) /* scripts wait for this line in TensorFlow Serving's log */
         RT_LOG(RT_LOG_INFO, "[evhttp_server.cc : 261] NET_LOG: Entering the event loop ...");
     return st;
 }
@@ -197,13 +197,12 @@ static enum rt_status listen_all(struct srv_server *s, int *grpc_port, int *rest
     if (st && s->options.as_tensorflow && s->grpc) {
         RT_LOG(RT_LOG_ERROR, "Failed to start HTTP Server at localhost:%lld: %s",
                (long long)s->options.rest_api_port, rt_error_text(err));
-        st = RT_OK; /* as in TensorFlow Serving, gRPC goes on */
+        st = RT_OK; /* as in TensorFlow Serving, gRPC serves without REST */
     }
     return st;
 }
 
-/* Waits for the initial models on a thread of its own, so that the main thread can receive
- * signals. */
+/* A thread that waits for the initial models, so that the main thread can receive signals. */
 struct initial {
     struct srv_server *server;
     int event_fd;
@@ -221,7 +220,7 @@ static void *wait_initial_thread(void *arg)
     return NULL;
 }
 
-/* False: a signal that ends the process came first. */
+/* Waits until the initial models are loaded. False: a signal that ends the process came first. */
 static bool wait_initial(struct srv_server *s, int signals, enum rt_status *status,
                          struct rt_error *err)
 {
@@ -232,7 +231,8 @@ static bool wait_initial(struct srv_server *s, int signals, enum rt_status *stat
         return true;
     }
     int got = wait_signal(signals, w.event_fd, -1);
-    /* the config file has just been read; the manager looks for later changes */
+    /* the manager has just read the config file, and notices later changes when it reads the file
+     * again */
     while (got == SIGHUP) {
         srv_manager_reread(s->manager);
         got = wait_signal(signals, w.event_fd, -1);
@@ -256,7 +256,7 @@ struct hint {
     int port;
 };
 
-/* Builds the example line for one version. Returns true when the line is short enough to end the
+/* Builds an example request for one version. Returns true when the line is short enough to end the
  * search. */
 static bool make_hint(void *arg, const struct srv_version *v)
 {
@@ -292,8 +292,8 @@ static void print_where(const struct srv_server *s, int grpc_port, int rest_port
     fflush(stdout);
 }
 
-/* Serves until a signal ends it. Prints how to try the first model as soon as the server is
- * ready. */
+/* Serves requests until a signal ends it. As soon as the server is ready, prints an example request
+ * for the first model. */
 static void serve(struct srv_server *s, int signals, int rest_port)
 {
     bool is_announced = s->options.as_tensorflow || !rest_port;
@@ -342,7 +342,8 @@ static void exit_now(int code)
     _exit(code);
 }
 
-/* Waits until `count` is at most n, or until the time limit. A second signal ends the process. */
+/* Waits until `count` returns at most n, or until the time limit. A second signal ends the
+ * process. */
 static void wait_for_few(struct srv_server *s, int (*count)(struct srv_server *s), int n,
                          const struct stop *stop, int64_t limit_ms)
 {
@@ -371,8 +372,8 @@ static void drain(struct srv_server *s, int signals)
     if (n) {
         RT_LOG(RT_LOG_WARNING, "%d requests were not answered in %lld ms and are refused", n,
                (long long)o->drain_timeout_ms);
-        /* Running requests and requests with stalled peers have had their time: the server waits
-         * only for the refusals. */
+        /* The time of running requests and of requests with stalled peers is over: the server waits
+         * only until the refusals are sent. */
         int left = requests_in_flight(s);
         left -= srv_scheduler_refuse_all(s->scheduler, RT_UNAVAILABLE, "the server is stopping");
         wait_for_few(s, requests_in_flight, left > 0 ? left : 0, &stop, REFUSED_WAIT_MS);
@@ -381,8 +382,9 @@ static void drain(struct srv_server *s, int signals)
     }
 }
 
-/* Ends the process when `stopped` is not written to in time. The main thread does not cancel this
- * thread instead, because cancellation leaves stack frames that a sanitizer takes for live ones. */
+/* Ends the process unless `stopped` is signalled in time. The main thread signals this thread
+ * instead of cancelling it, because cancellation leaves stack frames that a sanitizer takes for
+ * live ones. */
 static void *stop_limit(void *arg)
 {
     struct pollfd stopped = {.fd = *(const int *)arg, .events = POLLIN};
@@ -460,7 +462,8 @@ int srv_server_main(const struct srv_options *options, const struct rt_registry 
     int stopped = eventfd(0, EFD_CLOEXEC);
     bool limited = stopped >= 0 && rt_thread_start(&limit, "stop", stop_limit, &stopped) == 0;
     if (!limited)
-        /* less graceful: the signal kills the process, but the stop has a limit */
+        /* alarm is less graceful, since its signal kills the process, but it also limits the
+         * stop */
         alarm(STOP_LIMIT_MS / 1000);
     stop_parts(s);
     alarm(0);

@@ -1,6 +1,6 @@
 /*
- * The server owns all its parts and starts and stops them in order. What belongs to the process is
- * not part of the struct: signals, the log and its level, the limit of open files.
+ * The server owns all its parts, and starts and stops them in order. The struct does not contain
+ * what belongs to the process: signals, the log and its level, the limit of open files.
  *
  *   | thread   | count                   | owns                                                   |
  *   |----------|-------------------------|--------------------------------------------------------|
@@ -18,8 +18,8 @@
  *   | unload   | --num_unload_threads    | a version without handles                              |
  *   | log      | 1                       | the files of the request logs                          |
  *
- * While main waits there is one thread more: one waits for the first models, another limits the
- * time of a requested stop.
+ * While the main thread waits, one more thread exists: at the start, one that waits for the initial
+ * models; at the end, one that limits the time of the stop.
  */
 #ifndef SRV_SERVER_H
 #define SRV_SERVER_H
@@ -42,10 +42,11 @@ enum { SRV_MAX_IO_LOOPS = 128 };
 
 struct srv_server {
     struct srv_options options;
-    struct rt_arena *settings; /* memory of options that do not point into argv */
+    struct rt_arena *settings; /* arena of the options that do not point into argv */
     const struct rt_registry *registry;
-    _Atomic(const struct srv_map *) map; /* never NULL once the server has started */
-    /* Requests that were read and are not answered yet; streams are not counted. */
+    /* the published serving map; never NULL once the server has started */
+    _Atomic(const struct srv_map *) map;
+    /* Number of requests that were read but are not answered yet, not counting streams. */
     _Atomic int rest_requests, grpc_requests;
     struct srv_metrics *metrics;
     struct srv_request_log *request_log;
@@ -54,20 +55,24 @@ struct srv_server {
     bool manager_stopped; /* main thread only */
     struct srv_rest *rest;
     struct srv_grpc *grpc;
-    int n_io_loops; /* set before the first serving map is published, then read-only */
+    /* number of I/O loops; set before the first serving map is published, then read-only */
+    int n_io_loops;
     struct srv_io_loop *io_loops[SRV_MAX_IO_LOOPS];
-    _Atomic bool draining;            /* not ready any more, but still answering requests */
-    struct rt_budget run_memory;      /* memory of all runs of all versions */
-    struct rt_idle_cache *idle_cache; /* memory that runs of all versions leave for later runs */
-    struct rt_parallel *parallel;     /* the cores that runs of all versions share */
-    struct rt_autotune *autotune;     /* autotune cache of all versions */
-    struct rt_compiler *compiler;     /* compiler of all versions; NULL: --specialise=off */
-    _Atomic int64_t n_accepted;       /* connections accepted since the start */
-    /* gRPC calls freed because a loop's free list was full, since the start */
+    /* the server reports that it is not ready, but still answers requests */
+    _Atomic bool draining;
+    struct rt_budget run_memory; /* memory used by runs of all versions, and its limit */
+    /* memory that finished runs of all versions keep for later runs */
+    struct rt_idle_cache *idle_cache;
+    struct rt_parallel *parallel; /* cores shared by the runs of all versions */
+    struct rt_autotune *autotune; /* autotune cache shared by all versions */
+    struct rt_compiler *compiler; /* compiler shared by all versions; NULL: --specialise=off */
+    _Atomic int64_t n_accepted;   /* number of connections accepted since the server started */
+    /* number of gRPC calls, since the server started, that were freed because a loop's free list
+     * was full */
     _Atomic int64_t n_calls_freed;
-    /* there were connections since the manager last looked (manager.h) */
+    /* connections existed since the manager last checked (manager.h) */
     _Atomic bool has_connections;
-    struct srv_budget in_flight; /* bytes that requests hold, limited by max_bytes_in_flight */
+    struct srv_budget in_flight; /* bytes used by requests, limited by max_bytes_in_flight */
 };
 
 /* Runs the server until a signal ends it. Returns the exit code of the process. */

@@ -1,5 +1,6 @@
-/* The Prometheus text page. Slipway's own families come first, then TensorFlow Serving's
- * (metrics_serving.c), whose histograms are in microseconds; Slipway's are in seconds. */
+/* The Prometheus text page. Slipway's own metric families come first and have histograms in
+ * seconds; those of TensorFlow Serving (metrics_serving.c) follow and have histograms in
+ * microseconds. */
 #include "server/telemetry/metrics_page.h"
 
 #include <inttypes.h>
@@ -20,7 +21,7 @@ struct page {
     const struct srv_map *map;
     struct srv_metrics *m;
     struct rt_bytes *out;
-    struct rt_bytes labels; /* labels of the sample being written */
+    struct rt_bytes labels; /* labels of the sample that is being written */
 };
 
 static const char *labels_of(const struct page *p)
@@ -28,7 +29,7 @@ static const char *labels_of(const struct page *p)
     return srv_text_labels(&p->labels, p->out);
 }
 
-/* Writes a histogram in seconds. */
+/* Writes a histogram whose unit is seconds. */
 static void times(struct page *p, const char *name, const struct srv_times *t)
 {
     srv_text_histogram(p->out, name, labels_of(p), &srv_scale_time, 1e-6, t->n,
@@ -253,8 +254,8 @@ enum of_version {
     STATE_BYTES
 };
 
-/* Figures of one version for all families. They are read once, because the session counts them
- * under locks. */
+/* Statistics of one version, used by several metric families. They are read once per page, because
+ * the session computes them under locks. */
 struct figures {
     const char *model;
     const struct srv_version *v;
@@ -282,7 +283,7 @@ static int64_t of_version(const struct figures *f, enum of_version what)
     return 0;
 }
 
-/* Reads the figures of the versions in the map's order. NULL: out of memory. */
+/* Reads the statistics of all versions, in the map's order. NULL: out of memory. */
 static struct figures *figures_of(const struct srv_map *map, int n)
 {
     struct figures *all = calloc((size_t)n + 1, sizeof *all), *f = all;
@@ -339,7 +340,7 @@ static void gauges(struct page *p)
     gauge(p, "slipway_versions_loaded", "Versions that answer.", n_versions);
     struct figures *all = figures_of(p->map, n_versions);
     if (!all)
-        /* a page without these gauges would claim that there are no versions */
+        /* without these gauges, the page would claim that there are no versions */
         rt_bytes_no_memory(p->out);
     versions(p, "slipway_queue_requests", "Requests that wait for a worker.", all, n_versions,
              QUEUED);

@@ -1,5 +1,6 @@
 /*
- * The page that Prometheus reads: the counters of server/metrics, and gauges of the present state.
+ * The page that Prometheus scrapes: the counters of server/metrics, and gauges of the current
+ * state.
  *
  * Threads: any.
  */
@@ -9,8 +10,9 @@
 #include "runtime/base/bytes.h"
 #include "server/server.h"
 
-/* Writes the page in Prometheus' text format, with the states of all versions (from the manager),
- * and with queue and memory gauges of the versions in `map`. `map` NULL: without those gauges. */
+/* Writes the page in Prometheus' text format: counters, the states of all versions (from the
+ * manager), and queue and memory gauges of the versions in `map`. `map` NULL: these gauges are
+ * omitted. */
 void srv_metrics_page(struct srv_server *server, const struct srv_map *map, struct rt_bytes *out);
 
 #endif

@@ -1,10 +1,11 @@
 /*
  * The metric families of TensorFlow and TensorFlow Serving, with their names, labels and buckets,
- * sorted as tensorflow_model_server prints them. A family without cells has only its TYPE line.
+ * sorted as tensorflow_model_server prints them. A family without samples has only its TYPE line.
  * There are no HELP lines, and braces are always printed.
  *
- * Two differences are intended: sums and counts have all their digits (TensorFlow Serving prints
- * six, so that the rate of a large counter is wrong), and a line break in a label is escaped.
+ * Two differences are intended: sums and counts are printed with all their digits (TensorFlow
+ * Serving prints six, which makes the rate of a large counter wrong), and a line break in a label
+ * is escaped.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -19,7 +20,7 @@ struct page {
     const struct srv_server *server;
     struct srv_metrics *m;
     struct rt_bytes *out;
-    struct rt_bytes labels; /* labels of the sample being written */
+    struct rt_bytes labels; /* labels of the sample that is being written */
     int n_threads;
 };
 
@@ -93,8 +94,8 @@ static void loads(struct page *p)
     type(p, ":tensorflow:cc:saved_model:load_latency_by_stage", "histogram");
 }
 
-/* In TensorFlow Serving a gauge of texts, which its page prints as 0: only the labels carry
- * information. */
+/* Writes mlmd_map. In TensorFlow Serving it is a gauge of strings, whose value is printed as 0:
+ * only the labels carry information. */
 static void mlmd_map(struct page *p)
 {
     static const char *const name = ":tensorflow:serving:mlmd_map";
@@ -232,7 +233,7 @@ static void batching(struct page *p)
                offsetof(struct srv_thread_cells, batch_rows), &srv_scale_rows, NULL);
     of_threads(p, ":tensorflow:serving:batching_session:queuing_latency",
                offsetof(struct srv_thread_cells, queuing), &srv_scale_queuing,
-               /* "" whatever the batching parameters say (config/batching.h) */
+               /* always "", whatever the batching parameters are (config/batching.h) */
                "thread_pool_name");
     count_of_process(p, ":tensorflow:serving:batching_session:wrapped_run_count", n_runs(p));
 }
@@ -279,13 +280,14 @@ static void request_count(struct page *p)
                 sample(p, name, n);
         }
     rt_mutex_lock(&p->m->strangers_mu);
-    /* The unknown models are counted after the lock is taken: a name counted below may still be
-     * missing from this sum, but is never counted twice. */
+    /* The requests for unknown models are summed after the lock is acquired: a request counted by
+     * name below may still be missing from this sum, but no request is counted twice. */
     for (int c = 0; c < SRV_N_CODES; c++)
         unknown[c] = requests_of(p, &p->m->unknown, c);
     for (int i = 0; i < SRV_MAX_STRANGERS && p->m->strangers[i].name; i++) {
         const struct srv_stranger *s = &p->m->strangers[i];
-        bool is_known = false; /* the model has been loaded meanwhile */
+        /* the model was unknown when it was requested, but has been loaded since */
+        bool is_known = false;
         for (const struct srv_model_metrics *m = p->m->models; m && !is_known; m = m->next)
             is_known = strcmp(m->name, s->name) == 0;
         for (int c = 0; c < SRV_N_CODES && !is_known; c++) {
@@ -351,7 +353,7 @@ static void latency_of(struct page *p, const char *name, const struct srv_model_
     times(p, name, &sum);
 }
 
-/* Latency of GET requests about a model; their API label is empty. */
+/* Writes the latency of GET requests for a model; their API label is empty. */
 static void latency_of_gets(struct page *p, const char *name, const struct srv_model_metrics *model)
 {
     struct srv_times sum = {0};

@@ -10,7 +10,7 @@ void srv_text_family(struct rt_bytes *out, const char *name, const char *type, c
     rt_bytes_addf(out, "# TYPE %s %s\n", name, type);
 }
 
-/* Returns the number of bytes of the UTF-8 character at p; 0: invalid. */
+/* Returns the number of bytes of the UTF-8 character at p; 0: the character is invalid. */
 static int utf8_length(const unsigned char *p)
 {
     int n = p[0] < 0x80   ? 1
@@ -21,7 +21,7 @@ static int utf8_length(const unsigned char *p)
                           : 0;
 
     for (int i = 1; i < n; i++)
-        if ((p[i] & 0xc0) != 0x80) /* also if the text ends here: it ends in a NUL */
+        if ((p[i] & 0xc0) != 0x80) /* the NUL at the end of the text also stops the loop */
             return 0;
     /* Refuses overlong forms, surrogates and code points above U+10FFFF. */
     if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) ||

@@ -8,7 +8,8 @@ static bool is_word(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-/* Returns whether the line belongs to the metric: its name, followed by labels or a value. */
+/* Returns whether the line is a sample of the metric: the metric's name, followed by labels or a
+ * value. */
 static bool is_of(struct rt_span line, struct rt_span name)
 {
     if (line.n <= name.n || (line.p[name.n] != '{' && line.p[name.n] != ' '))

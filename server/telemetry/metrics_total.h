@@ -1,5 +1,5 @@
 /*
- * Reads the value of a counter by TensorFlow's name for it from the Prometheus page.
+ * Reads the value of a counter from the Prometheus page, given TensorFlow's name of the counter.
  * Threads: pure functions, any thread.
  */
 #ifndef SRV_METRICS_TOTAL_H
@@ -9,9 +9,9 @@
 
 #include <stdint.h>
 
-/* Returns the sum over all labels as an integer, for a name such as
+/* Returns the sum of a counter over all labels as an integer, given a name such as
  * "/tensorflow/serving/request_count" (":tensorflow:serving:request_count" on the page); 0: the
- * page has no such counter. */
+ * page does not contain the counter. */
 int64_t srv_metrics_total(struct rt_span page, struct rt_span name);
 
 #endif

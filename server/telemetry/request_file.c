@@ -44,7 +44,7 @@ static bool is_dir(const char *path)
     return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
 }
 
-/* Writes a model's name as part of a file name: characters other than letters, digits, '_', '-' and
+/* Writes a model's name as part of a file name: all characters except letters, digits, '_', '-' and
  * '.' become '_'. */
 static void write_name(char *buffer, size_t n, const char *model)
 {
@@ -60,7 +60,7 @@ static void write_name(char *buffer, size_t n, const char *model)
     buffer[i] = '\0';
 }
 
-/* Writes the path without number and suffix. False: the path is too long. */
+/* Writes the path up to, but without, its number and suffix. False: the path is too long. */
 static bool write_stem(char *buffer, size_t n, const char *prefix, const char *model)
 {
     char name[NAME] = "", when[32];
@@ -124,7 +124,7 @@ bool srv_request_file_is_removed(const struct srv_request_file *f)
     return fstat(f->fd, &s) == 0 && s.st_nlink == 0;
 }
 
-/* Writes all parts, however few bytes the system takes at a time. Returns 0 or an errno. */
+/* Writes all parts, even if each writev accepts only some bytes. Returns 0 or an errno. */
 static int write_all(int fd, struct iovec *parts, int n)
 {
     while (n) {
@@ -150,7 +150,7 @@ enum rt_status srv_request_file_add(struct srv_request_file *f, struct rt_span r
                                     struct rt_error *err)
 {
     unsigned char header[RT_TFRECORD_HEADER], footer[RT_TFRECORD_FOOTER];
-    union { /* the union drops the const: writev only reads, but iovec has no const pointer */
+    union { /* the union casts const away: writev only reads, but iovec has no const pointer */
         const void *in;
         void *out;
     } bytes = {.in = record.p};

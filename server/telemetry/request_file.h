@@ -1,6 +1,6 @@
 /*
- * One file of a request log. It is created under an unused name and grows by whole records. After a
- * failure it is closed, and no new file is opened for some seconds.
+ * One file of a request log. It is created under an unused name and grows by complete records.
+ * After a failure it is closed, and no new file is opened for some seconds.
  *
  * Threads: the caller's; the functions do not lock.
  */
@@ -15,7 +15,7 @@
 
 struct srv_request_file {
     int fd;       /* -1: closed */
-    int64_t size; /* bytes of whole records */
+    int64_t size; /* size of the file: bytes of the complete records */
     int64_t opened_ns, not_before_ns;
     unsigned n_opened;
     char path[512];
@@ -26,13 +26,13 @@ static inline bool srv_request_file_is_open(const struct srv_request_file *f)
 {
     return f->fd >= 0;
 }
-/* Opens PREFIX-TIME-PID-N.tfrecord, or PREFIX/MODEL-TIME-PID-N.tfrecord where PREFIX is a
+/* Opens a new file PREFIX-TIME-PID-N.tfrecord, or PREFIX/MODEL-TIME-PID-N.tfrecord if PREFIX is a
  * directory. Missing directories are created. */
 enum rt_status srv_request_file_open(struct srv_request_file *f, const char *prefix,
                                      const char *model, struct rt_error *err);
-/* Returns whether the open file was deleted: records written to it are lost when it is closed. */
+/* Returns whether the open file was deleted; records written to a deleted file are lost. */
 bool srv_request_file_is_removed(const struct srv_request_file *f);
-/* Appends one TFRecord. Nothing of a record that fails stays in the file. */
+/* Appends one TFRecord. If that fails, the file is truncated to the complete records. */
 enum rt_status srv_request_file_add(struct srv_request_file *f, struct rt_span record,
                                     struct rt_error *err);
 void srv_request_file_close(struct srv_request_file *f);

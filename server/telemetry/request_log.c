@@ -11,7 +11,8 @@
 #include "server/metrics/metrics.h"
 #include "server/telemetry/request_file.h"
 
-/* An outage is logged once, and not before this time since the last logged one. */
+/* Only the first failure of an outage is logged, and an outage is logged at most once in this
+ * time. */
 enum { OUTAGE_LOG_S = 60 };
 
 struct srv_model_log {
@@ -19,21 +20,21 @@ struct srv_model_log {
     struct srv_request_log *all;
     char *model;
     _Atomic uint64_t threshold; /* 0: nothing is logged */
-    /* guarded by all->mu: */
+    /* Guarded by all->mu: */
     double rate;
-    char *prefix;        /* NULL: logging is off */
-    uint64_t generation; /* number of changes of the prefix */
+    char *prefix;        /* prefix of the file names; NULL: logging is off */
+    uint64_t generation; /* number of times that the prefix has changed */
     /* the writing thread's: */
     struct srv_request_file file;
-    uint64_t file_generation; /* generation of the prefix of the open file */
-    bool outage_logged;       /* the outage was logged, and its end was not yet */
+    uint64_t file_generation; /* the value of `generation` when the current file was opened */
+    bool outage_logged;       /* the log reports an outage, but not its end yet */
     int64_t outage_logged_ns;
 };
 
 struct record {
     struct record *next;
     struct srv_model_log *log;
-    uint64_t generation; /* generation of the log's prefix when the record was queued */
+    uint64_t generation; /* the log's generation when the record was queued */
     char *bytes;
     size_t n;
 };
@@ -44,9 +45,9 @@ struct srv_request_log {
     pthread_t thread;
     struct rt_mutex mu;
     struct rt_cond wake;
-    struct srv_model_log *models; /* guarded by mu, like the members below */
+    struct srv_model_log *models; /* guarded by mu, like all members below `models` */
     struct record *first, **end;
-    /* bytes of the records that are not written yet, including those being written */
+    /* bytes of all records that are not written yet, including those that are being written */
     size_t queued;
     bool stopping;
 };
@@ -70,7 +71,7 @@ bool srv_request_log_wants(const struct srv_job *job)
     const struct srv_model_log *log = job->version->log;
     uint64_t threshold = log ? atomic_load_explicit(&log->threshold, memory_order_relaxed) : 0;
 
-    /* The time of arrival and the address of the job serve as a random seed. */
+    /* The job's arrival time and address serve as a random seed. */
     return threshold &&
            srv_request_log_samples(threshold, (uint64_t)job->received_ns * 0x9e3779b97f4a7c15u +
                                                   (uintptr_t)job);
@@ -94,8 +95,8 @@ static enum pb_log_type type_of(enum srv_api api)
     }
 }
 
-/* Writes LogMetadata: model_spec 1, sampling_config 2 {sampling_rate 1}, saved_model_tags 3,
- * timestamp_secs 4. */
+/* Writes a LogMetadata message with the fields model_spec (1), sampling_config (2) with its
+ * sampling_rate (1), saved_model_tags (3) and timestamp_secs (4). */
 static void write_metadata(const struct srv_job *job, double rate, struct rt_bytes *out)
 {
     const struct srv_version *v = job->version;
@@ -103,7 +104,7 @@ static void write_metadata(const struct srv_job *job, double rate, struct rt_byt
     const struct srv_model_echo echo = {v->model, job->signature->def->name, v->version};
     char sampling[9] = {SRV_FIXED64 | 1 << 3};
 
-    /* little-endian, like all machines that Slipway runs on */
+    /* A double in a message is little-endian, like all machines that Slipway supports. */
     memcpy(sampling + 1, &rate, sizeof rate);
     srv_model_echo_put(out, &echo, 1);
     srv_put_bytes(out, 2, sampling, sizeof sampling);
@@ -141,7 +142,7 @@ static void count(const struct srv_model_log *log, enum rt_status code)
         srv_metrics_logged(log->all->metrics, log->model, code);
 }
 
-/* Reserves n bytes of the queue. False: they do not fit. */
+/* Reserves n bytes of the queue. False: the queue has no n bytes left. */
 static bool reserve(struct srv_request_log *l, size_t n)
 {
     rt_mutex_lock(&l->mu);
@@ -175,7 +176,7 @@ void srv_request_log_add(const struct srv_inference *inf, struct rt_span respons
 {
     struct srv_model_log *log = inf->job->version->log;
     struct srv_request_log *l = log->all;
-    /* Estimated size of the record, reserved before anything is written. */
+    /* The estimated size of the record is reserved before the record is serialized. */
     size_t about = srv_inference_feed_bytes(inf) + response.n + 1024;
     struct record *r = NULL;
     struct rt_bytes bytes;
@@ -239,8 +240,8 @@ static void log_recovery(struct srv_model_log *log)
     RT_LOG(RT_LOG_INFO, "model %s: requests are logged again: %s", log->model, log->file.path);
 }
 
-/* Closes a file that was deleted, because records written to it would be lost: the next record
- * opens another file. */
+/* Closes a file that was deleted, because records written to it would be lost. The next record
+ * opens a new file. */
 static void leave_removed_file(struct srv_model_log *log)
 {
     struct rt_error err = {0};
@@ -292,14 +293,14 @@ static void write_one(struct srv_request_log *l, struct record *r)
     free(r);
 }
 
-/* Closes files that are too old or no longer configured. Returns when the next one will be too
- * old. */
+/* Closes files that are too old or no longer configured. Returns the time at which the next file
+ * will be too old. */
 static int64_t end_files(struct srv_request_log *l)
 {
     int64_t now = rt_now_ns(), next = RT_NEVER;
 
     rt_mutex_lock(&l->mu);
-    struct srv_model_log *log = l->models; /* new logs are linked in before it */
+    struct srv_model_log *log = l->models; /* new logs are inserted before this first one */
     rt_mutex_unlock(&l->mu);
     for (; log; log = log->next) {
         if (!srv_request_file_is_open(&log->file))
@@ -309,7 +310,8 @@ static int64_t end_files(struct srv_request_log *l)
         rt_mutex_unlock(&l->mu);
         int64_t end = log->file.opened_ns + l->limits.file_ns;
         if (ended || end <= now)
-            srv_request_file_close(&log->file); /* closing may take long: the lock is not held */
+            /* the lock is not held, because closing may take long */
+            srv_request_file_close(&log->file);
         else if (end < next)
             next = end;
     }
@@ -330,7 +332,7 @@ static void *write_thread(void *arg)
         struct record *r = l->first;
         l->first = NULL;
         l->end = &l->first;
-        stopping = l->stopping; /* no more records are queued after this */
+        stopping = l->stopping; /* once this is set, no more records are queued */
         rt_mutex_unlock(&l->mu);
         while (r) {
             struct record *following = r->next;
@@ -375,7 +377,8 @@ struct srv_model_log *srv_request_log_model(struct srv_request_log *l, const cha
     return log;
 }
 
-/* Returns the part of the configuration that can be used. NULL: the requests are not logged. */
+/* Returns the configuration if it enables a supported log. NULL: the model's requests are not
+ * logged. */
 static const struct srv_logging_config *usable(const char *model,
                                                const struct srv_logging_config *wanted)
 {
@@ -407,7 +410,7 @@ static void configure_locked(struct srv_request_log *l, struct srv_model_log *lo
         log->prefix = c ? strdup(c->filename_prefix) : NULL;
         log->generation++;
     }
-    (void)l; /* `l` is only named by RT_REQUIRES */
+    (void)l; /* `l` is used only by RT_REQUIRES */
     log->rate = c ? c->sampling_rate : 0;
     atomic_store_explicit(&log->threshold,
                           c && log->prefix ? srv_request_log_threshold(log->rate) : 0,
