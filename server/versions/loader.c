@@ -18,23 +18,25 @@ struct srv_loader {
     int n_tags;
     void (*done)(void *arg, struct srv_load *load);
     void *arg;
-    int n_places;  /* number of places: running loads that have not given up theirs */
-    int n_threads; /* belongs to the manager's thread */
+    /* number of load slots; each is used by a running load that has not given up its slot */
+    int n_places;
+    int n_threads;                  /* number of `threads`; belongs to the manager's thread */
     pthread_t threads[MAX_THREADS]; /* belongs to the manager's thread */
     struct rt_mutex mu;
     struct rt_cond wake;
-    struct srv_load *first, **end; /* guarded by mu: loads that wait for a place */
+    struct srv_load *first, **end; /* guarded by mu: queue of loads that wait for a slot */
     struct srv_load *running; /* guarded by mu: running loads, linked by `next`, newest first */
-    int n_running, n_taken;   /* guarded by mu: number of running loads, and of taken places */
-    int64_t begun_ns;         /* guarded by mu: time when a load last took a place */
-    int64_t reserved;         /* guarded by mu: estimated bytes of running loads */
-    int64_t held;  /* guarded by mu: estimated bytes of running loads and loaded models */
+    int n_running, n_taken;   /* guarded by mu: number of running loads, and of used slots */
+    int64_t begun_ns;         /* guarded by mu: time when a load last occupied a slot */
+    int64_t reserved;         /* guarded by mu: estimated memory of running loads */
+    int64_t held;  /* guarded by mu: estimated memory of running loads and loaded models */
     bool stopping; /* guarded by mu */
 };
 
 int64_t srv_loader_estimate(int64_t weight_bytes)
 {
-    /* Packed weights are larger than the weights, and the memory of one run is added. */
+    /* The estimate exceeds the weights, because packed weights are larger and one run needs memory,
+     * too. */
     return weight_bytes > INT64_MAX / 2 ? INT64_MAX : weight_bytes + weight_bytes / 4 + BASE_BYTES;
 }
 
@@ -75,7 +77,8 @@ static enum rt_status admit(struct srv_loader *l, struct srv_load *load, int64_t
                    (long long)(available > 0 ? available : 0));
 }
 
-/* Ends a load's reservation: from now on free memory reflects what the load took. */
+/* Ends a load's memory reservation, because the free memory now reflects what the load has
+ * allocated. */
 static void end_reservation(struct srv_loader *l, int64_t need)
 {
     rt_mutex_lock(&l->mu);
@@ -90,14 +93,14 @@ void srv_loader_release(struct srv_loader *l, int64_t held)
     rt_mutex_unlock(&l->mu);
 }
 
-/* Called when a warm-up request made of zeros, with 1 for every unknown dimension, fails. A model
- * may well refuse such a request (an empty tf.Example lacks its features). A request that lacked
- * memory or time is logged as a warning, because real requests will lack them too. */
+/* Called when a warm-up request fails that consists of zeros, with unknown dimensions set to 1. A
+ * model may well refuse such a request (an empty tf.Example lacks its features). A failure for lack
+ * of memory or time is logged as a warning, because real requests will lack them too. */
 static void warm_up_failed(void *arg, const char *signature, const struct rt_error *err)
 {
     const struct srv_load *load = arg;
     const char *why = rt_error_text(err);
-    /* the lines after the first describe the node; the log takes one line */
+    /* only the first line is logged; the lines after it describe the node */
     const int n = (int)strcspn(why, "\n");
     if (err->code == RT_RESOURCE_EXHAUSTED || err->code == RT_DEADLINE_EXCEEDED)
         RT_LOG(RT_LOG_WARNING,
@@ -127,7 +130,7 @@ static void log_timing(const struct srv_load *load, struct rt_session *session)
                load->model, s.untimed, s.untimed == 1 ? "" : "s");
 }
 
-/* Plays the version's warm-up and goldens. A version that fails them is freed and not served. */
+/* Replays the version's warm-up and goldens. A version that fails them is freed and not served. */
 static enum rt_status validate(struct srv_loader *l, struct srv_load *load)
 {
     struct srv_version v = {.model = load->model, .version = load->version, .loaded = load->loaded};
@@ -135,8 +138,8 @@ static enum rt_status validate(struct srv_loader *l, struct srv_load *load)
     struct rt_session *session = l->calls->validate ? load->loaded->session : NULL;
     if (session) {
         log_timing(load, session);
-        /* The compiler's thread stays away, and shapes are compiled once they occur in the
-         * warm-up. */
+        /* During the warm-up the compiler's thread leaves this session alone, and a shape is
+         * compiled when it first occurs. */
         rt_session_loading(session, true, &load->cancelled);
     }
     enum rt_status st = l->calls->validate ? l->calls->validate(l->server, &v, load->dir,
@@ -154,8 +157,8 @@ static enum rt_status validate(struct srv_loader *l, struct srv_load *load)
     return st;
 }
 
-/* --allow_unsupported_signatures: logs the signatures that cannot run, so that an operator does not
- * learn of them only from refused requests. */
+/* With --allow_unsupported_signatures, logs the signatures that cannot run, so that an operator
+ * does not learn of them only from refused requests. */
 static void log_left_out(const struct srv_load *load)
 {
     for (int i = 0; i < load->loaded->n_signatures; i++) {
@@ -173,7 +176,7 @@ static bool wants_bf16(const struct srv_options *o, const struct srv_load *load)
 {
     if (load->bf16 == SRV_NO || (load->bf16 == SRV_UNSAID && strcmp(o->precision, "bf16") != 0))
         return false;
-    /* the machine lacks the instructions, whatever the model: one log line is enough */
+    /* The machine lacks the instructions for every model, so one log line is enough. */
     static atomic_bool told;
     if (!rt_machine_has_bf16() && !atomic_exchange(&told, true))
         RT_LOG(RT_LOG_WARNING, "model %s: " SRV_NO_BF16, load->model);
@@ -252,7 +255,7 @@ static void run(struct srv_loader *l, struct srv_load *load)
     int64_t start = rt_now_ns();
     if (!atomic_load(&load->cancelled))
         load->status = read_model(l, load);
-    /* Checked after a failure too, because cancellation or a change of the files explains the
+    /* Checked after a failed load too, because cancellation or a change of the files explains the
      * failure. */
     if (atomic_load(&load->cancelled)) {
         start_over(l, load);

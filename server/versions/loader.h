@@ -1,11 +1,11 @@
 /*
- * Loads versions on threads of low priority: completeness check, admission by memory, the load
- * itself, and a check whether the files changed meanwhile. The functions that load, validate and
- * free a version are passed in as a table, so that tests need no models.
+ * Loads versions on low-priority threads: checks that a version is complete, admits it by memory,
+ * loads it, and checks whether its files changed during the load. The functions that load, validate
+ * and free a version are passed in as a table, so that tests need no models.
  *
  * A load may never end by itself: a model's init op or warm-up may loop, a disk may hang. The
- * loader has places for `n_threads` loads. When a load waits and none has begun for
- * SRV_LOAD_PATIENCE_NS, the oldest running load gives up its place: it goes on, but no longer
+ * loader has slots for `n_threads` loads. When a load waits and none has begun for
+ * SRV_LOAD_PATIENCE_NS, the oldest running load gives up its slot: it continues, but no longer
  * counts among `n_threads`.
  *
  * Threads: submit, relieve and free belong to the manager's thread; `done` is called on a load
@@ -18,7 +18,7 @@
 #include "server/config/config.h"
 #include "server/versions/source.h"
 
-/* Log text for a machine without bfloat16 instructions where precision bf16 is requested. */
+/* Logged when precision bf16 is requested on a machine without bfloat16 instructions. */
 #define SRV_NO_BF16                                                                                \
     "precision bf16: this processor has no bfloat16 instructions; only very large matrices are "   \
     "kept in it, all sums and the other weights stay float32"
@@ -28,50 +28,54 @@ struct srv_model_calls {
                                   int64_t *weight_bytes, struct rt_error *err);
     enum rt_status (*load)(struct rt_model **out, const char *dir,
                            const struct rt_model_options *options, struct rt_error *err);
-    /* Returns whether the version has a warm-up file. NULL: no version has one. */
+    /* Returns whether the version has a warm-up file. The pointer may be NULL: no version has
+     * one. */
     bool (*has_warmup)(const char *dir);
-    /* Plays the version's warm-up and goldens before the version is published. NULL: neither
-     * is played. Setting *cancelled ends it, as options.session.cancelled ends `load`. */
+    /* Replays the version's warm-up and goldens before the version is published. The pointer may be
+     * NULL: neither is replayed. Setting *cancelled ends the replay, as options.session.cancelled
+     * ends `load`. */
     enum rt_status (*validate)(struct srv_server *s, struct srv_version *v, const char *dir,
                                const _Atomic bool *cancelled, struct rt_error *err);
     void (*free)(struct rt_model *model);
-    /* `attach` makes the model queue and the metrics of a version before it is published. `detach`
-     * frees them after the version's last handle is gone. */
+    /* `attach` creates the model queue and the metrics of a version before it is published;
+     * `detach` frees both after the version's last handle was released. */
     enum rt_status (*attach)(struct srv_server *s, struct srv_version *v, struct rt_error *err);
     void (*detach)(struct srv_server *s, struct srv_version *v);
-    /* Called when a new model configuration takes effect. NULL: not called. */
+    /* Called when a new model configuration takes effect. The pointer may be NULL. */
     void (*configure)(struct srv_server *s, const struct srv_config *config);
-    /* Metrics: `count_load` counts the end of a load, `count_event` a rare event. */
+    /* Update metrics: `count_load` counts the end of a load, `count_event` a rare event. */
     void (*count_load)(struct srv_server *s, const char *model, const char *dir, bool ok,
                        int64_t ns);
     void (*count_event)(struct srv_server *s, const char *name);
     int64_t (*free_memory)(void); /* rt_machine_free_memory */
 };
-/* The functions of the real server (model_calls.c). */
+/* The functions that the real server passes to the manager (model_calls.c). */
 extern const struct srv_model_calls srv_model_calls;
 
 #define SRV_LOAD_PATIENCE_NS INT64_C(10000000000)
 
-/* One load. The manager makes it and sets the members above the line before srv_loader_submit; it
- * may set `cancelled` at any time. */
+/* One load. Before srv_loader_submit the manager allocates it and sets the members up to
+ * `cancelled`; the manager may set `cancelled` at any time. */
 struct srv_load {
     struct srv_load *next;
     void *owner;
-    const char *model; /* must outlive the load */
+    const char *model; /* the model's name; must outlive the load */
     int64_t version;
     char *dir;                     /* for free() */
-    enum srv_maybe bf16;           /* the precision from the model's own configuration */
-    struct srv_fingerprint before; /* fingerprint with which the directory was found stable */
-    _Atomic bool cancelled; /* the load ends soon with RT_CANCELLED; the manager knows the reason */
+    enum srv_maybe bf16;           /* whether the model's own configuration sets precision bf16 */
+    struct srv_fingerprint before; /* fingerprint of the directory when it was found stable */
+    /* makes the load end soon with RT_CANCELLED; the manager knows the reason */
+    _Atomic bool cancelled;
     /* ---- set by the loader ---- */
     enum rt_status status;
     struct rt_error err;
-    bool left_place;        /* the load gave up its place to another one */
-    bool changed;           /* status is RT_ABORTED because the files changed during the load */
-    bool over_memory_limit; /* status is RT_RESOURCE_EXHAUSTED, refused before anything was read */
+    bool left_place; /* the load gave up its slot to another load */
+    bool changed;    /* status is RT_ABORTED because the files changed during the load */
+    /* status is RT_RESOURCE_EXHAUSTED: the load was refused before any weights were read */
+    bool over_memory_limit;
     struct rt_model *loaded;
-    /* bytes counted against the limit on all models; returned by srv_loader_release once `loaded`
-     * is freed */
+    /* bytes counted against the memory limit of all models; srv_loader_release returns them to the
+     * limit after `loaded` is freed */
     int64_t held;
     int64_t ns;
 };
@@ -81,16 +85,17 @@ struct srv_loader *srv_loader_new(struct srv_server *server, const struct srv_mo
                                   int n_threads, const char *const *tags, int n_tags,
                                   void (*done)(void *arg, struct srv_load *load), void *arg);
 void srv_loader_submit(struct srv_loader *l, struct srv_load *load);
-/* Makes a long load give up its place when that is due. Returns the time for the next call;
- * RT_NEVER: not before the next submit. */
+/* Makes the oldest running load give up its slot when that is due. Returns the time at which to
+ * call again; RT_NEVER: not before the next submit. */
 int64_t srv_loader_relieve(struct srv_loader *l, int64_t now_ns);
-/* Returns the bytes of a freed model, its srv_load.held, to the limit. Any thread. */
+/* Returns the bytes of a freed model, its srv_load.held, to the memory limit of all models. Any
+ * thread. */
 void srv_loader_release(struct srv_loader *l, int64_t held);
-/* Waits for all loads, including those that have not begun; the caller should cancel them
- * before. */
+/* Waits for all loads, including those that have not begun, and frees the loader. The caller should
+ * cancel the loads before. */
 void srv_loader_free(struct srv_loader *l);
 
-/* Returns the memory that a load of `weight_bytes` of weights is expected to need at its peak. */
+/* Returns the estimated peak memory of a load whose weights have `weight_bytes` bytes. */
 int64_t srv_loader_estimate(int64_t weight_bytes);
 
 #endif

@@ -47,7 +47,7 @@ static void decide(struct srv_manager *m, struct srv_managed *model, int64_t now
         else
             srv_mgr_unload(m, model, e);
         if (e->state == before)
-            break; /* out of memory; tried again later */
+            break; /* out of memory; the loop tries again later */
     }
     free(views);
 }
@@ -90,8 +90,8 @@ static void poll_everything(struct srv_manager *m, int64_t now)
             srv_mgr_look_at_entry(m, m->models[i], m->models[i]->entries[k], now);
 }
 
-/* Looks again at versions that are not stable yet or are due for another attempt. Returns the time
- * of the next look. */
+/* Checks versions that are not stable yet or are due for another attempt. Returns the time of the
+ * next check. */
 static int64_t look_at_new(struct srv_manager *m, int64_t now)
 {
     int64_t next = RT_NEVER;
@@ -130,7 +130,7 @@ static void sleep_until(struct srv_manager *m, int64_t until)
         char events[4096] __attribute__((aligned(8)));
         while (read(m->inotify_fd, events, sizeof events) > 0)
             ;
-        /* A burst of changes causes one poll, at most every 20 ms. */
+        /* A burst of changes causes a single poll, at most every 20 ms. */
         int64_t soon = rt_now_ns() + (int64_t)20 * MILLION;
         if (m->next_poll > soon && m->server->options.file_system_poll_wait_seconds > 0)
             m->next_poll = soon;
@@ -161,8 +161,9 @@ static void take_messages(struct srv_manager *m)
     }
 }
 
-/* Runs that made very many strings leave freed memory in the heap. While such runs go on they reuse
- * that memory; the heap is trimmed once no more of them come. */
+/* Schedules a trim of the heap after a burst. Runs that create very many strings leave freed memory
+ * in the heap. While such runs continue they reuse that memory; the heap is trimmed once they have
+ * stopped. */
 static void look_at_bursts(struct srv_manager *m)
 {
     const size_t n = rt_heap_bursts();
@@ -175,10 +176,10 @@ static void look_at_bursts(struct srv_manager *m)
 /*
  * Counts closed connections. The memory of closed connections stays scattered in the heap, some 29
  * KB for each, so the heap is trimmed after many of them. Only gRPC's core knows when its
- * connections close; the number is computed as the accepted connections minus the growth of the
+ * connections close, so the number is computed as the accepted connections minus the growth of the
  * open ones. A burst of calls on one connection leaves as much memory behind, so freed calls count
- * too. Without connections the counting pauses until one comes, after one more count for the last
- * calls.
+ * too. When no connections are left, one more count covers the last calls; then counting pauses
+ * until a new connection.
  */
 static void count_closed(struct srv_manager *m, int64_t now)
 {
@@ -188,7 +189,7 @@ static void count_closed(struct srv_manager *m, int64_t now)
     int n_open = srv_sockets(NULL, INT32_MAX) - m->n_inherited;
 
     if (n_open + m->n_inherited < 0)
-        return; /* the count failed: no connection may be taken for closed */
+        return; /* counting the sockets failed: no connection may be counted as closed */
     n_open = n_open > 0 ? n_open : 0;
     int64_t closed = n_accepted - m->n_accepted - (n_open - m->n_open);
     m->n_closed += closed > 0 ? closed : 0;
@@ -231,7 +232,7 @@ static int64_t trim(struct srv_manager *m, int64_t now)
     return m->next_count;
 }
 
-/* Repeats the steps that ran out of memory, in their order. */
+/* Repeats, in their order, the steps that ran out of memory. */
 static void again(struct srv_manager *m, int64_t now)
 {
     m->again_at = RT_NEVER;
@@ -279,7 +280,7 @@ static void serve(struct srv_manager *m)
 
 static void unload_everything(struct srv_manager *m)
 {
-    /* pause when out of memory: the server cannot stop without an empty map */
+    /* pause when out of memory: the server cannot stop until an empty map is published */
     const useconds_t pause_us = AGAIN_MS * 1000;
     if (m->reload) {
         struct rt_error err = {0};
@@ -378,7 +379,7 @@ enum rt_status srv_manager_start(struct srv_server *server, const struct srv_mod
     m->folder_watch = -1;
     m->again_at = m->next_count = RT_NEVER;
     const int n_sockets = srv_sockets(NULL, INT32_MAX);
-    /* inherited sockets, such as a standard output */
+    /* sockets inherited by the process, for example as standard output */
     m->n_inherited = n_sockets > 0 ? n_sockets : 0;
     m->unload_before_load = strcmp(o->version_transition, "resource_preserving") == 0;
     rt_mutex_init(&m->mu);
@@ -434,7 +435,8 @@ fail:
     return st;
 }
 
-/* Logs the awaited models: while the ports are closed, only the log can show the progress. */
+/* Logs the models that the start waits for. While the ports are closed, only the log can show the
+ * progress. */
 static void log_awaited(const struct srv_manager *m, const struct srv_unavailable *awaited)
 {
     const long long limit = (long long)m->server->options.model_wait_seconds;
@@ -499,8 +501,8 @@ bool srv_manager_look(struct srv_manager *m, bool (*look)(void *arg, const struc
                       void *arg)
 {
     bool found = false;
-    /* An AVAILABLE version is not freed while the lock is held, because it has to leave that state
-     * first. */
+    /* An AVAILABLE version is not freed while the lock is held, because its state must change
+     * first, which needs the lock. */
     rt_mutex_lock(&m->mu);
     for (int i = 0; i < m->n_models && !found; i++)
         for (int k = 0; k < m->models[i]->n_entries && !found; k++) {

@@ -1,10 +1,10 @@
 /*
  * The manager makes the served versions follow the configuration. It watches directories
  * (source.h), decides by a pure policy (policy.h) over a table of legal states, loads on its own
- * low-priority threads (loader.h), publishes serving maps, retires and frees versions. A model that
- * fails or loads for ever holds up no other.
+ * low-priority threads (loader.h), publishes serving maps, and retires and frees versions. A model
+ * that fails or never finishes loading does not delay other models.
  *
- * Threads: one manager thread and its loaders; status.h's functions from any thread.
+ * Threads: one manager thread and its loaders; status.h's functions may be called on any thread.
  */
 #ifndef SRV_MANAGER_H
 #define SRV_MANAGER_H
@@ -12,44 +12,45 @@
 #include "server/server.h"
 #include "server/versions/status.h"
 
-struct srv_model_calls; /* defined in loader.h; the server passes srv_model_calls */
+struct srv_model_calls; /* defined in loader.h; the server passes the instance srv_model_calls */
 
-/* Starts the manager. Reads flags and the config file, and refuses what TensorFlow Serving refuses
- * at start. The server's I/O loops must exist, because the first serving map is published here. */
+/* Starts the manager: reads flags and the config file, and fails where TensorFlow Serving refuses
+ * to start. The server's I/O loops must exist, because the first serving map is published here. */
 enum rt_status srv_manager_start(struct srv_server *server, const struct srv_model_calls *calls,
                                  struct srv_manager **out, struct rt_error *err);
 /*
- * Blocks, as tensorflow_model_server does, until every configured model is AVAILABLE, one has
- * failed, or the wait for a missing one has ended. The error names the models that did not become
- * available.
+ * Blocks, as tensorflow_model_server does at start, until every configured model is AVAILABLE, one
+ * has failed, or the wait for a missing one has ended. The error names the models that did not
+ * become available.
  */
 enum rt_status srv_manager_wait_initial(struct srv_manager *m, struct rt_error *err);
-/* Calls `look` for the available versions, in the order of their models' names, until it returns
- * true. The version is valid only inside the call, which runs under the manager's lock and must be
- * short. False: no call returned true. */
+/* Calls `look` for the available versions, ordered by model name, until it returns true. The
+ * version is valid only during the call, which runs under the manager's lock and must be short.
+ * False: no call returned true. */
 bool srv_manager_look(struct srv_manager *m, bool (*look)(void *arg, const struct srv_version *v),
                       void *arg);
 /*
- * Requests a new list of models in place of that of flags and config file: a serialized
- * tensorflow.serving.ModelServerConfig. The call fails, or `done` is called once, on the manager's
- * thread, when each new model is AVAILABLE or has failed, or when the reload was refused. Reloads
- * are carried out one after the other. A reload whose *cancelled is true when its turn comes
- * changes nothing and ends with CANCELLED; *cancelled must be valid until `done`, NULL means never.
- * Any thread.
+ * Requests a new list of models in place of the one from flags and config file. `message` is a
+ * serialized tensorflow.serving.ModelServerConfig. If the request succeeds, `done` is called once,
+ * on the manager's thread, when each new model is AVAILABLE or has failed, or when the reload was
+ * refused. Reloads are performed one after the other. If *cancelled is true when a reload's turn
+ * comes, it changes nothing and ends with CANCELLED; *cancelled must be valid until `done`, and
+ * `cancelled` may be NULL. Any thread.
  */
 enum rt_status
 srv_manager_reload(struct srv_manager *m, struct rt_span message, const _Atomic bool *cancelled,
                    void (*done)(void *arg, enum rt_status status, const struct rt_error *err),
                    void *arg, struct rt_error *err);
-/* Makes the manager read the config file again now. Any thread. */
+/* Makes the manager read the config file again as soon as possible. Any thread. */
 void srv_manager_reread(struct srv_manager *m);
-/* Tells the manager that connections exist: it checks from time to time how many have closed, until
- * none is left, and trims the heap. Any thread; repeated calls cost one atomic load. */
+/* Tells the manager that connections exist. From then on until none is left, the manager
+ * periodically counts closed connections and trims the heap. Any thread; repeated calls cost one
+ * atomic load. */
 void srv_manager_expect_close(struct srv_server *server);
-/* Stops watching and loading and unloads everything. The I/O loops must still run, because they
+/* Stops watching and loading, and unloads all versions. The I/O loops must still run, because they
  * confirm retirements; they may still query states. */
 void srv_manager_stop(struct srv_manager *m);
-/* call when no I/O loop runs any more; NULL is allowed */
+/* Frees the manager. Call it when no I/O loop runs any more; NULL is allowed. */
 void srv_manager_free(struct srv_manager *m);
 
 #endif

@@ -16,7 +16,7 @@ static void point_models_at_locked(struct srv_manager *m, const struct srv_confi
     for (int i = 0; config && i < config->n_models; i++) {
         const struct srv_model_config *c = &config->models[i];
         struct srv_managed *model = srv_mgr_find_model(m, c->name, strlen(c->name));
-        /* models of flags or config file take precedence over those of --models */
+        /* models from flags or config file take precedence over those from --models */
         if (model && !model->config)
             model->config = c;
     }
@@ -34,7 +34,8 @@ void srv_mgr_point_models(struct srv_manager *m)
     rt_mutex_unlock(&m->mu);
 }
 
-/* Replaces the configs by those that are not NULL, and takes ownership of both. */
+/* Replaces each of the two configs unless the new one is NULL, and takes ownership of the new
+ * ones. */
 void srv_mgr_take_configs(struct srv_manager *m, struct srv_config *base, struct srv_config *folder)
 {
     struct srv_config *old_base = base ? m->base : NULL;
@@ -59,9 +60,9 @@ void srv_mgr_take_configs(struct srv_manager *m, struct srv_config *base, struct
     srv_mgr_forget_gone_models(m);
 }
 
-/* Checks that every label points at an available version.
- * --allow_version_labels_for_unavailable_models permits others for a label that is new or stays
- * where it is, but never for one that moves. */
+/* Checks that every label refers to an available version. With
+ * --allow_version_labels_for_unavailable_models, a label that is new or keeps its version may refer
+ * to any version, but a label that moves may not. */
 enum rt_status srv_mgr_check_labels(const struct srv_manager *m, const struct srv_config *config,
                                     struct rt_error *err)
 {
@@ -86,7 +87,7 @@ enum rt_status srv_mgr_check_labels(const struct srv_manager *m, const struct sr
     return RT_OK;
 }
 
-/* Logs a list of models. */
+/* Logs the names of the models in `config`. */
 void srv_mgr_log_config(const struct srv_config *config)
 {
     RT_LOG(RT_LOG_INFO, "Adding/updating models.");
@@ -115,7 +116,8 @@ static enum rt_status change_config(struct srv_manager *m, struct srv_config *co
         return st;
     srv_mgr_log_config(config);
     srv_mgr_take_configs(m, config, NULL);
-    srv_mgr_publish(m, NULL, NULL); /* the serving map holds what requests need of the config */
+    /* publish, because the serving map contains the part of the config that requests need */
+    srv_mgr_publish(m, NULL, NULL);
     return RT_OK;
 }
 
@@ -179,7 +181,7 @@ static void free_reload(struct srv_reload *r)
     free(r);
 }
 
-/* Reports the result of `r` to its requester and frees it. */
+/* Reports the result of a reload to its requester and frees the reload. */
 void srv_mgr_end_reload(struct srv_reload *r, enum rt_status status, const struct rt_error *err)
 {
     r->done(r->arg, status, err);
@@ -189,7 +191,7 @@ void srv_mgr_end_reload(struct srv_reload *r, enum rt_status status, const struc
 void srv_mgr_check_reload(struct srv_manager *m)
 {
     struct srv_reload *r = m->reload;
-    /* after a lack of memory its models and labels may not be installed yet */
+    /* after running out of memory, the reload's models and labels may not be installed yet */
     if (!r || m->again_at != RT_NEVER)
         return;
     struct rt_error err = {0};
@@ -198,7 +200,7 @@ void srv_mgr_check_reload(struct srv_manager *m)
         const struct srv_managed *model =
             srv_mgr_find_model(m, r->new_models[i], strlen(r->new_models[i]));
         const struct srv_managed_version *why = NULL;
-        if (!model || !model->config) { /* a later config file removed it */
+        if (!model || !model->config) { /* a config file read after the reload removed the model */
             srv_mgr_add_unavailable(&list, r->new_models[i], NULL,
                                     "the model was taken out of the configuration");
             continue;
@@ -219,7 +221,7 @@ void srv_mgr_check_reload(struct srv_manager *m)
     srv_mgr_end_reload(r, st, &err);
 }
 
-/* Records which models of the reload are not configured yet. */
+/* Records in r->new_models which models of the reload are not configured yet. */
 static enum rt_status note_new_models(const struct srv_manager *m, struct srv_reload *r,
                                       struct rt_error *err)
 {
@@ -242,8 +244,8 @@ static enum rt_status note_new_models(const struct srv_manager *m, struct srv_re
     return RT_OK;
 }
 
-/* Checks the request logs that a reload names. A log named in the operator's own file is permitted,
- * even when an earlier reload removed it. */
+/* Checks the request logs that a reload names. A log that the operator's own file names is
+ * permitted, even after an earlier reload removed it. */
 static enum rt_status check_logs(const struct srv_manager *m, const struct srv_config *config,
                                  struct rt_error *err)
 {
@@ -262,9 +264,10 @@ static enum rt_status check_logs(const struct srv_manager *m, const struct srv_c
 void srv_mgr_take_reload(struct srv_manager *m)
 {
     if (m->reload)
-        return; /* one reload at a time */
+        return; /* only one reload is performed at a time */
     rt_mutex_lock(&m->mu);
-    struct srv_reload **last = &m->new_reloads; /* new_reloads is a stack: the oldest is last */
+    /* new_reloads is a stack, so the oldest reload is the last one */
+    struct srv_reload **last = &m->new_reloads;
     while (*last && (*last)->next)
         last = &(*last)->next;
     struct srv_reload *r = *last;

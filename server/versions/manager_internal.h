@@ -1,16 +1,16 @@
 /*
- * Shared by the manager's files: the manager itself, and the functions that each file provides for
+ * Shared by the manager's files: the manager itself, and the functions that each file provides to
  * the others. Only those files include this header. The manager's table of models is in
  * manager_table.h.
  *
- *   | file            | does                                                            |
+ *   | file            | contents                                                        |
  *   |-----------------|-----------------------------------------------------------------|
  *   | manager.c       | the loop; start and stop                                        |
  *   | manager_table.c | models and versions, their states                               |
  *   | manager_watch.c | scans of base paths, fingerprints, wanted and new versions      |
  *   | manager_load.c  | begin and end of a load                                         |
  *   | manager_map.c   | publishes serving maps, retires versions                        |
- *   | manager_unload.c| frees a retired version's memory, on threads of its own         |
+ *   | manager_unload.c| frees a retired version's memory on threads of its own          |
  *   | manager_config.c| config file, folder of models, labels, reload requests          |
  *   | status.c        | queries by other threads                                        |
  *
@@ -28,20 +28,21 @@
 
 enum {
     MAX_TAGS = 16,
-    RECHECK_MS = 200, /* pause between two looks at a version that is not stable yet */
-    /* After a listing of a version's directory, the next one waits this many times the processor
-     * time that the listing took: LOOK_SHARE_NEW for a version about to be loaded, LOOK_SHARE for
-     * others. A listing of 50,000 files takes 0.1 s. */
+    RECHECK_MS = 200, /* pause between two checks of a version that is not stable yet */
+    /* The pause between two listings of a version's directory, in multiples of the processor time
+     * that a listing takes: LOOK_SHARE_NEW for a version about to be loaded, LOOK_SHARE for others.
+     * A listing of 50,000 files takes 0.1 s. */
     LOOK_SHARE_NEW = 10,
     LOOK_SHARE = 100,
-    LOOK_MAX_S = 60,  /* longest pause between two listings */
-    UNREST_LOG_S = 5, /* a version whose files change for longer is logged */
-    /* interval of the log line that names the models for which the ports stay closed */
+    LOOK_MAX_S = 60, /* longest pause between two listings of a version's directory */
+    /* time after which the log reports a version whose files are still changing */
+    UNREST_LOG_S = 5,
+    /* interval of the log line that names the models because of which the ports stay closed */
     AWAITED_LOG_EVERY_S = 10,
     TRIM_EVERY_MS = 2000,
-    AGAIN_MS = 100,          /* pause before a step that ran out of memory is tried again */
-    TRIM_AFTER_CLOSED = 256, /* closed connections after which the heap is trimmed */
-    TRIM_AFTER_FREED = 512,  /* freed gRPC calls after which the heap is trimmed */
+    AGAIN_MS = 100,          /* pause before a step that ran out of memory is repeated */
+    TRIM_AFTER_CLOSED = 256, /* number of closed connections after which the heap is trimmed */
+    TRIM_AFTER_FREED = 512,  /* number of freed gRPC calls after which the heap is trimmed */
 };
 #define SECOND  INT64_C(1000000000)
 #define MILLION 1000000
@@ -51,25 +52,25 @@ struct srv_published {
     struct rt_arena *arena;
 };
 
-/* A grace period after a serving map was published: it holds the previous map and the version that
- * left, until every I/O loop has confirmed that it uses neither. */
+/* A grace period, which begins when a serving map is published. It keeps the previous map, and the
+ * version that left the map, until every I/O loop has confirmed that it uses neither. */
 struct srv_grace {
     struct srv_grace *next;
     struct srv_manager *manager;
     const struct srv_published *before;
-    struct srv_managed *model; /* NULL: only a map is replaced, no version leaves */
+    struct srv_managed *model; /* model of the version that left the map; NULL: no version left */
     struct srv_managed_version *entry;
     struct srv_version *version;
     atomic_int pending;
     struct srv_retirement retirements[];
 };
 
-/* A reload request, from its arrival until its new models are settled. It owns copies of their
- * names, because the config may have been replaced by then. */
+/* A reload request, from its arrival until its new models are settled. It owns copies of the
+ * models' names, because the config may be replaced in the meantime. */
 struct srv_reload {
     struct srv_reload *next;
-    struct srv_config *config;     /* NULL: the manager has taken it */
-    const _Atomic bool *cancelled; /* set by the requester to cancel; NULL: never */
+    struct srv_config *config;     /* the requested config; NULL once the manager owns it */
+    const _Atomic bool *cancelled; /* set by the requester to cancel the reload; may be NULL */
     void (*done)(void *arg, enum rt_status status, const struct rt_error *err);
     void *arg;
     struct rt_arena *arena;
@@ -85,54 +86,58 @@ struct srv_manager {
     const char *tags[MAX_TAGS];
     char *tags_text;
     int n_tags;
-    bool unload_before_load; /* an old version is unloaded before the new one is loaded */
+    bool unload_before_load; /* unload an old version before the new one is loaded */
     pthread_t thread;
     int event_fd, inotify_fd; /* inotify_fd is -1 when inotify is not available */
     int folder_watch;
 
     struct rt_mutex mu;
-    struct rt_cond changed;  /* signalled when a state changes, for srv_manager_wait_initial */
-    struct srv_load *loaded; /* guarded by mu: loads that have ended, from the load threads */
-    /* guarded by mu: grace periods that all I/O loops have confirmed */
+    /* signalled when a version's state changes; srv_manager_wait_initial waits for it */
+    struct rt_cond changed;
+    struct srv_load *loaded; /* guarded by mu: ended loads, posted by the load threads */
+    /* guarded by mu: grace periods in which all I/O loops have confirmed */
     struct srv_grace *confirmed;
-    struct srv_grace *freed;        /* guarded by mu: versions that the unload threads have freed */
+    /* guarded by mu: grace periods whose version the unload threads have freed */
+    struct srv_grace *freed;
     struct srv_reload *new_reloads; /* guarded by mu */
     bool stopping;                  /* guarded by mu */
-    bool reread;                    /* guarded by mu: the config file is to be read again */
-    /* only the manager's thread writes it, under mu; other threads read it under mu */
+    bool reread;                    /* guarded by mu: the config file must be read again */
+    /* number of models; written by the manager's thread under mu, read by other threads under mu */
     int n_models;
     struct srv_managed **models; /* sorted by name; guarded like n_models */
     bool first_poll_done;        /* guarded by mu */
 
-    /* Belongs to the manager's thread: */
-    /* the configuration in force: of flags or config file, and of --models */
+    /* The members below belong to the manager's thread. */
+    /* the current configuration: `base` from flags, config file or reload, `folder` from
+     * --models */
     struct srv_config *base, *folder;
-    struct srv_reload *reload; /* the reload that waits for its new models */
+    struct srv_reload *reload; /* the reload whose new models are not settled yet */
     const struct srv_published *published;
     struct srv_version *by_slot[SRV_MAX_VERSIONS];
     int n_loading, n_graces, n_freeing;
     int64_t next_poll, next_config, next_trim;
-    /* Time of another attempt after a step ran out of memory; until then the models' table and the
-     * published map lag behind the configuration and the loaded versions. RT_NEVER: nothing
+    /* Time at which to repeat a step that ran out of memory. Until then the table of models and the
+     * published map may lag behind the configuration and the loaded versions. RT_NEVER: nothing
      * lags. */
     int64_t again_at;
     bool trim_pending;
     int64_t next_count, n_accepted, n_closed; /* connections, see count_closed */
-    int n_open, n_inherited; /* connections at the last count; sockets that the process inherited */
-    int64_t n_calls_freed;   /* freed gRPC calls when the heap was last trimmed */
-    size_t n_bursts;         /* rt_heap_bursts() at the last look */
-    /* there were bursts at the last look: the heap is trimmed once no more come */
+    /* open connections at the last count; sockets that the process inherited */
+    int n_open, n_inherited;
+    int64_t n_calls_freed; /* n_calls_freed of the server when the heap was last trimmed */
+    size_t n_bursts;       /* value of rt_heap_bursts() at the last check */
+    /* the last check found new bursts: the heap is trimmed once a check finds none */
     bool bursts_wait;
     char *folder_trouble, *config_trouble;
 };
 
-/* A model is settled once one of its versions serves, or all wanted versions have failed, or the
- * wait for a version to appear or to become stable has ended. With `final`, failures that will be
- * retried do not count as failures. */
+/* Whether a model is settled: one of its versions serves, or all wanted versions have failed, or
+ * the wait for a version to appear or to become stable has ended. With `final`, failures that will
+ * be retried do not count. */
 enum srv_settled { SRV_WAITING, SRV_SERVES, SRV_FAILED, SRV_MISSING };
 
 /* ---- manager_map.c ---- */
-/* A step of the manager ran out of memory: the loop repeats it soon. */
+/* Schedules another attempt soon, because a step of the manager ran out of memory. */
 void srv_mgr_try_again(struct srv_manager *m);
 void srv_mgr_free_published(const struct srv_published *p);
 struct srv_grace *srv_mgr_grace_new(struct srv_manager *m);
@@ -140,13 +145,13 @@ void srv_mgr_swap_map(struct srv_manager *m, struct srv_grace *g, const struct s
 bool srv_mgr_publish(struct srv_manager *m, struct srv_managed *model,
                      struct srv_managed_version *entry);
 void srv_mgr_end_grace(struct srv_manager *m, struct srv_grace *g);
-/* False: out of memory, and the version still serves. */
+/* Begins to unload a version. False: out of memory, and the version still serves. */
 bool srv_mgr_unload(struct srv_manager *m, struct srv_managed *model,
                     struct srv_managed_version *e);
 
 /* ---- manager_unload.c ---- */
 struct srv_unloader *srv_mgr_unloader_new(struct srv_manager *m, int n_threads);
-/* call when nothing is being freed; NULL is allowed */
+/* Stops the unload threads. Call it when no version is being freed; NULL is allowed. */
 void srv_mgr_unloader_free(struct srv_unloader *u);
 void srv_mgr_free_later(struct srv_manager *m, struct srv_grace *g);
 void srv_mgr_end_unload(struct srv_manager *m, struct srv_grace *g);
@@ -166,7 +171,7 @@ void srv_mgr_watch_folder(struct srv_manager *m, const char *path, int *watch);
 void srv_mgr_scan_model(struct srv_manager *m, struct srv_managed *model);
 
 /* ---- manager_config.c ---- */
-/* Points each model's table entry at its configuration; repeated after a lack of memory. */
+/* Sets the configuration of each model in the table; repeated after running out of memory. */
 void srv_mgr_point_models(struct srv_manager *m);
 void srv_mgr_take_configs(struct srv_manager *m, struct srv_config *base,
                           struct srv_config *folder);
@@ -182,7 +187,7 @@ void srv_mgr_take_reload(struct srv_manager *m);
 /* ---- status.c ---- */
 enum srv_settled srv_mgr_settled(const struct srv_manager *m, const struct srv_managed *model,
                                  bool final, const struct srv_managed_version **why);
-/* Appends "MODEL (reason for the wait)". */
+/* Appends "MODEL (reason for the wait)" to the list. */
 void srv_mgr_add_awaited(struct srv_unavailable *list, const struct srv_managed *model);
 
 #endif

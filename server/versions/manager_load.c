@@ -43,8 +43,8 @@ void srv_mgr_start_load(struct srv_manager *m, struct srv_managed *model,
     srv_loader_submit(m->loader, load);
 }
 
-/* Returns whether the reason lies in the files: loading the same files again gives the same
- * result. */
+/* Returns whether the failure is due to the files, so that loading the same files again would give
+ * the same result. */
 static bool is_final(enum rt_status st)
 {
     return st == RT_UNIMPLEMENTED || st == RT_INVALID_ARGUMENT || st == RT_FAILED_PRECONDITION;
@@ -68,8 +68,8 @@ static void load_failed(struct srv_manager *m, struct srv_managed *model,
            (long long)e->version, rt_status_name(load->status), text);
 }
 
-/* Returns a version to START without counting a failure, because the files changed or memory is
- * about to become free. */
+/* Returns a version to START without counting a failure, because its files changed or memory is
+ * about to be freed. */
 static void load_again(struct srv_manager *m, struct srv_managed *model,
                        struct srv_managed_version *e, const struct srv_load *load)
 {
@@ -133,7 +133,7 @@ void srv_mgr_end_load(struct srv_manager *m, struct srv_load *load)
     rt_mutex_unlock(&m->mu);
     m->n_loading--;
     e->load = NULL;
-    /* A load that failed by itself reports that failure and not the cancellation. */
+    /* A load that failed before it was cancelled reports its own failure. */
     const bool ends = (stopping || atomic_load(&load->cancelled)) &&
                       (!load->status || load->status == RT_CANCELLED);
     if (ends)
@@ -148,7 +148,8 @@ void srv_mgr_end_load(struct srv_manager *m, struct srv_load *load)
         if (m->loader)
             srv_loader_release(m->loader, load->held);
     }
-    m->trim_pending |= load->status != RT_OK; /* the memory of the failed load is free again */
+    /* trim the heap, because the failed load has freed memory */
+    m->trim_pending |= load->status != RT_OK;
     if (!ends && !load->changed)
         m->calls->count_load(m->server, model->name, load->dir, !load->status, load->ns);
     if (!load->status) {
@@ -160,7 +161,8 @@ void srv_mgr_end_load(struct srv_manager *m, struct srv_load *load)
         srv_mgr_set_state(m, e, SRV_END, RT_CANCELLED, rt_error_text(&load->err));
         RT_LOG(RT_LOG_INFO, "Loading of servable version {name: %s version: %lld} has ended: %s",
                model->name, (long long)e->version, rt_error_text(&load->err));
-        if (e->wanted && !stopping) /* the version came back while its cancelled load ended */
+        /* the version is wanted again, although its load was cancelled */
+        if (e->wanted && !stopping)
             srv_mgr_restart(m, e);
     } else if (load->changed || (load->over_memory_limit && is_unloading(m))) {
         load_again(m, model, e, load);

@@ -17,7 +17,7 @@ void srv_mgr_free_published(const struct srv_published *p)
         rt_arena_free(p->arena);
 }
 
-/* Builds a serving map of all versions that are loaded, without `leaving` (may be NULL). */
+/* Builds a serving map of all loaded versions except `leaving`, which may be NULL. */
 static const struct srv_published *make_map(struct srv_manager *m,
                                             const struct srv_managed_version *leaving)
 {
@@ -88,8 +88,8 @@ struct srv_grace *srv_mgr_grace_new(struct srv_manager *m)
     return calloc(1, sizeof(struct srv_grace) + n * sizeof(struct srv_retirement));
 }
 
-/* Replaces the published map by `p`; NULL: by an empty map, for good. `g` ends when all I/O loops
- * have confirmed. */
+/* Replaces the published map by `p`; if `p` is NULL, by an empty map that is never replaced. The
+ * grace period `g` ends when all I/O loops have confirmed. */
 void srv_mgr_swap_map(struct srv_manager *m, struct srv_grace *g, const struct srv_published *p)
 {
     static const struct srv_map nothing;
@@ -111,8 +111,8 @@ void srv_mgr_swap_map(struct srv_manager *m, struct srv_grace *g, const struct s
         grace_ended(g);
 }
 
-/* Marks the versions that were loaded and are in the published map as AVAILABLE: requests can find
- * them only from now on. */
+/* Marks the loaded versions in the published map as AVAILABLE, because requests can find them only
+ * once it is published. */
 static void mark_available(struct srv_manager *m)
 {
     for (int i = 0; i < m->n_models; i++)
@@ -126,9 +126,9 @@ static void mark_available(struct srv_manager *m)
         }
 }
 
-/* Publishes all versions loaded so far, which makes them AVAILABLE. `entry` (may be NULL) leaves
- * the map: it becomes UNLOADING, and is freed when all I/O loops have confirmed its retirement.
- * False: out of memory; nothing has changed, and the loop tries again. */
+/* Publishes a map of all versions loaded so far, which makes them AVAILABLE. If `entry` is not
+ * NULL, it leaves the map: it becomes UNLOADING, and is freed when all I/O loops have confirmed its
+ * retirement. False: out of memory; nothing has changed, and the loop tries again. */
 bool srv_mgr_publish(struct srv_manager *m, struct srv_managed *model,
                      struct srv_managed_version *entry)
 {

@@ -11,8 +11,8 @@
 #include "server/versions/policy.h"
 
 enum {
-    MAX_ENDED = 100,        /* ended versions that a model's status still lists */
-    MAX_GONE_MODELS = 1000, /* models without a configuration that are still listed */
+    MAX_ENDED = 100,        /* limit of the ended versions that a model's status lists */
+    MAX_GONE_MODELS = 1000, /* limit of the models without a configuration that the table lists */
 };
 
 void srv_mgr_wake(struct srv_manager *m)
@@ -22,7 +22,8 @@ void srv_mgr_wake(struct srv_manager *m)
     (void)ignored;
 }
 
-/* Logs a problem once, until its text changes or it disappears (NULL). */
+/* Logs a problem unless *last is the same text, and stores it in *last. `text` NULL means that the
+ * problem has disappeared. */
 void srv_mgr_log_once(char **last, const char *text)
 {
     if (text && (!*last || strcmp(*last, text) != 0))
@@ -76,7 +77,8 @@ struct srv_managed *srv_mgr_find_model(const struct srv_manager *m, const char *
         int mid = (low + high) / 2;
         const char *other = m->models[mid]->name;
         size_t k = strlen(other);
-        int c = n ? memcmp(name, other, n < k ? n : k) : 0; /* an empty name may be NULL */
+        /* the name may be NULL if it is empty */
+        int c = n ? memcmp(name, other, n < k ? n : k) : 0;
         if (c == 0)
             c = n < k ? -1 : n > k;
         if (c == 0)
@@ -127,7 +129,7 @@ bool srv_mgr_add_models(struct srv_manager *m, const struct srv_config *config)
     while (ok && k < m->n_models)
         all[n++] = m->models[k++];
     if (!ok) {
-        for (int i = 0; i < n; i++) /* the old models stay in m->models */
+        for (int i = 0; i < n; i++) /* the models that are also in m->models are kept */
             if (!srv_mgr_find_model(m, all[i]->name, strlen(all[i]->name)))
                 srv_mgr_free_model(all[i]);
         free(all);
@@ -197,7 +199,7 @@ struct srv_managed_version *srv_mgr_add_entry(struct srv_manager *m, struct srv_
     return e;
 }
 
-/* Bounds the list of ended versions: the lowest ones are removed first. */
+/* Limits the number of ended versions: removes the lowest ones. */
 void srv_mgr_forget_old_entries(struct srv_manager *m, struct srv_managed *model)
 {
     int n_ended = 0;
@@ -232,7 +234,7 @@ void srv_mgr_forget_gone_models(struct srv_manager *m)
         struct srv_managed *model = m->models[i];
         if (is_gone(model) && ++n_gone > MAX_GONE_MODELS)
             continue;
-        m->models[i] = m->models[n_kept]; /* the removed models gather behind the kept ones */
+        m->models[i] = m->models[n_kept]; /* moves the removed models behind the kept ones */
         m->models[n_kept++] = model;
     }
     m->n_models = n_kept;

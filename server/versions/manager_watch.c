@@ -25,14 +25,15 @@ void srv_mgr_restart(struct srv_manager *m, struct srv_managed_version *e)
     srv_mgr_set_state(m, e, SRV_START, RT_OK, NULL);
 }
 
-/* Ends a version whose directory cannot be listed, with the error as the reason. A later listing
- * that succeeds leads to another attempt. */
+/* Ends a version whose directory cannot be listed; `err` becomes the reason. If a later listing
+ * succeeds, the version is tried again. */
 static void cannot_take(struct srv_manager *m, const struct srv_managed *model,
                         struct srv_managed_version *e, int64_t now, const struct rt_error *err)
 {
     e->seen_since = 0;
     e->stable = false;
-    /* it may just have been deleted: the next scan shows whether it is still wanted */
+    /* the directory may just have been deleted: the next scan shows whether the version is still
+     * wanted */
     if (err->code == RT_NOT_FOUND) {
         if (!e->missing_since)
             e->missing_since = now;
@@ -65,8 +66,8 @@ static void look_at_start(const struct srv_managed *model, struct srv_managed_ve
     }
 }
 
-/* Lists the version's directory. False: the last listing was too recent in proportion to its
- * cost. */
+/* Lists the version's directory. False: not listed, because the last listing was too recent in
+ * proportion to its cost. */
 static bool list_entry(struct srv_managed_version *e, int64_t now, struct srv_fingerprint *f,
                        enum rt_status *st, struct rt_error *err)
 {
@@ -105,7 +106,7 @@ void srv_mgr_look_at_entry(struct srv_manager *m, struct srv_managed *model,
     else if (e->state == SRV_START)
         cannot_take(m, model, e, now, &err);
     if (st)
-        return; /* a served version goes on serving, a failed one keeps its reason */
+        return; /* a served version continues to serve, a failed one keeps its reason */
     switch (e->state) {
     case SRV_START:
         look_at_start(model, e, &f, now);
@@ -169,7 +170,7 @@ static void want(struct srv_manager *m, struct srv_managed *model, const struct 
         srv_mgr_restart(m, e);
 }
 
-/* Returns the reason with which a version ends that is no longer wanted and was never loaded. */
+/* Returns the reason for the end of a version that was never loaded and is no longer wanted. */
 static const char *why_not_loaded(const struct srv_managed *model, const struct srv_scan *scan,
                                   int64_t version)
 {
@@ -205,8 +206,8 @@ void srv_mgr_watch_folder(struct srv_manager *m, const char *path, int *watch)
                                        IN_ONLYDIR);
 }
 
-/* Logs that a base path is a version's directory: one level too deep for a base path, two for the
- * directory of --models. */
+/* Logs that a configured base path is a version's directory, and so one level too deep for a base
+ * path, or two levels too deep for --models. */
 static void log_version_as_model(const struct srv_manager *m, const struct srv_model_config *c)
 {
     const char *slash = strrchr(c->base_path, '/'), *above = slash;
@@ -240,8 +241,8 @@ void srv_mgr_scan_model(struct srv_manager *m, struct srv_managed *model)
     struct srv_scan scan;
     srv_mgr_watch_folder(m, model->config->base_path, &model->watch);
     if (!arena || srv_source_scan(model->config, arena, &scan, &err)) {
-        /* A base path that cannot be read is not an empty one: the served versions go on
-         * serving. */
+        /* An unreadable base path is not treated as empty: the served versions continue to
+         * serve. */
         srv_mgr_log_once(&model->trouble, arena ? rt_error_text(&err) : "out of memory");
         model->watch = -1;
         rt_arena_free(arena);

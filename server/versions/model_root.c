@@ -11,8 +11,8 @@ static bool is_dots(const char *name, size_t n)
     return (n == 1 || n == 2) && name[0] == '.' && name[n - 1] == '.';
 }
 
-/* Returns whether the path has a "." or "..". In the part of a path that does not exist yet they
- * could lead anywhere once it exists. */
+/* Returns whether the path contains "." or "..". In the part of a path that does not exist yet,
+ * these could lead anywhere once that part exists. */
 static bool has_dots(const char *path)
 {
     while (*path) {
@@ -29,7 +29,7 @@ static bool is_below(const char *root, const char *path)
 {
     size_t n = strlen(root);
     while (n && root[n - 1] == '/')
-        n--; /* "/" becomes the empty string: everything is below it */
+        n--; /* the root "/" becomes the empty string, which every path is below */
     return strncmp(root, path, n) == 0 && (!path[n] || path[n] == '/');
 }
 
@@ -45,7 +45,7 @@ static bool resolve_existing(const char *path, char *out)
     while (!realpath(part, out)) {
         struct stat s;
         char *slash = strrchr(part, '/');
-        /* A dangling symlink exists, and its target is unknown. */
+        /* A dangling symlink cannot be resolved, because its target is unknown. */
         if (errno != ENOENT || lstat(part, &s) == 0 || !slash)
             return false;
         if (slash == part)

@@ -1,8 +1,8 @@
 /*
  * Decides which version of one model to load or unload next. Pure: no clock, no locks, no files.
- * The manager calls again after every change; tests pass plain values. SRV_MOVE_UNLOAD begins the
- * retirement of a version (server/base/serving_map.h): it leaves the serving map, and its memory is
- * freed when no I/O loop holds it.
+ * The manager asks for a new decision after every change; tests pass plain values. SRV_MOVE_UNLOAD
+ * begins the retirement of a version (server/base/serving_map.h): the version leaves the serving
+ * map, and its memory is freed when no I/O loop holds it.
  */
 #ifndef SRV_POLICY_H
 #define SRV_POLICY_H
@@ -12,33 +12,37 @@
 
 #include "server/versions/status.h"
 
-/* The table of legal state changes. END may become START: a failed version is tried again, and an
- * unloaded version may be wanted again. */
+/* Returns whether the state change is legal. END may become START, because a failed version is
+ * tried again, and an unloaded version may be wanted again. */
 bool srv_state_may_become(enum srv_state from, enum srv_state to);
 
 struct srv_version_view {
     int64_t version;
     enum srv_state state;
     bool wanted; /* wanted by the model's version policy */
-    /* for a version in START: its files are stable, and no retry pause is running */
+    /* a version in START may be loaded: its files are stable, and no pause before a retry is
+     * running */
     bool may_load;
 };
 
 enum srv_move { SRV_MOVE_NONE, SRV_MOVE_LOAD, SRV_MOVE_UNLOAD };
 struct srv_decision {
     enum srv_move move;
-    int index; /* index into the given array */
+    int index; /* index into the array of versions */
 };
 
 /*
+ * Decides the next move for the n versions of one model, which may be in any order.
+ *
  * Availability-preserving: a version that is no longer wanted is unloaded only when no version is
  * wanted any more, when a wanted one is available, or when another unwanted one is available too;
- * the lowest goes first. Otherwise the highest wanted version that may be loaded is loaded. `v` is
- * in any order.
+ * the lowest unwanted version is unloaded first. Otherwise the highest wanted version that may be
+ * loaded is loaded.
  *
- * Resource-preserving (unload_before_load): a version change never has two versions in memory. As
- * soon as a wanted version may be loaded, all unwanted ones are unloaded, and the load starts when
- * they are gone. Until then, and if no such version ever comes, the old versions go on serving.
+ * Resource-preserving (unload_before_load): two versions are never in memory during a version
+ * change. As soon as a wanted version may be loaded, all unwanted ones are unloaded, and the load
+ * starts when they are gone. Until then, the old versions continue to serve, even if no wanted
+ * version ever may be loaded.
  */
 struct srv_decision srv_policy_decide(const struct srv_version_view *v, int n,
                                       bool unload_before_load);

@@ -16,7 +16,7 @@
 
 enum {
     MAX_VERSIONS = 100000,
-    /* A version's directory that exceeds these limits is refused. */
+    /* Limits of a version's directory; a directory that exceeds them is refused. */
     MAX_DEPTH = 16,
     MAX_FILES = 50000,
     MAX_SECONDS = 5,
@@ -136,10 +136,11 @@ enum rt_status srv_source_scan(const struct srv_model_config *m, struct rt_arena
 /* ---- fingerprints ---- */
 
 struct walk {
-    struct rt_bytes lines; /* text with one line per entry, in sorted order */
+    struct rt_bytes lines; /* the text to hash, with one line per entry, in sorted order */
     struct srv_fingerprint *out;
-    size_t root;    /* length of the version's directory, which every path begins with */
-    int64_t end_ns; /* monotonic time at which a walk is given up */
+    /* length of the path of the version's directory, with which every path begins */
+    size_t root;
+    int64_t end_ns; /* monotonic time after which the walk fails */
     struct rt_error *err;
 };
 
@@ -191,8 +192,8 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Lists the sorted entries of a directory, no more than the walk may still take. A directory that
- * disappeared meanwhile has none. */
+/* Lists the entries of a directory in sorted order. Fails if there are more entries than MAX_FILES
+ * permits. A directory that has disappeared in the meantime has no entries. */
 static enum rt_status list(struct walk *w, const char *path, int depth, struct names *out)
 {
     DIR *dir = opendir(path);
@@ -218,11 +219,11 @@ static enum rt_status list(struct walk *w, const char *path, int depth, struct n
 }
 
 /*
- * Reads the status of `path`, with links resolved. False: errno says why; ENOENT means that the
- * path disappeared. *descends: it is a directory to walk into. A link to a directory is not walked
- * into: a target inside of the version is walked by its own path (Kubernetes' ..data points beside
- * itself, and a new target is another inode), and a target outside or above does not belong to the
- * version.
+ * Reads the status of `path`, following symlinks. False: errno contains the reason; ENOENT means
+ * that the path has disappeared. *descends: `path` is a directory whose entries must be read. A
+ * symlink to a directory is not followed: a target inside the version is reached by its own path
+ * (Kubernetes' ..data symlink points to a directory beside it, and a new target has another inode),
+ * and a target outside does not belong to the version.
  */
 static bool look(const char *path, int depth, struct stat *s, bool *descends)
 {
@@ -231,7 +232,8 @@ static bool look(const char *path, int depth, struct stat *s, bool *descends)
     if (depth ? lstat(path, s) : stat(path, s))
         return false;
     bool is_link = S_ISLNK(s->st_mode);
-    /* A dangling link counts with its own status: most are of no concern to the model. */
+    /* For a dangling symlink, the symlink's own status counts; most dangling symlinks do not matter
+     * to the model. */
     if (is_link && stat(path, &target) == 0)
         *s = target;
     *descends = !is_link && S_ISDIR(s->st_mode);

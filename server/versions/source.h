@@ -1,7 +1,7 @@
 /*
- * Reads a model's base path: which versions the version policy wants, and whether the files of a
- * version have come to rest. The caller polls these functions; file system events only make it poll
- * earlier.
+ * Reads a model's base path: determines which versions the version policy wants, and whether the
+ * files of a version have stopped changing. The caller polls these functions; file system events
+ * only make it poll earlier.
  *
  * Threads: no state; any thread.
  */
@@ -12,29 +12,30 @@
 
 struct srv_found {
     int64_t version;
-    const char *name; /* name of its directory, as "00000123" */
+    const char *name; /* name of the version's directory, for example "00000123" */
 };
 
 struct srv_scan {
-    int n; /* the wanted versions, highest first */
+    int n; /* number of wanted versions; `found` lists them, highest first */
     struct srv_found *found;
-    int n_there; /* number of versions in the base path, wanted or not */
-    /* a sentence, or NULL: a requested version is missing, or one exists twice */
+    int n_there; /* number of versions in the base path, including unwanted ones */
+    /* text of a warning that a requested version is missing, or that one exists twice; NULL:
+     * none */
     const char *warning;
 };
 
 /*
- * Finds the versions: children of the base path whose names are decimal numbers. Of several names
- * for one number the alphabetically first one counts. Fails (the text names path and model) when
- * the base path cannot be read, which is not the same as an empty one.
+ * Finds the versions: children of the base path whose names are decimal numbers. If several names
+ * have the same number, the alphabetically first one counts. Fails when the base path cannot be
+ * read, which is different from an empty base path; the text names the path and the model.
  */
 enum rt_status srv_source_scan(const struct srv_model_config *m, struct rt_arena *arena,
                                struct srv_scan *out, struct rt_error *err);
 
 /*
- * Hash of the sorted list of (path, device, inode, size, modification and change time) of
- * everything below a version's directory. The directory itself may be a link. Links below it are
- * resolved, but links to directories are not followed.
+ * A hash of everything below a version's directory: of the sorted list of (path, device, inode,
+ * size, modification and change time). The version's directory itself may be a symlink. Symlinks
+ * below it are resolved, but the entries of linked directories are not read.
  */
 struct srv_fingerprint {
     uint64_t a, b;
@@ -42,8 +43,9 @@ struct srv_fingerprint {
     int64_t bytes, n_files;
 };
 /*
- * NOT_FOUND: there is no such directory. UNAVAILABLE: it cannot be read. INVALID_ARGUMENT: more
- * than 50,000 files, deeper than 16 directories, or listing it takes more than 5 seconds.
+ * Computes the fingerprint of a version's directory. NOT_FOUND: there is no such directory.
+ * UNAVAILABLE: it cannot be read. INVALID_ARGUMENT: it contains more than 50,000 files, is deeper
+ * than 16 directories, or listing it takes more than 5 seconds.
  */
 enum rt_status srv_source_fingerprint(const char *dir, struct srv_fingerprint *out,
                                       struct rt_error *err);
@@ -54,13 +56,14 @@ static inline bool srv_fingerprint_eq(const struct srv_fingerprint *x,
 }
 
 enum {
-    /* A version is stable when the same fingerprint was taken twice at this distance in time. */
+    /* A version is stable when two fingerprints taken this long apart are equal. */
     SRV_STABLE_AFTER_MS = 1000,
-    /* It is also stable when none of its files is newer than this. */
+    /* A version is also stable when all its files are older than this. */
     SRV_STABLE_AGE_MS = 3000,
 };
-/* first_seen_ns: when this fingerprint was first taken; now_ns: the present (both monotonic);
- * wall_ns: the present by the wall clock. */
+/* Returns whether a version's files are stable. first_seen_ns is the monotonic time when
+ * fingerprint `f` was first taken; now_ns is the current monotonic time, and wall_ns the current
+ * wall clock time. */
 bool srv_source_is_stable(const struct srv_fingerprint *f, int64_t first_seen_ns, int64_t now_ns,
                           int64_t wall_ns);
 

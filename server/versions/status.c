@@ -31,11 +31,12 @@ enum srv_settled srv_mgr_settled(const struct srv_manager *m, const struct srv_m
     }
     if (n_wanted && n_failed == n_wanted)
         return SRV_FAILED;
-    /* A load may take any time; files that do not appear or do not become stable are given up. */
+    /* A load may take any time, but the wait for files to appear or to become stable is limited. */
     return !n_loading && is_overdue(m, model) ? SRV_MISSING : SRV_WAITING;
 }
 
-/* Returns the version of an awaited model that has come furthest, the highest among equals. */
+/* Returns the version of an awaited model that is closest to serving; of several, the highest
+ * one. */
 static const struct srv_managed_version *furthest(const struct srv_managed *model)
 {
     const struct srv_managed_version *best = NULL;

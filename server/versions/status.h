@@ -1,7 +1,7 @@
 /*
  * The contents of status responses: every version that is or was wanted, with its state and error.
  *
- * Threads: the manager writes under a lock; any thread may take a copy.
+ * Threads: the manager writes the states under a lock; any thread may copy them.
  */
 #ifndef SRV_STATUS_H
 #define SRV_STATUS_H
@@ -12,7 +12,7 @@
 #include "runtime/base/span.h"
 #include "runtime/base/status.h"
 
-enum srv_state { /* the numbers of TensorFlow Serving's API */
+enum srv_state { /* values as in TensorFlow Serving's API */
                  SRV_STATE_UNKNOWN = 0,
                  SRV_START = 10,
                  SRV_LOADING = 20,
@@ -20,20 +20,21 @@ enum srv_state { /* the numbers of TensorFlow Serving's API */
                  SRV_UNLOADING = 40,
                  SRV_END = 50,
 };
-const char *srv_state_name(enum srv_state s); /* returns "AVAILABLE", for example */
+/* returns the name of a state, for example "AVAILABLE" */
+const char *srv_state_name(enum srv_state s);
 
 struct srv_version_status {
     int64_t version;
     enum srv_state state;
     enum rt_status code;
-    const char *message; /* "" when the code is RT_OK */
+    const char *message; /* error text; "" when the code is RT_OK */
 };
 
 struct srv_manager;
 /*
- * Copies into `arena` the states of `model`, highest version first; with has_version only that
- * version. NOT_FOUND: "Could not find any versions of model m" / "Could not find version 5 of model
- * m".
+ * Copies into `arena` the states of a model's versions, highest version first; with has_version,
+ * only that of `version`. NOT_FOUND: "Could not find any versions of model m" or "Could not find
+ * version 5 of model m".
  */
 enum rt_status srv_status_of(struct srv_manager *m, struct rt_span model, bool has_version,
                              int64_t version, struct rt_arena *arena,
@@ -43,7 +44,8 @@ enum rt_status srv_status_models(struct srv_manager *m, struct rt_arena *arena,
                                  const char *const **out, int *n);
 
 /* Returns whether the server is ready: each initial model is AVAILABLE, has failed or timed out,
- * and at least one model serves or none is configured. False again when the server stops. */
+ * and at least one model serves or none is configured. When the server stops, it is no longer
+ * ready. */
 bool srv_is_ready(struct srv_manager *m);
 /* Returns whether a version of the model is AVAILABLE. */
 bool srv_model_is_ready(struct srv_manager *m, struct rt_span model);
