@@ -52,7 +52,7 @@ struct srv_server {
     struct srv_request_log *request_log;
     struct srv_scheduler *scheduler;
     struct srv_manager *manager;
-    bool manager_stopped; /* main thread only */
+    bool manager_stopped; /* used only by the main thread */
     struct srv_rest *rest;
     struct srv_grpc *grpc;
     /* number of I/O loops; set before the first serving map is published, then read-only */

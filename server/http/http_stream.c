@@ -121,7 +121,7 @@ static bool is_name(struct rt_span name, const char *text)
 
 struct head {
     bool bad_header, bad_length, is_chunked;
-    bool is_old; /* HTTP/1.0 */
+    bool is_old; /* the request's version is HTTP/1.0 */
     int n_lengths, n_encodings, n_hosts, n_kept;
     uint64_t length;
     int http; /* HTTP status of an invalid request line; 0: the line is valid */

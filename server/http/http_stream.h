@@ -19,7 +19,7 @@
 
 enum srv_http_stage {
     SRV_HTTP_HEAD,
-    SRV_HTTP_BODY,       /* with a Content-Length */
+    SRV_HTTP_BODY,       /* reading a body with a Content-Length */
     SRV_HTTP_CHUNK_LINE, /* reading the line with a chunk's size */
     SRV_HTTP_CHUNK,
     SRV_HTTP_CHUNK_END, /* reading the CR LF after a chunk */
@@ -37,7 +37,7 @@ struct srv_http_stream {
     uint64_t n_requests;  /* number of requests in the output, the current one included */
     uint64_t refused;     /* number of the refused request; 0: no request was refused */
     int http;             /* HTTP status of the refusal */
-    const char *why;      /* static text */
+    const char *why;      /* reason for the refusal, a string literal */
 };
 
 /* Initialises a stream. `max_head` is the most bytes of a request line with its headers, or of

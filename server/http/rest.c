@@ -23,7 +23,7 @@
 
 static int wait_ms(struct srv_rest_loop *l)
 {
-    int64_t until = RT_NEVER, now = l->now_ns; /* the start of the turn is exact enough */
+    int64_t until = RT_NEVER, now = l->now_ns; /* the turn's start is exact enough for a wait */
     MHD_UNSIGNED_LONG_LONG ms;
     if (l->again)
         return 0;

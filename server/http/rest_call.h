@@ -27,7 +27,7 @@ enum {
 
 enum srv_rest_stage {
     STAGE_NEW,     /* libmicrohttpd has not called the handler yet */
-    STAGE_READING, /* reads the body */
+    STAGE_READING, /* the handler reads the body */
     /* the request is refused; the rest of its body is read before the response is sent */
     STAGE_REFUSED,
     STAGE_WAITING, /* the connection is suspended and waits for a job */
@@ -55,7 +55,7 @@ struct srv_rest_call {
     /* the response has an X-Request-Id, because the request had one or for the access log */
     bool sends_id;
     uint64_t n_pieces; /* number of calls in which libmicrohttpd delivered the body */
-    uint64_t length;   /* Content-Length; UINT64_MAX: chunked */
+    uint64_t length;   /* value of Content-Length; UINT64_MAX: the body is chunked */
 };
 
 /* ---- rest_handler.c ---- */

@@ -83,7 +83,8 @@ struct srv_rest_loop {
     /* Lists of TLS connections, linked by `turn`: handshakes that libmicrohttpd runs; handshakes
      * suspended until a later turn; handshakes suspended until their socket reports an event. */
     struct srv_link handshakes_resumed, handshakes_ready, handshakes_suspended;
-    struct srv_link ended;            /* connections, by `end` */
+    /* connections whose peer has closed its side, linked by `end` */
+    struct srv_link ended;
     struct srv_link waiting, overdue; /* requests that wait for a job, oldest first */
     struct srv_rest_call *free_requests;
     int n_free;

@@ -11,9 +11,8 @@
 
 enum {
     FIRST_BODY_BYTES = 64 << 10, /* upper limit of the initial size of a body's buffer */
-    /* number of calls in which a body may arrive whatever their size */
-    MAX_PIECES = 65536,
-    /* minimum average bytes per call if a body arrives in more than MAX_PIECES calls */
+    MAX_PIECES = 65536,          /* limit of the calls that deliver a body in small pieces */
+    /* average size of a piece that permits more than MAX_PIECES calls */
     MIN_PIECE_BYTES = 8,
 };
 

@@ -18,7 +18,7 @@
 
 enum {
     TURN_BYTES = 256 << 10,  /* limit of the bytes dropped per turn and connection */
-    LINGER_BYTES = 64 << 20, /* dropped per connection */
+    LINGER_BYTES = 64 << 20, /* limit of the bytes dropped per connection */
 };
 
 static bool add_line(void *text, const char *name, const char *value)
@@ -77,7 +77,7 @@ enum MHD_Result srv_rest_refuse_now(struct srv_rest_call *req)
 
 void srv_rest_linger(struct srv_rest_loop *l, struct srv_rest_conn *c)
 {
-    ssize_t n = recv(c->fd, NULL, TURN_BYTES, MSG_TRUNC | MSG_DONTWAIT); /* TCP copies nothing */
+    ssize_t n = recv(c->fd, NULL, TURN_BYTES, MSG_TRUNC | MSG_DONTWAIT); /* TCP copies no bytes */
 
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;

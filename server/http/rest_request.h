@@ -36,10 +36,10 @@ struct srv_rest_request {
     enum rt_status found; /* result of looking up the version; on failure r->err has the text */
     enum rt_status (*decode)(struct srv_rest_request *r);
 
-    /* The response. */
+    /* The members below describe the response. */
     enum rt_status code;
     int http;
-    const char *content_type; /* NULL: no body */
+    const char *content_type; /* Content-Type header; NULL: the response has no body */
     struct rt_bytes out;
 
     size_t charged; /* bytes charged to the budget server->in_flight */
@@ -54,8 +54,8 @@ struct srv_rest_request {
 bool srv_rest_charge(struct srv_rest_request *r, size_t bytes);
 /* Sets the error for a refused charge of `bytes` for `what`, as server/base/budget.h describes. */
 enum rt_status srv_rest_over_budget(struct srv_rest_request *r, size_t bytes, const char *what);
-/* Converts the status of a decoder whose memory limit was `left`, all bytes that were left in the
- * budget. */
+/* Returns the status to report for a decoder whose memory limit was `left`, the bytes left in the
+ * budget: RESOURCE_EXHAUSTED becomes the code of a refused charge. */
 static inline enum rt_status srv_rest_decoded(const struct srv_rest_request *r, size_t left,
                                               enum rt_status st)
 {

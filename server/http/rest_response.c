@@ -100,7 +100,7 @@ enum MHD_Result srv_rest_send(struct srv_rest_call *req)
     if (!response)
         return MHD_NO;
     if (r->out.n)
-        req->refs++; /* released by response_over */
+        req->refs++; /* response_over releases the reference */
     /* If a header cannot be added, no response is sent, because it would be wrong, for example a
      * compressed body without its Content-Encoding. */
     if (!srv_rest_headers(req, add_to_response, response)) {

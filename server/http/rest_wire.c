@@ -13,7 +13,7 @@
 #include "server/http/rest_loop.h"
 
 enum {
-    PIECE_BYTES = 64 << 10, /* per read */
+    PIECE_BYTES = 64 << 10, /* limit of the bytes per read */
     /* a body with at least this many bytes left is read directly into libmicrohttpd's buffer */
     PAST_BYTES = 16 << 10,
     /* limit of bytes read after a refused request; unread, they would reset the connection */

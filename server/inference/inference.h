@@ -46,7 +46,7 @@ struct srv_inference {
         struct srv_session_request session;
     } request;
     int64_t timeout_ms; /* the timeout in the RunOptions of a SessionRun request; 0: no timeout */
-    struct srv_session_call *session; /* private to SessionRun */
+    struct srv_session_call *session; /* used only by inference_session.c */
     /* number of scorings: 1 for Classify and Regress, one per task for MultiInference */
     int n_scorings;
     struct srv_scoring *scorings;

@@ -32,7 +32,7 @@ struct srv_replay {
     struct srv_version *version;
     const struct srv_options *options;
     const _Atomic bool *cancelled; /* setting it to true ends the replay with RT_CANCELLED */
-    int64_t n_threads;             /* less than 1 means 1 */
+    int64_t n_threads;             /* number of threads; values below 1 mean 1 */
     int64_t n_iterations;          /* number of times that each request is replayed; at least 1 */
     /* Called after each request, on any of the threads; may be NULL. `response` is as in
      * srv_inference_write. */

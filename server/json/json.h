@@ -18,7 +18,7 @@
 #include "runtime/base/span.h"
 #include "server/base/cancellation.h"
 
-/* A value in accepted text, which begins at p; p NULL: there is no value. */
+/* A value in accepted text. The value begins at p; p NULL means that there is no value. */
 struct srv_json {
     const unsigned char *p, *end; /* `end` is the end of the document, not of the value */
 };

@@ -200,7 +200,7 @@ static bool check_number(struct check *c)
  * which the length of the text bounds. */
 struct nest {
     uint64_t few[8], *bits;
-    size_t depth, capacity; /* in bits */
+    size_t depth, capacity; /* depth and capacity are in bits */
 };
 
 static bool nest_push(struct nest *n, bool object)
@@ -266,7 +266,7 @@ enum place {
     AT_NAME,
     AT_CLOSE, /* the bracket that closes the innermost open container */
     BEHIND_VALUE,
-    AT_END, /* of the document */
+    AT_END, /* the end of the document */
     REFUSED,
 };
 

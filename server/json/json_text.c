@@ -273,7 +273,7 @@ static void escape(struct rt_bytes *out, const unsigned char *p, const unsigned 
     }
 }
 
-enum { PIECE = 3 << 18 }; /* bytes per step: a multiple of 3, so that base64 has no padding */
+enum { PIECE = 3 << 18 }; /* bytes per step: a multiple of 3, so that base64 needs no padding */
 
 void srv_json_quote_long(struct rt_bytes *out, const void *s, size_t n,
                          struct srv_cancellation *cancellation)

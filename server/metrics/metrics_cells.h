@@ -15,8 +15,8 @@
 #include "server/batching/job.h"
 
 enum {
-    SRV_N_TIMES = 34, /* buckets of srv_scale_time */
-    SRV_N_SIZES = 15, /* buckets of srv_scale_rows */
+    SRV_N_TIMES = 34, /* number of buckets of srv_scale_time */
+    SRV_N_SIZES = 15, /* number of buckets of srv_scale_rows */
     SRV_N_CODES = 17,
     SRV_MAX_BUCKETS = 53,
     /* limit of the batch sizes that have a padding histogram of their own */
@@ -37,9 +37,9 @@ extern const struct srv_scale srv_scale_time;
 /* 52 bounds in us: 100 x 1.2^i (up to 1 second) */
 extern const struct srv_scale srv_scale_queuing;
 extern const struct srv_scale srv_scale_graph;    /* 20 bounds in us: 1000 x 2^i */
-extern const struct srv_scale srv_scale_bytes;    /* 4^i, 14 bounds */
-extern const struct srv_scale srv_scale_rows;     /* 2^i, 14 bounds */
-extern const struct srv_scale srv_scale_examples; /* 2^i, 15 bounds */
+extern const struct srv_scale srv_scale_bytes;    /* 14 bounds: 4^i */
+extern const struct srv_scale srv_scale_rows;     /* 14 bounds: 2^i */
+extern const struct srv_scale srv_scale_examples; /* 15 bounds: 2^i */
 
 struct srv_times {
     _Atomic uint64_t n[SRV_N_TIMES];
@@ -68,7 +68,7 @@ struct srv_run_cells {
  * thread. */
 struct srv_thread_cells {
     _Atomic uint64_t run_ns;
-    struct srv_histogram runs, in_bytes, out_bytes; /* runs: microseconds */
+    struct srv_histogram runs, in_bytes, out_bytes; /* `runs` is in microseconds */
     struct srv_histogram queuing, request_rows, batch_rows;
     struct srv_padding {
         /* rows of the padded batch; 0: the entry is unused. The last entry counts all other
@@ -93,15 +93,14 @@ struct srv_model_metrics {
     struct srv_model_metrics *next;
     const char *name;
     struct srv_model_io_loop *io_loops;
-    /* guarded by srv_metrics.mu, like all members below loads_ok */
-    _Atomic uint64_t loads_ok, loads_failed;
+    _Atomic uint64_t loads_ok, loads_failed; /* the counters below are guarded by srv_metrics.mu */
     struct srv_times load;
     _Atomic uint64_t logged[SRV_N_CODES];
 };
 
 struct srv_path_metrics { /* counters of one version's directory; guarded by srv_metrics.mu */
-    char *path;           /* for free() */
-    /* the model's name if the version's assets name it in an ML Metadata store, else NULL */
+    char *path;           /* freed by free() */
+    /* the model's name if the version's assets contain its ML Metadata UUID, else NULL */
     const char *model;
     uint64_t loads_ok, loads_failed, load_us;
     uint64_t warmed[SRV_N_CODES], warm_records[SRV_N_CODES];
@@ -109,7 +108,7 @@ struct srv_path_metrics { /* counters of one version's directory; guarded by srv
 };
 
 struct srv_stranger {
-    char *name; /* for free() */
+    char *name; /* freed by free() */
     uint64_t codes[SRV_N_CODES];
 };
 
@@ -121,21 +120,21 @@ struct srv_version_metrics {
     const char **signatures;
     /* [io_loop * (n_signatures + 1) + signature]; the last index stands for an unknown signature */
     struct srv_request_cells *requests;
-    struct srv_run_cells *runs; /* [n_workers + n_io_loops] */
+    struct srv_run_cells *runs; /* array of n_workers + n_io_loops cells */
     struct rt_arena *arena;
 };
 
 struct srv_metrics {
     int n_io_loops, n_workers;
     int64_t started_s;                /* seconds since 1970 */
-    struct srv_thread_cells *threads; /* [n_workers + n_io_loops] */
+    struct srv_thread_cells *threads; /* array of n_workers + n_io_loops cells */
     struct rt_mutex mu; /* guards the lists, `events`, `paths`, and the cells marked as guarded */
     struct srv_model_metrics *models;
     struct srv_version_metrics *versions;
     struct srv_model_metrics unknown; /* sums of the requests for all unknown models */
     /* maps the name of an event to a pointer to its uint64_t counter */
     struct rt_map events;
-    struct srv_path_metrics *paths[SRV_MAX_PATHS]; /* NULL: unused */
+    struct srv_path_metrics *paths[SRV_MAX_PATHS]; /* unused entries are NULL */
     /* index in `paths` of the next entry to fill or, if all are used, to replace: the oldest */
     int next_path;
     struct rt_arena *arena;

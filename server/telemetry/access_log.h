@@ -17,9 +17,9 @@ struct srv_access {
     enum srv_api api;
     struct rt_span method; /* HTTP method; omitted if p is NULL */
     struct rt_span path;   /* path of the HTTP request or of the gRPC method */
-    int http;              /* HTTP status; 0: none */
+    int http;              /* HTTP status; 0 for a gRPC request */
     enum rt_status code;
-    size_t bytes_in, bytes_out; /* message bytes */
+    size_t bytes_in, bytes_out; /* sizes of the request and response messages */
     int64_t ns;
     struct rt_span id; /* the client's X-Request-Id, or a generated one */
     struct rt_span peer;

@@ -14,7 +14,7 @@
 #include "runtime/base/status.h"
 
 struct srv_request_file {
-    int fd;       /* -1: closed */
+    int fd;       /* -1: the file is closed */
     int64_t size; /* size of the file: bytes of the complete records */
     int64_t opened_ns, not_before_ns;
     unsigned n_opened;

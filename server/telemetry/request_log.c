@@ -19,12 +19,12 @@ struct srv_model_log {
     struct srv_model_log *next;
     struct srv_request_log *all;
     char *model;
-    _Atomic uint64_t threshold; /* 0: nothing is logged */
-    /* Guarded by all->mu: */
+    _Atomic uint64_t threshold; /* 0: no request is logged */
+    /* The three members below are guarded by all->mu. */
     double rate;
     char *prefix;        /* prefix of the file names; NULL: logging is off */
     uint64_t generation; /* number of times that the prefix has changed */
-    /* the writing thread's: */
+    /* The members below belong to the writing thread. */
     struct srv_request_file file;
     uint64_t file_generation; /* the value of `generation` when the current file was opened */
     bool outage_logged;       /* the log reports an outage, but not its end yet */

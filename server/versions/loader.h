@@ -28,12 +28,12 @@ struct srv_model_calls {
                                   int64_t *weight_bytes, struct rt_error *err);
     enum rt_status (*load)(struct rt_model **out, const char *dir,
                            const struct rt_model_options *options, struct rt_error *err);
-    /* Returns whether the version has a warm-up file. The pointer may be NULL: no version has
+    /* Returns whether the version has a warm-up file. A NULL pointer means that no version has
      * one. */
     bool (*has_warmup)(const char *dir);
-    /* Replays the version's warm-up and goldens before the version is published. The pointer may be
-     * NULL: neither is replayed. Setting *cancelled ends the replay, as options.session.cancelled
-     * ends `load`. */
+    /* Replays the version's warm-up and goldens before the version is published. A NULL pointer
+     * means that neither is replayed. Setting *cancelled ends the replay, as
+     * options.session.cancelled ends `load`. */
     enum rt_status (*validate)(struct srv_server *s, struct srv_version *v, const char *dir,
                                const _Atomic bool *cancelled, struct rt_error *err);
     void (*free)(struct rt_model *model);
@@ -41,13 +41,13 @@ struct srv_model_calls {
      * `detach` frees both after the version's last handle was released. */
     enum rt_status (*attach)(struct srv_server *s, struct srv_version *v, struct rt_error *err);
     void (*detach)(struct srv_server *s, struct srv_version *v);
-    /* Called when a new model configuration takes effect. The pointer may be NULL. */
+    /* Called when a new model configuration takes effect. The function pointer may be NULL. */
     void (*configure)(struct srv_server *s, const struct srv_config *config);
     /* Update metrics: `count_load` counts the end of a load, `count_event` a rare event. */
     void (*count_load)(struct srv_server *s, const char *model, const char *dir, bool ok,
                        int64_t ns);
     void (*count_event)(struct srv_server *s, const char *name);
-    int64_t (*free_memory)(void); /* rt_machine_free_memory */
+    int64_t (*free_memory)(void); /* returns the machine's free memory in bytes */
 };
 /* The functions that the real server passes to the manager (model_calls.c). */
 extern const struct srv_model_calls srv_model_calls;
@@ -61,7 +61,7 @@ struct srv_load {
     void *owner;
     const char *model; /* the model's name; must outlive the load */
     int64_t version;
-    char *dir;                     /* for free() */
+    char *dir;                     /* path of the version's directory, freed by free() */
     enum srv_maybe bf16;           /* whether the model's own configuration sets precision bf16 */
     struct srv_fingerprint before; /* fingerprint of the directory when it was found stable */
     /* makes the load end soon with RT_CANCELLED; the manager knows the reason */

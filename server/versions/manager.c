@@ -161,9 +161,8 @@ static void take_messages(struct srv_manager *m)
     }
 }
 
-/* Schedules a trim of the heap after a burst. Runs that create very many strings leave freed memory
- * in the heap. While such runs continue they reuse that memory; the heap is trimmed once they have
- * stopped. */
+/* Schedules a trim of the heap once runs that create very many strings have stopped. They leave
+ * freed memory in the heap, which they reuse while they continue. */
 static void look_at_bursts(struct srv_manager *m)
 {
     const size_t n = rt_heap_bursts();

@@ -121,7 +121,8 @@ struct srv_manager {
      * lags. */
     int64_t again_at;
     bool trim_pending;
-    int64_t next_count, n_accepted, n_closed; /* connections, see count_closed */
+    /* for count_closed: next time, and connections so far */
+    int64_t next_count, n_accepted, n_closed;
     /* open connections at the last count; sockets that the process inherited */
     int n_open, n_inherited;
     int64_t n_calls_freed; /* n_calls_freed of the server when the heap was last trimmed */
@@ -151,7 +152,8 @@ bool srv_mgr_unload(struct srv_manager *m, struct srv_managed *model,
 
 /* ---- manager_unload.c ---- */
 struct srv_unloader *srv_mgr_unloader_new(struct srv_manager *m, int n_threads);
-/* Stops the unload threads. Call it when no version is being freed; NULL is allowed. */
+/* Stops the unload threads and frees `u`. Call it when no version is being freed; NULL is
+ * allowed. */
 void srv_mgr_unloader_free(struct srv_unloader *u);
 void srv_mgr_free_later(struct srv_manager *m, struct srv_grace *g);
 void srv_mgr_end_unload(struct srv_manager *m, struct srv_grace *g);

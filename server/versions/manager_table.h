@@ -42,7 +42,7 @@ struct srv_managed_version {
     bool overwritten; /* the log already reports that the served files changed */
     int n_failures;
     int64_t retry_at;
-    struct srv_load *load; /* set while LOADING */
+    struct srv_load *load; /* the running load in the state LOADING, else NULL */
     /* set in the state LOADING once the version is loaded; the next serving map makes the version
      * AVAILABLE */
     struct srv_version *live;

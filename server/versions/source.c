@@ -220,10 +220,10 @@ static enum rt_status list(struct walk *w, const char *path, int depth, struct n
 
 /*
  * Reads the status of `path`, following symlinks. False: errno contains the reason; ENOENT means
- * that the path has disappeared. *descends: `path` is a directory whose entries must be read. A
- * symlink to a directory is not followed: a target inside the version is reached by its own path
- * (Kubernetes' ..data symlink points to a directory beside it, and a new target has another inode),
- * and a target outside does not belong to the version.
+ * that the path has disappeared. *descends: `path` is a directory whose entries must be read. The
+ * entries of a linked directory are not read: a target inside the version is reached by its own
+ * path (Kubernetes' ..data symlink points to a directory beside it, and a new target has another
+ * inode), and a target outside or above the version does not belong to it.
  */
 static bool look(const char *path, int depth, struct stat *s, bool *descends)
 {

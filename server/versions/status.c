@@ -35,8 +35,7 @@ enum srv_settled srv_mgr_settled(const struct srv_manager *m, const struct srv_m
     return !n_loading && is_overdue(m, model) ? SRV_MISSING : SRV_WAITING;
 }
 
-/* Returns the version of an awaited model that is closest to serving; of several, the highest
- * one. */
+/* Returns the wanted version of a model that is closest to serving; of several, the highest one. */
 static const struct srv_managed_version *furthest(const struct srv_managed *model)
 {
     const struct srv_managed_version *best = NULL;

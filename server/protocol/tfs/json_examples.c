@@ -10,7 +10,7 @@ enum kind { UNSET = 0, BYTES_LIST = 1, FLOAT_LIST = 2, INT64_LIST = 3 };
 
 struct feature {
     enum kind kind;
-    char name[256]; /* for errors; truncated */
+    char name[256]; /* truncated name for error texts */
     struct rt_bytes values;
 };
 

@@ -416,7 +416,7 @@ struct input {
     struct rt_tensor *tensor;
     bool started, seen;    /* started: a row was read; seen: the current row contains this input */
     struct srv_json given; /* in columnar form: the input's value; p NULL: not found yet */
-    int rank;              /* of a row */
+    int rank;              /* rank of a row */
     int64_t dim[RT_MAX_RANK], size;
     struct fill fill;
 };

@@ -15,7 +15,7 @@
 
 /* The model, version and signature that a request names. Spans point into the request. */
 struct srv_model_spec {
-    struct rt_span name, label, signature; /* p NULL: absent */
+    struct rt_span name, label, signature; /* p is NULL if the field is absent */
     bool has_version;
     int64_t version;
 };

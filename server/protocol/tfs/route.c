@@ -49,7 +49,7 @@ static bool take_digits(struct rt_span *s, struct rt_span *out)
 }
 
 struct parts {
-    struct rt_span name, version, label, word; /* p NULL: absent */
+    struct rt_span name, version, label, word; /* p is NULL if the part is absent */
 };
 
 /* Removes a version or a label, which may follow a model's name. If neither follows, removes

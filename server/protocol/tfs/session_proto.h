@@ -15,7 +15,7 @@
 
 struct srv_session_feed {
     const char *name;
-    struct srv_cursor tensor; /* a TensorProto */
+    struct srv_cursor tensor; /* a serialized TensorProto */
 };
 
 struct srv_session_request {
@@ -26,7 +26,7 @@ struct srv_session_request {
     struct srv_session_feed *feeds;
     const char **fetches, **targets;
     bool names_are_aliases; /* the names are aliases of the signature, not names of the graph */
-    int64_t timeout_ms;     /* of RunOptions; 0: none */
+    int64_t timeout_ms;     /* timeout in the RunOptions; 0: no timeout */
     bool wants_times, wants_graph;
 };
 
@@ -38,8 +38,8 @@ struct srv_session_response {
     struct srv_model_echo echo;
     int n;
     const char *const *names;
-    const struct rt_tensor *const *tensors; /* one per name */
-    const struct rt_trace *trace;           /* NULL: no RunMetadata */
+    const struct rt_tensor *const *tensors; /* one tensor per name */
+    const struct rt_trace *trace;           /* NULL: the response has no RunMetadata */
     /* the budget to which the response is charged; NULL: no budget */
     struct srv_growth *growth;
 };

@@ -34,7 +34,7 @@ enum rt_status srv_cursor_span(struct srv_cursor c, struct rt_span *out, struct 
 enum srv_wire_type { SRV_VARINT = 0, SRV_FIXED64 = 1, SRV_BYTES = 2, SRV_FIXED32 = 5 };
 struct srv_field {
     uint32_t number;
-    int type; /* an enum srv_wire_type */
+    int type; /* a value of enum srv_wire_type */
     uint64_t value;
     struct srv_cursor body;
 };
