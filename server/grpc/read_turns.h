@@ -1,7 +1,7 @@
 /*
- * Turns in which gRPC's connections are read. The core reads from a connection as long as bytes are
- * available, and the reading thread handles no other events meanwhile: several connections that
- * send without a pause, each at a permitted rate, would keep all others waiting.
+ * Divides the reads of gRPC's connections into turns. The core reads from a connection as long as
+ * bytes are available, and the reading thread handles no other events meanwhile: several
+ * connections that send without a pause, each at a permitted rate, would keep all others waiting.
  *
  * So each read is short, and a connection that has used up its turn is paused: its reads return
  * EAGAIN, and the core goes on to other connections. The pause ends when one of the I/O loops and

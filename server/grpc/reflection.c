@@ -115,7 +115,7 @@ static enum kind kind_of(enum kind holder, uint32_t number)
     case LEAF_KIND:
         break;
     }
-    return FILE_KIND; /* not a declaration */
+    return FILE_KIND; /* the field is not a declaration */
 }
 
 /* Returns whether the enum has a value of this name. An enum value is named in the scope that

@@ -15,7 +15,7 @@ static bool next_coding(const char **list, const char **name, size_t *n, bool *r
     size_t rest = strcspn(p, ",");
     const char *q = memchr(p, ';', rest);
     *refused = false;
-    if (q) { /* a weight, for example ;q=0 or ;q=0.000 */
+    if (q) { /* the coding has a weight, for example ;q=0 or ;q=0.000 */
         q += 1 + strspn(q + 1, " \t");
         if ((*q == 'q' || *q == 'Q') && q[1] == '=')
             *refused = q[2] == '0' && q[2 + strspn(q + 2, "0. \t")] == (p[rest] ? ',' : '\0');

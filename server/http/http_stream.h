@@ -31,7 +31,7 @@ struct srv_http_stream {
     enum srv_http_stage stage;
     uint64_t left;        /* bytes of the body or the chunk that are still to come */
     struct rt_bytes held; /* the bytes of an incomplete head, chunk line, or trailers */
-    size_t looked;        /* number of bytes of `held` that were searched for ends of lines */
+    size_t looked;        /* number of bytes of `held` already searched for ends of lines */
     size_t line;          /* offset in `held` at which the current line begins */
     int n_empty;          /* number of empty lines that precede the next request */
     uint64_t n_requests;  /* number of requests in the output, the current one included */

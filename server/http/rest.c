@@ -67,8 +67,8 @@ static void read_events(struct srv_rest_loop *l, const struct epoll_event *event
     }
 }
 
-/* Called after each turn of a closing loop. Requests that arrived before the loop began to close
- * are answered. */
+/* Closes the loop in steps, one after each turn. Requests that arrived before closing began are
+ * answered. */
 static void close_down(struct srv_rest_loop *l)
 {
     if (l->closing_turn > 2)

@@ -7,7 +7,7 @@
 
 #include "server/server.h"
 
-struct srv_rest_request; /* rest_request.h */
+struct srv_rest_request; /* defined in rest_request.h */
 /* Handles a request that has arrived completely. True: a job was submitted, which responds later;
  * false: the response is set. `browser`: the request comes from a web page that may read responses
  * (CORS). */

@@ -157,7 +157,7 @@ void srv_rest_accept_again(struct srv_rest_loop *l)
 {
     bool has_capacity = l->n_open < l->most_open || !l->is_full || may_close_idle(l);
     bool may = has_capacity && l->accept_at_ns <= l->now_ns;
-    /* listen_fd is set earlier than `daemon` */
+    /* `daemon` may be NULL after listen_fd is set */
     if (!l->daemon || l->listen_fd < 0 || may == l->accepts)
         return;
     if (listen_event(l, EPOLL_CTL_MOD, may ? EPOLLIN : 0))
@@ -166,12 +166,12 @@ void srv_rest_accept_again(struct srv_rest_loop *l)
 
 int64_t srv_rest_accept_look(const struct srv_rest_loop *l, int64_t now)
 {
-    if (!l->daemon || l->listen_fd < 0) /* listen_fd is set earlier than `daemon` */
+    if (!l->daemon || l->listen_fd < 0) /* `daemon` may be NULL after listen_fd is set */
         return RT_NEVER;
     if (l->accept_at_ns > now)
         return l->accept_at_ns;
     const struct srv_rest_conn *c = longest_idle(l);
-    /* If that time has passed, the idle connection was closed, or another loop has capacity. */
+    /* If the idle time has passed, the idle connection was closed, or another loop has capacity. */
     if (!l->accepts && c && idle_enough_ns(c) > now)
         return idle_enough_ns(c);
     return RT_NEVER;

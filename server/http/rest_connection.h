@@ -75,8 +75,8 @@ void srv_rest_begin_lingering(struct srv_rest_loop *l, struct srv_rest_conn *c);
 void srv_rest_hang_up_idle(struct srv_rest_loop *l);
 /* Ends the connections in `list` whose deadline has passed. */
 void srv_rest_expire(struct srv_rest_loop *l, struct srv_link *list, int64_t now);
-/* Called when sending of a response begins: from then on the peer must read it at a minimum
- * rate. */
+/* Requires the peer to read a response at a minimum rate from now on; called when sending
+ * begins. */
 void srv_rest_begin_sending(struct srv_rest_loop *l, struct srv_rest_conn *c, bool is_large);
 /* Ends connections whose peer reads a response too slowly; called once a turn. */
 void srv_rest_watch_sending(struct srv_rest_loop *l, int64_t now);
@@ -95,8 +95,8 @@ void srv_rest_begin_handshake(struct srv_rest_loop *l, struct srv_rest_conn *c);
 void srv_rest_end_handshake(struct srv_rest_loop *l, struct srv_rest_conn *c);
 /* Suspends all unfinished handshakes; called after the daemon has run. */
 void srv_rest_suspend_handshakes(struct srv_rest_loop *l);
-/* Called when the socket has reported an event. Does nothing unless the handshake waits for an
- * event. */
+/* Makes a suspended handshake ready to run after its socket has reported an event. Does nothing
+ * unless the handshake waits for an event. */
 void srv_rest_expect_handshake(struct srv_rest_loop *l, struct srv_rest_conn *c);
 /* Resumes up to SRV_REST_HANDSHAKES handshakes whose socket has reported an event; called before
  * the daemon runs. */
@@ -106,7 +106,8 @@ void srv_rest_resume_all_handshakes(struct srv_rest_loop *l);
 
 /* ---- rest_refuse.c ---- */
 
-/* Called when bytes, or the peer's end, have arrived on a connection that lingers. */
+/* Drops the bytes that have arrived on a connection that lingers, and ends the connection after the
+ * peer has closed its side. */
 void srv_rest_linger(struct srv_rest_loop *l, struct srv_rest_conn *c);
 
 /* ---- rest_wire.c ---- */

@@ -21,7 +21,8 @@ enum {
     LEAST_TAKEN = 64 << 10,
     /* time within which requests must arrive completely during the drain, as in gRPC */
     DRAIN_GRACE_MS = 2000,
-    /* time for which a connection lingers after a refusal before the body was complete */
+    /* time for which a connection lingers after its request was refused in the middle of the
+     * body */
     LINGER_REFUSED_MS = 10000,
 };
 
@@ -85,7 +86,8 @@ void srv_rest_on_connection(void *arg, struct MHD_Connection *mhd, void **contex
         else
             srv_rest_expect_request(l, c);
         if (!srv_rest_watch_socket(l, c, EPOLL_CTL_ADD)) {
-            srv_list_remove(&c->turn); /* once suspended, the connection would never be resumed */
+            /* without events of its socket, a suspended connection would never be resumed */
+            srv_list_remove(&c->turn);
             shutdown(c->fd, SHUT_RDWR);
         }
         *context = c;
@@ -258,8 +260,9 @@ static void expect_progress(struct srv_rest_loop *l, struct srv_rest_conn *c, ui
     srv_list_append(&l->sending, &c->link);
 }
 
-/* For a small response, the number of acknowledged bytes is not read at first. This saves a system
- * call for each of them and costs a second wait for the few that stall. */
+/* Begins to watch how fast the peer reads a response. For a small response, the number of
+ * acknowledged bytes is not read at first, which saves a system call per response and costs a
+ * second wait for the few that stall. */
 void srv_rest_begin_sending(struct srv_rest_loop *l, struct srv_rest_conn *c, bool is_large)
 {
     if (is_large)

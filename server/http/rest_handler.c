@@ -111,7 +111,8 @@ void srv_rest_finished(struct srv_rest_request *r)
     struct srv_rest_call *req =
         (struct srv_rest_call *)(void *)((char *)r - offsetof(struct srv_rest_call, pub));
     if (srv_rest_this_loop != req->loop) {
-        /* compressed on this thread, because the I/O loop thread serves all requests */
+        /* the response is compressed on this thread, because the I/O loop thread serves all
+         * requests */
         srv_rest_deflate(req);
         req->message.receive = receive_finished;
         srv_message_post(&req->loop->io_loop, &req->message);
@@ -174,13 +175,14 @@ enum MHD_Result srv_rest_on_request(void *arg, struct MHD_Connection *mhd, const
         break;
     case STAGE_OVER:
         *n_data = 0;
-        return req->conn->lingers ? MHD_YES : MHD_NO; /* resumed, so that the connection ends */
+        /* the connection was resumed in order to end */
+        return req->conn->lingers ? MHD_YES : MHD_NO;
     }
     return MHD_YES;
 }
 
-/* Called when the request line was read. The URI is still raw; libmicrohttpd splits and decodes it
- * in place later. */
+/* Creates the call when the request line was read. The URI is still raw; libmicrohttpd splits and
+ * decodes it in place later. */
 void *srv_rest_on_uri(void *arg, const char *uri, struct MHD_Connection *mhd)
 {
     struct srv_rest_loop *l = arg;

@@ -11,8 +11,9 @@
 
 enum {
     FIRST_BODY_BYTES = 64 << 10, /* upper limit of the initial size of a body's buffer */
-    MAX_PIECES = 65536,          /* limit of the calls that deliver a body in small pieces */
-    /* average size of a piece that permits more than MAX_PIECES calls */
+    /* number of calls that may deliver a body, however small each piece is */
+    MAX_PIECES = 65536,
+    /* minimum average of bytes per call, required of a body in more than MAX_PIECES calls */
     MIN_PIECE_BYTES = 8,
 };
 

@@ -85,8 +85,7 @@ void srv_rest_inferred(struct srv_rest_request *r, enum rt_status st);
  * large becomes an empty one. An error means that memory or the budget is exhausted. */
 enum rt_status srv_rest_inflate(struct srv_rest_request *r);
 
-/* Called on any thread when the job is over and the response is set. The I/O loop sends the
- * response. */
+/* Returns a request whose response is set to its I/O loop, which sends the response. Any thread. */
 void srv_rest_finished(struct srv_rest_request *r);
 
 /*

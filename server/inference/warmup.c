@@ -22,7 +22,7 @@ struct replay {
     int64_t deadline_ns;
     size_t max_record;
     struct rt_mutex mu;
-    struct rt_tfrecord *file; /* guarded by mu, like all members below `file` */
+    struct rt_tfrecord *file; /* mu guards this member and all below */
     int64_t n_read;
     bool ended; /* no thread reads another record */
     enum rt_status status;

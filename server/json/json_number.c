@@ -107,7 +107,7 @@ static double divide_by_ten(uint64_t w, int k)
     wide num = (wide)top << 63;
     uint64_t q = (uint64_t)(num / den);
     bool sticky = (uint64_t)(num - (wide)q * den) != 0;
-    int shift = 64 - __builtin_clzll(q) - 53; /* 10 or 11 */
+    int shift = 64 - __builtin_clzll(q) - 53; /* the shift is 10 or 11 */
     uint64_t mant = q >> shift, rest = q & ((UINT64_C(1) << shift) - 1);
     uint64_t half = UINT64_C(1) << (shift - 1);
     if (rest > half || (rest == half && (sticky || (mant & 1))))
@@ -500,8 +500,8 @@ static bool scaled(uint64_t m, int e, int p, uint64_t *out)
  * arithmetic does not cover this value. */
 static bool decimal_digits(uint64_t m, int e, int digits, uint64_t *d, int *k)
 {
-    int top = e + 63 - __builtin_clzll(m);            /* floor(log2) */
-    int guess = (int)((top * INT64_C(315653)) >> 20); /* floor(log10), or one less */
+    int top = e + 63 - __builtin_clzll(m);            /* floor(log2(m * 2^e)) */
+    int guess = (int)((top * INT64_C(315653)) >> 20); /* floor(log10(m * 2^e)), or one less */
     for (int tries = 0; tries < 3; tries++) {
         if (!scaled(m, e, digits - 1 - guess, d))
             return false;

@@ -111,7 +111,8 @@ bool srv_json_is_b64(struct srv_json v, struct rt_span *token)
         return false;
     after = srv_json_after((struct srv_json){p, v.end});
     if (!srv_json_token_is(rt_span_of(p, (size_t)(after - p)), "b64", 3))
-        return false; /* not read to its end, because instances are objects, too */
+        /* the object is not read to its end, because it may be an instance of any size */
+        return false;
     p = srv_json_space(after, v.end);
     p = srv_json_space(p < v.end ? p + 1 : p, v.end);
     if (p >= v.end || *p != '"')

@@ -45,7 +45,7 @@ struct srv_request_log {
     pthread_t thread;
     struct rt_mutex mu;
     struct rt_cond wake;
-    struct srv_model_log *models; /* guarded by mu, like all members below `models` */
+    struct srv_model_log *models; /* mu guards this member and all below */
     struct record *first, **end;
     /* bytes of all records that are not written yet, including those that are being written */
     size_t queued;

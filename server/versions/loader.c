@@ -21,7 +21,7 @@ struct srv_loader {
     /* number of load slots; each is used by a running load that has not given up its slot */
     int n_places;
     int n_threads;                  /* number of `threads`; belongs to the manager's thread */
-    pthread_t threads[MAX_THREADS]; /* belongs to the manager's thread */
+    pthread_t threads[MAX_THREADS]; /* load threads; used only by the manager's thread */
     struct rt_mutex mu;
     struct rt_cond wake;
     struct srv_load *first, **end; /* guarded by mu: queue of loads that wait for a slot */
@@ -93,7 +93,7 @@ void srv_loader_release(struct srv_loader *l, int64_t held)
     rt_mutex_unlock(&l->mu);
 }
 
-/* Called when a warm-up request fails that consists of zeros, with unknown dimensions set to 1. A
+/* Logs the failure of a warm-up request that consists of zeros, with unknown dimensions set to 1. A
  * model may well refuse such a request (an empty tf.Example lacks its features). A failure for lack
  * of memory or time is logged as a warning, because real requests will lack them too. */
 static void warm_up_failed(void *arg, const char *signature, const struct rt_error *err)

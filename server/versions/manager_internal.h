@@ -37,7 +37,7 @@ enum {
     LOOK_MAX_S = 60, /* longest pause between two listings of a version's directory */
     /* time after which the log reports a version whose files are still changing */
     UNREST_LOG_S = 5,
-    /* interval of the log line that names the models because of which the ports stay closed */
+    /* interval of the log line that names the models for which the start waits */
     AWAITED_LOG_EVERY_S = 10,
     TRIM_EVERY_MS = 2000,
     AGAIN_MS = 100,          /* pause before a step that ran out of memory is repeated */
@@ -121,7 +121,8 @@ struct srv_manager {
      * lags. */
     int64_t again_at;
     bool trim_pending;
-    /* for count_closed: next time, and connections so far */
+    /* time of the next count; connections accepted at the last count, and closed since the last
+     * trim */
     int64_t next_count, n_accepted, n_closed;
     /* open connections at the last count; sockets that the process inherited */
     int n_open, n_inherited;

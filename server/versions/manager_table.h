@@ -20,7 +20,8 @@ struct srv_managed_version {
      * thread under the lock. */
     enum srv_state state;
     enum rt_status code;
-    char *message; /* text of the error; NULL: there is none, or no memory for it if `no_message` */
+    /* text of the error; NULL if there is none or, with `no_message`, no memory for it */
+    char *message;
     bool no_message;
     bool wanted; /* wanted by the model's version policy */
     bool final;  /* loading failed and is not retried until the files change */

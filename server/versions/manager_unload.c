@@ -93,7 +93,8 @@ void srv_mgr_free_later(struct srv_manager *m, struct srv_grace *g)
     rt_mutex_unlock(&u->mu);
 }
 
-/* Called on the manager's thread after an unload thread has freed the version's memory. */
+/* Sets a version to END after an unload thread has freed its memory. Called on the manager's
+ * thread. */
 void srv_mgr_end_unload(struct srv_manager *m, struct srv_grace *g)
 {
     struct srv_version *v = g->version;

@@ -41,8 +41,8 @@ struct srv_decision {
  *
  * Resource-preserving (unload_before_load): two versions are never in memory during a version
  * change. As soon as a wanted version may be loaded, all unwanted ones are unloaded, and the load
- * starts when they are gone. Until then, the old versions continue to serve, even if no wanted
- * version ever may be loaded.
+ * starts when they are gone. Until then the old versions continue to serve, even if no wanted
+ * version can ever be loaded.
  */
 struct srv_decision srv_policy_decide(const struct srv_version_view *v, int n,
                                       bool unload_before_load);

@@ -12,7 +12,7 @@ struct response {
     struct srv_cancellation *cancellation;
 };
 
-/* Called after `bytes` more bytes were written. False: writing must stop. */
+/* Reports `bytes` written bytes to the cancellation. False: writing must stop. */
 static bool go_on(const struct response *a, size_t bytes)
 {
     if (!a->out->failed && !srv_should_continue(a->cancellation, bytes))

@@ -36,7 +36,7 @@ enum rt_status srv_json_signature(const struct srv_json_doc *doc, struct rt_aren
                                   struct rt_span *out, struct rt_error *err);
 
 /*
- * Decodes input i of the signature into feeds[i], which must be zeroed by the caller. After a
+ * Decodes each input i of the signature into feeds[i], which must be zeroed by the caller. After a
  * failure the caller clears the feeds decoded so far. Uses at most `max_bytes` of tensor memory
  * (else RESOURCE_EXHAUSTED).
  */

@@ -8,7 +8,7 @@
 #include "server/batching/job.h"
 #include "server/protocol/tfs/model_spec.h"
 
-enum srv_method { /* of HTTP */
+enum srv_method { /* HTTP methods */
                   SRV_GET,
                   SRV_POST,
                   SRV_OPTIONS,

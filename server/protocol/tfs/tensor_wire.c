@@ -7,7 +7,7 @@
 /* ---- tensors: the field of each type's values ---- */
 
 struct form {
-    uint32_t number;         /* field number */
+    uint32_t number;         /* number of the field in TensorProto */
     enum srv_wire_type type; /* protobuf wire type of one value */
     uint8_t parts;           /* values per element; 2 for complex types */
     uint8_t is_chunk;        /* the field is one bytes field instead of a repeated one (float8) */

@@ -63,8 +63,8 @@ unsigned char *srv_write_bytes(unsigned char *p, uint32_t number, const void *by
 
 /* ---- writing small messages ---- */
 
-void srv_put_int(struct rt_bytes *out, uint32_t number, uint64_t v); /* writes nothing for 0 */
-void srv_put_float(struct rt_bytes *out, uint32_t number, float v);  /* writes nothing for +0 */
+void srv_put_int(struct rt_bytes *out, uint32_t number, uint64_t v); /* writes nothing if v is 0 */
+void srv_put_float(struct rt_bytes *out, uint32_t number, float v);  /* writes nothing if v is +0 */
 /* Appends a tag and the length n; the caller appends the n bytes. */
 void srv_put_head(struct rt_bytes *out, uint32_t number, size_t n);
 void srv_put_bytes(struct rt_bytes *out, uint32_t number, const void *p, size_t n);
