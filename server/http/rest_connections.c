@@ -204,10 +204,11 @@ void srv_rest_expire(struct srv_rest_loop *l, struct srv_link *list, int64_t now
 }
 
 /*
- * Ends connections whose peer has closed its side. libmicrohttpd does not see that end while a job
- * waits, nor if the end arrived with the last bytes that libmicrohttpd read. A request that can no
- * longer become complete is dropped. A request that waits for a job is cancelled only after
- * WATCH_AFTER_MS, since a client that has closed only its sending side may still read the response.
+ * Ends connections whose peer has closed its side. libmicrohttpd does not notice the closing while
+ * a job waits, nor if the end of the stream arrived with the last bytes that libmicrohttpd read. A
+ * request that can no longer become complete is dropped. A request that waits for a job is
+ * cancelled only after WATCH_AFTER_MS, since a client that has closed only its sending side may
+ * still read the response.
  */
 void srv_rest_end_connections(struct srv_rest_loop *l)
 {

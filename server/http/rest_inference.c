@@ -4,8 +4,8 @@
 #include "server/telemetry/request_log.h"
 #include "server/http/rest_request.h"
 
-/* Bodies of at least this size are decoded by a worker, because decoding them takes longer than
- * handing them over. */
+/* Size from which a worker decodes a body, because decoding takes longer than handing the body
+ * over. */
 enum { LONG_BODY = 256 << 10, LONG_GZIP = 4 << 10 };
 
 static bool is_long(const struct srv_rest_request *r)

@@ -3,7 +3,7 @@
  * contains them. A version that responds differently is refused like one that cannot be loaded, and
  * the previous version goes on serving.
  *
- * The file has the format of a warm-up file (warmup.h). Records without a response are only
+ * A golden file has the format of a warm-up file (warmup.h). Records without a response are only
  * replayed. The tolerance for numbers is read from a file beside it, else from --golden_tolerance.
  */
 #ifndef SRV_GOLDEN_H

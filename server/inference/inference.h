@@ -1,18 +1,19 @@
 /*
  * One inference of any API: the fields of the request, the version and signature that they name,
  * the feeds, and the API's response message. gRPC, REST, warm-up, goldens and request logs all use
- * this module; it knows no transport, no network thread and no scheduler.
+ * this module; it depends on no transport, network thread or scheduler.
  *
- * The steps, each once, in this order (after a failed step only srv_inference_clear may follow):
+ * The steps, each performed once, in this order (after a failed step only srv_inference_clear may
+ * follow):
  *   init      sets the API and options, and the job that the inference fills in
  *   read      parses a serialized request; a caller with its own decoder sets `spec` instead
  *   find      finds the version in a serving map; or the caller sets job->version
  *   resolve   finds job->signature, checks it for the API, and allocates the tensors
  *   bind      fills job->feeds; a caller with its own decoder fills job->feeds instead
- *   run       srv_job_submit, or srv_inference_run on the calling thread
+ *   run       runs the job: srv_job_submit, or srv_inference_run on the calling thread
  *   finish    checks the outputs for the API; any thread
  *   write     writes the response message
- *   clear     drops the tensors
+ *   clear     frees the tensors
  *
  * Codes and texts are TensorFlow Serving's; where gRPC and REST differ, `entry` decides.
  */
@@ -40,7 +41,7 @@ struct srv_inference {
     bool has_spec;
     struct srv_model_spec spec; /* the spans in `spec` are valid as long as the request */
 
-    union { /* the parsed request; `api` says which member is valid */
+    union { /* the parsed request; `api` determines which member is valid */
         struct srv_predict_request predict;
         struct srv_examples_request examples;
         struct srv_session_request session;

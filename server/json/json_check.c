@@ -260,7 +260,7 @@ struct document {
     bool no_memory;
 };
 
-/* What may come next at c->p, after white space. */
+/* The kind of token expected next at c->p, after white space. */
 enum place {
     AT_VALUE,
     AT_NAME,

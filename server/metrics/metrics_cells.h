@@ -71,7 +71,7 @@ struct srv_thread_cells {
     struct srv_histogram runs, in_bytes, out_bytes; /* `runs` is in microseconds */
     struct srv_histogram queuing, request_rows, batch_rows;
     struct srv_padding {
-        /* rows of the padded batch; 0: the entry is unused. The last entry counts all other
+        /* rows of the padded batch; 0: the entry is unused; the last entry counts all other
          * sizes */
         _Atomic int64_t size;
         struct srv_histogram rows;

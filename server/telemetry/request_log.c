@@ -11,8 +11,8 @@
 #include "server/metrics/metrics.h"
 #include "server/telemetry/request_file.h"
 
-/* Only the first failure of an outage is logged, and an outage is logged at most once in this
- * time. */
+/* Minimum time between two log lines about outages of a model's log; only the first failure of an
+ * outage is logged. */
 enum { OUTAGE_LOG_S = 60 };
 
 struct srv_model_log {

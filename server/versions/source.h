@@ -56,9 +56,9 @@ static inline bool srv_fingerprint_eq(const struct srv_fingerprint *x,
 }
 
 enum {
-    /* A version is stable when two fingerprints taken this long apart are equal. */
+    /* Time between two equal fingerprints after which a version is stable. */
     SRV_STABLE_AFTER_MS = 1000,
-    /* A version is also stable when all its files are older than this. */
+    /* Age of a version's newest file above which the version is stable, too. */
     SRV_STABLE_AGE_MS = 3000,
 };
 /* Returns whether a version's files are stable. first_seen_ns is the monotonic time when
