@@ -12,12 +12,12 @@
 
 #include "clients/c/message.h"
 
-/* arena space for names and tables of a response, in addition to its tensors */
+/* arena space for the names and tables of a response, in addition to the space for its tensors */
 enum { ARENA_SLACK = 1 << 20 };
 
 struct slipway_client {
     grpc_channel *channel;
-    char *authorization; /* NULL: no authorization header is sent */
+    char *authorization; /* NULL: requests carry no authorization header */
     size_t max_message_bytes;
 };
 
@@ -157,7 +157,7 @@ static unsigned char *bytes_of(grpc_byte_buffer *buffer, size_t *n)
     return p;
 }
 
-/* Calls a unary method. Takes ownership of `request`. */
+/* Calls a unary method of the server and receives the response. Takes ownership of `request`. */
 static enum slipway_code unary(struct slipway_client *c, const char *method, grpc_slice request,
                                int64_t timeout_ms, grpc_byte_buffer **response,
                                struct slipway_error *err)
@@ -245,7 +245,8 @@ enum slipway_code slipway_unary(struct slipway_client *c, const char *method, co
     return exchange(c, method, grpc_slice_from_copied_buffer(request, n), call, out, n_out, err);
 }
 
-/* Sends the bytes of `request` without copying them, and always frees them. */
+/* Calls a method with the bytes of `request` as the request message. The bytes are not copied and
+ * are always freed. */
 static enum slipway_code send_bytes(struct slipway_client *c, const char *method,
                                     struct rt_bytes *request, const struct slipway_call *call,
                                     unsigned char **out, size_t *n_out, struct slipway_error *err)
@@ -268,7 +269,7 @@ struct given {
         struct slipway_answer response;
         struct slipway_status status;
         struct slipway_metadata metadata;
-    } is; /* must be first: a pointer to it is a pointer to the struct given */
+    } is; /* must be the first member: its address is that of struct given */
     struct rt_arena *arena;
 };
 
@@ -349,7 +350,7 @@ const struct slipway_tensor *slipway_output(const struct slipway_answer *a, cons
     return NULL;
 }
 
-/* Sends a small request about a model and receives the response. */
+/* Sends a small request that names a model, and receives the response. */
 static enum slipway_code query(struct slipway_client *c, const char *method,
                                void (*write)(struct rt_bytes *, const struct slipway_model *),
                                const struct slipway_model *model, const struct slipway_call *call,

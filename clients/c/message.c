@@ -50,8 +50,8 @@ static size_t varint_size(uint64_t v)
     return n;
 }
 
-/* Appends a small message as a field of a larger one. It was written to a buffer of its own,
- * because its length comes first. The buffer is cleared. */
+/* Appends a small message as a field of a larger one, and clears the buffer of the small message.
+ * The small message is first written to a buffer of its own, because its length precedes it. */
 static void put_message(struct rt_bytes *out, uint32_t number, struct rt_bytes *inner)
 {
     cl_put_bytes(out, number, inner->p, inner->n);
@@ -97,7 +97,7 @@ static enum rt_status check_tensor(const struct slipway_tensor *t, int64_t *coun
     return RT_OK;
 }
 
-/* Writes the fields before a tensor's values: type and shape. */
+/* Writes the fields of a TensorProto that precede the values: data type and shape. */
 static void write_shape(struct rt_bytes *out, const struct slipway_tensor *t)
 {
     struct rt_bytes shape, dim;
@@ -122,8 +122,8 @@ static size_t value_bytes(const struct slipway_tensor *t, int64_t count)
     return n;
 }
 
-/* Length of a serialized tensor. It is computed before the values are written, so that these, which
- * may be large, are copied only once. */
+/* Returns the length of a serialized tensor. The length is computed before the values are written,
+ * because large values would otherwise be copied twice. */
 static size_t tensor_bytes(const struct rt_bytes *head, const struct slipway_tensor *t, size_t n)
 {
     return head->n + (t->dtype == SLIPWAY_STRING ? n : n ? 1 + varint_size(n) + n : 0);
@@ -174,7 +174,7 @@ static int by_name(const void *a, const void *b)
                   (*(const struct slipway_tensor *const *)b)->name);
 }
 
-/* Refuses repeated names: a protobuf map would silently keep only one of the two inputs. */
+/* Refuses inputs with the same name: a protobuf map would silently keep only one of the two. */
 static enum rt_status check_names(const struct slipway_tensor *inputs, int n, struct rt_error *err)
 {
     const struct slipway_tensor **sorted = calloc((size_t)n + 1, sizeof *sorted);
@@ -243,7 +243,7 @@ enum rt_status cl_write_reload_request(struct rt_bytes *out, const char *config,
 
 /* ---- reading tensors ---- */
 
-/* The TensorProto field that holds the values of a type, and the encoding of the values. */
+/* The TensorProto field that holds the values of a data type, and the encoding of these values. */
 enum values_kind { AS_VARINT, AS_FIXED32, AS_FIXED64, AS_STRINGS };
 struct values_field {
     uint32_t number;
@@ -307,7 +307,7 @@ static enum rt_status read_shape(struct rt_span message, struct slipway_tensor *
     return more < 0 ? not_a(err, "TensorShapeProto") : RT_OK;
 }
 
-/* Writes the `size` lowest bytes of a value from the wire as one element. */
+/* Writes the lowest `size` bytes of a value that was read from the wire as one element. */
 static void put_element(char *dst, size_t size, int dtype, uint64_t v)
 {
     if (dtype == SLIPWAY_BOOL)
@@ -317,8 +317,8 @@ static void put_element(char *dst, size_t size, int dtype, uint64_t v)
 
 /*
  * Copies the values of a field to dst, at most `capacity` of them. Returns the number of values
- * copied; -1: they are malformed. `size`: bytes of one value in memory (half an element for complex
- * types).
+ * copied, or -1 if the field is malformed. `size` is the number of bytes of one value in memory
+ * (half an element for complex types).
  */
 static int64_t read_values(struct rt_span message, struct values_field field, int dtype, char *dst,
                            size_t size, int64_t capacity)
@@ -328,7 +328,7 @@ static int64_t read_values(struct rt_span message, struct values_field field, in
     while (pb_field_next(&message, &f) > 0) {
         if (f.number != field.number)
             continue;
-        if (f.type != PB_BYTES) { /* not packed: one value */
+        if (f.type != PB_BYTES) { /* the field is not packed: it holds one value */
             if (n < capacity)
                 put_element(dst + (size_t)n * size, size, dtype, f.value);
             n += n < capacity;
@@ -432,7 +432,8 @@ enum rt_status cl_read_tensor(struct rt_span message, struct rt_arena *arena, si
     if (n < 0 || n % field.per_element)
         return not_a(err, "TensorProto");
     n /= field.per_element;
-    for (; n && n < count; n++) /* the last value stands for all that are left out */
+    /* TensorProto may omit trailing values that are equal to the last one written */
+    for (; n && n < count; n++)
         memcpy(data + (size_t)n * size, data + (size_t)(n - 1) * size, size);
     return RT_OK;
 }
@@ -477,7 +478,7 @@ static int tensors_by_name(const void *a, const void *b)
                   ((const struct slipway_tensor *)b)->name);
 }
 
-/* Reads an entry of map<string, TensorProto>. */
+/* Reads one entry of a map<string, TensorProto>. */
 static enum rt_status read_named(struct rt_span entry, struct rt_arena *arena, size_t *budget,
                                  struct slipway_tensor *out, struct rt_error *err)
 {
@@ -551,7 +552,8 @@ enum rt_status cl_read_predict(struct rt_span message, struct rt_arena *arena, s
     return RT_OK;
 }
 
-/* Unpacks a message from the server. A malformed one is DATA_LOSS rather than INVALID_ARGUMENT. */
+/* Unpacks a message from the server. A malformed message fails with DATA_LOSS rather than
+ * INVALID_ARGUMENT. */
 static void *unpack(const ProtobufCMessageDescriptor *d, struct rt_span message,
                     struct rt_error *err)
 {
@@ -616,8 +618,8 @@ static int signatures_by_name(const void *a, const void *b)
                   ((const struct slipway_signature *)b)->name);
 }
 
-/* Reads one input or output of a signature. protobuf-c generates different types for the entries of
- * the inputs and the outputs map, so the callers pass key and value. */
+/* Reads one input or output of a signature. The callers pass the key and value of the map entry,
+ * because protobuf-c generates different entry types for the maps of inputs and outputs. */
 static bool read_info(struct rt_arena *arena, const char *name, const Tensorflow__TensorInfo *info,
                       struct slipway_input *out)
 {

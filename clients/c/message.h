@@ -1,9 +1,9 @@
 /*
- * Converts between serialized messages of PredictionService and ModelService and the client's
- * structs. The bytes that are read may be anything: before memory is allocated for a size that a
- * message claims, the size is compared with a budget.
+ * Converts between the client's structs and serialized messages of PredictionService and
+ * ModelService. Messages from the server are not trusted: before memory is allocated for a size
+ * that a message claims, the size is compared with a budget.
  *
- * Pure. The results live in the caller's arena and never point into the bytes.
+ * Threads: pure functions. Results live in the caller's arena and never point into the message.
  */
 #ifndef CL_MESSAGE_H
 #define CL_MESSAGE_H
@@ -15,31 +15,33 @@
 
 /* ---- requests are appended to *out; out of memory: out->failed is set ---- */
 
-/* INVALID_ARGUMENT: an input that cannot be sent. */
+/* Appends a PredictRequest. INVALID_ARGUMENT: one of the inputs cannot be sent. */
 enum rt_status cl_write_predict(struct rt_bytes *out, const struct slipway_model *model,
                                 const struct slipway_tensor *inputs, int n_inputs,
                                 const char *const *outputs, int n_outputs, struct rt_error *err);
 void cl_write_status_request(struct rt_bytes *out, const struct slipway_model *model);
 void cl_write_metadata_request(struct rt_bytes *out, const struct slipway_model *model);
-/* Converts the text of a config file. INVALID_ARGUMENT: "LINE:COLUMN: reason". */
+/* Converts the text of a model config file to a ReloadConfigRequest. INVALID_ARGUMENT: the text is
+ * malformed; the error text is "LINE:COLUMN: reason". */
 enum rt_status cl_write_reload_request(struct rt_bytes *out, const char *config,
                                        struct rt_error *err);
-/* Appends a field of bytes, text or a message. */
+/* Appends a field that holds bytes, a string or a message. */
 void cl_put_bytes(struct rt_bytes *out, uint32_t number, const void *p, size_t n);
 
 /* ---- responses; DATA_LOSS with a reason: the response is malformed ---- */
 
-/* *budget: limit of the bytes that tensors may take; it is reduced by the bytes that they take. */
+/* Reads a PredictResponse. *budget is the number of bytes that tensors may still occupy; it is
+ * reduced by the bytes of the tensors that were read. */
 enum rt_status cl_read_predict(struct rt_span message, struct rt_arena *arena, size_t *budget,
                                struct slipway_answer *out, struct rt_error *err);
-/* Reads a TensorProto. out->name stays unchanged. */
+/* Reads a TensorProto. out->name is left unchanged. */
 enum rt_status cl_read_tensor(struct rt_span message, struct rt_arena *arena, size_t *budget,
                               struct slipway_tensor *out, struct rt_error *err);
 enum rt_status cl_read_status(struct rt_span message, struct rt_arena *arena,
                               struct slipway_status *out, struct rt_error *err);
 enum rt_status cl_read_metadata(struct rt_span message, struct rt_arena *arena,
                                 struct slipway_metadata *out, struct rt_error *err);
-/* Reads a ReloadConfigResponse and returns the status in it. */
+/* Reads a ReloadConfigResponse and returns the status that it contains. */
 enum rt_status cl_read_reload(struct rt_span message, struct rt_error *err);
 
 #endif

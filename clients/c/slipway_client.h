@@ -12,12 +12,12 @@
  *                         &(struct slipway_call){.timeout_ms = 1000}, &answer, &err) == SLIPWAY_OK)
  *         ... answer->outputs[0].data ...
  *
- * Every call blocks until the response is there or its time is over. A call that can fail returns a
- * code. If the code is not SLIPWAY_OK, the call has written a sentence into *err (never NULL) and
- * its result is NULL. Structs should be zeroed first: zero is the default of every field.
+ * Every call blocks until the response has arrived or the timeout has expired. A call that can fail
+ * returns a code. If the code is not SLIPWAY_OK, the call has written an error text to *err (never
+ * NULL), and its result is NULL. Zero is the default of every struct field.
  *
- * Threads: any number of threads may use a client at once. The result of a call belongs to its
- * caller alone. Arguments are read during the call and not kept.
+ * Threads: any number of threads may use a client at once. The caller owns the result of its call.
+ * Arguments are only read during the call; the client keeps no pointers to them.
  */
 #ifndef SLIPWAY_CLIENT_H
 #define SLIPWAY_CLIENT_H
@@ -30,7 +30,7 @@
 extern "C" {
 #endif
 
-/* gRPC's canonical codes. A code that the server answers with is returned unchanged. */
+/* gRPC's canonical status codes. A code returned by the server is passed on unchanged. */
 enum slipway_code {
     SLIPWAY_OK = 0,
     SLIPWAY_CANCELLED = 1,
@@ -53,14 +53,14 @@ enum slipway_code {
 
 struct slipway_error {
     enum slipway_code code;
-    char text[1280]; /* the server's text, or the client's own; a longer text is cut */
+    char text[1280]; /* the server's or the client's error text, truncated if too long */
 };
 
 const char *slipway_code_name(enum slipway_code code); /* "NOT_FOUND" */
 
 /* ---- tensors ---- */
 
-/* TensorFlow's numbers of data types (DT_FLOAT, ...), with the C type of an element. */
+/* Data types with TensorFlow's numbers (DT_FLOAT, ...), and the C type of an element. */
 enum slipway_dtype {
     SLIPWAY_FLOAT = 1,       /* float */
     SLIPWAY_DOUBLE = 2,      /* double */
@@ -79,29 +79,29 @@ enum slipway_dtype {
     SLIPWAY_UINT32 = 22,     /* uint32_t */
     SLIPWAY_UINT64 = 23,     /* uint64_t */
 };
-const char *slipway_dtype_name(int dtype); /* "DT_FLOAT"; "DT_INVALID": unknown number */
-size_t slipway_dtype_size(int dtype);      /* bytes of an element in memory; 0: unknown */
+const char *slipway_dtype_name(int dtype); /* "DT_FLOAT"; "DT_INVALID" if `dtype` is unknown */
+size_t slipway_dtype_size(int dtype);      /* bytes of an element in memory; 0: unknown `dtype` */
 
 enum { SLIPWAY_MAX_RANK = 32 };
 
 struct slipway_string {
-    const char *p; /* any bytes; in results, a NUL follows that n does not count */
+    const char *p; /* arbitrary bytes; in results, p[n] is NUL */
     size_t n;
 };
 
 /*
- * A dense tensor in row-major order: the last dimension changes fastest. Plain data; a tensor never
- * owns the memory that it points to. Rank 0 is a single value.
+ * A dense tensor in row-major order (the last dimension varies fastest). A tensor never owns the
+ * memory that it points to. A tensor of rank 0 has a single element.
  */
 struct slipway_tensor {
     const char *name; /* name of the input or output in the signature */
     int dtype;        /* an enum slipway_dtype */
     int rank;
     int64_t dim[SLIPWAY_MAX_RANK];
-    const void *data; /* elements, as many as the product of dims; NULL if it is 0 */
+    const void *data; /* the elements in row-major order; NULL if there are none */
 };
 
-/* The product of the dimensions; -1: a dimension is negative, or the product overflows. */
+/* Returns the product of the dimensions, or -1 if one is negative or the product overflows. */
 int64_t slipway_count(const struct slipway_tensor *t);
 
 /* ---- the connection ---- */
@@ -111,61 +111,61 @@ struct slipway_client;
 struct slipway_options {
     const char *address; /* "HOST:PORT", "unix:/path", or any other gRPC target */
     bool tls;            /* false: plain text */
-    /* PEM texts, not paths. ca: the certificate authorities to trust instead of the system's. cert
-     * and key identify the client; both or neither must be given. */
+    /* PEM texts, not paths. `ca` holds the certificate authorities to trust instead of the
+     * system's. `cert` and `key` identify the client; either both or neither must be set. */
     const char *ca, *cert, *key;
-    const char *server_name;  /* TLS: name in the server's certificate, if not the address */
+    const char *server_name;  /* name in the server's certificate, if not the address's */
     const char *token;        /* sent with each call as "authorization: Bearer TOKEN" */
-    size_t max_message_bytes; /* limit of a response, and of its tensors; 0: 2 GiB - 1 */
+    size_t max_message_bytes; /* limit for a response, and for its tensors; 0: 2 GiB - 1 */
     bool own_connection;      /* do not share a connection with other clients of this process */
 };
 
 /*
- * Does not connect yet: if nothing listens at the address, the first call fails with UNAVAILABLE.
- * NULL: *err is filled. INVALID_ARGUMENT: no address, a certificate without a key, ...
+ * Creates a client without connecting: if nothing listens at the address, the first call fails with
+ * UNAVAILABLE. Returns NULL and fills *err on failure, e.g. for a certificate without a key.
  */
 struct slipway_client *slipway_client_new(const struct slipway_options *options,
                                           struct slipway_error *err);
-/* No call may be in progress. NULL is fine. */
+/* Frees a client, which may be NULL. No call of the client may be in progress. */
 void slipway_client_free(struct slipway_client *c);
 
-/* Names a model. `version` takes precedence over `label`; without both the newest served version is
- * meant. */
+/* Names a model and its version. `version` takes precedence over `label`; if neither is set, the
+ * newest served version is used. */
 struct slipway_model {
     const char *name;
     bool has_version;
     int64_t version;
     const char *label;
-    const char *signature; /* predict only; NULL: "serving_default" */
+    const char *signature; /* used only by predict; NULL means "serving_default" */
 };
 
 struct slipway_call {
-    int64_t timeout_ms;         /* 0: no limit. Afterwards the call fails with DEADLINE_EXCEEDED */
-    const char *const *outputs; /* predict: only these outputs; NULL: all of the signature */
+    int64_t timeout_ms;         /* time until the call fails with DEADLINE_EXCEEDED; 0: no limit */
+    const char *const *outputs; /* outputs that predict returns; NULL: all of the signature */
     int n_outputs;
 };
 
 /* ---- predict ---- */
 
 struct slipway_answer {
-    const char *model, *signature; /* the names that the server answers with */
+    const char *model, *signature; /* the names in the response */
     int64_t version;
     int n_outputs;
     const struct slipway_tensor *outputs; /* sorted by name; data is aligned for its element type */
 };
 
 /*
- * The client does not check the tensors' shapes against the signature; the server does. `call` may
- * be NULL. INVALID_ARGUMENT, before anything is sent: no model name, or an input without a name,
- * with an unknown dtype or an invalid shape. *out must be freed by slipway_answer_free; it may
- * outlive the client.
+ * Runs a signature of a model. The server, not the client, checks the tensors' shapes against the
+ * signature. `call` may be NULL. The call fails with INVALID_ARGUMENT before anything is sent if
+ * the model has no name, or if an input has no name, an unknown dtype or an invalid shape. *out
+ * must be freed by slipway_answer_free; it may outlive the client.
  */
 enum slipway_code slipway_predict(struct slipway_client *c, const struct slipway_model *model,
                                   const struct slipway_tensor *inputs, int n_inputs,
                                   const struct slipway_call *call, struct slipway_answer **out,
                                   struct slipway_error *err);
 void slipway_answer_free(struct slipway_answer *a); /* NULL is fine */
-/* The output of this name; NULL: there is none. */
+/* Returns the output with this name, or NULL if `a` has no such output. */
 const struct slipway_tensor *slipway_output(const struct slipway_answer *a, const char *name);
 
 /* ---- status ---- */
@@ -183,16 +183,16 @@ const char *slipway_state_name(int state); /* "AVAILABLE" */
 struct slipway_version {
     int64_t version;
     int state;             /* an enum slipway_state */
-    enum slipway_code why; /* not SLIPWAY_OK: why the version is not served */
+    enum slipway_code why; /* why the version is not served; SLIPWAY_OK: no error */
     const char *text;      /* the reason, or "" */
 };
 struct slipway_status {
     int n_versions;
-    const struct slipway_version *versions; /* the versions in the server's order */
+    const struct slipway_version *versions; /* the versions in the order of the server's response */
 };
 
-/* The status of one version if `model` names one, otherwise of all versions that the server knows.
- * NOT_FOUND: there is none. */
+/* Requests the status of one version if `model` names one, otherwise of all versions that the
+ * server reports. NOT_FOUND: the server has no such version. */
 enum slipway_code slipway_status(struct slipway_client *c, const struct slipway_model *model,
                                  const struct slipway_call *call, struct slipway_status **out,
                                  struct slipway_error *err);
@@ -200,9 +200,9 @@ void slipway_status_free(struct slipway_status *s); /* NULL is fine */
 
 /* ---- metadata ---- */
 
-struct slipway_input {       /* an input or an output */
+struct slipway_input {       /* an input or an output of a signature */
     const char *name;        /* the name in the signature */
-    const char *tensor_name; /* the tensor in the graph: "x:0" */
+    const char *tensor_name; /* name of the tensor in the graph, such as "x:0" */
     int dtype;
     int rank;                      /* -1: unknown */
     int64_t dim[SLIPWAY_MAX_RANK]; /* -1: any length */
@@ -227,9 +227,9 @@ void slipway_metadata_free(struct slipway_metadata *m); /* NULL is fine */
 /* ---- reload ---- */
 
 /*
- * Replaces the server's whole model configuration by `config`, the text of a model config file
+ * Replaces the server's complete model configuration by `config`, the text of a model config file
  * ("model_config_list { config { ... } }"). Returns when every new model is served or has failed.
- * INVALID_ARGUMENT with "LINE:COLUMN: reason", before anything is sent: the text is malformed.
+ * INVALID_ARGUMENT: the text is malformed ("LINE:COLUMN: reason") and was not sent.
  */
 enum slipway_code slipway_reload(struct slipway_client *c, const char *config,
                                  const struct slipway_call *call, struct slipway_error *err);
@@ -237,8 +237,8 @@ enum slipway_code slipway_reload(struct slipway_client *c, const char *config,
 /* ---- any other method ---- */
 
 /*
- * Sends the serialized `request` to a unary method ("/package.Service/Method"). *out: the
- * serialized response, to be freed by free(); it is not NULL even if it is empty.
+ * Calls a unary method ("/package.Service/Method") with a serialized request. *out receives the
+ * serialized response, which must be freed by free(); it is not NULL even if the response is empty.
  */
 enum slipway_code slipway_unary(struct slipway_client *c, const char *method, const void *request,
                                 size_t n, const struct slipway_call *call, unsigned char **out,

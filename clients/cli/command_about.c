@@ -26,8 +26,8 @@ static const struct cl_flag flags[] = {
 };
 #undef AT
 
-/* Parses the arguments and opens the arena and the remote. -1: success; otherwise the exit
- * status. */
+/* Parses the arguments, and opens the arena and the connection. Returns -1 on success, otherwise
+ * the exit status of the process. */
 static int begin(struct about *a, const struct cl_usage *usage, int argc, const char *const *argv,
                  struct cl_list *words, struct rt_error *err)
 {
@@ -36,7 +36,7 @@ static int begin(struct about *a, const struct cl_usage *usage, int argc, const 
         return code;
     if (!words->n && strcmp(usage->command, "status") == 0 &&
         strcmp(a->target.server, "grpc://127.0.0.1:8500") == 0)
-        a->target.server = "http://127.0.0.1:8501"; /* only REST lists all models */
+        a->target.server = "http://127.0.0.1:8501"; /* only the REST API lists all models */
     a->arena = rt_arena_new(SIZE_MAX);
     *err = (struct rt_error){.arena = a->arena};
     enum rt_status st = a->arena ? cl_remote_open(&a->remote, &a->target, a->arena, err)
@@ -95,7 +95,7 @@ static bool is_served(const struct slipway_status *s)
     return false;
 }
 
-/* GetModelStatus ignores labels, so the metadata of the model gives the version of the label. */
+/* Resolves a version label by GetModelMetadata, because GetModelStatus ignores labels. */
 static enum rt_status resolve_label(struct about *a, struct slipway_model *model,
                                     struct rt_error *err)
 {
@@ -272,7 +272,7 @@ int cl_command_metadata(int argc, const char *const *argv)
 
 /* ---- reload ---- */
 
-/* Number of models in a config that the server has accepted. */
+/* Returns the number of models in the text of a model config. */
 static int64_t models_in(const char *text)
 {
     struct rt_error ignored = {0};
@@ -292,7 +292,7 @@ static int64_t models_in(const char *text)
 int cl_command_reload(int argc, const char *const *argv)
 {
     struct about a = {.target = CL_TARGET_DEFAULTS};
-    a.target.timeout_s = 600; /* the server loads models during the call */
+    a.target.timeout_s = 600; /* the server loads the models during the call */
     const struct cl_flag_set sets[] = {{cl_target_flags, CL_N_TARGET_FLAGS, &a.target}};
     const struct cl_usage usage = {
         .command = "reload",

@@ -25,13 +25,13 @@ struct bench {
     bool no_check, json, progress, raw;
 
     struct rt_arena *arena;
-    struct cl_remote remote; /* used for calls before the measurement */
+    struct cl_remote remote; /* used only for calls before the measurement */
     struct slipway_model model;
     int n_shots;
     struct cl_shot shots[MAX_VARIANTS];
 
     struct rt_mutex mu;
-    struct rt_tfrecord *log; /* guarded by mu, as are the fields below */
+    struct rt_tfrecord *log; /* `log`, `log_err` and n_skipped are guarded by mu */
     struct rt_error log_err;
     int64_t n_skipped;
 };
@@ -77,7 +77,8 @@ static uint64_t next_random(uint64_t *state)
     return x ^ (x >> 31);
 }
 
-/* The dimensions that --shape gives for an input ("ALIAS=2x3" gives "2x3"); NULL: none. */
+/* Returns the dimensions that --shape gives for an input ("2x3" for "ALIAS=2x3"), or NULL if it
+ * gives none. */
 static const char *given_shape(const struct bench *b, const char *name)
 {
     size_t n = strlen(name);
@@ -243,7 +244,7 @@ static enum rt_status random_shots(struct bench *b, struct rt_error *err)
     return st;
 }
 
-/* Sends each shot alone and records the response as the one that is expected under load. */
+/* Sends each request once before the load starts, and records its response as the expected one. */
 static enum rt_status query_alone(struct bench *b, struct rt_error *err)
 {
     struct rt_bytes response;
@@ -470,7 +471,7 @@ int cl_command_bench(int argc, const char *const *argv)
     set_defaults(b, &load);
     enum rt_status st =
         b->arena ? prepare(b, &words, &load, &err) : rt_fail_memory(&err, "measuring", 0);
-    cl_remote_close(&b->remote); /* used only before the load, which opens its own connections */
+    cl_remote_close(&b->remote); /* the load opens its own connections */
     if (!st)
         st = cl_load_run(&load, &result, &err);
     if (!st && b->replay && b->log_err.code != RT_OUT_OF_RANGE && b->log_err.code)

@@ -20,7 +20,7 @@ struct predict {
 
     struct cl_remote remote;
     struct slipway_model model;
-    const struct slipway_signature *signature; /* NULL: not requested from the server yet */
+    const struct slipway_signature *signature; /* NULL: not yet requested from the server */
     struct cl_input input;
     struct rt_arena *arena;
 };
@@ -88,7 +88,7 @@ static enum rt_status show(struct predict *p, const struct slipway_tensor *outpu
 
 /* ---- over gRPC ---- */
 
-/* Appends a record to a log file. */
+/* Appends a PredictionLog record to a log file. */
 static enum rt_status append_record(const char *path, const struct rt_bytes *request,
                                     struct rt_span response, struct rt_error *err)
 {
@@ -158,7 +158,7 @@ static enum rt_status over_grpc(struct predict *p, struct rt_error *err)
 
 /* ---- over REST ---- */
 
-/* Keeps only the outputs that --output names, in its order. */
+/* Keeps only the outputs that --output names, in the order of these flags. */
 static enum rt_status choose(const struct predict *p, struct slipway_tensor *outputs, int *n,
                              struct rt_error *err)
 {
@@ -210,9 +210,8 @@ static enum rt_status show_body(struct predict *p, const struct rt_bytes *respon
 }
 
 /*
- * A body {"examples": [...]} is a request of its own for a signature that classifies or regresses:
- * `suffix` then becomes ":classify" or ":regress". For other bodies and signatures it stays
- * unchanged.
+ * Sets `suffix` to ":classify" or ":regress" if the body is {"examples": [...]} and the signature
+ * classifies or regresses. For other bodies and signatures `suffix` is left unchanged.
  */
 static enum rt_status examples_call(struct predict *p, const char **suffix, struct rt_error *err)
 {
@@ -221,7 +220,7 @@ static enum rt_status examples_call(struct predict *p, const char **suffix, stru
     const struct slipway_signature *s;
     json_t *v;
     if (cl_json_load(rt_span_str(p->input.json), &v, &ignored))
-        return RT_OK; /* the server reports what is wrong with it */
+        return RT_OK; /* the JSON is malformed; the server will report the error */
     const char *named = json_string_value(json_object_get(v, "signature_name"));
     bool is_examples = json_is_array(json_object_get(v, "examples"));
     if (named && !model.signature)

@@ -17,8 +17,8 @@ enum { MAX_TENSORS_BYTES = INT32_MAX };
 
 /* ---- tensors ---- */
 
-/* The floating-point type of an element or, for complex types, of its two parts; 0: elements are
- * compared as bytes. */
+/* Returns the floating-point type of an element or, for complex types, of its real and imaginary
+ * part. Returns 0 if elements of this type are compared as bytes. */
 static int part_of(int dtype)
 {
     switch (dtype) {
@@ -126,10 +126,10 @@ static bool json_differs(struct rt_error *why, const json_t *a, const json_t *b)
     return false;
 }
 
-/* State of a comparison of JSON. An output is the value of a key, in one object (columns) or in
- * each row. */
+/* State of a comparison of two JSON responses. An output is the value of a key, either in one
+ * object (columns) or in each row. */
 struct outputs {
-    json_t *largest; /* for each output, the result of rt_tolerance_largest */
+    json_t *largest; /* maps each output to the result of rt_tolerance_largest */
     double tolerance;
 };
 
@@ -204,7 +204,7 @@ static bool field_differs(struct rt_error *why, const ProtobufCFieldDescriptor *
     return false;
 }
 
-/* Compares the values of a field at p and at q. */
+/* Compares the values of a protobuf field at the addresses p and q. */
 static bool same_value(const ProtobufCFieldDescriptor *f, const void *p, const void *q,
                        double allowed, struct rt_error *why)
 {
@@ -281,7 +281,8 @@ static bool same_message(const ProtobufCMessage *a, const ProtobufCMessage *b, d
     return true;
 }
 
-/* Updates `largest` by one value of a field (rt_tolerance_largest). */
+/* Returns the larger of `largest` and the magnitudes in one value of a field, as computed by
+ * rt_tolerance_largest. */
 static double largest_value(const ProtobufCFieldDescriptor *f, const void *p, double largest)
 {
     const ProtobufCMessage *m;
@@ -333,7 +334,8 @@ static bool same_messages(const ProtobufCMessageDescriptor *d, struct rt_span go
 
 /* ---- responses ---- */
 
-enum { OUTPUTS = 1 }; /* field number in PredictResponse and SessionRunResponse */
+/* field number of `outputs` in PredictResponse and of `tensor` in SessionRunResponse */
+enum { OUTPUTS = 1 };
 
 static bool same_entry(struct rt_span name, struct rt_span got, struct rt_span want,
                        double tolerance, struct rt_error *why)
@@ -353,7 +355,7 @@ static bool same_entry(struct rt_span name, struct rt_span got, struct rt_span w
     return same;
 }
 
-/* Compares outputs by name. Outputs that were not recorded are ignored, and so is the order. */
+/* Compares outputs by name, in any order. Outputs without a recorded value are ignored. */
 static bool same_entries(struct rt_span got, struct rt_span want, double tolerance,
                          struct rt_error *why)
 {

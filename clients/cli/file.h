@@ -1,11 +1,12 @@
-/* Files that are given to commands. Threads: pure. */
+/* Reads files named on the command line. Threads: no state. */
 #ifndef CL_FILE_H
 #define CL_FILE_H
 
 #include "runtime/base/arena.h"
 #include "runtime/base/bytes.h"
 
-/* Reads a whole file into `out` (made by rt_bytes_init). The path "-" means standard input. */
+/* Reads a complete file into `out`, which rt_bytes_init has initialised. The path "-" means
+ * standard input. */
 enum rt_status cl_read_file(const char *path, struct rt_bytes *out, struct rt_error *err);
 enum rt_status cl_read_text(const char *path, struct rt_arena *arena, const char **out,
                             struct rt_error *err);

@@ -21,7 +21,8 @@ static void print_help(const struct cl_usage *u, FILE *out)
     fprintf(out, "  --help, --version\n");
 }
 
-/* Sets a flag to a value. False: the text is not a valid value of the flag. */
+/* Sets a flag to the value in `text`. Returns false if the text is not a valid value of the
+ * flag. */
 static bool set_value(const struct cl_flag *f, void *base, const char *text)
 {
     void *at = (char *)base + f->offset;
@@ -54,7 +55,8 @@ static bool set_value(const struct cl_flag *f, void *base, const char *text)
     return false;
 }
 
-/* The flag that the argument names. *text: the text after "=", or NULL. */
+/* Returns the flag that an argument names. *text receives the text after "=", or NULL if the
+ * argument has no "=". */
 static const struct cl_flag *find(const struct cl_usage *u, const char *arg, void **base,
                                   const char **text)
 {

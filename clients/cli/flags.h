@@ -1,7 +1,7 @@
 /*
- * Parses the arguments of a command by tables. A row gives a flag's name and kind, its place in the
- * command's struct, and its text in `--help`. Flags are written as --name=value or --name value,
- * switches as --name.
+ * Parses the arguments of a command by tables. A table row describes one flag: its name, kind,
+ * offset in the command's struct, and `--help` text. Flags are written as --name=value or --name
+ * value, switches as --name.
  */
 #ifndef CL_FLAGS_H
 #define CL_FLAGS_H
@@ -30,11 +30,12 @@ struct cl_flag {
     const char *name; /* "--server" */
     enum cl_flag_kind kind;
     size_t offset;
-    const char *value, *help; /* "URL": what `--help` calls the value */
+    /* name of the value in `--help`, such as "URL", and text of the flag */
+    const char *value, *help;
     int64_t min;
 };
 
-/* Rows, and the struct that they fill. The struct holds the defaults before parsing. */
+/* A table of flags, and the struct that they fill. The struct holds the defaults before parsing. */
 struct cl_flag_set {
     const struct cl_flag *flags;
     int n;
@@ -43,15 +44,16 @@ struct cl_flag_set {
 
 struct cl_usage {
     const char *command;  /* "predict" */
-    const char *synopsis; /* text after the command in its usage line */
+    const char *synopsis; /* text that follows the command in its usage line */
     const char *about;    /* lines that end in \n */
     int min_words, max_words;
     const struct cl_flag_set *sets;
     int n_sets;
 };
 
-/* Fills the sets' structs and puts arguments that are no flags into `words`. Returns -1 if the
- * command should run, otherwise the exit status of the process: help or an error was printed. */
+/* Parses the arguments into the structs of u->sets, and collects the arguments that are not flags
+ * in `words`. Returns -1 if the command should run, otherwise the exit status of the process; in
+ * that case the function has printed the help or an error. */
 int cl_flags_parse(const struct cl_usage *u, int argc, const char *const *argv,
                    struct cl_list *words);
 

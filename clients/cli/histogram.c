@@ -2,8 +2,8 @@
 
 #include <math.h>
 
-/* Values 0 to 127 have a bucket each. Every further doubling has 64 buckets, indexed by the 7
- * highest bits of the value, the first of which is 1. */
+/* Returns the bucket of a duration. Values 0 to 127 have a bucket each. Every further power of two
+ * has 64 buckets, indexed by the 7 most significant bits of the value. */
 static int bucket_of(uint64_t v)
 {
     int shift = 0;
@@ -13,7 +13,7 @@ static int bucket_of(uint64_t v)
     return i < CL_HISTOGRAM_BUCKETS ? i : CL_HISTOGRAM_BUCKETS - 1;
 }
 
-/* The largest value of a bucket. */
+/* Returns the largest value that belongs to bucket i. */
 static uint64_t last_of(int i)
 {
     int half = CL_HISTOGRAM_STEPS / 2;

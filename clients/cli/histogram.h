@@ -1,7 +1,7 @@
 /*
- * Histogram of durations with buckets less than 1 % wide, in fixed memory for any number of
- * durations. Threads: one thread adds; other threads may read at the same time and may miss the
- * latest durations.
+ * Histogram of durations with a relative bucket width of at most 1.6 %. Its memory does not depend
+ * on the number of durations. Threads: one thread adds; other threads may read at the same time and
+ * may miss the latest durations.
  */
 #ifndef CL_HISTOGRAM_H
 #define CL_HISTOGRAM_H
@@ -16,9 +16,9 @@ struct cl_histogram {
     _Atomic uint64_t bucket[CL_HISTOGRAM_BUCKETS];
 };
 
-void cl_histogram_add(struct cl_histogram *h, int64_t ns); /* a negative duration counts as 0 */
+void cl_histogram_add(struct cl_histogram *h, int64_t ns); /* a negative duration is counted as 0 */
 void cl_histogram_merge(struct cl_histogram *dst, const struct cl_histogram *src);
-/* The duration that a share `q` (0 to 1) of all durations did not exceed; 0 if there are none. */
+/* Returns the `q` quantile of the durations (0 <= q <= 1), or 0 if the histogram is empty. */
 int64_t cl_histogram_quantile(const struct cl_histogram *h, double q);
 double cl_histogram_mean(const struct cl_histogram *h);
 

@@ -60,7 +60,7 @@ static bool trust(SSL_CTX *ctx, const char *ca)
     }
     BIO_free(bio);
     if (n)
-        ERR_clear_error(); /* reading PEM ends with an error */
+        ERR_clear_error(); /* the end of the PEM text leaves an error in OpenSSL's queue */
     return n > 0;
 }
 
@@ -146,7 +146,7 @@ void cl_http_free(struct cl_http *h)
     free(h);
 }
 
-/* Waits until the socket is ready for `events`. */
+/* Waits until the connection's socket is ready for the poll events `events`. */
 static enum rt_status wait_for(const struct cl_http *h, short events, int64_t deadline_ns,
                                struct rt_error *err)
 {
@@ -187,7 +187,7 @@ static enum rt_status connect_to(struct cl_http *h, const struct addrinfo *a, in
                  : RT_OK;
 }
 
-/* Waits for what an SSL call needs before it is repeated. RT_OK: the call can be repeated. */
+/* Waits until a failed SSL call can be retried. Returns RT_OK if it can be retried. */
 static enum rt_status tls_wants(struct cl_http *h, int result, int64_t deadline_ns,
                                 const char *what, struct rt_error *err)
 {
@@ -281,7 +281,8 @@ static enum rt_status put(struct cl_http *h, struct rt_span bytes, int64_t deadl
     return st;
 }
 
-/* *n 0: the connection has ended. */
+/* Receives up to BLOCK bytes into h->block. *n receives their number, or 0 if the server has closed
+ * the connection. */
 static enum rt_status get(struct cl_http *h, size_t *n, int64_t deadline_ns, struct rt_error *err)
 {
     for (;;) {
@@ -314,15 +315,16 @@ static enum rt_status get(struct cl_http *h, size_t *n, int64_t deadline_ns, str
     }
 }
 
-/* *nothing: the connection ended before the first byte of a response. */
+/* Sends a request and receives the response. *nothing is set if the connection ended before the
+ * first byte of the response. */
 static enum rt_status exchange(struct cl_http *h, struct rt_span head, struct rt_span body,
                                int64_t deadline_ns, struct cl_http_response *a, bool *nothing,
                                struct rt_error *err)
 {
     struct rt_error put_err = {0};
     size_t n, used;
-    /* A server may refuse a request before it has read the whole body. Its response takes
-     * precedence over the error of sending. */
+    /* A server may refuse a request before it has read the whole body. The response to that request
+     * takes precedence over the error from sending it. */
     enum rt_status sent = put(h, head, deadline_ns, &put_err), st = RT_OK;
     if (!sent)
         sent = put(h, body, deadline_ns, &put_err);
@@ -342,7 +344,7 @@ static enum rt_status exchange(struct cl_http *h, struct rt_span head, struct rt
         *nothing = false;
         st = cl_http_response_feed(a, h->block, n, &used, err);
         if (!st && used < n)
-            a->keep_alive = false; /* the server sent bytes beyond the response */
+            a->keep_alive = false; /* the server sent more bytes than the response has */
     }
     if (st && sent) {
         rt_error_copy(err, &put_err);
@@ -369,7 +371,7 @@ enum rt_status cl_http_request(struct cl_http *h, const char *method, const char
     if (body.n || strcmp(method, "POST") == 0)
         rt_bytes_addf(&head, "Content-Type: application/json\r\nContent-Length: %zu\r\n", body.n);
     rt_bytes_adds(&head, "\r\n");
-    if (body.n && body.n <= SMALL_BODY) { /* head and body in one packet */
+    if (body.n && body.n <= SMALL_BODY) { /* send head and body in one packet */
         rt_bytes_add(&head, body.p, body.n);
         body.n = 0;
     }
@@ -387,8 +389,8 @@ enum rt_status cl_http_request(struct cl_http *h, const char *method, const char
             st = exchange(h, rt_span_of(head.p, head.n), body, deadline_ns, &a, &nothing, err);
         if (st || !a.keep_alive)
             hang_up(h);
-        /* A server may close an idle connection at any time. A request that meets this is sent once
-         * more. */
+        /* A server may close an idle connection at any time. A request that fails for this reason
+         * is retried once on a new connection. */
         if (!(st == RT_UNAVAILABLE && is_old && nothing && try == 0))
             break;
         cl_http_response_clear(&a);

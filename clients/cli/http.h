@@ -1,6 +1,6 @@
 /*
- * An HTTP/1.1 connection to one server, plain or TLS. It is used for one request after another and
- * reopened after the server has closed it.
+ * An HTTP/1.1 connection to one server, with or without TLS. It carries one request at a time and
+ * is reopened after the server has closed it.
  *
  * Threads: used by one thread at a time.
  */
@@ -15,21 +15,22 @@ struct cl_http;
 struct cl_http_options {
     const char *host, *port;
     bool tls;
-    const char *ca, *cert, *key; /* PEM texts, or NULL */
-    const char *server_name;     /* TLS: expected in the certificate instead of the host */
-    const char *token;           /* sent as "Authorization: Bearer TOKEN" */
+    const char *ca, *cert, *key; /* PEM texts; NULL: not set */
+    const char *server_name;     /* name expected in the server's TLS certificate; NULL: the host */
+    const char *token;           /* bearer token, sent as "Authorization: Bearer TOKEN" */
     size_t max_body;
 };
 
-/* Does not connect yet. The options are copied. NULL: *err is filled. */
+/* Creates a connection object without connecting. The options are copied. Returns NULL and fills
+ * *err on failure. */
 struct cl_http *cl_http_new(const struct cl_http_options *o, struct rt_error *err);
 void cl_http_free(struct cl_http *h); /* NULL is fine */
 
 /*
- * Sends a request and reads the response. Any HTTP status of the response is RT_OK here. `response`
- * (made by rt_bytes_init, cleared here) receives the body. `deadline_ns` is a time of
- * CLOCK_MONOTONIC. UNAVAILABLE: nothing listens at the address, or the connection broke;
- * DEADLINE_EXCEEDED; DATA_LOSS: the response is not HTTP.
+ * Sends a request and reads the response. Returns RT_OK for a response with any HTTP status.
+ * `response`, which rt_bytes_init has initialised, is cleared and receives the body. `deadline_ns`
+ * is a time of CLOCK_MONOTONIC. UNAVAILABLE: nothing listens at the address, or the connection
+ * broke; DEADLINE_EXCEEDED: the deadline has passed; DATA_LOSS: the response is not HTTP.
  */
 enum rt_status cl_http_request(struct cl_http *h, const char *method, const char *path,
                                struct rt_span body, int64_t deadline_ns, int *status,

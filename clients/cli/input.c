@@ -9,7 +9,8 @@
 
 enum { MAX_FILE = INT32_MAX, MAX_TENSORS = 4096 };
 
-/* A text that is both a number and the path of an existing file is taken for the file. */
+/* Returns whether an argument is JSON rather than a path. A number that is also the path of an
+ * existing file is treated as a path. */
 static bool looks_like_json(const char *text)
 {
     const char *at = text + strspn(text, " \t\r\n");
@@ -38,8 +39,8 @@ static enum rt_status add(struct cl_input *in, const struct slipway_tensor *t, s
     return RT_OK;
 }
 
-/* Appends the bytes of a file as a string to the string tensor of this name, which is created if
- * needed. */
+/* Appends the contents of a file as a string to the string tensor with this name. The tensor is
+ * created if it does not exist. */
 static enum rt_status add_string(struct cl_input *in, const char *name, struct rt_span bytes,
                                  struct rt_arena *arena, struct rt_error *err)
 {
@@ -143,7 +144,8 @@ enum rt_status cl_input_read(const struct cl_list *words, const struct cl_list *
 
 /* ---- JSON ---- */
 
-/* True: the value is an object with one of the two keys, i.e. a complete request body. */
+/* Returns whether a JSON value is a complete request body: an object with the key "instances" or
+ * "inputs". */
 static bool is_whole(const json_t *v)
 {
     return json_object_get(v, "instances") || json_object_get(v, "inputs");
@@ -154,7 +156,7 @@ static bool text_is_whole(const char *text)
     struct rt_error ignored = {0};
     json_t *v;
     if (cl_json_load(rt_span_str(text), &v, &ignored))
-        return true; /* the server reports what is wrong with it */
+        return true; /* the JSON is malformed; the server will report the error */
     bool whole = is_whole(v);
     json_decref(v);
     return whole;
@@ -175,7 +177,7 @@ const char *cl_input_body(const struct cl_input *in, bool is_known_whole, const 
         cl_json_text(&out, signature, strlen(signature));
         rt_bytes_adds(&out, ", ");
     }
-    if (whole) /* of two equal keys the server uses the first */
+    if (whole) /* if a key occurs twice, the server uses the first value */
         rt_bytes_adds(&out, text + 1);
     else {
         rt_bytes_addf(&out, "\"%s\": ", *text == '[' ? "instances" : "inputs");
@@ -221,8 +223,8 @@ static const struct slipway_input *input_called(const struct slipway_signature *
     return NULL;
 }
 
-/* Changes the rank of a string tensor to the rank in the signature where only dimensions of 1 are
- * dropped or added. */
+/* Changes the rank of a string tensor to the rank in the signature if this only adds or removes
+ * dimensions of length 1. */
 static void fit_rank(struct slipway_tensor *t, const struct slipway_input *spec)
 {
     if (t->dtype != SLIPWAY_STRING || t->rank != 1 || spec->rank < 0)

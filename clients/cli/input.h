@@ -1,6 +1,6 @@
 /*
- * The inputs that a user gives to a command: either JSON text that the server will check, or
- * tensors for a signature. Threads: pure, except that files are read.
+ * The inputs that a user gives to a command: either JSON text, which the server validates, or
+ * tensors for a signature. Threads: no state; only cl_input_read performs I/O.
  */
 #ifndef CL_INPUT_H
 #define CL_INPUT_H
@@ -9,26 +9,27 @@
 #include "clients/cli/remote.h"
 
 struct cl_input {
-    const char *json; /* NULL: the inputs are tensors */
+    const char *json; /* JSON text of the inputs; NULL: the inputs are tensors */
     int n;
-    struct slipway_tensor *tensors; /* without names until cl_input_bind sets them */
+    struct slipway_tensor *tensors; /* the tensors have no names until cl_input_bind sets them */
 };
 
 /*
- * Reads inputs. `words` are files, "-", or JSON; `named` are ALIAS=FILE. The kind of an input
- * depends on its content: .npy and .npz files are tensors; JSON comes from files named .json, from
- * standard input, or is the word itself; any other file is one string of a string tensor that has a
- * string for each of these files. With `is_raw` every file is such a string.
+ * Reads the inputs of a command. `words` are file names, "-" (standard input), or JSON texts;
+ * `named` are ALIAS=FILE. The kind of an input depends on its contents and name: .npy and .npz
+ * files are tensors; JSON is the content of a .json file, of standard input, or of the word itself;
+ * every other file becomes one string of a string tensor. With `is_raw` all files become strings.
  */
 enum rt_status cl_input_read(const struct cl_list *words, const struct cl_list *named, bool is_raw,
                              struct rt_arena *arena, struct cl_input *out, struct rt_error *err);
 
-/* JSON as a complete request body. `json` may be one already; otherwise a list becomes the rows and
- * any other value the columns of a body. NULL: out of memory. */
+/* Returns a complete request body with the JSON of `in`. If the JSON is not a complete body, a
+ * list becomes the rows and any other value the columns of a new body. Returns NULL if memory
+ * runs out. */
 const char *cl_input_body(const struct cl_input *in, bool is_whole, const char *signature,
                           struct rt_arena *arena);
-/* Converts the inputs to tensors with the names and types of the signature. *is_row: the JSON had
- * rows. */
+/* Converts the inputs to tensors with the names and types in the signature. *is_row receives
+ * whether the inputs were JSON rows. */
 enum rt_status cl_input_bind(struct cl_input *in, const struct slipway_signature *s,
                              struct rt_arena *arena, bool *is_row, struct rt_error *err);
 

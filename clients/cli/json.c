@@ -10,7 +10,7 @@
 
 /* ---- reading ---- */
 
-/* The length of a NaN or Infinity without quotes at p; 0: there is none. */
+/* Returns the length of an unquoted NaN or Infinity at p, or 0 if there is none. */
 static size_t bare_word(const unsigned char *p, size_t n)
 {
     static const char *const words[] = {"NaN", "Infinity", "-Infinity", "Inf", "-Inf"};
@@ -22,7 +22,8 @@ static size_t bare_word(const unsigned char *p, size_t n)
     return 0;
 }
 
-/* Copies the text with quotes around NaN and Infinity, so that jansson can parse them. */
+/* Copies a JSON text and puts quotes around NaN and Infinity, so that jansson can parse the
+ * text. */
 static void quote_bare_words(struct rt_span text, struct rt_bytes *out)
 {
     bool in_string = false;
@@ -75,7 +76,7 @@ static const json_t *b64_of(const json_t *v)
     return json_is_string(text) ? text : NULL;
 }
 
-/* NULL: not base64, or out of memory. */
+/* Decodes a base64 string. Returns NULL if the text is not base64 or memory runs out. */
 static char *from_base64(const json_t *text, size_t *n, struct rt_arena *arena)
 {
     struct rt_span s = rt_span_of(json_string_value(text), json_string_length(text));
@@ -198,7 +199,8 @@ enum rt_status cl_check_name(const char *name, const struct slipway_input *specs
     return RT_INVALID_ARGUMENT;
 }
 
-/* Reads columns: the value of the only spec, or an object with a value for each spec. */
+/* Reads tensors in the column format: an object with a value for each spec, or the value alone if
+ * there is only one spec. */
 static enum rt_status read_columns(json_t *columns, const struct slipway_input *specs, int n_specs,
                                    struct rt_arena *arena, struct slipway_tensor *out, int *n_out,
                                    struct rt_error *err)
@@ -233,7 +235,8 @@ static enum rt_status read_columns(json_t *columns, const struct slipway_input *
     return RT_OK;
 }
 
-/* Reads rows: each is a value of the only spec, or an object with a value for each spec. */
+/* Reads tensors in the row format. Each row is an object with a value for each spec, or the value
+ * alone if there is only one spec. */
 static enum rt_status read_rows(const json_t *rows, const struct slipway_input *specs, int n_specs,
                                 struct rt_arena *arena, struct slipway_tensor *out, int *n_out,
                                 struct rt_error *err)
@@ -282,7 +285,7 @@ enum rt_status cl_json_tensors(const json_t *body, const char *row_key, const ch
 
 /* ---- writing ---- */
 
-/* The length of the UTF-8 character at p; 0: there is none. */
+/* Returns the length of the valid UTF-8 character at p, or 0 if the bytes are not UTF-8. */
 static size_t utf8_length(const unsigned char *p, size_t n)
 {
     static const struct {
@@ -335,8 +338,8 @@ void cl_json_text(struct rt_bytes *out, const char *s, size_t n)
     rt_bytes_addc(out, '"');
 }
 
-/* Writes a number as TensorFlow Serving does: in the short form of %g if it reads back as the same
- * number, otherwise with 9 or 17 digits. */
+/* Writes a number as TensorFlow Serving does: in the short form of %g if that form reads back as
+ * the same number, otherwise with 9 digits (float) or 17 digits (double). */
 static void put_real(struct rt_bytes *out, double v, bool is_double)
 {
     char text[40];
@@ -378,7 +381,8 @@ static void put_element(struct rt_bytes *out, int dtype, const void *p)
         rt_bytes_addf(out, "%llu", (unsigned long long)u);
         break;
     case SLIPWAY_COMPLEX64:
-    case SLIPWAY_COMPLEX128: { /* TensorFlow Serving has no format for it; written as a pair */
+    /* TensorFlow Serving has no JSON format for complex numbers; this client writes a pair */
+    case SLIPWAY_COMPLEX128: {
         int part = dtype == SLIPWAY_COMPLEX64 ? SLIPWAY_FLOAT : SLIPWAY_DOUBLE;
         rt_bytes_addc(out, '[');
         put_real(out, cl_get_real(part, p), part == SLIPWAY_DOUBLE);
@@ -396,7 +400,7 @@ static void put_element(struct rt_bytes *out, int dtype, const void *p)
     }
 }
 
-/* Writes the elements from *at on that form one part of the tensor at `depth`, and advances *at. */
+/* Writes the sub-tensor at `depth` whose elements begin at *at, and advances *at past them. */
 static void put_part(struct rt_bytes *out, const struct slipway_tensor *t, int depth,
                      const char **at)
 {

@@ -13,20 +13,20 @@ struct load;
 struct thread {
     struct load *load;
     pthread_t id;
-    struct cl_remote *remote; /* the thread's own for REST; shared for gRPC */
+    struct cl_remote *remote; /* REST: each thread has its own; gRPC: threads share it */
     struct cl_histogram latency, service;
     _Atomic int64_t n_ok, n_failed, n_wrong, n_late;
 };
 
 struct load {
     const struct cl_load *options;
-    int64_t start_ns, measure_ns, end_ns; /* responses count from measure_ns on */
+    int64_t start_ns, measure_ns, end_ns; /* only responses from measure_ns on are counted */
     _Atomic int64_t next;
     _Atomic bool stop;
     _Atomic int n_running;
     struct rt_mutex mu;
     struct rt_cond over;      /* signalled when n_running becomes 0 */
-    struct cl_result *result; /* its faults are guarded by mu */
+    struct cl_result *result; /* the faults in `result` are guarded by mu */
 };
 
 /* ---- judging ---- */
@@ -133,7 +133,7 @@ static void *run_thread(void *arg)
         if (options->rate > 0 && sent - due > LATE_NS)
             atomic_fetch_add(&t->n_late, 1);
         judge(t, &shot, &response, st, &err);
-        if (st == RT_UNAVAILABLE) /* do not spin while nothing listens */
+        if (st == RT_UNAVAILABLE) /* avoid a busy loop while nothing listens at the address */
             sleep_until(rt_now_ns() + 1000000);
     }
     rt_bytes_clear(&response);
@@ -221,7 +221,8 @@ static enum rt_status run(struct load *l, struct thread *threads, struct cl_remo
 {
     const struct cl_load *a = l->options;
     enum rt_status st = RT_OK;
-    /* An HTTP connection carries one request at a time, a gRPC connection many. */
+    /* Each thread gets an HTTP connection of its own, because HTTP/1.1 carries one request at a
+     * time. gRPC connections carry many requests and are shared. */
     bool is_rest = strncmp(a->target->server, "http", 4) == 0;
     int64_t n = is_rest || a->n_connections > a->n_threads ? a->n_threads : a->n_connections;
     for (int64_t i = 0; i < n && !st; i++)

@@ -18,13 +18,14 @@ bool cl_is_npy(struct rt_span file)
 
 struct header {
     char order, kind; /* order: '<' or '>'; kind: 'f', 'i', 'u', 'b', 'c', 'S' or 'U' */
-    int64_t width;    /* the number after the kind */
+    int64_t width;    /* number after the kind, e.g. 4 in "<f4" */
     bool is_fortran;
     int rank;
     int64_t dim[SLIPWAY_MAX_RANK];
 };
 
-/* The text after 'key': in the header, whose text ends in NUL. NULL: the key is missing. */
+/* Returns the text after 'key': in the header, which is a NUL-terminated Python dict, or NULL if
+ * the key is missing. */
 static const char *value_of(const char *text, const char *key)
 {
     size_t n = strlen(key);
@@ -39,7 +40,7 @@ static const char *value_of(const char *text, const char *key)
     return NULL;
 }
 
-/* Reads a number of at most 18 digits. -1: there is none. */
+/* Parses a number of at most 18 digits. Returns -1 if the text does not begin with one. */
 static int64_t number(const char **p)
 {
     int64_t v = 0;
@@ -145,7 +146,8 @@ static bool is_last_index(const struct slipway_tensor *t, int64_t *index)
     return true;
 }
 
-/* Position of element `index` in a file in column-major (Fortran) order. */
+/* Returns the position of the element with the indices index[0...] in a file in column-major
+ * (Fortran) order. */
 static int64_t fortran_place(const struct slipway_tensor *t, const int64_t *index)
 {
     int64_t at = 0;
@@ -161,7 +163,7 @@ static struct slipway_string bytes_of(const unsigned char *p, size_t width, stru
     return (struct slipway_string){rt_arena_strndup(arena, (const char *)p, width), width};
 }
 
-/* Converts UCS-4 to UTF-8. Invalid code points become U+FFFD. */
+/* Converts a UCS-4 string to UTF-8. Invalid code points become U+FFFD. */
 static struct slipway_string text_of(const unsigned char *p, size_t width, bool is_big,
                                      struct rt_arena *arena)
 {
@@ -179,7 +181,7 @@ static struct slipway_string text_of(const unsigned char *p, size_t width, bool 
         else
             rt_bytes_addc(&utf8, '\0');
         if (c)
-            kept = utf8.n; /* zeros at the end are padding */
+            kept = utf8.n; /* trailing zeros are padding */
     }
     struct slipway_string s = {NULL, kept};
     if (!utf8.failed)
@@ -204,8 +206,8 @@ enum rt_status cl_npy_read(struct rt_span file, struct rt_arena *arena, struct s
                        h.kind >= ' ' && h.kind < 127 ? h.kind : '?', (long long)h.width);
     int64_t count = slipway_count(out);
     size_t width = h.kind == 'U' ? (size_t)h.width * 4 : (size_t)h.width;
-    /* Strings of length 0 need no byte in the file but memory here, so their number has a limit of
-     * its own. */
+    /* Strings of length 0 take no bytes in the file but do take memory, so their number has a
+     * separate limit. */
     if (count < 0 || (uint64_t)count > file.n / (width ? width : 1) + (width ? 0 : 4096))
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "the .npy file has too few bytes for what its header says");

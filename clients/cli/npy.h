@@ -1,10 +1,12 @@
 /*
- * NumPy's files: .npy is one array, .npz a zip archive of arrays, stored or deflated. Supported are
- * numbers of both byte orders, row-major and column-major arrays, booleans, and strings of fixed
- * length (bytes, or text, which becomes UTF-8). Pickled objects are refused.
+ * Reads and writes NumPy's file formats: .npy holds one array, .npz is a zip archive of arrays,
+ * stored or deflated. Supported elements are numbers of both byte orders, booleans, and strings of
+ * fixed length (bytes, or Unicode, which becomes UTF-8), in row-major or column-major order.
+ * Pickled objects are refused.
  *
- * Pure: converts bytes to tensors in the caller's arena, whose cap limits their memory. A size that
- * a file claims is first compared with the number of bytes in the file.
+ * Threads: pure functions. Tensors are allocated in the caller's arena, whose cap limits their
+ * memory. Before memory is allocated for a size that a file claims, the size is compared with the
+ * number of bytes in the file.
  */
 #ifndef CL_NPY_H
 #define CL_NPY_H
@@ -17,17 +19,17 @@
 bool cl_is_npy(struct rt_span file);
 bool cl_is_npz(struct rt_span file);
 
-/* out->name stays unchanged. INVALID_ARGUMENT: the file is not a .npy file that can be read, with
- * the reason. */
+/* Reads a .npy file. out->name is left unchanged. INVALID_ARGUMENT: the file is not a supported
+ * .npy file; the error text has the reason. */
 enum rt_status cl_npy_read(struct rt_span file, struct rt_arena *arena, struct slipway_tensor *out,
                            struct rt_error *err);
-/* Reads each array under its name in the archive, without ".npy". `max_bytes` limits all inflated
- * arrays together. */
+/* Reads each array of an .npz archive as a tensor named like the archive's entry without ".npy".
+ * `max_bytes` limits the size of all inflated arrays together. */
 enum rt_status cl_npz_read(struct rt_span file, size_t max_bytes, struct rt_arena *arena,
                            struct slipway_tensor **out, int *n, struct rt_error *err);
 
-/* Appends a .npy file. bfloat16 becomes float32; strings become bytes of the length of the
- * longest. */
+/* Appends a .npy file. bfloat16 is written as float32, and strings as byte strings that have the
+ * length of the longest. */
 enum rt_status cl_npy_write(struct rt_bytes *out, const struct slipway_tensor *t,
                             struct rt_error *err);
 

@@ -1,5 +1,5 @@
-/* The zip archive around .npy files. Sizes are read from the directory at the end of the
- * archive. */
+/* Reads the zip archive around .npy files. Sizes are read from the central directory at the end of
+ * the archive. */
 #include <string.h>
 #include <zlib.h>
 
@@ -20,7 +20,7 @@ static size_t get(const unsigned char *p, int n)
     return v;
 }
 
-/* The end-of-directory record of the archive; NULL: there is none. */
+/* Finds the end-of-central-directory record of an archive. Returns NULL if the file has none. */
 static const unsigned char *find_end(struct rt_span file)
 {
     for (size_t back = END_SIZE; back <= file.n && back <= END_SIZE + MAX_COMMENT; back++) {
@@ -36,7 +36,7 @@ static bool inflate_all(struct rt_span in, unsigned char *out, size_t n)
     z_stream z = {0};
     if (in.n > UINT32_MAX || n > UINT32_MAX || inflateInit2(&z, -15) != Z_OK)
         return false;
-    /* zlib only reads the input, although its pointer is not const. */
+    /* zlib only reads the input, although it declares the pointer without const. */
     memcpy(&z.next_in, &in.p, sizeof z.next_in);
     z.avail_in = (uInt)in.n;
     z.next_out = out;
@@ -87,7 +87,8 @@ static enum rt_status unpack(const struct entry *e, size_t max_bytes, struct rt_
                              struct rt_span *out, struct rt_error *err)
 {
     *out = e->packed;
-    /* The limit counts stored entries too, because many names may refer to the same bytes. */
+    /* The limit also counts entries that are not compressed, because many entries may refer to the
+     * same bytes. */
     if (e->size > max_bytes)
         return rt_fail(err, RT_RESOURCE_EXHAUSTED, "\"%.*s\" takes %zu bytes, more than %zu",
                        (int)e->name.n, (const char *)e->name.p, e->size, max_bytes);

@@ -53,7 +53,7 @@ enum rt_status cl_of_slipway(const struct slipway_error *e, struct rt_error *err
                    is_other ? " (is TLS or REST spoken at this port?)" : "");
 }
 
-/* Drops gRPC's own log messages about connections; the error of a failed call is reported
+/* Drops gRPC's own log messages about connections, because the error of a failed call is reported
  * anyway. */
 static void ignore_grpc_log(gpr_log_func_args *args)
 {
@@ -62,7 +62,7 @@ static void ignore_grpc_log(gpr_log_func_args *args)
 
 /* ---- opening ---- */
 
-/* The texts of the files that the flags name. */
+/* The contents of the files that the flags name. */
 struct identity {
     const char *ca, *cert, *key, *token;
 };
@@ -234,7 +234,7 @@ enum rt_status cl_shoot(struct cl_remote *r, const struct cl_shot *shot, struct 
     if (slipway_unary(r->grpc, cl_log_method(shot->type), shot->request.p, shot->request.n, &call,
                       &bytes, &n, &why))
         return cl_of_slipway(&why, err);
-    response->p = (char *)bytes; /* ends in a NUL, as rt_bytes requires */
+    response->p = (char *)bytes; /* `bytes` ends in a NUL, as rt_bytes requires */
     response->n = n;
     response->capacity = n + 1;
     return RT_OK;

@@ -79,7 +79,7 @@ enum rt_status cl_rest(struct cl_remote *r, const char *method, const char *path
     return st ? st : http == 200 ? RT_OK : refused(http, response, err);
 }
 
-/* Sends a GET and parses the response as JSON. */
+/* Sends a GET request and parses the response as JSON. */
 static enum rt_status get_json(struct cl_remote *r, const char *path, json_t **out,
                                struct rt_error *err)
 {
@@ -99,7 +99,7 @@ static const char *text_of(const json_t *o, const char *key, struct rt_arena *ar
     return rt_arena_strdup(arena, s ? s : "");
 }
 
-/* In protobuf's JSON format an int64 is a string. */
+/* Reads an int64 member of an object, which protobuf's JSON format writes as a string. */
 static int64_t integer_of(const json_t *o, const char *key)
 {
     const json_t *v = json_object_get(o, key);
@@ -228,7 +228,8 @@ enum rt_status cl_rest_metadata(struct cl_remote *r, const struct slipway_model 
 
 /* ---- all models ---- */
 
-/* The value of the label model="..." in a line of the metrics; NULL: none, or out of memory. */
+/* Returns the value of the label model="..." in a line of the metrics, or NULL if the line has no
+ * such label or memory runs out. */
 static char *model_label(const char *line, const char *end, struct rt_arena *arena)
 {
     static const char key[] = "model=\"";
