@@ -8,11 +8,11 @@
 
 #include "runtime/base/span.h"
 
-/* True: the field has a value. A repeated field has one if it has an element, a field without
- * presence if it differs from the default. */
+/* Returns whether field `f` of a message has a value. A repeated field has one if it has an
+ * element, and a field without presence has one if it differs from the default. */
 bool pb_field_is_set(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f);
 
-/* The message type of this full name, if an Any may hold it; NULL: unknown. */
+/* Returns the message type with this full name if an Any may hold it, otherwise NULL. */
 const ProtobufCMessageDescriptor *pb_any_type(struct rt_span name);
 
 #endif

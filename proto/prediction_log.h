@@ -12,10 +12,10 @@
 #include "runtime/base/bytes.h"
 #include "runtime/base/span.h"
 
-/* Field numbers of PredictionLog. A record has one of the fields from CLASSIFY on. */
+/* Field numbers of PredictionLog. A record has exactly one of the fields from CLASSIFY on. */
 enum pb_log_type {
     PB_LOG_NONE = 0,
-    PB_LOG_METADATA = 1, /* present beside one of the others */
+    PB_LOG_METADATA = 1, /* present in addition to one of the other fields */
     PB_LOG_CLASSIFY = 2,
     PB_LOG_REGRESS = 3,
     PB_LOG_MULTI_INFERENCE = 4,
@@ -24,7 +24,7 @@ enum pb_log_type {
     PB_LOG_PREDICT_STREAMED = 7,
 };
 
-/* Field numbers of the log messages, the same for each type. */
+/* Field numbers of request and response, the same in every type of log message. */
 enum { PB_LOG_REQUEST = 1, PB_LOG_RESPONSE = 2 };
 
 struct pb_prediction_log {
@@ -32,12 +32,12 @@ struct pb_prediction_log {
     struct rt_span request, response; /* p NULL: missing */
 };
 
-/* Reads a record; the spans in *out point into it. The last of repeated fields counts. False: the
- * bytes are not a PredictionLog. */
+/* Reads a record; the spans in *out point into it. If a field is repeated, the last value wins.
+ * Returns false if the bytes are not a PredictionLog. */
 bool pb_prediction_log_read(struct rt_span record, struct pb_prediction_log *out);
 
-/* Appends a record to *out. A request, response or metadata with p NULL is left out. `metadata` is
- * a serialized LogMetadata. Out of memory: out->failed is set. */
+/* Appends a record to *out. A request, response or metadata whose p is NULL is omitted. `metadata`
+ * is a serialized LogMetadata. If memory runs out, out->failed is set. */
 void pb_prediction_log_write(const struct pb_prediction_log *log, struct rt_span metadata,
                              struct rt_bytes *out);
 

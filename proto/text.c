@@ -34,8 +34,8 @@ static size_t element_size(ProtobufCType t)
     }
 }
 
-/* Appends a zeroed element to a repeated field. The capacity of the array is the smallest power of
- * two that holds all elements. */
+/* Appends a zeroed element to a repeated field of a message. The array's capacity is the smallest
+ * power of two that holds all elements. */
 static void *append(ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
 {
     size_t *n = (size_t *)(void *)((char *)m + f->quantifier_offset);
@@ -55,7 +55,7 @@ static void *append(ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
     return slot;
 }
 
-/* The memory of the value of `f`. A singular field is marked as present. */
+/* Returns the memory for a value of `f` in the message, and marks a singular field as present. */
 static void *slot_of(ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
 {
     if (f->label == PROTOBUF_C_LABEL_REPEATED)
@@ -109,8 +109,8 @@ static enum rt_status message_value(struct pb_text_parser *x, ProtobufCMessage *
     return st;
 }
 
-/* Moves the text into a string or bytes field. It replaces an empty string that the text has given
- * before, which counts as not present. */
+/* Moves the text of a string or bytes value into the message. A field without presence may already
+ * hold an empty string, which is replaced. */
 static void put_string(void *slot, const ProtobufCFieldDescriptor *f, struct rt_bytes *text)
 {
     size_t n = 0;
@@ -235,9 +235,9 @@ static enum rt_status list(struct pb_text_parser *x, ProtobufCMessage *m,
     }
 }
 
-/* Refuses a singular field that has a value, or whose oneof has another member with a value. A zero
- * in a field without presence does not count, because protobuf itself cannot tell it from a missing
- * value. */
+/* Refuses a second value for a singular field, or for a oneof of which another member has a value.
+ * In a field without presence, zero does not count as a value, because protobuf itself cannot
+ * distinguish it from a missing value. */
 static enum rt_status check_once(struct pb_text_parser *x, ProtobufCMessage *m,
                                  const ProtobufCFieldDescriptor *f)
 {
@@ -264,7 +264,8 @@ static enum rt_status check_once(struct pb_text_parser *x, ProtobufCMessage *m,
 
 /* ---- names in brackets ---- */
 
-/* *out: the name in "[a.b/c.D]" without spaces and comments. The "[" has been consumed. */
+/* Sets *out to the type name in "[a.b/c.D]", without spaces and comments. The "[" has already been
+ * consumed. */
 static enum rt_status bracketed(struct pb_text_parser *x, char *out, size_t capacity,
                                 const char *at)
 {
@@ -404,7 +405,8 @@ static enum rt_status field(struct pb_text_parser *x, ProtobufCMessage *m)
     return st ? st : end_of_field(x);
 }
 
-/* Parses fields up to `close`; 0: up to the end of the text. */
+/* Parses the fields of a message up to the bracket `close`, or up to the end of the text if `close`
+ * is 0. */
 static enum rt_status body(struct pb_text_parser *x, ProtobufCMessage *m, char close)
 {
     enum rt_status st = RT_OK;
@@ -437,7 +439,7 @@ enum rt_status pb_text_parse_placed(ProtobufCMessage **out, const ProtobufCMessa
     const char *begin = text.n ? (const char *)text.p : "";
     struct pb_text_parser x = {.end = begin + text.n, .depth = 1, .err = err, .places = places};
     if (text.n >= 3 && memcmp(begin, "\xef\xbb\xbf", 3) == 0)
-        begin += 3; /* skips the byte order mark that some editors write */
+        begin += 3; /* skip the byte order mark that some editors write */
     x.begin = x.p = x.known = begin;
     x.at_known = (struct pb_text_place){1, 1};
     ProtobufCMessage *m = calloc(1, d->sizeof_message);

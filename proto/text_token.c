@@ -6,8 +6,8 @@
 #include <string.h>
 #include <strings.h>
 
-/* Line and column of `at`, which must not lie before the `at` of the last call. Columns are counted
- * as in protobuf: by bytes, and after a tab the next column is 1 plus a multiple of 8. */
+/* Computes line and column of `at`, which must not precede the `at` of the previous call. Columns
+ * are counted as in protobuf: in bytes, and the column after a tab is 1 plus a multiple of 8. */
 static struct pb_text_place place_of(struct pb_text_parser *x, const char *at)
 {
     for (; x->known < at; x->known++) {
@@ -87,7 +87,8 @@ void pb_text_skip_space(struct pb_text_parser *x)
     }
 }
 
-/* The next character that is neither white space nor in a comment; 0: end of the text. */
+/* Returns the next character that is neither white space nor in a comment, or 0 at the end of the
+ * text. */
 char pb_text_peek(struct pb_text_parser *x)
 {
     pb_text_skip_space(x);
@@ -102,8 +103,8 @@ bool pb_text_take(struct pb_text_parser *x, char c)
     return true;
 }
 
-/* The characters that belong to the token depend on how it begins: a number may contain a point,
- * and a sign behind an exponent's "e". */
+/* Consumes a word or a number. A token that begins like a number may also contain a point, and a
+ * sign after the exponent's "e". */
 struct rt_span pb_text_word(struct pb_text_parser *x)
 {
     pb_text_skip_space(x);
@@ -120,7 +121,8 @@ struct rt_span pb_text_word(struct pb_text_parser *x)
     return rt_span_of(from, (size_t)(x->p - from));
 }
 
-/* The token at `at`: a word, a number, a string with its quotes, or a single character. */
+/* Returns the token at the position `at`: a word, a number, a string with its quotes, or a single
+ * character. */
 static struct rt_span token_at(const struct pb_text_parser *x, const char *at)
 {
     struct pb_text_parser y = *x;
@@ -140,8 +142,8 @@ static struct rt_span token_at(const struct pb_text_parser *x, const char *at)
 /*
  * Reports an unexpected token with TextFormat's text. `verb` is "got" where a kind of token was
  * expected ("Expected integer, got: x"), and "found" where a certain token was expected ("Expected
- * ":", found "x"."). TextFormat's tokenizer refuses bytes that no token may have before its parser
- * sees them, so they are reported first.
+ * ":", found "x"."). Bytes that no token may contain are reported first, because TextFormat's
+ * tokenizer refuses them before its parser sees the token.
  */
 static enum rt_status unexpected(struct pb_text_parser *x, const char *what, const char *verb,
                                  const char *at)
@@ -154,7 +156,8 @@ static enum rt_status unexpected(struct pb_text_parser *x, const char *what, con
         return pb_text_fail(x, at, "Interpreting non ascii codepoint %d.", c);
     struct rt_span s = token_at(x, at);
     bool own = strcmp(verb, "found") == 0;
-    /* A string may be a secret that must not get into a log, so little of it is shown. */
+    /* A string may be a secret that must not get into a log, so an error shows only its first
+     * bytes. */
     size_t limit = c == '"' || c == '\'' ? 24 : 64;
     return pb_text_fail(x, at, "Expected %s, %s%s%.*s%s", what, verb, own ? " \"" : ": ",
                         (int)(s.n < limit ? s.n : limit), (const char *)s.p, own ? "\"." : "");
@@ -165,14 +168,15 @@ enum rt_status pb_text_expected(struct pb_text_parser *x, const char *what, cons
     return unexpected(x, what, "got", at);
 }
 
-/* Called when the next token is not `what`, which is given with its quotes. */
+/* Reports that the next token is not the expected token `what`, which is given in quotes. */
 enum rt_status pb_text_missing(struct pb_text_parser *x, const char *what)
 {
     pb_text_skip_space(x);
     return unexpected(x, what, "found", x->p);
 }
 
-/* TextFormat has read the next token when it reports some errors, so their place is that token. */
+/* Returns the position of the next token. TextFormat reports some errors only after it has read the
+ * next token, so their position is that of the next token. */
 const char *pb_text_next_token(struct pb_text_parser *x)
 {
     pb_text_skip_space(x);
@@ -181,7 +185,7 @@ const char *pb_text_next_token(struct pb_text_parser *x)
 
 /* ---- strings ---- */
 
-/* Reads exactly n hexadecimal digits. */
+/* Parses exactly n hexadecimal digits. */
 static bool hex(struct pb_text_parser *x, int n, uint32_t *out)
 {
     *out = 0;
@@ -282,8 +286,8 @@ enum rt_status pb_text_string(struct pb_text_parser *x, struct rt_bytes *out)
 
 /* ---- numbers ---- */
 
-/* Reads a decimal, hexadecimal (0x) or octal (0) number. False: s is no number, or exceeds
- * `max`. */
+/* Parses a decimal, hexadecimal (0x) or octal (0) number. Returns false if s is not a number or
+ * exceeds `max`. */
 static bool to_unsigned(struct rt_span s, uint64_t max, uint64_t *out)
 {
     unsigned base = 10;
@@ -352,7 +356,7 @@ enum rt_status pb_text_floating(struct pb_text_parser *x, double *out)
             return pb_text_expected(x, "double", at);
         memcpy(buffer, s.p, n);
         buffer[n] = 0;
-        /* strtod accepts more forms of numbers than the text format has. */
+        /* strtod accepts more number formats than protobuf's text format does */
         bool octal = n > 1 && buffer[0] == '0' && pb_text_is_digit(buffer[1]);
         if (!octal && strspn(buffer, "0123456789.eE+-") == n)
             v = strtod(buffer, &end);

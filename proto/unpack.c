@@ -9,17 +9,18 @@
 enum verdict { FINE, TOO_DEEP, IN_PIECES, HAS_NUL, TOO_LARGE, BROKEN };
 
 enum {
-    /* protobuf-c's record of a field while it reads the field's message; the records lie in slabs
-     * that double in size. */
+    /* Size of protobuf-c's record of a parsed field, kept while the message is unpacked. The
+     * records are stored in slabs whose size doubles. */
     FIELD_BYTES = 48,
-    BLOCK_BYTES = 16, /* overhead of the allocator for each block */
-    MAX_FIELDS = 128, /* fields whose repetitions are counted; the largest message has 40 */
+    BLOCK_BYTES = 16, /* overhead of the memory allocator for each block */
+    /* fields per message whose repetitions are counted; the largest message has 40 */
+    MAX_FIELDS = 128,
 };
 
 struct look {
-    size_t left; /* bytes of memory that unpacking may still take */
-    /* For IN_PIECES and HAS_NUL: the field, and the message type that it belongs to, at any
-     * depth. */
+    size_t left; /* bytes of memory that unpacking may still allocate */
+    /* The field that caused IN_PIECES or HAS_NUL, and the message type that it belongs to, at any
+     * depth of nesting. */
     const ProtobufCFieldDescriptor *offender;
     const ProtobufCMessageDescriptor *offender_of;
 };
@@ -45,7 +46,8 @@ static size_t element_bytes(const ProtobufCFieldDescriptor *f)
     }
 }
 
-/* Memory that one field takes, without the contents of a submessage. */
+/* Returns the memory that protobuf-c allocates for one field, without the contents of a
+ * submessage. */
 static size_t field_bytes(const ProtobufCFieldDescriptor *known, const struct pb_field *f)
 {
     const size_t n = f->bytes.n;
@@ -56,7 +58,7 @@ static size_t field_bytes(const ProtobufCFieldDescriptor *known, const struct pb
         return FIELD_BYTES + element_bytes(known);
     if (known->type == PROTOBUF_C_TYPE_STRING || known->type == PROTOBUF_C_TYPE_BYTES)
         return FIELD_BYTES + element_bytes(known) + BLOCK_BYTES + 1 + n;
-    /* Packed: each element has at least one byte. */
+    /* In a packed field each element takes at least one byte. */
     return FIELD_BYTES + BLOCK_BYTES + n * element_bytes(known);
 }
 
@@ -100,8 +102,8 @@ static enum verdict look_at(struct look *l, const ProtobufCMessageDescriptor *d,
     return more < 0 ? BROKEN : FINE;
 }
 
-/* protobuf-c returns NULL both for a malformed message and when it is out of memory. This allocator
- * sets `arg`, a bool, in the second case. */
+/* Allocates n bytes for protobuf-c, and sets the bool `arg` if memory runs out. protobuf-c itself
+ * returns NULL both for a malformed message and when memory runs out. */
 static void *allocate(void *arg, size_t n)
 {
     void *p = malloc(n);

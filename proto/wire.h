@@ -15,20 +15,22 @@ enum pb_wire_type { PB_VARINT = 0, PB_FIXED64 = 1, PB_BYTES = 2, PB_FIXED32 = 5 
 struct pb_field {
     uint32_t number;
     enum pb_wire_type type;
-    uint64_t value;       /* the raw bits of a PB_VARINT or PB_FIXED* */
+    uint64_t value;       /* raw bits of a field of type PB_VARINT or PB_FIXED* */
     struct rt_span bytes; /* the payload of a PB_BYTES field */
-    struct rt_span whole; /* the bytes of the field, including its tag */
+    struct rt_span whole; /* all bytes of the field, including its tag */
 };
 
-/* 1: *f is the next field, and `rest` begins behind it. 0: end of the message. -1: malformed (a
- * group, a length beyond the end, field number 0). */
+/* Reads the next field of a message from `rest`. Returns 1 if there is one: *f describes it and
+ * `rest` begins after it. Returns 0 at the end of the message, and -1 if the message is malformed
+ * (a group, a length beyond the end, field number 0). */
 int pb_field_next(struct rt_span *rest, struct pb_field *f);
-/* Like pb_field_next, for the entries of a map in field `number`, or of another message type with a
- * name in field 1 and a message or bytes in field 2. Other fields are skipped. A missing name or
- * value is "". */
+/* Reads the next entry of the map in field `number`, with the results of pb_field_next. The field
+ * may also be a repeated message with a name in field 1 and a message or bytes in field 2. Other
+ * fields are skipped. A missing name or value is returned as "". */
 int pb_entry_next(struct rt_span *rest, uint32_t number, struct rt_span *name,
                   struct rt_span *value);
-/* False: `rest` does not begin with a varint of at most 10 bytes. */
+/* Reads a varint from `rest`. Returns false if `rest` does not begin with a varint of at most 10
+ * bytes. */
 bool pb_varint(struct rt_span *rest, uint64_t *out);
 
 #endif

@@ -1,10 +1,10 @@
 /*
  * The budget of bytes in flight: it limits the bytes that all requests hold at a time to
  * --max_bytes_in_flight. Counted are bodies, the tensors decoded from them, and responses until
- * they are sent. The rule is the same for every transport: bytes that do not fit beside the other
- * requests are refused with UNAVAILABLE, and the client may try again; bytes that would not fit
- * even if the request were alone are refused with RESOURCE_EXHAUSTED, in a text that names the
- * flag.
+ * they are sent. The rule is the same for every transport: bytes that do not fit because of other
+ * requests are refused with UNAVAILABLE, and the client may retry; bytes that would not fit even if
+ * the request were the only one are refused with RESOURCE_EXHAUSTED and an error text that names
+ * the flag.
  *
  * Threads: any.
  */
@@ -21,48 +21,50 @@
 
 struct srv_budget {
     _Atomic int64_t held;
-    int64_t limit; /* set before the first request */
+    int64_t limit; /* set before the first request, then constant */
 };
 
-/* Takes bytes from the budget. *own counts the bytes that one request holds. False: nothing was
- * taken. */
+/* Takes `bytes` from the budget and adds them to *own, the number of bytes that one request holds.
+ * Returns false and takes nothing if the budget has too few bytes left. */
 bool srv_budget_take(struct srv_budget *b, size_t *own, size_t bytes);
 void srv_budget_give(struct srv_budget *b, size_t *own, size_t bytes);
-/* Returns how many bytes could be taken now. */
+/* Returns how many bytes of the budget are free. */
 size_t srv_budget_left(const struct srv_budget *b);
 
-/* Returns the code for refusing at least `bytes` more to a request that holds `own` bytes. */
+/* Returns the status code for refusing at least `bytes` more to a request that already holds `own`
+ * bytes. */
 enum rt_status srv_budget_code(const struct srv_budget *b, size_t own, size_t bytes);
-/* Like srv_budget_code, with a text about `what`, a noun in the singular. */
+/* Like srv_budget_code, but also writes an error text about `what`, a noun in the singular. */
 enum rt_status srv_budget_refused(const struct srv_budget *b, size_t own, size_t bytes,
                                   const char *what, struct rt_error *err);
 
-/* The growth of a response message while it is written. The first SRV_FREE_BYTES are not counted:
- * most responses are no larger, and need not touch the budget that all threads share.
- * SRV_MESSAGE_MOST is protobuf's limit. */
+/* Accounts for a response message that grows while it is written. The first SRV_FREE_BYTES are not
+ * counted: most responses are no larger, and need not touch the budget that all threads share.
+ * SRV_MESSAGE_MOST is protobuf's size limit. */
 enum { SRV_FREE_BYTES = 4096, SRV_MESSAGE_MOST = INT32_MAX };
 struct srv_growth {
     struct srv_budget *budget;
     size_t *own;
     struct srv_cancellation cancellation;
 };
-/* With `g` NULL, here and below, nothing is counted and nothing cancels the response. */
+/* In srv_growth_* functions `g` may be NULL: nothing is counted, and nothing cancels the
+ * response. */
 static inline struct srv_cancellation *srv_growth_cancellation(struct srv_growth *g)
 {
     return g ? &g->cancellation : NULL;
 }
-/* Takes the budget for a message of `bytes` bytes. Refused: a cancelled or expired response, a
- * message of more than SRV_MESSAGE_MOST bytes (its size need not be exact then), and bytes that the
- * budget does not have. */
+/* Takes `bytes` for a message from the budget. Fails if the response is cancelled or expired, if
+ * the message exceeds SRV_MESSAGE_MOST bytes (`bytes` may be inexact in this case), or if the
+ * budget has too few bytes left. */
 enum rt_status srv_growth_take(struct srv_growth *g, size_t bytes, struct rt_error *err);
-/* Returns why a message could not be written: the response was cancelled or has expired, or memory
- * ran out. */
+/* Returns why a message of `bytes` bytes could not be written: the response was cancelled or has
+ * expired, or memory ran out. */
 enum rt_status srv_growth_failed(const struct srv_growth *g, size_t bytes, struct rt_error *err);
-/* Like srv_growth_take for a message that is written into a buffer: reserves `bytes` in `b`, or
- * leaves `b` empty. */
+/* Like srv_growth_take, for a message that is written into a buffer: reserves `bytes` in `b` on
+ * success, and leaves `b` empty on failure. */
 enum rt_status srv_growth_open(struct srv_growth *g, struct rt_bytes *b, size_t bytes,
                                struct rt_error *err);
-/* Returns the message as memory from malloc, and leaves `b` empty. */
+/* Returns a completed message in *out, allocated by malloc, and leaves `b` empty. */
 enum rt_status srv_growth_close(const struct srv_growth *g, struct rt_bytes *b, unsigned char **out,
                                 size_t *n, struct rt_error *err);
 

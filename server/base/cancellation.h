@@ -1,8 +1,8 @@
 /*
- * The conditions that end the writing of a response: its deadline has passed, or its client has
- * gone. Writers report what they have written; after every SRV_CANCELLATION_CHECK_BYTES, some ten
- * milliseconds, both conditions are checked. A response once cancelled stays cancelled, and the
- * bytes written of it are useless.
+ * Ends the writing of a response when its deadline has passed or its client has disconnected.
+ * Writers report what they have written; after every SRV_CANCELLATION_CHECK_BYTES, some ten
+ * milliseconds, both conditions are checked. A cancelled response stays cancelled, and the bytes
+ * already written are discarded.
  *
  * Threads: the writer's thread alone.
  */
@@ -20,14 +20,15 @@
 enum { SRV_CANCELLATION_CHECK_BYTES = 4 << 20 };
 
 struct srv_cancellation {
-    int64_t deadline_ns;           /* CLOCK_MONOTONIC; RT_NEVER: none */
-    const _Atomic bool *cancelled; /* NULL: there is no client that could go */
-    size_t spent;                  /* bytes reported since the last check */
-    enum rt_status over;           /* why the response is cancelled; RT_OK: it is not */
+    int64_t deadline_ns; /* CLOCK_MONOTONIC; RT_NEVER: none */
+    /* set when the client disconnects; NULL: the response has no client */
+    const _Atomic bool *cancelled;
+    size_t spent;        /* bytes reported since the last check */
+    enum rt_status over; /* why the response is cancelled; RT_OK: not cancelled */
 };
 
-/* Reports `bytes` more; work that costs more than a copy counts as more bytes. Returns whether the
- * writer should continue. With `w` NULL, here and below, it always should. */
+/* Reports that a writer has written `bytes` more; work that costs more than a copy counts as more
+ * bytes. Returns whether the writer should continue. `w` NULL means that it always should. */
 static inline bool srv_should_continue(struct srv_cancellation *w, size_t bytes)
 {
     if (!w || (!w->over && (w->spent += bytes) < SRV_CANCELLATION_CHECK_BYTES))
@@ -40,7 +41,7 @@ static inline bool srv_should_continue(struct srv_cancellation *w, size_t bytes)
     return !w->over;
 }
 
-/* Returns RT_OK, or why the response is cancelled. */
+/* Returns RT_OK, or the reason why the response is cancelled. */
 static inline enum rt_status srv_cancellation_status(const struct srv_cancellation *w,
                                                      struct rt_error *err)
 {

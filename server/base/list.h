@@ -1,9 +1,9 @@
 /*
- * Doubly linked lists through a link that is embedded first in its member. A list is a head of the
- * same type that points to itself while the list is empty. A member is in at most one list by each
- * of its links; a link that is in no list is zero.
+ * Intrusive doubly linked lists: the first member of a list element is the link. The head of a list
+ * is a link that points to itself while the list is empty. Each link is in at most one list at a
+ * time; a link that is in no list is zero.
  *
- * Threads: none of these calls lock.
+ * Threads: these functions do not lock.
  */
 #ifndef SRV_LIST_H
 #define SRV_LIST_H

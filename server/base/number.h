@@ -6,11 +6,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Parses an optional sign and decimal digits, which must be all n bytes. False: other text, or the
- * value does not fit. */
+/* Parses an optional sign and decimal digits, which must make up all n bytes. Returns false for any
+ * other text and for values that do not fit into an int64_t. */
 bool srv_parse_int64(const char *text, size_t n, int64_t *out);
 
-/* Parses digits with an optional fraction; digits beyond milliseconds are dropped. */
+/* Parses a number of seconds, with an optional fraction, into milliseconds. Further digits are
+ * ignored. */
 bool srv_parse_seconds(const char *text, int64_t *out_ms);
 
 #endif

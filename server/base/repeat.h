@@ -5,9 +5,9 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Copies the first of the `n` elements at p to all others. An element has `size` bytes, at most 64
- * KiB. The copy advances by 64 KiB, which stays in the cache: 256 MiB of one float take 0.1 s,
- * against 0.3 s float by float. */
+/* Copies the first of the `n` elements at p to the other n - 1. An element has `size` bytes, at
+ * most 64 KiB. The function copies blocks of 64 KiB, because the source block stays in the cache:
+ * filling 256 MiB with one float takes 0.1 s, compared with 0.3 s float by float. */
 static inline void srv_repeat(void *p, int64_t n, size_t size)
 {
     const size_t most = 64 << 10, bytes = (size_t)n * size;

@@ -15,7 +15,7 @@
 
 #include "runtime/files/saved_model.h"
 
-struct srv_model_queue; /* the version's queues in the scheduler */
+struct srv_model_queue; /* the batching queues of a version */
 struct srv_version_metrics;
 struct srv_model_log;
 struct srv_model_spec; /* defined in model_spec.h */
@@ -24,7 +24,7 @@ struct srv_version {
     const char *model;
     int64_t version;
     struct rt_model *loaded;
-    /* unique among versions not freed; index into srv_io_loop.held and srv_manager.by_slot */
+    /* unique among loaded versions; index into srv_io_loop.held and srv_manager.by_slot */
     uint32_t slot;
     struct srv_model_queue *model_queue;
     struct srv_version_metrics *metrics;
@@ -37,12 +37,12 @@ struct srv_label {
     int64_t version;
 };
 
-/* A model of the config, with what requests need of it: a config that changes is published again.
- */
+/* A model of the config, with the data that requests need. When the config changes, a new serving
+ * map is published. */
 struct srv_map_model {
     const char *name;
     int n_versions;
-    struct srv_version *const *versions; /* AVAILABLE ones, highest version first */
+    struct srv_version *const *versions; /* the AVAILABLE versions, highest version number first */
     int n_labels;
     const struct srv_label *labels;
 };
@@ -52,14 +52,15 @@ struct srv_map {
     const struct srv_map_model *models; /* sorted by name */
 };
 
-/* Returns the model of that name. NULL: it does not exist, or none of its versions serves and it
- * has no labels. */
+/* Returns the model called `name`, or NULL if the map has none. A model is in the map only if it
+ * has an available version or a label. */
 const struct srv_map_model *srv_map_model(const struct srv_map *map, struct rt_span name);
 /*
  * Finds the version that `spec` names. Errors have TensorFlow Serving's texts: "Servable not found
  * for request: Latest(m)" / "Specific(m, 5)" (NOT_FOUND), "Unrecognized servable version label: L"
- * (INVALID_ARGUMENT). The version has no handle yet: call srv_hold in the same turn. Inference and
- * metadata both find versions here; srv_inference_find is the one place of inference alone.
+ * (INVALID_ARGUMENT). The caller has no handle of the version yet and must call srv_hold in the
+ * same turn. Both inference and metadata requests use this function; srv_inference_find is used
+ * only by inference.
  */
 enum rt_status srv_map_find(const struct srv_map *map, const struct srv_model_spec *spec,
                             struct srv_version **out, struct rt_error *err);

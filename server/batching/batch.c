@@ -17,7 +17,7 @@ static bool is_data_error(enum rt_status st)
     case RT_FAILED_PRECONDITION:
     case RT_DATA_LOSS:
     case RT_UNKNOWN:
-    case RT_RESOURCE_EXHAUSTED: /* a smaller run may fit into memory */
+    case RT_RESOURCE_EXHAUSTED: /* a smaller batch may fit into memory */
         return true;
     default:
         return false;
@@ -32,9 +32,9 @@ static bool is_of(const struct rt_tensor_spec *spec, const struct rt_tensor *t)
     return same;
 }
 
-/* Names a mismatching input in the error of an INVALID_ARGUMENT job. The graph's error texts name
- * nodes, but a client knows the signature's inputs: the first input whose shape does not match the
- * signature is appended to the text. */
+/* Appends a mismatching input to the error of a job with INVALID_ARGUMENT. The graph's error texts
+ * name nodes, but a client only knows the signature's inputs, so the first input whose shape does
+ * not match the signature is named. */
 static void name_input(struct srv_job *job)
 {
     const struct rt_signature *def = job->signature->def;
@@ -78,7 +78,8 @@ bool srv_batch_can_pad(const struct rt_tensor *t)
     return t->rank >= 1 && t->rank <= MAX_PADDED_RANK && rt_tensor_count(t) > 0;
 }
 
-/* Writes a merged input. Every CHUNK_BYTES the writer checks whether the run should end. */
+/* State of writing a merged input. After every CHUNK_BYTES the writer checks whether the run should
+ * be cancelled. */
 struct merging {
     enum rt_dtype dtype;
     struct rt_check check;
@@ -87,7 +88,8 @@ struct merging {
 };
 enum { CHUNK_BYTES = 4 << 20 };
 
-/* Returns how many of `n` elements to write next; 0: the run should end, and *st says why. */
+/* Returns how many of `n` elements to write next. Returns 0 and sets *st if the run should be
+ * cancelled. */
 static int64_t next_chunk(struct merging *m, int64_t n, enum rt_status *st)
 {
     const size_t size = rt_dtype_size(m->dtype);
@@ -142,8 +144,8 @@ static enum rt_status fill(struct merging *m, char *dst, const void *value, int6
     return st;
 }
 
-/* Copies t into dst, whose inner dimensions dim[1...] are at least t's, from index 0 on in each
- * dimension. The padding around it was filled before. */
+/* Copies t into the region of dst that begins at index 0 in each dimension. The inner dimensions of
+ * dst, dim[1...], are at least those of t. The caller has already filled the padding. */
 static enum rt_status copy_corner(struct merging *m, const struct rt_tensor *t, char *dst,
                                   const int64_t *dim)
 {
@@ -177,7 +179,7 @@ static enum rt_status check_options(void *options, struct rt_error *err)
     return rt_run_options_check(options, err);
 }
 
-/* On failure the caller clears *out. */
+/* Merges input i of all jobs into *out. If this fails, the caller must clear *out. */
 static enum rt_status merge_feed(const struct srv_batch *b, int i, struct rt_run_options *options,
                                  struct rt_tensor *out, struct rt_error *err)
 {
@@ -208,7 +210,7 @@ static enum rt_status merge_feed(const struct srv_batch *b, int i, struct rt_run
         if (!st)
             st = copy_corner(&m, t, to, dim);
     }
-    for (; at < b->run_rows && !st; at++) /* pad with the last job's first row */
+    for (; at < b->run_rows && !st; at++) /* pad with the first row of the last job */
         st = copy(&m, (char *)out->data + (size_t)at * row_bytes,
                   (char *)out->data + (size_t)last * row_bytes, inner);
     return st;
@@ -216,7 +218,7 @@ static enum rt_status merge_feed(const struct srv_batch *b, int i, struct rt_run
 
 /* ---- running ---- */
 
-/* Gives each job its rows of the merged outputs `all`, as views. */
+/* Returns to each job its rows of the merged outputs `all`, as views. */
 static void split(const struct srv_batch *b, const struct rt_tensor *all, int n)
 {
     int64_t at = 0;
@@ -233,11 +235,13 @@ static void split(const struct srv_batch *b, const struct rt_tensor *all, int n)
     }
 }
 
-/* NOT_ROW_WISE: row-wise analysis does not find rows of these lengths independent, or had no
- * memory. Rows of other lengths may be, or a later analysis may succeed. */
+/* Result of running a merged batch. NOT_ROW_WISE: row-wise analysis could not show that the output
+ * rows are independent for these shapes, or memory ran out. It may succeed later or for other
+ * shapes. */
 enum outcome { RAN, FAILED, NOT_ROW_WISE, DOES_NOT_FOLLOW_ROWS };
 
-/* Runs the batch as one. FAILED: *err says why, and no job has changed. */
+/* Runs the jobs of the batch merged. If the result is FAILED, *err has the reason and no job was
+ * modified. */
 static enum outcome run_merged(const struct srv_batch *b, struct rt_error *err)
 {
     const struct rt_model_signature *sig = b->first->signature;
@@ -253,7 +257,8 @@ static enum outcome run_merged(const struct srv_batch *b, struct rt_error *err)
         rt_fail_memory(err, "a batch", 0);
         return FAILED;
     }
-    /* The run goes on until the latest deadline of its jobs, unless all their clients have gone. */
+    /* The merged run has the latest deadline of its jobs, and is cancelled early only if all their
+     * clients have disconnected. */
     options.all_cancelled = gone;
     for (const struct srv_job *j = b->first; j; j = j->next) {
         if (j->deadline_ns > options.deadline_ns)
@@ -303,7 +308,8 @@ static void fail_all(const struct srv_batch *b, const struct rt_error *err)
     }
 }
 
-/* Runs a failed batch again in halves, so that only the jobs at fault fail. */
+/* Runs the two halves of a failed batch separately, so that only the jobs that cause the failure
+ * fail. */
 static void bisect(const struct srv_batch *b)
 {
     struct srv_batch half[2] = {{.first = b->first}, {.n_jobs = 0}};
@@ -320,7 +326,7 @@ static void bisect(const struct srv_batch *b)
     at = &half[0].first;
     for (int i = 0; i < half[0].n_jobs; i++)
         at = &(*at)->next;
-    *at = NULL; /* end the first half here while it runs */
+    *at = NULL; /* terminate the list of the first half until the second half is linked again */
     for (int i = 0; i < 2; i++) {
         struct srv_batch *h = &half[i];
         struct rt_error err = {.arena = b->arena};

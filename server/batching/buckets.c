@@ -19,14 +19,15 @@ static bool may_merge(const struct srv_model_queue *l, const struct srv_call_que
            (l->policy.max_rows > 1 || l->policy.n_sizes);
 }
 
-/* Returns whether the spare worker may run the job, provided its runs turn out to be short. */
+/* Returns whether the spare worker may run the job. The spare worker also requires that runs of the
+ * bucket are short. */
 static bool is_small(const struct srv_job *job)
 {
     return !job->prepare && job->body_bytes < SMALL_BYTES;
 }
 
-/* Builds the key of one feed. With `pads`, the lengths of dimensions that padding can make equal
- * are not part of the key. */
+/* Builds the part of a bucket's key that describes one feed. With `pads`, the lengths of dimensions
+ * that padding can equalise are left out of the key. */
 static struct srv_feed_key key_of(const struct rt_tensor *t, bool has_rows, bool pads)
 {
     struct srv_feed_key k = {.dtype = t->dtype, .rank = t->rank};
@@ -96,7 +97,7 @@ static void forget_oldest(struct srv_model_queue *l)
     free(oldest);
 }
 
-/* Tells the scheduler core whether the call of a bucket is compiled for `rows` rows. */
+/* Returns whether the callable of a bucket has a compiled specialisation for `rows` rows. */
 static bool is_compiled(const void *call, int64_t rows)
 {
     return rt_callable_is_compiled(call, rows);

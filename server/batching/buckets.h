@@ -1,11 +1,12 @@
 /*
- * Buckets decide which jobs may be merged with each other. A bucket holds the jobs that run the
- * same call on inputs of the same types and of the same shapes behind the batch dimension. Jobs
- * whose signatures write variables share one bucket, and that bucket merges nothing.
+ * Buckets determine which jobs may be merged with each other. A bucket holds jobs that run the same
+ * callable on inputs with the same data types, and with the same shapes apart from the batch
+ * dimension. Jobs whose signatures write variables share one bucket, and that bucket merges
+ * nothing.
  *
  * Locking: the scheduler's lock guards everything in a model queue; the caller of every function
- * here holds that lock. A model queue that has many buckets frees the longest unused bucket without
- * jobs.
+ * here holds that lock. A model queue with many buckets frees the least recently used bucket that
+ * has no jobs.
  */
 #ifndef SRV_BUCKETS_H
 #define SRV_BUCKETS_H
@@ -13,28 +14,28 @@
 #include "server/batching/scheduler.h"
 #include "server/config/batching.h"
 
-struct srv_feed_key { /* the type and shape of one feed, equal for all jobs of a bucket */
+struct srv_feed_key { /* the data type and shape of one feed, equal for all jobs of a bucket */
     uint8_t dtype;
     int8_t rank;
     int64_t inner[RT_MAX_RANK];
 };
 
-/* The waiting batches of one call; signatures that share the call share the queue. */
+/* The waiting batches of one callable. Signatures with the same callable share the queue. */
 struct srv_call_queue {
     struct srv_core_queue core;
     struct srv_call_queue *next; /* next queue of the model queue */
     const struct rt_callable *call;
     bool rowwise;
-    /* an output did not have one row per input row, or the call is no longer row-wise */
+    /* an output did not have one row per input row, or the callable is no longer row-wise */
     bool never_merge;
 };
 
 struct srv_bucket {
     struct srv_core_bucket core; /* must be the first member */
     uint64_t hash;
-    struct srv_call_queue *queue; /* NULL: the bucket of the signatures that write variables */
+    struct srv_call_queue *queue; /* NULL in the bucket of the signatures that write variables */
     bool has_rows;
-    int since_halved; /* successful runs since core.max_rows was set */
+    int since_halved; /* number of successful runs since core.max_rows was set */
     int n_feeds;
     struct srv_feed_key feeds[];
 };
@@ -49,12 +50,14 @@ struct srv_model_queue {
     struct srv_core_policy policy;
 };
 
-/* Returns the job's bucket and creates it when there is none. NULL: out of memory. */
+/* Returns the bucket for a job, and creates it if it does not exist. Returns NULL if memory runs
+ * out. */
 struct srv_bucket *srv_bucket_of(const struct srv_job *job);
-/* Returns the queue of the signature's call and creates it when there is none. NULL: no memory. */
+/* Returns the queue of a signature's callable, and creates it if it does not exist. Returns NULL if
+ * memory runs out. */
 struct srv_call_queue *srv_call_queue_of(struct srv_model_queue *l,
                                          const struct rt_model_signature *sig);
-/* Ends merging for all buckets of the queue's call, now and later. */
+/* Stops merging in all present and future buckets of the queue `q`. */
 void srv_buckets_stop_merging(struct srv_model_queue *l, struct srv_call_queue *q);
 /* Frees the buckets and queues of a model queue that has no jobs. */
 void srv_buckets_clear(struct srv_model_queue *l);

@@ -14,8 +14,8 @@ void srv_io_loop_init(struct srv_io_loop *io_loop, struct srv_server *server,
 
 void srv_message_post(struct srv_io_loop *io_loop, struct srv_message *message)
 {
-    /* `head` is kept because the receiver may free the message after the exchange; it never frees
-     * the I/O loop. */
+    /* `message` may already be freed after the exchange, so only `head` is examined. The I/O loop
+     * itself is never freed by a receiver. */
     struct srv_message *head = atomic_load_explicit(&io_loop->mailbox, memory_order_relaxed);
     do
         message->next = head;
@@ -42,8 +42,8 @@ void srv_io_loop_begin_turn(struct srv_io_loop *io_loop)
         oldest->receive(io_loop, oldest);
         oldest = next;
     }
-    /* The map is taken after the messages are received, because a retirement is posted after the
-     * map without its version was published. */
+    /* The map is loaded after the messages were received: the message of a retirement is posted
+     * only after a map without the retired version has been published. */
     io_loop->map = atomic_load_explicit(&io_loop->server->map, memory_order_acquire);
     io_loop->inline_ns = 0;
 }
@@ -63,7 +63,7 @@ void srv_io_loop_end_turn(struct srv_io_loop *io_loop)
     if (first)
         srv_scheduler_submit(io_loop->server->scheduler, first);
     for (struct srv_message **at = &io_loop->retiring; *at;) {
-        /* the message is the first member of a retirement */
+        /* the message is the first member of struct srv_retirement */
         struct srv_retirement *r = (struct srv_retirement *)*at;
         if (r->version && io_loop->held[r->version->slot]) {
             at = &r->message.next;

@@ -2,8 +2,8 @@
  * An I/O loop is the part of a network thread that REST and gRPC share: a mailbox, a view of the
  * serving map, and its own count of handles per version.
  *
- * Threads: an I/O loop belongs to its network thread. Other threads may only post messages to its
- * mailbox and wake it.
+ * Threads: an I/O loop is used only by its network thread. Other threads may only post messages to
+ * its mailbox and wake it.
  *
  * A loop works in turns: wait; srv_io_loop_begin_turn (receive messages, take the newest serving
  * map); read everything that is ready and admit each request as a job; srv_io_loop_end_turn (submit
@@ -18,31 +18,34 @@
 #include "server/batching/job.h"
 #include "server/base/serving_map.h"
 
-/* versions loaded at the same time; each has a slot below this number */
+/* limit for the number of loaded versions; the slot of a version is below this number */
 enum { SRV_MAX_VERSIONS = 4096 };
 
 struct srv_server;
 struct srv_io_loop;
 
-/* One message in a mailbox, embedded in the sender's struct. The receiver owns a posted message. */
+/* A message to an I/O loop, embedded in a struct of the sender. The receiver owns a posted
+ * message. */
 struct srv_message {
     struct srv_message *next;
     void (*receive)(struct srv_io_loop *io_loop,
-                    struct srv_message *message); /* called on the loop thread */
+                    /* called on the thread of the receiving I/O loop */
+                    struct srv_message *message);
 };
 
 /*
- * The manager's query to one I/O loop: does the loop still use `version`? A NULL version asks only
- * whether the loop still uses an older serving map. The manager posts it as a message whose
+ * A query from the manager to one I/O loop: does the loop still use `version`? A NULL version asks
+ * only whether the loop still uses an older serving map. The manager posts it as a message whose
  * `receive` is srv_retirement_receive, which links it into io_loop->retiring (by message.next).
  * srv_io_loop_end_turn calls `confirm` once the loop uses a map published after the message was
- * posted and holds no handle of the version. The manager owns the retirement again from that call
- * on.
+ * posted and holds no handle of the version. From the call of `confirm` on, the manager owns the
+ * retirement again.
  */
 struct srv_retirement {
     struct srv_message message;
     const struct srv_version *version;
-    void (*confirm)(struct srv_retirement *r); /* called on the loop thread; must not block */
+    /* called on the thread of the I/O loop; must not block */
+    void (*confirm)(struct srv_retirement *r);
     void *arg;
 };
 void srv_retirement_receive(struct srv_io_loop *io_loop, struct srv_message *message);
@@ -50,33 +53,38 @@ void srv_retirement_receive(struct srv_io_loop *io_loop, struct srv_message *mes
 struct srv_io_loop {
     struct srv_server *server;
     const char *entrypoint; /* "REST" or "GRPC" */
-    int index;              /* index among all network threads, for counters per thread */
+    /* index among all network threads, which selects the thread's counters */
+    int index;
     _Atomic(struct srv_message *) mailbox;
-    /* called on any thread; the loop receives its messages soon afterwards */
+    /* makes the I/O loop receive its messages soon; may be called on any thread */
     void (*wake)(struct srv_io_loop *io_loop);
-    void *loop; /* the transport's own data */
+    void *loop; /* data of the transport (REST or gRPC) */
 
-    /* Members below belong to the loop thread: */
-    const struct srv_map *map; /* the serving map of this turn; valid until srv_io_loop_end_turn */
+    /* The members below are used only by the thread of the I/O loop. */
+    /* the serving map of the current turn, valid until srv_io_loop_end_turn */
+    const struct srv_map *map;
     uint32_t held[SRV_MAX_VERSIONS];
-    struct srv_job *turn, **turn_end; /* jobs admitted in this turn */
-    int64_t inline_ns;                /* time spent on jobs that ran inline in this turn */
-    /* struct srv_retirement messages whose version still has handles */
+    struct srv_job *turn, **turn_end; /* jobs admitted in the current turn */
+    int64_t inline_ns;                /* time spent on inline jobs in the current turn */
+    /* the srv_retirement messages that still have to be confirmed */
     struct srv_message *retiring;
 };
 
 void srv_io_loop_init(struct srv_io_loop *io_loop, struct srv_server *server,
                       const char *entrypoint, void (*wake)(struct srv_io_loop *io_loop),
                       void *loop);
-/* Any thread. Takes ownership of the message; wakes the loop when the mailbox was empty. */
+/* Posts a message to an I/O loop, which takes ownership of it, and wakes the loop if its mailbox
+ * was empty. May be called on any thread. */
 void srv_message_post(struct srv_io_loop *io_loop, struct srv_message *message);
-/* Loop thread: receives the messages in the order of posting, then takes the newest serving map. */
+/* Begins a turn on the thread of the I/O loop: receives the messages in the order of posting, then
+ * loads the newest serving map. */
 void srv_io_loop_begin_turn(struct srv_io_loop *io_loop);
-/* Loop thread: submits the jobs of the turn (one lock, one wake) and confirms the retirements that
- * are due. */
+/* Ends a turn on the thread of the I/O loop: submits the jobs of the turn (with one lock and one
+ * wake-up) and confirms the retirements that are due. */
 void srv_io_loop_end_turn(struct srv_io_loop *io_loop);
 
-/* Handles of a version: loop thread only. A version with a handle is not freed. */
+/* Acquire and release a handle of a version, on the thread of the I/O loop. A version with a handle
+ * is not freed. */
 static inline void srv_hold(struct srv_io_loop *io_loop, struct srv_version *v)
 {
     io_loop->held[v->slot]++;

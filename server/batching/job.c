@@ -5,9 +5,9 @@
 #include "server/batching/io_loop.h"
 #include "server/batching/scheduler.h"
 
-/* Returns dimension 0 of all feeds when they share one, else 0. A dynamic callable has no batch
- * dimension unless row-wise analysis found that each output row depends on the same input rows: no
- * signature promises it. */
+/* Returns dimension 0 of the feeds if all have the same, otherwise 0. Also returns 0 for a dynamic
+ * callable, unless row-wise analysis has shown that output row i depends only on input row i: no
+ * signature guarantees it. */
 static int64_t rows_of(const struct srv_job *job)
 {
     if (job->trace || (job->signature->is_dynamic && !job->signature->rowwise))
@@ -20,7 +20,8 @@ static int64_t rows_of(const struct srv_job *job)
     return job->feeds[0].dim[0];
 }
 
-/* Prepares a job whose signature and feeds are known for its queue: rows, fetches, admission. */
+/* Completes a job whose signature and feeds are known: sets the number of rows, allocates the
+ * fetches, and checks admission. */
 static enum rt_status make_ready(struct srv_job *job)
 {
     job->n_rows = rows_of(job);
@@ -36,7 +37,7 @@ static enum rt_status make_ready(struct srv_job *job)
                                       : srv_scheduler_admit(job->io_loop->server->scheduler, job);
 }
 
-/* Called when a worker has run `prepare`, successfully or not. */
+/* Continues a job after a worker has run its `prepare`, successfully or not. */
 static void prepared(struct srv_job *job)
 {
     job->done = job->then;

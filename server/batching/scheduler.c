@@ -16,12 +16,13 @@
 #include "server/batching/sub_requests.h"
 
 enum {
-    /* limit per turn, because a network thread has other connections to read */
+    /* limit for inline jobs per turn, because the network thread also serves other connections */
     INLINE_PER_TURN_NS = 500000,
-    TINY_NS = 10000, /* merging cheaper jobs does not pay */
+    TINY_NS = 10000, /* merging jobs that cost less does not pay */
     PATIENCE_NS = 1000000000,
-    TOTAL_FACTOR = 4, /* capacity of all model queues together, in full model queues */
-    /* the spare worker starts when no worker took a batch for this long */
+    /* capacity of all model queues together, as a multiple of that of one model queue */
+    TOTAL_FACTOR = 4,
+    /* the spare worker starts if no worker has taken a batch for this long */
     SPARE_AFTER_NS = 20000000,
     MAX_COMPILED_SIZES = 32,
     RUNS_BEFORE_LARGER = 256,
@@ -31,7 +32,7 @@ struct worker {
     struct srv_scheduler *s;
     int index;
     pthread_t thread;
-    struct rt_arena *arena; /* memory of the batch that the worker runs */
+    struct rt_arena *arena; /* memory for the batch that the worker is running */
 };
 
 struct srv_scheduler {
@@ -42,13 +43,13 @@ struct srv_scheduler {
     struct srv_core core; /* guarded by mu, like all members down to `stopping` */
     int n_idle;           /* waiting workers */
     int n_woken;          /* waiting workers that were signalled */
-    int64_t timer_ns;     /* next time at which the timer thread wakes by itself */
+    int64_t timer_ns;     /* time at which the timer thread will wake */
     int64_t taken_ns;     /* time at which a worker last took a batch */
-    int64_t spare_ns; /* next time at which the spare worker wakes by itself; 0: it is running */
+    int64_t spare_ns;     /* time at which the spare worker will wake; 0: it is running */
     bool stopping;
     struct rt_pool *pool;
     _Atomic int n_jobs; /* queued and running jobs */
-    /* number of workers, not counting the spare one, which is the last of worker[] */
+    /* number of workers without the spare worker, which is the last element of worker[] */
     int n_workers;
     pthread_t timer;
     struct worker worker[];
@@ -61,8 +62,8 @@ static struct srv_job *job_of(struct srv_core_job *j)
 
 /* ---- responses: never under the lock ---- */
 
-/* Completes a job. The caller must not touch the job's version afterwards: its last handle may be
- * gone. */
+/* Completes a job. Afterwards the caller must not access the job's version, which may have been
+ * freed with its last handle. */
 static void complete(struct srv_scheduler *s, struct srv_job *job)
 {
     if (!job->finished_ns)
@@ -116,7 +117,7 @@ static enum rt_status fail_full(struct srv_job *job)
 
 static enum rt_status fail_full_batches(struct srv_job *job, const struct srv_bucket *b)
 {
-    /* TensorFlow Serving's text counts an empty batch too. */
+    /* TensorFlow Serving's error text counts at least one batch, even if that is empty. */
     long long n = b->queue->core.n_batches ? b->queue->core.n_batches : 1;
     const struct srv_batching *p = &job->version->model_queue->batching;
     if (!p->splits_large)
@@ -145,8 +146,8 @@ static void log_never_merged(const struct srv_job *job)
         job->signature->def->name, job->version->model, (long long)job->version->version);
 }
 
-/* Ends a batch in the core. Needs the lock, and runs before any job of the batch is completed:
- * completing a job may free its model queue. */
+/* Ends a batch in the scheduler core. Must be called with the lock held, and before any job of the
+ * batch is completed, because completing a job may free its model queue. */
 static void end_batch(struct srv_scheduler *s, const struct srv_core_batch *batch, int64_t run_ns,
                       const struct srv_batch_verdict *v) RT_REQUIRES(s->mu)
 {
@@ -157,8 +158,8 @@ static void end_batch(struct srv_scheduler *s, const struct srv_core_batch *batc
         b->core.max_rows = batch->rows / 2 > 1 ? batch->rows / 2 : 1;
         b->since_halved = 0;
     } else if (b->core.max_rows && v->learn && ++b->since_halved >= RUNS_BEFORE_LARGER) {
-        /* Other runs may have taken the memory when the limit was halved: after RUNS_BEFORE_LARGER
-         * successful runs the limit doubles. */
+        /* Double the limit after RUNS_BEFORE_LARGER successful runs: other runs may have occupied
+         * the memory when the limit was halved. */
         b->since_halved = 0;
         b->core.max_rows = b->core.max_rows > INT64_MAX / 2 ? 0 : b->core.max_rows * 2;
     }
@@ -166,7 +167,7 @@ static void end_batch(struct srv_scheduler *s, const struct srv_core_batch *batc
         srv_buckets_stop_merging((struct srv_model_queue *)b->core.model_queue, b->queue);
 }
 
-/* Returns whether the caller should signal a worker after it has released the lock. */
+/* Returns whether the caller should signal a worker after releasing the lock. */
 static bool should_wake(struct srv_scheduler *s, int64_t now) RT_REQUIRES(s->mu)
 {
     if (s->n_idle <= s->n_woken || !srv_core_is_ready(&s->core, now))
@@ -175,8 +176,8 @@ static bool should_wake(struct srv_scheduler *s, int64_t now) RT_REQUIRES(s->mu)
     return true;
 }
 
-/* Runs the batch and completes its jobs. The caller does not hold the lock. `worker` is the metrics
- * index of the thread. */
+/* Runs the batch and completes its jobs. The caller does not hold the lock. `worker` is the index
+ * of the thread in the metrics. */
 static void run_batch(struct srv_scheduler *s, struct worker *w, int worker,
                       const struct srv_core_batch *batch)
 {
@@ -184,7 +185,7 @@ static void run_batch(struct srv_scheduler *s, struct worker *w, int worker,
     struct srv_batch g = {.arena = w ? w->arena : NULL, .pool = s->pool};
     struct srv_job **end = &g.first;
     struct srv_batch_verdict verdict = {0};
-    /* An inline job was queued just now. */
+    /* an inline job was queued just now, so its queueing time is the start time */
     int64_t start = w ? rt_now_ns() : job_of(batch->jobs)->queued_ns, finish;
 
     for (struct srv_core_job *j = batch->jobs, *next; j; j = next) {
@@ -215,10 +216,11 @@ static void run_batch(struct srv_scheduler *s, struct worker *w, int worker,
         log_never_merged(g.first);
     rt_mutex_lock(&s->mu);
     if (g.n_jobs && g.rows != batch->rows)
-        verdict.learn = false; /* not the number of rows that the core charged */
+        verdict.learn = false; /* the core expected another number of rows */
     end_batch(s, batch, finish - start, &verdict);
-    /* The end of this run may allow a waiting batch to start. An inline run and the spare worker
-     * wake a worker for it; a worker looks for itself. */
+    /* The end of this run may allow a waiting batch to start. After an inline run or a run of the
+     * spare worker, another worker must be woken for it; other workers check for batches
+     * themselves. */
     bool wake = (!w || w->index == s->n_workers) && s->core.n_jobs && should_wake(s, finish);
     rt_mutex_unlock(&s->mu);
     if (wake)
@@ -233,7 +235,7 @@ static void run_batch(struct srv_scheduler *s, struct worker *w, int worker,
         rt_arena_reset(w->arena);
 }
 
-/* Returns when the spare worker should look for a batch. */
+/* Returns the time at which the spare worker should look for a batch. */
 static int64_t spare_at(const struct srv_scheduler *s) RT_REQUIRES(s->mu)
 {
     return s->core.n_jobs && !s->n_idle ? s->taken_ns + SPARE_AFTER_NS : RT_NEVER;
@@ -262,7 +264,7 @@ static void *work(void *arg)
                 s->n_woken--;
             continue;
         }
-        /* Each worker wakes the next one while there is more to run. */
+        /* Each worker wakes the next one while batches are ready to run. */
         bool wake = should_wake(s, now), wake_spare = spare_at(s) < s->spare_ns;
         rt_mutex_unlock(&s->mu);
         if (wake)
@@ -279,9 +281,9 @@ static void *work(void *arg)
 }
 
 /*
- * Thread of the spare worker. Without it, small requests would wait for seconds while large
- * requests or slow models occupy all workers. The spare worker runs only small batches, and only
- * while no worker takes any.
+ * Thread of the spare worker, which runs only small batches, and only while no worker takes any.
+ * Without it, small requests would wait for seconds while large requests or slow models occupy all
+ * workers.
  */
 static void *work_spare(void *arg)
 {
@@ -310,8 +312,8 @@ static void *work_spare(void *arg)
     return NULL;
 }
 
-/* Thread of the timer: completes jobs that expire while all workers are busy, and starts batches
- * whose waiting time is over. */
+/* Thread of the timer, which completes jobs that expire while all workers are busy, and starts
+ * batches whose waiting time has ended. */
 static void *run_timer(void *arg)
 {
     struct srv_scheduler *s = arg;
@@ -330,7 +332,7 @@ static void *run_timer(void *arg)
             continue;
         }
         s->timer_ns = srv_core_next_timer(&s->core);
-        if (s->timer_ns <= now) /* due, but no worker is free to take it */
+        if (s->timer_ns <= now) /* a batch is due, but no worker is free to run it */
             s->timer_ns = now + 1000000;
         rt_cond_wait_until(&s->time, &s->mu, s->timer_ns);
     }
@@ -360,7 +362,7 @@ bool srv_scheduler_run_inline(struct srv_scheduler *s, struct srv_job *job)
     describe(job);
     rt_mutex_lock(&s->mu);
     b = srv_bucket_of(job);
-    /* The second and later jobs of a turn are likely to be several, and merging them costs less. */
+    /* A second job in one turn suggests that more will follow, and merging them costs less. */
     if (b && b->core.merges && io_loop->inline_ns > 0)
         max_ns = max_ns < TINY_NS ? max_ns : TINY_NS;
     may = b && (!b->core.merges || job->n_rows <= job->version->model_queue->policy.max_rows) &&
@@ -370,7 +372,7 @@ bool srv_scheduler_run_inline(struct srv_scheduler *s, struct srv_job *job)
         return false;
     atomic_fetch_add_explicit(&s->n_jobs, 1, memory_order_relaxed);
     int64_t start = job->queued_ns;
-    run_batch(s, NULL, -1 - io_loop->index, &batch); /* a batch of one job */
+    run_batch(s, NULL, -1 - io_loop->index, &batch); /* `batch` has one job */
     io_loop->inline_ns += rt_now_ns() - start;
     return true;
 }
@@ -400,7 +402,7 @@ enum rt_status srv_scheduler_admit(struct srv_scheduler *s, struct srv_job *job)
     return RT_OK;
 }
 
-/* Called when all sub-requests of a split request are over. */
+/* Completes a split request after its sub-requests have ended. */
 static void complete_parent(struct srv_job *parent, bool follows_rows)
 {
     struct srv_scheduler *s = parent->io_loop->server->scheduler;
@@ -416,7 +418,7 @@ static void complete_parent(struct srv_job *parent, bool follows_rows)
     complete(s, parent);
 }
 
-struct turn { /* jobs of a turn to complete after the lock is released */
+struct turn { /* jobs of a turn to be completed after the lock is released */
     struct srv_job *refused;
     struct srv_core_job *expired;
 };
@@ -449,7 +451,8 @@ static void submit_one(struct srv_scheduler *s, struct srv_bucket *b, struct srv
     }
 }
 
-/* Submits a job that is too large for one batch as sub-requests: all of them, or none. */
+/* Splits a job that is too large for one batch into sub-requests, and queues either all of them or
+ * none. */
 static void submit_sub_requests(struct srv_scheduler *s, struct srv_bucket *b, struct srv_job *job,
                                 int64_t now, struct turn *t) RT_REQUIRES(s->mu)
 {
@@ -653,7 +656,7 @@ void srv_scheduler_free(struct srv_scheduler *s)
 }
 
 /* Requests compilation for the allowed batch sizes. Batches are padded to these sizes, so their
- * shapes are known before the first batch comes. */
+ * shapes are known in advance. */
 static void request_compilation(const struct srv_model_queue *l, const struct rt_model *m)
 {
     for (int i = 0; i < m->n_signatures; i++) {

@@ -3,8 +3,8 @@
 #include "runtime/base/clock.h"
 
 enum {
-    SWEEP_NS = 1000000,  /* least time between two sweeps for expired deadlines */
-    SMALL_NS = 20000000, /* a more expensive batch is not small */
+    SWEEP_NS = 1000000,  /* minimum time between two sweeps for jobs with expired deadlines */
+    SMALL_NS = 20000000, /* cost limit for small batches */
 };
 
 static int64_t min64(int64_t a, int64_t b)
@@ -17,7 +17,7 @@ static int64_t max64(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Returns a + b, saturated at the end of time; a, b >= 0. */
+/* Returns a + b, or INT64_MAX if the sum overflows; a and b must not be negative. */
 static int64_t later(int64_t a, int64_t b)
 {
     return a > INT64_MAX - b ? INT64_MAX : a + b;
@@ -41,7 +41,8 @@ void srv_cost_learn(struct srv_cost *c, int64_t rows, int64_t ns)
     c->runs++;
 }
 
-/* Fits a line to the weighted runs by least squares; neither slope nor start is below zero. */
+/* Fits the line a + b n to the weighted measurements by least squares; neither a nor b becomes
+ * negative. */
 static void fit_line(const struct srv_cost *c, double *a, double *b)
 {
     double variance = c->w * c->xx - c->x * c->x;
@@ -99,7 +100,7 @@ void srv_core_bucket_remove(struct srv_core_bucket *b)
 
 static void activate(struct srv_core *c, struct srv_core_model_queue *l)
 {
-    /* A model queue that was idle has not saved up any worker time. */
+    /* A model queue that was idle does not accumulate worker time. */
     l->virtual_ns = max64(l->virtual_ns, c->virtual_ns);
     l->prev = NULL;
     l->next = c->active;
@@ -156,8 +157,8 @@ static bool needs_another_batch(const struct srv_core_bucket *b, int64_t rows)
     return !b->n_batches || rows > row_limit(b) - b->open_rows;
 }
 
-/* Counts a queued job. Jobs that run singly make no batches: only their number and bytes are
- * limited. */
+/* Counts a queued job in its bucket. Buckets without merging count no batches: only the number and
+ * bytes of their jobs are limited. */
 static void count_in(struct srv_core_bucket *b, int64_t rows)
 {
     if (!b->merges)
@@ -168,7 +169,7 @@ static void count_in(struct srv_core_bucket *b, int64_t rows)
         b->open_rows += rows;
 }
 
-/* Counts a batch that was taken. */
+/* Updates the counts of a bucket after a batch was taken from it. */
 static void count_out(struct srv_core_bucket *b)
 {
     if (b->n_jobs && b->n_batches > 1)
@@ -232,7 +233,7 @@ enum srv_core_admission srv_core_submit(struct srv_core *c, struct srv_core_buck
 
     if (j->deadline_ns <= now)
         return SRV_CORE_EXPIRED;
-    /* An empty queue takes one job of any size, which would otherwise be refused for ever. */
+    /* An empty queue accepts one job of any size, which would otherwise be refused forever. */
     if ((l->n_jobs &&
          (l->n_jobs >= s->max_model_queue_jobs || j->bytes > s->max_model_queue_bytes ||
           l->n_bytes > s->max_model_queue_bytes - j->bytes)) ||
@@ -262,7 +263,7 @@ enum srv_core_admission srv_core_submit(struct srv_core *c, struct srv_core_buck
 
 /* ---- choosing a batch ---- */
 
-/* Returns when a batch of `b`, which has jobs, may start. */
+/* Returns the time from which a batch of bucket `b` may start. The bucket must have jobs. */
 static int64_t ready_at(const struct srv_core *c, const struct srv_core_bucket *b)
 {
     const struct srv_core_policy *p = b->model_queue->policy;
@@ -280,8 +281,8 @@ static bool is_small(const struct srv_core_bucket *b)
     return b->is_small && b->cost.runs && srv_cost_of(&b->cost, b->head->rows) <= SMALL_NS;
 }
 
-/* Returns the bucket of `l` that is due first. NULL: no bucket is ready, or the first one must wait
- * for a run to end. */
+/* Returns the ready bucket of `l` whose first job is due first. Returns NULL if no bucket is ready,
+ * or if that bucket must wait for a run to end. */
 static struct srv_core_bucket *
 choose(const struct srv_core *c, const struct srv_core_model_queue *l, int64_t now, bool small_only)
 {
@@ -296,9 +297,9 @@ choose(const struct srv_core *c, const struct srv_core_model_queue *l, int64_t n
     return best && best->alone && l->running ? NULL : best;
 }
 
-/* Returns whether the job's deadline has passed or is too near even for the fastest run seen. Every
- * job dropped for the latter reason makes the remembered fastest run shorter, by 10 %, so that one
- * slow run cannot block a bucket for good. */
+/* Returns whether a job cannot meet its deadline: the deadline has passed, or is too near even for
+ * the fastest run. Each job that is dropped for the second reason reduces the stored fastest time
+ * by 10 %, so that one slow run cannot block a bucket permanently. */
 static bool misses_deadline(struct srv_core_bucket *b, const struct srv_core_job *j, int64_t now)
 {
     if (j->deadline_ns <= now)
@@ -333,8 +334,8 @@ static void begin(struct srv_core *c, struct srv_core_bucket *b, struct srv_core
     l->virtual_ns = later(l->virtual_ns, out->charged_ns);
 }
 
-/* Returns a row limit that is a preferred batch size when giving up at most a quarter of the rows
- * reaches one: the remaining rows run next. Otherwise returns `limit`. */
+/* Returns a smaller row limit that is a preferred batch size, if one can be reached by deferring at
+ * most a quarter of the rows to the next batch. Otherwise returns `limit`. */
 static int64_t preferred(const struct srv_core_bucket *b, int64_t limit)
 {
     int64_t rows = 0, best = 0;
@@ -347,7 +348,7 @@ static int64_t preferred(const struct srv_core_bucket *b, int64_t limit)
     return best && best < rows && best >= rows - rows / 4 ? best : limit;
 }
 
-/* Moves those jobs of `b` that should run together from the queue into the batch. */
+/* Moves the jobs of bucket `b` that should run together from the queue into the batch. */
 static void take(struct srv_core *c, struct srv_core_bucket *b, int64_t now, int free_workers,
                  struct srv_core_batch *out, struct srv_core_job **expired)
 {
@@ -458,7 +459,7 @@ void srv_core_done(struct srv_core *c, const struct srv_core_batch *batch, int64
 bool srv_core_begin_inline(struct srv_core *c, struct srv_core_bucket *b, struct srv_core_job *j,
                            int n_workers, int64_t max_ns, struct srv_core_batch *out)
 {
-    enum { ENOUGH_RUNS = 3 }; /* the first runs of a shape are no measure of its cost */
+    enum { ENOUGH_RUNS = 3 }; /* the first runs of a shape do not represent its cost */
     struct srv_core_model_queue *l = b->model_queue;
 
     if (b->head || c->running >= n_workers || !may_start(c) || l->alone_running ||
@@ -466,7 +467,7 @@ bool srv_core_begin_inline(struct srv_core *c, struct srv_core_bucket *b, struct
         srv_cost_of(&b->cost, j->rows) > max_ns ||
         (b->merges && (l->policy->timeout_ns || l->policy->n_sizes)))
         return false;
-    /* A waiting job of this model queue that writes variables goes first. */
+    /* A waiting job of the same model queue that writes variables takes precedence. */
     for (const struct srv_core_bucket *o = l->buckets; o; o = o->next)
         if (o->alone && o->head)
             return false;

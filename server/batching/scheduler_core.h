@@ -1,14 +1,14 @@
 /*
- * The scheduler's decisions as pure functions: no clock, no threads, no allocation, no knowledge of
- * tensors. The caller passes the time in nanoseconds, so that tests step it with integers.
+ * The scheduler's decisions as pure functions: no clock, no threads, no allocation, no access to
+ * tensors. The caller passes the current time in nanoseconds, so that tests can use any time.
  *
  * A bucket holds jobs that may be merged with each other. A model queue belongs to one version of a
  * model; model queues share the workers fairly, by virtual time. Jobs wait in their bucket in the
  * order of their due times. A job is due at its deadline, or `patience_ns` after its arrival if
- * that is earlier: jobs with deadlines go first without starving the others.
+ * that is earlier, so that jobs with deadlines run first without starving the others.
  *
- * Owner: the caller owns the structs; they are linked here while they are queued.
- * Threads: the caller locks.
+ * Owner: the caller owns the structs; the scheduler core links them while they are queued. Threads:
+ * the caller must hold a lock.
  */
 #ifndef SRV_SCHEDULER_CORE_H
 #define SRV_SCHEDULER_CORE_H
@@ -32,63 +32,64 @@ struct srv_core_job {
     int64_t due_ns;
 };
 
-/* Cost model of a run of n rows: a + b n nanoseconds, fitted to measured runs; older runs weigh
- * less. */
+/* Cost model: a run of n rows takes a + b n nanoseconds. The model is fitted to measured runs, and
+ * older runs have less weight. */
 struct srv_cost {
     double w, x, y, xx, xy; /* weighted sums of the least-squares fit */
     int64_t runs;
-    double fastest; /* the fastest recent run, ns */
+    double fastest; /* duration of the fastest recent run in nanoseconds */
 };
 void srv_cost_learn(struct srv_cost *c, int64_t rows, int64_t ns);
 int64_t srv_cost_of(const struct srv_cost *c, int64_t rows); /* 0: nothing was measured yet */
 
-/* How the jobs of a model queue are merged. */
+/* The parameters for merging the jobs of a model queue. */
 struct srv_core_policy {
-    int64_t max_rows;          /* row limit of a merged batch; at least 1 */
-    int64_t timeout_ns;        /* how long an incomplete batch waits for more jobs; 0: not at all */
-    int64_t max_queue_batches; /* limit of waiting batches per srv_core_queue; 0: none */
-    /* TensorFlow Serving's rule: batches are as large as possible. They are not shared among idle
-     * workers and not made smaller for a member's deadline, and a job is dropped only when its
-     * deadline itself has come. */
+    int64_t max_rows;          /* row limit of a merged batch, at least 1 */
+    int64_t timeout_ns;        /* how long an incomplete batch waits for more jobs; 0: no wait */
+    int64_t max_queue_batches; /* limit of waiting batches per srv_core_queue; 0: no limit */
+    /* Follows TensorFlow Serving's rules: batches are as large as possible. They are not shared
+     * among idle workers and not reduced to meet a job's deadline, and a job is dropped only when
+     * its deadline has passed. */
     bool fixed;
-    /* number of allowed batch sizes, ascending: a merged batch is padded to one of them */
+    /* number of allowed batch sizes, in ascending order; a merged batch is padded to one of them */
     int n_sizes;
     int64_t sizes[SRV_MAX_BATCH_SIZES];
 };
 
-/* The buckets of one call, whose waiting batches count against one limit. */
+/* The queue of one callable: its buckets share one limit of waiting batches. */
 struct srv_core_queue {
-    /* batches that the queued jobs make; the last one may still take more rows */
+    /* number of batches that the queued jobs will form; the last one may still accept rows */
     int64_t n_batches;
 };
 
 struct srv_core_bucket {
     struct srv_core_model_queue *model_queue;
-    struct srv_core_queue *queue; /* NULL: no limit of batches */
-    struct srv_core_bucket *next; /* next bucket of the model queue */
+    struct srv_core_queue *queue; /* NULL: the number of batches is not limited */
+    struct srv_core_bucket *next; /* next bucket of the same model queue */
     struct srv_core_job *head, *tail;
     int64_t n_rows; /* queued rows */
-    /* batches that the queued jobs make, and the rows in the last of them */
+    /* number of batches that the queued jobs will form, and the rows in the last of them */
     int64_t n_batches, open_rows;
     int n_jobs, running;
-    bool merges;   /* jobs of this bucket may run together */
-    bool is_small; /* the requests of this bucket are small: see srv_core_next_small */
-    /* a job of this bucket runs without any other job of the model queue, in order of arrival */
+    bool merges;   /* whether jobs of this bucket may run together */
+    bool is_small; /* the requests of this bucket are small, see srv_core_next_small */
+    /* a job of this bucket never runs together with another job of the model queue, and jobs run in
+     * order of arrival */
     bool alone;
-    int64_t max_rows; /* row limit of this bucket; 0: the policy's */
-    int64_t used_ns;  /* arrival of the last job */
+    int64_t max_rows; /* row limit of this bucket; 0: that of the policy */
+    int64_t used_ns;  /* arrival time of the last job */
     struct srv_cost cost;
-    /* Returns whether a batch of `rows` rows is one of the faster sizes (its specialisation is
-     * compiled). NULL: all sizes are alike. */
+    /* Returns whether `rows` is one of the faster batch sizes, for which a specialisation is
+     * compiled. NULL: all batch sizes are equally good. */
     bool (*prefers)(const void *of, int64_t rows);
     const void *of;
 };
 
 struct srv_core_model_queue {
     const struct srv_core_policy *policy;
-    struct srv_core_model_queue *next, *prev; /* linked while it has jobs */
+    struct srv_core_model_queue *next, *prev; /* linked while the model queue has jobs */
     struct srv_core_bucket *buckets;
-    int64_t virtual_ns; /* worker time used, for fairness */
+    int64_t virtual_ns; /* worker time used by the model queue, for fair scheduling */
     int running, n_jobs;
     size_t n_bytes;
     bool alone_running;
@@ -98,83 +99,84 @@ struct srv_core_settings {
     int64_t patience_ns; /* a job is due at the latest this long after its arrival */
     int64_t max_model_queue_jobs, max_jobs;
     size_t max_model_queue_bytes, max_bytes;
-    int max_running; /* limit of batches at a time; 0: as many as there are workers */
+    int max_running; /* limit for batches running at a time; 0: the number of workers */
 };
 
 struct srv_core {
     struct srv_core_settings settings;
     struct srv_core_model_queue *active; /* model queues that have jobs */
     int64_t virtual_ns;                  /* virtual time of the model queue served last */
-    int64_t soonest_ns;                  /* no queued deadline is before this time */
+    int64_t soonest_ns;                  /* lower bound for the deadlines of all queued jobs */
     int64_t swept_ns;
     int n_jobs, running;
     size_t n_bytes;
-    bool hurries; /* no more jobs will come: no batch waits for more */
+    bool hurries; /* no more jobs will arrive, so no batch waits for more */
 };
 
 void srv_core_init(struct srv_core *c, const struct srv_core_settings *settings);
-/* `policy` must outlive the model queue. */
+/* Initialises a model queue. `policy` must outlive the model queue. */
 void srv_core_model_queue_init(struct srv_core *c, struct srv_core_model_queue *l,
                                const struct srv_core_policy *policy);
-/* `queue` may be NULL. */
+/* Initialises a bucket of a model queue. `queue` may be NULL. */
 void srv_core_bucket_init(struct srv_core_bucket *b, struct srv_core_model_queue *l,
                           struct srv_core_queue *queue, bool merges, bool alone);
-/* The bucket must be empty and have no running batch. */
+/* Removes a bucket from its model queue. The bucket must be empty and have no running batch. */
 void srv_core_bucket_remove(struct srv_core_bucket *b);
 
 enum srv_core_admission {
     SRV_CORE_QUEUED,
     SRV_CORE_EXPIRED,
-    SRV_CORE_FULL,         /* too many jobs or bytes are queued */
-    SRV_CORE_FULL_BATCHES, /* too many batches are queued */
+    SRV_CORE_FULL,         /* the limit of queued jobs or bytes is reached */
+    SRV_CORE_FULL_BATCHES, /* the limit of queued batches is reached */
 };
-/* Queues `j`, whose rows, bytes and deadline_ns are set, in `b`. */
+/* Queues job `j` in bucket `b`. The rows, bytes and deadline_ns of `j` must be set. */
 enum srv_core_admission srv_core_submit(struct srv_core *c, struct srv_core_bucket *b,
                                         struct srv_core_job *j, int64_t now);
 
-/* Returns how many more rows the queue of `b` takes when the rows need not stay together. */
+/* Returns how many more rows the queue of bucket `b` accepts if they may be split among batches. */
 int64_t srv_core_free_rows(const struct srv_core_bucket *b);
-/* Returns how many rows the last waiting batch of `b` still takes; 0: no batch waits. */
+/* Returns how many more rows the last waiting batch of `b` accepts, or 0 if no batch is waiting. */
 int64_t srv_core_open_batch_rows(const struct srv_core_bucket *b);
 
 struct srv_core_batch {
-    struct srv_core_bucket *bucket; /* NULL: there is nothing to run now */
+    struct srv_core_bucket *bucket; /* NULL: no batch can run now */
     struct srv_core_job *jobs;      /* the jobs in order, linked by `next` */
     int n_jobs;
-    int64_t rows;       /* rows of all jobs; 0: one job without rows */
-    int64_t run_rows;   /* `rows` padded to an allowed size */
-    int64_t charged_ns; /* expected cost, which srv_core_done replaces by the measured one */
+    int64_t rows;       /* number of rows of all jobs; 0: one job without rows */
+    int64_t run_rows;   /* `rows` rounded up to an allowed batch size */
+    int64_t charged_ns; /* expected cost, which srv_core_done replaces by the measured cost */
 };
 /*
- * Takes the batch that a free worker should run now. `free_workers` includes the calling worker: a
- * batch whose rows cost more than its start is shared among the free workers. *expired receives, by
- * `next`, the jobs that cannot meet their deadlines any more. They have left the queue even when
- * the function returns false.
+ * Takes the batch that a free worker should run now. `free_workers` is the number of free workers
+ * including the caller: a batch whose rows cost more than its fixed cost is divided among them.
+ * *expired receives a list (linked by `next`) of jobs that cannot meet their deadlines. These jobs
+ * have been removed from the queue even if the function returns false.
  */
 bool srv_core_next(struct srv_core *c, int64_t now, int free_workers, struct srv_core_batch *out,
                    struct srv_core_job **expired);
-/* Like srv_core_next, but only for small buckets whose runs are known to be short. The spare worker
- * calls this function; settings.max_running does not limit it. */
+/* Like srv_core_next, but only for small buckets whose runs are known to be short. Called by the
+ * spare worker, which settings.max_running does not limit. */
 bool srv_core_next_small(struct srv_core *c, int64_t now, struct srv_core_batch *out,
                          struct srv_core_job **expired);
-/* Ends a batch that ran for run_ns. `learn`: the cost model takes the measured time, because the
- * run did not fail. */
+/* Ends a batch that ran for run_ns. `learn` adds the measured time to the cost model; it must be
+ * false for failed runs. */
 void srv_core_done(struct srv_core *c, const struct srv_core_batch *batch, int64_t run_ns,
                    bool learn);
 
-/* Lets a job whose bucket is empty and whose cost is at most max_ns run at once on the calling
- * thread. The job counts as a running batch until srv_core_done. */
+/* Starts a job at once on the calling thread if its bucket is empty and its cost is at most
+ * max_ns. The job counts as a running batch until srv_core_done. Returns false if the job must
+ * be queued. */
 bool srv_core_begin_inline(struct srv_core *c, struct srv_core_bucket *b, struct srv_core_job *j,
                            int n_workers, int64_t max_ns, struct srv_core_batch *out);
 
-/* Returns whether a batch could start now. */
+/* Returns whether any batch can start now. */
 bool srv_core_is_ready(const struct srv_core *c, int64_t now);
-/* Unlinks the jobs whose deadlines have passed and returns them, linked by `next`. */
+/* Unlinks all queued jobs whose deadlines have passed, and returns them linked by `next`. */
 struct srv_core_job *srv_core_expired(struct srv_core *c, int64_t now);
-/* Returns when the timer must look at the queues: the time of a deadline or of a waiting batch that
- * becomes due; RT_NEVER: not at all. */
+/* Returns the next time at which the timer must check the queues, because a deadline passes or a
+ * waiting batch becomes due. Returns RT_NEVER if there is no such time. */
 int64_t srv_core_next_timer(const struct srv_core *c);
-/* Unlinks all queued jobs and returns them, linked by `next`. */
+/* Unlinks all queued jobs, and returns them linked by `next`. */
 struct srv_core_job *srv_core_take_all(struct srv_core *c);
 
 #endif

@@ -14,8 +14,8 @@ struct sub_requests {
 
 /* ---- concatenating outputs ---- */
 
-/* Returns whether output i of all sub-requests can be concatenated: each has one row per input row,
- * and all inner dimensions agree. */
+/* Returns whether output i can be concatenated from the sub-requests: each has one row per input
+ * row, and all inner dimensions are equal. */
 static bool follows_rows(const struct sub_requests *p, int i)
 {
     const struct rt_tensor *like = &p->job[0].fetches[i];

@@ -1,9 +1,8 @@
 /*
- * Where large batches may be split (enable_large_batch_splitting), a request with more rows than a
- * batch may hold becomes sub-requests. They run in any order
- * on any worker, and the last one to end concatenates the outputs. The scheduler chooses their
- * sizes (submit_sub_requests). Not to be confused with the micro-batches of runtime/compile, into
- * which one run of a plan is split.
+ * If enable_large_batch_splitting is set, a request with more rows than a batch may have is split
+ * into sub-requests. Sub-requests run in any order on any worker, and the last one to end
+ * concatenates the outputs. The scheduler chooses their sizes (submit_sub_requests). Not to be
+ * confused with the micro-batches of runtime/compile, into which one run of a plan is split.
  *
  * Owner: everything lives in the parent job's arena.
  * Threads: the submitting thread splits; sub-requests end on any thread.
@@ -14,11 +13,12 @@
 #include "server/batching/job.h"
 
 /*
- * Splits `parent`. *first receives the sub-requests, linked by `next`: one of first_rows rows (none
- * when first_rows is 0), then sub-requests of `rows` rows, then the remaining rows. `parent_done`
- * is called once, on the thread of the last sub-request, when all are over and *parent has its
- * status and outputs. Its `follows_rows` is false when dimension 0 of an output was not the number
- * of rows; the parent was then run again as a whole.
+ * Splits `parent`. *first receives a list of sub-requests, linked by `next`: one of first_rows rows
+ * (unless first_rows is 0), then sub-requests of `rows` rows, and the last one with the remaining
+ * rows. `parent_done` is called once, on the thread of the last sub-request, when all sub-requests
+ * have ended and *parent has its status and outputs. Its argument `follows_rows` is false if
+ * dimension 0 of an output was not the number of rows; in that case the parent was run again
+ * without splitting.
  */
 enum rt_status srv_sub_requests_split(
     struct srv_job *parent, int64_t first_rows, int64_t rows, struct rt_pool *pool,
