@@ -40,8 +40,8 @@ static bool has_model(const char *dir)
     return false;
 }
 
-/* Refuses an empty saved_model.pb. It would parse as a SavedModel without graphs, and the error
- * would blame the tags. */
+/* Refuses an empty saved_model.pb, which would parse as a SavedModel without graphs and lead to a
+ * misleading error about tags. */
 static enum rt_status check_model(const char *dir, struct rt_error *err)
 {
     char path[4096];

@@ -1,5 +1,5 @@
-/* `slipway health`, the image's health check: queries the server on this machine for its
- * readiness. */
+/* Implements `slipway health`, the health check of the container image: queries the readiness of
+ * the server on this machine. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <gnutls/gnutls.h>
@@ -13,7 +13,7 @@
 #include "server/commands/command.h"
 #include "server/commands/health_grpc.h"
 
-/* Reads --NAME=N or --NAME N; the last one counts. */
+/* Parses --NAME=N or --NAME N into *port. If the flag occurs several times, the last value wins. */
 static void take_port(int64_t *port, const char *name, const char *arg, const char *next)
 {
     size_t n = strlen(name);
@@ -33,7 +33,7 @@ static void take_port(int64_t *port, const char *name, const char *arg, const ch
         *port = v;
 }
 
-/* Reads --NAME=PATH or --NAME PATH, the file that makes a port use TLS. */
+/* Parses --NAME=PATH or --NAME PATH. A port uses TLS if the path is not empty. */
 static void take_tls(bool *tls, const char *name, const char *arg, const char *next)
 {
     const size_t n = strlen(name);
@@ -90,14 +90,14 @@ static int connect_to(int64_t port)
 static const char request[] = "GET /readyz HTTP/1.1\r\nHost: localhost\r\n"
                               "Connection: close\r\n\r\n";
 
-/* Returns the code in a status line; 0: the text is no status line. */
+/* Returns the status code in an HTTP status line, or 0 if the text is not a status line. */
 static int status_code(const char *response)
 {
     int major, minor, code;
     return sscanf(response, "HTTP/%1d.%1d %3d", &major, &minor, &code) == 3 ? code : 0;
 }
 
-/* Returns the response's status code; 0: no HTTP response came. */
+/* Queries readiness over plain HTTP. Returns the status code, or 0 if no HTTP response arrived. */
 static int query_plain(int fd)
 {
     char response[64];
@@ -120,7 +120,7 @@ static int talk_tls(gnutls_session_t s)
     char response[64];
     size_t n = 0;
     ssize_t got;
-    int tries = 3; /* non-fatal errors are timeouts and messages between the records */
+    int tries = 3; /* non-fatal errors are timeouts and messages between TLS records */
 
     do
         got = gnutls_handshake(s);
@@ -135,13 +135,15 @@ static int talk_tls(gnutls_session_t s)
             n += (size_t)got;
     }
     response[n] = '\0';
-    /* A server that demands a client certificate cannot be queried further, but it serves. */
+    /* Without a client certificate, no response arrives from a server that requires one, but the
+     * server is running. */
     if (!n && gnutls_certificate_client_get_request_status(s))
         return 200;
     return status_code(response);
 }
 
-/* Like query_plain, by TLS. The certificate is not verified, because nothing secret is sent. */
+/* Queries readiness over TLS. Returns the same as query_plain. The server's certificate is not
+ * verified, because nothing secret is sent. */
 static int query_tls(int fd)
 {
     gnutls_certificate_credentials_t none;
@@ -150,8 +152,8 @@ static int query_tls(int fd)
 
     if (gnutls_certificate_allocate_credentials(&none) < 0)
         return 0;
-    /* GNUTLS_NO_SIGNAL: a server that refuses the handshake may have closed the connection before
-     * the first write. */
+    /* GNUTLS_NO_SIGNAL prevents a SIGPIPE: a server that refuses the handshake may have closed the
+     * connection before the first write. */
     if (gnutls_init(&s, GNUTLS_CLIENT | GNUTLS_NO_SIGNAL) >= 0) {
         if (gnutls_set_default_priority(s) >= 0 &&
             gnutls_credentials_set(s, GNUTLS_CRD_CERTIFICATE, none) >= 0) {
@@ -165,7 +167,7 @@ static int query_tls(int fd)
     return code;
 }
 
-/* -1: the port is not open, and standard error says why. */
+/* Connects to a port of this machine. Returns -1 and prints the error if the port is not open. */
 static int open_port(int64_t port)
 {
     int fd = connect_to(port);
@@ -191,8 +193,8 @@ static bool by_rest(const struct srv_health_ports *p)
     return code == 200;
 }
 
-/* A port with TLS only has to be open: without the certificate of the authority, and perhaps a
- * client certificate, the core does not finish a handshake. */
+/* Queries readiness over gRPC. A TLS port only has to be open: the gRPC core does not complete a
+ * handshake without the certificate authority's certificate, and possibly a client certificate. */
 static bool by_grpc(const struct srv_health_ports *p)
 {
     struct rt_error err = {0};

@@ -1,5 +1,5 @@
-/* `slipway inspect`: prints what a SavedModel holds, which ops could not run, and which signatures
- * may be batched. */
+/* Implements `slipway inspect`: prints the contents of a SavedModel, the ops that Slipway cannot
+ * run, and the signatures that may be batched. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,13 +46,14 @@ struct inspected {
     const char *dir;
     struct rt_saved_model *saved;
     const struct rt_meta_graph *graph;
-    struct rt_map ops; /* name to struct op_count */
+    struct rt_map ops; /* maps the name of an op to its struct op_count */
     struct rt_map functions;
     struct rt_checkpoint *checkpoint; /* NULL: none */
     struct rt_model *model;           /* NULL: the model did not load */
-    const char *trouble;              /* why the model did not load */
-    json_t *unsupported;              /* array of {op, node, reason, needed_by} */
-    const struct rt_pass_dump *dump;  /* NULL: no dump was requested */
+    const char *trouble;              /* error text if the model did not load */
+    /* array of objects with the keys op, node, reason, needed_by */
+    json_t *unsupported;
+    const struct rt_pass_dump *dump; /* NULL: no dump was requested */
 };
 
 /* ---- ops ---- */
@@ -118,7 +119,7 @@ static int by_op(const void *a, const void *b)
                   (*(const struct op_count *const *)b)->op);
 }
 
-/* Returns all ops, sorted by name. */
+/* Returns all ops in the model, sorted by name. */
 static const struct op_count **sorted_ops(const struct inspected *in, size_t *n)
 {
     const struct op_count **all = rt_arena_array(in->arena, in->ops.n + 1, sizeof(*all));
@@ -205,7 +206,7 @@ static void check_ops(struct inspected *in)
             rt_library_free(library);
     }
     if (st) {
-        /* An op unknown even to TensorFlow prevents the import of the graph. */
+        /* An op that not even TensorFlow has prevents the import of the graph. */
         size_t n;
         const struct op_count **ops = sorted_ops(in, &n);
         for (size_t i = 0; ops && i < n; i++)
@@ -221,7 +222,8 @@ static void check_ops(struct inspected *in)
 
 /* ---- reading ---- */
 
-/* Fails with the tag sets of the graphs that exist, because none has the requested tags. */
+/* Fails with an error text that lists the tag sets of the existing graphs, because none has the
+ * requested tags. */
 static enum rt_status no_such_tags(const struct inspected *in, const char *const *tags, int n_tags,
                                    struct rt_error *err)
 {
@@ -260,7 +262,7 @@ static enum rt_status inspect(struct inspected *in, const char *dir, const char 
     if (prefix && rt_checkpoint_open(&in->checkpoint, prefix, &no_checkpoint))
         in->checkpoint = NULL;
     check_ops(in);
-    /* Row-wise analysis needs plans, and plans need a loaded model. */
+    /* Row-wise analysis requires plans, and plans require a loaded model. */
     struct rt_model_options options = {.session = {.registry = in->registry, .pass_dump = in->dump},
                                        .tags = tags,
                                        .n_tags = n_tags,
@@ -278,7 +280,7 @@ static const char *shape_text(char *buffer, size_t n, const struct rt_tensor_spe
     return rt_shape_text(buffer, n, t->shape.rank, t->shape.dim);
 }
 
-/* Returns "yes", "no" or "unknown", and in *why the reason. */
+/* Returns whether a signature may be batched ("yes", "no" or "unknown"), and the reason in *why. */
 static const char *verdict(const struct inspected *in, const char *signature, const char **why)
 {
     const struct rt_model_signature *s =
@@ -466,12 +468,13 @@ static int split_tags(char *text, const char **tags)
 
 struct options {
     const char *dir;
-    const char *tags; /* with commas between them */
-    const char *pass; /* the only pass whose graph is printed; NULL: all */
+    const char *tags; /* separated by commas */
+    const char *pass; /* the only pass whose graph is printed; NULL: the graphs of all passes */
     bool json, variables, dumps;
 };
 
-/* Reads the command line. *done: --help or --version was printed. Returns the exit status. */
+/* Parses the command line. *done is set if --help or --version was printed. Returns the exit
+ * status. */
 static int read_options(int argc, const char *const *argv, struct options *o, bool *done)
 {
     static const char one_pass[] = "--dump_passes=";

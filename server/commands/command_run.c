@@ -1,5 +1,5 @@
-/* `slipway run`: runs a signature without a server, once with inputs from a file, or many times for
- * a measurement. */
+/* Implements `slipway run`: runs a signature without a server, either once with inputs from a file,
+ * or many times to measure it. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,7 +87,8 @@ static const char plan_usage[] =
 
 enum { ONCE = 1, BENCH = 2, PROFILE = 4, COMPARE = 8, PLAN = 16, ANY = 31 };
 
-/* The modes in which a flag has a meaning, and the values that it takes. */
+/* The flags of `slipway run`, the modes in which each is permitted, and the values that it
+ * accepts. */
 static const struct flag {
     const char *name;
     unsigned with;
@@ -134,8 +135,8 @@ static const char *mode_name(unsigned mode)
                              : "a single run";
 }
 
-/* Checks that each given flag has a meaning in this mode; otherwise names it. Bit i of `given`
- * stands for flags[i]. */
+/* Returns whether all given flags are permitted in this mode, and prints the first one that is not.
+ * Bit i of `given` is set if flags[i] was given. */
 static bool fits(const struct srv_run *r, unsigned given)
 {
     const unsigned mode = mode_of(r);
@@ -181,7 +182,7 @@ static bool parse_count(const char *text, int64_t max, int64_t *out)
     return srv_parse_int64(text, strlen(text), out) && *out >= 1 && *out <= max;
 }
 
-/* *off is true for "off" and false for "on". */
+/* Parses "on" or "off". *off is set to true for "off". */
 static bool parse_switch(const char *text, bool *off)
 {
     *off = strcmp(text, "off") == 0;
@@ -200,14 +201,15 @@ static bool parse_precision(const char *text, bool *bf16)
     return *bf16 || strcmp(text, "float32") == 0;
 }
 
-/* What is wrong with the arguments; all NULL: nothing. */
+/* Describes a wrong argument. All members are NULL if the arguments are correct. */
 struct refusal {
-    const char *missing;          /* a flag without its value */
-    const char *argument, *value; /* the wrong argument, and its value if it has one */
-    const struct flag *flag;      /* the flag that the argument names */
+    const char *missing;          /* the flag whose value is missing */
+    const char *argument, *value; /* the wrong argument, and its value if there is one */
+    const struct flag *flag;      /* the flag named in the wrong argument */
 };
 
-/* Returns -1 to continue, else the exit status. Bit i of `given` stands for flags[i]. */
+/* Returns -1 if the arguments are correct; otherwise prints an error and returns the exit status.
+ * Bit i of `given` is set if flags[i] was given. */
 static int check_args(const struct srv_run *r, const struct refusal *w, unsigned given)
 {
     if (w->missing)
@@ -237,7 +239,7 @@ static int check_args(const struct srv_run *r, const struct refusal *w, unsigned
     return SRV_EXIT_USAGE;
 }
 
-/* Returns -1 to continue, else the exit status. */
+/* Parses the command line. Returns -1 if the command should continue, otherwise the exit status. */
 static int parse_args(struct srv_run *r, int argc, const char *const *argv)
 {
     struct srv_args a = {.argc = argc, .argv = argv};
@@ -388,7 +390,8 @@ static enum rt_status shape_of_input(const struct srv_run *r, const struct rt_te
             given = &r->shapes[i].shape;
     *out = in->shape;
     if (in->shape.rank < 0) {
-        /* The rank is unknown: the shape is the batch dimension and the dimensions of --shape. */
+        /* The rank is unknown: the shape consists of the batch dimension and the dimensions given
+         * by --shape. */
         int n = given ? given->rank : 0;
         if (n >= RT_MAX_RANK)
             return rt_fail(err, RT_INVALID_ARGUMENT, "input \"%s\": more than %d dimensions",
@@ -453,7 +456,7 @@ static void put_random(void *data, enum rt_dtype t, int64_t n, bool ones, uint64
         case RT_F64:
             ((double *)data)[i] = real;
             break;
-        case RT_BF16: /* powers of two from 1/8 to 1 */
+        case RT_BF16: /* random powers of two from 1/8 to 1 */
             ((uint16_t *)data)[i] = ones ? 0x3f80 : (uint16_t)(0x3e00 + (random % 4 << 7));
             break;
         case RT_F16:
@@ -543,7 +546,7 @@ int srv_command_run(int argc, const char *const *argv, const struct rt_registry 
     struct rt_parallel *parallel = rt_parallel_new((int)r.n_threads, (int)r.n_threads);
     struct rt_autotune *autotune = NULL;
     struct rt_model_options options = {
-        /* The measured state is that of a server that has seen these shapes before. */
+        /* The measurement should show a server that has already compiled plans for these shapes. */
         .session = {.registry = registry,
                     .parallel = parallel,
                     .tuning = r.tuning,

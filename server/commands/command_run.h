@@ -1,4 +1,5 @@
-/* Shared by the files of `slipway run`: the arguments, and the functions for each mode. */
+/* Declares the arguments of `slipway run` and the functions for its modes, which are shared by its
+ * source files. */
 #ifndef SRV_COMMAND_RUN_H
 #define SRV_COMMAND_RUN_H
 
@@ -14,12 +15,12 @@ struct srv_run_shape {
 };
 
 struct srv_run {
-    const char *command; /* "run", or "inspect" with `plan` */
+    const char *command; /* "run", or "inspect" if `plan` is set */
     const char *dir, *inputs, *signature, *autotune_cache;
     const char *profile_trace; /* NULL: none */
     bool bench, profile, compare, plan, json, on_line, cpu_clock;
     struct rt_tuning tuning;
-    int64_t batch, n_threads, n_callers; /* n_threads: threads of all callers together */
+    int64_t batch, n_threads, n_callers; /* n_threads: number of threads of all callers together */
     int64_t seconds_ms, n_runs;
     int n_shapes;
     struct srv_run_shape shapes[SRV_RUN_SHAPES];
@@ -32,21 +33,21 @@ struct srv_run {
     enum srv_json_form form;
 };
 
-/* --bench: runs the signature repeatedly and prints how long it took. */
+/* Implements --bench: runs the signature repeatedly and prints the durations. */
 enum rt_status srv_run_bench(const struct srv_run *r, struct rt_error *err);
 
-/* --profile: prints where the time of a run goes. */
+/* Implements --profile: prints how much time of a run each node takes. */
 enum rt_status srv_run_profile(const struct srv_run *r, struct rt_error *err);
 
-/* --compare: prints how far the outputs differ from those in float32 without fusion and other
- * tuning. `dir` is the version's directory. */
+/* Implements --compare: prints how far the outputs differ from those computed in float32 without
+ * fusion and other tuning. `dir` is the directory of the model version. */
 enum rt_status srv_run_compare(const struct srv_run *r, const char *dir,
                                const struct rt_registry *registry, struct rt_error *err);
 
-/* `slipway inspect --plan`: prints the compiled plan of the signature. */
+/* Implements `slipway inspect --plan`: prints the compiled plan of the signature. */
 enum rt_status srv_run_plan(const struct srv_run *r, struct rt_error *err);
 
-/* For tables: returns a node's name without the names of the calls around it
+/* Returns a node's name for tables, without the prefixes of the functions that contain the node
  * ("PartitionedCall/"). */
 const char *srv_run_short_name(const char *name);
 

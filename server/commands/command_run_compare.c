@@ -1,4 +1,5 @@
-/* `slipway run --compare`: measures how the given flags change a model's outputs. */
+/* Implements `slipway run --compare`: measures how much the given flags change a model's
+ * outputs. */
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>

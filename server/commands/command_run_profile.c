@@ -1,8 +1,8 @@
 /*
- * `slipway run --profile`: prints where the time of a run goes, node by node and summed by op. Runs
- * are traced one after another. All numbers are means over the faster half of the runs. The same
- * runs are used for every node and for the total, so that the times of nodes and between nodes add
- * up.
+ * Implements `slipway run --profile`: prints how the time of a run is divided among nodes, and
+ * summed by op. Runs are traced one after another. All numbers are means over the faster half of
+ * the runs. The same runs are used for each node and for the total, so that the times of the nodes
+ * and the time between nodes add up to the total.
  */
 #include <errno.h>
 #include <jansson.h>
@@ -16,18 +16,19 @@
 enum { WARM_RUNS = 3, MAX_SHOWN = 40 };
 #define MAX_TRACE_BYTES ((size_t)1 << 30)
 
-/* A node, or an op together with what was fused into it. */
+/* A row of a table: a node, or all nodes with the same op and the same fused ops. */
 struct row {
-    const char *name, *op, *fused, *kernel, *shapes; /* for an op, name and shapes are NULL */
-    int64_t *ns;         /* for a node: its own time in each run, without the nodes that it calls */
-    struct row *sum;     /* for a node: the row of its op */
-    int64_t calls;       /* calls in the last run */
-    double flops, bytes; /* sums over the last run */
-    double mean_ns;      /* mean over the chosen runs */
+    const char *name, *op, *fused, *kernel, *shapes; /* for an op, `name` and `shapes` are NULL */
+    /* for a node: its self time in each run, without the nodes that it calls */
+    int64_t *ns;
+    struct row *sum;     /* for a node: the row of the node's op */
+    int64_t calls;       /* number of calls in the last run */
+    double flops, bytes; /* totals of the last run */
+    double mean_ns;      /* mean over the runs in profile.chosen */
 };
 
 struct table {
-    struct rt_map map; /* key to struct row */
+    struct rt_map map; /* maps a key to a struct row */
     struct row **row;
     size_t n, capacity;
 };
@@ -36,16 +37,17 @@ struct profile {
     const struct srv_run *run;
     struct rt_arena *arena;
     int n_runs;
-    int64_t *run_ns, *plain_ns; /* duration of each run, with and without tracing */
-    bool *chosen;               /* the faster half of the traced runs */
+    int64_t *run_ns, *plain_ns; /* duration of each run with tracing, and without */
+    bool *chosen;               /* marks the faster half of the traced runs */
     double mean_ns, plain_mean_ns, node_ns;
-    /* activation bytes of the largest segment; scratch bytes of the node that needs most */
+    /* activation bytes of the largest segment, and scratch bytes of the node with the largest
+     * scratch */
     size_t activation_bytes, scratch_bytes;
     struct table nodes, ops;
     struct rt_arena *trace_arena;
     struct rt_trace trace; /* the last run */
-    int64_t origin_ns;     /* start of the last run's first node */
-    json_t *events;        /* events of the last run; NULL: not requested */
+    int64_t origin_ns;     /* start time of the first node in the last run */
+    json_t *events;        /* trace events of the last run; NULL: no trace was requested */
 };
 
 /* ---- collecting ---- */
@@ -145,8 +147,8 @@ static bool add_node(struct profile *p, int run, const struct rt_trace_node *n, 
     return true;
 }
 
-/* Adds one run. Nodes come in the order in which they ended. A node contains those earlier nodes of
- * the list that started after it, and their time is subtracted from its own. */
+/* Adds a traced run to the table. Nodes are in the order in which they ended. Earlier nodes that
+ * started after a node are contained in it, and their time is subtracted from its time. */
 static enum rt_status add_run(struct profile *p, int run, struct rt_error *err)
 {
     const struct rt_trace_node **open =
@@ -250,7 +252,7 @@ static int n_chosen(const struct profile *p)
     return (p->n_runs + 1) / 2;
 }
 
-/* Returns the mean over the faster half; sorts the array. */
+/* Returns the mean over the faster half of the runs. Sorts the array `ns`. */
 static double mean_of_faster(const struct profile *p, int64_t *ns)
 {
     double sum = 0;
@@ -418,7 +420,7 @@ static enum rt_status print_json(const struct profile *p, const struct rt_sessio
     return RT_OK;
 }
 
-/* Writes the last run as a Chrome trace, which chrome://tracing and Perfetto read. */
+/* Writes the last run in the Chrome trace format, which chrome://tracing and Perfetto read. */
 static enum rt_status write_trace(const struct profile *p, struct rt_error *err)
 {
     const char *path = p->run->profile_trace;
@@ -452,7 +454,8 @@ enum rt_status srv_run_profile(const struct srv_run *r, struct rt_error *err)
         st = collect(&p, err);
     if (!st)
         st = find_memory(&p, err);
-    /* Written before the text, because the reader of the text may close the pipe early. */
+    /* The trace is written before the report is printed, because the reader of the report may close
+     * the pipe early. */
     if (!st && p.events)
         st = write_trace(&p, err);
     if (!st) {

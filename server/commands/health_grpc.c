@@ -5,7 +5,7 @@
 #include <grpc/grpc_security.h>
 #include <stdio.h>
 
-/* What one call receives. */
+/* The data that one gRPC call receives from the server. */
 struct answer {
     grpc_metadata_array initial, trailing;
     grpc_byte_buffer *message; /* NULL: none came */
@@ -13,7 +13,8 @@ struct answer {
     grpc_slice text;
 };
 
-/* HealthCheckResponse.status is field 1, a varint below 128; 1 is SERVING. */
+/* Returns whether a HealthCheckResponse has the status SERVING (1). The status is field 1, a varint
+ * below 128. */
 static bool is_serving(grpc_byte_buffer *message)
 {
     grpc_byte_buffer_reader reader;
@@ -28,7 +29,8 @@ static bool is_serving(grpc_byte_buffer *message)
     return serving;
 }
 
-/* Sends an empty HealthCheckRequest, which asks for the whole server, and receives the answer. */
+/* Sends an empty HealthCheckRequest, which requests the health of the whole server, and receives
+ * the response. */
 static void exchange(grpc_call *call, grpc_completion_queue *cq, struct answer *a)
 {
     grpc_slice nothing = grpc_empty_slice();

@@ -1,5 +1,5 @@
-/* The question of `slipway health` to a server without REST: the service grpc.health.v1 is asked
- * for the whole server. */
+/* Implements `slipway health` for servers without a REST port: requests the health of the whole
+ * server from the service grpc.health.v1. */
 #ifndef SRV_COMMANDS_HEALTH_GRPC_H
 #define SRV_COMMANDS_HEALTH_GRPC_H
 
@@ -7,8 +7,8 @@
 
 #include "runtime/base/status.h"
 
-/* Asks the plain gRPC port of this machine, with four seconds for the answer. UNAVAILABLE: the
- * server is not ready. Else the status is the call's, with its text. */
+/* Queries the gRPC port of this machine, without TLS and with a timeout of four seconds.
+ * UNAVAILABLE: the server is not ready. A failed call returns its own status and text. */
 enum rt_status srv_health_by_grpc(int64_t port, struct rt_error *err);
 
 #endif

@@ -13,7 +13,7 @@
 
 typedef Tensorflow__Serving__BatchingParameters batching_message;
 
-/* The defaults of tensorflow_model_server without a file. */
+/* Sets the defaults that tensorflow_model_server uses without a batching parameters file. */
 static void set_defaults(struct srv_batching *b)
 {
     *b = (struct srv_batching){
@@ -96,7 +96,7 @@ enum rt_status srv_batching_from_message(struct srv_batching *b, const batching_
     if (b->splits_large)
         take(&b->max_execution_batch_size, m->max_execution_batch_size);
     enum rt_status st = check(b, err);
-    /* In TensorFlow Serving, too, one batch may always wait. */
+    /* As in TensorFlow Serving, at least one batch may wait. */
     if (b->max_enqueued_batches == 0)
         b->max_enqueued_batches = 1;
     return st;
@@ -164,7 +164,7 @@ enum rt_status srv_batching_of_version(struct srv_batching *out, const struct sr
         return RT_OK;
     }
     enum rt_status st = read_file(out, path, err);
-    /* All models share the threads, so only the server's file sets their number. */
+    /* All models share the batch threads, so only the server's own file sets their number. */
     out->num_batch_threads = server->num_batch_threads;
     return st;
 }

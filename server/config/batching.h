@@ -1,9 +1,10 @@
 /*
- * How requests are merged: from the flags --enable_batching and --max_batch_rows, and from the
- * parameters of --batching_parameters_file (a text BatchingParameters) or of a version's own
- * batching_params.pbtxt.
+ * The parameters for merging requests. They come from the flags --enable_batching and
+ * --max_batch_rows, and from --batching_parameters_file (a text BatchingParameters) or of a
+ * version's own batching_params.pbtxt.
  *
- * Plain data, read at start or when a version is loaded, and not changed afterwards.
+ * The parameters are read when the server starts or a version is loaded, and do not change
+ * afterwards.
  */
 #ifndef SRV_BATCHING_H
 #define SRV_BATCHING_H
@@ -14,45 +15,49 @@
 
 enum srv_batching_mode {
     SRV_BATCHING_OFF, /* nothing is merged */
-    /* signatures that row-wise analysis accepts are merged, depending on the load */
+    /* merges signatures that pass row-wise analysis, depending on the load */
     SRV_BATCHING_ROW_WISE,
-    /* every signature that writes nothing is merged, as in tensorflow_model_server */
+    /* merges every signature that writes no variables, as tensorflow_model_server does */
     SRV_BATCHING_ALL,
 };
 
 struct srv_batching {
     enum srv_batching_mode mode;
-    int64_t max_batch_size;       /* rows of a batch, and of a request unless splits_large */
-    int64_t batch_timeout_micros; /* how long the first request of a batch waits for more */
-    int64_t max_enqueued_batches; /* limit of waiting batches per queue */
-    int64_t num_batch_threads;    /* batches of all models that run at a time; 0: no limit */
-    int n_sizes;                  /* number of allowed_batch_sizes; 0: any size */
+    /* row limit of a batch; also of a request unless splits_large is set */
+    int64_t max_batch_size;
+    int64_t batch_timeout_micros; /* how long the first request of a batch waits for others */
+    int64_t max_enqueued_batches; /* limit for the number of waiting batches per queue */
+    /* limit for the number of running batches of all models; 0: no limit */
+    int64_t num_batch_threads;
+    int n_sizes; /* number of allowed_batch_sizes; 0: any size is allowed */
     int64_t sizes[SRV_MAX_BATCH_SIZES];
-    bool pads;                        /* inputs that differ in shape are padded to the largest */
-    bool splits_large;                /* a large request runs as sub-requests */
-    int64_t max_execution_batch_size; /* row limit of a batch and of a sub-request */
+    /* whether inputs of different shapes are padded to the largest */
+    bool pads;
+    bool splits_large;                /* whether a large request is split into sub-requests */
+    int64_t max_execution_batch_size; /* row limit of an executed batch and of a sub-request */
 };
 
 struct Tensorflow__Serving__BatchingParameters;
 
 /*
- * Reads a BatchingParameters message. INVALID_ARGUMENT with TensorFlow Serving's text where it has
- * one. thread_pool_name is accepted without effect: batches run on the workers. The metrics label
- * of that name is "" whatever the parameters say, in tensorflow_model_server as in Slipway.
+ * Reads a BatchingParameters message. INVALID_ARGUMENT: a parameter is invalid; the error text is
+ * TensorFlow Serving's if that has one. thread_pool_name is accepted but has no effect, because
+ * batches run on the workers. The metrics label thread_pool_name is always "", in Slipway as in
+ * tensorflow_model_server.
  */
 enum rt_status srv_batching_from_message(struct srv_batching *out,
                                          const struct Tensorflow__Serving__BatchingParameters *m,
                                          struct rt_error *err);
-/* Parses the text of a BatchingParameters message; `path` is for errors. */
+/* Parses a BatchingParameters message in protobuf's text format. `path` is used only in errors. */
 enum rt_status srv_batching_parse(struct srv_batching *out, struct rt_span text, const char *path,
                                   struct rt_error *err);
-/* Determines the server's parameters from the flags and the file that they name. */
+/* Determines the server's batching parameters from the flags and the file that they name. */
 enum rt_status srv_batching_of_server(struct srv_batching *out, const struct srv_options *o,
                                       struct rt_error *err);
 /*
- * Determines a version's parameters: the server's, or with --enable_per_model_batching_parameters
- * those of the file in the version's directory `dir`. With that flag, a version without a file
- * merges nothing.
+ * Determines the batching parameters of a model version: those of the server or, with
+ * --enable_per_model_batching_parameters, those in the file in the version's directory `dir`. If
+ * the flag is set and a version has no file, its requests are not merged.
  */
 enum rt_status srv_batching_of_version(struct srv_batching *out, const struct srv_batching *server,
                                        const struct srv_options *o, const char *dir,

@@ -50,7 +50,7 @@ static enum rt_status no_memory(struct rt_error *err)
     return rt_fail_memory(err, "the model configuration", 0);
 }
 
-/* Appends the model's position in the file to the error's text. */
+/* Appends the model's position in the config file to the error text. */
 static enum rt_status at_place(const struct srv_config *c, const struct srv_model_config *m,
                                struct rt_error *err)
 {
@@ -61,7 +61,8 @@ static enum rt_status at_place(const struct srv_config *c, const struct srv_mode
                    (long long)m->line, (long long)m->column);
 }
 
-/* Returns the length of the scheme, as 2 for "s3" in "s3://bucket/m"; 0: the path has none. */
+/* Returns the length of the URL scheme in a path, e.g. 2 for "s3://bucket/m", or 0 if the path has
+ * none. */
 static size_t scheme_length(const char *path)
 {
     const char *end = strstr(path, "://");
@@ -96,7 +97,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-/* Orders by name, and models of one name by their position in the file. */
+/* Orders models by name, and models with the same name by their position in the file. */
 static int by_name_and_place(const void *a, const void *b)
 {
     const struct srv_model_config *x = a, *y = b;
@@ -210,7 +211,7 @@ typedef Tensorflow__Serving__FileSystemStoragePathSourceConfig__ServableVersionP
 
 static int model_type_of(const model_message *m)
 {
-    /* The field is deprecated in configs, but still has to be read. */
+    /* The field is deprecated in configs but must still be read. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
     return (int)m->model_type;
@@ -282,7 +283,8 @@ static enum rt_status read_policy(struct srv_config *c, struct srv_model_config 
     out->n_latest = 1;
     if (!p)
         return RT_OK;
-    /* The generated names of these values are longer than a line; the values are field numbers. */
+    /* Field numbers of policy_choice. They are named here because the generated names are longer
+     * than a line. */
     enum { LATEST = 100, ALL = 101, SPECIFIC = 102 };
     int choice = (int)p->policy_choice_case;
     if (choice == ALL) {
@@ -308,7 +310,7 @@ static enum rt_status read_policy(struct srv_config *c, struct srv_model_config 
 
 struct label_entry {
     const char *key;
-    size_t at; /* index in the message */
+    size_t at; /* index of the entry in the message */
 };
 
 static int by_key(const void *a, const void *b)
@@ -318,9 +320,9 @@ static int by_key(const void *a, const void *b)
     return order ? order : (x->at > y->at) - (x->at < y->at);
 }
 
-/* Reads the version labels. As in any protobuf map, the last of several entries with one key
- * counts; it takes the position of the first. The entries are sorted, so that the time for many
- * labels is n log n. */
+/* Reads the version labels. As in any protobuf map, the last of several entries with the same key
+ * wins; it is placed at the position of the first. The entries are sorted, so that n labels take
+ * O(n log n) time. */
 static enum rt_status read_labels(struct srv_config *c, struct srv_model_config *out,
                                   const model_message *m, struct rt_error *err)
 {
@@ -374,7 +376,8 @@ static enum rt_status read_model(struct srv_config *c, struct srv_model_config *
     return read_labels(c, out, m, err);
 }
 
-/* `places` are the positions of the models in `file`; both may be NULL. */
+/* Converts a ModelServerConfig message. `places` are the positions of the models in `file`; both
+ * may be NULL. */
 static enum rt_status from_message(const void *message, const struct pb_text_places *places,
                                    const char *file, struct srv_config **out, struct rt_error *err)
 {
@@ -405,7 +408,7 @@ static enum rt_status from_message(const void *message, const struct pb_text_pla
         if (st)
             st = at_place(c, to, err);
     }
-    /* TensorFlow Serving checks names and paths of all models before any platform. */
+    /* TensorFlow Serving checks the names and paths of all models before any platform. */
     for (size_t i = 0; i < n && !st; i++) {
         st = read_platform(c, &c->models[i], m->model_config_list->config[i], err);
         if (st)
@@ -437,7 +440,7 @@ enum rt_status srv_config_from_text(struct rt_span text, const char *name, struc
 {
     ProtobufCMessage *message = NULL;
     struct pb_text_places places = {.type = &tensorflow__serving__model_config__descriptor};
-    /* a model takes at least "{}" */
+    /* the text of a model has at least the two bytes "{}" */
     places.max = text.n / 2 < MAX_MODELS ? text.n / 2 + 1 : MAX_MODELS;
     places.at = calloc(places.max, sizeof *places.at);
     if (!places.at)
@@ -469,8 +472,8 @@ static enum rt_status from_flags(const struct srv_options *o, struct srv_config 
             .platform = TENSORFLOW, .policy = SRV_POLICY_LATEST, .n_latest = 1};
         c->is_list = true;
         m->name = rt_arena_strdup(c->arena, o->model_name);
-        /* TensorFlow Serving accepts only absolute paths; as slipway a relative one is accepted for
-         * convenience. */
+        /* TensorFlow Serving accepts only absolute paths. `slipway serve` also accepts relative
+         * paths for convenience. */
         char *absolute = !o->as_tensorflow && !scheme_length(o->model_base_path)
                              ? realpath(o->model_base_path, NULL)
                              : NULL;
@@ -501,8 +504,9 @@ enum rt_status srv_config_from_options(const struct srv_options *o, struct srv_c
     return st;
 }
 
-/* Hidden names are no models, nor are names that would break a line of the log. A directory whose
- * status cannot be read now remains a model, so that its served versions are not unloaded. */
+/* Returns whether a directory entry is a model. Names that are hidden or contain control characters
+ * (which would break log lines) are not. A directory whose status temporarily cannot be read
+ * remains a model, so that its served versions are not unloaded. */
 static bool is_model_folder(const char *dir, const struct dirent *entry)
 {
     const char *name = entry->d_name;
@@ -517,7 +521,7 @@ static bool is_model_folder(const char *dir, const struct dirent *entry)
                                 : entry->d_type != DT_REG && !rt_errno_is_absence(errno));
 }
 
-/* Returns a warning that names the visible dangling links in `dir`; NULL: there are none. */
+/* Returns a warning that lists the visible dangling links in `dir`, or NULL if there are none. */
 static const char *dangling_warning(struct rt_arena *arena, const char *dir,
                                     struct dirent *const *names, int n)
 {

@@ -1,9 +1,8 @@
 /*
- * The wanted models, as flags, config file or a reload request name them: plain data, checked by
- * TensorFlow Serving's rules and with its texts.
+ * The configuration of the models to serve, from flags, a config file or a reload request. It is
+ * checked by TensorFlow Serving's rules, and errors have TensorFlow Serving's texts.
  *
- * Owner: a config lives in its own arena.
- * Threads: immutable once made.
+ * Owner: a config lives in its own arena. Threads: immutable once created.
  */
 #ifndef SRV_CONFIG_H
 #define SRV_CONFIG_H
@@ -12,16 +11,16 @@
 #include "server/base/serving_map.h"
 #include "server/config/options.h"
 
-/* TensorFlow Serving's text; takes a version and a model's name. */
+/* TensorFlow Serving's error text; the arguments are a version and a model's name. */
 #define SRV_LABEL_UNAVAILABLE                                                                      \
     "Request to assign label to version %lld of model %s, which is not currently available for "   \
     "inference"
 
 enum srv_policy { SRV_POLICY_LATEST, SRV_POLICY_ALL, SRV_POLICY_SPECIFIC };
 
-/* How a model's requests are logged: collector, files, sampling. */
+/* How a model's requests are logged: collector, log files and sampling. */
 struct srv_logging_config {
-    const char *type; /* type of the collector; "" is the default one */
+    const char *type; /* type of the log collector; "" means the default type */
     const char *filename_prefix;
     double sampling_rate; /* 0 to 1 */
 };
@@ -43,45 +42,46 @@ struct srv_model_config {
 
 struct srv_config {
     struct rt_arena *arena;
-    /* path of the text file; NULL: none. Errors about a model end with its position in the file */
+    /* path of the config file, named in errors about a model; NULL: the config has no file */
     const char *file;
-    /* false: the file was empty; it states nothing, not even that there are no models */
+    /* whether the config has a list of models; false: the file was empty, and defines nothing */
     bool is_list;
     int n_models;
-    struct srv_model_config *models; /* sorted by name, without duplicates */
-    const char *warning;             /* a sentence from srv_config_from_folder, or NULL */
+    struct srv_model_config *models; /* sorted by name, without duplicate names */
+    const char *warning;             /* set by srv_config_from_folder; NULL: no warning */
 };
 
 void srv_config_free(struct srv_config *c); /* NULL is allowed */
 
-/* Reads the models that the flags name: --model_config_file, else --model_name and
- * --model_base_path, else none. */
+/* Reads the model configuration that the flags select: --model_config_file, otherwise --model_name
+ * and --model_base_path, otherwise no models. */
 enum rt_status srv_config_from_options(const struct srv_options *o, struct srv_config **out,
                                        struct rt_error *err);
-/* Parses a text ModelServerConfig. `name` is the file's name, for errors. */
+/* Parses a ModelServerConfig in protobuf's text format. `name` is the file's name, used only in
+ * errors. */
 enum rt_status srv_config_from_text(struct rt_span text, const char *name, struct srv_config **out,
                                     struct rt_error *err);
-/* Reads an unpacked tensorflow.serving.ModelServerConfig (a
- * Tensorflow__Serving__ModelServerConfig). */
+/* Converts an unpacked message of the type Tensorflow__Serving__ModelServerConfig. */
 enum rt_status srv_config_from_message(const void *message, struct srv_config **out,
                                        struct rt_error *err);
 /*
- * Checks the platforms of the models: only "tensorflow" can be served, and none may change from
- * `old` (NULL: there is none) to `config`. The check is separate because TensorFlow Serving reports
- * its errors in that order.
+ * Checks the platforms of the models: only "tensorflow" can be served, and no model may change its
+ * platform from `old` (which may be NULL) to `config`. The check is a separate function because
+ * TensorFlow Serving reports platform errors after all others.
  */
 enum rt_status srv_config_check_platforms(const struct srv_config *old,
                                           const struct srv_config *config, struct rt_error *err);
-/* Checks that `config` may replace `old`: an empty file may not replace a list. */
+/* Checks that `config` may replace `old`: an empty config file may not replace a list of models. */
 enum rt_status srv_config_check_transition(const struct srv_config *old,
                                            const struct srv_config *config, struct rt_error *err);
 /* Returns whether both configs are equal. */
 bool srv_config_eq(const struct srv_config *a, const struct srv_config *b);
 const struct srv_model_config *srv_config_find(const struct srv_config *c, const char *name);
-/* Returns the label's entry; NULL: none. `c` may be NULL. */
+/* Returns the model's entry for a label, or NULL if there is none. `c` may be NULL. */
 const struct srv_label *srv_config_find_label(const struct srv_model_config *c, const char *label);
-/* Makes every sub-directory of `dir` a model, except hidden ones. A directory that cannot be read
- * is an error and not an empty one. Dangling links are no models; `warning` names them. */
+/* Makes every sub-directory of `dir` that is not hidden a model. If `dir` cannot be read, this
+ * fails instead of returning an empty config. Dangling links are not models; `warning` lists
+ * them. */
 enum rt_status srv_config_from_folder(const char *dir, struct srv_config **out,
                                       struct rt_error *err);
 

@@ -1,7 +1,7 @@
 /*
- * Command line for process 1 of the image, which has no shell: the binary called as
- * tf_serving_entrypoint.sh makes its arguments from MODEL_NAME and MODEL_BASE_PATH, as TensorFlow
- * Serving's image does.
+ * Builds the command line for process 1 of the container image, which has no shell. When called as
+ * tf_serving_entrypoint.sh, the binary derives its arguments from MODEL_NAME and MODEL_BASE_PATH,
+ * as TensorFlow Serving's image does.
  */
 #ifndef SRV_ENTRYPOINT_H
 #define SRV_ENTRYPOINT_H
@@ -11,15 +11,17 @@
 #include "runtime/base/arena.h"
 
 struct srv_entrypoint {
-    bool as_tensorflow; /* false: no model was named, and every directory of /models is a model */
+    /* false: no model was named, so every sub-directory of /models is a model */
+    bool as_tensorflow;
     int argc;
     const char *const *argv; /* arguments for srv_options_parse, allocated in the arena */
 };
 
 /*
- * Makes the command line. argv[1..] is appended, so that later occurrences of a flag win. `name`
- * and `base` are the variables, NULL or empty when not set. `is_dir` returns whether a directory
- * exists, here the default model's. False: out of memory.
+ * Builds the command line. argv[1..] is appended to it, so that its flags take precedence. `name`
+ * and `base` are the values of MODEL_NAME and MODEL_BASE_PATH, or NULL if they are not set.
+ * `is_dir` returns whether a directory exists; it is called for the default model. Returns false if
+ * memory runs out.
  */
 bool srv_entrypoint(struct srv_entrypoint *out, int argc, const char *const *argv, const char *name,
                     const char *base, bool (*is_dir)(const char *path), struct rt_arena *arena);

@@ -10,19 +10,19 @@
 
 enum kind {
     BOOLEAN,
-    SWITCH, /* a boolean written as on and off */
-    MAYBE,  /* a boolean that may also be absent: enum srv_maybe */
+    SWITCH, /* a boolean with the values on and off */
+    MAYBE,  /* a boolean that may also be unset: enum srv_maybe */
     INTEGER,
-    BYTES,   /* an integer, optionally followed by K, M or G */
-    SECONDS, /* stored as milliseconds; may have a fraction */
+    BYTES,   /* an integer with an optional suffix K, M or G */
+    SECONDS, /* a number that may have a fraction; stored as milliseconds */
     TEXT,
     FLOAT, /* at least 0 */
 };
 
 enum meaning {
-    OURS,        /* a flag of Slipway alone */
-    TFS,         /* a flag of TensorFlow Serving, with its meaning */
-    TFS_IGNORED, /* a flag of TensorFlow Serving, accepted without effect */
+    OURS,        /* a flag that only Slipway has */
+    TFS,         /* a flag of TensorFlow Serving, with the same meaning */
+    TFS_IGNORED, /* a flag of TensorFlow Serving that is accepted but has no effect */
 };
 
 struct row {
@@ -30,9 +30,10 @@ struct row {
     enum kind kind;
     enum meaning meaning;
     size_t offset;             /* offset in struct srv_options; unused for TFS_IGNORED */
-    const char *as_tensorflow; /* default when called as tensorflow_model_server */
-    const char *own;  /* default when called as slipway serve; NULL: the same as as_tensorflow */
-    int64_t min, max; /* limits of an INTEGER, of BYTES, and of SECONDS in milliseconds */
+    const char *as_tensorflow; /* default when the program is called as tensorflow_model_server */
+    /* default when the program is called as slipway serve; NULL: that of as_tensorflow */
+    const char *own;
+    int64_t min, max; /* limits for INTEGER and BYTES, and for SECONDS in milliseconds */
     const char *help;
 };
 
@@ -321,8 +322,9 @@ static bool looks_like_float(const char *text)
     return *text && strspn(text, "+-0123456789.eE") == strlen(text);
 }
 
-/* Stores a flag's value. `text` NULL: the flag came without one, which only a boolean may. False:
- * the text is no value of the row's kind and range. */
+/* Stores the value of a flag in the options. `text` is NULL if the flag was given without a value,
+ * which is allowed only for booleans. Returns false if the text does not match the row's kind and
+ * range. */
 static bool set_value(struct srv_options *o, const struct row *row, const char *text)
 {
     char *field = (char *)o + (has_field(row) ? row->offset : 0);
@@ -370,7 +372,7 @@ static bool set_value(struct srv_options *o, const struct row *row, const char *
         return true;
     }
     case INTEGER:
-        /* scanf, which TensorFlow Serving uses, skips these too */
+        /* TensorFlow Serving uses scanf, which skips white space */
         text += strspn(text, " \t\n\v\f\r");
         if (!srv_parse_int64(text, strlen(text), &number))
             return false;
@@ -408,7 +410,7 @@ void srv_options_help(FILE *out, bool as_tensorflow)
             as_tensorflow ? "tensorflow_model_server" : "slipway serve",
             as_tensorflow ? "" : " or --name value");
     for (int pass = 0; pass < 3; pass++) {
-        /* TensorFlow Serving's own flags come first. */
+        /* the flags that TensorFlow Serving has too are printed first */
         enum meaning meaning = pass == 0 ? TFS : pass == 1 ? OURS : (enum meaning)pass;
         fprintf(out, "%s:\n", titles[meaning]);
         for (const struct row *r = rows; r < rows + N_ROWS; r++) {
@@ -456,8 +458,8 @@ static void print_version(FILE *out)
             SLIPWAY_VERSION, SLIPWAY_VERSION);
 }
 
-/* tensorflow_model_server prints all flags; slipway prints one line, so that the error stays
- * visible. */
+/* Prints how to use the program. tensorflow_model_server lists all flags; slipway prints one line,
+ * so that the error above it stays visible. */
 static void print_usage(FILE *out, bool as_tensorflow)
 {
     if (as_tensorflow)
@@ -471,7 +473,7 @@ static void print_bad_value(FILE *out, const char *value, const char *name)
     fprintf(out, "Couldn't interpret value %s for flag %s.\n", value, name);
 }
 
-/* Prints the range of a number in the units that the flag takes. */
+/* Prints the range of a number in the unit in which the flag is given. */
 static void print_range(FILE *out, const struct row *row)
 {
     const double unit = row->kind == SECONDS ? 1000 : 1;
@@ -509,15 +511,16 @@ static bool is_default(const struct row *row, const char *text, bool as_tensorfl
     return strcmp(text, default_of(row, as_tensorflow)) == 0;
 }
 
-/* Result of reading one argument. */
+/* Result of parsing one argument. */
 enum taken { TAKEN, NO_FLAG, BAD };
 
-/* `text` NULL: the flag came without a value. */
+/* Stores the value of a flag and reports errors. `text` is NULL if the flag was given without a
+ * value. */
 static enum taken take_value(struct srv_options *o, const struct row *row, const char *text,
                              FILE *out)
 {
     if (!set_value(o, row, text)) {
-        /* tensorflow_model_server prints a boolean's bad value with its "=". */
+        /* for booleans, tensorflow_model_server prints the bad value with its "=" */
         bool equals = o->as_tensorflow && is_boolean(row);
         char shown[512];
         snprintf(shown, sizeof shown, "%s%s", equals ? "=" : "", text ? text : "(none)");
@@ -530,8 +533,8 @@ static enum taken take_value(struct srv_options *o, const struct row *row, const
     return TAKEN;
 }
 
-/* Finds a boolean flag whose name is a prefix of the argument: tensorflow_model_server takes the
- * rest for a bad value, and not the whole for another flag. */
+/* Finds a boolean flag whose name is a prefix of the argument. tensorflow_model_server treats the
+ * rest of the argument as a bad value, and does not report an unknown flag. */
 static const struct row *boolean_before(const char *arg)
 {
     for (const struct row *r = rows; r < rows + N_ROWS; r++)
@@ -618,7 +621,7 @@ static enum srv_parse parse_own(struct srv_options *o, int argc, const char *con
     return o->strict_flags ? SRV_PARSE_EXIT_USAGE : SRV_PARSE_RUN;
 }
 
-/* Checks the flags that must be one of two words. */
+/* Checks the flags that accept only one of two words. */
 static bool check_words(const struct srv_options *o, FILE *out)
 {
     const struct {

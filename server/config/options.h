@@ -1,7 +1,7 @@
 /*
- * The command line. One table gives names, types, defaults, limits and help of the flags, and
- * FLAGS.md. The options are read in main.c and resolved by settings.h, and do not change
- * afterwards.
+ * The command-line options. One table defines the names, types, defaults, limits and help texts of
+ * the flags, and FLAGS.md is generated from it. The options are read in main.c and resolved by
+ * settings.h, and do not change afterwards.
  */
 #ifndef SRV_OPTIONS_H
 #define SRV_OPTIONS_H
@@ -14,17 +14,17 @@
 #include "runtime/base/status.h"
 
 enum { SRV_MAX_FLAGS = 192 };
-enum { SRV_MAX_BATCH_ROWS = 1 << 20 }; /* limit of --max_batch_rows and allowed_batch_sizes */
-/* a boolean whose absence has a meaning of its own */
+enum { SRV_MAX_BATCH_ROWS = 1 << 20 }; /* limit for --max_batch_rows and allowed_batch_sizes */
+/* a boolean that may also be unset */
 enum srv_maybe { SRV_UNSAID, SRV_NO, SRV_YES };
 
 struct srv_options {
     bool as_tensorflow; /* called as tensorflow_model_server */
 
-    /* TensorFlow Serving's flags, with its names and defaults */
+    /* The flags of TensorFlow Serving, with its names and defaults. */
     int64_t port, rest_api_port, rest_api_num_threads, rest_api_timeout_in_ms;
     bool rest_api_enable_cors_support;
-    /* absent: signatures accepted by row-wise analysis are merged, depending on the load */
+    /* SRV_UNSAID: signatures that pass row-wise analysis are merged, depending on the load */
     enum srv_maybe enable_batching;
     bool enable_per_model_batching_parameters;
     bool allow_version_labels_for_unavailable_models;
@@ -46,10 +46,10 @@ struct srv_options {
         tensorflow_inter_op_parallelism;
 
     /* Slipway's own flags */
-    const char *models; /* --models DIR: every sub-directory is a model */
-    /* where reload requests come in, and their token */
+    const char *models; /* directory given by --models; every sub-directory is a model */
+    /* where reload requests are accepted, and the file with their token */
     const char *admin_address, *admin_socket, *admin_token_file;
-    const char *model_root; /* "": a reload may name any base path */
+    const char *model_root; /* directory below which reloaded models must be; "": anywhere */
     bool enable_grpc_reflection;
     const char *bind_address; /* 127.0.0.1 as slipway serve */
     int64_t max_body_bytes;   /* 256 MiB by default */
@@ -58,27 +58,29 @@ struct srv_options {
     int64_t max_header_bytes;
     int64_t max_queue_jobs, max_queue_bytes; /* per version */
     int64_t max_batch_rows;
-    int64_t inline_max_us;    /* 40 by default; 0: never inline */
-    int64_t num_workers;      /* 0: one per usable core */
+    /* time limit for running a job inline, 40 by default; 0: no job runs inline */
+    int64_t inline_max_us;
+    int64_t num_workers;      /* 0: one worker per usable core */
     int64_t cores_per_run;    /* 0: as num_workers */
-    int64_t num_rest_threads; /* 0: one per four cores, at least one */
-    int64_t num_grpc_threads; /* 0: one per four cores, at least one */
-    int64_t drain_timeout_ms; /* the value of --drain_timeout, which is in seconds */
-    int64_t drain_delay_ms;   /* -1: 5 s as process 1, else 0 */
-    /* as tensorflow_model_server: how long the start waits for a missing model */
+    int64_t num_rest_threads; /* 0: one thread per four cores, at least one */
+    int64_t num_grpc_threads; /* 0: one thread per four cores, at least one */
+    int64_t drain_timeout_ms; /* value of --drain_timeout, which is given in seconds */
+    int64_t drain_delay_ms;   /* -1: 5 s if the server is process 1, otherwise 0 */
+    /* when called as tensorflow_model_server: how long to wait for a missing model at startup */
     int64_t model_wait_seconds;
     int64_t run_memory_limit_bytes;
     int64_t total_model_memory_limit_bytes; /* 0: none */
-    int64_t run_memory_total_bytes;         /* 0: half of the free memory, see server.c */
+    int64_t run_memory_total_bytes;         /* 0: half of the free memory (computed in server.c) */
     int64_t run_memory_idle_bytes;
     int64_t state_memory_limit_bytes;
     int64_t max_connections;
-    int64_t request_read_timeout_ms; /* time in which a whole request must arrive */
+    int64_t request_read_timeout_ms; /* time within which a complete request must arrive */
     const char *rest_tls_cert_file, *rest_tls_key_file, *rest_tls_client_ca_file; /* PEM files */
-    bool rest_api_enable_compression; /* compresses responses for clients that accept gzip */
+    bool rest_api_enable_compression; /* compress responses for clients that accept gzip */
     int64_t num_model_warmup_threads;
     int64_t request_log_file_bytes, request_log_file_ms;
-    double golden_tolerance; /* tolerance for versions without a tolerance file */
+    /* tolerance for comparing goldens of versions without a tolerance file */
+    double golden_tolerance;
     bool allow_unsupported_signatures;
     const char *precision; /* "float32" or "bf16" */
     bool fusion, winograd, autotune, specialise;
@@ -92,32 +94,33 @@ struct srv_options {
 
     /* Set by srv_settings_resolve: */
     const char *prometheus_path; /* "": no page */
-    /* the parameters in platform_config_file, or NULL */
+    /* the batching parameters in platform_config_file, or NULL */
     const struct srv_batching *platform_batching;
 
-    /* The last value given for each flag, in the table's order; NULL: not given. */
+    /* The last value given for each flag, in the order of the flag table; NULL if it was not
+     * given. */
     const char *given[SRV_MAX_FLAGS];
 };
 
 enum srv_parse { SRV_PARSE_RUN, SRV_PARSE_EXIT_0, SRV_PARSE_EXIT_USAGE };
 
 /*
- * Sets the defaults, which depend on as_tensorflow, then reads argv[1..].
+ * Sets the defaults, which depend on as_tensorflow, and then parses argv[1..].
  *
- * As tensorflow_model_server, parsing follows that program. A value comes only behind "="; a
- * boolean is --name, --name=true or --name=false. A bad value is reported, the other flags are
- * still read, then usage is printed and the program ends. The program also ends when the first
- * argument that is no flag is --help. Any other argument that is no flag is reported with the
- * usage, and the server starts unless --strict_flags.
+ * If as_tensorflow is set, arguments are parsed as by tensorflow_model_server. A value must follow
+ * "="; a boolean is --name, --name=true or --name=false. A bad value is reported, the other flags
+ * are still parsed, and then the usage is printed and the program exits. The program also exits if
+ * the first unknown argument is --help. Any other unknown argument is reported with the usage, and
+ * the server starts unless --strict_flags is set.
  *
- * As slipway, "--name value" is accepted too, and the first bad value ends the program.
+ * Otherwise "--name value" is accepted too, and the program exits at the first bad value.
  */
 enum srv_parse srv_options_parse(struct srv_options *o, bool as_tensorflow, int argc,
                                  const char *const *argv, FILE *out);
-/* Returns whether the flag was on the command line. */
+/* Returns whether the flag `name` was given on the command line. */
 bool srv_options_is_given(const struct srv_options *o, const char *name);
-/* Iterates over the given flags that have no effect, with the reason. *i is 0 at first. False:
- * there are no more. */
+/* Iterates over the given flags that have no effect, and the reasons. *i must be 0 before the first
+ * call. Returns false at the end. */
 bool srv_options_next_note(const struct srv_options *o, int *i, const char **name,
                            const char **reason);
 void srv_options_help(FILE *out, bool as_tensorflow);

@@ -30,7 +30,8 @@ static int64_t larger(int64_t a, int64_t b)
 
 /* ---- fields without effect ---- */
 
-/* Logs one line with the fields of `m` that are set and not in `known` (which ends in NULL). */
+/* Logs one line that lists the fields of message `m` that are set but have no effect. `known` lists
+ * the fields that have an effect and ends in NULL. */
 static void log_without_effect(const char *where, const ProtobufCMessage *m,
                                const char *const *known)
 {
@@ -51,11 +52,11 @@ static void log_without_effect(const char *where, const ProtobufCMessage *m,
 
 /* ---- sessions ---- */
 
-/* Numbers of threads from TensorFlow's settings, used where Slipway's own flags are absent; 0: not
- * set. */
+/* Thread counts from TensorFlow's settings, used if Slipway's own flags are not set. 0 means that a
+ * count is not set. */
 struct threads {
-    int64_t all; /* threads that run models */
-    int64_t run; /* threads of one run */
+    int64_t all; /* number of threads that run models */
+    int64_t run; /* number of threads for one run */
 };
 
 static void use_threads(struct srv_options *o, const struct threads *t)
@@ -185,7 +186,7 @@ static enum rt_status read_adapter(struct srv_options *o, const Google__Protobuf
         rt_span_of(any->value.data, any->value.len), "--platform_config_file", err);
     if (!m)
         return pb_unpack_failed(err, RT_INVALID_ARGUMENT);
-    bundle_message nothing; /* all fields have their defaults */
+    bundle_message nothing; /* a message in which all fields have their defaults */
     tensorflow__serving__session_bundle_config__init(&nothing);
     const bundle_message *bundle =
         is_bundle
@@ -196,7 +197,7 @@ static enum rt_status read_adapter(struct srv_options *o, const Google__Protobuf
     return st;
 }
 
-/* Logs the given flags that the file overrides. */
+/* Logs the given flags that have no effect because of --platform_config_file. */
 static void log_flags_of_platform(const struct srv_options *o)
 {
     static const char *const flags[] = {"enable_batching",
@@ -229,14 +230,15 @@ static enum rt_status read_platforms(struct srv_options *o, struct rt_arena *are
     for (size_t i = 0; i < map->n_platform_configs; i++) {
         const char *name = map->platform_configs[i]->key;
         if (strcmp(name, "tensorflow") == 0)
-            tensorflow = map->platform_configs[i]->value; /* the last entry counts */
+            tensorflow = map->platform_configs[i]->value; /* the last of several entries wins */
         else
             RT_LOG(RT_LOG_WARNING,
                    "--platform_config_file: platform %s is not available, models of it are refused",
                    name);
     }
     log_flags_of_platform(o);
-    o->batching_parameters_file = ""; /* ignored beside this file, even if the path is wrong */
+    /* ignored if --platform_config_file is set, even if the path is invalid */
+    o->batching_parameters_file = "";
     st = tensorflow ? read_adapter(o, tensorflow->source_adapter_config, arena, err)
                     : rt_fail(err, RT_FAILED_PRECONDITION,
                               "PlatformConfigMap has no entry for platform tensorflow");
@@ -365,7 +367,7 @@ bool srv_settings_wants_grpc(const struct srv_options *o)
     return o->port != 0 || *o->grpc_socket_path || *o->admin_address || *o->admin_socket;
 }
 
-/* Returns the smaller number; `wanted` 0 means not set. */
+/* Returns the smaller of both numbers, or n if `wanted` is not set (0). */
 static int64_t at_most(int64_t n, int64_t wanted)
 {
     return wanted > 0 && wanted < n ? wanted : n;

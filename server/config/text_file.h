@@ -1,7 +1,7 @@
 /*
- * Reads a configuration file: a message in protobuf's text format.
+ * Reads configuration files in protobuf's text format.
  *
- * Threads: no state; any thread.
+ * Threads: any thread may call these functions.
  */
 #ifndef SRV_TEXT_FILE_H
 #define SRV_TEXT_FILE_H
@@ -9,13 +9,15 @@
 #include "proto/text.h"
 
 /*
- * Reads and parses the file; the caller frees *out with pb_free. NOT_FOUND: "PATH; No such file or
- * directory"; INVALID_ARGUMENT: "Invalid protobuf file: 'PATH': LINE:COLUMN: reason".
+ * Reads and parses the file at `path`; the caller must free *out by pb_free. NOT_FOUND has the text
+ * "PATH; No such file or directory", and INVALID_ARGUMENT "Invalid protobuf file: 'PATH':
+ * LINE:COLUMN: reason".
  */
 enum rt_status srv_text_file_read(ProtobufCMessage **out, const ProtobufCMessageDescriptor *d,
                                   const char *path, struct rt_error *err);
-/* Parses a text; `path` is the name of its file, for errors. Errors are also logged, as protobuf
- * does: "Error parsing text-format TYPE: LINE:COLUMN: reason". `places` may be NULL. */
+/* Parses a text read from the file `path`, which is used only in errors. Errors are also logged,
+ * in protobuf's format: "Error parsing text-format TYPE: LINE:COLUMN: reason". `places` may be
+ * NULL. */
 enum rt_status srv_text_parse(ProtobufCMessage **out, const ProtobufCMessageDescriptor *d,
                               struct rt_span text, const char *path, struct pb_text_places *places,
                               struct rt_error *err);
