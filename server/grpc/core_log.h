@@ -1,8 +1,8 @@
 /*
- * Messages of the gRPC core as lines of the server's log. What the core calls an error is mostly a
- * connection that failed, and a client can cause as many of these as it likes: at most
- * SRV_CORE_LOG_LINES of them are logged in a second, as warnings, and the next one that is logged
- * tells how many were left out. The core's other messages are logged at the level of debugging.
+ * Writes the gRPC core's log messages to the server's log. Most of the core's errors are failed
+ * connections, which a client can cause without limit. Therefore at most SRV_CORE_LOG_LINES errors
+ * are logged per second, as warnings, and the next one reports how many were omitted. The core's
+ * other messages are logged at debug level.
  *
  * Threads: any.
  */
@@ -16,16 +16,17 @@
 enum { SRV_CORE_LOG_LINES = 20 };
 
 struct srv_core_log {
-    _Atomic int64_t second; /* the second that n_lines counts */
+    _Atomic int64_t second; /* the second in which n_lines lines were logged */
     _Atomic int64_t n_lines;
-    _Atomic int64_t n_left_out; /* since the last line that told it */
+    /* messages omitted since the last line that reported their number */
+    _Atomic int64_t n_left_out;
 };
 
-/* Whether a message at the time now_ns is logged. *left_out: messages to tell of, which were not
- * logged before it. */
+/* Returns whether a message may be logged at the time now_ns. If so, *left_out receives the number
+ * of messages omitted before it, which the line should report. */
 bool srv_core_log_admits(struct srv_core_log *log, int64_t now_ns, int64_t *left_out);
 
-/* Sends the core's messages to the server's log from now on. */
+/* Redirects the core's log messages to the server's log. */
 void srv_core_log_start(void);
 
 #endif

@@ -20,11 +20,12 @@
 #include "server/base/number.h"
 
 enum {
-    POSTED = 16, /* calls requested from the core in advance, per I/O loop and kind */
+    POSTED = 16, /* calls requested from the core in advance, per I/O loop and kind of call */
     EVENTS_PER_TURN = 256,
-    QUOTA_EXTRA = 256 << 20, /* memory of connections, in addition to their messages */
-    WATCH_NS = 500000000,    /* interval at which watchers and stalled calls are checked */
-    CLOSING_NS = 2000000,    /* longest turn of an I/O loop that is closing */
+    /* memory quota for connections, in addition to that for their messages */
+    QUOTA_EXTRA = 256 << 20,
+    WATCH_NS = 500000000, /* interval between checks of watchers and stalled calls */
+    CLOSING_NS = 2000000, /* maximum duration of a turn of an I/O loop that is closing */
 };
 
 /* ---- the loop ---- */
@@ -44,7 +45,7 @@ static void post_calls(struct srv_io_loop *io_loop, struct srv_message *loop_mes
     }
 }
 
-/* Inside a turn: checks stalled calls and watchers, once in watch_ns. */
+/* Checks stalled calls and watchers during a turn, at intervals of watch_ns. */
 static void look_around(struct srv_grpc_loop *loop)
 {
     bool ending = atomic_load(&loop->grpc->quiesced);
@@ -61,9 +62,9 @@ static void look_around(struct srv_grpc_loop *loop)
 }
 
 /*
- * Any thread: wakes the I/O loop. The core has no way to enqueue an event of the application.
- * Watching a channel that never connects, with a deadline that has passed, comes close to one. It
- * is rare: only messages to the I/O loop need it.
+ * Wakes an I/O loop from any thread. The core has no function that enqueues an application's event.
+ * As a substitute, this watches a channel that never connects, with a deadline in the past. Only
+ * messages to the I/O loop need it, so calls are rare.
  */
 static void wake(struct srv_io_loop *io_loop)
 {
@@ -72,7 +73,7 @@ static void wake(struct srv_io_loop *io_loop)
                                           gpr_now(GPR_CLOCK_MONOTONIC), loop->cq, &loop->on_wake);
 }
 
-/* Handling an event may append others. */
+/* Handles the events in at_once; handling one may append others. */
 static void take_at_once(struct srv_grpc_loop *loop)
 {
     for (int i = 0; i < loop->n_at_once; i++)
@@ -108,7 +109,7 @@ static void *run_loop(void *arg)
         look_around(loop);
         if (loop->n_unposted)
             srv_grpc_post_again(loop);
-        srv_io_loop_end_turn(&loop->io_loop); /* jobs that run inline are answered here */
+        srv_io_loop_end_turn(&loop->io_loop); /* inline jobs send their responses here */
         if (loop->closing.is_closing)
             srv_grpc_close_turn(loop);
         if (e.type == GRPC_QUEUE_SHUTDOWN)
@@ -121,10 +122,10 @@ static void *run_loop(void *arg)
 
 /*
  * Switches off abseil's search for lock cycles. The core's mutexes are abseil's, and Debian builds
- * abseil with this search: locking a second mutex looks into one process-wide graph, which takes a
- * sixth of the instructions of a small call. This debugging aid can be switched off at run time,
- * by a C++ function whose mangled name is that of Debian's build. Elsewhere the function does not
- * exist, or there is nothing to switch off.
+ * abseil with this search: locking a second mutex updates a process-wide graph, which accounts for
+ * a sixth of the instructions of a small call. This debugging aid can be switched off at run time,
+ * by a C++ function, which is called by its mangled name in Debian's build. In other builds the
+ * function does not exist, or the search is off anyway.
  */
 static void stop_lock_graph(void)
 {
@@ -138,9 +139,9 @@ static void stop_lock_graph(void)
         set_mode(IGNORE);
 }
 
-/* The most bytes of incomplete requests on all connections. One connection may hold half of it,
- * and the largest permitted request must fit into that half, so that a client which sends too
- * large a request gets an error about it. */
+/* Returns the limit for the bytes of incomplete requests on all connections. One connection may
+ * hold half of them, and the largest permitted request must fit into this half, so that a client
+ * that sends a larger request receives an error about its size. */
 static int64_t max_arriving(const struct srv_options *o)
 {
     const int64_t bodies = o->max_body_bytes < INT32_MAX ? 2 * o->max_body_bytes : UINT32_MAX;
@@ -183,7 +184,7 @@ static enum rt_status register_methods(struct srv_grpc *g, struct rt_error *err)
 {
     for (int i = 0; i < g->methods->n; i++) {
         const struct srv_grpc_method *m = &g->methods->row[i];
-        /* A method that is off is found by its path, and refused. */
+        /* A disabled method is found by its path and refused. */
         if (m->kind != SRV_GRPC_REGISTERED || (m->off && m->off(&g->server->options)))
             continue;
         g->registered[i] =
@@ -282,7 +283,7 @@ static enum rt_status listen_tcp(struct srv_grpc *g, grpc_server *core, const ch
     return rt_fail(err, RT_UNAVAILABLE, "cannot listen on %s for gRPC: is it in use?", at);
 }
 
-/* Splits --admin_address=HOST:PORT; an IPv6 address stands in brackets. */
+/* Splits the HOST:PORT of --admin_address; IPv6 addresses are enclosed in brackets. */
 static enum rt_status parse_admin_address(const char *whole, char *host, size_t capacity,
                                           int64_t *port, struct rt_error *err)
 {
@@ -402,7 +403,8 @@ void srv_grpc_shut_down(struct srv_grpc *g)
     }
 }
 
-/* The message also wakes each I/O loop, so that streams of Watch end. */
+/* Stops accepting calls. The message to each I/O loop also wakes it, so that streams of Watch
+ * end. */
 void srv_grpc_quiesce(struct srv_grpc *g)
 {
     if (atomic_exchange(&g->quiesced, true))
@@ -416,7 +418,7 @@ void srv_grpc_quiesce(struct srv_grpc *g)
 
 int srv_grpc_in_flight(struct srv_grpc *g)
 {
-    /* Until the core is shut down, bytes may be unread: that counts as one request. */
+    /* Until the core is shut down, sockets may have unread bytes, which count as one request. */
     bool receive = atomic_load(&g->quiesced) && !atomic_load(&g->is_shut_down);
     return receive + atomic_load(&g->server->grpc_requests);
 }
@@ -437,7 +439,8 @@ void srv_grpc_stop(struct srv_grpc *g)
         srv_grpc_shut_down(g);
         srv_grpc_cancel_all(g);
     }
-    /* A call ends when its job has been answered; jobs may still run on workers. */
+    /* Wait for the calls: a call ends when its response is sent, and its job may still be running
+     * on a worker. */
     while (runs && (atomic_load(&g->n_shut_down) < g->n_ports || atomic_load(&g->n_calls)))
         usleep(1000);
     srv_grpc_aside_stop(&g->aside);

@@ -1,6 +1,7 @@
 /*
- * The gRPC transport, on gRPC's C core, as the server starts and stops it. grpc_call.h is what the
- * handlers of the services see; grpc_internal.h lists the transport's files and what each does.
+ * The gRPC transport, on gRPC's C core, with functions for the server to start and stop it.
+ * grpc_call.h is the interface for the handlers of the services; grpc_internal.h lists the
+ * transport's files and their purposes.
  */
 #ifndef SRV_GRPC_H
 #define SRV_GRPC_H
@@ -8,19 +9,19 @@
 #include "server/server.h"
 
 struct srv_grpc_methods;                               /* grpc_call.h */
-extern const struct srv_grpc_methods srv_grpc_methods; /* every method this server serves */
+extern const struct srv_grpc_methods srv_grpc_methods; /* all methods that this server serves */
 
-/* `methods` must outlive *out. */
+/* Creates the gRPC transport. `methods` must outlive *out. */
 enum rt_status srv_grpc_start(struct srv_server *server, const struct srv_grpc_methods *methods,
                               struct srv_grpc **out, struct rt_error *err);
-/* Binds the addresses, starts the core's servers and begins to accept. Call it once: gRPC's core
- * starts a server only once. */
+/* Binds the addresses, starts the core's servers and begins to accept connections. May be called
+ * only once, because the core can start a server only once. */
 enum rt_status srv_grpc_listen(struct srv_grpc *g, const char *address, int port, int *bound,
                                struct rt_error *err);
-/* Reports every error that srv_grpc_start and srv_grpc_listen find before they bind an address.
- * Starts nothing. */
+/* Reports each error that srv_grpc_start and srv_grpc_listen would detect before binding an
+ * address. Starts nothing. */
 enum rt_status srv_grpc_check(const struct srv_options *o, struct rt_error *err);
-void srv_grpc_quiesce(struct srv_grpc *g); /* accepts no new calls; calls in flight go on */
+void srv_grpc_quiesce(struct srv_grpc *g); /* stops accepting calls; calls in flight continue */
 int srv_grpc_in_flight(struct srv_grpc *g);
 void srv_grpc_cancel_all(struct srv_grpc *g);
 void srv_grpc_stop(struct srv_grpc *g);

@@ -6,17 +6,18 @@
 
 enum {
     MAX_ARGS = 100,
-    MAX_STREAMS = 4096, /* calls at a time on one connection; further ones wait at the client */
-    /* A connection that does not finish its handshake (TLS and the settings of HTTP/2) in time is
-       closed. */
+    /* limit for concurrent calls on one connection; the client delays further calls */
+    MAX_STREAMS = 4096,
+    /* A connection that does not complete its handshake (TLS and HTTP/2 settings) within this time
+     * is closed. */
     HANDSHAKE_MS = 10000,
-    /* Finds and closes the connections of clients that have vanished without closing them. */
+    /* Keepalive pings detect and close connections whose clients vanished without closing them. */
     KEEPALIVE_MS = 60000,
     KEEPALIVE_TIMEOUT_MS = 20000,
-    /* The shortest permitted interval of a client's pings, also without calls. The core's default,
-     * five minutes, cuts off many legitimate clients with "too_many_pings". */
+    /* The minimum interval between a client's pings, even without calls. The core's default of five
+     * minutes makes it disconnect many legitimate clients with "too_many_pings". */
     PING_INTERVAL_MS = 5000,
-    PING_STRIKES = 2, /* pings that are too early before the client is told to go */
+    PING_STRIKES = 2, /* number of pings that come too early before the client is disconnected */
 };
 
 static grpc_arg integer(const char *key, int value)
@@ -60,13 +61,13 @@ enum rt_status srv_grpc_arguments(const struct srv_options *o, grpc_resource_quo
 {
     int64_t limit = o->max_body_bytes < INT32_MAX ? o->max_body_bytes : INT32_MAX;
     const grpc_arg ours[] = {
-        /* Otherwise a second server could listen on the same port and would get half of the calls.
-         */
+        /* With SO_REUSEPORT a second server could listen on the same port and receive half of the
+         * connections. */
         integer(GRPC_ARG_ALLOW_REUSEPORT, 0),
         integer(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, (int)limit),
         integer(GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, -1),
-        /* The core would inflate a whole message before checking its size, so the server inflates.
-         */
+        /* The core would inflate a complete message before checking its size, so the server
+         * inflates messages itself. */
         integer(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0),
         integer(GRPC_ARG_MAX_CONCURRENT_STREAMS, MAX_STREAMS),
         integer(GRPC_ARG_MAX_METADATA_SIZE,

@@ -1,9 +1,9 @@
 /*
  * The channel arguments of the gRPC server: first Slipway's own, among them limits against hostile
- * clients, then those of --grpc_channel_arguments. The core lets the last value of a key win, so
- * the flag overrides Slipway's values.
+ * clients, then those of --grpc_channel_arguments. In the core the last value of a key wins, so the
+ * flag overrides Slipway's values.
  *
- * Threads: pure.
+ * Threads: pure functions.
  */
 #ifndef SRV_GRPC_ARGUMENTS_H
 #define SRV_GRPC_ARGUMENTS_H
@@ -13,12 +13,13 @@
 #include "runtime/base/arena.h"
 #include "server/config/options.h"
 
-/* Parses "key=value,...". A value that is an integer becomes an integer argument, any other a
- * string. INVALID_ARGUMENT names an entry without "=" or without a key, and a list of more than
- * `capacity` entries. Keys and strings live in the arena. */
+/* Parses "key=value,...". A value that is an integer becomes an integer argument, any other value a
+ * string. Fails with INVALID_ARGUMENT if an entry has no "=" or no key, or if the list has more
+ * than `capacity` entries. Keys and strings are allocated in the arena. */
 enum rt_status srv_grpc_parse_arguments(const char *text, struct rt_arena *arena, grpc_arg *args,
                                         size_t capacity, size_t *n, struct rt_error *err);
-/* `quota` bounds the memory in which the core holds incomplete messages; NULL: no bound. */
+/* Builds the channel arguments. `quota` limits the memory for the core's incomplete messages; NULL:
+ * no limit. */
 enum rt_status srv_grpc_arguments(const struct srv_options *o, grpc_resource_quota *quota,
                                   struct rt_arena *arena, grpc_channel_args *out,
                                   struct rt_error *err);

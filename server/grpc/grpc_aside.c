@@ -1,8 +1,8 @@
 /*
- * Threads beside the I/O loops for work that may take long and is not inference: admin actions,
- * and inflating messages. Other calls of an I/O loop do not wait for this work, and one kind does
- * not wait for another: a client's large message delays no small message of another client, and
- * neither delays an operator.
+ * Threads for work that may take long but is not inference: admin actions, and inflating messages.
+ * Because the work does not run on an I/O loop, other calls do not wait for it. Each kind of work
+ * has its own thread: a large message of one client does not delay a small message of another, and
+ * neither delays an admin action.
  */
 #include "server/grpc/grpc_internal.h"
 
@@ -19,7 +19,7 @@ static void *run_queue(void *arg)
         }
         l->first = c->next;
         rt_mutex_unlock(&l->mu);
-        c->aside(c); /* the call may have been freed when this returns */
+        c->aside(c); /* the call may already be freed after `aside` returns */
         rt_mutex_lock(&l->mu);
     }
     rt_mutex_unlock(&l->mu);

@@ -19,12 +19,17 @@
 _Thread_local struct srv_grpc_loop *srv_grpc_this_loop;
 
 enum {
-    ERROR_TEXT = 1024, /* bytes; longer error texts are truncated, as in TensorFlow Serving */
+    /* size limit for error texts; longer ones are truncated, as in TensorFlow Serving */
+    ERROR_TEXT = 1024,
     CALL_ARENA = 16 << 20,
-    MAX_STREAMS = 1000,             /* limit of streams per I/O loop */
-    MAX_FREE_CALLS = 512,           /* calls in the free list of an I/O loop, 6 KiB each */
-    INFLATE_HERE_BYTES = 4 << 10,   /* compressed: at most some 4 MB, or a few milliseconds */
-    INFLATE_SMALL_BYTES = 64 << 10, /* some 64 MB, or 60 ms; larger messages never delay these */
+    MAX_STREAMS = 1000, /* limit for the number of streams per I/O loop */
+    /* limit for the free list of an I/O loop; each call takes 6 KiB */
+    MAX_FREE_CALLS = 512,
+    /* limit for compressed messages inflated on the I/O loop: at most some 4 MB, or a few
+     * milliseconds */
+    INFLATE_HERE_BYTES = 4 << 10,
+    /* limit for the thread of small messages: inflates to some 64 MB, or 60 ms */
+    INFLATE_SMALL_BYTES = 64 << 10,
 };
 
 /* ---- calls ---- */
@@ -154,7 +159,7 @@ static void log_access(struct srv_call *c)
     srv_access_log(&a);
 }
 
-/* Ends a call, of which no event can come any more. */
+/* Ends a call for which no more events can arrive. */
 static void end_call(struct srv_call *c)
 {
     struct srv_grpc_loop *loop = c->loop;
@@ -217,7 +222,8 @@ static void start_batch(struct srv_call *c, const grpc_op *ops, size_t n,
     grpc_call_error e = grpc_call_start_batch(call, ops, n, event, NULL);
     if (here && grpc_completion_queue_thread_local_cache_flush(loop->cq, &done.tag, &done.success))
         loop->at_once[loop->n_at_once++] = done;
-    /* The core refuses a batch only if it is used wrongly, and then no event would come. */
+    /* The core refuses a batch only if it is used incorrectly; in this case no event would ever
+     * arrive. */
     if (e != GRPC_CALL_OK) {
         RT_LOG(RT_LOG_ERROR, "gRPC: a batch was refused: %s", grpc_call_error_to_string(e));
         abort();
@@ -233,7 +239,8 @@ static grpc_op op_close(struct srv_call *c)
                      .data.recv_close_on_server.cancelled = &c->cancelled};
 }
 
-/* I/O loop thread: RECV_CLOSE reports that the client has gone while the call is in progress. */
+/* Starts RECV_CLOSE on the I/O loop thread, which reports if the client disconnects during the
+ * call. */
 static void start_close(struct srv_call *c)
 {
     grpc_op op = op_close(c);
@@ -242,7 +249,7 @@ static void start_close(struct srv_call *c)
     start_batch(c, &op, 1, &c->on_close);
 }
 
-/* `cut` marks an error text that is too long to send. */
+/* Converts an error text to a slice; `cut` is appended to a text that is too long to send. */
 static grpc_slice details_of(const char *text)
 {
     static const char cut[] = "...TRUNCATED";
@@ -264,7 +271,7 @@ static grpc_op op_status(enum rt_status code, grpc_slice *details)
     return op;
 }
 
-/* The core takes over the memory of the message. */
+/* Creates a message from p. The core takes ownership of the memory. */
 static grpc_byte_buffer *message_of(void *p, size_t n)
 {
     grpc_slice body = p ? grpc_slice_new_with_user_data(p, n, free, p) : grpc_empty_slice();
@@ -273,8 +280,8 @@ static grpc_byte_buffer *message_of(void *p, size_t n)
     return message;
 }
 
-/* Any thread. Takes `p`, which is the message unless there is an error code. The caller counts the
- * event, SRV_EV_SENT, in `pending`. */
+/* Sends a response from any thread. Takes ownership of `p`, which is the message if `code` is
+ * RT_OK. The caller must count the SRV_EV_SENT event in `pending`. */
 static void send_response(struct srv_call *c, void *p, size_t n_bytes, enum rt_status code,
                           const char *text)
 {
@@ -299,7 +306,7 @@ static void send_response(struct srv_call *c, void *p, size_t n_bytes, enum rt_s
     grpc_slice_unref(details);
 }
 
-/* I/O loop thread, before anything else was started on the call. */
+/* Sends a response on the I/O loop thread, before any other operation was started on the call. */
 static void respond_here(struct srv_call *c, void *p, size_t n, enum rt_status code,
                          const char *text)
 {
@@ -344,8 +351,7 @@ void srv_call_submit(struct srv_call *c, void (*done)(struct srv_job *job))
     job->deadline_ns = srv_call_deadline_ns(c);
     if (own && own < job->deadline_ns)
         job->deadline_ns = own;
-    /* A job that runs inline sends its response with RECV_CLOSE in one batch, which saves a batch.
-     */
+    /* An inline job sends its response and RECV_CLOSE in the same batch, which saves a batch. */
     c->may_send_close = !c->close_started;
     c->pending++; /* for SRV_EV_SENT */
     struct srv_job **end = c->io_loop->turn_end;
@@ -387,7 +393,7 @@ bool srv_stream_begin(struct srv_call *c, void (*sent)(struct srv_call *c),
                                  MAX_STREAMS));
         return false;
     }
-    uncount(c); /* an open stream would delay the drain */
+    uncount(c); /* an open stream must not delay the drain */
     c->loop->n_streams++;
     c->stream =
         (struct srv_stream){.is_open = true, .has_begun = true, .sent = sent, .closed = closed};
@@ -427,7 +433,7 @@ void srv_stream_send(struct srv_call *c, struct rt_bytes *message)
     grpc_op ops[2];
     size_t n = 0, len = 0;
 
-    if (message->failed) { /* an error instead of an empty message */
+    if (message->failed) { /* send an error instead of an empty message */
         rt_bytes_clear(message);
         rt_fail_memory(&c->err, "the response", message->limit);
         srv_stream_end(c, c->err.code, rt_error_text(&c->err));
@@ -474,14 +480,14 @@ void srv_stream_read(struct srv_call *c)
     rt_arena_reset(c->arena);
     c->err = (struct rt_error){.arena = c->arena};
     /* A client may be silent for any length of time. The core does not report a message before it
-     * is whole; the memory of a stream's incomplete messages is bounded by MAX_STREAMS and the
+     * is complete; the memory for incomplete messages of streams is limited by MAX_STREAMS and the
      * core's quota. */
     read_message(c, SRV_AWAITS_NOTHING);
 }
 
 /* ---- events ---- */
 
-/* Notes the address of the client, for the access log. */
+/* Records the address of the client for the access log. */
 static void note_peer(struct srv_call *c)
 {
     char *peer = c->socket < 0 ? grpc_call_get_peer(c->call) : NULL;
@@ -493,7 +499,8 @@ static void note_peer(struct srv_call *c)
     gpr_free(peer);
 }
 
-/* Refuses a call on which nothing was started: the core sends the status and forgets the stream. */
+/* Refuses a call before any operation was started on it: the core sends the status and forgets the
+ * stream. */
 static void refuse(struct srv_call *c)
 {
     c->code = RT_RESOURCE_EXHAUSTED;
@@ -513,7 +520,7 @@ static const struct srv_grpc_method *find_method(const struct srv_grpc_methods *
     return NULL;
 }
 
-/* Refuses a call whose path is in no row, or whose method is off. */
+/* Refuses a call to an unknown or disabled method. */
 static void refuse_unknown(struct srv_call *c, const struct srv_grpc_methods *m)
 {
     const struct rt_span path = srv_call_text(c, c->details.method);
@@ -556,7 +563,8 @@ static void on_call(struct srv_call *c, bool ok)
     c->received_ns = rt_now_ns();
     if (c->server->options.access_log)
         note_peer(c);
-    /* TLS connections are accepted by the core, without a call of srv_manager_expect_close */
+    /* The core itself accepts TLS connections, so srv_manager_expect_close was not called for this
+     * one. */
     if (srv_grpc_is_secure(&c->server->options))
         srv_manager_expect_close(c->server);
     c->method = c->posted_as ? c->posted_as : find_method(g->methods, c->details.method);
@@ -577,7 +585,7 @@ static void on_call(struct srv_call *c, bool ok)
     start_close(c);
 }
 
-/* An aside thread has inflated the message. */
+/* Handles a call on the I/O loop after an aside thread has inflated its message. */
 static void receive_inflated(struct srv_io_loop *io_loop, struct srv_message *loop_message)
 {
     struct srv_call *c =
@@ -595,7 +603,8 @@ static void inflate_aside(struct srv_call *c)
     srv_message_post(c->io_loop, &c->loop_message);
 }
 
-/* Chooses by the longest time: deflate expands a byte to at most some 1,000, at some 1 GB/s. */
+/* Chooses the thread by the maximum time to inflate the message: deflate expands data at most some
+ * 1,000 times, at some 1 GB/s. */
 static enum srv_aside inflate_as(const struct srv_call *c)
 {
     return c->payload->data.raw.slice_buffer.length <= INFLATE_SMALL_BYTES ? SRV_ASIDE_SMALL
@@ -604,7 +613,7 @@ static enum srv_aside inflate_as(const struct srv_call *c)
 
 static void on_message(struct srv_call *c)
 {
-    if (c->was_cut) { /* the error was sent */
+    if (c->was_cut) { /* the error has already been sent */
         unpend(c);
         return;
     }

@@ -1,10 +1,10 @@
 /*
- * A gRPC call as the handlers of the services see it. grpc_methods.c holds the one table of
- * methods. grpc_internal.h lists the files of the transport, which begin and end calls.
+ * A gRPC call, as used by the handlers of the services. The table of all methods is in
+ * grpc_methods.c. grpc_internal.h lists the files of the transport, which begin and end calls.
  *
- * Threads: a call belongs to the thread of its I/O loop, where every handler runs, inside a turn.
- * Other threads may call only the functions marked "any thread", and only between srv_call_expect
- * or srv_call_submit and the response.
+ * Threads: a call is used by the thread of its I/O loop, on which every handler runs, during a
+ * turn. Other threads may call only the functions marked "any thread", and only between
+ * srv_call_expect or srv_call_submit and the response.
  *
  * A handler responds exactly once, in one of three ways:
  *   - at once, by srv_call_respond or srv_call_fail;
@@ -28,12 +28,12 @@ struct srv_call;
 struct srv_grpc_loop;
 struct srv_grpc_port;
 
-/* How the core delivers calls of a method. The handler decides whether a call has one message or
- * several, in either direction. */
+/* How the core delivers the calls of a method. The handler decides whether a call has one or
+ * several messages in each direction. */
 enum srv_grpc_kind {
-    SRV_GRPC_REGISTERED, /* registered with the core unless the method is off; the path is not
-                            compared */
-    SRV_GRPC_BY_PATH,    /* not registered with the core: the call's path selects it */
+    /* registered with the core unless disabled; the path need not be compared */
+    SRV_GRPC_REGISTERED,
+    SRV_GRPC_BY_PATH, /* not registered with the core; calls are selected by their path */
 };
 
 enum { SRV_NOT_COUNTED = -1 };
@@ -41,28 +41,28 @@ enum { SRV_NOT_COUNTED = -1 };
 struct srv_grpc_method {
     const char *path; /* "/package.Service/Method" */
     enum srv_grpc_kind kind;
-    int api; /* the enum srv_api that metrics count a call as, or SRV_NOT_COUNTED */
-    /* The largest message in bytes; a larger one is refused, so that reading a message never
-     * blocks the I/O loop for long. 0: only --max_body_bytes limits messages. */
+    int api; /* counts calls in the metrics as this enum srv_api, or SRV_NOT_COUNTED */
+    /* Size limit for messages in bytes. Larger messages are refused, so that reading a message
+     * never blocks the I/O loop for long. 0: only --max_body_bytes limits messages. */
     size_t max_bytes;
-    /* Gets the first message, and every further message that the handler requests by
-     * srv_stream_read. The end of the client's messages is a call without payload. */
+    /* Handles the first message, and every further message that the handler requests by
+     * srv_stream_read. The end of the client's messages is reported as a call without a payload. */
     void (*handle)(struct srv_call *c);
-    /* Why the method is off with these options, for the error (UNIMPLEMENTED), or NULL if it is
-     * on. A NULL pointer: the method is always on. */
+    /* Returns why the options disable the method, for the UNIMPLEMENTED error, or NULL if it is
+     * enabled. The pointer is NULL if the method is always enabled. */
     const char *(*off)(const struct srv_options *o);
 };
-/* The methods of a server. srv_grpc_start gets them as an argument, so that the transport depends
- * on no service. */
+/* The methods of a server. They are an argument of srv_grpc_start, so that the transport does not
+ * depend on any service. */
 struct srv_grpc_methods {
     const struct srv_grpc_method *row;
     int n; /* at most SRV_GRPC_MAX_METHODS */
-    /* The reason why no method has this path, for the error (UNIMPLEMENTED). */
+    /* Returns the reason for the UNIMPLEMENTED error if no method has this path. */
     const char *(*why_unknown)(struct rt_span path);
 };
 enum { SRV_GRPC_MAX_SERVICES = 32 };
-/* Writes the name of each service that has a method that is on, once, to `out`, which has
- * SRV_GRPC_MAX_SERVICES entries. Returns the number of services. */
+/* Writes the name of each service with an enabled method to `out`, which has SRV_GRPC_MAX_SERVICES
+ * elements. Returns the number of services. */
 int srv_grpc_services(const struct srv_options *o, struct rt_span *out);
 
 enum srv_call_event {
@@ -81,27 +81,28 @@ struct srv_grpc_event {
 };
 
 struct srv_stream {
-    bool is_open;    /* the call has begun, and the client is still connected */
-    bool is_sending; /* nothing else may be sent before `sent` is called */
+    bool is_open;    /* the stream has begun, and the client is still connected */
+    bool is_sending; /* no other message may be sent before `sent` is called */
     bool is_ended;
-    bool has_begun;                     /* counts against the I/O loop's limit of streams */
-    bool has_sent;                      /* the initial metadata was sent */
-    void (*sent)(struct srv_call *c);   /* a message was sent; this and the next two may be NULL */
-    void (*closed)(struct srv_call *c); /* the client has gone, or everything was sent */
+    bool has_begun; /* counts against the I/O loop's limit for streams */
+    bool has_sent;  /* the initial metadata was sent */
+    /* a message was sent; `sent`, `closed` and `look` may be NULL */
+    void (*sent)(struct srv_call *c);
+    void (*closed)(struct srv_call *c); /* the client has disconnected, or everything was sent */
     void (*look)(struct srv_call *c, bool ending); /* see srv_stream_watch */
 };
 
-/* What a call waits for from its peer. A peer may never provide it. */
+/* What a call waits for from the peer, which may never provide it. */
 enum srv_awaited {
     SRV_AWAITS_NOTHING,
-    SRV_AWAITS_MESSAGE, /* the whole first message of the call */
-    SRV_AWAITS_SENT,    /* the peer takes a message */
+    SRV_AWAITS_MESSAGE, /* the complete first message of the call */
+    SRV_AWAITS_SENT,    /* the peer has received a message */
     SRV_AWAITED_MASK = 3,
 };
 
 struct srv_call {
     struct srv_link link; /* in loop->calls */
-    /* link in one list: free calls, watchers, or the queue of an aside thread */
+    /* next call in the free list, the list of watchers, or the queue of an aside thread */
     struct srv_call *next;
     struct srv_grpc_loop *loop;
     struct srv_io_loop *io_loop;
@@ -110,10 +111,10 @@ struct srv_call {
 
     /* For the handler. */
     struct rt_arena *arena; /* reset when the call ends */
-    struct rt_error err;    /* its text is in `arena` */
-    void *state;            /* the handler's state, in `arena` */
-    struct rt_span model;   /* model name of the request, once read; for metrics and log */
-    struct srv_job job;     /* job.version: held by srv_hold, released when the call ends */
+    struct rt_error err;    /* error text is allocated in `arena` */
+    void *state;            /* the handler's state, allocated in `arena` */
+    struct rt_span model;   /* model name in the request, for metrics and access log */
+    struct srv_job job;     /* the handle of job.version is released when the call ends */
     int64_t received_ns;
     gpr_timespec deadline;
     grpc_metadata_array metadata;
@@ -122,107 +123,114 @@ struct srv_call {
     /* For the transport. */
     struct srv_grpc_event on_call, on_close, on_message, on_sent;
     struct srv_grpc_port *port;
-    const struct srv_grpc_method *posted_as; /* registered method; NULL: any other */
-    int pending; /* events yet to come, without the first; I/O loop thread only */
-    /* A batch that another thread starts completes through the core's queue, which orders the two
-     * threads. This store and load tell the thread sanitizer of that order. */
+    const struct srv_grpc_method *posted_as; /* the registered method; NULL: any other */
+    int pending; /* number of events yet to arrive, except the first; I/O loop thread only */
+    /* Orders a batch started by another thread before its completion. The core's queue already does
+     * this, but the thread sanitizer cannot see it. */
     _Atomic int handed;
-    bool counted;        /* the call counts in server->grpc_requests */
-    unsigned connection; /* index of its connection's counter, see grpc_share.c */
-    int socket;          /* descriptor; -1: not known yet, the core accepted the connection */
-    bool is_in_metrics;  /* was reported to the metrics */
+    bool counted;        /* whether the call is counted in server->grpc_requests */
+    unsigned connection; /* index of the connection's counter in grpc_share.c */
+    /* descriptor of the connection; -1: unknown, because the core accepted the connection */
+    int socket;
+    bool is_in_metrics; /* whether the call was reported to the metrics */
     grpc_call *call;
     grpc_call_details details;
     grpc_byte_buffer *payload;
     int cancelled;
-    char peer[80];      /* the peer's address for the access log, else empty */
+    char peer[80];      /* the peer's address for the access log, otherwise "" */
     size_t charged;     /* bytes taken from the budget server->in_flight */
-    size_t n_in, n_out; /* message bytes in and out */
+    size_t n_in, n_out; /* number of message bytes received and sent */
     unsigned char *inflated;
     size_t n_inflated;
-    enum rt_status inflate_status; /* result of inflating the message; its text is in c->err */
+    /* result of inflating the message; its error text is in c->err */
+    enum rt_status inflate_status;
     bool is_inflated;
-    _Atomic uint32_t awaited; /* an srv_awaited in the low bits, above it the number of waits */
-    uint32_t seen_awaited;    /* the last stall check: `awaited`, the time, and the bytes taken */
+    /* an enum srv_awaited in the low bits, and the number of waits in the others */
+    _Atomic uint32_t awaited;
+    /* seen_*: values of `awaited`, time and bytes received by the peer, at the last stall check */
+    uint32_t seen_awaited;
     int64_t seen_ns;
     uint64_t seen_taken;
-    /* the response is large and counts in n_large of its socket */
+    /* whether the response is large and counted in n_large of its socket */
     bool is_large;
-    bool was_cut;                      /* was cut off before its message arrived */
-    void (*aside)(struct srv_call *c); /* the work of srv_call_aside */
-    struct srv_message loop_message;   /* brings the call back from the aside thread */
+    bool was_cut;                      /* whether the call was cut off before its message arrived */
+    void (*aside)(struct srv_call *c); /* the work requested by srv_call_aside */
+    struct srv_message loop_message;   /* returns the call from the aside thread to the I/O loop */
     bool close_started;                /* RECV_CLOSE was started */
     bool is_closed;                    /* RECV_CLOSE has completed */
-    bool may_send_close; /* a response sent on the loop thread starts RECV_CLOSE, too */
+    bool may_send_close; /* a response sent on the I/O loop thread also starts RECV_CLOSE */
     enum rt_status code; /* status of the response */
 };
 
 /* ---- the message ---- */
 
-/* Opens the message as a cursor over its slices, inflated if it is compressed. The bytes are
- * charged to the budget of bytes in flight. The cursor is valid until srv_call_drop_payload or the
- * response. */
+/* Opens the message as a cursor over its slices, after inflating it if it is compressed. Its bytes
+ * are charged to the budget of bytes in flight. The cursor is valid until srv_call_drop_payload or
+ * the response. */
 enum rt_status srv_call_open(struct srv_call *c, struct srv_cursor *out);
 void srv_call_drop_payload(struct srv_call *c);
-/* Charges `bytes` for `what` to the budget of bytes in flight. Fails as server/base/budget.h
- * describes. */
+/* Charges `bytes` to the budget of bytes in flight. `what` names the bytes in errors, which are
+ * those of server/base/budget.h. */
 enum rt_status srv_call_charge(struct srv_call *c, size_t bytes, const char *what);
-/* The call's deadline on CLOCK_MONOTONIC, or RT_NEVER. */
+/* Returns the call's deadline on CLOCK_MONOTONIC, or RT_NEVER. */
 int64_t srv_call_deadline_ns(const struct srv_call *c);
-/* Copies text that the core received into the arena; p NULL: out of memory. The text is not read
- * in place, because a thread of the core wrote it in a way that the thread sanitizer cannot
+/* Copies a text from the core into the arena. Returns a span with p NULL if memory runs out. The
+ * text is copied because a thread of the core wrote it, in a way that the thread sanitizer cannot
  * follow. */
 struct rt_span srv_call_text(struct srv_call *c, grpc_slice slice);
-/* Any thread: inflates the message if it is compressed. srv_call_open returns the resulting status.
- */
+/* Inflates the message on any thread if it is compressed. srv_call_open returns the resulting
+ * status. */
 void srv_call_inflate(struct srv_call *c);
-/* The value of the metadata `key`, which is in lower case; p NULL: the client did not send it. */
+/* Returns the value of the metadata with the key `key`, which must be in lower case. Its p is NULL
+ * if the client did not send the key. */
 struct rt_span srv_call_metadata(struct srv_call *c, const char *key);
 
-/* Whether the call may perform admin actions. If not, PERMISSION_DENIED, UNAUTHENTICATED, or the
- * error of reading the token file. */
+/* Returns RT_OK if the call may perform admin actions, otherwise PERMISSION_DENIED,
+ * UNAUTHENTICATED, or the error from reading the token file. */
 enum rt_status srv_grpc_check_admin(struct srv_call *c);
 
 /* ---- responses ---- */
 
-/* Sends the message and takes its bytes. */
+/* Sends the message as the response, and takes ownership of its bytes. */
 void srv_call_respond(struct srv_call *c, struct rt_bytes *message);
-/* Sends the status `code` with the text of c->err. */
+/* Sends the status `code` with the error text of c->err. */
 void srv_call_fail(struct srv_call *c, enum rt_status code);
-/* Gives c->job to the scheduler. The caller has set everything but io_loop, arena, owner, done and
- * the times. A job.deadline_ns that the caller has set counts if it is before the call's deadline.
- */
+/* Submits c->job to the scheduler. The caller has set all members except io_loop, arena, owner,
+ * done and the times. job.deadline_ns may be set to a time before the call's deadline. */
 void srv_call_submit(struct srv_call *c, void (*done)(struct srv_job *job));
-/* Announces a response that any thread sends later. A `patient` call does not delay the drain. */
+/* Announces a response that another thread will send. A `patient` call does not delay the drain. */
 void srv_call_expect(struct srv_call *c, bool patient);
-/* Any thread. Takes `p` (malloc); NULL with a code sends only a status. The call may be freed when
- * this function returns. */
+/* Sends an announced response from any thread. Takes ownership of `p`, which was allocated by
+ * malloc; if it is NULL and `code` is an error, only a status is sent. The call may already be
+ * freed when this function returns. */
 void srv_call_respond_expected(struct srv_call *c, void *p, size_t n, enum rt_status code,
                                const char *text);
 
-/* Kinds of slow work, by what it may wait for. Each kind has one thread. */
+/* Kinds of slow work, which must not wait for each other. Each kind has one thread. */
 enum srv_aside { SRV_ASIDE_SMALL, SRV_ASIDE_LARGE, SRV_ASIDE_ADMIN, SRV_N_ASIDES };
 
-/* Runs `work` on the aside thread of `kind`, after the work queued there before. Call it between
+/* Runs `work` on the thread for `kind`, after all work queued earlier. May be called only between
  * srv_call_expect and the response. */
 void srv_call_aside(struct srv_call *c, enum srv_aside kind, void (*work)(struct srv_call *c));
 
 /* ---- streams ---- */
 
-/* Makes the call a stream, which does not delay the drain. False: refused; the error was sent. */
+/* Makes the call a stream, which does not delay the drain. Returns false if the stream was refused;
+ * the error has been sent. */
 bool srv_stream_begin(struct srv_call *c, void (*sent)(struct srv_call *c),
                       void (*closed)(struct srv_call *c));
-/* Sends one message and takes its bytes. If building the message failed, the stream ends with that
- * error. Not while is_sending. */
+/* Sends one message on the stream and takes ownership of its bytes. If memory ran out while the
+ * message was built, the stream ends with that error. Must not be called while is_sending. */
 void srv_stream_send(struct srv_call *c, struct rt_bytes *message);
-bool srv_call_is_ending(const struct srv_call *c); /* the server stops: streams should end */
-/* Resets the arena and reads the next message, which `handle` gets. A stream may be idle without
- * limit. */
+bool srv_call_is_ending(const struct srv_call *c); /* returns whether streams should end */
+/* Resets the arena and reads the next message of the stream, which is passed to `handle`. A stream
+ * may be idle without limit. */
 void srv_stream_read(struct srv_call *c);
-/* For streams that send without being asked: the I/O loop calls `look` at intervals while the
- * stream is open. `ending`: the server stops and the stream should end. Uses the call's `next`. */
+/* Makes the I/O loop call `look` at intervals while the stream is open, so that it can send
+ * messages unasked. `ending` is set if the server is stopping and the stream should end. Uses the
+ * call's member `next`. */
 void srv_stream_watch(struct srv_call *c, void (*look)(struct srv_call *c, bool ending));
-/* Ends the stream with a status. Not while is_sending. */
+/* Ends the stream with a status. Must not be called while is_sending. */
 void srv_stream_end(struct srv_call *c, enum rt_status code, const char *text);
 
 /* ---- the handlers ---- */

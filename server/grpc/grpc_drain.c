@@ -1,19 +1,21 @@
 /*
- * The end of an I/O loop, before the core's servers are told to shut down. From then on the core
- * refuses each call that it has not delivered yet, even one whose bytes have been in a socket's
- * buffer for long because the process got no CPU time. So an I/O loop continues as usual until
- * everything that had arrived when it was told to close has been read and delivered.
+ * Closes an I/O loop before the core's servers are told to shut down. After the shutdown has begun,
+ * the core refuses each call that it has not delivered yet, even one whose bytes have long been in
+ * a socket's buffer because the process got no CPU time. So a closing I/O loop continues as usual
+ * until everything that had arrived before the close has been read and delivered.
  */
 #include "server/grpc/grpc_internal.h"
 #include "server/base/sockets.h"
 
 enum {
-    QUIET_TURNS = 3, /* turns without a new call, after which all that was read is delivered */
-    /* after this many turns the loop closes in any case: some client sends calls all the time */
+    /* after this many turns without a new call, everything that was read has been delivered */
+    QUIET_TURNS = 3,
+    /* after this many turns the loop closes even if clients still send calls */
     MOST_TURNS = 1000,
 };
 
-/* Notes the connections of the whole process, since the core does not say which are its own. */
+/* Records the process's connections with unread bytes. The core does not reveal which connections
+ * are its own, so all are recorded. */
 static void note_unread(struct srv_grpc_closing *closing)
 {
     int n = srv_sockets(closing->unread, SRV_GRPC_MAX_UNREAD);
@@ -24,7 +26,8 @@ static void note_unread(struct srv_grpc_closing *closing)
             closing->unread[closing->n_unread++] = closing->unread[i];
 }
 
-/* A connection whose buffer was empty once has been read up to where it was. */
+/* Returns whether everything that had arrived has been read. If the buffer of a connection was
+ * empty once, all earlier bytes of the connection have been read. */
 static bool all_read(struct srv_grpc_closing *closing)
 {
     while (closing->n_unread && !srv_socket_has_unread(closing->unread[closing->n_unread - 1]))

@@ -23,15 +23,16 @@
 #include "server/grpc/send_hook.h"
 
 enum {
-    BLOCK_EXTRA = 1024, /* bytes of a header block for padding, priority and table size updates */
+    /* extra bytes allowed in a header block for padding, priority and table size updates */
+    BLOCK_EXTRA = 1024,
     LARGEST_LIST = 1 << 30,
     LOG_EVERY_MS = 1000,
-    HELD_ANYWAY = 64 << 10, /* bytes a connection may hold however much others do */
+    HELD_ANYWAY = 64 << 10, /* bytes that a connection may hold regardless of other connections */
     IS_CUT_OFF = -2,
 };
 
-#if RT_HAS_SANITIZER /* the sanitizer's interceptors, which these functions replace, must be       \
-                        called */
+#if RT_HAS_SANITIZER /* in sanitizer builds these functions must call the interceptors that they   \
+                        replace */
 ssize_t __interceptor_recvmsg(int fd, struct msghdr *message, int flags);
 int __interceptor_accept4(int fd, __SOCKADDR_ARG address, socklen_t *n, int flags);
 #define REAL_RECVMSG(fd, message, flags)    __interceptor_recvmsg(fd, message, flags)
@@ -52,19 +53,19 @@ static struct {
     struct srv_metrics *metrics;
     uint32_t max_block;
     _Atomic int64_t logged_ms;
-    _Atomic int64_t held; /* bytes of incomplete bodies on all connections */
+    _Atomic int64_t held; /* number of bytes of incomplete bodies on all connections */
     int64_t max_held;
 } watch;
 
-/* An inspected connection. One thread of the core after another reads it, which orders them;
- * is_watched makes this order visible to the thread sanitizer. Other threads may write to it
- * meanwhile. */
+/* An inspected connection. Threads of the core read it one after another; is_watched makes this
+ * order visible to the thread sanitizer. Other threads may write to the connection at the same
+ * time. */
 struct watched {
     _Atomic bool is_watched;
     struct rt_mutex mu;
-    struct srv_h2_frames frames; /* this and the next two: guarded by mu */
+    struct srv_h2_frames frames; /* `frames`, `sent` and `held` are guarded by mu */
     struct srv_h2_sent sent;
-    int64_t held; /* bytes of this connection in watch.held */
+    int64_t held; /* number of bytes of this connection in watch.held */
 };
 
 static int64_t now_ms(void)
@@ -86,13 +87,14 @@ void srv_grpc_frames_start(struct srv_metrics *metrics, const grpc_channel_args 
         list = LARGEST_LIST;
     watch.metrics = metrics;
     watch.max_held = max_held;
-    /* The size of a header list counts 32 bytes more for each header, so the header block is never
-     * larger than the list. Up to twice the limit, the core refuses only the call and gives the
-     * reason. */
+    /* The size of a header list counts 32 extra bytes per header, so the header block is never
+     * larger than the list. For a list of up to twice the limit, the core refuses only the call and
+     * reports the reason. */
     watch.max_block = 2 * (uint32_t)list + BLOCK_EXTRA;
 }
 
-/* Logged at most once a second, because a client that was cut off may come again at once. */
+/* Logs why a connection was cut off, at most once per second, because the client may reconnect at
+ * once. */
 static void report(enum srv_h2_verdict v)
 {
     static const struct {
@@ -118,9 +120,9 @@ static void report(enum srv_h2_verdict v)
 
 /* ---- incomplete bodies ---- */
 
-/* A connection may hold as many bytes as all connections leave free: half of them if it is alone,
- * and 1 / (n + 1) each if n connections hold the same. So the connections that hold most are cut
- * off. */
+/* Returns whether a connection holds too many bytes. It may hold as many as all connections leave
+ * free: half of the limit if it is the only one, and 1 / (n + 1) of the limit each if n connections
+ * hold the same. So the connections that hold most are cut off. */
 static bool holds_much(struct watched *w) RT_REQUIRES(w->mu)
 {
     const int64_t now = (int64_t)w->frames.uploads.held, more = now - w->held;
@@ -152,7 +154,8 @@ static void look_at_sent(struct watched *w, const void *bytes, size_t n)
     rt_mutex_unlock(&w->mu);
 }
 
-/* Ends the inspection of a connection that is over, and gives back the bytes it held. */
+/* Ends the inspection of a closed connection, and subtracts the bytes that it held from the
+ * total. */
 static void end(struct watched *w)
 {
     if (!atomic_exchange_explicit(&w->is_watched, false, memory_order_acq_rel))
@@ -175,10 +178,12 @@ static void begin(struct watched *w, uint64_t sent)
 
 /* ---- plain ---- */
 
-/* 21 MB, of which only the used pages exist. A zero mutex is unlocked. */
+/* The array takes 21 MB of address space, of which only used pages are allocated. A zeroed mutex is
+ * unlocked */
 static struct watched plain[SRV_GRPC_MAX_FD];
 
-/* NULL: not a plain connection, or a connection that was cut off. */
+/* Returns the inspected plain connection with the descriptor fd, or NULL if it is not inspected or
+ * was cut off. */
 static struct watched *plain_of(int fd)
 {
     struct watched *w = fd >= 0 && fd < SRV_GRPC_MAX_FD ? &plain[fd] : NULL;
@@ -206,9 +211,9 @@ void srv_grpc_frames_sent(int fd, const struct msghdr *message, size_t n)
     }
 }
 
-/* Closes the descriptor through the interceptor of the thread sanitizer, which must know of it.
- * The core closes some descriptors at its end on another thread than the one that opened them; the
- * sanitizer must not report that as a data race of this program. */
+/* Closes the descriptor through the interceptor of the thread sanitizer, which tracks descriptors.
+ * When the core ends, it closes some descriptors on another thread than the one that opened them;
+ * the sanitizer must not report this as a data race. */
 static int really_close(int fd)
 {
 #if RT_HAS_TSAN
@@ -221,8 +226,8 @@ static int really_close(int fd)
 #endif
 }
 
-/* The core closes the sockets that it reads, even after a peer has sent what it does not
- * understand. */
+/* Ends the inspection of the connection. The core closes the sockets that it reads, even if a peer
+ * has sent invalid data. */
 int close(int fd)
 {
     struct watched *w = plain_of(fd);
@@ -243,8 +248,8 @@ int accept4(int fd, __SOCKADDR_ARG address, socklen_t *n, int flags)
     return got;
 }
 
-/* Notes when the core waits, and waits by libc's epoll_pwait, which does the same without a signal
- * mask. */
+/* Records when the core waits for events. Waits by epoll_pwait without a signal mask, which is
+ * equivalent to epoll_wait. */
 int epoll_wait(int epoll, struct epoll_event *events, int n, int timeout)
 {
     srv_turns_wait_begins(epoll);
@@ -267,7 +272,8 @@ static enum srv_h2_verdict look_at_message(struct watched *w, const struct msghd
     return v;
 }
 
-/* Reads at most the first `limit` bytes. *is_all: no more bytes were available. */
+/* Reads at most `limit` bytes of those requested by `message`. *is_all is set if no more bytes were
+ * available. */
 static ssize_t read_some(int fd, struct msghdr *message, size_t limit, bool *is_all)
 {
     size_t n_parts = message->msg_iovlen, capacity = 0, cut = 0, i = 0;
@@ -287,11 +293,11 @@ static ssize_t read_some(int fd, struct msghdr *message, size_t limit, bool *is_
     return n;
 }
 
-/* The descriptor that this thread read last: SSL_read decrypts its bytes next. */
+/* The descriptor that this thread read last; SSL_read decrypts bytes from this descriptor. */
 static _Thread_local int read_last = -1;
 
-/* The number of frames that cost work in a read of a plain connection, -1 of any other connection,
- * or IS_CUT_OFF. */
+/* Returns the number of frames that cost work in a read of a plain connection, -1 for any other
+ * connection, or IS_CUT_OFF. */
 static int64_t look_at_plain(int fd, const struct msghdr *message, size_t n)
 {
     struct watched *w = plain_of(fd);
@@ -340,11 +346,12 @@ ssize_t recvmsg(int fd, struct msghdr *message, int flags)
 
 /* ---- TLS ---- */
 
-/* The ex-data of a server's TLS session. The core holds a lock while it reads or writes. */
+/* The OpenSSL ex-data of a TLS session. The core holds a lock while it reads or writes the
+ * session. */
 struct watched_tls {
-    struct watched w; /* is_watched: false after it was cut off */
+    struct watched w; /* w.is_watched becomes false when the connection is cut off */
     _Atomic uint64_t sent;
-    uint32_t n_rekeyed; /* since the last look; belongs to the reading thread */
+    uint32_t n_rekeyed; /* key updates since the last inspection; used by the reading thread */
 };
 
 static int (*real_read)(SSL *tls, void *p, int n);
@@ -369,8 +376,8 @@ static void find_tls(void)
     tls_index = SSL_get_ex_new_index(0, NULL, NULL, NULL, free_tls);
 }
 
-/* Counts changes of keys. TLS 1.3 lets a peer change its keys at any rate, and OpenSSL reads on
- * without reporting it. */
+/* Counts key updates. TLS 1.3 permits a peer to update its keys at any rate, and OpenSSL handles
+ * updates without reporting them. */
 static void on_message(int is_sent, int version, int type, const void *p, size_t n, SSL *tls,
                        void *arg)
 {
@@ -381,7 +388,8 @@ static void on_message(int is_sent, int version, int type, const void *p, size_t
         t->n_rekeyed++;
 }
 
-/* The ex-data of a server's TLS session, made on first use. NULL: out of memory. */
+/* Returns the ex-data of a server's TLS session, which is created on first use, or NULL if memory
+ * runs out. */
 static struct watched_tls *tls_of(SSL *tls)
 {
     struct watched_tls *t = SSL_get_ex_data(tls, tls_index);
@@ -399,7 +407,8 @@ static struct watched_tls *tls_of(SSL *tls)
     return t;
 }
 
-/* Inspects a read that has brought n bytes, and the changes of keys before them. False: cut off. */
+/* Inspects a read that returned n bytes, and the key updates before these bytes. Returns false if
+ * the connection is cut off. */
 static bool look_at_tls(struct watched_tls *t, const void *p, size_t n)
 {
     enum srv_h2_verdict v = SRV_H2_GOES_ON;
@@ -430,7 +439,7 @@ static bool look_at_tls(struct watched_tls *t, const void *p, size_t n)
 int SSL_read(SSL *tls, void *p, int n)
 {
     pthread_once(&tls_once, find_tls);
-    /* The program's own TLS clients call this function, too. */
+    /* The program's own TLS clients also call SSL_read. */
     struct watched_tls *t = watch.metrics && SSL_is_server(tls) ? tls_of(tls) : NULL;
     int got = real_read(tls, p, n);
 

@@ -1,10 +1,11 @@
-/* The service grpc.health.v1. It knows "" (the server), the services by name, and every model. */
+/* Implements the service grpc.health.v1. It reports the health of the server (named ""), of
+ * services by name, and of every model. */
 #include "server/grpc/grpc_call.h"
 #include "server/versions/manager.h"
 
 enum health { UNREPORTED = 0, SERVING = 1, NOT_SERVING = 2, UNKNOWN = 3 };
 
-/* Reads the `service` of a HealthCheckRequest into the arena. */
+/* Reads the field `service` of a HealthCheckRequest into the arena. */
 static enum rt_status read_service(struct srv_call *c, struct rt_span *service)
 {
     struct srv_cursor at;
@@ -35,7 +36,8 @@ static bool is_model(struct srv_manager *m, struct rt_span name)
     return found;
 }
 
-/* "" is the server. A service has its full name, or no package, as in TensorFlow Serving. */
+/* Returns whether `name` is the server ("") or a service. Services are named with or without their
+ * package, as in TensorFlow Serving. */
 static bool is_service(const struct srv_options *o, struct rt_span name)
 {
     static const char *const shorts[] = {"", "PredictionService", "ModelService"};
@@ -87,7 +89,7 @@ void srv_grpc_health_check(struct srv_call *c)
 
 /* ---- Watch ---- */
 
-/* The state of a stream of Watch, in the call's arena. */
+/* The state of a Watch stream, allocated in the call's arena. */
 struct watch {
     struct rt_span service;
     enum health reported;
@@ -113,7 +115,7 @@ static void look(struct srv_call *c, bool ending)
 
 static void look_again(struct srv_call *c)
 {
-    look(c, srv_call_is_ending(c)); /* the health may have changed meanwhile */
+    look(c, srv_call_is_ending(c)); /* the health may have changed since the last message */
 }
 
 void srv_grpc_health_watch(struct srv_call *c)

@@ -1,35 +1,36 @@
-/* The methods that run a model: Predict, Classify, Regress, MultiInference, SessionRun. */
+/* Implements the methods that run a model: Predict, Classify, Regress, MultiInference,
+ * SessionRun. */
 #include "runtime/base/clock.h"
 #include "server/grpc/grpc_call.h"
 #include "server/inference/inference.h"
 #include "server/telemetry/request_log.h"
 
 enum {
-    TENSOR_FACTOR = 2, /* a request's tensors may take this many times --max_body_bytes */
-    /* Messages and tensors up to this size are read on the I/O loop thread. Larger ones are read
-     * by a worker, because reading them takes longer than handing them over and back; 41 bytes of
-     * a message may describe a tensor of 256 MiB. */
+    TENSOR_FACTOR = 2, /* the tensors of a request may take this many times --max_body_bytes */
+    /* Messages and tensors up to this size are decoded on the I/O loop thread. Larger ones are
+     * decoded by a worker, because that takes longer than handing the call to a worker and back; 41
+     * bytes of a message may describe a tensor of 256 MiB. */
     HERE_BYTES = 256 << 10,
 };
 
 struct request {
     struct srv_inference inf; /* the first member */
-    /* The signature and `prepare` of the job, kept here while a worker reads the tensors. */
+    /* The job's `signature` and `prepare`, saved while a worker decodes the tensors. */
     const struct rt_model_signature *signature;
     enum rt_status (*prepare)(struct srv_job *job);
 };
 
-/* Any thread. The outputs are encoded on the worker that computed them. */
+/* Completes a request on any thread. The worker that computed the outputs also encodes them. */
 static void done(struct srv_job *job)
 {
     struct srv_call *c = job->owner;
-    struct srv_inference *inf = c->state; /* the first member of a request */
+    struct srv_inference *inf = c->state; /* must be the first member of struct request */
     enum rt_status st = job->status;
     unsigned char *bytes = NULL;
     size_t n = 0;
     struct srv_growth growth = {&c->server->in_flight, &c->charged, srv_job_cancellation(job)};
 
-    /* this budget is given back when the call ends, after the response was sent */
+    /* the bytes taken for the response are returned to the budget when the call ends */
     inf->growth = &growth;
     if (!st)
         st = srv_inference_finish(inf, &job->err);
@@ -38,8 +39,8 @@ static void done(struct srv_job *job)
     if (!st && srv_request_log_wants(job))
         srv_request_log_add(inf, rt_span_of(bytes, n));
     /*
-     * Cleared before the response is sent, because the I/O loop may end the call as soon as it is
-     * sent.
+     * Cleared before the response is sent, because the I/O loop may end the call immediately
+     * afterwards.
      */
     srv_inference_clear(inf);
     srv_call_respond_expected(c, bytes, n, st, st ? rt_error_text(&job->err) : NULL);
@@ -50,7 +51,8 @@ static size_t most_tensor_bytes(const struct srv_call *c)
     return (size_t)c->server->options.max_body_bytes * (size_t)TENSOR_FACTOR;
 }
 
-/* Replaces the message by the tensors read from it, of `bytes`, in memory and in the budget. */
+/* Replaces the message, in memory and in the budget, by the tensors decoded from it, which have
+ * `bytes` bytes. */
 static enum rt_status hold_tensors(struct srv_call *c, size_t bytes)
 {
     srv_call_drop_payload(c);
@@ -59,7 +61,7 @@ static enum rt_status hold_tensors(struct srv_call *c, size_t bytes)
     return srv_call_charge(c, bytes, "the request as tensors");
 }
 
-/* Runs on a worker: reads the tensors, then runs the job's own `prepare`, if it has one. */
+/* Runs on a worker: decodes the tensors, and then calls the job's own `prepare` if it has one. */
 static enum rt_status prepare(struct srv_job *job)
 {
     struct srv_call *c = job->owner;
@@ -76,8 +78,8 @@ static enum rt_status prepare(struct srv_job *job)
     return st || !job->prepare ? st : job->prepare(job);
 }
 
-/* Lets a worker read the tensors. job->signature is NULL meanwhile, because the scheduler's
- * statistics of a signature cover only its runs. */
+/* Makes a worker decode the tensors. Until it has done so, job->signature is NULL, because the
+ * scheduler's statistics for a signature must cover only runs. */
 static void bind_on_worker(struct srv_call *c, struct request *r)
 {
     struct srv_job *job = &c->job;
@@ -107,7 +109,7 @@ static enum rt_status bind_here_or_there(struct srv_call *c, struct request *r)
     return RT_OK;
 }
 
-/* Makes the request a job that holds its version. */
+/* Converts a request to a job that holds a handle of its version. */
 static enum rt_status admit(struct srv_call *c, struct request *r)
 {
     struct srv_inference *inf = &r->inf;
@@ -121,7 +123,7 @@ static enum rt_status admit(struct srv_call *c, struct request *r)
         st = srv_inference_find(inf, c->io_loop->map, &c->err);
     if (st)
         return st;
-    srv_hold(c->io_loop, c->job.version); /* the version is held until the call ends */
+    srv_hold(c->io_loop, c->job.version); /* the handle is released when the call ends */
     if (inf->timeout_ms > 0 &&
         (__builtin_mul_overflow(inf->timeout_ms, 1000000, &c->job.deadline_ns) ||
          __builtin_add_overflow(c->job.deadline_ns, c->received_ns, &c->job.deadline_ns)))

@@ -1,4 +1,4 @@
-/* Requests for information about models: GetModelMetadata and GetModelStatus. */
+/* Implements the requests for information about models: GetModelMetadata and GetModelStatus. */
 #include "server/grpc/grpc_call.h"
 #include "server/versions/status.h"
 
@@ -7,13 +7,13 @@ struct info_call {
     const struct srv_map *map;
     struct srv_cursor request;
     struct rt_arena *arena;
-    struct rt_span model; /* output: the name in the request, for the metrics */
+    struct rt_span model; /* set to the model name in the request, for the metrics */
     struct rt_bytes out;
     struct rt_error *err;
 };
 
-/* Reads a request whose field 1 is a ModelSpec and, if `fields` is not NULL, field 2 a list of
- * strings. */
+/* Reads a request whose field 1 is a ModelSpec and whose field 2, if `fields` is not NULL, is a
+ * list of strings. */
 static enum rt_status read_request(struct info_call *c, struct srv_model_spec *spec,
                                    struct rt_span *fields, int capacity, int *n_fields)
 {
@@ -64,7 +64,7 @@ static void put_shape(struct rt_bytes *out, struct rt_bytes *scratch, const stru
     srv_put_message(out, 3, scratch);
 }
 
-/* Writes an entry of a map<string, message>. */
+/* Writes an entry of a map<string, message> field. */
 static void put_entry(struct rt_bytes *out, uint32_t number, const char *key,
                       struct rt_bytes *value)
 {
@@ -171,7 +171,7 @@ static enum rt_status write_status(struct info_call *c)
 
     if (st)
         return st;
-    /* As in TensorFlow Serving, a label is ignored, and an empty name is that of a model without
+    /* As in TensorFlow Serving, a label is ignored, and an empty name is treated as a model without
      * versions. */
     st = srv_status_of(c->server->manager, spec.name, spec.has_version, spec.version, c->arena,
                        &versions, &n, c->err);

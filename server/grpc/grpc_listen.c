@@ -27,14 +27,14 @@ static void give_to_core(grpc_server *core, int fd)
     grpc_server_credentials *plain = grpc_insecure_server_credentials_create();
     int one = 1;
 
-    /* this has no effect on UNIX sockets */
+    /* this option has no effect on UNIX sockets */
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     srv_grpc_frames_begin(fd);
     grpc_server_add_channel_from_fd(core, fd, plain);
     grpc_server_credentials_release(plain);
 }
 
-/* Accepts all waiting connections. False: no descriptors are left for more. */
+/* Accepts all waiting connections. Returns false if no descriptors are free for more. */
 static bool accept_from(const struct srv_listener *l, const struct srv_listen_fd *at, int max_fd)
 {
     for (;;) {
@@ -74,7 +74,8 @@ static void *accept_all(void *arg)
         bool has_capacity = true;
         if (poll(fds, (nfds_t)l->n + 1, -1) < 0 && errno != EINTR)
             break;
-        stopping = fds[l->n].revents != 0; /* connections that wait already are accepted first */
+        /* connections that are already waiting are accepted first */
+        stopping = fds[l->n].revents != 0;
         for (int i = 0; i < l->n; i++)
             has_capacity &= !(fds[i].revents & POLLIN) || accept_from(l, &l->at[i], max_fd);
         if (has_capacity || stopping)
@@ -114,7 +115,7 @@ void srv_listener_close(struct srv_listener *l)
     for (int i = 0; i < l->n; i++) {
         struct srv_listen_fd *at = &l->at[i];
         close(at->fd);
-        /* Another server may have taken over the path. */
+        /* Another server may have replaced the socket file. */
         if (*at->path && stat(at->path, &now) == 0 && now.st_ino == at->made.st_ino &&
             now.st_dev == at->made.st_dev)
             unlink(at->path);
@@ -134,7 +135,7 @@ static int bind_tcp(const struct addrinfo *a)
     if (fd < 0)
         return -1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (a->ai_family == AF_INET6) /* "::" also stands for the IPv4 addresses */
+    if (a->ai_family == AF_INET6) /* "::" also includes the IPv4 addresses */
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof zero);
     if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0)
         return fd;
@@ -158,8 +159,8 @@ static int port_of(int fd)
     return ntohs(at.any.sa_family == AF_INET6 ? at.v6.sin6_port : at.v4.sin_port);
 }
 
-/* Listens on every address of the name, on one port. An address that this machine does not have is
- * skipped; an address in use is an error. */
+/* Listens on every address of a host name, on one port. Addresses that this machine does not have
+ * are skipped; an address that is in use is an error. */
 enum rt_status srv_listen_tcp(struct srv_listener *l, grpc_server *core, const char *address,
                               int port, int *bound, struct rt_error *err)
 {
@@ -204,9 +205,9 @@ static enum rt_status check_path(const char *path, const char *flag, struct rt_e
     return RT_OK;
 }
 
-/* The core's own listener would take over the path of a live server and remove it when it ends.
- * This socket is bound beside the path and renamed to it, so that the path always names a
- * listening socket. */
+/* Listens on a UNIX socket. The core's own listener would take over the path of a running server
+ * and remove it at the end. This socket is bound to a temporary path and renamed to `path`, so that
+ * `path` always refers to a listening socket. */
 enum rt_status srv_listen_unix(struct srv_listener *l, grpc_server *core, const char *path,
                                int mode, const char *flag, struct rt_error *err)
 {
@@ -225,7 +226,7 @@ enum rt_status srv_listen_unix(struct srv_listener *l, grpc_server *core, const 
     *made = (struct srv_listen_fd){.core = core};
     memcpy(at.sun_path, beside, (size_t)n + 1);
     snprintf(made->path, sizeof made->path, "%s", path);
-    unlink(beside); /* left by a process with this process's number that died */
+    unlink(beside); /* a crashed process with the same process ID may have left this file */
     made->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (made->fd < 0 || bind(made->fd, (const struct sockaddr *)&at, sizeof at) ||
         (mode && chmod(beside, (mode_t)mode)) || listen(made->fd, SOMAXCONN) ||

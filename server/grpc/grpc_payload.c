@@ -53,7 +53,8 @@ struct rt_span srv_call_metadata(struct srv_call *c, const char *key)
 
 /* ---- the message ---- */
 
-/* Inflates one zlib or gzip stream of at most `limit` bytes. The memory is charged as it grows. */
+/* Inflates one zlib or gzip stream to at most `limit` bytes. The memory is charged to the budget as
+ * it grows. */
 static enum rt_status inflate_slices(struct srv_call *c, const grpc_slice_buffer *slices,
                                      size_t limit, size_t *n_out)
 {
@@ -62,7 +63,7 @@ static enum rt_status inflate_slices(struct srv_call *c, const grpc_slice_buffer
     int rc = Z_OK;
     enum rt_status st = RT_OK;
 
-    if (inflateInit2(&z, 15 + 32) != Z_OK) /* a zlib or a gzip header */
+    if (inflateInit2(&z, 15 + 32) != Z_OK) /* accept a zlib or gzip header */
         return rt_fail_memory(&c->err, "inflating", 0);
     for (size_t i = 0; i < slices->count && rc != Z_STREAM_END && !st; i++) {
         z.next_in = GRPC_SLICE_START_PTR(slices->slices[i]);

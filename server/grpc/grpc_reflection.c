@@ -1,5 +1,5 @@
-/* grpc.reflection.v1 and v1alpha: a stream of requests, each answered before the next one is read.
- */
+/* Implements grpc.reflection.v1 and v1alpha: a stream of requests, of which each is answered before
+ * the next one is read. */
 #include "proto/descriptors.h"
 #include "server/grpc/grpc_call.h"
 #include "server/grpc/reflection.h"
@@ -24,7 +24,7 @@ void srv_grpc_reflect(struct srv_call *c)
 
     if (!c->stream.has_begun && !srv_stream_begin(c, read_next, NULL))
         return;
-    if (!c->payload) { /* the client has ended its requests */
+    if (!c->payload) { /* the client will send no more requests */
         srv_stream_end(c, RT_OK, NULL);
         return;
     }

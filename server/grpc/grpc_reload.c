@@ -1,5 +1,5 @@
-/* ModelService.HandleReloadConfigRequest: responds when each new model is available or has failed.
- * Only the caller waits. */
+/* Implements ModelService.HandleReloadConfigRequest, which responds when each new model is
+ * available or has failed. Only the calling client waits. */
 #include <stdlib.h>
 
 #include "runtime/base/log.h"
@@ -16,7 +16,7 @@ struct metric {
     int64_t before;
 };
 
-/* The state of one call, in its arena. */
+/* The state of one reload call, allocated in its arena. */
 struct reload {
     struct rt_span config;
     int n_metrics;
@@ -45,7 +45,7 @@ static enum rt_status add_metric(struct srv_call *c, struct reload *r, const str
     return RT_OK;
 }
 
-/* Reads the request into spans of the payload, which stays until the call ends. */
+/* Reads a ReloadConfigRequest into spans of the payload, which is kept until the call ends. */
 static enum rt_status read_reload(struct srv_call *c, struct reload *r)
 {
     struct srv_cursor at;
@@ -67,7 +67,7 @@ static enum rt_status read_reload(struct srv_call *c, struct reload *r)
     return st;
 }
 
-/* Writes the current value of each named counter to `out`. */
+/* Writes the current values of the named counters to `out`. */
 static void read_metrics(struct srv_server *server, const struct reload *r, int64_t *out)
 {
     struct rt_bytes page;
@@ -81,7 +81,7 @@ static void read_metrics(struct srv_server *server, const struct reload *r, int6
     rt_bytes_clear(&page);
 }
 
-/* Writes a field of a oneof, which is written even if it is 0. */
+/* Writes a field that belongs to a oneof, even if its value is 0. */
 static void put_increase(struct rt_bytes *out, uint64_t v)
 {
     unsigned char buffer[16];
@@ -106,7 +106,7 @@ static void write_response(struct srv_server *server, const struct reload *r, st
     rt_bytes_clear(&one);
 }
 
-/* Runs on the manager's thread when the reload is done. */
+/* Sends the response. Runs on the manager's thread when the reload is complete. */
 static void done(void *arg, enum rt_status st, const struct rt_error *err)
 {
     struct srv_call *c = arg;
@@ -129,8 +129,8 @@ static void done(void *arg, enum rt_status st, const struct rt_error *err)
     srv_call_respond_expected(c, p, n, st, st ? rt_error_text(err) : NULL);
 }
 
-/* Runs on an aside thread: the message may be large, and reading counters renders a page of all of
- * them. */
+/* Starts a reload. Runs on an aside thread, because the message may be large, and because reading
+ * counters renders a page of all counters. */
 static void reload(struct srv_call *c)
 {
     struct reload *r = rt_arena_alloc(c->arena, sizeof *r);

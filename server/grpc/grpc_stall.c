@@ -1,16 +1,16 @@
 /*
- * Cuts off peers that stall, that is, send an incomplete request or do not take a response, so
- * that the memory of their calls is freed. The limit is that of REST, --request_read_timeout_ms:
- * for a request to arrive whole, and for each 64 KiB of a large response to be taken. While the
- * server drains, requests have DRAIN_GRACE_NS to arrive whole, both in all and since the drain
- * began. A request that has not arrived was not begun, so the client may send it to another server
- * (UNAVAILABLE).
+ * Cuts off peers that stall, that is, send an incomplete request or do not receive a response, so
+ * that the memory of their calls is freed. As for REST, the limit is --request_read_timeout_ms: for
+ * a request to arrive completely, and for each 64 KiB of a large response to be received. While the
+ * server drains, requests have DRAIN_GRACE_NS to arrive completely, both in total and since the
+ * drain began. An incomplete request has not been executed, so the client may send it to another
+ * server (UNAVAILABLE).
  *
- * The core reports when a message was taken whole, and nothing before. How many bytes the peer of
- * a connection has taken is known from the kernel (TCP), or from what the core could write (UNIX
- * sockets). 64 KiB for each large response on the connection count as progress of all of them,
- * which requires the same rate of a peer that takes them one after the other as of one that takes
- * them all at once.
+ * The core reports only when a message was sent completely. The number of bytes that a peer has
+ * received comes from the kernel (TCP), or is the number that the core could write (UNIX sockets).
+ * 64 KiB for each large response on the connection count as progress of all of them, so that the
+ * same rate is required of a peer that reads them one after the other and of one that reads them
+ * all at once.
  */
 #include <grpc/support/alloc.h>
 #include <stdio.h>
@@ -29,13 +29,14 @@ void srv_call_awaits(struct srv_call *c, enum srv_awaited what)
 {
     uint32_t was = atomic_load_explicit(&c->awaited, memory_order_relaxed);
 
-    /* The count of waits lets a check tell one wait from the next one of its kind. */
+    /* The count of waits distinguishes one wait from the next one of the same kind. */
     atomic_store_explicit(&c->awaited, ((was | SRV_AWAITED_MASK) + 1) | what, memory_order_release);
 }
 
 /* ---- connections ---- */
 
-/* The number of large responses being sent on the connection `fd`. NULL: no memory, or fd is -1. */
+/* Returns the counter of large responses in progress on the connection `fd`, or NULL if memory runs
+ * out or fd is -1. */
 static int *large_of(struct srv_grpc_loop *loop, int fd)
 {
     if (fd >= loop->n_large_capacity) {
@@ -64,8 +65,7 @@ void srv_grpc_forget_sockets(struct srv_grpc_loop *loop)
     rt_map_clear(&loop->sockets);
 }
 
-/* Undoes the core's escaping of brackets in an address, so that it is as srv_socket_peer writes it.
- */
+/* Undoes the core's escaping of brackets in an address, to match the format of srv_socket_peer. */
 static void unescape(char *peer)
 {
     char *to = peer;
@@ -89,12 +89,13 @@ static void list_sockets(struct srv_grpc_loop *loop)
     for (int i = 0; i < n; i++) {
         srv_socket_peer(fds[i], name, sizeof name);
         if (!rt_map_put(&loop->sockets, name, (void *)(intptr_t)(fds[i] + 1)))
-            break; /* the remaining sockets are not known */
+            break; /* memory ran out; the remaining sockets stay unknown */
     }
     free(fds);
 }
 
-/* The descriptor by the list of sockets; -1: not known. */
+/* Returns the descriptor of the peer's connection in the list of sockets, or -1 if it is not
+ * known. */
 static int listed_socket(const struct srv_grpc_loop *loop, const char *peer)
 {
     int fd = (int)(intptr_t)rt_map_get(&loop->sockets, peer) - 1;
@@ -102,13 +103,13 @@ static int listed_socket(const struct srv_grpc_loop *loop, const char *peer)
 
     if (fd < 0)
         return -1;
-    /* the descriptor may belong to another connection by now */
+    /* by now the descriptor may refer to another connection */
     srv_socket_peer(fd, name, sizeof name);
     return strcmp(name, peer) == 0 ? fd : -1;
 }
 
-/* Finds a connection that the core accepted (TLS) among all sockets of the process, which are
- * listed at most once per check. */
+/* Finds the descriptor of a TLS connection, which the core accepted, among all sockets of the
+ * process. The sockets are listed at most once per check. */
 static void find_socket(struct srv_call *c, int64_t now)
 {
     struct srv_grpc_loop *loop = c->loop;
@@ -133,8 +134,8 @@ static bool has_large(const struct srv_call *c, uint32_t awaited)
     return (awaited & SRV_AWAITED_MASK) == SRV_AWAITS_SENT && c->n_out > LEAST_TAKEN;
 }
 
-/* The bytes that the peer has taken, from any starting value. What the core has written is ahead
- * of it by what the kernel buffers, some 200 KB. */
+/* Reads a running count of the bytes that the peer has received. The count of written bytes, used
+ * for UNIX sockets, is ahead by what the kernel buffers, some 200 KB. */
 static bool taken_of(int fd, uint64_t *bytes)
 {
     return srv_socket_acked(fd, bytes) || srv_socket_sent(fd, bytes);
@@ -157,8 +158,8 @@ static void begin_look(struct srv_call *c, uint32_t awaited, int64_t now)
     c->is_large = true;
 }
 
-/* For a large response on an unknown connection: the limit for all of it is the time that the
- * slowest permitted peer takes. */
+/* Returns whether a large response on an unknown connection is within its time limit, which is the
+ * time that the slowest permitted peer takes for the complete response. */
 static bool has_time(const struct srv_call *c, int64_t now, int64_t limit)
 {
     return (now - c->seen_ns) / limit < (int64_t)(c->n_out / LEAST_TAKEN);
@@ -183,7 +184,8 @@ static void cut_response(struct srv_call *c)
 {
     static const char text[] = "the answer was not taken within --request_read_timeout_ms";
 
-    /* Counted first, so that a client that sees the end finds it counted. */
+    /* Counted before the cancellation, so that a client that sees the error also finds it in the
+     * metrics. */
     srv_metrics_event(c->server->metrics, "slow_answer_cut_off");
     c->code = RT_DEADLINE_EXCEEDED;
     grpc_call_cancel_with_status(c->call, GRPC_STATUS_DEADLINE_EXCEEDED, text, NULL);
@@ -205,7 +207,7 @@ static void cut_request(struct srv_call *c, bool drains)
         srv_call_fail(c, st);
 }
 
-/* Whether the I/O loop drains and the request has used up DRAIN_GRACE_NS. */
+/* Returns whether the I/O loop drains and the request has exceeded DRAIN_GRACE_NS. */
 static bool is_late_to_drain(const struct srv_call *c, enum srv_awaited what, int64_t now)
 {
     int64_t since = c->loop->closing.since_ns;
@@ -226,7 +228,8 @@ void srv_grpc_cut_stalled(struct srv_grpc_loop *loop, int64_t now)
     int n_requests = 0, n_responses = 0, n_drained = 0;
 
     for (struct srv_link *at = loop->calls.next, *next; at != &loop->calls; at = next) {
-        struct srv_call *c = (struct srv_call *)(void *)at; /* the link is its first member */
+        /* `link` is the first member of struct srv_call */
+        struct srv_call *c = (struct srv_call *)(void *)at;
         uint32_t awaited = atomic_load_explicit(&c->awaited, memory_order_acquire);
         enum srv_awaited what = awaited & SRV_AWAITED_MASK;
         next = at->next;

@@ -58,9 +58,9 @@ static enum rt_status check(const char *path, const ssl_config *c, struct rt_err
 }
 
 /*
- * Whether the core accepts the key and the certificates. It examines them only when it is to
- * listen with them, so this listens for a moment on an abstract UNIX socket, which has no path in
- * the file system.
+ * Returns whether the core accepts the key and the certificates. The core checks them only when it
+ * begins to listen, so this function listens briefly on an abstract UNIX socket, which has no path
+ * in the file system.
  */
 static bool core_takes(grpc_server_credentials *credentials)
 {

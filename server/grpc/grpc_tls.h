@@ -1,5 +1,6 @@
 /*
- * Credentials of the gRPC port: none, TLS by --ssl_config_file, or Google's ALTS.
+ * Creates the credentials of the gRPC port: none, TLS according to --ssl_config_file, or Google's
+ * ALTS.
  *
  * The file is a tensorflow.serving.SSLConfig in protobuf's text format. Its key, certificate chain
  * and CA are the contents of PEM files, not paths.
@@ -11,13 +12,14 @@
 
 #include "server/config/options.h"
 
-/* An error names the file and the field, and never shows contents. The caller releases *out if it
- * is not NULL, also after an error. */
+/* Creates the credentials that the options select. Errors name the file and the field but never
+ * show contents. The caller must release *out if it is not NULL, even after an error. */
 enum rt_status srv_grpc_credentials(const struct srv_options *o, grpc_server_credentials **out,
                                     struct rt_error *err);
 bool srv_grpc_is_secure(const struct srv_options *o);
 
-/* Whether the text holds a complete PEM block "-----BEGIN ... `what`-----". Pure. */
+/* Returns whether the text contains a complete PEM block "-----BEGIN ... `what`-----". Pure
+ * function. */
 bool srv_is_pem(const char *text, const char *what);
 
 #endif

@@ -15,7 +15,7 @@ enum {
     PER_MS = 5,
     PER_STREAM = 8,
     RESET_COST = 13,
-    REKEY_COST = 13, /* a change of keys takes 8 us */
+    REKEY_COST = 13, /* cost of a key update, which takes 8 us */
     SENT_UNIT = 256,
     DATA_UNIT = 1024,
     BLOCK_UNIT = 4096,
@@ -60,7 +60,7 @@ static void end_upload(struct srv_h2_frames *f, uint32_t stream)
     leave_unpaid(f, srv_h2_uploads_end(&f->uploads, stream));
 }
 
-/* Counts n bytes that were read, of a payload or not. */
+/* Counts n bytes that were read, either for the DATA being read or as unpaid bytes. */
 static void count(struct srv_h2_frames *f, uint32_t n)
 {
     uint64_t *bytes = f->data_stream ? srv_h2_uploads_find(&f->uploads, f->data_stream) : NULL;
@@ -74,7 +74,7 @@ static void count(struct srv_h2_frames *f, uint32_t n)
     f->unpaid = 0;
 }
 
-/* The payload of a frame has been read. */
+/* Called at the end of a frame's payload. */
 static void end_data(struct srv_h2_frames *f)
 {
     if (f->data_stream && f->data_ends)
@@ -93,7 +93,7 @@ static void earn(struct srv_h2_frames *f, uint64_t n)
 
 static bool spend(struct srv_h2_frames *f, uint32_t n)
 {
-    f->budget -= (int32_t)n; /* at most 2^18, for a frame of 16 MiB */
+    f->budget -= (int32_t)n; /* n is at most 2^18, for a frame of 16 MiB */
     return f->budget >= 0;
 }
 
@@ -139,7 +139,7 @@ static enum srv_h2_verdict take_continuation(struct srv_h2_frames *f)
     return spend(f, cost) ? SRV_H2_GOES_ON : SRV_H2_FLOOD;
 }
 
-/* A frame's header has been read. */
+/* Called when the header of a frame is complete. */
 static enum srv_h2_verdict take_frame(struct srv_h2_frames *f)
 {
     const uint8_t *p = f->frame;
@@ -197,7 +197,7 @@ enum srv_h2_verdict srv_h2_frames_take(struct srv_h2_frames *f, const void *byte
 enum srv_h2_verdict srv_h2_frames_rekeyed(struct srv_h2_frames *f, uint32_t n)
 {
     f->n_work += n;
-    /* So many exhaust the budget, and the product cannot overflow. */
+    /* SRV_H2_BUDGET key updates already exhaust the budget, and the product cannot overflow. */
     n = n < SRV_H2_BUDGET ? n : SRV_H2_BUDGET;
     return spend(f, n * REKEY_COST) ? SRV_H2_GOES_ON : SRV_H2_FLOOD;
 }

@@ -1,11 +1,11 @@
 /*
- * Follows the frames of an HTTP/2 connection in the bytes that its server reads, independently of
- * how the reads divide them. It detects what a server without a defence of its own must not be
- * given:
+ * Parses the frames of an HTTP/2 connection in the bytes that the server reads, independently of
+ * how the reads divide them. It detects input that is harmful to a server without defences of its
+ * own:
  *
  *  - a header block (HEADERS and its CONTINUATIONs) of more than max_block bytes;
  *  - more than SRV_H2_MAX_STREAMS_BEFORE_ACK streams before the peer has acknowledged the server's
- *    settings, which tell it how many streams it may open. A normal peer acknowledges them as soon
+ *    settings, which limit the number of streams. A normal peer acknowledges the settings as soon
  *    as it has read anything;
  *  - a flood of frames that cost work and request nothing. Each of these frames spends from a
  *    budget, which time, new streams, payload and the bytes that the server sends refill up to
@@ -33,9 +33,9 @@
  * The bytes of incomplete bodies are counted (h2_uploads.h). With each part of a body, the bytes
  * that preceded it on the connection are counted up to SRV_H2_RETAINED_BYTES, because gRPC's core
  * reads into blocks of memory and a part of a body retains its whole block. The caller decides how
- * much a connection may hold.
+ * many bytes a connection may hold.
  *
- * Threads: none of these calls lock; the struct belongs to the thread that reads the connection.
+ * Threads: these functions do not lock; the struct is used by the thread that reads the connection.
  */
 #ifndef SRV_H2_FRAMES_H
 #define SRV_H2_FRAMES_H
@@ -52,49 +52,57 @@ enum { SRV_H2_RETAINED_BYTES = 1 << 16 };
 enum srv_h2_verdict {
     SRV_H2_GOES_ON,
     SRV_H2_LARGE_BLOCK,
-    SRV_H2_NO_SETTINGS_ACK, /* too many streams before the peer acknowledged the settings */
+    /* the peer opened too many streams before it acknowledged the settings */
+    SRV_H2_NO_SETTINGS_ACK,
     SRV_H2_FLOOD,
-    SRV_H2_HOLDS_MUCH, /* too many bytes of incomplete bodies; only the caller sets it */
+    SRV_H2_HOLDS_MUCH, /* too many bytes of incomplete bodies; set only by the caller */
 };
 
 struct srv_h2_frames {
-    int64_t filled_ms; /* the time and the bytes sent up to which the budget was refilled */
+    /* filled_ms, filled_sent: time and number of sent bytes at the last refill of the budget */
+    int64_t filled_ms;
     uint64_t filled_sent;
     int32_t budget;
     uint32_t max_block;
-    uint32_t skip;        /* bytes of a payload, or of the preface, still to be skipped */
-    uint32_t block;       /* bytes of the header block read last or being read */
-    uint32_t last_stream; /* the highest stream that was opened */
-    uint32_t n_work; /* frames that cost work, modulo 2^32: all but DATA of 256 bytes or more */
-    uint32_t data_stream; /* stream of the DATA whose payload is being read; 0: other frames */
-    uint32_t unpaid;      /* bytes that were not yet counted with a part of a body */
+    uint32_t skip;        /* bytes of a payload or of the preface that are still to be skipped */
+    uint32_t block;       /* bytes of the header block that was read last or is being read */
+    uint32_t last_stream; /* the highest stream number opened so far */
+    /* number of frames that cost work, modulo 2^32: all but DATA of 256 bytes or more */
+    uint32_t n_work;
+    /* stream of the DATA frame whose payload is being read; 0: another frame */
+    uint32_t data_stream;
+    uint32_t unpaid; /* bytes not yet counted together with a part of a body */
     struct srv_h2_uploads uploads;
-    bool data_ends;     /* the DATA being read ends its stream */
-    uint16_t n_streams; /* streams opened; counted until has_settings_ack */
+    bool data_ends;     /* the DATA frame being read ends its stream */
+    uint16_t n_streams; /* number of streams opened until has_settings_ack is set */
     bool has_settings_ack;
     uint8_t n_frame;
-    uint8_t frame[SRV_H2_FRAME_BYTES]; /* the frame's header, before its payload */
+    uint8_t frame[SRV_H2_FRAME_BYTES]; /* the frame header, which precedes the payload */
 };
 
-/* A new connection, which begins with the client's preface. `sent`: as in srv_h2_frames_fill. */
+/* Initialises the state of a new connection, which begins with the client's preface. `sent` is the
+ * count of sent bytes, as in srv_h2_frames_fill. */
 void srv_h2_frames_init(struct srv_h2_frames *f, uint32_t max_block, int64_t now_ms, uint64_t sent);
 void srv_h2_frames_clear(struct srv_h2_frames *f);
-/* Refills the budget; call it before srv_h2_frames_take. `sent`: a running count of the bytes that
- * the server has sent, from any starting value. */
+/* Refills the budget. Must be called before srv_h2_frames_take. `sent` is a running count of the
+ * bytes that the server has sent, from any starting value. */
 void srv_h2_frames_fill(struct srv_h2_frames *f, int64_t now_ms, uint64_t sent);
-/* The bytes of one read. After any verdict but SRV_H2_GOES_ON the connection is over. */
+/* Inspects the bytes of one read. If the verdict is not SRV_H2_GOES_ON, the connection must be
+ * closed. */
 enum srv_h2_verdict srv_h2_frames_take(struct srv_h2_frames *f, const void *p, size_t n);
-/* Counts n changes of keys (KeyUpdate of TLS) that arrived between the bytes. */
+/* Counts n key updates (TLS KeyUpdate messages) that arrived between the bytes. */
 enum srv_h2_verdict srv_h2_frames_rekeyed(struct srv_h2_frames *f, uint32_t n);
 
-/* The frames that the server sends. When the server's response ends a stream, it forgets the
- * stream and what has arrived of its body. Zero: nothing was sent. */
+/* State for parsing the frames that the server sends. When the server's response ends a stream, the
+ * server forgets the stream and the received part of its body. All members are zero before the
+ * first byte is sent. */
 struct srv_h2_sent {
     uint32_t skip;
     uint8_t n_frame;
     uint8_t frame[SRV_H2_FRAME_BYTES];
 };
-/* Advances *p through n bytes. Returns the next stream that the server ended, or 0 at the end. */
+/* Parses n bytes at *p that the server sends, and advances *p. Returns the next stream that the
+ * server ended, or 0 at the end of the bytes. */
 uint32_t srv_h2_sent_take(struct srv_h2_sent *s, const uint8_t **p, size_t *n);
 
 #endif

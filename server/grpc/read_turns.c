@@ -17,51 +17,58 @@
 #include "server/grpc/grpc_frames.h"
 
 enum {
-    TICK_NS = 500000,      /* interval of checks of the paused connections */
-    AT_ONCE = 2,           /* pauses ended per check */
-    LOOKED_AT = 32,        /* paused connections looked at per check, the oldest */
-    END_NS = 5000000,      /* interval between the ends of two connections */
-    PAUSE_NS = 100000000,  /* longest time without ending a pause */
-    TURN_FRAMES = 64,      /* frames of a turn in a crowd */
-    TURN_BYTES = 8192,     /* if is_heavy: bytes of a turn in a crowd, and of a read */
-    ALONE = 4,             /* a turn without a crowd is this many times longer */
-    CROWD = 4,             /* number of connections that are a crowd */
-    CROWD_NS = 1000000000, /* the period in which they are counted */
+    TICK_NS = 500000,     /* interval between checks of the paused connections */
+    AT_ONCE = 2,          /* limit for the pauses ended per check */
+    LOOKED_AT = 32,       /* limit for the paused connections examined per check, oldest first */
+    END_NS = 5000000,     /* minimum time between the ends of two connections */
+    PAUSE_NS = 100000000, /* maximum time without ending a pause */
+    TURN_FRAMES = 64,     /* limit for frames per turn if there is a crowd */
+    /* if is_heavy: limit for bytes per read, and per turn if there is a crowd */
+    TURN_BYTES = 8192,
+    ALONE = 4,             /* factor by which a turn is longer if there is no crowd */
+    CROWD = 4,             /* minimum number of connections with much work that form a crowd */
+    CROWD_NS = 1000000000, /* period in which connections are counted to detect a crowd */
     FEW_FRAMES = TURN_FRAMES / 8,
-    LARGEST_READ = 1 << 16, /* in bytes; that many can hold thousands of frames */
-    BULK_BYTES = 1 << 18,   /* unless is_heavy, the bytes in which frames are counted */
-    FEWER_CALLS = 4,        /* drop in calls since the last check that shows a connection ended */
+    LARGEST_READ = 1 << 16, /* bytes; a read of this size may contain thousands of frames */
+    BULK_BYTES = 1 << 18,   /* unless is_heavy, frames are counted anew after this many bytes */
+    /* if the number of calls has dropped by this much since the last check, a connection has
+     * ended */
+    FEWER_CALLS = 4,
     MAX_LOOPS = 64,
     NONE = -1,
 };
 
 enum phase { READING, IS_OVER, PAUSED };
 
-/* The members below `phase` belong to the thread that reads the connection, except for the last
- * three, which describe a pause and are guarded by mu. */
+/* State of a connection. The members after `phase` are used by the thread that reads the
+ * connection, except for `next`, `reader` and `reader_cpu_ns`, which describe a pause and are
+ * guarded by mu. */
 struct turn {
     _Atomic int phase;
-    _Atomic bool may_pause; /* for TCP; stored after the members below, loaded before them */
-    bool is_over;           /* the next permitted read begins a new turn */
-    bool is_heavy;   /* the last turn had many frames, or this is the first: reads are short */
-    bool at_its_end; /* the end of the connection was delayed once */
+    /* true for TCP; stored after the members below, and loaded before them */
+    _Atomic bool may_pause;
+    bool is_over;    /* the turn is over; the next permitted read begins a new turn */
+    bool is_heavy;   /* the last turn had many frames, or this is the first turn: reads are short */
+    bool at_its_end; /* the end of the connection has already been delayed */
     uint32_t frames; /* in this turn */
-    uint32_t bytes;  /* bytes in this turn, counted while reads are short */
+    uint32_t bytes;  /* bytes in this turn, counted only while reads are short */
     uint64_t n_frames;
-    int64_t crowd; /* the period of CROWD_NS in which it was counted last */
-    int next;      /* the next paused connection, in the order of pausing */
+    int64_t crowd; /* the period of CROWD_NS in which the connection was last counted */
+    int next;      /* next paused connection, in the order of pausing */
     clockid_t reader;
     int64_t reader_cpu_ns;
 };
 
-static struct turn turns[SRV_GRPC_MAX_FD]; /* 8 MB, of which only the used pages exist */
+/* The array takes 8 MB of address space, of which only used pages are allocated. */
+static struct turn turns[SRV_GRPC_MAX_FD];
 
 static struct {
     _Atomic bool is_on;
     _Atomic int n_loops;
-    _Atomic int loop_epoll[MAX_LOOPS]; /* the epoll it waits for, + 1; 0: it does not wait */
-    _Atomic int64_t crowd;             /* number of the current period of CROWD_NS */
-    /* connections that ended turns in this period, and in the last one */
+    /* epoll descriptor + 1 for which each I/O loop waits; 0: the loop does not wait */
+    _Atomic int loop_epoll[MAX_LOOPS];
+    _Atomic int64_t crowd; /* number of the current period of CROWD_NS nanoseconds */
+    /* connections that ended a turn in the current period, and in the previous one */
     _Atomic int n_crowd, n_crowd_last;
     struct rt_mutex mu;
     struct rt_cond changed;
@@ -70,7 +77,7 @@ static struct {
     int64_t released_ns;
     const _Atomic int *n_calls; /* NULL: not known */
     int n_calls_before;         /* value of *n_calls at the last check */
-    int64_t ended_ns;           /* time when a connection, or many calls, ended last */
+    int64_t ended_ns;           /* time at which a connection, or many calls, last ended */
     pthread_t thread;
 } all = {.mu = RT_MUTEX_INIT, .first = NONE, .last = NONE};
 
@@ -81,8 +88,8 @@ static struct turn *turn_of(int fd)
     return atomic_load_explicit(&turns[fd].may_pause, memory_order_acquire) ? &turns[fd] : NULL;
 }
 
-/* Publishes the members that belong to the reading thread, since the next reader may be another
- * thread. */
+/* Publishes the members used by the reading thread, because another thread may read the connection
+ * next. */
 static void changed(struct turn *t)
 {
     atomic_store_explicit(&t->may_pause, true, memory_order_release);
@@ -90,9 +97,9 @@ static void changed(struct turn *t)
 
 /* ---- ends of pauses ---- */
 
-/* Makes the kernel report the socket's readiness to the core again, by SO_RCVLOWAT or, for a
- * socket that was reset, by shutdown. The descriptor may belong to another socket by now; that
- * does no harm, because 1 is the default and a socket that has hung up will be shut down anyway. */
+/* Makes the kernel report the socket's readiness to the core again: by SO_RCVLOWAT or, for a socket
+ * that was reset, by shutdown. If the descriptor already refers to another socket, this does no
+ * harm, because 1 is the default, and a socket that has hung up will be shut down anyway. */
 static void rearm(int fd)
 {
     struct pollfd now = {.fd = fd};
@@ -113,8 +120,8 @@ static int64_t cpu_ns(clockid_t clock)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* Whether a thread has used less than half of the past time, since `spent_ns` was noted, as CPU
- * time. */
+/* Returns whether a thread has spent less than half of the last past_ns nanoseconds on the CPU.
+ * *spent_ns is its CPU time at the last call. */
 static bool rests(clockid_t thread, int64_t *spent_ns, int64_t past_ns)
 {
     int64_t now = cpu_ns(thread), spent = now - *spent_ns;
@@ -123,7 +130,7 @@ static bool rests(clockid_t thread, int64_t *spent_ns, int64_t past_ns)
     return spent < past_ns / 2;
 }
 
-/* Whether an I/O loop waits for events and none is pending. */
+/* Returns whether an I/O loop is idle: it waits for events, and none is pending. */
 static bool is_loop_free(void)
 {
     int n = atomic_load(&all.n_loops);
@@ -136,8 +143,8 @@ static bool is_loop_free(void)
     return is_free;
 }
 
-/* Whether another connection may end. The core takes down the calls of a connection in threads of
- * its own; for END_NS afterwards other connections have the time. */
+/* Returns whether another connection may end. The core destroys the calls of a connection on
+ * threads of its own; for END_NS afterwards, CPU time is left to other connections. */
 static bool may_one_end(int64_t now) RT_REQUIRES(all.mu)
 {
     int n = all.n_calls ? atomic_load(all.n_calls) : 0;
@@ -148,7 +155,8 @@ static bool may_one_end(int64_t now) RT_REQUIRES(all.mu)
     return now - all.ended_ns > END_NS;
 }
 
-/* Removes the connections whose pause ends from the list, and returns their number. */
+/* Removes the connections whose pause ends from the list, and returns the number of these
+ * connections. */
 static int take_released(int released[AT_ONCE], int64_t now, int64_t past_ns) RT_REQUIRES(all.mu)
 {
     bool is_overdue = now - all.released_ns > PAUSE_NS, is_free = is_loop_free();
@@ -181,7 +189,8 @@ static int take_released(int released[AT_ONCE], int64_t now, int64_t past_ns) RT
     return n;
 }
 
-static _Thread_local _Atomic int *own_epoll; /* the I/O loop's entry in all.loop_epoll */
+/* the entry of this thread's I/O loop in all.loop_epoll */
+static _Thread_local _Atomic int *own_epoll;
 
 void srv_turns_begin_loop(void)
 {
@@ -253,7 +262,7 @@ static void begin_pause(int fd, struct turn *t)
     rt_mutex_unlock(&all.mu);
 }
 
-/* Counts a connection with much work in the current period. True: there is a crowd. */
+/* Counts a connection with much work in the current period. Returns whether there is a crowd. */
 static bool is_crowd(struct turn *t)
 {
     int64_t now = rt_now_ns() / CROWD_NS, before = atomic_load(&all.crowd);
@@ -269,7 +278,7 @@ static bool is_crowd(struct turn *t)
     return atomic_load(&all.n_crowd) >= CROWD || atomic_load(&all.n_crowd_last) >= CROWD;
 }
 
-/* Ends the turn if the bytes and frames read are all of it. */
+/* Ends the turn of a connection if it has read the permitted number of bytes or frames. */
 static void look_at_turn(struct turn *t)
 {
     uint32_t most = t->is_heavy ? TURN_BYTES : UINT32_MAX / ALONE;
@@ -283,7 +292,7 @@ static void look_at_turn(struct turn *t)
     atomic_store_explicit(&t->phase, IS_OVER, memory_order_relaxed);
 }
 
-/* A read begins a new turn. The frames of everything read before are known by now. */
+/* Begins a new turn at a read. By this time the frames in all earlier bytes have been counted. */
 static void begin_turn(struct turn *t)
 {
     t->is_over = false;
@@ -300,8 +309,8 @@ void srv_turns_begin(int fd)
         return;
     getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &n);
     rt_mutex_lock(&all.mu);
-    /* A pause of an earlier connection with this descriptor ends in its turn; until then this
-     * connection is not paused. */
+    /* If an earlier connection with the same descriptor is still paused, its pause ends as usual,
+     * and this connection is not paused until then. */
     if (atomic_load_explicit(&turns[fd].phase, memory_order_relaxed) == PAUSED)
         domain = 0;
     else
@@ -377,7 +386,7 @@ bool srv_turns_end(int fd)
 
 /* ---- start and stop ---- */
 
-/* Connects two TCP sockets on this machine. */
+/* Connects two TCP sockets over the loopback interface. */
 static bool connect_pair(int fds[2])
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -403,7 +412,8 @@ static bool comes(int epoll)
     return epoll_wait(epoll, &event, 1, 1000) == 1;
 }
 
-/* Whether the kernel reports an edge again after it was taken. */
+/* Returns whether setting SO_RCVLOWAT makes the kernel report an edge again after epoll_wait has
+ * returned it. */
 static bool can_rearm(void)
 {
     struct epoll_event want = {.events = EPOLLIN | EPOLLET};

@@ -1,7 +1,7 @@
 /*
- * Divides the reads of gRPC's connections into turns. The core reads from a connection as long as
- * bytes are available, and the reading thread handles no other events meanwhile: several
- * connections that send without a pause, each at a permitted rate, would keep all others waiting.
+ * Makes the core read gRPC's connections in turns. The core reads from a connection as long as
+ * bytes are available, and its threads handle no other events in the meantime: several connections
+ * that send continuously, each at a permitted rate, would block all others.
  *
  * So each read is short, and a connection that has used up its turn is paused: its reads return
  * EAGAIN, and the core goes on to other connections. The pause ends when one of the I/O loops and
