@@ -1,4 +1,4 @@
-/* Access to fields of protobuf-c messages by descriptor, and the message types that an Any may
+/* Accesses fields of protobuf-c messages by descriptor, and finds the message types that an Any may
  * hold. */
 #ifndef PB_FIELD_H
 #define PB_FIELD_H

@@ -1,8 +1,9 @@
 /*
- * PredictionLog: the record of one request and its response in warm-up files, goldens and request
- * logs. The record says which API was called and holds the two messages as bytes.
+ * Reads and writes PredictionLog, the record of one request and its response in warm-up files,
+ * goldens and request logs. A record identifies the API that was called, and holds the two messages
+ * as bytes.
  *
- * Source: tensorflow_serving/apis/prediction_log.proto. Threads: pure.
+ * Source: tensorflow_serving/apis/prediction_log.proto. Threads: pure functions.
  */
 #ifndef PB_PREDICTION_LOG_H
 #define PB_PREDICTION_LOG_H
@@ -28,7 +29,7 @@ enum pb_log_type {
 enum { PB_LOG_REQUEST = 1, PB_LOG_RESPONSE = 2 };
 
 struct pb_prediction_log {
-    enum pb_log_type type;            /* PB_LOG_NONE: the record holds no log */
+    enum pb_log_type type;            /* PB_LOG_NONE: the record contains no request or response */
     struct rt_span request, response; /* p NULL: missing */
 };
 

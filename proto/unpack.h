@@ -21,9 +21,9 @@ enum {
     /* How often a message may repeat a singular message field. protobuf merges the repetitions; no
      * known writer produces any. */
     PB_MAX_PIECES = 16,
-    /* Limit of the memory of an unpacked message, in bytes per byte of the message, in addition to
-     * PB_FREE_BYTES. Measured: 1 for a node with weights, 9 to 20 for the functions of a Keras
-     * ResNet50. */
+    /* Limit for the memory of an unpacked message, in bytes per byte of the serialized message, in
+     * addition to PB_FREE_BYTES. Measured values: 1 for a node with weights, 9 to 20 for the
+     * functions of a Keras ResNet50. */
     PB_MAX_GROWTH = 64,
     PB_FREE_BYTES = 16 << 20,
 };

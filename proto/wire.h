@@ -1,7 +1,7 @@
 /*
  * Iterates over the fields of a serialized protobuf message without unpacking it. Used for messages
- * that are too large to unpack twice (a GraphDef inside a SavedModel), and for checks before
- * unpacking.
+ * that are too large to unpack twice (such as a GraphDef inside a SavedModel), and for checks
+ * before unpacking.
  */
 #ifndef PB_WIRE_H
 #define PB_WIRE_H
@@ -16,7 +16,7 @@ struct pb_field {
     uint32_t number;
     enum pb_wire_type type;
     uint64_t value;       /* raw bits of a field of type PB_VARINT or PB_FIXED* */
-    struct rt_span bytes; /* the payload of a PB_BYTES field */
+    struct rt_span bytes; /* the payload of a field of type PB_BYTES */
     struct rt_span whole; /* all bytes of the field, including its tag */
 };
 

@@ -84,7 +84,7 @@ struct slipway_client *slipway_client_new(const struct slipway_options *o,
         memcpy(c->authorization + sizeof "Bearer " - 1, o->token, strlen(o->token) + 1);
     }
     c->max_message_bytes = o->max_message_bytes ? o->max_message_bytes : INT32_MAX;
-    /* gRPC's arguments are not const, although gRPC only reads them. */
+    /* gRPC's API takes these arguments without const, although gRPC only reads them. */
     char receive[] = GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, send[] = GRPC_ARG_MAX_SEND_MESSAGE_LENGTH;
     char backoff[] = GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS;
     char pool[] = GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, name[] = GRPC_SSL_TARGET_NAME_OVERRIDE_ARG;

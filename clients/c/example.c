@@ -1,7 +1,8 @@
 /*
- * Asks a server about the model half_plus_two, and sends it numbers to predict from:
+ * Example of a client: queries a server about the model half_plus_two, and requests predictions for
+ * the given numbers. Usage:
  *     slipway_example HOST:PORT [NUMBER...]
- * Built outside of this source tree by
+ * To build the example outside of this source tree:
  *     cc example.c $(pkg-config --cflags --libs slipway-client)
  */
 #include <inttypes.h>

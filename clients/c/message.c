@@ -312,7 +312,7 @@ static void put_element(char *dst, size_t size, int dtype, uint64_t v)
 {
     if (dtype == SLIPWAY_BOOL)
         v = v != 0;
-    memcpy(dst, &v, size); /* the CPU is little-endian */
+    memcpy(dst, &v, size); /* the CPU is little-endian, so the lowest bytes come first */
 }
 
 /*
@@ -501,7 +501,7 @@ static enum rt_status read_named(struct rt_span entry, struct rt_arena *arena, s
     return st;
 }
 
-enum { OUTPUTS = 1, MODEL_SPEC = 2 }; /* field numbers of PredictResponse */
+enum { OUTPUTS = 1, MODEL_SPEC = 2 }; /* field numbers of the message PredictResponse */
 
 static enum rt_status read_outputs(struct rt_span message, struct rt_arena *arena, size_t *budget,
                                    struct slipway_model *model, struct slipway_tensor **out,

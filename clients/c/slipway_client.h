@@ -47,7 +47,7 @@ enum slipway_code {
     SLIPWAY_UNIMPLEMENTED = 12,
     SLIPWAY_INTERNAL = 13,
     SLIPWAY_UNAVAILABLE = 14,
-    SLIPWAY_DATA_LOSS = 15, /* the response is malformed */
+    SLIPWAY_DATA_LOSS = 15, /* also returned by the client for malformed responses */
     SLIPWAY_UNAUTHENTICATED = 16,
 };
 
@@ -109,15 +109,15 @@ int64_t slipway_count(const struct slipway_tensor *t);
 struct slipway_client;
 
 struct slipway_options {
-    const char *address; /* "HOST:PORT", "unix:/path", or any other gRPC target */
+    const char *address; /* "HOST:PORT", "unix:/path", or another gRPC target */
     bool tls;            /* false: plain text */
     /* PEM texts, not paths. `ca` holds the certificate authorities to trust instead of the
      * system's. `cert` and `key` identify the client; either both or neither must be set. */
     const char *ca, *cert, *key;
     const char *server_name;  /* name in the server's certificate, if not the address's */
-    const char *token;        /* sent with each call as "authorization: Bearer TOKEN" */
+    const char *token;        /* bearer token of each call, or NULL */
     size_t max_message_bytes; /* limit for a response, and for its tensors; 0: 2 GiB - 1 */
-    bool own_connection;      /* do not share a connection with other clients of this process */
+    bool own_connection;      /* share no connection with other clients */
 };
 
 /*
@@ -184,7 +184,7 @@ struct slipway_version {
     int64_t version;
     int state;             /* an enum slipway_state */
     enum slipway_code why; /* why the version is not served; SLIPWAY_OK: no error */
-    const char *text;      /* the reason, or "" */
+    const char *text;      /* why the version is not served, or "" */
 };
 struct slipway_status {
     int n_versions;
@@ -201,7 +201,7 @@ void slipway_status_free(struct slipway_status *s); /* NULL is fine */
 /* ---- metadata ---- */
 
 struct slipway_input {       /* an input or an output of a signature */
-    const char *name;        /* the name in the signature */
+    const char *name;        /* name of the input or output in the signature */
     const char *tensor_name; /* name of the tensor in the graph, such as "x:0" */
     int dtype;
     int rank;                      /* -1: unknown */

@@ -1,5 +1,5 @@
-/* `slipway status`, `slipway metadata` and `slipway reload`: commands about models that run no
- * inference. */
+/* Implements `slipway status`, `slipway metadata` and `slipway reload`, the commands about models
+ * that run no inference. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

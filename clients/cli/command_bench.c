@@ -1,4 +1,5 @@
-/* `slipway bench`: sends load and checks the responses, or replays a request log. */
+/* Implements `slipway bench`: sends load to a server and checks the responses, or replays a request
+ * log. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

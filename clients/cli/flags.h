@@ -16,9 +16,9 @@ enum { CL_MAX_LIST = 64 };
 enum cl_flag_kind {
     CL_SWITCH, /* bool */
     CL_TEXT,   /* const char * */
-    CL_COUNT,  /* int64_t, at least `min` */
-    CL_REAL,   /* double, at least `min` */
-    CL_TEXTS,  /* struct cl_list: the flag may be repeated */
+    CL_COUNT,  /* an int64_t of at least `min` */
+    CL_REAL,   /* a double of at least `min` */
+    CL_TEXTS,  /* a struct cl_list: the flag may be given several times */
 };
 
 struct cl_list {
@@ -45,7 +45,7 @@ struct cl_flag_set {
 struct cl_usage {
     const char *command;  /* "predict" */
     const char *synopsis; /* text that follows the command in its usage line */
-    const char *about;    /* lines that end in \n */
+    const char *about;    /* text of `--help`: lines that end in \n */
     int min_words, max_words;
     const struct cl_flag_set *sets;
     int n_sets;

@@ -87,7 +87,8 @@ static bool identify(SSL_CTX *ctx, const char *cert, const char *key)
 static enum rt_status tls_new(struct cl_http *h, const struct cl_http_options *o,
                               struct rt_error *err)
 {
-    signal(SIGPIPE, SIG_IGN); /* OpenSSL writes to sockets without MSG_NOSIGNAL */
+    /* OpenSSL writes to sockets without MSG_NOSIGNAL, which would raise SIGPIPE */
+    signal(SIGPIPE, SIG_IGN);
     h->tls = SSL_CTX_new(TLS_client_method());
     if (!h->tls)
         return tls_failed(err, RT_INTERNAL, "TLS cannot be set up");

@@ -71,7 +71,7 @@ static bool read_dims(const char *p, struct header *h)
             return true;
         if (h->rank == SLIPWAY_MAX_RANK || (h->dim[h->rank++] = number(&p)) < 0)
             return false;
-        if (*p == 'L') /* written by Python 2 */
+        if (*p == 'L') /* suffix of integers written by Python 2 */
             p++;
         if (*p != ',' && *p != ')' && *p != ' ')
             return false;

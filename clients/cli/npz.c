@@ -93,7 +93,7 @@ static enum rt_status unpack(const struct entry *e, size_t max_bytes, struct rt_
         return rt_fail(err, RT_RESOURCE_EXHAUSTED, "\"%.*s\" takes %zu bytes, more than %zu",
                        (int)e->name.n, (const char *)e->name.p, e->size, max_bytes);
     if (e->method == 8) {
-        /* deflate expands a byte to at most 1032 bytes */
+        /* one byte of deflate data expands to at most 1032 bytes */
         unsigned char *p =
             e->size / 1040 <= e->packed.n ? rt_arena_alloc(arena, e->size + 1) : NULL;
         if (!p)

@@ -23,7 +23,7 @@ struct srv_cancellation {
     int64_t deadline_ns; /* CLOCK_MONOTONIC; RT_NEVER: none */
     /* set when the client disconnects; NULL: the response has no client */
     const _Atomic bool *cancelled;
-    size_t spent;        /* bytes reported since the last check */
+    size_t spent;        /* number of bytes written since the last check */
     enum rt_status over; /* why the response is cancelled; RT_OK: not cancelled */
 };
 

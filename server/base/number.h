@@ -1,4 +1,4 @@
-/* Parses numbers, without locale and without strtol's silent acceptance of bad text. */
+/* Parses numbers strictly: without locale, and without strtol's tolerance of malformed text. */
 #ifndef SRV_NUMBER_H
 #define SRV_NUMBER_H
 

@@ -1,4 +1,4 @@
-/* Fills memory with copies of one element. */
+/* Fills memory with copies of one element of any size up to 64 KiB. */
 #ifndef SRV_REPEAT_H
 #define SRV_REPEAT_H
 

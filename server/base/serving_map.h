@@ -1,10 +1,11 @@
 /*
- * The serving map: the versions that answer requests now. A map is immutable; the manager publishes
- * a new one behind one atomic pointer, and each I/O loop reads the pointer once per turn.
+ * The serving map contains the model versions that currently serve requests. A map is immutable;
+ * the manager publishes a new map through an atomic pointer, which each I/O loop reads once per
+ * turn.
  *
- * A version is retired in this order: a map without it is published; each I/O loop receives a
- * message and confirms once it uses the new map and holds no handle of the version; then the
- * manager frees it.
+ * To retire a version, the manager publishes a map without the version and posts a message to each
+ * I/O loop. A loop confirms as soon as it uses the new map and holds no handle of the version.
+ * Finally the manager frees the version.
  */
 #ifndef SRV_SERVING_MAP_H
 #define SRV_SERVING_MAP_H
@@ -28,7 +29,7 @@ struct srv_version {
     uint32_t slot;
     struct srv_model_queue *model_queue;
     struct srv_version_metrics *metrics;
-    struct srv_model_log *log; /* request log of its model */
+    struct srv_model_log *log; /* request log of the version's model */
     int64_t held;              /* srv_load.held */
 };
 

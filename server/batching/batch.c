@@ -83,7 +83,7 @@ bool srv_batch_can_pad(const struct rt_tensor *t)
 struct merging {
     enum rt_dtype dtype;
     struct rt_check check;
-    size_t written; /* bytes written since the last check */
+    size_t written; /* number of bytes written since the last check */
     struct rt_error *err;
 };
 enum { CHUNK_BYTES = 4 << 20 };

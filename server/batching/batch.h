@@ -35,7 +35,7 @@ struct srv_batch_verdict {
 
 /* Runs the batch. Afterwards every job has its status and, if that is RT_OK, its outputs. */
 struct srv_batch_verdict srv_batch_run(struct srv_batch *b);
-/* Runs one job that is not merged with others. */
+/* Runs one job by itself, without merging it with others. */
 void srv_batch_run_job(struct srv_job *job);
 
 /*

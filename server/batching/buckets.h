@@ -23,7 +23,7 @@ struct srv_feed_key { /* the data type and shape of one feed, equal for all jobs
 /* The waiting batches of one callable. Signatures with the same callable share the queue. */
 struct srv_call_queue {
     struct srv_core_queue core;
-    struct srv_call_queue *next; /* next queue of the model queue */
+    struct srv_call_queue *next; /* next queue of the same model queue */
     const struct rt_callable *call;
     bool rowwise;
     /* an output did not have one row per input row, or the callable is no longer row-wise */
@@ -31,7 +31,8 @@ struct srv_call_queue {
 };
 
 struct srv_bucket {
-    struct srv_core_bucket core; /* must be the first member */
+    /* the first member: a pointer to it is converted to struct srv_bucket */
+    struct srv_core_bucket core;
     uint64_t hash;
     struct srv_call_queue *queue; /* NULL in the bucket of the signatures that write variables */
     bool has_rows;

@@ -38,7 +38,7 @@ struct srv_job {
     /* number of bytes taken from the budget of bytes in flight */
     size_t body_bytes;
 
-    /* feeds[i] is input i of the signature. srv_job_clear drops the feeds. */
+    /* feeds[i] is input i of the signature. srv_job_clear releases the feeds. */
     int n_feeds;
     struct rt_tensor *feeds;
     /* fetches[i] is output i of the signature, and zero unless `status` is RT_OK. The transport may
@@ -60,7 +60,7 @@ struct srv_job {
     int batch_rows; /* number of rows in the batch of this job */
 
     enum rt_status status;
-    struct rt_error err; /* err.arena is the job's arena */
+    struct rt_error err; /* err.arena must be the job's arena */
 
     /* Called exactly once, on any thread: on a worker, or on the thread of the I/O loop if the
      * job ran inline or was refused. Work that needs the thread of the I/O loop must be posted
@@ -68,7 +68,7 @@ struct srv_job {
     void (*done)(struct srv_job *job);
     void *owner; /* data of the transport (REST or gRPC) */
 
-    struct srv_core_job sched; /* the scheduler's own data */
+    struct srv_core_job sched; /* data used only by the scheduler */
 };
 
 /* Returns the flag that is set when the client of the job has disconnected. */

@@ -37,18 +37,18 @@ struct worker {
 
 struct srv_scheduler {
     struct srv_server *server;
-    struct srv_batching batching; /* read-only after the start */
+    struct srv_batching batching; /* read-only after the server has started */
     struct rt_mutex mu;
     struct rt_cond work, time, spare;
     struct srv_core core; /* guarded by mu, like all members down to `stopping` */
     int n_idle;           /* waiting workers */
-    int n_woken;          /* waiting workers that were signalled */
+    int n_woken;          /* number of waiting workers that were signalled */
     int64_t timer_ns;     /* time at which the timer thread will wake */
     int64_t taken_ns;     /* time at which a worker last took a batch */
     int64_t spare_ns;     /* time at which the spare worker will wake; 0: it is running */
     bool stopping;
     struct rt_pool *pool;
-    _Atomic int n_jobs; /* queued and running jobs */
+    _Atomic int n_jobs; /* number of queued and running jobs */
     /* number of workers without the spare worker, which is the last element of worker[] */
     int n_workers;
     pthread_t timer;

@@ -35,12 +35,13 @@ struct srv_core_job {
 /* Cost model: a run of n rows takes a + b n nanoseconds. The model is fitted to measured runs, and
  * older runs have less weight. */
 struct srv_cost {
-    double w, x, y, xx, xy; /* weighted sums of the least-squares fit */
+    double w, x, y, xx, xy; /* weighted sums for the least-squares fit of a line */
     int64_t runs;
     double fastest; /* duration of the fastest recent run in nanoseconds */
 };
 void srv_cost_learn(struct srv_cost *c, int64_t rows, int64_t ns);
-int64_t srv_cost_of(const struct srv_cost *c, int64_t rows); /* 0: nothing was measured yet */
+/* returns 0 if nothing was measured yet */
+int64_t srv_cost_of(const struct srv_cost *c, int64_t rows);
 
 /* The parameters for merging the jobs of a model queue. */
 struct srv_core_policy {
@@ -104,7 +105,7 @@ struct srv_core_settings {
 
 struct srv_core {
     struct srv_core_settings settings;
-    struct srv_core_model_queue *active; /* model queues that have jobs */
+    struct srv_core_model_queue *active; /* list of the model queues that have jobs */
     int64_t virtual_ns;                  /* virtual time of the model queue served last */
     int64_t soonest_ns;                  /* lower bound for the deadlines of all queued jobs */
     int64_t swept_ns;
@@ -140,7 +141,7 @@ int64_t srv_core_open_batch_rows(const struct srv_core_bucket *b);
 
 struct srv_core_batch {
     struct srv_core_bucket *bucket; /* NULL: no batch can run now */
-    struct srv_core_job *jobs;      /* the jobs in order, linked by `next` */
+    struct srv_core_job *jobs;      /* list of the jobs in order, linked by `next` */
     int n_jobs;
     int64_t rows;       /* number of rows of all jobs; 0: one job without rows */
     int64_t run_rows;   /* `rows` rounded up to an allowed batch size */

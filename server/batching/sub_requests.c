@@ -9,7 +9,7 @@ struct sub_requests {
     void (*parent_done)(struct srv_job *parent, bool follows_rows);
     atomic_int left;
     int n;
-    struct srv_job *job; /* array of n sub-requests */
+    struct srv_job *job; /* array of all n sub-requests */
 };
 
 /* ---- concatenating outputs ---- */

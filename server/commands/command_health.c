@@ -54,7 +54,7 @@ struct srv_health_ports srv_health_ports(const char *cmdline, size_t n)
         size_t length = strnlen(cmdline + at, n - at);
         size_t next = at + length + 1;
         if (at + length == n)
-            break; /* the command line was truncated */
+            break; /* the last argument is incomplete: the command line was truncated */
         const char *after =
             next < n && memchr(cmdline + next, '\0', n - next) ? cmdline + next : NULL;
         take_port(&p.rest, "--rest_api_port", cmdline + at, after);

@@ -49,11 +49,11 @@ struct inspected {
     struct rt_map ops; /* maps the name of an op to its struct op_count */
     struct rt_map functions;
     struct rt_checkpoint *checkpoint; /* NULL: none */
-    struct rt_model *model;           /* NULL: the model did not load */
+    struct rt_model *model;           /* NULL if the model could not be loaded */
     const char *trouble;              /* error text if the model did not load */
     /* array of objects with the keys op, node, reason, needed_by */
     json_t *unsupported;
-    const struct rt_pass_dump *dump; /* NULL: no dump was requested */
+    const struct rt_pass_dump *dump; /* graphs of passes to print; NULL: no dump was requested */
 };
 
 /* ---- ops ---- */

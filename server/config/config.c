@@ -416,7 +416,8 @@ static enum rt_status from_message(const void *message, const struct pb_text_pla
     }
     if (!st || st == RT_INVALID_ARGUMENT) {
         struct rt_error twice = {0};
-        if (sort_and_check(c, &twice)) { /* TensorFlow Serving reports duplicate names first */
+        /* TensorFlow Serving reports duplicate names before other errors */
+        if (sort_and_check(c, &twice)) {
             st = twice.code;
             rt_error_copy(err, &twice);
         }

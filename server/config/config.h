@@ -27,10 +27,10 @@ struct srv_logging_config {
 
 struct srv_model_config {
     const char *name;
-    const char *base_path; /* absolute, without a trailing slash */
+    const char *base_path; /* absolute path without a trailing slash */
     const char *platform;
     enum srv_policy policy;
-    int64_t n_latest; /* LATEST: at least 1 */
+    int64_t n_latest; /* for SRV_POLICY_LATEST: number of versions, at least 1 */
     int n_specific;
     const int64_t *specific;
     int n_labels;
@@ -74,7 +74,7 @@ enum rt_status srv_config_check_platforms(const struct srv_config *old,
 /* Checks that `config` may replace `old`: an empty config file may not replace a list of models. */
 enum rt_status srv_config_check_transition(const struct srv_config *old,
                                            const struct srv_config *config, struct rt_error *err);
-/* Returns whether both configs are equal. */
+/* Returns whether the configs `a` and `b` are equal. */
 bool srv_config_eq(const struct srv_config *a, const struct srv_config *b);
 const struct srv_model_config *srv_config_find(const struct srv_config *c, const char *name);
 /* Returns the model's entry for a label, or NULL if there is none. `c` may be NULL. */

@@ -14,7 +14,7 @@ struct srv_entrypoint {
     /* false: no model was named, so every sub-directory of /models is a model */
     bool as_tensorflow;
     int argc;
-    const char *const *argv; /* arguments for srv_options_parse, allocated in the arena */
+    const char *const *argv; /* arguments for srv_options_parse; argv is allocated in the arena */
 };
 
 /*

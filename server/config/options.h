@@ -51,8 +51,8 @@ struct srv_options {
     const char *admin_address, *admin_socket, *admin_token_file;
     const char *model_root; /* directory below which reloaded models must be; "": anywhere */
     bool enable_grpc_reflection;
-    const char *bind_address; /* 127.0.0.1 as slipway serve */
-    int64_t max_body_bytes;   /* 256 MiB by default */
+    const char *bind_address; /* default as slipway serve: 127.0.0.1 */
+    int64_t max_body_bytes;   /* default: 256 MiB */
     int64_t max_bytes_in_flight;
     int64_t max_grpc_calls;
     int64_t max_header_bytes;
@@ -88,7 +88,7 @@ struct srv_options {
     bool log_device_placement;
     bool access_log;
     const char *log_format; /* "text" or "json" */
-    int64_t log_level;      /* 0 errors .. 3 debug */
+    int64_t log_level;      /* from 0 (errors) to 3 (debug) */
     bool strict_flags;
     const char *version_transition; /* "availability_preserving" or "resource_preserving" */
 

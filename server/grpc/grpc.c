@@ -158,8 +158,8 @@ static enum rt_status make_ports(struct srv_grpc *g, struct rt_error *err)
     enum rt_status st = arena ? srv_grpc_arguments(o, quota, arena, &args, err)
                               : rt_fail_memory(err, "the arguments of gRPC", 0);
 
-    /* The quota is large enough that the core never has to fail a stream for lack of it: the bytes
-     * of incomplete messages are not part of server->in_flight, and grpc_frames.c limits them. */
+    /* The quota is so large that the core never fails a stream for exceeding it: the bytes of
+     * incomplete messages are not counted in server->in_flight, and grpc_frames.c limits them. */
     grpc_resource_quota_resize(quota,
                                (size_t)(o->max_bytes_in_flight + max_arriving(o)) + QUOTA_EXTRA);
     g->n_ports = srv_grpc_has_admin(o) ? 2 : 1;

@@ -536,7 +536,7 @@ static void on_call(struct srv_call *c, bool ok)
     struct srv_grpc_loop *loop = c->loop;
     struct srv_grpc *g = loop->grpc;
 
-    if (!ok) { /* the core is shutting down */
+    if (!ok) { /* the core delivers no call because it is shutting down */
         c->call = NULL;
         end_call(c);
         return;

@@ -74,7 +74,7 @@ enum srv_call_event {
     SRV_EV_SHUTDOWN
 };
 
-/* An event of the completion queue. The tag of an operation is the address of its event. */
+/* An event of a completion queue. The tag of a gRPC operation is the address of its event. */
 struct srv_grpc_event {
     enum srv_call_event kind;
     struct srv_call *call;
@@ -85,7 +85,7 @@ struct srv_stream {
     bool is_sending; /* no other message may be sent before `sent` is called */
     bool is_ended;
     bool has_begun; /* counts against the I/O loop's limit for streams */
-    bool has_sent;  /* the initial metadata was sent */
+    bool has_sent;  /* the initial metadata of the response was sent */
     /* a message was sent; `sent`, `closed` and `look` may be NULL */
     void (*sent)(struct srv_call *c);
     void (*closed)(struct srv_call *c); /* the client has disconnected, or everything was sent */
@@ -107,10 +107,10 @@ struct srv_call {
     struct srv_grpc_loop *loop;
     struct srv_io_loop *io_loop;
     struct srv_server *server;
-    const struct srv_grpc_method *method; /* NULL: the path is unknown */
+    const struct srv_grpc_method *method; /* NULL if no method has the path of the call */
 
     /* For the handler. */
-    struct rt_arena *arena; /* reset when the call ends */
+    struct rt_arena *arena; /* reset when the call ends; holds the data of the request */
     struct rt_error err;    /* error text is allocated in `arena` */
     void *state;            /* the handler's state, allocated in `arena` */
     struct rt_span model;   /* model name in the request, for metrics and access log */
@@ -138,7 +138,7 @@ struct srv_call {
     grpc_byte_buffer *payload;
     int cancelled;
     char peer[80];      /* the peer's address for the access log, otherwise "" */
-    size_t charged;     /* bytes taken from the budget server->in_flight */
+    size_t charged;     /* number of bytes taken from the budget server->in_flight */
     size_t n_in, n_out; /* number of message bytes received and sent */
     unsigned char *inflated;
     size_t n_inflated;
@@ -159,7 +159,7 @@ struct srv_call {
     bool close_started;                /* RECV_CLOSE was started */
     bool is_closed;                    /* RECV_CLOSE has completed */
     bool may_send_close; /* a response sent on the I/O loop thread also starts RECV_CLOSE */
-    enum rt_status code; /* status of the response */
+    enum rt_status code; /* status code of the response */
 };
 
 /* ---- the message ---- */

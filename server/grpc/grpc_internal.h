@@ -185,12 +185,13 @@ void srv_grpc_cut_stalled(struct srv_grpc_loop *loop, int64_t now);
 void srv_call_awaits(struct srv_call *c, enum srv_awaited what);
 /* Stops counting the large response of a call when the call ends. */
 void srv_call_forget_socket(struct srv_call *c);
-void srv_grpc_forget_sockets(struct srv_grpc_loop *loop); /* called when the I/O loop ends */
+/* must be called when the I/O loop ends */
+void srv_grpc_forget_sockets(struct srv_grpc_loop *loop);
 
 /* ---- grpc_aside.c ---- */
 
 enum rt_status srv_grpc_aside_start(struct srv_grpc_aside *a, struct rt_error *err);
-void srv_grpc_aside_stop(struct srv_grpc_aside *a); /* called when no calls are left */
+void srv_grpc_aside_stop(struct srv_grpc_aside *a); /* must be called when no calls are left */
 
 /* ---- grpc_drain.c ---- */
 

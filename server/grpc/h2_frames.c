@@ -133,7 +133,7 @@ static enum srv_h2_verdict take_continuation(struct srv_h2_frames *f)
 {
     uint32_t cost = 1 + f->block / BLOCK_UNIT;
 
-    f->block += f->skip; /* at most max_block + 2^24 */
+    f->block += f->skip; /* block is at most max_block + 2^24, so it cannot overflow */
     if (f->block > f->max_block)
         return SRV_H2_LARGE_BLOCK;
     return spend(f, cost) ? SRV_H2_GOES_ON : SRV_H2_FLOOD;

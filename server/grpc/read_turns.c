@@ -72,11 +72,11 @@ static struct {
     _Atomic int n_crowd, n_crowd_last;
     struct rt_mutex mu;
     struct rt_cond changed;
-    int first, last; /* oldest and newest paused connection, or NONE; guarded by mu */
+    int first, last; /* the oldest and the newest paused connection, or NONE; guarded by mu */
     bool is_stopping;
     int64_t released_ns;
     const _Atomic int *n_calls; /* NULL: not known */
-    int n_calls_before;         /* value of *n_calls at the last check */
+    int n_calls_before;         /* the value of *n_calls at the last check */
     int64_t ended_ns;           /* time at which a connection, or many calls, last ended */
     pthread_t thread;
 } all = {.mu = RT_MUTEX_INIT, .first = NONE, .last = NONE};
@@ -116,7 +116,7 @@ static int64_t cpu_ns(clockid_t clock)
     struct timespec t;
 
     if (clock_gettime(clock, &t))
-        return 0; /* the thread has ended */
+        return 0; /* the thread no longer exists, so its clock cannot be read */
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
