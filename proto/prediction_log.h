@@ -16,7 +16,7 @@
 /* Field numbers of PredictionLog. A record has exactly one of the fields from CLASSIFY on. */
 enum pb_log_type {
     PB_LOG_NONE = 0,
-    PB_LOG_METADATA = 1, /* present in addition to one of the other fields */
+    PB_LOG_METADATA = 1, /* PB_LOG_METADATA accompanies one of the other fields */
     PB_LOG_CLASSIFY = 2,
     PB_LOG_REGRESS = 3,
     PB_LOG_MULTI_INFERENCE = 4,

@@ -29,8 +29,8 @@ struct pb_text_place {
 };
 struct pb_text_places {
     const ProtobufCMessageDescriptor *type;
-    struct pb_text_place *at; /* the positions in the order of the text */
-    size_t n, max;            /* capacity of `at` is max; further positions are dropped */
+    struct pb_text_place *at; /* array of positions, in the order of the text */
+    size_t n, max;            /* max is the capacity of `at`; further positions are dropped */
 };
 /* Like pb_text_parse, but also records the positions of messages in `places`, which may be NULL. */
 enum rt_status pb_text_parse_placed(ProtobufCMessage **out, const ProtobufCMessageDescriptor *d,

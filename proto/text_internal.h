@@ -45,7 +45,8 @@ void pb_text_skip_space(struct pb_text_parser *x);
 /* Returns the next character that is neither white space nor in a comment, or 0 at the end of the
  * text. */
 char pb_text_peek(struct pb_text_parser *x);
-/* Skips white space and consumes the next character if it is c. Returns whether it was. */
+/* Skips white space and consumes the next character if it is c. Returns whether the character was
+ * c. */
 bool pb_text_take(struct pb_text_parser *x, char c);
 /* Consumes a word or a number and returns it. The token includes all adjacent letters and digits,
  * so that "1x" is one invalid token rather than two tokens. */

@@ -17,7 +17,7 @@ enum { ARENA_SLACK = 1 << 20 };
 
 struct slipway_client {
     grpc_channel *channel;
-    char *authorization; /* NULL: requests carry no authorization header */
+    char *authorization; /* authorization header of each request; NULL: none is sent */
     size_t max_message_bytes;
 };
 

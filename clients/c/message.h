@@ -15,7 +15,7 @@
 
 /* ---- requests are appended to *out; out of memory: out->failed is set ---- */
 
-/* Appends a PredictRequest. INVALID_ARGUMENT: one of the inputs cannot be sent. */
+/* Appends a PredictRequest to *out. INVALID_ARGUMENT: an input cannot be sent. */
 enum rt_status cl_write_predict(struct rt_bytes *out, const struct slipway_model *model,
                                 const struct slipway_tensor *inputs, int n_inputs,
                                 const char *const *outputs, int n_outputs, struct rt_error *err);
@@ -25,7 +25,7 @@ void cl_write_metadata_request(struct rt_bytes *out, const struct slipway_model 
  * malformed; the error text is "LINE:COLUMN: reason". */
 enum rt_status cl_write_reload_request(struct rt_bytes *out, const char *config,
                                        struct rt_error *err);
-/* Appends a field that holds bytes, a string or a message. */
+/* Appends a field that holds bytes, a string or a message to *out. */
 void cl_put_bytes(struct rt_bytes *out, uint32_t number, const void *p, size_t n);
 
 /* ---- responses; DATA_LOSS with a reason: the response is malformed ---- */

@@ -47,7 +47,7 @@ enum slipway_code {
     SLIPWAY_UNIMPLEMENTED = 12,
     SLIPWAY_INTERNAL = 13,
     SLIPWAY_UNAVAILABLE = 14,
-    SLIPWAY_DATA_LOSS = 15, /* also returned by the client for malformed responses */
+    SLIPWAY_DATA_LOSS = 15, /* the client received a malformed response */
     SLIPWAY_UNAUTHENTICATED = 16,
 };
 
@@ -79,7 +79,7 @@ enum slipway_dtype {
     SLIPWAY_UINT32 = 22,     /* uint32_t */
     SLIPWAY_UINT64 = 23,     /* uint64_t */
 };
-const char *slipway_dtype_name(int dtype); /* "DT_FLOAT"; "DT_INVALID" if `dtype` is unknown */
+const char *slipway_dtype_name(int dtype); /* name such as "DT_FLOAT", or "DT_INVALID" */
 size_t slipway_dtype_size(int dtype);      /* bytes of an element in memory; 0: unknown `dtype` */
 
 enum { SLIPWAY_MAX_RANK = 32 };
@@ -114,7 +114,7 @@ struct slipway_options {
     /* PEM texts, not paths. `ca` holds the certificate authorities to trust instead of the
      * system's. `cert` and `key` identify the client; either both or neither must be set. */
     const char *ca, *cert, *key;
-    const char *server_name;  /* name in the server's certificate, if not the address's */
+    const char *server_name;  /* expected name in the certificate; NULL: the address's */
     const char *token;        /* bearer token of each call, or NULL */
     size_t max_message_bytes; /* limit for a response, and for its tensors; 0: 2 GiB - 1 */
     bool own_connection;      /* share no connection with other clients */

@@ -292,7 +292,7 @@ static int64_t models_in(const char *text)
 int cl_command_reload(int argc, const char *const *argv)
 {
     struct about a = {.target = CL_TARGET_DEFAULTS};
-    a.target.timeout_s = 600; /* the server loads the models during the call */
+    a.target.timeout_s = 600; /* long, because the server loads the models during the call */
     const struct cl_flag_set sets[] = {{cl_target_flags, CL_N_TARGET_FLAGS, &a.target}};
     const struct cl_usage usage = {
         .command = "reload",

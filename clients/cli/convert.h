@@ -15,7 +15,7 @@
 enum rt_status cl_convert(struct slipway_tensor *t, int dtype, struct rt_arena *arena,
                           struct rt_error *err);
 
-/* Reads one value as a double. Integers beyond 2^53 are rounded. */
+/* Reads one element of a tensor as a double. Integers beyond 2^53 are rounded. */
 double cl_get_real(int dtype, const void *p);
 /* Writes `v` as one value. Returns false if the type cannot represent `v`. */
 bool cl_set_real(int dtype, void *p, double v);

@@ -13,7 +13,7 @@ struct load;
 struct thread {
     struct load *load;
     pthread_t id;
-    struct cl_remote *remote; /* REST: each thread has its own; gRPC: threads share it */
+    struct cl_remote *remote; /* a connection for each thread (REST), or shared by threads (gRPC) */
     struct cl_histogram latency, service;
     _Atomic int64_t n_ok, n_failed, n_wrong, n_late;
 };

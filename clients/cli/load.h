@@ -43,7 +43,7 @@ enum { CL_MAX_FAULTS = 8, CL_FAULT_TEXT = 300 };
 struct cl_fault {
     enum rt_status code;
     int64_t n;
-    char text[CL_FAULT_TEXT]; /* error text of the first fault with this code */
+    char text[CL_FAULT_TEXT]; /* error text of the first fault with `code` */
 };
 
 struct cl_result {

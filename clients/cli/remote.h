@@ -49,7 +49,7 @@ enum rt_status cl_model_of(struct slipway_model *m, const char *name,
 
 /* One inference request. */
 struct cl_shot {
-    enum pb_log_type type;  /* selects the gRPC method */
+    enum pb_log_type type;  /* type of the request, which selects the gRPC method */
     struct rt_span request; /* the serialized request message, or the body for REST */
     const char *path;       /* for REST */
     struct rt_span want;    /* the expected response; if its p is NULL, any response is accepted */

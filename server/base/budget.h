@@ -1,10 +1,10 @@
 /*
  * The budget of bytes in flight: it limits the bytes that all requests hold at a time to
- * --max_bytes_in_flight. Counted are bodies, the tensors decoded from them, and responses until
- * they are sent. The rule is the same for every transport: bytes that do not fit because of other
- * requests are refused with UNAVAILABLE, and the client may retry; bytes that would not fit even if
- * the request were the only one are refused with RESOURCE_EXHAUSTED and an error text that names
- * the flag.
+ * --max_bytes_in_flight. The budget counts request bodies, the tensors decoded from them, and
+ * responses until they are sent. The rule is the same for every transport: bytes that do not fit
+ * because of other requests are refused with UNAVAILABLE, and the client may retry; bytes that
+ * would not fit even if the request were the only one are refused with RESOURCE_EXHAUSTED and an
+ * error text that names the flag.
  *
  * Threads: any.
  */

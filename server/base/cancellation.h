@@ -2,7 +2,7 @@
  * Ends the writing of a response when its deadline has passed or its client has disconnected.
  * Writers report what they have written; after every SRV_CANCELLATION_CHECK_BYTES, some ten
  * milliseconds, both conditions are checked. A cancelled response stays cancelled, and the bytes
- * already written are discarded.
+ * already written must be discarded.
  *
  * Threads: the writer's thread alone.
  */

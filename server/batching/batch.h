@@ -12,17 +12,17 @@
 #include "server/batching/job.h"
 
 struct srv_batch {
-    /* linked by `next`; all jobs have the same callable, data types and ranks */
+    /* list of jobs, linked by `next`; all have the same callable, data types and ranks */
     struct srv_job *first;
     int n_jobs;
     int64_t rows; /* number of rows of all jobs together */
     /* number of rows including padding rows, which repeat the first row of the last job */
     int64_t run_rows;
-    /* the jobs are merged because row-wise analysis permits it; the run checks it for its own
+    /* the jobs are merged because row-wise analysis permits it; the run repeats the check for its
      * shapes */
     bool needs_row_wise;
     struct rt_arena *arena; /* arena of the worker; NULL: the batch is one job and is not merged */
-    struct rt_pool *pool;   /* allocates the merged inputs */
+    struct rt_pool *pool;   /* pool from which the merged inputs are allocated */
 };
 
 struct srv_batch_verdict {

@@ -45,10 +45,10 @@ struct srv_job {
      * provide the array; otherwise srv_job_submit allocates it in the arena. */
     int n_fetches;
     struct rt_tensor *fetches;
-    /* dimension 0 of every feed; 0: the feeds have no common one, and the job is never merged */
+    /* dimension 0 that all feeds share; 0: the feeds share none, and the job is never merged */
     int64_t n_rows;
 
-    /* records the run if not NULL; a job with a trace is never merged */
+    /* trace of the run, or NULL; a job with a trace is never merged */
     struct rt_trace *trace;
 
     int64_t deadline_ns;    /* CLOCK_MONOTONIC; RT_NEVER: none */

@@ -18,7 +18,7 @@
 enum {
     /* limit for inline jobs per turn, because the network thread also serves other connections */
     INLINE_PER_TURN_NS = 500000,
-    TINY_NS = 10000, /* merging jobs that cost less does not pay */
+    TINY_NS = 10000, /* jobs that cost less than this are not worth merging */
     PATIENCE_NS = 1000000000,
     /* capacity of all model queues together, as a multiple of that of one model queue */
     TOTAL_FACTOR = 4,
@@ -216,7 +216,8 @@ static void run_batch(struct srv_scheduler *s, struct worker *w, int worker,
         log_never_merged(g.first);
     rt_mutex_lock(&s->mu);
     if (g.n_jobs && g.rows != batch->rows)
-        verdict.learn = false; /* the core expected another number of rows */
+        /* some jobs were dropped, so the cost is not that of batch->rows rows */
+        verdict.learn = false;
     end_batch(s, batch, finish - start, &verdict);
     /* The end of this run may allow a waiting batch to start. After an inline run or a run of the
      * spare worker, another worker must be woken for it; other workers check for batches

@@ -65,7 +65,8 @@ struct srv_core_queue {
 
 struct srv_core_bucket {
     struct srv_core_model_queue *model_queue;
-    struct srv_core_queue *queue; /* NULL: the number of batches is not limited */
+    /* queue of the callable; NULL: the number of batches is not limited */
+    struct srv_core_queue *queue;
     struct srv_core_bucket *next; /* next bucket of the same model queue */
     struct srv_core_job *head, *tail;
     int64_t n_rows; /* queued rows */
@@ -140,7 +141,7 @@ int64_t srv_core_free_rows(const struct srv_core_bucket *b);
 int64_t srv_core_open_batch_rows(const struct srv_core_bucket *b);
 
 struct srv_core_batch {
-    struct srv_core_bucket *bucket; /* NULL: no batch can run now */
+    struct srv_core_bucket *bucket; /* bucket of the batch; NULL: no batch can run now */
     struct srv_core_job *jobs;      /* list of the jobs in order, linked by `next` */
     int n_jobs;
     int64_t rows;       /* number of rows of all jobs; 0: one job without rows */

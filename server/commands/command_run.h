@@ -15,7 +15,7 @@ struct srv_run_shape {
 };
 
 struct srv_run {
-    const char *command; /* "run", or "inspect" if `plan` is set */
+    const char *command; /* name of the command: "run", or "inspect" if `plan` is set */
     const char *dir, *inputs, *signature, *autotune_cache;
     const char *profile_trace; /* NULL: none */
     bool bench, profile, compare, plan, json, on_line, cpu_clock;

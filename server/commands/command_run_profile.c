@@ -21,14 +21,14 @@ struct row {
     const char *name, *op, *fused, *kernel, *shapes; /* for an op, `name` and `shapes` are NULL */
     /* for a node: its self time in each run, without the nodes that it calls */
     int64_t *ns;
-    struct row *sum;     /* for a node: the row of the node's op */
+    struct row *sum;     /* for a node: the row of its op in the table of ops */
     int64_t calls;       /* number of calls in the last run */
-    double flops, bytes; /* totals of the last run */
-    double mean_ns;      /* mean over the runs in profile.chosen */
+    double flops, bytes; /* total FLOPs and bytes of the last run */
+    double mean_ns;      /* mean time over the runs in profile.chosen */
 };
 
 struct table {
-    struct rt_map map; /* maps a key to a struct row */
+    struct rt_map map; /* maps the key of a row to the struct row */
     struct row **row;
     size_t n, capacity;
 };

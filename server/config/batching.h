@@ -1,7 +1,7 @@
 /*
  * The parameters for merging requests. They come from the flags --enable_batching and
- * --max_batch_rows, and from --batching_parameters_file (a text BatchingParameters) or of a
- * version's own batching_params.pbtxt.
+ * --max_batch_rows, and from --batching_parameters_file (a text BatchingParameters) or a version's
+ * own batching_params.pbtxt.
  *
  * The parameters are read when the server starts or a version is loaded, and do not change
  * afterwards.

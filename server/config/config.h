@@ -48,7 +48,7 @@ struct srv_config {
     bool is_list;
     int n_models;
     struct srv_model_config *models; /* sorted by name, without duplicate names */
-    const char *warning;             /* set by srv_config_from_folder; NULL: no warning */
+    const char *warning;             /* warning text from srv_config_from_folder, or NULL */
 };
 
 void srv_config_free(struct srv_config *c); /* NULL is allowed */
@@ -66,8 +66,8 @@ enum rt_status srv_config_from_message(const void *message, struct srv_config **
                                        struct rt_error *err);
 /*
  * Checks the platforms of the models: only "tensorflow" can be served, and no model may change its
- * platform from `old` (which may be NULL) to `config`. The check is a separate function because
- * TensorFlow Serving reports platform errors after all others.
+ * platform from `old` (which may be NULL) to `config`. The check is a separate function so that
+ * errors are reported in TensorFlow Serving's order.
  */
 enum rt_status srv_config_check_platforms(const struct srv_config *old,
                                           const struct srv_config *config, struct rt_error *err);

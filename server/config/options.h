@@ -60,17 +60,19 @@ struct srv_options {
     int64_t max_batch_rows;
     /* time limit for running a job inline, 40 by default; 0: no job runs inline */
     int64_t inline_max_us;
-    int64_t num_workers;      /* 0: one worker per usable core */
+    int64_t num_workers;      /* number of workers; 0: one per usable core */
     int64_t cores_per_run;    /* 0: as num_workers */
-    int64_t num_rest_threads; /* 0: one thread per four cores, at least one */
-    int64_t num_grpc_threads; /* 0: one thread per four cores, at least one */
+    int64_t num_rest_threads; /* number of REST threads; 0: one per four cores, at least one */
+    int64_t num_grpc_threads; /* number of gRPC threads; 0: one per four cores, at least one */
     int64_t drain_timeout_ms; /* value of --drain_timeout, which is given in seconds */
-    int64_t drain_delay_ms;   /* -1: 5 s if the server is process 1, otherwise 0 */
+    /* delay before the drain; -1: 5 s if the server is process 1, otherwise 0 */
+    int64_t drain_delay_ms;
     /* when called as tensorflow_model_server: how long to wait for a missing model at startup */
     int64_t model_wait_seconds;
     int64_t run_memory_limit_bytes;
     int64_t total_model_memory_limit_bytes; /* 0: none */
-    int64_t run_memory_total_bytes;         /* 0: half of the free memory (computed in server.c) */
+    /* limit for the memory of all runs; 0: half of the free memory, see server.c */
+    int64_t run_memory_total_bytes;
     int64_t run_memory_idle_bytes;
     int64_t state_memory_limit_bytes;
     int64_t max_connections;

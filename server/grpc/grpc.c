@@ -109,7 +109,8 @@ static void *run_loop(void *arg)
         look_around(loop);
         if (loop->n_unposted)
             srv_grpc_post_again(loop);
-        srv_io_loop_end_turn(&loop->io_loop); /* inline jobs send their responses here */
+        /* inline jobs send their responses in srv_io_loop_end_turn */
+        srv_io_loop_end_turn(&loop->io_loop);
         if (loop->closing.is_closing)
             srv_grpc_close_turn(loop);
         if (e.type == GRPC_QUEUE_SHUTDOWN)

@@ -28,7 +28,7 @@ enum {
     /* limit for compressed messages inflated on the I/O loop: at most some 4 MB, or a few
      * milliseconds */
     INFLATE_HERE_BYTES = 4 << 10,
-    /* limit for the thread of small messages: inflates to some 64 MB, or 60 ms */
+    /* limit for compressed messages on the thread for small ones: some 64 MB inflated, or 60 ms */
     INFLATE_SMALL_BYTES = 64 << 10,
 };
 

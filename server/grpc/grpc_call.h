@@ -41,7 +41,7 @@ enum { SRV_NOT_COUNTED = -1 };
 struct srv_grpc_method {
     const char *path; /* "/package.Service/Method" */
     enum srv_grpc_kind kind;
-    int api; /* counts calls in the metrics as this enum srv_api, or SRV_NOT_COUNTED */
+    int api; /* enum srv_api by which metrics count the calls, or SRV_NOT_COUNTED */
     /* Size limit for messages in bytes. Larger messages are refused, so that reading a message
      * never blocks the I/O loop for long. 0: only --max_body_bytes limits messages. */
     size_t max_bytes;
@@ -84,11 +84,11 @@ struct srv_stream {
     bool is_open;    /* the stream has begun, and the client is still connected */
     bool is_sending; /* no other message may be sent before `sent` is called */
     bool is_ended;
-    bool has_begun; /* counts against the I/O loop's limit for streams */
+    bool has_begun; /* counted against the I/O loop's limit for streams */
     bool has_sent;  /* the initial metadata of the response was sent */
-    /* a message was sent; `sent`, `closed` and `look` may be NULL */
+    /* called when a message was sent; `sent`, `closed` and `look` may be NULL */
     void (*sent)(struct srv_call *c);
-    void (*closed)(struct srv_call *c); /* the client has disconnected, or everything was sent */
+    void (*closed)(struct srv_call *c); /* called after a disconnect, or when everything was sent */
     void (*look)(struct srv_call *c, bool ending); /* see srv_stream_watch */
 };
 

@@ -179,7 +179,7 @@ static void begin(struct watched *w, uint64_t sent)
 /* ---- plain ---- */
 
 /* The array takes 21 MB of address space, of which only used pages are allocated. A zeroed mutex is
- * unlocked */
+ * unlocked. */
 static struct watched plain[SRV_GRPC_MAX_FD];
 
 /* Returns the inspected plain connection with the descriptor fd, or NULL if it is not inspected or

@@ -27,7 +27,7 @@
 
 struct srv_metrics;
 
-/* Limit for descriptors: the server accepts only plain connections whose descriptor is below. */
+/* The server accepts plain connections only with descriptors below this limit. */
 enum { SRV_GRPC_MAX_FD = 1 << 17 };
 
 /* Enables the inspection of frames. Must be called once, before the first connection. `metrics`

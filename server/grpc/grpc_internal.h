@@ -137,7 +137,7 @@ struct srv_grpc {
     struct srv_grpc_port ports[SRV_GRPC_MAX_PORTS];
     int n_ports;
     struct srv_listener listener;
-    /* ports[0] registration of each method in the table, or NULL */
+    /* registration of each method at ports[0], or NULL; same indices as the table of methods */
     void *registered[SRV_GRPC_MAX_METHODS];
     grpc_server_credentials *credentials; /* for TCP */
     /* a channel that never connects, used by `wake` in grpc.c */

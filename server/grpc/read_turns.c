@@ -17,19 +17,20 @@
 #include "server/grpc/grpc_frames.h"
 
 enum {
-    TICK_NS = 500000,     /* interval between checks of the paused connections */
-    AT_ONCE = 2,          /* limit for the pauses ended per check */
-    LOOKED_AT = 32,       /* limit for the paused connections examined per check, oldest first */
+    TICK_NS = 500000, /* interval between checks of the paused connections */
+    AT_ONCE = 2,      /* maximum number of pauses that one check ends */
+    /* maximum number of paused connections examined per check, oldest first */
+    LOOKED_AT = 32,
     END_NS = 5000000,     /* minimum time between the ends of two connections */
     PAUSE_NS = 100000000, /* maximum time without ending a pause */
-    TURN_FRAMES = 64,     /* limit for frames per turn if there is a crowd */
+    TURN_FRAMES = 64,     /* maximum number of frames per turn if there is a crowd */
     /* if is_heavy: limit for bytes per read, and per turn if there is a crowd */
     TURN_BYTES = 8192,
     ALONE = 4,             /* factor by which a turn is longer if there is no crowd */
     CROWD = 4,             /* minimum number of connections with much work that form a crowd */
     CROWD_NS = 1000000000, /* period in which connections are counted to detect a crowd */
     FEW_FRAMES = TURN_FRAMES / 8,
-    LARGEST_READ = 1 << 16, /* bytes; a read of this size may contain thousands of frames */
+    LARGEST_READ = 1 << 16, /* maximum bytes per read, which may contain thousands of frames */
     BULK_BYTES = 1 << 18,   /* unless is_heavy, frames are counted anew after this many bytes */
     /* if the number of calls has dropped by this much since the last check, a connection has
      * ended */
