@@ -254,7 +254,7 @@ static enum rt_status escape(struct pb_text_parser *x, struct rt_bytes *out)
     return pb_text_fail(x, at, "Invalid escape sequence in string literal.");
 }
 
-/* Reads one or more adjacent quoted strings. */
+/* Parses one or more adjacent quoted strings. */
 enum rt_status pb_text_string(struct pb_text_parser *x, struct rt_bytes *out)
 {
     enum rt_status st;

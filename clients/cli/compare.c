@@ -18,7 +18,7 @@ enum { MAX_TENSORS_BYTES = INT32_MAX };
 /* ---- tensors ---- */
 
 /* Returns the floating-point type of an element or, for complex types, of its real and imaginary
- * part. Returns 0 if elements of this type are compared as bytes. */
+ * parts. Returns 0 if elements of this type are compared as bytes. */
 static int part_of(int dtype)
 {
     switch (dtype) {

@@ -1,7 +1,7 @@
 /*
- * Tensors as JSON in TensorFlow Serving's two formats: rows ("instances", "predictions") and
- * columns ("inputs", "outputs"). NaN, Infinity and -Infinity need no quotes. Threads: pure
- * functions.
+ * Converts tensors from and to JSON, in TensorFlow Serving's two formats: rows ("instances",
+ * "predictions") and columns ("inputs", "outputs"). NaN, Infinity and -Infinity need no quotes.
+ * Threads: pure functions.
  */
 #ifndef CL_JSON_H
 #define CL_JSON_H

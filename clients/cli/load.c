@@ -25,7 +25,7 @@ struct load {
     _Atomic bool stop;
     _Atomic int n_running;
     struct rt_mutex mu;
-    struct rt_cond over;      /* signalled when n_running becomes 0 */
+    struct rt_cond over;      /* signalled when no thread runs any more (n_running is 0) */
     struct cl_result *result; /* the faults in `result` are guarded by mu */
 };
 

@@ -98,7 +98,7 @@ struct srv_core_model_queue {
 };
 
 struct srv_core_settings {
-    int64_t patience_ns; /* a job is due at the latest this long after its arrival */
+    int64_t patience_ns; /* maximum time from the arrival of a job until it is due */
     int64_t max_model_queue_jobs, max_jobs;
     size_t max_model_queue_bytes, max_bytes;
     int max_running; /* limit for batches running at a time; 0: the number of workers */
@@ -107,7 +107,7 @@ struct srv_core_settings {
 struct srv_core {
     struct srv_core_settings settings;
     struct srv_core_model_queue *active; /* list of the model queues that have jobs */
-    int64_t virtual_ns;                  /* virtual time of the model queue served last */
+    int64_t virtual_ns;                  /* virtual time of the model queue that was served last */
     int64_t soonest_ns;                  /* lower bound for the deadlines of all queued jobs */
     int64_t swept_ns;
     int n_jobs, running;
