@@ -1,19 +1,19 @@
 /*
- * Element-wise fusion: runs many element-wise steps on float32 as one op, "_Chain", in one pass
+ * Element-wise fusion runs many element-wise float32 steps as one op, "_Chain", in a single pass
  * over memory.
  *
- * fuse_elementwise.c puts the op into a graph; kernels/fused/fused_elementwise.c runs it; this
- * header defines the steps. An operand below the node's n_in is the index of an input. Operand n_in
- * + j is the result of step j, which must precede the step that reads it. The last step's result is
- * the output.
+ * fuse_elementwise.c puts the op into a graph and kernels/fused/fused_elementwise.c runs it; this
+ * header defines the steps. The operands of a step are numbers: k < n_in names input k of the node,
+ * and n_in + j names the result of step j, which precedes the step that reads it. The result of the
+ * last step is the output.
  *
- * To let an op join, add a row for it to RT_ELEMENTWISE_UNARY or RT_ELEMENTWISE_BINARY; the step
- * runs the loop of the op's own float32 kernel. An activation or a per-channel product that no
- * epilogue could include also ends up in such a node, so `slipway inspect --plan` shows what a
- * specialised fused op could replace.
+ * To add an op, add a row to RT_ELEMENTWISE_UNARY or RT_ELEMENTWISE_BINARY below; its loop is that
+ * of the op's own float32 kernel. An activation or a per-channel multiplication that is not fused
+ * into an epilogue ends up in a "_Chain" node too, so `slipway inspect --plan` shows what a
+ * dedicated fused op would replace.
  *
- * Between steps, booleans are the numbers 0 and 1. Inputs of other types (rt_elementwise_input) are
- * converted to float32 as by Cast.
+ * Between steps, booleans are represented as 0 and 1. Inputs of types other than float32
+ * (rt_elementwise_input) are converted to float32 as Cast does.
  */
 #ifndef RT_ELEMENTWISE_H
 #define RT_ELEMENTWISE_H
@@ -21,11 +21,11 @@
 #include "runtime/core/fused_op.h"
 
 enum {
-    RT_ELEMENTWISE_MOST = 32,
-    RT_ELEMENTWISE_MOST_IN = 60
-}; /* MOST: steps; MOST_IN: inputs, because rt_plan_step.last_use has 64 bits */
+    RT_ELEMENTWISE_MOST = 32,   /* maximum number of steps */
+    RT_ELEMENTWISE_MOST_IN = 60 /* maximum number of inputs; rt_plan_step.last_use has 64 bits */
+};
 
-/* X(TensorFlow's op, the kernel whose loop the step runs) */
+/* X(TensorFlow op, kernel whose loop computes the step) */
 #define RT_ELEMENTWISE_UNARY(X)                                                                    \
     X(Abs, abs)                                                                                    \
     X(Ceil, ceil)                                                                                  \
@@ -67,7 +67,7 @@ enum {
     X(SquaredDifference, squared_difference)                                                       \
     X(Sub, sub)
 
-/* Comparisons of two numbers, and logical ops of two booleans. X(op, expression of x and y) */
+/* Comparisons of two numbers, and logical ops on two booleans. X(op, expression in x and y) */
 #define RT_ELEMENTWISE_TRUTH(X)                                                                    \
     X(Equal, x == y)                                                                               \
     X(Greater, x > y)                                                                              \
@@ -84,26 +84,27 @@ enum rt_elementwise_op {
     RT_ELEMENTWISE_UNARY(X) RT_ELEMENTWISE_FIRST_BINARY,
     RT_ELEMENTWISE_BEFORE_BINARY = RT_ELEMENTWISE_FIRST_BINARY - 1,
     RT_ELEMENTWISE_BINARY(X)
-        RT_ELEMENTWISE_BiasAdd, /* NHWC: the bias is as long as the last axis */
+        RT_ELEMENTWISE_BiasAdd, /* NHWC only: the bias has the length of the last axis */
     RT_ELEMENTWISE_TRUTH(X) RT_ELEMENTWISE_LOGICAL(X) RT_ELEMENTWISE_LogicalNot,
-    RT_ELEMENTWISE_Cast,      /* conversion to float32 from bool or another type */
-    RT_ELEMENTWISE_LeakyRelu, /* c: rt_elementwise_number of its alpha */
-    RT_ELEMENTWISE_SelectV2,  /* b where a is true, else c */
+    RT_ELEMENTWISE_Cast,      /* converts bool or another type to float32 */
+    RT_ELEMENTWISE_LeakyRelu, /* operand c encodes alpha by rt_elementwise_number */
+    RT_ELEMENTWISE_SelectV2,  /* selects b where a is true, and c elsewhere */
     RT_ELEMENTWISE_OPS
 #undef X
 };
 
 struct rt_elementwise_step {
-    /* enum rt_elementwise_op, and its operands; -1: the op has fewer operands. */
+    /* `op` is an enum rt_elementwise_op; a, b and c are its operands, -1 for those that the op does
+     * not have. */
     int64_t op, a, b, c;
 };
 
 #define RT_ELEMENTWISE_INPUTS(IN, op) IN(op, OPERANDS, operands, LIST)
 #define RT_ELEMENTWISE_OUTPUTS(OUT)   OUT(y)
 #define RT_ELEMENTWISE_ATTRS(ATTR)                                                                 \
-    ATTR(INTS, steps) /* struct rt_elementwise_step, one after another */                          \
-    ATTR(INT, pieces) /* unless 0: operand 0 is the concatenation of the first `pieces` inputs */  \
-    ATTR(INT, axis)   /* the axis of the concatenation; only input 0 of them is an operand */
+    ATTR(INTS, steps) /* consecutive struct rt_elementwise_step values */                          \
+    ATTR(INT, pieces) /* if not 0, operand 0 is the concatenation of the first `pieces` inputs */  \
+    ATTR(INT, axis)   /* concatenation axis; of these inputs, steps name only input 0 */
 RT_FUSED_OP(RT_ELEMENTWISE, rt_elementwise, "_Chain");
 
 static inline const struct rt_elementwise_step *rt_elementwise_steps(const struct rt_elementwise *c,
@@ -118,7 +119,8 @@ static inline struct rt_ints rt_elementwise_of_steps(const struct rt_elementwise
                             (const int64_t *)(const void *)step};
 }
 
-/* Encodes a number in the place of an operand, which is never below 0. */
+/* Encodes a number as an operand. The result is below -1, and so is neither the index of a value
+ * nor a missing operand. */
 static inline int64_t rt_elementwise_number(float v)
 {
     uint32_t bits;
@@ -133,7 +135,7 @@ static inline float rt_elementwise_number_of(int64_t operand)
     return v;
 }
 
-/* True for the types that inputs may have. */
+/* Returns whether an input of a fused element-wise op may have this type. */
 static inline bool rt_elementwise_input(enum rt_dtype d)
 {
     return d == RT_F32 || d == RT_BOOL || d == RT_U8 || d == RT_I32 || d == RT_I64;

@@ -1,15 +1,15 @@
 /*
- * Embeddings that are looked up to be summed, as two ops: fuse_embedding.c puts them into a graph,
- * kernels/fused/embedding_sum.c and kernels/sparse/sparse_segment.c compute them. Neither
+ * Two fused ops for embedding lookups whose rows are summed. fuse_embedding.c puts them into a
+ * graph; kernels/fused/embedding_sum.c and kernels/sparse/sparse_segment.c compute them. Neither op
  * materialises the tensor of all rows that are looked up.
  *
- * "_EmbedSum" looks up the rows of a table that indices name, each optionally multiplied by a
- * weight or excluded by a mask, and sums them along one axis of the tensor that the lookup would
- * make, or takes their mean.
+ * "_EmbedSum" looks up the table rows that indices name, optionally multiplies each row by a weight
+ * or excludes it by a mask, and sums the rows, or takes their mean, along one axis of the tensor
+ * that the lookup would make.
  *
- * "_EmbedBag" looks up the rows of a table that ids name, and sums them per segment.
+ * "_EmbedBag" looks up the table rows that ids name, and sums them per segment.
  *
- * The attributes gather, scaled and unique are the names of the nodes that were replaced, for error
+ * The attributes gather, scaled and unique hold the names of the replaced nodes, for error
  * messages.
  */
 #ifndef RT_EMBEDDING_HEADER
@@ -17,12 +17,12 @@
 
 #include "runtime/core/fused_op.h"
 
-/* The meaning of the input `by` of an embedding sum. */
+/* Meaning of the input `by` of "_EmbedSum". */
 enum rt_embedding_by {
-    RT_EMBEDDING_BY_NOTHING,       /* the input is left out */
-    RT_EMBEDDING_BY_WEIGHTS,       /* weights, the second factor of a Mul with the rows */
-    RT_EMBEDDING_BY_WEIGHTS_FIRST, /* weights, the first factor of a Mul with the rows */
-    RT_EMBEDDING_BY_MASK           /* bool: true for a row that is summed */
+    RT_EMBEDDING_BY_NOTHING,       /* the input is omitted */
+    RT_EMBEDDING_BY_WEIGHTS,       /* weights that are the second operand of a Mul with the rows */
+    RT_EMBEDDING_BY_WEIGHTS_FIRST, /* weights that are the first operand of a Mul with the rows */
+    RT_EMBEDDING_BY_MASK           /* a bool mask that is true for each row to be summed */
 };
 
 #define RT_EMBEDDING_SUM_INPUTS(IN, op)                                                            \
@@ -39,11 +39,11 @@ enum rt_embedding_by {
     ATTR(STRING, scaled)
 RT_FUSED_OP(RT_EMBEDDING_SUM, rt_embedding_sum, "_EmbedSum");
 
-/* The divisor of a segment's sum. */
+/* Divisor of the sum of a segment in "_EmbedBag". */
 enum rt_embedding_bag_how {
     RT_EMBEDDING_BAG_SUM,
-    RT_EMBEDDING_BAG_MEAN,  /* the number of the segment's rows */
-    RT_EMBEDDING_BAG_SQRT_N /* the square root of the number of the segment's rows */
+    RT_EMBEDDING_BAG_MEAN,  /* number of rows in the segment */
+    RT_EMBEDDING_BAG_SQRT_N /* square root of the number of rows in the segment */
 };
 
 #define RT_EMBEDDING_BAG_INPUTS(IN, op)                                                            \

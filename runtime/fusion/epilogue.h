@@ -1,13 +1,14 @@
 /*
- * The epilogue of a matrix multiplication or a convolution (rt_op.epilogue): steps on its output
- * that are done while the output is in the cache,
+ * The epilogue of a matrix multiplication or a convolution (rt_op.epilogue) is a list of steps that
+ * are applied to the output while it is in the cache:
  *
  *     y = activation(x * mul + add + residual)
  *
- * fuse_epilogue.c finds them, kernels/fused/epilogue.c computes them. The node's extra attribute
- * RT_EPILOGUE lists them as words separated by blanks: the operands first and then the activation,
- * with "=NUMBER" if it has an alpha. This text is part of the key in the autotune cache on disk.
- * The operands are inputs of the node behind those of its schema.
+ * fuse_epilogue.c finds epilogues and kernels/fused/epilogue.c computes them. The extra attribute
+ * RT_EPILOGUE of the node lists the steps as words separated by blanks: first the operands and then
+ * the activation, followed by "=NUMBER" if it has an alpha. This text is part of the key in the
+ * autotune cache on disk. The operands are additional inputs of the node, after those of its
+ * schema.
  */
 #ifndef RT_EPILOGUE_HEADER
 #define RT_EPILOGUE_HEADER
@@ -19,11 +20,12 @@ struct rt_arena;
 
 #define RT_EPILOGUE "_tail"
 
-/* The operands, in the order in which they are applied and stand among the inputs. X(ID, word) */
+/* Operands of an epilogue, in the order of their application and of the node's inputs. X(ID,
+ * word) */
 #define RT_EPILOGUE_OPERANDS(X)                                                                    \
-    X(MUL, mul)           /* a constant vector along the output's last axis, all finite */         \
-    X(ADD, add)           /* likewise */                                                           \
-    X(RESIDUAL, residual) /* a tensor that is broadcast to the output */
+    X(MUL, mul)           /* constant vector along the output's last axis, all elements finite */  \
+    X(ADD, add)           /* as MUL */                                                             \
+    X(RESIDUAL, residual) /* tensor that is broadcast to the output's shape */
 
 enum rt_epilogue_operand {
 #define X(id, word) RT_EPILOGUE_##id,
@@ -33,19 +35,19 @@ enum rt_epilogue_operand {
 };
 
 struct rt_epilogue {
-    int in[RT_EPILOGUE_N_IN]; /* the index among the node's inputs; 0: none */
+    int in[RT_EPILOGUE_N_IN]; /* index of each operand among the node's inputs; 0 if it is absent */
     bool residual_first;      /* the residual is the first operand of its addition */
     enum rt_activation act;
     bool has_alpha;
-    float alpha; /* of the activation */
+    float alpha; /* parameter of the activation */
 };
 
-/* Reads the epilogue of a node; a node without one gets an epilogue without steps. INTERNAL: the
- * text or the inputs are not as rt_epilogue_text makes them. */
+/* Reads the epilogue of a node; a node without an epilogue gets one without steps. Returns
+ * RT_INTERNAL if the text or the inputs do not have the form that rt_epilogue_text makes. */
 enum rt_status rt_epilogue_read(const struct rt_node *n, struct rt_epilogue *e,
                                 struct rt_error *err);
-/* The attribute for an epilogue with the operands whose `in` is not 0. NULL: out of memory, or the
- * epilogue has no step. */
+/* Returns the RT_EPILOGUE attribute for an epilogue with the operands whose `in` is not 0. Returns
+ * NULL if memory runs out or the epilogue has no steps. */
 const char *rt_epilogue_text(const struct rt_epilogue *e, struct rt_arena *arena);
 
 #endif

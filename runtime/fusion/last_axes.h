@@ -1,6 +1,6 @@
 /*
- * A Reshape of the last axes as one op: fuse_einsum.c puts it around a matrix multiplication,
- * kernels/fused/fused_axes.c runs it. The output is a view of x.
+ * The fused op that reshapes the last axes of its input x. fuse_einsum.c puts it before or after a
+ * matrix multiplication, and kernels/fused/fused_axes.c runs it. The output is a view of x.
  */
 #ifndef RT_LAST_AXES_HEADER
 #define RT_LAST_AXES_HEADER
@@ -12,7 +12,7 @@
 #define RT_LAST_AXES_ATTRS(ATTR)                                                                   \
     ATTR(INT, rank)  /* number of axes of x */                                                     \
     ATTR(INTS, from) /* lengths of the last axes of x */                                           \
-    ATTR(INTS, to)   /* lengths of the axes that replace them, with as many elements */
+    ATTR(INTS, to)   /* lengths of the axes that replace `from`, with as many elements */
 RT_FUSED_OP(RT_LAST_AXES, rt_last_axes, "_LastAxes");
 
 #endif

@@ -1,12 +1,12 @@
 /*
- * Layer normalisation as one op: fuse_norm.c puts it into a graph, kernels/fused/fused_norm.c
- * computes it.
+ * The fused op for layer normalisation. fuse_norm.c puts it into a graph and
+ * kernels/fused/fused_norm.c computes it:
  *
  *     y = (x - mean(x)) / sqrt(variance(x) + epsilon) * scale + offset
  *
- * Mean and variance are taken along one axis, or with `joins` along that axis and all axes behind
- * it together. Scale and offset are vectors over the last axis. With `no_mean` the mean counts as
- * 0, which is RMS normalisation.
+ * The mean and the variance are taken along one axis or, with `joins`, over that axis and all later
+ * axes together. The scale and the offset are vectors along the last axis. With `no_mean` the mean
+ * is taken to be 0, which gives RMS normalisation.
  */
 #ifndef RT_LAYER_NORM_HEADER
 #define RT_LAYER_NORM_HEADER
@@ -22,7 +22,7 @@
     ATTR(INT, axis)                                                                                \
     ATTR(FLOAT, epsilon)                                                                           \
     ATTR(BOOL, joins)                                                                              \
-    ATTR(INT, rank) /* number of axes of x, trailing axes of length 1 not counted; 0: any */       \
+    ATTR(INT, rank) /* number of axes of x without trailing axes of length 1; 0: any */            \
     ATTR(BOOL, no_mean)
 RT_FUSED_OP(RT_LAYER_NORM, rt_layer_norm, "_LayerNorm");
 

@@ -3,15 +3,16 @@
  * (kernels/rnn/rnn.h), which the passes that find layers in loops (cell.h, rnn_loop.h) put into a
  * graph.
  *
- * A new cell is a row here, its matcher pl_match_NAME in runtime/fusion/cell_*.c, and its step
- * LOOPS(NAME) in kernels/rnn/rnn_cells.h. That is all for a cell with at most four gates, one of
- * them with reset before, and two states. A cell beyond these limits also needs:
+ * A new cell needs a row in this table, a matcher pl_match_NAME in runtime/fusion/cell_*.c, and a
+ * step LOOPS(NAME) in kernels/rnn/rnn_cells.h. Nothing more is needed for a cell that has at most
+ * four gates, one of them with reset before, and at most two states. A cell beyond these limits
+ * also needs changes in other places:
  *
  *     a fifth gate   pl_cell.gate in cell.h, pl_own_gate and the gates of cell_match.c; `at` of
  *                    kn_rnn_step (kernels/rnn/rnn.h) and of rnn.c
  *     a second gate with reset before
- *                    kn_rnn_step.candidate_sums and rnn.c, which makes the sums of one such gate
- *     a third state  its input behind RT_RNN_C (states are RT_RNN_H + k) and an output of _RNN:
+ *                    kn_rnn_step.candidate_sums and rnn.c, which computes the sums of one such gate
+ *     a third state  its input after RT_RNN_C (states are RT_RNN_H + k) and an output of _RNN:
  *                    pl_cell.made and pl_rnn_layer.state; kn_rnn_step and the states of rnn.c
  */
 #ifndef RT_RECURRENT_H
@@ -20,13 +21,13 @@
 #include "runtime/core/fused_op.h"
 
 /*
- * X(name, gates, n_reset_before, n_reset_after, n_states)
- *   gates           a letter each, in the order in which the step has them; 'f' gets the forget
- *                   bias
- *   n_reset_before  that many of the last gates multiply another value than the state, as
- *                   reset * state, with weights r_reset_before
- *   n_reset_after   that many of the last gates add the recurrent sum (the state's product with
- *                   its bias) separately, after it is multiplied by the reset gate
+ * Cells of recurrent layers. X(name, gates, n_reset_before, n_reset_after, n_states)
+ *   gates           one letter for each gate, in the order in which the step reads them; the gate
+ *                   'f' gets the forget bias
+ *   n_reset_before  number of gates, at the end of `gates`, that multiply reset * state instead of
+ *                   the state, with weights r_reset_before
+ *   n_reset_after   number of gates, at the end of `gates`, that multiply the recurrent sum (the
+ *                   product of weights and state, plus its bias) by the reset gate before adding it
  *   n_states        1: h, which is the output too; 2: h and c
  */
 #define RT_CELLS(X)                                                                                \
@@ -58,7 +59,7 @@ static inline const struct rt_cell *rt_cell(int id)
     return &cells[id];
 }
 
-/* Activations: of the gates, and of the values that the gates scale. */
+/* Activation functions of the gates, and of the values that the gates scale. */
 #define RT_CELL_ACTS(X)                                                                            \
     X(linear)                                                                                      \
     X(sigmoid)                                                                                     \
@@ -73,13 +74,13 @@ enum rt_cell_act {
 #undef X
         RT_N_CELL_ACTS
 };
-/* An input that is not there is an empty vector. */
+/* Inputs of _RNN. An input that is absent is an empty vector. */
 #define RT_RNN_INPUTS(IN, op)                                                                      \
     IN(op, X, x, ONE)                                                                              \
     IN(op, H, h, ONE)                                                                              \
     IN(op, C, c, ONE)                                                                              \
-    IN(op, W, w, ONE) /* weights of x: columns of all gates, or without reset-before gates */      \
-    IN(op, R, r, ONE) /* weights of h: columns of all gates without reset before */                \
+    IN(op, W, w, ONE) /* weights of x: columns of all gates, or of all but reset-before gates */   \
+    IN(op, R, r, ONE) /* weights of h: columns of all but reset-before gates */                    \
     IN(op, BIAS, bias, ONE)     /* a bias for each column of w */                                  \
     IN(op, R_BIAS, r_bias, ONE) /* a bias for each column of r */                                  \
     IN(op, W_RESET_BEFORE, w_reset_before, ONE)                                                    \
@@ -88,13 +89,13 @@ enum rt_cell_act {
     IN(op, PEEP_IN, peep_in, ONE)         /* LSTM peephole: factor of c in gate i */               \
     IN(op, PEEP_FORGET, peep_forget, ONE) /* LSTM peephole: factor of c in gate f */               \
     IN(op, PEEP_LET, peep_let, ONE)       /* LSTM peephole: factor of the new c in gate o */       \
-    IN(op, PROJECT, project, ONE)         /* the matrix that projects the output */                \
-    /* Limits of the loop's counter, and the length of the list that it writes; INT64_MAX: as x */ \
+    IN(op, PROJECT, project, ONE)         /* matrix that projects the output */                    \
+    /* Limits of the loop's counter, and length of the written list; INT64_MAX: steps in x */      \
     IN(op, LIMIT, limit, ONE)                                                                      \
     IN(op, LIMIT_TOO, limit_too, ONE)                                                              \
     IN(op, LENGTH, length, ONE)                                                                    \
-    IN(op, MASK, mask, ONE)     /* the rows that take a step, by enum rt_rnn_mask */               \
-    IN(op, BEFORE, before, ONE) /* written by rows that take no step */
+    IN(op, MASK, mask, ONE)     /* selects the rows that take a step (enum rt_rnn_mask) */         \
+    IN(op, BEFORE, before, ONE) /* value that rows which take no step write */
 
 #define RT_RNN_OUTPUTS(OUT)                                                                        \
     OUT(y)                                                                                         \
@@ -107,34 +108,36 @@ enum rt_cell_act {
     ATTR(ENUM, activation)      /* enum rt_cell_act */                                             \
     ATTR(INT, units)                                                                               \
     ATTR(INT, width)     /* columns of h and y: units, unless there is a projection */             \
-    ATTR(FLOAT, clip)    /* limit of the absolute value of c; 0: none */                           \
+    ATTR(FLOAT, clip)    /* bound on the absolute value of c; 0: none */                           \
     ATTR(INT, depth)     /* columns of x */                                                        \
     ATTR(INT, x_rows)    /* number of rows that x must have; -1: any */                            \
     ATTR(BOOL, x_listed) /* x must have x_rows rows even if no step runs */                        \
-    ATTR(INT, y_rows)    /* as x_rows, for y; if set, rows that no step writes are zero */         \
+    ATTR(INT, y_rows)    /* required number of rows of y, or -1; unwritten rows are then zero */   \
     ATTR(INT, x_row)     /* first row of w and w_reset_before that multiplies x */                 \
     ATTR(INT, h_row)     /* first row of r and r_reset_before that multiplies the state */         \
-    ATTR(STRING, order)  /* the letters of the gates in the order of the columns */                \
+    ATTR(STRING, order)  /* letters of the gates in the order of the columns */                    \
     ATTR(FLOAT, forget_bias)                                                                       \
-    ATTR(BOOL, x_by_time) /* x is [time, batch, depth], not [batch, time] */                       \
+    ATTR(BOOL, x_by_time) /* x is [time, batch, depth]; otherwise [batch, time, depth] */          \
     ATTR(BOOL, y_by_time)                                                                          \
     ATTR(ENUM, keep)   /* enum rt_rnn_keep */                                                      \
     ATTR(ENUM, read)   /* enum rt_rnn_read */                                                      \
     ATTR(ENUM, masked) /* enum rt_rnn_mask */                                                      \
-    ATTR(BOOL, holds)  /* `before` becomes the value that a row wrote last */
+    ATTR(BOOL, holds)  /* each written value replaces the row's value in `before` */
 RT_FUSED_OP(RT_RNN, rt_rnn, "_RNN");
 
-/* The element of its list that each step writes: one of its own, or always the first. */
+/* Which element of its list a step writes: EACH writes an element of its own, LAST always the
+ * first. */
 enum rt_rnn_keep { RT_RNN_KEEP_EACH, RT_RNN_KEEP_LAST };
 enum rt_rnn_read {
-    RT_RNN_UNREAD, /* y is not read; but the node refuses what the loop would refuse */
-    RT_RNN_READ,   /* y is read as a stack of the list, which refuses an empty list */
-    RT_RNN_INNER,  /* y is read by the next layer of the same loop */
+    RT_RNN_UNREAD, /* y is not read, but the node fails where the loop would fail */
+    RT_RNN_READ,   /* y is read as a stack of the list; stacking an empty list fails */
+    RT_RNN_INNER,  /* the next layer of the same loop reads y */
 };
 enum rt_rnn_mask {
     RT_RNN_ALL,
-    RT_RNN_BY_STEP,   /* bool [time, batch, 1] */
-    RT_RNN_BY_LENGTH, /* integers [batch], or one: the number of steps that a row takes */
+    RT_RNN_BY_STEP, /* the mask is bool [time, batch, 1] */
+    /* The mask is one integer, or integers [batch]: the number of steps of each row. */
+    RT_RNN_BY_LENGTH,
 };
 
 #endif

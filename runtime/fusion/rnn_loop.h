@@ -1,10 +1,11 @@
 /*
- * Loops that are recurrent layers. fuse_rnn_while.c (While) and fuse_rnn_frame.c (Enter, Merge,
- * Switch, NextIteration, Exit) find them; rnn_loop.c has what both passes share: an iteration as a
- * graph, and the new nodes. (Other loops: passes/functionalise_loop.c.)
+ * Loops that are recurrent layers. fuse_rnn_while.c finds them in While nodes, fuse_rnn_frame.c in
+ * frames (Enter, Merge, Switch, NextIteration, Exit). rnn_loop.c has what both passes share: they
+ * match one iteration as a graph and add the nodes that replace the loop.
+ * passes/functionalise_loop.c handles all other loops.
  *
  * Threads: only the thread that makes the plan. Owner: a pl_rnn_loop belongs to its pass, which
- * clears `body` (pl_graph_clear); nodes that are put into the plan's graph belong to it.
+ * clears `body` (pl_graph_clear); nodes that a pass adds to the plan's graph belong to that graph.
  */
 #ifndef RT_RNN_LOOP_H
 #define RT_RNN_LOOP_H
@@ -15,49 +16,54 @@ enum { PL_RNN_LOOP_VARIABLES = 32, PL_RNN_LOOP_LAYERS = 8 };
 
 /* What an iteration does with a loop variable. */
 enum pl_rnn_role {
-    ROLE_NONE,    /* the role is unknown; the loop is left alone */
-    ROLE_KEPT,    /* passes it on unchanged */
-    ROLE_COUNTER, /* adds 1, starting from 0 */
-    ROLE_LIST,    /* writes the new state into it */
-    ROLE_STATE,   /* replaces the state of a layer */
-    ROLE_OUTPUT,  /* replaces the value written last, which a masked step may write again */
+    ROLE_NONE,    /* unknown; the loop is left unchanged */
+    ROLE_KEPT,    /* the variable is passed on unchanged */
+    ROLE_COUNTER, /* the variable starts at 0 and is incremented by 1 */
+    ROLE_LIST,    /* the variable is a list that the new state is written to */
+    ROLE_STATE,   /* the variable is the state of a layer */
+    ROLE_OUTPUT,  /* the variable is the value written last, which a masked step may write again */
 };
 
-/* A cell of the loop. The first layer reads the items, each other layer the output of the layer
- * before it. */
+/* A cell of the loop. The first layer reads the items; every other layer reads the output of the
+ * layer before it. */
 struct pl_rnn_layer {
     struct pl_cell cell;
     int node;     /* the node that replaces the layer */
-    int state[2]; /* the variables of h and c; -1: none */
+    int state[2]; /* variables that hold h and c; -1: none */
 };
 
-/* The mask: which rows take a step. */
+/* The mask that selects the rows which take a step. */
 struct pl_rnn_mask {
     enum rt_rnn_mask kind;
-    struct pl_edge on;     /* in the body: bools of the step, or the number of steps of each row */
-    struct pl_edge rows;   /* in the plan: the bools of all steps, or the lengths */
+    struct pl_edge on; /* in the body: bools of the step, or the number of steps of each row */
+    /* In the plan: the bools of all steps, or the number of steps of each row. */
+    struct pl_edge rows;
     struct pl_edge before; /* in the body: the value that a masked row writes */
-    bool holds;            /* `before` is the variable `output` */
+    bool holds;            /* `before` is the variable pl_rnn_loop.output */
 };
 
 struct pl_rnn_loop {
-    struct pl_graph *g; /* the graph of the loop; the last layer becomes its node `at` */
-    int at, n;          /* n: number of variables */
-    bool is_frame;      /* reads and writes TensorArrays instead of lists */
-    struct pl_edge start[PL_RNN_LOOP_VARIABLES]; /* the variables before the first step */
-    struct pl_graph body; /* the first n nodes are the variables, the fetches their new values */
+    struct pl_graph *g; /* graph that contains the loop; the last layer becomes its node `at` */
+    int at, n;          /* n: number of loop variables */
+    bool is_frame;      /* the loop reads and writes TensorArrays instead of lists */
+    /* Values of the loop variables before the first step. */
+    struct pl_edge start[PL_RNN_LOOP_VARIABLES];
+    /* The first n nodes are the loop variables; the fetches are their new values. */
+    struct pl_graph body;
     enum pl_rnn_role role[PL_RNN_LOOP_VARIABLES];
     struct pl_rnn_layer layer[PL_RNN_LOOP_LAYERS];
     int n_layers;
-    int list;   /* the variable of the list that is written; -1: none */
+    int list;   /* the variable of ROLE_LIST; -1: none */
     int output; /* the variable of ROLE_OUTPUT; -1: none */
     struct pl_rnn_mask mask;
-    bool each;             /* each step writes an element of its own, not always the first */
-    struct pl_edge items;  /* the tensor whose rows are read */
-    struct pl_edge arrays; /* for a frame: the TensorArray that is read, before it is filled */
+    /* Step t writes element t of the list; otherwise every step writes element 0. */
+    bool each;
+    struct pl_edge items; /* tensor whose rows the loop reads as items */
+    /* For a frame: the TensorArray that the loop reads, before it is filled. */
+    struct pl_edge arrays;
     struct pl_edge limit[2];
     int n_limits;
-    /* Number of rows that the elements read and written must have; -1: any. */
+    /* Number of rows that each element of the read and of the written list must have; -1: any. */
     int64_t x_rows, y_rows;
 };
 
@@ -65,15 +71,15 @@ void pl_rnn_loop_init(struct pl_rnn_loop *l, struct pl_graph *g, int at);
 /* Finds the roles of all variables, the layers and the items. Returns false for a loop that is not
  * a stack of recurrent layers. */
 bool pl_rnn_loop_find(struct pl_rnn_loop *l);
-/* Finds the limits of the counter in the loop's condition `g`, whose first nodes are the variables
- * too. */
+/* Finds the limits of the counter in the loop's condition `e`, an edge of the graph `g` whose first
+ * nodes are the loop variables. */
 bool pl_rnn_loop_limits(struct pl_rnn_loop *l, const struct pl_graph *g, struct pl_edge e);
-/* True if e is the number of steps of the longest row: Max(lengths, [0]) of the lengths that mask
- * the steps. */
+/* Returns whether e is the number of steps of the longest row: Max(lengths, [0]) of the lengths
+ * that mask the steps. */
 bool pl_is_longest(const struct pl_rnn_loop *l, struct pl_edge e);
-/* True unless lengths mask the steps without limiting their number too. A limit implies that the
- * lengths have one axis: with more axes their maximum would be no scalar, and the loop would not
- * end. */
+/* Returns false if lengths mask the steps but do not limit the number of steps. A limit implies
+ * that the lengths have one axis: with more axes their maximum would not be a scalar, and the loop
+ * would not end. */
 bool pl_bounds_lengths(const struct pl_rnn_loop *l);
 static inline const struct pl_cell *pl_first_cell(const struct pl_rnn_loop *l)
 {
@@ -83,30 +89,37 @@ static inline const struct pl_cell *pl_last_cell(const struct pl_rnn_loop *l)
 {
     return &l->layer[l->n_layers - 1].cell;
 }
-/* The output of the new nodes that replaces the final value of variable k; node -1: none. */
+/* Returns the output of the new nodes that replaces the final value of variable k; its node is -1
+ * if there is none. */
 struct pl_edge pl_rnn_loop_state(const struct pl_rnn_loop *l, int k);
 
-/* The elements of the list of this op are float32. */
+/* Returns whether the elements of the list that node `n` makes, reads or writes are float32. */
 static inline bool pl_is_float_list(const struct pl_node *n)
 {
     return rt_attr_dtype(n->def, "element_dtype") == RT_F32;
 }
-/* True if no node of the graph has an effect. Targets must be constants by now. */
+/* Returns whether no node of the graph has an effect. Targets must have become constants before the
+ * call. */
 bool pl_is_pure(const struct pl_graph *g, bool is_frame);
-/* True if `e` is the length of `items`: StridedSlice(Shape(items), [0], [1], [1]), one value. */
+/* Returns whether `e` is the length of `items`: StridedSlice(Shape(items), [0], [1], [1]), one
+ * value. */
 bool pl_is_length(const struct pl_graph *g, struct pl_edge e, struct pl_edge items);
-/* True if matrices of a partial shape (-1: any) may have `cols` columns. *rows, -1 at first, is set
- * to the number of rows that they must have; a shape gives it only together with the columns. */
+/* Returns whether matrices of a partial shape (given rows, cols_given; -1: any) may have `cols`
+ * columns. Sets *rows, which is -1 at first, to the number of rows that the matrices must have; a
+ * shape gives this number only together with the number of columns. */
 bool pl_takes_rows(int64_t given, int64_t cols_given, int64_t cols, int64_t *rows);
-/* As pl_takes_rows for a constant shape of a list's elements: unknown, or two numbers. */
+/* Works as pl_takes_rows does, for the constant element shape of a list: unknown, or two
+ * numbers. */
 bool pl_list_shape(const struct pl_graph *g, struct pl_edge e, int64_t cols, int64_t *rows);
-/* Node -1: out of memory. */
+/* Adds a constant limit that does not bound the loop. The result's node is -1 if memory runs
+ * out. */
 struct pl_edge pl_no_limit(struct pl_rnn_loop *l, struct rt_error *err);
 
 struct pl_rnn_loop_put {
     struct pl_edge items, length;
-    bool by_time, y_by_time; /* [time, batch], not [batch, time] */
-    bool is_read;            /* the list is read; a list that is not read may still be too short */
+    bool by_time, y_by_time; /* x and y are [time, batch, ..]; otherwise [batch, time, ..] */
+    /* Some node reads the written list; a list that is not read may still be too short. */
+    bool is_read;
     enum rt_rnn_keep keep;
 };
 /* Makes node l->at the last layer, and adds nodes for the layers before it. */

@@ -1,10 +1,10 @@
 /*
- * Rotary position embedding as one op: fuse_rotary.c puts it into a graph, kernels/fused/rotary.c
- * computes it.
+ * The fused op for rotary position embedding. fuse_rotary.c puts it into a graph and
+ * kernels/fused/rotary.c computes it:
  *
  *     y = x * cos + rotate(x) * sin
  *
- * with cos and sin broadcast. Along the last axis, of length n, rotate(x) is
+ * where cos and sin are broadcast. Along the last axis, of length n, rotate(x) is
  *     by halves     -x[half], .. -x[n - 1], x[0], .. x[half - 1]
  *     interleaved   -x[1], x[0], -x[3], x[2], ..
  */
@@ -20,8 +20,8 @@
 #define RT_ROTARY_OUTPUTS(OUT) OUT(y)
 #define RT_ROTARY_ATTRS(ATTR)                                                                      \
     ATTR(BOOL, interleaved)                                                                        \
-    ATTR(INT, half)  /* start of the second half; 0: the middle of an even length */               \
-    ATTR(INTS, dims) /* lengths that the axes of x must have, -1: any; empty: any x */
+    ATTR(INT, half)  /* start of the second half; 0: the middle, if the length is even */          \
+    ATTR(INTS, dims) /* required lengths of the axes of x, -1 for any length; empty: any x */
 RT_FUSED_OP(RT_ROTARY, rt_rotary, "_Rotary");
 
 #endif
