@@ -1,7 +1,7 @@
 /*
- * Conditions in a graph of TensorFlow 1. The condition of a node is the set of predicates, each
- * with a side, that must hold or else the node is dead. It is the union of the conditions of its
- * inputs; a Switch adds one predicate, a Merge removes one.
+ * Conditions in a TensorFlow 1 graph. The condition of a node is a set of predicates, each with the
+ * side (true or false) that it must have; otherwise the node is dead. It is the union of the
+ * conditions of the node's inputs; a Switch adds one predicate, and a Merge removes one.
  *
  * Threads: only the thread that makes the plan. Owner: the caller clears a pl_conditions, which is
  * valid for the graph as it was when it was made; a pl_condition is plain data.
@@ -16,11 +16,13 @@
 bool pl_is_either(const struct pl_node *n, const char *plain, const char *ref);
 bool pl_is_switch(const struct pl_node *n);
 bool pl_is_merge(const struct pl_node *n);
-bool pl_is_back(const struct pl_node *n); /* a NextIteration */
+bool pl_is_back(const struct pl_node *n); /* returns whether the node is a NextIteration */
 bool pl_is_loop_merge(const struct pl_graph *g, const struct pl_node *n);
-/* The node is a Switch of a branch, not of a loop. *by: the origin of its predicate (pl_origin). */
+/* Returns whether the node is a Switch of a branch, not of a loop. Sets *by to the origin of its
+ * predicate (pl_origin). */
 bool pl_is_choice(const struct pl_graph *g, const struct pl_node *n, struct pl_edge *by);
-/* A constant without control inputs, which is therefore in every frame. */
+/* Returns whether the node is a constant without control inputs, which is therefore available in
+ * every frame. */
 bool pl_is_free(const struct pl_node *n);
 static inline int pl_compare_edges(struct pl_edge a, struct pl_edge b)
 {
@@ -29,11 +31,11 @@ static inline int pl_compare_edges(struct pl_edge a, struct pl_edge b)
 
 /* ---- conditions ---- */
 
-/* the most predicates of a condition; a tf.case of n branches nests n of them */
+/* The maximum number of predicates in a condition; a tf.case of n branches nests n of them. */
 enum { PL_MAX_CONDITION = 48 };
 
 struct pl_side {
-    struct pl_edge by; /* the origin of the predicate */
+    struct pl_edge by; /* origin of the predicate */
     int taken;
 };
 
@@ -42,33 +44,34 @@ struct pl_condition {
     struct pl_side on[PL_MAX_CONDITION]; /* sorted by predicate */
 };
 
-/* Adds all sides of `from`. Returns false if both exclude each other or have too many predicates
- * together. */
+/* Adds all sides of `from` to `to`. Returns false if the conditions exclude each other or have too
+ * many predicates together. */
 bool pl_add_condition(struct pl_condition *to, const struct pl_condition *from);
 void pl_copy_condition(struct pl_condition *to, const struct pl_condition *from);
-int pl_find_side(const struct pl_condition *c, struct pl_edge by); /* -1: not found */
+/* Returns -1 if the predicate is not in the condition. */
+int pl_find_side(const struct pl_condition *c, struct pl_edge by);
 void pl_remove_side(struct pl_condition *c, int at);
-/* True if `of` demands everything that `a` demands. */
+/* Returns whether `of` contains every side of `a`. */
 bool pl_is_within(const struct pl_condition *a, const struct pl_condition *of);
 bool pl_is_equal_condition(const struct pl_condition *a, const struct pl_condition *b);
 
 struct pl_conditions {
     const struct pl_graph *g;
-    int n;      /* number of nodes when it was made */
-    int *order; /* topological order; back edges of loops are ignored */
+    int n;      /* number of nodes in the graph when this was made */
+    int *order; /* topological order of the nodes; back edges of loops are ignored */
     int n_order;
     struct pl_condition *on;
-    int *frame; /* per node: the number of loops around its outputs */
+    int *frame; /* per node: number of loops around its outputs */
 };
 
-/* Returns false if conditions contradict each other, or without memory. The caller clears it in
- * either case. */
+/* Finds the conditions of all nodes. Returns false if conditions contradict each other or memory
+ * runs out. The caller clears *w in either case. */
 bool pl_conditions_find(struct pl_conditions *w, const struct pl_graph *g);
 void pl_conditions_clear(struct pl_conditions *w);
-/* The condition of the value that an edge carries. */
+/* Sets *out to the condition of the value that the edge carries. */
 bool pl_edge_condition(const struct pl_conditions *w, struct pl_edge e, struct pl_condition *out);
-/* The predicate that Merge `n` joins: *of is the side of its input 0, *rest the further condition
- * that both inputs have in common. */
+/* Finds the predicate that Merge `n` removes: *of is the side of its input 0, *rest the further
+ * condition that both inputs have in common. */
 bool pl_merged(const struct pl_conditions *w, const struct pl_node *n, struct pl_side *of,
                struct pl_condition *rest);
 

@@ -1,12 +1,12 @@
 /*
- * A compiler graph as text, for people: one node a line, with its index, name, op, inputs and the
- * types of its outputs. Removed nodes are left out.
+ * Text dumps of compiler graphs, for people to read: one node a line, with its index, name, op,
+ * inputs and output types. Removed nodes are omitted.
  *
  *   7 dense/BiasAdd: BiasAdd(4:0, 6:0, ^2) -> float32
  *
- * Input "4:0" is output 0 of node 4, "^2" a control edge from node 2.
+ * Input "4:0" is output 0 of node 4; "^2" is a control edge from node 2.
  *
- * Owner and threads: the caller's.
+ * Threads and owner: the graph and the buffer belong to the caller.
  */
 #ifndef RT_DUMP_H
 #define RT_DUMP_H
@@ -14,9 +14,9 @@
 #include "runtime/base/bytes.h"
 #include "runtime/ir/ir.h"
 
-/* Appends to `out`: first a line that names the pass which has just run and the roots of the graph:
- * its fetches, and its targets as "^2". A dump that exceeds the buffer's capacity is truncated
- * (rt_bytes.failed). */
+/* Appends a dump of the graph to `out`. Its first line names the pass that has just run and the
+ * roots of the graph: the fetches, and the targets as "^2". A dump that exceeds the buffer's
+ * capacity is truncated (rt_bytes.failed). */
 void pl_dump(const struct pl_graph *g, const char *pass, struct rt_bytes *out);
 
 #endif

@@ -1,9 +1,10 @@
 /*
- * The compiler's graph: a copy of the part of a session's graph between feeds and fetches. The
- * passes edit it until a plan is made from it. This header also has the edits that passes share.
+ * The compiler's graph: a copy of the nodes of a session's graph that lie between feeds and
+ * fetches. Passes edit it until a plan is made from it. This header also declares the edits that
+ * passes share.
  *
- * Owner: who makes a graph clears it; subgraphs belong to their nodes. The nodes point into the
- * arena, which becomes the plan's. Threads: only the thread that makes the plan. Errors: after a
+ * Owner: the creator of a graph clears it; a subgraph belongs to its node. The nodes point into the
+ * arena, which the plan takes over. Threads: only the thread that makes the plan. Errors: after a
  * failure a graph may be half edited, and may only be cleared.
  */
 #ifndef RT_IR_H
@@ -17,11 +18,12 @@ struct pl_graph;
 struct pl_node {
     uint8_t kind;
     uint8_t effect;  /* enum rt_effect of the op */
-    uint8_t effects; /* for a node with sub-plans: bit k is set if an op of effect k is inside */
+    uint8_t effects; /* for a node with sub-plans: bit k is set if they contain an op of effect k */
     uint8_t device;  /* index into the session's devices; 0 is the CPU */
-    bool frozen;     /* a PL_CONST that was a variable */
-    bool unfoldable; /* folding failed once, and is not tried again */
-    /* Attributes and types. NULL for PL_COPY and for nodes without an op that only order others. */
+    bool frozen;     /* the node is a PL_CONST that was a variable */
+    bool unfoldable; /* folding has failed once, and is not tried again */
+    /* Attributes and types. NULL for a PL_COPY, and for a node without an op that only orders other
+     * nodes. */
     const struct rt_node *def;
     const char *name; /* prefixed by the names of the calls around the node */
     int depth;        /* number of calls around the node */
@@ -29,27 +31,27 @@ struct pl_node {
     struct pl_edge *in;
     int *ctrl;
     const struct rt_func_ref *call; /* the function of a call that is not inlined yet */
-    int call_skip; /* the first input that is an argument of `call` (1: the node was a branch) */
-    /* Of a PL_IF or PL_WHILE that was functionalised: the two graphs that its sub-plans are made
-     * from. */
+    /* Index of the first input that is an argument of `call` (1 if the node was a branch). */
+    int call_skip;
+    /* The two graphs from which the sub-plans of a functionalised PL_IF or PL_WHILE are made. */
     struct pl_graph *subgraph;
     struct rt_tensor value;
     int feed;
-    uint8_t feed_dtype; /* PL_FEED: the type of the feed: enum rt_dtype */
-    uint8_t copy_dtype; /* PL_COPY: the type of the tensor */
+    uint8_t feed_dtype; /* type of the feed if the node is a PL_FEED: enum rt_dtype */
+    uint8_t copy_dtype; /* type of the tensor if the node is a PL_COPY */
     struct rt_plan **sub;
     int n_sub;
 };
 
 /*
- * Services of the pipeline for passes that work on graphs of their own. passes/pipeline.c registers
- * them in each graph that it makes, and passes copy them to the graphs that they make.
+ * Services that the pipeline offers to passes which work on graphs of their own. passes/pipeline.c
+ * registers them in each graph that it makes, and passes copy them to the graphs that they make.
  */
 struct pl_pipeline {
-    /* Runs one pass of simplification, as pl_simplify. */
+    /* Runs one simplification pass, as pl_simplify does. */
     enum rt_status (*simplify)(struct pl_graph *g, bool *changed_calls, struct rt_error *err);
-    /* Makes the graph of a function `f` of node `node`, as it would be when its plan is made. The
-     * caller clears *out by pl_graph_clear; on failure nothing is held. */
+    /* Makes the graph of function `f` of node `node` in the state in which its plan would be made.
+     * The caller clears *out by pl_graph_clear; after a failure there is nothing to clear. */
     enum rt_status (*look_inside)(const struct pl_graph *g, int node, const struct rt_func_ref *f,
                                   bool is_body, struct pl_graph *out, struct rt_error *err);
 };
@@ -57,35 +59,37 @@ struct pl_pipeline {
 struct pl_graph {
     struct rt_session *session;
     const struct pl_pipeline *pipeline;
-    struct rt_arena *arena; /* becomes the plan's */
+    struct rt_arena *arena; /* the plan takes it over */
     struct pl_node *node;
     int n, capacity;
     int n_feeds, n_fetches;
     struct pl_edge *fetch; /* a fetch may be an output of a feed */
     const uint8_t *fetch_dtype;
-    int *target; /* nodes that must run */
+    int *target; /* nodes that must run even if nothing reads them */
     int n_targets, target_capacity;
     bool serving; /* the session has run init: variables may be frozen */
-    /* Edges of the model have other types than their readers expect; the runs refuse them. */
+    /* Some edges of the model have types that their readers do not expect; the readers report this
+     * error when they run. */
     bool mistyped;
-    /* Set by pl_mark_written: */
+    /* pl_mark_written sets the next two members. */
     bool writes_fed; /* the plan may write a variable whose handle is fed */
-    struct rt_variable *
-        *handed_out; /* of a plan inside another: variables whose handles the fetches may be, if
-                        the handles are not fed; a variable may be listed more than once */
+    /* For a plan inside another: the variables whose handles may be fetched, except handles that
+     * are fed; a variable may be listed more than once. */
+    struct rt_variable **handed_out;
     int n_handed_out;
     bool is_load; /* see rt_call_spec */
     int depth;    /* number of sub-plans around this graph */
     int64_t *nodes_left;
 };
 
-/* Returns the index of a zeroed node; -1: out of memory. */
+/* Adds a zeroed node and returns its index, or -1 if memory runs out. */
 int pl_add(struct pl_graph *g, struct rt_error *err);
 /*
  * Makes node `at` an internal op of the runtime (rt_op.internal_schema), or one of TensorFlow's ops
- * whose inputs are single tensors: sets kind, def, effect, inputs and outputs; keeps name, depth
- * and control inputs. `attr` has all attributes, by the schema's index, and is copied (what the
- * attributes point to is not). Types and edges are copied. NOT_FOUND: no such op is registered.
+ * whose inputs are single tensors. Sets kind, def, effect, inputs and outputs; keeps name, depth
+ * and control inputs. `attr` has all attributes, in the order of the schema, and is copied (but not
+ * what the attributes point to). Types and edges are copied. Returns RT_NOT_FOUND if the op is not
+ * registered.
  */
 struct pl_internal_op {
     const char *op;
@@ -96,19 +100,20 @@ struct pl_internal_op {
 };
 enum rt_status pl_make_internal_op(struct pl_graph *g, int at, const struct pl_internal_op *o,
                                    struct rt_error *err);
-/* As pl_make_internal_op, for an Identity of `from`. */
+/* Makes node `at` an Identity of `from`, as pl_make_internal_op does. */
 enum rt_status pl_make_identity(struct pl_graph *g, int at, enum rt_dtype dtype,
                                 struct pl_edge from, struct rt_error *err);
-/* Makes node[0] this op, which replaces all n nodes; the others are removed. */
+/* Makes node[0] the op `by`, which replaces all n nodes; the other nodes are removed. */
 enum rt_status pl_replace(struct pl_graph *g, const int *node, int n,
                           const struct pl_internal_op *by, struct rt_error *err);
 bool pl_add_target(struct pl_graph *g, int node);
-/* Removes the nodes that neither fetches nor targets reach. Feeds stay. */
+/* Removes the nodes that no fetch or target depends on. Feeds stay. */
 void pl_prune(struct pl_graph *g);
-bool pl_is(const struct pl_node *n, const char *op); /* true for a PL_OP of this name */
+/* Returns whether the node is a PL_OP of this name. */
+bool pl_is(const struct pl_node *n, const char *op);
 void pl_graph_clear(struct pl_graph *g);
-/* As pl_graph_clear for a graph in another's arena: clears the tensors, plans and subgraphs of the
- * nodes, and frees the array of nodes. */
+/* Clears a graph whose arena belongs to another graph: clears the tensors, plans and subgraphs of
+ * the nodes, and frees the array of nodes. */
 void pl_nodes_clear(struct pl_graph *g);
 
 #endif

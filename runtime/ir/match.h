@@ -1,12 +1,15 @@
 /*
- * Pattern matching for passes: which op makes a value, which constant a value is, and which nodes
- * read a value. None of these functions changes the graph; rewrite.h has those that do.
+ * Pattern matching for passes: finds the op that makes a value, the constant that a value is, and
+ * the nodes that read a value. None of these functions changes the graph; rewrite.h declares those
+ * that do.
  *
- * A model can have any op with any constant, so nothing that an edge leads to is trusted. Every
- * function checks types, ranks and lengths, and returns false or NULL for what it cannot see.
+ * A model can combine any op with any constant, so nothing that an edge leads to is trusted. Every
+ * function checks types, ranks and lengths, and returns false or NULL for a value that it cannot
+ * determine.
  *
- * Threads: only the thread that makes the plan; no other has its graph. Owner: pointers to nodes
- * and tensors are the graph's and are valid until pl_add; the caller frees pl_uses and pl_readers.
+ * Threads: only the thread that makes the plan; no other thread has access to its graph. Owner:
+ * pointers to nodes and tensors belong to the graph and are valid until the next pl_add; the caller
+ * frees pl_uses and pl_readers.
  */
 #ifndef RT_MATCH_H
 #define RT_MATCH_H
@@ -18,53 +21,59 @@ static inline bool pl_same(struct pl_edge a, struct pl_edge b)
     return a.node == b.node && a.out == b.out;
 }
 
-/* ---- nodes: the node of `op` with n_in inputs whose output 0 is e, or NULL ---- */
+/* ---- nodes ---- */
 
+/* Return the node of `op` with n_in inputs whose output 0 is e, or NULL. For pl_made_by and
+ * pl_float_by the node must have no control inputs; for pl_float_by its value must be float32. */
 const struct pl_node *pl_op_node(const struct pl_graph *g, struct pl_edge e, const char *op,
-                                 int n_in); /* may have control inputs */
+                                 int n_in);
 const struct pl_node *pl_made_by(const struct pl_graph *g, struct pl_edge e, const char *op,
-                                 int n_in); /* has no control inputs */
+                                 int n_in);
 const struct pl_node *pl_float_by(const struct pl_graph *g, struct pl_edge e, const char *op,
-                                  int n_in); /* has no control inputs; its value is float32 */
-/* pl_is_add: the node is an Add or AddV2. pl_sum_node: such a node. pl_float_sum: such a node of
- * float32. */
+                                  int n_in);
+/* pl_is_add returns whether the node is an Add or AddV2. pl_sum_node returns the Add or AddV2 that
+ * makes e, or NULL. pl_float_sum does the same for a float32 sum. */
 bool pl_is_add(const struct pl_node *n);
 const struct pl_node *pl_sum_node(const struct pl_graph *g, struct pl_edge e);
 const struct pl_node *pl_float_sum(const struct pl_graph *g, struct pl_edge e);
 
-/* ---- origins: back through Identity, except one that reads a variable ---- */
+/* ---- origins: skip Identity nodes, except one that reads a variable ---- */
 
-/* The edge carries a reference to a variable, which the readers of the edge dereference. */
+/* Returns whether the edge carries a reference to a variable, which the readers of the edge
+ * dereference. */
 bool pl_is_ref(const struct pl_graph *g, struct pl_edge e);
-/* The edge that makes the value, whatever control inputs the identities have. */
+/* Returns the edge that makes the value of e, whatever control inputs the identities between them
+ * have. */
 struct pl_edge pl_origin(const struct pl_graph *g, struct pl_edge e);
-/* The edge that may be read instead of e: no identity between them has a control input. (simplify.c
- * replaces e by it, and goes back through more ops that pass their input on.) */
+/* Returns the edge that may be read instead of e, because no identity between them has a control
+ * input. (simplify.c replaces e by such an edge, and also skips other ops that pass their input
+ * on.) */
 struct pl_edge pl_pure_origin(const struct pl_graph *g, struct pl_edge e);
 
 /* ---- constants ---- */
 
-/* pl_is_constant: e is output 0 of a constant without control inputs, which may be a handle.
- * pl_constant: its tensor, which may be lazy; NULL if e is no constant, and for a handle, since the
- * resource behind it is not constant. */
+/* pl_is_constant returns whether e is output 0 of a constant without control inputs, which may be a
+ * handle. pl_constant returns the tensor of the constant, which may be lazy. It returns NULL if e
+ * is not a constant, and for a handle, because the resource that the handle points to is not
+ * constant. */
 bool pl_is_constant(const struct pl_graph *g, struct pl_edge e);
 const struct rt_tensor *pl_constant(const struct pl_graph *g, struct pl_edge e);
-/* Scalars of rank 0; integers of 32 or 64 bits. */
+/* Read constant scalars of rank 0. pl_int_constant accepts integers of 32 or 64 bits. */
 bool pl_float_constant(const struct pl_graph *g, struct pl_edge e, float *v);
 bool pl_int_constant(const struct pl_graph *g, struct pl_edge e, int64_t *v);
-/* A vector of exactly n integers. */
+/* Reads a constant vector of exactly n integers. */
 bool pl_ints_constant(const struct pl_graph *g, struct pl_edge e, int n, int64_t *v);
-/* The integers of a scalar or a vector, at most RT_MAX_RANK of them. Returns their number; -1: e is
- * no such constant. */
+/* Reads the integers of a constant scalar or vector, at most RT_MAX_RANK of them. Returns their
+ * number, or -1 if e is not such a constant. */
 int pl_some_ints(const struct pl_graph *g, struct pl_edge e, int64_t v[RT_MAX_RANK]);
-/* pl_matrix_constant: a float32 matrix. pl_row_constant: a float32 tensor whose axes before the
- * last have length 1. */
+/* pl_matrix_constant returns a constant float32 matrix. pl_row_constant returns a constant float32
+ * tensor whose axes before the last have length 1. Both return NULL if e is not such a constant. */
 const struct rt_tensor *pl_matrix_constant(const struct pl_graph *g, struct pl_edge e);
 const struct rt_tensor *pl_row_constant(const struct pl_graph *g, struct pl_edge e);
 
 /* ---- readers ---- */
 
-/* The number of readers of each node that existed when they were counted. */
+/* The number of readers of each node that existed when pl_uses_count was called. */
 struct pl_uses {
     /* Per node: how often its outputs are read. Fetches, targets and control edges count twice, so
      * that 1 means that exactly one edge of a node reads the value. */
@@ -74,11 +83,11 @@ struct pl_uses {
 enum rt_status pl_uses_count(struct pl_uses *u, const struct pl_graph *g, struct rt_error *err);
 void pl_uses_free(struct pl_uses *u);
 
-/* The readers of node i are of[first[i]] .. of[first[i + 1] - 1], in the order of nodes, one entry
- * per edge, for the nodes that existed when pl_readers was made. With `waits`, control edges are
- * listed too, behind a node's inputs. NULL: out of memory. */
+/* The readers of each node that existed when pl_readers was made. Those of node i are of[first[i]]
+ * .. of[first[i + 1] - 1], in node order, one entry per edge. With `waits`, control edges are
+ * listed too, after a node's inputs. pl_readers_new returns NULL if memory runs out. */
 struct pl_reader {
-    int node, k; /* k: the reader's input, or n_in + the number of its control edge */
+    int node, k; /* k: index of the reader's input, or n_in + the index of its control edge */
 };
 struct pl_readers {
     int *first;
@@ -87,14 +96,15 @@ struct pl_readers {
 struct pl_readers *pl_readers_new(const struct pl_graph *g, bool waits, struct rt_error *err);
 void pl_readers_free(struct pl_readers *r);
 
-/* True if no other node reads the outputs of these nodes, except those of the first. */
+/* Returns whether no node outside `node` reads the outputs of these n nodes, except those of the
+ * first. */
 bool pl_is_closed(const struct pl_graph *g, const struct pl_uses *u, const int *node, int n);
 
 /* ---- clusters ---- */
 
-/* A cluster: the nodes of a pattern that have been matched so far. The first node makes the value
- * of the whole pattern. A pass's record of a match begins with a cluster. To try several ways to
- * match a pattern, a pass copies the record and goes back to the copy. */
+/* A cluster holds the nodes of a pattern that have been matched so far. Its first node makes the
+ * value of the entire pattern. A pass's record of a match begins with a cluster. To try several
+ * ways to match a pattern, a pass copies the record and restores the copy. */
 enum { PL_CLUSTER_MOST = 16 };
 struct pl_cluster {
     const struct pl_graph *g;
@@ -102,10 +112,10 @@ struct pl_cluster {
     int node[PL_CLUSTER_MOST], n; /* n is PL_CLUSTER_MOST + 1 for a pattern that is too large */
 };
 struct pl_cluster pl_cluster_from(const struct pl_graph *g, const struct pl_uses *uses, int root);
-/* Adds the node that makes e, unless it is in the cluster already. */
+/* Adds the node that makes e to the cluster, unless the cluster contains it already. */
 void pl_cluster_take(struct pl_cluster *c, struct pl_edge e);
-/* True if no other node reads the outputs of the cluster, except those of its first node, so that
- * the cluster may be replaced. */
+/* Returns whether no node outside the cluster reads an output of the cluster, except those of its
+ * first node, so that the cluster may be replaced. */
 bool pl_cluster_is_closed(const struct pl_cluster *c);
 
 #endif

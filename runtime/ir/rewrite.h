@@ -1,6 +1,6 @@
 /*
- * Graph rewriting for passes: replaces the nodes that match.h found by one node, adds constants and
- * nodes beside others, and redirects edges.
+ * Graph rewriting for passes: functions that replace the nodes found by match.h with one node, add
+ * constants and other nodes, and redirect edges.
  *
  * Threads: only the thread that makes the plan. Owner: added nodes belong to the graph. A call that
  * adds a node invalidates pointers to nodes.
@@ -16,45 +16,46 @@ static const struct pl_edge pl_no_edge = {-1, 0};
 /* ---- nodes that replace others ---- */
 
 /*
- * Makes node[0] this fused op, which replaces all n nodes; the others are removed. `in` has an edge
- * for each of the op's inputs, pl_no_edge for an OPTIONAL input that is left out, and behind them,
- * if the last input is a LIST, the rest of the list: n_in edges in all, or one less than the op has
- * inputs for an empty list. NOT_FOUND: no such op is registered. INTERNAL: the op was registered
- * with another schema.
+ * Makes node[0] this fused op, which replaces all n nodes; the others are removed. `in` has one
+ * edge for each of the op's inputs, pl_no_edge for an OPTIONAL input that is omitted. If the last
+ * input is a LIST, its elements follow the other inputs; for an empty list n_in is one less than
+ * the number of the op's inputs. Returns RT_NOT_FOUND if the op is not registered, RT_INTERNAL if
+ * it was registered with another schema.
  */
 enum rt_status pl_put_fused(struct pl_graph *g, const int *node, int n, struct rt_fused_op op,
                             const struct pl_edge *in, int n_in, struct rt_error *err);
-/* Makes node[0] one of TensorFlow's ops whose inputs, type attributes and only output have one
- * type. All other attributes are 0, false or empty. */
+/* Makes node[0] a TensorFlow op whose inputs, type attributes and only output have one type. All
+ * other attributes are 0, false or empty. */
 enum rt_status pl_put_op(struct pl_graph *g, const int *node, int n, const char *op,
                          enum rt_dtype dtype, const struct pl_edge *in, int n_in,
                          struct rt_error *err);
-/* Adds an attribute to node `at` beside those of its schema. `name` and what `value` points to must
- * live as long as the plan. */
+/* Adds an attribute to node `at` that its schema does not have. `name` and the data that `value`
+ * points to must live as long as the plan. */
 enum rt_status pl_add_extra(struct pl_graph *g, int at, const char *name, struct rt_attr value,
                             struct rt_error *err);
-/* Copies the text into memory that lives as long as the plan. NULL: out of memory. */
+/* Copies the text into memory that lives as long as the plan. Returns NULL if memory runs out. */
 const char *pl_keep_text(struct pl_graph *g, const char *text, struct rt_error *err);
 
 /* ---- nodes and constants beside others ---- */
 
-/* Adds a node with one output, and with the name and depth of node `like` (-1: without). -1: out of
- * memory. */
+/* Adds a node with one output, and with the name and depth of node `like` (none if `like` is -1).
+ * Returns -1 if memory runs out. */
 int pl_add_like(struct pl_graph *g, int like, struct rt_error *err);
-/* Adds a constant with the name and depth of node `like`. Takes *value, whether it succeeds or not.
- * Node -1: out of memory. */
+/* Adds a constant with the name and depth of node `like`. Takes ownership of *value, even on
+ * failure. The result's node is -1 if memory runs out. */
 struct pl_edge pl_add_constant(struct pl_graph *g, int like, struct rt_tensor *value,
                                struct rt_error *err);
 
 /* ---- edges ---- */
 
-/* The type of an output of a constant, an op or a feed. */
+/* Returns the type of an output of a constant, an op or a feed. */
 uint8_t pl_type_of(const struct pl_graph *g, struct pl_edge e);
 
-/* Replaces each edge that nodes [0, n) and fetches read by the edge `instead` of it. */
+/* Describes how edges are replaced: `instead` returns the new edge for each edge that nodes [0, n)
+ * and fetches read. */
 struct pl_rewiring {
     const void *arg;
-    bool (*keeps)(const void *arg, int node); /* true: the node's inputs stay */
+    bool (*keeps)(const void *arg, int node); /* returns whether the node keeps its inputs */
     struct pl_edge (*instead)(const void *arg, struct pl_edge e);
 };
 void pl_rewire(struct pl_graph *g, int n, const struct pl_rewiring *r);

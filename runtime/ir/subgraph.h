@@ -1,10 +1,10 @@
 /*
  * Subgraphs: parts of a compiler graph that have become graphs of their own, from which sub-plans
- * are made: the sides of TensorFlow 1's branches (passes/functionalise.c) and the conditions and
- * bodies of its loops (passes/functionalise_loop.c).
+ * are made. They are the sides of TensorFlow 1's branches (passes/functionalise.c) and the
+ * conditions and bodies of its loops (passes/functionalise_loop.c).
  *
  * Threads: only the thread that makes the plan. Owner: a subgraph belongs to its node and is
- * cleared with it; its arena becomes the plan's.
+ * cleared with it; the sub-plan takes over its arena.
  */
 #ifndef RT_SUBGRAPH_H
 #define RT_SUBGRAPH_H
@@ -12,17 +12,17 @@
 #include "runtime/ir/ir.h"
 
 /* Makes a subgraph whose first n_feeds nodes are its feeds; the caller fills in the fetches. The
- * caller clears it, on failure too, unless it belongs to a node by then. */
+ * caller clears the subgraph, even after a failure, unless a node has taken it. */
 enum rt_status pl_subgraph_begin(const struct pl_graph *g, struct pl_graph *to, int n_feeds,
                                  const uint8_t *dtype, int n_fetches, const char *name,
                                  struct rt_error *err);
-/* Copies node i of `g` without its edges. The copy shares the node's value, or takes value and
- * subgraphs if `moves`. -1: out of memory. */
+/* Copies node i of `g` to `to` without its edges. The copy shares the node's value or, if `moves`
+ * is true, takes its value and subgraphs. Returns -1 if memory runs out. */
 int pl_subgraph_copy_node(struct pl_graph *g, int i, bool moves, struct pl_graph *to,
                           struct rt_error *err);
 
-/* Makes node `at` one of `kind` (PL_IF: its first input is the condition) with two empty subgraphs,
- * in the order of its sub-plans. */
+/* Makes node `at` a PL_IF, whose first input is the condition, or a PL_WHILE. The node gets two
+ * empty subgraphs, in the order of its sub-plans. */
 struct pl_subgraphs {
     enum pl_kind kind;
     int n_in, n_out;
@@ -31,7 +31,7 @@ struct pl_subgraphs {
 };
 enum rt_status pl_make_subgraphs(struct pl_graph *g, int at, const struct pl_subgraphs *r,
                                  struct rt_error *err);
-/* Sets the effect of the node. Called when its subgraphs are filled. */
+/* Sets the effect of the node from its subgraphs, after they have been filled. */
 void pl_set_subgraph_effect(struct pl_node *n);
 
 enum rt_dtype pl_edge_dtype(const struct pl_graph *g, struct pl_edge e);

@@ -1,16 +1,16 @@
 /*
- * The verifier: checks that a compiler graph is what every pass may rely on. It checks these rules
- * for the nodes that fetches, targets and control edges reach:
+ * The verifier checks the invariants of a compiler graph that every pass relies on. It checks these
+ * rules for the nodes that fetches, targets and control edges reach:
  *
  *   - an edge names a node of the graph and one of its outputs, and no removed node;
  *   - a value has the type that its reader declares, or is the handle of a variable whose value
- *     the reader takes;
- *   - every cycle goes through NextIteration;
- *   - a feed has its number, and every sub-plan is there.
+ *     the reader accepts;
+ *   - every cycle contains a NextIteration;
+ *   - every feed has its number, and every node has its sub-plans.
  *
- * Owner: the graph stays the caller's. Threads: only the thread that makes the plan. Errors:
- * RT_INTERNAL names the node and the fault, which is a bug of the compiler. Without memory for the
- * walk a fault is not found.
+ * Owner: the graph remains the caller's. Threads: only the thread that makes the plan. Errors:
+ * RT_INTERNAL with the node and the violation, which is a compiler bug. If there is no memory for
+ * the traversal, violations are not found.
  */
 #ifndef RT_VERIFY_H
 #define RT_VERIFY_H
@@ -18,16 +18,16 @@
 #include "runtime/base/sanitizer.h"
 #include "runtime/ir/ir.h"
 
-/* 1 if the pipeline verifies the graph behind each pass: in debug builds (CMakeLists.txt) and in
- * those with a sanitizer. */
+/* 1 if the pipeline verifies the graph after each pass: in debug builds (CMakeLists.txt) and in
+ * builds with a sanitizer. */
 #if RT_HAS_SANITIZER || defined(RT_VERIFY_GRAPHS)
 enum { PL_VERIFIES = 1 };
 #else
 enum { PL_VERIFIES = 0 };
 #endif
 
-/* Without `types`, checks all rules except types: the functions of a model may have other types
- * than their calls, which the runs of their nodes refuse. */
+/* Verifies the graph. Without `types`, types are not checked: the functions of a model may have
+ * other types than their calls, and the nodes then fail when they run. */
 enum rt_status pl_verify(const struct pl_graph *g, bool types, struct rt_error *err);
 
 #endif
