@@ -1,9 +1,10 @@
 /*
- * The passes of runtime/passes, and what they share. Only pipeline.c defines their order.
+ * The passes in runtime/passes, and the helpers that they share. Only pipeline.c defines the order
+ * of the passes.
  *
- * Owner: a pass edits the graph that it is given; what it adds is allocated in the graph's arena.
- * Threads: only the thread that makes the plan. Errors: a graph whose pass failed may only be
- * cleared.
+ * Owner: a pass edits the graph that it is given; nodes that it adds are allocated in the graph's
+ * arena. Threads: only the thread that makes the plan. Errors: a graph whose pass failed may only
+ * be cleared.
  */
 #ifndef RT_PASSES_H
 #define RT_PASSES_H
@@ -16,13 +17,13 @@ struct pl_request {
     const struct rt_edge *feeds, *fetches;
     const int *targets;
     int n_feeds, n_fetches, n_targets;
-    /* The graph is a function's body: nodes with effects run even if no fetch or target reaches
-     * them. */
+    /* The graph is a function's body: its nodes with effects run even if no fetch or target depends
+     * on them. */
     bool is_body;
     /* Per feed: a value that the feed has in every run of the plan, or NULL. The array may be
      * NULL. */
     const struct rt_tensor *const *constant_feed;
-    /* The number of nodes that this plan and all plans inside it may still have; NULL: this is the
+    /* The number of nodes that this plan and all plans inside it may still add; NULL for the
      * outermost plan. */
     int64_t *nodes_left;
     bool is_load; /* see rt_call_spec */
@@ -31,47 +32,49 @@ struct pl_request {
 enum rt_status pl_extract(struct pl_graph *g, const struct pl_request *q, struct rt_error *err);
 enum rt_status pl_inline(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_resolve(struct pl_graph *g, struct rt_error *err);
-/* Sets the effect of nodes whose ops have none: RT_READS where an input is a variable (a ref of
- * TensorFlow 1) whose value the node reads, RT_PURE elsewhere. Called after inputs have changed. */
+/* Sets the effect of nodes whose ops have no effect: RT_READS if the node reads the value of an
+ * input that is a variable (a ref of TensorFlow 1), otherwise RT_PURE. Called after inputs have
+ * changed. */
 void pl_mark_reads(struct pl_graph *g);
 enum rt_status pl_simplify(struct pl_graph *g, bool *changed_calls, struct rt_error *err);
-/* Removes each Switch and Merge whose predicate is a constant, and the dead branches. */
+/* Removes each Switch and Merge whose predicate is a constant, and the nodes of dead branches. */
 enum rt_status pl_remove_dead_branches(struct pl_graph *g, bool *changed, struct rt_error *err);
 enum rt_status pl_freeze(struct pl_graph *g, bool *changed, struct rt_error *err);
-/* Makes the variables mutable that a served plan may write, so that no plan freezes them. These are
- * the variables whose handles are constants; if a handle is known only in the run, all variables
- * that it may refer to. Runs after pl_sub_plans. */
+/* Makes the variables mutable that a served plan may write, so that no plan freezes them. If all
+ * handles that the plan writes through are constants, these are their variables. If a handle is
+ * known only in the run, they include all variables that the handle may refer to. Runs after
+ * pl_sub_plans. */
 enum rt_status pl_mark_written(struct pl_graph *g, struct rt_error *err);
 /* Functionalises branches: each Switch and Merge whose predicate is known only in the run. */
 enum rt_status pl_functionalise_branches(struct pl_graph *g, bool *changed, struct rt_error *err);
-/* Functionalises the loops of frames, when no Switch of a branch is left. */
+/* Functionalises the loops that consist of frames. Runs when no Switch of a branch is left. */
 enum rt_status pl_functionalise_loops(struct pl_graph *g, bool *changed, struct rt_error *err);
 enum rt_status pl_sub_plans(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_place(struct pl_graph *g, struct rt_error *err);
 
 /* ---- from a graph to a plan ---- */
 
-/* Sets `order` to the indexes of nodes in topological order. INVALID_ARGUMENT: there is a cycle. A
- * cycle through NextIteration is legal: the token executor runs it. `order` has capacity for all
- * nodes. */
+/* Sets `order`, which has capacity for all nodes, to the indexes of nodes in topological order.
+ * Returns RT_INVALID_ARGUMENT if there is a cycle without a NextIteration; the token executor runs
+ * cycles with one. */
 enum rt_status pl_order(const struct pl_graph *g, int *order, int *n_order, struct rt_error *err);
-/* Sets last_use and release of the steps by liveness. */
+/* Sets last_use and release of the steps by a liveness analysis. */
 enum rt_status pl_find_last_uses(struct rt_plan *p, struct rt_error *err);
-/* Makes the plan from a pl_graph that all passes have run on: order, value indexes, last uses.
- * Takes the graph's nodes. */
+/* Makes the plan from a graph that all passes have run on: order, value indexes, last uses. Moves
+ * the graph's nodes into the plan. */
 enum rt_status pl_finish(struct pl_graph *g, struct rt_plan **out, struct rt_error *err);
 
 /* ---- plans of functions ---- */
 
-/* The request for the plan of a function that node `n` calls. The caller frees `feeds` and
+/* The request for the plan of a function that a node calls. The caller frees `feeds` and
  * `constant_feed` by pl_sub_request_clear. */
 struct pl_sub_request {
     struct pl_request q;
     struct rt_edge *feeds;
     const struct rt_tensor **constant_feed;
 };
-/* The function's arguments are the node's inputs from input `skip` on. is_body: nodes with effects
- * run even if no fetch reaches them. */
+/* Fills in the request for function `f` of node `n`. The arguments of `f` are the node's inputs
+ * from index `skip` on. With `is_body`, nodes with effects run even if no fetch depends on them. */
 enum rt_status pl_sub_request(const struct pl_graph *g, const struct pl_node *n,
                               const struct rt_func_ref *f, int skip, bool is_body,
                               struct pl_sub_request *r, struct rt_error *err);
@@ -79,7 +82,8 @@ void pl_sub_request_clear(struct pl_sub_request *r);
 
 /* ---- analyses of a plan ---- */
 
-/* As rt_callable_is_rowwise. Only reads the plan; runs of the plan may go on meanwhile. */
+/* Works as rt_callable_is_rowwise. Only reads the plan, so other threads may run the plan at the
+ * same time. */
 bool rt_plan_is_rowwise(const struct rt_plan *p, const struct rt_shape *shapes,
                         struct rt_error *why);
 
@@ -94,7 +98,7 @@ enum rt_status rt_missing_find(struct rt_session *s, const struct pl_request *q,
                                struct rt_missing_list *list, struct rt_error *err);
 /* Fails with INVALID_ARGUMENT because calls, branches and loops at `node` are nested more than
  * `most` deep where `body` is to be inlined or planned. The message says whether `body` calls
- * itself. body NULL: the nested branches and loops are subgraphs, not functions. */
+ * itself. If `body` is NULL, the nested branches and loops are subgraphs, not functions. */
 enum rt_status pl_fail_too_deep(struct rt_session *s, const struct rt_graph *body, const char *node,
                                 int most, struct rt_error *err);
 

@@ -1,27 +1,27 @@
 /*
- * Tier 1: a segment of a plan's order, compiled for exact shapes.
+ * Tier 1: segments of a plan, compiled for exact shapes.
  *
- *   compile/specialise.c         walks the nodes: shapes, values, kernels, which values need a
+ *   compile/specialise.c         visits the nodes: shapes, values, kernels, which values need a
  *                                tensor of their own
  *   compile/memory_plan.c        places all tensors in one activation buffer
  *   compile/micro_batch.c        decides which specialisations run a few rows at a time
- *   compile/compile.c            the one entry: compiles the pending compilations one by one
+ *   compile/compile.c            the only entry point: compiles the pending compilations in turn
  *   exec/specialisation_cache.c  which specialisations a plan has, which are pending, how many are
  *                                kept
  *   exec/instance.c              binds a specialisation to the memory of a context
- *   exec/instance_run.c          runs an execution instance, whole or in micro-batches
+ *   exec/instance_run.c          runs an execution instance, in one run or in micro-batches
  *
- * A segment is the steps [begin, end) of the order. Its specialisation is valid for the exact types
- * and shapes of the values that are live at `begin`. A segment ends behind the first node whose
- * output shapes are known only when it has run. Contents of feeds are never compiled into a
+ * A segment is the steps [begin, end) of a plan. Its specialisation is valid for the exact types
+ * and shapes of the values that are live at `begin`. A segment ends after the first node whose
+ * output shapes are known only when it has run. The contents of feeds are never compiled into a
  * specialisation: a node whose infer function reads a value that depends on them ends the segment.
  *
- * There are three kinds of values. A value in the activation buffer is bytes at an offset, shared
- * with values of other lifetimes; its tensors have no rt_buffer. A value in a slot is a tensor of
- * its own in rt_context.value, as all values are in tier 0: a value that is fetched, that is live
- * behind the segment, that is read by a node which the segment does not run itself, or that a view
- * might keep. A constant belongs to the plan, or to the specialisation if it follows from the
- * shapes.
+ * There are three kinds of values. A value in the activation buffer is a range of bytes at an
+ * offset, which values with other lifetimes share; its tensors have no rt_buffer. A value in a slot
+ * is a separate tensor in rt_context.value, as all values are in tier 0. A value is in a slot if it
+ * is fetched, is live after the segment, is read by a node which the segment does not run itself,
+ * or might be kept by a view. A constant belongs to the plan, or to the specialisation if it
+ * follows from the shapes.
  *
  * Threads: a specialisation is immutable once made, and shared by reference counting. An execution
  * instance belongs to its context.
@@ -33,7 +33,7 @@
 
 /* ---- memory in the activation buffer ---- */
 
-/* Bytes that are in use from step `first` to step `last`, both included. */
+/* A number of bytes that are in use from step `first` to step `last`, both included. */
 struct rt_extent {
     size_t bytes;
     int first, last;
@@ -43,58 +43,63 @@ struct rt_extent {
 /* ---- a specialisation ---- */
 
 enum rt_step_kind {
-    RT_STEP_KERNEL, /* a kernel on tensors whose shapes are known */
-    RT_STEP_NODE,   /* rt_exec_node on slots */
-    RT_STEP_REF,    /* a slot becomes a reference to the only input: a view, or a constant value */
+    RT_STEP_KERNEL, /* runs a kernel on tensors whose shapes are known */
+    RT_STEP_NODE,   /* runs rt_exec_node on slots */
+    RT_STEP_REF,    /* makes a slot a reference to the only input: a view, or a constant value */
 };
 
 enum { RT_MICRO_BATCH_ARGS = 16 };
 enum rt_arg_kind { RT_ARG_CONST, RT_ARG_ACTIVATION, RT_ARG_SLOT };
 
-/* Argument `arg` gets the data, buffer and alias of the slot of `value` once the value is there. */
+/* Argument `arg` gets the data, buffer and alias of the slot of `value` as soon as the value
+ * exists. */
 struct rt_patch {
     int value, arg;
 };
 
 struct rt_step {
     uint8_t kind;
-    bool check;   /* check the deadline here: the steps since the last check did much work */
+    /* Check the deadline before this step, because the steps since the last check do much work. */
+    bool check;
     bool is_view; /* the kernel makes its own outputs */
     int node;
     struct rt_prepared *prepared;
-    int in, out;        /* indexes of the first input and output argument */
-    int scratch;        /* index of its extent; -1: none */
-    uint64_t last_use;  /* of RT_STEP_NODE */
-    int patch, n_patch; /* the patches that hand its outputs to arguments */
-    int clear, n_clear; /* slots that no later step reads */
+    int in, out;       /* indexes of the first input argument and the first output argument */
+    int scratch;       /* index of the extent of the scratch memory; -1: none */
+    uint64_t last_use; /* rt_plan_step.last_use of a RT_STEP_NODE */
+    /* First patch, and number of patches, that pass the step's outputs to arguments. */
+    int patch, n_patch;
+    int clear, n_clear; /* first slot, and number of slots, that no later step reads */
 };
 
 struct rt_live {
     int value;
     uint8_t dtype;
-    struct rt_shape shape; /* rank -1: a type without shapes */
+    struct rt_shape shape; /* rank is -1 for a type without shapes */
     int patch, n_patch;
 };
 
 struct rt_specialisation {
-    /* In the list of its segment; guarded by spec_mu until it is removed from the list. */
+    /* The next specialisation of the segment; guarded by spec_mu until this one is removed from the
+     * list. */
     struct rt_specialisation *next;
     struct rt_plan *plan;
     int begin, end;
-    /* > 0: the specialisation has no steps of its own; another specialisation runs the batch,
+    /* If > 0, this specialisation has no steps of its own: another specialisation runs the batch,
      * micro_batch rows at a time. It then has at most RT_MICRO_BATCH_ARGS feeds and fetches. */
     int64_t micro_batch;
     atomic_int refs;
     atomic_bool retired;
-    /* The session's count of runs at the last use. The least recently used is evicted first. */
+    /* The session's count of runs at the last use. The least recently used specialisation is
+     * evicted first. */
     _Atomic int64_t used;
     int n_live;
     struct rt_live *live;
     int n_steps;
     struct rt_step *step;
     int n_args;
-    /* `data` of an argument in the activation buffer is the index of an extent; a constant is a
-     * complete tensor. */
+    /* `data` of an argument in the activation buffer is the index of an extent. An argument that is
+     * a constant is a complete tensor. */
     struct rt_tensor *arg;
     uint8_t *arg_kind;
     int n_patches;
@@ -107,16 +112,16 @@ struct rt_specialisation {
     size_t slot_bytes; /* bytes of the slot tensors that are allocated for kernels */
     int n_evaluated;
     struct rt_tensor *evaluated; /* constants that follow from the shapes */
-    size_t bytes;                /* memory of the specialisation itself */
+    size_t bytes;                /* bytes that the specialisation itself occupies */
 };
 
-void rt_specialisation_unref(struct rt_specialisation *l); /* NULL is fine */
+void rt_specialisation_unref(struct rt_specialisation *l); /* NULL is allowed */
 
 /* ---- an execution instance ---- */
 
 struct rt_instance;
 /* Finds or makes the context's execution instance for the segment at `begin` and the shapes of the
- * live values. NULL: there is no specialisation, or no memory for an instance. */
+ * live values. Returns NULL if there is no specialisation, or no memory for an instance. */
 struct rt_instance *rt_instance_find(struct rt_context *c, int begin);
 enum rt_status rt_instance_run(struct rt_context *c, struct rt_instance *f, struct rt_error *err);
 int rt_instance_end(const struct rt_instance *f);
@@ -124,23 +129,25 @@ void rt_instances_free(struct rt_context *c);
 /* Moves the instances of retired specialisations to the front of *list, for
  * rt_instances_free_list. */
 void rt_instances_take_retired(struct rt_context *c, struct rt_instance **list);
-/* Frees instances that belong to no context; NULL is fine. */
+/* Frees instances that belong to no context; NULL is allowed. */
 void rt_instances_free_list(struct rt_instance *list);
 
 /* ---- the specialisations of a plan ---- */
 
-/* Returns a reference to the specialisation that fits the live values of this context. NULL: there
- * is none; a second miss of the same shapes requests its compilation. */
+/* Returns a reference to the specialisation of the segment at `begin` that fits the live values of
+ * the context, or NULL if there is none. A second miss for the same shapes requests their
+ * compilation. */
 struct rt_specialisation *rt_segment_specialisation(struct rt_context *c, int begin);
-/* Returns a reference to the most recently used specialisation that has steps. NULL: there is
+/* Returns a reference to the most recently used specialisation with steps, or NULL if there is
  * none. */
 struct rt_specialisation *rt_segment_last(struct rt_plan *p, int begin);
 bool rt_segment_fits(const struct rt_specialisation *l, const struct rt_context *c);
 
 enum { RT_COMPILED_ROWS = 1024 }; /* larger numbers of rows are not reported */
-/* rt_callable_request_compilation for a plan: requests a specialisation of its first segment. */
+/* Implements rt_callable_request_compilation for a plan: requests a specialisation of its first
+ * segment. */
 void rt_segment_request(struct rt_plan_box *b, const struct rt_shape *shapes);
-/* Frees the segments of a plan. Their specialisations are retired. */
+/* Frees the segments of a plan and retires their specialisations. */
 void rt_segments_free(struct rt_plan *p);
 
 /* ---- the queue of pending compilations, for the compiler (compile/compile.h) ---- */
@@ -154,13 +161,13 @@ struct rt_pending_compilation {
     struct rt_live live[];
 };
 struct rt_pending_compilation *
-rt_pending_compilation_take(struct rt_session *s); /* NULL: the queue is empty */
+rt_pending_compilation_take(struct rt_session *s); /* returns NULL if the queue is empty */
 void rt_pending_compilation_free(struct rt_pending_compilation *w);
 void rt_pending_compilations_free(struct rt_session *s); /* empties the queue */
-/* Runs of these shapes never request a compilation again. */
+/* Makes runs with the shapes of `w` never request their compilation again. */
 void rt_pending_compilation_refuse(struct rt_session *s, const struct rt_pending_compilation *w);
 /* Makes the specialisation available to runs, unless an equal one was published before or the cache
- * has no capacity. Takes the reference. */
+ * is full. Takes the reference. */
 void rt_specialisation_publish(struct rt_session *s, struct rt_specialisation *l);
 
 #endif
