@@ -1,9 +1,9 @@
 /*
- * Benchmarks of kernels (select/benchmark.c): times the kernels that can run a node, on made-up
- * inputs of the node's shapes.
+ * Benchmarks of kernels (select/benchmark.c): times the kernels that can run a node, on generated
+ * inputs with the node's shapes.
  *
- * Owner: the caller keeps the made-up constants from one benchmark to the next.
- * Threads: any; one benchmark at a time has the list of constants.
+ * Owner: the caller keeps the generated constants from one benchmark to the next.
+ * Threads: any; the list of generated constants serves one benchmark at a time.
  */
 #ifndef RT_BENCHMARK_H
 #define RT_BENCHMARK_H
@@ -13,15 +13,15 @@
 struct rt_pack;
 
 /*
- * Benchmarks the kernels of a node and returns the index of the best. The first kernel is the one
- * that the rule chose. -1: the node cannot be benchmarked. The time used is subtracted from
- * *left_ns. `ns` gets the time of each kernel for the batch given, or -1 for a kernel that did not
- * run. *packs holds the made-up constants, NULL at first, which later benchmarks reuse.
+ * Benchmarks the kernels of a node and returns the index of the best, or -1 if the node cannot be
+ * benchmarked. The first kernel is the one that the rule chose. The time used is subtracted from
+ * *left_ns. `ns` is set to the time of each kernel for the given batch, or -1 for a kernel that did
+ * not run. *packs holds the generated constants, which later benchmarks reuse; it is NULL at first.
  */
 int pl_benchmark(const struct rt_prep *prep, const struct rt_kernel *const *kernels, int n,
                  struct rt_pack **packs, int64_t *left_ns, int64_t *ns);
-void pl_benchmark_packs_free(struct rt_pack *packs); /* NULL is fine */
-/* rt_prep_pack for a kernel that is prepared for a benchmark. */
+void pl_benchmark_packs_free(struct rt_pack *packs); /* NULL is allowed */
+/* Implements rt_prep_pack for a kernel that is prepared for a benchmark. */
 enum rt_status pl_benchmark_pack(struct rt_prep *p, int input, size_t bytes,
                                  const struct rt_pack **out);
 

@@ -1,14 +1,14 @@
-/* Shared by choosing a node's kernel (choose.c) and timing candidates for it (benchmark.c).
- * Threads: that of the caller, which owns `prep`. */
+/* A function shared by the code that chooses a node's kernel (choose.c) and the code that times
+ * candidates for it (benchmark.c). Threads: the thread of the caller, which owns `prep`. */
 #ifndef RT_CANDIDATE_H
 #define RT_CANDIDATE_H
 
 #include "runtime/core/kernel.h"
 
-enum { PL_MOST_KERNELS = 16 }; /* candidates of one node */
+enum { PL_MOST_KERNELS = 16 }; /* maximum number of candidates of one node */
 
 /* Runs prepare of kernel k and sets kernel, state, release and scratch_bytes of prep->self. If
- * prepare fails, what it had made is released. */
+ * prepare fails, everything that it made is released. */
 enum rt_status pl_prepare_candidate(struct rt_prep *prep, const struct rt_kernel *k);
 
 #endif

@@ -1,11 +1,11 @@
 /*
  * Prepared kernels: the chosen kernel of a step and its state, for given shapes of the inputs
- * (select/prepared.c). Both tiers use them: running step by step finds them in the step's cache,
- * and compiling a specialisation makes its own.
+ * (select/prepared.c). Both tiers use them: tier 0 finds them in the step's cache, and the
+ * compilation of a specialisation makes its own.
  *
  * Owner: the step's cache, or the caller of rt_prepared_get if the kernel is not cached. Packed
- * constants belong to the session.
- * Threads: any may look up and add; a prepared kernel is immutable once it is in a cache.
+ * constants belong to the session. Threads: any may look up and add; a prepared kernel is immutable
+ * once it is in a cache.
  */
 #ifndef RT_PREPARED_H
 #define RT_PREPARED_H
@@ -18,11 +18,11 @@ struct rt_context;
 struct rt_map;
 struct rt_session;
 
-/* The packed form of a constant. */
+/* A constant in the packed form that a kernel reads. */
 struct rt_pack {
     void *data;
     size_t bytes;
-    struct rt_pack *next; /* the next pack of a benchmark */
+    struct rt_pack *next; /* next pack in the list of a benchmark */
 };
 void rt_packs_clear(struct rt_map *packs);
 
@@ -32,41 +32,42 @@ struct rt_prepared {
     void *state;
     void (*release)(void *state);
     size_t scratch_bytes;
-    uint64_t packed; /* bit k: input k is used in packed form; its plain bytes are not needed */
-    const char *why; /* the reason for choosing this kernel */
-    /* Not NULL: prepared for a benchmark, with made-up packed constants. */
+    uint64_t packed; /* bit k: input k is used in packed form; its unpacked bytes are not needed */
+    const char *why; /* reason why this kernel was chosen, for the log */
+    /* Not NULL if the kernel is prepared for a benchmark, with generated packed constants. */
     struct pl_benchmark *benchmark;
     size_t packed_bytes;
     int n_key;
     int64_t *key;
     bool is_cached;
     int8_t *alias;
-    int8_t *rank; /* rank of each output; -1: known only when the node has run */
+    int8_t *rank; /* rank of each output; -1 if it is known only when the node has run */
     int64_t (*dim)[RT_MAX_RANK];
-    void *blocks; /* memory of rt_prep_alloc, a linked list */
-    size_t bytes; /* bytes of `blocks` */
+    void *blocks; /* linked list of the memory that rt_prep_alloc allocated */
+    size_t bytes; /* total bytes of `blocks` */
     struct rt_session *session;
     struct rt_plan_step *node;
 };
 struct rt_prepared_cache;
 struct rt_prepared_cache *rt_prepared_cache_new(struct rt_arena *arena);
 void rt_prepared_cache_clear(struct rt_prepared_cache *c);
-/* Finds or makes the prepared kernel for these inputs. The caller frees one that is not is_cached
+/* Finds or makes the prepared kernel for these inputs. If is_cached is false, the caller frees it
  * by rt_prepared_free. */
 enum rt_status rt_prepared_get(struct rt_context *c, struct rt_plan_step *n,
                                const struct rt_tensor *in, struct rt_prepared **out,
                                struct rt_error *err);
 void rt_prepared_free(struct rt_prepared *p);
-/* The bytes of output o, whose shape is known. Returns false if the size overflows. */
+/* Sets *bytes to the bytes of output o, whose shape is known. Returns false if the size
+ * overflows. */
 bool rt_prepared_bytes(const struct rt_prepared *p, int o, size_t *bytes);
-/* Calls the infer function that the op must have. The inferred shapes must pass rt_shape_check, as
- * far as their dimensions are known, so that the infer function of the next op may multiply
- * them. */
+/* Calls the infer function of the op, which must have one. The inferred shapes must pass
+ * rt_shape_check, as far as their dimensions are known, so that the infer function of the next op
+ * may multiply the dimensions. */
 enum rt_status rt_infer_shapes(struct rt_infer *x);
 /*
- * Preparing a kernel in two halves, from what is known of the inputs: first the shapes, then the
- * kernel. `info` has n_in inputs, with the values that rt_infer may see (for the second half:
- * rt_prep), and behind them n_out outputs, which are filled in.
+ * Prepare a kernel in two steps: rt_prepared_infer finds the shapes, rt_prepared_choose the kernel.
+ * `info` has n_in inputs, with the values that rt_infer may see (in the second step: rt_prep),
+ * followed by n_out outputs, which are filled in.
  */
 enum rt_status rt_prepared_infer(struct rt_session *session, struct rt_plan_step *n, int n_key,
                                  const int64_t *key, struct rt_info *info, struct rt_prepared **out,
@@ -74,7 +75,7 @@ enum rt_status rt_prepared_infer(struct rt_session *session, struct rt_plan_step
 enum rt_status rt_prepared_choose(struct rt_prepared *p, const struct rt_info *info,
                                   struct rt_error *err);
 bool rt_prepared_uses_pack(struct rt_prepared_cache *c, int input);
-/* The prepared kernel that was made last; NULL: there is none. */
+/* Returns the prepared kernel that was added last, or NULL if there is none. */
 const struct rt_prepared *rt_prepared_last(const struct rt_prepared_cache *c);
 
 #endif
