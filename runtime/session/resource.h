@@ -1,13 +1,13 @@
 /*
- * Resources of a session. Variables are defined here; tables, stacks and other resources are
+ * Resources of a session. This header defines variables; tables, stacks and other resources are
  * objects of the kernels that make them. A session finds a resource by its key (kind, container,
- * shared name or node name): handles with equal keys point to one object.
+ * and shared name or node name): handles with equal keys point to the same object.
  *
- * Threads: any. Owner: references are counted (rt_object_ref). The session holds one, and every
- * handle holds one.
- * Locks: one per variable, never held between two calls. Lazy values are loaded and `change` runs
- * under it, so neither may call a function of a variable. on_write is called without the lock, and
- * is set before a second thread can reach the variable.
+ * Threads: any. Owner: resources are reference-counted (rt_object_ref). The session holds one
+ * reference, and every handle holds one. Locks: each variable has a lock, which is never held
+ * between two calls. Lazy values are loaded and `change` runs under the lock, so neither may call a
+ * function of a variable. on_write is called without the lock, and is set before a second thread
+ * can reach the variable.
  */
 #ifndef RT_RESOURCE_H
 #define RT_RESOURCE_H
@@ -15,41 +15,44 @@
 #include "runtime/core/graph.h"
 #include "runtime/core/tensor.h"
 
-struct rt_state; /* runtime/session/state.h */
+struct rt_state; /* defined in runtime/session/state.h */
 
 /* A variable: a tensor under a lock. Readers share the tensor's buffer. A writer therefore replaces
  * the tensor, or writes in place if the variable holds the only reference to the buffer. */
 struct rt_variable;
 extern const struct rt_object_type rt_variable_type;
 
-/* `shape`: as declared by the handle's op; it may be unknown. The kernels that assign resource
- * variables check new values against it. The new variable has one reference, the caller's. NULL:
- * out of memory. */
+/* Makes a variable with one reference, which belongs to the caller. `shape` is the shape that the
+ * handle's op declares, and may be unknown. The kernels that assign resource variables check new
+ * values against it. Returns NULL if memory runs out. */
 struct rt_variable *rt_variable_new(const char *name, enum rt_dtype dtype,
                                     const struct rt_shape *shape);
-/* The variable that a handle points to; NULL: the handle points to another kind of object. */
+/* Returns the variable that a handle points to, or NULL if the handle points to another kind of
+ * object. */
 struct rt_variable *rt_variable_of(const struct rt_tensor *handle);
 enum rt_dtype rt_variable_dtype(const struct rt_variable *v);
-const struct rt_shape *rt_variable_shape(const struct rt_variable *v); /* as declared */
+/* Returns the declared shape. */
+const struct rt_shape *rt_variable_shape(const struct rt_variable *v);
 bool rt_variable_is_initialized(struct rt_variable *v);
-/* *out gets a reference to the value, which may be lazy. RT_FAILED_PRECONDITION, with TensorFlow's
- * text: the variable has no value. `is_ref` chooses between TF1's text ("Attempting to use
- * uninitialized value NAME") and TF2's ("Could not find variable NAME. ..."). */
+/* Sets *out to a reference to the value, which may be lazy. If the variable has no value, returns
+ * RT_FAILED_PRECONDITION with TensorFlow's message. `is_ref` chooses between the message of
+ * TensorFlow 1 ("Attempting to use uninitialized value NAME") and that of TensorFlow 2 ("Could not
+ * find variable NAME. ..."). */
 enum rt_status rt_variable_read(struct rt_variable *v, bool is_ref, struct rt_tensor *out,
                                 struct rt_error *err);
-/* Brings *t, a view of the variable's value at an earlier read, up to date: it becomes the view at
- * the same offset of the present value. *t stays as it is if an assignment has changed the number
- * of elements since. */
+/* Updates *t, a view of an earlier value of the variable: it becomes the view at the same offset of
+ * the present value. *t stays unchanged if an assignment has changed the number of elements
+ * since. */
 void rt_variable_follow(struct rt_variable *v, struct rt_tensor *t);
-/* Sets the value to what rt_state_keep makes of `t`. On failure the value stays as it was
- * (RT_INVALID_ARGUMENT: `t` has another dtype; RT_RESOURCE_EXHAUSTED, RT_UNIMPLEMENTED: as
- * rt_state_keep). Counts as a write: plans that froze the variable are made again. */
+/* Sets the value to what rt_state_keep makes of `t`. On failure the value is unchanged:
+ * RT_INVALID_ARGUMENT if `t` has another dtype, RT_RESOURCE_EXHAUSTED and RT_UNIMPLEMENTED as
+ * returned by rt_state_keep. The call is a write: plans that froze the variable are made again. */
 enum rt_status rt_variable_assign(struct rt_variable *v, const struct rt_tensor *t,
                                   const struct rt_state *state, struct rt_error *err);
 /*
  * Changes the value under the variable's lock: `change` gets a tensor whose bytes it may write. A
  * lazy value is loaded first, and a shared one is copied into memory of `state`. If `change` fails,
- * the value may be changed in part. Strings that `change` stores must already be counted in the
+ * the value may be partly changed. Strings that `change` stores must already be counted in the
  * state (rt_state_keep_strings).
  */
 enum rt_status rt_variable_update(struct rt_variable *v, bool is_ref,
@@ -57,19 +60,19 @@ enum rt_status rt_variable_update(struct rt_variable *v, bool is_ref,
                                                            struct rt_error *err),
                                   void *arg, const struct rt_state *state, struct rt_error *err);
 /*
- * For the compiler. A variable is mutable if a served signature writes it: no plan may then use its
- * value as a constant. rt_variable_freeze reads the value and marks the variable as frozen, held by
- * a plan as a constant. The next write to a frozen variable makes it mutable and calls on_write,
- * once.
+ * Functions for the compiler. A variable is mutable if a served signature writes it: no plan may
+ * then use its value as a constant. rt_variable_freeze reads the value and marks the variable as
+ * frozen, which means that a plan holds the value as a constant. The next write to a frozen
+ * variable makes it mutable and calls on_write, once.
  */
 bool rt_variable_is_mutable(struct rt_variable *v);
 void rt_variable_set_mutable(struct rt_variable *v);
 enum rt_status rt_variable_freeze(struct rt_variable *v, bool is_ref, struct rt_tensor *out,
                                   struct rt_error *err);
 void rt_variable_on_write(struct rt_variable *v, void (*fn)(void *arg), void *arg);
-/* Reads a lazy value into memory. RT_OK also if the variable has no value. */
+/* Loads a lazy value into memory. Returns RT_OK also if the variable has no value. */
 enum rt_status rt_variable_load(struct rt_variable *v, struct rt_error *err);
-/* Drops the value, as DestroyResourceOp does. Counts as a write. */
+/* Drops the value, as DestroyResourceOp does. The call is a write. */
 void rt_variable_destroy(struct rt_variable *v, const struct rt_state *state);
 
 #endif

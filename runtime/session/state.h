@@ -1,13 +1,14 @@
 /*
  * State: the memory that runs leave in the resources of a session, its variables and tables. The
- * session has a pool in which this memory counts. A buffer that a run leaves behind moves there
- * from the run's pool, so that it never counts twice, and counts there until it is freed, also
- * while others hold it. Weights, which are restored from files, count in a second pool.
+ * session has a pool that this memory is charged to. A buffer that a run leaves in a resource moves
+ * from the run's pool to this pool, so that it is never charged twice. It is charged until it is
+ * freed, also while others hold references to it. Weights that are restored from files are charged
+ * to a second pool.
  *
  * While a session is loaded, its state has the limit that the session was made with. rt_state_serve
- * sets the limit to the bytes in use at that time plus an allowance. Weights have the session's
- * limit beyond the bytes of rt_state_admit_weights, for the life of the session, because a lazy
- * weight may be read at any time.
+ * sets the limit to the bytes in use at that time plus an allowance. Weights may occupy the bytes
+ * of rt_state_admit_weights plus the session's limit. This holds for the life of the session,
+ * because a lazy weight may be read at any time.
  *
  * Threads: any, except for rt_state_serve. A state belongs to its session; a resource that may
  * outlive the session holds a reference to the state's pool.
@@ -19,43 +20,46 @@
 
 struct rt_state {
     struct rt_pool *pool;
-    struct rt_pool *weights; /* NULL: the state holds no restored weights */
-    bool is_serving;         /* changed while no run is going on */
+    struct rt_pool *weights; /* NULL if the state holds no restored weights */
+    bool is_serving;         /* changed only while no run is active */
 };
 
 bool rt_state_init(struct rt_state *s, size_t limit_bytes, const char *flag);
-/* Gives the weights a limit of limit_bytes beyond those admitted. False: out of memory. */
+/* Makes the pool of weights, with limit_bytes as the limit in addition to the admitted weights.
+ * Returns false if memory runs out. */
 bool rt_state_init_weights(struct rt_state *s, size_t limit_bytes, const char *flag);
 /* Raises the limit of weights so that a checkpoint with `bytes` of them can be loaded once. */
 void rt_state_admit_weights(struct rt_state *s, int64_t bytes);
 void rt_state_clear(struct rt_state *s);
-/* The session is loaded: from now on runs may leave `more` bytes (0: no limit). */
+/* Ends loading: after the call runs may leave `more` further bytes in the state (0: no limit). */
 void rt_state_serve(struct rt_state *s, size_t more);
 
 /*
- * Of all functions below: a NULL state, or pool, counts nothing. `old` (NULL: nothing) is what the
- * caller frees as soon as the call has succeeded: the limit may be exceeded by those of its bytes
- * that nothing else holds. RT_RESOURCE_EXHAUSTED: err names the flag and the sizes; memory that had
- * moved into the state by then stays counted there until it is freed.
+ * The functions below charge nothing if the state, or the pool, is NULL. `old` (may be NULL) is the
+ * value that the caller frees as soon as the call has succeeded: the limit may be exceeded by those
+ * of its bytes to which there is no other reference. On RT_RESOURCE_EXHAUSTED, err names the flag
+ * and the sizes; memory that had moved into the state before the failure is charged to it until it
+ * is freed.
  */
 
-/* *out: a reference to `t`, whose memory moves into the state; or a copy, if `t` is not memory of a
- * run (borrowed, foreign, lazy, a constant) or is a small part of its buffer. While a session is
- * loaded, memory that belongs to the model is shared and does not move. RT_UNIMPLEMENTED: `t` holds
- * objects (see state.c). */
+/* Sets *out to a reference to `t`, whose memory moves into the state; or to a copy, if the memory
+ * of `t` was not allocated by a run (borrowed, foreign, lazy, a constant) or if `t` is a small part
+ * of its buffer. While a session is loaded, memory that belongs to the model is shared and does not
+ * move. Returns RT_UNIMPLEMENTED if `t` holds objects (see state.c). */
 enum rt_status rt_state_keep(const struct rt_state *s, struct rt_tensor *out,
                              const struct rt_tensor *t, const struct rt_tensor *old,
                              struct rt_error *err);
-/* Moves the texts of n strings into the state's pool. `old`: n strings that they replace. `credit`:
- * further bytes by which the limit may be exceeded, because the caller frees them later. */
+/* Moves the contents of n strings into the state's pool. `old` are the n strings that they replace.
+ * `credit` is a number of further bytes by which the limit may be exceeded, because the caller
+ * frees them later. */
 enum rt_status rt_state_keep_strings(struct rt_pool *pool, const struct rt_str *str, int64_t n,
                                      const struct rt_str *old, size_t credit, struct rt_error *err);
-/* The bytes that clearing these n strings would free in the state: those of texts that no other
- * string holds. */
+/* Returns the bytes that clearing these n strings would free in the state: those of contents that
+ * no other string shares. */
 size_t rt_state_strings(const struct rt_pool *pool, const struct rt_str *str, int64_t n);
-/* `old` was replaced in a variable, and its last reference is about to be dropped. If it is a lazy
- * weight of a file, which does not count in the state, the state's limit rises by its bytes. A new
- * value as large as the restored one is therefore never refused. */
+/* Records that `old` was replaced in a variable, and that its last reference is about to be
+ * dropped. If `old` is a lazy weight of a file, which is not charged to the state, the state's
+ * limit rises by its bytes. A new value as large as the restored one is therefore never refused. */
 void rt_state_replaced(const struct rt_state *s, const struct rt_tensor *old);
 
 #endif
