@@ -1,11 +1,11 @@
 /*
- * Finds activation functions that a network writes out: swish as x * sigmoid(x), GELU as 0.5 * x *
- * (1 + erf(x / sqrt(2))), and so on, with the products in any order.
+ * Finds activation functions that a model spells out: swish as x * sigmoid(x), GELU as 0.5 * x * (1
+ * + erf(x / sqrt(2))), and so on, with the factors in any order.
  *
  * Starting at a value, the search adds nodes that read only this value, each other and scalar
- * constants, until one value alone is read outside. The formula of that value is brought into a
- * normal form (products and sums flattened, their parts sorted, constants by name) and looked up in
- * a table.
+ * constants, until nodes outside read only one of their values. The formula of that value is
+ * normalised (products and sums are flattened, their operands sorted, and constants named) and
+ * looked up in a table.
  */
 #include "runtime/fusion/fuse.h"
 
@@ -18,7 +18,8 @@
 
 enum { MOST_PARTS = 4, TEXT = 96 };
 
-/* number * part * part ... or, if is_sum, number + part + part ...; parts are sorted. */
+/* A formula: number * part * part ... or, if is_sum, number + part + part ...; the parts are
+ * sorted. */
 struct formula {
     bool is_sum;
     double number;
@@ -29,12 +30,13 @@ struct formula {
 struct reading {
     const struct pl_graph *g;
     int x;
-    bool has_number; /* the formula has a constant without a name */
+    bool has_number; /* the formula contains a constant without a name */
     double value;
     int steps;
 };
 
-/* A scalar of rank 0. (A constant of higher rank could give the value more axes than x has.) */
+/* Reads a constant scalar of rank 0. (A constant of higher rank could give the value more axes than
+ * x has.) */
 static bool scalar_of(const struct pl_graph *g, struct pl_edge e, double *out)
 {
     float v;
@@ -99,7 +101,7 @@ static bool add_part(struct formula *f, const char *text)
 
 static bool formula_of(struct reading *r, struct pl_edge e, struct formula *f);
 
-/* Sets *f to f * g, or with `sum` to f + g. */
+/* Sets *f to f * g or, if `sum` is true, to f + g. */
 static bool combine(struct reading *r, struct formula *f, struct formula *g, bool sum)
 {
     char text[TEXT];
@@ -108,7 +110,8 @@ static bool combine(struct reading *r, struct formula *f, struct formula *g, boo
 
     for (int k = 0; k < 2; k++) {
         const struct formula *h = both[k];
-        /* A formula of a number alone has no parts, so it is both a sum and a product. */
+        /* A formula that is only a number has no parts, so it counts both as a sum and as a
+         * product. */
         if (h->is_sum == sum || h->n == 0) {
             out.number = sum ? out.number + h->number : out.number * h->number;
             for (int i = 0; i < h->n; i++)
@@ -132,7 +135,7 @@ static void make_x(struct formula *f)
     *f = (struct formula){.number = 1, .n = 1, .part = {"x"}};
 }
 
-/* name(operand) */
+/* Sets *f to the text "name(operand)". */
 static bool call(struct reading *r, const char *name, struct pl_edge operand, struct formula *f)
 {
     char text[TEXT], whole[TEXT];
@@ -178,7 +181,7 @@ static bool arithmetic(struct reading *r, const struct pl_node *n, struct formul
     }
     if (!formula_of(r, n->in[1], &second))
         return false;
-    if (pl_is(n, "Sub")) { /* a subtraction is supported only if a number is subtracted */
+    if (pl_is(n, "Sub")) { /* a subtraction is supported only if its second operand is a number */
         if (second.n)
             return false;
         second.number = -second.number;
@@ -186,7 +189,7 @@ static bool arithmetic(struct reading *r, const struct pl_node *n, struct formul
     return combine(r, f, &second, !pl_is(n, "Mul"));
 }
 
-/* The ops that may be part of a formula: those that it calls by their names, and arithmetic. */
+/* The ops that may be part of a formula: functions, which the formula names, and arithmetic. */
 static const char *const function[] = {"Relu", "Relu6", "Sigmoid",   "Tanh", "Elu",
                                        "Erf",  "Erfc",  "LeakyRelu", NULL};
 static const char *const calculation[] = {"Neg", "Mul",    "AddV2",   "Add", "Sub",
@@ -290,7 +293,7 @@ static bool holds(const struct pl_activation *a, int i)
     return false;
 }
 
-/* True if only the last node's value is read outside the set. */
+/* Returns whether nodes outside the set read only the value of the set's last node. */
 static bool is_alone(const struct pl_graph *g, const struct pl_uses *u, int x,
                      const struct pl_activation *a)
 {
@@ -302,7 +305,8 @@ static bool is_alone(const struct pl_graph *g, const struct pl_uses *u, int x,
     return pl_cluster_is_closed(&m);
 }
 
-/* The next node that may join the set: one that reads x or a value of the set; -1: none. */
+/* Returns the next node that may join the set, which reads x or a value of the set, or -1 if there
+ * is none. */
 static int next_step(const struct pl_graph *g, const struct pl_readers *r, int x,
                      const struct pl_activation *a)
 {

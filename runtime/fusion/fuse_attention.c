@@ -1,5 +1,5 @@
 /*
- * Finds attention as frameworks write it, and makes it one "_Attention" (attention.h):
+ * Finds attention as frameworks spell it out, and replaces it by one "_Attention" (attention.h):
  *
  *   scores = Einsum(queries, keys) "BTNH,BSNH->BNTS" (any letters, either order)       Keras
  *          = BatchMatMul(queries, keys) of [B,N,T,H] and [B,N,S,H], or [B,N,H,S]       others
@@ -7,8 +7,9 @@
  *   context = Einsum(Softmax(scores), values) "BNTS,BSNH->BTNH"
  *           = BatchMatMul(Softmax(scores), values)
  *
- * The scores stay in the cache, head by head, and the heads are sharded over the cores. A Transpose
- * that only moves heads before rows is removed, and so is the one that moves them back.
+ * The scores of one head at a time stay in the cache, and the heads are sharded over the cores. A
+ * Transpose that only moves the axis of heads before that of rows is removed, and so is the
+ * Transpose that moves it back.
  */
 #include "runtime/fusion/fuse.h"
 
@@ -23,12 +24,12 @@ struct attention {
     struct pl_cluster nodes;
     struct pl_edge in[RT_ATTENTION_OPERANDS + 2 * RT_ATTENTION_MOST];
     int n_in, n_steps;
-    struct rt_attention_step step[RT_ATTENTION_MOST]; /* in reverse order */
+    struct rt_attention_step step[RT_ATTENTION_MOST]; /* the steps in reverse order */
     struct rt_attention op;
-    int scaled; /* a node that scales transposed queries; -1: none */
+    int scaled; /* node that scales transposed queries; -1: none */
 };
 
-/* Adds node i to the pattern: the node that makes the context, or one from there back to the
+/* Adds node i to the pattern: the node that makes the context, or a node between it and the
  * scores. */
 static void take(struct attention *m, int i)
 {
@@ -50,7 +51,7 @@ static bool read_letters(const struct pl_node *n, char letter[12])
     return true;
 }
 
-/* The four letters are a, b, c and d. */
+/* Returns whether the four letters are a, b, c and d. */
 static bool is_labels(const char *letter, char a, char b, char c, char d)
 {
     return letter[0] == a && letter[1] == b && letter[2] == c && letter[3] == d;
@@ -58,7 +59,8 @@ static bool is_labels(const char *letter, char a, char b, char c, char d)
 
 /* ---- heads ---- */
 
-/* e is a Transpose by the permutation [0, second, third, fourth]; *of is its input. */
+/* Returns whether e is a Transpose by the permutation [0, second, third, fourth], and sets *of to
+ * its input. */
 static bool is_transposed(const struct pl_graph *g, struct pl_edge e, int second, int third,
                           int fourth, struct pl_edge *of)
 {
@@ -71,7 +73,8 @@ static bool is_transposed(const struct pl_graph *g, struct pl_edge e, int second
     return true;
 }
 
-/* Node e multiplies or divides x by a scalar constant; *which is the input that is x. */
+/* Returns whether node e multiplies or divides x by a scalar constant, and sets *which to the index
+ * of the input x. */
 static bool is_scaling(const struct pl_graph *g, struct pl_edge e, int *which)
 {
     const struct pl_node *n = pl_float_by(g, e, "Mul", 2);
@@ -85,7 +88,8 @@ static bool is_scaling(const struct pl_graph *g, struct pl_edge e, int *which)
     return n && pl_float_constant(g, n->in[1 - *which], &factor);
 }
 
-/* True if the node that makes e, or one that it scales, shows that e has four axes. */
+/* Returns whether e has four axes, as the node that makes e, or makes the value that e scales,
+ * shows. */
 static bool has_four_axes(const struct pl_graph *g, struct pl_edge e)
 {
     int64_t v[RT_MAX_RANK];
@@ -104,7 +108,8 @@ static bool has_four_axes(const struct pl_graph *g, struct pl_edge e)
     return pl_some_ints(g, n->in[1], v) == 4 || pl_made_by(g, n->in[1], "Pack", 4);
 }
 
-/* Input k of the attention is e, which is [B,N,T,H], or the input of a Transpose that makes e. */
+/* Sets input k of the attention to e, which is [B,N,T,H], or to the input of a Transpose that makes
+ * e. */
 static bool take_heads(struct attention *m, int k, struct pl_edge e)
 {
     struct pl_edge of;
@@ -114,7 +119,7 @@ static bool take_heads(struct attention *m, int k, struct pl_edge e)
         return true;
     if (!has_four_axes(m->nodes.g, e))
         return false;
-    /* A scaling by a scalar gives the same values before the Transpose as behind it. */
+    /* A scaling by a scalar gives the same values before and after the Transpose. */
     if (k == RT_ATTENTION_QUERIES && m->nodes.uses->n[e.node] == 1 &&
         is_scaling(m->nodes.g, e, &which) &&
         is_transposed(m->nodes.g, m->nodes.g->node[e.node].in[which], 2, 1, 3, &of))
@@ -125,7 +130,7 @@ static bool take_heads(struct attention *m, int k, struct pl_edge e)
     return true;
 }
 
-/* A batched matrix product of float32, over the axes before the last two. */
+/* A batched matrix product of float32 tensors, batched over the axes before the last two. */
 struct matmul {
     const struct pl_node *node;
     bool transposes_second, broadcasts;
@@ -148,14 +153,14 @@ static bool is_matmul(const struct pl_graph *g, struct pl_edge e, struct matmul 
 
 /* ---- scores ---- */
 
-/* The four letters are [B,T,N,H] or, with *first, [B,N,T,H]. */
+/* Returns whether the four letters are [B,T,N,H] or [B,N,T,H]; *first is set for [B,N,T,H]. */
 static bool is_heads(const char *letter, char b, char heads, char rows, char h, bool *first)
 {
     *first = is_labels(letter, b, heads, rows, h);
     return *first || is_labels(letter, b, rows, heads, h);
 }
 
-/* e = queries x keys, as an Einsum. */
+/* Returns whether e is an Einsum that multiplies queries by keys. */
 static bool is_einsum_scores(struct attention *m, struct pl_edge e)
 {
     const struct pl_node *n = pl_float_by(m->nodes.g, e, "Einsum", 2);
@@ -164,7 +169,7 @@ static bool is_einsum_scores(struct attention *m, struct pl_edge e)
     if (!n || !read_letters(n, l))
         return false;
     const char b = l[8], heads = l[9], t = l[10], s = l[11];
-    for (int q = 0; q < 2; q++) { /* q: the operand that is the queries */
+    for (int q = 0; q < 2; q++) { /* q: index of the operand that holds the queries */
         const char *const lq = l + 4 * q, *const lk = l + 4 * (1 - q);
         const char h = lq[3];
         bool first[2];
@@ -182,7 +187,7 @@ static bool is_einsum_scores(struct attention *m, struct pl_edge e)
     return false;
 }
 
-/* e are keys [B,N,S,H] that a Transpose made [B,N,H,S]. */
+/* Matches e with keys [B,N,S,H] that a Transpose turned into [B,N,H,S]. */
 static bool take_transposed(struct attention *m, struct pl_edge e)
 {
     if (!is_transposed(m->nodes.g, e, 1, 3, 2, &m->in[RT_ATTENTION_KEYS]))
@@ -227,7 +232,7 @@ static bool is_scalar(const struct attention *m, struct pl_edge e)
 
 static bool walk(struct attention *m, struct pl_edge e);
 
-/* Adds the step that node n makes and goes on from its input `from` towards the scores. */
+/* Adds the step that node n makes, and continues from its input `from` towards the scores. */
 static bool step(struct attention *m, struct pl_edge e, const struct pl_node *n, int from,
                  enum rt_attention_op op, int a, int b)
 {
@@ -275,7 +280,8 @@ static bool walk(struct attention *m, struct pl_edge e)
 
 /* ---- context ---- */
 
-/* Follows the softmax back to the scores. The nodes that make the context are in the cluster. */
+/* Follows the softmax back to the scores. The nodes that make the context are already in the
+ * cluster. */
 static bool find_scores(struct attention *m, struct pl_edge softmax)
 {
     const struct pl_node *n = pl_float_by(m->nodes.g, softmax, "Softmax", 1);
@@ -294,7 +300,7 @@ static bool is_einsum_context(struct attention *m, int i)
     if (!n || !read_letters(n, l))
         return false;
     const char b = l[8], d = l[11];
-    for (int p = 0; p < 2; p++) { /* p: the operand that is the softmax */
+    for (int p = 0; p < 2; p++) { /* p: index of the operand that is the softmax */
         const char *const lp = l + 4 * p, *const lv = l + 4 * (1 - p);
         const char heads = lp[1], t = lp[2], s = lp[3];
         bool out_first, v_first;
@@ -312,8 +318,8 @@ static bool is_einsum_context(struct attention *m, int i)
     return false;
 }
 
-/* The context is a matrix product, and a Transpose that moves the rows before the heads again. The
- * Transpose also shows that no mask gave the scores a fifth axis. */
+/* Matches a context that is a matrix product followed by a Transpose, which moves the rows before
+ * the heads again. The Transpose also shows that no mask gave the scores a fifth axis. */
 static bool is_matmul_context(struct attention *m, int i)
 {
     struct pl_edge of;
@@ -329,7 +335,7 @@ static bool is_matmul_context(struct attention *m, int i)
     return find_scores(m, p.node->in[0]);
 }
 
-/* Matches attention whose context node i makes. */
+/* Matches attention whose context is made by node i. */
 static bool find(struct attention *m, const struct pl_graph *g, int i, const struct pl_uses *uses)
 {
     *m = (struct attention){
@@ -337,7 +343,7 @@ static bool find(struct attention *m, const struct pl_graph *g, int i, const str
     return is_einsum_context(m, i) || is_matmul_context(m, i);
 }
 
-/* Makes the scaling of the queries read the input of the Transpose instead of its output. */
+/* Makes the node that scales the queries read the input of the Transpose instead of its output. */
 static void scale_first(struct pl_graph *g, int scaled)
 {
     struct pl_node *n = &g->node[scaled];
@@ -380,6 +386,6 @@ enum rt_status pl_fuse_attention(struct pl_graph *g, struct rt_error *err)
     }
     pl_uses_free(&uses);
     if (found)
-        pl_prune(g); /* the Transposes of heads have no readers any more */
+        pl_prune(g); /* the Transposes of heads have lost their readers */
     return st;
 }

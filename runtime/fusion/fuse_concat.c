@@ -2,9 +2,10 @@
  * Removes concatenations that only fused element-wise ops ("_Chain") read: the ops read the
  * operands of the concatenation instead.
  *
- * In a DenseNet, the output of every layer is concatenated with those of all earlier layers,
+ * In a DenseNet, the output of every layer is concatenated with the outputs of all earlier layers,
  * normalised and convolved: layer n would copy n tensors to concatenate them, and once more to
- * normalise them. A concatenation of concatenations along the same axis has the operands of both.
+ * normalise them. A concatenation of concatenations along the same axis is replaced by the operands
+ * of both.
  */
 #include "runtime/fusion/fuse.h"
 
@@ -20,8 +21,8 @@ enum {
 
 struct pass {
     struct pl_graph *g;
-    bool *can;  /* per node: a concatenation that can be removed */
-    int *stack; /* concatenations that must stay and whose own operands are still to be marked */
+    bool *can;  /* per node: whether it is a concatenation that can be removed */
+    int *stack; /* concatenations that must stay and whose operands are still to be marked */
     int n_stack;
 };
 
@@ -34,7 +35,8 @@ static bool is_elementwise(const struct pl_node *n)
     return fused.pieces == 0;
 }
 
-/* A float concatenation along a constant axis, without control edges from or to it. */
+/* Returns whether the node is a float concatenation along a constant axis that has no control
+ * edges. */
 static bool is_concat(const struct pl_graph *g, const struct pl_node *n, int64_t *axis)
 {
     return pl_is(n, "ConcatV2") && !n->call && n->n_ctrl == 0 && n->n_in >= 3 &&
@@ -48,7 +50,7 @@ static void must_be_made(struct pass *p, int i)
     p->can[i] = false;
 }
 
-/* The operands of a concatenation that stays must stay too, and so on. */
+/* Marks the operands of each concatenation that stays as staying too, and so on. */
 static void propagate(struct pass *p)
 {
     while (p->n_stack) {
@@ -58,8 +60,8 @@ static void propagate(struct pass *p)
     }
 }
 
-/* Marks the concatenations that a reader needs as a whole. A reader that does not is one input of a
- * fused element-wise op, or a concatenation along the same axis. */
+/* Marks the concatenations that some reader needs as one tensor. Two readers do not need it: a
+ * fused element-wise op that reads it as one input, and a concatenation along the same axis. */
 static void query_readers(struct pass *p)
 {
     const struct pl_graph *g = p->g;
@@ -91,15 +93,15 @@ static void query_readers(struct pass *p)
     }
 }
 
-/* The operands of concatenation i, with those of removed concatenations among them; -1: too
- * many. */
+/* Lists the operands of concatenation i, with the operands of removed concatenations in place of
+ * these. Returns their number, or -1 if there are too many. */
 static int operands_of(const struct pass *p, int i, struct pl_edge operand[MOST_OPERANDS])
 {
     struct pl_edge todo[MOST_OPERANDS];
     int n_todo = 1, n = 0;
 
     todo[0] = (struct pl_edge){i, 0};
-    while (n_todo) { /* the next operand stands last */
+    while (n_todo) { /* the next operand is the last in `todo` */
         const struct pl_edge e = todo[--n_todo];
         const struct pl_node *from = &p->g->node[e.node];
         if (!p->can[e.node]) {
@@ -114,7 +116,7 @@ static int operands_of(const struct pass *p, int i, struct pl_edge operand[MOST_
     return n;
 }
 
-/* The input of fused op i that is a concatenation to be removed; -1: none. */
+/* Returns the input of fused op i that is a concatenation to be removed, or -1 if there is none. */
 static int concat_input(const struct pass *p, int i)
 {
     const struct pl_node *n = &p->g->node[i];
@@ -125,7 +127,7 @@ static int concat_input(const struct pass *p, int i)
     return -1;
 }
 
-/* The new number of an operand when the op reads n operands instead of input `at`. */
+/* Returns the new number of an operand after the op reads n operands instead of input `at`. */
 static int64_t moved(int64_t operand, int at, int n)
 {
     if (operand < 0) /* a negative operand is missing, or is an encoded number */
@@ -180,7 +182,7 @@ enum rt_status pl_fuse_concats(struct pl_graph *g, struct rt_error *err)
         query_readers(&p);
         propagate(&p);
     }
-    /* Keeps the concatenations of ops with too many inputs. */
+    /* Ops that would get too many inputs keep their concatenations. */
     for (int i = 0; i < g->n && !st; i++) {
         const int at = concat_input(&p, i);
         if (at < 0)

@@ -1,22 +1,22 @@
 /*
- * Makes one matrix multiplication from dense layers on more than two axes, as frameworks write them
+ * Makes one matrix multiplication from dense layers on more than two axes, as frameworks spell them
  * out:
  *
- *   Keras' Tensordot: x is transposed by the identity permutation, reshaped to a matrix by a shape
- *   that is computed from its own shape, multiplied, and reshaped back. BatchMatMulV2(x, w) is
- *   equal. It also passes the row-wise analysis, which a computed shape does not.
+ *   Keras' Tensordot transposes x by the identity permutation, reshapes it to a matrix by a shape
+ *   that is computed from its own shape, multiplies, and reshapes back. BatchMatMulV2(x, w) is
+ *   equivalent. It also passes the row-wise analysis, which a computed shape does not.
  *
- *   A bias behind the Reshape that splits the last axis of the product (attention's heads) moves
+ *   A bias after the Reshape that splits the last axis of the product (attention's heads) moves
  *   before the Reshape, where it can become part of the epilogue.
  *
- * The multiplication's extra attribute "_rank" is the number of axes that x must have: an x of
+ * The extra attribute "_rank" of the multiplication is the number of axes that x must have: an x of
  * another rank is refused.
  */
 #include "runtime/fusion/fuse.h"
 
 #include <string.h>
 
-/* e is the integers first, first + 1, .. below end. */
+/* Returns whether e is the constant integers first, first + 1, .. end - 1. */
 static bool counts(const struct pl_graph *g, struct pl_edge e, int first, int end)
 {
     int64_t v[RT_MAX_RANK];
@@ -34,7 +34,7 @@ static bool is_zero(const struct pl_graph *g, struct pl_edge e)
 
 /* ---- Tensordot ---- */
 
-/* e is the lengths of axes first .. of x, below end. */
+/* Returns whether e is the lengths of axes first .. end - 1 of x. */
 static bool is_part_of_shape(const struct pl_graph *g, struct pl_edge e, struct pl_edge x,
                              int first, int end)
 {
@@ -44,7 +44,7 @@ static bool is_part_of_shape(const struct pl_graph *g, struct pl_edge e, struct 
            counts(g, n->in[1], first, end) && is_zero(g, n->in[2]);
 }
 
-/* e is the product of those lengths. */
+/* Returns whether e is the product of the lengths of axes first .. end - 1 of x. */
 static bool is_size_of_part(const struct pl_graph *g, struct pl_edge e, struct pl_edge x, int first,
                             int end)
 {
@@ -53,7 +53,7 @@ static bool is_size_of_part(const struct pl_graph *g, struct pl_edge e, struct p
            is_part_of_shape(g, n->in[0], x, first, end);
 }
 
-/* Node i is x times a constant matrix along x's last axis. */
+/* Returns whether node i multiplies x, along its last axis, by a constant matrix w. */
 static bool is_tensordot(const struct pl_graph *g, int i, struct pl_edge *x, struct pl_edge *w,
                          int *rank)
 {
@@ -94,7 +94,8 @@ enum rt_status pl_put_dense(struct pl_graph *g, int at, struct pl_edge x, struct
 
 /* ---- biases behind a Reshape ---- */
 
-/* The number of columns of e, if it is a matrix product with a constant matrix; otherwise 0. */
+/* Returns the number of columns of e if it is a matrix product with a constant matrix; otherwise
+ * 0. */
 static int64_t matmul_columns(const struct pl_graph *g, struct pl_edge e)
 {
     const struct pl_node *n = pl_made_by(g, e, "MatMul", 2);
@@ -106,9 +107,9 @@ static int64_t matmul_columns(const struct pl_graph *g, struct pl_edge e)
 }
 
 /*
- * Node i adds a constant to a matrix product whose last axis a Reshape has split; *which is the
- * input that is the product. The constant's axes are the last axes of the new shape, and together
- * as long as the axis that was split.
+ * Returns whether node i adds a constant to a matrix product whose last axis a Reshape has split;
+ * *which is set to the index of the input that is the product. The constant's axes are the last
+ * axes of the new shape, and the product of their lengths is the length of the axis that was split.
  */
 static bool is_split_bias(const struct pl_graph *g, const struct pl_uses *uses, int i, int *which)
 {
@@ -138,7 +139,7 @@ static bool is_split_bias(const struct pl_graph *g, const struct pl_uses *uses, 
     return false;
 }
 
-/* Exchanges the addition and the Reshape before it. */
+/* Swaps the addition and the Reshape before it. */
 static enum rt_status swap(struct pl_graph *g, int sum, int which, struct rt_error *err)
 {
     const int split = g->node[sum].in[which].node;
@@ -148,7 +149,8 @@ static enum rt_status swap(struct pl_graph *g, int sum, int which, struct rt_err
     rt_tensor_ref(&flat, c);
     flat.dim[0] = rt_tensor_count(c);
     flat.rank = 1;
-    const struct pl_edge bias = pl_add_constant(g, sum, &flat, err); /* may reallocate g->node */
+    /* This call may reallocate g->node. */
+    const struct pl_edge bias = pl_add_constant(g, sum, &flat, err);
     if (bias.node < 0)
         return err->code;
     struct pl_node *s = &g->node[sum], *r = &g->node[split];
@@ -183,12 +185,13 @@ enum rt_status pl_fuse_dense(struct pl_graph *g, struct rt_error *err)
         }
     }
     if (changed)
-        pl_prune(g); /* nodes that only computed the removed shapes would count as readers */
+        /* Otherwise nodes that only computed the removed shapes would count as readers. */
+        pl_prune(g);
     if (!st)
         st = pl_uses_count(&uses, g, err);
     if (st)
         return st;
-    const int n = g->n; /* new constants are appended */
+    const int n = g->n; /* new constants are appended, so g->n grows */
     for (int i = 0; i < n && !st; i++) {
         int which;
         if (is_split_bias(g, &uses, i, &which))

@@ -1,14 +1,14 @@
 /*
- * Makes matrix multiplications from dense layers that a framework wrote as Einsum (Keras'
+ * Makes matrix multiplications from dense layers that a framework expressed as Einsum (Keras'
  * EinsumDense, the projections of Keras 2's attention):
  *
  *   Einsum(x, w) "abc,cd->abd"       BatchMatMulV2(x, w)
  *                "abc,cde->abde"     its last axis split by a Reshape
  *                "abcd,cde->abe"     x with its last axes merged by a Reshape
  *
- * w is constant: it is packed, and additions behind become the epilogue. The letters may be any;
- * axes that are kept stand first, axes that are summed over stand last in x and first in w, in the
- * same order.
+ * w is constant, so it is packed, and additions after the multiplication become its epilogue. Any
+ * letters may be used. Axes that are kept must come first; axes that are summed over must come last
+ * in x and first in w, in the same order.
  */
 #include "runtime/fusion/fuse.h"
 
@@ -18,8 +18,10 @@
 
 struct dense {
     struct pl_edge x, w;
-    int n_kept, n_summed, n_new; /* number of axes of x alone, of both, of w alone */
-    int64_t summed, made; /* product of the lengths of the summed axes, and of the new ones */
+    /* Number of axes that only x has, that both have, that only w has. */
+    int n_kept, n_summed, n_new;
+    /* Product of the lengths of the summed axes, and of the axes that only w has. */
+    int64_t summed, made;
 };
 
 static bool is_letter(unsigned char c)
@@ -64,7 +66,7 @@ static bool is_dense(const struct pl_graph *g, int i, struct dense *d)
         memcmp(part[0].p + d->n_kept, part[1].p, (size_t)d->n_summed) != 0 ||
         memcmp(part[2].p + d->n_kept, part[1].p + d->n_summed, (size_t)d->n_new) != 0)
         return false;
-    for (int k = 0; k < d->n_kept; k++) /* otherwise one letter would stand for two axes */
+    for (int k = 0; k < d->n_kept; k++) /* otherwise one letter would denote two axes */
         if (memchr(part[1].p, part[0].p[k], part[1].n))
             return false;
     for (int k = 0; k < w->rank; k++)
@@ -77,7 +79,7 @@ static bool is_dense(const struct pl_graph *g, int i, struct dense *d)
 
 /* ---- the replacement ---- */
 
-/* Adds w as a matrix. */
+/* Adds w as a constant matrix. */
 static struct pl_edge add_matrix(struct pl_graph *g, const struct dense *d, struct rt_error *err)
 {
     struct rt_tensor value;
@@ -92,7 +94,7 @@ static struct pl_edge add_matrix(struct pl_graph *g, const struct dense *d, stru
     return matrix;
 }
 
-/* Makes node `at` one that reshapes the last axes of `x`, which has `rank` axes. */
+/* Makes node `at` reshape the last axes of `x`, which has `rank` axes, from `from` to `to`. */
 static enum rt_status put_axes(struct pl_graph *g, int at, struct pl_edge x, int rank,
                                const int64_t *from, int n_from, const int64_t *to, int n_to,
                                struct rt_error *err)
@@ -138,7 +140,7 @@ static enum rt_status put(struct pl_graph *g, int i, const struct dense *d, stru
 enum rt_status pl_fuse_einsums(struct pl_graph *g, struct rt_error *err)
 {
     const struct rt_registry *r = g->session->options.registry;
-    const int n = g->n; /* new nodes are appended */
+    const int n = g->n; /* new nodes are appended, so g->n grows */
     enum rt_status st = RT_OK;
 
     if (!rt_registry_op(r, "_LastAxes") || !rt_registry_op(r, "BatchMatMulV2"))

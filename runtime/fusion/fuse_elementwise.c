@@ -1,12 +1,12 @@
 /*
- * Element-wise fusion: merges element-wise nodes on float32 into one "_Chain" (elementwise.h). A
- * node takes in the producers that it alone reads, and producers that only the nodes taken in so
- * far read, and so on. Only the last value is visible outside, so the fused op takes the place of
- * the last node. Comparisons, selections (TensorFlow 1's only where all operands have one shape)
- * and casts to float32 are fused too.
+ * Element-wise fusion: merges element-wise float32 nodes into one "_Chain" (elementwise.h). A node
+ * is merged with the producers that only it reads, with the producers that only these nodes read,
+ * and so on. Only the last value is visible outside, so the fused op takes the place of the last
+ * node. Comparisons, selections (TensorFlow 1's only if all operands have one shape) and casts to
+ * float32 are fused too.
  *
- * A swish, a GELU, a batch normalisation that no convolution took, squeeze-and-excite's product,
- * and residual sums with their activations become one pass over memory.
+ * A swish, a GELU, a batch normalisation that is not fused into a convolution, squeeze-and-excite's
+ * multiplication, and residual additions with their activations become one pass over memory.
  */
 #include "runtime/fusion/fuse.h"
 
@@ -15,7 +15,8 @@
 
 #include "runtime/fusion/elementwise.h"
 
-/* The types of inputs and output of each op; RT_NO_DTYPE: any type of rt_elementwise_input. */
+/* The types of the inputs and the output of each op; RT_NO_DTYPE: any type of
+ * rt_elementwise_input. */
 static const struct {
     const char *name;
     uint8_t op, n_in, in[3], out;
@@ -61,8 +62,8 @@ static bool has_attributes(const struct rt_node *n, int op)
 
 static int step_of(const struct pl_graph *g, const struct pl_node *n);
 
-/* A value that certainly has the shape of e: goes back through steps on one tensor, or on one
- * tensor and a scalar. */
+/* Returns a value that is known to have the shape of e: skips ops on one tensor, or on one tensor
+ * and a scalar. */
 static struct pl_edge shape_of(const struct pl_graph *g, struct pl_edge e)
 {
     for (int hops = 0; hops < 16; hops++) {
@@ -83,8 +84,8 @@ static struct pl_edge shape_of(const struct pl_graph *g, struct pl_edge e)
     return e;
 }
 
-/* True if all inputs of a Select have one shape. Otherwise a Select may choose rows by a vector,
- * and it refuses operands that SelectV2 would broadcast. */
+/* Returns whether all inputs of a Select have one shape. Otherwise a Select may choose rows by a
+ * vector, and it refuses operands that SelectV2 would broadcast. */
 static bool is_of_one_shape(const struct pl_graph *g, const struct pl_node *n)
 {
     const struct pl_edge e = shape_of(g, n->in[0]);
@@ -92,7 +93,7 @@ static bool is_of_one_shape(const struct pl_graph *g, const struct pl_node *n)
            pl_same(shape_of(g, n->in[2]), e);
 }
 
-/* The step that the node would be; -1: none. */
+/* Returns the enum rt_elementwise_op of the node, or -1 if it has none. */
 static int step_of(const struct pl_graph *g, const struct pl_node *n)
 {
     if (n->kind != PL_OP || !n->def || !n->def->op || n->call || n->effect != RT_PURE ||
@@ -111,21 +112,21 @@ struct pass {
     struct pl_graph *g;
     struct pl_uses uses;
     int n;
-    int8_t *step; /* per node: its step; -1: none, or fused already */
+    int8_t *step; /* per node: its enum rt_elementwise_op; -1 if it has none or has been fused */
     int *taken;   /* per node: how many inputs of the current members read it */
-    int *order;   /* nodes; readers stand before the nodes they read */
+    int *order;   /* indexes of nodes, each after all its readers */
     int *touched; /* nodes whose `taken` must be reset */
     int n_touched;
 };
 
-/* Orders the nodes so that each stands behind all its readers (behind most, in loops). The walk
- * does not recurse, because a run of element-wise nodes may be as long as the graph. */
+/* Orders the nodes so that each comes after all its readers (after most of them, in loops). The
+ * traversal does not recurse, because a run of element-wise nodes may be as long as the graph. */
 static enum rt_status set_order(struct pass *p, struct rt_error *err)
 {
     const struct pl_graph *g = p->g;
     int *stack = calloc((size_t)p->n + 1, 2 * sizeof *stack);
     bool *seen = calloc((size_t)p->n + 1, sizeof *seen);
-    int at = p->n; /* filled from the end: producers are done first and stand last */
+    int at = p->n; /* `order` is filled from the end: producers are finished first and come last */
 
     for (int i = 0; i < p->n && stack && seen; i++) {
         int depth = 0;
@@ -151,7 +152,7 @@ static enum rt_status set_order(struct pass *p, struct rt_error *err)
             }
         }
     }
-    /* The order was filled from the end, and removed nodes left a gap at its start. */
+    /* `order` was filled from the end, and removed nodes left a gap at its start. */
     memmove(p->order, p->order + at, (size_t)(p->n - at) * sizeof *p->order);
     p->n -= at;
     const bool ok = stack && seen;
@@ -185,7 +186,7 @@ static void tear_down(struct pass *p)
     free(p->touched);
 }
 
-/* Collects the nodes to fuse with `root`, readers first. */
+/* Collects the nodes to fuse with `root`, readers before producers. */
 static int collect(struct pass *p, int root, int member[RT_ELEMENTWISE_MOST])
 {
     int n = 0;
@@ -213,7 +214,7 @@ struct inputs {
     int n;
 };
 
-/* The number of the input that is this edge; adds it if it is new. */
+/* Returns the index of the input that is this edge, after adding the edge if it is new. */
 static int64_t input(struct inputs *in, struct pl_edge e)
 {
     for (int k = 0; k < in->n; k++)
@@ -223,8 +224,8 @@ static int64_t input(struct inputs *in, struct pl_edge e)
     return in->n++;
 }
 
-/* The step that makes the edge; steps are in the reverse order of members, so that producers stand
- * before their readers. -1: none. */
+/* Returns the index of the step that makes the edge, or -1. Steps are in the reverse order of
+ * `member`, so that producers come before their readers. */
 static int step_at(const int *member, int n, struct pl_edge e)
 {
     for (int j = 0; j < n; j++)
@@ -241,7 +242,7 @@ static enum rt_status put(struct pass *p, const int *member, int n, struct rt_er
     in.n = 0;
     if (!step)
         return rt_fail_memory(err, "a plan", (size_t)n * sizeof *step);
-    /* The second pass knows the number of inputs, from which steps are counted. */
+    /* Steps are numbered from the number of inputs, which only the second pass knows. */
     for (int pass = 0; pass < 2; pass++)
         for (int j = n - 1; j >= 0; j--) {
             const struct pl_node *m = &p->g->node[member[j]];

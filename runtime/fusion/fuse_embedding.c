@@ -1,5 +1,5 @@
 /*
- * Fuses embeddings that are looked up only to be summed into one "_EmbedSum", which never
+ * Replaces embeddings that are looked up only to be summed by one "_EmbedSum", which never
  * materialises the tensor of all rows that are looked up:
  *
  *   Sum or Mean over one axis of     GatherV2(table, indices, 0)    or    ResourceGather
@@ -7,21 +7,22 @@
  *   of rows selected by a mask       SelectV2(mask, rows, 0)        Keras 3's
  *
  * Bags of ids whose unique ids are looked up (tf.nn.embedding_lookup_sparse) become one
- * "_EmbedBag", which neither finds equal ids nor materialises their rows:
+ * "_EmbedBag", which neither searches for equal ids nor materialises their rows:
  *
  *   SparseSegmentSum, ~Mean or ~SqrtN of    table[y], i, segments    where y, i = Unique(ids)
  *
- * The table is a constant float matrix. Weights and mask are used as they are, including an axis
+ * The table is a constant float matrix. Weights and mask are used unchanged, including an axis
  * added at the end (ExpandDims, a slice). The axis of the sum and the broadcasting are known only
- * with the shapes: the kernel is right for all of them.
+ * when the shapes are: the kernel handles all cases.
  */
 #include "runtime/fusion/fuse.h"
 
 #include "runtime/fusion/embedding.h"
 
 struct embed {
-    struct pl_cluster nodes;               /* the reduction is the first node */
-    const struct pl_node *gather, *scaled; /* scaled: NULL without weights or mask */
+    struct pl_cluster nodes; /* the reduction is the first node of the cluster */
+    /* Scaled is NULL if there are neither weights nor a mask. */
+    const struct pl_node *gather, *scaled;
     struct pl_edge table, indices, by;
     struct rt_embedding_sum op;
 };
@@ -31,7 +32,7 @@ static void take(struct embed *m, struct pl_edge e)
     pl_cluster_take(&m->nodes, e);
 }
 
-/* e is a lookup of whole rows of a table, along its first axis. */
+/* Returns whether e is a lookup of entire rows of a table, along its first axis. */
 static bool is_lookup(struct embed *m, struct pl_edge e)
 {
     int64_t axis;
@@ -125,7 +126,8 @@ static const char *const segments[] = {[RT_EMBEDDING_BAG_SUM] = "SparseSegmentSu
                                        [RT_EMBEDDING_BAG_SQRT_N] = "SparseSegmentSqrtN"};
 enum { N_SEGMENTS = sizeof segments / sizeof *segments };
 
-/* The kind of segment sum that node i makes of rows of unique ids; -1: none. */
+/* Returns the kind of segment sum (enum rt_embedding_bag_how) by which node i reduces rows of
+ * unique ids, or -1. */
 static int which_bag(struct embed *m, const struct pl_graph *g, int i, const struct pl_uses *uses)
 {
     const struct pl_node *n = NULL;

@@ -1,16 +1,17 @@
 /*
- * Makes element-wise steps behind a matrix multiplication or a convolution its epilogue
+ * Makes element-wise steps after a matrix multiplication or a convolution its epilogue
  * (rt_op.epilogue in op.h): scaling, shifting, adding and activating an output while it is in the
  * cache saves writing and reading it again.
  *
- * Steps are fused only if nothing else reads the values in between. Multiplications and additions
- * of constant vectors over the last axis, batch normalisation among them, become one scale and one
- * shift, accumulated in double; then one addition of another tensor may follow, and an activation.
- * A residual may turn out to be broadcast: the kernels then do what the addition would have done.
+ * Steps are fused only if no other node reads the values in between. Multiplications and additions
+ * of constant vectors along the last axis, including batch normalisation, become one scale and one
+ * shift, accumulated in double. One addition of another tensor may follow, and then an activation.
+ * A residual may prove to be broadcast when the model runs: the kernels then compute what the
+ * addition would have computed.
  *
- * A Reshape in between that is known to keep rows together (its last dimensions are constants, and
- * their product is the length of a row) moves behind the steps: frameworks write a product of
- * three-dimensional tensors as Reshape, MatMul, Reshape, addition.
+ * A Reshape between the steps that is known to keep rows together (its last dimensions are
+ * constants, and their product is the length of a row) moves after the steps: frameworks write a
+ * product of three-dimensional tensors as Reshape, MatMul, Reshape, addition.
  */
 #include "runtime/fusion/fuse.h"
 
@@ -24,14 +25,15 @@
 struct epilogue {
     int64_t channels;
     int rank;
-    double *scale, *shift; /* `channels` each */
+    double *scale, *shift; /* `channels` numbers each */
     bool has_scale, has_shift;
-    struct pl_edge residual; /* node -1: none */
+    struct pl_edge residual; /* node -1: no residual */
     bool residual_first;
-    struct pl_activation act; /* n 0: none */
-    int last;                 /* the node whose value the epilogue makes so far */
-    int reshape; /* a Reshape that moves behind the epilogue; -1: none. With it, rank is 0 */
-    int n_row;   /* number of the Reshape's last dimensions that a row becomes */
+    struct pl_activation act; /* n 0: no activation */
+    int last;                 /* node whose value the epilogue computes so far */
+    /* a Reshape that moves after the epilogue; -1: none. If there is one, `rank` is 0 */
+    int reshape;
+    int n_row; /* number of the Reshape's last dimensions that a row is split into */
     int64_t row[RT_MAX_RANK];
 };
 
@@ -48,14 +50,15 @@ static bool is_float_op(const struct pl_node *n)
            n->effect == RT_PURE && n->def->n_out >= 1 && n->def->out_dtype[0] == RT_F32;
 }
 
-/* The channels and the rank of the output of a node that can take an epilogue; 0: it cannot. */
+/* Returns the channels of the output of a node that can have an epilogue and sets *rank; returns 0
+ * for any other node. */
 static int64_t head_channels(const struct pl_graph *g, const struct pl_node *n, int *rank)
 {
     struct rt_info in[8];
 
     if (!is_float_op(n) || !n->def->op->epilogue || n->n_in != n->def->schema->n_in || n->n_in > 8)
         return 0;
-    /* An epilogue that is an activation alone has no input. */
+    /* An epilogue that consists only of an activation has no input. */
     for (int k = 0; k < n->def->n_extra; k++)
         if (strcmp(n->def->extra[k].name, RT_EPILOGUE) == 0)
             return 0;
@@ -65,7 +68,8 @@ static int64_t head_channels(const struct pl_graph *g, const struct pl_node *n, 
         if (!t)
             continue;
         if (rt_tensor_count(t) == 0)
-            /* An empty filter does not bound the channels, and memory is allocated for them. */
+            /* An empty filter does not bound the number of channels, for which memory is
+             * allocated. */
             return 0;
         in[k].value = t;
         in[k].shape.rank = t->rank;
@@ -74,7 +78,8 @@ static int64_t head_channels(const struct pl_graph *g, const struct pl_node *n, 
     return n->def->op->epilogue(n->def, in, rank);
 }
 
-/* A constant float vector along the last axis of an output of this rank, or a scalar. */
+/* Returns whether e is a constant float vector along the last axis of an output of this rank, or a
+ * scalar. */
 static bool is_vector(const struct pl_graph *g, struct pl_edge e, int64_t channels, int rank)
 {
     const struct rt_tensor *t = pl_constant(g, e);
@@ -84,7 +89,7 @@ static bool is_vector(const struct pl_graph *g, struct pl_edge e, int64_t channe
            (pl_row_constant(g, e) && (t->dim[t->rank - 1] == channels || t->dim[t->rank - 1] == 1));
 }
 
-/* Loads the constant. Its bytes stay as long as *t is held. */
+/* Loads the constant. Its bytes are valid as long as *t is held. */
 static enum rt_status vector_of(const struct pl_graph *g, struct pl_edge e, struct rt_tensor *t,
                                 struct rt_error *err)
 {
@@ -96,7 +101,8 @@ static enum rt_status vector_of(const struct pl_graph *g, struct pl_edge e, stru
     return st;
 }
 
-/* As is_vector, for the epilogue's value as it stands: a constant along its rows. */
+/* Returns whether e is a constant along the rows of the epilogue's present value: is_vector with a
+ * Reshape in between. */
 static bool fits_rows(const struct pl_graph *g, struct pl_edge e, const struct epilogue *t)
 {
     if (t->reshape < 0)
@@ -109,8 +115,8 @@ static bool fits_rows(const struct pl_graph *g, struct pl_edge e, const struct e
 
 /* ---- scale and shift ---- */
 
-/* True if the factors can be multiplied into the weights: the product with any usual weight is a
- * normal number. */
+/* Returns whether the factors can be multiplied into the weights: their product with any usual
+ * weight must be a normal number. */
 static bool is_fit(const struct epilogue *t)
 {
     for (int64_t c = 0; c < t->channels; c++) {
@@ -121,8 +127,8 @@ static bool is_fit(const struct epilogue *t)
     return true;
 }
 
-/* Appends y = x * mul + sign * add, where NULL stands for 1 and 0. Returns false if the result
- * would not be fit (is_fit); then the epilogue is unchanged. */
+/* Appends y = x * mul + sign * add, where NULL means 1 for `mul` and 0 for `add`. Returns false,
+ * and leaves the epilogue unchanged, if is_fit would not hold for the result. */
 static bool add_vectors(struct epilogue *t, const struct rt_tensor *mul,
                         const struct rt_tensor *add, double sign)
 {
@@ -157,7 +163,8 @@ static bool add_vectors(struct epilogue *t, const struct rt_tensor *mul,
 
 /* ---- batch normalisation by constants ---- */
 
-/* Node i normalises by constants along its last axis, and only its output 0 is used. */
+/* Returns whether node i normalises by constants along its last axis, and only its output 0 is
+ * used. */
 static bool is_normalisation(const struct pass *p, int i, const struct epilogue *t)
 {
     const struct pl_graph *g = p->g;
@@ -263,8 +270,8 @@ static bool take_residual(const struct pl_graph *g, const struct pl_node *n, str
 
 /* ---- a Reshape in between ---- */
 
-/* Puts the integers of the constant `e`, from the last one on, in front of the *n integers at the
- * end of `dim`, which has `capacity` in all. Returns false if `e` is no such constant. */
+/* Puts the integers of the constant `e`, the last one first, before the *n integers at the end of
+ * `dim`, which has `capacity` elements. Returns false if `e` is not such a constant. */
 static bool last_integers(const struct pl_graph *g, struct pl_edge e, int64_t *dim, int *n,
                           int capacity)
 {
@@ -275,7 +282,7 @@ static bool last_integers(const struct pl_graph *g, struct pl_edge e, int64_t *d
     return count > 0;
 }
 
-/* Node n is a _LastAxes: its rows become the last axes that it names. */
+/* Fuses node n if it is a _LastAxes: its rows become the last axes that it names. */
 static bool take_axes(const struct pl_node *n, int i, struct epilogue *t)
 {
     struct rt_last_axes axes;
@@ -293,8 +300,8 @@ static bool take_axes(const struct pl_node *n, int i, struct epilogue *t)
     return true;
 }
 
-/* Node i, the only reader of the epilogue's value, gives other dimensions to its rows and nothing
- * else. */
+/* Fuses node i, the only reader of the epilogue's value, if all it does is change the dimensions of
+ * the rows. */
 static bool take_reshape(const struct pl_graph *g, int i, struct epilogue *t)
 {
     const struct pl_node *n = &g->node[i];
@@ -349,7 +356,7 @@ static struct pl_edge add_constant(struct pl_graph *g, int like, const double *v
     return pl_add_constant(g, like, &t, err);
 }
 
-/* Puts the Reshape of the head's new value in the place of the last fused node. */
+/* Replaces the last fused node by a Reshape of the head's new value. */
 static enum rt_status put_reshape(struct pass *p, int head, const struct epilogue *t)
 {
     struct pl_graph *g = p->g;
@@ -374,7 +381,7 @@ static enum rt_status put_reshape(struct pass *p, int head, const struct epilogu
     return RT_OK;
 }
 
-/* Adds the operands of the epilogue. */
+/* Adds the operands of the epilogue as constants of the graph. */
 static enum rt_status add_operands(struct pass *p, int head, const struct epilogue *t,
                                    struct pl_edge operand[RT_EPILOGUE_N_IN])
 {
@@ -393,7 +400,7 @@ static enum rt_status add_operands(struct pass *p, int head, const struct epilog
     return RT_OK;
 }
 
-/* Puts the head with its epilogue in the place of the last fused node. */
+/* Replaces the last fused node by the head with its epilogue. */
 static enum rt_status put(struct pass *p, int head, const struct epilogue *t)
 {
     struct pl_graph *g = p->g;
@@ -441,8 +448,8 @@ static enum rt_status put(struct pass *p, int head, const struct epilogue *t)
     return st || t->reshape < 0 ? st : put_reshape(p, head, t);
 }
 
-/* Follows the single readers from node `head` on. The nodes that are fused become PL_GONE, except
- * the last. */
+/* Follows the single readers, starting at node `head`. The nodes that are fused become PL_GONE,
+ * except the last. */
 static enum rt_status follow(struct pass *p, int head, struct epilogue *t)
 {
     struct pl_graph *g = p->g;
@@ -488,7 +495,7 @@ static enum rt_status fuse(struct pass *p, int head, int64_t channels, int rank)
     enum rt_status st = follow(p, head, &t);
     if (!st && (t.has_scale || t.has_shift || t.residual.node >= 0 || t.act.n))
         st = put(p, head, &t);
-    else if (t.reshape >= 0) /* the Reshape was the only node that was fused */
+    else if (t.reshape >= 0) /* the Reshape was the only node to fuse */
         g->node[head].kind = g->node[t.reshape].kind = PL_OP;
     free(t.scale);
     return st;
@@ -496,7 +503,7 @@ static enum rt_status fuse(struct pass *p, int head, int64_t channels, int rank)
 
 enum rt_status pl_fuse_epilogues(struct pl_graph *g, struct rt_error *err)
 {
-    const int n = g->n; /* new nodes are appended */
+    const int n = g->n; /* new nodes are appended, so g->n grows */
     struct pass p = {.g = g, .err = err};
     enum rt_status st = pl_uses_count(&p.uses, g, err);
 

@@ -1,17 +1,17 @@
 /*
- * Simplifies masks of attention as Keras writes them, so that they do not depend on the scores:
+ * Simplifies attention masks as Keras writes them, so that they do not depend on the scores:
  *
- *   A mask that is combined (LogicalAnd) with ones in the shape of the scores loses the ones: the
- *   selection broadcasts anyway.
+ *   A mask that is combined (LogicalAnd) with ones in the shape of the scores is used without the
+ *   ones: the selection broadcasts the mask anyway.
  *
- *   A mask whose lengths come from the shape of the scores (a causal mask) takes them from the
+ *   A mask whose lengths come from the shape of the scores (a causal mask) gets them from the
  *   shapes of queries and keys instead.
  */
 #include "runtime/fusion/fuse.h"
 
 #include <string.h>
 
-/* e is Fill(Shape(of), true). */
+/* Returns whether e is Fill(Shape(of), true). */
 static bool is_all_true(const struct pl_graph *g, struct pl_edge e, struct pl_edge of)
 {
     const struct pl_node *fill = pl_made_by(g, e, "Fill", 2);
@@ -42,7 +42,8 @@ static bool drop_ones(struct pl_graph *g)
 
 /* ---- shapes of scores ---- */
 
-/* Axis `at` of e, which is Einsum(q, k), is axis *axis of *whose. */
+/* Returns whether axis `at` of e, which is Einsum(q, k), has the length of an axis of q or k; sets
+ * *whose and *axis to them. */
 static bool is_axis_of_einsum(const struct pl_graph *g, struct pl_edge e, int at,
                               struct pl_edge *whose, int *axis)
 {
@@ -63,8 +64,9 @@ static bool is_axis_of_einsum(const struct pl_graph *g, struct pl_edge e, int at
     return false;
 }
 
-/* As is_axis_of_einsum, for a matrix product of transposed q and k. The Transposes show that there
- * are four axes. Only the last two axes are found, as axes of the inputs of the Transposes. */
+/* Works as is_axis_of_einsum, for a matrix product of transposed q and k. The Transposes show that
+ * there are four axes. Only the last two axes are found, as axes of the inputs of the
+ * Transposes. */
 static bool is_axis_of_matmul(const struct pl_graph *g, struct pl_edge e, int at,
                               struct pl_edge *whose, int *axis)
 {
@@ -85,7 +87,8 @@ static bool is_axis_of_matmul(const struct pl_graph *g, struct pl_edge e, int at
     return of >= 0 && of < 4;
 }
 
-/* Node i is one element of the shape of scores: it is the length of axis *axis of *whose. */
+/* Returns whether node i is one element of the shape of scores: the length of axis *axis of
+ * *whose. */
 static bool is_axis_of_scores(const struct pl_graph *g, int i, struct pl_edge *whose, int *axis)
 {
     int64_t at, end, step;
@@ -150,7 +153,7 @@ enum rt_status pl_fuse_masks(struct pl_graph *g, struct rt_error *err)
 {
     enum rt_status st = RT_OK;
     bool changed = drop_ones(g);
-    const int n = g->n; /* new nodes are appended */
+    const int n = g->n; /* new nodes are appended, so g->n grows */
 
     for (int i = 0; i < n && !st; i++) {
         struct pl_edge whose;

@@ -1,18 +1,18 @@
 /*
- * Finds layer normalisation as frameworks write it out, and makes it one "_LayerNorm":
+ * Finds layer normalisation as frameworks spell it out, and replaces it by one "_LayerNorm":
  *
  *   mean = Mean(x, axis), variance = Mean((x - mean)^2, axis), factor = Rsqrt(variance + epsilon)
  *   y = x * m + (offset - mean * m), m = factor * scale          Keras, tf.nn.batch_normalization
  *   y = (x - mean) * m + offset                                  by hand
- *   y = ((x - mean) * factor) * scale + offset                   and the same with a division
+ *   y = ((x - mean) * factor) * scale + offset                   likewise, or with a division
  *   y = Reshape(FusedBatchNormV3(Reshape(x, [1, before, behind, 1]), ones, zeros), Shape(x))
- *                                                                Keras 2; scale and offset behind
- *   y = x * Rsqrt(Mean(x^2, axis) + epsilon)                     without a mean: RMS; scale behind
+ *                                                                Keras 2; scale and offset follow
+ *   y = x * Rsqrt(Mean(x^2, axis) + epsilon)                     no mean: RMS; scale follows
  *       or x * Reciprocal(Sqrt(..)), or x / Sqrt(..); x^2 may be x * x, Square or Pow
  *
- * Scale and offset are constant vectors over the last axis, or left out; commuting operands may
- * come in any order. Whether the normalised axis is the last one is known only with the shapes: the
- * kernel is right for any axis.
+ * Scale and offset are constant vectors along the last axis, or omitted; commuting operands may
+ * come in either order. Whether the normalised axis is the last one is known only when the shapes
+ * are: the kernel handles any axis.
  */
 #include "runtime/fusion/fuse.h"
 
@@ -29,7 +29,7 @@ static void take(struct norm *m, struct pl_edge e)
     pl_cluster_take(&m->nodes, e);
 }
 
-/* e is the mean of *of along one axis, which is kept with length 1. */
+/* Returns whether e is the mean of *of along one axis, which is kept with length 1. */
 static bool is_mean(struct norm *m, struct pl_edge e, struct pl_edge *of, int64_t *axis)
 {
     const struct pl_node *n = pl_float_by(m->nodes.g, e, "Mean", 2);
@@ -43,7 +43,7 @@ static bool is_mean(struct norm *m, struct pl_edge e, struct pl_edge *of, int64_
     return true;
 }
 
-/* e is x - mean. */
+/* Returns whether e is x - mean. */
 static bool is_centred(struct norm *m, struct pl_edge e)
 {
     const struct pl_node *n = pl_float_by(m->nodes.g, e, "Sub", 2);
@@ -53,7 +53,7 @@ static bool is_centred(struct norm *m, struct pl_edge e)
     return true;
 }
 
-/* e is the mean of the squares of x - mean. Sets x, mean and axis. */
+/* Returns whether e is the mean of the squares of x - mean. Sets x, mean and axis. */
 static bool is_variance(struct norm *m, struct pl_edge e)
 {
     struct pl_edge squares;
@@ -97,7 +97,7 @@ static bool is_variance(struct norm *m, struct pl_edge e)
     return is_centred(m, centred);
 }
 
-/* variance + epsilon */
+/* Returns whether e is variance + epsilon. */
 static bool is_safe_variance(struct norm *m, struct pl_edge e)
 {
     const struct pl_node *n = pl_float_sum(m->nodes.g, e);
@@ -112,7 +112,7 @@ static bool is_safe_variance(struct norm *m, struct pl_edge e)
     return false;
 }
 
-/* 1 / sqrt(variance + epsilon) */
+/* Returns whether e is 1 / sqrt(variance + epsilon). */
 static bool is_factor(struct norm *m, struct pl_edge e)
 {
     const struct pl_node *n = pl_float_by(m->nodes.g, e, "Rsqrt", 1);
@@ -122,7 +122,7 @@ static bool is_factor(struct norm *m, struct pl_edge e)
     return is_safe_variance(m, n->in[0]);
 }
 
-/* The factor alone, or the factor times the scale. */
+/* Returns whether e is the factor, or the product of the factor and the scale. */
 static bool is_scaled_factor(struct norm *m, struct pl_edge e)
 {
     const struct pl_node *n = pl_float_by(m->nodes.g, e, "Mul", 2);
@@ -137,7 +137,7 @@ static bool is_scaled_factor(struct norm *m, struct pl_edge e)
     return false;
 }
 
-/* e is offset - mean * factor, in one of its forms; the factor is `by`. */
+/* Returns whether e is offset - mean * by in one of its forms, where `by` is the factor. */
 static bool is_shift(struct norm *m, struct pl_edge e, struct pl_edge by)
 {
     const struct pl_node *n = pl_float_by(m->nodes.g, e, "Sub", 2), *p;
@@ -151,7 +151,7 @@ static bool is_shift(struct norm *m, struct pl_edge e, struct pl_edge by)
         take(m, n->in[1]);
         return true;
     }
-    /* e is (-mean) * factor, or offset is added to it. */
+    /* e is (-mean) * factor, or the sum of this product and the offset. */
     struct pl_edge product = e;
     n = pl_float_sum(m->nodes.g, e);
     for (int k = 0; n && k < 2; k++)
@@ -173,7 +173,7 @@ static bool is_shift(struct norm *m, struct pl_edge e, struct pl_edge by)
     return false;
 }
 
-/* x * m + (offset - mean * m) */
+/* Returns whether the node is x * m + (offset - mean * m). */
 static bool is_folded(struct norm *m, const struct pl_node *root)
 {
     for (int k = 0; k < 2; k++) {
@@ -195,8 +195,8 @@ static bool is_folded(struct norm *m, const struct pl_node *root)
 
 enum { SHAPE_OPEN = -1 };
 
-/* e is the part [first, end) of x's shape, or all from first on; or with `shrinks` the length of
- * one axis. */
+/* Returns whether e is elements *first .. *end - 1 of x's shape, or all from *first on; with
+ * `shrinks`, e is the length of one axis. */
 static bool is_slice(const struct pl_graph *g, struct pl_edge e, struct pl_edge x, bool shrinks,
                      int64_t *first, int64_t *end)
 {
@@ -217,8 +217,8 @@ static bool is_slice(const struct pl_graph *g, struct pl_edge e, struct pl_edge 
            *end <= RT_MAX_RANK && !(shrinks && from_0);
 }
 
-/* e is the product of the lengths of single axes of x, each at most once; *axes has a bit for
- * each. */
+/* Returns whether e is the product of the lengths of single axes of x, each at most once; *axes is
+ * set to one bit per axis. */
 static bool is_product_of_axes(const struct pl_graph *g, struct pl_edge e, struct pl_edge x,
                                unsigned *axes)
 {
@@ -240,7 +240,8 @@ static bool is_product_of_axes(const struct pl_graph *g, struct pl_edge e, struc
     return false;
 }
 
-/* before * behind is the size of x; `behind` is the product of the axes from *axis on. */
+/* Returns whether before * behind is the size of x, where `behind` is the product of the lengths of
+ * the axes from *axis on. */
 static bool splits(const struct pl_graph *g, struct pl_edge before, struct pl_edge behind,
                    struct pl_edge x, int64_t *axis, int64_t *rank)
 {
@@ -267,7 +268,7 @@ static bool splits(const struct pl_graph *g, struct pl_edge before, struct pl_ed
            rest;
 }
 
-/* Fill([n], value) */
+/* Returns whether e is Fill([n], value). */
 static bool is_filled(const struct pl_graph *g, struct pl_edge e, struct pl_edge n, float value)
 {
     float v;
@@ -283,8 +284,8 @@ static bool is_empty(const struct pl_graph *g, struct pl_edge e)
     return t && t->dtype == RT_F32 && t->rank == 1 && t->dim[0] == 0;
 }
 
-/* x is reshaped to [1, before, behind, 1], each of `before` is normalised over `behind`, and the
- * result is reshaped to the shape of x. */
+/* Returns whether e is x reshaped to [1, before, behind, 1], normalised over `behind` for each
+ * index of `before`, and reshaped to the shape of x. */
 static bool is_batch_normed(struct norm *m, struct pl_edge e)
 {
     const struct pl_graph *g = m->nodes.g;
@@ -315,7 +316,7 @@ static bool is_batch_normed(struct norm *m, struct pl_edge e)
 
 /* ---- by the mean of squares (RMS) ---- */
 
-/* e is the square of *of. */
+/* Returns whether e is the square of a value, and sets *of to the value. */
 static bool is_square(struct norm *m, struct pl_edge e, struct pl_edge *of)
 {
     const struct pl_graph *g = m->nodes.g;
@@ -334,7 +335,7 @@ static bool is_square(struct norm *m, struct pl_edge e, struct pl_edge *of)
     return true;
 }
 
-/* e is 1 / sqrt(of), or with `divides` sqrt(of). */
+/* Returns whether e is 1 / sqrt(*of) or, with `divides`, sqrt(*of). */
 static bool is_root(struct norm *m, struct pl_edge e, bool divides, struct pl_edge *of)
 {
     const struct pl_graph *g = m->nodes.g;
@@ -355,7 +356,7 @@ static bool is_root(struct norm *m, struct pl_edge e, bool divides, struct pl_ed
     return true;
 }
 
-/* x times `by`, or with `divides` x divided by it, is x normalised. */
+/* Returns whether x times `by` (with `divides`: x divided by it) is RMS-normalised x. */
 static bool is_rms_normed_by(struct norm *m, struct pl_edge x, struct pl_edge by, bool divides)
 {
     struct pl_edge safe, squares, of;
@@ -378,7 +379,7 @@ static bool is_rms_normed_by(struct norm *m, struct pl_edge x, struct pl_edge by
     return false;
 }
 
-/* x * Rsqrt(Mean(x^2) + epsilon), or x / Sqrt(..) */
+/* Returns whether e is x * Rsqrt(Mean(x^2) + epsilon) or x / Sqrt(..). */
 static bool is_rms_normed(struct norm *m, struct pl_edge e)
 {
     const struct pl_node *n = pl_float_by(m->nodes.g, e, "Mul", 2);
@@ -397,9 +398,10 @@ static bool is_rms_normed(struct norm *m, struct pl_edge e)
     return false;
 }
 
-/* ---- the whole pattern ---- */
+/* ---- the complete pattern ---- */
 
-/* e is (x - mean) * factor or (x - mean) / sqrt(...); the factor may include the scale. */
+/* Returns whether e is (x - mean) * factor or (x - mean) / sqrt(...); the factor may include the
+ * scale. */
 static bool is_centred_normed(struct norm *m, struct pl_edge e)
 {
     const struct pl_node *n = pl_float_by(m->nodes.g, e, "RealDiv", 2), *root;
@@ -421,7 +423,8 @@ static bool is_centred_normed(struct norm *m, struct pl_edge e)
     return false;
 }
 
-/* One of the forms without an offset. RMS comes last, because a centred x also matches as its x. */
+/* Returns whether e has one of the forms without an offset. RMS is tried last, because a centred x
+ * also matches as its x. */
 static bool is_straight(struct norm *m, struct pl_edge e)
 {
     const struct norm before = *m;
@@ -435,7 +438,8 @@ static bool is_straight(struct norm *m, struct pl_edge e)
     return is_rms_normed(m, e);
 }
 
-/* One of the forms without an offset, with a scale behind it if it had none. */
+/* Returns whether e has one of the forms without an offset, or is the product of a scale and a form
+ * without a scale. */
 static bool is_scaled(struct norm *m, struct pl_edge e)
 {
     const struct pl_node *n = pl_float_by(m->nodes.g, e, "Mul", 2);
@@ -462,7 +466,7 @@ static void start(struct norm *m, const struct pl_graph *g, int root, const stru
                        .offset = pl_no_edge};
 }
 
-/* Matches a normalisation whose last node is the sum i. */
+/* Matches a normalisation whose last node is the addition i. */
 static bool ends_in_sum(struct norm *m, const struct pl_graph *g, int i, const struct pl_uses *uses)
 {
     start(m, g, i, uses);
@@ -509,9 +513,9 @@ enum rt_status pl_fuse_norms(struct pl_graph *g, struct rt_error *err)
     if (!rt_registry_op(g->session->options.registry, "_LayerNorm"))
         return RT_OK;
     enum rt_status st = pl_uses_count(&uses, g, err);
-    /* Forms with an offset are matched first, because their inner part looks like a form without. A
-     * fused node reads only what the pattern has read, so the counts of uses stay right for later
-     * matches. */
+    /* Forms with an offset are matched first, because their inner part looks like a form without an
+     * offset. A fused node reads only values that the pattern has read, so the counts of uses
+     * remain correct for later matches. */
     for (int products = 0; products < 2; products++)
         for (int i = 0; i < g->n && !st; i++) {
             struct norm m;
@@ -522,6 +526,6 @@ enum rt_status pl_fuse_norms(struct pl_graph *g, struct rt_error *err)
         }
     pl_uses_free(&uses);
     if (found)
-        pl_prune(g); /* nodes that only computed the removed shapes */
+        pl_prune(g); /* removes nodes that only computed the removed shapes */
     return st;
 }

@@ -1,18 +1,18 @@
 /*
  * Fuses constant padding with zeros into the convolution or the MaxPool that reads it, so that the
  * padded image is not written and read again. The reader gets the padding "EXPLICIT". A MaxPool
- * ignores the pixels around the image, so its extra attribute "_zeros" says that here they count as
- * zeros.
+ * ignores the pixels around the image, so its extra attribute "_zeros" says that it must treat the
+ * padded pixels as zeros.
  *
- * Only rows and columns of [batch, height, width, channels] are fused, only into a reader whose
- * windows do not pad otherwise (VALID, or EXPLICIT already), and only by less than the length of
- * the window, so that every window still covers a pixel of the image if it did before.
+ * Padding is fused only if it pads rows and columns of [batch, height, width, channels], if the
+ * reader's windows do not pad otherwise (VALID, or EXPLICIT already), and if it is less than the
+ * length of the window, so that every window still covers a pixel of the image if it did before.
  */
 #include "runtime/fusion/fuse.h"
 
 #include <string.h>
 
-/* Reads the paddings of height and width, before and after, from a constant [4, 2]. */
+/* Reads the paddings before and after height and width from a constant [4, 2]. */
 static bool read_paddings(const struct pl_graph *g, struct pl_edge e, int64_t pad[4])
 {
     if (!pl_is_constant(g, e))
@@ -38,7 +38,7 @@ static bool is_zero(const struct pl_graph *g, struct pl_edge e)
     return pl_float_constant(g, e, &v) && v == 0;
 }
 
-/* Node n pads a float image with zeros. */
+/* Returns whether node n pads a float image with zeros, and sets `pad`. */
 static bool is_pad(const struct pl_graph *g, const struct pl_node *n, int64_t pad[4])
 {
     if (n->kind != PL_OP || !n->def || !n->def->op || n->call || n->n_ctrl ||
@@ -50,7 +50,7 @@ static bool is_pad(const struct pl_graph *g, const struct pl_node *n, int64_t pa
     return read_paddings(g, n->in[1], pad);
 }
 
-/* Adds the convolution's own padding. Returns false if the padding cannot be fused. */
+/* Adds the reader's own padding to `pad`. Returns false if the padding cannot be fused. */
 static bool add_own(const struct pl_graph *g, const struct pl_node *n, int64_t pad[4])
 {
     const int64_t *own = NULL, *dilation;
@@ -76,7 +76,8 @@ static bool add_own(const struct pl_graph *g, const struct pl_node *n, int64_t p
     return true;
 }
 
-/* A pool without padding of its own whose windows are longer than the padding. */
+/* Returns whether node n is a pool without padding of its own whose windows are longer than
+ * `pad`. */
 static bool fits_pool(const struct pl_node *n, const int64_t pad[4])
 {
     const int64_t *k, *s;

@@ -1,6 +1,6 @@
 /*
  * Moves an average pool before the 1x1 convolution that it follows (DenseNet's transitions): the
- * average of a 1x1 convolution is the 1x1 convolution of the average, at a fraction of the
+ * average of a 1x1 convolution is the 1x1 convolution of the average, which needs a fraction of the
  * multiplications. The weights of an average sum to 1 with any padding, because TensorFlow does not
  * count padded pixels.
  */
@@ -22,7 +22,7 @@ static bool is_all_ones(const struct rt_node *n, const char *attr)
     return true;
 }
 
-/* A 1x1 convolution with stride 1 and without padding. */
+/* Returns whether the node is a 1x1 convolution with stride 1 and without padding. */
 static bool is_pointwise(const struct pl_graph *g, const struct pl_node *n)
 {
     const struct rt_tensor *filter = pl_constant(g, n->in[1]);
@@ -30,7 +30,7 @@ static bool is_pointwise(const struct pl_graph *g, const struct pl_node *n)
            filter->dim[1] == 1 && !rt_span_is(rt_attr_str(n->def, "padding"), "EXPLICIT");
 }
 
-/* The pool averages over pixels alone and leaves at most half of them. */
+/* Returns whether the pool averages only over pixels and reduces their number to at most half. */
 static bool thins_out(const struct pl_node *n)
 {
     const int64_t *k, *s;

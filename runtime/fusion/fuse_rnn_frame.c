@@ -1,11 +1,11 @@
 /*
  * Finds recurrent layers of TensorFlow 1: a loop of Enter, Merge, Switch, NextIteration and Exit
  * that reads one TensorArray, writes another, and whose body is a cell. The body is copied into a
- * graph of its own, with the loop's variables as feeds, and matched as the body of a While is
+ * separate graph, with the loop's variables as feeds, and matched like the body of a While
  * (fuse_rnn_while.c).
  *
- * A TensorArray that was written only in part refuses to be gathered. So only those loops are fused
- * whose bounds show that they make one step for each row of the input.
+ * A TensorArray that was only partly written cannot be gathered. Therefore only those loops are
+ * fused whose bounds show that they make one step for each row of the input.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,19 +13,20 @@
 #include "runtime/fusion/fuse.h"
 #include "runtime/fusion/rnn_loop.h"
 
-/* MAX_SCANS: nodes visited for all frames that are examined, because each scans the graph. Frames
- * beyond the limit are not fused. */
+/* MAX_SCANS limits the nodes visited for all frames that are examined, because each frame scans the
+ * graph. Frames beyond the limit are not fused. */
 enum { MAX_BODY_DEPTH = 64, MAX_BODY_INPUTS = 16, MAX_SCANS = 1 << 23 };
 
 struct frame {
     struct pl_rnn_loop l;
-    int cond;                         /* the LoopCond */
-    int n_variables;                  /* variables from here to l.n are constant Enters */
-    int enter[PL_RNN_LOOP_VARIABLES]; /* of all variables */
+    int cond; /* the LoopCond of the loop */
+    /* Variables from index n_variables to l.n are constant Enters. */
+    int n_variables;
+    int enter[PL_RNN_LOOP_VARIABLES]; /* the Enter of each variable */
     int merge[PL_RNN_LOOP_VARIABLES], next[PL_RNN_LOOP_VARIABLES], choice[PL_RNN_LOOP_VARIABLES];
-    struct pl_graph check; /* the condition as a graph */
+    struct pl_graph check; /* the loop's condition as a graph */
     int *copy;    /* per node of the plan: its index in the graph that is being made, or -1 */
-    bool in_cond; /* variables are read from Merge, not from Switch */
+    bool in_cond; /* loop variables are read from Merge, not from Switch */
     int n_before; /* number of nodes of the plan before the layers are added */
 };
 
@@ -49,7 +50,7 @@ static bool has_frame(const struct pl_node *n, struct rt_span name, bool is_cons
            memcmp(own.p, name.p, own.n) == 0 && rt_attr_bool(n->def, "is_constant") == is_constant;
 }
 
-/* Adds the variable that Switch i carries. */
+/* Adds the loop variable that Switch i carries. */
 static bool add_variable(struct frame *f, int i)
 {
     const struct pl_graph *g = f->l.g;
@@ -100,7 +101,7 @@ static bool find_variables(struct frame *f)
 
 /* ---- the body as a graph ---- */
 
-/* The variable that an edge inside the frame carries; -1: none. */
+/* Returns the loop variable that an edge inside the frame carries, or -1. */
 static int variable_of(const struct frame *f, struct pl_edge e)
 {
     for (int k = 0; k < f->l.n; k++) {
@@ -114,7 +115,7 @@ static int variable_of(const struct frame *f, struct pl_edge e)
     return -1;
 }
 
-/* True for a control edge that only says that the iteration runs at all. */
+/* Returns whether a control edge from node i means only that the iteration runs at all. */
 static bool is_pivot(const struct frame *f, int i)
 {
     const struct pl_edge e = pl_origin(f->l.g, (struct pl_edge){i, 0});
@@ -249,9 +250,9 @@ static bool copy_condition(struct frame *f)
 /* ---- the nodes around the loop ---- */
 
 /*
- * e is the number of items, or, as dynamic_rnn writes it, Minimum(n, Maximum(1, n)), where one n
- * may be the longest row's length: behind that no row takes a step, and elements that are not
- * written are zero in either case.
+ * Returns whether e is the number of items or, as dynamic_rnn writes it, Minimum(n, Maximum(1, n)),
+ * where one n may be the length of the longest row: after that step no row takes a step, and
+ * unwritten elements are zero in either case.
  */
 static bool is_whole_length(const struct frame *f, struct pl_edge e)
 {
@@ -281,7 +282,7 @@ static bool takes_shape(const struct rt_shape *s, int64_t cols, int64_t *rows)
     return s->rank < 0 || (s->rank == 2 && pl_takes_rows(s->dim[0], s->dim[1], cols, rows));
 }
 
-/* e is a TensorArray as long as the input. */
+/* Returns whether e is a TensorArray that is as long as the input. */
 static bool is_array(const struct frame *f, struct pl_edge e, int64_t cols, int64_t *rows)
 {
     const struct pl_graph *g = f->l.g;
@@ -289,13 +290,13 @@ static bool is_array(const struct frame *f, struct pl_edge e, int64_t cols, int6
     const struct rt_shape *s = n ? rt_attr_shape(n->def, "element_shape") : NULL;
 
     return s && pl_is_length(g, n->in[0], f->l.items) &&
-           /* Elements that are not written can be read only if they have the shape of those that
-            * are. */
+           /* Elements that are not written can be read only if they have the shape of the written
+            * ones. */
            (f->l.mask.kind == RT_RNN_ALL || rt_attr_bool(n->def, "identical_element_shapes")) &&
            takes_shape(s, cols, rows);
 }
 
-/* Node n gathers the whole written array in order. */
+/* Returns whether node n gathers all elements of the written array in order. */
 static bool is_gather(struct frame *f, const struct pl_node *n, struct pl_edge array)
 {
     const struct pl_graph *g = f->l.g;
@@ -313,7 +314,7 @@ static bool is_gather(struct frame *f, const struct pl_node *n, struct pl_edge a
            pl_is_length(g, n->in[1], f->l.items);
 }
 
-/* Node i is part of the frame itself. */
+/* Returns whether node i is part of the frame itself. */
 static bool is_inside(const struct frame *f, int i)
 {
     for (int k = 0; k < f->l.n; k++)
@@ -326,7 +327,8 @@ static bool is_inside(const struct frame *f, int i)
 /* The kinds of values that a node may pass out of the loop. */
 enum { NOT_OF_LOOP, FOREIGN, ARRAY, STATE }; /* FOREIGN: the new nodes do not have this value */
 
-/* What `node` hands out of the loop; if STATE, the final state of variable *k. */
+/* Returns the kind of value that `node` passes out of the loop; for STATE, sets *k to the variable
+ * whose final state it is. */
 static int leaves(const struct frame *f, int node, int *k)
 {
     const struct pl_node *n = node_of(f, node);
@@ -344,7 +346,8 @@ static int leaves(const struct frame *f, int node, int *k)
     return NOT_OF_LOOP;
 }
 
-/* True if the layer replaces every reader of the loop's values and of its arrays. */
+/* Finds the readers of the loop's values and arrays. Returns whether the layer can replace the
+ * values for all of them. */
 static bool find_readers(struct frame *f, struct pl_edge array)
 {
     const struct pl_graph *g = f->l.g;
@@ -380,8 +383,8 @@ static bool find_readers(struct frame *f, struct pl_edge array)
 
 /* ---- the new node ---- */
 
-/* The output of the new nodes that replaces output 0 of node i; node -1: i is no output of the loop
- * that they replace. */
+/* Returns the output of the new nodes that replaces output 0 of node i; its node is -1 if i is not
+ * an output of the loop that they replace. */
 static struct pl_edge instead_of(const struct frame *f, int i)
 {
     int k;
@@ -396,7 +399,8 @@ static struct pl_edge instead_of(const struct frame *f, int i)
     }
 }
 
-/* A gather reads the loop's Exit, which must stay until the gather's readers are rewired. */
+/* Returns whether node i keeps its inputs: a gather reads the loop's Exit, which must stay until
+ * the gather's readers are rewired. */
 static bool stays_wired(const void *arg, int i)
 {
     return instead_of(arg, i).node >= 0;

@@ -1,11 +1,11 @@
 /*
  * Finds recurrent layers of TensorFlow 2: a While whose body is a recurrent cell, or a stack of
- * them, that reads one element of a list per step and writes one. Each cell becomes a node (_RNN),
+ * cells, that reads one element of a list per step and writes one. Each cell becomes a node (_RNN),
  * which multiplies all inputs by its weights at once and keeps only the state from step to step.
  *
- * Before the plans of the loop's functions are made, the functions are built as graphs, as their
- * plans would see them, matched, and thrown away. The loop's bounds and the list's length stay
- * inputs of the node, which counts its steps and refuses what the loop would refuse.
+ * Before the plans of the loop's functions are made, the functions are built as graphs in the state
+ * in which they would become plans, matched, and freed. The loop's bounds and the list's length
+ * remain inputs of the node, which counts its steps and fails where the loop would fail.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -24,15 +24,16 @@ static bool is_transpose(const struct pl_graph *g, const struct pl_node *n)
            pl_ints_constant(g, n->in[1], 3, perm) && perm[0] == 1 && perm[1] == 0 && perm[2] == 2;
 }
 
-/* The readers of the list that is written; only TensorListStack may read it. */
+/* The readers of the list that the loop writes; only TensorListStack may read it. */
 struct readers {
     bool transposed;     /* every reader of the stack is a Transpose to [batch, time] */
-    bool any;            /* there is a stack */
-    unsigned char *mark; /* per node: one of these marks, or 0 */
+    bool any;            /* some node stacks the list */
+    unsigned char *mark; /* per node: one of the marks above, or 0 */
 };
 enum { MARK_STACK = 1, MARK_TRANSPOSE };
 
-/* Node n is a stack of the list. length: the list's, or -1 if it is not constant. */
+/* Returns whether node n stacks the list. `length` is the length of the list, or -1 if it is not
+ * constant. */
 static bool is_stack(struct pl_rnn_loop *l, const struct pl_node *n, int64_t length)
 {
     const int64_t want = pl_is(n, "TensorListStack") ? rt_attr_int(n->def, "num_elements") : 0;
@@ -42,7 +43,7 @@ static bool is_stack(struct pl_rnn_loop *l, const struct pl_node *n, int64_t len
            pl_list_shape(l->g, n->in[1], pl_last_cell(l)->width, &l->y_rows);
 }
 
-/* The edge is an output of the loop, and the node that replaces the loop has no such output. */
+/* Returns whether the edge is an output of the loop that the replacing node does not have. */
 static bool is_foreign(const struct pl_rnn_loop *l, struct pl_edge e)
 {
     return e.node == l->at && (e.out >= l->n || l->role[e.out] != ROLE_STATE);
@@ -102,7 +103,8 @@ struct redirection {
     const struct readers *r;
 };
 
-/* The inputs stay: the node is the new one, or is a stack or Transpose that is removed. */
+/* Returns whether node i keeps its inputs: it is the new node, or a stack or Transpose that is
+ * removed. */
 static bool stays_wired(const void *arg, int i)
 {
     const struct redirection *d = arg;
@@ -110,8 +112,8 @@ static bool stays_wired(const void *arg, int i)
     return i == d->l->at || mark == MARK_STACK || (mark == MARK_TRANSPOSE && d->r->transposed);
 }
 
-/* Replaces an edge from the loop, or from a removed stack or Transpose, by one from the new
- * node. */
+/* Returns the edge from the new node that replaces an edge from the loop, or from a removed stack
+ * or Transpose. */
 static struct pl_edge redirected(const void *arg, struct pl_edge e)
 {
     const struct redirection *d = arg;
@@ -124,7 +126,8 @@ static struct pl_edge redirected(const void *arg, struct pl_edge e)
 
 /* ---- the pass ---- */
 
-/* The list that is written was reserved for the loop. *length is its length, *n the value or -1. */
+/* Returns whether the written list was reserved for the loop. Sets *length to the edge that is its
+ * length, and *n to the length if it is constant, otherwise to -1. */
 static bool find_length(struct pl_rnn_loop *l, struct pl_edge *length, int64_t *n)
 {
     const struct pl_node *list =
@@ -171,7 +174,7 @@ static enum rt_status replace(struct pl_rnn_loop *l, struct pl_edge length, cons
     return RT_OK;
 }
 
-/* Matches and fuses the loop of node `at`. A loop that does not match stays as it is. */
+/* Matches and fuses the loop of node `at`. A loop that does not match stays unchanged. */
 static enum rt_status fuse(struct pl_graph *g, int at, struct rt_error *err)
 {
     struct pl_rnn_loop l;

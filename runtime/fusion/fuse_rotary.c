@@ -1,5 +1,6 @@
 /*
- * Finds rotary position embedding as exporters write it, and makes it one "_Rotary" (rotary.h):
+ * Finds rotary position embedding as exporters write it, and replaces it by one "_Rotary"
+ * (rotary.h):
  *
  *   y = x * cos + r * sin, r = rotate(x)
  *   r = ConcatV2(-b, a, -1)                 a, b = Split(x, 2, -1)              HuggingFace's ESM
@@ -8,8 +9,8 @@
  *   r = Reshape(Pack(-b, a, -1), Shape(x))  a, b = x[..., ::2], x[..., 1::2]    GPT-J, RoFormer
  *
  * Factors and terms may come in either order. The shape may be that of the Pack except for its last
- * axes, and lengths in it may be constants. Then an x with other lengths is refused; graphs of
- * exporters never give it one.
+ * axes, and lengths in it may be constants. In this case an x with other lengths is refused; graphs
+ * of exporters never produce one.
  */
 #include "runtime/fusion/fuse.h"
 
@@ -21,7 +22,7 @@ struct rotary {
     struct pl_cluster nodes;
     struct pl_edge x;
     struct rt_rotary op;
-    int64_t dims[RT_MAX_RANK]; /* op.dims becomes a copy of these */
+    int64_t dims[RT_MAX_RANK]; /* op.dims becomes a copy of this array */
 };
 
 static void take(struct rotary *m, struct pl_edge e)
@@ -29,7 +30,8 @@ static void take(struct rotary *m, struct pl_edge e)
     pl_cluster_take(&m->nodes, e);
 }
 
-/* x must have this many axes: sets their lengths to -1, or compares with the rank known already. */
+/* Requires x to have `rank` axes: sets their lengths to -1, or returns whether the rank that is
+ * known already is equal. */
 static bool needs_rank(struct rotary *m, int rank)
 {
     if (m->op.dims.n)
@@ -42,8 +44,8 @@ static bool needs_rank(struct rotary *m, int rank)
 
 /* ---- the two parts of x ---- */
 
-/* e is x[..., first:end:step] of its last axis; end -1: to the end. The form x[:, :, first:] also
- * shows how many axes x has. */
+/* Returns whether e is elements first:end:step of x's last axis; *end is -1 for all elements from
+ * *first on. The form x[:, :, first:] also shows how many axes x has. */
 static bool is_part(struct rotary *m, struct pl_edge e, int64_t *first, int64_t *end, int64_t *step)
 {
     const struct pl_graph *g = m->nodes.g;
@@ -73,7 +75,7 @@ static bool is_part(struct rotary *m, struct pl_edge e, int64_t *first, int64_t 
     return *first >= 0 && (*end >= 0 || ends & last);
 }
 
-/* a and b are the two halves of x's last axis. */
+/* Returns whether a and b are the two halves of x's last axis. */
 static bool are_halves(struct rotary *m, struct pl_edge a, struct pl_edge b)
 {
     const struct pl_graph *g = m->nodes.g;
@@ -99,7 +101,7 @@ static bool are_halves(struct rotary *m, struct pl_edge a, struct pl_edge b)
     return true;
 }
 
-/* a has the even elements of x's last axis, b the odd ones. */
+/* Returns whether a has the even elements of x's last axis, and b the odd ones. */
 static bool are_interleaved(struct rotary *m, struct pl_edge a, struct pl_edge b)
 {
     int64_t first, end, step, second, rest, step_too;
@@ -114,7 +116,7 @@ static bool are_interleaved(struct rotary *m, struct pl_edge a, struct pl_edge b
 
 /* ---- the shape that a Pack is reshaped to ---- */
 
-/* e is the length of this axis of x, or of the Pack where both have the same axis. */
+/* Returns whether e is the length of this axis of x, or of the Pack if both have the axis. */
 static bool is_axis(struct rotary *m, struct pl_edge e, struct pl_edge pack, int64_t axis)
 {
     const struct pl_graph *g = m->nodes.g;
@@ -132,12 +134,12 @@ static bool is_axis(struct rotary *m, struct pl_edge e, struct pl_edge pack, int
         return true;
     if (!pl_same(shape->in[0], pack))
         return false;
-    take(m, e); /* these nodes read the Pack, which is removed */
+    take(m, e); /* nodes that read the Pack, which is removed */
     take(m, n->in[0]);
     return true;
 }
 
-/* `shape` is the shape of x. The Pack has the axes of x before the last two. */
+/* Returns whether `shape` is the shape of x. The Pack has the axes of x before the last two. */
 static bool is_shape_of_x(struct rotary *m, struct pl_edge shape, struct pl_edge pack)
 {
     const struct pl_graph *g = m->nodes.g;
@@ -163,15 +165,15 @@ static bool is_shape_of_x(struct rotary *m, struct pl_edge shape, struct pl_edge
         if (!is_constant && !is_axis(m, n->in[k], k < rank - 1 ? pack : pl_no_edge, k))
             return false;
     }
-    /* The Pack has another reader: the shape, which is then part of the pattern. */
+    /* The Pack has another reader, the shape, which is then part of the pattern. */
     if (m->nodes.uses->n[pack.node] > 1)
         take(m, shape);
     return true;
 }
 
-/* ---- the whole pattern ---- */
+/* ---- the complete pattern ---- */
 
-/* e is -part. */
+/* Returns whether e is the negation of *part. */
 static bool is_negated(struct rotary *m, struct pl_edge e, struct pl_edge *part)
 {
     const struct pl_node *n = pl_float_by(m->nodes.g, e, "Neg", 1);
@@ -204,7 +206,7 @@ static bool is_rotated(struct rotary *m, struct pl_edge e)
            is_shape_of_x(m, n->in[1], n->in[0]);
 }
 
-/* Node i adds x * cos to rotate(x) * sin. */
+/* Returns whether node i adds x * cos to rotate(x) * sin. */
 static bool find(struct rotary *m, const struct pl_graph *g, int i, const struct pl_uses *uses,
                  struct pl_edge in[RT_ROTARY_N_IN])
 {
@@ -256,6 +258,6 @@ enum rt_status pl_fuse_rotaries(struct pl_graph *g, struct rt_error *err)
     }
     pl_uses_free(&uses);
     if (found)
-        pl_prune(g); /* nodes that only computed the removed shapes */
+        pl_prune(g); /* removes nodes that only computed the removed shapes */
     return st;
 }

@@ -1,16 +1,16 @@
 /*
- * Makes a softmax over the last axis that was written out (by hand, or for tensors of three axes
- * and more) the op Softmax, which attention looks for too:
+ * Replaces a softmax over the last axis that is spelled out (by hand, or for tensors of three and
+ * more axes) by the op Softmax, which the attention pass looks for too:
  *
  *   e = Exp(x - Max(x, -1)), y = e / Sum(e, -1)        both reductions keep their axis
  *
- * The axis must be written as -1, because the rank decides which axis an index from the front is. A
- * NaN in a row, and a row whose largest value is infinite, makes the whole row NaN in both forms.
- * Scalars are refused as before, with Softmax's message.
+ * The axis must be given as -1, because the rank decides which axis an index from the front is. In
+ * both forms, a row becomes all NaN if it contains a NaN or if its largest value is infinite.
+ * Scalars are refused in both forms, in the new one with Softmax's message.
  */
 #include "runtime/fusion/fuse.h"
 
-/* e is `op` of `of` along the last axis, which is kept with length 1. */
+/* Returns whether e is `op` of `of` along the last axis, which is kept with length 1. */
 static bool is_last_axis(const struct pl_graph *g, struct pl_edge e, const char *op,
                          struct pl_edge of)
 {
@@ -56,6 +56,6 @@ enum rt_status pl_fuse_softmaxes(struct pl_graph *g, struct rt_error *err)
     }
     pl_uses_free(&uses);
     if (found)
-        pl_prune(g); /* the axes, if no other node reads them */
+        pl_prune(g); /* removes the constants of the axes, if no other node reads them */
     return st;
 }

@@ -1,11 +1,12 @@
-/* The roles of a loop's variables, its layers, and the nodes that replace the loop (rnn_loop.h). */
+/* Finds the roles of a loop's variables and its layers, and adds the nodes that replace the loop
+ * (rnn_loop.h). */
 #include "runtime/fusion/rnn_loop.h"
 
 #include <string.h>
 
 /*
- * Returns the index of the loop variable that edge `e` of the body or condition `g` reads; -1: it
- * reads none.
+ * Returns the index of the loop variable that edge `e` of the body or condition `g` reads, or -1 if
+ * it reads none.
  */
 static int variable(const struct pl_rnn_loop *l, const struct pl_graph *g, struct pl_edge e)
 {
@@ -34,7 +35,8 @@ void pl_rnn_loop_init(struct pl_rnn_loop *l, struct pl_graph *g, int at)
 
 /* ---- the body ---- */
 
-/* Frames use TensorArrays instead of lists. Each of these nodes is checked when it is matched. */
+/* Returns whether the node accesses a TensorArray, which frames use instead of lists. Each of these
+ * nodes is checked when it is matched. */
 static bool is_array_op(const struct pl_node *n)
 {
     return pl_is(n, "TensorArrayReadV3") || pl_is(n, "TensorArrayWriteV3");
@@ -109,7 +111,8 @@ bool pl_is_length(const struct pl_graph *g, struct pl_edge e, struct pl_edge ite
 }
 
 /*
- * Returns the index of the variable that e reads, if the loop passes it on unchanged; otherwise -1.
+ * Returns the index of the variable that e reads if the loop passes the variable on unchanged;
+ * otherwise -1.
  */
 static int kept(const struct pl_rnn_loop *l, struct pl_edge e)
 {
@@ -117,14 +120,15 @@ static int kept(const struct pl_rnn_loop *l, struct pl_edge e)
     return k >= 0 && l->role[k] == ROLE_KEPT ? k : -1;
 }
 
-/* e is a TensorArray of floats. Its elements may have any number of rows. */
+/* Returns whether e is a TensorArray of floats. Its elements may have any number of rows. */
 static bool is_float_array(const struct pl_graph *g, struct pl_edge e)
 {
     const struct pl_node *n = pl_op_node(g, e, "TensorArrayV3", 1);
     return n && rt_attr_dtype(n->def, "dtype") == RT_F32 && n->n_ctrl == 0;
 }
 
-/* Finds TensorArrayWriteV3(kept, counter, new state, variable): the variable is the flow. */
+/* Finds the TensorArrayWriteV3(kept, counter, new state, variable) of the loop, whose variable is
+ * the flow. */
 static bool find_array(struct pl_rnn_loop *l)
 {
     for (int k = 0; k < l->n; k++) {
@@ -143,7 +147,7 @@ static bool find_array(struct pl_rnn_loop *l)
     return true;
 }
 
-/* Finds the list that is written: TensorListSetItem(variable, counter or 0, new state). */
+/* Finds the list that the loop writes: TensorListSetItem(variable, counter or 0, new state). */
 static bool find_list(struct pl_rnn_loop *l)
 {
     l->list = -1;
@@ -167,7 +171,7 @@ static bool find_list(struct pl_rnn_loop *l)
     return true;
 }
 
-/* e is no edge, a constant, or a variable that the loop passes on unchanged. */
+/* Returns whether e is no edge, a constant, or a variable that the loop passes on unchanged. */
 static bool is_fixed(const struct pl_rnn_loop *l, struct pl_edge e)
 {
     const int k = e.node < 0 ? -1 : variable(l, &l->body, e);
@@ -177,7 +181,8 @@ static bool is_fixed(const struct pl_rnn_loop *l, struct pl_edge e)
 
 /* ---- masks ---- */
 
-/* Keras tiles each mask to the width of the values. */
+/* Returns whether node `tile` is a Tile of a mask to the width of the values, as Keras writes
+ * it. */
 static bool is_tile(const struct pl_rnn_loop *l, const struct pl_node *tile, int64_t units)
 {
     int64_t times[2];
@@ -187,8 +192,8 @@ static bool is_tile(const struct pl_rnn_loop *l, const struct pl_node *tile, int
 }
 
 /*
- * e selects for each row: SelectV2(on, *fresh, *old), or in TensorFlow 1 Select(counter >= lengths,
- * *old, *fresh). units 0: any width.
+ * Returns whether e selects a value for each row: SelectV2(on, *fresh, *old), or in TensorFlow 1
+ * Select(counter >= lengths, *old, *fresh). If `units` is 0, any width matches.
  */
 static bool mask_of(const struct pl_rnn_loop *l, struct pl_edge e, int64_t units,
                     struct pl_rnn_mask *mask, struct pl_edge *fresh, struct pl_edge *old)
@@ -212,7 +217,7 @@ static bool mask_of(const struct pl_rnn_loop *l, struct pl_edge e, int64_t units
     return true;
 }
 
-/* Takes the loop's mask from the first variable that has one. */
+/* Sets the loop's mask to that of the first variable that has one. */
 static void find_mask(struct pl_rnn_loop *l)
 {
     struct pl_edge fresh, old;
@@ -224,8 +229,9 @@ static void find_mask(struct pl_rnn_loop *l)
     l->mask.kind = RT_RNN_ALL;
 }
 
-/* Removes the mask from e. All values of a loop have the same mask, or none. *old is the value of
- * masked rows. */
+/* Sets *fresh to the value of e without its mask and *old to the value of masked rows. Returns
+ * false unless e has the mask of the loop: all values of a loop have one mask, or none has a
+ * mask. */
 static bool unmask(const struct pl_rnn_loop *l, struct pl_edge e, int64_t units,
                    struct pl_edge *fresh, struct pl_edge *old)
 {
@@ -237,7 +243,7 @@ static bool unmask(const struct pl_rnn_loop *l, struct pl_edge e, int64_t units,
                                           own.kind == l->mask.kind && pl_same(own.on, l->mask.on));
 }
 
-/* Variable k becomes `fresh`, or stays where a step is masked. */
+/* Returns whether variable k becomes `fresh`, or keeps its value where a step is masked. */
 static bool is_state(const struct pl_rnn_loop *l, int k, int64_t units, struct pl_edge fresh)
 {
     struct pl_edge e, old;
@@ -249,7 +255,8 @@ static bool is_state(const struct pl_rnn_loop *l, int k, int64_t units, struct p
 
 /* ---- layers ---- */
 
-/* Finds the cell that makes the new state of variable k, and the cell's variables. */
+/* Finds the cell that computes the new state of variable k, and the variables that hold the state
+ * of the cell. */
 static bool find_layer(struct pl_rnn_loop *l, int k, struct pl_rnn_layer *y)
 {
     struct pl_edge fresh, old;
@@ -316,8 +323,8 @@ static bool is_zeros(const struct pl_graph *g, struct pl_edge e)
     return true;
 }
 
-/* Checks that the loop writes the last layer's new state, or in masked rows the value written
- * before, or a value that the loop does not change. */
+/* Checks that the loop writes the last layer's new state or, in masked rows, the value written
+ * before or a value that the loop does not change. */
 static bool find_output(struct pl_rnn_loop *l)
 {
     const struct pl_edge item = l->body.node[l->body.fetch[l->list].node].in[2];
@@ -357,7 +364,7 @@ static bool find_layers(struct pl_rnn_loop *l)
 
 /* ---- items ---- */
 
-/* e is Range(0, the length of `items`, 1): all indexes of an array. */
+/* Returns whether e is Range(0, the length of `items`, 1): all indexes of an array. */
 static bool is_every_index(const struct pl_graph *g, struct pl_edge e, struct pl_edge items)
 {
     const struct pl_node *n = pl_op_node(g, e, "Range", 3);
@@ -367,8 +374,8 @@ static bool is_every_index(const struct pl_graph *g, struct pl_edge e, struct pl
            pl_int_constant(g, n->in[2], &step) && step == 1 && pl_is_length(g, n->in[1], items);
 }
 
-/* x is element `counter` of a TensorArray that was filled with the rows of a tensor before the
- * loop. */
+/* Returns whether x is element `counter` of a TensorArray that was filled with the rows of a tensor
+ * before the loop. */
 static bool find_array_items(struct pl_rnn_loop *l)
 {
     const struct pl_node *n =
@@ -389,13 +396,15 @@ static bool find_array_items(struct pl_rnn_loop *l)
     return true;
 }
 
-/* `e` is element `counter` of a list that was made from a tensor, *items, before the loop. */
+/* Returns whether `e` is element `counter` of a list that was made from a tensor, *items, before
+ * the loop. */
 static bool list_items(const struct pl_rnn_loop *l, struct pl_edge e, enum rt_dtype dtype,
                        int64_t cols, struct pl_edge *items, int64_t *rows)
 {
     const struct pl_node *n = pl_op_node(&l->body, e, "TensorListGetItem", 3);
 
-    /* The element shape matters only for elements that are not set; here all are. */
+    /* The element shape matters only for elements that are not set; every element of this list is
+     * set. */
     if (!n || rt_attr_dtype(n->def, "element_dtype") != dtype || !is_counter(l, n->in[1]) ||
         !pl_is_constant(&l->body, n->in[2]))
         return false;
@@ -424,15 +433,15 @@ static bool find_items(struct pl_rnn_loop *l)
             mask_rows == l->x_rows);
 }
 
-/* The number of gates whose columns an input has. */
+/* Returns the number of gates whose columns an input has. */
 static int n_columns(const struct pl_cell *c, int input)
 {
     const bool is_early = input == RT_RNN_R || input == RT_RNN_R_BIAS;
     return c->kind->n_gates - (is_early ? c->kind->n_reset_before : 0);
 }
 
-/* True if the weights of all gates, which are concatenated now, are loaded, and either all gates
- * have a bias or none has. */
+/* Returns whether the weights of all gates, which are about to be concatenated, are loaded, and
+ * either all gates have a bias or none has. */
 static bool is_loaded(const struct pl_rnn_loop *l, const struct pl_cell *c)
 {
     for (int k = 0; k < PL_BY_GATE; k++)
@@ -472,7 +481,7 @@ bool pl_rnn_loop_find(struct pl_rnn_loop *l)
 
 /* ---- the condition ---- */
 
-/* `e` is counter < limit. */
+/* Adds a limit of the counter if `e` is counter < limit. */
 static bool add_limit(struct pl_rnn_loop *l, const struct pl_graph *g, struct pl_edge e)
 {
     const struct pl_node *n = pl_op_node(g, e, "Less", 2);
@@ -487,7 +496,7 @@ static bool add_limit(struct pl_rnn_loop *l, const struct pl_graph *g, struct pl
         l->limit[l->n_limits++] = l->start[k];
         return true;
     }
-    /* A constant of the condition becomes a constant of the plan. */
+    /* Constants of the condition become constants of the plan. */
     struct rt_error err = {0};
     if (!pl_int_constant(g, n->in[1], &v) || v == INT64_MAX)
         return false;
@@ -545,8 +554,8 @@ struct pl_edge pl_rnn_loop_state(const struct pl_rnn_loop *l, int k)
     return (struct pl_edge){-1, 0};
 }
 
-/* Translates an edge of the body into one of the plan: the initial value of a variable, or a copy
- * of the constant. */
+/* Translates an edge of the body into an edge of the plan: the initial value of a variable, or a
+ * copy of the constant. */
 static struct pl_edge outside(struct pl_rnn_loop *l, struct pl_edge e, struct rt_error *err)
 {
     const int k = variable(l, &l->body, e);
@@ -560,14 +569,14 @@ static struct pl_edge outside(struct pl_rnn_loop *l, struct pl_edge e, struct rt
     n->kind = PL_CONST;
     n->frozen = from->frozen;
     n->def = from->frozen ? from->def : NULL;
-    /* The name lives in the body's arena, which is freed with the body. */
+    /* The name is in the body's arena, which is freed with the body. */
     n->name = from->name ? rt_arena_printf(l->g->arena, "%s", from->name) : NULL;
     n->n_out = 1;
     rt_tensor_ref(&n->value, &from->value);
     return (struct pl_edge){c, 0};
 }
 
-/* Adds an empty vector, for an input that is left out. */
+/* Adds an empty vector, for an input that is omitted. */
 static struct pl_edge nothing(struct pl_rnn_loop *l, enum rt_dtype dtype, struct rt_error *err)
 {
     struct rt_tensor t = {0};
@@ -577,7 +586,7 @@ static struct pl_edge nothing(struct pl_rnn_loop *l, enum rt_dtype dtype, struct
     return pl_add_constant(l->g, l->at, &t, err);
 }
 
-/* The limit that bounds nothing: the loop makes one step for each item. */
+/* Adds a constant limit that does not bound the loop: it makes one step for each item. */
 struct pl_edge pl_no_limit(struct pl_rnn_loop *l, struct rt_error *err)
 {
     struct rt_tensor t = {0};
@@ -588,7 +597,8 @@ struct pl_edge pl_no_limit(struct pl_rnn_loop *l, struct rt_error *err)
     return pl_add_constant(l->g, l->at, &t, err);
 }
 
-/* Concatenates the gates' own matrices or vectors into one with the columns of all gates. */
+/* Concatenates the separate matrices or vectors of the gates into one with the columns of all
+ * gates. */
 static struct pl_edge side_by_side(struct pl_rnn_loop *l, const struct pl_cell *c, int input,
                                    struct rt_error *err)
 {

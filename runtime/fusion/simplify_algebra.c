@@ -1,7 +1,7 @@
 /*
  * Algebraic simplification: removes multiplications and divisions by a constant 1 (a swish's beta,
- * a layer's scale). Every float32 but a signalling NaN stays what it is. Readers read the other
- * operand, which lets the other passes recognise their patterns.
+ * a layer's scale). They change no float32 value except a signalling NaN. The readers of the node
+ * read the other operand instead, so that other passes recognise their patterns.
  */
 #include "runtime/fusion/fuse.h"
 
@@ -9,11 +9,11 @@
 
 static bool is_one(const struct pl_graph *g, struct pl_edge e)
 {
-    float v; /* a scalar changes no shape */
+    float v; /* a scalar operand does not change the shape of the result */
     return pl_float_constant(g, e, &v) && v == 1;
 }
 
-/* The input that the node passes on; -1: the node does more. */
+/* Returns the input that the node passes on unchanged, or -1 if the node changes its input. */
 static int source_of(const struct pl_graph *g, const struct pl_node *n)
 {
     if (!(pl_is(n, "Mul") || pl_is(n, "RealDiv")) || !n->def || n->call || n->n_in != 2 ||
@@ -24,8 +24,8 @@ static int source_of(const struct pl_graph *g, const struct pl_node *n)
     return pl_is(n, "Mul") && is_one(g, n->in[0]) ? 1 : -1;
 }
 
-/* The edge that e is without multiplications by one. Each of these nodes on the way is set to skip
- * the next one (path compression). */
+/* Returns the edge that is left of e without multiplications by one. Each of these nodes on the
+ * path is set to skip the next one (path compression). */
 static struct pl_edge resolve(struct pl_graph *g, const int *source, struct pl_edge e)
 {
     while (e.out == 0 && source[e.node] >= 0) {
@@ -39,7 +39,7 @@ static struct pl_edge resolve(struct pl_graph *g, const int *source, struct pl_e
 
 enum rt_status pl_simplify_algebra(struct pl_graph *g, struct rt_error *err)
 {
-    /* The node is fetched, a target, or waited for. */
+    /* Whether each node is fetched, a target, or the source of a control edge. */
     bool *stays = calloc((size_t)g->n + 1, sizeof *stays);
     int *source = calloc((size_t)g->n + 1, sizeof *source);
 
