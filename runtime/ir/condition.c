@@ -38,7 +38,8 @@ bool pl_is_switch(const struct pl_node *n)
     return pl_is_either(n, "Switch", "RefSwitch") && n->n_in == 2 && n->n_out == 2;
 }
 
-/* The node is a Switch of a branch, not of a loop. *by: the origin of its predicate. */
+/* Returns whether the node is a Switch of a branch, not of a loop. Sets *by to the origin of its
+ * predicate. */
 bool pl_is_choice(const struct pl_graph *g, const struct pl_node *n, struct pl_edge *by)
 {
     if (!pl_is_switch(n))
@@ -96,7 +97,7 @@ static bool find_order(struct pl_conditions *w)
 
 /* ---- conditions ---- */
 
-/* The first index from `at` on whose predicate is not less than `by`. */
+/* Returns the first index from `at` on whose predicate is not less than `by`. */
 static int seek(const struct pl_condition *c, int at, struct pl_edge by)
 {
     while (at < c->n && pl_compare_edges(c->on[at].by, by) < 0)
@@ -109,8 +110,8 @@ static bool is_at(const struct pl_condition *c, int at, struct pl_edge by)
     return at < c->n && pl_compare_edges(c->on[at].by, by) == 0;
 }
 
-/* Inserts a side at the index that `seek` found. Returns false if both exclude each other, or if
- * there are too many. */
+/* Inserts a side at the index that `seek` found. Returns false if the condition has the opposite
+ * side or too many predicates. */
 static bool add_side(struct pl_condition *to, int at, struct pl_side s)
 {
     if (is_at(to, at, s.by))
@@ -166,7 +167,7 @@ void pl_remove_side(struct pl_condition *c, int at)
     memmove(&c->on[at], &c->on[at + 1], (size_t)(c->n - at) * sizeof *c->on);
 }
 
-/* The condition of the value that an edge carries. */
+/* Sets *out to the condition of the value that an edge carries. */
 bool pl_edge_condition(const struct pl_conditions *w, struct pl_edge e, struct pl_condition *out)
 {
     struct pl_side s = {.taken = e.out};
@@ -174,8 +175,8 @@ bool pl_edge_condition(const struct pl_conditions *w, struct pl_edge e, struct p
     return !pl_is_choice(w->g, node_of(w, e.node), &s.by) || add_side(out, seek(out, 0, s.by), s);
 }
 
-/* The predicate that a Merge joins: both inputs have it, on different sides, and their conditions
- * are equal otherwise. */
+/* Finds the predicate that a Merge removes: both inputs have it, with different sides, and their
+ * conditions are otherwise equal. */
 bool pl_merged(const struct pl_conditions *w, const struct pl_node *n, struct pl_side *of,
                struct pl_condition *rest)
 {
@@ -198,7 +199,8 @@ bool pl_merged(const struct pl_conditions *w, const struct pl_node *n, struct pl
     return false;
 }
 
-/* Sets the frame of a node. All its inputs and control inputs must be in one frame. */
+/* Sets the frame of a node. Returns false unless all its inputs and control inputs are in one
+ * frame. */
 static bool set_frame(struct pl_conditions *w, int i)
 {
     const struct pl_node *n = node_of(w, i);

@@ -98,7 +98,7 @@ bool pl_float_constant(const struct pl_graph *g, struct pl_edge e, float *v)
 
     if (!t || t->rank != 0 || t->dtype != RT_F32)
         return false;
-    rt_tensor_ref(&held, t); /* a variable's value may not have been read yet */
+    rt_tensor_ref(&held, t); /* the value of a variable may not have been read yet */
     const bool is_there = rt_tensor_load(&held, &err) == RT_OK && held.data;
     if (is_there)
         memcpy(v, held.data, sizeof *v);
@@ -213,7 +213,7 @@ struct pl_readers *pl_readers_new(const struct pl_graph *g, bool waits, struct r
         rt_fail_memory(err, "a plan", edges * sizeof *r->of);
         return NULL;
     }
-    /* Counts stand one place further on, so that filling in moves each to its start. */
+    /* The counts are stored one element further on, so that filling in moves each to its start. */
     for (int i = 0; i < g->n; i++)
         for (int k = 0; k < n_sources(&g->node[i], waits); k++)
             r->first[source_of(&g->node[i], k) + 2]++;

@@ -29,7 +29,7 @@ static struct pl_edge edge_at(const struct pl_node *n, int k)
     return k < n->n_in ? n->in[k] : (struct pl_edge){n->ctrl[k - n->n_in], -1};
 }
 
-/* Checks an edge; `who` reads it. `out` is -1 for control edges. */
+/* Checks an edge that `who` reads. `out` is -1 for control edges. */
 static enum rt_status check_edge(const struct walk *w, struct pl_edge e, const char *who, int k)
 {
     if (e.node < 0 || e.node >= w->g->n)
@@ -45,7 +45,7 @@ static enum rt_status check_edge(const struct walk *w, struct pl_edge e, const c
     return RT_OK;
 }
 
-/* The type of the value that an edge carries; 0: unknown. */
+/* Returns the type of the value that an edge carries, or 0 if it is unknown. */
 static uint8_t type_of(const struct pl_graph *g, struct pl_edge e)
 {
     const struct pl_node *n = &g->node[e.node];
@@ -59,8 +59,8 @@ static uint8_t type_of(const struct pl_graph *g, struct pl_edge e)
     }
 }
 
-/* Checks the type of input k of `n`. A handle may stand for its variable's value, and for its
- * reference. */
+/* Checks the type of input k of `n`. A handle may replace the value of its variable, or a reference
+ * to the variable. */
 static enum rt_status check_type(const struct walk *w, const struct pl_node *n, int k)
 {
     if (!n->def || k >= n->def->n_in || n->kind == PL_CONST || n->kind == PL_FEED)
@@ -91,13 +91,13 @@ static enum rt_status check_node(const struct walk *w, int i)
     return st;
 }
 
-/* The only node that may close a cycle: a NextIteration. */
+/* Returns whether the node is a NextIteration, the only node that may close a cycle. */
 static bool is_back(const struct pl_node *from)
 {
     return from->def && pl_is_token(from->def) && strstr(from->def->schema->name, "NextIteration");
 }
 
-/* Walks the nodes that `root` reaches, depth first. */
+/* Visits the nodes that `root` depends on, depth first. */
 static enum rt_status walk_from(struct walk *w, int root)
 {
     const struct pl_graph *g = w->g;
@@ -131,7 +131,7 @@ static enum rt_status walk_from(struct walk *w, int root)
     return st;
 }
 
-/* Walks the nodes that only back edges reach. */
+/* Visits the nodes that only back edges reach. */
 static enum rt_status walk_back_edges(struct walk *w)
 {
     const struct pl_graph *g = w->g;
