@@ -1,13 +1,13 @@
 /*
- * Constant evaluation: values that follow from constants, or from shapes alone.
+ * Constant evaluation: computes values that follow from constants, or from shapes alone.
  *
  * A fold is one run of one kernel. The work that a model can request by folds is bounded, because a
- * few hundred bytes can name any amount of work (a convolution of two outputs of Fill). Each fold
- * has a time limit, all folds of a session together have another, and a node whose fold exceeds
- * either is left to the runs, which have deadlines. The times are processor times of the thread, on
- * which a fold stays, so the same nodes are folded on a busy machine. The first FREE_NS of a fold
- * do not count, so that the small folds of a session that serves for months never use up the
- * session's time.
+ * few hundred bytes of a model can request any amount of work (a convolution of two outputs of
+ * Fill). Each fold has a time limit, all folds of a session together have another, and a node whose
+ * fold exceeds either is computed in the runs, which have deadlines. Times are processor times of
+ * the thread, and a fold does not change its thread, so the same nodes are folded on a busy
+ * machine. The first FREE_NS of a fold are not counted, so that the small folds of a session that
+ * serves for months never use up the session's time.
  */
 #include "runtime/passes/constant_evaluation.h"
 
@@ -22,9 +22,9 @@ enum { MAX_VALUE_ELEMENTS = 256, MAX_READ_ELEMENTS = 4096 };
 enum {
     FREE_NS = 100 * 1000,
     FOLD_NS = 500 * 1000 * 1000,    /* the largest legitimate folds, casts of 16 MiB, take 20 ms */
-    EVALUATE_NS = 10 * 1000 * 1000, /* the limit of rt_plan_evaluate, whose values are small */
+    EVALUATE_NS = 10 * 1000 * 1000, /* time limit of rt_plan_evaluate, whose values are small */
 };
-enum { FOLD_BYTES = 256 << 20 }; /* the memory that one fold may hold at a time */
+enum { FOLD_BYTES = 256 << 20 }; /* maximum memory that one fold may hold at a time */
 
 void rt_info_of(struct rt_info *x, const struct rt_tensor *t)
 {
@@ -44,8 +44,8 @@ bool rt_shape_is_exact(const struct rt_shape *s)
 
 /* ---- folding ---- */
 
-/* The memory of a fold is charged to a pool of its own, as a run's; the result is charged to the
- * session's `folded`. */
+/* Runs a fold. The memory that it uses is charged to a separate pool, as the memory of a run is;
+ * the result is charged to the session's `folded`. */
 static enum rt_status run_fold(struct rt_session *s, const struct rt_fold *n,
                                const struct rt_tensor *in, int k_out, int64_t cpu_end_ns,
                                struct rt_tensor *out, struct rt_error *err)
@@ -63,7 +63,8 @@ static enum rt_status run_fold(struct rt_session *s, const struct rt_fold *n,
         .alone = true,
     };
     struct rt_tensor result = {0};
-    const unsigned before = rt_flush_subnormals(); /* the same floating-point mode as in a run */
+    /* Sets the same floating-point mode as in a run. */
+    const unsigned before = rt_flush_subnormals();
     enum rt_status st = rt_fold_node(&shared, n, in, k_out, &result, err);
     rt_restore_subnormals(before);
     if (!st && result.dtype == RT_VARIANT)

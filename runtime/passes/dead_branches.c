@@ -1,14 +1,14 @@
 /*
- * Removes branches of TensorFlow 1 that no run takes. If the predicate of a Switch is a constant,
- * one of its outputs is dead in every run, and so are all nodes that depend on it, up to the Merge
- * that takes the other side. All of them are removed; the Switch and the Merge become identities.
- * The rest has no such branch, and often no control flow at all: a `training` flag has a default,
- * and a serving signature does not feed it.
+ * Removes branches of TensorFlow 1 that no run executes. If the predicate of a Switch is a
+ * constant, one of the outputs of the Switch is dead in every run, and so are all nodes that depend
+ * on this output, up to the Merge that joins the other side. All these nodes are removed; the
+ * Switch and the Merge become identities. The remaining graph has no such branch, and often no
+ * control flow at all: a `training` flag has a default, and a serving signature does not feed it.
  *
- * The token executor calls a token dead in one run; here a node is dead only if it is dead in every
- * run. The rules are those of the token executor (exec/exec_token.c). Where the edges of the graph
- * alone do not tell which nodes are dead (a dead fetch, a loop whose next round is dead, a control
- * edge from a dead node to a live one), the graph is left unchanged.
+ * The token executor calls a token dead in one run; in this pass a node is dead only if it is dead
+ * in every run. The rules are those of the token executor (exec/exec_token.c). If the edges of the
+ * graph alone do not show which nodes are dead (a dead fetch, a loop whose next iteration is dead,
+ * a control edge from a dead node to a live one), the graph is left unchanged.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,11 +20,12 @@ enum { UNKNOWN = -1 };
 
 struct work {
     struct pl_graph *g;
-    int n;         /* number of nodes before the pass */
-    int8_t *taken; /* per node: the live output of a Switch with constant predicate, or UNKNOWN */
-    bool *dead;    /* per node: all its outputs are dead */
-    bool *busy;    /* per node: the node or one of its ancestors has an effect */
-    int *n_dead;   /* per node: the number of leading inputs of a Merge that are known to be dead */
+    int n; /* number of nodes before the pass */
+    /* Per node: the live output of a Switch whose predicate is constant, or UNKNOWN. */
+    int8_t *taken;
+    bool *dead;  /* per node: whether all its outputs are dead */
+    bool *busy;  /* per node: whether the node or one of its ancestors has an effect */
+    int *n_dead; /* per node: the number of leading inputs of a Merge that are known to be dead */
     struct pl_readers *readers;
     int *stack;
 };
@@ -78,8 +79,9 @@ static void free_work(struct work *w)
     free(w->stack);
 }
 
-/* True if `r` reads or waits for a node that makes it dead, as far as dead nodes are known now.
- * Called once per such edge; n_dead of a Merge skips the inputs that were found dead before. */
+/* Returns whether `r` reads or waits for a node that makes the reader dead, according to the dead
+ * nodes found so far. Called once per edge; n_dead of a Merge skips the inputs that were found dead
+ * before. */
 static bool dies(const struct work *w, struct pl_reader r)
 {
     const struct pl_node *n = &w->g->node[r.node];
@@ -110,7 +112,7 @@ static void find_dead(struct work *w)
             if (w->dead[r.node] || !dies(w, r))
                 continue;
             w->dead[r.node] = true;
-            w->stack[depth++] = r.node; /* a node is pushed once */
+            w->stack[depth++] = r.node; /* each node is pushed only once */
         }
     }
 }
@@ -141,7 +143,7 @@ static void find_busy(struct work *w)
 
 /* ---- whether the dead nodes can be removed ---- */
 
-/* The only live input of a Merge; -1: it has several. */
+/* Returns the only live input of a Merge, or -1 if several inputs are live. */
 static int only_live(const struct work *w, const struct pl_node *n)
 {
     int live = -1;
@@ -171,8 +173,8 @@ static bool is_waited_for(const struct work *w, int i)
     return false;
 }
 
-/* A handle is replaced by its origin, not by an identity, which would read the variable. This needs
- * a node without control edges. */
+/* Returns whether node i makes handles and has no control edges. A handle is then replaced by its
+ * origin instead of an identity, which would read the variable. */
 static bool is_plain_ref(const struct work *w, int i)
 {
     const struct pl_node *n = &w->g->node[i];
@@ -216,15 +218,15 @@ static bool is_possible(const struct work *w)
 
 /* ---- removing the dead nodes ---- */
 
-/* Adds a constant for output 1 of Merge i: the index of the input that arrived, alive when i is.
- * -1: out of memory. */
+/* Adds a constant for output 1 of Merge i, the index of the live input. A control edge makes the
+ * constant alive exactly when i is. Returns -1 if memory runs out. */
 static int add_index(struct pl_graph *g, int i, int index, struct rt_error *err)
 {
     struct rt_tensor t = {0};
     if (rt_tensor_new(&t, NULL, RT_I32, 0, NULL, err))
         return -1;
     *(int32_t *)t.data = index;
-    const int c = pl_add(g, err); /* may reallocate g->node */
+    const int c = pl_add(g, err); /* this call may reallocate g->node */
     int *ctrl = c < 0 ? NULL : rt_arena_array(g->arena, 1, sizeof *ctrl);
     if (!ctrl) {
         rt_tensor_clear(&t);
@@ -242,14 +244,15 @@ static int add_index(struct pl_graph *g, int i, int index, struct rt_error *err)
     return c;
 }
 
-/* The replacement of the outputs of a Switch or Merge. */
+/* The edges that replace the outputs of a Switch or Merge. */
 struct place {
-    struct pl_edge value; /* for handles: the edge to read instead; node -1: the node's output 0 */
-    int index;            /* for a Merge: the constant of add_index; -1: none */
+    /* For handles: the edge to read instead; node -1: output 0 of the node itself. */
+    struct pl_edge value;
+    int index; /* for a Merge: the constant of add_index; -1: none */
 };
 
-/* The edge that replaces `e`. Handles are followed from place to place, and each place passed on
- * the way is set to point one place further (path compression). */
+/* Returns the edge that replaces `e`. A handle is followed from place to place, and each place on
+ * the path is set to skip the next one (path compression). */
 static struct pl_edge now_at(const struct work *w, struct place *p, struct pl_edge e)
 {
     struct pl_edge *before = NULL;
@@ -284,8 +287,8 @@ static enum rt_status rewrite(struct work *w, struct place *p, struct rt_error *
             return RT_RESOURCE_EXHAUSTED;
         if (is_ref(&g->node[i])) {
             p[i].value = from;
-            /* A Merge of handles stays if a control edge leads to it: its dead inputs are
-             * replaced. */
+            /* A Merge of handles stays if a control edge leads to it, so its dead inputs are
+             * replaced by the live one. */
             for (int k = 0; merges && k < g->node[i].n_in; k++)
                 if (w->dead[g->node[i].in[k].node])
                     g->node[i].in[k] = from;
@@ -300,7 +303,7 @@ static enum rt_status rewrite(struct work *w, struct place *p, struct rt_error *
     return st;
 }
 
-/* Nodes with effects that only dead nodes read become targets, so that they still run. */
+/* Makes nodes with effects that only dead nodes read targets, so that they still run. */
 static bool keep_effects(struct work *w)
 {
     struct pl_graph *g = w->g;
@@ -317,7 +320,7 @@ static bool keep_effects(struct work *w)
                 continue;
             if (!pl_add_target(g, from))
                 return false;
-            w->busy[from] = false; /* the node is a target now */
+            w->busy[from] = false; /* the node is now a target */
         }
     }
     return true;
@@ -331,7 +334,7 @@ enum rt_status pl_remove_dead_branches(struct pl_graph *g, bool *changed, struct
 
     *changed = false;
     if (!allocate(&w))
-        goto end; /* without the memory for this pass the plan is only slower */
+        goto end; /* if memory runs out, the pass is skipped and the plan is only slower */
     find_dead(&w);
     if (!is_possible(&w))
         goto end;

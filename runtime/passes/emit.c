@@ -1,12 +1,12 @@
-/* Makes the plan out of a graph: steps in topological order, value indexes, kernels. */
+/* Makes a plan from a graph: steps in topological order, value indexes, kernels. */
 #include <stdlib.h>
 
 #include "runtime/passes/passes.h"
 #include "runtime/exec/executor.h"
 #include "runtime/select/choose.h"
 
-/* Makes a step out of a node and takes what the node holds. The edges still have the node numbers
- * of the graph. */
+/* Makes a step from a node and takes over what the node owns. The edges of the step still have the
+ * node numbers of the graph. */
 static void take_node(struct rt_plan_step *to, struct pl_node *from)
 {
     *to = (struct rt_plan_step){.kind = from->kind,

@@ -1,9 +1,9 @@
 /*
- * Freezes variables: reads become constants once loading is over, if the variable has a value and
- * no served signature writes it. pl_mark_written finds the variables that a plan may write before
- * the plan runs, because the run that writes would otherwise go on with the frozen value. If
- * another plan has frozen such a variable, the session's generation is incremented and callables
- * make their plans again.
+ * Freezes variables: once loading is over, reads of a variable become constants if the variable has
+ * a value and no served signature writes it. pl_mark_written finds the variables that a plan may
+ * write before the plan runs, because the run that writes would otherwise continue with the frozen
+ * value. If another plan has frozen one of these variables, the session's generation is incremented
+ * and callables make their plans again.
  */
 #include "runtime/ir/match.h"
 #include "runtime/passes/passes.h"
@@ -14,7 +14,7 @@
 #include "runtime/ir/subgraph.h"
 #include "runtime/session/resource.h"
 
-/* The variable of a constant handle, if it may be frozen; otherwise NULL. */
+/* Returns the variable of a constant handle if the variable may be frozen; otherwise NULL. */
 static struct rt_variable *frozen_variable(const struct pl_graph *g, struct pl_edge e)
 {
     const struct pl_node *from = &g->node[e.node];
@@ -26,7 +26,7 @@ static struct rt_variable *frozen_variable(const struct pl_graph *g, struct pl_e
     return v;
 }
 
-/* Replaces input k of node i by the value of `v`, a constant of the type of `like`'s first
+/* Replaces input k of node i by the value of `v`: a constant of the type of `like`'s first
  * output. */
 static enum rt_status put_value(struct pl_graph *g, int i, int k, struct rt_variable *v,
                                 const struct rt_node *like, bool is_ref, struct rt_error *err)
@@ -96,16 +96,16 @@ enum rt_status pl_freeze(struct pl_graph *g, bool *changed, struct rt_error *err
 /* ---- written variables ---- */
 
 /*
- * Follows handles backwards, from their uses to the constants and feeds that they may be: through
- * all inputs of a node, and out of the plans inside it. Every op that stores tensors between nodes
- * (lists, TensorArrays, stacks, tables, variables) refuses handles, so a handle has no other way
- * from one node to another.
+ * The state of a search that follows handles backwards, from their uses to the constants and feeds
+ * that they may be. It goes through all inputs of a node and into the plans inside the node. Every
+ * op that stores tensors between nodes (lists, TensorArrays, stacks, tables, variables) refuses
+ * handles, so a handle has no other path from one node to another.
  */
 struct walk {
     struct pl_graph *g;
-    bool *seen; /* per node: its handles have been followed */
+    bool *seen; /* per node: whether its handles have been followed */
     int *stack, depth;
-    /* Called for each variable whose handle was found. */
+    /* Called for each variable whose handle is found. */
     void (*found)(struct pl_graph *g, struct rt_variable *v);
 };
 
@@ -157,7 +157,7 @@ static void follow_all(struct walk *w)
     }
 }
 
-/* Finds the variables whose handles the node writes through. */
+/* Finds the variables that node `node` may write through their handles. */
 static void follow_written(struct walk *w, int node)
 {
     const struct pl_node *n = &w->g->node[node];
@@ -165,7 +165,7 @@ static void follow_written(struct walk *w, int node)
 
     for (int k = 0; k < n->n_sub; k++)
         writes_inputs |= n->sub[k]->writes_fed;
-    /* An iteration of a loop may be given a handle that the iteration before made. */
+    /* An iteration of a loop may be given a handle that the previous iteration made. */
     if (writes_inputs && !w->seen[node])
         push(w, node);
     if (n->kind == PL_OP && n->def && n->def->op && n->def->op->effect == RT_WRITES)
@@ -175,7 +175,7 @@ static void follow_written(struct walk *w, int node)
     follow_all(w);
 }
 
-/* Finds the variables whose handles the fetches of a plan inside another may be. */
+/* Finds the variables whose handles may be fetches of a plan inside another. */
 static enum rt_status find_handed_out(struct walk *w, struct rt_error *err)
 {
     struct pl_graph *g = w->g;

@@ -1,12 +1,12 @@
 /*
  * Functionalises the branches of TensorFlow 1. The nodes between the Switches of one predicate and
- * the Merges that join its sides are moved into two subgraphs, and one node (PL_IF) takes their
- * place. Neither subgraph then has tokens; each is simplified, fused and compiled, and only the
- * side that is taken runs.
+ * the Merges that join its sides are moved into two subgraphs, and one node (PL_IF) replaces them.
+ * The subgraphs have no tokens; each is simplified, fused and compiled, and only the side that is
+ * chosen runs.
  *
- * Branches are functionalised from the innermost outwards, those of one depth (number of
- * conditions, ir/condition.h) in one round. A graph that is not nested like this (a Merge of other
- * nodes, an edge out of a branch, a dead fetch) is left to the token executor.
+ * Branches are functionalised from the innermost outwards; those of one depth (number of
+ * conditions, ir/condition.h) in one round. A graph that is not nested in this way (a Merge of
+ * other nodes, an edge out of a branch, a dead fetch) is left to the token executor.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +15,8 @@
 #include "runtime/passes/passes.h"
 #include "runtime/ir/subgraph.h"
 
-/* MAX_EDGES: edges from outside into one branch. MAX_VISITS: visits of such edges in a round, per
- * node and edge of the graph. */
+/* MAX_EDGES limits the edges from outside into one branch. MAX_VISITS limits the visits of these
+ * edges in a round, per node and edge of the graph. */
 enum { MAX_EDGES = 4096, MAX_VISITS = 64, NONE = -1 };
 
 struct edges {
@@ -24,17 +24,17 @@ struct edges {
     int n, capacity;
 };
 
-/* Branches that are functionalised together because edges connect them. */
+/* A branch, or several branches that are functionalised together because edges connect them. */
 struct component {
-    struct pl_side of;        /* the predicate; `taken` is unused */
-    struct pl_edge by;        /* the predicate, by the edge that a Switch reads */
-    struct pl_condition rest; /* the conditions under which the whole component is alive */
+    struct pl_side of;        /* the predicate; its `taken` is unused */
+    struct pl_edge by;        /* the predicate, as the edge that a Switch reads */
+    struct pl_condition rest; /* the conditions under which the entire component is alive */
     int frame;
-    int at; /* the new PL_IF node */
+    int at; /* index of the new PL_IF node */
     int first_merge, n_merges;
     int n_outputs;
-    /* `capture`: edges of the outer graph that the branch reads. `ctrl`: output 0 of the nodes that
-     * it waits for. */
+    /* `capture` has the edges of the outer graph that the branch reads, `ctrl` output 0 of each
+     * node that the branch waits for. */
     struct edges capture, ctrl;
 };
 
@@ -42,15 +42,15 @@ struct work {
     struct pl_graph *g;
     int n; /* number of nodes before the round */
     struct pl_conditions all;
-    bool *index_read; /* per node: output 1 of the Merge (the index) is read */
-    /* Union-find over the nodes in branches of the greatest depth, and their Merges. */
+    bool *index_read; /* per node: whether output 1 of the Merge (the index) is read */
+    /* Union-find over the nodes in branches of the maximum depth, and their Merges. */
     int *join;
-    int *component; /* per root: index in w->c; -1: none */
+    int *component; /* per root of the union-find: index in w->c; -1: none */
     int *moved;     /* per node: its index in the subgraph; -1: not moved yet */
-    /* Per free constant: the subgraph that it was copied to last, 2 * component + side. */
+    /* Per free constant: the last subgraph that it was copied to, as 2 * component + side. */
     int *side_of;
     struct pl_edge (*output)[2]; /* per Merge: the edges that replace its outputs */
-    int *merge;                  /* the Merges of the greatest depth, sorted by component */
+    int *merge;                  /* the Merges of the maximum depth, sorted by component */
     int n_merges, depth;
     struct component *c;
     int n_components;
@@ -93,7 +93,7 @@ static void join_nodes(struct work *w, int a, int b)
     w->join[root_of(w, a)] = root_of(w, b);
 }
 
-/* Finds the greatest depth of branches, and the connected components of the nodes at this depth. */
+/* Finds the maximum depth of branches, and the connected components of the nodes at this depth. */
 static bool find_components(struct work *w)
 {
     struct pl_condition rest;
@@ -130,7 +130,7 @@ static bool find_components(struct work *w)
 
 static int by_root(const void *a, const void *b)
 {
-    const int *x = a, *y = b; /* pairs of root and Merge */
+    const int *x = a, *y = b; /* each is a pair of a root and a Merge */
     return x[0] != y[0] ? (x[0] < y[0] ? -1 : 1) : x[1] - y[1];
 }
 
@@ -174,7 +174,7 @@ static bool list_components(struct work *w)
     return ok;
 }
 
-/* ---- what a branch reads ---- */
+/* ---- captures of a branch ---- */
 
 static int by_edge(const void *a, const void *b)
 {
@@ -193,8 +193,7 @@ static void sort_edges(struct edges *x)
     x->n = kept;
 }
 
-/* Adds an edge to the set. Duplicates are removed when the array is full, so they take no more
- * memory. */
+/* Adds an edge to the set. When the array is full, duplicates are removed before it grows. */
 static bool put(struct work *w, struct edges *x, struct pl_edge e)
 {
     if (--w->visits_left < 0)
@@ -224,7 +223,7 @@ static bool wait_for(struct work *w, struct component *c, int node)
            put(w, &c->ctrl, (struct pl_edge){node, 0});
 }
 
-/* Finds the edge in the outer graph whose value `e` brings into side `taken` of the branch. */
+/* Finds the edge of the outer graph whose value edge `e` has on side `taken` of the branch. */
 static bool source(const struct work *w, const struct component *c, int taken, struct pl_edge e,
                    struct pl_edge *out)
 {
@@ -235,7 +234,7 @@ static bool source(const struct work *w, const struct component *c, int taken, s
         if (e.out != taken)
             return false;
         *out = n->in[0];
-        /* A handle is read at the place of the Switch, not where its value is made. */
+        /* A handle is read at the position of the Switch, not where its value is made. */
         if (pl_is_ref(w->g, *out) && (!pl_is(n, "RefSwitch") || !pl_is_free(node_of(w, out->node))))
             return false;
     }
@@ -257,8 +256,8 @@ static struct component *component_of(struct work *w, int i)
     return at < 0 ? NULL : &w->c[at];
 }
 
-/* Captures the edge `e`, which a node on side `taken` reads. If a Switch of the branch makes it,
- * the branch also waits for the control inputs of the Switch. */
+/* Captures the edge `e`, which a node on side `taken` reads. If a Switch of the branch makes the
+ * edge, the branch also waits for the control inputs of the Switch. */
 static bool reads(struct work *w, struct component *c, int taken, struct pl_edge e)
 {
     const struct pl_node *n = node_of(w, e.node);
@@ -276,15 +275,15 @@ static bool reads(struct work *w, struct component *c, int taken, struct pl_edge
     return pl_is_free(node_of(w, from.node)) || put(w, &c->capture, from);
 }
 
-/* Records what a control edge from outside waits for. A Switch is removed, so the branch waits for
- * the inputs of the Switch instead. */
+/* Records the node that a control edge from outside waits for. If it is a Switch, which will be
+ * removed, the branch waits for the inputs of the Switch instead. */
 static bool wait_outside(struct work *w, struct component *c, int i)
 {
     const struct pl_node *from = node_of(w, i);
     struct pl_edge by;
     if (!pl_is_switch(from))
         return wait_for(w, c, i);
-    /* A control edge from a Switch of a loop around the branch. */
+    /* The control edge comes from a Switch of a loop around the branch. */
     if (!pl_is_choice(w->g, from, &by))
         return false;
     for (int j = 0; j < from->n_in; j++)
@@ -335,8 +334,8 @@ static bool capture_merges(struct work *w, struct component *c)
     return true;
 }
 
-/* True if the inputs and control inputs of the new node are alive exactly where the branch was
- * alive. */
+/* Returns whether the inputs and control inputs of the new node are alive exactly where the branch
+ * was alive. */
 static bool lives_as_before(struct work *w, const struct component *c)
 {
     struct pl_condition own = {.n = 0}, more;
@@ -391,8 +390,8 @@ static int outlined(struct work *w, int i)
     return at >= 0 && is_replaced(w, i) ? w->n + at : i;
 }
 
-/* Counts the edge, or stores it if o->fill. Counts stand one place further on, so that filling in
- * moves each to its start. */
+/* Counts the edge, or stores it if o->fill. Counts are stored one element further on, so that
+ * filling in moves each to its start. */
 static void outline_edge(struct work *w, struct outline *o, int from, int to)
 {
     const int f = outlined(w, from);
@@ -426,7 +425,7 @@ static void outline_edges(struct work *w, struct outline *o)
     }
 }
 
-/* True if all n nodes have a topological order. `ready` has capacity for all of them. */
+/* Returns whether all n nodes have a topological order. `ready` has capacity for all of them. */
 static bool has_order(struct work *w, struct outline *o, int n, int *ready)
 {
     int n_ready = 0, n_done = 0, n_all = 0;
@@ -493,7 +492,8 @@ static enum rt_status out_of_memory(struct work *w)
     return rt_fail_memory(w->err, "a plan", 0);
 }
 
-/* The edge in the subgraph of component `of`, side `taken`, for an edge of the outer graph. */
+/* Sets *out to the edge that replaces edge `e` of the outer graph in the subgraph of component
+ * `of`, side `taken`. */
 static enum rt_status place(struct work *w, int of, int taken, struct pl_edge e,
                             struct pl_edge *out)
 {
@@ -594,7 +594,7 @@ static enum rt_status move_nodes(struct work *w)
             !pl_add_target(to, w->moved[i]))
             return out_of_memory(w);
     }
-    /* Nodes of a loop may read nodes behind them in the order. */
+    /* Nodes of a loop may read nodes that come later in the order. */
     for (int k = 0; k < w->all.n_order; k++) {
         const int i = w->all.order[k];
         if (!is_inside(w, i))
@@ -674,7 +674,7 @@ static enum rt_status put_outputs(struct work *w, int of)
     return RT_OK;
 }
 
-/* Readers of a Merge read the new node; the nodes that were moved are removed. */
+/* Makes the readers of Merges read the new nodes, and removes the nodes that were moved. */
 static void rewire(struct work *w)
 {
     struct pl_graph *g = w->g;
@@ -778,7 +778,7 @@ enum rt_status pl_functionalise_branches(struct pl_graph *g, bool *changed, stru
     enum rt_status st = RT_OK;
     bool again = has_merges(g);
     *changed = false;
-    while (again && !st) { /* a round removes the branches of the greatest depth */
+    while (again && !st) { /* each round removes the branches of the maximum depth */
         struct work w = {.g = g, .n = g->n, .err = err};
         again = allocate(&w) && understood(&w);
         if (again) {

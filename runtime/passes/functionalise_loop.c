@@ -1,15 +1,15 @@
 /*
  * Functionalises the loops of TensorFlow 1 that are not recurrent layers (fusion/fuse_rnn_frame.c).
- * A frame's condition and body are copied into subgraphs whose feeds are the loop's variables, and
- * one node (PL_WHILE) takes the frame's place. Inner loops come first, and branches before loops
- * (functionalise.c): a body that still has tokens stays, and so does a frame that is entered, left
- * or waited for in any other way than tf.while_loop's.
+ * The condition and the body of a frame are copied into subgraphs whose feeds are the loop's
+ * variables, and one node (PL_WHILE) replaces the frame. Inner loops come before outer loops, and
+ * branches before loops (functionalise.c). A frame stays if its body still has tokens, or if it is
+ * entered, left or waited for in any other way than by the nodes of tf.while_loop.
  *
  * A round functionalises the loops that have no loops inside them. It reads the graph as it was
- * before the round: a loop that has the right structure is copied out and a new node appended, and
- * all readers are rewired at once at the end of the round. So a loop costs time in proportion to
- * its own size, not the size of the graph. Where loops that cannot be functionalised read much of
- * each other, MAX_VISITS ends the pass, and the frames stay.
+ * before the round: a loop that has the right structure is copied and a new node appended, and all
+ * readers are rewired together at the end of the round. Therefore the time for a loop is
+ * proportional to its own size, not to the size of the graph. If loops that cannot be
+ * functionalised read many of each other's nodes, MAX_VISITS ends the pass, and the frames stay.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -18,19 +18,20 @@
 #include "runtime/passes/passes.h"
 #include "runtime/ir/subgraph.h"
 
-/* MAX_VISITS: visits of nodes and edges in a round, per node and edge of the graph. */
+/* MAX_VISITS limits the visits of nodes and edges in a round, per node and edge of the graph. */
 enum { NONE = -1, MAX_VARIABLES = 1024, MAX_VISITS = 64, MAX_ROUNDS = 32 };
 
-/* Marks that say where a node of the frame is needed. LIVES: it runs only where the body runs. */
+/* Marks that say where a node of the frame is needed. LIVES: the node runs only in iterations that
+ * run the body. */
 enum { IN_CONDITION = 1, IN_BODY = 2, OF_FRAME = 4, LIVES = 8 };
 
 struct variable {
-    /* NONE in all fields but `enter` if the variable is a constant of the loop; choice: the Switch,
-     * or NONE if no node reads it. */
+    /* If the variable is a constant of the loop, all fields except `enter` are NONE. `choice` is
+     * the Switch, or NONE if no node reads it. */
     int enter, merge, next, choice;
 };
 
-/* An Enter, or a Merge of a loop, by the name of its frame. */
+/* An Enter, or a Merge of a loop, with the name of its frame. */
 struct member {
     struct rt_span frame;
     int node;
@@ -43,18 +44,19 @@ struct loop {
     struct member *member;
     int n_members;
     struct pl_readers *readers;
-    int *turn;            /* per node: its position in the topological order */
-    bool *kept;           /* per node: it is fetched, or a target */
-    bool *functionalised; /* per node: part of a loop that was functionalised in this round */
-    struct pl_edge *end;  /* per node: of an Exit, the edge that replaces it */
+    int *turn;  /* per node: its position in the topological order */
+    bool *kept; /* per node: whether it is fetched or a target */
+    /* Per node: whether it is part of a loop that was functionalised in this round. */
+    bool *functionalised;
+    struct pl_edge *end; /* per node: if it is an Exit, the edge that replaces it */
     int64_t visits_left;
 
     /* The loop that is being examined. */
     int cond, at;
     struct variable v[MAX_VARIABLES];
-    int n_variables, n_changing; /* the variables that change in the loop come first */
-    uint8_t *mark;               /* per node */
-    int *own, n_own;             /* the nodes that have a mark */
+    int n_variables, n_changing; /* variables of the loop; those that change come first */
+    uint8_t *mark;               /* per node: the marks above */
+    int *own, n_own;             /* nodes that have a mark */
     int *variable_of;  /* per node: the variable of a Merge, a Switch or a constant Enter */
     int *copy;         /* per node: its index in the subgraph that is being made */
     int *used, n_used; /* free constants that have an index in `copy` */
@@ -119,7 +121,7 @@ static bool parts_of(const struct loop *l, int i, struct variable *v)
     return pl_is(node_of(l, v->enter), "Enter") && pl_is(node_of(l, v->next), "NextIteration");
 }
 
-/* Adds the variable of Merge i. Other readers of its Enter and its NextIteration are found
+/* Adds the loop variable of Merge i. Other readers of its Enter and its NextIteration are found
  * later. */
 static bool add_merge(struct loop *l, int i)
 {
@@ -136,7 +138,7 @@ static bool is_entered_well(const struct loop *l, const struct pl_node *enter, b
                                                    : !pl_is_ref(l->g, enter->in[0]);
 }
 
-/* The first member of the frame that the condition ends; n_members: there is none. */
+/* Returns the first member of the frame that the condition ends, or n_members if there is none. */
 static int find_frame(const struct loop *l)
 {
     struct member sought = {.node = NONE};
@@ -214,7 +216,7 @@ static bool may_move(const struct pl_node *n)
            (n->kind == PL_OP && (!n->def || !pl_is_token(n->def)));
 }
 
-/* Marks the nodes inside the frame that `from` depends on. */
+/* Sets mark `as` on the nodes inside the frame that `from` depends on. */
 static bool walk(struct loop *l, int from, uint8_t as)
 {
     int depth = 0;
@@ -242,13 +244,13 @@ static bool walk(struct loop *l, int from, uint8_t as)
             if (!(l->mark[in] & (OF_FRAME | as)))
                 l->stack[depth++] = in;
         }
-        if (!waits) /* the node is outside of the frame */
+        if (!waits) /* the node is outside the frame */
             return false;
     }
     return true;
 }
 
-/* True if a node with this mark may read the edge of its frame. */
+/* Returns whether a node with this mark may read the edge of its frame. */
 static bool reads_well(const struct loop *l, struct pl_edge e, uint8_t mark)
 {
     const int k = l->variable_of[e.node];
@@ -261,8 +263,8 @@ static bool reads_well(const struct loop *l, struct pl_edge e, uint8_t mark)
     return e.out == 1 && !(mark & IN_CONDITION);
 }
 
-/* True if a control edge from `ctrl` is the signal that an iteration has begun, or that a variable
- * is there: it comes from a node that runs in every round. */
+/* Returns whether a control edge from `ctrl` only signals that an iteration has begun, or that a
+ * variable has a value: it comes from a node that runs in every iteration. */
 static bool waits_well(const struct loop *l, int ctrl)
 {
     return !(l->mark[ctrl] & OF_FRAME) || l->variable_of[ctrl] >= 0;
@@ -273,8 +275,8 @@ static int by_number(const void *a, const void *b)
     return *(const int *)a - *(const int *)b;
 }
 
-/* Marks with LIVES the nodes that are dead in the round that ends the loop: those behind output 1
- * of a Switch. */
+/* Sets the mark LIVES on nodes that are dead in the iteration that ends the loop, because they
+ * depend on output 1 of a Switch. */
 static void find_living(struct loop *l)
 {
     for (int at = 0; at < l->n_own; at++)
@@ -303,9 +305,10 @@ static bool has_effect(const struct pl_node *n)
     return (n->kind == PL_OP || n->subgraph) && n->effect != RT_PURE;
 }
 
-/* A node that both the condition and the body need is copied into both, which is correct only for a
- * pure node. A node with an effect in the body must be one that runs only in the rounds that run
- * the body, except for reads of variables and random numbers. */
+/* Returns whether node i may be copied into the condition, the body or both, as its marks demand. A
+ * node that both the condition and the body need is copied into both, which is correct only for a
+ * pure node. A node with an effect in the body must run only in iterations that run the body,
+ * unless the effect is reading variables or random numbers. */
 static bool is_on_one_side(const struct loop *l, int i)
 {
     const struct pl_node *n = node_of(l, i);
@@ -326,7 +329,8 @@ static bool is_exit(const struct loop *l, const struct pl_node *n)
            n->n_ctrl == 0;
 }
 
-/* True if only nodes of the loop read node i, except the Exits that read the Switches. */
+/* Returns whether only nodes of the loop read node i, apart from the Exits that read the
+ * Switches. */
 static bool is_read_inside(struct loop *l, int i)
 {
     if (l->kept[i] || l->functionalised[i] ||
@@ -397,9 +401,9 @@ static enum rt_status place(struct loop *l, struct pl_graph *to, struct pl_edge 
         *out = (struct pl_edge){k, 0};
         if (!pl_is(enter, "RefEnter"))
             return RT_OK;
-        e = enter->in[0]; /* a handle: each reader dereferences it */
+        e = enter->in[0]; /* for a handle, which each reader dereferences */
     }
-    if (l->copy[e.node] < 0) { /* a free constant */
+    if (l->copy[e.node] < 0) { /* a free constant that is not copied yet */
         l->copy[e.node] = pl_subgraph_copy_node(l->g, e.node, false, to, l->err);
         l->used[l->n_used++] = e.node;
     }
@@ -407,8 +411,7 @@ static enum rt_status place(struct loop *l, struct pl_graph *to, struct pl_edge 
     return l->copy[e.node] < 0 ? RT_RESOURCE_EXHAUSTED : RT_OK;
 }
 
-/* Copies the nodes that are marked `as`. A subgraph inside the node moves to one of the two
- * copies. */
+/* Copies the nodes that have mark `as`. A subgraph of a node moves to one of its two copies. */
 static enum rt_status copy_nodes(struct loop *l, struct pl_graph *to, uint8_t as)
 {
     enum rt_status st = RT_OK;
@@ -513,7 +516,7 @@ static enum rt_status add_node(struct loop *l, const struct pl_edge *in, const u
     return pl_make_subgraphs(g, l->at, &r, l->err);
 }
 
-/* Records the edges that replace the Exits, and the nodes that the new node replaces. All of them
+/* Records the edges that replace the Exits, and the nodes that the new node replaces. These nodes
  * stay until the round ends. */
 static void note_end(struct loop *l)
 {
@@ -577,7 +580,7 @@ static enum rt_status functionalise(struct loop *l)
     return st;
 }
 
-/* True if the graph has loops, and no branches. */
+/* Returns whether the graph has loops and no branches. */
 static bool has_only_loops(const struct pl_graph *g)
 {
     struct pl_edge by;
@@ -632,7 +635,8 @@ static void free_loop(struct loop *l)
     free(l);
 }
 
-/* Returns false if a Merge does not have the form that tf.while_loop makes. */
+/* Indexes the nodes of all loops. Returns false if a Merge does not have the form that
+ * tf.while_loop makes. */
 static bool index_graph(struct loop *l)
 {
     const struct pl_graph *g = l->g;

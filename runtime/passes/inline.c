@@ -1,12 +1,13 @@
 /*
- * Inlines function calls. A body must run its returns, its control returns and every node with an
- * effect. A node without an op (the entry) carries the call's control inputs to the nodes with
- * effects and to the outputs. A second one (the exit) stands for the end of the call to those who
- * wait for it: its inputs are there, and all nodes that the body must run have run.
+ * Inlines function calls. The call of a function must run its returns, its control returns and
+ * every node with an effect. A node without an op (the entry) passes the call's control inputs on
+ * to the nodes with effects and to the outputs. A second one (the exit) represents the end of the
+ * call for nodes that wait for the call: it waits for the call's inputs and for all nodes that the
+ * body must run.
  *
- * A body with TensorFlow 1's control flow is not inlined, and neither are calls in a graph that has
- * it: a call there may be dead, which an inlined node without inputs would not know. These calls
- * become sub-plans.
+ * A body with TensorFlow 1's control flow is not inlined, and neither is a call in a graph with
+ * this control flow: the call may be dead, which an inlined node without inputs could not detect.
+ * These calls become sub-plans.
  */
 #include "runtime/ir/match.h"
 #include "runtime/passes/passes.h"
@@ -58,9 +59,9 @@ static bool writes_refs(const struct pl_graph *g)
     return false;
 }
 
-/* Reads the variables among the inputs of call `at` before the call, behind the call's control
- * inputs, because a function takes values, never refs. Inputs that may share a variable's own
- * buffer, which may change until then (runtime/exec/alias.h), are read likewise, because the
+/* Makes call `at` read the variables among its inputs beforehand, after its control inputs, because
+ * a function's arguments are values, never refs. Inputs that may share a variable's own buffer,
+ * which may change in the meantime (runtime/exec/alias.h), are read in the same way, because the
  * function's nodes without effects wait for no control inputs. */
 static enum rt_status read_arguments(struct pl_graph *g, int at, struct rt_error *err)
 {
@@ -73,7 +74,7 @@ static enum rt_status read_arguments(struct pl_graph *g, int at, struct rt_error
         const bool is_ref = pl_is_ref(g, call.in[k]);
         if (!is_ref && !waits)
             continue;
-        const int i = pl_add(g, err); /* may reallocate g->node */
+        const int i = pl_add(g, err); /* this call may reallocate g->node */
         if (i < 0)
             return RT_RESOURCE_EXHAUSTED;
         struct pl_node *read = &g->node[i];
@@ -111,8 +112,8 @@ static int add_pivot(struct pl_graph *g, const char *name, int n_ctrl, struct rt
     return i;
 }
 
-/* An output that a pure node makes, or an argument that is returned, must not be ready before
- * `entry`: it is read through an identity that waits for `entry`. */
+/* Delays output *out of a call until `entry` has run, if a pure node makes it or it is an argument:
+ * it is read through an identity that waits for `entry`. */
 static enum rt_status wait_for(struct pl_graph *g, int entry, const char *name, int depth,
                                enum rt_dtype dtype, struct pl_edge *out, struct rt_error *err)
 {
@@ -133,7 +134,7 @@ struct inlining {
     struct pl_node call;
     struct pl_graph body; /* its feeds are the call's arguments */
     int n_args;
-    int base;  /* node k of the body (behind its feeds) becomes node base + k of `g` */
+    int base;  /* node k of the body (after its feeds) becomes node base + k of `g` */
     int entry; /* the entry node; -1: there is none */
 };
 
@@ -175,7 +176,7 @@ static enum rt_status add_entry(struct inlining *x, struct rt_error *err)
     return RT_OK;
 }
 
-/* The edge of `g` that an edge of the body becomes. */
+/* Returns the edge of `g` that an edge of the body becomes. */
 static struct pl_edge inlined_edge(const struct inlining *x, struct pl_edge e)
 {
     return e.node < x->n_args ? x->call.in[e.node + x->call.call_skip]
@@ -203,7 +204,7 @@ static enum rt_status move_node(struct inlining *x, int k, struct rt_error *err)
         return RT_RESOURCE_EXHAUSTED;
     struct pl_node *n = &x->g->node[i];
     *n = x->body.node[k];
-    x->body.node[k] = (struct pl_node){0}; /* `g` owns what the node holds */
+    x->body.node[k] = (struct pl_node){0}; /* `g` now owns what the node held */
     n->depth = x->call.depth + 1;
     n->name = rt_arena_printf(x->g->arena, "%s/%s", x->call.name, n->name);
     if (!n->name)

@@ -1,4 +1,5 @@
-/* Finds the ops that a request's plan would contain and could not run, functions included. */
+/* Finds the ops that the plan of a request, including its functions, would need and could not
+ * run. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,13 +39,13 @@ static enum rt_status add(struct rt_session *s, struct rt_missing_list *list,
     return RT_OK;
 }
 
-/* A function body that has not been examined yet, in a list in the report's arena. */
+/* A function body that has not been examined yet; the list is allocated in the report's arena. */
 struct missing_body {
     const struct rt_graph *graph;
     struct missing_body *next;
 };
 
-/* Puts the body of `f` on the list, unless it was put there before. */
+/* Adds the body of `f` to the list, unless it was added before. */
 static enum rt_status note_body(struct rt_session *s, const struct rt_func_ref *f,
                                 struct rt_missing_list *list, struct missing_body **todo,
                                 struct rt_error *err)
@@ -63,8 +64,8 @@ static enum rt_status note_body(struct rt_session *s, const struct rt_func_ref *
     return RT_OK;
 }
 
-/* Lists the functions that node n runs: only the runtime's own calls, branches and loops run
- * any. */
+/* Adds the functions that node n runs: only the runtime's own calls, branches and loops run
+ * functions. */
 static enum rt_status note_bodies(struct rt_session *s, const struct rt_node *n,
                                   struct rt_missing_list *list, struct missing_body **todo,
                                   struct rt_error *err)
@@ -124,8 +125,8 @@ static enum rt_status look_through_body(struct rt_session *s, const struct rt_gr
     return st;
 }
 
-/* Functions may call each other to any depth, so bodies wait in a list instead of on the stack. The
- * library of functions bounds their number. */
+/* Lists the missing ops. Functions may call each other to any depth, so bodies wait in a list
+ * instead of on the stack. The library of functions bounds their number. */
 enum rt_status rt_missing_find(struct rt_session *s, const struct pl_request *q,
                                struct rt_missing_list *list, struct rt_error *err)
 {
@@ -143,8 +144,8 @@ enum rt_status rt_missing_find(struct rt_session *s, const struct pl_request *q,
 
 /* ---- functions that call themselves ---- */
 
-/* True if a call of `body` leads to another call of `body`. Also false if there is no memory to
- * find out. */
+/* Returns whether a call of `body` leads to another call of `body`. Also returns false if memory
+ * runs out. */
 static bool calls_itself(struct rt_session *s, const struct rt_graph *body)
 {
     struct rt_missing_list list = {.arena = rt_arena_new((size_t)1 << 28)};

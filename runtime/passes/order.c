@@ -1,7 +1,7 @@
 /*
- * The topological order of a graph's nodes, in which a plan runs them. The walk is depth first from
- * targets and fetches, so that nodes that depend on each other run close together. The only cycles
- * are those that import allows, through NextIteration, which the token executor runs.
+ * The topological order of a graph's nodes, in which a plan runs them. The traversal is depth first
+ * from targets and fetches, so that nodes that depend on each other run close together. The only
+ * cycles are those that import allows, through NextIteration, which the token executor runs.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,14 +12,14 @@ enum { NEW, OPEN, DONE };
 
 struct walk {
     const struct pl_graph *g;
-    unsigned char *mark; /* of each node: NEW, OPEN or DONE */
+    unsigned char *mark; /* per node: NEW, OPEN or DONE */
     struct {
-        int node, k; /* the input that is visited next */
+        int node, k; /* k: index of the input to visit next */
     } * stack;       /* the OPEN nodes */
     int *order, n;   /* the DONE nodes */
 };
 
-/* The node of data input k, or of control input k - n_in. */
+/* Returns the node of data input k, or of control input k - n_in. */
 static int input_node(const struct pl_node *n, int k)
 {
     return k < n->n_in ? n->in[k].node : n->ctrl[k - n->n_in];
@@ -31,8 +31,8 @@ static bool is_back_edge(const struct pl_node *from, const struct pl_node *to)
            strstr(from->def->schema->name, "NextIteration");
 }
 
-/* Appends `root`, which is NEW, behind the nodes that it depends on. Unless `follows_back`, back
- * edges are passed over, and any other cycle is an error. */
+/* Appends `root`, which is NEW, after the nodes that it depends on. Unless `follows_back`, back
+ * edges are ignored, and any other cycle is an error. */
 static enum rt_status walk_from(struct walk *w, int root, bool follows_back, struct rt_error *err)
 {
     const struct pl_graph *g = w->g;
@@ -65,8 +65,8 @@ static enum rt_status walk_from(struct walk *w, int root, bool follows_back, str
     return RT_OK;
 }
 
-/* Appends the nodes that only a back edge reaches, of data or of control: NextIteration nodes and
- * their ancestors. Every node that a node in the plan waits for is in the order then. */
+/* Appends the nodes that only a data or control back edge reaches: NextIteration nodes and their
+ * ancestors. The order then contains every node that a node in the plan waits for. */
 static enum rt_status walk_back_edges(struct walk *w, struct rt_error *err)
 {
     for (bool again = true; again;) {

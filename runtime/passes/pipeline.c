@@ -9,9 +9,9 @@
 #include "runtime/ir/dump.h"
 #include "runtime/ir/verify.h"
 
-/* PLAN_NODES: the memory of a plan beside its nodes, counted in nodes. Functions of one branch
- * each, which double from level to level, made 60,000 plans of 12 KB before 300,000 nodes were
- * reached. */
+/* PLAN_NODES is the memory of a plan apart from its nodes, counted in nodes. Functions of one
+ * branch each, whose number doubled from level to level, made 60,000 plans of 12 KB before 300,000
+ * nodes were reached. */
 enum { MAX_ALL_NODES = 300000, PLAN_NODES = 32, MAX_ROUNDS = 32, MAX_DUMP_BYTES = 1 << 28 };
 
 static enum rt_status count_nodes(struct pl_graph *g, struct rt_error *err)
@@ -39,16 +39,16 @@ static enum rt_status mark_reads(struct pl_graph *g, struct rt_error *err)
 }
 
 /*
- * The PL_TO_FIXED_POINT passes enable each other: inlining exposes reads of variables, these become
- * constants, constants decide branches, and a decided branch is a call again. They run again after
- * each change by functionalisation, because a graph without tokens can be simplified further, and
- * more values may be constant then.
+ * The table of passes. The PL_TO_FIXED_POINT passes enable each other: inlining exposes reads of
+ * variables, these become constants, constants decide branches, and a decided branch is a call
+ * again. They run again after each change by functionalisation, because a graph without tokens can
+ * be simplified further, and more of its values may be constant.
  *
- * The order of fusion: patterns of many nodes match before patterns of few. First come rewrites
- * that enable other patterns; then attention, norms and rotary embeddings, which contain nodes that
- * an epilogue could take; then epilogues; then element-wise fusion, which takes every element-wise
- * node that is left. Concatenations that only fused element-wise ops read are found after those ops
- * exist.
+ * The order of fusion: patterns of many nodes are matched before patterns of few. First come
+ * rewrites that enable other patterns; then attention, norms and rotary embeddings, which contain
+ * nodes that could become part of an epilogue; then epilogues; then element-wise fusion, which
+ * fuses every element-wise node that is left. Concatenations that only fused element-wise ops read
+ * are found after those ops exist.
  */
 static const struct pl_pass passes[] = {
     {"inline", pl_inline, NULL, PL_EXTRACT, PL_TO_FIXED_POINT, 0, true},
@@ -99,7 +99,7 @@ const struct pl_pass *pl_passes(int *n)
     return passes;
 }
 
-/* ---- running them ---- */
+/* ---- running passes ---- */
 
 static bool fuses(const struct rt_session *s)
 {
@@ -112,8 +112,8 @@ static bool is_for(const struct pl_pass *p, const struct pl_graph *g)
            !((p->graphs & PL_ON_SERVED) && g->is_load);
 }
 
-/* A graph that a pass left broken is a bug of the compiler, whatever the model. Wrong types are the
- * model's fault if its nodes have just been imported. */
+/* Verifies the graph. A graph that a pass left broken is a bug of the compiler, whatever the model.
+ * Wrong types are the model's fault if its nodes have just been imported. */
 static void verify(struct pl_graph *g, const char *pass, bool imports)
 {
     struct rt_error err = {.arena = NULL}, other = {.arena = NULL};
@@ -126,7 +126,7 @@ static void verify(struct pl_graph *g, const char *pass, bool imports)
     assert(!"a pass left a broken graph");
 }
 
-/* Verifies the graph behind each pass, and dumps it on request. */
+/* Verifies the graph after each pass, and dumps it on request. */
 static void look_at(struct pl_graph *g, const char *pass, bool imports)
 {
     const struct rt_pass_dump *dump = g->session->options.pass_dump;
@@ -155,7 +155,7 @@ static enum rt_status run_pass(struct pl_graph *g, const struct pl_pass *p, bool
     return st;
 }
 
-/* The end of the passes that begin at `first` and repeat together. */
+/* Returns the end of the passes that begin at `first` and repeat together. */
 static int end_of(int first)
 {
     int end = first + 1;
@@ -260,12 +260,12 @@ enum rt_status pl_build_graph(struct pl_graph *g, struct rt_plan **out, struct r
         (*out)->handed_out = g->handed_out;
         (*out)->n_handed_out = g->n_handed_out;
     }
-    /* Plans with copies between devices, and plans that run once, are left to tier 0. */
+    /* Plans with copies between devices, and plans that run once, are left to tier 0. Their
+     * `segment` stays NULL. */
     if (!st && !(*out)->tokens && s->n_devices <= 1 && !g->is_load &&
         !s->options.tuning.no_specialise)
-        (*out)->segment = rt_arena_array(g->arena, (size_t)(*out)->n_nodes + 1,
-                                         /* Stays NULL for plans that are never compiled. */
-                                         sizeof *(*out)->segment);
+        (*out)->segment =
+            rt_arena_array(g->arena, (size_t)(*out)->n_nodes + 1, sizeof *(*out)->segment);
     pl_nodes_clear(g);
     if (st)
         rt_arena_free(g->arena);

@@ -1,8 +1,7 @@
 /*
  * Assigns each node to a device, and adds copies where a tensor crosses devices. If a device string
- * names a device that the session lacks, or one without a kernel for the node, the node runs on the
- * CPU (soft placement). Inputs that a kernel needs in host memory stay there, so they are not
- * copied.
+ * names a device that the session does not have, or one without a kernel for the node, the node
+ * runs on the CPU (soft placement). Inputs that a kernel needs in host memory are not copied.
  */
 #include "runtime/passes/passes.h"
 
@@ -11,7 +10,7 @@
 
 #include "runtime/base/log.h"
 
-/* Parses "/job:x/device:GPU:1", "/gpu:1" or "GPU:1": the type and index behind the last '/' or
+/* Parses "/job:x/device:GPU:1", "/gpu:1" or "GPU:1": the type and index after the last '/' or
  * "device:". */
 static int device_of(const struct rt_session *s, const char *text)
 {

@@ -23,7 +23,7 @@ static int add_def(struct pl_graph *g, const struct rt_node *def, struct rt_erro
             ? rt_attr(def, "value")
             : NULL;
     if (value && value->type == RT_ATTR_TENSOR) {
-        /* Control inputs stay: in a frame they tie a constant to an iteration. */
+        /* Control inputs stay: in a frame they bind a constant to an iteration. */
         n->kind = PL_CONST;
         rt_tensor_ref(&n->value, value->v.tensor);
     }
@@ -47,11 +47,11 @@ static bool has_effect(const struct rt_node *n)
 struct extraction {
     struct pl_graph *g;
     const struct pl_request *q;
-    int *made;  /* per node of the request's graph: the index of its copy, + 1 */
+    int *made;  /* per node of the request's graph: 1 + the index of its copy */
     int *stack; /* nodes whose edges are to be filled in */
     int n_stack;
-    /* fed: per node, the first feed of one of its outputs, + 1. next_fed: per feed, the next feed
-     * of the same node. */
+    /* Fed: per node, 1 + the index of the first feed of one of its outputs. next_fed: per feed, the
+     * next feed of the same node. */
     int *fed, *next_fed;
     struct rt_error *err;
 };
@@ -93,8 +93,8 @@ static enum rt_status reach(struct extraction *c, int id)
     return RT_OK;
 }
 
-/* Translates an edge of the request's graph. Feeds are the first nodes of g, so feed i is node
- * i. */
+/* Translates an edge of the request's graph into an edge of g. Feeds are the first nodes of g, so
+ * feed i is node i. */
 static enum rt_status reach_edge(struct extraction *c, struct rt_edge e, struct pl_edge *out)
 {
     int feed = c->fed[e.node];
@@ -118,7 +118,7 @@ static enum rt_status reach_target(struct extraction *c, int id)
     return st;
 }
 
-/* Adds fetches, targets, and the nodes that a body runs although no fetch or target reaches
+/* Adds fetches, targets, and the nodes that a body must run even if no fetch or target depends on
  * them. */
 static enum rt_status add_ends(struct extraction *c, uint8_t *fetch_dtype)
 {
@@ -143,12 +143,12 @@ static enum rt_status follow(struct extraction *c, int id)
     enum rt_status st = RT_OK;
     for (int k = 0; k < def->n_in && !st; k++) {
         struct pl_edge e = {-1, 0};
-        st = reach_edge(c, def->in[k], &e); /* may reallocate g->node */
+        st = reach_edge(c, def->in[k], &e); /* this call may reallocate g->node */
         c->g->node[at].in[k] = e;
     }
     int n_ctrl = 0;
     for (int k = 0; k < def->n_ctrl && !st; k++) {
-        /* A control input from a node that is fed as a whole is already satisfied. */
+        /* A control input from a node whose only output is fed is already satisfied. */
         const struct rt_node *src = &node[def->ctrl[k]];
         if (c->fed[src->id] && src->n_out == 1)
             continue;
@@ -160,7 +160,7 @@ static enum rt_status follow(struct extraction *c, int id)
     return st;
 }
 
-/* Copies the nodes that the request reaches, walking back from fetches and targets. */
+/* Copies the nodes that the request depends on, starting at fetches and targets. */
 enum rt_status pl_extract(struct pl_graph *g, const struct pl_request *q, struct rt_error *err)
 {
     const size_t n = (size_t)q->graph->n_nodes + 1;

@@ -1,8 +1,8 @@
 /*
- * Turns values that are equal in every run into constants: Const itself, and ops that make the
- * handle of a session's resource (equal keys name one resource, wherever the handle is made). A
- * node that is given a constant handle where its op takes a tensor reads the variable, whatever its
- * op is.
+ * Replaces values that are equal in every run by constants: Const itself, and ops that make the
+ * handle of a session's resource (equal keys name one resource, wherever the handle is made). If a
+ * node gets a constant handle where its op expects a tensor, the node reads the variable, whatever
+ * its op is.
  */
 #include "runtime/ir/match.h"
 #include "runtime/passes/passes.h"
@@ -28,8 +28,8 @@ void pl_mark_reads(struct pl_graph *g)
     }
 }
 
-/* A resource lives as long as the session, so the inputs that it is made from must not depend on a
- * run. */
+/* Finds the inputs that a resource is made from. A resource lives as long as the session, so these
+ * inputs must not depend on a run. */
 static enum rt_status constant_inputs(const struct pl_graph *g, const struct pl_node *n,
                                       struct rt_tensor **out, struct rt_error *err)
 {

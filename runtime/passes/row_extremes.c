@@ -1,9 +1,9 @@
-/* Extremes over the parts of a batch, by the names of the ops. */
+/* Finds extremes over the parts of a batch, by the names of the ops. */
 #include <string.h>
 
 #include "runtime/passes/row_extremes.h"
 
-/* The only input that varies with the batch; -1: none, or several. */
+/* Returns the only input that varies with the batch, or -1 if none or several do. */
 static int find_varying(int n_in, const struct rt_dep *dep)
 {
     int at = -1, n = 0;
@@ -20,8 +20,8 @@ static enum rt_extreme opposite(enum rt_extreme e)
     return e == RT_NO_EXTREME ? e : e == RT_LEAST ? RT_MOST : RT_LEAST;
 }
 
-/* A reduction over rows, or over a value that already is the same extreme. The axes are
- * constant. */
+/* Returns the extreme `own` for a reduction over rows, or over a value that already is this
+ * extreme; otherwise none. The axes must be constant. */
 static enum rt_extreme reduce(const struct rt_info *in, const struct rt_dep *dep,
                               const enum rt_extreme *of, enum rt_extreme own)
 {
@@ -30,8 +30,8 @@ static enum rt_extreme reduce(const struct rt_info *in, const struct rt_dep *dep
     return dep[0].kind == RT_DEP_ROWS || of[0] == own ? own : RT_NO_EXTREME;
 }
 
-/* The And of least values is a least value, and the Or of greatest values a greatest one; a
- * constant operand changes nothing. */
+/* Returns the extreme of a logical operation: And of least values is a least value, and Or of
+ * greatest values a greatest one; a constant operand changes nothing. */
 static enum rt_extreme join(const struct rt_dep *dep, const enum rt_extreme *of,
                             enum rt_extreme own)
 {
@@ -41,8 +41,8 @@ static enum rt_extreme join(const struct rt_dep *dep, const enum rt_extreme *of,
     return of[0] == own && of[1] == own ? own : RT_NO_EXTREME;
 }
 
-/* One operand is constant. NaN, which Min and Max of floats propagate, compares as false: false is
- * the least of the results, but not the greatest. */
+/* Returns the extreme of a comparison with a constant operand. NaN, which Min and Max of floats
+ * propagate, compares as false: false is the least of the results, but not the greatest. */
 static enum rt_extreme compare(const struct rt_info *in, const struct rt_dep *dep,
                                const enum rt_extreme *of, bool is_less)
 {
@@ -61,7 +61,8 @@ enum rt_extreme rt_extreme_of_output(const struct rt_op *op, int n_in, const str
     static const struct {
         const char *name;
         enum kind kind;
-        /* COMPARES: RT_LEAST for an op that is true when its first operand is the lesser. */
+        /* COMPARES: RT_LEAST for an op that is true when its first operand is the lesser, otherwise
+         * RT_MOST. */
         enum rt_extreme own;
     } ops[] = {
         {"All", REDUCES, RT_LEAST},      {"Min", REDUCES, RT_LEAST},

@@ -1,15 +1,16 @@
 /*
  * Row-wise analysis: proves that requests may be merged along dimension 0. By induction over the
- * plan, each value gets a dependence (enum rt_dep_kind) that holds for every batch size. The plan
- * is walked with several batch sizes side by side, with exact shapes. Each op's row rule is called
- * with the shapes of each size, and must return the same result for all sizes.
+ * plan, each value gets a dependence (enum rt_dep_kind) that holds for every batch size. The
+ * analysis visits the steps with several batch sizes side by side, with exact shapes. It calls each
+ * op's row rule with the shapes of each size, and the rule must return the same result for all
+ * sizes.
  *
  * An argument of an op (a shape, an axis, a bound) may depend on the batch size, so its value is
- * evaluated at each size. A few sizes cannot distinguish min(n, 100) from n, but they do
- * distinguish polynomials: a polynomial of a degree below the number of sizes that is a + b * n at
- * each of them is a + b * n everywhere. Hence only ops that compute polynomials of integers
- * (makes_polynomials) have a result of RT_DEP_SIZE, and only if no step of them overflows; a value
- * that any other op computes from the batch size is not proved.
+ * evaluated for each size. A few sizes cannot distinguish min(n, 100) from n, but they do
+ * distinguish polynomials: if a polynomial whose degree is below the number of sizes equals a + b *
+ * n for each of them, it equals a + b * n for every n. Hence only ops that compute polynomials of
+ * integers (makes_polynomials) have a result of RT_DEP_SIZE, and only if no step of the computation
+ * overflows; a value that any other op computes from the batch size is not proved.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -20,26 +21,27 @@
 #include "runtime/passes/constant_evaluation.h"
 #include "runtime/select/prepared.h"
 
-/* ---- the walk ---- */
+/* ---- state of the analysis ---- */
 
 /*
  * The first batch size only checks shapes: ops that broadcast or squeeze a dimension of 1 treat a
  * request of one row differently from a request of many. Row rules are not called with it, because
- * they find the rows by the length of a dimension; the other sizes are lengths that no dimension is
- * likely to have.
+ * they identify rows by the length of a dimension; no dimension is likely to have one of the other
+ * sizes as its length.
  */
 enum { N_SIZES = 4 };
 static const int64_t batch_size[N_SIZES] = {1, 67, 239, 4093};
 
 struct walk {
     const struct rt_plan *plan;
-    struct rt_info *info[N_SIZES];    /* per value */
-    struct rt_tensor *value[N_SIZES]; /* per value: what `info` points to, if evaluated here */
-    struct rt_dep *dep;               /* per value: one dependence that holds for all sizes */
-    enum rt_extreme *extreme;         /* per value */
+    struct rt_info *info[N_SIZES]; /* per value */
+    /* Per value: the tensor that `info` points to, if it was evaluated by this analysis. */
+    struct rt_tensor *value[N_SIZES];
+    struct rt_dep *dep;       /* per value: one dependence that holds for all sizes */
+    enum rt_extreme *extreme; /* per value */
     struct rt_error *why;
-    bool *is_refused; /* a node refuses these inputs for every batch size */
-    bool *no_memory;  /* memory was refused: a value that is not proved may be provable */
+    bool *is_refused; /* set if a node refuses these inputs for every batch size */
+    bool *no_memory;  /* set if memory was refused: a value that is not proved may be provable */
 };
 
 static bool walk_plan(struct walk *w);
@@ -91,8 +93,8 @@ static bool has_one_shape(const struct walk *w, int v)
     return true;
 }
 
-/* True if this axis, and no other, has the length of the batch. For a shape of unknown rank nothing
- * can be checked, and the rule's result is trusted (has_unknown_rows). */
+/* Returns whether this axis, and no other, has the length of the batch. Nothing can be checked for
+ * a shape of unknown rank, so the rule's result is trusted (has_unknown_rows). */
 static bool has_rows(const struct walk *w, int v, int axis)
 {
     for (int s = 0; s < N_SIZES; s++) {
@@ -137,7 +139,7 @@ static int64_t count_elements(const struct walk *w, int v)
     return rt_tensor_count(w->info[0][v].value);
 }
 
-/* The number of elements that depend on the batch size. */
+/* Returns the number of elements that depend on the batch size. */
 static int64_t count_varying(const struct walk *w, int v)
 {
     int64_t n = 0;
@@ -146,8 +148,8 @@ static int64_t count_varying(const struct walk *w, int v)
     return n;
 }
 
-/* True if the values are integers, known for every batch size n, each of them a + b * n for
- * integers a and b. */
+/* Returns whether the values are known integers for every batch size n, and each of them is a + b *
+ * n for some integers a and b. */
 static bool is_linear(const struct walk *w, int v)
 {
     for (int s = 0; s < N_SIZES; s++) {
@@ -169,7 +171,8 @@ static bool is_linear(const struct walk *w, int v)
     return true;
 }
 
-/* True if q * b = a, element by element (or with the only element), for every batch size. */
+/* Returns whether q * b = a for every batch size, element by element (a single element is
+ * broadcast). */
 static bool is_exact_quotient(const struct walk *w, int q, int a, int b)
 {
     const int64_t n = count_elements(w, q), n_a = count_elements(w, a), n_b = count_elements(w, b);
@@ -192,7 +195,7 @@ struct visit {
     struct rt_dep *in_dep, *out_dep, *answer;
     enum rt_extreme *in_extreme;
     bool varies;      /* an input depends on the batch */
-    bool has_content; /* an input depends on more than the batch size */
+    bool has_content; /* an input depends on more of the batch than its size */
 };
 
 static bool open_visit(struct walk *w, struct rt_plan_step *n, struct visit *x)
@@ -250,7 +253,7 @@ static bool infer(struct walk *w, struct visit *x, int s)
                          .err = &err};
     if (!x->op->infer)
         return true;
-    /* Other callers of infer give exact inputs; these may be unknown. */
+    /* Other callers of infer pass exact inputs; the inputs of this call may have unknown ranks. */
     for (int k = 0; k < n->n_in; k++)
         if (x->in[s][k].shape.rank < 0 && x->in[s][k].dtype != RT_RESOURCE &&
             x->in[s][k].dtype != RT_VARIANT)
@@ -286,9 +289,9 @@ static bool is_listed(const char *name, const char *const *list)
     return *list != NULL;
 }
 
-/* True if each element of the result is a polynomial in the batch size, of a degree below N_SIZES,
- * given that every element of the inputs is a + b * n. A quotient is a polynomial if there is no
- * remainder (check). */
+/* Returns whether each element of the result is a polynomial in the batch size, of a degree below
+ * N_SIZES, given that every element of the inputs is a + b * n. A quotient is a polynomial if there
+ * is no remainder (check). */
 static bool makes_polynomials(const struct walk *w, const struct visit *x)
 {
     static const char *const of_first_input[] = {"Cast",       "DeepCopy",     "EnsureShape",
@@ -326,9 +329,9 @@ static double magnitude(const struct walk *w, int s, int v, bool multiply)
     return m;
 }
 
-/* True if the op's arithmetic, if it has any, stays within its type at every batch size. A result
- * that wraps around is no polynomial over the integers: n * -2^31 is the same value for all odd
- * n. */
+/* Returns whether the op's arithmetic, if it has any, does not overflow its type for any batch
+ * size. A result that wraps around is not a polynomial over the integers: n * -2^31 has the same
+ * value for all odd n. */
 static bool is_within_type(const struct walk *w, const struct visit *x)
 {
     const char *name = x->op->name;
@@ -351,9 +354,9 @@ static bool is_within_type(const struct walk *w, const struct visit *x)
     return true;
 }
 
-/* True if all inputs that depend on the batch size alone are arguments that infer reads, and each
- * of their elements is a constant or the batch size itself. Then the op's row rule returns the same
- * result for all sizes. */
+/* Returns whether all inputs that depend only on the batch size are arguments that infer reads, and
+ * each of their elements is a constant or the batch size itself. The op's row rule then returns the
+ * same result for all sizes. */
 static bool takes_sizes(const struct walk *w, const struct visit *x)
 {
     for (int k = 0; k < x->n->n_in; k++) {
@@ -370,9 +373,9 @@ static bool takes_sizes(const struct walk *w, const struct visit *x)
 }
 
 /*
- * True if an input has its rows along an axis of an unknown rank, as a gather from a variable that
- * is assigned. No row rule is called for it, because rules count axes from the last one.
- * Element-wise ops of one operand need no rank.
+ * Returns whether an input has its rows along an axis of a shape of unknown rank, such as a gather
+ * from a variable that is assigned. No row rule is called for it, because rules count axes from the
+ * last one. Element-wise ops of one operand need no rank.
  */
 static bool has_unknown_rows(const struct visit *x)
 {
@@ -382,7 +385,7 @@ static bool has_unknown_rows(const struct visit *x)
     return false;
 }
 
-/* Calls the op's row rule, and takes its result if it is the same for every batch size. */
+/* Calls the op's row rule, and uses its result if it is the same for every batch size. */
 static void query_rule(struct visit *x)
 {
     for (int s = 1; s < N_SIZES; s++) {
@@ -407,7 +410,7 @@ static void query_rule(struct visit *x)
     }
 }
 
-/* Checks the dependence that is claimed of an output against its shapes and values at every batch
+/* Checks the dependence that is claimed for output o against its shapes and values for every batch
  * size. */
 static void check(const struct walk *w, struct visit *x, int o)
 {
@@ -438,8 +441,8 @@ static void check(const struct walk *w, struct visit *x, int o)
                 x->n->name, x->op->name);
 }
 
-/* True if a - b, element by element of two linear values, has the same sign for all batch sizes
- * from 1. */
+/* Returns whether a - b, element by element of two linear values, has the same sign for all batch
+ * sizes from 1 on. */
 static bool has_one_order(const struct walk *w, int a, int b)
 {
     const int64_t n_a = count_elements(w, a), n_b = count_elements(w, b), limit = INT64_C(1) << 61;
@@ -458,7 +461,8 @@ static bool has_one_order(const struct walk *w, int a, int b)
     return true;
 }
 
-/* True for a comparison of lengths whose result is the same for all batch sizes, as n > 0. */
+/* Returns whether the op compares lengths and the result is the same for all batch sizes, as with n
+ * > 0. */
 static bool compares_sizes(const struct walk *w, const struct visit *x)
 {
     static const char *const comparisons[] = {"Equal",   "NotEqual",     "Less", "LessEqual",
@@ -504,8 +508,8 @@ static void find_dependence(struct walk *w, struct visit *x)
             rt_extreme_of_output(x->op, x->n->n_in, x->in[0], x->in_dep, x->in_extreme);
 }
 
-/* True if the op's effect allows merging: the op fails for a batch exactly when it fails for a part
- * of the batch. */
+/* Returns whether the op's effect allows merging: the op must fail for a batch exactly when it
+ * fails for a part of the batch. */
 static bool has_effect_of_parts(const struct walk *w, const struct visit *x)
 {
     static const char *const prints[] = {"Print", "PrintV2", NULL}; /* prints never fail */
@@ -554,7 +558,8 @@ static bool walk_op(struct walk *w, struct rt_plan_step *n)
 
 /* ---- the plan ---- */
 
-/* Takes over the results of a call or of a branch. The results of all branches must be alike. */
+/* Copies the results of a call or of a branch. Results that differ between branches become
+ * RT_DEP_MIXED. */
 static void take_results(struct walk *w, const struct rt_plan_step *n, const struct walk *sub,
                          bool is_first)
 {
@@ -577,7 +582,8 @@ static void take_results(struct walk *w, const struct rt_plan_step *n, const str
             w->extreme[to] = RT_NO_EXTREME;
         }
         if (d->kind != e->kind || d->axis != e->axis || d->kind == RT_DEP_SIZE)
-            d->kind = RT_DEP_MIXED; /* sizes may differ: their values are not compared */
+            /* The values of RT_DEP_SIZE results are not compared, so they may differ. */
+            d->kind = RT_DEP_MIXED;
     }
 }
 
@@ -612,7 +618,7 @@ static bool walk_branches(struct walk *w, struct rt_plan_step *n)
     }
     for (int b = 0; b < n->n_sub; b++)
         if (!walk_sub(w, n, b, 1)) {
-            *w->is_refused = false; /* another branch may be taken */
+            *w->is_refused = false; /* another branch may run instead */
             return false;
         }
     return true;
@@ -681,7 +687,7 @@ static bool walk_plan(struct walk *w)
     return true;
 }
 
-/* True if every output is proved to have its rows along dimension 0. */
+/* Returns whether every output is proved to have its rows along dimension 0. */
 static bool has_rows_in_outputs(const struct walk *w)
 {
     for (int k = 0; k < w->plan->n_fetches; k++) {
@@ -698,7 +704,8 @@ static bool has_rows_in_outputs(const struct walk *w)
     return true;
 }
 
-/* `other` is the length of the other unknown dimensions of the feeds. */
+/* Analyses the plan for one length: `other` is the length of the unknown dimensions of the feeds
+ * except dimension 0. */
 static bool is_rowwise_for(const struct rt_plan *p, const struct rt_shape *shapes, int64_t other,
                            bool *is_refused, struct rt_error *why)
 {
@@ -734,9 +741,10 @@ static bool is_rowwise_for(const struct rt_plan *p, const struct rt_shape *shape
 bool rt_plan_is_rowwise(const struct rt_plan *p, const struct rt_shape *shapes,
                         struct rt_error *why)
 {
-    /* Lengths for the feeds' other unknown dimensions, tried one after another. A length that no
-     * run accepts, whatever its batch size, proves nothing and does no harm. The proof holds for no
-     * other length: a caller that relies on one analyses the plan for that length. */
+    /* Lengths for the feeds' unknown dimensions except dimension 0, tried one after another. A
+     * length that no run accepts, whatever its batch size, proves nothing and does no harm. The
+     * proof holds for no other length: a caller that relies on a length analyses the plan for
+     * it. */
     static const int64_t others[] = {4, 1, 2, 3, 5, 9, 1008};
     bool has_others = false, is_rowwise = false;
     why->code = RT_OK;

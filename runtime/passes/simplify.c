@@ -1,8 +1,9 @@
 /*
- * Makes the graph smaller without changing what it computes: reads skip identities, nodes whose
- * inputs are all constants are folded by their own kernels, equal nodes are merged, branches with a
- * constant condition are decided. Only pure nodes without control inputs change. Within TensorFlow
- * 1's control flow only nodes that are alive in every run are folded, and nothing else changes.
+ * Makes the graph smaller without changing its results: reads skip identities, nodes whose inputs
+ * are all constants are folded by their own kernels, equal nodes are merged, and branches with a
+ * constant condition are decided. Only pure nodes without control inputs change. In a graph with
+ * TensorFlow 1's control flow only nodes that are alive in every run are folded, and nothing else
+ * changes.
  */
 #include "runtime/ir/match.h"
 #include "runtime/passes/passes.h"
@@ -19,11 +20,12 @@ static bool is_pure_op(const struct pl_node *n)
            !n->def->op->slot_kind && !pl_is_token(n->def);
 }
 
-/* Per node: whether the node, or any node that runs before it, has an effect. */
+/* Per node: whether the node, or any node that runs before it, has an effect (BUSY) or not
+ * (IDLE). */
 enum mark { NEW, OPEN, IDLE, BUSY };
 
-/* True if the graph writes a variable. Then a Snapshot of a ref variable's value is a copy
- * (exec/alias.h), not an identity. */
+/* Returns whether the graph writes a variable. In such a graph a Snapshot of a ref variable's value
+ * is a copy (exec/alias.h), not an identity. */
 static bool may_write(const struct pl_graph *g)
 {
     for (int i = 0; i < g->n; i++)
@@ -32,7 +34,9 @@ static bool may_write(const struct pl_graph *g)
     return false;
 }
 
-/* `mark` may be NULL. Each output of a node with several outputs waits for all of its inputs. */
+/* Returns whether node i passes its inputs on unchanged. `mark` may be NULL. Each output of a node
+ * with several outputs waits for all of its inputs, so such a node is an identity only if it is
+ * IDLE. */
 static bool is_identity(const struct pl_graph *g, int i, const unsigned char *mark)
 {
     const struct pl_node *n = &g->node[i];
@@ -42,8 +46,8 @@ static bool is_identity(const struct pl_graph *g, int i, const unsigned char *ma
             (pl_is(n, "IdentityN") && (n->n_in == 1 || (mark && mark[i] == IDLE))));
 }
 
-/* As pl_pure_origin, through more ops. An identity of a ref reads the variable: it stays, unless
- * its input is a plain value. */
+/* Works as pl_pure_origin, and also skips other ops that pass their input on. An identity of a ref
+ * reads the variable, so it stays, unless its input is a plain value. */
 static struct pl_edge through_identities(struct pl_graph *g, const unsigned char *mark,
                                          const struct pl_edge from)
 {
@@ -55,7 +59,7 @@ static struct pl_edge through_identities(struct pl_graph *g, const unsigned char
             break;
         e = n->in[e.out];
     }
-    while (hops-- > 0) { /* path compression: later readers of this path walk it in one hop */
+    while (hops-- > 0) { /* path compression: later readers of this path follow it in one hop */
         struct pl_edge *in = &g->node[at.node].in[at.out];
         at = *in;
         *in = e;
@@ -76,11 +80,11 @@ static void skip_identities(struct pl_graph *g, const unsigned char *mark)
         g->fetch[k] = through_identities(g, mark, g->fetch[k]);
 }
 
-/* The caller frees the result. NULL: out of memory. */
+/* Marks each node IDLE or BUSY. The caller frees the result, which is NULL if memory runs out. */
 static unsigned char *mark_effects(const struct pl_graph *g)
 {
     unsigned char *mark = calloc((size_t)g->n + 1, 1);
-    size_t capacity = (size_t)g->n + 1; /* a node is pushed once per edge at most */
+    size_t capacity = (size_t)g->n + 1; /* a node is pushed at most once per edge */
     for (int i = 0; i < g->n; i++)
         if (g->node[i].kind != PL_GONE)
             capacity += (size_t)(g->node[i].n_in + g->node[i].n_ctrl);
@@ -148,8 +152,8 @@ static bool all_constant(const struct pl_graph *g, const struct pl_node *n)
     return bytes <= MAX_FOLDED_BYTES;
 }
 
-/* Computes output k of the node from its constants. False: it could not be computed now, and the
- * node is left to the runs. */
+/* Computes output k of the node from its constants. Returns false if it could not be computed; the
+ * node is then computed in the runs. */
 static bool fold(struct pl_graph *g, int i, int k, struct rt_tensor *out)
 {
     struct pl_node *n = &g->node[i];
@@ -183,7 +187,7 @@ static bool fold_node(struct pl_graph *g, int i)
     return true;
 }
 
-/* The outputs of a node with several outputs that are read become constants of their own. */
+/* Makes each output of a node with several outputs that is read a separate constant. */
 static bool fold_outputs(struct pl_graph *g, int i)
 {
     enum { MOST = 8 };
@@ -203,7 +207,7 @@ static bool fold_outputs(struct pl_graph *g, int i)
                 made[e.out] = -1;
                 if (!fold(g, i, e.out, &out))
                     continue;
-                const int c = pl_add(g, &err); /* may reallocate g->node */
+                const int c = pl_add(g, &err); /* this call may reallocate g->node */
                 if (c < 0) {
                     rt_tensor_clear(&out);
                     return any;
@@ -224,8 +228,8 @@ static bool fold_outputs(struct pl_graph *g, int i)
 static bool fold_all(struct pl_graph *g)
 {
     bool any = false, again = true;
-    /* Nodes mostly stand before what they read (pl_extract walks backwards), so the walk goes from
-     * the end; the remaining nodes are folded in the next round. */
+    /* Nodes mostly come before the nodes that they read (pl_extract goes backwards), so the
+     * traversal goes from the end; the remaining nodes are folded in the next round. */
     for (int round = 0; again && round < 8; round++) {
         again = false;
         for (int i = g->n - 1; i >= 0; i--) {
@@ -256,7 +260,7 @@ static enum rt_status wait_for_inputs(struct pl_graph *g, struct pl_node *n, str
     return RT_OK;
 }
 
-/* A branch with a constant condition becomes a call of the function that it takes. */
+/* Replaces each branch with a constant condition by a call of the function that it chooses. */
 static enum rt_status take_branches(struct pl_graph *g, bool *any, struct rt_error *err)
 {
     enum rt_status st = RT_OK;

@@ -1,5 +1,5 @@
-/* Makes the plans of the functions that are left in a graph, and of the subgraphs that were
- * functionalised. */
+/* Makes the plans of the functions that are left in a graph, and of the subgraphs of functionalised
+ * nodes. */
 #include <stdlib.h>
 
 #include "runtime/files/import.h"
@@ -82,7 +82,8 @@ static enum rt_status build_sub(struct pl_graph *g, struct pl_node *n, const str
     enum rt_status st = pl_sub_request(g, n, f, skip, is_body, &r, err);
     if (!st) {
         st = rt_plan_build(g->session, &r.q, g->depth + 1, &n->sub[slot], err);
-        if (st && g->depth == 0) /* nested functions may be many: the error names the outermost */
+        /* There may be many nested functions: the error names the outermost one. */
+        if (st && g->depth == 0)
             rt_fail_prefix(err, "in function '%.200s': ", r.q.graph->name);
     }
     if (!st) {
@@ -93,7 +94,7 @@ static enum rt_status build_sub(struct pl_graph *g, struct pl_node *n, const str
     return st;
 }
 
-/* As build_sub, for the subgraphs of a functionalised node. */
+/* Makes the plans of the subgraphs of a functionalised node, as build_sub does for functions. */
 static enum rt_status build_subgraphs(struct pl_graph *g, struct pl_node *n, struct rt_error *err)
 {
     const int skip = n->kind == PL_IF;
@@ -119,7 +120,7 @@ static enum rt_status build_subgraphs(struct pl_graph *g, struct pl_node *n, str
             rt_tensor_ref(&r->node[k].value, &g->node[n->in[k + skip].node].value);
         }
         r->nodes_left = g->nodes_left;
-        /* A subgraph inside another was made at the depth of the outer graph. */
+        /* The subgraph still has the depth of the graph that it was made in. */
         r->depth = g->depth + 1;
         struct pl_graph own = *r;
         *r = (struct pl_graph){0};
