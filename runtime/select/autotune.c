@@ -19,13 +19,14 @@
 
 #define FIRST_LINE "slipway autotune 1\n"
 
-/* the lock is awaited for 2 s, because others hold it for one write only */
+/* Waiting for the lock of the file ends after 2 s, because other processes hold it for one write
+ * only. */
 enum { LOCK_TRIES = 200, LOCK_NS = 10000000 };
 
 struct rt_autotune {
-    char *path; /* NULL: no file */
+    char *path; /* NULL if the cache has no file */
     struct rt_mutex mu;
-    struct rt_map known; /* key -> the kernel's name, for free(); guarded by mu */
+    struct rt_map known; /* key -> the kernel's name, allocated by malloc; guarded by mu */
     bool changed;        /* entries were added since the last save; guarded by mu */
     int64_t (*clock)(void *arg, const struct rt_kernel *k, int64_t batch);
     void *clock_arg;
@@ -33,7 +34,8 @@ struct rt_autotune {
 
 /* ---- entries ---- */
 
-/* Whether the text is printable and has no separators of a line (blank, tab, newline). */
+/* Returns whether the text is printable and contains no separator of a line (blank, tab,
+ * newline). */
 static bool is_word(const char *p, size_t n, size_t most)
 {
     if (!n || n >= most)
@@ -51,7 +53,7 @@ static void clear(struct rt_map *m)
     rt_map_clear(m);
 }
 
-/* Drops all entries but the newest `most`; the map keeps the order of insertion. */
+/* Drops all entries except the newest `most`; the map keeps the order of insertion. */
 static void forget(struct rt_map *m, size_t most)
 {
     struct rt_map left;
@@ -70,7 +72,7 @@ static void forget(struct rt_map *m, size_t most)
     *m = left;
 }
 
-/* Sets an entry. False: the map has it already, or out of memory. */
+/* Sets an entry. Returns false if the map has the entry already, or if memory runs out. */
 static bool put(struct rt_map *m, const char *key, size_t n_key, const char *name, size_t n_name)
 {
     char *old = rt_map_getn(m, key, n_key);
@@ -109,8 +111,8 @@ void rt_autotune_find(struct rt_autotune *a, const char *key, char name[RT_AUTOT
 
 /* ---- the file ---- */
 
-/* Merges the entries read from a file with the known ones, which count as newer: they come after
- * those of the file and replace equal keys. */
+/* Merges the known entries into those read from a file. The known entries count as newer: they come
+ * after those of the file and replace equal keys. */
 static void add_known(struct rt_map *file, struct rt_map *known)
 {
     for (size_t i = 0; i < known->n; i++) {
@@ -127,7 +129,8 @@ static void add_known(struct rt_map *file, struct rt_map *known)
     forget(known, RT_AUTOTUNE_MOST);
 }
 
-/* As rt_autotune_read. An entry that is known already is kept, being newer than the file's. */
+/* Works as rt_autotune_read. Entries that are known already are kept, because they are newer than
+ * those of the file. */
 static int read_locked(struct rt_autotune *a, struct rt_span text, int *bad) RT_REQUIRES(a->mu)
 {
     const size_t n_first = sizeof FIRST_LINE - 1;
@@ -169,7 +172,7 @@ int rt_autotune_read(struct rt_autotune *a, struct rt_span text, int *bad)
     return taken;
 }
 
-/* Adds the entries of the file and logs what is wrong with it. *n: the number of valid lines. */
+/* Adds the entries of the file and logs its errors. Sets *n to the number of valid lines. */
 static void read_file(struct rt_autotune *a, int *n) RT_REQUIRES(a->mu)
 {
     struct rt_error err = {.arena = NULL};
@@ -223,7 +226,8 @@ void rt_autotune_free(struct rt_autotune *a)
     free(a);
 }
 
-/* Locks PATH.lock until *fd is closed. On a file system without locks it succeeds without one. */
+/* Locks PATH.lock until *fd is closed. On a file system without locks it succeeds without a
+ * lock. */
 static enum rt_status lock_file(const char *path, int *fd, struct rt_error *err)
 {
     char name[4200];
@@ -276,7 +280,8 @@ enum rt_status rt_autotune_save(struct rt_autotune *a, struct rt_error *err)
         return RT_OK;
     rt_mutex_lock(&a->mu);
     if (a->changed) {
-        st = rt_autotune_check_file(a->path, err); /* not an autotune cache, or not writable */
+        /* Fails if the file is not an autotune cache, or not writable. */
+        st = rt_autotune_check_file(a->path, err);
         if (!st)
             st = save_locked(a, err);
         a->changed = st != RT_OK;

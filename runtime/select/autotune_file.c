@@ -11,10 +11,10 @@
 #include "runtime/base/log.h"
 #include "runtime/files/file.h"
 
-/* The beginning of the first line, in all versions. */
+/* The beginning of the first line of a file, in all versions. */
 #define FIRST_WORDS "slipway autotune "
 
-/* An error with the system's text for errno `number`, and rt_fail_errno's status. */
+/* Fails with the system's text for errno `number`, and the status that rt_fail_errno gives it. */
 static enum rt_status fail(struct rt_error *err, const char *path, const char *what, int number)
 {
     char words[128];
@@ -22,7 +22,8 @@ static enum rt_status fail(struct rt_error *err, const char *path, const char *w
     return rt_fail(err, st, "%s %s: %s", path, what, strerror_r(number, words, sizeof words));
 }
 
-/* Checks that the directory is writable: saving makes a new file beside PATH and renames it. */
+/* Checks that the directory of the file is writable: saving makes a new file beside PATH and
+ * renames it. */
 static enum rt_status check_folder(const char *path, struct rt_error *err)
 {
     const char *slash = strrchr(path, '/');
@@ -83,7 +84,7 @@ enum rt_status rt_autotune_open(struct rt_autotune **out, const char *path, stru
     const enum rt_status st = rt_autotune_check_file(path, &why);
 
     *out = NULL;
-    if (st == RT_INVALID_ARGUMENT || st == RT_FAILED_PRECONDITION) /* another kind of file */
+    if (st == RT_INVALID_ARGUMENT || st == RT_FAILED_PRECONDITION) /* the file is of another kind */
         return rt_fail(err, st, "autotune_cache: %s", rt_error_text(&why));
     if (st)
         RT_LOG(RT_LOG_WARNING, "autotune_cache: %s; what timing finds is not kept",

@@ -1,16 +1,17 @@
 /*
- * The benchmark of a node's candidate kernels: they run on generated data of the node's shapes, and
- * the fastest is found. Times are the thread's processor time, so that other load on the machine
- * counts little. Packed constants are generated too, with the sizes that packing would give them,
- * so that nothing is packed for a kernel that is not chosen.
+ * The benchmark of a node's candidate kernels: runs them on generated data with the node's shapes,
+ * and finds the fastest. Times are the thread's processor time, so that other load on the machine
+ * has little influence. Packed constants are generated too, with the sizes that packing would give
+ * them, so that nothing is packed for a kernel that is not chosen.
  *
- * Before each run the constants are flushed from the caches, because in a run of the whole model
+ * Before each run the constants are flushed from the caches, because in a run of the entire model
  * the constants of all other nodes are read in between. Activations stay in the caches. (ResNet50:
- * with warm constants a kernel that takes a fifth longer in the model seemed to be faster for half
- * of the 1x1 convolutions.)
+ * with warm constants, for half of the 1x1 convolutions a kernel that takes a fifth longer in the
+ * model seemed to be faster.)
  *
- * The rule's choice stands unless another kernel is clearly faster, because most small differences
- * are noise. Candidates run in rounds, and one that cannot be chosen any more is dropped.
+ * The choice of the rule stands unless another kernel is clearly faster, because most small
+ * differences are noise. Candidates run in rounds, and a candidate that cannot be chosen any more
+ * is dropped.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -28,17 +29,17 @@
 #include "runtime/core/op.h"
 
 enum {
-    ROWS = 4,   /* batch size of the second benchmark, beside the given one */
-    ROUNDS = 4, /* the most runs of each candidate */
+    ROWS = 4,   /* batch size of the second benchmark; the first has the given size */
+    ROUNDS = 4, /* maximum number of runs of each candidate */
     MOST_BYTES = 256 << 20,
 };
-/* If the first round takes longer, no larger batch is timed. From the second round on, rounds end
- * when they have taken longer together. */
+/* If the first round takes longer than long_ns, no larger batch is timed. From the second round on,
+ * the rounds end as soon as they have taken longer than long_ns in total. */
 static const int64_t long_ns = 10000000;
 static const double clearly = 1.25; /* ratio of times that is more than noise */
 
 struct pl_benchmark {
-    struct rt_pack *pack;   /* a list of generated packs, the largest first, for any candidate */
+    struct rt_pack *pack;   /* list of generated packs, the largest first, for all candidates */
     size_t requested_bytes; /* bytes of packs of the candidate being prepared */
     bool can_forget;
 };
@@ -46,9 +47,9 @@ struct pl_benchmark {
 struct candidate {
     const struct rt_kernel *kernel;
     struct rt_prepared *prepared;
-    int64_t best_ns; /* best time at the present batch size */
+    int64_t best_ns; /* best time for the present batch size */
     size_t packed;   /* bytes of the kernel's packed constants */
-    double score;    /* sum over batch sizes of its time divided by the best time */
+    double score;    /* sum over batch sizes of this candidate's time divided by the best time */
     bool out;
 };
 
@@ -60,8 +61,8 @@ struct tensors {
 
 /* ---- generated data ---- */
 
-/* Fills memory with numbers of both signs and moderate size, whether read as float, double or
- * 16-bit floats: no denormals, infinities or NaN. */
+/* Fills memory with numbers of both signs and moderate size, whether they are read as float, double
+ * or 16-bit floats: no denormals, infinities or NaN. */
 static void make_up(void *data, size_t bytes)
 {
     uint32_t *p = data;
@@ -122,7 +123,7 @@ __attribute__((target("clflushopt"))) static void forget(const void *data, size_
     __builtin_ia32_mfence();
 }
 #else
-/* Other processors: the constants stay in the caches. */
+/* On other processors the constants stay in the caches. */
 static bool can_forget(void)
 {
     return false;
@@ -160,8 +161,9 @@ static bool new_tensor(struct rt_tensor *t, const struct rt_info *x, size_t *byt
     return true;
 }
 
-/* Makes inputs and outputs. rows > 1: in the shapes of the inputs that are not constants a first
- * dimension of 1 becomes `rows`. False: a type or size that is not timed, or out of memory. */
+/* Makes inputs and outputs. If rows > 1, a first dimension of 1 becomes `rows` in the shapes of the
+ * inputs that are not constants. Returns false for a type or size that is not timed, or if memory
+ * runs out. */
 static bool make_tensors(const struct rt_prep *prep, int64_t rows, struct tensors *t)
 {
     const int n = prep->n_in + prep->n_out;
@@ -258,7 +260,7 @@ static bool prepare(const struct rt_prep *from, struct candidate *c, const struc
     return true;
 }
 
-/* Time of one run in ns; -1: it failed. */
+/* Returns the time of one run in ns, or -1 if it failed. */
 static int64_t run_once(const struct rt_prep *prep, const struct candidate *c, struct tensors *t,
                         struct pl_benchmark *benchmark)
 {
@@ -297,7 +299,7 @@ static int64_t run_once(const struct rt_prep *prep, const struct candidate *c, s
                                      ns);
 }
 
-/* Runs each candidate that is not out once. Returns the sum of the times. */
+/* Runs once each candidate that has not been dropped. Returns the sum of the times. */
 static int64_t one_round(const struct rt_prep *prep, struct candidate *c, int n, struct tensors *t,
                          struct pl_benchmark *benchmark)
 {
@@ -329,7 +331,8 @@ static int64_t best_of(const struct candidate *c, int n, int *n_left)
 }
 
 /* Drops candidates that are clearly slower than the best, and those that are not faster (from the
- * second round on: clearly faster) than the rule's choice, which is the first and stays. */
+ * second round on: clearly faster) than the rule's choice. The rule's choice is the first candidate
+ * and is never dropped. */
 static void drop_slow(struct candidate *c, int n, int round)
 {
     int n_left;
@@ -343,7 +346,7 @@ static void drop_slow(struct candidate *c, int n, int round)
 }
 
 /* Times the candidates with `rows` rows and adds to their scores. Returns the time of the first
- * round; -1: they cannot be timed. */
+ * round, or -1 if they cannot be timed. */
 static int64_t benchmark_rows(const struct rt_prep *prep, struct candidate *c, int n, int64_t rows,
                               struct pl_benchmark *benchmark)
 {
@@ -378,9 +381,9 @@ static int64_t benchmark_rows(const struct rt_prep *prep, struct candidate *c, i
     return n_left ? first : -1;
 }
 
-/* Whether to time a larger batch too. Rows of a batch share the reading of weights, so a candidate
- * whose packed weights are smaller than those of the rule's choice (by an eighth at least) may be
- * faster with one row only. */
+/* Returns whether to time a larger batch too. The rows of a batch share the reading of weights, so
+ * a candidate whose packed weights are smaller than those of the rule's choice (by an eighth at
+ * least) may be faster only for one row. */
 static bool wants_rows(const struct candidate *c, int n)
 {
     for (int k = 1; k < n; k++)

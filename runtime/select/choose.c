@@ -1,10 +1,10 @@
 /*
- * Kernel selection: chooses the kernel that runs a node with given shapes. The rule is the kernel
- * whose `can` is the highest. If this kernel and others are RT_K_TIMED, and the session is not
- * sealed yet, the autotune cache (autotune.h) decides, or else a benchmark (benchmark.c), as long
- * as the session's time for benchmarks lasts.
+ * Kernel selection: chooses the kernel that runs a node with given shapes. The rule chooses the
+ * kernel whose `can` returns the highest rank. If this kernel and others are RT_K_TIMED, and the
+ * session is not sealed yet, the autotune cache (autotune.h) decides, or else a benchmark
+ * (benchmark.c), as long as the session's time for benchmarks lasts.
  *
- * A choice that is made before the session is sealed holds for every later shape of the same
+ * A choice that is made before the session is sealed holds for all later shapes of the same
  * constant, so that the constant is packed in one form. A later choice is made by the rule alone
  * and holds for one shape, so that it does not depend on the order of requests.
  */
@@ -28,12 +28,13 @@ struct pl_chooser {
     struct rt_map held;   /* struct held_key -> const struct rt_kernel; guarded by mu */
     struct rt_map reason; /* struct held_key -> reason, in the arena; guarded by mu */
     struct rt_arena *arena;
-    struct rt_pack *packs; /* for benchmarks; NULL while one uses them; guarded by mu */
-    bool sealed;           /* guarded by mu */
-    int64_t left_ns;       /* left for benchmarks; guarded by mu */
-    int n_benchmarks;      /* guarded by mu */
-    int remembered;        /* nodes found in the cache; guarded by mu */
-    int untimed;           /* nodes for which no time was left; guarded by mu */
+    /* Generated constants for benchmarks; NULL while a benchmark uses them; guarded by mu. */
+    struct rt_pack *packs;
+    bool sealed;      /* guarded by mu */
+    int64_t left_ns;  /* time left for benchmarks; guarded by mu */
+    int n_benchmarks; /* guarded by mu */
+    int remembered;   /* number of nodes found in the cache; guarded by mu */
+    int untimed;      /* number of nodes for which no time was left; guarded by mu */
 };
 
 struct pl_chooser *pl_chooser_new(void)
@@ -44,7 +45,7 @@ struct pl_chooser *pl_chooser_new(void)
     rt_mutex_init(&c->mu);
     rt_map_init(&c->held);
     rt_map_init(&c->reason);
-    c->arena = rt_arena_new(REASON_BYTES); /* NULL: reasons are less detailed */
+    c->arena = rt_arena_new(REASON_BYTES); /* if NULL, reasons are less detailed */
     c->left_ns = BENCHMARK_MS * INT64_C(1000000);
     return c;
 }
@@ -91,7 +92,7 @@ struct rt_autotune_stats rt_autotune_stats(struct rt_session *s)
 /* ---- candidates ---- */
 
 struct candidates {
-    int n, n_timed; /* the first n_timed are RT_K_TIMED, if the best is */
+    int n, n_timed; /* if the best kernel is RT_K_TIMED, the first n_timed are */
     const struct rt_kernel *kernel[PL_MOST_KERNELS];
     int rank[PL_MOST_KERNELS];
 };
@@ -107,8 +108,8 @@ static void add_sorted(struct candidates *c, const struct rt_kernel *k, int rank
     c->rank[at] = rank;
 }
 
-/* Sorts the kernels that can run the node by rank; equal ranks keep the table's order. If the best
- * is RT_K_TIMED, all RT_K_TIMED kernels come first. */
+/* Sorts the kernels that can run the node by rank; kernels of equal rank keep the order of the
+ * table. If the best is RT_K_TIMED, all RT_K_TIMED kernels come first. */
 static void find_candidates(struct candidates *c, const struct rt_prep *prep,
                             const struct rt_kernel *const *kernels, int n)
 {
@@ -138,7 +139,8 @@ static void put_first(struct candidates *c, int k)
     c->kernel[0] = best;
 }
 
-/* Puts the timed candidate `kernel`, or that named `name`, first. False: there is none. */
+/* Moves the timed candidate that is `kernel`, or is named `name`, to the front. Returns false if
+ * there is none. */
 static bool prefer(struct candidates *c, const struct rt_kernel *kernel, const char *name)
 {
     for (int k = 0; k < c->n_timed; k++)
@@ -156,14 +158,14 @@ struct held_key {
     const struct rt_op *op;
 };
 
-/* The key of a choice: the largest constant, which is the one that is packed, and the op. False:
- * the node has no constant. */
+/* Makes the key of a choice: the largest constant, which is the one that is packed, and the op.
+ * Returns false if the node has no constant. */
 static bool held_key(const struct rt_prep *prep, struct held_key *key)
 {
     const struct rt_plan_step *n = prep->self->node;
     size_t most = 0;
 
-    memset(key, 0, sizeof *key); /* keys are compared as bytes */
+    memset(key, 0, sizeof *key); /* keys are compared as bytes, including padding */
     key->op = prep->node->op;
     for (int k = 0; k < prep->n_in && k < 64; k++) {
         const struct rt_tensor *t = prep->in[k].value;
@@ -177,7 +179,7 @@ static bool held_key(const struct rt_prep *prep, struct held_key *key)
 
 /* ---- by timing ---- */
 
-/* The shape of the first input that is not a constant, for the log. */
+/* Returns the shape of the first input that is not a constant, for the log. */
 static const char *benchmarked_shape(const struct rt_prep *prep, char *buffer, size_t n)
 {
     for (int k = 0; k < prep->n_in && k < 64; k++)
@@ -186,7 +188,7 @@ static const char *benchmarked_shape(const struct rt_prep *prep, char *buffer, s
     return "";
 }
 
-/* The times of a benchmark as text, the best kernel first. Called under mu. */
+/* Returns the times of a benchmark as text, the best kernel first. Called under mu. */
 static const char *benchmark_text(struct pl_chooser *chooser, const struct rt_prep *prep,
                                   const struct candidates *c, int best, const int64_t *ns)
 {
@@ -318,8 +320,8 @@ enum rt_status rt_choose_kernel(struct rt_prep *prep, const struct rt_kernel *co
     }
     for (int k = 0; k < c.n; k++) {
         st = pl_prepare_candidate(prep, c.kernel[k]);
-        /* A kernel may refuse because its sums are too inexact for this constant, or because its
-         * library does not support the shape. The next one is tried. */
+        /* A kernel may refuse a node because its sums are too inexact for this constant, or because
+         * its library does not support the shape. The next candidate is tried. */
         if (st != RT_FAILED_PRECONDITION || k + 1 >= c.n)
             break;
         prep->self->why = "another refuses";

@@ -1,9 +1,9 @@
 /*
  * Prepared kernels: the chosen kernel of a node and its state, for given shapes of the inputs (and
- * given values of inputs that determine output shapes). Both tiers make them here. For tier 0 a
- * node keeps a bounded number of them; beyond that a prepared kernel is made for one run and freed.
- * Readers walk the list without a lock, because entries are only added, at the front, and live as
- * long as the plan.
+ * given values of inputs that determine output shapes). Both tiers make them with this code. For
+ * tier 0 a node caches a bounded number of them; beyond this bound a prepared kernel is made for
+ * one run and freed. Readers traverse the list without a lock, because entries are only added, at
+ * the front, and live as long as the plan.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@
 #include "runtime/session/session_internal.h"
 
 enum {
-    MAX_KEPT = 8, /* by a node */
+    MAX_KEPT = 8, /* maximum number that a node keeps */
     MAX_KEPT_BYTES = 1 << 20,
     MAX_SESSION_BYTES = 64 << 20, /* limit for all nodes of a session together */
     MAX_VALUE_ELEMENTS = 64,
@@ -112,8 +112,8 @@ static enum rt_status copy_window(void *arg, size_t off, const void *p, size_t n
     return rt_session_check(s->session, err);
 }
 
-/* The plain bytes of a constant, for packing. A lazy constant is streamed into a temporary tensor
- * and stays unloaded. */
+/* Sets *out to the plain bytes of a constant, for packing. A lazy constant is streamed into a
+ * temporary tensor and is not loaded. */
 static enum rt_status plain_bytes(const struct rt_session *s, const struct rt_tensor *src,
                                   struct rt_tensor *out, struct rt_error *err)
 {
@@ -146,8 +146,8 @@ enum rt_status rt_prep_pack(struct rt_prep *p, int input, const void *fmt, size_
     if (p->self->benchmark)
         return pl_benchmark_pack(p, input, bytes, out);
     enum rt_status st = RT_OK;
-    /* The key: the addresses of the buffer, which a reference keeps alive, and of the data, and
-     * fmt. */
+    /* The key consists of the address of the buffer, which a reference keeps alive, the address of
+     * the data, and fmt. */
     size_t key_len = 2 * sizeof(void *) + fmt_len;
     char *key = malloc(key_len);
     if (!key)
@@ -155,7 +155,7 @@ enum rt_status rt_prep_pack(struct rt_prep *p, int input, const void *fmt, size_
     memcpy(key, &src->buf, sizeof(void *));
     memcpy(key + sizeof(void *), &src->data, sizeof(void *));
     if (rt_tensor_is_lazy(src) || src->buf->kind == RT_BUF_LAZY)
-        memset(key + sizeof(void *), 0, sizeof(void *)); /* the data's address may change */
+        memset(key + sizeof(void *), 0, sizeof(void *)); /* the address of the data may change */
     memcpy(key + 2 * sizeof(void *), fmt, fmt_len);
     rt_mutex_lock(&s->mu);
     struct rt_pack *k = rt_map_getn(&s->packs, key, key_len);
@@ -181,7 +181,8 @@ enum rt_status rt_prep_pack(struct rt_prep *p, int input, const void *fmt, size_
                 st = rt_fail_memory(p->err, "a packed weight", key_len);
             if (!st && !other) {
                 atomic_fetch_add(&s->packed_bytes, (int64_t)bytes);
-                rt_buffer_ref(src->buf); /* held by the session, because the key is its address */
+                /* The session holds the buffer, because its address is in the key. */
+                rt_buffer_ref(src->buf);
             }
             rt_mutex_unlock(&s->mu);
         }
@@ -228,8 +229,8 @@ static bool key_capacity(struct rt_context *c, int n)
     return true;
 }
 
-/* Makes the key and returns its number of words. -1: the prepared kernel is not kept, because such
- * a value is too large; -2: out of memory. */
+/* Makes the key and returns its number of words. Returns -1 if the prepared kernel is not kept,
+ * because a value that the key must contain is too large, and -2 if memory runs out. */
 static int make_key(struct rt_context *c, const struct rt_plan_step *n, const struct rt_tensor *in)
 {
     int at = 0;
@@ -378,7 +379,8 @@ static enum rt_status prepare(struct rt_context *c, struct rt_plan_step *n,
     return st;
 }
 
-/* Counts p's bytes in its session. False: beyond MAX_SESSION_BYTES; nothing is counted. */
+/* Charges p's bytes to its session. Returns false, and charges nothing, if MAX_SESSION_BYTES would
+ * be exceeded. */
 static bool has_capacity(const struct rt_prepared *p)
 {
     atomic_size_t *all = &p->session->prepared_bytes;
