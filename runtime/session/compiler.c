@@ -7,9 +7,9 @@
 struct rt_compiler {
     struct rt_mutex mu;
     struct rt_cond work, done;
-    struct rt_session
-        *first;             /* queue, linked by next_pending; guarded by mu, as the members below */
-    struct rt_session *now; /* the session that is being compiled; NULL: none */
+    /* Queue, linked by next_pending; mu guards this member and the following. */
+    struct rt_session *first;
+    struct rt_session *now; /* the session that is being compiled, or NULL */
     bool stopping;
     pthread_t thread;
 };

@@ -51,9 +51,10 @@ void rt_idle_cache_remove_owner(struct rt_idle_cache *k, struct rt_cache_owner *
     rt_mutex_unlock(&k->mu);
 }
 
-/* The owner that evicts an item in favour of `who`; NULL: none. It is the owner that has been
- * unused longest, if any has for UNUSED_NS. Otherwise, and only if `who` has no idle item, it is
- * the owner with the most bytes of those that have two items or more. Called under mu. */
+/* Returns the owner that evicts an item in favour of `who`, or NULL if there is none. If any owner
+ * has been unused for UNUSED_NS, it is the one that has been unused longest. Otherwise, and only if
+ * `who` has no idle item, it is the owner with the most bytes among those that have two or more
+ * items. Called under mu. */
 static struct rt_cache_owner *victim_for(const struct rt_idle_cache *k,
                                          const struct rt_cache_owner *who, int64_t now_ns)
 {

@@ -12,8 +12,9 @@ struct rt_variable {
     enum rt_dtype dtype;
     struct rt_shape shape;
     struct rt_mutex mu;
-    struct rt_tensor value; /* guarded by mu, as the members below; RT_NO_DTYPE: no value */
-    uint32_t storage;       /* increased where TensorFlow would allocate a new buffer */
+    /* RT_NO_DTYPE if there is no value; mu guards this member and the following */
+    struct rt_tensor value;
+    uint32_t storage; /* incremented where TensorFlow would allocate a new buffer */
     bool is_mutable, is_frozen;
     void (*on_write)(void *arg);
     void *on_write_arg;
@@ -113,8 +114,8 @@ void rt_variable_follow(struct rt_variable *v, struct rt_tensor *t)
     if (now->dtype && v->storage == t->storage && now->buf != t->buf && now->buf && t->buf) {
         const size_t bytes = rt_tensor_bytes(t), all = rt_tensor_bytes(now);
         const char *first = atomic_load(&t->buf->data);
-        /* A view of the whole value has offset 0: no pointers are compared, which a lazy value
-         * lacks. */
+        /* A view of the entire value has offset 0: pointers, which a lazy value lacks, are not
+         * compared. */
         const size_t at = bytes == all ? 0 : (size_t)((const char *)t->data - first);
         if (at <= all && bytes <= all - at) {
             old = t->buf;
@@ -126,9 +127,10 @@ void rt_variable_follow(struct rt_variable *v, struct rt_tensor *t)
     rt_buffer_unref(old);
 }
 
-/* Records a write. True: a plan has frozen the value, so the caller must call on_write. A mutable
- * variable can be frozen too: a thread that makes a plan may ask rt_variable_is_mutable, see false,
- * and freeze the variable after another thread has made it mutable. */
+/* Records a write. Returns true if a plan has frozen the value, so that the caller must call
+ * on_write. A mutable variable can be frozen too: a thread that makes a plan may call
+ * rt_variable_is_mutable, get false, and freeze the variable after another thread has made it
+ * mutable. */
 static bool note_write(struct rt_variable *v)
 {
     bool notify = v->is_frozen;

@@ -1,4 +1,4 @@
-/* A session's resources (slots), its idle pools, and its change from loading to serving. */
+/* The resources (slots) and idle pools of a session, and its change from loading to serving. */
 #include "runtime/session/session_internal.h"
 
 #include <stdlib.h>
@@ -96,7 +96,7 @@ static void end_pool(struct rt_session *s, struct rt_pool *p)
 
 void rt_session_pool_back(struct rt_session *s, struct rt_pool *p)
 {
-    /* An upper bound: many blocks of the run are still in use and come back later. */
+    /* `waits` is an upper bound: many blocks of the run are still in use and are returned later. */
     const size_t waits = rt_pool_end(p, LEAST_POOL_BYTES);
     bool fits = rt_idle_cache_reserve(s->idle_cache, &s->cache_owner, rt_pool_reserved(p), waits);
     rt_mutex_lock(&s->pool_mu);

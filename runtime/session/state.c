@@ -16,8 +16,9 @@ void rt_state_admit_weights(struct rt_state *s, int64_t bytes)
 {
     if (bytes <= 0)
         return;
-    /* 2.25 times the bytes: a pool rounds blocks up by a quarter at most, and tensors that are
-     * stored in slices or as strings are read whole before they are copied to their place. */
+    /* The limit rises by 2.25 times the bytes: a pool rounds blocks up by a quarter at most, and
+     * tensors that are stored in slices or as strings are read completely before they are copied to
+     * their destination. */
     const size_t n = (size_t)bytes;
     rt_pool_raise_limit(s->weights, n + n / 4);
     rt_pool_raise_limit(s->weights, n);
@@ -39,7 +40,7 @@ void rt_state_serve(struct rt_state *s, size_t more)
     s->is_serving = true;
 }
 
-/* ---- credit: the bytes that freeing a value gives back ---- */
+/* ---- credit: the bytes that freeing a value would release ---- */
 
 static bool is_sole(const struct rt_buffer *b)
 {
@@ -51,8 +52,8 @@ static struct rt_text *text_of(const struct rt_str *s)
     return s->n < sizeof s->u.in ? NULL : s->u.out;
 }
 
-/* A text counts if all its references are in these strings. Of strings that share a text only
- * adjacent ones are recognised. */
+/* The bytes of a string count if all references to them are in these n strings. Of strings that
+ * share their bytes, only adjacent ones are recognised. */
 size_t rt_state_strings(const struct rt_pool *pool, const struct rt_str *s, int64_t n)
 {
     size_t bytes = 0;
@@ -107,22 +108,25 @@ enum rt_status rt_state_keep_strings(struct rt_pool *pool, const struct rt_str *
     return st;
 }
 
-/* Whether no run allocated the buffer: it is not from a pool, or from the pool of weights. */
+/* Returns whether no run allocated the buffer: it is not from a pool, or is from the pool of
+ * weights. */
 static bool is_foreign(const struct rt_state *s, const struct rt_buffer *b)
 {
     const struct rt_pool *pool = b->kind == RT_BUF_HEAP ? atomic_load(&b->pool) : NULL;
     return !pool || (s && pool == s->weights);
 }
 
-/* Whether the buffer belongs to the model: it is not of a run, and the session is being loaded. */
+/* Returns whether the buffer belongs to the model: no run allocated it, and the session is being
+ * loaded. */
 static bool is_of_model(const struct rt_state *s, const struct rt_buffer *b)
 {
     return !s || (!s->is_serving && is_foreign(s, b));
 }
 
-/* Whether the tensor's buffer may move into the state: it was allocated by a run or is in a state
- * already, and the tensor is at least half of it, since a small part would keep the whole buffer
- * alive. The tensor begins where its buffer does, which rt_variable_follow relies on. */
+/* Returns whether the tensor's buffer may move into the state: it was allocated by a run or is in a
+ * state already, and the tensor occupies at least half of it, because a smaller part would keep the
+ * entire buffer alive. The tensor must begin where its buffer does, which rt_variable_follow relies
+ * on. */
 static bool may_move(const struct rt_state *s, const struct rt_tensor *t)
 {
     const struct rt_buffer *b = t->buf;
@@ -142,7 +146,7 @@ static enum rt_status retain(const struct rt_state *s, struct rt_tensor *out,
     if (t->buf && may_move(s, t)) {
         rt_tensor_ref(out, t);
         out->alias_of = 0;
-    } else /* allocations take no credit: with a credit the copy counts when it moves */
+    } else /* with a credit, the copy is allocated uncharged, and charged when it moves */
         st = rt_tensor_copy(out, t, s && !credit ? s->pool : NULL, err);
     if (!st && s && out->buf)
         st = rt_buffer_move(out->buf, s->pool, credit, err);
@@ -154,9 +158,10 @@ static enum rt_status retain(const struct rt_state *s, struct rt_tensor *out,
 }
 
 /*
- * Variables hold no objects. A variable that held its own handle would never be freed. Stacks,
- * TensorArrays and lists count in the run that makes them, and in a variable they could grow from
- * run to run. TensorFlow does store handles, but what they point to ends with the run there too.
+ * Refuses tensors of objects, which variables must not hold. A variable that held its own handle
+ * would never be freed. Stacks, TensorArrays and lists are charged to the run that makes them, and
+ * in a variable they could grow from run to run. TensorFlow does store handles, but the objects
+ * that they point to end with the run in TensorFlow too.
  */
 static enum rt_status refuse_objects(const struct rt_tensor *t, struct rt_error *err)
 {
