@@ -104,7 +104,7 @@ struct rt_elementwise_step {
 #define RT_ELEMENTWISE_ATTRS(ATTR)                                                                 \
     ATTR(INTS, steps) /* consecutive struct rt_elementwise_step values */                          \
     ATTR(INT, pieces) /* if not 0, operand 0 is the concatenation of the first `pieces` inputs */  \
-    ATTR(INT, axis)   /* concatenation axis; of these inputs, steps name only input 0 */
+    ATTR(INT, axis)   /* axis of this concatenation, which steps name as input 0 */
 RT_FUSED_OP(RT_ELEMENTWISE, rt_elementwise, "_Chain");
 
 static inline const struct rt_elementwise_step *rt_elementwise_steps(const struct rt_elementwise *c,
@@ -119,8 +119,8 @@ static inline struct rt_ints rt_elementwise_of_steps(const struct rt_elementwise
                             (const int64_t *)(const void *)step};
 }
 
-/* Encodes a number as an operand. The result is below -1, and so is neither the index of a value
- * nor a missing operand. */
+/* Encodes a number as an operand below -1, which distinguishes it from the index of a value and
+ * from a missing operand. */
 static inline int64_t rt_elementwise_number(float v)
 {
     uint32_t bits;

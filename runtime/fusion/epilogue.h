@@ -20,11 +20,11 @@ struct rt_arena;
 
 #define RT_EPILOGUE "_tail"
 
-/* Operands of an epilogue, in the order of their application and of the node's inputs. X(ID,
- * word) */
+/* Operands of an epilogue, in the order in which they are applied and appended to the inputs of the
+ * node. X(ID, word) */
 #define RT_EPILOGUE_OPERANDS(X)                                                                    \
     X(MUL, mul)           /* constant vector along the output's last axis, all elements finite */  \
-    X(ADD, add)           /* as MUL */                                                             \
+    X(ADD, add)           /* constant vector with the rules of MUL */                              \
     X(RESIDUAL, residual) /* tensor that is broadcast to the output's shape */
 
 enum rt_epilogue_operand {

@@ -4,9 +4,9 @@
 #include <string.h>
 
 /*
- * Removes targets that need not be targets. A function's stateful nodes must run, even if no node
- * reads them. But a lookup in a variable that has been frozen is pure, so it need only run if a
- * node that runs reads it.
+ * Removes targets that need not run. A function's stateful nodes must run, even if no node reads
+ * them. But a lookup in a variable that has been frozen is pure, so it need only run if a node that
+ * runs reads it.
  */
 enum rt_status pl_drop_targets(struct pl_graph *g, struct rt_error *err)
 {

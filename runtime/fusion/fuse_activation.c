@@ -226,7 +226,7 @@ static bool formula_of(struct reading *r, struct pl_edge e, struct formula *f)
 static const struct {
     const char *formula;
     enum rt_activation act;
-    bool has_one; /* its number is 1 */
+    bool has_one; /* the number in the formula is 1 */
 } table[] = {
     {"Relu x", RT_ACT_RELU, false},
     {"Relu6 x", RT_ACT_RELU6, false},
@@ -305,8 +305,8 @@ static bool is_alone(const struct pl_graph *g, const struct pl_uses *u, int x,
     return pl_cluster_is_closed(&m);
 }
 
-/* Returns the next node that may join the set, which reads x or a value of the set, or -1 if there
- * is none. */
+/* Returns the next node that may join the set of matched nodes, because it reads x or a value of
+ * the set; -1 if there is none. */
 static int next_step(const struct pl_graph *g, const struct pl_readers *r, int x,
                      const struct pl_activation *a)
 {

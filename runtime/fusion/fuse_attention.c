@@ -51,7 +51,7 @@ static bool read_letters(const struct pl_node *n, char letter[12])
     return true;
 }
 
-/* Returns whether the four letters are a, b, c and d. */
+/* Returns whether `letter` starts with the letters a, b, c and d, in this order. */
 static bool is_labels(const char *letter, char a, char b, char c, char d)
 {
     return letter[0] == a && letter[1] == b && letter[2] == c && letter[3] == d;
@@ -88,8 +88,8 @@ static bool is_scaling(const struct pl_graph *g, struct pl_edge e, int *which)
     return n && pl_float_constant(g, n->in[1 - *which], &factor);
 }
 
-/* Returns whether e has four axes, as the node that makes e, or makes the value that e scales,
- * shows. */
+/* Returns whether the graph shows that e has four axes: by the node that makes e, or by the value
+ * that e scales. */
 static bool has_four_axes(const struct pl_graph *g, struct pl_edge e)
 {
     int64_t v[RT_MAX_RANK];

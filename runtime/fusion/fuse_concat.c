@@ -35,7 +35,7 @@ static bool is_elementwise(const struct pl_node *n)
     return fused.pieces == 0;
 }
 
-/* Returns whether the node is a float concatenation along a constant axis that has no control
+/* Returns whether the node is a float concatenation along a constant axis and has no control
  * edges. */
 static bool is_concat(const struct pl_graph *g, const struct pl_node *n, int64_t *axis)
 {
@@ -50,7 +50,8 @@ static void must_be_made(struct pass *p, int i)
     p->can[i] = false;
 }
 
-/* Marks the operands of each concatenation that stays as staying too, and so on. */
+/* Marks concatenations that must stay because they are operands, directly or indirectly, of a
+ * concatenation that stays. */
 static void propagate(struct pass *p)
 {
     while (p->n_stack) {
@@ -60,8 +61,9 @@ static void propagate(struct pass *p)
     }
 }
 
-/* Marks the concatenations that some reader needs as one tensor. Two readers do not need it: a
- * fused element-wise op that reads it as one input, and a concatenation along the same axis. */
+/* Marks the concatenations that some reader needs as one tensor. Two kinds of readers do not need
+ * it: a fused element-wise op that reads it as one input, and a concatenation along the same
+ * axis. */
 static void query_readers(struct pass *p)
 {
     const struct pl_graph *g = p->g;
@@ -93,8 +95,8 @@ static void query_readers(struct pass *p)
     }
 }
 
-/* Lists the operands of concatenation i, with the operands of removed concatenations in place of
- * these. Returns their number, or -1 if there are too many. */
+/* Lists the operands of concatenation i, replacing each removed concatenation among them by its own
+ * operands. Returns their number, or -1 if there are too many. */
 static int operands_of(const struct pass *p, int i, struct pl_edge operand[MOST_OPERANDS])
 {
     struct pl_edge todo[MOST_OPERANDS];

@@ -185,7 +185,7 @@ enum rt_status pl_fuse_dense(struct pl_graph *g, struct rt_error *err)
         }
     }
     if (changed)
-        /* Otherwise nodes that only computed the removed shapes would count as readers. */
+        /* Removes nodes that only computed the removed shapes, which would count as readers. */
         pl_prune(g);
     if (!st)
         st = pl_uses_count(&uses, g, err);

@@ -66,7 +66,7 @@ static bool is_dense(const struct pl_graph *g, int i, struct dense *d)
         memcmp(part[0].p + d->n_kept, part[1].p, (size_t)d->n_summed) != 0 ||
         memcmp(part[2].p + d->n_kept, part[1].p + d->n_summed, (size_t)d->n_new) != 0)
         return false;
-    for (int k = 0; k < d->n_kept; k++) /* otherwise one letter would denote two axes */
+    for (int k = 0; k < d->n_kept; k++) /* a letter must not denote two axes */
         if (memchr(part[1].p, part[0].p[k], part[1].n))
             return false;
     for (int k = 0; k < w->rank; k++)

@@ -113,7 +113,7 @@ struct pass {
     struct pl_uses uses;
     int n;
     int8_t *step; /* per node: its enum rt_elementwise_op; -1 if it has none or has been fused */
-    int *taken;   /* per node: how many inputs of the current members read it */
+    int *taken;   /* per node: number of inputs by which the current members read it */
     int *order;   /* indexes of nodes, each after all its readers */
     int *touched; /* nodes whose `taken` must be reset */
     int n_touched;
@@ -214,7 +214,7 @@ struct inputs {
     int n;
 };
 
-/* Returns the index of the input that is this edge, after adding the edge if it is new. */
+/* Returns the input index of this edge; adds the edge if it is not an input yet. */
 static int64_t input(struct inputs *in, struct pl_edge e)
 {
     for (int k = 0; k < in->n; k++)
@@ -224,8 +224,8 @@ static int64_t input(struct inputs *in, struct pl_edge e)
     return in->n++;
 }
 
-/* Returns the index of the step that makes the edge, or -1. Steps are in the reverse order of
- * `member`, so that producers come before their readers. */
+/* Returns the index of the step that makes the edge, or -1 if no member makes it. Steps are in the
+ * reverse order of `member`, so that producers come before their readers. */
 static int step_at(const int *member, int n, struct pl_edge e)
 {
     for (int j = 0; j < n; j++)
@@ -242,7 +242,8 @@ static enum rt_status put(struct pass *p, const int *member, int n, struct rt_er
     in.n = 0;
     if (!step)
         return rt_fail_memory(err, "a plan", (size_t)n * sizeof *step);
-    /* Steps are numbered from the number of inputs, which only the second pass knows. */
+    /* The numbers of steps begin at the number of inputs, which is known only in the second
+     * pass. */
     for (int pass = 0; pass < 2; pass++)
         for (int j = n - 1; j >= 0; j--) {
             const struct pl_node *m = &p->g->node[member[j]];

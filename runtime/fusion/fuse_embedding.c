@@ -21,7 +21,7 @@
 
 struct embed {
     struct pl_cluster nodes; /* the reduction is the first node of the cluster */
-    /* Scaled is NULL if there are neither weights nor a mask. */
+    /* `scaled` is NULL if there are neither weights nor a mask. */
     const struct pl_node *gather, *scaled;
     struct pl_edge table, indices, by;
     struct rt_embedding_sum op;
@@ -126,8 +126,8 @@ static const char *const segments[] = {[RT_EMBEDDING_BAG_SUM] = "SparseSegmentSu
                                        [RT_EMBEDDING_BAG_SQRT_N] = "SparseSegmentSqrtN"};
 enum { N_SEGMENTS = sizeof segments / sizeof *segments };
 
-/* Returns the kind of segment sum (enum rt_embedding_bag_how) by which node i reduces rows of
- * unique ids, or -1. */
+/* Returns the kind of segment sum (enum rt_embedding_bag_how) that node i makes of rows of unique
+ * ids, or -1 for any other node. */
 static int which_bag(struct embed *m, const struct pl_graph *g, int i, const struct pl_uses *uses)
 {
     const struct pl_node *n = NULL;

@@ -25,11 +25,11 @@
 struct epilogue {
     int64_t channels;
     int rank;
-    double *scale, *shift; /* `channels` numbers each */
+    double *scale, *shift; /* arrays of `channels` numbers */
     bool has_scale, has_shift;
-    struct pl_edge residual; /* node -1: no residual */
+    struct pl_edge residual; /* its node is -1 if there is no residual */
     bool residual_first;
-    struct pl_activation act; /* n 0: no activation */
+    struct pl_activation act; /* its n is 0 if there is no activation */
     int last;                 /* node whose value the epilogue computes so far */
     /* a Reshape that moves after the epilogue; -1: none. If there is one, `rank` is 0 */
     int reshape;
@@ -101,8 +101,8 @@ static enum rt_status vector_of(const struct pl_graph *g, struct pl_edge e, stru
     return st;
 }
 
-/* Returns whether e is a constant along the rows of the epilogue's present value: is_vector with a
- * Reshape in between. */
+/* Returns whether e is a constant along the rows of the epilogue's present value. Differs from
+ * is_vector only if there is a Reshape in between. */
 static bool fits_rows(const struct pl_graph *g, struct pl_edge e, const struct epilogue *t)
 {
     if (t->reshape < 0)
@@ -282,7 +282,7 @@ static bool last_integers(const struct pl_graph *g, struct pl_edge e, int64_t *d
     return count > 0;
 }
 
-/* Fuses node n if it is a _LastAxes: its rows become the last axes that it names. */
+/* Fuses node n if it is a _LastAxes, which splits the rows into the last axes that it names. */
 static bool take_axes(const struct pl_node *n, int i, struct epilogue *t)
 {
     struct rt_last_axes axes;
@@ -356,7 +356,7 @@ static struct pl_edge add_constant(struct pl_graph *g, int like, const double *v
     return pl_add_constant(g, like, &t, err);
 }
 
-/* Replaces the last fused node by a Reshape of the head's new value. */
+/* Replaces the last fused node by a Reshape of the new value of node `head`. */
 static enum rt_status put_reshape(struct pass *p, int head, const struct epilogue *t)
 {
     struct pl_graph *g = p->g;
@@ -400,7 +400,8 @@ static enum rt_status add_operands(struct pass *p, int head, const struct epilog
     return RT_OK;
 }
 
-/* Replaces the last fused node by the head with its epilogue. */
+/* Replaces the last fused node by node `head`, the matrix multiplication or convolution, with its
+ * epilogue. */
 static enum rt_status put(struct pass *p, int head, const struct epilogue *t)
 {
     struct pl_graph *g = p->g;
@@ -448,8 +449,8 @@ static enum rt_status put(struct pass *p, int head, const struct epilogue *t)
     return st || t->reshape < 0 ? st : put_reshape(p, head, t);
 }
 
-/* Follows the single readers, starting at node `head`. The nodes that are fused become PL_GONE,
- * except the last. */
+/* Fuses nodes, starting at node `head` and going from each node to its only reader. The fused nodes
+ * become PL_GONE, except the last. */
 static enum rt_status follow(struct pass *p, int head, struct epilogue *t)
 {
     struct pl_graph *g = p->g;

@@ -164,6 +164,6 @@ enum rt_status pl_fuse_masks(struct pl_graph *g, struct rt_error *err)
         changed = true;
     }
     if (changed && !st)
-        pl_prune(g); /* otherwise nodes that are left over would count as readers of the scores */
+        pl_prune(g); /* removes unused nodes, which would count as readers of the scores */
     return st;
 }

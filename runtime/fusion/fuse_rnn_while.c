@@ -28,7 +28,7 @@ static bool is_transpose(const struct pl_graph *g, const struct pl_node *n)
 struct readers {
     bool transposed;     /* every reader of the stack is a Transpose to [batch, time] */
     bool any;            /* some node stacks the list */
-    unsigned char *mark; /* per node: one of the marks above, or 0 */
+    unsigned char *mark; /* per node: MARK_STACK, MARK_TRANSPOSE or 0 */
 };
 enum { MARK_STACK = 1, MARK_TRANSPOSE };
 

@@ -30,8 +30,8 @@ static void take(struct rotary *m, struct pl_edge e)
     pl_cluster_take(&m->nodes, e);
 }
 
-/* Requires x to have `rank` axes: sets their lengths to -1, or returns whether the rank that is
- * known already is equal. */
+/* Records that x must have `rank` axes, which may have any length. Returns false if x must have
+ * another rank. */
 static bool needs_rank(struct rotary *m, int rank)
 {
     if (m->op.dims.n)
@@ -134,7 +134,7 @@ static bool is_axis(struct rotary *m, struct pl_edge e, struct pl_edge pack, int
         return true;
     if (!pl_same(shape->in[0], pack))
         return false;
-    take(m, e); /* nodes that read the Pack, which is removed */
+    take(m, e); /* adds nodes that read the Pack, which is removed */
     take(m, n->in[0]);
     return true;
 }

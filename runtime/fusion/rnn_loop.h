@@ -35,10 +35,10 @@ struct pl_rnn_layer {
 /* The mask that selects the rows which take a step. */
 struct pl_rnn_mask {
     enum rt_rnn_mask kind;
-    struct pl_edge on; /* in the body: bools of the step, or the number of steps of each row */
-    /* In the plan: the bools of all steps, or the number of steps of each row. */
+    struct pl_edge on; /* mask in the body: bools of the step, or the steps of each row */
+    /* Mask in the plan: the bools of all steps, or the number of steps of each row. */
     struct pl_edge rows;
-    struct pl_edge before; /* in the body: the value that a masked row writes */
+    struct pl_edge before; /* value in the body that a masked row writes */
     bool holds;            /* `before` is the variable pl_rnn_loop.output */
 };
 
