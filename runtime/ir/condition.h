@@ -41,7 +41,7 @@ struct pl_side {
 
 struct pl_condition {
     int n;
-    struct pl_side on[PL_MAX_CONDITION]; /* sorted by predicate */
+    struct pl_side on[PL_MAX_CONDITION]; /* sides of the condition, sorted by predicate */
 };
 
 /* Adds all sides of `from` to `to`. Returns false if the conditions exclude each other or have too
@@ -57,7 +57,7 @@ bool pl_is_equal_condition(const struct pl_condition *a, const struct pl_conditi
 
 struct pl_conditions {
     const struct pl_graph *g;
-    int n;      /* number of nodes in the graph when this was made */
+    int n;      /* number of nodes in the graph when the conditions were found */
     int *order; /* topological order of the nodes; back edges of loops are ignored */
     int n_order;
     struct pl_condition *on;

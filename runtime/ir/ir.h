@@ -59,7 +59,7 @@ struct pl_pipeline {
 struct pl_graph {
     struct rt_session *session;
     const struct pl_pipeline *pipeline;
-    struct rt_arena *arena; /* the plan takes it over */
+    struct rt_arena *arena; /* arena of the nodes, which the plan takes over */
     struct pl_node *node;
     int n, capacity;
     int n_feeds, n_fetches;
@@ -77,7 +77,7 @@ struct pl_graph {
      * are fed; a variable may be listed more than once. */
     struct rt_variable **handed_out;
     int n_handed_out;
-    bool is_load; /* see rt_call_spec */
+    bool is_load; /* the plan is for restore or init ops (rt_call_spec.is_load) */
     int depth;    /* number of sub-plans around this graph */
     int64_t *nodes_left;
 };
@@ -100,7 +100,7 @@ struct pl_internal_op {
 };
 enum rt_status pl_make_internal_op(struct pl_graph *g, int at, const struct pl_internal_op *o,
                                    struct rt_error *err);
-/* Makes node `at` an Identity of `from`, as pl_make_internal_op does. */
+/* Makes node `at` an Identity of `from`, by pl_make_internal_op. */
 enum rt_status pl_make_identity(struct pl_graph *g, int at, enum rt_dtype dtype,
                                 struct pl_edge from, struct rt_error *err);
 /* Makes node[0] the op `by`, which replaces all n nodes; the other nodes are removed. */

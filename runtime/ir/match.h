@@ -42,11 +42,11 @@ const struct pl_node *pl_float_sum(const struct pl_graph *g, struct pl_edge e);
 /* Returns whether the edge carries a reference to a variable, which the readers of the edge
  * dereference. */
 bool pl_is_ref(const struct pl_graph *g, struct pl_edge e);
-/* Returns the edge that makes the value of e, whatever control inputs the identities between them
- * have. */
+/* Returns the edge that makes the value of e: skips all identities before e, including those with
+ * control inputs. */
 struct pl_edge pl_origin(const struct pl_graph *g, struct pl_edge e);
-/* Returns the edge that may be read instead of e, because no identity between them has a control
- * input. (simplify.c replaces e by such an edge, and also skips other ops that pass their input
+/* Returns an edge that may be read instead of e: skips the identities before e that have no control
+ * inputs. (simplify.c replaces e by such an edge, and also skips other ops that pass their input
  * on.) */
 struct pl_edge pl_pure_origin(const struct pl_graph *g, struct pl_edge e);
 
@@ -96,8 +96,8 @@ struct pl_readers {
 struct pl_readers *pl_readers_new(const struct pl_graph *g, bool waits, struct rt_error *err);
 void pl_readers_free(struct pl_readers *r);
 
-/* Returns whether no node outside `node` reads the outputs of these n nodes, except those of the
- * first. */
+/* Returns whether no node outside the array `node` reads an output of its n nodes, except outputs
+ * of the first. */
 bool pl_is_closed(const struct pl_graph *g, const struct pl_uses *u, const int *node, int n);
 
 /* ---- clusters ---- */

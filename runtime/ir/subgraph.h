@@ -12,7 +12,7 @@
 #include "runtime/ir/ir.h"
 
 /* Makes a subgraph whose first n_feeds nodes are its feeds; the caller fills in the fetches. The
- * caller clears the subgraph, even after a failure, unless a node has taken it. */
+ * caller clears the subgraph, even after a failure, unless it belongs to a node. */
 enum rt_status pl_subgraph_begin(const struct pl_graph *g, struct pl_graph *to, int n_feeds,
                                  const uint8_t *dtype, int n_fetches, const char *name,
                                  struct rt_error *err);
