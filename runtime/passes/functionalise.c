@@ -33,8 +33,8 @@ struct component {
     int at; /* index of the new PL_IF node */
     int first_merge, n_merges;
     int n_outputs;
-    /* `capture` has the edges of the outer graph that the branch reads, `ctrl` output 0 of each
-     * node that the branch waits for. */
+    /* `capture` holds the edges of the outer graph that the branch reads; `ctrl` holds output 0 of
+     * each node that the branch waits for. */
     struct edges capture, ctrl;
 };
 
@@ -42,7 +42,7 @@ struct work {
     struct pl_graph *g;
     int n; /* number of nodes before the round */
     struct pl_conditions all;
-    bool *index_read; /* per node: whether output 1 of the Merge (the index) is read */
+    bool *index_read; /* per node: whether output 1 (the index) of a Merge is read */
     /* Union-find over the nodes in branches of the maximum depth, and their Merges. */
     int *join;
     int *component; /* per root of the union-find: index in w->c; -1: none */
@@ -130,7 +130,7 @@ static bool find_components(struct work *w)
 
 static int by_root(const void *a, const void *b)
 {
-    const int *x = a, *y = b; /* each is a pair of a root and a Merge */
+    const int *x = a, *y = b; /* x and y are pairs of a root and a Merge */
     return x[0] != y[0] ? (x[0] < y[0] ? -1 : 1) : x[1] - y[1];
 }
 

@@ -55,7 +55,7 @@ struct loop {
     int cond, at;
     struct variable v[MAX_VARIABLES];
     int n_variables, n_changing; /* variables of the loop; those that change come first */
-    uint8_t *mark;               /* per node: the marks above */
+    uint8_t *mark;               /* per node: bits IN_CONDITION, IN_BODY, OF_FRAME and LIVES */
     int *own, n_own;             /* nodes that have a mark */
     int *variable_of;  /* per node: the variable of a Merge, a Switch or a constant Enter */
     int *copy;         /* per node: its index in the subgraph that is being made */
@@ -250,7 +250,7 @@ static bool walk(struct loop *l, int from, uint8_t as)
     return true;
 }
 
-/* Returns whether a node with this mark may read the edge of its frame. */
+/* Returns whether a node with this mark may read edge e of its frame. */
 static bool reads_well(const struct loop *l, struct pl_edge e, uint8_t mark)
 {
     const int k = l->variable_of[e.node];
@@ -401,7 +401,7 @@ static enum rt_status place(struct loop *l, struct pl_graph *to, struct pl_edge 
         *out = (struct pl_edge){k, 0};
         if (!pl_is(enter, "RefEnter"))
             return RT_OK;
-        e = enter->in[0]; /* for a handle, which each reader dereferences */
+        e = enter->in[0]; /* a handle is captured instead: each reader dereferences it */
     }
     if (l->copy[e.node] < 0) { /* a free constant that is not copied yet */
         l->copy[e.node] = pl_subgraph_copy_node(l->g, e.node, false, to, l->err);

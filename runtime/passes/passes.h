@@ -23,10 +23,10 @@ struct pl_request {
     /* Per feed: a value that the feed has in every run of the plan, or NULL. The array may be
      * NULL. */
     const struct rt_tensor *const *constant_feed;
-    /* The number of nodes that this plan and all plans inside it may still add; NULL for the
+    /* The number of nodes that are left for this plan and all plans inside it; NULL for the
      * outermost plan. */
     int64_t *nodes_left;
-    bool is_load; /* see rt_call_spec */
+    bool is_load; /* the plan is for restore or init ops (rt_call_spec.is_load) */
 };
 
 enum rt_status pl_extract(struct pl_graph *g, const struct pl_request *q, struct rt_error *err);
@@ -40,9 +40,9 @@ enum rt_status pl_simplify(struct pl_graph *g, bool *changed_calls, struct rt_er
 /* Removes each Switch and Merge whose predicate is a constant, and the nodes of dead branches. */
 enum rt_status pl_remove_dead_branches(struct pl_graph *g, bool *changed, struct rt_error *err);
 enum rt_status pl_freeze(struct pl_graph *g, bool *changed, struct rt_error *err);
-/* Makes the variables mutable that a served plan may write, so that no plan freezes them. If all
- * handles that the plan writes through are constants, these are their variables. If a handle is
- * known only in the run, they include all variables that the handle may refer to. Runs after
+/* Makes the variables mutable that a served plan may write, so that no plan freezes them. If the
+ * plan writes through constant handles, these are the variables of the handles. If a handle is
+ * known only in the run, all variables that it may refer to become mutable. Runs after
  * pl_sub_plans. */
 enum rt_status pl_mark_written(struct pl_graph *g, struct rt_error *err);
 /* Functionalises branches: each Switch and Merge whose predicate is known only in the run. */

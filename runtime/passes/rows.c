@@ -34,11 +34,11 @@ static const int64_t batch_size[N_SIZES] = {1, 67, 239, 4093};
 
 struct walk {
     const struct rt_plan *plan;
-    struct rt_info *info[N_SIZES]; /* per value */
+    struct rt_info *info[N_SIZES]; /* per value: type, shape and contents for each batch size */
     /* Per value: the tensor that `info` points to, if it was evaluated by this analysis. */
     struct rt_tensor *value[N_SIZES];
     struct rt_dep *dep;       /* per value: one dependence that holds for all sizes */
-    enum rt_extreme *extreme; /* per value */
+    enum rt_extreme *extreme; /* per value: whether it is an extreme over the rows */
     struct rt_error *why;
     bool *is_refused; /* set if a node refuses these inputs for every batch size */
     bool *no_memory;  /* set if memory was refused: a value that is not proved may be provable */

@@ -187,7 +187,7 @@ static bool fold_node(struct pl_graph *g, int i)
     return true;
 }
 
-/* Makes each output of a node with several outputs that is read a separate constant. */
+/* Folds a node with several outputs: replaces each output that is read by a separate constant. */
 static bool fold_outputs(struct pl_graph *g, int i)
 {
     enum { MOST = 8 };
