@@ -34,7 +34,7 @@ enum pl_kind {
     PL_GONE, /* removed by a pass; becomes no step */
     PL_OP,
     PL_CONST, /* a constant, whose tensor is `value` */
-    PL_FEED,  /* output 0 is feed number `feed` */
+    PL_FEED,  /* a feed, whose number is `feed` */
     PL_CALL,  /* calls sub[0], a function that is too large to inline */
     PL_IF,    /* runs sub[0] if input 0, the condition, is true, and sub[1] otherwise */
     /* Runs the sub-plan that input 0 indexes, or the last one if the index is out of range. */
@@ -101,8 +101,8 @@ struct rt_plan_step {
     int feed;               /* number of the feed of a PL_FEED */
     struct rt_plan **sub;
     int n_sub;
-    int first_value;   /* index of the value that output 0 is */
-    int *in_value;     /* index of the value that each input is */
+    int first_value;   /* value index of output 0 */
+    int *in_value;     /* value index of each input */
     uint64_t last_use; /* bit k: no later step reads input k (order executor) */
     int n_release;     /* number of values that no step reads after this one */
     int *release;

@@ -143,7 +143,7 @@ struct rt_specialisation *rt_segment_specialisation(struct rt_context *c, int be
 struct rt_specialisation *rt_segment_last(struct rt_plan *p, int begin);
 bool rt_segment_fits(const struct rt_specialisation *l, const struct rt_context *c);
 
-enum { RT_COMPILED_ROWS = 1024 }; /* larger numbers of rows are not reported */
+enum { RT_COMPILED_ROWS = 1024 }; /* larger numbers of rows are not recorded as compiled */
 /* Implements rt_callable_request_compilation for a plan: requests a specialisation of its first
  * segment. */
 void rt_segment_request(struct rt_plan_box *b, const struct rt_shape *shapes);
