@@ -328,7 +328,7 @@ enum rt_status rt_choose_kernel(struct rt_prep *prep, const struct rt_kernel *co
     }
     if (!st && holds) {
         rt_mutex_lock(&chooser->mu);
-        if (!chooser->sealed) { /* another thread may have sealed it */
+        if (!chooser->sealed) { /* another thread may have sealed the chooser */
             rt_map_putn(&chooser->held, (const char *)&key, sizeof key,
                         (void *)(uintptr_t)prep->self->kernel);
             rt_map_putn(&chooser->reason, (const char *)&key, sizeof key,

@@ -16,9 +16,9 @@
 #include "runtime/session/session_internal.h"
 
 enum {
-    MAX_KEPT = 8, /* maximum number that a node keeps */
+    MAX_KEPT = 8, /* maximum number of prepared kernels that a node keeps */
     MAX_KEPT_BYTES = 1 << 20,
-    MAX_SESSION_BYTES = 64 << 20, /* limit for all nodes of a session together */
+    MAX_SESSION_BYTES = 64 << 20, /* maximum bytes for all nodes of a session */
     MAX_VALUE_ELEMENTS = 64,
 };
 
