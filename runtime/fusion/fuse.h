@@ -1,7 +1,7 @@
 /*
- * Fusion passes: each replaces a pattern of nodes by one node that a single kernel computes faster.
- * A pass has its own file, matches one kind of pattern, and works on the graph of one plan, on the
- * CPU only. passes/pipeline.c defines the order of the passes.
+ * Fusion passes: each replaces a pattern of nodes with one node that a single kernel computes
+ * faster. A pass has its own file, matches one kind of pattern, and works on the graph of one plan,
+ * on the CPU only. passes/pipeline.c defines the order of the passes.
  *
  * Rules of a fusion pass: a node stays if its value is fetched, or if it has a control edge or a
  * reader outside the pattern. A node that replaces others takes the place of the last of them

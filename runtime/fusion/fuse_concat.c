@@ -95,8 +95,8 @@ static void query_readers(struct pass *p)
     }
 }
 
-/* Lists the operands of concatenation i, replacing each removed concatenation among them by its own
- * operands. Returns their number, or -1 if there are too many. */
+/* Lists the operands of concatenation i, replacing each removed concatenation among them with its
+ * own operands. Returns their number, or -1 if there are too many. */
 static int operands_of(const struct pass *p, int i, struct pl_edge operand[MOST_OPERANDS])
 {
     struct pl_edge todo[MOST_OPERANDS];

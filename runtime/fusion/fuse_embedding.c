@@ -1,6 +1,6 @@
 /*
- * Replaces embeddings that are looked up only to be summed by one "_EmbedSum", which never
- * materialises the tensor of all rows that are looked up:
+ * Finds embeddings that are looked up only to be summed, and replaces them with one "_EmbedSum",
+ * which never materialises the tensor of all rows that are looked up:
  *
  *   Sum or Mean over one axis of     GatherV2(table, indices, 0)    or    ResourceGather
  *   of rows with weights             rows * weights                 Keras 2's masked average

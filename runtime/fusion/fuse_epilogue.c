@@ -101,7 +101,7 @@ static enum rt_status vector_of(const struct pl_graph *g, struct pl_edge e, stru
     return st;
 }
 
-/* Returns whether e is a constant along the rows of the epilogue's present value. Differs from
+/* Returns whether e is a constant along the rows of the epilogue's current value. Differs from
  * is_vector only if there is a Reshape in between. */
 static bool fits_rows(const struct pl_graph *g, struct pl_edge e, const struct epilogue *t)
 {
@@ -356,7 +356,7 @@ static struct pl_edge add_constant(struct pl_graph *g, int like, const double *v
     return pl_add_constant(g, like, &t, err);
 }
 
-/* Replaces the last fused node by a Reshape of the new value of node `head`. */
+/* Replaces the last fused node with a Reshape of the new value of node `head`. */
 static enum rt_status put_reshape(struct pass *p, int head, const struct epilogue *t)
 {
     struct pl_graph *g = p->g;
@@ -400,7 +400,7 @@ static enum rt_status add_operands(struct pass *p, int head, const struct epilog
     return RT_OK;
 }
 
-/* Replaces the last fused node by node `head`, the matrix multiplication or convolution, with its
+/* Replaces the last fused node with node `head`, the matrix multiplication or convolution, with its
  * epilogue. */
 static enum rt_status put(struct pass *p, int head, const struct epilogue *t)
 {

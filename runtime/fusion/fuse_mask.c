@@ -64,8 +64,8 @@ static bool is_axis_of_einsum(const struct pl_graph *g, struct pl_edge e, int at
     return false;
 }
 
-/* Works as is_axis_of_einsum, for a matrix product of transposed q and k. The Transposes show that
- * there are four axes. Only the last two axes are found, as axes of the inputs of the
+/* Works like is_axis_of_einsum, for a matrix product of transposed q and k. The Transposes show
+ * that there are four axes. Only the last two axes are found, as axes of the inputs of the
  * Transposes. */
 static bool is_axis_of_matmul(const struct pl_graph *g, struct pl_edge e, int at,
                               struct pl_edge *whose, int *axis)

@@ -1,5 +1,5 @@
 /*
- * Finds layer normalisation as frameworks spell it out, and replaces it by one "_LayerNorm":
+ * Finds layer normalisation as frameworks spell it out, and replaces it with one "_LayerNorm":
  *
  *   mean = Mean(x, axis), variance = Mean((x - mean)^2, axis), factor = Rsqrt(variance + epsilon)
  *   y = x * m + (offset - mean * m), m = factor * scale          Keras, tf.nn.batch_normalization

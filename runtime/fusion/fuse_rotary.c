@@ -1,5 +1,5 @@
 /*
- * Finds rotary position embedding as exporters write it, and replaces it by one "_Rotary"
+ * Finds rotary position embedding as exporters write it, and replaces it with one "_Rotary"
  * (rotary.h):
  *
  *   y = x * cos + r * sin, r = rotate(x)

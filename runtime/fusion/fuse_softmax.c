@@ -1,6 +1,6 @@
 /*
- * Replaces a softmax over the last axis that is spelled out (by hand, or for tensors of three and
- * more axes) by the op Softmax, which the attention pass looks for too:
+ * Finds a softmax over the last axis that is spelled out (by hand, or for tensors of three and more
+ * axes), and replaces it with the op Softmax, which the attention pass looks for too:
  *
  *   e = Exp(x - Max(x, -1)), y = e / Sum(e, -1)        both reductions keep their axis
  *

@@ -586,7 +586,7 @@ static struct pl_edge nothing(struct pl_rnn_loop *l, enum rt_dtype dtype, struct
     return pl_add_constant(l->g, l->at, &t, err);
 }
 
-/* Adds a constant limit that does not bound the loop: it makes one step for each item. */
+/* Adds a constant limit that does not bound the loop: the loop makes one step for each item. */
 struct pl_edge pl_no_limit(struct pl_rnn_loop *l, struct rt_error *err)
 {
     struct rt_tensor t = {0};

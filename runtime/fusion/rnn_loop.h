@@ -108,7 +108,7 @@ bool pl_is_length(const struct pl_graph *g, struct pl_edge e, struct pl_edge ite
  * columns. Sets *rows, which is -1 at first, to the number of rows that the matrices must have; a
  * shape gives this number only together with the number of columns. */
 bool pl_takes_rows(int64_t given, int64_t cols_given, int64_t cols, int64_t *rows);
-/* Works as pl_takes_rows does, for the constant element shape of a list: unknown, or two
+/* Works like pl_takes_rows, for the constant element shape of a list: unknown, or two
  * numbers. */
 bool pl_list_shape(const struct pl_graph *g, struct pl_edge e, int64_t cols, int64_t *rows);
 /* Adds a constant limit that does not bound the loop. The result's node is -1 if memory runs

@@ -25,7 +25,7 @@ struct pl_node {
     /* Attributes and types. NULL for a PL_COPY, and for a node without an op that only orders other
      * nodes. */
     const struct rt_node *def;
-    const char *name; /* prefixed by the names of the calls around the node */
+    const char *name; /* name of the node, prefixed by the names of the calls around it */
     int depth;        /* number of calls around the node */
     int n_in, n_out, n_ctrl;
     struct pl_edge *in;
@@ -51,7 +51,7 @@ struct pl_pipeline {
     /* Runs one simplification pass, as pl_simplify does. */
     enum rt_status (*simplify)(struct pl_graph *g, bool *changed_calls, struct rt_error *err);
     /* Makes the graph of function `f` of node `node` in the state in which its plan would be made.
-     * The caller clears *out by pl_graph_clear; after a failure there is nothing to clear. */
+     * The caller clears *out with pl_graph_clear; after a failure there is nothing to clear. */
     enum rt_status (*look_inside)(const struct pl_graph *g, int node, const struct rt_func_ref *f,
                                   bool is_body, struct pl_graph *out, struct rt_error *err);
 };

@@ -46,7 +46,7 @@ bool pl_is_ref(const struct pl_graph *g, struct pl_edge e);
  * control inputs. */
 struct pl_edge pl_origin(const struct pl_graph *g, struct pl_edge e);
 /* Returns an edge that may be read instead of e: skips the identities before e that have no control
- * inputs. (simplify.c replaces e by such an edge, and also skips other ops that pass their input
+ * inputs. (simplify.c replaces e with such an edge, and also skips other ops that pass their input
  * on.) */
 struct pl_edge pl_pure_origin(const struct pl_graph *g, struct pl_edge e);
 

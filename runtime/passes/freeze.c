@@ -3,7 +3,7 @@
  * a value and no served signature writes it. pl_mark_written finds the variables that a plan may
  * write before the plan runs, because the run that writes would otherwise continue with the frozen
  * value. If another plan has frozen one of these variables, the session's generation is incremented
- * and callables make their plans again.
+ * and callables rebuild their plans.
  */
 #include "runtime/ir/match.h"
 #include "runtime/passes/passes.h"
@@ -26,7 +26,7 @@ static struct rt_variable *frozen_variable(const struct pl_graph *g, struct pl_e
     return v;
 }
 
-/* Replaces input k of node i by the value of `v`: a constant of the type of `like`'s first
+/* Replaces input k of node i with the value of `v`: a constant of the type of `like`'s first
  * output. */
 static enum rt_status put_value(struct pl_graph *g, int i, int k, struct rt_variable *v,
                                 const struct rt_node *like, bool is_ref, struct rt_error *err)

@@ -67,7 +67,7 @@ enum rt_status pl_finish(struct pl_graph *g, struct rt_plan **out, struct rt_err
 /* ---- plans of functions ---- */
 
 /* The request for the plan of a function that a node calls. The caller frees `feeds` and
- * `constant_feed` by pl_sub_request_clear. */
+ * `constant_feed` with pl_sub_request_clear. */
 struct pl_sub_request {
     struct pl_request q;
     struct rt_edge *feeds;
@@ -82,7 +82,7 @@ void pl_sub_request_clear(struct pl_sub_request *r);
 
 /* ---- analyses of a plan ---- */
 
-/* Works as rt_callable_is_rowwise. Only reads the plan, so other threads may run the plan at the
+/* Works like rt_callable_is_rowwise. Only reads the plan, so other threads may run the plan at the
  * same time. */
 bool rt_plan_is_rowwise(const struct rt_plan *p, const struct rt_shape *shapes,
                         struct rt_error *why);

@@ -618,7 +618,7 @@ static bool walk_branches(struct walk *w, struct rt_plan_step *n)
     }
     for (int b = 0; b < n->n_sub; b++)
         if (!walk_sub(w, n, b, 1)) {
-            *w->is_refused = false; /* another branch may run instead */
+            *w->is_refused = false; /* a run may take another branch, which may accept the inputs */
             return false;
         }
     return true;

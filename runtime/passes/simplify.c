@@ -46,8 +46,8 @@ static bool is_identity(const struct pl_graph *g, int i, const unsigned char *ma
             (pl_is(n, "IdentityN") && (n->n_in == 1 || (mark && mark[i] == IDLE))));
 }
 
-/* Works as pl_pure_origin, and also skips other ops that pass their input on. An identity of a ref
- * reads the variable, so it stays, unless its input is a plain value. */
+/* Works like pl_pure_origin, and also skips other ops that pass their input on. An identity of a
+ * ref reads the variable, so it stays, unless its input is a plain value. */
 static struct pl_edge through_identities(struct pl_graph *g, const unsigned char *mark,
                                          const struct pl_edge from)
 {
@@ -187,7 +187,7 @@ static bool fold_node(struct pl_graph *g, int i)
     return true;
 }
 
-/* Folds a node with several outputs: replaces each output that is read by a separate constant. */
+/* Folds a node with several outputs: each output that is read becomes a separate constant. */
 static bool fold_outputs(struct pl_graph *g, int i)
 {
     enum { MOST = 8 };
@@ -260,7 +260,7 @@ static enum rt_status wait_for_inputs(struct pl_graph *g, struct pl_node *n, str
     return RT_OK;
 }
 
-/* Replaces each branch with a constant condition by a call of the function that it chooses. */
+/* Turns each branch with a constant condition into a call of the function that it chooses. */
 static enum rt_status take_branches(struct pl_graph *g, bool *any, struct rt_error *err)
 {
     enum rt_status st = RT_OK;

@@ -68,7 +68,7 @@ static inline bool pl_reads_variable(const struct rt_node *n, int k, uint8_t dty
     return dtype == RT_RESOURCE && pl_follows_refs(n, k);
 }
 /* Returns whether input k of `n` may be a variable's value instead of its handle; pl_freeze
- * replaces the handle by the value. */
+ * replaces the handle with the value. */
 static inline bool pl_takes_value(const struct rt_node *n, int k)
 {
     return k == 0 && (strcmp(n->schema->name, "ResourceGather") == 0 ||
@@ -91,7 +91,7 @@ struct rt_plan_step {
     /* Attributes and types; NULL for a PL_COPY, and for a step without an op that only orders other
      * steps. */
     const struct rt_node *def;
-    const char *name; /* prefixed by the names of the calls around the node */
+    const char *name; /* name of the node, prefixed by the names of the calls around it */
     int n_in, n_out, n_ctrl;
     struct pl_edge *in; /* outputs of other steps that the step reads */
     int *ctrl;          /* indexes of steps that must run before this one */

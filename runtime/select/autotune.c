@@ -129,7 +129,7 @@ static void add_known(struct rt_map *file, struct rt_map *known)
     forget(known, RT_AUTOTUNE_MOST);
 }
 
-/* Works as rt_autotune_read. Entries that are known already are kept, because they are newer than
+/* Works like rt_autotune_read. Entries that are known already are kept, because they are newer than
  * those of the file. */
 static int read_locked(struct rt_autotune *a, struct rt_span text, int *bad) RT_REQUIRES(a->mu)
 {

@@ -47,7 +47,7 @@ struct pl_benchmark {
 struct candidate {
     const struct rt_kernel *kernel;
     struct rt_prepared *prepared;
-    int64_t best_ns; /* best time for the present batch size */
+    int64_t best_ns; /* best time for the current batch size */
     size_t packed;   /* bytes of the kernel's packed constants */
     double score;    /* sum over batch sizes of this candidate's time divided by the best time */
     bool out;

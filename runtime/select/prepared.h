@@ -52,7 +52,7 @@ struct rt_prepared_cache;
 struct rt_prepared_cache *rt_prepared_cache_new(struct rt_arena *arena);
 void rt_prepared_cache_clear(struct rt_prepared_cache *c);
 /* Finds or makes the prepared kernel for these inputs. If is_cached is false, the caller frees it
- * by rt_prepared_free. */
+ * with rt_prepared_free. */
 enum rt_status rt_prepared_get(struct rt_context *c, struct rt_plan_step *n,
                                const struct rt_tensor *in, struct rt_prepared **out,
                                struct rt_error *err);

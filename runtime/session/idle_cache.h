@@ -36,7 +36,7 @@ struct rt_cache_owner {
     struct rt_cache_owner *next, *before; /* guarded by the rt_idle_cache's mu */
     void *owner;
     const struct rt_session *session;
-    /* Evicts the idle item that would be reused last, if there is one, and releases its bytes by
+    /* Evicts the idle item that would be reused last, if there is one, and releases its bytes with
      * rt_idle_cache_release. Called under mu, so it must call no other rt_idle_cache_ function. */
     void (*drop)(struct rt_cache_owner *k);
     atomic_int n;        /* number of idle items; changed under the owner's own lock */
@@ -44,7 +44,7 @@ struct rt_cache_owner {
     /* How often a run has returned an item; changed under the owner's own lock. */
     atomic_uint uses;
     unsigned seen_uses; /* value of `uses` at the last search for a victim; guarded by mu */
-    /* Time of the first search that saw the present seen_uses; guarded by mu. */
+    /* Time of the first search that saw the current seen_uses; guarded by mu. */
     int64_t seen_ns;
 };
 

@@ -14,7 +14,7 @@ struct rt_variable {
     struct rt_mutex mu;
     /* RT_NO_DTYPE if there is no value; mu guards this member and the following */
     struct rt_tensor value;
-    uint32_t storage; /* incremented where TensorFlow would allocate a new buffer */
+    uint32_t storage; /* incremented when TensorFlow would allocate a new buffer */
     bool is_mutable, is_frozen;
     void (*on_write)(void *arg);
     void *on_write_arg;

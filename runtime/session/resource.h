@@ -41,12 +41,12 @@ bool rt_variable_is_initialized(struct rt_variable *v);
 enum rt_status rt_variable_read(struct rt_variable *v, bool is_ref, struct rt_tensor *out,
                                 struct rt_error *err);
 /* Updates *t, a view of an earlier value of the variable: it becomes the view at the same offset of
- * the present value. *t stays unchanged if an assignment has changed the number of elements
+ * the current value. *t stays unchanged if an assignment has changed the number of elements
  * since. */
 void rt_variable_follow(struct rt_variable *v, struct rt_tensor *t);
 /* Sets the value to what rt_state_keep makes of `t`. On failure the value is unchanged:
  * RT_INVALID_ARGUMENT if `t` has another dtype, RT_RESOURCE_EXHAUSTED and RT_UNIMPLEMENTED as
- * returned by rt_state_keep. The call is a write: plans that froze the variable are made again. */
+ * returned by rt_state_keep. The call is a write: plans that froze the variable are rebuilt. */
 enum rt_status rt_variable_assign(struct rt_variable *v, const struct rt_tensor *t,
                                   const struct rt_state *state, struct rt_error *err);
 /*

@@ -149,7 +149,7 @@ void rt_session_serve(struct rt_session *s)
         rt_state_serve(&s->state, s->options.state_memory_limit);
     s->serving = true;
     rt_mutex_unlock(&s->mu);
-    atomic_fetch_add(&s->generation, 1); /* plans that were made during loading are made again */
+    atomic_fetch_add(&s->generation, 1); /* plans that were made during loading are rebuilt */
     rt_checkpoint_v1_forget();
 }
 

@@ -100,7 +100,7 @@ struct rt_run_options {
     int n_all_cancelled;
     struct rt_trace *trace; /* NULL: no trace (runtime/exec/trace.h) */
     /* The feeds hold the rows of several calls, which were merged because rt_callable_is_rowwise
-     * allowed it. The present plan, which may have been made again after a variable was assigned,
+     * allowed it. The current plan, which may have been rebuilt after a variable was assigned,
      * must pass row-wise analysis for the feeds' lengths. If it does not, nothing runs and the
      * status is RT_ABORTED, or RT_UNAVAILABLE if a later run may pass: with other lengths, or when
      * there is memory for the analysis. */
@@ -159,7 +159,7 @@ enum rt_dtype rt_callable_fetch_dtype(const struct rt_callable *c, int fetch);
  * lengths; for other lengths the result is a guess, and a merged run is analysed for its own
  * lengths (rt_run_options.is_merged). If the result is false, `why` names the node and the op that
  * prevent merging; or its code is RT_RESOURCE_EXHAUSTED, if memory ran out and the analysis might
- * succeed later. The result holds for the present values of the variables.
+ * succeed later. The result holds for the current values of the variables.
  */
 bool rt_callable_is_rowwise(struct rt_callable *c, const struct rt_shape *shapes,
                             struct rt_error *why);
@@ -171,7 +171,7 @@ void rt_session_admit_weights(struct rt_session *s, int64_t bytes);
 /*
  * Changes the session from loading to serving, after restore and init. Every callable prepared
  * before the call, except those with is_load, has marked the variables that it writes as mutable.
- * After the call all other variables are constants of plans, and existing plans are made again at
+ * After the call all other variables are constants of plans, and existing plans are rebuilt at
  * their next use.
  */
 void rt_session_serve(struct rt_session *s);
@@ -201,7 +201,7 @@ enum rt_status rt_session_missing(struct rt_session *s, const struct rt_call_spe
                                   struct rt_error *err);
 
 struct rt_session_stats {
-    int64_t packed_bytes; /* bytes of constants in the packed form of kernels */
+    int64_t packed_bytes; /* bytes of constants that kernels have packed */
     int64_t runs, nodes_run;
     int n_specialisations;
     size_t specialisation_bytes;
