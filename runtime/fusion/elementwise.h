@@ -102,7 +102,7 @@ struct rt_elementwise_step {
 #define RT_ELEMENTWISE_INPUTS(IN, op) IN(op, OPERANDS, operands, LIST)
 #define RT_ELEMENTWISE_OUTPUTS(OUT)   OUT(y)
 #define RT_ELEMENTWISE_ATTRS(ATTR)                                                                 \
-    ATTR(INTS, steps) /* consecutive struct rt_elementwise_step values */                          \
+    ATTR(INTS, steps) /* the steps: consecutive struct rt_elementwise_step values */               \
     ATTR(INT, pieces) /* if not 0, operand 0 is the concatenation of the first `pieces` inputs */  \
     ATTR(INT, axis)   /* axis of this concatenation, which steps name as input 0 */
 RT_FUSED_OP(RT_ELEMENTWISE, rt_elementwise, "_Chain");

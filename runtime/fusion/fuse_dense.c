@@ -92,7 +92,7 @@ enum rt_status pl_put_dense(struct pl_graph *g, int at, struct pl_edge x, struct
                              err);
 }
 
-/* ---- biases behind a Reshape ---- */
+/* ---- biases after a Reshape ---- */
 
 /* Returns the number of columns of e if it is a matrix product with a constant matrix; otherwise
  * 0. */

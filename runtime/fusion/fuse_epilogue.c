@@ -268,7 +268,7 @@ static bool take_residual(const struct pl_graph *g, const struct pl_node *n, str
     return true;
 }
 
-/* ---- a Reshape in between ---- */
+/* ---- a Reshape between the steps ---- */
 
 /* Puts the integers of the constant `e`, the last one first, before the *n integers at the end of
  * `dim`, which has `capacity` elements. Returns false if `e` is not such a constant. */

@@ -191,7 +191,7 @@ static bool is_folded(struct norm *m, const struct pl_node *root)
     return false;
 }
 
-/* ---- by batch normalisation ---- */
+/* ---- normalisation by FusedBatchNormV3 ---- */
 
 enum { SHAPE_OPEN = -1 };
 
@@ -314,7 +314,7 @@ static bool is_batch_normed(struct norm *m, struct pl_edge e)
     return true;
 }
 
-/* ---- by the mean of squares (RMS) ---- */
+/* ---- RMS normalisation (by the mean of squares) ---- */
 
 /* Returns whether e is the square of a value, and sets *of to the value. */
 static bool is_square(struct norm *m, struct pl_edge e, struct pl_edge *of)

@@ -107,9 +107,9 @@ enum rt_cell_act {
     ATTR(ENUM, gate_activation) /* enum rt_cell_act */                                             \
     ATTR(ENUM, activation)      /* enum rt_cell_act */                                             \
     ATTR(INT, units)                                                                               \
-    ATTR(INT, width)     /* columns of h and y: units, unless there is a projection */             \
+    ATTR(INT, width)     /* number of columns of h and y; without a projection, units */           \
     ATTR(FLOAT, clip)    /* bound on the absolute value of c; 0: none */                           \
-    ATTR(INT, depth)     /* columns of x */                                                        \
+    ATTR(INT, depth)     /* number of columns of x */                                              \
     ATTR(INT, x_rows)    /* number of rows that x must have; -1: any */                            \
     ATTR(BOOL, x_listed) /* x must have x_rows rows even if no step runs */                        \
     ATTR(INT, y_rows)    /* required rows of y; -1: any. If required, unwritten rows are zero */   \

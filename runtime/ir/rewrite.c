@@ -107,7 +107,7 @@ const char *pl_keep_text(struct pl_graph *g, const char *text, struct rt_error *
     return kept;
 }
 
-/* ---- nodes and constants beside others ---- */
+/* ---- additional nodes and constants ---- */
 
 int pl_add_like(struct pl_graph *g, int like, struct rt_error *err)
 {

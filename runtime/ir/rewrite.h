@@ -36,7 +36,7 @@ enum rt_status pl_add_extra(struct pl_graph *g, int at, const char *name, struct
 /* Copies the text into memory that lives as long as the plan. Returns NULL if memory runs out. */
 const char *pl_keep_text(struct pl_graph *g, const char *text, struct rt_error *err);
 
-/* ---- nodes and constants beside others ---- */
+/* ---- additional nodes and constants ---- */
 
 /* Adds a node with one output, and with the name and depth of node `like` (none if `like` is -1).
  * Returns -1 if memory runs out. */

@@ -141,7 +141,7 @@ static void find_busy(struct work *w)
     }
 }
 
-/* ---- whether the dead nodes can be removed ---- */
+/* ---- checking that the dead nodes can be removed ---- */
 
 /* Returns the only live input of a Merge, or -1 if several inputs are live. */
 static int only_live(const struct work *w, const struct pl_node *n)

@@ -142,7 +142,7 @@ enum rt_status rt_missing_find(struct rt_session *s, const struct pl_request *q,
     return st;
 }
 
-/* ---- functions that call themselves ---- */
+/* ---- recursive functions ---- */
 
 /* Returns whether a call of `body` leads to another call of `body`. Also returns false if memory
  * runs out. */

@@ -15,8 +15,8 @@ struct walk {
     unsigned char *mark; /* per node: NEW, OPEN or DONE */
     struct {
         int node, k; /* k: index of the input to visit next */
-    } * stack;       /* the OPEN nodes */
-    int *order, n;   /* the DONE nodes */
+    } * stack;       /* stack of the OPEN nodes */
+    int *order, n;   /* the DONE nodes in topological order */
 };
 
 /* Returns the node of data input k, or of control input k - n_in. */

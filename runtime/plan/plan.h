@@ -161,7 +161,7 @@ struct rt_plan_box {
     atomic_int refs;
 };
 struct rt_plan_box *rt_plan_box_ref(struct rt_plan_box *b);
-void rt_plan_box_unref(struct rt_plan_box *b); /* NULL is allowed */
+void rt_plan_box_unref(struct rt_plan_box *b); /* `b` may be NULL */
 
 void rt_plan_free(struct rt_plan *p);
 

@@ -115,7 +115,7 @@ struct rt_specialisation {
     size_t bytes;                /* bytes that the specialisation itself occupies */
 };
 
-void rt_specialisation_unref(struct rt_specialisation *l); /* NULL is allowed */
+void rt_specialisation_unref(struct rt_specialisation *l); /* `l` may be NULL */
 
 /* ---- an execution instance ---- */
 

@@ -259,7 +259,7 @@ static enum rt_status save_locked(struct rt_autotune *a, struct rt_error *err) R
     if (st)
         return st;
     rt_bytes_init(&text, RT_AUTOTUNE_FILE_BYTES);
-    read_file(a, &in_file); /* another server may have added entries */
+    read_file(a, &in_file); /* another server may have added entries since the file was read */
     rt_bytes_adds(&text, FIRST_LINE);
     for (size_t i = 0; i < a->known.n; i++)
         if (a->known.entry[i].key)

@@ -29,7 +29,7 @@ struct rt_autotune;
  * so is a file that is not an autotune cache, after a warning in the log. Returns NULL if memory
  * runs out. */
 struct rt_autotune *rt_autotune_new(const char *path);
-void rt_autotune_free(struct rt_autotune *a); /* NULL is allowed */
+void rt_autotune_free(struct rt_autotune *a); /* `a` may be NULL */
 /* Works like rt_autotune_new, for a file that a user names, which is checked first
  * (rt_autotune_check_file). Returns RT_INVALID_ARGUMENT or RT_FAILED_PRECONDITION if the file is of
  * another kind. Logs a warning if the file cannot be written. */

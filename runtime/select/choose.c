@@ -45,7 +45,7 @@ struct pl_chooser *pl_chooser_new(void)
     rt_mutex_init(&c->mu);
     rt_map_init(&c->held);
     rt_map_init(&c->reason);
-    c->arena = rt_arena_new(REASON_BYTES); /* if NULL, reasons are less detailed */
+    c->arena = rt_arena_new(REASON_BYTES); /* if the arena is NULL, reasons are less detailed */
     c->left_ns = BENCHMARK_MS * INT64_C(1000000);
     return c;
 }
@@ -177,7 +177,7 @@ static bool held_key(const struct rt_prep *prep, struct held_key *key)
     return key->buf != NULL;
 }
 
-/* ---- by timing ---- */
+/* ---- choice by timing ---- */
 
 /* Returns the shape of the first input that is not a constant, for the log. */
 static const char *benchmarked_shape(const struct rt_prep *prep, char *buffer, size_t n)

@@ -25,7 +25,7 @@ enum {
 struct rt_prepared_cache {
     _Atomic(struct rt_prepared *) first;
     atomic_int n;
-    _Atomic uint64_t packed; /* inputs that were ever packed, also for specialisations */
+    _Atomic uint64_t packed; /* bit k: input k was packed at least once, also for specialisations */
     struct rt_mutex mu;
 };
 

@@ -58,7 +58,7 @@ struct rt_idle_cache {
 
 /* Returns NULL if memory runs out. */
 struct rt_idle_cache *rt_idle_cache_new(size_t idle_bytes, size_t specialisation_bytes);
-void rt_idle_cache_free(struct rt_idle_cache *k); /* NULL is allowed */
+void rt_idle_cache_free(struct rt_idle_cache *k); /* `k` may be NULL */
 
 void rt_idle_cache_add_owner(struct rt_idle_cache *k, struct rt_cache_owner *who);
 /* Removes `who` from the list of owners. The owner releases its items itself. */

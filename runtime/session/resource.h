@@ -31,7 +31,7 @@ struct rt_variable *rt_variable_new(const char *name, enum rt_dtype dtype,
  * object. */
 struct rt_variable *rt_variable_of(const struct rt_tensor *handle);
 enum rt_dtype rt_variable_dtype(const struct rt_variable *v);
-/* Returns the declared shape. */
+/* Returns the declared shape of the variable. */
 const struct rt_shape *rt_variable_shape(const struct rt_variable *v);
 bool rt_variable_is_initialized(struct rt_variable *v);
 /* Sets *out to a reference to the value, which may be lazy. If the variable has no value, returns

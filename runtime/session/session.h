@@ -27,13 +27,13 @@ struct rt_idle_cache;
 struct rt_pass_dump {
     void (*put)(void *arg, const char *text, size_t n);
     void *arg;
-    const char *pass; /* NULL for all passes */
+    const char *pass; /* name of the passes to dump; NULL for all passes */
 };
 /* Returns the name of the i-th pass, or NULL if i is past the last. */
 const char *rt_pass_name(int i);
 
 struct rt_session_options {
-    const struct rt_registry *registry; /* must outlive the session */
+    const struct rt_registry *registry; /* registry of the ops, which must outlive the session */
     size_t run_memory_limit;            /* bytes that one run may hold at any time; 0: no limit */
     size_t state_memory_limit; /* bytes that runs may leave in variables and tables; 0: no limit */
     /* Bound on all runs of all sessions that share the budget; NULL: no bound. */
@@ -47,7 +47,8 @@ struct rt_session_options {
     struct rt_parallel *parallel;
     bool log_device_placement;
     struct rt_tuning tuning;
-    struct rt_compiler *compiler; /* if NULL, only rt_session_compile compiles */
+    /* Background compiler; if NULL, only rt_session_compile compiles. */
+    struct rt_compiler *compiler;
     /* For tools and tests: a run compiles its shapes at their first occurrence, on its own
      * thread. */
     bool compiles_inline;
@@ -58,13 +59,14 @@ struct rt_session_options {
     /* When true, loading, compiling and runs end with RT_CANCELLED. rt_session_loading replaces
      * this flag. May be NULL. */
     const _Atomic bool *cancelled;
-    const struct rt_pass_dump *pass_dump; /* must outlive the session; NULL: no dump */
+    /* Receiver of dumps, which must outlive the session; NULL: no dumps. */
+    const struct rt_pass_dump *pass_dump;
 };
 
 /* Makes a session, which owns the library on success. */
 enum rt_status rt_session_new(struct rt_session **out, struct rt_library *library,
                               const struct rt_session_options *options, struct rt_error *err);
-void rt_session_free(struct rt_session *s); /* NULL is allowed */
+void rt_session_free(struct rt_session *s); /* `s` may be NULL */
 const struct rt_graph *rt_session_graph(const struct rt_session *s);
 /* Returns RT_CANCELLED if options.cancelled is true or the session is about to be freed. Code that
  * loads or compiles calls this between its steps: between passes, between the nodes that it
@@ -98,7 +100,7 @@ struct rt_run_options {
      * when all of them are true. An empty array has no effect. */
     const _Atomic bool *const *all_cancelled;
     int n_all_cancelled;
-    struct rt_trace *trace; /* NULL: no trace (runtime/exec/trace.h) */
+    struct rt_trace *trace; /* trace that the run records; NULL: no trace (runtime/exec/trace.h) */
     /* The feeds hold the rows of several calls, which were merged because rt_callable_is_rowwise
      * allowed it. The current plan, which may have been rebuilt after a variable was assigned,
      * must pass row-wise analysis for the feeds' lengths. If it does not, nothing runs and the
