@@ -36,7 +36,7 @@ static bool is_elementwise(const struct pl_node *n)
 }
 
 /* Returns whether the node is a float concatenation along a constant axis and has no control
- * edges. */
+ * inputs. */
 static bool is_concat(const struct pl_graph *g, const struct pl_node *n, int64_t *axis)
 {
     return pl_is(n, "ConcatV2") && !n->call && n->n_ctrl == 0 && n->n_in >= 3 &&

@@ -22,7 +22,7 @@ static bool is_all_ones(const struct rt_node *n, const char *attr)
     return true;
 }
 
-/* Returns whether the node is a 1x1 convolution with stride 1 and without padding. */
+/* Returns whether convolution n is 1x1, with stride 1 and without padding. */
 static bool is_pointwise(const struct pl_graph *g, const struct pl_node *n)
 {
     const struct rt_tensor *filter = pl_constant(g, n->in[1]);

@@ -112,7 +112,7 @@ enum rt_cell_act {
     ATTR(INT, depth)     /* number of columns of x */                                              \
     ATTR(INT, x_rows)    /* number of rows that x must have; -1: any */                            \
     ATTR(BOOL, x_listed) /* x must have x_rows rows even if no step runs */                        \
-    ATTR(INT, y_rows)    /* required rows of y; -1: any. If required, unwritten rows are zero */   \
+    ATTR(INT, y_rows)    /* required rows of y; -1: any. If set, unwritten rows are zero */        \
     ATTR(INT, x_row)     /* first row of w and w_reset_before that multiplies x */                 \
     ATTR(INT, h_row)     /* first row of r and r_reset_before that multiplies the state */         \
     ATTR(STRING, order)  /* letters of the gates in the order of the columns */                    \

@@ -59,7 +59,7 @@ struct rt_patch {
 
 struct rt_step {
     uint8_t kind;
-    /* Check the deadline before this step, because the steps since the last check do much work. */
+    /* Check the deadline after this step, because the steps since the last check did much work. */
     bool check;
     bool is_view; /* the kernel makes its own outputs */
     int node;

@@ -331,8 +331,8 @@ static int64_t best_of(const struct candidate *c, int n, int *n_left)
 }
 
 /* Drops candidates that are clearly slower than the best, and those that are not faster (from the
- * second round on: clearly faster) than the rule's choice. The rule's choice is the first candidate
- * and is never dropped. */
+ * second round on: clearly faster) than the rule's choice. The rule's choice is the first
+ * candidate, which is never dropped for being slow. */
 static void drop_slow(struct candidate *c, int n, int round)
 {
     int n_left;
