@@ -207,7 +207,7 @@ void *kn_out(struct rt_run *r, int k, int rank, const int64_t *dim)
 
     if (o->dtype && o->rank == rank &&
         (rank == 0 || memcmp(o->dim, dim, (size_t)rank * sizeof *dim) == 0))
-        /* without elements, any pointer that is not NULL will do */
+        /* A tensor without elements may point to anything but NULL. */
         return o->data ? o->data : (void *)o;
     return rt_out(r, k, rank, dim);
 }
@@ -221,7 +221,7 @@ enum rt_status kn_infer_now(struct rt_run *r, enum rt_status (*infer)(struct rt_
     struct rt_info *in = few;
     int8_t *alias = few_alias;
 
-    /* rt_scratch is not used here, because the kernel may already use it */
+    /* The kernel may already use rt_scratch, so it is not used here. */
     if (n_in > 8 || n_out > 16) {
         in = rt_run_alloc(r, n_in * sizeof *in + n_out);
         if (!in)
@@ -283,7 +283,7 @@ enum rt_status kn_view(struct rt_run *r, int k, int in, int rank, const int64_t 
 
     if (!o->data || o->data != r->in[in].data)
         return rt_out_view(r, k, in, rank, dim);
-    o->rank = (int8_t)rank; /* the output lies on the input already, and may own its bytes */
+    o->rank = (int8_t)rank; /* the output already lies over the input, and may own its bytes */
     for (int i = 0; i < rank; i++)
         o->dim[i] = dim[i];
     return RT_OK;
@@ -308,8 +308,8 @@ bool kn_is_aligned(enum rt_dtype dtype, int64_t n)
     return n * (int64_t)rt_dtype_size(dtype) % 64 == 0;
 }
 
-/* TensorFlow copies a part of a tensor, except for whole rows of multiples of 64 bytes, which
- * share the tensor's buffer. The difference is visible where the tensor is an alias of a
+/* TensorFlow copies a part of a tensor, except whole rows whose size is a multiple of 64 bytes,
+ * which share the tensor's buffer. Sharing is visible where the tensor is an alias of a
  * variable. */
 static bool shares_rows(const struct rt_tensor *t, int64_t first, int rank, const int64_t *dim)
 {
@@ -347,8 +347,8 @@ void kn_strides(int rank, const int64_t *dim, int64_t *stride)
     }
 }
 
-/* Drops dimensions of length 1, and merges neighbouring dimensions that are contiguous on both
- * sides. */
+/* Drops dimensions of length 1, and merges neighbouring dimensions that are contiguous in both src
+ * and dst. */
 static void simplify(const struct kn_walk *w, struct kn_walk *o)
 {
     o->rank = 0;
@@ -395,7 +395,7 @@ struct b16 {
                 d[i * ds] = s[i * ss];                                                             \
         }                                                                                          \
     }                                                                                              \
-    /* dst is contiguous along dimension 1, src along 0: square blocks keep both in the cache */   \
+    /* dst is contiguous along dimension 1, src along 0; square blocks keep both in the cache. */  \
     static void transpose_##N(void *dst, int64_t d0, const void *src, int64_t s1, int64_t n0,      \
                               int64_t n1)                                                          \
     {                                                                                              \
@@ -433,7 +433,8 @@ static transpose_fn *transpose_of(size_t size)
                        : transpose_16;
 }
 
-/* Moves the counters of dimensions [0, rank) to the next index; false after the last one. */
+/* Advances the counters of dimensions [0, rank) to the next index. Returns false after the last
+ * index. */
 static bool step(const struct kn_walk *w, int rank, int64_t *at, int64_t *d, int64_t *s)
 {
     for (int i = rank - 1; i >= 0; i--) {
@@ -448,7 +449,7 @@ static bool step(const struct kn_walk *w, int rank, int64_t *at, int64_t *d, int
     return false;
 }
 
-/* Elements that are copied between two checks of the run. */
+/* The number of elements copied between two deadline checks. */
 enum { LONG_RUN = 1 << 20 };
 
 static enum rt_status spend(struct rt_run *r, int64_t work)
@@ -456,7 +457,7 @@ static enum rt_status spend(struct rt_run *r, int64_t work)
     return r ? rt_run_spend(r, &r->left, work) : RT_OK;
 }
 
-/* Transposes a matrix in parts, each of whole blocks. */
+/* Transposes a matrix in parts, each of which consists of whole blocks. */
 static enum rt_status transpose_all(transpose_fn *transpose, char *dst, int64_t d0, const char *src,
                                     int64_t s1, int64_t n0, int64_t n1, int64_t bytes,
                                     struct rt_run *r)
@@ -473,7 +474,7 @@ static enum rt_status transpose_all(transpose_fn *transpose, char *dst, int64_t 
     return st;
 }
 
-/* r: NULL, or the run that is checked in between. */
+/* r: the run whose deadline is checked during the copy, or NULL. */
 static enum rt_status walk_plain(size_t size, struct kn_walk *w, char *dst, const char *src,
                                  struct rt_run *r)
 {
@@ -486,8 +487,8 @@ static enum rt_status walk_plain(size_t size, struct kn_walk *w, char *dst, cons
         for (int i = 0; i < last; i++) {
             if (w->src[i] != 1)
                 continue;
-            /* a transposition: dimension i becomes the last but one, and the others are outer
-             * loops */
+            /* For a transposition, dimension i becomes the last but one, and the other dimensions
+             * become outer loops. */
             const int64_t n0 = w->dim[i], d0 = w->dst[i], n1 = w->dim[last], s1 = w->src[last];
             transpose_fn *transpose = transpose_of(size);
             for (int j = i; j < last - 1; j++) {
@@ -513,13 +514,13 @@ static enum rt_status walk_plain(size_t size, struct kn_walk *w, char *dst, cons
                 memcpy(to, from, (size_t)(n * bytes));
             else
                 run(to, w->dst[last], from, w->src[last], n);
-            st = spend(r, (flat ? n : 4 * n) + 8); /* 8 is the cost of a row itself */
+            st = spend(r, (flat ? n : 4 * n) + 8); /* 8: the cost of starting a row */
         }
     while (!st && step(w, last, at, &d, &s));
     return st;
 }
 
-/* Slices of the outermost dimension, for sharding. */
+/* A range of slices along the outermost dimension, for sharding. */
 struct slices {
     size_t size;
     const struct kn_walk *walk;
@@ -568,7 +569,7 @@ static enum rt_status walk_all(enum rt_dtype dtype, const struct kn_walk *walk, 
                            : walk_plain((size_t)size, &w, dst, src, r);
     do {
         rt_copy_elements(dtype, (char *)dst + d * size, (const char *)src + s * size, 1);
-        st = spend(r, 128); /* a string takes some 50 ns */
+        st = spend(r, 128); /* copying a string takes about 50 ns */
     } while (!st && step(&w, w.rank, at, &d, &s));
     return st;
 }
@@ -581,10 +582,11 @@ enum rt_status kn_walk_copy(enum rt_dtype dtype, const struct kn_walk *walk, voi
 
 void kn_walk_write(enum rt_dtype dtype, const struct kn_walk *walk, void *dst, const void *src)
 {
-    (void)walk_all(dtype, walk, dst, src, NULL); /* cannot fail without a run */
+    (void)walk_all(dtype, walk, dst, src, NULL); /* walk_all fails only if a run is given */
 }
 
-/* bytes of a chunk; strings of a chunk, whose texts are shared */
+/* CHUNK: bytes copied between two deadline checks. STRING_CHUNK: strings, which share their
+ * text. */
 enum { CHUNK = 4 << 20, STRING_CHUNK = 1 << 14 };
 
 enum rt_status kn_copy_chunks(struct rt_run *r, enum rt_dtype dtype, void *dst, const void *src,
@@ -691,7 +693,8 @@ bool kn_rows_independent(struct rt_rows *r)
             worst = r->in_dep[k].kind;
     if (worst == RT_DEP_ROWS)
         return false;
-    /* the strongest dependence is passed on: none, the size only, or mixed */
+    /* The output has the strongest dependence of any input: none, on the batch size only, or
+     * mixed. */
     kn_rows_set(r, worst, 0);
     return true;
 }

@@ -93,7 +93,7 @@ static enum rt_status concat_infer(struct rt_infer *x)
 struct joined {
     const struct rt_tensor *v;
     int n, axis;
-    /* elements of one row of the output, and of one index of the axis in a row */
+    /* elements of one output row, and of one index of the concatenation axis within a row */
     int64_t inner, unit;
 };
 
@@ -136,9 +136,9 @@ static enum rt_status concat_run(struct rt_run *r)
                : concat_shard(r, &j, 0, outer);
 }
 
-/* Row-wise along any axis except the axis of the concatenation, if all inputs that depend on the
- * batch have their rows along that axis. An input that does not depend on the batch has no axis of
- * the batch's length, so shape inference refuses it. */
+/* Row-wise along any axis but the concatenation axis, if all inputs that depend on the batch have
+ * their rows along that axis. An input that does not depend on the batch has no axis of the batch's
+ * length, so shape inference refuses it. */
 static void concat_rows(struct rt_rows *r)
 {
     const int ai = axis_is_first(r->node) ? 0 : r->n_in - 1;

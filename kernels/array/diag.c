@@ -1,8 +1,8 @@
 /*
- * Diagonals of matrices: MatrixDiag, MatrixDiagPart, MatrixSetDiag in all versions, MatrixBandPart.
- * In the packed form every diagonal from lower to upper (0 is the main diagonal, positive ones lie
- * above it) is a row, the uppermost first. Shorter diagonals are padded at the end that `align`
- * leaves free.
+ * Ops on matrix diagonals: MatrixDiag, MatrixDiagPart, MatrixSetDiag in all versions,
+ * MatrixBandPart. In the packed form every diagonal from lower to upper (0 is the main diagonal,
+ * positive ones lie above it) is a row, and the uppermost comes first. Shorter diagonals are padded
+ * at the end opposite to the one that `align` selects.
  */
 #include "kernels/array/array.h"
 #include "kernels/entry.h"
@@ -19,7 +19,7 @@ static int64_t diag_len(const struct diags *d, int64_t k)
     return r < c ? r : c;
 }
 
-/* The offset of diagonal k's content in its row. */
+/* Returns the offset at which the elements of diagonal k begin in its packed row. */
 static int64_t diag_offset(const struct diags *d, int64_t k)
 {
     return (k >= 0 && d->super_left) || (k <= 0 && d->sub_left) ? 0 : d->longest - diag_len(d, k);
@@ -35,7 +35,7 @@ static void read_align(const struct rt_node *n, struct diags *d)
     d->sub_left = rt_span_is(a, "LEFT_LEFT") || rt_span_is(a, "RIGHT_LEFT");
 }
 
-/* k: NULL for ops that support the main diagonal only. */
+/* Reads the diagonal indices. k: NULL for ops that support the main diagonal only. */
 static enum rt_status read_k(const struct rt_tensor *k, struct diags *d, struct rt_error *err)
 {
     d->lower = d->upper = 0;
@@ -71,7 +71,8 @@ static void set_longest(struct diags *d)
     d->longest = r < c ? r : c;
 }
 
-/* `dot`: a full stop that ends one of these sentences in TensorFlow's DiagPart only. */
+/* `dot`: "." for DiagPart, whose error text for the lower index has a full stop that TensorFlow's
+ * other ops omit; else "". */
 static enum rt_status check_bounds(const struct diags *d, const char *dot, struct rt_error *err)
 {
     const int64_t k[2] = {d->lower, d->upper};
@@ -86,8 +87,8 @@ static enum rt_status check_bounds(const struct diags *d, const char *dot, struc
     return RT_OK;
 }
 
-/* Checks the inputs of MatrixDiagV2 that are one value: as in TensorFlow, vectors of one element
- * are refused. */
+/* Checks an input of MatrixDiagV2 that must be a scalar: like TensorFlow, it refuses a vector of
+ * one element. */
 static enum rt_status check_scalar(const char *name, int rank, struct rt_error *err)
 {
     return rank == 0 ? RT_OK : rt_fail(err, RT_INVALID_ARGUMENT, "%s must be a scalar", name);
@@ -176,11 +177,11 @@ static void shape_of(const struct rt_tensor *t, struct rt_shape *s)
     memcpy(s->dim, t->dim, sizeof s->dim);
 }
 
-/* Copies diagonals between the packed form and matrices. The elements must be plain bytes. */
+/* Copies diagonals between the packed form and matrices. The elements must not own memory. */
 static enum rt_status move_diags(struct rt_run *r, const struct diags *d, char *packed, char *full,
                                  int64_t n_matrices, size_t size, bool to_full)
 {
-    enum { COST = 4 }; /* cost of an element, in the units of rt_run_spend */
+    enum { COST = 4 }; /* cost per element, in units of rt_run_spend */
     const int64_t n_diags = d->upper - d->lower + 1;
     int64_t left = RT_WORK;
 
@@ -235,8 +236,8 @@ static enum rt_status diag_run(struct rt_run *r)
     return st;
 }
 
-/* Row-wise along the batch dimensions of the output; its last `inner` dimensions are the op's
- * own. */
+/* Row-wise along the batch dimensions of the output, all but its last `inner` dimensions, which the
+ * op itself defines. */
 static void outer_rows(struct rt_rows *r, int inner)
 {
     int axis = -1;
@@ -303,7 +304,7 @@ static enum rt_status part_of(const struct rt_node *n, const struct rt_shape *in
     return RT_OK;
 }
 
-/* Unlike MatrixDiag, MatrixDiagPart accepts one element in any shape. */
+/* Unlike MatrixDiag, MatrixDiagPart accepts a padding value of one element in any shape. */
 static enum rt_status check_padding(int64_t n, struct rt_error *err)
 {
     return n == 1 ? RT_OK : rt_fail(err, RT_INVALID_ARGUMENT, "Padding must be scalar.");

@@ -1,4 +1,4 @@
-/* Ops that make tensors from little input: Fill, Empty, ZerosLike, OnesLike, Range, LinSpace. */
+/* Ops that create tensors: Fill, Empty, ZerosLike, OnesLike, Range, LinSpace. */
 #include <math.h>
 
 #include "kernels/math/elementwise.h"
@@ -98,7 +98,7 @@ static enum rt_status zero(struct rt_run *r)
     return RT_OK;
 }
 
-/* Without `init`, TensorFlow leaves the memory as it was; zeros are as valid, and disclose
+/* Without `init`, TensorFlow leaves the memory uninitialised. Zeros are valid too, and disclose
  * nothing. */
 static enum rt_status empty_run(struct rt_run *r)
 {
@@ -198,7 +198,7 @@ static enum rt_status range_size(const struct rt_tensor *const *v, int64_t *n, s
     if (f[2] > 0 ? f[0] > f[1] : f[0] < f[1])
         return rt_fail(err, RT_INVALID_ARGUMENT, "Requires start %s limit when delta %s 0: %g/%g",
                        f[2] > 0 ? "<=" : ">=", f[2] > 0 ? ">" : "<", f[0], f[1]);
-    double size; /* computed in the arithmetic of the type */
+    double size; /* computed in the arithmetic of the output type */
     switch (kn_dtype(v[0])) {
     case RT_F64:
         size = ceil(fabs((f[1] - f[0]) / f[2]));
@@ -239,7 +239,7 @@ static enum rt_status range_infer(struct rt_infer *x)
     return st;
 }
 
-/* Writes elements [first, end). */
+/* Writes elements [first, end) of a Range. */
 static enum rt_status range_part(struct rt_run *r, const struct rt_tensor *const *v, int64_t first,
                                  int64_t end)
 {
@@ -353,7 +353,7 @@ static enum rt_status lin_space_run(struct rt_run *r)
     do {                                                                                           \
         const T a = *(const T *)v[0]->data, b = *(const T *)v[1]->data;                            \
         const T d = n > 1 ? (b - a) / (T)(n - 1) : 0;                                              \
-        ((T *)o)[0] = a; /* also if the step is not finite */                                      \
+        ((T *)o)[0] = a; /* The first element is `a` even if the step is not finite. */            \
         for (int64_t i = 1; i < n; i++)                                                            \
             ((T *)o)[i] = a + d * (T)i;                                                            \
         if (n > 1)                                                                                 \

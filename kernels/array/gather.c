@@ -1,4 +1,4 @@
-/* Gather, GatherV2, GatherNd: slices selected by index. */
+/* Gather, GatherV2, GatherNd: select slices by index. */
 #include "kernels/array/array.h"
 #include "kernels/array/gather_rows.h"
 #include "kernels/entry.h"
@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-/* Copies one slice of `bytes` bytes; slices of 4 and 8 bytes become single moves. */
+/* Copies one slice of `bytes` bytes. A slice of 4 or 8 bytes is a single load and store. */
 static void copy_small(void *dst, const void *src, size_t bytes)
 {
     if (bytes == 4)
@@ -24,7 +24,7 @@ struct gathered {
     struct rt_shape shape;
 };
 
-/* axis_t: NULL for Gather. */
+/* Resolves the shapes of a gather. axis_t: the axis tensor; NULL for Gather, which has none. */
 static enum rt_status gather_of(const struct rt_node *n, const struct rt_shape *params,
                                 const struct rt_shape *index, const struct rt_tensor *axis_t,
                                 struct gathered *p, struct rt_error *err)
@@ -282,7 +282,7 @@ static enum rt_status nd_run(struct rt_run *r)
         }
         if (is_bad && !skips_bad)
             return kn_fail_outside(r->err, index, index->rank - 1, depth, i, params, r->node);
-        if (is_bad) { /* becomes zeros; strings are empty already */
+        if (is_bad) { /* A bad index yields zeros; strings are empty already. */
             if (rt_dtype_is_plain(dt))
                 memset(o, 0, bytes);
             continue;

@@ -4,9 +4,9 @@
 #include "kernels/cpu/types.h"
 
 enum {
-    CHUNK = 4096, /* rows between two checks of the run, at most */
+    CHUNK = 4096, /* the most rows between two deadline checks */
     MOVE = 16,
-    MOVES = 16, /* memcpy copies longer rows */
+    MOVES = 16, /* memcpy copies rows of more than this many moves */
 };
 
 #define HAS_OUTSIDE(T)                                                                             \
@@ -34,8 +34,7 @@ int64_t kn_first_outside(const struct rt_tensor *index, int64_t limit)
     return -1;
 }
 
-/* Rows of 4, 8 and 16 bytes. Rows are not aligned to their own size, but only as their elements
- * are. */
+/* Rows of 4, 8 and 16 bytes, which are aligned only to the size of their elements. */
 typedef uint32_t four __attribute__((aligned(1), may_alias));
 typedef uint64_t eight __attribute__((aligned(1), may_alias));
 struct sixteen {

@@ -4,10 +4,11 @@
 
 #include "runtime/core/op.h"
 
-/* The first element of an integer tensor that is outside [0, limit); -1: none. */
+/* Returns the position of the first element of an integer tensor that is outside [0, limit), or -1
+ * if there is none. */
 int64_t kn_first_outside(const struct rt_tensor *index, int64_t limit);
-/* Copies to dst[i] the row of src that index element first + i names, for i < n; a row has `bytes`
- * bytes. All indices must be in bounds. *left: the budget of rt_run_spend. */
+/* Copies row index[first + i] of src to row i of dst, for i < n. A row has `bytes` bytes. All
+ * indices must be in bounds. *left: the countdown of rt_run_spend. */
 enum rt_status kn_gather_rows(struct rt_run *r, const struct rt_tensor *index, int64_t first,
                               int64_t n, const void *src, size_t bytes, void *dst, int64_t *left);
 

@@ -2,14 +2,13 @@
 
 #include "kernels/cpu/types.h"
 
-/* A NaN equals nothing, not even itself, so its hash may be anything; but many NaNs must not share
- * a hash, or each would be compared with all before it. Its hash is therefore that of its
- * address. */
+/* NaN is not equal to itself, so its hash may be anything. But NaNs must not share a hash, or each
+ * would be compared with all before it. The hash of a NaN is therefore the hash of its address. */
 #define ADD_FLOATS(T, U)                                                                           \
     do {                                                                                           \
         const T *f = p;                                                                            \
         for (int64_t i = 0; i < n; i++) {                                                          \
-            U word = 0; /* also for -0.0, which equals 0.0 */                                      \
+            U word = 0; /* 0 also serves -0.0, because the two are equal */                        \
             memcpy(&word, f + i, f[i] == 0 ? 0 : sizeof word);                                     \
             rt_siphash_word(h, f[i] != f[i] ? (uintptr_t)(f + i) : word);                          \
         }                                                                                          \

@@ -1,10 +1,11 @@
 /*
- * Hashing for finding equal items among many of equal size: an open hash table holds numbers of
- * items, whose values stay in place. Strings are compared by their bytes, -0.0 equals 0.0, and NaN
+ * Hashing to find equal items of one size: an open-addressing hash table holds the items' numbers,
+ * and the values stay in place. Strings are compared by their bytes, -0.0 equals 0.0, and NaN
  * equals nothing.
  *
- * Items may come from a client, so their hash is keyed with the process's own key
- * (runtime/base/siphash.h), and a caller counts KN_PROBE_WORK for each taken slot that it passes.
+ * Items may come from a client, so their hash is keyed with a key of the process
+ * (runtime/base/siphash.h), and a caller spends KN_PROBE_WORK for each occupied slot that it
+ * probes.
  */
 #ifndef KN_ARRAY_HASH_SET_H
 #define KN_ARRAY_HASH_SET_H
@@ -12,18 +13,19 @@
 #include "kernels/array/array.h"
 #include "runtime/base/siphash.h"
 
-/* Cost of looking at one slot, in the units of rt_run_spend: a cache miss takes some 50 ns. */
+/* The cost of probing one slot, in units of rt_run_spend: a cache miss takes about 50 ns. */
 enum { KN_PROBE_WORK = 64 };
 
-/* The hash of n contiguous elements: equal elements have equal hashes, and others only by
- * chance. */
+/* Returns a hash of n contiguous elements. Equal elements have equal hashes; unequal elements share
+ * a hash only by chance. */
 uint64_t kn_hash_elements(enum rt_dtype dtype, const void *p, int64_t n);
-/* Adds elements to a hash between rt_siphash_begin and rt_siphash_end, for items that lie in
- * several places. */
+/* Adds elements to a hash between rt_siphash_begin and rt_siphash_end, for items that are not
+ * contiguous. */
 void kn_hash_add(struct rt_siphash *h, enum rt_dtype dtype, const void *p, int64_t n);
 bool kn_same_element(enum rt_dtype dtype, const void *a, const void *b);
 
-/* The number of slots for n items: a power of two, with a load factor of one half at most. */
+/* Returns the number of slots for n items: a power of two, for a load factor of at most one
+ * half. */
 int64_t kn_hash_slots(int64_t n);
 
 #endif

@@ -58,7 +58,7 @@ static enum rt_status pack_run(struct rt_run *r)
         *(i < axis ? &outer : &inner) *= r->in[0].dim[i];
     if (outer * inner == 0 || (r->n_in == 1 && kn_hand_on(r, 0)))
         return RT_OK;
-    /* scalars, mostly the dimensions of shapes */
+    /* scalars, which are mostly the dimensions of shapes */
     if (inner == 1 && outer == 1 && rt_dtype_size(dt) == 4) {
         uint32_t *o = r->out[0].data;
         for (int k = 0; k < r->n_in; k++)
@@ -75,8 +75,8 @@ static enum rt_status pack_run(struct rt_run *r)
     return RT_OK;
 }
 
-/* Row-wise if all inputs that depend on the batch have their rows along one axis. That axis moves
- * by one if the new axis comes before it. */
+/* Row-wise if all inputs that depend on the batch have their rows along one axis. The rows' axis
+ * moves by one if the new axis comes before it. */
 static void pack_rows(struct rt_rows *r)
 {
     int axis = -1;
@@ -146,7 +146,7 @@ static enum rt_status unpack_run(struct rt_run *r)
     }
     if (outer * inner == 0)
         return RT_OK;
-    /* Whether TensorFlow shares the input's buffer instead of copying. */
+    /* true where TensorFlow shares the input's buffer instead of copying */
     const bool shares = r->in[0].alias_of && axis == 0 && kn_is_aligned(dt, inner);
     for (int k = 0; k < r->n_out; k++) {
         const struct kn_walk w = {

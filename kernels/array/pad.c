@@ -8,7 +8,8 @@ struct pads {
     struct rt_shape shape;
 };
 
-/* `big`: for Pad, whose error texts differ from MirrorPad's in a comma and a capital letter. */
+/* Reads the paddings. `big`: true for Pad, whose error texts differ from MirrorPad's in a comma and
+ * a capital letter. */
 static enum rt_status pads_of(const struct rt_shape *in, const struct rt_tensor *t, bool big,
                               struct pads *p, struct rt_error *err)
 {
@@ -76,7 +77,7 @@ static enum rt_status pad_run(struct rt_run *r)
         return st;
     struct rt_tensor *o = &r->out[0];
     if (rt_tensor_count(o) == rt_tensor_count(t))
-        /* the shapes may differ if both have no elements */
+        /* both may be empty, and then their shapes may differ */
         return kn_view(r, 0, 0, p.shape.rank, p.shape.dim);
     if (rt_tensor_count(o) == 0)
         return RT_OK;
@@ -115,7 +116,7 @@ const struct kn_entry kn_pad_v2 = {
 
 /* ---- MirrorPad ---- */
 
-/* 1 for REFLECT, which does not repeat the border; 0 for SYMMETRIC. */
+/* Returns 1 for REFLECT, which does not repeat the border, and 0 for SYMMETRIC. */
 static int border_of(const struct rt_node *n)
 {
     return rt_span_is(rt_attr_str(n, "mode"), "REFLECT") ? 1 : 0;
@@ -166,7 +167,8 @@ static enum rt_status mirror_run(struct rt_run *r)
     if (rank == 0)
         return kn_copy_run(r, dt, o->data, t->data, 1);
 
-    /* For each dimension: the offset in the input, in elements, of each index of the result. */
+    /* Computes, for each index along each dimension of the result, the offset of its element in the
+     * input. */
     kn_strides(rank, t->dim, stride);
     for (int i = 0; i < rank; i++)
         n_map += o->dim[i];

@@ -23,7 +23,7 @@ static enum rt_status sizes_of(struct rt_infer *x, struct rt_shape *s, int *unkn
     const struct rt_tensor *t = x->in[1].value;
     int64_t dims[RT_MAX_RANK];
 
-    if (t->rank > 1) /* a scalar is accepted as a vector of one element */
+    if (t->rank > 1) /* a scalar shape is accepted as a vector of one element */
         return rt_fail(x->err, RT_INVALID_ARGUMENT, "sizes input must be 1-D, not %s", KN_TEXT(t));
     s->rank = kn_ints(t, dims, RT_MAX_RANK);
     if (s->rank < 0)
@@ -62,7 +62,7 @@ static enum rt_status reshape_infer(struct rt_infer *x)
     if (rt_count(s.rank, s.dim) < 0)
         return rt_fail(x->err, RT_INVALID_ARGUMENT, "Shape %s has too many elements", KN_TEXT(&s));
     if (unknown >= 0) {
-        /* If the requested shape has a zero, TensorFlow leaves zeros out on both sides, so that
+        /* If the requested shape contains a zero, TensorFlow ignores zeros on both sides, so that
          * the missing size follows from the other dimensions. */
         bool zero = false, in_zero = false;
         int64_t product = 1, have = 1;

@@ -43,7 +43,7 @@ static enum rt_status reverse_run(struct rt_run *r)
     int64_t from = 0;
     enum rt_status st;
 
-    /* TensorFlow checks no axes for a scalar, nor those of ReverseV2 for an empty tensor. */
+    /* TensorFlow does not check the axes for a scalar, nor ReverseV2's axes for an empty tensor. */
     if (t->rank == 0 || (r->in[1].dtype != RT_BOOL && rt_tensor_count(t) == 0))
         return kn_view(r, 0, 0, t->rank, t->dim);
     st = axes_of(&r->in[1], t->rank, &axes, r->err);
@@ -51,7 +51,7 @@ static enum rt_status reverse_run(struct rt_run *r)
         return st;
     if (r->in[1].dtype == RT_BOOL && t->dim[0] == 0)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "Invalid input first dimension. Found 0.");
-    /* As in TensorFlow, an alias of a variable that is not a scalar is copied. */
+    /* As in TensorFlow, an alias of a variable is copied unless it is a scalar. */
     if ((axes == 0 && !t->alias_of) || rt_tensor_count(t) == 0)
         return kn_view(r, 0, 0, t->rank, t->dim);
     if (!kn_out(r, 0, t->rank, t->dim))
@@ -80,7 +80,7 @@ static void reverse_rows(struct rt_rows *r)
         kn_rows_set(r, RT_DEP_ROWS, r->in_dep[0].axis);
 }
 
-/* The kernel of the op's first version refuses tensors without rows. */
+/* The kernel of Reverse, unlike that of ReverseV2, refuses tensors without rows. */
 static enum rt_status reverse_infer(struct rt_infer *x)
 {
     if (x->in[0].shape.rank > 0 && x->in[0].shape.dim[0] == 0)
@@ -147,12 +147,12 @@ static enum rt_status sequence_run(struct rt_run *r)
     if (rt_tensor_count(t) == 0)
         return RT_OK;
     kn_strides(t->rank, t->dim, stride);
-    /* 64 is the cost of the two short walks, in the units of rt_run_spend */
+    /* 64: the cost of the two short copies, in units of rt_run_spend */
     const int64_t work = 4 * rt_tensor_count(t) / t->dim[b] + 64;
     struct kn_walk w = {.rank = t->rank};
     for (int64_t i = 0; i < t->dim[b] && !st; i++) {
         const int64_t n = kn_int_at(&r->in[1], i), base = i * stride[b];
-        /* first the part that is reversed, then the part that stays */
+        /* Copies first the reversed part, then the part that stays in order. */
         for (int part = 0; part < 2 && !st; part++) {
             for (int k = 0; k < t->rank; k++) {
                 w.dim[k] = k == b ? 1 : t->dim[k];
@@ -190,7 +190,8 @@ const struct kn_entry kn_reverse_sequence = {
 
 /* ---- Roll(input, shift, axis) ---- */
 
-/* Sets how far each axis is rolled, within its length. Shifts of one axis are added up. */
+/* Computes the shift of each rolled axis modulo its length. Several shifts of one axis are added
+ * up. */
 static enum rt_status shifts_of(struct rt_run *r, int64_t *shift)
 {
     const struct rt_tensor *t = &r->in[0], *s = &r->in[1], *a = &r->in[2];
@@ -248,7 +249,7 @@ static enum rt_status roll_run(struct rt_run *r)
             w.dim[i] = t->dim[i];
             w.dst[i] = w.src[i] = stride[i];
         }
-        /* each rolled axis has two parts, which change places */
+        /* The shift divides each rolled axis into two parts, which are swapped. */
         for (int k = 0; k < n_moved; k++) {
             const int i = moved[k];
             const int64_t head = t->dim[i] - shift[i];

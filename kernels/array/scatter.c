@@ -1,12 +1,11 @@
-/* Ops that write slices to a tensor by index, or combine them with it: ScatterNd,
- * TensorScatter*. */
+/* Ops that write or accumulate slices into a tensor by index: ScatterNd, TensorScatter*. */
 #include "kernels/array/array.h"
 #include "kernels/cpu/types.h"
 #include "kernels/entry.h"
 
 enum mode { PUT, ADD, SUB, MIN, MAX };
 
-/* Combines n updates with n elements of dst. */
+/* Combines n updates with n elements of dst, as `mode` says. */
 static bool combine(enum rt_dtype dtype, enum mode mode, void *dst, const void *src, int64_t n)
 {
 #define X(dt, T)                                                                                   \
@@ -75,7 +74,7 @@ static enum rt_status apply(struct rt_run *r, enum mode mode, struct rt_tensor *
                          rt_dtype_name(dt));
 }
 
-/* Scatters the updates into *o. The caller has checked their shapes. */
+/* Scatters the updates into *o. The caller has checked the shapes. */
 static enum rt_status scatter(struct rt_run *r, enum mode mode, const struct rt_tensor *index,
                               const struct rt_tensor *updates, struct rt_tensor *o)
 {

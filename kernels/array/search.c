@@ -1,4 +1,4 @@
-/* Searching and counting: LowerBound, UpperBound, UnravelIndex, Bincount, DenseBincount. */
+/* Ops that search and count: LowerBound, UpperBound, UnravelIndex, Bincount, DenseBincount. */
 #include "kernels/array/array.h"
 #include "kernels/cpu/types.h"
 #include "kernels/entry.h"
@@ -6,8 +6,8 @@
 
 /* ---- LowerBound, UpperBound (sorted_inputs, values) ---- */
 
-/* The number of n sorted values that come before v: those below v, or with `upper` those not above
- * v. */
+/* Returns the position of v among n sorted values: the number of values below v or, with `upper`,
+ * of values not above v. */
 #define BOUND(dt, T, ...)                                                                          \
     static int64_t bound_##dt(const T *s, int64_t n, T v, bool upper)                              \
     {                                                                                              \
@@ -54,7 +54,7 @@ static enum rt_status bound_run(struct rt_run *r)
         return st;
     const struct rt_tensor *s = &r->in[0], *v = &r->in[1];
     const int64_t n = s->dim[1], m = v->dim[1];
-    if (n == 0 || rt_tensor_count(v) == 0) { /* without sorted values every bound is 0 */
+    if (n == 0 || rt_tensor_count(v) == 0) { /* without sorted values, every bound is 0 */
         if (rt_tensor_count(v))
             return kn_zero_chunks(r, r->out[0].data, rt_tensor_bytes(&r->out[0]));
         return RT_OK;
@@ -99,7 +99,7 @@ BOUND_OP(upper_bound, "UpperBound")
 
 /* ---- UnravelIndex(indices, dims) ---- */
 
-/* cost of two divisions and a write elsewhere, in the units of rt_run_spend */
+/* The cost of two divisions and a distant write, in units of rt_run_spend. */
 enum { DIVISION_WORK = 32 };
 
 static enum rt_status unravel_run(struct rt_run *r)

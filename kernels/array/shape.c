@@ -1,4 +1,4 @@
-/* Ops that read shapes only: Shape, ShapeN, Size, Rank. */
+/* Ops that read only the shape of their input: Shape, ShapeN, Size, Rank. */
 #include "kernels/array/array.h"
 #include "kernels/entry.h"
 

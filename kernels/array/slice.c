@@ -6,11 +6,11 @@
 
 enum { MAX_SPEC = 31 };
 
-/* The slice specification, expanded to all dimensions of the input. */
+/* A strided slice specification, expanded to all dimensions of the input. */
 struct dense {
     int64_t begin[RT_MAX_RANK], end[RT_MAX_RANK], stride[RT_MAX_RANK];
     unsigned no_begin, no_end, shrink;
-    /* for each axis of the result: the dimension of the input, or NEW */
+    /* for each axis of the result, the dimension of the input that it comes from, or NEW */
     int8_t gather[MAX_SPEC + RT_MAX_RANK + 1];
     int n_gather;
 };
@@ -28,7 +28,8 @@ static enum rt_status expand_spec(const struct rt_node *node, int n, const int64
     const uint64_t shrink = (uint64_t)rt_attr_int(node, "shrink_axis_mask");
     int new_after = 0, at = 0;
 
-    if (ellipses & (ellipses - 1)) /* counts bits beyond the entries of the specification too */
+    /* also counts mask bits beyond the entries of the specification */
+    if (ellipses & (ellipses - 1))
         return rt_fail(err, RT_INVALID_ARGUMENT, "Multiple ellipses in slice spec not allowed");
     const int n_spec = ellipsis ? n : n + 1; /* without an ellipsis, one is implied at the end */
     if (!ellipsis)
@@ -166,7 +167,7 @@ static enum rt_status take(struct rt_run *r, const struct kn_slice *s)
     if (n > 0) {
         kn_slice_walk(s, t->dim, &w, &first);
         bool whole = t->buf && (t->alias_of || (size_t)n * rt_dtype_size(kn_dtype(t)) >= 4096);
-        bool one = true; /* all dimensions so far have length 1 */
+        bool one = true; /* whether all dimensions so far have length 1 */
         for (int i = 0; whole && i < s->rank; i++) {
             if (!one && s->count[i] != t->dim[i])
                 whole = false;
@@ -186,9 +187,9 @@ static enum rt_status take(struct rt_run *r, const struct kn_slice *s)
 
 enum { FAR = INT32_MAX };
 
-/* Row-wise if the batch axis is taken whole and in order for every batch size. The caller resolves
- * `s` for a batch axis of length FAR, longer than any batch, so that a constant bound that only
- * large batches reach shows in it. */
+/* Row-wise if the slice takes the complete batch axis in order, whatever the batch size. The caller
+ * resolves `s` with a batch axis of length FAR, which is longer than any batch, so that a constant
+ * bound that cuts off only large batches is noticed. */
 static void slice_rows(struct rt_rows *r, const struct kn_slice *s)
 {
     const int a = r->in_dep[0].axis;

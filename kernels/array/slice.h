@@ -1,27 +1,29 @@
-/* A strided slice with its parameters resolved, for Slice, StridedSlice and assignments to
- * slices. */
+/* Strided slices with resolved parameters, for Slice, StridedSlice and assignments to slices. */
 #ifndef KN_ARRAY_SLICE_H
 #define KN_ARRAY_SLICE_H
 
 #include "kernels/array/array.h"
 
 struct kn_slice {
-    int rank;                     /* rank of the sliced tensor */
-    int64_t begin[RT_MAX_RANK];   /* the first index in each dimension */
-    int64_t stride[RT_MAX_RANK];  /* never 0 */
-    int64_t count[RT_MAX_RANK];   /* the number of indices in each dimension */
-    struct rt_shape shape;        /* the shape of the result: without shrunk axes, with new ones */
-    int8_t out_axis[RT_MAX_RANK]; /* the axis of the result for dimension i; -1: shrunk */
+    int rank;                    /* rank of the input */
+    int64_t begin[RT_MAX_RANK];  /* the first index in each dimension */
+    int64_t stride[RT_MAX_RANK]; /* never 0 */
+    int64_t count[RT_MAX_RANK];  /* the number of indices in each dimension */
+    /* the shape of the result, without shrunk axes and with new ones */
+    struct rt_shape shape;
+    /* the result's axis for dimension i of the input; -1 if that dimension is shrunk */
+    int8_t out_axis[RT_MAX_RANK];
 };
 
-/* Resolves a strided slice. begin, end, strides: integer vectors; the masks are the node's
- * attributes. Errors have TensorFlow's texts. */
+/* Resolves a strided slice. begin, end and strides are integer vectors; the masks are attributes of
+ * the node. Errors have TensorFlow's texts. */
 enum rt_status kn_slice_of(const struct rt_node *n, int rank, const int64_t *dim,
                            const struct rt_tensor *begin, const struct rt_tensor *end,
                            const struct rt_tensor *strides, struct kn_slice *out,
                            struct rt_error *err);
-/* The walk that copies the slice of a tensor with dimensions `dim` to row-major order; *first is
- * the offset of the slice's first element. With dst and src swapped, the walk writes the slice. */
+/* Describes the strided copy that extracts the slice from a tensor with dimensions `dim`, in
+ * row-major order. *first is the offset of the slice's first element. With dst and src swapped, the
+ * copy writes to the slice. */
 void kn_slice_walk(const struct kn_slice *s, const int64_t *dim, struct kn_walk *w, int64_t *first);
 
 #endif

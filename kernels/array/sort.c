@@ -1,4 +1,4 @@
-/* Bottom-up merge sort of runs that qsort has sorted. */
+/* Bottom-up merge sort of chunks that qsort has sorted. */
 #include "kernels/array/sort.h"
 
 #include <stdlib.h>
@@ -12,9 +12,10 @@ struct sort {
     int (*compare)(const void *a, const void *b);
 };
 
-enum { STEP_WORK = 32 }; /* cost of comparing and moving an element, in the units of rt_run_spend */
+/* the cost of comparing and moving one element, in units of rt_run_spend */
+enum { STEP_WORK = 32 };
 
-/* Merges the sorted src[from, middle) and src[middle, to) into dst[from, to). */
+/* Merges the sorted ranges src[from, middle) and src[middle, to) into dst[from, to). */
 static enum rt_status merge(const struct sort *s, char *dst, const char *src, int64_t from,
                             int64_t middle, int64_t to)
 {
@@ -31,12 +32,12 @@ static enum rt_status merge(const struct sort *s, char *dst, const char *src, in
         if (rt_run_spend(s->r, &s->r->left, STEP_WORK))
             return s->r->err->code;
     }
-    /* One side may have elements left; the other has none. */
+    /* At most one of the two ranges has elements left. */
     const char *rest = a < a_end ? a : b;
     return kn_copy_chunks(s->r, RT_U8, dst, rest, (a < a_end ? a_end : b_end) - rest);
 }
 
-/* Merges all runs. The result is in `base`. */
+/* Merges all sorted chunks. The result is in `base`. */
 static enum rt_status merge_runs(const struct sort *s, char *base, char *workspace, int64_t n)
 {
     char *src = base, *dst = workspace, *swap;

@@ -1,19 +1,19 @@
-/* Sorting of large arrays, in a run that may have to end early. */
+/* Sorts large arrays with deadline checks. */
 #ifndef KN_ARRAY_SORT_H
 #define KN_ARRAY_SORT_H
 
 #include "runtime/core/op.h"
 
 /*
- * The number of elements that are sorted without checking the run, which takes a few milliseconds.
+ * The number of elements that are sorted without a deadline check, which takes a few milliseconds.
  */
 enum { KN_SORT_RUN = 1 << 14 };
 
 /*
- * Sorts as qsort does, but equal elements may come in any order, and the run is checked now and
- * then. More than KN_SORT_RUN elements need a second array of the same size, which counts as the
- * run's memory. Not RT_OK: the run should end, or its memory is at its limit; the elements are then
- * no permutation of the original ones.
+ * Sorts like qsort, with deadline checks in between; the order of equal elements is unspecified.
+ * More than KN_SORT_RUN elements need a second array of the same size, which counts towards the
+ * run's memory limit. Any status but RT_OK means that the run should end or has reached its memory
+ * limit; the array's content is then undefined.
  */
 enum rt_status kn_sort(struct rt_run *r, void *base, int64_t n, size_t size,
                        int (*compare)(const void *a, const void *b));

@@ -1,4 +1,4 @@
-/* Blocks of the spatial dimensions moved to and from batch or depth: SpaceToBatch(ND),
+/* Ops that move blocks of the spatial dimensions to and from batch or depth: SpaceToBatch(ND),
  * BatchToSpace(ND), SpaceToDepth, DepthToSpace. */
 #include "kernels/array/array.h"
 #include "kernels/entry.h"
@@ -7,13 +7,13 @@
 enum { MAX_BLOCK = RT_MAX_RANK - 1 };
 
 struct block {
-    int n; /* the block dimensions are 1..n of the tensor */
+    int n; /* the tensor's dimensions 1 to n are divided into blocks */
     int64_t size[MAX_BLOCK], before[MAX_BLOCK], after[MAX_BLOCK], product;
     struct rt_shape shape; /* the shape of the result */
 };
 
-/* `sizes` NULL: the block size is the attribute block_size, for two dimensions (the ops without
- * ND). */
+/* Reads the block sizes. `sizes` NULL: the op, one without ND, has two spatial dimensions whose
+ * block size is the attribute block_size. */
 static enum rt_status block_of(const struct rt_node *node, const struct rt_shape *in,
                                const struct rt_tensor *sizes, const struct rt_tensor *pads,
                                bool to_batch, struct block *b, struct rt_error *err)
@@ -115,8 +115,8 @@ static enum rt_status batch_infer(struct rt_infer *x)
 }
 
 /*
- * Entry offset * N + n of the batch tensor holds those elements of entry n of the space tensor that
- * begin at `offset` in the block and lie `size` apart. Each offset takes one strided copy, to or
+ * Entry offset * N + n of the batch tensor holds the elements of entry n of the space tensor that
+ * begin at `offset` in the block and are `size` apart. One strided copy per offset moves them to or
  * from the batch tensor.
  */
 static enum rt_status batch_run(struct rt_run *r)
@@ -155,7 +155,7 @@ static enum rt_status batch_run(struct rt_run *r)
                 const int64_t size = b.size[i - 1], at = left % size, before = b.before[i - 1];
                 left /= size;
                 /* Element k of the batch tensor is element k * size + at - before of the space
-                 * tensor; only those inside are copied. */
+                 * tensor; only those within the space tensor are copied. */
                 const int64_t need = before - at;
                 const int64_t from = need > 0 ? (need + size - 1) / size : 0;
                 const int64_t end = space->dim[i] + before - at; /* k * size < end */

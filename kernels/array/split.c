@@ -8,7 +8,7 @@ static enum rt_status split_axis(const struct rt_tensor *t, bool any_shape, int 
 {
     int64_t a;
 
-    /* TensorFlow's Split accepts a scalar only, its SplitV one element in any shape. */
+    /* TensorFlow's Split requires a scalar axis; its SplitV accepts one element in any shape. */
     if (!(any_shape ? kn_single(t, &a) : kn_scalar(t, &a)))
         return rt_fail(err, RT_INVALID_ARGUMENT, "split_dim must be a scalar but has rank %d",
                        t->rank);
@@ -28,7 +28,7 @@ static enum rt_status share(struct rt_run *r, int k, int in, int64_t first)
     return kn_out_slice(r, k, in, first, o.rank, o.dim);
 }
 
-/* Writes all parts. The shapes of the outputs are set. */
+/* Writes all parts. The caller has set the shapes of the outputs. */
 static enum rt_status cut(struct rt_run *r, int in, int axis)
 {
     const struct rt_tensor *t = &r->in[in];
@@ -40,7 +40,7 @@ static enum rt_status cut(struct rt_run *r, int in, int axis)
     if (outer * inner == 0)
         return RT_OK;
     const int64_t unit = inner / t->dim[axis];
-    /* Whether TensorFlow shares the input's buffer instead of copying. */
+    /* true where TensorFlow shares the input's buffer instead of copying */
     const bool shares = t->alias_of && (r->n_out == 1 || (axis == 0 && kn_is_aligned(dt, unit)));
     for (int k = 0; k < r->n_out; k++) {
         const int64_t len = unit * r->out[k].dim[axis];

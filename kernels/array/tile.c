@@ -1,12 +1,12 @@
-/* Ops that repeat values along dimensions: Tile, BroadcastTo; and the arithmetic of broadcast
- * shapes: BroadcastArgs, BroadcastGradientArgs. */
+/* Ops that repeat values along dimensions (Tile, BroadcastTo) and ops that compute broadcast shapes
+ * (BroadcastArgs, BroadcastGradientArgs). */
 #include "kernels/array/array.h"
 #include "kernels/entry.h"
 #include "runtime/base/checked.h"
 
-/* For a tensor that does not depend on the batch and is repeated to the batch size: if exactly one
- * axis grew from length 1 to the batch size, that axis holds rows. If none did, the result depends
- * on the batch size only. */
+/* Sets the dependence of a tensor that is repeated to the batch size from one that does not depend
+ * on the batch. If exactly one axis grew from length 1 to the batch size, that axis holds rows. If
+ * none did, the result depends on the batch size only. */
 static void rows_made(struct rt_rows *r, int64_t (*was)(const struct rt_rows *, int))
 {
     const struct rt_shape *o = &r->out[0].shape;
@@ -73,7 +73,7 @@ static enum rt_status tile_run(struct rt_run *r)
         return kn_view(r, 0, 0, t->rank, t->dim);
     if (!kn_out(r, 0, o.shape.rank, o.shape.dim))
         return r->err->code;
-    /* the strides of an output without elements may overflow */
+    /* The strides of an empty output may overflow. */
     if (rt_tensor_count(&r->out[0]) == 0)
         return RT_OK;
     kn_strides(t->rank, t->dim, in);
@@ -168,7 +168,7 @@ static enum rt_status broadcast_run(struct rt_run *r)
     struct kn_walk w = {.rank = rank};
     if (kn_shape_total(&o.shape) == rt_tensor_count(t)) {
         st = kn_view(r, 0, 0, rank, o.shape.dim);
-        if (more) /* TensorFlow copies in this case */
+        if (more) /* TensorFlow copies the input in this case. */
             r->out[0].alias_of = 0;
         return st;
     }
@@ -217,7 +217,7 @@ const struct kn_entry kn_broadcast_to = {
 
 /* ---- BroadcastArgs, BroadcastGradientArgs (s0, s1) ---- */
 
-/* Both shapes, padded with ones in front to the same rank. */
+/* Two shapes to broadcast, both padded with leading ones to the same rank. */
 struct pair {
     int rank;
     int64_t a[RT_MAX_RANK], b[RT_MAX_RANK];
@@ -283,7 +283,7 @@ const struct kn_entry kn_broadcast_args = {
     .kernels = KN_CPU("BroadcastArgs", "broadcast_args", 0, NULL, args_run),
 };
 
-/* Finds the axes over which the gradient of each argument is summed. An axis where both have
+/* Finds the axes over which the gradient of each argument is summed. An axis where both shapes have
  * length 1 is listed for both, unless the shapes are equal. */
 static enum rt_status gradient_run(struct rt_run *r)
 {

@@ -1,13 +1,13 @@
-/* The largest elements of each row: TopKV2, TopK; the n-th smallest: NthElement. */
+/* TopKV2 and TopK find the largest elements of each row, NthElement the n-th smallest. */
 #include "kernels/array/array.h"
 #include "kernels/cpu/types.h"
 #include "kernels/entry.h"
 
-enum { SINK = 64 }; /* cost of restoring the heap once, in the units of rt_run_spend */
+enum { SINK = 64 }; /* the cost of one heap sift-down, in units of rt_run_spend */
 
 /*
- * Writes the indices of the k best of n values in order: larger values first, equal values by
- * index. `heap` holds k indices; its root is the worst of those kept.
+ * Writes the indices of the k best of n values: larger values come first, and equal values by
+ * index. `heap` holds k indices; its root is the worst of the values kept.
  */
 #define SELECT_TOP(dt, T, ...)                                                                     \
     static bool before_##dt(const T *v, int64_t a, int64_t b)                                      \
@@ -50,7 +50,7 @@ enum { SINK = 64 }; /* cost of restoring the heap once, in the units of rt_run_s
             if (rt_run_spend(r, left, SINK))                                                       \
                 return r->err->code;                                                               \
         }                                                                                          \
-        for (int64_t end = k - 1; end > 0; end--) { /* moves the worst of the rest to the end */   \
+        for (int64_t end = k - 1; end > 0; end--) { /* moves the worst kept to the end */          \
             const int64_t x = heap[0];                                                             \
             heap[0] = heap[end];                                                                   \
             heap[end] = x;                                                                         \
@@ -147,7 +147,7 @@ static enum rt_status top_run(struct rt_run *r)
     return RT_OK;
 }
 
-/* Row-wise unless the batch is the last axis, which is searched. */
+/* Row-wise unless the batch axis is the last axis, along which the op selects. */
 static void top_rows(struct rt_rows *r)
 {
     if (kn_rows_independent(r) || r->in_dep[0].kind != RT_DEP_ROWS || !kn_rows_free(r, 1))

@@ -86,14 +86,15 @@ static enum rt_status conjugate_run(struct rt_run *r)
     const enum rt_dtype dt = kn_dtype(&r->in[0]);
 
     enum rt_status st = transpose_run(r);
-    r->out[0].alias_of = 0; /* TensorFlow always copies here */
+    r->out[0].alias_of = 0; /* TensorFlow's Transpose always copies. */
     if (dt != RT_C64 && dt != RT_C128)
         return st;
     if (st)
         return st;
     struct rt_tensor *o = &r->out[0];
     const int64_t n = rt_tensor_count(o);
-    if (n && o->data == r->in[0].data) { /* the output is a view: the input must not be changed */
+    /* the output is a view, so that the input must not be modified */
+    if (n && o->data == r->in[0].data) {
         struct rt_tensor copy;
         st = rt_tensor_copy(&copy, o, rt_run_pool(r), r->err);
         if (st)

@@ -1,5 +1,5 @@
-/* Each distinct value once, in the order of its first occurrence: Unique and its variants;
- * ListDiff. */
+/* Unique and its variants return each distinct value once, in the order of first occurrence.
+ * ListDiff returns the values of one list that another lacks. */
 #include "kernels/array/hash_set.h"
 #include "kernels/entry.h"
 #include "runtime/base/checked.h"
@@ -71,16 +71,16 @@ static enum rt_status unique_run(struct rt_run *r)
         if (i != axis)
             *(i < axis ? &s.outer : &s.inner) *= t->dim[i];
     if (rt_tensor_count(t) == 0)
-        s.outer = 0; /* items without elements are all equal: none is looked at */
+        s.outer = 0; /* Items without elements are all equal, so that none is compared. */
 
-    /* A slot holds the number of a distinct item, counted from 1; first[] has its first occurrence
-     * and count[] the number of its occurrences. */
+    /* A slot holds the number of a distinct item, counted from 1. first[] has the position of the
+     * item's first occurrence, and count[] its number of occurrences. */
     const int64_t n_slots = kn_hash_slots(s.n), n = s.n;
     int64_t *slot = rt_scratch(r, (size_t)(n_slots + 2 * n + 1) * sizeof *slot);
     if (!slot || !rt_out(r, 1, 1, &n))
         return r->err->code;
     int64_t *first = slot + n_slots, *count = first + n, n_unique = 0;
-    /* Cost of hashing one item, or of passing one slot. */
+    /* The cost of hashing one item or of probing one slot. */
     const int64_t work = rt_add_saturated(rt_mul_saturated(4, s.outer * s.inner), KN_PROBE_WORK);
     int64_t left = RT_WORK;
     if (kn_zero_chunks(r, slot, (size_t)n_slots * sizeof *slot))
@@ -144,8 +144,8 @@ UNIQUE(unique_with_counts_v2, "UniqueWithCountsV2")
 
 /* ---- ListDiff(x, y): the elements of x that are not in y, and their indices ---- */
 
-/* Finds the slot that holds an item of b equal to item i of a, or the free slot where it belongs.
- * False: the run must end. */
+/* Finds the slot of the item of b that equals item i of a, or else the free slot for it. Returns
+ * false if the run must end. */
 static bool find(struct rt_run *r, int64_t *left, const struct items *b, const int64_t *slot,
                  int64_t n_slots, const struct items *a, int64_t i, int64_t *at)
 {

@@ -1,10 +1,10 @@
-/* Where(condition): the coordinates of elements that are not zero. The output's shape is known
+/* Where(condition) returns the coordinates of the non-zero elements. The output's shape is known
  * only after the run. */
 #include "kernels/array/array.h"
 #include "kernels/cpu/types.h"
 #include "kernels/entry.h"
 
-/* Sets one byte for each element: whether it is not zero. */
+/* Sets m[i] to 1 where element i is not zero, else to 0. */
 static bool marks(const struct rt_tensor *t, unsigned char *m, int64_t n)
 {
     switch (kn_dtype(t)) {
@@ -24,7 +24,7 @@ static bool marks(const struct rt_tensor *t, unsigned char *m, int64_t n)
         X(RT_QI32, int32_t)
 #undef X
     case RT_F16:
-    case RT_BF16: /* all but the two zeros are true */
+    case RT_BF16: /* every value but 0.0 and -0.0 is true */
         for (int64_t i = 0; i < n; i++)
             m[i] = (((const uint16_t *)t->data)[i] & 0x7fff) != 0;
         return true;
