@@ -1,8 +1,8 @@
 /*
  * Convolutions over two or three spatial axes: Conv2D, Conv3D, DepthwiseConv2dNative, and the
- * transposed convolutions Conv2DBackpropInput and Conv3DBackpropInputV2. Their shapes are in
- * conv_shape.c; conv_kernel.h has the kernels that compute any of them, and other headers the
- * kernels that are faster for some shapes.
+ * transposed convolutions Conv2DBackpropInput and Conv3DBackpropInputV2. conv_shape.c computes
+ * their shapes. conv_kernel.h declares the kernels that compute any convolution, and other headers
+ * declare kernels that are faster for some shapes.
  */
 #include "kernels/conv/conv_gemm.h"
 #include "kernels/conv/conv_kernel.h"
@@ -15,15 +15,14 @@
 #include "kernels/fused/epilogue.h"
 #include "runtime/base/checked.h"
 
-/* Whether the output may be written over the residual. A depthwise convolution has no residual
- * behind it in any known network, and its kernels do not support that. */
+/* Returns whether the output may be written over the residual. No known network adds a residual to
+ * a depthwise convolution, and the depthwise kernels do not support writing over it. */
 static bool may_lie_over(const struct rt_node *n, const struct rt_info *filter)
 {
     return filter->dtype == RT_F32 && !kn_conv_is_depthwise(n);
 }
 
-/* Errors of the convolution come before errors of its epilogue, as they would from separate
- * nodes. */
+/* Reports errors of the convolution before errors of its epilogue, as separate nodes would. */
 static enum rt_status conv_infer(struct rt_infer *x)
 {
     enum rt_status st = kn_conv_infer(x);

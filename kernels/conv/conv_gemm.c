@@ -10,20 +10,21 @@
 #include "runtime/exec/parallel.h"
 
 enum {
-    /* MOST_TERMS: terms of the sums for which windows are copied at a time. IM2COL_FLOATS: floats
-     * of such copies, at most half of a core's own cache. */
+    /* MOST_TERMS: the most terms of the sums that im2col copies at a time. IM2COL_FLOATS: the most
+     * floats that it copies, which fill at most half of a core's own cache. */
     MOST_TERMS = 512,
     IM2COL_FLOATS = 1 << 16,
     MOST_ROWS = 336,
     LEAST_ROWS = 28,
-    /* WEIGHTS_CACHED: floats of weights that stay in that cache as well. With such weights a block
-     * has at most OUTPUTS outputs, because its outputs lie far apart when they are first
-     * written. */
+    /* WEIGHTS_CACHED: weights, in floats, that stay in a core's own cache next to the copies. With
+     * so few weights, a block has at most OUTPUTS outputs, because its outputs are far apart when
+     * they are first written. */
     WEIGHTS_CACHED = 1 << 18,
     OUTPUTS = 1 << 15,
-    MACS_PER_ELEMENT = 32, /* multiplications in the time in which one element is read or written */
-    /* Floats of a cache line. Without a line between them, rows of copies that are a power of two
-     * apart would share cache sets. */
+    /* multiplications in the time that one element takes to be read or written */
+    MACS_PER_ELEMENT = 32,
+    /* Floats in a cache line. Rows of copies whose distance is a power of two would share cache
+     * sets, so a line of padding is put between them. */
     LINE = 16,
 };
 enum { LONG_SUM = 128, LEAST_CHANNELS = 16, SHORT_ROW = 10 };
@@ -31,20 +32,20 @@ enum { LONG_SUM = 128, LEAST_CHANNELS = 16, SHORT_ROW = 10 };
 struct state {
     struct kn_conv_shape g;
     struct kn_fused_gemm node;
-    bool in_place;  /* the pixels of the input are the rows of the GEMM's left operand */
+    bool in_place;  /* the GEMM's left operand is the input itself, one row per pixel */
     int64_t taps;   /* taps of a window that are contiguous in the input */
-    int64_t pixels; /* pixels of the output: the rows of the GEMM */
-    int64_t rows, blocks, terms; /* pixels of a block; blocks; terms that are copied at a time */
-    int64_t ld;                  /* floats between rows of the copies */
-    int64_t panels, groups;      /* panels of a shard; shards for each block */
-    int n_slots;                 /* shards that run at a time */
-    /* In scratch memory: bytes of copies for each core; the offset of the output before a
-     * broadcast residual is added. */
+    int64_t pixels; /* output pixels, which are the rows of the GEMM */
+    /* pixels in a block; number of blocks; terms that are copied at a time */
+    int64_t rows, blocks, terms;
+    int64_t ld;             /* floats from one row of the copies to the next */
+    int64_t panels, groups; /* panels in a shard; shards per block */
+    int n_slots;            /* shards that run concurrently */
+    /* In scratch memory: bytes of copies per core, and the offset of the output before a broadcast
+     * residual is added. */
     size_t slot_bytes, broadcast_at;
 };
 
-/* Whether the pixels of the input are the rows of the GEMM's left operand, so that im2col is not
- * needed. */
+/* Returns whether the GEMM can read the input in place, one row per pixel, without im2col. */
 static bool is_in_place(const struct kn_conv_shape *g)
 {
     for (int i = 0; i < 2; i++)
@@ -54,10 +55,10 @@ static bool is_in_place(const struct kn_conv_shape *g)
 }
 
 /*
- * Where this kernel may be the fastest. Without copies: where sums are long, or the input has many
- * more channels than the output, or the output is one pixel. With copies: where oneDNN, which
- * computes a row of outputs at a time, has short rows or strides; but not with so few channels that
- * copying takes as long as multiplying.
+ * Returns whether this kernel may be the fastest. Without im2col, it may be where sums are long, or
+ * the input has many more channels than the output, or the output is one pixel. With im2col, it may
+ * be where oneDNN, which computes a row of outputs at a time, has short rows or strides, unless
+ * channels are so few that copying takes as long as multiplying.
  */
 static bool may_pay(const struct kn_conv_shape *g)
 {
@@ -85,8 +86,8 @@ int kn_conv_gemm_can(const struct rt_prep *p)
 
 /* ---- sharding ---- */
 
-/* Divides the pixels into blocks, and the work into shards for `width` cores: along the pixels or,
- * where pixels are few and the weights many, along the output channels. */
+/* Divides the pixels into blocks, and the work into shards for `width` cores: it divides the pixels
+ * or, where there are few pixels and many weights, the output channels. */
 static void set_shards(struct state *s, int width)
 {
     const struct kn_packed_gemm *p = &s->node.gemm;
@@ -145,7 +146,7 @@ enum rt_status kn_conv_gemm_prepare(struct rt_prep *p, void **state)
 /* ---- im2col ---- */
 
 /* Copies terms [from, to) of the window whose first tap lies at (y, x) of an image; taps outside
- * the image give zeros. */
+ * the image become zeros. */
 static void im2col_row(const struct state *s, const float *image, int64_t y, int64_t x,
                        int64_t from, int64_t to, float *dst)
 {
@@ -156,7 +157,7 @@ static void im2col_row(const struct state *s, const float *image, int64_t y, int
     while (left > 0) {
         const int64_t n = kn_min_i64(run - at, left);
         const int64_t sy = y + i * ay->dilation, sx = x + j * ax->dilation;
-        int64_t lo = n, hi = n; /* of these n terms, [lo, hi) lie inside the image */
+        int64_t lo = n, hi = n; /* terms [lo, hi) of the n terms lie inside the image */
         if (sy >= 0 && sy < ay->in && sx > -s->taps && sx < ax->in) {
             lo = sx < 0 ? -sx * ci - at : 0;
             lo = lo < 0 ? 0 : kn_min_i64(lo, n);

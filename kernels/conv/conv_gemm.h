@@ -1,6 +1,6 @@
 /*
- * The kernel "conv2d.product": a Conv2D whose filter is constant as a GEMM (packed_gemm.h). A 1x1
- * filter with stride 1 and without padding multiplies the input in place. For other filters, im2col
+ * The kernel "conv2d.product" computes a Conv2D with a constant filter as a GEMM (packed_gemm.h). A
+ * 1x1 filter with stride 1 and without padding reads the input in place. For other filters, im2col
  * copies the windows of a block of pixels into scratch memory that fits in a core's own cache while
  * all output channels pass over the copies.
  */
@@ -9,7 +9,7 @@
 
 #include "runtime/core/op.h"
 
-/* The functions of rt_kernel.can, .prepare and .run. */
+/* These functions are rt_kernel.can, .prepare and .run of the kernel. */
 int kn_conv_gemm_can(const struct rt_prep *p);
 enum rt_status kn_conv_gemm_prepare(struct rt_prep *p, void **state);
 enum rt_status kn_conv_gemm(struct rt_run *r);

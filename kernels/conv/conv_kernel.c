@@ -42,7 +42,7 @@ enum rt_status kn_conv_prepare_state(struct rt_prep *p, struct kn_conv **out)
     return RT_OK;
 }
 
-/* Places the float copies of half-precision tensors in scratch memory behind `used` bytes. */
+/* Lays out the float copies of half-precision tensors in scratch memory from offset `used` on. */
 static size_t place_floats(struct kn_conv *c, size_t used, bool filter_too)
 {
     if (!is_half(c->dtype))

@@ -10,8 +10,8 @@
 
 /* ---- primitives ---- */
 
-/* The filter in TensorFlow's layout, described in oneDNN's logical order [groups,] output
- * channels, input channels, spatial. */
+/* Describes the filter, which is in TensorFlow's layout, in oneDNN's logical order: [groups,]
+ * output channels, input channels, spatial. */
 static dnnl_status_t filter_md(const struct kn_conv_filter *f, dnnl_memory_desc_t *md, bool any)
 {
     const int64_t cog = f->co / f->groups, cig = f->ci / f->groups;
@@ -50,7 +50,7 @@ static dnnl_status_t image_md(const struct kn_conv_shape *g, bool wide, dnnl_dat
 
 static void filter_format(const struct kn_conv_shape *g, struct kn_conv_filter *f)
 {
-    memset(f, 0, sizeof *f); /* keys are compared as bytes */
+    memset(f, 0, sizeof *f); /* padding too, because keys are compared as bytes */
     f->groups = g->groups;
     f->ci = g->ci;
     f->co = g->co;
@@ -117,8 +117,8 @@ dnnl_status_t kn_conv_make_primitive(const struct kn_conv *c, struct kn_dnnl *d,
     return s;
 }
 
-/* With few channels, or in a depthwise convolution, moving data costs more than multiplying, so
- * bfloat16 does not pay. */
+/* Returns whether bfloat16 pays. With few channels, or in a depthwise convolution, moving data
+ * costs more than multiplying, so that it does not. */
 static bool pays_in_bf16(const struct kn_conv_shape *g, enum rt_dtype dtype)
 {
     return dtype == RT_F32 && !g->transposed && g->groups == 1 && g->ci >= 16 &&
@@ -172,8 +172,8 @@ static void release(void *state)
     kn_dnnl_clear(&c->reorder);
 }
 
-/* `filter`: as for kn_conv_make_primitive. The slices after the first use the filter layout of the
- * first. */
+/* Makes the primitives of a split. `filter` is that of kn_conv_make_primitive. Slices after the
+ * first use the filter layout of the first. */
 static dnnl_status_t make_split(const struct kn_conv *c, struct kn_conv_onednn_split *split,
                                 const dnnl_memory_desc_t *filter)
 {
@@ -202,7 +202,7 @@ static dnnl_status_t make_serial(struct kn_conv *c)
 
 enum { LEAST_CHANNELS = 64 };
 
-/* Splits the output channels evenly over `width` cores, where that pays. */
+/* Splits the output channels evenly over `width` cores. Returns false if that does not pay. */
 static bool shard_channels(const struct kn_conv *c, int width, struct kn_conv_onednn_split *split)
 {
     const struct kn_conv_shape *g = &c->g;
@@ -235,8 +235,8 @@ static bool shard_channels(const struct kn_conv *c, int width, struct kn_conv_on
     return !s;
 }
 
-/* Makes the split for several cores, if it pays and oneDNN supports it with this layout of the
- * filter. */
+/* Makes the split for several cores, if it pays and oneDNN supports it with the filter's packed
+ * layout. */
 static void make_sharded(struct kn_conv *c, int width)
 {
     struct kn_conv_onednn_split *split = &c->split[KN_CONV_SHARDED];
@@ -281,7 +281,8 @@ static void place_split(const struct kn_conv *c, struct kn_conv_onednn_split *sp
         split->bytes += kn_padded(out * sizeof(float));
 }
 
-/* Packs the filter if it is constant. Its key is c->format, followed by the scale. */
+/* Packs the filter if it is constant. The key of the packed filter is c->format, followed by the
+ * scale. */
 static enum rt_status conv_pack(struct kn_conv *c, struct rt_prep *p, const float *scale)
 {
     const size_t n = scale ? (size_t)c->g.co * sizeof *scale : 0;
@@ -300,8 +301,8 @@ static enum rt_status conv_pack(struct kn_conv *c, struct rt_prep *p, const floa
     return st;
 }
 
-/* Divides the epilogue: what oneDNN computes as bias and post-op, and what remains for Slipway's
- * loops. */
+/* Divides the epilogue into the steps that oneDNN computes as bias and post-op, and those that
+ * Slipway's loops compute. */
 static void split_epilogue(struct kn_conv *c, bool folds)
 {
     if (c->epilogue.scale && !folds)
@@ -391,6 +392,6 @@ int kn_conv_onednn_can(const struct rt_prep *p)
 
     quiet.err = &ignored;
     if (kn_conv_prepare(&quiet, &g) || !kn_conv_image_in(&g) || !kn_conv_image_out(&g) || !g.batch)
-        return 2; /* prepare refuses the node, or there is nothing to compute */
+        return 2; /* prepare will refuse the node, or there is nothing to compute */
     return kn_conv_split_is_interruptible(&g) ? 2 : 0;
 }

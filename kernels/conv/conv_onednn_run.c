@@ -6,8 +6,8 @@
 #include "kernels/cpu/bf16.h"
 #include "runtime/exec/parallel.h"
 
-/* Makes the primitive of a slice without its activation, after oneDNN's activation met a NaN
- * (which it turns into 0), and keeps it for the next time. */
+/* Makes the primitive of a slice without its activation, after oneDNN's activation met a NaN (which
+ * it turns into 0), and keeps it for later runs. */
 static enum rt_status make_unfused(const struct kn_conv *c, struct kn_conv_onednn_slice *p,
                                    const struct kn_dnnl **out, struct rt_run *r)
 {
@@ -33,11 +33,11 @@ static enum rt_status make_unfused(const struct kn_conv *c, struct kn_conv_onedn
     return RT_OK;
 }
 
-/* After this many runs that met NaN, the fused activation is no longer tried. */
+/* After this many runs that met a NaN, the fused activation is no longer used. */
 enum { MOST_NAN = 8 };
 
-/* Runs one execution for the `n` outputs that begin at `at`, and the steps of the epilogue that
- * oneDNN does not do. */
+/* Runs one execution for the `n` outputs that begin at `at`, and the epilogue steps that oneDNN
+ * does not compute. */
 static enum rt_status run_primitive(struct rt_run *r, const struct kn_conv_work *w,
                                     const struct kn_conv_onednn_split *split,
                                     struct kn_conv_onednn_slice *p, const float *src, int64_t at,

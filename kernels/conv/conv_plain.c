@@ -3,7 +3,7 @@
 #include "kernels/array/array.h"
 #include "kernels/cpu/types.h"
 
-/* A convolution over three spatial axes; an axis that is missing has length 1. */
+/* A convolution over three spatial axes; a missing axis has length 1. */
 struct walk {
     int64_t batch, ci, co, cig, cog, groups;
     struct kn_axis a[3];
@@ -23,14 +23,15 @@ static struct walk walk_of(const struct kn_conv_shape *g)
     return w;
 }
 
-/* Input channels of every group that are processed between two checks of the run's deadline. */
+/* Returns the number of input channels of every group that are processed between two deadline
+ * checks. */
 static int64_t channels_at_a_time(const struct walk *w)
 {
     const int64_t n = w->co ? RT_WORK / 4 / w->co : w->cig;
     return n > 1 ? n : 1;
 }
 
-enum { WINDOW_WORK = 64 }; /* cost of finding one window, in the units of rt_run_spend */
+enum { WINDOW_WORK = 64 }; /* the cost of locating one window, in units of rt_run_spend */
 
 #define PLAIN(dt, T, U)                                                                            \
     KN_CLONES static void tap_##dt(const struct walk *w, int64_t from, int64_t to, const T *x,     \
@@ -87,7 +88,7 @@ enum { WINDOW_WORK = 64 }; /* cost of finding one window, in the units of rt_run
                 }                                                                                  \
         return rt_run_spend(r, left, WINDOW_WORK);                                                 \
     }                                                                                              \
-    /* Forward computes y from x, back computes x from y. The result must be zero at first. */     \
+    /* Computes y from x or, with `back`, x from y. The caller has set the result to zero. */      \
     static enum rt_status plain_##dt(const struct walk *w, T *x, const T *f, T *y, bool back,      \
                                      struct rt_run *r)                                             \
     {                                                                                              \
@@ -111,7 +112,8 @@ enum rt_status kn_conv_plain(const struct kn_conv_shape *g, enum rt_dtype dtype,
 {
     const struct walk w = walk_of(g);
     const bool back = g->transposed;
-    void *from = (void *)(uintptr_t)src; /* this side is only read: x in forward, y in back */
+    /* The loops only read this operand: x in a forward convolution, y in a transposed one. */
+    void *from = (void *)(uintptr_t)src;
     void *x = back ? dst : from, *y = back ? from : dst;
 
     const enum rt_status st = kn_zero_chunks(r, dst, (size_t)n_dst * rt_dtype_size(dtype));

@@ -25,8 +25,8 @@ int kn_conv_n_spatial(const struct rt_node *n)
     return op_is(n, "Conv3D") || op_is(n, "Conv3DBackpropInputV2") ? 3 : 2;
 }
 
-/* Checks strides or dilations by data format. `field` and `zero` are the texts of TensorFlow's
- * errors. */
+/* Checks strides or dilations, which are ordered by data format. `field` and `zero` are the texts
+ * of TensorFlow's errors. */
 static enum rt_status check_windows(const struct rt_node *n, const char *attr, const char *field,
                                     const char *zero, struct rt_error *err)
 {
@@ -113,7 +113,7 @@ static void read_windows(const struct rt_node *n, struct kn_conv_shape *g)
 
 /* ---- shapes ---- */
 
-/* The name that TensorFlow's kernel uses in its error texts. */
+/* Returns the name that TensorFlow's kernel uses in its error texts. */
 static const char *kernel_name(const struct rt_node *n)
 {
     return kn_conv_n_spatial(n) == 3 ? "Conv3DBackpropInputOpV2" : "Conv2DCustomBackpropInput";
@@ -154,7 +154,8 @@ static enum rt_status check_ranks(const struct rt_node *n, const struct rt_shape
     return RT_OK;
 }
 
-/* Solves groups and channels from the filter's last two dimensions; all dimensions are known. */
+/* Computes groups and channels from the filter's last two dimensions. All dimensions must be
+ * known. */
 static enum rt_status solve_channels(struct kn_conv_shape *g, const struct rt_node *n,
                                      int64_t filter_in, int64_t filter_out, struct rt_error *err)
 {
@@ -200,7 +201,8 @@ static enum rt_status solve_channels(struct kn_conv_shape *g, const struct rt_no
     return RT_OK;
 }
 
-/* Dimensions of the shapes may be -1 (unknown); what depends on them becomes -1 too. */
+/* Computes the shape of a convolution. Unknown dimensions are -1, and dimensions that depend on
+ * them become -1 too. */
 static enum rt_status solve(struct kn_conv_shape *g, const struct rt_node *n,
                             const struct rt_shape *in, const struct rt_shape *filter,
                             struct rt_error *err)
@@ -228,8 +230,8 @@ static enum rt_status solve(struct kn_conv_shape *g, const struct rt_node *n,
         struct kn_axis *a = &g->axis[i];
         a->in = in->dim[kn_spatial_axis(first, i)];
         a->size = filter->dim[i];
-        /* For a depthwise window without taps TensorFlow returns 0 (with oneDNN off), so that is
-         * no error. */
+        /* For a depthwise convolution whose window has no taps, TensorFlow returns 0 (with oneDNN
+         * off), so this is no error. */
         if (a->size == 0 && !g->depthwise)
             return rt_fail(err, RT_INVALID_ARGUMENT,
                            "filter must not have zero elements (i.e. all dimensions must be "
@@ -274,7 +276,7 @@ enum rt_status kn_conv_infer(struct rt_infer *x)
 
 /* ---- shapes of transposed convolutions ---- */
 
-/* The output shape that "input_sizes" requests: all of it, or only its spatial part. */
+/* Reads the output shape that "input_sizes" requests: all dimensions, or the spatial ones only. */
 static enum rt_status wanted_shape(const struct rt_node *n, const struct rt_tensor *sizes,
                                    const struct rt_shape *filter, const struct rt_shape *back,
                                    struct rt_shape *o, struct rt_error *err)
@@ -372,7 +374,7 @@ enum rt_status kn_conv_infer_transposed(struct rt_infer *x)
 void kn_conv_rows_transposed(struct rt_rows *r)
 {
     /* Row i of the output depends on row i of out_backprop; input_sizes may depend on the batch
-     * size, but on nothing else. */
+     * size but not on the rows. */
     if (r->in_dep[2].kind == RT_DEP_ROWS && r->in_dep[2].axis == 0 &&
         r->in_dep[1].kind == RT_DEP_NONE &&
         (r->in_dep[0].kind == RT_DEP_NONE || r->in_dep[0].kind == RT_DEP_SIZE))
@@ -426,7 +428,7 @@ static enum rt_status refuse_depthwise(const struct rt_node *n, struct rt_error 
     return RT_OK;
 }
 
-/* Refuses what TensorFlow's CPU kernels do not implement, besides data formats. */
+/* Refuses attributes, other than data formats, that TensorFlow's CPU kernels do not implement. */
 static enum rt_status refuse_rest(const struct rt_prep *p, const struct kn_conv_shape *g)
 {
     const bool deep = g->n_spatial == 3;
@@ -488,8 +490,8 @@ enum rt_status kn_conv_prepare(const struct rt_prep *p, struct kn_conv_shape *ou
 
 /* ---- arithmetic ---- */
 
-/* A convolution multiplies each element of `of` by each element of the filter for one channel: the
- * filter's last dimension is the channels of `of`. */
+/* Counts the FLOPs of a convolution, which multiplies each element of `of` by the filter elements
+ * of one channel. The filter's last dimension is the channels of `of`. */
 static double flops(const struct rt_shape *of, const struct rt_shape *filter)
 {
     if (filter->rank < 2 || filter->dim[filter->rank - 1] <= 0)

@@ -1,11 +1,12 @@
 /*
  * The shapes of convolutions over two or three spatial axes and of their transposes: attributes,
- * TensorFlow's checks with its error texts, shape inference.
+ * TensorFlow's checks with its error texts, and shape inference.
  *
- * One struct describes all of them. Activations are [batch, spatial..., channels]; weights are
- * [spatial..., ci / groups, co]. A depthwise filter [h, w, ci, m] has the same bytes as the weights
- * [h, w, 1, ci * m] of a convolution in ci groups. In a transposed convolution the roles of input
- * and output are swapped: ci, co and the axes always describe the convolution that is transposed.
+ * One struct describes all of these convolutions. Activations are [batch, spatial..., channels];
+ * weights are [spatial..., ci / groups, co]. A depthwise filter [h, w, ci, m] has the same bytes as
+ * the weights [h, w, 1, ci * m] of a convolution in ci groups. In a transposed convolution the
+ * roles of input and output are swapped: ci, co and the axes always describe the convolution that
+ * is transposed.
  */
 #ifndef KN_CONV_CONV_SHAPE_H
 #define KN_CONV_CONV_SHAPE_H
@@ -24,12 +25,12 @@ bool kn_conv_is_transposed(const struct rt_node *n);
 bool kn_conv_is_depthwise(const struct rt_node *n);
 int kn_conv_n_spatial(const struct rt_node *n);
 
-/* The functions of rt_op.check, .infer and .rows. */
+/* These functions are rt_op.check, .infer and .rows of the convolutions. */
 enum rt_status kn_conv_check(const struct rt_node *n, struct rt_error *err);
 enum rt_status kn_conv_infer(struct rt_infer *x);
 enum rt_status kn_conv_infer_transposed(struct rt_infer *x);
 void kn_conv_rows_transposed(struct rt_rows *r);
-/* The functions of rt_op.flops. */
+/* These functions are rt_op.flops of the convolutions. */
 double kn_conv_flops(const struct rt_node *n, const struct rt_shape *in, int n_in,
                      const struct rt_shape *out);
 double kn_conv_flops_depthwise(const struct rt_node *n, const struct rt_shape *in, int n_in,
@@ -37,10 +38,10 @@ double kn_conv_flops_depthwise(const struct rt_node *n, const struct rt_shape *i
 double kn_conv_flops_transposed(const struct rt_node *n, const struct rt_shape *in, int n_in,
                                 const struct rt_shape *out);
 
-/* Solves the node's shape from the exact shapes of its inputs, in prepare. Refuses what
- * TensorFlow's CPU kernels do not implement, data formats with channels first among others. */
+/* Computes the convolution's shape from the exact shapes of the node's inputs, in prepare. Refuses
+ * whatever TensorFlow's CPU kernels do not implement, such as data formats with channels first. */
 enum rt_status kn_conv_prepare(const struct rt_prep *p, struct kn_conv_shape *out);
-/* The output's shape of a convolution that is not transposed. */
+/* Sets the output shape of a convolution that is not transposed. */
 void kn_conv_out_shape(const struct rt_node *n, const struct kn_conv_shape *g, struct rt_shape *o);
 
 #endif

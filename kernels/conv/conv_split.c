@@ -2,8 +2,8 @@
 
 #include "kernels/cpu/parallel.h"
 
-/* CACHED: output elements of an execution that stay in the cache until the epilogue has run.
- * FILTER_CACHED: elements of a filter that stays in the cache as well. */
+/* CACHED: output elements of one execution that stay in the cache until the epilogue has run.
+ * FILTER_CACHED: elements of a filter that stays in the cache at the same time. */
 enum { CACHED = 65536, FILTER_CACHED = 131072 };
 
 int64_t kn_conv_image_in(const struct kn_conv_shape *g)
@@ -38,11 +38,11 @@ static double products_of_row(const struct kn_conv_shape *g)
     return row;
 }
 
-/* Multiplications in the time in which a core's fastest loops read or write one element: with few
- * channels an execution spends its time on elements, not on multiplications. */
+/* Multiplications in the time that a core's fastest loops take to read or write one element. With
+ * few channels, an execution spends its time on moving elements, not on multiplying. */
 enum { ELEMENT = 32 };
 
-/* The cost of one row of outputs, in multiplications. */
+/* Returns the cost of one row of outputs, in multiplications. */
 static double cost_of_row(const struct kn_conv_shape *g)
 {
     const double rows = (double)(g->transposed ? g->axis[0].in : g->axis[0].out);
@@ -50,13 +50,13 @@ static double cost_of_row(const struct kn_conv_shape *g)
     return products_of_row(g) + ELEMENT * elements / rows;
 }
 
-/* kn_even_size for one core, where `most` may exceed an int64_t. */
+/* Like kn_even_size for one core, but `most` may exceed an int64_t. */
 static int64_t even_blocks(int64_t n, double most)
 {
     return kn_even_size(n, most < (double)n ? (int64_t)most : n, 1);
 }
 
-/* Executions for one image. */
+/* Returns the number of executions per image. */
 static int64_t blocks_of(const struct kn_conv_shape *g, const struct kn_conv_split *split)
 {
     return split->rows ? kn_div_up(g->axis[0].out, split->rows) : 1;
@@ -67,8 +67,8 @@ int64_t kn_conv_split_count(const struct kn_conv_shape *g, const struct kn_conv_
     return split->rows ? g->batch * blocks_of(g, split) : kn_div_up(g->batch, split->images);
 }
 
-/* The shape of an execution for `rows` rows of outputs from `first` on: the input rows that they
- * read, and their padding. */
+/* Returns the shape of an execution that computes `rows` output rows from `first` on: the input
+ * rows that it reads, and their padding. */
 static struct kn_conv_shape rows_shape(const struct kn_conv_shape *whole, int64_t first,
                                        int64_t rows)
 {
@@ -125,8 +125,8 @@ struct kn_conv_block kn_conv_split_block(const struct kn_conv_shape *g,
                                   .dst_at = first * (g->transposed ? src_size : dst_size)};
 }
 
-/* Whether this number of rows is valid: with more than two blocks, all padding must belong to the
- * first and the last block, and no block may lie wholly in the padding. */
+/* Returns whether a split into this number of rows is valid. With more than two blocks, all padding
+ * must belong to the first and the last block, and no block may lie entirely in the padding. */
 static bool can_split_rows(const struct kn_conv_shape *whole, const struct kn_conv_split *split)
 {
     const int64_t blocks = blocks_of(whole, split);
@@ -165,7 +165,8 @@ void kn_conv_split_serial(const struct kn_conv_shape *g, bool after, struct kn_c
         split->rows = 0;
 }
 
-/* oneDNN computes output channels in vectors of 16: fewer of them take as long. */
+/* oneDNN computes output channels in vectors of 16; a partial vector takes as long as a full
+ * one. */
 enum { VECTOR_CHANNELS = 16 };
 
 double kn_conv_split_cost(const struct kn_conv_shape *g, const struct kn_conv_split *split)
@@ -181,7 +182,7 @@ double kn_conv_split_cost(const struct kn_conv_shape *g, const struct kn_conv_sp
 
 bool kn_conv_split_is_interruptible(const struct kn_conv_shape *g)
 {
-    static const double most = 64.0 * KN_CHECK_MACS; /* half a second's work */
+    static const double most = 64.0 * KN_CHECK_MACS; /* about half a second of work */
     struct kn_conv_split split;
 
     kn_conv_split_serial(g, false, &split);

@@ -8,9 +8,9 @@
 enum {
     /* outputs computed together; the image widths of most networks are multiples of 7 */
     PIXELS = 7,
-    /* Where the rows of a window fit in the L1 cache for LEAST_CHANNELS channels or more, as many
-     * channels as fit are processed together. Images too wide for that are read in memory order,
-     * all channels at once. */
+    /* If the rows of a window fit in the L1 cache for at least LEAST_CHANNELS channels, as many
+     * channels as fit are processed together. Wider images are read in memory order, with all
+     * channels at once. */
     NEAR_BYTES = 32768,
     LEAST_CHANNELS = 64,
 };

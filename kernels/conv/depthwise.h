@@ -1,9 +1,8 @@
 /*
  * Depthwise convolutions on float32 NHWC tensors without reordering: every channel has a window of
- * its own, and the vector runs along the channels. The sums of several outputs along a row stay in
- * registers while the input pixels of their windows are read, so that each pixel is read once per
- * row of the window. The sums start from the shift, and the activation is applied before they are
- * written.
+ * its own, and the vector runs along the channels. The sums of several neighbouring outputs stay in
+ * registers while their windows are read, so that each input pixel is read once per row of the
+ * window. The sums start from the shift, and the activation is applied before they are written.
  *
  * Pixels outside the image are left out of the sums, not multiplied by zero. The sums do not depend
  * on the batch size or on how rows are sharded.
@@ -26,12 +25,12 @@ struct kn_depthwise {
     const struct kn_depthwise_loops *loops; /* set by kn_depthwise_init */
 };
 
-/* Supports windows of 3 or 5 columns with stride 1 or 2, and at least as many channels as a vector
- * has lanes. False: any other shape. */
+/* Returns whether the loops support the shape: windows of 3 or 5 columns with stride 1 or 2, and at
+ * least as many channels as a vector has lanes. */
 bool kn_depthwise_init(struct kn_depthwise *d);
 bool kn_depthwise_activates(enum rt_activation act);
 /*
- * Computes rows [from, to) of one image's outputs. filter [y.size, x.size, channels]; shift
+ * Computes output rows [from, to) of one image. filter: [y.size, x.size, channels]; shift:
  * [channels] or NULL.
  */
 void kn_depthwise_rows(const struct kn_depthwise *d, const float *image, const float *filter,

@@ -9,8 +9,9 @@
 
 struct state {
     struct kn_depthwise d;
-    struct kn_epilogue epilogue; /* the steps of the epilogue that follow the rows */
-    int shift;                   /* the input from which the sums start; 0: none */
+    struct kn_epilogue epilogue; /* the epilogue steps that run after the rows are computed */
+    /* index of the input that the sums start from, or 0 if there is none */
+    int shift;
     int64_t batch;
     const struct rt_pack *filter;
     size_t broadcast_bytes;
@@ -37,8 +38,8 @@ int kn_depthwise_conv_can(const struct rt_prep *p)
                : 0;
 }
 
-/* The key of a packed filter. Its bytes are those of the filter, multiplied by the scale that
- * follows this struct. */
+/* The key of a packed filter, whose values are the filter's multiplied by the scale that follows
+ * this struct. */
 struct format {
     char name[8];
     int64_t channels, n_scale;
@@ -102,7 +103,7 @@ enum rt_status kn_depthwise_conv_prepare(struct rt_prep *p, void **state)
     return RT_OK;
 }
 
-/* Computes rows [from, to) of the outputs, counted through all images. */
+/* Computes output rows [from, to), counted over all images. */
 static enum rt_status depthwise_shard(struct rt_run *r, void *arg, int64_t from, int64_t to)
 {
     const struct state *s = r->state;
@@ -130,7 +131,7 @@ enum rt_status kn_depthwise_conv(struct rt_run *r)
     const struct state *s = r->state;
     const struct kn_depthwise *d = &s->d;
     float *dst = kn_epilogue_output(&s->epilogue, r, r->scratch);
-    /* An activation other than a clip takes as long as eight taps; a value that is read or written
+    /* An activation other than a clip takes as long as eight taps; reading or writing a value takes
      * as long as two. */
     const int64_t ends = s->d.act > RT_ACT_RELU6 || s->epilogue.act > RT_ACT_RELU6 ? 8 : 0;
     const int64_t steps = d->y.size * d->x.size + 2 * d->y.stride * d->x.stride + ends;

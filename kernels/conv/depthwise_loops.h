@@ -13,7 +13,7 @@ INLINE VEC LOOPS(relu6)(VEC x)
     return LOOPS(select)((BITS)(v > six), six, v);
 }
 
-/* x * sigmoid(alpha * x), with the arithmetic of kn_sigmoid_f32. */
+/* Returns x * sigmoid(alpha * x), with the arithmetic of kn_sigmoid_f32. */
 INLINE VEC LOOPS(swish)(VEC x, float alpha)
 {
     const VEC z = x * -alpha, t = z * KN_LOG2_E + KN_ROUNDER, k = t - KN_ROUNDER;
@@ -30,8 +30,8 @@ INLINE VEC LOOPS(swish)(VEC x, float alpha)
 
 /*
  * Computes PIXELS neighbouring outputs, of which `n` are written, from `rows` rows of the window.
- * x: where the first window begins in the first of these rows. With `edge`, only columns [from,
- * to), counted from x, lie in the image; without it, all columns of the windows do.
+ * x: the start of the first window in the first row. With `edge`, only columns [from, to), counted
+ * from x, lie in the image; without it, all columns of the windows do.
  */
 INLINE void LOOPS(block)(const struct kn_depthwise *d, const float *x, const float *w, float *y,
                          VEC shift, int64_t rows, int64_t from, int64_t to, int64_t n,
@@ -79,8 +79,8 @@ INLINE void LOOPS(block)(const struct kn_depthwise *d, const float *x, const flo
 
 /* ---- channels [first, last) of a row of outputs ---- */
 
-/* x: the first input row of the window that lies in the image, of `rows` such rows; w: the
- * filter's row for it. */
+/* Computes one row of outputs. x: the first of the window's `rows` input rows that lie in the
+ * image; w: the corresponding row of the filter. */
 INLINE void LOOPS(row)(const struct kn_depthwise *d, const float *x, const float *w,
                        const float *shift, float *y, int64_t rows, int64_t first, int64_t last,
                        const int size, const int stride)
@@ -89,8 +89,8 @@ INLINE void LOOPS(row)(const struct kn_depthwise *d, const float *x, const float
     const int64_t pixel = d->channels, out = d->x.out;
 
     for (int64_t i = 0; i < out; i += PIXELS) {
-        /* The last block of a row is moved back to full width: it computes some outputs a second
-         * time. */
+        /* The last block of a row is moved back to full width, so that some outputs are computed
+         * twice. */
         const int64_t at = out - i < PIXELS && out > PIXELS ? out - PIXELS : i;
         const int64_t n = out - at < PIXELS ? out - at : PIXELS;
         const int64_t start = at * stride - d->x.lo, from = start < 0 ? -start : 0;

@@ -18,11 +18,11 @@ bool kn_winograd_init(struct kn_winograd *w)
     return kn_winograd_tiles_init(&w->tiles);
 }
 
-enum { PACKED = 8 }; /* filters transformed together; the width of a panel is a multiple of it */
+enum { PACKED = 8 }; /* filters that are transformed together; panel widths are multiples of it */
 
-/* The weight transform G g G' of PACKED 3x3 filters that lie side by side. It computes in double,
- * because rounding of the weights would be in every product. `tap`: floats from one of the nine
- * taps to the next; `matrix`: floats from one position of the transform domain to the next. */
+/* Computes the weight transform G g G' of PACKED adjacent 3x3 filters, in double, because the
+ * rounding of weights affects every output. `tap`: floats from one of the nine taps to the next;
+ * `matrix`: floats from one position of the transform domain to the next. */
 KN_CLONES static void pack_some(int m, const float *g, int64_t tap, float *u, int64_t matrix)
 {
     static const double g2[4][3] = {{1, 0, 0}, {.5, .5, .5}, {.5, -.5, .5}, {0, 0, 1}};
@@ -74,14 +74,14 @@ size_t kn_winograd_scratch_bytes(const struct kn_winograd *w)
     return kn_winograd_tiles_workspace_bytes(&w->tiles) + kn_winograd_patch_bytes(w);
 }
 
-/* The inputs of a tile, in place; a tile that reaches beyond the image is copied to `patch` with
- * zeros around it. */
+/* Returns the inputs of a tile: in place, or, if the tile extends beyond the image, copied to
+ * `patch` with zeros around them. */
 static const float *inputs_of(const struct kn_winograd *w, const float *src,
                               struct kn_winograd_tile t, float *patch, int64_t *row)
 {
     const int64_t a = w->m + 2, ci = w->tiles.ci, y = t.y - w->top, x = t.x - w->left;
 
-    if (w->in_h * w->in_w == 0) { /* nothing but padding: src has no bytes */
+    if (w->in_h * w->in_w == 0) { /* The inputs are all padding, and src has no bytes. */
         memset(patch, 0, (size_t)(a * a * ci) * sizeof *patch);
         *row = a * ci;
         return patch;

@@ -32,34 +32,34 @@ struct kn_winograd {
     int m;              /* outputs per side of a tile: 2 or 4 */
     int64_t in_h, in_w; /* size of one image, in pixels */
     int64_t top, left;  /* padding above and to the left */
-    /* The caller sets its first fields (batch to cores); kn_winograd_init sets the rest. */
+    /* The caller sets the members from batch to cores; kn_winograd_init sets the others. */
     struct kn_winograd_tiles tiles;
     /* set by kn_winograd_init */
     const struct kn_winograd_loops *loops;
 };
 
-/* Fills in the other fields. False: a number of channels is not a multiple of 16, or sizes exceed
- * what can be addressed. */
+/* Sets the members that the caller did not set. Returns false if a number of channels is not a
+ * multiple of 16, or sizes exceed the address space. */
 bool kn_winograd_init(struct kn_winograd *w);
-/* Transforms and packs filter [3, 3, ci, co]. dst: kn_winograd_tiles_pack_bytes, 64-byte
- * aligned. */
+/* Transforms and packs filter [3, 3, ci, co] into dst, which has kn_winograd_tiles_pack_bytes and
+ * is 64-byte aligned. */
 void kn_winograd_pack(const struct kn_winograd *w, const float *filter, float *dst);
-/* The error of Winograd sums against direct sums for this filter, as defined by
- * kn_winograd_check_end; also NaN where memory is short. */
+/* Returns the error of the Winograd sums for this filter against direct sums, as defined by
+ * kn_winograd_check_end, or NaN if memory is short. */
 double kn_winograd_error(const struct kn_winograd *w, const float *filter, const float *packed);
 /* Computes the outputs of one block of tiles: src [batch, in_h, in_w, ci], dst [batch, out_h,
- * out_w, co]. Blocks are independent of each other. scratch: 64-byte aligned memory of the
- * caller. */
+ * out_w, co]. Blocks are independent of each other. scratch: kn_winograd_scratch_bytes of 64-byte
+ * aligned memory. */
 size_t kn_winograd_scratch_bytes(const struct kn_winograd *w);
 void kn_winograd_run_block(const struct kn_winograd *w, const float *src, const float *packed,
                            float *dst, int64_t block, void *scratch,
                            const struct kn_winograd_post_ops *post_ops);
 
 /*
- * The stages of one block, for several cores: kn_winograd_inputs for its tiles, then
+ * Compute one block in stages, for several cores: first kn_winograd_inputs for its tiles, then
  * kn_winograd_tiles_gemm, then kn_winograd_outputs. Within a stage, ranges [from, to) may run in
- * any order. `workspace` is shared by the block; `patch` is kn_winograd_patch_bytes of memory for
- * each calling core.
+ * any order. All cores share `workspace`; each calling core has its own `patch` of
+ * kn_winograd_patch_bytes.
  */
 size_t kn_winograd_patch_bytes(const struct kn_winograd *w);
 void kn_winograd_inputs(const struct kn_winograd *w, const float *src, int64_t block, int64_t from,

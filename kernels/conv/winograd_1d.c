@@ -7,9 +7,9 @@
 #include "kernels/cpu/unroll.h"
 
 /*
- * The interpolation points z are 0, then pairs z and -z. The tables hold polynomials by powers of x
- * squared: `all` is the product of (x^2 - z^2) over all pairs, `but` the products over all pairs
- * but one.
+ * The interpolation points z are 0 and pairs of z and -z. The tables hold polynomials in x squared,
+ * as coefficients: `all` is the product of (x^2 - z^2) over all pairs, and `but` the products over
+ * all pairs except one.
  */
 static const float point[4] = {1, 2, 0.5f, 0.75f};
 static const struct points {
@@ -43,13 +43,13 @@ bool kn_winograd_1d_init(struct kn_winograd_1d *l)
 
 /* ---- weights ---- */
 
-/* The factor of each tap in the transformed weights of position i. It is computed in double,
- * because rounding of the weights would be in every output. */
+/* Computes the factor of each tap in the transformed weights of position i, in double, because the
+ * rounding of weights affects every output. */
 static void factors(int taps, int64_t i, double *f)
 {
     const int pairs = (taps + 1) / 2;
     const struct points *t = &points[pairs - 2];
-    const bool is_last = i == 2 * pairs + 1; /* the point at infinity */
+    const bool is_last = i == 2 * pairs + 1; /* whether i is the point at infinity */
     const double z = i && !is_last ? (double)point[(i - 1) / 2] : 0;
     double by = 0, power = 1;
 
@@ -120,7 +120,7 @@ static void winograd_1d_inputs(const struct kn_winograd_1d *l, const float *src,
     }
 }
 
-/* The output transform of channels [from, to) of a block. */
+/* Applies the output transform to channels [from, to) of a block. */
 static void winograd_1d_outputs(const struct kn_winograd_1d *l, const float *p, int64_t block,
                                 int64_t tiles, int64_t from, int64_t to, float *dst, float *patch,
                                 const struct kn_winograd_1d_post_ops *whole)

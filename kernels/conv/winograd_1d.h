@@ -5,55 +5,56 @@
  *
  * Blocks of tiles are computed as in winograd.h: inputs are transformed, taps + 3 GEMMs multiply
  * them with the transformed weights, and the results are transformed back. The sums do not depend
- * on the batch size. The interpolation points are 0, 1, -1, 2, -2, 1/2, -1/2, 3/4, -3/4, as many as
- * are needed, and infinity. With usual weights the rounding error is about 1e-5 of the output's
- * largest magnitude for 7 taps and 2e-6 for fewer.
+ * on the batch size. The interpolation points are 0, 1, -1, 2, -2, 1/2, -1/2, 3/4, -3/4 (as many of
+ * these as needed) and infinity. With usual weights the rounding error is about 1e-5 of the
+ * output's largest magnitude for 7 taps and 2e-6 for fewer.
  *
- * Source: as for winograd.h. Threads: pure.
+ * Source: see winograd.h. Threads: pure.
  */
 #ifndef KN_CONV_WINOGRAD_1D_H
 #define KN_CONV_WINOGRAD_1D_H
 
 #include "kernels/conv/winograd_tiles.h"
 
-enum { KN_WINOGRAD_1D_TILE = 4 }; /* outputs of a tile */
+enum { KN_WINOGRAD_1D_TILE = 4 }; /* outputs per tile */
 
 struct kn_winograd_1d_loops;
 
 struct kn_winograd_1d {
-    int taps;      /* 3, 5 or 7 */
-    bool vertical; /* the window is a column, and a tile is part of a column */
+    int taps; /* 3, 5 or 7 */
+    /* whether the window, and with it each tile, is a part of a column rather than of a row */
+    bool vertical;
     int64_t in_h, in_w;
     /* padding before the first pixel along the window's axis; the other axis has none */
     int64_t before;
-    /* The caller sets its first fields (batch to cores); kn_winograd_1d_init sets the rest. */
+    /* The caller sets the members from batch to cores; kn_winograd_1d_init sets the others. */
     struct kn_winograd_tiles tiles;
     /* set by kn_winograd_1d_init */
     const struct kn_winograd_1d_loops *loops;
 };
 
-/* Fills in the other fields. False: other numbers of taps, a number of channels that is not a
- * multiple of 16, or sizes that exceed what can be addressed. */
+/* Sets the members that the caller did not set. Returns false if the number of taps is not
+ * supported, a number of channels is not a multiple of 16, or sizes exceed the address space. */
 bool kn_winograd_1d_init(struct kn_winograd_1d *l);
 /* Transforms and packs filter [taps, ci, co]. scale: co floats or NULL; workspace: ci * co floats;
- * dst: kn_winograd_tiles_pack_bytes, 64-byte aligned. */
+ * dst: kn_winograd_tiles_pack_bytes of 64-byte aligned memory. */
 void kn_winograd_1d_pack(const struct kn_winograd_1d *l, const float *filter, const float *scale,
                          float *workspace, float *dst);
-/* The error against direct sums, as kn_winograd_error. */
+/* Returns the error of the Winograd sums against direct sums, measured as in kn_winograd_error. */
 double kn_winograd_1d_error(const struct kn_winograd_1d *l, const float *filter, const float *scale,
                             const float *packed);
 
-/* The epilogue of the output transform: the shift (co floats or NULL) is added, the sum is clipped
- * to [least, most] (NaN stays NaN), and `then` follows. */
+/* The epilogue of the output transform: it adds the shift (co floats or NULL), clips the sum to
+ * [least, most] (NaN stays NaN), and then calls `then`. */
 struct kn_winograd_1d_post_ops {
     const float *shift;
     bool clips;
     float least, most;
     struct kn_winograd_post_ops then;
 };
-/* Computes the output channels of panels [from, to) for one block of tiles; with `then.finish` the
- * panels must be all. Blocks are independent of each other. scratch: 64-byte aligned memory of the
- * caller. */
+/* Computes the output channels of panels [from, to) for one block of tiles; with `then.finish`, the
+ * range must contain all panels. Blocks are independent of each other. scratch:
+ * kn_winograd_1d_scratch_bytes of 64-byte aligned memory. */
 size_t kn_winograd_1d_scratch_bytes(const struct kn_winograd_1d *l);
 void kn_winograd_1d_run_block(const struct kn_winograd_1d *l, const float *src, const float *packed,
                               float *dst, int64_t block, int64_t from, int64_t to, void *scratch,

@@ -8,19 +8,20 @@
 
 struct state {
     struct kn_winograd_1d l;
-    struct kn_epilogue epilogue; /* the steps of the epilogue that follow the output transform */
+    struct kn_epilogue epilogue; /* the epilogue steps that follow the output transform */
     struct kn_winograd_1d_post_ops post_ops;
-    int shift; /* the input that the output transform adds; 0: none */
+    int shift; /* index of the input that the output transform adds, or 0 if there is none */
     const struct rt_pack *filter;
     bool empty;
-    int64_t slots;          /* shards that run at a time */
-    int64_t panels, groups; /* panels of output channels of a shard; shards for each block */
+    int64_t slots;          /* shards that run concurrently */
+    int64_t panels, groups; /* panels of output channels per shard; shards per block */
     /* offset in scratch memory of the output before a broadcast residual is added */
     size_t broadcast_at;
 };
 
 enum { LEAST_CHANNELS = 32, LEAST_LENGTH = 6 };
-/* relative to the largest magnitude, measured for the node's own filter */
+/* The largest error allowed, relative to the largest magnitude, as measured for the node's
+ * filter. */
 static const double MAX_ERROR = 1e-4;
 
 static bool init(const struct kn_conv_shape *g, int cores, struct kn_winograd_1d *l)
@@ -63,11 +64,11 @@ int kn_winograd_1d_can(const struct rt_prep *p)
                : 0;
 }
 
-/* The key of a packed filter: everything that its bytes depend on. */
+/* The key of a packed filter. It contains everything that the packed bytes depend on. */
 struct format {
     char name[8];
     int64_t taps, panel, ci, co;
-    /* co or 0: this many floats follow the struct and multiply the output channels */
+    /* either co or 0; the struct is followed by n_scale floats that multiply the output channels */
     int64_t n_scale;
 };
 
@@ -113,8 +114,8 @@ static enum rt_status pack_filter(struct state *s, struct rt_prep *p, const floa
     return st;
 }
 
-/* Divides the epilogue: the output transform adds the shift and clips where it can; the rest stays
- * in s->epilogue. */
+/* Divides the epilogue: the output transform adds the shift and clips where it can, and s->epilogue
+ * keeps the other steps. */
 static void split_epilogue(struct state *s)
 {
     struct kn_epilogue *t = &s->epilogue;
@@ -129,9 +130,9 @@ static void split_epilogue(struct state *s)
     t->act = RT_ACT_NONE;
 }
 
-/* Where cores share a block, each computes some of the output channels and reads their part of the
- * weights. With steps of the epilogue that follow the output transform, shards are whole blocks,
- * because those steps need whole pixels. */
+/* Sets how blocks are sharded. Cores that share a block each compute some of the output channels
+ * and read only their part of the weights. If epilogue steps follow the output transform, shards
+ * are complete blocks, because those steps need complete pixels. */
 static void sharding(struct state *s, int width)
 {
     const struct kn_winograd_sharding sharding = kn_winograd_sharding(&s->l.tiles, width);

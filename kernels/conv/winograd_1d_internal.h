@@ -1,7 +1,6 @@
 /*
  * The table of loops that winograd_1d.c has for each instruction set (see vector_sets.h). Only
- * winograd_1d.c and its unit test include this header; the test puts a table into
- * kn_winograd_1d.loops.
+ * winograd_1d.c and its unit test include this header; the test sets kn_winograd_1d.loops.
  */
 #ifndef KN_CONV_WINOGRAD_1D_INTERNAL_H
 #define KN_CONV_WINOGRAD_1D_INTERNAL_H
@@ -9,20 +8,20 @@
 #include "kernels/conv/winograd_1d.h"
 
 struct kn_winograd_1d_loops {
-    /* Transforms the inputs of a tile, which are `pixel` floats apart and of which [from, to) lie
-     * in the image. v: one vector of ci channels per position of the transform domain, `step`
+    /* Transforms the inputs of a tile. They are `pixel` floats apart, and only [from, to) of them
+     * lie in the image. v: one vector of ci channels per position of the transform domain, `step`
      * floats apart. */
     void (*input)(int taps, const float *src, int64_t pixel, int64_t from, int64_t to, int64_t ci,
                   float *v, int64_t step);
     /* Transforms the sums of a tile back into `count` outputs, which are `pixel` floats apart, and
-     * applies the epilogue but for `then`. p: one vector of co channels per position of the
+     * applies the epilogue except `then`. p: one vector of co channels per position of the
      * transform domain, `step` floats apart. */
     void (*output)(int taps, const float *p, int64_t step, int64_t co, float *y, int64_t pixel,
                    int64_t count, const struct kn_winograd_1d_post_ops *post_ops);
 };
 
-/* The loops of one of the instruction sets that this processor has: 0 is the best set, which
- * winograd_1d.c uses. NULL: the processor has no more sets. */
+/* Returns the loops of the which-th best instruction set of this processor; winograd_1d.c uses set
+ * 0. Returns NULL if the processor has no more sets. */
 const struct kn_winograd_1d_loops *kn_winograd_1d_loops_of(int which);
 
 #endif

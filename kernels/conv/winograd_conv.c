@@ -15,21 +15,24 @@ struct state {
     bool empty;
     /* offset in scratch memory of the output before a broadcast residual is added */
     size_t broadcast_at;
-    /* With by_blocks each core has the scratch memory of a block; else there is the memory of one
-     * block, and a patch for each core. */
+    /* If by_blocks is set, each core has scratch memory for a block of its own; else the cores
+     * share the memory of one block, and each has a patch. */
     struct kn_winograd_sharding sharding;
 };
 
 enum {
     LEAST_CHANNELS = 32,
     LEAST_SIDE = 6,
-    /* From this many outputs per side on, few outputs of 4x4 tiles lie outside the image, and even
-     * one image has enough tiles to pay for the larger transformed weights. */
+    /* From this many outputs per side on, only a small share of the outputs of 4x4 tiles lies
+     * outside the image, and even one image has enough tiles to pay for the larger transformed
+     * weights. */
     LARGE_SIDE = 20,
-    /* With fewer outputs, 4x4 tiles read more weights than they save multiplications. */
+    /* With fewer outputs per image, reading the larger weights of 4x4 tiles costs more than the
+     * multiplications that they save. */
     MIN_OUTPUTS_OF_4X4 = 100,
 };
-/* relative to the largest magnitude, measured for the node's own filter */
+/* The largest error allowed, relative to the largest magnitude, as measured for the node's
+ * filter. */
 static const double MAX_ERROR = 1e-4;
 
 static bool init(const struct kn_conv_shape *g, int m, int cores, struct kn_winograd *w)
@@ -85,12 +88,12 @@ int kn_winograd4_can(const struct rt_prep *p)
     return can(p, 4);
 }
 
-/* The key of a packed filter: everything that its bytes depend on. */
+/* The key of a packed filter. It contains everything that the packed bytes depend on. */
 struct format {
     char name[8];
     int m, panel;
     int64_t ci, co;
-    /* co or 0: this many floats follow the struct and multiply the output channels */
+    /* either co or 0; the struct is followed by n_scale floats that multiply the output channels */
     int64_t n_scale;
 };
 
@@ -216,8 +219,8 @@ struct job {
     const float *src, *packed;
     float *dst;
     char *scratch;
-    int64_t block, tiles; /* the block that all cores share, and its tiles */
-    int64_t step;         /* tiles or positions of the transform domain of a shard */
+    int64_t block, tiles; /* the block that all cores share, and the number of its tiles */
+    int64_t step;         /* tiles, or positions of the transform domain, per shard */
 };
 
 static enum rt_status winograd_block_shard(struct rt_run *r, void *arg, int64_t i, int64_t slot)
@@ -275,7 +278,7 @@ static enum rt_status winograd_outputs_shard(struct rt_run *r, void *arg, int64_
     return RT_OK;
 }
 
-/* Runs one stage of the shared block: n tiles or positions of the transform domain, in
+/* Runs one stage of the shared block for n tiles or n positions of the transform domain, in
  * `shards_per_core` shards per core. */
 static enum rt_status winograd_stage(struct rt_run *r, struct job *j, int64_t n,
                                      int64_t shards_per_core, kn_shard_fn *shard)

@@ -1,6 +1,6 @@
 /*
  * The table of loops that winograd.c has for each instruction set (see vector_sets.h). Only
- * winograd.c and its unit test include this header; the test puts a table into kn_winograd.loops.
+ * winograd.c and its unit test include this header; the test sets kn_winograd.loops.
  */
 #ifndef KN_CONV_WINOGRAD_INTERNAL_H
 #define KN_CONV_WINOGRAD_INTERNAL_H
@@ -16,8 +16,8 @@ struct kn_winograd_loops {
     void (*output)(int m, const float *p, int64_t step, int64_t co, float *y, int64_t row);
 };
 
-/* The loops of one of the instruction sets that this processor has: 0 is the best set, which
- * winograd.c uses. NULL: the processor has no more sets. */
+/* Returns the loops of the which-th best instruction set of this processor; winograd.c uses set 0.
+ * Returns NULL if the processor has no more sets. */
 const struct kn_winograd_loops *kn_winograd_loops_of(int which);
 
 #endif

@@ -40,8 +40,9 @@ INLINE void LOOPS(out2)(const VEC *p, VEC *y)
 
 /* ---- tiles ---- */
 
-/* Transforms one tile of a x a inputs, with `row` floats between rows and ci between pixels. v:
- * one value for each of the a * a positions of the transform domain, `step` floats apart. */
+/* Transforms the a x a inputs of one tile, which have `row` floats between rows and ci floats
+ * between pixels. v: one value for each of the a * a positions of the transform domain, `step`
+ * floats apart. */
 INLINE void LOOPS(tile_in)(const float *src, int64_t row, int64_t ci, float *v, int64_t step,
                            const int a)
 {
@@ -69,8 +70,8 @@ INLINE void LOOPS(tile_in)(const float *src, int64_t row, int64_t ci, float *v, 
     }
 }
 
-/* Transforms the values of one tile's positions in the transform domain, `step` floats apart, back
- * to y [m, m, co] with `row` floats between rows. */
+/* Transforms the values at one tile's positions in the transform domain, `step` floats apart, back
+ * to outputs y [m, m, co] with `row` floats between rows. */
 INLINE void LOOPS(tile_out)(const float *p, int64_t step, int64_t co, float *y, int64_t row,
                             const int m)
 {

@@ -10,13 +10,13 @@
 
 enum {
     LINE = 16, /* floats in a cache line */
-    /* the fewest tiles of a block, because the transformed weights are read once per block */
+    /* The fewest tiles per block, because the transformed weights are read once per block. */
     MIN_TILES = 32,
-    /* bytes of transformed weights up to which each core may read all of them for a block of its
-     * own */
+    /* The most bytes of transformed weights with which cores compute blocks of their own, so that
+     * each core reads all weights. */
     L2_BYTES = 1 << 20,
-    TRANSFORM = 16, /* multiplications in the time in which one value is transformed */
-    ENOUGH = 3,     /* blocks for each core, so that an extra block for some cores costs little */
+    TRANSFORM = 16, /* multiplications in the time that one value takes to be transformed */
+    ENOUGH = 3,     /* blocks per core from which an extra block on some cores costs little */
 };
 
 bool kn_winograd_tiles_init(struct kn_winograd_tiles *t)
@@ -31,8 +31,8 @@ bool kn_winograd_tiles_init(struct kn_winograd_tiles *t)
     t->domain_size = (t->tile_h + t->window_h - 1) * (t->tile_w + t->window_w - 1);
     if (!rt_mul(t->h, t->w, &tiles) || !rt_mul(tiles, t->batch, &tiles))
         return false;
-    /* The transformed weights of one position have as many bytes as the input and result rows of
-     * twice this many tiles. */
+    /* The transformed weights of one position have as many bytes as the input and result rows of 2
+     * * `block` tiles. */
     int64_t block = t->ci * t->co / (t->ci + t->co) / 2;
     if (block < MIN_TILES)
         block = MIN_TILES;
@@ -47,8 +47,7 @@ bool kn_winograd_tiles_init(struct kn_winograd_tiles *t)
     t->block = kn_even_size(tiles, block, t->cores);
     if (!rt_mul(t->block + 1, t->domain_size * (t->ci + t->co) * 8, &bytes))
         return false;
-    /* One cache line more than a matrix holds, so that the matrices do not fall on the same sets
-     * of the cache. */
+    /* A cache line of padding per matrix keeps the matrices from falling on the same cache sets. */
     t->in_step = t->block * t->ci + LINE;
     t->out_step = t->block * t->co + LINE;
     t->results = t->domain_size * t->in_step;
@@ -122,7 +121,7 @@ void kn_winograd_tiles_gemm(const struct kn_winograd_tiles *t, const float *pack
 
 /* ---- accuracy ---- */
 
-/* Floats from one row of the check's image to the next. */
+/* Returns the number of floats from one row of the check's image to the next. */
 static int64_t row_of(const struct kn_winograd_tiles *one)
 {
     return (one->out_w + one->window_w - 1) * one->ci;
@@ -149,7 +148,7 @@ bool kn_winograd_check_begin(struct kn_winograd_check *check, const struct kn_wi
     return true;
 }
 
-/* The direct sums of one output pixel over `rows` runs of n inputs, which lie `row` floats
+/* Computes the direct sums of one output pixel from `rows` runs of n inputs, which are `row` floats
  * apart. */
 KN_CLONES static void sum_window(const float *x, int64_t row, int64_t rows, int64_t n,
                                  const float *filter, int64_t co, float *restrict sum)
@@ -171,7 +170,8 @@ double kn_winograd_check_end(struct kn_winograd_check *check, const float *filte
     const int64_t pixel[][2] = {
         {0, 0}, {t->out_h - 1, t->out_w - 1}, {t->out_h / 2 - 1, t->out_w - 1}};
     double most = 0, apart = 0;
-    float *right = check->scratch; /* scratch is free now, and larger than needed */
+    /* scratch is no longer used by the caller, and is large enough */
+    float *right = check->scratch;
 
     for (int k = 0; k < (t->out_h > 1 ? 3 : 2) && !isnan(apart); k++) {
         const int64_t y = pixel[k][0], x = pixel[k][1];

@@ -1,15 +1,11 @@
 /*
- * What 2-D and 1-D Winograd (winograd.h, winograd_1d.h) share: outputs are divided into tiles, and
- * tiles are computed in blocks.
- *
- * The transform domain of a tile has as many positions as the tile has inputs; after the input
- * transform there is one value per channel at each position. For one position, the values of a
- * block's tiles are the rows of a matrix [tiles, ci]. Its product with the transformed weights of
- * that position is a matrix [tiles, co], from which the output transform makes the tiles' outputs.
- * The `workspace` of a block holds the input matrices of all positions, followed by the result
- * matrices.
- *
- * Threads: pure.
+ * Code shared by 2-D and 1-D Winograd (winograd.h, winograd_1d.h). Outputs are divided into tiles,
+ * and tiles are computed in blocks. The transform domain of a tile has as many positions as the
+ * tile has inputs; after the input transform there is one value per channel at each position. For
+ * one position, the values of a block's tiles are the rows of a matrix [tiles, ci]. A GEMM
+ * multiplies it with the transformed weights of that position into a matrix [tiles, co], from which
+ * the output transform computes the tiles' outputs. The `workspace` of a block holds the input
+ * matrices of all positions, followed by the result matrices. Threads: pure.
  */
 #ifndef KN_CONV_WINOGRAD_TILES_H
 #define KN_CONV_WINOGRAD_TILES_H
@@ -18,45 +14,47 @@
 
 struct kn_winograd_tiles {
     int64_t batch, out_h, out_w, ci, co;
-    /* The cores that share the blocks: the number of blocks is even for each core, or there is one
-     * block. 0 counts as 1. */
+    /* The number of cores that share the blocks: each core gets equally many blocks, or there is
+     * only one block. cores 0 means 1. */
     int cores;
-    /* These members are set by the caller too, or by kn_winograd_init and kn_winograd_1d_init. */
-    int64_t window_h, window_w; /* inputs that one output sums over */
-    int64_t tile_h, tile_w;     /* outputs of a tile */
+    /* The members up to tile_w are set by the caller too, or by kn_winograd_init and
+     * kn_winograd_1d_init. */
+    int64_t window_h, window_w; /* size of the input window of one output */
+    int64_t tile_h, tile_w;     /* outputs per tile along each axis */
     /* set by kn_winograd_tiles_init */
-    int64_t h, w; /* tiles of an image: rows of tiles, tiles per row */
+    int64_t h, w; /* tiles of an image: rows of tiles, and tiles per row */
     int64_t domain_size;
-    int64_t block; /* tiles that are computed together */
+    int64_t block; /* tiles in a block */
     /* floats in a workspace from the matrix of one position to the next */
     int64_t in_step, out_step;
     int64_t results;            /* floats in a workspace before the first result matrix */
     int64_t pack_step;          /* floats from the packed weights of one position to the next */
-    struct kn_packed_gemm gemm; /* the GEMM of one position */
+    struct kn_packed_gemm gemm; /* the GEMM that each position of the transform domain needs */
 };
 
-/* Fills in the other fields. False: a number of channels is not a multiple of 16, or sizes exceed
- * what can be addressed. */
+/* Sets the members that the caller did not set. Returns false if a number of channels is not a
+ * multiple of 16, or sizes exceed the address space. */
 bool kn_winograd_tiles_init(struct kn_winograd_tiles *t);
 size_t kn_winograd_tiles_pack_bytes(const struct kn_winograd_tiles *t);
 size_t kn_winograd_tiles_workspace_bytes(const struct kn_winograd_tiles *t);
-/* The number of blocks, which are independent of each other, and the number of tiles in one. */
+/* Return the number of blocks, which are independent of each other, and the number of tiles in a
+ * block. */
 int64_t kn_winograd_tiles_blocks(const struct kn_winograd_tiles *t);
 int64_t kn_winograd_tiles_in_block(const struct kn_winograd_tiles *t, int64_t block);
-/* Multiplications of the GEMMs of all blocks, with the time of the transforms counted in
- * multiplications. */
+/* Returns the work of all blocks: the multiplications of their GEMMs, plus the time of the
+ * transforms in multiplications. */
 double kn_winograd_tiles_work(const struct kn_winograd_tiles *t);
 
 struct kn_winograd_sharding {
-    int slots; /* cores that have something to do, at least one */
-    /* each core computes blocks of its own; else all cores share one block after the other */
+    int slots; /* cores that have work, at least one */
+    /* each core computes its own blocks; else all cores work on one block after the other */
     bool by_blocks;
 };
-/* How the work is sharded over at most `width` cores. */
+/* Chooses how the work is sharded over at most `width` cores. */
 struct kn_winograd_sharding kn_winograd_sharding(const struct kn_winograd_tiles *t, int width);
 
 struct kn_winograd_tile {
-    int64_t image, y, x; /* the position of the tile's first output */
+    int64_t image, y, x; /* the image and the pixel of the tile's first output */
 };
 struct kn_winograd_tile kn_winograd_tiles_at(const struct kn_winograd_tiles *t, int64_t block,
                                              int64_t i);
@@ -66,11 +64,11 @@ struct kn_winograd_tile kn_winograd_tiles_at(const struct kn_winograd_tiles *t, 
 void kn_winograd_tiles_gemm(const struct kn_winograd_tiles *t, const float *packed, int64_t tiles,
                             int64_t from, int64_t to, int64_t first, int64_t end, float *workspace);
 
-/* What follows the output transform. */
+/* The steps that follow the output transform. */
 struct kn_winograd_post_ops {
-    /* NULL, or called for each run of `pixels` neighbouring outputs, y, while their sums are in
-     * the cache. The sums are in y itself (sums == y) or, with `apart`, in temporary memory, and
-     * then `finish` must write y. */
+    /* Called, unless NULL, for each run y of `pixels` neighbouring outputs while their sums are in
+     * the cache. The sums are in y itself (sums == y) or, with `apart`, in temporary memory, from
+     * which `finish` must write y. */
     void (*finish)(void *arg, float *y, float *sums, int64_t pixels);
     void *arg;
     bool apart;
@@ -78,21 +76,21 @@ struct kn_winograd_post_ops {
 
 /*
  * Measures the error of Winograd sums against direct sums for a filter. kn_winograd_check_begin
- * makes up an image x. The caller computes its outputs into y by tiles and calls
- * kn_winograd_check_end, which computes some of them directly and compares. Begin allocates x, y
- * and scratch, and end frees them: a check that has begun must end.
+ * allocates x, y and scratch, and fills x with a test image. The caller computes the outputs of x
+ * into y by tiles and calls kn_winograd_check_end, which compares some of them with direct sums and
+ * frees the memory. A check that has begun must end.
  */
 struct kn_winograd_check {
     const struct kn_winograd_tiles *one; /* initialised for a single tile; must outlive the check */
     float *x;      /* [out_h + window_h - 1, out_w + window_w - 1, ci], without padding */
     float *y;      /* [out_h, out_w, co] */
-    void *scratch; /* as many bytes as were given to kn_winograd_check_begin, 64-byte aligned */
+    void *scratch; /* the scratch_bytes that kn_winograd_check_begin was given, 64-byte aligned */
 };
-/* False: memory is short, and kn_winograd_check_end must not be called. */
+/* Returns false if memory is short; kn_winograd_check_end must then not be called. */
 bool kn_winograd_check_begin(struct kn_winograd_check *check, const struct kn_winograd_tiles *one,
                              size_t scratch_bytes);
 /*
- * Returns the largest difference divided by the largest magnitude; NaN where a difference is NaN.
+ * Returns the largest difference divided by the largest magnitude, or NaN if a difference is NaN.
  * filter [window_h, window_w, ci, co]; scale: co floats that multiply the filter's direct sums, or
  * NULL.
  */
