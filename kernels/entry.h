@@ -1,5 +1,5 @@
 /*
- * One row of table.inc: an op and all of its kernels, under one symbol.
+ * One row of table.inc: an op and all its kernels in one symbol.
  *
  *   const struct kn_entry kn_abs = {
  *       .op = {.name = "Abs", .infer = ..., .rows = rt_rows_same},
@@ -13,11 +13,12 @@
 
 struct kn_entry {
     struct rt_op op;
-    /* ends in a row whose op is NULL; NULL: the op has no kernel */
+    /* the last row has a NULL op; `kernels` is NULL if the op has no kernel */
     const struct rt_kernel *kernels;
 };
 
-/* One or more brace-enclosed rows of struct rt_kernel, for .kernels at file scope. */
+/* Makes the value of .kernels at file scope from one or more brace-enclosed rows of struct
+ * rt_kernel. */
 #define KN_KERNELS(...)                                                                            \
     (const struct rt_kernel[])                                                                     \
     {                                                                                              \
@@ -27,7 +28,8 @@ struct kn_entry {
         }                                                                                          \
     }
 
-/* The common case: one CPU kernel that takes the types in `types_` of attribute T. */
+/* Makes .kernels for the common case: one CPU kernel that accepts the types in `types_` for
+ * attribute T. */
 #define KN_CPU(op_, name_, types_, prepare_, run_)                                                 \
     KN_KERNELS({.op = (op_),                                                                       \
                 .device = "CPU",                                                                   \
@@ -36,7 +38,8 @@ struct kn_entry {
                 .prepare = (prepare_),                                                             \
                 .run = (run_)})
 
-/* A row of KN_KERNELS that takes type `in_` of T only with type `out_` of attribute `attr_`. */
+/* Makes a row of KN_KERNELS that accepts type `in_` of T only together with type `out_` of
+ * attribute `attr_`. */
 #define KN_CPU_PAIR(op_, name_, in_, attr_, out_, prepare_, run_)                                  \
     {                                                                                              \
         .op = (op_), .device = "CPU", .name = (name_), .types = RT_T(in_),                         \

@@ -14,9 +14,9 @@
 
 enum {
     PACK_ROWS = 64,
-    SLAB = 64,           /* rows of c in a panel that are computed before the next panel */
+    SLAB = 64,           /* the rows of c that one panel computes before the next panel does */
     WORK = 1 << 22,      /* the least multiply-adds of one shard */
-    CHECK_SHARDS = 1024, /* the most shards between two checks of the deadline */
+    CHECK_SHARDS = 1024, /* the most shards between two deadline checks */
 };
 
 static atomic_bool pretended;
@@ -57,8 +57,8 @@ size_t kn_bf16_panels_bytes(const struct kn_bf16_panels *p)
     return (size_t)(n_panels(p) * panel_words(p)) * sizeof(uint32_t);
 }
 
-/* Packs n columns of two rows, a word for each column: row `first` in the low half, row `second` in
- * the high half (NULL: 0). */
+/* Packs n columns of two rows into one word per column, with row `first` in the low half and row
+ * `second` in the high half (0 if `second` is NULL). */
 KN_CLONES static void pack_pair(const float *restrict first, const float *restrict second,
                                 int64_t step, int64_t n, uint32_t *restrict to)
 {
@@ -71,7 +71,8 @@ void kn_bf16_pack(const struct kn_bf16_panels *p, const float *b, bool transpose
 {
     const int64_t step_k = transposed ? 1 : p->n, step_n = transposed ? p->k : 1;
 
-    /* A few rows of all panels, then the next rows: neighbours in memory are read together. */
+    /* A few rows of all panels are packed before the next rows, so that the reads stay close
+     * together in memory. */
     for (int64_t l0 = 0; l0 < p->k; l0 += PACK_ROWS) {
         const int64_t end = p->k - l0 < PACK_ROWS ? p->k : l0 + PACK_ROWS;
         for (int64_t j0 = 0; j0 < p->n; j0 += p->width) {
@@ -88,7 +89,8 @@ void kn_bf16_pack(const struct kn_bf16_panels *p, const float *b, bool transpose
 
 struct bf16_gemm {
     const struct kn_bf16_panels *p;
-    int64_t m, panels, first; /* panels of a shard; the first shard of this round */
+    /* m: rows of a. panels: panels per shard. first: the first shard of this round. */
+    int64_t m, panels, first;
     const float *a;
     const uint32_t *b;
     float *c;

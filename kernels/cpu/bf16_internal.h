@@ -7,18 +7,18 @@
 
 #include "kernels/cpu/bf16.h"
 
-enum { KN_BF16_MOST_WIDTH = 64 }; /* no set's panels have more columns */
+enum { KN_BF16_MOST_WIDTH = 64 }; /* The largest panel width of any instruction set. */
 
 struct kn_bf16_loops {
     int64_t width; /* columns of a panel */
-    /* c [m, one panel] = a [m, k] b, where b is one packed panel and c has room for its full
-     * width. */
+    /* Computes c [m, one panel] = a [m, k] b, where b is one packed panel, and rows of c have the
+     * panel's full width. */
     void (*panel)(int64_t m, const float *a, int64_t lda, const uint32_t *b, float *c, int64_t ldc,
                   int64_t k);
 };
 
-/* The loops of one of the instruction sets that this processor has: 0 is the best set, which
- * bf16.c uses. NULL: the processor has no more sets. */
+/* Returns the loops of the which-th best instruction set of this processor; bf16.c uses set 0.
+ * Returns NULL if the processor has no more sets. */
 const struct kn_bf16_loops *kn_bf16_loops_of(int which);
 
 #endif

@@ -14,8 +14,8 @@
 typedef uint32_t LOOPS(pair) __attribute__((vector_size(LANES * sizeof(float)), aligned(4)));
 #define PAIR LOOPS(pair)
 
-/* c [rows, one panel] = a [rows, k] b. A word of b holds row 2i in its low half and row 2i + 1 in
- * its high half. */
+/* Computes c [rows, one panel] = a [rows, k] b. A word of b holds row 2i in its low half and row 2i
+ * + 1 in its high half. */
 INLINE void LOOPS(rows)(const float *a, int64_t lda, const uint32_t *b, float *c, int64_t ldc,
                         int64_t k, const int rows)
 {
@@ -25,8 +25,8 @@ INLINE void LOOPS(rows)(const float *a, int64_t lda, const uint32_t *b, float *c
             sum[i][j] = (VEC){0};
     for (int64_t l = 0; l < k; l += 2, b += LANES * WIDE) {
         VEC even[WIDE], odd[WIDE];
-        /* Where row l + 1 is missing, its half of a word is 0, and so is the factor of a: an
-         * infinity that lies behind a's row would make NaN. */
+        /* If k is odd, row l + 1 of b is missing. Its half of the word is 0, and a's factor must be
+         * 0 as well: an infinity that follows a's row in memory would make NaN. */
         const bool last = l + 1 == k;
         for (int j = 0; j < WIDE; j++) {
             const PAIR w = *(const PAIR *)(b + j * LANES);
@@ -46,7 +46,7 @@ INLINE void LOOPS(rows)(const float *a, int64_t lda, const uint32_t *b, float *c
             *(VEC *)(c + i * ldc + j * LANES) = sum[i][j];
 }
 
-/* All m rows of one panel; c has room for the panel's full width. */
+/* Computes all m rows of one panel; rows of c have the panel's full width. */
 TARGET static void LOOPS(panel)(int64_t m, const float *a, int64_t lda, const uint32_t *b, float *c,
                                 int64_t ldc, int64_t k)
 {

@@ -8,25 +8,27 @@
 #include "kernels/cpu/parallel.h"
 #include "runtime/base/thread.h"
 
-void omp_set_num_threads(int n); /* a function of libgomp, with which oneDNN is linked */
+/* declared here because it belongs to libgomp, with which oneDNN is linked */
+void omp_set_num_threads(int n);
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t stream_key;
 static dnnl_engine_t engine;
-/* each thread has a stream, because a stream cannot be shared */
+/* Each thread has its own stream, because a stream cannot be shared. */
 static _Thread_local dnnl_stream_t stream;
-static _Thread_local unsigned place; /* where this thread starts to look for idle arguments */
+/* the index at which this thread starts to look for an idle set of arguments */
+static _Thread_local unsigned place;
 
 /*
- * Sets of arguments for executions. Making the library's objects takes longer than a small matrix
- * multiplication, so an execution takes an idle set, points it to its data and puts it back. A set
- * for which there is no place is freed.
+ * Sets of arguments for executions. Creating the library's objects takes longer than a small matrix
+ * multiplication, so an execution reuses an idle set: it sets the set's data pointers, and returns
+ * the set afterwards. A set is freed if all IDLE_SETS slots are occupied.
  */
 enum { IDLE_SETS = 16 };
 struct set {
     int n;
     dnnl_exec_arg_t arg[KN_DNNL_ARGS + 1];
-    const void *data[KN_DNNL_ARGS + 1]; /* the addresses that the arguments hold now */
+    const void *data[KN_DNNL_ARGS + 1]; /* the data pointers that the arguments currently hold */
 };
 struct kn_dnnl_idle {
     _Atomic(struct set *) set[IDLE_SETS];
@@ -38,21 +40,22 @@ static void stream_free(void *s)
 }
 
 /*
- * Guards the making and freeing of the library's objects. The library says that many threads may
- * use its cache, but emptying it while another thread makes a primitive gave that thread's
- * convolution the code of another one: wrong results, or an exception (oneDNN 2.6; without this
- * lock test_dnnl shows it in every second run). Executing primitives needs no lock.
+ * Serialises the creation and destruction of oneDNN objects. oneDNN documents its primitive cache
+ * as thread-safe, but emptying the cache while another thread created a primitive gave that
+ * thread's convolution the code of another one: wrong results, or an exception (oneDNN 2.6; without
+ * this lock, test_dnnl shows it in every second run). Executing primitives needs no lock.
  */
 static struct rt_mutex objects = RT_MUTEX_INIT;
 
 /*
- * The capacity of the library's cache. A model's layers, signatures and plans need the same
- * primitives again and again, each with 10 KB of code or more, and the cache lets them share one.
- * The cache would keep primitives of models that are gone, so it is emptied whenever half of the
- * primitives that existed are gone.
+ * The capacity of oneDNN's primitive cache. A model's layers, signatures and plans need the same
+ * primitives repeatedly, each with at least 10 KB of code, and the cache lets them share one. The
+ * cache would also keep the primitives of unloaded models, so it is emptied whenever half of the
+ * primitives that existed have been destroyed.
  */
 enum { CACHED = 4096 };
-/* numbers of primitives: now, and the most since the cache was emptied; guarded by objects */
+/* The number of primitives: now, and the maximum since the cache was emptied. Guarded by
+ * `objects`. */
 static int n_made, most_made;
 
 static void count_made(void) RT_REQUIRES(objects);
@@ -248,7 +251,7 @@ void kn_dnnl_clear(struct kn_dnnl *p)
     rt_mutex_unlock(&objects);
 }
 
-/* An idle set of arguments; NULL: none is idle. */
+/* Removes an idle set of arguments and returns it, or NULL if none is idle. */
 static struct set *take_set(struct kn_dnnl_idle *idle)
 {
     for (unsigned i = 0; i < IDLE_SETS; i++) {
@@ -277,7 +280,7 @@ static dnnl_status_t point(struct set *e, int i, const void *data)
 {
     if (e->data[i] == data)
         return dnnl_success;
-    /* The library's type is not const, but the library writes to outputs only. */
+    /* oneDNN's parameter is not const, but oneDNN writes to outputs only. */
     const dnnl_status_t s = dnnl_memory_set_data_handle(e->arg[i].memory, (void *)(uintptr_t)data);
     e->data[i] = s ? NULL : data;
     return s;

@@ -1,6 +1,7 @@
 /*
- * float16 and bfloat16 as bits: conversions from and to float. They round to the nearest, ties to
- * even, as TensorFlow does, and have no branches, so that loops over them vectorise.
+ * float16 and bfloat16 as bits, and their conversions to and from float. The conversions round to
+ * the nearest, ties to even, as TensorFlow does, and have no branches, so that loops over them
+ * vectorise.
  */
 #ifndef KN_CPU_HALF_H
 #define KN_CPU_HALF_H
@@ -45,8 +46,8 @@ static inline struct kn_bfloat kn_to_bf16(float f)
 static inline float kn_from_f16(struct kn_half h)
 {
     const uint32_t sign = (uint32_t)(h.bits & 0x8000) << 16, rest = h.bits & 0x7fff;
-    /* Normal numbers: move the exponent's bias from 15 to 127; infinities and NaN: from 31 to 255.
-     * Subnormal numbers are exact multiples of 2^-24. */
+    /* For normal numbers, the exponent's bias moves from 15 to 127; for infinities and NaN, the
+     * exponent moves from 31 to 255. Subnormal numbers are exact multiples of 2^-24. */
     const uint32_t normal = (rest << 13) + ((127 - 15) << 23);
     const uint32_t special = (rest << 13) | 0x7f800000;
     const uint32_t tiny = kn_float_bits((float)(int32_t)rest * 0x1p-24f);
@@ -57,8 +58,8 @@ static inline float kn_from_f16(struct kn_half h)
 static inline struct kn_half kn_to_f16(float f)
 {
     const uint32_t u = kn_float_bits(f), sign = u >> 16 & 0x8000, rest = u & 0x7fffffff;
-    /* Below 2^-14 the result is a multiple of 2^-24: adding 0.5 leaves it in the last bits,
-     * rounded by the addition itself. */
+    /* Below 2^-14 the result is a multiple of 2^-24. Adding 0.5 shifts it into the lowest bits of
+     * the sum, rounded by the addition. */
     const uint32_t tiny = kn_float_bits(kn_bits_float(rest) + 0.5f) - 0x3f000000;
     const uint32_t normal = (rest - ((127 - 15) << 23) + 0xfff + (rest >> 13 & 1)) >> 13;
     const uint32_t h = rest > 0x7f800000    ? 0x7e00

@@ -3,9 +3,11 @@
 #include <stdatomic.h>
 
 enum {
-    MIN_SHARD_WORK = 1 << 16, /* least work of a shard, which takes about 20 microseconds */
-    SHARDS_PER_CORE = 4,      /* more than one, so that a slow core can compute fewer of them */
-    /* More shards are made if the cores then wait for the last one less than 1/EVEN of the time. */
+    MIN_SHARD_WORK = 1 << 16, /* the least work per shard, which takes about 20 microseconds */
+    /* more than one, so that a slow core can compute fewer shards than the others */
+    SHARDS_PER_CORE = 4,
+    /* The number of shards is raised if the idle time of cores that wait for the last shard stays
+     * below 1/EVEN of the total. */
     EVEN = 16,
 };
 
@@ -32,9 +34,9 @@ static void do_rows(void *arg, int64_t i)
         rt_error_copy(j->r->err, &err);
 }
 
-/* Each shard counts down its own work between deadline checks. Their work together is counted as
- * the run's too, so that a kernel that comes here once for each of many items also checks the
- * deadline. */
+/* Each shard counts its own work between deadline checks. The work of all shards is also added to
+ * the run's count, so that a kernel that calls this function for each of many small items checks
+ * the deadline as well. */
 static enum rt_status parallel_run(struct job *j, double work)
 {
     rt_run_parallel(j->r, kn_div_up(j->n, j->per_shard), do_rows, j);
@@ -43,8 +45,8 @@ static enum rt_status parallel_run(struct job *j, double work)
     return rt_run_spend(j->r, &j->r->left, work < RT_WORK ? (int64_t)work : RT_WORK);
 }
 
-/* The rows of a shard, if `shards` or a few more shards of n come out nearly even on `width` cores;
- * otherwise n / shards, rounded up. */
+/* Returns the rows per shard: if `shards` or a slightly larger number of shards divides n nearly
+ * evenly among `width` cores, n / that number, else n / shards, rounded up. */
 static int64_t even_rows(int64_t n, int64_t shards, int64_t width)
 {
     const int64_t first = kn_div_up(n, shards);
@@ -86,7 +88,7 @@ struct shards {
     atomic_bool failed;
 };
 
-/* The work of one core: takes shards until none is left. */
+/* Runs on each core: computes shards until none is left. */
 static void do_shards(void *arg, int64_t slot)
 {
     struct shards *p = arg;

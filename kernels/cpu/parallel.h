@@ -1,7 +1,7 @@
 /*
- * Parallel loops of kernels over idle cores: a range of rows (of anything) is split into shards.
- * Small ranges are not split and run on the calling thread. A row's result must not depend on where
- * the range is split.
+ * Parallel loops of kernels over idle cores. A range of rows (or of anything else) is split into
+ * shards; a small range is not split and runs on the calling thread. A row's result must not depend
+ * on where the range is split.
  */
 #ifndef KN_CPU_PARALLEL_H
 #define KN_CPU_PARALLEL_H
@@ -9,13 +9,13 @@
 #include "runtime/core/op.h"
 
 enum {
-    KN_SHARD_MACS = 2000000, /* multiply-adds that are worth another core */
-    /* With this many rows for each core, splitting the rows is cheaper than splitting the columns:
-     * weights that all cores read cost less than rows that each core fetches from where another
-     * core has just written them. */
+    KN_SHARD_MACS = 2000000, /* multiply-adds that justify using another core */
+    /* With at least this many rows per core, splitting rows is cheaper than splitting columns:
+     * weights that all cores read cost less than rows that each core fetches from the core that has
+     * just written them. */
     KN_SHARD_ROWS = 64,
-    /* Multiply-adds between two checks of the deadline: a few milliseconds of one core's work where
-     * its loops are the fastest. */
+    /* Multiply-adds between two deadline checks: a few milliseconds of one core at the speed of the
+     * fastest loops. */
     KN_CHECK_MACS = 400000000,
 };
 
@@ -24,7 +24,7 @@ static inline int64_t kn_min_i64(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* The number of shards of `size` that n is split into; the last one may be smaller. */
+/* Returns the number of shards of `size` that n is split into; the last shard may be smaller. */
 static inline int64_t kn_div_up(int64_t n, int64_t size)
 {
     return n > 0 ? (n - 1) / size + 1 : 0;
@@ -35,21 +35,23 @@ static inline int64_t kn_round_up(int64_t n, int64_t step)
     return kn_div_up(n, step) * step;
 }
 
-/* Bytes rounded up to whole cache lines, so that no two cores write to the same line. */
+/* Returns n bytes rounded up to complete cache lines, so that no two cores write to the same
+ * line. */
 static inline size_t kn_padded(size_t n)
 {
     return (n + 63) / 64 * 64;
 }
 
-/* The address `bytes` into scratch memory, which is NULL if the node needs none. */
+/* Returns the address at offset `bytes` in scratch memory, or NULL if the node needs no scratch
+ * memory. */
 static inline char *kn_offset(void *workspace, size_t bytes)
 {
     return bytes ? (char *)workspace + bytes : workspace;
 }
 
 /*
- * The size of the shards that n is split into: at most `most`, nearly equal sizes, and where there
- * are more shards than `width` cores, a number of shards that is a multiple of `width`.
+ * Returns the size of the shards that n is split into. Sizes are at most `most` and nearly equal,
+ * and if there are more shards than `width` cores, their number is a multiple of `width`.
  */
 static inline int64_t kn_even_size(int64_t n, int64_t most, int64_t width)
 {
@@ -60,24 +62,24 @@ static inline int64_t kn_even_size(int64_t n, int64_t most, int64_t width)
 }
 
 /*
- * Computes rows [from, to). `r` is the shard's own copy: its err, and its count of work between
- * checks of the deadline, belong to the shard. Functions that act on the whole run (rt_out*,
+ * Computes rows [from, to). `r` is a copy of the run that belongs to the shard, with its own err
+ * and its own count of work between deadline checks. Functions that act on the whole run (rt_out*,
  * rt_take, rt_scratch) must not be called with it.
  */
 typedef enum rt_status kn_rows_fn(struct rt_run *r, void *arg, int64_t from, int64_t to);
 
 /*
  * Calls `rows` for all of [0, n), split at multiples of `step`. `work` is the number of elements
- * that one row reads or writes; more costly arithmetic counts as more elements. After the first
- * failure the remaining shards are skipped. If `work` is 0, rows have no elements and nothing is
- * called, however many rows there are.
+ * that one row reads or writes; costly arithmetic counts as further elements. After the first
+ * failure, the remaining shards are skipped. If `work` is 0, rows have no elements, and `rows` is
+ * not called.
  */
 enum rt_status kn_parallel_rows(struct rt_run *r, int64_t n, int64_t work, int64_t step,
                                 kn_rows_fn *rows, void *arg);
 /*
- * Runs shards that the caller has defined: shard(r, arg, i, slot) for each i below n, at most
- * `slots` at a time. Each running call has a slot number below `slots` to itself (for its scratch
- * memory, say).
+ * Runs shards that the caller has defined: calls shard(r, arg, i, slot) for each i below n, with at
+ * most `slots` calls at a time. Concurrent calls have different slot numbers below `slots`, with
+ * which they can index scratch memory, for example.
  */
 typedef enum rt_status kn_shard_fn(struct rt_run *r, void *arg, int64_t i, int64_t slot);
 enum rt_status kn_parallel_shards(struct rt_run *r, int64_t n, int64_t slots, kn_shard_fn *shard,

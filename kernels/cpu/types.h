@@ -1,8 +1,6 @@
 /*
- * Macro lists of types, which make functions for many types from one body: X(dtype, C type).
- *
- *   #define X(dt, T) case dt: return fill_##dt(...);
- *   KN_NUMBERS(X)
+ * Macro lists of types, from which one body makes functions for many types. The form is X(dtype, C
+ * type): #define X(dt, T) case dt: return fill_##dt(...); KN_NUMBERS(X)
  */
 #ifndef KN_CPU_TYPES_H
 #define KN_CPU_TYPES_H
@@ -15,12 +13,12 @@
 #include "runtime/base/sanitizer.h"
 #include "runtime/core/types.h"
 
-#ifndef CMPLX /* glibc defines CMPLX for gcc only */
+#ifndef CMPLX /* glibc defines CMPLX for GCC only */
 #define CMPLX(re, im)  __builtin_complex((double)(re), (double)(im))
 #define CMPLXF(re, im) __builtin_complex((float)(re), (float)(im))
 #endif
 
-/* KN_FOR_X(M, ...) is M(dtype, C type, ...) for each type of the list. */
+/* KN_FOR_X(M, ...) expands to M(dtype, C type, ...) for each type of the list. */
 #define KN_FOR_SIGNED(M, ...)                                                                      \
     M(RT_I8, int8_t, __VA_ARGS__)                                                                  \
     M(RT_I16, int16_t, __VA_ARGS__)                                                                \
@@ -54,7 +52,7 @@
 #define KN_REALS(X)        KN_FOR_REALS(KN_ROW_X, X)
 #define KN_NUMBERS(X)      KN_FOR_NUMBERS(KN_ROW_X, X)
 
-/* Sets of types, for the `types` of a kernel row: KN_SET(KN_INTS) | RT_T(RT_BOOL). */
+/* Build sets of types for the `types` of a kernel row, as in KN_SET(KN_INTS) | RT_T(RT_BOOL). */
 #define KN_SET_ROW(dt, T) | RT_T(dt)
 #define KN_SET(LIST)      (UINT64_C(0) LIST(KN_SET_ROW))
 
@@ -128,16 +126,16 @@
 #define KN_PUT_RT_C128(v) (v)
 #define KN_PUT_RT_BOOL(v) ((bool)(v))
 
-/* A value between two steps of one operation, rounded as TensorFlow rounds halves there. */
+/* Rounds a value between two steps of one operation where TensorFlow rounds halves. */
 #define KN_ROUND(dt, v) KN_GET(dt, KN_PUT(dt, v))
 
-/* Types by size alone, for kernels that only move elements: X(bytes, C type). */
+/* Types identified only by size, for kernels that only move elements: X(bytes, C type). */
 #define KN_SIZES(X) X(1, uint8_t) X(2, uint16_t) X(4, uint32_t) X(8, uint64_t)
 
 /*
- * For functions with loops that are worth vectorising: compiles them for several instruction sets,
- * one of which is chosen when the program starts. Only where the tool chain can do it, and not
- * under sanitizers, which run before the choice is made.
+ * Marks a function whose loops are worth vectorising. The function is compiled for several
+ * instruction sets, one of which is selected at program start. This requires tool chain support,
+ * and is off under sanitizers, which run before the selection.
  */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !RT_HAS_SANITIZER
 #define KN_CLONES __attribute__((target_clones("default", "avx2", "arch=x86-64-v4")))
@@ -145,7 +143,8 @@
 #define KN_CLONES
 #endif
 
-/* KN_CLONES for the types that models mostly use; other types are not worth three copies. */
+/* Like KN_CLONES, but only for the types that models mostly use; other types are not worth three
+ * copies of the code. */
 #define KN_FAST(dt) KN_FAST_##dt
 #define KN_FAST_RT_I8
 #define KN_FAST_RT_I16
@@ -163,8 +162,8 @@
 #define KN_FAST_RT_C128
 #define KN_FAST_RT_BOOL
 
-/* Before a loop that reads element i before it writes element i: lets the compiler vectorise the
- * loop although its output may lie on top of an input. */
+/* Precedes a loop that reads element i before it writes element i, and lets the compiler vectorise
+ * the loop although its output may lie over an input. */
 #if defined(__clang__)
 #define KN_IVDEP _Pragma("clang loop vectorize(assume_safety)")
 #elif defined(__GNUC__)

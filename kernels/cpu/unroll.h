@@ -1,7 +1,7 @@
 /*
- * KN_UNROLL stands before a loop of constant length, so that the array that the loop indexes is
- * kept in registers. It is empty under sanitizers, whose code for each iteration is so large that
- * compilers would take minutes.
+ * KN_UNROLL precedes a loop with a constant trip count, so that the array that it indexes stays in
+ * registers. It is empty under sanitizers: their instrumentation makes each iteration so large that
+ * compilation would take minutes.
  */
 #ifndef KN_CPU_UNROLL_H
 #define KN_CPU_UNROLL_H

@@ -1,11 +1,11 @@
 /*
  * float32 functions without branches or calls, so that a loop over them vectorises. Each is within
- * 3 units in the last place of the exact value (erfc: 6; gelu: see there), with and without fused
- * multiply-adds. NaN stays NaN; infinities and overflow give the right limits. Results below the
- * smallest normal number may be rounded to zero.
+ * 3 units in the last place of the exact value (erfc: 6; gelu: see kn_gelu_f32), with and without
+ * fused multiply-adds. NaN stays NaN; infinities and overflow give the correct limits. Results
+ * below the smallest normal number may be rounded to zero.
  *
- * The polynomials were fitted to their intervals by reweighted least squares; the error that they
- * leave is far below the precision of float.
+ * The polynomials were fitted to their intervals by reweighted least squares; the error of the fit
+ * is far below the precision of float.
  */
 #ifndef KN_CPU_VEC_MATH_H
 #define KN_CPU_VEC_MATH_H
@@ -14,7 +14,7 @@
 
 #include "kernels/cpu/half.h"
 
-/* `yes` ? a : b by bit operations, where a compiler would otherwise branch. */
+/* Returns `yes` ? a : b by bit operations, where a compiler would otherwise branch. */
 static inline float kn_select(int yes, float a, float b)
 {
     const uint32_t mask = 0 - (uint32_t)(yes != 0);
@@ -31,13 +31,13 @@ static inline float kn_absf(float x)
     return kn_bits_float(kn_float_bits(x) & 0x7fffffff);
 }
 
-/* Adding and subtracting this constant rounds a float below 2^22 to an integer; the integer is in
- * the low bits of the sum. */
+/* Adding and subtracting KN_ROUNDER rounds a float below 2^22 to an integer, which is in the low
+ * bits of the sum. */
 #define KN_ROUNDER 0x1.8p23f
 
 /*
- * Polynomials that loops over vectors and other functions use too, with floats or vectors of
- * floats: the first argument is set from the second.
+ * Polynomials that other functions and loops over vectors also use, with floats or vectors of
+ * floats. They set the first argument from the second.
  */
 #define KN_EXP_POLYNOMIAL(p, r)                                                                    \
     do {                                                                                           \
@@ -66,12 +66,14 @@ static inline float kn_absf(float x)
         q = q * s + 5.10791350e-01f;                                                               \
     } while (0)
 /* exp(x) = 2^k exp(r), where k is x * KN_LOG2_E rounded and r = (x - k * KN_LN2_HIGH) - k *
- * KN_LN2_LOW: ln 2 in two parts, the first short enough for k * KN_LN2_HIGH to be exact. */
+ * KN_LN2_LOW: ln 2 is split into two parts, of which KN_LN2_HIGH has few enough bits for k *
+ * KN_LN2_HIGH to be exact. */
 #define KN_LOG2_E   0x1.715476p0f
 #define KN_LN2      0x1.62e430p-1f
 #define KN_LN2_HIGH 0x1.62e4p-1f
 #define KN_LN2_LOW  0x1.7f7d1cp-20f
-/* Below KN_EXP_LEAST exp is no normal number; from KN_EXP_MOST on it is infinite. */
+/* Below KN_EXP_LEAST, exp is below the smallest normal number; from KN_EXP_MOST on, it is
+ * infinite. */
 #define KN_EXP_LEAST (-0x1.5d58a0p6f)
 #define KN_EXP_MOST  0x1.62e430p6f
 
@@ -84,8 +86,9 @@ static inline float kn_exp_f32(float x)
     float p;
     KN_EXP_POLYNOMIAL(p, r);
     const float e = 1.0f + (r + r * r * p);
-    /* Multiplies by 2^k in the exponent's bits. Where that gives no valid number, the result is
-     * below the smallest normal one, infinite, or NaN, and the selections below set it. */
+    /* Multiplies by 2^k in the exponent bits. Where that does not yield a valid number, the
+     * result is below the smallest normal number, infinite, or NaN, and the kn_select calls
+     * below set it. */
     const float y = kn_bits_float(kn_float_bits(e) + (kn_float_bits(t) << 23));
     const float not_tiny = kn_select(x < KN_EXP_LEAST, 0.0f, y);
     return kn_select(x < KN_EXP_MOST, not_tiny, x + INFINITY);
@@ -124,19 +127,19 @@ static inline float kn_log_f32(float x)
     q = q * m - 2.499998662e-01f;
     q = q * m + 3.333331044e-01f;
     const float m2 = m * m;
-    /* The added zero keeps one multiplication apart. Of two products in a sum a compiler would fuse
-     * either, perhaps another one in a loop's vectorised body than in its remainder. */
+    /* Adding zero keeps one multiplication separate. In a sum of two products a compiler may fuse
+     * either one, and may choose differently in a loop's vectorised body and in its remainder. */
     const float t = m2 * m * q + 0.0f;
     float y = k * KN_LN2_LOW + t;
     y = (y - 0.5f * m2) + m + k * KN_LN2_HIGH;
     y = kn_select(x == 0, -INFINITY, y);
     y = kn_select(x < 0, NAN, y);
-    return kn_select(x < INFINITY, y, x); /* infinity and NaN are their own logarithms */
+    return kn_select(x < INFINITY, y, x); /* log(x) is x for infinity and NaN */
 }
 
 static inline float kn_log1p_f32(float x)
 {
-    /* log(u) of the rounded u = 1 + x, corrected by what the rounding lost. */
+    /* log1p(x) is log(u) of the rounded u = 1 + x, corrected for the rounding error of u. */
     const float u = 1.0f + x;
     const float y = kn_log_f32(u) * (x / (u - 1.0f));
     return kn_select(u == 1.0f, x, kn_select(x < INFINITY, y, x));
@@ -168,8 +171,8 @@ static inline float kn_erf_f32(float x)
     p = p * z + 1.128378275e-01f;
     p = p * z - 3.761263848e-01f;
     p = p * z + 1.128379167e+00f;
-    /* Beyond 1 a polynomial gives -log(1 - erf(a)); at 4 the result is 1. */
-    const float c = kn_select(a > 4.0f, 4.0f, a); /* ?: would make gcc split off the path for 4 */
+    /* For a > 1, a polynomial gives -log(1 - erf(a)); from 4 on, erf is 1. */
+    const float c = kn_select(a > 4.0f, 4.0f, a); /* with ?:, gcc would split off the path for 4 */
     float q = 2.168710718e-05f;
     q = q * c - 4.413395306e-04f;
     q = q * c + 4.204578095e-03f;
@@ -203,16 +206,16 @@ static inline float kn_erfc_f32(float x)
 }
 
 /*
- * x times the normal distribution function, that is x / 2 * erfc(-x / sqrt(2)). The probability
- * beyond |x| is the product of exp(-x * x / 2) and a polynomial in t; another polynomial gives 2^f
- * of the exponential. The relative error is below 5e-6, and below 1e-6 where the value is above
- * 1e-6; without fused multiply-adds it is below twice that.
+ * Returns x times the cumulative normal distribution of x, which is x / 2 * erfc(-x / sqrt(2)). The
+ * tail probability beyond |x| is the product of exp(-x * x / 2) and a polynomial in t; another
+ * polynomial gives the factor 2^f of the exponential. The relative error is below 5e-6, and below
+ * 1e-6 where the value is above 1e-6; without fused multiply-adds, these bounds double.
  */
 static inline float kn_gelu_f32(float x)
 {
-    const uint32_t bits = kn_float_bits(x), zero = 0x80000000; /* zero: the bits of -0.0 */
+    const uint32_t bits = kn_float_bits(x), zero = 0x80000000; /* `zero` has the bits of -0.0 */
     const float below = kn_bits_float(bits | zero);
-    const float b = -13.25f > below ? -13.25f : below; /* the probability beyond -13.25 is 0 */
+    const float b = -13.25f > below ? -13.25f : below; /* the probability below -13.25 is 0 */
     const float t = 1.0f / (1.0f - 0.3f * b);
     float q = t * 3.608882024e-02f - 1.589336622e-01f;
     q = q * t + 2.093462892e-01f;
@@ -232,9 +235,9 @@ static inline float kn_gelu_f32(float x)
     p = p * f + 6.931469769e-01f;
     const float size = kn_bits_float(kn_float_bits(u) << 23);
     const float share = (size + size * (f * p)) * (t * q);
-    /* x - x * share for positive x, x * share for negative x; -inf times 0 makes NaN. A comparison
-     * of the floats 0.0 and -0.0 may choose either; as unsigned bits all negative numbers are above
-     * -0.0. */
+    /* For positive x the result is x - x * share, and for negative x it is x * share; -inf times 0
+     * makes NaN. A float comparison of 0.0 and -0.0 may choose either; as unsigned integers, all
+     * negative numbers are above -0.0. */
     return kn_bits_float(bits < zero ? bits : zero) + (x < b ? x : b) * share;
 }
 

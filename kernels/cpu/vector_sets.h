@@ -1,6 +1,6 @@
 /*
- * Compiles the same loops for several instruction sets: includes the file KN_LOOPS with each,
- * and with
+ * Compiles the same loops for several instruction sets: includes the file KN_LOOPS once for each
+ * set, with these definitions:
  *   LOOPS(name)    a function's name for this instruction set
  *   TARGET         the attribute that selects the instruction set
  *   SET_SSE, SET_AVX2, SET_AVX512
@@ -17,12 +17,12 @@
  *                  load or store only the first n floats, 1 to LANES; a loaded vector's other lanes
  *                  are those of `rest`
  * KN_LOOPS ends with `static const KN_LOOPS_TYPE LOOPS(loops)`, the functions that its .c file
- * calls; loops_of says which set's to use. The .c file names in KN_LOOPS_OF the function that hands
- * out the tables to other files. The module's internal header (depthwise_internal.h, say) declares
- * that function and KN_LOOPS_TYPE: unit tests run the loops of every set by it. A .c file includes
- * this header once. Threads: pure.
+ * calls; loops_of returns the table of the set to use. The .c file sets KN_LOOPS_OF to the name of
+ * the function that returns the tables to other files. The module's internal header
+ * (depthwise_internal.h, for example) declares that function and KN_LOOPS_TYPE, so that unit tests
+ * can run the loops of every set. A .c file includes this header once. Threads: pure.
  *
- * A new set needs
+ * A new instruction set needs
  *   1. a member of rt_vectors and its test of the processor in runtime/base/machine.[ch], behind
  *      the sets that it contains: code that asks for `>= RT_VECTORS_AVX2` takes it for one of these
  *   2. a block below, like those of the other sets, and its line in loops_of, best first; what the
@@ -130,8 +130,8 @@ INLINE void LOOPS(store_some)(float *p, VEC v, int n)
 #undef LANES
 #endif
 
-/* The loops of one of the sets that this processor has: 0 is the best set, 1 the next one. NULL:
- * the processor has no more sets. */
+/* Returns the loops of the which-th best instruction set of this processor, where 0 is the best, or
+ * NULL if the processor has no more sets. */
 static inline const KN_LOOPS_TYPE *loops_of(int which)
 {
     const KN_LOOPS_TYPE *have[3];
