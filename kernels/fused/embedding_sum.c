@@ -1,8 +1,8 @@
 /*
  * "_EmbedSum" (runtime/fusion/embedding.h).
  *
- * In known models each index has one weight, or no index has any. Bags of indices are then summed
- * row by row. All other combinations of shapes are computed element by element.
+ * In known models, either each index has one weight, or no index has any; bags of indices are then
+ * summed row by row. Other combinations of shapes are computed element by element.
  */
 #include <stdio.h>
 #include <string.h>
@@ -14,12 +14,13 @@
 #include "runtime/fusion/embedding.h"
 
 enum {
-    WIDTH = 64, /* columns that are summed at a time, in registers */
-    FEW = 16,   /* columns summed at a time in narrow tables and in the rest of a row */
-    ROWS = 64,  /* rows of a partial sum: long sums lose less precision this way */
+    WIDTH = 64, /* columns that are summed together, in registers */
+    /* columns that are summed together in narrow tables and in the remainder of a row */
+    FEW = 16,
+    ROWS = 64, /* rows per partial sum; partial sums reduce the rounding error of long sums */
 };
 
-/* Reports an error in the name of a node that the fusion replaced. */
+/* Reports an error under the name of a node that the fusion replaced. */
 static enum rt_status fail_at(struct rt_error *err, const char *node, const char *text)
 {
     return rt_fail(err, RT_INVALID_ARGUMENT, "%s\n\t [[{{node %.250s}}]]", text, node);
@@ -27,7 +28,7 @@ static enum rt_status fail_at(struct rt_error *err, const char *node, const char
 
 /* ---- shapes ---- */
 
-/* The shapes of the looked-up rows, and of the tensor that is summed. */
+/* Computes the shapes of the looked-up rows and of the tensor that is summed. */
 static enum rt_status whole_shape(const struct rt_embedding_sum *op, const struct rt_info *in,
                                   struct rt_shape *rows, struct rt_shape *whole,
                                   struct rt_error *err)
@@ -100,12 +101,12 @@ static enum rt_status embedding_sum_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* The axis of the summed tensor along which input k's rows lie. -1: input k does not depend on the
- * batch. -2: input k is not row-wise. */
+/* Returns the axis of the summed tensor along which input k's rows lie, -1 if input k does not
+ * depend on the batch, or -2 if input k is not row-wise. */
 static int axis_of(const struct rt_rows *r, int k, const struct rt_shape *whole)
 {
     const struct rt_dep *d = &r->in_dep[k];
-    /* axes of the summed tensor behind the input's own */
+    /* axes of the summed tensor that follow the axes of the input */
     const int behind = k == RT_EMBEDDING_SUM_INDICES ? 1 : 0;
 
     if (d->kind == RT_DEP_NONE)
@@ -118,7 +119,7 @@ static int axis_of(const struct rt_rows *r, int k, const struct rt_shape *whole)
                : -2;
 }
 
-/* Whether input k lacks this axis of the summed tensor, or has length 1 along it. */
+/* Returns whether input k lacks this axis of the summed tensor, or has length 1 along it. */
 static bool is_broadcast(const struct rt_rows *r, int k, const struct rt_shape *whole, int axis)
 {
     const struct rt_shape *s = &r->in[k].shape;
@@ -162,10 +163,10 @@ struct embedding {
     struct rt_embedding_sum op;
     bool in_bags;
     int64_t limit, width;
-    /* lengths of the indices before, along and behind the axis that is summed */
+    /* Number of indices before, along and after the summed axis. */
     int64_t outer, along, inner;
-    /* For the element-wise path: the dimensions of the summed tensor without the summed axis, and
-     * the strides along each of them and along the summed axis, for the indices, the table's
+    /* For the element-wise path: the dimensions of the summed tensor without the summed axis, and,
+     * along each of them and along the summed axis, the strides of the indices, the table's
      * columns, and the weights or mask. */
     int rank;
     int64_t dim[RT_MAX_RANK];
@@ -228,16 +229,17 @@ static enum rt_status embedding_sum_prepare(struct rt_prep *p, void **state)
 /* ---- bags ---- */
 
 struct bag {
-    const float *table, *weight; /* weight: NULL if there are no weights */
+    const float *table, *weight; /* weight is NULL if there are no weights */
     const bool *mask;
-    int64_t width, n, step; /* n indices, `step` elements apart, as are weights and mask */
-    float by;               /* the divisor of the sum */
+    /* The bag has n indices; the indices, and the weights or mask, are `step` elements apart. */
+    int64_t width, n, step;
+    float by; /* the sum is divided by this number */
 };
 
 static const float zeros[WIDTH];
 
-/* Columns [at, at + m) of a bag's sum. m is a compile-time constant except for the last columns of
- * other widths. */
+/* Computes columns [at, at + m) of a bag's sum. m is a compile-time constant except for the last
+ * columns of other widths. */
 #define ADD_COLUMNS(T)                                                                             \
     static inline __attribute__((always_inline)) void add_columns_##T(                             \
         const struct bag *b, const T *index, int64_t at, const int64_t m, float *out)              \
@@ -249,7 +251,7 @@ static const float zeros[WIDTH];
             for (int64_t l = first; l < end; l++) {                                                \
                 const int64_t i = l * b->step;                                                     \
                 const float *named = b->table + (int64_t)index[i] * b->width + at;                 \
-                /* No branch: masks are hard to predict. */                                        \
+                /* No branch, because masks are hard to predict. */                                \
                 const float *row = b->mask && !b->mask[i] ? zeros : named;                         \
                 const float by = b->weight ? b->weight[i] : 1;                                     \
                 for (int64_t j = 0; j < m; j++)                                                    \
@@ -278,7 +280,7 @@ ADD_COLUMNS(int64_t)
 ADD_BAG(int32_t)
 ADD_BAG(int64_t)
 
-/* Computes bags [from, to). */
+/* Computes the sums of bags [from, to). */
 static enum rt_status embedding_bag_shard(struct rt_run *r, void *arg, int64_t from, int64_t to)
 {
     const struct embedding *e = r->state;
@@ -300,7 +302,7 @@ static enum rt_status embedding_bag_shard(struct rt_run *r, void *arg, int64_t f
             b.weight = weight + at;
         if (e->along && mask)
             b.mask = mask + at;
-        /* An empty tensor of indices may have no memory. */
+        /* An empty tensor of indices may have a NULL data pointer. */
         if (index->dtype == RT_I32)
             add_bag_int32_t(&b, e->along ? (const int32_t *)index->data + at : NULL, out);
         else
@@ -363,7 +365,7 @@ static enum rt_status one_by_one(struct rt_run *r, const struct embedding *e, fl
 
 /* ---- the run ---- */
 
-/* Checks all indices, even those that a mask leaves out, as the replaced lookup did. */
+/* Checks all indices, including those that a mask leaves out, as the replaced lookup did. */
 static enum rt_status check_indices(struct rt_run *r, const struct embedding *e)
 {
     const struct rt_tensor *index = &r->in[RT_EMBEDDING_SUM_INDICES];

@@ -64,7 +64,8 @@ void kn_epilogue_infer_in_place(struct rt_infer *x, const struct rt_shape *unfus
         x->alias[0] = (int8_t)t.residual;
 }
 
-/* Never 0, because scratch memory of 0 bytes would be NULL. */
+/* Returns the bytes of the output without residual. The result is never 0, because scratch memory
+ * of 0 bytes would be NULL. */
 static size_t unfused_bytes(const struct kn_epilogue *t)
 {
     return kn_padded((size_t)kn_shape_count(&t->unfused) * sizeof(float) + 64);
@@ -90,7 +91,7 @@ struct rt_run *kn_epilogue_copy_residual(const struct kn_epilogue *t, struct rt_
     return &kept->run;
 }
 
-/* The output's shape without the epilogue; rank -1: not known. */
+/* Returns the output's shape without the epilogue; its rank is -1 if the shape is unknown. */
 static struct rt_shape unfused_shape(const struct rt_node *n, const struct rt_info *in)
 {
     struct rt_error ignored = {.arena = NULL};
@@ -120,7 +121,8 @@ void kn_epilogue_rows(struct rt_rows *r, void (*unfused)(struct rt_rows *r))
     if (read_epilogue(&t, r->node, &ignored))
         return;
     struct rt_rows bare = *r;
-    bare.n_in = t.residual ? t.residual : r->n_in; /* the scale and shift vectors are constant */
+    /* hides the epilogue's inputs; its scale and shift are constant */
+    bare.n_in = t.residual ? t.residual : r->n_in;
     unfused(&bare);
     if (!t.residual || r->out_dep[0].kind == RT_DEP_MIXED)
         return;
@@ -211,14 +213,14 @@ static inline float relu6(float x) /* NaN stays NaN */
     const float v = x < 0 ? 0 : x;
     return v > 6 ? 6 : v;
 }
-/* x (1 + tanh(y)) / 2 with y = sqrt(2 / pi) (x + cubed x^3); (1 + tanh(y)) / 2 is the sigmoid of 2
- * y. */
+/* gelu_tanh(x) is x (1 + tanh(y)) / 2 with y = sqrt(2 / pi) (x + cubed x^3), where (1 + tanh(y)) /
+ * 2 is the sigmoid of 2 y. */
 static inline float gelu_tanh(float x)
 {
     const float twice_root = 2 * 0.7978845608f, cubed = 0.044715f;
     return x / (1.0f + kn_exp_f32(x * (-twice_root - twice_root * cubed * (x * x))));
 }
-/* X(name in runtime/fusion/activation.h, its value for x); `a` is the activation's parameter. */
+/* X(name in runtime/fusion/activation.h, expression of x); `a` is the activation's parameter. */
 #define ACTIVATIONS(X)                                                                             \
     X(RELU, x < 0 ? 0 : x)                                                                         \
     X(RELU6, relu6(x))                                                                             \
@@ -232,7 +234,8 @@ static inline float gelu_tanh(float x)
     X(GELU, kn_gelu_f32(x))                                                                        \
     X(GELU_TANH, gelu_tanh(x))
 
-/* act_NAME works on `rows` rows of n elements, `ld` apart; act_sum_NAME on y + r. */
+/* act_NAME applies the activation to `rows` rows of n elements, `ld` apart; act_sum_NAME applies it
+ * to y + r. */
 #define LOOPS(NAME, EXPR)                                                                          \
     KN_CLONES static void act_##NAME(float *y, int64_t rows, int64_t n, int64_t ld, float a)       \
     {                                                                                              \
@@ -298,7 +301,8 @@ static void vectors(const struct kn_epilogue *t, const struct rt_run *r, float *
             add_row(y, v, cols);
 }
 
-/* Elements that two steps of an epilogue process one after the other: they stay in the L1 cache. */
+/* The number of elements that one step of an epilogue processes before the next step does, so that
+ * they stay in the L1 cache. */
 enum { CHUNK = 4096 };
 
 void kn_epilogue_apply(const struct kn_epilogue *t, const struct rt_run *r, int parts, float *y,
@@ -386,11 +390,11 @@ enum rt_status kn_epilogue_broadcast(const struct kn_epilogue *t, struct rt_run 
 
 /* ---- oneDNN's post-ops ---- */
 
-/* The activations that oneDNN has as post-ops, and their parameters. */
+/* The activations that oneDNN has as post-ops, and the parameters of the post-ops. */
 static const struct {
     dnnl_alg_kind_t kind; /* 0: none */
     float alpha;
-    bool takes_number; /* the activation's own parameter is passed instead of alpha */
+    bool takes_number; /* the activation's own parameter replaces alpha */
 } post_op[RT_N_ACTS] = {
     [RT_ACT_RELU] = {dnnl_eltwise_relu, 0, false},
     [RT_ACT_RELU6] = {dnnl_eltwise_bounded_relu, 6, false},

@@ -1,12 +1,12 @@
 /*
- * Epilogues (see rt_op.epilogue): the steps behind a GEMM or a convolution, in this order, each of
- * them optional:
+ * Epilogues (see rt_op.epilogue) are the steps that follow a GEMM or a convolution. All of them are
+ * optional, and their order is:
  *
  *     y = activation(x * scale + shift + residual)
  *
  * scale and shift are constant vectors over the last axis. A kernel that packs its weights folds
- * the scale into them and lets oneDNN add the shift as its bias. The loops here do the remaining
- * steps, on outputs that are still in the cache.
+ * the scale into them and lets oneDNN add the shift as its bias. The loops in epilogue.c do the
+ * remaining steps, on outputs that are still in the cache.
  *
  * A folded negative scale cannot make -0.0 of products that sum to 0.0, so where nothing is added
  * after it the sign of such a zero differs from TensorFlow's. (With a shift it does not: -0.0 + 0.0
@@ -14,7 +14,7 @@
  *
  * The residual is another tensor. In every known network it has the output's shape. Where it must
  * be broadcast, or makes the output larger (`broadcast_residual`), the kernel writes to scratch
- * memory, and kn_epilogue_broadcast makes the output from that.
+ * memory, and kn_epilogue_broadcast computes the output from there.
  */
 #ifndef KN_FUSED_EPILOGUE_H
 #define KN_FUSED_EPILOGUE_H
@@ -26,74 +26,80 @@
 #include "runtime/core/op.h"
 
 struct kn_epilogue {
-    int scale, shift, residual; /* indexes of the node's inputs; 0: the epilogue has no such step */
+    /* indexes of the node's inputs, or 0 for a step that the epilogue lacks */
+    int scale, shift, residual;
     enum rt_activation act;
     float alpha;
-    bool residual_is_lhs; /* the residual is the first operand of its addition */
+    bool residual_is_lhs; /* the residual is the left operand of its addition */
     bool broadcast_residual;
     struct rt_shape unfused; /* the shape of the output without the residual */
 };
 
-/* Whether the epilogue has any step. */
+/* Returns whether the epilogue has any step. */
 static inline bool kn_epilogue_any(const struct kn_epilogue *t)
 {
     return t->scale || t->shift || t->residual || t->act;
 }
 
-/* Whether the activation only clips values to [0, *most]. */
+/* Returns whether the activation only clips values to [0, *most]. */
 static inline bool kn_epilogue_clips(const struct kn_epilogue *t, float *most)
 {
     *most = t->act == RT_ACT_RELU6 ? 6 : INFINITY;
     return t->act == RT_ACT_RELU || t->act == RT_ACT_RELU6;
 }
 
-/* For rt_op.infer, after the op's own inference: out[0] becomes the shape with the residual
- * added. */
+/* Sets the shape of out[0] to the shape with the residual added. Called in rt_op.infer after the
+ * op's own inference. */
 enum rt_status kn_epilogue_infer(struct rt_infer *x);
 /*
- * Called after kn_epilogue_infer, for an op whose kernels all support this: the output may be
- * written over the residual, if the residual has the shape `unfused` that the output has without
- * it. Writing an output element then destroys the residual's element.
+ * Lets the output be written over the residual, if the residual has the shape `unfused` that the
+ * output has without it. Called after kn_epilogue_infer, for ops whose kernels all support this.
+ * Writing an output element then overwrites the residual's element.
  */
 void kn_epilogue_infer_in_place(struct rt_infer *x, const struct rt_shape *unfused);
-/* For rt_op.rows: `unfused` is the op's own rule, which sees the inputs of the schema only. */
+/* Computes rt_op.rows of an op with an epilogue. `unfused` is the op's own rule, which sees only
+ * the inputs of the op's schema. */
 void kn_epilogue_rows(struct rt_rows *r, void (*unfused)(struct rt_rows *r));
 
-/* In prepare. *broadcast_bytes: the scratch bytes that the kernel must add to its own and pass to
- * kn_epilogue_output (0: none). INTERNAL: the node's text contains a word that no epilogue has. */
+/* Reads the epilogue in prepare. *broadcast_bytes: the scratch bytes that the kernel must add to
+ * its own and pass to kn_epilogue_output (0: none). Returns INTERNAL if the node's epilogue text
+ * contains an unknown word. */
 enum rt_status kn_epilogue_prepare(struct kn_epilogue *t, const struct rt_prep *p,
                                    size_t *broadcast_bytes);
-/* The memory that the kernel writes: the output, or `scratch` if the residual is broadcast. */
+/* Returns the memory that the kernel writes: the output, or `scratch` if the residual is
+ * broadcast. */
 float *kn_epilogue_output(const struct kn_epilogue *t, const struct rt_run *r, void *scratch);
 
-/* The steps that kn_epilogue_apply does. */
+/* The steps that kn_epilogue_apply can apply. */
 enum {
-    KN_EPILOGUE_SCALE_SHIFT = 1,  /* scale and shift */
-    KN_EPILOGUE_RESIDUAL_ACT = 2, /* residual and activation, unless the residual is broadcast */
+    KN_EPILOGUE_SCALE_SHIFT = 1, /* scale and shift */
+    /* residual and activation; neither if the residual is broadcast */
+    KN_EPILOGUE_RESIDUAL_ACT = 2,
     KN_EPILOGUE_ALL = 3,
 };
-/* Applies steps to `rows` rows of `cols` elements at y, which begin `at` elements behind the start
- * of the output. */
+/* Applies the steps `parts` to `rows` rows of `cols` elements at y, which begin `at` elements after
+ * the start of the output. */
 void kn_epilogue_apply(const struct kn_epilogue *t, const struct rt_run *r, int parts, float *y,
                        int64_t at, int64_t rows, int64_t cols);
-/* Whether a kernel must compute its sums outside the output, which may lie over the residual. It
- * then calls kn_epilogue_apply_out_of_place, which writes the output, instead of
- * kn_epilogue_apply. */
+/* Returns whether a kernel must compute its sums outside the output, which may lie over the
+ * residual. The kernel then calls kn_epilogue_apply_out_of_place, which writes the output, instead
+ * of kn_epilogue_apply. */
 static inline bool kn_epilogue_is_out_of_place(const struct kn_epilogue *t)
 {
     return t->residual && !t->broadcast_residual;
 }
-/* Applies all steps to sums that lie outside the output, and overwrites them. Parts of a row are
- * allowed (one row per call) if the epilogue has no scale and no shift. */
+/* Applies all steps to sums that lie outside the output, overwrites the sums, and writes the
+ * output. A call may pass a part of a row (one row per call) if the epilogue has no scale and no
+ * shift. */
 void kn_epilogue_apply_out_of_place(const struct kn_epilogue *t, const struct rt_run *r,
                                     float *sums, int64_t at, int64_t rows, int64_t cols);
 /*
- * For kernels that cannot compute out of place: returns a run whose residual is a copy in
- * `workspace`, if the output lies over the residual, else `r`. workspace:
- * kn_epilogue_residual_bytes of scratch memory. With a broadcast residual, which needs no copy,
- * these are the *broadcast_bytes of kn_epilogue_prepare.
+ * Returns, for kernels that cannot compute out of place, a run whose residual is a copy in
+ * `workspace` if the output lies over the residual, else `r`. workspace: kn_epilogue_residual_bytes
+ * of scratch memory. A broadcast residual needs no copy, and then these are the *broadcast_bytes of
+ * kn_epilogue_prepare.
  */
-enum { KN_EPILOGUE_MAX_INPUTS = 5 /* three of them belong to the epilogue */ };
+enum { KN_EPILOGUE_MAX_INPUTS = 5 /* three of the inputs belong to the epilogue */ };
 struct kn_epilogue_residual_copy {
     struct rt_run run;
     struct rt_tensor in[KN_EPILOGUE_MAX_INPUTS];
@@ -101,18 +107,19 @@ struct kn_epilogue_residual_copy {
 size_t kn_epilogue_residual_bytes(const struct kn_epilogue *t);
 struct rt_run *kn_epilogue_copy_residual(const struct kn_epilogue *t, struct rt_run *r,
                                          void *workspace, struct kn_epilogue_residual_copy *kept);
-/* Applies the activation alone, to rows of `cols` elements that lie `ld` elements apart. */
+/* Applies only the activation, to rows of `cols` elements that are `ld` elements apart. */
 void kn_epilogue_activate(const struct kn_epilogue *t, float *y, int64_t rows, int64_t cols,
                           int64_t ld);
-/* Ends an epilogue with a broadcast residual: makes the output from the memory that
+/* Completes an epilogue with a broadcast residual: computes the output from the memory that
  * kn_epilogue_output returned. Does nothing for other epilogues. */
 enum rt_status kn_epilogue_broadcast(const struct kn_epilogue *t, struct rt_run *r, const float *y);
 
-/* d = s * v, with v along the last axis: for weights that are packed with the scale. */
+/* Computes d = s * v, where v lies along the last axis, for weights that are packed with the
+ * scale. */
 void kn_epilogue_scale(float *d, const float *s, const float *v, int64_t rows, int64_t cols);
 /*
- * In prepare: calls rt_prep_pack for an input that is also multiplied by the n floats at `scale`
- * (NULL: no scale). The floats are part of the key: `fill` finds them behind the `size` bytes of
+ * Calls rt_prep_pack, in prepare, for an input that is also multiplied by the n floats at `scale`
+ * (NULL: no scale). The floats are part of the key: `fill` finds them after the `size` bytes of
  * `format`.
  */
 enum rt_status kn_epilogue_pack(struct rt_prep *p, int input, const void *format, size_t size,
@@ -120,17 +127,18 @@ enum rt_status kn_epilogue_pack(struct rt_prep *p, int input, const void *format
                                 enum rt_status (*fill)(const struct rt_tensor *src, void *dst,
                                                        const void *format, struct rt_error *err),
                                 const struct rt_pack **out);
-/* In prepare: the values of a constant input, such as the scale; NULL if `input` is 0 or not
- * constant. */
+/* Returns, in prepare, the values of a constant input, such as the scale, or NULL if `input` is 0
+ * or not constant. */
 const float *kn_epilogue_constant(const struct rt_prep *p, int input);
 
 /*
- * Whether oneDNN can do the activation as a post-op. oneDNN's post-ops return numbers for some NaN
- * and infinite inputs where TensorFlow returns NaN (the maximum of NaN and 0 is 0). But comparing
- * NaN, or multiplying infinity by 0, raises the processor's invalid flag, so a run that leaves the
- * flag clear met neither. The flag belongs to the thread: kn_epilogue_clear_nan_flag clears it
- * before a run, and kn_epilogue_nan_flag reads it after the run. If it is set, the activation must
- * be computed again from its input. False on processors without such a flag.
+ * Returns whether oneDNN can compute the activation as a post-op; false on processors without an
+ * invalid flag. oneDNN's post-ops return numbers for some NaN and infinite inputs where TensorFlow
+ * returns NaN (the maximum of NaN and 0 is 0). But comparing NaN, or multiplying infinity by 0,
+ * raises the processor's invalid flag, so a run that leaves the flag clear met neither. The flag
+ * belongs to the thread: kn_epilogue_clear_nan_flag clears it before a run, and
+ * kn_epilogue_nan_flag reads it after the run. If it is set, the activation must be computed again
+ * from its input.
  */
 bool kn_epilogue_has_dnnl_post_op(const struct kn_epilogue *t);
 dnnl_status_t kn_epilogue_dnnl_post_op(const struct kn_epilogue *t, dnnl_primitive_attr_t attr);

@@ -1,10 +1,10 @@
 /*
- * "_Attention" (runtime/fusion/attention.h): the keys and values of a head are packed. Then one
- * block of rows at a time, its scores are computed, masked, normalised and multiplied with the
+ * "_Attention" (runtime/fusion/attention.h): the keys and values of a head are packed. Then, for
+ * one block of rows at a time, scores are computed, masked, normalised and multiplied with the
  * values while they stay in the nearest cache. Heads are read in place: in [B,T,N,H] their rows are
- * N * H apart. Heads are shared out over the cores, and where they do not divide evenly, so are
- * their rows. Masked scores are computed too: 0 times a value is not 0 if that value is infinite or
- * NaN.
+ * N * H apart. Heads are divided among the cores, and if they do not divide evenly, their rows are
+ * divided as well. Masked scores are computed too: 0 times a value is not 0 if that value is
+ * infinite or NaN.
  */
 #include <string.h>
 
@@ -19,17 +19,20 @@
 #include "runtime/base/checked.h"
 
 enum {
-    BLOCK = 1 << 13, /* scores that are processed at a time */
-    /* the fewest rows of scores at a time, because a GEMM needs this many to be fast */
+    BLOCK = 1 << 13, /* scores that are processed together */
+    /* the fewest rows of scores that are processed together, because a GEMM needs this many to be
+     * fast */
     BLOCK_ROWS = 42,
-    PACK_ROWS = 8, /* with fewer rows kn_gemm_run multiplies, which does not pack for so few */
-    /* from this many heads per core on, an uneven number of heads does not matter */
+    PACK_ROWS = 8, /* With fewer rows, kn_gemm_run multiplies, because packing does not pay. */
+    /* from this many heads per core on, an uneven division of heads costs little */
     MANY_HEADS = 8,
-    /* with fewer rows in a shard, packing again what another core has packed does not pay */
+    /* The fewest rows per shard when a head is divided: each shard packs the head's keys and values
+     * again. */
     SPAN_ROWS = 32,
-    SLOT_MOST = 1 << 22, /* scores of one shard, unless a single row is longer */
-    ALL_MOST = 1 << 24,  /* scores of all shards that run at a time, unless one shard needs more */
-    ROUND = 1 << 28      /* multiplications between two checks whether the run should end */
+    SLOT_MOST = 1 << 22, /* the most scores of one shard, unless a single row is longer */
+    /* the most scores of all shards that run concurrently, unless one shard needs more */
+    ALL_MOST = 1 << 24,
+    ROUND = 1 << 28 /* multiplications between two deadline checks */
 };
 
 /* ---- shapes ---- */
@@ -54,15 +57,15 @@ static enum rt_status check_rank(int k, int rank, struct rt_error *err)
                                "Expected input %d to have rank %d but got: %d", k, 4, rank);
 }
 
-/* The axis of the heads in input k, or in the output for k = RT_ATTENTION_OUT; the rows lie along
- * the other of axes 1 and 2. */
+/* Returns the axis of the heads in input k, or in the output for k = RT_ATTENTION_OUT. The rows lie
+ * along the other one of axes 1 and 2. */
 static int heads_axis(const struct rt_attention *op, int k)
 {
     return op->heads_first >> k & 1 ? 1 : 2;
 }
 
-/* Checks batch and heads of the scores against those of input k, or broadcasts them where the op
- * broadcasts (`which`). */
+/* Checks batch and heads of the scores against those of input k or, if op->broadcasts contains
+ * `which`, broadcasts them. */
 static enum rt_status meet(const struct rt_attention *op, int k, int which,
                            const struct rt_shape *s, struct rt_shape *scores, struct rt_error *err)
 {
@@ -82,8 +85,8 @@ static enum rt_status meet(const struct rt_attention *op, int k, int which,
     return st;
 }
 
-/* The shapes of the scores before and after the steps. Operands of steps may broadcast axes of
- * length 1. */
+/* Computes the shapes of the scores before and after the steps. Operands of steps may broadcast
+ * axes of length 1. */
 static enum rt_status set_scores(const struct rt_attention *op, const struct rt_info *in,
                                  struct rt_shape *before, struct rt_shape *behind,
                                  struct rt_error *err)
@@ -134,15 +137,15 @@ static enum rt_status attention_infer(struct rt_infer *x)
     return st;
 }
 
-/* A row's context depends on the queries, keys and values of that row, and on the row of each
- * operand that has rows. */
+/* Row-wise: a row's context depends on that row of queries, keys and values, and on the same row of
+ * each operand that has rows. */
 static void rows(struct rt_rows *r)
 {
     struct rt_attention op;
 
     rt_attention_read(r->node, &op);
     for (int k = 0; k < r->n_in; k++) {
-        /* the axis of the scores with which the operand's first axis is aligned */
+        /* the axis of the scores that corresponds to the operand's first axis */
         const int axis = 4 - r->in[k].shape.rank;
         const bool varies = r->in_dep[k].kind == RT_DEP_ROWS && r->in_dep[k].axis == 0;
         if (r->in[k].shape.rank < 0)
@@ -160,12 +163,12 @@ static void rows(struct rt_rows *r)
 
 struct step {
     enum rt_attention_op op;
-    int a, b;          /* indexes of the node's inputs */
-    int64_t stride[4]; /* strides of a along batch, head, query and key */
+    int a, b;          /* indexes of the node's inputs that are the step's operands */
+    int64_t stride[4]; /* strides of operand a along batch, head, query and key */
 };
 
-/* Strides of a tensor of heads, in elements; batch or head is 0 where one entry is broadcast to
- * all. */
+/* Strides of a tensor of heads, in elements. The stride of batch or head is 0 if one entry is
+ * broadcast to all. */
 struct places {
     int64_t batch, head, row;
 };
@@ -181,18 +184,20 @@ static struct places places_of(const struct rt_attention *op, int k, const struc
 
 struct attention {
     int64_t from[4], dim[4]; /* shapes of the scores [B,N,T,S] before and after the steps */
-    int64_t h, d;            /* lengths of a query or key, and of a value */
+    int64_t h, d;            /* length of a query and of a key; length of a value */
     struct places q, k, v, out;
-    bool widens;         /* the steps change the number of queries or keys by broadcasting */
-    int64_t rows;        /* rows of scores that are processed at a time */
-    int64_t span, spans; /* rows of a shard; shards of a head */
-    bool packs; /* keys and values are packed for packed_gemm.h, because there are enough rows */
+    bool widens;         /* the steps broadcast the scores to more queries or keys */
+    int64_t rows;        /* rows of scores that are processed together */
+    int64_t span, spans; /* rows per shard; shards per head */
+    /* whether keys and values are packed for packed_gemm.h, which pays only with enough rows */
+    bool packs;
     struct kn_packed_gemm scores, context;
-    int64_t slots; /* shards that run at a time */
-    int64_t slot;  /* floats of scratch memory for each of these */
-    /* offsets in it: the scores before the steps if `widens`, and the packed keys and values */
+    int64_t slots; /* shards that run concurrently */
+    int64_t slot;  /* floats of scratch memory per concurrent shard */
+    /* Offsets in a shard's scratch memory: the scores before the steps if `widens`, the packed
+     * keys, and the packed values. */
     int64_t made_at, keys_at, values_at;
-    int64_t ask; /* blocks of rows, roughly, between two checks whether the run should end */
+    int64_t ask; /* approximate number of blocks of rows between two deadline checks */
     int n_steps;
     struct step step[RT_ATTENTION_MOST];
 };
@@ -202,7 +207,7 @@ static int64_t row_width(const struct attention *k)
     return k->dim[3] > 0 ? k->dim[3] : 1;
 }
 
-/* Rows of scores before the steps that give n rows after them. */
+/* Returns the number of rows of scores before the steps that yield n rows after them. */
 static int64_t made_rows(const struct attention *k, int64_t n)
 {
     return k->from[2] == 1 ? 1 : n;
@@ -218,9 +223,9 @@ static int64_t gcd(int64_t a, int64_t b)
     return a;
 }
 
-/* Sets the number of cores that have work, and shards that divide evenly among them. The rows of a
- * head are only divided for packed_gemm.h: the results of a library may depend on the number of
- * rows in a call. */
+/* Sets the number of cores that have work, and divides the work evenly among them. The rows of a
+ * head are divided only for packed_gemm.h, because the results of a library may depend on the
+ * number of rows per call. */
 static void set_shards(struct attention *k, int width)
 {
     const int64_t t = k->dim[2];
@@ -238,7 +243,7 @@ static void set_shards(struct attention *k, int width)
     k->spans = (t - 1) / k->span + 1;
 }
 
-/* Lays out the scratch memory of a shard. False: it would be too large. */
+/* Lays out the scratch memory of a shard. Returns false if it would be too large. */
 static bool lay_out(struct attention *k)
 {
     k->made_at = k->rows * row_width(k);
@@ -276,7 +281,7 @@ static void place_heads(struct attention *k, const struct rt_attention *op, cons
 {
     const struct rt_shape *out = &p->out[0].shape;
 
-    /* the values may have a larger batch, or more heads, than the scores */
+    /* The values may have a larger batch or more heads than the scores. */
     k->dim[0] = out->dim[0];
     k->dim[1] = out->dim[heads_axis(op, RT_ATTENTION_OUT)];
     k->q = places_of(op, RT_ATTENTION_QUERIES, &p->in[RT_ATTENTION_QUERIES].shape);
@@ -285,7 +290,8 @@ static void place_heads(struct attention *k, const struct rt_attention *op, cons
     k->out = places_of(op, RT_ATTENTION_OUT, out);
 }
 
-/* Sets how many rows are processed at a time, and after how many such blocks the run is checked. */
+/* Sets how many rows are processed together, and after how many blocks of rows the deadline is
+ * checked. */
 static void size_blocks(struct attention *k)
 {
     const int64_t width = row_width(k), most = SLOT_MOST / width;
@@ -361,7 +367,8 @@ static void run_step(const struct rt_run *r, const struct attention *k, const st
                      int64_t b, int64_t head, int64_t t, int64_t n_rows, float *score)
 {
     const int64_t offset = b * s->stride[0] + head * s->stride[1] + t * s->stride[2];
-    const bool alike = !s->stride[2] && !s->stride[3]; /* all rows and keys have the same operand */
+    /* whether all rows and keys have the same operand */
+    const bool alike = !s->stride[2] && !s->stride[3];
     const int64_t n = alike ? n_rows * k->dim[3] : k->dim[3], step = s->stride[3] != 0;
 
     if (s->op == RT_ATTENTION_KEEP || s->op == RT_ATTENTION_REPLACE) {
@@ -386,7 +393,7 @@ static void run_step(const struct rt_run *r, const struct attention *k, const st
         op->row[RT_F32](score, score, v, n, 1, step);
 }
 
-/* Multiplies with the packed matrix, or with b if `packed` is NULL. */
+/* Multiplies with the packed matrix p, or with b if `packed` is NULL. */
 static void attention_gemm(const struct kn_gemm *g, const struct kn_packed_gemm *p, const float *a,
                            const float *b, const float *packed, float *c)
 {
@@ -412,19 +419,20 @@ static void widen(const struct attention *k, const float *from, float *to, int64
             *to++ = from[t * row + s * col];
 }
 
-/* The element of input i at `offset`; NULL for a tensor without elements. */
+/* Returns the address of the element of input i at `offset`, or NULL for a tensor without
+ * elements. */
 static const float *at(const struct rt_run *r, int i, int64_t offset)
 {
     return r->in[i].data ? (const float *)r->in[i].data + offset : NULL;
 }
 
-/* One head of one element of the batch, with its part of the scratch memory. */
+/* One head of one batch entry, with its part of the scratch memory. */
 struct head {
     int64_t b, head;
     const float *q, *k, *v;
     float *out;
     float *score, *made;
-    float *keys, *values; /* packed; NULL if they are not packed */
+    float *keys, *values; /* packed keys and values, or NULL if they are not packed */
 };
 
 static void run_rows(const struct rt_run *r, const struct attention *k, const struct head *h,
@@ -458,7 +466,7 @@ static void run_rows(const struct rt_run *r, const struct attention *k, const st
     attention_gemm(&context, &k->context, h->score, h->v, h->values, h->out + first * k->out.row);
 }
 
-/* Computes one shard: some rows of a head. */
+/* Computes one shard, a range of rows of a head. */
 static enum rt_status attention_shard(struct rt_run *r, void *arg, int64_t part, int64_t slot)
 {
     const struct attention *k = arg;
@@ -502,7 +510,8 @@ static enum rt_status attention_run(struct rt_run *r)
                               (void *)(uintptr_t)k);
 }
 
-/* [B,T,N,H]: the scores, and the values weighted by them. */
+/* Counts the FLOPs of the two GEMMs, for inputs [B,T,N,H]: the scores, and the values weighted by
+ * the scores. */
 static double attention_flops(const struct rt_node *n, const struct rt_shape *in, int n_in,
                               const struct rt_shape *out)
 {

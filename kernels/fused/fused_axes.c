@@ -1,4 +1,4 @@
-/* "_LastAxes" (runtime/fusion/last_axes.h). */
+/* Shape inference and kernel of "_LastAxes" (runtime/fusion/last_axes.h). */
 #include "kernels/array/array.h"
 #include "kernels/entry.h"
 #include "runtime/fusion/last_axes.h"

@@ -1,15 +1,15 @@
 /*
  * "_Chain" (runtime/fusion/elementwise.h): element-wise steps over tiles of a few thousand bytes.
  * Each step calls the loop of its op's own kernel on the tile that the previous step left in the
- * cache, so results are bit for bit those of the single kernels.
+ * cache, so results are bitwise equal to those of the separate kernels.
  *
  * Steps whose result has the output's shape form one loop nest. Steps on a smaller tensor that is
- * broadcast to it (a gate per channel) form nests of their own, which run before and leave their
- * result in scratch memory. A nest merges neighbouring axes along which all its operands have the
- * same kind of stride. The innermost axis that results is divided into tiles. An operand that
- * repeats along short rows is written out once, to the length of a tile.
+ * broadcast to the output's shape (a gate per channel, for example) form loop nests of their own,
+ * which run before and leave their result in scratch memory. A nest merges neighbouring axes along
+ * which all its operands have the same kind of stride. The innermost merged axis is divided into
+ * tiles. An operand that repeats along short rows is expanded once, to the length of a tile.
  *
- * The first operand may be a concatenation that is never made as a tensor: its pieces are
+ * The first operand may be a concatenation that never exists as a tensor: its inputs are
  * concatenated tile by tile.
  */
 #include <string.h>
@@ -37,13 +37,14 @@ enum {
     MOST_IN = RT_ELEMENTWISE_MOST_IN,
     MOST_VALUES = MOST_IN + RT_ELEMENTWISE_MOST,
     TILE = 1024, /* floats */
-    /* floats on the stack of a thread for intermediate results and written-out operands */
+    /* Floats on a thread's stack for intermediate results and expanded operands. */
     STACK_FLOATS = 12 << 10,
 };
 
 /* ---- shapes ---- */
 
-/* Sets the shape of each value: the inputs (0: the pieces concatenated), then the steps. */
+/* Computes the shape of each value: of the inputs (input 0 is the concatenation, if there is one),
+ * then of the steps. */
 static enum rt_status set_shapes(const struct rt_elementwise *elementwise, const struct rt_info *in,
                                  int n_in, struct rt_shape *shape, struct rt_error *err)
 {
@@ -85,8 +86,8 @@ static enum rt_status elementwise_infer(struct rt_infer *x)
     if (st)
         return st;
     x->out[0].shape = shape[x->n_in + n_steps - 1];
-    /* The output may be written over an input: the same tile, or a nest that ran before, has
-     * already read it. */
+    /* The output may be written over an input, because the same tile, or a nest that ran before,
+     * has already read that part of the input. */
     for (int k = x->n_in - 1; k >= elementwise.pieces; k--)
         if (!x->in[k].value && x->in[k].dtype == RT_F32 &&
             kn_shape_eq(&x->in[k].shape, &x->out[0].shape))
@@ -94,8 +95,8 @@ static enum rt_status elementwise_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* The concatenation is row-wise if all pieces have their rows along one axis that is not the axis
- * of the concatenation. */
+/* Returns the dependence of the concatenation, which is row-wise if all its inputs have their rows
+ * along one axis that is not the concatenation axis. */
 static struct rt_dep rows_of_concat(const struct rt_rows *r,
                                     const struct rt_elementwise *elementwise, int rank)
 {
@@ -164,38 +165,42 @@ static void rows(struct rt_rows *r)
 enum kind {
     ALONG,     /* one value per element of the tile */
     ONE,       /* one value for the whole tile */
-    REPEAT,    /* a short row, the same for all rows of the tile */
+    REPEAT,    /* a short row that repeats for all rows of the tile */
     BROADCAST, /* one value for each row of a tile of short rows */
-    CONCAT,    /* as ALONG, for an operand that is concatenated from pieces */
+    CONCAT,    /* like ALONG, for an operand that is concatenated from several inputs */
 };
 
 struct operand {
     enum kind kind;
     enum rt_dtype dtype; /* an operand that is not float32 has a buffer, whatever its kind */
-    int input;           /* -1: the result of another nest, at `offset` in scratch memory */
-    int64_t offset;      /* floats */
+    /* index of the input; -1 for the result of another nest, at `offset` in scratch memory */
+    int input;
+    int64_t offset; /* floats */
     int64_t stride[RT_MAX_RANK];
-    int buffer; /* index of its buffer (REPEAT, BROADCAST, CONCAT, or not float32); -1: none */
+    /* index of the operand's buffer (REPEAT, BROADCAST, CONCAT, or not float32), or -1 if it has
+     * none */
+    int buffer;
 };
 
 struct step {
-    kn_map_row *map; /* One of map, binary and select is set; none of them for LeakyRelu. */
+    kn_map_row *map; /* One of map, binary and select is set, or, for LeakyRelu, none. */
     kn_binary_row *binary;
     kn_select_row *select;
     float alpha;        /* of LeakyRelu */
-    int16_t from[3], d; /* indexes: operands first, then buffers, then the nest's result */
-    int8_t stride[3];   /* for each operand: 0 if it is one value, else 1 */
+    int16_t from[3], d; /* indexes into the operands, then the buffers, then the nest's result */
+    int8_t stride[3];   /* for each operand of the step: 0 if it is one value, else 1 */
 };
 
 struct nest {
     int n_operands, n_steps, n_buffers;
     struct operand *operand;
     struct step *step;
-    int64_t result; /* offset in scratch memory; -1: the output */
+    int64_t result; /* offset in scratch memory, or -1 if the result is the output */
     int rank;
-    int64_t dim[RT_MAX_RANK]; /* innermost first, after merging neighbours */
+    int64_t dim[RT_MAX_RANK]; /* merged dimensions, innermost first */
     int outer;                /* the first dimension that is not divided into tiles */
-    int64_t length, tile;     /* elements of the dimensions that are divided, and of a tile */
+    /* elements of the dimensions that are divided into tiles; elements of a tile */
+    int64_t length, tile;
     int64_t per_length, n_tiles;
 };
 
@@ -203,9 +208,12 @@ struct elementwise {
     int n_nests;
     struct nest *nest;
     int n_concat;
-    int64_t *piece;      /* for each piece: its elements in one row of the concatenation */
-    int64_t row, n_rows; /* row: elements of a row of the concatenation; n_rows: its rows */
-    int64_t whole; /* >= 0: the offset in scratch memory where all of it is concatenated first */
+    /* for each concatenated input, its elements per row of the concatenation */
+    int64_t *piece;
+    /* row: elements per row of the concatenation; n_rows: number of its rows */
+    int64_t row, n_rows;
+    /* if >= 0, the complete concatenation is written first, to this offset in scratch memory */
+    int64_t whole;
 };
 
 /* ---- prepare ---- */
@@ -216,13 +224,13 @@ struct planner {
     int n_in, n_steps, n_concat;
     bool needs_whole; /* the concatenation is broadcast to a larger shape */
     struct rt_shape shape[MOST_VALUES];
-    int8_t nest[RT_ELEMENTWISE_MOST]; /* for each step: the last step of its nest */
-    /* for each such last step: the offset of its result in scratch memory */
+    int8_t nest[RT_ELEMENTWISE_MOST]; /* for each step, the last step of its nest */
+    /* for each last step of a nest, the offset of its result in scratch memory */
     int64_t offset[RT_ELEMENTWISE_MOST];
 };
 
-/* A step belongs to the nest of its readers if they are all in one nest that has its shape; else
- * it ends a nest of its own. */
+/* Divides the steps into nests. A step belongs to the nest of its readers if they all belong to one
+ * nest that has the step's shape; otherwise the step ends a nest of its own. */
 static void set_nests(struct planner *p)
 {
     enum { NONE = -1, MANY = -2 };
@@ -243,7 +251,7 @@ static void set_nests(struct planner *p)
     }
 }
 
-/* The index of a value among the nest's operands; a new value is added. */
+/* Returns the index of a value among the nest's operands, and adds the value if it is new. */
 static int add_operand(const struct planner *p, struct nest *n, int16_t *seen, int value)
 {
     if (seen[value] < 0) {
@@ -275,8 +283,8 @@ static void set_row(struct step *s, const struct rt_elementwise_step *step)
         s->binary = binaries[step->op]->row[RT_F32];
 }
 
-/* Sets the steps of a nest. Buffers hold the intermediate results; a buffer is reused after the
- * last step that reads it. */
+/* Sets the steps of a nest. Buffers hold intermediate results; a buffer is reused after the last
+ * step that reads it. */
 static void set_steps(const struct planner *p, struct nest *n, int end, int16_t *seen)
 {
     int last_read[RT_ELEMENTWISE_MOST], busy[RT_ELEMENTWISE_MOST + 1];
@@ -329,7 +337,7 @@ static const struct rt_shape *shape_of(const struct planner *p, const int16_t *s
     return NULL;
 }
 
-/* Merges the axes of `out` where possible, and sets the strides of the operands. */
+/* Merges the axes of `out` where possible, and sets the strides of the operands accordingly. */
 static void set_dims(const struct planner *p, struct nest *n, const struct rt_shape *out,
                      const int16_t *seen)
 {
@@ -360,7 +368,7 @@ static void set_dims(const struct planner *p, struct nest *n, const struct rt_sh
         n->dim[n->rank++] = 1; /* all strides are 0 */
 }
 
-/* Whether operand o, which is the concatenation, is read in order by the nest, without
+/* Returns whether the nest reads operand o, which is the concatenation, in order and without
  * broadcasting. */
 static bool can_concat(const struct nest *n, const struct operand *o)
 {
@@ -411,7 +419,7 @@ static void set_tiles(struct planner *p, struct nest *n, int64_t count)
     n->n_tiles = count / n->length * n->per_length;
 }
 
-/* Plans the nest that ends with step `end`. */
+/* Builds the nest that ends with step `end`. */
 static enum rt_status plan_nest(struct rt_prep *prep, struct planner *p, struct nest *n, int end,
                                 int64_t count)
 {
@@ -513,10 +521,10 @@ struct job {
     const struct rt_run *r;
     const struct nest *n;
     float *result;
-    int64_t work; /* cost of a tile, in the units of rt_run_spend */
+    int64_t work; /* cost per tile, in units of rt_run_spend */
 };
 
-/* The address of operand o's values for index `at` of the outer dimensions. */
+/* Returns the address of operand o's values for index `at` of the outer dimensions. */
 static char *base_of(const struct job *j, const struct operand *o, int64_t at)
 {
     const struct elementwise *c = j->r->state;
@@ -534,7 +542,7 @@ static char *base_of(const struct job *j, const struct operand *o, int64_t at)
     return (char *)from + offset * (int64_t)rt_dtype_size(o->dtype);
 }
 
-/* Copies n_rows rows of one piece, n elements each, to rows of the concatenation. */
+/* Copies n_rows rows of one concatenated input, n elements each, to rows of the concatenation. */
 KN_CLONES static void concat_rows(float *restrict to, const float *restrict from, int64_t n_rows,
                                   int64_t row, int64_t n)
 {
@@ -549,10 +557,10 @@ static void concat(const struct rt_run *r, const struct elementwise *c, float *t
 {
     while (count) {
         const int64_t at = first % c->row;
-        /* 1: one row or a part of it */
+        /* a single row or a part of it, or several complete rows */
         const int64_t n_rows = at || count < c->row ? 1 : count / c->row;
         const int64_t end = at + count < c->row ? at + count : c->row;
-        int64_t begin = 0; /* the start of the piece in the row */
+        int64_t begin = 0; /* offset of the current input in the row */
         for (int k = 0; k < c->n_concat; begin += c->piece[k++]) {
             const int64_t lo = begin > at ? begin : at;
             const int64_t hi = begin + c->piece[k] < end ? begin + c->piece[k] : end;
@@ -572,7 +580,7 @@ static void concat(const struct rt_run *r, const struct elementwise *c, float *t
     }
 }
 
-/* Writes out the values of an operand for a tile, one float per element. */
+/* Expands the values of an operand for a tile to one float per element. */
 static void write_out(const struct nest *n, const struct operand *o, const void *from, float *to,
                       int64_t count)
 {
@@ -591,8 +599,8 @@ static void write_out(const struct nest *n, const struct operand *o, const void 
         }
         return;
     }
-    /* The values are first converted to the end of the tile: the loop never overwrites a value
-     * that it still has to read. */
+    /* The values are first converted into the end of the tile, so that the loop never overwrites a
+     * value before reading it. */
     const int64_t n_rows = count / row;
     const float *one = to + count - n_rows;
     kn_fused_to_float(o->dtype, to + count - n_rows, from, n_rows);
@@ -624,8 +632,8 @@ static void run_steps(const struct nest *n, float *const *at, int64_t count)
     }
 }
 
-/* Brings the values of operand o, for the tile that begins at element `start` of `base`, into its
- * buffer `to`. *written: the short row that the buffer already repeats, or NULL. */
+/* Writes the values of operand o, for the tile that begins at element `start` of `base`, to the
+ * operand's buffer `to`. *written: the short row that the buffer already repeats, or NULL. */
 static void bring(const struct job *j, const struct operand *o, const char *base, int64_t whole,
                   int64_t start, int64_t count, float *to, const char **written)
 {
@@ -687,7 +695,8 @@ static enum rt_status run_tiles(struct rt_run *r, void *arg, int64_t first, int6
 
 static enum rt_status run_nest(struct rt_run *r, const struct nest *n)
 {
-    const int64_t mean = n->length / n->per_length; /* elements in a tile on average, at least 1 */
+    /* average number of elements per tile, at least 1 */
+    const int64_t mean = n->length / n->per_length;
     struct job j = {.r = r,
                     .n = n,
                     .result = n->result < 0 ? r->out[0].data : (float *)r->scratch + n->result,

@@ -66,7 +66,7 @@ kn_binary_row *kn_fused_logical(int64_t op)
     return truths[op];
 }
 
-/* Converts n values of a type to float32. */
+/* Defines a loop that converts n values of a type to float32. */
 #define CONVERT(NAME, T)                                                                           \
     KN_CLONES static void NAME(float *to, const void *from, int64_t n)                             \
     {                                                                                              \

@@ -1,16 +1,17 @@
 /*
- * Loops for those steps of a chain that do not use the loops of their ops' own kernels, because
- * truth values are floats in a chain, 0 or 1 (runtime/fusion/elementwise.h).
+ * Loops for those steps of a fused chain that cannot use their op kernel's own loop, because truth
+ * values in a chain are floats, 0 or 1 (runtime/fusion/elementwise.h).
  */
 #ifndef KN_FUSED_ELEMENTWISE_ROWS_H
 #define KN_FUSED_ELEMENTWISE_ROWS_H
 
 #include "kernels/math/elementwise.h"
 
-/* The loop of a comparison or a logical op of two operands; NULL for any other step. */
+/* Returns the loop of a comparison or a logical op with two operands, or NULL for any other
+ * step. */
 kn_binary_row *kn_fused_logical(int64_t op);
 
-/* d[i] is b[i * sb] where a[i * sa] is true, else c[i * sc]. */
+/* Sets d[i] to b[i * sb] where a[i * sa] is true, else to c[i * sc]. */
 typedef void kn_select_row(float *d, const float *a, const float *b, const float *c, int64_t n,
                            int64_t sa, int64_t sb, int64_t sc);
 void kn_fused_select(float *d, const float *a, const float *b, const float *c, int64_t n,
@@ -19,7 +20,7 @@ void kn_fused_not(void *d, const void *s, int64_t n);
 void kn_fused_copy(void *d, const void *s, int64_t n);
 void kn_fused_leaky_relu(float *d, const float *s, int64_t n, float alpha);
 
-/* Converts n values of a type for which rt_elementwise_input is true. */
+/* Converts n values of type d, for which rt_elementwise_input must be true. */
 void kn_fused_to_float(enum rt_dtype d, float *to, const void *from, int64_t n);
 
 #endif

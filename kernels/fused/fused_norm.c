@@ -1,8 +1,8 @@
 /*
  * "_LayerNorm" (runtime/fusion/layer_norm.h).
  *
- * Models normalise along the last axis: a row is then read, centred and written while it is in the
- * cache. All other combinations of shapes are computed element by element.
+ * Most models normalise along the last axis, where a row is read, centred and written while it is
+ * in the cache. Other combinations of shapes are computed element by element.
  */
 #include <math.h>
 #include <string.h>
@@ -13,12 +13,14 @@
 
 enum {
     LANES = 32,
-    /* work of an element, in the units of rt_run_spend: it is read three times and written once */
+    /* The work per element, in units of rt_run_spend: an element is read three times and written
+     * once. */
     WORK = 4,
-    OWN = 1 << 17, /* elements that stay in one core's cache */
+    OWN = 1 << 17, /* elements that fit in one core's own cache */
 };
 
-/* The error of the Reshape that the fusion replaced, which drops the axes from `rank` on. */
+/* Reports the error of the Reshape that the fusion replaced, which drops the axes from `rank`
+ * on. */
 static enum rt_status check_rank(const struct rt_shape *in, int64_t rank, struct rt_error *err)
 {
     int64_t behind = 1;
@@ -85,9 +87,10 @@ static void rows(struct rt_rows *r)
 
 struct norm {
     struct rt_layer_norm op;
-    bool is_plain;               /* along the last axis, and no operand is broadcast along it */
-    int64_t n_rows, n;           /* rows of x; elements of a row */
-    int64_t outer, along, inner; /* lengths of x before, along and behind the normalised axes */
+    /* whether the op normalises along the last axis, and no operand is broadcast along it */
+    bool is_plain;
+    int64_t n_rows, n;           /* number of rows of x; elements per row */
+    int64_t outer, along, inner; /* lengths of x before, along and after the normalised axes */
     int64_t out_n, scale_n, offset_n;
 };
 
@@ -103,7 +106,7 @@ static enum rt_status layer_norm_prepare(struct rt_prep *p, void **state)
     axis = axis < 0 ? axis + x->rank : axis > x->rank ? x->rank : axis;
     *state = k;
     if (rt_count(out->rank, out->dim) <= 0)
-        return RT_OK; /* The output is empty; the other lengths may have any value. */
+        return RT_OK; /* The output is empty, so that the other lengths do not matter. */
     k->n = x->rank ? x->dim[x->rank - 1] : 1;
     k->out_n = out->rank ? out->dim[out->rank - 1] : 1;
     k->n_rows = 1;
@@ -129,7 +132,7 @@ static enum rt_status layer_norm_prepare(struct rt_prep *p, void **state)
     return RT_OK;
 }
 
-/* scale or offset: NULL if there is none. */
+/* `scale` and `offset` may be NULL. */
 KN_CLONES static void normalise(float *y, const float *x, const float *restrict scale,
                                 const float *restrict offset, int64_t n_rows, int64_t n,
                                 float epsilon, bool no_mean)
@@ -200,7 +203,7 @@ static enum rt_status run_rows(struct rt_run *r, void *arg, int64_t from, int64_
     return RT_OK;
 }
 
-/* Normalises along any axis; along the last axis, scale, offset or x may have length 1 where the
+/* Normalises along any axes. Along the last axis, scale, offset or x may have length 1 where the
  * others do not. */
 static enum rt_status run_any(struct rt_run *r, const struct job *j)
 {
@@ -248,7 +251,8 @@ static enum rt_status layer_norm_run(struct rt_run *r)
         return RT_OK;
     if (!k->is_plain)
         return run_any(r, &j);
-    /* Where a core's rows fit in its cache, it gets the rows that it computed in the op before. */
+    /* If a core's rows fit in its cache, the core gets the rows that it computed in the previous
+     * op. */
     const int64_t width = rt_run_width(r), own = kn_div_up(k->n_rows, width);
     const int64_t step = own * k->n <= OWN && own >= KN_SHARD_ROWS ? own : 1;
     return kn_parallel_rows(r, k->n_rows, WORK * k->n, step, run_rows, &j);

@@ -1,7 +1,7 @@
 /*
- * "_Rotary" (runtime/fusion/rotary.h). A row of x is read and its result written while the row is
- * in the nearest cache; cos and sin are read in place, with any broadcasting. Each product and each
- * sum is rounded as by the ops that were replaced.
+ * "_Rotary" (runtime/fusion/rotary.h). A row of x stays in the nearest cache while it is read and
+ * its result is written; cos and sin are read in place, with any broadcasting. Each product and
+ * each sum is rounded as in the ops that the fusion replaced.
  */
 #include <string.h>
 
@@ -10,12 +10,12 @@
 #include "kernels/math/elementwise.h"
 #include "runtime/fusion/rotary.h"
 
-/* work of an element, in the units of rt_run_spend: it reads three numbers and writes one */
+/* The work per element, in units of rt_run_spend: it reads three numbers and writes one. */
 enum { WORK = 4 };
 
 /* ---- shapes ---- */
 
-/* The errors for x of the Split, Pack and Reshape that the fusion replaced. */
+/* Reports the errors for x of the Split, Pack and Reshape that the fusion replaced. */
 static enum rt_status check(const struct rt_rotary *op, const struct rt_shape *x,
                             struct rt_error *err)
 {
@@ -56,7 +56,7 @@ static enum rt_status infer(struct rt_infer *x)
     return st ? st : kn_broadcast(&x->out[0].shape, &plain, &turned, x->err);
 }
 
-/* Row-wise as an element-wise op, but not along the last axis, whose elements are combined. */
+/* Row-wise like an element-wise op, except along the last axis, whose elements are combined. */
 static void rows(struct rt_rows *r)
 {
     rt_rows_each(r);
@@ -68,12 +68,13 @@ static void rows(struct rt_rows *r)
 
 struct rotary {
     bool interleaved;
-    int64_t n, half;     /* elements of x along its last axis, and of its first half */
-    int64_t n_rows, out; /* rows of the output; elements of a row */
-    int rank;            /* the output's dimensions without the last one */
+    int64_t n, half;     /* elements of x along its last axis; half of them */
+    int64_t n_rows, out; /* number of output rows; elements per row */
+    int rank;            /* the output's rank without the last dimension */
     int64_t dim[RT_MAX_RANK];
-    int64_t stride[RT_ROTARY_N_IN][RT_MAX_RANK]; /* 0 where the input is broadcast */
-    /* stride along the last axis: 1, or 0 where the input is broadcast */
+    /* 0 along dimensions where the input is broadcast */
+    int64_t stride[RT_ROTARY_N_IN][RT_MAX_RANK];
+    /* stride along the last axis: 1, or 0 if the input is broadcast along it */
     int64_t step[RT_ROTARY_N_IN];
 };
 
@@ -111,7 +112,8 @@ static enum rt_status prepare(struct rt_prep *p, void **state)
 
 /* ---- run ---- */
 
-/* y[i] = x[i] * c[i] + sign * turned[i] * s[i] for n elements; multiplying by the sign is exact. */
+/* Computes y[i] = x[i] * c[i] + sign * turned[i] * s[i] for n elements. Multiplying by the sign is
+ * exact. */
 KN_CLONES static void span(float *restrict y, const float *x, const float *turned,
                            const float *restrict c, const float *restrict s, int64_t n, float sign)
 {
@@ -130,7 +132,7 @@ KN_CLONES static void pairs(float *restrict y, const float *x, const float *rest
     }
 }
 
-/* The value of rotate(x) at i. */
+/* Returns element i of rotate(x). */
 static float turned_at(const struct rotary *k, const float *x, int64_t i)
 {
     if (k->interleaved)
