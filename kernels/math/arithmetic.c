@@ -1,5 +1,6 @@
 /*
- * Arithmetic of two broadcast inputs. Integers wrap around; integer division by zero is an error.
+ * Arithmetic ops of two broadcast inputs. Integers wrap around; integer division by zero is an
+ * error.
  */
 #include "kernels/array/array.h"
 #include "kernels/math/elementwise.h"
@@ -10,7 +11,8 @@
 #include <tgmath.h>
 
 static const struct kn_refusal by_zero = {RT_INVALID_ARGUMENT, "Integer division by zero"};
-/* The truncating ops report division by zero with TensorFlow's text for an unexpected error. */
+/* The truncating ops report division by zero with the text that TensorFlow has for an unexpected
+ * error. */
 static const struct kn_refusal truncate_by_zero = {
     RT_INTERNAL,
     "Unexpected error in binary operator (only integer div and mod should have errors)",
@@ -39,7 +41,7 @@ KN_FOR_REALS(KN_BINARY_SAME, squared_difference, SQUARED_DIFFERENCE)
 KN_FOR_COMPLEX(KN_BINARY_SAME, squared_difference, SQUARED_MODULUS)
 KN_BINARY_OP(squared_difference, "SquaredDifference", NUMBERS, NULL)
 
-/* Add also concatenates strings. */
+/* Add of strings concatenates them. */
 static enum rt_status add_strings_run(struct rt_run *r)
 {
     struct kn_pairs at;
@@ -89,7 +91,7 @@ const struct kn_entry kn_add = {
 
 /* ---- division ---- */
 
-/* The least integer divided by -1 wraps around instead of trapping. */
+/* Returns x / y. The minimum integer divided by -1 wraps around instead of trapping. */
 static inline int64_t div_int(int64_t x, int64_t y, bool *bad)
 {
     if (y == 0)
@@ -104,8 +106,8 @@ static inline int64_t mod_int(int64_t x, int64_t y, bool *bad)
     return y == 0 || y == -1 ? 0 : x % y;
 }
 
-/* Rounded down: one less than the truncated quotient when there is a remainder of the other
- * sign. */
+/* Returns x / y rounded down: the truncated quotient, minus one if there is a remainder and the
+ * signs differ. */
 static inline int64_t floor_div_int(int64_t x, int64_t y, bool *bad)
 {
     return div_int(x, y, bad) - (mod_int(x, y, bad) != 0 && (x < 0) != (y < 0));
@@ -187,8 +189,8 @@ static uint64_t int_pow(uint64_t x, uint64_t y)
 }
 
 #define POW(dt, x, y) pow(x, y)
-/* Elements must get the same result whether a call computes one of them or a line, so that a line
- * may use the shorter way below. */
+/* An element's result must not depend on whether a call computes one element or a row, because rows
+ * may use the shortcut below. */
 #define POW_REAL(dt, x, y) ((y) == 2 ? (x) * (x) : (y) == 3 ? CUBE(dt, x) : (KN_C(dt))pow(x, y))
 #define CUBE(dt, x)                                                                                \
     (sizeof(x) == sizeof(float) ? (KN_C(dt))((double)(x) * (double)(x) * (double)(x))              \
@@ -202,8 +204,8 @@ KN_FOR_FLOATS(KN_BINARY_SAME, pow_any, POW_REAL)
 KN_FOR_COMPLEX(KN_BINARY_SAME, pow_any, POW)
 KN_FOR_FLOATS(KN_MAP_SAME, cube, CUBE)
 
-/* x * x equals a correctly rounded power, at a hundredth of the cost, and models square a lot. The
- * cube of x in double, rounded to float, equals the power too (GELU by tanh). */
+/* x * x equals a correctly rounded power, at a hundredth of the cost, and models square often. The
+ * cube of x in double, rounded to float, equals the power as well (GELU by tanh cubes x). */
 #define POW_OR_SQUARE(dt, T, unused)                                                               \
     static bool pow_##dt(void *dst, const void *a, const void *b, int64_t n, int64_t sa,           \
                          int64_t sb)                                                               \
@@ -248,7 +250,7 @@ KN_BINARY_OP(xlog1py, "Xlog1py", FLOATS_COMPLEX, NULL)
 #define NEXT_AFTER(dt, x, y) nextafter(x, y)
 KN_BINARY(next_after, "NextAfter", WIDE, NEXT_AFTER)
 
-/* Complex: makes complex numbers from two real inputs. */
+/* The op Complex makes complex numbers from two real inputs. */
 #undef complex
 #define COMPLEX_F(dt, x, y) CMPLXF(x, y)
 #define COMPLEX_D(dt, x, y) CMPLX(x, y)
@@ -290,7 +292,7 @@ static enum rt_status add_n_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Works in chunks that stay in the cache while every input is added to them. */
+/* Processes chunks that stay in the cache while all inputs are added to them. */
 static enum rt_status add_n_run(struct rt_run *r)
 {
     enum { CHUNK = 4096 };
@@ -309,7 +311,7 @@ static enum rt_status add_n_run(struct rt_run *r)
     return RT_OK;
 }
 
-/* AccumulateNV2 copies its only input; AddN returns it without a copy. */
+/* Runs AddN, which returns a single input without a copy; AccumulateNV2 copies a single input. */
 static enum rt_status add_n_share(struct rt_run *r)
 {
     return r->n_in == 1 && kn_hand_on(r, 0) ? RT_OK : add_n_run(r);

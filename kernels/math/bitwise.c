@@ -1,4 +1,4 @@
-/* Bitwise ops on integers. */
+/* Element-wise bitwise ops on integers. */
 #include "kernels/math/elementwise.h"
 
 #define AND(dt, x, y) ((x) & (y))
@@ -10,8 +10,8 @@ KN_BINARY(bitwise_or, "BitwiseOr", INTS, OR)
 KN_BINARY(bitwise_xor, "BitwiseXor", INTS, XOR)
 KN_MAP(invert, "Invert", INTS, INVERT)
 
-/* Shift counts below zero or beyond the last bit are clamped to the nearest count that is
- * defined. */
+/* Negative shift counts, and counts beyond the last bit, are clamped to the nearest defined
+ * count. */
 #define LAST(T_OF)        ((int)sizeof(T_OF) * 8 - 1)
 #define S_STEPS(x, y)     ((y) < 0 ? 0 : (y) > LAST(x) ? LAST(x) : (y))
 #define U_STEPS(x, y)     ((y) > (unsigned)LAST(x) ? (unsigned)LAST(x) : (y))
@@ -26,7 +26,7 @@ KN_FOR_SIGNED(KN_BINARY_SAME, right_shift, S_RIGHT)
 KN_FOR_UNSIGNED(KN_BINARY_SAME, right_shift, U_RIGHT)
 KN_BINARY_OP(right_shift, "RightShift", INTS, NULL)
 
-/* The number of bits that are set; for a negative number, of its own type's width. */
+/* Counts the bits that are set; a negative number is counted at the width of its own type. */
 #define POPULATION_COUNT(dt, T, U, NAME)                                                           \
     static void NAME##_##dt(void *dst, const void *src, int64_t n)                                 \
     {                                                                                              \

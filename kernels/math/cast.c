@@ -1,8 +1,7 @@
 /*
- * Cast between all pairs of types, and Bitcast.
- *
- * A float that its integer type cannot represent becomes what x86's vector conversions return, as
- * in TensorFlow: the least integer, or for types narrower than 32 bits the low bits of an int32.
+ * Cast between all pairs of types, and Bitcast. A float outside the range of the integer type
+ * becomes the value that x86's vector conversions return, as in TensorFlow: the minimum integer or,
+ * for types narrower than 32 bits, the low bits of an int32.
  */
 #include "kernels/array/array.h"
 #include "kernels/math/elementwise.h"
@@ -32,7 +31,7 @@ static inline int64_t i64_of_int(int64_t x)
 {
     return x;
 }
-/* Values above half of the unsigned range are converted by way of x - 2^31 (or 2^63). */
+/* Values above half of the unsigned range are converted by way of x - 2^31 (for u64: x - 2^63). */
 static inline uint32_t u32_of_double(double x)
 {
     const uint32_t low = (uint32_t)i32_of_double(x), high = (uint32_t)i32_of_double(x - 0x1p31);
@@ -73,7 +72,7 @@ static inline uint64_t u64_of_int(int64_t x)
 #define TO_RT_C64(x)  ((float _Complex)(float)(x))
 #define TO_RT_C128(x) ((double _Complex)(double)(x))
 
-/* A complex number is converted by its real part, unless the target is complex too. */
+/* A complex number is converted by its real part, unless the destination is complex too. */
 #define FROM_RT_C64(x)  __real__(x)
 #define FROM_RT_C128(x) __real__(x)
 
@@ -90,7 +89,7 @@ static inline uint64_t u64_of_int(int64_t x)
         }                                                                                          \
     }
 
-/* The types that models convert from most often get loops for several instruction sets. */
+/* The types that models most often convert from have loops for several instruction sets. */
 #define TO_FROM(TO, D, FROM, S) CAST_ROW(, FROM, S, TO, D, KN_C(FROM), KN_GET_##FROM, TO_##TO)
 #define TO_FROM_FAST(TO, D, FROM, S)                                                               \
     CAST_ROW(KN_CLONES, FROM, S, TO, D, KN_C(FROM), KN_GET_##FROM, TO_##TO)
@@ -129,8 +128,9 @@ static kn_map_row *const rows[RT_N_DTYPES][RT_N_DTYPES] = {
                 TABLE_FROM(RT_C64) TABLE_FROM(RT_C128)};
 
 /*
- * Truncate: the bits that the narrower mantissa cannot hold are cleared first. As in TensorFlow,
- * numbers that become subnormal are rounded nevertheless, and so is double to bfloat16.
+ * With the attribute Truncate, the bits that the narrower mantissa cannot hold are cleared first.
+ * As in TensorFlow, numbers that become subnormal are rounded nevertheless, and so is double to
+ * bfloat16.
  */
 static inline float cut_float(float x, int bits)
 {
@@ -165,7 +165,8 @@ static kn_map_row *truncating_row(enum rt_dtype from, enum rt_dtype to)
 
 /* ---- Cast ---- */
 
-/* Quantized numbers are converted as the integers in which they are stored. */
+/* Returns the integer type in which a quantized type is stored; quantized numbers are converted as
+ * these integers. */
 static enum rt_dtype stored_as(enum rt_dtype d)
 {
     switch (d) {
@@ -191,7 +192,7 @@ static enum rt_status cast_prepare(struct rt_prep *p, void **state)
     if (!row)
         row = rows[from][to];
     if (from == to)
-        return RT_OK; /* a copy needs no state */
+        return RT_OK; /* a plain copy needs no state */
     if (!row)
         return rt_fail(p->err, RT_UNIMPLEMENTED, "Cast %s to %s is not supported",
                        rt_dtype_name(p->in[0].dtype), rt_dtype_name(p->out[0].dtype));
@@ -234,7 +235,8 @@ static enum rt_status bitcast_infer(struct rt_infer *x)
 {
     const struct rt_shape *in = &x->in[0].shape;
     struct rt_shape *out = &x->out[0].shape;
-    /* The node's own type is used: the producer's is RT_NO_DTYPE where no kernel knows that op. */
+    /* The node's own type is used, because the producer's type is RT_NO_DTYPE if no kernel
+     * implements the producer. */
     const int64_t from = (int64_t)rt_dtype_size(rt_attr_dtype(x->node, "T"));
     const int64_t to = (int64_t)rt_dtype_size(rt_attr_dtype(x->node, "type"));
     if (!from || !to)
@@ -259,8 +261,7 @@ static enum rt_status bitcast_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* The last dimension may appear or disappear. The result is row-wise if the batch was not that
- * dimension. */
+/* Row-wise unless the batch axis is the last dimension, which Bitcast may add or remove. */
 static void bitcast_rows(struct rt_rows *r)
 {
     if (r->in[0].shape.rank == r->out[0].shape.rank)

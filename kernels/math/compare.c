@@ -1,4 +1,4 @@
-/* Comparisons and logical ops. */
+/* Comparisons and logical ops, element by element. */
 #include "kernels/math/elementwise.h"
 
 #include <math.h>
@@ -38,7 +38,7 @@ KN_FOR_NUMBERS(KN_BINARY_BOOL, not_equal, NOT_EQUAL)
 STRING_EQUALITY(equal, true)
 STRING_EQUALITY(not_equal, false)
 
-/* Quantized numbers are equal if their integers are. */
+/* Quantized numbers are equal if the integers that store them are. */
 #define EQUALITY_ROWS(NAME)                                                                        \
     {                                                                                              \
         .row = {                                                                                   \
@@ -54,8 +54,8 @@ STRING_EQUALITY(not_equal, false)
 static const struct kn_binary equal_rows = EQUALITY_ROWS(equal);
 static const struct kn_binary not_equal_rows = EQUALITY_ROWS(not_equal);
 
-/* Whether the result is a scalar: tensors of incompatible shapes are unequal as a whole when the
- * node says so. */
+/* Returns whether the result is a scalar. With incompatible_shape_error off, tensors of
+ * incompatible shapes are simply unequal. */
 static bool is_scalar_answer(const struct rt_node *n, const struct rt_info *in)
 {
     struct rt_shape o;

@@ -54,7 +54,7 @@ enum rt_status kn_broadcast(struct rt_shape *out, const struct rt_shape *a,
         } else if (db == 1) {
             out->dim[i] = da;
         } else if (da < 0 || db < 0) {
-            out->dim[i] = da >= 0 ? da : db; /* the unknown dimension is 1 or equal to the other */
+            out->dim[i] = da >= 0 ? da : db; /* the unknown dimension is 1 or equals the other */
         } else {
             char ta[160], tb[160];
             return rt_fail(err, RT_INVALID_ARGUMENT, "Incompatible shapes: %s vs. %s",
@@ -90,11 +90,11 @@ enum rt_status kn_map_prepare(struct rt_prep *p, const struct kn_map *op, void *
     return RT_OK;
 }
 
-/* Shards begin at multiples of STEP elements, so that vectors begin where they would in an
+/* Shards begin at multiples of STEP elements, so that vectors begin at the same elements as in an
  * unsharded run. */
 enum {
     STEP = 64,
-    MAP_COST = 4, /* cost of an element: some ops compute exponentials */
+    MAP_COST = 4, /* cost per element, because some ops compute exponentials */
 };
 
 static enum rt_status map_shard(struct rt_run *r, void *arg, int64_t from, int64_t to)
@@ -104,7 +104,7 @@ static enum rt_status map_shard(struct rt_run *r, void *arg, int64_t from, int64
     const size_t size_out = rt_dtype_size((enum rt_dtype)r->out[0].dtype);
     int64_t n = to - from;
     (void)arg;
-    if (n == 0) /* the tensors may have no memory then */
+    if (n == 0) /* empty tensors may have NULL data */
         return RT_OK;
     const char *s = (const char *)r->in[0].data + (size_t)from * size_in;
     char *d = (char *)r->out[0].data + (size_t)from * size_out;
@@ -123,7 +123,7 @@ enum rt_status kn_map_run(struct rt_run *r)
 {
     const int64_t n = rt_tensor_count(&r->in[0]);
     if (!n)
-        return RT_OK; /* the tensors may have no memory then */
+        return RT_OK; /* empty tensors may have NULL data */
     if (!rt_dtype_is_plain((enum rt_dtype)r->in[0].dtype))
         return map_shard(r, NULL, 0, n);
     return kn_parallel_rows(r, n, MAP_COST, STEP, map_shard, NULL);
@@ -132,18 +132,19 @@ enum rt_status kn_map_run(struct rt_run *r)
 /* ---- two inputs ---- */
 
 /*
- * The broadcast as nested loops, innermost first, with neighbouring axes merged where both inputs
- * have the same kind of stride. Strides are in bytes; the stride of the innermost loop is passed to
- * the row as 0 or 1.
+ * A broadcast binary op as nested loops, innermost first, with neighbouring axes merged if both
+ * inputs have the same kind of stride along them. Strides are in bytes; the innermost loop's stride
+ * is passed to the row function as 0 or 1.
  */
 struct plan {
     kn_binary_row *row;
     const struct kn_refusal *refusal;
     int64_t n_rows; /* the product of dim[1..]; 0 if there are no elements */
-    /* > 0: b is one short row that is broadcast to all of a; `line` holds this many copies of it */
+    /* if > 0, b is one short row that is broadcast to all of a, and `line` holds this many copies
+     * of it */
     int64_t repeats;
     int64_t sa0, sb0, row_bytes;
-    int64_t cost; /* cost of an element, in the units of rt_run_spend */
+    int64_t cost; /* cost per element, in units of rt_run_spend */
     int rank;
     int64_t dim[RT_MAX_RANK], sa[RT_MAX_RANK], sb[RT_MAX_RANK];
 };
@@ -151,7 +152,7 @@ struct plan {
 enum {
     SHORT_ROW = 128,
     LINE_BYTES = 4096,
-    COST = 8, /* cost of an element: some ops compute powers and logarithms */
+    COST = 8, /* cost per element, because some ops compute powers and logarithms */
     COMPLEX_COST = 64,
 };
 
@@ -205,8 +206,8 @@ enum rt_status kn_binary_prepare(struct rt_prep *p, const struct kn_binary *op, 
     return RT_OK;
 }
 
-/* For short rows, as the channels of an image with three numbers: a call for each row would cost
- * more than its arithmetic. */
+/* Computes short rows, such as the three channels of an image's pixels, several at a time: one call
+ * per row would cost more than the row's arithmetic. */
 static enum rt_status walk_short_rows(struct rt_run *r, void *arg, int64_t from, int64_t to)
 {
     const struct plan *k = r->state;
@@ -282,7 +283,7 @@ static enum rt_status walk_rows(struct rt_run *r, void *arg, int64_t from, int64
             return r->err->code;
         }
         d += k->row_bytes;
-        for (int i = 1; i < k->rank; i++) { /* moves to the next row, as an odometer does */
+        for (int i = 1; i < k->rank; i++) { /* advances to the next row, like an odometer */
             a += k->sa[i];
             b += k->sb[i];
             if (++at[i] < k->dim[i])

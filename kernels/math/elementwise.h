@@ -1,15 +1,15 @@
 /*
- * Element-wise ops with one and two inputs. Shapes, broadcasting and the loops over memory are here
- * once; an op is an expression, from which the macros below make loops for many types.
+ * Element-wise ops with one and two inputs. They share shape inference, broadcasting and the loops
+ * over memory; each op is an expression, from which the macros below make loops for many types.
  *
  *     #define SUB(dt, x, y) ((KN_U(dt))(x) - (KN_U(dt))(y))
  *     KN_BINARY(sub, "Sub", NUMBERS, SUB)
  *
- * unary.c has the plain functions (tanh and the logistic function too), special.c erf, gamma and
- * their like, kernels/nn/activations.c the activations. A new op also needs its row in
- * kernels/table.inc and, to be fused, one in runtime/fusion/elementwise.h.
+ * unary.c has the plain functions (including tanh and the logistic function), special.c has
+ * functions like erf and gamma, and kernels/nn/activations.c has the activations. A new op also
+ * needs its row in kernels/table.inc and, to be fused, one in runtime/fusion/elementwise.h.
  *
- * Threads: everything is pure; run writes only its output.
+ * Threads: all functions are pure; run writes only its output.
  */
 #ifndef KN_MATH_ELEMENTWISE_H
 #define KN_MATH_ELEMENTWISE_H
@@ -19,21 +19,23 @@
 
 /* ---- shapes ---- */
 
-/* Every output has the shape of input 0. Output 0 may be written over input 0 where their types
- * are equal. */
+/* Gives every output the shape of input 0. Lets output 0 be written over input 0 if their types are
+ * equal. */
 enum rt_status kn_infer_same(struct rt_infer *x);
-/* Output 0 has the broadcast shape of inputs 0 and 1. */
+/* Gives output 0 the broadcast shape of inputs 0 and 1. */
 enum rt_status kn_infer_broadcast(struct rt_infer *x);
-/* The broadcast of two shapes; unknown dimensions stay unknown. Errors have TensorFlow's texts. */
+/* Computes the broadcast of two shapes; unknown dimensions stay unknown. Errors have TensorFlow's
+ * texts. */
 enum rt_status kn_broadcast(struct rt_shape *out, const struct rt_shape *a,
                             const struct rt_shape *b, struct rt_error *err);
-/* Checks the shapes of value and bias as BiasAdd does. The bias lies along `axis` of the value
- * (-1: the last). */
+/* Checks the shapes of value and bias as BiasAdd does. The bias lies along `axis` of the value;
+ * axis -1 is the last one. */
 enum rt_status kn_bias_shapes(const struct rt_shape *value, const struct rt_shape *bias, int axis,
                               struct rt_error *err);
 bool kn_shape_eq(const struct rt_shape *a, const struct rt_shape *b);
 bool kn_shape_known(const struct rt_shape *s);
-int64_t kn_shape_count(const struct rt_shape *s); /* elements of a known shape */
+/* Returns the number of elements of a known shape. */
+int64_t kn_shape_count(const struct rt_shape *s);
 
 /* ---- one input ---- */
 
@@ -41,36 +43,37 @@ int64_t kn_shape_count(const struct rt_shape *s); /* elements of a known shape *
 typedef void kn_map_row(void *d, const void *s, int64_t n);
 
 struct kn_map {
-    kn_map_row *row[RT_N_DTYPES]; /* the row function by the type of input 0 */
+    kn_map_row *row[RT_N_DTYPES]; /* the row function for each type of input 0 */
 };
 enum rt_status kn_map_prepare(struct rt_prep *p, const struct kn_map *op, void **state);
 enum rt_status kn_map_run(struct rt_run *r);
 
 /* ---- two inputs ---- */
 
-/* Computes d[i] from a[i * sa] and b[i * sb] for i < n; sa and sb are 0 or 1. False: a value was
- * refused. */
+/* Computes d[i] from a[i * sa] and b[i * sb] for i < n; sa and sb are 0 or 1. Returns false if a
+ * value was refused. */
 typedef bool kn_binary_row(void *d, const void *a, const void *b, int64_t n, int64_t sa,
                            int64_t sb);
 
-struct kn_refusal { /* the error when a row returns false */
+struct kn_refusal { /* the error to report if a row function returns false */
     enum rt_status code;
     const char *text;
 };
 struct kn_binary {
-    kn_binary_row *row[RT_N_DTYPES]; /* the row function by the type of input 0 */
+    kn_binary_row *row[RT_N_DTYPES]; /* the row function for each type of input 0 */
     const struct kn_refusal *refusal;
 };
 enum rt_status kn_binary_prepare(struct rt_prep *p, const struct kn_binary *op, void **state);
 enum rt_status kn_binary_run(struct rt_run *r);
-/* Runs the loops without reporting errors; *good becomes false when a row returned false. */
+/* Runs the loops without reporting errors; sets *good to false if a row function returned false. */
 enum rt_status kn_binary_walk(struct rt_run *r, bool *good);
-/* Elements that a kernel may process between two checks whether the run should end. */
+/* The most elements that a kernel may process between two deadline checks. */
 enum { KN_CHUNK = 1 << 18 };
 
 /* ---- loops from expressions ---- */
 
-/* A loop over a row of type T to type R: EXPR(dt, x) of x = GET(element), stored by PUT. */
+/* Defines a loop over a row of type T that writes type R: it stores EXPR(dt, x) of x = GET(element)
+ * by PUT. */
 #define KN_MAP_LOOP(FAST, FN, T, C, GET, R, PUT, EXPR, dt)                                         \
     FAST static void FN(void *dst, const void *src, int64_t n)                                     \
     {                                                                                              \
@@ -121,7 +124,7 @@ enum { KN_CHUNK = 1 << 18 };
 #define KN_BINARY_BOOL(dt, T, NAME, EXPR)                                                          \
     KN_BINARY_LOOP(KN_FAST(dt), NAME##_##dt, T, KN_C(dt), KN_GET_##dt, bool, KN_PUT_RT_BOOL, EXPR, \
                    dt)
-/* Loops that may refuse values: EXPR(dt, T, x, y, bad) may set `bad`. */
+/* Defines loops that may refuse values: EXPR(dt, T, x, y, bad) may set `bad`. */
 #define KN_BINARY_CHECKED(dt, T, NAME, EXPR)                                                       \
     static bool NAME##_##dt(void *dst, const void *src_a, const void *src_b, int64_t n,            \
                             int64_t sa, int64_t sb)                                                \
@@ -138,8 +141,8 @@ enum { KN_CHUNK = 1 << 18 };
 
 /* ---- an op from its rows: tables, prepare, entry ---- */
 
-/* The tables have external linkage (kn_map_relu, kn_binary_mul), because fused_elementwise.c runs
- * the same loops. */
+/* The tables (kn_map_relu, kn_binary_mul, for example) have external linkage, because
+ * fused_elementwise.c runs the same loops. */
 
 #define KN_ROW_OF(dt, T, NAME)  [dt] = NAME##_##dt,
 #define KN_TYPE_OF(dt, T, NAME) | RT_T(dt)
@@ -155,7 +158,7 @@ enum { KN_CHUNK = 1 << 18 };
         .kernels =                                                                                 \
             KN_CPU(TF, #NAME, 0 KN_FOR_##LIST(KN_TYPE_OF, NAME), NAME##_prepare, kn_map_run),      \
     };
-/* A further op name for the same loops. */
+/* Registers a further op name for existing loops. */
 #define KN_MAP_ALIAS(NAME, TF, OF, LIST)                                                           \
     const struct kn_entry kn_##NAME = {                                                            \
         .op = {.name = TF, .infer = kn_infer_same, .rows = rt_rows_same},                          \

@@ -1,6 +1,7 @@
 /*
  * The tables of loops that the macros of elementwise.h make, for those ops that may be steps of a
- * fused op: the results of a fused op are bit for bit those of the single kernels.
+ * fused op. A fused op runs the same loops, so that its results are bitwise equal to those of the
+ * separate kernels.
  */
 #ifndef KN_MATH_OP_ROWS_H
 #define KN_MATH_OP_ROWS_H

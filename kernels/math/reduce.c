@@ -17,8 +17,9 @@
 enum { BLOCK = 16, LANES = 64, SHORT = 64 };
 
 /*
- * A: the type in which a block is accumulated, by PLUS(dt, a, x) of x = LOAD(dt, element). B: the
- * type in which blocks are combined, by JOIN(dt, b, a). FINISH(dt, b, count) is the result.
+ * Defines a reducer. A is the type in which a block is accumulated, by PLUS(dt, a, x) of x =
+ * LOAD(dt, element). B is the type in which blocks are combined, by JOIN(dt, b, a). FINISH(dt, b,
+ * count) is the result.
  */
 #define REDUCER(dt, T, NAME, A, B, START, LOAD, PLUS, JOIN, FINISH)                                \
     static void NAME##_init_##dt(void *acc_, int64_t n)                                            \
@@ -61,7 +62,7 @@ enum { BLOCK = 16, LANES = 64, SHORT = 64 };
             const T *s = (const T *)src + k * stride;                                              \
             B lane[LANES];                                                                         \
             int64_t lanes = LANES;                                                                 \
-            if (n < SHORT) { /* the line is too short to fill the lanes */                         \
+            if (n < SHORT) { /* too short to fill the vector lanes */                              \
                 A a = START(dt), b = START(dt), c = START(dt), d = START(dt);                      \
                 int64_t i = 0;                                                                     \
                 for (; i + 4 <= n; i += 4) {                                                       \
@@ -116,9 +117,9 @@ KN_FOR_COMPLEX(REDUCER, sum, double _Complex, double _Complex, ZERO, AS_IS, ADD,
 const struct kn_reducer kn_reduce_sum[RT_N_DTYPES] = {KN_FOR_NUMBERS(REDUCER_ROW, sum)};
 
 /*
- * Mean. Means of integers are truncated; the mean of no elements is 0, but NaN for floats. Sums of
- * signed integers stay unsigned until the end: gcc 12 miscompiles additions that change the
- * signedness on the way.
+ * Mean. Means of integers are truncated. The mean of no elements is 0 for integers and NaN for
+ * floats. Sums of signed integers stay unsigned until the end, because gcc 12 miscompiles additions
+ * that change the signedness on the way.
  */
 #define MEAN_SIGNED(dt, a, count)   ((count) ? (int64_t)(a) / (count) : 0)
 #define MEAN_UNSIGNED(dt, a, count) ((count) ? (a) / (uint64_t)(count) : 0)
@@ -139,7 +140,7 @@ KN_FOR_COMPLEX(REDUCER, prod, double _Complex, double _Complex, ONE, AS_IS, MULT
                RESULT)
 const struct kn_reducer kn_reduce_prod[RT_N_DTYPES] = {KN_FOR_NUMBERS(REDUCER_ROW, prod)};
 
-/* Max, Min; a NaN becomes the result */
+/* Max and Min; a NaN among the elements becomes the result */
 #define LARGER(dt, a, b)   ((b) > (a) || (b) != (b) ? (b) : (a))
 #define SMALLER(dt, a, b)  ((b) < (a) || (b) != (b) ? (b) : (a))
 #define MINUS_INFINITY(dt) (-(KN_C(dt))INFINITY)
@@ -166,8 +167,8 @@ static const struct kn_reducer reduce_any[RT_N_DTYPES] = {KN_FOR_BOOL(REDUCER_RO
 #define SQUARED_INT(dt, x) ((uint64_t)(x) * (uint64_t)(x))
 #define MODULUS(dt, x)     ((x)*conj(x))
 #define ROOT(dt, a, count) sqrt(a)
-/* A sum that wrapped around may be negative: the NaN of its root is converted as TensorFlow
- * converts it. */
+/* A sum that wrapped around may be negative; the NaN that is its square root is converted to an
+ * integer as in TensorFlow. */
 #define ROOT_INT(dt, a, count) rt_int64_of(sqrt((double)KN_PUT(dt, a)))
 KN_FOR_INTS(REDUCER, norm, uint64_t, uint64_t, ZERO, SQUARED_INT, ADD, ADD, ROOT_INT)
 F32_HALFS(REDUCER, norm, float, double, ZERO, SQUARED, ADD, ADD, ROOT)
@@ -234,8 +235,8 @@ static enum rt_status reduce_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Row-wise unless the axis of the rows is reduced. Reduced axes before that axis move it, unless
- * they are kept. */
+/* Row-wise unless the axis of the rows is reduced. Reduced axes before the rows' axis shift it,
+ * unless they are kept. */
 static void reduce_rows(struct rt_rows *r)
 {
     const struct rt_tensor *axes = r->in[1].value;
@@ -261,21 +262,22 @@ static void reduce_rows(struct rt_rows *r)
 /* ---- the loops ---- */
 
 struct loop {
-    int64_t n, step; /* step: the distance between iterations, in elements of the input */
+    int64_t n, step; /* step: the distance between iterations, in input elements */
 };
 /*
- * The axes of the input with neighbours of one kind merged and axes of length 1 dropped: kept and
- * reduced axes alternate. The reducer gets the innermost two: kept lines of a reduced axis, or
- * reduced rows of a kept axis.
+ * The input's axes after merging neighbours that are both kept or both reduced, and dropping axes
+ * of length 1, so that kept and reduced axes alternate. The reducer processes the innermost two: it
+ * reduces lines ([kept, reduced]) or adds up rows ([reduced, kept]).
  */
 struct plan {
     const struct kn_reducer *reducer;
-    bool keeps_one;            /* a result of one element is that element */
-    int64_t count;             /* values that are reduced to one result */
-    bool by_lines;             /* the innermost axis is reduced */
-    int64_t inner, rows;       /* lengths of the innermost axis and of the one around it */
-    int64_t in_size, out_size; /* bytes of an element */
-    int n_kept, n_reduced;     /* loops around the innermost two, innermost first */
+    bool keeps_one;            /* whether a single element is its own result */
+    int64_t count;             /* number of values that are reduced to one result */
+    bool by_lines;             /* whether the innermost axis is reduced */
+    int64_t inner, rows;       /* length of the innermost axis; length of the axis around it */
+    int64_t in_size, out_size; /* bytes per element */
+    /* number of loops around the innermost two axes; loops are ordered innermost first */
+    int n_kept, n_reduced;
     struct loop kept[RT_MAX_RANK], reduced[RT_MAX_RANK];
     int64_t kept_total, reduced_total;
 };
@@ -308,7 +310,7 @@ static enum rt_status make_plan(struct rt_prep *p, const struct kn_reducer *tabl
             red[n++] = r;
         }
     }
-    /* There are always two axes for the reducer: [.., kept, reduced] or [.., reduced, kept]. */
+    /* The reducer always gets two axes: [.., kept, reduced] or [.., reduced, kept]. */
     k->by_lines = n > 0 && red[n - 1];
     k->inner = n > 0 ? dim[--n] : 1;
     k->rows = n > 0 ? dim[--n] : 1;
@@ -328,7 +330,7 @@ static enum rt_status make_plan(struct rt_prep *p, const struct kn_reducer *tabl
     return RT_OK;
 }
 
-/* The offset of iteration `at` of nested loops, innermost loop first. */
+/* Returns the offset of iteration `at` of nested loops, ordered innermost first. */
 static int64_t offset_of(const struct loop *l, int n, int64_t at)
 {
     int64_t offset = 0;
@@ -344,7 +346,7 @@ static int64_t blocks_of(int64_t wide)
     return (wide + KN_REDUCE_WIDTH - 1) / KN_REDUCE_WIDTH;
 }
 
-/* Long lines are reduced in parts, between which the run is checked. */
+/* Long lines are reduced in parts, with a deadline check after each part. */
 enum { LONG_LINE = 1 << 22 };
 
 static enum rt_status add_lines(struct rt_run *r, const struct plan *k, union kn_acc *acc,
@@ -506,11 +508,11 @@ static void arg_rows(struct rt_rows *r)
         r->out_dep[0] = (struct rt_dep){RT_DEP_ROWS, in->axis - (in->axis > axis)};
 }
 
-/* Returns the index of the best of n values that lie `step` apart: the first of equal values,
+/* Returns the index of the best of n values that are `step` apart: the first of equal values, and
  * never a NaN. */
 typedef int64_t arg_fn(const void *src, int64_t n, int64_t step);
 
-/* For contiguous floats: finds the best value first, then its index. */
+/* Defines the search in contiguous floats: it finds the best value first, then its index. */
 #define ARG_LINE(NAME, START, BETTER)                                                              \
     KN_CLONES static int64_t NAME(const float *s, int64_t n)                                       \
     {                                                                                              \
@@ -590,8 +592,7 @@ static enum rt_status arg_run(struct rt_run *r)
     const char *src = r->in[0].data;
     void *d = r->out[0].data;
     const enum rt_dtype to = (enum rt_dtype)r->out[0].dtype;
-    /* Each element that lies apart from its neighbours takes a cache line of its own from
-     * memory. */
+    /* Elements that are not contiguous each read a separate cache line from memory. */
     const int64_t work = rt_add_saturated(rt_mul_saturated(k->n, k->inner > 1 ? 8 : 1), 8);
     int64_t i = 0, left = RT_WORK;
     for (int64_t o = 0; o < k->outer; o++)

@@ -1,9 +1,9 @@
 /*
- * Reducers: they reduce many values to one, over contiguous lines or down columns. Shared by the
- * reductions over axes and the segment ops.
+ * Reducers reduce many values to one, over contiguous lines or down columns. Reductions over axes
+ * and segment ops share them.
  *
- * Sums are added in blocks, floats within a block in their own type and blocks in double: the error
- * does not grow with the length, the order is fixed, and the loops vectorise.
+ * Sums are added in blocks, floats within a block in their own type and blocks in double, so that
+ * the error does not grow with the length, the order is fixed, and the loops vectorise.
  *
  * Threads: pure.
  */
@@ -15,7 +15,7 @@
 #include "kernels/cpu/types.h"
 #include "kernels/entry.h"
 
-enum { KN_REDUCE_WIDTH = 256 }; /* accumulators that one call works on, at most */
+enum { KN_REDUCE_WIDTH = 256 }; /* the most accumulators that one call updates */
 
 /* An accumulator, large enough for every type. */
 union kn_acc {
@@ -35,11 +35,11 @@ struct kn_reducer {
     void (*finish)(void *dst, const void *acc, int64_t n, int64_t count);
 };
 
-/* By type; entries without functions are types that the op does not support. */
+/* Reducers by type; an entry without functions is a type that the op does not support. */
 extern const struct kn_reducer kn_reduce_sum[RT_N_DTYPES], kn_reduce_mean[RT_N_DTYPES],
     kn_reduce_prod[RT_N_DTYPES], kn_reduce_max[RT_N_DTYPES], kn_reduce_min[RT_N_DTYPES];
 
-/* The least and the greatest finite value of each type. */
+/* Minimum and maximum finite value of each type. */
 #define KN_LEAST(dt)        KN_LEAST_##dt
 #define KN_GREATEST(dt)     KN_GREATEST_##dt
 #define KN_LEAST_RT_I8      INT8_MIN

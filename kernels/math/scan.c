@@ -1,6 +1,6 @@
 /*
- * Cumulative sums, products and log-sum-exps along an axis; and ops that look at elements one by
- * one without changing them: CheckNumerics, Bucketize.
+ * Cumulative sums, products and log-sum-exps along an axis, and two ops that inspect elements one
+ * by one: CheckNumerics and Bucketize.
  */
 #include "kernels/array/array.h"
 #include "kernels/math/elementwise.h"
@@ -10,7 +10,8 @@
 
 /* ---- cumulative ops ---- */
 
-/* Sets *axis as it is given. False: its value is not known, or it is not a scalar. */
+/* Sets *axis to the value of the axis tensor. Returns false if the value is unknown or not a
+ * scalar. */
 static bool axis_value(const struct rt_tensor *t, int64_t *axis)
 {
     return t && kn_scalar(t, axis);
@@ -33,7 +34,7 @@ static enum rt_status scan_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Row-wise unless the scan runs along the axis of the rows. */
+/* Row-wise unless the op scans along the axis of the rows. */
 static void scan_rows(struct rt_rows *r)
 {
     int64_t axis;
@@ -47,9 +48,9 @@ static void scan_rows(struct rt_rows *r)
         r->out_dep[0] = r->in_dep[0];
 }
 
-/* `outer` lines of n steps, each with `inner` columns that are scanned side by side. One call
- * computes steps [from, to) of the first `cols` columns; the steps before `from` have been
- * computed. */
+/* A scan of `outer` lines of n steps, each with `inner` columns that are scanned side by side. One
+ * call computes steps [from, to) of the first `cols` columns; the steps before `from` have already
+ * been computed. */
 struct scan {
     int64_t outer, n, inner;
     bool exclusive, reverse;
@@ -130,7 +131,7 @@ static enum rt_status scan_prepare(struct rt_prep *p, scan_fn *fn, void **state)
     return RT_OK;
 }
 
-enum { COST = 16 }; /* cost of a step, in the units of rt_run_spend: a log-sum-exp takes 30 ns */
+enum { COST = 16 }; /* cost per step, in units of rt_run_spend: a log-sum-exp takes 30 ns */
 
 static enum rt_status scan_run(struct rt_run *r)
 {
@@ -142,7 +143,7 @@ static enum rt_status scan_run(struct rt_run *r)
     int64_t left = RT_WORK;
 
     if (!one)
-        return RT_OK; /* the tensors may have no memory then */
+        return RT_OK; /* empty tensors may have NULL data */
     for (int64_t i = 0; i < s->k.outer; i += many)
         for (int64_t c = 0; c < s->k.inner; c += cols)
             for (int64_t from = 0; from < s->k.n; from += steps) {
@@ -243,7 +244,7 @@ static enum rt_status check_numerics_v2_run(struct rt_run *r)
     return check_numerics(r, true);
 }
 
-/* The effect is RT_IO: the op may fail on purpose, so it must not be removed or folded. */
+/* The effect is RT_IO, because the op exists to fail and must not be removed or folded. */
 const struct kn_entry kn_check_numerics = {
     .op = {.name = "CheckNumerics", .effect = RT_IO, .infer = kn_infer_same, .rows = rt_rows_same},
     .kernels = KN_CPU("CheckNumerics", "check_numerics", KN_SET(KN_FLOATS) | KN_SET(KN_HALFS), NULL,
@@ -269,7 +270,7 @@ static enum rt_status bucketize_check(const struct rt_node *n, struct rt_error *
     return RT_OK;
 }
 
-/* The number of boundaries that are not above x; NaN is above all of them. */
+/* Computes the number of boundaries that are not above x; NaN is above all boundaries. */
 #define BUCKETS(dt, T, NAME)                                                                       \
     static void NAME##_##dt(int32_t *d, const void *src, int64_t n, const float *b, size_t n_b)    \
     {                                                                                              \

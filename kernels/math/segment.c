@@ -1,4 +1,4 @@
-/* Reductions of rows that have the same segment id, for sorted and for unsorted ids. */
+/* Reductions of rows that have equal segment ids, for sorted and for unsorted ids. */
 #include "kernels/array/array.h"
 #include "kernels/math/elementwise.h"
 #include "kernels/math/reduce.h"
@@ -29,12 +29,12 @@ static enum rt_status segment_infer(struct rt_infer *x)
         return rt_fail(x->err, RT_INVALID_ARGUMENT,
                        "segment_ids should be the same size as dimension 0 of input.");
     x->out[0].shape = *data;
-    x->out[0].shape.dim[0] = -1; /* one more than the last id, which is not known yet */
+    x->out[0].shape.dim[0] = -1; /* one more than the last id, which is unknown before the run */
     return RT_OK;
 }
 
-/* SegmentMean divides a sum that wrapped around in the integers' own type; Mean divides a sum of
- * 64 bits. */
+/* Divides n integer sums by `by`, for SegmentMean, which divides sums in the integers' own type
+ * after they have wrapped around; Mean divides 64-bit sums. */
 static void divide_ints(enum rt_dtype dtype, void *d, int64_t n, int64_t by)
 {
     switch (dtype) {
@@ -53,10 +53,10 @@ static void divide_ints(enum rt_dtype dtype, void *d, int64_t n, int64_t by)
 /*
  * Max and Min of floats. TensorFlow's Eigen has two rules for NaN (measured with 2.21, whose builds
  * for x86-64 have AVX). Columns that fill a packet of 32 bytes (16 for half-precision types) start
- * at the infinity and take a value that compares greater (less): NaN is skipped, and of equal
- * values (zeros) the first stays. The remaining columns take a value that does not compare less
- * (greater): of a NaN and another value, and of equal values, the later one stays. A single row is
- * copied.
+ * at -infinity (Min: infinity) and accept a value that compares greater (less): NaN is skipped, and
+ * of equal values (zeros) the first is kept. The remaining columns accept a value that does not
+ * compare less (greater): of a NaN and another value, and of equal values, the later one is kept. A
+ * single row is copied.
  */
 #define FIRST_LARGER(a, b)  ((b) > (a) ? (b) : (a))
 #define FIRST_SMALLER(a, b) ((b) < (a) ? (b) : (a))
@@ -94,7 +94,7 @@ KN_FOR_FLOATS(FOLD, packed_min, INFINITY, FIRST_SMALLER)
 KN_FOR_FLOATS(FOLD, rest_max, -INFINITY, LATER_LARGER)
 KN_FOR_FLOATS(FOLD, rest_min, INFINITY, LATER_SMALLER)
 
-/* By type; entries without functions are integers, which have no NaN. */
+/* Reducers by type; an entry without functions is an integer type, which has no NaN. */
 struct extreme {
     struct kn_reducer packed[RT_N_DTYPES], rest[RT_N_DTYPES];
 };
@@ -103,7 +103,7 @@ static const struct extreme extreme_max = {{KN_FOR_FLOATS(FOLD_ROW, packed_max)}
 static const struct extreme extreme_min = {{KN_FOR_FLOATS(FOLD_ROW, packed_min)},
                                            {KN_FOR_FLOATS(FOLD_ROW, rest_min)}};
 
-/* extreme: the rules for floats; NULL: the reducers of `table` for all types. */
+/* `extreme`: the reducers for floats, or NULL if all types use the reducers of `table`. */
 static enum rt_status segment_run(struct rt_run *r, const struct kn_reducer *table,
                                   const struct extreme *extreme, bool gaps_are_1)
 {
@@ -127,12 +127,12 @@ static enum rt_status segment_run(struct rt_run *r, const struct kn_reducer *tab
     char *out = rt_out(r, 0, data->rank, dim);
     if (!out)
         return r->err->code;
-    union kn_acc acc[KN_REDUCE_WIDTH], gap; /* gap: the output element of a segment without rows */
+    union kn_acc acc[KN_REDUCE_WIDTH], gap; /* gap: the output value of a segment without rows */
     const struct kn_reducer *of_none =
         gaps_are_1 ? &kn_reduce_prod[data->dtype] : &kn_reduce_sum[data->dtype];
     of_none->init(acc, 1);
     of_none->finish(&gap, acc, 1, 1);
-    int64_t next = 0; /* the first row of the output that is not written yet */
+    int64_t next = 0; /* the first output row that is not written yet */
     int64_t left = RT_WORK;
     for (int64_t i = 0, end; i < n; i = end) {
         const int64_t id = id_at(ids, i);
@@ -227,7 +227,7 @@ static enum rt_status unsorted_infer(struct rt_infer *x)
 
 struct unsorted {
     void (*fill)(void *d, int64_t n);
-    void (*take)(void *d, const void *s, int64_t n); /* accumulates s[j] into d[j] */
+    void (*take)(void *d, const void *s, int64_t n); /* combines s[j] into d[j] */
 };
 
 #define UNSORTED(dt, T, NAME, START, PLUS)                                                         \
@@ -250,7 +250,7 @@ struct unsorted {
 #define ONE(dt)       1
 #define ADD(dt, a, b) ((KN_U(dt))(a) + (KN_U(dt))(b))
 #define MUL(dt, a, b) ((KN_U(dt))(a) * (KN_U(dt))(b))
-/* As in TensorFlow: of a NaN and another value, and of equal values, the later one stays. */
+/* As in TensorFlow, of a NaN and another value, and of equal values, the later one is kept. */
 #define LARGER(dt, a, b)  LATER_LARGER(a, b)
 #define SMALLER(dt, a, b) LATER_SMALLER(a, b)
 KN_FOR_NUMBERS(UNSORTED, sum, ZERO, ADD)
@@ -258,7 +258,7 @@ KN_FOR_NUMBERS(UNSORTED, prod, ONE, MUL)
 KN_FOR_REALS(UNSORTED, max, KN_LEAST, LARGER)
 KN_FOR_REALS(UNSORTED, min, KN_GREATEST, SMALLER)
 
-/* Rows with negative ids are ignored. */
+/* Runs a segment op with unsorted ids. Rows with negative ids are ignored. */
 static enum rt_status unsorted_run(struct rt_run *r, const struct unsorted *table)
 {
     const struct rt_tensor *data = &r->in[0], *ids = &r->in[1];
@@ -270,7 +270,7 @@ static enum rt_status unsorted_run(struct rt_run *r, const struct unsorted *tabl
         width *= data->dim[i];
     char *out = r->out[0].data;
     f->fill(out, rt_tensor_count(&r->out[0]));
-    if (width == 0) /* TensorFlow does not check the ids of rows without elements */
+    if (width == 0) /* TensorFlow does not check the ids of empty rows. */
         return RT_OK;
     int64_t left = RT_WORK;
     for (int64_t i = 0; i < n; i++) {

@@ -1,11 +1,12 @@
-/* Selection between two inputs, and clipping. */
+/* Ops that select between two inputs, and ops that clip. */
 #include "kernels/math/elementwise.h"
 
 #include <string.h>
 
 /* ---- Select, SelectV2 ---- */
 
-/* Selects n elements: from t where c is true, else from e; the steps are 0 or 1. */
+/* Selects n elements: from t where c is true, else from e. The steps through c, t and e are 0
+ * or 1. */
 typedef void select_row(enum rt_dtype dtype, void *d, const bool *c, const void *t, const void *e,
                         int64_t n, int64_t sc, int64_t st, int64_t se);
 
@@ -39,7 +40,7 @@ typedef void select_row(enum rt_dtype dtype, void *d, const bool *c, const void 
     }
 KN_SIZES(SELECT_ROW)
 
-/* For elements that need more than a copy of bytes, and for elements of 16 bytes. */
+/* Selects elements that cannot be copied as plain bytes, and elements of 16 bytes. */
 static void select_any(enum rt_dtype dtype, void *dst, const bool *c, const void *then,
                        const void *other, int64_t n, int64_t sc, int64_t st, int64_t se)
 {
@@ -65,7 +66,8 @@ static select_row *row_for(enum rt_dtype d)
     return select_any;
 }
 
-/* Nested loops over the three broadcast inputs, innermost first; steps are in elements. */
+/* A select op as nested loops over its three broadcast inputs, innermost first; steps are in
+ * elements. */
 struct select_plan {
     select_row *row;
     int rank;
@@ -173,7 +175,8 @@ static enum rt_status select_v2_prepare(struct rt_prep *p, void **state)
     return make_plan(p, in, state);
 }
 
-/* No broadcasting, except of a condition that is a scalar or selects whole rows. */
+/* Select does not broadcast its inputs, except a condition that is a scalar or selects complete
+ * rows. */
 static enum rt_status select_infer(struct rt_infer *x)
 {
     const struct rt_shape *c = &x->in[0].shape, *t = &x->in[1].shape, *e = &x->in[2].shape;
@@ -207,7 +210,7 @@ static enum rt_status select_infer(struct rt_infer *x)
 static enum rt_status select_prepare(struct rt_prep *p, void **state)
 {
     struct rt_shape c = p->in[0].shape;
-    if (c.rank == 1) { /* the condition selects whole rows */
+    if (c.rank == 1) { /* the condition selects complete rows */
         c.rank = p->in[1].shape.rank;
         for (int i = 1; i < c.rank; i++)
             c.dim[i] = 1;
@@ -216,7 +219,7 @@ static enum rt_status select_prepare(struct rt_prep *p, void **state)
     return make_plan(p, in, state);
 }
 
-/* A condition for each row lies along axis 0 of the inputs that it selects from. */
+/* Row-wise; a condition with one value per row lies along axis 0 of the other inputs. */
 static void select_rows(struct rt_rows *r)
 {
     if (r->in[0].shape.rank != 1 || r->in[1].shape.rank == 1) {
@@ -240,7 +243,7 @@ const struct kn_entry kn_select_v2 = {
 
 /* ---- ClipByValue ---- */
 
-/* Where the bounds cross, the lower bound is the result. NaN stays NaN. */
+/* If the bounds are in the wrong order, the lower bound is the result. NaN stays NaN. */
 #define CLIP_ROW(dt, T, NAME)                                                                      \
     KN_FAST(dt)                                                                                    \
     static void NAME##_##dt(void *dst, const void *src, const void *low, const void *high,         \

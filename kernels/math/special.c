@@ -1,5 +1,5 @@
 /*
- * Special functions: error function, normal quantile, gamma.
+ * Special functions: the error function, normal quantiles, gamma functions.
  */
 #include "kernels/math/elementwise.h"
 #include "kernels/cpu/vec_math.h"
@@ -21,9 +21,9 @@ KN_MAP_SAME(RT_F64, double, erfc, ERFC)
 KN_MAP_OP(erfc, "Erfc", FLOATS)
 
 /*
- * The z > 0 with upper tail probability q <= 1/2. A rough start comes from the leading term of the
- * tail; then Halley's method works on log q, which is nearly a parabola in z. Four steps reach the
- * precision of double.
+ * Returns the z > 0 whose upper tail probability is q <= 1/2. The leading term of the tail gives a
+ * rough start; Halley's method then solves for log q, which is nearly a parabola in z. Four steps
+ * reach the precision of double.
  */
 static double upper_quantile(double q)
 {
@@ -38,7 +38,9 @@ static double upper_quantile(double q)
             const double density = exp(-z * z / 2) * 0.39894228040143268;
             ratio = density / tail;
             off = log(tail / q);
-        } else { /* The tail and q may be subnormal, and are zero then; their logarithms are not. */
+            /* The tail and q may be subnormal, and the tail then underflows to zero, but logarithms
+             * of both are accurate. */
+        } else {
             const double u = 1 / (z * z);
             const double series = 1 - u * (1 - u * (3 - u * (15 - u * (105 - u * 945))));
             ratio = z / series;
@@ -73,7 +75,7 @@ static double erfinv(double x)
     if (a == 1)
         return copysign(INFINITY, x);
     double z = upper_quantile((1 - a) / 2) * M_SQRT1_2;
-    if (a < 0.5) /* 1 - a has lost digits of a */
+    if (a < 0.5) /* 1 - a has lost low digits of a */
         z -= (erf(z) - a) * exp(z * z) * 0.88622692545275801;
     return copysign(z, x);
 }
@@ -87,12 +89,12 @@ KN_MAP(erfinv, "Erfinv", WIDE, ERFINV)
 
 static double log_gamma(double x)
 {
-    int sign; /* lgamma() itself writes a global variable */
+    int sign; /* lgamma(), unlike lgamma_r(), writes a global variable */
     return lgamma_r(x, &sign);
 }
 
-/* The derivative of log gamma: x is reflected to x > 0 and raised until the asymptotic series is
- * accurate. */
+/* Returns the derivative of log gamma: x is reflected to x > 0 and increased until the asymptotic
+ * series is accurate. */
 static double digamma(double x)
 {
     double y = 0;

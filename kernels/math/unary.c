@@ -1,4 +1,4 @@
-/* Element-wise functions of one input. */
+/* Element-wise ops with one input. */
 #include "kernels/math/elementwise.h"
 #include "kernels/cpu/vec_math.h"
 
@@ -47,7 +47,7 @@ KN_MAP_OP(round, "Round", ROUND)
 
 /* ---- roots, powers, logarithms ---- */
 
-/* float and half-precision types use Slipway's functions; double and complex types use the C
+/* Float and half-precision types use Slipway's functions; double and complex types use the C
  * library's. */
 #define KN_FOR_F32_HALFS(M, ...)   M(RT_F32, float, __VA_ARGS__) KN_FOR_HALFS(M, __VA_ARGS__)
 #define KN_FOR_F64_COMPLEX(M, ...) M(RT_F64, double, __VA_ARGS__) KN_FOR_COMPLEX(M, __VA_ARGS__)
@@ -72,15 +72,15 @@ KN_MAP(rsqrt, "Rsqrt", FLOATS_COMPLEX, RSQRT)
 #define LOG1P(dt, x)         log1p(x)
 #define LOG1P_COMPLEX(dt, x) log1p_complex(x)
 
-/* exp(a + bi) - 1 = expm1(a) cos b - 2 sin(b/2)^2 + i exp(a) sin b, which loses no digits near
- * 0. */
+/* Computes exp(a + bi) - 1 as expm1(a) cos b - 2 sin(b/2)^2 + i exp(a) sin b, which loses no digits
+ * near 0. */
 static inline double _Complex expm1_complex(double _Complex x)
 {
     const double a = creal(x), b = cimag(x), s = sin(b / 2);
     return CMPLX(expm1(a) * cos(b) - 2 * s * s, exp(a) * sin(b));
 }
 
-/* For small z the modulus of 1 + z is near 1, so its logarithm is computed from |1 + z|^2 - 1. */
+/* For small z, the modulus of 1 + z is near 1, so its logarithm is computed from |1 + z|^2 - 1. */
 static inline double _Complex log1p_complex(double _Complex x)
 {
     const double a = creal(x), b = cimag(x);
