@@ -1,7 +1,7 @@
 /*
- * Tensor lists: the values on variant edges of TensorFlow 2 loops. A list's array of items is
- * copied when the list is changed while it is shared. The items are references to tensors, whose
- * elements are never copied.
+ * Tensor lists, which are the values on variant edges of TensorFlow 2 loops. A list's array of
+ * items is copied when the list is changed while it is shared. Items are references to tensors,
+ * whose elements are never copied.
  */
 #ifndef KN_LIST_LIST_H
 #define KN_LIST_LIST_H
@@ -11,33 +11,35 @@
 struct kn_list {
     struct rt_object o;
     enum rt_dtype elem;
-    struct rt_shape shape; /* every item must fit it; rank -1 or dimension -1: unknown */
-    int64_t max;           /* limit of items; -1: none */
+    /* every item must match this shape; an unknown rank or dimension is -1 */
+    struct rt_shape shape;
+    int64_t max; /* maximum number of items, or -1 if there is none */
     int64_t n, capacity;
-    struct rt_tensor *item;   /* dtype RT_NO_DTYPE: the item was never written */
-    struct rt_buffer *memory; /* holds `item`; counted like a tensor's memory */
+    struct rt_tensor *item; /* an item whose dtype is RT_NO_DTYPE was never written */
+    /* holds the array `item`; counts in the memory pool like a tensor's memory */
+    struct rt_buffer *memory;
 };
 extern const struct rt_object_type kn_list_type;
 
-/* NULL: the scalar variant holds something other than a list. */
+/* Returns the list in t, or NULL if the scalar variant t holds something other than a list. */
 struct kn_list *kn_list_of(const struct rt_tensor *t);
-/* A new list with n unwritten items. NULL: failed, and r->err is filled. */
+/* Returns a new list with n unwritten items. On failure, returns NULL and sets r->err. */
 struct kn_list *kn_list_new(struct rt_run *r, enum rt_dtype elem, const struct rt_shape *shape,
                             int64_t n);
 
-/* ZerosLike of the list in input 0: a list of tensors of zeros. */
+/* Runs ZerosLike on the list in input 0: the output is a list of zero tensors. */
 enum rt_status kn_list_zeros_like(struct rt_run *r);
 
 /* ---- partially known shapes ---- */
 
-/* Reads an element_shape input: the scalar -1 (unknown rank) or a vector. */
+/* Reads an element_shape input, which is the scalar -1 (unknown rank) or a vector. */
 enum rt_status kn_partial_shape(const struct rt_tensor *t, struct rt_shape *out,
                                 struct rt_error *err);
 bool kn_partial_fits(const struct rt_shape *a, const struct rt_shape *b);
-/* Merges b into *a. INVALID_ARGUMENT with TensorFlow's text: the two shapes contradict each
- * other. */
+/* Merges b into *a. Returns INVALID_ARGUMENT with TensorFlow's text if the two shapes contradict
+ * each other. */
 enum rt_status kn_partial_merge(struct rt_shape *a, const struct rt_shape *b, struct rt_error *err);
-/* Text of a partial shape as TensorFlow writes it: "[?,2]", "<unknown>". */
+/* Formats a partial shape as TensorFlow does: "[?,2]", "<unknown>". */
 #define KN_PARTIAL(s) ((s)->rank < 0 ? "<unknown>" : KN_TEXT(s))
 
 /* ---- items of lists, TensorArrays and stacks ---- */
@@ -45,14 +47,15 @@ enum rt_status kn_partial_merge(struct rt_shape *a, const struct rt_shape *b, st
 enum { KN_ITEMS_MAX = 1 << 24 };
 /*
  * Refuses resource handles as items. Objects are counted by references, so a TensorArray that holds
- * its own handle, directly or in a list, would never be freed. True: items of this type are
- * allowed. False: *err is filled. `what` names the owner of the items, with its article.
+ * its own handle, directly or in a list, would never be freed. Returns true if items of this type
+ * are allowed, else sets *err. `what` names the owner of the items, with an article.
  */
 bool kn_items_check(enum rt_dtype dtype, const char *what, struct rt_error *err);
 /*
- * Grows *memory to at least n items of `each` bytes and zeroes the new ones. The run's memory pool
- * counts it. The existing items move, so their owner must call kn_items_at again. False: r->err is
- * filled and nothing has changed. `what` names the owner of the items, with its article.
+ * Grows *memory to at least n items of `each` bytes and zeroes the new items. The run's memory pool
+ * counts the memory. The existing items move, so their owner must call kn_items_at again. On
+ * failure, returns false, sets r->err and changes nothing. `what` names the owner of the items,
+ * with an article.
  */
 bool kn_items_grow(struct rt_run *r, struct rt_buffer **memory, int64_t *capacity, int64_t n,
                    size_t each, const char *what);
@@ -61,11 +64,11 @@ static inline void *kn_items_at(const struct rt_buffer *memory) /* NULL: no item
     return memory ? atomic_load(&memory->data) : NULL;
 }
 
-/* Makes *dst a reference to t that outlives the op; borrowed bytes are copied. */
+/* Makes *dst a reference to t that outlives the op. If t borrows its bytes, they are copied. */
 enum rt_status kn_keep(struct rt_run *r, struct rt_tensor *dst, const struct rt_tensor *t);
-/* Row i of t, as a view that holds no reference. */
+/* Returns row i of t, as a view that holds no reference. */
 struct rt_tensor kn_row(const struct rt_tensor *t, int64_t i);
-/* Rows [first, first + n) of t, as a view that holds no reference. */
+/* Returns rows [first, first + n) of t, as a view that holds no reference. */
 struct rt_tensor kn_rows_of(const struct rt_tensor *t, int64_t first, int64_t n);
 void kn_shape_get(const struct rt_tensor *t, struct rt_shape *s);
 

@@ -42,7 +42,8 @@ static enum rt_status get_item_run(struct rt_run *r)
 
     if (!l)
         return r->err->code;
-    /* TensorFlow reads an index of any rank here, and ends its process where there are several. */
+    /* For an index of several elements, TensorFlow ends its process here; an index of one element
+     * may have any rank. */
     if (!kn_single(&r->in[1], &i))
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "index expected to be a scalar but got shape: %s", KN_TEXT(&r->in[1]));
@@ -67,7 +68,7 @@ static enum rt_status get_item_run(struct rt_run *r)
 
 KN_LIST_OP(tensor_list_get_item, "TensorListGetItem", NULL, get_item_run)
 
-/* Allocates output 0 for n items of shape s, stacked along a new first dimension. */
+/* Allocates output 0 for n items of shape s, which are stacked along a new first dimension. */
 static enum rt_status stack_out(struct rt_run *r, const struct rt_shape *s, int64_t n)
 {
     int64_t dim[RT_MAX_RANK];
@@ -80,8 +81,8 @@ static enum rt_status stack_out(struct rt_run *r, const struct rt_shape *s, int6
     return kn_out(r, 0, s->rank + 1, dim) ? RT_OK : r->err->code;
 }
 
-/* *yes: the items lie one after another in one buffer, because they were sliced from one tensor in
- * order. */
+/* Sets *yes to whether the items are contiguous in one buffer, because they were sliced from one
+ * tensor in order. */
 static enum rt_status is_contiguous(struct rt_run *r, const struct kn_list *l, int64_t n_each,
                                     bool *yes)
 {
@@ -211,11 +212,12 @@ KN_LIST_OP(tensor_list_gather, "TensorListGather", NULL, gather_run)
 
 /* ---- TensorListConcat(list), ...V2(list, element_shape, leading_dims) -> tensor, lengths ---- */
 
-/* Inputs and result of TensorListConcat. `rest` is the item shape without its first dimension,
- * `first` the first dimension of element_shape or -1, `lead` the lengths of unwritten items. */
+/* The inputs and the result of TensorListConcat. `rest` is the item shape without its first
+ * dimension, `first` is the first dimension of element_shape or -1, and `lead` holds the lengths of
+ * unwritten items. */
 struct concat {
     const struct kn_list *list;
-    const struct rt_tensor *lead; /* NULL: this version of the op has no such input */
+    const struct rt_tensor *lead; /* NULL if this version of the op has no such input */
     struct rt_shape rest;
     int64_t first;
 };
@@ -229,7 +231,7 @@ static enum rt_status concat_shape(struct rt_run *r, struct concat *c)
         st = kn_partial_shape(&r->in[1], &s, r->err);
     else
         s = *rt_attr_shape(r->node, "element_shape");
-    /* The first version, TensorListConcat, uses its attribute alone. */
+    /* TensorListConcat, the first version, uses only its element_shape attribute. */
     if (st || (r->n_in > 1 && (st = kn_partial_merge(&s, &c->list->shape, r->err))))
         return st;
     if (s.rank == 0)
@@ -266,8 +268,8 @@ static enum rt_status concat_has_shape(struct rt_run *r, const struct concat *c)
     return st;
 }
 
-/* The first dimension of item i. For an unwritten item it is the item's entry in leading_dims, or
- * else the first dimension of element_shape; -1: neither is given. */
+/* Returns the first dimension of item i. For an unwritten item, this is its entry in leading_dims
+ * or, without leading_dims, the first dimension of element_shape; -1 if neither is given. */
 static int64_t concat_rows(const struct concat *c, int64_t i)
 {
     if (c->list->item[i].dtype)
@@ -275,7 +277,7 @@ static int64_t concat_rows(const struct concat *c, int64_t i)
     return c->lead && i < rt_tensor_count(c->lead) ? kn_int_at(c->lead, i) : c->first;
 }
 
-/* *n: the first dimension of item i. The item's other dimensions are merged into c->rest. */
+/* Sets *n to the first dimension of item i, and merges the item's other dimensions into c->rest. */
 static enum rt_status concat_item(struct rt_run *r, struct concat *c, int64_t i, int64_t *n)
 {
     const struct rt_tensor *t = &c->list->item[i];
@@ -300,7 +302,7 @@ static enum rt_status concat_item(struct rt_run *r, struct concat *c, int64_t i,
     memcpy(is.dim, t->dim + 1, (size_t)is.rank * sizeof is.dim[0]);
     const enum rt_status st = kn_partial_merge(&c->rest, &is, r->err);
     *n = t->dim[0];
-    /* TensorFlow skips this check where the list's own element shape is fully known. */
+    /* TensorFlow skips this check if the list's own element shape is fully known. */
     if (!st && r->n_in > 1 && c->first >= 0 && *n != c->first && !kn_shape_known(&c->list->shape))
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "First entry of element_shape input does not match the first dim of list "
@@ -359,7 +361,7 @@ KN_LIST_OP(tensor_list_concat_v2, "TensorListConcatV2", NULL, concat_run)
 
 /* ---- ZerosLike ---- */
 
-/* work of allocating a tensor, about 100 ns, in the unit of rt_run_spend */
+/* The cost of allocating a tensor, about 100 ns, in units of rt_run_spend. */
 enum { ITEM_WORK = 1024 };
 
 enum rt_status kn_list_zeros_like(struct rt_run *r)

@@ -40,7 +40,7 @@ static enum rt_status reserve_run(struct rt_run *r)
 
 KN_LIST_OP(tensor_list_reserve, "TensorListReserve", kn_infer_scalars, reserve_run)
 
-/* Refuses a tensor whose rows do not fit s, the list's element shape. */
+/* Refuses a tensor whose rows do not match s, the list's element shape. */
 static enum rt_status rows_fit(struct rt_run *r, const struct rt_tensor *t, struct rt_shape *s)
 {
     struct rt_shape row;
@@ -268,8 +268,8 @@ static enum rt_status resize_run(struct rt_run *r)
 
 KN_LIST_OP(tensor_list_resize, "TensorListResize", kn_infer_scalars, resize_run)
 
-/* Writes row i of `t` to item index[i]. With `grow`, the list is first lengthened to hold the
- * largest index. */
+/* Writes row i of `t` to item index[i]. With `grow`, first extends the list to hold the largest
+ * index. */
 static enum rt_status scatter(struct rt_run *r, struct kn_list *l, const struct rt_tensor *t,
                               const struct rt_tensor *index, bool grow)
 {
@@ -374,7 +374,7 @@ static enum rt_status concat_lists_run(struct rt_run *r)
     struct kn_list *l = st ? NULL : kn_list_write_begin(r, &own);
     if (!l)
         return r->err->code;
-    const int64_t n = l->n, more = b->n; /* l and b may be the same list */
+    const int64_t n = l->n, more = b->n; /* the lists l and b may be identical */
     if (!kn_list_resize(r, l, n + more))
         return kn_list_write_done(r, 0, &own, r->err->code);
     return kn_list_write_done(r, 0, &own, kn_list_copy_items(r, l, n, b, more));

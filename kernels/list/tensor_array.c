@@ -1,9 +1,8 @@
 /*
- * TensorFlow 1's TensorArrays and stacks: objects that a node creates anew in every run. Data edges
- * (flow) and control edges carry the order of their ops, so these ops need no effect beyond "not
- * merged".
- *
- * A loop may run several ops on one object at once, so each object has its own lock.
+ * TensorArrays and stacks of TensorFlow 1, which are objects that a node creates in every run. Data
+ * edges (flow) and control edges define the order of their ops, so these ops need no effect beyond
+ * "not merged". A loop may run several ops on one object concurrently, so each object has its own
+ * lock.
  */
 #include "kernels/array/array.h"
 #include "kernels/list/list.h"
@@ -26,7 +25,7 @@ struct array {
     bool grows, clears, alike, closed;
     char name[160];
     /* guarded by mu */
-    struct rt_shape shape; /* common to all elements, as far as known */
+    struct rt_shape shape; /* the shape common to all elements, as far as it is known */
     int64_t n, capacity;
     struct slot *slot;
     struct rt_buffer *memory; /* holds `slot` */
@@ -62,7 +61,7 @@ static bool array_resize(struct rt_run *r, struct array *a, int64_t n)
     return true;
 }
 
-/* The TensorArray behind input 0, locked. NULL: r->err is filled. */
+/* Returns the TensorArray of input 0, locked. On failure, returns NULL and sets r->err. */
 static struct array *array_begin(struct rt_run *r) RT_NO_ANALYSIS
 {
     struct rt_object *o = rt_tensor_count(&r->in[0]) == 1 ? rt_tensor_handle(&r->in[0]) : NULL;
@@ -180,7 +179,7 @@ static enum rt_status write_one(struct rt_run *r, struct array *a, int64_t i,
     return st;
 }
 
-/* *out: a reference that the caller owns. */
+/* Reads element i into *out, a reference that the caller owns. */
 static enum rt_status read_one(struct rt_run *r, struct array *a, int64_t i, struct rt_tensor *out)
 {
     if (i < 0 || i >= a->n)
@@ -223,7 +222,7 @@ static enum rt_status read_one(struct rt_run *r, struct array *a, int64_t i, str
     return RT_OK;
 }
 
-/* *i: the element index in input 1, which must be a scalar, as in TensorFlow. */
+/* Sets *i to the element index in input 1, which must be a scalar, as in TensorFlow. */
 static enum rt_status index_of(struct rt_run *r, int64_t *i)
 {
     if (kn_scalar(&r->in[1], i))
@@ -301,8 +300,8 @@ static enum rt_status close_run(struct rt_run *r)
 
 /* ---- many elements ---- */
 
-/* Reads n elements into *out, an array in the run's scratch memory. Each is a reference for
- * drop_many to clear. */
+/* Reads n elements into *out, an array in the run's scratch memory. Each element is a reference,
+ * which drop_many clears. */
 static enum rt_status read_many(struct rt_run *r, struct array *a, const struct rt_tensor *index,
                                 int64_t n, struct rt_tensor **out)
 {
@@ -311,7 +310,7 @@ static enum rt_status read_many(struct rt_run *r, struct array *a, const struct 
         return r->err->code;
     enum rt_status st = kn_zero_chunks(r, *out, (size_t)n * sizeof **out);
     if (st)
-        *out = NULL; /* drop_many must not read an array that was not zeroed */
+        *out = NULL; /* NULL, because drop_many must not read an array that was not zeroed */
     for (int64_t i = 0; i < n && !st; i++) {
         st = read_one(r, a, index ? kn_int_at(index, i) : i, &(*out)[i]);
         if (!st)
@@ -568,8 +567,8 @@ static enum rt_status concat_run(struct rt_run *r)
     return st;
 }
 
-/* RT_RANDOM keeps these ops from being merged or folded. Their order follows from the flow
- * edges. */
+/* The effect RT_RANDOM keeps these ops from being merged or folded. The flow edges define their
+ * order. */
 #define ARRAY_OP(symbol, op_, run_)                                                                \
     const struct kn_entry kn_##symbol = {                                                          \
         .op = {.name = (op_), .effect = RT_RANDOM},                                                \
@@ -591,8 +590,8 @@ struct stack {
     struct rt_object o;
     struct rt_mutex mu;
     int64_t max;
-    const char *name;    /* the node's name; the node outlives the run */
-    enum rt_dtype dtype; /* type of the tensors that may be pushed */
+    const char *name;    /* the name of the node, which outlives the run */
+    enum rt_dtype dtype; /* type of tensors that may be pushed */
     /* guarded by mu */
     bool closed;
     int64_t n, capacity;

@@ -1,4 +1,4 @@
-/* Creation and release of look-up tables, and the pairs that they hold. */
+/* Creation and destruction of look-up tables, and their storage of pairs. */
 #include "kernels/lookup/table.h"
 
 #include "kernels/array/hash_set.h"
@@ -53,7 +53,7 @@ void kn_table_fresh(struct rt_run *r, struct kn_table *t, struct kn_table *fresh
                                          .empty = t->dense.empty,
                                          .deleted = t->dense.deleted}};
     kn_table_count_in(r, fresh);
-    if (!t->is_mutable) /* a table that is filled once was empty before */
+    if (!t->is_mutable) /* a table that is filled only once was empty until now */
         return;
     kn_table_lock(t);
     fresh->credit = t->counted;
@@ -191,7 +191,7 @@ TABLE(mutable_hash_table_of_tensors_v2, "MutableHashTableOfTensorsV2",
 
 /* ---- items ---- */
 
-enum { KEY_WORK = 128 }; /* work of hashing a key and reading its uncached memory */
+enum { KEY_WORK = 128 }; /* the cost of hashing a key and reading its uncached memory */
 
 static size_t key_bytes(const struct kn_table *t)
 {
@@ -234,7 +234,7 @@ static int64_t first_slot(const struct kn_table *t, const void *key, int64_t n_s
     return (int64_t)(kn_hash_elements(t->key_type, key, t->n_key) & (uint64_t)(n_slots - 1));
 }
 
-/* *at: the slot that holds `key`, or the free slot where it belongs. */
+/* Sets *at to the slot that holds `key`, or to the free slot for it. */
 static enum rt_status slot_of(struct rt_run *r, int64_t *left, const struct kn_table *t,
                               const void *key, int64_t *at)
 {
@@ -273,8 +273,8 @@ static bool grow(void **p, int64_t capacity, int64_t more, size_t each)
     return true;
 }
 
-/* *out: a new index of slots for all items, or with `only_live` for the live items as compact()
- * renumbers them. The table itself does not change. */
+/* Sets *out to a new index: slots for all items or, with `only_live`, for the live items as
+ * compact() will renumber them. The table itself does not change. */
 static enum rt_status index_items(struct rt_run *r, int64_t *left, const struct kn_table *t,
                                   bool only_live, int64_t n_slots, int64_t **out)
 {
@@ -306,15 +306,15 @@ static void take_slots(struct kn_table *t, int64_t *slot, int64_t n_slots)
     t->n_slots = n_slots;
 }
 
-/* Removes dead items. A removed item keeps its place until the arrays are full; the table is then
- * compacted instead of grown if more than half of its items are dead. A table whose keys come and
- * go therefore does not grow without limit. */
+/* Removes dead items. A removed item keeps its position until the arrays are full; if more than
+ * half of the items are then dead, the table is compacted instead of grown. A table whose keys
+ * change constantly therefore stays bounded. */
 static enum rt_status compact(struct rt_run *r, int64_t *left, struct kn_table *t)
 {
     const size_t bytes = (size_t)t->n_slots * sizeof *t->slot;
     int64_t n = 0, *slot;
-    /* Two arrays of slots exist for a while. The second counts against the run's memory rather than
-     * the table's, because a table at its limit must still be able to compact. */
+    /* For a while, two arrays of slots exist. The second one counts towards the run's memory limit
+     * rather than the table's, because a table at its limit must still be able to compact. */
     enum rt_status st = rt_pool_hold(rt_run_pool(r), bytes, 0, "a hash table", r->err);
 
     if (st)
@@ -343,7 +343,7 @@ static enum rt_status compact(struct rt_run *r, int64_t *left, struct kn_table *
     return RT_OK;
 }
 
-/* Counts `bytes` more of the table's arrays in its memory pool. */
+/* Adds `bytes` of the table's arrays to the count of its memory pool. */
 static enum rt_status count(struct kn_table *t, size_t bytes, struct rt_error *err)
 {
     const enum rt_status st = rt_pool_hold(t->pool, bytes, t->credit, "a hash table", err);
@@ -417,7 +417,8 @@ static enum rt_status reserve(struct rt_run *r, int64_t *left, struct kn_table *
     return st;
 }
 
-/* Counts strings that the table is about to share with the tensor that brought them. */
+/* Counts, in the table's memory pool, strings that the table is about to share with the tensor that
+ * it reads them from. */
 static enum rt_status keep_strings(const struct kn_table *t, enum rt_dtype dtype, const void *p,
                                    int64_t n, const void *old, struct rt_error *err)
 {

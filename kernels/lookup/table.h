@@ -1,10 +1,10 @@
 /*
  * Look-up tables: resources of a session that map keys to values.
  *
- *   table.c       the tables and the pairs that they hold
+ *   table.c       creation, destruction, and storage of pairs
  *   table_ops.c   the ops that find, insert, remove, import and export pairs
  *   table_fill.c  the ops that fill a HashTable, once
- *   table_dense.c what only a MutableDenseHashTable has: reserved keys and buckets
+ *   table_dense.c reserved keys and buckets, which only a MutableDenseHashTable has
  *
  * A table that is filled once (HashTable) never changes afterwards, so its pairs are read without
  * its lock. A mutable table is read and written under its lock.
@@ -12,9 +12,9 @@
  * A run may end in the middle of an op: by its deadline, by cancellation, or because a limit is
  * reached. An import or an initialization that ends early leaves the table unchanged: the new pairs
  * are collected in a separate table, which replaces the old content when it is complete. An
- * insertion or a removal that ends early is not undone: the pairs that it has handled until then
- * stay inserted or removed, each of them whole. Undoing them would take a copy of the pairs that
- * they replace, and a client that repeats the request reaches the state that it wants.
+ * insertion or a removal that ends early is not undone: the pairs that it has already processed
+ * stay inserted or removed, each of them completely. Undoing them would require a copy of the pairs
+ * that they replace, and a client that repeats the request reaches the intended state.
  */
 #ifndef KN_LOOKUP_TABLE_H
 #define KN_LOOKUP_TABLE_H
@@ -22,40 +22,40 @@
 #include "kernels/entry.h"
 #include "runtime/base/thread.h"
 
-enum { KN_TABLE_MAX = 1 << 28 }; /* limit of items and of buckets */
+enum { KN_TABLE_MAX = 1 << 28 }; /* the maximum number of items and of buckets */
 
-/* Fields of a MutableDenseHashTable only. TensorFlow exports the buckets of such a table, and two
- * reserved keys mark buckets that hold no pair. */
+/* Members that only a MutableDenseHashTable uses. TensorFlow exports the buckets of these tables,
+ * and two reserved keys mark the buckets that hold no pair. */
 struct kn_dense {
-    int64_t n_buckets; /* a power of two, 4 at least */
+    int64_t n_buckets; /* a power of two, at least 4 */
     float max_load;
-    char *empty, *deleted; /* the two reserved keys, which the table never holds */
+    char *empty, *deleted; /* the two reserved keys, which no pair in the table may have */
 };
 
 struct kn_table {
     struct rt_object o;
     enum rt_dtype key_type, value_type;
-    struct rt_shape key_shape; /* shape of one key; a scalar except in dense tables */
-    /* shape of one value; a scalar except in dense and ...OfTensors tables */
+    struct rt_shape key_shape; /* the shape of one key, a scalar except in dense tables */
+    /* the shape of one value, a scalar except in dense and ...OfTensors tables */
     struct rt_shape value_shape;
     int64_t n_key, n_value; /* elements of one key and of one value */
     bool is_mutable, is_dense;
-    atomic_bool filled; /* fixed tables: set once, after the last write */
+    atomic_bool filled; /* for tables that are filled only once: set after the last write */
     struct rt_mutex mu;
-    /* guarded by mu (the file comment says when reads need no lock) */
+    /* Guarded by mu; the file comment says when reads need no lock. */
     int64_t n, capacity, n_live, n_slots;
     char *keys, *values;
     bool *live;
-    int64_t *slot; /* index of the item + 1; 0: the slot is free */
-    /* The memory pool of the session's state, which counts the table. NULL: nothing was written
-     * yet. */
+    int64_t *slot; /* index of the slot's item + 1, or 0 if the slot is free */
+    /* The memory pool of the session's state, which counts the table's memory, or NULL until the
+     * first write. */
     struct rt_pool *pool;
-    /* Bytes of the arrays above that `pool` counts. Strings count their own bytes. */
+    /* The bytes of the arrays above that `pool` counts. Strings count their bytes themselves. */
     size_t counted;
-    /* Bytes by which the pairs may exceed the state's limit: the size of the content that they are
-     * about to replace. It is 0 except in a table that kn_table_fresh made. */
+    /* The bytes by which the pairs may exceed the limit of the session's state: the size of the
+     * content that they will replace. `credit` is 0 except in a table that kn_table_fresh made. */
     size_t credit;
-    struct kn_dense dense; /* n_buckets is guarded by mu; the other fields never change */
+    struct kn_dense dense; /* n_buckets is guarded by mu; the other members never change */
 };
 
 /* Creates the table that the node's attributes describe, with scalar keys. The caller owns it. */
@@ -63,61 +63,64 @@ enum rt_status kn_table_new(const struct rt_node *n, bool is_mutable, struct kn_
                             struct rt_error *err);
 
 bool kn_is_table(const struct rt_object *o);
-/* The table behind input 0. NULL: input 0 is no table, and r->err is filled. */
+/* Returns the table of input 0. If input 0 is no table, returns NULL and sets r->err. */
 struct kn_table *kn_table_of(struct rt_run *r);
-/* Refuses a node whose types are not the table's. Keys are input 1; the other inputs and the
- * outputs are values. */
+/* Refuses a node whose types differ from the table's. Input 1 holds keys; the other inputs and the
+ * outputs hold values. */
 enum rt_status kn_table_types(struct rt_run *r, const struct kn_table *t);
-/* Makes the memory pool of the state of r's session count the table. Called before kn_table_put,
- * under mu or before another thread can reach the table. */
+/* Makes the memory pool of the session state of r count the table. Called before kn_table_put,
+ * under mu or before another thread can access the table. */
 void kn_table_count_in(struct rt_run *r, struct kn_table *t);
 /*
- * Adds a pair, or replaces the value of a key that the table holds. *was: the table held the key;
- * unless `replace` is set, its pair then stays unchanged. *item: index of the pair. Called under
- * mu, or before another thread can reach the table. The work is spent from *left (rt_run_spend), so
- * the call may end with the run's deadline or cancellation. A failure leaves the table unchanged.
+ * Adds a pair, or replaces the value of a key that the table holds. Sets *was to whether the table
+ * held the key; in that case, without `replace`, the existing pair stays unchanged. Sets *item to
+ * the index of the pair. Called under mu, or before another thread can access the table. The call
+ * spends its work from *left (rt_run_spend), so it may fail with the run's deadline or
+ * cancellation. A failure leaves the table unchanged.
  */
 enum rt_status kn_table_put(struct rt_run *r, int64_t *left, struct kn_table *t, const void *key,
                             const void *value, bool replace, int64_t *item, bool *was);
-/* *item: index of the key's pair, or -1. Called under mu, except for a table that is filled
- * once. */
+/* Sets *item to the index of the key's pair, or to -1. Called under mu, except for a table that is
+ * filled only once. */
 enum rt_status kn_table_find(struct rt_run *r, int64_t *left, const struct kn_table *t,
                              const void *key, int64_t *item);
 const void *kn_table_key(const struct kn_table *t, int64_t item);
 void *kn_table_value(const struct kn_table *t, int64_t item);
 bool kn_table_same_key(const struct kn_table *t, const void *a, const void *b);
-/* Work of hashing a key and of reading or writing its pair, in the unit of rt_run_spend. */
+/* Returns the cost of hashing a key and of reading or writing its pair, in units of
+ * rt_run_spend. */
 int64_t kn_table_work(const struct kn_table *t);
 /*
- * kn_table_fresh makes *fresh an empty table like `t`, for kn_table_put to fill. The memory pool of
- * the state of r's session counts it. It has no lock and belongs to the calling thread; it borrows
- * the reserved keys of `t`. kn_table_replace, called under t's mu, frees the pairs of `t` and moves
- * the pairs of `fresh` into it. kn_table_fresh_end frees the pairs that `fresh` still holds, and
- * must always be called.
+ * kn_table_fresh makes *fresh an empty table with the types and shapes of `t`, for kn_table_put to
+ * fill. The memory pool of r's session state counts it. The new table has no lock, belongs to the
+ * calling thread, and borrows the reserved keys of `t`. kn_table_replace, called under t's mu,
+ * frees the pairs of `t` and moves the pairs of `fresh` into it. kn_table_fresh_end frees the pairs
+ * that `fresh` still holds, and must always be called.
  */
 void kn_table_fresh(struct rt_run *r, struct kn_table *t, struct kn_table *fresh);
 void kn_table_replace(struct kn_table *t, struct kn_table *fresh);
 void kn_table_fresh_end(struct kn_table *fresh);
 void kn_table_lock(struct kn_table *t);
-/* Releases mu and returns st. */
+/* Releases the table's mu and returns st. */
 enum rt_status kn_table_unlock(struct kn_table *t, enum rt_status st);
-/* Frees the memory of n elements at p where dtype is string; other types own none. */
+/* Frees the memory owned by n elements at p if dtype is string; elements of other types own
+ * none. */
 void kn_table_drop(enum rt_dtype dtype, void *p, int64_t n);
-/* LookupTableImport into a table that is filled once (table_fill.c). */
+/* Runs LookupTableImport into a table that is filled only once (table_fill.c). */
 enum rt_status kn_table_fill(struct rt_run *r, struct kn_table *t, const struct rt_tensor *keys,
                              const struct rt_tensor *values);
 
 /* ---- dense tables (table_dense.c); called under mu, or on a table of kn_table_fresh ---- */
 
-/* INVALID_ARGUMENT: the key is one of the two reserved keys. A table that is not dense has none, so
- * every key passes. */
+/* Returns INVALID_ARGUMENT if the key is one of the two reserved keys. A table that is not dense
+ * has no reserved keys and accepts every key. */
 enum rt_status kn_dense_check_key(const struct kn_table *t, const void *key, struct rt_error *err);
-/* Grows the number of buckets to TensorFlow's number, before `more` pairs are inserted. Some of
- * these pairs may be in the table already. */
+/* Raises the number of buckets as TensorFlow does before `more` pairs are inserted. The table may
+ * already hold some of these keys. */
 enum rt_status kn_dense_grow(struct kn_table *t, int64_t more, struct rt_error *err);
 enum rt_status kn_dense_export(struct rt_run *r, const struct kn_table *t);
-/* Fills `fresh` (kn_table_fresh) with the keys and values of inputs 1 and 2, in the form that
- * kn_dense_export writes. */
+/* Fills `fresh` (made by kn_table_fresh) with the keys and values of inputs 1 and 2, in the form
+ * that kn_dense_export writes. */
 enum rt_status kn_dense_import(struct rt_run *r, struct kn_table *fresh);
 
 #endif

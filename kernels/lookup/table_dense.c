@@ -1,7 +1,7 @@
 /*
- * MutableDenseHashTable. It stores pairs like the other tables, but reserves two keys, and it
- * exports TensorFlow's array of buckets, including the empty ones. TensorFlow must find every key
- * in its bucket again when it restores a checkpoint that Slipway wrote.
+ * MutableDenseHashTable. It stores pairs like the other tables, but reserves two keys, and exports
+ * TensorFlow's array of buckets, including the empty ones. TensorFlow must find every key in its
+ * own bucket after restoring a checkpoint that Slipway wrote.
  */
 #include "kernels/lookup/table.h"
 
@@ -105,7 +105,8 @@ enum rt_status kn_dense_grow(struct kn_table *t, int64_t more, struct rt_error *
 {
     int64_t n = t->dense.n_buckets;
 
-    /* Computed in float, as in TensorFlow: the export depends on the number of buckets. */
+    /* Computed in float, as in TensorFlow, because the exported array depends on the number of
+     * buckets. */
     while ((float)(t->n_live + more) > (float)n * t->dense.max_load && n <= KN_TABLE_MAX)
         n *= 2;
     if (n > KN_TABLE_MAX)
@@ -144,9 +145,9 @@ static uint64_t bucket_hash(const struct kn_table *t, const void *key)
     return h;
 }
 
-/* bucket[b]: the item in bucket b of TensorFlow's bucket array, or -1. There are more buckets than
- * items. TensorFlow's hash has no secret seed, so a client may choose keys whose probe sequences
- * pass all keys placed before; the probes are therefore counted as work. */
+/* Sets bucket[b] to the item in bucket b of TensorFlow's bucket array, or to -1. There are more
+ * buckets than items. TensorFlow's hash has no secret seed, so a client may choose keys whose probe
+ * sequences pass all keys placed before; probes therefore count as work. */
 static enum rt_status place(struct rt_run *r, const struct kn_table *t, int64_t *bucket)
 {
     const uint64_t mask = (uint64_t)t->dense.n_buckets - 1;

@@ -1,4 +1,4 @@
-/* The ops that fill a HashTable once, from tensors or from a text file. */
+/* Ops that fill a HashTable once, from tensors or from a text file. */
 #include "kernels/lookup/table.h"
 
 #include "kernels/array/hash_set.h"
@@ -37,7 +37,8 @@ static void value_text(char *buf, size_t n, enum rt_dtype dtype, const void *p)
     }
 }
 
-/* Adds one pair. A repeated pair is accepted; a second value for a key is refused. */
+/* Adds one pair. A repeated pair is accepted, but a different value for an existing key is
+ * refused. */
 static enum rt_status fill_one(struct rt_run *r, int64_t *left, struct kn_table *t, const void *key,
                                const void *value)
 {
@@ -57,8 +58,8 @@ static enum rt_status fill_one(struct rt_run *r, int64_t *left, struct kn_table 
                    k, a, b);
 }
 
-/* Moves the pairs of `fresh` into the table. False: the table was filled before, and stays
- * unchanged. */
+/* Moves the pairs of `fresh` into the table. Returns false if the table was already filled, and
+ * leaves it unchanged. */
 static bool publish(struct kn_table *t, struct kn_table *fresh)
 {
     kn_table_lock(t);
@@ -71,8 +72,8 @@ static bool publish(struct kn_table *t, struct kn_table *fresh)
     return first;
 }
 
-/* A second initialization of a table with n pairs changes nothing. TensorFlow compares n with the
- * number of pairs in the table, and refuses another number. */
+/* Checks a second initialization of a table with n pairs, which changes nothing. Like TensorFlow,
+ * it refuses an n that differs from the number of pairs in the table. */
 static enum rt_status fill_again(struct rt_run *r, const struct kn_table *t, int64_t n)
 {
     return n == t->n_live ? RT_OK
@@ -143,7 +144,7 @@ WRITE(initialize_table_v2, "InitializeTableV2", init_run)
 
 enum { WHOLE_LINE = -2, LINE_NUMBER = -1 };
 
-/* Parses a field of a line as an element of the type `dtype`. */
+/* Parses a field of a line as an element of type `dtype`. */
 /* `offset` is added to line numbers. */
 static enum rt_status field_value(enum rt_dtype dtype, int64_t index, int64_t line_no,
                                   int64_t offset, struct rt_span field, struct rt_tensor *elem,
@@ -183,7 +184,7 @@ static enum rt_status field_value(enum rt_dtype dtype, int64_t index, int64_t li
     return RT_OK;
 }
 
-/* *out: field `index` of a line. False: the line has fewer fields. */
+/* Sets *out to field `index` of a line. Returns false if the line has fewer fields. */
 static bool field_of(const char *line, size_t n, char delimiter, int64_t index, struct rt_span *out)
 {
     const char *p = line, *end = line + n;
@@ -222,7 +223,7 @@ static enum rt_status one_line(struct rt_run *r, int64_t *left, struct kn_table 
                                const struct text_file *f, const char *path, const char *line,
                                size_t n, int64_t line_no)
 {
-    /* each row has capacity for one element of any type, including a string */
+    /* Each row of buf has capacity for one element of any type, including a string. */
     uint64_t buf[2][4] = {{0}};
     struct rt_tensor elem[2];
     const enum rt_dtype type[2] = {fresh->key_type, fresh->value_type};
@@ -250,7 +251,8 @@ static enum rt_status one_line(struct rt_run *r, int64_t *left, struct kn_table 
     return st;
 }
 
-/* Reads the next line without its line end and without any carriage return. False: end of file. */
+/* Reads the next line without its newline and without carriage returns. Returns false at the end of
+ * the file. */
 static bool next_line(FILE *file, struct rt_bytes *line)
 {
     int c = getc_unlocked(file);
@@ -265,8 +267,8 @@ static bool next_line(FILE *file, struct rt_bytes *line)
 
 enum { MAX_LINE = 64 << 20 };
 
-/* Adds the pairs of the lines of `path` to `fresh`. With `first_only`, the file is opened and its
- * first line read, and whatever follows is not looked at. */
+/* Adds the pairs in the lines of file `path` to `fresh`. With `first_only`, opens the file and
+ * reads its first line only. */
 static enum rt_status read_lines(struct rt_run *r, struct kn_table *fresh,
                                  const struct text_file *f, const char *path, bool first_only)
 {
@@ -351,8 +353,8 @@ static enum rt_status init_file_run(struct rt_run *r)
                        rt_dtype_name(t->value_type));
     struct kn_table fresh;
     kn_table_fresh(r, t, &fresh);
-    /* A filled table stays as it is, whatever the file holds beyond its first line, but TensorFlow
-     * refuses a file that cannot be read. */
+    /* A table that is already filled does not change, whatever lines follow the first one, but
+     * TensorFlow refuses a file that cannot be read. */
     const bool filled = atomic_load(&t->filled);
     enum rt_status st = read_lines(r, &fresh, &f, path, filled);
     if (!st && !filled)

@@ -1,4 +1,4 @@
-/* The ops that find, insert, remove, import and export pairs of a look-up table. */
+/* Ops that find, insert, remove, import and export pairs of a look-up table. */
 #include "kernels/lookup/table.h"
 
 #include "kernels/list/list.h"
@@ -39,7 +39,8 @@ enum rt_status kn_table_types(struct rt_run *r, const struct kn_table *t)
                    types_text(want, sizeof want, r, in, &out));
 }
 
-/* *n: number of keys in input 1. *out: the shape of a tensor with one value for each key. */
+/* Sets *n to the number of keys in input 1, and *out to the shape of a tensor with one value for
+ * each key. */
 static enum rt_status keys_of(struct rt_run *r, const struct kn_table *t, int64_t *n,
                               struct rt_shape *values)
 {
@@ -94,7 +95,7 @@ static enum rt_status find_run(struct rt_run *r)
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "Expected shape %s or %s for default value, got %s",
                        KN_TEXT(&t->value_shape), KN_TEXT(&out), KN_TEXT(other));
-    /* Only mutable tables that are not dense read one default for each key. The others use the
+    /* Only mutable tables that are not dense accept one default value per key. The others use the
      * first default for every key. */
     const bool each = t->is_mutable && !t->is_dense && !has_shape(other, &t->value_shape);
     if (!t->is_mutable && !atomic_load_explicit(&t->filled, memory_order_acquire))
@@ -115,7 +116,8 @@ static enum rt_status find_run(struct rt_run *r)
     return t->is_mutable ? kn_table_unlock(t, st) : st;
 }
 
-/* Only the table knows the shapes of its keys and values, so shape inference reads the handle. */
+/* Only the table knows the shapes of its keys and values, so shape inference reads the table's
+ * handle. */
 static enum rt_status find_infer(struct rt_infer *x)
 {
     const struct rt_tensor *handle = x->in[0].value;
@@ -137,8 +139,8 @@ static enum rt_status find_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* The op is row-wise only with one default for all keys: a default for each key fits one number of
- * rows only. */
+/* Row-wise only with a single default for all keys, because per-key defaults match only one number
+ * of rows. */
 static void find_rows(struct rt_rows *r)
 {
     if (r->in_dep[0].kind == RT_DEP_NONE && r->in_dep[2].kind == RT_DEP_NONE &&
@@ -228,8 +230,8 @@ static enum rt_status refuse_fixed(struct rt_run *r, const struct kn_table *t, c
                    "%s not supported by InitializableLookupTable implementations", what);
 }
 
-/* Adds to an error how many pairs were inserted before it. They stay in the table, as in
- * TensorFlow. */
+/* Adds to an error message the number of pairs that were inserted before the failure. They stay in
+ * the table, as in TensorFlow. */
 static void say_how_many(struct rt_error *err, int64_t done, int64_t n)
 {
     struct rt_error why = {0};
@@ -238,7 +240,7 @@ static void say_how_many(struct rt_error *err, int64_t done, int64_t n)
             (long long)done, (long long)n);
 }
 
-/* Inserts the pairs of inputs 1 and 2 in order. *done: number of pairs inserted, also after a
+/* Inserts the pairs of inputs 1 and 2 in order. Sets *done to the number of inserted pairs, even on
  * failure. */
 static enum rt_status put_pairs(struct rt_run *r, struct kn_table *t, int64_t n, int64_t *done)
 {
@@ -256,7 +258,7 @@ static enum rt_status put_pairs(struct rt_run *r, struct kn_table *t, int64_t n,
     return st;
 }
 
-/* *n: number of pairs in inputs 1 and 2. */
+/* Sets *n to the number of pairs in inputs 1 and 2. */
 static enum rt_status pairs_of(struct rt_run *r, const struct kn_table *t, int64_t *n)
 {
     struct rt_shape want;
@@ -332,7 +334,7 @@ static enum rt_status remove_run(struct rt_run *r)
         if (i < 0)
             continue;
         kn_table_drop(t->value_type, kn_table_value(t, i), t->n_value);
-        t->live[i] = false; /* the key keeps its slot */
+        t->live[i] = false; /* the removed key keeps its slot */
         t->n_live--;
     }
     return kn_table_unlock(t, st);
