@@ -1,5 +1,5 @@
 /*
- * All ops of the project and their kernels, which one call puts into a registry.
+ * Registers all ops of the project and their kernels.
  */
 #ifndef KN_KERNELS_H
 #define KN_KERNELS_H
@@ -8,8 +8,8 @@
 
 struct rt_registry;
 
-/* Registers all ops and kernels, which live as long as the program. False: out of memory, or an op
- * is listed twice. */
+/* Registers all ops and kernels, which live as long as the program. Returns false if memory is
+ * short or an op is listed twice. */
 bool kn_register(struct rt_registry *r);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * Non-maximum suppression: NonMaxSuppression, V2 to V5, WithOverlaps, and
- * CombinedNonMaxSuppression. Candidates are taken from a heap in order of falling score. Each is
- * compared with the boxes that were chosen since its last comparison.
+ * CombinedNonMaxSuppression. Candidates are removed from a heap in descending order of score. Each
+ * is compared with the boxes that were chosen since its last comparison.
  */
 #include <float.h>
 #include <math.h>
@@ -20,7 +20,7 @@
 struct candidate {
     float score;
     int32_t index;
-    int32_t seen; /* number of chosen boxes that it has been compared with */
+    int32_t seen; /* number of chosen boxes that the candidate has been compared with */
 };
 
 static bool before(const struct candidate *a, const struct candidate *b)
@@ -46,8 +46,8 @@ static void sink(struct candidate *h, int64_t n, int64_t i)
 
 /* ---- similarity ---- */
 
-/* Intersection over union of two boxes. A box is two opposite corners in any order: [y, x, y,
- * x]. */
+/* Returns the intersection over union of two boxes. A box is two opposite corners in any order: [y,
+ * x, y, x]. */
 static float iou(const float *a, const float *b)
 {
     const float ay0 = fminf(a[0], a[2]), ax0 = fminf(a[1], a[3]);
@@ -64,9 +64,9 @@ static float iou(const float *a, const float *b)
 }
 
 struct nms {
-    const float *boxes;    /* [n, step]; NULL: `overlaps` is used instead */
+    const float *boxes;    /* [n, step], or NULL if `overlaps` is used instead */
     int64_t step;          /* floats from one box to the next */
-    const float *overlaps; /* [n, n], used where boxes is NULL */
+    const float *overlaps; /* [n, n], used if boxes is NULL */
     const float *scores;
     int64_t score_step, n, most;
     float threshold, score_threshold, sigma;
@@ -78,8 +78,8 @@ static float similarity(const struct nms *s, int32_t i, int32_t j)
                     : s->overlaps[(int64_t)i * s->n + j];
 }
 
-/* True: `c` overlaps a chosen box too much and is dropped. With soft suppression (sigma > 0) its
- * score is lowered instead. */
+/* Returns true if `c` overlaps a chosen box too much and is dropped. With soft suppression (sigma >
+ * 0), lowers the candidate's score instead. */
 static bool suppressed(const struct nms *s, struct candidate *c, const struct candidate *chosen,
                        int64_t n_chosen)
 {
@@ -97,8 +97,8 @@ static bool suppressed(const struct nms *s, struct candidate *c, const struct ca
     return false;
 }
 
-/* Fills `chosen`, best first, and returns the number of chosen boxes; -1: the run must end. `heap`
- * has capacity for n candidates. */
+/* Fills `chosen`, best first, and returns the number of chosen boxes, or -1 if the run must end.
+ * `heap` has capacity for n candidates. */
 static int64_t choose(struct rt_run *r, const struct nms *s, struct candidate *heap,
                       struct candidate *chosen)
 {
@@ -121,7 +121,7 @@ static int64_t choose(struct rt_run *r, const struct nms *s, struct candidate *h
         const bool out = suppressed(s, &c, chosen, found);
 
         if (!out && c.score != was && c.score > s->score_threshold) {
-            heap[0] = c; /* it is looked at again with its lower score */
+            heap[0] = c; /* the candidate stays in the heap with its lower score */
         } else {
             if (!out && c.score == was)
                 chosen[found++] = c;
@@ -209,7 +209,7 @@ static enum rt_status infer_one(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Value of a scalar input; infer_one has refused other shapes. */
+/* Returns the value of a scalar input; infer_one has refused other shapes. */
 static float float_of(const struct rt_tensor *t)
 {
     double v = 0;
@@ -240,8 +240,8 @@ static enum rt_status read_one(struct rt_run *r, struct nms *s)
     return RT_OK;
 }
 
-/* Bytes of the float copies of half inputs. The scratch memory has them first, then the heap and
- * the chosen candidates. */
+/* Returns the bytes of the float copies of half inputs. Scratch memory holds these copies first,
+ * then the heap and the chosen candidates. */
 static size_t copies_bytes(const int64_t *counts, enum rt_dtype d)
 {
     size_t n = 0;
@@ -319,7 +319,7 @@ static enum rt_status run_one(struct rt_run *r)
         s.boxes = first;
         s.step = 4;
     }
-    const int64_t most = s.most; /* the padded length may exceed the number of boxes */
+    const int64_t most = s.most; /* the padded output may be longer than the number of boxes */
     if (s.most > s.n)
         s.most = s.n;
     struct candidate *heap = (void *)workspace;
@@ -370,7 +370,7 @@ static bool value_of(const struct rt_info *in, int32_t *v)
     return true;
 }
 
-/* Number of detections in the output for each image. */
+/* Returns the number of detections in the output for each image. */
 static int64_t combined_capacity(const struct rt_node *n, int32_t per_class, int32_t total,
                                  int64_t classes)
 {
@@ -396,7 +396,8 @@ static enum rt_status infer_combined(struct rt_infer *x)
     return RT_OK;
 }
 
-/* The images are independent, provided that sizes and thresholds do not depend on the batch. */
+/* Row-wise, because images are independent, provided that sizes and thresholds do not depend on the
+ * batch. */
 static void rows_combined(struct rt_rows *r)
 {
     if (r->in_dep[0].kind != RT_DEP_ROWS || r->in_dep[1].kind != RT_DEP_ROWS ||
@@ -412,7 +413,8 @@ static void rows_combined(struct rt_rows *r)
 struct detection {
     float score;
     int32_t box, class_;
-    int64_t order; /* equal scores keep the order in which they were found */
+    /* sequence number: detections with equal scores keep the order in which they were found */
+    int64_t order;
 };
 
 static int by_score(const void *a_, const void *b_)
@@ -431,8 +433,8 @@ struct combined {
     struct detection *all;
 };
 
-/* Finds the boxes of all classes in one image, sorted by score. Returns their number; -1: the run
- * must end. */
+/* Finds the boxes of all classes in one image, sorted by score. Returns their number, or -1 if the
+ * run must end. */
 static int64_t find_all(struct rt_run *r, const struct combined *c, const float *boxes,
                         const float *scores)
 {
@@ -536,7 +538,7 @@ static enum rt_status run_combined(struct rt_run *r)
             return r->err->code;
         put_picture(&c, boxes, found, out_box, out_score, out_class);
         valid[i] = (int32_t)(found < c.capacity ? found : c.capacity);
-        if (c.n && c.classes) { /* otherwise boxes and scores have no bytes */
+        if (c.n && c.classes) { /* without boxes or classes, the inputs have no bytes */
             boxes += c.n * c.q * 4;
             scores += c.n * c.classes;
         }

@@ -1,10 +1,8 @@
 /*
- * Resizing of images: ResizeBilinear, ResizeNearestNeighbor, ResizeBicubic, ResizeArea,
+ * Ops that resize images: ResizeBilinear, ResizeNearestNeighbor, ResizeBicubic, ResizeArea,
  * CropAndResize. Images are [batch, height, width, channels] of any real type. All methods but
- * nearest neighbour compute in float.
- *
- * Coordinates are computed in float, in TensorFlow's order of operations, because the choice of the
- * nearest pixel depends on the last bit.
+ * nearest neighbour compute in float. Coordinates are computed in float, in TensorFlow's order of
+ * operations, because the choice of the nearest pixel depends on the last bit.
  */
 #include <float.h>
 #include <math.h>
@@ -38,7 +36,7 @@ static enum rt_status check_resize(const struct rt_node *n, struct rt_error *err
     return RT_OK;
 }
 
-/* Reads a "size" input: two positive int32. */
+/* Reads a "size" input, which must be two positive int32 values. */
 static enum rt_status read_size(const struct rt_tensor *t, const char *name, const char *positive,
                                 int64_t *size, struct rt_error *err)
 {
@@ -87,7 +85,7 @@ static enum rt_status infer_resize(struct rt_infer *x)
     return RT_OK;
 }
 
-/* The other input, the size, is small and shared by all rows. */
+/* Row-wise; the second input, the size, is small and shared by all rows. */
 static void rows_resize(struct rt_rows *r)
 {
     rt_rows_first(r);
@@ -99,7 +97,7 @@ enum method { NEAREST, BILINEAR, BICUBIC, AREA };
 
 struct tap { /* the source positions of one output position along one axis */
     int64_t at[4];
-    float weight[4]; /* bilinear: weight[0] is the share of at[1] */
+    float weight[4]; /* bilinear: weight[0] is the weight of at[1] */
 };
 
 struct resize {
@@ -108,10 +106,11 @@ struct resize {
     int64_t batch, in_h, in_w, out_h, out_w, channels;
     float scale_h, scale_w;
     bool align, half;
-    /* Taps of the columns. Those of rows are computed for each row, because a row may have few
+    /* Taps of the columns. The taps of a row are computed with the row, because a row may have few
      * pixels. */
     struct tap *col;
-    size_t image_at, line_at; /* scratch offsets: image as floats, partial sums */
+    /* offsets in scratch memory: the image as floats, and the partial sums */
+    size_t image_at, line_at;
 };
 
 static float scale_of(int64_t in, int64_t out, bool align)
@@ -145,8 +144,8 @@ static void tap_bilinear(struct tap *t, int64_t i, int64_t in, float scale, bool
     t->weight[0] = x - low;
 }
 
-/* Weights of cubic convolution at distances d and 1 + d, where d is a multiple of 1/1024. a is -0.5
- * (Keys) or -0.75. */
+/* Weights of cubic convolution at distances d and 1 + d, where d is a multiple of 1/1024. The
+ * parameter a is -0.5 (Keys) or -0.75. */
 enum { CUBIC_STEPS = 1024 };
 
 static float cubic_near(double a, int64_t step)
@@ -173,8 +172,8 @@ static void tap_bicubic(struct tap *t, int64_t i, int64_t in, float scale, bool 
 
     for (int k = 0; k < 4; k++) {
         t->at[k] = clamp(base - 1 + k, in - 1);
-        /* With half_pixel_centers, positions outside the image have weight 0; otherwise edge pixels
-         * repeat. */
+        /* With half_pixel_centers, positions outside the image have weight 0; without it, edge
+         * pixels repeat. */
         t->weight[k] = half && t->at[k] != base - 1 + k ? 0 : w[k];
         sum += t->weight[k];
     }
@@ -238,7 +237,7 @@ static enum rt_status prepare_resize(struct rt_prep *p, void **state)
     z->scale_h = scale_of(z->in_h, z->out_h, align);
     z->scale_w = scale_of(z->in_w, z->out_w, align);
     *state = z;
-    /* An output without elements may have a width that no memory could hold. */
+    /* An empty output may have a width for which no memory would suffice. */
     if (rt_count(out->rank, out->dim) <= 0)
         return RT_OK;
     z->col = rt_prep_alloc(p, (size_t)z->out_w * sizeof *z->col);
@@ -259,8 +258,8 @@ static enum rt_status prepare_resize(struct rt_prep *p, void **state)
 
 enum { CHUNK = RT_WORK / 8 }; /* elements between two calls of rt_run_spend */
 
-/* Contiguous elements of a row: columns [from, to) with all of their channels, or some channels of
- * one column. */
+/* Contiguous elements of a row: either columns [from, to) with all channels, or some channels of a
+ * single column. */
 struct chunk {
     int64_t from, to, c_from, c_to;
 };
@@ -337,8 +336,8 @@ static void bilinear(const struct resize *z, const struct tap *r, int64_t y, con
     }
 }
 
-/* First pass of bicubic: combines four rows of the image into one line. The second pass, bicubic(),
- * combines elements along this line. */
+/* First pass of bicubic interpolation: combines four rows of the image into one line. The second
+ * pass, bicubic(), combines elements of this line. */
 KN_CLONES static void bicubic_line(const struct resize *z, const struct tap *r,
                                    const struct chunk *p, const float *src, float *line)
 {
@@ -366,14 +365,15 @@ KN_CLONES static void bicubic(const struct resize *z, const struct chunk *p, con
     }
 }
 
-/* Length of the part of pixel i, [i, i + 1), that lies in [from, to); `scale` is to - from. */
+/* Returns the part of pixel i, [i, i + 1), that lies in [from, to), as a length; `scale` is to -
+ * from. */
 static float part(int64_t i, float from, float to, float scale)
 {
     const float lo = (float)i, hi = (float)(i + 1);
     return lo < from ? (hi > to ? scale : hi - from) : hi > to ? to - lo : 1.0f;
 }
 
-struct window { /* a window of source positions, or some of its rows or columns */
+struct window { /* a window of source positions, or a range of its rows or columns */
     float y0, y1, x0, x1;
     int64_t top, bottom, left, right;
 };
@@ -400,7 +400,7 @@ KN_CLONES static void add_channels(const float *src, float weight, float *dst, i
         dst[k] += src[k] * weight;
 }
 
-/* For few channels the loop is faster than a call. */
+/* With few channels, the loop is faster than a call of the vectorised function. */
 static inline void add_window(const struct resize *z, const struct window *w, const float *src,
                               float *dst, int64_t n)
 {
@@ -436,7 +436,8 @@ static void area_columns(const struct resize *z, int64_t y, const struct chunk *
     }
 }
 
-/* Computes a pixel whose window is too large for one chunk: row by row, some columns at a time. */
+/* Computes a pixel whose window is too large for one chunk: row by row, and a range of columns at a
+ * time. */
 static enum rt_status area_pixel(struct rt_run *r, int64_t *left, const struct resize *z,
                                  const struct window *whole, const float *src, float *dst,
                                  int64_t n)
@@ -457,7 +458,8 @@ static enum rt_status area_pixel(struct rt_run *r, int64_t *left, const struct r
     return RT_OK;
 }
 
-/* A window may be as large as the image, so the work is split by window size. */
+/* Computes a chunk of a row by area interpolation. A window may be as large as the image, so the
+ * work between two deadline checks depends on the window size. */
 static enum rt_status area(struct rt_run *r, int64_t *left, const struct resize *z, int64_t y,
                            const struct chunk *p, const float *src, float *dst)
 {
@@ -520,7 +522,7 @@ static enum rt_status run_resize(struct rt_run *r)
     const size_t size = rt_dtype_size(z->dtype);
     const size_t row = (size_t)(z->out_w * z->channels) * (z->method == NEAREST ? size : 4);
     const char *src = r->in[0].data;
-    char *dst = r->out[0].data, *workspace = r->scratch; /* NULL where no scratch is needed */
+    char *dst = r->out[0].data, *workspace = r->scratch; /* NULL if no scratch memory is needed */
     char *line = workspace ? workspace + z->line_at : NULL;
     int64_t left = RT_WORK;
 
@@ -542,8 +544,8 @@ static enum rt_status run_resize(struct rt_run *r)
 
 /* ---- CropAndResize: image, boxes [n, 4], box_ind [n], crop_size ---- */
 
-/* *n: number of boxes, -1: unknown. As in TensorFlow, boxes and box_ind that are both empty fit
- * each other whatever their dimensions are. */
+/* Sets *n to the number of boxes, or to -1 if it is unknown. As in TensorFlow, boxes and box_ind
+ * that are both empty match whatever their dimensions are. */
 static enum rt_status match_boxes(const struct rt_shape *boxes, const struct rt_shape *index,
                                   int64_t *n, struct rt_error *err)
 {
@@ -600,18 +602,18 @@ struct crop {
     float outside;
 };
 
-/* *at: source position of output i between lo and hi, on an axis with `in` pixels. False: it lies
- * outside. */
+/* Sets *at to the source position of output i between lo and hi, on an axis with `in` pixels.
+ * Returns false if it lies outside the image. */
 static bool crop_at(float lo, float hi, int64_t in, int64_t out, int64_t i, float *at)
 {
     const float scale = out > 1 ? (hi - lo) * (float)(in - 1) / (float)(out - 1) : 0;
     *at = out > 1 ? lo * (float)(in - 1) + (float)i * scale : 0.5f * (lo + hi) * (float)(in - 1);
-    return *at >= 0 && *at <= (float)(in - 1); /* a NaN, from a box that spans the whole range of
-                                                  floats, lies outside */
+    /* a NaN, from a box that spans the complete range of floats, counts as outside */
+    return *at >= 0 && *at <= (float)(in - 1);
 }
 
-/* Beyond 2^24 pixels, the last position may be rounded up to one outside the image, so it is
- * clamped. */
+/* Returns the pixel at a position. Beyond 2^24 pixels, rounding may move the last position outside
+ * the image, so it is clamped. */
 static int64_t pixel_at(float at, int64_t n)
 {
     return clamp(rt_int64_of((double)at), n - 1);
@@ -623,8 +625,8 @@ static void fill(float *dst, int64_t n, float v)
         dst[i] = v;
 }
 
-/* Fills a chunk of a row of a crop from position y of the image, or with the value for positions
- * outside. */
+/* Fills a chunk of a row of a crop from source row position y, or with the extrapolation value if y
+ * is outside the image. */
 static void crop_chunk(const struct crop *s, const struct chunk *p, const float *image,
                        const float *box, float y, bool is_inside, float *dst)
 {

@@ -1,4 +1,4 @@
-/* Reads checkpoints. The restored tensors are lazy: only data that is used is read from the
+/* Ops that read checkpoints. The restored tensors are lazy: only data that is used is read from the
  * files. */
 #include <errno.h>
 #include <stdio.h>
@@ -11,14 +11,14 @@
 #include "runtime/files/checkpoint_v1.h"
 #include "runtime/session/state.h"
 
-/* An open checkpoint of version 1 or 2 of the format. */
+/* An open checkpoint of format version 1 or 2. */
 struct source {
     struct rt_checkpoint *checkpoint;
-    struct rt_checkpoint_v1 *v1; /* not NULL: the checkpoint is of version 1 */
+    struct rt_checkpoint_v1 *v1; /* not NULL if the checkpoint is of version 1 */
 };
 
-/* Opens a checkpoint as TensorFlow does: if there is no file PREFIX.index, `prefix` is the name or
- * pattern of the files of a version 1 checkpoint. */
+/* Opens a checkpoint as TensorFlow does. If there is no file PREFIX.index, `prefix` is the name or
+ * glob pattern of the files of a version 1 checkpoint. */
 static enum rt_status source_open(struct source *s, const char *prefix, struct rt_error *err)
 {
     char path[4200];
@@ -38,7 +38,7 @@ static void source_close(struct source *s)
 
 static enum rt_status check_run(void *arg, struct rt_error *err)
 {
-    (void)err; /* rt_run_check fills the run's own error */
+    (void)err; /* rt_run_check sets the run's own error */
     return rt_run_check(arg);
 }
 
@@ -92,7 +92,7 @@ static enum rt_status run_restore(struct rt_run *r)
     return st;
 }
 
-/* Restore, and RestoreSlice with the slice as its third input. They read version 1 checkpoints
+/* Runs Restore, and RestoreSlice, whose third input is the slice. Both read version 1 checkpoints
  * only. */
 static enum rt_status run_restore_v1(struct rt_run *r)
 {
@@ -107,7 +107,8 @@ static enum rt_status run_restore_v1(struct rt_run *r)
                        "Input 0 (file_pattern) must be a string scalar; got a tensor of %lld "
                        "elements",
                        (long long)rt_tensor_count(&r->in[0]));
-    for (int i = 1; i < r->n_in; i++) /* of several elements the first is used, as in TensorFlow */
+    /* of several elements, the first one is used, as in TensorFlow */
+    for (int i = 1; i < r->n_in; i++)
         if (rt_tensor_count(&r->in[i]) == 0)
             return rt_fail(r->err, RT_INVALID_ARGUMENT, "Input %d (%s) must have an element", i,
                            i == 1 ? "tensor_name" : "shape_and_slice");

@@ -1,4 +1,4 @@
-/* Writes checkpoints, merges them, and makes the names of their files. */
+/* Ops that write checkpoints, merge them, and form the names of their files. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "kernels/io/text.h"
 #include "runtime/files/checkpoint.h"
 
-/* *out: the text of a scalar string input. */
+/* Sets *out to the text of input k, which must be a scalar string. */
 static enum rt_status text_of(struct rt_run *r, int k, const char *what, const char **out)
 {
     const struct rt_tensor *t = &r->in[k];
@@ -47,7 +47,7 @@ static enum rt_status run_save(struct rt_run *r)
             return rt_fail(r->err, RT_INVALID_ARGUMENT, "Got %d tensors but %lld %s.", n,
                            (long long)r->in[k].dim[0], what);
     }
-    /* Both arrays share one allocation, because a kernel has only one scratch memory. */
+    /* Both arrays share one allocation, because a kernel has only one block of scratch memory. */
     slices = rt_scratch(r, ((size_t)n + 1) * (sizeof *slices + sizeof *names));
     if (!slices)
         return r->err->code;

@@ -1,4 +1,4 @@
-/* Strings that name files and saved tensors. They become C strings here. */
+/* Converts strings that name files and saved tensors to C strings. */
 #ifndef KN_IO_TEXT_H
 #define KN_IO_TEXT_H
 
@@ -6,7 +6,8 @@
 
 #include "runtime/core/op.h"
 
-/* Refuses a string with a NUL in it: as a C string it would end there and name something else. */
+/* Refuses a string that contains a NUL byte: as a C string it would end there and name a different
+ * file or tensor. */
 static inline enum rt_status kn_io_text(struct rt_run *r, const struct rt_str *s, const char *input,
                                         const char **out)
 {

@@ -1,7 +1,7 @@
 /*
  * Factorisations and solves on batches of small square matrices, by the textbook algorithms:
  * MatrixSolve, MatrixInverse, MatrixDeterminant and LogMatrixDeterminant (LU with partial
- * pivoting), Cholesky, MatrixTriangularSolve; and Cross.
+ * pivoting), Cholesky, MatrixTriangularSolve. Also the op Cross.
  */
 #include <complex.h>
 #include <math.h>
@@ -112,12 +112,12 @@ static enum rt_status infer_triangular(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Row rule: rows along a batch axis are independent. An input that does not depend on the batch
- * must have length 1 along that axis, or lack it. */
+/* Row-wise along a batch axis. An input that does not depend on the batch must lack that axis or
+ * have length 1 along it. */
 static void rows_matrices(struct rt_rows *r)
 {
-    /* cut: dimensions that the output lacks, 0 or 2. base: rank of the operands, batch and
-     * matrix. */
+    /* cut: number of dimensions that the output lacks, 0 or 2. base: rank of the operands, with
+     * batch and matrix dimensions. */
     const int out_rank = r->out[0].shape.rank, cut = r->in[0].shape.rank - out_rank;
     const int base = cut == 2 ? out_rank + 2 : out_rank;
     int axis = -1;
@@ -152,7 +152,7 @@ static void rows_matrices(struct rt_rows *r)
 
 enum lu { LU_FINE, LU_SINGULAR };
 
-/* Checks whether the run must end while a matrix is computed. If it has ended, the results are
+/* Checks while a matrix is computed whether the run must end. If the run has ended, the results are
  * invalid. */
 struct ask {
     struct rt_run *r;
@@ -171,8 +171,8 @@ static bool ends(struct ask *q, int64_t work)
  *
  *   lu_          factorises A [n,n] in place: L below the diagonal, U on and above it. swap[i] is
  *                the row that row i was swapped with. *even: the number of swaps is even.
- *   solve_       replaces B [n,m] by the solution, from the results of lu_.
- *   cholesky_    factorises the lower triangle of A in place. False: A is not positive definite.
+ *   solve_       replaces B [n,m] by the solution, using the results of lu_.
+ *   cholesky_    factorises the lower triangle of A in place. False if A is not positive definite.
  *   triangular_  replaces B [n,m] by the solution of op(A) X = B.
  */
 #define MATRICES(dt, T, ABS, CONJ, REAL, SQRT)                                                     \
@@ -196,7 +196,7 @@ static bool ends(struct ask *q, int64_t work)
                     a[best * n + j] = t;                                                           \
                 }                                                                                  \
             }                                                                                      \
-            /* A column below a pivot of 0 is 0 or NaN; elimination goes on with pivot 1. */       \
+            /* Below a zero pivot, the column is 0 or NaN; elimination continues with pivot 1. */  \
             if (a[k * n + k] == 0)                                                                 \
                 result = LU_SINGULAR;                                                              \
             const T pivot = a[k * n + k] == 0 ? 1 : a[k * n + k];                                  \
@@ -309,7 +309,8 @@ static enum rt_status linalg_prepare(struct rt_prep *p, void **state)
     return RT_OK;
 }
 
-/* Address of element `off`. A matrix without elements may be NULL, to which no offset is added. */
+/* Computes the address of element `off` of p. A matrix without elements may be NULL, to which no
+ * offset may be added. */
 #define AT(T, p, off) ((off) != 0 ? (T *)(p) + (off) : (T *)(p))
 
 struct batch {
@@ -337,8 +338,8 @@ static struct batch batch_of(struct rt_run *r, struct ask *ask)
 
 /* ---- MatrixSolve, MatrixInverse ---- */
 
-/* False: the matrix is singular. As in TensorFlow, a NaN in the first pivot is refused like a pivot
- * of 0, and the computation goes on with a NaN in later pivots. */
+/* Returns false if the matrix is singular. As in TensorFlow, a NaN in the first pivot is refused
+ * like a zero pivot, while a NaN in a later pivot does not stop the computation. */
 #define SOLVE(dt, T)                                                                               \
     static bool solve_one_##dt(const struct batch *b, const T *a, T *x, bool adjoint)              \
     {                                                                                              \
@@ -554,7 +555,7 @@ static enum rt_status run_cholesky(struct rt_run *r)
 
 /* ---- MatrixTriangularSolve: batch axes broadcast ---- */
 
-/* Element offset in an operand of matrix `i` of the output's batch. */
+/* Returns the offset in operand t, in elements, of matrix `i` of the output's batch. */
 static int64_t batch_offset(const struct rt_tensor *t, const struct rt_tensor *out, int64_t i)
 {
     int64_t off = 0, step = t->dim[t->rank - 1] * t->dim[t->rank - 2];
@@ -634,7 +635,7 @@ static void rows_cross(struct rt_rows *r)
     rt_rows_each(r);
 }
 
-/* Integers are computed as unsigned, so that overflow wraps. */
+/* Integer arithmetic is unsigned, so that overflow wraps around. */
 #define CROSS(dt, T, U, GET, PUT)                                                                  \
     static void cross_##dt(const T *a, const T *b, T *c, int64_t n)                                \
     {                                                                                              \
@@ -651,7 +652,7 @@ KN_INTS(CROSS_INT)
 KN_FLOATS(CROSS_FLOAT)
 #define ROUND_F16(v)  kn_from_f16(kn_to_f16(v))
 #define ROUND_BF16(v) kn_from_bf16(kn_to_bf16(v))
-/* Each product of half types is rounded to the type, as in TensorFlow. */
+/* As in TensorFlow, each product of half types is rounded to the type. */
 #define CROSS_HALF(dt, T, GET, PUT, ROUND)                                                         \
     static void cross_##dt(const T *a, const T *b, T *c, int64_t n)                                \
     {                                                                                              \
