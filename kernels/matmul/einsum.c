@@ -1,6 +1,6 @@
 /*
- * Einsum, of one or two operands, as TensorFlow's CPU kernel computes it: the op. The equation is
- * read in einsum_equation.c and computed by the kernel of einsum_internal.h.
+ * The op Einsum, with one or two operands, as TensorFlow's CPU kernel computes it.
+ * einsum_equation.c parses the equation, and the kernel of einsum_internal.h computes it.
  */
 #include "kernels/cpu/types.h"
 #include "kernels/entry.h"

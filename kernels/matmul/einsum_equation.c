@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* The subscripts of one operand; dots: number of labels before "...", or -1. */
+/* The subscripts of one operand. dots: the number of labels before "...", or -1 without "...". */
 struct subscripts {
     struct rt_span text;
     int n_named, dots;
@@ -68,7 +68,7 @@ enum rt_status kn_einsum_check(const struct rt_node *n, struct rt_error *err)
     return split(n, &p, err);
 }
 
-/* Sets the labels of an operand of this rank. The caller has checked the rank. */
+/* Sets the labels of an operand of rank `rank`, which the caller has checked. */
 static void assign(const struct subscripts *s, int rank, struct kn_einsum_labels *l)
 {
     const int n_dots = rank - s->n_named;

@@ -1,11 +1,11 @@
 /*
- * The kernel of Einsum as two files: einsum_plan.c makes a plan from an equation with its shapes,
- * einsum_run.c runs it.
+ * The kernel of Einsum, in two files: einsum_plan.c makes a plan from an equation with its shapes,
+ * and einsum_run.c runs the plan.
  *
  * Every tensor is accessed by a stride per label. Labels that only one operand has are summed while
- * it is copied. What remains is a batched GEMM over four groups of labels: batch, rows (of A only),
- * columns (of B only), inner. A tensor in which each group collapses to one stride is used where it
- * lies; any other operand or result goes through a dense copy.
+ * the operand is copied. The rest is a batched GEMM over four groups of labels: batch, rows (of A
+ * only), columns (of B only), inner. A tensor in which each group collapses to one stride is
+ * accessed in place; any other operand or result goes through a dense copy.
  *
  * Threads: prepare writes the plan, runs only read it.
  */
@@ -16,13 +16,13 @@
 #include "kernels/matmul/fully_connected.h"
 #include "kernels/matmul/gemm.h"
 
-/* A strided view: axes outermost first, strides in elements. */
+/* A strided view of a tensor: axes are outermost first, strides are in elements. */
 struct kn_einsum_view {
     int n;
     int64_t dim[KN_EINSUM_MAX_LABELS], stride[KN_EINSUM_MAX_LABELS];
 };
 
-/* Elements of a view. */
+/* Returns the number of elements of a view. */
 static inline int64_t kn_einsum_view_count(const struct kn_einsum_view *v)
 {
     int64_t n = 1;
@@ -31,17 +31,20 @@ static inline int64_t kn_einsum_view_count(const struct kn_einsum_view *v)
     return n;
 }
 
-/* An operand or the result: strides per label, in the tensor and as the GEMM uses them. */
+/* An operand or the result, with strides per label, both in the tensor and as the GEMM uses
+ * them. */
 struct kn_einsum_operand {
-    /* strides in the tensor; 0: the tensor lacks the label, or is broadcast along it */
+    /* strides in the tensor; 0 if the tensor lacks the label or is broadcast along it */
     int64_t stride[KN_EINSUM_MAX_LABELS];
     bool has[KN_EINSUM_MAX_LABELS];
     int64_t elements;
-    int64_t step[KN_EINSUM_MAX_LABELS]; /* as the GEMM uses it */
-    bool dense;                         /* the operand goes through a copy in the order of groups */
-    struct kn_einsum_view keep;         /* order of the dense copy's axes */
-    struct kn_einsum_view sum;          /* axes that are summed for the copy */
-    size_t wide_at, copy_at; /* offsets in scratch memory: float form of halves, dense copy */
+    int64_t step[KN_EINSUM_MAX_LABELS]; /* strides as the GEMM uses them */
+    /* the GEMM uses a dense copy of the tensor, in the order of the groups */
+    bool dense;
+    struct kn_einsum_view keep; /* the dense copy's axes, in order */
+    struct kn_einsum_view sum;  /* axes that are summed while the tensor is copied */
+    /* offsets in scratch memory: float copy of a half-precision tensor, dense copy */
+    size_t wide_at, copy_at;
 };
 
 struct kn_einsum_plan {
@@ -50,17 +53,17 @@ struct kn_einsum_plan {
     int64_t dim[KN_EINSUM_MAX_LABELS];
     struct kn_einsum_operand in[2], out;
     bool empty;
-    /* The following fields are for two operands. */
+    /* The following members are used only with two operands. */
     struct kn_einsum_view batch;
     int64_t batch_step[3][KN_EINSUM_MAX_LABELS];
     struct kn_gemm g;
-    bool swapped; /* C is computed as its transpose: B' A' */
+    bool swapped; /* the GEMM computes the transpose of C, B' A' */
     bool packed;
     struct kn_fully_connected pack;
     size_t gemm_at;
 };
 
-/* The functions of rt_kernel.prepare and .run. */
+/* These functions are rt_kernel.prepare and .run of the kernel. */
 enum rt_status kn_einsum_prepare(struct rt_prep *p, void **state);
 enum rt_status kn_einsum_run(struct rt_run *r);
 

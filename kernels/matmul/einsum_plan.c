@@ -11,7 +11,7 @@ static void strides_of(const struct kn_einsum_equation *e, const struct kn_einsu
     for (int k = l->n - 1; k >= 0; k--) {
         const int i = kn_einsum_find(e, l->id[k]);
         o->has[i] = true;
-        /* Otherwise the tensor is broadcast along the label. */
+        /* A dimension of 1 whose label is longer is broadcast, and adds no stride. */
         if (s->dim[k] == e->dim[i] || s->dim[k] != 1)
             o->stride[i] += stride;
         stride *= s->dim[k];
@@ -19,7 +19,8 @@ static void strides_of(const struct kn_einsum_equation *e, const struct kn_einsu
     o->elements = stride;
 }
 
-/* Whether the labels of a group collapse to one stride; sets the group's length and stride. */
+/* Returns whether the labels of a group collapse to one stride; sets the group's length and
+ * stride. */
 static bool collapse(const struct kn_einsum_plan *s, const int *order, int n, const int64_t *stride,
                      int group, int64_t *len, int64_t *by)
 {
@@ -38,7 +39,8 @@ static bool collapse(const struct kn_einsum_plan *s, const int *order, int n, co
     return true;
 }
 
-/* Whether a strided matrix [rows, cols] can be passed to BLAS; sets its transposition and ld. */
+/* Returns whether a strided matrix [rows, cols] can be passed to BLAS; sets its transposition and
+ * leading dimension. */
 static bool blas_view(int64_t rows, int64_t sr, int64_t cols, int64_t sc, enum kn_trans *t,
                       int64_t *ld)
 {
@@ -55,7 +57,7 @@ static bool blas_view(int64_t rows, int64_t sr, int64_t cols, int64_t sc, enum k
     return false;
 }
 
-/* Makes operand o a dense copy in the order batch, first group, second group. */
+/* Makes operand o a dense copy, in the order batch, first group, second group. */
 static void make_dense(struct kn_einsum_plan *s, struct kn_einsum_operand *o, const int *order,
                        int n, int first, int second)
 {
@@ -68,7 +70,7 @@ static void make_dense(struct kn_einsum_plan *s, struct kn_einsum_operand *o, co
             const int i = order[k];
             if (s->group[i] != groups[gi] || !o->has[i])
                 continue;
-            /* a broadcast axis of length 1 keeps that length */
+            /* a broadcast axis of length 1 stays at length 1 */
             o->keep.dim[o->keep.n] = o->stride[i] ? s->dim[i] : 1;
             o->keep.stride[o->keep.n++] = o->stride[i];
         }
@@ -90,7 +92,7 @@ static bool needs_sum(const struct kn_einsum_operand *o)
     return o->sum.n > 0;
 }
 
-/* Labels that only one operand has, and not the result, are summed while it is copied. */
+/* Marks the labels that only operand o has, and not the result, as summed while o is copied. */
 static void find_sums(struct kn_einsum_plan *s, struct kn_einsum_operand *o,
                       const struct kn_einsum_operand *other)
 {
@@ -152,7 +154,7 @@ static void plan_result(struct kn_einsum_plan *s, const int *order, int n, bool 
     }
     s->g.ldc = ld;
     s->swapped = t == KN_TRANS;
-    if (s->swapped) { /* C' [n, m] = B' A' */
+    if (s->swapped) { /* the GEMM computes C' [n, m] = B' A' */
         const struct kn_gemm g = s->g;
         s->g.m = g.n;
         s->g.n = g.m;
@@ -194,7 +196,7 @@ static enum rt_status plan_gemm(struct kn_einsum_plan *s, const struct kn_einsum
 {
     int order[KN_EINSUM_MAX_LABELS];
 
-    /* Rows and inner labels are in A's order, columns in B's. */
+    /* Row labels and inner labels are in A's order, column labels in B's. */
     for (int i = 0; i < s->n_labels; i++)
         order[i] = i;
     for (int i = 0; i < s->n_labels; i++)
@@ -225,8 +227,8 @@ static enum rt_status plan_gemm(struct kn_einsum_plan *s, const struct kn_einsum
     return RT_OK;
 }
 
-/* Plans one operand: it is written straight into the result, in the result's order of labels,
- * unless the result is a diagonal. */
+/* Plans an equation with one operand: it is written directly to the result, in the result's order
+ * of labels, unless the result is a diagonal. */
 static void plan_single(struct kn_einsum_plan *s, const struct kn_einsum_equation *e, size_t *used)
 {
     struct kn_einsum_operand *o = &s->in[0];

@@ -6,7 +6,8 @@
 
 /* ---- strided views ---- */
 
-/* Advances to the next index over the first n axes; *p follows by their strides. */
+/* Advances `at` to the next index over the first n axes, and moves *p by the strides of the
+ * view. */
 static void step(const struct kn_einsum_view *v, int n, int64_t *at, int64_t *p)
 {
     for (int i = n - 1; i >= 0; i--) {
@@ -18,7 +19,8 @@ static void step(const struct kn_einsum_view *v, int n, int64_t *at, int64_t *p)
     }
 }
 
-/* Writes dense dst in the order of view `keep` of src, the sum over view `sum` at each position. */
+/* Defines loops that write dst densely in the order of view `keep` of src, with the sum over view
+ * `sum` at each position. */
 #define SUMS(dt, T, U)                                                                             \
     static enum rt_status sums_##dt(struct rt_run *r, T *dst, const T *src,                        \
                                     const struct kn_einsum_view *keep,                             \
@@ -56,7 +58,7 @@ static void step(const struct kn_einsum_view *v, int n, int64_t *at, int64_t *p)
     X(RT_C128, double _Complex, double _Complex)
 BODIES(SUMS)
 
-/* dst[i] = src[j], where i and j step through the same index with their own strides. */
+/* Copies src[j] to dst[i], where i and j follow the same index with strides of their own. */
 static enum rt_status copy(struct rt_run *r, enum rt_dtype d, void *dst, const int64_t *to,
                            const void *src, const int64_t *from, int n, const int64_t *dim)
 {
@@ -70,7 +72,8 @@ static enum rt_status copy(struct rt_run *r, enum rt_dtype d, void *dst, const i
     return kn_walk_copy(d, &w, dst, src, r);
 }
 
-/* Writes dense dst in the order of view `keep` of src, summing over view `sum` at each position. */
+/* Writes dst densely in the order of view `keep` of src, and sums over view `sum` at each
+ * position. */
 static enum rt_status gather(struct rt_run *r, enum rt_dtype d, void *dst, const void *src,
                              const struct kn_einsum_view *keep, const struct kn_einsum_view *sum)
 {
@@ -93,7 +96,8 @@ static enum rt_status gather(struct rt_run *r, enum rt_dtype d, void *dst, const
 
 /* ---- running ---- */
 
-/* Makes *src, the data of operand k, what the GEMM reads: widened and copied where necessary. */
+/* Replaces *src, the data of operand k, by the data that the GEMM reads: converted to float and
+ * copied where necessary. */
 static enum rt_status ready(const struct kn_einsum_plan *s, int k, const void **src,
                             char *workspace, struct rt_run *r)
 {
@@ -112,7 +116,7 @@ static enum rt_status ready(const struct kn_einsum_plan *s, int k, const void **
     return st;
 }
 
-/* Copies the dense form, whose strides per label are `steps`, to the result. */
+/* Copies the dense result, whose strides per label are `steps`, to the output tensor. */
 static enum rt_status put(const struct kn_einsum_plan *s, const void *src, const int64_t *steps,
                           void *dst, struct rt_run *r)
 {
@@ -135,7 +139,7 @@ static enum rt_status einsum_multiply(const struct kn_einsum_plan *s, const char
     int64_t at[KN_EINSUM_MAX_LABELS] = {0}, oa = 0, ob = 0, oc = 0, budget = RT_WORK;
 
     if (s->packed) {
-        char *workspace = r->scratch; /* NULL: the GEMM needs no scratch memory */
+        char *workspace = r->scratch; /* NULL if the GEMM needs no scratch memory */
         return kn_fully_connected_run(&s->pack, a, b, c, workspace ? workspace + s->gemm_at : NULL,
                                       r);
     }
@@ -161,7 +165,7 @@ static enum rt_status einsum_multiply(const struct kn_einsum_plan *s, const char
     return RT_OK;
 }
 
-/* Computes an equation of one operand into c. */
+/* Computes an equation with one operand into c. */
 static enum rt_status rearrange(const struct kn_einsum_plan *s, const void *src, char *c,
                                 struct rt_run *r)
 {
@@ -181,7 +185,7 @@ static enum rt_status rearrange(const struct kn_einsum_plan *s, const void *src,
     return !st && s->out.dense ? put(s, workspace + o->copy_at, steps, c, r) : st;
 }
 
-/* Computes an equation of two operands into c. */
+/* Computes an equation with two operands into c. */
 static enum rt_status contract(const struct kn_einsum_plan *s, const void *a, const void *b,
                                char *c, struct rt_run *r)
 {
@@ -195,7 +199,8 @@ static enum rt_status contract(const struct kn_einsum_plan *s, const void *a, co
     return !st && s->out.dense ? put(s, workspace + s->out.copy_at, s->out.step, c, r) : st;
 }
 
-/* Whether both sides have the same labels, so that the result is the operand. */
+/* Returns whether both sides of the equation have the same labels, so that the result is the
+ * operand. */
 static bool is_identity(const struct rt_node *n)
 {
     const struct rt_span e = rt_attr_str(n, "equation");
@@ -213,7 +218,7 @@ enum rt_status kn_einsum_run(struct rt_run *r)
     if (!s->out.elements ||
         (r->in[0].alias_of && !s->out.dense && is_identity(r->node) && kn_hand_on(r, 0)))
         return RT_OK;
-    if (s->empty) /* the sums have no terms */
+    if (s->empty) /* the sums have no terms, so that the result is zero */
         return kn_zero_chunks(r, dst, rt_tensor_bytes(&r->out[0]));
     if (s->compute != s->dtype)
         c = (char *)r->scratch + s->out.wide_at;

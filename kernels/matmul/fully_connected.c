@@ -8,23 +8,24 @@
 
 enum {
     LEAST_COLUMNS = 64,
-    /* blocks of the loops' GEMM per core, so that a slow core computes fewer of them */
+    /* blocks of the GEMM per core, so that a slow core can compute fewer of them */
     BLOCKS_PER_CORE = 2,
-    READ = 16 /* multiply-adds that take as long as reading one weight from memory */
+    READ = 16 /* multiply-adds in the time that one weight takes to be read from memory */
 };
 
-/* Below PACK_MIN weights packing gains nothing. Above PACK_MAX, a GEMM with few rows only streams
+/* Below PACK_MIN weights, packing gains nothing. Above PACK_MAX, a GEMM with few rows only streams
  * the weights from memory, which OpenBLAS does better. */
 enum { PACK_MIN = 4096, PACK_MAX = 8 << 20 };
 
-/* What packed bytes depend on, used as the key of a pack. */
+/* The key of packed weights. It contains everything that the packed bytes depend on. */
 struct format {
     dnnl_memory_desc_t md;
-    bool transposed; /* the source is [n, k] */
-    int64_t n_scale; /* n: n floats follow, by which the columns are multiplied; 0: none */
+    bool transposed; /* the source matrix is [n, k] */
+    int64_t n_scale; /* n if the struct is followed by n floats that multiply the columns, else 0 */
 };
 
-/* Whether the matrix is so large that every run reads it from memory, and is packed in bfloat16. */
+/* Returns whether the matrix is packed into bfloat16 panels: the session opts in to bfloat16, and
+ * the matrix is so large that every run reads it from memory. */
 static bool in_panels(const struct rt_prep *p, const struct kn_gemm *g)
 {
     return p->tuning->bf16 && g->dtype == RT_F32 && !g->ta && g->k > 0 && g->n > PACK_MAX / g->k;
@@ -105,7 +106,7 @@ static enum rt_status prepare_panels(struct kn_fully_connected *s, struct rt_pre
 {
     struct panels_format f;
 
-    memset(&f, 0, sizeof f); /* clears the padding too, because formats are compared as bytes */
+    memset(&f, 0, sizeof f); /* clears the padding as well, because keys are compared as bytes */
     memcpy(f.name, "bf16", 4);
     kn_bf16_panels(&f.panels, g->k, g->n);
     f.transposed = g->tb != KN_AS_IS;
@@ -114,7 +115,7 @@ static enum rt_status prepare_panels(struct kn_fully_connected *s, struct rt_pre
                         &s->b);
 }
 
-/* The number of rows between two checks of the deadline. */
+/* Returns the number of rows that are computed between two deadline checks. */
 static int64_t rows_of_block(const struct kn_gemm *g)
 {
     const double most = KN_CHECK_MACS, row = (double)g->n * (double)g->k;
@@ -124,7 +125,8 @@ static int64_t rows_of_block(const struct kn_gemm *g)
     return rows < 64 ? (g->m < 64 ? g->m : 64) : rows < g->m ? rows : g->m;
 }
 
-/* Makes a primitive. `packed`: the memory layout of the weights; NULL: the library chooses. */
+/* Makes a primitive. `packed`: the memory layout of the weights, or NULL to let oneDNN choose
+ * one. */
 static dnnl_status_t make(const struct kn_fully_connected *s, int64_t rows, int64_t n,
                           const dnnl_memory_desc_t *packed, struct kn_dnnl *d)
 {
@@ -174,7 +176,7 @@ static enum rt_status pack_weights(struct kn_fully_connected *s, struct rt_prep 
 {
     struct format f;
 
-    memset(&f, 0, sizeof f); /* clears the padding too, because formats are compared as bytes */
+    memset(&f, 0, sizeof f); /* clears the padding as well, because keys are compared as bytes */
     f.md = s->dnnl.md[1];
     f.transposed = s->g.tb != KN_AS_IS;
     f.n_scale = scale ? s->g.n : 0;
@@ -193,8 +195,8 @@ static dnnl_status_t make_fitting(struct kn_fully_connected *s)
     return made;
 }
 
-/* Splits the columns over several cores, where the weights are larger than the other operands: each
- * core then reads only its share of the weights. */
+/* Splits the columns over several cores if the weights are larger than the other operands, so that
+ * each core reads only its share of the weights. Returns false if this does not pay. */
 static bool shard_columns(struct kn_fully_connected *s, int width)
 {
     const struct kn_gemm *g = &s->g;
@@ -230,8 +232,8 @@ static bool shard_columns(struct kn_fully_connected *s, int width)
     return true;
 }
 
-/* Splits the rows over several cores, if that pays and the library has a primitive for this memory
- * layout of the weights. */
+/* Splits the rows over several cores, if that pays and oneDNN has a primitive for the weights'
+ * packed layout. */
 static void make_sharded(struct kn_fully_connected *s, int width)
 {
     const struct kn_gemm *g = &s->g;
@@ -264,8 +266,8 @@ static bool has_loops(const struct rt_prep *p, const struct kn_gemm *g)
            !(p->tuning->bf16 && g->dtype == RT_F32 && kn_bf16_multiplies());
 }
 
-/* Chooses the blocks that cores share: where rows are many each core has rows of its own, otherwise
- * each core reads a share of the weights. */
+/* Chooses the blocks that cores compute: with many rows each core has its own rows, otherwise each
+ * core reads a share of the weights. */
 static void set_shards(struct kn_fully_connected *s, int width)
 {
     const struct kn_gemm *g = &s->g;
@@ -325,7 +327,7 @@ static enum rt_status fully_connected_block(struct rt_run *r, void *arg, int64_t
     return RT_OK;
 }
 
-/* Whether the sums start from the residual, which the output may lie over. */
+/* Returns whether the sums start from the residual, which the output may lie over. */
 static bool starts_over(const struct kn_fully_connected *s)
 {
     return s->node.b && !s->node.epilogue.scale;
@@ -364,8 +366,8 @@ static enum rt_status prepare_gemm(struct kn_fully_connected *s, struct rt_prep 
 
 /* ---- preparing and running ---- */
 
-/* Places float copies of half operands, a in bfloat16, and the epilogue's bytes in scratch memory,
- * behind *scratch bytes of other use. */
+/* Lays out scratch memory after the first *scratch bytes: float copies of half-precision operands,
+ * a in bfloat16, and the epilogue's bytes. */
 static void place(struct kn_fully_connected *s, size_t epilogue, size_t *scratch)
 {
     const struct kn_gemm *g = &s->g;
@@ -453,8 +455,8 @@ void kn_fully_connected_clear(struct kn_fully_connected *s)
     kn_dnnl_clear(&s->shard[1]);
 }
 
-/* Computes rows again without the activation, after oneDNN's activation made 0 of NaN. That is
- * rare: the primitive is made for this run alone. */
+/* Computes rows again without the activation, after oneDNN's activation turned NaN into 0. This is
+ * rare, so the primitive is created for this run only. */
 static enum rt_status run_without_activation(const struct kn_fully_connected *s,
                                              const void *const *data, struct rt_run *r)
 {
@@ -490,7 +492,7 @@ static enum rt_status run_blocks(const struct kn_fully_connected *s, const void 
     enum rt_status st = RT_OK;
 
     for (int64_t done = 0; done < g->m && !st; done += s->rows) {
-        /* The last block may overlap the one before it. */
+        /* The last block may overlap the block before it. */
         const int64_t i = done < g->m - s->rows ? done : g->m - s->rows;
         const void *block[KN_DNNL_ARGS];
         rows_from(s, data, i, block);
@@ -513,7 +515,7 @@ struct sharded {
     const struct kn_fully_connected *s;
     const void *const *data;
     char *workspace;
-    atomic_bool met_nan; /* the GEMM is computed again on one core */
+    atomic_bool met_nan; /* set if a shard met a NaN; the GEMM is then computed again on one core */
 };
 
 static enum rt_status fully_connected_rows_shard(struct rt_run *r, void *arg, int64_t i,
@@ -595,7 +597,8 @@ static enum rt_status run_sharded(struct sharded *x, struct rt_run *r)
     return kn_parallel_rows(r, s->g.m, 2 * s->g.n, 1, fully_connected_epilogue_shard, x);
 }
 
-/* Runs the GEMM by oneDNN, on idle cores or on this one. */
+/* Runs the GEMM by oneDNN, on idle cores if there is a split for several cores, else on the calling
+ * thread. */
 static enum rt_status run_rows(const struct kn_fully_connected *s, const void *const *data,
                                char *workspace, struct rt_run *r)
 {

@@ -4,12 +4,12 @@
 
 #include "kernels/matmul/gemm.h"
 
-/* What packed bytes depend on, used as the key of a pack. */
+/* The key of packed weights. It contains everything that the packed bytes depend on. */
 struct format {
     char name[8];
     int64_t k, n, panel;
     int64_t transposed;
-    int64_t n_scale; /* n: n floats follow, by which the columns are multiplied; 0: none */
+    int64_t n_scale; /* n if the struct is followed by n floats that multiply the columns, else 0 */
 };
 
 static enum rt_status fused_gemm_pack(const struct rt_tensor *src, void *dst, const void *fmt,

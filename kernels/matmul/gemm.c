@@ -14,9 +14,9 @@
 #if defined(__x86_64__)
 /*
  * OpenBLAS chooses its loops in a constructor, by a list of processors. On a processor that is
- * newer than the list it falls back to loops of twenty years ago (family 6, model 207 with 0.3.21:
- * 128-bit vectors). This constructor runs before it and chooses by what the processor can do.
- * OPENBLAS_CORETYPE in the environment takes precedence over the choice.
+ * newer than the list, it falls back to loops that are twenty years old (family 6, model 207 with
+ * 0.3.21: 128-bit vectors). choose_core runs before OpenBLAS's constructor and chooses by the
+ * processor's instruction sets. OPENBLAS_CORETYPE in the environment overrides the choice.
  */
 __attribute__((constructor(101))) static void choose_core(void)
 {
@@ -38,7 +38,7 @@ static inline double mul_add_RT_F64(double s, double x, double y)
 {
     return s + x * y;
 }
-/* Integers wrap around: the arithmetic is unsigned. */
+/* Integer arithmetic is unsigned, so that it wraps around. */
 static inline int16_t mul_add_RT_I16(int16_t s, int16_t x, int16_t y)
 {
     return (int16_t)((uint32_t)s + (uint32_t)x * (uint32_t)y);
@@ -187,7 +187,7 @@ void kn_to_float(enum rt_dtype from, const void *src, float *dst, int64_t n)
     }
 }
 
-/* elements converted between two checks of the deadline: a few milliseconds */
+/* elements converted between two deadline checks, which takes a few milliseconds */
 enum { CHUNK = 1 << 20 };
 
 enum rt_status kn_to_float_rows(struct rt_run *r, enum rt_dtype from, const void *src,
@@ -246,7 +246,7 @@ static bool is_half(enum rt_dtype d)
     return d == RT_F16 || d == RT_BF16;
 }
 
-/* Below these sizes a library call costs more than the multiplication. */
+/* Returns whether the GEMM is so small that a library call costs more than the multiplication. */
 static bool is_tiny(const struct kn_gemm *g)
 {
     return g->m * g->n <= 1024 && g->m * g->n * g->k <= 2048;
@@ -278,7 +278,7 @@ static CBLAS_TRANSPOSE blas(enum kn_trans t)
     return t == KN_AS_IS ? CblasNoTrans : t == KN_TRANS ? CblasTrans : CblasConjTrans;
 }
 
-/* y += x [8] times 8 rows of b, which are read beside each other from beginning to end. */
+/* Adds to y the product of x [8] and 8 rows of b, which are read side by side from start to end. */
 KN_CLONES static void add_rows(const float *restrict x, const float *restrict b, int64_t ldb,
                                float *restrict y, int64_t n)
 {
@@ -297,8 +297,8 @@ KN_CLONES static void add_row(float x, const float *restrict b, float *restrict 
 }
 
 /*
- * A few rows times a matrix that comes from memory: the matrix is read once, at the memory's speed.
- * OpenBLAS is as fast for one row; for more rows it copies the matrix first.
+ * A few rows times a matrix that is larger than the cache: the matrix is read once, at the memory's
+ * speed. OpenBLAS is as fast for one row, but for more rows it copies the matrix first.
  */
 enum { FEW_ROWS = 8, LARGE = 1 << 18 };
 
@@ -322,7 +322,7 @@ static void stream(const struct kn_gemm *g, const float *a, const float *b, floa
             add_row(a[i * g->lda + l], b + l * g->ldb, c + i * g->ldc, g->n);
 }
 
-/* Whether B has one column: each output is a dot product, summed in lanes. */
+/* Returns whether B has one column, so that each output is a dot product, summed in lanes. */
 static bool is_dots(const struct kn_gemm *g)
 {
     return g->dtype == RT_F32 && g->n == 1 && !g->ta && (g->tb || g->ldb == 1);
@@ -351,7 +351,7 @@ static void run_float(const struct kn_gemm *g, const float *a, const float *b, f
 {
     const int m = (int)g->m, n = (int)g->n, k = (int)g->k;
 
-    /* With one row or one column GEMV needs no packing of the matrix. */
+    /* With one row or one column, GEMV needs no packing of the matrix. */
     if (is_stream(g))
         stream(g, a, b, c);
     else if (m == 1 && !g->ta)
@@ -365,7 +365,7 @@ static void run_float(const struct kn_gemm *g, const float *a, const float *b, f
                     (int)g->ldb, 0, c, (int)g->ldc);
 }
 
-/* Multiplies halves in float. r: the run whose deadline is checked; NULL: nothing is checked. */
+/* Multiplies halves in float. r: the run whose deadline is checked, or NULL for no checks. */
 static enum rt_status run_half(const struct kn_gemm *g, const void *a, const void *b, void *c,
                                float *workspace, struct rt_run *r)
 {
@@ -433,7 +433,7 @@ void kn_gemm_run(const struct kn_gemm *g, const void *a, const void *b, void *c,
 
 /* ---- blocks between checks of the deadline ---- */
 
-/* Multiply-adds between two checks of the deadline. */
+/* Returns the number of multiply-adds between two deadline checks. */
 static double block_work(const struct kn_gemm *g, bool plain)
 {
     const bool library = !plain && (g->dtype == RT_F32 || g->dtype == RT_F64);
@@ -446,11 +446,11 @@ int64_t kn_gemm_work(const struct kn_gemm *g)
     return work < RT_WORK ? (int64_t)work : RT_WORK;
 }
 
-/* OpenBLAS computes 16 columns and 12 rows at once, and the remainder with other loops. */
+/* OpenBLAS computes 16 columns and 12 rows at once, and the remainder by slower loops. */
 enum { ROUND = 48 };
 
-/* The side of a block: enough rows and columns for the library to be fast; blocks are of nearly
- * equal size. */
+/* Returns the side of a block: enough rows or columns for OpenBLAS to be fast, with nearly equal
+ * sizes. */
 static int64_t block_side(int64_t side, double share)
 {
     enum { LEAST = 192 };
@@ -474,7 +474,8 @@ static enum rt_status blocks_here(const struct kn_gemm *g, bool plain, const voi
             kn_gemm_run(g, a, b, c, scratch);
         return RT_OK;
     }
-    /* Splits rows first, and columns too if so few rows are still too much work. */
+    /* Splits the rows first, and the columns as well if even a minimal number of rows is too much
+     * work. */
     const int64_t rows = block_side(g->m, most / work);
     const int64_t cols = block_side(g->n, most / ((double)rows * (double)g->n * (double)g->k));
     for (int64_t i = 0; i < g->m; i += rows)
@@ -501,14 +502,14 @@ struct sharded {
     const struct kn_gemm *g;
     const char *a, *b;
     char *c;
-    /* rows of a shard, to the last of which the remainder is added; number of shards */
+    /* rows per shard, to the last of which the remainder is added; number of shards */
     int64_t rows, shards;
 };
 
 enum { SHARD_COLUMNS = 64, PRODUCTS_OF_WORK = 16 };
-/* OpenBLAS has other loops for smaller multiplications than this, which add up in another order. No
- * shard is so small, and each begins at a multiple of the library's row groups. So the result's
- * bits do not depend on the number of shards. */
+/* The least work per shard. For smaller multiplications, OpenBLAS has other loops, which add in
+ * another order. As no shard is smaller, and each shard begins at a multiple of OpenBLAS's row
+ * groups, the bits of the result do not depend on the number of shards. */
 static const double MIN_SHARD = 28.0 * 512 * 512;
 
 static enum rt_status gemm_rows_shard(struct rt_run *r, void *arg, int64_t i, int64_t slot)
@@ -534,7 +535,8 @@ static enum rt_status gemm_columns_shard(struct rt_run *r, void *arg, int64_t fr
                        x->c + from * size, NULL, r);
 }
 
-/* The size of one shard per core: the library copies the other matrix for each shard. */
+/* Returns the shard size that gives one shard per core, because OpenBLAS copies the other matrix
+ * for each shard. */
 static int64_t shard_size(int64_t n, int width, int64_t step)
 {
     return ((n + width - 1) / width + step - 1) / step * step;
@@ -549,7 +551,7 @@ enum rt_status kn_gemm_blocks(const struct kn_gemm *g, bool plain, const void *a
 
     if (width == 1 || plain || (g->dtype != RT_F32 && g->dtype != RT_F64) || !g->k || is_tiny(g))
         return blocks_here(g, plain, a, b, c, scratch, r);
-    /* One row reads the matrix once, so that the matrix's columns are split. */
+    /* A single row reads the matrix once, so the matrix's columns are split. */
     if (g->m == 1)
         return kn_parallel_rows(r, g->n, g->k / PRODUCTS_OF_WORK + 1,
                                 shard_size(g->n, width, SHARD_COLUMNS), gemm_columns_shard, &x);

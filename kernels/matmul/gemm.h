@@ -1,10 +1,10 @@
 /*
- * Matrix multiplication on plain row-major operands, for every type that TensorFlow's MatMul takes,
- * and the conversions of whole arrays that half types need around float kernels.
+ * Matrix multiplication on plain row-major operands, for every type that TensorFlow's MatMul
+ * accepts, and the array conversions that half types need around float kernels.
  *
  * float, double and complex use OpenBLAS (its serial build, which starts no threads, and whose
- * buffers kernels/cpu/openblas.c keeps apart for concurrent calls); halves are
- * computed in float and rounded once; integers wrap around.
+ * buffers kernels/cpu/openblas.c keeps separate for concurrent calls); halves are computed in float
+ * and rounded once; integers wrap around.
  */
 #ifndef KN_MATMUL_GEMM_H
 #define KN_MATMUL_GEMM_H
@@ -16,9 +16,10 @@
 #include "kernels/cpu/types.h"
 #include "runtime/core/op.h"
 
-enum kn_trans { KN_AS_IS, KN_TRANS, KN_ADJOINT }; /* adjoint: transposed and conjugated */
+enum kn_trans { KN_AS_IS, KN_TRANS, KN_ADJOINT }; /* KN_ADJOINT: transposed and conjugated */
 
-/* C [m,n] = op(A) [m,k] op(B) [k,n]; lda, ldb, ldc: elements between rows in memory. */
+/* C [m,n] = op(A) [m,k] op(B) [k,n]. lda, ldb and ldc are the elements from one row to the next in
+ * memory. */
 struct kn_gemm {
     enum rt_dtype dtype;
     enum kn_trans ta, tb;
@@ -29,26 +30,28 @@ struct kn_gemm {
     (KN_SET(KN_FLOATS) | KN_SET(KN_HALFS) | KN_SET(KN_COMPLEX) | RT_T(RT_I16) | RT_T(RT_I32) |     \
      RT_T(RT_I64))
 
-/* Bytes of scratch memory that kn_gemm_run needs; -1: more than can be addressed. */
+/* Returns the bytes of scratch memory that kn_gemm_run needs, or -1 if they exceed the address
+ * space. */
 int64_t kn_gemm_scratch(const struct kn_gemm *g);
 void kn_gemm_run(const struct kn_gemm *g, const void *a, const void *b, void *c, void *scratch);
-/* As kn_gemm_run, with checks of the run's deadline: a large multiplication is split into blocks.
- * `plain`: computes by the reference loops. */
+/* Like kn_gemm_run, but splits a large multiplication into blocks and checks the run's deadline
+ * between them. `plain`: use the reference loops. */
 enum rt_status kn_gemm_blocks(const struct kn_gemm *g, bool plain, const void *a, const void *b,
                               void *c, void *scratch, struct rt_run *r);
-/* The work of one multiplication for rt_run_spend; at most RT_WORK. */
+/* Returns the work of one multiplication for rt_run_spend, at most RT_WORK. */
 int64_t kn_gemm_work(const struct kn_gemm *g);
-/* The reference loops, for tests: any of the types above (halves too, without scratch memory). */
+/* Computes the GEMM by the reference loops, for tests, in any of these types (in halves too,
+ * without scratch memory). */
 void kn_gemm_plain(const struct kn_gemm *g, const void *a, const void *b, void *c);
 
-/* Converts any real type to floats. */
+/* Converts n elements of any real type to floats. */
 void kn_to_float(enum rt_dtype from, const void *src, float *dst, int64_t n);
-/* Converts a matrix with `stride` elements between its rows, and checks r's deadline between
- * chunks. r may be NULL: nothing is checked. */
+/* Converts a matrix with `stride` elements between its rows to floats, and checks r's deadline
+ * between chunks. With r NULL, no deadline is checked. */
 enum rt_status kn_to_float_rows(struct rt_run *r, enum rt_dtype from, const void *src,
                                 int64_t stride, float *dst, int64_t rows, int64_t cols);
-/* Converts floats to RT_F16, RT_BF16 or RT_F32. In kn_from_float_rows `stride` is the distance of
- * the rows of dst, and r is as above. */
+/* Convert floats to RT_F16, RT_BF16 or RT_F32. In kn_from_float_rows, `stride` is the distance
+ * between the rows of dst, and r is the run whose deadline is checked, or NULL. */
 void kn_from_float(enum rt_dtype to, const float *src, void *dst, int64_t n);
 enum rt_status kn_from_float_rows(struct rt_run *r, enum rt_dtype to, const float *src, void *dst,
                                   int64_t stride, int64_t rows, int64_t cols);

@@ -1,7 +1,7 @@
 /*
- * MatMul and the BatchMatMul family.
+ * MatMul and the BatchMatMul ops.
  *
- * There are three kernels for each: "packed" (a constant right-hand matrix, packed once; see
+ * Each of these ops has three kernels: "packed" (a constant right-hand matrix, packed once; see
  * fully_connected.h), "gemm" (plain operands, see gemm.h) and "plain" (the reference loops, for
  * tests). A batch of left-hand matrices with one right-hand matrix is computed as one GEMM with
  * more rows.
@@ -18,20 +18,23 @@
 
 enum { MAX_BATCH_RANK = RT_MAX_RANK - 2 };
 
-/* The GEMMs that a node computes, from its attributes and shapes. */
+/* The GEMMs of a node, as its attributes and shapes determine them. */
 struct batch_gemm {
     struct kn_gemm g;
-    enum rt_dtype ta, tb, to; /* types of A, B and C in memory; g.dtype is the computing type */
-    int rank;                 /* batch axes that are iterated, outermost first */
+    /* types of A, B and C in memory; g.dtype is the type of the computation */
+    enum rt_dtype ta, tb, to;
+    int rank; /* number of batch axes that are iterated, outermost first */
     int64_t dim[MAX_BATCH_RANK];
-    /* elements from one matrix of the batch to the next, along each axis; 0: broadcast */
+    /* Elements from one matrix of the batch to the next along each axis; 0 along an axis where the
+     * operand is broadcast. */
     int64_t step_a[MAX_BATCH_RANK], step_b[MAX_BATCH_RANK];
     int64_t batches;
 };
 
 /* ---- shapes ---- */
 
-static bool is_v1(const struct rt_node *n) /* BatchMatMul does not broadcast batch axes */
+/* BatchMatMul, unlike its later versions, does not broadcast batch axes */
+static bool is_v1(const struct rt_node *n)
 {
     return strcmp(n->schema->name, "BatchMatMul") == 0;
 }
@@ -129,31 +132,32 @@ static enum rt_status matmul_infer(struct rt_infer *x)
 
 /* ---- row dependence ---- */
 
-static bool is_still(const struct rt_dep *d) /* whether the operand holds no row of the batch */
+/* whether the operand does not depend on the rows of the batch */
+static bool is_still(const struct rt_dep *d)
 {
     return d->kind == RT_DEP_NONE || d->kind == RT_DEP_SIZE;
 }
 
-/* The output axis that axis `axis` of operand `k` becomes, or -1 if it is summed over. */
+/* Returns the output axis that axis `axis` of operand `k` becomes, or -1 if it is summed over. */
 static int out_axis(const struct rt_rows *r, int k, int axis)
 {
     const int rank = r->in[k].shape.rank, out_rank = r->out[0].shape.rank;
     const bool t =
         k == 0 ? flag(r->node, "transpose_a", "adj_x") : flag(r->node, "transpose_b", "adj_y");
-    const int own = rank - ((k == 0) == t ? 1 : 2); /* A's rows or B's columns */
+    const int own = rank - ((k == 0) == t ? 1 : 2); /* axis of A's rows or of B's columns */
 
     if (axis == own)
         return k == 0 ? out_rank - 2 : out_rank - 1;
     return axis < rank - 2 ? axis + out_rank - rank : -1;
 }
 
-/* Whether operand k is the same for every index of this output axis. */
+/* Returns whether operand k is the same for every index of this output axis. */
 static bool is_broadcast(const struct rt_rows *r, int k, int axis)
 {
     const struct rt_shape *s = &r->in[k].shape;
     const int i = axis - (r->out[0].shape.rank - s->rank);
     if (axis >= r->out[0].shape.rank - 2)
-        return true; /* the other operand's own axis */
+        return true; /* the axis comes from the other operand */
     return i < 0 || s->dim[i] == 1;
 }
 
@@ -195,7 +199,7 @@ static enum rt_dtype compute_type(enum rt_dtype a, enum rt_dtype b, enum rt_dtyp
     return a == b && b == out ? out : out == RT_I32 ? RT_I32 : RT_F32;
 }
 
-/* Merges neighbouring batch axes that both operands step through with matching strides. */
+/* Merges neighbouring batch axes along which the strides of both operands are compatible. */
 static void merge_batch_axes(struct batch_gemm *p)
 {
     int n = 0;
@@ -252,7 +256,7 @@ static void plan(struct batch_gemm *p, const struct rt_prep *prep)
         step_b *= db;
     }
     merge_batch_axes(p);
-    /* With one right-hand matrix for the whole batch, the batch becomes more rows. */
+    /* With one right-hand matrix for all batch entries, the batch is merged into the rows. */
     if (p->rank == 1 && p->step_b[0] == 0 && !ta && p->step_a[0] == p->g.m * p->g.k) {
         p->g.m *= p->dim[0];
         p->rank = 0;
@@ -266,9 +270,9 @@ struct gemm_state {
     struct batch_gemm p;
     bool plain;
     struct kn_epilogue epilogue;
-    /* bytes of converted copies in scratch memory; 0: computed in place */
+    /* Bytes of converted copies in scratch memory; 0 for an operand that is used in place. */
     int64_t a_bytes, b_bytes, c_bytes;
-    size_t epilogue_at; /* offset in scratch memory of kn_epilogue_residual_bytes bytes */
+    size_t epilogue_at; /* offset in scratch memory of the kn_epilogue_residual_bytes bytes */
 };
 
 static enum rt_status prepare_gemm(struct rt_prep *prep, void **state, bool plain)
@@ -284,7 +288,7 @@ static enum rt_status prepare_gemm(struct rt_prep *prep, void **state, bool plai
     if (st)
         return st;
     int64_t bytes = plain ? 0 : kn_gemm_scratch(g);
-    if (s->p.ta != g->dtype) /* no multiplication of dims overflows here: the tensors exist */
+    if (s->p.ta != g->dtype) /* products of dimensions do not overflow, because the tensors exist */
         s->a_bytes = (g->m * g->k * 4 + 63) / 64 * 64;
     if (s->p.tb != g->dtype)
         s->b_bytes = (g->k * g->n * 4 + 63) / 64 * 64;
@@ -309,8 +313,8 @@ static enum rt_status prepare_plain(struct rt_prep *prep, void **state)
     return prepare_gemm(prep, state, true);
 }
 
-/* Widens small types to float or int32, in which BatchMatMulV3 computes mixed types. *wide: src, or
- * dst with the widened values. */
+/* Converts small types to float or int32, in which BatchMatMulV3 computes mixed types. Sets *wide
+ * to src or, if the values were converted, to dst. */
 static enum rt_status widen(struct rt_run *r, enum rt_dtype from, enum rt_dtype to, const void *src,
                             void *dst, int64_t n, const void **wide)
 {
@@ -356,7 +360,7 @@ static enum rt_status matmul_finish(const struct gemm_state *s, struct rt_run *r
     return kn_epilogue_broadcast(&s->epilogue, r, c);
 }
 
-/* Multiplies matrices [from, to) of the batch; arg: the address of C. */
+/* Multiplies matrices [from, to) of the batch. arg: the address of C. */
 static enum rt_status matmul_shard(struct rt_run *r, void *arg, int64_t from, int64_t to)
 {
     const struct gemm_state *s = r->state;
@@ -403,11 +407,11 @@ static enum rt_status run_gemm(struct rt_run *whole)
 
     if (!step_c || !p->batches)
         return RT_OK;
-    if (!p->g.k) { /* sums without terms; the operands have no bytes */
+    if (!p->g.k) { /* the sums have no terms, and the operands have no bytes */
         const enum rt_status st = kn_zero_chunks(r, c, (size_t)(p->batches * step_c));
         return st ? st : matmul_finish(s, r, c);
     }
-    /* A single GEMM is split over cores by kn_gemm_blocks, and scratch memory suffices for one GEMM
+    /* kn_gemm_blocks splits a single GEMM over cores, and scratch memory suffices only for one GEMM
      * at a time. */
     const enum rt_status st =
         p->batches == 1 || s->epilogue_at || s->plain
@@ -459,15 +463,15 @@ static enum rt_status run_packed(struct rt_run *r)
 
 #define PACK_TYPES (RT_T(RT_F32) | KN_SET(KN_HALFS))
 
-/* rt_op.epilogue: the output's columns and least rank, if one right-hand matrix is shared by all
- * rows. */
+/* Implements rt_op.epilogue: returns the number of output columns and sets *rank to the output's
+ * least rank, if all rows share one right-hand matrix. */
 static int64_t epilogue(const struct rt_node *n, const struct rt_info *in, int *rank)
 {
     *rank = 2;
     return in[1].shape.rank == 2 ? in[1].shape.dim[flag(n, "transpose_b", "adj_y") ? 0 : 1] : 0;
 }
 
-/* Checks the rank that a dense layer's nodes required, where a fusion made this node of them
+/* Checks the rank that the nodes of a dense layer required, if a fusion made this node from them
  * (runtime/fusion/fuse_dense.c). */
 static enum rt_status check_rank(const struct rt_infer *x)
 {
@@ -502,7 +506,8 @@ static void rows_epilogue(struct rt_rows *r)
     kn_epilogue_rows(r, rows);
 }
 
-/* BatchMatMulV3's three types are independent attributes; these combinations are supported. */
+/* Returns whether BatchMatMulV3 supports the node's combination of types. The three types are
+ * independent attributes. */
 static bool takes_mixed(const struct rt_node *n)
 {
     const uint64_t small = RT_T(RT_I8) | RT_T(RT_U8);
@@ -514,7 +519,8 @@ static bool takes_mixed(const struct rt_node *n)
            (out == RT_BF16 && !(both & ~(small | RT_T(RT_BF16))) && (both & RT_T(RT_BF16)));
 }
 
-/* Each element of `out` is a sum along one of the last two dimensions of the left-hand matrix. */
+/* Counts the FLOPs: each element of `out` is a sum along one of the last two dimensions of the
+ * left-hand matrix. */
 static double matmul_flops(const struct rt_node *n, const struct rt_shape *in, int n_in,
                            const struct rt_shape *out)
 {

@@ -11,7 +11,7 @@
 #include "runtime/base/machine.h"
 #include "runtime/base/sanitizer.h"
 
-/* Holds a vector in a register: a compiler would load it again at each use. */
+/* Keeps a vector in a register, because a compiler would reload it at each use. */
 #if defined(__x86_64__)
 #define KEEP(v) __asm__("" : "+v"(v))
 #else
@@ -20,44 +20,46 @@
 
 enum {
     LINE = 16,             /* floats in a cache line */
-    WIDE = 2,              /* vectors side by side in a panel */
-    GEMV_PANELS = 4,       /* the most panels that a GEMV computes at a time */
-    PREFETCH_FLOATS = 256, /* distance in floats by which a GEMV prefetches a panel */
+    WIDE = 2,              /* vectors in a row of a panel */
+    GEMV_PANELS = 4,       /* the most panels that a GEMV computes together */
+    PREFETCH_FLOATS = 256, /* how many floats ahead a GEMV prefetches a panel */
     L2_BYTES = 1 << 20,    /* bytes that stay in a core's own cache if little else is used */
-    /* Terms of a sum that are computed at a time: this much of a panel stays in a nearer cache
-     * while all rows of a block pass over it. */
+    /* Terms of a sum that are computed together: this part of a panel stays in a nearer cache while
+     * all rows of a block pass over it. */
     KC = 768,
-    MC_KC = 1 << 17, /* floats of a in a block of rows: a part of a core's own cache */
-    MC = 336         /* the most rows of a block */
+    /* floats of matrix a in a block of rows, which occupy a part of a core's own cache */
+    MC_KC = 1 << 17,
+    MC = 336 /* the most rows in a block */
 };
 
 /*
  * Sanitizers make the code of a micro-kernel about ten times as large, and compilers then take
- * minutes for it. Under sanitizers there is one copy for all sizes, and no loops that only
- * prefetch.
+ * minutes for it. Under sanitizers, one micro-kernel serves all sizes, and loops that only prefetch
+ * are omitted.
  */
 #define PREFETCHES (!RT_HAS_SANITIZER)
 
-/* Arguments of the micro-kernels: all rows of a block, for one panel (GEMV: several) and one block
- * of k. */
+/* Arguments of the micro-kernels: all rows of a block, one panel (GEMV: several panels) and one
+ * block of k. */
 struct kn_packed_gemm_block {
     const float *a, *b;
     float *c;
-    const float *start, *bias; /* start: the initial values of the sums; NULL: zeros */
-    const float *next;         /* packed floats to prefetch */
+    const float *start, *bias; /* start: the initial values of the sums, or NULL for zeros */
+    const float *next;         /* packed floats to prefetch for the next micro-kernel */
     int64_t lda, ldc, ld_start;
-    int64_t prefetch_step; /* how far `next` advances with each term */
+    int64_t prefetch_step; /* floats that `next` advances by with each term */
     int64_t rows, k;
-    int wide, last;  /* vectors in the panel, and floats in the last of them */
-    int panels;      /* number of whole panels computed at once */
-    int64_t step;    /* packed floats from one panel to the next */
-    bool in_cache;   /* the packed floats are in the cache: nothing is prefetched */
-    bool prefetch_a; /* a is read for the first time and its rows are contiguous: prefetch them */
+    int wide, last; /* vectors in the panel; floats in the last vector */
+    int panels;     /* number of complete panels computed together */
+    int64_t step;   /* packed floats from one panel to the next */
+    bool in_cache;  /* the packed floats are in the cache, so that nothing is prefetched */
+    /* a is read for the first time and its rows are contiguous, so that they are prefetched */
+    bool prefetch_a;
     bool clips;
     float least, most;
 };
 
-/* Some rows of a panel, and the addresses of the next rows to prefetch. */
+/* Some rows of a panel, and the addresses of the rows to prefetch for the next micro-kernel. */
 struct micro_kernel {
     const float *a;
     float *c;
@@ -105,7 +107,7 @@ size_t kn_packed_gemm_pack_bytes(const struct kn_packed_gemm *p)
     return (size_t)(p->panels * p->panel * p->k) * sizeof(float);
 }
 
-/* Transposes columns of b, each ldb floats behind the one before it, into rows of dst. */
+/* Transposes columns of b, each ldb floats after the previous one, into rows of dst. */
 static void transpose_columns(const float *b, int64_t ldb, int64_t cols, int64_t k, float *dst,
                               int64_t width)
 {
@@ -159,7 +161,7 @@ static int64_t rows_of_block(const struct kn_packed_gemm *p, int64_t rows, int64
     return kn_round_up(each, step);
 }
 
-/* The position and size of a block. */
+/* The position and the size of a block of the GEMM. */
 struct block {
     int64_t row, rows, k_from, k;
 };
@@ -217,13 +219,15 @@ void kn_packed_gemm_run(const struct kn_packed_gemm *p, const struct kn_packed_g
                         const struct kn_gemm_post_ops *post_ops)
 {
     const int64_t terms = t->k_to - t->k_from;
-    /* One group of rows passes over each panel only once: splitting k would gain nothing. */
+    /* A single group of rows passes over each panel only once, so splitting k would gain
+     * nothing. */
     const int64_t k = t->rows > p->loops->rows ? kn_even_size(terms, KC, 1) : terms;
     const int64_t rows = rows_of_block(p, t->rows, k);
 
     for (int64_t row = 0; row < t->rows; row += rows) {
         int64_t l = t->k_from;
-        do { /* once even without terms, because bias and residual are still to be added */
+        /* Runs once even if the sums have no terms, because bias and residual must be added. */
+        do {
             const struct block at = {row, kn_min_i64(t->rows - row, rows), l,
                                      kn_min_i64(t->k_to - l, k)};
             run_block(p, t, post_ops, &at);

@@ -1,21 +1,21 @@
 /*
- * The float32 GEMM with a packed right side, for constant weights, which are packed once, and for
- * the keys and values of attention, which are packed at each run:
+ * A float32 GEMM with a packed right-hand matrix, for constant weights, which are packed once, and
+ * for the keys and values of attention, which are packed in each run:
  *
  *   c [rows, n] = activation(a [rows, k] b [k, n] + bias + residual)
  *
- * b is packed into panels of neighbouring columns; kn_packed_gemm_offset is the layout. The
- * packed bytes depend on k, n and the panel's width, which depends on the instruction set: `panel`
- * is part of the key under which each kernel keeps packed bytes (rt_prep_pack in fused_gemm.c,
- * rnn.c, winograd_conv.c and winograd_1d_conv.c). k, n and rows may be any numbers: few rows are
- * computed as correctly, and nearly as fast, as many.
+ * b is packed into panels of neighbouring columns; kn_packed_gemm_offset is the layout. The packed
+ * bytes depend on k, n and the panel's width, which depends on the instruction set: `panel` is part
+ * of the key under which each kernel keeps packed bytes (rt_prep_pack in fused_gemm.c, rnn.c,
+ * winograd_conv.c and winograd_1d_conv.c). k, n and rows may be any numbers; few rows are computed
+ * as correctly, and nearly as efficiently, as many.
  *
- * An output's sum is bias + residual and then one product after the other in the order of k. The
- * sum does not depend on the number of rows, nor on how rows, panels and k are split. A NaN or
- * infinity of an operand has the effect that it has in the plain sum.
+ * An output's sum starts at bias + residual and adds one product after the other in the order of k.
+ * The sum does not depend on the number of rows, nor on how rows, panels and k are split. A NaN or
+ * infinity in an operand has the same effect as in a plain sum.
  *
- * Threads: pure. Nothing is allocated. Rows of a and c may be any number of floats apart; nothing
- * behind the last column of the last row is touched.
+ * Threads: pure. Nothing is allocated. Rows of a and c may be any number of floats apart; memory
+ * after the last column of the last row is not accessed.
  */
 #ifndef KN_MATMUL_PACKED_GEMM_H
 #define KN_MATMUL_PACKED_GEMM_H
@@ -28,25 +28,26 @@ struct kn_packed_gemm_loops;
 
 struct kn_packed_gemm {
     int64_t k, n;
-    /* the next multiplication uses the same packed floats, which may still be in the cache */
+    /* The next multiplication uses the same packed floats, which may still be in the cache. */
     bool reuse;
     /* set by kn_packed_gemm_init */
-    int64_t panel;  /* columns of a panel */
+    int64_t panel;  /* columns per panel */
     int64_t panels; /* number of panels; the last one may have fewer columns */
-    bool in_cache;  /* `reuse` is set and the packed floats fit in a core's own cache */
+    bool in_cache;  /* `reuse` is set, and the packed floats fit in a core's own cache */
     const struct kn_packed_gemm_loops *loops;
 };
 
-/* Sets the other fields from k and n, which may be 0, and `reuse`. False: a size cannot be
- * addressed. */
+/* Sets the other members from k and n, which may be 0, and `reuse`. Returns false if a size exceeds
+ * the address space. */
 bool kn_packed_gemm_init(struct kn_packed_gemm *p);
 size_t kn_packed_gemm_pack_bytes(const struct kn_packed_gemm *p);
-/* Packs b [k, n] or, if `transposed`, [n, k], with ldb floats between rows. `scale` (NULL: none): n
- * floats by which the columns are multiplied. dst is 64-byte aligned. */
+/* Packs b [k, n] or, if `transposed`, [n, k], with ldb floats between rows. scale: n floats that
+ * multiply the columns, or NULL. dst must be 64-byte aligned. */
 void kn_packed_gemm_pack(const struct kn_packed_gemm *p, const float *b, int64_t ldb,
                          bool transposed, const float *scale, float *dst);
 
-/* The index of b[row][col] in the packed floats, for those who write or address them themselves. */
+/* Returns the index of b[row][col] in the packed floats, for callers that read or write packed
+ * floats themselves. */
 static inline int64_t kn_packed_gemm_offset(const struct kn_packed_gemm *p, int64_t row,
                                             int64_t col)
 {
@@ -54,20 +55,21 @@ static inline int64_t kn_packed_gemm_offset(const struct kn_packed_gemm *p, int6
     return (col - in_panel) * p->k + row * p->panel + in_panel;
 }
 
-/* Whether this processor has an instruction set with which no library is faster than these
- * loops. */
+/* Returns whether this processor has an instruction set with which these loops are at least as fast
+ * as the libraries. */
 bool kn_packed_gemm_is_fast(void);
 
-/* The post-ops of the GEMM: where an output's sum starts, and what is done with the finished
- * sum. */
+/* The post-ops of the GEMM: the start of an output's sum, and the steps after the sum is
+ * complete. */
 struct kn_gemm_post_ops {
-    const float *bias;     /* n floats; NULL: none */
-    const float *residual; /* [rows, n]; may be c itself, with the same ldc; NULL: none */
+    const float *bias;     /* n floats, or NULL for no bias */
+    const float *residual; /* [rows, n]; may be c itself, with the same ldc; NULL for no residual */
     int64_t ld_residual;   /* floats between rows of the residual */
     bool clips;            /* the sum is clipped to [least, most]; NaN stays NaN */
     float least, most;
-    /* NULL, or called with every block of finished outputs, [rows, cols] of c from row `row` and
-     * column `col` on, while they are in the nearest cache. `at`: the first of these outputs. */
+    /* Called, unless NULL, with every block of finished outputs while they are in the nearest
+     * cache: [rows, cols] of c from row `row` and column `col` on. `at` points to the first of
+     * these outputs. */
     void (*finish)(const void *arg, float *at, int64_t row, int64_t rows, int64_t col,
                    int64_t cols);
     const void *arg;
@@ -75,25 +77,26 @@ struct kn_gemm_post_ops {
 
 /*
  * A part of a GEMM: panels [from, to) of the columns, and terms [k_from, k_to) of the sums. A
- * caller that does not have all of a at once runs parts of k in order: the part with k_from 0
- * starts the sums, later parts add to c, and the part with k_to == k finishes them.
+ * caller that has only a part of a at a time runs parts of k in order: the part with k_from 0
+ * starts the sums, later parts add to c, and the part with k_to == k finishes the sums.
  */
 struct kn_packed_gemm_args {
     const float *packed;
     const float *a; /* address of row 0, column k_from */
     int64_t lda;
-    float *c; /* address of row 0, column 0, whichever panel is the first */
+    float *c; /* address of row 0, column 0, whatever the first panel is */
     int64_t ldc;
     int64_t rows;
     int64_t from, to;
     int64_t k_from, k_to;
-    const float *next; /* packed floats that are needed after these, to be prefetched; NULL: none */
+    const float *next; /* packed floats to prefetch, which are needed after this part's, or NULL */
 };
-/* Runs a part. post_ops NULL: no bias, residual, clipping or finish. */
+/* Runs a part of the GEMM. With post_ops NULL, there is no bias, residual, clipping or finish. */
 void kn_packed_gemm_run(const struct kn_packed_gemm *p, const struct kn_packed_gemm_args *part,
                         const struct kn_gemm_post_ops *post_ops);
 
-/* The whole GEMM on a [rows, k], with dense rows of a and c. */
+/* Returns the arguments of the complete GEMM on a [rows, k], where rows of a and c are
+ * contiguous. */
 static inline struct kn_packed_gemm_args kn_packed_gemm_whole(const struct kn_packed_gemm *p,
                                                               const float *packed, const float *a,
                                                               float *c, int64_t rows)

@@ -1,12 +1,12 @@
 /*
  * The GEMV kernels of packed_gemm_loops.h, which includes this file for each instruction set and
- * undefines its macros. ALL_GEMV has a case for each number of rows and panels.
+ * undefines the file's macros. ALL_GEMV has a case for each number of rows and panels.
  */
 
 /*
- * GEMV: a few rows of `panels` whole panels. One panel has too few sums to keep the multipliers
- * busy: a multiplication would have to wait for the one before it. With `in_cache` the panels are
- * not prefetched.
+ * Computes a GEMV: a few rows by `panels` complete panels. Several panels are computed together,
+ * because one panel has too few sums to keep the multipliers busy: each multiplication would wait
+ * for the previous one. With `in_cache`, panels are not prefetched.
  */
 SIZED void LOOPS(gemv)(const struct kn_packed_gemm_block *s, const int rows, const int panels,
                        const bool in_cache)
@@ -54,7 +54,7 @@ SIZED void LOOPS(gemv)(const struct kn_packed_gemm_block *s, const int rows, con
     case (r)*GEMV_PANELS + (panels):                                                               \
         LOOPS(gemv)(s, r, panels, false);                                                          \
         break;
-/* With one row each weight is used once, and a prefetch costs as much as that use. */
+/* With one row, each weight is used once, and a prefetch costs as much as the use. */
 #define ONE_ROW(panels)                                                                            \
     case GEMV_PANELS + (panels):                                                                   \
         if (s->in_cache)                                                                           \

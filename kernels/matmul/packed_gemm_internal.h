@@ -11,15 +11,15 @@ struct kn_packed_gemm_block; /* packed_gemm.c */
 
 struct kn_packed_gemm_loops {
     int lanes; /* floats in a vector */
-    int rows;  /* the most rows of a micro-kernel */
-    int gemv;  /* the most rows of a GEMV, which computes several panels at once */
+    int rows;  /* the most rows that a micro-kernel computes */
+    int gemv;  /* the most rows that a GEMV computes; it computes several panels together */
     void (*panel_block)(const struct kn_packed_gemm_block *s);
 };
 
-/* The loops of one of the instruction sets that this processor has: 0 is the best set, which
- * kn_packed_gemm_init uses. NULL: the processor has no more sets. */
+/* Returns the loops of the which-th best instruction set of this processor; kn_packed_gemm_init
+ * uses set 0. Returns NULL if the processor has no more sets. */
 const struct kn_packed_gemm_loops *kn_packed_gemm_loops_of(int which);
-/* kn_packed_gemm_init with these loops. */
+/* Like kn_packed_gemm_init, but with the given loops. */
 bool kn_packed_gemm_init_with(struct kn_packed_gemm *p, const struct kn_packed_gemm_loops *loops);
 
 #endif

@@ -15,7 +15,7 @@
 #define NR (LANES * WIDE)
 
 #if PREFETCHES
-#define SIZED INLINE /* one copy for each number of rows and vectors */
+#define SIZED INLINE /* compiles one copy for each number of rows and vectors */
 #else
 #define SIZED TARGET static __attribute__((noinline))
 #endif
@@ -41,17 +41,17 @@ INLINE VEC LOOPS(clip)(const struct kn_packed_gemm_block *s, VEC v)
 #endif
 }
 
-/* The position of a micro-kernel's loops, and the addresses that they prefetch: a panel, and what
- * the next micro-kernel reads and writes. */
+/* The loop position of a micro-kernel, and the addresses that its loops prefetch: a panel, and the
+ * memory that the next micro-kernel reads and writes. */
 struct LOOPS(at) {
     const float *a[(MR + 3) / 4], *b;
     const float *next, *next_a, *next_start, *next_c;
     VEC sum[MR][WIDE];
 };
 
-/* Adds n terms to the sums. Rows of a are addressed in groups of four from pointers that advance,
- * which leaves registers for the sums. With `prefetch_c` each term prefetches a row of the next
- * micro-kernel's c, with `prefetch_a` a cache line of its a. */
+/* Adds n terms to the sums. Rows of a are addressed in groups of four from advancing pointers,
+ * which leaves registers for the sums. With `prefetch_c`, each term prefetches a row of the next
+ * micro-kernel's c; with `prefetch_a`, a cache line of the next micro-kernel's a. */
 INLINE void LOOPS(terms)(const struct kn_packed_gemm_block *s, struct LOOPS(at) * at, int64_t n,
                          const int rows, const int wide, const bool prefetch_c,
                          const bool prefetch_a)
@@ -90,12 +90,13 @@ INLINE void LOOPS(terms)(const struct kn_packed_gemm_block *s, struct LOOPS(at) 
     }
 }
 
-/* The micro-kernel: `rows` rows of one panel, of which `wide` vectors are computed. */
+/* The micro-kernel: computes `wide` vectors in each of `rows` rows of one panel. */
 SIZED void LOOPS(micro_kernel)(const struct kn_packed_gemm_block *s, const struct micro_kernel *o,
                                const int rows, const int wide)
 {
     const int64_t few = !PREFETCHES ? 0 : s->k < rows ? s->k : rows;
-    struct LOOPS(at) at; /* an initialiser would write zeros to all sums first */
+    /* set member by member, because an initialiser would first zero all sums */
+    struct LOOPS(at) at;
 
     at.b = s->b;
     at.next = o->next;
@@ -152,7 +153,7 @@ SIZED void LOOPS(micro_kernel)(const struct kn_packed_gemm_block *s, const struc
 #error "no micro-kernels for this MR"
 #endif
 
-/* Computes a block: several panels at once (s->panels > 1), or all rows of one panel in groups of
+/* Computes a block: several panels together (s->panels > 1), or all rows of one panel in groups of
  * nearly equal height. */
 TARGET static void LOOPS(panel_block)(const struct kn_packed_gemm_block *s)
 {
