@@ -23,7 +23,7 @@ KN_MAP_OP(relu6, "Relu6", REALS)
 
 #define KN_FOR_F32_HALFS(M, ...) M(RT_F32, float, __VA_ARGS__) KN_FOR_HALFS(M, __VA_ARGS__)
 
-/* exp(x) - 1 for x < 0, else x. */
+/* ELU is exp(x) - 1 for x < 0, else x. */
 #define ELU_VEC(dt, x) kn_select((x) < 0, kn_expm1_f32(x), x)
 #define ELU(dt, x)     ((x) < 0 ? expm1(x) : (x))
 KN_FOR_F32_HALFS(KN_MAP_SAME, elu, ELU_VEC)
@@ -39,7 +39,7 @@ KN_FOR_F32_HALFS(KN_MAP_SAME, selu, SELU_VEC)
 KN_MAP_SAME(RT_F64, double, selu, SELU)
 KN_MAP_OP(selu, "Selu", FLOATS)
 
-/* log(1 + exp(x)). For large x the result is x itself, and exp(x) would overflow. */
+/* Softplus is log(1 + exp(x)). For large x, where exp(x) would overflow, it is x. */
 #define SOFTPLUS_VEC(dt, x) kn_select((x) > 20.0f, x, kn_log1p_f32(kn_exp_f32(x)))
 #define SOFTPLUS(dt, x)     ((x) > 40 ? (x) : log1p(exp(x)))
 KN_FOR_F32_HALFS(KN_MAP_SAME, softplus, SOFTPLUS_VEC)

@@ -10,8 +10,8 @@
 #include "kernels/cpu/types.h"
 #include "kernels/entry.h"
 
-/* Row i of every output depends on row i of every input. An input that does not depend on the
- * batch must have one row, to be broadcast to all. */
+/* Row-wise: row i of every output depends on row i of every input. An input that does not depend on
+ * the batch must have one row, which is broadcast. */
 static void rows_paired(struct rt_rows *r)
 {
     bool any = false, sized = false, still_rows = false;
@@ -69,7 +69,7 @@ static enum rt_status infer_dense(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Two matrices that are broadcast with each other: steps are 0 along broadcast axes. */
+/* Two matrices that are broadcast to each other; the steps are 0 along broadcast axes. */
 struct pair {
     int64_t rows, cols, a_row, a_col, b_row, b_col;
 };
@@ -81,7 +81,7 @@ static void steps(const struct rt_tensor *t, const struct pair *p, int64_t *row,
     *col = cols == 1 && p->cols != 1 ? 0 : 1;
 }
 
-enum { ROW_WORK = 32 }; /* cost per class: two exponentials and three passes */
+enum { ROW_WORK = 32 }; /* cost per class, for two exponentials and three passes */
 
 #define AS_IS(v) (v)
 #define DENSE(dt, T, ACC, GET, PUT, EXP, LOG)                                                      \
@@ -287,7 +287,7 @@ static bool is_in_top(const float *p, int64_t n, int64_t target, int64_t k)
         return false;
     for (int64_t i = 0; i < n; i++) {
         if (!isfinite(p[i]))
-            return false; /* rows with infinity or NaN have no order */
+            return false; /* a row that contains infinity or NaN has no order */
         if (p[i] > p[target] && ++better > k)
             break;
     }

@@ -1,5 +1,5 @@
 /*
- * Ops that work along channels: BiasAdd, FusedBatchNorm (all versions),
+ * Ops that process each channel: BiasAdd, FusedBatchNorm (all versions),
  * BatchNormWithGlobalNormalization, LRN.
  */
 #include <math.h>
@@ -19,7 +19,7 @@ static enum rt_status fail_shape(struct rt_error *err, const char *words, const 
                    rt_shape_text(text, sizeof text, s->rank, s->dim));
 }
 
-/* A tensor viewed as [outer, channels, inner]. */
+/* The shape of a tensor viewed as [outer, channels, inner]. */
 struct channels {
     int64_t outer, n, inner;
 };
@@ -34,15 +34,16 @@ static struct channels channels_of(const struct rt_shape *s, int axis)
     return c;
 }
 
-/* A contiguous part of such a tensor: its shape, its first element, and that element's channel. */
+/* A contiguous part of a tensor viewed by channels: its shape, its first element, and the channel
+ * of its first element. */
 struct chunk {
     struct channels c;
     int64_t at, channel;
 };
 
 /*
- * Sets the chunk that begins at element `at`, of at most KN_CHUNK elements: whole rows, or channels
- * of one row, or a part of one channel. False: no elements are left.
+ * Sets the chunk that begins at element `at` and has at most KN_CHUNK elements: complete rows,
+ * channels of one row, or a part of one channel. Returns false if no elements are left.
  */
 static bool next_chunk(const struct channels *c, int64_t at, struct chunk *p)
 {
@@ -66,10 +67,11 @@ static bool next_chunk(const struct channels *c, int64_t at, struct chunk *p)
     return true;
 }
 
-/* cost of an element, in the units of rt_run_spend: half-precision types take a few nanoseconds */
+/* Cost per element, in units of rt_run_spend: half-precision types take a few nanoseconds. */
 enum { COST = 4 };
 
-/* Moves to the chunk behind p. False: there is none, or the run must end and *st says so. */
+/* Advances p to the next chunk. Returns false if there is none or, with a failure in *st, if the
+ * run must end. */
 static bool go_on(struct rt_run *r, const struct channels *c, int64_t *left, struct chunk *p,
                   enum rt_status *st)
 {
@@ -131,7 +133,7 @@ static enum rt_status infer_bias(struct rt_infer *x)
             }                                                                                      \
         }                                                                                          \
     }
-/* Integers are added as unsigned types, so that they wrap around; the bits of the sum are the
+/* Integers are added in unsigned types, so that they wrap around; the bits of the sum are the
  * same. */
 #define BIAS_AS_IS(dt, T) BIAS(dt, T, AS_IS, AS_IS)
 KN_UNSIGNED(BIAS_AS_IS)
@@ -237,7 +239,7 @@ static void rows_norm(struct rt_rows *r)
     if (rt_attr_bool(r->node, "is_training"))
         return;
     rt_rows_first(r);
-    for (int k = 1; k < r->n_out; k++) /* the statistics that were passed in */
+    for (int k = 1; k < r->n_out; k++) /* the output statistics are copies of the inputs */
         r->out_dep[k].kind = RT_DEP_NONE;
     for (int k = 1; k < r->n_in; k++)
         if (r->in_dep[k].kind != RT_DEP_NONE)
@@ -253,8 +255,8 @@ static enum rt_status prepare_norm(struct rt_prep *p, void **state)
     if (!c)
         return p->err->code;
     *c = channels_of(s, kn_channels_first(p->node) ? 1 : s->rank - 1);
-    /* Training: a mean and a variance in double for each channel; always: a float factor for each
-     * channel. */
+    /* Scratch memory holds a float factor per channel and, in training, a mean and a variance in
+     * double per channel. */
     p->scratch_bytes = (size_t)c->n * 3 * sizeof(double);
     *state = c;
     return RT_OK;
@@ -281,7 +283,7 @@ static enum rt_status prepare_norm(struct rt_prep *p, void **state)
             }                                                                                      \
         }                                                                                          \
     }                                                                                              \
-    /* Adds to sum each channel's values or, given a mean, their squared distances to it. */       \
+    /* Adds up each channel's values or, given a mean, their squared distances from the mean. */   \
     static void add_up_##dt(const struct channels *c, const T *x, const double *mean, double *sum) \
     {                                                                                              \
         for (int64_t o = 0; o < c->outer; o++)                                                     \
@@ -323,7 +325,7 @@ static enum rt_status normalise(struct rt_run *r, const struct channels *c, cons
     return st;
 }
 
-/* Mean and variance of each channel, in two passes with sums in double. */
+/* Computes mean and variance of each channel, in two passes with sums in double. */
 static enum rt_status moments(struct rt_run *r, const struct channels *c, double *mean, double *var)
 {
     const double n = (double)(c->outer * c->inner);
@@ -398,11 +400,12 @@ static enum rt_status run_norm(struct rt_run *r)
     const float epsilon = rt_attr_float(r->node, "epsilon");
     const float *scale = r->in[1].data, *offset = r->in[2].data;
     const float *mean = r->in[3].data, *var = r->in[4].data;
-    /* the factors lie behind the two rows of doubles that train uses */
+    /* The factors follow the two rows of doubles that train() uses. */
     float *factor = r->scratch ? (float *)r->scratch + 4 * c->n : NULL;
 
-    /* Without data, the statistics are NaN, even if some were passed in. The reserved outputs 3 and
-     * 4 are what TensorFlow answers with oneDNN; without it, it leaves them as the memory was. */
+    /* Without data, the statistics are NaN, even if the inputs hold statistics. The reserved
+     * outputs 3 and 4 are those of TensorFlow with oneDNN; without oneDNN, TensorFlow leaves them
+     * uninitialised. */
     if (c->outer * c->n * c->inner == 0) {
         for (int64_t i = 0; i < c->n; i++) {
             ((float *)r->out[1].data)[i] = ((float *)r->out[2].data)[i] = NAN;
@@ -531,8 +534,8 @@ struct lrn {
     float bias, alpha, beta;
 };
 
-/* TensorFlow computes powers as exp(log(base) * by): NaN for negative bases, and where the product
- * is 0 * infinity. powf differs there, but is closer for ordinary numbers. */
+/* Computes a power as TensorFlow does, as exp(log(base) * by): NaN for negative bases, and if the
+ * product is 0 * infinity. powf differs in these cases, but is closer for ordinary numbers. */
 static float lrn_power(float base, float by)
 {
     const bool ordinary = base > 0 && isfinite(base) && isfinite(by);
@@ -543,7 +546,7 @@ static enum rt_status lrn_pixel(struct rt_run *r, int64_t *left, const struct lr
                                 const float *x, float *y, int64_t n)
 {
     /* TensorFlow multiplies the squares by a band matrix, whose zeros turn values that are not
-     * finite into NaN: channels whose window does not contain such a value become NaN too. */
+     * finite into NaN, so that channels whose window contains no such value become NaN as well. */
     int64_t first_odd = n, last_odd = -1;
 
     for (int64_t i = 0; i < n; i++) {
@@ -574,7 +577,7 @@ static enum rt_status run_lrn(struct rt_run *r)
 {
     const struct rt_tensor *t = &r->in[0];
     if (rt_tensor_count(t) == 0)
-        return RT_OK; /* The other dimensions may be very large, and r->scratch may be NULL. */
+        return RT_OK; /* Other dimensions may be very large here, and r->scratch may be NULL. */
     const enum rt_dtype d = (enum rt_dtype)t->dtype;
     const struct lrn l = {.radius = rt_attr_int(r->node, "depth_radius"),
                           .bias = rt_attr_float(r->node, "bias"),
@@ -608,7 +611,7 @@ static enum rt_status check_lrn(const struct rt_node *n, struct rt_error *err)
 #define BIAS_TYPES (KN_SET(KN_REALS) | KN_SET(KN_COMPLEX))
 #define NORM_TYPES (RT_T(RT_F32) | KN_SET(KN_HALFS))
 
-/* Statistics are float32, whatever the type of the data. */
+/* Statistics are float32, whatever the type of the data is. */
 #define NORM_KERNEL(op_)                                                                           \
     KN_KERNELS({.op = (op_),                                                                       \
                 .device = "CPU",                                                                   \

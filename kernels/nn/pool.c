@@ -1,6 +1,6 @@
 /*
  * Poolings over two or three spatial axes: MaxPool, MaxPoolV2, MaxPool3D, AvgPool, AvgPool3D,
- * MaxPoolWithArgmax. The channels are innermost, so a window is reduced one whole pixel at a time.
+ * MaxPoolWithArgmax. Channels are innermost, so a window is reduced one complete pixel at a time.
  */
 #include <float.h>
 #include <string.h>
@@ -14,13 +14,13 @@
 
 struct pool {
     int n_spatial;
-    /* depth: channels of a window, 1 except for depthwise MaxPool */
+    /* depth: channels in a window, which is 1 except for depthwise MaxPool */
     int64_t batch, channels, depth;
-    struct kn_axis a[KN_MAX_SPATIAL]; /* leading axes that are missing have length 1 */
-    bool count_batch; /* argmax counts from the start of the whole input, not of the image */
+    struct kn_axis a[KN_MAX_SPATIAL]; /* missing leading axes have length 1 */
+    bool count_batch; /* argmax counts from the start of the complete input, not of the image */
     enum rt_dtype dtype;
     bool average;
-    bool zeros; /* padding of a MaxPool counts as zeros (runtime/fusion/fuse_pad.c) */
+    bool zeros; /* a MaxPool's padding counts as zeros (runtime/fusion/fuse_pad.c) */
 };
 
 /* ---- attributes ---- */
@@ -138,7 +138,7 @@ static enum rt_status check_explicit(const struct kn_axis *a, int axis, struct r
     return RT_OK;
 }
 
-/* Dimensions of `in` may be -1 (unknown). */
+/* Computes the pooling's shape. Dimensions of `in` may be -1 (unknown). */
 static enum rt_status solve(struct pool *p, const struct rt_node *n, const struct rt_shape *in,
                             const int64_t *k, const int64_t *s, struct rt_error *err)
 {
@@ -180,7 +180,7 @@ static enum rt_status solve(struct pool *p, const struct rt_node *n, const struc
         if (st)
             return st;
     }
-    /* MaxPoolWithArgmax pools over spatial axes only, whatever its ksize says about channels. */
+    /* MaxPoolWithArgmax pools over spatial axes only, whatever its ksize is for channels. */
     if (op_is(n, "MaxPoolWithArgmax")) {
         p->depth = 1;
         return RT_OK;
@@ -206,7 +206,7 @@ static enum rt_status infer_window(struct rt_infer *x, const int64_t *k, const i
     return RT_OK;
 }
 
-/* Sets the output's rank. *known: whether the input's rank is known. */
+/* Sets the output's rank, and *known to whether the input's rank is known. */
 static enum rt_status infer_rank(struct rt_infer *x, bool *known)
 {
     const struct rt_shape *in = &x->in[0].shape;
@@ -269,7 +269,7 @@ static enum rt_status read_window(const struct rt_node *n, const struct rt_info 
 
     for (int i = 0; i < 2; i++) {
         const struct rt_tensor *t = in[1 + i].value;
-        /* the tensor may have any shape of four elements, as in TensorFlow */
+        /* As in TensorFlow, the tensor may have any shape with four elements. */
         if (rt_tensor_count(t) != 4)
             return rt_fail(err, RT_INVALID_ARGUMENT,
                            "Sliding window %s field must specify 4 dimensions", name[i]);
@@ -277,7 +277,7 @@ static enum rt_status read_window(const struct rt_node *n, const struct rt_info 
             v[i][j] = kn_int_at(t, j);
     }
     if (v[0][3] == 1)
-        v[1][3] = 1; /* TensorFlow ignores the stride along channels in this case */
+        v[1][3] = 1; /* TensorFlow ignores the stride along channels here */
     return check_window(n, v[0], v[1], err);
 }
 
@@ -295,7 +295,7 @@ static enum rt_status infer_v2(struct rt_infer *x)
 
 /* ---- loops ---- */
 
-/* The types of computation: maxima in the type of the input, averages of half-precision types in
+/* The types of computation: maxima use the input's type, and averages of half-precision types use
  * float. */
 #define AS_IS(v)    (v)
 #define LOW_RT_F32  -FLT_MAX
@@ -311,10 +311,10 @@ static enum rt_status infer_v2(struct rt_infer *x)
 #define LOW_RT_F16  ((struct kn_half){0xfbff})
 #define LOW_RT_BF16 ((struct kn_bfloat){0xff7f})
 
-struct place { /* one window: the part of it that lies inside the input */
+struct place { /* one window, or rather the part that lies inside the input */
     int64_t lo[3], hi[3], start[3];
-    bool zeros;       /* the part that lies outside counts as zeros */
-    int64_t from, to; /* the channels that are reduced in this pass */
+    bool zeros;       /* the part of the window outside the input counts as zeros */
+    int64_t from, to; /* the channels that this pass reduces */
 };
 
 static void place_window(const struct pool *p, const int64_t *at, struct place *w)
@@ -333,13 +333,14 @@ static int64_t pixel(const struct pool *p, const struct place *w, int64_t d, int
 }
 
 /*
- * Costs in the units of rt_run_spend: of locating a window, of moving to one of its pixels, and of
- * an element that needs a branch or a call. A window may be as large as the image, so the run is
+ * Costs in units of rt_run_spend: of locating a window, of moving to one of its pixels, and of an
+ * element that needs a branch or a call. A window may be as large as the image, so the deadline is
  * checked between its pixels.
  */
 enum { PLACE_WORK = 16, PIXEL_WORK = 4, BRANCH_WORK = 4 };
 
-/* Each body reduces channels [from, to) of a window; src is the image, dst the window's output. */
+/* Each body reduces channels [from, to) of a window; src is the image, dst is the window's
+ * output. */
 #define MAX_BODY(dt, T, GET)                                                                       \
     KN_CLONES static void max_pixel_##dt(T *restrict y, const T *restrict x, int64_t n)            \
     {                                                                                              \
@@ -436,8 +437,8 @@ AVG_BODY(RT_F16, struct kn_half, float, kn_from_f16, kn_to_f16)
 AVG_BODY(RT_BF16, struct kn_bfloat, float, kn_from_bf16, kn_to_bf16)
 
 /*
- * A row of float outputs: the results of a window stay in registers, for some channels at a time.
- * The sums have the same terms in the same order as above.
+ * Rows of float outputs: the results of a window stay in registers, for several channels at a time.
+ * The sums have the same terms in the same order as in the generic loops.
  */
 enum { LANES = 16, WIDE = 4 };
 typedef float lanes __attribute__((vector_size(LANES * sizeof(float)), aligned(4)));
@@ -463,7 +464,7 @@ static inline __attribute__((always_inline)) void float_window(const struct pool
                     if (p->average) {
                         sum[w] += px[w];
                     } else {
-                        /* a NaN is not greater, so it is ignored */
+                        /* a NaN does not compare greater, so it is ignored */
                         const lane_bits mask = px[w] > sum[w];
                         sum[w] = (lanes)(((lane_bits)px[w] & mask) | ((lane_bits)sum[w] & ~mask));
                     }
@@ -503,7 +504,8 @@ KN_CLONES static void float_row(const struct pool *p, int64_t d, int64_t h, cons
     }
 }
 
-/* The cost of a window in the units of rt_run_spend. A window may be far larger than the image. */
+/* Returns the cost of a window in units of rt_run_spend. A window may be far larger than the
+ * image. */
 static int64_t window_work(const struct pool *p)
 {
     int64_t work = rt_mul_saturated(2, p->channels);
@@ -574,7 +576,7 @@ static enum rt_status argmax_window(const struct pool *p, const struct place *w,
 
 /* ---- prepare and run ---- */
 
-/* Channels of a window that are reduced at a time, with their sums or indices in scratch memory. */
+/* Channels of a window that are reduced together, with their sums or indices in scratch memory. */
 enum { CHANNELS = 1 << 16 };
 
 static enum rt_status prepare_window(struct rt_prep *p, void **state, const int64_t *k,
@@ -634,8 +636,8 @@ static void put_indices(const int64_t *best, int64_t n, int64_t add, struct rt_t
     }
 }
 
-/* Computes one window of image x for all channels; y is its output, i its index among all
- * windows. */
+/* Computes one window of image x for all channels; y is the window's output, and i is its index
+ * among all windows. */
 static enum rt_status whole_window(struct rt_run *r, struct place *w, const char *x, char *y,
                                    int64_t i, int64_t add, int64_t *left)
 {

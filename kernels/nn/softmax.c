@@ -1,5 +1,5 @@
 /*
- * Softmax and LogSoftmax over the last axis.
+ * Softmax and LogSoftmax along the last axis.
  */
 #include "kernels/nn/softmax_internal.h"
 
@@ -45,7 +45,7 @@ struct softmax_plan {
     bool logarithm;
 };
 
-/* Half-precision types are computed in float, one row at a time, in `row`. */
+/* Half-precision types are computed in float, one row at a time, in the buffer `row`. */
 #define HALF_ROWS(dt, T, unused)                                                                   \
     KN_CLONES static void rows_##dt(T *d, const T *s, float *row, const struct softmax_plan *k)    \
     {                                                                                              \
@@ -66,7 +66,7 @@ static enum rt_status softmax_infer(struct rt_infer *x)
     return kn_infer_same(x);
 }
 
-/* Row-wise unless the batch is the last axis, along which rows are combined. */
+/* Row-wise unless the batch axis is the last axis, along which rows are combined. */
 static void softmax_rows(struct rt_rows *r)
 {
     const int last = r->in[0].shape.rank - 1;
@@ -135,7 +135,7 @@ static enum rt_status softmax_run(struct rt_run *r)
     enum { COST = 8 };
     if (!k->n_rows)
         return RT_OK;
-    if (r->in[0].dtype != RT_F32) /* half-precision types have scratch memory for one row only */
+    if (r->in[0].dtype != RT_F32) /* for half-precision types, scratch memory holds only one row */
         return softmax_some(r, NULL, 0, k->n_rows);
     return kn_parallel_rows(r, k->n_rows, COST * k->n, 1, softmax_some, NULL);
 }

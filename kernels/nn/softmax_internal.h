@@ -13,8 +13,8 @@ struct kn_softmax_loops {
     void (*log_rows)(float *d, const float *s, int64_t n_rows, int64_t n); /* log-softmax */
 };
 
-/* The loops of one of the instruction sets that this processor has: 0 is the best set, which
- * softmax.c uses. NULL: the processor has no more sets. */
+/* Returns the loops of the which-th best instruction set of this processor; softmax.c uses set 0.
+ * Returns NULL if the processor has no more sets. */
 const struct kn_softmax_loops *kn_softmax_loops_of(int which);
 
 #endif

@@ -1,6 +1,6 @@
 /* The loops of softmax.c for one instruction set (see vector_sets.h). */
 
-/* Loads a vector; missing values behind the end of a row become -inf, which has no weight. */
+/* Loads a vector. Lanes beyond the end of a row become -inf, which has no weight. */
 INLINE VEC LOOPS(load)(const float *p, int64_t left)
 {
     return left < LANES ? LOOPS(load_some)(p, (int)left, (VEC){0} - INFINITY) : VLOAD(p);
@@ -14,7 +14,7 @@ INLINE void LOOPS(store)(float *p, VEC v, int64_t left)
         VSTORE(p, v);
 }
 
-/* The larger value in each lane; b if one of them is NaN. */
+/* Returns the larger value in each lane, or b if either value is NaN. */
 INLINE VEC LOOPS(larger)(VEC a, VEC b)
 {
 #if defined(SET_AVX512)
@@ -56,9 +56,9 @@ INLINE float LOOPS(sum)(VEC v)
 }
 
 /*
- * exp(x) for x <= 0 or NaN, as in vec_math.h, but no result overflows. The rounder includes the
- * exponent's bias, so the low bits of t, shifted left by 23, are the float 2^k; that is 0 where the
- * result underflows.
+ * Returns exp(x) for x <= 0 or NaN, as in vec_math.h, but without handling overflow, which cannot
+ * occur. The rounder includes the exponent's bias, so the low bits of t, shifted left by 23, are
+ * the float 2^k, or 0 where the result underflows.
  */
 INLINE VEC LOOPS(exp)(VEC x)
 {
