@@ -2,8 +2,7 @@
 
 #include "runtime/base/map.h"
 
-/* Hashes short names by their first and last 8 bytes, which are all bytes of names up to 16
- * bytes. */
+/* Hashes a name by its first and last 8 bytes, which are all bytes of names up to 16 bytes. */
 static uint64_t name_hash(struct rt_span s)
 {
     uint64_t a = 0, b = 0;
@@ -54,8 +53,8 @@ void kn_feature_map_index(struct kn_feature_map *m)
                                             : &m->n_ragged;
         f->at = (*count)++;
         f->list = f->kind == KN_DENSE && !f->is_padded ? -1 : m->n_lists++;
-        /* The first bytes of a Feature: tag and length of the list, tag and length of the packed
-         * values. */
+        /* The head is the first bytes of a Feature: tag and length of the list, tag and length of
+         * the packed values. */
         const uint32_t bytes = f->stride > 0 && f->stride < 30 ? 4 * (uint32_t)f->stride : 0;
         f->head = f->dtype == RT_F32 && bytes ? 0x000a0012 | (bytes + 2) << 8 | bytes << 24 : 0;
         m->has_twins |= kn_feature_map_find(m, f->name) >= 0;

@@ -1,6 +1,6 @@
 /*
- * The features that an op of the Example family asks for, and a hash table that finds a feature by
- * its name. The map is made once where the names are constants (prepare), otherwise for each run.
+ * The features that an op like ParseExample requests, and a hash table that finds a feature by its
+ * name. The map is made once if the names are constants (in prepare), otherwise in each run.
  *
  * Examples of a batch usually carry the same names in the same order. A reader therefore remembers
  * which name the last example had at each position and looks up only names that differ.
@@ -16,42 +16,43 @@ struct kn_feature {
     struct rt_span name;
     uint8_t kind;   /* an enum kn_feature_kind */
     uint8_t dtype;  /* RT_F32, RT_I64 or RT_STRING */
-    uint8_t splits; /* ragged: type of the row splits, RT_I32 or RT_I64 */
-    bool is_padded; /* dense with a first dimension of unknown length */
-    bool may_miss;  /* dense feature list: a missing list is an empty one */
+    uint8_t splits; /* if ragged: type of the row splits, RT_I32 or RT_I64 */
+    bool is_padded; /* the feature is dense, with a first dimension of unknown length */
+    bool may_miss;  /* for a dense feature list: a missing list counts as empty */
     int at;         /* index among the features of its kind */
     int list;       /* index among the features that are not dense with a fixed shape, or -1 */
-    int def;        /* dense: the input that holds the default, or -1 */
-    int64_t stride; /* dense: elements of one example, or of one step if padded */
-    uint32_t head;  /* dense float: first bytes of a Feature with `stride` values, or 0 */
+    int def;        /* if dense: index of the input that holds the default, or -1 */
+    int64_t stride; /* if dense: elements per example, or per step if padded */
+    uint32_t head;  /* if dense float: the first bytes of a Feature with `stride` values, or 0 */
     const struct rt_shape *shape;
 };
 
 struct kn_feature_map {
-    int n, n_dense, n_sparse, n_ragged; /* features are stored in this order of kinds */
+    int n, n_dense, n_sparse, n_ragged; /* features are ordered by kind: dense, sparse, ragged */
     int n_lists;
     bool has_twins; /* two features have the same name */
     uint32_t mask;
     struct kn_feature_slot {
         uint32_t hash;
-        int32_t index; /* index of the feature + 1; 0: free */
+        int32_t index; /* index of the feature + 1, or 0 if the slot is free */
     } * slot;          /* open addressing */
     struct kn_feature *feature;
 };
 
-/* Creates a map for n features in one block of memory from `alloc`, which returns zeroed memory or
- * NULL. */
+/* Creates a map for n features in a single block of memory from `alloc`, which returns zeroed
+ * memory or NULL. */
 struct kn_feature_map *kn_feature_map_new(int n, void *(*alloc)(void *arg, size_t bytes),
                                           void *arg);
-/* Builds the hash table and fills at, list and head of each feature. Called after all names are
+/* Builds the hash table and sets at, list and head of each feature. Called after all names are
  * set. */
 void kn_feature_map_index(struct kn_feature_map *m);
-/* Index of the feature of this name, or -1. */
+/* Returns the index of the feature with this name, or -1 if there is none. */
 int kn_feature_map_find(const struct kn_feature_map *m, struct rt_span name);
 
 /*
- * What a reader remembers of the last example: for each position, the bytes of the entry before its
- * value, and the feature that its name found. The bytes lie in that example. Zero it before use.
+ * The entries of the last example, as a reader remembers them: for each position, the bytes of the
+ * entry before its value, and the feature that its name matched. The bytes are those of that
+ * example. The struct must be zeroed before use.
  */
 enum { KN_REMEMBERED = 256 };
 struct kn_feature_memory {
@@ -79,7 +80,7 @@ static inline uint32_t kn_load32(const uint8_t *p)
     return v;
 }
 
-/* memcmp() == 0 for short byte strings. */
+/* Returns whether short byte strings are equal, like memcmp() == 0. */
 static inline bool kn_same_bytes(const uint8_t *a, const uint8_t *b, size_t n)
 {
     if (n >= 8) {
@@ -98,12 +99,12 @@ static inline bool kn_same_bytes(const uint8_t *a, const uint8_t *b, size_t n)
 
 /* ---- shapes ---- */
 
-/* Reads the shape of a dense feature in one example. *is_padded: the first dimension is unknown and
- * will be padded. *stride: elements of one example, or of one step if padded. False: the shape has
- * other unknown dimensions. */
+/* Reads the shape of a dense feature in one example. Sets *is_padded if the first dimension is
+ * unknown and will be padded, and *stride to the elements per example, or per step if padded.
+ * Returns false if other dimensions of the shape are unknown. */
 bool kn_dense_shape(const struct rt_shape *s, bool *is_padded, int64_t *stride);
 
-/* Arguments of "%.*s" for a span. */
+/* Expands to the arguments of "%.*s" for a span. */
 #define KN_SPAN(s) (int)(s).n, (const char *)(s).p
 
 #endif

@@ -17,8 +17,8 @@ static enum rt_status parse_failed(struct kn_parse *s, const struct kn_feature *
                    kn_parse_list_name(f->dtype), counted ? "." : " failed.");
 }
 
-/* Makes the outputs of a feature whose list has n elements. Returns the memory of its values. NULL:
- * r->err is filled. */
+/* Makes the outputs of a feature whose list has n elements. Returns the memory of its values. On
+ * failure, returns NULL and sets r->err. */
 static void *list_outputs(struct kn_parse *s, const struct kn_feature *f, int64_t n)
 {
     int64_t dim[RT_MAX_RANK];
@@ -30,7 +30,7 @@ static void *list_outputs(struct kn_parse *s, const struct kn_feature *f, int64_
     }
     if (f->kind == KN_RAGGED) {
         void *value = kn_out(s->r, s->l->ragged + f->at, 1, &n);
-        /* A single example has no row splits: their output is empty. */
+        /* A single example has no row splits, so the output for them is empty. */
         return value && kn_out(s->r, s->l->ragged + s->map->n_ragged + f->at, 1, (int64_t[]){0})
                    ? value
                    : NULL;

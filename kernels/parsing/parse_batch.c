@@ -1,15 +1,15 @@
 /*
- * Parses a batch of Examples in two passes. The first pass goes example by example: it writes dense
- * features of fixed shape straight to their rows, and checks and counts the lists of the other
- * features. The second pass goes feature by feature and writes these lists to outputs whose sizes
- * are then known.
+ * Parses a batch of Examples in two passes. The first pass reads example by example: it writes
+ * dense features of fixed shape directly to their output rows, and checks and counts the lists of
+ * the other features. The second pass goes feature by feature and writes these lists to outputs,
+ * whose sizes are known after the first pass.
  */
 #include "kernels/array/array.h"
 #include "kernels/parsing/parse_example.h"
 
 #include <stdlib.h>
 
-/* Puts "Name: n, Key: k, Index: i.  " in front of the error text. */
+/* Prepends "Name: n, Key: k, Index: i.  " to the error text. */
 static enum rt_status about(struct kn_parse *s, const struct kn_feature *f)
 {
     struct rt_span name = rt_span_str("<unknown>");
@@ -27,7 +27,7 @@ static enum rt_status bad_list(struct kn_parse *s, int64_t n)
     return rt_fail(s->r->err, RT_INVALID_ARGUMENT, "Can't parse serialized Example.");
 }
 
-/* Reads a dense feature of fixed shape into its row. */
+/* Reads a dense feature of fixed shape into its output row. */
 static enum rt_status read_row(struct kn_parse *s, const struct kn_feature *f, struct rt_span list)
 {
     int64_t n;
@@ -44,7 +44,7 @@ static enum rt_status read_row(struct kn_parse *s, const struct kn_feature *f, s
     return about(s, f);
 }
 
-/* Checks and counts a list of any length and records where it lies. */
+/* Checks and counts a list of any length, and records its location. */
 static enum rt_status note_list(struct kn_parse *s, const struct kn_feature *f, struct rt_span list,
                                 int64_t *n)
 {
@@ -66,7 +66,8 @@ static enum rt_status read_feature(struct kn_parse *s, const struct kn_parse_ent
         return rt_fail(s->r->err, RT_INVALID_ARGUMENT, "Unsupported datatype.");
     if (f->kind == KN_DENSE && t == RT_NO_DTYPE)
         return RT_OK;
-    if (*last == s->e + 1) /* a later entry of this name, which counts, was read before */
+    /* the example's last entry of this name, which takes precedence, was already read */
+    if (*last == s->e + 1)
         return RT_OK;
     *last = s->e + 1;
     if (t != RT_NO_DTYPE && t != f->dtype) {
@@ -184,8 +185,7 @@ static enum rt_status write_padded(struct kn_parse *s, const struct kn_feature *
     if (!all)
         return RT_OK;
     if (f->dtype == RT_STRING) {
-        /* Only the padding is written: a string that is overwritten later would be allocated in
-         * vain. */
+        /* Writes padding only: a string that is overwritten later would be allocated in vain. */
         const struct kn_parse_part *part = &s->part[f->list * s->n];
         for (int64_t e = 0; e < s->n; e++)
             for (int64_t i = part[e].n; i < most; i++)

@@ -1,6 +1,6 @@
 /*
- * ParseExample, ParseExampleV2 and ParseSingleExample: serialized tf.Examples to tensors. This file
- * reads the nodes' attributes and has the shape inference and the checks of inputs.
+ * ParseExample, ParseExampleV2 and ParseSingleExample convert serialized tf.Examples to tensors.
+ * This file reads the nodes' attributes, infers shapes and checks inputs.
  */
 #include "kernels/array/array.h"
 #include "kernels/parsing/parse_example.h"
@@ -79,8 +79,8 @@ bool kn_parse_key(const struct rt_tensor *t, int i, struct rt_span *out)
     return true;
 }
 
-/* *out: the name of feature i of a kind. `in` returns the tensor of an input, or NULL. False: the
- * name is not available. */
+/* Sets *out to the name of feature i of a kind. `in` returns the tensor of an input, or NULL.
+ * Returns false if the name is not available. */
 static bool name_of(const struct rt_node *n, const struct kn_parse_layout *l, int kind, int i,
                     const struct rt_tensor *(*in)(const void *arg, int k), const void *arg,
                     struct rt_span *out)
@@ -93,8 +93,9 @@ static bool name_of(const struct rt_node *n, const struct kn_parse_layout *l, in
     return kn_parse_key(t, l->version == 2 ? i : 0, out);
 }
 
-/* Makes the feature map. NULL: out of memory. *unknown: a name is not available, and the map must
- * not be used. The map refers to the names where they lie, in attributes and inputs. */
+/* Makes the feature map, or returns NULL if memory is short. Sets *unknown if a name is not
+ * available; the map must then not be used. The map refers to names in attributes and inputs,
+ * without copies. */
 static struct kn_feature_map *make_map(const struct rt_node *n, const struct kn_parse_layout *l,
                                        const struct rt_tensor *(*in)(const void *arg, int k),
                                        const void *arg, void *(*alloc)(void *, size_t),
@@ -145,7 +146,7 @@ static void *alloc_of_run(void *arg, size_t bytes)
     return rt_run_alloc(arg, bytes);
 }
 
-/* Makes the map at compile time where the names are constants, which live as long as the plan. */
+/* Makes the map at compile time if the names are constants, which live as long as the plan. */
 static enum rt_status parse_example_prepare(struct rt_prep *p, void **state)
 {
     const struct kn_parse_layout l = layout_of(p->node);
@@ -154,7 +155,7 @@ static enum rt_status parse_example_prepare(struct rt_prep *p, void **state)
     for (int kind = 0; l.version && kind < 3; kind++)
         for (int i = 0; i < (l.version == 2 ? 1 : l.n[kind]); i++)
             unknown |= l.n[kind] && !p->in[l.key[kind] + i].value;
-    if (unknown) /* parse_example_run makes its own map */
+    if (unknown) /* parse_example_run makes a map in each run */
         return RT_OK;
     struct kn_feature_map *m = make_map(p->node, &l, input_of_prep, p, alloc_of_prep, p, &unknown);
     if (!m)
@@ -169,7 +170,7 @@ static void lead(struct rt_info *o, int n_lead, const int64_t *dims, const struc
                  int from)
 {
     if (n_lead + tail->rank - from > RT_MAX_RANK)
-        return; /* the rank is refused when the node runs */
+        return; /* the run will refuse the rank */
     o->shape.rank = n_lead + tail->rank - from;
     for (int i = 0; i < n_lead; i++)
         o->shape.dim[i] = dims[i];
@@ -183,7 +184,7 @@ static enum rt_status parse_example_infer(struct rt_infer *x)
     const struct rt_shape *s = &x->in[0].shape, *dense = rt_attr(x->node, "dense_shapes")->v.shapes;
 
     if (s->rank != 1 && (s->rank != 0 || l.version == 1))
-        return RT_OK; /* the rank is unknown, or refused when the node runs */
+        return RT_OK; /* the rank is unknown, or the run will refuse it */
     const bool is_batch = s->rank == 1;
     const int64_t indices[2] = {-1, 1 + is_batch}, some = -1,
                   n[2] = {is_batch ? s->dim[0] : -1, -1};
@@ -204,8 +205,9 @@ static enum rt_status parse_example_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* In dense features of fixed shape, row i depends on example i alone. The other outputs are
- * indices, row splits, or values padded to a width that depends on the whole batch. */
+/* Row-wise in dense features of fixed shape, where row i depends on example i only. The other
+ * outputs are indices, row splits, or values padded to a width that depends on the complete
+ * batch. */
 static void rows(struct rt_rows *r)
 {
     const struct kn_parse_layout l = layout_of(r->node);
@@ -311,7 +313,7 @@ static bool grow(struct kn_parse *s)
     return true;
 }
 
-/* An example may repeat a name; every entry of a known name is recorded. */
+/* An example may repeat a name; every entry whose name is in the map is recorded. */
 enum rt_status kn_parse_entries(struct kn_parse *s, struct rt_span example)
 {
     struct kn_example x = kn_example_of(example);
@@ -338,7 +340,7 @@ const char *kn_parse_list_name(enum rt_dtype t)
     return t == RT_F32 ? "float" : t == RT_I64 ? "int64" : "bytes";
 }
 
-/* Row e of the output of a dense feature with a fixed shape. */
+/* Returns the address of row e of the output for a dense feature with a fixed shape. */
 void *kn_parse_row(struct kn_parse *s, const struct kn_feature *f, int64_t e)
 {
     const struct rt_tensor *o = &s->r->out[s->l->vals + f->at];

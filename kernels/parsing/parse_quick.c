@@ -1,6 +1,6 @@
 #include "kernels/parsing/parse_example.h"
 
-/* Reads a length of up to three bytes, i.e. below 2 MiB. */
+/* Reads a length of at most three bytes, which is below 2 MiB. */
 static inline const uint8_t *read_length(const uint8_t *p, const uint8_t *end, size_t *n)
 {
     if (p < end && p[0] < 0x80) {
@@ -18,8 +18,8 @@ static inline const uint8_t *read_length(const uint8_t *p, const uint8_t *end, s
     return NULL;
 }
 
-/* A list that is one packed chunk of less than 128 bytes: tag and length of the list, tag and
- * length of its only field. */
+/* Returns whether a list is one packed chunk of less than 128 bytes: tag and length of the list,
+ * tag and length of its only field. */
 static inline bool is_short_list(const uint8_t *v, size_t n, uint8_t tag)
 {
     return n >= 4 && v[0] == tag && v[1] < 0x80 && v[1] == n - 2 && v[2] == 0x0a && v[3] < 0x80 &&
@@ -45,7 +45,7 @@ static bool ints_of_row(const uint8_t *p, const uint8_t *end, int64_t *dst, int6
     return p == end;
 }
 
-/* Copies a string; a short one is stored inside the rt_str without a call. */
+/* Copies a string. A short string is stored inside the rt_str, without a function call. */
 static inline bool put_str(struct rt_run *r, struct rt_str *dst, const uint8_t *p, size_t n)
 {
     if (n >= sizeof dst->u.in || dst->n >= sizeof dst->u.in)
@@ -90,7 +90,8 @@ static inline bool read_row(struct kn_parse *s, const struct kn_feature *f, cons
            have == f->stride;
 }
 
-/* Checks and counts the elements between p and end. A short list of strings has one element. */
+/* Checks and counts the elements between p and end. A short list of strings has exactly one
+ * element. */
 static inline bool count_short(enum rt_dtype dtype, const uint8_t *p, const uint8_t *end,
                                int64_t *n)
 {
@@ -153,9 +154,9 @@ static inline bool note_list(struct kn_parse *s, const struct kn_feature *f, con
     return true;
 }
 
-/* Reads the entry between e and end, which is the entry number `position` of its example. *found:
- * the index of its feature. Returns where the length of the value is. NULL: the entry has an
- * unusual encoding. */
+/* Reads the name of the entry between e and end, which has the number `position` in its example.
+ * Sets *found to the index of its feature. Returns the address of the value's length, or NULL if
+ * the entry has an unusual encoding. */
 static inline const uint8_t *read_name(struct kn_parse *s, int position, const uint8_t *e,
                                        const uint8_t *end, int *found)
 {

@@ -1,8 +1,8 @@
 /*
- * ParseSequenceExample and ParseSequenceExampleV2: a serialized tf.SequenceExample, or a batch of
- * them, to tensors.
+ * ParseSequenceExample and ParseSequenceExampleV2 convert a serialized tf.SequenceExample, or a
+ * batch of them, to tensors.
  *
- * The first pass goes over the examples and records the bytes of the wanted features. The second
+ * The first pass reads the examples and records the bytes of the requested features. The second
  * pass counts each feature over all examples. The third pass makes the outputs and writes the
  * values.
  */
@@ -13,27 +13,27 @@
 
 #include <stdlib.h>
 
-enum { TAG_1 = 0x0a, TAG_2 = 0x12 }; /* tags of fields 1 and 2 of wire type bytes */
+enum { TAG_1 = 0x0a, TAG_2 = 0x12 }; /* tags of fields 1 and 2 with wire type LEN */
 
-struct proto { /* a feature of one example */
+struct proto { /* the bytes of a feature in one example */
     struct rt_span bytes;
     bool is_there;
 };
 
-struct total {        /* the size of a feature over all examples */
-    int64_t most;     /* elements of the longest example, or of the default */
-    int64_t elements; /* elements of all examples */
-    int64_t rows;     /* rows of all examples, in feature lists */
+struct total {        /* the size of a feature, added up over all examples */
+    int64_t most;     /* number of elements in the longest example, or in the default */
+    int64_t elements; /* number of elements in all examples */
+    int64_t rows;     /* for feature lists, number of rows in all examples */
 };
 
 struct sequence {
     struct rt_run *r;
     bool is_batch;
     int64_t n;
-    struct kn_sequence_half half[2]; /* the context and the feature lists */
-    struct proto *proto[2];          /* an entry for each feature and example */
+    struct kn_sequence_half half[2]; /* the two halves: the context and the feature lists */
+    struct proto *proto[2];          /* for each half, an entry for each feature and example */
     struct total *total[2];          /* by feature */
-    int64_t each, left; /* approximate work of one example, and the countdown of rt_run_spend */
+    int64_t each, left; /* approximate work per example, and the countdown of rt_run_spend */
 };
 
 static struct rt_span name_of(const struct sequence *s, int64_t e)
@@ -49,9 +49,9 @@ static struct rt_span name_of(const struct sequence *s, int64_t e)
 
 enum { MALFORMED = -1, NO_MEMORY = -2 };
 
-/* Reads the Feature at w up to the end of its list and returns the number of elements. MALFORMED:
- * the list is malformed or of another type. NO_MEMORY: r->err is filled. The elements are written
- * to dst unless it is NULL. */
+/* Reads the Feature at w up to the end of its list and returns the number of elements. Returns
+ * MALFORMED if the list is malformed or has another type, and NO_MEMORY, with r->err set, if memory
+ * is short. The elements are written to dst unless it is NULL. */
 static int64_t read_list(struct rt_run *r, struct kn_wire *w, enum rt_dtype dtype, void *dst)
 {
     const uint8_t tag = dtype == RT_STRING ? 0x0a : dtype == RT_F32 ? 0x12 : 0x1a;
@@ -70,7 +70,7 @@ static int64_t read_list(struct rt_run *r, struct kn_wire *w, enum rt_dtype dtyp
     if (dtype != RT_STRING && !kn_wire_left(&list))
         return -1;
     struct rt_span whole = rt_span_of(start, (size_t)(list.end - start));
-    if (dtype == RT_F32 && *list.p == TAG_1) { /* any number of floats, but no incomplete one */
+    if (dtype == RT_F32 && *list.p == TAG_1) { /* any number of complete floats */
         list.p++;
         if (!kn_wire_part(&list, &packed) || kn_wire_left(&packed) % 4 != 0)
             return -1;
@@ -102,8 +102,8 @@ static enum rt_status bad_list(struct sequence *s, const struct kn_feature *f, i
                    KN_SPAN(f->name), KN_SPAN(name_of(s, e)));
 }
 
-/* Reads the next row of a feature list. *n: its number of elements, which are written to dst unless
- * it is NULL. */
+/* Reads the next row of a feature list. Sets *n to the row's number of elements, which are written
+ * to dst unless it is NULL. */
 static enum rt_status read_row(struct sequence *s, const struct kn_feature *f, int64_t e,
                                struct kn_wire *w, int64_t row, void *dst, int64_t *n)
 {
@@ -127,7 +127,7 @@ static enum rt_status read_row(struct sequence *s, const struct kn_feature *f, i
         return s->r->err->code;
     if (*n < 0)
         return wrong_type(s, f, e, row);
-    if (kn_wire_left(&part)) /* bytes behind the list are read as the next row */
+    if (kn_wire_left(&part)) /* bytes after the list are read as the next row */
         w->p = part.p;
     return RT_OK;
 }
@@ -214,8 +214,8 @@ static void *after(void *p, const struct kn_feature *f, int64_t n)
     return (char *)p + (size_t)n * rt_dtype_size(f->dtype);
 }
 
-/* Makes output k with these dimensions: the batch's if there is a batch, then `first` unless it is
- * negative, then those of the feature's shape. */
+/* Makes output k. Its dimensions are the batch's, if there is a batch, then `first`, unless it is
+ * negative, and then those of the feature's shape. */
 static void *dense_out(struct sequence *s, int k, const struct kn_feature *f, int64_t first)
 {
     int64_t dim[RT_MAX_RANK + 2];
@@ -258,7 +258,7 @@ static enum rt_status write_context_dense(struct sequence *s, const struct kn_fe
                                KN_SPAN(f->name), rt_dtype_name(f->dtype));
             kn_copy(f->dtype, out, def->data, n);
         } else if (p->bytes.n) {
-            /* It writes no more than `most` elements, for which `out` is large enough. */
+            /* Writes at most `most` elements, for which `out` is large enough. */
             n = read_list(s->r, &w, f->dtype, f->stride ? out : NULL);
             if (n == NO_MEMORY)
                 return s->r->err->code;
@@ -286,7 +286,7 @@ static enum rt_status write_context_sparse(struct sequence *s, const struct kn_f
             return s->r->err->code;
         struct kn_wire w = kn_wire_of(s->proto[0][k * s->n + e].bytes);
         const int64_t n = kn_wire_left(&w) ? read_list(s->r, &w, f->dtype, value) : 0;
-        if (n < 0) /* out of memory; the list was counted before, so it is well formed */
+        if (n < 0) /* memory is short; the list was counted before, so it is well formed */
             return s->r->err->code;
         value = after(value, f, n);
         for (int64_t i = 0; i < n; i++) {
@@ -302,7 +302,7 @@ static enum rt_status write_context_sparse(struct sequence *s, const struct kn_f
     return RT_OK;
 }
 
-/* Makes the row splits of a batch. A single example has a scalar 0 instead. */
+/* Makes the row splits of a batch, or a scalar 0 for a single example. */
 static struct rt_tensor *splits_out(struct sequence *s, int k, int64_t n)
 {
     void *p = kn_out(s->r, k, s->is_batch, (int64_t[]){n + 1});
@@ -328,7 +328,7 @@ static enum rt_status write_context_ragged(struct sequence *s, const struct kn_f
             return s->r->err->code;
         struct kn_wire w = kn_wire_of(s->proto[0][k * s->n + e].bytes);
         const int64_t n = kn_wire_left(&w) ? read_list(s->r, &w, f->dtype, value) : 0;
-        if (n < 0) /* out of memory; the list was counted before, so it is well formed */
+        if (n < 0) /* memory is short; the list was counted before, so it is well formed */
             return s->r->err->code;
         value = after(value, f, n);
         end += n;
@@ -479,7 +479,7 @@ static enum rt_status write_outputs(struct sequence *s)
 
 /* ---- a run ---- */
 
-/* Refuses a name that two features of one half have. */
+/* Refuses a name that two features of the same half have. */
 static enum rt_status check_twins(struct sequence *s, int half)
 {
     const struct kn_feature_map *m = s->half[half].map;
@@ -602,8 +602,8 @@ static enum rt_status parse_sequence_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Row i of the dense context features and of the lengths of feature lists depends on example i
- * alone. Feature lists are padded to the longest of the batch. */
+/* Row-wise in dense context features and in the lengths of feature lists, where row i depends on
+ * example i only. Feature lists are padded to the longest one of the batch. */
 static void rows(struct rt_rows *r)
 {
     const int dense = kn_output_named(r->node, "context_", "dense_values");

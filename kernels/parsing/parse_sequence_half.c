@@ -31,7 +31,7 @@ int kn_output_named(const struct rt_node *n, const char *prefix, const char *nam
     return i < 0 ? -1 : n->out_first[i];
 }
 
-/* The attribute of one half, or NULL if the op has no attribute of that name. */
+/* Returns an attribute of one half, or NULL if the op has no attribute with that name. */
 static const struct rt_attr *attr(const struct rt_node *n, const char *prefix, const char *kind,
                                   const char *name)
 {
@@ -55,9 +55,9 @@ static int count_of(const struct rt_node *n, const char *prefix, int kind)
     return types ? (int)types->n : 0;
 }
 
-/* Refuses a node whose attributes state a number of features of a kind that differs from the number
- * of its types: the schema sizes the outputs by the stated numbers (Ncontext_sparse, ...), the
- * kernel by the types. */
+/* Refuses a node in which the declared number of features of a kind differs from the number of
+ * their types. The op's schema derives the number of outputs from the declared numbers
+ * (Ncontext_sparse, ...), the kernel from the types. */
 static enum rt_status check_counts(const struct rt_node *n, const char *prefix, int kind,
                                    struct rt_error *err)
 {
@@ -132,7 +132,8 @@ static enum rt_status name_of(struct rt_run *r, const char *prefix, int kind, in
     return RT_OK;
 }
 
-/* Refuses vectors of keys (ParseSequenceExampleV2) that are not as long as their types. */
+/* Refuses vectors of keys (ParseSequenceExampleV2) whose length differs from the number of
+ * types. */
 static enum rt_status check_lengths(struct rt_run *r, const char *prefix)
 {
     for (int kind = 0; kind < 3; kind++) {

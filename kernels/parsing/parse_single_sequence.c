@@ -1,7 +1,7 @@
 /*
- * ParseSingleSequenceExample: one tf.SequenceExample to tensors, in graphs from before TensorFlow
- * 1.13. Unlike its successors it reads the message by protobuf's rules: fields in any order,
- * unknown fields skipped, lists in any number of chunks, packed or not.
+ * ParseSingleSequenceExample converts one tf.SequenceExample to tensors, in graphs from before
+ * TensorFlow 1.13. Unlike its successors, it reads the message by protobuf's rules: fields in any
+ * order, unknown fields skipped, lists in any number of chunks, packed or not.
  */
 #include "kernels/array/array.h"
 #include "kernels/parsing/parse_sequence.h"
@@ -14,10 +14,10 @@
 
 struct single {
     struct rt_run *r;
-    struct kn_sequence_half half[2]; /* the context and the feature lists */
-    struct rt_span *found[2];        /* the bytes of each Feature or FeatureList, by feature */
+    struct kn_sequence_half half[2]; /* the two halves: the context and the feature lists */
+    struct rt_span *found[2];        /* for each half, the bytes of each Feature or FeatureList */
     bool *is_there[2];
-    struct rt_span name; /* name of the example for error texts */
+    struct rt_span name; /* the example's name, for error texts */
 };
 
 /* ---- a Feature ---- */
@@ -27,14 +27,14 @@ static enum rt_dtype kind_of(uint32_t field)
     return field == 1 ? RT_STRING : field == 2 ? RT_F32 : field == 3 ? RT_I64 : RT_NO_DTYPE;
 }
 
-/* Destination of a list's elements. If dst is not NULL, the first `capacity` elements are written
- * to it when they are of type `dtype`. */
+/* The destination of a list's elements. If dst is not NULL, the first `capacity` elements are
+ * written to dst if they have type `dtype`. */
 struct sink {
     enum rt_dtype dtype;
-    struct rt_run *r; /* its memory counts strings; NULL without dst */
+    struct rt_run *r; /* the run whose memory pool counts strings; NULL if dst is NULL */
     void *dst;
     int64_t capacity;
-    bool no_memory; /* r->err is filled */
+    bool no_memory; /* memory is short, and r->err is set */
 };
 
 static void put_int(struct sink *s, int64_t at, uint64_t v)
@@ -56,7 +56,7 @@ static void put_str(struct sink *s, int64_t at, struct rt_span v)
             !rt_str_set((struct rt_str *)s->dst + at, rt_run_pool(s->r), v.p, v.n, s->r->err);
 }
 
-/* Reads field 1 of a list: one element, or packed elements. False: malformed. */
+/* Reads field 1 of a list: one element, or packed elements. Returns false if it is malformed. */
 static bool read_values(enum rt_dtype kind, const struct kn_field *f, struct sink *s, int64_t *n)
 {
     uint64_t v;
@@ -84,8 +84,8 @@ static bool read_values(enum rt_dtype kind, const struct kn_field *f, struct sin
     return true;
 }
 
-/* Reads the elements of the list in a Feature. *kind: the type of the list; RT_NO_DTYPE: there is
- * none. False: malformed. */
+/* Reads the elements of the list in a Feature. Sets *kind to the type of the list, or to
+ * RT_NO_DTYPE if there is none. Returns false if the Feature is malformed. */
 static bool read_feature(struct rt_span feature, struct sink *s, enum rt_dtype *kind, int64_t *n)
 {
     struct kn_field f, g;
@@ -97,7 +97,7 @@ static bool read_feature(struct rt_span feature, struct sink *s, enum rt_dtype *
         const enum rt_dtype of = f.type == KN_BYTES ? kind_of(f.number) : RT_NO_DTYPE;
         if (of == RT_NO_DTYPE)
             continue;
-        if (of != *kind) /* the lists are a oneof: the last type counts */
+        if (of != *kind) /* the lists form a oneof, so the last type wins */
             *n = 0;
         *kind = of;
         while ((inner = kn_field_next(&f.bytes, &g)) > 0)
@@ -244,7 +244,7 @@ static void add_element(struct rt_bytes *b, const struct rt_tensor *t, int64_t i
     add(b, text);
 }
 
-/* The error text contains the Feature in protobuf's text format. */
+/* Reports a Feature of the wrong type, with the Feature in protobuf's text format. */
 static enum rt_status wrong_type(struct single *s, const char *what, const struct kn_feature *f,
                                  struct rt_span feature, int64_t row)
 {
@@ -346,7 +346,7 @@ static enum rt_status context_sparse(struct single *s, const struct kn_feature *
     return sink.no_memory ? s->r->err->code : RT_OK;
 }
 
-/* Takes the next Feature off a FeatureList. False: there is none. */
+/* Removes the next Feature from a FeatureList. Returns false if there is none. */
 static bool next_row(struct rt_span *list, struct rt_span *feature)
 {
     struct kn_field f;

@@ -1,6 +1,6 @@
 #include "kernels/parsing/wire_example.h"
 
-/* One-byte tags: field number and wire type. */
+/* One-byte protobuf tags, which combine field number and wire type. */
 enum {
     TAG_VARINT_1 = 1 << 3,
     TAG_BYTES_1 = 1 << 3 | 2,
@@ -55,7 +55,7 @@ bool kn_wire_skip(struct kn_wire *w)
     uint32_t n;
 
     if (!kn_wire_varint(w, &tag))
-        tag = 0; /* as TensorFlow: field 0, whose value is then missing */
+        tag = 0; /* as in TensorFlow: field 0, without a value */
     switch (tag & 7) {
     case 0:
         return kn_wire_varint(w, &v);
@@ -69,7 +69,7 @@ bool kn_wire_skip(struct kn_wire *w)
     case 2:
         if (!kn_wire_length(w, &n))
             return false;
-        if (n > INT32_MAX) /* TensorFlow then skips no byte */
+        if (n > INT32_MAX) /* TensorFlow skips no byte if n exceeds an int32 */
             return true;
         w->p = n < kn_wire_left(w) ? w->p + n : w->end;
         return true;
@@ -93,7 +93,7 @@ static bool read_field(struct kn_wire *w, struct kn_field *f)
         n = f->type == KN_FIXED64 ? 8 : 4;
         if (kn_wire_left(w) < n)
             return false;
-        memcpy(&f->value, w->p, n); /* protobuf and the CPU are both little-endian */
+        memcpy(&f->value, w->p, n); /* protobuf and the processor are both little-endian */
         w->p += n;
         return true;
     case KN_BYTES:
@@ -121,7 +121,7 @@ int kn_field_next(struct rt_span *rest, struct kn_field *f)
 
 /* ---- Example ---- */
 
-/* Reads a map entry of exactly two fields: key and value in any order, or one of them twice. */
+/* Reads a map entry of exactly two fields: key and value in any order, or one of the two twice. */
 static bool read_entry(struct kn_wire *w, struct rt_span *name, struct rt_span *feature)
 {
     struct kn_wire e;

@@ -1,12 +1,12 @@
 /*
  * Reads tf.Example and tf.SequenceExample from their wire format without building message objects.
- * A reader iterates over the entries of the feature maps, and lists are decoded straight into a
+ * A reader iterates over the entries of the feature maps, and lists are decoded directly into a
  * tensor's memory.
  *
- * It accepts what TensorFlow's own fast parser accepts, including its peculiarities: a length
- * beyond the end of the enclosing message is shortened to it; a map entry has exactly two fields; a
- * list is either packed in one chunk or not packed at all. Unknown fields are skipped in the outer
- * message only.
+ * The reader accepts the same input as TensorFlow's own fast parser, including its peculiarities: a
+ * length beyond the end of the enclosing message is shortened to it; a map entry has exactly two
+ * fields; a list is either packed in one chunk or not packed at all. Unknown fields are skipped in
+ * the outer message only.
  *
  * The input may be any bytes. No byte outside it is read, and nothing but strings is allocated.
  */
@@ -44,7 +44,7 @@ static inline bool kn_wire_length(struct kn_wire *w, uint32_t *n)
     *n = ok ? (uint32_t)v : 0;
     return ok;
 }
-/* Consumes the next byte if it is this one-byte tag. */
+/* Consumes the next byte if it equals the one-byte tag `tag`. */
 static inline bool kn_wire_tag(struct kn_wire *w, uint8_t tag)
 {
     if (!kn_wire_left(w) || *w->p != tag)
@@ -52,12 +52,12 @@ static inline bool kn_wire_tag(struct kn_wire *w, uint8_t tag)
     w->p++;
     return true;
 }
-/* Reads a length; *part becomes that many bytes, or fewer where w ends before. w moves behind
+/* Reads a length. *part becomes that many bytes, or fewer if w ends earlier, and w advances past
  * them. */
 bool kn_wire_part(struct kn_wire *w, struct kn_wire *part);
-/* Reads a length and exactly that many bytes. False: w has fewer. */
+/* Reads a length and exactly that many bytes. Returns false if w has fewer bytes. */
 bool kn_wire_bytes(struct kn_wire *w, struct rt_span *s);
-/* Skips a field of the outer message. False: it is malformed, or a group. */
+/* Skips a field of the outer message. Returns false if the field is malformed or a group. */
 bool kn_wire_skip(struct kn_wire *w);
 
 /* ---- any message, with protobuf's own rules ---- */
@@ -66,44 +66,45 @@ enum kn_wire_type { KN_VARINT = 0, KN_FIXED64 = 1, KN_BYTES = 2, KN_FIXED32 = 5 
 struct kn_field {
     uint32_t number;
     enum kn_wire_type type;
-    uint64_t value;       /* the raw bits of a KN_VARINT or KN_FIXED* */
+    uint64_t value;       /* the raw bits if the wire type is KN_VARINT or KN_FIXED* */
     struct rt_span bytes; /* of KN_BYTES */
 };
-/* 1: *f is the next field, and *rest begins behind it. 0: end of the message. -1: malformed, or a
- * group. */
+/* Returns 1 and sets *f to the next field, after which *rest begins; 0 at the end of the message;
+ * -1 for a malformed field or a group. */
 int kn_field_next(struct rt_span *rest, struct kn_field *f);
 
 /* ---- Example ---- */
 
 struct kn_example {
-    struct kn_wire outer, features; /* features: the map that is being read */
+    struct kn_wire outer, features; /* `features` is the feature map that is being read */
 };
 static inline struct kn_example kn_example_of(struct rt_span s)
 {
     return (struct kn_example){.outer = kn_wire_of(s)};
 }
-/* 1: name and Feature bytes of the next entry. 0: end of the example. -1: malformed. An example
- * may hold several maps (concatenated messages), and names may repeat: the last entry of a name
- * counts. */
+/* Returns 1 with the name and the Feature bytes of the next entry, 0 at the end of the example, or
+ * -1 if the example is malformed. An example may contain several maps (concatenated messages), and
+ * names may repeat: the last entry with a name wins. */
 int kn_example_next(struct kn_example *x, struct rt_span *name, struct rt_span *feature);
 
 /* ---- Feature ---- */
 
-/* Consumes the tag of a Feature's list and returns the type of the list. RT_NO_DTYPE: the Feature
- * is empty. RT_N_DTYPES: a list of unknown kind. */
+/* Consumes the tag of a Feature's list and returns the type of the list: RT_NO_DTYPE if the Feature
+ * is empty, RT_N_DTYPES if the type is unknown. */
 enum rt_dtype kn_feature_type(struct rt_span *feature);
 
 /*
- * Reads the list of a Feature behind its tag. At most `capacity` elements are written to dst, and
- * *n is the number of elements in the list. With dst NULL the elements are only counted. False: the
- * list is malformed, or (strings only) has more than `capacity` elements. False with *n -1: out of
- * memory, and r->err is filled. The memory of `r` counts the strings; r may be NULL without dst.
+ * Read the list of a Feature, after its tag. At most `capacity` elements are written to dst, and *n
+ * is set to the number of elements in the list. With dst NULL, the elements are only counted.
+ * Return false if the list is malformed or (strings only) has more than `capacity` elements, and
+ * false with *n -1 and r->err set if memory is short. The memory pool of `r` counts the strings; r
+ * may be NULL if dst is.
  */
 bool kn_feature_floats(struct rt_span list, float *dst, int64_t capacity, int64_t *n);
 bool kn_feature_ints(struct rt_span list, int64_t *dst, int64_t capacity, int64_t *n);
 bool kn_feature_strs(struct rt_run *r, struct rt_span list, struct rt_str *dst, int64_t capacity,
                      int64_t *n);
-/* Calls one of the three functions above, for RT_F32, RT_I64 or RT_STRING. */
+/* Calls one of kn_feature_floats, _ints and _strs, for RT_F32, RT_I64 or RT_STRING. */
 bool kn_feature_list(struct rt_run *r, enum rt_dtype dtype, struct rt_span list, void *dst,
                      int64_t capacity, int64_t *n);
 
