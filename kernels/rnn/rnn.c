@@ -23,10 +23,10 @@ struct format {
     int64_t row, k, n, panel;
 };
 
-/* The packed right-hand matrix of a GEMM: a weight, or some rows of one. */
+/* The packed right-hand matrix of a GEMM, which is a weight or some rows of a weight. */
 struct weight {
     struct kn_packed_gemm p;
-    const float *packed; /* NULL: the layer has no such weight */
+    const float *packed; /* NULL if the layer has no such weight */
 };
 
 static enum rt_status fill(const struct rt_tensor *src, void *dst, const void *fmt,
@@ -41,7 +41,7 @@ static enum rt_status fill(const struct rt_tensor *src, void *dst, const void *f
     return RT_OK;
 }
 
-/* Packs rows [row, row + k) of weight input `input`, if the layer has it. */
+/* Packs rows [row, row + k) of the weight in input `input`, if the layer has that input. */
 static enum rt_status rnn_pack(struct rt_prep *p, int input, int64_t row, int64_t k,
                                struct weight *w)
 {
@@ -65,8 +65,8 @@ static enum rt_status rnn_pack(struct rt_prep *p, int input, int64_t row, int64_
     return RT_OK;
 }
 
-/* c [rows, n] = a [rows, k] * w plus `from` (whose rows lie as far apart as those of c) or plus
- * the bias. */
+/* Computes c [rows, n] = a [rows, k] * w, plus `from` (whose rows are as far apart as those of c)
+ * or plus the bias. */
 static void rnn_multiply(const struct weight *w, const float *a, int64_t lda, float *c, int64_t ldc,
                          int64_t rows, const struct rt_tensor *bias, const float *from)
 {
@@ -88,7 +88,8 @@ static void rnn_multiply(const struct weight *w, const float *a, int64_t lda, fl
 
 /* ---- the run ---- */
 
-/* rows of the input's GEMM at a time: each weight is read once for this many */
+/* Rows of the input's GEMM that are computed together, so that each weight is read once per group
+ * of rows. */
 enum { ROWS_AT_ONCE = 96 };
 
 struct state {
@@ -97,12 +98,14 @@ struct state {
     enum rt_cell_act gate_act, act;
     float forget_bias, clip;
     struct weight w, r, w_candidate, r_candidate, project;
-    int64_t at[4];        /* offset of each gate's sums in their row */
-    int64_t wide;         /* floats of one row of a state */
-    int64_t block, chunk; /* rows and steps that are computed at a time */
-    int64_t slots;        /* cores that run at a time, each on blocks of rows */
-    size_t slot_bytes;    /* bytes of scratch memory for each core */
-    bool peeps;           /* some gate has a peephole connection */
+    int64_t at[4]; /* offset of each gate's sums in their row */
+    int64_t wide;  /* floats in one row of a state */
+    /* rows that are computed together; steps whose input GEMM is computed together */
+    int64_t block, chunk;
+    /* number of cores that run concurrently, each on its own blocks of rows */
+    int64_t slots;
+    size_t slot_bytes; /* bytes of scratch memory per core */
+    bool peeps;        /* at least one gate has a peephole connection */
 };
 
 /* The parts of a core's scratch memory. lay_out returns their total size in bytes. */
@@ -110,7 +113,8 @@ struct workspace {
     float *sums, *candidate_sums, *recurrent_sums;
     float *h, *h_new, *c, *spare[2];
     float *c_old, *written; /* for masked layers */
-    float *peep[3];         /* peephole weights, padded to whole vectors; NULL: none */
+    /* peephole weights, padded to complete vectors, or NULL if there are none */
+    float *peep[3];
 };
 
 static size_t lay_out(const struct state *s, char *scratch, struct workspace *at)
@@ -161,8 +165,8 @@ static enum rt_status pack_all(struct rt_prep *p, const struct rt_rnn *op, struc
     return st;
 }
 
-/* Rows of the batch are independent: each core computes all steps of its own rows and waits for no
- * other core between steps. */
+/* Chooses how rows are sharded. Rows of the batch are independent, so each core computes all steps
+ * of its own rows and waits for no other core between steps. */
 static void set_shards(struct state *s, int width)
 {
     const struct kn_layer *y = &s->layer;
@@ -212,8 +216,8 @@ static enum rt_status rnn_prepare(struct rt_prep *p, void **state)
     return st;
 }
 
-/* Copies rows [first, first + n) of a state from `t`, broadcasting its only row or column, and
- * pads each row with zeros. */
+/* Copies rows [first, first + n) of a state from `t`, broadcasts its only row or column, and pads
+ * each row with zeros. */
 static void get_state(const struct state *s, const struct rt_tensor *t, int64_t first, int64_t n,
                       int64_t cols, float *to)
 {
@@ -238,7 +242,7 @@ static void put_state(const struct state *s, const float *from, int64_t n, int64
         memcpy(to, from, (size_t)cols * sizeof *to);
 }
 
-/* Element [step, row] of y, which has `length` steps. */
+/* Returns the address of element [step, row] of y, which has `length` steps. */
 static float *y_at(const struct kn_layer *y, float *data, int64_t step, int64_t row)
 {
     return data + (y->y_by_time ? step * y->batch + row : row * y->length + step) * y->width;
@@ -249,13 +253,13 @@ static int64_t y_row(const struct kn_layer *y)
     return y->y_by_time ? y->width : y->length * y->width;
 }
 
-/* The input's GEMM for some steps of a block of rows; its results are ordered by step. Each call
- * multiplies one step's rows or one row's steps, whichever are more. */
+/* Computes the input's GEMM for several steps of a block of rows; the results are ordered by step.
+ * Each call of rnn_multiply multiplies one step's rows or one row's steps, whichever are more. */
 static void multiply_input(const struct kn_layer *y, const struct rt_run *r, const struct weight *w,
                            const struct rt_tensor *bias, float *sums, int64_t first, int64_t n,
                            int64_t step, int64_t n_steps)
 {
-    const int64_t of_row = y->x_batch == 1 ? 0 /* the only row is broadcast to all rows */
+    const int64_t of_row = y->x_batch == 1 ? 0 /* a single row is broadcast to all rows */
                            : y->x_by_time  ? y->depth
                                            : y->time * y->depth;
     const int64_t of_step = y->x_by_time ? y->x_batch * y->depth : y->depth, ldc = w->p.n;
@@ -290,7 +294,7 @@ static bool takes_step(const struct kn_layer *y, const struct rt_tensor *mask, i
     return step < kn_int_at(mask, i);
 }
 
-/* Restores the state of rows that take no step, and sets what each row writes to y. */
+/* Restores the state of rows that take no step, and sets the output that each row writes to y. */
 static void apply_mask(const struct state *s, const struct kn_layer *y, const struct rt_run *r,
                        int64_t step, int64_t first, int64_t n, const struct workspace *at)
 {
@@ -313,7 +317,7 @@ static void apply_mask(const struct state *s, const struct kn_layer *y, const st
     }
 }
 
-/* Takes one step from at->h to at->h_new; the input's sums of the step are already computed. */
+/* Computes one step, from at->h to at->h_new; the input's sums of the step are already computed. */
 static void take_step(const struct state *s, const struct kn_layer *y, const struct rt_run *r,
                       int64_t n, int64_t in_chunk, const struct workspace *at)
 {
@@ -349,7 +353,7 @@ static void take_step(const struct state *s, const struct kn_layer *y, const str
         rnn_multiply(&s->project, at->spare[0], s->wide, at->h_new, s->wide, n, NULL, NULL);
     if (cell->n_reset_before == 0)
         return;
-    if (!s->w_candidate.packed) { /* the last columns of w */
+    if (!s->w_candidate.packed) { /* the candidate's weights are the last columns of w */
         candidate_sums = sums + s->r.p.n;
         step.candidate_row = row;
     }
@@ -423,7 +427,7 @@ static void info_of(const struct rt_tensor *t, struct rt_info *x)
     memcpy(x->shape.dim, t->dim, sizeof t->dim);
 }
 
-/* Output 1 + k is the initial state. */
+/* Copies the initial state to output 1 + k, for a layer without steps. */
 static enum rt_status keep_state(struct rt_run *r, int k)
 {
     const struct rt_tensor *from = &r->in[RT_RNN_H + k];
@@ -494,7 +498,8 @@ static enum rt_status rnn_run(struct rt_run *r)
 #define LIMITS                                                                                     \
     ((UINT64_C(1) << RT_RNN_LIMIT) | (UINT64_C(1) << RT_RNN_LIMIT_TOO) |                           \
      (UINT64_C(1) << RT_RNN_LENGTH))
-/* Each time step multiplies the input and the state by the weights of all gates. */
+/* Counts the FLOPs: each time step multiplies the input and the state by the weights of all
+ * gates. */
 static double rnn_flops(const struct rt_node *n, const struct rt_shape *in, int n_in,
                         const struct rt_shape *out)
 {

@@ -1,5 +1,5 @@
 /*
- * Recurrent layers (_RNN), as the runtime finds them in loops. runtime/fusion/recurrent.h has the
+ * Recurrent layers (_RNN), which the runtime creates from loops. runtime/fusion/recurrent.h has the
  * table of cells and the op's inputs and attributes.
  *
  * The input's GEMM is computed for many steps at once (packed_gemm.h). A step then multiplies only
@@ -9,9 +9,9 @@
  *     sums    one row: the columns of w, in the order of its matrix
  *     state   one row: the units, padded with arbitrary values to whole vectors
  *
- * rnn_layer.c checks and infers a layer's shapes, rnn.c runs it; rnn_loops.h (activations) and
- * rnn_cells.h (cells) are compiled once per instruction set. Threads: pure; the state of a run lies
- * in its own scratch memory.
+ * rnn_layer.c checks and infers a layer's shapes, and rnn.c runs the layer; rnn_loops.h
+ * (activations) and rnn_cells.h (cells) are compiled once per instruction set. Threads: pure; the
+ * state of a run lies in its own scratch memory.
  */
 #ifndef KN_RNN_RNN_H
 #define KN_RNN_RNN_H
@@ -21,37 +21,38 @@
 
 /* ---- loops ---- */
 
-/* The arguments of one step of a cell, for some rows. The sums of gate g begin at[g] floats behind
- * the start of a row. Whole vectors of sums are read, so the memory behind the last row must be
+/* The arguments of one step of a cell, for some rows. The sums of gate g begin at[g] floats after
+ * the start of a row. Complete vectors of sums are read, so the memory after the last row must be
  * readable. */
 struct kn_rnn_step {
     enum rt_cell_act gate_act, act;
-    float forget_bias, clip; /* clip: c is clipped to [-clip, clip]; 0: not clipped */
+    float forget_bias, clip; /* c is clipped to [-clip, clip]; clip 0 means no clipping */
     int64_t rows, units, state_row;
     int64_t at[4];
-    /* sums of the input, plus those of the state unless `recurrent_sums` has them */
+    /* Sums of the input, plus the sums of the state unless `recurrent_sums` holds those. */
     const float *sums;
     int64_t sums_row;
-    /* sums of the state, for cells with n_reset_after gates; laid out as `sums` */
+    /* Sums of the state, for cells with n_reset_after gates, in the same layout as `sums`. */
     const float *recurrent_sums;
     const float *candidate_sums; /* sums of the candidate, for cells with an n_reset_before gate */
     int64_t candidate_row;
-    const float *h; /* rows of states, state_row floats apart, as are all states below */
+    const float *h; /* rows of states, state_row floats apart, like all state members below */
     float *h_new, *c;
-    const float *peep[3]; /* peephole weights that multiply c in gates i, f and o; NULL: none */
-    /* For cells with an n_reset_before gate: the update gate, and reset * h, which r_candidate
-     * multiplies. */
+    /* peephole weights that multiply c in gates i, f and o, or NULL if there are none */
+    const float *peep[3];
+    /* For cells with an n_reset_before gate: the update gate, and reset * h, which the candidate's
+     * recurrent weights multiply. */
     float *spare[2];
 };
 
 struct kn_rnn_loops {
     int lanes; /* floats in a vector */
-    /* Cells with an n_reset_before gate are called twice per step: with is_candidate false to
-     * compute `spare`, and with is_candidate true when `candidate_sums` is there. */
+    /* Cells with an n_reset_before gate are called twice per step: first without is_candidate to
+     * compute `spare`, then with is_candidate after `candidate_sums` has been computed. */
     void (*cell[RT_N_CELLS])(const struct kn_rnn_step *s, bool is_candidate);
 };
-/* The loops of one of the instruction sets that this processor has: 0 is the best set, which rnn.c
- * uses. NULL: the processor has no more sets. */
+/* Returns the loops of the which-th best instruction set of this processor; rnn.c uses set 0.
+ * Returns NULL if the processor has no more sets. */
 const struct kn_rnn_loops *kn_rnn_loops_of(int which);
 
 /* ---- a layer ---- */
@@ -61,29 +62,30 @@ struct kn_layer {
     int64_t units, depth, width; /* width: columns of h and y */
     int64_t x_batch, time;       /* of x */
     int64_t batch;               /* rows of the batch after broadcasting */
-    int64_t steps, length;       /* length: steps that y has */
+    int64_t steps, length;       /* length: number of steps in y */
     int64_t mask_batch, mask_time;
-    int64_t y_rows; /* the number of rows that y must have; -1: any */
+    int64_t y_rows; /* number of rows that y must have, or -1 for any number */
     enum rt_rnn_keep keep;
     enum rt_rnn_read read;
     enum rt_rnn_mask mask;
     bool x_by_time, y_by_time;
     bool known;        /* whether `steps` and `length` are known */
     bool fits;         /* whether the shapes allow a step */
-    bool concatenated; /* one matrix multiplies x and h, concatenated */
-    /* w_candidate holds the columns of the n_reset_before gates, and w only those of the other
-     * gates */
+    bool concatenated; /* a single matrix multiplies the concatenation of x and h */
+    /* w_candidate holds the columns of the n_reset_before gates, and w only the columns of the
+     * other gates. */
     bool separate_candidate;
-    /* A row that takes no step writes its last output again; before its first step it writes the
-     * input `before`. */
+    /* A row that takes no step repeats its last output; before its first step it writes the input
+     * `before`. */
     bool holds;
 };
 
-/* Solves the layer from exact shapes. err NULL: the caller needs the status only. */
+/* Computes the layer's dimensions from exact shapes. err is NULL if the caller needs only the
+ * status. */
 enum rt_status kn_layer_of(const struct rt_node *n, const struct rt_info *in, struct kn_layer *s,
                            struct rt_error *err);
 void kn_layer_y(const struct kn_layer *s, struct rt_shape *out);
-/* Whether a masked row writes something other than the new state to y. */
+/* Returns whether a masked row writes something other than the new state to y. */
 static inline bool kn_layer_masks_y(const struct kn_layer *s)
 {
     return s->mask != RT_RNN_ALL && s->read != RT_RNN_INNER;

@@ -1,20 +1,20 @@
 /*
- * The step of each cell of runtime/fusion/recurrent.h, LOOPS(NAME): new states from the sums of the
- * gates. rnn_loops.h includes this file for every instruction set.
+ * Defines LOOPS(NAME), the step of each cell of runtime/fusion/recurrent.h, which computes new
+ * states from the sums of the gates. rnn_loops.h includes this file for every instruction set.
  */
 
-/* The loop over rows i of the step and units [u, u + LANES). */
+/* Loops over rows i of the step and over units [u, u + LANES). */
 #define FOR_VECTORS                                                                                \
     for (int64_t i = 0; i < s->rows; i++)                                                          \
         for (int64_t u = 0; u < s->units; u += LANES)
 
-/* The sums of gate g. */
+/* Returns the sums of gate g. */
 INLINE VEC LOOPS(sum)(const struct kn_rnn_step *s, const float *sums, int64_t i, int g, int64_t u)
 {
     return VLOAD(sums + i * s->sums_row + s->at[g] + u);
 }
 
-/* A gate with an optional peephole connection to the cell state c. */
+/* Returns the sum of a gate, plus its peephole connection to the cell state c if it has one. */
 INLINE VEC LOOPS(peeping)(const struct kn_rnn_step *s, const float *peep, VEC sum, VEC c, int64_t u)
 {
     return LOOPS(gate)(s, peep ? sum + VLOAD(peep + u) * c : sum);
@@ -61,7 +61,8 @@ TARGET static void LOOPS(gru)(const struct kn_rnn_step *s, bool is_candidate)
     }
 }
 
-/* Update and reset gates come first, because the candidate multiplies reset * h by its weights. */
+/* The first call computes the update and reset gates, because the candidate's weights multiply
+ * reset * h. */
 TARGET static void LOOPS(gru_before)(const struct kn_rnn_step *s, bool is_candidate)
 {
     enum { UPDATE, RESET };

@@ -1,6 +1,6 @@
 /*
- * The shapes of a recurrent layer's inputs and outputs. It returns the errors that the original
- * loop would return.
+ * Checks and infers the shapes of a recurrent layer's inputs and outputs. The errors are those that
+ * the original loop would return.
  *
  * The rows of x, the states and the mask are broadcast with each other, and so are the columns of c
  * and of `before`; the outputs have the broadcast number of rows. A loop of no steps returns the
@@ -39,7 +39,8 @@ static bool widen(int64_t *n, int64_t by)
     return *n == by || by == 1;
 }
 
-/* Whether `x` can be broadcast to [batch, units]; *batch grows to the rows of x if it is 1. */
+/* Returns whether `x` can be broadcast to [batch, units]. If *batch is 1, it becomes the number of
+ * rows of x. */
 static bool broadcasts(const struct rt_shape *x, int64_t *batch, int64_t units)
 {
     return x->rank <= 2 &&
@@ -47,13 +48,13 @@ static bool broadcasts(const struct rt_shape *x, int64_t *batch, int64_t units)
            (x->rank < 2 || widen(batch, x->dim[0]));
 }
 
-/* Whether x has all rows and units, without broadcasting. */
+/* Returns whether x has all rows and units, so that it is not broadcast. */
 static bool is_whole(const struct kn_layer *s, const struct rt_shape *x, int64_t cols)
 {
     return x->rank == 2 && x->dim[0] == s->batch && x->dim[1] == cols;
 }
 
-/* The mask of Keras is broadcast with the values that it selects. */
+/* A Keras mask is broadcast with the values that it selects. */
 static bool step_mask_fits(const struct rt_info *in, struct kn_layer *s)
 {
     const struct rt_shape *mask = &in[RT_RNN_MASK].shape;
@@ -65,7 +66,7 @@ static bool step_mask_fits(const struct rt_info *in, struct kn_layer *s)
             (broadcasts(&in[RT_RNN_BEFORE].shape, &rows, s->width) && rows == s->batch));
 }
 
-/* TensorFlow 1's lengths select between rows of the same shape, without broadcasting. */
+/* The sequence lengths of TensorFlow 1 select between rows of equal shape, without broadcasting. */
 static bool lengths_fit(const struct rt_info *in, const struct kn_layer *s)
 {
     const struct rt_shape *lengths = &in[RT_RNN_MASK].shape;
@@ -76,7 +77,8 @@ static bool lengths_fit(const struct rt_info *in, const struct kn_layer *s)
            (!kn_layer_masks_y(s) || is_whole(s, &in[RT_RNN_BEFORE].shape, s->width));
 }
 
-/* The shape errors of a step. Sets s->batch to the number of rows that a step makes. */
+/* Reports the shape errors of a step, and sets s->batch to the number of rows that a step
+ * computes. */
 static enum rt_status fit(const struct rt_info *in, struct kn_layer *s, struct rt_error *err)
 {
     const struct rt_shape *h = &in[RT_RNN_H].shape;
@@ -109,7 +111,8 @@ static enum rt_status fit(const struct rt_info *in, struct kn_layer *s, struct r
     return RT_OK;
 }
 
-/* The errors of the loop's bounds and of the lengths of its lists. Sets the number of steps. */
+/* Reports errors of the loop's bounds and of the lengths of its lists, and sets the number of
+ * steps. */
 static enum rt_status count_steps(const struct rt_info *in, struct kn_layer *s,
                                   struct rt_error *err)
 {
@@ -213,7 +216,8 @@ void kn_layer_y(const struct kn_layer *s, struct rt_shape *out)
     }
 }
 
-/* The loop bounds are read as values; of all other inputs the shapes must be known. */
+/* Returns whether all shapes are known, except those of the loop bounds, which are read as
+ * values. */
 static bool shapes_known(const struct rt_info *in)
 {
     for (int k = 0; k < RT_RNN_N_IN; k++)
@@ -243,7 +247,7 @@ enum rt_status kn_layer_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Whether rows of the layer depend on rows of input k; *axis: the axis of the batch in that
+/* Returns whether rows of the layer depend on rows of input k. Sets *axis to the batch axis of that
  * input. */
 static bool is_by_row(const struct kn_layer *s, int k, int *axis)
 {
