@@ -1,6 +1,6 @@
 /*
- * RaggedTensorToTensor and RaggedTensorToSparse. Row partitions of a ragged tensor are given as row
- * splits (where each row ends), or as value row ids (the row of each value).
+ * RaggedTensorToTensor and RaggedTensorToSparse. The row partitions of a ragged tensor are row
+ * splits (the end of each row) or value row ids (the row of each value).
  */
 #include "kernels/array/array.h"
 #include "kernels/entry.h"
@@ -9,10 +9,10 @@
 #include <stdlib.h>
 
 /*
- * Row partitions may have any rank: as in TensorFlow, their elements are read in order. The
- * exception are the outermost row splits, of which TensorFlow takes the first dimension for the
- * number of rows: it then reads beyond the end of its memory where that dimension does not hold all
- * elements, which is refused here.
+ * Row partitions may have any rank: as in TensorFlow, their elements are read in order. An
+ * exception are the outermost row splits, whose first dimension TensorFlow uses as the number of
+ * rows. TensorFlow then reads beyond the end of their memory if that dimension does not hold all
+ * elements; Slipway refuses them.
  */
 static enum rt_status check_outermost(struct rt_run *r, const struct rt_tensor *t)
 {
@@ -22,7 +22,8 @@ static enum rt_status check_outermost(struct rt_run *r, const struct rt_tensor *
                    "the outermost row splits must be a vector, got shape %s", KN_TEXT(t));
 }
 
-/* Row splits must begin with 0, must not decrease, and must end with n_values (-1: any number). */
+/* Checks row splits, which must begin with 0, must not decrease, and must end with n_values (-1 for
+ * any number). */
 static enum rt_status check_splits(struct rt_run *r, const struct rt_tensor *t, int64_t n_values)
 {
     const int64_t n = rt_tensor_count(t);
@@ -52,13 +53,14 @@ static enum rt_status check_splits(struct rt_run *r, const struct rt_tensor *t, 
 
 /* ---- RaggedTensorToTensor ---- */
 
-/* Limit of rows. Splits can claim more rows than the input has bytes. */
+/* The maximum number of rows. Splits can claim more rows than the input has bytes. */
 enum { DEEPEST = RT_MAX_RANK, MOST_ROWS = 1 << 28 };
 
 struct levels {
     struct rt_run *r;
-    int n;                               /* number of ragged dimensions */
-    bool by_rowid[DEEPEST];              /* partition is value row ids, otherwise row splits */
+    int n; /* number of ragged dimensions */
+    /* whether the partition consists of value row ids rather than row splits */
+    bool by_rowid[DEEPEST];
     const struct rt_tensor *at[DEEPEST]; /* the partition of each ragged dimension */
     int64_t rows;                        /* rows of the outermost dimension */
     const struct rt_tensor *values;
@@ -109,7 +111,7 @@ static enum rt_status check_all_splits(const struct levels *v)
     return st;
 }
 
-/* *most: length of the longest row of a level. The splits of the level may be invalid. */
+/* Sets *most to the length of the longest row of a level. The level's splits may be invalid. */
 static enum rt_status width_of(const struct levels *v, int k, int64_t *most)
 {
     const struct rt_tensor *t = v->at[k];
@@ -129,8 +131,8 @@ static enum rt_status width_of(const struct levels *v, int k, int64_t *most)
     return RT_OK;
 }
 
-/* Output shape: the dimensions that the input `shape` gives, and the smallest sufficient size for
- * the others. */
+/* Chooses the output shape: the dimensions that the input `shape` specifies, and the smallest
+ * sufficient size for the others. */
 static enum rt_status choose_shape(struct levels *v)
 {
     const struct rt_tensor *want = &v->r->in[0], *values = v->values;
@@ -168,7 +170,7 @@ static enum rt_status choose_shape(struct levels *v)
     return RT_OK;
 }
 
-/* Number of rows of the level above that the partition of level k describes. */
+/* Returns the number of rows of the level above that the partition of level k describes. */
 static int64_t parents_of(const struct levels *v, int k)
 {
     const struct rt_tensor *t = v->at[k];
@@ -180,8 +182,8 @@ static int64_t parents_of(const struct levels *v, int k)
     return last < MOST_ROWS ? last + 1 : MOST_ROWS;
 }
 
-/* (*out)[i]: position in the output of value i of level k (-1: outside of it), computed from the
- * positions of the rows of the level above. */
+/* Sets (*out)[i] to the position in the output of value i of level k (-1: outside the output),
+ * computed from the positions of the rows of the level above. */
 static enum rt_status place_level(const struct levels *v, int k, const int64_t *parent,
                                   int64_t n_parents, int64_t **out, int64_t *n)
 {
@@ -191,10 +193,10 @@ static enum rt_status place_level(const struct levels *v, int k, const int64_t *
     *n = rt_tensor_count(t);
     if (!v->by_rowid[k])
         *n = kn_int_at(t, *n - 1);
-    /* As in TensorFlow, missing values are the default. */
+    /* As in TensorFlow, missing values become the default. */
     if (*n > v->values->dim[0] && k == v->n - 1)
         *n = v->values->dim[0];
-    if (k + 1 < v->n && *n > parents_of(v, k + 1)) /* rows beyond these have no values */
+    if (k + 1 < v->n && *n > parents_of(v, k + 1)) /* rows with higher numbers have no values */
         *n = parents_of(v, k + 1);
     if (*n < 0 || *n > MOST_ROWS)
         return rt_fail_memory(v->r->err, v->r->node->name, (size_t)*n * sizeof **out);
@@ -229,7 +231,8 @@ static enum rt_status place_level(const struct levels *v, int k, const int64_t *
     return RT_OK;
 }
 
-/* Fills the whole output with the default value, which is broadcast to the shape of one value. */
+/* Fills the complete output with the default value, which is broadcast to the shape of one
+ * value. */
 static enum rt_status fill(struct levels *v, void *out)
 {
     const struct rt_tensor *def = &v->r->in[2];
@@ -245,8 +248,8 @@ static enum rt_status fill(struct levels *v, void *out)
                        "default_value.rank = %d  must be less than rt_input.flat_values.rank = %d",
                        KN_TEXT(def), KN_TEXT(v->values), def->rank, v->values->rank);
     for (int d = 0; d < def->rank; d++) {
-        /* TensorFlow compares the dimensions from the first on but broadcasts from the last: both
-         * must fit. */
+        /* TensorFlow compares the dimensions from the first on, but broadcasts from the last on;
+         * both must match. */
         const int64_t front = v->values->dim[d + 1], back = v->dim[v->rank - def->rank + d];
         const int64_t want = def->dim[d] != front ? front : back;
         if (def->dim[d] != 1 && def->dim[d] != want)
@@ -314,7 +317,7 @@ static enum rt_status to_tensor_run(struct rt_run *r)
     if (!out)
         return r->err->code;
     st = fill(&v, out);
-    /* As in TensorFlow, the splits of an empty output are not checked. */
+    /* As in TensorFlow, the splits are not checked if the output is empty. */
     if (st || rt_count(v.rank, v.dim) == 0)
         return st;
     st = check_all_splits(&v);
@@ -373,7 +376,7 @@ static enum rt_status to_sparse_run(struct rt_run *r)
     }
     for (int d = 1; d < values->rank; d++)
         shape[levels + d] = values->dim[d];
-    /* row[k]: the row of level k that holds value i; it only increases with i. */
+    /* row[k] is the row of level k that holds value i; it only increases with i. */
     int64_t row[RT_MAX_RANK] = {0}, inner[RT_MAX_RANK], left = RT_WORK;
     kn_strides(values->rank, values->dim, inner);
     for (int64_t i = 0; i < values->dim[0]; i++) {
@@ -394,7 +397,8 @@ static enum rt_status to_sparse_run(struct rt_run *r)
                 *index++ = rest / inner[d];
                 rest %= inner[d];
             }
-            if (rt_run_spend(r, &left, 8 * rank)) /* 8 for a division and a write to fresh memory */
+            /* 8 is the cost of a division and of a write to fresh memory */
+            if (rt_run_spend(r, &left, 8 * rank))
                 return r->err->code;
         }
         if (rt_run_spend(r, &left, 4 * levels))

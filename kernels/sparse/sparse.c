@@ -1,6 +1,6 @@
 /*
- * SparseToDense, SparseReshape, SparseFillEmptyRows and SparseReorder. A sparse tensor is three
- * tensors: indices [n, rank] of int64, values [n], shape [rank].
+ * SparseToDense, SparseReshape, SparseFillEmptyRows and SparseReorder. A sparse tensor consists of
+ * three tensors: indices [n, rank] of int64, values [n], shape [rank].
  */
 #include "kernels/array/array.h"
 #include "kernels/array/sort.h"
@@ -16,7 +16,7 @@ static void copy_one(enum rt_dtype dtype, void *base, int64_t to, const void *sr
     kn_copy(dtype, (char *)base + (size_t)to * size, (const char *)src + (size_t)from * size, 1);
 }
 
-/* Text of a row of indices for error messages: "[1,-2]". */
+/* Formats a row of indices for error messages, as "[1,-2]". */
 static const char *row_text(char *buf, size_t n, const struct rt_tensor *t, int64_t row, int rank)
 {
     size_t len = (size_t)snprintf(buf, n, "[");
@@ -58,7 +58,7 @@ static enum rt_status dense_checks(struct rt_run *r, int64_t n, int64_t rank)
     return RT_OK;
 }
 
-/* Lexicographic order of rows a and b of the indices. */
+/* Compares rows a and b of the indices in lexicographic order. */
 static int compare_rows(const struct rt_tensor *t, int64_t a, int64_t b, int64_t rank)
 {
     for (int64_t d = 0; d < rank; d++) {
@@ -145,7 +145,7 @@ const struct kn_entry kn_sparse_to_dense = {
 
 /* ---- SparseReshape ---- */
 
-/* Computes the new shape, including the dimension given as -1. */
+/* Computes the new shape, including the dimension that is given as -1. */
 static enum rt_status new_shape(struct rt_run *r, const struct rt_shape *from, int64_t total,
                                 int64_t *to, int rank)
 {
@@ -241,14 +241,15 @@ static enum rt_status reshape_run(struct rt_run *r)
     kn_strides(rank, from.dim, from_stride);
     kn_strides(new_rank, to, to_stride);
     const int64_t *in = indices->data;
-    /* If old and new shape have no dimension, the indices have no elements, however large n is. */
+    /* If neither the old nor the new shape has dimensions, the indices have no elements, however
+     * large n is. */
     for (int64_t i = 0; i < n && rank + new_rank; i++) {
         int64_t at = 0;
         if (rt_run_tick(r, i))
             return r->err->code;
         for (int d = 0; d < rank; d++) {
             const int64_t v = in[i * rank + d];
-            if (v < 0 || v >= from.dim[d]) /* the index would lie outside the new shape */
+            if (v < 0 || v >= from.dim[d]) /* the index lies outside the old shape */
                 return rt_fail(
                     r->err, RT_INVALID_ARGUMENT,
                     "indices[%lld] is out of bounds: need 0 <= index < %s", (long long)i,
@@ -308,7 +309,8 @@ static enum rt_status fill_checks(struct rt_run *r)
     return RT_OK;
 }
 
-/* start[row]: position of each row in the output; start[rows]: length of the output. */
+/* Sets start[row] to the position of each row in the output, and start[rows] to the length of the
+ * output. */
 static enum rt_status place_rows(struct rt_run *r, int64_t rows, int64_t *start, bool *empty)
 {
     const struct rt_tensor *indices = &r->in[0];
@@ -388,7 +390,7 @@ static int by_index(const void *a, const void *b)
     for (int64_t d = 0; d < x->rank; d++)
         if (x->row[d] != y->row[d])
             return x->row[d] < y->row[d] ? -1 : 1;
-    return x->at < y->at ? -1 : x->at > y->at; /* keeps the order of equal indices */
+    return x->at < y->at ? -1 : x->at > y->at; /* equal indices keep their order */
 }
 
 static enum rt_status reorder_run(struct rt_run *r)

@@ -1,6 +1,6 @@
 /*
- * SparseCross, SparseCrossV2 and SparseCrossHashed: crossed features. For each row of a batch the
- * output has every combination of one value from each column, as text or as a hash.
+ * SparseCross, SparseCrossV2 and SparseCrossHashed compute crossed features: for each row of a
+ * batch, the output has every combination of one value from each column, as text or as a hash.
  */
 #include "kernels/array/array.h"
 #include "kernels/string/farmhash.h"
@@ -15,9 +15,10 @@ enum how { TEXT, HASHED, KEYED }; /* KEYED: SparseCrossHashed */
 
 struct column {
     const struct rt_tensor *values;
-    const struct rt_tensor *indices; /* NULL: the column is dense, and `values` is a matrix */
-    int64_t first, n;                /* values of the current row */
-    int64_t at;                      /* value of the current combination */
+    const struct rt_tensor *indices; /* NULL if the column is dense; `values` is then a matrix */
+    /* first value of the column in the current row, and their number */
+    int64_t first, n;
+    int64_t at; /* index of the column's value in the current combination */
 };
 
 struct cross {
@@ -110,8 +111,8 @@ static void rewind_columns(struct cross *c)
         c->column[i].first = c->column[i].n = 0;
 }
 
-/* Moves each column to the values of `row`. Returns the number of their combinations; -1: it
- * overflows. */
+/* Moves each column to the values of `row`. Returns the number of combinations of these values, or
+ * -1 on overflow. */
 static int64_t enter_row(struct cross *c, int64_t row)
 {
     int64_t n = 1;
@@ -135,9 +136,9 @@ static int64_t enter_row(struct cross *c, int64_t row)
 }
 
 /*
- * The next row, from `row` on, in which a sparse column has values; c->rows when no combinations
- * are left. The number of rows is only a number in the input, with no data behind it, so a loop
- * over rows must skip empty rows.
+ * Returns the next row, from `row` on, in which a sparse column has values, or c->rows if no
+ * combinations are left. The number of rows is only a number in the input, without data behind it,
+ * so loops over rows must skip empty rows.
  */
 static int64_t next_row(const struct cross *c, int64_t row)
 {
@@ -151,7 +152,8 @@ static int64_t next_row(const struct cross *c, int64_t row)
         if (!k->indices)
             continue;
         const int64_t has = at < k->indices->dim[0] ? kn_int_at(k->indices, 2 * at) : -1;
-        if (has < row || has >= c->rows) /* no values are left, or no row takes them */
+        /* the column has no values left, or only for rows that do not exist */
+        if (has < row || has >= c->rows)
             return c->rows;
         next = has < next ? has : next;
     }
@@ -193,8 +195,8 @@ static uint64_t hash_of(const struct cross *c, const struct column *k)
     const int64_t v = ((const int64_t *)k->values->data)[i];
     char bytes[sizeof v];
     memcpy(bytes, &v, sizeof v);
-    /* As in TensorFlow, SparseCrossHashed hashes only four bytes of an integer, and integers of
-     * dense columns only with a strong hash. */
+    /* As in TensorFlow, SparseCrossHashed hashes only four bytes of an integer, and hashes integers
+     * of dense columns only with a strong hash. */
     if (c->how == KEYED && c->is_strong)
         return kn_sip_hash(c->salt, bytes, 4);
     return c->how == KEYED && k->indices ? kn_fingerprint64(bytes, 4) : (uint64_t)v;
@@ -314,7 +316,7 @@ static enum rt_status check_count(const struct rt_node *n, struct rt_error *err)
     return RT_OK;
 }
 
-/* The type of the output decides whether it is hashed; TensorFlow ignores the attribute
+/* The output's type decides whether the output is hashed; TensorFlow ignores the attribute
  * hashed_output. */
 static enum rt_status v1_run(struct rt_run *r)
 {

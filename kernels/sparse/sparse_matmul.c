@@ -1,4 +1,4 @@
-/* SparseTensorDenseMatMul: multiplies a sparse matrix and a dense matrix, each optionally
+/* SparseTensorDenseMatMul multiplies a sparse matrix and a dense matrix, each of which may be
  * transposed (adjoint). */
 #include "kernels/array/array.h"
 #include "kernels/cpu/types.h"
@@ -7,7 +7,7 @@
 struct product {
     const struct rt_tensor *indices, *values, *b;
     bool adjoint_a, adjoint_b;
-    /* Sizes after transposition: a is [rows, inner], b is [inner, columns]. */
+    /* Sizes after transposition: a is [rows, inner], and b is [inner, columns]. */
     int64_t rows, inner, columns;
 };
 
@@ -20,8 +20,8 @@ static enum rt_status bad_index(struct rt_run *r, const char *what, int64_t v, i
 }
 
 #define SAME(x) (x)
-/* Each row of the output is a weighted sum of rows of b, or of its columns where b is
- * transposed. */
+/* Computes each row of the output as a weighted sum of rows of b or, if b is transposed, of columns
+ * of b. */
 #define MULTIPLY(dt, T, CONJ)                                                                      \
     static enum rt_status multiply_##dt(struct rt_run *r, const struct product *p, void *out)      \
     {                                                                                              \
@@ -103,7 +103,7 @@ static enum rt_status sparse_matmul_run(struct rt_run *r)
     void *out = rt_out(r, 0, 2, (int64_t[]){p.rows, p.columns});
     if (!out)
         return r->err->code;
-    /* As in TensorFlow, indices are not checked where the output is empty, nor where inner is 0. */
+    /* As in TensorFlow, indices are not checked if the output is empty or `inner` is 0. */
     if (rt_tensor_count(&r->out[0]) == 0)
         return RT_OK;
     if (kn_zero_chunks(r, out, rt_tensor_bytes(&r->out[0])))

@@ -1,6 +1,7 @@
 /*
- * Embedding bags: rows of `data` that `indices` select, added up per segment. SparseSegmentSum,
- * SparseSegmentMean and SparseSegmentSqrtN, each also with a given number of segments.
+ * Embedding bags, which add up the rows of `data` that `indices` select, per segment:
+ * SparseSegmentSum, SparseSegmentMean and SparseSegmentSqrtN, each also with a given number of
+ * segments.
  *
  * "_EmbedBag" (runtime/fusion/embedding.h) does this for rows of a table. Its error texts are those
  * of the fused nodes, which looked up each distinct row once.
@@ -15,15 +16,15 @@
 #include <math.h>
 #include <stdio.h>
 
-enum { WIDTH = 128 };    /* columns added up at a time, in registers and the L1 cache */
-enum { ROWS = 1 << 12 }; /* rows of a bag added up between two calls of rt_run_spend */
+enum { WIDTH = 128 };    /* columns that are added up together, in registers and the L1 cache */
+enum { ROWS = 1 << 12 }; /* rows of a bag that are added up between two calls of rt_run_spend */
 
 struct bag {
     const char *data;
     const struct rt_tensor *indices;
-    int64_t width;    /* elements of a row of `data` */
-    int64_t first, n; /* range of the bag's indices */
-    double by;        /* divisor of the sum */
+    int64_t width;    /* elements per row of `data` */
+    int64_t first, n; /* the range of the bag's indices */
+    double by;        /* the sum is divided by this number */
     struct rt_run *r; /* for rt_run_spend */
     int64_t *left;
 };
@@ -36,8 +37,8 @@ static inline int64_t index_at(const struct rt_tensor *t, int64_t i)
 #define PLAIN(x)     (x)
 #define DIVIDE(x, A) ((x) / (A)b->by)
 #define AS_IS(x, A)  (x)
-/* Sums are in the element type for float and double, as in TensorFlow, and in float for half types.
- * Integer sums wrap. */
+/* Sums have the element type for float and double, as in TensorFlow, and float for half types.
+ * Integer sums wrap around. */
 #define ADD(dt, T, A, LOAD, STORE, SCALE)                                                          \
     KN_FAST(dt) static bool add_##dt(const struct bag *b, void *out)                               \
     {                                                                                              \
@@ -90,7 +91,7 @@ static enum rt_status sparse_segment_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Number of rows of the output; -1: failed, and r->err is filled. */
+/* Returns the number of output rows. On failure, returns -1 and sets r->err. */
 static int64_t count_rows(struct rt_run *r)
 {
     const struct rt_tensor *ids = &r->in[2], *num = r->n_in > 3 ? &r->in[3] : NULL;
@@ -212,8 +213,8 @@ static int by_size(const void *x, const void *y)
     return a < b ? -1 : a > b;
 }
 
-/* Number of distinct ids among the first n; -1: the run must end, or its memory limit is
- * reached. */
+/* Returns the number of distinct ids among the first n, or -1 if the run must end or its memory
+ * limit is reached. */
 static int64_t count_different(struct rt_run *r, const struct rt_tensor *ids, int64_t n)
 {
     int64_t *v = rt_scratch(r, (size_t)n * sizeof *v + 1), different = 0;
