@@ -1,13 +1,13 @@
 /*
- * ResourceGather and ResourceGatherNd: rows of a variable by index (embeddings). Where a plan has
- * frozen the variable, input 0 is the variable's value instead of its handle.
+ * ResourceGather and ResourceGatherNd, which gather rows of a variable by index (embeddings). If a
+ * plan has frozen the variable, input 0 is the variable's value instead of its handle.
  */
 #include "kernels/array/array.h"
 #include "kernels/array/gather_rows.h"
 #include "kernels/entry.h"
 #include "runtime/session/resource.h"
 
-/* *t: the value of the variable behind input 0. The caller clears it. */
+/* Sets *t to the value of the variable of input 0. The caller must clear *t. */
 static enum rt_status params_of(struct rt_run *r, struct rt_tensor *t)
 {
     const struct rt_tensor *in = &r->in[0];
@@ -111,7 +111,7 @@ static enum rt_status gather_rows_of(struct rt_run *r, const struct rt_tensor *p
                        (long long)kn_int_at(index, outside), (long long)limit);
     }
     int64_t left = RT_WORK;
-    /* Rows of 0 bytes are skipped, because params and output may have no memory then. */
+    /* Rows of 0 bytes are skipped, because params and the output may then have NULL data. */
     for (int64_t b = 0; b < n_batch && bytes; b++) {
         const char *from = src + (size_t)(b * limit) * bytes;
         char *to = out + (size_t)(b * n_index) * bytes;

@@ -1,7 +1,7 @@
 /*
  * Ops that write into a part of a variable: Scatter*, ScatterNd*, StridedSliceAssign and their
- * resource forms. The variable's lock is held during the change. An index that is refused may leave
- * the changes of earlier indices in place, as in TensorFlow.
+ * resource forms. The variable's lock is held during the change. If an index is refused, the
+ * changes of earlier indices may remain, as in TensorFlow.
  */
 #include "kernels/array/array.h"
 #include "kernels/array/slice.h"
@@ -44,8 +44,8 @@ struct job {
             d[i] = KN_PUT(dt, OF(KN_GET(dt, d[i]), KN_GET(dt, s[i * step])));                      \
         return RT_OK;                                                                              \
     }
-/* Integers are computed as unsigned where their type is unsigned, and for sums and products, so
- * that overflow wraps. */
+/* Unsigned types, and sums and products of all integers, use unsigned arithmetic, so that overflow
+ * wraps around. */
 #define ARITHMETIC(OF)                                                                             \
     KN_FOR_INTS(LOOP, KN_U, OF)                                                                    \
     KN_FOR_WIDE(LOOP, KN_U, OF)                                                                    \
@@ -85,8 +85,8 @@ static enum rt_status scatter_variable_multiply(enum rt_dtype dt, void *dst, con
     }
 }
 
-/* The lowest signed number divided by -1 overflows; the result wraps to the lowest number
- * itself. */
+/* The minimum signed number divided by -1 overflows; the result wraps around to the minimum
+ * number. */
 #define BY_SIGNED(dt, T, a, b)   ((b) == -1 ? (T)(0 - (KN_U(dt))(a)) : (T)((a) / (b)))
 #define BY_UNSIGNED(dt, T, a, b) ((T)((a) / (b)))
 #define DIVIDE(dt, T, BY)                                                                          \
@@ -185,10 +185,9 @@ static enum rt_status check_type(const struct rt_tensor *value, const struct rt_
 
 /*
  * Checks the shape of updates that are not scalar: one slice of `value`, of `inner` elements, per
- * index. As in TensorFlow, the resource forms check only the rank where there are no indices, and
- * only the dimensions of the indices where slices have no elements. TensorFlow's resource forms
- * skip the check of the other dimensions even where slices have elements, and then access memory
- * beyond the end of the slices; here they are checked.
+ * index. As in TensorFlow, the resource forms check only the rank if there are no indices, and only
+ * the dimensions of the indices if slices have no elements. TensorFlow's resource forms never check
+ * the other dimensions, and then access memory beyond the end of the slices; Slipway checks them.
  */
 static enum rt_status check_updates(const struct job *j, const struct rt_tensor *value,
                                     int64_t inner, struct rt_error *err)
@@ -225,7 +224,7 @@ static enum rt_status check_updates(const struct job *j, const struct rt_tensor 
     case dt:                                                                                       \
         return KN_GET(dt, ((const T *)t->data)[i]) == 0;
 
-/* Whether element i of a tensor of numbers is 0 or -0.0. */
+/* Returns whether element i of a numeric tensor is 0 or -0.0. */
 static bool is_zero(const struct rt_tensor *t, int64_t i)
 {
     switch (kn_dtype(t)) {
@@ -236,7 +235,7 @@ static bool is_zero(const struct rt_tensor *t, int64_t i)
 }
 
 /* Refuses updates that contain 0, before anything is written. TensorFlow's ResourceScatterDiv does
- * so for all types, and also where there are no indices. Its ScatterDiv divides floats by 0. */
+ * so for all types, even without indices. TensorFlow's ScatterDiv divides floats by 0. */
 static enum rt_status check_divisors(const struct job *j, struct rt_error *err)
 {
     const struct rt_tensor *updates = &j->r->in[2];
@@ -374,8 +373,9 @@ static enum rt_status scatter_nd(void *arg, struct rt_tensor *value, struct rt_e
 
 /* ---- StridedSliceAssign ---- */
 
-/* src[i]: the stride in `t` for dimension i of the sliced tensor. `t` is broadcast to the slice's
- * shape and may have leading dimensions of 1 beyond it. False: `t` cannot be broadcast. */
+/* Sets src[i] to the stride in `t` for dimension i of the sliced tensor. `t` is broadcast to the
+ * slice's shape and may have additional leading dimensions of 1. Returns false if `t` cannot be
+ * broadcast. */
 static bool broadcast_source(const struct kn_slice *s, const struct rt_tensor *t, int64_t *src)
 {
     const int more = s->shape.rank - t->rank;
@@ -405,7 +405,8 @@ static enum rt_status assign_slice(void *arg, struct rt_tensor *value, struct rt
         st = kn_slice_of(j->r->node, value->rank, value->dim, &in[1], &in[2], &in[3], &s, err);
     if (st)
         return st;
-    if (rt_count(s.rank, s.count) == 0) /* as in TensorFlow, t may then have any shape */
+    /* as in TensorFlow, t may have any shape if the slice is empty */
+    if (rt_count(s.rank, s.count) == 0)
         return RT_OK;
     kn_slice_walk(&s, value->dim, &get, &first);
     put = get;
@@ -439,7 +440,7 @@ static enum rt_status write_part(struct rt_run *r, enum how how, bool is_ref,
     if (!st)
         st = rt_variable_update(v, is_ref, change, &j, state, r->err);
     if (!st && is_ref)
-        rt_out_tensor(r, 0, &r->in[0]); /* a ref op outputs its ref */
+        rt_out_tensor(r, 0, &r->in[0]); /* an op on a ref returns the ref */
     return st;
 }
 
@@ -457,7 +458,7 @@ static enum rt_status write_part(struct rt_run *r, enum how how, bool is_ref,
                                .types = TYPES,                                                     \
                                .run = run_##SYMBOL}),                                              \
     }
-/* The entries of an op on a resource and of its older form on a ref. */
+/* Defines the entries of an op on a resource and of its older form on a ref. */
 #define PAIR(SYMBOL, NAME, RESOURCE_ATTR, TYPES, HOW, CHANGE)                                      \
     ENTRY(resource_##SYMBOL, "Resource" NAME, RESOURCE_ATTR, TYPES, HOW, false, CHANGE);           \
     ENTRY(SYMBOL, NAME, "T", TYPES, HOW, true, CHANGE)

@@ -1,6 +1,6 @@
 /*
- * Variables: handles, reads, assignments. TensorFlow 2's resource variables and TensorFlow 1's refs
- * use the same session slots; a ref is a variable's handle that another op makes
+ * Ops on variables: handles, reads, assignments. TensorFlow 2's resource variables and TensorFlow
+ * 1's refs use the same session slots; a ref is a variable's handle that a different op creates
  * (runtime/session/resource.h).
  */
 #include "runtime/session/resource.h"
@@ -18,7 +18,7 @@ static enum rt_status make_variable(const struct rt_node *n, const char *type_at
                                     struct rt_object **out, struct rt_error *err)
 {
     struct rt_span shared = rt_attr_str(n, "shared_name");
-    /* A variable of handles could hold its own handle and would never be freed. */
+    /* A variable of handles could hold its own handle, and would then never be freed. */
     if (rt_attr_dtype(n, type_attr) == RT_RESOURCE)
         return rt_fail(err, RT_UNIMPLEMENTED, "a variable of resource handles");
     char *name =
@@ -45,13 +45,14 @@ static enum rt_status make_ref_slot(const struct rt_node *n, const struct rt_ten
     const struct rt_shape *s = rt_attr_shape(n, "shape");
     enum rt_status st = kn_check_container(n, err);
 
-    if (!st && s->rank >= 0 && !kn_shape_known(s)) /* TensorFlow accepts all known, or no rank */
+    /* TensorFlow accepts a fully known shape or an unknown rank */
+    if (!st && s->rank >= 0 && !kn_shape_known(s))
         st = rt_fail(err, RT_INVALID_ARGUMENT, "Shape %s is not fully defined", KN_TEXT(s));
     if (!st)
         st = make_slot(n, in, out, err);
     if (st || !kn_shape_known(s) || kn_shape_total(s) != 0)
         return st;
-    /* In TensorFlow, a ref variable without elements is initialized from the start. */
+    /* In TensorFlow, an empty ref variable is initialized from the start. */
     struct rt_tensor t;
     st = rt_tensor_new(&t, NULL, rt_attr_dtype(n, "dtype"), s->rank, s->dim, err);
     if (!st) {
@@ -219,7 +220,7 @@ static enum rt_status run_assign_ref(struct rt_run *r)
     if (rt_attr_bool(r->node, "validate_shape")) {
         const struct rt_shape *declared = rt_variable_shape(v);
         struct rt_tensor old = {0};
-        /* TensorFlow takes an unknown shape for []. */
+        /* TensorFlow treats an unknown shape as []. */
         int rank = declared->rank < 0 ? 0 : declared->rank;
         const int64_t *dim = declared->dim;
         if (rt_variable_is_initialized(v) && rt_variable_read(v, true, &old, r->err) == RT_OK) {
@@ -240,7 +241,7 @@ static enum rt_status run_assign_ref(struct rt_run *r)
     }
     st = rt_variable_assign(v, &r->in[1], rt_run_state(r), r->err);
     if (!st)
-        rt_out_tensor(r, 0, &r->in[0]); /* a ref op outputs its ref */
+        rt_out_tensor(r, 0, &r->in[0]); /* an op on a ref returns the ref */
     return st;
 }
 
@@ -279,7 +280,7 @@ static enum rt_status add_in_place(void *arg, struct rt_tensor *value, struct rt
                        rt_shape_text(b, sizeof b, c->by->rank, c->by->dim));
     }
     switch (value->dtype) {
-/* Integer overflow wraps, so integers are added as unsigned. */
+/* Integers are added as unsigned numbers, so that overflow wraps around. */
 #define X(dt, T, U)                                                                                \
     case dt: {                                                                                     \
         T *v = value->data;                                                                        \
