@@ -1,21 +1,22 @@
 /*
- * The lower-case letter of each upper-case letter and the reverse, sorted. TensorFlow 2.21 was run
- * on every character to obtain them. The lower case of a sigma depends on its neighbours (cased.h).
+ * Sorted tables of the lower case of each upper-case letter, and of the upper case of each
+ * lower-case letter. They were obtained by running TensorFlow 2.21 on every character. The lower
+ * case of a sigma depends on its neighbours (cased.h).
  */
 #ifndef KN_STRING_CASE_MAP_H
 #define KN_STRING_CASE_MAP_H
 
 #include <stdint.h>
 
-/* A range of characters from first to last: all of them (every 1), or every second one (every
+/* A range of characters from first to last: every character (every 1), or every second one (every
  * 2). */
 struct step {
     uint32_t first, last;
-    int32_t to; /* added to a character, gives the other case */
+    int32_t to; /* add this to a character to get its other case */
     int every;
 };
 
-/* A character whose other case is two or three characters; unused places of `to` are 0. */
+/* A character whose other case is two or three characters; unused elements of `to` are 0. */
 struct several {
     uint32_t c, to[3];
 };

@@ -1,4 +1,4 @@
-/* DecodeRaw: reads the bytes of strings as numbers. */
+/* DecodeRaw reinterprets the bytes of strings as numbers. */
 #include "kernels/array/array.h"
 #include "kernels/entry.h"
 

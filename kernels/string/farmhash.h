@@ -1,4 +1,5 @@
-/* Hash functions whose values models depend on: they assign strings to buckets. */
+/* Hash functions that models use to assign strings to buckets, so that their values must not
+ * change. */
 #ifndef KN_STRING_FARMHASH_H
 #define KN_STRING_FARMHASH_H
 

@@ -1,5 +1,5 @@
 /*
- * StringLower and StringUpper. Without an encoding only ASCII letters change. With "utf-8" the
+ * StringLower and StringUpper. With encoding "", only ASCII letters change. With "utf-8", the
  * letters of all scripts change, and malformed bytes become U+FFFD, as in TensorFlow.
  */
 #include "kernels/array/array.h"
@@ -37,7 +37,8 @@ static uint32_t upper(uint32_t c)
     return other_case(c, to_upper, sizeof to_upper / sizeof *to_upper);
 }
 
-/* The two or three characters that are the other case of c. NULL: it is a single character. */
+/* Returns the two or three characters that are the other case of c, or NULL if the other case is a
+ * single character. */
 static const uint32_t *several(uint32_t c, bool up)
 {
     const struct several *of = up ? to_several_upper : to_several_lower;
@@ -56,7 +57,7 @@ static const uint32_t *several(uint32_t c, bool up)
     return NULL;
 }
 
-/* Decodes one character of s, which has at least one byte. Malformed bytes give U+FFFD. */
+/* Decodes one character of s, which has at least one byte. Malformed bytes become U+FFFD. */
 static uint32_t decode(const unsigned char *s, size_t n, size_t *used)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -74,8 +75,8 @@ static uint32_t decode(const unsigned char *s, size_t n, size_t *used)
     for (size_t i = 1; i < len; i++) {
         if (i >= n || (s[i] & 0xc0) != 0x80)
             return 0xfffd;
-        /* A second byte that makes the character invalid does not belong to it: *used stays 1, and
-         * the following bytes are decoded on their own. */
+        /* A second byte that makes the character invalid is not part of it: *used stays 1, and the
+         * following bytes are decoded separately. */
         if (i == 1 && ((c == 0xe0 && s[1] < 0xa0) || (c == 0xed && s[1] >= 0xa0) ||
                        (c == 0xf0 && s[1] < 0x90) || (c == 0xf4 && s[1] >= 0x90)))
             return 0xfffd;
@@ -117,9 +118,9 @@ static bool is_passed_over(uint32_t c)
     return is_in(c, passed_over, sizeof passed_over / sizeof *passed_over);
 }
 
-enum { WORK = 64 }; /* work of one character, for which the tables are searched */
+enum { WORK = 64 }; /* cost of one character, for searching the tables */
 
-/* *is_letter: the first character that is not skipped has a case. */
+/* Sets *is_letter to whether the first character that is not skipped has a case. */
 static enum rt_status goes_on(struct rt_run *r, int64_t *left, const unsigned char *p, size_t n,
                               bool *is_letter)
 {
@@ -142,9 +143,9 @@ static enum rt_status goes_on(struct rt_run *r, int64_t *left, const unsigned ch
 static enum rt_status change(struct rt_bytes *b, const struct rt_str *s, bool up, int64_t *left)
 {
     const unsigned char *p = (const unsigned char *)rt_str_data(s);
-    const size_t n = strnlen(rt_str_data(s), s->n); /* TensorFlow ends a text at its first NUL */
+    const size_t n = strnlen(rt_str_data(s), s->n); /* TensorFlow ends a string at its first NUL */
     const bool has_sigma = !up && memmem(p, n, "\xce\xa3", 2);
-    bool after_letter = false; /* updated only if the text has a capital sigma */
+    bool after_letter = false; /* updated only if the string has a capital sigma */
 
     for (size_t i = 0, used; i < n; i += used) {
         if (rt_run_spend(b->grow_arg, left, WORK))

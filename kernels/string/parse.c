@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NUMBER_MAX = 400 }; /* longer texts are refused as numbers */
+enum { NUMBER_MAX = 400 }; /* longer strings are not parsed as numbers */
 
-/* Copies a text without the white space around it and appends a NUL. NULL: the text is empty, too
- * long, or holds a NUL. */
+/* Copies a string without the white space around it and appends a NUL. Returns NULL if the result
+ * is empty or too long, or the string contains a NUL. */
 static char *trimmed(const char *p, size_t n, char *buf)
 {
     while (n && isspace((unsigned char)*p)) {

@@ -1,4 +1,4 @@
-/* StringFormat: a template whose placeholders are replaced by the values of tensors. */
+/* StringFormat replaces the placeholders of a template by the values of tensors. */
 #include "kernels/array/array.h"
 #include "kernels/entry.h"
 #include "kernels/string/summary.h"
@@ -12,7 +12,7 @@ static enum rt_status format_run(struct rt_run *r)
     const struct rt_span hole = rt_attr_str(r->node, "placeholder");
     struct rt_bytes out;
     enum rt_status st = RT_OK;
-    /* As in TensorFlow, an empty placeholder stands between each two bytes. */
+    /* As in TensorFlow, an empty placeholder matches between every two bytes. */
     int64_t n_holes = hole.n || !text.n ? 0 : (int64_t)text.n - 1, k = 0;
 
     for (size_t i = 0; hole.n && i + hole.n <= text.n; i++)

@@ -1,4 +1,4 @@
-/* Strings hashed into buckets: StringToHashBucketFast, StringToHashBucket and
+/* Ops that hash strings into buckets: StringToHashBucketFast, StringToHashBucket and
  * StringToHashBucketStrong. */
 #include "kernels/string/each.h"
 #include "kernels/string/farmhash.h"

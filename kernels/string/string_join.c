@@ -1,4 +1,5 @@
-/* Strings joined: StringJoin, of several tensors, and ReduceJoin, along axes of one. */
+/* Ops that join strings: StringJoin joins several tensors, ReduceJoin the elements of one tensor
+ * along axes. */
 #include "kernels/string/each.h"
 #include "kernels/math/elementwise.h"
 #include "runtime/base/checked.h"
@@ -109,7 +110,7 @@ static enum rt_status reduce_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* The elements that ReduceJoin joins into one string; the index of the first axis changes
+/* The elements that ReduceJoin joins into one string; the index along the first axis changes
  * fastest. */
 struct joined {
     struct rt_span separator;
@@ -129,7 +130,8 @@ static const struct rt_str *next_joined(const struct rt_run *r, const struct joi
     return &rt_strs(&r->in[0])[from];
 }
 
-/* Adds up the lengths first, so that the output string is allocated once. */
+/* Joins strings into one. Adds up their lengths first, so that the output string is allocated
+ * once. */
 static enum rt_status join_one(struct rt_run *r, int64_t base, const struct joined *j,
                                struct rt_str *out, int64_t *left)
 {
@@ -176,13 +178,13 @@ static enum rt_status reduce_run(struct rt_run *r)
         j.dim[i] = t->dim[axis[i]];
         j.stride[i] = stride[axis[i]];
         if (!rt_mul(j.n, j.dim[i], &j.n))
-            j.n = 0; /* the input exists, so another of its dimensions is 0 */
+            j.n = 0; /* the input has no elements, because another dimension is 0 */
     }
     j.rank = n_axis;
     for (int i = 0; i < t->rank; i++)
         if (!(reduced >> i & 1))
             kept[n_kept++] = i;
-    if (rt_tensor_count(t) == 0) /* the strings of the output, if any, stay empty */
+    if (rt_tensor_count(t) == 0) /* without input elements, the output strings stay empty */
         return RT_OK;
     for (int64_t k = 0; k < rt_tensor_count(&r->out[0]) && !st; k++) {
         int64_t base = 0;

@@ -1,4 +1,4 @@
-/* StringNGrams: sequences of neighbouring words of each row of a ragged matrix, joined.
+/* StringNGrams joins sequences of neighbouring words in each row of a ragged matrix. Also the op
  * Fingerprint. */
 #include "kernels/array/array.h"
 #include "kernels/string/farmhash.h"
@@ -10,7 +10,7 @@
 
 struct ngrams {
     struct rt_span separator, left, right;
-    int64_t pad; /* -1: the width minus one */
+    int64_t pad; /* the padding width; -1 means the n-gram's width minus one */
     const int64_t *width;
     size_t n_widths;
     bool keep_short;
@@ -21,7 +21,7 @@ static int64_t pad_of(const struct ngrams *g, int64_t width)
     return g->pad < 0 || g->pad > width - 1 ? width - 1 : g->pad;
 }
 
-/* Number of n-grams of this width that a row of n words has. */
+/* Returns the number of n-grams of this width in a row of n words. */
 static int64_t count_of(const struct ngrams *g, int64_t n, int64_t width)
 {
     const int64_t pad = pad_of(g, width); /* at most width - 1 */
@@ -32,8 +32,8 @@ static int64_t count_of(const struct ngrams *g, int64_t n, int64_t width)
     return c > 0 ? c : 0;
 }
 
-/* Width of the single n-gram of a row that has no other n-grams, when the attribute
- * preserve_short_sequences asks for it: all words of the row with their pads. 0: none. */
+/* Returns the width of the single n-gram that the attribute preserve_short_sequences requests for a
+ * row without other n-grams: all words of the row with their pads. Returns 0 if there is none. */
 static int64_t short_width(const struct ngrams *g, int64_t n)
 {
     const int64_t pad = g->pad > 0 ? g->pad : 0;
@@ -43,8 +43,8 @@ static int64_t short_width(const struct ngrams *g, int64_t n)
     return rt_add_saturated(rt_add_saturated(n, pad), pad);
 }
 
-/* N-gram k of the `count` n-grams of one width in a row: `left` pads, `n` words from word `first`
- * on, `right` pads. */
+/* One n-gram, number k of the `count` n-grams of one width in a row: `left` pads, `n` words from
+ * word `first` on, and `right` pads. */
 struct one {
     int64_t left, n, right, first;
 };
@@ -60,7 +60,7 @@ static struct one one_of(const struct ngrams *g, int64_t k, int64_t count, int64
     return o;
 }
 
-/* *n: bytes of the n-gram. False: the size overflows. */
+/* Sets *n to the bytes of the n-gram. Returns false if the size overflows. */
 static bool length_of(const struct ngrams *g, const struct rt_str *word, const struct one *o,
                       int64_t width, size_t *n)
 {
@@ -75,7 +75,7 @@ static bool length_of(const struct ngrams *g, const struct rt_str *word, const s
     return !is_large;
 }
 
-/* An n-gram that is being written: its items, with separators between them. */
+/* An n-gram that is being written: items with separators between them. */
 struct joined {
     const struct ngrams *g;
     char *p;
@@ -99,7 +99,7 @@ static enum rt_status put_item(struct rt_run *r, struct joined *j, struct rt_spa
     return rt_run_spend(r, j->left, (int64_t)item.n + KN_STRING_WORK);
 }
 
-/* Writes n pads. Pads are skipped where neither they nor separators have bytes: the model's widths
+/* Writes n pads. If neither pads nor separators have bytes, they are skipped: widths in a model
  * have no limit, and the memory limit bounds only the bytes that are written. */
 static enum rt_status put_pads(struct rt_run *r, struct joined *j, struct rt_span pad, int64_t n)
 {
@@ -186,8 +186,8 @@ static enum rt_status ngrams_run(struct rt_run *r)
                            "ngram_widths must contain positive values");
     if (!rt_out(r, 1, s->rank, s->dim))
         return r->err->code;
-    /* Without rows or without words, TensorFlow outputs an empty string for each word, in the shape
-     * of the words, and no pads for the rows. */
+    /* Without rows or without words, TensorFlow returns an empty string for each word, in the
+     * words' shape, and no pads for the rows. */
     if (n_splits == 0 || rt_tensor_count(&r->in[0]) == 0) {
         for (int64_t i = 0; i < n_splits; i++)
             kn_put_int(&r->out[1], i, 0);
@@ -269,7 +269,8 @@ static enum rt_status print_run(struct rt_run *r)
                 const struct rt_str *s = &rt_strs(t)[i * each + k];
                 parts[k] = kn_fingerprint64(rt_str_data(s), s->n);
             }
-            /* a row of one string has the string's hash; a longer row hashes the hashes */
+            /* The fingerprint of a row with one string is the string's hash; a longer row's is the
+             * hash of the strings' hashes. */
             h = each == 1 ? parts[0] : kn_fingerprint64((const char *)parts, (size_t)each * 8);
         }
         for (int k = 0; k < 8; k++)

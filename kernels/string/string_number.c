@@ -1,4 +1,4 @@
-/* Numbers read from text, StringToNumber, and values written as text, AsString. */
+/* StringToNumber parses numbers from strings, and AsString formats values as strings. */
 #include "kernels/string/each.h"
 #include "kernels/cpu/types.h"
 #include "kernels/string/parse.h"
@@ -59,7 +59,7 @@ KN_EACH_STRING(string_to_number, "StringToNumber", number_run)
 /* ---- AsString ---- */
 
 struct as_string {
-    char format[16]; /* "%-10.3f", without length modifiers */
+    char format[16]; /* a printf format such as "%-10.3f", without length modifiers */
     int precision, width;
 };
 
@@ -71,13 +71,14 @@ static enum rt_status format_of(struct rt_run *r, struct as_string *f)
     const bool sci = rt_attr_bool(r->node, "scientific");
     const bool shortest = rt_attr_bool(r->node, "shortest");
     const struct rt_span fill = rt_attr_str(r->node, "fill");
-    /* For strings the precision is the limit of bytes written, as in printf. */
+    /* For strings, the precision limits the bytes written, as in printf. */
     const bool has_precision =
         dt == RT_STRING || (KN_SET(KN_FLOATS) | KN_SET(KN_HALFS) | KN_SET(KN_COMPLEX)) >> dt & 1;
 
     if (fill.n > 1)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "Fill string must be one or fewer characters");
-    if (fill.n && !memchr(" +-0#", fill.p[0], 5)) /* strchr would find a NUL */
+    /* memchr, because strchr would find the terminating NUL */
+    if (fill.n && !memchr(" +-0#", fill.p[0], 5))
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "Fill argument not supported: \"%c\"",
                        fill.p[0]);
     if (sci && shortest)
@@ -102,8 +103,8 @@ static enum rt_status format_of(struct rt_run *r, struct as_string *f)
     return RT_OK;
 }
 
-/* Writes one value with the flags of f->format. Returns the length of the text, which may exceed
- * n. */
+/* Writes one value with the flags of f->format. Returns the length of the complete text, which may
+ * exceed n. */
 static int put_integer(char *buf, size_t n, const struct as_string *f, char flag, int64_t i,
                        uint64_t u, bool is_unsigned)
 {
@@ -126,7 +127,8 @@ static int put_integer(char *buf, size_t n, const struct as_string *f, char flag
     }
 }
 
-/* put_double's format is built in format_of from a fixed set of letters. */
+/* The compiler cannot check put_double's format, which format_of builds from a fixed set of
+ * letters. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
 static int put_double(char *buf, size_t n, const struct as_string *f, double d)
@@ -160,7 +162,7 @@ static int put_element(char *buf, size_t n, const struct as_string *f, char flag
     }
 }
 
-enum { AS_STRING_CAPACITY = 12000 }; /* bytes for the widest value with the widest padding */
+enum { AS_STRING_CAPACITY = 12000 }; /* bytes for the longest value with the largest padding */
 
 static enum rt_status as_string_run(struct rt_run *r)
 {
@@ -178,7 +180,7 @@ static enum rt_status as_string_run(struct rt_run *r)
     int64_t left = RT_WORK;
     for (int64_t i = 0; i < rt_tensor_count(t); i++) {
         int n;
-        /* Writing a number takes a few hundred nanoseconds, and more for each character of its
+        /* Formatting a number takes a few hundred nanoseconds, plus time for each character of its
          * width. */
         if (kn_spend_string(r, &left,
                             256 + 4 * (size_t)(f.width + (f.precision > 0 ? f.precision : 0)) +

@@ -1,4 +1,4 @@
-/* StringSplit and StringSplitV2: split strings into a sparse matrix of substrings. */
+/* StringSplit and StringSplitV2 split strings into a sparse matrix of substrings. */
 #include "kernels/array/array.h"
 #include "kernels/string/text.h"
 #include "kernels/entry.h"
@@ -14,7 +14,7 @@ struct part {
 
 struct parts {
     struct rt_run *r;
-    struct rt_bytes list; /* array of struct part */
+    struct rt_bytes list; /* an array of struct part */
     int64_t n, n_columns, left;
 };
 
@@ -23,7 +23,7 @@ static const struct part *part_at(const struct parts *l, int64_t i)
     return (const struct part *)(const void *)l->list.p + i;
 }
 
-/* Adds a substring. False: out of memory, or the run must end. */
+/* Adds a substring. Returns false if memory is short or the run must end. */
 static bool add(struct parts *l, int64_t row, int64_t column, const char *p, const char *end)
 {
     const struct part part = {row, column, p, (size_t)(end - p)};
@@ -39,8 +39,9 @@ static bool add(struct parts *l, int64_t row, int64_t column, const char *p, con
     return !rt_run_spend(l->r, &l->left, KN_STRING_WORK + (int64_t)part.n);
 }
 
-/* StringSplitV2 without a separator: splits at runs of white space. max 0: the unchanged text.
- * After `max` splits the rest is added, even if it is empty. max -1: no limit. */
+/* Splits at runs of white space, for StringSplitV2 without a separator. With max 0, the string
+ * stays unchanged. After `max` splits, the rest is added, even if it is empty. max -1 means no
+ * limit. */
 static bool cut_space(struct parts *l, int64_t row, const char *p, const char *end, int64_t max)
 {
     if (max == 0)
@@ -74,7 +75,7 @@ static bool cut_text(struct parts *l, int64_t row, const char *p, const char *en
     }
 }
 
-/* StringSplit: splits at every byte of the set. With an empty set, every byte becomes a
+/* Splits at every byte of the set, for StringSplit. With an empty set, every byte becomes a
  * substring. */
 static bool cut_set(struct parts *l, int64_t row, const char *p, const char *end,
                     const bool *is_in_set, size_t n_set, bool skip_empty)
@@ -88,7 +89,7 @@ static bool cut_set(struct parts *l, int64_t row, const char *p, const char *end
         return true;
     }
     if (p == end)
-        return true; /* an empty text gives no substring, as in TensorFlow */
+        return true; /* an empty string yields no substring, as in TensorFlow */
     for (;;) {
         const char *q = p;
         while (q < end && !is_in_set[(unsigned char)*q])

@@ -1,4 +1,5 @@
-/* Lengths, white space and parts of strings: StringLength, StringStrip, Substr. */
+/* StringLength, StringStrip and Substr: the length of strings, removal of white space, and
+ * substrings. */
 #include "kernels/string/each.h"
 #include "kernels/math/elementwise.h"
 
@@ -9,8 +10,8 @@ static bool is_utf8_unit(const struct rt_node *n)
     return rt_span_is(rt_attr_str(n, "unit"), "UTF8_CHAR");
 }
 
-/* UTF-8 continuation bytes do not begin a character; every other byte does, including malformed
- * ones. */
+/* Returns whether a byte begins a character: every byte does, even a malformed one, except UTF-8
+ * continuation bytes. */
 static bool begins_char(char c)
 {
     return ((unsigned char)c & 0xc0) != 0x80;
@@ -85,8 +86,8 @@ static enum rt_status substr_infer(struct rt_infer *x)
     return kn_broadcast(&x->out[0].shape, &x->in[0].shape, p, x->err);
 }
 
-/* *at: offset of character `pos` of s; a negative `pos` counts from the end. False: no such
- * character. */
+/* Sets *at to the offset of character `pos` of s; a negative `pos` counts from the end. Returns
+ * false if there is no such character. */
 static bool char_offset(const char *s, size_t n, int64_t pos, size_t *at)
 {
     if (pos < 0) {
@@ -132,7 +133,7 @@ static enum rt_status substr_one(struct rt_run *r, const struct rt_str *s, int64
                            "pos %lld out of range for string b'%.*s' at index %lld", (long long)pos,
                            (int)(n < 200 ? n : 200), p, (long long)i);
         from = (size_t)(pos < 0 ? pos + n : pos);
-        /* a negative length means the rest of the string */
+        /* A negative length selects the rest of the string. */
         to = len < 0 || len > n - (int64_t)from ? s->n : from + (size_t)len;
     }
     if (utf8 && len < 0)

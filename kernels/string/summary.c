@@ -54,7 +54,7 @@ static void escaped(struct rt_bytes *out, const struct rt_str *s)
             rt_bytes_addc(out, (char)c);
             break;
         default:
-            if (c < 0x20 || c == 0x7f) /* other bytes may be UTF-8 and stay unchanged */
+            if (c < 0x20 || c == 0x7f) /* bytes from 0x80 on may be UTF-8 and stay unchanged */
                 rt_bytes_addf(out, "\\%03o", c);
             else
                 rt_bytes_addc(out, (char)c);
@@ -132,29 +132,29 @@ static void one_dim(struct rt_bytes *out, const struct rt_tensor *t, int dim, in
     }
 }
 
-/* Number of elements that are shown. */
+/* Returns the number of elements that are shown. */
 static int64_t limit_of(const struct rt_tensor *t, int64_t max_entries)
 {
     const int64_t n = rt_tensor_count(t);
     return max_entries < 0 || max_entries > n ? n : max_entries;
 }
 
-/* TensorFlow writes no text for a boolean tensor of which no element is shown: neither brackets nor
- * dots. */
+/* Returns whether TensorFlow writes no text: for a boolean tensor of which no element is shown, it
+ * writes neither brackets nor dots. */
 static bool is_silent(const struct rt_tensor *t, int64_t limit)
 {
     return t->dtype == RT_BOOL && limit == 0;
 }
 
-/* Types that TensorFlow cannot write as text: it writes a row of question marks, whatever the
- * shape. */
+/* Returns whether TensorFlow cannot format the tensor's type: it then writes a row of question
+ * marks, whatever the shape. */
 static bool is_opaque(const struct rt_tensor *t)
 {
     const enum rt_dtype dt = kn_dtype(t);
     return dt == RT_C64 || dt == RT_C128 || dt == RT_RESOURCE || dt == RT_VARIANT;
 }
 
-/* `r` may be NULL where `out` stays short. */
+/* Writes question marks. `r` may be NULL if `out` stays short. */
 static enum rt_status question_marks(struct rt_run *r, struct rt_bytes *out, int64_t n)
 {
     for (int64_t i = 0; i < n && !out->failed; i++) {
@@ -182,8 +182,8 @@ void kn_summarize(struct rt_bytes *out, const struct rt_tensor *t, int64_t max_e
         rt_bytes_adds(out, "...");
 }
 
-/* State of kn_summarize_v2. `edge`: number of items shown at both ends of each dimension; negative:
- * all. */
+/* The state of kn_summarize_v2. `edge` is the number of items shown at both ends of each dimension;
+ * if negative, all items are shown. */
 struct summary {
     struct rt_run *r;
     struct rt_bytes *out;
@@ -242,8 +242,7 @@ enum rt_status kn_summarize_v2(struct rt_run *r, struct rt_bytes *out, const str
                                int64_t edge)
 {
     const int64_t n = rt_tensor_count(t), limit = limit_of(t, edge);
-    /* For a tensor without elements, TensorFlow shows no items, and not the brackets of inner
-     * dimensions. */
+    /* For an empty tensor, TensorFlow shows neither items nor the brackets of inner dimensions. */
     struct summary s = {.r = r, .out = out, .t = t, .edge = n ? edge : 0};
 
     if (is_silent(t, limit))

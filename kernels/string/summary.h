@@ -1,19 +1,19 @@
-/* Text of a tensor's values, as TensorFlow writes it into messages. */
+/* Formats a tensor's values as TensorFlow does in its messages. */
 #ifndef KN_STRING_SUMMARY_H
 #define KN_STRING_SUMMARY_H
 
 #include "runtime/base/bytes.h"
 #include "runtime/core/op.h"
 
-/* Writes the shorter of the 6-digit and 9-digit texts that reads back as the same float. For a
- * double the digits are 15 and 17. */
+/* Writes the shortest of the 6-digit and 9-digit texts that reads back as the same float. For a
+ * double, the digits are 15 and 17. */
 void kn_float_text(char *buf, size_t n, float f);
 void kn_double_text(char *buf, size_t n, double d);
-/* Appends "1 2 3..." or "[1 2][3...]...": at most max_entries values (-1: all), without the
+/* Appends "1 2 3..." or "[1 2][3...]...": at most max_entries values (all if it is -1), without the
  * outermost brackets. */
 void kn_summarize(struct rt_bytes *out, const struct rt_tensor *t, int64_t max_entries);
-/* Appends the text of PrintV2: "[1 2 3 ... 8 9 10]", with `edge` items at both ends of every
- * dimension (-1: all). `out` is a text that kn_text_begin made for this run. */
+/* Appends PrintV2's text of a tensor: "[1 2 3 ... 8 9 10]", with `edge` items at both ends of every
+ * dimension (all items if edge is -1). kn_text_begin must have initialised `out` for this run. */
 enum rt_status kn_summarize_v2(struct rt_run *r, struct rt_bytes *out, const struct rt_tensor *t,
                                int64_t edge);
 

@@ -2,7 +2,7 @@
 
 #include "kernels/array/array.h"
 
-/* A refusal stores its reason in r->err for kn_text_failed. */
+/* Returns whether the text may grow. If not, r->err stores the reason for kn_text_failed. */
 static bool may_grow(void *arg, size_t capacity, size_t wanted)
 {
     struct rt_run *r = arg;

@@ -1,8 +1,6 @@
 /*
- * Helpers of kernels on strings: the work that a string counts for, texts that grow in the run's
- * memory, and an iterator over two broadcast inputs.
- *
- * Threads: everything belongs to one run.
+ * Helpers of string kernels: the work that a string counts for, text buffers that grow in the run's
+ * memory, and an iterator over two broadcast inputs. Threads: all data belongs to a single run.
  */
 #ifndef KN_STRING_TEXT_H
 #define KN_STRING_TEXT_H
@@ -10,27 +8,27 @@
 #include "runtime/base/bytes.h"
 #include "runtime/core/op.h"
 
-/* Each string counts its bytes plus this constant with rt_run_spend, for the call and the
- * allocation. */
+/* The work per string, in units of rt_run_spend, in addition to the string's bytes: it covers the
+ * call and the allocation. */
 enum { KN_STRING_WORK = 16 };
-/* Bytes of one string between two calls of rt_run_spend, in loops where a byte costs more than
- * copying it. */
+/* Bytes of one string that are processed between two calls of rt_run_spend, in loops in which a
+ * byte costs more than copying it. */
 enum { KN_STRING_CHUNK = 1 << 20 };
 
 /*
- * A text (or an array of any elements) that grows. Its memory counts against the run's limit like a
- * tensor's. kn_text_failed fills r->err with the reason why `b->failed` is set, and returns its
- * status.
+ * Initialises a buffer that grows, for text or for elements of any type. Its memory counts towards
+ * the run's limit like a tensor's. kn_text_failed sets r->err to the reason why `b->failed` is set,
+ * and returns its status.
  */
 void kn_text_begin(struct rt_bytes *b, struct rt_run *r);
 enum rt_status kn_text_failed(const struct rt_bytes *b);
 void kn_text_end(struct rt_bytes *b);
 
-/* Iterates over the elements of `out` in order and gives the matching elements of the broadcast
- * inputs a and b. The rank of an input is at most the rank of `out`, and each of its dimensions
+/* Iterates over the elements of `out` in order, with the corresponding elements of the broadcast
+ * inputs a and b. The rank of an input is at most the rank of `out`, and each dimension of an input
  * equals that of `out` or is 1. */
 struct kn_pairs {
-    int64_t a, b; /* indices of the current elements */
+    int64_t a, b; /* indices of the current elements of a and b */
     int rank;
     int64_t at[RT_MAX_RANK], dim[RT_MAX_RANK], step_a[RT_MAX_RANK], step_b[RT_MAX_RANK];
 };
