@@ -1,8 +1,8 @@
 /*
- * Random tensors by Philox 4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy
- * as 1, 2, 3", 2011). Numbers are drawn in TensorFlow's order, so that given seeds give
- * TensorFlow's numbers. A node's generator lives as long as the session. Seeds of 0 and 0 stand for
- * random seeds.
+ * Ops that generate random tensors by Philox 4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random
+ * numbers: as easy as 1, 2, 3", 2011). Numbers are drawn in TensorFlow's order, so that given seeds
+ * yield TensorFlow's numbers. A node's generator lives as long as the session. If both seeds are 0,
+ * the generator is seeded randomly.
  */
 #include <math.h>
 #include <string.h>
@@ -15,12 +15,12 @@ struct philox {
     uint32_t counter[4], key[2];
 };
 
-struct generator { /* state of a node */
+struct generator { /* the generator of a node */
     struct rt_mutex mu;
     struct philox next; /* guarded by mu */
 };
 
-enum { RESERVE = 256 }; /* counters that TensorFlow reserves per output element */
+enum { RESERVE = 256 }; /* counter values that TensorFlow reserves per output element */
 
 static void skip(struct philox *p, uint64_t n)
 {
@@ -63,8 +63,8 @@ static void init(void *state, const struct rt_node *n, uint64_t entropy)
     g->next.counter[3] = (uint32_t)(hi >> 32);
 }
 
-/* *out: the generator that this run draws n numbers from. The node's generator skips the numbers
- * that are reserved for it. */
+/* Sets *out to the generator from which this run draws n numbers. The node's generator skips the
+ * numbers that are reserved for this run. */
 static enum rt_status reserve(struct rt_run *r, int64_t n, struct philox *out)
 {
     struct generator *g = rt_run_node_state(r, sizeof *g, init);
@@ -77,7 +77,7 @@ static enum rt_status reserve(struct rt_run *r, int64_t n, struct philox *out)
     return RT_OK;
 }
 
-/* True after every 2^18 numbers, when the caller calls rt_run_check. */
+/* Returns true after every 2^18 numbers, for the caller to call rt_run_check. */
 static bool should_ask(int64_t i)
 {
     return (i & 0x3ffff) == 0x3ffff;
