@@ -92,8 +92,8 @@ enum rt_status kn_view(struct rt_run *r, int k, int in, int rank, const int64_t 
  * the input is no alias; the caller must then copy it.
  */
 bool kn_hand_on(struct rt_run *r, int in);
-/* Makes output k a view of shape `dim` into input `in` from element `first` on. The elements must
- * be contiguous, and the input must own them by rt_tensor.buf. */
+/* Makes output k a view of shape `dim` into input `in` from element `first` on. The elements of the
+ * view must be contiguous, and the input must own them by rt_tensor.buf. */
 enum rt_status kn_out_slice(struct rt_run *r, int k, int in, int64_t first, int rank,
                             const int64_t *dim);
 
@@ -118,7 +118,7 @@ enum rt_status kn_walk_copy(enum rt_dtype dtype, const struct kn_walk *w, void *
                             const void *src, struct rt_run *r);
 /* Performs the strided copy `w` into memory that outlives the run, and always completes. */
 void kn_walk_write(enum rt_dtype dtype, const struct kn_walk *w, void *dst, const void *src);
-/* Copies n elements; dst must be initialised. */
+/* Copies n elements to dst, which must be initialised. */
 static inline void kn_copy(enum rt_dtype dtype, void *dst, const void *src, int64_t n)
 {
     if (n <= 0)

@@ -6,7 +6,8 @@
 
 #include <stdio.h>
 
-/* The axis is the first input of Concat and the last of ConcatV2. */
+/* Returns whether the axis is the first input, as in Concat, rather than the last, as in
+ * ConcatV2. */
 static bool axis_is_first(const struct rt_node *n)
 {
     return n->schema->name[6] == '\0';

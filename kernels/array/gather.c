@@ -19,7 +19,7 @@ static void copy_small(void *dst, const void *src, size_t bytes)
 
 struct gathered {
     int axis, batch;
-    /* params viewed as [n_batch, outer, limit, inner] */
+    /* shape of params viewed as [n_batch, outer, limit, inner] */
     int64_t n_batch, outer, limit, n_index, inner;
     struct rt_shape shape;
 };
@@ -112,7 +112,7 @@ static void shape_of(const struct rt_tensor *t, struct rt_shape *s)
     memcpy(s->dim, t->dim, sizeof s->dim);
 }
 
-/* Reports an index out of range: "indices[1,0] = 5 is not in [0, 2)". */
+/* Reports an index out of range, as "indices[1,0] = 5 is not in [0, 2)". */
 static enum rt_status out_of_range(struct rt_run *r, int64_t at, int64_t limit)
 {
     const struct rt_tensor *ix = &r->in[1];

@@ -1,4 +1,5 @@
-/* Gathers rows by index: the indices are checked first, then rows of plain bytes are copied. */
+/* Gathers rows by index. One function checks the indices, the other copies rows of elements that
+ * own no memory. */
 #ifndef KN_ARRAY_GATHER_ROWS_H
 #define KN_ARRAY_GATHER_ROWS_H
 

@@ -52,7 +52,7 @@ static enum rt_status pad_infer(struct rt_infer *x)
     return st;
 }
 
-/* Fills n elements with the padding value; strings are empty already. */
+/* Fills n elements with the padding value, except strings, which are empty already. */
 static enum rt_status pad_with(struct rt_run *r, void *dst, int64_t n)
 {
     const enum rt_dtype dt = kn_dtype(&r->out[0]);

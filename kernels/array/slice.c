@@ -156,7 +156,8 @@ void kn_slice_walk(const struct kn_slice *s, const int64_t *dim, struct kn_walk 
     }
 }
 
-/* Copies the slice of input 0, or makes a view of it if it is contiguous. */
+/* Copies the slice of input 0 to the output, or makes the output a view of the slice if it is
+ * contiguous. */
 static enum rt_status take(struct rt_run *r, const struct kn_slice *s)
 {
     const struct rt_tensor *t = &r->in[0];

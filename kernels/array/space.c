@@ -9,7 +9,7 @@ enum { MAX_BLOCK = RT_MAX_RANK - 1 };
 struct block {
     int n; /* the tensor's dimensions 1 to n are divided into blocks */
     int64_t size[MAX_BLOCK], before[MAX_BLOCK], after[MAX_BLOCK], product;
-    struct rt_shape shape; /* the shape of the result */
+    struct rt_shape shape; /* the shape of the output */
 };
 
 /* Reads the block sizes. `sizes` NULL: the op, one without ND, has two spatial dimensions whose
@@ -249,7 +249,7 @@ static enum rt_status depth_run(struct rt_run *r)
     const struct rt_tensor *o = &r->out[0], *deep = to_depth ? o : t, *wide = to_depth ? t : o;
     const int64_t b = rt_attr_int(r->node, "block_size"), c = wide->dim[3];
     const int64_t h = deep->dim[1], w = deep->dim[2];
-    /* dimensions: image, row, row in block, column, column in block, channel */
+    /* The dimensions are image, row, row in block, column, column in block, channel. */
     struct kn_walk walk = {.rank = 6, .dim = {t->dim[0], h, b, w, b, c}};
     const int64_t d[6] = {h * w * b * b * c, w * b * b * c, b * c, b * b * c, c, 1};
     const int64_t s[6] = {h * b * w * b * c, b * w * b * c, w * b * c, b * c, c, 1};

@@ -68,7 +68,7 @@ static enum rt_status transpose_run(struct rt_run *r)
     for (int i = 0; i < t->rank; i++) {
         dim[i] = w.dim[i] = t->dim[perm[i]];
         w.src[i] = stride[perm[i]];
-        if (dim[i] != 1) { /* the order of dimensions of length 1 does not matter */
+        if (dim[i] != 1) { /* dimensions of length 1 may be in any order */
             moves = moves || perm[i] < last;
             last = perm[i];
         }

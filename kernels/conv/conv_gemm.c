@@ -33,7 +33,7 @@ struct state {
     struct kn_conv_shape g;
     struct kn_fused_gemm node;
     bool in_place;  /* the GEMM's left operand is the input itself, one row per pixel */
-    int64_t taps;   /* taps of a window that are contiguous in the input */
+    int64_t taps;   /* number of a window's taps that are contiguous in the input */
     int64_t pixels; /* output pixels, which are the rows of the GEMM */
     /* pixels in a block; number of blocks; terms that are copied at a time */
     int64_t rows, blocks, terms;
@@ -211,7 +211,7 @@ struct work {
     const float *src, *packed;
     float *dst;
     char *workspace;
-    struct kn_gemm_post_ops post_ops; /* the post-ops of the whole output */
+    struct kn_gemm_post_ops post_ops; /* post-ops for all outputs */
 };
 
 static enum rt_status conv_gemm_shard(struct rt_run *r, void *arg, int64_t i, int64_t slot)

@@ -14,7 +14,7 @@ int kn_conv_onednn_can(const struct rt_prep *p);
 /* Returns FAILED_PRECONDITION if oneDNN does not support the convolution. */
 enum rt_status kn_conv_onednn_prepare(struct rt_prep *p, void **state);
 enum rt_status kn_conv_plain_prepare(struct rt_prep *p, void **state);
-/* Runs a convolution that kn_conv_onednn_prepare or kn_conv_plain_prepare prepared. */
+/* Runs a convolution that kn_conv_onednn_prepare or kn_conv_plain_prepare has prepared. */
 enum rt_status kn_conv_run(struct rt_run *r);
 
 #endif

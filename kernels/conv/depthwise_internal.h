@@ -1,6 +1,6 @@
 /*
- * The table of loops that depthwise.c has for each instruction set (see vector_sets.h). Only
- * depthwise.c and its unit test include this header; the test sets kn_depthwise.loops.
+ * Declares the table of loops that depthwise.c has for each instruction set (see vector_sets.h).
+ * Only depthwise.c and its unit test include this header; the test sets kn_depthwise.loops.
  */
 #ifndef KN_CONV_DEPTHWISE_INTERNAL_H
 #define KN_CONV_DEPTHWISE_INTERNAL_H
@@ -14,7 +14,7 @@ typedef void kn_depthwise_row_fn(const struct kn_depthwise *d, const float *x, c
                                  int64_t last);
 
 struct kn_depthwise_loops {
-    int lanes;                      /* floats in a vector */
+    int lanes;                      /* floats per vector */
     kn_depthwise_row_fn *row[2][2]; /* indexed by 3 or 5 columns and by stride 1 or 2 */
 };
 

@@ -1,4 +1,4 @@
-/* The loops of depthwise.c for one instruction set (see vector_sets.h). */
+/* The loops of depthwise.c, compiled for one instruction set (see vector_sets.h). */
 
 /* ---- activations: NaN stays NaN ---- */
 
@@ -97,7 +97,7 @@ INLINE void LOOPS(row)(const struct kn_depthwise *d, const float *x, const float
         const int64_t to = d->x.in - start;
         const bool edge = from > 0 || to < wide || n < PIXELS;
         for (int64_t c = first; c < last; c += LANES) {
-            /* the last vector overlaps the one before it */
+            /* the last vector overlaps the previous one */
             const int64_t k = last - c < LANES ? last - LANES : c;
             const VEC zero = shift ? VLOAD(shift + k) : (VEC){0};
             const float *xk = x + start * pixel + k, *wk = w + k;

@@ -25,7 +25,8 @@ struct kn_winograd_1d {
     /* whether the window, and with it each tile, is a part of a column rather than of a row */
     bool vertical;
     int64_t in_h, in_w;
-    /* padding before the first pixel along the window's axis; the other axis has none */
+    /* Padding before the first pixel along the window's axis. There is no padding along the other
+     * axis. */
     int64_t before;
     /* The caller sets the members from batch to cores; kn_winograd_1d_init sets the others. */
     struct kn_winograd_tiles tiles;

@@ -1,6 +1,6 @@
 /*
- * The table of loops that winograd_1d.c has for each instruction set (see vector_sets.h). Only
- * winograd_1d.c and its unit test include this header; the test sets kn_winograd_1d.loops.
+ * Declares the table of loops that winograd_1d.c has for each instruction set (see vector_sets.h).
+ * Only winograd_1d.c and its unit test include this header; the test sets kn_winograd_1d.loops.
  */
 #ifndef KN_CONV_WINOGRAD_1D_INTERNAL_H
 #define KN_CONV_WINOGRAD_1D_INTERNAL_H

@@ -1,4 +1,4 @@
-/* The loops of winograd_1d.c for one instruction set (see vector_sets.h). */
+/* The loops of winograd_1d.c, compiled for one instruction set (see vector_sets.h). */
 
 /*
  * Transforms the inputs of one tile. They are `pixel` floats apart, and only [from, to) of them lie

@@ -1,6 +1,6 @@
 /*
- * The table of loops that winograd.c has for each instruction set (see vector_sets.h). Only
- * winograd.c and its unit test include this header; the test sets kn_winograd.loops.
+ * Declares the table of loops that winograd.c has for each instruction set (see vector_sets.h).
+ * Only winograd.c and its unit test include this header; the test sets kn_winograd.loops.
  */
 #ifndef KN_CONV_WINOGRAD_INTERNAL_H
 #define KN_CONV_WINOGRAD_INTERNAL_H

@@ -1,4 +1,4 @@
-/* The loops of winograd.c for one instruction set (see vector_sets.h). */
+/* The loops of winograd.c, compiled for one instruction set (see vector_sets.h). */
 
 /* ---- transforms along one axis ---- */
 

@@ -27,8 +27,9 @@ struct kn_winograd_tiles {
     int64_t block; /* tiles in a block */
     /* floats in a workspace from the matrix of one position to the next */
     int64_t in_step, out_step;
-    int64_t results;            /* floats in a workspace before the first result matrix */
-    int64_t pack_step;          /* floats from the packed weights of one position to the next */
+    int64_t results; /* offset in a workspace, in floats, of the first result matrix */
+    /* distance in floats between the packed weights of two neighbouring positions */
+    int64_t pack_step;
     struct kn_packed_gemm gemm; /* the GEMM that each position of the transform domain needs */
 };
 
@@ -81,8 +82,9 @@ struct kn_winograd_post_ops {
  * frees the memory. A check that has begun must end.
  */
 struct kn_winograd_check {
-    const struct kn_winograd_tiles *one; /* initialised for a single tile; must outlive the check */
-    float *x;      /* [out_h + window_h - 1, out_w + window_w - 1, ci], without padding */
+    /* tiles initialised for a single tile; must outlive the check */
+    const struct kn_winograd_tiles *one;
+    float *x;      /* image [out_h + window_h - 1, out_w + window_w - 1, ci], without padding */
     float *y;      /* [out_h, out_w, co] */
     void *scratch; /* the scratch_bytes that kn_winograd_check_begin was given, 64-byte aligned */
 };

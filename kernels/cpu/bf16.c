@@ -15,7 +15,7 @@
 enum {
     PACK_ROWS = 64,
     SLAB = 64,           /* the rows of c that one panel computes before the next panel does */
-    WORK = 1 << 22,      /* the least multiply-adds of one shard */
+    WORK = 1 << 22,      /* the least number of multiply-adds per shard */
     CHECK_SHARDS = 1024, /* the most shards between two deadline checks */
 };
 

@@ -19,13 +19,13 @@ bool kn_bf16_multiplies(void);
 /* Makes kn_bf16_multiplies return `yes`, for tests that cover both cases on any processor. Affects
  * nodes that the process prepares afterwards. */
 void kn_bf16_pretend(bool yes);
-/* y[i] = x[i], rounded to bfloat16. */
+/* Sets y[i] to x[i], rounded to bfloat16. */
 void kn_bf16_round(const float *x, struct kn_bfloat *y, int64_t n);
 
-/* A constant matrix [k, n] packed into panels. */
+/* A constant matrix [k, n] in packed form, as panels of columns. */
 struct kn_bf16_panels {
     int64_t k, n;
-    int64_t width; /* columns of a panel; depends on the processor */
+    int64_t width; /* columns per panel, which depend on the processor */
 };
 void kn_bf16_panels(struct kn_bf16_panels *p, int64_t k, int64_t n);
 size_t kn_bf16_panels_bytes(const struct kn_bf16_panels *p);

@@ -12,7 +12,7 @@
 struct kn_half { /* IEEE 754 binary16 */
     uint16_t bits;
 };
-struct kn_bfloat { /* bfloat16: the upper half of a float */
+struct kn_bfloat { /* A bfloat16, which is the upper half of a float. */
     uint16_t bits;
 };
 

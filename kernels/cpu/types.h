@@ -58,7 +58,7 @@
 
 /*
  * KN_C: the type in which values of a type are computed. Halves compute in float and round after
- * each operation; every other type computes in itself. KN_U: as KN_C, but integers compute in an
+ * each operation; every other type computes in itself. KN_U: like KN_C, but integers compute in an
  * unsigned type that is wide enough for sums and products to wrap around without undefined
  * behaviour. KN_GET, KN_PUT: convert an element to the computing type and back.
  */

@@ -105,12 +105,12 @@ static inline float kn_expm1_f32(float x)
     p = p * x + 5.000000000e-01f;
     const float near_zero = x + x * x * p, far = kn_exp_f32(x) - 1.0f;
     const float y = kn_select(kn_absf(x) < 0.5f, near_zero, far);
-    return kn_select(x == 0, x, y); /* keeps -0.0 as it is */
+    return kn_select(x == 0, x, y); /* keeps the sign of -0.0 */
 }
 
 static inline float kn_log_f32(float x)
 {
-    const int is_small = x < 0x1p-126f; /* subnormal numbers are scaled up first */
+    const int is_small = x < 0x1p-126f; /* scale subnormal numbers up first */
     const float s = kn_select(is_small, x * 0x1p25f, x);
     const uint32_t u = kn_float_bits(s);
     /* s = 2^k (1 + m), 1 + m in [sqrt(1/2), sqrt(2)) */
@@ -152,7 +152,7 @@ static inline float kn_tanh_f32(float x)
     KN_TANH_POLYNOMIAL(p, z);
     const float near_zero = x + x * (z * p);
     const float far = 1.0f - 2.0f / (kn_exp_f32(2.0f * a) + 1.0f);
-    return kn_copysign(kn_select(a < 0.625f, near_zero, far), x); /* keeps the sign of -0.0 too */
+    return kn_copysign(kn_select(a < 0.625f, near_zero, far), x); /* keeps the sign, also of -0.0 */
 }
 
 static inline float kn_sigmoid_f32(float x)
@@ -184,17 +184,18 @@ static inline float kn_erf_f32(float x)
     return kn_select(a < 1.0f, x * p, kn_copysign(1.0f - kn_exp_f32(-q), x));
 }
 
-/* erfc(a) = exp(-a * a) t q(t) with t = 1 / (1 + a / 2); q is fitted to 4e-8. The square is split
- * into two parts so that its rounding error does not grow in the exponential. */
+/* Computes erfc(a) = exp(-a * a) t q(t) with t = 1 / (1 + a / 2), where the polynomial q is fitted
+ * to 4e-8. The square of a is split into two parts so that its rounding error does not grow in the
+ * exponential. */
 static inline float kn_erfc_f32(float x)
 {
     const float b = kn_absf(x);
-    const float a = kn_select(b > 11.0f, 11.0f, b); /* erfc is 0 from 10.1 on */
+    const float a = kn_select(b > 11.0f, 11.0f, b); /* erfc underflows to 0 from 10.1 on */
     const float t = 1.0f / (1.0f + 0.5f * a);
     const float s = t - 0.5f;
     float q;
     KN_ERFC_POLYNOMIAL(q, s);
-    /* the upper half of the mantissa */
+    /* `high` keeps the upper half of a's mantissa. */
     const float high = kn_bits_float(kn_float_bits(a) & 0xfffff000);
     const float low = (a - high) * (a + high);
     float rest = 1.0f - low * 0.25f; /* exp(-low), which is at least 0.94 */
@@ -224,7 +225,7 @@ static inline float kn_gelu_f32(float x)
     q = q * t + 9.946507135e-02f;
     q = q * t + 1.208263138e-01f;
     q = q * t + 1.196245410e-01f;
-    /* exp(-b * b / 2) = 2^k 2^f; the rounder leaves k in its low bits as an exponent. */
+    /* exp(-b * b / 2) is 2^k 2^f; adding the rounder leaves k in the low bits, as an exponent. */
     const float rounder = KN_ROUNDER + 127, z = b * b;
     const float u = z * (-0.5f * KN_LOG2_E) + rounder;
     const float k = u - rounder;

@@ -32,7 +32,7 @@ struct kn_epilogue {
     float alpha;
     bool residual_is_lhs; /* the residual is the left operand of its addition */
     bool broadcast_residual;
-    struct rt_shape unfused; /* the shape of the output without the residual */
+    struct rt_shape unfused; /* the shape of the output before the residual is added */
 };
 
 /* Returns whether the epilogue has any step. */

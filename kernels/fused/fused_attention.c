@@ -183,7 +183,7 @@ static struct places places_of(const struct rt_attention *op, int k, const struc
 }
 
 struct attention {
-    int64_t from[4], dim[4]; /* shapes of the scores [B,N,T,S] before and after the steps */
+    int64_t from[4], dim[4]; /* shapes of the scores, [B,N,T,S], before and after the steps */
     int64_t h, d;            /* length of a query and of a key; length of a value */
     struct places q, k, v, out;
     bool widens;         /* the steps broadcast the scores to more queries or keys */
@@ -276,7 +276,7 @@ static void read_steps(struct attention *k, const struct rt_attention *op, const
     }
 }
 
-/* Sets the number of heads, and their strides in each tensor. */
+/* Sets the number of heads, and the strides of the heads in each tensor. */
 static void place_heads(struct attention *k, const struct rt_attention *op, const struct rt_prep *p)
 {
     const struct rt_shape *out = &p->out[0].shape;

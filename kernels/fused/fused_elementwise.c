@@ -108,7 +108,7 @@ static struct rt_dep rows_of_concat(const struct rt_rows *r,
     return first.axis == (axis < 0 ? axis + rank : axis) ? (struct rt_dep){RT_DEP_MIXED, 0} : first;
 }
 
-/* Applies the row rule of each step in turn. */
+/* Sets the row dependence of the output, by the row rule of each step in turn. */
 static void rows(struct rt_rows *r)
 {
     struct rt_shape shape[MOST_VALUES];
@@ -163,10 +163,10 @@ static void rows(struct rt_rows *r)
 /* ---- prepared state ---- */
 
 enum kind {
-    ALONG,     /* one value per element of the tile */
-    ONE,       /* one value for the whole tile */
+    ALONG,     /* the operand has one value per element of the tile */
+    ONE,       /* the operand has one value for the complete tile */
     REPEAT,    /* a short row that repeats for all rows of the tile */
-    BROADCAST, /* one value for each row of a tile of short rows */
+    BROADCAST, /* the operand has one value for each row of a tile of short rows */
     CONCAT,    /* like ALONG, for an operand that is concatenated from several inputs */
 };
 
@@ -222,7 +222,7 @@ struct planner {
     const struct rt_elementwise_step *step;
     const struct rt_info *in;
     int n_in, n_steps, n_concat;
-    bool needs_whole; /* the concatenation is broadcast to a larger shape */
+    bool needs_whole; /* set if the concatenation is broadcast to a larger shape */
     struct rt_shape shape[MOST_VALUES];
     int8_t nest[RT_ELEMENTWISE_MOST]; /* for each step, the last step of its nest */
     /* for each last step of a nest, the offset of its result in scratch memory */
@@ -445,8 +445,8 @@ static enum rt_status plan_nest(struct rt_prep *prep, struct planner *p, struct 
     return RT_OK;
 }
 
-/* Sets the rows of the concatenation: a row spans the axis of the concatenation and the axes
- * behind it. */
+/* Sets the row length of the concatenation: a row spans the concatenation axis and the axes after
+ * it. */
 static enum rt_status set_concat(struct rt_prep *prep, const struct planner *p, int64_t axis,
                                  struct elementwise *c)
 {

@@ -122,7 +122,7 @@ static enum rt_status layer_norm_prepare(struct rt_prep *p, void **state)
     k->offset_n = o ? o->dim[o->rank - 1] : k->out_n;
     k->is_plain =
         axis == x->rank - 1 && k->out_n == k->n && k->scale_n == k->n && k->offset_n == k->n;
-    if (joins && !s && !o) { /* all normalised axes form one row */
+    if (joins && !s && !o) { /* if all normalised axes form one row */
         k->is_plain = true;
         k->n = k->out_n = k->along;
         k->n_rows = k->outer;
@@ -228,7 +228,7 @@ static enum rt_status run_any(struct rt_run *r, const struct job *j)
             const int64_t at = row * k->n + (k->n == 1 ? 0 : c);
             const int64_t of = at / (k->along * k->inner) * k->inner + at % k->inner;
             const float scale = j->scale ? j->scale[k->scale_n == 1 ? 0 : c] : 1;
-            /* adding -0.0 keeps the sign of -0.0 */
+            /* -0.0 as the offset keeps the sign of a sum that is -0.0 */
             const float offset = j->offset ? j->offset[k->offset_n == 1 ? 0 : c] : -0.0f;
             j->y[row * k->out_n + c] = (j->x[at] - mean[of]) * (factor[of] * scale) + offset;
         }

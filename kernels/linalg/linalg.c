@@ -462,9 +462,9 @@ static enum rt_status run_determinant(struct rt_run *r)
     return RT_OK;
 }
 
-/* Adds up log|det| over the diagonal, so that it neither overflows nor underflows. The sign is the
- * product of the signs of the diagonal; infinite elements have a sign too, and the sign of 0 or NaN
- * is the element itself. */
+/* Adds up log|det| over the diagonal, so that the determinant neither overflows nor underflows. The
+ * sign is the product of the signs of the diagonal; infinite elements have a sign too, and the sign
+ * of 0 or NaN is the element itself. */
 #define SIGN(d, ABS)      ((d) > 0 ? 1 : (d) < 0 ? -1 : (d))
 #define DIRECTION(d, ABS) ((d) == 0 ? 0 : (d) / ABS(d))
 #define LOG_DET(dt, T, ABS, LOG, SIGN_OF)                                                          \

@@ -250,7 +250,7 @@ static enum rt_status concat_shape(struct rt_run *r, struct concat *c)
     return RT_OK;
 }
 
-/* Refuses a list that has only unwritten items and no fully known item shape. */
+/* Refuses a list that has only unwritten items and whose item shape is not fully known. */
 static enum rt_status concat_has_shape(struct rt_run *r, const struct concat *c)
 {
     bool any = c->list->n == 0;

@@ -38,7 +38,7 @@ struct kn_table {
     struct rt_shape key_shape; /* the shape of one key, a scalar except in dense tables */
     /* the shape of one value, a scalar except in dense and ...OfTensors tables */
     struct rt_shape value_shape;
-    int64_t n_key, n_value; /* elements of one key and of one value */
+    int64_t n_key, n_value; /* number of elements of one key; number of elements of one value */
     bool is_mutable, is_dense;
     atomic_bool filled; /* for tables that are filled only once: set after the last write */
     struct rt_mutex mu;

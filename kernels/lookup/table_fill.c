@@ -278,7 +278,7 @@ static enum rt_status read_lines(struct rt_run *r, struct kn_table *fresh,
 
     if (st)
         return st;
-    int64_t n = 0 /* number of lines read */, left = RT_WORK;
+    int64_t n = 0 /* number of lines read so far */, left = RT_WORK;
     kn_text_begin(&line, r);
     line.limit = MAX_LINE;
     while (!st && (f->vocab_size < 0 || n < f->vocab_size) && !(first_only && n == 1)) {

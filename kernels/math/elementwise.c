@@ -139,7 +139,7 @@ enum rt_status kn_map_run(struct rt_run *r)
 struct plan {
     kn_binary_row *row;
     const struct kn_refusal *refusal;
-    int64_t n_rows; /* the product of dim[1..]; 0 if there are no elements */
+    int64_t n_rows; /* product of dim[1..], or 0 if there are no elements */
     /* if > 0, b is one short row that is broadcast to all of a, and `line` holds this many copies
      * of it */
     int64_t repeats;
@@ -233,7 +233,7 @@ static enum rt_status walk_short_rows(struct rt_run *r, void *arg, int64_t from,
     return RT_OK;
 }
 
-/* Computes elements [from, to) of one row, in chunks of KN_CHUNK. */
+/* Computes elements [from, to) of one row in chunks of KN_CHUNK elements. */
 static enum rt_status walk_row(struct rt_run *r, const struct plan *k, char *d, const char *a,
                                const char *b, int64_t from, int64_t to, int64_t *left, bool *good)
 {

@@ -184,7 +184,8 @@ static const struct kn_reducer reduce_l2[RT_N_DTYPES] = {KN_FOR_FLOATS(REDUCER_R
 
 /* ---- axes ---- */
 
-/* Sets bit i of *reduced if axis i is reduced. Errors have TensorFlow's texts. */
+/* Reads the reduction axes: sets bit i of *reduced if axis i is reduced. Errors have TensorFlow's
+ * texts. */
 static enum rt_status read_axes(const struct rt_tensor *axes, int rank, unsigned *reduced,
                                 struct rt_error *err)
 {
@@ -414,7 +415,7 @@ static enum rt_status reduce_run(struct rt_run *r)
     return kn_parallel_rows(r, n, n ? (int64_t)(all / (double)n) + 1 : 1, 1, reduce_blocks, NULL);
 }
 
-/* Makes the kernel and the op of a reduction from the reducer's table. */
+/* Defines the kernel and the op of a reduction from the reducer's table. */
 #define REDUCTION(NAME, TF, TABLE, TYPES)                                                          \
     static enum rt_status NAME##_prepare(struct rt_prep *p, void **state)                          \
     {                                                                                              \

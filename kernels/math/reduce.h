@@ -17,7 +17,7 @@
 
 enum { KN_REDUCE_WIDTH = 256 }; /* the most accumulators that one call updates */
 
-/* An accumulator, large enough for every type. */
+/* An accumulator that is large enough for every type. */
 union kn_acc {
     int64_t i;
     uint64_t u;
@@ -27,11 +27,13 @@ union kn_acc {
 
 struct kn_reducer {
     void (*init)(void *acc, int64_t n);
-    /* accumulates src[r * stride + j] into acc[j] for r < n_rows, j < n <= KN_REDUCE_WIDTH */
+    /* Accumulates src[r * stride + j] into acc[j] for r < n_rows and j < n, where n <=
+     * KN_REDUCE_WIDTH. */
     void (*columns)(void *acc, const void *src, int64_t n_rows, int64_t stride, int64_t n);
-    /* accumulates src[k * stride + i] into acc[k] for i < n, k < n_lines <= KN_REDUCE_WIDTH */
+    /* Accumulates src[k * stride + i] into acc[k] for i < n and k < n_lines, where n_lines <=
+     * KN_REDUCE_WIDTH. */
     void (*lines)(void *acc, const void *src, int64_t n_lines, int64_t stride, int64_t n);
-    /* writes dst[j] from acc[j], which has accumulated `count` values */
+    /* Writes dst[j] from acc[j], which has accumulated `count` values. */
     void (*finish)(void *dst, const void *acc, int64_t n, int64_t count);
 };
 

@@ -35,7 +35,7 @@ KN_MAP_OP(sign, "Sign", SIGNED_FLOATS_COMPLEX)
 
 #define FLOOR(dt, x) floor(x)
 #define CEIL(dt, x)  ceil(x)
-#define RINT(dt, x)  rint(x) /* rounds ties to even */
+#define RINT(dt, x)  rint(x) /* rint rounds ties to even */
 #define SAME(dt, x)  (x)
 KN_MAP(floor, "Floor", FLOATS, FLOOR)
 KN_MAP(ceil, "Ceil", FLOATS, CEIL)

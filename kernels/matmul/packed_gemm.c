@@ -51,7 +51,7 @@ struct kn_packed_gemm_block {
     int64_t rows, k;
     int wide, last; /* vectors in the panel; floats in the last vector */
     int panels;     /* number of complete panels computed together */
-    int64_t step;   /* packed floats from one panel to the next */
+    int64_t step;   /* distance in packed floats between neighbouring panels */
     bool in_cache;  /* the packed floats are in the cache, so that nothing is prefetched */
     /* a is read for the first time and its rows are contiguous, so that they are prefetched */
     bool prefetch_a;

@@ -64,7 +64,7 @@ bool kn_packed_gemm_is_fast(void);
 struct kn_gemm_post_ops {
     const float *bias;     /* n floats, or NULL for no bias */
     const float *residual; /* [rows, n]; may be c itself, with the same ldc; NULL for no residual */
-    int64_t ld_residual;   /* floats between rows of the residual */
+    int64_t ld_residual;   /* floats from one row of the residual to the next */
     bool clips;            /* the sum is clipped to [least, most]; NaN stays NaN */
     float least, most;
     /* Called, unless NULL, with every block of finished outputs while they are in the nearest

@@ -1,6 +1,6 @@
 /*
- * The table of loops that packed_gemm.c has for each instruction set (see vector_sets.h). Only
- * packed_gemm.c and its unit test include this header.
+ * Declares the table of loops that packed_gemm.c has for each instruction set (see vector_sets.h).
+ * Only packed_gemm.c and its unit test include this header.
  */
 #ifndef KN_MATMUL_PACKED_GEMM_INTERNAL_H
 #define KN_MATMUL_PACKED_GEMM_INTERNAL_H
@@ -10,7 +10,7 @@
 struct kn_packed_gemm_block; /* packed_gemm.c */
 
 struct kn_packed_gemm_loops {
-    int lanes; /* floats in a vector */
+    int lanes; /* floats per vector */
     int rows;  /* the most rows that a micro-kernel computes */
     int gemv;  /* the most rows that a GEMV computes; it computes several panels together */
     void (*panel_block)(const struct kn_packed_gemm_block *s);

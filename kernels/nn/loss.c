@@ -124,7 +124,7 @@ static enum rt_status run_dense(struct rt_run *r)
 {
     struct pair p = {.rows = r->out[1].dim[0], .cols = r->out[1].dim[1]};
 
-    if (!p.cols) { /* without classes the loss is 0 */
+    if (!p.cols) { /* the loss of a row without classes is 0 */
         if (p.rows)
             return kn_zero_chunks(r, r->out[0].data, rt_tensor_bytes(&r->out[0]));
         return RT_OK;

@@ -366,7 +366,8 @@ static void copy_floats(float *dst, const float *src, int64_t n)
         memcpy(dst, src, (size_t)n * sizeof *dst);
 }
 
-/* Computes outputs 1 to 4 of a training step: running statistics and batch statistics. */
+/* Computes outputs 1 to 4 of a training step, which are the running statistics and the batch
+ * statistics. */
 static enum rt_status train(struct rt_run *r, const struct channels *c)
 {
     const float keep = rt_attr_float(r->node, "exponential_avg_factor");

@@ -444,7 +444,7 @@ enum { LANES = 16, WIDE = 4 };
 typedef float lanes __attribute__((vector_size(LANES * sizeof(float)), aligned(4)));
 typedef int32_t lane_bits __attribute__((vector_size(LANES * sizeof(float))));
 
-/* Reduces `wide` * LANES channels of one window of nd x nh x nw pixels. */
+/* Reduces `wide` * LANES channels of one window that has nd x nh x nw pixels. */
 static inline __attribute__((always_inline)) void float_window(const struct pool *p,
                                                                const float *from, int64_t nd,
                                                                int64_t nh, int64_t nw, float start,

@@ -1,4 +1,4 @@
-/* The loops of softmax.c for one instruction set (see vector_sets.h). */
+/* The loops of softmax.c, compiled for one instruction set (see vector_sets.h). */
 
 /* Loads a vector. Lanes beyond the end of a row become -inf, which has no weight. */
 INLINE VEC LOOPS(load)(const float *p, int64_t left)

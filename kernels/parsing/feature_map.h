@@ -30,7 +30,7 @@ struct kn_feature {
 struct kn_feature_map {
     int n, n_dense, n_sparse, n_ragged; /* features are ordered by kind: dense, sparse, ragged */
     int n_lists;
-    bool has_twins; /* two features have the same name */
+    bool has_twins; /* set if two features have the same name */
     uint32_t mask;
     struct kn_feature_slot {
         uint32_t hash;

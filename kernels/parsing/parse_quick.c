@@ -26,7 +26,7 @@ static inline bool is_short_list(const uint8_t *v, size_t n, uint8_t tag)
            v[3] == n - 4;
 }
 
-/* The tag of a list in a Feature, by element type. */
+/* The protobuf tag of the list in a Feature, for each element type. */
 static const uint8_t list_tag[RT_N_DTYPES] = {[RT_STRING] = 0x0a, [RT_F32] = 0x12, [RT_I64] = 0x1a};
 
 static bool ints_of_row(const uint8_t *p, const uint8_t *end, int64_t *dst, int64_t want)

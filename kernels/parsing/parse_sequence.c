@@ -461,7 +461,8 @@ static enum rt_status write_list_ragged(struct sequence *s, const struct kn_feat
     return RT_OK;
 }
 
-/* Writes the dense, sparse and ragged features of the context, then those of the feature lists. */
+/* Writes all outputs: the dense, sparse and ragged features of the context, then those of the
+ * feature lists. */
 static enum rt_status write_outputs(struct sequence *s)
 {
     static enum rt_status (*const write[2][3])(struct sequence * s, const struct kn_feature *f) = {

@@ -18,7 +18,7 @@ struct kn_sequence_half {
 /* Returns the index of the first input or output with this name, or -1 if the op has none. */
 int kn_input_named(const struct rt_node *n, const char *prefix, const char *name);
 int kn_output_named(const struct rt_node *n, const char *prefix, const char *name);
-/* Refuses a node whose counts of keys, types and shapes differ, or whose shapes are not fully
+/* Refuses a node that has different numbers of keys, types and shapes, or shapes that are not fully
  * known. */
 enum rt_status kn_half_check(const struct rt_node *n, struct rt_error *err);
 /* Initialises *h. h->map must be freed by rt_pool_free. The names in the map point into attributes

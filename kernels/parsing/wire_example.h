@@ -36,7 +36,7 @@ static inline bool kn_wire_varint(struct kn_wire *w, uint64_t *v)
     }
     return kn_wire_long_varint(w, v);
 }
-/* Reads a varint and keeps its low 32 bits, as TensorFlow does for lengths. */
+/* Reads a varint and keeps only its low 32 bits, as TensorFlow does for lengths. */
 static inline bool kn_wire_length(struct kn_wire *w, uint32_t *n)
 {
     uint64_t v;

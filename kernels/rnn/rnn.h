@@ -46,7 +46,7 @@ struct kn_rnn_step {
 };
 
 struct kn_rnn_loops {
-    int lanes; /* floats in a vector */
+    int lanes; /* floats per vector */
     /* Cells with an n_reset_before gate are called twice per step: first without is_candidate to
      * compute `spare`, then with is_candidate after `candidate_sums` has been computed. */
     void (*cell[RT_N_CELLS])(const struct kn_rnn_step *s, bool is_candidate);
@@ -59,7 +59,7 @@ const struct kn_rnn_loops *kn_rnn_loops_of(int which);
 
 struct kn_layer {
     const struct rt_cell *cell;
-    int64_t units, depth, width; /* width: columns of h and y */
+    int64_t units, depth, width; /* width: number of columns of h and y */
     int64_t x_batch, time;       /* of x */
     int64_t batch;               /* rows of the batch after broadcasting */
     int64_t steps, length;       /* length: number of steps in y */
@@ -70,7 +70,7 @@ struct kn_layer {
     enum rt_rnn_mask mask;
     bool x_by_time, y_by_time;
     bool known;        /* whether `steps` and `length` are known */
-    bool fits;         /* whether the shapes allow a step */
+    bool fits;         /* whether the shapes are valid for a step */
     bool concatenated; /* a single matrix multiplies the concatenation of x and h */
     /* w_candidate holds the columns of the n_reset_before gates, and w only the columns of the
      * other gates. */

@@ -1,4 +1,4 @@
-/* The loops of recurrent layers for one instruction set (see vector_sets.h). */
+/* The loops of recurrent layers, compiled for one instruction set (see vector_sets.h). */
 
 /* ---- activations of vec_math.h, for vectors ---- */
 

@@ -61,7 +61,7 @@ struct levels {
     int n; /* number of ragged dimensions */
     /* whether the partition consists of value row ids rather than row splits */
     bool by_rowid[DEEPEST];
-    const struct rt_tensor *at[DEEPEST]; /* the partition of each ragged dimension */
+    const struct rt_tensor *at[DEEPEST]; /* the row partition of each ragged dimension */
     int64_t rows;                        /* rows of the outermost dimension */
     const struct rt_tensor *values;
     int rank;

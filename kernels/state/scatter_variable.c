@@ -302,7 +302,7 @@ static enum rt_status nd_check(const struct rt_tensor *value, const struct rt_te
     if (index->rank < 1)
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "Indices shape must have rank at least one. Found:%s", KN_TEXT(index));
-    /* A vector of indices is read as a matrix with one column. */
+    /* A vector of indices is treated as a matrix with one column. */
     const int batch = index->rank > 1 ? index->rank - 1 : 1;
     const int64_t depth = index->rank > 1 ? index->dim[index->rank - 1] : 1;
     if (depth > value->rank)

@@ -52,7 +52,8 @@ static enum rt_status decode_raw_run(struct rt_run *r)
     return RT_OK;
 }
 
-/* The op has no row rule: it requires every string of a batch to be as long as the first. */
+/* DecodeRaw has no row rule, because it requires every string of a batch to be as long as the
+ * first. */
 const struct kn_entry kn_decode_raw = {
     .op = {.name = "DecodeRaw"},
     .kernels = KN_CPU("DecodeRaw", "decode_raw", 0, NULL, decode_raw_run),
