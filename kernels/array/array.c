@@ -514,7 +514,7 @@ static enum rt_status walk_plain(size_t size, struct kn_walk *w, char *dst, cons
                 memcpy(to, from, (size_t)(n * bytes));
             else
                 run(to, w->dst[last], from, w->src[last], n);
-            st = spend(r, (flat ? n : 4 * n) + 8); /* 8: the cost of starting a row */
+            st = spend(r, (flat ? n : 4 * n) + 8); /* 8 is the cost of starting a row */
         }
     while (!st && step(w, last, at, &d, &s));
     return st;

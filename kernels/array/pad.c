@@ -77,7 +77,7 @@ static enum rt_status pad_run(struct rt_run *r)
         return st;
     struct rt_tensor *o = &r->out[0];
     if (rt_tensor_count(o) == rt_tensor_count(t))
-        /* both may be empty, and then their shapes may differ */
+        /* The shapes may differ if both tensors are empty. */
         return kn_view(r, 0, 0, p.shape.rank, p.shape.dim);
     if (rt_tensor_count(o) == 0)
         return RT_OK;

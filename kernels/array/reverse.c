@@ -147,7 +147,7 @@ static enum rt_status sequence_run(struct rt_run *r)
     if (rt_tensor_count(t) == 0)
         return RT_OK;
     kn_strides(t->rank, t->dim, stride);
-    /* 64: the cost of the two short copies, in units of rt_run_spend */
+    /* 64 is the cost of the two short copies, in units of rt_run_spend. */
     const int64_t work = 4 * rt_tensor_count(t) / t->dim[b] + 64;
     struct kn_walk w = {.rank = t->rank};
     for (int64_t i = 0; i < t->dim[b] && !st; i++) {

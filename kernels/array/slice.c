@@ -28,7 +28,7 @@ static enum rt_status expand_spec(const struct rt_node *node, int n, const int64
     const uint64_t shrink = (uint64_t)rt_attr_int(node, "shrink_axis_mask");
     int new_after = 0, at = 0;
 
-    /* also counts mask bits beyond the entries of the specification */
+    /* `ellipses` also counts mask bits beyond the specification's entries. */
     if (ellipses & (ellipses - 1))
         return rt_fail(err, RT_INVALID_ARGUMENT, "Multiple ellipses in slice spec not allowed");
     const int n_spec = ellipsis ? n : n + 1; /* without an ellipsis, one is implied at the end */
@@ -168,7 +168,7 @@ static enum rt_status take(struct rt_run *r, const struct kn_slice *s)
     if (n > 0) {
         kn_slice_walk(s, t->dim, &w, &first);
         bool whole = t->buf && (t->alias_of || (size_t)n * rt_dtype_size(kn_dtype(t)) >= 4096);
-        bool one = true; /* whether all dimensions so far have length 1 */
+        bool one = true; /* true as long as all dimensions seen so far have length 1 */
         for (int i = 0; whole && i < s->rank; i++) {
             if (!one && s->count[i] != t->dim[i])
                 whole = false;

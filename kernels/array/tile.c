@@ -168,7 +168,7 @@ static enum rt_status broadcast_run(struct rt_run *r)
     struct kn_walk w = {.rank = rank};
     if (kn_shape_total(&o.shape) == rt_tensor_count(t)) {
         st = kn_view(r, 0, 0, rank, o.shape.dim);
-        if (more) /* TensorFlow copies the input in this case. */
+        if (more) /* TensorFlow copies the input if the rank grows. */
             r->out[0].alias_of = 0;
         return st;
     }

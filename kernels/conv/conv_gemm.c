@@ -32,7 +32,8 @@ enum { LONG_SUM = 128, LEAST_CHANNELS = 16, SHORT_ROW = 10 };
 struct state {
     struct kn_conv_shape g;
     struct kn_fused_gemm node;
-    bool in_place;  /* the GEMM's left operand is the input itself, one row per pixel */
+    /* whether the GEMM's left operand is the input itself, with one row per pixel */
+    bool in_place;
     int64_t taps;   /* number of a window's taps that are contiguous in the input */
     int64_t pixels; /* output pixels, which are the rows of the GEMM */
     /* pixels in a block; number of blocks; terms that are copied at a time */

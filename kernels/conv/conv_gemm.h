@@ -9,7 +9,7 @@
 
 #include "runtime/core/op.h"
 
-/* These functions are rt_kernel.can, .prepare and .run of the kernel. */
+/* The rt_kernel.can, .prepare and .run functions of the kernel "conv2d.product". */
 int kn_conv_gemm_can(const struct rt_prep *p);
 enum rt_status kn_conv_gemm_prepare(struct rt_prep *p, void **state);
 enum rt_status kn_conv_gemm(struct rt_run *r);

@@ -46,9 +46,9 @@ struct kn_conv_onednn_split {
     struct kn_conv_onednn_slice slice[KN_CONV_SLICES];
     /*
      * If > 0, the split divides the output channels, and each execution computes this many channels
-     * of all images: the slice KN_CONV_FIRST, and the last execution, KN_CONV_LAST, the remaining
-     * channels. This split is used where the filter is larger than its input, so that each core
-     * reads only its share of the filter.
+     * of all images. The executions form the slice KN_CONV_FIRST, except the last one,
+     * KN_CONV_LAST, which computes the remaining channels. This split is used where the filter is
+     * larger than its input, so that each core reads only its share of the filter.
      */
     int64_t channels;
     /* Scratch memory of one execution: oneDNN's own at offset 0, then the input rounded to

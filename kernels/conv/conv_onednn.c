@@ -50,7 +50,7 @@ static dnnl_status_t image_md(const struct kn_conv_shape *g, bool wide, dnnl_dat
 
 static void filter_format(const struct kn_conv_shape *g, struct kn_conv_filter *f)
 {
-    memset(f, 0, sizeof *f); /* padding too, because keys are compared as bytes */
+    memset(f, 0, sizeof *f); /* clears the padding too, because keys are compared as bytes */
     f->groups = g->groups;
     f->ci = g->ci;
     f->co = g->co;
@@ -172,8 +172,8 @@ static void release(void *state)
     kn_dnnl_clear(&c->reorder);
 }
 
-/* Makes the primitives of a split. `filter` is that of kn_conv_make_primitive. Slices after the
- * first use the filter layout of the first. */
+/* Makes the primitives of a split. `filter` is the memory layout of the filter, as in
+ * kn_conv_make_primitive. Slices after the first one use the first slice's filter layout. */
 static dnnl_status_t make_split(const struct kn_conv *c, struct kn_conv_onednn_split *split,
                                 const dnnl_memory_desc_t *filter)
 {

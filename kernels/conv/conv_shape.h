@@ -25,12 +25,12 @@ bool kn_conv_is_transposed(const struct rt_node *n);
 bool kn_conv_is_depthwise(const struct rt_node *n);
 int kn_conv_n_spatial(const struct rt_node *n);
 
-/* These functions are rt_op.check, .infer and .rows of the convolutions. */
+/* The rt_op.check, .infer and .rows functions of the convolution ops. */
 enum rt_status kn_conv_check(const struct rt_node *n, struct rt_error *err);
 enum rt_status kn_conv_infer(struct rt_infer *x);
 enum rt_status kn_conv_infer_transposed(struct rt_infer *x);
 void kn_conv_rows_transposed(struct rt_rows *r);
-/* These functions are rt_op.flops of the convolutions. */
+/* The rt_op.flops functions of the convolution ops. */
 double kn_conv_flops(const struct rt_node *n, const struct rt_shape *in, int n_in,
                      const struct rt_shape *out);
 double kn_conv_flops_depthwise(const struct rt_node *n, const struct rt_shape *in, int n_in,

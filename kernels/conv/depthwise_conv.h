@@ -7,7 +7,7 @@
 
 #include "runtime/core/op.h"
 
-/* These functions are rt_kernel.can, .prepare and .run of the kernel. */
+/* The rt_kernel.can, .prepare and .run functions of the kernel "depthwise.rows". */
 int kn_depthwise_conv_can(const struct rt_prep *p);
 enum rt_status kn_depthwise_conv_prepare(struct rt_prep *p, void **state);
 enum rt_status kn_depthwise_conv(struct rt_run *r);

@@ -14,12 +14,13 @@ typedef void kn_depthwise_row_fn(const struct kn_depthwise *d, const float *x, c
                                  int64_t last);
 
 struct kn_depthwise_loops {
-    int lanes;                      /* floats per vector */
-    kn_depthwise_row_fn *row[2][2]; /* indexed by 3 or 5 columns and by stride 1 or 2 */
+    int lanes; /* floats per vector */
+    /* indexed by the window's width (3 or 5 columns) and by the stride (1 or 2) */
+    kn_depthwise_row_fn *row[2][2];
 };
 
-/* Returns the loops of the which-th best instruction set of this processor; depthwise.c uses set 0.
- * Returns NULL if the processor has no more sets. */
+/* Returns the loops for one of the processor's instruction sets: `which` 0 is the best set, which
+ * depthwise.c uses. Returns NULL if the processor has no such set. */
 const struct kn_depthwise_loops *kn_depthwise_loops_of(int which);
 
 #endif

@@ -81,7 +81,7 @@ static const float *inputs_of(const struct kn_winograd *w, const float *src,
 {
     const int64_t a = w->m + 2, ci = w->tiles.ci, y = t.y - w->top, x = t.x - w->left;
 
-    if (w->in_h * w->in_w == 0) { /* The inputs are all padding, and src has no bytes. */
+    if (w->in_h * w->in_w == 0) { /* All inputs are padding, so src has no bytes. */
         memset(patch, 0, (size_t)(a * a * ci) * sizeof *patch);
         *row = a * ci;
         return patch;

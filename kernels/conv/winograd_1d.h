@@ -46,7 +46,7 @@ double kn_winograd_1d_error(const struct kn_winograd_1d *l, const float *filter,
                             const float *packed);
 
 /* The epilogue of the output transform: it adds the shift (co floats or NULL), clips the sum to
- * [least, most] (NaN stays NaN), and then calls `then`. */
+ * [least, most] (NaN stays NaN), and then applies the post-ops `then`. */
 struct kn_winograd_1d_post_ops {
     const float *shift;
     bool clips;

@@ -20,8 +20,8 @@ struct kn_winograd_1d_loops {
                    int64_t count, const struct kn_winograd_1d_post_ops *post_ops);
 };
 
-/* Returns the loops of the which-th best instruction set of this processor; winograd_1d.c uses set
- * 0. Returns NULL if the processor has no more sets. */
+/* Returns the loops for one of the processor's instruction sets: `which` 0 is the best set, which
+ * winograd_1d.c uses. Returns NULL if the processor has no such set. */
 const struct kn_winograd_1d_loops *kn_winograd_1d_loops_of(int which);
 
 #endif

@@ -16,8 +16,8 @@ struct kn_winograd_loops {
     void (*output)(int m, const float *p, int64_t step, int64_t co, float *y, int64_t row);
 };
 
-/* Returns the loops of the which-th best instruction set of this processor; winograd.c uses set 0.
- * Returns NULL if the processor has no more sets. */
+/* Returns the loops for one of the processor's instruction sets: `which` 0 is the best set, which
+ * winograd.c uses. Returns NULL if the processor has no such set. */
 const struct kn_winograd_loops *kn_winograd_loops_of(int which);
 
 #endif

@@ -16,7 +16,7 @@ enum {
      * each core reads all weights. */
     L2_BYTES = 1 << 20,
     TRANSFORM = 16, /* multiplications in the time that one value takes to be transformed */
-    ENOUGH = 3,     /* blocks per core from which an extra block on some cores costs little */
+    ENOUGH = 3,     /* with this many blocks per core, an extra block on some cores costs little */
 };
 
 bool kn_winograd_tiles_init(struct kn_winograd_tiles *t)
@@ -121,7 +121,7 @@ void kn_winograd_tiles_gemm(const struct kn_winograd_tiles *t, const float *pack
 
 /* ---- accuracy ---- */
 
-/* Returns the number of floats from one row of the check's image to the next. */
+/* Returns the number of floats from one row of the error check's test image to the next. */
 static int64_t row_of(const struct kn_winograd_tiles *one)
 {
     return (one->out_w + one->window_w - 1) * one->ci;
@@ -170,7 +170,7 @@ double kn_winograd_check_end(struct kn_winograd_check *check, const float *filte
     const int64_t pixel[][2] = {
         {0, 0}, {t->out_h - 1, t->out_w - 1}, {t->out_h / 2 - 1, t->out_w - 1}};
     double most = 0, apart = 0;
-    /* scratch is no longer used by the caller, and is large enough */
+    /* reuses scratch, which is free at this point and large enough */
     float *right = check->scratch;
 
     for (int k = 0; k < (t->out_h > 1 ? 3 : 2) && !isnan(apart); k++) {

@@ -17,7 +17,7 @@ struct kn_winograd_tiles {
     /* The number of cores that share the blocks: each core gets equally many blocks, or there is
      * only one block. cores 0 means 1. */
     int cores;
-    /* The members up to tile_w are set by the caller too, or by kn_winograd_init and
+    /* The members up to tile_w are set by the caller or by kn_winograd_init and
      * kn_winograd_1d_init. */
     int64_t window_h, window_w; /* size of the input window of one output */
     int64_t tile_h, tile_w;     /* outputs per tile along each axis */

@@ -14,7 +14,8 @@
 
 enum {
     PACK_ROWS = 64,
-    SLAB = 64,           /* the rows of c that one panel computes before the next panel does */
+    /* rows of the result that one panel computes before the next panel begins */
+    SLAB = 64,
     WORK = 1 << 22,      /* the least number of multiply-adds per shard */
     CHECK_SHARDS = 1024, /* the most shards between two deadline checks */
 };

@@ -17,8 +17,8 @@ struct kn_bf16_loops {
                   int64_t k);
 };
 
-/* Returns the loops of the which-th best instruction set of this processor; bf16.c uses set 0.
- * Returns NULL if the processor has no more sets. */
+/* Returns the loops for one of the processor's instruction sets: `which` 0 is the best set, which
+ * bf16.c uses. Returns NULL if the processor has no such set. */
 const struct kn_bf16_loops *kn_bf16_loops_of(int which);
 
 #endif

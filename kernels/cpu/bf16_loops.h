@@ -25,8 +25,9 @@ INLINE void LOOPS(rows)(const float *a, int64_t lda, const uint32_t *b, float *c
             sum[i][j] = (VEC){0};
     for (int64_t l = 0; l < k; l += 2, b += LANES * WIDE) {
         VEC even[WIDE], odd[WIDE];
-        /* If k is odd, row l + 1 of b is missing. Its half of the word is 0, and a's factor must be
-         * 0 as well: an infinity that follows a's row in memory would make NaN. */
+        /* If k is odd, row l + 1 of b does not exist. That half of the word is 0, and the
+         * factor from a must be 0 as well: an infinity that follows the row of a in memory
+         * would make NaN. */
         const bool last = l + 1 == k;
         for (int j = 0; j < WIDE; j++) {
             const PAIR w = *(const PAIR *)(b + j * LANES);

@@ -8,8 +8,7 @@
 #include "kernels/cpu/parallel.h"
 #include "runtime/base/thread.h"
 
-/* declared here because it belongs to libgomp, with which oneDNN is linked */
-void omp_set_num_threads(int n);
+void omp_set_num_threads(int n); /* libgomp, with which oneDNN is linked, defines this function */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t stream_key;
@@ -280,7 +279,7 @@ static dnnl_status_t point(struct set *e, int i, const void *data)
 {
     if (e->data[i] == data)
         return dnnl_success;
-    /* oneDNN's parameter is not const, but oneDNN writes to outputs only. */
+    /* oneDNN's parameter is not const, although oneDNN only writes to outputs. */
     const dnnl_status_t s = dnnl_memory_set_data_handle(e->arg[i].memory, (void *)(uintptr_t)data);
     e->data[i] = s ? NULL : data;
     return s;

@@ -4,7 +4,7 @@
 
 enum {
     MIN_SHARD_WORK = 1 << 16, /* the least work per shard, which takes about 20 microseconds */
-    /* more than one, so that a slow core can compute fewer shards than the others */
+    /* several shards per core, so that a slow core can compute fewer than the others */
     SHARDS_PER_CORE = 4,
     /* The number of shards is raised if the idle time of cores that wait for the last shard stays
      * below 1/EVEN of the total. */
@@ -45,8 +45,8 @@ static enum rt_status parallel_run(struct job *j, double work)
     return rt_run_spend(j->r, &j->r->left, work < RT_WORK ? (int64_t)work : RT_WORK);
 }
 
-/* Returns the rows per shard: if `shards` or a slightly larger number of shards divides n nearly
- * evenly among `width` cores, n / that number, else n / shards, rounded up. */
+/* Returns the number of rows per shard. Where `shards` shards, or a few more, divide n nearly
+ * evenly among `width` cores, that division is used; otherwise it is n / shards, rounded up. */
 static int64_t even_rows(int64_t n, int64_t shards, int64_t width)
 {
     const int64_t first = kn_div_up(n, shards);

@@ -198,7 +198,7 @@ static inline float kn_erfc_f32(float x)
     /* `high` keeps the upper half of a's mantissa. */
     const float high = kn_bits_float(kn_float_bits(a) & 0xfffff000);
     const float low = (a - high) * (a + high);
-    float rest = 1.0f - low * 0.25f; /* exp(-low), which is at least 0.94 */
+    float rest = 1.0f - low * 0.25f; /* `rest` is exp(-low), which is at least 0.94. */
     rest = 1.0f - low * (1.0f / 3) * rest;
     rest = 1.0f - low * 0.5f * rest;
     rest = 1.0f - low * rest;

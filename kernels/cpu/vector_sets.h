@@ -130,8 +130,8 @@ INLINE void LOOPS(store_some)(float *p, VEC v, int n)
 #undef LANES
 #endif
 
-/* Returns the loops of the which-th best instruction set of this processor, where 0 is the best, or
- * NULL if the processor has no more sets. */
+/* Returns the loops for one of the processor's instruction sets, where `which` 0 is the best set.
+ * Returns NULL if the processor has no such set. */
 static inline const KN_LOOPS_TYPE *loops_of(int which)
 {
     const KN_LOOPS_TYPE *have[3];

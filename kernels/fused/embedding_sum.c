@@ -233,7 +233,7 @@ struct bag {
     const bool *mask;
     /* The bag has n indices; the indices, and the weights or mask, are `step` elements apart. */
     int64_t width, n, step;
-    float by; /* the sum is divided by this number */
+    float by; /* the divisor of the sum */
 };
 
 static const float zeros[WIDTH];

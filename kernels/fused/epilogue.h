@@ -73,7 +73,7 @@ float *kn_epilogue_output(const struct kn_epilogue *t, const struct rt_run *r, v
 /* The steps that kn_epilogue_apply can apply. */
 enum {
     KN_EPILOGUE_SCALE_SHIFT = 1, /* scale and shift */
-    /* residual and activation; neither if the residual is broadcast */
+    /* the residual and the activation, neither of which is applied if the residual is broadcast */
     KN_EPILOGUE_RESIDUAL_ACT = 2,
     KN_EPILOGUE_ALL = 3,
 };
@@ -119,7 +119,7 @@ enum rt_status kn_epilogue_broadcast(const struct kn_epilogue *t, struct rt_run 
 void kn_epilogue_scale(float *d, const float *s, const float *v, int64_t rows, int64_t cols);
 /*
  * Calls rt_prep_pack, in prepare, for an input that is also multiplied by the n floats at `scale`
- * (NULL: no scale). The floats are part of the key: `fill` finds them after the `size` bytes of
+ * (NULL for no scale). The floats are part of the key: `fill` finds them after the `size` bytes of
  * `format`.
  */
 enum rt_status kn_epilogue_pack(struct rt_prep *p, int input, const void *format, size_t size,

@@ -186,7 +186,7 @@ struct attention {
     int64_t from[4], dim[4]; /* shapes of the scores, [B,N,T,S], before and after the steps */
     int64_t h, d;            /* length of a query and of a key; length of a value */
     struct places q, k, v, out;
-    bool widens;         /* the steps broadcast the scores to more queries or keys */
+    bool widens;         /* whether the steps broadcast the scores to more queries or keys */
     int64_t rows;        /* rows of scores that are processed together */
     int64_t span, spans; /* rows per shard; shards per head */
     /* whether keys and values are packed for packed_gemm.h, which pays only with enough rows */
@@ -393,7 +393,7 @@ static void run_step(const struct rt_run *r, const struct attention *k, const st
         op->row[RT_F32](score, score, v, n, 1, step);
 }
 
-/* Multiplies with the packed matrix p, or with b if `packed` is NULL. */
+/* Multiplies by the packed matrix `packed` or, if it is NULL, by b. */
 static void attention_gemm(const struct kn_gemm *g, const struct kn_packed_gemm *p, const float *a,
                            const float *b, const float *packed, float *c)
 {

@@ -557,7 +557,7 @@ static void concat(const struct rt_run *r, const struct elementwise *c, float *t
 {
     while (count) {
         const int64_t at = first % c->row;
-        /* a single row or a part of it, or several complete rows */
+        /* n_rows is 1 for one row or a part of it; otherwise it counts complete rows. */
         const int64_t n_rows = at || count < c->row ? 1 : count / c->row;
         const int64_t end = at + count < c->row ? at + count : c->row;
         int64_t begin = 0; /* offset of the current input in the row */

@@ -70,9 +70,9 @@ struct rotary {
     bool interleaved;
     int64_t n, half;     /* elements of x along its last axis; half of them */
     int64_t n_rows, out; /* number of output rows; elements per row */
-    int rank;            /* the output's rank without the last dimension */
+    int rank;            /* number of output dimensions, not counting the last one */
     int64_t dim[RT_MAX_RANK];
-    /* 0 along dimensions where the input is broadcast */
+    /* strides of each input, which are 0 along dimensions where it is broadcast */
     int64_t stride[RT_ROTARY_N_IN][RT_MAX_RANK];
     /* stride along the last axis: 1, or 0 if the input is broadcast along it */
     int64_t step[RT_ROTARY_N_IN];

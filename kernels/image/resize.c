@@ -95,7 +95,7 @@ static void rows_resize(struct rt_rows *r)
 
 enum method { NEAREST, BILINEAR, BICUBIC, AREA };
 
-struct tap { /* the source positions of one output position along one axis */
+struct tap { /* the source positions and weights of one output position along one axis */
     int64_t at[4];
     float weight[4]; /* bilinear: weight[0] is the weight of at[1] */
 };
@@ -522,7 +522,8 @@ static enum rt_status run_resize(struct rt_run *r)
     const size_t size = rt_dtype_size(z->dtype);
     const size_t row = (size_t)(z->out_w * z->channels) * (z->method == NEAREST ? size : 4);
     const char *src = r->in[0].data;
-    char *dst = r->out[0].data, *workspace = r->scratch; /* NULL if no scratch memory is needed */
+    /* `workspace` is NULL if the method needs no scratch memory. */
+    char *dst = r->out[0].data, *workspace = r->scratch;
     char *line = workspace ? workspace + z->line_at : NULL;
     int64_t left = RT_WORK;
 
@@ -608,7 +609,7 @@ static bool crop_at(float lo, float hi, int64_t in, int64_t out, int64_t i, floa
 {
     const float scale = out > 1 ? (hi - lo) * (float)(in - 1) / (float)(out - 1) : 0;
     *at = out > 1 ? lo * (float)(in - 1) + (float)i * scale : 0.5f * (lo + hi) * (float)(in - 1);
-    /* a NaN, from a box that spans the complete range of floats, counts as outside */
+    /* A NaN, from a box that spans the complete range of floats, counts as outside the image. */
     return *at >= 0 && *at <= (float)(in - 1);
 }
 

@@ -38,7 +38,7 @@ static void source_close(struct source *s)
 
 static enum rt_status check_run(void *arg, struct rt_error *err)
 {
-    (void)err; /* rt_run_check sets the run's own error */
+    (void)err; /* unused, because rt_run_check sets the run's own error */
     return rt_run_check(arg);
 }
 
@@ -107,7 +107,7 @@ static enum rt_status run_restore_v1(struct rt_run *r)
                        "Input 0 (file_pattern) must be a string scalar; got a tensor of %lld "
                        "elements",
                        (long long)rt_tensor_count(&r->in[0]));
-    /* of several elements, the first one is used, as in TensorFlow */
+    /* An input with several elements is accepted, as in TensorFlow; the first element is used. */
     for (int i = 1; i < r->n_in; i++)
         if (rt_tensor_count(&r->in[i]) == 0)
             return rt_fail(r->err, RT_INVALID_ARGUMENT, "Input %d (%s) must have an element", i,

@@ -30,7 +30,7 @@ struct kn_list *kn_list_write_begin(struct rt_run *r, struct rt_tensor *own);
 enum rt_status kn_list_write_done(struct rt_run *r, int k, struct rt_tensor *own,
                                   enum rt_status st);
 
-/* Sets *s to the shape that input shape_in, an element_shape, gives, merged with the list's element
+/* Sets *s to the shape in input shape_in, an element_shape, merged with the list's element
  * shape. */
 enum rt_status kn_list_merged_shape(struct rt_run *r, const struct kn_list *l, int shape_in,
                                     struct rt_shape *s);

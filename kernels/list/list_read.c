@@ -42,8 +42,8 @@ static enum rt_status get_item_run(struct rt_run *r)
 
     if (!l)
         return r->err->code;
-    /* For an index of several elements, TensorFlow ends its process here; an index of one element
-     * may have any rank. */
+    /* TensorFlow crashes on an index of several elements; an index of one element may have any
+     * rank. */
     if (!kn_single(&r->in[1], &i))
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "index expected to be a scalar but got shape: %s", KN_TEXT(&r->in[1]));
@@ -231,7 +231,8 @@ static enum rt_status concat_shape(struct rt_run *r, struct concat *c)
         st = kn_partial_shape(&r->in[1], &s, r->err);
     else
         s = *rt_attr_shape(r->node, "element_shape");
-    /* TensorListConcat, the first version, uses only its element_shape attribute. */
+    /* TensorListConcat, unlike TensorListConcatV2, has no input element_shape and uses only its
+     * attribute. */
     if (st || (r->n_in > 1 && (st = kn_partial_merge(&s, &c->list->shape, r->err))))
         return st;
     if (s.rank == 0)

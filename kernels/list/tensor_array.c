@@ -310,7 +310,8 @@ static enum rt_status read_many(struct rt_run *r, struct array *a, const struct 
         return r->err->code;
     enum rt_status st = kn_zero_chunks(r, *out, (size_t)n * sizeof **out);
     if (st)
-        *out = NULL; /* NULL, because drop_many must not read an array that was not zeroed */
+        /* set to NULL first, because drop_many must not read an array that was not zeroed */
+        *out = NULL;
     for (int64_t i = 0; i < n && !st; i++) {
         st = read_one(r, a, index ? kn_int_at(index, i) : i, &(*out)[i]);
         if (!st)

@@ -106,8 +106,8 @@ static inline int64_t mod_int(int64_t x, int64_t y, bool *bad)
     return y == 0 || y == -1 ? 0 : x % y;
 }
 
-/* Returns x / y rounded down: the truncated quotient, minus one if there is a remainder and the
- * signs differ. */
+/* Returns x / y rounded down, which is the truncated quotient, minus one if there is a remainder
+ * and the signs of x and y differ. */
 static inline int64_t floor_div_int(int64_t x, int64_t y, bool *bad)
 {
     return div_int(x, y, bad) - (mod_int(x, y, bad) != 0 && (x < 0) != (y < 0));

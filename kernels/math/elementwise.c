@@ -54,7 +54,8 @@ enum rt_status kn_broadcast(struct rt_shape *out, const struct rt_shape *a,
         } else if (db == 1) {
             out->dim[i] = da;
         } else if (da < 0 || db < 0) {
-            out->dim[i] = da >= 0 ? da : db; /* the unknown dimension is 1 or equals the other */
+            /* the unknown dimension is 1 or equals the known one */
+            out->dim[i] = da >= 0 ? da : db;
         } else {
             char ta[160], tb[160];
             return rt_fail(err, RT_INVALID_ARGUMENT, "Incompatible shapes: %s vs. %s",

@@ -62,7 +62,7 @@ enum { BLOCK = 16, LANES = 64, SHORT = 64 };
             const T *s = (const T *)src + k * stride;                                              \
             B lane[LANES];                                                                         \
             int64_t lanes = LANES;                                                                 \
-            if (n < SHORT) { /* too short to fill the vector lanes */                              \
+            if (n < SHORT) { /* the line is too short to fill the vector lanes */                  \
                 A a = START(dt), b = START(dt), c = START(dt), d = START(dt);                      \
                 int64_t i = 0;                                                                     \
                 for (; i + 4 <= n; i += 4) {                                                       \

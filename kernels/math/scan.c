@@ -244,7 +244,7 @@ static enum rt_status check_numerics_v2_run(struct rt_run *r)
     return check_numerics(r, true);
 }
 
-/* The effect is RT_IO, because the op exists to fail and must not be removed or folded. */
+/* The effect is RT_IO: the op may fail on purpose, so it must not be removed or folded. */
 const struct kn_entry kn_check_numerics = {
     .op = {.name = "CheckNumerics", .effect = RT_IO, .infer = kn_infer_same, .rows = rt_rows_same},
     .kernels = KN_CPU("CheckNumerics", "check_numerics", KN_SET(KN_FLOATS) | KN_SET(KN_HALFS), NULL,

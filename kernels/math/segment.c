@@ -29,12 +29,12 @@ static enum rt_status segment_infer(struct rt_infer *x)
         return rt_fail(x->err, RT_INVALID_ARGUMENT,
                        "segment_ids should be the same size as dimension 0 of input.");
     x->out[0].shape = *data;
-    x->out[0].shape.dim[0] = -1; /* one more than the last id, which is unknown before the run */
+    x->out[0].shape.dim[0] = -1; /* the last id plus one, which is unknown before the run */
     return RT_OK;
 }
 
-/* Divides n integer sums by `by`, for SegmentMean, which divides sums in the integers' own type
- * after they have wrapped around; Mean divides 64-bit sums. */
+/* Divides n integer sums by `by`. SegmentMean divides sums that wrap around in the integers' own
+ * type, while Mean divides 64-bit sums. */
 static void divide_ints(enum rt_dtype dtype, void *d, int64_t n, int64_t by)
 {
     switch (dtype) {
@@ -227,7 +227,8 @@ static enum rt_status unsorted_infer(struct rt_infer *x)
 
 struct unsorted {
     void (*fill)(void *d, int64_t n);
-    void (*take)(void *d, const void *s, int64_t n); /* combines s[j] into d[j] */
+    /* combines s[j] with d[j] and writes the result to d[j] */
+    void (*take)(void *d, const void *s, int64_t n);
 };
 
 #define UNSORTED(dt, T, NAME, START, PLUS)                                                         \

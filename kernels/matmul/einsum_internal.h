@@ -63,7 +63,7 @@ struct kn_einsum_plan {
     size_t gemm_at;
 };
 
-/* These functions are rt_kernel.prepare and .run of the kernel. */
+/* The rt_kernel.prepare and .run functions of the Einsum kernel. */
 enum rt_status kn_einsum_prepare(struct rt_prep *p, void **state);
 enum rt_status kn_einsum_run(struct rt_run *r);
 

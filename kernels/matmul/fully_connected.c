@@ -8,7 +8,7 @@
 
 enum {
     LEAST_COLUMNS = 64,
-    /* blocks of the GEMM per core, so that a slow core can compute fewer of them */
+    /* several GEMM blocks per core, so that a slow core can compute fewer of them */
     BLOCKS_PER_CORE = 2,
     READ = 16 /* multiply-adds in the time that one weight takes to be read from memory */
 };
@@ -367,7 +367,7 @@ static enum rt_status prepare_gemm(struct kn_fully_connected *s, struct rt_prep 
 /* ---- preparing and running ---- */
 
 /* Lays out scratch memory after the first *scratch bytes: float copies of half-precision operands,
- * a in bfloat16, and the epilogue's bytes. */
+ * operand a in bfloat16, and the epilogue's bytes. */
 static void place(struct kn_fully_connected *s, size_t epilogue, size_t *scratch)
 {
     const struct kn_gemm *g = &s->g;

@@ -49,7 +49,8 @@ struct kn_fully_connected {
     size_t epilogue_at;
     /* NULL if the runtime keeps no packed bytes; a plain GEMM is then run */
     const struct rt_pack *b;
-    /* Offsets in scratch memory: float copies of half-precision operands, or a in bfloat16. */
+    /* Offsets in scratch memory: float copies of half-precision operands, or operand a in
+     * bfloat16. */
     size_t a_at, c_at;
     bool bf16; /* `dnnl` multiplies bfloat16 */
     /* if width > 0, b is packed into these panels, and oneDNN is not used */

@@ -157,7 +157,7 @@ static bool is_broadcast(const struct rt_rows *r, int k, int axis)
     const struct rt_shape *s = &r->in[k].shape;
     const int i = axis - (r->out[0].shape.rank - s->rank);
     if (axis >= r->out[0].shape.rank - 2)
-        return true; /* the axis comes from the other operand */
+        return true; /* the output axis comes from the other operand */
     return i < 0 || s->dim[i] == 1;
 }
 

@@ -20,7 +20,7 @@
 
 enum {
     LINE = 16,             /* floats in a cache line */
-    WIDE = 2,              /* vectors in a row of a panel */
+    WIDE = 2,              /* vectors side by side in a panel */
     GEMV_PANELS = 4,       /* the most panels that a GEMV computes together */
     PREFETCH_FLOATS = 256, /* how many floats ahead a GEMV prefetches a panel */
     L2_BYTES = 1 << 20,    /* bytes that stay in a core's own cache if little else is used */
@@ -45,7 +45,7 @@ struct kn_packed_gemm_block {
     const float *a, *b;
     float *c;
     const float *start, *bias; /* start: the initial values of the sums, or NULL for zeros */
-    const float *next;         /* packed floats to prefetch for the next micro-kernel */
+    const float *next;         /* packed floats to prefetch */
     int64_t lda, ldc, ld_start;
     int64_t prefetch_step; /* floats that `next` advances by with each term */
     int64_t rows, k;

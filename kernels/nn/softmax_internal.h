@@ -13,8 +13,8 @@ struct kn_softmax_loops {
     void (*log_rows)(float *d, const float *s, int64_t n_rows, int64_t n); /* log-softmax */
 };
 
-/* Returns the loops of the which-th best instruction set of this processor; softmax.c uses set 0.
- * Returns NULL if the processor has no more sets. */
+/* Returns the loops for one of the processor's instruction sets: `which` 0 is the best set, which
+ * softmax.c uses. Returns NULL if the processor has no such set. */
 const struct kn_softmax_loops *kn_softmax_loops_of(int which);
 
 #endif

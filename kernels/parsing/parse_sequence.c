@@ -20,7 +20,7 @@ struct proto { /* the bytes of a feature in one example */
     bool is_there;
 };
 
-struct total {        /* the size of a feature, added up over all examples */
+struct total {        /* the size of a feature over all examples */
     int64_t most;     /* number of elements in the longest example, or in the default */
     int64_t elements; /* number of elements in all examples */
     int64_t rows;     /* for feature lists, number of rows in all examples */
@@ -70,7 +70,8 @@ static int64_t read_list(struct rt_run *r, struct kn_wire *w, enum rt_dtype dtyp
     if (dtype != RT_STRING && !kn_wire_left(&list))
         return -1;
     struct rt_span whole = rt_span_of(start, (size_t)(list.end - start));
-    if (dtype == RT_F32 && *list.p == TAG_1) { /* any number of complete floats */
+    /* Packed floats may be any number, but the last one must be complete. */
+    if (dtype == RT_F32 && *list.p == TAG_1) {
         list.p++;
         if (!kn_wire_part(&list, &packed) || kn_wire_left(&packed) % 4 != 0)
             return -1;

@@ -55,7 +55,7 @@ bool kn_wire_skip(struct kn_wire *w)
     uint32_t n;
 
     if (!kn_wire_varint(w, &tag))
-        tag = 0; /* as in TensorFlow: field 0, without a value */
+        tag = 0; /* like TensorFlow, continues with field 0, which has no value */
     switch (tag & 7) {
     case 0:
         return kn_wire_varint(w, &v);

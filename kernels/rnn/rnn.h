@@ -51,8 +51,8 @@ struct kn_rnn_loops {
      * compute `spare`, then with is_candidate after `candidate_sums` has been computed. */
     void (*cell[RT_N_CELLS])(const struct kn_rnn_step *s, bool is_candidate);
 };
-/* Returns the loops of the which-th best instruction set of this processor; rnn.c uses set 0.
- * Returns NULL if the processor has no more sets. */
+/* Returns the loops for one of the processor's instruction sets: `which` 0 is the best set, which
+ * rnn.c uses. Returns NULL if the processor has no such set. */
 const struct kn_rnn_loops *kn_rnn_loops_of(int which);
 
 /* ---- a layer ---- */

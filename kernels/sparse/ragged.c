@@ -9,10 +9,10 @@
 #include <stdlib.h>
 
 /*
- * Row partitions may have any rank: as in TensorFlow, their elements are read in order. An
- * exception are the outermost row splits, whose first dimension TensorFlow uses as the number of
- * rows. TensorFlow then reads beyond the end of their memory if that dimension does not hold all
- * elements; Slipway refuses them.
+ * Row partitions may have any rank: as in TensorFlow, their elements are read in order. The
+ * exceptions are the outermost row splits, whose first dimension TensorFlow uses as the number of
+ * rows. If that dimension does not hold all elements, TensorFlow reads beyond the end of their
+ * memory; Slipway refuses such splits.
  */
 static enum rt_status check_outermost(struct rt_run *r, const struct rt_tensor *t)
 {

@@ -152,7 +152,7 @@ static int64_t next_row(const struct cross *c, int64_t row)
         if (!k->indices)
             continue;
         const int64_t has = at < k->indices->dim[0] ? kn_int_at(k->indices, 2 * at) : -1;
-        /* the column has no values left, or only for rows that do not exist */
+        /* the column has no values left, or only values in rows out of range */
         if (has < row || has >= c->rows)
             return c->rows;
         next = has < next ? has : next;

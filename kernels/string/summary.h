@@ -5,8 +5,8 @@
 #include "runtime/base/bytes.h"
 #include "runtime/core/op.h"
 
-/* Writes the shortest of the 6-digit and 9-digit texts that reads back as the same float. For a
- * double, the digits are 15 and 17. */
+/* Writes the shorter of the 6-digit and the 9-digit text that reads back as the same float. For a
+ * double, the numbers of digits are 15 and 17. */
 void kn_float_text(char *buf, size_t n, float f);
 void kn_double_text(char *buf, size_t n, double d);
 /* Appends "1 2 3..." or "[1 2][3...]...": at most max_entries values (all if it is -1), without the
