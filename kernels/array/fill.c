@@ -55,7 +55,8 @@ static enum rt_status fill_run(struct rt_run *r)
                      rt_tensor_count(&r->out[0]), r);
 }
 
-/* Row-wise along the only axis whose length is the batch size, because all rows are equal. */
+/* The op is row-wise along the only axis whose length is the batch size, because all rows are
+ * equal. */
 static void fill_rows(struct rt_rows *r)
 {
     const struct rt_shape *o = &r->out[0].shape;

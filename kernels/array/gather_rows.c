@@ -4,9 +4,9 @@
 #include "kernels/cpu/types.h"
 
 enum {
-    CHUNK = 4096, /* the most rows between two deadline checks */
+    CHUNK = 4096, /* the most rows that are copied between two deadline checks */
     MOVE = 16,
-    MOVES = 16, /* memcpy copies rows of more than this many moves */
+    MOVES = 16, /* the most moves per row; memcpy copies longer rows */
 };
 
 #define HAS_OUTSIDE(T)                                                                             \

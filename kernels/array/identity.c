@@ -10,8 +10,8 @@ static enum rt_status pass(struct rt_run *r)
     return RT_OK;
 }
 
-/* TensorFlow copies the input here. A reference is equivalent, because a tensor that is not an
- * alias of a variable does not change while it is read. */
+/* TensorFlow's Snapshot and DeepCopy copy the input. A reference is equivalent, because a tensor
+ * that is not an alias of a variable does not change while it is read. */
 static enum rt_status pass_copy(struct rt_run *r)
 {
     const enum rt_status st = pass(r);
@@ -33,7 +33,7 @@ static void rows_each_own(struct rt_rows *r)
         r->out_dep[k] = r->in_dep[k];
 }
 
-/* One kernel for all types; it passes lazy values on as well. */
+/* Defines an op with one kernel for all types, which passes lazy values on as well. */
 #define PASS(op_, name_)                                                                           \
     KN_KERNELS({.op = (op_),                                                                       \
                 .device = "CPU",                                                                   \

@@ -75,8 +75,8 @@ static enum rt_status pack_run(struct rt_run *r)
     return RT_OK;
 }
 
-/* Row-wise if all inputs that depend on the batch have their rows along one axis. The rows' axis
- * moves by one if the new axis comes before it. */
+/* The op is row-wise if all inputs that depend on the batch have their rows along one axis. The
+ * rows' axis moves by one if the new axis comes before it. */
 static void pack_rows(struct rt_rows *r)
 {
     int axis = -1;

@@ -147,7 +147,7 @@ static enum rt_status top_run(struct rt_run *r)
     return RT_OK;
 }
 
-/* Row-wise unless the batch axis is the last axis, along which the op selects. */
+/* The op is row-wise unless the batch axis is the last axis, along which the op selects. */
 static void top_rows(struct rt_rows *r)
 {
     if (kn_rows_independent(r) || r->in_dep[0].kind != RT_DEP_ROWS || !kn_rows_free(r, 1))

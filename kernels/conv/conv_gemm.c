@@ -212,7 +212,7 @@ struct work {
     const float *src, *packed;
     float *dst;
     char *workspace;
-    struct kn_gemm_post_ops post_ops; /* post-ops for all outputs */
+    struct kn_gemm_post_ops post_ops; /* the post-ops of the GEMM, for all outputs */
 };
 
 static enum rt_status conv_gemm_shard(struct rt_run *r, void *arg, int64_t i, int64_t slot)

@@ -33,7 +33,7 @@ static enum rt_status make_unfused(const struct kn_conv *c, struct kn_conv_onedn
     return RT_OK;
 }
 
-/* After this many runs that met a NaN, the fused activation is no longer used. */
+/* The number of runs that met a NaN after which the fused activation is no longer used. */
 enum { MOST_NAN = 8 };
 
 /* Runs one execution for the `n` outputs that begin at `at`, and the epilogue steps that oneDNN

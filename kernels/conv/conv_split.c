@@ -182,7 +182,7 @@ double kn_conv_split_cost(const struct kn_conv_shape *g, const struct kn_conv_sp
 
 bool kn_conv_split_is_interruptible(const struct kn_conv_shape *g)
 {
-    static const double most = 64.0 * KN_CHECK_MACS; /* about half a second of work */
+    static const double most = 64.0 * KN_CHECK_MACS; /* the work of about half a second */
     struct kn_conv_split split;
 
     kn_conv_split_serial(g, false, &split);

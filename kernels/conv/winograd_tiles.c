@@ -16,7 +16,8 @@ enum {
      * each core reads all weights. */
     L2_BYTES = 1 << 20,
     TRANSFORM = 16, /* multiplications in the time that one value takes to be transformed */
-    ENOUGH = 3,     /* with this many blocks per core, an extra block on some cores costs little */
+    /* number of blocks per core from which on an extra block on some cores costs little */
+    ENOUGH = 3,
 };
 
 bool kn_winograd_tiles_init(struct kn_winograd_tiles *t)

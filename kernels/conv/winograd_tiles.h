@@ -42,12 +42,12 @@ size_t kn_winograd_tiles_workspace_bytes(const struct kn_winograd_tiles *t);
  * block. */
 int64_t kn_winograd_tiles_blocks(const struct kn_winograd_tiles *t);
 int64_t kn_winograd_tiles_in_block(const struct kn_winograd_tiles *t, int64_t block);
-/* Returns the work of all blocks: the multiplications of their GEMMs, plus the time of the
- * transforms in multiplications. */
+/* Returns the work of all blocks: the multiplications of their GEMMs, plus the transforms, whose
+ * time is expressed in multiplications. */
 double kn_winograd_tiles_work(const struct kn_winograd_tiles *t);
 
 struct kn_winograd_sharding {
-    int slots; /* cores that have work, at least one */
+    int slots; /* number of cores that have work, at least one */
     /* each core computes its own blocks; else all cores work on one block after the other */
     bool by_blocks;
 };

@@ -17,7 +17,7 @@ enum {
     /* rows of the result that one panel computes before the next panel begins */
     SLAB = 64,
     WORK = 1 << 22,      /* the least number of multiply-adds per shard */
-    CHECK_SHARDS = 1024, /* the most shards between two deadline checks */
+    CHECK_SHARDS = 1024, /* the most shards computed between two deadline checks */
 };
 
 static atomic_bool pretended;

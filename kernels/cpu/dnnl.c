@@ -8,7 +8,8 @@
 #include "kernels/cpu/parallel.h"
 #include "runtime/base/thread.h"
 
-void omp_set_num_threads(int n); /* libgomp, with which oneDNN is linked, defines this function */
+/* libgomp, with which oneDNN is linked, defines omp_set_num_threads */
+void omp_set_num_threads(int n);
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t stream_key;
@@ -53,8 +54,8 @@ static struct rt_mutex objects = RT_MUTEX_INIT;
  * primitives that existed have been destroyed.
  */
 enum { CACHED = 4096 };
-/* The number of primitives: now, and the maximum since the cache was emptied. Guarded by
- * `objects`. */
+/* The number of primitives that exist, and its maximum since the cache was emptied. Both are
+ * guarded by `objects`. */
 static int n_made, most_made;
 
 static void count_made(void) RT_REQUIRES(objects);

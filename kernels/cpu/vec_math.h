@@ -105,12 +105,12 @@ static inline float kn_expm1_f32(float x)
     p = p * x + 5.000000000e-01f;
     const float near_zero = x + x * x * p, far = kn_exp_f32(x) - 1.0f;
     const float y = kn_select(kn_absf(x) < 0.5f, near_zero, far);
-    return kn_select(x == 0, x, y); /* keeps the sign of -0.0 */
+    return kn_select(x == 0, x, y); /* a zero is returned unchanged, which keeps the sign of -0.0 */
 }
 
 static inline float kn_log_f32(float x)
 {
-    const int is_small = x < 0x1p-126f; /* scale subnormal numbers up first */
+    const int is_small = x < 0x1p-126f; /* subnormal numbers are scaled up first */
     const float s = kn_select(is_small, x * 0x1p25f, x);
     const uint32_t u = kn_float_bits(s);
     /* s = 2^k (1 + m), 1 + m in [sqrt(1/2), sqrt(2)) */
@@ -152,7 +152,7 @@ static inline float kn_tanh_f32(float x)
     KN_TANH_POLYNOMIAL(p, z);
     const float near_zero = x + x * (z * p);
     const float far = 1.0f - 2.0f / (kn_exp_f32(2.0f * a) + 1.0f);
-    return kn_copysign(kn_select(a < 0.625f, near_zero, far), x); /* keeps the sign, also of -0.0 */
+    return kn_copysign(kn_select(a < 0.625f, near_zero, far), x); /* also keeps the sign of -0.0 */
 }
 
 static inline float kn_sigmoid_f32(float x)
@@ -216,7 +216,7 @@ static inline float kn_gelu_f32(float x)
 {
     const uint32_t bits = kn_float_bits(x), zero = 0x80000000; /* `zero` has the bits of -0.0 */
     const float below = kn_bits_float(bits | zero);
-    const float b = -13.25f > below ? -13.25f : below; /* the probability below -13.25 is 0 */
+    const float b = -13.25f > below ? -13.25f : below; /* the tail probability below -13.25 is 0 */
     const float t = 1.0f / (1.0f - 0.3f * b);
     float q = t * 3.608882024e-02f - 1.589336622e-01f;
     q = q * t + 2.093462892e-01f;

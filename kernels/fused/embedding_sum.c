@@ -251,7 +251,7 @@ static const float zeros[WIDTH];
             for (int64_t l = first; l < end; l++) {                                                \
                 const int64_t i = l * b->step;                                                     \
                 const float *named = b->table + (int64_t)index[i] * b->width + at;                 \
-                /* No branch, because masks are hard to predict. */                                \
+                /* Selects the row without a branch, because masks are hard to predict. */         \
                 const float *row = b->mask && !b->mask[i] ? zeros : named;                         \
                 const float by = b->weight ? b->weight[i] : 1;                                     \
                 for (int64_t j = 0; j < m; j++)                                                    \

@@ -301,8 +301,8 @@ static void vectors(const struct kn_epilogue *t, const struct rt_run *r, float *
             add_row(y, v, cols);
 }
 
-/* The number of elements that one step of an epilogue processes before the next step does, so that
- * they stay in the L1 cache. */
+/* The number of elements that the steps of an epilogue process in turn, few enough to stay in the
+ * L1 cache. */
 enum { CHUNK = 4096 };
 
 void kn_epilogue_apply(const struct kn_epilogue *t, const struct rt_run *r, int parts, float *y,

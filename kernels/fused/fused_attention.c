@@ -20,11 +20,11 @@
 
 enum {
     BLOCK = 1 << 13, /* scores that are processed together */
-    /* the fewest rows of scores that are processed together, because a GEMM needs this many to be
-     * fast */
+    /* the fewest rows of scores that are processed together, because a GEMM with fewer rows is
+     * slow */
     BLOCK_ROWS = 42,
     PACK_ROWS = 8, /* With fewer rows, kn_gemm_run multiplies, because packing does not pay. */
-    /* from this many heads per core on, an uneven division of heads costs little */
+    /* number of heads per core from which on an uneven division of heads costs little */
     MANY_HEADS = 8,
     /* The fewest rows per shard when a head is divided: each shard packs the head's keys and values
      * again. */
@@ -137,8 +137,8 @@ static enum rt_status attention_infer(struct rt_infer *x)
     return st;
 }
 
-/* Row-wise: a row's context depends on that row of queries, keys and values, and on the same row of
- * each operand that has rows. */
+/* The op is row-wise: a row's context depends on that row of queries, keys and values, and on the
+ * same row of each operand that has rows. */
 static void rows(struct rt_rows *r)
 {
     struct rt_attention op;
@@ -367,7 +367,7 @@ static void run_step(const struct rt_run *r, const struct attention *k, const st
                      int64_t b, int64_t head, int64_t t, int64_t n_rows, float *score)
 {
     const int64_t offset = b * s->stride[0] + head * s->stride[1] + t * s->stride[2];
-    /* whether all rows and keys have the same operand */
+    /* whether a single operand value applies to all rows and keys */
     const bool alike = !s->stride[2] && !s->stride[3];
     const int64_t n = alike ? n_rows * k->dim[3] : k->dim[3], step = s->stride[3] != 0;
 

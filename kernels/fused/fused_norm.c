@@ -66,8 +66,8 @@ static enum rt_status layer_norm_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Row-wise if the normalised axes lie within a row of the batch; scale and offset lie along the
- * last axis and must be constant. */
+/* The op is row-wise if the normalised axes lie within a row of the batch. Scale and offset lie
+ * along the last axis and must be constant. */
 static void rows(struct rt_rows *r)
 {
     const int rank = r->in[RT_LAYER_NORM_X].shape.rank, out_rank = r->out[0].shape.rank;
@@ -122,7 +122,7 @@ static enum rt_status layer_norm_prepare(struct rt_prep *p, void **state)
     k->offset_n = o ? o->dim[o->rank - 1] : k->out_n;
     k->is_plain =
         axis == x->rank - 1 && k->out_n == k->n && k->scale_n == k->n && k->offset_n == k->n;
-    if (joins && !s && !o) { /* if all normalised axes form one row */
+    if (joins && !s && !o) { /* all normalised axes form one row */
         k->is_plain = true;
         k->n = k->out_n = k->along;
         k->n_rows = k->outer;

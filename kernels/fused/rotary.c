@@ -56,7 +56,8 @@ static enum rt_status infer(struct rt_infer *x)
     return st ? st : kn_broadcast(&x->out[0].shape, &plain, &turned, x->err);
 }
 
-/* Row-wise like an element-wise op, except along the last axis, whose elements are combined. */
+/* The op is row-wise like an element-wise op, except along the last axis, whose elements are
+ * combined. */
 static void rows(struct rt_rows *r)
 {
     rt_rows_each(r);

@@ -85,7 +85,7 @@ static enum rt_status infer_resize(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Row-wise; the second input, the size, is small and shared by all rows. */
+/* The op is row-wise; the second input, the size, is small and shared by all rows. */
 static void rows_resize(struct rt_rows *r)
 {
     rt_rows_first(r);
@@ -97,7 +97,7 @@ enum method { NEAREST, BILINEAR, BICUBIC, AREA };
 
 struct tap { /* the source positions and weights of one output position along one axis */
     int64_t at[4];
-    float weight[4]; /* bilinear: weight[0] is the weight of at[1] */
+    float weight[4]; /* for bilinear, weight[0] is the weight of at[1] */
 };
 
 struct resize {
@@ -256,7 +256,7 @@ static enum rt_status prepare_resize(struct rt_prep *p, void **state)
 
 /* ---- run: chunks of a row ---- */
 
-enum { CHUNK = RT_WORK / 8 }; /* elements between two calls of rt_run_spend */
+enum { CHUNK = RT_WORK / 8 }; /* elements that are processed between two calls of rt_run_spend */
 
 /* Contiguous elements of a row: either columns [from, to) with all channels, or some channels of a
  * single column. */

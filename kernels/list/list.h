@@ -11,7 +11,7 @@
 struct kn_list {
     struct rt_object o;
     enum rt_dtype elem;
-    /* every item must match this shape; an unknown rank or dimension is -1 */
+    /* every item must match this shape, in which an unknown rank or dimension is -1 */
     struct rt_shape shape;
     int64_t max; /* maximum number of items, or -1 if there is none */
     int64_t n, capacity;

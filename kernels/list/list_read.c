@@ -217,7 +217,7 @@ KN_LIST_OP(tensor_list_gather, "TensorListGather", NULL, gather_run)
  * unwritten items. */
 struct concat {
     const struct kn_list *list;
-    const struct rt_tensor *lead; /* NULL if this version of the op has no such input */
+    const struct rt_tensor *lead; /* NULL if the op's version has no input leading_dims */
     struct rt_shape rest;
     int64_t first;
 };
@@ -303,7 +303,8 @@ static enum rt_status concat_item(struct rt_run *r, struct concat *c, int64_t i,
     memcpy(is.dim, t->dim + 1, (size_t)is.rank * sizeof is.dim[0]);
     const enum rt_status st = kn_partial_merge(&c->rest, &is, r->err);
     *n = t->dim[0];
-    /* TensorFlow skips this check if the list's own element shape is fully known. */
+    /* TensorFlow skips the check of the first dimension if the list's own element shape is fully
+     * known. */
     if (!st && r->n_in > 1 && c->first >= 0 && *n != c->first && !kn_shape_known(&c->list->shape))
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "First entry of element_shape input does not match the first dim of list "

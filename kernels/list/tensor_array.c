@@ -568,8 +568,8 @@ static enum rt_status concat_run(struct rt_run *r)
     return st;
 }
 
-/* The effect RT_RANDOM keeps these ops from being merged or folded. The flow edges define their
- * order. */
+/* The effect RT_RANDOM keeps TensorArray ops from being merged or folded. The flow edges define
+ * their order. */
 #define ARRAY_OP(symbol, op_, run_)                                                                \
     const struct kn_entry kn_##symbol = {                                                          \
         .op = {.name = (op_), .effect = RT_RANDOM},                                                \

@@ -1,4 +1,4 @@
-/* Creation and destruction of look-up tables, and their storage of pairs. */
+/* Creates and destroys look-up tables, and stores their pairs. */
 #include "kernels/lookup/table.h"
 
 #include "kernels/array/hash_set.h"

@@ -139,8 +139,8 @@ static enum rt_status find_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Row-wise only with a single default for all keys, because per-key defaults match only one number
- * of rows. */
+/* The op is row-wise only with a single default for all keys, because per-key defaults match only
+ * one number of rows. */
 static void find_rows(struct rt_rows *r)
 {
     if (r->in_dep[0].kind == RT_DEP_NONE && r->in_dep[2].kind == RT_DEP_NONE &&
@@ -334,7 +334,7 @@ static enum rt_status remove_run(struct rt_run *r)
         if (i < 0)
             continue;
         kn_table_drop(t->value_type, kn_table_value(t, i), t->n_value);
-        t->live[i] = false; /* the removed key keeps its slot */
+        t->live[i] = false; /* the key of the removed item keeps its slot */
         t->n_live--;
     }
     return kn_table_unlock(t, st);

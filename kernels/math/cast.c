@@ -192,7 +192,7 @@ static enum rt_status cast_prepare(struct rt_prep *p, void **state)
     if (!row)
         row = rows[from][to];
     if (from == to)
-        return RT_OK; /* a plain copy needs no state */
+        return RT_OK; /* a plain copy needs no prepared state */
     if (!row)
         return rt_fail(p->err, RT_UNIMPLEMENTED, "Cast %s to %s is not supported",
                        rt_dtype_name(p->in[0].dtype), rt_dtype_name(p->out[0].dtype));
@@ -261,7 +261,8 @@ static enum rt_status bitcast_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Row-wise unless the batch axis is the last dimension, which Bitcast may add or remove. */
+/* The op is row-wise unless the batch axis is the last dimension, which Bitcast may add or
+ * remove. */
 static void bitcast_rows(struct rt_rows *r)
 {
     if (r->in[0].shape.rank == r->out[0].shape.rank)

@@ -236,8 +236,8 @@ static enum rt_status reduce_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Row-wise unless the axis of the rows is reduced. Reduced axes before the rows' axis shift it,
- * unless they are kept. */
+/* The op is row-wise unless the axis of the rows is reduced. Reduced axes before the rows' axis
+ * shift it, unless they are kept. */
 static void reduce_rows(struct rt_rows *r)
 {
     const struct rt_tensor *axes = r->in[1].value;

@@ -139,7 +139,7 @@ static enum rt_status einsum_multiply(const struct kn_einsum_plan *s, const char
     int64_t at[KN_EINSUM_MAX_LABELS] = {0}, oa = 0, ob = 0, oc = 0, budget = RT_WORK;
 
     if (s->packed) {
-        char *workspace = r->scratch; /* NULL if the GEMM needs no scratch memory */
+        char *workspace = r->scratch; /* `workspace` is NULL if the GEMM needs no scratch memory. */
         return kn_fully_connected_run(&s->pack, a, b, c, workspace ? workspace + s->gemm_at : NULL,
                                       r);
     }

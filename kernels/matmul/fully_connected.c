@@ -20,7 +20,7 @@ enum { PACK_MIN = 4096, PACK_MAX = 8 << 20 };
 /* The key of packed weights. It contains everything that the packed bytes depend on. */
 struct format {
     dnnl_memory_desc_t md;
-    bool transposed; /* the source matrix is [n, k] */
+    bool transposed; /* whether the source matrix is [n, k] */
     int64_t n_scale; /* n if the struct is followed by n floats that multiply the columns, else 0 */
 };
 

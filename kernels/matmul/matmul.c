@@ -144,7 +144,7 @@ static int out_axis(const struct rt_rows *r, int k, int axis)
     const int rank = r->in[k].shape.rank, out_rank = r->out[0].shape.rank;
     const bool t =
         k == 0 ? flag(r->node, "transpose_a", "adj_x") : flag(r->node, "transpose_b", "adj_y");
-    const int own = rank - ((k == 0) == t ? 1 : 2); /* axis of A's rows or of B's columns */
+    const int own = rank - ((k == 0) == t ? 1 : 2); /* the axis of A's rows or of B's columns */
 
     if (axis == own)
         return k == 0 ? out_rank - 2 : out_rank - 1;
@@ -471,7 +471,7 @@ static int64_t epilogue(const struct rt_node *n, const struct rt_info *in, int *
     return in[1].shape.rank == 2 ? in[1].shape.dim[flag(n, "transpose_b", "adj_y") ? 0 : 1] : 0;
 }
 
-/* Checks the rank that the nodes of a dense layer required, if a fusion made this node from them
+/* Checks the rank that the nodes of a dense layer required, if a fusion replaced them by this node
  * (runtime/fusion/fuse_dense.c). */
 static enum rt_status check_rank(const struct rt_infer *x)
 {

@@ -55,8 +55,8 @@ static inline int64_t kn_packed_gemm_offset(const struct kn_packed_gemm *p, int6
     return (col - in_panel) * p->k + row * p->panel + in_panel;
 }
 
-/* Returns whether this processor has an instruction set with which these loops are at least as fast
- * as the libraries. */
+/* Returns whether this processor has an instruction set with which packed_gemm.c is at least as
+ * fast as the libraries. */
 bool kn_packed_gemm_is_fast(void);
 
 /* The post-ops of the GEMM: the start of an output's sum, and the steps after the sum is

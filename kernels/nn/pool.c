@@ -277,7 +277,7 @@ static enum rt_status read_window(const struct rt_node *n, const struct rt_info 
             v[i][j] = kn_int_at(t, j);
     }
     if (v[0][3] == 1)
-        v[1][3] = 1; /* TensorFlow ignores the stride along channels here */
+        v[1][3] = 1; /* without a window along channels, TensorFlow ignores their stride */
     return check_window(n, v[0], v[1], err);
 }
 

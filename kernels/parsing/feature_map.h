@@ -15,7 +15,7 @@ enum kn_feature_kind { KN_DENSE, KN_SPARSE, KN_RAGGED };
 struct kn_feature {
     struct rt_span name;
     uint8_t kind;   /* an enum kn_feature_kind */
-    uint8_t dtype;  /* RT_F32, RT_I64 or RT_STRING */
+    uint8_t dtype;  /* the element type: RT_F32, RT_I64 or RT_STRING */
     uint8_t splits; /* if ragged: type of the row splits, RT_I32 or RT_I64 */
     bool is_padded; /* the feature is dense, with a first dimension of unknown length */
     bool may_miss;  /* for a dense feature list: a missing list counts as empty */

@@ -155,7 +155,7 @@ static enum rt_status parse_example_prepare(struct rt_prep *p, void **state)
     for (int kind = 0; l.version && kind < 3; kind++)
         for (int i = 0; i < (l.version == 2 ? 1 : l.n[kind]); i++)
             unknown |= l.n[kind] && !p->in[l.key[kind] + i].value;
-    if (unknown) /* parse_example_run makes a map in each run */
+    if (unknown) /* parse_example_run makes a map in each run instead */
         return RT_OK;
     struct kn_feature_map *m = make_map(p->node, &l, input_of_prep, p, alloc_of_prep, p, &unknown);
     if (!m)
@@ -170,7 +170,7 @@ static void lead(struct rt_info *o, int n_lead, const int64_t *dims, const struc
                  int from)
 {
     if (n_lead + tail->rank - from > RT_MAX_RANK)
-        return; /* the run will refuse the rank */
+        return; /* the op reports the invalid rank when it runs */
     o->shape.rank = n_lead + tail->rank - from;
     for (int i = 0; i < n_lead; i++)
         o->shape.dim[i] = dims[i];
@@ -184,7 +184,7 @@ static enum rt_status parse_example_infer(struct rt_infer *x)
     const struct rt_shape *s = &x->in[0].shape, *dense = rt_attr(x->node, "dense_shapes")->v.shapes;
 
     if (s->rank != 1 && (s->rank != 0 || l.version == 1))
-        return RT_OK; /* the rank is unknown, or the run will refuse it */
+        return RT_OK; /* the rank is unknown, or invalid, which the op reports when it runs */
     const bool is_batch = s->rank == 1;
     const int64_t indices[2] = {-1, 1 + is_batch}, some = -1,
                   n[2] = {is_batch ? s->dim[0] : -1, -1};
@@ -205,8 +205,8 @@ static enum rt_status parse_example_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Row-wise in dense features of fixed shape, where row i depends on example i only. The other
- * outputs are indices, row splits, or values padded to a width that depends on the complete
+/* The op is row-wise in dense features of fixed shape, where row i depends on example i only. The
+ * other outputs are indices, row splits, or values padded to a width that depends on the complete
  * batch. */
 static void rows(struct rt_rows *r)
 {

@@ -15,7 +15,7 @@ struct philox {
     uint32_t counter[4], key[2];
 };
 
-struct generator { /* the generator of a node */
+struct generator { /* the random number generator of a node */
     struct rt_mutex mu;
     struct philox next; /* guarded by mu */
 };

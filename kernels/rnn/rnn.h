@@ -61,7 +61,7 @@ struct kn_layer {
     const struct rt_cell *cell;
     int64_t units, depth, width; /* width: number of columns of h and y */
     int64_t x_batch, time;       /* of x */
-    int64_t batch;               /* rows of the batch after broadcasting */
+    int64_t batch;               /* number of rows of the batch after broadcasting */
     int64_t steps, length;       /* length: number of steps in y */
     int64_t mask_batch, mask_time;
     int64_t y_rows; /* number of rows that y must have, or -1 for any number */

@@ -270,7 +270,7 @@ static bool is_by_row(const struct kn_layer *s, int k, int *axis)
     }
 }
 
-/* Row-wise if x and the states have the same rows, and every row takes every step. */
+/* The op is row-wise if x and the states have the same rows, and every row takes every step. */
 void kn_layer_rows(struct rt_rows *r)
 {
     struct kn_layer s;

@@ -193,10 +193,11 @@ static enum rt_status place_level(const struct levels *v, int k, const int64_t *
     *n = rt_tensor_count(t);
     if (!v->by_rowid[k])
         *n = kn_int_at(t, *n - 1);
-    /* As in TensorFlow, missing values become the default. */
+    /* As in TensorFlow, missing values are replaced by the default value. */
     if (*n > v->values->dim[0] && k == v->n - 1)
         *n = v->values->dim[0];
-    if (k + 1 < v->n && *n > parents_of(v, k + 1)) /* rows with higher numbers have no values */
+    /* rows that the next level's partition does not describe have no values */
+    if (k + 1 < v->n && *n > parents_of(v, k + 1))
         *n = parents_of(v, k + 1);
     if (*n < 0 || *n > MOST_ROWS)
         return rt_fail_memory(v->r->err, v->r->node->name, (size_t)*n * sizeof **out);
