@@ -117,8 +117,8 @@ dnnl_status_t kn_conv_make_primitive(const struct kn_conv *c, struct kn_dnnl *d,
     return s;
 }
 
-/* Returns whether bfloat16 pays. With few channels, or in a depthwise convolution, moving data
- * costs more than multiplying, so that it does not. */
+/* Returns whether bfloat16 pays. With few channels, or in a depthwise convolution, it does not,
+ * because moving data costs more than multiplying. */
 static bool pays_in_bf16(const struct kn_conv_shape *g, enum rt_dtype dtype)
 {
     return dtype == RT_F32 && !g->transposed && g->groups == 1 && g->ci >= 16 &&

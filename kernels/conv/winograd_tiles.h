@@ -48,7 +48,8 @@ double kn_winograd_tiles_work(const struct kn_winograd_tiles *t);
 
 struct kn_winograd_sharding {
     int slots; /* number of cores that have work, at least one */
-    /* each core computes its own blocks; else all cores work on one block after the other */
+    /* Set if each core computes its own blocks; otherwise all cores work on one block after the
+     * other. */
     bool by_blocks;
 };
 /* Chooses how the work is sharded over at most `width` cores. */

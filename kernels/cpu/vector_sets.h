@@ -4,15 +4,15 @@
  *   LOOPS(name)    a function's name for this instruction set
  *   TARGET         the attribute that selects the instruction set
  *   SET_SSE, SET_AVX2, SET_AVX512
- *                  at most one of them is defined: whose intrinsics may be used, and how many
- *                  registers there are (LANES does not tell: other sets may have vectors of the
- *                  same width)
+ *                  at most one of them is defined. It says which intrinsics may be used, and how
+ *                  many registers there are (which LANES does not, because other sets may have
+ *                  vectors of the same width)
  *   LANES          floats in a vector: 4, 8 or 16
  *   VEC, BITS      vectors of LANES floats, or 32-bit integers, at any address
  *   VLOAD, VSTORE  load or store a vector by a pointer to floats
  *   INLINE         begins a function that is inlined into its callers
- *   LOOPS(select)  lane by lane: the first of two vectors where all bits of a mask are set, as
- *                  comparisons set them, and the second where none is
+ *   LOOPS(select)  selects lane by lane the first of two vectors where all bits of a mask are set,
+ *                  as comparisons set them, and the second where no bit is
  *   LOOPS(load_some), LOOPS(store_some)
  *                  load or store only the first n floats, 1 to LANES; a loaded vector's other lanes
  *                  are those of `rest`
@@ -23,15 +23,16 @@
  * can run the loops of every set. A .c file includes this header once. Threads: pure.
  *
  * A new instruction set needs
- *   1. a member of rt_vectors and its test of the processor in runtime/base/machine.[ch], behind
- *      the sets that it contains: code that asks for `>= RT_VECTORS_AVX2` takes it for one of these
- *   2. a block below, like those of the other sets, and its line in loops_of, best first; what the
- *      file KN_LOOPS has no SET_ for is written without intrinsics, for any LANES
+ *   1. a member of rt_vectors and a test of the processor in runtime/base/machine.[ch], after the
+ *      sets that it contains, because code that tests `>= RT_VECTORS_AVX2` relies on the order
+ *   2. a block below, like those of the other sets, and a line in loops_of, best set first. Loops
+ *      for which the file KN_LOOPS has no SET_ are written without intrinsics, for any LANES
  *   3. a target of KN_CLONES in types.h, for the loops that compilers vectorise
- *   4. an answer of kn_packed_gemm_is_fast in packed_gemm.c: whether our GEMM beats the libraries'
- *   5. a name in feature_level of runtime/select/autotune.c: a kernel that was chosen on
- *      another set does not count
- *   6. OpenBLAS's processor in gemm.c, if it is a set of x86
+ *   4. a case in kn_packed_gemm_is_fast in packed_gemm.c: whether Slipway's GEMM is faster than
+ *      the libraries'
+ *   5. a name in feature_level of runtime/select/autotune.c, because a kernel choice made for
+ *      another set is not reused
+ *   6. OpenBLAS's name of the processor in gemm.c, if the set is one of x86
  * The unit tests of all loops run on every set that the processor has.
  */
 #ifndef KN_CPU_VECTOR_SETS_H

@@ -459,7 +459,7 @@ static enum rt_status area_pixel(struct rt_run *r, int64_t *left, const struct r
 }
 
 /* Computes a chunk of a row by area interpolation. A window may be as large as the image, so the
- * work between two deadline checks depends on the window size. */
+ * chunk is divided further according to the window size. */
 static enum rt_status area(struct rt_run *r, int64_t *left, const struct resize *z, int64_t y,
                            const struct chunk *p, const float *src, float *dst)
 {

@@ -268,7 +268,7 @@ struct loop {
 /*
  * The input's axes after merging neighbours that are both kept or both reduced, and dropping axes
  * of length 1, so that kept and reduced axes alternate. The reducer processes the innermost two: it
- * reduces lines ([kept, reduced]) or adds up rows ([reduced, kept]).
+ * reduces lines ([kept, reduced]) or combines rows ([reduced, kept]).
  */
 struct plan {
     const struct kn_reducer *reducer;

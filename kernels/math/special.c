@@ -38,9 +38,7 @@ static double upper_quantile(double q)
             const double density = exp(-z * z / 2) * 0.39894228040143268;
             ratio = density / tail;
             off = log(tail / q);
-            /* The tail and q may be subnormal, and the tail then underflows to zero, but logarithms
-             * of both are accurate. */
-        } else {
+        } else { /* The tail may be subnormal or zero, so its logarithm is computed directly. */
             const double u = 1 / (z * z);
             const double series = 1 - u * (1 - u * (3 - u * (15 - u * (105 - u * 945))));
             ratio = z / series;

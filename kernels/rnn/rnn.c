@@ -427,7 +427,7 @@ static void info_of(const struct rt_tensor *t, struct rt_info *x)
     memcpy(x->shape.dim, t->dim, sizeof t->dim);
 }
 
-/* Copies the initial state to output 1 + k, for a layer without steps. */
+/* Copies the initial state to output 1 + k. */
 static enum rt_status keep_state(struct rt_run *r, int k)
 {
     const struct rt_tensor *from = &r->in[RT_RNN_H + k];
