@@ -1,12 +1,12 @@
 /*
- * Compares the convolution layers of real networks by oneDNN's direct convolution and by Slipway's
- * Winograd convolution with tiles of 2x2 and 4x4 outputs: milliseconds and effective GFLOP/s
- * (counting the operations of the direct form) on one core.
+ * Compares two convolution kernels on the layers of real networks: oneDNN's direct convolution, and
+ * Slipway's Winograd convolution with tiles of 2x2 and 4x4 outputs. Prints milliseconds and
+ * effective GFLOP/s on one core; the latter count the operations of the direct convolution.
  *
  *   conv_speed NETWORK [BATCH [ROUNDS]]     resnet50, vgg19, inceptionv3
  *
- * The candidates take turns; the best round counts, in CPU time of the thread. Between runs the
- * second-level cache is filled with other data, as other layers would do.
+ * The kernels run in turns, and the round with the least CPU time of the thread counts. Between
+ * runs the second-level cache is filled with other data, as other layers would do.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /*
- * The bare libmicrohttpd echo server that the REST server's speed is compared with: an external
- * epoll loop on one thread, and every body sent back unchanged. `echo_http PORT`; the end of
- * standard input stops the process.
+ * A minimal echo server on libmicrohttpd, with which the speed of Slipway's REST server is
+ * compared. One thread runs an external epoll loop, and every body is sent back unchanged.
+ * `echo_http PORT` runs until its standard input ends.
  */
 #include <arpa/inet.h>
 #include <microhttpd.h>

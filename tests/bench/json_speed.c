@@ -1,8 +1,8 @@
 /*
- * Measures JSON of a 224 x 224 x 3 float image in row form: how many megabytes per second one core
- * reads into a tensor and writes from one, beside jansson doing the same (json_speed, or ./run
- * bench json). Numbers are written as Slipway writes them, and with the 16 or 17 digits that
- * Python's json module gives a float32 array.
+ * Measures how many megabytes of JSON per second one core decodes into a tensor and encodes from
+ * one, for a float image of 224 x 224 x 3 in row form, beside jansson (json_speed, or ./run bench
+ * json). Numbers have the digits that Slipway writes, or the 16 or 17 digits that Python's json
+ * module writes for a float32 array.
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -26,7 +26,7 @@ static void fill_image(void)
     }
 }
 
-/* CPU time of this thread, so that other programs on the core do not count. */
+/* Returns the CPU time of this thread, so that other programs on the core do not count. */
 static int64_t cpu_ns(void)
 {
     struct timespec t;
@@ -92,7 +92,7 @@ static void encode_ours(struct ours *o)
         give_up(rt_error_text(&err));
 }
 
-/* Stores every number of a nest of arrays at `to`, in order. */
+/* Stores every number of a nested array at `to`, in order, and returns the end of the numbers. */
 static float *flatten(const json_t *v, float *to)
 {
     if (!json_is_array(v)) {
@@ -147,7 +147,8 @@ static void report(const char *what, size_t bytes, int64_t best_ns)
            (double)best_ns / 1e6, bytes);
 }
 
-/* The best of ROUNDS rounds: the time that the work takes on an otherwise idle core. */
+/* Sets `best` to the shortest of ROUNDS rounds, which is the time of `work` on an otherwise idle
+ * core. */
 #define BEST(best, work)                                                                           \
     do {                                                                                           \
         best = INT64_MAX;                                                                          \
@@ -177,7 +178,7 @@ int main(void)
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         char what[64];
         fill_image();
-        if (i == 2) /* The text of 4 digits holds a rounded image. */
+        if (i == 2) /* Text with 4 digits per number needs a rounded image. */
             for (int k = 0; k < N; k++) {
                 char number[32];
                 snprintf(number, sizeof number, "%.4g", (double)image[k]);

@@ -1,6 +1,6 @@
 /*
  * Measures the runtime's own cost: the CPU time per node of a graph of 100 trivial nodes, run node
- * by node and compiled. The smallest of some rounds counts, since other programs use the machine
+ * by node and compiled. The shortest of several rounds counts, since other programs use the machine
  * too.
  */
 #include <stdio.h>
@@ -58,7 +58,8 @@ static enum rt_status measure(const struct rt_registry *ops, const struct rt_byt
     return st;
 }
 
-/* `extra` is a second input of every node, or NULL. */
+/* Measures a graph of nodes of `op`. Each node has `extra` as its second input unless that is
+ * empty. */
 static int bench(const struct rt_registry *ops, const char *op, const char *extra, int n_floats)
 {
     struct rt_bytes g;

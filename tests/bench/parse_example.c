@@ -1,9 +1,8 @@
 /*
  * Times one target of a graph: parse_example GRAPH FEED EXAMPLES OP N_OUT. GRAPH is a GraphDef,
- * FEED a placeholder of strings, and EXAMPLES a file of them, each behind its length (4 bytes,
- * little endian). All N_OUT outputs of OP are fetched. For each number n on standard input the
- * target runs n times, and the seconds go to standard output. tests/bench/bench_example.py starts
- * this program.
+ * FEED a placeholder of strings, and EXAMPLES a file of Examples, each preceded by its length (4
+ * bytes, little endian). All N_OUT outputs of OP are fetched. For each number n on standard input,
+ * OP runs n times, and the seconds are printed. tests/bench/bench_example.py starts this program.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +21,7 @@ static void give_up(const char *what, const struct rt_error *err)
     exit(1);
 }
 
-/* CPU time of the process, since other programs may use the machine. */
+/* Returns the CPU time of the process, since other programs may use the machine. */
 static double cpu_s(void)
 {
     struct timespec t;

@@ -1,13 +1,13 @@
 /*
- * Measures the core's peak arithmetic speed in float32, in GFLOP/s: independent fused multiply-adds
- * in the widest vectors that the core has. peak [MS]: runs short rounds for MS milliseconds of the
- * thread's CPU time and prints the best.
+ * Measures the core's peak arithmetic speed in float32, in GFLOP/s, by independent fused
+ * multiply-adds in the widest vectors that the core has. `peak [MS]` runs short rounds for MS
+ * milliseconds of the thread's CPU time and prints the result of the best round.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
-/* CHAINS: above latency times FMA units, below the number of registers */
+/* CHAINS must exceed latency * FMA units and be below the number of registers. */
 enum { CHAINS = 12, STEPS = 100000 };
 
 static volatile float sink;

@@ -1,26 +1,29 @@
 /*
- * Slipway's side of the conformance tests: graphs and feeds on standard input, results on standard
- * output. All numbers are little-endian; texts and graphs are preceded by their length (int64).
+ * Slipway's side of the conformance tests: reads graphs and feeds from standard input and writes
+ * results to standard output. All numbers are little-endian; strings and graphs are preceded by
+ * their length (int64). The commands are:
  *
- *   'G' graph                      a new session over a serialized GraphDef
- *   'R' feeds fetches targets (int32 each), then per feed: name, tensor; then the names
- *   'I' the same, as a part of loading
- *   'S'                            loading is over
+ *   'G' graph                    opens a session over a serialized GraphDef
+ *   'R' feeds fetches targets    runs; three counts (int32), then a name and a tensor per feed,
+ *                                then the names of fetches and targets
+ *   'I' as 'R'                   runs as a part of loading
+ *   'S'                          ends loading
  *
- *   'L'                            status 0 unless LeakSanitizer is linked and found a leak
- *   'D'                            status 0; its text: microseconds of processor time that the last
- *                                  run used after its deadline (0 when it ended before it)
- *   'M'                            status 0; its text: bytes by which the last run's memory grew at
- *                                  its peak, as the system counts resident pages
+ *   'L'    status 0, unless LeakSanitizer is linked and found a leak
+ *   'D'    status 0 and, as the message, the microseconds of CPU time that the last run used
+ *          after its deadline (0 if it met the deadline)
+ *   'M'    status 0 and, as the message, the bytes by which the resident memory grew during the
+ *          last run, at its peak
  *
- * Each is answered by a status (int32) and its text. If the status is 0, the fetched tensors follow
- * for 'R' and 'I'.
- * Arguments: the parts of rt_tuning to switch off: no_fusion no_winograd no_autotune no_specialise,
- * and bf16. Without no_specialise, a run uses the compiled plan wherever there can be one for the
- * shapes fed. measure_memory: 'M' may be sent. memory_mb=N is the memory limit of one run,
- * deadline_ms=N its time limit.
+ * The response to a command is a status (int32) and a message. If the status of 'R' or 'I' is 0,
+ * the fetched tensors follow.
+ * The arguments no_fusion, no_winograd, no_autotune and no_specialise switch off parts of
+ * rt_tuning, and bf16 switches bfloat16 on. Without no_specialise, a run uses the compiled plan
+ * wherever the fed shapes allow one. measure_memory permits 'M'. memory_mb=N is the memory limit of
+ * one run, deadline_ms=N its time limit.
  *
- * A tensor: dtype, rank (int32), dims (int64), then bytes, or for strings each with its length.
+ * A tensor is its dtype and rank (int32), its dims (int64), and its bytes or, for strings, each
+ * string with its length.
  */
 #include "kernels/kernels.h"
 #include "runtime/base/clock.h"
@@ -38,11 +41,11 @@
 
 enum { MOST = 256 };
 
-/* The settings from the arguments. */
+/* Settings that the arguments give. */
 struct settings {
     struct rt_tuning tuning;
     size_t memory_bytes; /* 0: no limit */
-    int64_t deadline_ns; /* counted from the start of a run; 0: none */
+    int64_t deadline_ns; /* counted from the start of a run; 0: no deadline */
     bool measures_memory;
 };
 
@@ -76,7 +79,8 @@ static void put_int(int32_t v)
     put(&v, sizeof v);
 }
 
-/* Returns a text that ends in a NUL, which *n does not count. The caller frees it. */
+/* Reads a string, terminates it with a NUL that *n does not count, and returns it. The caller frees
+ * it. */
 static char *get_text(int64_t *n)
 {
     get(n, sizeof *n);
@@ -95,7 +99,8 @@ static void put_text(const char *p, size_t n)
     put(p, n);
 }
 
-/* A tensor without elements may have dimensions beyond any limit; it is refused then. */
+/* Reads a tensor. One without elements may have dimensions beyond any limit, and is then
+ * refused. */
 static enum rt_status get_tensor(struct rt_tensor *t, struct rt_error *err)
 {
     const int32_t dtype = get_int(), rank = get_int();
@@ -169,8 +174,9 @@ static struct rt_session *open_session(const struct rt_registry *registry,
 }
 
 /*
- * How late a run ends is measured in processor time, to which other processes of a busy machine do
- * not add: when the deadline passes, a signal notes the time that this process has used.
+ * The overrun of a deadline is measured in CPU time, which other processes of a busy machine do not
+ * increase: when the deadline passes, a signal handler stores the CPU time that this process has
+ * used.
  */
 static volatile int64_t cpu_at_deadline_ns = -1; /* -1: the deadline has not passed */
 static int64_t late_us;
@@ -215,8 +221,8 @@ static int64_t status_bytes(const char *field)
 }
 
 /*
- * Returns memory that earlier runs left in the allocator to the system, and resets the peak to the
- * present size.
+ * Returns memory that earlier runs left in the allocator to the system, and resets the peak of
+ * resident memory to the current size.
  */
 static int64_t begin_peak(void)
 {
@@ -289,7 +295,8 @@ static void run_once(struct rt_session *session, const struct settings *settings
         free(name[i]);
 }
 
-/* Returns the number in an argument "NAME=NUMBER" with this name; -1 for other arguments. */
+/* Returns the number of an argument "NAME=NUMBER" whose NAME is `name`, or -1 for other
+ * arguments. */
 static int64_t number_of(const char *arg, const char *name)
 {
     const size_t n = strlen(name);
@@ -333,7 +340,8 @@ static void answer_serve(struct rt_session *session)
     put_status(err.code, &err);
 }
 
-/* A function of LeakSanitizer, where it is linked. It also reports leaks on standard error. */
+/* A function of LeakSanitizer, NULL unless it is linked. It also prints the leaks to standard
+ * error. */
 int __lsan_do_recoverable_leak_check(void) __attribute__((weak));
 
 static void answer_leaks(void)
@@ -357,7 +365,7 @@ int main(int argc, char **argv)
     struct rt_registry *registry = rt_registry_new();
     struct rt_session *session = NULL;
     must(registry && kn_register(registry), "the kernels cannot be registered");
-    mallopt(M_MMAP_THRESHOLD, 65536); /* the same value as in the server */
+    mallopt(M_MMAP_THRESHOLD, 65536); /* the mmap threshold that the server sets */
     must(signal(SIGALRM, deadline_passed) != SIG_ERR, "no signal handler");
     for (int c; (c = getchar()) != EOF;) {
         must(strchr("GRISLDM", c) != NULL, "an unknown request");

@@ -1,14 +1,15 @@
 /*
- * Fault injection for a server under test: chosen calls of libc by our own objects fail.
+ * Fault injection for a server under test: makes chosen libc calls of Slipway's own object files
+ * fail.
  *
  * tests/CMakeLists.txt links the server's own main.c with this file and -Wl,--wrap for every
- * function below, so that a call by our code, or by a static library, arrives here first. Calls
- * inside shared libraries do not, which leaves out gRPC's core: it aborts by design when malloc
- * fails.
+ * function below, so that calls from Slipway's code or a static library reach the wrappers. Calls
+ * inside shared libraries do not, which exempts gRPC's core: it aborts by design when malloc fails.
  *
- * The driver (run.py, by control.py) and the server share struct fault_control, a file named by
- * $SLIPWAY_FAULT. The driver describes in it which calls fail, sets `armed`, and reads what
- * happened. While `tracing` is set, calls are counted by the stack that they come from.
+ * The driver (run.py, through control.py) and the server share struct fault_control, a file named
+ * by $SLIPWAY_FAULT. The driver writes a description of the calls that shall fail, sets `armed`,
+ * and reads the outcome. While `tracing` is set, calls are counted by the stack that they come
+ * from.
  *
  * Threads: any. The driver writes the description only while `armed` and `tracing` are 0.
  */
@@ -34,10 +35,10 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* set by the linker; reported addresses are relative to the first */
+/* The linker defines both symbols; reported addresses are relative to __executable_start. */
 extern char __executable_start, _end;
 
-static struct fault_control *control; /* NULL: nothing ever fails */
+static struct fault_control *control; /* NULL: no call fails */
 static _Thread_local uintptr_t stack_low, stack_high;
 
 __attribute__((constructor)) static void fault_open(void)
@@ -62,7 +63,7 @@ static void note_stack_bounds(void)
     void *low = NULL;
     size_t n = 0;
 
-    stack_low = 1; /* set even if the query fails, so that it is not repeated */
+    stack_low = 1; /* set even if the query fails, so that no thread repeats the query */
     if (pthread_getattr_np(pthread_self(), &attr))
         return;
     if (!pthread_attr_getstack(&attr, &low, &n)) {
@@ -73,8 +74,9 @@ static void note_stack_bounds(void)
 }
 
 /*
- * Follows frame pointers, which sanitizer builds keep. A library without them ends the walk, or
- * yields addresses that are the same every time and do no harm.
+ * Collects the return addresses of the callers by frame pointers, which sanitizer builds keep. A
+ * frame of a library without frame pointers ends the stack or adds an address that is the same each
+ * time, which does no harm.
  */
 static int stack_of(const uintptr_t *frame, uint64_t *out)
 {
@@ -87,8 +89,8 @@ static int stack_of(const uintptr_t *frame, uint64_t *out)
         if (at < stack_low || at + 2 * sizeof *frame > stack_high || at % sizeof *frame)
             break;
         /*
-         * Callers in libraries are left out, because libraries have other addresses in every
-         * process.
+         * Callers in shared libraries are left out, because the libraries' addresses differ in
+         * every process.
          */
         uintptr_t caller = frame[1] - (uintptr_t)&__executable_start;
         if (caller < (uintptr_t)(&_end - &__executable_start))
@@ -129,7 +131,7 @@ static void count(enum fault_kind kind, uint64_t hash, const uint64_t *stack)
     }
 }
 
-/* Returns whether this call fails. */
+/* Returns whether the driver wants this call to fail. */
 static bool fails(enum fault_kind kind, const void *frame)
 {
     struct fault_control *c = control;
@@ -170,8 +172,8 @@ static bool is_file(int fd)
 /* ---- the functions ---- */
 
 /*
- * FAULT_WRAP(type, name, parameters): declares the function, and the wrapper that calls of it
- * reach.
+ * FAULT_WRAP(type, name, parameters) declares the libc function `name` and the wrapper that calls
+ * of `name` reach.
  */
 #define FAULT_WRAP(type, name, ...)                                                                \
     type __real_##name(__VA_ARGS__);                                                               \
@@ -302,7 +304,7 @@ FAULT_WRAP(ssize_t, pread, int fd, void *p, size_t n, off_t at)
     return __real_pread(fd, p, n, at);
 }
 
-/* A stream reports by its error flag that its file could not be read. */
+/* fread reports by the stream's error flag that the file could not be read. */
 FAULT_WRAP(size_t, fread, void *p, size_t size, size_t n, FILE *f)
 {
     if (is_file(fileno(f)) && FAILS(FAULT_READ)) {
@@ -424,7 +426,7 @@ int __wrap_fcntl(int fd, int command, ...)
     if (command == F_DUPFD || command == F_DUPFD_CLOEXEC)
         FAIL(FAULT_DESCRIPTOR, EMFILE, -1);
     va_start(ap, command);
-    long value = va_arg(ap, long); /* commands without an argument ignore it */
+    long value = va_arg(ap, long); /* commands that have no argument ignore `value` */
     va_end(ap);
     return __real_fcntl(fd, command, value);
 }

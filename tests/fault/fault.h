@@ -1,5 +1,5 @@
 /*
- * The file that a server under test (fault.c) and the driver (control.py) both map. control.py
+ * A file that a server under test (fault.c) and its driver (control.py) both map. control.py
  * repeats this layout, so both must be changed together.
  */
 #ifndef TESTS_FAULT_FAULT_H
@@ -9,21 +9,22 @@
 #include <stdint.h>
 
 enum fault_kind {
-    FAULT_MEMORY,     /* malloc and related functions: ENOMEM */
+    FAULT_MEMORY,     /* malloc and related functions fail with ENOMEM */
     FAULT_OPEN,       /* EMFILE */
-    FAULT_READ,       /* a read of a file: EIO */
+    FAULT_READ,       /* a read from a file fails with EIO */
     FAULT_SHORT,      /* a read that returns half of the requested bytes */
     FAULT_STAT,       /* EIO */
     FAULT_MMAP,       /* ENOMEM */
     FAULT_THREAD,     /* EAGAIN */
-    FAULT_DESCRIPTOR, /* eventfd, epoll, inotify, socket, accept: EMFILE or ENOSPC */
-    FAULT_WRITE,      /* a write to a file: ENOSPC */
+    FAULT_DESCRIPTOR, /* eventfd, epoll, inotify, socket and accept fail with EMFILE or ENOSPC */
+    FAULT_WRITE,      /* a write to a file fails with ENOSPC */
     FAULT_KINDS,
 };
 
 enum { FAULT_DEPTH = 8, FAULT_STACKS = 1 << 16 };
 
-/* A stack from which calls came, innermost first, relative to the start of the executable. */
+/* A call stack that led to wrapped functions: addresses relative to the start of the executable,
+ * innermost first. */
 struct fault_stack {
     _Atomic uint64_t hash; /* 0: free */
     uint32_t kind;
@@ -34,13 +35,14 @@ struct fault_stack {
 struct fault_control {
     uint32_t armed, tracing;
     /*
-     * The calls to fail: bits of kinds; the hash of a stack, or 0 for any; the beginning of a
-     * thread's name. Of the calls that match, number `first` (from 1) and the n - 1 after it fail.
+     * Which calls fail: `kinds` has one bit per fault_kind, `stack` is the hash of a stack or 0 for
+     * any stack, and `thread` is a prefix of the thread's name. Of the calls that match, number
+     * `first` (counted from 1) and the n - 1 calls after it fail.
      */
     uint32_t kinds, first, n, pad;
     uint64_t stack;
     char thread[16];
-    /* Events since the driver wrote zeros. */
+    /* Events since the driver last wrote zeros to these fields. */
     _Atomic uint32_t matched, fired;
     uint32_t fired_kind, pad2;
     uint64_t fired_at[FAULT_DEPTH]; /* stack of the first call that failed */

@@ -1,13 +1,14 @@
 /*
- * Limits of what one input of a fuzz target may cost. Every target defines fuzz_one and fuzz_cost;
- * cost.c has libFuzzer's entry point, measures each run and aborts if one takes more than:
+ * Limits on the cost of one input of a fuzz target. Every target defines fuzz_one and fuzz_cost;
+ * cost.c has libFuzzer's entry point, measures each run and aborts if a run exceeds a limit:
  *
  *   bytes held at the peak, beyond those held before   free_bytes + growth * size
  *   CPU seconds of the process                         free_s + us_per_byte * size / 1e6
  *
- * An input that makes a parser quadratic, or few bytes that take gigabytes, are findings like a
- * crash. The times are those of the instrumented build (ASan, UBSan and coverage: some 20 times the
- * release build's). Data that stays, like the table of ops, is made before, by a run of no bytes.
+ * An input that makes a parser quadratic, or a few bytes that make it allocate gigabytes, are
+ * findings like a crash. The times are those of the instrumented build (ASan, UBSan and coverage),
+ * which is some 20 times slower than the release build. A first run on an empty input allocates the
+ * data that persists, such as the table of ops.
  */
 #ifndef TESTS_FUZZ_COST_H
 #define TESTS_FUZZ_COST_H
@@ -21,21 +22,21 @@ struct fuzz_cost {
 };
 
 /*
- * Text and binary parsers: a structure of some hundred bytes for two bytes of input, and the memory
- * that every request has.
+ * Limits for text and binary parsers, which may make a structure of some hundred bytes from two
+ * bytes of input and use the memory that every request has.
  */
 #define FUZZ_PARSER                                                                                \
     {                                                                                              \
         .free_bytes = 4 << 20, .growth = 512, .free_s = 0.5, .us_per_byte = 100                    \
     }
-/* Messages unpacked by protobuf-c: the limits of proto/unpack.h. */
+/* Limits for messages unpacked by protobuf-c: those of proto/unpack.h. */
 #define FUZZ_MESSAGE                                                                               \
     {                                                                                              \
         .free_bytes = 32 << 20, .growth = 512, .free_s = 0.5, .us_per_byte = 100                   \
     }
 /*
- * Graphs: the limits of runtime/files/import.c (64 MB and 64 for each byte, twice while a graph is
- * made), 256 MB of repeated constants, 300,000 nodes of plans.
+ * Limits for graphs: those of runtime/files/import.c (64 MB and 64 bytes per byte of input, held
+ * twice while a graph is made), 256 MB of repeated constants, and plans of 300,000 nodes.
  */
 #define FUZZ_GRAPH                                                                                 \
     {                                                                                              \

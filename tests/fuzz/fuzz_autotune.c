@@ -1,4 +1,4 @@
-/* An autotune cache file: reading it twice must give the same result. */
+/* Reads the input as an autotune cache file. Reading it twice must give the same result. */
 #include <stdlib.h>
 
 #include "runtime/select/autotune.h"

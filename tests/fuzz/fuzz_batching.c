@@ -1,4 +1,4 @@
-/* A file of batching parameters. */
+/* Parses the input as a file of batching parameters. */
 #include "server/config/batching.h"
 #include "tests/fuzz/cost.h"
 

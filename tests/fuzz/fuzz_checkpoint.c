@@ -1,4 +1,5 @@
-/* Any bytes as a checkpoint's index are read or refused; the tensors' files do not exist. */
+/* Reads arbitrary bytes as a checkpoint's index, which may be refused. The tensors' files do not
+ * exist. */
 #include <stddef.h>
 #include <stdint.h>
 

@@ -1,4 +1,4 @@
-/* Any bytes as a table of checkpoint format 1: its tensors are read or refused. */
+/* Reads arbitrary bytes as a table of checkpoint format 1. Its tensors are read or refused. */
 #include <stddef.h>
 #include <stdint.h>
 

@@ -1,6 +1,6 @@
 /*
- * JSON as the tensors of a request and as those of a response; what the client writes is JSON
- * again.
+ * Reads JSON as the tensors of a request and as those of a response. The client's output must be
+ * JSON again.
  */
 #include <stdint.h>
 #include <stdlib.h>

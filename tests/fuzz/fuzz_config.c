@@ -1,4 +1,4 @@
-/* A model configuration file, from text to checked data. */
+/* Parses the input as a model configuration file and checks its contents. */
 #include <stdlib.h>
 
 #include "runtime/base/log.h"

@@ -1,5 +1,6 @@
 /*
- * Any bytes as Examples are parsed or refused, alone and in a batch, by every op that parses them.
+ * Parses arbitrary bytes as Examples, alone and in a batch, by every op that parses them. The ops
+ * may refuse them.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -42,8 +43,8 @@ static const char *const examples = NODE("x", "Placeholder", TYPE("DT_STRING"))
                                  LIST("ragged_split_types", "type: DT_INT32"));
 
 /*
- * One name for each kind of feature, the same in the context and in the lists; a default, and a
- * list that may be missing.
+ * Attributes of the parsing ops: one name for each kind of feature, which the context and the
+ * feature lists share, with a default value, and a list that may be missing.
  */
 #define TYPES(key, what) LIST(key, "type: " what)
 #define COUNT(key)       "attr { key: '" key "' value { i: 1 } } "

@@ -1,7 +1,7 @@
 /*
- * Graphs made from bytes: a library of functions that call, branch and loop through each other,
- * with attributes that hold functions, TensorFlow 1's branches and frames, and counts that are
- * sometimes wrong. Each graph is imported, its functions are instantiated, and its fetches are
+ * Builds graphs from the input: a library of functions that call, branch and loop through each
+ * other, with attributes that hold functions, TensorFlow 1's branches and frames, and counts that
+ * are sometimes wrong. Each graph is imported, its functions are instantiated, and its fetches are
  * checked for unsupported ops, planned, analysed, compiled, run, described and freed, within small
  * limits.
  */
@@ -22,8 +22,9 @@ const struct fuzz_cost fuzz_cost = FUZZ_GRAPH;
 enum { MAX_NODES = 24, MAX_FUNCTIONS = 8, MAX_REFS = 128, RUN_NS = 30 * 1000 * 1000 };
 
 /*
- * Input and output types: f float, b bool, i int32, s string. In attrs: '@' a function of two
- * floats to two, '^' one to a bool, '#' a count, '?' true or false.
+ * Types in `in` and `out`: f float, b bool, i int32, s string. In `attrs`, '@' stands for a
+ * function from two floats to two, '^' for one to a bool, '#' for a count, and '?' for true or
+ * false.
  */
 static const struct {
     const char *op, *in, *out, *attrs;
@@ -115,7 +116,8 @@ static void add_ref(struct scope *s, char type, const char *text)
     snprintf(s->text[s->n++], sizeof s->text[0], "%s", text);
 }
 
-/* Picks a name of this type, with a preference for the latest; sometimes a name of any type. */
+/* Returns the name of a value of the given type, preferring recent ones; sometimes a name of any
+ * type. */
 static const char *pick(const struct scope *s, struct reader *r, char type)
 {
     const unsigned by = next(r);
@@ -154,7 +156,7 @@ static void fill_attrs(char *out, size_t capacity, const char *text, struct read
             snprintf(some, sizeof some, "%d", counts[next(r) % 10]);
         else if (*text == '?')
             snprintf(some, sizeof some, "%s", next(r) & 1 ? "true" : "false");
-        else if (*text == '2' && next(r) > 250) /* sometimes a wrong count */
+        else if (*text == '2' && next(r) > 250) /* sometimes the count is wrong */
             some[0] = '3';
         for (const char *p = some; *p && n < last; p++)
             out[n++] = *p;

@@ -1,5 +1,6 @@
 /*
- * Any bytes as a GraphDef: it is imported, and every function without attributes is instantiated.
+ * Imports arbitrary bytes as a GraphDef, looks up its tensors, and instantiates every function that
+ * a node's attribute names.
  */
 #include <stddef.h>
 #include <stdint.h>

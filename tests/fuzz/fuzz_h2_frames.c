@@ -1,6 +1,6 @@
 /*
- * The verdict on an HTTP/2 connection, and the state after it, do not depend on how its bytes are
- * cut.
+ * Feeds an HTTP/2 connection's bytes in pieces of several sizes. The verdict on the connection, and
+ * the state after it, must not depend on the sizes.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -9,11 +9,12 @@
 #include "server/grpc/h2_frames.h"
 #include "tests/fuzz/cost.h"
 
-enum { MAX_BLOCK = 4000 }; /* below 4 KiB, where pieces of a block cost nothing */
+enum { MAX_BLOCK = 4000 }; /* below 4 KiB, so that splitting a header block costs no budget */
 
 const struct fuzz_cost fuzz_cost = FUZZ_PARSER;
 
-/* Each piece gets memory of its own, so that a sanitizer finds a read beyond it. */
+/* Feeds the bytes `step` at a time. Each piece has an allocation of its own, so that a sanitizer
+ * reports a read beyond it. */
 static enum srv_h2_verdict feed(struct srv_h2_frames *f, const uint8_t *p, size_t n, size_t step)
 {
     enum srv_h2_verdict v = SRV_H2_GOES_ON;

@@ -1,4 +1,4 @@
-/* Any bytes as the value of each header that the server parses. */
+/* Parses arbitrary bytes as the value of each header that the server parses. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* A request line's method and raw URI, separated by the first space. */
+/* Routes a request line: the input is a method and a raw URI, separated by the first space. */
 #include <stdint.h>
 #include <string.h>
 

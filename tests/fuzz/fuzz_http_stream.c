@@ -1,6 +1,7 @@
 /*
- * The stream filter's output does not depend on how the bytes are cut, is no longer than its input
- * except for a refusal, and passes the filter again unchanged.
+ * Passes bytes through the stream filter. Its output must not depend on how the bytes are split,
+ * must be no longer than its input except for an error response, and must pass the filter again
+ * unchanged.
  */
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /*
- * Any bytes are read as the request of each API other than Predict, or refused. A request that is
- * read is bound within its budget and written again, and the result can be read. The first byte
- * chooses the API and where the slices are cut.
+ * Reads arbitrary bytes as the request of each API other than Predict, which may be refused. A
+ * request that is read is bound within its budget and written again, and the result must be
+ * readable. The first byte selects the API and the size of the slices.
  */
 #include <stddef.h>
 #include <stdint.h>

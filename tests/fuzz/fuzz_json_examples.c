@@ -1,6 +1,6 @@
 /*
- * The body of a classify or regress request. Its decoded Examples must be valid for the decoder of
- * the wire format, as many as in the JSON, and within the budget.
+ * Decodes the body of a classify or regress request. The decoded Examples must be valid for the
+ * decoder of the wire format, be as many as in the JSON, and stay within the budget.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -38,7 +38,7 @@ void fuzz_one(const uint8_t *data, size_t size)
             abort();
         for (int64_t i = 0; i < rt_tensor_count(&t); i++) {
             struct rt_span s = rt_span_of(rt_str_data(&rt_strs(&t)[i]), rt_strs(&t)[i].n);
-            walk(srv_cursor_of(&s, s.n), 1); /* an Example and its Features */
+            walk(srv_cursor_of(&s, s.n), 1); /* reads an Example and its Features */
         }
     }
     rt_tensor_clear(&t);

@@ -1,4 +1,5 @@
-/* A .npy or .npz file. Arrays that are read are written, and must be the same when read again. */
+/* Reads a .npy or .npz file. Arrays that are read are written, and must be the same when read
+ * again. */
 #include <stdint.h>
 #include <stdlib.h>
 

@@ -1,6 +1,7 @@
 /*
- * Any bytes are read as a PredictRequest or refused; its tensors are bound, written as a response,
- * and never take more memory than their budget. The first byte chooses where the slices are cut.
+ * Reads arbitrary bytes as a PredictRequest, which may be refused. Its tensors are bound and
+ * written as a response, and must not take more memory than their budget. The first byte selects
+ * the size of the slices.
  */
 #include <stddef.h>
 #include <stdint.h>

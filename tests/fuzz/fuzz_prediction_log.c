@@ -1,6 +1,6 @@
 /*
- * Any bytes as a PredictionLog. Its response is compared with itself, and with its request read as
- * a response, by the rules of every API.
+ * Reads arbitrary bytes as a PredictionLog. Compares its response with itself, and with its request
+ * read as a response, by the rules of every API.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -22,7 +22,7 @@ void fuzz_one(const uint8_t *data, size_t size)
         struct rt_error err = {0};
         enum rt_status st =
             srv_golden_compare((enum srv_api)api, log.response, log.response, 0, &err);
-        /* Duplicate names may have different values, so a map may differ from itself. */
+        /* Duplicate keys of a map may have different values, so a map may differ from itself. */
         if (st == RT_FAILED_PRECONDITION && api != SRV_PREDICT && api != SRV_SESSION_RUN)
             abort();
         srv_golden_compare((enum srv_api)api, log.response, log.request, 1e-4, &err);

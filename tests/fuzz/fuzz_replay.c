@@ -1,4 +1,5 @@
-/* A record of a request log, whose request also serves as the server's response. */
+/* Reads a record of a request log and compares its response with its request, which stands in for
+ * the server's response. */
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -16,7 +17,7 @@ void fuzz_one(const uint8_t *data, size_t size)
         return;
     bool same = cl_same_responses(log.type, log.request, log.response, 1e-4, &why);
     if (!same && !why.code)
-        abort(); /* a difference needs a text */
+        abort(); /* a difference must come with a message */
     if (!cl_same_responses(log.type, log.response, log.response, 0, &why))
         abort();
 }

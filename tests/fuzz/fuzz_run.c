@@ -1,4 +1,5 @@
-/* Any bytes as a GraphDef, planned and run: the last few nodes are fetched, within a deadline. */
+/* Reads arbitrary bytes as a GraphDef, makes a plan and runs it: the last few nodes are fetched,
+ * within a deadline. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Any bytes as a SavedModel are read or refused. */
+/* Reads arbitrary bytes as a SavedModel, which may be refused. */
 #include <stddef.h>
 #include <stdint.h>
 

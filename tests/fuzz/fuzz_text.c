@@ -1,4 +1,5 @@
-/* Any bytes as text are read or refused; a message that is read packs, and unpacks again. */
+/* Reads arbitrary bytes as text format, which may be refused. A message that is read is packed and
+ * unpacked again. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* A file of records, with its own checksums, and with correct checksums around the whole input. */
+/* Reads a file of records, once with the checksums of the input, and once with correct checksums
+ * around the complete input. */
 #include <stdint.h>
 #include <stdlib.h>
 

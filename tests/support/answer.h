@@ -1,7 +1,6 @@
 /*
- * The outputs of a graph with fusion and without, for tests of passes that fuse nodes. The graph's
- * output is "y:0", and one more tensor may be fetched. The ops are those of
- * tests/support/registry.h.
+ * Runs a graph with and without fusion, for tests of passes that fuse nodes. The graph's output is
+ * "y:0", and one more tensor may be fetched. The ops are those of tests/support/registry.h.
  */
 #ifndef TESTS_SUPPORT_ANSWER_H
 #define TESTS_SUPPORT_ANSWER_H
@@ -13,29 +12,31 @@ enum { ANSWER_FEEDS = 4 };
 
 struct question {
     const struct rt_bytes *graph;
-    const char *feeds[ANSWER_FEEDS]; /* up to the first NULL; without any, "x:0" is fed */
-    const char *also;                /* one more fetch; NULL: none */
+    const char *feeds[ANSWER_FEEDS]; /* names up to the first NULL; if there is none, "x:0" */
+    const char *also;                /* a second tensor to fetch; NULL: only "y:0" */
     bool no_specialise;
     struct rt_parallel *cores; /* NULL: one core */
 };
 struct answer {
     enum rt_status status;
-    char text[400]; /* the error's; "" without one */
+    char text[400]; /* the message of the error; "" if the run succeeded */
     struct rt_tensor y;
-    int64_t nodes; /* how many nodes ran */
+    int64_t nodes; /* number of nodes that ran */
 };
 
-/* The caller frees the session, which owns the callable. */
+/* Opens a session on the graph and returns its callable. The caller frees the session, which owns
+ * the callable. */
 struct rt_callable *answer_open(const struct question *q, bool no_fusion, struct rt_session **s);
-/* Runs once in a session of its own. The caller clears a->y. */
+/* Runs the graph once in a session of its own. The caller clears a->y. */
 void answer_ask(const struct question *q, const struct rt_tensor *in, bool no_fusion,
                 struct answer *a);
-/* Runs without fusion and with it. Both must return the same status and, without an error, outputs
- * that pass answer_alike. Returns the number of nodes that ran with fusion, or -1 where both runs
- * were refused as an invalid argument. */
+/* Runs the graph without fusion and with it. Both runs must return the same status and, without an
+ * error, outputs that pass answer_alike. Returns the number of nodes that ran with fusion, or -1 if
+ * both runs were refused as an invalid argument. */
 int64_t answer_both(const struct question *q, const struct rt_tensor *in, float tolerance);
-/* Equal shapes, and elements that differ by at most `tolerance` times the largest finite one of
- * `a`, or times 1. NaN equals NaN. */
+/* Fails the test unless `a` and `b` have equal shapes and elements that differ by at most
+ * `tolerance` times the largest finite element of `a`, or times 1 if that is larger. NaN equals
+ * NaN. */
 void answer_alike(const struct rt_tensor *a, const struct rt_tensor *b, float tolerance);
 
 #endif

@@ -1,6 +1,6 @@
 #include "tests/support/control_flow.h"
 
-/* `of` is the predicate. */
+/* Adds the nodes of cf_cond behind the predicate `of`. */
 static void branch(struct small_graph *x, const char *of)
 {
     char both[64];
@@ -52,7 +52,7 @@ static void expand(char *out, size_t capacity, const char *pattern, const char *
     }
 }
 
-/* A node with `text` in place of each '$' of its name, inputs and attributes. */
+/* Adds a node with `text` in place of each '$' of its name, inputs and attributes. */
 static void expanded_node(struct small_graph *x, const char *text, const char *name, const char *op,
                           const char *inputs, const char *attrs)
 {

@@ -1,6 +1,6 @@
 /*
- * Branches by Switch and Merge and loops by frames, as TensorFlow 1 writes them, for small graphs.
- * Each call adds the nodes that its comment names.
+ * Adds branches by Switch and Merge, and loops by frames, to small graphs, as TensorFlow 1 writes
+ * them. The comment of each function names the nodes that it adds.
  */
 #ifndef TESTS_SUPPORT_CONTROL_FLOW_H
 #define TESTS_SUPPORT_CONTROL_FLOW_H
@@ -8,36 +8,39 @@
 #include "tests/support/small_graph.h"
 
 /*
- * "merge" = x > 0 ? -x : x + 10, in the nodes of tf.cond: the feed "x", the constant "zero", the
- * predicate "greater" and its Identity "pred", the pivots "pivot_t" and "pivot_f" of the two sides,
- * the "switch" of x, "then" and "else" in front of the Merge, and the index "which" of the side
- * that was taken: 0 for "else".
+ * Adds "merge" = x > 0 ? -x : x + 10, in the nodes of tf.cond: the feed "x", the constant "zero",
+ * the predicate "greater" and its Identity "pred", the pivots "pivot_t" and "pivot_f" of the two
+ * branches, the "switch" of x, the results "then" and "else" that the Merge reads, and the index
+ * "which" of the branch that was taken: 0 for "else".
  */
 void cf_cond(struct small_graph *x);
-/* The same with a predicate that is known when the plan is made: cf_flag. */
+/* Adds the nodes of cf_cond with the predicate cf_flag, whose value is known when the plan is
+ * made. */
 void cf_cond_of_flag(struct small_graph *x, bool value);
-/* "flag": a PlaceholderWithDefault of this value, which nobody feeds. */
+/* Adds "flag", a PlaceholderWithDefault of `value` that nobody feeds. */
 void cf_flag(struct small_graph *x, bool value);
 
 /*
- * While the value is below `limit`, beginning with `start`: value = `next`, a tensor of the body.
- * The frame's name stands before the names of the nodes. FRAME/y is the value in the body, and
- * constants of the body wait for it; FRAME/merge is the value in the condition, FRAME/cond the
- * condition, FRAME/exit the value that ended the loop.
+ * Adds a loop whose value begins with `start` and becomes `next`, a tensor of the body, while it is
+ * below `limit`. The names of the nodes begin with the name of the frame. FRAME/y is the value in
+ * the body, on which constants of the body depend by a control edge; FRAME/merge is the value in
+ * the condition, FRAME/cond the condition, and FRAME/exit the value after the loop.
  */
 void cf_loop(struct small_graph *x, const char *frame, const char *start, const char *limit,
              const char *next);
-/* One more value of the loop, whose condition is `cond`: NAME_switch:1 in the body, NAME_exit. */
+/* Adds another variable to the loop whose condition is `cond`: NAME_switch:1 in the body, NAME_exit
+ * after the loop. */
 void cf_loop_variable(struct small_graph *x, const char *frame, const char *name, const char *start,
                       const char *cond, const char *next);
 /*
- * For y = start, 2 * start, ... while y < 10: z, which begins with 0, grows by 3 until it is 10 * y
- * or more. The outer loop is "w" and the inner one "in"; "w/exit" and "z_exit" are y and z in the
- * end.
+ * Adds two nested loops. While y < 10, for y = start, 2 * start, ..., the inner loop adds 3 to z,
+ * which begins with 0, until z is 10 * y or more. The outer loop is "w" and the inner one "in";
+ * "w/exit" and "z_exit" are the final values of y and z.
  */
 void cf_nested_loops(struct small_graph *x, const char *start);
 
-/* The plan has no Switch, Merge or LoopCond left, and n nodes of `op`, which is "If" or "While". */
+/* Asserts that the plan has no Switch, Merge or LoopCond left, and n nodes of `op`, which is "If"
+ * or "While". */
 void cf_assert_functionalised(struct small_graph *x, const char *fetch, const char *op, int n);
 
 #endif

@@ -1,13 +1,13 @@
-/* Pseudo-random numbers: every run of a program draws the same ones. */
+/* Pseudo-random numbers, which are the same in every run of a program. */
 #ifndef TESTS_SUPPORT_DRAW_H
 #define TESTS_SUPPORT_DRAW_H
 
 #include <stdint.h>
 
 float draw(void);              /* in [-1, 1) */
-int64_t draw_below(int64_t n); /* in [0, n), where n is at most 2^24 */
-/* n floats, 64-byte aligned, in a block of exactly that size, so that sanitizers see accesses
- * behind them. The caller frees them. */
+int64_t draw_below(int64_t n); /* returns a number in [0, n), where n is at most 2^24 */
+/* Returns n random floats, 64-byte aligned, in an allocation of exactly that size, so that
+ * sanitizers report accesses beyond them. The caller frees them. */
 float *draw_floats(int64_t n);
 
 #endif

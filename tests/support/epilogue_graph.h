@@ -1,6 +1,6 @@
 /*
  * Parts of graphs for tests of epilogues: a head, which is the convolution or matmul that an
- * epilogue follows, and activations as the nodes that frameworks export.
+ * epilogue follows, and activations in the nodes that frameworks export.
  */
 #ifndef TESTS_SUPPORT_EPILOGUE_GRAPH_H
 #define TESTS_SUPPORT_EPILOGUE_GRAPH_H
@@ -20,9 +20,10 @@ enum ep_head {
 extern const char *const ep_head_name[EP_N_HEADS];
 
 /* Adds the feed "x", the weights "w" and the node "head". Writes the shape of the head's output to
- * `dim`, which has room for 4, and returns its rank. */
+ * `dim`, which has 4 elements, and returns its rank. */
 int ep_add_head(struct fused_graph *x, enum ep_head h, int64_t batch, int64_t *dim);
-/* A constant vector with one value for each output channel of the head. */
+/* Adds a constant vector with one value per output channel of the head, each within 1/2 of
+ * `middle`. */
 void ep_channels(struct fused_graph *x, const char *name, enum ep_head h, float middle);
 
 enum ep_activation {
@@ -41,7 +42,7 @@ enum ep_activation {
     EP_GELU_TANH,   /* tf.nn.gelu(approximate=True) */
     EP_N_ACTIVATIONS
 };
-/* Adds the nodes of the activation from the tensor `in` to "out" and returns how many they are. */
+/* Adds the nodes of the activation from the tensor `in` to "out" and returns their number. */
 int ep_add_activation(struct fused_graph *x, enum ep_activation kind, const char *in);
 /* Adds one node of an activation, with the attributes that its op needs. */
 void ep_step(struct fused_graph *x, const char *name, const char *op, const char *inputs);

@@ -44,9 +44,10 @@ void folder_close(const char *name)
     enum { NOBODY = 65534 };
 
     assert_int_equal(chmod(root, 0755), 0);
-    assert_int_equal(chmod(folder_path(name), 0444), 0); /* can be listed, but not searched */
+    /* The directory can be listed, but not searched. */
+    assert_int_equal(chmod(folder_path(name), 0444), 0);
     was_root = getuid() == 0;
-    if (was_root) /* the modes of files do not restrict root */
+    if (was_root) /* root is not restricted by the modes of files */
         assert_int_equal(setresuid(NOBODY, NOBODY, 0), 0);
 }
 

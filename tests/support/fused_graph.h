@@ -1,13 +1,13 @@
 /*
- * A graph that runs three ways: every node by itself, with nodes fused, and specialised for its
- * exact shapes. The three must give the same answers and the same errors.
+ * Runs a graph three ways: node by node, with nodes fused, and specialised for its exact shapes.
+ * All three must give the same outputs and the same errors.
  *
  *   fg_feed(x, "x", 2, (int64_t[]){3, 4});
  *   fg_node(x, "y", "Relu", "x", "T=float");
  *   fg_fetch(x, "y");
  *   fg_compare(x, 0, "a Relu");
  *
- * fg_set_up and fg_tear_down are cmocka's, for each test. Constants and feeds hold the numbers of
+ * cmocka calls fg_set_up and fg_tear_down for each test. Constants and feeds hold the numbers of
  * tests/support/draw.h.
  */
 #ifndef TESTS_SUPPORT_FUSED_GRAPH_H
@@ -25,7 +25,7 @@ enum fg_way { FG_UNFUSED, FG_FUSED, FG_SPECIALISED, FG_N_WAYS };
 struct fused_graph {
     struct rt_bytes g;
     struct rt_registry *ops;
-    bool finite_feeds; /* fg_feed puts neither NaN nor infinities nor -0 into feeds */
+    bool finite_feeds; /* fg_feed stores neither NaN nor infinities nor -0 */
     int n_feeds, n_fetches;
     const char *feed[FG_MOST], *fetch[FG_MOST];
     struct rt_tensor in[FG_MOST];
@@ -39,22 +39,26 @@ void fg_clear(struct fused_graph *x);
 
 void fg_node(struct fused_graph *x, const char *name, const char *op, const char *inputs,
              const char *attrs);
-/* A Const of this shape, written "3x3x4x8", whose values differ from `middle` by at most 1/2. */
+/* Adds a Const of the given shape, written "3x3x4x8", whose values differ from `middle` by at most
+ * 1/2. */
 void fg_constant(struct fused_graph *x, const char *name, const char *shape, float middle);
 void fg_scalar(struct fused_graph *x, const char *name, double value);
-/* A Placeholder of floats, and the tensor that every run feeds to it. */
+/* Adds a Placeholder of floats, and makes the tensor that every run feeds to it. */
 void fg_feed(struct fused_graph *x, const char *name, int rank, const int64_t *dim);
 void fg_fetch(struct fused_graph *x, const char *name);
 
-/* The caller frees the session. */
+/* Opens a session that runs the graph in one way. The caller frees it. */
 struct rt_session *fg_open(struct fused_graph *x, enum fg_way way, struct rt_callable **call);
-/* Runs once in a session of its own; *nodes: how many nodes ran. The caller clears the outputs. */
+/* Runs the graph once in a session of its own and sets *nodes to the number of nodes that ran. The
+ * caller clears the outputs. */
 enum rt_status fg_run(struct fused_graph *x, enum fg_way way, struct rt_tensor *out,
                       int64_t *nodes);
-/* Equal shapes, and elements within 1e-5 of the largest finite one of `a`, or of 1. NaN equals NaN
- * and an infinity only itself. */
+/* Asserts that the shapes are equal and the elements differ by at most 1e-5 times the largest
+ * finite element of `a`, or times 1 if that is larger. NaN equals NaN, and an infinity equals only
+ * itself. */
 void fg_assert_near(const struct rt_tensor *a, const struct rt_tensor *b, const char *what);
-/* Runs all three ways. Fusion must save at least `saved` nodes. Ends with fg_clear. */
+/* Runs the graph all three ways and compares the outputs. Fusion must save at least `saved` nodes.
+ * Ends with fg_clear. */
 void fg_compare(struct fused_graph *x, int saved, const char *what);
 
 #endif

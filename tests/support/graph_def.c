@@ -61,7 +61,7 @@ static void put_float(struct rt_bytes *b, int field, float f)
     rt_bytes_add(b, &f, sizeof f);
 }
 
-/* Writes a shape, "<2,-1>" or "<?>", and returns the text behind it. */
+/* Writes a shape, "<2,-1>" or "<?>", and returns the rest of the text after it. */
 static const char *put_shape(struct rt_bytes *b, int field, const char *s)
 {
     struct rt_bytes shape = empty();
@@ -111,8 +111,8 @@ static void put_tensor(struct rt_bytes *b, int field, const char *s, size_t n)
 static void put_attrs(struct rt_bytes *b, int field, const char *s, char end);
 
 /*
- * Writes one value into an AttrValue. The field numbers of a list are the same except for
- * functions.
+ * Writes one value into an AttrValue, or into its list. The field numbers in a list are the same
+ * except for functions.
  */
 static void put_value(struct rt_bytes *v, const char *s, size_t n, bool in_list)
 {
@@ -215,8 +215,8 @@ void gd_lines(struct rt_bytes *graph, const struct gd_line *lines, const struct 
 }
 
 /*
- * Like strcspn for one character. A sanitizer's strcspn would first take the length of the whole
- * text.
+ * Returns the number of characters before the first `end`. A sanitizer's strcspn would first
+ * measure the complete text.
  */
 static size_t until(const char *s, char end)
 {
@@ -272,7 +272,7 @@ void gd_function(struct rt_bytes *graph, const char *name, const char *args, con
     put_args(&sig, 2, args);
     put_args(&sig, 3, outs);
     put_message(&f, 1, &sig);
-    /* A node is field 1 of a graph, but field 3 of a function. */
+    /* A node is field 1 of a GraphDef, but field 3 of a FunctionDef. */
     for (size_t at = 0; nodes && at < nodes->n;) {
         size_t start = ++at, n = 0;
         for (int shift = 0;; shift += 7) {

@@ -1,10 +1,10 @@
 /*
- * Writes GraphDefs for tests, node by node, as the bytes of a model file.
+ * Writes GraphDefs for tests, node by node, in the binary format of model files.
  *
  *   gd_node(&g, "sum", "AddN", "x y ^after", "N=2 T=float");
  *
  * Attributes are KEY=VALUE, separated by blanks. Values: 7, 1.5f, true, 'text', float (a type),
- * <2,-1> (a shape), <?> (unknown), $T (a placeholder), @f (a function; @f(T=float) with an
+ * <2,-1> (a shape), <?> (an unknown shape), $T (a placeholder), @f (a function; @f(T=float) with an
  * attribute), float<2>:1,2 (a tensor with these values), [..] (a list of values of one kind,
  * separated by commas), ! (no value). An op may be followed by '@' and the node's device.
  */
@@ -17,18 +17,18 @@
 void gd_node(struct rt_bytes *graph, const char *name, const char *op, const char *inputs,
              const char *attrs);
 
-/* A node of a table: the arguments of gd_node. */
+/* One row of a table of nodes: the arguments of gd_node. */
 struct gd_line {
     const char *name, *op, *inputs, *attrs;
 };
-/* Adds the nodes of a table up to the first one without a name. `other`, unless it is NULL, is
- * added in place of the node that has its name. */
+/* Adds the nodes of a table up to the first row without a name. `other`, unless it is NULL,
+ * replaces the node that has its name. */
 void gd_lines(struct rt_bytes *graph, const struct gd_line *lines, const struct gd_line *other);
 
 /*
- * args and outs: "x:float y:N*T z:*Ts" (a type or an attribute's name; N* before it for N tensors,
- * * for a list of types). `nodes`: made with gd_node into bytes of its own. rets: "out=node:y:0",
- * ctrl_rets: "c=node".
+ * Adds a function. `args` and `outs` are "x:float y:N*T z:*Ts" (a type or an attribute's name; N*
+ * before it for N tensors, * for a list of types), `nodes` holds nodes that gd_node wrote into a
+ * buffer of their own, `rets` is "out=node:y:0", and `ctrl_rets` is "c=node".
  */
 void gd_function(struct rt_bytes *graph, const char *name, const char *args, const char *outs,
                  const struct rt_bytes *nodes, const char *rets, const char *ctrl_rets);

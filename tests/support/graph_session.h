@@ -1,6 +1,6 @@
 /*
- * Sessions of graphs that a test has written (tests/support/graph_def.h). Every call fails the test
- * if the runtime returns an error.
+ * Opens sessions on graphs that a test has written (tests/support/graph_def.h). Every function
+ * fails the test if the runtime returns an error.
  */
 #ifndef TESTS_SUPPORT_GRAPH_SESSION_H
 #define TESTS_SUPPORT_GRAPH_SESSION_H
@@ -8,12 +8,12 @@
 #include "runtime/base/bytes.h"
 #include "runtime/session/session.h"
 
-/* A session of the graph; the caller frees it. The ops are those of options->registry. */
+/* Opens a session on the graph with the ops of options->registry. The caller frees it. */
 struct rt_session *gs_open(struct rt_span graph, const struct rt_session_options *options);
 
-/* The callable belongs to the session. */
+/* Prepares a callable, which belongs to the session. */
 struct rt_callable *gs_prepare(struct rt_session *s, const struct rt_call_spec *spec);
-/* From one feed to one fetch; NULL: none. */
+/* Prepares a callable from one feed to one fetch; NULL means no feed or no fetch. */
 struct rt_callable *gs_call(struct rt_session *s, const char *feed, const char *fetch);
 
 /* Runs a node that initialises state, as loading a model does. */

@@ -1,5 +1,5 @@
 /*
- * One op in a graph of its own, which a session with all of Slipway's kernels runs.
+ * Runs one op in a graph of its own, in a session with all of Slipway's kernels.
  *
  *   struct op_call c = {.op = "AddV2", .attrs = "T=float", .n_in = 2, .n_out = 1};
  *   c.in[0] = op_floats(3, (float[]){1, 2, 3});
@@ -15,22 +15,24 @@
 enum { OP_MOST = 8 };
 
 struct op_call {
-    const char *op, *attrs; /* attributes as in graph_def.h */
+    const char *op, *attrs; /* attributes in the notation of graph_def.h */
     int n_in, n_out;
     struct rt_tensor in[OP_MOST], out[OP_MOST];
-    /* For each input, an op of one input and one output that is put in front of it, and its
-     * attributes; NULL: none. The op under test alone holds that output and may write over it. */
+    /* For each input, an op of one input and one output that is put in front of it, and the
+     * attributes of that op; NULL: none. Only the op under test reads that output, and so may write
+     * over it. */
     const char *before[OP_MOST], *before_attrs[OP_MOST];
     size_t run_memory_limit; /* 0: none */
-    int64_t deadline_ms;     /* counted from the start of the run; 0: none */
+    int64_t deadline_ms;     /* counted from the start of the run; 0: no deadline */
     struct rt_error err;
 };
 enum rt_status op_run(struct op_call *c);
-/* Whether requests may be merged along dimension 0 of every input, with inputs of these shapes. */
+/* Returns whether requests with inputs of these shapes may be merged along dimension 0 of every
+ * input. */
 bool op_is_rowwise(struct op_call *c, const struct rt_shape *shapes);
 void op_clear(struct op_call *c); /* clears inputs and outputs */
 
-/* New tensors, which the caller clears. */
+/* The functions below return new tensors, which the caller clears. */
 struct rt_tensor op_tensor(enum rt_dtype dtype, int rank, const int64_t *dim, const void *values);
 struct rt_tensor op_floats(int64_t n, const float *values);
 struct rt_tensor op_ints(int64_t n, const int32_t *values);

@@ -37,11 +37,11 @@ static const struct gd_line base[] = {
     RG_INT("axes12", "<2>:1,2"),
     {"peak", "Max", "x axes12", "T=float Tidx=int32"},
     {"whole", "Cast", "peak", "SrcT=float DstT=int32"},
-    {"at", "FloorMod", "whole c4", "T=int32"}, /* [n], each element from 0 to 3 */
+    {"at", "FloorMod", "whole c4", "T=int32"}, /* shape [n], each element from 0 to 3 */
     {"var", "VarHandleOp", "", "dtype=float shape=<?>"},
     {"first", "Const", "", "dtype=float value=float<4>:1,2,4,8"},
     {"put", "AssignVariableOp", "var first", "dtype=float"},
-    /* [n] in a run, of unknown rank in the graph */
+    /* "got" has shape [n] in a run and unknown rank in the graph. */
     {"got", "ResourceGather", "var at", "dtype=float Tindices=int32"},
     {NULL, NULL, NULL, NULL},
 };
@@ -108,7 +108,7 @@ enum rt_status rg_run(struct rg_graph *g, const struct rt_shape *row, int64_t fr
     return st;
 }
 
-/* `both` has the a rows of `first` and then the b rows of `second`, bit for bit. */
+/* Returns whether `both` holds the rows of `first` and then the rows of `second`, bit for bit. */
 static bool is_concatenation(const struct rt_tensor *both, const struct rt_tensor *first,
                              const struct rt_tensor *second, int64_t a, int64_t b)
 {

@@ -1,9 +1,9 @@
 /*
- * Graphs of one input and one output for tests of the row analysis (runtime/passes/rows.c), written
- * as tables of nodes, and requests that run merged and alone.
+ * Graphs with one input and one output for tests of the row analysis (runtime/passes/rows.c),
+ * written as tables of nodes, and requests that run merged and alone.
  *
  * "x" has shape [n, 3, 4], unless a test gives another one; "n" and "d" are its first two
- * dimensions as scalars. Further constants and values stand in row_graph.c. The session also has a
+ * dimensions as scalars. row_graph.c defines further constants and values. The session also has a
  * callable that writes the variable that "got" gathers from, so that this variable is not frozen
  * and its shape is unknown.
  */
@@ -25,22 +25,22 @@ struct rg_graph {
     struct rt_session *session;
     struct rt_callable *callable; /* feeds "x" and fetches "out" */
 };
-/* Opens a session on the nodes that all graphs have, `lines` and `more`. One of these two adds "k",
- * an int32 scalar. */
+/* Opens a session on the nodes that all graphs have, the nodes `lines` and the nodes `more`. Either
+ * `lines` or `more` adds "k", an int32 scalar. */
 void rg_open(struct rg_graph *g, const struct gd_line *lines, const struct gd_line *more);
-/* As rg_open, but returns false for nodes that are refused. */
+/* Opens a session as rg_open does, but returns false for nodes that are refused. */
 bool rg_try_open(struct rg_graph *g, const struct gd_line *lines, const struct gd_line *more);
 void rg_close(struct rg_graph *g);
 
-/* Rows [from, from + n) of one infinite input, which is the same for every call. `row` gives the
- * shape of a row behind dimension 0. */
+/* Returns rows [from, from + n) of one infinite input, which is the same for every call. `row` is
+ * the shape of one row, without dimension 0. */
 struct rt_tensor rg_rows(const struct rt_shape *row, int64_t from, int64_t n);
 enum rt_status rg_run(struct rg_graph *g, const struct rt_shape *row, int64_t from, int64_t n,
                       struct rt_tensor *out, struct rt_error *err);
 /*
- * Runs pairs of requests of several sizes, alone and merged. Merged they must give the same bits as
- * alone, or fail exactly when one of them fails alone; otherwise the test fails with these texts.
- * Returns how many pairs gave outputs.
+ * Runs pairs of requests of several sizes, alone and merged. Merged requests must give the same
+ * bits as alone, or fail exactly when one of them fails alone; otherwise the test fails with a
+ * message that holds `what` and the texts after it. Returns how many pairs gave outputs.
  */
 int rg_check_merged(struct rg_graph *g, const struct rt_shape *row, const char *what,
                     const char *which);

@@ -1,7 +1,7 @@
 /*
- * Small graphs for tests of the compiler: a test adds node after node, runs the graph with the
- * float scalar "x" as its feed, and counts the nodes that are left in the plan. sg_set_up and
- * sg_tear_down are cmocka's, for each test.
+ * Small graphs for tests of the compiler: a test adds nodes, runs the graph with the float scalar
+ * "x" as its feed, and counts the nodes that are left in the plan. cmocka calls sg_set_up and
+ * sg_tear_down for each test.
  */
 #ifndef TESTS_SUPPORT_SMALL_GRAPH_H
 #define TESTS_SUPPORT_SMALL_GRAPH_H
@@ -25,21 +25,21 @@ int sg_tear_down(void **state);
 
 void sg_node(struct small_graph *x, const char *name, const char *op, const char *inputs,
              const char *attrs);
-/* A Const of a float scalar; `ctrl`: its control inputs, or "". */
+/* Adds a Const of a float scalar; `ctrl` holds its control inputs, or is "". */
 void sg_constant(struct small_graph *x, const char *name, const char *ctrl, const char *value);
-/* The variable "v" of a float scalar, and "init", which assigns the node "x" to it. */
+/* Adds the variable "v" of a float scalar, and "init", which assigns the node "x" to it. */
 void sg_variable(struct small_graph *x);
-/* The same with a reference of TensorFlow 1, "r". */
+/* Adds the variable "r" of a float scalar as a reference of TensorFlow 1, and "init" for it. */
 void sg_ref_variable(struct small_graph *x);
 
-/* The first call that needs a plan opens the session: nodes that are added later are not in it.
- * `fetch` or `target` may be NULL. */
+/* Prepares a callable. The first call of a function that needs a plan opens the session, which
+ * lacks the nodes that are added later. `fetch` or `target` may be NULL. */
 struct rt_callable *sg_prepare(struct small_graph *x, const char *fetch, const char *target);
-/* Returns the status also of a plan that cannot be made. */
+/* Runs the graph and returns the status, which may also be that of a plan that cannot be made. */
 enum rt_status sg_run(struct small_graph *x, float feed, const char *fetch, struct rt_tensor *out);
-/* Runs, and returns the float or int32 scalar that is fetched; 0 without a fetch. */
+/* Runs the graph and returns the float or int32 scalar that is fetched, or 0 without a fetch. */
 float sg_number(struct small_graph *x, float feed, const char *fetch, const char *target);
-/* The number of nodes of the plan that are of this op. */
+/* Returns the number of nodes of `op` in the plan. */
 int sg_count(struct small_graph *x, const char *fetch, const char *target, const char *op);
 
 #endif

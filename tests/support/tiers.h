@@ -1,7 +1,7 @@
 /*
- * One graph in two sessions: one runs it node by node, the other one specialises it when a shape
- * first runs. Their outputs must be the same bits, and their errors the same. tiers_set_up and
- * tiers_tear_down are cmocka's, for each test.
+ * Runs one graph in two sessions: one runs it node by node, the other specialises it when a shape
+ * first runs. Their outputs must have the same bits, and their errors must be the same. cmocka
+ * calls tiers_set_up and tiers_tear_down for each test.
  */
 #ifndef TESTS_SUPPORT_TIERS_H
 #define TESTS_SUPPORT_TIERS_H
@@ -16,7 +16,7 @@ enum { TIERS_FETCHES = 8 }; /* the most fetches */
 struct tiers {
     struct rt_bytes g;
     struct rt_registry *ops;
-    struct rt_session *tier[2]; /* node by node; compiled */
+    struct rt_session *tier[2]; /* tier[0] runs node by node, tier[1] compiled */
     struct rt_callable *call[2];
     int n_fetches;
     bool no_fusion;
@@ -26,13 +26,13 @@ struct tiers {
 int tiers_set_up(void **state);
 int tiers_tear_down(void **state);
 
-/* Opens both sessions on the nodes that were added before. `feed` may be NULL. */
+/* Opens both sessions on the nodes that were added so far. `feed` may be NULL. */
 void tiers_open(struct tiers *x, const char *feed, const char *const *fetches, int n);
-/* The same type, shape and bits. */
+/* Asserts that `a` and `b` have the same type, shape and bits. */
 void tiers_same(const struct rt_tensor *a, const struct rt_tensor *b);
-/* Runs both sessions on the feed, the compiled one three times. */
+/* Runs both sessions on the feed, the compiled session three times, and compares the results. */
 void tiers_compare(struct tiers *x, const struct rt_tensor *feed);
-/* The number of specialisations that the compiled session holds. */
+/* Returns the number of specialisations that the compiled session holds. */
 int tiers_specialisations(const struct tiers *x);
 
 #endif

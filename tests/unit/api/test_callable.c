@@ -1,5 +1,5 @@
-/* The plan of a callable is made without a shared lock (runtime/api/callable.c): only runs that
- * need the plan wait for it. */
+/* A callable's plan is made without a shared lock (runtime/api/callable.c): only runs that need the
+ * plan wait for it. */
 #include <stdatomic.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "runtime/core/op.h"
 #include "tests/support/small_graph.h"
 
-/* The kernel of an op that is folded while a plan is made waits here as long as is_held. */
+/* Constant folding runs this kernel while a plan is made. The kernel waits as long as `is_held`. */
 static struct {
     struct rt_mutex mu;
     struct rt_cond changed;
@@ -108,7 +108,7 @@ static void only_those_who_need_a_plan_wait_for_it(void **state)
     sg_node(x, "z", "Neg", "x", "T=float");
     struct rt_callable *y = sg_prepare(x, "y", NULL), *z = sg_prepare(x, "z", NULL);
     assert_int_equal(gate.n_begun, 1);
-    rt_session_serve(x->session); /* every plan is made again at its next run */
+    rt_session_serve(x->session); /* marks every plan to be made again at its next run */
     hold(true);
     for (int i = 0; i < 2; i++) {
         r[i].c = y;
@@ -123,7 +123,7 @@ static void only_those_who_need_a_plan_wait_for_it(void **state)
         pthread_join(r[i].thread, NULL);
         assert_true(r[i].result == 4);
     }
-    assert_int_equal(gate.n_begun, 2); /* one plan was made for both requests */
+    assert_int_equal(gate.n_begun, 2); /* the two requests made one plan between them */
 }
 
 int main(void)

@@ -1,4 +1,4 @@
-/* The arithmetic and the bytes that a description counts for a node, and the epilogue that it names
+/* A description's counts of arithmetic and bytes for a node, and its name of the node's epilogue
  * (runtime/api/describe.h). */
 #include <string.h>
 

@@ -15,7 +15,7 @@ static void an_arena_refuses_what_is_over_its_cap_and_stays_usable(void **state)
     assert_non_null(rt_arena_alloc(a, 100));
     assert_false(rt_arena_was_full(a));
     assert_null(rt_arena_alloc(a, 20000));
-    /* The call resets what it returns, so that a later failure is not blamed on a full arena. */
+    /* rt_arena_was_full resets its flag, so that a later failure is not blamed on a full arena. */
     assert_true(rt_arena_was_full(a));
     assert_false(rt_arena_was_full(a));
     assert_null(rt_arena_array(a, SIZE_MAX / 2, 4));
@@ -96,8 +96,8 @@ static void bytes_ask_before_they_grow(void **state)
     rt_bytes_init(&b, 1000);
     b.may_grow = grants;
     b.grow_arg = &most;
-    /* Doubling would take 128 bytes, which are refused, so that only the bytes needed are asked
-     * for. */
+    /* Doubling would take 128 bytes, which the owner refuses, so that only the bytes needed are
+     * requested. */
     for (int i = 0; i < 99; i++)
         rt_bytes_addc(&b, 'x');
     assert_false(b.failed);
@@ -106,12 +106,12 @@ static void bytes_ask_before_they_grow(void **state)
     assert_true(b.failed);
     rt_bytes_clear(&b);
     assert_false(b.failed);
-    /* The owner is asked after a clear, too. */
+    /* The owner is also asked for growth after a clear. */
     assert_true(rt_bytes_reserve(&b, 99) && !rt_bytes_reserve(&b, 200));
     rt_bytes_clear(&b);
 }
 
-/* An owner that grants growth up to `most` bytes and counts how often. */
+/* An owner that grants growth up to `most` bytes and counts the grants. */
 struct owner {
     size_t most;
     int n_granted;
@@ -125,7 +125,8 @@ static bool grants_and_counts(void *arg, size_t capacity, size_t wanted)
     return wanted <= o->most;
 }
 
-/* Where doubling was refused, growth by one byte at a time once moved 60 MB for every byte. */
+/* A buffer whose doubling was refused once grew by one byte at a time and moved 60 MB for every
+ * byte. */
 static void bytes_near_their_limit_are_moved_a_few_times_only(void **state)
 {
     (void)state;
@@ -137,7 +138,7 @@ static void bytes_near_their_limit_are_moved_a_few_times_only(void **state)
         b.grow_arg = &o;
         while (!b.failed)
             rt_bytes_addc(&b, 'x');
-        /* All bytes that are granted can be used, of which one is the NUL. */
+        /* All bytes that are granted can be used; one of them holds the NUL. */
         assert_int_equal(b.n, most - 1);
         assert_true(o.n_granted < 64);
         rt_bytes_clear(&b);
@@ -166,8 +167,8 @@ static void a_checksum_is_the_published_one(void **state)
     assert_int_equal(rt_crc32c(part, "56789", 5), 0xe3069283u);
 }
 
-/* The hashes are those of bytes in CPython 3.11, which uses SipHash-1-3 with a key of zeros when
- * PYTHONHASHSEED is 0. */
+/* The hashes are those of bytes objects in CPython 3.11, which uses SipHash-1-3 with a key of zeros
+ * when PYTHONHASHSEED is 0. */
 static void a_siphash_is_the_published_one(void **state)
 {
     (void)state;

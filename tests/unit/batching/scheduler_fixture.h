@@ -1,10 +1,10 @@
 /*
- * The scheduler with a model of the tests' own: rt_callable_run is the fixture's, so that a test
- * decides how long a run takes and sees how many there were. The model answers floats with twice
- * their values and strings with copies, and refuses an input that holds the number 13.
+ * The scheduler with a model that the tests control: the fixture replaces rt_callable_run, so that
+ * a test sets the duration of a run and counts the runs. The model returns floats doubled and
+ * strings unchanged, and refuses an input that holds the number 13.
  *
  * A test begins a world, submits requests from its own thread, which is the world's only I/O loop,
- * ends the turn, waits for the answers, drops the requests and ends the world.
+ * ends the turn, waits for the responses, drops the requests and ends the world.
  */
 #ifndef TESTS_UNIT_BATCHING_SCHEDULER_FIXTURE_H
 #define TESTS_UNIT_BATCHING_SCHEDULER_FIXTURE_H
@@ -18,12 +18,12 @@
 
 /* The model's switches and counts; each world begins with all of them zero. */
 extern struct sched_model {
-    _Atomic int runs, together, most_together; /* runs begun, runs now, most runs at once */
+    _Atomic int runs, together, most_together; /* runs begun, runs in progress, most runs at once */
     _Atomic int64_t rows[64];                  /* rows of the first 64 runs' inputs; -1: a scalar */
     _Atomic bool held;                         /* runs wait until it is false */
     _Atomic bool one_output_row;               /* outputs have one row, whatever the input has */
-    _Atomic bool unproved; /* runs of merged rows fail: the plan is no longer row-wise */
-    int64_t sleep_us;      /* how long each run takes; set before the first request */
+    _Atomic bool unproved; /* runs of merged rows fail, because the plan is no longer row-wise */
+    int64_t sleep_us;      /* duration of each run; set before the first request */
 } sched_model;
 
 struct world {
@@ -35,7 +35,7 @@ struct world {
     struct rt_model_signature signature;
     struct rt_model loaded;
     struct srv_version version;
-    _Atomic int n_done; /* requests that were answered */
+    _Atomic int n_done; /* number of requests with a response */
 };
 
 struct request {
@@ -45,34 +45,38 @@ struct request {
     struct world *w;
 };
 
-/* A server with one version of one signature. `parameters` is the text of the batching parameters
- * file, or NULL. To be freed by sched_end, after every request was answered. */
+/* Starts a server with one version of one signature. `parameters` is the text of the batching
+ * parameters file, or NULL. sched_end frees it after every request has completed. */
 struct world *sched_begin_with(int n_workers, bool rowwise, bool writes, enum srv_maybe batching,
                                const char *parameters);
 /* Without --enable_batching. */
 struct world *sched_begin(int n_workers, bool rowwise, bool writes);
-/* With --enable_batching=true, one worker, and a signature that is not known to be row-wise. */
+/* Starts a server with --enable_batching=true, one worker, and a signature that is not known to be
+ * row-wise. */
 struct world *sched_begin_as_tensorflow(const char *parameters);
 void sched_end(struct world *w);
 
-/* Submits a request of this shape whose numbers are value, value + step, value + 2 step, ...
+/* Submits a request of the given shape whose numbers are value, value + step, value + 2 step, ...
  * sched_drop frees it. */
 struct request *sched_submit_shaped(struct world *w, int rank, const int64_t *dim, float value,
                                     float step, int64_t deadline);
-/* Submits a request of `rows` rows of two numbers, all `value`; a scalar if `rows` is 0. */
+/* Submits a request of `rows` rows of two numbers, all equal to `value`, or of a scalar if `rows`
+ * is 0. */
 struct request *sched_submit(struct world *w, int64_t rows, float value, int64_t deadline);
-/* srv_job's `done`, for a job whose owner is a struct request: counts it in n_done. */
+/* The `done` callback of an srv_job whose owner is a struct request: counts the request in
+ * n_done. */
 void sched_on_done(struct srv_job *job);
-/* Frees a request that was answered. */
+/* Frees a request that has completed. */
 void sched_drop(struct request *r);
 
-/* Submits a request that occupies the only worker until sched_model.held is false, so that what is
- * submitted next has to queue. Returns when it runs. */
+/* Submits a request that occupies the only worker until sched_model.held is false, so that later
+ * requests have to queue. Returns when it runs. */
 struct request *sched_block(struct world *w);
-/* Wait until n requests were answered, or n runs were begun; more of them fail the test. */
+/* Wait until n requests have completed, or n runs have begun; more than n fail the test. */
 void sched_wait_done(struct world *w, int n);
 void sched_wait_runs(int n);
-/* The request succeeded with the model's answer to sched_submit(w, rows, value, ...). */
+/* Asserts that the request succeeded with the model's output for sched_submit(w, rows, value,
+ * ...). */
 void sched_expect(struct request *r, int64_t rows, float value);
 
 #endif

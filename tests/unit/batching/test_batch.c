@@ -1,4 +1,4 @@
-/* How merging the inputs of a batch ends when nobody waits for it any more. This file defines
+/* Merging the inputs of a batch ends early when no client waits for it any more. This file defines
  * rt_callable_run, so that a test sees whether the model ran. */
 #include "tests/support/test.h"
 
@@ -17,8 +17,9 @@ enum rt_status rt_callable_run(struct rt_callable *c, const struct rt_tensor *fe
     return rt_fail(err, RT_INTERNAL, "the model ran");
 }
 
-/* Runs a batch of two requests, each of one row of floats, padded to `run_rows` rows. Merging must
- * end before the model runs, because both clients have gone or both deadlines have passed. */
+/* Runs a batch of two requests, each of one row of floats, padded to `run_rows` rows. Merging
+ * must end before the model runs, because both clients have disconnected or both deadlines have
+ * passed. */
 static void expect_merge_ends(int64_t columns, int64_t other_columns, int64_t run_rows, bool gone)
 {
     const struct rt_model_signature signature = {.call = NULL};
@@ -59,7 +60,7 @@ static void merging_much_ends_when_nobody_wants_it_any_more(void **state)
 {
     (void)state;
     for (int gone = 0; gone < 2; gone++) {
-        expect_merge_ends(8, 8, SRV_MAX_BATCH_ROWS, gone); /* many rows are padding */
+        expect_merge_ends(8, 8, SRV_MAX_BATCH_ROWS, gone); /* most rows of the batch are padding */
         expect_merge_ends(3 << 20, 3 << 20, 2, gone);      /* the two rows are large */
         /* A short row is padded to the length of the other. */
         expect_merge_ends(2, 3 << 20, 2, gone);

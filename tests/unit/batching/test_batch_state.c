@@ -1,7 +1,8 @@
 /*
- * Batches of a call that reads variables. The proof that its rows may be merged is made when a
- * version is loaded, from values that variables have then. A client may assign those variables
- * later by the names of tensors (SessionRun); every request must still get what it gets alone.
+ * Batches of a call that reads variables. The analysis that permits merging its rows is made when a
+ * version is loaded, from the variables' values at that time. A client may later assign these
+ * variables by the names of tensors (SessionRun); every request must still get the result that it
+ * gets alone.
  */
 #include "tests/support/test.h"
 
@@ -17,7 +18,7 @@
 enum { MOST_ROWS = 4, COLUMNS = 4 };
 
 static const struct {
-    /* `writer` is the node whose run makes the rows of `fetch` depend on each other. */
+    /* `writer` is a node that, once it has run, makes the rows of `fetch` depend on each other. */
     const char *fetch, *writer;
     int64_t rows; /* rows of each request */
 } cases[] = {
@@ -105,7 +106,7 @@ static void nodes(struct rt_bytes *g)
     gd_node(g, "chosen", "If", "flag_read x",
             "Tcond=bool Tin=[float] Tout=[float] then_branch=@same else_branch=@sums");
 
-    /* The branch that writes is not taken by the values for which the plan is first made. */
+    /* The branch that writes is not taken with the values for which the first plan is made. */
     variable(g, "other", "dtype=bool shape=<>");
     variable(g, "number", "dtype=float shape=<>");
     gd_node(g, "number_0", "AssignVariableOp", "number f0", "dtype=float");
@@ -183,7 +184,7 @@ static float number(struct rt_session *s)
 }
 
 /* Runs two requests as one batch. Each must get the bits that it gets alone, and variables must
- * change by as much as when the two run alone. */
+ * change by as much as when the two requests run alone. */
 static struct srv_batch_verdict batch(struct rt_session *s, struct rt_callable *c, int64_t rows,
                                       const char *what)
 {
@@ -280,8 +281,8 @@ static void *run_merged_rows(void *arg)
     return NULL;
 }
 
-/* An assignment makes the plan anew. All runs of merged rows then analyse it at the same time, and
- * must come to the same answer. */
+/* An assignment invalidates the plan. All runs of merged rows then analyse it at the same time, and
+ * must reach the same result. */
 static void rows_are_analysed_by_many_threads_at_once(void **state)
 {
     const struct rt_shape shape = {.rank = 2, .dim = {-1, COLUMNS}};
@@ -294,7 +295,8 @@ static void rows_are_analysed_by_many_threads_at_once(void **state)
         rt_session_serve(s);
         assert_true(rt_callable_is_rowwise(c, &shape, &why));
         prepare(s, "chosen:0", true);
-        /* The variable belongs to another call, but all plans of the session are made anew. */
+        /* The variable belongs to another call, but the assignment invalidates all plans of the
+         * session. */
         run_target(s, "flag_off", false);
         for (int k = 0; k < N_THREADS; k++) {
             r[k].call = c;

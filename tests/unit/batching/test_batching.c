@@ -147,7 +147,7 @@ static void a_version_may_bring_parameters_of_its_own(void **state)
     assert_ok(srv_batching_of_version(&own, &server, &o, dir, &err), &err);
     assert_int_equal(own.mode, SRV_BATCHING_ALL);
     assert_int_equal(own.max_batch_size, 10);
-    /* The value stays the server's, because all versions share its threads. */
+    /* num_batch_threads keeps the server's value, because all versions share its threads. */
     assert_int_equal(own.num_batch_threads, 3);
     assert_ok(srv_batching_of_version(&own, &server, &o, "/nowhere", &err), &err);
     assert_int_equal(own.mode, SRV_BATCHING_OFF);
@@ -156,8 +156,8 @@ static void a_version_may_bring_parameters_of_its_own(void **state)
     folder_remove();
 }
 
-/* If an unreadable file counted as absent, batching would silently be off for a version that asks
- * for it. */
+/* If an unreadable file counted as absent, batching would silently be off for a version that
+ * requests it. */
 static void parameters_that_may_not_be_looked_at_are_not_absent(void **state)
 {
     (void)state;

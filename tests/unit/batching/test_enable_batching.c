@@ -38,7 +38,7 @@ static void a_batch_waits_for_the_files_timeout_and_no_longer_than_it_is_full(vo
                                   "batch_timeout_micros { value: 3600000000 }");
     struct request *a = sched_submit(w, 2, 1, RT_NEVER), *b = sched_submit(w, 2, 2, RT_NEVER);
     srv_io_loop_end_turn(&w->io_loop);
-    sched_wait_done(w, 2); /* the full batch does not wait for the timeout of an hour */
+    sched_wait_done(w, 2); /* a full batch does not wait for the timeout of an hour */
     assert_int_equal(atomic_load(&sched_model.rows[0]), 4);
     sched_drop(a);
     sched_drop(b);
@@ -79,7 +79,7 @@ static void a_queue_full_of_batches_refuses_with_their_number(void **state)
     struct request *r[4], *first = sched_block(w);
     for (int i = 0; i < 3; i++)
         r[i] = sched_submit(w, 3, 1, RT_NEVER);
-    r[3] = sched_submit(w, 1, 1, RT_NEVER); /* it fits the open second batch */
+    r[3] = sched_submit(w, 1, 1, RT_NEVER); /* the request fits the open second batch */
     srv_io_loop_end_turn(&w->io_loop);
     assert_int_equal(atomic_load(&w->n_done), 1);
     assert_int_equal(r[2]->job.status, RT_UNAVAILABLE);
@@ -130,8 +130,8 @@ static void a_batch_is_padded_with_the_last_requests_first_row(void **state)
     sched_expect(r[0], 1, 1);
     assert_int_equal(r[1]->fetch.dim[0], 2);
     assert_float_equal(((float *)r[1]->fetch.data)[3], 46, 0);
-    /* The rows of padding are copies of the last request's first row. Its output is a view of the
-     * batch's output, in which the rows of padding follow. */
+    /* The rows of padding are copies of the last request's first row. That request's output is a
+     * view of the batch's output, in which the rows of padding follow. */
     assert_float_equal(((float *)r[1]->fetch.data)[4], 40, 0);
     assert_float_equal(((float *)r[1]->fetch.data)[7], 42, 0);
     for (int i = 0; i < 2; i++)

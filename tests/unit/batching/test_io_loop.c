@@ -1,4 +1,4 @@
-/* Messages and retirements as an I/O loop receives them. */
+/* Messages and retirements of versions as an I/O loop receives them. */
 #include "tests/unit/batching/scheduler_fixture.h"
 
 static int opened[4], n_opened;

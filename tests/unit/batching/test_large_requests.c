@@ -1,4 +1,4 @@
-/* Requests with more rows than a batch may have: enable_large_batch_splitting. */
+/* Splits requests that have more rows than a batch may have (enable_large_batch_splitting). */
 #include "tests/unit/batching/scheduler_fixture.h"
 
 #define SPLIT                                                                                      \
@@ -16,7 +16,7 @@ static void a_large_request_is_split_and_concatenated(void **state)
     atomic_store(&sched_model.held, false);
     sched_wait_done(w, 3);
     assert_int_equal(atomic_load(&sched_model.runs), 4);
-    /* The first sub-request fills the open batch. */
+    /* The first sub-request of the large request fills the open batch. */
     assert_int_equal(atomic_load(&sched_model.rows[1]), 4);
     assert_int_equal(atomic_load(&sched_model.rows[2]), 4);
     assert_int_equal(atomic_load(&sched_model.rows[3]), 3);
@@ -59,7 +59,7 @@ static void a_large_request_fails_as_one_and_spares_its_neighbours(void **state)
     struct world *w = sched_begin_as_tensorflow(SPLIT);
     struct request *small, *large, *first = sched_block(w);
     small = sched_submit(w, 1, 5, RT_NEVER);
-    /* The model refuses the number 13, which is among the values. */
+    /* The model refuses the number 13, which is one of the request's values. */
     large = sched_submit_shaped(w, 2, (int64_t[]){10, 2}, 1, 1, RT_NEVER);
     srv_io_loop_end_turn(&w->io_loop);
     atomic_store(&sched_model.held, false);
@@ -86,7 +86,8 @@ static void a_request_whose_outputs_cannot_be_concatenated_runs_whole(void **sta
     assert_int_equal(atomic_load(&sched_model.runs), 4);
     assert_int_equal(atomic_load(&sched_model.rows[3]), 10);
     sched_drop(large);
-    large = sched_submit(w, 10, 1, RT_NEVER); /* now it is known that the request cannot be split */
+    /* The scheduler now knows that the request cannot be split. */
+    large = sched_submit(w, 10, 1, RT_NEVER);
     srv_io_loop_end_turn(&w->io_loop);
     sched_wait_done(w, 2);
     assert_int_equal(atomic_load(&sched_model.runs), 5);

@@ -1,4 +1,4 @@
-/* A request's way through the scheduler: queue, worker or I/O loop, and what ends it early. */
+/* The path of a request through the scheduler: queue, worker or I/O loop, and early ends. */
 #include "tests/unit/batching/scheduler_fixture.h"
 
 #include <unistd.h>
@@ -8,7 +8,7 @@ static void a_request_runs_and_is_answered_once(void **state)
     (void)state;
     struct world *w = sched_begin(2, true, false);
     struct request *r = sched_submit(w, 3, 1.5f, RT_NEVER);
-    assert_int_equal(atomic_load(&w->n_done), 0); /* jobs are submitted when the turn ends */
+    assert_int_equal(atomic_load(&w->n_done), 0); /* jobs are submitted only when the turn ends */
     srv_io_loop_end_turn(&w->io_loop);
     sched_wait_done(w, 1);
     sched_expect(r, 3, 1.5f);
@@ -118,7 +118,8 @@ static void tiny_jobs_run_on_the_network_thread_once_their_cost_is_known(void **
     (void)state;
     struct world *w = sched_begin(2, true, false);
     w->server.options.inline_max_us = 1000000;
-    for (int i = 0; i < 3; i++) { /* workers run the first three, from which the cost is learned */
+    /* Workers run the first three requests, from which the cost is learned. */
+    for (int i = 0; i < 3; i++) {
         struct request *r = sched_submit(w, 1, 1, RT_NEVER);
         assert_int_equal(atomic_load(&w->n_done), i);
         srv_io_loop_end_turn(&w->io_loop);
@@ -148,7 +149,7 @@ static void small_requests_do_not_wait_for_workers_that_are_at_long_ones(void **
 {
     (void)state;
     struct world *w = sched_begin(1, true, false);
-    /* From it the scheduler learns that the shape is quick. */
+    /* The scheduler learns from the first request that the shape is quick. */
     struct request *first = sched_submit(w, 1, 1, RT_NEVER);
     srv_io_loop_end_turn(&w->io_loop);
     sched_wait_done(w, 1);
@@ -165,7 +166,7 @@ static void small_requests_do_not_wait_for_workers_that_are_at_long_ones(void **
         usleep(500);
     small = sched_submit(w, 1, 4, RT_NEVER);
     srv_io_loop_end_turn(&w->io_loop);
-    sched_wait_done(w, 2); /* the only worker is still decoding */
+    sched_wait_done(w, 2); /* `small` completes while the only worker is still decoding */
     sched_expect(small, 1, 4);
     atomic_store(&decodes, false);
     sched_wait_done(w, 3);

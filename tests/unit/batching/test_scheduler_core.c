@@ -48,7 +48,7 @@ static int at(const struct world *w, const struct srv_core_job *j)
     return j ? (int)(j - w->job) : -1;
 }
 
-/* Takes one batch, which must come from `bucket` and have `n_jobs` jobs. */
+/* Takes one batch from the core. It must come from `bucket` and have `n_jobs` jobs. */
 static struct srv_core_batch take(struct world *w, int64_t now, int bucket, int n_jobs)
 {
     struct srv_core_batch b;
@@ -83,10 +83,11 @@ static void a_number_of_rows_that_is_preferred_is_made_with_few_less(void **stat
     for (int i = 0; i < 5; i++)
         put(&w, 0, 1, RT_NEVER, 10);
     take(&w, 10, 0, 4);
-    take(&w, 10, 0, 1); /* one job cannot be fewer, so it runs although one row is not preferred */
+    /* A single job cannot be reduced, so it runs although one row is not preferred. */
+    take(&w, 10, 0, 1);
     put(&w, 0, 1, RT_NEVER, 10);
     put(&w, 0, 2, RT_NEVER, 10);
-    take(&w, 10, 0, 2); /* neither one nor three rows are preferred, so both jobs run */
+    take(&w, 10, 0, 2); /* neither one nor three rows are a preferred size, so both jobs run */
     for (int i = 0; i < 9; i++)
         put(&w, 0, 1, RT_NEVER, 10);
     take(&w, 10, 0, 8);
@@ -113,7 +114,7 @@ static void what_queued_meanwhile_runs_together_in_order_up_to_the_row_limit(voi
     begin(&w, usual());
     for (int i = 0; i < 5; i++)
         put(&w, 0, 3, RT_NEVER, i);
-    /* Two jobs have 6 rows, and a third would make 9, which is more than 8. */
+    /* Two jobs have 6 rows, and a third would make 9, which exceeds the limit of 8. */
     struct srv_core_batch b = take(&w, 10, 0, 2);
     assert_int_equal(b.rows, 6);
     assert_int_equal(at(&w, b.jobs), 0);
@@ -178,7 +179,7 @@ static void jobs_without_a_deadline_are_not_starved_by_those_with_one(void **sta
     (void)state;
     struct world w;
     begin(&w, usual());
-    put(&w, 0, 1, RT_NEVER, 0); /* patience gives it a deadline of 1000 */
+    put(&w, 0, 1, RT_NEVER, 0); /* `patience` gives the job a deadline of 1000 */
     put(&w, 1, 1, 1200, 600);
     take(&w, 700, 0, 1);
 }
@@ -263,7 +264,7 @@ static void a_batch_stops_growing_where_a_member_would_miss_its_deadline(void **
         srv_cost_learn(&w.bucket[0].cost, i, 100 * i);
     for (int i = 0; i < 6; i++)
         put(&w, 0, 1, 350, 0);
-    /* Four rows would take 400, beyond the deadline of 350. */
+    /* Four rows would take 400 ns and miss the deadline of 350. */
     assert_int_equal(take(&w, 0, 0, 3).rows, 3);
 }
 
@@ -282,7 +283,7 @@ static void a_batch_is_shared_among_free_workers_when_rows_cost_more_than_the_st
     assert_int_equal(b.n_jobs, 4);
     assert_true(srv_core_next(&w.core, 1, 1, &b, &expired));
     assert_int_equal(b.n_jobs, 4);
-    /* Where the start of a run costs more than its rows, one batch takes all rows. */
+    /* If the fixed cost of a run exceeds the cost of its rows, one batch takes all rows. */
     for (int i = 1; i <= 8; i++)
         srv_cost_learn(&w.bucket[2].cost, i, 10000 + i);
     for (int i = 0; i < 8; i++)
@@ -302,7 +303,7 @@ a_worker_beside_the_others_gets_small_jobs_alone_that_are_known_to_be_short(void
     s.max_running = 1;
     begin(&w, s);
     put(&w, 0, 1, RT_NEVER, 0);
-    take(&w, 5, 0, 1); /* it is the one batch that may run */
+    take(&w, 5, 0, 1); /* its batch is the only one that may run */
     for (int i = 1; i < 4; i++)
         put(&w, i, 1, RT_NEVER, 5);
     w.bucket[2].is_small = w.bucket[3].is_small = true;
@@ -360,7 +361,7 @@ static void a_model_queue_that_was_idle_does_not_claim_the_past(void **state)
         first += b.bucket == &w.bucket[0];
         srv_core_done(&w.core, &b, 1000, true);
     }
-    assert_int_equal(first, 1); /* one of the first three batches is the busy model queue's */
+    assert_int_equal(first, 1); /* one of the first three batches comes from the busy model queue */
 }
 
 static void a_writer_runs_alone_and_in_order(void **state)
@@ -373,8 +374,8 @@ static void a_writer_runs_alone_and_in_order(void **state)
     put(&w, 0, 1, RT_NEVER, 0);
     struct srv_core_batch reader = take(&w, 1, 0, 1);
     put(&w, 1, 1, 900, 2);
-    put(&w, 1, 1, 800, 3); /* an earlier deadline does not overtake another write */
-    take_none(&w, 4);      /* a reader still runs */
+    put(&w, 1, 1, 800, 3); /* an earlier deadline does not let a write overtake another write */
+    take_none(&w, 4);      /* the write waits, because a reader still runs */
     put(&w, 0, 1, RT_NEVER, 5);
     take_none(&w, 5); /* later readers do not overtake the waiting writer */
     srv_core_done(&w.core, &reader, 10, true);
@@ -484,7 +485,7 @@ static void a_batch_that_the_next_job_does_not_fit_waits_no_longer(void **state)
     put(&w, 0, 4, RT_NEVER, 10);
     put(&w, 0, 3, RT_NEVER, 11);
     take_none(&w, 12);
-    put(&w, 0, 2, RT_NEVER, 13); /* it does not fit, and opens another batch */
+    put(&w, 0, 2, RT_NEVER, 13); /* the job does not fit, and opens another batch */
     take(&w, 14, 0, 2);
     take_none(&w, 15);
     assert_int_equal(srv_core_next_timer(&w.core), 113);
@@ -501,10 +502,12 @@ static void batches_that_wait_are_limited_and_an_open_one_is_filled(void **state
     assert_int_equal(srv_core_open_batch_rows(&w.bucket[0]), 0);
     assert_int_equal(put(&w, 0, 5, RT_NEVER, 0), SRV_CORE_QUEUED);
     assert_int_equal(srv_core_open_batch_rows(&w.bucket[0]), 3);
-    assert_int_equal(put(&w, 0, 5, RT_NEVER, 0), SRV_CORE_QUEUED); /* it opens the second batch */
+    /* The last rows open a second batch. */
+    assert_int_equal(put(&w, 0, 5, RT_NEVER, 0), SRV_CORE_QUEUED);
     assert_int_equal(w.queue[0].n_batches, 2);
     assert_int_equal(put(&w, 0, 4, RT_NEVER, 0), SRV_CORE_FULL_BATCHES);
-    assert_int_equal(put(&w, 0, 3, RT_NEVER, 0), SRV_CORE_QUEUED); /* it fits the open batch */
+    /* The request fits the open batch. */
+    assert_int_equal(put(&w, 0, 3, RT_NEVER, 0), SRV_CORE_QUEUED);
     assert_int_equal(put(&w, 0, 1, RT_NEVER, 0), SRV_CORE_FULL_BATCHES);
     assert_int_equal(srv_core_free_rows(&w.bucket[0]), 0);
     take(&w, 1, 0, 1);
@@ -593,7 +596,7 @@ static void fixed_batches_are_neither_shared_nor_cut_short_by_what_was_learned(v
     w.policy.fixed = true;
     for (int i = 0; i < 20; i++)
         srv_cost_learn(&w.bucket[0].cost, i % 4 + 1, 10 + 1000 * (i % 4 + 1));
-    put(&w, 0, 2, 1500, 1000); /* the learned cost is beyond the deadline */
+    put(&w, 0, 2, 1500, 1000); /* the learned cost exceeds the time to the deadline */
     put(&w, 0, 2, RT_NEVER, 1000);
     put(&w, 0, 2, RT_NEVER, 1000);
     struct srv_core_batch b;
@@ -626,18 +629,18 @@ static void a_cheap_job_of_an_idle_bucket_may_run_where_it_is(void **state)
     struct srv_core_batch b;
     begin(&w, usual());
     struct srv_core_job j = {.rows = 1, .deadline_ns = RT_NEVER};
-    /* The cost is unknown. */
+    /* The cost of the job is unknown, so it does not run inline. */
     assert_false(srv_core_begin_inline(&w.core, &w.bucket[0], &j, 2, 40, &b));
     for (int i = 0; i < 3; i++)
         srv_cost_learn(&w.bucket[0].cost, 1, 20);
-    /* The cost is above the limit of 10. */
+    /* The cost of the job is above the limit of 10. */
     assert_false(srv_core_begin_inline(&w.core, &w.bucket[0], &j, 2, 10, &b));
     assert_false(srv_core_begin_inline(&w.core, &w.bucket[0], &j, 0, 40, &b)); /* no core is free */
     assert_true(srv_core_begin_inline(&w.core, &w.bucket[0], &j, 2, 40, &b));
     assert_int_equal(w.core.running, 1);
     srv_core_done(&w.core, &b, 20, true);
     put(&w, 0, 1, RT_NEVER, 0);
-    /* A job waits in the bucket. */
+    /* A job already waits in the bucket. */
     assert_false(srv_core_begin_inline(&w.core, &w.bucket[0], &j, 2, 40, &b));
 }
 

@@ -53,7 +53,8 @@ static void halves_are_rounded_to_the_nearest_even(void **state)
         assert_true(cl_set_real(SLIPWAY_BFLOAT16, &bits, all[i].v));
         assert_int_equal(bits, all[i].bfloat);
     }
-    for (unsigned h = 0; h < 65536; h++) { /* every half is converted to a double and back */
+    /* Every half-precision number is converted to a double and back. */
+    for (unsigned h = 0; h < 65536; h++) {
         uint16_t bits = (uint16_t)h, back;
         double v = cl_get_real(SLIPWAY_HALF, &bits);
         assert_true(cl_set_real(SLIPWAY_HALF, &back, v));
@@ -65,8 +66,8 @@ static void halves_are_rounded_once(void **state)
 {
     (void)state;
     uint16_t bits;
-    /* Rounded to a float first, each number would be halfway between two 16-bit numbers and round
-     * down. */
+    /* Rounded to a float first, each number would be halfway between two 16-bit numbers and be
+     * rounded down. */
     assert_true(cl_set_real(SLIPWAY_BFLOAT16, &bits, 1 + 0x1p-8 + 0x1p-30));
     assert_int_equal(bits, 0x3f81);
     assert_true(cl_set_real(SLIPWAY_HALF, &bits, 1 + 0x1p-11 + 0x1p-30));

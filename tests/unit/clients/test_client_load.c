@@ -75,7 +75,7 @@ static void tensors_are_the_same_within_the_tolerance(void **state)
     assert_string_equal(err.msg, "output \"a\": another shape");
 }
 
-/* The cases are those of test_golden.c, because a replay must accept what a golden accepts. */
+/* The cases are those of test_golden.c, because a replay must accept whatever a golden accepts. */
 static void a_tolerance_is_a_part_of_the_largest_of_the_output(void **state)
 {
     (void)state;
@@ -150,7 +150,7 @@ static void tensors_are_compared_by_their_names(void **state)
     /* tensor { name: "y:0" tensor { dtype: 1 float_val: 1 } } */
     static const char a[] = "\x0a\x0f\x0a\x03y:0\x12\x08\x08\x01\x2a\x04\0\0\x80\x3f";
     static const char b[] = "\x0a\x0f\x0a\x03y:0\x12\x08\x08\x01\x2a\x04\0\0\0\x40";
-    /* the tensor "y:0" of `a` behind a tensor "x" */
+    /* the tensor "y:0" of `a`, preceded by a tensor "x" */
     static const char c[] = "\x0a\x0d\x0a\x01x\x12\x08\x08\x01\x2a\x04\0\0\0\x40"
                             "\x0a\x0f\x0a\x03y:0\x12\x08\x08\x01\x2a\x04\0\0\x80\x3f";
     static const enum pb_log_type types[] = {PB_LOG_SESSION_RUN, PB_LOG_PREDICT};
@@ -212,7 +212,7 @@ static void json_is_compared_by_its_numbers(void **state)
     assert_string_equal(err.msg, "\"s\", not \"t\"");
     json_decref(a);
     json_decref(b);
-    /* The tolerance of each output follows from its own largest value. An output that was not
+    /* The tolerance of each output is relative to its own largest value. An output that was not
      * recorded is ignored. */
     assert_ok(cl_json_load(
                   rt_span_str(

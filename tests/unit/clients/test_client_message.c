@@ -37,7 +37,7 @@ static struct rt_span written(const struct fixture *f)
     return rt_span_of(f->bytes.p, f->bytes.n);
 }
 
-/* Returns the tensor of the only input of the request that was written. */
+/* Returns the tensor of the only input of the request that the client wrote. */
 static struct rt_span written_input(const struct fixture *f)
 {
     struct rt_span rest = written(f), name, tensor;
@@ -108,7 +108,7 @@ static void a_request_names_its_model_and_its_outputs(void **state)
     pb_free(message);
 }
 
-/* dtype FLOAT, shape [3], float_val 1, 2 */
+/* a TensorProto: dtype FLOAT, shape [3], float_val 1, 2 */
 static const unsigned char short_float[] = {8, 1, 0x12, 4,    0x12, 2, 8, 3, 0x2a,
                                             8, 0, 0,    0x80, 0x3f, 0, 0, 0, 0x40};
 
@@ -121,7 +121,7 @@ static void the_last_value_stands_for_those_left_out(void **state)
               &err);
     const float *x = out.data;
     assert_true(x[0] == 1 && x[1] == 2 && x[2] == 2);
-    /* Without values all elements are zero. */
+    /* If a TensorProto has no values, all elements are zero. */
     assert_ok(cl_read_tensor(rt_span_of(short_float, 8), f->arena, &f->budget, &out, &err), &err);
     x = out.data;
     assert_true(x[0] == 0 && x[2] == 0);
@@ -130,7 +130,7 @@ static void the_last_value_stands_for_those_left_out(void **state)
 static void negative_numbers_of_int_val_are_cut_to_their_width(void **state)
 {
     struct fixture *f = *state;
-    /* dtype INT8, shape [1], int_val: -2, as the ten bytes of an int32 */
+    /* a TensorProto: dtype INT8, shape [1], int_val -2, as the ten bytes of an int32 */
     static const unsigned char bytes[] = {8,    6,    0x12, 4,    0x12, 2,    8,
                                           1,    0x38, 0xfe, 0xff, 0xff, 0xff, 0xff,
                                           0xff, 0xff, 0xff, 0xff, 1};

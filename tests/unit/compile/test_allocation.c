@@ -1,7 +1,8 @@
 /*
- * A run of a shape that is specialised allocates nothing, and every allocation that making a plan
- * needs may fail: a sanitizer then sees that nothing leaks. Calls of malloc and its kin from
- * Slipway's own libraries are wrapped by the linker (tests/CMakeLists.txt) and counted here.
+ * A run of a specialised shape allocates nothing. Every allocation that making a plan needs may
+ * fail, and a sanitizer then checks that nothing leaks. The linker wraps calls of malloc and
+ * related functions from Slipway's own libraries (tests/CMakeLists.txt), and the wrappers count
+ * them.
  *
  * With directories of models as arguments, the program prints the allocations of each model's
  * "serving_default" signature with a batch of 1.
@@ -18,7 +19,7 @@
 
 static _Thread_local bool counting;
 static long n_allocations;
-/* This thread's calls so far, and the one that fails, from 1 on; 0: none. */
+/* n_calls counts this thread's allocations; number `fail_at` (from 1) fails, or none if it is 0. */
 static _Thread_local long fail_at, n_calls;
 
 void *__real_malloc(size_t n);
@@ -66,7 +67,8 @@ int __wrap_posix_memalign(void **p, size_t align, size_t n)
 
 enum { MAX_FETCHES = 64 };
 
-/* The allocations of ten runs, after six that may allocate: specialising, and filling the pools. */
+/* Returns the allocations of ten runs, after six runs that may allocate because they specialise and
+ * fill the pools. */
 static long allocations(struct rt_callable *call, const struct rt_tensor *feeds, int n_fetches)
 {
     struct rt_tensor out[MAX_FETCHES];
@@ -117,8 +119,8 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Makes the plan with its first allocation failing, then with its second, and so on until it makes
- * fewer allocations. */
+/* Makes the plan with its first allocation failing, then with its second, and so on until the plan
+ * makes fewer allocations than that. */
 static void fail_each(struct fixture *x, const struct rt_session_options *options,
                       const struct rt_call_spec *spec)
 {
@@ -256,7 +258,8 @@ static void a_loop_allocates_nothing(void **state)
     rt_bytes_clear(&body);
 }
 
-/* While i < 7: v = v + (all of v below 100 ? v : 1), by the frames and Switches of TensorFlow 1. */
+/* The graph computes, by the frames and Switches of TensorFlow 1: while i < 7: v = v + (all of v
+ * below 100 ? v : 1). */
 static void a_loop_of_frames_with_a_branch_in_it_allocates_nothing(void **state)
 {
     struct fixture *x = *state;
@@ -295,9 +298,9 @@ static void a_loop_of_frames_with_a_branch_in_it_allocates_nothing(void **state)
 }
 
 /*
- * An assignment to a frozen variable invalidates every plan, and with it the analysis that its rows
- * may be merged. When that analysis fails for want of memory, the runs are not merged for a while,
- * and then it is made again: a missing block must not decide about merging for good.
+ * An assignment to a frozen variable invalidates every plan and the analysis that permits merging
+ * its rows. If that analysis fails because memory is short, runs are not merged for a while, and
+ * then the analysis is repeated: one failed allocation must not end merging for good.
  */
 static void an_analysis_of_rows_that_finds_no_memory_is_made_again(void **state)
 {
@@ -331,14 +334,15 @@ static void an_analysis_of_rows_that_finds_no_memory_is_made_again(void **state)
         assert_true(rt_callable_is_rowwise(call, &shape, &err));
         gs_call(x->s, NULL, "read");
         assert_ok(rt_callable_run(gs_prepare(x->s, &writes), NULL, NULL, NULL, &err), &err);
-        call = gs_call(x->s, "x", "y"); /* the plan is made again */
+        /* The assignment invalidated the plan, so it is made again. */
+        call = gs_call(x->s, "x", "y");
         n_calls = 0;
         at += 1 + at / 8;
         fail_at = at;
         enum rt_status st = rt_callable_run(call, &t, &out, &merged, &err);
         fail_at = 0;
         n_unproved += st == RT_UNAVAILABLE;
-        if (st == RT_UNAVAILABLE) { /* The next run does not repeat the analysis at once. */
+        if (st == RT_UNAVAILABLE) { /* The next run does not repeat the failed analysis at once. */
             assert_int_equal(rt_callable_run(call, &t, &out, &merged, &err), RT_UNAVAILABLE);
             usleep(150000);
         } else if (st) {
@@ -355,7 +359,7 @@ static void an_analysis_of_rows_that_finds_no_memory_is_made_again(void **state)
 }
 
 /* An allocation that fails while the body of a function is instantiated is reported as out of
- * memory, not as a limit on functions that was reached. */
+ * memory, not as a limit on functions. */
 static void a_body_that_finds_no_memory_names_no_limit(void **state)
 {
     struct fixture *x = *state;

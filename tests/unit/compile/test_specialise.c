@@ -1,7 +1,6 @@
 /*
  * Specialisations for exact shapes (runtime/compile/specialise.c): they give the bits and the
- * errors of a run node by node, they keep a bounded amount of memory, and a shape is specialised
- * when it recurs.
+ * errors of a run node by node, hold a bounded amount of memory, and are made when a shape recurs.
  */
 #include "tests/support/test.h"
 
@@ -143,11 +142,11 @@ static void errors_say_the_same(void **state)
     node(x, "y", "GatherV2", "w i zero", "Tparams=float Tindices=int32 Taxis=int32");
     node(x, "z", "MatMul", "n w", "T=float");
     tiers_open(x, "x", (const char *[]){"y", "z"}, 2);
-    compare_rows(x, 4); /* some indices are negative */
+    compare_rows(x, 4); /* some of the indices are negative */
     struct rt_tensor t;
     assert_ok(rt_tensor_new(&t, NULL, RT_F32, 2, (int64_t[]){2, 3}, &x->err), &x->err);
     memset(t.data, 0, rt_tensor_bytes(&t));
-    tiers_compare(x, &t); /* the MatMul has no shape */
+    tiers_compare(x, &t); /* the MatMul's inputs do not match, so it has no shape */
     rt_tensor_clear(&t);
 }
 
@@ -176,7 +175,7 @@ static void what_no_run_could_hold_is_refused(void **state)
     compare_rows(x, 2);
 }
 
-/* n values of 4 columns, "v0" and so on, each computed from earlier ones. */
+/* Adds n values of 4 columns, "v0", "v1", ..., each computed from earlier ones. */
 static void random_graph(struct tiers *x, unsigned *seed, int n)
 {
     static const char *const unary[] = {"Relu", "Neg", "Abs", "Square", "Identity", "Tanh"};
@@ -194,7 +193,7 @@ static void random_graph(struct tiers *x, unsigned *seed, int n)
         case 2:
             node(x, name, unary[next(seed) % 6], b, "T=float");
             break;
-        case 3: /* flattened and reshaped back */
+        case 3: /* the value is flattened and reshaped back */
             snprintf(in, sizeof in, "%s flat", b);
             snprintf(a, sizeof a, "line%d", i);
             node(x, a, "Reshape", in, "T=float Tshape=int32");
@@ -215,7 +214,7 @@ static void random_graph(struct tiers *x, unsigned *seed, int n)
             snprintf(in, sizeof in, "%s swap", a);
             node(x, name, "Transpose", in, "T=float Tperm=int32");
             break;
-        case 6: /* sometimes a shape that depends on values */
+        case 6: /* sometimes the shape depends on values */
             if (next(seed) % 4 == 0) {
                 snprintf(in, sizeof in, "%s half", b);
                 snprintf(a, sizeof a, "more%d", i);
@@ -283,7 +282,7 @@ static void what_is_kept_is_bounded(void **state)
     assert_true(tiers_specialisations(x) > 0 && tiers_specialisations(x) <= 64);
 }
 
-/* A session of the fixture's graph with these options, and the callable from "x" to one fetch. */
+/* A session on the fixture's graph with given options, and its callable from "x" to one fetch. */
 struct opened {
     struct rt_session *session;
     struct rt_callable *call;
@@ -310,7 +309,8 @@ static struct rt_session_stats run_one(const struct opened *o, int n)
     return stats;
 }
 
-/* Opens the compiled session of the fixture with these options; its callable is from "x" to "y". */
+/* Opens the compiled session of the fixture with these options; its callable runs from "x" to
+ * "y". */
 static void open_compiled(struct tiers *x, const struct rt_session_options *options)
 {
     const struct opened o = open_one(x, "y", options);
@@ -522,7 +522,8 @@ static void idle_memory_takes_no_others_budget(void **state)
     node(x, "m3", "MatMul", "m2 w", "T=float");
     node(x, "y", "Neg", "m3", "T=float");
     open_compiled(x, &options);
-    /* A row takes 16 bytes in each of three values: two in the activation buffer, one fetched. */
+    /* Each of three values takes 16 bytes per row: two values in the activation buffer, one
+     * fetched. */
     for (int i = 0; i < 6; i++) {
         struct rt_tensor t = rows((5 << 20) / 16 + i * 100), y;
         assert_ok(rt_callable_run(x->call[1], &t, &y, NULL, &x->err), &x->err);
@@ -606,7 +607,7 @@ static void a_shape_is_compiled_when_it_recurs(void **state)
     assert_int_equal(tiers_specialisations(x), 1);
     assert_int_equal(rt_session_compile(x->tier[1]), 1);
     assert_int_equal(tiers_specialisations(x), 2);
-    rt_callable_request_compilation(x->call[1], &shape); /* it is compiled already */
+    rt_callable_request_compilation(x->call[1], &shape); /* the shape is compiled already */
     assert_int_equal(rt_session_compile(x->tier[1]), 0);
 }
 
@@ -625,7 +626,7 @@ static void a_compiler_does_so_beside_the_runs(void **state)
         if (round < 2) {
             rt_compiler_wait(compiler);
             assert_int_equal(tiers_specialisations(x), 10);
-        } /* In the last round the session may be freed while it is compiled for. */
+        } /* In the last round the session may be freed while the compiler works on it. */
         close_compiled(x);
     }
     rt_compiler_free(compiler);
@@ -641,7 +642,7 @@ static void a_compiler_leaves_what_is_compiled_at_once(void **state)
     node(x, "n", "Neg", "x", "T=float");
     node(x, "y", "Tanh", "n", "T=float");
     open_compiled(x, &options);
-    for (int i = 0; i < 40; i++) /* the compiler may have begun with these */
+    for (int i = 0; i < 40; i++) /* the compiler may have begun to compile these shapes */
         run_rows(x, i % 10);
     rt_session_loading(x->tier[1], true, NULL);
     const int before = tiers_specialisations(x) + rt_session_compile(x->tier[1]);
@@ -652,7 +653,7 @@ static void a_compiler_leaves_what_is_compiled_at_once(void **state)
     rt_compiler_wait(compiler);
     assert_int_equal(tiers_specialisations(x), 10);
     assert_int_equal(rt_session_compile(x->tier[1]), 6);
-    run_rows(x, 30); /* compiled when the load ends */
+    run_rows(x, 30); /* this shape is compiled when loading ends */
     rt_session_loading(x->tier[1], false, NULL);
     rt_compiler_wait(compiler);
     assert_int_equal(tiers_specialisations(x), 17);
@@ -660,9 +661,9 @@ static void a_compiler_leaves_what_is_compiled_at_once(void **state)
     rt_compiler_free(compiler);
 }
 
-/* Callables of one session that need more specialisations together than the session keeps. Each
- * runs on a thread of its own beside the compiler's, so that a plan's specialisations are evicted
- * for another plan's while both run. */
+/* Callables of one session that together need more specialisations than the session holds. Each
+ * runs on a thread of its own beside the compiler's thread, so that a plan's specialisations are
+ * evicted in favour of another plan's while both run. */
 enum { RIVALS = 8, RIVAL_RUNS = 1500, RUNS_PER_SHAPE = 3 };
 
 struct rival {

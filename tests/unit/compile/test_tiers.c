@@ -1,6 +1,6 @@
 /*
- * Every signature of the models that come with the project, at batch sizes that change and recur:
- * specialised it gives the bits that it gives node by node, and with fusion nearly the same
+ * Runs every signature of the project's own models at batch sizes that change and recur.
+ * Specialised it must give the bits that it gives node by node, and with fusion nearly the same
  * numbers.
  */
 #include "tests/support/test.h"
@@ -35,7 +35,8 @@ static struct rt_model *load(const char *dir, const struct rt_tuning *tuning)
     return m;
 }
 
-/* Returns false for a type other than float, for which no values are made up. */
+/* Makes the tensor for an input. Returns false for a type other than float, for which there are no
+ * values. */
 static bool make_feed(const struct rt_tensor_spec *in, int64_t batch, struct rt_tensor *t)
 {
     int64_t dim[RT_MAX_RANK];

@@ -164,7 +164,7 @@ static void what_tensorflow_serving_refuses_is_refused(void **state)
                  RT_INVALID_ARGUMENT, &err, "has no name");
     assert_fails(parse("model_config_list { confg {} }"), RT_INVALID_ARGUMENT, &err,
                  "Invalid protobuf file: 'models.config': 1:27: Message type");
-    /* All names are checked before any platform. */
+    /* The names of all models are checked before the platform of any. */
     assert_fails(parse(LIST("config { name: 'm' base_path: '/m' } " MODEL("m", ""))),
                  RT_INVALID_ARGUMENT, &err, "Illegal to list model m multiple times");
 }
@@ -216,7 +216,7 @@ static void an_empty_file_may_not_follow_a_list(void **state)
                  "ModelConfigList to another.");
     struct srv_config *list = config;
     config = NULL;
-    /* An empty list states that there are no models. */
+    /* An empty model_config_list states that there are no models. */
     assert_ok(parse("model_config_list {}"), &err);
     assert_ok(srv_config_check_transition(list, config, &err), &err);
     srv_config_free(list);
@@ -239,7 +239,7 @@ static void logging_is_kept(void **state)
     assert_null(config->models[2].logging);
 }
 
-/* Each of the other texts differs from the first in one respect. */
+/* Each of the other configurations differs from the first in one respect. */
 static void configs_are_the_same_when_they_say_the_same(void **state)
 {
     (void)state;
@@ -338,8 +338,8 @@ static void links_to_nothing_in_a_folder_are_named(void **state)
     folder_remove();
 }
 
-/* A folder of models that can be listed but not searched keeps its models. They would otherwise be
- * unloaded by a mistaken chmod. */
+/* A model directory that can be listed but not searched counts as a model. Otherwise a mistaken
+ * chmod would unload the model. */
 static void a_model_that_may_not_be_looked_at_stays_one(void **state)
 {
     (void)state;

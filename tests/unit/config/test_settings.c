@@ -66,7 +66,8 @@ static void parallelism_is_the_number_of_workers_and_the_cores_of_a_run(void **s
     assert_int_equal(o.cores_per_run, 4);
     assert_ok(RESOLVE("--tensorflow_intra_op_parallelism=2", "--tensorflow_session_parallelism=7"),
               &err);
-    /* The intra and inter flags take precedence over the session flag. */
+    /* The flags for intra-op and inter-op parallelism take precedence over the flag for the
+     * session. */
     assert_int_equal(o.num_workers, 2);
     assert_ok(RESOLVE("--tensorflow_intra_op_parallelism=2", "--num_workers=9"), &err);
     assert_int_equal(o.num_workers, 9);
@@ -208,7 +209,7 @@ static void an_empty_platform_config_is_all_defaults(void **state)
     const char *path = file(PLATFORM(""));
     assert_ok(RESOLVE(flag("platform_config_file", path), "--enable_batching"), &err);
     assert_int_equal(o.enable_batching, SRV_UNSAID);
-    /* TensorFlow Serving also takes an absent field as false. */
+    /* TensorFlow Serving also treats an absent field as false. */
     assert_false(o.enable_model_warmup);
     assert_string_equal(o.saved_model_tags, "serve");
     folder_remove();

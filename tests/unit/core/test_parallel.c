@@ -11,7 +11,7 @@ enum { SHARDS = 1000 };
 
 struct counts {
     struct rt_parallel *p;
-    int times[SHARDS]; /* not atomic: a shard that two cores run is a data race as well */
+    int times[SHARDS]; /* not atomic, so that TSan reports a shard that two cores run */
     atomic_int at_once, most;
 };
 
@@ -79,7 +79,7 @@ static void a_run_is_no_wider_than_its_width(void **state)
     rt_parallel_free(p);
 }
 
-/* Shards that end only when two of them run at once, so that a second core has to take one. */
+/* Shards that end only when two of them run at once, so that a second core has to run one. */
 struct meeting {
     atomic_int there;
 };
@@ -111,7 +111,7 @@ static void no_helper_comes_when_every_core_has_a_run(void **state)
     (void)state;
     struct rt_parallel *p = rt_parallel_new(3, 3);
     struct counts c = {.p = p};
-    for (int i = 0; i < 4; i++) /* one run more than there are cores */
+    for (int i = 0; i < 4; i++) /* enters one run more than there are cores */
         rt_parallel_enter(p);
     assert_int_equal(rt_parallel_free_width(p), 1);
     rt_parallel_run(p, SHARDS, count_shard, &c);
@@ -191,7 +191,7 @@ static void many_callers_share_the_cores(void **state)
         assert_true(c[i].ok);
     }
     while (rt_parallel_free_width(p) != 3)
-        ; /* every core is free again in the end */
+        ; /* waits until every core is free again */
     rt_parallel_free(p);
 }
 
@@ -224,7 +224,7 @@ static void an_idle_pool_uses_no_core(void **state)
     struct rt_parallel *p = rt_parallel_new(4, 4);
     rt_parallel_run(p, 4, nothing, NULL);
     struct timespec pause = {.tv_nsec = 50000000};
-    nanosleep(&pause, NULL); /* the helpers go to sleep in this time */
+    nanosleep(&pause, NULL); /* the helper threads go to sleep during this pause */
     const int64_t before = cpu_ns();
     pause.tv_nsec = 200000000;
     nanosleep(&pause, NULL);

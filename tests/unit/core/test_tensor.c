@@ -1,4 +1,4 @@
-/* Tensors, their buffers and strings, and the pools and budgets that memory comes from
+/* Tensors, their buffers and strings, and the pools and budgets that limit their memory
  * (runtime/core/tensor.h). */
 #include "tests/support/test.h"
 
@@ -23,7 +23,7 @@ static void strings_of_any_length_keep_their_bytes(void **state)
         rt_str_copy(&copy, &s);
         assert_memory_equal(rt_str_data(&copy), text, n);
     }
-    /* A string may be set to a part of itself. */
+    /* A string may be set to a substring of itself. */
     assert_true(rt_str_set(&s, NULL, rt_str_data(&s) + 200, 99, NULL));
     assert_memory_equal(rt_str_data(&s), text + 200, 99);
     rt_str_clear(&s);
@@ -83,14 +83,14 @@ static void a_pool_counts_recycles_and_holds_to_its_limit(void **state)
     assert_null(rt_buffer_new(p, RT_F32, 1 << 20, &err));
     assert_int_equal(err.code, RT_RESOURCE_EXHAUSTED);
     assert_non_null(strstr(err.msg, "out of memory: "));
-    /* A buffer may outlive its pool's owner. */
+    /* A buffer may outlive the owner of its pool. */
     rt_pool_trim(p, 0);
     rt_pool_unref(p);
     memset(a->data, 1, a->size);
     rt_buffer_unref(a);
 }
 
-/* The header in front of a small allocation takes more than the allocation, and counts too. */
+/* The header of a small allocation is larger than the allocation itself, and counts too. */
 static void small_pieces_count_what_they_take(void **state)
 {
     (void)state;
@@ -314,7 +314,7 @@ static void pools_of_one_budget_share_its_bound(void **state)
                "in use by all runs together of the limit of 104857600 (--run_memory_total_bytes)"));
     struct rt_buffer *b = rt_buffer_new(q, RT_U8, 10 << 20, &err);
     assert_non_null(b);
-    rt_pool_unref(p); /* its buffer keeps the pool alive */
+    rt_pool_unref(p); /* the buffer keeps the pool alive */
     rt_buffer_unref(a);
     struct rt_buffer *c = rt_buffer_new(q, RT_U8, 80 << 20, &err);
     assert_non_null(c);
@@ -326,7 +326,7 @@ static void pools_of_one_budget_share_its_bound(void **state)
     assert_int_equal(atomic_load(&budget.used), 0);
 }
 
-/* A pool reserves bytes of the budget ahead, for speed. An idle pool gives its reserve to a pool
+/* A pool reserves bytes of the budget ahead, for speed. An idle pool yields its reserve to a pool
  * that needs it. */
 static void idle_pools_leave_their_reserve_to_others(void **state)
 {
@@ -346,7 +346,8 @@ static void idle_pools_leave_their_reserve_to_others(void **state)
     }
     struct rt_buffer *most = rt_buffer_new(p[7], RT_U8, 13 << 20, &err);
     assert_non_null(most);
-    assert_null(rt_buffer_new(p[8], RT_U8, 2 << 20, &err)); /* 13 MB of the 16 are in use */
+    /* 13 MB of the budget of 16 MB are in use. */
+    assert_null(rt_buffer_new(p[8], RT_U8, 2 << 20, &err));
     rt_pool_unref(p[20]);
     rt_buffer_unref(most);
     for (int i = 0; i < POOLS; i++)
@@ -362,10 +363,11 @@ struct tight {
     struct rt_budget budget;
     struct rt_pool *pool[TIGHT_POOLS];
     atomic_size_t out;
-    atomic_int n_given, n_beyond, n_threads; /* the last counts started threads and seeds each */
+    /* n_threads counts started threads and seeds the generator of each. */
+    atomic_int n_given, n_beyond, n_threads;
 };
 
-/* Holds up to two blocks at a time, of any of the pools, and counts whenever the blocks of all
+/* Holds up to two blocks at a time, from any of the pools, and counts how often the blocks of all
  * threads exceed the limit. */
 static void *take_and_give(void *arg)
 {
@@ -418,9 +420,9 @@ static void a_tight_budget_holds_while_reserves_move(void **state)
 }
 
 /*
- * A refusal by a full budget costs the same however many pools share the budget. Asking 8000 pools
- * at each of 40000 refusals took ten seconds or more; the limit of MOST_S leaves room for a busy
- * machine.
+ * The cost of a refusal by a full budget does not depend on the number of pools that share the
+ * budget. Asking 8000 pools at each of 40000 refusals took ten seconds or more; the limit of MOST_S
+ * allows for a busy machine.
  */
 static void a_refusal_does_not_ask_all_pools_that_have_nothing(void **state)
 {
@@ -441,7 +443,8 @@ static void a_refusal_does_not_ask_all_pools_that_have_nothing(void **state)
     for (int i = 0; i < REFUSALS; i++)
         assert_null(rt_buffer_new(p[i % POOLS], RT_U8, 2 << 20, &err));
     assert_true((rt_now_ns() - before) / 1000000000 < MOST_S);
-    /* The block goes to its pool's reserve, from where another pool gets the bytes. */
+    /* The freed block becomes part of its pool's reserve, from which another pool gets the
+     * bytes. */
     rt_buffer_unref(most);
     struct rt_buffer *other = rt_buffer_new(p[POOLS - 1], RT_U8, 13 << 20, &err);
     assert_non_null(other);
@@ -474,7 +477,7 @@ static void what_is_no_tensor_counts_likewise(void **state)
     assert_non_null(b);
     rt_pool_discharge(p, 40 << 20);
     rt_buffer_unref(b);
-    /* Only blocks of buffers stay in the pool for the next run. */
+    /* Only the blocks of buffers stay in the pool for the next run. */
     assert_in_range(rt_pool_end(p, 0), 0, 20 << 20);
     assert_int_equal(rt_pool_in_use(p), 0);
     rt_pool_unref(p);
@@ -507,7 +510,7 @@ static void zeroing_many_strings_ends_when_the_run_does(void **state)
     (void)state;
     enum {
         STRINGS = 5 * RT_ZERO_PIECE / (int)sizeof(struct rt_str) / 2
-    }; /* two and a half pieces that are zeroed between checks */
+    }; /* 2.5 times the memory that is zeroed between two checks */
     struct rt_error err = {0};
     struct rt_pool *p = rt_pool_new(0);
     int left = 10;
@@ -521,7 +524,7 @@ static void zeroing_many_strings_ends_when_the_run_does(void **state)
         assert_int_equal(text[i].n, 0);
         assert_true(rt_str_set(&text[i], p, "longer than what fits into it", 29, &err));
     }
-    /* The next tensor gets the same block, which is full of pointers to freed texts. */
+    /* The next tensor gets the same block, which is full of pointers to freed strings. */
     rt_tensor_clear(&t);
     for (int most = 0; most < 2; most++) {
         left = most;

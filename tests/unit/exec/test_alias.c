@@ -1,7 +1,7 @@
 /*
- * TensorFlow 1 reads a ref variable through one Identity that all readers share. The Identity waits
- * for nothing and may run before an update, and a reader that waits for the update must still see
- * what it wrote (runtime/exec/alias.h). The expected sums are TensorFlow's for this graph, which
+ * TensorFlow 1 reads a ref variable through one Identity that all readers share. The Identity has
+ * no control input and may run before an update, but a reader that waits for the update must still
+ * see its result (runtime/exec/alias.h). The expected sums are TensorFlow's for this graph, which
  * TensorFlow's graph optimiser does not change.
  */
 #include "tests/support/registry.h"
@@ -12,8 +12,8 @@
 
 enum { RUNS = 3, TUNINGS = 4 };
 
-/* `fetch` is fetched RUNS times with x = 1, and its elements have these sums. Before the first run
- * v is {{0, 1}, {2, 3}} and w is 64 ones in rows of 16. */
+/* `fetch` is fetched RUNS times with x = 1, and its elements have the sums `sum`. Before the first
+ * run v is {{0, 1}, {2, 3}} and w is 64 ones in rows of 16. */
 struct form {
     const char *fetch;
     float sum[RUNS];
@@ -29,13 +29,13 @@ static const struct form forms[] = {
     /* a reader that waits for the update by a data edge */
     {"by_data", {20, 28, 36}},
     {"old_is_new", {10, 14, 18}},
-    /* views share the buffer */
+    /* views share the buffer of the variable */
     {"flat_behind", {10, 14, 18}},
     {"expanded_behind", {10, 14, 18}},
     {"stopped_behind", {10, 14, 18}},
     {"rows_behind", {64, 96, 128}},
     {"list_behind", {10, 14, 18}},
-    /* ops that return their input unchanged share its buffer too */
+    /* ops that return their input unchanged also share its buffer */
     {"checked_behind", {10, 14, 18}},
     {"cast_behind", {10, 14, 18}},
     {"bits_behind", {10, 14, 18}},
@@ -58,17 +58,17 @@ static const struct form forms[] = {
     {"snapshot_behind", {6, 10, 14}},
     {"part_behind", {1, 3, 5}},
     {"product_behind", {6, 10, 14}},
-    /* outputs of control flow and calls share the buffer */
+    /* outputs of control flow and of calls share the buffer */
     {"chosen", {10, 14, 18}},
     {"called", {10, 14, 18}},
     {"exit_sum", {24, 40, 56}},
-    /* an assignment of another number of elements leaves the old buffer to its readers */
+    /* an assignment that changes the number of elements leaves the old buffer to its readers */
     {"before_growth", {6, 10, 14}},
     {"of_other_shape", {10, 14, 18}},
-    /* another tensor keeps its elements, even if the variable took its buffer over */
+    /* another tensor keeps its elements, even if the variable took over the tensor's buffer */
     {"given", {4, 4, 4}},
     {"other", {6, 10, 14}},
-    /* a read that is fetched together with an update */
+    /* a read is fetched together with an update */
     {"read", {6, 6, 6}},
 };
 
@@ -104,7 +104,7 @@ static void updates(struct rt_bytes *g)
     gd_node(g, "reshape_v", "Assign", "v flat_sum", "T=float validate_shape=false");
     gd_node(g, "of_other_shape", "AddN", "read ^reshape_v", "T=float N=1");
 
-    /* v takes the buffer of "x4_made" over and is updated then. */
+    /* v takes over the buffer of "x4_made" and is then updated. */
     gd_node(g, "x4_made", "Mul", "x4 one", "T=float");
     gd_node(g, "take", "Assign", "v x4_made", "T=float");
     gd_node(g, "taken", "Identity", "v ^take", "T=float");
@@ -116,8 +116,8 @@ static void updates(struct rt_bytes *g)
     gd_node(g, "other", "Mul", "other_read one ^add_to_giver", "T=float");
 }
 
-/* NAME is this op of "read", NAME_update an update that waits for it, and NAME_behind reads NAME
- * behind the update. */
+/* Adds NAME, which is `op` of "read", NAME_update, which is an update that waits for NAME, and
+ * NAME_behind, which reads NAME after the update. */
 static void idle(struct rt_bytes *g, const char *name, const char *op, const char *in,
                  const char *attrs)
 {
@@ -320,7 +320,7 @@ static void run_form(struct rt_session *s, const struct form *f)
     }
 }
 
-/* Every form runs in a session of its own, so that no other form has updated its variables. */
+/* Each form runs in a session of its own, so that no other form has updated its variables. */
 static void readers_behind_an_update_see_what_it_wrote(void **state)
 {
     struct rt_bytes g;

@@ -1,5 +1,5 @@
-/* Batches that run in micro-batches of a few rows (runtime/compile/micro_batch.c), against the same
- * batches node by node. */
+/* Batches that run in micro-batches of a few rows (runtime/compile/micro_batch.c), compared with
+ * the same batches run node by node. */
 #include "tests/support/tiers.h"
 
 enum { SIDE = 64, CHANNELS = 16 }; /* a row of the feed: 256 KiB */
@@ -32,7 +32,7 @@ static struct rt_tensor image(int64_t rows, int64_t side)
     return t;
 }
 
-/* Returns the specialisations that the session has then. */
+/* Compares both tiers on `rows` images and returns the number of specialisations afterwards. */
 static int compare(struct tiers *x, int64_t rows, int64_t side)
 {
     struct rt_tensor t = image(rows, side);
@@ -47,12 +47,12 @@ static void many_rows_are_run_in_micro_batches_to_the_same_bits(void **state)
     pools(x);
     open_sessions(x, (const char *const[]){"y", "b"}, 2);
     assert_int_equal(compare(x, 2, SIDE), 1);
-    assert_int_equal(compare(x, 160, SIDE), 3); /* also the whole batch, and a micro-batch */
+    assert_int_equal(compare(x, 160, SIDE), 3); /* adds the full batch and one micro-batch */
     assert_true(rt_callable_is_compiled(x->call[1], 160));
     compare(x, 131, SIDE); /* the last micro-batch has fewer rows */
     compare(x, 160, SIDE);
     compare(x, 3, SIDE);
-    compare(x, 4, 256); /* rows of another shape in the same plan */
+    compare(x, 4, 256); /* rows of another shape with the same plan */
 }
 
 static void a_row_may_be_a_micro_batch(void **state)
@@ -61,7 +61,7 @@ static void a_row_may_be_a_micro_batch(void **state)
     pools(x);
     open_sessions(x, (const char *const[]){"y"}, 1);
     assert_int_equal(compare(x, 2, 512), 2);
-    /* The specialisation of the micro-batch also runs one row. */
+    /* The specialisation for a micro-batch also runs a batch of one row. */
     assert_int_equal(compare(x, 1, 512), 2);
 }
 

@@ -1,7 +1,7 @@
 /*
- * Random graphs with TensorFlow's recorded answers (tests/conformance/random_run.py --record), run
- * node by node and specialised, with fusion and without. Specialisation alone changes the order of
- * no sum, so it must give the same bits.
+ * Random graphs with TensorFlow's recorded outputs (tests/conformance/random_run.py --record), run
+ * node by node and specialised, with fusion and without. Specialisation alone does not reorder any
+ * sum, so it must give the same bits.
  */
 #include "tests/support/test.h"
 
@@ -19,7 +19,7 @@ enum { MOST = 96, FEEDS = 4, TURNS = 3 };
 
 /* A recorded output. */
 struct sample {
-    struct rt_tensor few; /* some of its elements, at even distances */
+    struct rt_tensor few; /* evenly spaced elements of the output */
     enum rt_dtype dtype;
     int rank;
     int64_t dim[RT_MAX_RANK];
@@ -186,7 +186,7 @@ static void check_bits(const char *what, const char *name, const struct rt_tenso
 static const struct way {
     const char *name;
     struct rt_tuning tuning;
-    bool same_bits; /* outputs have the same bits as those of the first way */
+    bool same_bits; /* outputs must have the same bits as those of the first way */
 } ways[] = {
     {"node by node",
      {.no_fusion = true, .no_winograd = true, .no_autotune = true, .no_specialise = true},
@@ -257,7 +257,7 @@ static void every_way_to_run_a_graph_gives_tensorflows_answers(void **state)
     assert_true(n > 0 && n_compiled >= n);
 }
 
-/* The Sum of a scalar is a scalar whatever its axes are, so that its shape is known when the plan
+/* The Sum of a scalar is a scalar whatever its axes are. Its shape is therefore known when the plan
  * is specialised, but its kernel depends on the value of the axes. */
 static void what_reads_a_value_that_is_fed_runs_node_by_node(void **state)
 {

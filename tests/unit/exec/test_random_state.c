@@ -1,8 +1,8 @@
 /*
- * Random programs of effects with TensorFlow's recorded answers (tests/conformance/random_state.py
- * --record). Several signatures read and write variables of both kinds and a table, through
- * functions, branches and loops. Their runs are interleaved, and every second run fetches all of
- * the state.
+ * Random programs with side effects and TensorFlow's recorded outputs
+ * (tests/conformance/random_state.py --record). Several signatures read and write variables of both
+ * kinds and a table, through functions, branches and loops. Their runs are interleaved, and every
+ * second run fetches the complete state.
  */
 #include "tests/support/recorded.h"
 #include "tests/support/registry.h"
@@ -21,7 +21,7 @@ struct names {
 struct program {
     char *data;
     struct rt_span graph;
-    struct names init, *signature; /* SIGNATURES of them; the last one fetches all the state */
+    struct names init, *signature; /* the last of the SIGNATURES signatures fetches all state */
     struct recorded_reader runs;
 };
 enum { SIGNATURES = 5 };

@@ -1,6 +1,7 @@
 /*
- * What tests of checkpoints share: two that TensorFlow 2.21 wrote (tests/goldens/checkpoint), their
- * tensors, and damaged copies of their files in the folder of tests/support/folder.h.
+ * A fixture for tests of checkpoints: two checkpoints that TensorFlow 2.21 wrote
+ * (tests/goldens/checkpoint), their tensors, and damaged copies of their files in the folder of
+ * tests/support/folder.h.
  */
 #ifndef TESTS_UNIT_FILES_CHECKPOINT_FIXTURE_H
 #define TESTS_UNIT_FILES_CHECKPOINT_FIXTURE_H
@@ -10,25 +11,27 @@
 #include "runtime/files/checkpoint.h"
 #include "tests/support/folder.h"
 
-#define CK_PLAIN  "tests/goldens/checkpoint/plain"  /* 13 tensors of many types in one shard */
-#define CK_SLICED "tests/goldens/checkpoint/sliced" /* "w" in slices, over several shards */
-#define CK_WHOLE  rt_span_of(NULL, 0)               /* the slice that is the whole tensor */
+#define CK_PLAIN  "tests/goldens/checkpoint/plain"  /* 13 tensors of many types, one shard */
+#define CK_SLICED "tests/goldens/checkpoint/sliced" /* "w" in slices over several shards */
+#define CK_WHOLE  rt_span_of(NULL, 0)               /* the slice of the complete tensor */
 
-/* cmocka's set-up and tear-down of a group, which make and remove the folder. */
+/* Set-up and tear-down of a cmocka group, which make and remove the folder. */
 int ck_set_up(void **state);
 int ck_tear_down(void **state);
 
-/* The entry of this name, or NULL. */
+/* Returns the entry with the given name, or NULL. */
 const struct rt_checkpoint_entry *ck_entry(const struct rt_checkpoint *c, const char *name);
-/* Reads a tensor, or a slice of it if `slice` is not NULL, and loads it. The caller clears t. */
+/* Reads a tensor, or a slice of it if `slice` is not NULL, and loads its bytes. The caller clears
+ * t. */
 void ck_get(struct rt_checkpoint *c, const char *name, enum rt_dtype dtype, const char *slice,
             struct rt_tensor *t);
 /* Fails the test unless `c` has the tensors of CK_PLAIN with the same names and bytes. */
 void ck_assert_as_plain(struct rt_checkpoint *c);
-/* Copies a file without its last `cut` bytes and with bit `flip` inverted; -1: no bit. */
+/* Copies a file without its last `cut` bytes and with bit `flip` inverted; if `flip` is -1, no bit
+ * is. */
 void ck_copy_file(const char *from, const char *to, size_t cut, int flip);
 
-/* The receiver of a lazy tensor's stream, for tensors of at most 64 bytes: it checks that their
+/* The receiver of a lazy tensor's stream, for tensors of at most 64 bytes. It checks that their
  * bytes arrive in order. */
 struct ck_collected {
     char bytes[64];

@@ -1,4 +1,4 @@
-/* Reading checkpoints that TensorFlow wrote, and sharing those that are open. */
+/* Checkpoints that TensorFlow wrote are read, and open ones are shared. */
 #include "tests/unit/files/checkpoint_fixture.h"
 
 #include <fcntl.h>
@@ -157,7 +157,7 @@ static void parts_in_several_shards_come_together(void **state)
 static void keys_of_parts_are_tensorflows(void **state)
 {
     (void)state;
-    /* The keys are the bytes that TensorFlow 2.21 wrote. */
+    /* The expected keys are the bytes that TensorFlow 2.21 wrote. */
     static const struct {
         int64_t start, length;
         const char *key;

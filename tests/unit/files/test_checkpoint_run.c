@@ -1,4 +1,4 @@
-/* Reading as a part of a run: its memory limit and its cancellation. */
+/* Checkpoints that a run reads: its memory limit and its cancellation apply. */
 #include "tests/unit/files/checkpoint_fixture.h"
 
 static enum rt_status go_on(void *arg, struct rt_error *err)
@@ -37,7 +37,7 @@ static void a_lazy_tensor_is_read_in_pieces_until_its_run_ends(void **state)
     assert_int_equal(left, -1);
     assert_true(rt_tensor_is_lazy(&back));
     assert_int_equal(rt_pool_in_use(pool), 0);
-    /* The tensor is still lazy, and another run may load it. */
+    /* The tensor is still lazy, so another run may load it. */
     assert_ok(rt_tensor_load(&back, &err), &err);
     assert_memory_equal(back.data, t.data, rt_tensor_bytes(&t));
     rt_tensor_clear(&back);
@@ -100,7 +100,7 @@ static void what_is_read_counts_in_the_pool_of_its_run(void **state)
     assert_true(rt_str_set(t[1].data, NULL, t[0].data, BYTES, &err));
     assert_ok(rt_checkpoint_write(folder_path("counted"), 2, names, t, NULL, &err), &err);
     assert_ok(rt_checkpoint_open(&c, folder_path("counted"), &err), &err);
-    for (int k = 0; k < 3; k++) { /* a slice, a lazy tensor, strings */
+    for (int k = 0; k < 3; k++) { /* reads a slice, a lazy tensor and strings */
         const struct rt_span slice = rt_span_str(slices[k]);
         const enum rt_dtype dtype = k == 2 ? RT_STRING : RT_U8;
         assert_ok(rt_checkpoint_tensor(c, wanted[k], slice, dtype, &run, &back[0], &err), &err);

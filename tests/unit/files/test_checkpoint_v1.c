@@ -9,7 +9,7 @@
 #include "runtime/files/file.h"
 #include "tests/support/folder.h"
 
-/* TensorFlow 2.21 wrote and read the files, by tests/goldens/checkpoint/make_v1.py. */
+/* tests/goldens/checkpoint/make_v1.py wrote the files with TensorFlow 2.21 and read them back. */
 #define GOLDEN "tests/goldens/checkpoint/"
 #define WHOLE  rt_span_of(NULL, 0)
 
@@ -41,7 +41,7 @@ static void every_type_that_the_first_format_has_is_read(void **state)
         struct rt_checkpoint_v1 *c = opened(files[i]);
         struct rt_tensor t;
         assert_int_equal(rt_checkpoint_v1_count(c), 11);
-        assert_string_equal(rt_checkpoint_v1_name(c, 0), "bool"); /* entries are sorted by name */
+        assert_string_equal(rt_checkpoint_v1_name(c, 0), "bool"); /* tensors are sorted by name */
         holds(c, "f32", RT_F32, ((float[]){0, 1, 2, 3, 4, 5}), 24);
         holds(c, "f64", RT_F64, ((double[]){1.5, -2}), 16);
         holds(c, "i8", RT_I8, "\xff\x02", 2);
@@ -76,7 +76,7 @@ static void slices_in_several_files_come_together(void **state)
     assert_memory_equal(t.data, ((float[]){10, 11, 12, 18, 19, 20}), 24);
     rt_tensor_clear(&t);
     rt_checkpoint_v1_close(c);
-    c = opened(GOLDEN "v1-00000-of-00002"); /* the second file of the two is missing */
+    c = opened(GOLDEN "v1-00000-of-00002"); /* the second of the two files is missing */
     assert_fails(rt_checkpoint_v1_tensor(c, "w", WHOLE, RT_F32, NULL, &t, &err),
                  RT_INVALID_ARGUMENT, &err,
                  "Does not have sufficient slices for partitioned tensor w");
@@ -140,7 +140,7 @@ static void many_files_need_few_descriptors(void **state)
     char name[32];
     (void)state;
     folder_new();
-    /* All files have the same tensors, of which those in the first file are read. */
+    /* All files have the same tensors, which are read from the first file. */
     for (int i = 0; i < FILES; i++) {
         snprintf(name, sizeof name, "v1-%03d", i);
         copy_file(GOLDEN "v1-00000-of-00002", folder_path(name));
@@ -158,7 +158,8 @@ static void many_files_need_few_descriptors(void **state)
     assert_true(rt_checkpoint_v1_count(c) >= FILES);
     rt_checkpoint_v1_close(c);
 
-    /* An open checkpoint is shared until one of its files changes, which is then read again. */
+    /* An open checkpoint is shared until one of its files changes; then the checkpoint is read
+     * again. */
     snprintf(pattern, sizeof pattern, "%s", folder_path("v1-000"));
     c = opened(pattern);
     struct rt_checkpoint_v1 *again = opened(pattern);
@@ -199,7 +200,7 @@ static void a_directory_that_cannot_be_read_is_no_missing_file(void **state)
                  "File name too long");
 }
 
-/* A damaged file fails a checksum, or is damaged where nothing is read. */
+/* A damaged file fails a checksum, unless the damage lies where nothing is read. */
 static void flipped_bits_and_missing_bytes_are_refused(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Checkpoints that are written and merged: their files are those that TensorFlow writes. */
+/* Checkpoints that are written and merged must have the files that TensorFlow writes. */
 #include "tests/unit/files/checkpoint_fixture.h"
 
 #include <unistd.h>
@@ -11,7 +11,7 @@ static void what_is_written_is_what_tensorflow_writes(void **state)
     struct rt_error err = {0};
     struct rt_checkpoint *c;
     struct rt_tensor t[13];
-    /* The order is the one in which the script of the goldens saved the tensors. */
+    /* The script that made the goldens saved the tensors in this order. */
     static const char *const names[] = {"f32",
                                         "f64",
                                         "i8",
@@ -51,7 +51,7 @@ static void what_is_written_is_what_tensorflow_writes(void **state)
     rt_checkpoint_unref(c);
 }
 
-/* TensorFlow also leaves the files of the first prefix alone. */
+/* TensorFlow too leaves the files of the first prefix unchanged. */
 static void a_merge_that_names_a_tensor_twice_touches_no_file(void **state)
 {
     (void)state;
@@ -68,7 +68,7 @@ static void a_merge_that_names_a_tensor_twice_touches_no_file(void **state)
     assert_ok(rt_checkpoint_write(buffer[0], 2, names, (struct rt_tensor[]){t, t}, NULL, &err),
               &err);
     assert_ok(rt_checkpoint_write(buffer[1], 1, only, &t, NULL, &err), &err);
-    /* The first prefix is named twice, then followed by one that has a tensor of the same name. */
+    /* The first prefix is merged with itself, then with one that has a tensor of the same name. */
     for (int k = 0; k < 2; k++) {
         const char *prefixes[] = {buffer[0], buffer[k]};
         char words[700];

@@ -39,7 +39,8 @@ static const struct rt_graph *import(struct fixture *x)
     return rt_library_main(x->l);
 }
 
-/* The import must fail with `words` in the reason. Empties the graph for the next case. */
+/* Asserts that the import fails with `status` and with `words` in its message, and empties the
+ * graph for the next case. */
 static void refused(struct fixture *x, enum rt_status status, const char *words)
 {
     x->err = (struct rt_error){0};
@@ -543,8 +544,8 @@ static void the_registry_says_what_is_missing(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
-/* Instantiated bodies are told apart by keys, which hold the bytes of the attributes. All keys
- * together may take 16 MB and 4 bytes for each byte of the graph. */
+/* Instantiated bodies are identified by keys, which hold the bytes of the attributes. All keys
+ * together may take 16 MB and 4 bytes per byte of the graph. */
 static void keys_of_bodies_have_a_limit_that_is_told(void **state)
 {
     enum { BYTES = 1000000 };
@@ -572,7 +573,7 @@ static void keys_of_bodies_have_a_limit_that_is_told(void **state)
     assert_true(n > 16 && n < 20);
     assert_fails(st, RT_RESOURCE_EXHAUSTED, &x->err, "attributes that bodies of functions");
     assert_non_null(strstr(rt_error_text(&x->err), "16 MB and 4 for each byte of the graph"));
-    text[0] = 'A'; /* the body exists already, so it needs no further key */
+    text[0] = 'A'; /* the body exists already, so it needs no other key */
     assert_ok(rt_library_instantiate(x->l, &ref, &out, &x->err), &x->err);
     free(text);
     rt_bytes_clear(&body);

@@ -132,8 +132,8 @@ static char dir[64];
         assert_int_equal(system(command_), 0);                                                     \
     } while (0)
 
-/* The bytes of a version count empty strings as they are when loaded, which take much more memory
- * than their bytes in the file. `dir` must hold a model. */
+/* Asserts that the size of a version counts empty strings as loaded, which take much more memory
+ * than in the file. `dir` must hold a model. */
 static void assert_strings_count_as_they_are_loaded(void)
 {
     const char *name = "empty";
@@ -193,8 +193,8 @@ static void a_directory_is_complete_only_with_all_its_files(void **state)
     run("rm -r %s", dir);
 }
 
-/* Each default value is a tensor of 40 MB that takes a few bytes in the file. One is below the
- * limit, two together are above it. */
+/* Each default value is a tensor of 40 MB that takes a few bytes in the file. One tensor is below
+ * the limit, two together exceed it. */
 static void defaults_share_one_limit(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* The tables of a checkpoint's index: blocks, compression, and how damage is refused. */
+/* The tables of a checkpoint's index: blocks, compression, and errors for damaged tables. */
 #include "tests/support/test.h"
 
 #include "runtime/base/crc32c.h"
@@ -26,8 +26,8 @@ static void add_block(struct rt_bytes *table, const char *stored, size_t n, char
     rt_bytes_add(table, &crc, 4);
 }
 
-/* Returns a table of one data block with these stored bytes and this compression, which the index
- * names `times` times. */
+/* Returns a table of one data block with these stored bytes and this compression; the index has
+ * `times` entries for the block. */
 static struct rt_bytes table_with(const char *stored, size_t n, char type, int times)
 {
     static const char magic[] = "\x57\xfb\x80\x8b\x24\x75\x47\xdb";
@@ -78,16 +78,16 @@ static void a_block_is_refused_by_what_is_wrong_with_it(void **state)
         size_t n;
         char type;
         int times;
-        const char *words; /* of the refusal; NULL: one entry is read; "": none is */
+        const char *words; /* a part of the error; NULL: one entry is read; "": no entry is */
     } rows[] = {
         /* One entry "k": "v" and one restart point: uncompressed, as a literal of Snappy, and with
-         * types that are not supported. */
+         * unsupported types of compression. */
         {"\0\1\1kv\0\0\0\0\1\0\0\0", 13, 0, 1, NULL},
         {"\x0d\x30\0\1\1kv\0\0\0\0\1\0\0\0", 15, 1, 1, NULL},
         {"\0\1\1kv\0\0\0\0\1\0\0\0", 13, 2, 1, "compression 2 (zstd)"},
         {"\0\1\1kv\0\0\0\0\1\0\0\0", 13, 4, 1, "bad block type: compression 4"},
-        /* Uncompressed lengths that do not end, that the compressed bytes cannot reach, and that
-         * differ from the length which the bytes give. */
+        /* Uncompressed lengths that are not terminated, that the compressed bytes cannot reach, or
+         * that differ from the length of the decompressed bytes. */
         {"\xff\xff\xff\xff\xff\xff", 6, 1, 1, "is no snappy data"},
         {"", 0, 1, 1, "is no snappy data"},
         {"\xff\xff\xff\xff\x0f\x30\0", 7, 1, 1, "of snappy data announces 4294967295"},
@@ -96,7 +96,7 @@ static void a_block_is_refused_by_what_is_wrong_with_it(void **state)
         {"\x0d\x30\0\1\1kv\0\0", 9, 1, 1, "corrupted compressed block contents"},
         {"\x02\x04\0\0", 4, 1, 1, "a block of 2 bytes"},
         {"\x04\x0c\xff\xff\xff\x7f", 6, 1, 1, "restarts"},
-        /* An empty block is accepted, but an index may not name the same block repeatedly. */
+        /* An empty block is accepted, but an index may not refer to one block repeatedly. */
         {only_restarts, sizeof only_restarts, 0, 1, ""},
         {only_restarts, sizeof only_restarts, 0, 30, "blocks that overlap"},
     };
@@ -115,7 +115,7 @@ static void a_block_is_refused_by_what_is_wrong_with_it(void **state)
     }
 }
 
-/* A key is stored as its difference from the key before, so 1,500 entries of 6 bytes whose keys
+/* A key is stored as its difference from the preceding key, so 1,500 entries of 6 bytes whose keys
  * share 5,000 bytes make 7.5 MB of names from a file of 14 KB. */
 static void names_take_no_more_than_their_file_allows(void **state)
 {
@@ -126,7 +126,7 @@ static void names_take_no_more_than_their_file_allows(void **state)
     struct rt_bytes b, t;
 
     rt_bytes_init(&b, 1 << 20);
-    rt_bytes_add(&b, "\0\0\2\x08\1", 5); /* the header: one shard */
+    rt_bytes_add(&b, "\0\0\2\x08\1", 5); /* the header states one shard */
     rt_bytes_add(&b, "\0\x88\x27\0", 4);
     for (int i = 0; i < LONG; i++)
         rt_bytes_addc(&b, 'x');

@@ -155,7 +155,8 @@ static void a_shape_never_sizes_memory_unchecked(void **state)
 }
 
 /* Writes `depth` messages, each the only field of the one before: an AttrValue, its NameAttrList,
- * an entry of its map, the entry's AttrValue, and so on. Returns their length. */
+ * an entry of its map, the entry's AttrValue, and so on. Returns the length of the outermost
+ * message. */
 static size_t nested(unsigned char *buffer, size_t size, int depth)
 {
     size_t at = size;

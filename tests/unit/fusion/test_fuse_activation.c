@@ -1,6 +1,6 @@
 /*
- * Activations behind a convolution or a matmul become a part of that node's epilogue
- * (runtime/fusion/fuse_activation.c), in each of the forms in which frameworks export them.
+ * Activations after a convolution or a matmul become a part of that node's epilogue
+ * (runtime/fusion/fuse_activation.c), in each of the forms that frameworks export.
  */
 #include "tests/support/epilogue_graph.h"
 
@@ -22,13 +22,13 @@ static void every_activation_joins_every_head(void **state)
             }
 }
 
-/* Activations with other nodes than frameworks export, which may stay nodes, and expressions that
- * resemble an activation but are none. */
+/* Variants of activations in other nodes than frameworks export, which need not be fused, and
+ * expressions that resemble an activation but are not one. */
 enum { MOST_NODES = 10 };
 static const struct variant {
     const char *what;
-    int saved;                       /* how many nodes fusion must save at least */
-    const char *node[MOST_NODES][3]; /* name, op, inputs: from "head" to "out" */
+    int saved;                       /* the least number of nodes that fusion must save */
+    const char *node[MOST_NODES][3]; /* name, op and inputs of each node from "head" to "out" */
 } variants[] = {
     {"hard sigmoid by a difference and a quotient",
      3,
@@ -86,7 +86,7 @@ static const struct variant {
     {"a vector less the value", 0, {{"out", "Sub", "v head"}}},
     {"the value less a vector", 1, {{"out", "Sub", "head v"}}},
 };
-/* The scalars that the variants read. */
+/* Adds the scalars that the variants read. */
 static const struct {
     const char *name;
     double value;

@@ -1,7 +1,7 @@
 /*
- * Element-wise nodes that are fused into one (runtime/fusion/fuse_elementwise.c), and
- * concatenations whose operands a fused node reads instead (fuse_concat.c), against the same graph
- * without fusion: bit for bit.
+ * Fuses element-wise nodes into one node (runtime/fusion/fuse_elementwise.c), and lets a fused node
+ * read the operands of a concatenation directly (fuse_concat.c). The outputs must be those of the
+ * same graph without fusion, bit for bit.
  */
 #include "tests/support/test.h"
 
@@ -41,7 +41,7 @@ struct run {
     int n_feeds, n_fetches;
     const char *feeds[FEEDS], *fetches[4];
     struct rt_tensor in[FEEDS], out[4];
-    int64_t nodes; /* how many nodes ran, in both runs together */
+    int64_t nodes; /* the number of nodes that ran in both runs together */
 };
 
 static enum rt_status run_with(struct run *x, bool no_fusion)
@@ -53,7 +53,7 @@ static enum rt_status run_with(struct run *x, bool no_fusion)
     struct rt_session *s = gs_open(gd_span(&x->g), &options);
     struct rt_callable *c = gs_prepare(s, &spec);
     enum rt_status st = rt_callable_run(c, x->in, x->out, NULL, &err);
-    if (!st) { /* The second run uses memory that the first one has written. */
+    if (!st) { /* The second run uses memory that the first run has written. */
         for (int k = 0; k < x->n_fetches; k++)
             rt_tensor_clear(&x->out[k]);
         st = rt_callable_run(c, x->in, x->out, NULL, &err);
@@ -77,8 +77,8 @@ static void expect_same(const struct rt_tensor *a, const struct rt_tensor *b)
     }
 }
 
-/* Runs unfused and fused. Of the fused graph at most `most` nodes may run in its two runs; 0: any
- * number. */
+/* Compares a run without fusion with a run with fusion. In the two runs of the fused graph at most
+ * `most` nodes may run; 0 means any number. */
 static void compare(struct run *x, int64_t most)
 {
     struct rt_tensor unfused[4];
@@ -120,20 +120,22 @@ static const char *const unary[] = {RT_ELEMENTWISE_UNARY(NAME)};
 static const char *const binary[] = {RT_ELEMENTWISE_BINARY(NAME)};
 #undef NAME
 
-/* A tensor that is broadcast to the shape: some of its axes have length 1, or leading ones are left
- * out. */
+/* Returns a tensor that broadcasts to the shape: some of its axes have length 1, or leading axes
+ * are left out. */
 static struct rt_tensor random_operand(int rank, const int64_t *dim)
 {
     int64_t own[RT_MAX_RANK];
     const int skip = below(3) ? 0 : (int)below(rank + 1);
-    const int how = (int)below(3); /* 0: all axes keep their length; 1: some do; 2: one does */
+    /* If `how` is 0, all axes keep their length; 1: some do; 2: one does. */
+    const int how = (int)below(3);
     const int64_t axis = below(rank + 1);
     for (int i = skip; i < rank; i++)
         own[i - skip] = how == 0 || (how == 1 && below(2)) || (how == 2 && i == axis) ? dim[i] : 1;
     return random_tensor(rank - skip, own);
 }
 
-/* At most 30,000 elements. With `often_empty` an axis of length 1 may become one of length 0. */
+/* Chooses a shape of at most 30,000 elements. With `often_empty` an axis of length 1 may become an
+ * axis of length 0. */
 static void random_shape(int rank, int64_t *dim, bool often_empty)
 {
     static const int64_t sizes[] = {1, 1, 2, 3, 5, 16, 31, 130, 700};
@@ -163,7 +165,7 @@ static void random_trees_give_what_their_nodes_give_one_by_one(void **state)
         }
         for (int i = 0; i < n_nodes; i++) {
             const int n = FEEDS + i;
-            /* Mostly the last node, so that chains come about. */
+            /* Operand `a` is mostly the last node, so that the nodes form chains. */
             const int64_t a = below(3) && i ? n - 1 : below(n), b = below(n);
             const bool is_unary = below(3) == 0;
             char in[2 * MOST_NAME + 2];
@@ -174,7 +176,7 @@ static void random_trees_give_what_their_nodes_give_one_by_one(void **state)
                              : binary[below(sizeof binary / sizeof *binary)],
                     in, "T=float");
         }
-        if (below(4) == 0) { /* an intermediate value is fetched too */
+        if (below(4) == 0) { /* fetches an intermediate value too */
             x.n_fetches = 2;
             x.fetches[1] = "n0:0";
         }
@@ -183,7 +185,8 @@ static void random_trees_give_what_their_nodes_give_one_by_one(void **state)
     }
 }
 
-/* As random_operand, of a type other than float. */
+/* Returns a tensor that broadcasts to the shape, as random_operand does, of a type other than
+ * float. */
 static struct rt_tensor random_other(enum rt_dtype dtype, int rank, const int64_t *dim)
 {
     struct rt_tensor shape = random_operand(rank, dim), t;
@@ -206,13 +209,13 @@ static const struct other_type {
     const char *name;
 } other_types[] = {{RT_U8, "uint8"}, {RT_I32, "int32"}, {RT_I64, "int64"}, {RT_BOOL, "bool"}};
 
-/* A graph of floats and booleans. Its feeds are two of floats, one of booleans and one of another
+/* A graph of floats and booleans. It has two feeds of floats, one of booleans and one of another
  * type, which only a Cast reads. */
 struct mixed {
     struct run run;
     const struct other_type *other;
     char name[FEEDS + MOST_NODES][MOST_NAME];
-    /* The values by type, as indices into `name`. */
+    /* The values of each type, as indices into `name`. */
     int number[FEEDS + MOST_NODES], truth[FEEDS + MOST_NODES];
     int n_numbers, n_truths;
 };
@@ -240,7 +243,7 @@ static void begin_mixed(struct mixed *m, const struct other_type *other, int ran
     }
 }
 
-/* Adds node `i`, which reads random values; the last one makes floats. */
+/* Adds node `i`, which reads random values. The last node returns floats. */
 static void add_mixed_node(struct mixed *m, int i, bool is_last)
 {
     static const char *const comparison[] = {"Equal", "Greater",   "GreaterEqual",
@@ -321,19 +324,19 @@ static void a_choice_is_one_node(void **state)
     end(&x);
 }
 
-/* TensorFlow 1's Select takes a condition of the shape of the values or one with an element for
- * each row, so that it is fused only where all shapes are known to be equal: with values of 5 x 5,
- * a fused SelectV2 would accept a condition of 5 elements too, and broadcast it along the other
+/* TensorFlow 1's Select takes a condition of the shape of the values or a vector with an element
+ * for each row, so it is fused only if all shapes are known to be equal: with values of 5 x 5, a
+ * fused SelectV2 would accept a condition of 5 elements too, and broadcast it along the other
  * axis. */
 static void a_choice_of_tensorflow_1_is_joined_where_all_have_one_shape(void **state)
 {
     (void)state;
     static const struct {
-        const char *compared, *select; /* inputs of the Greater "g" and of the Select "y" */
+        const char *compared, *select; /* the inputs of the Greater "g" and of the Select "y" */
         int64_t most;
     } cases[] = {
         {"x0 c", "g x0 m", 2}, {"m c", "g z x0", 4},  /* the ZerosLike "z" runs by itself */
-        {"m c", "g m m", 2},   {"x1 c", "g x0 m", 0}, /* the last three need not be fused */
+        {"m c", "g m m", 2},   {"x1 c", "g x0 m", 0}, /* the last three forms need not be fused */
         {"x0 c", "g x2 m", 0}, {"x0 c", "g x0 s", 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -401,9 +404,9 @@ static void what_others_see_stays(void **state)
     begin(&x, 2);
     for (int k = 0; k < 2; k++)
         x.in[k] = random_tensor(2, (int64_t[]){40, 50});
-    gd_node(&x.g, "a", "Exp", "x0", "T=float"); /* "t", which is not fused, reads it */
+    gd_node(&x.g, "a", "Exp", "x0", "T=float"); /* "t", which is not fused, reads "a" */
     gd_node(&x.g, "b", "Neg", "a", "T=float");
-    gd_node(&x.g, "c", "Mul", "b x1", "T=float"); /* "e" waits for it by a control edge */
+    gd_node(&x.g, "c", "Mul", "b x1", "T=float"); /* "e" waits for "c" by a control edge */
     gd_node(&x.g, "d", "Tanh", "c", "T=float");
     gd_node(&x.g, "e", "Sqrt", "x1 ^c", "T=float");
     gd_node(&x.g, "f", "Sub", "d e", "T=float");
@@ -464,7 +467,7 @@ static void unequal_shapes_may_be_unequal(void **state)
     }
 }
 
-/* A node with a control input is not fused, since the node that it waits for may fail. */
+/* A node with a control input is not fused, because the node that it waits for may fail. */
 static void a_node_that_waits_stays(void **state)
 {
     (void)state;
@@ -494,7 +497,7 @@ static void shapes_that_do_not_fit_are_refused(void **state)
     end(&x);
 }
 
-/* A chain of thousands of nodes, every second one of which reads the one before twice. A fused node
+/* A chain of thousands of nodes, every second of which reads its predecessor twice. A fused node
  * has at most 32 steps. */
 static void long_runs_of_nodes_are_cut_into_several(void **state)
 {
@@ -514,8 +517,9 @@ static void long_runs_of_nodes_are_cut_into_several(void **state)
     end(&x);
 }
 
-/* A block like DenseNet's: each layer concatenates all that came before, scales and shifts it, and
- * takes the Relu. Pools stand in for convolutions, whose results may differ in the last bits. */
+/* Adds a block like DenseNet's: each layer concatenates all earlier values, scales and shifts the
+ * result, and applies a Relu. Pools stand in for convolutions, whose results may differ in the last
+ * bits. */
 static void dense_block(struct run *x, int layers, int axis, const char *also)
 {
     char name[MOST_NAME], in[64], text[64];
@@ -557,7 +561,7 @@ static void what_only_elementwise_ops_read_is_never_concatenated(void **state)
     static const struct {
         int64_t dim[4];
         int layers, axis;
-        int64_t scale; /* the length of the vector that scales: that of the last axis, or 1 */
+        int64_t scale; /* the length of the scaling vector: that of the last axis, or 1 */
         int64_t most;
     } cases[] = {
         {{2, 5, 6, 3}, 2, 3, 1, 6},   {{1, 4, 4, 32}, 4, -1, 1, 14}, {{2, 3, 2, 7}, 3, 1, 7, 10},
@@ -579,8 +583,8 @@ static void what_only_elementwise_ops_read_is_never_concatenated(void **state)
     }
 }
 
-/* Along other axes than the concatenated one, either the concatenation or the value that it gates
- * has length 1 and is broadcast. */
+/* On the axes that are not concatenated, either the concatenation or the value that it gates has
+ * length 1 and is broadcast. */
 static void what_is_concatenated_may_be_broadcast(void **state)
 {
     (void)state;
@@ -603,7 +607,7 @@ static void what_is_concatenated_may_be_broadcast(void **state)
     }
 }
 
-/* The concatenation is the second operand of a step, or itself an input of a concatenation along
+/* The concatenation is the second operand of a step, or is itself an input of a concatenation along
  * another axis. */
 static void what_is_concatenated_stands_anywhere(void **state)
 {

@@ -1,6 +1,6 @@
 /*
- * Sums and means of embedding rows that become one node (runtime/fusion/fuse_embedding.c), against
- * the same graph without fusion.
+ * Sums and means of embedding rows become one node (runtime/fusion/fuse_embedding.c), whose outputs
+ * are compared with the same graph without fusion.
  */
 #include "tests/support/test.h"
 
@@ -17,11 +17,11 @@ struct way {
     const char *reduce; /* "Sum", "Mean" */
     int axis;
     bool keep;
-    const char *by;   /* NULL, "rows by", "by rows" (Mul) or "mask" */
-    double otherwise; /* the value of rows that the mask hides */
+    const char *by;   /* operands of a Mul, "rows by" or "by rows"; or "mask"; or NULL */
+    double otherwise; /* the value that replaces rows hidden by the mask */
 };
 
-/* Every second element of the table's fourth row is NaN. */
+/* Writes the graph. Every second element of the table's fourth row is NaN. */
 static void write(struct rt_bytes *g, const struct way *w, int width, const char *tindices)
 {
     char text[8000], attrs[64];
@@ -56,7 +56,8 @@ static void write(struct rt_bytes *g, const struct way *w, int width, const char
     gd_node(g, "twice", "AddV2", "rows rows", "T=float");
 }
 
-/* Runs the graph without and with fusion, which must come to the same. The caller clears both. */
+/* Runs the graph without and with fusion, and asserts that both runs agree. The caller clears both
+ * answers. */
 struct pair {
     struct answer unfused, fused;
 };
@@ -97,7 +98,7 @@ static struct rt_tensor indices(enum rt_dtype dtype, int rank, const int64_t *di
     return t;
 }
 
-/* Makes a tensor of weights, or a mask if the type is bool. */
+/* Returns a tensor of weights, or a mask if the type is bool. */
 static struct rt_tensor others(enum rt_dtype dtype, int rank, const int64_t *dim)
 {
     struct rt_tensor t;
@@ -111,7 +112,7 @@ static struct rt_tensor others(enum rt_dtype dtype, int rank, const int64_t *dim
     return t;
 }
 
-/* With indices of one shape, and weights or a mask of another. */
+/* Compares runs with indices of one shape, and weights or a mask of another. */
 static void compare(const struct way *w, int width, enum rt_dtype dtype, int rank,
                     const int64_t *dim, int by_rank, const int64_t *by_dim)
 {
@@ -251,7 +252,8 @@ static void write_bag(struct rt_bytes *g, const char *op, const char *ids, const
     gd_node(g, "other", "Neg", "once", text);
 }
 
-/* `refused`: a part of the error that both must give; NULL: the outputs must be the same bits. */
+/* Runs an embedding bag without and with fusion. `refused` is a part of the error that both must
+ * give, or NULL if the outputs must have the same bits. */
 static void compare_bag(const char *op, enum rt_dtype dtype, int rank, int64_t n, const int64_t *id,
                         int64_t n_segments, const int64_t *segment, const char *refused)
 {
@@ -321,7 +323,7 @@ static void equal_ids_that_somebody_else_reads_are_found(void **state)
     clear(&p, in, &g);
 }
 
-/* The segment op reads the unique ids instead of the position of each id among them, which is
+/* The segment op reads the unique ids instead of the position of each id among them. This is
  * another function and must not be fused as the usual one. */
 static void bags_of_other_rows_are_theirs(void **state)
 {

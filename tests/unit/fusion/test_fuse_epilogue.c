@@ -1,14 +1,14 @@
 /*
- * Steps on the channels behind a convolution or a matmul become its epilogue
- * (runtime/fusion/fuse_epilogue.c): bias, batch normalisation, and an activation behind them. A
- * value that other nodes read is still made, constants that do not fit stay nodes, and no NaN is
- * lost.
+ * Operations on the channels after a convolution or a matmul become its epilogue
+ * (runtime/fusion/fuse_epilogue.c): bias, batch normalisation, and an activation after them. A
+ * value that other nodes read is still computed, constants that do not fit remain nodes, and no NaN
+ * is lost.
  */
 #include "tests/support/epilogue_graph.h"
 
 #include <math.h>
 
-/* Each bit of `form` decides about one step: 1 adds a bias, 2 writes batch normalisation behind a
+/* Each bit of `form` controls one step: 1 adds a bias, 2 writes the batch normalisation after a
  * convolution as one node instead of Mul and AddV2, 4 adds a residual. An activation ends each
  * form. */
 static void bias_normalisation_and_residual_join(void **state)
@@ -61,8 +61,8 @@ static void bias_normalisation_and_residual_join(void **state)
     x->finite_feeds = false;
 }
 
-/* Outputs that do not fit into a cache: kernels compute them in blocks of whole images or of rows,
- * and the windows of the first and the last rows reach into the padding. */
+/* Outputs that do not fit into a cache: kernels compute them in blocks of complete images or of
+ * rows, and the windows of the first and the last rows reach into the padding. */
 static void large_images_join_in_blocks(void **state)
 {
     static const struct {
@@ -111,7 +111,7 @@ static void vectors_that_do_not_fit_stay_nodes(void **state)
             fg_fetch(x, "out");
             fg_compare(x, i == 5, shape[i]);
         }
-    /* Multiplied by these factors, the weights would leave the range of a float. */
+    /* Multiplied by the factors below, the weights would leave the range of a float. */
     ep_add_head(x, EP_CONV_1X1, 2, dim);
     fg_scalar(x, "v", 1e-30);
     fg_node(x, "out", "Mul", "head v", "T=float");
@@ -205,8 +205,8 @@ static void nan_now_and_then_is_never_lost(void **state)
     x->finite_feeds = false;
 }
 
-/* The mean of no elements is NaN. TensorFlow's own fused matmul, which its graph optimiser puts in,
- * gives 0 behind the Relu; the nodes of the graph give NaN, and fusion has to keep that. */
+/* The mean of no elements is NaN. TensorFlow's own fused matmul, which its graph optimiser inserts,
+ * gives 0 after the Relu; the nodes of the graph give NaN, and fusion must preserve the NaN. */
 static void an_average_of_nothing_stays_nan_behind_relu(void **state)
 {
     struct fused_graph *x = *state;
@@ -233,12 +233,12 @@ static void an_average_of_nothing_stays_nan_behind_relu(void **state)
     fg_clear(x);
 }
 
-/* Form 0 reshapes to a constant that also names the rows, 2 and 3 of them; forms 1 and 2 compute
- * the rows from the shape of x, and form 2 multiplies by BatchMatMulV2. */
+/* Form 0 reshapes to a constant that also states the dimensions of the rows, 2 and 3; forms 1 and 2
+ * compute the rows from the shape of x, and form 2 multiplies by BatchMatMulV2. */
 static void steps_behind_a_reshape_join_the_matmul(void **state)
 {
     static const struct {
-        const char *last, *bias; /* the dimensions that split a row; the shape of the bias */
+        const char *last, *bias; /* dimensions into which a row is split; shape of the bias */
         bool fuses;
     } c[] = {
         {"64", "64", true},      {"4,16", "4x16", true},  {"1,64", "1x64", false},
@@ -268,8 +268,9 @@ static void steps_behind_a_reshape_join_the_matmul(void **state)
                                  : "0,3,",
                          c[i].last);
                 fg_node(x, "last", "Const", "", text);
-                if (form) { /* the target is the number of rows of x, in front of the constant
-                               `last` */
+                /* The Reshape's target is the number of rows of x, followed by the constant
+                 * `last`. */
+                if (form) {
                     fg_node(x, "shape", "Shape", "x", "T=float");
                     fg_node(x, "zero", "Const", "", "dtype=int32 value=int32<>:0");
                     fg_node(x, "nought", "Const", "", "dtype=int32 value=int32<1>:0");
@@ -286,7 +287,7 @@ static void steps_behind_a_reshape_join_the_matmul(void **state)
                 snprintf(text, sizeof text, "%s + %s, form %d", c[i].last, c[i].bias, form);
                 fg_compare(x, c[i].fuses ? n + 1 : 0, text);
             }
-    /* A Reshape that nothing follows. */
+    /* No node follows the Reshape. */
     const int64_t dim[] = {6, 96};
     fg_constant(x, "w", "96x64", 0);
     fg_feed(x, "x", 2, dim);

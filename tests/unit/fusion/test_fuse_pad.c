@@ -1,4 +1,4 @@
-/* A Pad with zeros in front of a convolution or a pool becomes its padding
+/* A Pad with zeros before a convolution or a pool becomes a part of that node's own padding
  * (runtime/fusion/fuse_pad.c). */
 #include "tests/support/fused_graph.h"
 
@@ -17,8 +17,8 @@ static void padding_with_zeros_joins_a_convolution(void **state)
          "padding='EXPLICIT' explicit_paddings=[0,0,1,2,0,1,0,0] strides=[1,1,1,1]", false, true},
         {"0,0,4,3,4,4,0,0", NULL, "padding='VALID' strides=[1,1,1,1] dilations=[1,2,2,1]", false,
          true},
-        /* Not fused: another value than 0, another axis than height and width, padding SAME, and
-         * more padding than the window is long. */
+        /* Not fused: a value other than 0, axes other than height and width, padding SAME, and more
+         * padding than the window is long. */
         {"0,0,1,1,1,1,0,0", "2", "padding='VALID' strides=[1,1,1,1]", false, false},
         {"0,0,1,1,1,1,0,0", "nan", "padding='VALID' strides=[1,1,1,1]", false, false},
         {"1,0,1,1,1,1,0,0", NULL, "padding='VALID' strides=[1,1,1,1]", false, false},
@@ -49,7 +49,7 @@ static void padding_with_zeros_joins_a_convolution(void **state)
             fg_fetch(x, "out");
             fg_compare(x, c[i].fuses ? 2 : 1, c[i].pad);
         }
-    /* A padded image that is fetched too. */
+    /* The padded image is fetched too. */
     const int64_t dim[] = {2, 9, 9, 20};
     fg_feed(x, "x", 4, dim);
     fg_node(x, "paddings", "Const", "", "dtype=int32 value=int32<4,2>:0,0,1,1,1,1,0,0");
@@ -61,8 +61,8 @@ static void padding_with_zeros_joins_a_convolution(void **state)
     fg_compare(x, 0, "a fetched padding");
 }
 
-/* A MaxPool's own padding never wins, but the zeros of a Pad are larger than negative pixels and
- * may be the maximum of a window. */
+/* A MaxPool's own padding is never the maximum, but the zeros of a Pad are larger than negative
+ * pixels and may be the maximum of a window. */
 static void padding_with_zeros_joins_a_pool(void **state)
 {
     static const struct {
@@ -73,8 +73,8 @@ static void padding_with_zeros_joins_a_pool(void **state)
         {"0,0,0,1,2,0,0,0", "MaxPool", "padding='VALID' ksize=[1,3,3,1] strides=[1,1,1,1]", true},
         {"0,0,1,0,1,0,0,0", "MaxPool", "padding='VALID' ksize=[1,2,2,1] strides=[1,3,3,1]", true},
         {"0,0,3,3,0,0,0,0", "MaxPool", "padding='VALID' ksize=[1,4,1,1] strides=[1,4,1,1]", true},
-        /* Not fused: a pool that pads too, more padding than the window is long, other axes than
-         * height and width, and averages. */
+        /* Not fused: a pool with padding of its own, more padding than the window is long, axes
+         * other than height and width, and averages. */
         {"0,0,1,1,1,1,0,0", "MaxPool", "padding='SAME' ksize=[1,3,3,1] strides=[1,2,2,1]", false},
         {"0,0,1,1,1,1,0,0", "MaxPool",
          "padding='EXPLICIT' explicit_paddings=[0,0,1,1,1,1,0,0] ksize=[1,3,3,1] "
@@ -94,7 +94,7 @@ static void padding_with_zeros_joins_a_pool(void **state)
             const int64_t dim[] = {batch, 13, 12,
                                    strstr(c[i].attrs, ",5]") ? 20 : channels_of[batch]};
             fg_feed(x, "x", 4, dim);
-            fg_constant(x, "down", "1x1x1x1", -3); /* makes most pixels negative */
+            fg_constant(x, "down", "1x1x1x1", -3); /* a filter that makes most pixels negative */
             fg_node(x, "low", "AddV2", "x down", "T=float");
             snprintf(text, sizeof text, "dtype=int32 value=int32<4,2>:%s", c[i].pad);
             fg_node(x, "paddings", "Const", "", text);

@@ -1,12 +1,12 @@
 /*
  * The sum of a residual and the output of a convolution or a matmul becomes a step of the epilogue
- * (runtime/fusion/fuse_epilogue.c), and steps behind the sum do not move in front of it.
+ * (runtime/fusion/fuse_epilogue.c), and steps after the sum do not move before it.
  */
 #include "tests/support/epilogue_graph.h"
 
-/* An epilogue scales and shifts before it adds the residual, so that a node that scales or shifts
- * the sum must not move in front of it; batch normalisation does both. The last one of the list is
- * in training mode, where the moments are those of the batch and no scale is constant. */
+/* An epilogue scales and shifts before it adds the residual, so a node that scales or shifts the
+ * sum must not move before the sum; batch normalisation does both. The last node of `behind` is in
+ * training mode, where the moments are those of the batch and no scale is constant. */
 static void what_comes_behind_a_residual_stays_there(void **state)
 {
     static const char *const behind[][3] = {
@@ -77,8 +77,8 @@ static void a_residual_of_another_shape_is_broadcast_or_refused(void **state)
             }
 }
 
-/* A residual block with a projection: both operands of the sum are convolutions, and either one
- * could take the sum into its epilogue. */
+/* A residual block with a projection: both operands of the sum are convolutions, and either
+ * convolution could take the sum into its epilogue. */
 static void of_two_convolutions_one_takes_the_sum(void **state)
 {
     struct fused_graph *x = *state;
@@ -125,8 +125,8 @@ static void rows_stay_apart_with_a_residual(void **state)
     }
 }
 
-/* A convolution that its kernel refuses (TensorFlow has no dilated depthwise kernel), and behind it
- * an addend whose shape would be refused too: the error is the convolution's. */
+/* A kernel refuses the convolution (TensorFlow has no dilated depthwise kernel), and would also
+ * refuse the shape of the addend after it. The error must be the convolution's. */
 static void what_a_convolution_refuses_comes_before_its_epilogue(void **state)
 {
     struct fused_graph *x = *state;

@@ -1,7 +1,7 @@
 /*
- * Loops that become recurrent layers (runtime/fusion/rnn_loop.h, kernels/rnn/rnn.c). Graphs that
- * Keras exported are compared with TensorFlow's recorded outputs; with other shapes, and with one
- * op, name or number changed, they are compared with the loop as it runs without fusion.
+ * Loops become recurrent layers (runtime/fusion/rnn_loop.h, kernels/rnn/rnn.c). Graphs that Keras
+ * exported are compared with TensorFlow's recorded outputs. With other shapes, or with one op, name
+ * or number changed, they are compared with the loop as it runs without fusion.
  */
 #include "tests/support/test.h"
 
@@ -75,7 +75,8 @@ static void clear_golden(struct golden *g)
     rt_tensor_clear(&g->y);
 }
 
-/* The scratch memory of the plan's recurrent layers, which grows with the cores that share them. */
+/* Returns the scratch memory of the plan's recurrent layers, which grows with the number of cores
+ * that share them. */
 static size_t scratch_of(struct rt_callable *c)
 {
     struct rt_arena *arena = rt_arena_new(1 << 22);
@@ -91,12 +92,13 @@ static size_t scratch_of(struct rt_callable *c)
     return bytes;
 }
 
-/* Runs the graph on these cores; *scratch: scratch_of its plan, 0 after an error. */
+/* Runs the graph on the given cores, and sets *scratch to scratch_of its plan, or to 0 after an
+ * error. */
 static enum rt_status ask_cores(struct rt_span graph, const char *fetch, const struct rt_tensor *x,
                                 struct rt_parallel *cores, struct rt_tensor *y, size_t *scratch,
                                 struct rt_error *err)
 {
-    /* Autotuning could choose other kernels, and so other bits, in another session. */
+    /* In another session, autotuning could choose other kernels, whose bits may differ. */
     const struct rt_session_options options = {
         .registry = test_registry, .parallel = cores, .tuning = {.no_autotune = true}};
     *y = (struct rt_tensor){0};
@@ -110,7 +112,8 @@ static enum rt_status ask_cores(struct rt_span graph, const char *fetch, const s
     return st;
 }
 
-/* Imports and runs the graph, either of which may be refused; *nodes: how many nodes ran. */
+/* Imports and runs the graph, either of which may be refused, and sets *nodes to the number of
+ * nodes that ran. */
 static enum rt_status ask(struct rt_span graph, const char *fetch, const struct rt_tensor *x,
                           bool no_fusion, struct rt_tensor *y, int64_t *nodes, struct rt_error *err)
 {
@@ -138,7 +141,8 @@ static enum rt_status ask(struct rt_span graph, const char *fetch, const struct 
     return st;
 }
 
-/* Both failed, or both gave the same shape and, within a tolerance, the same floats. */
+/* Asserts that both runs failed, or that both gave the same shape and, within a tolerance, the same
+ * floats. */
 static void expect_same(enum rt_status a, const struct rt_tensor *x, enum rt_status b,
                         const struct rt_tensor *y, const char *what)
 {
@@ -182,7 +186,7 @@ static void against_tensorflow(const char *name, const struct golden *g)
                       no_fusion, &y, &nodes, &err),
                   &err);
         expect_same(RT_OK, &g->y, RT_OK, &y, name);
-        /* A loop that is left counts its nodes once for each step. */
+        /* A loop that is not fused counts its nodes once per step. */
         if (!no_fusion && nodes > 60)
             fail_msg("%s: %d nodes ran", name, (int)nodes);
         rt_tensor_clear(&y);
@@ -197,8 +201,8 @@ static void keras_layers_answer_as_in_tensorflow(void **state)
 
 /* ---- other shapes ---- */
 
-/* A feed of the golden's type and depth, with these first two dimensions and one `special` float.
- */
+/* Makes a feed of the golden's type and depth, with the first two dimensions given and one
+ * `special` float. */
 static void make_input(const struct golden *g, int64_t first, int64_t second, float special,
                        struct rt_tensor *x)
 {
@@ -246,20 +250,21 @@ static void other_batches_and_lengths_answer_as_the_loop_does(void **state)
 
 /* ---- several cores ---- */
 
-/* Whether a large batch of the golden is shared out to cores. */
+/* Returns whether a large batch of the golden must be sharded over cores. */
 static bool must_be_cut(const char *name)
 {
-    if (strncmp(name, "states_", 7) == 0) /* too little work: few units and inputs */
+    if (strncmp(name, "states_", 7) == 0) /* few units and inputs, so too little work */
         return false;
-    if (strstr(name, "_unroll")) /* no loop, and so no layer */
+    if (strstr(name, "_unroll")) /* an unrolled loop is no loop, and becomes no layer */
         return false;
-    /* The batch size of these models is fixed. */
+    /* Models with these names have a fixed batch size. */
     return !strstr(name, "keras_lstm_rows") && !strstr(name, "tf1_fixed_");
 }
 
 static void on_cores(const char *name, const struct golden *g)
 {
-    /* Batch and steps. The second pair is for graphs with a fixed number of steps. */
+    /* Batch sizes and numbers of steps. The second pair is for graphs with a fixed number of
+     * steps. */
     const int64_t dims[][2] = {{303, 35}, {3001, g->x.dim[1]}};
     const int widths[] = {2, 5};
     const struct rt_span graph = {(unsigned char *)g->graph, g->n_graph};
@@ -307,8 +312,8 @@ static char *find(char *from, const char *end, const char *text, size_t n)
     return NULL;
 }
 
-/* Replaces the n bytes `from` by `to`, at one place of the graph after the other, and compares the
- * fused with the unfused answer each time. */
+/* Replaces the n bytes `from` by `to` at one place of the graph after the other, and each time
+ * compares the fused output with the unfused output. */
 static void each_change(const char *name, const struct golden *g, const char *from, const char *to,
                         size_t n)
 {
@@ -336,8 +341,8 @@ static void each_change(const char *name, const struct golden *g, const char *fr
     free(graph);
 }
 
-/* Replaces one op or one input by another. Names in the file stand behind their length, so that
- * only a name of the same length can take the place of another. */
+/* Replaces one op or one input by another. A name in the file is preceded by its length, so only a
+ * name of the same length can replace it. */
 static void damaged(const char *name, const struct golden *g)
 {
     static const char *const change[][2] = {
@@ -350,14 +355,14 @@ static void damaged(const char *name, const struct golden *g)
         {"split:output:2", "split:output:3"},
         {"mul_2:z:0", "add_1:z:0"},
         {"mul_1:z:0", "mul_2:z:0"},
-        /* changes in loops with a mask */
+        /* changes to loops with a mask */
         {"Tile_1:output:0", "Tile_2:output:0"},
         {"SelectV2:output:0", "SelectV2:output:1"},
         {"SelectV2_1:output:0", "SelectV2_2:output:0"},
         {"SelectV2_2:output:0", "SelectV2_1:output:0"},
         {"while_placeholder_4", "while_placeholder_3"},
         {"while_placeholder_4", "while_placeholder_2"},
-        /* changes in loops made of frames */
+        /* changes to loops made of frames */
         {"while/Identity_3", "while/Identity_4"},
         {"while/Identity_4", "while/Identity_3"},
         {"while/Identity_1", "while/Identity_2"},
@@ -368,8 +373,8 @@ static void damaged(const char *name, const struct golden *g)
         {"rnn/TensorArray_1", "rnn/TensorArray:1"},
         {"rnn/strided_slice_1", "rnn/strided_slice:0"},
         {"cell/split:2", "cell/split:1"},
-        /* changes in loops with sequence lengths, stacked cells, peepholes, projections and
-           clipping */
+        /* changes to loops with sequence lengths, stacked cells, peepholes, projections and
+         * clipping */
         {"while/Select_1", "while/Select_2"},
         {"while/Select_2", "while/Select_1"},
         {"\x06Select", "\x06Enter_"},
@@ -392,7 +397,7 @@ static void damaged(const char *name, const struct golden *g)
         each_change(name, g, change[i][0], change[i][1], strlen(change[i][0]));
 }
 
-/* A dimension -1 of a constant shape becomes 7, which no batch here has. */
+/* Replaces a dimension -1 of a constant shape by 7, which is no batch size of this test. */
 static void reshaped(const char *name, const struct golden *g)
 {
     each_change(name, g, "\xff\xff\xff\xff", "\7\0\0\0", 4);

@@ -1,6 +1,7 @@
 /*
- * Attention that becomes one node (runtime/fusion/fuse_attention.c), against the same graph without
- * fusion. The feeds are queries, keys and values, as [batch, length, heads, depth], and a mask.
+ * Attention becomes one node (runtime/fusion/fuse_attention.c), whose output is compared with the
+ * same graph without fusion. The feeds are queries, keys and values, as [batch, length, heads,
+ * depth], and a mask.
  */
 #include "tests/support/test.h"
 
@@ -52,8 +53,8 @@ static void clear(struct rt_tensor in[4])
 
 struct form {
     enum rt_dtype mask;
-    bool broadcasts; /* its matmuls accept batches and heads of length 1 */
-    int n_left;      /* nodes of the fused graph; 0: 1 */
+    bool broadcasts; /* the matmuls accept batches and heads of length 1 */
+    int n_left;      /* number of nodes of the fused graph; 0 means 1 */
     struct gd_line nodes[16];
 };
 #define AXIS              "T=int32 Index=int32 shrink_axis_mask=1"
@@ -116,7 +117,7 @@ static const struct form forms[] = {
       {"m", "AddV2", "d mask", "T=float"},
       {"a", "AddV2", "m tiny", "T=float"},
       SOFTMAX_CONTEXT}},
-    /* DistilBERT: the queries are scaled, and the negated mask is subtracted */
+    /* DistilBERT: the queries are scaled and the negated mask is subtracted */
     {RT_F32,
      true,
      3,
@@ -128,7 +129,7 @@ static const struct form forms[] = {
       {"neg", "Neg", "mask", "T=float"},
       {"a", "Sub", "s neg", "T=float"},
       SOFTMAX_CONTEXT}},
-    /* by hand: one Transpose brings the keys into the order of the matmul */
+    /* written by hand: one Transpose brings the keys into the order of the matmul */
     {RT_BOOL,
      true,
      0,
@@ -139,7 +140,7 @@ static const struct form forms[] = {
       {"d", "Mul", "s scale", "T=float"},
       {"a", "SelectV2", "mask d low", "T=float"},
       SOFTMAX_CONTEXT}},
-    /* two Transposes of the keys, and an output whose heads are in front of its rows */
+    /* two Transposes of the keys, and an output with heads before rows */
     {RT_F32,
      false,
      2,
@@ -150,7 +151,7 @@ static const struct form forms[] = {
       {"a", "AddV2", "mask s", "T=float"},
       {"p", "Softmax", "a", "T=float"},
       {"y", "Einsum", "p v", "N=2 T=float equation='BNTS,BSNH->BNTH'"}}},
-    /* T5: every tensor has its heads in front of its rows */
+    /* T5: every tensor has heads before rows */
     {RT_F32,
      false,
      3,
@@ -164,7 +165,7 @@ static const struct form forms[] = {
       {"y", "Einsum", "p tv", "N=2 T=float equation='bnqk,bnkd->bnqd'"}}},
 };
 enum { FORMS = sizeof forms / sizeof *forms };
-/* Causal masks, which are made from the shape of the scores. */
+/* Nodes that make causal masks from the shape of the scores. */
 #define BAND                                                                                       \
     {"shape", "Shape", "m", "T=float out_type=int32"},                                             \
         {"t", "StridedSlice", "shape i2 i3 i1", AXIS},                                             \
@@ -189,7 +190,7 @@ static const struct form causal[] = {
       SOFTMAX_CONTEXT}},
 };
 
-/* `other` replaces the node of its name; NULL: none. */
+/* Writes the graph. `other` replaces the node that has its name; NULL replaces none. */
 static void write(struct rt_bytes *g, const struct form *f, const struct gd_line *other)
 {
     rt_bytes_init(g, 1 << 16);
@@ -223,7 +224,8 @@ static struct question question_of(const struct rt_bytes *g, const char *also)
                              .cores = cores};
 }
 
-/* want: nodes of the fused run; 0: more than one; -1: any number. */
+/* Compares the runs with and without fusion. `want` is the number of nodes of the fused run, or 0
+ * for more than one, or -1 for any number. */
 static void compare_with(const struct form *f, const struct gd_line *other,
                          const struct rt_tensor in[4], const char *also, int64_t want)
 {
@@ -245,12 +247,13 @@ static void compare(const struct form *f, const struct rt_tensor in[4], const ch
 }
 
 struct sizes {
-    int64_t b, t, s, n, h, d; /* batch, queries, keys, heads, depth of keys and of values */
+    int64_t b, t, s, n, h, d; /* batch, queries, keys, heads, key depth, value depth */
     int mask_rank;
     int64_t mask[4];
 };
 
-/* `special` puts NaN and infinities into queries and values. */
+/* Compares both runs on inputs of size z. `special` puts NaN and infinities into queries and
+ * values. */
 static void try_sizes(const struct form *f, const struct sizes *z, bool special)
 {
     struct rt_tensor in[4] = {
@@ -287,7 +290,8 @@ static void every_form_is_one_node(void **state)
         }
 }
 
-/* The number of heads is no multiple of the number of cores: rows of a head are shared out too. */
+/* The number of heads is no multiple of the number of cores, so the rows of a head are sharded
+ * too. */
 static void heads_and_their_rows_are_shared_out(void **state)
 {
     (void)state;
@@ -306,8 +310,8 @@ static void heads_and_their_rows_are_shared_out(void **state)
     }
 }
 
-/* One axis of the scores has length 1 and the mask's has length 4, so that adding the mask
- * broadcasts the scores; the values have the shape that fits the result. */
+/* One axis has length 1 in the scores and 4 in the mask, so adding the mask broadcasts the scores;
+ * the values have the shape that fits the result. */
 static void a_mask_may_widen_the_scores(void **state)
 {
     (void)state;
@@ -353,8 +357,8 @@ static void a_matmul_may_have_one_for_many(void **state)
         }
 }
 
-/* The scratch memory for one head with q queries and k keys, whose scores a mask broadcasts to
- * [t, s]. */
+/* Returns the scratch memory for one head with q queries and k keys, whose scores a mask broadcasts
+ * to [t, s]. */
 static size_t scratch_of(int64_t q, int64_t k, int64_t t, int64_t s)
 {
     struct rt_described_plan d;
@@ -390,8 +394,8 @@ static void a_mask_may_ask_for_the_shape_of_the_scores(void **state)
         struct rt_tensor in[4] = {
             numbers((int64_t[]){2, 5 - 2 * n, 3, 4}), numbers((int64_t[]){2, 6 * n, 3, 4}),
             numbers((int64_t[]){2, 6 * n, 3, 4}), mask_of(RT_BOOL, 1, (int64_t[]){1})};
-        /* The fused node, and the mask's: two Shapes, a StridedSlice of each, Pack, Fill and
-         * MatrixBandPart. */
+        /* The eight nodes are the fused node and those of the mask: two Shapes, a StridedSlice of
+         * each, Pack, Fill and MatrixBandPart. */
         compare(&causal[i % 2], in, NULL, 8);
         clear(in);
     }
@@ -408,7 +412,7 @@ static void it_needs_no_more_than_the_scores(void **state)
         const int64_t *z = sizes[i];
         const size_t bytes = scratch_of(z[0], z[1], z[2], z[3]);
         assert_true(bytes > 0);
-        /* The scores, and a row or a column that is broadcast. */
+        /* The scratch memory holds the scores, and a row or a column that is broadcast. */
         assert_true(bytes <= (size_t)((z[2] + 1) * (z[3] + 1) + 16) * sizeof(float));
         if (i)
             assert_true(bytes < (size_t)(z[2] * z[3] / 4) * sizeof(float));
@@ -452,8 +456,8 @@ static void what_others_see_is_left_as_it_is(void **state)
     clear(in);
 }
 
-/* The mask is combined with a tensor of false, as Keras combines it with one of true: every score
- * is hidden, and fusion must not take the tensor for the usual one. */
+/* The mask is combined with a tensor of false, where Keras has a tensor of true: every score is
+ * hidden, and fusion must not mistake the tensor for Keras's. */
 static void a_mask_that_is_joined_with_zeros_hides_all(void **state)
 {
     (void)state;
@@ -465,7 +469,7 @@ static void a_mask_that_is_joined_with_zeros_hides_all(void **state)
     clear(in);
 }
 
-/* One node of BERT's form is replaced: the pattern may be found or not and the graph may be
+/* One node of BERT's form is replaced: the pattern may or may not be found, and the graph may be
  * refused, but fusion must not change the outcome. */
 static void what_is_written_otherwise_gives_the_same(void **state)
 {
@@ -501,7 +505,8 @@ static void what_is_written_otherwise_gives_the_same(void **state)
         {"c", "Mul", "p p", "T=float"},
     };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        for (int square = 0; square < 2; square++) { /* Equal lengths suit more of the variants. */
+        /* Equal lengths of queries and keys suit more of the variants. */
+        for (int square = 0; square < 2; square++) {
             const int64_t n = square ? 4 : 5;
             struct rt_tensor in[4] = {
                 numbers((int64_t[]){2, 4, 4, n - 1 + square}), numbers((int64_t[]){2, n, 4, 4}),

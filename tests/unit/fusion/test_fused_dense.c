@@ -1,6 +1,6 @@
 /*
  * Dense layers on three axes, which Keras writes as tensordot, become one MatMul
- * (runtime/fusion/fuse_dense.c); compared with the same graph without fusion.
+ * (runtime/fusion/fuse_dense.c). Its outputs are compared with the same graph without fusion.
  */
 #include "tests/support/test.h"
 
@@ -11,8 +11,8 @@
 
 static struct rt_error err;
 
-/* x of [?,?,4] is multiplied by w of [4,6]; the last axis of the product is split into 2 and 3, and
- * a bias of that shape is added. */
+/* x of [?,?,4] is multiplied by w of [4,6]; the last axis of the result is split into 2 and 3, and
+ * a bias of shape [2,3] is added. */
 static const struct gd_line graph[] = {
     {"x", "Placeholder", "", "dtype=float"},
     {"w", "Const", "",
@@ -43,14 +43,14 @@ static const struct gd_line graph[] = {
 };
 enum { NODES = sizeof graph / sizeof *graph - 1 };
 
-/* `other` replaces the node of its name; NULL: none. */
+/* Writes the graph. `other` replaces the node that has its name; NULL replaces none. */
 static void write(struct rt_bytes *g, const struct gd_line *other)
 {
     rt_bytes_init(g, 1 << 16);
     gd_lines(g, graph, other);
 }
 
-/* At most `most` nodes of the fused graph may run. */
+/* Compares the runs with and without fusion. At most `most` nodes of the fused graph may run. */
 static void compare(const struct gd_line *other, const char *also, const int64_t *dim, int64_t most)
 {
     struct rt_tensor x;
@@ -72,7 +72,7 @@ static void a_matmul_on_three_axes_is_one_node(void **state)
     (void)state;
     static const int64_t dims[][3] = {{3, 2, 4}, {1, 4, 4}, {0, 2, 4}, {2, 0, 4}};
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
-        compare(NULL, NULL, dims[i], 4); /* MatMul, AddV2, Reshape, Neg */
+        compare(NULL, NULL, dims[i], 4); /* four nodes run: MatMul, AddV2, Reshape, Neg */
         compare(NULL, "dense:0", dims[i], 4);
         compare(NULL, "m:0", dims[i], NODES);
         compare(NULL, "split:0", dims[i], NODES);

@@ -1,6 +1,6 @@
 /*
- * Dense layers that are written as Einsum become a MatMul (runtime/fusion/fuse_einsum.c); compared
- * with the same graph without fusion. x is multiplied by a constant w of 24 numbers.
+ * Dense layers that are written as Einsum become a MatMul (runtime/fusion/fuse_einsum.c), which is
+ * compared with the same graph without fusion. x is multiplied by a constant w of 24 numbers.
  */
 #include "tests/support/test.h"
 
@@ -12,8 +12,8 @@
 static struct rt_error err;
 
 struct form {
-    const char *equation, *w, *bias; /* the last two are shapes */
-    int nodes; /* of a fused run: views count, the bias is part of the MatMul's epilogue */
+    const char *equation, *w, *bias; /* `w` and `bias` are shapes */
+    int nodes; /* nodes of a fused run, with views; the bias is in the MatMul's epilogue */
 };
 static const struct form forms[] = {
     {"abc,cd->abd", "4,6", "6", 1},
@@ -56,7 +56,8 @@ static struct rt_tensor numbers(int rank, const int64_t *dim)
     return x;
 }
 
-/* want: nodes of the fused run; 0: any number. Returns false where both runs are refused. */
+/* Compares the runs with and without fusion. `want` is the number of nodes of the fused run, or 0
+ * for any number. Returns false if both runs are refused. */
 static bool compare(const struct form *f, int rank, const int64_t *dim, const char *also,
                     int64_t want)
 {
@@ -126,8 +127,8 @@ static void its_rows_are_independent(void **state)
     }
 }
 
-/* The weights are packed and the packed matmul asks for no scratch memory: the kernel must not add
- * an offset to a pointer that is NULL. */
+/* The weights are packed and the packed matmul requests no scratch memory: the kernel must not add
+ * an offset to its pointer, which is NULL. */
 static void a_packed_matmul_needs_no_memory_besides(void **state)
 {
     enum { K = 64, N = 80, ROWS = 6 };

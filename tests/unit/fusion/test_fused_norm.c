@@ -1,7 +1,6 @@
 /*
- * Layer and RMS normalisation that become one node (runtime/fusion/fuse_norm.c), and
- * multiplications by 1 that are removed (simplify_algebra.c), against the same graph without
- * fusion.
+ * Layer and RMS normalisation become one node (runtime/fusion/fuse_norm.c), and multiplications by
+ * 1 are removed (simplify_algebra.c). Outputs are compared with the same graph without fusion.
  */
 #include "tests/support/test.h"
 
@@ -123,7 +122,7 @@ static const struct form forms[] = {
       {"y", "Identity", "b"}}},
 };
 enum { FORMS = sizeof forms / sizeof *forms };
-/* Keras 2.3 computes the shape from three axes, the last of which is normalised. */
+/* Keras 2.3 computes the shape from the lengths of three axes, the last of which is normalised. */
 static const struct form of_three_axes = {
     "Keras 2.3",
     {{"shape", "Shape", "x"},
@@ -165,7 +164,7 @@ static const char *attributes_of(const char *const node[3])
     return "T=float";
 }
 
-static const struct gd_line *other; /* replaces the node of its name; NULL: none */
+static const struct gd_line *other; /* replaces the node that has its name; NULL: replaces none */
 
 static void write(struct rt_bytes *g, const struct form *f, int axis, const char *n,
                   const char *scale, const char *offset)
@@ -263,7 +262,7 @@ static void long_rows_and_many_are_right(void **state)
     rt_bytes_clear(&g);
 }
 
-/* The normalised axis is not the last one, or scale and offset have another length or rank. */
+/* The normalised axis is not the last axis, or scale and offset have another length or rank. */
 static void odd_shapes_are_right(void **state)
 {
     (void)state;
@@ -288,8 +287,8 @@ static void odd_shapes_are_right(void **state)
         }
 }
 
-/* The graph reads the lengths of three axes, and its Reshape refuses a value that has fewer axes,
- * or more elements than those three count: a further axis must have length 1. */
+/* The graph reads the lengths of three axes, and its Reshape refuses a value with fewer axes or
+ * with more elements than the three lengths allow: any further axis must have length 1. */
 static void a_value_of_other_axes_is_refused_alike(void **state)
 {
     (void)state;
@@ -317,7 +316,7 @@ static void a_value_of_other_axes_is_refused_alike(void **state)
     }
 }
 
-/* One node of Keras 2's form is replaced: the pattern may be found or not and the graph may be
+/* One node of Keras 2's form is replaced: the pattern may or may not be found, and the graph may be
  * refused, but fusion must not change the outcome. */
 static void what_is_written_otherwise_gives_the_same(void **state)
 {
@@ -382,7 +381,8 @@ static void what_no_run_accepts_is_refused_alike(void **state)
     rt_tensor_clear(&x);
 }
 
-/* However many shapes arrive, the specialisations take little memory, all of which is counted. */
+/* However many shapes arrive, their specialisations take little memory, and all of it is
+ * counted. */
 static void what_is_kept_for_shapes_is_bounded(void **state)
 {
     (void)state;
@@ -413,8 +413,9 @@ static void what_is_kept_for_shapes_is_bounded(void **state)
     rt_bytes_clear(&g);
 }
 
-/* A resize precomputes its interpolation weights for the width and height of the output: those of a
- * specialisation are counted as its memory, and those of a run against the run's limit. */
+/* A resize precomputes its interpolation weights for the width and height of the output. A
+ * specialisation counts its weights as its memory; the weights of a run count against the run's
+ * limit. */
 static void what_grows_with_a_shape_is_counted(void **state)
 {
     (void)state;
@@ -483,13 +484,14 @@ static void multiplications_by_one_are_left_out(void **state)
     gd_node(&g, "x", "Placeholder", "", "dtype=float");
     gd_node(&g, "one", "Const", "", "dtype=float value=float<>:1");
     gd_node(&g, "ones", "Const", "", "dtype=float value=float<1,1,1>:1");
-    for (int i = LINE; i > 0; i--) { /* each node stands in front of its input */
+    for (int i = LINE; i > 0; i--) { /* each node precedes its input in the graph */
         snprintf(name, sizeof name, "n%d", i);
         if (i > 1)
             snprintf(in, sizeof in, i % 2 ? "n%d one" : "one n%d", i - 1);
         gd_node(&g, name, i % 3 && i % 2 ? "RealDiv" : "Mul", i > 1 ? in : "x one", "T=float");
     }
-    snprintf(in, sizeof in, "n%d ones", LINE); /* a product with ones that adds an axis stays */
+    /* A product with ones that adds an axis is not removed. */
+    snprintf(in, sizeof in, "n%d ones", LINE);
     gd_node(&g, "wide", "Mul", in, "T=float");
     gd_node(&g, "y", "Neg", "wide", "T=float");
     compare(&g, &x, NULL, 1);
@@ -498,7 +500,7 @@ static void multiplications_by_one_are_left_out(void **state)
     rt_tensor_clear(&x);
 }
 
-/* A graph from "x" to "y" of these nodes and the scalars "one", "two" and "small". */
+/* Writes a graph from "x" to "y" of the given nodes and the scalars "one", "two" and "small". */
 static void write_nodes(struct rt_bytes *g, const char *const (*node)[3])
 {
     rt_bytes_init(g, 1 << 16);
@@ -515,9 +517,9 @@ static void what_only_looks_like_it_gives_the_same(void **state)
 {
     (void)state;
     static const char *const graphs[][8][3] = {
-        {{"n", "Mul", "x two"}, {"y", "Neg", "n"}}, /* multiplied by another number than 1 */
+        {{"n", "Mul", "x two"}, {"y", "Neg", "n"}}, /* x is multiplied by a number other than 1 */
         {{"n", "RealDiv", "x two"}, {"y", "Neg", "n"}},
-        {{"n", "RealDiv", "one x"}, {"y", "Neg", "n"}}, /* 1 divided by the value */
+        {{"n", "RealDiv", "one x"}, {"y", "Neg", "n"}}, /* 1 is divided by the value */
         {{"e", "Exp", "x"}, /* a value divided by the root mean square of another value */
          {"d2", "Square", "x"},
          {"var", "Mean", "d2 axis"},

@@ -1,4 +1,4 @@
-/* An AvgPool behind a 1x1 convolution moves in front of it (runtime/fusion/fuse_pool.c). */
+/* An AvgPool after a 1x1 convolution moves before it (runtime/fusion/fuse_pool.c). */
 #include "tests/support/test.h"
 
 #include <math.h>
@@ -11,7 +11,8 @@
 
 static struct rt_error err;
 
-/* Fetches "y" and, unless it is NULL, `also`. `first` receives the op that ran first. */
+/* Runs the graph and fetches "y" and, unless it is NULL, `also`. `first` receives the op that ran
+ * first. */
 static struct rt_tensor run(const struct rt_bytes *g, const struct rt_tensor *x, const char *also,
                             bool no_fusion, char first[16])
 {

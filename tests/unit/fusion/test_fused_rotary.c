@@ -1,6 +1,6 @@
 /*
- * Rotary position embedding that becomes one node (runtime/fusion/fuse_rotary.c), against the same
- * graph without fusion, specialised and node by node.
+ * Rotary position embedding becomes one node (runtime/fusion/fuse_rotary.c), whose outputs are
+ * compared with the same graph without fusion, specialised and node by node.
  */
 #include "tests/support/test.h"
 
@@ -14,7 +14,7 @@ static struct rt_error err;
 
 struct form {
     const char *name;
-    struct gd_line nodes[20]; /* they compute y from the feeds x, cos and sin */
+    struct gd_line nodes[20]; /* the nodes that compute y from the feeds x, cos and sin */
 };
 #define SUM                                                                                        \
     {"xc", "Mul", "x cos", "T=float"}, {"rs", "Mul", "r sin", "T=float"},                          \
@@ -86,7 +86,7 @@ static void constant(struct rt_bytes *g, const char *name, const char *value)
     gd_node(g, name, "Const", "", text);
 }
 
-/* `other` replaces the node of its name; NULL: none. */
+/* Writes the graph. `other` replaces the node that has its name; NULL replaces none. */
 static void write(struct rt_bytes *g, const struct form *f, const struct gd_line *other)
 {
     static const char *const constants[][2] = {
@@ -112,8 +112,9 @@ static void fill(struct rt_tensor *t, int rank, const int64_t *dim)
         ((float *)t->data)[i] = 2 * draw() - 1;
 }
 
-/* Returns the nodes of the fused run. The answers are the same bits, specialised or not: the fused
- * kernel rounds each product and sum as the single ops do. */
+/* Asserts that the outputs have the same bits with and without fusion, specialised or not: the
+ * fused kernel rounds each product and sum as the single ops do. Returns the number of nodes of the
+ * fused run. */
 static int64_t expect_same(const struct rt_bytes *g, const struct rt_tensor in[3], const char *also)
 {
     int64_t nodes = 0;
@@ -130,13 +131,13 @@ struct shapes {
     int rank[3]; /* the ranks of x, cos and sin */
     int64_t dim[3][5];
 };
-/* Shapes that every form accepts: x is [batch, time, 3 heads, 8]. */
+/* Shapes that every form accepts; x is [batch, time, 3 heads, 8]. */
 static const struct shapes usual[] = {
     {{4, 4, 4}, {{2, 5, 3, 8}, {1, 5, 1, 8}, {1, 5, 1, 8}}},
     {{4, 3, 2}, {{1, 1, 3, 8}, {1, 3, 8}, {3, 8}}},
     {{4, 1, 1}, {{3, 4, 3, 8}, {8}, {8}}},
     {{4, 4, 4}, {{2, 5, 3, 8}, {2, 5, 3, 8}, {2, 5, 3, 8}}},
-    {{4, 4, 4}, {{1, 5, 3, 8}, {4, 5, 3, 8}, {4, 5, 3, 8}}}, /* cos and sin broadcast x */
+    {{4, 4, 4}, {{1, 5, 3, 8}, {4, 5, 3, 8}, {4, 5, 3, 8}}}, /* x is broadcast to cos and sin */
     {{4, 4, 4}, {{2, 5, 3, 8}, {1, 5, 1, 1}, {1, 5, 1, 8}}}, /* one cosine for each row */
     {{4, 0, 4}, {{2, 5, 3, 8}, {0}, {1, 1, 1, 1}}},
     {{4, 4, 4}, {{0, 5, 3, 8}, {1, 5, 1, 8}, {1, 5, 1, 8}}},
@@ -159,8 +160,8 @@ static void as_exporters_write_it_is_one_node(void **state)
         }
 }
 
-/* Runs on an x of this shape, with one cosine and sine for each element of a row. Returns the nodes
- * of the fused run, or -1 where both runs are refused. */
+/* Runs a form on an x of the given shape, with one cosine and sine for each element of a row.
+ * Returns the number of nodes of the fused run, or -1 if both runs are refused. */
 static int64_t ask(const struct form *f, const struct gd_line *other, const char *also, int rank,
                    const int64_t *dim)
 {
@@ -190,7 +191,7 @@ static void any_rank_and_length_is_right(void **state)
             assert_int_equal(ask(&forms[i], NULL, NULL, 3, (int64_t[]){3, 7, n}), 1);
         }
     }
-    /* Here the first part of a row is the 4 elements that the slices take. */
+    /* The slices of form 1 always take 4 elements as the first part of a row. */
     for (int64_t n = 1; n <= 11; n++)
         assert_int_equal(ask(&forms[1], NULL, NULL, 2, (int64_t[]){3, n}), 1);
 }

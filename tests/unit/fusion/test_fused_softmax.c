@@ -1,5 +1,5 @@
 /* A softmax that is written as maximum, exponential, sum and quotient becomes one node
- * (runtime/fusion/fuse_softmax.c); compared with the same graph without fusion. */
+ * (runtime/fusion/fuse_softmax.c), which is compared with the same graph without fusion. */
 #include "tests/support/test.h"
 
 #include <math.h>
@@ -9,9 +9,9 @@
 
 static struct rt_error err;
 
-/* The parts in which the graphs of these tests differ. */
+/* The details in which the graphs of these tests differ. */
 struct form {
-    const char *max, *sum; /* the axes of the maximum and of the sum, as a Const's value */
+    const char *max, *sum; /* axes of the maximum and of the sum, as the value of a Const */
     const char *keep_max, *keep_sum; /* keep_dims */
     const char *of_max, *of_sum;     /* the inputs */
 };
@@ -44,7 +44,8 @@ static void fill(struct rt_tensor *x, int rank, const int64_t *dim)
         ((float *)x->data)[i] = (float)(i * 37 % 23) / 4 - 2;
 }
 
-/* Returns the nodes of the fused run, or -1 where both runs are refused. */
+/* Asserts that fusion does not change the outputs. Returns the number of nodes of the fused run, or
+ * -1 if both runs are refused. */
 static int64_t expect_same(const struct rt_bytes *g, const struct rt_tensor *x, const char *also)
 {
     return answer_both(&(struct question){.graph = g, .also = also}, x, 1e-6f);
@@ -94,7 +95,7 @@ static void what_is_not_quite_one_stays(void **state)
         {"int32<2>:0,-1", "int32<>:-1", "true", "true", "x", "e"},
         {"int32<0>:", "int32<>:-1", "true", "true", "x", "e"},
         {"int32<>:-1", "int32<>:-1", "true", "true", "x", "d"},
-        /* On a square, a maximum or a sum without its axis is broadcast along the wrong one. */
+        /* If x is square, a maximum or a sum without its axis is broadcast along the wrong axis. */
         {"int32<>:-1", "int32<>:-1", "false", "true", "x", "e"},
         {"int32<>:-1", "int32<>:-1", "true", "false", "x", "e"},
     };

@@ -1,6 +1,6 @@
 /*
- * Outputs that are written into the memory of the residual that is added to them, by every kernel
- * that can do so (kernels/fused/epilogue.h), against the same graph without fusion.
+ * Outputs are written into the memory of the residual that is added to them, by every kernel that
+ * can do so (kernels/fused/epilogue.h). They are compared with the same graph without fusion.
  */
 #include "tests/support/test.h"
 
@@ -37,20 +37,20 @@ static const struct layer layers[] = {
     {"conv2d.line", "Conv2D", SAME, 4, {2, 10, 9, 32}, {1, 7, 32, 48}, {2, 10, 9, 48}},
     {"conv2d.line", "Conv2D", SAME, 4, {2, 10, 9, 32}, {7, 1, 32, 48}, {2, 10, 9, 48}},
     {"conv2d.onednn", "Conv2D", SAME, 4, {2, 13, 11, 20}, {3, 3, 20, 30}, {2, 13, 11, 30}},
-    /* oneDNN shares the work out by rows */
+    /* oneDNN shards the work by rows */
     {"conv2d.onednn", "Conv2D", SAME, 4, {1, 41, 41, 24}, {1, 1, 24, 160}, {1, 41, 41, 160}},
     /* by images */
     {"conv2d.onednn", "Conv2D", SAME, 4, {9, 11, 11, 24}, {1, 1, 24, 160}, {9, 11, 11, 160}},
     /* by channels */
     {"conv2d.onednn", "Conv2D", SAME, 4, {1, 4, 4, 128}, {3, 3, 128, 264}, {1, 4, 4, 264}},
-    /* rows that lie in the padding: sums of no terms */
+    /* some rows lie in the padding, so their sums have no terms */
     {"conv2d.onednn", "Conv2D", PADDED, 4, {1, 0, 4, 8}, {1, 1, 8, 24}, {1, 3, 4, 24}},
     {"matmul.packed", "MatMul", "T=float", 2, {70, 100}, {100, 72}, {70, 72}},
     {"matmul.packed", "MatMul", "T=float", 2, {3, 513}, {513, 100}, {3, 100}},
     {"matmul.packed", "MatMul", "T=float transpose_b=true", 2, {5, 640}, {640, 640}, {5, 640}},
-    /* computed by oneDNN on any processor */
+    /* oneDNN computes this layer on any processor */
     {"matmul.packed", "MatMul", "T=float transpose_a=true", 2, {100, 70}, {100, 72}, {70, 72}},
-    /* too many weights to be packed, so oneDNN computes it too */
+    /* too many weights to be packed, so oneDNN computes this layer too */
     {"matmul.gemm", "MatMul", "T=float", 2, {3, 1024}, {1024, 8200}, {3, 8200}},
 };
 
@@ -77,7 +77,7 @@ static void constant(struct rt_bytes *g, const char *name, int rank, const int64
     for (int i = 0; i < rank; n *= dim[i], i++)
         rt_bytes_addf(&value, "%s%d", i ? "," : "", (int)dim[i]);
     rt_bytes_addf(&value, ">:");
-    if (n >= MANY) /* one value for all, which bfloat16 represents */
+    if (n >= MANY) /* all values are one number that bfloat16 represents exactly */
         rt_bytes_addf(&value, "%g", 1.0 / 128);
     for (int64_t i = 0; i < n && n < MANY; i++)
         rt_bytes_addf(&value, i ? ",%.3g" : "%.3g", (double)(draw() + add));
@@ -85,8 +85,8 @@ static void constant(struct rt_bytes *g, const char *name, int rank, const int64
     rt_bytes_clear(&value);
 }
 
-/* relu6(n + (nx w * scale + shift)), where n = -r and nx = -x are values that only this plan holds,
- * so that it may write over them. */
+/* Writes relu6(n + (nx w * scale + shift)), where n = -r and nx = -x are values that only this plan
+ * holds, so that it may write over them. */
 static void network(struct rt_bytes *g, const struct layer *l, const char *sum)
 {
     rt_bytes_init(g, 1 << 25);
@@ -106,7 +106,8 @@ static void network(struct rt_bytes *g, const struct layer *l, const char *sum)
     gd_node(g, "y", "Abs", "act", "T=float");
 }
 
-/* The kernel of `w` is in the plan; with bf16 it packed its weights into less than they had. */
+/* Asserts that the plan has the kernel of `w`, and that with bf16 the kernel packed its weights
+ * into fewer bytes. */
 static void assert_ran(const struct rt_described_plan *plan, const struct way *w)
 {
     for (int i = 0; i < plan->n_nodes; i++) {
@@ -120,8 +121,8 @@ static void assert_ran(const struct rt_described_plan *plan, const struct way *w
     fail_msg("%s did not run", w->kernel);
 }
 
-/* Runs the graph and returns "y"; *activations: the bytes of the activation buffer. With `later`
- * the residual is used again behind the sum. */
+/* Runs the graph and returns "y"; sets *activations to the bytes of the activation buffer. With
+ * `later` a node after the sum reads the residual again. */
 static struct rt_tensor answer(const struct rt_bytes *g, const struct way *w, bool compiled,
                                bool later, const struct rt_tensor *in, size_t *activations)
 {
@@ -165,7 +166,7 @@ static void assert_near(const struct rt_tensor *a, const struct rt_tensor *b, co
                      (double)x[i]);
 }
 
-/* `special` puts a NaN and an infinity among the numbers. */
+/* Returns a tensor of random numbers. `special` puts a NaN and an infinity among them. */
 static struct rt_tensor floats(int rank, const int64_t *dim, bool special)
 {
     struct rt_tensor t;
@@ -202,7 +203,8 @@ static void compare(const struct layer *l, const char *sum, bool bf16)
         out = answer(&g, &ways[i], true, false, in, &over);
         assert_near(&expected, &out, what);
         rt_tensor_clear(&out);
-        /* A residual that is used later keeps its memory, and the output needs its own. */
+        /* A residual that a later node reads keeps its memory, and the output needs memory of its
+         * own. */
         out = answer(&g, &ways[i], true, true, in, &apart);
         assert_near(&expected, &out, what);
         if (apart < over + rt_tensor_bytes(&expected))
@@ -223,7 +225,7 @@ static void an_output_may_lie_over_its_residual(void **state)
         compare(&layers[i], i % 2 ? "n b" : "b n", false);
 }
 
-/* A matrix with enough weights to be packed into panels. */
+/* The matrix has enough weights to be packed into panels. */
 static void so_it_may_where_weights_are_kept_in_bfloat16(void **state)
 {
     static const struct layer l = {"matmul.packed", "MatMul",     "T=float", 2,

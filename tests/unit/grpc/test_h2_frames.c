@@ -1,4 +1,4 @@
-/* Which frames a peer may send on an HTTP/2 connection, and which end the connection. */
+/* Which frames an HTTP/2 peer may send, and which frames end the connection. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 enum { DATA, HEADERS, PRIORITY, RESET, SETTINGS, PUSH, PING, GOAWAY, WINDOW, CONTINUATION };
 enum { END_HEADERS = 4, ACK = 1, MAX_BLOCK = 33000, MAX_TEXT = 4 << 20 };
 
-/* The bytes that a peer has sent. */
+/* The bytes that a peer has sent on the connection. */
 static uint8_t *text;
 static size_t n_text;
 
@@ -28,7 +28,7 @@ static void add(int kind, int flags, uint32_t stream, uint32_t n)
         (uint8_t)(stream >> 16), (uint8_t)(stream >> 8), (uint8_t)stream};
     assert_true(n_text + sizeof head + n <= MAX_TEXT);
     memcpy(text + n_text, head, sizeof head);
-    /* The payload would look like frames if it were not skipped. */
+    /* The payload would be parsed as frames if it were not skipped. */
     memset(text + n_text + sizeof head, 1, n);
     n_text += sizeof head + n;
 }
@@ -80,7 +80,7 @@ static void a_cut_at_any_place_changes_nothing(void **state)
         assert_true(f.has_settings_ack);
         assert_int_equal(f.skip + f.n_frame, 0);
         assert_int_equal(f.last_stream, 1);
-        /* One each for CONTINUATION, DATA and WINDOW_UPDATE. */
+        /* Three frames cost budget: a CONTINUATION, a DATA and a WINDOW_UPDATE. */
         assert_int_equal(f.budget, SRV_H2_BUDGET - 3);
     }
 }
@@ -101,7 +101,8 @@ static void a_block_has_a_limit_with_all_of_its_frames(void **state)
     expect(SRV_H2_LARGE_BLOCK);
 }
 
-/* Returns how many frames of this kind are accepted before they count as a flood; -1: all are. */
+/* Returns how many frames of the given kind are accepted before they count as a flood, or -1 if all
+ * are accepted. */
 static int most(int kind, int flags, uint32_t stream, uint32_t n)
 {
     int frames = 0;
@@ -142,18 +143,19 @@ static void a_block_in_small_pieces_is_a_flood(void **state)
     (void)state;
     begin();
     add(HEADERS, 0, 1, 16000);
-    for (int i = 0; i < 2400; i++) /* each may make gRPC's core parse the 16,000 bytes again */
+    for (int i = 0; i < 2400; i++) /* each may make gRPC core parse the 16,000 bytes again */
         add(CONTINUATION, 0, 1, 1);
     assert_int_equal(feed(n_text), SRV_H2_FLOOD);
 
     begin();
     add(HEADERS, END_HEADERS, 1, 32000);
-    assert_int_equal(feed(1460), SRV_H2_GOES_ON); /* each read brings one TCP segment */
+    assert_int_equal(feed(1460), SRV_H2_GOES_ON); /* each read returns one TCP segment */
     assert_true(f.budget > SRV_H2_BUDGET - 200);
     assert_int_equal(feed(2), SRV_H2_FLOOD);
 }
 
-/* Begins calls at this rate and cancels n of every `of`. Returns whether the connection goes on. */
+/* Opens calls at the given rate and cancels n of every `of`. Returns whether the connection
+ * continues. */
 static bool cancels(int n, int of, int64_t per_second)
 {
     enum srv_h2_verdict v;
@@ -201,7 +203,7 @@ static void streams_before_the_settings_are_acknowledged_have_a_limit(void **sta
 static void what_is_sent_pays_for_windows(void **state)
 {
     (void)state;
-    uint64_t sent = UINT64_MAX - 5000; /* the counter wraps during the test */
+    uint64_t sent = UINT64_MAX - 5000; /* the counter of sent bytes wraps during the test */
 
     begin();
     start(MAX_BLOCK, sent);
@@ -216,7 +218,8 @@ static void what_is_sent_pays_for_windows(void **state)
     assert_true(f.budget >= SRV_H2_BUDGET - 10);
 }
 
-/* The frames are those of grpc-go, which pings in each round trip and updates windows at once. */
+/* The frames are those that grpc-go sends: it pings in each round trip and updates windows at
+ * once. */
 static void a_call_pays_for_its_data_a_ping_and_windows(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Read turns of connections, with loopback sockets and an edge-triggered epoll as gRPC's core uses
- * it. */
+/* Connections take turns to read; tested with loopback sockets and an edge-triggered epoll, as gRPC
+ * core uses it. */
 #include "tests/support/test.h"
 
 #include <arpa/inet.h>
@@ -44,7 +44,7 @@ static void close_ends(struct ends e)
     close(e.server);
 }
 
-/* Waits for an edge and returns its descriptor; -1: there was none. */
+/* Waits for an edge and returns its descriptor, or -1 if no edge arrives. */
 static int next_edge(void)
 {
     struct epoll_event event;
@@ -58,7 +58,7 @@ static void say(struct ends e)
     assert_int_equal(next_edge(), e.server);
 }
 
-/* The connection must be paused, and an edge must end its pause. */
+/* Asserts that the connection is paused and that an edge ends its pause. */
 static void expect_pause(int fd)
 {
     assert_int_equal(srv_turns_limit(fd), 0);
@@ -105,8 +105,8 @@ static void test_reads_that_leave_nothing_begin_a_turn(void **state)
     close_ends(e);
 }
 
-/* Reads are short at first and after many frames. They become longer when many bytes arrive with
- * few frames. */
+/* Reads are short at first and after many frames. They become longer when many bytes arrive in few
+ * frames. */
 static void test_frames_make_reads_short(void **state)
 {
     (void)state;
@@ -124,7 +124,8 @@ static void test_frames_make_reads_short(void **state)
     close_ends(e);
 }
 
-/* With TLS the frames are known only after decryption, so encrypted bytes may end a turn before. */
+/* With TLS the frames are known only after decryption, so encrypted bytes may end a turn
+ * earlier. */
 static void test_encrypted_bytes_are_a_turn_at_first(void **state)
 {
     (void)state;
@@ -166,7 +167,7 @@ static void test_in_a_crowd_turns_are_shorter_and_ends_wait(void **state)
     assert_int_equal(next_edge(), e.server);
     assert_true(srv_turns_end(e.server));
     expect_pause(e.server);
-    assert_false(srv_turns_end(e.server)); /* only one read of the end is put off */
+    assert_false(srv_turns_end(e.server)); /* only one read of the end of the stream is postponed */
     close(e.server);
     for (int i = 0; i < CROWD; i++)
         close_ends(crowd[i]);
@@ -200,12 +201,12 @@ static void test_sockets_of_other_kinds_are_never_paused(void **state)
     srv_turns_begin(fds[0]);
     srv_turns_held_frames(fds[0], MANY);
     assert_true(srv_turns_limit(fds[0]) > 0);
-    srv_turns_held_frames(-1, MANY); /* -1 is no connection, which is ignored */
+    srv_turns_held_frames(-1, MANY); /* -1 is no connection and is ignored */
     close(fds[0]);
     close(fds[1]);
 }
 
-/* An I/O loop that is always busy delays the ends of pauses, but not for ever. */
+/* Busy I/O loops delay the ends of pauses, but not for ever. */
 static void test_while_loops_are_busy_pauses_end_by_time(void **state)
 {
     (void)state;

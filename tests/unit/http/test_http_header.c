@@ -1,4 +1,4 @@
-/* Accept-Encoding and Content-Length: which values are understood and which are refused. */
+/* Accept-Encoding and Content-Length: which header values are accepted and which are refused. */
 #include "tests/support/test.h"
 
 #include "server/http/http_header.h"

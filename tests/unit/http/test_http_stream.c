@@ -1,4 +1,4 @@
-/* Which bytes of a client's stream reach libmicrohttpd. */
+/* Which bytes of a client's stream the filter passes on to libmicrohttpd. */
 #include "tests/support/test.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 enum { MAX_HEAD = 400 };
 static const char canned[] = "GET / HTTP/1.1\r\nHost: -\r\nConnection: close\r\n\r\n";
 
-/* Feeds the text in pieces of `step` bytes. The caller clears the stream and the output. */
+/* Feeds the text `step` bytes at a time. The caller clears the stream and the output. */
 static struct srv_http_stream feed(const char *text, size_t n, size_t step, struct rt_bytes *out)
 {
     struct srv_http_stream s;

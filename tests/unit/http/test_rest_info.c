@@ -1,10 +1,10 @@
-/* Status and metadata must be the bytes that protobuf prints for TensorFlow Serving. */
+/* Status and metadata responses must have the bytes that protobuf prints for TensorFlow Serving. */
 #include "tests/support/test.h"
 
 #include "server/http/rest_request.h"
 #include "server/versions/status.h"
 
-/* The metadata from its beginning to the first default value, which has many empty members. */
+/* The metadata up to the first default value, which has many empty members. */
 static const char metadata_start[] = "{\n"
                                      "\"model_spec\":{\n"
                                      " \"name\": \"m\",\n"

@@ -1,4 +1,5 @@
-/* The budget of bytes in flight: what it grants, and how it refuses. */
+/* The budget of bytes in flight: which requests for bytes it grants and how it refuses the
+ * others. */
 #include "tests/support/test.h"
 
 #include "server/base/budget.h"
@@ -49,13 +50,14 @@ static void what_never_fits_is_told_the_flag(void **state)
         assert_int_equal(srv_budget_left(&b), 1000);
         assert_int_equal(srv_budget_code(&b, own, huge[i]), RT_RESOURCE_EXHAUSTED);
     }
-    assert_true(srv_budget_take(&b, &own, 1000)); /* a request that is alone may take all bytes */
+    /* A request that is alone may take the complete budget. */
+    assert_true(srv_budget_take(&b, &own, 1000));
     assert_fails(
         srv_budget_refused(&b, own, 1, "the response", &err), RT_RESOURCE_EXHAUSTED, &err,
         "the response is larger than --max_bytes_in_flight, 1000 bytes, allows: it takes at "
         "least 1001 with what the request holds");
-    /* A decoder needs more bytes than are left. No other request is in flight, so there will never
-     * be more. */
+    /* A decoder needs more bytes than are left. No other request is in flight, so no more bytes can
+     * become available. */
     srv_budget_give(&b, &own, 400);
     assert_int_equal(srv_budget_code(&b, own, srv_budget_left(&b) + 1), RT_RESOURCE_EXHAUSTED);
     size_t other = 0;
@@ -109,11 +111,11 @@ static void a_response_is_wanted_until_its_deadline_or_its_clients_going(void **
     size_t own = 0;
     struct srv_growth g = {&b, &own, {.deadline_ns = 1, .cancelled = &gone}};
     struct srv_cancellation *w = srv_growth_cancellation(&g);
-    /* Cancellation is looked at once per SRV_CANCELLATION_CHECK_BYTES. */
+    /* Cancellation is checked once per SRV_CANCELLATION_CHECK_BYTES. */
     assert_true(srv_should_continue(w, SRV_CANCELLATION_CHECK_BYTES - 1));
     assert_ok(srv_growth_take(&g, 1, &err), &err);
     assert_false(srv_should_continue(w, 1));
-    assert_false(srv_should_continue(w, 0)); /* the result is kept */
+    assert_false(srv_should_continue(w, 0)); /* later checks return the same result */
     assert_fails(srv_growth_take(&g, 1, &err), RT_DEADLINE_EXCEEDED, &err,
                  "the deadline passed while the answer was written");
     assert_int_equal(srv_growth_failed(&g, 1, &err), RT_DEADLINE_EXCEEDED);

@@ -1,5 +1,5 @@
-/* Inferences of every API on a version that no server has published, as warm-up runs them. Requests
- * and answers are written as the bytes that protobuf makes. */
+/* Inferences by every API on a version that no server has published, as warm-up runs them. Requests
+ * and responses are written as the bytes that protobuf makes. */
 #include "tests/support/test.h"
 
 #include "kernels/kernels.h"
@@ -56,8 +56,8 @@ static enum rt_status perform(struct world *w, enum srv_api api, const void *req
                                  &w->err);
 }
 
-/* The request must be answered with the bytes `want`. Written again from what was decoded, the
- * request must be the bytes `again`, and these must have the same answer. */
+/* Asserts that the response to the request is the bytes `want`, that the decoded request is written
+ * again as the bytes `again`, and that `again` has the same response. */
 static void answers(struct world *w, enum srv_api api, const char *request, size_t n,
                     const char *want, size_t n_want, const char *again, size_t n_again)
 {
@@ -97,7 +97,7 @@ static void answers(struct world *w, enum srv_api api, const char *request, size
 
 static void predict_is_answered_without_a_server(void **state)
 {
-    /* The version that the request names is ignored. */
+    /* The version number in the request is ignored. */
     ANSWERS(*state, SRV_PREDICT,
             "\x0a\x08\x0a\x01m\x12\x03\x08\xe7\x07\x12\x13\x0a\x01x\x12\x0e" TENSOR(TWO),
             "\x0a\x13\x0a\x01y\x12\x0e" TENSOR(THREE) SPEC("\x12\x24", "\x0fserving_default"),
@@ -110,7 +110,7 @@ static void classify_and_regress_are_answered(void **state)
             "\x0a\x13\x0a\x01m\x1a\x0eregress_x_to_y\x12\x15\x0a\x13\x0a\x11" X,
             "\x0a\x07\x0a\x05\x0d" THREE SPEC("\x12\x23", "\x0eregress_x_to_y"),
             SPEC("\x0a\x23", "\x0eregress_x_to_y") "\x12\x15\x0a\x13\x0a\x11" X);
-    /* The context holds x and the example is empty. The request that is written again has x in the
+    /* The context holds x and the example is empty. When the request is written again, x is in the
      * example. */
     ANSWERS(*state, SRV_CLASSIFY,
             "\x0a\x14\x0a\x01m\x1a\x0f"
@@ -180,7 +180,8 @@ static void what_is_wrong_is_told(void **state)
             "Tensor q:0, specified in either feed_devices or fetch_devices was not found");
     REFUSED(*state, SRV_SESSION_RUN, "\x0a\x03\x0a\x01m\x12\x03\x0a\x01q\x1a\x01y",
             RT_INVALID_ARGUMENT, "tensor parsing error: q");
-    /* 2,000 examples with a context of 1,000 bytes each become twice the largest body. */
+    /* 2,000 examples with a context of 1,000 bytes each grow to twice the largest permitted
+     * body. */
     char big[4 + 4 + 1003 + 4000 + 64];
     size_t n = 0;
     const char spec[] = "\x0a\x13\x0a\x01m\x1a\x0eregress_x_to_y";

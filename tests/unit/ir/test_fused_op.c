@@ -1,5 +1,5 @@
-/* Fused ops (runtime/core/fused_op.h): the attributes that a pass sets and the inputs that it gives
- * are those that the kernel reads from the node. */
+/* Fused ops (runtime/core/fused_op.h): the kernel reads from the node the attributes and inputs
+ * that the pass has set. */
 #include "tests/support/test.h"
 
 #include "runtime/base/arena.h"
@@ -37,7 +37,8 @@ static const struct t_scale given = {.axis = INT64_C(1) << 40,
                                      .name = "layer/scale",
                                      .sizes = {2, sizes}};
 
-/* A graph of three feeds of different types and two nodes, GOING and AT, which become one at AT. */
+/* A graph of three feeds of different types and two nodes, GOING and AT, which are fused into one
+ * at AT. */
 enum { F32_FEED, BOOL_FEED, I64_FEED, GOING, AT, N_NODES };
 struct plan {
     struct rt_registry *registry;
@@ -109,7 +110,7 @@ static void a_kernel_reads_what_a_pass_has_set(void **state)
     assert_int_equal(got.in.by, 1);
     assert_int_equal(got.in.offset, 2);
     assert_int_equal(got.in.others, 3);
-    /* The node has the attribute under its name too. */
+    /* The node also has the attribute under its name. */
     assert_true(rt_attr_int(n->def, "axis") == given.axis);
     end(&p);
 }
@@ -180,7 +181,8 @@ static void an_op_is_not_registered_with_the_schema_of_another(void **state)
 
     assert_non_null(r);
     assert_false(rt_registry_add_op(r, &other));
-    assert_false(rt_registry_add_op(r, &public)); /* a model file could name an op without "_" */
+    /* A model file could use an op whose name has no "_". */
+    assert_false(rt_registry_add_op(r, &public));
     assert_true(rt_registry_add_op(r, &scale_op));
     rt_registry_free(r);
 }

@@ -1,11 +1,11 @@
-/* The verifier of the compiler's graph (runtime/ir/verify.h) accepts a sound graph and finds each
- * fault that a test plants in it. */
+/* The verifier of the compiler's graph (runtime/ir/verify.h) accepts a valid graph and finds each
+ * fault that a test inserts. */
 #include <string.h>
 
 #include "runtime/ir/verify.h"
 #include "tests/support/test.h"
 
-/* x -> Neg -> Exp, fetched; a control edge from Neg to Exp. */
+/* The graph is x -> Neg -> Exp, which is fetched, with a control edge from Neg to Exp. */
 enum { X, NEG, EXP, N };
 
 struct small {
@@ -123,7 +123,7 @@ static void a_wrong_type_is_found(void **state)
     assert_int_equal(pl_verify(&s->g, false, &s->err), RT_OK);
 }
 
-/* A resource handle that is an input of another type counts as a read of the variable. */
+/* A resource handle as an input of another type counts as a read of the variable. */
 static void a_handle_may_stand_for_its_value(void **state)
 {
     struct small *s = *state;
@@ -153,7 +153,7 @@ static void a_reader_of_a_removed_node_is_found(void **state)
     refused(s, "edge 0 of 'Exp' is from node 1, which was removed");
 }
 
-/* The verifier looks only at nodes that a fetch or a target reaches. */
+/* The verifier checks only nodes that a fetch or a target reaches. */
 static void a_node_that_nothing_reaches_may_be_anything(void **state)
 {
     struct small *s = *state;

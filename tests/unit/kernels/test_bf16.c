@@ -65,7 +65,7 @@ static void an_infinity_in_the_last_of_an_odd_number_makes_no_nan(void **state)
     (void)state;
     const struct kn_bf16_loops *loops = kn_bf16_loops_of(0);
     const struct kn_bf16_panels p = {.k = 3, .n = 1, .width = loops->width};
-    /* The NaN lies behind the row of three values: reading it as a fourth value would show. */
+    /* A NaN follows the row of three values, so that reading it as a fourth value would show. */
     const float a[] = {1, 1, INFINITY, NAN}, b[] = {1, 2, 3};
     float c[KN_BF16_MOST_WIDTH];
     uint32_t packed[2 * KN_BF16_MOST_WIDTH];
@@ -111,7 +111,8 @@ static struct rt_tensor answer(const struct rt_bytes *g, const struct rt_tensor 
     return y;
 }
 
-/* The largest difference, relative to the largest magnitude; -1: the tensors have the same bits. */
+/* Returns the largest difference, relative to the largest magnitude, or -1 if the tensors have the
+ * same bits. */
 static double apart(const struct rt_tensor *a, const struct rt_tensor *b)
 {
     double most = 0, size = 0;
@@ -176,7 +177,7 @@ static void answers_are_near_those_in_float_and_the_same_bits_when_it_is_off(voi
 static void a_very_large_matrix_is_kept_in_half_the_bytes(void **state)
 {
     (void)state;
-    const int64_t k = 2049, n = 4100; /* too many weights to be packed in float */
+    const int64_t k = 2049, n = 4100; /* float weights would be too many to be packed */
     static const char *const feed = "x:0", *const fetch = "y:0";
     struct rt_error err = {0};
     struct rt_bytes g;
@@ -202,7 +203,7 @@ static void a_very_large_matrix_is_kept_in_half_the_bytes(void **state)
         assert_ok(rt_session_prepare(s, &spec, &c, &err), &err);
         assert_ok(rt_callable_run(c, &x, &y[bf16], NULL, &err), &err);
         rt_session_stats(s, &stats);
-        if (bf16) /* two bytes per weight, padded to whole panels and pairs of rows */
+        if (bf16) /* packed weights take two bytes each, padded to whole panels and pairs of rows */
             assert_in_range(stats.packed_bytes, k * n * 2, (k + 1) * (n + KN_BF16_MOST_WIDTH) * 2);
         rt_session_free(s);
     }

@@ -4,7 +4,8 @@
 #include "kernels/cpu/parallel.h"
 
 /* Splits of convolutions into executions: the executions compute every output once, from the inputs
- * that the whole convolution reads for it, and the cost of the largest decides who computes it. */
+ * that the complete convolution reads for it, and the cost of the largest execution selects the
+ * split. */
 
 static struct kn_conv_shape shape(int64_t batch, int64_t in, int64_t ci, int64_t co, int64_t size,
                                   int64_t stride, int64_t dilation)
@@ -22,7 +23,8 @@ static struct kn_conv_shape shape(int64_t batch, int64_t in, int64_t ci, int64_t
         .n_spatial = 2, .batch = batch, .ci = ci, .co = co, .groups = 1, .axis = {a, a}};
 }
 
-/* The input row in which the window of an output row begins; negative: in the padding. */
+/* Returns the input row in which the window of an output row begins; it is negative in the
+ * padding. */
 static int64_t start_of(const struct kn_conv_shape *g, int64_t row)
 {
     return row * g->axis[0].stride - g->axis[0].lo;
@@ -41,8 +43,8 @@ static void check(const struct kn_conv_shape *g, const struct kn_conv_split *spl
         assert_true(kn_conv_split_shape(g, split, at.slice, &p));
         assert_int_equal(at.dst_at, dst);
         dst += p.batch * kn_conv_image_out(&p);
-        /* The window of the execution's first row begins at the same input row as in the whole
-         * convolution, and no window or input reaches outside. */
+        /* The window of the execution's first row begins at the same input row as in the complete
+         * convolution, and no window or input is out of bounds. */
         const int64_t first = at.dst_at / out_row % g->axis[0].out;
         const int64_t image = at.dst_at / kn_conv_image_out(g);
         assert_int_equal(at.src_at / in_row - image * g->axis[0].in + start_of(&p, 0),
@@ -86,7 +88,7 @@ static void what_is_large_is_split_into_rows(void **state)
     kn_conv_split_serial(&small, false, &split);
     assert_int_equal(split.rows, 0);
     assert_int_equal(kn_conv_split_count(&small, &split), 1);
-    /* The small one has too little work for a second core. */
+    /* The small convolution has too little work for a second core. */
     assert_false(kn_conv_split_sharded(&small, false, 4, &split));
     assert_true(kn_conv_split_sharded(&large, false, 4, &split));
     assert_true(kn_conv_split_count(&large, &split) >= 4);
@@ -134,15 +136,15 @@ static struct kn_conv_shape with_padding(struct kn_conv_shape g, int64_t lo, int
 static void the_cost_is_that_of_the_largest_execution(void **state)
 {
     const struct kn_conv_shape g = shape(4, 56, 64, 32, 3, 1, 1);
-    /* One row: its multiplications, and 32 for each of its elements. */
+    /* The cost of one row is its multiplications, and 32 for each of its elements. */
     const double row = 56.0 * 64 * 32 * 9 + 32.0 * 56 * (64 + 32);
     const struct kn_conv_split images = {.images = 3}, rows = {.images = 1, .rows = 10};
     (void)state;
     assert_float_equal(kn_conv_split_cost(&g, &images), row * 56 * 3, 1);
     assert_float_equal(kn_conv_split_cost(&g, &rows), row * 10, 1);
 
-    /* A vector of 16 output channels takes as long with fewer of them. The rule does not count that
-     * for convolutions in groups. */
+    /* A vector of 16 output channels takes as long with fewer channels. The rule ignores this for
+     * grouped convolutions. */
     struct kn_conv_shape few = shape(1, 56, 64, 4, 3, 1, 1);
     const struct kn_conv_split one = {.images = 1};
     const double products = 56.0 * 56 * 64 * 4 * 9, elements = 56.0 * 56 * (64 + 4);
@@ -150,13 +152,14 @@ static void the_cost_is_that_of_the_largest_execution(void **state)
     few.groups = 4;
     assert_float_equal(kn_conv_split_cost(&few, &one), products / 4 + 32 * elements, 1);
 
-    /* A transpose computes what its convolution reads: 64 channels. */
+    /* A transposed convolution computes the channels that its forward convolution reads, here
+     * 64. */
     few.groups = 1;
     few.transposed = true;
     assert_float_equal(kn_conv_split_cost(&few, &one), products + 32 * elements, 1);
 }
 
-/* Executions of usual convolutions end soon, however large the batch and the image are. */
+/* Executions of common convolutions end soon, however large the batch and the image are. */
 static void a_large_convolution_is_interruptible(void **state)
 {
     const struct kn_conv_shape large = shape(64, 2048, 64, 64, 3, 1, 1);
@@ -168,7 +171,7 @@ static void a_large_convolution_is_interruptible(void **state)
     assert_true(kn_conv_split_is_interruptible(&large));
 }
 
-/* Padding as high as the image would leave executions without input: the rows are not split, and
+/* Padding as high as the image would leave executions without input, so the rows are not split and
  * one execution computes the image. */
 static void padding_as_high_as_a_large_image_is_not_interruptible(void **state)
 {
@@ -192,7 +195,7 @@ static void a_transpose_of_a_large_image_is_not_interruptible(void **state)
     (void)state;
     g.transposed = true;
     assert_false(kn_conv_split_is_interruptible(&g));
-    g = shape(64, 224, 64, 64, 3, 1, 1); /* each image is an execution of its own */
+    g = shape(64, 224, 64, 64, 3, 1, 1); /* each image has an execution of its own */
     g.transposed = true;
     assert_true(kn_conv_split_is_interruptible(&g));
 }

@@ -65,7 +65,7 @@ static void one_shape(const struct kn_depthwise_loops *loops, struct kn_depthwis
 
     kn_depthwise_rows(&d, x, f, shift, y, 0, d.y.out);
     expect(&d, x, f, shift, y);
-    /* Computing the rows in two parts changes no bit. */
+    /* Computing the rows in two calls must not change a bit. */
     float *other = draw_floats(n_y);
     kn_depthwise_rows(&d, x, f, shift, other, d.y.out / 3, d.y.out);
     kn_depthwise_rows(&d, x, f, shift, other, 0, d.y.out / 3);
@@ -92,7 +92,7 @@ static void sums_agree_with_direct_ones_on_every_instruction_set(void **state)
             for (int size = 3; size <= 5; size += 2)
                 for (int stride = 1; stride <= 2; stride++)
                     for (int pad = 0; pad < 4; pad++, n++) {
-                        /* no padding, SAME, padding on one side, more padding than the window */
+                        /* `pad` is 0: no padding, 1: SAME, 2: one side, 3: more than the window */
                         const int64_t lo = pad == 1 ? size / 2 : pad == 3 ? size + 1 : 0;
                         const int64_t hi = pad == 2 ? size - 1 : lo;
                         struct kn_depthwise d = {.y = axis(c[i].h, size, stride, lo, hi),
@@ -121,8 +121,8 @@ static void windows_may_differ_in_height_and_width(void **state)
             }
 }
 
-/* NaN and infinity reach only the outputs whose windows hold them: pixels outside the image are
- * left out of the sums, so that an infinite weight there does not make NaN. */
+/* NaN and infinity reach only the outputs whose windows hold them. Pixels outside the image are
+ * left out of the sums, so an infinite weight there does not make NaN. */
 static void numbers_that_are_none_stay_where_they_are(void **state)
 {
     static const enum rt_activation acts[] = {RT_ACT_NONE, RT_ACT_RELU, RT_ACT_RELU6, RT_ACT_SWISH};

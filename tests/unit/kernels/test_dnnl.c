@@ -1,4 +1,4 @@
-/* Several threads make, share, run and free oneDNN's objects at the same time, because the cache of
+/* Several threads create, share, run and free oneDNN objects at the same time, because the cache of
  * primitives belongs to the process. */
 #include "tests/support/test.h"
 
@@ -23,7 +23,8 @@ struct worker {
     int k;
 };
 
-/* A thread: runs the same graph in a session of its own, round by round with the other threads. */
+/* The main function of a thread: runs the graph in a session of its own, in rounds that all threads
+ * begin together. */
 static void *work(void *arg)
 {
     const struct worker *w = arg;

@@ -1,5 +1,5 @@
-/* Equations of Einsum matched with shapes: which axes share a label, which shapes agree, and
- * TensorFlow's texts where an equation or a shape is refused. */
+/* Matches the equations of Einsum with shapes: which axes share a label, which shapes agree, and
+ * TensorFlow's messages where an equation or a shape is refused. */
 #include "tests/support/test.h"
 
 #include "kernels/matmul/einsum_equation.h"

@@ -4,7 +4,7 @@
 
 #include "kernels/fused/epilogue.h"
 
-/* The epilogue's steps as words of the attribute "_tail", and the accuracy of its GELU. */
+/* The epilogue's steps are words of the attribute "_tail"; and the accuracy of its GELU. */
 
 static enum rt_status read_words(const char *text, int n_in, struct kn_epilogue *t)
 {
@@ -50,8 +50,8 @@ static void a_word_that_is_none_of_an_epilogue_is_refused(void **state)
     assert_int_equal(read_words("mul add", 3, &t), RT_INTERNAL); /* the second word has no input */
 }
 
-/* GELU, x / 2 * (1 + erf(x / sqrt(2))), as x / 2 * erfc(-x / sqrt(2)): that keeps its digits where
- * erf is near -1. */
+/* Computes GELU, x / 2 * (1 + erf(x / sqrt(2))), as x / 2 * erfc(-x / sqrt(2)), which keeps its
+ * digits where erf is near -1. */
 static double gelu(double x)
 {
     return 0.5 * x * erfc(x * -0.70710678118654752);
@@ -59,7 +59,8 @@ static double gelu(double x)
 static double gelu_tanh(double x)
 {
     const double y = 0.79788456080286536 * (x + 0.044715 * x * x * x);
-    return x / (1 + exp(-2 * y)); /* x / 2 * (1 + tanh(y)) loses its digits where tanh is near -1 */
+    /* x / 2 * (1 + tanh(y)) would lose digits where tanh is near -1. */
+    return x / (1 + exp(-2 * y));
 }
 
 static void both_gelus_are_right_at_their_ends(void **state)

@@ -8,8 +8,8 @@
 
 /*
  * Properties of array ops that the comparison with TensorFlow (tests/conformance) does not show:
- * which graphs the analysis finds row-wise, and that their rows are independent; lists and views
- * that share bytes; the strided copy alone.
+ * which graphs the analysis finds row-wise, and whether their rows are independent; lists and views
+ * that share bytes; and strided copies.
  */
 
 /* ---- rows ---- */
@@ -74,7 +74,7 @@ static struct rt_tensor feed(enum rt_dtype dtype, const struct rt_shape *s)
     return t;
 }
 
-/* Checks that each row gives the same bits alone as in the batch. */
+/* Asserts that each row gives the same bits alone as in the batch. */
 static void check_rows(struct opened *o, const struct graph *g)
 {
     struct rt_error err = {0};
@@ -111,7 +111,7 @@ static void check_rows(struct opened *o, const struct graph *g)
     {                                                                                              \
         name_, "Const", "", "dtype=int32 value=int32" values                                       \
     }
-/* Nodes that compute the number of rows: "b" is a vector of one element. */
+/* Nodes that compute the number of rows as the vector "b" of one element. */
 #define BATCH                                                                                      \
     {"sh", "Shape", "x", "T=float out_type=int32"}, C("z", "<1>:0"), C("o", "<1>:1"),              \
     {                                                                                              \
@@ -493,7 +493,7 @@ static void a_strided_copy_is_the_plain_loop_for_every_size_and_order(void **sta
         for (int i = 0; i < 4; i++) {
             w.dim[i] = in_dim[perm[i]];
             w.src[i] = stride[perm[i]];
-            if (seed >> (40 + i) & 1) { /* this axis is read backwards */
+            if (seed >> (40 + i) & 1) { /* reads this axis backwards */
                 from += w.src[i] * (w.dim[i] - 1);
                 w.src[i] = -w.src[i];
             }
@@ -518,7 +518,7 @@ static void a_strided_copy_is_the_plain_loop_for_every_size_and_order(void **sta
 static void fingerprints_are_those_that_models_were_trained_with(void **state)
 {
     (void)state;
-    /* The buckets are TensorFlow's, with num_buckets = 1000000007. */
+    /* The expected buckets are TensorFlow's for num_buckets = 1000000007. */
     static const struct {
         char fill;
         size_t n;
@@ -547,7 +547,7 @@ static void a_refusal_says_what_and_where(void **state)
     op_clear(&c);
 }
 
-/* An input that must be a scalar may be an empty vector. */
+/* The ops must refuse an empty vector as an input that must be a scalar. */
 static void diagonals_refuse_sizes_and_padding_that_are_empty(void **state)
 {
     (void)state;

@@ -10,8 +10,8 @@
 
 /*
  * Properties of math ops that the comparison with TensorFlow (tests/conformance) does not show:
- * outputs that are written over inputs, the accuracy of Slipway's own functions, rows that are
- * independent, NaN in segments, pairs of types that a kernel must refuse.
+ * outputs that are written over inputs, the accuracy of Slipway's own functions, independent rows,
+ * NaN in segments, and pairs of types that a kernel must refuse.
  */
 
 static uint64_t seed = 88172645463325252u;
@@ -123,8 +123,8 @@ static void our_functions_keep_nan_and_go_to_their_limits(void **state)
     assert_true(kn_sigmoid_f32(INFINITY) == 1 && kn_sigmoid_f32(-INFINITY) == 0);
 }
 
-/* Each op gives the same bits on fed inputs, which are kept, and on outputs of Abs, which it may
- * write over. */
+/* Each op must give the same bits on fed inputs, which it must not change, and on outputs of Abs,
+ * which it may write over. */
 static void an_output_on_top_of_an_input_changes_nothing(void **state)
 {
     (void)state;
@@ -149,7 +149,8 @@ static void an_output_on_top_of_an_input_changes_nothing(void **state)
                 .op = ops[k].op, .attrs = ops[k].attrs, .n_in = ops[k].n_in, .n_out = 1};
             for (int i = 0; i < kept.n_in; i++)
                 kept.in[i] = random_tensor(2, shapes[s][i]);
-            /* `made` takes the random inputs, and `kept` gets their absolute values. */
+            /* `made` reads the random inputs through Abs, and `kept` reads their absolute
+             * values. */
             struct op_call made = kept;
             for (int i = 0; i < kept.n_in; i++) {
                 made.before[i] = "Abs";
@@ -166,7 +167,7 @@ static void an_output_on_top_of_an_input_changes_nothing(void **state)
         }
 }
 
-/* All lengths up to 300 take every path through vectors and remainders. */
+/* Lengths up to 300 take every path through vectors and remainders. */
 static void lines_and_columns_of_every_length_reduce_to_what_a_plain_loop_gives(void **state)
 {
     (void)state;
@@ -177,7 +178,8 @@ static void lines_and_columns_of_every_length_reduce_to_what_a_plain_loop_gives(
     for (int i = 0; i < 300; i++) {
         bytes[i] = (int8_t)draw(-128, 127);
         shorts[i] = (int16_t)draw(-30000, 30000);
-        floats[i] = (float)(int)draw(-100, 100); /* the order does not change a sum of integers */
+        /* A sum of integers does not depend on the order. */
+        floats[i] = (float)(int)draw(-100, 100);
     }
     for (int64_t n = 1; n <= 300; n++) {
         int64_t sum[3] = {0}, max = INT8_MIN;
@@ -222,7 +224,7 @@ static void lines_and_columns_of_every_length_reduce_to_what_a_plain_loop_gives(
 static void nan_in_segments_gives_what_tensorflow_gives(void **state)
 {
     (void)state;
-    /* TensorFlow computes eight columns as vectors, the ninth as a scalar. */
+    /* TensorFlow computes eight columns as vectors and the ninth as a scalar. */
     enum { ROWS = 4, WIDTH = 9 };
     const float n = NAN, i = INFINITY;
     static const char *const ops[] = {"SegmentMax", "SegmentMin", "UnsortedSegmentMax",
@@ -230,7 +232,7 @@ static void nan_in_segments_gives_what_tensorflow_gives(void **state)
     const struct {
         int n_rows;
         float row[ROWS];
-        /* results of Max and Min: in the first eight columns, in the ninth */
+        /* results of Max and Min: first eight columns, then the ninth */
         float packed[2], rest[2];
     } cases[] = {
         {3, {n, 1, 2}, {2, 1}, {2, 1}},
@@ -370,7 +372,8 @@ static void shapes_that_do_not_go_together_are_refused(void **state)
 
 /* ---- types that do not go together ---- */
 
-/* Runs an op on zeros of these types. A sanitizer finds what a kernel writes beyond its output. */
+/* Runs an op on zeros of the given types. A sanitizer reports what a kernel writes beyond its
+ * output. */
 static enum rt_status run_zeros(const char *op, const char *attrs, int n_in,
                                 const enum rt_dtype *in, int n_out, struct op_call *c)
 {
@@ -392,7 +395,7 @@ static void types_that_do_not_go_together_are_refused(void **state)
         int n_in;
         enum rt_dtype in[5];
         int n_out;
-        const char *why; /* the error's text; NULL: the op runs */
+        const char *why; /* the message of the error; NULL: the op runs */
     } cases[] = {
         {"Complex", "T=float Tout=complex64", 2, {RT_F32, RT_F32}, 1, NULL},
         {"Complex", "T=double Tout=complex128", 2, {RT_F64, RT_F64}, 1, NULL},
@@ -466,15 +469,15 @@ static void types_that_do_not_go_together_are_refused(void **state)
 
 /*
  * Ops whose kernels read their types from the tensors, not from one attribute. For every pair of
- * types that the schema allows, the op runs or is refused, and writes no more than its outputs
- * hold.
+ * types that the schema allows, the op must run or be refused, and must not write beyond its
+ * outputs.
  */
 static void every_pair_of_types_keeps_to_its_output(void **state)
 {
     (void)state;
     static const struct {
         const char *op, *in, *out;
-        int n_in, n_out, typed; /* output `typed` has the type of attribute `out` */
+        int n_in, n_out, typed; /* output number `typed` has the type of attribute `out` */
     } ops[] = {
         {"Shape", "T", "out_type", 1, 1, 0},
         {"Size", "T", "out_type", 1, 1, 0},

@@ -10,8 +10,9 @@
 #include "tests/support/graph_def.h"
 
 /*
- * GEMMs and convolutions of the libraries, compared with the plain loops of the kernels named
- * "*.plain" on random shapes; epilogues; the libraries' behaviour when several threads call them.
+ * Compares GEMMs and convolutions of the libraries with the plain loops of the kernels named
+ * "*.plain" on random shapes; tests epilogues, and the libraries' behaviour when several threads
+ * call them.
  */
 
 enum { N_THREADS = 4, N_RUNS = 40, MAX_CASES = 60 };
@@ -19,7 +20,7 @@ enum { N_THREADS = 4, N_RUNS = 40, MAX_CASES = 60 };
 struct fixture {
     struct rt_bytes g;
     struct rt_registry *all;   /* every kernel */
-    struct rt_registry *plain; /* of an op that has a plain kernel, that one only */
+    struct rt_registry *plain; /* ops with a plain kernel have no other kernel */
     struct rt_tuning tuning;
     uint64_t seed;
     struct rt_error err;
@@ -31,8 +32,8 @@ static bool is_plain(const struct rt_kernel *k)
     return n > 6 && strcmp(k->name + n - 6, ".plain") == 0;
 }
 
-/* A registry of the ops that the tests use. plain_only: an op that has a plain kernel has no
- * other. */
+/* Returns a registry of the ops that the tests use. With plain_only, an op that has a plain kernel
+ * has no other kernel. */
 static struct rt_registry *registry(const struct rt_registry *from, bool plain_only)
 {
     static const char *const ops[] = {"MatMul",
@@ -117,7 +118,7 @@ static struct rt_tensor random_tensor(struct fixture *x, int rank, const int64_t
     return t;
 }
 
-/* A constant node with the tensor's values. */
+/* Adds a constant node with the tensor's values. */
 static void constant(struct fixture *x, const char *name, const struct rt_tensor *t)
 {
     const int64_t n = rt_tensor_count(t);
@@ -145,7 +146,7 @@ static struct rt_session *session(struct fixture *x, const struct rt_registry *o
     return s;
 }
 
-/* Feeds "x" and, if given, "w"; fetches "y", and `also` unless that is NULL. */
+/* Feeds "x" and, if given, "w"; fetches "y" and, unless it is NULL, `also`. Returns "y". */
 static struct rt_tensor answer_with(struct fixture *x, const struct rt_registry *ops,
                                     const struct rt_tensor *in, int n_in, const char *also)
 {
@@ -170,7 +171,7 @@ static struct rt_tensor answer(struct fixture *x, const struct rt_registry *ops,
     return answer_with(x, ops, in, n_in, NULL);
 }
 
-/* Checks that the tensors differ by at most 1e-5 of the largest magnitude, and clears both. */
+/* Asserts that the tensors differ by at most 1e-5 of the largest magnitude, and clears both. */
 static void compare_tensors(struct rt_tensor *a, struct rt_tensor *b, const char *what)
 {
     float most = 0, apart = 0;
@@ -193,8 +194,8 @@ static void next_graph(struct fixture *x)
     rt_bytes_init(&x->g, 1 << 24);
 }
 
-/* Compares the answers of the plain kernels and of all kernels to the graph in x->g, and empties
- * it. */
+/* Compares the outputs of the graph in x->g by the plain kernels and by all kernels, and empties
+ * the graph. */
 static void compare(struct fixture *x, const struct rt_tensor *in, int n_in, const char *what)
 {
     struct rt_tensor a = answer(x, x->plain, in, n_in), b = answer(x, x->all, in, n_in);
@@ -277,8 +278,8 @@ static void convolutions_agree_with_the_loops(void **state)
 
 /* ---- epilogues ---- */
 
-/* Compares `op`, node "h", with steps behind it as its epilogue and as separate nodes: fetching "h"
- * as well prevents the fusion. */
+/* Compares `op`, node "h", with its subsequent steps as an epilogue and as separate nodes: fetching
+ * "h" as well prevents the fusion. */
 static void epilogue(struct fixture *x, const char *op, const struct rt_tensor *in,
                      const struct rt_tensor *filter, const char *attrs, int64_t channels)
 {
@@ -297,7 +298,7 @@ static void epilogue(struct fixture *x, const char *op, const struct rt_tensor *
             n++;
         for (int k = 0; k < n; k++) {
             const char *step = steps[i][k];
-            /* wide: the operand is [1, 1, 1, channels] instead of [channels] */
+            /* If `wide`, the operand has shape [1, 1, 1, channels] instead of [channels]. */
             const bool wide = k == 1 && strcmp(op, "MatMul") != 0;
             struct rt_tensor v = wide ? random_tensor(x, 4, (int64_t[]){1, 1, 1, channels})
                                       : random_tensor(x, 1, &channels);
@@ -344,7 +345,7 @@ static void a_normalisation_by_constants_joins_its_convolution(void **state)
     struct rt_tensor apart = answer_with(x, x->all, &image, 1, "h:0");
     struct rt_tensor together = answer(x, x->all, &image, 1);
     compare_tensors(&apart, &together, "batch norm");
-    /* Fetching another output of "n" keeps the op as it is. */
+    /* Fetching another output of "n" prevents the fusion of "n". */
     apart = answer_with(x, x->all, &image, 1, "n:1");
     together = answer(x, x->plain, &image, 1);
     compare_tensors(&apart, &together, "batch norm, by the loops");
@@ -379,7 +380,8 @@ static void without_fusion_and_winograd_the_answers_agree(void **state)
     struct fixture *x = *state;
     static const struct rt_tuning less[] = {
         {.no_fusion = true}, {.no_winograd = true}, {.no_fusion = true, .no_winograd = true}};
-    static const int64_t sides[] = {7, 9, 21}; /* sizes for Winograd tiles of 2x2 and of 4x4 */
+    /* Side lengths for Winograd tiles of 2x2 and of 4x4. */
+    static const int64_t sides[] = {7, 9, 21};
     for (size_t i = 0; i < sizeof sides / sizeof *sides; i++) {
         const int64_t side = sides[i], channels = 48;
         struct rt_tensor image = random_tensor(x, 4, (int64_t[]){2, side, side, 32});
@@ -407,7 +409,7 @@ static void without_fusion_and_winograd_the_answers_agree(void **state)
 
 /* ---- threads ---- */
 
-/* x [2,12,12,16] -> conv 3x3 -> bias -> relu -> pool -> depthwise -> einsum -> y */
+/* Writes x [2,12,12,16] -> conv 3x3 -> bias -> relu -> pool -> depthwise -> einsum -> y. */
 static void small_net(struct fixture *x)
 {
     static const struct {
@@ -484,7 +486,7 @@ static void four_threads_get_the_answers_of_one_and_none_stays(void **state)
     struct rt_callable *call;
     struct job job[N_THREADS];
     pthread_t thread[N_THREADS];
-    /* A sanitizer starts a thread of its own when the process makes its first thread. */
+    /* A sanitizer starts a thread of its own when the process creates its first thread. */
     assert_int_equal(pthread_create(&thread[0], NULL, do_nothing, NULL), 0);
     pthread_join(thread[0], NULL);
     nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
@@ -507,7 +509,7 @@ static void four_threads_get_the_answers_of_one_and_none_stays(void **state)
         if (job[i].wrong)
             fail_msg("thread %d: %d of %d runs differ: %s", i, job[i].wrong, N_RUNS,
                      rt_error_text(&job[i].err));
-    /* Linux may list a thread for a moment after it was joined. */
+    /* Linux may still list a thread for a moment after it was joined. */
     for (int i = 0; i < 10000 && count_tasks() > before; i++)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     assert_true(count_tasks() <= before);
@@ -544,7 +546,7 @@ static void only_a_label_that_is_kept_carries_rows_through_einsum(void **state)
     assert_true(is_rowwise(x, "self:0"));
     assert_false(is_rowwise(x, "gram:0"));
     assert_false(is_rowwise(x, "sum:0"));
-    assert_false(is_rowwise(x, "turn:0")); /* row-wise, but along another axis than the first */
+    assert_false(is_rowwise(x, "turn:0")); /* row-wise, but along an axis other than the first */
     assert_true(is_rowwise(x, "pairs:0"));
 }
 

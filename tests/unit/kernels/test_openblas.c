@@ -6,7 +6,7 @@
 #include "runtime/base/thread.h"
 #include "tests/support/draw.h"
 
-/* Threads that multiply matrices of their own at the same time get the bits that one thread gets
+/* Threads that multiply their own matrices at the same time must get the bits that one thread gets
  * alone, because each call of OpenBLAS has a buffer of its own (kernels/cpu/openblas.c). */
 
 enum { THREADS = 4, ROUNDS = 3000, MOST = 64 * 64 };
@@ -15,8 +15,8 @@ struct shape {
     int m, n, k;
 };
 
-/* Matrices large enough for OpenBLAS to be used, and small enough that calls of different threads
- * begin at the same time often. */
+/* Sizes of matrices that are large enough for OpenBLAS to be used, and small enough that calls by
+ * different threads often begin at the same time. */
 static const struct shape shapes[] = {
     {40, 40, 40}, {64, 17, 33}, {1, 64, 64}, {64, 1, 64}, {48, 2, 64}};
 enum { SHAPES = sizeof shapes / sizeof *shapes };

@@ -7,8 +7,8 @@
 
 #include "kernels/matmul/packed_gemm_internal.h"
 
-/* n random floats and a spare byte, because malloc(0) may return NULL. A sanitizer reports a read
- * of a float behind them. */
+/* Returns n random floats and a spare byte, because malloc(0) may return NULL. A sanitizer reports
+ * a read of a float beyond them. */
 static float *floats(int64_t n)
 {
     float *p = malloc((size_t)n * sizeof *p + 1);
@@ -71,7 +71,7 @@ static double b_at(const struct sample *s, bool scaled, int64_t l, int64_t j)
     return scaled ? (double)(v * s->scale[j]) : (double)v;
 }
 
-/* The plain sum; *size: the sum of its terms' magnitudes, for the tolerance. */
+/* Returns the plain sum, and sets *size to the sum of its terms' magnitudes, for the tolerance. */
 static double plain(const struct sample *s, bool scaled, int64_t i, int64_t j, double *size)
 {
     double sum = 0;
@@ -105,7 +105,7 @@ static void check(const struct sample *s, const float *c, int64_t ldc, bool scal
         }
 }
 
-/* Checks that memory between the rows of c is unchanged. */
+/* Asserts that the memory between the rows of c is unchanged. */
 static void check_gaps(const struct sample *s, const float *before)
 {
     for (int64_t i = 0; i + 1 < s->rows; i++)
@@ -121,7 +121,8 @@ static struct kn_packed_gemm_args args_of(const struct sample *s)
     return t;
 }
 
-/* Runs the GEMM in eight parts, split at a random row, panel and term of the sums. */
+/* Runs the GEMM in eight parts: each of the rows, panels and terms of the sums is split at a random
+ * position. */
 static void run_in_slices(const struct sample *s, const struct kn_gemm_post_ops *e)
 {
     const int64_t split_k = draw_below(s->p.k + 1), split_panel = draw_below(s->p.panels + 1);
@@ -183,7 +184,7 @@ static void one_size(const struct kn_packed_gemm_loops *loops, int64_t rows, int
     float *one = copy_of(s.c, size);
     run_in_slices(&s, &e);
     same_columns(&s, one);
-    if (e.residual) { /* once more, with c written over the residual */
+    if (e.residual) { /* runs once more, with c written over the residual */
         e.residual = t.c = in_place;
         kn_packed_gemm_run(&s.p, &t, &e);
         check(&s, in_place, s.ldc, scaled, &e, s.residual);
@@ -211,9 +212,9 @@ static void many_sizes(const struct kn_packed_gemm_loops *loops)
     one_size(loops, 5, 0, 33);
     one_size(loops, 5, 3, 0);
     one_size(loops, 400, 3, 17);
-    one_size(loops, 29, 1700, 40); /* the terms take several blocks */
+    one_size(loops, 29, 1700, 40); /* the terms of the sums take several blocks */
     one_size(loops, 1, 1700, 40);
-    one_size(loops, 347, 800, 19); /* the terms and the rows take several blocks */
+    one_size(loops, 347, 800, 19); /* the terms of the sums and the rows take several blocks */
 }
 static void a_packed_gemm_is_the_plain_sums_on_every_instruction_set(void **state)
 {

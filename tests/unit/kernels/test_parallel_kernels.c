@@ -44,7 +44,7 @@ static struct rt_tensor floats(struct fixture *x, int rank, const int64_t *dim)
     return t;
 }
 
-/* A constant of this shape ("3,3,64,64"), with `n` random values. */
+/* Adds a constant of the given shape ("3,3,64,64"), with `n` random values. */
 static void constant(struct fixture *x, const char *name, const char *shape, int64_t n)
 {
     const size_t capacity = (size_t)n * 10 + 200;
@@ -62,7 +62,7 @@ static struct rt_tensor answer(struct fixture *x, struct rt_parallel *parallel,
     static const char *const feeds[] = {"x:0"}, *const fetches[] = {"y:0"};
     const struct rt_call_spec spec = {
         .feeds = feeds, .n_feeds = 1, .fetches = fetches, .n_fetches = 1};
-    /* Autotuning might choose different kernels in two sessions, whose bits may differ. */
+    /* In two sessions, autotuning might choose different kernels, whose bits may differ. */
     const struct rt_session_options options = {
         .registry = x->ops, .parallel = parallel, .tuning = {.no_autotune = true}};
     struct rt_library *l = NULL;
@@ -81,8 +81,8 @@ static struct rt_tensor answer(struct fixture *x, struct rt_parallel *parallel,
     return out;
 }
 
-/* Runs the graph in x->g, from x to y, on one core and on several, compares the bits, and empties
- * the graph. */
+/* Runs the graph in x->g, from x to y, on one core and on several cores, compares the bits, and
+ * empties the graph. */
 static void same_bits(struct fixture *x, int rank, const int64_t *dim, bool with_nan)
 {
     static const int widths[] = {2, 3, 7};
@@ -118,7 +118,7 @@ static void input(struct fixture *x)
 
 struct conv {
     const char *op;
-    int64_t batch, side, ci, co, size; /* co: for a depthwise convolution, per input channel */
+    int64_t batch, side, ci, co, size; /* in a depthwise convolution, co is per input channel */
     const char *how;
 };
 
@@ -199,12 +199,13 @@ static void a_matmul_does_not_depend_on_the_cores(void **state)
         a_matmul(x, 1, 512, 300, epilogue, false);
         a_matmul(x, 1024, 70, 90, epilogue, false);
         a_matmul(x, 2450, 513, 2, epilogue,
-                 false); /* the whole is not a small GEMM, but its shards are */
+                 false); /* the complete matmul is not a small GEMM, but its shards are */
         a_matmul(x, 40000, 513, 2, epilogue, false);
     }
     a_matmul(x, 128, 192, 256, true, true);
     a_matmul(x, 32, 400, 500, true, true);
-    for (int rows = 1; rows <= 20; rows += 4) { /* a few rows of a large matrix times the matrix */
+    /* Multiplies a few rows of a large matrix by that matrix. */
+    for (int rows = 1; rows <= 20; rows += 4) {
         char attrs[80];
         input(x);
         snprintf(attrs, sizeof attrs, "dtype=int32 value=int32<2>:%d,2000", rows);
@@ -214,7 +215,8 @@ static void a_matmul_does_not_depend_on_the_cores(void **state)
         gd_node(&x->g, "y", "MatMul", "s x", "T=float");
         same_bits(x, SHAPE(2000, 2000), false);
     }
-    for (int transposed = 0; transposed < 2; transposed++) { /* neither matrix is constant */
+    /* Neither matrix of the product is constant. */
+    for (int transposed = 0; transposed < 2; transposed++) {
         input(x);
         gd_node(&x->g, "y", "BatchMatMulV2", "x x",
                 transposed ? "T=float adj_x=false adj_y=true" : "T=float adj_x=true adj_y=false");
@@ -279,8 +281,8 @@ static void even_sizes_are_as_many_for_each_core_as_n_allows(void **state)
     assert_int_equal(kn_even_size(1, 0, 4), 1);
     assert_int_equal(kn_even_size(7, 8, 4), 7);    /* one shard */
     assert_int_equal(kn_even_size(20, 10, 4), 10); /* two shards, fewer than cores */
-    assert_int_equal(kn_even_size(48, 10, 4), 6); /* eight shards instead of five, for four cores */
-    assert_int_equal(kn_even_size(10, 3, 3), 2);  /* five shards, because no size gives six */
+    assert_int_equal(kn_even_size(48, 10, 4), 6);  /* eight shards instead of five on four cores */
+    assert_int_equal(kn_even_size(10, 3, 3), 2);   /* five shards, because no size gives six */
     assert_int_equal(kn_even_size(100, 40, 1), 34);
     for (int64_t n = 1; n < 100; n++)
         for (int64_t most = 1; most < 30; most++)
@@ -291,7 +293,7 @@ static void even_sizes_are_as_many_for_each_core_as_n_allows(void **state)
                 if (least <= width || width == 1) {
                     assert_int_equal(size, kn_div_up(n, least));
                 } else {
-                    /* No core computes more shards than it must, and shards are as small as that
+                    /* No core computes more shards than necessary, and shards are as small as that
                      * allows. */
                     assert_int_equal(kn_div_up(parts, width), kn_div_up(least, width));
                     assert_int_equal(size, kn_div_up(n, kn_round_up(least, width)));

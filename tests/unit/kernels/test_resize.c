@@ -1,6 +1,6 @@
 /*
- * Resizing of pictures in chunks (kernels/image/resize.c): pixels with millions of channels and
- * windows as large as the picture give the same answers as small ones, and a run ends soon after
+ * Resizes images in chunks (kernels/image/resize.c): pixels with millions of channels, and windows
+ * as large as the image, must give the same outputs as small ones, and a run must end soon after
  * its deadline.
  */
 #include "tests/support/test.h"
@@ -15,7 +15,7 @@ static const char *const ops[] = {"ResizeNearestNeighbor", "ResizeBilinear", "Re
                                   "ResizeArea"};
 enum { N_OPS = sizeof ops / sizeof *ops };
 
-/* A picture in which channel c of a pixel has the value of channel c % FEW. */
+/* Returns an image in which channel c of a pixel has the value of channel c % FEW. */
 static struct rt_tensor picture(int64_t h, int64_t w, int64_t channels)
 {
     struct rt_tensor t = op_tensor(RT_F32, 4, (int64_t[]){1, h, w, channels}, NULL);
@@ -53,8 +53,8 @@ static void channels_in_chunks_are_those_of_a_small_pixel(void **state)
         }
 }
 
-/* All columns of the wide picture are copies of one column, so every output column is the output of
- * that column alone. */
+/* All columns of the wide image are copies of one column, so every output column must be the output
+ * of that column alone. */
 static void columns_in_chunks_are_those_of_a_narrow_picture(void **state)
 {
     (void)state;
@@ -88,7 +88,7 @@ static void an_area_as_large_as_the_picture_is_its_mean(void **state)
         sum += ((float *)c.in[0].data)[i];
     assert_ok(op_run(&c), &c.err);
     assert_float_equal(*(float *)c.out[0].data, sum / (2 * WIDE),
-                       0.3); /* the kernel adds floats, the test doubles */
+                       0.3); /* the kernel adds floats, but the test adds doubles */
     op_clear(&c);
 }
 
@@ -100,11 +100,11 @@ static int64_t cpu_ms(void)
 }
 
 /* The output is one row of six pixels with many channels or, for ResizeArea's last case, one pixel
- * whose window is the whole picture. */
+ * whose window is the complete image. */
 static void a_run_ends_long_before_a_row_is_done(void **state)
 {
     (void)state;
-    for (int k = 0; k <= N_OPS; k++) { /* k = N_OPS: ResizeArea with one window */
+    for (int k = 0; k <= N_OPS; k++) { /* k = N_OPS means ResizeArea with one window */
         struct op_call c;
         const bool is_area = k == N_OPS;
         int64_t ms[2];

@@ -5,7 +5,7 @@
 #include "kernels/rnn/rnn.h"
 #include "tests/support/draw.h"
 
-enum { SPARE = 16 }; /* floats behind each array, because loops read whole vectors */
+enum { SPARE = 16 }; /* floats after each array, because loops read whole vectors */
 
 static float *floats(int64_t n)
 {
@@ -40,8 +40,8 @@ static void is_near(double want, float got)
         fail_msg("%g, not %g", (double)got, want);
 }
 
-/* The arguments of a step and their memory. The gates' sums lie in the reverse of the cell's
- * order. */
+/* The arguments of a step and their memory. The sums of the gates are in reverse order compared
+ * with the cell's gates. */
 struct step {
     struct kn_rnn_step s;
     float *sums, *recurrent_sums, *candidate_sums, *h, *h_new, *c, *spare[2];
@@ -87,8 +87,8 @@ static void drop(struct step *x)
         free(all[i]);
 }
 
-/* The new h that the cell computes for unit u of row i. *c: the old cell state, which becomes the
- * new one. */
+/* Returns the new h that the cell must compute for unit u of row i, and replaces the old cell state
+ * *c by the new one. */
 static double want_of(const struct step *x, enum rt_cell_id id, int64_t i, int64_t u, double *c)
 {
     const struct kn_rnn_step *s = &x->s;

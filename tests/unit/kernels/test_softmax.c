@@ -63,8 +63,8 @@ static void what_is_far_below_the_largest_is_nothing(void **state)
         }
 }
 
-/* A row of -infinity only, or with a NaN or +infinity, is NaN; its neighbours, whose values are all
- * the same large negative number (as of a mask), share the weight equally. */
+/* A row of only -infinity, or with a NaN or +infinity, is NaN. In its neighbours, all values are
+ * the same large negative number (as a mask gives), so they share the weight equally. */
 static void rows_without_a_number_are_nan_and_others_not(void **state)
 {
     (void)state;

@@ -1,19 +1,19 @@
-/* kn_sort, tested by SparseReorder, which sorts with it. */
+/* Tests kn_sort through SparseReorder, which sorts with it. */
 #include "tests/support/test.h"
 
 #include "kernels/array/sort.h"
 #include "runtime/base/clock.h"
 #include "tests/support/op.h"
 
-/* A SparseReorder of n rows with one index each: the numbers 0 to n - 1 in random order, which are
- * the values as well. */
+/* Returns a SparseReorder of n rows with one index each: the numbers 0 to n - 1 in random order,
+ * which are also the values. */
 static struct op_call shuffled(int64_t n)
 {
     struct rt_tensor at = op_tensor(RT_I64, 2, (int64_t[]){n, 1}, NULL);
     struct rt_tensor values = op_tensor(RT_I64, 1, &n, NULL);
     uint64_t x = 1;
 
-    for (int64_t i = 0; i < n; i++) { /* the shuffle of Fisher and Yates */
+    for (int64_t i = 0; i < n; i++) { /* a Fisher-Yates shuffle */
         x = x * UINT64_C(6364136223846793005) + 1442695040888963407;
         const int64_t k = (int64_t)((x >> 33) % (uint64_t)(i + 1));
         ((int64_t *)at.data)[i] = ((int64_t *)at.data)[k];
@@ -56,7 +56,8 @@ static void sorting_counts_what_it_takes(void **state)
 {
     (void)state;
     struct op_call c = shuffled(4 * KN_SORT_RUN);
-    /* The outputs take 64 * KN_SORT_RUN bytes, the rows in order 96, and merging another 96. */
+    /* The outputs take 64 * KN_SORT_RUN bytes, the sorted order of the rows takes 96 * KN_SORT_RUN,
+     * and merging takes another 96 * KN_SORT_RUN. */
     c.run_memory_limit = 200 * KN_SORT_RUN;
     assert_fails(op_run(&c), RT_RESOURCE_EXHAUSTED, &c.err, "out of memory");
     op_clear(&c);

@@ -1,5 +1,5 @@
-/* Look-up tables after a restore, with removed keys, and with keys that are reserved. The expected
- * answers of dense tables are those of TensorFlow 2.21 (tests/conformance/specs/tables.py). */
+/* Look-up tables after a restore, with removed keys, and with reserved keys. The expected outputs
+ * of dense tables are those of TensorFlow 2.21 (tests/conformance/specs/tables.py). */
 #include "tests/support/test.h"
 
 #include "kernels/array/hash_set.h"
@@ -13,7 +13,7 @@ struct fixture {
     struct rt_bytes g;
     struct rt_registry *ops;
     struct rt_session *s;
-    int64_t deadline_ms; /* the deadline of a run; 0: none */
+    int64_t deadline_ms; /* the deadline of a run; 0: no deadline */
     struct rt_error err;
 };
 
@@ -36,7 +36,8 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Adds the ops on the table, node "t", which the caller has added, and opens a session. */
+/* Adds the ops on the table, node "t", which the caller has added, and opens a session on the
+ * graph. */
 static void open_table(struct fixture *x)
 {
     static const struct rt_session_options none;
@@ -68,8 +69,8 @@ static void dense_table(struct fixture *x, const char *empty, const char *attrs)
 #define EMPTY_0  "dtype=int64 value=int64<>:0"
 #define BUCKETS8 "key_dtype=int64 value_dtype=float initial_num_buckets=8"
 
-/* Runs `what`, a node or a tensor, which is fetched into *out. The keys are [n, width], or [n] for
- * width 0; v NULL: no values are fed. */
+/* Runs `what`, a node, or a tensor that is fetched into *out. The keys are [n, width], or [n] if
+ * width is 0; if v is NULL, no values are fed. */
 static enum rt_status run(struct fixture *x, const char *what, int64_t n, int64_t width,
                           const int64_t *k, const float *v, struct rt_tensor *out)
 {
@@ -135,7 +136,7 @@ static void buckets_that_hold_nothing_are_no_pairs_when_they_are_restored(void *
     assert_int_equal(size_of(x), 0);
 }
 
-/* The exported buckets must be those in which TensorFlow looks for the keys once it has restored
+/* The exported buckets must be those in which TensorFlow looks for the keys after it has restored
  * them. */
 static void a_dense_table_exports_buckets(void **state)
 {
@@ -166,7 +167,7 @@ static void a_reserved_key_is_refused(void **state)
     dense_table(x, EMPTY_0, BUCKETS8);
     assert_fails(run(x, "insert", 2, 0, (int64_t[]){1, 0}, (float[]){1, 2}, NULL),
                  RT_INVALID_ARGUMENT, &x->err, "Using the empty_key as a table key is not allowed");
-    assert_int_equal(size_of(x), 1); /* the key before the refused one was inserted */
+    assert_int_equal(size_of(x), 1); /* the table holds the key before the refused key */
     assert_fails(run(x, "find:0", 1, 0, (int64_t[]){-1}, NULL, &out), RT_INVALID_ARGUMENT, &x->err,
                  "Using the deleted_key as a table key is not allowed");
     assert_fails(run(x, "remove", 1, 0, (int64_t[]){0}, NULL, NULL), RT_INVALID_ARGUMENT, &x->err,
@@ -208,7 +209,7 @@ static void a_table_that_cannot_be_is_refused(void **state)
     }
 }
 
-/* The load factor would need more buckets than a table may have. */
+/* The load factor would require more buckets than a table may have. */
 static void buckets_are_bounded(void **state)
 {
     struct fixture *x = *state;
@@ -226,7 +227,7 @@ static void keys_come_and_go(void **state)
     for (int64_t k = 0; k < 3000; k++) {
         const float v = (float)k;
         assert_ok(run(x, "insert", 1, 0, &k, &v, NULL), &x->err);
-        if (k % 500) /* every 500th key stays */
+        if (k % 500) /* every 500th key is not removed */
             assert_ok(run(x, "remove", 1, 0, &k, NULL, NULL), &x->err);
     }
     assert_int_equal(size_of(x), 6);
@@ -236,9 +237,9 @@ static void keys_come_and_go(void **state)
 
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
-/* Checks that the run ends soon after its deadline: probing counts as work. The limit of four
- * seconds leaves time for a busy machine; without a deadline each of these runs takes ten seconds
- * or more. */
+/* Asserts that the run ends soon after its deadline: probing counts as work. The limit of four
+ * seconds allows for a busy machine; without a deadline each of these runs takes ten seconds or
+ * more. */
 static void ends_soon(struct fixture *x, const char *what, int64_t n, const int64_t *k,
                       const float *v)
 {
@@ -254,8 +255,8 @@ static void ends_soon(struct fixture *x, const char *what, int64_t n, const int6
 
 enum { CROWD = 1 << 17 };
 
-/* The keys hash to the first slots of the table, as an attacker would choose them who knew the
- * secret key of this process's hash function. */
+/* The keys hash to the first slots of the table, as chosen by an attacker who knew the secret key
+ * of this process's hash function. */
 static void insertions_that_all_collide_end_soon_after_their_deadline(void **state)
 {
     struct fixture *x = *state;
@@ -269,10 +270,10 @@ static void insertions_that_all_collide_end_soon_after_their_deadline(void **sta
     gd_node(&x->g, "t", "MutableHashTableV2", "", "key_dtype=int64 value_dtype=float");
     open_table(x);
     ends_soon(x, "insert", CROWD, k, v);
-    const int64_t there = size_of(x); /* keys that were inserted before the deadline stay */
+    const int64_t there = size_of(x); /* keys inserted before the deadline remain */
     assert_true(there > 0 && there < CROWD);
     assert_true(value_of(x, k[0]) == 0 && value_of(x, k[CROWD - 1]) == -5);
-    /* An import that ends at its deadline leaves the table unchanged. */
+    /* An import that its deadline ends leaves the table unchanged. */
     ends_soon(x, "import", CROWD, k, v);
     assert_int_equal(size_of(x), there);
     assert_true(value_of(x, k[0]) == 0 && value_of(x, k[CROWD - 1]) == -5);
@@ -280,7 +281,7 @@ static void insertions_that_all_collide_end_soon_after_their_deadline(void **sta
     free(v);
 }
 
-/* The import has too many distinct keys to finish within its deadline. */
+/* The import has too many distinct keys to finish before its deadline. */
 static void an_import_that_ends_by_its_deadline_leaves_a_dense_table_as_it_was(void **state)
 {
     enum { MANY = 1 << 22 };
@@ -297,7 +298,7 @@ static void an_import_that_ends_by_its_deadline_leaves_a_dense_table_as_it_was(v
     x->deadline_ms = 0;
     assert_int_equal(size_of(x), 2);
     assert_true(value_of(x, 3) == 30 && value_of(x, 9) == 90 && value_of(x, 1) == -5);
-    struct rt_tensor buckets; /* a finished import would have made more than eight */
+    struct rt_tensor buckets; /* a finished import would have made more than eight buckets */
     assert_ok(run(x, "export:0", 1, 0, k, NULL, &buckets), &x->err);
     assert_int_equal(buckets.dim[0], 8);
     rt_tensor_clear(&buckets);
@@ -309,7 +310,7 @@ static void an_import_that_ends_by_its_deadline_leaves_a_dense_table_as_it_was(v
 }
 
 /* An export places keys by TensorFlow's hash function, which has no secret key: multiples of 2^32
- * all begin in the first bucket. */
+ * all hash to the first bucket. */
 static void an_export_whose_buckets_all_collide_ends_soon_after_its_deadline(void **state)
 {
     struct fixture *x = *state;
@@ -319,7 +320,7 @@ static void an_export_whose_buckets_all_collide_ends_soon_after_its_deadline(voi
     for (int64_t i = 0; i < CROWD; i++)
         k[i] = (i + 1) << 32;
     dense_table(x, EMPTY_0, BUCKETS8);
-    x->deadline_ms = 5000; /* the table hashes with a secret key, so insertions do not collide */
+    x->deadline_ms = 5000; /* the table hashes with a secret key, so these keys do not collide */
     assert_ok(run(x, "insert", CROWD, 0, k, v, NULL), &x->err);
     ends_soon(x, "export:0", 1, k, NULL);
     assert_int_equal(size_of(x), CROWD);

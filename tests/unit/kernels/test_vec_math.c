@@ -13,7 +13,7 @@ static void gelu_is_as_exact_as_it_says(void **state)
     for (int i = -20000; i <= 20000; i++) {
         const float x = (float)i / 1024;
         const double right = gelu((double)x), apart = fabs((double)kn_gelu_f32(x) - right);
-        if (fabs(right) > 0x1p-126) /* the smallest normal float */
+        if (fabs(right) > 0x1p-126) /* 2^-126 is the smallest normal float */
             assert_true(apart <= 1e-5 * fabs(right));
         if (fabs(right) > 1e-6)
             assert_true(apart <= 2e-6 * fabs(right));
@@ -48,7 +48,7 @@ static double largest_apart(float (*f)(float), double (*right)(double), float fr
 static void exponentials_are_within_their_last_places(void **state)
 {
     (void)state;
-    /* An ulp relative to a power of two; it is less relative to other values. */
+    /* 1 ulp relative to a power of two; relative to other values it is less. */
     const double ulp = 0x1p-23;
     assert_true(largest_apart(kn_exp_f32, exp, -87.3f, 88.7f) <= 1.5 * ulp);
     assert_true(largest_apart(kn_expm1_f32, expm1, 0.001f, 88) <= 3 * ulp);

@@ -84,7 +84,8 @@ static void all_shapes(const struct kn_winograd_loops *loops)
              {1, 30, 31, 16, 112}};
     for (size_t i = 0; i < sizeof c / sizeof *c; i++)
         for (int m = 2; m <= 4; m += 2)
-            for (int pad = 0; pad < 3; pad++) { /* no padding, SAME, more padding than the window */
+            /* `pad` is 0: no padding, 1: SAME, 2: more than the window. */
+            for (int pad = 0; pad < 3; pad++) {
                 if (c[i].h + 2 * pad < 3 || c[i].w + 2 * pad < 3)
                     continue;
                 apart = i % 2;
@@ -110,7 +111,7 @@ static void sums_agree_with_direct_ones_on_every_instruction_set(void **state)
         all_shapes(kn_winograd_loops_of(which));
 }
 
-/* With explicit padding an image without rows or columns has outputs, although its tensor has no
+/* With explicit padding, an image without rows or columns has outputs, although its tensor holds no
  * bytes. */
 static void an_image_without_rows_is_padding_only(void **state)
 {

@@ -41,8 +41,8 @@ static void each_output_is_in_one_tile_of_one_block(void **state)
     }
 }
 
-/* Cores take whole blocks if all of them get the same number or at least three each. Otherwise they
- * share the work of one block after the other. */
+/* Cores take whole blocks if all cores get the same number or at least three each. Otherwise all
+ * cores share the work of one block at a time. */
 static void work_is_sharded_over_as_many_cores_as_it_is_worth(void **state)
 {
     (void)state;
@@ -59,7 +59,7 @@ static void work_is_sharded_over_as_many_cores_as_it_is_worth(void **state)
         assert_true(s.slots == width || work < (double)(s.slots + 1) * KN_SHARD_MACS);
         assert_true(s.by_blocks == (blocks % s.slots == 0 || blocks >= 3 * s.slots));
     }
-    /* Cores share a single block if it has enough work. */
+    /* Cores share a single block that has enough work. */
     t.batch = 1;
     t.cores = 0;
     t.out_h = t.out_w = 8;
@@ -76,7 +76,7 @@ static void work_is_sharded_over_as_many_cores_as_it_is_worth(void **state)
 }
 
 /* Every point of the transform domain has weights of its own. The points are multiplied in two
- * ranges, the first of them panel by panel. */
+ * ranges, and the points of the first range panel by panel. */
 static void each_point_of_the_transform_domain_has_its_gemm(void **state)
 {
     (void)state;
@@ -106,8 +106,8 @@ static void each_point_of_the_transform_domain_has_its_gemm(void **state)
     free(workspace);
 }
 
-/* The error that kn_winograd_check_end finds in outputs that are the direct sums, except for one
- * channel of `pixel`, which is `add` larger. */
+/* Returns the error that kn_winograd_check_end finds in outputs that equal the direct sums, except
+ * for one channel of `pixel`, which is larger by `add`. */
 static double found(const struct kn_winograd_tiles *one, const float *filter, int64_t pixel,
                     float add)
 {

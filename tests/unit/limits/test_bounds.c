@@ -1,6 +1,6 @@
-/* The work of a kernel is bounded by the elements that there are. It does not grow with the other
- * dimensions of a tensor without elements, nor with numbers that announce elements which do not
- * follow. A kernel that does have much to do ends soon after its deadline. */
+/* The work of a kernel is bounded by the elements that exist. It does not grow with the other
+ * dimensions of a tensor without elements, nor with counts that announce elements which do not
+ * follow. A kernel that does have much work ends soon after its deadline. */
 #include "tests/support/test.h"
 
 #include "kernels/array/hash_set.h"
@@ -32,11 +32,11 @@ static struct rt_tensor words(int64_t n)
     return t;
 }
 
-/* The op must answer or refuse long before its deadline. */
+/* Asserts that the op returns or is refused long before its deadline. */
 static void at_once(struct op_call c)
 {
     c.deadline_ms = 3000;
-    /* StringFormat may build a text of a tensor without elements within this limit. */
+    /* StringFormat may make a string from a tensor without elements within this limit. */
     c.run_memory_limit = 8 << 20;
     const enum rt_status st = op_run(&c);
     if (st == RT_DEADLINE_EXCEEDED)
@@ -113,8 +113,8 @@ static void rows_that_are_only_announced_cost_nothing(void **state)
                              .in = {op_int(-1), op_int(1 << 24)}});
 }
 
-/* NaNs equal nothing, not even themselves, so a set must not compare each with all others. Complex
- * numbers must not share hashes either. */
+/* NaNs equal nothing, not even themselves, so a set must not compare each NaN with all others.
+ * Complex numbers must not share hashes either. */
 static void items_do_not_crowd_in_one_slot(void **state)
 {
     (void)state;
@@ -130,7 +130,8 @@ static void items_do_not_crowd_in_one_slot(void **state)
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         struct rt_tensor t = empty(kinds[k].dtype, 1, DIM(N));
         const bool is_complex = kinds[k].dtype == RT_C64 || kinds[k].dtype == RT_C128;
-        memset(t.data, 0xff, rt_tensor_bytes(&t)); /* all bits set are a NaN in every type */
+        /* In each of these types, all bits set are a NaN. */
+        memset(t.data, 0xff, rt_tensor_bytes(&t));
         for (int64_t i = 0; is_complex && i < 2 * N; i++)
             if (kinds[k].dtype == RT_C64)
                 ((float *)t.data)[i] = (float)i;
@@ -148,8 +149,8 @@ static void items_do_not_crowd_in_one_slot(void **state)
     }
 }
 
-/* The op must end with DEADLINE_EXCEEDED within a few seconds of its deadline. The bound is
- * generous, because the machine may be busy. */
+/* Asserts that the op ends with DEADLINE_EXCEEDED within a few seconds of its deadline. The limit
+ * is generous, because the machine may be busy. */
 static void ends_soon(struct op_call c)
 {
     enum { LATE_S = 4 };
@@ -161,9 +162,9 @@ static void ends_soon(struct op_call c)
     op_clear(&c);
 }
 
-/* Returns n integers as an attacker who knew this process's hash key would choose them: their
- * hashes fall into one 64th of a table of n_slots, so that each is compared with nearly all before
- * it. */
+/* Returns n integers as chosen by an attacker who knew this process's hash key: their hashes
+ * fall into one 64th of a table of n_slots, so that each integer is compared with nearly all
+ * before it. */
 static struct rt_tensor crowd(int64_t n, uint64_t n_slots)
 {
     struct rt_tensor t = empty(RT_I64, 1, DIM(n));
@@ -191,7 +192,7 @@ static void a_crowd_in_one_slot_ends_soon_after_its_deadline(void **state)
 }
 
 /* Inverts a public hash of integers that has no key: returns the integer whose hash is v. An
- * attacker can compute it for any table. */
+ * attacker can compute this integer for any table. */
 static uint64_t unhashed(uint64_t v)
 {
     /* The inverse of 0xd6e8feb86659fd93 modulo 2^64. */
@@ -237,7 +238,7 @@ static void long_work_ends_soon_after_its_deadline(void **state)
                                .n_in = 3,
                                .n_out = 1,
                                .in = {row, index, ids}});
-    /* 2^36 multiplications of a sparse matrix */
+    /* a sparse matrix product with 2^36 multiplications */
     struct rt_tensor at = empty(RT_I64, 2, DIM(N, 2)), values = empty(RT_F32, 1, DIM(N));
     struct rt_tensor b = empty(RT_F32, 2, DIM(1, 1 << 16));
     memset(at.data, 0, rt_tensor_bytes(&at));
@@ -248,7 +249,7 @@ static void long_work_ends_soon_after_its_deadline(void **state)
                                .n_in = 4,
                                .n_out = 1,
                                .in = {at, values, LONGS(1, 1), b}});
-    /* each of 2^20 channels is normalised by all channels */
+    /* each of 2^20 channels is normalised over all channels */
     struct rt_tensor channels = empty(RT_F32, 4, DIM(1, 1, 1, N));
     memset(channels.data, 0, rt_tensor_bytes(&channels));
     ends_soon((struct op_call){.op = "LRN",
@@ -256,7 +257,7 @@ static void long_work_ends_soon_after_its_deadline(void **state)
                                .n_in = 1,
                                .n_out = 1,
                                .in = {channels}});
-    /* an image of 1 x 1 pixel is resized to 30,000 x 20,000 */
+    /* an image of 1 x 1 pixels is resized to 30,000 x 20,000 */
     struct rt_tensor picture = empty(RT_F32, 4, DIM(1, 1, 1, 1));
     *(float *)picture.data = 1;
     ends_soon((struct op_call){.op = "ResizeBicubic",
@@ -266,7 +267,7 @@ static void long_work_ends_soon_after_its_deadline(void **state)
                                .in = {picture, op_ints(2, (int32_t[]){30000, 20000})}});
 }
 
-/* One op sums four million rows of 4,096 numbers, of which each row is little work. Another makes a
+/* One op sums four million rows of 4,096 numbers, and each row is little work. Another op makes a
  * list whose items take a gigabyte. */
 static void many_small_steps_end_soon_after_their_deadline(void **state)
 {
@@ -289,7 +290,7 @@ static void many_small_steps_end_soon_after_their_deadline(void **state)
                            .in = {op_int(-1), op_int(1 << 24)},
                            .deadline_ms = 1};
     const int64_t before = rt_now_ns();
-    /* The deadline is checked between parts of the items that are cleared. */
+    /* The deadline is checked at intervals while the list's items are cleared. */
     assert_int_equal(op_run(&list), RT_DEADLINE_EXCEEDED);
     assert_true(rt_now_ns() - before < INT64_C(2000000000));
     op_clear(&list);

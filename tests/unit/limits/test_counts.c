@@ -1,15 +1,15 @@
-/* Some ops have arguments whose number more than one attribute states. The schema relates each
- * argument to a single attribute, so a kernel that indexes by the length of one list what another
- * attribute has sized would write past its outputs. Attributes that disagree are refused when the
- * node is imported. */
+/* Some ops have arguments whose number is given by more than one attribute. The schema relates each
+ * argument to a single attribute, so a kernel that indexes an output sized by one attribute with
+ * the length of another would write beyond its outputs. Attributes that disagree are refused when
+ * the node is imported. */
 #include "tests/support/test.h"
 
 #include "runtime/core/graph.h"
 #include "tests/support/graph_def.h"
 #include "tests/support/registry.h"
 
-/* One well-formed node of each of these ops, in which every count and list is of two elements.
- * `free` names the attributes whose length no other attribute has to match. */
+/* One valid node of each of these ops, in which every count is 2 and every list has two elements.
+ * `free` names the attributes whose length need not match another attribute. */
 static const struct {
     const char *op, *inputs, *attrs, *free;
 } ops[] = {
@@ -95,8 +95,8 @@ static bool has_word(const char *words, const char *word, size_t n)
 }
 
 /* Copies `attrs` to `out` with attribute number `which` changed: a count of 2 becomes `digit`, and
- * a list loses its last element. Makes `out` empty for an attribute that is free or is neither.
- * False: there are fewer attributes. */
+ * a list loses its last element. Empties `out` if the attribute is free or neither a count nor a
+ * list. Returns false if there are fewer attributes. */
 static bool change(const char *attrs, const char *is_free, int which, char digit, char *out)
 {
     const char *p = attrs;
@@ -115,7 +115,7 @@ static bool change(const char *attrs, const char *is_free, int which, char digit
         out[at] = digit;
     else if (value[1] == '[') {
         char *close = strchr(out + at, ']');
-        for (int depth = 0; close > out + at; close--) { /* find the last comma outside of <...> */
+        for (int depth = 0; close > out + at; close--) { /* finds the last comma outside of <...> */
             depth += *close == '>';
             depth -= *close == '<';
             if (*close == ',' && depth == 0)
@@ -149,8 +149,8 @@ static void counts_and_lists_that_disagree_are_refused_at_import(void **state)
     assert_true(n_refused > 100);
 }
 
-/* A count that the caller of a function gives is compared when the body is instantiated, and
- * refused with TensorFlow's text. */
+/* A count that the caller of a function passes is compared when the body is instantiated, and
+ * refused with TensorFlow's message. */
 static void a_count_from_the_caller_of_a_function_is_compared_too(void **state)
 {
     (void)state;
@@ -194,8 +194,8 @@ static void a_count_from_the_caller_of_a_function_is_compared_too(void **state)
     rt_bytes_clear(&body);
 }
 
-/* Returns how many attributes size the arguments of an op, or are lists of strings, which may have
- * to match those in length. */
+/* Returns how many attributes give the size of an op's arguments, or are lists of strings whose
+ * length may have to match. */
 static int sizing_attrs(const struct rt_schema *s)
 {
     int n = 0;
@@ -212,7 +212,7 @@ static int sizing_attrs(const struct rt_schema *s)
 
 static void every_op_that_two_attributes_size_is_in_the_table(void **state)
 {
-    /* The attributes of calls and branches are compared with the function's signature (inline.c,
+    /* The attributes of calls and branches are checked against the function's signature (inline.c,
      * sub_plans.c). */
     static const char *const calls[] = {
         "PartitionedCall", "StatefulPartitionedCall", "If", "StatelessIf", "Case", "StatelessCase"};

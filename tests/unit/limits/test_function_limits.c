@@ -109,8 +109,8 @@ static void loop_that_calls_itself(struct rt_bytes *g)
     ga_main_call(g, "f0");
 }
 
-/* f calls f with the attribute h set to a function reference that contains the caller's h, so that
- * each call's h is one level deeper. */
+/* f calls f with the attribute h set to a function reference that contains the caller's h, so h
+ * becomes one level deeper with each call. */
 static void growing_attribute(struct rt_bytes *g)
 {
     ga_function(g, "f0", "PartitionedCall", "a", "Tin=[bool] Tout=[bool] f=@f0(h=@f0(h=$h))");
@@ -118,7 +118,7 @@ static void growing_attribute(struct rt_bytes *g)
     gd_node(g, "y", "PartitionedCall", "x", "Tin=[bool] Tout=[bool] f=@f0(h=@f0)");
 }
 
-/* The attribute grows as in growing_attribute, but each h contains the caller's h twice. */
+/* The attribute h grows as in growing_attribute, but each h contains the caller's h twice. */
 static void doubling_attribute(struct rt_bytes *g)
 {
     ga_function(g, "f0", "PartitionedCall", "a",
@@ -149,7 +149,7 @@ static void doubling_bodies(struct rt_bytes *g)
     gd_node(g, "y", "PartitionedCall", "x", "Tin=[bool] Tout=[bool] f=@f0(h=@a)");
 }
 
-/* The call declares int64, but the function returns int8. */
+/* The call declares the type int64, but the function returns int8. */
 static void call_of_another_type(struct rt_bytes *g)
 {
     struct rt_bytes nodes;

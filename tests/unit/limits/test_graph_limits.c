@@ -1,6 +1,6 @@
 /*
- * Graphs of many nodes, outputs or nested TensorFlow 1 frames, deep values, and resources that
- * would hold handles of resources.
+ * Graphs of many nodes, outputs or nested TensorFlow 1 frames, deeply nested values, and resources
+ * that would hold handles of resources.
  */
 #include "tests/unit/limits/graph_attempt.h"
 
@@ -41,8 +41,7 @@ static void nested_frames(struct rt_bytes *g)
     frames(g, 40000);
 }
 
-/* Builds n nested loops as TensorFlow 1's tf.while_loop writes them, each in the body of the one
- * before. */
+/* Builds n nested loops as TensorFlow 1's tf.while_loop writes them. */
 static void nested_loops(struct rt_bytes *g, int n)
 {
     char name[40], input[40], attrs[100];
@@ -170,7 +169,8 @@ static void calls_of_a_large_signature(struct rt_bytes *g)
     rt_bytes_clear(&rets);
 }
 
-/* A function has 60,000 named outputs. Each has its own entry in `ret` and is read by its name. */
+/* A function has 60,000 named outputs. Each output has its own entry in `ret` and is read by its
+ * name. */
 static void names_of_a_large_signature(struct rt_bytes *g)
 {
     enum { N = 60000 };
@@ -202,8 +202,8 @@ static void names_of_a_large_signature(struct rt_bytes *g)
     rt_bytes_clear(&nodes);
 }
 
-/* Each iteration of a loop makes a list that holds the list of the iteration before, so that 50,000
- * lists are nested. */
+/* Each iteration of a loop makes a list that holds the list of the previous iteration, so that
+ * 50,000 lists are nested. */
 static void lists_in_lists(struct rt_bytes *g)
 {
     struct rt_bytes nodes;
@@ -232,7 +232,7 @@ static void lists_in_lists(struct rt_bytes *g)
     gd_node(g, "y", "Cast", "n", "SrcT=int32 DstT=bool");
 }
 
-/* A while loop as a dynamic RNN has it, whose condition is a chain of 50,000 LogicalAnds. */
+/* Builds the while loop of a dynamic RNN with a condition that is a chain of 50,000 LogicalAnds. */
 static void deep_condition(struct rt_bytes *g)
 {
     char name[20], inputs[60], last[20] = "less";

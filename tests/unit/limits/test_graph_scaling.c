@@ -1,4 +1,4 @@
-/* Graphs of many inputs, values or arguments: loading one takes time in proportion to its size. */
+/* Graphs of many inputs, values or arguments must load in time proportional to their size. */
 #include "tests/support/test.h"
 
 #include <time.h>
@@ -8,7 +8,7 @@
 #include "tests/support/graph_def.h"
 #include "tests/support/registry.h"
 
-/* Writes n names with the numbers from 0: "x0 x1 x2". */
+/* Writes n names that end in the numbers 0 to n - 1: "x0 x1 x2". */
 static void names(struct rt_bytes *out, const char *prefix, int n)
 {
     rt_bytes_init(out, 1 << 24);
@@ -95,7 +95,7 @@ static void arguments_of_one_function(struct rt_bytes *g, int n)
 struct grows {
     const char *name;
     void (*build)(struct rt_bytes *g, int n);
-    bool feeds_all; /* the graph's inputs are x0 to x(n-1) instead of x0 alone */
+    bool feeds_all; /* the graph's inputs are x0 to x(n-1), not just x0 */
 };
 
 static double cpu_seconds(void)
@@ -105,7 +105,7 @@ static double cpu_seconds(void)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* Returns the processor time from the import of the graph to the end of its second run, which is
+/* Returns the CPU time from the import of the graph to the end of its second run, which is
  * compiled. */
 static double seconds_to_load(const struct grows *of, int n)
 {
@@ -156,7 +156,7 @@ static double seconds_to_load(const struct grows *of, int n)
     return seconds;
 }
 
-/* A graph of eight times the size was measured to take 8 to 12 times as long. A quadratic algorithm
+/* A graph eight times as large was measured to take 8 to 12 times as long. A quadratic algorithm
  * takes up to 64 times as long. */
 static void loading_takes_time_in_proportion_to_the_graph(void **state)
 {

@@ -8,8 +8,8 @@
 #include "tests/support/graph_def.h"
 #include "tests/support/op.h"
 
-/* Shapes, axes and sizes near the limits of int64 are refused or answered, and no arithmetic on
- * them overflows. The asan preset ends a program at the first signed overflow. */
+/* Shapes, axes and sizes near the limits of int64 are accepted or refused, and no arithmetic on
+ * them overflows. The asan preset aborts a program at the first signed overflow. */
 
 static void arithmetic_is_defined_everywhere(void **state)
 {
@@ -47,7 +47,7 @@ static void arithmetic_is_defined_everywhere(void **state)
 }
 
 /* A signature's input may be an output of an unknown op, whose type is RT_NO_DTYPE with a size of
- * 0. Bitcast divided by that size when the row analysis looked at it. */
+ * 0. The row analysis once divided by that size for Bitcast. */
 static void bitcast_of_an_unknown_type_is_not_divided_by(void **state)
 {
     (void)state;
@@ -93,12 +93,12 @@ static void gather_refuses_an_axis_at_the_end_of_int64(void **state)
     }
 }
 
-/* Ops with an input that must be a single number. */
+/* An op with an input that must be a single number. */
 struct scalar_input {
     const char *op, *attrs;
-    /* The number is input `at` of n_in. Input 0, or input 1 if `at` is 0, is float [3]. */
+    /* The number is input `at` of n_in inputs. Input 0, or input 1 if `at` is 0, is float [3]. */
     int at, n_in;
-    /* The number itself, and the first integer of the remaining input, if there is one. */
+    /* The number itself, and the first integer of the remaining input, if any. */
     int32_t value, other;
     int64_t n_other;
     bool takes_one; /* TensorFlow also takes a vector of one element */
@@ -153,7 +153,7 @@ static void combined_suppression_takes_scalars_only(void **state)
         }
 }
 
-/* TensorFlow refuses these cases, and earlier versions answered them. */
+/* TensorFlow refuses these cases, but earlier versions of Slipway accepted them. */
 static void what_tensorflow_refuses_is_refused(void **state)
 {
     (void)state;
@@ -191,8 +191,8 @@ static void what_tensorflow_refuses_is_refused(void **state)
     op_clear(&broadcast);
 }
 
-/* The width of a box whose ends are near the largest floats is infinite, and positions in it are
- * NaN. */
+/* The width of a box whose ends are near the largest floats is infinite, and positions in the box
+ * are NaN. */
 static void a_crop_without_a_position_lies_outside(void **state)
 {
     (void)state;
@@ -212,15 +212,15 @@ static void a_crop_without_a_position_lies_outside(void **state)
     op_clear(&c);
 }
 
-/* Tensors have no elements, but other dimensions that are as large as possible. The ops are one or
- * more of each family. */
+/* Tensors without elements whose other dimensions are as large as possible. The ops include at
+ * least one of each family. */
 static void enormous_shapes_without_elements_are_survived(void **state)
 {
     (void)state;
     static const struct {
         const char *op, *attrs;
         int n_in, n_out;
-        /* The second input: "t" as the first, "i" the integer 0, "s" two sizes. */
+        /* The second input: "t" a tensor like the first input, "i" the integer 0, "s" two sizes. */
         const char *other;
     } ops[] = {
         {"Neg", "T=float", 1, 1, ""},
@@ -255,13 +255,13 @@ static void enormous_shapes_without_elements_are_survived(void **state)
                 c.in[1] = *ops[i].other == 't'   ? op_tensor(RT_F32, 4, shapes[k], NULL)
                           : *ops[i].other == 'i' ? op_int(0)
                                                  : op_ints(2, sizes);
-            /* An answer and a refusal are both right, an overflow ends the program. */
+            /* Both an output and a refusal are right; an overflow aborts the program. */
             (void)op_run(&c);
             op_clear(&c);
         }
 }
 
-/* Each case is one at which UBSan stopped: a product or sum of numbers that are each valid
+/* UBSan once stopped at each of these cases: a product or sum of numbers that are each valid
  * overflowed. */
 static void products_of_attributes_and_dimensions_are_checked(void **state)
 {
@@ -318,11 +318,12 @@ static void products_of_attributes_and_dimensions_are_checked(void **state)
     offsets.in[0] = op_int(0);
     for (int k = 1; k < 4; k++)
         offsets.in[k] = op_tensor(RT_I64, 1, (int64_t[]){1}, &most);
-    (void)op_run(&offsets); /* the sums wrap, or the type is refused */
+    (void)op_run(&offsets); /* either the sums wrap, or the type is refused */
     op_clear(&offsets);
 }
 
-/* 2^24 + 3 is no float. The position of the last row is rounded up, past the end of the image. */
+/* 2^24 + 3 is not representable as a float. The position of the last row is rounded up, beyond the
+ * end of the image. */
 static void a_crop_of_many_rows_reads_none_behind_the_last(void **state)
 {
     (void)state;
@@ -345,7 +346,7 @@ static void a_crop_of_many_rows_reads_none_behind_the_last(void **state)
     }
 }
 
-/* tests/conformance/acceptance.py recorded which of these TensorFlow accepts. */
+/* tests/conformance/acceptance.py recorded which of these splits TensorFlow accepts. */
 static void ragged_splits_are_looked_at_only_where_rows_go(void **state)
 {
     (void)state;
@@ -378,8 +379,8 @@ static void ragged_splits_are_looked_at_only_where_rows_go(void **state)
     }
 }
 
-/* TensorFlow without oneDNN answers zeros for a filter without rows or columns, the sum over no
- * elements. */
+/* TensorFlow without oneDNN returns zeros, the sum over no elements, for a filter without rows or
+ * columns. */
 static void a_depthwise_filter_without_taps_gives_zeros(void **state)
 {
     (void)state;
@@ -400,7 +401,7 @@ static void a_depthwise_filter_without_taps_gives_zeros(void **state)
             struct op_call c = {
                 .op = "DepthwiseConv2dNative", .attrs = attrs, .n_in = 2, .n_out = 1};
             c.in[0] = op_tensor(dtypes[k], 4, (int64_t[]){1, 4, 4, 16}, NULL);
-            /* 0x3c bytes are a finite number in every type. */
+            /* Bytes of 0x3c make a finite number in every type. */
             memset(c.in[0].data, 0x3c, rt_tensor_bytes(&c.in[0]));
             c.in[1] = op_tensor(dtypes[k], 4, cases[i].filter, NULL);
             assert_ok(op_run(&c), &c.err);
@@ -412,7 +413,7 @@ static void a_depthwise_filter_without_taps_gives_zeros(void **state)
                 assert_int_equal(bytes[b], 0);
             op_clear(&c);
         }
-    /* Conv2D refuses an empty filter, as TensorFlow's does. */
+    /* Conv2D refuses an empty filter, as TensorFlow's Conv2D does. */
     struct op_call plain = {
         .op = "Conv2D", .attrs = "T=float strides=[1,1,1,1] padding='SAME'", .n_in = 2, .n_out = 1};
     plain.in[0] = op_tensor(RT_F32, 4, (int64_t[]){1, 4, 4, 2}, NULL);
@@ -422,7 +423,7 @@ static void a_depthwise_filter_without_taps_gives_zeros(void **state)
     op_clear(&plain);
 }
 
-/* A graph with one placeholder "x", which runs node by node or compiled. */
+/* A graph with one placeholder "x" that runs node by node or compiled. */
 struct small_graph {
     struct rt_bytes bytes;
     struct rt_registry *ops;
@@ -558,7 +559,7 @@ static void attributes_hold_no_shape_beyond_int64(void **state)
         }
 }
 
-/* A merge of no prefix, and of one whose file does not exist, is refused. */
+/* Merging no prefix at all, or a prefix whose file does not exist, is refused. */
 static void checkpoints_of_nothing_are_not_merged(void **state)
 {
     (void)state;

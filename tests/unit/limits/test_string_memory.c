@@ -1,5 +1,5 @@
 /* Strings count against the memory that a run may hold. Ops that copy strings share their bytes,
- * ops that make strings are refused at the limit, and the memory of a run is given back when it
+ * ops that make strings are refused at the limit, and the memory of a run is returned when it
  * ends. */
 #include "tests/support/test.h"
 
@@ -40,7 +40,7 @@ static size_t resident(const char *field)
     return kib * 1024;
 }
 
-/* Resets the peak of resident memory to the present value. */
+/* Resets the peak of resident memory to the current value. */
 static void forget_peak(void)
 {
     FILE *f = fopen("/proc/self/clear_refs", "we");
@@ -72,7 +72,7 @@ static void one_case(struct op_case *k)
     if (st != k->status)
         fail_msg("%s: status %d (%s), not %d", k->op, (int)st, rt_error_text(&c.err),
                  (int)k->status);
-    if (st) { /* the text names the bytes and the flag */
+    if (st) { /* the message states the bytes and the flag */
         assert_non_null(strstr(rt_error_text(&c.err), "bytes for"));
         assert_non_null(strstr(rt_error_text(&c.err), "(--run_memory_limit_bytes)"));
     }
@@ -138,8 +138,8 @@ static void what_makes_strings_ends_at_the_limit(void **state)
 static void what_is_given_up_on_the_way_is_not_counted(void **state)
 {
     (void)state;
-    /* There are 90 or 120 results of 1 MB each, joined from a string of 10 KB. The kernel knows the
-     * lengths before it allocates, so memory that it frees on the way does not count. */
+    /* The op makes 90 or 120 results of 1 MB each, joined from a string of 10 KB. The kernel
+     * computes the lengths before it allocates, so no intermediate memory counts. */
     CASE("ReduceJoin", "keep_dims=false separator=''", 1, RT_OK,
          {shared_strings(2, DIM(90, 100), 10000), INTS(1)}, 2);
     CASE("ReduceJoin", "keep_dims=false separator=''", 1, EXHAUSTED,

@@ -1,6 +1,6 @@
 /* Branches of TensorFlow 1 whose predicate is known when the plan is made
- * (runtime/passes/dead_branches.c): the side that cannot be taken leaves the plan, and the answers
- * are those of the graph as it was written. In these graphs the predicate is a "flag" that nobody
+ * (runtime/passes/dead_branches.c): the branch that cannot be taken leaves the plan, and the
+ * outputs are those of the original graph. In these graphs the predicate is a "flag" that nobody
  * feeds. */
 #include "tests/support/control_flow.h"
 
@@ -40,7 +40,8 @@ static void branches_inside_a_branch_follow_it(void **state)
     sg_node(x, "inner/pred", "Switch", "pred pred", "T=bool");
     sg_constant(x, "zero", "", "0");
     sg_node(x, "positive", "Greater", "x zero", "T=float");
-    sg_node(x, "in", "Switch", "switch:0 positive", "T=float"); /* alive, since the flag is false */
+    /* This output is alive, since the flag is false. */
+    sg_node(x, "in", "Switch", "switch:0 positive", "T=float");
     sg_node(x, "double", "Add", "in:1 in:1", "T=float");
     sg_node(x, "square", "Mul", "in:0 in:0", "T=float");
     sg_node(x, "inner", "Merge", "square double", "T=float N=2");
@@ -76,7 +77,7 @@ static void effects_before_a_dead_node_still_happen(void **state)
     sg_variable(x);
     sg_node(x, "add", "AssignAddVariableOp", "v x", "dtype=float");
     sg_constant(x, "two", "^add", "2");
-    sg_node(x, "gone", "Mul", "switch:1 two", "T=float"); /* dead, but "add" is not */
+    sg_node(x, "gone", "Mul", "switch:1 two", "T=float"); /* "gone" is dead, but "add" is not */
     sg_node(x, "end", "Merge", "else gone", "T=float N=2");
     sg_node(x, "value", "ReadVariableOp", "v", "dtype=float");
     sg_number(x, 4, NULL, "init");
@@ -128,7 +129,7 @@ static void references_pass_through_known_branches(void **state)
     assert_int_equal(sg_count(x, "out", NULL, "RefSwitch"), 0);
 }
 
-/* While y < 20: y = flag ? y + y : y * y, where y begins with x. */
+/* The loop computes: while y < 20: y = flag ? y + y : y * y, where y begins with x. */
 static void a_known_branch_inside_a_loop_leaves_the_loop(void **state)
 {
     struct small_graph *x = *state;
@@ -144,8 +145,8 @@ static void a_known_branch_inside_a_loop_leaves_the_loop(void **state)
     assert_int_equal(sg_count(x, "w/exit", NULL, "Mul"), 0);
 }
 
-/* The work must not grow with the square of the number of inputs: a pass that looked through all
- * inputs of the Merge for each one that dies took minutes. */
+/* The work must not be quadratic in the number of inputs: a pass that searched all inputs of the
+ * Merge for each dead input took minutes. */
 static void one_of_many_that_a_merge_joins_may_be_alive(void **state)
 {
     struct small_graph *x = *state;
@@ -169,8 +170,8 @@ static void one_of_many_that_a_merge_joins_may_be_alive(void **state)
     rt_bytes_clear(&in);
 }
 
-/* The work must not grow with the square of the length of the chain, as it would if each RefSwitch
- * were followed to the variable by itself. */
+/* The work must not be quadratic in the length of the chain, as it would be if the path from each
+ * RefSwitch to the variable were followed separately. */
 static void a_reference_may_be_handed_on_many_times(void **state)
 {
     struct small_graph *x = *state;
@@ -192,7 +193,7 @@ static void a_reference_may_be_handed_on_many_times(void **state)
     assert_true(sg_number(x, 3, "sum10000", NULL) == 3 + 2 * MANY);
 }
 
-/* A chain of Identity nodes whose last node stands first in the graph. */
+/* A chain of Identity nodes whose last node comes first in the graph. */
 static void a_value_may_be_handed_on_many_times(void **state)
 {
     struct small_graph *x = *state;

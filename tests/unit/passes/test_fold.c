@@ -1,12 +1,12 @@
-/* Constant folding (runtime/passes/constant_evaluation.c): small work is done when the plan is
- * made, and work beyond the limits of time and memory is left to the runs. */
+/* Constant folding (runtime/passes/constant_evaluation.c): little work is done when the plan is
+ * made, and work beyond the limits on time and memory is left to the runs. */
 #include <string.h>
 
 #include "runtime/base/clock.h"
 #include "runtime/session/session_internal.h"
 #include "tests/support/small_graph.h"
 
-/* An image of n x n ones that the graph computes. */
+/* Adds nodes that compute an image of n x n ones. */
 static void ones(struct small_graph *x, const char *name, int n)
 {
     char dims[50], value[50], attrs[80], inputs[120];

@@ -1,9 +1,9 @@
 /*
- * A variable that a plan may write is not frozen in that plan (runtime/passes/freeze.c), wherever
- * the handle comes from through which it is written: already the first run reads what it wrote.
+ * A variable that a plan may write is not frozen in that plan (runtime/passes/freeze.c), whatever
+ * the origin of the handle through which it is written: even the first run must read the new value.
  *
  * The variables "a" and "b" hold 1 and 2. Each form makes a handle "h", of "a" where x is positive
- * and of "b" otherwise, and writes 10 through it. "a_now" and "b_now" are read behind the write.
+ * and of "b" otherwise, and writes 10 through it. "a_now" and "b_now" are read after the write.
  */
 #include "tests/support/registry.h"
 #include "tests/support/test.h"
@@ -131,7 +131,7 @@ static const struct form forms[] = {
      {IF, {"d", "PlaceholderWithDefault", "h", "dtype=resource shape=<>"}, ASSIGN("d")}},
 };
 
-/* Forms whose variables are TensorFlow 1's references. */
+/* Forms whose variables are references of TensorFlow 1. */
 static const struct form ref_forms[] = {
     {"RefSwitch and RefMerge",
      {{"sa", "RefSwitch", "ra positive", "T=float"},
@@ -215,7 +215,7 @@ static const struct function functions[] = {
       {"ten", "Const", "", "dtype=float value=float<1>:10"},
       {"w", "AssignVariableOp", "h ten:output:0", "dtype=float"},
       {"y", "AddV2", "x one:output:0", "T=float"}}},
-    {"write_give_a", /* of two iterations, the first one writes "b" */
+    {"write_give_a", /* the first of its two iterations writes "b" */
      "h:resource x:float",
      "a:resource y:float",
      "a=a:resource:0 y=y:z:0",
@@ -341,7 +341,8 @@ static void check_first_run(const struct form *f, bool is_ref, int way, float x)
     if (rt_session_prepare(s, &spec, &c, &err) || rt_callable_run(c, &in, out, NULL, &err))
         fail_msg("%s: %s", f->what, rt_error_text(&err));
     const float a = *(const float *)out[0].data, b = *(const float *)out[1].data;
-    /* "write inside While through what the last step made" writes "b" first and then "a". */
+    /* The form "write inside While through what the last step made" writes "b" first and then
+     * "a". */
     const bool both = strstr(f->what, "last step") && x > 0;
     if (a != (x > 0 ? 10.0F : 1.0F) || b != (x > 0 && !both ? 2.0F : 10.0F))
         fail_msg("%s, way %d, x %g: a and b are %g and %g", f->what, way, (double)x, (double)a,
@@ -358,7 +359,7 @@ static void the_first_run_reads_what_it_wrote(void **state)
     for (int way = 0; way < N_WAYS; way++) {
         for (size_t k = 0; k < sizeof forms / sizeof *forms; k++) {
             check_first_run(&forms[k], false, way, 1);
-            if (!strstr(forms[k].what, "last step")) /* it runs no iteration then */
+            if (!strstr(forms[k].what, "last step")) /* with x = -1 the loop runs no iteration */
                 check_first_run(&forms[k], false, way, -1);
         }
         for (size_t k = 0; k < sizeof ref_forms / sizeof *ref_forms; k++) {
@@ -387,7 +388,7 @@ static void a_handle_that_is_fed_may_be_of_any_variable(void **state)
     rt_bytes_clear(&g);
 }
 
-/* The number of nodes of this op, in the plan and in the plans of its subgraphs. */
+/* Returns the number of nodes of `op` in the plan and in the plans of its subgraphs. */
 static int count_op(struct rt_session *s, const char *fetch, const char *op)
 {
     struct rt_arena *arena = rt_arena_new(1 << 24);
@@ -402,8 +403,8 @@ static int count_op(struct rt_session *s, const char *fetch, const char *op)
     return n;
 }
 
-/* Handles that go through branches and loops keep no variable from being frozen unless something
- * writes through them. */
+/* Handles that pass through branches and loops do not prevent a variable from being frozen unless a
+ * node writes through them. */
 static void what_is_only_read_is_frozen(void **state)
 {
     static const struct form form = {

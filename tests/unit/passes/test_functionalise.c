@@ -1,6 +1,5 @@
 /* Branches of TensorFlow 1 become If nodes with subgraphs (runtime/passes/functionalise.c): no
- * Switch and no Merge is left in the plan, and the answers are those of the graph as it was
- * written. */
+ * Switch and no Merge is left in the plan, and the outputs are those of the original graph. */
 #include "tests/support/control_flow.h"
 
 static void a_branch_becomes_one_node(void **state)
@@ -44,7 +43,7 @@ static void branches_nest_and_follow_one_another(void **state)
 {
     struct small_graph *x = *state;
     cf_cond(x);
-    /* "inner", inside of the side that is taken where x > 0: -x < -5 ? x * x : -x. */
+    /* Adds "inner" inside the branch that is taken if x > 0: -x < -5 ? x * x : -x. */
     sg_constant(x, "five", "^pivot_t", "-5");
     sg_node(x, "less", "Less", "then five", "T=float");
     sg_node(x, "in", "Switch", "then less", "T=float");
@@ -78,7 +77,7 @@ static void one_predicate_may_have_branches_that_depend_on_each_other(void **sta
 }
 
 /* "late" reads a node of the first branch and, through its own Switch, the result of that branch:
- * whole branches cannot be put in an order in which each has its inputs. */
+ * complete branches cannot be ordered so that each has its inputs. */
 static void a_branch_that_waits_for_itself_stays(void **state)
 {
     struct small_graph *x = *state;
@@ -177,7 +176,7 @@ static void references_are_read_where_they_are_used(void **state)
     assert_true(sg_number(x, -3, "m", NULL) == 10);
 }
 
-/* While y < 50: y = y < 5 ? y + 5 : y * y. */
+/* The loop computes: while y < 50: y = y < 5 ? y + 5 : y * y. */
 static void branches_inside_loops_are_functionalised_too(void **state)
 {
     struct small_graph *x = *state;
@@ -197,8 +196,8 @@ static void branches_inside_loops_are_functionalised_too(void **state)
     assert_int_equal(sg_count(x, "w/exit", NULL, "If"), 1);
 }
 
-/* The number of the first of 40 limits that x is below, or -1. Each comparison stands in the "else"
- * side of the one before, as tf.case nests them. */
+/* The result is the index of the first of 40 limits that x is below, or -1. Each comparison is
+ * inside the "else" branch of the one before, as tf.case nests them. */
 static void as_many_cases_as_models_have_are_functionalised(void **state)
 {
     enum { CASES = 40 };
@@ -236,7 +235,8 @@ static void as_many_cases_as_models_have_are_functionalised(void **state)
     cf_assert_functionalised(x, "m0", "If", CASES);
 }
 
-/* Where x > 0, the sum of n values that are computed outside of the branch, each read twice. */
+/* Adds a branch that, where x > 0, sums n values that are computed outside of the branch and are
+ * each read twice. */
 static void read_from_outside(struct small_graph *x, int n)
 {
     struct rt_bytes in;

@@ -1,5 +1,5 @@
 /* Loops of TensorFlow 1 become While nodes with subgraphs (runtime/passes/functionalise_loop.c): no
- * frame is left in the plan, and the answers are those of the graph as it was written. */
+ * frame is left in the plan, and the outputs are those of the original graph. */
 #include "tests/support/control_flow.h"
 
 #include <math.h>
@@ -33,7 +33,7 @@ static void several_variables_and_several_ends(void **state)
     cf_loop(x, "w", "x", "hundred", "w/result");
     sg_constant(x, "none", "", "0");
     sg_node(x, "n_enter", "Enter", "none", "T=float frame_name='w'");
-    /* The inputs are in reverse order. */
+    /* The inputs of this Merge are in reverse order. */
     sg_node(x, "n_merge", "Merge", "n_next n_enter", "T=float N=2");
     sg_node(x, "n_switch", "Switch", "n_merge w/cond", "T=float");
     sg_node(x, "n_exit", "Exit", "n_switch:0", "T=float");
@@ -75,8 +75,8 @@ static void loops_nest(void **state)
     cf_assert_functionalised(x, "z_exit", "While", 2);
 }
 
-/* Functionalising repeats a bounded number of times, far fewer than there are loops here: each time
- * it has to take all loops that it can. */
+/* Functionalising repeats a bounded number of times, which is far below the number of loops in this
+ * graph, so each repetition has to convert all loops that it can. */
 static void thousands_of_loops_in_series_are_functionalised_together(void **state)
 {
     enum { LOOPS = 2000 };
@@ -131,7 +131,7 @@ static void an_effect_happens_once_in_each_round(void **state)
     sg_node(x, "w/result", "Add", "read w/y", "T=float");
     sg_node(x, "value", "ReadVariableOp", "v ^w/exit", "dtype=float");
     sg_number(x, 1, NULL, "init");
-    /* v and y in turn: 1 and 5, 6 and 11, 17 and 28, 45 and 73, 118 and 191. */
+    /* v and y are in turn 1 and 5, 6 and 11, 17 and 28, 45 and 73, 118 and 191. */
     assert_true(sg_number(x, 5, "w/exit", NULL) == 191);
     assert_true(sg_number(x, 500, "value", NULL) == 118);
     cf_assert_functionalised(x, "value", "While", 1);
@@ -179,8 +179,8 @@ static void a_condition_must_be_a_scalar_as_before(void **state)
                  "The second input must be a scalar, but it has shape [1]");
 }
 
-/* "add" reads the value in front of the Switch, so that it also runs in the last iteration, in
- * which the condition is false and the body does not run. */
+/* "add" reads the value before the Switch, so it also runs in the last iteration, in which the
+ * condition is false and the body does not run. */
 static void an_effect_that_does_not_wait_for_the_condition_keeps_the_frame(void **state)
 {
     struct small_graph *x = *state;

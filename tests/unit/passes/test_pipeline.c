@@ -1,4 +1,4 @@
-/* The table of passes (runtime/passes/pipeline.c) is in an order in which it can be run. */
+/* The order of the table of passes (runtime/passes/pipeline.c) satisfies all requirements. */
 #include <string.h>
 
 #include "runtime/passes/pipeline.h"
@@ -34,7 +34,7 @@ static void a_pass_has_one_function(void **state)
     }
 }
 
-/* The pass that must have run before also works on every graph on which the pass itself works. */
+/* A pass that must have run before also runs on every graph on which its dependent pass runs. */
 static void a_pass_stands_behind_what_must_have_run(void **state)
 {
     int n;
@@ -50,7 +50,7 @@ static void a_pass_stands_behind_what_must_have_run(void **state)
     }
 }
 
-/* The passes of a group, which repeats as a whole, are neighbours in the table. */
+/* The passes of a group, which repeats as a unit, are neighbours in the table. */
 static void groups_are_in_one_piece(void **state)
 {
     int n, begun[PL_FUNCTIONALISE + 1] = {0};

@@ -1,6 +1,6 @@
 /*
  * Requests whose graphs have ops that may fail on purpose, for example Assert
- * (runtime/passes/rows.c, row_extremes.c): they are merged only where the merged batch fails
+ * (runtime/passes/rows.c, row_extremes.c): requests are merged only where the merged batch fails
  * exactly when one of the requests fails alone.
  */
 #include "tests/support/test.h"
@@ -12,8 +12,8 @@ struct graph {
     bool is_rowwise;
     struct gd_line line[RG_MOST_LINES];
 };
-/* "at" has an integer from 0 to 3 for each row and "peak" a float from 39 to 50. Graphs that are
- * rowwise come first. */
+/* "at" holds an integer from 0 to 3 for each row, and "peak" a float from 39 to 50. Row-wise graphs
+ * come first. */
 #define ASSERT                                                                                     \
     {"a", "Assert", "ok x", "T=[float]"},                                                          \
     {                                                                                              \

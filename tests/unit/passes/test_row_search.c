@@ -1,6 +1,6 @@
 /*
- * Random graphs, some with values of unknown rank or with assertions. Requests of those that the
- * row analysis (runtime/passes/rows.c) accepts must get the same answers merged as alone.
+ * Random graphs, some with values of unknown rank or with assertions. Where the row analysis
+ * (runtime/passes/rows.c) accepts a graph, requests must get the same outputs merged as alone.
  */
 #include "tests/support/test.h"
 
@@ -11,7 +11,7 @@
 
 enum { N_GRAPHS = 3000, MOST_STEPS = 4, TEXT = 64 };
 
-/* In the inputs, $ stands for an earlier float value, % for an axis and & for a small integer. */
+/* In `inputs`, $ stands for an earlier float value, % for an axis and & for a small integer. */
 struct step {
     const char *op, *inputs, *attrs;
 };
@@ -77,7 +77,7 @@ static const char *any(const char *const *of, int64_t n)
     return of[draw_below(n)];
 }
 
-/* Writes the inputs of step `n_values`, which may read the steps before it. */
+/* Writes the inputs of step number `n_values`, which may read the steps before it. */
 static void fill(char *out, size_t capacity, const char *pattern, int n_values)
 {
     static const char *const values[] = {"got", "x", "peak", "sums", "row"};

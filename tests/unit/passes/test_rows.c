@@ -1,6 +1,6 @@
 /*
  * Ops whose arguments depend on the batch size or on another length (runtime/passes/rows.c,
- * runtime/plan/row_analyses.h). A graph that is analysed as rowwise must give merged requests the
+ * runtime/plan/row_analyses.h). If a graph is analysed as row-wise, merged requests must get the
  * bits that each gets alone, for every number of rows, and a batch may only be merged if the
  * analysis covered its lengths.
  */
@@ -11,10 +11,10 @@
 
 #define I RG_INT
 
-/* A computation of "k", which is 0 or 1 for every number of rows n. */
+/* A way to compute "k", which is 0 or 1 for every number of rows n. */
 struct function {
     const char *what;
-    bool is_constant; /* k is the same for every n, so that a use of it is rowwise */
+    bool is_constant; /* k is the same for every n, so a use of k is row-wise */
     struct gd_line line[RG_MOST_LINES];
 };
 static const struct function functions[] = {
@@ -78,7 +78,7 @@ static const struct function functions[] = {
       {"k", "GatherV2", "f_v n c0", "Tparams=int32 Tindices=int32 Taxis=int32"}}},
 };
 
-/* A computation of "out" that uses "k" along other axes than the rows. */
+/* A way to compute "out" that uses "k" along axes other than the rows. */
 struct use {
     const char *what;
     struct gd_line line[RG_MOST_LINES];
@@ -200,7 +200,8 @@ static void an_argument_that_follows_the_batch_size_is_not_taken_for_a_constant(
             struct rt_error err = {0};
             rg_open(&o, functions[f].line, uses[u].line);
             struct rt_tensor alone = {0};
-            assert_ok(rg_run(&o, &shape, 0, 13, &alone, &err), &err); /* The graph can run. */
+            /* Asserts that the graph can run. */
+            assert_ok(rg_run(&o, &shape, 0, 13, &alone, &err), &err);
             rt_tensor_clear(&alone);
             const bool yes = rt_callable_is_rowwise(o.callable, &shape, &err);
             if (yes)
@@ -212,7 +213,7 @@ static void an_argument_that_follows_the_batch_size_is_not_taken_for_a_constant(
         }
 }
 
-/* A graph that does not use "k", and whether "out" is rowwise for this shape of "x". */
+/* A graph that does not use "k", and whether "out" is row-wise for the given shape of "x". */
 struct graph {
     const char *what;
     struct rt_shape shape;
@@ -446,12 +447,12 @@ static void what_follows_the_batch_size_as_a_row_does_is_rowwise(void **state)
     assert_int_equal(n_wrong, 0);
 }
 
-/* A graph that mixes rows only where dimension 1, or a number that follows from it, has one certain
- * length, which is none of those that loading tries. */
+/* A graph that mixes rows only where dimension 1, or a number derived from it, has one certain
+ * length, which is none of the lengths that loading tries. */
 struct length {
     const char *what;
     struct rt_shape shape;
-    int64_t mixes; /* the length of dimension 1 with which rows are mixed */
+    int64_t mixes; /* the length of dimension 1 at which rows are mixed */
     struct gd_line line[RG_MOST_LINES];
 };
 #define OUT(when)                                                                                  \
@@ -510,8 +511,9 @@ static const struct length lengths[] = {
       {"out", "Cumsum", "x axis", "T=float Tidx=int32"}}},
 };
 
-/* Runs a batch that says it is merged. RT_OK: it ran, and merged answers were then compared with
- * those that each request gets alone; RT_UNAVAILABLE: it must not be merged. */
+/* Runs a batch that declares itself merged. Returns RT_OK if the batch ran, after comparing its
+ * outputs with those that each request gets alone, or RT_UNAVAILABLE if the batch must not be
+ * merged. */
 static enum rt_status run_merged(struct rg_graph *o, const struct rt_shape *row, const char *what)
 {
     const struct rt_run_options merged = {.is_merged = true};
@@ -554,8 +556,8 @@ static void what_is_merged_was_analysed_for_its_lengths(void **state)
     }
 }
 
-/* Three rounds through more lengths than the session keeps analyses of: every length keeps getting
- * its own result. */
+/* Three rounds through more lengths than the session holds analyses for: every length must always
+ * get its own result. */
 static void lengths_that_come_and_go_keep_their_answers(void **state)
 {
     const struct length *x = &lengths[0];

@@ -166,7 +166,7 @@ static void depth_is_limited(void **state)
     refused(text, "recursion limit of 100");
 }
 
-/* Where Python's parser differs from the C++ parser, this one follows C++. */
+/* Where Python's parser differs from the C++ parser, Slipway's parser follows C++. */
 static void what_only_python_reads_is_refused(void **state)
 {
     (void)state;

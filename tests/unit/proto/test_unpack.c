@@ -27,14 +27,14 @@ static double seconds_since(int64_t start)
     return (double)(rt_now_ns() - start) / 1e9;
 }
 
-/* Appends the field with the contents of `inner` n times. */
+/* Appends `field` with the contents of `inner` n times. */
 static void repeat(struct rt_bytes *b, unsigned field, size_t n, const struct rt_bytes *inner)
 {
     for (size_t i = 0; i < n; i++)
         put(b, field, inner->p, inner->n);
 }
 
-/* The field `config` of a ReloadConfigRequest is given many times, each time as config
+/* The field `config` of a ReloadConfigRequest is repeated many times, each time as config
  * {model_config_list {config {}}}. */
 static void a_singular_message_in_many_pieces_is_refused_at_once(void **state)
 {
@@ -55,7 +55,7 @@ static void a_singular_message_in_many_pieces_is_refused_at_once(void **state)
     assert_non_null(r->config->model_config_list);
     pb_free(r);
 
-    repeat(&request, 1, 200000, &list); /* these 1.2 MB once took 50 s */
+    repeat(&request, 1, 200000, &list); /* this request of 1.2 MB once took 50 s */
     const int64_t start = rt_now_ns();
     assert_null(pb_unpack(&tensorflow__serving__reload_config_request__descriptor,
                           rt_span_of(request.p, request.n), "the request", &err));
@@ -63,7 +63,8 @@ static void a_singular_message_in_many_pieces_is_refused_at_once(void **state)
                                     "than 16 pieces"));
     assert_true(seconds_since(start) < 1);
 
-    /* For a nested message the text names the message that has the field, not the outermost one. */
+    /* If the message is nested, the error names the message that has the field, not the outermost
+     * one. */
     rt_bytes_clear(&list);
     rt_bytes_clear(&request);
     repeat(&list, 1, PB_MAX_PIECES + 1, &one);
@@ -77,7 +78,7 @@ static void a_singular_message_in_many_pieces_is_refused_at_once(void **state)
     rt_bytes_clear(&request);
 }
 
-/* Every singular field at every level is given in several pieces. The time to read them must be
+/* Every singular field at every level is given several times. The time to read the fields must be
  * bounded by the number of bytes. */
 static void pieces_at_every_level_cost_what_the_bytes_do(void **state)
 {
@@ -90,7 +91,7 @@ static void pieces_at_every_level_cost_what_the_bytes_do(void **state)
     for (int i = 0; i < 100; i++) /* AttrValue {list {s "" ...}} */
         put(&name, 2, "", 0);
     put(&now, 1, name.p, name.n);
-    for (int level = 0; level < 4; level++) { /* AttrValue {func {attr {value {..} * 16}}} */
+    for (int level = 0; level < 4; level++) { /* builds AttrValue {func {attr {value {..} * 16}}} */
         struct rt_bytes entry, func;
         rt_bytes_init(&entry, 1 << 24);
         rt_bytes_init(&func, 1 << 24);
@@ -115,7 +116,7 @@ static void pieces_at_every_level_cost_what_the_bytes_do(void **state)
 }
 
 /* Two bytes of a message may become a struct of hundreds. The memory for a message is limited to 16
- * MB and 64 bytes for each of its bytes. */
+ * MB and 64 bytes per byte of the message. */
 static void a_message_does_not_grow_without_limit(void **state)
 {
     (void)state;
@@ -139,8 +140,8 @@ static void a_message_does_not_grow_without_limit(void **state)
     rt_bytes_clear(&value);
 }
 
-/* Each singular message of a MetaGraphDef is given in 100,000 pieces, which only the graph may
- * be. */
+/* Each singular message of a MetaGraphDef is repeated 100,000 times, which is allowed only for the
+ * graph. */
 static void a_saved_model_in_many_pieces_is_read_or_refused_at_once(void **state)
 {
     (void)state;
@@ -155,7 +156,7 @@ static void a_saved_model_in_many_pieces_is_read_or_refused_at_once(void **state
         rt_bytes_init(&graph, 1 << 24);
         rt_bytes_init(&file, 1 << 24);
         rt_bytes_init(&piece, 100);
-        put(&piece, 15, "", 0); /* no message has this field */
+        put(&piece, 15, "", 0); /* no message has a field 15 */
         put(&piece, 1, "", 0);
         repeat(&graph, d->fields[i].id, 100000, &piece);
         put(&file, 2, graph.p, graph.n);

@@ -1,4 +1,4 @@
-/* Floats and doubles as JSON text: the C library is the reference for both directions. */
+/* Floats and doubles as JSON text: the C library is the reference for reading and for writing. */
 #include "tests/support/test.h"
 
 #include <math.h>
@@ -32,7 +32,7 @@ static void floats_are_printed_as_tensorflow_serving_does(void **state)
     assert_float(1e-45f, "1.4013e-45");
 }
 
-/* A xorshift generator, for numbers that are the same in every run. */
+/* A xorshift generator, which gives the same numbers in every run. */
 static uint64_t next_random(uint64_t *s)
 {
     *s ^= *s << 13;
@@ -90,7 +90,8 @@ static void the_fast_printer_agrees_with_the_c_library(void **state)
     }
 }
 
-/* The float that is read must be the text's correctly rounded double, rounded to a float. */
+/* Asserts that the float that is read is the text's correctly rounded double, rounded to a
+ * float. */
 static void float_agrees(const char *text)
 {
     const unsigned char *p = (const unsigned char *)text, *end = p + strlen(text);
@@ -109,15 +110,14 @@ static void floats_are_read_as_their_doubles_are(void **state)
         uint64_t r = next_random(&seed);
         uint32_t bits = (uint32_t)r;
         float f, above;
-        if (i % 2) /* exponents of numbers as they are common in requests */
+        if (i % 2) /* exponents as they are common in requests */
             bits = (bits & 0x807fffff) | (uint32_t)(90 + r % 70) << 23;
         memcpy(&f, &bits, 4);
         if (!isfinite(f))
             continue;
         snprintf(text, sizeof text, "%.*g", (int)(r >> 40) % 18 + 1, (double)f);
         float_agrees(text);
-        /* The text is the middle between two neighbouring floats, or one of the doubles next to
-         * it. */
+        /* The text is the midpoint of two neighbouring floats, or one of the doubles next to it. */
         above = nextafterf(f, INFINITY);
         double middle = ((double)f + (double)above) / 2;
         for (int k = -3; k <= 3; k++) {

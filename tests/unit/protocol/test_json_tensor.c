@@ -1,4 +1,4 @@
-/* Requests as JSON: TensorFlow Serving's worked cases, values and refusals. */
+/* Requests as JSON: TensorFlow Serving's examples, values, and errors. */
 #include "tests/support/test.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@
 
 enum { MAX_IO = 8 };
 
-/* A request for a signature whose inputs are sorted by alias, as those of a model are. */
+/* A request for a signature whose inputs are sorted by alias, as a model's inputs are. */
 struct request {
     struct rt_tensor_spec specs[MAX_IO];
     struct rt_signature sig;
@@ -44,7 +44,7 @@ static void close_request(struct request *r)
 static enum rt_status decode(struct request *r, const char *text, size_t n)
 {
     struct srv_json_doc doc;
-    /* The copy ends where the text ends, so that a sanitizer sees a read beyond it. */
+    /* The copy of the text has no spare bytes, so that a sanitizer reports a read beyond it. */
     unsigned char *body = malloc(n ? n : 1);
     memcpy(body, text, n);
     enum rt_status st = srv_json_check(&doc, rt_span_of(body, n), &r->err);
@@ -174,8 +174,8 @@ static void the_16_bit_floats_round_once_and_come_back(void **state)
             assert_int_equal(rt_bfloat_from((double)rt_bfloat_value(h)), h);
         if ((i & 0x7fff) >= 0x7bff)
             continue;
-        /* The middle between two neighbours rounds to the even one, and the doubles next to the
-         * middle round to the nearer one. */
+        /* The midpoint of two neighbours rounds to the even one, and the doubles next to the
+         * midpoint round to the nearer neighbour. */
         double low = (double)rt_half_value(h), high = (double)rt_half_value((uint16_t)(i + 1));
         double middle = (low + high) / 2;
         assert_int_equal(rt_half_from(middle), i + (i & 1));
@@ -189,7 +189,8 @@ static void the_16_bit_floats_round_once_and_come_back(void **state)
     assert_int_equal(rt_bfloat_from(1e300), 0x7f80);
     /* The number is halfway between two bfloat16 numbers. */
     assert_int_equal(rt_bfloat_from(1.00390625), 0x3f80);
-    /* The number is just above halfway; rounded to a float first, it would be halfway. */
+    /* The number is just above halfway between two bfloat16 numbers; rounded to a float first, it
+     * would be halfway. */
     assert_int_equal(rt_bfloat_from(nextafter(1.00390625, 2)), 0x3f81);
 
     struct request r;
@@ -362,7 +363,7 @@ static void ragged_lists_are_refused_where_they_differ(void **state)
             "Encountered list at unexpected level: 1 expected < 1");
     refused(RT_F32, "{\"inputs\":[[1,2],[\"a\"]]}", RT_INVALID_ARGUMENT,
             "Encountered list at unexpected size: 1 at level: 1");
-    /* The product of the dimensions is far larger than the text, and must not size an
+    /* The product of the dimensions is far larger than the text, and must not be the size of an
      * allocation. */
     refused(RT_F64, "{\"inputs\":[[[1,2,3,4,5,6,7,8,9]],[],[],[],[],[],[],[],[],[],[],[],[]]}",
             RT_INVALID_ARGUMENT, "Encountered list at unexpected size: 0 at level: 1");
@@ -518,7 +519,7 @@ static void half_a_million_brackets_in_an_unused_key_are_skipped(void **state)
 }
 
 /* A nested value is skipped eight bytes at a time. Every bracket, quote and escape must be found at
- * any offset in its word, and bytes behind the end of the value must be ignored. */
+ * any offset in its word, and bytes after the end of the value must be ignored. */
 static void a_nested_value_ends_where_its_brackets_do(void **state)
 {
     static const char *const values[] = {
@@ -538,7 +539,8 @@ static void a_nested_value_ends_where_its_brackets_do(void **state)
         for (size_t b = 0; b < sizeof behind / sizeof *behind; b++)
             for (size_t shift = 0; shift < 8; shift++) {
                 const size_t length = strlen(values[v]), n = shift + length + strlen(behind[b]);
-                unsigned char *text = malloc(n + 1); /* the text ends where the memory ends */
+                /* The text fills its memory, so that a sanitizer reports reads beyond it. */
+                unsigned char *text = malloc(n + 1);
                 assert_non_null(text);
                 snprintf((char *)text, n + 1, "%.*s%s%s", (int)shift, "        ", values[v],
                          behind[b]);

@@ -1,6 +1,6 @@
 /*
- * Autotuning (runtime/select/autotune.h): kernels are chosen by their times, which are injected
- * here so that no test depends on speed, and the choices are kept in a file.
+ * Autotuning (runtime/select/autotune.h): kernels are chosen by their times, which the tests inject
+ * so that no test depends on speed, and the choices are saved in a file.
  */
 #include "tests/support/test.h"
 
@@ -22,9 +22,9 @@ struct fixture {
     struct rt_registry *all;
     struct rt_autotune *a;
     struct rt_tuning tuning;
-    const char *fastest; /* the kernel that takes 1 ms a row */
-    double others;       /* the milliseconds of all other kernels */
-    int slow;            /* the number of the fastest kernel's first runs that take 10 ms */
+    const char *fastest; /* name of the kernel that takes 1 ms per row */
+    double others;       /* milliseconds per row of all other kernels */
+    int slow;            /* how many first runs of the fastest kernel take 10 ms */
     int timed;           /* calls of clock_says */
     float first_weight;  /* of the filter */
     struct rt_error err;
@@ -68,7 +68,8 @@ static float draw(uint32_t *seed)
     return (float)(*seed >> 8) / (1 << 23) - 1;
 }
 
-/* A session of a 3x3 convolution with a constant filter, and its callable from "x" to "y". */
+/* Opens a session on a 3x3 convolution with a constant filter, and prepares its callable from "x"
+ * to "y". */
 static struct rt_session *session(struct fixture *x, struct rt_callable **c)
 {
     const struct rt_session_options options = {
@@ -118,8 +119,8 @@ static int64_t packed(struct rt_session *s)
     return stats.packed_bytes;
 }
 
-/* Whether packed weights of this size are those of Winograd F(m x m, 3 x 3), whose channels may be
- * rounded up: a direct form has nine taps for each channel, which is fewer. */
+/* Returns whether packed weights of `bytes` bytes are those of Winograd F(m x m, 3 x 3), whose
+ * channels may be rounded up: a direct kernel packs nine taps per channel, which are fewer. */
 static bool is_wino(int64_t bytes, int m)
 {
     return bytes >= (m + 2) * (m + 2) * CI * CO * 4 && bytes < (m + 2) * (m + 2) * CI * 64 * 4 + 1;
@@ -146,7 +147,7 @@ static void the_fastest_is_kept_and_nothing_of_the_others(void **state)
             assert_true(bytes > 0 && bytes < 2 * 9 * CI * CO * 4);
         else
             assert_true(is_wino(bytes, i == 1 ? 2 : 4));
-        /* For another shape of the same filter nothing is timed or packed again. */
+        /* For another shape with the same filter no kernel is timed and no weights are packed. */
         x->timed = 0;
         run_only(x, c, 3, 12);
         run_only(x, c, 1, 24);
@@ -161,7 +162,7 @@ static void the_fastest_is_kept_and_nothing_of_the_others(void **state)
         rt_tensor_clear(&y[i]);
 }
 
-/* The rule's choice is winograd2 at 12x12. */
+/* At 12x12 the rule chooses winograd2. */
 static void what_is_a_little_faster_than_the_rules_choice_is_not_taken(void **state)
 {
     static const struct {
@@ -186,7 +187,7 @@ static void what_is_a_little_faster_than_the_rules_choice_is_not_taken(void **st
     }
 }
 
-/* One run may be slow because another process had the core. */
+/* One run of the rule's choice may be slow because another process used the core. */
 static void one_slow_run_of_the_rules_choice_is_no_reason_for_another(void **state)
 {
     struct fixture *x = *state;
@@ -212,7 +213,7 @@ static void what_was_timed_once_is_remembered(void **state)
         assert_int_equal(x->timed > 0, i == 0);
         assert_true(packed(s) < 2 * 9 * CI * CO * 4);
         rt_session_free(s);
-        x->fastest = "conv2d.winograd4"; /* the clock is not read any more */
+        x->fastest = "conv2d.winograd4"; /* the clock is no longer read, so this has no effect */
     }
 }
 
@@ -253,7 +254,7 @@ static void a_filter_that_tiles_are_too_inexact_for_is_summed_directly(void **st
 {
     struct fixture *x = *state;
     struct rt_callable *c;
-    x->first_weight = 3e38f; /* Winograd's transforms of it would overflow a float */
+    x->first_weight = 3e38f; /* Winograd's transforms of this weight would overflow a float */
     x->fastest = "conv2d.winograd4";
     struct rt_session *s = session(x, &c);
     struct rt_tensor y = run(x, c, 1, 12);
@@ -313,7 +314,7 @@ static void servers_that_share_a_file_lose_nothing(void **state)
 }
 
 enum { SERVERS = 4, SAVES = 20 };
-static char cache[512]; /* the path of the file that they share */
+static char cache[512]; /* path of the file that the processes share */
 
 static void *save_often(void *arg)
 {
@@ -384,7 +385,8 @@ static void as_many_of_the_longest_lines_as_are_kept_fit_into_the_file(void **st
     folder_remove();
 }
 
-/* One process makes 20,000 choices, more than are kept, and another one adds some to the file. */
+/* One process makes 20,000 choices, more than the file holds, and another process adds some to the
+ * file. */
 static void the_oldest_make_room_for_what_is_new(void **state)
 {
     struct fixture *x = *state;
@@ -440,12 +442,12 @@ static void a_damaged_file_gives_what_is_whole_in_it(void **state)
     assert_string_equal(name, "");
 
     const size_t at = (size_t)snprintf(text, sizeof text, "%s", first);
-    memset(text + at, 'k', 900); /* longer than a key may be */
+    memset(text + at, 'k', 900); /* a key that is too long */
     snprintf(text + at + 900, sizeof text - at - 900, "\tname\nkey\tother\n");
     assert_int_equal(rt_autotune_read(x->a, rt_span_str(text), &bad), 1);
     assert_int_equal(bad, 1);
     rt_autotune_find(x->a, "key", name);
-    assert_string_equal(name, "name"); /* a choice that is known already is newer than the file's */
+    assert_string_equal(name, "name"); /* the choice in memory is newer than the file's */
 
     assert_int_equal(rt_autotune_read(x->a, rt_span_str("slipway autotune 2\nkey\tx\n"), &bad), 0);
     assert_int_equal(bad, -1);
@@ -523,7 +525,7 @@ static void only_a_file_of_ours_is_written(void **state)
         enum rt_status want = i < 2 ? RT_INVALID_ARGUMENT : RT_FAILED_PRECONDITION;
         assert_int_equal(rt_autotune_open(&a, folder_path(strange[i]), &x->err), want);
         assert_null(a);
-        /* rt_autotune_new does not check the file, but saving does. */
+        /* rt_autotune_new does not check the file, but saving it does. */
         a = rt_autotune_new(folder_path(strange[i]));
         rt_autotune_put(a, "key", "name");
         assert_int_equal(rt_autotune_save(a, &x->err), want);
@@ -539,7 +541,7 @@ static void only_a_file_of_ours_is_written(void **state)
     assert_ok(rt_file_read(folder_path("older"), 1 << 20, &text, &n, &x->err), &x->err);
     assert_string_equal(text, "slipway autotune 1\nkey\tname\n");
     free(text);
-    /* It opens, and a warning is logged. */
+    /* rt_autotune_open succeeds and logs a warning. */
     assert_ok(rt_autotune_open(&a, folder_path("none/cache"), &x->err), &x->err);
     rt_autotune_free(a);
     folder_remove();

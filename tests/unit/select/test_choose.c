@@ -1,4 +1,4 @@
-/* Kernels whose prepare fails (runtime/select/choose.c): a kernel that ranks above Sqrt's own. */
+/* A kernel that ranks above Sqrt's own, and whose prepare fails (runtime/select/choose.c). */
 #include "tests/support/test.h"
 
 #include "kernels/kernels.h"
@@ -48,7 +48,8 @@ static const struct rt_kernel first = {.op = "Sqrt",
                                        .prepare = prepare,
                                        .run = run};
 
-/* Runs *y = sqrt(9) with a `first` whose prepare returns `how`, after it set its state if `out`. */
+/* Runs *y = sqrt(9) with a first-ranked kernel whose prepare returns `how`, after setting its state
+ * if `out` is true. */
 static enum rt_status run_once(enum rt_status how, bool out, float *y)
 {
     struct rt_registry *all = rt_registry_new();

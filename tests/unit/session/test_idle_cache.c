@@ -1,4 +1,5 @@
-/* Which owner's idle memory is evicted when the cache is full (runtime/session/idle_cache.h). */
+/* Selects the owner whose idle memory is evicted when the cache is full
+ * (runtime/session/idle_cache.h). */
 #include "tests/support/test.h"
 
 #include "runtime/base/thread.h"
@@ -6,7 +7,7 @@
 
 enum { MOST = 8 };
 
-/* A cache owner whose items have `size` bytes each. */
+/* A cache owner whose items each have `size` bytes. */
 struct shelf {
     struct rt_cache_owner cache_owner;
     struct rt_idle_cache *idle_cache;
@@ -29,7 +30,7 @@ static struct rt_idle_cache *idle_cache_new(size_t bytes)
     return k;
 }
 
-/* Uses an item, or evicts it. Returns false if there is none. */
+/* Takes an item to use or to evict it. Returns false if there is no item. */
 static bool take_one(struct shelf *s)
 {
     rt_mutex_lock(&s->mu);
@@ -50,7 +51,8 @@ static void drop_one(struct rt_cache_owner *k)
     s->n_dropped += take_one(s);
 }
 
-/* An item comes back from a run at this time. Returns false if the cache does not admit it. */
+/* Returns an item to the cache at the time `at_ms`. Returns false if the cache does not admit
+ * it. */
 static bool put_one(struct shelf *s, int64_t at_ms)
 {
     size_t reserved = 0;
@@ -91,17 +93,17 @@ static void what_was_not_used_for_a_while_gives_way(void **state)
     open_shelf(&c, idle_cache, 50);
     assert_true(put_one(&a, 1000));
     assert_true(put_one(&b, 1001));
-    assert_false(put_one(&c, 1001)); /* both were used lately */
+    assert_false(put_one(&c, 1001)); /* a and b were used recently */
     assert_true(take_one(&b));
     assert_true(put_one(&b, 1050));
     assert_false(put_one(&c, 1099));
-    assert_true(put_one(&c, 1150)); /* a gives way: b was used in between */
+    assert_true(put_one(&c, 1150)); /* a is evicted, because b was used since */
     assert_int_equal(a.n_dropped, 1);
     assert_int_equal(b.n_dropped, 0);
     assert_int_equal(rt_idle_cache_bytes_of(idle_cache, (void *)&b), 40);
     assert_int_equal(rt_idle_cache_bytes_of(idle_cache, (void *)&c), 50);
     c.size = 101;
-    assert_false(put_one(&c, 2000)); /* nothing is evicted for an item that never fits */
+    assert_false(put_one(&c, 2000)); /* nothing is evicted for an item that can never fit */
     c.size = 50;
     assert_int_equal(b.n_dropped, 0);
     close_shelf(&b);
@@ -121,9 +123,9 @@ static void everybody_in_use_keeps_one(void **state)
     for (int i = 0; i < 3; i++)
         assert_true(put_one(&a, 10));
     assert_false(put_one(&a, 10));
-    assert_true(put_one(&b, 10)); /* a has three and gives way */
+    assert_true(put_one(&b, 10)); /* a has three items and loses one */
     assert_int_equal(a.n, 2);
-    assert_false(put_one(&b, 10)); /* b has one already */
+    assert_false(put_one(&b, 10)); /* b already has one item */
     assert_int_equal(a.n, 2);
     close_shelf(&a);
     close_shelf(&b);

@@ -1,4 +1,4 @@
-/* The weights that are in memory when a model has been loaded, and loads that are cancelled. */
+/* The weights that are in memory after loading a model, and loads that are cancelled. */
 #include "tests/support/test.h"
 
 #include "kernels/kernels.h"
@@ -10,7 +10,8 @@
 
 static struct rt_error err;
 
-/* *n: the variables with a value; *n_unread: those of them whose value is still in the file. */
+/* Sets *n to the number of variables with a value, and *n_unread to the number of those whose value
+ * has not been read from the file. */
 static void count(struct rt_session *s, int *n, int *n_unread)
 {
     *n = *n_unread = 0;
@@ -41,7 +42,8 @@ static void weights_are_held_in_one_form_and_those_of_no_signature_in_none(void 
     int n, n_unread;
     struct rt_session_stats stats;
     /* Keras writes every variable twice, and no signature reaches the second copy or the counters
-     * of a seed generator. The larger filters and matrices of the others are only held packed. */
+     * of a seed generator. Of the other variables, the larger filters and matrices are held in
+     * packed form only. */
     struct rt_model *m = load("models/digits/1", false);
     count(m->session, &n, &n_unread);
     rt_session_stats(m->session, &stats);
@@ -64,7 +66,7 @@ static void a_server_that_runs_any_node_reads_all(void **state)
 /* ---- cancelled loads ---- */
 
 static _Atomic bool cancelled;
-/* n_asked: calls of can_never; cancel_at: the one that cancels, from 1 on */
+/* n_asked counts calls of can_never; call number cancel_at (from 1) cancels */
 static int n_asked, cancel_at;
 static int n_warnings;
 
@@ -92,7 +94,8 @@ static void warm_up_failed(void *arg, const char *signature, const struct rt_err
     n_warnings++;
 }
 
-/* Loads, and cancels in call `at` of can_never; 0: before the load; -1: not at all. */
+/* Loads a model, and cancels the load in call number `at` of can_never; 0: before the load; -1:
+ * never. */
 static enum rt_status load_until(int at, struct rt_registry *all, struct rt_model **m)
 {
     const struct rt_model_options options = {
@@ -126,20 +129,20 @@ static void a_load_may_be_cancelled_at_any_node(void **state)
     assert_ok(load_until(-1, all, &m), &err);
     const int n = n_asked;
     assert_true(n > 20);
-    atomic_store(&cancelled, true); /* has no effect on a model that is loaded */
+    atomic_store(&cancelled, true); /* cancelling has no effect on a model that is loaded */
     assert_ok(rt_session_check(m->session, &err), &err);
     rt_model_free(m);
     for (int at = 0; at <= n; at++) {
         assert_int_equal(load_until(at, all, &m), RT_CANCELLED);
         assert_null(m);
         assert_int_equal(n_warnings, 0);
-        assert_in_range(n_asked, at, at + 3); /* the nodes that are left are not asked about */
+        assert_in_range(n_asked, at, at + 3); /* no kernel is chosen for the remaining nodes */
     }
     rt_registry_free(all);
 }
 
-/* Compiles three shapes in front of serving, as a server does after warm-up requests, and cancels
- * in call `at` of can_never. Returns how many shapes were compiled. */
+/* Compiles three shapes before serving, as a server does after warm-up requests, and cancels in
+ * call number `at` of can_never. Returns how many shapes were compiled. */
 static int compile_until(int at, struct rt_model *m)
 {
     const struct rt_model_signature *s = rt_model_signature(m, "serving_default");

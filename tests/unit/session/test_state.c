@@ -1,23 +1,23 @@
 /*
- * State that one call writes and another one reads: an answer is the value that was written last,
+ * State that one call writes and another call reads: an output is the value that was written last,
  * whatever a plan knew of the state when it was made, and whatever a specialisation holds.
  *
  * Every reader of a kind of state runs against every writer of that kind, in each mode of
- * tests/support/state_graph.h. Their runs alternate, and the expected answers are computed here
- * from one number.
+ * tests/support/state_graph.h. Their runs alternate, and the expected outputs are computed in this
+ * file from one number.
  */
 #include "tests/support/state_graph.h"
 
-/* A number that follows from the number that the state stands for and from the feed p. */
+/* Returns a number derived from the state's number and from the feed p. */
 typedef double (*change_fn)(double state, double p);
 
 struct writer {
-    const char *kind, *target; /* a node, or a tensor to fetch */
-    change_fn after;           /* the state after the run */
+    const char *kind, *target; /* a node to run, or a tensor to fetch */
+    change_fn after;           /* returns the state after the run */
 };
 struct reader {
     const char *kind, *fetch;
-    change_fn answer; /* the sum of the fetched elements */
+    change_fn answer; /* returns the sum of the fetched elements */
 };
 
 static double add(double s, double p)
@@ -73,7 +73,7 @@ static const struct writer writers[] = {
     {"ref", "r_add", add},
     {"ref", "r_subtract", subtract},
     {"ref", "r_set", set},
-    {"ref", "r_by_switch", add}, /* its handle is known only in the run */
+    {"ref", "r_by_switch", add}, /* the reference is known only during the run */
     {"ref", "r_by_merge", add},
     {"matrix", "w_add", add},
     {"matrix", "w_set", set},
@@ -140,7 +140,7 @@ static const struct reader readers[] = {
     {"table size", "t_keys:0", same},
 };
 
-/* Fetches that add p to a state and then read it. */
+/* Tensors whose fetch adds p to a state and then reads it. */
 static const char *const both[] = {
     "r_add_read:0",     "r_by_switch_read:0", "v_add_read:0",     "v_in_function:0",
     "v_in_branch:0",    "v_by_switch_read:0", "v_in_loop_read:0", "v_by_case_read:0",
@@ -149,8 +149,8 @@ static const char *const both[] = {
 
 enum { N_WRITERS = sizeof writers / sizeof *writers, N_READERS = sizeof readers / sizeof *readers };
 
-/* Each character of `turns` is a run: r reads, w writes. The feed changes from run to run, and
- * there are more reads than it takes to compile. */
+/* Interleaves a reader and a writer. Each character of `turns` is a run: r reads, w writes. The
+ * feed changes from run to run, and there are more reads than are needed for compilation. */
 static void interleave(enum state_mode mode, const struct reader *r, const struct writer *w,
                        const char *turns)
 {
@@ -193,8 +193,8 @@ static void a_reader_answers_what_another_call_has_written(void **state)
     assert_true(n > 900);
 }
 
-/* A plan that writes a variable may itself hold the variable's value as a constant until it has run
- * for the first time. */
+/* A plan that writes a variable may itself hold the variable's value as a constant until the plan
+ * has run for the first time. */
 static void a_call_that_writes_reads_what_it_wrote(void **state)
 {
     (void)state;

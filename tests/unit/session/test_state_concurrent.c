@@ -9,11 +9,11 @@ enum { N_THREADS = 3, N_RUNS = 300 };
 struct crowd {
     struct rt_callable *read, *write;
     const char *name;
-    atomic_int n_written; /* writes whose run has ended */
+    atomic_int n_written; /* number of writes whose run has ended */
 };
 
-/* A value that is read lies between what had been written when the call began and all that is ever
- * written, and is never less than what this thread has read before. */
+/* Reads a state again and again. Each value must lie between what had been written when the call
+ * began and all that is ever written, and must not be less than what this thread read before. */
 static void *read_all(void *arg)
 {
     struct crowd *c = arg;
@@ -67,8 +67,8 @@ static void readers_beside_a_writer_read_what_is_written(void **state)
         }
 }
 
-/* An answer that is still held, as by a response that is being written out, does not change when
- * the state does. */
+/* An output that is still held, for example by a response that is being written, does not change
+ * when the state does. */
 static void an_answer_stays_as_it_was_while_the_state_is_written(void **state)
 {
     static const char *const pairs[][2] = {

@@ -1,7 +1,8 @@
 /*
  * The memory that runs leave in variables and tables counts as the session's state
- * (runtime/session/state.h): once, with the texts of strings, and until it is replaced, removed or
- * destroyed. A write that would exceed the limit is refused and leaves the state as it was.
+ * (runtime/session/state.h): once, including the bytes of strings, and until it is replaced,
+ * removed or destroyed. A write that would exceed the limit is refused and leaves the state
+ * unchanged.
  */
 #include "tests/support/test.h"
 
@@ -113,7 +114,7 @@ static size_t held(struct rt_session *s)
 }
 
 /* Runs the node `what` or, unless out is NULL, fetches the integer `what` into *out. The feeds are
- * n, a string of this many `bytes`, and a vector of n zeros. */
+ * n, a string of `bytes` bytes, and a vector of n zeros. */
 static enum rt_status run(struct rt_session *s, const char *what, int32_t n, size_t bytes,
                           int64_t *out, struct rt_error *err)
 {
@@ -172,7 +173,8 @@ static int64_t number(struct rt_session *s, const char *what)
 
 static void holds(struct rt_session *s, size_t bytes)
 {
-    /* Blocks come in four sizes for each power of two, and so may be a quarter larger. */
+    /* Block sizes come in four steps per power of two, so a block may be a quarter larger than
+     * requested. */
     const size_t have = held(s);
     if (have < bytes || have > bytes + bytes / 4 + 4096)
         fail_msg("the state holds %zu bytes, not %zu", have, bytes);
@@ -186,7 +188,7 @@ static void a_variable_counts_once_and_not_as_a_run(void **state)
     runs(s, "v_set", 15000000, 0); /* 60 MB */
     holds(s, 60000000);
     assert_true(atomic_load(&budget.used) < 8 * MB);
-    for (int i = 0; i < 5; i++) /* a run still has all of its own limit */
+    for (int i = 0; i < 5; i++) /* each run still has its own limit */
         runs(s, "big_size", 22000000, 0);
     runs(s, "w_from_v", 1, 0); /* w shares the buffer of v */
     holds(s, 60000000);
@@ -208,7 +210,7 @@ static void what_exceeds_the_limit_is_refused_and_changes_nothing(void **state)
     refused(s, "r_set", 15000000, 0);
     assert_int_equal(held(s), before);
     assert_int_equal(number(s, "v_size:0"), 15000000);
-    /* A value that is replaced no longer counts against the one that replaces it. */
+    /* A value that is being replaced does not count against its replacement. */
     for (int i = 0; i < 4; i++)
         runs(s, "v_set", 16000000 + i, 0);
     refused(s, "w_set", 15000000, 0);
@@ -221,7 +223,8 @@ static void what_exceeds_the_limit_is_refused_and_changes_nothing(void **state)
     rt_session_free(s);
 }
 
-/* The state copies the memory of a request, and a slice, which would hold the whole tensor. */
+/* The state copies what would hold other memory: a request's memory, or the complete tensor of a
+ * slice. */
 static void what_would_hold_other_memory_is_copied(void **state)
 {
     struct rt_session *s = session(NULL, true);
@@ -255,7 +258,7 @@ static void strings_count_and_shared_ones_once(void **state)
     holds(s, MB + 3000 * sizeof(struct rt_str));
     refused(s, "sv_set", 10, 101 * MB);
     assert_int_equal(number(s, "sv_size:0"), 3000);
-    for (int i = 0; i < 50; i++) /* one element gets a text of its own */
+    for (int i = 0; i < 50; i++) /* one element gets a new string in each run */
         runs(s, "sv_update", 1, 4 * MB);
     holds(s, 5 * MB + 3000 * sizeof(struct rt_str));
     runs(s, "sv_set", 10, 99 * MB);
@@ -273,7 +276,7 @@ static void tables_count_what_they_hold(void **state)
     (void)state;
     while (n < 200 && run(s, "t_put", n, MB, NULL, &err) == RT_OK)
         n++;
-    assert_int_equal(n, 99); /* the table's arrays take the rest */
+    assert_int_equal(n, 99); /* the table's arrays take the remaining memory */
     refused(s, "t_put", 1000, MB);
     assert_int_equal(number(s, "t_size:0"), n);
     for (int i = 0; i < 300; i++) /* replaces values */
@@ -289,7 +292,7 @@ static void tables_count_what_they_hold(void **state)
     const int64_t inserted = number(s, "u_size:0");
     assert_true(inserted > 1000000 && inserted < 20000000);
     assert_true(held(s) <= STATE_LIMIT);
-    /* An import that is refused leaves the pairs that were there, and one that fits into their
+    /* A refused import leaves the pairs that were in the table, and an import that fits into their
      * place needs no further memory. */
     refused(s, "u_import", 20000000, 0);
     assert_int_equal(number(s, "u_size:0"), inserted);
@@ -337,7 +340,7 @@ static void weights_that_are_replaced_raise_the_limit(void **state)
     assert_non_null(b);
     b->kind = RT_BUF_LAZY;
     const struct rt_tensor weights = {.dtype = RT_F32, .rank = 1, .dim = {1250}, .buf = b};
-    rt_buffer_ref(b); /* a second reference, as a plan has that keeps the weights in memory */
+    rt_buffer_ref(b); /* a second reference, as in a plan that keeps the weights in memory */
     rt_state_replaced(&s, &weights);
     assert_int_equal(rt_pool_hold(s.pool, 5000, 0, "a test", &err), RT_RESOURCE_EXHAUSTED);
     rt_buffer_unref(b);

@@ -1,17 +1,17 @@
 /*
- * Random nodes, whose generators are state too: calls that run one after the other or concurrently
+ * Random nodes have generators, which are state too: calls that run in sequence or concurrently
  * draw from one sequence, in every mode of tests/support/state_graph.h.
  */
 #include "tests/support/state_graph.h"
 
 #include <pthread.h>
 
-/* The nodes that draw. Each has a NAME_twice, which doubles what it drew. */
+/* The nodes that draw random numbers. Each has a node NAME_twice, which doubles its output. */
 static const char *const drawn[] = {"g_uniform",  "g_normal", "g_int", "g_fed",
                                     "g_function", "g_branch", "g_loop"};
 enum { N_GENERATORS = sizeof drawn / sizeof *drawn, N_THREADS = 3 };
 
-/* Each random node has a generator of its own, which goes on from run to run. */
+/* Adds the random nodes. Each has a generator of its own, which continues from run to run. */
 static void generators(struct rt_bytes *g)
 {
     const char *uniform = "T=int32 dtype=float seed=7 seed2=3";
@@ -44,7 +44,7 @@ static void generators(struct rt_bytes *g)
             "T=int32 Tout=int32 seed=7 seed2=3");
     gd_node(g, "g_int", "Cast", "g_ints", "SrcT=int32 DstT=float");
     gd_node(g, "g_fed", "RandomUniform", "p_int",
-            uniform); /* draws as many numbers as the feed says */
+            uniform); /* draws as many numbers as the feed states */
     gd_node(g, "g_function", "StatefulPartitionedCall", "p", "Tin=[float] Tout=[float] f=@draw");
     gd_node(g, "g_branch", "If", "always p",
             "Tcond=bool Tin=[float] Tout=[float] then_branch=@draw else_branch=@draw");
@@ -71,7 +71,7 @@ enum { N_DRAWS = 24 };
 struct drawing {
     struct rt_callable *once, *twice;
     const char *name;
-    double sum[N_DRAWS]; /* the sums that the calls of one thread return */
+    double sum[N_DRAWS]; /* sums that the calls of one thread return */
 };
 
 static void prepare_draws(struct drawing *d, struct rt_session *s, int k)
@@ -84,8 +84,8 @@ static void prepare_draws(struct drawing *d, struct rt_session *s, int k)
     d->twice = state_prepare(s, name);
 }
 
-/* The sums that one callable gets, run by run, node by node. All calls together must get the same
- * sums, however they share the generator. */
+/* Computes the sums that one callable gets, run by run, node by node. All calls together must get
+ * the same sums, however they share the generator. */
 static void expected_draws(int k, double *sum)
 {
     struct rt_session *s = state_open(STATE_NODE_BY_NODE);
@@ -140,7 +140,7 @@ static int compare_sums(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Each drawn tensor goes to exactly one call. The last generator is left out: its loop adds two
+/* Each drawn tensor must go to exactly one call. The last generator is left out: its loop adds two
  * draws, and another call may draw between them. */
 static void calls_beside_each_other_draw_from_one_generator(void **state)
 {

@@ -1,4 +1,4 @@
-/* Request logs without a server: which requests are sampled, and what the files hold. */
+/* Request logs without a server: which requests are sampled, and the contents of the files. */
 #include "tests/support/test.h"
 
 #include "runtime/base/tfrecord.h"

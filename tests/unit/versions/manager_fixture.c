@@ -120,7 +120,7 @@ static struct fake_io_loop {
     struct rt_mutex mu;
     struct srv_message *mailbox; /* guarded by mu */
     bool stop;                   /* guarded by mu */
-    atomic_bool holds;           /* retirements of versions are not confirmed */
+    atomic_bool holds;           /* while true, retirements of versions are not confirmed */
 } io_loops[2];
 
 void srv_retirement_receive(struct srv_io_loop *io_loop, struct srv_message *message)
@@ -153,7 +153,8 @@ static void *io_loop_thread(void *arg)
         }
         if (stop && !f->io_loop.retiring)
             return NULL;
-        /* A version that is freed too early is read here, where a sanitizer sees it. */
+        /* Reads each version of the map, so that a sanitizer reports one that was freed too
+         * early. */
         const struct srv_map *map = atomic_load(&f->io_loop.server->map);
         int n = 0;
         for (int i = 0; i < map->n_models; i++)

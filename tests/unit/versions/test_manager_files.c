@@ -1,4 +1,4 @@
-/* Versions whose files come, change and go while the manager watches their folder. */
+/* Versions whose files appear, change and disappear while the manager watches their folder. */
 #include "tests/unit/versions/manager_fixture.h"
 
 #include <unistd.h>
@@ -13,7 +13,7 @@ static void a_half_written_version_is_waited_for(void **state)
     assert_ok(MF_START("--model_name=m", mf_flag("model_base_path", "m")), &fixture.err);
     assert_true(mf_comes_to("m", 1, SRV_AVAILABLE));
     folder_make("m/2");
-    /* A file is added every 250 ms, so that the version never rests for a second. */
+    /* A file is added every 250 ms, so the version is never unchanged for a second. */
     for (int i = 0; i < 8; i++) {
         char name[64];
         snprintf(name, sizeof name, "m/2/part%d", i);

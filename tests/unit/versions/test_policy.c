@@ -82,7 +82,7 @@ static void resource_preserving_unloads_before_it_loads(void **state)
            SRV_MOVE_NONE, -1);
     expect(DECIDE_BY(true, V(1, SRV_AVAILABLE, false, false), V(2, SRV_END, true, false)),
            SRV_MOVE_NONE, -1);
-    /* A version that is wanted stays when another wanted one is loaded. */
+    /* A version that is wanted remains when another wanted version is loaded. */
     expect(DECIDE_BY(true, V(1, SRV_AVAILABLE, true, false), V(2, SRV_START, true, true)),
            SRV_MOVE_LOAD, 1);
 }
@@ -102,7 +102,7 @@ static void only_legal_moves_are_made(void **state)
     assert_true(srv_state_may_become(SRV_END, SRV_START));
 }
 
-/* Follows the policy's decisions from every combination of states. They must come to an end, and a
+/* Follows the policy's decisions from every combination of states. They must reach an end, and a
  * model that had an available version must keep one as long as any version is wanted. */
 static void every_start_comes_to_rest_without_a_gap(void **state)
 {

@@ -128,12 +128,12 @@ static void a_link_to_nothing_is_seen_and_no_hindrance(void **state)
     assert_int_equal(symlink("nowhere", folder_path("m/1/.#lock")), 0);
     assert_ok(srv_source_fingerprint(folder_path("m/1"), &b, &err), &err);
     assert_false(srv_fingerprint_eq(&a, &b));
-    folder_write("m/1/nowhere", "y"); /* now the link leads to a file */
+    folder_write("m/1/nowhere", "y"); /* the link now leads to a file */
     assert_ok(srv_source_fingerprint(folder_path("m/1"), &a, &err), &err);
     assert_false(srv_fingerprint_eq(&a, &b));
     assert_int_equal(symlink("itself", folder_path("m/1/itself")), 0);
     assert_ok(srv_source_fingerprint(folder_path("m/1"), &b, &err), &err);
-    /* A link to nothing is no version yet. */
+    /* A dangling link is not a version yet. */
     assert_int_equal(symlink("nowhere", folder_path("m/2")), 0);
     assert_fails(srv_source_fingerprint(folder_path("m/2"), &b, &err), RT_NOT_FOUND, &err, "m/2");
 }
@@ -178,7 +178,7 @@ static void links_to_directories_are_not_walked_into(void **state)
         assert_int_equal(unlink(folder_path("m/1/link")), 0);
     }
     char name[64], before[64] = ".";
-    for (int i = 0; i < 45; i++) { /* a path may lead through at most 40 links */
+    for (int i = 0; i < 45; i++) { /* a path may contain at most 40 links */
         snprintf(name, sizeof name, "m/1/link%d", i);
         assert_int_equal(symlink(before, folder_path(name)), 0);
         snprintf(before, sizeof before, "link%d", i);
@@ -206,7 +206,7 @@ static void kubernetes_links_are_seen_through(void **state)
     folder_rename("m/1/..new", "m/1/..data");
     listed(&b);
     assert_false(srv_fingerprint_eq(&a, &b));
-    /* The directory of the version is itself reached through links. */
+    /* The version's directory is itself reached through links. */
     folder_write("v/..2024/1/saved_model.pb", "x");
     assert_int_equal(symlink("..2024", folder_path("v/..data")), 0);
     assert_int_equal(symlink("..data/1", folder_path("v/1")), 0);
@@ -245,7 +245,7 @@ static void files_are_stable_when_they_rest_or_are_old(void **state)
     assert_false(srv_source_is_stable(&f, 50 * s, 50 * s + s / 2, 102 * s));
     assert_true(srv_source_is_stable(&f, 50 * s, 51 * s, 102 * s));
     assert_true(srv_source_is_stable(&f, 50 * s, 50 * s, 104 * s));
-    /* The newest file's time lies in the future. */
+    /* The modification time of the newest file is in the future. */
     assert_false(srv_source_is_stable(&f, 50 * s, 50 * s, 90 * s));
 }
 
