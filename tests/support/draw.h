@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-float draw(void);              /* in [-1, 1) */
+float draw(void);              /* returns a number in [-1, 1) */
 int64_t draw_below(int64_t n); /* returns a number in [0, n), where n is at most 2^24 */
 /* Returns n random floats, 64-byte aligned, in an allocation of exactly that size, so that
  * sanitizers report accesses beyond them. The caller frees them. */

@@ -38,7 +38,7 @@ enum ep_activation {
     EP_HARD_SIGMOID,
     EP_HARD_SWISH,
     EP_GELU,        /* tf.nn.gelu */
-    EP_GELU_KERAS3, /* by Erfc */
+    EP_GELU_KERAS3, /* tf.nn.gelu computed by Erfc */
     EP_GELU_TANH,   /* tf.nn.gelu(approximate=True) */
     EP_N_ACTIVATIONS
 };

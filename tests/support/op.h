@@ -36,6 +36,6 @@ void op_clear(struct op_call *c); /* clears inputs and outputs */
 struct rt_tensor op_tensor(enum rt_dtype dtype, int rank, const int64_t *dim, const void *values);
 struct rt_tensor op_floats(int64_t n, const float *values);
 struct rt_tensor op_ints(int64_t n, const int32_t *values);
-struct rt_tensor op_int(int32_t value); /* a scalar */
+struct rt_tensor op_int(int32_t value); /* returns a scalar */
 
 #endif

@@ -15,7 +15,7 @@ struct task {
     const void *a, *b;
     size_t n;
     int op;
-    void *free_this; /* staging */
+    void *free_this; /* staging memory */
 };
 
 struct rt_stream {

@@ -11,7 +11,7 @@
 #include "runtime/session/session.h"
 #include "tests/support/graph_def.h"
 
-enum { TIERS_FETCHES = 8 }; /* the most fetches */
+enum { TIERS_FETCHES = 8 }; /* limit on fetches */
 
 struct tiers {
     struct rt_bytes g;

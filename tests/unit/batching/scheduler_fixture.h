@@ -49,7 +49,7 @@ struct request {
  * parameters file, or NULL. sched_end frees it after every request has completed. */
 struct world *sched_begin_with(int n_workers, bool rowwise, bool writes, enum srv_maybe batching,
                                const char *parameters);
-/* Without --enable_batching. */
+/* Starts a server without --enable_batching. */
 struct world *sched_begin(int n_workers, bool rowwise, bool writes);
 /* Starts a server with --enable_batching=true, one worker, and a signature that is not known to be
  * row-wise. */

@@ -109,7 +109,7 @@ static void small_pieces_count_what_they_take(void **state)
         assert_non_null(m[i]);
         assert_int_equal(((char *)m[i])[i % 100], 0);
     }
-    const size_t taken = mallinfo2().uordblks - before; /* sanitizers report 0 */
+    const size_t taken = mallinfo2().uordblks - before; /* 0 under sanitizers */
     assert_true(taken <= rt_pool_in_use(p) + rt_pool_in_use(p) / 8);
     for (int i = 0; i < N; i++) {
         rt_buffer_unref(b[i]);

@@ -17,13 +17,13 @@
 #define FOLDER "tests/goldens/random_graphs"
 enum { MOST = 96, FEEDS = 4, TURNS = 3 };
 
-/* A recorded output. */
+/* An output that TensorFlow gave. */
 struct sample {
     struct rt_tensor few; /* evenly spaced elements of the output */
     enum rt_dtype dtype;
     int rank;
     int64_t dim[RT_MAX_RANK];
-    double allowed; /* the largest difference */
+    double allowed; /* the largest allowed difference */
 };
 
 struct feeding {

@@ -12,8 +12,8 @@ static struct rt_error err;
 /* The details in which the graphs of these tests differ. */
 struct form {
     const char *max, *sum; /* axes of the maximum and of the sum, as the value of a Const */
-    const char *keep_max, *keep_sum; /* keep_dims */
-    const char *of_max, *of_sum;     /* the inputs */
+    const char *keep_max, *keep_sum; /* their attributes keep_dims */
+    const char *of_max, *of_sum;     /* their inputs */
 };
 static const struct form usual = {"int32<1>:-1", "int32<>:-1", "true", "true", "x", "e"};
 

@@ -39,9 +39,9 @@ static const struct layer layers[] = {
     {"conv2d.onednn", "Conv2D", SAME, 4, {2, 13, 11, 20}, {3, 3, 20, 30}, {2, 13, 11, 30}},
     /* oneDNN shards the work by rows */
     {"conv2d.onednn", "Conv2D", SAME, 4, {1, 41, 41, 24}, {1, 1, 24, 160}, {1, 41, 41, 160}},
-    /* by images */
+    /* oneDNN shards the work by images */
     {"conv2d.onednn", "Conv2D", SAME, 4, {9, 11, 11, 24}, {1, 1, 24, 160}, {9, 11, 11, 160}},
-    /* by channels */
+    /* oneDNN shards the work by channels */
     {"conv2d.onednn", "Conv2D", SAME, 4, {1, 4, 4, 128}, {3, 3, 128, 264}, {1, 4, 4, 264}},
     /* some rows lie in the padding, so their sums have no terms */
     {"conv2d.onednn", "Conv2D", PADDED, 4, {1, 0, 4, 8}, {1, 1, 8, 24}, {1, 3, 4, 24}},
@@ -55,7 +55,7 @@ static const struct layer layers[] = {
 };
 
 struct way {
-    const char *kernel; /* which must run */
+    const char *kernel; /* the kernel that must run */
     bool bf16, no_fusion;
     struct rt_parallel *parallel;
 };

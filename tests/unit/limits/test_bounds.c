@@ -232,7 +232,7 @@ static void long_work_ends_soon_after_its_deadline(void **state)
     memset(ids.data, 0, rt_tensor_bytes(&ids));
     struct rt_tensor row = empty(RT_F32, 2, DIM(1, N));
     memset(row.data, 0, rt_tensor_bytes(&row));
-    /* 2^40 additions */
+    /* a sum of 2^40 additions */
     ends_soon((struct op_call){.op = "SparseSegmentSum",
                                .attrs = "T=float Tidx=int32 Tsegmentids=int32",
                                .n_in = 3,

@@ -62,7 +62,7 @@ static void an_index_on_a_side_that_is_chosen_later_stays_dead_with_it(void **st
     sg_node(x, "known", "Switch", "s:1 pred", "T=float");
     sg_node(x, "a", "Neg", "known:0", "T=float");
     sg_node(x, "b", "Abs", "known:1", "T=float");
-    sg_node(x, "m", "Merge", "b a", "T=float N=2"); /* dead where x <= 0 */
+    sg_node(x, "m", "Merge", "b a", "T=float N=2"); /* "m" is dead where x <= 0 */
     sg_node(x, "five", "Const", "", "dtype=int32 value=int32<>:5");
     sg_node(x, "else_five", "Switch", "five positive", "T=int32");
     sg_node(x, "either", "Merge", "m:1 else_five:0", "T=int32 N=2");

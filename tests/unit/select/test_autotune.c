@@ -25,8 +25,8 @@ struct fixture {
     const char *fastest; /* name of the kernel that takes 1 ms per row */
     double others;       /* milliseconds per row of all other kernels */
     int slow;            /* how many first runs of the fastest kernel take 10 ms */
-    int timed;           /* calls of clock_says */
-    float first_weight;  /* of the filter */
+    int timed;           /* number of calls of clock_says */
+    float first_weight;  /* first weight of the filter */
     struct rt_error err;
 };
 
@@ -226,7 +226,7 @@ static void a_sealed_session_times_nothing(void **state)
     assert_ok(rt_session_seal(s, &c, 1, false, &x->err), &x->err);
     run_only(x, c, 1, 12);
     assert_int_equal(x->timed, 0);
-    assert_true(is_wino(packed(s), 2)); /* the rule's choice */
+    assert_true(is_wino(packed(s), 2)); /* the rule chooses winograd2 */
     rt_session_free(s);
 }
 

@@ -29,9 +29,9 @@ extern struct manager_fixture {
     atomic_int n_loads;           /* number of loads that have begun */
     atomic_int n_held;            /* number of loads that found load_held set */
     atomic_int n_cancelled_loads; /* loads under load_held that noticed that they were cancelled */
-    atomic_int n_loaded, n_freed; /* models */
+    atomic_int n_loaded, n_freed; /* numbers of models */
     atomic_int n_attached, n_detached;
-    atomic_int n_events;   /* of count_event */
+    atomic_int n_events;   /* calls of count_event */
     atomic_bool load_held; /* while true, loads wait, unless they are cancelled */
     atomic_bool load_deaf; /* while true, loads ignore that they are cancelled */
 } fixture;
