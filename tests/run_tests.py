@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """`./run test` and `./run fuzz`: builds the tests and runs them. The last line of `test` is "N passed, M failed",
-counted over everything; the exit status is 1 when something failed."""
+counted over all programs; the exit status is 1 if any test failed."""
 import argparse
 import concurrent.futures
 import json
@@ -13,24 +13,24 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CORES = len(os.sched_getaffinity(0))
 ONE_RUN_S = 1200  # time limit of a single program
-FUZZ_TOTAL_S = 150  # time for all fuzz targets of `test` together, per core
+FUZZ_TOTAL_S = 150  # time for all fuzz targets of `./run test` together, per core
 FAULT_S = 200  # time for a sample of `./run fault` over all its phases
 SOAK_S = 30
 FUZZ_OPS_S = 60
-FUZZ_OPS_CASES = 40000  # at most this many cases of seed 1, so that a faster machine does not find more
+FUZZ_OPS_CASES = 40000  # limit on the number of cases of seed 1, so that a faster machine does not find more
 BOUNDS_S = 40  # time limit of bounds.py; its cases take some 10 s on a quiet machine
-NOT_RUN = 77  # exit status of a program that this machine cannot run
+NOT_RUN = 77  # exit status of a program that cannot run on this machine
 START = time.monotonic()
-# End-to-end tests mostly wait (test_grpc_stall.py: 113 s with 15 s of processor time), so more files run at a time
-# than there are cores. Under sanitizers they need more processor time, and a test could miss its time limit, so no
-# more files run than there are cores. The files that took longest when they were measured start first, so that no
-# long file runs alone at the end.
+# End-to-end tests mostly wait (test_grpc_stall.py: 113 s with 15 s of CPU time), so more files run at a time than there
+# are cores. Under sanitizers they need more CPU time, and a test could miss its time limit, so no more files run than
+# there are cores. The files that took longest when they were measured start first, so that no long file runs alone at
+# the end.
 FILES_AT_A_TIME = 2 * CORES
 LONGEST = ("test_grpc_stall.py", "test_costly_loads.py", "test_life.py", "test_bad_trees.py", "test_grpc_services.py",
            "test_limits.py", "test_stress.py", "test_config.py", "test_grpc_frames.py", "test_rest_transport.py",
            "test_batching.py", "test_haproxy.py")
-# Files that test answers of the runtime: these run both specialised and node by node. The other files test
-# transports, configuration and the life of versions, which are the same in both ways.
+# Files that test outputs of the runtime, which run both specialised and node by node. The other files test transports,
+# configuration and the life cycle of versions, which are the same in both modes.
 RUNTIME_FILES = ("test_batching.py", "test_clients.py", "test_costly_loads.py", "test_examples.py", "test_inference.py",
                  "test_models.py", "test_request_log.py", "test_rest_reference.py", "test_state.py",
                  "test_state_limit.py", "test_stress.py", "test_warmup.py")
@@ -60,7 +60,7 @@ class Tally:
 
 
 def timed(function, *args, **kw):
-    """Returns (the result of `function`, the seconds that it took)."""
+    """Returns (the result of `function`, the seconds that the call took)."""
     start = time.monotonic()
     answer = function(*args, **kw)
     return answer, time.monotonic() - start
@@ -71,7 +71,7 @@ def say(text):
 
 
 def run(command, env=None, timeout=ONE_RUN_S, cwd=ROOT):
-    """Returns (exit status, output). The status is 124 when the command took too long."""
+    """Returns (exit status, output). The status is 124 if the command exceeded its time limit."""
     full = dict(os.environ, **(env or {}))
     try:
         done = subprocess.run(command, cwd=cwd, env=full, timeout=timeout, text=True,
@@ -84,7 +84,7 @@ def run(command, env=None, timeout=ONE_RUN_S, cwd=ROOT):
 
 
 def build(tally, preset, target="all"):
-    """Returns True when the build succeeds. A build that fails counts as one failed test."""
+    """Returns whether the build succeeded. A build that fails counts as one failed test."""
     say(f"build {preset}")
     folder = os.path.join(ROOT, "build", preset)
     status, output = 0, ""
@@ -106,7 +106,7 @@ def cmocka_counts(status, output):
     if not passed and not failed:
         passed = 1 if status == 0 else 0
     if status and not failed:
-        failed = 1  # A crash, a leak or a race shows only in the exit status.
+        failed = 1  # A crash, a leak or a race is visible only in the exit status.
     return passed, failed
 
 
@@ -139,7 +139,8 @@ def unit(tally, preset, env=None):
 
 
 def script_counts(status, output):
-    """Returns the counts of a script's last line "N passed, M failed". A script that counts no test has failed."""
+    """Returns the counts of a script's last line "N passed, M failed". A script that counts no test counts as
+    failed."""
     last = re.findall(r"^(\d+) passed, (\d+) failed$", output, flags=re.M)
     passed, failed = (int(n) for n in last[-1]) if last else (0, 0)
     if not failed and (status or not passed):
@@ -157,7 +158,7 @@ def end_to_end(tally, preset, slow, env=None, how="", only=None):
     say(f"{preset}: {how}{len(files)} files of end-to-end tests")
     command = [sys.executable, "tests/e2e/run.py", f"build/{preset}"]
     env = dict(env or {}, SLIPWAY_SLOW=str(slow))
-    run(command + ["no file"], env)  # Generates the protobuf modules once, before several files need them at the same time.
+    run(command + ["no file"], env)  # Generates the protobuf modules once, before several files need them.
 
     def one(name):
         return name, timed(run, command + [name], env, timeout=2 * ONE_RUN_S)
@@ -171,7 +172,8 @@ def end_to_end(tally, preset, slow, env=None, how="", only=None):
 
 
 def container(tally):
-    """Tests the container image on a machine that can build it; `./run container` installs what a build needs."""
+    """Tests the container image on a machine that can build it; `./run container` installs the packages that a build
+    needs."""
     say("container")
     (status, output), seconds = timed(run, [sys.executable, "tests/container/run.py"], timeout=1200)
     if status == NOT_RUN:
@@ -229,7 +231,7 @@ def by_script(tally, name, script, seconds):
 
 
 def ops(tally, preset, programs):
-    """Runs programs of tests/opfuzz, given with their arguments, on this preset's op_runner."""
+    """Runs programs of tests/opfuzz, given with their arguments, with this preset's op_runner."""
     for name, arguments in programs:
         (status, output), seconds = timed(run, [sys.executable, f"tests/opfuzz/{name}", *arguments])
         passed, failed = script_counts(status, output)

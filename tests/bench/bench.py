@@ -2,10 +2,10 @@
 """Measures the server: bench.py front|start|swap|load|triton ... (./run bench). Prints ratios, medians of
 alternated runs.
 
-front   half_plus_two Predict on one core, with the load on another, against the bare echo servers of libmicrohttpd
+front   half_plus_two Predict on one core, with the load on another, compared with minimal echo servers of libmicrohttpd
         and gRPC, with 1, 16 and 256 connections. Needs wrk and h2load (Debian: wrk, nghttp2-client).
-triton  the same against Triton's own front ends (starts tests/bench/triton/start.sh).
-start   the time from process start to the first right answer of half_plus_two.
+triton  the same, compared with Triton's own front ends (starts tests/bench/triton/start.sh).
+start   the time from process start to the first correct response of half_plus_two.
 load    --model DIR (resnet50 of the engines' models): the time from a version that is judged complete and stable to
         AVAILABLE, and to compiled plans; resident memory against the packed weights, with Winograd and without.
 swap    --model DIR: 20 swaps under constant load: failed requests, resident memory, p99 against the steady state.
@@ -248,7 +248,7 @@ def moment(log, text):
 
 
 def why_not(log):
-    """Returns the log's reason why a version could not be loaded; None while there is none."""
+    """Returns the reason that the log gives for a version that could not be loaded; None while there is none."""
     with open(log, encoding="utf-8") as file:
         found = re.search(r"^\S+Z ERROR (Loading servable: .*)", file.read(), re.M)
     return found and found[1]
@@ -293,7 +293,7 @@ def load(args):
         with tempfile.TemporaryDirectory(dir=args.work) as folder:
             runs = [load_once(args, folder, flags) for _ in range(args.rounds)]
         ready, compiled, cpu, memory, packed, weights = (statistics.median(r[k] for r in runs) for k in range(6))
-        # Without Winograd, the packed weights are as large as the weights that the signatures use.
+        # Without Winograd, the packed weights take as much memory as the weights that the signatures use.
         limit = 1.3 * packed + 100
         print(f"{' '.join(flags) or 'as it is'}: AVAILABLE after {ready:.2f} s (limit 1.0), compiled {compiled:.2f} s later (limit "
               f"2), CPU time {cpu:.2f} s; resident {memory:.0f} MB (limit {limit:.0f}: packed {packed:.0f}, in "

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Slipway beside TensorFlow, ONNX Runtime and OpenVINO on the benchmark models (./run bench engines).
+"""Compares Slipway with TensorFlow, ONNX Runtime and OpenVINO on the benchmark models (./run bench engines).
 
 All engines are measured in turn, round after round, in one run: each in a process of its own, pinned to the same
 cores, with the same inputs and the same number of threads, every call made in-process on tensors in memory. A
@@ -23,7 +23,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 HERE = ROOT / "tests/bench"
 PEERS = ("tf", "ort", "ov")
 IMAGES, SMALL = (1, 8), (1, 8, 32)
-# name: (batch sizes, GFLOP per row, wanted ratio of the best peer's time to Slipway's)
+# name: (batch sizes, GFLOP per row, target ratio of the best peer's time to Slipway's)
 MODELS = {"resnet50": (IMAGES, 8.2, 1.15), "mobilenetv2": (IMAGES, 0.6, 1), "vgg19": (IMAGES, 39, 2),
           "efficientnetb0": (IMAGES, 0.8, 1), "inceptionv3": (IMAGES, 11.4, 1.15), "densenet121": (IMAGES, 5.7, 1),
           "bert": (IMAGES, 22.4, 1), "lstm": (SMALL, 0.12, 1), "widedeep": (SMALL, 0.003, 1), "tiny": (SMALL, 3e-7, 1.2)}
@@ -34,7 +34,7 @@ def wanted(model, batch):
 
 
 class Process:
-    """An engine in a process that answers each line with a line. It is started again when it has died."""
+    """An engine in a process that responds to each line with a line. The process is restarted when it has died."""
     question = staticmethod(json.dumps)
 
     def __init__(self, args, command):
@@ -74,7 +74,7 @@ class Process:
 
 
 class Slipway(Process):
-    """`slipway run --on_line`, whose input lines are only a number of milliseconds."""
+    """`slipway run --on_line`, each of whose input lines is just a number of milliseconds."""
 
     @staticmethod
     def question(q):
@@ -86,7 +86,7 @@ class Slipway(Process):
 
 
 def ours(args, model, batch, folder):
-    """Slipway, given the same inputs as the peers."""
+    """Measures Slipway with the same inputs as the peers."""
     feeds = f"{folder}/{model}-{batch}.json"
     if not os.path.exists(feeds):
         subprocess.run([args.python[0], HERE / "engines.py", "feeds", model, str(batch), feeds], check=True)

@@ -3,7 +3,7 @@
 bench example).
 
 Both run the same ParseExampleV2 in a session that holds the same strings; nothing is converted from or to Python.
-Rounds alternate; the medians of processor time are printed.
+Rounds alternate; the medians of CPU time are printed.
 """
 import os
 import pathlib

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that Slipway accepts the inputs that TensorFlow accepts and refuses the others. See README.md.
+"""Checks that Slipway accepts exactly the inputs that TensorFlow accepts. See README.md.
 
 The first cases of each specification that TensorFlow accepts are its seeds. Each input of a seed is replaced by
 others of the same type: small tensors by scalars, vectors and matrices of zero, one and two elements; integers by
@@ -28,10 +28,10 @@ from run import Refusal
 from spec import Case, Const, Graph, np
 
 SCANNED = 40  # seeds are chosen from this many cases of a specification
-SEEDS_OF_GRAPHS = 4  # cases with a graph of their own get more seeds, by this factor, because their graphs differ
-GRAPHS_PER_SESSION = 20  # a session keeps a limited number of plans, and a graph has up to eleven
+SEEDS_OF_GRAPHS = 4  # cases with a graph of their own get this many times as many seeds, because their graphs differ
+GRAPHS_PER_SESSION = 20  # a session holds a limited number of plans, and one graph has up to eleven
 TIME_LIMIT_S = 20
-MEMORY = 1 << 30  # bytes that a process may use beyond its size at start
+MEMORY = 1 << 30  # bytes that a process may use beyond its size at start-up
 DIED = "ended the process"
 
 
@@ -141,7 +141,8 @@ def signature(case):
 
 
 def limit_memory(present, more=MEMORY):
-    """Limits the memory of a process on both sides, so that allocations for sizes like 2^31 are refused."""
+    """Limits the memory of a process (TensorFlow's and Slipway's), so that allocations for sizes like 2^31 are
+    refused."""
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
     resource.setrlimit(resource.RLIMIT_AS, (present + more, hard))
 
@@ -157,7 +158,7 @@ def raise_memory():
 
 
 class Runner(run.Runner):
-    """An op_runner with limited memory. AddressSanitizer reserves terabytes, so under it only a run's memory is
+    """An op_runner with limited memory. AddressSanitizer reserves terabytes, so with it only the memory of a run is
     limited."""
 
     def start(self):
@@ -187,7 +188,7 @@ class Runner(run.Runner):
 
 
 def child_runs(tf, cases, first, pipe):
-    """Answers one case after the other, and dies when TensorFlow dies."""
+    """Returns the results of one case after the other, and dies if TensorFlow dies."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     limit_own_memory()
     null = os.open(os.devnull, os.O_WRONLY)
@@ -199,7 +200,7 @@ def child_runs(tf, cases, first, pipe):
             try:
                 built.append(run.build_case(tf, cases[i], i))
             except (ValueError, TypeError, OverflowError, tf.errors.OpError):
-                built.append(None)  # The graph builder refused the case, which says nothing about the kernel.
+                built.append(None)  # The graph builder refused the case, which reveals nothing about the kernel.
         with tf.compat.v1.Session(graph=graph, config=session_config(tf)) as session:
             for b in built:
                 try:
@@ -233,8 +234,8 @@ def read_exactly(fd, n, until):
 
 
 def theirs_of(tf, cases):
-    """Returns TensorFlow's results, one per case: a list (a Refusal or True for each step), DIED, or None if it is
-    unknown."""
+    """Returns TensorFlow's results, one per case: a list (a Refusal or True for each step), DIED, or None if the result
+    is unknown."""
     answers = []
     while len(answers) < len(cases):
         first = len(answers)
@@ -268,7 +269,7 @@ def theirs_of(tf, cases):
 
 
 def ours_of(tf, runner, cases):
-    """Returns Slipway's results, one list of steps per case; None for a case that TensorFlow's own graph builder
+    """Returns Slipway's results, one list of steps per case, or None for a case that TensorFlow's own graph builder
     refuses."""
     if not cases:
         return []
@@ -281,7 +282,7 @@ def ours_of(tf, runner, cases):
             except (ValueError, TypeError, OverflowError, tf.errors.OpError):
                 built.append(None)
         refusal = runner.load(graph.as_graph_def().SerializeToString())
-    if refusal and len(cases) > 1:  # Loading refused one of the cases: each is tried alone to find out which.
+    if refusal and len(cases) > 1:  # One of the cases was refused at loading, so each is loaded alone to find which.
         half = len(cases) // 2
         return ours_of(tf, runner, cases[:half]) + ours_of(tf, runner, cases[half:])
     if refusal:
@@ -357,7 +358,7 @@ def check_op(tf, runners, spec, n_seeds, alone):
         if problem and ("we died" in problem or not is_known(spec.op, text)):
             wrong[text, re.sub("[0-9]+", "#", problem)].append(f"{how}: {case}: {problem}")
 
-    # Input that TensorFlow's kernel refuses must be refused as a constant too, either in the run or when the graph
+    # An input that TensorFlow's kernel refuses must be refused as a constant too, either in the run or when the graph
     # is loaded.
     consts = [(text, const, a) for (text, _, const), a in zip(wanted, theirs) if const is not None]
     asked = [(text, case, a, "fed") for (text, case, _), a in zip(wanted, theirs)] + [(*c, "constant") for c in consts]

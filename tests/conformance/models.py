@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Serves whole models and compares each signature's answers with TensorFlow's: models.py MODELS_DIR [NAME...]
+"""Serves complete models and compares the outputs of each signature with TensorFlow's: models.py MODELS_DIR [NAME...]
 
 Every version directory under MODELS_DIR/NAME is tested over gRPC with batches of 1, 3 and 32 random inputs of the
 signature's shapes. Outputs must agree within 1e-4 of the largest magnitude, integers and strings exactly. Inputs of
-serialized Examples are taken from the version's assets.extra/examples.tfrecord. tests/bench/make_models.py writes
-the benchmark models, and make_wide_deep.py a model with feature columns. Needs tensorflow and
-tensorflow-serving-api (PyPI).
+serialized Examples are taken from the version's assets.extra/examples.tfrecord. tests/bench/make_models.py writes the
+benchmark models, and make_wide_deep.py a model with feature columns. Needs tensorflow and tensorflow-serving-api
+(PyPI).
 """
 import argparse
 import os
@@ -26,7 +26,8 @@ from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc  # 
 
 
 def examples(version):
-    """Returns a function of (n, seed) that gives n of the Examples stored with a model; None if it has none."""
+    """Returns a function of (n, seed) that returns n of the Examples stored with a model, or None if the model has
+    none."""
     path = version / "assets.extra" / "examples.tfrecord"
     if not path.exists():
         return None
@@ -132,7 +133,7 @@ def main():
 
 
 def wait_loaded(log, names, server):
-    """Waits until the log says of each model that it is loaded or refused."""
+    """Waits until the log reports each model as loaded or refused."""
     import time
     for _ in range(1200):
         time.sleep(0.1)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tests the server with TensorFlow Serving's own client, unmodified: official_clients.py [BUILD_DIR].
 
-Needs tensorflow-cpu and tensorflow-serving-api (PyPI). The answers are compared with those of TensorFlow itself for
+Needs tensorflow-cpu and tensorflow-serving-api (PyPI). The responses are compared with those of TensorFlow itself for
 the same SavedModel and the same inputs."""
 import os
 import pathlib
@@ -89,7 +89,7 @@ def example(**features):
 
 
 class Reference:
-    """A TensorFlow session over a SavedModel, which computes the expected answers."""
+    """A TensorFlow session over a SavedModel, which computes the expected outputs."""
 
     def __init__(self, folder):
         self.session = tf.compat.v1.Session(graph=tf.Graph())
@@ -137,7 +137,7 @@ class Clients(unittest.TestCase):
         if version is not None:
             request.model_spec.version.value = version
         for alias, x in inputs.items():
-            request.inputs[alias].CopyFrom(tf.make_tensor_proto(x))  # keeps a TensorProto as it is
+            request.inputs[alias].CopyFrom(tf.make_tensor_proto(x))  # keeps x if it already is a TensorProto
         return self.prediction.Predict(request, WAIT)
 
     def arrays(self, response):
@@ -332,7 +332,7 @@ class Clients(unittest.TestCase):
 
 
 class Management(unittest.TestCase):
-    """Tests of reloads, and of warm-up files as TensorFlow writes them, with a server of their own."""
+    """Tests of reloads, and of warm-up files as TensorFlow writes them, on a server of their own."""
 
     def setUp(self):
         self.folder = tempfile.mkdtemp(prefix="slipway-official-")

@@ -1,5 +1,4 @@
-"""Makes random graphs, the same for the same seed: a few hundred nodes as models have them, with feeds to run them
-on.
+"""Makes random graphs, which depend only on the seed: a few hundred nodes like those of models, with feeds.
 
 Numbers stay in bounds, and nothing discrete (an index, a branch, a shape) depends on a floating-point number, so
 that a different rounding of a sum cannot change which nodes run.
@@ -7,12 +6,12 @@ that a different rounding of a sum cannot change which nodes run.
 
 import numpy as np
 
-CONTROL_V1 = 3  # one of this many seeds has loops and branches in the form of TensorFlow 1
+CONTROL_V1 = 3  # one in CONTROL_V1 seeds has loops and branches in the form of TensorFlow 1
 ROWS = (3, 5)  # batch sizes of the feeds
 
 
 class Value:
-    """A tensor in the graph with an upper bound on the magnitude of its numbers."""
+    """A tensor in the graph, with an upper bound on the magnitude of its numbers."""
 
     def __init__(self, tensor, bound=1.0):
         self.tensor, self.bound = tensor, float(bound)
@@ -43,7 +42,7 @@ class RandomGraph:
         return self.rng.random() < p
 
     def some(self, fits):
-        """Returns a random value of the pool that fits, newer ones more often; None if none fits."""
+        """Returns a random value of the pool for which `fits` holds, preferring recent ones; None if there is none."""
         found = [v for v in self.pool if fits(v)]
         if not found:
             return None
@@ -61,7 +60,7 @@ class RandomGraph:
                          and (rank is None or len(v.shape) == rank))
 
     def const(self, shape, scale=1.0, dtype=np.float32):
-        # Multiples of 1/8: they have few different bytes, so that recorded graphs stay small when packed.
+        # Multiples of 1/8 have few different bytes, so that recorded graphs stay small when compressed.
         x = self.rng.integers(-8, 9, shape) / 8 * scale
         return self.tf.constant(np.asarray(x, dtype))
 
@@ -123,7 +122,8 @@ class RandomGraph:
         return True
 
     def same_rows(self, a, b):
-        """True if two first dimensions are equal. Unknown ones are equal only when both are the batch size."""
+        """Returns whether two first dimensions are equal. Unknown dimensions are equal only if both are the batch
+        size."""
         return a.shape[0] is not None or (a.tensor in self.batch and b.tensor in self.batch)
 
     def dense(self):
@@ -354,7 +354,7 @@ class RandomGraph:
         return True
 
     def dynamic(self):
-        """Adds nodes whose shapes are known only in a run."""
+        """Adds nodes whose shapes are known only during a run."""
         v = self.ints(rank=1)
         if not v:
             return False
@@ -409,7 +409,7 @@ class RandomGraph:
         w, b = self.const([k, k], 1 / np.sqrt(k)), self.const([k])
         limit = int(self.rng.integers(1, 5))
         n = self.ints(rank=0)
-        listed = self.chance(0.5) and not self.v1  # at least one iteration then: an empty TensorArray has no shape to stack
+        listed = self.chance(0.5) and not self.v1  # then at least one iteration: an empty TensorArray has no shape
         turns = lambda: tf.cast(tf.math.floormod(n.tensor, tf.constant(4, n.tensor.dtype)) + (1 if listed else 0), "int32")
         limit = turns() if n and self.chance(0.5) else tf.constant(limit)
         if listed:
@@ -472,7 +472,7 @@ class RandomGraph:
         used = {i.ref() for o in self.graph.get_operations() for i in o.inputs}
         ends = [v.tensor for v in self.pool if v.tensor.ref() not in used and v.tensor.op.type != "Placeholder"] + self.sinks
         middle = [v.tensor for v in self.pool if v.tensor.ref() in used and v.tensor.op.type != "Placeholder"]
-        for _ in range(4):  # These are fetched although other nodes read them.
+        for _ in range(4):  # These values are fetched although other nodes read them.
             ends.append(self.pick(middle))
         ends = list({t.ref(): t for t in ends}.values())
         self.fetches = [t.name for t in ends]
@@ -500,7 +500,7 @@ class TensorSet:
         return t.ref() in self.refs
 
 
-# absolute tolerance: where sums cancel, the remainder is rounding noise
+# absolute tolerance, for sums that cancel, whose remainder is rounding noise
 NOISE = 1e-5
-# relative to the largest magnitude; float64 values are computed from float32
+# tolerance relative to the largest magnitude; float64 values are computed from float32
 TOLERANCE = {"float32": 2e-4, "float64": 1e-3, "float16": 1e-2, "bfloat16": 5e-2}

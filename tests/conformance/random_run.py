@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Runs random graphs through TensorFlow and through op_runner, with and without fusion and compiled plans, and
-compares.
+"""Runs random graphs through TensorFlow and through op_runner, with and without fusion and compiled plans, and compares
+the outputs.
 
 random_run.py [FIRST [LAST]]        seeds FIRST to LAST - 1 (0 to 40)
 random_run.py --find SEED           finds the first difference: every tensor is fetched by itself
@@ -13,7 +13,7 @@ import struct
 import sys
 import zlib
 
-# imported before TensorFlow, because it sets the environment
+# `run` is imported before TensorFlow, because it sets the environment
 from run import ROOT, Refusal, Runner, compare_arrays, encode, np, packed
 
 from random_graph import NOISE, TOLERANCE, RandomGraph
@@ -21,7 +21,7 @@ from random_graph import NOISE, TOLERANCE, RandomGraph
 PLAIN = ("no_fusion", "no_winograd", "no_autotune")
 TUNINGS = {
     "plain": (*PLAIN, "no_specialise"),
-    "compiled": PLAIN,  # its results must equal those of "plain" bit by bit
+    "compiled": PLAIN,  # the results of "compiled" must equal those of "plain" bit by bit
     "fused": ("no_autotune", "no_specialise"),
     "default": (),
 }
@@ -75,7 +75,7 @@ def check(tf, runners, seed, steps, most):
             got = {name: runner.run(built)[0] for name, runner in runners.items()}
             try:
                 want = theirs.run(made.fetches, feeds)
-            except tf.errors.OpError as refusal:  # a shape that the generator did not foresee
+            except tf.errors.OpError as refusal:  # the generator did not foresee this shape
                 wrong += [f"feed {k}, {name}: not refused as TensorFlow does: {refusal.message[:80]}"
                           for name, values in got.items() if not isinstance(values, Refusal)]
                 continue
@@ -104,7 +104,7 @@ def find(tf, path, seed, steps, feed):
                     if t.dtype.is_numpy_compatible and t.dtype.name not in ("resource", "variant"):
                         n += 1
                         if n % 200 == 0:
-                            runner.load(graph_def)  # A session keeps a limited number of plans, so a new one is started.
+                            runner.load(graph_def)  # A session holds a limited number of plans, so a new one is opened.
                         want = theirs.run([t.name], made.feeds[feed])
                         got = runner.run(Built(made.graph, made.feeds[feed], [t.name]))[0]
                         wrong = list(differences(want, got, [t.name]))
@@ -131,7 +131,7 @@ def sample(tf, value):
 
 
 def record(tf, folder, seeds, steps):
-    """Writes a graph, its feeds, and a summary of the answers. tests/unit/exec/test_random_graphs.c reads the file."""
+    """Writes a graph, its feeds, and a summary of its outputs. tests/unit/exec/test_random_graphs.c reads the file."""
     for seed in seeds:
         made = RandomGraph(tf, seed, steps).make()
         graph_def = made.graph.as_graph_def()

@@ -7,9 +7,9 @@ random_state.py [FIRST [LAST]]        seeds FIRST to LAST - 1 (0 to 40)
 random_state.py --record DIR SEED...  writes the files that tests/unit/exec/test_random_state.c replays, with
 TensorFlow's answers
 
-Every node that reads or writes state waits for the node that did so before it, so that only one answer is right. It
-may wait for any node that waits itself: an effect, or a pure node, a constant, a call, a branch or a loop behind
-one.
+Every node that reads or writes state waits for the node that did so before it, so that only one result is right. It may
+wait for any node that itself waits for that node: an effect, or a pure node, a constant, a call, a branch or a loop
+after an effect.
 """
 import argparse
 import pathlib
@@ -17,14 +17,14 @@ import struct
 import sys
 import zlib
 
-from run import ROOT, Refusal, Runner, np, packed  # imported before TensorFlow, because it sets the environment
+from run import ROOT, Refusal, Runner, np, packed  # imported before TensorFlow, because `run` sets the environment
 
 from random_run import TUNINGS, Built, session
 
-CONTROL_V1 = 3  # one of this many seeds has loops and branches in the form of TensorFlow 1
+CONTROL_V1 = 3  # one in CONTROL_V1 seeds has loops and branches in the form of TensorFlow 1
 SIGNATURES = 4
 RUNS = 40
-SMALL = 1000  # upper bound of all numbers
+SMALL = 1000  # upper bound on all numbers
 
 
 def is_resource(v):
@@ -64,7 +64,7 @@ class Program:
         return self
 
     def aliases_of(self, v):
-        """Returns tensors that share a ref variable's buffer. All but the first wait for nothing, so they show a
+        """Returns tensors that share a ref variable's buffer. All but the first wait for no node, so they reveal a
         write that happens before they are read."""
         tf = self.tf
         read = v.value()  # the Identity node that all readers share
@@ -94,8 +94,8 @@ class Program:
             return make()
 
     def steps(self, values, last, n, depth):
-        """Adds n steps. Returns the values with theirs, and the operation that waits for all steps. In a function,
-        `last` is None at the start."""
+        """Adds n steps. Returns `values` with the results of the steps, and the operation that waits for all steps. In
+        a function, `last` is None at the start."""
         values = list(values)
         kinds = [self.effect] * 4 + [self.through_handle] * 2 + [self.through_alias] * 3 + [self.passer] * 5
         if depth < 2:
@@ -122,7 +122,7 @@ class Program:
         v = self.pick(may)
         key = tf.cast(tf.math.floormod(given, 3), tf.int64)
         if self.chance(0.5):
-            # The assignment then waits for `last` by a data input too.
+            # The assignment then also waits for `last` by a data input.
             given = self.behind(last, lambda: self.tf.identity(given))
 
         def make():
@@ -169,11 +169,11 @@ class Program:
         return got, got.op
 
     def handle(self, v):
-        """Makes a handle of a variable at the current place: in the main graph, a branch, a loop or a function."""
+        """Makes a handle of a variable in the current scope: the main graph, a branch, a loop or a function."""
         return self.tf.raw_ops.VarHandleOp(dtype=self.tf.int32, shape=[], shared_name=v.op.name)
 
     def passed_handle(self, values):
-        """Returns a handle of one of the resource variables, which only the run decides."""
+        """Returns a handle of one of the resource variables; which variable is decided only during the run."""
         tf = self.tf
         v, w = (self.pick([v for v in self.variables if is_resource(v)]) for _ in range(2))
         yes, other = tf.less(self.pick(values), self.pick(values)), tf.equal(self.x, 3)
@@ -201,7 +201,7 @@ class Program:
         return either()
 
     def through_handle(self, values, last, depth):
-        """Adds an effect through a handle of passed_handle, directly or inside a branch or loop that captures the
+        """Adds an effect through a handle of passed_handle, directly or inside a branch or loop that captures this
         handle."""
         tf, raw = self.tf, self.tf.raw_ops
         h, given = self.passed_handle(values[-4:]), self.small(self.pick(values[-4:]))
@@ -291,7 +291,7 @@ class Program:
     # ---- effects inside ----
 
     def inside(self, values, depth):
-        """Returns a value that waits for some steps."""
+        """Returns a value that waits for some steps inside a branch, a loop or a function."""
         more, last = self.steps(values, None, int(self.rng.integers(1, 4)), depth + 1)
         value = more[-1]
         return self.behind(last, lambda: self.tf.identity(value))
@@ -331,7 +331,7 @@ class Program:
         v, w = self.pick(values), self.pick(values)
         if self.v1:
             return None, last
-        v = self.behind(last, lambda: tf.identity(v))  # A loop's inputs need not wait for each other.
+        v = self.behind(last, lambda: tf.identity(v))  # The inputs of a loop need not wait for each other.
         limit = self.pick([tf.constant(2), tf.math.floormod(w, 3), tf.constant(0)])
 
         def step(i, s):
@@ -341,8 +341,8 @@ class Program:
 
 
 def runs(tf, made, seed):
-    """Returns TensorFlow's answers, run by run, as (signature, feeds, lists or None if refused). Every second run
-    reads all of the state."""
+    """Returns TensorFlow's results, run by run, as (signature, feeds, lists or None if refused). Every second run reads
+    the complete state."""
     rng = np.random.default_rng(seed)
     last = None
     with session(tf, made.graph) as theirs:

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Runs the specifications in specs/ through TensorFlow and through op_runner, and compares. See README.md."""
+"""Runs the specifications in specs/ through TensorFlow and through op_runner, and compares the results. See
+README.md."""
 
 import argparse
 import collections
@@ -37,7 +38,7 @@ class Refusal:
 
 
 class Built:
-    """A case after its nodes are in the graph: the names to feed, and the tensors to fetch in each step."""
+    """A case whose nodes are in the graph: the names to feed, and the tensors to fetch in each step."""
 
     def __init__(self, case):
         self.case, self.feeds, self.steps = case, [], []
@@ -79,13 +80,13 @@ def op_def_of(name):
 
 
 def defaults(op_def):
-    """Returns the default values of the attributes that do not follow from the inputs."""
+    """Returns the default values of the attributes that cannot be inferred from the inputs."""
     told = {a for arg in op_def.input_arg for a in (arg.type_attr, arg.number_attr, arg.type_list_attr)}
     return {a.name: plain(a.default_value) for a in op_def.attr if a.HasField("default_value") and a.name not in told}
 
 
 def plain(value):
-    """Converts an AttrValue to the form that the op helper takes."""
+    """Converts an AttrValue to the form that the op helper accepts."""
     kind = value.WhichOneof("value")
     if kind != "list":
         return getattr(value, kind)
@@ -119,7 +120,7 @@ def run_theirs(tf, session, built):
             results.append([as_array(v) for f, v in zip(step, values) if isinstance(f, tf.Tensor)])
         except tf.errors.OpError as e:
             results.append(Refusal(e.error_code, plain_text(e.message)))
-        except UnicodeDecodeError:  # The message of the refusal is not valid UTF-8, so Python cannot report it.
+        except UnicodeDecodeError:  # The error message is not valid UTF-8, so Python cannot report it.
             results.append(Refusal(None, ""))
     return results
 
@@ -129,7 +130,7 @@ def as_array(value):
 
 
 class Runner:
-    """op_runner as a child process, which is started again when it has died."""
+    """Runs op_runner as a child process, which is restarted after it has died."""
 
     def __init__(self, path, tf, tuning=()):
         self.path, self.tf, self.tuning, self.child, self.graph = path, tf, tuning, None, None
@@ -143,7 +144,7 @@ class Runner:
         self.child.stdin.write(data)
 
     def load(self, graph_def):
-        """Starts a session over this graph. Returns None, or a Refusal."""
+        """Opens a session over the graph. Returns None, or a Refusal."""
         self.graph = graph_def
         if self.child is None:
             return self.start()
@@ -231,7 +232,7 @@ UNIMPLEMENTED = 12
 
 
 def compare_arrays(theirs, ours, ulps=0, rtol=0, atol=0, signs=True):
-    """Returns a sentence about the difference, or None when the arrays agree."""
+    """Returns a description of the difference, or None if the arrays agree."""
     if theirs.dtype != ours.dtype:
         return f"type {ours.dtype}, not {theirs.dtype}"
     if theirs.shape != ours.shape:
@@ -243,8 +244,8 @@ def compare_arrays(theirs, ours, ulps=0, rtol=0, atol=0, signs=True):
         part = np.float32 if theirs.dtype == np.complex64 else np.float64
         flat = [np.stack([x.real, x.imag]).astype(part) for x in (theirs, ours)]
         if ulps or rtol or atol:
-            # Both parts of a complex number are compared relative to its magnitude: a tiny part is a difference of
-            # large numbers.
+            # Both parts of a complex number are compared relative to its magnitude, because a tiny part is a difference
+            # of large numbers.
             size = np.abs(theirs).astype(np.float64)
             with np.errstate(all="ignore"):
                 close = np.abs(theirs - ours) <= ulps * np.spacing(size.astype(part)) + rtol * size + atol
@@ -281,7 +282,7 @@ def compare(case, theirs, ours):
     for k, (a, b) in enumerate(zip(theirs, ours)):
         where = f"step {k}: " if len(theirs) > 1 else ""
         if isinstance(a, Refusal) and a.code == UNIMPLEMENTED:
-            continue  # Slipway may accept more than TensorFlow.
+            continue  # Slipway is allowed to accept more than TensorFlow.
         if isinstance(a, Refusal) != isinstance(b, Refusal):
             return where + (f"we {b}" if isinstance(b, Refusal) else f"we accept; TensorFlow {a}")
         if isinstance(a, Refusal):
@@ -301,10 +302,10 @@ def compare(case, theirs, ours):
 
 
 def plain_text(text):
-    """Returns the message of a refusal without the text that TensorFlow puts around it."""
+    """Returns an error message without the text that TensorFlow puts around it."""
     text = re.split(r"^Node: .*$", text, maxsplit=1, flags=re.M)[-1]
     text = re.sub(r"^Graph execution error:\s+", "", text)
-    text = re.sub(r"goo\.gle/debug\w+ *\n?", "", text)  # links that protobuf puts into debug texts
+    text = re.sub(r"goo\.gle/debug\w+ *\n?", "", text)  # links that protobuf adds to debug strings
     return re.split(r"\n\t \[\[", text)[0].strip()
 
 
@@ -317,10 +318,10 @@ def different_texts(theirs, ours):
 # ---- all of it ------------------------------------------------------------------------------
 
 
-CASES_PER_GRAPH = 200  # a session keeps a limited number of plans
+CASES_PER_GRAPH = 200  # a session holds a limited number of plans, so a graph has this many cases
 
 
-# Node by node, and as a compiled plan: a single node must give the same bits both ways.
+# The tuning of two tiers, node by node and compiled: a single node must give the same bits in both.
 TIERS = (("no_autotune", "no_specialise"), ("no_autotune",))
 
 
@@ -365,8 +366,8 @@ def check_cases(tf, runners, cases, wrong, texts):
 
 
 def load_family(name):
-    """Loads a family of specifications by path, because a family may share its name with a module of Python, as
-    math does."""
+    """Loads a family of specifications by path, because a family may have the name of a Python module, for example
+    math."""
     found = importlib.util.spec_from_file_location(f"specs_{name}", HERE / "specs" / f"{name}.py")
     found.loader.exec_module(importlib.util.module_from_spec(found))
 

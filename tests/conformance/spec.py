@@ -1,4 +1,4 @@
-"""The helpers that specifications are written with. See README.md in this folder."""
+"""Helpers for writing specifications. See README.md in this folder."""
 
 import zlib
 
@@ -21,11 +21,11 @@ COMPLEX = ["complex64", "complex128"]
 NUMBERS = REALS + COMPLEX
 PLAIN = NUMBERS + ["bool"]
 
-SPECS = []  # in the order of definition
+SPECS = []  # specifications in the order of definition
 
 
 def dtype_of(name):
-    """Returns numpy's dtype for a name; bfloat16 is not one of numpy's own."""
+    """Returns the numpy dtype with the given name; bfloat16 is not one of numpy's own."""
     return np.dtype(bfloat16) if name == "bfloat16" else np.dtype(object if name == "string" else name)
 
 
@@ -52,7 +52,7 @@ def spec(*ops, **tolerance):
 
 
 class Const:
-    """An input that is a constant of the graph instead of being fed."""
+    """An input that is a constant of the graph and is not fed."""
 
     def __init__(self, value):
         self.value = np.asarray(value)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks that two builds of Slipway give the same bits: `./run compare OLD_BUILD`.
 
-For changes that must not change any result. OLD_BUILD is the build folder of an older commit (its slipway and
+Meant for commits that must not change any result. OLD_BUILD is the build folder of an older commit (its slipway and
 tests/op_runner are used), made for example by
 
     git worktree add ../old COMMIT && cd ../old && ./run build
@@ -14,8 +14,8 @@ The parts that are compared (--part names one):
            of 1 and 8, one and two threads, fusion and specialisation on and off, without autotuning and with an autotune cache
            that the old build wrote; also which kernels were chosen
 
-Answers that the old build itself does not repeat (random numbers without a seed) are counted, not compared. The
-last line is "N compared, M differ"; the exit status is 1 if any differ.
+Outputs that the old build itself does not reproduce (random numbers without a seed) are counted, not compared. The last
+line is "N compared, M differ"; the exit status is 1 if any differ.
 """
 import argparse
 import collections
@@ -30,7 +30,7 @@ import subprocess
 import sys
 import tempfile
 
-run = spec_module = None  # imported after the arguments are read, because they need packages that come with TensorFlow
+run = spec_module = None  # imported after the arguments are parsed: both need packages that come with TensorFlow
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 PLAIN = ("no_autotune",)
@@ -40,7 +40,7 @@ TUNINGS = [PLAIN + more for more in ((), ("no_specialise",), ("no_fusion",), ("n
 class Report:
     def __init__(self, most):
         self.counts, self.most = collections.Counter(), most
-        self.different = collections.Counter()  # number of differences by kind: the op, or the thing that a part compares
+        self.different = collections.Counter()  # number of differences of each kind: the op, or what a part compares
 
     def add(self, kind, what, is_same):
         self.counts["compared"] += 1
@@ -99,8 +99,8 @@ def pairs_of(options, tf):
 
 
 def compare_graph(report, pairs, kind, name, graph_def, builts):
-    """Compares cases of one graph. `kind` is the key by which differences are counted; builts are (name, Built). A case
-    may leave state behind, but both builds have run the same cases before, so the state is the same."""
+    """Compares the cases of one graph. `kind` is the key by which differences are counted; `builts` are (name, Built).
+    A case may leave state behind, but both builds have run the same cases before, so their state is the same."""
     for pair in pairs:
         old, new = pair.load(graph_def)
         if old or new:
@@ -151,15 +151,15 @@ def output_of(command, text=None):
 
 
 def versions_below(folders):
-    """Returns the version directories below the folders: all that hold a saved_model.pb."""
+    """Returns the version directories below the folders, which are those that hold a saved_model.pb."""
     found = {p.parent for folder in folders for p in pathlib.Path(folder).rglob("saved_model.pb")}
     return sorted(found)
 
 
 def random_values(info, batch, dice):
     """Returns a tensor of an input's type as nested lists; unknown inner dimensions are 3. Returns None for a type
-    whose values need a meaning. A scalar is 1: it may be a dropout's keep probability, and any other value would
-    use random numbers."""
+    whose values must have a meaning. A scalar is 1: it may be the keep probability of a dropout, and any other value
+    would use random numbers."""
     dtype = info["dtype"]
     if dtype not in ("DT_FLOAT", "DT_DOUBLE", "DT_INT32", "DT_INT64", "DT_UINT8"):
         return None
@@ -179,8 +179,8 @@ def random_values(info, batch, dice):
 
 
 def signatures_of(report, name, binaries, version):
-    """Returns the signatures as the new build prints them. A version that a build refuses leaves nothing to compare
-    and must not pass for that reason: if one build refuses, both must, with the same text."""
+    """Returns the signatures as the new build prints them. A version that a build refuses leaves nothing to compare and
+    must not pass for that reason: if one build refuses it, both must, with the same message."""
     told = [output_of([slipway, "inspect", str(version), "--json"]) for slipway in binaries]
     try:
         return [json.loads(text)["signatures"] for text in told][1]
@@ -230,7 +230,8 @@ def compare_version(options, report, version, scratch):
 
 
 def compare_tuned(report, binaries, version, request, scratch):
-    """Compares runs with the autotune cache that the old build writes for this request; each run gets a copy of it."""
+    """Compares runs with the autotune cache that the old build writes for the given request; each run gets a copy of
+    the cache."""
     model, name, body, base = request
     written = os.path.join(scratch, "written")
     output_of([binaries[0], "run", str(version), "--inputs=-", *base, f"--autotune_cache={written}"], body)

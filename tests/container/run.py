@@ -23,7 +23,7 @@ import urllib.request
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-NOT_RUN = 77  # exit status when the image cannot be built here, as in automake's tests
+NOT_RUN = 77  # exit status if the image cannot be built on this machine, as in automake's tests
 WORK = os.path.join(ROOT, "build", "container")
 BASE = "debian:12-slim"
 IMAGE = "slipway-test"
@@ -79,8 +79,8 @@ def make_base():
 
 
 def build():
-    """Builds the image from a copy of the tree's own files: tracked or new, but not ignored, as a build's context
-    is."""
+    """Builds the image from a copy of the tree's own files, which are tracked or new but not ignored, like the context
+    of a build."""
     with tempfile.TemporaryDirectory(dir=WORK) as context:
         files = subprocess.run(["git", "-C", ROOT, "ls-files", "-z", "--cached", "--others",
                                 "--exclude-standard"], check=False, stdout=subprocess.PIPE)
@@ -123,7 +123,7 @@ class Container:
 
     def __init__(self, *args, models, env=None, entrypoint=None):
         self.mounts = []
-        # A bind mount on itself, so that it can be remounted read-only.
+        # The root is bind-mounted on itself, so that it can be remounted read-only.
         self.bind(self.root, self.root)
         mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", os.path.join(self.root, "models"))
         self.mounts.insert(0, os.path.join(self.root, "models"))
@@ -157,7 +157,7 @@ class Container:
             try:
                 os.kill(self.pid, signal.SIGKILL)
             except OSError:
-                pass  # not started yet, or ended
+                pass  # process 1 has not started yet, or has ended
             time.sleep(0.01)
         for target in self.mounts:
             for _ in range(50):  # waits until the last process of the container has ended
@@ -173,7 +173,7 @@ class Container:
 
     @property
     def pid(self):
-        """The process id of the container's process 1, as seen from outside."""
+        """Returns the process id of the container's process 1, as seen from outside."""
         path = f"/proc/{self.unshare.pid}/task/{self.unshare.pid}/children"
         with open(path, encoding="ascii") as file:
             children = file.read().split()
@@ -224,8 +224,7 @@ ANSWER = {"predictions": [2.5, 3.0, 4.5]}
 
 
 def ask_over_grpc(model):
-    """Returns the outputs for [1, 2, 5]. The messages are written by hand, and None is returned without Python's
-    gRPC."""
+    """Returns the outputs for [1, 2, 5], or None without Python's gRPC package. The messages are written by hand."""
     try:
         import grpc  # pylint: disable=import-outside-toplevel
     except ImportError:
@@ -239,7 +238,7 @@ def ask_over_grpc(model):
     with grpc.insecure_channel("127.0.0.1:8500") as channel:
         call = channel.unary_unary("/tensorflow.serving.PredictionService/Predict")
         answer = call(request, timeout=10)
-    at = answer.index(struct.pack("<3f", 2.5, 3, 4.5))  # raises ValueError if the answer does not have these values
+    at = answer.index(struct.pack("<3f", 2.5, 3, 4.5))  # raises ValueError if the response does not have these values
     return list(struct.unpack("<3f", answer[at:at + 12]))
 
 
@@ -350,7 +349,7 @@ def main():
     container = output_of("from", "--pull-never", IMAGE)
     try:
         Container.root = output_of("mount", container)
-        for folder in ("dev", "proc"):  # a container engine creates them
+        for folder in ("dev", "proc"):  # a container engine creates both folders
             os.makedirs(os.path.join(Container.root, folder), exist_ok=True)
         done = subprocess.run([sys.executable, os.path.abspath(__file__), "--inside",
                                Container.root, json.dumps(Container.config)], check=False)

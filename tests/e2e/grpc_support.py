@@ -1,5 +1,5 @@
-"""What end-to-end tests of the gRPC side share: a client, a case that starts servers, HTTP/2 by hand,
-and certificates."""
+"""Shared helpers of end-to-end tests of the gRPC side: a client, a case that starts servers, HTTP/2 by hand, and
+certificates."""
 import json
 import os
 import socket
@@ -19,7 +19,7 @@ WAIT = 20 * SLOW
 
 
 class Client:
-    """The stubs of all services on one channel."""
+    """The stubs of all services, on one channel."""
 
     def __init__(self, target, credentials=None, options=()):
         # Without this option, a new channel would share the connection of an old channel to the same address.
@@ -99,7 +99,7 @@ class Frames:
         self.send(self.HEADERS, stream, block, 4)
 
     def listen(self, seconds):
-        """Reads what has arrived."""
+        """Reads the bytes that arrive within `seconds`."""
         self.socket.settimeout(seconds)
         try:
             got = self.socket.recv(1 << 16)
@@ -149,7 +149,7 @@ def certificate(folder, name, issuer=None):
 
 
 def by_tls(folder):
-    """Returns the flag that makes a server's gRPC port speak TLS, and an SSLContext for its clients."""
+    """Returns the flag that enables TLS on a server's gRPC port, and an SSLContext for its clients."""
     certificate(folder, "server")
     files = {name: os.path.join(folder, "server." + name) for name in ("key", "crt")}
     lines = []

@@ -1,6 +1,6 @@
-"""A small HTTP/2 client for gRPC that writes its frames itself, so that a test can send half a
-request, grant no window or leave out frames. It holds one connection and sends only what a test
-asks for, and acknowledgements of pings and settings while it reads."""
+"""A small HTTP/2 client for gRPC that writes its frames itself, so that a test can send half a request, grant no window
+or leave out frames. It holds one connection, sends only what a test requests, and acknowledges pings and settings
+while it reads."""
 import socket
 import ssl
 import struct
@@ -15,7 +15,7 @@ STATIC_NAMES = 61  # number of rows in HPACK's static table
 
 
 def integer(value, bits, flags=0):
-    """Encodes an HPACK integer behind the flags of its first byte."""
+    """Encodes an HPACK integer whose first byte begins with `flags`."""
     most = (1 << bits) - 1
     if value < most:
         return bytes([flags | value])
@@ -34,7 +34,7 @@ def field(name, value):
 
 
 class Block:
-    """Reads a header block of a peer that uses a dynamic table of size 0 and no Huffman codes."""
+    """Reads a header block from a peer that uses a dynamic table of size 0 and no Huffman codes."""
 
     def __init__(self, data):
         self.data, self.at = data, 0
@@ -60,7 +60,7 @@ class Block:
         return "?" if huffman else self.data[self.at - n:self.at].decode("latin-1")
 
     def fields(self):
-        """Returns {name: value} without the headers that the static table has."""
+        """Returns {name: value} without the headers that are complete in the static table."""
         found = {}
         while self.at < len(self.data):
             first = self.data[self.at]
@@ -93,7 +93,7 @@ def client_hello():
 
 class Connection:
     def __init__(self, where, window=65535, tls=None):
-        """`where` is a port of this machine, or the path of a UNIX socket; `tls` is an SSLContext."""
+        """Connects to `where`, a port of this machine or the path of a UNIX socket; `tls` is an SSLContext."""
         if isinstance(where, str):
             self.socket = socket.socket(socket.AF_UNIX)
             self.socket.settimeout(30)
@@ -137,8 +137,8 @@ class Connection:
         self.socket.sendall(data)
 
     def begin(self, path, body=b"", end=False, headers=()):
-        """Opens a stream with its headers, `headers` and `body`, which may be a part of the
-        request. Returns the stream's number."""
+        """Opens a stream with its headers, `headers` and `body`, which may be a part of the request. Returns the stream
+        id."""
         stream = self.next_stream
         self.next_stream += 2
         self.send(self.headers_of(path, stream, more=headers) + (self.data_of(stream, body, end)
@@ -146,12 +146,12 @@ class Connection:
         return stream
 
     def ask(self, path, body):
-        """Sends a whole request. Returns the stream's number."""
+        """Sends a complete request. Returns the stream id."""
         return self.begin(path, message(body), end=True)
 
     def read(self, seconds, until=None):
-        """Handles the frames that come within `seconds`, or until the stream `until` is over.
-        Returns False once the peer has closed the connection."""
+        """Handles the frames that arrive within `seconds`, or until the stream `until` has ended. Returns False once
+        the peer has closed the connection."""
         end = time.monotonic() + seconds
         while not self.gone and not (until and self.is_over(until)):
             left = end - time.monotonic()
@@ -194,8 +194,8 @@ class Connection:
         return stream in self.trailers or stream in self.reset or self.gone
 
     def status(self, stream, seconds):
-        """Returns the gRPC status of a stream as a number; None if it ended without a status, or
-        not in time."""
+        """Returns the gRPC status of a stream as a number, or None if the stream ended without a status or did not end
+        in time."""
         self.read(seconds, until=stream)
         status = self.trailers.get(stream, {}).get("grpc-status")
         return None if status is None else int(status)

@@ -41,7 +41,7 @@ def write(path, records):
 
 
 def read(path):
-    """Reads PredictionLogs; an incomplete last record is an error."""
+    """Reads PredictionLogs. An incomplete last record is an error."""
     with open(path, "rb") as file:
         data = file.read()
     logs = []
@@ -61,8 +61,8 @@ def floats(tensor, values):
 
 
 def predict(values, answer=None, signature="", name="any"):
-    """Returns a PredictLog of half_plus_two with the input x, and with the output y if an answer is
-    recorded."""
+    """Returns a PredictLog of half_plus_two with the input x, and with the output y if `answer` is
+    given."""
     log = prediction_log_pb2.PredictionLog()
     request = log.predict_log.request
     request.model_spec.name = name

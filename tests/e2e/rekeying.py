@@ -1,5 +1,5 @@
-"""A TLS 1.3 client that updates its keys, by OpenSSL's library, because Python's ssl module has no
-call for it."""
+"""A TLS 1.3 client that updates its keys through OpenSSL's library, because Python's ssl module
+cannot."""
 import ctypes
 import socket
 
@@ -52,8 +52,8 @@ class Connection:
             raise OSError("not sent")
 
     def rekey(self, n):
-        """Updates the client's keys n times, or until the peer has closed. The peer is not asked to
-        update its own."""
+        """Updates the client's keys n times, or until the peer has closed. The peer is not
+        requested to update its own keys."""
         for _ in range(n):
             if (LIBRARY.SSL_key_update(self.tls, 0) != 1 or
                     LIBRARY.SSL_do_handshake(self.tls) != 1):

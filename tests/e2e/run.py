@@ -2,10 +2,9 @@
 """Runs every tests/e2e/test_*.py (unittest) against one binary: run.py BUILD_DIR [PATTERN
 [NAME...]]. PATTERN selects files by name. NAME is a class or CLASS.test_method in them.
 
-The tests find the binary in $SLIPWAY and generated Python messages on their path. $SLIPWAY_SLOW (1,
-or more under sanitizers) is the factor by which they stretch time limits and reduce rounds.
-$SLIPWAY_FLAGS is passed to every server: SLIPWAY_FLAGS=--specialise=off runs models node by node.
-The last line is "N passed, M failed"."""
+The tests find the binary in $SLIPWAY and generated Python messages on their path. $SLIPWAY_SLOW (1, or more under
+sanitizers) is the factor by which they extend time limits and reduce rounds. $SLIPWAY_FLAGS is passed to every server:
+SLIPWAY_FLAGS=--specialise=off runs models node by node. The last line is "N passed, M failed"."""
 import glob
 import os
 import subprocess
@@ -17,7 +16,7 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 
 
 def generate(out):
-    """Generates Python messages and gRPC stubs of proto/, if they are older than any of its files."""
+    """Generates Python messages and gRPC stubs from proto/, if they are older than any of its files."""
     protos = sorted(glob.glob(os.path.join(ROOT, "proto", "**", "*.proto"), recursive=True))
     # The protobuf package of Python already has protobuf's own messages.
     protos = [p for p in protos if f"{os.sep}google{os.sep}protobuf{os.sep}" not in p]
@@ -34,8 +33,8 @@ def generate(out):
 
 
 def make_importable(out):
-    """`import grpc` and `import google` must find the installed packages, although the generated
-    tree has folders of the same names: the generated folders are appended to the packages' paths."""
+    """`import grpc` and `import google` must find the installed packages, although the generated tree has folders with
+    these names, so the generated folders are appended to the packages' paths."""
     sys.path.insert(0, HERE)
     sys.path.append(out)
     for name in ("grpc", "google"):

@@ -40,15 +40,15 @@ class Graph:
 
 
 def scalar(value):
-    """Returns a TensorProto of one float."""
+    """Returns a TensorProto with one float."""
     t = tensor_pb2.TensorProto(dtype=number("float"), float_val=[value])
     t.tensor_shape.SetInParent()
     return t
 
 
 def write(folder, signatures, build, defaults=None, init=None):
-    """Writes a version into `folder`. build(Graph) makes the nodes; defaults are default values of
-    inputs, by signature; init is the node that is run at loading."""
+    """Writes a version into `folder`. build(Graph) makes the nodes; `defaults` are default values of inputs, by
+    signature; `init` is the node that is run at loading."""
     saved = saved_model_pb2.SavedModel(saved_model_schema_version=1)
     m = saved.meta_graphs.add()
     m.meta_info_def.tags.append("serve")
@@ -73,8 +73,7 @@ def write(folder, signatures, build, defaults=None, init=None):
 
 
 def write_types(folder):
-    """Writes a model with one signature per type, called like the type, which returns its input x
-    as y."""
+    """Writes a model with one signature per type, named like the type, which returns its input x as y."""
     def build(g):
         for d in DTYPES:
             g.placeholder("x_" + d, d)
@@ -83,8 +82,8 @@ def write_types(folder):
 
 
 def write_shapes(folder):
-    """Writes a model whose serving_default returns its three inputs, and whose other signatures
-    have outputs that are awkward in row form."""
+    """Writes a model whose serving_default returns its three inputs, and whose other signatures have outputs that do
+    not fit the row form."""
     def build(g):
         for alias, d in (("a", "float"), ("b", "int64"), ("c", "string")):
             g.placeholder(alias, d)
@@ -112,9 +111,9 @@ def write_shapes(folder):
 
 
 def write_counter(folder, is_ref):
-    """Writes a model with a number that starts at 40: `add` adds x to it, `sum` returns it plus x,
-    `value` returns it. It is a variable of TensorFlow 1 (is_ref), which ops take directly, or of
-    TensorFlow 2, which they read by a handle."""
+    """Writes a model with a number that starts at 40: `add` adds x to the number, `sum` returns the number plus x,
+    `value` returns it. The number is a variable of TensorFlow 1 (is_ref), which ops read directly, or of TensorFlow
+    2, which they read through a handle."""
     def build(g):
         g.placeholder("x", "float")
         g.const("start", "float", [], float_val=[40])
@@ -136,8 +135,8 @@ def write_counter(folder, is_ref):
 
 
 def write_endless(folder):
-    """Writes a model whose serving_default counts to 2**60 before it answers, so that its warm-up
-    takes all the time that it may."""
+    """Writes a model whose serving_default counts to 2**60 before it returns, so that its warm-up takes all the time
+    that it is allowed."""
     def build(g):
         g.placeholder("x", "float")
         g.const("one", "int64", [], int64_val=[1])

@@ -1,4 +1,4 @@
-"""A server under test: it is started on free ports, receives REST requests, and is stopped; its output is kept."""
+"""Starts a server on free ports, sends REST requests to it, and stops it; its output is saved."""
 import json
 import os
 import random
@@ -24,8 +24,8 @@ def binary():
 
 
 def free_ports(n):
-    """Returns n different ports that nobody listens on. They are below the range of outgoing connections, so that
-    no connection takes one before the server does."""
+    """Returns n different ports on which nobody listens. They are below the range of ports for outgoing connections, so
+    that no connection takes a port before the server does."""
     try:
         with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
             end = int(file.read().split()[0])
@@ -44,8 +44,8 @@ def free_ports(n):
 
 
 def wait_for(condition, what="a condition", seconds=60):
-    """Waits until condition() is true, and returns its value. A failed connection counts as false. The time limit
-    is only a safety net: tests of a duration pass their own."""
+    """Waits until condition() is true, and returns its value. A failed connection counts as false. The time limit is
+    only a safety net: tests that measure a duration pass their own."""
     end = time.monotonic() + seconds * SLOW
     while True:
         try:
@@ -64,14 +64,14 @@ SANITIZER_REPORT = re.compile(r"(WARNING|ERROR): \w*Sanitizer|: runtime error: "
 
 
 def refuse_sanitizer_reports(log):
-    """Fails if the log has a sanitizer's report. A race or undefined behaviour does not end the server, and a leak
-    is reported when it has ended: only the log shows them, and the exit status, which few tests check."""
+    """Fails if the log has a sanitizer's report. A race or undefined behaviour does not end the server, and a leak is
+    reported only when it has ended, so they appear only in the log and in the exit status, which few tests check."""
     if SANITIZER_REPORT.search(log):
         raise AssertionError(log)
 
 
 class Server:
-    """Runs `slipway serve FLAGS`, or with as_tensorflow the binary by the name of TensorFlow Serving's. open_files
+    """Runs `slipway serve FLAGS`, or with as_tensorflow the binary under the name of TensorFlow Serving's. open_files
     is the server's RLIMIT_NOFILE."""
 
     def __init__(self, *flags, as_tensorflow=False, wait=True, open_files=None):
@@ -146,7 +146,7 @@ class Server:
         return self.states(model).get(version, ("", ""))[0]
 
     def metric(self, name):
-        """Returns the sum of the samples whose lines begin with this name, which may include labels."""
+        """Returns the sum of the samples whose lines begin with `name`, which may include labels."""
         page = self.get("/monitoring/prometheus/metrics")[1].decode()
         return sum(float(line.rsplit(" ", 1)[1]) for line in page.splitlines()
                    if re.match(re.escape(name) + r"(?!\w)", line))
@@ -181,7 +181,7 @@ def command(*args, text_in=None):
 
 
 class Case(unittest.TestCase):
-    """A test with a temporary folder, in which it makes versions of models."""
+    """A test with a temporary folder in which it creates versions of models."""
 
     def setUp(self):
         self.folder = tempfile.mkdtemp(prefix="slipway-models-")
@@ -191,7 +191,7 @@ class Case(unittest.TestCase):
         return os.path.join(self.folder, *parts)
 
     def put(self, version_dir, source="half_plus_two/2"):
-        """Copies a version from models/ and moves it into place in one step."""
+        """Copies a version from models/ and renames it to its final path in one step."""
         target = self.path(version_dir)
         os.makedirs(os.path.dirname(target), exist_ok=True)
         staging = self.path(".staging")

@@ -1,5 +1,5 @@
-"""Version directories that hold links or too many files, or that never stop changing: usable ones
-are served, the others are refused with the reason, and no other model waits for them."""
+"""Version directories that hold links or too many files, or that never stop changing: usable
+versions are served, the others are refused with the reason, and no other model waits for them."""
 import os
 import re
 import shutil
@@ -22,7 +22,7 @@ def cpu_seconds(pid):
 
 class BadTrees(Case):
     def serve(self, *flags):
-        """Serves every directory below models/, with a good one among them."""
+        """Serves every directory below models/, including a good model."""
         self.put("models/good/1")
         return Server(f"--models={self.path('models')}", *flags)
 
@@ -51,8 +51,8 @@ class BadTrees(Case):
             self.assertEqual(server.get("/readyz")[0], 200)
 
     def test_files_behind_kubernetes_links_are_served(self):
-        """A Kubernetes ConfigMap as a version's directory: ..data is a link to a directory that is
-        replaced as a whole."""
+        """A version's directory may be a Kubernetes ConfigMap: ..data is a link to a directory, and
+        is replaced by a link to another directory."""
         for name, source in (("..2024", PLUS_3), ("..2025", PLUS_2)):
             self.put(f"models/m/.new/{name}", source)
         os.symlink("..2024", self.path("models/m/.new/..data"))
@@ -96,8 +96,8 @@ class BadTrees(Case):
             wait_for(lambda: server.state("later", 1) == "AVAILABLE", "its target")
 
     def test_an_empty_saved_model_is_named(self):
-        """A full disk or an interrupted copy leaves an empty file. The first sentence of the error
-        is TensorFlow Serving's."""
+        """A full disk or an interrupted copy leaves an empty file. The error begins with TensorFlow
+        Serving's message."""
         os.makedirs(self.path("models/empty/1"))
         path = self.write("models/empty/1/saved_model.pb", "")
         with self.serve("--model_wait_seconds=2") as server:
@@ -137,7 +137,7 @@ class BadTrees(Case):
                                            f"{self.path('models/later2')}\n")
             self.put("elsewhere/later/1", PLUS_3)
             wait_for(lambda: server.state("later", 1) == "AVAILABLE", "its target", 30 * SLOW)
-            time.sleep(2.5)  # two polls, one a second
+            time.sleep(2.5)  # time for two polls, one per second
             self.assertRegex(server.log(), f"{told}{self.path('models/later2')}\n")
             self.assertEqual(len(re.findall(told, server.log())), 2)
             self.assertNotIn("hidden", server.log())

@@ -50,9 +50,8 @@ def signature(meta, name, source, target, dtype, out):
 
 
 def save(path):
-    """Saves a model of these signatures. double: y = 2x. rows: each element is the number of rows
-    of its batch. gather: the numbers 10 to 19 by index, an error for other indices. total: a
-    scalar. echo: strings."""
+    """Saves a model with these signatures. double: y = 2x. rows: each element is the number of rows of its batch.
+    gather: the numbers 10 to 19 by index, an error for other indices. total: a scalar. echo: strings."""
     model = saved_model_pb2.SavedModel(saved_model_schema_version=1)
     meta = model.meta_graphs.add()
     meta.meta_info_def.tags.append("serve")
@@ -86,8 +85,8 @@ def save(path):
 
 
 class Batched:
-    """A server of that model with the given batching parameters. Requests alternate between the
-    transports."""
+    """A server of the model that `save` writes, with the given batching parameters. Requests alternate between REST and
+    gRPC."""
 
     def __init__(self, case, parameters, *flags, per_model=None):
         save(case.path("m", "1"))
@@ -112,7 +111,7 @@ class Batched:
         self.server.__exit__(*rest)
 
     def rest(self, name, value):
-        """Sends a request over REST and returns (code, outputs or the error's text)."""
+        """Sends a request over REST and returns (code, outputs or the error message)."""
         if isinstance(value, bytes):
             value = [{"b64": base64.b64encode(value).decode()}]
         status, body = self.server.post("/v1/models/m:predict",
@@ -151,8 +150,8 @@ class Batched:
         wait_for(lambda: self.server.metric("slipway_queue_requests") == n, f"{n} in the queue")
 
     def together(self, *requests):
-        """Sends all requests at the same time, alternately over REST and gRPC. Returns [(ok,
-        outputs or text)] in their order."""
+        """Sends all requests at the same time, alternately over REST and gRPC. Returns [(ok, outputs or message)] in
+        the order of the requests."""
         answers = [None] * len(requests)
 
         def ask(i):
@@ -173,7 +172,7 @@ class Batched:
         return [answer for _, answer in answers]
 
 
-# A batch waits so long for its fourth row that any machine can tell a request that waited.
+# A batch waits so long for its fourth row that even on a slow machine it is clear whether a request waited.
 WAITS = "max_batch_size { value: 4 } batch_timeout_micros { value: 60000000 } "
 AT_ONCE = 30
 
@@ -244,8 +243,8 @@ class Sizes(Case):
         with Batched(self, "max_batch_size { value: 8 } allowed_batch_sizes: 3 "
                            "allowed_batch_sizes: 8 batch_timeout_micros { value: 300000 }") as b:
             self.assertEqual(b.outputs(("rows", [[0.0]])), [[[3.0]]])
-            # Two requests that do not meet in one batch are each padded to three rows, so they are
-            # sent again until they do.
+            # Two requests that do not end up in the same batch are each padded to three rows, so both are sent again
+            # until they do.
             wait_for(lambda: b.outputs(("rows", [0.0] * 2), ("rows", [0.0] * 2)) == [[8.0] * 2] * 2,
                      "two in one batch")
             self.assertEqual(b.outputs(("double", [1.0, 2.0])), [[2.0, 4.0]])
@@ -297,8 +296,8 @@ class Limits(Case):
                     "currently 1 batches enqueued and max_enqueued_batches is 1")
             self.assertEqual(b.rest("double", [1.0] * 2), (503, text))
             self.assertEqual(b.grpc("double", [1.0] * 2), (CODE.UNAVAILABLE, text))
-            self.assertEqual(b.rest("rows", [1.0] * 4)[0], 200)  # This request joins another queue.
-            # This request fills the waiting batch.
+            self.assertEqual(b.rest("rows", [1.0] * 4)[0], 200)  # A request of another signature joins another queue.
+            # A third request fills the waiting batch.
             self.assertEqual(b.rest("double", [1.0]), (200, [2.0]))
             waiting.join()
 
@@ -307,8 +306,7 @@ class Limits(Case):
                      "--rest_api_timeout_in_ms=1000") as b:
             text = "Run() timeout exceeded while waiting in batching queue"
             self.assertEqual(b.rest("double", [1.0]), (429, text))
-            # Two clocks expire at the same time: the client's own, and the server's, which knows
-            # the deadline.
+            # Two deadlines expire at the same time: the client's own, and the one that the server received.
             self.assertIn(b.grpc("double", [1.0], timeout=0.5),
                           ((CODE.DEADLINE_EXCEEDED, "Deadline Exceeded"),
                            (CODE.RESOURCE_EXHAUSTED, text)))

@@ -1,5 +1,4 @@
-"""The clients: the subcommands that talk to a server, the example of the C library, the Python
-package."""
+"""The clients: the subcommands that talk to a server, the example of the C library, and the Python package."""
 import json
 import os
 import shutil
@@ -37,7 +36,7 @@ def field(number, data):
 
 
 def tensor(*values):
-    """Returns a float TensorProto of one dimension."""
+    """Returns a one-dimensional float TensorProto."""
     return (b"\x08\x01" + field(2, field(2, b"\x08" + varint(len(values))))
             + field(5, struct.pack(f"<{len(values)}f", *values)))
 
@@ -62,7 +61,7 @@ def record(data):
 
 
 def predict_log(x, y):
-    """Returns a PredictionLog in which half_plus_two was sent x and answered y."""
+    """Returns a PredictionLog in which half_plus_two received x and returned y."""
     request = field(1, field(1, b"half_plus_two")) + field(2, field(1, b"x") + field(2, tensor(x)))
     return field(6, field(1, request)
                  + field(2, field(1, field(1, b"y") + field(2, tensor(y)))))
@@ -216,7 +215,7 @@ class Commands(Asked):
                      "z=" + self.path("x.npy"), "--server", server)
 
     def test_other_files_are_strings(self):
-        # An Example without x; the signature takes Examples as strings.
+        # The Example lacks x; the signature takes Examples as strings.
         with open(self.path("example.bin"), "wb") as file:
             file.write(field(1, field(1, field(1, b"x") + field(2, field(2, field(
                 1, struct.pack("<f", 2)))))))
@@ -267,7 +266,7 @@ class Commands(Asked):
         self.assertGreaterEqual(r["latency_ms"]["mean"], r["service_ms"]["mean"])
 
     def test_bench_reports_a_wrong_answer_and_a_failure(self):
-        # Each call increments the counter, so no answer equals the first one.
+        # Each call increments the counter, so no response equals the first one.
         r = self.bench("counter", "--signature=incr", "--requests=10", "--server", self.grpc, code=1)
         self.assertEqual((r["answered"], r["wrong"]), (10, 10))
         self.assertIn("element 0 is", r["first_wrong"])
@@ -277,8 +276,7 @@ class Commands(Asked):
         self.bad("NOT_FOUND", "bench", "nobody", "--server", self.grpc)
 
     def test_a_stall_shows_in_an_open_loop(self):
-        """A server that stalls for a while: a client that sends at a fixed rate measures the
-        requests that waited."""
+        """A server stalls for a while: a client that sends at a fixed rate must measure the requests that waited."""
         with socket.socket() as slow:
             slow.bind(("127.0.0.1", 0))
             slow.listen()
@@ -318,7 +316,7 @@ class Commands(Asked):
         r = self.bench("--replay", self.path("log"), "--server", self.grpc)
         self.assertEqual((r["answered"], r["wrong"]), (20, 0))
         with open(self.path("log"), "ab") as file:
-            file.write(record(b"\x0a\x00"))  # a record without a request
+            file.write(record(b"\x0a\x00"))  # writes a record without a request
             file.write(record(predict_log(4, 4.01)))
         r = self.bench("--replay", self.path("log"), "--server", self.grpc, code=1)
         self.assertEqual((r["answered"], r["wrong"], r["skipped"]), (21, 1, 1))
@@ -335,8 +333,7 @@ class Commands(Asked):
         self.bad("over gRPC", "predict", "half_plus_two", "[1]", "--record", log, "--server", self.rest)
         r = self.bench("--replay", log, "--server", self.grpc)
         self.assertEqual((r["answered"], r["wrong"], r["skipped"]), (2, 0, 0))
-        # The log becomes the goldens of a version, which is served because it gives the logged
-        # answers.
+        # The log becomes the goldens of a version, which is served because it returns the logged outputs.
         version = self.path("models/half_plus_two/2")
         shutil.copytree(os.path.join(MODELS, "half_plus_two", "2"), version)
         os.makedirs(os.path.join(version, "assets.extra"), exist_ok=True)
@@ -376,8 +373,7 @@ class Reload(unittest.TestCase):
             self.assertEqual(server.predict("again", [1.0]), [2.5])
             code, _, err = command("reload", "-", "--server", grpc, text_in="model_config_list { x }")
             self.assertEqual(code, 1)
-            # The position is that of the token behind the unknown name, as in protobuf's own
-            # message.
+            # The position is that of the token after the unknown name, as in protobuf's own message.
             self.assertIn("1:23", err)
 
     def test_a_token_is_sent(self):
@@ -411,7 +407,7 @@ class Tls(unittest.TestCase):
         cls.server = Server(f"--models={MODELS}", f"--ssl_config_file={ssl}",
                             f"--rest_tls_cert_file={cls.cert}", f"--rest_tls_key_file={cls.key}",
                             f"--rest_tls_client_ca_file={cls.cert}", wait=False)
-        # Clients must present the same certificate.
+        # Clients must present the certificate that the server uses.
         cls.us = ["--ca", cls.cert, "--cert", cls.cert, "--key", cls.key]
         for _ in range(int(300 * SLOW)):
             if command("status", "half_plus_two", *cls.us,
@@ -437,7 +433,7 @@ class Tls(unittest.TestCase):
                                        "--timeout=3", *wrong)
                 self.assertEqual(code, 1, url)
                 self.assertRegex(err, "certificate|handshake|UNAVAILABLE")
-        for url in self.urls():  # unencrypted requests to a TLS port
+        for url in self.urls():  # requests to a TLS port without encryption
             code, _, err = command("predict", "half_plus_two", "[1]", "--timeout=5",
                                    "--server", url.replace("s://", "://"))
             self.assertEqual((code, err.count("\n")), (1, 1), err)
@@ -564,7 +560,7 @@ class Python(Asked):
         strings = np.array([b"a", b"\x00\xff"], object)
         self.assertEqual(_messages.read_tensor(_messages.write_tensor(strings)).tolist(),
                          [b"a", b"\x00\xff"])
-        # int8 values in their typed field, where the last value stands for the rest
+        # int8 values in their typed field, whose last value is repeated for the remaining elements
         proto = tensor_pb2.TensorProto(dtype=6)
         proto.tensor_shape.dim.add().size = 3
         proto.int_val.extend([1, -2])
@@ -573,7 +569,7 @@ class Python(Asked):
         proto = tensor_pb2.TensorProto(dtype=9, int64_val=numbers)
         proto.tensor_shape.dim.add().size = len(numbers)
         self.assertEqual(_messages.read_tensor(proto.SerializeToString()).tolist(), numbers)
-        # A truncated message must raise nothing but ValueError.
+        # A truncated message must raise no exception except ValueError.
         for cut in range(1, len(proto.SerializeToString())):
             try:
                 _messages.read_tensor(proto.SerializeToString()[:cut])
@@ -611,7 +607,7 @@ class Python(Asked):
             self.assertEqual(client.predict("mine", [1], label="stable").version, 2)
 
 
-del Asked  # The base class is not a test of its own.
+del Asked  # The base class must not run as a test of its own.
 
 if __name__ == "__main__":
     unittest.main()

@@ -1,4 +1,4 @@
-"""Flags and configuration files, and their effect on versions: the parts of the reference that the unit tests
+"""Flags and configuration files, and their effect on versions: those parts of the reference that the unit tests
 (test_options, test_settings, test_config, test_policy, test_manager) cannot check."""
 import os
 import shutil
@@ -17,7 +17,7 @@ PLATFORM = """platform_configs { key: "tensorflow" value { source_adapter_config
 
 class ConfigCase(Case):
     def config(self, *models):
-        """Writes models.config and returns its path. Each model is "NAME REST", where REST is further fields."""
+        """Writes models.config and returns its path. Each model is "NAME REST", where REST holds further fields."""
         text = "model_config_list {\n"
         for model in models:
             name, _, rest = model.partition(" ")
@@ -26,13 +26,13 @@ class ConfigCase(Case):
         return self.replace("models.config", text + "}\n")
 
     def replace(self, name, text):
-        """Replaces a file in one step, as editors and kubectl do, so that nobody reads half a file."""
+        """Replaces a file in one step, as editors and kubectl do, so that the server never reads a partial file."""
         self.write(name + ".tmp", text)
         os.rename(self.path(name + ".tmp"), self.path(name))
         return self.path(name)
 
     def starts_not(self, *flags, out="", **kw):
-        """Starts a server that must end with status 255; returns its standard output."""
+        """Starts a server that must exit with status 255, and returns its standard output."""
         with Server(*flags, as_tensorflow=True, wait=False, **kw) as server:
             self.assertEqual(server.process.wait(20 * SLOW), 255)
             self.assertIn(out, server.out())
@@ -96,7 +96,7 @@ class Flags(ConfigCase):
                         out="unknown argument: --no_such_flag=1")
 
     def test_a_later_flag_wins(self):
-        """The image's entry point puts its own flags before the user's."""
+        """The image's entry point puts its own flags before the user's flags."""
         self.put("m/1")
         with Server("--model_name=other", "--model_base_path=/nowhere", "--model_name=m",
                     f"--model_base_path={self.path('m')}", as_tensorflow=True) as server:
@@ -200,7 +200,7 @@ class Models(ConfigCase):
                              (400, True))
 
     def test_a_label_moves_only_to_what_is_available(self):
-        """With the flag a new label may point to any version, but an existing one cannot move to a version that is
+        """With the flag, a new label may point to any version, but an existing label cannot move to a version that is
         not available."""
         specific = "m model_version_policy { specific { versions: %d } } version_labels { %s }"
         file = self.config(specific % (1, "key: 'stable' value: 1"))

@@ -1,5 +1,5 @@
-"""Files that flags and models name: malformed text gives protobuf's own error, and a path that is
-not a regular file is refused at once, with what it is."""
+"""Files that flags and models name: malformed text gives protobuf's own error, and a path that is not a regular file is
+refused at once, with its type."""
 import os
 import re
 import shutil
@@ -9,7 +9,7 @@ import subprocess
 from support import ROOT, SLOW, Case, Server, command, wait_for
 
 SSL = "ssl_config_file"
-TEXT_FLAGS = {  # flag: (type of the message, other flags that it needs)
+TEXT_FLAGS = {  # flag: (type of the message, other flags that the flag requires)
     "model_config_file": ("tensorflow.serving.ModelServerConfig", ()),
     "batching_parameters_file": ("tensorflow.serving.BatchingParameters", ("--enable_batching",)),
     "monitoring_config_file": ("tensorflow.serving.MonitoringConfig", ()),
@@ -87,7 +87,7 @@ class TextFiles(Case):
 
 class NoRegularFiles(Case):
     def special(self):
-        """Returns (path, kind) of special files, which no server may wait for."""
+        """Returns (path, kind) of special files, on which no server may block."""
         os.mkfifo(self.path("fifo"))
         os.mkdir(self.path("folder"))
         with socket.socket(socket.AF_UNIX) as s:

@@ -1,5 +1,5 @@
-"""Models of a few hundred bytes whose constants alone take minutes or gigabytes to compute: a load
-ends soon, also when the model is removed or the server stops, and no good model waits for it."""
+"""Models of a few hundred bytes whose constants alone take minutes or gigabytes to compute: a load ends soon, even if
+the model is removed or the server stops, and no good model waits for it."""
 import os
 import shutil
 import signal
@@ -16,7 +16,7 @@ def ints(n, key, *values):
 
 
 def fill(g, name, *dims, value=1.0):
-    """Adds a tensor of these dimensions whose elements are in no file."""
+    """Adds a tensor with the dimensions `dims`, whose elements are in no file."""
     g.const(name + "_dims", "int32", [len(dims)], int_val=dims)
     g.const(name + "_one", "float", [], float_val=[value])
     g.node(name, "Fill", name + "_dims", name + "_one", T="float", index_type="int32")
@@ -63,7 +63,7 @@ def suppression(g):
 
 
 def segments(g):
-    """Each use computes 240 MB."""
+    """Each use of the segments computes 240 MB."""
     fill(g, "a", 1)
     g.const("ids", "int32", [1], int_val=[59999999])
     g.const("axis", "int32", [], int_val=[0])
@@ -75,7 +75,7 @@ def segments(g):
 
 
 def chain(g):
-    """Many cheap nodes, each on 16 MB."""
+    """Adds many cheap nodes, each on 16 MB."""
     fill(g, "a", 2048, 2048)
     last = "a"
     for i in range(2000):
@@ -94,7 +94,7 @@ def matrices(g):
 
 
 def memory(g):
-    """4.8 GB of constants at the same time."""
+    """Adds 4.8 GB of constants that are needed at the same time."""
     for i in range(300):
         fill(g, f"f{i}", 2048, 2048, value=float(i))
     n = g.node("costly", "AddN", *(f"f{i}" for i in range(300)), T="float")
@@ -120,8 +120,8 @@ def peak_bytes(pid):
 
 
 def write_convolutions(folder, n=4000):
-    """Writes a model of n convolutions of different shapes: preparing them takes seconds and many
-    small blocks of memory."""
+    """Writes a model of n convolutions of different shapes: preparing the convolutions takes seconds and many small
+    blocks of memory."""
     def build(g):
         g.placeholder("x", "float")
         g.const("axes", "int32", [4], int_val=range(4))
@@ -198,8 +198,8 @@ class CostlyLoads(Case):
             self.assertLess(time.monotonic() - start, 2 * SLOW)
 
     def test_loads_are_bounded_and_no_good_model_waits(self):
-        """Runs without warm-up, which has its own limit. Loads have a low priority, so their cost
-        is measured in processor time."""
+        """Warm-up, which has its own limit, is off. Loads have a low priority, so their cost is measured in CPU
+        time."""
         with self.serve("--enable_model_warmup=false") as server:
             for model in FAMILY:
                 before = cpu_seconds(server.process.pid)
@@ -223,8 +223,8 @@ class ManySignatures(Case):
     N = 4000
 
     def load(self, output_of):
-        """Returns the seconds until a model of N nodes and N signatures is loaded or refused, its
-        state, and the answer to a request."""
+        """Returns the seconds until a model of N nodes and N signatures is loaded or refused, its state, and the
+        response to a request."""
         def build(g):
             g.placeholder("x", "float")
             last = "x"

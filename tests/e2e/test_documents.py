@@ -1,6 +1,6 @@
-"""Runs the examples of the documents. Each fenced `sh` block is one script, which runs in a copy of the
-repository's surroundings. Its `slipway` is DRIVER, which sends requests to the server under test, or ends a server
-once it is ready."""
+"""Runs the examples of the documents. Each fenced `sh` block is one script, which runs in a copy of the repository's
+surroundings. The script's `slipway` is DRIVER, which sends requests to the server under test, or stops a server once
+it is ready."""
 import fnmatch
 import json
 import os
@@ -18,7 +18,7 @@ from support import MODELS, ROOT, SLOW, Case, Server, binary, free_ports
 DOCUMENTS = ["README.md", "CONTRIBUTING.md", "MIGRATION.md", "CHANGELOG.md", "clients/README.md",
              *sorted("docs/" + name for name in os.listdir(os.path.join(ROOT, "docs")) if name.endswith(".md"))]
 
-# Lines that are not run, and the reason. Each must occur in a document.
+# Lines that are not run, with the reason. Each line must occur in a document.
 LEFT_OUT = (
     ("sudo apt-get *", "changes the machine, as root"),
     ("./run *", "builds, installs or measures for minutes; its verb is looked up instead"),
@@ -30,8 +30,8 @@ LEFT_OUT = (
     ("slipway predict classifier *", "needs a model of images"),
 )
 
-# A wrapper of the program under test. Clients get `--server` unless they have one; a server gets ports of its own
-# and is stopped once it is ready; measurements take a second.
+# A wrapper around the program under test. Clients get `--server` unless they have that flag; a server gets ports of its
+# own and is stopped once it is ready; measurements take a second.
 DRIVER = """#!{python}
 import re, signal, subprocess, sys, time, urllib.request
 arguments = sys.argv[1:]
@@ -73,7 +73,7 @@ def left_out(line):
 
 
 def scripts():
-    """Yields (document, script) for each block that has something to run."""
+    """Yields (document, script) for each block that has commands to run."""
     for document in DOCUMENTS:
         for block in blocks(document, "sh"):
             lines = [line for line in block.splitlines() if not left_out(line)]
@@ -92,7 +92,7 @@ class Documents(Case):
         for name in os.listdir(ROOT):
             if name not in ("build", "models", ".git"):
                 os.symlink(os.path.join(ROOT, name), self.path(name))
-        shutil.copytree(MODELS, self.path("models"))  # The commands of a document may change it.
+        shutil.copytree(MODELS, self.path("models"))  # The commands of a document may change the copy of models/.
         os.makedirs(self.path("build", "release"))
         built = os.path.dirname(binary())
         for name in os.listdir(built):
@@ -116,8 +116,8 @@ class Documents(Case):
         self.run_script("slipway predict digits pixels.npy --record requests.tfrecord")
 
     def run_script(self, script):
-        """Runs a script and returns its standard output. The ports and the temporary folder of the documents are
-        replaced."""
+        """Runs a script, after replacing the ports and the temporary folder of the documents, and returns its standard
+        output."""
         script = script.replace("127.0.0.1:8500", f"127.0.0.1:{self.server.grpc_port}").replace("/tmp/", f"{self.folder}/")
         script = script.replace("127.0.0.1:8501", f"127.0.0.1:{self.server.rest_port}")
         done = subprocess.run(["sh", "-e", "-c", script], cwd=self.folder, text=True, capture_output=True,

@@ -1,5 +1,5 @@
 """SIGTERM while clients of both transports keep sending: requests sent before it are answered,
-later ones are answered or refused in a way that lets a client try again, and the process ends with
+later requests are answered or refused so that a client can try again, and the process ends with
 status 0."""
 import http.client
 import json
@@ -15,28 +15,29 @@ import http2
 from support import MODELS, SLOW, Case, Server, wait_for
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
-ROWS = 8000  # number of pictures, so that a request takes some time
+ROWS = 8000  # number of images per request, so that a request takes some time
 WAIT = 60 * SLOW
-# A request sent less than this long ago may not have reached the server yet. The time is at least
-# JUST_SENT_S, and at least this many round trips of small requests, because threads of a client
+# A request that was sent a shorter time ago may not have reached the server yet. The time is at
+# least JUST_SENT_S, and at least some round trips of small requests, because threads of a client
 # send late on a busy machine.
 JUST_SENT_S = 0.4 * SLOW
 JUST_SENT_TRIPS = 3
-# The number of requests that must have reached the server before it is told to end, so that their
-# outcomes mean something on a machine of any speed.
+# The number of requests that must have reached the server before it is told to stop, so that their
+# outcomes are meaningful on a machine of any speed.
 ENOUGH = 20
 
 
 class Load:
-    """Threads that send requests until they are stopped. `asked` has, for each request, when it was
-    sent, which method sent it and the outcome, which is "OK" for a right answer."""
+    """Threads that send requests until they are stopped. `asked` has, for each request, the time
+    when it was sent, the method that sent it and the outcome, which is "OK" for a correct
+    response."""
 
     def just_sent_s(self):
         """Returns how long a request is assumed to take at most to reach the server."""
         return max(JUST_SENT_S, JUST_SENT_TRIPS * self.slowest_small_s)
 
     def come_by_now(self):
-        """Returns the requests that were sent long enough ago to have reached the server."""
+        """Returns the requests that were sent early enough to have reached the server by now."""
         now = time.monotonic()
         return [a for a in self.asked if a[0] < now - self.just_sent_s()]
 
@@ -119,16 +120,16 @@ class Load:
             t.join(3 * WAIT)
 
 
-# Outcomes that a client may see from a server that is stopping; it may send the request to another
-# one. gRPC's core reports CANCELLED for a call that crosses the server's own GOAWAY.
+# Outcomes that a client may see from a server that is stopping, after which it may send the request
+# to another server. gRPC core reports CANCELLED for a call that crosses the server's own GOAWAY.
 GOING = {"ConnectionRefusedError", "ConnectionResetError", "BrokenPipeError", "RemoteDisconnected",
          "UNAVAILABLE", "CANCELLED"}
 
 
 class Drain(Case):
     def end_under_load(self, *flags):
-        """Returns (when the server was told to end, the time that a request needed to reach it by
-        then, all requests)."""
+        """Returns (the time when the server was told to stop, the time that a request then needed
+        to reach it, all requests)."""
         with Server(f"--models={MODELS}", *flags) as server:
             load = Load(server)
             try:
@@ -174,8 +175,8 @@ def half_plus_two(n):
 
 
 class Frozen(Case):
-    """The server gets no processor time while requests arrive and it is told to end. All requests
-    in its sockets by then count as sent before, however late it reads them."""
+    """The server gets no CPU time while requests arrive and it is told to stop. All requests that
+    are in its sockets at that time count as sent before, however late it reads them."""
 
     def setUp(self):
         super().setUp()
@@ -198,7 +199,7 @@ class Frozen(Case):
         met.read(0.3)
 
         def ask():
-            new = self.connect()  # This connection is not even accepted yet.
+            new = self.connect()  # The server has not even accepted this connection yet.
             asked.extend((c, c.ask(PREDICT, half_plus_two(1))) for c in (met, new)
                          for _ in range(60))
 
@@ -213,7 +214,7 @@ class Frozen(Case):
         streams = []
         c.send(c.frame(http2.WINDOW_UPDATE, 0, 0, struct.pack(">I", 1 << 20)))
         self.told_while_frozen(lambda: streams.append(c.begin(PREDICT, whole[:20000])))
-        # Sent slowly, so that the server can extend the window.
+        # The body is sent slowly, so that the server can extend the window.
         for at in range(20000, len(whole), 20000):
             c.send(c.data_of(streams[0], whole[at:at + 20000], end=at + 20000 >= len(whole)))
             c.read(0.02)
@@ -255,13 +256,13 @@ class HalfSent(Case):
 
 
 class WholeTime(Case):
-    """A drain that uses its whole time ends then, and gives up the remaining requests."""
+    """A drain that uses up its time limit ends at the limit and abandons the remaining requests."""
 
     def test_who_never_ends_is_given_up_at_the_limit(self):
         limit = 3
         with Server(f"--models={MODELS}", f"--drain_timeout={limit}") as server, \
                 http2.Connection(server.grpc_port, window=0) as c:
-            c.ask(PREDICT, half_plus_two(1000))  # The client never takes the answer.
+            c.ask(PREDICT, half_plus_two(1000))  # The client never reads the response.
             wait_for(lambda: c.read(0.1) and server.metric(
                 'slipway_requests_in_flight{entrypoint="GRPC"}') == 1, "the call")
             start = time.monotonic()

@@ -1,4 +1,4 @@
-"""The gRPC API of the server, called with Python's own gRPC."""
+"""The gRPC API of the server, called through Python's own gRPC package."""
 import json
 import os
 import shutil
@@ -34,13 +34,13 @@ class Server:
             [os.environ["SLIPWAY"], "serve", f"--models={self.dir.name}", f"--port={self.port}",
              f"--rest_api_port={self.rest}", *flags],
             stdout=self.log, stderr=subprocess.STDOUT)
-        # gRPC's client would wait longer and longer after it has seen a closed port.
+        # A gRPC client that has seen a closed port would wait longer after each attempt.
         self.wait_open()
         self.channel = grpc.insecure_channel(f"127.0.0.1:{self.port}")
         self.predict = prediction_service_pb2_grpc.PredictionServiceStub(self.channel)
         self.model = model_service_pb2_grpc.ModelServiceStub(self.channel)
         self.health = health_pb2_grpc.HealthStub(self.channel)
-        if models:  # A server without models never becomes ready.
+        if models:  # A server without models never becomes ready, so waiting for readiness is skipped.
             self.wait_ready()
 
     def wait_open(self):
@@ -66,7 +66,7 @@ class Server:
         raise AssertionError("the server did not get ready:\n" + self.log.read())
 
     def stop(self):
-        """Stops the server and returns its exit status; the log must not have a sanitizer's report."""
+        """Stops the server and returns its exit status. The log must not have a sanitizer's report."""
         self.channel.close()
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)

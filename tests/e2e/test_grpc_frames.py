@@ -1,5 +1,5 @@
-"""gRPC clients that flood the server with frames or headers: they are cut off, at a bounded cost of memory, while
-other clients are answered. Clients that send many legitimate requests are not cut off."""
+"""gRPC clients that flood the server with frames or headers are cut off at a bounded cost in memory, while other
+clients get responses. Clients that send many legitimate requests are not cut off."""
 import contextlib
 import os
 import re
@@ -34,13 +34,13 @@ def streams(c, n):
 
 
 class Flood:
-    """Each method is a kind of flood and returns its next bytes, some 10 KiB or more."""
+    """Each method is one kind of flood and returns the next bytes of the flood, some 10 KiB or more."""
 
     def __init__(self, c):
         self.c, self.stream = c, 0
 
     def first(self, frame):
-        """Returns `frame` of a new stream at the first call, and nothing later."""
+        """Returns `frame` of a new stream at the first call, and no bytes later."""
         if self.stream:
             return b""
         self.stream, = streams(self.c, 1)
@@ -50,7 +50,7 @@ class Flood:
         return self.first(lambda s: self.c.frame(http2.HEADERS, 0, s, BEGUN + fields))
 
     def continuations(self):
-        """A header value of 256 MiB, in continuation frames."""
+        """Returns the next continuation frames of a header value of 256 MiB."""
         begun = self.block(b"\0\1a" + integer(1 << 28, 7))
         return begun + self.c.frame(CONTINUATION, 0, self.stream, b"y" * 16384)
 
@@ -63,7 +63,7 @@ class Flood:
         return begun + self.c.frame(CONTINUATION, 0, self.stream, b"\x80" * 100) * 100
 
     def lists(self):
-        """Lists of 100 KB of headers each."""
+        """Returns lists of headers, each of 100 KB."""
         stream, = streams(self.c, 1)
         return (self.c.frame(http2.HEADERS, 0, stream, BEGUN + b"\0\1a" + integer(6 << 14, 7)) +
                 self.c.frame(CONTINUATION, 0, stream, b"y" * 16384) * 6 +
@@ -98,7 +98,7 @@ class Flood:
 
 
 LISTS = ("continuations", "lengths_without_end", "lists")
-# With a sanitizer, a cancelled call takes longer than its cost in the budget takes to be granted again.
+# Under a sanitizer, a cancelled call takes longer than the budget takes to regain the call's cost.
 OTHERS = ("first", "block") + (("resets",) if SLOW > 1 else ())
 KINDS = [name for name in vars(Flood) if name not in OTHERS and name[0] != "_"]
 
@@ -125,7 +125,7 @@ class Upload(http2.Connection):
         super().on_frame(kind, flags, stream, body)
 
     def half(self, n):
-        """Opens a stream and sends n bytes of a message that is twice as large. Returns the stream; None if it was
+        """Opens a stream and sends the n bytes of a message's first half. Returns the stream, or None if the stream was
         cut off."""
         try:
             self.read(0.01)
@@ -149,7 +149,7 @@ class Upload(http2.Connection):
 
 
 class Beside(contextlib.AbstractContextManager):
-    """A steady client that measures the slowest of its calls."""
+    """A steady client on another connection, which measures the slowest of its calls."""
 
     def __init__(self, channel):
         self.stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
@@ -201,8 +201,8 @@ class Frames(Case):
                  "the first answer")
 
     def flood(self, c, kind):
-        """Sends a flood until the connection is cut off. Returns the number of bytes sent; None if it was not cut
-        off."""
+        """Sends a flood until the connection is cut off. Returns the number of bytes sent, or None if the connection
+        was not cut off."""
         flood, sent, end = Flood(c), 0, time.monotonic() + 30 * SLOW
         while sent < MUCH and time.monotonic() < end:
             data = getattr(flood, kind)()
@@ -226,7 +226,7 @@ class Frames(Case):
                     what = "headers" if kind in LISTS else "flood"
                     self.assertIsNotNone(sent, (kind, beside.slowest, memory(server) - peak))
                     self.assertEqual(self.cut(server), before | {what: before.get(what, 0) + 1})
-                    if SLOW == 1:  # A sanitizer keeps freed memory.
+                    if SLOW == 1:  # A sanitizer retains freed memory, so memory is not checked.
                         self.assertLess(memory(server), peak + 64 * MEBI)
                 self.assertIsNone(beside.error)
                 self.assertLess(beside.slowest, 2 * SLOW)
@@ -244,8 +244,8 @@ class Frames(Case):
         self.floods_are_cut_off(*self.tls())
 
     def many_are_read_in_turn(self, context, channel_of, *flags):
-        """Sends calls that are cancelled at once: too few per connection to be a flood, but so many in all that
-        they take seconds. A client that sends little must not wait for them."""
+        """Sends calls that are cancelled at once: too few per connection to be a flood, but so many in total that they
+        take seconds. A client that sends little must not wait for them."""
         n, calls = (40, 1500) if SLOW == 1 else (20, 500)
         with self.serve(*flags) as server, channel_of(server) as channel, contextlib.ExitStack() as stack:
             crowd = [stack.enter_context(http2.Connection(server.grpc_port, tls=context)) for _ in range(n)]
@@ -257,7 +257,7 @@ class Frames(Case):
                     for c in crowd:
                         c.send(b"".join(c.headers_of(PREDICT, s) +
                                         c.frame(http2.RST_STREAM, 0, s, struct.pack(">I", 8)) for s in streams(c, 100)))
-                for c in crowd:  # The answer shows that everything sent before was read.
+                for c in crowd:  # The response shows that the server has read everything that was sent before.
                     self.settle(c)
                 whole = time.monotonic() - start
             self.assertIsNone(beside.error)
@@ -283,7 +283,7 @@ class Frames(Case):
                 for c in crowd:
                     c.send(http2.PREFACE + http2.Connection.frame(http2.SETTINGS, 0, 0) +
                            http2.Connection.frame(http2.SETTINGS, http2.ACK, 0))
-                    c.rekey(100)  # Even this many updates, which nobody needs, are allowed.
+                    c.rekey(100)  # Even 100 unnecessary updates are allowed.
                 time.sleep(0.3)
                 self.assertEqual(self.cut(server), {})
                 threads = [threading.Thread(target=c.rekey, args=(200000,)) for c in crowd]
@@ -305,16 +305,16 @@ class Frames(Case):
             with Beside(channel) as beside:
                 held = [c for c in crowd if c.half(3 * MEBI) and c.read(0.01)]
                 self.assertLessEqual(3 * MEBI * len(held), limit)
-                self.assertGreater(len(held), 2)  # A fourth request would take all that is left of the limit.
+                self.assertGreater(len(held), 2)  # A fourth request would take all memory that is left below the limit.
                 self.assertEqual(self.cut(server), {"unfinished": n - len(held)})
-                with http2.Connection(server.grpc_port, tls=context) as c:  # Other connections still have room.
+                with http2.Connection(server.grpc_port, tls=context) as c:  # Other connections still have memory left.
                     self.settle(c)
                 for c in held:
                     self.assertTrue(c.read(0.01))
             self.assertIsNone(beside.error)
             self.assertLess(beside.slowest, 2 * SLOW)
             self.assertIn("sent more of requests without an end", server.log())
-            for c in held:  # Closing a connection releases what it held.
+            for c in held:  # Closing a connection releases the memory that it held.
                 c.close()
             for _ in range(4):
                 with Upload(server.grpc_port, tls=context) as c:
@@ -330,7 +330,7 @@ class Frames(Case):
         self.unfinished_requests_have_a_limit(*self.tls())
 
     def test_unfinished_requests_that_end_are_forgotten(self):
-        """Requests that end in any way: together they exceed the limit, but never at the same time."""
+        """Requests that end in various ways: together they would exceed the limit, but never at the same time."""
         flags = "--max_bytes_in_flight=16M", "--max_body_bytes=8M", "--request_read_timeout_ms=500"
         reset, broken = struct.pack(">I", 8), http2.Connection.frame(http2.PING, 0, 0, b"short")
         with self.serve(*flags) as server:
@@ -339,11 +339,11 @@ class Frames(Case):
                     stream = c.half(3 * MEBI)
                     self.assertIsNotNone(stream)
                     c.send(c.frame(http2.RST_STREAM, 0, stream, reset))
-                for _ in range(4):  # The server ends these by its time limit.
+                for _ in range(4):  # The server's time limit ends these requests.
                     stream = c.half(3 * MEBI)
                     self.assertIsNotNone(stream)
                     self.assertEqual(c.status(stream, 60 * SLOW), 4)
-            for _ in range(8):  # gRPC's core closes the connection because of a broken frame.
+            for _ in range(8):  # gRPC core closes the connection because of an invalid frame.
                 with Upload(server.grpc_port) as c:
                     self.assertIsNotNone(c.half(3 * MEBI))
                     c.send(broken)
@@ -351,7 +351,7 @@ class Frames(Case):
             self.assertEqual(self.cut(server), {})
 
     def tls(self):
-        """Returns (SSL context, function that makes a channel, flag) for a server with a certificate."""
+        """Returns (SSL context, function that creates a channel, flag) for a server with a certificate."""
         flag, context = by_tls(self.folder)
         with open(self.path("server.crt"), "rb") as file:
             credentials = grpc.ssl_channel_credentials(file.read())
@@ -360,7 +360,7 @@ class Frames(Case):
 
     @contextlib.contextmanager
     def by_both(self):
-        """Yields a server and two connections: a plain one by a UNIX socket, and one by TLS."""
+        """Yields a server and two connections: one over a UNIX socket without TLS, and one with TLS."""
         flag, context = by_tls(self.folder)
         save(self.path("models", "m", "1"))
         self.put("models/half_plus_two/1")
@@ -375,7 +375,7 @@ class Frames(Case):
 
     @unittest.skipUnless(shutil.which("openssl"), "openssl is not there")
     def test_who_gives_many_windows_for_large_answers_is_not_cut_off(self):
-        """24 window updates for each 32 KiB of an answer are more than the budget per time alone allows."""
+        """24 window updates for each 32 KiB of a response are more than the budget per time alone allows."""
         def on_frame(c, kind, flags, stream, body):
             if kind == http2.DATA and body:
                 c.taken += len(body)
@@ -397,7 +397,7 @@ class Frames(Case):
     @unittest.skipUnless(shutil.which("openssl"), "openssl is not there")
     def test_who_cancels_many_calls_is_not_cut_off(self):
         with self.by_both() as (server, connections):
-            for _ in range(100):  # 10,000 calls, at a rate of 500 per second on each connection
+            for _ in range(100):  # 10,000 calls in total, at 500 calls per second on each connection
                 for c in connections:
                     c.send(b"".join(c.headers_of(PREDICT, s) +
                                     c.data_of(s, http2.message(half_plus_two())) +
@@ -411,7 +411,7 @@ class Frames(Case):
 
     @unittest.skipUnless(shutil.which("openssl"), "openssl is not there")
     def test_records_of_tls_are_no_frames(self):
-        """The server must not read TLS records as frames, not even on a descriptor that a plain connection had
+        """The server must not parse TLS records as frames, not even on a descriptor that a connection without TLS used
         before."""
         flag, context = by_tls(self.folder)
         with Server(f"--models={MODELS}", flag, "--grpc_socket_path=" + self.path("s")) as server:

@@ -300,7 +300,7 @@ class Limits(GrpcCase):
         count.model_spec.name = "counter"
         count.model_spec.signature_name = "incr"
         running = client.prediction.Predict.future(long, timeout=WAIT)
-        # A job counts once it is queued. Until the worker has taken it, a later job may run first.
+        # A job counts once it is queued. Until the worker has dequeued it, a later job may run first.
         wait_for(lambda: server.metric("slipway_jobs") == 1 and not server.metric("slipway_queue_requests"),
                  "the worker to be at work")
         late = client.prediction.Predict.future(count, timeout=0.1)
@@ -363,7 +363,7 @@ class Limits(GrpcCase):
         client = self.client(server)
         self.assertEqual(client.predict(metadata=(("a", "x" * 2000),)), [3.0])
         self.fails(CODE.RESOURCE_EXHAUSTED, "", client.predict, metadata=(("a", "x" * 8000),))
-        # gRPC's core may close the connection of such a call.
+        # gRPC core may close the connection of a refused call.
         self.assertEqual(self.client(server).predict(), [3.0])
 
     def test_no_descriptors_left_is_not_the_end(self):
@@ -474,7 +474,7 @@ class Hostile(GrpcCase):
             del t.int_val[:]
             t.int_val.append(n)
             return len(client.prediction.Predict(request, timeout=WAIT).outputs["y"].float_val)
-        for _ in range(5):  # The memory of an answer comes back, though maybe after the client has the answer.
+        for _ in range(5):  # The memory of a response is released, maybe after the client has received it.
             wait_for(lambda: fill_or_none(fill, 450000) == 450000, "room for an answer")
         self.fails(CODE.RESOURCE_EXHAUSTED, "the response is larger than --max_bytes_in_flight",
                    lambda timeout: fill(600000))
@@ -485,7 +485,7 @@ class Hostile(GrpcCase):
         end = time.monotonic() + WAIT
         while time.monotonic() < end:
             for stream in itertools.islice(streams, 2):
-                # Answers of 800 KB, of which the window lets 64 KB through; refused while `fill` holds the memory.
+                # Responses of 800 KB, of which the window lets 64 KB through; refused while `fill` holds the memory.
                 connection.call(stream, PREDICT)
                 connection.send(Frames.DATA, stream,
                                 b"\0" + struct.pack(">I", len(message)) + message, 1)
@@ -561,7 +561,7 @@ class Health(GrpcCase):
 
 class Reflection(GrpcCase):
     def ask(self, server, module, **question):
-        """Asks one question on a stream of its own and returns the answer."""
+        """Sends one request on a stream of its own and returns the response."""
         call = self.client(server).channel.stream_stream(
             f"/{module.DESCRIPTOR.package}.ServerReflection/ServerReflectionInfo",
             module.ServerReflectionRequest.SerializeToString,
@@ -591,7 +591,7 @@ class Reflection(GrpcCase):
             self.assertEqual(files[0].name, "tensorflow_serving/apis/prediction_service.proto")
             waiting = list(files)
             known = set()
-            while waiting:  # Files are added once all of their imports are there.
+            while waiting:  # A file is added once all files that it imports are there.
                 file = next(f for f in waiting if set(f.dependency) <= known)
                 pool.AddSerializedFile(file.SerializeToString())
                 known.add(file.name)

@@ -1,5 +1,5 @@
-"""gRPC clients that stall, because they do not take their answers or send half a request: they are
-cut off by the same limit as in REST, and their memory is released. Slow clients that make progress
+"""gRPC clients that stall, because they do not read their responses or send half a request, are cut
+off by the same limit as in REST, and their memory is released. Slow clients that make progress
 are served."""
 import contextlib
 import os
@@ -37,7 +37,7 @@ CALLS = 'slipway_requests_in_flight{entrypoint="GRPC"}'
 
 
 def save(folder):
-    """Saves a model whose signature `fill` returns as many floats as `n` says."""
+    """Saves a model whose signature `fill` returns as many floats as `n` states."""
     def build(g):
         g.placeholder("n", "int32")
         g.const("one", "float", [], float_val=[0.5])
@@ -89,7 +89,7 @@ class Stall(Case):
                 for stream in streams:
                     self.assertIn(c.status(stream, 10 * SLOW), (None, DEADLINE_EXCEEDED))
                     self.assertTrue(c.is_over(stream))
-                self.assertFalse(c.gone)  # Other calls of the connection can go on.
+                self.assertFalse(c.gone)  # Other calls of the connection are not affected.
                 wait_for(lambda: server.metric(CALLS) == 0, "the calls")
             wait_for(lambda: "whose answer was not taken" in server.log(), "the log")
 
@@ -109,7 +109,7 @@ class Stall(Case):
                 self.assertIn("did not arrive whole", c.trailers[stream]["grpc-message"])
             self.assertEqual(self.cut_off(server, "request"), len(streams))
             wait_for(lambda: self.held(server) == 0, "the memory")
-            ok = c.ask(PREDICT, half_plus_two())  # The connection can still be used.
+            ok = c.ask(PREDICT, half_plus_two())  # The connection is still usable.
             self.assertEqual(c.status(ok, 30 * SLOW), 0)
 
     def test_who_trickles_is_cut_off_too(self):
@@ -123,7 +123,7 @@ class Stall(Case):
 
     def test_who_is_slow_but_goes_on_is_served(self):
         with self.serve() as server, http2.Connection(server.grpc_port, window=0) as c:
-            stream = c.ask(PREDICT, fill(MEBI // 2))  # 2 MiB in some 20 steps
+            stream = c.ask(PREDICT, fill(MEBI // 2))  # a response of 2 MiB in some 20 steps
             c.send(c.frame(http2.WINDOW_UPDATE, 0, 0, struct.pack(">I", 8 * MEBI)))
             start = time.monotonic()
             while not c.is_over(stream) and time.monotonic() - start < 120 * SLOW:
@@ -135,8 +135,8 @@ class Stall(Case):
 
     @contextlib.contextmanager
     def by_unix_and_tls(self, window, *flags):
-        """Yields a server, a connection by a UNIX socket, whose progress the kernel does not
-        report, and one by TLS, whose socket gRPC's core keeps to itself."""
+        """Yields a server, a connection over a UNIX socket, whose progress the kernel does not
+        report, and a connection with TLS, whose socket gRPC core does not expose."""
         flag, context = by_tls(self.folder)
         with self.serve("--grpc_socket_path=" + self.path("s"), flag, *flags) as server, \
                 http2.Connection(self.path("s"), window) as unix, \
@@ -215,7 +215,7 @@ class Stall(Case):
                 streams = [c.ask(PREDICT, fill(20000)) for _ in range(500)]
                 wait_for(lambda: c.read(0.1) and all(map(c.is_over, streams)), name)
                 spent[name] = processor_s() - before
-            # Checking 700 connections for each of 500 answers took some 0.5 s.
+            # Checking 700 connections for each of 500 responses took some 0.5 s.
             self.assertLess(spent["tls"], spent["unix"] + 0.15, spent)
 
     @unittest.skipUnless(shutil.which("openssl"), "openssl is not there")
@@ -318,12 +318,12 @@ class Memory(Case):
 
 
 class Calls(Case):
-    """Limits of open calls, also for a peer that ignores them: gRPC's core enforces only settings
+    """Limits on open calls also apply to a peer that ignores them: gRPC core enforces only settings
     that the peer has acknowledged."""
 
     @staticmethod
     def half(c, n):
-        """Opens n calls without a message, all at once."""
+        """Opens n calls at once, without messages."""
         streams = range(c.next_stream, c.next_stream + 2 * n, 2)
         c.next_stream += 2 * n
         for at in range(0, n, 100):
@@ -331,7 +331,7 @@ class Calls(Case):
         return streams
 
     def goes_on(self, c):
-        """Opens calls; returns False once the connection is cut off."""
+        """Opens calls, and returns False once the connection is cut off."""
         try:
             self.half(c, 200)
             return c.read(0.01)
@@ -358,7 +358,7 @@ class Calls(Case):
                 self.assertEqual(third.status(third.ask(PREDICT, half_plus_two()), 60 * SLOW), 0)
             one.close()
             wait_for(lambda: server.metric(CALLS) == 100, "the calls")
-            ok = other.ask(PREDICT, half_plus_two())  # The connection's share is larger now.
+            ok = other.ask(PREDICT, half_plus_two())  # The share of this connection is larger now.
             self.assertEqual(other.status(ok, 60 * SLOW), 0)
 
     def test_a_flood_that_acknowledges_nothing_lets_others_be_served(self):
@@ -371,7 +371,7 @@ class Calls(Case):
             before = Memory.resident(server)
             for _ in range(20):
                 with http2.Connection(server.grpc_port) as c:
-                    c.on_frame = lambda *_: None  # The client reads, but acknowledges nothing.
+                    c.on_frame = lambda *_: None  # The client reads, but acknowledges no frame.
                     while self.goes_on(c):
                         stub.Predict(request, timeout=5 * SLOW)
                         self.assertLessEqual(server.metric(CALLS), 1001)
@@ -379,7 +379,7 @@ class Calls(Case):
             cut_off = 'slipway_events_total{event="grpc_unsettled_cut_off"}'
             self.assertEqual(server.metric(cut_off), 20)
             wait_for(lambda: server.metric(CALLS) == 0, "the calls")
-            if SLOW == 1:  # A sanitizer keeps freed memory.
+            if SLOW == 1:  # A sanitizer retains freed memory, so memory is not checked.
                 wait_for(lambda: Memory.resident(server) < before + 16 * MEBI, "the memory")
 
 
@@ -387,19 +387,19 @@ class Aside(Case):
     """Requests that take long to read must not hold up other calls of their I/O loop."""
 
     def beside(self, server, path, body, compressed=False, ask=None):
-        """Sends a request, and small calls beside it. Returns (the slowest small call, the
-        request's status, its duration)."""
+        """Sends a request, and small calls at the same time. Returns (duration of the slowest small
+        call, status of the request, duration of the request)."""
         request = predict_pb2.PredictRequest.FromString(half_plus_two())
         ask = ask or (lambda channel: prediction_service_pb2_grpc.PredictionServiceStub(
             channel).Predict(request, timeout=60 * SLOW))
         with http2.Connection(server.grpc_port) as c, \
                 grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}",
                                       [("grpc.use_local_subchannel_pool", 1)]) as channel:
-            ask(channel)  # The time to connect is not measured.
+            ask(channel)  # This first call connects, so that connecting is not measured.
             encoding = [("grpc-encoding", "deflate")] if compressed else []
             stream = c.begin(path, headers=encoding)
             data = struct.pack(">BI", compressed, len(body)) + body
-            # Sent within the window, which the server extends.
+            # The body is sent within the window, which the server extends.
             for at in range(0, len(data), 32768):
                 c.send(c.data_of(stream, data[at:at + 32768], end=at + 32768 >= len(data)))
                 c.read(0.002)
@@ -411,7 +411,7 @@ class Aside(Case):
             return slowest, c.status(stream, 1), time.monotonic() - start
 
     def holds_up_nobody(self, server, path, body, expected, compressed=False, ask=None):
-        """Checks that small calls are not held up. A busy machine may delay any call, so one of
+        """Checks that small calls are not delayed. A busy machine may delay any call, so one of
         five attempts must succeed."""
         seen = []
         for _ in range(5):
@@ -441,14 +441,14 @@ class Aside(Case):
     @staticmethod
     def takes_long_to_inflate():
         request = predict_pb2.PredictRequest.FromString(half_plus_two(50 * MEBI))
-        request.model_spec.name = "nothing"  # The error is a small answer.
+        request.model_spec.name = "nothing"  # The response is small, because it is an error.
         return zlib.compress(request.SerializeToString(), 1)
 
     @unittest.skipIf(SLOW > 1, "a time that a sanitizer stretches")
     def test_small_compressed_messages_do_not_wait_for_large_ones(self):
         small = predict_pb2.PredictRequest.FromString(half_plus_two())
-        # Some 8 KiB compressed, which is more than the server inflates on the I/O loop; pure noise
-        # would not be compressed.
+        # The noise takes some 8 KiB compressed, which is more than the server inflates on the I/O
+        # loop; pure noise would not be compressed.
         noise = random.Random(1).randbytes(4 * 4096)
         small.inputs["x"].tensor_content = bytes(b & 15 for b in noise)
         small.inputs["x"].tensor_shape.dim[0].size = 4096
@@ -471,7 +471,7 @@ class Aside(Case):
             self.holds_up_nobody(server, PREDICT, self.takes_long_to_inflate(), 5, True, ask)
 
     def sums(self):
-        """Writes a model `sum`, which returns one float, beside half_plus_two."""
+        """Writes a model `sum`, which returns one float, next to half_plus_two."""
         def build(g):
             g.placeholder("x", "float")
             g.const("all", "int32", [1], int_val=[0])
@@ -496,7 +496,7 @@ class Aside(Case):
 
     @unittest.skipIf(SLOW > 1, "a time that a sanitizer stretches")
     def test_one_value_that_fills_a_shape_holds_up_nobody(self):
-        # With one I/O loop, anything that takes long there holds up the small calls too.
+        # With one I/O loop, anything that takes long on the loop also delays the small calls.
         with Server(self.sums(), "--num_grpc_threads=1") as server:
             body = self.filled(1, 1 << 26, float_val=1)
             self.assertLess(len(body), 50)

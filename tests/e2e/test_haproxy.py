@@ -1,5 +1,5 @@
-"""docker/haproxy.cfg, unchanged, in front of two servers that are restarted in turn and swap
-versions under constant load over REST and gRPC: no request fails."""
+"""docker/haproxy.cfg, unchanged, balances two servers that are restarted in turn and swap versions
+under constant load over REST and gRPC: no request fails."""
 import csv
 import http.client
 import io
@@ -25,8 +25,7 @@ LOCAL = "127.0.0.1:"
 
 
 class Load:
-    """Threads that send one request after the other, and record failures and the number of
-    requests."""
+    """Threads that send requests in sequence, and record failures and the number of requests."""
 
     def __init__(self, rest_port, grpc_port, threads=2):
         self.ports = rest_port, grpc_port
@@ -114,7 +113,7 @@ class LoadBalancer(support.Case):
         return server
 
     def states(self):
-        """Returns {(backend, server): state} as the balancer sees them."""
+        """Returns {(backend, server): state} as the load balancer reports it."""
         if self.balancer.poll() is not None:
             self.log.seek(0)
             raise AssertionError("haproxy has ended: " + self.log.read())
@@ -154,8 +153,8 @@ class LoadBalancer(support.Case):
         self.assertGreater(min(load.asked.values()), 50)
 
     def test_a_replica_that_is_not_ready_gets_nothing(self):
-        # The server is killed. The health checks notice it, and the other server gets the requests
-        # that were in flight.
+        # After the server is killed, the health checks notice it, and the other server gets the
+        # requests that were in flight.
         self.replicas[0].process.kill()
         self.replicas[0].process.wait()
         load = Load(self.rest, self.grpc, 1)

@@ -1,5 +1,5 @@
-"""Classify, Regress, MultiInference and SessionRun over gRPC, and their REST forms: each result of TensorFlow
-Serving's reference."""
+"""Classify, Regress, MultiInference and SessionRun over gRPC, and their REST forms must return each result of
+TensorFlow Serving's reference."""
 import base64
 import concurrent.futures
 import itertools
@@ -26,7 +26,7 @@ CLASSIFY, REGRESS = "tensorflow/serving/classify", "tensorflow/serving/regress"
 
 
 def long_loop(g):
-    """Adds a loop of two thousand million iterations; `exit` is its result."""
+    """Adds a loop of two thousand million iterations, whose result is `exit`."""
     i = {"T": "int32"}
     for name, value in (("from", 0), ("to", 2**31 - 1), ("step", 1)):
         g.const(name, "int32", [], int_val=[value])
@@ -44,8 +44,8 @@ def long_loop(g):
 
 
 def write_scores(folder):
-    """Writes a model that takes Examples with x and x2 (0 when missing): y = 0.5 x + 2, y2 = 0.5 x + 3, y3 = 0.5 x2
-    + 3. It has other outputs that Classify and Regress refuse."""
+    """Writes a model that takes Examples with x and x2 (0 when missing): y = 0.5 x + 2, y2 = 0.5 x + 3, y3 = 0.5 x2 +
+    3. The model has other outputs that Classify and Regress refuse."""
     def build(g):
         f = {"T": "float"}
         g.placeholder("tf_example", "string")
@@ -101,7 +101,7 @@ def write_scores(folder):
         "with_default": ({"x": ("x", "float"), "x2": ("x2", "float")},
                          {"y": y, "y3": ("y3", "float")}),
         "odd_method": ({"x": ("x", "float")}, {"y": y}, "odd"),
-        # Signatures that are refused.
+        # Classify and Regress refuse the signatures below.
         "two_inputs": ({"inputs": ("tf_example", "string"), "x": ("x", "float")}, {"outputs": y}),
         "other_input": ({"examples": ("tf_example", "string")}, {"outputs": y}),
         "other_input_classify": ({"examples": ("tf_example", "string")}, {"scores": y}),
@@ -449,7 +449,7 @@ class Rest(InferenceCase):
 
 
 class MadeByTensorflow(InferenceCase):
-    """The model of tests/goldens/classifier, whose answers TensorFlow computed."""
+    """The model of tests/goldens/classifier, whose expected outputs TensorFlow computed."""
     models = {"classifier": GOLDENS}
 
     def setUp(self):
@@ -634,12 +634,12 @@ class SessionRun(InferenceCase):
         self.assertEqual(answer.model_spec.version.value, 2)
         self.assertEqual(answer.model_spec.signature_name, "")
         self.assertFalse(answer.HasField("metadata"))
-        # Feeds and fetches in the middle of the graph.
+        # Feeds and fetches may be in the middle of the graph.
         answer = self.ask([("Mul", [10]), ("b/read", [1])], ["y:0"])
         self.assertEqual(self.found(answer), [("y:0", [11])])
 
     def test_targets_run_for_their_effect(self):
-        """A write is visible in every signature afterwards."""
+        """Other signatures see a write after it."""
         answer = self.ask([("b/initial_value", 7)], [], ["b/Assign"], "changing")
         self.assertEqual(self.found(answer), [])
         self.assertEqual(self.server.predict("changing", [2.0]), [8.0])
@@ -667,14 +667,14 @@ class SessionRun(InferenceCase):
         self.assertEqual(len(answer.metadata.step_stats.dev_stats), 0)
         graph, = answer.metadata.partition_graphs
         y, = [n for n in graph.node if n.name == "y"]
-        self.assertEqual(y.op, "_Chain")  # the fusion of Mul and Add
+        self.assertEqual(y.op, "_Chain")  # the node is the fusion of Mul and Add
         self.assertEqual(set(y.input), {"a", "x", "b"})
 
     def test_its_own_time_limit_is_kept(self):
         before = time.monotonic()
         self.refused(CODE.DEADLINE_EXCEEDED, "", lambda: self.ask([], ["exit"], (), "scores",
                                                                   timeout_in_ms=200))
-        self.assertLess(time.monotonic() - before, 60 * SLOW)  # The loop does not end by itself.
+        self.assertLess(time.monotonic() - before, 60 * SLOW)  # The loop is endless, so the limit has ended it.
 
     def test_what_is_refused(self):
         bad, x = CODE.INVALID_ARGUMENT, [("x:0", [1])]
@@ -696,7 +696,7 @@ class SessionRun(InferenceCase):
                      [("tf_example", [1])], ["y"])
 
     def test_many_at_once_while_plans_are_made(self):
-        """Calls that are new to the server, each sent by several clients at the same time."""
+        """Several clients send calls that are new to the server at the same time."""
         stub = prediction_service_pb2_grpc.PredictionServiceStub(self.channel)
         signatures = ["regress_x_to_y", "regress_x_to_y2", "regress_flat"]
         wanted = {"regress_x_to_y": 3, "regress_x_to_y2": 4, "regress_flat": 3}

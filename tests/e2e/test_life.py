@@ -1,4 +1,4 @@
-"""The life of the process and of versions: start, swaps under load, bad versions, configuration, drain, and the
+"""The life cycle of the process and of versions: start, swaps under load, bad versions, configuration, drain, and the
 commands that need no server."""
 import json
 import os
@@ -58,7 +58,7 @@ class Swaps(Case):
             wait_for(lambda: server.state("m", 2) == "END", "the refusal")
             self.assertNotEqual(server.states("m")[2][1], "")
             self.assertEqual(server.predict("m", [1.0]), [2.5])
-            # The version is complete again, and the server retries without being told.
+            # The version is complete again, and the server retries the load by itself.
             shutil.copy(os.path.join(MODELS, PLUS_2, "variables/variables.data-00000-of-00001"),
                         self.path("m", "2", "variables"))
             wait_for(lambda: server.state("m", 2) == "AVAILABLE", "another try")
@@ -183,7 +183,7 @@ class AsTensorflow(Case):
         with Server(f"--models={self.path('models')}", "--model_wait_seconds=1", wait=False) as server:
             wait_for(lambda: server.get("/healthz")[0] == 200, "the port")
             time.sleep(2)
-            self.assertEqual(server.get("/readyz")[0], 503)  # nothing is served yet
+            self.assertEqual(server.get("/readyz")[0], 503)  # no model is served yet
         self.put("models/good/1")
         with Server(f"--models={self.path('models')}", "--model_wait_seconds=0", wait=False) as server:
             wait_for(lambda: server.get("/readyz/good")[0] == 200, "the model")
@@ -265,7 +265,7 @@ class Stopping(Case):
             wait_for(lambda: server.get("/readyz")[0] == 503, "readyz to say so")
             time.sleep(0.2)  # signals within 0.1 s of the first belong to the same stop
             server.process.send_signal(signal.SIGTERM)
-            self.assertNotEqual(server.process.wait(30 * SLOW), 0)  # well before the 60 s of the delay
+            self.assertNotEqual(server.process.wait(30 * SLOW), 0)  # the process ends well before the delay of 60 s
 
     def test_signals_in_quick_succession_are_one_stop(self):
         with Server(f"--models={MODELS}", "--drain_delay_ms=1000") as server:
@@ -364,7 +364,7 @@ class Commands(Case):
         trace = self.path("trace.json")
         with subprocess.Popen([support.binary(), "run", model, "--profile", "--runs=1", f"--profile_trace={trace}"],
                               stdout=subprocess.PIPE) as p:
-            p.stdout.close()  # Nobody reads the text output.
+            p.stdout.close()  # The reader of the text output has gone.
         self.assertTrue(os.path.exists(trace))
         os.unlink(trace)
         code, out, _ = command("run", model, "--profile", "--runs=3", "--batch=2", f"--profile_trace={trace}")
@@ -404,14 +404,14 @@ class Commands(Case):
             self.assertEqual(code, 0)
             told, head = out.splitlines()[:2]
             line = out.splitlines()[-1].split()
-            has_none = "no bfloat16 instructions" in err  # the processor lacks these instructions
+            has_none = "no bfloat16 instructions" in err  # the processor lacks bfloat16 instructions
             self.assertEqual(told, f"precision: {precision}" + has_none * (
                 " in matrices of over 8 M weights, float32 elsewhere"))
             self.assertEqual(err.count("warning"), int(has_none))
             self.assertFalse(has_none and precision == "float32")
             self.assertTrue(head.startswith("output ") and head.endswith("same argmax"), head)
             self.assertEqual(line[1:3], ["float", "[3,10]"])
-            self.assertLess(float(line[5]), 1e-5 if precision == "float32" else 0.05)  # the largest relative difference
+            self.assertLess(float(line[5]), 1e-5 if precision == "float32" else 0.05)  # largest relative difference
             self.assertEqual(line[-1], "3")
         code, out, _ = command("run", model, "--compare", "--batch=3", "--json")
         self.assertEqual((code, [row["shape"] for row in json.loads(out)]), (0, [[3, 10]]))

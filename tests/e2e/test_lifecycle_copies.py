@@ -1,6 +1,6 @@
 """Versions that arrive as people copy them: slowly, incompletely, out of order or by links, or that
-change or vanish while they are read. A partial version is never served, and the old version goes on
-serving.
+change or vanish while they are read. A partial version is never served, and the old version
+continues to serve.
 
 Each case is a model of its own in one server's folder and runs in a thread of its own, because most
 of the time is spent waiting until files have stopped changing."""
@@ -19,7 +19,7 @@ PAUSE = 0.35
 
 
 class Model:
-    """One model of the folder. Its version 1 exists and is served."""
+    """One model in the server's folder. Its version 1 exists and is served."""
 
     def __init__(self, case, server, name):
         self.server, self.name = server, name
@@ -40,7 +40,7 @@ class Model:
         return answer
 
     def pause(self, seconds=PAUSE):
-        """Waits, and sends requests all the time."""
+        """Waits, and sends requests continuously."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             self.ask()
@@ -62,7 +62,8 @@ class Model:
                 self.pause()
 
     def comes(self, version=2):
-        """The version is complete now: it must be served soon. Requests are sent until then."""
+        """Sends requests until the version, which is now complete, is served; this must happen
+        soon."""
         self.whole = True
         wait_for(lambda: self.ask() == NEW, f"version {version} of {self.name}")
         wait_for(lambda: self.server.state(self.name, version) == "AVAILABLE", "its state")
@@ -117,7 +118,7 @@ def data_that_grows(m):
 
 
 def data_of_full_size_that_is_still_zeros(m):
-    """Some programs reserve the space of a file first: only the checksum shows that the data is
+    """Some programs first reserve the space of a file, so only the checksum shows that the data is
     missing."""
     m.copy(INDEX)
     m.copy(PB)
@@ -129,7 +130,7 @@ def data_of_full_size_that_is_still_zeros(m):
 
 
 def old_times_on_new_files(m):
-    """cp -p keeps the times of the source, by which nothing has changed for days."""
+    """cp -p preserves the times of the source, so the new files seem unchanged for days."""
     for name in (PB, INDEX, DATA):
         m.copy(name)
         os.utime(m.file(name), (1e9, 1e9))
@@ -139,7 +140,7 @@ def old_times_on_new_files(m):
 
 
 def under_names_for_the_time_being(m):
-    """rsync writes each file under another name and renames it."""
+    """rsync writes each file under a temporary name and renames it."""
     for name in (PB, INDEX, DATA):
         head, tail = os.path.split(m.file(name))
         m.copy(name, os.path.join(head, f".{tail}.Xy7"))
@@ -183,8 +184,8 @@ def a_link_that_leads_nowhere_yet(m):
 
 
 def as_kubernetes_mounts(m):
-    """Kubernetes mounts: the link `..data` leads to a directory and is replaced by a link to the
-    next one."""
+    """Kubernetes mounts a link `..data` to a directory, and replaces it by a link to the next
+    directory."""
     old, new = m.path + "/..old", m.path + "/..new"
     os.makedirs(old)
     os.symlink("..old", m.path + "/..data")
@@ -257,7 +258,7 @@ def deleted_before_it_is_loaded(m):
 
 
 def deleted_and_made_again_and_again(m):
-    """Whenever a load happens, a version that is served is complete."""
+    """Whenever a load happens, any version that is served must be complete."""
     m.whole = True
     for i in range(8):
         shutil.copytree(SOURCE, m.aside)
@@ -272,7 +273,7 @@ def deleted_and_made_again_and_again(m):
 
 
 def cut_short_while_it_serves(m):
-    """A loaded version is in memory, so changes of its files do not matter."""
+    """A loaded version is in memory, so changes to its files do not matter."""
     shutil.copytree(SOURCE, m.aside)
     m.whole = True
     os.rename(m.aside, m.file(""))
@@ -288,7 +289,7 @@ def the_base_path_goes_away_for_a_while(m):
     os.rename(m.path, m.aside)
     end = time.monotonic() + 2.5
     while time.monotonic() < end:
-        # Any answer will do: the folder decides whether the model exists.
+        # Any response will do: the folder determines whether the model exists.
         m.server.request(f"/v1/models/{m.name}")
         time.sleep(0.1)
     os.rename(m.aside, m.path)

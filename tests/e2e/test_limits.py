@@ -1,5 +1,5 @@
-"""A single huge operation ends soon after its deadline, or after its client has gone. All runs
-together have a memory limit."""
+"""A single huge operation ends soon after its deadline, or after its client has disconnected. All runs together have a
+memory limit."""
 import http.client
 import json
 import os
@@ -16,8 +16,7 @@ WAIT = 60 * SLOW
 
 
 def save(folder):
-    """Saves a model in which n (and k) are shapes. Each signature ends in one operation that takes
-    long."""
+    """Saves a model in which n (and k) are shapes. Each signature ends in one operation that takes long."""
     def build(g):
         f = {"T": "float"}
         g.placeholder("n", "int32")
@@ -48,15 +47,14 @@ def save(folder):
     small_models.write(folder, signatures, build)
 
 
-# Shapes with which the last operation takes about a second, on tensors of a few hundred megabytes.
+# Shapes for which the last operation takes about a second, on tensors of a few hundred megabytes.
 LONG = {"square": [4000, 4000], "power": [9000, 9000], "lgamma": [8000, 8000],
         "noise": [8000, 8000]}
-LONGER = [14000, 14000]  # a square that takes a minute
+LONGER = [14000, 14000]  # a shape for which `square` takes a minute
 
 
 def save_answers(folder):
-    """Saves a model that repeats x n times: a request of a few bytes can have an answer of any
-    size."""
+    """Saves a model that repeats x n times: a request of a few bytes can have a response of any size."""
     def build(g):
         g.placeholder("x", "string")
         g.placeholder("n", "int32")
@@ -87,8 +85,7 @@ class Limits(Case):
             request, timeout=timeout)
 
     def cpu_s(self, server):
-        """Returns the processor time of the server, which does not depend on other programs of the
-        machine."""
+        """Returns the CPU time of the server, which does not depend on other programs on the machine."""
         with open(f"/proc/{server.process.pid}/stat", encoding="ascii") as file:
             fields = file.read().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -99,7 +96,7 @@ class Limits(Case):
     def test_one_huge_operation_ends_with_its_deadline(self):
         with self.serve() as server:
             for name, shape in LONG.items():
-                # Under a sanitizer the run takes too long to be measured, so it only has to end.
+                # Under a sanitizer the run takes too long to measure, so it only has to end.
                 whole = 1
                 if SLOW == 1:
                     start = self.cpu_s(server)
@@ -151,7 +148,7 @@ class Limits(Case):
             wait_for(lambda: self.ask(server, "fill", [4500, 4500])[0] == 200, "the memory")
 
     def test_many_inputs_are_found_in_next_to_no_time(self):
-        n = 5000  # When each input was searched for among all others, twenty requests took seconds.
+        n = 5000  # A search for each input among all others took seconds for twenty requests.
         names = [f"x{i:04}" for i in range(n)]
 
         def build(g):
@@ -229,14 +226,14 @@ class Limits(Case):
                     "--run_memory_limit_bytes=256M", "--run_memory_idle_bytes=0") as server:
             self.assertEqual(self.ask(server, "serving_default", [10])[0], 200)
             before = rss_mb()
-            # The second size exceeds the limit of a run.
+            # The second size exceeds the memory limit of a run.
             for n, want in ((1000000, 200), (8000000, 429)):
                 for _ in range(10):
                     self.assertEqual(self.ask(server, "serving_default", [n])[0], want)
-            if SLOW == 1:  # A sanitizer has a heap of its own.
+            if SLOW == 1:  # A sanitizer has a heap of its own, so memory is not checked.
                 wait_for(lambda: rss_mb() < before + 100, lambda: f"{before} MB, not {rss_mb()}")
 
-    # Each of these answers took some ten seconds or more to be written, whatever its deadline was.
+    # Writing each of these responses took some ten seconds or more, whatever its deadline was.
     LONG_ANSWERS = {"escapes": ("\x01" * 1000000, [1000]), "lists": ("", [10, 100000000, 0])}
 
     def answer_of(self, server, x, n):
@@ -252,7 +249,7 @@ class Limits(Case):
                 self.assertEqual(status, 504, body)
                 self.wait_idle(server)
                 self.assertLess(self.cpu_s(server) - start, 3 * SLOW, name)
-            # An answer that will not be sent does not count either.
+            # A response that will not be sent does not count either.
             wait_for(lambda: server.metric("slipway_bytes_in_flight") == 0, "the answers to go")
 
     def test_a_long_answer_ends_when_the_client_hangs_up(self):

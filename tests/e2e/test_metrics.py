@@ -46,7 +46,7 @@ def scrape(server):
 
 
 def value_of(text, name, **labels):
-    """Returns the sum of the samples with this name and these labels."""
+    """Returns the sum of the samples with the given name and labels."""
     return sum(v for n, found, v in read(text)
                if n == name and all(found.get(k) == want for k, want in labels.items()))
 
@@ -124,7 +124,8 @@ class Metrics(support.Case):
             self.assertEqual(value_of(text, name + "_count", **dict(labels)), counts[-1], name)
 
     def test_bounds_are_tensorflows(self):
-        # The bounds of TensorFlow's ExponentialBuckets(10, 1.8, 33), to six digits.
+        # The expected bounds are those of TensorFlow's ExponentialBuckets(10, 1.8, 33), to six
+        # digits.
         self.server.predict("half_plus_two", [1.0])
         wanted = ("10 18 32.4 58.32 104.976 188.957 340.122 612.22 1102 1983.59 3570.47 6426.84 "
                   "11568.3 20823 37481.3 67466.4 121440 218591 393464 708235 1.27482e+06 "
@@ -206,7 +207,7 @@ class Idle(support.Case):
                         if name == "slipway_model_idle_bytes"]
                 self.assertEqual(len(kept), 3)
                 self.assertLessEqual(sum(kept), limit)
-                if limit == 1 << 28:  # This limit has room for everything that the runs may keep.
+                if limit == 1 << 28:  # 256 MB are enough for everything that the runs may retain.
                     self.assertGreater(sum(kept), 0)
 
 

@@ -1,5 +1,5 @@
-"""Real models from models/: the digits over both APIs, a counter with state, and files that are damaged while they
-serve."""
+"""Real models from models/: digits over both APIs, a counter with state, and files that are damaged while their version
+is served."""
 import concurrent.futures
 import glob
 import json
@@ -16,7 +16,7 @@ HELD_OUT = os.path.join(MODELS, "digits", "held_out")
 
 
 def held_out():
-    """Returns (pictures as request bodies, labels)."""
+    """Returns (images as request bodies, labels)."""
     bodies = []
     for path in sorted(glob.glob(os.path.join(HELD_OUT, "[0-9]*.json"))):
         with open(path, "rb") as file:
@@ -172,8 +172,8 @@ class HarmedFiles(Case):
             data = self.path("digits/.coming/variables/variables.data-00000-of-00001")
             with open(data, "rb") as file:
                 whole = file.read()
-            with open(data, "wb") as file:  # the same length, but other bytes
-                # This offset lies in weights that signatures read; the string of the object graph comes last.
+            with open(data, "wb") as file:  # writes the same number of bytes, but other bytes
+                # The offset lies in weights that signatures read; the string of the object graph comes last.
                 n = len(whole) // 8
                 file.write(whole[:n] + bytes(b ^ 1 for b in whole[n:4 * n]) + whole[4 * n:])
             os.rename(self.path("digits/.coming"), self.path("digits/2"))
@@ -187,7 +187,7 @@ class HarmedFiles(Case):
 
 
 class Goldens(Case):
-    """Models whose answers TensorFlow computed (tests/goldens/models/make.py)."""
+    """Models whose expected outputs TensorFlow computed (tests/goldens/models/make.py)."""
 
     def compare(self, want, got):
         self.assertEqual(set(want), set(got))

@@ -1,5 +1,5 @@
-"""Names from clients that contain a NUL: answers show them whole, and no name is mistaken for the
-part before its NUL."""
+"""Names from clients that contain a NUL: responses have the complete names, and no name is mistaken for the part before
+its NUL."""
 import json
 import os
 import unittest
@@ -134,7 +134,7 @@ class NamesWithNul(Case):
     def test_inputs_by_rest(self):
         for body, answer in (
                 ({"inputs": {"x\0y": [1.0]}}, None),
-                # An input of an unknown name is ignored.
+                # An input with an unknown name is ignored.
                 ({"inputs": {"x": [2.0], "x\0": [1.0]}}, {"outputs": [4.0]}),
                 ({"inputs": {"x\0": [1.0], "x": [2.0]}}, {"outputs": [4.0]}),
                 ({"instances": [{"x\0y": 1.0}]}, None),
@@ -147,7 +147,7 @@ class NamesWithNul(Case):
 
 
 def save_files(folder):
-    """Writes a model whose signatures write and read checkpoints under names that the caller gives."""
+    """Writes a model whose signatures write and read checkpoints under names that the caller passes."""
     def build(g):
         g.placeholder("p", "string")
         g.placeholder("n", "string")

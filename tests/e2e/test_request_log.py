@@ -1,4 +1,4 @@
-"""Request logs: requests over gRPC and REST are written to files that can be replayed."""
+"""Requests over gRPC and REST are written to request logs, which can be replayed."""
 import glob
 import json
 import os
@@ -89,7 +89,7 @@ class RequestLog(Case):
         self.assertEqual(list(logs[2].predict_log.response.outputs["y"].float_val), [3.5])
         self.assertEqual(logs[3].regress_log.response.result.regressions[0].value, 4)
 
-        # After a rename, the log can serve as goldens and as warm-up requests.
+        # After a rename, a request log can serve as goldens and as warm-up requests.
         for name in ("slipway_golden_requests", "tf_serving_warmup_requests"):
             records.write(self.path("half/1/assets.extra", name), logs)
         with Server(f"--models={self.folder}") as server:
@@ -144,7 +144,7 @@ class RequestLog(Case):
             self.assertEqual(server.log().count(lost), 1)
             self.assertIn(f"WARNING {lost}{path} was removed while it was written", server.log())
             self.assertEqual(server.log().count(f"INFO {again}{self.files()[0]}"), 1)
-            # Within a minute of the first outage, a second one is not logged.
+            # A second outage within a minute of the first is not logged.
             shutil.rmtree(self.path("log"))
             self.ask_grpc(server, [1], 2)
             wait_for(lambda: self.count(server) == 17, "three more")
@@ -172,7 +172,7 @@ class RequestLog(Case):
                 stub = model_service_pb2_grpc.ModelServiceStub(channel)
                 without = (f'model_config_list {{ config {{ name: "half" '
                            f'base_path: "{self.path("half")}" model_platform: "tensorflow" }} }}')
-                # The server's own configuration file still names the first log when a reload has
+                # The server's own configuration file still names the first log after a reload has
                 # removed it.
                 for config, code in ((self.config(1, "log/half"), 0), (without, 0),
                                      (self.config(1, "log/half"), 0),

@@ -1,4 +1,4 @@
-"""The REST API of a running server: TensorFlow Serving's answers, and malicious clients."""
+"""The REST API of a running server: TensorFlow Serving's responses, and malicious clients."""
 import gzip
 import json
 import os
@@ -16,7 +16,7 @@ METRICS = "/monitoring/prometheus/metrics"
 
 
 class Server(support.Server):
-    """A server over models/half_plus_two, with flags of the test."""
+    """A server over models/half_plus_two, with flags that the test passes."""
 
     def __init__(self, *flags):
         super().__init__("--model_name=half_plus_two", "--port=0",
@@ -26,7 +26,7 @@ class Server(support.Server):
     def __exit__(self, *error):
         code, log = self.stop(), self.log()
         super().__exit__(*error)
-        if code != 0:  # A sanitizer's report makes the code non-zero too.
+        if code != 0:  # A sanitizer's report makes the exit code non-zero too.
             raise AssertionError(f"the server ended with {code}: {log}")
 
     def connect(self):
@@ -45,7 +45,7 @@ class Server(support.Server):
         return int(re.search(r"^slipway_bytes_in_flight (\d+)", page, re.M)[1])
 
     def come_to_rest(self):
-        """The memory of an answer may be released a moment after the answer has arrived."""
+        """The memory of a response may be released shortly after the response has arrived."""
         wait_for(lambda: self.bytes_in_flight() == 0, "the bytes in flight to come back")
 
 
@@ -247,7 +247,7 @@ class RestTest(unittest.TestCase):
                 body = b'{"inputs": %d}' % x
                 sent += head("POST", PREDICT, len(body)) + body
             s.sendall(sent)
-            # A client that closes only its sending side still gets the answers.
+            # A client that closes only its sending side still gets the responses.
             s.shutdown(socket.SHUT_WR)
             data = b""
             while data.count(b'"outputs"') < 20:
@@ -325,14 +325,14 @@ class LimitsTest(unittest.TestCase):
         status, _, body = server.ask("POST", PREDICT, b" " * 1000001)
         self.assertEqual(status, 429)
         self.assertIn("larger than --max_bytes_in_flight", body.decode())
-        for n in (200000, 400000):  # first too large as tensors, then too large as text
+        for n in (200000, 400000):  # first too large as tensors, then too large as JSON text
             server.come_to_rest()
             status, _, body = server.ask("POST", PREDICT, b'{"inputs": [' + b"1," * n + b"1]}")
             self.assertEqual(status, 429)
             self.assertIn("--max_bytes_in_flight", body.decode())
         server.come_to_rest()
         half = b'{"inputs": [' + b"1," * 200000
-        # It does not fit beside another request now, but may fit later.
+        # The request does not fit beside another request now, but may fit later.
         with server.connect() as s:
             s.sendall(head("POST", PREDICT, 600000) + half)
             wait_for(lambda: server.bytes_in_flight() >= 400000, "the other's body")

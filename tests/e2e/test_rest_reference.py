@@ -1,5 +1,4 @@
-"""TensorFlow Serving's answers over REST, section by section: routes, codes, messages, JSON in both
-directions."""
+"""TensorFlow Serving's responses over REST, section by section: routes, codes, messages, JSON in both directions."""
 import base64
 import json
 import math
@@ -61,7 +60,7 @@ class Reference(unittest.TestCase):
         self.assertIn(words, json.loads(text)["error"])
 
     def predict(self, model, body):
-        """Sends a Predict request that must succeed and returns the parsed answer."""
+        """Sends a Predict request that must succeed and returns the parsed response."""
         if not isinstance(body, (bytes, str)):
             body = json.dumps(body)
         body = body if isinstance(body, bytes) else body.encode()
@@ -217,7 +216,7 @@ class Predict(Reference):
                 self.fault(code, words, model, body)
 
     def test_the_order_in_which_faults_are_found(self):
-        # Each body has the reported fault and all faults that are found after it.
+        # Each body has the expected fault and all faults that are detected after it.
         for words, model, body in (
                 ("JSON Parse error", "nope", '{"signature_name": 5, "inputs": ["x"'),
                 ("key must be a string", "nope", '{"signature_name": 5, "inputs": ["x"]}'),
@@ -285,7 +284,7 @@ class Predict(Reference):
 
 class Values(Reference):
     def same(self, dtype, text):
-        """Returns the answer to `text` in row form, as the text between the brackets."""
+        """Returns the response to `text` in row form, as the text between the brackets."""
         body = self.raw("types", b'{"signature_name": "%s", "instances": [%s]}'
                         % (dtype.encode(), text.encode()))
         start, end = b'{\n    "predictions": [', b"\n    ]\n}"
@@ -373,7 +372,7 @@ class StatusAndMetadata(Reference):
         self.assertEqual(status[0]["status"], {"error_code": "OK", "error_message": ""})
         one = json.loads(self.ask("GET", "/v1/models/m/versions/1")[2])["model_version_status"]
         self.assertEqual([v["version"] for v in one], ["1"])
-        # Labels are ignored here.
+        # A status request ignores labels.
         label = json.loads(self.ask("GET", "/v1/models/m/labels/nope")[2])["model_version_status"]
         self.assertEqual(len(label), 2)
         self.refused(404, "Could not find any versions of model nope", "GET", "/v1/models/nope")

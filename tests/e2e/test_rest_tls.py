@@ -1,4 +1,4 @@
-"""REST over TLS: good and bad certificates, clients with and without one, slow handshakes."""
+"""REST over TLS: valid and invalid certificates, clients with and without a certificate, slow handshakes."""
 import contextlib
 import gzip
 import http.client
@@ -48,7 +48,7 @@ class Folder:
 
 
 class TlsServer(test_rest.Server):
-    """A server over half_plus_two. Waiting for its readiness does not check its certificate."""
+    """A server over half_plus_two. Waiting for readiness does not check the server's certificate."""
 
     def __init__(self, folder, *flags, client=None):
         self.context = ssl.create_default_context(cafile=folder.at("ca.crt"))
@@ -163,7 +163,7 @@ class Tls(unittest.TestCase):
                 if name:
                     context.load_cert_chain(self.folder.at(name + ".crt"),
                                             self.folder.at(name + ".key"))
-                # In TLS 1.3, the client sees the refusal only when it reads.
+                # In TLS 1.3, the client learns of the refusal only when it reads.
                 with self.subTest(name=name), self.assertRaises(OSError):
                     with server.connect(context) as s:
                         s.sendall(head("GET", MODEL))
@@ -273,7 +273,7 @@ class Tls(unittest.TestCase):
                 steady.sendall(head("GET", MODEL))
                 self.assertEqual(test_rest.answer(steady)[0], 200)
                 answers += 1
-            self.assertGreater(answers, n / 10)  # about n / 4; without a limit of handshakes per turn it was 5
+            self.assertGreater(answers, n / 10)  # some n / 4; without a limit on handshakes per turn it was 5
 
     def test_a_handshake_in_pieces_goes_on_as_they_come(self):
         with TlsServer(self.folder) as server, test_rest.Server.connect(server) as s:

@@ -1,4 +1,4 @@
-"""HTTP from proper and improper clients: limits, odd requests, compression, CORS, slow clients."""
+"""HTTP from well-behaved and misbehaving clients: limits, unusual requests, compression, CORS, slow clients."""
 import contextlib
 import ctypes
 import gzip
@@ -42,15 +42,15 @@ class Transport(unittest.TestCase):
         cls.server = cls.enterClassContext(Server())
 
     def raw(self, data):
-        """Sends `data` and returns everything until the server closes, which may happen before it has read all of
-        it."""
+        """Sends `data` and returns everything until the server closes the connection, possibly before it has read all
+        of `data`."""
         with self.server.connect() as s:
             with contextlib.suppress(ConnectionError):
                 s.sendall(data)
             return everything(s)
 
     def refused(self, code, words, data):
-        """Checks that the server refuses with one complete answer of its own and closes the connection."""
+        """Checks that the server refuses with one complete response of its own and closes the connection."""
         got = self.raw(data)
         top, body = got.split(b"\r\n\r\n", 1)
         self.assertTrue(top.startswith(b"HTTP/1.1 %d " % code), got)
@@ -82,7 +82,7 @@ class Transport(unittest.TestCase):
                      self.post("Host: t", "Transfer-Encoding: gzip, chunked"))
 
     def test_lengths_that_are_no_numbers(self):
-        # libmicrohttpd refuses these itself, before it calls a callback, and sends its headers twice: the first
+        # libmicrohttpd itself refuses these values before it calls a callback, and sends its headers twice: the first
         # header block and the end of the connection count.
         for value in ("-13", "+13", "13, 13", "0x10", "99999999999999999999", "1 3"):
             got = self.raw(self.post("Host: t", "Content-Length: " + value))
@@ -129,7 +129,7 @@ class Transport(unittest.TestCase):
             with self.server.connect() as s:
                 s.sendall(top + rest)
                 self.assertEqual(answer(s)[0], 200)
-                s.sendall(head("GET", "/healthz"))  # The connection can still be used.
+                s.sendall(head("GET", "/healthz"))  # The connection is still usable.
                 self.assertEqual(answer(s)[0], 200)
         for code, rest in ((400, b"zz\r\n"), (400, b"-1\r\n"), (413, b"f" * 17 + b"\r\n"),
                            (400, b"d\r\n" + BODY + b"xx0\r\n\r\n"), (400, b"\r\n\r\n")):
@@ -218,7 +218,7 @@ class Transport(unittest.TestCase):
                 s.sendall(top + b"1;" + b"a" * 100_000)
             self.assertTrue(everything(s).startswith(b"HTTP/1.1 400 "))
             time.sleep(1)
-        with self.server.connect() as s:  # The same while the line may still continue.
+        with self.server.connect() as s:  # The error is the same while the line may still continue.
             s.sendall(top + b"1;" + b"a" * 200)
             time.sleep(1)
         self.assertLess(self.cpu_s() - start, 0.5 * SLOW)
@@ -227,7 +227,7 @@ class Transport(unittest.TestCase):
         top = self.post("Host: t", "Transfer-Encoding: chunked", body=b"")
         spaces = [b" "] * 65536
         self.refused(413, "more than 65536 chunks", top + chunked(spaces + [BODY]))
-        with self.server.connect() as s:  # The same number of larger chunks is allowed.
+        with self.server.connect() as s:  # The same number of chunks is allowed if they are larger.
             s.sendall(top + chunked([b" " * 16] * 65536 + [BODY]))
             self.assertEqual(answer(s)[0], 200)
         with self.server.connect() as s:
@@ -240,7 +240,7 @@ class Transport(unittest.TestCase):
             self.assertEqual(s.recv(100), b"HTTP/1.1 100 Continue\r\n\r\n")
             s.sendall(BODY)
             self.assertEqual(answer(s)[0], 200)
-            # A request that its headers alone disqualify gets an error instead of 100 Continue.
+            # A request that is refused for its headers alone gets an error instead of 100 Continue.
             s.sendall(head("POST", "/v1/models/m:x", len(BODY), ["Expect: 100-continue"]))
             self.assertEqual(answer(s)[0], 400)
             self.assertTrue(is_closed(s))
@@ -251,7 +251,7 @@ class Transport(unittest.TestCase):
                 s.sendall(head("POST", PREDICT, len(BODY)) + BODY)
                 status, headers, _ = answer(s)
                 self.assertEqual((status, headers.get("connection")), (200, None))
-            # Refusals keep the connection open too.
+            # Refusals keep the connection open as well.
             for path, body in (("/v1/models/x:predict", BODY), ("/nowhere", b"x" * 1000)):
                 s.sendall(head("POST", path, len(body)) + body)
                 self.assertEqual(answer(s)[0], 404)
@@ -326,7 +326,7 @@ class Transport(unittest.TestCase):
         headers = self.server.ask("GET", METRICS, b"", ["Accept-Encoding: gzip"])[1]
         self.assertEqual((headers["content-encoding"], headers["vary"]), ("gzip", "Accept-Encoding"))
         headers = self.server.ask("POST", PREDICT, BODY, ["Accept-Encoding: gzip"])[1]
-        self.assertNotIn("content-encoding", headers)  # The answer is too small for compression to pay.
+        self.assertNotIn("content-encoding", headers)  # The response is too small for compression to pay off.
 
 
 class Flags(unittest.TestCase):
@@ -351,7 +351,7 @@ class Flags(unittest.TestCase):
                 "access-control-allow-headers": "Content-Type"})
 
     def refused_in_the_middle(self, server, code, size):
-        """Sends a whole body before it reads the answer; returns the headers of the answer."""
+        """Sends a complete body before it reads the response, and returns the headers of the response."""
         chunk = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
         with server.connect() as s:
             s.sendall(CHUNKED)
@@ -372,7 +372,7 @@ class Flags(unittest.TestCase):
         page = server.ask("GET", METRICS)[2].decode()
         self.assertRegex(page, r':request_count\{model_name="half_plus_two",status="INVALID_ARGUMENT"\} 3\n')
         self.assertNotIn("refused_body_cut_off", page)
-        with server.connect() as s:  # The same for a body of announced length.
+        with server.connect() as s:  # A body of announced length is refused in the same way.
             s.sendall(head("POST", PREDICT, 20 * MEBI))
             s.sendall(b" " * (20 * MEBI))
             self.assertEqual(answer(s)[0], 413)
@@ -403,7 +403,7 @@ class Flags(unittest.TestCase):
             self.assertEqual(server.stop(), 0)
 
     def trickle(self, server, first, piece):
-        """Sends `piece` again and again; the server must close the connection."""
+        """Sends `piece` repeatedly; the server must close the connection."""
         with server.connect() as s:
             s.sendall(first)
             end = time.monotonic() + 60 * SLOW
@@ -421,13 +421,13 @@ class Flags(unittest.TestCase):
                                  b"Content-Length: 0\r\n", b""), b"1\r\n \r\n")):
             with self.subTest(first=first):
                 self.trickle(server, first, piece)
-        with server.connect() as s:  # The same for a client that sends nothing at all.
+        with server.connect() as s:  # A client that sends nothing at all is cut off in the same way.
             self.assertTrue(is_closed(s))
         wait_for(lambda: server.ask("POST", PREDICT, BODY)[0] == 200, "an answer")
 
 
 class Memory(unittest.TestCase):
-    """Answers share a memory budget with requests."""
+    """Responses share a memory budget with requests."""
 
     def setUp(self):
         self.server = self.enterContext(test_rest_reference.Server("--max_bytes_in_flight=20M"))
@@ -442,7 +442,7 @@ class Memory(unittest.TestCase):
 
     def test_an_answer_beyond_the_budget_is_refused_by_name(self):
         self.assertEqual(self.fill(2 * MEBI)[0], 200)  # 12 MB of text
-        for n in (4 * MEBI - 700000, 20 * MEBI):  # An answer that does not fit, noticed while it is written, or before.
+        for n in (4 * MEBI - 700000, 20 * MEBI):  # The response does not fit: noticed while or before it is written.
             self.server.come_to_rest()
             status, _, body = self.fill(n)
             self.assertEqual(status, 429)
@@ -473,7 +473,7 @@ class Memory(unittest.TestCase):
             wait_for(lambda: server.bytes_in_flight() > 24 * MEBI, "the answer")
             # The kernel still delivers what it has buffered, but the server's memory is free.
             wait_for(lambda: s.recv(100) and server.bytes_in_flight() == 0, "the hang-up")
-        with server.connect() as s:  # a slow, but steady client
+        with server.connect() as s:  # a slow but steady client is served
             s.sendall(head("POST", "/v1/models/shapes:predict", len(body)) + body)
             got = 0
             while got < 6 * 4 * MEBI:
@@ -483,7 +483,7 @@ class Memory(unittest.TestCase):
                 time.sleep(0.01)
 
     def test_connections_are_accepted_again_once_there_are_descriptors(self):
-        """Open connections stay open meanwhile, and are answered."""
+        """Connections that are already open stay open and get responses."""
         with Server() as server, server.connect() as kept:
             def is_well(s):
                 s.sendall(head("GET", "/healthz"))
@@ -505,8 +505,8 @@ class Memory(unittest.TestCase):
             self.assertIn("cannot accept a connection: Too many open files", server.log())
 
     def test_a_connection_whose_file_outlives_it(self):
-        """Another process holds the socket, as a forked one would, so closing the server's descriptor does not
-        close the connection. Later events on the socket must not affect the server."""
+        """Another process holds the socket, as a forked one would, so closing the server's descriptor does not end the
+        connection. Later events on the socket must not affect the server."""
         with Server() as server:
             process = os.pidfd_open(server.process.pid)
             descriptors = f"/proc/{server.process.pid}/fd"
@@ -549,7 +549,7 @@ class Memory(unittest.TestCase):
                 s.sendall(head("POST", "/v1/models/shapes:predict", len(body)) + body)
             for s in sockets:
                 self.assertEqual(answer(s)[0], 200)
-            self.assertGreater(self.resident(), before + n * 8 * 1024)  # Otherwise the test would show nothing.
+            self.assertGreater(self.resident(), before + n * 8 * 1024)  # Otherwise the test would prove nothing.
         wait_for(lambda: self.resident() < before + 12 * MEBI, "the memory of connections")
 
 

@@ -1,4 +1,4 @@
-"""./run: its messages when it neither builds nor runs anything, and single tests by name."""
+"""The messages of ./run when it neither builds nor runs anything, and single tests by name."""
 import os
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""State that one signature of a model writes and others read, in whatever way the server runs it."""
+"""State that one signature of a model writes and others read, however the server runs the model."""
 import json
 import random
 
@@ -6,7 +6,7 @@ import small_models
 from support import Case, Server
 
 SETTINGS = ((), ("--specialise=off",), ("--enable_model_warmup=false",), ("--autotune=off",))
-RUNS = 60  # enough runs for tier 1: a shape is compiled once it has been seen twice
+RUNS = 60  # enough runs for tier 1: a shape is compiled once it has occurred twice
 
 
 class State(Case):

@@ -1,5 +1,5 @@
-"""Variables and tables of a version have a memory limit: a request that would exceed it is refused,
-by any API, the server's memory stays within it, and the next request is answered."""
+"""The variables and tables of a version have a memory limit: a request that would exceed it is refused by every API,
+the server's memory stays within the limit, and the next request succeeds."""
 import json
 import unittest
 
@@ -15,7 +15,7 @@ WAIT = 60 * SLOW
 RUN_MB, STATE_MB = 200, 100
 FLAGS = (f"--run_memory_limit_bytes={RUN_MB}M", f"--state_memory_limit_bytes={STATE_MB}M",
          "--enable_session_service")
-MORE_KB = 64 << 10  # the server's own memory, beside the two limits
+MORE_KB = 64 << 10  # the server's own memory, in addition to the two limits
 
 
 def save(folder):
@@ -74,7 +74,7 @@ class StateLimit(Case):
         self.fail("no VmRSS")
 
     def stays_within(self):
-        if SLOW == 1:  # A sanitizer has memory of its own.
+        if SLOW == 1:  # A sanitizer has memory of its own, so memory is not checked.
             self.assertLess(self.resident_kb() - self.before_kb,
                             ((RUN_MB + STATE_MB) << 10) + MORE_KB)
         self.assertLess(self.server.metric("slipway_model_state_bytes"), STATE_MB * MB + 1)
@@ -138,7 +138,7 @@ class StateLimit(Case):
         self.assertTrue(90 <= n < 100, n)
         for i in range(n, n + 50):
             self.refused(self.assign, f"v{i}_set", b"a" * MB, 10)
-        for i in range(200):  # Replaced values make room for new ones.
+        for i in range(200):  # Replaced values free memory for new values.
             self.assign(f"v{i % n}_set", b"b" * MB, 10)
         self.stays_within()
         self.assign("v0_set", b"c", 1)
@@ -228,7 +228,7 @@ def write_saving(folder, prefix):
 
 
 class RestoredAgain(Case):
-    """A checkpoint entry that is restored many times counts as often as it is in memory."""
+    """A checkpoint entry that is restored several times counts as often as it is in memory."""
 
     def serve(self, how):
         write_saving(self.path("saves", "1"), self.path("w"))

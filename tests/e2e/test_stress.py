@@ -1,6 +1,6 @@
-"""Twenty clients of every API send requests while versions, labels and a model come and go. Each
-answer must be possible in its situation and right for the version that it names, each code that
-must occur does occur, and afterwards the server is as it was before."""
+"""Twenty clients of every API send requests while versions, labels and a model are added and
+removed. Each response must be possible in its situation and right for the version that it names,
+each code that must occur does occur, and afterwards the server is as it was before."""
 import collections
 import http.client
 import json
@@ -25,20 +25,20 @@ from tensorflow_serving.apis import (classification_pb2, get_model_metadata_pb2,
 ROUNDS = max(8, int(200 / SLOW))
 WAIT = 20 * SLOW
 VERSIONS = (1, 2, 3)
-WEIGHT_BYTES = 1 << 20  # size of each version: large enough for a leak of one to show
+WEIGHT_BYTES = 1 << 20  # size of each version: so large that a leak of one version is visible
 MAY_GROW_KB = 12 << 10
 CLASSIFY, REGRESS = "tensorflow/serving/classify", "tensorflow/serving/regress"
 LABELS = ("stable", "canary")
 
 # The gRPC codes that may occur in each situation. Those that begin with ! must occur at least once.
 ALLOWED = {
-    "still": "!OK",  # a model that does not change
+    "still": "!OK",  # a model that is not changed
     "latest": "!OK",  # a model that always has at least one version
-    "version": "!OK !NOT_FOUND",  # a version that comes and goes
+    "version": "!OK !NOT_FOUND",  # a version that is added and removed
     "version on disk": "!OK !NOT_FOUND",  # a version whose folder is moved away and back
-    "label": "!OK !INVALID_ARGUMENT NOT_FOUND",  # a label whose version may already be going
-    "coming": "!OK !NOT_FOUND",  # a model that comes and goes
-    "coming, its states": "!OK NOT_FOUND",  # Versions that have ended stay listed.
+    "label": "!OK !INVALID_ARGUMENT NOT_FOUND",  # a label whose version may be about to be unloaded
+    "coming": "!OK !NOT_FOUND",  # a model that is added and removed
+    "coming, its states": "!OK NOT_FOUND",  # Versions that have ended remain listed.
     "no such model": "!NOT_FOUND",
     "no such signature": "!FAILED_PRECONDITION",
     "no such signature, examples": "!INVALID_ARGUMENT",
@@ -56,8 +56,8 @@ ALLOWED_REST = {"no such signature": "!INVALID_ARGUMENT"}
 
 
 def write_model(folder, version):
-    """Writes a model y = 0.5 x + version, of a tensor or of Examples: the value tells which version
-    answered."""
+    """Writes a model y = 0.5 x + version, of a tensor or of Examples: the value shows which version
+    computed it."""
     def build(g):
         g.placeholder("tf_example", "string")
         g.const("names", "string", [0])
@@ -86,7 +86,7 @@ def write_model(folder, version):
 
 
 class Seen:
-    """The codes that occurred, and the first details about wrong answers."""
+    """The codes that occurred, and the first details about wrong responses."""
 
     def __init__(self):
         self.lock = threading.Lock()
@@ -107,8 +107,8 @@ class Seen:
                 self.wrong.append(f"{api}, {situation}: answered {got}, not {expected}")
 
     def missing(self):
-        """Yields the codes that did not occur: for each API that was in the situation, or for any
-        API if there are few rounds."""
+        """Yields the codes that did not occur: for each API that was used in the situation, or for
+        all APIs together if there are few rounds."""
         came = {(SLOW == 1 and api, situation, code) for api, situation, code in self.codes}
         for api, situation in sorted({key[:2] for key in self.codes}):
             rest = ALLOWED_REST if api.startswith("REST") else {}
@@ -118,7 +118,7 @@ class Seen:
 
 
 class Client:
-    """A thread that sends one request after the other, in situations of its own choice."""
+    """A thread that sends requests in sequence, in situations of its own choice."""
 
     def __init__(self, clients, ask, pause=0.01):
         self.clients, self.ask, self.pause = clients, ask, pause
@@ -227,7 +227,7 @@ class Clients:
             self.seen.check("REST " + api, situation, text, "an error")
 
     def values(self, api, situation, where, base):
-        """Returns a check of a value, which must be `base` plus the version's number."""
+        """Returns a function that checks that a value is `base` plus the version's number."""
         expected = [base + where["version"]] if "version" in where else [base + v for v in VERSIONS]
 
         def check(value):
@@ -308,7 +308,7 @@ class Clients:
     # ---- gRPC ----
 
     def call(self, api, situation, method, request, check=None, **kw):
-        """Returns the answer, or None if the call failed."""
+        """Returns the response, or None if the call failed."""
         kw.setdefault("timeout", WAIT)
         try:
             answer = method(request, **kw)
@@ -321,7 +321,7 @@ class Clients:
         return answer
 
     def is_right(self, api, situation, where, spec, value, base, signature):
-        """Checks a value against the version that the answer names."""
+        """Checks a value against the version that the response names."""
         self.seen.check(api, situation, value, base + spec.version.value)
         self.seen.check(api, situation, (spec.name, spec.signature_name),
                         (where.get("model", "m"), signature))
@@ -470,7 +470,7 @@ class Clients:
             pass
 
     def reload(self, client):
-        """Sends a reload that must be refused and must change nothing."""
+        """Sends a reload that must be refused and must not change anything."""
         request = model_management_pb2.ReloadConfigRequest()
         models = request.config.model_config_list.config
         situation = client.random.choice(["no list", "a relative path", "a model twice",
@@ -519,7 +519,7 @@ class Stress(Case):
 
     def apply(self, by_file, request):
         """Applies a configuration and returns when it is in effect, which a new label of the model
-        `still` shows."""
+        `still` indicates."""
         self.applied += 1
         still = next(m for m in request.config.model_config_list.config if m.name == "still")
         still.version_labels[f"applied_{self.applied}"] = 1
@@ -542,12 +542,12 @@ class Stress(Case):
             (self.states("coming").get(1) == "AVAILABLE") == coming
 
     def answers(self, path):
-        """Returns the HTTP status and, if it is 200, the version that answered."""
+        """Returns the HTTP status and, if it is 200, the version that responded."""
         status, body = self.server.post(f"/v1/models/{path}:predict", {"instances": [4.0]})
         return status, json.loads(body)["predictions"][0] - 2 if status == 200 else None
 
     def look(self, versions, labels, coming):
-        """Checks that the settled state is as configured, under load."""
+        """Checks, under load, that the settled state is the configured one."""
         self.assertEqual(self.answers("m"), (200, max(versions)))
         for version in VERSIONS:
             self.assertEqual(self.answers(f"m/versions/{version}"),
@@ -560,7 +560,7 @@ class Stress(Case):
         self.assertEqual(self.answers("coming"), (200, 1) if coming else (404, None))
 
     def round(self, i, dice):
-        """Changes the versions, and then the labels, which may point only to existing versions."""
+        """Changes the versions and then the labels, which may point only to existing versions."""
         versions = sorted(dice.sample(VERSIONS, dice.randint(1, len(VERSIONS))))
         coming = dice.random() < 0.5
         self.apply(i % 4 < 2, self.config(versions, {}, coming))
@@ -571,7 +571,7 @@ class Stress(Case):
                                                                       400)
                              for label in LABELS), f"round {i}: {labels}")
         self.look(versions, labels, coming)
-        if i % 10 == 0:  # A new model that fails; the rest of the configuration is not rolled back.
+        if i % 10 == 0:  # A new model fails; the rest of the configuration is not rolled back.
             with self.assertRaises(grpc.RpcError) as caught:
                 self.reload(self.config(versions, labels, coming, broken=True), timeout=WAIT)
             self.assertEqual(caught.exception.code(), grpc.StatusCode.UNKNOWN)
@@ -633,11 +633,11 @@ class Stress(Case):
 
             self.assertEqual(self.answers("m"), (200, 1))
             self.assertEqual(server.get("/readyz/m")[0], 200)
-            # gRPC's core starts timer threads of its own.
+            # gRPC core starts timer threads of its own.
             wait_for(lambda: self.resources()[0] <= files and
                      self.resources()[1] <= threads + 2,
                      f"{files} descriptors and {threads} threads, not {self.resources()}")
-            if SLOW == 1:  # A sanitizer keeps freed memory.
+            if SLOW == 1:  # A sanitizer retains freed memory, so memory is not checked.
                 wait_for(lambda: self.resources()[2] < kb + MAY_GROW_KB,
                          f"{kb} KiB, not {self.resources()[2]}")
             total = sum(clients.seen.codes.values())

@@ -1,4 +1,4 @@
-"""A version's own warm-up requests, which run before the version is visible."""
+"""Warm-up requests of a version, which run before the version is visible."""
 import json
 import os
 import re
@@ -49,7 +49,7 @@ def add_example(message):
 
 
 def write_drawing(folder):
-    """Writes a model with a signature that draws from seeded generators, and one that appends to a variable."""
+    """Writes a model with a signature that draws from seeded generators, and a signature that appends to a variable."""
     def build(g):
         g.placeholder("x", "float")
         g.const("shape", "int32", [1], int_val=[1])
@@ -88,7 +88,7 @@ class Warmup(Case):
         return found
 
     def put_with(self, logs, version="1", name=FILE):
-        """Adds a version with a file of these records and moves it into place in one step."""
+        """Adds a version with a file of the records `logs` and renames it to its final path in one step."""
         self.put(f".aside/{version}")
         path = self.path(".aside", version, name)
         records.write(path, logs or [])
@@ -112,7 +112,7 @@ class Warmup(Case):
             self.assertEqual(self.warmed(server), {})
 
     def test_zeros_that_warm_up_leave_no_trace(self):
-        """The expected answers are those of TensorFlow Serving, which runs nothing on its own: the first numbers of
+        """The expected outputs are those of TensorFlow Serving, which runs no warm-up of its own: the first numbers of
         a seed, and of a counter."""
         write_drawing(self.path("m", "1"))
         answers = []
@@ -148,7 +148,7 @@ class Warmup(Case):
             self.assertEqual(warmed["4", "INVALID_ARGUMENT"], 1000)
             self.assertEqual(warmed["5", "UNIMPLEMENTED"], 1)
             self.assertEqual(warmed["6", "DATA_LOSS"], 0)
-            # The faulty file is repaired in place.
+            # The faulty file is replaced by a correct one.
             records.write(self.path("half", "6", FILE), [records.predict([1])])
             wait_for(lambda: server.state("half", 6) == "AVAILABLE", "the repaired version")
 

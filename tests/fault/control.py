@@ -1,4 +1,4 @@
-"""The driver's side of fault.h: chooses the calls of a server that fail, and reads what happened."""
+"""The driver's side of fault.h: selects the server's calls that fail, and reads the outcome."""
 import mmap
 import os
 import shutil
@@ -9,8 +9,8 @@ KINDS = ("memory", "open", "read", "short", "stat", "mmap", "thread", "descripto
 DEPTH, STACKS = 8, 1 << 16
 EVER = 0xFFFFFFFF
 
-HEAD = struct.Struct("<IIIIIIQ16s")  # the fields from `armed` to `thread`
-SEEN = struct.Struct(f"<IIII{DEPTH}Q{len(KINDS)}Q")  # the fields from `matched` to `calls`
+HEAD = struct.Struct("<IIIIIIQ16s")  # struct fault_control's fields from `armed` to `thread`
+SEEN = struct.Struct(f"<IIII{DEPTH}Q{len(KINDS)}Q")  # struct fault_control's fields from `matched` to `calls`
 STACK = struct.Struct(f"<QII{DEPTH}Q")
 SIZE = HEAD.size + SEEN.size + STACKS * STACK.size
 
@@ -24,8 +24,7 @@ class Control:
             self.map = mmap.mmap(file.fileno(), SIZE)
 
     def describe(self, kinds, first=1, n=1, stack=0, thread=""):
-        """Describes the calls that fail, without arming them, and clears the results of earlier
-        ones."""
+        """Describes the calls that fail, without arming them, and clears earlier results."""
         self.quiet()
         bits = sum(1 << KINDS.index(k) for k in kinds)
         HEAD.pack_into(self.map, 0, 0, 0, bits, first, n, 0, stack, thread.encode())
@@ -44,7 +43,7 @@ class Control:
         struct.pack_into("<II", self.map, 0, 0, 0)
 
     def fired(self):
-        """Returns the number of calls that have failed, and the stack of the first."""
+        """Returns the number of calls that have failed, and the stack of the first of them."""
         seen = SEEN.unpack_from(self.map, HEAD.size)
         return seen[1], seen[4:4 + DEPTH]
 

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""`./run fault`: calls of libc by a server's own code fail, one after the other, in each of the PHASES. After each
-fault the server must be alive, answer correctly, hold no memory of requests, and serve every version.
+"""`./run fault`: libc calls of the server's own code fail, one after the other, in each of the PHASES. After each fault
+the server must be alive, answer correctly, hold no memory of requests, and serve every version.
 
-Each phase runs once while its calls are counted by the stack that they come from. Then, for every such stack (or
-with --all for every single call) the phase runs again while that call fails: once, and (memory, descriptors)
-together with all calls after it. During a fault an answer must be right or be RESOURCE_EXHAUSTED or UNAVAILABLE.
-`start` and `drain` need a process for each fault; all other faults share one process, so that later requests show
-what a fault has broken. `start` fails one call of each stack even with --all: most of its calls belong to loading,
-and `swap`, `add` and `drop` fail those one by one. The last line is "N passed, M failed", counting faults."""
+Each phase runs once while its calls are counted by the stack that they come from. Then, for every such stack (or with
+--all for every single call) the phase runs again while that call fails: once, and (memory, descriptors) together with
+all calls after it. During a fault a response must be correct or be RESOURCE_EXHAUSTED or UNAVAILABLE. `start` and
+`drain` need a process for each fault; all other faults share one process, so that later requests show what a fault has
+broken. `start` fails one call of each stack even with --all: most of its calls belong to loading, and `swap`, `add` and
+`drop` fail those one by one. The last line is "N passed, M failed", counting faults."""
 import argparse
 import collections
 import concurrent.futures
@@ -29,7 +29,7 @@ from control import EVER, KINDS, Control, symbols  # noqa: E402
 from run_tests import SANITIZER_ENV  # noqa: E402
 
 FILES = ("open", "read", "short", "stat", "mmap", "write")
-PHASES = {  # name: (flags, method of Served that makes the request)
+PHASES = {  # phase: (flags, method of Served that makes the request)
     "swap": ("", "swap"),
     "add": ("", "add_and_remove"),
     "label": ("", "label"),
@@ -92,11 +92,11 @@ class Report:
               flush=True)
 
     def missed(self, phase):
-        """Returns the number of planned faults whose call the phase did not reach this time."""
+        """Returns the number of planned faults whose call the phase did not reach in this run."""
         return self.outcomes[phase, "not reached"]
 
     def check_phase(self, phase):
-        """A phase in which no call has failed shows nothing, so it is itself a failure."""
+        """A phase in which no call has failed proves nothing, so it is itself a failure."""
         if self.done[phase] == self.missed(phase) and not any(p == phase for p, _, _ in self.failed):
             self.wrong(phase, f"none of {self.planned.get(phase)} faults was reached", (), "the harness, or what it asks for")
 
@@ -115,9 +115,9 @@ class Campaign:
         self.dice = random.Random(args.seed)
         self.kinds = tuple(args.kind or KINDS)
         self.served = None
-        self.expected_digits = None  # the answer of a process without faults
+        self.expected_digits = None  # the response of a process without faults
         self.tuned = None  # the file that autotuning has written
-        self.known = set()  # stacks that fail in another phase
+        self.known = set()  # stacks that another phase makes fail
 
     def new_served(self):
         served = self.module.Served(self.control, *PHASES[self.phase][0].split(),
@@ -181,7 +181,7 @@ class Campaign:
         served, report, phase = self.served, self.report, self.phase
         lasting = how.get("n", 1) == EVER
         error = None
-        served.wait = SHORT if lasting else self.module.WAIT  # a short wait for an answer that cannot come
+        served.wait = SHORT if lasting else self.module.WAIT  # a short wait for a response that cannot arrive
         self.control.arm(**how)
         try:
             getattr(served, request)()
@@ -198,14 +198,14 @@ class Campaign:
         self.control.quiet()
         served.wait = self.module.WAIT
         if lasting and outcome == "late" and (request in LONG or "descriptor" in how["kinds"]):
-            outcome, error = "did not come", None  # expected while the fault lasts
+            outcome, error = "did not come", None  # a late response is expected while the fault lasts
         try:
             if not error or request in LONG:
                 served.repair()
             served.probe()
             allowed = self.module.LOAD_CODES
             if set(how["kinds"]) & set(FILES):
-                allowed += ("DATA_LOSS",)  # for a file that cannot be read; the load is tried again
+                allowed += ("DATA_LOSS",)  # DATA_LOSS stands for a file that cannot be read; the load is tried again
             for code, text in served.failed_loads():
                 if code not in allowed:
                     raise self.module.Wrong(f"a load failed so: {code}: {text}")
@@ -251,8 +251,8 @@ class Campaign:
     # ---- phases that take a process each ----
 
     def new_process(self, how, armed):
-        """Runs a phase in a process of its own. The fault is armed from the start (`armed`), or from the SIGTERM
-        on. Returns what went wrong, or None."""
+        """Runs a phase in a process of its own. The fault is armed from the start (`armed`), or from the SIGTERM on.
+        Returns a description of the failure, or None."""
         served, phase = self.new_served(), self.phase
         try:
             if armed:
@@ -282,7 +282,7 @@ class Campaign:
                 self.control.arm(**how)
                 error = served.end()
                 asked.join()
-                # without memory, the process can only be ended by its time limit
+                # without memory, only the process's time limit can end it
                 limit = f"exit status -{signal.SIGALRM.value}:"
                 if error and how.get("n") == EVER and error.startswith(limit):
                     self.report.outcomes[phase, "ended by its limit"] += 1
@@ -315,12 +315,12 @@ class Campaign:
             except AssertionError:
                 return False
             if self.control.fired()[0] and time.monotonic() > end - 50:
-                self.control.quiet()  # A server that is refused a call for ever retries it for ever.
+                self.control.quiet()  # A server whose call always fails would retry it for ever.
             time.sleep(0.01)
         raise AssertionError("60 s: " + served.server.log()[-2000:])
 
     def tune(self):
-        """Runs a server without any fault, as `start` does, so that it writes its autotune file."""
+        """Runs a server without any fault, like the phase `start`, so that it writes its autotune file."""
         served = self.new_served()
         self.control.trace(self.kinds)
         served.start()
@@ -386,7 +386,7 @@ class Campaign:
 
 
 def run(args, report, served_module):
-    """Runs the phases, several at a time. Each gets an equal part of the time that is left."""
+    """Runs the phases, several at a time. Each gets an equal share of the remaining time."""
     phases, lock = list(args.phase or PHASES), threading.Lock()
     end = time.monotonic() + args.seconds if args.seconds else float("inf")
 

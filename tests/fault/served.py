@@ -1,5 +1,5 @@
-"""A server whose calls of libc can be made to fail, its requests, and the conditions that must hold
-whenever it is idle."""
+"""A server whose libc calls can be made to fail, its requests, and the conditions that must hold whenever it is
+idle."""
 import base64
 import gzip
 import http.client
@@ -29,14 +29,14 @@ from tensorflow_serving.apis import (classification_pb2, get_model_metadata_pb2,
 from test_stress import CLASSIFY, REGRESS, write_model
 
 WAIT = 5 * SLOW
-# The memory limit for each version: up to half more than the server counts for one. A version whose
-# memory stays counted after it has gone leaves no room for the next, so that all later loads fail.
+# The memory limit for versions: up to half more than the server counts for one version. If the memory of a version
+# stays counted after the version has gone, there is no memory for the next version, and all later loads fail.
 VERSION_BYTES = 19 << 19
-RUNS_BYTES = 64 << 20  # limit of all runs together, for the same reason; idle plans take half of it
-CORE_THREADS = 2  # number of timer threads that gRPC's core may start
-# The only codes that a server may give for lack of memory, descriptors or disk.
+RUNS_BYTES = 64 << 20  # memory limit of all runs together, so small for the same reason; idle plans take half of it
+CORE_THREADS = 2  # number of timer threads that gRPC core may start
+# The only codes that a server may return for lack of memory, descriptors or disk space.
 REFUSALS = ("RESOURCE_EXHAUSTED", "UNAVAILABLE")
-LOAD_CODES = REFUSALS + ("ABORTED",)  # codes with which a load may fail; it is tried again
+LOAD_CODES = REFUSALS + ("ABORTED",)  # codes with which a load may fail before it is tried again
 REST_REFUSALS = {429: "RESOURCE_EXHAUSTED", 503: "UNAVAILABLE"}
 BATCHING = "max_batch_size { value: 64 } batch_timeout_micros { value: 2000 } " \
     "num_batch_threads { value: 2 } max_enqueued_batches { value: 100 } " \
@@ -48,11 +48,11 @@ class Wrong(AssertionError):
 
 
 class Late(Wrong):
-    """No answer has arrived in time."""
+    """No response has arrived in time."""
 
 
 class Refused(Exception):
-    """The server has answered with one of REFUSALS, or has closed the connection."""
+    """The server has returned one of REFUSALS, or has closed the connection."""
 
 
 def check(got, expected, what):
@@ -65,15 +65,14 @@ def near(got, expected, what):
         raise Wrong(f"{what}: {got!r}, not {expected!r}")
 
 
-# held while a server starts, because it takes its settings from this process's environment
+# held while a server starts, because the server takes its settings from this process's environment
 STARTING = threading.Lock()
 
 
 class Served:
-    """A server with these models. half: version 1 or 2 of half_plus_two, from a checkpoint. m:
-    versions 1 and 2 of a constant graph that takes Examples, unless it is `small`. digits. more:
-    for a while. watched: its newest version, with warm-up requests and goldens. `secure` is for
-    REST and gRPC over TLS."""
+    """A server with the following models. half: version 1 or 2 of half_plus_two, from a checkpoint. m: versions 1 and 2
+    of a constant graph that takes Examples, unless it is `small`. digits. more: present for a while. watched: its
+    newest version, with warm-up requests and goldens. `secure` is for REST and gRPC over TLS."""
 
     def __init__(self, control, *flags, small=False, watched=False, secure=False):
         self.control, self.half, self.serial, self.watches = control, 1, 0, []
@@ -95,8 +94,8 @@ class Served:
         self.write_watched()
         self.labelled, self.applied = None, False
         self.wait = WAIT
-        self.rows = 30  # number of rows of the next new shape
-        most = 3 + 2 * (not small) + watched  # largest number of versions at a time
+        self.rows = 30  # number of rows of the next request with a new shape
+        most = 3 + 2 * (not small) + watched  # largest number of versions that are loaded at the same time
         self.flags = [f"--model_config_file={self.path('config')}", "--enable_session_service",
                       "--load_retry_interval_micros=50000", "--max_num_load_retries=1000000",
                       "--num_load_threads=1", "--drain_timeout=10",
@@ -112,8 +111,7 @@ class Served:
         return os.path.join(self.folder, name)
 
     def make_secure(self):
-        """Makes a self-signed certificate and configures the server with it. Returns the SSLContext
-        of clients."""
+        """Makes a self-signed certificate and configures the server with it. Returns the SSLContext for clients."""
         subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
                         "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj",
                         "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",
@@ -166,7 +164,7 @@ class Served:
         self.expected_digits = self.rest("POST", "/v1/models/digits:predict", self.picture)
 
     def end(self):
-        """Sends SIGTERM; returns what went wrong until the process ended, or None."""
+        """Sends SIGTERM; returns a description of any failure until the process ended, or None."""
         for watch in self.watches:
             watch.cancel()
         try:
@@ -268,7 +266,7 @@ class Served:
         near(got["results"], [6.0, 3.0], "REST regress")
 
     def rest_gzip(self):
-        # The request is inflated in several steps, and the answer is deflated.
+        # The request is inflated in several steps, and the response is deflated.
         x = self.numbers(5000)
         status = self.rest("POST", "/v1/models/m:predict",
                            gzip.compress(json.dumps({"instances": x}).encode()),
@@ -276,7 +274,7 @@ class Served:
         near(status["predictions"], [v / 2 + 2 for v in x], "REST predict, gzip")
 
     def rest_large(self):
-        x = self.numbers(60000)  # The request is decoded on a worker.
+        x = self.numbers(60000)  # The request is so large that a worker decodes it.
         got = self.rest("POST", "/v1/models/m:predict", {"instances": x})
         near(got["predictions"], [v / 2 + 2 for v in x], "REST predict, large")
 
@@ -292,7 +290,7 @@ class Served:
         check("slipway_build_info" in page, True, "the end of the page of metrics")
 
     def rest_wrong(self):
-        """Errors of the client must still be reported as its errors."""
+        """A client's errors must still be reported as the client's errors."""
         for body, code in ((b"{", 400), (b'{"instances": ["a"]}', 400), (b'{"examples": []}', 400)):
             status, _, text = self.http("POST", "/v1/models/half_plus_two:predict", body)
             if status in REST_REFUSALS:
@@ -317,8 +315,8 @@ class Served:
         near(values(y), [v / 2 + (2 if model == "m" else self.addend()) for v in x], "Predict")
 
     def grpc_many(self):
-        """More calls than the server has posted at a time, each of which needs memory. The streams
-        between them stay open and take the memory that the calls give back."""
+        """Sends more calls than the server has posted at a time, each of which needs memory. The streams between them
+        stay open and take the memory that the calls release."""
         for _ in range(20):
             watch = self.health.Watch(health_pb2.HealthCheckRequest(service=""))
             watch.add_callback(lambda: None)
@@ -355,8 +353,8 @@ class Served:
               got.results[1].regression_result.regressions[0].value], [6.0, 6.0], "MultiInference")
 
     def grpc_session(self):
-        """A SessionRun by names of tensors, for which there is no plan yet because the fetches
-        differ each time."""
+        """Sends a SessionRun by names of tensors, for which there is no plan yet because the fetches differ each
+        time."""
         self.serial += 1
         request = session_service_pb2.SessionRunRequest(
             fetch=["y:0", "half_x:0", "weights:0"][:1 + self.serial % 3])
@@ -422,7 +420,7 @@ class Served:
                       health_pb2.HealthCheckRequest(service=""))
 
     def new_shape(self):
-        """Requests with a new number of rows, until it is compiled."""
+        """Sends requests with a new number of rows, until that shape is compiled."""
         self.rows += 1
         for _ in range(3):
             self.grpc_predict("m", self.rows)
@@ -437,7 +435,7 @@ class Served:
             near(flat(got), flat(self.expected_digits), "digits")
 
     def batch(self):
-        """Several requests at the same time, one of them larger than a batch may be."""
+        """Sends several requests at the same time, one of them larger than a batch may be."""
         failures = []
 
         def ask(what):
@@ -478,7 +476,7 @@ class Served:
         os.rename(self.path("config.new"), self.path("config"))
 
     def write_watched(self):
-        """Writes the next version of `watched` and moves it into place in one step."""
+        """Writes the next version of `watched` and renames it to its final path in one step."""
         if not self.version:
             return
         made = self.path("made")
@@ -490,7 +488,7 @@ class Served:
         os.rename(made, self.path(f"watched/{self.version}"))
 
     def apply(self, request):
-        """Sends a configuration until it is accepted. A fault may refuse it, which must change
+        """Sends a configuration until it is accepted. A fault may make the server refuse it, which must change
         nothing."""
         self.applied = False
         for _ in range(5):
@@ -519,8 +517,8 @@ class Served:
             self.settle("watched", [self.version])
 
     def settle(self, model, wanted, within=None):
-        """Waits until exactly these versions serve. A version that has ended without being unloaded
-        must have a reason."""
+        """Waits until exactly the versions `wanted` serve. A version that has ended without being unloaded must have a
+        reason."""
         end = time.monotonic() + (within or 2 * self.wait)
         while True:
             try:
@@ -545,8 +543,8 @@ class Served:
         self.settle("half_plus_two", [self.half])
 
     def drop(self):
-        """The server finds, reads, warms up and compares a new version with its goldens, and
-        retires the version before it."""
+        """Adds a version that the server finds, reads, warms up and compares with its goldens before it retires the
+        previous version."""
         old, self.version = self.version, self.version + 1
         self.write_watched()
         try:
@@ -557,8 +555,8 @@ class Served:
             shutil.rmtree(self.path(f"watched/{old}"))
 
     def file_again(self):
-        """Changes the configuration file and sends SIGHUP. If the file could not be read, nothing
-        may change until the next SIGHUP."""
+        """Changes the configuration file and sends SIGHUP. If the file could not be read, nothing may change until the
+        next SIGHUP."""
         self.half = 3 - self.half
         self.write_config()
         for left in range(4, -1, -1):
@@ -571,7 +569,7 @@ class Served:
                     raise
 
     def add_and_remove(self):
-        """A model that is AVAILABLE must answer at once."""
+        """Adds and removes a model. A model that is AVAILABLE must respond at once."""
         self.apply(self.config(self.half, more=True))
         self.settle("more", [1])
         got = self.rest("POST", "/v1/models/more:predict", {"instances": [4.0]})
@@ -580,7 +578,7 @@ class Served:
         self.settle("more", [])
 
     def label(self):
-        """Moves a label. It moves with the next serving map, and answers must follow it."""
+        """Moves a label, which takes effect with the next serving map; responses must follow it."""
         self.labelled = 3 - (self.labelled or 1)
         self.apply(self.config(self.half, label=self.labelled))
         self.check_label()
@@ -592,8 +590,8 @@ class Served:
     # ---- what is always so ----
 
     def repair(self):
-        """Restores the configuration: a change that was accepted completes by itself, and one that
-        a fault has prevented is sent again."""
+        """Restores the configuration: a change that was accepted completes by itself, and a change that a fault has
+        prevented is sent again."""
         if self.labelled and self.applied:
             self.check_label()
         self.labelled = None
@@ -609,13 +607,13 @@ class Served:
                 if float(v) != (1 if k == 'slipway_requests_in_flight{entrypoint="REST"}' else 0)}
 
     def note_level(self):
-        """Takes the present numbers of descriptors and threads as those of an idle server."""
-        time.sleep(0.1)  # for connections that were closed a moment ago
+        """Records the current numbers of descriptors and threads as those of an idle server."""
+        time.sleep(0.1)  # time for connections that were just closed
         files, threads = self.resources()
         self.level = len(files), threads
 
     def is_level(self):
-        """Returns what is above the idle level, or None."""
+        """Returns a description of what exceeds the idle level, or None."""
         if not self.level:
             return None
         files, threads = self.resources()
@@ -626,8 +624,8 @@ class Served:
         return None
 
     def probe(self):
-        """Checks that the server is alive and right, that nothing stays counted, and that no
-        descriptor or thread is left over."""
+        """Checks that the server is alive and correct, that no memory stays counted, and that no descriptor or thread
+        is left over."""
         if self.server.process.poll() is not None:
             raise Wrong(f"the process has ended with {self.server.process.returncode}")
         self.rest_predict()
@@ -645,7 +643,7 @@ class Served:
             time.sleep(0.01)
 
     def failed_loads(self):
-        """Returns the codes and texts of loads that have failed since the last call."""
+        """Returns the codes and messages of loads that have failed since the last call."""
         with open(self.server.log_path, encoding="utf-8", errors="replace") as file:
             file.seek(self.told)
             text = file.read()
@@ -661,7 +659,7 @@ class Served:
             try:
                 files.append(os.readlink(folder + "fd/" + name))
             except OSError:
-                pass  # closed since the listing
+                pass  # the descriptor was closed after the listing
         logs = [f for f in files if f.startswith(self.path("logs"))]
         for one in logs[:1]:
             files.remove(one)

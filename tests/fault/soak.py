@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
-"""`./run soak`: the clients of tests/e2e/test_stress.py, and ruder ones, against one server for an
-hour (--seconds), while versions, labels and models come and go. Laps end at quiet points: nothing
-may stay counted there, descriptors and threads must be as many as at first, and resident memory
-must not grow from the middle third of the laps to the last by more than MAY_GROW_KB. Every answer
-must be possible in its situation, and every code that must occur does occur. The last line is "N
-passed, M failed", counting laps."""
+"""`./run soak`: the clients of tests/e2e/test_stress.py, and rude clients, run against one server for an hour
+(--seconds), while versions, labels and models are added and removed. Laps end at quiet points: no memory may stay
+counted, the numbers of descriptors and threads must be those of the start, and resident memory must not grow from
+the middle third of the laps to the last by more than MAY_GROW_KB. Every answer must be possible in its situation,
+and every code that must occur does occur. The last line is "N passed, M failed", counting laps."""
 import argparse
 import collections
 import gzip
@@ -51,8 +50,8 @@ def soak(seconds, n_laps, seed):
     from support import Server, wait_for  # pylint: disable=import-outside-toplevel
 
     class RudeClients(test_stress.Clients):
-        """The polite clients, and clients that send compressed or large bodies, leave requests and
-        answers half-way, send bytes that are no request, or cancel calls."""
+        """The polite clients, and clients that send compressed or large bodies, abandon requests and responses, send
+        bytes that are not a request, or cancel calls."""
 
         def asks(self):
             return super().asks() + [self.compressed, self.large, self.large_grpc, self.half_a_request,
@@ -101,8 +100,7 @@ def soak(seconds, n_laps, seed):
             self.call("Predict, large", "still", self.prediction.Predict, request, check)
 
         def left(self, client, data, read, port=None):
-            """Sends these bytes, reads a part of the answer, and closes the connection, half of the
-            time by a reset."""
+            """Sends `data`, reads a part of the response, and closes the connection, half of the time by a reset."""
             with socket.create_connection(("127.0.0.1", port or self.server.rest_port), 60) as s:
                 s.settimeout(60)
                 if client.random.random() < 0.5:
@@ -175,7 +173,7 @@ def soak(seconds, n_laps, seed):
                 if seconds >= 300:
                     self.assertEqual(list(all_seen.missing()), [])
                 files, threads, _ = laps[n_laps // 3]
-                for lap in laps[n_laps // 3:]:  # gRPC's core starts timer threads of its own.
+                for lap in laps[n_laps // 3:]:  # gRPC core starts timer threads of its own.
                     self.assertLessEqual(lap[0], files)
                     self.assertLessEqual(lap[1], threads + 2)
                 middle = max(kb for _, _, kb in laps[n_laps // 3:2 * n_laps // 3])

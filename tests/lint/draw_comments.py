@@ -28,10 +28,12 @@ DIRECTIVE = re.compile(r"(?:clang-format |shellcheck |pylint: |noqa\b|type: )")
 C_TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|//(?:\\\n|[^\n])*|/\*.*?\*/', re.S)
 # A bracket argument, a string, a bracket comment, or a line comment of CMake.
 CMAKE_TOKEN = re.compile(r'#?\[(=*)\[.*?\]\1\]|"(?:\\.|[^"\\])*"|#[^\n]*', re.S)
-# A here-document, an escaped character, a string, or a comment of the shell. A # inside a word begins no comment.
+# A here-document, an escaped character, a string, or a comment of the shell. A # inside a word does not begin a
+# comment.
 SHELL_TOKEN = re.compile(r"<<-?\s*(['\"]?)(\w+)\1.*?\n\s*\2(?=\n)|\\.|'[^']*'|\"(?:\\.|[^\"\\])*\"|(?<![^\s;&|()])#[^\n]*", re.S)
 
-# `line` and `column` are the position of a piece's beginning. `alone`: only white space precedes it in its line.
+# `line` and `column` are the position where a piece begins. `alone` means that only white space precedes it in its
+# line.
 Piece = collections.namedtuple("Piece", "line column alone text")
 Comment = collections.namedtuple("Comment", "path line text")
 
@@ -45,7 +47,7 @@ def matched(pattern, text, begins):
 
 
 def joined(pieces, mark):
-    """Yields (line, text) of the comments that consist of lines with `mark` in front. A line continues the comment
+    """Yields (line, text) of the comments that consist of lines that begin with `mark`. A line continues the comment
     above it if it begins in the same column and only white space precedes it."""
     comment, last = None, None
     for piece in pieces:
@@ -63,7 +65,7 @@ def joined(pieces, mark):
 
 def in_c(text):
     for piece in matched(C_TOKEN, text, "/*"):
-        first, *others = re.split(r"\\?\n", piece.text[2:-2].strip("*"))  # A line of a macro ends in a backslash.
+        first, *others = re.split(r"\\?\n", piece.text[2:-2].strip("*"))  # A line of a macro's comment ends in \.
         lines = [first, *(re.sub(r"^\s*(?:\*(?: |$))?", "", line) for line in others)]
         yield piece.line, "\n".join(line.rstrip() for line in lines).strip()
     yield from joined(matched(C_TOKEN, text, "//"), "/")
@@ -89,7 +91,8 @@ def in_shell(text):
 
 
 def reader_of(path):
-    """Returns the function that reads the comments of a file with this path; None for a file of another language."""
+    """Returns the function that reads the comments of a file with the given path, or None for a file of another
+    language."""
     name = os.path.basename(path)
     if name.endswith((".c", ".h", ".inc")):
         return in_c
@@ -109,13 +112,13 @@ def is_prose(text):
 
 
 def comments_of(path, text):
-    """Returns the comments of a file that a reader can judge, in the order of their lines."""
+    """Returns the comments of a file that a reader can judge, sorted by line."""
     read = reader_of(path)
     if read is None or GENERATED.search("\n".join(text.split("\n", 3)[:3])):
         return []
     found = []
     for line, comment in sorted(read(text)):
-        if text.startswith("#!") and line == 1:  # The line that names the interpreter is not part of the comment below it.
+        if text.startswith("#!") and line == 1:  # The interpreter line is not part of the comment below it.
             line, comment = 2, comment.partition("\n")[2]
         if is_prose(comment):
             found.append(Comment(path, line, comment.strip()))
@@ -132,7 +135,7 @@ def sources_of(commit):
     names = [name for name in names if name and reader_of(name)]
     blobs = git("cat-file", "--batch", text="".join(f"{commit}:{name}\n" for name in names).encode())
     at = 0
-    for name in names:  # Each file is "HASH blob SIZE\n", its bytes, and "\n".
+    for name in names:  # git prints each file as "HASH blob SIZE\n", its bytes, and "\n".
         end = blobs.index(b"\n", at)
         size = int(blobs[at:end].split()[2])
         yield name, blobs[end + 1:end + 1 + size].decode()

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compiles each installed header alone, with only the installed headers to include: headers.py COMPILER HEADER...
-(paths from the repository's root, as programs include them). Then compiles the library's example with only these
-headers. The exit status is the verdict."""
+(paths from the repository's root, as programs include them). Then compiles the library's example with the installed
+headers only. The exit status is 0 if all of them compile."""
 import os
 import shutil
 import subprocess

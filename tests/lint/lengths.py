@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Holds files, headers and functions to their lengths: a file that needs more lines holds two things, and a
-function that needs more does. Each finding is a line; the exit status is the verdict.
+"""Checks the lengths of files, headers and functions: a file or function that needs more lines does two things. Each
+finding is printed on a line; the exit status is 1 if there are any.
 
-A function counts from its first line to its closing brace, which clang-format puts in the first column.
-EXCEPTIONS names what is longer, with the reason; an entry that is no longer needed is a finding too.
+The length of a function is from its first line to its closing brace, which clang-format puts in the first column.
+EXCEPTIONS names files and functions that may be longer, with the reason; an entry that is no longer needed is a finding
+too.
 """
 import os
 import re
@@ -12,7 +13,7 @@ import sys
 from lint import ROOT, tracked
 
 FILE, HEADER, FUNCTION = 800, 250, 80
-EXCEPTIONS = {  # path, or path and function: why
+EXCEPTIONS = {  # path, or path and function: the reason
     "kernels/string/case_map.h": "a generated table",
 }
 C_FOLDERS = ("clients/", "kernels/", "proto/", "runtime/", "server/", "tests/")
@@ -20,7 +21,7 @@ NOT_MEASURED = ("tests/conformance/specs/",)  # specifications are tables
 
 
 def begin_of(lines, brace):
-    """The first line of the function whose body opens in line `brace`; all count from 0."""
+    """Returns the first line of the function whose body opens in line `brace`; lines are numbered from 0."""
     first = brace
     while first > 0:
         line = lines[first - 1].rstrip()
@@ -31,7 +32,7 @@ def begin_of(lines, brace):
 
 
 def functions(text):
-    """(name, first line, lines) of each function, from the form that clang-format gives it."""
+    """Yields (name, first line, lines) of each function, as clang-format lays it out."""
     lines = text.splitlines()
     for brace, line in enumerate(lines):
         if line != "{":
@@ -44,7 +45,7 @@ def functions(text):
 
 
 def measure(path, text):
-    """(key, line, what, length, limit) of each thing in the file that has a limit."""
+    """Yields (key, line, kind, length, limit) of the file and of its C functions."""
     n = text.count("\n")
     if path.endswith(".h"):
         yield path, 1, "the header", n, HEADER

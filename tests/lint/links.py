@@ -5,7 +5,7 @@ The dependencies between objects are read from their symbols with nm. The folder
 no cycle, so that each can be understood with the folders below it alone; and at most 4 objects may depend on each
 other in a cycle. A file in a layer's root folder may use all of the layer's folders.
 
-The contract of a source stands in a header: the one of its own name, one of its folder that it includes, or one that
+The contract of a source is in a header: the header of its own name, one in its folder that it includes, or one that
 names the file. A source of kernels/ that defines nothing but rows of the table of ops needs none.
 
 --graph prints the dependencies between a layer's folders and objects, with the symbols that make each edge, and the
@@ -20,9 +20,9 @@ import subprocess
 import sys
 
 LAYERS = ("server", "runtime")
-MOST_OBJECTS = 4  # the largest cycle of objects that is allowed
-# Functions of the program that replace those of libraries (server/grpc/grpc_frames.h). A call of one counts as a
-# call of the library's function.
+MOST_OBJECTS = 4  # the largest cycle of objects that is permitted
+# Functions of the program that replace library functions (server/grpc/grpc_frames.h). A call of one counts as a call of
+# the library's function.
 STANDING_BEFORE = {"accept4", "close", "recvmsg", "sendmsg", "SSL_read", "SSL_write"}
 
 
@@ -37,7 +37,7 @@ def read_objects(root):
             path = os.path.join(folder, name)
             source = os.path.relpath(path, root)[:-2]
             if not os.path.exists(os.path.join(os.path.basename(root), source)):
-                continue  # the object of a source that has been removed
+                continue  # an object of a source that has been removed
             done = subprocess.run(["nm", "-P", path], text=True, check=True, stdout=subprocess.PIPE)
             needs[source] = set()
             for symbol, kind in re.findall(r"^(\S+) (\w)", done.stdout, flags=re.M):
@@ -49,7 +49,7 @@ def read_objects(root):
 
 
 def function_sources(root):
-    """The sources that define functions which other objects can call."""
+    """Returns the sources that define functions which other objects can call."""
     found = set()
     for folder, _, files in os.walk(root):
         for name in (f for f in files if f.endswith(".o")):
@@ -60,7 +60,7 @@ def function_sources(root):
 
 
 def cycles(graph):
-    """The strongly connected components of more than one node (Tarjan's algorithm)."""
+    """Returns the strongly connected components of more than one node (Tarjan's algorithm)."""
     index, low, stack, inside, found = {}, {}, [], set(), []
 
     def visit(node):
@@ -148,7 +148,7 @@ def check(build, layer):
 
 
 def without_contract(build):
-    """The sources for which no header says what they are for."""
+    """Returns the sources whose contract is in no header."""
     layers = ("runtime", "server", "kernels")
     headers = {str(p): p.read_text(encoding="utf-8") for layer in layers for p in pathlib.Path(layer).rglob("*.h")}
     problems = []

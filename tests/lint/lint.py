@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Holds the tree to its rules: includes only downwards and only of headers, 100 columns, no banned function, no path of
-somebody's machine, documents whose links lead somewhere, and clang-format where it is installed. Each finding is a line; the
-exit status is the verdict."""
+"""Checks the rules of the tree: includes only downwards and only of headers, lines of up to 100 columns, no banned
+function, no path of somebody's machine, documents whose links have targets, and clang-format where it is installed.
+Each finding is printed on a line; the exit status is 1 if there are any."""
 import glob
 import os
 import re
@@ -12,8 +12,8 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 WIDTH = 100
 WIDTH_PYTHON = 140
-WIDTH_MARKDOWN = 120  # except for tables and code
-README_WORDS = 1200  # as many as a newcomer reads in five minutes
+WIDTH_MARKDOWN = 120  # applies to Markdown except for tables and code
+README_WORDS = 1200  # the number of words that a newcomer reads in five minutes
 
 # The layers that each layer may include. The longest matching prefix gives a file's layer. Generated messages
 # ("tensorflow/...pb-c.h") belong to proto.
@@ -30,13 +30,13 @@ GENERATED = ("tensorflow/", "tensorflow_serving/", "google/protobuf/", "grpc/hea
              "grpc/reflection/")
 BANNED = {"strcpy", "strcat", "sprintf", "strncpy", "strtok", "atoi", "alloca"}
 ONLY_IN_MAIN = {"getenv", "setlocale"}
-ONLY_IN_UNPACK = {"protobuf_c_message_unpack"}  # proto/unpack.c checks the bytes before it calls it
-# runtime/base/checked.h has functions for this, which kernels use.
+ONLY_IN_UNPACK = {"protobuf_c_message_unpack"}  # proto/unpack.c checks the bytes before it calls this function
+# runtime/base/checked.h has functions for these operations, which kernels must use.
 NOT_IN_KERNELS = {f"__builtin_{how}_overflow" for how in ("add", "sub", "mul")}
 # Allocations of kernels that depend on data count against the limit of a run and are made by rt_scratch,
 # rt_run_alloc or kn_text_begin.
 ALLOCATES = re.compile(r"\b(?:malloc|realloc|reallocarray|aligned_alloc|posix_memalign|calloc(?!\(1, sizeof \*?[\w>-]+\)))\s*\(")
-NOT_OF_A_RUN = {  # `prepare` allocates as the graph and its constants require; tables count their memory themselves
+NOT_OF_A_RUN = {  # `prepare` may allocate as the graph and its constants require; tables count their memory themselves
     "kernels/conv/conv_onednn.c", "kernels/fused/epilogue.c", "kernels/conv/winograd_tiles.c",
     "kernels/lookup/table.c", "kernels/lookup/table_dense.c"}
 MACHINE_PATH = re.compile(r"(?<![\w.$}/-])/(?:home|root|opt|work|Users)/[A-Za-z]")
@@ -50,7 +50,7 @@ def layer_of(path):
 def check_includes(path, text):
     layer = layer_of(path)
     if layer is None or "/examples/" in path:
-        return  # tests and examples are above all layers
+        return  # tests and examples may include every layer
     for number, line in enumerate(text.splitlines(), 1):
         match = re.match(r'\s*#\s*include\s+"([^"]+)"', line)
         if not match:
@@ -132,7 +132,7 @@ def prose(text):
 
 
 def without_code(text):
-    """Replaces each fenced block by empty lines, so that the other lines keep their numbers."""
+    """Returns `text` with each fenced block replaced by empty lines, so that the other lines keep their numbers."""
     return re.sub(r"^( *)```.*?^\1```", lambda m: re.sub(r"[^\n]", "", m[0]), text, flags=re.M | re.S)
 
 
@@ -181,7 +181,7 @@ def check_format(files):
 
 
 def tracked():
-    """Returns the files of the tree: those of git, or in a copy without git every file outside of build/."""
+    """Returns the files of the tree: those that git tracks or, in a copy without git, every file outside of build/."""
     git = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, text=True,
                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
     if git.returncode == 0 and git.stdout:

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Tests draw_comments.py: which comments it finds in each language, and that its draw can be repeated."""
+"""Tests draw_comments.py: which comments it finds in each language, and whether its draw is reproducible."""
 import sys
 import textwrap
 import unittest
 
-sys.dont_write_bytecode = True  # ctest runs this test in the source tree, which should stay clean
+sys.dont_write_bytecode = True  # ctest runs this test in the source tree, which must stay clean
 import draw_comments  # noqa: E402
 
 

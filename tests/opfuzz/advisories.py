@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Replays TensorFlow's security advisories for kernels: each malformed input must give TensorFlow 2.21's answer or
-be refused.
+"""Replays TensorFlow's security advisories for kernels: each malformed input must give TensorFlow 2.21's result or be
+refused.
 
     python3 tests/opfuzz/advisories.py             # under the sanitizers, against advisories.jsonl
     python3 tests/opfuzz/advisories.py --record    # writes advisories.jsonl; needs TensorFlow
 
 The inputs were written from the advisories' descriptions; a row begins with the number of its advisory. An advisory
-that names several ops, or one check that was missing in many, has a row for each op. Every row runs fed and as
+that names several ops, or a check that was missing in several ops, has a row for each op. Every row runs fed and as
 constants, node by node and compiled.
 """
 
@@ -27,9 +27,9 @@ from ours import TIERS, Child, Died, Refusal  # noqa: E402
 
 
 def expected(results):
-    """Returns the recorded form of TensorFlow's answer: a refusal's code and message, or tensors."""
+    """Returns the recorded form of TensorFlow's result: the code and message of a refusal, or tensors."""
     if results is None:
-        return "ended"  # TensorFlow crashed: any clean refusal or answer is right
+        return "ended"  # TensorFlow crashed, so any result or refusal without a crash is right
     kept = []
     for r in results:
         if isinstance(r, tuple):
@@ -40,7 +40,7 @@ def expected(results):
 
 
 def summary(dtype, shape, data):
-    """Returns the values of a tensor when they are few, otherwise None."""
+    """Returns the values of a tensor if they are few, otherwise None."""
     values = Tensor(dtype, shape, data).values()
     if len(values) > 64 or dtype == 7:
         return None
@@ -57,7 +57,7 @@ def parsed(value):
 
 
 def problem(case, want, results):
-    """Returns a sentence about the problem. None: the answer is right, or it differs deliberately."""
+    """Returns a description of the problem, or None if the result is right or differs deliberately."""
     found = difference(case, want, results)
     return None if found and any(pattern.search(f"{case.op}: {found}") for pattern, _ in DELIBERATE) else found
 

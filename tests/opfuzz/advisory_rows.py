@@ -1,5 +1,5 @@
-"""The rows that advisories.py replays: malformed inputs, each under the number of an advisory that describes such
-an input."""
+"""The rows that advisories.py replays: malformed inputs, each with the number of an advisory that describes the
+input."""
 
 from case import Case, Node, Tensor
 from case_builder import BIG, REGISTRY, TOP, f32, i32, i64, one_node, s, scalar, several_nodes, t
@@ -402,7 +402,7 @@ row("CVE-2023-25662", "StridedSlice", f32([3]), i32(0), i32(3), i32(0))
 
 
 def held(number, op, *nodes, steps):
-    """Adds nodes exactly as they are written, so that they can be malformed."""
+    """Adds nodes exactly as given, so that they can be malformed."""
     ROWS.append((number, Case(op, list(nodes), {}, steps)))
 
 
@@ -521,7 +521,7 @@ CVE-2021-29599 CVE-2021-29600 CVE-2021-29601 CVE-2021-29602 CVE-2021-29603 CVE-2
 CVE-2021-37685 CVE-2021-37686 CVE-2021-37687 CVE-2022-21741 CVE-2022-35937 CVE-2022-35938 CVE-2022-35939 CVE-2023-27579
 """.split())
 
-# Advisories about an op that Slipway does not have: the same mistake is tried on related ops.
+# Advisories about an op that Slipway does not have, whose mistake is tried on related ops.
 KIN = set("""
 CVE-2018-7576 CVE-2020-26268 CVE-2021-29534 CVE-2021-29539 CVE-2021-29540 CVE-2021-29552 CVE-2021-29557
 CVE-2021-29558 CVE-2021-29566 CVE-2021-29567 CVE-2021-29568 CVE-2021-29570 CVE-2021-29573 CVE-2021-29574 CVE-2021-29576

@@ -6,14 +6,14 @@
 Four kinds of cases are made from the seeds, each run node by node in op_runner:
 
   empty  tensors without elements whose other dimensions are enormous, and enormous integers (values and attributes): the
-         answer, or the refusal, comes at once. A run that reaches its deadline has looped over elements that do not exist.
+         result, or the refusal, comes at once. A run that reaches its deadline has looped over elements that do not exist.
   large  inputs repeated until an op has tens of megabytes to work on: when the deadline passes during the run, the run ends
-         soon after, measured in processor time, so that a busy machine does not matter.
+         soon after, measured in CPU time, so that a busy machine does not matter.
   many   lists of inputs with a thousand members, each too small for a check of the deadline of its own: the run ends as soon.
   memory like large, with less data and without an early deadline: the process does not grow beyond the limit of the run.
 
-A case without an answer after ten times the allowed time is a failure too. Prints each failure; the last line is "N
-passed, M failed", and the exit status is 1 when something failed.
+A case without a result after ten times the allowed time is a failure too. Prints each failure; the last line is "N
+passed, M failed", and the exit status is 1 if any case failed.
 """
 
 import argparse
@@ -35,15 +35,15 @@ from case import STRING, Tensor, count, load, NUMBERS, pack_one  # noqa: E402
 
 ours.TIMES_OUT_S = 30  # wall time on a busy machine, including tens of megabytes sent to the child
 DEADLINE_EXCEEDED = 4
-EMPTY_DEADLINE_MS = 1500  # far longer than any op without elements needs
+EMPTY_DEADLINE_MS = 1500  # far longer than any op on empty tensors needs
 LARGE_DEADLINE_MS = 30
 LARGE_MB = 64  # size of each repeated input
 MANY, MANY_ELEMENTS = 1000, 20000  # number of members in a list of inputs, and of elements in each member
 MEMORY_MB = 16  # size of each repeated input in cases of kind memory
-# memory limits of these runs: large outputs exceed the first, many small allocations the second
+# memory limits of runs of kind memory: large outputs exceed the first, many small allocations the second
 MEMORY_LIMITS_MB = (24, 96)
 MEMORY_DEADLINE_MS = 4000
-LATE_MS = 100  # processor time after the deadline; a run that uses more has not checked the deadline
+LATE_MS = 100  # CPU time after the deadline; a run that uses more has not checked the deadline
 HUGE = (1 << 40, 1 << 31, (1 << 62) - 1, 1 << 20)
 INTEGERS = {NUMBERS[n] for n in ("int32", "int64")}
 
@@ -93,7 +93,7 @@ def empty_cases(case):
         for group in groups:
             for shape in shapes_without_elements(group[0][1].shape):
                 yield replaced(case, {place: empty_tensor(t, shape) for place, t in group})
-    if len(ranks) > 1:  # all inputs together, each with its first or its last dimension zero
+    if len(ranks) > 1:  # changes all inputs together, each with its first or its last dimension zero
         for zero in (0, -1):
             changes = {}
             for place, t in places:
@@ -152,7 +152,8 @@ def repeated(t, axis, megabytes):
 
 
 def large_cases(case, megabytes):
-    """Yields cases with inputs repeated along their first or last dimension: all inputs alike, or one of them."""
+    """Yields cases with inputs repeated along their first or last dimension: all inputs in the same way, or one of
+    them."""
     fed = [(name, t) for name, t in case.feeds.items() if t.shape and t.data]
     for axis in (0, -1):
         for group in [fed] + ([[f] for f in fed] if len(fed) > 1 else []):
@@ -195,7 +196,7 @@ def many_cases(case, rows):
             changed.inputs = node.inputs[:at] + [node.inputs[at]] * MANY + node.inputs[at + n:]
             kind, value = node.attrs[attr]
             changed.attrs[attr] = [kind, MANY if kind == "i" else value[:1] * MANY]
-            if node.op == "StringFormat":  # The template needs a placeholder for each input, and all elements are printed.
+            if node.op == "StringFormat":  # The template needs a placeholder per input, and every element is printed.
                 changed.attrs["template"] = ["s", node.attrs["placeholder"][1] * MANY]
                 changed.attrs["summarize"] = ["i", -1]
             yield out
@@ -214,11 +215,11 @@ class Child(ours.Child):
         fcntl.fcntl(self.process.stdin.fileno(), fcntl.F_SETPIPE_SZ, 1 << 20)
 
     def late_ms(self):
-        """Returns the processor time that the last run used after its deadline."""
+        """Returns the CPU time that the last run used after its deadline."""
         return self.number(b"D") / 1000
 
     def grown_mb(self):
-        """Returns by how much the process grew at the peak of the last run."""
+        """Returns the megabytes by which the process grew at the peak of the last run."""
         return self.number(b"M") / (1 << 20)
 
     def number(self, question):
@@ -233,11 +234,11 @@ class Runner:
     def __init__(self, path, deadline_ms, memory_mb, measures_memory=False):
         self.child = Child(path, deadline_ms, memory_mb, measures_memory)
         self.memory_mb, self.measures_memory = memory_mb, measures_memory
-        self.late_ms = 0  # how far the last case exceeded its deadline
-        self.beyond_mb = 0  # memory of the last case beyond its limit
+        self.late_ms = 0  # milliseconds by which the last case exceeded its deadline
+        self.beyond_mb = 0  # megabytes by which the last case exceeded its memory limit
 
     def failure(self, case, is_empty):
-        """Returns a sentence about the failure, or None."""
+        """Returns a description of the failure, or None."""
         self.late_ms = 0
         try:
             results = self.child.run(case)
@@ -269,7 +270,7 @@ def ops_of(only):
 
 def check(runner, case, is_empty):
     why = runner.failure(case, is_empty)
-    if why and "after its deadline" in why:  # Tried once more, because the machine may have been busy.
+    if why and "after its deadline" in why:  # The case is tried once more, because the machine may have been busy.
         why = runner.failure(case, is_empty)
     return why
 

@@ -7,8 +7,8 @@ import base64
 import json
 import struct
 
-# enum rt_dtype (runtime/core/types.h) by number: name, bytes of an element, and the codes of Python's struct module
-# for types that can be packed.
+# The values of enum rt_dtype (runtime/core/types.h), each with its name, bytes per element, and the code of Python's
+# struct module if the type can be packed.
 DTYPES = {
     1: ("float32", 4, "f"), 2: ("float64", 8, "d"), 3: ("int32", 4, "i"), 4: ("uint8", 1, "B"), 5: ("int16", 2, "h"),
     6: ("int8", 1, "b"), 7: ("string", 0, None), 8: ("complex64", 8, "ff"), 9: ("int64", 8, "q"), 10: ("bool", 1, "?"),
@@ -18,7 +18,7 @@ DTYPES = {
 }
 NUMBERS = {name: number for number, (name, _, _) in DTYPES.items()} | {"float16": 19}
 STRING = 7
-MAX_RANK = 8  # RT_MAX_RANK: op_runner takes no tensor of a higher rank
+MAX_RANK = 8  # RT_MAX_RANK: op_runner accepts no tensor of a higher rank
 
 
 def count(shape):
@@ -29,7 +29,7 @@ def count(shape):
 
 
 class Tensor:
-    """A tensor; `data` is the bytes of its elements, or a list of strings (bytes)."""
+    """A tensor. `data` is the bytes of its elements, or a list of strings (bytes)."""
 
     def __init__(self, dtype, shape, data):
         self.dtype, self.shape, self.data = dtype, tuple(shape), data
@@ -40,7 +40,7 @@ class Tensor:
         return f"{name}{list(self.shape)}" + (str(self.values()) if small else "")
 
     def values(self):
-        """Returns the elements as Python's numbers (complex ones as pairs), or strings."""
+        """Returns the elements as Python numbers (pairs if they are complex) or strings."""
         name, _, code = DTYPES.get(self.dtype, ("", 0, None))
         if self.dtype == STRING:
             return list(self.data)
@@ -61,7 +61,7 @@ class Tensor:
 
 
 def clamp(dtype, value):
-    """Converts a number to `dtype`: integers wrap, and numbers too large for a float become infinite."""
+    """Converts a number to `dtype`: integers wrap, and numbers beyond the range of a float become infinite."""
     name, size, code = DTYPES[dtype]
     if name == "bool":
         return bool(value)
@@ -91,7 +91,7 @@ def pack_one(dtype, value):
 
 
 def tensor(dtype, shape, values):
-    """Makes a tensor from Python's numbers or strings; `dtype` is a number or a name."""
+    """Makes a tensor from Python numbers or strings; `dtype` is a number or a name."""
     dtype = NUMBERS.get(dtype, dtype)
     if dtype == STRING:
         return Tensor(dtype, shape, [v if isinstance(v, bytes) else str(v).encode() for v in values])
@@ -99,7 +99,7 @@ def tensor(dtype, shape, values):
 
 
 class Node:
-    """A node; `attrs` maps names to [kind, value]. Kinds: s i f b type shape tensor func (bytes of a NameAttrList),
+    """A node. `attrs` maps names to [kind, value]. Kinds: s i f b type shape tensor func (bytes of a NameAttrList),
     list:KIND."""
 
     def __init__(self, name, op, inputs=(), attrs=None):

@@ -11,7 +11,7 @@ FIXED = {"s": lambda v: v.encode() if isinstance(v, str) else v, "type": lambda 
 
 
 def t(dtype, shape, values=0):
-    """Makes a tensor with these values, or with one value everywhere."""
+    """Makes a tensor with the given values, or with one value everywhere."""
     return tensor(dtype, shape, values if isinstance(values, (list, tuple)) else [values] * count(shape))
 
 

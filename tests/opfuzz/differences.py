@@ -1,4 +1,4 @@
-"""Compares answers: which count as equal, and which differ deliberately."""
+"""Compares results: which results count as equal, and which differ deliberately."""
 
 import math
 import re
@@ -8,7 +8,7 @@ from case import STRING, Tensor
 UNIMPLEMENTED, DEADLINE, EXHAUSTED = 12, 4, 8
 COMPLEX = (8, 18)
 
-# Known failures that are being fixed: (signature, reason). Empty when there are none.
+# Known failures that are being fixed, as (signature, reason); may be empty.
 KNOWN = []
 
 # Deliberate differences from TensorFlow: (regular expression over "OP: difference", reason).
@@ -60,28 +60,28 @@ DELIBERATE = [(re.compile(pattern, re.S), reason) for pattern, reason in [
     (r"we refuse: .*(more than 8 dimensions|more than 8 are not supported|at most 8 are known|rank \d+ is more than)", "RT_MAX_RANK is 8"),
 ]]
 
-# Ops whose values are not compared: they are random or uninitialised, or TensorFlow reads memory that it does not
-# own.
+# Ops whose values are not compared, because they are random or uninitialised, or TensorFlow reads memory that it does
+# not own.
 LOOSE = {"Empty": "is not initialised", "RandomUniform": "is random", "RandomUniformInt": "is random",
          "RandomStandardNormal": "is random"}
 
-# Ops that give their outputs in an order of their own. TopK without `sorted` does so too.
+# Ops that return their outputs in an order of their own, as TopK without `sorted` does too.
 OWN_ORDER = {"LookupTableExport": "a table's rows are in its own order", "LookupTableExportV2": "a table's rows are in its own order"}
 
-# Ops of graphs in which elements that are NaN in TensorFlow are not compared.
+# Ops in whose graphs elements that are NaN in TensorFlow are not compared.
 OWN_NAN = {"Erf": "TensorFlow's of an infinite float64 is NaN, not 1",
            "DepthwiseConv2dNative": "TensorFlow multiplies padding with infinite weights and with NaN",
            "Conv2D": "the same", "Conv3D": "the same",
            "Conv3DBackpropInputV2": "TensorFlow multiplies the zeros between strided positions too"}
 
 
-# Ops of graphs in which elements that are infinite in Slipway and finite in TensorFlow are not compared.
+# Ops in whose graphs elements that are infinite in Slipway and finite in TensorFlow are not compared.
 OWN_INFINITE = {"Log": "of a subnormal number that is taken for 0, TensorFlow's library takes the logarithm of 2^-150",
                 "Lgamma": "the same"}
 
 
 def tensors(case):
-    """Returns the tensors that are fed and those of constants."""
+    """Returns the tensors that are fed and the tensors of constants."""
     held = [n.attrs["value"][1] for n in case.nodes if n.op == "Const" and "value" in n.attrs]
     return [t for t in [*case.feeds.values(), *held] if isinstance(t, Tensor)]
 
@@ -92,25 +92,25 @@ def strides_exceed_windows(node):
 
 
 def holds_both_zeros(case):
-    """Whether a tensor of half or bfloat16 has 0.0 and -0.0."""
+    """Returns whether a tensor of half or bfloat16 has both 0.0 and -0.0."""
     return any(len({str(x) for x in t.values() if x == 0}) > 1 for t in tensors(case) if t.dtype in (14, 19))
 
 
 def undefined(case):
-    """True for a case in which TensorFlow's result has no meaning: nothing is compared."""
+    """Returns whether TensorFlow's result has no meaning, so that nothing is compared."""
     if any(n.op in ("ArgMax", "ArgMin") and n.attrs.get("Tidx") == ["type", 5] for n in case.nodes):
-        return True  # TensorFlow reads 32 bits of an int16.
+        return True  # TensorFlow reads 32 bits from an int16.
     if any("Pool" in n.op for n in case.nodes) and any(d >> 31 for t in tensors(case) for d in t.shape):
-        return True  # TensorFlow uses the lower 32 bits of a dimension.
+        return True  # TensorFlow uses only the lower 32 bits of a dimension.
     if any(n.op in ("AvgPool3D", "MaxPool3D") and n.attrs.get("padding", [0, 0])[1] == b"SAME" and strides_exceed_windows(n)
            for n in case.nodes):
         return True  # Without oneDNN, which theirs.py turns off, TensorFlow shifts the windows by a negative padding.
     if any(n.op == "Round" and n.attrs.get("T") in (["type", 3], ["type", 9]) for n in case.nodes):
-        return True  # TensorFlow turns every integer into zero.
+        return True  # TensorFlow's Round turns every integer into zero.
     if any(n.op.startswith("Unique") for n in case.nodes) and holds_both_zeros(case):
-        return True  # TensorFlow hashes the bits of halves but compares their values: chance says whether zeros meet.
+        return True  # TensorFlow hashes the bits of halves but compares their values: it is chance whether 0.0 and -0.0 meet.
     stack = [n for n in case.nodes if n.op.startswith(("StackPush", "StackPop"))]
-    return sum(not any(i.startswith("^") for i in n.inputs) for n in stack) > 1  # Nothing orders these nodes.
+    return sum(not any(i.startswith("^") for i in n.inputs) for n in stack) > 1  # No edge orders these nodes.
 
 
 def is_refusal(result):
@@ -118,8 +118,8 @@ def is_refusal(result):
 
 
 def input_of(case, node, i):
-    """Returns the tensor that is fed or constant at an input of a node; None if the input is the output of another
-    op."""
+    """Returns the tensor that is fed to an input of a node or is constant, or None if the input is the output of
+    another op."""
     name = node.inputs[i].split(":")[0] if i < len(node.inputs) else None
     held = [n.attrs["value"][1] for n in case.nodes if n.name == name and n.op == "Const" and "value" in n.attrs]
     t = case.feeds.get(name) or (held[0] if held else None)
@@ -132,7 +132,7 @@ def rank_of_input(case, node, i):
 
 
 def leaves_gaps(case, node):
-    """A list grows to hold an index, and elements before it stay unwritten."""
+    """Returns whether a list grows to hold an index while elements before it stay unwritten."""
     t = input_of(case, node, 2)
     values = t.values() if t and t.dtype == 3 else []
     return max(values, default=0) >= 16
@@ -148,7 +148,7 @@ def holds_far_complex(case):
 
 
 def without_own(case, step, theirs, ours):
-    """Both answers without outputs that TensorFlow, without oneDNN, leaves as the memory was."""
+    """Returns both results without the outputs that TensorFlow, without oneDNN, leaves uninitialised."""
     empty = any(0 in t.shape for t in tensors(case))
     norms = [n for n in case.nodes if n.op.startswith("FusedBatchNorm") and (empty or n.attrs.get("is_training") == ["b", False])]
     own = {f"{n.name}:{k}" for n in norms for k in (3, 4)}
@@ -157,7 +157,7 @@ def without_own(case, step, theirs, ours):
 
 
 def leaves_range(case, node):
-    """A Cast to integers of a float that they do not have."""
+    """Returns whether a Cast converts a float to an integer type whose range does not contain the float."""
     bits, signed = {4: (8, 0), 17: (16, 0), 22: (32, 0), 23: (64, 0), 6: (8, 1), 5: (16, 1), 3: (32, 1), 9: (64, 1)}.get(
         node.attrs.get("DstT", ["type", 0])[1], (0, 0))
     low, high = -(2 ** (bits - 1)) if signed else 0, 2 ** (bits - signed)
@@ -177,22 +177,22 @@ def lacks_values(case, node):
 
 
 def own_values(case, refused):
-    """True if the values are compared between the tiers, but not with TensorFlow's. `refused`: an earlier step was
-    refused."""
+    """Returns whether the values are compared between the tiers, but not with TensorFlow's values. `refused`: an
+    earlier step was refused."""
     if refused and any("Scatter" in n.op for n in case.nodes):
-        return True  # Slipway and TensorFlow write different parts of an update before they refuse it.
+        return True  # Slipway and TensorFlow write different parts of an update before they refuse the update.
     if any("ScatterNd" in n.op and rank_of_input(case, n, 1) == 1 for n in case.nodes):
-        return True  # TensorFlow applies only the first index of a vector.
+        return True  # TensorFlow applies only the first index of a vector of indices.
     if any(n.op == "Cast" and leaves_range(case, n) for n in case.nodes):
-        return True  # Which integer TensorFlow makes of such a float depends on its position in the tensor.
+        return True  # Which integer TensorFlow makes of an out-of-range float depends on its position in the tensor.
     if any(n.op == "StringFormat" for n in case.nodes) and holds_subnormal(case):
-        return True  # TensorFlow's threads flush a subnormal number to 0 and write that.
+        return True  # TensorFlow's threads flush a subnormal number to 0 and print the 0.
     if any(n.op == "TensorListScatterIntoExistingList" and leaves_gaps(case, n) for n in case.nodes):
         return True  # TensorFlow stacks the gaps in a list of float32 as empty tensors, which moves what follows.
     if any(n.op == "RaggedTensorToTensor" and lacks_values(case, n) for n in case.nodes):
         return True  # TensorFlow copies what lies behind the values.
     if any(n.op == "MaxPool3D" for n in case.nodes) and holds_nan(case):
-        return True  # TensorFlow drops the NaN or the values before it, depending on its vectors of channels.
+        return True  # TensorFlow drops the NaN or the values before it, depending on its channel vectors.
     if any(n.op == "Sign" for n in case.nodes) and holds_far_complex(case):
         return True  # TensorFlow flushes the reciprocal of the absolute value to 0 in some positions of a tensor.
     unsorted = any(n.op in ("TopK", "TopKV2") and n.attrs.get("sorted") == ["b", False] for n in case.nodes)
@@ -204,7 +204,7 @@ def loose(case):
 
 
 def difference_between_tiers(case, plain, compiled):
-    """Returns a sentence if the tiers do not accept the same or do not answer the same bits, otherwise None."""
+    """Returns a description if the tiers do not accept the same cases or do not give the same bits, otherwise None."""
     if any(is_refusal(r) and r.code in (DEADLINE, EXHAUSTED) for r in plain + compiled):
         return None  # The tiers need different amounts of memory and time.
     for a, b in zip(plain, compiled):
@@ -224,7 +224,7 @@ def difference_between_tiers(case, plain, compiled):
 
 
 def compare(case, theirs, ours):
-    """Returns a short sentence about the difference. None: the answers agree, or differ deliberately."""
+    """Returns a short description of the difference, or None if the results agree or differ deliberately."""
     problem = None if undefined(case) else first_difference(case, theirs, ours)
     if problem and any(pattern.search(f"{case.op}: {problem}") for pattern, _ in DELIBERATE):
         return None
@@ -235,7 +235,7 @@ def first_difference(case, theirs, ours):
     refused = False
     for step, a, b in zip(case.steps, theirs, ours):
         if is_refusal(a) and a.code in (UNIMPLEMENTED, DEADLINE, EXHAUSTED, None):
-            return None  # Slipway may accept more, and its limits of memory and time are its own.
+            return None  # Slipway may accept more than TensorFlow, and has its own limits on memory and time.
         if is_refusal(b) and b.code in (UNIMPLEMENTED, DEADLINE, EXHAUSTED):
             return None
         if is_refusal(a) != is_refusal(b):
@@ -267,9 +267,9 @@ def different_values(case, theirs, ours):
         if len(a) != len(b):
             return "another number of values"
         if dtype in COMPLEX and not all(math.isfinite(part) for x in a + b for part in x):
-            continue  # In products of complex numbers it is not defined which parts are NaN.
+            continue  # It is undefined which parts of a product of complex numbers are NaN.
         if case.op == "Cholesky" and any(x != x for x in b):
-            continue  # Without a decomposition, TensorFlow leaves a part of the output uninitialised.
+            continue  # If a decomposition fails, TensorFlow leaves a part of the output uninitialised.
         flat = [(x, y) for p, q in zip(a, b) for x, y in (zip(p, q) if isinstance(p, tuple) else [(p, q)])]
         if case.op in ("StringLower", "StringUpper", "ShardedFilename", "ShardedFilespec"):
             flat = [(x, y) for x, y in flat if b"\0" not in y]  # TensorFlow's UTF-8 and file names end at the first NUL.

@@ -47,7 +47,7 @@ class Fuzzer:
         self.pending = []  # cases since the last check for leaks
 
     def make(self, index):
-        """Returns case number `index` of this seed; the ops take turns."""
+        """Returns case number `index` of the fuzzer's seed; the ops take turns."""
         rng = random.Random(f"{self.options.seed}:{index}")
         op = self.ops[index % len(self.ops)]
         return self.mutator.mutate(rng, rng.choice(self.seeds[op]))
@@ -111,7 +111,7 @@ class Fuzzer:
                 self.seen_types |= {t.dtype for t in case.feeds.values()}
 
     def look_for_leaks(self):
-        """Checks for leaks after many cases. If there are any, each of these cases runs by itself."""
+        """Checks for leaks after many cases. If there are leaks, each of the cases runs again by itself."""
         found = [tier for tier, child in self.children.items() if child.leaks()]
         for tier in found:
             child = Child(self.options.runner, tier)
@@ -164,7 +164,7 @@ class Fuzzer:
 
 
 def replay(options):
-    """Runs the cases of a file again and prints the answers of each side."""
+    """Runs the cases of a file again and prints the results of Slipway and TensorFlow."""
     fuzzer = Fuzzer(options)
     for path in options.replay:
         for line in pathlib.Path(path).read_text().splitlines():

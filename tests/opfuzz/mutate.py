@@ -17,7 +17,7 @@ INTEGERS = [3, 4, 5, 6, 9, 17, 22, 23]
 
 
 def one_of(rng, dtype, shape=()):
-    """Returns an interesting element of this type. `shape` is that of a related tensor, whose sizes are limits of
+    """Returns an interesting element of type `dtype`. `shape` is that of a related tensor, whose sizes are bounds of
     indices."""
     if dtype == STRING:
         return rng.choice(STRINGS) if rng.random() < 0.9 else rng.randbytes(rng.randrange(40))
@@ -77,7 +77,7 @@ def other_shape(rng, shape):
         shape = [rng.choice([0, 1, 2, 3])]
     elif how == 4:
         shape = [rng.choice(DIMS) for _ in range(rng.randrange(MAX_RANK + 1))]
-    elif how == 5 and shape:  # no elements, with an enormous dimension
+    elif how == 5 and shape:  # a tensor without elements, with an enormous dimension
         for i in range(len(shape)):
             if rng.random() < 0.7:
                 shape[i] = rng.choice(HUGE)
@@ -86,8 +86,7 @@ def other_shape(rng, shape):
         shape += [rng.choice(HUGE), 0]
     elif shape:
         shape[rng.randrange(len(shape))] = rng.choice(DIMS)
-    # One dimension may be enormous where another is 0, as long as the number of elements of a feed does not
-    # overflow.
+    # One dimension may be enormous if another is 0, as long as the number of elements of a feed does not overflow.
     return shape if count(shape) <= MOST else [min(d, 3) for d in shape]
 
 
@@ -235,7 +234,7 @@ class Mutator:
             other_attr(rng, node, attr, found[0] if found else None)
 
     def change_inputs(self, rng, case, node):
-        """Removes or adds a variadic input, with or without a change of the attribute that counts them; or moves an
+        """Removes or adds a variadic input, with or without changing the attribute that counts the inputs; or moves an
         edge."""
         how = rng.random()
         if not node.inputs:
@@ -269,7 +268,7 @@ class Mutator:
         attr = schema.attrs[i]
         old = node.attrs[attr.name][1]
         new = rng.choice(attr.types or sorted(DTYPES))
-        everywhere = rng.random() < 0.7  # keeps the types in a graph of several nodes consistent
+        everywhere = rng.random() < 0.7  # whether the types in a graph of several nodes stay consistent
         for n, s in ops if everywhere else [(node, schema)]:
             for k, a in enumerate(s.attrs):
                 if a.kind != "type" or n.attrs.get(a.name, ["", None])[1] != old or (n is node and not everywhere and k != i):
@@ -298,8 +297,8 @@ class Mutator:
             at += n
 
     def feed_or_hold(self, rng, case):
-        """Turns fed tensors into constants and constants into fed tensors; a placeholder may state the shape that
-        it is fed."""
+        """Turns fed tensors into constants and constants into fed tensors; a placeholder may declare the shape of its
+        feed."""
         for n in list(case.nodes):
             if n.op == "Placeholder" and n.name in case.feeds and rng.random() < 0.3:
                 t = case.feeds.pop(n.name)

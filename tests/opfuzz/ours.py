@@ -1,5 +1,5 @@
-"""Slipway's side: op_runner as a child process, one per tier, watched for crashes, sanitizer reports, hangs and
-leaks."""
+"""Slipway's side of the fuzzer: op_runner as a child process, one per tier, watched for crashes, sanitizer reports,
+hangs and leaks."""
 
 import os
 import pathlib
@@ -13,11 +13,11 @@ import time
 
 from case import DTYPES, STRING, Tensor, count, graph_def
 
-TIMES_OUT_S = 15  # limit for a case; its run has a deadline of 2 s, so a case that takes this long does not check it
+TIMES_OUT_S = 15  # time limit of a case; its run has a deadline of 2 s, which a case that takes this long ignores
 MEMORY_MB = 256  # memory limit of a run
 SUPPORT = pathlib.Path(__file__).resolve().parent.parent / "support"
 ENVIRONMENT = {
-    # The sanitizer aborts on an allocation of a size that was not checked.
+    # The sanitizer aborts on an allocation whose size was not checked.
     "ASAN_OPTIONS": "detect_stack_use_after_return=1:strict_string_checks=1:max_allocation_size_mb=2048:"
                     "allocator_may_return_null=0:hard_rss_limit_mb=4096:quarantine_size_mb=64",
     "LSAN_OPTIONS": f"suppressions={SUPPORT}/lsan.supp:print_suppressions=0",
@@ -36,7 +36,7 @@ class Refusal:
 
 
 class Died(Exception):
-    """The child has ended: `text` says how, and `signature` says it in one line."""
+    """The child has ended. `text` describes how, and `signature` is one line for the same defect."""
 
     def __init__(self, signature, text):
         super().__init__(signature)
@@ -44,8 +44,8 @@ class Died(Exception):
 
 
 def signature_of(text, code):
-    """Returns one line that is the same for the same defect: the kind of report and the innermost functions of
-    Slipway."""
+    """Returns one line that is the same for the same defect: the kind of report and the innermost functions of Slipway
+    in the stack."""
     frames = re.findall(r"#\d+ 0x\w+ in (\w+) (\S+?/(?:kernels|runtime|proto|tests)/\S+)", text)
     where = " in " + ", ".join(f"{name} ({pathlib.Path(path).name})" for name, path in frames[:2]) if frames else ""
     where = re.sub(r":\d+(?=\))", "", where)
@@ -88,11 +88,11 @@ class Child:
             self.process = None
 
     def died(self, why=None):
-        """Returns an exception with the child's last output; the next case starts another child."""
+        """Returns an exception with the child's last output; the next case starts a new child."""
         code = None
         if why is None:
             try:
-                code = self.process.wait(timeout=60)  # writing a report takes a while
+                code = self.process.wait(timeout=60)  # writing a sanitizer's report takes a while
             except subprocess.TimeoutExpired:
                 why = "closed its output and hangs"
         if code is None:
@@ -104,7 +104,7 @@ class Child:
         return Died(why or signature_of(text, code), text[-6000:])
 
     def send(self, data):
-        """Sends all of the data while answers may be waiting: neither side may block the other."""
+        """Sends all of the data while results may be waiting: neither side may block the other."""
         self.deadline = time.monotonic() + TIMES_OUT_S
         view = memoryview(data)
         while view:
@@ -149,7 +149,8 @@ class Child:
         return Tensor(dtype, shape, self.read(count(shape) * size))
 
     def run(self, case):
-        """Returns a list of tensors or a Refusal for each step; for a graph that is refused, only its Refusal."""
+        """Returns a list of tensors or a Refusal for each step; for a graph that is refused, only the graph's
+        Refusal."""
         if self.process is None:
             self.start()
         empty(self.folder.name)
@@ -171,7 +172,7 @@ class Child:
         return results
 
     def leaks(self):
-        """Returns a Died if the cases so far have leaked memory, otherwise None."""
+        """Returns a Died if the cases run so far have leaked memory, otherwise None."""
         if self.process is None:
             return None
         self.send(b"L")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes seeds.jsonl: small cases of tests/conformance/specs that TensorFlow answers, from which the fuzzer starts.
+"""Writes seeds.jsonl: small cases of tests/conformance/specs that TensorFlow accepts, from which the fuzzer starts.
 
 Run by hand with TensorFlow installed. The output is committed, so that fuzzing does not need TensorFlow:
 
@@ -24,8 +24,8 @@ from case import NUMBERS, STRING, Case, Node, Tensor, dump  # noqa: E402
 
 PER_SPEC = 5
 TRIED = 40
-BYTES = 4000  # largest size of a line
-# Files become relative to the working folder.
+BYTES = 4000  # largest size of a line in bytes
+# The paths of files become relative to the working folder.
 TEMPORARY = re.compile(re.escape(tempfile.gettempdir().encode()) + rb"/[^/]+/")
 
 
@@ -37,14 +37,14 @@ def size_of(case):
 
 
 def kind_of(case):
-    """Returns the kind of a case: cases of different kinds are both worth having."""
+    """Returns the kind of a case: cases of different kinds are all worth recording."""
     if isinstance(case, Graph):
         return re.sub(r"[-\d. ]+", "", case.name), tuple(np.asarray(v).dtype.name for v in case.feeds)
     return len(case.inputs), tuple(sorted(case.attrs)), tuple(str(v) for k, v in sorted(case.attrs.items()) if isinstance(v, (str, bool)))
 
 
 def chosen(cases):
-    """Orders cases by size, one of each kind in turn. Empty inputs come last, because mutation finds them anyway."""
+    """Sorts cases by size, one of each kind in turn. Empty inputs come last, because mutation finds them anyway."""
     rng = random.Random(1)
     rng.shuffle(cases)
     kinds = {}
@@ -80,7 +80,7 @@ def as_plain(tf, kind, value):
 
 
 def record(tf, case, tolerance):
-    """Returns the case in the fuzzer's form, or None if it is too large or TensorFlow refuses it."""
+    """Returns the case in the fuzzer's form, or None if the case is too large or TensorFlow refuses it."""
     graph = tf.Graph()
     with graph.as_default():
         built = conformance.build_case(tf, case, 0)
@@ -89,7 +89,7 @@ def record(tf, case, tolerance):
                 return None
     proto = graph.as_graph_def()
     names, nodes = {}, []
-    for n in proto.node:  # Short names replace names like "c0/op", which carry no meaning.
+    for n in proto.node:  # Short names replace names like "c0/op", which have no meaning.
         names[n.name] = "op" if n.name == "c0/op" else f"n{len(names)}"
     again = lambda text: "^" * text.startswith("^") + names[text.lstrip("^").split(":")[0]] + "".join(
         f":{p}" for p in text.split(":")[1:])

@@ -41,12 +41,12 @@ def registry():
     }
     text = (ROOT / "runtime/core/schema/table.inc").read_text()
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
-    exec(compile(text, "table.inc", "exec"), {"__builtins__": {}}, words)  # The text is a file of this repository.
+    exec(compile(text, "table.inc", "exec"), {"__builtins__": {}}, words)  # `text` is a file of this repository.
     return found
 
 
 def ours(known):
-    """Returns the names of the ops in kernels/table.inc, which writes them in snake case."""
+    """Returns the names of the ops in kernels/table.inc, which has them in snake case."""
     rows = re.findall(r"^KN_OP\((\w+)\)", (ROOT / "kernels" / "table.inc").read_text(), re.M)
     by_letters = {name.lower(): name for name in known}
     return [by_letters[r.replace("_", "")] for r in rows if r.replace("_", "") in by_letters]

@@ -1,5 +1,5 @@
-"""Valid cases of ops for which neither single nodes nor the conformance specs give seeds.jsonl a case: tables of
-the first version, whole lists and arrays, checkpoints. Each is one graph; fuzz.py mutates them like the recorded
+"""Valid cases of ops for which neither single nodes nor the conformance specs give seeds.jsonl a case: tables of the
+first version, complete lists and arrays, checkpoints. Each is one graph; fuzz.py mutates them like the recorded
 ones."""
 
 import base64
@@ -19,8 +19,8 @@ def case(op, *lines, steps):
 
 
 def table(kind, version, more=(), values=i64(1, 2), fill="LookupTableInsert", **attrs):
-    """Adds a case in which a table is made, filled, looked up, imported into and exported, each in a run of its
-    own; `version` is "" or "V2"."""
+    """Adds a case in which a table is created, filled, looked up, imported into and exported, each in a run of its own;
+    `version` is "" or "V2"."""
     pair, default = {"Tin": "string", "Tout": "int64"}, i64(7, 8) if "OfTensors" in kind else scalar("int64", -1)
     lines = [("table", kind + version, list(more), WORDS | attrs),
              ("fill", fill + version, ["table", s("a", "b"), values], pair | {"Tkey": "string", "Tval": "int64"}),
@@ -39,8 +39,7 @@ table("HashTable", "", fill="InitializeTable", shared_name="words")
 table("MutableHashTable", "")
 table("MutableHashTable", "", use_node_name_sharing=True)
 table("MutableHashTableOfTensors", "", values=t("int64", [2, 2], [1, 2, 3, 4]), value_shape=[2])
-# SaveV2 of a uint8 tensor writes a data file with exactly these bytes: a way to make a word file without an op for
-# it.
+# SaveV2 of a uint8 tensor writes a data file with exactly these bytes, which makes a word file without an op for it.
 TEXT = b"a 1\nb 2\n"
 WRITE = ("write", "SaveV2", [scalar("string", b"words"), s("x"), s(""), t("uint8", [len(TEXT)], list(TEXT))], {"dtypes": ["uint8"]})
 FILE = scalar("string", b"words.data-00000-of-00001")

@@ -1,7 +1,7 @@
-"""TensorFlow's side, in a child process, because some malformed graphs end the process that runs them.
+"""Runs TensorFlow in a child process, because some malformed graphs end the process that runs them.
 
-As a program this file is that child: it reads a case (JSON) per line of standard input and writes a pickled answer
-for each to standard output.
+As a program this file is that child: it reads a case (JSON) per line of standard input and writes a pickled result for
+each to standard output.
 """
 
 import os
@@ -17,7 +17,7 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 TIMES_OUT_S = 30
 MEMORY = 8 << 30
-# Texts of refusals while shapes are inferred; the last one is for a message that Python cannot decode.
+# Fragments of error messages from shape inference; the last one is for a message that Python cannot decode.
 INFERRED = (" for '{{node", "ValueError: Input tensor must be int32 or int64, but was ", "UnicodeDecodeError: ")
 
 
@@ -29,7 +29,7 @@ class Child:
     def start(self):
         self.process = subprocess.Popen([self.python, os.path.abspath(__file__)], cwd=self.folder.name, stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-        self.read(300)  # TensorFlow is slow to import on a busy machine.
+        self.read(300)  # Importing TensorFlow is slow on a busy machine.
 
     def stop(self):
         if self.process:
@@ -46,7 +46,7 @@ class Child:
         return pickle.loads(self.process.stdout.read(struct.unpack("<q", head)[0]))
 
     def ask(self, line):
-        """Sends a case as JSON, and starts the child if there is none."""
+        """Sends a case as JSON, and starts the child if it does not run."""
         try:
             if self.process is None:
                 self.start()
@@ -56,8 +56,8 @@ class Child:
             self.stop()
 
     def answer(self):
-        """Returns the results in the form of ours.Child.run, refusals as (code, text). None: TensorFlow died or
-        hangs."""
+        """Returns the results in the form of ours.Child.run, refusals as (code, message), or None if TensorFlow has
+        died or hangs."""
         try:
             return self.read(TIMES_OUT_S) if self.process else None
         except (EOFError, BrokenPipeError):
@@ -72,7 +72,7 @@ class Child:
 def main():
     os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", TF_ENABLE_ONEDNN_OPTS="0", CUDA_VISIBLE_DEVICES="", OMP_NUM_THREADS="1")
     out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # Output that TensorFlow prints must not mix with the answers.
+    os.dup2(2, 1)  # Output that TensorFlow prints must not mix with the results.
     import numpy as np
     import tensorflow as tf
 
@@ -103,7 +103,7 @@ def main():
 
     def hidden(case):
         """Returns the case with its constants and feeds hidden while Python builds the graph. Python then infers no
-        shapes from them, as a server's session does not either."""
+        shapes from them, and neither does a server's session."""
         case = case.copy()
         for n in [n for n in case.nodes if n.op in ("Const", "Placeholder")]:
             if n.op == "Placeholder":
@@ -132,14 +132,14 @@ def main():
                 feeds = imported(case)
             except tf.errors.OpError as e:
                 return [(e.error_code, plain_text(e.message))]
-            except Exception as e:  # Python's own checks of a graph or of a name failed.
+            except Exception as e:  # One of Python's own checks of a graph or of a name failed.
                 return [(3, f"{type(e).__name__}: {e}"[:2000])]
             results = []
             with tf.compat.v1.Session(graph=graph, config=config) as session:
                 for step in case.steps:
                     try:
                         fetched = [graph.as_graph_element(n) for n in step]
-                    except (KeyError, ValueError) as e:  # A name does not exist; the other steps still run.
+                    except (KeyError, ValueError) as e:  # A name does not exist, but the other steps still run.
                         results.append((3, f"{type(e).__name__}: {e}"[:500]))
                         continue
                     try:

@@ -1,4 +1,4 @@
-"""Matrix multiplication and factorisations: kernels/{matmul,linalg}"""
+"""Specifies matrix multiplication and factorisations (kernels/matmul, kernels/linalg)."""
 
 from spec import *
 
@@ -169,7 +169,7 @@ def sizes(rhs=False):
 
 
 def not_numbers(g):
-    """Yields matrices with a NaN as the first pivot or elsewhere."""
+    """Yields matrices whose first pivot, or another element, is NaN."""
     for dtype in SOLVED:
         for n in (1, 2, 5):
             for at in {0, 1 % n, n * n - 1}:
@@ -184,7 +184,7 @@ def cholesky(g, op):
         for s in sizes():
             a = square(g, dtype, *s)
             yield Case(np.matmul(a, np.conj(np.swapaxes(a, -1, -2))).astype(a.dtype), rtol=10 * tolerance(dtype))
-    # A matrix that is not positive definite: TensorFlow leaves arbitrary values above the diagonal.
+    # The matrix is not positive definite, and TensorFlow leaves arbitrary values above the diagonal.
     yield Case(np.zeros((3, 4), "float32"))
     yield Case(np.zeros(3, "float32"))
 

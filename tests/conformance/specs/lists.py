@@ -1,4 +1,5 @@
-"""Tensor lists, TensorArrays, stacks: graphs of several nodes, fetched as plain tensors."""
+"""Specifies tensor lists, TensorArrays and stacks, by graphs of several nodes whose results are fetched as plain
+tensors."""
 
 from spec import *
 
@@ -52,7 +53,7 @@ def items(g, op):
     yield case([2], 2, [2])
     yield case([2], 2, [-1])
     yield case([2], 2, [0], get=5)
-    for i in ([0], [[0]], [5]):  # of other numbers of indices, TensorFlow's process ends
+    for i in ([0], [[0]], [5]):  # with other numbers of indices, TensorFlow's process ends
         yield case([2], 2, [0], get=i)
 
 

@@ -1,4 +1,4 @@
-"""Element-wise ops: kernels/math"""
+"""Specifies element-wise ops (kernels/math)."""
 
 from spec import *
 
@@ -70,7 +70,7 @@ def division(g, op):
         if dtype in INTS:
             yield Case(a, b)
             b = nonzero(b)
-        elif op != "Div":  # TensorFlow flushes small quotients to zero before it goes on.
+        elif op != "Div":  # TensorFlow flushes small quotients to zero before the next step.
             a, b = (g.values(dtype, x.shape, lo=-9, hi=9, special=False) for x in (a, b))
         yield Case(a, b, ulps=4 if dtype in COMPLEX else 0)
     for dtype in FLOATS:
@@ -184,7 +184,7 @@ EXACT = {
     "Floor": FLOATS,
     "Ceil": FLOATS,
     "Rint": WIDE_FLOATS,
-    "Round": FLOATS,  # TensorFlow turns every integer into zero, and its own Python API never calls Round for integers.
+    "Round": FLOATS,  # TensorFlow rounds every integer to zero, and its own Python API never calls Round for integers.
     "IsNan": FLOATS,
     "IsInf": FLOATS,
     "IsFinite": FLOATS,
@@ -194,7 +194,7 @@ EXACT = {
 }
 
 
-@spec(*EXACT, signs=False)  # Relu: TensorFlow's choice between 0 and -0 depends on the element's position.
+@spec(*EXACT, signs=False)  # In Relu, TensorFlow's choice between 0 and -0 depends on the element's position.
 def one_exact(g, op):
     for dtype in EXACT[op]:
         for x in g.tensors(dtype):
@@ -220,7 +220,7 @@ def parts(g, op):
             yield Case(x, Tout=out)
 
 
-# The domain of each function (values outside, which give NaN, are tested too), and the tolerance of its results.
+# The domain of each function (values outside of it, which give NaN, are tested too), and the tolerance of its results.
 DOMAIN = {
     "Exp": (-80, 88), "Expm1": (-80, 88), "Log": (0, 100), "Log1p": (-1, 100), "Sin": (-10, 10), "Cos": (-10, 10),
     "Tan": (-10, 10), "Asin": (-1, 1), "Acos": (-1, 1), "Atan": (-10, 10), "Sinh": (-20, 20), "Cosh": (-20, 20),
@@ -299,7 +299,7 @@ def cast(g, op):
     for source in CASTS:
         for target in CASTS:
             for shape in [(), (0,), (70,), (2, 3)]:
-                # Beyond the target's range, TensorFlow's result depends on the element's position.
+                # For values outside the target type's range, TensorFlow's result depends on the element's position.
                 outside = source in FLOATS + COMPLEX and target in INTS
                 lo, hi = (0 if target in UNSIGNED else -100, 100) if outside else (None, None)
                 x = g.values(source, shape, lo=lo, hi=hi, special=not outside)

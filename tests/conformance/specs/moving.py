@@ -1,4 +1,4 @@
-"""Scatters, partitions, rolls, space-to-batch, bounds, counts and diagonals."""
+"""Specifies scatters, partitions, rolls, space-to-batch, bounds, counts and diagonals."""
 
 from spec import *
 

@@ -1,4 +1,4 @@
-"""Convolution, pooling, normalisation, losses, images: kernels/{conv,nn,image}"""
+"""Specifies convolution, pooling, normalisation, losses and images (kernels/conv, kernels/nn, kernels/image)."""
 
 from spec import *
 
@@ -13,7 +13,7 @@ def tolerance(dtype):
 
 # ---- convolutions ----
 
-CONVS = [  # (input, filter, strides, dilations)
+CONVS = [  # each entry is (input, filter, strides, dilations)
     ((2, 5, 6, 3), (3, 3, 3, 4), (1, 1), (1, 1)),
     ((1, 7, 8, 2), (2, 3, 2, 5), (2, 1), (1, 1)),
     ((1, 9, 9, 3), (3, 3, 3, 4), (1, 1), (2, 3)),
@@ -192,7 +192,7 @@ POOLS = [
 def pool(g, op):
     for dtype in REALS if op == "MaxPool" else FLOATS:
         if dtype in ("uint32", "uint64"):
-            continue  # The op's type list does not have them.
+            continue  # The op's list of types lacks these types.
         for x, k, s in POOLS:
             for padding in ("SAME", "VALID"):
                 yield Case(
@@ -299,7 +299,7 @@ def batch_norm(g, op):
             **how
         )
 
-    def reserved(case, theirs, ours):  # what TensorFlow answers with oneDNN
+    def reserved(case, theirs, ours):  # what TensorFlow returns with oneDNN
         empty = case.inputs[0].size == 0
         same = all(np.array_equal(a, np.zeros_like(b) if empty else b) for a, b in zip(ours, case.inputs[3:]))
         return None if same else "the reserved outputs are not the statistics"
@@ -331,12 +331,12 @@ def lrn(g, op):
         ]:
             for s in [(2, 3, 4, 7), (1, 1, 1, 1), (0, 2, 2, 3), (1, 2, 2, 20)]:
                 yield Case(num(g, dtype, *s), rtol=3e-3 if dtype == "float16" else 1e-5, **how)
-        # TensorFlow's band matrix carries these to channels outside of their window.
+        # TensorFlow's band matrix spreads these values to channels outside of their window.
         for special in (np.nan, np.inf, -np.inf, 3e38):
             x = np.array(num(g, "float32", 2, 2, 3, 12))
             x[0, 0, 0, 3] = x[0, 1, 2, 0] = x[1, 1, 1, 11] = special
             yield Case(x.astype(dtype_of(dtype)), depth_radius=2, rtol=3e-3 if dtype == "float16" else 1e-5)
-    inf = np.inf  # powers whose base is negative, or of which 0 * infinity is the logarithm
+    inf = np.inf  # powers with a negative base, and powers whose logarithm is 0 * infinity
     for bias, alpha, beta in [(0, -1, 2), (0, -1, 0.75), (0, -1, -3), (0, -1, 1), (0, -1, 0.5), (0, 0, 0), (0, 0, 2), (0, 0, -2), (inf, 1, 0),
                               (inf, 1, 2), (1, 0, inf), (1, 0, -inf), (2, 0, inf), (2, 0, -inf), (1, -inf, -inf), (1, 0, np.nan)]:
         for dtype in ["float32", "float16"]:

@@ -1,4 +1,4 @@
-"""Serialized Examples and SequenceExamples parsed into tensors, with TensorFlow's messages where it refuses them."""
+"""Specifies the parsing of serialized Examples and SequenceExamples, with TensorFlow's error messages."""
 
 import struct
 
@@ -92,7 +92,7 @@ class Spec:
 
 
 def TensorShape(dims):
-    """Returns the shape attribute's message; TensorFlow is only imported when this is called."""
+    """Returns the message of a shape attribute; TensorFlow is imported only when this function is called."""
     import tensorflow as tf
 
     return tf.TensorShape(dims)
@@ -106,7 +106,7 @@ SPARSE_SPEC = Spec(sparse=LIST_SPEC.sparse, dense=LIST_SPEC.dense)
 
 GOOD = example(f=floats(1, 2), i=ints(5), s=strs(b"a", b"bc"))
 
-# Serialized Examples with one fault or oddity each, for the features of PLAIN_SPEC.
+# Serialized Examples, each with one fault or peculiarity, for the features of PLAIN_SPEC.
 ODD = [
     GOOD,
     b"",
@@ -145,7 +145,7 @@ ODD = [
     example(f=floats(1, 2), s=b"\x0a\x09" + field(1, b"a") + field(1, b"b")),
 ]
 
-# Serialized Examples with one fault or oddity each, for the features of LIST_SPEC.
+# Serialized Examples, each with one fault or peculiarity, for the features of LIST_SPEC.
 ODD_LISTS = [
     example(f=floats(1, 2, 3), i=ints(1, 2, 3, 4), s=strs(b"a"), sf=floats(1), si=ints(1, 2), ss=strs(b"x", b"y" * 30), rf=floats(1, 2), ri=ints(), rs=strs(b"r")),
     b"", example(), example(f=floats(), sf=floats(), si=ints(), ss=strs(), rf=floats(), rs=strs()), example(f=b"", sf=b"", rf=b""),
@@ -161,7 +161,8 @@ ODD_LISTS = [
 
 
 def random_examples(g, spec, n):
-    """Returns Examples with these features in random order, some missing, some repeated, some of another type."""
+    """Returns Examples with the features of `spec` in random order, some missing, some repeated, some of another
+    type."""
     wanted = [(k, v[0] if isinstance(v, tuple) else v) for kind in (spec.dense, spec.sparse, spec.ragged) for k, v in kind.items()]
     for _ in range(n):
         pairs = []
@@ -180,7 +181,7 @@ def random_examples(g, spec, n):
 
 
 def damaged(g, data):
-    """Returns the bytes with one changed, removed or repeated, or with the end cut off."""
+    """Returns `data` with one byte changed, removed or repeated, or with the end cut off."""
     data = bytearray(data)
     at = int(g.rng.integers(0, max(len(data), 1)))
     how = g.rng.integers(0, 4)
@@ -233,7 +234,7 @@ def parse_example(g, op):
     for empty in (Spec(), Spec(dense={"f": ("float32", [0], None)})):
         yield empty.case(op, scalar(GOOD) if alone else s(GOOD))
     if op == "ParseExampleV2":
-        # The op needs as many keys as types, so one key less must be refused.
+        # The op needs as many keys as types, so a list that is one key shorter must be refused.
         for k in range(2, 5):
             case = LIST_SPEC.case(op, s(GOOD), fed=True)
             inputs = list(case.inputs)
@@ -253,8 +254,8 @@ def sequence(context=(), lists=()):
 
 
 class Sequence:
-    """The context and sequence features to parse, as two Specs. Dense features of a sequence are {name: (dtype,
-    shape, may be missing)}."""
+    """The context and sequence features to parse, as two Specs. Dense features of a sequence are {name: (dtype, shape,
+    whether it may be missing)}."""
 
     def __init__(self, context=None, lists=None):
         self.context, self.lists = context or Spec(), lists or Spec()
@@ -298,7 +299,7 @@ WHOLE = sequence([("f", floats(1, 2)), ("i", ints(3)), ("s", strs(b"x")), ("sf",
                  [("F", feature_list(floats(1, 2), floats(3, 4))), ("I", feature_list(ints(1), ints(-2), ints(3))), ("S", feature_list(strs(b"q"))),
                   ("SI", feature_list(ints(1, 2), ints(), ints(3))), ("SS", feature_list(strs(), strs(b"x" * 20)))])
 
-# (specification, bytes) with one fault or oddity each
+# each entry is (specification, bytes), with one fault or peculiarity
 ODD_SEQUENCES = [(BOTH, WHOLE), (BOTH, b""), (BOTH, sequence([("f", floats(1, 2))], [("F", b"")])), (BOTH, WHOLE + field(3, b"x")), (BOTH, WHOLE + b"\x18\x05")]
 ODD_SEQUENCES += [(ONE_DENSE, sequence([("f", v)])) for v in (floats(1, 2), floats(1), floats(1, 2, 3), floats(), b"", ints(1, 2), floats(1, 2, packed=False))]
 ODD_SEQUENCES += [(ONE_DENSE, d) for d in (b"", b"\x07", b"\x0a\x05\x0a", sequence([("f", floats(1, 2)), ("f", floats(3, 4))]), sequence([("g", floats(1))]))]
@@ -342,7 +343,7 @@ def parse_sequence(g, op):
             yield most.case(op, s(*random_sequences(g, most, n)))
     for data in random_sequences(g, BOTH, 15):
         yield BOTH.case(op, scalar(data))
-    # Only one feature each: with several, the order in which TensorFlow checks them is not defined.
+    # Each case has only one feature, because the order in which TensorFlow checks several features is not defined.
     for which in (ONE_DENSE, ONE_LIST, ONE_SPARSE):
         for data in list(random_sequences(g, which, 60)):
             yield which.case(op, s(damaged(g, data)))
@@ -372,7 +373,7 @@ def parse_single_sequence(g, op):
                             (ONE_SPARSE, sequence([("sf", v)], [("SI", feature_list(v))])),
                             (ONE_SPARSE, sequence([("sf", floats(1))], [("SI", feature_list(v, ints(3)))]))):
             case = which.case(op, scalar(data))
-            case.texts = i < len(wrong) - 2  # Texts of the last two are not compared: only protobuf prints unknown fields.
+            case.texts = i < len(wrong) - 2  # The last two texts are not compared: only protobuf prints unknown fields.
             yield case
     yield ONE_DENSE.case(op, scalar(field(1, field(1, field(2, floats(1, 2)) + field(1, b"f")))))
     yield ONE_DENSE.case(op, scalar(field(1, field(1, field(1, b"\xff") + field(2, floats(1, 2))) + features(("f", floats(1, 2))))))

@@ -1,4 +1,5 @@
-"""Random ops with seeds give TensorFlow's numbers, in a first and in a second draw."""
+"""Specifies random ops, which with seeds must give TensorFlow's numbers, in a first and in a second
+draw."""
 
 from spec import *
 

@@ -1,8 +1,9 @@
-"""Sums, extremes and similar reductions over axes and segments, and softmax: kernels/{math,nn}"""
+"""Specifies sums, extremes and similar reductions over axes and segments, and softmax (kernels/math, kernels/nn)."""
 
 from spec import *
 
-# (shape, axes): innermost, outer, mixed, all, none, negative, empty, and more than one block or vector lane
+# each entry is (shape, axes): innermost, outer, mixed, all, none, negative, empty, and more than one block or vector
+# lane
 AXES = [
     ((), []), ((5,), [0]), ((5,), []), ((0,), [0]), ((3, 0), [0]), ((3, 0), [1]), ((2, 3), [0]), ((2, 3), [1]),
     ((2, 3), [-1, 0]), ((2, 3), -2), ((2, 3, 4), [1]), ((2, 3, 4), [0, 2]), ((2, 1, 3, 4), [1, 2]), ((2, 3, 4, 5), [0, 2]),
@@ -26,9 +27,9 @@ def over_axes(g, types, **how):
 def sums(g, op):
     for dtype, x, axes, keep in over_axes(g, NUMBERS, special=False):
         if dtype in FLOATS + COMPLEX:
-            x = np.abs(x).astype(x.dtype)  # No cancellation, because the tolerance is relative to the sum.
+            x = np.abs(x).astype(x.dtype)  # Magnitudes cannot cancel: the tolerance is relative to the sum.
         if op == "EuclideanNorm" and dtype in INTS:
-            x = np.array(g.rng.integers(0, 3, x.shape), x.dtype)  # Small enough that squares do not overflow.
+            x = np.array(g.rng.integers(0, 3, x.shape), x.dtype)  # so small that the squares of x do not overflow
             if dtype in ("int8", "uint8") and x.size > 30:
                 continue
         for keep_dims in (keep, True):
@@ -83,7 +84,7 @@ def l2_loss(g, op):
             yield Case(x, rtol=NEAR[dtype])
 
 
-# TensorFlow treats NaN differently in whole packets of columns and in the columns that are left over.
+# TensorFlow treats NaN differently in complete packets of columns and in the remaining columns.
 WIDTHS = [1, 3, 4, 8, 17, 300]
 NAN_ROWS = [[np.nan], [np.nan, 1, 2], [np.nan, 2, 1], [1, np.nan, 2], [2, np.nan, 1], [1, 2, np.nan], [np.nan, np.nan, 1],
             [np.nan, 1, np.nan], [np.nan] * 2, [0.0, -0.0], [-0.0, 0.0], [-np.inf, np.nan], [np.inf, np.nan], [-np.inf] * 2,

@@ -1,4 +1,4 @@
-"""Largest elements, distinct elements, and elements missing from a list."""
+"""Specifies ops that find largest elements, distinct elements, and elements missing from a list."""
 
 from spec import *
 

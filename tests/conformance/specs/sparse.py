@@ -1,4 +1,4 @@
-"""Sparse tensors: conversion to dense, reshaping, filling, crossing; bags of embeddings."""
+"""Specifies sparse tensors (conversion to dense, reshaping, filling, crossing) and bags of embeddings."""
 
 from spec import *
 
@@ -112,8 +112,8 @@ def segment_mean(g, op):
 
 
 def columns(g, rows, kinds, wide=3):
-    """Returns (indices, values, shapes, dense). `kinds` has a letter per column: s or i for a sparse column of
-    strings or integers, S or I for a dense one."""
+    """Returns (indices, values, shapes, dense). `kinds` has one letter per column: s or i for a sparse column of
+    strings or integers, S or I for a dense column."""
     indices, values, shapes, dense = [], [], [], []
     for kind in kinds:
         dtype = "string" if kind in "sS" else "int64"
@@ -137,7 +137,7 @@ def cross(g, op):
                 yield Case(*both, hashed_output=True, num_buckets=buckets, hash_key=key, out_type="int64", internal_type="int64")
             internal = "string"
             yield Case(*both, hashed_output=False, num_buckets=0, hash_key=0, out_type="string", internal_type=internal)
-    both = columns(g, 4, "si")  # The output's type decides, whatever hashed_output says.
+    both = columns(g, 4, "si")  # The type of the output decides about hashing, whatever the value of hashed_output.
     for hashed in (True, False):
         for out in ("int64", "string"):
             for buckets in (0, 100):

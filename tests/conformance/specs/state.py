@@ -1,4 +1,4 @@
-"""Variables and checkpoints: kernels/{state,io}"""
+"""Specifies variables and checkpoints (kernels/state, kernels/io)."""
 
 import itertools
 import os
@@ -7,11 +7,11 @@ import tempfile
 from spec import *
 
 INDEX = ["int32", "int64"]
-NUMBER = itertools.count()  # sessions in one process of TensorFlow share variables by name
+NUMBER = itertools.count()  # sessions in one TensorFlow process share variables by name, so names are numbered
 
 
 def variable(tf, value, dtype=None):
-    """Returns the handle of a resource variable, and the node that gives it a value."""
+    """Returns the handle of a resource variable, and the node that assigns its value."""
     dtype = tf.as_dtype(dtype or value.dtype)
     handle = tf.raw_ops.VarHandleOp(dtype=dtype, shape=value.shape, shared_name=f"v{next(NUMBER)}")
     return handle, tf.raw_ops.AssignVariableOp(resource=handle, value=value)
@@ -23,7 +23,7 @@ def ref(tf, value, shape):
 
 
 def on_variable(value, change, *feeds, **how):
-    """A graph with three runs: assign the value, change it, read it."""
+    """Returns a graph with three runs: assign the variable, change it, read it."""
 
     def build(tf, initial, *args):
         handle, init = variable(tf, initial)
@@ -42,7 +42,7 @@ def on_ref(value, change, *feeds, **how):
 
 
 def either(op, value, *feeds, **how):
-    """Tests `op` on a resource variable or on a ref variable, as its name requires."""
+    """Tests `op` on a resource variable or on a ref variable, according to its name."""
 
     def change(tf, target, *args):
         raw = getattr(tf.raw_ops, op)
@@ -90,7 +90,7 @@ def scatter(g, op):
     for params, indices, updates in ((v, [], (4, 5)), (v, [], (4,)), (v, [], (0, 9)), (v, [1], (2, 3)), (v, [1], (3,)), (v, [1], (1, 3, 1)),
                                      (v[:, :0], [1], (1, 2)), (v[:, :0], [9], (1, 0)), (v[:0], [], (0, 3)), (v[:0], [0], (1, 3))):
         yield either(op, params, np.array(indices, np.int32), values_for(g, op, "float32", updates))
-    if op == "ScatterDiv":  # of integers, TensorFlow's process ends
+    if op == "ScatterDiv":  # ScatterDiv of integers ends TensorFlow's process
         yield either(op, v, np.int32([1, 2]), np.float32([[1, 2, 3], [4, 0, -0.0]]))
         yield either(op, v, np.int32([1, 2]), np.float32(0))
     if op == "ResourceScatterDiv":
@@ -265,7 +265,7 @@ def sharded_filespec(g, op):
 
 @spec("Restore", "RestoreSlice")
 def first_format(g, op):
-    """Checkpoints of format version 1, which TensorFlow wrote (tests/goldens/checkpoint)."""
+    """Tests checkpoints of format version 1, which TensorFlow wrote (tests/goldens/checkpoint)."""
     folder = os.path.join(os.path.dirname(__file__), "..", "..", "goldens", "checkpoint")
 
     def build(tf, one, several, none, other):
@@ -304,7 +304,7 @@ def checkpoints(g, op):
         def restore(names, slices, dtypes):
             return raw.RestoreV2(prefix=whole, tensor_names=names, shape_and_slices=slices, dtypes=dtypes)
 
-        # SaveV2 of a name twice, a slice that does not fit its tensor, and reads of names and slices that do not
+        # SaveV2 of one name twice, a slice that does not fit its tensor, and reads of names and slices that do not
         # exist.
         return [[first], [second], [merge],
                 restore(["a", "c", "b", "a"], ["", "", "", "5 4 1,3:1,2"], [a.dtype, c.dtype, b.dtype, a.dtype]),

@@ -1,4 +1,4 @@
-"""Strings: lengths, case, substrings, joins, hashes, numbers, Base64."""
+"""Specifies strings: lengths, case, substrings, joins, hashes, numbers, Base64."""
 
 from spec import *
 

@@ -1,4 +1,4 @@
-"""Lookup tables: graphs of several runs over one session."""
+"""Specifies look-up tables, by graphs that run several times in one session."""
 
 import atexit
 import itertools
@@ -7,7 +7,7 @@ import tempfile
 
 from spec import *
 
-NUMBER = itertools.count()  # tables of one name are one table, even in different cases
+NUMBER = itertools.count()  # tables with the same name are one table, even in different cases, so names are numbered
 FOLDER = tempfile.mkdtemp(prefix="conformance")
 
 
@@ -109,7 +109,7 @@ def from_file(g, op):
     yield case(b"a\nb\nc\n", ask, **lines)
     yield case(b"a\nb\nc", ask, **lines)
     yield case(b"a\nb\nc\n", ask, offset=1, **lines)
-    yield case(b"a\nb\nc\n", ask, offset=2**63 - 1, **lines)  # line numbers wrap around
+    yield case(b"a\nb\nc\n", ask, offset=2**63 - 1, **lines)  # line numbers overflow and wrap around
     yield case(b"a\nb\nc\n", ask, vocab_size=2, **lines)
     yield case(b"a\nb\nc\n", ask, vocab_size=4, **lines)
     yield case(b"a\nb\nc\n", ask, vocab_size=3, **lines)
@@ -160,8 +160,8 @@ def mutable(g, op):
 
 @spec("MutableDenseHashTableV2")
 def dense(g, op):
-    """Tests insertion, removal, export and import of a checkpoint's buckets, and what MutableDenseHashTable
-    refuses."""
+    """Tests insertion, removal, export and import of a checkpoint's buckets, and the errors of
+    MutableDenseHashTable."""
     count = itertools.count()
 
     def table(tf, empty, deleted, value="float32", **attrs):
@@ -184,8 +184,8 @@ def dense(g, op):
                 if what == "insert":
                     runs.append([R.LookupTableInsertV2(table_handle=h, keys=args[k], values=args[v])])
                 elif what == "import":
-                    # TensorFlow's table takes over the memory of the tensors and writes there, so the arrays of the
-                    # test are copied.
+                    # TensorFlow's table takes over the memory of the tensors and writes to it, so the test's arrays are
+                    # copied.
                     runs.append([R.LookupTableImportV2(table_handle=h, keys=tf.concat([args[k], args[k][:0]], 0), values=tf.concat([args[v], args[v][:0]], 0))])
                 elif what == "remove":
                     runs.append([R.LookupTableRemoveV2(table_handle=h, keys=args[k])])
@@ -211,11 +211,10 @@ def dense(g, op):
     pairs = i64([[1, 2], [3, 4], [2, 1], [0, 1]])
     yield case("vectors as keys", i64([0, 0]), i64([-1, -1]), f32(-5), [insert, export, remove], [pairs, f32([1, 2, 3, 4])], **small)
     yield case("vectors as values", i64(0), i64(-1), f32([-1, -2]), [insert, export], [i64([1, 2]), f32([[1, 2], [3, 4]])], value_shape=[2], **small)
-    # The buckets of a checkpoint, among them empty ones and one whose key was removed.
+    # The buckets of a checkpoint, including empty buckets and one whose key was removed.
     saved = [i64([[0], [1], [-1], [3], [0], [0], [0], [0]]), f32([[0], [1], [2], [3], [0], [0], [0], [0]]), i64([1, 3, 5, 2]), i64([4, 11]), f32([4, 11]), i64([3]), f32([3])]
     load, more, less = ("import", 0, 1), ("insert", 3, 4), ("remove", 5, 0)
-    # TensorFlow stores a key twice when it is inserted again behind a bucket whose key was removed; no case tests
-    # this.
+    # TensorFlow stores a key twice if it is inserted again after a bucket whose key was removed; no case tests this.
     yield case("restored", i64(0), i64(-1), f32(-5), [load, more, less, ("insert", 5, 6)], saved, ask=saved[2], **small)
     yield case("restored over others", i64(0), i64(-1), f32(-5), [more, load, more], saved, ask=saved[2], initial_num_buckets=32)
     yield case("restored and exported", i64(0), i64(-1), f32(-5), [load, export, more, export],
@@ -237,7 +236,7 @@ def dense(g, op):
 
 @spec("LookupTableFindV2")
 def defaults(g, op):
-    """Tests which shapes of a default value each kind of table accepts."""
+    """Tests the shapes of a default value that each kind of table accepts."""
     count = itertools.count()
     for kind in ("HashTableV2", "MutableHashTableV2", "MutableHashTableOfTensorsV2", "MutableDenseHashTableV2"):
         for keys in (np.int64([1, 2]), np.int64([[1], [2]]), np.int64([1]), np.int64(1)):

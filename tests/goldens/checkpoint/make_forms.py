@@ -1,5 +1,5 @@
-"""Writes variants of plain.index, as other versions and machines would write it, and asks TensorFlow 2.21 whether
-it reads each. Must be run in this folder. libsnappy is Debian's."""
+"""Writes variants of plain.index as other versions and machines would write it, and checks whether TensorFlow 2.21
+reads them. Must be run in this folder. libsnappy is Debian's."""
 import ctypes
 import struct
 import numpy as np
@@ -113,7 +113,7 @@ def big_endian(entries, data):
         entry = tensor_bundle_pb2.BundleEntryProto.FromString(value)
         dtype = tf.as_dtype(entry.dtype)
         span = slice(entry.offset, entry.offset + entry.size)
-        if dtype == tf.string:  # the strings of plain have lengths 0, 3 and 300, whose varints take 4 bytes together
+        if dtype == tf.string:  # the strings of `plain` have lengths 0, 3 and 300, whose varints take 4 bytes together
             lengths = struct.pack(">3I", 0, 3, 300)
             stored = struct.pack(">I", masked(lengths))
             swapped[entry.offset + 4:entry.offset + 8] = stored

@@ -1,6 +1,6 @@
 """Makes, with TensorFlow, a model that classifies and regresses tf.Examples as in TensorFlow 1 (parse_example with
 dense, default and sparse features, a vocabulary table from an asset, class names from a HashTable), runs it on
-requests in both forms of Input, and writes its answers: make.py (writes 1/ and answers.json). Needs tensorflow
+requests in both forms of Input, and writes its outputs: make.py (writes 1/ and answers.json). Needs tensorflow
 (PyPI)."""
 import base64
 import json
@@ -23,7 +23,7 @@ def build():
         'visits': tf.io.FixedLenFeature([2], tf.int64, default_value=[1, 2]),
         'cities': tf.io.VarLenFeature(tf.string)})
     os.chdir(tempfile.mkdtemp())
-    vocabulary = 'cities.txt'  # The graph contains the path, so a short one is used.
+    vocabulary = 'cities.txt'  # The graph contains the path, so the path is short.
     with open(vocabulary, 'w') as file:
         file.write('\n'.join(CITIES) + '\n')
     words = tf.lookup.StaticVocabularyTable(tf.lookup.TextFileInitializer(

@@ -1,7 +1,7 @@
-"""Writes recurrent layers as Keras exports them, and TensorFlow's answers: make.py [NAME...]
+"""Writes recurrent layers as Keras exports them, and TensorFlow's outputs: make.py [NAME...]
 
-Writes NAME.pb, a GraphDef with functional loops and the weights as constants, and NAME.txt: the shape and values of
-the input x (integers or floats), then of the output y. Needs tensorflow and tf_keras (PyPI).
+Writes NAME.pb, a GraphDef with functional loops and the weights as constants, and NAME.txt: the shape and values of the
+input x (integers or floats), then of the output y. Needs tensorflow and tf_keras (PyPI).
 """
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Writes loops whose initial states are narrower than the batch, and lists that nothing reads (see make.py).
+"""Writes loops whose initial states are narrower than the batch, and lists that no node reads (see make.py).
 
     python make_states.py [NAME...]
 
@@ -16,7 +16,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 raw, v1 = tf.raw_ops, tf.compat.v1
 U, D = 3, 2
 
-# name: (shape of h, shape of c, what is fetched, length of the list (None: x's), last step (None: x's))
+# name: (shape of h, shape of c, fetched tensor, length of the list (None: x's), last step (None: x's))
 CASES = {
     'states_scalar': ([1, U], [], 'y', None, None),
     'states_vector': ([1, U], [U], 'y', None, None),

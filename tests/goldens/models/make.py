@@ -1,4 +1,4 @@
-"""Computes with TensorFlow the right answers of the models here and of models/digits: make.py (writes
+"""Computes with TensorFlow the expected outputs of the models in this folder and of models/digits: make.py (writes
 answers.json).
 
 The TF1 models beside this file were made by tests/models/make_mnist.py. Needs tensorflow (PyPI).
@@ -27,7 +27,7 @@ answers = {}
 pictures = [json.load(open(p))['instances'][0] for p in sorted(glob.glob(f'{ROOT}/models/digits/held_out/[0-9]*.json'))]
 answers['digits'] = {'signature': 'serving_default', 'outputs': run(
     f'{ROOT}/models/digits/1', 'serving_default', {'pixels': np.array(pictures, np.float32)})}
-images = (np.arange(3 * 784).reshape(3, 784) * 7919 % 256 / 256).astype(np.float32)  # the same images as in the test
+images = (np.arange(3 * 784).reshape(3, 784) * 7919 % 256 / 256).astype(np.float32)  # the images that the test uses
 for name in ('mnist_softmax', 'mnist_cnn'):
     feeds = {'images': images}
     if name == 'mnist_cnn':
