@@ -1,4 +1,5 @@
-# libslipway, the session runtime as a shared library, with its headers and a pkg-config file.
+# libslipway is the session runtime as a shared library, installed with its headers and a pkg-config
+# file.
 include(GNUInstallDirs)
 add_library(libslipway SHARED cmake/slipway.map)
 set_target_properties(libslipway PROPERTIES OUTPUT_NAME slipway LINKER_LANGUAGE C
@@ -37,7 +38,7 @@ foreach(header ${SLIPWAY_HEADERS})
   get_filename_component(folder ${header} DIRECTORY)
   install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/slipway/${folder})
 endforeach()
-# libslipway_client, its header and its pkg-config file.
+# libslipway_client is installed with its header and its pkg-config file.
 configure_file(clients/c/slipway-client.pc.in slipway-client.pc @ONLY)
 install(TARGETS libslipway_client)
 install(FILES ${PROJECT_BINARY_DIR}/slipway-client.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -21,7 +21,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def messages():
-    """Python modules of our .proto files; protobuf's own come with its library."""
+    """Returns Python modules of Slipway's .proto files; protobuf's own messages come with its library."""
     out = tempfile.mkdtemp()
     protos = [p for p in glob.glob(f"{ROOT}/proto/tensorflow/**/*.proto", recursive=True)]
     subprocess.run(["protoc", "-I", f"{ROOT}/proto", "--python_out", out, *protos], check=True)
@@ -60,7 +60,7 @@ def varint(n):
 
 
 def block(entries):
-    """Entries without shared prefixes, one restart point, then the trailer of a stored block."""
+    """Returns entries without shared prefixes, one restart point, and the trailer of a stored block."""
     body = b"".join(varint(0) + varint(len(k)) + varint(len(v)) + k + v for k, v in entries)
     body += struct.pack("<II", 0, 1)
     return body, body + b"\0" + struct.pack("<I", masked(crc32c(body + b"\0")))
@@ -79,7 +79,7 @@ def write_checkpoint(prefix, values):
         data += packed
     table = b""
     handles = []
-    for content in (entries, []):  # the data block, the empty meta index
+    for content in (entries, []):  # writes the data block, then the empty metaindex block
         body, stored = block(content)
         handles.append(varint(len(table)) + varint(len(body)))
         table += stored

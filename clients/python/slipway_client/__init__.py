@@ -9,8 +9,8 @@
         client.predict('half_plus_two', {'x': [1, 2, 5]})['y']         # array([2.5, 3. , 4.5], dtype=float32)
 
 A call raises Error when the server refuses it, does not answer in time or cannot be reached: `code` is the name of
-gRPC's status code, and the text is the server's own sentence. InputError, which is also a ValueError, is raised for
-arguments that cannot be sent at all.
+gRPC's status code, and the exception's text is the server's own message. InputError, which is also a ValueError, is
+raised for arguments that cannot be sent at all.
 """
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __version__ = '0.2.0'
 
 
 def __getattr__(name: str) -> Any:
-    if name == 'GrpcClient':  # imported only on demand: it needs grpcio and numpy
+    if name == 'GrpcClient':  # GrpcClient is imported only on demand, because it needs grpcio and numpy
         from . import _grpc
         return _grpc.GrpcClient
     raise AttributeError(f'module {__name__!r} has no attribute {name!r}')

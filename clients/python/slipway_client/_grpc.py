@@ -1,4 +1,4 @@
-"""The gRPC client, on grpcio and numpy."""
+"""The gRPC client, which needs grpcio and numpy."""
 from __future__ import annotations
 
 import sys
@@ -15,8 +15,8 @@ _MODEL = '/tensorflow.serving.ModelService/'
 
 
 class Prediction(Mapping[str, np.ndarray]):
-    """The outputs of one Predict call, as a mapping from their names; `model`, `version` and `signature` say what
-    computed them."""
+    """The outputs of one Predict call, as a mapping from their names; `model`, `version` and `signature` identify what
+    computed the outputs."""
 
     def __init__(self, outputs: Dict[str, np.ndarray], model: str, version: int, signature: str):
         self._outputs, self.model, self.version, self.signature = outputs, model, version, signature
@@ -109,10 +109,10 @@ class GrpcClient:
         """Runs a model and returns its outputs as a mapping from names to arrays. `outputs` restricts them to the
         names given.
 
-        `inputs` is a mapping from names to arrays, or the array of the only input. Values are converted to the
-        types in the model's metadata, which is fetched once: reals are rounded to the model's precision, integers
-        must be in the type's range, and reals become integers only when they are whole. If every input is an array
-        of another type than numpy's defaults (float64 and int64), the arrays are sent unchanged."""
+        `inputs` is a mapping from names to arrays, or the array of the only input. Values are converted to the types in
+        the model's metadata, which is fetched once: reals are rounded to the model's precision, integers must be in the
+        type's range, and reals become integers only if they have no fraction. If every input is an array of another
+        type than numpy's defaults (float64 and int64), the arrays are sent unchanged."""
         if hasattr(model, 'SerializeToString'):
             return self._send(_PREDICTION + 'Predict', model, 'PredictResponse', timeout)
         named = inputs if isinstance(inputs, Mapping) else None
@@ -136,7 +136,7 @@ class GrpcClient:
         try:
             answer = self._call(_PREDICTION + 'Predict', request, timeout)
         except Error:
-            self._signatures.pop((model, version, label), None)  # Another version may have another signature.
+            self._signatures.pop((model, version, label), None)  # The next version may have another signature.
             raise
         found, spec = self._understand(messages.read_predict, answer)
         return Prediction(found, *spec)

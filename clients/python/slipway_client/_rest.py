@@ -1,4 +1,4 @@
-"""The REST client, on the standard library alone."""
+"""The REST client, which needs only the standard library."""
 from __future__ import annotations
 
 import base64
@@ -91,7 +91,7 @@ class RestClient:
             answer = self._connection.getresponse()
             return answer, answer.read()
         except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError):
-            # A server may close an idle connection at any time: the request is sent once more on a new one.
+            # A server may close an idle connection at any time, so the request is sent once more on a new connection.
             self.close()
             if fresh:
                 raise
@@ -132,11 +132,11 @@ class RestClient:
 
     def predict(self, model: str, instances: Any = None, *, inputs: Any = None, version: Optional[int] = None,
                 label: Optional[str] = None, signature: Optional[str] = None, timeout: Optional[float] = None) -> Any:
-        """Returns the predictions of `instances` (a list of rows), or the outputs of `inputs` (a tensor, or a
-        mapping from names to tensors). A mapping given as the first argument is taken as inputs, as with the gRPC
-        client. Several outputs are returned as a mapping from their names.
+        """Returns the predictions of `instances` (a list of rows), or the outputs of `inputs` (a tensor, or a mapping
+        from names to tensors). A mapping given as the first argument is treated as inputs, as with the gRPC client.
+        Several outputs are returned as a mapping from their names.
 
-        Arrays of numpy and bytes may stand anywhere."""
+        Values may contain numpy arrays and bytes at any depth."""
         if (instances is None) == (inputs is None):
             raise InputError('either instances or inputs are wanted')
         if isinstance(instances, Mapping):

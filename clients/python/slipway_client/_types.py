@@ -18,8 +18,8 @@ STATES = {0: 'UNKNOWN', 10: 'START', 20: 'LOADING', 30: 'AVAILABLE', 40: 'UNLOAD
 
 
 class Error(Exception):
-    """The reason why a call has no answer. `code` is the name of a gRPC status code ('NOT_FOUND'), `message` the
-    server's sentence. Over REST, `http_status` and `retry_after` (the seconds of that header, as the server wrote
+    """The reason why a call has no response. `code` is the name of a gRPC status code ('NOT_FOUND'), `message` the
+    server's message. Over REST, `http_status` and `retry_after` (the seconds of that header, as the server wrote
     them) are set."""
 
     def __init__(self, code: str, message: str, http_status: Optional[int] = None, retry_after: Optional[str] = None):
@@ -38,15 +38,15 @@ class InputError(Error, ValueError):
 class VersionStatus:
     version: int
     state: str  # 'AVAILABLE'
-    code: str  # 'OK', or the reason why the version is not served
+    code: str  # 'OK', or the reason why the version is not being served
     message: str
 
 
 @dataclass(frozen=True)
 class TensorInfo:
-    name: str  # the tensor's name in the graph: 'x:0'
+    name: str  # the tensor's name in the graph, for example 'x:0'
     dtype: str  # 'DT_FLOAT'
-    shape: Optional[Tuple[int, ...]]  # -1: any size; None: any rank
+    shape: Optional[Tuple[int, ...]]  # a dimension of -1 means any size; None means any rank
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Protobuf's wire format, as far as the messages of this client need it."""
+"""Protobuf's wire format, as far as this client's messages need it."""
 from __future__ import annotations
 
 import struct
