@@ -40,7 +40,7 @@ static void give_up(const char *what)
     exit(1);
 }
 
-/* {"instances": [[[[0.1, ...]]]]} */
+/* the body is {"instances": [[[[0.1, ...]]]]} */
 static void make_text(struct rt_bytes *text, int digits)
 {
     text->n = 0;

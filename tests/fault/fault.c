@@ -7,7 +7,7 @@
  * inside shared libraries do not, which exempts gRPC's core: it aborts by design when malloc fails.
  *
  * The driver (run.py, through control.py) and the server share struct fault_control, a file named
- * by $SLIPWAY_FAULT. The driver writes a description of the calls that shall fail, sets `armed`,
+ * by $SLIPWAY_FAULT. The driver writes a description of the calls that must fail, sets `armed`,
  * and reads the outcome. While `tracing` is set, calls are counted by the stack that they come
  * from.
  *
@@ -308,7 +308,7 @@ FAULT_WRAP(ssize_t, pread, int fd, void *p, size_t n, off_t at)
 FAULT_WRAP(size_t, fread, void *p, size_t size, size_t n, FILE *f)
 {
     if (is_file(fileno(f)) && FAILS(FAULT_READ)) {
-        f->_flags |= 0x20; /* _IO_ERR_SEEN of glibc */
+        f->_flags |= 0x20; /* the flag _IO_ERR_SEEN of glibc */
         errno = EIO;
         return 0;
     }

@@ -10,12 +10,12 @@
 
 enum fault_kind {
     FAULT_MEMORY,     /* malloc and related functions fail with ENOMEM */
-    FAULT_OPEN,       /* EMFILE */
+    FAULT_OPEN,       /* open fails with EMFILE */
     FAULT_READ,       /* a read from a file fails with EIO */
-    FAULT_SHORT,      /* a read that returns half of the requested bytes */
-    FAULT_STAT,       /* EIO */
-    FAULT_MMAP,       /* ENOMEM */
-    FAULT_THREAD,     /* EAGAIN */
+    FAULT_SHORT,      /* a read returns half of the requested bytes */
+    FAULT_STAT,       /* stat fails with EIO */
+    FAULT_MMAP,       /* mmap fails with ENOMEM */
+    FAULT_THREAD,     /* the start of a thread fails with EAGAIN */
     FAULT_DESCRIPTOR, /* eventfd, epoll, inotify, socket and accept fail with EMFILE or ENOSPC */
     FAULT_WRITE,      /* a write to a file fails with ENOSPC */
     FAULT_KINDS,
@@ -26,7 +26,7 @@ enum { FAULT_DEPTH = 8, FAULT_STACKS = 1 << 16 };
 /* A call stack that led to wrapped functions: addresses relative to the start of the executable,
  * innermost first. */
 struct fault_stack {
-    _Atomic uint64_t hash; /* 0: free */
+    _Atomic uint64_t hash; /* hash 0 means that the entry is free */
     uint32_t kind;
     _Atomic uint32_t count;
     uint64_t at[FAULT_DEPTH];

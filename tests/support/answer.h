@@ -12,10 +12,10 @@ enum { ANSWER_FEEDS = 4 };
 
 struct question {
     const struct rt_bytes *graph;
-    const char *feeds[ANSWER_FEEDS]; /* names up to the first NULL; if there is none, "x:0" */
+    const char *feeds[ANSWER_FEEDS]; /* feed names up to the first NULL; if none, "x:0" */
     const char *also;                /* a second tensor to fetch; NULL: only "y:0" */
     bool no_specialise;
-    struct rt_parallel *cores; /* NULL: one core */
+    struct rt_parallel *cores; /* NULL: the graph runs on one core */
 };
 struct answer {
     enum rt_status status;

@@ -34,7 +34,7 @@ enum ep_activation {
     EP_ELU,
     EP_LEAKY_RELU,
     EP_SWISH,
-    EP_SWISH_BETA, /* x * sigmoid(beta * x), as Keras 2 writes it */
+    EP_SWISH_BETA, /* x * sigmoid(beta * x), as Keras 2 writes Swish */
     EP_HARD_SIGMOID,
     EP_HARD_SWISH,
     EP_GELU,        /* tf.nn.gelu */

@@ -18,7 +18,7 @@
 #include "runtime/session/session.h"
 #include "tests/support/graph_def.h"
 
-enum { FG_MOST = 8 }; /* limit on feeds and on fetches */
+enum { FG_MOST = 8 }; /* limit on feeds and on fetches of a graph */
 
 enum fg_way { FG_UNFUSED, FG_FUSED, FG_SPECIALISED, FG_N_WAYS };
 

@@ -22,7 +22,7 @@ struct op_call {
      * attributes of that op; NULL: none. Only the op under test reads that output, and so may write
      * over it. */
     const char *before[OP_MOST], *before_attrs[OP_MOST];
-    size_t run_memory_limit; /* 0: none */
+    size_t run_memory_limit; /* 0: no memory limit */
     int64_t deadline_ms;     /* counted from the start of the run; 0: no deadline */
     struct rt_error err;
 };
@@ -36,6 +36,6 @@ void op_clear(struct op_call *c); /* clears inputs and outputs */
 struct rt_tensor op_tensor(enum rt_dtype dtype, int rank, const int64_t *dim, const void *values);
 struct rt_tensor op_floats(int64_t n, const float *values);
 struct rt_tensor op_ints(int64_t n, const int32_t *values);
-struct rt_tensor op_int(int32_t value); /* returns a scalar */
+struct rt_tensor op_int(int32_t value); /* returns a scalar of int32 */
 
 #endif

@@ -28,8 +28,8 @@ static const struct gd_line base[] = {
     {"n", "StridedSlice", "shape v0 v1 v1", "T=int32 Index=int32 shrink_axis_mask=1"},
     {"d", "StridedSlice", "shape v1 v2 v1", "T=int32 Index=int32 shrink_axis_mask=1"},
     {"flat", "Pack", "n c12", "T=int32 N=2"},
-    {"row", "Reshape", "x flat", "T=float Tshape=int32"},         /* [n, 12] */
-    {"sums", "Sum", "x c1", "T=float Tidx=int32 keep_dims=true"}, /* [n, 1, 4] */
+    {"row", "Reshape", "x flat", "T=float Tshape=int32"},         /* "row" has shape [n, 12] */
+    {"sums", "Sum", "x c1", "T=float Tidx=int32 keep_dims=true"}, /* "sums" has shape [n, 1, 4] */
     {"k1", "AddV2", "k c1", "T=int32"},
     {"k2", "AddV2", "k c2", "T=int32"},
     {"kr", "Sub", "c2 k", "T=int32"},
@@ -37,7 +37,7 @@ static const struct gd_line base[] = {
     RG_INT("axes12", "<2>:1,2"),
     {"peak", "Max", "x axes12", "T=float Tidx=int32"},
     {"whole", "Cast", "peak", "SrcT=float DstT=int32"},
-    {"at", "FloorMod", "whole c4", "T=int32"}, /* shape [n], each element from 0 to 3 */
+    {"at", "FloorMod", "whole c4", "T=int32"}, /* "at" has shape [n] and elements from 0 to 3 */
     {"var", "VarHandleOp", "", "dtype=float shape=<?>"},
     {"first", "Const", "", "dtype=float value=float<4>:1,2,4,8"},
     {"put", "AssignVariableOp", "var first", "dtype=float"},

@@ -11,7 +11,7 @@
 #include "runtime/session/session.h"
 #include "tests/support/graph_def.h"
 
-enum { TIERS_FETCHES = 8 }; /* limit on fetches */
+enum { TIERS_FETCHES = 8 }; /* limit on fetches of a graph */
 
 struct tiers {
     struct rt_bytes g;

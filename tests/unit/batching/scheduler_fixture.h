@@ -20,9 +20,10 @@
 extern struct sched_model {
     _Atomic int runs, together, most_together; /* runs begun, runs in progress, most runs at once */
     _Atomic int64_t rows[64];                  /* rows of the first 64 runs' inputs; -1: a scalar */
-    _Atomic bool held;                         /* runs wait until it is false */
-    _Atomic bool one_output_row;               /* outputs have one row, whatever the input has */
-    _Atomic bool unproved; /* runs of merged rows fail, because the plan is no longer row-wise */
+    _Atomic bool held;                         /* while true, runs wait */
+    /* While true, outputs have one row, whatever the input has. */
+    _Atomic bool one_output_row;
+    _Atomic bool unproved; /* while true, runs of merged rows fail: the plan is not row-wise */
     int64_t sleep_us;      /* duration of each run; set before the first request */
 } sched_model;
 

@@ -61,7 +61,7 @@ static void merging_much_ends_when_nobody_wants_it_any_more(void **state)
     (void)state;
     for (int gone = 0; gone < 2; gone++) {
         expect_merge_ends(8, 8, SRV_MAX_BATCH_ROWS, gone); /* most rows of the batch are padding */
-        expect_merge_ends(3 << 20, 3 << 20, 2, gone);      /* the two rows are large */
+        expect_merge_ends(3 << 20, 3 << 20, 2, gone);      /* the rows of both requests are large */
         /* A short row is padded to the length of the other. */
         expect_merge_ends(2, 3 << 20, 2, gone);
     }

@@ -8,9 +8,9 @@ enum { N = 64 };
 struct world {
     struct srv_core core;
     struct srv_core_policy policy;
-    struct srv_core_queue queue[3]; /* one per model queue */
+    struct srv_core_queue queue[3]; /* one queue per model queue */
     struct srv_core_model_queue model_queue[3];
-    struct srv_core_bucket bucket[6]; /* two per model queue */
+    struct srv_core_bucket bucket[6]; /* two buckets per model queue */
     struct srv_core_job job[N];
     int n;
 };

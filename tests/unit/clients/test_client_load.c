@@ -137,7 +137,7 @@ static void classes_are_compared_but_not_the_version_that_gave_them(void **state
     assert_false(same(PB_LOG_CLASSIFY, c, sizeof c - 1, a, sizeof a - 1, 1));
     assert_string_equal(err.msg, "label is \"z\", not \"a\"");
     assert_false(same(PB_LOG_CLASSIFY, "", 0, a, sizeof a - 1, 1));
-    /* regressions { value } */
+    /* a response with regressions { value } */
     assert_true(same(PB_LOG_REGRESS, "\x0a\x07\x0a\x05\x0d\0\0\x80\x3f", 9,
                      "\x0a\x07\x0a\x05\x0d\1\0\x80\x3f", 9, 1e-4));
     assert_false(same(PB_LOG_REGRESS, "\x0a\x07\x0a\x05\x0d\0\0\0\x40", 9,
@@ -147,7 +147,7 @@ static void classes_are_compared_but_not_the_version_that_gave_them(void **state
 static void tensors_are_compared_by_their_names(void **state)
 {
     (void)state;
-    /* tensor { name: "y:0" tensor { dtype: 1 float_val: 1 } } */
+    /* a PredictResponse's output: tensor { name: "y:0" tensor { dtype: 1 float_val: 1 } } */
     static const char a[] = "\x0a\x0f\x0a\x03y:0\x12\x08\x08\x01\x2a\x04\0\0\x80\x3f";
     static const char b[] = "\x0a\x0f\x0a\x03y:0\x12\x08\x08\x01\x2a\x04\0\0\0\x40";
     /* the tensor "y:0" of `a`, preceded by a tensor "x" */
@@ -172,7 +172,7 @@ static void a_log_tells_its_call_and_both_messages(void **state)
 {
     (void)state;
     struct pb_prediction_log log;
-    /* log_metadata {}, regress_log { request "ab" response "c" } */
+    /* a PredictionLog: log_metadata {}, regress_log { request "ab" response "c" } */
     static const char text[] = "\x0a\x00\x1a\x07\x0a\x02"
                                "ab\x12\x01"
                                "c";

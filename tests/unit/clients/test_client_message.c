@@ -143,7 +143,7 @@ static void negative_numbers_of_int_val_are_cut_to_their_width(void **state)
 static void what_a_response_claims_takes_no_memory_beyond_the_budget(void **state)
 {
     struct fixture *f = *state;
-    /* shape [2^40] */
+    /* a TensorProto of shape [2^40] */
     static const unsigned char bytes[] = {8,    1,    0x12, 9,    0x12, 7,   8,
                                           0x80, 0x80, 0x80, 0x80, 0x80, 0x20};
     struct slipway_tensor out = {0};
@@ -188,7 +188,7 @@ static void a_config_s_text_becomes_a_request_or_its_fault_is_placed(void **stat
     assert_int_equal(f->bytes.p[0], 1 << 3 | 2);
     assert_fails(cl_write_reload_request(&f->bytes, "model_config_list {\n  x: 1\n}", &err),
                  RT_INVALID_ARGUMENT, &err, "2:");
-    /* error_code 5, "no" */
+    /* a response with error_code 5 and the message "no" */
     static const unsigned char refused[] = {0x0a, 6, 8, 5, 0x12, 2, 'n', 'o'};
     assert_fails(cl_read_reload(rt_span_of(refused, sizeof refused), &err), RT_NOT_FOUND, &err,
                  "no");

@@ -142,7 +142,7 @@ static void errors_say_the_same(void **state)
     node(x, "y", "GatherV2", "w i zero", "Tparams=float Tindices=int32 Taxis=int32");
     node(x, "z", "MatMul", "n w", "T=float");
     tiers_open(x, "x", (const char *[]){"y", "z"}, 2);
-    compare_rows(x, 4); /* some of the indices are negative */
+    compare_rows(x, 4); /* some indices of GatherV2 are negative */
     struct rt_tensor t;
     assert_ok(rt_tensor_new(&t, NULL, RT_F32, 2, (int64_t[]){2, 3}, &x->err), &x->err);
     memset(t.data, 0, rt_tensor_bytes(&t));
@@ -193,14 +193,14 @@ static void random_graph(struct tiers *x, unsigned *seed, int n)
         case 2:
             node(x, name, unary[next(seed) % 6], b, "T=float");
             break;
-        case 3: /* the value is flattened and reshaped back */
+        case 3: /* flattens a value and reshapes it back */
             snprintf(in, sizeof in, "%s flat", b);
             snprintf(a, sizeof a, "line%d", i);
             node(x, a, "Reshape", in, "T=float Tshape=int32");
             snprintf(in, sizeof in, "%s square", a);
             node(x, name, "Reshape", in, "T=float Tshape=int32");
             break;
-        case 4: /* the two halves of the columns, exchanged */
+        case 4: /* exchanges the two halves of the columns */
             snprintf(in, sizeof in, "one %s", b);
             snprintf(a, sizeof a, "split%d", i);
             node(x, a, "Split", in, "T=float num_split=2");
@@ -214,7 +214,7 @@ static void random_graph(struct tiers *x, unsigned *seed, int n)
             snprintf(in, sizeof in, "%s swap", a);
             node(x, name, "Transpose", in, "T=float Tperm=int32");
             break;
-        case 6: /* sometimes the shape depends on values */
+        case 6: /* sometimes makes a shape that depends on values */
             if (next(seed) % 4 == 0) {
                 snprintf(in, sizeof in, "%s half", b);
                 snprintf(a, sizeof a, "more%d", i);
@@ -373,7 +373,7 @@ static void idle_memory_of_many_sessions_is_bounded(void **state)
     for (int i = 0; i < SESSIONS; i++)
         o[i] = open_one(x, "y", &options);
     for (int round = 0; round < 3; round++)
-        for (int i = 0; i < SESSIONS; i++) { /* every value takes 1 MB */
+        for (int i = 0; i < SESSIONS; i++) { /* every value of the graph takes 1 MB */
             run_one(&o[i], 1 << 16);
             assert_true(atomic_load(&idle_cache->idle.used) <= idle_cache->idle.limit);
         }

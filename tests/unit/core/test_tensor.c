@@ -61,7 +61,7 @@ static void a_shape_that_cannot_be_is_refused(void **state)
     assert_ok(rt_tensor_new(&t, NULL, RT_I8, 2, (int64_t[]){0, INT64_C(1) << 62}, &err), &err);
     rt_tensor_clear(&t);
     assert_ok(rt_tensor_new(&t, NULL, RT_F32, 2, (int64_t[]){0, 5}, &err), &err);
-    assert_ptr_equal(t.data, rt_no_elements()); /* a pointer that may be moved but not read */
+    assert_ptr_equal(t.data, rt_no_elements()); /* rt_no_elements() may be moved but not read */
     assert_int_equal(rt_tensor_count(&t), 0);
     rt_tensor_clear(&t);
 }
@@ -109,7 +109,7 @@ static void small_pieces_count_what_they_take(void **state)
         assert_non_null(m[i]);
         assert_int_equal(((char *)m[i])[i % 100], 0);
     }
-    const size_t taken = mallinfo2().uordblks - before; /* 0 under sanitizers */
+    const size_t taken = mallinfo2().uordblks - before; /* under sanitizers, mallinfo2 reports 0 */
     assert_true(taken <= rt_pool_in_use(p) + rt_pool_in_use(p) / 8);
     for (int i = 0; i < N; i++) {
         rt_buffer_unref(b[i]);

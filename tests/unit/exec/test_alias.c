@@ -20,7 +20,7 @@ struct form {
 };
 
 static const struct form forms[] = {
-    /* the ways to update the variable */
+    /* forms of updates */
     {"added", {10, 14, 18}},
     {"subtracted", {2, -2, -6}},
     {"assigned", {10, 14, 18}},

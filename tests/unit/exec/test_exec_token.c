@@ -93,7 +93,7 @@ static void loops_nest(void **state)
     struct small_graph *x = *state;
     sg_node(x, "x", "Placeholder", "", "dtype=float");
     cf_nested_loops(x, "x");
-    assert_true(sg_number(x, 1, "z_exit", NULL) == 81); /* 12, 21, 42, 81 */
+    assert_true(sg_number(x, 1, "z_exit", NULL) == 81); /* z is 12, 21, 42, 81 */
     assert_true(sg_number(x, 1, "w/exit", NULL) == 16);
     assert_true(sg_number(x, 20, "z_exit", NULL) == 0);
     assert_true(sg_number(x, 8, "z_exit", NULL) == 81);
@@ -124,8 +124,8 @@ static void a_branch_inside_a_loop_is_chosen_in_each_round(void **state)
     sg_node(x, "w/small", "Add", "w/s:1 w/five", "T=float");
     sg_node(x, "w/large", "Mul", "w/s:0 w/s:0", "T=float");
     sg_node(x, "w/m", "Merge", "w/small w/large", "T=float N=2");
-    assert_true(sg_number(x, 2, "w/exit", NULL) == 2401); /* 2, 7, 49, 2401 */
-    assert_true(sg_number(x, 6, "w/exit", NULL) == 1296); /* 6, 36, 1296 */
+    assert_true(sg_number(x, 2, "w/exit", NULL) == 2401); /* y is 2, 7, 49, 2401 */
+    assert_true(sg_number(x, 6, "w/exit", NULL) == 1296); /* y is 6, 36, 1296 */
 }
 
 static void variables_go_through_ref_switch_and_frames(void **state)
@@ -151,7 +151,7 @@ static void variables_go_through_ref_switch_and_frames(void **state)
     sg_number(x, 0, NULL, "init");
     assert_true(sg_number(x, 5, "out", NULL) == -6);
     assert_true(sg_number(x, 0.5f, "out", NULL) == -5.5f);
-    assert_true(sg_number(x, 1, "w/exit", NULL) == 23); /* 1, 6.5, 12, 17.5, 23 */
+    assert_true(sg_number(x, 1, "w/exit", NULL) == 23); /* y is 1, 6.5, 12, 17.5, 23 */
 }
 
 static void a_frame_may_not_be_left_but_by_exit(void **state)

@@ -47,12 +47,13 @@ static void many_rows_are_run_in_micro_batches_to_the_same_bits(void **state)
     pools(x);
     open_sessions(x, (const char *const[]){"y", "b"}, 2);
     assert_int_equal(compare(x, 2, SIDE), 1);
-    assert_int_equal(compare(x, 160, SIDE), 3); /* adds the full batch and one micro-batch */
+    /* Adds specialisations for the full batch and for a micro-batch. */
+    assert_int_equal(compare(x, 160, SIDE), 3);
     assert_true(rt_callable_is_compiled(x->call[1], 160));
     compare(x, 131, SIDE); /* the last micro-batch has fewer rows */
     compare(x, 160, SIDE);
     compare(x, 3, SIDE);
-    compare(x, 4, 256); /* rows of another shape with the same plan */
+    compare(x, 4, 256); /* the same plan runs rows of another shape */
 }
 
 static void a_row_may_be_a_micro_batch(void **state)

@@ -17,13 +17,13 @@
 #define FOLDER "tests/goldens/random_graphs"
 enum { MOST = 96, FEEDS = 4, TURNS = 3 };
 
-/* An output that TensorFlow gave. */
+/* An output that TensorFlow computed. */
 struct sample {
     struct rt_tensor few; /* evenly spaced elements of the output */
     enum rt_dtype dtype;
     int rank;
     int64_t dim[RT_MAX_RANK];
-    double allowed; /* the largest allowed difference */
+    double allowed; /* the largest allowed difference of an element */
 };
 
 struct feeding {

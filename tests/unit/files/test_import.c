@@ -57,7 +57,7 @@ static void p(struct fixture *x)
 static void a_graph_comes_with_its_edges_types_and_defaults(void **state)
 {
     struct fixture *x = *state;
-    node(x, "sum", "AddN", "p q:0 ^after", "N=2 T=float"); /* the node comes before its inputs */
+    node(x, "sum", "AddN", "p q:0 ^after", "N=2 T=float"); /* "sum" comes before its inputs */
     p(x);
     node(x, "q", "Placeholder", "", "dtype=float shape=<2,-1>");
     node(x, "after", "NoOp", "", "");
@@ -318,7 +318,7 @@ static void versions_are_compared(void **state)
 {
     struct fixture *x = *state;
     p(x);
-    rt_bytes_add(&x->g, "\x22\x04\x10\x80\x80\x08", 6); /* min_consumer 131072 */
+    rt_bytes_add(&x->g, "\x22\x04\x10\x80\x80\x08", 6); /* a VersionDef with min_consumer 131072 */
     refused(x, RT_INVALID_ARGUMENT, "GraphDef min consumer version 131072 above current version");
 }
 

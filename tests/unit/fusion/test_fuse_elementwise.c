@@ -332,7 +332,7 @@ static void a_choice_of_tensorflow_1_is_joined_where_all_have_one_shape(void **s
 {
     (void)state;
     static const struct {
-        const char *compared, *select; /* the inputs of the Greater "g" and of the Select "y" */
+        const char *compared, *select; /* inputs of the Greater "g", and of the Select "y" */
         int64_t most;
     } cases[] = {
         {"x0 c", "g x0 m", 2}, {"m c", "g z x0", 4},  /* the ZerosLike "z" runs by itself */

@@ -14,7 +14,7 @@ enum { ROWS = 7 };
 static struct rt_error err;
 
 struct way {
-    const char *reduce; /* "Sum", "Mean" */
+    const char *reduce; /* the op that reduces rows, "Sum" or "Mean" */
     int axis;
     bool keep;
     const char *by;   /* operands of a Mul, "rows by" or "by rows"; or "mask"; or NULL */

@@ -238,7 +238,7 @@ static void an_average_of_nothing_stays_nan_behind_relu(void **state)
 static void steps_behind_a_reshape_join_the_matmul(void **state)
 {
     static const struct {
-        const char *last, *bias; /* dimensions into which a row is split; shape of the bias */
+        const char *last, *bias; /* how a row is split into dimensions; the bias's shape */
         bool fuses;
     } c[] = {
         {"64", "64", true},      {"4,16", "4x16", true},  {"1,64", "1x64", false},

@@ -15,7 +15,7 @@
 #include "tests/support/registry.h"
 
 static struct rt_error err;
-static struct rt_parallel *cores; /* NULL: one core */
+static struct rt_parallel *cores; /* NULL: the graph runs on one core */
 static uint64_t seed = 7;
 
 static uint64_t draw(void)
@@ -77,7 +77,7 @@ struct form {
         "y", "Einsum", "p v", "N=2 T=float equation='BNTS,BSNH->BTNH'"                             \
     }
 static const struct form forms[] = {
-    /* Keras 3 */
+    /* attention as Keras 3 exports it */
     {RT_BOOL,
      false,
      0,
@@ -96,7 +96,7 @@ static const struct form forms[] = {
       {"a", "AddV2", "mask s", "T=float"},
       {"p", "Softmax", "a", "T=float"},
       {"y", "Einsum", "p v", "N=2 T=float equation='acbe,aecd->abcd'"}}},
-    /* the mask says which scores are hidden, not which are seen */
+    /* the mask states which scores are hidden, not which are visible */
     {RT_BOOL,
      false,
      0,
@@ -105,7 +105,7 @@ static const struct form forms[] = {
       {"a", "SelectV2", "mask low m", "T=float"},
       CONTEXT}},
     {RT_F32, false, 0, {SCORES, {"a", "Add", "s mask", "T=float"}, CONTEXT}},
-    /* HuggingFace's BERT */
+    /* attention as HuggingFace's BERT exports it */
     {RT_F32,
      true,
      0,

@@ -519,7 +519,7 @@ static void what_only_looks_like_it_gives_the_same(void **state)
     static const char *const graphs[][8][3] = {
         {{"n", "Mul", "x two"}, {"y", "Neg", "n"}}, /* x is multiplied by a number other than 1 */
         {{"n", "RealDiv", "x two"}, {"y", "Neg", "n"}},
-        {{"n", "RealDiv", "one x"}, {"y", "Neg", "n"}}, /* 1 is divided by the value */
+        {{"n", "RealDiv", "one x"}, {"y", "Neg", "n"}}, /* 1 is divided by x */
         {{"e", "Exp", "x"}, /* a value divided by the root mean square of another value */
          {"d2", "Square", "x"},
          {"var", "Mean", "d2 axis"},

@@ -1,5 +1,5 @@
 /* A softmax that is written as maximum, exponential, sum and quotient becomes one node
- * (runtime/fusion/fuse_softmax.c), which is compared with the same graph without fusion. */
+ * (runtime/fusion/fuse_softmax.c), whose output is compared with the graph without fusion. */
 #include "tests/support/test.h"
 
 #include <math.h>
@@ -12,8 +12,8 @@ static struct rt_error err;
 /* The details in which the graphs of these tests differ. */
 struct form {
     const char *max, *sum; /* axes of the maximum and of the sum, as the value of a Const */
-    const char *keep_max, *keep_sum; /* their attributes keep_dims */
-    const char *of_max, *of_sum;     /* their inputs */
+    const char *keep_max, *keep_sum; /* keep_dims of the maximum and of the sum */
+    const char *of_max, *of_sum;     /* inputs of the maximum and of the sum */
 };
 static const struct form usual = {"int32<1>:-1", "int32<>:-1", "true", "true", "x", "e"};
 

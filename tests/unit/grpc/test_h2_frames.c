@@ -143,13 +143,15 @@ static void a_block_in_small_pieces_is_a_flood(void **state)
     (void)state;
     begin();
     add(HEADERS, 0, 1, 16000);
-    for (int i = 0; i < 2400; i++) /* each may make gRPC core parse the 16,000 bytes again */
+    /* Each CONTINUATION may make gRPC core parse the 16,000 bytes again. */
+    for (int i = 0; i < 2400; i++)
         add(CONTINUATION, 0, 1, 1);
     assert_int_equal(feed(n_text), SRV_H2_FLOOD);
 
     begin();
     add(HEADERS, END_HEADERS, 1, 32000);
-    assert_int_equal(feed(1460), SRV_H2_GOES_ON); /* each read returns one TCP segment */
+    /* Each read returns one TCP segment of 1,460 bytes. */
+    assert_int_equal(feed(1460), SRV_H2_GOES_ON);
     assert_true(f.budget > SRV_H2_BUDGET - 200);
     assert_int_equal(feed(2), SRV_H2_FLOOD);
 }

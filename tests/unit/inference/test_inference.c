@@ -90,7 +90,7 @@ static void answers(struct world *w, enum srv_api api, const char *request, size
 #define SPEC(n, sig) n NAME VERSION "\x1a" sig
 #define TWO          "\x00\x00\x00\x40"
 #define THREE        "\x00\x00\x40\x40"
-/* float [1] */
+/* a TensorProto of float [1] */
 #define TENSOR(value) "\x08\x01\x12\x04\x12\x02\x08\x01\x2a\x04" value
 /* an Example with x = 2 */
 #define X "\x0a\x0f\x0a\x0d\x0a\x01x\x12\x08\x12\x06\x0a\x04" TWO
@@ -187,7 +187,8 @@ static void what_is_wrong_is_told(void **state)
     const char spec[] = "\x0a\x13\x0a\x01m\x1a\x0eregress_x_to_y";
     memcpy(big, spec, sizeof spec - 1);
     n = sizeof spec - 1;
-    memcpy(big + n, "\x12\x8e\x27\x12\x8b\x27\x12\xe8\x07", 9); /* input, list, context */
+    /* Headers of the messages input, list and context. */
+    memcpy(big + n, "\x12\x8e\x27\x12\x8b\x27\x12\xe8\x07", 9);
     n += 9;
     memset(big + n, 0x78, 1000);
     n += 1000;

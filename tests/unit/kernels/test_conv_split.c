@@ -195,7 +195,7 @@ static void a_transpose_of_a_large_image_is_not_interruptible(void **state)
     (void)state;
     g.transposed = true;
     assert_false(kn_conv_split_is_interruptible(&g));
-    g = shape(64, 224, 64, 64, 3, 1, 1); /* each image has an execution of its own */
+    g = shape(64, 224, 64, 64, 3, 1, 1); /* the split makes each image an execution of its own */
     g.transposed = true;
     assert_true(kn_conv_split_is_interruptible(&g));
 }

@@ -92,7 +92,7 @@ static void sums_agree_with_direct_ones_on_every_instruction_set(void **state)
             for (int size = 3; size <= 5; size += 2)
                 for (int stride = 1; stride <= 2; stride++)
                     for (int pad = 0; pad < 4; pad++, n++) {
-                        /* `pad` is 0: no padding, 1: SAME, 2: one side, 3: more than the window */
+                        /* `pad` is 0: none, 1: SAME, 2: on one side, 3: more than the window */
                         const int64_t lo = pad == 1 ? size / 2 : pad == 3 ? size + 1 : 0;
                         const int64_t hi = pad == 2 ? size - 1 : lo;
                         struct kn_depthwise d = {.y = axis(c[i].h, size, stride, lo, hi),

@@ -47,7 +47,8 @@ static void a_word_that_is_none_of_an_epilogue_is_refused(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof text / sizeof *text; i++)
         assert_int_equal(read_words(text[i], 5, &t), RT_INTERNAL);
-    assert_int_equal(read_words("mul add", 3, &t), RT_INTERNAL); /* the second word has no input */
+    /* The second word, "add", has no input. */
+    assert_int_equal(read_words("mul add", 3, &t), RT_INTERNAL);
 }
 
 /* Computes GELU, x / 2 * (1 + erf(x / sqrt(2))), as x / 2 * erfc(-x / sqrt(2)), which keeps its

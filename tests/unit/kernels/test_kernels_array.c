@@ -493,7 +493,7 @@ static void a_strided_copy_is_the_plain_loop_for_every_size_and_order(void **sta
         for (int i = 0; i < 4; i++) {
             w.dim[i] = in_dim[perm[i]];
             w.src[i] = stride[perm[i]];
-            if (seed >> (40 + i) & 1) { /* reads this axis backwards */
+            if (seed >> (40 + i) & 1) { /* this axis of the slice is read backwards */
                 from += w.src[i] * (w.dim[i] - 1);
                 w.src[i] = -w.src[i];
             }

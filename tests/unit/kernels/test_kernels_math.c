@@ -232,7 +232,7 @@ static void nan_in_segments_gives_what_tensorflow_gives(void **state)
     const struct {
         int n_rows;
         float row[ROWS];
-        /* results of Max and Min: first eight columns, then the ninth */
+        /* Max and Min of the first eight columns, then of the ninth */
         float packed[2], rest[2];
     } cases[] = {
         {3, {n, 1, 2}, {2, 1}, {2, 1}},

@@ -19,8 +19,8 @@ enum { N_THREADS = 4, N_RUNS = 40, MAX_CASES = 60 };
 
 struct fixture {
     struct rt_bytes g;
-    struct rt_registry *all;   /* ops with all their kernels */
-    struct rt_registry *plain; /* ops with a plain kernel have no other kernel */
+    struct rt_registry *all;   /* a registry of all kernels */
+    struct rt_registry *plain; /* a registry in which ops with a plain kernel have only that */
     struct rt_tuning tuning;
     uint64_t seed;
     struct rt_error err;

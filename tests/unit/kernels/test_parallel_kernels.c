@@ -279,10 +279,13 @@ static void even_sizes_are_as_many_for_each_core_as_n_allows(void **state)
     assert_int_equal(kn_even_size(0, 8, 4), 1);
     assert_int_equal(kn_even_size(1, 8, 4), 1);
     assert_int_equal(kn_even_size(1, 0, 4), 1);
-    assert_int_equal(kn_even_size(7, 8, 4), 7);    /* one shard */
-    assert_int_equal(kn_even_size(20, 10, 4), 10); /* two shards, fewer than cores */
-    assert_int_equal(kn_even_size(48, 10, 4), 6);  /* eight shards instead of five on four cores */
-    assert_int_equal(kn_even_size(10, 3, 3), 2);   /* five shards, because no size gives six */
+    assert_int_equal(kn_even_size(7, 8, 4), 7); /* makes one shard */
+    /* Makes two shards, which are fewer than cores. */
+    assert_int_equal(kn_even_size(20, 10, 4), 10);
+    /* Makes eight shards instead of five for four cores. */
+    assert_int_equal(kn_even_size(48, 10, 4), 6);
+    /* Makes five shards, because no size gives six. */
+    assert_int_equal(kn_even_size(10, 3, 3), 2);
     assert_int_equal(kn_even_size(100, 40, 1), 34);
     for (int64_t n = 1; n < 100; n++)
         for (int64_t most = 1; most < 30; most++)

@@ -167,7 +167,7 @@ static void a_reserved_key_is_refused(void **state)
     dense_table(x, EMPTY_0, BUCKETS8);
     assert_fails(run(x, "insert", 2, 0, (int64_t[]){1, 0}, (float[]){1, 2}, NULL),
                  RT_INVALID_ARGUMENT, &x->err, "Using the empty_key as a table key is not allowed");
-    assert_int_equal(size_of(x), 1); /* the table holds the key before the refused key */
+    assert_int_equal(size_of(x), 1); /* the table holds the key that precedes the refused key */
     assert_fails(run(x, "find:0", 1, 0, (int64_t[]){-1}, NULL, &out), RT_INVALID_ARGUMENT, &x->err,
                  "Using the deleted_key as a table key is not allowed");
     assert_fails(run(x, "remove", 1, 0, (int64_t[]){0}, NULL, NULL), RT_INVALID_ARGUMENT, &x->err,

@@ -25,7 +25,7 @@ static void gelu_ends_where_erfc_does(void **state)
 {
     (void)state;
     assert_true(isnan(kn_gelu_f32(NAN)));
-    assert_true(isnan(kn_gelu_f32(-INFINITY))); /* infinity times zero */
+    assert_true(isnan(kn_gelu_f32(-INFINITY))); /* the GELU of -infinity is infinity times zero */
     assert_true(kn_gelu_f32(INFINITY) == INFINITY);
     assert_true(kn_gelu_f32(1e30f) == 1e30f);
     assert_true(kn_gelu_f32(-1e30f) == 0 && signbit(kn_gelu_f32(-1e30f)));

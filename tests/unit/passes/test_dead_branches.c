@@ -40,7 +40,7 @@ static void branches_inside_a_branch_follow_it(void **state)
     sg_node(x, "inner/pred", "Switch", "pred pred", "T=bool");
     sg_constant(x, "zero", "", "0");
     sg_node(x, "positive", "Greater", "x zero", "T=float");
-    /* This output is alive, since the flag is false. */
+    /* "in" is alive, since the flag is false */
     sg_node(x, "in", "Switch", "switch:0 positive", "T=float");
     sg_node(x, "double", "Add", "in:1 in:1", "T=float");
     sg_node(x, "square", "Mul", "in:0 in:0", "T=float");

@@ -60,7 +60,7 @@ static void the_memory_of_what_is_folded_is_bounded(void **state)
     enum { N = 80 };
     char name[20], inputs[20 * N] = "", attrs[30];
     sg_node(x, "x", "Placeholder", "", "dtype=float");
-    for (int i = 0; i < N; i++) { /* 16 MiB each */
+    for (int i = 0; i < N; i++) { /* each image takes 16 MiB */
         snprintf(name, sizeof name, "f%d", i);
         ones(x, name, 2048);
         snprintf(inputs + strlen(inputs), sizeof inputs - strlen(inputs), "%s%s", i ? " " : "",
@@ -87,7 +87,7 @@ static void a_fold_has_the_bits_of_a_run(void **state)
     sg_node(x, "both", "Add", "folded run", "T=float");
     sg_node(x, "y", "Mul", "folded much", "T=float");
     sg_node(x, "z", "Mul", "run much", "T=float");
-    assert_true(sg_number(x, 1e-30F, "z", NULL) == 0); /* subnormals are flushed */
+    assert_true(sg_number(x, 1e-30F, "z", NULL) == 0); /* subnormal products are flushed to zero */
     assert_true(sg_number(x, 1e-30F, "y", NULL) == 0);
     assert_true(sg_number(x, 1e-30F, "both", NULL) == 0);
 }

@@ -61,7 +61,7 @@ static void what_condition_and_body_share_is_made_in_both(void **state)
     sg_node(x, "exit", "Exit", "switch:0", "T=float");
     sg_node(x, "sum", "Add", "switch:1 square", "T=float");
     sg_node(x, "next", "NextIteration", "sum", "T=float");
-    assert_true(sg_number(x, 2, "exit", NULL) == 42); /* 2, 6, 42 */
+    assert_true(sg_number(x, 2, "exit", NULL) == 42); /* the value is 2, 6, 42 */
     cf_assert_functionalised(x, "exit", "While", 1);
 }
 
@@ -70,7 +70,7 @@ static void loops_nest(void **state)
     struct small_graph *x = *state;
     sg_node(x, "x", "Placeholder", "", "dtype=float");
     cf_nested_loops(x, "x");
-    assert_true(sg_number(x, 1, "z_exit", NULL) == 81); /* 12, 21, 42, 81 */
+    assert_true(sg_number(x, 1, "z_exit", NULL) == 81); /* z is 12, 21, 42, 81 */
     assert_true(sg_number(x, 100, "z_exit", NULL) == 0);
     cf_assert_functionalised(x, "z_exit", "While", 2);
 }

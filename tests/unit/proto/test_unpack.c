@@ -88,7 +88,7 @@ static void pieces_at_every_level_cost_what_the_bytes_do(void **state)
     rt_bytes_init(&now, 1 << 24);
     rt_bytes_init(&next, 1 << 24);
     rt_bytes_init(&name, 1 << 24);
-    for (int i = 0; i < 100; i++) /* AttrValue {list {s "" ...}} */
+    for (int i = 0; i < 100; i++) /* builds AttrValue {list {s "" ...}} */
         put(&name, 2, "", 0);
     put(&now, 1, name.p, name.n);
     for (int level = 0; level < 4; level++) { /* builds AttrValue {func {attr {value {..} * 16}}} */
@@ -124,7 +124,7 @@ static void a_message_does_not_grow_without_limit(void **state)
     struct rt_bytes list, value, empty = {0};
     rt_bytes_init(&list, 1 << 24);
     rt_bytes_init(&value, 1 << 24);
-    repeat(&list, 8, 1000, &empty); /* list.tensor {} */
+    repeat(&list, 8, 1000, &empty); /* builds list {tensor {} ...} */
     put(&value, 1, list.p, list.n);
     void *m =
         pb_unpack(&tensorflow__attr_value__descriptor, rt_span_of(value.p, value.n), "it", &err);

@@ -121,19 +121,19 @@ static void the_last_value_fills_what_is_missing(void **state)
     (void)state;
     struct rt_error err = {0};
     struct rt_tensor t;
-    /* float [4] with the values 1 and 2, not packed */
+    /* a TensorProto: float [4] with the values 1 and 2, not packed */
     assert_ok(READ("\x08\x01\x12\x04\x12\x02\x08\x04\x2d\x00\x00\x80\x3f\x2d\x00\x00\x00\x40", 100,
                    &t, &err),
               &err);
     const float want[] = {1, 2, 2, 2};
     assert_memory_equal(t.data, want, sizeof want);
     rt_tensor_clear(&t);
-    /* int32 [3] without values */
+    /* a TensorProto: int32 [3] without values */
     assert_ok(READ("\x08\x03\x12\x04\x12\x02\x08\x03", 100, &t, &err), &err);
     const int32_t zeros[3] = {0};
     assert_memory_equal(t.data, zeros, sizeof zeros);
     rt_tensor_clear(&t);
-    /* int32 [1] with three values, of which the last two are ignored */
+    /* a TensorProto: int32 [1] with three values, of which the last two are ignored */
     assert_ok(READ("\x08\x03\x12\x04\x12\x02\x08\x01\x3a\x03\x05\x06\x07", 100, &t, &err), &err);
     assert_int_equal(*(int32_t *)t.data, 5);
     rt_tensor_clear(&t);
@@ -212,10 +212,10 @@ static void a_small_message_cannot_ask_for_much_memory(void **state)
     (void)state;
     struct rt_error err = {0};
     struct rt_tensor t;
-    /* float [2^40] */
+    /* a TensorProto of float [2^40] */
     assert_fails(READ("\x08\x01\x12\x09\x12\x07\x08\x80\x80\x80\x80\x80\x20", 1000, &t, &err),
                  RT_RESOURCE_EXHAUSTED, &err, "[1099511627776]");
-    /* string [100] with one value of 24 bytes, which all elements share */
+    /* a TensorProto: string [100] with one value of 24 bytes, which all elements share */
     assert_fails(READ("\x08\x07\x12\x04\x12\x02\x08\x64\x42\x18"
                       "a string of 24 bytes....",
                       2448, &t, &err),
@@ -226,7 +226,7 @@ static void a_small_message_cannot_ask_for_much_memory(void **state)
               &err);
     assert_ptr_equal(rt_str_data(rt_strs(&t)), rt_str_data(rt_strs(&t) + 99));
     rt_tensor_clear(&t);
-    /* float [2^63 - 1, 2^63 - 1] */
+    /* a TensorProto of float [2^63 - 1, 2^63 - 1] */
     assert_fails(READ("\x08\x01\x12\x18\x12\x0a\x08\xff\xff\xff\xff\xff\xff\xff\xff\x7f\x12\x0a\x08"
                       "\xff\xff\xff\xff\xff\xff\xff\xff\x7f",
                       1000, &t, &err),

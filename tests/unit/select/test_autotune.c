@@ -134,7 +134,7 @@ static void the_fastest_is_kept_and_nothing_of_the_others(void **state)
     struct rt_callable *c;
 
     for (int i = 0; i < 3; i++) {
-        rt_autotune_free(x->a); /* forgets all choices */
+        rt_autotune_free(x->a); /* freeing the cache forgets all choices */
         x->a = rt_autotune_new(NULL);
         rt_autotune_inject(x->a, clock_says, x);
         x->fastest = names[i];
@@ -175,7 +175,7 @@ static void what_is_a_little_faster_than_the_rules_choice_is_not_taken(void **st
 
     x->fastest = "conv2d.onednn";
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        rt_autotune_free(x->a); /* forgets all choices */
+        rt_autotune_free(x->a); /* freeing the cache forgets all choices */
         x->a = rt_autotune_new(NULL);
         rt_autotune_inject(x->a, clock_says, x);
         x->others = cases[i].others;
@@ -376,7 +376,7 @@ static void as_many_of_the_longest_lines_as_are_kept_fit_into_the_file(void **st
     assert_ok(rt_autotune_save(a, &x->err), &x->err);
     rt_autotune_free(a);
     a = rt_autotune_new(folder_path("cache"));
-    rt_autotune_find(a, key, got); /* the last line */
+    rt_autotune_find(a, key, got); /* the key of the last line */
     assert_string_equal(got, name);
     memcpy(key, "0000000", 7);
     rt_autotune_find(a, key, got);

@@ -185,7 +185,7 @@ static void a_variable_counts_once_and_not_as_a_run(void **state)
     struct rt_budget budget = {.limit = 150 * MB};
     struct rt_session *s = session(&budget, true);
     (void)state;
-    runs(s, "v_set", 15000000, 0); /* 60 MB */
+    runs(s, "v_set", 15000000, 0); /* v takes 60 MB */
     holds(s, 60000000);
     assert_true(atomic_load(&budget.used) < 8 * MB);
     for (int i = 0; i < 5; i++) /* each run still has its own limit */
@@ -279,7 +279,7 @@ static void tables_count_what_they_hold(void **state)
     assert_int_equal(n, 99); /* the table's arrays take the remaining memory */
     refused(s, "t_put", 1000, MB);
     assert_int_equal(number(s, "t_size:0"), n);
-    for (int i = 0; i < 300; i++) /* replaces values */
+    for (int i = 0; i < 300; i++) /* replaces values of the table */
         runs(s, "t_put", i % n, MB);
     for (int i = 0; i < n; i++)
         runs(s, "t_drop", i, 0);
@@ -299,7 +299,7 @@ static void tables_count_what_they_hold(void **state)
     runs(s, "u_import", (int)inserted, 0);
     assert_int_equal(number(s, "u_size:0"), inserted);
     assert_true(held(s) <= STATE_LIMIT);
-    runs(s, "u_import", 1, 0); /* replaces all pairs */
+    runs(s, "u_import", 1, 0); /* replaces all pairs of the table */
     assert_true(held(s) < 64 << 10);
     rt_session_free(s);
 }

@@ -23,15 +23,15 @@
 
 extern struct manager_fixture {
     struct srv_server server;
-    struct srv_manager *manager; /* NULL: mf_tear_down has no manager to stop and free */
+    struct srv_manager *manager; /* NULL: mf_tear_down has no manager to stop */
     struct rt_error err;         /* the error of MF_START; tests may use it for their own calls */
 
     atomic_int n_loads;           /* number of loads that have begun */
     atomic_int n_held;            /* number of loads that found load_held set */
     atomic_int n_cancelled_loads; /* loads under load_held that noticed that they were cancelled */
-    atomic_int n_loaded, n_freed; /* numbers of models */
+    atomic_int n_loaded, n_freed; /* numbers of models loaded and freed */
     atomic_int n_attached, n_detached;
-    atomic_int n_events;   /* calls of count_event */
+    atomic_int n_events;   /* number of calls of count_event */
     atomic_bool load_held; /* while true, loads wait, unless they are cancelled */
     atomic_bool load_deaf; /* while true, loads ignore that they are cancelled */
 } fixture;
