@@ -1,4 +1,4 @@
-# slipway_layer(NAME FOLDER USES ...): a static library of every .c file in FOLDER and below it,
+# slipway_layer(NAME FOLDER USES ...) adds a static library of every .c file in FOLDER and below it,
 # except the files of a layer whose folder lies inside FOLDER. Headers are included from the
 # repository's root.
 function(slipway_layer name folder)

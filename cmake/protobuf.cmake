@@ -18,7 +18,7 @@ foreach(proto ${protos})
 endforeach()
 file(MAKE_DIRECTORY ${generated_dir})
 
-# The descriptors of the services and of all files that they import, for gRPC server reflection.
+# gRPC server reflection needs the descriptors of the services and of all files that they import.
 set(services ${protos})
 list(FILTER services INCLUDE REGEX "(_service|health|reflection)\\.proto$")
 set(descriptors ${generated_dir}/descriptors)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Prints docker/grafana-dashboard.json: make_dashboard.py > grafana-dashboard.json.
 
-Each panel is one line, so that a diff shows which panels changed; Grafana's own export does not."""
+Each panel is on one line, so that a diff shows which panels changed, unlike in Grafana's own export."""
 import json
 
 BY = 'model=~"$model"'

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes models/half_plus_two: y = a * x + b, with a = 0.5 and b in a checkpoint; version 1 has
-b = 3 (so that a swap shows), version 2, which is served, has b = 2. Without TensorFlow: messages
-by protoc from proto/, the checkpoint by hand.
+b = 3 (so that a swap shows), version 2, which is served, has b = 2. TensorFlow is not needed: protoc generates the
+messages from proto/, and the checkpoint is written by hand.
 
 The graph is in the manner of TensorFlow 1: x and x2 are Identities behind a ParseExample, and some
 signatures feed serialized Examples (regress_x_to_y, regress_x_to_y2, classify_x_to_y), the others x or

@@ -12,7 +12,7 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CORES = len(os.sched_getaffinity(0))
-ONE_RUN_S = 1200  # time limit of a single program
+ONE_RUN_S = 1200  # time limit of a single test program
 FUZZ_TOTAL_S = 150  # time for all fuzz targets of `./run test` together, per core
 FAULT_S = 200  # time for a sample of `./run fault` over all its phases
 SOAK_S = 30

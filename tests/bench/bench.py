@@ -153,7 +153,7 @@ def start(args):
     times = []
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(os.path.join(ROOT, "models/half_plus_two"), os.path.join(folder, "half_plus_two"))
-        time.sleep(3.2)  # The server waits until the newest file of a version is three seconds old.
+        time.sleep(3.2)  # The server loads a version only once its newest file is three seconds old.
         for _ in range(args.rounds * 3):
             begin = time.monotonic()
             process = subprocess.Popen([SLIPWAY, "serve", "--port=18700", "--rest_api_port=18701", f"--models={folder}"],
@@ -309,7 +309,7 @@ def available(base):
 
 
 def triton(args):
-    """Measures both servers on core 0 in turn; Triton is started by tests/bench/triton/start.sh WORK 0."""
+    """Measures Slipway and Triton on core 0 in turn; Triton is started by tests/bench/triton/start.sh WORK 0."""
     with tempfile.TemporaryDirectory() as folder:
         here = os.path.join(ROOT, "tests/bench/triton")
         peer = subprocess.Popen(["sh", f"{here}/start.sh", args.work, "0"], stdout=subprocess.DEVNULL,

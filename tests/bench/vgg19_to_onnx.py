@@ -14,7 +14,7 @@ BLOCKS = (2, 2, 4, 4, 4)
 
 
 def weights(folder):
-    """Yields the filters and biases in the order of the layers."""
+    """Yields vgg19's filters and biases in the order of the layers."""
     reader = tf.train.load_checkpoint(f'{folder}/variables/variables')
     keys = [k for k in reader.get_variable_to_shape_map() if k.startswith('variables/')]
     for key in sorted(keys, key=lambda k: int(k.split('/')[1])):

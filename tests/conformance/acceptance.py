@@ -27,7 +27,7 @@ import spec as spec_module
 from run import Refusal
 from spec import Case, Const, Graph, np
 
-SCANNED = 40  # seeds are chosen from this many cases of a specification
+SCANNED = 40  # number of cases of a specification from which seeds are chosen
 SEEDS_OF_GRAPHS = 4  # cases with a graph of their own get this many times as many seeds, because their graphs differ
 GRAPHS_PER_SESSION = 20  # a session holds a limited number of plans, and one graph has up to eleven
 TIME_LIMIT_S = 20
@@ -43,7 +43,7 @@ def value_of(x):
 
 
 def filled(shape, like):
-    """Returns an array of this shape whose elements all equal the first element of `like`."""
+    """Returns an array of the given shape whose elements all equal the first element of `like`."""
     first = like.reshape(-1)[:1]
     out = np.empty(shape, like.dtype)
     if out.size:
@@ -298,7 +298,7 @@ def verdict(answer):
 
 
 def disagreement(theirs, ours):
-    """Returns a sentence about the disagreement, or None."""
+    """Returns a description of the disagreement, or None."""
     if isinstance(ours, Refusal) and ours.code == -1:
         return f"we died; TensorFlow {theirs}: {ours}"
     if theirs in (None, DIED) or ours is None:

@@ -429,7 +429,7 @@ class RandomGraph:
         return True
 
     def halves(self):
-        """Adds a short chain in another precision, which nothing else reads because its rounding errors are large."""
+        """Adds a short chain in another precision, which no other node reads because its rounding errors are large."""
         v = self.floats()
         if not v:
             return False

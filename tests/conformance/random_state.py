@@ -117,7 +117,7 @@ class Program:
         tf, raw = self.tf, self.tf.raw_ops
         given = self.small(self.pick(values[-4:]))
         kind = self.pick(["add", "add", "set", "read", "read", "fixed", "insert", "find", "size", "guard"])
-        may = [v for v in self.variables if self.v1 or not depth or is_resource(v)]  # functions take no ref variables
+        may = [v for v in self.variables if self.v1 or not depth or is_resource(v)]  # functions accept no ref variables
         fixed = [v for v in self.fixed if self.v1 or not depth or is_resource(v)]
         v = self.pick(may)
         key = tf.cast(tf.math.floormod(given, 3), tf.int64)
@@ -149,7 +149,7 @@ class Program:
 
     def through_alias(self, values, last, depth):
         """Writes a ref variable, then reads it through an alias that may have been read before."""
-        if depth and not self.v1:  # functions take no ref variables
+        if depth and not self.v1:  # functions accept no ref variables
             return self.effect(values, last, depth)
         given = self.small(self.pick(values[-4:]))
         v = self.pick([v for v in self.variables if not is_resource(v)])

@@ -16,7 +16,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 sys.path.insert(0, str(HERE))
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # uses Eigen's kernels, the reference arithmetic
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # makes TensorFlow use Eigen's kernels, the reference arithmetic
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 
 import ml_dtypes  # noqa: E402

@@ -182,7 +182,7 @@ class Merging(Case):
         with Batched(self, WAITS) as b:
             start = time.monotonic()
             self.assertEqual(b.outputs(*[("rows", [[0.0]])] * 4), [[[4.0]]] * 4)
-            self.assertLess(time.monotonic() - start, AT_ONCE)  # A full batch does not wait.
+            self.assertLess(time.monotonic() - start, AT_ONCE)  # A full batch runs without waiting.
             self.assertEqual(b.outputs(*[("double", [[float(i)]]) for i in range(4)]),
                              [[[2.0 * i]] for i in range(4)])
 

@@ -233,7 +233,7 @@ class Stall(Case):
             time.sleep(0.5)
             for c, stream in soon.items():
                 c.send(c.data_of(stream, whole[2000:], end=True))
-            # A request that becomes complete during the drain is answered.
+            # A request that becomes complete during the drain gets a response.
             for c, stream in soon.items():
                 self.assertEqual(c.status(stream, 30 * SLOW), 0)
             for c in late:
@@ -384,7 +384,7 @@ class Calls(Case):
 
 
 class Aside(Case):
-    """Requests that take long to read must not hold up other calls of their I/O loop."""
+    """Requests that take long to read must not delay other calls of their I/O loop."""
 
     def beside(self, server, path, body, compressed=False, ask=None):
         """Sends a request, and small calls at the same time. Returns (duration of the slowest small
@@ -484,7 +484,7 @@ class Aside(Case):
 
     @staticmethod
     def filled(dtype, n, **values):
-        """Returns a request in which one value stands for all `n` elements of a tensor."""
+        """Returns a request in which one value is repeated for all `n` elements of a tensor."""
         request = predict_pb2.PredictRequest()
         request.model_spec.name = "sum"
         tensor = request.inputs["x"]
@@ -512,7 +512,7 @@ class Aside(Case):
                 self.assertEqual(c.status(stream, 60), 3)
                 self.assertIn("Expects arg[0] to be float but string is provided",
                               c.trailers[stream]["grpc-message"])
-            # 10,000,000 strings would take 160 MB or more.
+            # 10,000,000 strings, if stored, would take 160 MB or more.
             self.assertLess(self.peak(server), before + 64 * MEBI)
 
     @staticmethod

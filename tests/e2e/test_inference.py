@@ -549,7 +549,7 @@ class MultiInference(InferenceCase):
         values = {"regress_x_to_y": 3, "regress_x_to_y2": 4, "regress_flat": None,
                   "classify_x_to_y": None, "classify_both": None, "classify_labels": None}
         n = 0
-        for names in itertools.permutations(values):  # more different calls than a model may have
+        for names in itertools.permutations(values):  # makes more different calls than a model may have
             if n == 300:
                 break
             n += 1

@@ -387,7 +387,7 @@ class Commands(Case):
         self.assertLessEqual(found["nodes_ms"], found["run_ms"])
         self.assertGreater(found["activation_bytes"], 0)
         first = next(n for n in found["nodes"] if n["shapes"].startswith("float[2,8,8,1] float[3,3,1,16]"))
-        # a multiplication and an addition for each of the nine terms of an output
+        # Each output has nine terms, each with a multiplication and an addition.
         self.assertEqual(first["flops"], 2 * (2 * 8 * 8 * 16) * 9)
         self.assertEqual(first["bytes"], 4 * (2 * 64 + 9 * 16 + 2 * 64 * 16))
         self.assertEqual(found["flops"], sum(n["flops"] for n in found["nodes"]))

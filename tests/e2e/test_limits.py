@@ -144,7 +144,7 @@ class Limits(Case):
                 t.join()
             self.assertLessEqual(set(codes), {200, 429})
             self.assertIn(200, codes)
-            # The memory has been released.
+            # The memory of the run has been released.
             wait_for(lambda: self.ask(server, "fill", [4500, 4500])[0] == 200, "the memory")
 
     def test_many_inputs_are_found_in_next_to_no_time(self):

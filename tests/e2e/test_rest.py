@@ -234,7 +234,7 @@ class RestTest(unittest.TestCase):
             status, got = ask(MODEL + ":regress", json.dumps(
                 {"examples": [{"x": v} for v in rows]}).encode())
             self.assertEqual(status, 400)
-            for _ in range(5):  # These clients do not wait for the answer.
+            for _ in range(5):  # These clients do not wait for the response.
                 with server.connect() as s:
                     s.sendall(head("POST", PREDICT, len(body)) + body)
             self.assertEqual(ask(PREDICT, body), (200, {"predictions": want}))

@@ -54,7 +54,7 @@ class RunVerbs(Case):
 
 
 class NamedTests(Case):
-    """The behaviour of `./run test NAME...` once everything is installed."""
+    """Tests `./run test NAME...` once all packages are installed."""
 
     def run_test(self, *names):
         build = os.path.dirname(binary())

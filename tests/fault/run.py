@@ -107,7 +107,7 @@ class Report:
 
 
 class Campaign:
-    """One phase with all its faults."""
+    """Runs one phase with all its faults."""
 
     def __init__(self, args, report, control, served_module, phase):
         self.args, self.report, self.control = args, report, control
@@ -236,7 +236,7 @@ class Campaign:
             if self.is_over(until):
                 break
             if not self.one(request, what, how) and not self.is_well():
-                self.finish()  # The server has died, or is in an unknown state.
+                self.finish()  # The server has died or is in an unknown state, so it is replaced.
                 self.begin()
         self.finish()
 

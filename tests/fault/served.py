@@ -427,7 +427,7 @@ class Served:
             x = self.numbers(self.rows)
             got = self.rest("POST", "/v1/models/half_plus_two:predict", {"instances": x})
             near(got["predictions"], [v / 2 + self.addend() for v in x], "a new shape")
-        time.sleep(0.02 * SLOW)  # The compiler works while requests are answered.
+        time.sleep(0.02 * SLOW)  # The compiler works while the server responds to requests.
 
     def digits(self):
         got = self.rest("POST", "/v1/models/digits:predict", self.picture)

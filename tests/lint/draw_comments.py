@@ -24,11 +24,11 @@ GENERATED = re.compile(r"\b(?:(?:generated|written) by \S+\.py|do not edit)\b", 
 LICENCE = re.compile(r"\b(?:copyright|SPDX-License-Identifier|licensed under)\b", re.I)
 RULER = re.compile(r"[-=*#~_/ ]{3,}[^\n]*[-=*#~_/]{3,}")
 DIRECTIVE = re.compile(r"(?:clang-format |shellcheck |pylint: |noqa\b|type: )")
-# A string, a character, or a comment of C.
+# Matches a string, a character, or a comment of C.
 C_TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|//(?:\\\n|[^\n])*|/\*.*?\*/', re.S)
-# A bracket argument, a string, a bracket comment, or a line comment of CMake.
+# Matches a bracket argument, a string, a bracket comment, or a line comment of CMake.
 CMAKE_TOKEN = re.compile(r'#?\[(=*)\[.*?\]\1\]|"(?:\\.|[^"\\])*"|#[^\n]*', re.S)
-# A here-document, an escaped character, a string, or a comment of the shell. A # inside a word does not begin a
+# Matches a here-document, an escaped character, a string, or a comment of the shell. A # inside a word does not begin a
 # comment.
 SHELL_TOKEN = re.compile(r"<<-?\s*(['\"]?)(\w+)\1.*?\n\s*\2(?=\n)|\\.|'[^']*'|\"(?:\\.|[^\"\\])*\"|(?<![^\s;&|()])#[^\n]*", re.S)
 

@@ -117,7 +117,7 @@ def check_paths(path, text):
 # ---- documents ----
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-# A file or folder of the tree that a document names: `server/main.c`, `runtime/fusion/fuse_*.c`, `tests/unit`.
+# Matches a file or folder of the tree that a document names: `server/main.c`, `runtime/fusion/fuse_*.c`, `tests/unit`.
 NAMED_FILE = re.compile(r"`((?:clients|cmake|docker|docs|kernels|models|proto|runtime|server|tests)/[\w./*-]+)`")
 
 

@@ -23,7 +23,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 LIST = "tests/lint/vocabulary.txt"
 SUFFIXES = (".c", ".h", ".inc", ".py", ".md", ".txt", ".cmake", ".in", ".map", ".json", "run")
 NOT_SEARCHED = ("CHANGELOG.md", LIST)
-# A string, a comment, or an identifier of C. Other tokens are skipped.
+# Matches a string, a comment, or an identifier of C. Other tokens are skipped.
 C_TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|//[^\n]*|/\*.*?\*/|[A-Za-z_]\w*', re.S)
 WORD = re.compile(r"(?<![\w/.-])[A-Za-z_]\w*_\w*")
 

@@ -33,13 +33,13 @@ import ours  # noqa: E402
 import schema  # noqa: E402
 from case import STRING, Tensor, count, load, NUMBERS, pack_one  # noqa: E402
 
-ours.TIMES_OUT_S = 30  # wall time on a busy machine, including tens of megabytes sent to the child
+ours.TIMES_OUT_S = 30  # limit on wall time on a busy machine, including tens of megabytes sent to the child
 DEADLINE_EXCEEDED = 4
 EMPTY_DEADLINE_MS = 1500  # far longer than any op on empty tensors needs
 LARGE_DEADLINE_MS = 30
-LARGE_MB = 64  # size of each repeated input
+LARGE_MB = 64  # megabytes of each repeated input in cases of kind large
 MANY, MANY_ELEMENTS = 1000, 20000  # number of members in a list of inputs, and of elements in each member
-MEMORY_MB = 16  # size of each repeated input in cases of kind memory
+MEMORY_MB = 16  # megabytes of each repeated input in cases of kind memory
 # memory limits of runs of kind memory: large outputs exceed the first, many small allocations the second
 MEMORY_LIMITS_MB = (24, 96)
 MEMORY_DEADLINE_MS = 4000

@@ -1,6 +1,6 @@
 """A case of the op fuzzer: a small graph, its feeds and fetches; its JSON and its GraphDef.
 
-Needs only Python: TensorFlow's messages are encoded by hand here, so that they can be malformed.
+Needs only Python: TensorFlow's messages are encoded by hand, so that they can be malformed.
 """
 
 import base64
@@ -109,7 +109,7 @@ class Node:
 class Case:
     """A graph with `feeds` {node: Tensor} and `steps`, which list what each run fetches ("x:0") or only runs ("x").
 
-    `loose`: values need not agree, neither with TensorFlow nor between the tiers (random numbers). `tolerance`: as
+    `loose`: values (random numbers) need not agree with TensorFlow or between the tiers. `tolerance`: as
     in tests/conformance/spec.py.
     """
 

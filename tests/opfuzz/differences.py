@@ -108,7 +108,7 @@ def undefined(case):
     if any(n.op == "Round" and n.attrs.get("T") in (["type", 3], ["type", 9]) for n in case.nodes):
         return True  # TensorFlow's Round turns every integer into zero.
     if any(n.op.startswith("Unique") for n in case.nodes) and holds_both_zeros(case):
-        return True  # TensorFlow hashes the bits of halves but compares their values: it is chance whether 0.0 and -0.0 meet.
+        return True  # TensorFlow hashes the bits of halves but compares their values: chance decides whether zeros meet.
     stack = [n for n in case.nodes if n.op.startswith(("StackPush", "StackPop"))]
     return sum(not any(i.startswith("^") for i in n.inputs) for n in stack) > 1  # No edge orders these nodes.
 
@@ -188,7 +188,7 @@ def own_values(case, refused):
     if any(n.op == "StringFormat" for n in case.nodes) and holds_subnormal(case):
         return True  # TensorFlow's threads flush a subnormal number to 0 and print the 0.
     if any(n.op == "TensorListScatterIntoExistingList" and leaves_gaps(case, n) for n in case.nodes):
-        return True  # TensorFlow stacks the gaps in a list of float32 as empty tensors, which moves what follows.
+        return True  # TensorFlow stacks the gaps in a list of float32 as empty tensors, which moves later elements.
     if any(n.op == "RaggedTensorToTensor" and lacks_values(case, n) for n in case.nodes):
         return True  # TensorFlow copies what lies behind the values.
     if any(n.op == "MaxPool3D" for n in case.nodes) and holds_nan(case):

@@ -44,7 +44,7 @@ class Fuzzer:
         self.options, self.count = options, collections.Counter()
         self.failures, self.times = {}, collections.Counter()
         self.seen_ops, self.seen_types, self.slowest = set(), set(), (0, None)
-        self.pending = []  # cases since the last check for leaks
+        self.pending = []  # cases that ran since the last check for leaks
 
     def make(self, index):
         """Returns case number `index` of the fuzzer's seed; the ops take turns."""
@@ -132,7 +132,7 @@ class Fuzzer:
     def run(self):
         for index, line in enumerate((HERE / "found.jsonl").read_text().splitlines()):
             if not self.options.only:
-                self.one(-1 - index, load(line))  # Cases that failed once must not fail again.
+                self.one(-1 - index, load(line))  # Recorded cases that once failed must not fail again.
         first, end = self.options.case, time.monotonic() + self.options.seconds
         index, started = first, time.monotonic()
         while time.monotonic() < end and (not self.options.cases or index - first < self.options.cases):

@@ -14,7 +14,7 @@ import time
 from case import DTYPES, STRING, Tensor, count, graph_def
 
 TIMES_OUT_S = 15  # time limit of a case; its run has a deadline of 2 s, which a case that takes this long ignores
-MEMORY_MB = 256  # memory limit of a run
+MEMORY_MB = 256  # memory limit of a run in megabytes
 SUPPORT = pathlib.Path(__file__).resolve().parent.parent / "support"
 ENVIRONMENT = {
     # The sanitizer aborts on an allocation whose size was not checked.

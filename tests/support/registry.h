@@ -5,7 +5,7 @@
 #include "runtime/core/op.h"
 
 extern struct rt_registry *test_registry;
-/* Set-up and tear-down of a cmocka group. */
+/* Set-up and tear-down of a cmocka group, which make and free the registry. */
 int test_registry_make(void **state);
 int test_registry_drop(void **state);
 

@@ -23,7 +23,7 @@ struct rg_graph {
     struct rt_bytes bytes;
     struct rt_registry *registry;
     struct rt_session *session;
-    struct rt_callable *callable; /* feeds "x" and fetches "out" */
+    struct rt_callable *callable; /* the callable feeds "x" and fetches "out" */
 };
 /* Opens a session on the nodes that all graphs have, the nodes `lines` and the nodes `more`. Either
  * `lines` or `more` adds "k", an int32 scalar. */

@@ -42,7 +42,7 @@ def _read(path: Optional[str]) -> Optional[bytes]:
 
 
 def _sibling(request: Any, response: str) -> Any:
-    """Returns the response class for a request of the official client: it is looked up by name in the module of the
+    """Returns the response class for a request of the official client, looked up by name in the module of the
     request's class."""
     found = getattr(sys.modules[type(request).__module__], response, None)
     if found is None:

@@ -184,7 +184,7 @@ EXACT = {
     "Floor": FLOATS,
     "Ceil": FLOATS,
     "Rint": WIDE_FLOATS,
-    "Round": FLOATS,  # TensorFlow rounds every integer to zero, and its own Python API never calls Round for integers.
+    "Round": FLOATS,  # TensorFlow turns every integer into zero, and its own Python API never calls Round for integers.
     "IsNan": FLOATS,
     "IsInf": FLOATS,
     "IsFinite": FLOATS,

@@ -21,7 +21,7 @@ def small(path):
     return model
 
 
-# A SavedModel of TensorFlow 2: a variable, an asset, and functions that initialise and restore.
+# Writes a SavedModel of TensorFlow 2: a variable, an asset, and functions that initialise and restore.
 class Model(tf.Module):
     def __init__(self, vocabulary):
         super().__init__()
@@ -44,7 +44,8 @@ with tempfile.TemporaryDirectory() as temp:
         f.write(proto.SerializeToString(deterministic=True))
     os.remove("second/fingerprint.pb")
 
-    # A SavedModel of TensorFlow 1, as text: two tag sets, an init op in a collection, a default value of an input.
+    # Writes a SavedModel of TensorFlow 1, as text: two tag sets, an init op in a collection, a default value of an
+    # input.
     first = os.path.join(temp, "first")
     builder = tf1.saved_model.Builder(first)
     with tf.Graph().as_default(), tf1.Session() as session:

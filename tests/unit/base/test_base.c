@@ -80,7 +80,7 @@ static void bytes_stop_at_their_limit(void **state)
     rt_bytes_clear(&b);
 }
 
-/* Grants growth up to the size that `arg` points to. */
+/* Grants growth of a buffer up to the size that `arg` points to. */
 static bool grants(void *arg, size_t capacity, size_t wanted)
 {
     size_t *most = arg;

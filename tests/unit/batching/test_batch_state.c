@@ -20,7 +20,7 @@ enum { MOST_ROWS = 4, COLUMNS = 4 };
 static const struct {
     /* `writer` is a node that, once it has run, makes the rows of `fetch` depend on each other. */
     const char *fetch, *writer;
-    int64_t rows; /* rows of each request */
+    int64_t rows; /* number of rows of each request */
 } cases[] = {
     {"sums:0", "axis_0", 2},      {"ref_sums:0", "ref_axis_0", 2}, {"reversed:0", "axes_0", 2},
     {"added:0", "two_rows", 1},   {"chosen:0", "flag_off", 2},     {"cast_sums:0", "axis_0", 2},

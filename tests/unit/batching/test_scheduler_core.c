@@ -244,7 +244,7 @@ static void giving_jobs_up_does_not_shut_a_bucket_for_good(void **state)
     (void)state;
     struct world w;
     begin(&w, usual());
-    srv_cost_learn(&w.bucket[0].cost, 1, 1000000); /* the first run was slow */
+    srv_cost_learn(&w.bucket[0].cost, 1, 1000000); /* the first run took 1 ms */
     for (int i = 0; i < N; i++) {
         struct srv_core_batch b;
         struct srv_core_job *expired = NULL;
@@ -411,7 +411,7 @@ static void full_queues_refuse_at_once(void **state)
     assert_int_equal(put(&w, 1, 1, RT_NEVER, 0), SRV_CORE_FULL); /* the model queue is full */
     for (int i = 0; i < 20; i++)
         assert_int_equal(put(&w, 2, 1, RT_NEVER, 0), SRV_CORE_QUEUED);
-    /* All queues together are full. */
+    /* The limit on jobs in all queues is reached. */
     assert_int_equal(put(&w, 4, 1, RT_NEVER, 0), SRV_CORE_FULL);
     assert_int_equal(w.core.n_jobs, 40);
     assert_int_equal(w.core.n_bytes, 400);

@@ -124,7 +124,8 @@ static bool same(enum pb_log_type type, const char *a, size_t n, const char *b, 
 static void classes_are_compared_but_not_the_version_that_gave_them(void **state)
 {
     (void)state;
-    /* result { classifications { classes { label: "a" score: 1 } } } model_spec { name } */
+    /* a response: result { classifications { classes { label: "a" score: 1 } } }
+     * model_spec { name } */
     static const char a[] = "\x0a\x0c\x0a\x0a\x0a\x08\x0a\x01"
                             "a\x15\0\0\x80\x3f\x12\x03\x0a\x01m";
     static const char b[] = "\x0a\x0c\x0a\x0a\x0a\x08\x0a\x01"

@@ -228,7 +228,7 @@ static void an_idle_pool_uses_no_core(void **state)
     const int64_t before = cpu_ns();
     pause.tv_nsec = 200000000;
     nanosleep(&pause, NULL);
-    assert_true(cpu_ns() - before < 50000000); /* four cores that poll would use 800 ms */
+    assert_true(cpu_ns() - before < 50000000); /* four polling cores would use 800 ms of CPU time */
     rt_parallel_free(p);
 }
 

@@ -335,7 +335,7 @@ static void a_choice_of_tensorflow_1_is_joined_where_all_have_one_shape(void **s
         const char *compared, *select; /* inputs of the Greater "g", and of the Select "y" */
         int64_t most;
     } cases[] = {
-        {"x0 c", "g x0 m", 2}, {"m c", "g z x0", 4},  /* the ZerosLike "z" runs by itself */
+        {"x0 c", "g x0 m", 2}, {"m c", "g z x0", 4},  /* the ZerosLike "z" is not fused */
         {"m c", "g m m", 2},   {"x1 c", "g x0 m", 0}, /* the last three forms need not be fused */
         {"x0 c", "g x2 m", 0}, {"x0 c", "g x0 s", 0},
     };

@@ -212,7 +212,7 @@ static void make_input(const struct golden *g, int64_t first, int64_t second, fl
                             (int64_t[]){first, second, g->x.dim[2]}, &err),
               &err);
     for (int64_t k = 0; k < rt_tensor_count(x); k++)
-        if (words) /* the id 0 is masked */
+        if (words) /* the word id 0 is masked */
             ((int32_t *)x->data)[k] = (int32_t)((k * 7919 + 13) % 1000 % 3 ? k % 20 : 0);
         else
             ((float *)x->data)[k] = (float)((k * 7919 + 13) % 1000) / 250 - 2;

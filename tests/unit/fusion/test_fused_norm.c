@@ -526,7 +526,7 @@ static void what_only_looks_like_it_gives_the_same(void **state)
          {"ve", "AddV2", "var small"},
          {"r", "Rsqrt", "ve"},
          {"y", "Mul", "e r"}},
-        {{"e", "Exp", "x"}, /* the mean of a product that is no square */
+        {{"e", "Exp", "x"}, /* the mean of a product that is not a square */
          {"d2", "Mul", "x e"},
          {"var", "Mean", "d2 axis"},
          {"ve", "AddV2", "var small"},

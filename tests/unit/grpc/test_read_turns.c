@@ -216,7 +216,7 @@ static void test_while_loops_are_busy_pauses_end_by_time(void **state)
     say(e);
     srv_turns_held_frames(e.server, MANY);
     expect_pause(e.server);
-    int other = epoll_create1(0); /* an epoll without events */
+    int other = epoll_create1(0); /* an epoll instance without events */
     srv_turns_wait_begins(other);
     srv_turns_held_frames(e.server, MANY);
     expect_pause(e.server);

@@ -157,7 +157,7 @@ static void compare(const struct shape *s, const char *act, bool odd)
         assert_alike(&expected, &out, tolerance, what);
         if (i == 0)
             rt_tensor_ref(&first, &out);
-        else /* the number of cores changes no bit */
+        else /* the number of cores must not change a bit */
             assert_alike(&first, &out, 0, what);
         rt_tensor_clear(&out);
     }

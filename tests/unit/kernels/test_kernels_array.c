@@ -21,7 +21,7 @@ struct line {
 /* A graph with feeds "x" (float) and "i" (int32, small numbers), whose first axis is the batch. */
 struct graph {
     const char *what;
-    struct rt_shape x, i; /* shapes of the feeds; dimension 0 is the batch */
+    struct rt_shape x, i; /* shapes of the feeds "x" and "i"; dimension 0 is the batch */
     bool rowwise;         /* whether the analysis must find "out" row-wise */
     struct line line[12];
 };

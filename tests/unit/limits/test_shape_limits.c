@@ -101,7 +101,7 @@ struct scalar_input {
     /* The number itself, and the first integer of the remaining input, if any. */
     int32_t value, other;
     int64_t n_other;
-    bool takes_one; /* TensorFlow also takes a vector of one element */
+    bool takes_one; /* TensorFlow also accepts a vector of one element */
 };
 static const struct scalar_input scalars[] = {
     {"Cumsum", "T=float Tidx=int32", 1, 2, 0, 0, 0, false},

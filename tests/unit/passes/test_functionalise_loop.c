@@ -148,8 +148,8 @@ static void a_loop_waits_for_what_stands_before_it(void **state)
     sg_node(x, "read", "ReadVariableOp", "w/v ^w/y", "dtype=float");
     sg_node(x, "w/result", "Add", "read w/y", "T=float");
     sg_number(x, 40, NULL, "init");
-    assert_true(sg_number(x, 10, "w/exit", NULL) == 110); /* v is 50; y is 10, 60, 110 */
-    assert_true(sg_number(x, 10, "w/exit", NULL) == 130); /* v is 60; y is 10, 70, 130 */
+    assert_true(sg_number(x, 10, "w/exit", NULL) == 110); /* v is 50, and y is 10, 60, 110 */
+    assert_true(sg_number(x, 10, "w/exit", NULL) == 130); /* v is 60, and y is 10, 70, 130 */
 }
 
 static void references_enter_as_what_they_are(void **state)

@@ -190,7 +190,7 @@ static void a_variable_counts_once_and_not_as_a_run(void **state)
     assert_true(atomic_load(&budget.used) < 8 * MB);
     for (int i = 0; i < 5; i++) /* each run still has its own limit */
         runs(s, "big_size", 22000000, 0);
-    runs(s, "w_from_v", 1, 0); /* w shares the buffer of v */
+    runs(s, "w_from_v", 1, 0); /* the variable w shares the buffer of v */
     holds(s, 60000000);
     runs(s, "v_gone", 1, 0);
     holds(s, 60000000);
