@@ -30,7 +30,7 @@ def words(*v):
 @spec("HashTableV2", "InitializeTableV2", "LookupTableFindV2", "LookupTableSizeV2", "LookupTableExportV2")
 def fixed(g, op):
     if op != "HashTableV2":
-        return  # The graphs of HashTableV2 test the other ops too.
+        return  # The graphs of HashTableV2 also test the other ops of this spec.
 
     def case(key, value, keys, values, ask, default, twice=None, keys_again=None):
         def build(tf, k, v, q):
@@ -133,7 +133,7 @@ def from_file(g, op):
 @spec("MutableHashTableV2", "LookupTableInsertV2", "LookupTableRemoveV2", "LookupTableImportV2", "MutableHashTableOfTensorsV2")
 def mutable(g, op):
     if op != "MutableHashTableV2":
-        return  # The graphs of MutableHashTableV2 test the other ops too.
+        return  # The graphs of MutableHashTableV2 also test the other ops of this spec.
 
     def build(tf, k, v):
         R = tf.raw_ops

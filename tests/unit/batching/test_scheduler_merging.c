@@ -1,4 +1,4 @@
-/* Which queued requests run as one batch, and what part of its output each of them gets. */
+/* Tests which queued requests run as one batch, and what part of its output each of them gets. */
 #include "tests/unit/batching/scheduler_fixture.h"
 
 static void requests_that_wait_are_merged_and_each_gets_its_rows(void **state)

@@ -1,4 +1,4 @@
-/* How the bench command counts durations and compares responses. */
+/* Tests how the bench command counts durations and compares responses. */
 #include "tests/support/test.h"
 
 #include <math.h>

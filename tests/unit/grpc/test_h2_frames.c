@@ -1,4 +1,4 @@
-/* Which frames an HTTP/2 peer may send, and which frames end the connection. */
+/* Tests which frames an HTTP/2 peer may send, and which frames end the connection. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>

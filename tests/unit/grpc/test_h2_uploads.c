@@ -1,4 +1,4 @@
-/* How many bytes of incomplete bodies each stream of an HTTP/2 connection holds in memory. */
+/* Tests how many bytes of incomplete bodies each stream of an HTTP/2 connection holds in memory. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* How request paths are parsed: TensorFlow Serving's patterns and Slipway's own. */
+/* Tests how request paths are parsed: TensorFlow Serving's patterns and Slipway's own. */
 #include "tests/support/test.h"
 
 #include "runtime/base/arena.h"

@@ -1,4 +1,4 @@
-/* Selects the owner whose idle memory is evicted when the cache is full
+/* Tests which owner's idle memory is evicted when the cache is full
  * (runtime/session/idle_cache.h). */
 #include "tests/support/test.h"
 

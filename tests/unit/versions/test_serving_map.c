@@ -1,4 +1,4 @@
-/* How a request's model, version and label select a version of the serving map. */
+/* Tests how a request's model, version and label select a version of the serving map. */
 #include "tests/support/test.h"
 
 #include "server/base/serving_map.h"
