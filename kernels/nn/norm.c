@@ -574,6 +574,13 @@ static enum rt_status lrn_pixel(struct rt_run *r, int64_t *left, const struct lr
     return RT_OK;
 }
 
+/* Returns an attribute of LRN. TensorFlow rounds it to the type of the tensor. */
+static float lrn_attr(const struct rt_run *r, const char *name)
+{
+    const float value = rt_attr_float(r->node, name);
+    return r->in[0].dtype == RT_F16 ? kn_from_f16(kn_to_f16(value)) : value;
+}
+
 static enum rt_status run_lrn(struct rt_run *r)
 {
     const struct rt_tensor *t = &r->in[0];
@@ -582,9 +589,9 @@ static enum rt_status run_lrn(struct rt_run *r)
         return RT_OK;
     const enum rt_dtype d = (enum rt_dtype)t->dtype;
     const struct lrn l = {.radius = rt_attr_int(r->node, "depth_radius"),
-                          .bias = rt_attr_float(r->node, "bias"),
-                          .alpha = rt_attr_float(r->node, "alpha"),
-                          .beta = rt_attr_float(r->node, "beta")};
+                          .bias = lrn_attr(r, "bias"),
+                          .alpha = lrn_attr(r, "alpha"),
+                          .beta = lrn_attr(r, "beta")};
     const int64_t n = t->dim[3], pixels = t->dim[0] * t->dim[1] * t->dim[2];
     const int64_t step = n * (int64_t)rt_dtype_size(d);
     const char *src = t->data;

@@ -341,6 +341,8 @@ def lrn(g, op):
                               (inf, 1, 2), (1, 0, inf), (1, 0, -inf), (2, 0, inf), (2, 0, -inf), (1, -inf, -inf), (1, 0, np.nan)]:
         for dtype in ["float32", "float16"]:
             yield Case(np.full((1, 1, 1, 1), 2, dtype), bias=bias, alpha=alpha, beta=beta, rtol=3e-3 if dtype == "float16" else 1e-5)
+    for bias in (2.0**31, 65504.0, 0.1):  # float16 has no such number, or rounds it
+        yield Case(num(g, "float16", 1, 2, 2, 4), bias=bias, alpha=1 / 3, rtol=3e-3)
     yield Case(num(g, "float32", 2, 3, 4))
 
 
