@@ -533,6 +533,7 @@ static enum rt_status prepare_lrn(struct rt_prep *p, void **state)
 struct lrn {
     int64_t radius;
     float bias, alpha, beta;
+    bool rounds; /* the tensor is float16 */
 };
 
 /* Computes a power as TensorFlow does, as exp(log(base) * by): NaN for negative bases, and if the
@@ -564,7 +565,9 @@ static enum rt_status lrn_pixel(struct rt_run *r, int64_t *left, const struct lr
         float sum = first_odd < from || last_odd > to ? NAN : 0;
         for (int64_t j = from; j <= to; j++)
             sum += x[j] * x[j];
-        const float base = l->bias + l->alpha * sum;
+        float base = l->bias + l->alpha * sum;
+        if (l->rounds) /* a base beyond float16 becomes an infinity, as in TensorFlow */
+            base = kn_from_f16(kn_to_f16(base));
         y[i] = l->beta == 1      ? x[i] / base
                : l->beta == 0.5f ? x[i] / sqrtf(base)
                                  : x[i] * lrn_power(base, -l->beta);
@@ -591,7 +594,8 @@ static enum rt_status run_lrn(struct rt_run *r)
     const struct lrn l = {.radius = rt_attr_int(r->node, "depth_radius"),
                           .bias = lrn_attr(r, "bias"),
                           .alpha = lrn_attr(r, "alpha"),
-                          .beta = lrn_attr(r, "beta")};
+                          .beta = lrn_attr(r, "beta"),
+                          .rounds = d == RT_F16};
     const int64_t n = t->dim[3], pixels = t->dim[0] * t->dim[1] * t->dim[2];
     const int64_t step = n * (int64_t)rt_dtype_size(d);
     const char *src = t->data;
