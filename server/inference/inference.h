@@ -68,7 +68,7 @@ enum rt_status srv_inference_read(struct srv_inference *inf, struct srv_cursor m
                                   struct rt_error *err);
 
 /* Finds the version and sets job->version without a handle: the caller calls srv_hold in the same
- * turn. */
+ * turn. This is the only place where inference requests of REST and gRPC choose a version. */
 enum rt_status srv_inference_find(struct srv_inference *inf, const struct srv_map *map,
                                   struct rt_error *err);
 
