@@ -25,9 +25,9 @@ enum {
     MAX_STREAMS = 1000, /* limit for the number of streams per I/O loop */
     /* limit for the free list of an I/O loop; each call takes 6 KiB */
     MAX_FREE_CALLS = 512,
-    /* limit for compressed messages inflated on the I/O loop: at most some 4 MB, or a few
-     * milliseconds */
-    INFLATE_HERE_BYTES = 4 << 10,
+    /* limit for compressed messages inflated on the I/O loop: they become at most 0.5 MB, in less
+     * than a millisecond */
+    INFLATE_HERE_BYTES = 512,
     /* limit for compressed messages on the thread for small ones: some 64 MB inflated, or 60 ms */
     INFLATE_SMALL_BYTES = 64 << 10,
 };
@@ -585,20 +585,29 @@ static void on_call(struct srv_call *c, bool ok)
     start_close(c);
 }
 
+/* Handles a call whose message is complete. No work is done for a client that has left: it may have
+ * queued thousands of calls before. */
+static void handle(struct srv_call *c)
+{
+    if (c->is_closed && c->cancelled)
+        srv_call_fail(c, rt_fail(&c->err, RT_CANCELLED, "the client has left"));
+    else
+        c->method->handle(c);
+    unpend(c);
+}
+
 /* Handles a call on the I/O loop after an aside thread has inflated its message. */
 static void receive_inflated(struct srv_io_loop *io_loop, struct srv_message *loop_message)
 {
-    struct srv_call *c =
-        (struct srv_call *)(void *)((char *)loop_message - offsetof(struct srv_call, loop_message));
-
     (void)io_loop;
-    c->method->handle(c);
-    unpend(c);
+    handle((struct srv_call *)(void *)((char *)loop_message -
+                                       offsetof(struct srv_call, loop_message)));
 }
 
 static void inflate_aside(struct srv_call *c)
 {
-    srv_call_inflate(c);
+    if (!atomic_load_explicit(&c->job.cancelled, memory_order_relaxed))
+        srv_call_inflate(c);
     c->loop_message.receive = receive_inflated;
     srv_message_post(c->io_loop, &c->loop_message);
 }
@@ -623,8 +632,7 @@ static void on_message(struct srv_call *c)
         srv_call_aside(c, inflate_as(c), inflate_aside);
         return;
     }
-    c->method->handle(c);
-    unpend(c);
+    handle(c);
 }
 
 static void on_close(struct srv_call *c)
