@@ -124,6 +124,25 @@ void rt_bytes_add_utf8(struct rt_bytes *b, uint32_t c)
     }
 }
 
+int rt_utf8_length(const unsigned char *p)
+{
+    int n = p[0] < 0x80   ? 1
+            : p[0] < 0xc2 ? 0
+            : p[0] < 0xe0 ? 2
+            : p[0] < 0xf0 ? 3
+            : p[0] < 0xf5 ? 4
+                          : 0;
+
+    for (int i = 1; i < n; i++)
+        if ((p[i] & 0xc0) != 0x80) /* the NUL at the end of the text also stops the loop */
+            return 0;
+    /* Refuses overlong forms, surrogates and code points above U+10FFFF. */
+    if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) ||
+        (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f))
+        return 0;
+    return n;
+}
+
 char *rt_bytes_take(struct rt_bytes *b, size_t *n)
 {
     if (b->failed || !b->p)

@@ -45,6 +45,9 @@ void rt_bytes_adds(struct rt_bytes *b, const char *s);
 void rt_bytes_addf(struct rt_bytes *b, const char *fmt, ...) RT_PRINTF(2, 3);
 /* Appends the character U+c as UTF-8; c is at most 0x10ffff. */
 void rt_bytes_add_utf8(struct rt_bytes *b, uint32_t c);
+/* Returns the number of bytes of the UTF-8 character at p, in a text that ends in a NUL. Returns 0
+ * if the character is invalid. */
+int rt_utf8_length(const unsigned char *p);
 /* Returns the bytes, which the caller must free(), and leaves b empty. Returns NULL if b was empty
  * or has failed. */
 char *rt_bytes_take(struct rt_bytes *b, size_t *n);

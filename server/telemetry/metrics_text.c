@@ -10,33 +10,13 @@ void srv_text_family(struct rt_bytes *out, const char *name, const char *type, c
     rt_bytes_addf(out, "# TYPE %s %s\n", name, type);
 }
 
-/* Returns the number of bytes of the UTF-8 character at p; 0: the character is invalid. */
-static int utf8_length(const unsigned char *p)
-{
-    int n = p[0] < 0x80   ? 1
-            : p[0] < 0xc2 ? 0
-            : p[0] < 0xe0 ? 2
-            : p[0] < 0xf0 ? 3
-            : p[0] < 0xf5 ? 4
-                          : 0;
-
-    for (int i = 1; i < n; i++)
-        if ((p[i] & 0xc0) != 0x80) /* the NUL at the end of the text also stops the loop */
-            return 0;
-    /* Refuses overlong forms, surrogates and code points above U+10FFFF. */
-    if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) ||
-        (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f))
-        return 0;
-    return n;
-}
-
 void srv_text_label(struct rt_bytes *out, bool first, const char *key, const char *value)
 {
     const unsigned char *p = (const unsigned char *)value;
 
     rt_bytes_addf(out, "%s%s=\"", first ? "" : ",", key);
     while (*p) {
-        int n = utf8_length(p);
+        int n = rt_utf8_length(p);
         if (*p == '\n') {
             rt_bytes_adds(out, "\\n");
         } else if (!n) {

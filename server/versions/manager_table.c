@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/base/bytes.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "server/versions/policy.h"
@@ -52,6 +53,22 @@ void srv_mgr_add_unavailable(struct srv_unavailable *list, const char *model,
         snprintf(list->text + used, capacity, "{{name: %s} due to error: %s}, ", model, text);
 }
 
+/* Replaces bytes that are not UTF-8 by question marks, because texts of models' files become
+ * strings of JSON and protobuf, which clients refuse to read otherwise. Encoded NULs
+ * (rt_error_name) stay. */
+static void make_utf8(char *text)
+{
+    for (unsigned char *p = (unsigned char *)text; *p;) {
+        const bool is_nul = p[0] == 0xc0 && p[1] == 0x80;
+        int n = is_nul ? 2 : rt_utf8_length(p);
+        if (n == 0) {
+            *p = '?';
+            n = 1;
+        }
+        p += n;
+    }
+}
+
 void srv_mgr_set_state(struct srv_manager *m, struct srv_managed_version *e, enum srv_state to,
                        enum rt_status code, const char *text)
 {
@@ -60,6 +77,8 @@ void srv_mgr_set_state(struct srv_manager *m, struct srv_managed_version *e, enu
     assert(e->state == to || srv_state_may_become(e->state, to));
     const bool has_text = text && *text;
     char *copy = has_text ? strdup(text) : NULL;
+    if (copy)
+        make_utf8(copy);
     rt_mutex_lock(&m->mu);
     free(e->message);
     e->message = copy;

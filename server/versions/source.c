@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "runtime/base/bytes.h"
+#include "runtime/base/checked.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/crc32c.h"
 #include "runtime/base/map.h"
@@ -144,9 +145,10 @@ struct walk {
     struct rt_error *err;
 };
 
+/* Returns a file's time in nanoseconds; files may claim times that do not fit. */
 static int64_t time_ns(struct timespec t)
 {
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+    return rt_add_saturated(rt_mul_saturated(t.tv_sec, 1000000000), t.tv_nsec);
 }
 
 static enum rt_status cannot_read(const struct walk *w, const char *path)

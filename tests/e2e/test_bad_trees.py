@@ -1,5 +1,6 @@
 """Version directories that hold links or too many files, or that never stop changing: usable
 versions are served, the others are refused with the reason, and no other model waits for them."""
+import json
 import os
 import re
 import shutil
@@ -73,6 +74,22 @@ class BadTrees(Case):
             self.refused(server, "deep", "deeper than 16 directories")
             shutil.rmtree(self.path("models/deep/1/d"))
             wait_for(lambda: server.state("deep", 1) == "AVAILABLE", "another try")
+
+    def test_a_name_that_is_not_utf_8_leaves_the_status_readable(self):
+        self.put("models/half/1")
+        with self.serve("--max_num_load_retries=0") as server:
+            os.makedirs(os.fsencode(self.path("models", "half", "2")) + b"/\xff\xfe" * 40)
+            wait_for(lambda: server.state("half", 2) == "END", "the refusal", 30 * SLOW)
+            status, body = server.get("/v1/models/half")
+        states = {v["version"]: v for v in json.loads(body)["model_version_status"]}
+        self.assertEqual((status, states["1"]["state"]), (200, "AVAILABLE"))
+        self.assertIn("??/??", states["2"]["status"]["error_message"])
+
+    def test_a_file_may_claim_any_time(self):
+        self.put("models/half/1")
+        os.utime(self.path("models", "half", "1", "saved_model.pb"), (2**33 * 1.75, 2**33 * 1.75))
+        with self.serve() as server:
+            self.assertEqual(server.state("half", 1), "AVAILABLE")
 
     def test_a_tree_of_too_many_files_is_refused_and_costs_little(self):
         self.put("models/wide/1", PLUS_3)
