@@ -207,7 +207,8 @@ void *kn_out(struct rt_run *r, int k, int rank, const int64_t *dim)
 
     if (o->dtype && o->rank == rank &&
         (rank == 0 || memcmp(o->dim, dim, (size_t)rank * sizeof *dim) == 0))
-        /* A tensor without elements may point to anything but NULL. */
+        /* The address of an output without elements is never dereferenced, but it must not be
+         * NULL. */
         return o->data ? o->data : (void *)o;
     return rt_out(r, k, rank, dim);
 }
@@ -221,7 +222,8 @@ enum rt_status kn_infer_now(struct rt_run *r, enum rt_status (*infer)(struct rt_
     struct rt_info *in = few;
     int8_t *alias = few_alias;
 
-    /* The kernel may already use rt_scratch, so it is not used here. */
+    /* The kernel that calls this function may already use rt_scratch, so larger arrays come from
+     * rt_run_alloc. */
     if (n_in > 8 || n_out > 16) {
         in = rt_run_alloc(r, n_in * sizeof *in + n_out);
         if (!in)
@@ -514,7 +516,8 @@ static enum rt_status walk_plain(size_t size, struct kn_walk *w, char *dst, cons
                 memcpy(to, from, (size_t)(n * bytes));
             else
                 run(to, w->dst[last], from, w->src[last], n);
-            st = spend(r, (flat ? n : 4 * n) + 8); /* 8 is the cost of starting a row */
+            /* 8 is the cost of starting a row, in units of rt_run_spend. */
+            st = spend(r, (flat ? n : 4 * n) + 8);
         }
     while (!st && step(w, last, at, &d, &s));
     return st;
@@ -582,11 +585,11 @@ enum rt_status kn_walk_copy(enum rt_dtype dtype, const struct kn_walk *walk, voi
 
 void kn_walk_write(enum rt_dtype dtype, const struct kn_walk *walk, void *dst, const void *src)
 {
-    (void)walk_all(dtype, walk, dst, src, NULL); /* walk_all fails only if a run is given */
+    (void)walk_all(dtype, walk, dst, src, NULL); /* walk_all can fail only if it is given a run */
 }
 
-/* CHUNK: bytes copied between two deadline checks. STRING_CHUNK: strings, which share their
- * text. */
+/* CHUNK: bytes copied between two deadline checks. STRING_CHUNK: strings copied between two
+ * deadline checks; a copied string shares its text with the original. */
 enum { CHUNK = 4 << 20, STRING_CHUNK = 1 << 14 };
 
 enum rt_status kn_copy_chunks(struct rt_run *r, enum rt_dtype dtype, void *dst, const void *src,
@@ -693,8 +696,8 @@ bool kn_rows_independent(struct rt_rows *r)
             worst = r->in_dep[k].kind;
     if (worst == RT_DEP_ROWS)
         return false;
-    /* The output has the strongest dependence of any input: none, on the batch size only, or
-     * mixed. */
+    /* The output depends on the batch as strongly as the input that depends on it most: not at all,
+     * on the batch size only, or in a mixed way. */
     kn_rows_set(r, worst, 0);
     return true;
 }

@@ -9,7 +9,8 @@
 
 /* ---- shape inference ---- */
 
-bool kn_shape_known(const struct rt_shape *s); /* Defined in kernels/math/elementwise.c. */
+/* Returns whether the shape is fully known. Defined in kernels/math/elementwise.c. */
+bool kn_shape_known(const struct rt_shape *s);
 /* Returns whether the shapes of all inputs are exact, and the values of the inputs whose bits are
  * set in `values` are known. */
 bool kn_known(const struct rt_infer *x, uint64_t values);
@@ -22,8 +23,8 @@ int64_t kn_shape_total(const struct rt_shape *s); /* -1: the product overflows *
 
 /* Gives output 0 the shape of input 0. */
 enum rt_status kn_infer_copy(struct rt_infer *x);
-/* Computes the shape of n inputs concatenated along an axis; it is unknown if the shape of any
- * input is. */
+/* Computes the shape of n inputs concatenated along an axis. The result is unknown if the shape of
+ * any input is unknown. */
 enum rt_status kn_concat_shape(const struct rt_info *in, int n, int64_t axis, struct rt_shape *out,
                                struct rt_error *err);
 /* Makes every output a scalar. */
@@ -31,15 +32,15 @@ enum rt_status kn_infer_scalars(struct rt_infer *x);
 
 /* ---- integers ---- */
 
-/* Returns element i of an integer or bool tensor, or 0 for a tensor without elements, in case a
- * caller did not refuse it. */
+/* Returns element i of an integer or bool tensor, or 0 if the tensor has no elements, which the
+ * caller may not have checked. */
 int64_t kn_int_at(const struct rt_tensor *t, int64_t i);
 /*
- * Reads the value of an input that must be a single number. Returns false if the tensor has another
- * shape; the caller then reports the error with TensorFlow's text. kn_scalar accepts scalars only.
- * kn_single accepts one element in any shape, for ops whose TensorFlow kernels do so (established
- * by running them: tests/conformance/acceptance.py). Both read integers and bool; kn_scalar_float
- * reads a floating-point scalar.
+ * Reads the value of an input that must be a single number. Returns false if the tensor holds more
+ * or fewer numbers; the caller then reports the error with TensorFlow's text. kn_scalar accepts
+ * scalars only. kn_single accepts one element in any shape, for ops whose TensorFlow kernels do so
+ * (established by running them: tests/conformance/acceptance.py). Both read integers and bool;
+ * kn_scalar_float reads a floating-point scalar.
  */
 bool kn_scalar(const struct rt_tensor *t, int64_t *v);
 bool kn_single(const struct rt_tensor *t, int64_t *v);
@@ -63,9 +64,9 @@ enum rt_status kn_bad_indices(const struct rt_node *n, bool *skips, struct rt_er
 const char *kn_place_text(char *buf, size_t n, const struct rt_tensor *t, int64_t i);
 /*
  * Reports that the i-th tuple of `depth` indices lies outside of `into`: "indices[1] = [0, 7] does
- * not index into shape [2,3]". The first `outer` dimensions of `index` count the tuples. `node`:
- * for a gather, whose error text has "param shape" and ends with the node's name, its node; else
- * NULL.
+ * not index into shape [2,3]". The first `outer` dimensions of `index` count the tuples. `node` is
+ * the node of a gather, whose error text says "param shape" and ends with the node's name, or NULL
+ * for other ops.
  */
 enum rt_status kn_fail_outside(struct rt_error *err, const struct rt_tensor *index, int outer,
                                int depth, int64_t i, const struct rt_tensor *into,
@@ -74,8 +75,8 @@ void kn_put_int(struct rt_tensor *t, int64_t i, int64_t v); /* for integer tenso
 
 /* ---- outputs ---- */
 
-/* Returns the memory of output k with this shape: the output that shape inference allocated, or a
- * new one. Returns NULL and sets r->err on failure. */
+/* Returns the memory of output k, which has shape `dim`: the output that shape inference allocated,
+ * or a new one. Returns NULL and sets r->err on failure. */
 void *kn_out(struct rt_run *r, int k, int rank, const int64_t *dim);
 /* Allocates the outputs that do not exist yet, with the shapes that `infer` computes from the run's
  * actual inputs. */
@@ -93,7 +94,7 @@ enum rt_status kn_view(struct rt_run *r, int k, int in, int rank, const int64_t 
  */
 bool kn_hand_on(struct rt_run *r, int in);
 /* Makes output k a view of shape `dim` into input `in` from element `first` on. The elements of the
- * view must be contiguous, and the input must own them by rt_tensor.buf. */
+ * view must be contiguous, and the input must own them through rt_tensor.buf. */
 enum rt_status kn_out_slice(struct rt_run *r, int k, int in, int64_t first, int rank,
                             const int64_t *dim);
 
@@ -118,7 +119,7 @@ enum rt_status kn_walk_copy(enum rt_dtype dtype, const struct kn_walk *w, void *
                             const void *src, struct rt_run *r);
 /* Performs the strided copy `w` into memory that outlives the run, and always completes. */
 void kn_walk_write(enum rt_dtype dtype, const struct kn_walk *w, void *dst, const void *src);
-/* Copies n elements to dst, which must be initialised. */
+/* Copies n elements to dst, whose elements must be initialised. */
 static inline void kn_copy(enum rt_dtype dtype, void *dst, const void *src, int64_t n)
 {
     if (n <= 0)

@@ -236,8 +236,8 @@ static enum rt_status diag_run(struct rt_run *r)
     return st;
 }
 
-/* The op is row-wise along the batch dimensions of its output, which are all but the last `inner`
- * dimensions. */
+/* Marks the op as row-wise along the batch dimensions of its output, which are all but the last
+ * `inner` dimensions. */
 static void outer_rows(struct rt_rows *r, int inner)
 {
     int axis = -1;

@@ -4,9 +4,9 @@
 #include "kernels/cpu/types.h"
 
 enum {
-    CHUNK = 4096, /* the most rows that are copied between two deadline checks */
+    CHUNK = 4096, /* maximum number of rows that are copied between two deadline checks */
     MOVE = 16,
-    MOVES = 16, /* the most moves per row; memcpy copies longer rows */
+    MOVES = 16, /* maximum number of moves per row; memcpy copies longer rows */
 };
 
 #define HAS_OUTSIDE(T)                                                                             \

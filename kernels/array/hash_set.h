@@ -1,9 +1,9 @@
 /*
- * Hashing to find equal items of one size: an open-addressing hash table holds the items' numbers,
- * and the values stay in place. Strings are compared by their bytes, -0.0 equals 0.0, and NaN
- * equals nothing.
+ * Hashing to find equal items of one size: an open-addressing hash table holds item indices, and
+ * the values stay in place. Strings are compared by their bytes, -0.0 equals 0.0, and NaN equals
+ * nothing.
  *
- * Items may come from a client, so their hash is keyed with a key of the process
+ * Items may come from a client, so they are hashed with a random per-process key
  * (runtime/base/siphash.h), and a caller spends KN_PROBE_WORK for each occupied slot that it
  * probes.
  */

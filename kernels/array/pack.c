@@ -58,7 +58,7 @@ static enum rt_status pack_run(struct rt_run *r)
         *(i < axis ? &outer : &inner) *= r->in[0].dim[i];
     if (outer * inner == 0 || (r->n_in == 1 && kn_hand_on(r, 0)))
         return RT_OK;
-    /* scalars, which are mostly the dimensions of shapes */
+    /* fast path for scalars, which are usually the dimensions of a shape */
     if (inner == 1 && outer == 1 && rt_dtype_size(dt) == 4) {
         uint32_t *o = r->out[0].data;
         for (int k = 0; k < r->n_in; k++)
@@ -75,8 +75,8 @@ static enum rt_status pack_run(struct rt_run *r)
     return RT_OK;
 }
 
-/* The op is row-wise if all inputs that depend on the batch have their rows along one axis. The
- * rows' axis moves by one if the new axis comes before it. */
+/* Marks the op as row-wise if all inputs that depend on the batch have their rows along one axis.
+ * The rows' axis moves by one if the new axis comes before it. */
 static void pack_rows(struct rt_rows *r)
 {
     int axis = -1;

@@ -112,7 +112,8 @@ static enum rt_status stitch_run(struct rt_run *r)
         return r->err->code;
     struct rt_tensor *o = &r->out[0];
     enum rt_status st = RT_OK;
-    if (rt_dtype_is_plain(dt) && rt_tensor_count(o)) /* an output row that no index names is zero */
+    /* an output row that no index selects is zero */
+    if (rt_dtype_is_plain(dt) && rt_tensor_count(o))
         st = kn_zero_chunks(r, o->data, rt_tensor_bytes(o));
     int64_t left = RT_WORK;
     for (int k = 0; k < n; k++)

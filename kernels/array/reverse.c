@@ -147,12 +147,12 @@ static enum rt_status sequence_run(struct rt_run *r)
     if (rt_tensor_count(t) == 0)
         return RT_OK;
     kn_strides(t->rank, t->dim, stride);
-    /* 64 is the cost of the two short copies, in units of rt_run_spend. */
+    /* 64 is the cost of starting the two copies of a sequence, in units of rt_run_spend. */
     const int64_t work = 4 * rt_tensor_count(t) / t->dim[b] + 64;
     struct kn_walk w = {.rank = t->rank};
     for (int64_t i = 0; i < t->dim[b] && !st; i++) {
         const int64_t n = kn_int_at(&r->in[1], i), base = i * stride[b];
-        /* Copies first the reversed part, then the part that stays in order. */
+        /* Copies the reversed part of the sequence first, then the part that stays in order. */
         for (int part = 0; part < 2 && !st; part++) {
             for (int k = 0; k < t->rank; k++) {
                 w.dim[k] = k == b ? 1 : t->dim[k];

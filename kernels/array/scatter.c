@@ -5,7 +5,7 @@
 
 enum mode { PUT, ADD, SUB, MIN, MAX };
 
-/* Combines n updates with n elements of dst, as `mode` says. */
+/* Combines n updates with n elements of dst by the operation `mode`. */
 static bool combine(enum rt_dtype dtype, enum mode mode, void *dst, const void *src, int64_t n)
 {
 #define X(dt, T)                                                                                   \

@@ -13,7 +13,7 @@ enum { KN_SORT_RUN = 1 << 14 };
  * Sorts like qsort, with deadline checks in between; the order of equal elements is unspecified.
  * More than KN_SORT_RUN elements need a second array of the same size, which counts towards the
  * run's memory limit. Any status but RT_OK means that the run should end or has reached its memory
- * limit; the array may then be no permutation of the original.
+ * limit; the array may then have lost or duplicated elements.
  */
 enum rt_status kn_sort(struct rt_run *r, void *base, int64_t n, size_t size,
                        int (*compare)(const void *a, const void *b));

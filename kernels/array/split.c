@@ -28,7 +28,7 @@ static enum rt_status share(struct rt_run *r, int k, int in, int64_t first)
     return kn_out_slice(r, k, in, first, o.rank, o.dim);
 }
 
-/* Writes all parts. The caller has set the shapes of the outputs. */
+/* Splits input `in` along `axis` into all outputs, whose shapes the caller has set. */
 static enum rt_status cut(struct rt_run *r, int in, int axis)
 {
     const struct rt_tensor *t = &r->in[in];

@@ -4,9 +4,9 @@
 #include "kernels/entry.h"
 #include "runtime/base/checked.h"
 
-/* Sets the dependence of a tensor that is repeated to the batch size from one that does not depend
- * on the batch. If exactly one axis grew from length 1 to the batch size, that axis holds rows. If
- * none did, the result depends on the batch size only. */
+/* Sets the row dependence of an output for which an input that does not depend on the batch is
+ * repeated up to the batch size. If exactly one axis grew from length 1 to the batch size, that
+ * axis holds rows. If none did, the result depends on the batch size only. */
 static void rows_made(struct rt_rows *r, int64_t (*was)(const struct rt_rows *, int))
 {
     const struct rt_shape *o = &r->out[0].shape;

@@ -6,8 +6,8 @@
 enum { SINK = 64 }; /* the cost of one heap sift-down, in units of rt_run_spend */
 
 /*
- * Writes the indices of the k best of n values: larger values come first, and equal values by
- * index. `heap` holds k indices; its root is the worst of the values kept.
+ * Writes the indices of the k best of n values: larger values come first, and equal values are
+ * ordered by index. `heap` holds k indices; its root is the worst of the values kept.
  */
 #define SELECT_TOP(dt, T, ...)                                                                     \
     static bool before_##dt(const T *v, int64_t a, int64_t b)                                      \
@@ -147,7 +147,7 @@ static enum rt_status top_run(struct rt_run *r)
     return RT_OK;
 }
 
-/* The op is row-wise unless the batch axis is the last axis, along which the op selects. */
+/* Marks the op as row-wise unless the batch axis is the last axis, along which the op selects. */
 static void top_rows(struct rt_rows *r)
 {
     if (kn_rows_independent(r) || r->in_dep[0].kind != RT_DEP_ROWS || !kn_rows_free(r, 1))

@@ -10,21 +10,22 @@
 #include "runtime/exec/parallel.h"
 
 enum {
-    /* MOST_TERMS: the most terms of the sums that im2col copies at a time. IM2COL_FLOATS: the most
-     * floats that it copies, which fill at most half of a core's own cache. */
+    /* MOST_TERMS: maximum number of terms per sum that im2col copies at a time. IM2COL_FLOATS:
+     * maximum number of floats that im2col copies at a time; they fill at most half of a core's own
+     * cache. */
     MOST_TERMS = 512,
     IM2COL_FLOATS = 1 << 16,
     MOST_ROWS = 336,
     LEAST_ROWS = 28,
-    /* WEIGHTS_CACHED: weights, in floats, that stay in a core's own cache next to the copies. With
-     * so few weights, a block has at most OUTPUTS outputs, because its outputs are far apart when
-     * they are first written. */
+    /* WEIGHTS_CACHED: maximum number of weights, in floats, that stay in a core's own cache next to
+     * the im2col copies. If the weights stay in the cache, a block has at most OUTPUTS outputs,
+     * because its outputs are far apart when they are first written. */
     WEIGHTS_CACHED = 1 << 18,
     OUTPUTS = 1 << 15,
     /* multiplications in the time that one element takes to be read or written */
     MACS_PER_ELEMENT = 32,
-    /* Floats in a cache line. Rows of copies whose distance is a power of two would share cache
-     * sets, so a line of padding is put between them. */
+    /* Floats in a cache line. Rows of im2col copies whose distance is a power of two would share
+     * cache sets, so a line of padding is put between them. */
     LINE = 16,
 };
 enum { LONG_SUM = 128, LEAST_CHANNELS = 16, SHORT_ROW = 10 };
@@ -56,10 +57,10 @@ static bool is_in_place(const struct kn_conv_shape *g)
 }
 
 /*
- * Returns whether this kernel may be the fastest. Without im2col, it may be where sums are long, or
- * the input has many more channels than the output, or the output is one pixel. With im2col, it may
- * be where oneDNN, which computes a row of outputs at a time, has short rows or strides, unless
- * channels are so few that copying takes as long as multiplying.
+ * Returns whether this kernel may be the fastest. Without im2col, it may be fastest where sums are
+ * long, or the input has many more channels than the output, or the output is one pixel. With
+ * im2col, it may be fastest where oneDNN, which computes a row of outputs at a time, has short rows
+ * or strides, unless channels are so few that copying takes as long as multiplying.
  */
 static bool may_pay(const struct kn_conv_shape *g)
 {

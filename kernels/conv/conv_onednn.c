@@ -50,7 +50,8 @@ static dnnl_status_t image_md(const struct kn_conv_shape *g, bool wide, dnnl_dat
 
 static void filter_format(const struct kn_conv_shape *g, struct kn_conv_filter *f)
 {
-    memset(f, 0, sizeof *f); /* clears the padding too, because keys are compared as bytes */
+    /* clears the struct's padding too, because keys are compared as bytes */
+    memset(f, 0, sizeof *f);
     f->groups = g->groups;
     f->ci = g->ci;
     f->co = g->co;

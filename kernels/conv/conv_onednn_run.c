@@ -33,7 +33,7 @@ static enum rt_status make_unfused(const struct kn_conv *c, struct kn_conv_onedn
     return RT_OK;
 }
 
-/* The number of runs that met a NaN after which the fused activation is no longer used. */
+/* The fused activation is no longer used after MOST_NAN runs have met a NaN. */
 enum { MOST_NAN = 8 };
 
 /* Runs one execution for the `n` outputs that begin at `at`, and the epilogue steps that oneDNN

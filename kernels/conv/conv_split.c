@@ -2,8 +2,9 @@
 
 #include "kernels/cpu/parallel.h"
 
-/* CACHED: output elements of one execution that stay in the cache until the epilogue has run.
- * FILTER_CACHED: elements of a filter that stays in the cache at the same time. */
+/* CACHED: maximum number of output elements of one execution that stay in the cache until the
+ * epilogue has run. FILTER_CACHED: maximum number of elements of a filter that stays in the cache
+ * at the same time. */
 enum { CACHED = 65536, FILTER_CACHED = 131072 };
 
 int64_t kn_conv_image_in(const struct kn_conv_shape *g)
@@ -125,8 +126,8 @@ struct kn_conv_block kn_conv_split_block(const struct kn_conv_shape *g,
                                   .dst_at = first * (g->transposed ? src_size : dst_size)};
 }
 
-/* Returns whether a split into this number of rows is valid. With more than two blocks, all padding
- * must belong to the first and the last block, and no block may lie entirely in the padding. */
+/* Returns whether the split's number of rows is valid. With more than two blocks, all padding must
+ * belong to the first and the last block, and no block may lie entirely in the padding. */
 static bool can_split_rows(const struct kn_conv_shape *whole, const struct kn_conv_split *split)
 {
     const int64_t blocks = blocks_of(whole, split);

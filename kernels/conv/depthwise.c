@@ -10,7 +10,7 @@ enum {
     PIXELS = 7,
     /* If the rows of a window fit in the L1 cache for at least LEAST_CHANNELS channels, as many
      * channels as fit are processed together. Wider images are read in memory order, with all
-     * channels at once. */
+     * channels together. */
     NEAR_BYTES = 32768,
     LEAST_CHANNELS = 64,
 };

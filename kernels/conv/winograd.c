@@ -18,7 +18,8 @@ bool kn_winograd_init(struct kn_winograd *w)
     return kn_winograd_tiles_init(&w->tiles);
 }
 
-enum { PACKED = 8 }; /* filters that are transformed together; panel widths are multiples of it */
+/* number of filters that are transformed together; panel widths are multiples of this number */
+enum { PACKED = 8 };
 
 /* Computes the weight transform G g G' of PACKED adjacent 3x3 filters, in double, because the
  * rounding of weights affects every output. `tap`: floats from one of the nine taps to the next;

@@ -23,12 +23,12 @@ struct state {
 enum {
     LEAST_CHANNELS = 32,
     LEAST_SIDE = 6,
-    /* From this many outputs per side on, only a small share of the outputs of 4x4 tiles lies
+    /* From LARGE_SIDE outputs per side on, only a small share of the outputs of 4x4 tiles lies
      * outside the image, and even one image has enough tiles to pay for the larger transformed
      * weights. */
     LARGE_SIDE = 20,
-    /* With fewer outputs per image, reading the larger weights of 4x4 tiles costs more than the
-     * multiplications that they save. */
+    /* With fewer than MIN_OUTPUTS_OF_4X4 outputs per image, reading the larger weights of 4x4 tiles
+     * costs more than the multiplications that they save. */
     MIN_OUTPUTS_OF_4X4 = 100,
 };
 /* The largest error allowed, relative to the largest magnitude, as measured for the node's

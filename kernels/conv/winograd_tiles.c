@@ -10,10 +10,11 @@
 
 enum {
     LINE = 16, /* floats in a cache line */
-    /* The fewest tiles per block, because the transformed weights are read once per block. */
+    /* The minimum number of tiles per block. It keeps the number of blocks low, because the
+     * transformed weights are read once per block. */
     MIN_TILES = 32,
-    /* The most bytes of transformed weights with which cores compute blocks of their own, so that
-     * each core reads all weights. */
+    /* If the transformed weights have at most L2_BYTES bytes, each core computes its own blocks and
+     * reads all weights. */
     L2_BYTES = 1 << 20,
     TRANSFORM = 16, /* multiplications in the time that one value takes to be transformed */
     /* number of blocks per core from which on an extra block on some cores costs little */

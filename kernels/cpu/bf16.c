@@ -16,8 +16,8 @@ enum {
     PACK_ROWS = 64,
     /* rows of the result that one panel computes before the next panel begins */
     SLAB = 64,
-    WORK = 1 << 22,      /* the least number of multiply-adds per shard */
-    CHECK_SHARDS = 1024, /* the most shards computed between two deadline checks */
+    WORK = 1 << 22,      /* minimum number of multiply-adds per shard */
+    CHECK_SHARDS = 1024, /* maximum number of shards computed between two deadline checks */
 };
 
 static atomic_bool pretended;

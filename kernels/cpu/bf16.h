@@ -1,6 +1,6 @@
 /*
- * bfloat16 as an opt-in of a session (rt_tuning.bf16): constant matrices and filters are stored in
- * bfloat16, while sums and results stay float.
+ * bfloat16 arithmetic, which a session can enable (rt_tuning.bf16): constant matrices and filters
+ * are stored in bfloat16, while sums and results stay float.
  *
  * On processors with bfloat16 instructions, oneDNN computes the matrix multiplications, and
  * activations are rounded too. On every processor, a matrix that is too large for any cache is

@@ -3,11 +3,11 @@
 #include <stdatomic.h>
 
 enum {
-    MIN_SHARD_WORK = 1 << 16, /* the least work per shard, which takes about 20 microseconds */
+    MIN_SHARD_WORK = 1 << 16, /* minimum work per shard, which takes about 20 microseconds */
     /* several shards per core, so that a slow core can compute fewer than the others */
     SHARDS_PER_CORE = 4,
-    /* The number of shards is raised if the idle time of cores that wait for the last shard stays
-     * below 1/EVEN of the total. */
+    /* More shards are used if that keeps the idle time of cores that wait for the last shard below
+     * 1/EVEN of the total time. */
     EVEN = 16,
 };
 
@@ -35,7 +35,7 @@ static void do_rows(void *arg, int64_t i)
 }
 
 /* Each shard counts its own work between deadline checks. The work of all shards is also added to
- * the run's count, so that a kernel that calls this function for each of many small items checks
+ * the run's count, so that a kernel that starts a parallel loop for each of many small items checks
  * the deadline as well. */
 static enum rt_status parallel_run(struct job *j, double work)
 {

@@ -9,8 +9,8 @@
 #include "runtime/core/op.h"
 
 enum {
-    KN_SHARD_MACS = 2000000, /* multiply-adds that justify using another core */
-    /* With at least this many rows per core, splitting rows is cheaper than splitting columns:
+    KN_SHARD_MACS = 2000000, /* number of multiply-adds that justifies using another core */
+    /* With at least KN_SHARD_ROWS rows per core, splitting rows is cheaper than splitting columns:
      * weights that all cores read cost less than rows that each core fetches from the core that has
      * just written them. */
     KN_SHARD_ROWS = 64,

@@ -152,7 +152,8 @@ static inline float kn_tanh_f32(float x)
     KN_TANH_POLYNOMIAL(p, z);
     const float near_zero = x + x * (z * p);
     const float far = 1.0f - 2.0f / (kn_exp_f32(2.0f * a) + 1.0f);
-    return kn_copysign(kn_select(a < 0.625f, near_zero, far), x); /* also keeps the sign of -0.0 */
+    /* kn_copysign also keeps the sign of -0.0 */
+    return kn_copysign(kn_select(a < 0.625f, near_zero, far), x);
 }
 
 static inline float kn_sigmoid_f32(float x)
@@ -172,7 +173,8 @@ static inline float kn_erf_f32(float x)
     p = p * z - 3.761263848e-01f;
     p = p * z + 1.128379167e+00f;
     /* For a > 1, a polynomial gives -log(1 - erf(a)); from 4 on, erf is 1. */
-    const float c = kn_select(a > 4.0f, 4.0f, a); /* with ?:, gcc would split off the path for 4 */
+    /* kn_select, because with ?: gcc would add a branch for the constant 4 */
+    const float c = kn_select(a > 4.0f, 4.0f, a);
     float q = 2.168710718e-05f;
     q = q * c - 4.413395306e-04f;
     q = q * c + 4.204578095e-03f;

@@ -14,10 +14,11 @@
 #include "runtime/fusion/embedding.h"
 
 enum {
-    WIDTH = 64, /* columns that are summed together, in registers */
-    /* columns that are summed together in narrow tables and in the remainder of a row */
+    WIDTH = 64, /* number of columns that are summed together, in registers */
+    /* number of columns that are summed together in narrow tables and in the remainder of a row */
     FEW = 16,
-    ROWS = 64, /* rows per partial sum; partial sums reduce the rounding error of long sums */
+    /* number of rows per partial sum; partial sums reduce the rounding error of long sums */
+    ROWS = 64,
 };
 
 /* Reports an error under the name of a node that the fusion replaced. */

@@ -61,9 +61,9 @@ void kn_epilogue_infer_in_place(struct rt_infer *x, const struct rt_shape *unfus
  * the inputs of the op's schema. */
 void kn_epilogue_rows(struct rt_rows *r, void (*unfused)(struct rt_rows *r));
 
-/* Reads the epilogue in prepare. *broadcast_bytes: the scratch bytes that the kernel must add to
- * its own and pass to kn_epilogue_output (0: none). Returns INTERNAL if the node's epilogue text
- * contains an unknown word. */
+/* Reads the epilogue in prepare. *broadcast_bytes: the number of scratch bytes, possibly 0, that
+ * the kernel must add to its own and pass to kn_epilogue_output. Returns INTERNAL if the node's
+ * epilogue text contains an unknown word. */
 enum rt_status kn_epilogue_prepare(struct kn_epilogue *t, const struct rt_prep *p,
                                    size_t *broadcast_bytes);
 /* Returns the memory that the kernel writes: the output, or `scratch` if the residual is
@@ -96,8 +96,8 @@ void kn_epilogue_apply_out_of_place(const struct kn_epilogue *t, const struct rt
 /*
  * Returns, for kernels that cannot compute out of place, a run whose residual is a copy in
  * `workspace` if the output lies over the residual, else `r`. workspace: kn_epilogue_residual_bytes
- * of scratch memory. A broadcast residual needs no copy, and then these are the *broadcast_bytes of
- * kn_epilogue_prepare.
+ * of scratch memory. A broadcast residual needs no copy; the scratch memory then serves as the
+ * *broadcast_bytes of kn_epilogue_prepare.
  */
 enum { KN_EPILOGUE_MAX_INPUTS = 5 /* three of the inputs belong to the epilogue */ };
 struct kn_epilogue_residual_copy {

@@ -19,20 +19,21 @@
 #include "runtime/base/checked.h"
 
 enum {
-    BLOCK = 1 << 13, /* scores that are processed together */
-    /* the fewest rows of scores that are processed together, because a GEMM with fewer rows is
-     * slow */
+    BLOCK = 1 << 13, /* number of scores that are processed together */
+    /* minimum number of rows of scores that are processed together, because a GEMM with fewer rows
+     * is slow */
     BLOCK_ROWS = 42,
-    PACK_ROWS = 8, /* With fewer rows, kn_gemm_run multiplies, because packing does not pay. */
+    /* With fewer than PACK_ROWS rows, kn_gemm_run multiplies, because packing does not pay. */
+    PACK_ROWS = 8,
     /* number of heads per core from which on an uneven division of heads costs little */
     MANY_HEADS = 8,
-    /* The fewest rows per shard when a head is divided: each shard packs the head's keys and values
-     * again. */
+    /* The minimum number of rows per shard when a head is divided: each shard packs the head's keys
+     * and values again. */
     SPAN_ROWS = 32,
-    SLOT_MOST = 1 << 22, /* the most scores of one shard, unless a single row is longer */
-    /* the most scores of all shards that run concurrently, unless one shard needs more */
+    SLOT_MOST = 1 << 22, /* maximum number of scores of one shard, unless a single row is longer */
+    /* maximum number of scores of all shards that run concurrently, unless one shard needs more */
     ALL_MOST = 1 << 24,
-    ROUND = 1 << 28 /* multiplications between two deadline checks */
+    ROUND = 1 << 28 /* number of multiplications between two deadline checks */
 };
 
 /* ---- shapes ---- */
@@ -137,8 +138,8 @@ static enum rt_status attention_infer(struct rt_infer *x)
     return st;
 }
 
-/* The op is row-wise: a row's context depends on that row of queries, keys and values, and on the
- * same row of each operand that has rows. */
+/* Marks the op as row-wise: a row's context depends on that row of queries, keys and values, and on
+ * the same row of each operand that has rows. */
 static void rows(struct rt_rows *r)
 {
     struct rt_attention op;
@@ -164,7 +165,7 @@ static void rows(struct rt_rows *r)
 struct step {
     enum rt_attention_op op;
     int a, b;          /* indexes of the node's inputs that are the step's operands */
-    int64_t stride[4]; /* strides of operand a along batch, head, query and key */
+    int64_t stride[4]; /* strides of operand a along the batch, head, query and key axes */
 };
 
 /* Strides of a tensor of heads, in elements. The stride of batch or head is 0 if one entry is

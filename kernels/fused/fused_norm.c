@@ -66,8 +66,8 @@ static enum rt_status layer_norm_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* The op is row-wise if the normalised axes lie within a row of the batch. Scale and offset lie
- * along the last axis and must be constant. */
+/* Marks the op as row-wise if the normalised axes lie within a row of the batch. Scale and offset
+ * lie along the last axis and must be constant. */
 static void rows(struct rt_rows *r)
 {
     const int rank = r->in[RT_LAYER_NORM_X].shape.rank, out_rank = r->out[0].shape.rank;

@@ -15,7 +15,8 @@ enum { WORK = 4 };
 
 /* ---- shapes ---- */
 
-/* Reports the errors for x of the Split, Pack and Reshape that the fusion replaced. */
+/* Checks the shape of x, and reports the errors that the replaced Split, Pack and Reshape would
+ * report for it. */
 static enum rt_status check(const struct rt_rotary *op, const struct rt_shape *x,
                             struct rt_error *err)
 {
@@ -56,7 +57,7 @@ static enum rt_status infer(struct rt_infer *x)
     return st ? st : kn_broadcast(&x->out[0].shape, &plain, &turned, x->err);
 }
 
-/* The op is row-wise like an element-wise op, except along the last axis, whose elements are
+/* Marks the op as row-wise like an element-wise op, except along the last axis, whose elements are
  * combined. */
 static void rows(struct rt_rows *r)
 {
@@ -69,7 +70,7 @@ static void rows(struct rt_rows *r)
 
 struct rotary {
     bool interleaved;
-    int64_t n, half;     /* elements of x along its last axis; half of them */
+    int64_t n, half;     /* number of elements of x along its last axis; half that number */
     int64_t n_rows, out; /* number of output rows; elements per row */
     int rank;            /* number of output dimensions, not counting the last one */
     int64_t dim[RT_MAX_RANK];

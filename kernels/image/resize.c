@@ -85,7 +85,7 @@ static enum rt_status infer_resize(struct rt_infer *x)
     return RT_OK;
 }
 
-/* The op is row-wise; the second input, the size, is small and shared by all rows. */
+/* Marks the op as row-wise; the second input, the size, is small and shared by all rows. */
 static void rows_resize(struct rt_rows *r)
 {
     rt_rows_first(r);

@@ -38,7 +38,7 @@ static void source_close(struct source *s)
 
 static enum rt_status check_run(void *arg, struct rt_error *err)
 {
-    (void)err; /* unused, because rt_run_check sets the run's own error */
+    (void)err; /* err is unused, because rt_run_check sets the run's own error */
     return rt_run_check(arg);
 }
 

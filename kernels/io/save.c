@@ -47,7 +47,8 @@ static enum rt_status run_save(struct rt_run *r)
             return rt_fail(r->err, RT_INVALID_ARGUMENT, "Got %d tensors but %lld %s.", n,
                            (long long)r->in[k].dim[0], what);
     }
-    /* Both arrays share one allocation, because a kernel has only one block of scratch memory. */
+    /* The arrays of slices and of names share one allocation, because a kernel has only one block
+     * of scratch memory. */
     slices = rt_scratch(r, ((size_t)n + 1) * (sizeof *slices + sizeof *names));
     if (!slices)
         return r->err->code;

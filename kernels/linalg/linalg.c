@@ -112,8 +112,8 @@ static enum rt_status infer_triangular(struct rt_infer *x)
     return RT_OK;
 }
 
-/* The op is row-wise along a batch axis. An input that does not depend on the batch must lack that
- * axis or have length 1 along it. */
+/* Marks the op as row-wise along a batch axis. An input that does not depend on the batch must lack
+ * that axis or have length 1 along it. */
 static void rows_matrices(struct rt_rows *r)
 {
     /* cut: number of dimensions that the output lacks, 0 or 2. base: rank of the operands, with

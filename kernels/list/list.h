@@ -16,7 +16,7 @@ struct kn_list {
     int64_t max; /* maximum number of items, or -1 if there is none */
     int64_t n, capacity;
     struct rt_tensor *item; /* an item whose dtype is RT_NO_DTYPE was never written */
-    /* holds the array `item`; counts in the memory pool like a tensor's memory */
+    /* holds the array `item`; the memory pool counts it like a tensor's memory */
     struct rt_buffer *memory;
 };
 extern const struct rt_object_type kn_list_type;

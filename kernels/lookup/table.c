@@ -191,7 +191,8 @@ TABLE(mutable_hash_table_of_tensors_v2, "MutableHashTableOfTensorsV2",
 
 /* ---- items ---- */
 
-enum { KEY_WORK = 128 }; /* the cost of hashing a key and reading its uncached memory */
+/* the cost of hashing a key and reading its uncached memory, in units of rt_run_spend */
+enum { KEY_WORK = 128 };
 
 static size_t key_bytes(const struct kn_table *t)
 {
@@ -313,8 +314,9 @@ static enum rt_status compact(struct rt_run *r, int64_t *left, struct kn_table *
 {
     const size_t bytes = (size_t)t->n_slots * sizeof *t->slot;
     int64_t n = 0, *slot;
-    /* For a while, two arrays of slots exist. The second one counts towards the run's memory limit
-     * rather than the table's, because a table at its limit must still be able to compact. */
+    /* The old and the new array of slots exist at the same time. The new one counts towards the
+     * run's memory limit rather than the table's, because a table at its limit must still be able
+     * to compact. */
     enum rt_status st = rt_pool_hold(rt_run_pool(r), bytes, 0, "a hash table", r->err);
 
     if (st)

@@ -147,7 +147,7 @@ static uint64_t bucket_hash(const struct kn_table *t, const void *key)
 
 /* Sets bucket[b] to the item in bucket b of TensorFlow's bucket array, or to -1. There are more
  * buckets than items. TensorFlow's hash has no secret seed, so a client may choose keys whose probe
- * sequences pass all keys placed before; probes therefore count as work. */
+ * sequences pass all keys placed earlier; probes therefore count as work. */
 static enum rt_status place(struct rt_run *r, const struct kn_table *t, int64_t *bucket)
 {
     const uint64_t mask = (uint64_t)t->dense.n_buckets - 1;

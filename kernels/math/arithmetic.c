@@ -41,7 +41,7 @@ KN_FOR_REALS(KN_BINARY_SAME, squared_difference, SQUARED_DIFFERENCE)
 KN_FOR_COMPLEX(KN_BINARY_SAME, squared_difference, SQUARED_MODULUS)
 KN_BINARY_OP(squared_difference, "SquaredDifference", NUMBERS, NULL)
 
-/* Add of strings concatenates them. */
+/* Runs Add on strings, which concatenates them. */
 static enum rt_status add_strings_run(struct rt_run *r)
 {
     struct kn_pairs at;
@@ -190,7 +190,7 @@ static uint64_t int_pow(uint64_t x, uint64_t y)
 
 #define POW(dt, x, y) pow(x, y)
 /* An element's result must not depend on whether a call computes one element or a row, because rows
- * may use the shortcut below. */
+ * may use the shortcut of POW_OR_SQUARE. */
 #define POW_REAL(dt, x, y) ((y) == 2 ? (x) * (x) : (y) == 3 ? CUBE(dt, x) : (KN_C(dt))pow(x, y))
 #define CUBE(dt, x)                                                                                \
     (sizeof(x) == sizeof(float) ? (KN_C(dt))((double)(x) * (double)(x) * (double)(x))              \

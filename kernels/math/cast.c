@@ -261,7 +261,7 @@ static enum rt_status bitcast_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* The op is row-wise unless the batch axis is the last dimension, which Bitcast may add or
+/* Marks the op as row-wise unless the batch axis is the last dimension, which Bitcast may add or
  * remove. */
 static void bitcast_rows(struct rt_rows *r)
 {

@@ -141,7 +141,7 @@ struct plan {
     kn_binary_row *row;
     const struct kn_refusal *refusal;
     int64_t n_rows; /* product of dim[1..], or 0 if there are no elements */
-    /* if > 0, b is one short row that is broadcast to all of a, and `line` holds this many copies
+    /* if > 0, b is one short row that is broadcast to all of a, and `line` holds `repeats` copies
      * of it */
     int64_t repeats;
     int64_t sa0, sb0, row_bytes;

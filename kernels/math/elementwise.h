@@ -67,13 +67,13 @@ enum rt_status kn_binary_prepare(struct rt_prep *p, const struct kn_binary *op, 
 enum rt_status kn_binary_run(struct rt_run *r);
 /* Runs the loops without reporting errors; sets *good to false if a row function returned false. */
 enum rt_status kn_binary_walk(struct rt_run *r, bool *good);
-/* The most elements that a kernel may process between two deadline checks. */
+/* The maximum number of elements that a kernel may process between two deadline checks. */
 enum { KN_CHUNK = 1 << 18 };
 
 /* ---- loops from expressions ---- */
 
-/* Defines a loop over a row of type T that writes type R: it stores EXPR(dt, x) of x = GET(element)
- * by PUT. */
+/* Defines a loop over a row of type T that writes type R: it stores EXPR(dt, x), where x =
+ * GET(element), by PUT. */
 #define KN_MAP_LOOP(FAST, FN, T, C, GET, R, PUT, EXPR, dt)                                         \
     FAST static void FN(void *dst, const void *src, int64_t n)                                     \
     {                                                                                              \

@@ -117,7 +117,7 @@ KN_FOR_COMPLEX(REDUCER, sum, double _Complex, double _Complex, ZERO, AS_IS, ADD,
 const struct kn_reducer kn_reduce_sum[RT_N_DTYPES] = {KN_FOR_NUMBERS(REDUCER_ROW, sum)};
 
 /*
- * Mean. Means of integers are truncated. The mean of no elements is 0 for integers and NaN for
+ * Mean: a mean of integers is truncated. The mean of no elements is 0 for integers and NaN for
  * floats. Sums of signed integers stay unsigned until the end, because gcc 12 miscompiles additions
  * that change the signedness on the way.
  */
@@ -236,8 +236,8 @@ static enum rt_status reduce_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* The op is row-wise unless the axis of the rows is reduced. Reduced axes before the rows' axis
- * shift it, unless they are kept. */
+/* Marks the op as row-wise unless the axis of the rows is reduced. Reduced axes before the rows'
+ * axis shift it, unless they are kept. */
 static void reduce_rows(struct rt_rows *r)
 {
     const struct rt_tensor *axes = r->in[1].value;
@@ -509,8 +509,8 @@ static void arg_rows(struct rt_rows *r)
         r->out_dep[0] = (struct rt_dep){RT_DEP_ROWS, in->axis - (in->axis > axis)};
 }
 
-/* Returns the index of the best of n values that are `step` apart: the first of equal values, and
- * never a NaN. */
+/* Returns the index of the best (largest or smallest) of n values that are `step` apart: the first
+ * of equal values, and never a NaN. */
 typedef int64_t arg_fn(const void *src, int64_t n, int64_t step);
 
 /* Defines the search in contiguous floats: it finds the best value first, then its index. */

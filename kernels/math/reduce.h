@@ -15,7 +15,7 @@
 #include "kernels/cpu/types.h"
 #include "kernels/entry.h"
 
-enum { KN_REDUCE_WIDTH = 256 }; /* the most accumulators that one call updates */
+enum { KN_REDUCE_WIDTH = 256 }; /* maximum number of accumulators that one call updates */
 
 /* An accumulator that is large enough for every type. */
 union kn_acc {

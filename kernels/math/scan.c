@@ -34,7 +34,7 @@ static enum rt_status scan_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* The op is row-wise unless the op scans along the axis of the rows. */
+/* Marks the op as row-wise unless the op scans along the axis of the rows. */
 static void scan_rows(struct rt_rows *r)
 {
     int64_t axis;

@@ -219,7 +219,8 @@ static enum rt_status select_prepare(struct rt_prep *p, void **state)
     return make_plan(p, in, state);
 }
 
-/* The op is row-wise; a condition with one value per row lies along axis 0 of the other inputs. */
+/* Marks the op as row-wise; a condition with one value per row lies along axis 0 of the other
+ * inputs. */
 static void select_rows(struct rt_rows *r)
 {
     if (r->in[0].shape.rank != 1 || r->in[1].shape.rank == 1) {

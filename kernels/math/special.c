@@ -22,8 +22,8 @@ KN_MAP_OP(erfc, "Erfc", FLOATS)
 
 /*
  * Returns the z > 0 whose upper tail probability is q <= 1/2. The leading term of the tail gives a
- * rough start; Halley's method then solves for log q, which is nearly a parabola in z. Four steps
- * reach the precision of double.
+ * rough start; Halley's method then solves for log q, which is nearly a quadratic function of z.
+ * Four steps reach the precision of double.
  */
 static double upper_quantile(double q)
 {
@@ -73,7 +73,7 @@ static double erfinv(double x)
     if (a == 1)
         return copysign(INFINITY, x);
     double z = upper_quantile((1 - a) / 2) * M_SQRT1_2;
-    if (a < 0.5) /* 1 - a has lost low digits of a */
+    if (a < 0.5) /* 1 - a has lost the low digits of a */
         z -= (erf(z) - a) * exp(z * z) * 0.88622692545275801;
     return copysign(z, x);
 }

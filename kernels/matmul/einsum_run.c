@@ -58,7 +58,8 @@ static void step(const struct kn_einsum_view *v, int n, int64_t *at, int64_t *p)
     X(RT_C128, double _Complex, double _Complex)
 BODIES(SUMS)
 
-/* Copies src[j] to dst[i], where i and j follow the same index with strides of their own. */
+/* Copies src[j] to dst[i], where i and j are the offsets of the same index under the two tensors'
+ * strides. */
 static enum rt_status copy(struct rt_run *r, enum rt_dtype d, void *dst, const int64_t *to,
                            const void *src, const int64_t *from, int n, const int64_t *dim)
 {
@@ -165,7 +166,7 @@ static enum rt_status einsum_multiply(const struct kn_einsum_plan *s, const char
     return RT_OK;
 }
 
-/* Computes an equation with one operand into c. */
+/* Computes an equation with one operand and writes the result to c. */
 static enum rt_status rearrange(const struct kn_einsum_plan *s, const void *src, char *c,
                                 struct rt_run *r)
 {
@@ -185,7 +186,7 @@ static enum rt_status rearrange(const struct kn_einsum_plan *s, const void *src,
     return !st && s->out.dense ? put(s, workspace + o->copy_at, steps, c, r) : st;
 }
 
-/* Computes an equation with two operands into c. */
+/* Computes an equation with two operands and writes the result to c. */
 static enum rt_status contract(const struct kn_einsum_plan *s, const void *a, const void *b,
                                char *c, struct rt_run *r)
 {
@@ -199,7 +200,7 @@ static enum rt_status contract(const struct kn_einsum_plan *s, const void *a, co
     return !st && s->out.dense ? put(s, workspace + s->out.copy_at, s->out.step, c, r) : st;
 }
 
-/* Returns whether both sides of the equation have the same labels, so that the result is the
+/* Returns whether both sides of the equation have the same labels, so that the result equals the
  * operand. */
 static bool is_identity(const struct rt_node *n)
 {

@@ -24,8 +24,8 @@ struct format {
     int64_t n_scale; /* n if the struct is followed by n floats that multiply the columns, else 0 */
 };
 
-/* Returns whether the matrix is packed into bfloat16 panels: the session opts in to bfloat16, and
- * the matrix is so large that every run reads it from memory. */
+/* Returns whether the matrix is packed into bfloat16 panels: the session must enable bfloat16, and
+ * the matrix must be so large that every run reads it from memory. */
 static bool in_panels(const struct rt_prep *p, const struct kn_gemm *g)
 {
     return p->tuning->bf16 && g->dtype == RT_F32 && !g->ta && g->k > 0 && g->n > PACK_MAX / g->k;
@@ -327,7 +327,7 @@ static enum rt_status fully_connected_block(struct rt_run *r, void *arg, int64_t
     return RT_OK;
 }
 
-/* Returns whether the sums start from the residual, which the output may lie over. */
+/* Returns whether the sums start from the residual, over which the output may be written. */
 static bool starts_over(const struct kn_fully_connected *s)
 {
     return s->node.b && !s->node.epilogue.scale;

@@ -31,7 +31,7 @@ struct kn_fully_connected {
     /* Primitives for several cores: one for `shard_rows` rows, and one for the remaining rows. */
     struct kn_dnnl shard[2];
     int64_t shard_rows, n_slots; /* n_slots: concurrent executions, or 0 to use one core only */
-    /* If > 0, each shard instead computes this many columns of all rows, in the slot's memory at
+    /* If > 0, each shard instead computes `columns` columns of all rows, in the slot's memory at
      * own_at. */
     int64_t columns;
     size_t own_at;

@@ -13,10 +13,10 @@
 
 #if defined(__x86_64__)
 /*
- * OpenBLAS chooses its loops in a constructor, by a list of processors. On a processor that is
+ * OpenBLAS chooses its loops in a constructor, from a list of processors. On a processor that is
  * newer than the list, it falls back to loops that are twenty years old (family 6, model 207 with
- * 0.3.21: 128-bit vectors). choose_core runs before OpenBLAS's constructor and chooses by the
- * processor's instruction sets. OPENBLAS_CORETYPE in the environment overrides the choice.
+ * 0.3.21: 128-bit vectors). choose_core runs before OpenBLAS's constructor and chooses according to
+ * the processor's instruction sets. OPENBLAS_CORETYPE in the environment overrides the choice.
  */
 __attribute__((constructor(101))) static void choose_core(void)
 {
@@ -297,8 +297,9 @@ KN_CLONES static void add_row(float x, const float *restrict b, float *restrict 
 }
 
 /*
- * A few rows times a matrix that is larger than the cache: the matrix is read once, at the memory's
- * speed. OpenBLAS is as fast for one row, but for more rows it copies the matrix first.
+ * If at most FEW_ROWS rows are multiplied by a matrix of at least LARGE elements, which exceeds the
+ * cache, the matrix is read only once, at the speed of memory. OpenBLAS is as fast for one row, but
+ * for more rows it copies the matrix first.
  */
 enum { FEW_ROWS = 8, LARGE = 1 << 18 };
 
@@ -446,7 +447,7 @@ int64_t kn_gemm_work(const struct kn_gemm *g)
     return work < RT_WORK ? (int64_t)work : RT_WORK;
 }
 
-/* OpenBLAS computes 16 columns and 12 rows at once, and the remainder by slower loops. */
+/* OpenBLAS computes blocks of 16 columns and 12 rows, and the remainder by slower loops. */
 enum { ROUND = 48 };
 
 /* Returns the side of a block: enough rows or columns for OpenBLAS to be fast, with nearly equal

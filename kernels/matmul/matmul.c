@@ -33,7 +33,8 @@ struct batch_gemm {
 
 /* ---- shapes ---- */
 
-/* BatchMatMul, unlike its later versions, does not broadcast batch axes */
+/* Returns whether the op is BatchMatMul, which, unlike its later versions, does not broadcast batch
+ * axes. */
 static bool is_v1(const struct rt_node *n)
 {
     return strcmp(n->schema->name, "BatchMatMul") == 0;
@@ -132,7 +133,7 @@ static enum rt_status matmul_infer(struct rt_infer *x)
 
 /* ---- row dependence ---- */
 
-/* whether the operand does not depend on the rows of the batch */
+/* Returns whether the operand does not depend on the rows of the batch. */
 static bool is_still(const struct rt_dep *d)
 {
     return d->kind == RT_DEP_NONE || d->kind == RT_DEP_SIZE;
@@ -463,8 +464,8 @@ static enum rt_status run_packed(struct rt_run *r)
 
 #define PACK_TYPES (RT_T(RT_F32) | KN_SET(KN_HALFS))
 
-/* Implements rt_op.epilogue: returns the number of output columns and sets *rank to the output's
- * least rank, if all rows share one right-hand matrix. */
+/* Implements rt_op.epilogue. If all rows share one right-hand matrix, returns the number of output
+ * columns, else 0. Sets *rank to the output's minimum rank. */
 static int64_t epilogue(const struct rt_node *n, const struct rt_info *in, int *rank)
 {
     *rank = 2;

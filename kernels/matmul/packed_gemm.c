@@ -11,7 +11,7 @@
 #include "runtime/base/machine.h"
 #include "runtime/base/sanitizer.h"
 
-/* Keeps a vector in a register, because a compiler would reload it at each use. */
+/* Keeps a vector in a register; otherwise a compiler would reload it at each use. */
 #if defined(__x86_64__)
 #define KEEP(v) __asm__("" : "+v"(v))
 #else
@@ -21,15 +21,15 @@
 enum {
     LINE = 16,             /* floats in a cache line */
     WIDE = 2,              /* vectors side by side in a panel */
-    GEMV_PANELS = 4,       /* the most panels that a GEMV computes together */
-    PREFETCH_FLOATS = 256, /* how many floats ahead a GEMV prefetches a panel */
+    GEMV_PANELS = 4,       /* maximum number of panels that a GEMV computes together */
+    PREFETCH_FLOATS = 256, /* the distance in floats by which a GEMV prefetches a panel */
     L2_BYTES = 1 << 20,    /* bytes that stay in a core's own cache if little else is used */
     /* Terms of a sum that are computed together: this part of a panel stays in a nearer cache while
      * all rows of a block pass over it. */
     KC = 768,
     /* floats of matrix a in a block of rows, which occupy a part of a core's own cache */
     MC_KC = 1 << 17,
-    MC = 336 /* the most rows in a block */
+    MC = 336 /* maximum number of rows in a block */
 };
 
 /*

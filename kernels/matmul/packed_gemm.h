@@ -7,8 +7,8 @@
  * b is packed into panels of neighbouring columns; kn_packed_gemm_offset is the layout. The packed
  * bytes depend on k, n and the panel's width, which depends on the instruction set: `panel` is part
  * of the key under which each kernel keeps packed bytes (rt_prep_pack in fused_gemm.c, rnn.c,
- * winograd_conv.c and winograd_1d_conv.c). k, n and rows may be any numbers; few rows are computed
- * as correctly, and nearly as efficiently, as many.
+ * winograd_conv.c and winograd_1d_conv.c). k, n and rows are unrestricted; few rows are computed as
+ * correctly, and nearly as efficiently, as many.
  *
  * An output's sum starts at bias + residual and adds one product after the other in the order of k.
  * The sum does not depend on the number of rows, nor on how rows, panels and k are split. A NaN or
@@ -89,7 +89,8 @@ struct kn_packed_gemm_args {
     int64_t rows;
     int64_t from, to;
     int64_t k_from, k_to;
-    const float *next; /* packed floats to prefetch, which are needed after this part's, or NULL */
+    /* packed floats to prefetch, which are needed after those of this part, or NULL */
+    const float *next;
 };
 /* Runs a part of the GEMM. With post_ops NULL, there is no bias, residual, clipping or finish. */
 void kn_packed_gemm_run(const struct kn_packed_gemm *p, const struct kn_packed_gemm_args *part,

@@ -11,8 +11,9 @@ struct kn_packed_gemm_block; /* packed_gemm.c */
 
 struct kn_packed_gemm_loops {
     int lanes; /* floats per vector */
-    int rows;  /* the most rows that a micro-kernel computes */
-    int gemv;  /* the most rows that a GEMV computes; it computes several panels together */
+    int rows;  /* maximum number of rows that a micro-kernel computes */
+    /* maximum number of rows that a GEMV computes; it computes several panels together */
+    int gemv;
     void (*panel_block)(const struct kn_packed_gemm_block *s);
 };
 

@@ -10,8 +10,8 @@
 #include "kernels/cpu/types.h"
 #include "kernels/entry.h"
 
-/* The op is row-wise: row i of every output depends on row i of every input. An input that does not
- * depend on the batch must have one row, which is broadcast. */
+/* Marks the op as row-wise: row i of every output depends on row i of every input. An input that
+ * does not depend on the batch must have one row, which is broadcast. */
 static void rows_paired(struct rt_rows *r)
 {
     bool any = false, sized = false, still_rows = false;

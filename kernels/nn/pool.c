@@ -20,7 +20,7 @@ struct pool {
     bool count_batch; /* argmax counts from the start of the complete input, not of the image */
     enum rt_dtype dtype;
     bool average;
-    bool zeros; /* a MaxPool's padding counts as zeros (runtime/fusion/fuse_pad.c) */
+    bool zeros; /* the padding of a MaxPool has the value 0 (runtime/fusion/fuse_pad.c) */
 };
 
 /* ---- attributes ---- */
@@ -311,9 +311,9 @@ static enum rt_status infer_v2(struct rt_infer *x)
 #define LOW_RT_F16  ((struct kn_half){0xfbff})
 #define LOW_RT_BF16 ((struct kn_bfloat){0xff7f})
 
-struct place { /* one window, or rather the part that lies inside the input */
+struct place { /* the part of one window that lies inside the input */
     int64_t lo[3], hi[3], start[3];
-    bool zeros;       /* the part of the window outside the input counts as zeros */
+    bool zeros;       /* the part of the window outside the input has the value 0 */
     int64_t from, to; /* the channels that this pass reduces */
 };
 

@@ -66,7 +66,8 @@ static enum rt_status softmax_infer(struct rt_infer *x)
     return kn_infer_same(x);
 }
 
-/* The op is row-wise unless the batch axis is the last axis, along which rows are combined. */
+/* Marks the op as row-wise unless the batch axis is the last axis, along which rows are
+ * combined. */
 static void softmax_rows(struct rt_rows *r)
 {
     const int last = r->in[0].shape.rank - 1;

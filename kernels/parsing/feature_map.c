@@ -2,7 +2,8 @@
 
 #include "runtime/base/map.h"
 
-/* Hashes a name by its first and last 8 bytes, which are all bytes of names up to 16 bytes. */
+/* Hashes a name by its first and last 8 bytes, which cover all bytes of a name of up to 16
+ * bytes. */
 static uint64_t name_hash(struct rt_span s)
 {
     uint64_t a = 0, b = 0;

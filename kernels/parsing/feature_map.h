@@ -18,7 +18,7 @@ struct kn_feature {
     uint8_t dtype;  /* the element type: RT_F32, RT_I64 or RT_STRING */
     uint8_t splits; /* if ragged: type of the row splits, RT_I32 or RT_I64 */
     bool is_padded; /* the feature is dense, with a first dimension of unknown length */
-    bool may_miss;  /* for a dense feature list: a missing list counts as empty */
+    bool may_miss;  /* for a dense feature list: a missing list is treated as empty */
     int at;         /* index among the features of its kind */
     int list;       /* index among the features that are not dense with a fixed shape, or -1 */
     int def;        /* if dense: index of the input that holds the default, or -1 */
@@ -51,8 +51,8 @@ int kn_feature_map_find(const struct kn_feature_map *m, struct rt_span name);
 
 /*
  * The entries of the last example, as a reader remembers them: for each position, the bytes of the
- * entry before its value, and the feature that its name matched. The bytes are those of that
- * example. The struct must be zeroed before use.
+ * entry before its value, and the feature that its name matched. The bytes are not copied; they lie
+ * in the memory of that example. The struct must be zeroed before use.
  */
 enum { KN_REMEMBERED = 256 };
 struct kn_feature_memory {

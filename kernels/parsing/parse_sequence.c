@@ -70,7 +70,7 @@ static int64_t read_list(struct rt_run *r, struct kn_wire *w, enum rt_dtype dtyp
     if (dtype != RT_STRING && !kn_wire_left(&list))
         return -1;
     struct rt_span whole = rt_span_of(start, (size_t)(list.end - start));
-    /* Packed floats may be any number, but the last one must be complete. */
+    /* There may be any number of packed floats, but the last one must be complete. */
     if (dtype == RT_F32 && *list.p == TAG_1) {
         list.p++;
         if (!kn_wire_part(&list, &packed) || kn_wire_left(&packed) % 4 != 0)
@@ -604,8 +604,8 @@ static enum rt_status parse_sequence_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* The op is row-wise in dense context features and in the lengths of feature lists, where row i
- * depends on example i only. Feature lists are padded to the longest one of the batch. */
+/* Marks the op as row-wise in dense context features and in the lengths of feature lists, where row
+ * i depends on example i only. Feature lists are padded to the longest one of the batch. */
 static void rows(struct rt_rows *r)
 {
     const int dense = kn_output_named(r->node, "context_", "dense_values");

@@ -4,9 +4,9 @@
  * tensor's memory.
  *
  * The reader accepts the same input as TensorFlow's own fast parser, including its peculiarities: a
- * length beyond the end of the enclosing message is shortened to it; a map entry has exactly two
- * fields; a list is either packed in one chunk or not packed at all. Unknown fields are skipped in
- * the outer message only.
+ * length that extends beyond the end of the enclosing message is truncated there; a map entry has
+ * exactly two fields; a list is either packed in one chunk or not packed at all. Unknown fields are
+ * skipped in the outer message only.
  *
  * The input may be any bytes. No byte outside it is read, and nothing but strings is allocated.
  */
@@ -52,10 +52,10 @@ static inline bool kn_wire_tag(struct kn_wire *w, uint8_t tag)
     w->p++;
     return true;
 }
-/* Reads a length. *part becomes that many bytes, or fewer if w ends earlier, and w advances past
- * them. */
+/* Reads a length n. Sets *part to the next n bytes of w, or to fewer if w ends earlier, and
+ * advances w past them. */
 bool kn_wire_part(struct kn_wire *w, struct kn_wire *part);
-/* Reads a length and exactly that many bytes. Returns false if w has fewer bytes. */
+/* Reads a length n and exactly n bytes. Returns false if w has fewer bytes. */
 bool kn_wire_bytes(struct kn_wire *w, struct rt_span *s);
 /* Skips a field of the outer message. Returns false if the field is malformed or a group. */
 bool kn_wire_skip(struct kn_wire *w);

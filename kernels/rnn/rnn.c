@@ -216,8 +216,8 @@ static enum rt_status rnn_prepare(struct rt_prep *p, void **state)
     return st;
 }
 
-/* Copies rows [first, first + n) of a state from `t`, broadcasts its only row or column, and pads
- * each row with zeros. */
+/* Copies rows [first, first + n) of a state from `t`, broadcasts `t` if it has only one row or
+ * column, and pads each row with zeros. */
 static void get_state(const struct state *s, const struct rt_tensor *t, int64_t first, int64_t n,
                       int64_t cols, float *to)
 {

@@ -54,7 +54,8 @@ static bool is_whole(const struct kn_layer *s, const struct rt_shape *x, int64_t
     return x->rank == 2 && x->dim[0] == s->batch && x->dim[1] == cols;
 }
 
-/* A Keras mask is broadcast with the values that it selects. */
+/* Returns whether the mask of a Keras layer has a valid shape. The mask is broadcast with the
+ * values that it selects. */
 static bool step_mask_fits(const struct rt_info *in, struct kn_layer *s)
 {
     const struct rt_shape *mask = &in[RT_RNN_MASK].shape;
@@ -66,7 +67,8 @@ static bool step_mask_fits(const struct rt_info *in, struct kn_layer *s)
             (broadcasts(&in[RT_RNN_BEFORE].shape, &rows, s->width) && rows == s->batch));
 }
 
-/* The sequence lengths of TensorFlow 1 select between rows of equal shape, without broadcasting. */
+/* Returns whether a TensorFlow 1 layer with sequence lengths has valid shapes: its Select op
+ * requires operands of equal shape and does not broadcast. */
 static bool lengths_fit(const struct rt_info *in, const struct kn_layer *s)
 {
     const struct rt_shape *lengths = &in[RT_RNN_MASK].shape;
@@ -111,7 +113,7 @@ static enum rt_status fit(const struct rt_info *in, struct kn_layer *s, struct r
     return RT_OK;
 }
 
-/* Reports errors of the loop's bounds and of the lengths of its lists, and sets the number of
+/* Reports errors in the loop's bounds and in the lengths of its lists, and sets the number of
  * steps. */
 static enum rt_status count_steps(const struct rt_info *in, struct kn_layer *s,
                                   struct rt_error *err)
@@ -270,7 +272,8 @@ static bool is_by_row(const struct kn_layer *s, int k, int *axis)
     }
 }
 
-/* The op is row-wise if x and the states have the same rows, and every row takes every step. */
+/* Marks the op as row-wise if x and the states have the same rows, and every row takes every
+ * step. */
 void kn_layer_rows(struct rt_rows *r)
 {
     struct kn_layer s;

@@ -309,8 +309,8 @@ static enum rt_status fill_checks(struct rt_run *r)
     return RT_OK;
 }
 
-/* Sets start[row] to the position of each row in the output, and start[rows] to the length of the
- * output. */
+/* Sets start[row] to the position at which the row begins in the output, for each row, and
+ * start[rows] to the length of the output. */
 static enum rt_status place_rows(struct rt_run *r, int64_t rows, int64_t *start, bool *empty)
 {
     const struct rt_tensor *indices = &r->in[0];

@@ -21,7 +21,7 @@ static int64_t pad_of(const struct ngrams *g, int64_t width)
     return g->pad < 0 || g->pad > width - 1 ? width - 1 : g->pad;
 }
 
-/* Returns the number of n-grams of this width in a row of n words. */
+/* Returns the number of n-grams of `width` words in a row of n words. */
 static int64_t count_of(const struct ngrams *g, int64_t n, int64_t width)
 {
     const int64_t pad = pad_of(g, width); /* at most width - 1 */

@@ -5,7 +5,7 @@
 #include "runtime/base/bytes.h"
 #include "runtime/core/op.h"
 
-/* Writes the shorter of the 6-digit and the 9-digit text that reads back as the same float. For a
+/* Writes f with 6 digits if that text reads back as the same float, else with 9 digits. For a
  * double, the numbers of digits are 15 and 17. */
 void kn_float_text(char *buf, size_t n, float f);
 void kn_double_text(char *buf, size_t n, double d);

@@ -1,6 +1,7 @@
 /*
- * Helpers of string kernels: the work that a string counts for, text buffers that grow in the run's
- * memory, and an iterator over two broadcast inputs. Threads: all data belongs to a single run.
+ * Helpers of string kernels: the amount of work counted for a string, text buffers that grow in the
+ * run's memory, and an iterator over two broadcast inputs. Threads: all data belongs to a single
+ * run.
  */
 #ifndef KN_STRING_TEXT_H
 #define KN_STRING_TEXT_H
