@@ -285,7 +285,7 @@ enum rt_status kn_view(struct rt_run *r, int k, int in, int rank, const int64_t 
 
     if (!o->data || o->data != r->in[in].data)
         return rt_out_view(r, k, in, rank, dim);
-    o->rank = (int8_t)rank; /* the output already lies over the input, and may own its bytes */
+    o->rank = (int8_t)rank; /* the output already uses the input's memory, and may own it */
     for (int i = 0; i < rank; i++)
         o->dim[i] = dim[i];
     return RT_OK;
@@ -476,7 +476,8 @@ static enum rt_status transpose_all(transpose_fn *transpose, char *dst, int64_t 
     return st;
 }
 
-/* r: the run whose deadline is checked during the copy, or NULL. */
+/* Performs the strided copy `w` for elements of `size` bytes. r is the run whose deadline is
+ * checked during the copy, or NULL. */
 static enum rt_status walk_plain(size_t size, struct kn_walk *w, char *dst, const char *src,
                                  struct rt_run *r)
 {

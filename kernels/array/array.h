@@ -85,7 +85,7 @@ enum rt_status kn_outputs(struct rt_run *r, enum rt_status (*infer)(struct rt_in
  * outputs, and fills out[0..n_out). */
 enum rt_status kn_infer_now(struct rt_run *r, enum rt_status (*infer)(struct rt_infer *x),
                             struct rt_info *out);
-/* Like rt_out_view, but also accepts an output that already lies over input `in`. */
+/* Like rt_out_view, but also accepts an output that already uses the memory of input `in`. */
 enum rt_status kn_view(struct rt_run *r, int k, int in, int rank, const int64_t *dim);
 /*
  * Makes output 0 a reference to input `in` where TensorFlow forwards the input's buffer. This is
@@ -98,8 +98,8 @@ bool kn_hand_on(struct rt_run *r, int in);
 enum rt_status kn_out_slice(struct rt_run *r, int k, int in, int64_t first, int rank,
                             const int64_t *dim);
 
-/* Returns whether a row of n elements is a multiple of 64 bytes. TensorFlow shares the buffer of
- * such rows instead of copying them. */
+/* Returns whether the size of a row of n elements is a multiple of 64 bytes. TensorFlow shares the
+ * buffer of such rows instead of copying them. */
 bool kn_is_aligned(enum rt_dtype dtype, int64_t n);
 
 /* ---- copies ---- */

@@ -94,7 +94,8 @@ static enum rt_status concat_infer(struct rt_infer *x)
 struct joined {
     const struct rt_tensor *v;
     int n, axis;
-    /* elements of one output row, and of one index of the concatenation axis within a row */
+    /* number of elements of one output row; number of elements of a row per index of the
+     * concatenation axis */
     int64_t inner, unit;
 };
 

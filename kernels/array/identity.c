@@ -33,7 +33,7 @@ static void rows_each_own(struct rt_rows *r)
         r->out_dep[k] = r->in_dep[k];
 }
 
-/* Defines an op with one kernel for all types, which passes lazy values on as well. */
+/* Defines an op with one kernel for all types, which also passes lazy values on. */
 #define PASS(op_, name_)                                                                           \
     KN_KERNELS({.op = (op_),                                                                       \
                 .device = "CPU",                                                                   \

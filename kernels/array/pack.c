@@ -146,7 +146,7 @@ static enum rt_status unpack_run(struct rt_run *r)
     }
     if (outer * inner == 0)
         return RT_OK;
-    /* true where TensorFlow shares the input's buffer instead of copying */
+    /* whether TensorFlow shares the input's buffer instead of copying it */
     const bool shares = r->in[0].alias_of && axis == 0 && kn_is_aligned(dt, inner);
     for (int k = 0; k < r->n_out; k++) {
         const struct kn_walk w = {

@@ -62,8 +62,8 @@ static enum rt_status reshape_infer(struct rt_infer *x)
     if (rt_count(s.rank, s.dim) < 0)
         return rt_fail(x->err, RT_INVALID_ARGUMENT, "Shape %s has too many elements", KN_TEXT(&s));
     if (unknown >= 0) {
-        /* If the requested shape contains a zero, TensorFlow ignores zeros on both sides, so that
-         * the missing size follows from the other dimensions. */
+        /* If the requested shape contains a zero, TensorFlow ignores the zeros of both shapes, and
+         * computes the missing size from the other dimensions. */
         bool zero = false, in_zero = false;
         int64_t product = 1, have = 1;
         for (int i = 0; i < s.rank; i++) {

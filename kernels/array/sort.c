@@ -37,7 +37,7 @@ static enum rt_status merge(const struct sort *s, char *dst, const char *src, in
     return kn_copy_chunks(s->r, RT_U8, dst, rest, (a < a_end ? a_end : b_end) - rest);
 }
 
-/* Merges all sorted chunks. The result is in `base`. */
+/* Merges all sorted chunks, and leaves the result in `base`. */
 static enum rt_status merge_runs(const struct sort *s, char *base, char *workspace, int64_t n)
 {
     char *src = base, *dst = workspace, *swap;

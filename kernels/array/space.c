@@ -12,8 +12,8 @@ struct block {
     struct rt_shape shape; /* the shape of the output */
 };
 
-/* Reads the block sizes. `sizes` NULL: the op, one without ND, has two spatial dimensions whose
- * block size is the attribute block_size. */
+/* Reads the block sizes. If `sizes` is NULL, the op is one without ND in its name: it has two
+ * spatial dimensions, and their block size is the attribute block_size. */
 static enum rt_status block_of(const struct rt_node *node, const struct rt_shape *in,
                                const struct rt_tensor *sizes, const struct rt_tensor *pads,
                                bool to_batch, struct block *b, struct rt_error *err)
@@ -115,7 +115,7 @@ static enum rt_status batch_infer(struct rt_infer *x)
 }
 
 /*
- * Entry offset * N + n of the batch tensor holds the elements of entry n of the space tensor that
+ * Entry `offset * N + n` of the batch tensor holds the elements of entry n of the space tensor that
  * begin at `offset` in the block and are `size` apart. One strided copy per offset moves them to or
  * from the batch tensor.
  */
@@ -154,7 +154,7 @@ static enum rt_status batch_run(struct rt_run *r)
             if (i >= 1 && i <= b.n) {
                 const int64_t size = b.size[i - 1], at = left % size, before = b.before[i - 1];
                 left /= size;
-                /* Element k of the batch tensor is element k * size + at - before of the space
+                /* Element k of the batch tensor is element `k * size + at - before` of the space
                  * tensor; only those within the space tensor are copied. */
                 const int64_t need = before - at;
                 const int64_t from = need > 0 ? (need + size - 1) / size : 0;

@@ -40,7 +40,7 @@ static enum rt_status cut(struct rt_run *r, int in, int axis)
     if (outer * inner == 0)
         return RT_OK;
     const int64_t unit = inner / t->dim[axis];
-    /* true where TensorFlow shares the input's buffer instead of copying */
+    /* whether TensorFlow shares the input's buffer instead of copying it */
     const bool shares = t->alias_of && (r->n_out == 1 || (axis == 0 && kn_is_aligned(dt, unit)));
     for (int k = 0; k < r->n_out; k++) {
         const int64_t len = unit * r->out[k].dim[axis];

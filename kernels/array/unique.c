@@ -71,7 +71,7 @@ static enum rt_status unique_run(struct rt_run *r)
         if (i != axis)
             *(i < axis ? &s.outer : &s.inner) *= t->dim[i];
     if (rt_tensor_count(t) == 0)
-        s.outer = 0; /* Items without elements are all equal, so that none is compared. */
+        s.outer = 0; /* Items without elements are all equal, so none of them is compared. */
 
     /* A slot holds the number of a distinct item, counted from 1. first[] has the position of the
      * item's first occurrence, and count[] its number of occurrences. */
@@ -80,7 +80,7 @@ static enum rt_status unique_run(struct rt_run *r)
     if (!slot || !rt_out(r, 1, 1, &n))
         return r->err->code;
     int64_t *first = slot + n_slots, *count = first + n, n_unique = 0;
-    /* The cost of hashing one item or of probing one slot. */
+    /* The cost of hashing one item or of probing one slot, in units of rt_run_spend. */
     const int64_t work = rt_add_saturated(rt_mul_saturated(4, s.outer * s.inner), KN_PROBE_WORK);
     int64_t left = RT_WORK;
     if (kn_zero_chunks(r, slot, (size_t)n_slots * sizeof *slot))

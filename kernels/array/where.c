@@ -24,7 +24,7 @@ static bool marks(const struct rt_tensor *t, unsigned char *m, int64_t n)
         X(RT_QI32, int32_t)
 #undef X
     case RT_F16:
-    case RT_BF16: /* every value but 0.0 and -0.0 counts as true */
+    case RT_BF16: /* every value except 0.0 and -0.0 is true */
         for (int64_t i = 0; i < n; i++)
             m[i] = (((const uint16_t *)t->data)[i] & 0x7fff) != 0;
         return true;

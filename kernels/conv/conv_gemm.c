@@ -22,7 +22,7 @@ enum {
      * because its outputs are far apart when they are first written. */
     WEIGHTS_CACHED = 1 << 18,
     OUTPUTS = 1 << 15,
-    /* multiplications in the time that one element takes to be read or written */
+    /* number of multiplications that take as long as reading or writing one element */
     MACS_PER_ELEMENT = 32,
     /* Floats in a cache line. Rows of im2col copies whose distance is a power of two would share
      * cache sets, so a line of padding is put between them. */
@@ -36,12 +36,12 @@ struct state {
     /* whether the GEMM's left operand is the input itself, with one row per pixel */
     bool in_place;
     int64_t taps;   /* number of a window's taps that are contiguous in the input */
-    int64_t pixels; /* output pixels, which are the rows of the GEMM */
-    /* pixels in a block; number of blocks; terms that are copied at a time */
+    int64_t pixels; /* number of output pixels, which are the rows of the GEMM */
+    /* number of pixels in a block; number of blocks; number of terms that are copied at a time */
     int64_t rows, blocks, terms;
-    int64_t ld;             /* floats from one row of the copies to the next */
-    int64_t panels, groups; /* panels in a shard; shards per block */
-    int n_slots;            /* shards that run concurrently */
+    int64_t ld;             /* number of floats from one row of the im2col copies to the next */
+    int64_t panels, groups; /* number of panels in a shard; number of shards per block */
+    int n_slots;            /* number of shards that run concurrently */
     /* In scratch memory: bytes of copies per core, and the offset of the output before a broadcast
      * residual is added. */
     size_t slot_bytes, broadcast_at;
@@ -88,8 +88,8 @@ int kn_conv_gemm_can(const struct rt_prep *p)
 
 /* ---- sharding ---- */
 
-/* Divides the pixels into blocks, and the work into shards for `width` cores: it divides the pixels
- * or, where there are few pixels and many weights, the output channels. */
+/* Divides the pixels into blocks, and the work into shards for `width` cores. Shards divide the
+ * pixels or, where there are few pixels and many weights, the output channels. */
 static void set_shards(struct state *s, int width)
 {
     const struct kn_packed_gemm *p = &s->node.gemm;

@@ -45,8 +45,8 @@ struct kn_conv_onednn_split {
     struct kn_conv_split by;
     struct kn_conv_onednn_slice slice[KN_CONV_SLICES];
     /*
-     * If > 0, the split divides the output channels, and each execution computes this many channels
-     * of all images. The executions form the slice KN_CONV_FIRST, except the last one,
+     * If > 0, the split divides the output channels, and each execution computes `channels`
+     * channels of all images. The executions form the slice KN_CONV_FIRST, except the last one,
      * KN_CONV_LAST, which computes the remaining channels. This split is used where the filter is
      * larger than its input, so that each core reads only its share of the filter.
      */
@@ -71,10 +71,11 @@ struct kn_conv {
     int bias;
     bool activates; /* whether oneDNN computes the activation */
     atomic_int met_nan;
-    bool empty; /* the sums have no terms, so that the output is zero */
+    bool empty; /* set if the sums have no terms, so that the output is zero */
     bool by_library;
     struct kn_conv_onednn_split split[KN_CONV_SPLITS];
-    /* executions that run concurrently in the sharded split, or 0 if there is no such split */
+    /* number of executions that run concurrently in the sharded split, or 0 if there is no sharded
+     * split */
     int n_slots;
     struct kn_dnnl reorder; /* the primitive that packs a filter that is not constant */
     struct kn_conv_filter format;

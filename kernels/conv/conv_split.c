@@ -39,8 +39,9 @@ static double products_of_row(const struct kn_conv_shape *g)
     return row;
 }
 
-/* Multiplications in the time that a core's fastest loops take to read or write one element. With
- * few channels, an execution spends its time on moving elements, not on multiplying. */
+/* The number of multiplications that take as long as reading or writing one element, in a core's
+ * fastest loops. With few channels, an execution spends its time on moving elements, not on
+ * multiplying. */
 enum { ELEMENT = 32 };
 
 /* Returns the cost of one row of outputs, in multiplications. */

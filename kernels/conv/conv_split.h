@@ -50,7 +50,7 @@ double kn_conv_split_cost(const struct kn_conv_shape *g, const struct kn_conv_sp
  */
 bool kn_conv_split_is_interruptible(const struct kn_conv_shape *g);
 int64_t kn_conv_split_count(const struct kn_conv_shape *g, const struct kn_conv_split *split);
-/* Computes the shape of the executions of one slice. Returns false if the split has no such
+/* Computes the shape of the executions of one slice. Returns false if the slice has no
  * executions. */
 bool kn_conv_split_shape(const struct kn_conv_shape *g, const struct kn_conv_split *split,
                          enum kn_conv_slice slice, struct kn_conv_shape *out);

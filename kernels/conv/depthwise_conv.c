@@ -103,7 +103,7 @@ enum rt_status kn_depthwise_conv_prepare(struct rt_prep *p, void **state)
     return RT_OK;
 }
 
-/* Computes output rows [from, to), counted over all images. */
+/* Computes output rows [from, to), which are numbered across all images. */
 static enum rt_status depthwise_shard(struct rt_run *r, void *arg, int64_t from, int64_t to)
 {
     const struct state *s = r->state;

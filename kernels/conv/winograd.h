@@ -29,7 +29,7 @@
 struct kn_winograd_loops;
 
 struct kn_winograd {
-    int m;              /* outputs per side of a tile: 2 or 4 */
+    int m;              /* number of outputs per side of a tile: 2 or 4 */
     int64_t in_h, in_w; /* size of an input image, in pixels */
     int64_t top, left;  /* padding above and to the left of the image */
     /* The caller sets the members from batch to cores; kn_winograd_init sets the others. */
@@ -41,8 +41,8 @@ struct kn_winograd {
 /* Sets the members that the caller did not set. Returns false if a number of channels is not a
  * multiple of 16, or sizes exceed the address space. */
 bool kn_winograd_init(struct kn_winograd *w);
-/* Transforms and packs filter [3, 3, ci, co] into dst, which has kn_winograd_tiles_pack_bytes and
- * is 64-byte aligned. */
+/* Transforms and packs filter [3, 3, ci, co] into dst, which has kn_winograd_tiles_pack_bytes bytes
+ * and is 64-byte aligned. */
 void kn_winograd_pack(const struct kn_winograd *w, const float *filter, float *dst);
 /* Returns the error of the Winograd sums for this filter against direct sums, as defined by
  * kn_winograd_check_end, or NaN if memory is short. */

@@ -49,7 +49,7 @@ static void factors(int taps, int64_t i, double *f)
 {
     const int pairs = (taps + 1) / 2;
     const struct points *t = &points[pairs - 2];
-    const bool is_last = i == 2 * pairs + 1; /* whether i is the point at infinity */
+    const bool is_last = i == 2 * pairs + 1; /* whether position i is the point at infinity */
     const double z = i && !is_last ? (double)point[(i - 1) / 2] : 0;
     double by = 0, power = 1;
 

@@ -13,8 +13,9 @@ struct state {
     int shift; /* index of the input that the output transform adds, or 0 if there is none */
     const struct rt_pack *filter;
     bool empty;
-    int64_t slots;          /* shards that run concurrently */
-    int64_t panels, groups; /* panels of output channels per shard; shards per block */
+    int64_t slots; /* number of shards that run concurrently */
+    /* number of panels of output channels per shard; number of shards per block */
+    int64_t panels, groups;
     /* offset in scratch memory of the output before a broadcast residual is added */
     size_t broadcast_at;
 };

@@ -219,8 +219,8 @@ struct job {
     const float *src, *packed;
     float *dst;
     char *scratch;
-    int64_t block, tiles; /* the block that all cores share, and the number of its tiles */
-    int64_t step;         /* tiles, or positions of the transform domain, per shard */
+    int64_t block, tiles; /* index of the block that all cores share; number of its tiles */
+    int64_t step;         /* number of tiles, or of positions of the transform domain, per shard */
 };
 
 static enum rt_status winograd_block_shard(struct rt_run *r, void *arg, int64_t i, int64_t slot)

@@ -9,14 +9,14 @@
 #include "runtime/base/checked.h"
 
 enum {
-    LINE = 16, /* floats in a cache line */
+    LINE = 16, /* number of floats in a cache line */
     /* The minimum number of tiles per block. It keeps the number of blocks low, because the
      * transformed weights are read once per block. */
     MIN_TILES = 32,
     /* If the transformed weights have at most L2_BYTES bytes, each core computes its own blocks and
      * reads all weights. */
     L2_BYTES = 1 << 20,
-    TRANSFORM = 16, /* multiplications in the time that one value takes to be transformed */
+    TRANSFORM = 16, /* number of multiplications that take as long as transforming one value */
     /* number of blocks per core from which on an extra block on some cores costs little */
     ENOUGH = 3,
 };
@@ -172,7 +172,7 @@ double kn_winograd_check_end(struct kn_winograd_check *check, const float *filte
     const int64_t pixel[][2] = {
         {0, 0}, {t->out_h - 1, t->out_w - 1}, {t->out_h / 2 - 1, t->out_w - 1}};
     double most = 0, apart = 0;
-    /* reuses scratch, which is free at this point and large enough */
+    /* reuses the scratch memory, which is free at this point and large enough */
     float *right = check->scratch;
 
     for (int k = 0; k < (t->out_h > 1 ? 3 : 2) && !isnan(apart); k++) {

@@ -20,12 +20,12 @@ struct kn_winograd_tiles {
     /* The members up to tile_w are set by the caller or by kn_winograd_init and
      * kn_winograd_1d_init. */
     int64_t window_h, window_w; /* size of the input window of one output */
-    int64_t tile_h, tile_w;     /* outputs per tile along each axis */
+    int64_t tile_h, tile_w;     /* number of outputs per tile along each axis */
     /* set by kn_winograd_tiles_init */
-    int64_t h, w; /* tiles of an image: rows of tiles, and tiles per row */
+    int64_t h, w; /* number of rows of tiles in an image; number of tiles per row */
     int64_t domain_size;
-    int64_t block; /* tiles in a block */
-    /* floats in a workspace from the matrix of one position to the next */
+    int64_t block; /* number of tiles in a block */
+    /* number of floats in a workspace from the matrix of one position to the next */
     int64_t in_step, out_step;
     int64_t results; /* offset in a workspace, in floats, of the first result matrix */
     /* distance in floats between the packed weights of two neighbouring positions */
@@ -48,8 +48,7 @@ double kn_winograd_tiles_work(const struct kn_winograd_tiles *t);
 
 struct kn_winograd_sharding {
     int slots; /* number of cores that have work, at least one */
-    /* Set if each core computes its own blocks; otherwise all cores work on one block after the
-     * other. */
+    /* Set if each core computes its own blocks; otherwise all cores share one block at a time. */
     bool by_blocks;
 };
 /* Chooses how the work is sharded over at most `width` cores. */
@@ -85,9 +84,10 @@ struct kn_winograd_post_ops {
 struct kn_winograd_check {
     /* tiles initialised for a single tile; must outlive the check */
     const struct kn_winograd_tiles *one;
-    float *x;      /* image [out_h + window_h - 1, out_w + window_w - 1, ci], without padding */
-    float *y;      /* [out_h, out_w, co] */
-    void *scratch; /* the scratch_bytes that kn_winograd_check_begin was given, 64-byte aligned */
+    float *x; /* image [out_h + window_h - 1, out_w + window_w - 1, ci], without padding */
+    float *y; /* [out_h, out_w, co] */
+    /* scratch memory of the size that kn_winograd_check_begin was given, 64-byte aligned */
+    void *scratch;
 };
 /* Returns false if memory is short; kn_winograd_check_end must then not be called. */
 bool kn_winograd_check_begin(struct kn_winograd_check *check, const struct kn_winograd_tiles *one,

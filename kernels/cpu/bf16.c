@@ -14,7 +14,8 @@
 
 enum {
     PACK_ROWS = 64,
-    /* rows of the result that one panel computes before the next panel begins */
+    /* number of rows of the result that are computed with one panel before the next panel is
+     * read */
     SLAB = 64,
     WORK = 1 << 22,      /* minimum number of multiply-adds per shard */
     CHECK_SHARDS = 1024, /* maximum number of shards computed between two deadline checks */

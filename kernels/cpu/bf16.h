@@ -25,13 +25,13 @@ void kn_bf16_round(const float *x, struct kn_bfloat *y, int64_t n);
 /* A constant matrix [k, n] in packed form, as panels of columns. */
 struct kn_bf16_panels {
     int64_t k, n;
-    int64_t width; /* columns per panel, which depend on the processor */
+    int64_t width; /* number of columns per panel, which depends on the processor */
 };
 void kn_bf16_panels(struct kn_bf16_panels *p, int64_t k, int64_t n);
 size_t kn_bf16_panels_bytes(const struct kn_bf16_panels *p);
 /* Packs matrix b [k, n], or [n, k] if `transposed`, into panels. */
 void kn_bf16_pack(const struct kn_bf16_panels *p, const float *b, bool transposed, void *packed);
-/* Computes c [m, n] = a [m, k] b, where b is the packed matrix, and a and c are dense. */
+/* Computes `c [m, n] = a [m, k] b`, where b is the packed matrix, and a and c are dense. */
 enum rt_status kn_bf16_gemm(const struct kn_bf16_panels *p, int64_t m, const float *a,
                             const void *packed, float *c, struct rt_run *r);
 

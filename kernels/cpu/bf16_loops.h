@@ -1,7 +1,7 @@
 /*
- * The micro-kernel of bf16.c for one instruction set (see vector_sets.h), with
- *   WIDE  vectors side by side in a panel
- *   ROWS  rows of the result that are held in registers
+ * The micro-kernel of bf16.c for one instruction set (see vector_sets.h). WIDE is the number of
+ * vectors side by side in a panel, and ROWS is the number of rows of the result that are held in
+ * registers.
  */
 #if defined(SET_AVX512)
 #define WIDE 4
@@ -14,8 +14,8 @@
 typedef uint32_t LOOPS(pair) __attribute__((vector_size(LANES * sizeof(float)), aligned(4)));
 #define PAIR LOOPS(pair)
 
-/* Computes c [rows, one panel] = a [rows, k] b. A word of b holds row 2i in its low half and row 2i
- * + 1 in its high half. */
+/* Computes `c [rows, one panel] = a [rows, k] b`. A word of b holds row 2i in its low half and row
+ * 2i + 1 in its high half. */
 INLINE void LOOPS(rows)(const float *a, int64_t lda, const uint32_t *b, float *c, int64_t ldc,
                         int64_t k, const int rows)
 {
@@ -25,9 +25,8 @@ INLINE void LOOPS(rows)(const float *a, int64_t lda, const uint32_t *b, float *c
             sum[i][j] = (VEC){0};
     for (int64_t l = 0; l < k; l += 2, b += LANES * WIDE) {
         VEC even[WIDE], odd[WIDE];
-        /* If k is odd, row l + 1 of b does not exist. That half of the word is 0, and the
-         * factor from a must be 0 as well: an infinity that follows the row of a in memory
-         * would make NaN. */
+        /* If k is odd, the last word has no row l + 1 of b. Its high half is 0, and the factor from
+         * a must be 0 as well: an infinity that follows the row of a in memory would make NaN. */
         const bool last = l + 1 == k;
         for (int j = 0; j < WIDE; j++) {
             const PAIR w = *(const PAIR *)(b + j * LANES);

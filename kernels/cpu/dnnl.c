@@ -50,8 +50,8 @@ static struct rt_mutex objects = RT_MUTEX_INIT;
 /*
  * The capacity of oneDNN's primitive cache. A model's layers, signatures and plans need the same
  * primitives repeatedly, each with at least 10 KB of code, and the cache lets them share one. The
- * cache would also keep the primitives of unloaded models, so it is emptied whenever half of the
- * primitives that existed have been destroyed.
+ * cache would also keep the primitives of unloaded models, so it is emptied whenever the number of
+ * primitives has fallen to half of its maximum.
  */
 enum { CACHED = 4096 };
 /* The number of primitives that exist, and its maximum since the cache was emptied. Both are

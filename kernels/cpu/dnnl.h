@@ -52,7 +52,7 @@ int64_t kn_dnnl_block(const dnnl_memory_desc_t *md, int dim);
  * a multiple of kn_dnnl_block. Sets the part's memory layout and returns its offset in bytes. */
 size_t kn_dnnl_slice(const dnnl_memory_desc_t *whole, int dim, int64_t from, int64_t n,
                      dnnl_memory_desc_t *slice);
-/* Creates a primitive that copies between memory layouts. Its data are the source and the
+/* Creates a primitive that copies between memory layouts. Its arguments are the source and the
  * destination. */
 dnnl_status_t kn_dnnl_make_reorder(struct kn_dnnl *p, const dnnl_memory_desc_t *from,
                                    const dnnl_memory_desc_t *to);

@@ -1,7 +1,7 @@
 /*
- * Parallel loops of kernels over idle cores. A range of rows (or of anything else) is split into
- * shards; a small range is not split and runs on the calling thread. A row's result must not depend
- * on where the range is split.
+ * Runs the loops of kernels in parallel on idle cores. A range of rows (or of anything else) is
+ * split into shards; a small range is not split and runs on the calling thread. A row's result must
+ * not depend on where the range is split.
  */
 #ifndef KN_CPU_PARALLEL_H
 #define KN_CPU_PARALLEL_H
@@ -70,9 +70,9 @@ typedef enum rt_status kn_rows_fn(struct rt_run *r, void *arg, int64_t from, int
 
 /*
  * Calls `rows` for all of [0, n), split at multiples of `step`. `work` is the number of elements
- * that one row reads or writes; costly arithmetic counts as further elements. After the first
- * failure, the remaining shards are skipped. If `work` is 0, rows have no elements, and `rows` is
- * not called.
+ * that one row reads or writes; costly arithmetic is counted as additional elements. After the
+ * first failure, the remaining shards are skipped. If `work` is 0, rows have no elements, and
+ * `rows` is not called.
  */
 enum rt_status kn_parallel_rows(struct rt_run *r, int64_t n, int64_t work, int64_t step,
                                 kn_rows_fn *rows, void *arg);

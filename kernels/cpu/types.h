@@ -163,7 +163,7 @@
 #define KN_FAST_RT_BOOL
 
 /* Precedes a loop that reads element i before it writes element i, and lets the compiler vectorise
- * the loop although its output may lie over an input. */
+ * the loop although its output may overlap an input. */
 #if defined(__clang__)
 #define KN_IVDEP _Pragma("clang loop vectorize(assume_safety)")
 #elif defined(__GNUC__)

@@ -79,7 +79,7 @@ static inline float kn_absf(float x)
 
 static inline float kn_exp_f32(float x)
 {
-    /* x = k ln 2 + r, |r| <= ln(2) / 2 */
+    /* `x = k ln 2 + r`, where |r| <= ln(2) / 2 */
     const float t = x * KN_LOG2_E + KN_ROUNDER;
     const float k = t - KN_ROUNDER;
     const float r = (x - k * KN_LN2_HIGH) - k * KN_LN2_LOW;
@@ -113,7 +113,7 @@ static inline float kn_log_f32(float x)
     const int is_small = x < 0x1p-126f; /* subnormal numbers are scaled up first */
     const float s = kn_select(is_small, x * 0x1p25f, x);
     const uint32_t u = kn_float_bits(s);
-    /* s = 2^k (1 + m), 1 + m in [sqrt(1/2), sqrt(2)) */
+    /* `s = 2^k (1 + m)`, where 1 + m is in [sqrt(1/2), sqrt(2)) */
     const uint32_t up = u - 0x3f3504f3;
     const float k = (float)((int32_t)up >> 23) - kn_select(is_small, 25.0f, 0.0f);
     const float m = kn_bits_float((up & 0x007fffff) + 0x3f3504f3) - 1.0f;
@@ -134,7 +134,7 @@ static inline float kn_log_f32(float x)
     y = (y - 0.5f * m2) + m + k * KN_LN2_HIGH;
     y = kn_select(x == 0, -INFINITY, y);
     y = kn_select(x < 0, NAN, y);
-    return kn_select(x < INFINITY, y, x); /* log(x) is x for infinity and NaN */
+    return kn_select(x < INFINITY, y, x); /* the logarithm of infinity or NaN is x itself */
 }
 
 static inline float kn_log1p_f32(float x)
@@ -186,13 +186,14 @@ static inline float kn_erf_f32(float x)
     return kn_select(a < 1.0f, x * p, kn_copysign(1.0f - kn_exp_f32(-q), x));
 }
 
-/* Computes erfc(a) = exp(-a * a) t q(t) with t = 1 / (1 + a / 2), where the polynomial q is fitted
- * to 4e-8. The square of a is split into two parts so that its rounding error does not grow in the
- * exponential. */
+/* Computes `erfc(a) = exp(-a * a) t q(t)` with `t = 1 / (1 + a / 2)`, where the polynomial q is
+ * fitted to 4e-8. The square of a is split into two parts so that its rounding error does not grow
+ * in the exponential. */
 static inline float kn_erfc_f32(float x)
 {
     const float b = kn_absf(x);
-    const float a = kn_select(b > 11.0f, 11.0f, b); /* erfc underflows to 0 from 10.1 on */
+    /* erfc underflows to 0 for arguments from 10.1 on */
+    const float a = kn_select(b > 11.0f, 11.0f, b);
     const float t = 1.0f / (1.0f + 0.5f * a);
     const float s = t - 0.5f;
     float q;
@@ -238,9 +239,9 @@ static inline float kn_gelu_f32(float x)
     p = p * f + 6.931469769e-01f;
     const float size = kn_bits_float(kn_float_bits(u) << 23);
     const float share = (size + size * (f * p)) * (t * q);
-    /* For positive x the result is x - x * share, and for negative x it is x * share; -inf times 0
-     * makes NaN. A float comparison of 0.0 and -0.0 may choose either; as unsigned integers, all
-     * negative numbers are above -0.0. */
+    /* For positive x the result is `x - x * share`, and for negative x it is `x * share`; -inf
+     * times 0 makes NaN. A float comparison of 0.0 and -0.0 may choose either; as unsigned
+     * integers, all negative numbers are above -0.0. */
     return kn_bits_float(bits < zero ? bits : zero) + (x < b ? x : b) * share;
 }
 

@@ -107,7 +107,7 @@ static enum rt_status embedding_sum_infer(struct rt_infer *x)
 static int axis_of(const struct rt_rows *r, int k, const struct rt_shape *whole)
 {
     const struct rt_dep *d = &r->in_dep[k];
-    /* axes of the summed tensor that follow the axes of the input */
+    /* number of axes of the summed tensor that follow the axes of the input */
     const int behind = k == RT_EMBEDDING_SUM_INDICES ? 1 : 0;
 
     if (d->kind == RT_DEP_NONE)
@@ -164,7 +164,7 @@ struct embedding {
     struct rt_embedding_sum op;
     bool in_bags;
     int64_t limit, width;
-    /* Number of indices before, along and after the summed axis. */
+    /* Numbers of indices before, along and after the summed axis. */
     int64_t outer, along, inner;
     /* For the element-wise path: the dimensions of the summed tensor without the summed axis, and,
      * along each of them and along the summed axis, the strides of the indices, the table's

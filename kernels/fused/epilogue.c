@@ -121,7 +121,7 @@ void kn_epilogue_rows(struct rt_rows *r, void (*unfused)(struct rt_rows *r))
     if (read_epilogue(&t, r->node, &ignored))
         return;
     struct rt_rows bare = *r;
-    /* hides the epilogue's inputs; its scale and shift are constant */
+    /* hides the epilogue's inputs; the epilogue's scale and shift are constant */
     bare.n_in = t.residual ? t.residual : r->n_in;
     unfused(&bare);
     if (!t.residual || r->out_dep[0].kind == RT_DEP_MIXED)
@@ -213,14 +213,15 @@ static inline float relu6(float x) /* NaN stays NaN */
     const float v = x < 0 ? 0 : x;
     return v > 6 ? 6 : v;
 }
-/* gelu_tanh(x) is x (1 + tanh(y)) / 2 with y = sqrt(2 / pi) (x + cubed x^3), where (1 + tanh(y)) /
- * 2 is the sigmoid of 2 y. */
+/* gelu_tanh(x) is `x (1 + tanh(y)) / 2` with `y = sqrt(2 / pi) (x + cubed x^3)`. The factor `(1 +
+ * tanh(y)) / 2` is the sigmoid of 2 y. */
 static inline float gelu_tanh(float x)
 {
     const float twice_root = 2 * 0.7978845608f, cubed = 0.044715f;
     return x / (1.0f + kn_exp_f32(x * (-twice_root - twice_root * cubed * (x * x))));
 }
-/* X(name in runtime/fusion/activation.h, expression of x); `a` is the activation's parameter. */
+/* X(name, expression): an activation of runtime/fusion/activation.h, and its value as an expression
+ * of x; `a` is the activation's parameter. */
 #define ACTIVATIONS(X)                                                                             \
     X(RELU, x < 0 ? 0 : x)                                                                         \
     X(RELU6, relu6(x))                                                                             \
@@ -301,8 +302,8 @@ static void vectors(const struct kn_epilogue *t, const struct rt_run *r, float *
             add_row(y, v, cols);
 }
 
-/* The number of elements that the steps of an epilogue process in turn, few enough to stay in the
- * L1 cache. */
+/* The number of elements that pass through all steps of an epilogue before the next elements are
+ * read, few enough to stay in the L1 cache. */
 enum { CHUNK = 4096 };
 
 void kn_epilogue_apply(const struct kn_epilogue *t, const struct rt_run *r, int parts, float *y,

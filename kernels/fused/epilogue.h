@@ -52,9 +52,9 @@ static inline bool kn_epilogue_clips(const struct kn_epilogue *t, float *most)
  * op's own inference. */
 enum rt_status kn_epilogue_infer(struct rt_infer *x);
 /*
- * Lets the output be written over the residual, if the residual has the shape `unfused` that the
- * output has without it. Called after kn_epilogue_infer, for ops whose kernels all support this.
- * Writing an output element then overwrites the residual's element.
+ * Lets the output be written over the residual, if the residual has the shape `unfused`, which the
+ * output has before the residual is added. Called after kn_epilogue_infer, for ops whose kernels
+ * all support this. Writing an output element then overwrites the residual's element.
  */
 void kn_epilogue_infer_in_place(struct rt_infer *x, const struct rt_shape *unfused);
 /* Computes rt_op.rows of an op with an epilogue. `unfused` is the op's own rule, which sees only
@@ -114,7 +114,7 @@ void kn_epilogue_activate(const struct kn_epilogue *t, float *y, int64_t rows, i
  * kn_epilogue_output returned. Does nothing for other epilogues. */
 enum rt_status kn_epilogue_broadcast(const struct kn_epilogue *t, struct rt_run *r, const float *y);
 
-/* Computes d = s * v, where v lies along the last axis, for weights that are packed with the
+/* Computes `d = s * v`, where v lies along the last axis, for weights that are packed with the
  * scale. */
 void kn_epilogue_scale(float *d, const float *s, const float *v, int64_t rows, int64_t cols);
 /*

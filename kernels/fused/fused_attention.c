@@ -188,13 +188,13 @@ struct attention {
     int64_t h, d;            /* length of a query and of a key; length of a value */
     struct places q, k, v, out;
     bool widens;         /* whether the steps broadcast the scores to more queries or keys */
-    int64_t rows;        /* rows of scores that are processed together */
-    int64_t span, spans; /* rows per shard; shards per head */
+    int64_t rows;        /* number of rows of scores that are processed together */
+    int64_t span, spans; /* number of rows per shard; number of shards per head */
     /* whether keys and values are packed for packed_gemm.h, which pays only with enough rows */
     bool packs;
     struct kn_packed_gemm scores, context;
-    int64_t slots; /* shards that run concurrently */
-    int64_t slot;  /* floats of scratch memory per concurrent shard */
+    int64_t slots; /* number of shards that run concurrently */
+    int64_t slot;  /* number of floats of scratch memory per concurrent shard */
     /* Offsets in a shard's scratch memory: the scores before the steps if `widens`, the packed
      * keys, and the packed values. */
     int64_t made_at, keys_at, values_at;

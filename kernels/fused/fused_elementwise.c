@@ -165,7 +165,7 @@ static void rows(struct rt_rows *r)
 enum kind {
     ALONG,     /* the operand has one value per element of the tile */
     ONE,       /* the operand has one value for the complete tile */
-    REPEAT,    /* a short row that repeats for all rows of the tile */
+    REPEAT,    /* the operand is a short row that repeats for all rows of the tile */
     BROADCAST, /* the operand has one value for each row of a tile of short rows */
     CONCAT,    /* like ALONG, for an operand that is concatenated from several inputs */
 };
@@ -186,9 +186,10 @@ struct step {
     kn_map_row *map; /* One of map, binary and select is set, or, for LeakyRelu, none. */
     kn_binary_row *binary;
     kn_select_row *select;
-    float alpha;        /* of LeakyRelu */
-    int16_t from[3], d; /* indexes into the operands, then the buffers, then the nest's result */
-    int8_t stride[3];   /* for each operand of the step: 0 if it is one value, else 1 */
+    float alpha; /* of LeakyRelu */
+    /* indexes into an array of the operands, the buffers and the nest's result, in that order */
+    int16_t from[3], d;
+    int8_t stride[3]; /* for each operand of the step: 0 if it is one value, else 1 */
 };
 
 struct nest {
@@ -197,9 +198,10 @@ struct nest {
     struct step *step;
     int64_t result; /* offset in scratch memory, or -1 if the result is the output */
     int rank;
-    int64_t dim[RT_MAX_RANK]; /* merged dimensions, innermost first */
-    int outer;                /* the first dimension that is not divided into tiles */
-    /* elements of the dimensions that are divided into tiles; elements of a tile */
+    int64_t dim[RT_MAX_RANK]; /* lengths of the merged dimensions, innermost first */
+    int outer;                /* index of the first dimension that is not divided into tiles */
+    /* number of elements of the dimensions that are divided into tiles; number of elements of a
+     * tile */
     int64_t length, tile;
     int64_t per_length, n_tiles;
 };

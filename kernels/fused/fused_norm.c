@@ -16,7 +16,7 @@ enum {
     /* The work per element, in units of rt_run_spend: an element is read three times and written
      * once. */
     WORK = 4,
-    OWN = 1 << 17, /* elements that fit in one core's own cache */
+    OWN = 1 << 17, /* number of elements that fit in one core's own cache */
 };
 
 /* Reports the error of the Reshape that the fusion replaced, which drops the axes from `rank`
@@ -89,7 +89,7 @@ struct norm {
     struct rt_layer_norm op;
     /* whether the op normalises along the last axis, and no operand is broadcast along it */
     bool is_plain;
-    int64_t n_rows, n;           /* number of rows of x; elements per row */
+    int64_t n_rows, n;           /* number of rows of x; number of elements per row */
     int64_t outer, along, inner; /* lengths of x before, along and after the normalised axes */
     int64_t out_n, scale_n, offset_n;
 };

@@ -71,7 +71,7 @@ static void rows(struct rt_rows *r)
 struct rotary {
     bool interleaved;
     int64_t n, half;     /* number of elements of x along its last axis; half that number */
-    int64_t n_rows, out; /* number of output rows; elements per row */
+    int64_t n_rows, out; /* number of output rows; number of elements per row */
     int rank;            /* number of output dimensions, not counting the last one */
     int64_t dim[RT_MAX_RANK];
     /* strides of each input, which are 0 along dimensions where it is broadcast */
@@ -114,8 +114,8 @@ static enum rt_status prepare(struct rt_prep *p, void **state)
 
 /* ---- run ---- */
 
-/* Computes y[i] = x[i] * c[i] + sign * turned[i] * s[i] for n elements. Multiplying by the sign is
- * exact. */
+/* Computes `y[i] = x[i] * c[i] + sign * turned[i] * s[i]` for n elements. Multiplying by the sign
+ * is exact. */
 KN_CLONES static void span(float *restrict y, const float *x, const float *turned,
                            const float *restrict c, const float *restrict s, int64_t n, float sign)
 {

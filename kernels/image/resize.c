@@ -106,8 +106,8 @@ struct resize {
     int64_t batch, in_h, in_w, out_h, out_w, channels;
     float scale_h, scale_w;
     bool align, half;
-    /* Taps of the columns. The taps of a row are computed with the row, because a row may have few
-     * pixels. */
+    /* Taps of the columns. The taps of a row are not stored but computed with the row, because rows
+     * may have few pixels. */
     struct tap *col;
     /* offsets in scratch memory: the image as floats, and the partial sums */
     size_t image_at, line_at;
@@ -256,7 +256,8 @@ static enum rt_status prepare_resize(struct rt_prep *p, void **state)
 
 /* ---- run: chunks of a row ---- */
 
-enum { CHUNK = RT_WORK / 8 }; /* elements that are processed between two calls of rt_run_spend */
+/* number of elements that are processed between two calls of rt_run_spend */
+enum { CHUNK = RT_WORK / 8 };
 
 /* Contiguous elements of a row: either columns [from, to) with all channels, or some channels of a
  * single column. */
@@ -400,7 +401,8 @@ KN_CLONES static void add_channels(const float *src, float weight, float *dst, i
         dst[k] += src[k] * weight;
 }
 
-/* With few channels, the loop is faster than a call of the vectorised function. */
+/* Adds the pixels of a window to the n values at dst, weighted by their areas. With few channels, a
+ * plain loop is faster than a call of the vectorised function. */
 static inline void add_window(const struct resize *z, const struct window *w, const float *src,
                               float *dst, int64_t n)
 {
@@ -546,7 +548,7 @@ static enum rt_status run_resize(struct rt_run *r)
 /* ---- CropAndResize: image, boxes [n, 4], box_ind [n], crop_size ---- */
 
 /* Sets *n to the number of boxes, or to -1 if it is unknown. As in TensorFlow, boxes and box_ind
- * that are both empty match whatever their dimensions are. */
+ * that are both empty match, whatever their dimensions are. */
 static enum rt_status match_boxes(const struct rt_shape *boxes, const struct rt_shape *index,
                                   int64_t *n, struct rt_error *err)
 {
@@ -609,7 +611,8 @@ static bool crop_at(float lo, float hi, int64_t in, int64_t out, int64_t i, floa
 {
     const float scale = out > 1 ? (hi - lo) * (float)(in - 1) / (float)(out - 1) : 0;
     *at = out > 1 ? lo * (float)(in - 1) + (float)i * scale : 0.5f * (lo + hi) * (float)(in - 1);
-    /* A NaN, from a box that spans the complete range of floats, counts as outside the image. */
+    /* A NaN, from a box that spans the complete range of floats, is treated as outside the
+     * image. */
     return *at >= 0 && *at <= (float)(in - 1);
 }
 

@@ -592,7 +592,7 @@ struct stack {
     struct rt_mutex mu;
     int64_t max;
     const char *name;    /* the name of the node, which outlives the run */
-    enum rt_dtype dtype; /* type of tensors that may be pushed */
+    enum rt_dtype dtype; /* type of the tensors that may be pushed onto the stack */
     /* guarded by mu */
     bool closed;
     int64_t n, capacity;

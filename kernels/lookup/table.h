@@ -27,7 +27,7 @@ enum { KN_TABLE_MAX = 1 << 28 }; /* the maximum number of items and of buckets *
 /* Members that only a MutableDenseHashTable uses. TensorFlow exports the buckets of these tables,
  * and two reserved keys mark the buckets that hold no pair. */
 struct kn_dense {
-    int64_t n_buckets; /* a power of two, at least 4 */
+    int64_t n_buckets; /* number of buckets, a power of two that is at least 4 */
     float max_load;
     char *empty, *deleted; /* the two reserved keys, which no pair in the table may have */
 };
@@ -50,7 +50,8 @@ struct kn_table {
     /* The memory pool of the session's state, which counts the table's memory, or NULL until the
      * first write. */
     struct rt_pool *pool;
-    /* The bytes of the arrays above that `pool` counts. Strings count their bytes themselves. */
+    /* The number of bytes in the arrays above that `pool` counts. The bytes of strings are counted
+     * separately. */
     size_t counted;
     /* The bytes by which the pairs may exceed the limit of the session's state: the size of the
      * content that they will replace. `credit` is 0 except in a table that kn_table_fresh made. */

@@ -72,7 +72,7 @@ static inline uint64_t u64_of_int(int64_t x)
 #define TO_RT_C64(x)  ((float _Complex)(float)(x))
 #define TO_RT_C128(x) ((double _Complex)(double)(x))
 
-/* A complex number is converted by its real part, unless the destination is complex too. */
+/* Only the real part of a complex number is converted, unless the destination is complex too. */
 #define FROM_RT_C64(x)  __real__(x)
 #define FROM_RT_C128(x) __real__(x)
 
@@ -129,8 +129,8 @@ static kn_map_row *const rows[RT_N_DTYPES][RT_N_DTYPES] = {
 
 /*
  * With the attribute Truncate, the bits that the narrower mantissa cannot hold are cleared first.
- * As in TensorFlow, numbers that become subnormal are rounded nevertheless, and so is double to
- * bfloat16.
+ * As in TensorFlow, numbers that become subnormal are rounded nevertheless, and so are all numbers
+ * in conversions from double to bfloat16.
  */
 static inline float cut_float(float x, int bits)
 {

@@ -38,7 +38,7 @@ KN_FOR_NUMBERS(KN_BINARY_BOOL, not_equal, NOT_EQUAL)
 STRING_EQUALITY(equal, true)
 STRING_EQUALITY(not_equal, false)
 
-/* Quantized numbers are equal if the integers that store them are. */
+/* Quantized numbers are equal if the integers that store them are equal. */
 #define EQUALITY_ROWS(NAME)                                                                        \
     {                                                                                              \
         .row = {                                                                                   \

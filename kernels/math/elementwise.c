@@ -95,7 +95,7 @@ enum rt_status kn_map_prepare(struct rt_prep *p, const struct kn_map *op, void *
  * unsharded run. */
 enum {
     STEP = 64,
-    MAP_COST = 4, /* cost per element, because some ops compute exponentials */
+    MAP_COST = 4, /* cost per element, in units of rt_run_spend; some ops compute exponentials */
 };
 
 static enum rt_status map_shard(struct rt_run *r, void *arg, int64_t from, int64_t to)
@@ -153,7 +153,8 @@ struct plan {
 enum {
     SHORT_ROW = 128,
     LINE_BYTES = 4096,
-    COST = 8, /* cost per element, because some ops compute powers and logarithms */
+    /* cost per element, in units of rt_run_spend; some ops compute powers and logarithms */
+    COST = 8,
     COMPLEX_COST = 64,
 };
 

@@ -141,7 +141,7 @@ enum { KN_CHUNK = 1 << 18 };
 
 /* ---- an op from its rows: tables, prepare, entry ---- */
 
-/* The tables (kn_map_relu, kn_binary_mul, for example) have external linkage, because
+/* The tables (kn_map_relu and kn_binary_mul, for example) have external linkage, because
  * fused_elementwise.c runs the same loops. */
 
 #define KN_ROW_OF(dt, T, NAME)  [dt] = NAME##_##dt,

@@ -2,8 +2,9 @@
  * Reducers reduce many values to one, over contiguous lines or down columns. Reductions over axes
  * and segment ops share them.
  *
- * Sums are added in blocks, floats within a block in their own type and blocks in double, so that
- * the error does not grow with the length, the order is fixed, and the loops vectorise.
+ * Sums are computed in blocks: floats are added in their own type within a block, and the sums of
+ * blocks are added in double, so that the error does not grow with the length, the order is fixed,
+ * and the loops vectorise.
  *
  * Threads: pure.
  */
@@ -41,7 +42,7 @@ struct kn_reducer {
 extern const struct kn_reducer kn_reduce_sum[RT_N_DTYPES], kn_reduce_mean[RT_N_DTYPES],
     kn_reduce_prod[RT_N_DTYPES], kn_reduce_max[RT_N_DTYPES], kn_reduce_min[RT_N_DTYPES];
 
-/* Minimum and maximum finite value of each type. */
+/* Minimum and maximum finite values of each type. */
 #define KN_LEAST(dt)        KN_LEAST_##dt
 #define KN_GREATEST(dt)     KN_GREATEST_##dt
 #define KN_LEAST_RT_I8      INT8_MIN

@@ -72,8 +72,8 @@ KN_MAP(rsqrt, "Rsqrt", FLOATS_COMPLEX, RSQRT)
 #define LOG1P(dt, x)         log1p(x)
 #define LOG1P_COMPLEX(dt, x) log1p_complex(x)
 
-/* Computes exp(a + bi) - 1 as expm1(a) cos b - 2 sin(b/2)^2 + i exp(a) sin b, which loses no digits
- * near 0. */
+/* Computes exp(a + bi) - 1 as `expm1(a) cos b - 2 sin(b/2)^2 + i exp(a) sin b`, which loses no
+ * digits near 0. */
 static inline double _Complex expm1_complex(double _Complex x)
 {
     const double a = creal(x), b = cimag(x), s = sin(b / 2);

@@ -16,7 +16,7 @@
 #include "kernels/matmul/fully_connected.h"
 #include "kernels/matmul/gemm.h"
 
-/* A strided view of a tensor: axes are outermost first, strides are in elements. */
+/* A strided view of a tensor: axes are ordered outermost first, strides are in elements. */
 struct kn_einsum_view {
     int n;
     int64_t dim[KN_EINSUM_MAX_LABELS], stride[KN_EINSUM_MAX_LABELS];

@@ -11,7 +11,8 @@ static void strides_of(const struct kn_einsum_equation *e, const struct kn_einsu
     for (int k = l->n - 1; k >= 0; k--) {
         const int i = kn_einsum_find(e, l->id[k]);
         o->has[i] = true;
-        /* A dimension of 1 whose label is longer is broadcast, and adds no stride. */
+        /* A dimension of length 1 whose label has a greater length is broadcast, and adds no
+         * stride. */
         if (s->dim[k] == e->dim[i] || s->dim[k] != 1)
             o->stride[i] += stride;
         stride *= s->dim[k];
@@ -154,7 +155,7 @@ static void plan_result(struct kn_einsum_plan *s, const int *order, int n, bool 
     }
     s->g.ldc = ld;
     s->swapped = t == KN_TRANS;
-    if (s->swapped) { /* the GEMM computes C' [n, m] = B' A' */
+    if (s->swapped) { /* the GEMM computes `C' [n, m] = B' A'` */
         const struct kn_gemm g = s->g;
         s->g.m = g.n;
         s->g.n = g.m;

@@ -10,7 +10,7 @@ enum {
     LEAST_COLUMNS = 64,
     /* several GEMM blocks per core, so that a slow core can compute fewer of them */
     BLOCKS_PER_CORE = 2,
-    READ = 16 /* multiply-adds in the time that one weight takes to be read from memory */
+    READ = 16 /* number of multiply-adds that take as long as reading one weight from memory */
 };
 
 /* Below PACK_MIN weights, packing gains nothing. Above PACK_MAX, a GEMM with few rows only streams
@@ -106,7 +106,8 @@ static enum rt_status prepare_panels(struct kn_fully_connected *s, struct rt_pre
 {
     struct panels_format f;
 
-    memset(&f, 0, sizeof f); /* clears the padding as well, because keys are compared as bytes */
+    /* clears the struct's padding too, because keys are compared as bytes */
+    memset(&f, 0, sizeof f);
     memcpy(f.name, "bf16", 4);
     kn_bf16_panels(&f.panels, g->k, g->n);
     f.transposed = g->tb != KN_AS_IS;
@@ -176,7 +177,8 @@ static enum rt_status pack_weights(struct kn_fully_connected *s, struct rt_prep 
 {
     struct format f;
 
-    memset(&f, 0, sizeof f); /* clears the padding as well, because keys are compared as bytes */
+    /* clears the struct's padding too, because keys are compared as bytes */
+    memset(&f, 0, sizeof f);
     f.md = s->dnnl.md[1];
     f.transposed = s->g.tb != KN_AS_IS;
     f.n_scale = scale ? s->g.n : 0;

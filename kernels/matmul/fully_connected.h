@@ -41,7 +41,7 @@ struct kn_fully_connected {
     /* index of the input that oneDNN adds as bias, or 0 if there is none */
     int bias;
     bool activates;       /* whether oneDNN computes the activation */
-    size_t scratch_bytes; /* bytes of scratch memory that `dnnl` needs */
+    size_t scratch_bytes; /* number of bytes of scratch memory that `dnnl` needs */
     /*
      * Offset in scratch memory of the sums before a broadcast residual is added, or of a copy of
      * the residual.

@@ -18,8 +18,8 @@
 
 enum kn_trans { KN_AS_IS, KN_TRANS, KN_ADJOINT }; /* KN_ADJOINT: transposed and conjugated */
 
-/* C [m,n] = op(A) [m,k] op(B) [k,n]. lda, ldb and ldc are the numbers of elements from one row to
- * the next in memory. */
+/* A GEMM: `C [m,n] = op(A) [m,k] op(B) [k,n]`. lda, ldb and ldc are the numbers of elements from
+ * one row to the next in memory. */
 struct kn_gemm {
     enum rt_dtype dtype;
     enum kn_trans ta, tb;

@@ -412,8 +412,8 @@ static enum rt_status run_gemm(struct rt_run *whole)
         const enum rt_status st = kn_zero_chunks(r, c, (size_t)(p->batches * step_c));
         return st ? st : matmul_finish(s, r, c);
     }
-    /* kn_gemm_blocks splits a single GEMM over cores, and scratch memory suffices only for one GEMM
-     * at a time. */
+    /* kn_gemm_blocks splits a single GEMM among cores, and scratch memory suffices only for one
+     * GEMM at a time. */
     const enum rt_status st =
         p->batches == 1 || s->epilogue_at || s->plain
             ? matmul_shard(r, c, 0, p->batches)

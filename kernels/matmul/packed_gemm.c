@@ -19,23 +19,24 @@
 #endif
 
 enum {
-    LINE = 16,             /* floats in a cache line */
-    WIDE = 2,              /* vectors side by side in a panel */
+    LINE = 16,             /* number of floats in a cache line */
+    WIDE = 2,              /* number of vectors side by side in a panel */
     GEMV_PANELS = 4,       /* maximum number of panels that a GEMV computes together */
     PREFETCH_FLOATS = 256, /* the distance in floats by which a GEMV prefetches a panel */
-    L2_BYTES = 1 << 20,    /* bytes that stay in a core's own cache if little else is used */
-    /* Terms of a sum that are computed together: this part of a panel stays in a nearer cache while
-     * all rows of a block pass over it. */
+    /* number of bytes that stay in a core's own cache if little else is used */
+    L2_BYTES = 1 << 20,
+    /* The number of terms of a sum that are computed together: the rows of a panel for these terms
+     * stay in a nearer cache while they are multiplied by all rows of a block. */
     KC = 768,
-    /* floats of matrix a in a block of rows, which occupy a part of a core's own cache */
+    /* number of floats of matrix a in a block of rows; they occupy a part of a core's own cache */
     MC_KC = 1 << 17,
     MC = 336 /* maximum number of rows in a block */
 };
 
 /*
- * Sanitizers make the code of a micro-kernel about ten times as large, and compilers then take
- * minutes for it. Under sanitizers, one micro-kernel serves all sizes, and loops that only prefetch
- * are omitted.
+ * Sanitizers make the code of a micro-kernel about ten times as large, and compilers take minutes
+ * for code of that size. Under sanitizers, one micro-kernel serves all sizes, and loops that only
+ * prefetch are omitted.
  */
 #define PREFETCHES (!RT_HAS_SANITIZER)
 
@@ -45,15 +46,16 @@ struct kn_packed_gemm_block {
     const float *a, *b;
     float *c;
     const float *start, *bias; /* start: the initial values of the sums, or NULL for zeros */
-    const float *next;         /* packed floats to prefetch */
+    const float *next;         /* address of the packed floats to prefetch */
     int64_t lda, ldc, ld_start;
-    int64_t prefetch_step; /* floats that `next` advances by with each term */
+    int64_t prefetch_step; /* number of floats that `next` advances by with each term */
     int64_t rows, k;
-    int wide, last; /* vectors in the panel; floats in the last vector */
+    int wide, last; /* number of vectors in the panel; number of floats in the last vector */
     int panels;     /* number of complete panels computed together */
     int64_t step;   /* distance in packed floats between neighbouring panels */
-    bool in_cache;  /* the packed floats are in the cache, so that nothing is prefetched */
-    /* a is read for the first time and its rows are contiguous, so that they are prefetched */
+    bool in_cache;  /* set if the packed floats are in the cache; nothing is then prefetched */
+    /* set if a is read for the first time and its rows are contiguous; the rows are then
+     * prefetched */
     bool prefetch_a;
     bool clips;
     float least, most;

@@ -33,7 +33,7 @@ struct kn_packed_gemm {
     /* set by kn_packed_gemm_init */
     int64_t panel;  /* columns per panel */
     int64_t panels; /* number of panels; the last one may have fewer columns */
-    bool in_cache;  /* `reuse` is set, and the packed floats fit in a core's own cache */
+    bool in_cache;  /* set if `reuse` is set and the packed floats fit in a core's own cache */
     const struct kn_packed_gemm_loops *loops;
 };
 
@@ -64,8 +64,8 @@ bool kn_packed_gemm_is_fast(void);
 struct kn_gemm_post_ops {
     const float *bias;     /* n floats, or NULL for no bias */
     const float *residual; /* [rows, n]; may be c itself, with the same ldc; NULL for no residual */
-    int64_t ld_residual;   /* floats from one row of the residual to the next */
-    bool clips;            /* the sum is clipped to [least, most]; NaN stays NaN */
+    int64_t ld_residual;   /* number of floats from one row of the residual to the next */
+    bool clips;            /* whether the sum is clipped to [least, most]; NaN stays NaN */
     float least, most;
     /* Called, unless NULL, with every block of finished outputs while they are in the nearest
      * cache: [rows, cols] of c from row `row` and column `col` on. `at` points to the first of
@@ -82,9 +82,9 @@ struct kn_gemm_post_ops {
  */
 struct kn_packed_gemm_args {
     const float *packed;
-    const float *a; /* address of row 0, column k_from */
+    const float *a; /* address of row 0, column k_from of a */
     int64_t lda;
-    float *c; /* address of row 0, column 0, whatever the first panel is */
+    float *c; /* address of row 0, column 0 of c, even if the first panel is not panel 0 */
     int64_t ldc;
     int64_t rows;
     int64_t from, to;

@@ -81,7 +81,8 @@ static void steps(const struct rt_tensor *t, const struct pair *p, int64_t *row,
     *col = cols == 1 && p->cols != 1 ? 0 : 1;
 }
 
-enum { ROW_WORK = 32 }; /* cost per class, for two exponentials and three passes */
+/* cost per class, in units of rt_run_spend, for two exponentials and three passes */
+enum { ROW_WORK = 32 };
 
 #define AS_IS(v) (v)
 #define DENSE(dt, T, ACC, GET, PUT, EXP, LOG)                                                      \
@@ -287,7 +288,7 @@ static bool is_in_top(const float *p, int64_t n, int64_t target, int64_t k)
         return false;
     for (int64_t i = 0; i < n; i++) {
         if (!isfinite(p[i]))
-            return false; /* a row that contains infinity or NaN has no order */
+            return false; /* a row that contains infinity or NaN cannot be ranked */
         if (p[i] > p[target] && ++better > k)
             break;
     }

@@ -133,8 +133,8 @@ static enum rt_status infer_bias(struct rt_infer *x)
             }                                                                                      \
         }                                                                                          \
     }
-/* Integers are added in unsigned types, so that they wrap around; the bits of the sum are the
- * same. */
+/* Integers are added in unsigned types, so that they wrap around; the bits of the sum are the same
+ * as in signed types. */
 #define BIAS_AS_IS(dt, T) BIAS(dt, T, AS_IS, AS_IS)
 KN_UNSIGNED(BIAS_AS_IS)
 KN_FLOATS(BIAS_AS_IS)
@@ -401,7 +401,7 @@ static enum rt_status run_norm(struct rt_run *r)
     const float epsilon = rt_attr_float(r->node, "epsilon");
     const float *scale = r->in[1].data, *offset = r->in[2].data;
     const float *mean = r->in[3].data, *var = r->in[4].data;
-    /* The factors follow the two rows of doubles that train() uses. */
+    /* In scratch memory, the factors follow the two rows of doubles that train() uses. */
     float *factor = r->scratch ? (float *)r->scratch + 4 * c->n : NULL;
 
     /* Without data, the statistics are NaN, even if the inputs hold statistics. The reserved
@@ -533,7 +533,7 @@ static enum rt_status prepare_lrn(struct rt_prep *p, void **state)
 struct lrn {
     int64_t radius;
     float bias, alpha, beta;
-    bool rounds; /* the tensor is float16 */
+    bool rounds; /* whether the tensor is float16 */
 };
 
 /* Computes a power as TensorFlow does, as exp(log(base) * by): NaN for negative bases, and if the
@@ -566,7 +566,7 @@ static enum rt_status lrn_pixel(struct rt_run *r, int64_t *left, const struct lr
         for (int64_t j = from; j <= to; j++)
             sum += x[j] * x[j];
         float base = l->bias + l->alpha * sum;
-        if (l->rounds) /* a base beyond float16 becomes an infinity, as in TensorFlow */
+        if (l->rounds) /* a base too large for float16 becomes an infinity, as in TensorFlow */
             base = kn_from_f16(kn_to_f16(base));
         y[i] = l->beta == 1      ? x[i] / base
                : l->beta == 0.5f ? x[i] / sqrtf(base)

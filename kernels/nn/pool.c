@@ -576,7 +576,8 @@ static enum rt_status argmax_window(const struct pool *p, const struct place *w,
 
 /* ---- prepare and run ---- */
 
-/* Channels of a window that are reduced together, with their sums or indices in scratch memory. */
+/* The number of channels of a window that are reduced together, with their sums or indices in
+ * scratch memory. */
 enum { CHANNELS = 1 << 16 };
 
 static enum rt_status prepare_window(struct rt_prep *p, void **state, const int64_t *k,

@@ -9,9 +9,9 @@
 
 enum { KN_MAX_SPATIAL = 3 };
 
-/* Window i covers the input positions i * stride - lo + j * dilation, j in [0, size). Positions
- * outside [0, in) are padding. A member is -1 if it is not known yet, which is possible for in,
- * out, and, with SAME padding, lo and hi. */
+/* Window i covers the input positions `i * stride - lo + j * dilation` for all j in [0, size).
+ * Positions outside [0, in) are padding. A member is -1 if it is not known yet, which is possible
+ * for in, out, and, with SAME padding, lo and hi. */
 struct kn_axis {
     int64_t in, out, size, stride, dilation, lo, hi;
 };
@@ -26,7 +26,8 @@ bool kn_channels_first(const struct rt_node *n);
 int kn_spatial_axis(bool channels_first, int i);
 int kn_channel_axis(bool channels_first, int n_spatial);
 
-/* Computes out (and lo, hi unless the padding is explicit) from in, size, stride and dilation. */
+/* Computes `out`, and `lo` and `hi` unless the padding is explicit, from `in`, `size`, `stride` and
+ * `dilation`. */
 enum rt_status kn_axis_solve(struct kn_axis *a, enum kn_padding padding, struct rt_error *err);
 /* Sets the part of window i that lies inside the input: j in [*from, *to). */
 static inline void kn_axis_inside(const struct kn_axis *a, int64_t i, int64_t *from, int64_t *to)

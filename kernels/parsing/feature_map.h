@@ -17,12 +17,12 @@ struct kn_feature {
     uint8_t kind;   /* an enum kn_feature_kind */
     uint8_t dtype;  /* the element type: RT_F32, RT_I64 or RT_STRING */
     uint8_t splits; /* if ragged: type of the row splits, RT_I32 or RT_I64 */
-    bool is_padded; /* the feature is dense, with a first dimension of unknown length */
+    bool is_padded; /* whether the feature is dense with a first dimension of unknown length */
     bool may_miss;  /* for a dense feature list: a missing list is treated as empty */
     int at;         /* index among the features of its kind */
     int list;       /* index among the features that are not dense with a fixed shape, or -1 */
     int def;        /* if dense: index of the input that holds the default, or -1 */
-    int64_t stride; /* if dense: elements per example, or per step if padded */
+    int64_t stride; /* if dense: number of elements per example, or per step if padded */
     uint32_t head;  /* if dense float: the first bytes of a Feature with `stride` values, or 0 */
     const struct rt_shape *shape;
 };

@@ -51,7 +51,7 @@ struct kn_parse {
     /* own_entry is allocated if scratch memory is too small */
     struct kn_parse_entry *entry, *own_entry;
     int64_t n_entries, capacity;
-    /* for each feature, the index of the last example that has it, + 1 */
+    /* for each feature, 1 + the index of the last example that has it */
     int64_t *last;
     struct kn_parse_part *part; /* the location of each list in each example */
     struct kn_feature_memory *memory;

@@ -13,7 +13,7 @@
 
 #include <stdlib.h>
 
-enum { TAG_1 = 0x0a, TAG_2 = 0x12 }; /* tags of fields 1 and 2 with wire type LEN */
+enum { TAG_1 = 0x0a, TAG_2 = 0x12 }; /* protobuf tags of fields 1 and 2 with wire type LEN */
 
 struct proto { /* the bytes of a feature in one example */
     struct rt_span bytes;
@@ -30,10 +30,11 @@ struct sequence {
     struct rt_run *r;
     bool is_batch;
     int64_t n;
-    struct kn_sequence_half half[2]; /* the two halves: the context and the feature lists */
-    struct proto *proto[2];          /* for each half, an entry for each feature and example */
-    struct total *total[2];          /* by feature */
-    int64_t each, left; /* approximate work per example, and the countdown of rt_run_spend */
+    /* the two halves of the example: the context and the feature lists */
+    struct kn_sequence_half half[2];
+    struct proto *proto[2]; /* for each half, an entry for each feature and example */
+    struct total *total[2]; /* by feature */
+    int64_t each, left;     /* approximate work per example, and the countdown of rt_run_spend */
 };
 
 static struct rt_span name_of(const struct sequence *s, int64_t e)
@@ -215,8 +216,8 @@ static void *after(void *p, const struct kn_feature *f, int64_t n)
     return (char *)p + (size_t)n * rt_dtype_size(f->dtype);
 }
 
-/* Makes output k. Its dimensions are the batch's, if there is a batch, then `first`, unless it is
- * negative, and then those of the feature's shape. */
+/* Makes output k. Its dimensions are the batch size, if there is a batch, then `first`, unless it
+ * is negative, and then those of the feature's shape. */
 static void *dense_out(struct sequence *s, int k, const struct kn_feature *f, int64_t first)
 {
     int64_t dim[RT_MAX_RANK + 2];

@@ -14,8 +14,9 @@
 
 struct single {
     struct rt_run *r;
-    struct kn_sequence_half half[2]; /* the two halves: the context and the feature lists */
-    struct rt_span *found[2];        /* for each half, the bytes of each Feature or FeatureList */
+    /* the two halves of the example: the context and the feature lists */
+    struct kn_sequence_half half[2];
+    struct rt_span *found[2]; /* for each half, the bytes of each Feature or FeatureList */
     bool *is_there[2];
     struct rt_span name; /* the example's name, for error texts */
 };
@@ -34,7 +35,7 @@ struct sink {
     struct rt_run *r; /* the run whose memory pool counts strings; NULL if dst is NULL */
     void *dst;
     int64_t capacity;
-    bool no_memory; /* memory is short, and r->err is set */
+    bool no_memory; /* set, together with r->err, if memory is short */
 };
 
 static void put_int(struct sink *s, int64_t at, uint64_t v)
@@ -56,7 +57,8 @@ static void put_str(struct sink *s, int64_t at, struct rt_span v)
             !rt_str_set((struct rt_str *)s->dst + at, rt_run_pool(s->r), v.p, v.n, s->r->err);
 }
 
-/* Reads field 1 of a list: one element, or packed elements. Returns false if it is malformed. */
+/* Reads field 1 of a list: one element, or packed elements. Returns false if the field is
+ * malformed. */
 static bool read_values(enum rt_dtype kind, const struct kn_field *f, struct sink *s, int64_t *n)
 {
     uint64_t v;

@@ -66,11 +66,11 @@ enum kn_wire_type { KN_VARINT = 0, KN_FIXED64 = 1, KN_BYTES = 2, KN_FIXED32 = 5 
 struct kn_field {
     uint32_t number;
     enum kn_wire_type type;
-    uint64_t value;       /* the raw bits if the wire type is KN_VARINT or KN_FIXED* */
+    uint64_t value;       /* the value's raw bits if the wire type is KN_VARINT or KN_FIXED* */
     struct rt_span bytes; /* of KN_BYTES */
 };
-/* Returns 1 and sets *f to the next field, after which *rest begins; 0 at the end of the message;
- * -1 for a malformed field or a group. */
+/* Returns 1 if there is a field, and sets *f to the field and *rest to the bytes after it. Returns
+ * 0 at the end of the message, or -1 for a malformed field or a group. */
 int kn_field_next(struct rt_span *rest, struct kn_field *f);
 
 /* ---- Example ---- */

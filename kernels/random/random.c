@@ -20,7 +20,7 @@ struct generator { /* the random number generator of a node */
     struct philox next; /* guarded by mu */
 };
 
-enum { RESERVE = 256 }; /* counter values that TensorFlow reserves per output element */
+enum { RESERVE = 256 }; /* number of counter values that TensorFlow reserves per output element */
 
 static void skip(struct philox *p, uint64_t n)
 {
@@ -77,7 +77,8 @@ static enum rt_status reserve(struct rt_run *r, int64_t n, struct philox *out)
     return RT_OK;
 }
 
-/* Returns true after every 2^18 numbers, for the caller to call rt_run_check. */
+/* Returns whether the caller should call rt_run_check before it draws number i: once in every 2^18
+ * numbers. */
 static bool should_ask(int64_t i)
 {
     return (i & 0x3ffff) == 0x3ffff;

@@ -65,7 +65,7 @@ static enum rt_status rnn_pack(struct rt_prep *p, int input, int64_t row, int64_
     return RT_OK;
 }
 
-/* Computes c [rows, n] = a [rows, k] * w, plus `from` (whose rows are as far apart as those of c)
+/* Computes `c [rows, n] = a [rows, k] * w`, plus `from` (whose rows are as far apart as those of c)
  * or plus the bias. */
 static void rnn_multiply(const struct weight *w, const float *a, int64_t lda, float *c, int64_t ldc,
                          int64_t rows, const struct rt_tensor *bias, const float *from)
@@ -88,8 +88,8 @@ static void rnn_multiply(const struct weight *w, const float *a, int64_t lda, fl
 
 /* ---- the run ---- */
 
-/* Rows of the input's GEMM that are computed together, so that each weight is read once per group
- * of rows. */
+/* The number of rows of the input's GEMM that are computed together, so that each weight is read
+ * once per group of rows. */
 enum { ROWS_AT_ONCE = 96 };
 
 struct state {
@@ -98,14 +98,15 @@ struct state {
     enum rt_cell_act gate_act, act;
     float forget_bias, clip;
     struct weight w, r, w_candidate, r_candidate, project;
-    int64_t at[4]; /* offset of each gate's sums in their row */
-    int64_t wide;  /* floats in one row of a state */
-    /* rows that are computed together; steps whose input GEMM is computed together */
+    int64_t at[4]; /* offset of each gate's sums in a row of sums */
+    int64_t wide;  /* number of floats in one row of a state */
+    /* number of rows that are computed together; number of steps whose input GEMM is computed
+     * together */
     int64_t block, chunk;
     /* number of cores that run concurrently, each on its own blocks of rows */
     int64_t slots;
-    size_t slot_bytes; /* bytes of scratch memory per core */
-    bool peeps;        /* at least one gate has a peephole connection */
+    size_t slot_bytes; /* number of bytes of scratch memory per core */
+    bool peeps;        /* whether at least one gate has a peephole connection */
 };
 
 /* The parts of a core's scratch memory. lay_out returns their total size in bytes. */

@@ -2,7 +2,7 @@
  * Recurrent layers (_RNN), which the runtime creates from loops. runtime/fusion/recurrent.h has the
  * table of cells and the op's inputs and attributes.
  *
- * The input's GEMM is computed for many steps at once (packed_gemm.h). A step then multiplies only
+ * The input's GEMM is computed for many steps together (packed_gemm.h). A step then multiplies only
  * the state by the recurrent weights, adding to the input's sums, and a pass over the sums computes
  * the new state.
  *
@@ -71,7 +71,7 @@ struct kn_layer {
     bool x_by_time, y_by_time;
     bool known;        /* whether `steps` and `length` are known */
     bool fits;         /* whether the shapes are valid for a step */
-    bool concatenated; /* a single matrix multiplies the concatenation of x and h */
+    bool concatenated; /* whether a single matrix multiplies the concatenation of x and h */
     /* w_candidate holds the columns of the n_reset_before gates, and w only the columns of the
      * other gates. */
     bool separate_candidate;

@@ -61,8 +61,8 @@ TARGET static void LOOPS(gru)(const struct kn_rnn_step *s, bool is_candidate)
     }
 }
 
-/* The first call computes the update and reset gates, because the candidate's weights multiply
- * reset * h. */
+/* Computes a step in two calls. The first call computes only the update and reset gates, because
+ * the candidate's weights multiply reset * h. */
 TARGET static void LOOPS(gru_before)(const struct kn_rnn_step *s, bool is_candidate)
 {
     enum { UPDATE, RESET };

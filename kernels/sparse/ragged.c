@@ -62,7 +62,7 @@ struct levels {
     /* whether the partition consists of value row ids rather than row splits */
     bool by_rowid[DEEPEST];
     const struct rt_tensor *at[DEEPEST]; /* the row partition of each ragged dimension */
-    int64_t rows;                        /* rows of the outermost dimension */
+    int64_t rows;                        /* number of rows of the outermost dimension */
     const struct rt_tensor *values;
     int rank;
     int64_t dim[RT_MAX_RANK], stride[RT_MAX_RANK];

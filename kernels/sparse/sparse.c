@@ -309,7 +309,7 @@ static enum rt_status fill_checks(struct rt_run *r)
     return RT_OK;
 }
 
-/* Sets start[row] to the position at which the row begins in the output, for each row, and
+/* For each row, sets start[row] to the position at which the row begins in the output. Sets
  * start[rows] to the length of the output. */
 static enum rt_status place_rows(struct rt_run *r, int64_t rows, int64_t *start, bool *empty)
 {

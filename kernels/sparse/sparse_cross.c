@@ -16,7 +16,8 @@ enum how { TEXT, HASHED, KEYED }; /* KEYED: SparseCrossHashed */
 struct column {
     const struct rt_tensor *values;
     const struct rt_tensor *indices; /* NULL if the column is dense; `values` is then a matrix */
-    /* first value of the column in the current row, and their number */
+    /* index of the column's first value in the current row; number of the column's values in that
+     * row */
     int64_t first, n;
     int64_t at; /* index of the column's value in the current combination */
 };

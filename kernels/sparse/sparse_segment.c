@@ -16,15 +16,17 @@
 #include <math.h>
 #include <stdio.h>
 
-enum { WIDTH = 128 };    /* columns that are added up together, in registers and the L1 cache */
-enum { ROWS = 1 << 12 }; /* rows of a bag that are added up between two calls of rt_run_spend */
+/* number of columns that are added up together, in registers and the L1 cache */
+enum { WIDTH = 128 };
+/* number of rows of a bag that are added up between two calls of rt_run_spend */
+enum { ROWS = 1 << 12 };
 
 struct bag {
     const char *data;
     const struct rt_tensor *indices;
-    int64_t width;    /* elements per row of `data` */
-    int64_t first, n; /* the range of the bag's indices */
-    double by;        /* the sum is divided by this number */
+    int64_t width;    /* number of elements per row of `data` */
+    int64_t first, n; /* position of the bag's first index; number of its indices */
+    double by;        /* the number by which the sum is divided */
     struct rt_run *r; /* for rt_run_spend */
     int64_t *left;
 };

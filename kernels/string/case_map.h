@@ -12,7 +12,7 @@
  * 2). */
 struct step {
     uint32_t first, last;
-    int32_t to; /* add this to a character to get its other case */
+    int32_t to; /* number to add to a character to get its other case */
     int every;
 };
 

@@ -1,8 +1,8 @@
 /*
  * The character classes that determine whether a capital sigma ends a word: characters with a case
  * (Unicode's Cased), and characters that are skipped between letters (Unicode's Case_Ignorable). A
- * character in both classes counts as skipped only. The ranges are sorted; they were obtained by
- * running TensorFlow 2.21 on every character.
+ * character in both classes is treated as skipped only. The ranges are sorted; they were obtained
+ * by running TensorFlow 2.21 on every character.
  */
 #ifndef KN_STRING_CASED_H
 #define KN_STRING_CASED_H

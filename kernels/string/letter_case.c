@@ -118,7 +118,8 @@ static bool is_passed_over(uint32_t c)
     return is_in(c, passed_over, sizeof passed_over / sizeof *passed_over);
 }
 
-enum { WORK = 64 }; /* the cost of one character, for which the tables are searched */
+/* the cost of one character, in units of rt_run_spend: the tables are searched for it */
+enum { WORK = 64 };
 
 /* Sets *is_letter to whether the first character that is not skipped has a case. */
 static enum rt_status goes_on(struct rt_run *r, int64_t *left, const unsigned char *p, size_t n,

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NUMBER_MAX = 400 }; /* longer strings are not parsed as numbers */
+enum { NUMBER_MAX = 400 }; /* strings of NUMBER_MAX or more bytes are not parsed as numbers */
 
 /* Copies a string without the white space around it and appends a NUL. Returns NULL if the result
  * is empty or too long, or the string contains a NUL. */

@@ -269,8 +269,8 @@ static enum rt_status print_run(struct rt_run *r)
                 const struct rt_str *s = &rt_strs(t)[i * each + k];
                 parts[k] = kn_fingerprint64(rt_str_data(s), s->n);
             }
-            /* The fingerprint of a row with one string is the string's hash; a longer row's is the
-             * hash of the strings' hashes. */
+            /* The fingerprint of a row with one string is the string's hash; the fingerprint of a
+             * longer row is the hash of the strings' hashes. */
             h = each == 1 ? parts[0] : kn_fingerprint64((const char *)parts, (size_t)each * 8);
         }
         for (int k = 0; k < 8; k++)

@@ -162,7 +162,8 @@ static int put_element(char *buf, size_t n, const struct as_string *f, char flag
     }
 }
 
-enum { AS_STRING_CAPACITY = 12000 }; /* bytes for the longest value with the largest padding */
+/* number of bytes for the longest value with the largest padding */
+enum { AS_STRING_CAPACITY = 12000 };
 
 static enum rt_status as_string_run(struct rt_run *r)
 {

@@ -14,7 +14,7 @@ struct part {
 
 struct parts {
     struct rt_run *r;
-    struct rt_bytes list; /* an array of struct part */
+    struct rt_bytes list; /* the substrings, an array of struct part */
     int64_t n, n_columns, left;
 };
 
