@@ -490,8 +490,8 @@ static enum rt_status walk_plain(size_t size, struct kn_walk *w, char *dst, cons
         for (int i = 0; i < last; i++) {
             if (w->src[i] != 1)
                 continue;
-            /* For a transposition, dimension i becomes the last but one, and the other dimensions
-             * become outer loops. */
+            /* For a transposition, dimension i is moved to the position before the last dimension,
+             * and the other dimensions become outer loops. */
             const int64_t n0 = w->dim[i], d0 = w->dst[i], n1 = w->dim[last], s1 = w->src[last];
             transpose_fn *transpose = transpose_of(size);
             for (int j = i; j < last - 1; j++) {

@@ -35,7 +35,7 @@ static void read_align(const struct rt_node *n, struct diags *d)
     d->sub_left = rt_span_is(a, "LEFT_LEFT") || rt_span_is(a, "RIGHT_LEFT");
 }
 
-/* Reads the diagonal indices. k: NULL for ops that support the main diagonal only. */
+/* Reads the diagonal indices. k is NULL for ops that support the main diagonal only. */
 static enum rt_status read_k(const struct rt_tensor *k, struct diags *d, struct rt_error *err)
 {
     d->lower = d->upper = 0;

@@ -42,8 +42,8 @@ struct state {
     int64_t ld;             /* number of floats from one row of the im2col copies to the next */
     int64_t panels, groups; /* number of panels in a shard; number of shards per block */
     int n_slots;            /* number of shards that run concurrently */
-    /* In scratch memory: bytes of copies per core, and the offset of the output before a broadcast
-     * residual is added. */
+    /* In scratch memory: number of bytes of im2col copies per core, and the offset of the output
+     * before a broadcast residual is added. */
     size_t slot_bytes, broadcast_at;
 };
 

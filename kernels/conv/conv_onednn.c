@@ -118,7 +118,7 @@ dnnl_status_t kn_conv_make_primitive(const struct kn_conv *c, struct kn_dnnl *d,
     return s;
 }
 
-/* Returns whether bfloat16 pays. With few channels, or in a depthwise convolution, it does not,
+/* Returns whether bfloat16 pays off. With few channels, or in a depthwise convolution, it does not,
  * because moving data costs more than multiplying. */
 static bool pays_in_bf16(const struct kn_conv_shape *g, enum rt_dtype dtype)
 {
@@ -203,7 +203,7 @@ static dnnl_status_t make_serial(struct kn_conv *c)
 
 enum { LEAST_CHANNELS = 64 };
 
-/* Splits the output channels evenly over `width` cores. Returns false if that does not pay. */
+/* Splits the output channels evenly over `width` cores. Returns false if that does not pay off. */
 static bool shard_channels(const struct kn_conv *c, int width, struct kn_conv_onednn_split *split)
 {
     const struct kn_conv_shape *g = &c->g;
@@ -236,7 +236,7 @@ static bool shard_channels(const struct kn_conv *c, int width, struct kn_conv_on
     return !s;
 }
 
-/* Makes the split for several cores, if it pays and oneDNN supports it with the filter's packed
+/* Makes the split for several cores, if it pays off and oneDNN supports it with the filter's packed
  * layout. */
 static void make_sharded(struct kn_conv *c, int width)
 {

@@ -14,7 +14,7 @@
 #include "kernels/cpu/half.h"
 #include "runtime/core/op.h"
 
-/* Returns whether matrix multiplications in bfloat16 pay on this processor. */
+/* Returns whether matrix multiplications in bfloat16 pay off on this processor. */
 bool kn_bf16_multiplies(void);
 /* Makes kn_bf16_multiplies return `yes`, for tests that cover both cases on any processor. Affects
  * nodes that the process prepares afterwards. */

@@ -14,8 +14,8 @@ enum {
      * weights that all cores read cost less than rows that each core fetches from the core that has
      * just written them. */
     KN_SHARD_ROWS = 64,
-    /* Multiply-adds between two deadline checks: a few milliseconds of one core at the speed of the
-     * fastest loops. */
+    /* The number of multiply-adds between two deadline checks: a few milliseconds of one core at
+     * the speed of the fastest loops. */
     KN_CHECK_MACS = 400000000,
 };
 

@@ -64,8 +64,8 @@ void kn_epilogue_infer_in_place(struct rt_infer *x, const struct rt_shape *unfus
         x->alias[0] = (int8_t)t.residual;
 }
 
-/* Returns the bytes of the output without residual. The result is never 0, because scratch memory
- * of 0 bytes would be NULL. */
+/* Returns the number of bytes of the output without residual. The result is never 0, because
+ * scratch memory of 0 bytes would be NULL. */
 static size_t unfused_bytes(const struct kn_epilogue *t)
 {
     return kn_padded((size_t)kn_shape_count(&t->unfused) * sizeof(float) + 64);

@@ -23,7 +23,7 @@ enum {
     /* minimum number of rows of scores that are processed together, because a GEMM with fewer rows
      * is slow */
     BLOCK_ROWS = 42,
-    /* With fewer than PACK_ROWS rows, kn_gemm_run multiplies, because packing does not pay. */
+    /* With fewer than PACK_ROWS rows, kn_gemm_run multiplies, because packing does not pay off. */
     PACK_ROWS = 8,
     /* number of heads per core from which on an uneven division of heads costs little */
     MANY_HEADS = 8,
@@ -190,7 +190,7 @@ struct attention {
     bool widens;         /* whether the steps broadcast the scores to more queries or keys */
     int64_t rows;        /* number of rows of scores that are processed together */
     int64_t span, spans; /* number of rows per shard; number of shards per head */
-    /* whether keys and values are packed for packed_gemm.h, which pays only with enough rows */
+    /* whether keys and values are packed for packed_gemm.h, which pays off only with enough rows */
     bool packs;
     struct kn_packed_gemm scores, context;
     int64_t slots; /* number of shards that run concurrently */

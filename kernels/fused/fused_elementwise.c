@@ -37,7 +37,7 @@ enum {
     MOST_IN = RT_ELEMENTWISE_MOST_IN,
     MOST_VALUES = MOST_IN + RT_ELEMENTWISE_MOST,
     TILE = 1024, /* floats */
-    /* Floats on a thread's stack for intermediate results and expanded operands. */
+    /* The number of floats on a thread's stack for intermediate results and expanded operands. */
     STACK_FLOATS = 12 << 10,
 };
 

@@ -240,8 +240,8 @@ static enum rt_status read_one(struct rt_run *r, struct nms *s)
     return RT_OK;
 }
 
-/* Returns the bytes of the float copies of half inputs. Scratch memory holds these copies first,
- * then the heap and the chosen candidates. */
+/* Returns the number of bytes of the float copies of half inputs. Scratch memory holds these copies
+ * first, then the heap and the chosen candidates. */
 static size_t copies_bytes(const int64_t *counts, enum rt_dtype d)
 {
     size_t n = 0;

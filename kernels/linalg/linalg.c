@@ -152,8 +152,8 @@ static void rows_matrices(struct rt_rows *r)
 
 enum lu { LU_FINE, LU_SINGULAR };
 
-/* Checks while a matrix is computed whether the run must end. If the run has ended, the results are
- * invalid. */
+/* Checks, while a matrix is computed, whether the run must end. If the run has ended, the results
+ * are invalid. */
 struct ask {
     struct rt_run *r;
     int64_t left;

@@ -269,8 +269,9 @@ static enum rt_status concat_has_shape(struct rt_run *r, const struct concat *c)
     return st;
 }
 
-/* Returns the first dimension of item i. For an unwritten item, this is its entry in leading_dims
- * or, without leading_dims, the first dimension of element_shape; -1 if neither is given. */
+/* Returns the first dimension of item i. For an unwritten item, this is its entry in
+ * leading_dims or, without leading_dims, the first dimension of element_shape. Returns -1 if
+ * neither is given. */
 static int64_t concat_rows(const struct concat *c, int64_t i)
 {
     if (c->list->item[i].dtype)

@@ -53,8 +53,9 @@ struct kn_table {
     /* The number of bytes in the arrays above that `pool` counts. The bytes of strings are counted
      * separately. */
     size_t counted;
-    /* The bytes by which the pairs may exceed the limit of the session's state: the size of the
-     * content that they will replace. `credit` is 0 except in a table that kn_table_fresh made. */
+    /* The number of bytes by which the pairs may exceed the limit of the session's state: the size
+     * of the content that they will replace. `credit` is 0 except in a table that kn_table_fresh
+     * made. */
     size_t credit;
     struct kn_dense dense; /* n_buckets is guarded by mu; the other members never change */
 };

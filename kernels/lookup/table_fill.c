@@ -144,8 +144,8 @@ WRITE(initialize_table_v2, "InitializeTableV2", init_run)
 
 enum { WHOLE_LINE = -2, LINE_NUMBER = -1 };
 
-/* Parses a field of a line as an element of type `dtype`. */
-/* `offset` is added to line numbers. */
+/* Parses a field of a line as an element of type `dtype`. If the field is the line number, `offset`
+ * is added to it. */
 static enum rt_status field_value(enum rt_dtype dtype, int64_t index, int64_t line_no,
                                   int64_t offset, struct rt_span field, struct rt_tensor *elem,
                                   struct rt_error *err)

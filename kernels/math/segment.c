@@ -29,7 +29,8 @@ static enum rt_status segment_infer(struct rt_infer *x)
         return rt_fail(x->err, RT_INVALID_ARGUMENT,
                        "segment_ids should be the same size as dimension 0 of input.");
     x->out[0].shape = *data;
-    x->out[0].shape.dim[0] = -1; /* the last id plus one, which is unknown before the run */
+    /* the number of segments is the last id plus one, which is unknown before the run */
+    x->out[0].shape.dim[0] = -1;
     return RT_OK;
 }
 
@@ -251,7 +252,7 @@ struct unsorted {
 #define ONE(dt)       1
 #define ADD(dt, a, b) ((KN_U(dt))(a) + (KN_U(dt))(b))
 #define MUL(dt, a, b) ((KN_U(dt))(a) * (KN_U(dt))(b))
-/* As in TensorFlow, of a NaN and another value, and of equal values, the later one is kept. */
+/* As in TensorFlow, the later of two values is kept if they are equal or one of them is NaN. */
 #define LARGER(dt, a, b)  LATER_LARGER(a, b)
 #define SMALLER(dt, a, b) LATER_SMALLER(a, b)
 KN_FOR_NUMBERS(UNSORTED, sum, ZERO, ADD)

@@ -39,7 +39,7 @@ struct kn_einsum_operand {
     bool has[KN_EINSUM_MAX_LABELS];
     int64_t elements;
     int64_t step[KN_EINSUM_MAX_LABELS]; /* strides as the GEMM uses them */
-    /* the GEMM uses a dense copy of the tensor, in the order of the groups */
+    /* whether the GEMM uses a dense copy of the tensor, in the order of the groups */
     bool dense;
     struct kn_einsum_view keep; /* the dense copy's axes, in order */
     struct kn_einsum_view sum;  /* axes that are summed while the tensor is copied */
@@ -57,7 +57,7 @@ struct kn_einsum_plan {
     struct kn_einsum_view batch;
     int64_t batch_step[3][KN_EINSUM_MAX_LABELS];
     struct kn_gemm g;
-    bool swapped; /* the GEMM computes the transpose of C, B' A' */
+    bool swapped; /* whether the GEMM computes the transpose of C, which is `B' A'` */
     bool packed;
     struct kn_fully_connected pack;
     size_t gemm_at;

@@ -93,7 +93,8 @@ static bool needs_sum(const struct kn_einsum_operand *o)
     return o->sum.n > 0;
 }
 
-/* Marks the labels that only operand o has, and not the result, as summed while o is copied. */
+/* Marks the labels that occur only in operand o, and not in the result, to be summed while o is
+ * copied. */
 static void find_sums(struct kn_einsum_plan *s, struct kn_einsum_operand *o,
                       const struct kn_einsum_operand *other)
 {
@@ -228,8 +229,8 @@ static enum rt_status plan_gemm(struct kn_einsum_plan *s, const struct kn_einsum
     return RT_OK;
 }
 
-/* Plans an equation with one operand: it is written directly to the result, in the result's order
- * of labels, unless the result is a diagonal. */
+/* Plans an equation with one operand: the operand is written directly to the result, in the
+ * result's order of labels, unless the result is a diagonal. */
 static void plan_single(struct kn_einsum_plan *s, const struct kn_einsum_equation *e, size_t *used)
 {
     struct kn_einsum_operand *o = &s->in[0];

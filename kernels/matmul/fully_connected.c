@@ -198,7 +198,7 @@ static dnnl_status_t make_fitting(struct kn_fully_connected *s)
 }
 
 /* Splits the columns over several cores if the weights are larger than the other operands, so that
- * each core reads only its share of the weights. Returns false if this does not pay. */
+ * each core reads only its share of the weights. Returns false if this does not pay off. */
 static bool shard_columns(struct kn_fully_connected *s, int width)
 {
     const struct kn_gemm *g = &s->g;
@@ -234,7 +234,7 @@ static bool shard_columns(struct kn_fully_connected *s, int width)
     return true;
 }
 
-/* Splits the rows over several cores, if that pays and oneDNN has a primitive for the weights'
+/* Splits the rows over several cores, if that pays off and oneDNN has a primitive for the weights'
  * packed layout. */
 static void make_sharded(struct kn_fully_connected *s, int width)
 {
@@ -599,8 +599,8 @@ static enum rt_status run_sharded(struct sharded *x, struct rt_run *r)
     return kn_parallel_rows(r, s->g.m, 2 * s->g.n, 1, fully_connected_epilogue_shard, x);
 }
 
-/* Runs the GEMM by oneDNN, on idle cores if there is a split for several cores, else on the calling
- * thread. */
+/* Runs the GEMM with oneDNN, on idle cores if there is a split for several cores, else on the
+ * calling thread. */
 static enum rt_status run_rows(const struct kn_fully_connected *s, const void *const *data,
                                char *workspace, struct rt_run *r)
 {

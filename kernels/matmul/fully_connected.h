@@ -30,7 +30,8 @@ struct kn_fully_connected {
     int64_t rows;
     /* Primitives for several cores: one for `shard_rows` rows, and one for the remaining rows. */
     struct kn_dnnl shard[2];
-    int64_t shard_rows, n_slots; /* n_slots: concurrent executions, or 0 to use one core only */
+    /* n_slots: number of concurrent executions, or 0 to use one core only */
+    int64_t shard_rows, n_slots;
     /* If > 0, each shard instead computes `columns` columns of all rows, in the slot's memory at
      * own_at. */
     int64_t columns;
@@ -59,11 +60,11 @@ struct kn_fully_connected {
 
 /* Returns whether a GEMM with this right-hand matrix may use packed weights. */
 bool kn_fully_connected_likely(const struct rt_info *matrix);
-/* Returns whether packing input `input` pays for this GEMM: the input is constant, dense and
+/* Returns whether packing input `input` pays off for this GEMM: the input is constant, dense and
  * neither too small nor too large. */
 bool kn_fully_connected_pays(const struct rt_prep *p, int input, const struct kn_gemm *g);
-/* Prepares *s, which the caller has zeroed. Sets *scratch to the bytes that kn_fully_connected_run
- * needs. On failure, *s owns nothing. */
+/* Prepares *s, which the caller has zeroed. Sets *scratch to the number of bytes that
+ * kn_fully_connected_run needs. On failure, *s owns nothing. */
 enum rt_status kn_fully_connected_prepare(struct kn_fully_connected *s, struct rt_prep *p,
                                           int input, const struct kn_gemm *g, size_t *scratch);
 void kn_fully_connected_clear(struct kn_fully_connected *s);

@@ -278,7 +278,8 @@ static CBLAS_TRANSPOSE blas(enum kn_trans t)
     return t == KN_AS_IS ? CblasNoTrans : t == KN_TRANS ? CblasTrans : CblasConjTrans;
 }
 
-/* Adds to y the product of x [8] and 8 rows of b, which are read side by side from start to end. */
+/* Adds to y the product of x [8] and 8 rows of b. All 8 rows are read in parallel from start to
+ * end. */
 KN_CLONES static void add_rows(const float *restrict x, const float *restrict b, int64_t ldb,
                                float *restrict y, int64_t n)
 {
@@ -503,7 +504,8 @@ struct sharded {
     const struct kn_gemm *g;
     const char *a, *b;
     char *c;
-    /* rows per shard, to the last of which the remainder is added; number of shards */
+    /* number of rows per shard, not counting the remainder, which is added to the last shard;
+     * number of shards */
     int64_t rows, shards;
 };
 
@@ -552,7 +554,7 @@ enum rt_status kn_gemm_blocks(const struct kn_gemm *g, bool plain, const void *a
 
     if (width == 1 || plain || (g->dtype != RT_F32 && g->dtype != RT_F64) || !g->k || is_tiny(g))
         return blocks_here(g, plain, a, b, c, scratch, r);
-    /* A single row reads the matrix once, so the matrix's columns are split. */
+    /* With a single row, the matrix is read once, so the matrix's columns are split. */
     if (g->m == 1)
         return kn_parallel_rows(r, g->n, g->k / PRODUCTS_OF_WORK + 1,
                                 shard_size(g->n, width, SHARD_COLUMNS), gemm_columns_shard, &x);

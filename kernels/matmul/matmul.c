@@ -271,7 +271,8 @@ struct gemm_state {
     struct batch_gemm p;
     bool plain;
     struct kn_epilogue epilogue;
-    /* Bytes of converted copies in scratch memory; 0 for an operand that is used in place. */
+    /* Number of bytes of converted copies in scratch memory; 0 for an operand that is used in
+     * place. */
     int64_t a_bytes, b_bytes, c_bytes;
     size_t epilogue_at; /* offset in scratch memory of the kn_epilogue_residual_bytes bytes */
 };

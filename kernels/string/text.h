@@ -12,8 +12,8 @@
 /* The work per string, in units of rt_run_spend, in addition to the string's bytes: it covers the
  * call and the allocation. */
 enum { KN_STRING_WORK = 16 };
-/* Bytes of one string that are processed between two calls of rt_run_spend, in loops in which a
- * byte costs more than copying it. */
+/* The number of bytes of one string that are processed between two calls of rt_run_spend, in loops
+ * in which a byte costs more than copying it. */
 enum { KN_STRING_CHUNK = 1 << 20 };
 
 /*
