@@ -20,7 +20,7 @@
 #include "runtime/files/saved_model.h"
 #include "runtime/exec/trace.h"
 
-/* maximum number of callables per session: signatures, dynamic callables, restore and init */
+/* maximum number of callables per session, for signatures, dynamic callables, restore and init */
 enum { MAX_CALLABLES = RT_MAX_SIGNATURES + RT_MAX_DYNAMIC_CALLABLES + 8 };
 /* delay before repeating a row-wise analysis that ran out of memory */
 enum { ANALYSE_AGAIN_MS = 100 };
@@ -165,7 +165,8 @@ static bool is_current(const struct rt_callable *c)
     return c->box && c->box->generation == atomic_load(&c->session->generation);
 }
 
-/* Replaces the callable's plan by `b` and takes over the reference. Called under c->mu. */
+/* Replaces the callable's plan by `b` and takes over the caller's reference to `b`. Called under
+ * c->mu. */
 static void set_plan(struct rt_callable *c, struct rt_plan_box *b)
 {
     struct rt_plan_box *old = c->box;
@@ -269,7 +270,8 @@ enum rt_status rt_session_prepare(struct rt_session *s, const struct rt_call_spe
     return st;
 }
 
-/* Returns whether the plan changes state or blocks. Its requests are not merged with others. */
+/* Returns whether the plan changes state or blocks. Requests of a plan that does are not merged
+ * with others. */
 static bool runs_alone(const struct rt_plan *p)
 {
     return (p->effects & (1u << RT_WRITES | 1u << RT_BLOCKS)) != 0;
@@ -285,8 +287,8 @@ static bool analyse_rows(const struct rt_plan *p, const struct rt_shape *shapes,
 }
 
 /* Looks up the result of row-wise analysis for the lengths of `feeds`. Sets *shapes to NULL if no
- * plan of the callable was ever found row-wise, and *is_due if the plan must be analysed now for
- * these lengths. */
+ * plan of the callable was ever found row-wise. Sets *is_due to whether the plan must be analysed
+ * now for these lengths. */
 static enum rt_row_verdict find_rows(struct rt_callable *c, const struct rt_plan_box *b,
                                      const struct rt_tensor *feeds, const struct rt_shape **shapes,
                                      bool *is_due)
@@ -481,7 +483,7 @@ bool rt_callable_is_rowwise(struct rt_callable *c, const struct rt_shape *shapes
             memcpy(c->row_shapes, shapes, size);
         else
             yes = rt_fail_memory(why, "a proof", size) == RT_OK;
-        /* Feeds without open dimensions can have no other lengths, so they need no further
+        /* Feeds without open dimensions always have the same lengths, so they need no further
          * analysis. */
         if (yes && !rt_count_open(shapes, c->n_feeds))
             (void)rt_row_analyses_put(&b->row_analyses, shapes, NULL, c->n_feeds, true);

@@ -12,28 +12,31 @@
 #include "runtime/base/arena.h"
 #include "runtime/exec/trace.h"
 
-/* Returns the steps that a fused node does besides its op, or instead of it, separated by blanks:
- * "mul add relu", "Sigmoid Mul". Returns "" if there are none, and NULL if out of memory. */
+/* Returns the steps that a fused node does besides its op, or instead of it, separated by
+ * blanks, such as "mul add relu" or "Sigmoid Mul". Returns "" if there are none, and NULL if
+ * out of memory. */
 const char *rt_node_fused(const struct rt_node *n, struct rt_arena *arena);
 
-/* Returns the floating-point operations of the node; a multiplication and an addition count as two.
- * 0: the op does not report them (rt_op.flops), or the shapes are not known. Inputs and outputs
- * have the form that a trace gives them. */
+/* Returns the number of floating-point operations of the node; a multiplication and an addition are
+ * two operations. Returns 0 if the op does not report them (rt_op.flops) or the shapes are not
+ * known. Inputs and outputs are described as in a trace. */
 double rt_node_flops(const struct rt_node *n, const struct rt_trace_output *in, int n_in,
                      const struct rt_trace_output *out, int n_out);
 
-/* Returns the bytes that the node reads and writes. For an op that gathers rows or elements of a
- * tensor only those count; a view reads and writes none. */
+/* Returns the number of bytes that the node reads and writes. If the op gathers rows or elements of
+ * a tensor, only the gathered ones are counted. A view reads and writes no bytes. */
 double rt_node_bytes(const struct rt_node *n, const struct rt_trace_output *in, int n_in,
                      const struct rt_trace_output *out, int n_out);
 
-/* Returns the bytes of a tensor. 0: its type has no fixed size, or its shape is not known. */
+/* Returns the size of a tensor in bytes, or 0 if its type has no fixed size or its shape is not
+ * known. */
 int64_t rt_trace_bytes(const struct rt_trace_output *t);
 
 /* ---- plans ---- */
 
 enum rt_where {
-    RT_WHERE_UNKNOWN,  /* not known: the node is not compiled, and a run allocates its outputs */
+    /* location not known: the node is not compiled, and a run allocates its outputs */
+    RT_WHERE_UNKNOWN,
     RT_WHERE_CONSTANT, /* a constant of the plan, or a value evaluated from the shapes */
     RT_WHERE_FEED,
     RT_WHERE_ACTIVATION, /* stored in the activation buffer, at `offset` */
@@ -50,7 +53,7 @@ struct rt_described_value {
     enum rt_dtype dtype;
     struct rt_shape shape; /* rank -1: the shape is not known before a run */
     enum rt_where where;
-    int feed; /* for RT_WHERE_FEED, the index among the feeds of its plan */
+    int feed; /* for RT_WHERE_FEED, the index of the feed in its plan */
     size_t offset;
 };
 
@@ -70,7 +73,8 @@ struct rt_described_node {
 };
 
 struct rt_described_plan {
-    /* The nodes are in the plan's order. The condition and body of a loop follow the loop. */
+    /* The nodes are in the plan's order. The nodes of a loop's condition and body follow the loop's
+     * own node. */
     int n_nodes;
     struct rt_described_node *node;
     int n_segments;

@@ -14,7 +14,7 @@ struct description {
     int capacity;
     struct rt_error *err;
     int outer; /* index of the node whose sub-plan is being described */
-    int skip;  /* number of that node's inputs that are not passed to the sub-plan as feeds */
+    int skip;  /* number of the outer node's inputs that are not passed to the sub-plan as feeds */
 };
 
 static enum rt_status no_memory(const struct description *t)
@@ -134,7 +134,7 @@ static const char *name_of_folded(const struct description *t, const char *fused
     return "(folded)";
 }
 
-/* Copies to an input's description what is known of its producer's output. */
+/* Copies the known properties of the producer's output to an input's description. */
 static void set_from_giver(const struct description *t, const struct rt_plan *p, struct pl_edge e,
                            const int *described, struct rt_described_value *v)
 {

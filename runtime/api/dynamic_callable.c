@@ -207,7 +207,7 @@ enum rt_status rt_model_make_dynamic(struct rt_model *m, const struct rt_call_sp
         return rt_fail(err, RT_INVALID_ARGUMENT, "too many feeds and fetches");
     }
     struct rt_error why = {.arena = NULL};
-    /* The analysis runs without the lock, because I/O threads take the lock to look a call up. */
+    /* The analysis runs without the lock, because I/O threads take the lock to look up calls. */
     bool rowwise = shapes && spec->n_feeds && rt_callable_is_rowwise(call, shapes, &why);
     rt_mutex_lock(&m->dynamic_callables->mu);
     struct rt_model_signature *s = rt_map_getn(&m->dynamic_callables->by_key, key.p, key.n);

@@ -150,8 +150,8 @@ static void list_missing(struct rt_bytes *b, const struct rt_missing *missing, i
         rt_bytes_addf(b, "; and %d more", n - MAX_LISTED);
 }
 
-/* Checks that all nodes that init and restore reach can run. A signature that cannot run is skipped
- * if allow_unsupported is set; otherwise the model is refused. */
+/* Checks that all nodes reachable from init and restore can run. A signature that cannot run is
+ * skipped if allow_unsupported is set; otherwise the model is refused. */
 static enum rt_status check_ops(struct rt_model *m, bool allow_unsupported, struct rt_error *err)
 {
     const struct rt_meta_graph *g = m->meta_graph;
@@ -384,7 +384,7 @@ static enum rt_status read_graph(struct rt_model *m, const char *dir,
     return st;
 }
 
-/* Makes the list of signatures, and raises the session's limit on restored weights by the bytes of
+/* Makes the list of signatures, and raises the session's limit on restored weights by the size of
  * the checkpoint. */
 static enum rt_status list_signatures(struct rt_model *m, const char *dir,
                                       const struct rt_model_options *options, struct rt_error *err)

@@ -21,7 +21,7 @@ enum { FOLDED_BYTES = 1 << 30 };
 #define FOLDS_NS (3 * INT64_C(1000000000))
 
 /* Limits the state of a session to the larger of run_memory_limit and state_memory_limit, because
- * loading a model is a run, and leaves all that it restores as state. If either is 0 (no limit),
+ * loading a model is a run whose restored values all remain as state. If either is 0 (no limit),
  * the state has no limit. */
 static bool init_state(struct rt_state *state, const struct rt_session_options *o)
 {
