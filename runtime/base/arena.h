@@ -1,6 +1,6 @@
 /*
- * A bump allocator with a hard cap. An arena holds everything that one request decodes, or one
- * version's graph and plans, and frees it at once.
+ * A bump allocator with a hard cap. An arena holds everything that one request decodes, or the
+ * graph and plans of one version. Freeing the arena frees all of it.
  *
  * Owner: the request or version. Threads: none of these functions lock; an arena is used by one
  * thread at a time.
@@ -27,14 +27,16 @@ void rt_arena_reset(struct rt_arena *a);
 void *rt_arena_alloc(struct rt_arena *a, size_t n);
 /* Returns n * size bytes, as rt_arena_alloc does. Returns NULL also if the product overflows. */
 void *rt_arena_array(struct rt_arena *a, size_t n, size_t size);
-/* the bytes are not zeroed; align is at most 4096 */
+/* Returns n bytes that are not zeroed, aligned to `align` bytes (at most 4096). */
 void *rt_arena_aligned(struct rt_arena *a, size_t n, size_t align);
 char *rt_arena_strdup(struct rt_arena *a, const char *s);
-char *rt_arena_strndup(struct rt_arena *a, const char *s, size_t n); /* appends a NUL to the copy */
+/* copies the bytes and appends a NUL */
+char *rt_arena_strndup(struct rt_arena *a, const char *s, size_t n);
 char *rt_arena_printf(struct rt_arena *a, const char *fmt, ...) RT_PRINTF(2, 3);
 /* Returns whether the cap, not a lack of memory, caused the last failed allocation since the
  * previous call of this function. */
 bool rt_arena_was_full(struct rt_arena *a);
-size_t rt_arena_used(const struct rt_arena *a); /* bytes allocated from the system */
+/* returns the number of bytes allocated from the system */
+size_t rt_arena_used(const struct rt_arena *a);
 
 #endif

@@ -72,13 +72,13 @@ static inline uint16_t rt_half_from(double d)
         return 0x7e00;
     if (bits >= 0x47800000) /* values of 65536 or more become infinity */
         return (uint16_t)(sign | 0x7c00);
-    /* A normal number. A carry may produce infinity, as rounding requires. */
+    /* The number is normal. A carry may produce infinity, as rounding requires. */
     if (bits >= 0x38800000) {
         uint32_t h = bits - 0x38000000;
         return (uint16_t)(sign | (h + 0xfff + (h >> 13 & 1)) >> 13);
     }
     uint32_t e = bits >> 23, m = (bits & 0x7fffff) | 0x800000;
-    uint32_t shift = 126 - e; /* A subnormal number: m * 2^(e-150) in units of 2^-24. */
+    uint32_t shift = 126 - e; /* The number is subnormal: `m * 2^(e-150)`, in units of `2^-24`. */
     if (e == 0 || shift > 24)
         return (uint16_t)sign;
     uint32_t h = m >> shift, rest = m & ((1u << shift) - 1), half = 1u << (shift - 1);

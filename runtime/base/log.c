@@ -81,7 +81,7 @@ static size_t escape(char *dst, size_t capacity, const char *text, bool json)
     return n;
 }
 
-/* Writes a line's fields after time and level. Returns their length. */
+/* Writes the fields of a log line that follow the time and the level. Returns their length. */
 typedef size_t write_rest(char *dst, size_t capacity, enum rt_log_level level, const void *arg);
 
 static char *new_line(size_t capacity, enum rt_log_level level, write_rest *rest, const void *arg)

@@ -52,8 +52,8 @@ static bool read_key(const char *path, const char *key, int64_t *out)
     return found;
 }
 
-/* Finds the directory of this process's cgroup in the unified hierarchy ("0::/path"); empty for the
- * root. */
+/* Finds the directory of this process's cgroup in the unified hierarchy ("0::/path"). Sets `out` to
+ * an empty string for the root cgroup. */
 static void own_cgroup(char *out, size_t capacity)
 {
     char buf[4096];

@@ -15,10 +15,10 @@
 #include "runtime/base/status.h"
 
 /*
- * Opens `path` for reading. *fd is the descriptor, which the caller must close; -1 on failure.
- * *info, if not NULL, is the descriptor's fstat. RT_NOT_FOUND and other system call errors: "PATH;
- * No such file or directory" (rt_fail_errno). RT_FAILED_PRECONDITION: "PATH is a FIFO, not a
- * regular file".
+ * Opens `path` for reading. *fd is the descriptor, which the caller must close; -1 on failure. If
+ * `info` is not NULL, *info is the result of fstat on the descriptor. RT_NOT_FOUND and other system
+ * call errors: "PATH; No such file or directory" (rt_fail_errno). RT_FAILED_PRECONDITION: "PATH is
+ * a FIFO, not a regular file".
  */
 enum rt_status rt_open_regular(const char *path, int *fd, struct stat *info, struct rt_error *err);
 

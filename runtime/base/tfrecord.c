@@ -11,7 +11,7 @@
 
 enum {
     FIRST_CAPACITY = 1 << 16
-}; /* memory grows with the bytes read, not with the length that a record claims */
+}; /* The reader's memory grows with the bytes read, not with the length that a record claims. */
 
 struct rt_tfrecord {
     FILE *file;          /* NULL: the reader reads bytes in memory (`rest`) */
