@@ -4,8 +4,8 @@
 #include "runtime/exec/context.h"
 #include "runtime/session/session_internal.h"
 
-/* Publishes a specialisation, split into micro-batches where that is better. Takes over the
- * reference. */
+/* Publishes a specialisation, or its micro-batches if it should be split (rt_micro_batch_rows).
+ * Takes over the caller's reference to `l`. */
 static void adopt(struct rt_session *s, struct rt_specialisation *l)
 {
     const int64_t rows = rt_micro_batch_rows(l);
@@ -32,7 +32,7 @@ int rt_session_compile(struct rt_session *s)
             adopt(s, l);
         else
             rt_pending_compilation_refuse(s,
-                                          /* Runs with these shapes then report the error in tier
+                                          /* Later runs with these shapes report the error in tier
                                            * 0. */
                                           w);
         rt_pending_compilation_free(w);

@@ -12,8 +12,8 @@
 #include "runtime/select/prepared.h"
 
 enum {
-    /* Activation bytes of a micro-batch. The first is the target, about one core's share of the
-     * caches. The second is the maximum; a batch that needs that much is split. */
+    /* Activation bytes of a micro-batch. MICRO_BATCH_BYTES is the target, about one core's share of
+     * the caches. A batch that needs SPLIT_BYTES or more is split. */
     MICRO_BATCH_BYTES = 12 << 20,
     SPLIT_BYTES = 20 << 20,
     /* Lower bound on the bytes that all nodes together read and write, as a multiple of the bytes

@@ -687,7 +687,7 @@ static enum rt_status make(struct work *w, const struct rt_live *live, int n_liv
         x->live = k;
     }
     enum rt_status st = walk(w);
-    /* A feed's node may be anywhere in the order, even inside the segment. */
+    /* A feed's node may be anywhere in the plan's order, even inside the segment. */
     for (int k = 0; k < n_live; k++)
         w->value[live[k].value].made = -1;
     if (st)
