@@ -63,7 +63,7 @@ static enum rt_status read_shape(const Tensorflow__TensorShapeProto *p, struct r
     return RT_OK;
 }
 
-/* Returns the bytes of the values that the message contains; each value counts as `elem` bytes. */
+/* Returns the size of the values that the message contains, at `elem` bytes per value. */
 static size_t carried(const Tensorflow__TensorProto *p, size_t elem)
 {
     size_t n = p->n_half_val + p->n_float_val + p->n_double_val + p->n_int_val + p->n_string_val +
@@ -125,9 +125,9 @@ static int by_key(const void *a, const void *b)
     return c ? c : (x->at > y->at) - (x->at < y->at);
 }
 
-/* Lists the message's attributes by name. Of several with one name the last counts, as in a
- * protobuf map. Names that begin with '_' are skipped: they are notes between TensorFlow's
- * passes. */
+/* Lists the message's attributes by name. Of several attributes with the same name, only the last
+ * is used, as in a protobuf map. Names that begin with '_' are skipped: they are notes between
+ * TensorFlow's passes. */
 static size_t sort_attrs(const Tensorflow__NameAttrList *v, struct keyed *k)
 {
     size_t n = 0, kept = 0;

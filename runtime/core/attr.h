@@ -24,9 +24,9 @@ struct rt_attr_reader {
     /* The function reference whose attributes replace placeholders. NULL: a placeholder is an
      * error. */
     const struct rt_func_ref *with;
-    /* The bytes by which all tensors together may still be larger than the values in their
-     * messages. The limit is needed because a message of a few bytes can expand to gigabytes of one
-     * repeated value. */
+    /* The number of bytes by which the total size of all tensors may still exceed the size of the
+     * values in their messages. The limit is needed because a message of a few bytes can expand to
+     * gigabytes of one repeated value. */
     size_t *splat_left;
 };
 

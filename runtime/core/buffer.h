@@ -44,7 +44,7 @@ struct rt_buffer {
      * rt_buffer_move may change the pool while other threads share the buffer. */
     _Atomic(struct rt_pool *) pool;
     struct rt_device *device; /* NULL: the buffer is in host memory */
-    void *owner;              /* foreign and lazy buffers: for `release` and `load` */
+    void *owner;              /* foreign and lazy buffers: data for `release` and `load` */
     /* foreign and lazy buffers: frees owner (and device memory) */
     void (*release)(struct rt_buffer *b);
     /* Lazy buffers: reads the bytes into b->data, 64-byte aligned, and verifies them. Called under
@@ -65,7 +65,7 @@ struct rt_buffer {
 struct rt_buffer *rt_buffer_new(struct rt_pool *pool, enum rt_dtype dtype, size_t bytes,
                                 struct rt_error *err);
 /* Allocates a buffer as rt_buffer_new does, but with a check. Returns NULL also if the check fails;
- * err is then the check's. */
+ * the check has then filled err. */
 struct rt_buffer *rt_buffer_new_checked(struct rt_pool *pool, enum rt_dtype dtype, size_t bytes,
                                         const struct rt_check *check, struct rt_error *err);
 /* Returns the bytes that a pool counts for a heap buffer. */
@@ -78,10 +78,10 @@ struct rt_buffer *rt_buffer_ref(struct rt_buffer *b);
 void rt_buffer_unref(struct rt_buffer *b); /* `b` may be NULL */
 
 /*
- * Moves a heap buffer to another pool: its bytes count in `to` and no longer in the pool where they
- * counted before. `to` must be a plain pool (rt_pool_new_plain). The caller holds a reference;
- * other threads may hold references and move the buffer at the same time. `credit` is the number of
- * bytes in `to` that the caller is about to free; the limit may be exceeded by that number. On
+ * Moves a heap buffer to another pool: its bytes are counted in `to` instead of the previous pool.
+ * `to` must be a plain pool (rt_pool_new_plain). The caller holds a reference; other threads may
+ * hold references and move the buffer at the same time. `credit` is the number of bytes in `to`
+ * that the caller is about to free; the limit may be exceeded by that number. On
  * RT_RESOURCE_EXHAUSTED nothing has moved. The bytes of long strings in the buffer are not moved
  * (see rt_text_move).
  */

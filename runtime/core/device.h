@@ -17,7 +17,8 @@
 struct rt_stream; /* an ordered queue of a device's work; NULL on the CPU */
 
 struct rt_device {
-    /* "CPU", for example; kernels name it, and a graph's device strings end in "CPU:0" */
+    /* type of the device, such as "CPU"; kernels name it, and a graph's device strings end in
+     * "CPU:0" */
     const char *type;
     int index;
     bool is_host; /* tensors are in host memory, so nothing is copied to or from the CPU */

@@ -30,7 +30,7 @@ struct rt_func_ref { /* value of an attribute of type func */
     const char *name;
     int n_attr;
     const struct rt_named_attr *attr; /* attributes of the function, sorted by name */
-    int depth; /* 1 + the largest depth of the functions among its attributes; at most 64 */
+    int depth; /* 1 + the largest depth of the functions in its attributes; at most 64 */
 };
 
 struct rt_attr {
@@ -48,8 +48,8 @@ struct rt_attr {
         const int64_t *ints;             /* list(int) */
         const float *floats;             /* list(float) */
         const bool *bools;               /* list(bool) */
-        const uint8_t *types;            /* list(type), enum rt_dtype */
-        const struct rt_span *strs;      /* list(string); a NUL follows each string */
+        const uint8_t *types;            /* elements of a list(type), each an enum rt_dtype */
+        const struct rt_span *strs;      /* elements of a list(string); a NUL follows each string */
         const struct rt_shape *shapes;   /* list(shape) */
         const struct rt_func_ref *funcs; /* list(func) */
         const struct rt_tensor *tensors; /* list(tensor) */
@@ -69,7 +69,7 @@ struct rt_node {
     const char *name;   /* unique in the node's graph */
     const char *device; /* "": no device is named */
     const struct rt_schema *schema;
-    const struct rt_op *op;     /* NULL: a TensorFlow op that this runtime does not implement */
+    const struct rt_op *op;     /* NULL for a TensorFlow op that this runtime does not implement */
     const struct rt_attr *attr; /* the node's attributes, in the schema's order */
     /* Attributes that the runtime uses although the schema lacks them. Their names begin with
      * '_'. */
@@ -81,8 +81,8 @@ struct rt_node {
     /* control inputs: indexes of nodes that must run before this node */
     const int *ctrl;
     const uint8_t *in_dtype, *out_dtype; /* dtypes without ref, even if the edge is a ref */
-    /* in_first[k] to in_first[k + 1] - 1 are the inputs of the schema's argument k; out_first
-     * likewise for outputs */
+    /* `in_first[k]` to `in_first[k + 1] - 1` are the indexes of the inputs that belong to argument
+     * k of the schema; out_first has the same form for outputs */
     const int *in_first, *out_first;
     /* bit k: input k must be a ref; covers the first 64 inputs only */
     uint64_t in_ref;

@@ -1,5 +1,5 @@
 /*
- * Detects when malloc may hold much freed memory. When many small blocks are freed at once, they
+ * Detects when malloc may hold much freed memory. When many small blocks are freed together, they
  * stay in malloc's arenas, and the process does not shrink until malloc_trim returns them to the
  * system.
  *
@@ -10,8 +10,8 @@
 
 #include <stddef.h>
 
-/* Returns how often since the start at least 65,536 strings or blocks were freed at once. Defined
- * in pool.c. */
+/* Returns how many times, since the process started, at least 65,536 strings or blocks were freed
+ * together. Defined in pool.c. */
 size_t rt_heap_bursts(void);
 
 #endif

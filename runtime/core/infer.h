@@ -27,9 +27,9 @@ struct rt_infer {
     int n_in, n_out;
     const struct rt_info *in;
     struct rt_info *out; /* preset to the node's dtypes and unknown shapes */
-    /* alias[o] is preset to -1: output o gets memory of its own. k >= 0: output o may overwrite
-     * input k if this is the last use of the input and their sizes are equal; run must then work
-     * with out.data == in[k].data. */
+    /* alias[o] is preset to -1, which means that output o gets memory of its own. If infer sets it
+     * to k >= 0, output o may overwrite input k if this is the last use of the input and their
+     * sizes are equal; run must then work with out.data == in[k].data. */
     int8_t *alias;
     struct rt_error *err;
 };
@@ -43,7 +43,7 @@ struct rt_infer {
  */
 enum rt_dep_kind {
     RT_DEP_NONE, /* the tensor does not depend on the batch */
-    RT_DEP_SIZE, /* integers of the form a + b * n, where n is the number of rows */
+    RT_DEP_SIZE, /* integers of the form `a + b * n`, where n is the number of rows */
     /* n slices along `axis`; slice i depends only on row i, in the same way for all n */
     RT_DEP_ROWS,
     RT_DEP_MIXED, /* rows are mixed, or independence is not proved */

@@ -29,8 +29,8 @@ struct rt_prep {
      * values. */
     const struct rt_info *in, *out; /* out is the result of rt_op.infer */
     size_t scratch_bytes;           /* set by prepare: bytes of scratch memory for run */
-    /* set by prepare if *state owns anything besides memory of rt_prep_alloc; called even if
-     * prepare failed */
+    /* set by prepare if *state owns anything besides memory allocated by rt_prep_alloc; called even
+     * if prepare failed */
     void (*release)(void *state);
     const struct rt_tuning *tuning;
     struct rt_prepared *self; /* private to the runtime */
@@ -69,12 +69,13 @@ struct rt_kernel {
     /* name: for logs, and for tests that force a kernel, such as "conv2d.onednn" */
     const char *op, *device, *name;
     const char *type_attr; /* type attribute that `types` restricts; NULL means "T" */
-    uint64_t types;        /* types of that attribute that the kernel accepts; 0: any */
+    /* set of types that the kernel accepts for this attribute; 0 means any type */
+    uint64_t types;
     /* A second restricted attribute, for a kernel that accepts only certain pairs of types. */
     const char *and_type_attr;
     uint64_t and_types;
-    /* Returns whether the kernel accepts the node's types, where two attributes do not suffice to
-     * decide. May be NULL. */
+    /* Returns whether the kernel accepts the node's types, for kernels that two type attributes do
+     * not suffice to describe. May be NULL. */
     bool (*takes)(const struct rt_node *n);
     uint64_t host_in, host_out; /* bit k: input or output k stays in host memory */
     unsigned flags;

@@ -14,7 +14,8 @@
  * reference. Each type of object is a struct whose first member is the rt_object. */
 struct rt_object;
 struct rt_object_type {
-    const char *name; /* such as "variable", "hash table", "tensor list" */
+    /* name of the object type, such as "variable", "hash table" or "tensor list" */
+    const char *name;
     void (*free)(struct rt_object *o);
 };
 struct rt_object {

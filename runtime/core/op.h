@@ -30,7 +30,7 @@ enum rt_effect {
     RT_IO, /* reads files, asserts or prints: the node is never folded, merged or dropped */
 };
 
-enum { RT_FLOPS_INPUTS = 3 }; /* number of inputs whose shapes rt_op.flops gets at most */
+enum { RT_FLOPS_INPUTS = 3 }; /* maximum number of inputs whose shapes are passed to rt_op.flops */
 
 struct rt_op {
     const char *name;

@@ -33,7 +33,8 @@ _Static_assert(HEADER % ALIGN == 0, "data is aligned");
 
 struct idle_list {
     struct rt_mutex mu;
-    /* guarded by mu; the block freed last is first, as it may still be in a CPU cache */
+    /* list of free blocks, guarded by mu; the block freed last is first, because it may still be in
+     * a CPU cache */
     struct block *first;
 };
 
@@ -228,9 +229,9 @@ static void release_reserve(struct rt_pool *p, size_t most)
     if (have > need && have - need > most) {
         need += most < RESERVE_STEP ? most : RESERVE_STEP;
         atomic_store(&p->reserved, need);
-        /* Another thread may have counted a block meanwhile. If it did so before the store, it
-         * relied on the old reservation, and this load sees its bytes. If it did so after the
-         * store, it reserves the bytes itself. */
+        /* While this thread changed `reserved`, another thread may have counted a block. If it did
+         * so before the store to `reserved`, it relied on the old reservation, and this load of
+         * in_use sees its bytes. If it did so after the store, it reserves the bytes itself. */
         const size_t now = atomic_load(&p->in_use);
         if (now > need) {
             need = now < have ? now : have;
@@ -355,7 +356,7 @@ size_t rt_pool_in_use(struct rt_pool *p)
 }
 
 /* Adds `capacity` to in_use if that stays within the limit plus `credit` and within the budget.
- * *now is the value of in_use before. */
+ * Sets *now to the previous value of in_use. */
 static enum count_status count(struct rt_pool *p, size_t capacity, size_t credit, size_t *now)
 {
     size_t limit = atomic_load_explicit(&p->limit, memory_order_relaxed);
@@ -383,7 +384,7 @@ static void discount(struct rt_pool *p, size_t capacity)
     note_surplus(p);
 }
 
-/* Only the run's own thread calls this, so no atomic addition is needed. */
+/* Only the run's own thread calls this function, so no atomic addition is needed. */
 static void set_charged(struct rt_pool *p, size_t bytes)
 {
     atomic_store_explicit(&p->charged, bytes, memory_order_relaxed);
@@ -522,8 +523,8 @@ static void trim_to_limit(struct rt_pool *p)
         rt_pool_trim(p, keep);
 }
 
-/* Zeroes the buffer's elements and grows b->size along, so that a buffer whose check has failed can
- * be freed: its size covers zeroed elements only. */
+/* Zeroes the buffer's elements and raises b->size with each step, so that a buffer whose check has
+ * failed can be freed: its size covers zeroed elements only. */
 static enum rt_status zero_elements(struct rt_buffer *b, size_t bytes, const struct rt_check *check,
                                     struct rt_error *err)
 {
@@ -766,7 +767,9 @@ static void free_elements(struct rt_buffer *b)
         for (size_t i = 0; i < b->size / sizeof *s; i++) {
             if (s[i].n < sizeof s[i].u.in)
                 continue;
-            n_freed++; /* Counts references, so a shared text counts several times. */
+            /* n_freed counts references, so a text with several references is counted several
+             * times. */
+            n_freed++;
             rt_text_unref(s[i].u.out);
         }
         note_freed(n_freed);

@@ -15,8 +15,8 @@
 
 #include "runtime/base/status.h"
 
-/* A limit on the bytes that several pools hold together. A budget outlives its pools. Its owner
- * sets `limit`, and the other members to zero. */
+/* A limit on the total number of bytes that several pools hold. A budget outlives its pools. Its
+ * owner sets `limit`, and the other members to zero. */
 struct rt_budget {
     atomic_size_t used;
     size_t limit;
@@ -44,9 +44,9 @@ void rt_pool_trim(struct rt_pool *p, size_t keep_bytes);
 /*
  * rt_pool_begin and rt_pool_end tell the pool that a run begins or ends. They must not be called
  * from two threads at a time. Between runs the pool keeps idle blocks for the next run: up to twice
- * the peak of the second largest of the last 4 runs, but at least `least` bytes and at most 256
- * MiB. Recurring shapes thus find their memory, even in blocks of other sizes, while the memory of
- * a single huge response is freed. rt_pool_end returns the most bytes that the pool will keep.
+ * the second largest peak of the last 4 runs, but at least `least` bytes and at most 256 MiB.
+ * Recurring shapes thus find their memory, even in blocks of other sizes, while the memory of a
+ * single huge response is freed. rt_pool_end returns the most bytes that the pool will keep.
  * rt_pool_reserved returns the address of a number, initially 0, that the pool's owner may use.
  */
 size_t *rt_pool_reserved(struct rt_pool *p);

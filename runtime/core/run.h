@@ -30,7 +30,8 @@ struct rt_run {
     struct rt_tensor *out;
     /* rt_prep.scratch_bytes bytes of scratch memory, aligned to 64 bytes */
     void *scratch;
-    /* NULL on the CPU. With a stream, RT_OK means that the work is enqueued. */
+    /* the device's stream; NULL on the CPU. With a stream, RT_OK means that the work is
+     * enqueued. */
     struct rt_stream *stream;
     struct rt_context *ctx;
     struct rt_error *err;
@@ -81,7 +82,7 @@ enum rt_status rt_run_check(struct rt_run *r);
 enum { RT_WORK = 1 << 21 };
 static inline enum rt_status rt_run_spend(struct rt_run *r, int64_t *left, int64_t work)
 {
-    /* work + 1 makes items without elements count too */
+    /* The 1 in `work + 1` makes items without elements count too. */
     if (work < RT_WORK && (*left -= work + 1) > 0)
         return RT_OK;
     *left = RT_WORK;

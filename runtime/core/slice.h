@@ -21,7 +21,7 @@ struct rt_slice {
  */
 enum rt_status rt_slice_parse(struct rt_span text, int *rank, int64_t dim[RT_MAX_RANK],
                               struct rt_slice *out, struct rt_error *err);
-/* Reads a slice from a checkpoint's message. Returns false if it does not have `rank`
+/* Reads a slice from a checkpoint's message. Returns false if the slice does not have `rank`
  * dimensions. */
 bool rt_slice_from_proto(struct rt_slice *out, int rank, const Tensorflow__TensorSliceProto *p);
 /* Writes the slice as text, like "0,2:-", into the buffer of n bytes. Returns the buffer. */

@@ -25,9 +25,9 @@ struct rt_pool;
 struct rt_text {
     atomic_size_t refs;
     size_t capacity; /* bytes that the pool counts: the header plus the text */
-    /* rt_text_move may change it while other threads share the text */
+    /* pool that counts the text; rt_text_move may change it while other threads share the text */
     _Atomic(struct rt_pool *) pool;
-    char p[]; /* ends with a NUL, which the string's length does not count */
+    char p[]; /* the string's bytes and a NUL, which the string's length does not include */
 };
 
 /*

@@ -62,8 +62,8 @@ static inline size_t rt_tensor_bytes(const struct rt_tensor *t)
 {
     return (size_t)rt_tensor_count(t) * rt_dtype_size((enum rt_dtype)t->dtype);
 }
-/* Returns the bytes of the texts of a loaded string tensor. A text that adjacent elements share
- * counts once. */
+/* Returns the total size of the texts of a loaded string tensor, in bytes. A text that adjacent
+ * elements share is counted once. */
 size_t rt_tensor_text_bytes(const struct rt_tensor *t);
 /*
  * Returns the data pointer of tensors without elements. It is aligned like other data and never

@@ -53,7 +53,7 @@ enum rt_dtype {
         RT_N_DTYPES = 33
 };
 
-#define RT_T(d) (UINT64_C(1) << (d)) /* set of types: a uint64_t with one such bit per type */
+#define RT_T(d) (UINT64_C(1) << (d)) /* bit of type d in a set of types (uint64_t) */
 
 size_t rt_dtype_size(enum rt_dtype d); /* returns 0 if d is not a type */
 /* returns a name like "float", or "invalid" if d is not a type */
