@@ -124,7 +124,7 @@ void rt_context_give(struct rt_context *c)
     rt_mutex_unlock(&p->mu);
 }
 
-/* Evicts the last idle context of the list, because runs take the first. */
+/* Evicts the last idle context of the list, because runs take the first one. */
 static void drop_last(struct rt_cache_owner *k)
 {
     struct rt_plan *p = k->owner;
@@ -152,7 +152,8 @@ void rt_contexts_begin(struct rt_plan *p)
 void rt_contexts_end(struct rt_plan *p)
 {
     rt_idle_cache_remove_owner(p->session->idle_cache, &p->cache_owner);
-    /* Until rt_segments_free, other threads may search this list for retired instances. */
+    /* Until rt_segments_free returns, other threads may search the idle contexts for retired
+     * instances. */
     rt_mutex_lock(&p->mu);
     struct rt_context *idle = p->idle;
     p->idle = NULL;

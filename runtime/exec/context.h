@@ -25,7 +25,7 @@ struct rt_run_shared {
     struct rt_plan_box *box;
     struct rt_pool *pool;
     int64_t deadline_ns;
-    /* The deadline as a time of rt_thread_cpu_ns, for a run that is `alone`; 0: none. */
+    /* The deadline on the clock of rt_thread_cpu_ns, for a run that is `alone`; 0: none. */
     int64_t cpu_end_ns;
     const _Atomic bool *cancelled;
     const _Atomic bool *const *all_cancelled; /* see rt_run_options */
@@ -92,7 +92,8 @@ void rt_context_give(struct rt_context *c);
 enum rt_status rt_context_scratch(struct rt_context *c, void **p, size_t *capacity, size_t bytes,
                                   const char *what, struct rt_error *err);
 void rt_context_drop_scratch(struct rt_context *c); /* frees all scratch buffers */
-size_t rt_context_held(const struct rt_context *c); /* returns the bytes of all scratch buffers */
+/* returns the total size of all scratch buffers, in bytes */
+size_t rt_context_held(const struct rt_context *c);
 /* Allocates memory, aligned to 64 bytes, which the caller must free(). A large allocation is mapped
  * in huge pages, if the system has them. */
 void *rt_large_alloc(size_t bytes);

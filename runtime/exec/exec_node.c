@@ -71,7 +71,8 @@ static enum rt_status make_outputs(struct rt_context *c, const struct rt_plan_st
         if (a >= 0 && a < n->n_in && a < 64 && (last_use >> a & 1) && may_take(&in[a]) &&
             rt_dtype_is_plain(d) && rt_prepared_bytes(p, o, &bytes) &&
             bytes == rt_tensor_bytes(&in[a])) {
-            /* The output takes over the buffer's reference; the input still points to its bytes. */
+            /* The output takes over the input's reference to the buffer; the input still points to
+             * the buffer's bytes. */
             out[o] = in[a];
             in[a].buf = NULL;
             out[o].alias_of = 0;
@@ -323,7 +324,7 @@ static enum rt_status run_copy(struct rt_context *c, const struct rt_plan_step *
     if (!st && rt_tensor_bytes(&host)) {
         st = to->copy_in(to, c->stream[n->device], out->data, host.data, rt_tensor_bytes(&host),
                          err);
-        /* The host bytes are freed below, so the copy must be complete before. */
+        /* The copy must be complete before the host bytes are freed. */
         if (!st && to->sync)
             st = to->sync(to, c->stream[n->device], err);
     }

@@ -278,7 +278,7 @@ enum rt_status rt_token_prepare(struct rt_plan *p, struct rt_error *err)
 struct node_state {
     int pending; /* number of tokens that have not arrived; for a Merge, of control tokens only */
     int n_dead;  /* number of dead tokens that have arrived; for a Merge, of data tokens only */
-    int live;    /* for a Merge, the input whose live token came first; -1: none has come */
+    int live;    /* for a Merge, the input whose live token came first; -1: none has arrived */
     /* whether a Merge has run, after which it drops tokens, or an Exit has sent a live token */
     bool fired;
 };
@@ -500,7 +500,8 @@ static enum rt_status fail_at(const struct rt_plan_step *n, struct rt_error *err
 }
 
 /* Replaces a ref by the value of its variable, where the node expects a value. Switch, Merge and
- * the loop nodes need it because they pass their inputs on without a kernel that would do it. */
+ * the loop nodes need it because they pass their inputs on without running a kernel, which would
+ * replace the ref. */
 static enum rt_status follow_ref(const struct run *r, const struct rt_plan_step *n, int k,
                                  struct rt_tensor *t, struct rt_error *err)
 {
@@ -588,8 +589,8 @@ static enum rt_status run_normal(struct run *r, int i, struct rt_tensor *in, uin
     } else {
         enum rt_status st = RT_OK;
         memset(out, 0, (size_t)n->n_out * sizeof *out);
-        /* Refs whose reference we own are replaced before rt_exec_node, which would overwrite the
-         * handle with a borrowed value and so lose the reference. */
+        /* Refs for which the run owns a reference are replaced before rt_exec_node, which would
+         * overwrite the handle with a borrowed value and so lose the reference. */
         for (int k = 0; k < n->n_in && n->kind == PL_OP && n->def && !st; k++)
             if (k >= 64 || (ours >> k & 1))
                 st = follow_ref(r, n, k, &in[k], err);

@@ -20,8 +20,8 @@ enum rt_status rt_plan_run(struct rt_plan *p, struct rt_run_shared *shared,
                            struct rt_error *err);
 /* Runs a plan in the order of its steps. The feeds must already be in the context's values. */
 enum rt_status rt_exec_order(struct rt_context *c, struct rt_error *err);
-/* Runs a plan by tokens. The feeds must already be in the context's values; afterwards the fetches
- * are there too. A dead fetch is refused. */
+/* Runs a plan by tokens. The feeds must already be in the context's values; afterwards the
+ * context's values also hold the fetches. A dead fetch is refused. */
 enum rt_status rt_exec_token(struct rt_context *c, struct rt_error *err);
 /* Prepares a plan for rt_exec_token. Called once, when the plan is made. */
 enum rt_status rt_token_prepare(struct rt_plan *p, struct rt_error *err);

@@ -5,11 +5,12 @@
 
 #include <stdlib.h>
 
-/* Size of an output, in bytes, that takes so long to make that the time is checked afterwards. */
+/* Minimum size in bytes of an output after which the time is checked, because making it takes
+ * long. */
 enum { LARGE = 1 << 20 };
 
-/* Returns the inputs, bit k for input k, that are the same whenever the node runs, as if a PL_CONST
- * of a plan made them. */
+/* Returns a bit set of the inputs (bit k for input k) that have the same value whenever the node
+ * runs, as if a PL_CONST of a plan made them. */
 static uint64_t constant_inputs(const struct rt_fold *n, const struct rt_tensor *in)
 {
     uint64_t bits = 0;

@@ -8,7 +8,8 @@
 #include "runtime/base/thread.h"
 
 enum {
-    /* Time for which a thread spins before it sleeps, about twice the time of waking a thread. */
+    /* Time for which a thread spins before it sleeps, about twice the time that it takes to wake a
+     * thread. */
     LOOK_NS = 100000,
     LOOKS = 64,       /* number of spins between two readings of the clock */
     SLEEPS = 1 << 30, /* bit of section.left: the caller sleeps until all other bits are 0 */
@@ -40,7 +41,8 @@ struct helper {
 
 struct rt_parallel {
     int width, n_helpers;
-    _Alignas(64) atomic_int free; /* free core tokens; negative: there are more runs than cores */
+    /* number of free core tokens; negative if there are more runs than cores */
+    _Alignas(64) atomic_int free;
     _Alignas(64) atomic_bool stopping;
     struct rt_mutex mu;
     /* Signalled when a section's `left` has become SLEEPS: no helper is left, and the caller

@@ -29,8 +29,8 @@ void rt_parallel_free(struct rt_parallel *p); /* `p` may be NULL */
 /* Returns the maximum number of shards of one section that run at the same time, including that of
  * the calling thread. If `p` is NULL, returns 1. */
 int rt_parallel_width(const struct rt_parallel *p);
-/* Returns about how many shards of a section would run at the same time if it started now. Returns
- * 1 inside a shard. */
+/* Returns an estimate of the number of shards of a section that would run at the same time if the
+ * section started now. Returns 1 inside a shard. */
 int rt_parallel_free_width(struct rt_parallel *p);
 
 /* rt_parallel_enter takes a core token for the run of the calling thread; rt_parallel_leave returns

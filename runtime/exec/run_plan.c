@@ -13,8 +13,8 @@
 #include "runtime/session/session_internal.h"
 #include "runtime/core/device.h"
 
-/* Size of an output, in bytes, that takes so long to make that the deadline is checked
- * afterwards. */
+/* Minimum size in bytes of an output after which the deadline is checked, because making it takes
+ * long. */
 enum { LARGE = 1 << 20 };
 
 enum rt_status rt_exec_in_place(struct rt_context *c, int i, uint64_t last_use,

@@ -161,8 +161,8 @@ static void enqueue(struct rt_session *s, struct rt_pending_compilation *w)
     s->pending_end = &w->next;
 }
 
-/* Records a miss. Returns true if a compilation is due. In that case the compilation already counts
- * in n_pending, and the caller must call `request` to enqueue it. Called under spec_mu. */
+/* Records a miss. Returns true if a compilation is due. In that case n_pending already includes the
+ * compilation, and the caller must call `request` to enqueue it. Called under spec_mu. */
 static bool missed(struct rt_session *s, struct rt_segment *g, uint64_t hash)
 {
     int at = 0;

@@ -20,12 +20,13 @@ struct rt_trace_output {
 struct rt_trace_node {
     struct rt_trace_node *next; /* next node, in the order in which nodes ended */
     const char *name, *op;
-    int device;               /* index into the session's devices; 0 is the CPU */
-    int64_t start_ns, end_ns; /* CLOCK_REALTIME, or with wants_cpu the thread's CPU time */
+    int device; /* index into the session's devices; 0 is the CPU */
+    /* times of CLOCK_REALTIME, or the thread's CPU time if wants_cpu is set */
+    int64_t start_ns, end_ns;
     int n_outputs;
     struct rt_trace_output *outputs;
-    /* The following members are set only with wants_kernels, for nodes that have a kernel. `node`
-     * belongs to the plan, which lives as long as the callable. */
+    /* The following members are set only if wants_kernels is set, for nodes that have a kernel.
+     * `node` belongs to the plan, which lives as long as the callable. */
     const struct rt_node *node;
     const char *kernel;
     int n_inputs;
