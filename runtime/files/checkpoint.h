@@ -16,9 +16,9 @@
 
 struct rt_checkpoint;
 
-/* Opens a checkpoint. `prefix` is what RestoreV2 gets ("DIR/variables/variables"). Reads the
- * complete index, or returns a reference to the checkpoint that is already open if the file is
- * unchanged. */
+/* Opens a checkpoint. `prefix` is the prefix that RestoreV2 is given, such as
+ * "DIR/variables/variables". Reads the complete index, or returns a reference to the checkpoint
+ * that is already open if the file is unchanged. */
 enum rt_status rt_checkpoint_open(struct rt_checkpoint **out, const char *prefix,
                                   struct rt_error *err);
 /* Opens a checkpoint whose index is in memory (for tests and fuzzing). */
@@ -45,9 +45,9 @@ enum rt_status rt_checkpoint_check_unchanged(struct rt_checkpoint *c, struct rt_
 
 /*
  * The run for which tensors are read. `check` is called for each megabyte, and for every 16,384th
- * string or slice; if it fails, reading ends. Without a run (NULL), reading never ends early. The
- * tensors' memory counts in `pool` (NULL: nowhere); that of lazy tensors counts once they are
- * loaded.
+ * string or slice; if it fails, reading ends. Without a run (NULL), reading never ends early.
+ * `pool` counts the tensors' memory, but that of a lazy tensor only once it is loaded. If `pool` is
+ * NULL, nothing counts it.
  */
 struct rt_checkpoint_run {
     enum rt_status (*check)(void *arg, struct rt_error *err);
@@ -68,8 +68,9 @@ static inline struct rt_pool *rt_checkpoint_run_pool(const struct rt_checkpoint_
  * Sets *out to the tensor `name`, or to a slice of it. `slice` is TensorFlow's slice text, such as
  * "4 8 0,2:-", or empty for the full tensor. Full tensors of plain types that are not stored as
  * slices become lazy file ranges (buffer.h), of which nothing is read yet. Sliced tensors and
- * strings are read at once, for `run` (may be NULL). RT_NOT_FOUND: "Key NAME not found in
- * checkpoint". `want` is the dtype that the tensor must have; RT_NO_DTYPE: any.
+ * strings are read immediately; if the check of `run` fails, the read ends. `run` may be NULL.
+ * RT_NOT_FOUND: "Key NAME not found in checkpoint". `want` is the dtype that the tensor must have;
+ * RT_NO_DTYPE: any.
  */
 enum rt_status rt_checkpoint_tensor(struct rt_checkpoint *c, const char *name, struct rt_span slice,
                                     enum rt_dtype want, const struct rt_checkpoint_run *run,

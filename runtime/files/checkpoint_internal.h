@@ -38,7 +38,7 @@ struct rt_checkpoint {
     atomic_int refs;
     char *prefix;
     struct rt_arena *arena;
-    size_t budget;   /* limit on the index's bytes of memory */
+    size_t budget;   /* limit on the memory of the index, in bytes */
     bool is_swapped; /* the data files have the opposite byte order to this machine's */
     int n_shards, n_entries, n_public, capacity;
     struct rt_bundle_entry *entry; /* sorted by key, so that slices precede named tensors */
@@ -68,7 +68,8 @@ enum rt_status rt_bundle_read(struct rt_checkpoint *c, const struct rt_bundle_en
 /* Compares `crc`, the checksum of all bytes of an entry, with the stored checksum. */
 enum rt_status rt_bundle_check_sum(struct rt_checkpoint *c, const struct rt_bundle_entry *e,
                                    uint32_t crc, struct rt_error *err);
-/* Reads and verifies all bytes of a plain entry, for `run` (may be NULL). */
+/* Reads and verifies all bytes of a plain entry. If the check of `run` fails, the read ends. `run`
+ * may be NULL. */
 enum rt_status rt_bundle_read_all(struct rt_checkpoint *c, const struct rt_bundle_entry *e,
                                   const struct rt_checkpoint_run *run, void *dst,
                                   struct rt_error *err);

@@ -1,6 +1,6 @@
 /*
  * Makes the tensors of a checkpoint. A plain tensor that is not stored as slices is lazy: its bytes
- * are read when they are first needed. Strings and slices are read at once.
+ * are read when they are first needed. Strings and slices are read immediately.
  */
 #include "runtime/files/checkpoint_internal.h"
 
@@ -19,10 +19,10 @@ enum { CHECK_EVERY = 1 << 14 };
 struct range {
     struct rt_checkpoint *c;
     const struct rt_bundle_entry *e;
-    struct rt_pool *pool; /* pool in which loaded bytes count; may be NULL */
+    struct rt_pool *pool; /* pool that counts the loaded bytes; may be NULL */
 };
 
-/* Counts bytes that are not blocks of a pool in `pool` (NULL: nowhere). */
+/* Counts bytes that are not blocks of a pool in `pool`. Does nothing if `pool` is NULL. */
 static enum rt_status hold(struct rt_pool *pool, size_t bytes, struct rt_error *err)
 {
     return pool ? rt_pool_hold(pool, bytes, 0, "a tensor of a checkpoint", err) : RT_OK;
@@ -266,12 +266,12 @@ static enum rt_status part_entry(const struct rt_checkpoint *c, const struct rt_
 
 /* A stored slice of a tensor, with the entry that holds its bytes. */
 struct stored {
-    struct rt_slice part; /* with its lengths resolved */
+    struct rt_slice part; /* the stored slice, with its lengths resolved */
     const struct rt_bundle_entry *e;
 };
 
 /*
- * Looks up stored slice i of e, unless it does not overlap `want`. Sets *n to the number of
+ * Looks up stored slice i of entry e, unless it does not overlap `want`. Sets *n to the number of
  * elements in the overlap. All slices are looked up before memory is allocated, so that an index
  * cannot make the reader allocate more than the files hold.
  */

@@ -29,8 +29,8 @@ enum {
 struct place {
     const slice_meta *meta;
     int file;
-    /* `next`: the entry for the tensor in the next file. `last`: its last entry; valid only in its
-     * first entry */
+    /* `next`: the entry for the tensor in the next file. `last`: the tensor's last entry; valid
+     * only in its first entry */
     struct place *next, *last;
 };
 
@@ -119,8 +119,8 @@ static void source_close(int fd)
         close(fd);
 }
 
-/* Adds the tensors of a file's list to by_name. If a list names a tensor twice, the first entry
- * counts. */
+/* Adds the tensors of a file's list to by_name. If a list names a tensor twice, the first entry is
+ * used. */
 static bool index_names(struct rt_checkpoint_v1 *c, int file)
 {
     struct file *f = &c->file[file];

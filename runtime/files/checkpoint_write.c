@@ -520,7 +520,7 @@ enum rt_status rt_checkpoint_merge(const char *const *prefixes, int n, const cha
         char *slash = strrchr(from, '/');
         if (delete_dirs && slash && slash != from) {
             *slash = 0;
-            rmdir(from); /* This fails, as intended, if the directory is not empty. */
+            rmdir(from); /* rmdir fails, as intended, if the directory is not empty. */
         }
     }
     index_clear(&m.x);

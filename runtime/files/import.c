@@ -2,9 +2,9 @@
  * Imports GraphDef and FunctionDef messages into rt_graph (the rt_library_ functions of graph.h).
  *
  * A graph is made in three passes. The first makes the nodes one by one (schema, attributes,
- * types), and frees each node's message at once, so that there are never more than two copies of a
- * frozen model's weights in memory. The second makes the edges, which requires all names. The third
- * searches for cycles.
+ * types), and frees each node's message immediately, so that there are never more than two copies
+ * of a frozen model's weights in memory. The second makes the edges, which requires all names. The
+ * third searches for cycles.
  */
 #include "runtime/files/import.h"
 
@@ -116,7 +116,7 @@ enum rt_status im_finish(struct im_build *b, struct rt_error *err)
             uint8_t *types = rt_arena_alloc(b->l->arena, (size_t)b->node[i].n_out);
             if (!types)
                 return im_no_memory(err);
-            b->node[i].out_dtype = types; /* all types are RT_NO_DTYPE */
+            b->node[i].out_dtype = types; /* all types in the array are RT_NO_DTYPE */
         }
     enum rt_status st = im_check_cycles(b, err);
     for (int i = 0; i < b->n && !st; i++) {

@@ -53,7 +53,7 @@ struct rt_library {
     size_t splat_left;
     /* limit in bytes on the arena, and on the temporary arena of a graph */
     size_t limit;
-    /* limit on the bytes of the keys of bodies, and their present bytes */
+    /* limit on the total size of the keys of bodies, and their present total size, in bytes */
     size_t key_limit, key_bytes;
 };
 
@@ -123,7 +123,7 @@ enum rt_status im_add_node(struct im_build *b, const Tensorflow__NodeDef *def,
 /* ---- import_edge.c ---- */
 /* Finds the tensors that the text of an input names. Returns false if there are none. */
 bool im_resolve(struct im_build *b, const char *text, struct im_run *r);
-struct rt_edge im_run_at(const struct im_run *r, int i); /* returns the i-th tensor of the run */
+struct rt_edge im_run_at(const struct im_run *r, int i); /* returns the i-th tensor of an im_run */
 enum rt_status im_connect(struct im_build *b, struct rt_error *err);
 enum rt_status im_check_cycles(struct im_build *b, struct rt_error *err);
 

@@ -265,9 +265,9 @@ enum rt_status im_check_cycles(struct im_build *b, struct rt_error *err)
     if (!waits || !ready || !first || !to || !frames)
         return im_no_memory(err);
 
-    /* The consumers of node i are to[first[i]] to to[first[i + 1] - 1]. The first pass counts them
-     * in first[i + 2]. The second pass fills in `to`, increasing first[i + 1] from the start to the
-     * end of node i's range. */
+    /* The consumers of node i are `to[first[i]]` to `to[first[i + 1] - 1]`. The first pass counts
+     * them in first[i + 2]. The second pass fills in `to`, increasing first[i + 1] from the start
+     * to the end of node i's range. */
     for (int fill = 0; fill < 2; fill++) {
         for (int i = 0; i < b->n; i++) {
             const struct rt_node *n = &b->node[i];

@@ -234,7 +234,8 @@ static enum rt_status add_rets(struct im_build *b, const Tensorflow__FunctionDef
     struct rt_map text_of;
     bool ok = true;
     rt_map_init(&text_of);
-    for (size_t k = 0; k < def->n_ret && ok; k++) /* of equal keys the last one counts */
+    /* if a key occurs several times, its last value is used */
+    for (size_t k = 0; k < def->n_ret && ok; k++)
         ok = rt_map_put(&text_of, def->ret[k]->key, def->ret[k]->value);
     enum rt_status st = ok ? add_data_rets(b, def, &text_of, types, err) : im_no_memory(err);
     rt_map_clear(&text_of);

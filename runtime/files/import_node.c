@@ -66,7 +66,8 @@ static enum rt_status expand_args(struct im_build *b, const struct rt_node *n,
     return RT_OK;
 }
 
-/* Finds an attribute of a NodeDef. Of equal keys the last one counts, as in a protobuf map. */
+/* Finds an attribute of a NodeDef. If a key occurs several times, its last value is used, as in a
+ * protobuf map. */
 static const Tensorflow__AttrValue *find_attr(const Tensorflow__NodeDef *def, const char *name)
 {
     for (size_t i = def->n_attr; i > 0; i--)
@@ -284,7 +285,7 @@ enum rt_status im_add_node(struct im_build *b, const Tensorflow__NodeDef *def, s
         uint8_t *types = rt_arena_alloc(b->l->arena, (size_t)n->n_in);
         if (!types)
             return im_no_memory(err);
-        n->in_dtype = types; /* all types are RT_NO_DTYPE */
+        n->in_dtype = types; /* all types in the array are RT_NO_DTYPE */
         return RT_OK;
     }
     if (st)

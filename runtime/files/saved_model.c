@@ -38,7 +38,7 @@ struct model {
     struct rt_saved_model pub;
     struct rt_tensor **defaults;
     size_t n_defaults, defaults_capacity;
-    size_t defaults_left; /* bytes by which defaults may still grow */
+    size_t defaults_left; /* number of bytes by which defaults may still grow */
     const char *empty;    /* path of the file if the file is empty; otherwise NULL */
 };
 
@@ -123,7 +123,7 @@ _Static_assert(sizeof(struct map_entry) == sizeof(Tensorflow__SignatureDef__Inpu
                    sizeof(struct map_entry) == sizeof(Tensorflow__MetaGraphDef__SignatureDefEntry),
                "entries of a map");
 
-/* Collects the entries of a protobuf map. If a key occurs more than once, its last entry counts.
+/* Collects the entries of a protobuf map. If a key occurs more than once, its last entry is used.
  * Returns NULL if out of memory. */
 static void **last_of_each_key(struct reading *r, void *entries, size_t n, size_t *n_out)
 {

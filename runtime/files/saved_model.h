@@ -96,7 +96,7 @@ struct rt_model_options {
     struct rt_session_options session;
     const char *const *tags; /* NULL means only "serve" */
     int n_tags;
-    /* load a model even if some signatures cannot run, without these */
+    /* load a model even if some signatures cannot run, and skip those signatures */
     bool allow_unsupported_signatures;
     bool load_all_variables; /* set by servers that may run any node for SessionRun */
     bool warm_up; /* run each signature that writes nothing once, with 1 for unknown dimensions */
@@ -122,7 +122,7 @@ struct rt_model_signature {
 /* Maximum number of dynamic callables per model. The limit is needed because clients choose the
  * fetches. */
 enum { RT_MAX_DYNAMIC_CALLABLES = 256 };
-/* Maximum number of signatures per model; signatures with the same tensors count once. */
+/* Maximum number of signatures per model; signatures with the same tensors are counted once. */
 enum { RT_MAX_SIGNATURES = 256 };
 
 struct rt_dynamic_callables;
@@ -150,7 +150,7 @@ const struct rt_model_signature *rt_model_signature(const struct rt_model *m, co
 /*
  * Dynamic callables: calls whose feeds and fetches a client chooses (SessionRun). A dynamic
  * callable is a signature without a name. Its inputs and outputs are named after tensors and are in
- * the order of `spec`. It belongs to the model and lives as long. Threads: any.
+ * the order of `spec`. It belongs to the model and lives as long as the model. Threads: any.
  *
  * rt_model_find_dynamic quickly returns a dynamic callable that was made before, or NULL.
  * rt_model_make_dynamic makes one, which is slow. It refuses tensors that the graph lacks, with

@@ -33,7 +33,7 @@ static bool handle(struct rt_span *s, struct handle *h)
 /* A block of the table, verified and uncompressed. */
 struct block {
     struct rt_span entries; /* entries of the block, without the restart points */
-    /* memory of the entries, which block_clear frees; NULL: it is the source's */
+    /* memory of the entries, which block_clear frees; NULL: the memory belongs to the source */
     unsigned char *owned;
 };
 
