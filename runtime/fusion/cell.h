@@ -22,7 +22,7 @@ struct pl_cell {
     /* Whether each gate has weights of its own. If so, `gate` holds W, R and the biases of each
      * gate, instead of `in`. */
     bool by_gate;
-    /* for each gate, its inputs of _RNN from RT_RNN_W on; node -1: none */
+    /* for each gate, the edges that become the inputs of _RNN from RT_RNN_W on; node -1: no edge */
     struct pl_edge gate[PL_BY_GATE][4];
     int64_t units, width, depth, x_row, h_row; /* width is the number of columns of h */
     char order[8];

@@ -8,7 +8,8 @@
 
 #include <string.h>
 
-/* Matches h_new = update * h + (1 - update) * act(fresh), with operands in any order. */
+/* Matches `h_new = update * h + (1 - update) * act(candidate)`, with operands in any order. Sets
+ * *fresh to the edge of the candidate. */
 static bool state_of(struct pl_match *m, struct pl_edge h_new, struct pl_edge h,
                      struct pl_edge *update, struct pl_edge *fresh)
 {
@@ -50,7 +51,8 @@ static bool set_order(struct pl_cell *c, int update, int reset, bool with_new)
 
 /* ---- Keras: a gate is a column block of x's product plus one of the state's ---- */
 
-/* One operand of a gate's sum: the product of x, or that of the state. */
+/* One operand of a gate's sum: the product of x and its weights, or of the state and its
+ * weights. */
 struct side {
     struct pl_edge of;
     struct pl_terms t;
@@ -61,8 +63,8 @@ static bool side_of(struct pl_match *m, struct pl_edge column, struct side *s)
     return pl_columns_of(m, column, &s->of) && pl_terms_of(m, s->of, &s->t) && s->t.n_matmuls == 1;
 }
 
-/* Matches a gate, act(column block k of x's side + column block k of the state's side), with
- * operands in any order. */
+/* Matches a gate, which is an activation of the sum of column block k of x's side and column block
+ * k of the state's side, in any order. */
 static bool gate_of(struct pl_match *m, struct pl_edge e, const struct side *x,
                     const struct side *h, int *k)
 {
@@ -78,7 +80,8 @@ static bool gate_of(struct pl_match *m, struct pl_edge e, const struct side *x,
            pl_is_column(m, in[1], h->of, h->t.cols, units, &other) && other == *k;
 }
 
-/* Finds the two sides of the sum. The side that multiplies the state is *of_h, the other is *x. */
+/* Finds the two sides of the sum of a gate. The side that multiplies the state is *of_h, the other
+ * is *x. */
 static bool sides_of(struct pl_match *m, struct pl_edge update, struct pl_edge h, struct side *x,
                      struct side *of_h)
 {
@@ -95,8 +98,8 @@ static bool sides_of(struct pl_match *m, struct pl_edge update, struct pl_edge h
     return pl_same(of_h->t.a[0], h) && !pl_same(x->t.a[0], h);
 }
 
-/* Matches e = reset * column block of the state, the second term of fresh = column block of x +
- * e. */
+/* Matches `e = reset * (column block of the state's side)`, the second term of the candidate's sum;
+ * the first term is a column block of x's side. */
 static bool reset_after(struct pl_match *m, struct pl_edge e, const struct side *h,
                         struct pl_edge *reset)
 {
@@ -111,7 +114,7 @@ static bool reset_after(struct pl_match *m, struct pl_edge e, const struct side 
     return pl_is_column(m, in[1], h->of, h->t.cols, m->c->units, &k) && k == 2;
 }
 
-/* Matches e = reset * h. Sets *reset to the factor of h. */
+/* Matches `e = reset * h`. Sets *reset to the factor of h. */
 static bool is_reset_state(struct pl_match *m, struct pl_edge e, struct pl_edge h,
                            struct pl_edge *reset)
 {
@@ -125,7 +128,8 @@ static bool is_reset_state(struct pl_match *m, struct pl_edge e, struct pl_edge 
     return pl_same(in[1], h);
 }
 
-/* Matches e = (reset * h) R, the second term of fresh = column block of x + e. */
+/* Matches `e = (reset * h) R`, the second term of the candidate's sum; the first term is a column
+ * block of x's side. */
 static bool reset_before(struct pl_match *m, struct pl_edge e, struct pl_edge h,
                          const struct side *of_h, struct pl_edge *reset)
 {
@@ -240,7 +244,7 @@ static bool gate_after(struct pl_match *m, struct pl_edge h_new, struct pl_edge 
     memcpy(c->order, "zrn", 4);
     if (!pl_own_sides(m, side, h, UPDATE) || !pl_sum_of(m, fresh, in))
         return false;
-    /* tries all operand orders of fresh = in[0] + half[0] * half[1] */
+    /* tries all operand orders of the candidate's sum, `in[0] + half[0] * half[1]` */
     for (int k = 0; k < 4; k++) {
         if (k == 2)
             pl_swap(in);

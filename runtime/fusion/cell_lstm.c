@@ -10,14 +10,14 @@
 /* The gates, in the order of the letters in rt_cell.gates, "ifgo". LET is the output gate. */
 enum { IN, FORGET, NEW, LET };
 
-/* The argument of a gate's activation, sum + bias + peep * of, where peep is a vector of peephole
- * weights and `of` a cell state. */
+/* The argument of a gate's activation, `sum + bias + peep * of`, where `peep` is a vector of
+ * peephole weights and `of` is a cell state. */
 struct gate {
     struct pl_edge sum, peep, of;
     float bias;
 };
 
-/* Matches e = sum + vector * of, with operands in any order, and fills in the gate's peephole. */
+/* Matches `e = sum + vector * of`, with operands in any order, and fills in the gate's peephole. */
 static bool is_peep(const struct pl_match *m, struct pl_edge e, struct gate *gate)
 {
     struct pl_edge in[2], half[2];
@@ -60,7 +60,7 @@ static bool is_gate(const struct pl_match *m, struct pl_edge e, enum rt_cell_act
     return pl_columns_of(m, gate->sum, &of) || pl_terms_of(m, gate->sum, &t);
 }
 
-/* Matches h_new = gate(out) * act(c_new), with operands in any order. Sets *c to c_new before
+/* Matches `h_new = gate(out) * act(c_new)`, with operands in any order. Sets *c to c_new before
  * clipping. */
 static bool output_of(struct pl_match *m, struct pl_edge h_new, struct gate *let, struct pl_edge *c)
 {
@@ -84,7 +84,7 @@ static bool output_of(struct pl_match *m, struct pl_edge h_new, struct gate *let
     return false;
 }
 
-/* Matches c_new = gate(forget) * c + gate(in) * act(fresh), with operands in any order. */
+/* Matches `c_new = gate(forget) * c + gate(in) * act(candidate)`, with operands in any order. */
 static bool state_of(struct pl_match *m, struct pl_edge c_new, struct gate *gate)
 {
     struct pl_edge half[2], a[2], b[2];
@@ -159,8 +159,8 @@ static bool extras_of(struct pl_match *m, const struct gate *gate)
     return true;
 }
 
-/* Matches the projection h_new = output * constant matrix and returns the output. Returns h_new if
- * there is no projection. */
+/* Matches the projection `h_new = output * matrix` with a constant matrix, and returns the output.
+ * Returns h_new if there is no projection. */
 static struct pl_edge project_of(struct pl_match *m, struct pl_edge h_new, int64_t *units)
 {
     struct pl_terms t;

@@ -41,7 +41,7 @@ static bool one_number(const struct pl_match *m, struct pl_edge in[2], bool swap
     return pl_float_constant(m->g, in[1], v);
 }
 
-/* Matches e = op(*of, v), where v is a scalar constant. */
+/* Matches `e = op(*of, v)`, where v is a scalar constant. */
 static bool with_number(const struct pl_match *m, struct pl_edge e, const char *op, bool swaps,
                         struct pl_edge *of, float *v)
 {
@@ -50,7 +50,7 @@ static bool with_number(const struct pl_match *m, struct pl_edge e, const char *
     return pl_op_of(m, e, op, in, 2) && one_number(m, in, swaps, of, v);
 }
 
-/* Matches e = *of + v, where v is a scalar constant. */
+/* Matches `e = *of + v`, where v is a scalar constant. */
 static bool plus_number(const struct pl_match *m, struct pl_edge e, struct pl_edge *of, float *v)
 {
     struct pl_edge in[2];
@@ -63,7 +63,7 @@ static bool is_close(float v, double want)
     return fabs((double)v - want) <= 1e-6 * want;
 }
 
-/* Matches e = *of clipped to [low, high]. */
+/* Matches `e = clip(*of, low, high)`. */
 static bool is_between(const struct pl_match *m, struct pl_edge e, struct pl_edge *of, float *low,
                        float *high)
 {
@@ -80,8 +80,8 @@ bool pl_clip_of(const struct pl_match *m, struct pl_edge e, struct pl_edge *of, 
     return is_between(m, e, of, &low, v) && *v > 0 && low == -*v;
 }
 
-/* Matches e = (*of * slope + 1/2) clipped to [0, 1]. The product may be written as a division by 1
- * / slope. */
+/* Matches `e = clip(*of * slope + 1/2, 0, 1)`. The product may be written as a division by `1 /
+ * slope`. */
 static bool is_hard_sigmoid(const struct pl_match *m, struct pl_edge e, double slope,
                             struct pl_edge *of)
 {
@@ -95,7 +95,7 @@ static bool is_hard_sigmoid(const struct pl_match *m, struct pl_edge e, double s
     return with_number(m, e, "RealDiv", false, of, &by) && is_close(by, 1 / slope);
 }
 
-/* Matches e = relu6(*of + 3) / 6, which is how Keras 3 writes the hard sigmoid. */
+/* Matches `e = relu6(*of + 3) / 6`, which is how Keras 3 writes the hard sigmoid. */
 static bool is_relu6_sixth(const struct pl_match *m, struct pl_edge e, struct pl_edge *of)
 {
     float by, three;
@@ -186,8 +186,8 @@ static bool add_terms(const struct pl_match *m, struct pl_edge e, struct pl_term
     return add_terms(m, in[0], t, depth + 1) && add_terms(m, in[1], t, depth + 1);
 }
 
-/* Returns the number of columns of all gates together, according to the first constant matrix that
- * is found by following inputs from `e`; 0: none is found. */
+/* Returns the total number of columns of all gates, according to the first constant matrix that is
+ * found by following inputs from `e`; 0: none is found. */
 static int64_t columns_below(const struct pl_match *m, struct pl_edge e)
 {
     for (int hops = 0; hops < 8; hops++) {
@@ -243,7 +243,7 @@ static bool part_of(const struct pl_match *m, struct pl_edge sizes, int n, int o
             sum += v[i];
     }
     if (open >= 0 ? sum > cols : sum != cols)
-        return false; /* These sizes are an error, which the unfused loop reports. */
+        return false; /* Invalid sizes of a SplitV are an error, which the unfused loop reports. */
     if (open >= 0)
         v[open] = cols - sum;
     *first = 0;

@@ -30,9 +30,9 @@ struct pl_terms {
 };
 bool pl_terms_of(const struct pl_match *m, struct pl_edge e, struct pl_terms *t);
 
-/* Matches terms that are state * matrix + x * matrix, or the concatenation of x and state times one
- * matrix. Fills in X, H, W, R, BIAS, depth, x_row and h_row of the cell. The cell's units and width
- * must be set. */
+/* Matches terms of the form `state * matrix + x * matrix`, or the product of the concatenation of x
+ * and state with one matrix. Fills in X, H, W, R, BIAS, depth, x_row and h_row of the cell. The
+ * cell's units and width must be set. */
 bool pl_x_and_state(struct pl_match *m, const struct pl_terms *t, struct pl_edge h);
 /* Matches terms with a single matrix product, of a concatenation. Sets *x and *h to the operands of
  * the concatenation; the caller must check that *h is the state. */
@@ -46,12 +46,13 @@ bool pl_own_gate(struct pl_match *m, struct pl_edge e, struct pl_edge h, int g);
 bool pl_own_sides(struct pl_match *m, const struct pl_edge side[2], struct pl_edge h, int g);
 /* Matches a vector of `units` floats. */
 bool pl_unit_vector(const struct pl_match *m, struct pl_edge e);
-/* Matches e = *of clipped to [-v, v]. */
+/* Matches `e = clip(*of, -v, v)`. */
 bool pl_clip_of(const struct pl_match *m, struct pl_edge e, struct pl_edge *of, float *v);
 
 /* Matches a split or slice. Sets *of to the tensor whose columns it selects. */
 bool pl_columns_of(const struct pl_match *m, struct pl_edge e, struct pl_edge *of);
-/* Matches the columns [*k, *k + 1) * units of `of`, which has `cols` columns. */
+/* Matches the columns from `*k * units` to `(*k + 1) * units - 1` of `of`, which has `cols`
+ * columns. */
 bool pl_is_column(const struct pl_match *m, struct pl_edge e, struct pl_edge of, int64_t cols,
                   int64_t units, int *k);
 

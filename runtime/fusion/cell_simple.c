@@ -1,4 +1,4 @@
-/* Matches the simple RNN cell h_new = act(x W + h R + bias) of Keras and TensorFlow 1
+/* Matches the simple RNN cell `h_new = act(x W + h R + bias)` of Keras and TensorFlow 1
  * (BasicRNNCell). */
 #include "runtime/fusion/cell_match.h"
 

@@ -87,7 +87,7 @@ enum rt_elementwise_op {
         RT_ELEMENTWISE_BiasAdd, /* NHWC only: the bias has the length of the last axis */
     RT_ELEMENTWISE_TRUTH(X) RT_ELEMENTWISE_LOGICAL(X) RT_ELEMENTWISE_LogicalNot,
     RT_ELEMENTWISE_Cast,      /* converts bool or another type to float32 */
-    RT_ELEMENTWISE_LeakyRelu, /* operand c encodes alpha by rt_elementwise_number */
+    RT_ELEMENTWISE_LeakyRelu, /* operand c is alpha, encoded by rt_elementwise_number */
     RT_ELEMENTWISE_SelectV2,  /* selects b where a is true, and c elsewhere */
     RT_ELEMENTWISE_OPS
 #undef X
@@ -104,7 +104,7 @@ struct rt_elementwise_step {
 #define RT_ELEMENTWISE_ATTRS(ATTR)                                                                 \
     ATTR(INTS, steps) /* the steps: consecutive struct rt_elementwise_step values */               \
     ATTR(INT, pieces) /* if not 0, operand 0 is the concatenation of the first `pieces` inputs */  \
-    ATTR(INT, axis)   /* axis of this concatenation, which steps name as input 0 */
+    ATTR(INT, axis)   /* axis of the concatenation of the first `pieces` inputs */
 RT_FUSED_OP(RT_ELEMENTWISE, rt_elementwise, "_Chain");
 
 static inline const struct rt_elementwise_step *rt_elementwise_steps(const struct rt_elementwise *c,

@@ -24,7 +24,7 @@ struct rt_arena;
  * node. X(ID, word) */
 #define RT_EPILOGUE_OPERANDS(X)                                                                    \
     X(MUL, mul)           /* constant vector along the output's last axis, all elements finite */  \
-    X(ADD, add)           /* constant vector with the rules of MUL */                              \
+    X(ADD, add)           /* constant vector along the output's last axis, all elements finite */  \
     X(RESIDUAL, residual) /* tensor that is broadcast to the output's shape */
 
 enum rt_epilogue_operand {

@@ -1,6 +1,6 @@
 /*
- * Finds activation functions that a model spells out: swish as x * sigmoid(x), GELU as 0.5 * x * (1
- * + erf(x / sqrt(2))), and so on, with the factors in any order.
+ * Finds activation functions that a model spells out: swish as `x * sigmoid(x)`, GELU as `0.5 * x *
+ * (1 + erf(x / sqrt(2)))`, and so on, with the factors in any order.
  *
  * Starting at a value, the search adds nodes that read only this value, each other and scalar
  * constants, until nodes outside read only one of their values. The formula of that value is
@@ -18,8 +18,8 @@
 
 enum { MOST_PARTS = 4, TEXT = 96 };
 
-/* A formula: number * part * part ... or, if is_sum, number + part + part ...; the parts are
- * sorted. */
+/* A formula: `number * part * part ...` or, if is_sum is set, `number + part + part ...`. The parts
+ * are sorted. */
 struct formula {
     bool is_sum;
     double number;
@@ -101,7 +101,7 @@ static bool add_part(struct formula *f, const char *text)
 
 static bool formula_of(struct reading *r, struct pl_edge e, struct formula *f);
 
-/* Sets *f to f * g or, if `sum` is true, to f + g. */
+/* Sets *f to `f * g` or, if `sum` is true, to `f + g`. */
 static bool combine(struct reading *r, struct formula *f, struct formula *g, bool sum)
 {
     char text[TEXT];
@@ -110,7 +110,7 @@ static bool combine(struct reading *r, struct formula *f, struct formula *g, boo
 
     for (int k = 0; k < 2; k++) {
         const struct formula *h = both[k];
-        /* A formula that is only a number has no parts, so it counts both as a sum and as a
+        /* A formula that is only a number has no parts, so it can be used both as a sum and as a
          * product. */
         if (h->is_sum == sum || h->n == 0) {
             out.number = sum ? out.number + h->number : out.number * h->number;

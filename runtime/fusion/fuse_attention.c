@@ -169,7 +169,7 @@ static bool is_einsum_scores(struct attention *m, struct pl_edge e)
     if (!n || !read_letters(n, l))
         return false;
     const char b = l[8], heads = l[9], t = l[10], s = l[11];
-    for (int q = 0; q < 2; q++) { /* q: index of the operand that holds the queries */
+    for (int q = 0; q < 2; q++) { /* `q` is the index of the operand that holds the queries */
         const char *const lq = l + 4 * q, *const lk = l + 4 * (1 - q);
         const char h = lq[3];
         bool first[2];
@@ -187,7 +187,7 @@ static bool is_einsum_scores(struct attention *m, struct pl_edge e)
     return false;
 }
 
-/* Matches e with keys [B,N,S,H] that a Transpose turned into [B,N,H,S]. */
+/* Matches keys [B,N,S,H] that a Transpose turned into `e`, which is [B,N,H,S]. */
 static bool take_transposed(struct attention *m, struct pl_edge e)
 {
     if (!is_transposed(m->nodes.g, e, 1, 3, 2, &m->in[RT_ATTENTION_KEYS]))
@@ -300,7 +300,7 @@ static bool is_einsum_context(struct attention *m, int i)
     if (!n || !read_letters(n, l))
         return false;
     const char b = l[8], d = l[11];
-    for (int p = 0; p < 2; p++) { /* p: index of the operand that is the softmax */
+    for (int p = 0; p < 2; p++) { /* `p` is the index of the operand that is the softmax */
         const char *const lp = l + 4 * p, *const lv = l + 4 * (1 - p);
         const char heads = lp[1], t = lp[2], s = lp[3];
         bool out_first, v_first;
@@ -386,6 +386,6 @@ enum rt_status pl_fuse_attention(struct pl_graph *g, struct rt_error *err)
     }
     pl_uses_free(&uses);
     if (found)
-        pl_prune(g); /* the Transposes of heads have lost their readers */
+        pl_prune(g); /* removes the Transposes of heads, which have lost their readers */
     return st;
 }

@@ -16,7 +16,7 @@
 
 #include <string.h>
 
-/* Returns whether e is the constant integers first, first + 1, .. end - 1. */
+/* Returns whether e is a constant that holds the integers from `first` to `end - 1`. */
 static bool counts(const struct pl_graph *g, struct pl_edge e, int first, int end)
 {
     int64_t v[RT_MAX_RANK];
@@ -34,7 +34,7 @@ static bool is_zero(const struct pl_graph *g, struct pl_edge e)
 
 /* ---- Tensordot ---- */
 
-/* Returns whether e is the lengths of axes first .. end - 1 of x. */
+/* Returns whether e holds the lengths of axes `first` to `end - 1` of x. */
 static bool is_part_of_shape(const struct pl_graph *g, struct pl_edge e, struct pl_edge x,
                              int first, int end)
 {
@@ -44,7 +44,7 @@ static bool is_part_of_shape(const struct pl_graph *g, struct pl_edge e, struct 
            counts(g, n->in[1], first, end) && is_zero(g, n->in[2]);
 }
 
-/* Returns whether e is the product of the lengths of axes first .. end - 1 of x. */
+/* Returns whether e is the product of the lengths of axes `first` to `end - 1` of x. */
 static bool is_size_of_part(const struct pl_graph *g, struct pl_edge e, struct pl_edge x, int first,
                             int end)
 {
@@ -149,7 +149,7 @@ static enum rt_status swap(struct pl_graph *g, int sum, int which, struct rt_err
     rt_tensor_ref(&flat, c);
     flat.dim[0] = rt_tensor_count(c);
     flat.rank = 1;
-    /* This call may reallocate g->node. */
+    /* pl_add_constant may reallocate g->node. */
     const struct pl_edge bias = pl_add_constant(g, sum, &flat, err);
     if (bias.node < 0)
         return err->code;
@@ -185,7 +185,8 @@ enum rt_status pl_fuse_dense(struct pl_graph *g, struct rt_error *err)
         }
     }
     if (changed)
-        /* Removes nodes that only computed the removed shapes, which would count as readers. */
+        /* Removes the nodes that only computed removed shapes, because they would be counted as
+         * readers. */
         pl_prune(g);
     if (!st)
         st = pl_uses_count(&uses, g, err);

@@ -18,9 +18,10 @@
 
 struct dense {
     struct pl_edge x, w;
-    /* Number of axes that only x has, that both have, that only w has. */
+    /* The numbers of axes that only x has, that both x and w have, and that only w has. */
     int n_kept, n_summed, n_new;
-    /* Product of the lengths of the summed axes, and of the axes that only w has. */
+    /* The product of the lengths of the summed axes, and that of the lengths of the axes that only
+     * w has. */
     int64_t summed, made;
 };
 
@@ -94,7 +95,8 @@ static struct pl_edge add_matrix(struct pl_graph *g, const struct dense *d, stru
     return matrix;
 }
 
-/* Makes node `at` reshape the last axes of `x`, which has `rank` axes, from `from` to `to`. */
+/* Makes node `at` reshape the last axes of `x`, which has `rank` axes, from the lengths `from` to
+ * the lengths `to`. */
 static enum rt_status put_axes(struct pl_graph *g, int at, struct pl_edge x, int rank,
                                const int64_t *from, int n_from, const int64_t *to, int n_to,
                                struct rt_error *err)

@@ -27,9 +27,9 @@ struct epilogue {
     int rank;
     double *scale, *shift; /* arrays of `channels` numbers */
     bool has_scale, has_shift;
-    struct pl_edge residual; /* its node is -1 if there is no residual */
+    struct pl_edge residual; /* edge of the residual; node -1: there is no residual */
     bool residual_first;
-    struct pl_activation act; /* its n is 0 if there is no activation */
+    struct pl_activation act; /* the fused activation; n is 0 if there is none */
     int last;                 /* node whose value the epilogue computes so far */
     /* a Reshape that moves after the epilogue; -1: none. If there is one, `rank` is 0 */
     int reshape;
@@ -127,7 +127,7 @@ static bool is_fit(const struct epilogue *t)
     return true;
 }
 
-/* Appends y = x * mul + sign * add, where NULL means 1 for `mul` and 0 for `add`. Returns false,
+/* Appends `y = x * mul + sign * add`, where NULL means 1 for `mul` and 0 for `add`. Returns false,
  * and leaves the epilogue unchanged, if is_fit would not hold for the result. */
 static bool add_vectors(struct epilogue *t, const struct rt_tensor *mul,
                         const struct rt_tensor *add, double sign)
@@ -191,7 +191,8 @@ static bool is_normalisation(const struct pass *p, int i, const struct epilogue 
     return true;
 }
 
-/* Fuses y = (x - mean) / sqrt(variance + epsilon) * scale + offset as x * factor + shift. */
+/* Fuses `y = (x - mean) / sqrt(variance + epsilon) * scale + offset` as `y = x * factor +
+ * shift`. */
 static enum rt_status take_normalisation(struct pass *p, int i, struct epilogue *t, bool *taken)
 {
     const struct pl_node *n = &p->g->node[i];

@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-/* Returns whether e is Fill(Shape(of), true). */
+/* Returns whether e is `Fill(Shape(of), true)`. */
 static bool is_all_true(const struct pl_graph *g, struct pl_edge e, struct pl_edge of)
 {
     const struct pl_node *fill = pl_made_by(g, e, "Fill", 2);
@@ -125,7 +125,7 @@ static struct pl_edge add_index(struct pl_graph *g, int like, int v, struct rt_e
     return pl_add_constant(g, like, &t, err);
 }
 
-/* Makes node i read this axis of the shape of `whose`. */
+/* Makes node i read the length of one axis of `whose`. */
 static enum rt_status put_query(struct pl_graph *g, int i, struct pl_edge whose, int axis,
                                 struct rt_error *err)
 {
@@ -164,6 +164,6 @@ enum rt_status pl_fuse_masks(struct pl_graph *g, struct rt_error *err)
         changed = true;
     }
     if (changed && !st)
-        pl_prune(g); /* removes unused nodes, which would count as readers of the scores */
+        pl_prune(g); /* removes unused nodes, which would be counted as readers of the scores */
     return st;
 }

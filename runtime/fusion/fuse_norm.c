@@ -43,7 +43,7 @@ static bool is_mean(struct norm *m, struct pl_edge e, struct pl_edge *of, int64_
     return true;
 }
 
-/* Returns whether e is x - mean. */
+/* Returns whether e is `x - mean`. */
 static bool is_centred(struct norm *m, struct pl_edge e)
 {
     const struct pl_node *n = pl_float_by(m->nodes.g, e, "Sub", 2);
@@ -53,7 +53,7 @@ static bool is_centred(struct norm *m, struct pl_edge e)
     return true;
 }
 
-/* Returns whether e is the mean of the squares of x - mean. Sets x, mean and axis. */
+/* Returns whether e is the mean of the squares of `x - mean`. Sets x, mean and axis. */
 static bool is_variance(struct norm *m, struct pl_edge e)
 {
     struct pl_edge squares;
@@ -97,7 +97,7 @@ static bool is_variance(struct norm *m, struct pl_edge e)
     return is_centred(m, centred);
 }
 
-/* Returns whether e is variance + epsilon. */
+/* Returns whether e is `variance + epsilon`. */
 static bool is_safe_variance(struct norm *m, struct pl_edge e)
 {
     const struct pl_node *n = pl_float_sum(m->nodes.g, e);
@@ -112,7 +112,7 @@ static bool is_safe_variance(struct norm *m, struct pl_edge e)
     return false;
 }
 
-/* Returns whether e is 1 / sqrt(variance + epsilon). */
+/* Returns whether e is `1 / sqrt(variance + epsilon)`. */
 static bool is_factor(struct norm *m, struct pl_edge e)
 {
     const struct pl_node *n = pl_float_by(m->nodes.g, e, "Rsqrt", 1);
@@ -137,7 +137,7 @@ static bool is_scaled_factor(struct norm *m, struct pl_edge e)
     return false;
 }
 
-/* Returns whether e is offset - mean * by in one of its forms, where `by` is the factor. */
+/* Returns whether e is `offset - mean * by` in one of its forms, where `by` is the factor. */
 static bool is_shift(struct norm *m, struct pl_edge e, struct pl_edge by)
 {
     const struct pl_node *n = pl_float_by(m->nodes.g, e, "Sub", 2), *p;
@@ -151,7 +151,7 @@ static bool is_shift(struct norm *m, struct pl_edge e, struct pl_edge by)
         take(m, n->in[1]);
         return true;
     }
-    /* e is (-mean) * factor, or the sum of this product and the offset. */
+    /* e is `-mean * factor`, or the sum of this product and the offset. */
     struct pl_edge product = e;
     n = pl_float_sum(m->nodes.g, e);
     for (int k = 0; n && k < 2; k++)
@@ -173,7 +173,7 @@ static bool is_shift(struct norm *m, struct pl_edge e, struct pl_edge by)
     return false;
 }
 
-/* Returns whether the node is x * m + (offset - mean * m). */
+/* Returns whether the node is `x * m + (offset - mean * m)`. */
 static bool is_folded(struct norm *m, const struct pl_node *root)
 {
     for (int k = 0; k < 2; k++) {
@@ -195,8 +195,8 @@ static bool is_folded(struct norm *m, const struct pl_node *root)
 
 enum { SHAPE_OPEN = -1 };
 
-/* Returns whether e is elements *first .. *end - 1 of x's shape, or all from *first on; with
- * `shrinks`, e is the length of one axis. */
+/* Returns whether e holds elements *first to *end - 1 of x's shape, or all elements from *first on.
+ * With `shrinks`, e is the length of one axis. */
 static bool is_slice(const struct pl_graph *g, struct pl_edge e, struct pl_edge x, bool shrinks,
                      int64_t *first, int64_t *end)
 {
@@ -240,8 +240,8 @@ static bool is_product_of_axes(const struct pl_graph *g, struct pl_edge e, struc
     return false;
 }
 
-/* Returns whether before * behind is the size of x, where `behind` is the product of the lengths of
- * the axes from *axis on. */
+/* Returns whether `before * behind` is the size of x, where `behind` is the product of the lengths
+ * of the axes from *axis on. */
 static bool splits(const struct pl_graph *g, struct pl_edge before, struct pl_edge behind,
                    struct pl_edge x, int64_t *axis, int64_t *rank)
 {
@@ -268,7 +268,7 @@ static bool splits(const struct pl_graph *g, struct pl_edge before, struct pl_ed
            rest;
 }
 
-/* Returns whether e is Fill([n], value). */
+/* Returns whether e is `Fill([n], value)`. */
 static bool is_filled(const struct pl_graph *g, struct pl_edge e, struct pl_edge n, float value)
 {
     float v;
@@ -335,7 +335,7 @@ static bool is_square(struct norm *m, struct pl_edge e, struct pl_edge *of)
     return true;
 }
 
-/* Returns whether e is 1 / sqrt(*of) or, with `divides`, sqrt(*of). */
+/* Returns whether e is `1 / sqrt(*of)` or, with `divides`, `sqrt(*of)`. */
 static bool is_root(struct norm *m, struct pl_edge e, bool divides, struct pl_edge *of)
 {
     const struct pl_graph *g = m->nodes.g;
@@ -379,7 +379,7 @@ static bool is_rms_normed_by(struct norm *m, struct pl_edge x, struct pl_edge by
     return false;
 }
 
-/* Returns whether e is x * Rsqrt(Mean(x^2) + epsilon) or x / Sqrt(..). */
+/* Returns whether e is `x * Rsqrt(Mean(x^2) + epsilon)` or `x / Sqrt(Mean(x^2) + epsilon)`. */
 static bool is_rms_normed(struct norm *m, struct pl_edge e)
 {
     const struct pl_node *n = pl_float_by(m->nodes.g, e, "Mul", 2);
@@ -400,8 +400,8 @@ static bool is_rms_normed(struct norm *m, struct pl_edge e)
 
 /* ---- the complete pattern ---- */
 
-/* Returns whether e is (x - mean) * factor or (x - mean) / sqrt(...); the factor may include the
- * scale. */
+/* Returns whether e is `(x - mean) * factor` or `(x - mean) / sqrt(variance + epsilon)`; the factor
+ * may include the scale. */
 static bool is_centred_normed(struct norm *m, struct pl_edge e)
 {
     const struct pl_node *n = pl_float_by(m->nodes.g, e, "RealDiv", 2), *root;
@@ -423,8 +423,8 @@ static bool is_centred_normed(struct norm *m, struct pl_edge e)
     return false;
 }
 
-/* Returns whether e has one of the forms without an offset. RMS is tried last, because a centred x
- * also matches as its x. */
+/* Returns whether e has one of the forms without an offset. The RMS form is tried last, because it
+ * also matches if its operand is `x - mean`. */
 static bool is_straight(struct norm *m, struct pl_edge e)
 {
     const struct norm before = *m;

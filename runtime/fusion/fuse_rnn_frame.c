@@ -250,8 +250,8 @@ static bool copy_condition(struct frame *f)
 /* ---- the nodes around the loop ---- */
 
 /*
- * Returns whether e is the number of items or, as dynamic_rnn writes it, Minimum(n, Maximum(1, n)),
- * where one n may be the length of the longest row: after that step no row takes a step, and
+ * Returns whether e is the number of items or, as dynamic_rnn writes it, `Minimum(n, Maximum(1,
+ * n))`, where one n may be the length of the longest row: after that step no row takes a step, and
  * unwritten elements are zero in either case.
  */
 static bool is_whole_length(const struct frame *f, struct pl_edge e)

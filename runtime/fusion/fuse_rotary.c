@@ -44,8 +44,8 @@ static bool needs_rank(struct rotary *m, int rank)
 
 /* ---- the two parts of x ---- */
 
-/* Returns whether e is elements first:end:step of x's last axis; *end is -1 for all elements from
- * *first on. The form x[:, :, first:] also shows how many axes x has. */
+/* Returns whether e holds the elements first:end:step of x's last axis; *end is -1 for all elements
+ * from *first on. The form x[:, :, first:] also shows how many axes x has. */
 static bool is_part(struct rotary *m, struct pl_edge e, int64_t *first, int64_t *end, int64_t *step)
 {
     const struct pl_graph *g = m->nodes.g;
@@ -116,7 +116,7 @@ static bool are_interleaved(struct rotary *m, struct pl_edge a, struct pl_edge b
 
 /* ---- the shape that a Pack is reshaped to ---- */
 
-/* Returns whether e is the length of this axis of x, or of the Pack if both have the axis. */
+/* Returns whether e is the length of the given axis of x, or of the Pack if both have the axis. */
 static bool is_axis(struct rotary *m, struct pl_edge e, struct pl_edge pack, int64_t axis)
 {
     const struct pl_graph *g = m->nodes.g;
@@ -165,7 +165,7 @@ static bool is_shape_of_x(struct rotary *m, struct pl_edge shape, struct pl_edge
         if (!is_constant && !is_axis(m, n->in[k], k < rank - 1 ? pack : pl_no_edge, k))
             return false;
     }
-    /* The Pack has another reader, the shape, which is then part of the pattern. */
+    /* The other reader of the Pack is the shape, which is part of the pattern. */
     if (m->nodes.uses->n[pack.node] > 1)
         take(m, shape);
     return true;
@@ -206,7 +206,7 @@ static bool is_rotated(struct rotary *m, struct pl_edge e)
            is_shape_of_x(m, n->in[1], n->in[0]);
 }
 
-/* Returns whether node i adds x * cos to rotate(x) * sin. */
+/* Returns whether node i adds `x * cos` to `rotate(x) * sin`. */
 static bool find(struct rotary *m, const struct pl_graph *g, int i, const struct pl_uses *uses,
                  struct pl_edge in[RT_ROTARY_N_IN])
 {

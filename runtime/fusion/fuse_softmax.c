@@ -10,7 +10,8 @@
  */
 #include "runtime/fusion/fuse.h"
 
-/* Returns whether e is `op` of `of` along the last axis, which is kept with length 1. */
+/* Returns whether e is the result of `op` on `of` along the last axis, which is kept with
+ * length 1. */
 static bool is_last_axis(const struct pl_graph *g, struct pl_edge e, const char *op,
                          struct pl_edge of)
 {

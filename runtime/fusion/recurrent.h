@@ -32,9 +32,9 @@
  */
 #define RT_CELLS(X)                                                                                \
     X(lstm, "ifgo", 0, 0, 2)                                                                       \
-    X(gru, "zrn", 0, 1, 1)        /* n = act(x + r * (h R)) */                                     \
-    X(gru_before, "zrn", 1, 0, 1) /* n = act(x + (r * h) R) */                                     \
-    X(simple, "n", 0, 0, 1)       /* h = act(x + h R) */
+    X(gru, "zrn", 0, 1, 1)        /* `n = act(x + r * (h R))` */                                   \
+    X(gru_before, "zrn", 1, 0, 1) /* `n = act(x + (r * h) R)` */                                   \
+    X(simple, "n", 0, 0, 1)       /* `h = act(x + h R)` */
 
 enum rt_cell_id {
 #define X(name, ...) RT_CELL_##name,
@@ -90,7 +90,7 @@ enum rt_cell_act {
     IN(op, PEEP_FORGET, peep_forget, ONE) /* LSTM peephole: factor of c in gate f */               \
     IN(op, PEEP_LET, peep_let, ONE)       /* LSTM peephole: factor of the new c in gate o */       \
     IN(op, PROJECT, project, ONE)         /* matrix that projects the output */                    \
-    /* Limits of the loop's counter, and length of the written list; INT64_MAX: steps in x */      \
+    /* limits of the loop's counter, and length of the written list; INT64_MAX: steps in x */      \
     IN(op, LIMIT, limit, ONE)                                                                      \
     IN(op, LIMIT_TOO, limit_too, ONE)                                                              \
     IN(op, LENGTH, length, ONE)                                                                    \
@@ -125,8 +125,8 @@ enum rt_cell_act {
     ATTR(BOOL, holds)  /* each written value replaces the row's value in `before` */
 RT_FUSED_OP(RT_RNN, rt_rnn, "_RNN");
 
-/* Which element of its list a step writes: EACH writes an element of its own, LAST always the
- * first. */
+/* Which element of its list a step writes. EACH: step t writes element t. LAST: every step writes
+ * the first element. */
 enum rt_rnn_keep { RT_RNN_KEEP_EACH, RT_RNN_KEEP_LAST };
 enum rt_rnn_read {
     RT_RNN_UNREAD, /* y is not read, but the node fails where the loop would fail */
@@ -136,7 +136,7 @@ enum rt_rnn_read {
 enum rt_rnn_mask {
     RT_RNN_ALL,
     RT_RNN_BY_STEP, /* the mask is bool [time, batch, 1] */
-    /* The mask is one integer, or integers [batch]: the number of steps of each row. */
+    /* The mask is the number of steps of each row, as one integer or as integers [batch]. */
     RT_RNN_BY_LENGTH,
 };
 

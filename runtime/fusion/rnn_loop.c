@@ -127,8 +127,8 @@ static bool is_float_array(const struct pl_graph *g, struct pl_edge e)
     return n && rt_attr_dtype(n->def, "dtype") == RT_F32 && n->n_ctrl == 0;
 }
 
-/* Finds the TensorArrayWriteV3(kept, counter, new state, variable) of the loop, whose variable is
- * the flow. */
+/* Finds the node `TensorArrayWriteV3(kept, counter, new state, variable)` of the loop, whose
+ * variable is the array's flow. */
 static bool find_array(struct pl_rnn_loop *l)
 {
     for (int k = 0; k < l->n; k++) {
@@ -147,7 +147,8 @@ static bool find_array(struct pl_rnn_loop *l)
     return true;
 }
 
-/* Finds the list that the loop writes: TensorListSetItem(variable, counter or 0, new state). */
+/* Finds the list that the loop writes with `TensorListSetItem(variable, counter or 0, new
+ * state)`. */
 static bool find_list(struct pl_rnn_loop *l)
 {
     l->list = -1;
@@ -192,8 +193,8 @@ static bool is_tile(const struct pl_rnn_loop *l, const struct pl_node *tile, int
 }
 
 /*
- * Returns whether e selects a value for each row: SelectV2(on, *fresh, *old), or in TensorFlow 1
- * Select(counter >= lengths, *old, *fresh). If `units` is 0, any width matches.
+ * Returns whether e selects a new or old value for each row, as `SelectV2(on, *fresh, *old)` or, in
+ * TensorFlow 1, as `Select(counter >= lengths, *old, *fresh)`. If `units` is 0, any width matches.
  */
 static bool mask_of(const struct pl_rnn_loop *l, struct pl_edge e, int64_t units,
                     struct pl_rnn_mask *mask, struct pl_edge *fresh, struct pl_edge *old)
@@ -364,7 +365,8 @@ static bool find_layers(struct pl_rnn_loop *l)
 
 /* ---- items ---- */
 
-/* Returns whether e is Range(0, the length of `items`, 1): all indexes of an array. */
+/* Returns whether e is `Range(0, length, 1)`, where `length` is the length of `items`, so that e
+ * holds all indexes of an array. */
 static bool is_every_index(const struct pl_graph *g, struct pl_edge e, struct pl_edge items)
 {
     const struct pl_node *n = pl_op_node(g, e, "Range", 3);
@@ -481,7 +483,7 @@ bool pl_rnn_loop_find(struct pl_rnn_loop *l)
 
 /* ---- the condition ---- */
 
-/* Adds a limit of the counter if `e` is counter < limit. */
+/* Adds a limit of the counter if `e` is `counter < limit`. */
 static bool add_limit(struct pl_rnn_loop *l, const struct pl_graph *g, struct pl_edge e)
 {
     const struct pl_node *n = pl_op_node(g, e, "Less", 2);

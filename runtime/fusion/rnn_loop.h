@@ -35,7 +35,7 @@ struct pl_rnn_layer {
 /* The mask that selects the rows which take a step. */
 struct pl_rnn_mask {
     enum rt_rnn_mask kind;
-    struct pl_edge on; /* mask in the body: bools of the step, or the steps of each row */
+    struct pl_edge on; /* mask in the body: bools of the step, or the number of steps of each row */
     /* Mask in the plan: the bools of all steps, or the number of steps of each row. */
     struct pl_edge rows;
     struct pl_edge before; /* value in the body that a masked row writes */
@@ -44,7 +44,7 @@ struct pl_rnn_mask {
 
 struct pl_rnn_loop {
     struct pl_graph *g; /* graph that contains the loop; the last layer becomes its node `at` */
-    int at, n;          /* n: number of loop variables */
+    int at, n;          /* `n` is the number of loop variables */
     bool is_frame;      /* the loop reads and writes TensorArrays instead of lists */
     /* Values of the loop variables before the first step. */
     struct pl_edge start[PL_RNN_LOOP_VARIABLES];
@@ -74,8 +74,8 @@ bool pl_rnn_loop_find(struct pl_rnn_loop *l);
 /* Finds the limits of the counter in the loop's condition `e`, an edge of the graph `g` whose first
  * nodes are the loop variables. */
 bool pl_rnn_loop_limits(struct pl_rnn_loop *l, const struct pl_graph *g, struct pl_edge e);
-/* Returns whether e is the number of steps of the longest row: Max(lengths, [0]) of the lengths
- * that mask the steps. */
+/* Returns whether e is the number of steps of the longest row, `Max(lengths, [0])`, where the
+ * lengths mask the steps. */
 bool pl_is_longest(const struct pl_rnn_loop *l, struct pl_edge e);
 /* Returns false if lengths mask the steps but do not limit the number of steps. A limit implies
  * that the lengths have one axis: with more axes their maximum would not be a scalar, and the loop
@@ -101,8 +101,8 @@ static inline bool pl_is_float_list(const struct pl_node *n)
 /* Returns whether no node of the graph has an effect. Targets must have become constants before the
  * call. */
 bool pl_is_pure(const struct pl_graph *g, bool is_frame);
-/* Returns whether `e` is the length of `items`: StridedSlice(Shape(items), [0], [1], [1]), one
- * value. */
+/* Returns whether `e` is the length of `items` as one value, `StridedSlice(Shape(items), [0], [1],
+ * [1])`. */
 bool pl_is_length(const struct pl_graph *g, struct pl_edge e, struct pl_edge items);
 /* Returns whether matrices of a partial shape (given rows, cols_given; -1: any) may have `cols`
  * columns. Sets *rows, which is -1 at first, to the number of rows that the matrices must have; a

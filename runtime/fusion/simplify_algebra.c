@@ -24,8 +24,8 @@ static int source_of(const struct pl_graph *g, const struct pl_node *n)
     return pl_is(n, "Mul") && is_one(g, n->in[0]) ? 1 : -1;
 }
 
-/* Returns the edge that is left of e without multiplications by one. Each of these nodes on the
- * path is set to skip the next one (path compression). */
+/* Returns the edge that remains of e when multiplications by one are removed. Each removed node on
+ * the path is set to skip the next one (path compression). */
 static struct pl_edge resolve(struct pl_graph *g, const int *source, struct pl_edge e)
 {
     while (e.out == 0 && source[e.node] >= 0) {
