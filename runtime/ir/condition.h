@@ -44,11 +44,12 @@ struct pl_condition {
     struct pl_side on[PL_MAX_CONDITION]; /* sides of the condition, sorted by predicate */
 };
 
-/* Adds all sides of `from` to `to`. Returns false if the conditions exclude each other or have too
- * many predicates together. */
+/* Adds all sides of `from` to `to`. Returns false if the conditions exclude each other or together
+ * have too many predicates. */
 bool pl_add_condition(struct pl_condition *to, const struct pl_condition *from);
 void pl_copy_condition(struct pl_condition *to, const struct pl_condition *from);
-/* Returns -1 if the predicate is not in the condition. */
+/* Returns the index of the predicate in the condition, or -1 if the condition does not contain
+ * it. */
 int pl_find_side(const struct pl_condition *c, struct pl_edge by);
 void pl_remove_side(struct pl_condition *c, int at);
 /* Returns whether `of` contains every side of `a`. */

@@ -213,7 +213,9 @@ struct pl_readers *pl_readers_new(const struct pl_graph *g, bool waits, struct r
         rt_fail_memory(err, "a plan", edges * sizeof *r->of);
         return NULL;
     }
-    /* The counts are stored one element further on, so that filling in moves each to its start. */
+    /* The readers of node i are counted in first[i + 2]. After summation, first[i + 1] holds where
+     * the list of node i begins. Filling the list advances it to where the list of node i + 1
+     * begins. */
     for (int i = 0; i < g->n; i++)
         for (int k = 0; k < n_sources(&g->node[i], waits); k++)
             r->first[source_of(&g->node[i], k) + 2]++;

@@ -23,8 +23,9 @@ static inline bool pl_same(struct pl_edge a, struct pl_edge b)
 
 /* ---- nodes ---- */
 
-/* Return the node of `op` with n_in inputs whose output 0 is e, or NULL. For pl_made_by and
- * pl_float_by the node must have no control inputs; for pl_float_by its value must be float32. */
+/* These functions return the node of `op` with n_in inputs whose output 0 is e, or NULL. For
+ * pl_made_by and pl_float_by the node must have no control inputs; for pl_float_by its value must
+ * be float32. */
 const struct pl_node *pl_op_node(const struct pl_graph *g, struct pl_edge e, const char *op,
                                  int n_in);
 const struct pl_node *pl_made_by(const struct pl_graph *g, struct pl_edge e, const char *op,
@@ -58,7 +59,8 @@ struct pl_edge pl_pure_origin(const struct pl_graph *g, struct pl_edge e);
  * constant. */
 bool pl_is_constant(const struct pl_graph *g, struct pl_edge e);
 const struct rt_tensor *pl_constant(const struct pl_graph *g, struct pl_edge e);
-/* Read constant scalars of rank 0. pl_int_constant accepts integers of 32 or 64 bits. */
+/* These functions read constant scalars of rank 0. pl_int_constant accepts integers of 32 or 64
+ * bits. */
 bool pl_float_constant(const struct pl_graph *g, struct pl_edge e, float *v);
 bool pl_int_constant(const struct pl_graph *g, struct pl_edge e, int64_t *v);
 /* Reads a constant vector of exactly n integers. */
@@ -75,17 +77,18 @@ const struct rt_tensor *pl_row_constant(const struct pl_graph *g, struct pl_edge
 
 /* The number of readers of each node that existed when pl_uses_count was called. */
 struct pl_uses {
-    /* Per node: how often its outputs are read. Fetches, targets and control edges count twice, so
-     * that 1 means that exactly one edge of a node reads the value. */
+    /* Per node: how often its outputs are read. Fetches, targets and control edges are counted
+     * twice, so that 1 means that exactly one edge of a node reads the value. */
     int *n;
     int *user; /* per node: the reader with the greatest index */
 };
 enum rt_status pl_uses_count(struct pl_uses *u, const struct pl_graph *g, struct rt_error *err);
 void pl_uses_free(struct pl_uses *u);
 
-/* The readers of each node that existed when pl_readers was made. Those of node i are of[first[i]]
- * .. of[first[i + 1] - 1], in node order, one entry per edge. With `waits`, control edges are
- * listed too, after a node's inputs. pl_readers_new returns NULL if memory runs out. */
+/* The readers of each node that existed when pl_readers was made. Those of node i are
+ * `of[first[i]]` to `of[first[i + 1] - 1]`, in node order, one entry per edge. With `waits`,
+ * control edges are listed too, after a node's inputs. pl_readers_new returns NULL if memory runs
+ * out. */
 struct pl_reader {
     int node, k; /* k: index of the reader's input, or n_in + the index of its control edge */
 };

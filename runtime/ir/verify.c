@@ -131,7 +131,7 @@ static enum rt_status walk_from(struct walk *w, int root)
     return st;
 }
 
-/* Visits the nodes that only back edges reach. */
+/* Visits the nodes that are reachable only through back edges. */
 static enum rt_status walk_back_edges(struct walk *w)
 {
     const struct pl_graph *g = w->g;
