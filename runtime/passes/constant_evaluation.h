@@ -1,7 +1,7 @@
 /*
  * Constant evaluation: folds nodes while a plan is built, and evaluates small values while the plan
- * is specialised. Each evaluation has a time limit, and all evaluations of a session together have
- * another (constant_evaluation.c).
+ * is specialised. Each evaluation has a time limit, and the total over all evaluations of a session
+ * has another (constant_evaluation.c).
  *
  * Owner: results belong to the caller. Threads: any; a fold does not change its thread. Errors: a
  * failure does not make the model invalid; the node is evaluated in each run instead.
@@ -14,8 +14,8 @@
 /*
  * Computes output k_out of a node from constants, while a plan is built. `in` is borrowed. After a
  * failure the node is left for the runs to compute. Returns RT_DEADLINE_EXCEEDED if the fold, or
- * all folds of the session together, took too long (constant_evaluation.c); RT_CANCELLED in the
- * cases of rt_session_check.
+ * the total over all folds of the session, took too long (constant_evaluation.c); RT_CANCELLED in
+ * the cases of rt_session_check.
  */
 enum rt_status rt_plan_fold(struct rt_session *s, const struct pl_node *n,
                             const struct rt_tensor *in, int k_out, struct rt_tensor *out,

@@ -226,7 +226,7 @@ static int add_index(struct pl_graph *g, int i, int index, struct rt_error *err)
     if (rt_tensor_new(&t, NULL, RT_I32, 0, NULL, err))
         return -1;
     *(int32_t *)t.data = index;
-    const int c = pl_add(g, err); /* this call may reallocate g->node */
+    const int c = pl_add(g, err); /* pl_add may reallocate g->node */
     int *ctrl = c < 0 ? NULL : rt_arena_array(g->arena, 1, sizeof *ctrl);
     if (!ctrl) {
         rt_tensor_clear(&t);
@@ -303,7 +303,8 @@ static enum rt_status rewrite(struct work *w, struct place *p, struct rt_error *
     return st;
 }
 
-/* Makes nodes with effects that only dead nodes read targets, so that they still run. */
+/* Makes targets of the nodes with effects that only dead nodes read, so that these nodes still
+ * run. */
 static bool keep_effects(struct work *w)
 {
     struct pl_graph *g = w->g;

@@ -145,7 +145,7 @@ fail:
     free(order);
     free(place);
     if (p) {
-        p->arena = NULL; /* on failure the arena stays the caller's */
+        p->arena = NULL; /* on failure the caller keeps the arena */
         rt_plan_free(p);
     }
     return st;

@@ -67,7 +67,7 @@ enum rt_status pl_freeze(struct pl_graph *g, bool *changed, struct rt_error *err
             if (st)
                 return st;
             g->node[i].kind = PL_CONST;
-            g->node[i].n_in = 0; /* the node does not read the variable any more */
+            g->node[i].n_in = 0; /* the node no longer reads the variable */
             g->node[i].value = t;
             g->node[i].effect = RT_PURE;
             g->node[i].frozen = true;

@@ -379,8 +379,9 @@ static bool is_replaced(const struct work *w, int i)
 
 /* The graph as it will be when every component is one node. Component k is node w->n + k. */
 struct outline {
-    int *waits;      /* per node: number of incoming edges */
-    int *first, *to; /* the edges of node i lead to to[first[i]] .. to[first[i + 1] - 1] */
+    int *waits; /* per node: number of incoming edges */
+    /* `to[first[i]]` to `to[first[i + 1] - 1]` are the nodes that the edges of node i lead to */
+    int *first, *to;
     bool fill;
 };
 
@@ -390,8 +391,9 @@ static int outlined(struct work *w, int i)
     return at >= 0 && is_replaced(w, i) ? w->n + at : i;
 }
 
-/* Counts the edge, or stores it if o->fill. Counts are stored one element further on, so that
- * filling in moves each to its start. */
+/* Counts the edge, or stores it if o->fill is set. The edges of node i are counted in first[i + 2].
+ * After summation, first[i + 1] holds where the list of node i begins, and storing an edge advances
+ * it. */
 static void outline_edge(struct work *w, struct outline *o, int from, int to)
 {
     const int f = outlined(w, from);

@@ -250,7 +250,7 @@ static bool walk(struct loop *l, int from, uint8_t as)
     return true;
 }
 
-/* Returns whether a node with this mark may read edge e of its frame. */
+/* Returns whether a node with the given mark may read edge e of its frame. */
 static bool reads_well(const struct loop *l, struct pl_edge e, uint8_t mark)
 {
     const int k = l->variable_of[e.node];

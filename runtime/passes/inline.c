@@ -74,7 +74,7 @@ static enum rt_status read_arguments(struct pl_graph *g, int at, struct rt_error
         const bool is_ref = pl_is_ref(g, call.in[k]);
         if (!is_ref && !waits)
             continue;
-        const int i = pl_add(g, err); /* this call may reallocate g->node */
+        const int i = pl_add(g, err); /* pl_add may reallocate g->node */
         if (i < 0)
             return RT_RESOURCE_EXHAUSTED;
         struct pl_node *read = &g->node[i];

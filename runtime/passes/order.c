@@ -14,7 +14,7 @@ struct walk {
     const struct pl_graph *g;
     unsigned char *mark; /* per node: NEW, OPEN or DONE */
     struct {
-        int node, k; /* k: index of the input to visit next */
+        int node, k; /* `k` is the index of the input to visit next */
     } * stack;       /* stack of the OPEN nodes */
     int *order, n;   /* the DONE nodes in topological order */
 };

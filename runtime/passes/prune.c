@@ -143,7 +143,7 @@ static enum rt_status follow(struct extraction *c, int id)
     enum rt_status st = RT_OK;
     for (int k = 0; k < def->n_in && !st; k++) {
         struct pl_edge e = {-1, 0};
-        st = reach_edge(c, def->in[k], &e); /* this call may reallocate g->node */
+        st = reach_edge(c, def->in[k], &e); /* reach_edge may reallocate g->node */
         c->g->node[at].in[k] = e;
     }
     int n_ctrl = 0;

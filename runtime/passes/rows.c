@@ -7,10 +7,10 @@
  *
  * An argument of an op (a shape, an axis, a bound) may depend on the batch size, so its value is
  * evaluated for each size. A few sizes cannot distinguish min(n, 100) from n, but they do
- * distinguish polynomials: if a polynomial whose degree is below the number of sizes equals a + b *
- * n for each of them, it equals a + b * n for every n. Hence only ops that compute polynomials of
- * integers (makes_polynomials) have a result of RT_DEP_SIZE, and only if no step of the computation
- * overflows; a value that any other op computes from the batch size is not proved.
+ * distinguish polynomials: if a polynomial whose degree is below the number of sizes equals `a + b
+ * * n` for each of them, it equals `a + b * n` for every n. Hence only ops that compute polynomials
+ * of integers (makes_polynomials) have a result of RT_DEP_SIZE, and only if no step of the
+ * computation overflows; a value that any other op computes from the batch size is not proved.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -148,8 +148,8 @@ static int64_t count_varying(const struct walk *w, int v)
     return n;
 }
 
-/* Returns whether the values are known integers for every batch size n, and each of them is a + b *
- * n for some integers a and b. */
+/* Returns whether the values are known integers for every batch size n, and each of them is `a + b
+ * * n` for some integers a and b. */
 static bool is_linear(const struct walk *w, int v)
 {
     for (int s = 0; s < N_SIZES; s++) {
@@ -171,7 +171,7 @@ static bool is_linear(const struct walk *w, int v)
     return true;
 }
 
-/* Returns whether q * b = a for every batch size, element by element (a single element is
+/* Returns whether `q * b = a` for every batch size, element by element (a single element is
  * broadcast). */
 static bool is_exact_quotient(const struct walk *w, int q, int a, int b)
 {
@@ -290,8 +290,8 @@ static bool is_listed(const char *name, const char *const *list)
 }
 
 /* Returns whether each element of the result is a polynomial in the batch size, of a degree below
- * N_SIZES, given that every element of the inputs is a + b * n. A quotient is a polynomial if there
- * is no remainder (check). */
+ * N_SIZES, given that every element of the inputs is `a + b * n`. A quotient is a polynomial if
+ * there is no remainder (check). */
 static bool makes_polynomials(const struct walk *w, const struct visit *x)
 {
     static const char *const of_first_input[] = {"Cast",       "DeepCopy",     "EnsureShape",
@@ -330,7 +330,7 @@ static double magnitude(const struct walk *w, int s, int v, bool multiply)
 }
 
 /* Returns whether the op's arithmetic, if it has any, does not overflow its type for any batch
- * size. A result that wraps around is not a polynomial over the integers: n * -2^31 has the same
+ * size. A result that wraps around is not a polynomial over the integers: `n * -2^31` has the same
  * value for all odd n. */
 static bool is_within_type(const struct walk *w, const struct visit *x)
 {
@@ -441,7 +441,7 @@ static void check(const struct walk *w, struct visit *x, int o)
                 x->n->name, x->op->name);
 }
 
-/* Returns whether a - b, element by element of two linear values, has the same sign for all batch
+/* Returns whether `a - b`, element by element of two linear values, has the same sign for all batch
  * sizes from 1 on. */
 static bool has_one_order(const struct walk *w, int a, int b)
 {
@@ -461,8 +461,8 @@ static bool has_one_order(const struct walk *w, int a, int b)
     return true;
 }
 
-/* Returns whether the op compares lengths and the result is the same for all batch sizes, as with n
- * > 0. */
+/* Returns whether the op compares lengths and the result is the same for all batch sizes, as with
+ * `n > 0`. */
 static bool compares_sizes(const struct walk *w, const struct visit *x)
 {
     static const char *const comparisons[] = {"Equal",   "NotEqual",     "Less", "LessEqual",

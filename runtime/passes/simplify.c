@@ -207,7 +207,7 @@ static bool fold_outputs(struct pl_graph *g, int i)
                 made[e.out] = -1;
                 if (!fold(g, i, e.out, &out))
                     continue;
-                const int c = pl_add(g, &err); /* this call may reallocate g->node */
+                const int c = pl_add(g, &err); /* pl_add may reallocate g->node */
                 if (c < 0) {
                     rt_tensor_clear(&out);
                     return any;
