@@ -156,7 +156,7 @@ struct rt_plan_box {
     /* The callable's mu guards this field and the next. */
     struct rt_row_analyses row_analyses;
     /* The earliest time of the next row-wise analysis after one that ran out of memory; 0 if an
-     * analysis may start at once. */
+     * analysis may start immediately. */
     int64_t analyse_again_ns;
     atomic_int refs;
 };

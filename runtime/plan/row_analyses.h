@@ -20,14 +20,14 @@ enum rt_row_verdict { RT_ROWS_NOT_ANALYSED, RT_ROWS_INDEPENDENT, RT_ROWS_NOT_IND
 
 struct rt_row_analyses { /* the caller zeroes the struct before its first use */
     int64_t *length;     /* open lengths of RT_ROW_ANALYSES analyses, one analysis after another */
-    int n, next;         /* next: index of the entry to replace when all entries are used */
+    int n, next;         /* `next` is the index of the entry to replace when all entries are used */
     bool is_proved[RT_ROW_ANALYSES];
 };
 void rt_row_analyses_clear(struct rt_row_analyses *p);
 
 /* Returns the number of open dimensions, not counting dimension 0. */
 int rt_count_open(const struct rt_shape *shapes, int n_feeds);
-/* Returns whether the feeds have these shapes, and all feeds have the same number of rows. */
+/* Returns whether the feeds have the given shapes, and all feeds have the same number of rows. */
 bool rt_feeds_have_rows(const struct rt_shape *shapes, const struct rt_tensor *feeds, int n_feeds);
 /* Copies the shapes and replaces the open dimensions with the lengths of the feeds; dimension 0
  * stays open. */

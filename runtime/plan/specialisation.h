@@ -85,8 +85,9 @@ struct rt_specialisation {
     struct rt_specialisation *next;
     struct rt_plan *plan;
     int begin, end;
-    /* If > 0, this specialisation has no steps of its own: another specialisation runs the batch,
-     * micro_batch rows at a time. It then has at most RT_MICRO_BATCH_ARGS feeds and fetches. */
+    /* If positive, this specialisation has no steps of its own: another specialisation runs the
+     * batch, micro_batch rows at a time. It then has at most RT_MICRO_BATCH_ARGS feeds and
+     * fetches. */
     int64_t micro_batch;
     atomic_int refs;
     atomic_bool retired;
@@ -164,10 +165,10 @@ struct rt_pending_compilation *
 rt_pending_compilation_take(struct rt_session *s); /* returns NULL if the queue is empty */
 void rt_pending_compilation_free(struct rt_pending_compilation *w);
 void rt_pending_compilations_free(struct rt_session *s); /* empties the queue */
-/* Makes runs with the shapes of `w` never request their compilation again. */
+/* Prevents runs with the shapes of `w` from requesting the compilation again. */
 void rt_pending_compilation_refuse(struct rt_session *s, const struct rt_pending_compilation *w);
 /* Makes the specialisation available to runs, unless an equal one was published before or the cache
- * is full. Takes the reference. */
+ * is full. Takes over the caller's reference. */
 void rt_specialisation_publish(struct rt_session *s, struct rt_specialisation *l);
 
 #endif
