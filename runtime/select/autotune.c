@@ -26,8 +26,9 @@ enum { LOCK_TRIES = 200, LOCK_NS = 10000000 };
 struct rt_autotune {
     char *path; /* NULL if the cache has no file */
     struct rt_mutex mu;
-    struct rt_map known; /* key -> the kernel's name, allocated by malloc; guarded by mu */
-    bool changed;        /* entries were added since the last save; guarded by mu */
+    /* maps keys to kernel names, which are allocated by malloc; guarded by mu */
+    struct rt_map known;
+    bool changed; /* entries were added since the last save; guarded by mu */
     int64_t (*clock)(void *arg, const struct rt_kernel *k, int64_t batch);
     void *clock_arg;
 };
@@ -111,8 +112,8 @@ void rt_autotune_find(struct rt_autotune *a, const char *key, char name[RT_AUTOT
 
 /* ---- the file ---- */
 
-/* Merges the known entries into those read from a file. The known entries count as newer: they come
- * after those of the file and replace equal keys. */
+/* Merges the known entries into those read from a file. The known entries are treated as newer:
+ * they come after those of the file and replace equal keys. */
 static void add_known(struct rt_map *file, struct rt_map *known)
 {
     for (size_t i = 0; i < known->n; i++) {
@@ -146,7 +147,7 @@ static int read_locked(struct rt_autotune *a, struct rt_span text, int *bad) RT_
     rt_map_init(&file);
     for (p += n_first; p < end;) {
         const char *stop = memchr(p, '\n', (size_t)(end - p));
-        /* A line without a newline counts as invalid: a truncated file may end within a name. */
+        /* A line without a newline is invalid, because a truncated file may end within a name. */
         const size_t n = (size_t)((stop ? stop : end) - p);
         const char *tab = memchr(p, '\t', n);
         const size_t n_key = tab ? (size_t)(tab - p) : 0;

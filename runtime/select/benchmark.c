@@ -36,7 +36,8 @@ enum {
 /* If the first round takes longer than long_ns, no larger batch is timed. From the second round on,
  * the rounds end as soon as they have taken longer than long_ns in total. */
 static const int64_t long_ns = 10000000;
-static const double clearly = 1.25; /* ratio of times that is more than noise */
+/* ratio of times above which a difference is not considered noise */
+static const double clearly = 1.25;
 
 struct pl_benchmark {
     struct rt_pack *pack;   /* list of generated packs, the largest first, for all candidates */
@@ -123,7 +124,7 @@ __attribute__((target("clflushopt"))) static void forget(const void *data, size_
     __builtin_ia32_mfence();
 }
 #else
-/* On other processors the constants stay in the caches. */
+/* Returns false. On processors other than x86-64, constants stay in the caches. */
 static bool can_forget(void)
 {
     return false;
@@ -299,7 +300,7 @@ static int64_t run_once(const struct rt_prep *prep, const struct candidate *c, s
                                      ns);
 }
 
-/* Runs once each candidate that has not been dropped. Returns the sum of the times. */
+/* Runs each remaining candidate once. Returns the sum of the times. */
 static int64_t one_round(const struct rt_prep *prep, struct candidate *c, int n, struct tensors *t,
                          struct pl_benchmark *benchmark)
 {

@@ -25,8 +25,8 @@ enum { BENCHMARK_MS = 300, REASON_BYTES = 1 << 20 };
 
 struct pl_chooser {
     struct rt_mutex mu;
-    struct rt_map held;   /* struct held_key -> const struct rt_kernel; guarded by mu */
-    struct rt_map reason; /* struct held_key -> reason, in the arena; guarded by mu */
+    struct rt_map held;   /* maps a struct held_key to a struct rt_kernel; guarded by mu */
+    struct rt_map reason; /* maps a struct held_key to a reason in the arena; guarded by mu */
     struct rt_arena *arena;
     /* Generated constants for benchmarks; NULL while a benchmark uses them; guarded by mu. */
     struct rt_pack *packs;
@@ -92,7 +92,7 @@ struct rt_autotune_stats rt_autotune_stats(struct rt_session *s)
 /* ---- candidates ---- */
 
 struct candidates {
-    int n, n_timed; /* if the best kernel is RT_K_TIMED, the first n_timed are */
+    int n, n_timed; /* if the best kernel is RT_K_TIMED, so are the first n_timed kernels */
     const struct rt_kernel *kernel[PL_MOST_KERNELS];
     int rank[PL_MOST_KERNELS];
 };
