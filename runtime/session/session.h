@@ -36,13 +36,14 @@ struct rt_session_options {
     const struct rt_registry *registry; /* registry of the ops, which must outlive the session */
     size_t run_memory_limit;            /* bytes that one run may hold at any time; 0: no limit */
     size_t state_memory_limit; /* bytes that runs may leave in variables and tables; 0: no limit */
-    /* Bound on all runs of all sessions that share the budget; NULL: no bound. */
+    /* Bound on the total memory of all runs of all sessions that share the budget; NULL: no
+     * bound. */
     struct rt_budget *budget;
     /* The bound on idle memory (runtime/session/idle_cache.h). It must outlive the session. If
      * NULL, the session has a bound of its own. */
     struct rt_idle_cache *idle_cache;
     /* The cores that a run may use besides the core of its own thread (runtime/exec/parallel.h).
-     * Sessions may share them; they must outlive the sessions. If NULL, every run stays on its
+     * Sessions may share the rt_parallel, which must outlive them. If NULL, every run stays on its
      * thread. */
     struct rt_parallel *parallel;
     bool log_device_placement;
@@ -76,7 +77,7 @@ enum rt_status rt_session_check(const struct rt_session *s, struct rt_error *err
 /*
  * What a callable computes. Feeds and fetches name any tensors of the graph ("x:0", "x"); targets
  * are nodes that run for their effect. A feed cuts the graph: nodes that only the fed tensor
- * depends on are not run. rt_session_prepare makes the plan at once and keeps it, for a bounded
+ * depends on are not run. rt_session_prepare makes the plan immediately and keeps it, for a bounded
  * number of different specs (RT_RESOURCE_EXHAUSTED beyond the bound).
  */
 struct rt_call_spec {
@@ -148,8 +149,8 @@ bool rt_callable_is_compiled(const struct rt_callable *c, int64_t rows);
 /* Returns whether the callable changes state or may block, and therefore runs alone. */
 bool rt_callable_writes(const struct rt_callable *c);
 enum rt_dtype rt_callable_feed_dtype(const struct rt_callable *c, int feed);
-/* Makes the check that a run makes first: returns RT_INVALID_ARGUMENT, with TensorFlow's message,
- * unless each feed has its placeholder's dtype. May be called on any thread. */
+/* Performs the check that a run performs first: returns RT_INVALID_ARGUMENT, with TensorFlow's
+ * message, unless each feed has its placeholder's dtype. May be called on any thread. */
 enum rt_status rt_callable_check_feeds(const struct rt_callable *c, const struct rt_tensor *feeds,
                                        struct rt_error *err);
 enum rt_dtype rt_callable_fetch_dtype(const struct rt_callable *c, int fetch);
@@ -166,9 +167,9 @@ enum rt_dtype rt_callable_fetch_dtype(const struct rt_callable *c, int fetch);
 bool rt_callable_is_rowwise(struct rt_callable *c, const struct rt_shape *shapes,
                             struct rt_error *why);
 
-/* Admits the weights of a checkpoint that holds `bytes` of them: restored weights may occupy
- * state_memory_limit bytes in addition to `bytes` (runtime/session/state.h). Called once, before
- * the first run. */
+/* Admits the weights of a checkpoint that holds `bytes` bytes of weights: restored weights may
+ * occupy state_memory_limit bytes in addition to `bytes` (runtime/session/state.h). Called once,
+ * before the first run. */
 void rt_session_admit_weights(struct rt_session *s, int64_t bytes);
 /*
  * Changes the session from loading to serving, after restore and init. Every callable prepared

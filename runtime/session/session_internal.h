@@ -31,11 +31,11 @@ struct rt_session {
     struct rt_device *const *devices; /* devices[0] is the CPU */
     int n_devices;
     struct rt_mutex mu;
-    struct rt_map slots;       /* key -> struct rt_object; guarded by mu */
+    struct rt_map slots;       /* maps keys to struct rt_object; guarded by mu */
     struct rt_map node_states; /* the states that rt_run_node_state returns; guarded by mu */
     struct rt_map aside;       /* node_states saved by rt_session_set_aside; guarded by mu */
-    struct rt_map packs;       /* key -> struct rt_pack; guarded by mu */
-    struct rt_map callables;   /* key -> struct rt_callable; guarded by mu */
+    struct rt_map packs;       /* maps keys to struct rt_pack; guarded by mu */
+    struct rt_map callables;   /* maps keys to struct rt_callable; guarded by mu */
     bool serving;              /* guarded by mu; changed only while nothing else runs */
     /* Generation of the plans: incremented when a frozen variable is written. */
     _Atomic int generation;
@@ -49,7 +49,7 @@ struct rt_session {
     struct rt_cache_owner cache_owner; /* owner of `pools` in the idle cache */
     struct rt_state state;             /* memory that runs have left in `slots` */
     struct rt_state folded;            /* memory of constants that folding has made */
-    _Atomic int64_t fold_ns;           /* time that is left for all folds of the session together */
+    _Atomic int64_t fold_ns;           /* total time that is left for all folds of the session */
     uint64_t entropy;
     /* Pointer to rt_session_compile, which is in a folder above this one; set by rt_session_new. */
     int (*compile)(struct rt_session *s);
@@ -60,7 +60,7 @@ struct rt_session {
     size_t specialisation_bytes;
     struct rt_pending_compilation *pending, **pending_end;
     int n_pending; /* number of compilations that are in the list or about to be added */
-    /* True between the calls of rt_session_loading, or by options.compiles_inline. */
+    /* True between the calls of rt_session_loading, or if options.compiles_inline is set. */
     bool is_loading;
     atomic_bool ends; /* the session is about to be freed: compiling stops */
     /* Links of the compiler's queue; guarded by the compiler's mu. */
@@ -71,11 +71,12 @@ struct rt_session {
     atomic_int retirements;
 };
 
-/* Get a pool for one run, an idle one if there is one, and return it after the run. rt_session_pool
- * returns NULL if memory runs out. */
+/* These functions get a pool for one run, an idle one if there is one, and return it after the run.
+ * rt_session_pool returns NULL if memory runs out. */
 struct rt_pool *rt_session_pool(struct rt_session *s);
 void rt_session_pool_back(struct rt_session *s, struct rt_pool *p);
-/* Set up the list of idle pools of a new session, and free the list with its pools. */
+/* These functions set up the list of idle pools of a new session, and free the list with its
+ * pools. */
 void rt_session_pools_begin(struct rt_session *s);
 void rt_session_pools_end(struct rt_session *s);
 /* frees the states of nodes and empties the map */

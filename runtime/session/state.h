@@ -28,7 +28,8 @@ bool rt_state_init(struct rt_state *s, size_t limit_bytes, const char *flag);
 /* Makes the pool of weights, with limit_bytes as the limit in addition to the admitted weights.
  * Returns false if memory runs out. */
 bool rt_state_init_weights(struct rt_state *s, size_t limit_bytes, const char *flag);
-/* Raises the limit of weights so that a checkpoint with `bytes` of them can be loaded once. */
+/* Raises the limit of weights so that a checkpoint with `bytes` bytes of weights can be loaded
+ * once. */
 void rt_state_admit_weights(struct rt_state *s, int64_t bytes);
 void rt_state_clear(struct rt_state *s);
 /* Ends loading: after the call runs may leave `more` further bytes in the state (0: no limit). */
