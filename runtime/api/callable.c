@@ -35,7 +35,8 @@ struct rt_callable {
     struct rt_mutex mu;
     struct rt_cond built;
     struct rt_plan_box *box; /* guarded by mu, like all fields below */
-    bool is_building;        /* a thread is building the plan, and signals `built` when it ends */
+    /* whether a thread is building the plan; it signals `built` when it ends */
+    bool is_building;
     /* Feed shapes for which row-wise analysis succeeded. Plans that replace the current plan are
      * analysed with them. NULL: no analysis has succeeded. Set once, under mu. */
     struct rt_shape *row_shapes;
