@@ -25,7 +25,8 @@ void rt_arena_reset(struct rt_arena *a);
 /* Returns n zeroed bytes, aligned to 16 bytes. Returns NULL at the cap or if out of memory; the
  * arena stays usable. */
 void *rt_arena_alloc(struct rt_arena *a, size_t n);
-/* Returns n * size bytes, as rt_arena_alloc does. Returns NULL also if the product overflows. */
+/* Returns an array of n elements of `size` bytes, as rt_arena_alloc does. Returns NULL also if `n *
+ * size` overflows. */
 void *rt_arena_array(struct rt_arena *a, size_t n, size_t size);
 /* Returns n bytes that are not zeroed, aligned to `align` bytes (at most 4096). */
 void *rt_arena_aligned(struct rt_arena *a, size_t n, size_t align);

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Returns free_bytes + bytes * factor, or SIZE_MAX if that overflows. */
+/* Returns `free_bytes + bytes * factor`, or SIZE_MAX if that overflows. */
 static inline size_t rt_growth_limit(size_t free_bytes, size_t bytes, size_t factor)
 {
     size_t limit;

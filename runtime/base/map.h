@@ -31,7 +31,8 @@ uint64_t rt_hash(const void *p, size_t n);
 void rt_map_init(struct rt_map *m);
 /* frees the map, but not the values, which the caller must free */
 void rt_map_clear(struct rt_map *m);
-void *rt_map_get(const struct rt_map *m, const char *key); /* returns NULL if there is no entry */
+/* returns NULL if the map has no entry for the key */
+void *rt_map_get(const struct rt_map *m, const char *key);
 void *rt_map_getn(const struct rt_map *m, const char *key, size_t n);
 /* Sets the value of a key, replacing an older one. Returns false if out of memory; the map is
  * unchanged. */
