@@ -348,7 +348,8 @@ static void find_needs(struct work *w)
 static bool grow(void *list, int n, size_t size)
 {
     void *old, *more;
-    /* The capacity is 0 or a power of two, so the array is full only at such sizes. */
+    /* The capacity is 0 or a power of two, so the array can be full only if n is 0 or a power of
+     * two. */
     if (n & (n - 1))
         return true;
     memcpy(&old, list, sizeof old);
@@ -558,7 +559,7 @@ static enum rt_status add_steps(struct work *w)
     return st;
 }
 
-/* Adds the clearing of slots: each slot that is not read after the segment is cleared after its
+/* Makes the steps clear slots: each slot that is not read after the segment is cleared after its
  * last reader. */
 static enum rt_status add_clears(struct work *w)
 {
