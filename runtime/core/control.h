@@ -1,7 +1,7 @@
 /*
  * The ops that the runtime itself implements (core/control.c).
  *
- * Threads: the function is called once for each registry, when the registry is made.
+ * Threads: rt_register_control is called once for each registry, when the registry is made.
  */
 #ifndef RT_CONTROL_H
 #define RT_CONTROL_H

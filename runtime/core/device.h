@@ -21,12 +21,13 @@ struct rt_device {
      * "CPU:0" */
     const char *type;
     int index;
-    bool is_host; /* tensors are in host memory, so nothing is copied to or from the CPU */
+    /* whether tensors are in host memory, so that nothing is copied to or from the CPU */
+    bool is_host;
     void *state;
     /* Where a function is NULL, the host's behaviour applies. */
     /* returns NULL if out of device memory */
     void *(*alloc)(struct rt_device *d, struct rt_stream *s, size_t bytes);
-    /* frees the memory after the work in stream s */
+    /* frees the memory at `p` once the work in stream `s` has ended */
     void (*free)(struct rt_device *d, struct rt_stream *s, void *p);
     enum rt_status (*copy_in)(struct rt_device *d, struct rt_stream *s, void *dst, const void *host,
                               size_t bytes, struct rt_error *err);

@@ -80,7 +80,8 @@ struct rt_node {
     const struct rt_edge *in;
     /* control inputs: indexes of nodes that must run before this node */
     const int *ctrl;
-    const uint8_t *in_dtype, *out_dtype; /* dtypes without ref, even if the edge is a ref */
+    /* dtypes of the inputs and outputs, without a ref mark even if the edge is a ref */
+    const uint8_t *in_dtype, *out_dtype;
     /* `in_first[k]` to `in_first[k + 1] - 1` are the indexes of the inputs that belong to argument
      * k of the schema; out_first has the same form for outputs */
     const int *in_first, *out_first;

@@ -17,7 +17,7 @@
 enum {
     ALIGN = 64,
     HEADER = 128, /* bytes of a block's header; a multiple of ALIGN */
-    N_SMALL = 4,  /* size classes of 64, 128, 192 and 256 bytes */
+    N_SMALL = 4,  /* number of small size classes: 64, 128, 192 and 256 bytes */
     MAX_EXP = 46, /* the largest size class has 2^47 bytes */
     N_CLASSES = N_SMALL + (MAX_EXP - 8 + 1) * 4,
 };
@@ -43,7 +43,7 @@ enum count_status { COUNTED, BEYOND_LIMIT, BEYOND_BUDGET };
 enum { RESERVE_STEP = 4 << 20, RESERVE_MOST = 64 << 20, KEEP_MOST = 256 << 20, RECENT = 4 };
 
 struct rt_pool {
-    atomic_size_t refs;    /* references held by owners and by each block in use */
+    atomic_size_t refs;    /* number of references, held by owners and by each block in use */
     atomic_size_t in_use;  /* bytes of blocks in use, and charged bytes */
     atomic_size_t charged; /* bytes charged by rt_pool_charge, which are not blocks */
     atomic_size_t idle;    /* bytes of idle blocks */

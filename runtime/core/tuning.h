@@ -11,11 +11,12 @@
 /* Each member named no_ switches one optimisation off. All members zero are the defaults, which
  * suit every user. */
 struct rt_tuning {
-    bool no_fusion;     /* no nodes are fused */
-    bool no_winograd;   /* convolutions do not use Winograd transforms */
-    bool no_autotune;   /* kernels are chosen by rule, never by timing */
-    bool no_specialise; /* nothing is compiled for exact shapes; plans run node by node */
-    bool bf16; /* constant matrices and filters may be packed as bfloat16; sums stay float32 */
+    bool no_fusion;     /* disables the fusion of nodes */
+    bool no_winograd;   /* disables Winograd transforms in convolutions */
+    bool no_autotune;   /* disables the timing of kernels, so that all are chosen by rule */
+    bool no_specialise; /* disables compilation for exact shapes, so that plans run node by node */
+    /* allows constant matrices and filters to be packed as bfloat16; sums stay float32 */
+    bool bf16;
 };
 
 #endif
