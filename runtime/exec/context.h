@@ -31,8 +31,9 @@ struct rt_run_shared {
     const _Atomic bool *const *all_cancelled; /* see rt_run_options */
     int n_all_cancelled;
     int depth;  /* nesting depth of sub-plan calls */
-    bool alone; /* the run uses no thread but its own */
-    /* only the caller holds the feeds of the next plan, so the plan may take them over */
+    bool alone; /* whether the run uses no thread but its own */
+    /* whether only the caller holds the feeds of the next plan, so that the plan may take them
+     * over */
     bool moving;
     int64_t nodes_run;
     struct rt_aliases aliases;

@@ -27,7 +27,8 @@ struct edge {
 
 struct token_node {
     uint8_t op;
-    bool is_free;     /* the node is a constant that is read directly, not sent as a token */
+    /* whether the node is a constant that is read directly, not sent as a token */
+    bool is_free;
     bool is_constant; /* whether an Enter's value is the same in all iterations */
     int frame;        /* index of the frame that the node runs in; -1: no token reaches the node */
     int out_frame;    /* index of the frame in which the node's outputs are read */

@@ -2,8 +2,8 @@
  * Constant folding of one node: runs one kernel on constant inputs, without a plan, before any run.
  *
  * Owner: the caller owns all arguments. Threads: the kernel stays on the caller's thread
- * (`shared->alone`). Errors: those of the kernel or of its preparation; after an error nothing is
- * held.
+ * (`shared->alone`). Errors: those of the kernel or of its preparation; after an error, the caller
+ * has nothing to free.
  */
 #ifndef RT_FOLD_H
 #define RT_FOLD_H

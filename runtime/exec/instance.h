@@ -14,8 +14,9 @@
 
 struct rt_bound_step {
     enum rt_status (*run)(struct rt_run *r);
-    bool simple; /* the kernel has one output, in the activation buffer, and no work follows it */
-    void *data;  /* address of output 0 */
+    /* whether the kernel has one output, in the activation buffer, and no work follows it */
+    bool simple;
+    void *data; /* address of output 0 */
     struct rt_run r;
 };
 

@@ -41,7 +41,7 @@ struct rt_segment {
     struct rt_specialisation *first;
     int n;
     struct {
-        uint64_t hash; /* 0: the entry of `seen` is unused */
+        uint64_t hash; /* hash of the shapes; 0: the entry of `seen` is unused */
         enum sight sight;
     } seen[MAX_SEEN];
     int next_seen;
