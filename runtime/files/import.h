@@ -68,14 +68,15 @@ struct im_output {
 struct im_pending {
     int n_input;
     char **input;
-    bool is_stranger; /* TensorFlow has no op of this name, so its types are unknown */
+    /* whether TensorFlow has no op of this name, so that the node's types are unknown */
+    bool is_stranger;
     int n_outputs;
     struct im_output *output; /* named outputs of a function call, sorted by name; otherwise NULL */
 };
 
 struct im_build {
     struct rt_library *l;
-    struct rt_arena *temp; /* freed once the graph is made */
+    struct rt_arena *temp; /* temporary arena, freed once the graph is made */
     struct rt_graph *g;
     struct rt_node *node;
     struct im_pending *pending;
@@ -93,7 +94,8 @@ struct im_arg { /* an argument of a function, with one node of op "_Arg" per ten
 /* the tensors that the text of an input names: n outputs of `node`, starting with `out` */
 struct im_run {
     int node, out, n;
-    /* the input names an argument of a function: output `out` of n nodes, starting with `node` */
+    /* whether the input names an argument of a function: output `out` of n nodes, starting with
+     * `node` */
     bool over_nodes;
 };
 

@@ -22,7 +22,8 @@ struct rt_tensor_spec { /* an input or output of a signature */
     struct rt_shape shape;
     /* whether the rank is above RT_MAX_RANK; if so, `shape` is unknown */
     bool too_many_dims;
-    const struct rt_tensor *default_value; /* from SignatureDef.defaults; NULL: no default */
+    /* default value from SignatureDef.defaults; NULL: none */
+    const struct rt_tensor *default_value;
 };
 
 struct rt_signature {
@@ -40,14 +41,16 @@ struct rt_meta_graph {
     int n_tags;
     const char *const *tags;
     int n_signatures;
-    const struct rt_signature *signatures; /* sorted by name, without __saved_model_init_op */
+    /* the signatures, sorted by name, without __saved_model_init_op */
+    const struct rt_signature *signatures;
     /* __saved_model_init_op, which is only listed; NULL: none */
     const struct rt_signature *init_signature;
     /* serialized GraphDef, part of rt_saved_model.bytes */
     struct rt_span graph_def;
     /* name of the node to run after restore; NULL: none */
     const char *init_op;
-    const char *restore_op, *filename_tensor; /* names from SaverDef; NULL: none */
+    /* names of the restore op and of its file name tensor, from SaverDef; NULL: none */
+    const char *restore_op, *filename_tensor;
     int n_assets;
     const struct rt_asset *assets;
     const char *tensorflow_version;
@@ -94,12 +97,13 @@ enum rt_status rt_saved_model_is_complete(const char *dir, const char *const *ta
 
 struct rt_model_options {
     struct rt_session_options session;
-    const char *const *tags; /* NULL means only "serve" */
+    const char *const *tags; /* tags of the meta graph to load; NULL means only "serve" */
     int n_tags;
-    /* load a model even if some signatures cannot run, and skip those signatures */
+    /* whether to load a model even if some signatures cannot run, and to skip those signatures */
     bool allow_unsupported_signatures;
     bool load_all_variables; /* set by servers that may run any node for SessionRun */
-    bool warm_up; /* run each signature that writes nothing once, with 1 for unknown dimensions */
+    /* whether to run each signature that writes nothing once, with 1 for unknown dimensions */
+    bool warm_up;
     void (*on_warm_up_failure)(void *arg, const char *signature, const struct rt_error *err);
     void *arg;
 };
@@ -107,9 +111,11 @@ struct rt_model_options {
 struct rt_model_signature {
     const struct rt_signature *def;
     struct rt_callable *call; /* feeds and fetches in the order of def's inputs and outputs */
-    bool writes;              /* the signature changes state, so its requests are not batched */
-    bool rowwise;             /* requests of the signature may be merged along dimension 0 */
-    const char *why_not;      /* if not rowwise, the reason, allocated in the model's arena */
+    /* whether the signature changes state, so that its requests are not batched */
+    bool writes;
+    /* whether requests of the signature may be merged along dimension 0 */
+    bool rowwise;
+    const char *why_not; /* if not rowwise, the reason, allocated in the model's arena */
     /* reason why the signature cannot run, in which case `call` is NULL; NULL: it can run */
     const char *unsupported;
     bool is_dynamic; /* made by rt_model_make_dynamic */
