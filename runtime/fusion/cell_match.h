@@ -39,7 +39,7 @@ bool pl_x_and_state(struct pl_match *m, const struct pl_terms *t, struct pl_edge
 bool pl_side_by_side(const struct pl_match *m, const struct pl_terms *t, struct pl_edge *x,
                      struct pl_edge *h);
 
-/* Matches gate g if it has weights of its own, like pl_x_and_state for all gates. */
+/* Matches gate g if it has weights of its own, as pl_x_and_state does for all gates together. */
 bool pl_own_gate(struct pl_match *m, struct pl_edge e, struct pl_edge h, int g);
 /* Matches gate g if it has weights of its own and is the sum of two sides, in any order: one of x
  * and one of the state, each with a bias of its own. */

@@ -30,7 +30,7 @@ struct formula {
 struct reading {
     const struct pl_graph *g;
     int x;
-    bool has_number; /* the formula contains a constant without a name */
+    bool has_number; /* whether the formula contains a constant without a name */
     double value;
     int steps;
 };
@@ -226,7 +226,7 @@ static bool formula_of(struct reading *r, struct pl_edge e, struct formula *f)
 static const struct {
     const char *formula;
     enum rt_activation act;
-    bool has_one; /* the number in the formula is 1 */
+    bool has_one; /* whether the number in the formula is 1 */
 } table[] = {
     {"Relu x", RT_ACT_RELU, false},
     {"Relu6 x", RT_ACT_RELU6, false},

@@ -356,7 +356,7 @@ static bool is_root(struct norm *m, struct pl_edge e, bool divides, struct pl_ed
     return true;
 }
 
-/* Returns whether x times `by` (with `divides`: x divided by it) is RMS-normalised x. */
+/* Returns whether `x * by` or, with `divides`, `x / by` is RMS-normalised x. */
 static bool is_rms_normed_by(struct norm *m, struct pl_edge x, struct pl_edge by, bool divides)
 {
     struct pl_edge safe, squares, of;

@@ -26,7 +26,7 @@ struct frame {
     int merge[PL_RNN_LOOP_VARIABLES], next[PL_RNN_LOOP_VARIABLES], choice[PL_RNN_LOOP_VARIABLES];
     struct pl_graph check; /* the loop's condition as a graph */
     int *copy;    /* per node of the plan: its index in the graph that is being made, or -1 */
-    bool in_cond; /* loop variables are read from Merge, not from Switch */
+    bool in_cond; /* whether loop variables are read from Merge, not from Switch */
     int n_before; /* number of nodes of the plan before the layers are added */
 };
 

@@ -27,8 +27,8 @@ static bool is_transpose(const struct pl_graph *g, const struct pl_node *n)
 
 /* The readers of the list that the loop writes; only TensorListStack may read it. */
 struct readers {
-    bool transposed;     /* every reader of the stack is a Transpose to [batch, time] */
-    bool any;            /* some node stacks the list */
+    bool transposed;     /* whether every reader of the stack is a Transpose to [batch, time] */
+    bool any;            /* whether some node stacks the list */
     unsigned char *mark; /* per node: MARK_STACK, MARK_TRANSPOSE or 0 */
 };
 enum { MARK_STACK = 1, MARK_TRANSPOSE };

@@ -111,7 +111,7 @@ enum rt_cell_act {
     ATTR(FLOAT, clip)    /* bound on the absolute value of c; 0: none */                           \
     ATTR(INT, depth)     /* number of columns of x */                                              \
     ATTR(INT, x_rows)    /* number of rows that x must have; -1: any */                            \
-    ATTR(BOOL, x_listed) /* x must have x_rows rows even if no step runs */                        \
+    ATTR(BOOL, x_listed) /* whether x must have x_rows rows even if no step runs */                \
     ATTR(INT, y_rows)    /* required rows of y; -1: any. If set, unwritten rows are zero */        \
     ATTR(INT, x_row)     /* first row of w and w_reset_before that multiplies x */                 \
     ATTR(INT, h_row)     /* first row of r and r_reset_before that multiplies the state */         \
@@ -122,7 +122,7 @@ enum rt_cell_act {
     ATTR(ENUM, keep)   /* enum rt_rnn_keep */                                                      \
     ATTR(ENUM, read)   /* enum rt_rnn_read */                                                      \
     ATTR(ENUM, masked) /* enum rt_rnn_mask */                                                      \
-    ATTR(BOOL, holds)  /* each written value replaces the row's value in `before` */
+    ATTR(BOOL, holds)  /* whether each written value replaces the row's value in `before` */
 RT_FUSED_OP(RT_RNN, rt_rnn, "_RNN");
 
 /* Which element of its list a step writes. EACH: step t writes element t. LAST: every step writes

@@ -244,7 +244,8 @@ static bool unmask(const struct pl_rnn_loop *l, struct pl_edge e, int64_t units,
                                           own.kind == l->mask.kind && pl_same(own.on, l->mask.on));
 }
 
-/* Returns whether variable k becomes `fresh`, or keeps its value where a step is masked. */
+/* Returns whether the new value of variable k is `fresh` or, where a step is masked, the old
+ * value. */
 static bool is_state(const struct pl_rnn_loop *l, int k, int64_t units, struct pl_edge fresh)
 {
     struct pl_edge e, old;

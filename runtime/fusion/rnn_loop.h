@@ -39,13 +39,13 @@ struct pl_rnn_mask {
     /* Mask in the plan: the bools of all steps, or the number of steps of each row. */
     struct pl_edge rows;
     struct pl_edge before; /* value in the body that a masked row writes */
-    bool holds;            /* `before` is the variable pl_rnn_loop.output */
+    bool holds;            /* whether `before` is the variable pl_rnn_loop.output */
 };
 
 struct pl_rnn_loop {
     struct pl_graph *g; /* graph that contains the loop; the last layer becomes its node `at` */
     int at, n;          /* `n` is the number of loop variables */
-    bool is_frame;      /* the loop reads and writes TensorArrays instead of lists */
+    bool is_frame;      /* whether the loop reads and writes TensorArrays instead of lists */
     /* Values of the loop variables before the first step. */
     struct pl_edge start[PL_RNN_LOOP_VARIABLES];
     /* The first n nodes are the loop variables; the fetches are their new values. */
@@ -56,7 +56,7 @@ struct pl_rnn_loop {
     int list;   /* the variable of ROLE_LIST; -1: none */
     int output; /* the variable of ROLE_OUTPUT; -1: none */
     struct pl_rnn_mask mask;
-    /* Step t writes element t of the list; otherwise every step writes element 0. */
+    /* True if step t writes element t of the list, false if every step writes element 0. */
     bool each;
     struct pl_edge items; /* tensor whose rows the loop reads as items */
     /* For a frame: the TensorArray that the loop reads, before it is filled. */
@@ -108,7 +108,7 @@ bool pl_is_length(const struct pl_graph *g, struct pl_edge e, struct pl_edge ite
  * columns. Sets *rows, which is -1 at first, to the number of rows that the matrices must have; a
  * shape gives this number only together with the number of columns. */
 bool pl_takes_rows(int64_t given, int64_t cols_given, int64_t cols, int64_t *rows);
-/* Works like pl_takes_rows, for the constant element shape of a list: unknown, or two
+/* Works like pl_takes_rows, for the constant element shape of a list, which is unknown or has two
  * numbers. */
 bool pl_list_shape(const struct pl_graph *g, struct pl_edge e, int64_t cols, int64_t *rows);
 /* Adds a constant limit that does not bound the loop. The result's node is -1 if memory runs
@@ -117,8 +117,9 @@ struct pl_edge pl_no_limit(struct pl_rnn_loop *l, struct rt_error *err);
 
 struct pl_rnn_loop_put {
     struct pl_edge items, length;
-    bool by_time, y_by_time; /* x and y are [time, batch, ..]; otherwise [batch, time, ..] */
-    /* Some node reads the written list; a list that is not read may still be too short. */
+    /* whether x, and whether y, is [time, batch, ..] instead of [batch, time, ..] */
+    bool by_time, y_by_time;
+    /* Whether some node reads the written list; a list that is not read may still be too short. */
     bool is_read;
     enum rt_rnn_keep keep;
 };
