@@ -71,8 +71,8 @@ bool pl_conditions_find(struct pl_conditions *w, const struct pl_graph *g);
 void pl_conditions_clear(struct pl_conditions *w);
 /* Sets *out to the condition of the value that the edge carries. */
 bool pl_edge_condition(const struct pl_conditions *w, struct pl_edge e, struct pl_condition *out);
-/* Finds the predicate that Merge `n` removes: *of is the side of its input 0, *rest the further
- * condition that both inputs have in common. */
+/* Finds the predicate that Merge `n` removes. Sets *of to the side of its input 0, and *rest to the
+ * further condition that both inputs have in common. */
 bool pl_merged(const struct pl_conditions *w, const struct pl_node *n, struct pl_side *of,
                struct pl_condition *rest);
 

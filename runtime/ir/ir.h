@@ -20,8 +20,8 @@ struct pl_node {
     uint8_t effect;  /* enum rt_effect of the op */
     uint8_t effects; /* for a node with sub-plans: bit k is set if they contain an op of effect k */
     uint8_t device;  /* index into the session's devices; 0 is the CPU */
-    bool frozen;     /* the node is a PL_CONST that was a variable */
-    bool unfoldable; /* folding has failed once, and is not tried again */
+    bool frozen;     /* whether the node is a PL_CONST that was a variable */
+    bool unfoldable; /* whether folding has failed once, so that it is not tried again */
     /* Attributes and types. NULL for a PL_COPY, and for a node without an op that only orders other
      * nodes. */
     const struct rt_node *def;
@@ -67,17 +67,17 @@ struct pl_graph {
     const uint8_t *fetch_dtype;
     int *target; /* nodes that must run even if nothing reads them */
     int n_targets, target_capacity;
-    bool serving; /* the session has run init: variables may be frozen */
-    /* Some edges of the model have types that their readers do not expect; the readers report this
-     * error when they run. */
+    bool serving; /* whether the session has run init, so that variables may be frozen */
+    /* Whether some edges of the model have types that their readers do not expect; the readers
+     * report this error when they run. */
     bool mistyped;
     /* pl_mark_written sets the next two members. */
-    bool writes_fed; /* the plan may write a variable whose handle is fed */
+    bool writes_fed; /* whether the plan may write a variable whose handle is fed */
     /* For a plan inside another: the variables whose handles may be fetched, except handles that
      * are fed; a variable may be listed more than once. */
     struct rt_variable **handed_out;
     int n_handed_out;
-    bool is_load; /* the plan is for restore or init ops (rt_call_spec.is_load) */
+    bool is_load; /* whether the plan is for restore or init ops (rt_call_spec.is_load) */
     int depth;    /* number of sub-plans around this graph */
     int64_t *nodes_left;
 };
