@@ -17,8 +17,8 @@ struct pl_request {
     const struct rt_edge *feeds, *fetches;
     const int *targets;
     int n_feeds, n_fetches, n_targets;
-    /* The graph is a function's body: its nodes with effects run even if no fetch or target depends
-     * on them. */
+    /* Whether the graph is a function's body, whose nodes with effects run even if no fetch or
+     * target depends on them. */
     bool is_body;
     /* Per feed: a value that the feed has in every run of the plan, or NULL. The array may be
      * NULL. */
@@ -26,7 +26,7 @@ struct pl_request {
     /* The number of nodes that are left for this plan and all plans inside it; NULL for the
      * outermost plan. */
     int64_t *nodes_left;
-    bool is_load; /* the plan is for restore or init ops (rt_call_spec.is_load) */
+    bool is_load; /* whether the plan is for restore or init ops (rt_call_spec.is_load) */
 };
 
 enum rt_status pl_extract(struct pl_graph *g, const struct pl_request *q, struct rt_error *err);

@@ -194,8 +194,8 @@ struct visit {
     struct rt_info *in[N_SIZES], *out[N_SIZES];
     struct rt_dep *in_dep, *out_dep, *answer;
     enum rt_extreme *in_extreme;
-    bool varies;      /* an input depends on the batch */
-    bool has_content; /* an input depends on more of the batch than its size */
+    bool varies;      /* whether an input depends on the batch */
+    bool has_content; /* whether an input depends on more of the batch than its size */
 };
 
 static bool open_visit(struct walk *w, struct rt_plan_step *n, struct visit *x)
@@ -704,8 +704,8 @@ static bool has_rows_in_outputs(const struct walk *w)
     return true;
 }
 
-/* Analyses the plan for one length: `other` is the length of the unknown dimensions of the feeds
- * except dimension 0. */
+/* Returns whether the plan is row-wise for one length: `other` is the length of the unknown
+ * dimensions of the feeds except dimension 0. */
 static bool is_rowwise_for(const struct rt_plan *p, const struct rt_shape *shapes, int64_t other,
                            bool *is_refused, struct rt_error *why)
 {
