@@ -86,7 +86,7 @@ struct rt_plan_step {
     uint8_t effect;  /* enum rt_effect of the op */
     uint8_t effects; /* for a step with sub-plans: bit k is set if they contain an op of effect k */
     uint8_t device;  /* index into the session's devices; 0 is the CPU */
-    /* The step is a PL_IF or PL_WHILE that was functionalised from Switch or loop nodes. */
+    /* Whether the step is a PL_IF or PL_WHILE that was functionalised from Switch or loop nodes. */
     bool was_switch;
     /* Attributes and types; NULL for a PL_COPY, and for a step without an op that only orders other
      * steps. */
@@ -108,7 +108,7 @@ struct rt_plan_step {
     int *release;
     const struct rt_kernel **kernels; /* candidate kernels for the step's device and types */
     int n_kernels;
-    bool lazy; /* every candidate kernel accepts lazy inputs without loading them */
+    bool lazy; /* whether every candidate kernel accepts lazy inputs without loading them */
     /* Bit k: input k is the same in every run: it is a PL_CONST, but not the handle of a variable
      * that the step reads. */
     uint64_t const_in;
@@ -127,7 +127,8 @@ struct rt_plan {
     int *fetch_value; /* value index of each fetch */
     uint8_t *feed_dtype, *fetch_dtype;
     uint8_t effects; /* bit k: the plan or a plan inside it has a step of enum rt_effect k */
-    /* The plan has Switch, Merge, Enter, Exit or NextIteration: exec_token.c runs it. */
+    /* Whether the plan has Switch, Merge, Enter, Exit or NextIteration, so that exec_token.c runs
+     * it. */
     bool tokens;
     struct rt_token_plan *token; /* plan of exec_token.c; set if `tokens` is set */
     int max_in, max_out;
@@ -138,7 +139,7 @@ struct rt_plan {
     _Atomic(struct rt_segment *) *segment;
     /* For a callable's plan: one bit per number of rows for which it is compiled. */
     _Atomic uint64_t *compiled;
-    bool loops;      /* the plan, or a plan inside it, has a PL_WHILE */
+    bool loops;      /* whether the plan, or a plan inside it, has a PL_WHILE */
     bool writes_fed; /* this field and the next two are copied from pl_graph */
     struct rt_variable **handed_out;
     int n_handed_out;

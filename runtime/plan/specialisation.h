@@ -59,9 +59,10 @@ struct rt_patch {
 
 struct rt_step {
     uint8_t kind;
-    /* Check the deadline after this step, because the steps since the last check did much work. */
+    /* Whether to check the deadline after this step, because the steps since the last check did
+     * much work. */
     bool check;
-    bool is_view; /* the kernel makes its own outputs */
+    bool is_view; /* whether the kernel makes its own outputs */
     int node;
     struct rt_prepared *prepared;
     int in, out;       /* indexes of the first input argument and the first output argument */
