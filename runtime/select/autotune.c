@@ -28,7 +28,7 @@ struct rt_autotune {
     struct rt_mutex mu;
     /* maps keys to kernel names, which are allocated by malloc; guarded by mu */
     struct rt_map known;
-    bool changed; /* entries were added since the last save; guarded by mu */
+    bool changed; /* whether entries were added since the last save; guarded by mu */
     int64_t (*clock)(void *arg, const struct rt_kernel *k, int64_t batch);
     void *clock_arg;
 };
@@ -408,7 +408,8 @@ bool rt_autotune_key(const struct rt_prep *p, const char *const *names, int n_na
         for (int d = 0; d < p->in[i].shape.rank; d++)
             add_int(&k, d ? 'x' : ':', p->in[i].shape.dim[d]);
     }
-    /* The kernels' names are part of the key, so that a release with other kernels times again. */
+    /* The kernels' names are part of the key, so that a release with other kernels measures the
+     * node again. */
     for (int i = 0; i < n_names; i++)
         hash = hash * 31 + rt_hash(names[i], strlen(names[i]));
     add_int(&k, ';', (int64_t)(hash & 0xffffff));
