@@ -64,8 +64,9 @@ void rt_idle_cache_add_owner(struct rt_idle_cache *k, struct rt_cache_owner *who
 /* Removes `who` from the list of owners. The owner releases its items itself. */
 void rt_idle_cache_remove_owner(struct rt_idle_cache *k, struct rt_cache_owner *who);
 /* Reserves `bytes` for an item of owner `who` that a run returns, and evicts other owners' items if
- * necessary. *reserved is what the item still had reserved, and becomes `bytes`. Returns false,
- * with *reserved 0, if the bound does not admit the bytes. The caller must hold no lock. */
+ * necessary. Before the call, *reserved is the number of bytes that the item still has reserved;
+ * the call changes it to `bytes`. Returns false, with *reserved 0, if the bound does not admit the
+ * bytes. The caller must hold no lock. */
 bool rt_idle_cache_reserve(struct rt_idle_cache *k, struct rt_cache_owner *who, size_t *reserved,
                            size_t bytes);
 void rt_idle_cache_release(struct rt_idle_cache *k, size_t bytes);

@@ -50,7 +50,7 @@ struct rt_session_options {
     struct rt_tuning tuning;
     /* Background compiler; if NULL, only rt_session_compile compiles. */
     struct rt_compiler *compiler;
-    /* For tools and tests: a run compiles its shapes at their first occurrence, on its own
+    /* For tools and tests: whether a run compiles its shapes at their first occurrence, on its own
      * thread. */
     bool compiles_inline;
     /* Cache of autotuning results, which must outlive the session; NULL: none. */
@@ -179,9 +179,9 @@ void rt_session_admit_weights(struct rt_session *s, int64_t bytes);
  */
 void rt_session_serve(struct rt_session *s);
 /*
- * For runs of the loader that must not affect later results. With `yes` the states of nodes (random
- * generators) are set aside, and runs make new states. Without `yes` the new states are dropped and
- * the old ones restored. No run may be active during either call.
+ * Used around runs of the loader that must not affect later results. With `yes` the states of nodes
+ * (random generators) are set aside, and runs make new states. Without `yes` the new states are
+ * dropped and the old ones restored. No run may be active during either call.
  */
 void rt_session_set_aside(struct rt_session *s, bool yes);
 

@@ -36,7 +36,8 @@ struct rt_session {
     struct rt_map aside;       /* node_states saved by rt_session_set_aside; guarded by mu */
     struct rt_map packs;       /* maps keys to struct rt_pack; guarded by mu */
     struct rt_map callables;   /* maps keys to struct rt_callable; guarded by mu */
-    bool serving;              /* guarded by mu; changed only while nothing else runs */
+    /* whether the session serves; guarded by mu; changed only while nothing else runs */
+    bool serving;
     /* Generation of the plans: incremented when a frozen variable is written. */
     _Atomic int generation;
     _Atomic int64_t runs, nodes_run, packed_bytes;
@@ -62,7 +63,7 @@ struct rt_session {
     int n_pending; /* number of compilations that are in the list or about to be added */
     /* True between the calls of rt_session_loading, or if options.compiles_inline is set. */
     bool is_loading;
-    atomic_bool ends; /* the session is about to be freed: compiling stops */
+    atomic_bool ends; /* whether the session is about to be freed, so that compiling stops */
     /* Links of the compiler's queue; guarded by the compiler's mu. */
     struct rt_session *next_pending;
     bool is_enqueued;

@@ -21,7 +21,7 @@
 struct rt_state {
     struct rt_pool *pool;
     struct rt_pool *weights; /* NULL if the state holds no restored weights */
-    bool is_serving;         /* changed only while no run is active */
+    bool is_serving;         /* whether the session serves; changed only while no run is active */
 };
 
 bool rt_state_init(struct rt_state *s, size_t limit_bytes, const char *flag);
