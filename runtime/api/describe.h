@@ -51,7 +51,7 @@ struct rt_described_value {
      * that uses the constant, as "(mul)". */
     const char *from;
     enum rt_dtype dtype;
-    struct rt_shape shape; /* rank -1: the shape is not known before a run */
+    struct rt_shape shape; /* shape of the value; rank -1: not known before a run */
     enum rt_where where;
     int feed; /* for RT_WHERE_FEED, the index of the feed in its plan */
     size_t offset;

@@ -4,7 +4,8 @@
 #define RT_DYNAMIC_CALLABLE_H
 
 struct rt_dynamic_callables;
-struct rt_dynamic_callables *rt_dynamic_callables_new(void); /* returns NULL if out of memory */
+/* makes an empty set of dynamic callables; returns NULL if out of memory */
+struct rt_dynamic_callables *rt_dynamic_callables_new(void);
 void rt_dynamic_callables_free(struct rt_dynamic_callables *a);
 
 #endif
