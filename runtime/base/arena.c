@@ -9,7 +9,7 @@ enum { FIRST_BLOCK = 4096, MAX_BLOCK = 1 << 20 };
 
 struct block {
     struct block *next; /* the block that was filled before this one */
-    size_t size, used;  /* bytes of data, not counting the header */
+    size_t size, used;  /* size of the data, and of its used part, in bytes */
     _Alignas(16) unsigned char data[];
 };
 

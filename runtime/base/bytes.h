@@ -48,8 +48,8 @@ void rt_bytes_add_utf8(struct rt_bytes *b, uint32_t c);
 /* Returns the number of bytes of the UTF-8 character at p, in a text that ends in a NUL. Returns 0
  * if the character is invalid. */
 int rt_utf8_length(const unsigned char *p);
-/* Returns the bytes, which the caller must free(), and leaves b empty. Returns NULL if b was empty
- * or has failed. */
+/* Returns the contents of b, which the caller must free(), and leaves b empty. Returns NULL if b
+ * was empty or has failed. */
 char *rt_bytes_take(struct rt_bytes *b, size_t *n);
 
 #endif

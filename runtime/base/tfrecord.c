@@ -14,7 +14,7 @@ enum {
 }; /* The reader's memory grows with the bytes read, not with the length that a record claims. */
 
 struct rt_tfrecord {
-    FILE *file;          /* NULL: the reader reads bytes in memory (`rest`) */
+    FILE *file;          /* file to read; NULL: the reader reads bytes in memory (`rest`) */
     struct rt_span rest; /* bytes in memory that are not read yet */
     unsigned char *buf;
     size_t capacity, max_bytes;
