@@ -16,8 +16,8 @@ enum {
      * the caches. A batch that needs SPLIT_BYTES or more is split. */
     MICRO_BATCH_BYTES = 12 << 20,
     SPLIT_BYTES = 20 << 20,
-    /* Lower bound on the bytes that all nodes together read and write, as a multiple of the bytes
-     * of constants that the additional micro-batches read again. */
+    /* Lower bound on the total bytes that all nodes read and write, as a multiple of the bytes of
+     * constants that the additional micro-batches read again. */
     LEAST_TIMES = 4,
 };
 

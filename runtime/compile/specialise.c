@@ -36,7 +36,7 @@ enum place { NOWHERE, CONSTANT, SLOT, ACTIVATION };
 
 struct value {
     struct rt_info info;
-    /* bytes of a CONSTANT; if the node is EVALUATED, struct work owns them */
+    /* the tensor of a CONSTANT; if the node is EVALUATED, struct work owns the tensor's bytes */
     struct rt_tensor tensor;
     int root; /* index of the value itself, or of the value that it is a view of */
     int last; /* last node that reads the value's bytes; -1: none */
@@ -57,7 +57,7 @@ struct work {
     struct rt_prepared **prepared; /* prepared kernel of each node, until its step owns it */
     int *step_of;                  /* step index of each node of the segment; -1: no step */
     struct rt_info *info;          /* scratch array for the inputs and outputs of one node */
-    size_t state_bytes;            /* total bytes of kernel state */
+    size_t state_bytes;            /* total size of the kernel state, in bytes */
     struct rt_specialisation *l;
     struct rt_error *err;
 };
