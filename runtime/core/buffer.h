@@ -38,12 +38,13 @@ struct rt_buffer {
     /* enum rt_dtype of elements that must be freed: string, resource or variant; otherwise
      * RT_NO_DTYPE */
     uint8_t elem;
-    size_t size;          /* number of bytes at data */
-    _Atomic(void *) data; /* NULL: the buffer is lazy and not loaded, or has no bytes */
+    size_t size; /* number of bytes at data */
+    /* the bytes; NULL if the buffer is lazy and not loaded, or has no bytes */
+    _Atomic(void *) data;
     /* The pool that counts the buffer and to which it returns; NULL: free() frees it.
      * rt_buffer_move may change the pool while other threads share the buffer. */
     _Atomic(struct rt_pool *) pool;
-    struct rt_device *device; /* NULL: the buffer is in host memory */
+    struct rt_device *device; /* device that holds the bytes; NULL: host memory */
     void *owner;              /* foreign and lazy buffers: data for `release` and `load` */
     /* foreign and lazy buffers: frees owner (and device memory) */
     void (*release)(struct rt_buffer *b);
@@ -68,7 +69,7 @@ struct rt_buffer *rt_buffer_new(struct rt_pool *pool, enum rt_dtype dtype, size_
  * the check has then filled err. */
 struct rt_buffer *rt_buffer_new_checked(struct rt_pool *pool, enum rt_dtype dtype, size_t bytes,
                                         const struct rt_check *check, struct rt_error *err);
-/* Returns the bytes that a pool counts for a heap buffer. */
+/* Returns the number of bytes that a pool counts for a heap buffer. */
 size_t rt_buffer_counted_bytes(const struct rt_buffer *b);
 /* Makes a buffer that refers to memory which it does not own. `release(b)`, which may be NULL, is
  * called when the last reference is dropped. Returns NULL if out of memory. */

@@ -25,7 +25,7 @@ struct rt_device {
     bool is_host;
     void *state;
     /* Where a function is NULL, the host's behaviour applies. */
-    /* returns NULL if out of device memory */
+    /* returns device memory, or NULL if there is not enough */
     void *(*alloc)(struct rt_device *d, struct rt_stream *s, size_t bytes);
     /* frees the memory at `p` once the work in stream `s` has ended */
     void (*free)(struct rt_device *d, struct rt_stream *s, void *p);

@@ -35,7 +35,7 @@ struct rt_func_ref { /* value of an attribute of type func */
 
 struct rt_attr {
     uint8_t type; /* enum rt_attr_type, plus RT_ATTR_LIST for lists; RT_ATTR_NONE: no value */
-    size_t n;     /* number of list elements, or bytes of a string */
+    size_t n;     /* number of elements of a list, or number of bytes of a string */
     union {
         int64_t i;
         float f;
@@ -67,7 +67,7 @@ struct rt_edge {
 
 struct rt_node {
     const char *name;   /* unique in the node's graph */
-    const char *device; /* "": no device is named */
+    const char *device; /* device that the graph names; "": none */
     const struct rt_schema *schema;
     const struct rt_op *op;     /* NULL for a TensorFlow op that this runtime does not implement */
     const struct rt_attr *attr; /* the node's attributes, in the schema's order */
@@ -85,9 +85,9 @@ struct rt_node {
     /* `in_first[k]` to `in_first[k + 1] - 1` are the indexes of the inputs that belong to argument
      * k of the schema; out_first has the same form for outputs */
     const int *in_first, *out_first;
-    /* bit k: input k must be a ref; covers the first 64 inputs only */
+    /* bit k is set if input k must be a ref; covers the first 64 inputs only */
     uint64_t in_ref;
-    uint64_t out_ref; /* bit k: output k is a ref */
+    uint64_t out_ref; /* bit k is set if output k is a ref */
 };
 
 struct rt_graph {
@@ -103,7 +103,7 @@ struct rt_graph {
     bool is_stateful;
 };
 
-/* returns NULL if there is no such node */
+/* returns NULL if the graph has no node with this name */
 const struct rt_node *rt_graph_find(const struct rt_graph *g, const char *name);
 /* Finds a tensor by its name: "name:k", "name" (output 0), or "^name" for a control edge (out is
  * -1). Refuses unknown names and outputs. */
@@ -114,7 +114,7 @@ enum rt_status rt_graph_tensor(const struct rt_graph *g, const char *text, struc
 /* The typed readers assert that the schema has the attribute, with the reader's type. Import has
  * checked the node against the schema, so asking for a name that the schema lacks is a bug of the
  * caller. */
-/* Returns NULL if the schema lacks the attribute. */
+/* Returns the attribute with the given name, or NULL if the schema lacks it. */
 const struct rt_attr *rt_attr(const struct rt_node *n, const char *name);
 int64_t rt_attr_int(const struct rt_node *n, const char *name);
 float rt_attr_float(const struct rt_node *n, const char *name);

@@ -14,7 +14,7 @@
 /* The properties of a tensor that are known at compile time. */
 struct rt_info {
     enum rt_dtype dtype;
-    struct rt_shape shape; /* rank -1 or dim -1: not known */
+    struct rt_shape shape; /* rank -1 or a dimension of -1 means not known */
     /* The value, in host memory, of a constant or of a small tensor that the compiler evaluated.
      * NULL: not known. For an input in shape_in, infer gets a value that is not lazy. */
     const struct rt_tensor *value;

@@ -28,7 +28,8 @@ struct rt_prep {
      * may depend on the values of inputs in shape_in, because states are cached by shapes and these
      * values. */
     const struct rt_info *in, *out; /* out is the result of rt_op.infer */
-    size_t scratch_bytes;           /* set by prepare: bytes of scratch memory for run */
+    /* set by prepare: number of bytes of scratch memory that run needs */
+    size_t scratch_bytes;
     /* set by prepare if *state owns anything besides memory allocated by rt_prep_alloc; called even
      * if prepare failed */
     void (*release)(void *state);
@@ -77,7 +78,7 @@ struct rt_kernel {
     /* Returns whether the kernel accepts the node's types, for kernels that two type attributes do
      * not suffice to describe. May be NULL. */
     bool (*takes)(const struct rt_node *n);
-    uint64_t host_in, host_out; /* bit k: input or output k stays in host memory */
+    uint64_t host_in, host_out; /* bit k is set if input or output k stays in host memory */
     unsigned flags;
     /* Returns the kernel's rank for this node, or 0 if the kernel cannot run the node. The kernel
      * of the highest rank is tried first. If `can` is NULL, the rank is 1. If prepare returns

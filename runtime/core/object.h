@@ -20,7 +20,7 @@ struct rt_object_type {
 };
 struct rt_object {
     const struct rt_object_type *type;
-    struct rt_object *next_dead; /* used by rt_object_unref only */
+    struct rt_object *next_dead; /* link of a list of dead objects; used by rt_object_unref only */
     atomic_int refs;
 };
 /* makes an object with one reference */

@@ -35,7 +35,8 @@ enum { RT_FLOPS_INPUTS = 3 }; /* maximum number of inputs whose shapes are passe
 struct rt_op {
     const char *name;
     enum rt_effect effect;
-    uint64_t shape_in; /* bit k: infer reads the value of input k (small integers in host memory) */
+    /* bit k is set if infer reads the value of input k (small integers in host memory) */
+    uint64_t shape_in;
     /* Refuses, at import, attributes that no run accepts in combination. May be NULL. */
     enum rt_status (*check)(const struct rt_node *n, struct rt_error *err);
     /*

@@ -16,7 +16,7 @@
 
 enum {
     ALIGN = 64,
-    HEADER = 128, /* bytes of a block's header; a multiple of ALIGN */
+    HEADER = 128, /* size of a block's header in bytes; a multiple of ALIGN */
     N_SMALL = 4,  /* number of small size classes: 64, 128, 192 and 256 bytes */
     MAX_EXP = 46, /* the largest size class has 2^47 bytes */
     N_CLASSES = N_SMALL + (MAX_EXP - 8 + 1) * 4,
@@ -44,9 +44,9 @@ enum { RESERVE_STEP = 4 << 20, RESERVE_MOST = 64 << 20, KEEP_MOST = 256 << 20, R
 
 struct rt_pool {
     atomic_size_t refs;    /* number of references, held by owners and by each block in use */
-    atomic_size_t in_use;  /* bytes of blocks in use, and charged bytes */
-    atomic_size_t charged; /* bytes charged by rt_pool_charge, which are not blocks */
-    atomic_size_t idle;    /* bytes of idle blocks */
+    atomic_size_t in_use;  /* number of bytes of blocks in use, plus charged bytes */
+    atomic_size_t charged; /* number of bytes charged by rt_pool_charge, which are not blocks */
+    atomic_size_t idle;    /* number of bytes of idle blocks */
     atomic_size_t peak;    /* peak of the bytes of blocks in use during this run */
     atomic_size_t most;    /* largest peak of the RECENT previous runs */
     size_t recent[RECENT]; /* peaks of the last runs, latest first */
@@ -56,7 +56,7 @@ struct rt_pool {
     const char *flag;
     /* the number whose address rt_pool_reserved returns */
     size_t reserved_by_owner;
-    struct rt_budget *budget; /* NULL: the pool has no budget */
+    struct rt_budget *budget; /* the budget that the pool shares; NULL: none */
     /* links of the list budget->sharing; guarded by sharing_mu */
     struct rt_pool *next_sharing, **at_sharing;
     struct rt_mutex budget_mu;
@@ -102,8 +102,8 @@ void rt_budget_give(struct rt_budget *b, size_t n)
         atomic_fetch_sub(&b->used, n);
 }
 
-/* Returns the bytes that a block of this capacity occupies, which the pool counts. Small blocks
- * need extra bytes because block_new aligns them itself. */
+/* Returns the number of bytes that a block of this capacity occupies, which the pool counts. Small
+ * blocks need extra bytes because block_new aligns them itself. */
 static size_t footprint(size_t capacity)
 {
     return HEADER + capacity + (capacity <= N_SMALL * ALIGN ? ALIGN - 1 : 0);
@@ -640,7 +640,7 @@ void rt_text_unref(struct rt_text *t)
 /* Header of an allocation by rt_pool_alloc. The caller's bytes follow it, aligned as malloc aligns
  * them. */
 struct memory {
-    _Alignas(16) size_t capacity; /* bytes that the pool counts for the allocation */
+    _Alignas(16) size_t capacity; /* number of bytes that the pool counts for the allocation */
     struct rt_pool *pool;
 };
 

@@ -33,7 +33,7 @@ void rt_budget_give(struct rt_budget *b, size_t n);
  * limit. Blocks may be freed on any thread and return to their pool, which lives until the last
  * block has been returned.
  */
-struct rt_pool *rt_pool_new(size_t limit_bytes); /* returns NULL if out of memory */
+struct rt_pool *rt_pool_new(size_t limit_bytes); /* makes a pool; returns NULL if out of memory */
 /* Makes the pool's blocks count against the budget too. Must be called before the first
  * allocation. */
 void rt_pool_share(struct rt_pool *p, struct rt_budget *budget);
@@ -73,7 +73,7 @@ void rt_pool_free(void *p); /* `p` may be NULL */
  * its limit by `flag` (a string literal). The limit may be set again while nothing allocates, and
  * raised at any time.
  */
-/* returns NULL if out of memory */
+/* makes a plain pool; returns NULL if out of memory */
 struct rt_pool *rt_pool_new_plain(size_t limit_bytes, const char *flag);
 void rt_pool_set_limit(struct rt_pool *p, size_t limit_bytes, const char *flag);
 void rt_pool_raise_limit(struct rt_pool *p, size_t bytes);

@@ -35,8 +35,9 @@ struct rt_run {
     struct rt_stream *stream;
     struct rt_context *ctx;
     struct rt_error *err;
-    uint64_t last_use; /* used by the executor; bit k: this node is the last reader of input k */
-    int64_t left;      /* countdown of rt_run_spend for functions that are called once per item */
+    /* used by the executor; bit k is set if this node is the last reader of input k */
+    uint64_t last_use;
+    int64_t left; /* countdown of rt_run_spend for functions that are called once per item */
 };
 
 /* Allocates output k with this shape and the node's dtype. Returns NULL if a memory limit is

@@ -24,7 +24,7 @@ struct rt_pool;
  */
 struct rt_text {
     atomic_size_t refs;
-    size_t capacity; /* bytes that the pool counts: the header plus the text */
+    size_t capacity; /* number of bytes that the pool counts: the header plus the text */
     /* pool that counts the text; rt_text_move may change it while other threads share the text */
     _Atomic(struct rt_pool *) pool;
     char p[]; /* the string's bytes and a NUL, which the string's length does not include */
@@ -47,7 +47,7 @@ static inline const char *rt_str_data(const struct rt_str *s)
 {
     return s->n < sizeof s->u.in ? s->u.in : s->u.out->p;
 }
-/* Returns the bytes that a string of n bytes needs in addition to its element. */
+/* Returns the number of bytes that a string of n bytes needs in addition to its element. */
 static inline size_t rt_str_counted_bytes(size_t n)
 {
     return n < sizeof(struct rt_str) - sizeof(size_t) ? 0 : sizeof(struct rt_text) + n + 1;

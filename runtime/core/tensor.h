@@ -25,14 +25,16 @@
 enum { RT_MAX_RANK = 8 };
 
 struct rt_tensor {
-    uint8_t dtype; /* enum rt_dtype; RT_NO_DTYPE: no tensor */
+    uint8_t dtype; /* enum rt_dtype; RT_NO_DTYPE means that there is no tensor */
     int8_t rank;
     /* number of the ref variable that the tensor aliases (runtime/exec/alias.h); 0: none */
     uint16_t alias_of;
     uint32_t storage; /* storage number that the aliased variable had when the tensor was read */
     int64_t dim[RT_MAX_RANK];
-    void *data;            /* rt_no_elements() if the tensor has no elements; NULL if it is lazy */
-    struct rt_buffer *buf; /* NULL: no elements, or borrowed bytes that outlive the tensor */
+    /* the elements; rt_no_elements() if there are none; NULL if the tensor is lazy */
+    void *data;
+    /* buffer of the elements; NULL: no elements, or borrowed bytes that outlive the tensor */
+    struct rt_buffer *buf;
 };
 
 /*

@@ -55,7 +55,8 @@ enum rt_dtype {
 
 #define RT_T(d) (UINT64_C(1) << (d)) /* bit of type d in a set of types (uint64_t) */
 
-size_t rt_dtype_size(enum rt_dtype d); /* returns 0 if d is not a type */
+/* returns the size of an element in bytes, or 0 if d is not a type */
+size_t rt_dtype_size(enum rt_dtype d);
 /* returns a name like "float", or "invalid" if d is not a type */
 const char *rt_dtype_name(enum rt_dtype d);
 /* Returns a name like "DT_FLOAT", which protobuf uses in JSON and text. */
