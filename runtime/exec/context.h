@@ -37,15 +37,15 @@ struct rt_run_shared {
     bool moving;
     int64_t nodes_run;
     struct rt_aliases aliases;
-    struct rt_trace *trace; /* NULL: the run is not traced */
+    struct rt_trace *trace; /* trace that the run records; NULL: none */
 };
 
 /* The memory of one run of one plan. One thread at a time uses it. */
 struct rt_context {
     struct rt_context *next;      /* next context in the plan's list of idle contexts */
-    const struct rt_plan *plan;   /* NULL: the context runs a single kernel */
-    struct rt_run_shared *shared; /* NULL: the context is idle */
-    size_t reserved;              /* bytes reserved in the session's idle cache */
+    const struct rt_plan *plan;   /* plan that the context runs; NULL: a single kernel */
+    struct rt_run_shared *shared; /* state of the present request; NULL: the context is idle */
+    size_t reserved;              /* number of bytes reserved in the session's idle cache */
     struct rt_tensor *value;      /* array of n_values tensors */
     struct rt_tensor *in, *out;
     /* dereferenced and loaded inputs, which are dropped after the node has run */
@@ -61,7 +61,7 @@ struct rt_context {
     void *activations;
     size_t activation_capacity;
     struct rt_instance *instances; /* execution instances, most recently used first */
-    size_t instance_bytes;         /* total bytes of the execution instances */
+    size_t instance_bytes;         /* total size of the execution instances, in bytes */
     /* the session's retirement count when this context last dropped retired instances */
     int retirements;
     struct rt_tensor *loop;    /* 2 * max_in tensors if the plan has a loop */

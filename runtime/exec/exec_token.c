@@ -613,7 +613,7 @@ static enum rt_status run_node(struct run *r, int i, struct rt_error *err)
     const struct token_node *t = &r->t->node[i];
     struct rt_tensor *in = r->c->in;
     bool dead = t->op == MERGE ? r->node[i].live < 0 : r->node[i].n_dead > 0;
-    /* bit k: the run owns the reference of input k, and the node may take it over */
+    /* bit k is set if the run owns the reference of input k, so that the node may take it over */
     uint64_t ours = 0;
     enum rt_status st = RT_OK;
     for (int k = 0; k < n->n_in; k++) {

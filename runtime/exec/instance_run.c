@@ -190,7 +190,7 @@ static enum rt_status run_step(struct rt_context *c, struct rt_instance *f, int 
 
 struct micro_batches {
     struct rt_context *c;
-    int64_t rows; /* rows of the complete batch */
+    int64_t rows; /* number of rows of the complete batch */
     struct rt_tensor feed[RT_MICRO_BATCH_ARGS], part[RT_MICRO_BATCH_ARGS],
         whole[RT_MICRO_BATCH_ARGS];
 };
