@@ -30,7 +30,8 @@ struct rt_bundle_entry {
 };
 
 struct rt_bundle_shard {
-    int fd; /* -1: not opened; guarded by the checkpoint's mu until opened */
+    /* descriptor of the file; -1: not opened; guarded by the checkpoint's mu until opened */
+    int fd;
     struct stat s;
 };
 

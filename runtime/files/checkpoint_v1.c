@@ -37,7 +37,8 @@ struct place {
 /* A file of the checkpoint. It is open only while it is read, because there may be up to MAX_FILES
  * of them. */
 struct file {
-    char *path; /* NULL: the table is not in a file, and `source` is the caller's */
+    /* path of the file; NULL: the table is not in a file, and `source` is the caller's */
+    char *path;
     struct stat info;
     struct rt_sstable_source source;
     saved_slices *list;

@@ -101,7 +101,8 @@ struct rt_model_options {
     int n_tags;
     /* whether to load a model even if some signatures cannot run, and to skip those signatures */
     bool allow_unsupported_signatures;
-    bool load_all_variables; /* set by servers that may run any node for SessionRun */
+    /* whether to load all variables; set by servers that may run any node for SessionRun */
+    bool load_all_variables;
     /* whether to run each signature that writes nothing once, with 1 for unknown dimensions */
     bool warm_up;
     void (*on_warm_up_failure)(void *arg, const char *signature, const struct rt_error *err);

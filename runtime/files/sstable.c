@@ -8,7 +8,7 @@
 
 enum {
     FOOTER = 48,
-    TRAILER = 5, /* bytes that follow a block: compression type and checksum */
+    TRAILER = 5, /* number of bytes that follow a block: compression type and checksum */
     RESTART_EVERY = 16,
     MAX_KEY = 1 << 20,
     MAX_BLOCK = INT32_MAX, /* size limit of an uncompressed block: protobuf's limit for a message */
@@ -171,7 +171,7 @@ struct reader {
     void *arg;
     struct rt_bytes key, last;
     bool any;
-    uint64_t left; /* bytes of the file that the blocks read so far have not used */
+    uint64_t left; /* number of bytes of the file that the blocks read so far have not used */
 };
 
 static enum rt_status read_entries(struct reader *r, struct rt_span block, struct rt_error *err)
