@@ -17,8 +17,9 @@
 struct pl_graph;
 struct pl_node {
     uint8_t kind;
-    uint8_t effect;  /* enum rt_effect of the op */
-    uint8_t effects; /* for a node with sub-plans: bit k is set if they contain an op of effect k */
+    uint8_t effect; /* enum rt_effect of the op */
+    /* for a node with sub-plans: bit k is set if the sub-plans contain an op of effect k */
+    uint8_t effects;
     uint8_t device;  /* index into the session's devices; 0 is the CPU */
     bool frozen;     /* whether the node is a PL_CONST that was a variable */
     bool unfoldable; /* whether folding has failed once, so that it is not tried again */

@@ -90,7 +90,8 @@ void pl_uses_free(struct pl_uses *u);
  * control edges are listed too, after a node's inputs. pl_readers_new returns NULL if memory runs
  * out. */
 struct pl_reader {
-    int node, k; /* k: index of the reader's input, or n_in + the index of its control edge */
+    /* `k` is the index of the reader's input, or n_in + the index of its control edge */
+    int node, k;
 };
 struct pl_readers {
     int *first;
