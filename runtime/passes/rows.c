@@ -40,8 +40,9 @@ struct walk {
     struct rt_dep *dep;       /* per value: one dependence that holds for all sizes */
     enum rt_extreme *extreme; /* per value: whether it is an extreme over the rows */
     struct rt_error *why;
-    bool *is_refused; /* set if a node refuses these inputs for every batch size */
-    bool *no_memory;  /* set if memory was refused: a value that is not proved may be provable */
+    bool *is_refused; /* whether a node refuses these inputs for every batch size */
+    /* set if memory was refused, so that a value that is not proved may be provable */
+    bool *no_memory;
 };
 
 static bool walk_plan(struct walk *w);
