@@ -82,10 +82,11 @@ static inline bool pl_takes_value(const struct rt_node *n, int k)
  * with the kernels that may run it. A step is immutable, except `prepared`, which has a lock.
  */
 struct rt_plan_step {
-    uint8_t kind;    /* enum pl_kind */
-    uint8_t effect;  /* enum rt_effect of the op */
-    uint8_t effects; /* for a step with sub-plans: bit k is set if they contain an op of effect k */
-    uint8_t device;  /* index into the session's devices; 0 is the CPU */
+    uint8_t kind;   /* enum pl_kind */
+    uint8_t effect; /* enum rt_effect of the op */
+    /* for a step with sub-plans: bit k is set if the sub-plans contain an op of effect k */
+    uint8_t effects;
+    uint8_t device; /* index into the session's devices; 0 is the CPU */
     /* Whether the step is a PL_IF or PL_WHILE that was functionalised from Switch or loop nodes. */
     bool was_switch;
     /* Attributes and types; NULL for a PL_COPY, and for a step without an op that only orders other
@@ -103,7 +104,7 @@ struct rt_plan_step {
     int n_sub;
     int first_value;   /* value index of output 0 */
     int *in_value;     /* value index of each input */
-    uint64_t last_use; /* bit k: no later step reads input k (order executor) */
+    uint64_t last_use; /* bit k is set if no later step reads input k (order executor) */
     int n_release;     /* number of values that no step reads after this one */
     int *release;
     const struct rt_kernel **kernels; /* candidate kernels for the step's device and types */
@@ -126,7 +127,8 @@ struct rt_plan {
     int *feed_value;  /* value index of each feed; -1 if no step reads the feed */
     int *fetch_value; /* value index of each fetch */
     uint8_t *feed_dtype, *fetch_dtype;
-    uint8_t effects; /* bit k: the plan or a plan inside it has a step of enum rt_effect k */
+    /* bit k is set if the plan or a plan inside it has a step of enum rt_effect k */
+    uint8_t effects;
     /* Whether the plan has Switch, Merge, Enter, Exit or NextIteration, so that exec_token.c runs
      * it. */
     bool tokens;

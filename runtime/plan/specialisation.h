@@ -37,7 +37,8 @@
 struct rt_extent {
     size_t bytes;
     int first, last;
-    size_t offset; /* set by rt_memory_plan_place; a multiple of 64 */
+    /* offset in the activation buffer, a multiple of 64; set by rt_memory_plan_place */
+    size_t offset;
 };
 
 /* ---- a specialisation ---- */
@@ -76,7 +77,7 @@ struct rt_step {
 struct rt_live {
     int value;
     uint8_t dtype;
-    struct rt_shape shape; /* rank is -1 for a type without shapes */
+    struct rt_shape shape; /* shape of the value; rank -1 for a type without shapes */
     int patch, n_patch;
 };
 
@@ -111,10 +112,10 @@ struct rt_specialisation {
     int n_extents;
     struct rt_extent *extent;
     size_t activation_bytes;
-    size_t slot_bytes; /* bytes of the slot tensors that are allocated for kernels */
+    size_t slot_bytes; /* total size of the slot tensors that are allocated for kernels, in bytes */
     int n_evaluated;
     struct rt_tensor *evaluated; /* constants that follow from the shapes */
-    size_t bytes;                /* bytes that the specialisation itself occupies */
+    size_t bytes;                /* size of the specialisation itself, in bytes */
 };
 
 void rt_specialisation_unref(struct rt_specialisation *l); /* `l` may be NULL */
