@@ -17,8 +17,8 @@
 #include "runtime/core/kernel.h"
 
 enum {
-    RT_AUTOTUNE_KEY = 480,    /* maximum bytes of a key, with its NUL */
-    RT_AUTOTUNE_NAME = 64,    /* maximum bytes of a kernel's name, with its NUL */
+    RT_AUTOTUNE_KEY = 480,    /* maximum size of a key in bytes, including its NUL */
+    RT_AUTOTUNE_NAME = 64,    /* maximum size of a kernel's name in bytes, including its NUL */
     RT_AUTOTUNE_MOST = 16384, /* maximum number of entries */
     /* The size of a file with RT_AUTOTUNE_MOST lines of the maximum length. */
     RT_AUTOTUNE_FILE_BYTES = RT_AUTOTUNE_MOST * (RT_AUTOTUNE_KEY + RT_AUTOTUNE_NAME) + 64,

@@ -41,7 +41,7 @@ static const double clearly = 1.25;
 
 struct pl_benchmark {
     struct rt_pack *pack;   /* list of generated packs, the largest first, for all candidates */
-    size_t requested_bytes; /* bytes of packs of the candidate being prepared */
+    size_t requested_bytes; /* total size of the packs of the candidate being prepared, in bytes */
     bool can_forget;
 };
 
@@ -49,7 +49,7 @@ struct candidate {
     const struct rt_kernel *kernel;
     struct rt_prepared *prepared;
     int64_t best_ns; /* best time for the current batch size */
-    size_t packed;   /* bytes of the kernel's packed constants */
+    size_t packed;   /* size of the kernel's packed constants, in bytes */
     double score;    /* sum over batch sizes of this candidate's time divided by the best time */
     bool out;
 };

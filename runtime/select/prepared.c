@@ -18,14 +18,16 @@
 enum {
     MAX_KEPT = 8, /* maximum number of prepared kernels that a node keeps */
     MAX_KEPT_BYTES = 1 << 20,
-    MAX_SESSION_BYTES = 64 << 20, /* maximum bytes for all nodes of a session */
+    /* maximum total size of the prepared kernels of a session, in bytes */
+    MAX_SESSION_BYTES = 64 << 20,
     MAX_VALUE_ELEMENTS = 64,
 };
 
 struct rt_prepared_cache {
     _Atomic(struct rt_prepared *) first;
     atomic_int n;
-    _Atomic uint64_t packed; /* bit k: input k was packed at least once, also for specialisations */
+    /* bit k is set if input k was packed at least once, also for specialisations */
+    _Atomic uint64_t packed;
     struct rt_mutex mu;
 };
 

@@ -32,7 +32,8 @@ struct rt_prepared {
     void *state;
     void (*release)(void *state);
     size_t scratch_bytes;
-    uint64_t packed; /* bit k: input k is used in packed form; its unpacked bytes are not needed */
+    /* bit k is set if input k is used in packed form, so that its unpacked bytes are not needed */
+    uint64_t packed;
     const char *why; /* reason why this kernel was chosen, for the log */
     /* Not NULL if the kernel is prepared for a benchmark, with generated packed constants. */
     struct pl_benchmark *benchmark;
@@ -44,7 +45,7 @@ struct rt_prepared {
     int8_t *rank; /* rank of each output; -1 if it is known only when the node has run */
     int64_t (*dim)[RT_MAX_RANK];
     void *blocks; /* linked list of the memory that rt_prep_alloc allocated */
-    size_t bytes; /* total bytes of `blocks` */
+    size_t bytes; /* total size of `blocks`, in bytes */
     struct rt_session *session;
     struct rt_plan_step *node;
 };
@@ -57,7 +58,7 @@ enum rt_status rt_prepared_get(struct rt_context *c, struct rt_plan_step *n,
                                const struct rt_tensor *in, struct rt_prepared **out,
                                struct rt_error *err);
 void rt_prepared_free(struct rt_prepared *p);
-/* Sets *bytes to the bytes of output o, whose shape is known. Returns false if the size
+/* Sets *bytes to the size of output o, whose shape is known. Returns false if the size
  * overflows. */
 bool rt_prepared_bytes(const struct rt_prepared *p, int o, size_t *bytes);
 /* Calls the infer function of the op, which must have one. The inferred shapes must pass
