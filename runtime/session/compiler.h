@@ -13,7 +13,7 @@
 struct rt_compiler;
 struct rt_session;
 
-/* Returns NULL if memory runs out or the thread does not start. */
+/* Makes a compiler. Returns NULL if memory runs out or the thread does not start. */
 struct rt_compiler *rt_compiler_new(void);
 void rt_compiler_free(struct rt_compiler *c); /* `c` may be NULL */
 /* Waits until the queue is empty and nothing is being compiled. */

@@ -39,8 +39,9 @@ struct rt_cache_owner {
     /* Evicts the idle item that would be reused last, if there is one, and releases its bytes with
      * rt_idle_cache_release. Called under mu, so it must call no other rt_idle_cache_ function. */
     void (*drop)(struct rt_cache_owner *k);
-    atomic_int n;        /* number of idle items; changed under the owner's own lock */
-    atomic_size_t bytes; /* total bytes of the idle items; changed under the owner's own lock */
+    atomic_int n; /* number of idle items; changed under the owner's own lock */
+    /* total size of the idle items in bytes; changed under the owner's own lock */
+    atomic_size_t bytes;
     /* How often a run has returned an item; changed under the owner's own lock. */
     atomic_uint uses;
     unsigned seen_uses; /* value of `uses` at the last search for a victim; guarded by mu */
@@ -56,7 +57,7 @@ struct rt_idle_cache {
     int64_t (*clock)(void);       /* rt_now_ns, except in tests that set another clock */
 };
 
-/* Returns NULL if memory runs out. */
+/* Makes an idle cache. Returns NULL if memory runs out. */
 struct rt_idle_cache *rt_idle_cache_new(size_t idle_bytes, size_t specialisation_bytes);
 void rt_idle_cache_free(struct rt_idle_cache *k); /* `k` may be NULL */
 
@@ -79,8 +80,8 @@ static inline void rt_idle_cache_use(struct rt_idle_cache *k, size_t *reserved)
     rt_idle_cache_release(k, *reserved);
     *reserved = 0;
 }
-/* Returns the bytes of idle contexts and pools of one session. Traverses the list of all owners
- * under mu, so it is meant for statistics, not for runs. */
+/* Returns the total size of the idle contexts and pools of one session, in bytes. Traverses the
+ * list of all owners under mu, so it is meant for statistics, not for runs. */
 size_t rt_idle_cache_bytes_of(struct rt_idle_cache *k, const struct rt_session *s);
 
 /* ---- specialisations ---- */

@@ -34,8 +34,10 @@ const char *rt_pass_name(int i);
 
 struct rt_session_options {
     const struct rt_registry *registry; /* registry of the ops, which must outlive the session */
-    size_t run_memory_limit;            /* bytes that one run may hold at any time; 0: no limit */
-    size_t state_memory_limit; /* bytes that runs may leave in variables and tables; 0: no limit */
+    /* number of bytes that one run may hold at any time; 0: no limit */
+    size_t run_memory_limit;
+    /* number of bytes that runs may leave in variables and tables; 0: no limit */
+    size_t state_memory_limit;
     /* Bound on the total memory of all runs of all sessions that share the budget; NULL: no
      * bound. */
     struct rt_budget *budget;
@@ -204,11 +206,11 @@ enum rt_status rt_session_missing(struct rt_session *s, const struct rt_call_spe
                                   struct rt_error *err);
 
 struct rt_session_stats {
-    int64_t packed_bytes; /* bytes of constants that kernels have packed */
+    int64_t packed_bytes; /* total size of the constants that kernels have packed, in bytes */
     int64_t runs, nodes_run;
     int n_specialisations;
     size_t specialisation_bytes;
-    size_t idle_bytes; /* bytes of idle contexts and pools */
+    size_t idle_bytes; /* total size of idle contexts and pools, in bytes */
     /* Bytes in variables and tables, without weights from files (runtime/session/state.h). */
     size_t state_bytes;
 };

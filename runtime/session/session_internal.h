@@ -41,7 +41,8 @@ struct rt_session {
     /* Generation of the plans: incremented when a frozen variable is written. */
     _Atomic int generation;
     _Atomic int64_t runs, nodes_run, packed_bytes;
-    atomic_size_t prepared_bytes; /* bytes of the prepared kernels that nodes cache for tier 0 */
+    /* total size of the prepared kernels that nodes cache for tier 0, in bytes */
+    atomic_size_t prepared_bytes;
     struct pl_chooser *chooser;
     struct rt_idle_cache *idle_cache; /* options.idle_cache, or the session's own */
     struct rt_mutex pool_mu;

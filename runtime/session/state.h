@@ -20,7 +20,7 @@
 
 struct rt_state {
     struct rt_pool *pool;
-    struct rt_pool *weights; /* NULL if the state holds no restored weights */
+    struct rt_pool *weights; /* pool of restored weights; NULL if there are none */
     bool is_serving;         /* whether the session serves; changed only while no run is active */
 };
 
@@ -55,8 +55,8 @@ enum rt_status rt_state_keep(const struct rt_state *s, struct rt_tensor *out,
  * frees them later. */
 enum rt_status rt_state_keep_strings(struct rt_pool *pool, const struct rt_str *str, int64_t n,
                                      const struct rt_str *old, size_t credit, struct rt_error *err);
-/* Returns the bytes that clearing these n strings would free in the state: those of contents that
- * no other string shares. */
+/* Returns the number of bytes that clearing these n strings would free in the state: those of
+ * contents that no other string shares. */
 size_t rt_state_strings(const struct rt_pool *pool, const struct rt_str *str, int64_t n);
 /* Records that `old` was replaced in a variable, and that its last reference is about to be
  * dropped. If `old` is a lazy weight of a file, which is not charged to the state, the state's
