@@ -41,7 +41,7 @@ struct rt_attr {
         float f;
         bool b;
         enum rt_dtype t;
-        const char *s; /* n bytes followed by a NUL */
+        const char *s; /* string of n bytes, followed by a NUL */
         struct rt_shape *shape;
         struct rt_tensor *tensor;
         struct rt_func_ref *func;

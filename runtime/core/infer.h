@@ -26,7 +26,7 @@ struct rt_infer {
     const struct rt_node *node;
     int n_in, n_out;
     const struct rt_info *in;
-    struct rt_info *out; /* preset to the node's dtypes and unknown shapes */
+    struct rt_info *out; /* outputs to infer, preset to the node's dtypes and unknown shapes */
     /* alias[o] is preset to -1, which means that output o gets memory of its own. If infer sets it
      * to k >= 0, output o may overwrite input k if this is the last use of the input and their
      * sizes are equal; run must then work with out.data == in[k].data. */
