@@ -119,7 +119,7 @@ struct rt_model_signature {
     const char *why_not; /* if not rowwise, the reason, allocated in the model's arena */
     /* reason why the signature cannot run, in which case `call` is NULL; NULL: it can run */
     const char *unsupported;
-    bool is_dynamic; /* made by rt_model_make_dynamic */
+    bool is_dynamic; /* whether rt_model_make_dynamic made the signature */
     /* Index of a dynamic signature, below RT_MAX_DYNAMIC_CALLABLES and unique in its model. */
     int index;
     /* The first signature with the same tensors and shapes, which is checked, planned, analysed and
