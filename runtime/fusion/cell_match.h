@@ -25,8 +25,9 @@ enum rt_cell_act pl_act_of(const struct pl_match *m, struct pl_edge e, struct pl
 struct pl_terms {
     int n_matmuls, n_biases;
     int64_t cols;
-    struct pl_edge a[2], matrix[2], bias; /* bias.node -1: no bias */
-    int64_t rows[2];                      /* number of rows of each matrix */
+    /* operands and matrices of the products, and the bias; bias.node -1: no bias */
+    struct pl_edge a[2], matrix[2], bias;
+    int64_t rows[2]; /* number of rows of each matrix */
 };
 bool pl_terms_of(const struct pl_match *m, struct pl_edge e, struct pl_terms *t);
 

@@ -12,7 +12,7 @@
 #define RT_LAST_AXES_ATTRS(ATTR)                                                                   \
     ATTR(INT, rank)  /* number of axes of x */                                                     \
     ATTR(INTS, from) /* lengths of the last axes of x */                                           \
-    ATTR(INTS, to)   /* lengths of the axes that replace `from`, with as many elements */
+    ATTR(INTS, to)   /* lengths of the axes that replace `from`, with the same product */
 RT_FUSED_OP(RT_LAST_AXES, rt_last_axes, "_LastAxes");
 
 #endif
