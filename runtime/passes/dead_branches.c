@@ -65,7 +65,7 @@ static bool allocate(struct work *w)
     w->busy = calloc(n, sizeof *w->busy);
     w->n_dead = calloc(n, sizeof *w->n_dead);
     w->readers = pl_readers_new(w->g, true, NULL);
-    w->stack = malloc(2 * n * sizeof *w->stack); /* a Switch may be pushed twice */
+    w->stack = malloc(2 * n * sizeof *w->stack); /* capacity for pushing each Switch twice */
     return w->dead && w->busy && w->n_dead && w->readers && w->stack;
 }
 

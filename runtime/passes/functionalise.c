@@ -47,7 +47,7 @@ struct work {
     int *join;
     int *component; /* per root of the union-find: index in w->c; -1: none */
     int *moved;     /* per node: its index in the subgraph; -1: not moved yet */
-    /* Per free constant: the last subgraph that it was copied to, as 2 * component + side. */
+    /* Per free constant: the last subgraph that it was copied to, as `2 * component + side`. */
     int *side_of;
     struct pl_edge (*output)[2]; /* per Merge: the edges that replace its outputs */
     int *merge;                  /* the Merges of the maximum depth, sorted by component */
