@@ -157,7 +157,8 @@ enum rt_status rt_prep_pack(struct rt_prep *p, int input, const void *fmt, size_
     memcpy(key, &src->buf, sizeof(void *));
     memcpy(key + sizeof(void *), &src->data, sizeof(void *));
     if (rt_tensor_is_lazy(src) || src->buf->kind == RT_BUF_LAZY)
-        memset(key + sizeof(void *), 0, sizeof(void *)); /* the address of the data may change */
+        /* clears the address of the data in the key, because it may change */
+        memset(key + sizeof(void *), 0, sizeof(void *));
     memcpy(key + 2 * sizeof(void *), fmt, fmt_len);
     rt_mutex_lock(&s->mu);
     struct rt_pack *k = rt_map_getn(&s->packs, key, key_len);
