@@ -375,7 +375,7 @@ static enum count_status count(struct rt_pool *p, size_t capacity, size_t credit
     return COUNTED;
 }
 
-/* Subtracts from in_use. */
+/* Subtracts the bytes of a block from in_use. */
 static void discount(struct rt_pool *p, size_t capacity)
 {
     const size_t out = atomic_fetch_sub(&p->in_use, capacity) - capacity;

@@ -21,7 +21,7 @@ enum rt_attr_type {
     RT_ATTR_SHAPE,
     RT_ATTR_TENSOR,
     RT_ATTR_FUNC,
-    RT_ATTR_LIST = 16 /* added to one of the values above for a list */
+    RT_ATTR_LIST = 16 /* added to the type of the elements for a list */
 };
 
 struct rt_arg_schema {
@@ -30,7 +30,7 @@ struct rt_arg_schema {
     int8_t type_attr; /* index of the attribute that gives the type, or -1 */
     /* index of the attribute that gives the number of tensors; -1: one tensor */
     int8_t number_attr;
-    int8_t list_attr; /* index of the list(type) attribute, or -1 */
+    int8_t list_attr; /* index of the list(type) attribute that gives the types; -1: none */
     bool is_ref;
 };
 
@@ -53,9 +53,9 @@ struct rt_schema {
     uint8_t n_in, n_out, n_attr;
 };
 
-/* returns NULL for an op that TensorFlow lacks */
+/* returns the schema of an op, or NULL if TensorFlow lacks the op */
 const struct rt_schema *rt_schema_find(const char *op);
-/* returns the attribute's index, or -1 */
+/* returns the index of the attribute with this name; -1: none */
 int rt_schema_attr(const struct rt_schema *s, const char *name);
 int rt_schema_count(void);
 const struct rt_schema *rt_schema_at(int i); /* returns the i-th schema, sorted by name */
