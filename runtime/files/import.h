@@ -25,7 +25,7 @@ enum { IM_MAX_ARGS = 1 << 16 }; /* maximum number of inputs, and of outputs, of 
 
 struct im_function {
     const char *name;
-    struct rt_span def;       /* serialized FunctionDef */
+    struct rt_span def;       /* serialized FunctionDef of the function */
     struct rt_span signature; /* serialized OpDef of the function */
     bool is_stateful;
 };
