@@ -14,8 +14,8 @@
     X(ELU, elu)                                                                                    \
     X(LEAKY_RELU, leaky_relu)     /* `x` if `x > 0`, otherwise `a * x` */                          \
     X(SWISH, swish)               /* `x * sigmoid(a * x)` */                                       \
-    X(HARD_SIGMOID, hard_sigmoid) /* relu6(x + 3) / 6 */                                           \
-    X(HARD_SWISH, hard_swish)     /* x * hard_sigmoid(x) */                                        \
+    X(HARD_SIGMOID, hard_sigmoid) /* `relu6(x + 3) / 6` */                                         \
+    X(HARD_SWISH, hard_swish)     /* `x * hard_sigmoid(x)` */                                      \
     X(GELU, gelu)                 /* exact GELU, computed with erf or erfc */                      \
     X(GELU_TANH, gelu_tanh)       /* GELU approximated with tanh */
 

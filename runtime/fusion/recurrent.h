@@ -65,8 +65,8 @@ static inline const struct rt_cell *rt_cell(int id)
     X(sigmoid)                                                                                     \
     X(tanh)                                                                                        \
     X(relu)                                                                                        \
-    X(hard_sigmoid)   /* x / 5 + 1/2, between 0 and 1 */                                           \
-    X(hard_sigmoid_6) /* x / 6 + 1/2, between 0 and 1 */
+    X(hard_sigmoid)   /* `clip(x / 5 + 1/2, 0, 1)` */                                              \
+    X(hard_sigmoid_6) /* `clip(x / 6 + 1/2, 0, 1)` */
 
 enum rt_cell_act {
 #define X(name) RT_CELL_ACT_##name,
