@@ -513,7 +513,7 @@ static void find_dependence(struct walk *w, struct visit *x)
  * fails for a part of the batch. */
 static bool has_effect_of_parts(const struct walk *w, const struct visit *x)
 {
-    static const char *const prints[] = {"Print", "PrintV2", NULL}; /* prints never fail */
+    static const char *const prints[] = {"Print", "PrintV2", NULL}; /* print ops never fail */
     const struct rt_plan_step *n = x->n;
     if (n->effect != RT_IO || !x->varies || is_listed(x->op->name, prints))
         return true;
