@@ -28,8 +28,8 @@ struct rt_run_shared {
     /* The deadline on the clock of rt_thread_cpu_ns, for a run that is `alone`; 0: none. */
     int64_t cpu_end_ns;
     const _Atomic bool *cancelled;
-    const _Atomic bool *const
-        *all_cancelled; /* cancellation flags of a merged run (rt_run_options) */
+    /* cancellation flags of a merged run (rt_run_options) */
+    const _Atomic bool *const *all_cancelled;
     int n_all_cancelled;
     int depth;  /* nesting depth of sub-plan calls */
     bool alone; /* whether the run uses no thread but its own */
