@@ -1,5 +1,5 @@
-/* Accesses fields of protobuf-c messages by descriptor, and finds the message types that an Any may
- * hold. */
+/* Accesses fields of protobuf-c messages by descriptor, and looks up the message types that a
+ * google.protobuf.Any may hold. */
 #ifndef PB_FIELD_H
 #define PB_FIELD_H
 

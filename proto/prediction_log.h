@@ -13,7 +13,8 @@
 #include "runtime/base/bytes.h"
 #include "runtime/base/span.h"
 
-/* Field numbers of PredictionLog. A record has exactly one of the fields from CLASSIFY on. */
+/* Field numbers of PredictionLog. A record has exactly one of the fields from PB_LOG_CLASSIFY
+ * on. */
 enum pb_log_type {
     PB_LOG_NONE = 0,
     PB_LOG_METADATA = 1, /* PB_LOG_METADATA accompanies one of the other fields */
@@ -29,7 +30,8 @@ enum pb_log_type {
 enum { PB_LOG_REQUEST = 1, PB_LOG_RESPONSE = 2 };
 
 struct pb_prediction_log {
-    enum pb_log_type type;            /* PB_LOG_NONE: the record contains no request or response */
+    /* PB_LOG_NONE: the record has none of the fields with a request and response. */
+    enum pb_log_type type;
     struct rt_span request, response; /* p NULL: missing */
 };
 

@@ -55,7 +55,8 @@ static void *append(ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
     return slot;
 }
 
-/* Returns the memory for a value of `f` in the message, and marks a singular field as present. */
+/* Returns a pointer to the storage for a value of the field `f` in the message, and marks a
+ * singular field as present. */
 static void *slot_of(ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
 {
     if (f->label == PROTOBUF_C_LABEL_REPEATED)
@@ -109,8 +110,8 @@ static enum rt_status message_value(struct pb_text_parser *x, ProtobufCMessage *
     return st;
 }
 
-/* Moves the text of a string or bytes value into the message. A field without presence may already
- * hold an empty string, which is replaced. */
+/* Moves the text of a string or bytes value into the message. If a field without presence
+ * already holds an empty string, the string is replaced. */
 static void put_string(void *slot, const ProtobufCFieldDescriptor *f, struct rt_bytes *text)
 {
     size_t n = 0;
@@ -235,8 +236,8 @@ static enum rt_status list(struct pb_text_parser *x, ProtobufCMessage *m,
     }
 }
 
-/* Refuses a second value for a singular field, or for a oneof of which another member has a value.
- * In a field without presence, zero does not count as a value, because protobuf itself cannot
+/* Rejects a second value for a singular field, and a value for a oneof of which another member
+ * is set. In a field without presence, zero is not regarded as a value, because protobuf cannot
  * distinguish it from a missing value. */
 static enum rt_status check_once(struct pb_text_parser *x, ProtobufCMessage *m,
                                  const ProtobufCFieldDescriptor *f)

@@ -4,8 +4,8 @@
  * The parser supports the complete format: comments, optional commas and semicolons, `key: {` and
  * `key <`, lists, adjacent and escaped strings, every form of number, enums by name or number, and
  * expanded Any messages of known types (field.h). It refuses extensions, an Any of an unknown type,
- * unknown fields, a singular field that is given twice, and two members of a oneof; the error names
- * the field or type.
+ * unknown fields, a singular field that is given twice, and two members of a oneof; the error text
+ * names the field or type.
  */
 #ifndef PB_TEXT_H
 #define PB_TEXT_H
@@ -23,13 +23,14 @@
 enum rt_status pb_text_parse(ProtobufCMessage **out, const ProtobufCMessageDescriptor *d,
                              struct rt_span text, struct rt_error *err);
 
-/* The positions in a text at which messages of one type begin, each that of the "{". */
+/* The positions in a text at which messages of one type begin. Each position is that of the
+ * message's "{". */
 struct pb_text_place {
     int64_t line, column; /* counted from 1 */
 };
 struct pb_text_places {
     const ProtobufCMessageDescriptor *type;
-    struct pb_text_place *at; /* array of positions, in the order of the text */
+    struct pb_text_place *at; /* array of positions, in the order in which they occur in the text */
     size_t n, max;            /* max is the capacity of `at`; further positions are dropped */
 };
 /* Like pb_text_parse, but also records the positions of messages in `places`, which may be NULL. */

@@ -17,25 +17,25 @@ struct pb_text_parser {
     int depth;
     struct rt_error *err;
     struct pb_text_places *places;
-    /* Line and column of `known`, the last position computed. Later positions are counted from
-     * there, so that computing many positions scans the text only once. */
+    /* Line and column of `known`, the last position for which they were computed. Counting for
+     * later positions starts there, so that the text is scanned only once in total. */
     const char *known;
     struct pb_text_place at_known;
-    const char *closed; /* the bracket that closed the type name parsed last */
+    const char *closed; /* the bracket that closed the most recent type name */
 };
 
 /* Records in x->places that a message of type d begins at `at`, if d is the type whose positions
  * are wanted. */
 void pb_text_keep_place(struct pb_text_parser *x, const ProtobufCMessageDescriptor *d,
                         const char *at);
-/* Fails with INVALID_ARGUMENT and a text that begins with line and column of `at`: "LINE:COLUMN:
- * ". */
+/* Fails with INVALID_ARGUMENT and an error text that begins with the line and column of `at`:
+ * "LINE:COLUMN: ". */
 enum rt_status pb_text_fail(struct pb_text_parser *x, const char *at, const char *fmt, ...)
     RT_PRINTF(3, 4);
 enum rt_status pb_text_fail_memory(struct pb_text_parser *x);
 /* Reports that a token of kind `what` was expected at the position `at`. */
 enum rt_status pb_text_expected(struct pb_text_parser *x, const char *what, const char *at);
-/* Reports that the next token is not the expected token `what`, which is given in quotes. */
+/* Reports that `what`, a token in quotes, was expected but not found. */
 enum rt_status pb_text_missing(struct pb_text_parser *x, const char *what);
 
 bool pb_text_is_letter(char c);
@@ -52,7 +52,7 @@ bool pb_text_take(struct pb_text_parser *x, char c);
  * so that "1x" is one invalid token rather than two tokens. */
 struct rt_span pb_text_word(struct pb_text_parser *x);
 /* Skips white space and returns the beginning of the next token. protobuf's TextFormat reports
- * there the errors that it detects only after reading the token before. */
+ * some errors at the next token, because it has already read it when it detects them. */
 const char *pb_text_next_token(struct pb_text_parser *x);
 
 /* Parses one or more adjacent quoted strings and appends their concatenation to *out. */

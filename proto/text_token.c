@@ -6,8 +6,9 @@
 #include <string.h>
 #include <strings.h>
 
-/* Computes line and column of `at`, which must not precede the `at` of the previous call. Columns
- * are counted as in protobuf: in bytes, and the column after a tab is 1 plus a multiple of 8. */
+/* Computes the line and column of `at`, which must not precede the position passed to the
+ * previous call. Columns are counted as in protobuf: in bytes, and the column after a tab is 1
+ * plus a multiple of 8. */
 static struct pb_text_place place_of(struct pb_text_parser *x, const char *at)
 {
     for (; x->known < at; x->known++) {
@@ -143,7 +144,7 @@ static struct rt_span token_at(const struct pb_text_parser *x, const char *at)
  * Reports an unexpected token with TextFormat's text. `verb` is "got" where a kind of token was
  * expected ("Expected integer, got: x"), and "found" where a certain token was expected ("Expected
  * ":", found "x"."). Bytes that no token may contain are reported first, because TextFormat's
- * tokenizer refuses them before its parser sees the token.
+ * tokenizer rejects them before its parser sees the token.
  */
 static enum rt_status unexpected(struct pb_text_parser *x, const char *what, const char *verb,
                                  const char *at)
@@ -168,15 +169,15 @@ enum rt_status pb_text_expected(struct pb_text_parser *x, const char *what, cons
     return unexpected(x, what, "got", at);
 }
 
-/* Reports that the next token is not the expected token `what`, which is given in quotes. */
+/* Reports that `what`, a token in quotes, was expected but not found. */
 enum rt_status pb_text_missing(struct pb_text_parser *x, const char *what)
 {
     pb_text_skip_space(x);
     return unexpected(x, what, "found", x->p);
 }
 
-/* Returns the position of the next token. TextFormat reports some errors only after it has read the
- * next token, so their position is that of the next token. */
+/* Returns the position of the next token. TextFormat detects some errors only after it has read
+ * the next token, and reports them at the position of that token. */
 const char *pb_text_next_token(struct pb_text_parser *x)
 {
     pb_text_skip_space(x);

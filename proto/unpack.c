@@ -9,18 +9,19 @@
 enum verdict { FINE, TOO_DEEP, IN_PIECES, HAS_NUL, TOO_LARGE, BROKEN };
 
 enum {
-    /* Size of protobuf-c's record of a parsed field, kept while the message is unpacked. The
-     * records are stored in slabs whose size doubles. */
+    /* Size of the record that protobuf-c keeps of each parsed field while it unpacks a message.
+     * The records are stored in slabs, each twice as large as the one before. */
     FIELD_BYTES = 48,
-    BLOCK_BYTES = 16, /* overhead of the memory allocator for each block */
-    /* fields per message whose repetitions are counted; the largest message has 40 */
+    BLOCK_BYTES = 16, /* bytes that the memory allocator adds to each block */
+    /* maximum number of fields per message whose repetitions are counted; the largest message
+     * type has 40 fields */
     MAX_FIELDS = 128,
 };
 
 struct look {
-    size_t left; /* bytes of memory that unpacking may still allocate */
-    /* The field that caused IN_PIECES or HAS_NUL, and the message type that it belongs to, at any
-     * depth of nesting. */
+    size_t left; /* number of bytes that unpacking may still allocate */
+    /* The field that caused the error IN_PIECES or HAS_NUL, and the message type that contains
+     * the field, at any depth of nesting. */
     const ProtobufCFieldDescriptor *offender;
     const ProtobufCMessageDescriptor *offender_of;
 };

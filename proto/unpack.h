@@ -1,10 +1,10 @@
 /*
- * Unpacks serialized protobuf messages: files, requests, responses and the runtime's own tables. No
- * other code calls protobuf-c's unpacking functions. protobuf-c trusts its input: it reads nested
- * messages by recursion without a limit, copies the message so far each time a singular message
- * field is repeated (51 s for 400 KB), and a field of two bytes may become a structure of hundreds
- * of bytes. pb_unpack therefore scans the bytes first, without allocating memory, and refuses a
- * message that exceeds PB_MAX_DEPTH, PB_MAX_PIECES or PB_MAX_GROWTH.
+ * Unpacks serialized protobuf messages: those in files, requests, responses and the runtime's own
+ * tables. No other code calls protobuf-c's unpacking functions. protobuf-c trusts its input: it
+ * reads nested messages by recursion without a limit, copies the message so far each time a
+ * singular message field is repeated (51 s for 400 KB), and a field of two bytes may become a
+ * structure of hundreds of bytes. pb_unpack therefore scans the bytes first, without allocating
+ * memory, and refuses a message that exceeds PB_MAX_DEPTH, PB_MAX_PIECES or PB_MAX_GROWTH.
  *
  * Threads: no state. The caller owns the message and frees it by pb_free.
  */
@@ -17,13 +17,13 @@
 #include "runtime/base/status.h"
 
 enum {
-    PB_MAX_DEPTH = 100, /* limit for the depth of nested messages; protobuf's own default */
-    /* How often a message may repeat a singular message field. protobuf merges the repetitions; no
-     * known writer produces any. */
+    PB_MAX_DEPTH = 100, /* maximum depth of nested messages; protobuf's own default */
+    /* How often a message may repeat a singular message field. protobuf merges the repetitions,
+     * but no known writer produces them. */
     PB_MAX_PIECES = 16,
-    /* Limit for the memory of an unpacked message, in bytes per byte of the serialized message, in
-     * addition to PB_FREE_BYTES. Measured values: 1 for a node with weights, 9 to 20 for the
-     * functions of a Keras ResNet50. */
+    /* Maximum size of an unpacked message in memory, in bytes per byte of the serialized
+     * message; PB_FREE_BYTES are added. Measured values: 1 for a node with weights, 9 to 20 for
+     * the functions of a Keras ResNet50. */
     PB_MAX_GROWTH = 64,
     PB_FREE_BYTES = 16 << 20,
 };
@@ -31,9 +31,9 @@ enum {
 /*
  * Unpacks a message, which must be freed by pb_free. Returns NULL and fills *err on failure.
  * INVALID_ARGUMENT: the message is malformed or exceeds a limit; RESOURCE_EXHAUSTED: memory ran
- * out. `what` names the bytes in the error text ("saved_model.pb"). Strings are NUL-terminated and
- * may hold any other bytes; a string that contains a NUL is refused, because C code would see only
- * its beginning. Time and memory are proportional to bytes.n.
+ * out. `what` is a name for the bytes in the error text, such as "saved_model.pb". Strings are
+ * NUL-terminated and may hold any other bytes; a string that contains a NUL is refused, because C
+ * code would see only its beginning. Time and memory are proportional to bytes.n.
  */
 void *pb_unpack(const ProtobufCMessageDescriptor *d, struct rt_span bytes, const char *what,
                 struct rt_error *err);

@@ -24,9 +24,9 @@ struct pb_field {
  * `rest` begins after it. Returns 0 at the end of the message, and -1 if the message is malformed
  * (a group, a length beyond the end, field number 0). */
 int pb_field_next(struct rt_span *rest, struct pb_field *f);
-/* Reads the next entry of the map in field `number`, with the results of pb_field_next. The field
- * may also be a repeated message with a name in field 1 and a message or bytes in field 2. Other
- * fields are skipped. A missing name or value is returned as "". */
+/* Reads the next entry of the map in field `number`, and returns the same values as
+ * pb_field_next. The field may also be a repeated message with a name in field 1 and a message
+ * or bytes in field 2. Other fields are skipped. A missing name or value is returned as "". */
 int pb_entry_next(struct rt_span *rest, uint32_t number, struct rt_span *name,
                   struct rt_span *value);
 /* Reads a varint from `rest`. Returns false if `rest` does not begin with a varint of at most 10

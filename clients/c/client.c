@@ -12,12 +12,12 @@
 
 #include "clients/c/message.h"
 
-/* arena space for the names and tables of a response, in addition to the space for its tensors */
+/* bytes of an arena for the names and tables of a response; the space for its tensors is added */
 enum { ARENA_SLACK = 1 << 20 };
 
 struct slipway_client {
     grpc_channel *channel;
-    char *authorization; /* authorization header of each request; NULL: none is sent */
+    char *authorization; /* authorization header of each request; NULL: no such header is sent */
     size_t max_message_bytes;
 };
 
@@ -84,7 +84,7 @@ struct slipway_client *slipway_client_new(const struct slipway_options *o,
         memcpy(c->authorization + sizeof "Bearer " - 1, o->token, strlen(o->token) + 1);
     }
     c->max_message_bytes = o->max_message_bytes ? o->max_message_bytes : INT32_MAX;
-    /* gRPC's API takes these arguments without const, although gRPC only reads them. */
+    /* gRPC's API declares these parameters without const, although gRPC only reads them. */
     char receive[] = GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, send[] = GRPC_ARG_MAX_SEND_MESSAGE_LENGTH;
     char backoff[] = GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS;
     char pool[] = GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, name[] = GRPC_SSL_TARGET_NAME_OVERRIDE_ARG;
@@ -157,7 +157,7 @@ static unsigned char *bytes_of(grpc_byte_buffer *buffer, size_t *n)
     return p;
 }
 
-/* Calls a unary method of the server and receives the response. Takes ownership of `request`. */
+/* Calls a unary method of the server and waits for the response. Takes ownership of `request`. */
 static enum slipway_code unary(struct slipway_client *c, const char *method, grpc_slice request,
                                int64_t timeout_ms, grpc_byte_buffer **response,
                                struct slipway_error *err)
@@ -269,7 +269,7 @@ struct given {
         struct slipway_answer response;
         struct slipway_status status;
         struct slipway_metadata metadata;
-    } is; /* must be the first member: its address is that of struct given */
+    } is; /* must be first, because a pointer to it is converted to struct given */
     struct rt_arena *arena;
 };
 
@@ -350,7 +350,7 @@ const struct slipway_tensor *slipway_output(const struct slipway_answer *a, cons
     return NULL;
 }
 
-/* Sends a small request that names a model, and receives the response. */
+/* Sends a request that only names a model, and waits for the response. */
 static enum slipway_code query(struct slipway_client *c, const char *method,
                                void (*write)(struct rt_bytes *, const struct slipway_model *),
                                const struct slipway_model *model, const struct slipway_call *call,

@@ -1,6 +1,6 @@
 /*
- * Example of a client: queries a server about the model half_plus_two, and requests predictions for
- * the given numbers. Usage:
+ * An example client that queries a server about the model half_plus_two, and requests predictions
+ * for the given numbers. Usage:
  *     slipway_example HOST:PORT [NUMBER...]
  * To build the example outside of this source tree:
  *     cc example.c $(pkg-config --cflags --libs slipway-client)

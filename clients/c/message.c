@@ -50,8 +50,9 @@ static size_t varint_size(uint64_t v)
     return n;
 }
 
-/* Appends a small message as a field of a larger one, and clears the buffer of the small message.
- * The small message is first written to a buffer of its own, because its length precedes it. */
+/* Appends a small message as a field of a larger one, and clears the buffer of the small
+ * message. The small message needs a separate buffer, because its length is written before its
+ * contents. */
 static void put_message(struct rt_bytes *out, uint32_t number, struct rt_bytes *inner)
 {
     cl_put_bytes(out, number, inner->p, inner->n);
@@ -97,7 +98,7 @@ static enum rt_status check_tensor(const struct slipway_tensor *t, int64_t *coun
     return RT_OK;
 }
 
-/* Writes the fields of a TensorProto that precede the values: data type and shape. */
+/* Writes the fields of a TensorProto that precede the values, namely data type and shape. */
 static void write_shape(struct rt_bytes *out, const struct slipway_tensor *t)
 {
     struct rt_bytes shape, dim;
@@ -122,8 +123,8 @@ static size_t value_bytes(const struct slipway_tensor *t, int64_t count)
     return n;
 }
 
-/* Returns the length of a serialized tensor. The length is computed before the values are written,
- * because large values would otherwise be copied twice. */
+/* Returns the length of a serialized tensor. The length is computed before the values are
+ * written, so that large values need not be copied twice. */
 static size_t tensor_bytes(const struct rt_bytes *head, const struct slipway_tensor *t, size_t n)
 {
     return head->n + (t->dtype == SLIPWAY_STRING ? n : n ? 1 + varint_size(n) + n : 0);
@@ -174,7 +175,8 @@ static int by_name(const void *a, const void *b)
                   (*(const struct slipway_tensor *const *)b)->name);
 }
 
-/* Refuses inputs with the same name: a protobuf map would silently keep only one of the two. */
+/* Fails if two inputs have the same name, because a protobuf map would silently keep only one of
+ * them. */
 static enum rt_status check_names(const struct slipway_tensor *inputs, int n, struct rt_error *err)
 {
     const struct slipway_tensor **sorted = calloc((size_t)n + 1, sizeof *sorted);
@@ -243,7 +245,8 @@ enum rt_status cl_write_reload_request(struct rt_bytes *out, const char *config,
 
 /* ---- reading tensors ---- */
 
-/* The TensorProto field that holds the values of a data type, and the encoding of these values. */
+/* Names the TensorProto field that holds the values of a data type, and the encoding of these
+ * values. */
 enum values_kind { AS_VARINT, AS_FIXED32, AS_FIXED64, AS_STRINGS };
 struct values_field {
     uint32_t number;
@@ -307,7 +310,8 @@ static enum rt_status read_shape(struct rt_span message, struct slipway_tensor *
     return more < 0 ? not_a(err, "TensorShapeProto") : RT_OK;
 }
 
-/* Writes the lowest `size` bytes of a value that was read from the wire as one element. */
+/* Writes a value that was read from the wire as one element, which consists of the lowest `size`
+ * bytes of the value. */
 static void put_element(char *dst, size_t size, int dtype, uint64_t v)
 {
     if (dtype == SLIPWAY_BOOL)
@@ -328,7 +332,7 @@ static int64_t read_values(struct rt_span message, struct values_field field, in
     while (pb_field_next(&message, &f) > 0) {
         if (f.number != field.number)
             continue;
-        if (f.type != PB_BYTES) { /* the field is not packed: it holds one value */
+        if (f.type != PB_BYTES) { /* a field that is not packed holds one value */
             if (n < capacity)
                 put_element(dst + (size_t)n * size, size, dtype, f.value);
             n += n < capacity;
@@ -478,7 +482,7 @@ static int tensors_by_name(const void *a, const void *b)
                   ((const struct slipway_tensor *)b)->name);
 }
 
-/* Reads one entry of a map<string, TensorProto>. */
+/* Reads one entry of a map<string, TensorProto> field. */
 static enum rt_status read_named(struct rt_span entry, struct rt_arena *arena, size_t *budget,
                                  struct slipway_tensor *out, struct rt_error *err)
 {

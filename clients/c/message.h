@@ -1,7 +1,7 @@
 /*
  * Converts between the client's structs and serialized messages of PredictionService and
- * ModelService. Messages from the server are not trusted: before memory is allocated for a size
- * that a message claims, the size is compared with a budget.
+ * ModelService. Messages from the server are not trusted: before memory is allocated according to a
+ * size in a message, the size is compared with a budget.
  *
  * Threads: pure functions. Results live in the caller's arena and never point into the message.
  */
@@ -15,7 +15,7 @@
 
 /* ---- requests are appended to *out; out of memory: out->failed is set ---- */
 
-/* Appends a PredictRequest to *out. INVALID_ARGUMENT: an input cannot be sent. */
+/* Appends a PredictRequest to *out. Fails with INVALID_ARGUMENT if an input cannot be sent. */
 enum rt_status cl_write_predict(struct rt_bytes *out, const struct slipway_model *model,
                                 const struct slipway_tensor *inputs, int n_inputs,
                                 const char *const *outputs, int n_outputs, struct rt_error *err);
@@ -30,8 +30,8 @@ void cl_put_bytes(struct rt_bytes *out, uint32_t number, const void *p, size_t n
 
 /* ---- responses; DATA_LOSS with a reason: the response is malformed ---- */
 
-/* Reads a PredictResponse. *budget is the number of bytes that tensors may still occupy; it is
- * reduced by the bytes of the tensors that were read. */
+/* Reads a PredictResponse. *budget is the number of bytes that tensors may still occupy, and is
+ * reduced by the size of the tensors that were read. */
 enum rt_status cl_read_predict(struct rt_span message, struct rt_arena *arena, size_t *budget,
                                struct slipway_answer *out, struct rt_error *err);
 /* Reads a TensorProto. out->name is left unchanged. */

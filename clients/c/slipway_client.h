@@ -16,8 +16,8 @@
  * returns a code. If the code is not SLIPWAY_OK, the call has written an error text to *err (never
  * NULL), and its result is NULL. Zero is the default of every struct field.
  *
- * Threads: any number of threads may use a client at once. The caller owns the result of its call.
- * Arguments are only read during the call; the client keeps no pointers to them.
+ * Threads: any number of threads may use a client at the same time. The caller owns the result of
+ * its call. Arguments are only read during the call; the client keeps no pointers to them.
  */
 #ifndef SLIPWAY_CLIENT_H
 #define SLIPWAY_CLIENT_H
@@ -79,13 +79,13 @@ enum slipway_dtype {
     SLIPWAY_UINT32 = 22,     /* uint32_t */
     SLIPWAY_UINT64 = 23,     /* uint64_t */
 };
-const char *slipway_dtype_name(int dtype); /* name such as "DT_FLOAT", or "DT_INVALID" */
-size_t slipway_dtype_size(int dtype);      /* bytes of an element in memory; 0: unknown `dtype` */
+const char *slipway_dtype_name(int dtype); /* returns a name such as "DT_FLOAT", or "DT_INVALID" */
+size_t slipway_dtype_size(int dtype);      /* size of an element in bytes; 0: unknown type */
 
 enum { SLIPWAY_MAX_RANK = 32 };
 
 struct slipway_string {
-    const char *p; /* arbitrary bytes; in results, p[n] is NUL */
+    const char *p; /* arbitrary bytes; in results, the string is followed by a NUL byte at p[n] */
     size_t n;
 };
 
@@ -112,11 +112,11 @@ struct slipway_options {
     const char *address; /* "HOST:PORT", "unix:/path", or another gRPC target */
     bool tls;            /* false: plain text */
     /* PEM texts, not paths. `ca` holds the certificate authorities to trust instead of the
-     * system's. `cert` and `key` identify the client; either both or neither must be set. */
+     * system's. `cert` and `key` identify the client; set both of them or neither. */
     const char *ca, *cert, *key;
-    const char *server_name;  /* expected name in the certificate; NULL: the address's */
+    const char *server_name;  /* name in the server's certificate; NULL: that in the address */
     const char *token;        /* bearer token of each call, or NULL */
-    size_t max_message_bytes; /* limit for a response, and for its tensors; 0: 2 GiB - 1 */
+    size_t max_message_bytes; /* maximum size of a response, and of its tensors; 0: 2 GiB - 1 */
     bool own_connection;      /* share no connection with other clients */
 };
 
@@ -141,14 +141,14 @@ struct slipway_model {
 
 struct slipway_call {
     int64_t timeout_ms;         /* time until the call fails with DEADLINE_EXCEEDED; 0: no limit */
-    const char *const *outputs; /* outputs that predict returns; NULL: all of the signature */
+    const char *const *outputs; /* names of the outputs to return; NULL: all of the signature */
     int n_outputs;
 };
 
 /* ---- predict ---- */
 
 struct slipway_answer {
-    const char *model, *signature; /* the names in the response */
+    const char *model, *signature; /* names of the model and the signature in the response */
     int64_t version;
     int n_outputs;
     const struct slipway_tensor *outputs; /* sorted by name; data is aligned for its element type */
@@ -200,7 +200,7 @@ void slipway_status_free(struct slipway_status *s); /* NULL is fine */
 
 /* ---- metadata ---- */
 
-struct slipway_input {       /* an input or an output of a signature */
+struct slipway_input {       /* describes an input or an output of a signature */
     const char *name;        /* name of the input or output in the signature */
     const char *tensor_name; /* name of the tensor in the graph, such as "x:0" */
     int dtype;
@@ -227,7 +227,7 @@ void slipway_metadata_free(struct slipway_metadata *m); /* NULL is fine */
 /* ---- reload ---- */
 
 /*
- * Replaces the server's complete model configuration by `config`, the text of a model config file
+ * Replaces the server's entire model configuration with `config`, the text of a model config file
  * ("model_config_list { config { ... } }"). Returns when every new model is served or has failed.
  * INVALID_ARGUMENT: the text is malformed ("LINE:COLUMN: reason") and was not sent.
  */
@@ -238,7 +238,7 @@ enum slipway_code slipway_reload(struct slipway_client *c, const char *config,
 
 /*
  * Calls a unary method ("/package.Service/Method") with a serialized request. *out receives the
- * serialized response, which must be freed by free(); it is not NULL even if the response is empty.
+ * serialized response, to be freed by free(); it is not NULL even if the response is empty.
  */
 enum slipway_code slipway_unary(struct slipway_client *c, const char *method, const void *request,
                                 size_t n, const struct slipway_call *call, unsigned char **out,

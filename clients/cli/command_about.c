@@ -36,7 +36,7 @@ static int begin(struct about *a, const struct cl_usage *usage, int argc, const 
         return code;
     if (!words->n && strcmp(usage->command, "status") == 0 &&
         strcmp(a->target.server, "grpc://127.0.0.1:8500") == 0)
-        a->target.server = "http://127.0.0.1:8501"; /* only the REST API lists all models */
+        a->target.server = "http://127.0.0.1:8501"; /* only the REST API can list all models */
     a->arena = rt_arena_new(SIZE_MAX);
     *err = (struct rt_error){.arena = a->arena};
     enum rt_status st = a->arena ? cl_remote_open(&a->remote, &a->target, a->arena, err)
@@ -109,7 +109,8 @@ static enum rt_status resolve_label(struct about *a, struct slipway_model *model
     return RT_OK;
 }
 
-/* `are_listed`: the names are the server's own list, in which a model may have no version yet. */
+/* `are_listed` is set if the names come from the server's own list, which may contain models
+ * without any version yet. */
 static enum rt_status each_status(struct about *a, const char **names, int n, bool are_listed,
                                   bool *all_served, json_t *json, struct rt_error *err)
 {
@@ -292,7 +293,8 @@ static int64_t models_in(const char *text)
 int cl_command_reload(int argc, const char *const *argv)
 {
     struct about a = {.target = CL_TARGET_DEFAULTS};
-    a.target.timeout_s = 600; /* long, because the server loads the models during the call */
+    /* The timeout is long, because the server loads the models during the call. */
+    a.target.timeout_s = 600;
     const struct cl_flag_set sets[] = {{cl_target_flags, CL_N_TARGET_FLAGS, &a.target}};
     const struct cl_usage usage = {
         .command = "reload",

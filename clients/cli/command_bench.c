@@ -26,13 +26,13 @@ struct bench {
     bool no_check, json, progress, raw;
 
     struct rt_arena *arena;
-    struct cl_remote remote; /* used only for calls before the measurement */
+    struct cl_remote remote; /* used only for the calls that precede the measurement */
     struct slipway_model model;
     int n_shots;
     struct cl_shot shots[MAX_VARIANTS];
 
     struct rt_mutex mu;
-    struct rt_tfrecord *log; /* `log`, `log_err` and n_skipped are guarded by mu */
+    struct rt_tfrecord *log; /* mu guards `log`, `log_err` and n_skipped */
     struct rt_error log_err;
     int64_t n_skipped;
 };
@@ -245,7 +245,7 @@ static enum rt_status random_shots(struct bench *b, struct rt_error *err)
     return st;
 }
 
-/* Sends each request once before the load starts, and records its response as the expected one. */
+/* Sends each request once before the load starts, and records the response as the one to expect. */
 static enum rt_status query_alone(struct bench *b, struct rt_error *err)
 {
     struct rt_bytes response;
@@ -472,7 +472,7 @@ int cl_command_bench(int argc, const char *const *argv)
     set_defaults(b, &load);
     enum rt_status st =
         b->arena ? prepare(b, &words, &load, &err) : rt_fail_memory(&err, "measuring", 0);
-    cl_remote_close(&b->remote); /* the load opens its own connections */
+    cl_remote_close(&b->remote); /* the load generator opens its own connections */
     if (!st)
         st = cl_load_run(&load, &result, &err);
     if (!st && b->replay && b->log_err.code != RT_OUT_OF_RANGE && b->log_err.code)

@@ -20,7 +20,8 @@ struct predict {
 
     struct cl_remote remote;
     struct slipway_model model;
-    const struct slipway_signature *signature; /* NULL: not yet requested from the server */
+    /* NULL until the metadata was requested from the server. */
+    const struct slipway_signature *signature;
     struct cl_input input;
     struct rt_arena *arena;
 };
@@ -158,7 +159,8 @@ static enum rt_status over_grpc(struct predict *p, struct rt_error *err)
 
 /* ---- over REST ---- */
 
-/* Keeps only the outputs that --output names, in the order of these flags. */
+/* Removes all outputs except those that --output names, which are put in the order of these
+ * flags. */
 static enum rt_status choose(const struct predict *p, struct slipway_tensor *outputs, int *n,
                              struct rt_error *err)
 {
@@ -220,7 +222,7 @@ static enum rt_status examples_call(struct predict *p, const char **suffix, stru
     const struct slipway_signature *s;
     json_t *v;
     if (cl_json_load(rt_span_str(p->input.json), &v, &ignored))
-        return RT_OK; /* the JSON is malformed; the server will report the error */
+        return RT_OK; /* the JSON is malformed, which the server will report */
     const char *named = json_string_value(json_object_get(v, "signature_name"));
     bool is_examples = json_is_array(json_object_get(v, "examples"));
     if (named && !model.signature)

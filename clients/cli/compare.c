@@ -129,7 +129,7 @@ static bool json_differs(struct rt_error *why, const json_t *a, const json_t *b)
 /* State of a comparison of two JSON responses. An output is the value of a key, either in one
  * object (columns) or in each row. */
 struct outputs {
-    json_t *largest; /* maps each output to the result of rt_tolerance_largest */
+    json_t *largest; /* maps the name of each output to the result of rt_tolerance_largest */
     double tolerance;
 };
 
@@ -281,8 +281,8 @@ static bool same_message(const ProtobufCMessage *a, const ProtobufCMessage *b, d
     return true;
 }
 
-/* Returns the larger of `largest` and the magnitudes in one value of a field, as computed by
- * rt_tolerance_largest. */
+/* Returns the larger of `largest` and the largest magnitude among the values of a field, as
+ * computed by rt_tolerance_largest. */
 static double largest_value(const ProtobufCFieldDescriptor *f, const void *p, double largest)
 {
     const ProtobufCMessage *m;
@@ -334,7 +334,7 @@ static bool same_messages(const ProtobufCMessageDescriptor *d, struct rt_span go
 
 /* ---- responses ---- */
 
-/* field number of `outputs` in PredictResponse and of `tensor` in SessionRunResponse */
+/* field number both of `outputs` in PredictResponse and of `tensor` in SessionRunResponse */
 enum { OUTPUTS = 1 };
 
 static bool same_entry(struct rt_span name, struct rt_span got, struct rt_span want,

@@ -20,13 +20,13 @@
 bool cl_same_tensor(const struct slipway_tensor *got, const struct slipway_tensor *want,
                     double tolerance, struct rt_error *why);
 bool cl_same_json(json_t *got, json_t *want, double tolerance, struct rt_error *why);
-/* Compares two serialized responses. `type` is the type of the request log and selects the message
- * type. */
+/* Compares two serialized responses. `type` is the type of the PredictionLog record and
+ * determines the message type. */
 bool cl_same_responses(enum pb_log_type type, struct rt_span got, struct rt_span want,
                        double tolerance, struct rt_error *why);
 
-/* Returns the path of the gRPC method whose calls are recorded as logs of `type`, or NULL if these
- * calls cannot be replayed. */
+/* Returns the path of the gRPC method whose calls are recorded as logs of `type`, or NULL if
+ * logs of this type cannot be replayed. */
 const char *cl_log_method(enum pb_log_type type);
 
 #endif

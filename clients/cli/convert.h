@@ -17,7 +17,7 @@ enum rt_status cl_convert(struct slipway_tensor *t, int dtype, struct rt_arena *
 
 /* Reads one element of a tensor as a double. Integers beyond 2^53 are rounded. */
 double cl_get_real(int dtype, const void *p);
-/* Writes `v` as one value. Returns false if the type cannot represent `v`. */
+/* Writes `v` as an element of a tensor. Returns false if the tensor's type cannot represent `v`. */
 bool cl_set_real(int dtype, void *p, double v);
 bool cl_set_integer(int dtype, void *p, int64_t v);
 bool cl_is_real(int dtype);

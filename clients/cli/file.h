@@ -1,4 +1,4 @@
-/* Reads files named on the command line. Threads: no state. */
+/* Reads files named on the command line. Threads: any; the functions keep no state. */
 #ifndef CL_FILE_H
 #define CL_FILE_H
 

@@ -1,7 +1,7 @@
 /*
- * Parses the arguments of a command by tables. A table row describes one flag: its name, kind,
- * offset in the command's struct, and `--help` text. Flags are written as --name=value or --name
- * value, switches as --name.
+ * Parses the arguments of a command according to tables. A table row describes one flag: its name,
+ * kind, offset in the command's struct, and `--help` text. Flags are written as --name=value or
+ * --name value, switches as --name.
  */
 #ifndef CL_FLAGS_H
 #define CL_FLAGS_H
@@ -30,7 +30,7 @@ struct cl_flag {
     const char *name; /* "--server" */
     enum cl_flag_kind kind;
     size_t offset;
-    /* name of the value in `--help`, such as "URL", and text of the flag */
+    /* name of the value in `--help`, such as "URL", and help text of the flag */
     const char *value, *help;
     int64_t min;
 };
@@ -51,9 +51,9 @@ struct cl_usage {
     int n_sets;
 };
 
-/* Parses the arguments into the structs of u->sets, and collects the arguments that are not flags
- * in `words`. Returns -1 if the command should run, otherwise the exit status of the process; in
- * that case the function has printed the help or an error. */
+/* Parses the arguments into the structs of u->sets, and collects the arguments that are not
+ * flags in `words`. Returns -1 if the command should run. Otherwise prints the help or an error
+ * and returns the exit status of the process. */
 int cl_flags_parse(const struct cl_usage *u, int argc, const char *const *argv,
                    struct cl_list *words);
 

@@ -60,7 +60,7 @@ static bool trust(SSL_CTX *ctx, const char *ca)
     }
     BIO_free(bio);
     if (n)
-        ERR_clear_error(); /* the end of the PEM text leaves an error in OpenSSL's queue */
+        ERR_clear_error(); /* reaching the end of the PEM text leaves an error in OpenSSL's queue */
     return n > 0;
 }
 
@@ -282,8 +282,8 @@ static enum rt_status put(struct cl_http *h, struct rt_span bytes, int64_t deadl
     return st;
 }
 
-/* Receives up to BLOCK bytes into h->block. *n receives their number, or 0 if the server has closed
- * the connection. */
+/* Receives up to BLOCK bytes into h->block. *n receives the number of bytes, or 0 if the server
+ * has closed the connection. */
 static enum rt_status get(struct cl_http *h, size_t *n, int64_t deadline_ns, struct rt_error *err)
 {
     for (;;) {
@@ -324,8 +324,8 @@ static enum rt_status exchange(struct cl_http *h, struct rt_span head, struct rt
 {
     struct rt_error put_err = {0};
     size_t n, used;
-    /* A server may refuse a request before it has read the whole body. The response to that request
-     * takes precedence over the error from sending it. */
+    /* A server may reject a request before it has read the entire body. Its response takes
+     * precedence over the error from sending the request. */
     enum rt_status sent = put(h, head, deadline_ns, &put_err), st = RT_OK;
     if (!sent)
         sent = put(h, body, deadline_ns, &put_err);
@@ -345,7 +345,7 @@ static enum rt_status exchange(struct cl_http *h, struct rt_span head, struct rt
         *nothing = false;
         st = cl_http_response_feed(a, h->block, n, &used, err);
         if (!st && used < n)
-            a->keep_alive = false; /* the server sent more bytes than the response has */
+            a->keep_alive = false; /* the server sent more bytes than belong to the response */
     }
     if (st && sent) {
         rt_error_copy(err, &put_err);
@@ -372,7 +372,8 @@ enum rt_status cl_http_request(struct cl_http *h, const char *method, const char
     if (body.n || strcmp(method, "POST") == 0)
         rt_bytes_addf(&head, "Content-Type: application/json\r\nContent-Length: %zu\r\n", body.n);
     rt_bytes_adds(&head, "\r\n");
-    if (body.n && body.n <= SMALL_BODY) { /* send head and body in one packet */
+    /* Send the head and the body of the request in one packet. */
+    if (body.n && body.n <= SMALL_BODY) {
         rt_bytes_add(&head, body.p, body.n);
         body.n = 0;
     }

@@ -15,9 +15,11 @@ struct cl_http;
 struct cl_http_options {
     const char *host, *port;
     bool tls;
-    const char *ca, *cert, *key; /* PEM texts of the CA, certificate and key; NULL: not set */
-    const char *server_name;     /* name expected in the server's TLS certificate; NULL: the host */
-    const char *token;           /* bearer token, sent as "Authorization: Bearer TOKEN" */
+    /* PEM texts of the CA certificates, the client's certificate and its key; NULL: not set. */
+    const char *ca, *cert, *key;
+    /* Name that the server's TLS certificate must contain; NULL: the host. */
+    const char *server_name;
+    const char *token; /* bearer token, sent as "Authorization: Bearer TOKEN" */
     size_t max_body;
 };
 

@@ -76,7 +76,7 @@ static enum rt_status header(struct cl_http_response *a, struct rt_error *err)
 static void headers_end(struct cl_http_response *a)
 {
     bool keeps = a->keep_alive;
-    if (a->status / 100 == 1) { /* after an interim response (1xx) the final one follows */
+    if (a->status / 100 == 1) { /* an interim response (1xx) is followed by the final one */
         a->stage = CL_HTTP_STATUS_LINE;
         a->has_length = a->is_chunked = false;
         a->left = 0;
@@ -157,7 +157,7 @@ static enum rt_status feed_line(struct cl_http_response *a, const char **p, cons
     if (!nl)
         return RT_OK;
     if (!a->line.p)
-        rt_bytes_adds(&a->line, ""); /* makes line.p an empty string instead of NULL */
+        rt_bytes_adds(&a->line, ""); /* ensure that line.p is not NULL even if the line is empty */
     if (!rt_bytes_reserve(&a->line, 1))
         return rt_fail(err, RT_RESOURCE_EXHAUSTED, "a line of the answer is too long");
     if (a->line.n && a->line.p[a->line.n - 1] == '\r')

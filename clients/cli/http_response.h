@@ -12,11 +12,12 @@
 enum cl_http_stage {
     CL_HTTP_STATUS_LINE,
     CL_HTTP_HEADERS,
-    CL_HTTP_BODY,     /* `left` bytes of the body remain, or the body ends with the connection */
-    CL_HTTP_SIZE,     /* the line with a chunk's size */
-    CL_HTTP_CHUNK,    /* `left` bytes of a chunk remain */
-    CL_HTTP_CRLF,     /* the line end after a chunk */
-    CL_HTTP_TRAILERS, /* the trailers after the last chunk */
+    /* Reading a body of which `left` bytes remain, or which ends with the connection. */
+    CL_HTTP_BODY,
+    CL_HTTP_SIZE,     /* reading the line with a chunk's size */
+    CL_HTTP_CHUNK,    /* reading a chunk of which `left` bytes remain */
+    CL_HTTP_CRLF,     /* reading the line end after a chunk */
+    CL_HTTP_TRAILERS, /* reading the trailers after the last chunk */
     CL_HTTP_DONE,
 };
 
@@ -27,7 +28,7 @@ struct cl_http_response {
     bool keep_alive; /* whether the connection can be used for another request */
     bool has_length, is_chunked;
     uint64_t left;
-    struct rt_bytes line; /* the line that is being received */
+    struct rt_bytes line; /* part of the current line that has been received */
     struct rt_bytes body;
     int n_headers;
 };
@@ -42,8 +43,8 @@ void cl_http_response_clear(struct cl_http_response *a);
  * large. */
 enum rt_status cl_http_response_feed(struct cl_http_response *a, const char *p, size_t n,
                                      size_t *used, struct rt_error *err);
-/* Reports to the parser that the connection has ended. This completes a body without a length; any
- * other incomplete response is truncated and fails with UNAVAILABLE. */
+/* Reports to the parser that the connection has ended. The end completes a body that has no
+ * length; any other incomplete response is truncated, and the call fails with UNAVAILABLE. */
 enum rt_status cl_http_response_end(struct cl_http_response *a, struct rt_error *err);
 
 #endif

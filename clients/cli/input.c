@@ -156,7 +156,7 @@ static bool text_is_whole(const char *text)
     struct rt_error ignored = {0};
     json_t *v;
     if (cl_json_load(rt_span_str(text), &v, &ignored))
-        return true; /* the JSON is malformed; the server will report the error */
+        return true; /* the JSON is malformed, which the server will report */
     bool whole = is_whole(v);
     json_decref(v);
     return whole;
@@ -177,7 +177,7 @@ const char *cl_input_body(const struct cl_input *in, bool is_known_whole, const 
         cl_json_text(&out, signature, strlen(signature));
         rt_bytes_adds(&out, ", ");
     }
-    if (whole) /* if a key occurs twice, the server uses the first value */
+    if (whole) /* as in the server, the first value counts if a key occurs twice */
         rt_bytes_adds(&out, text + 1);
     else {
         rt_bytes_addf(&out, "\"%s\": ", *text == '[' ? "instances" : "inputs");

@@ -18,7 +18,7 @@ struct cl_input {
  * Reads the inputs of a command. `words` are file names, "-" (standard input), or JSON texts;
  * `named` are ALIAS=FILE. The kind of an input depends on its contents and name: .npy and .npz
  * files are tensors; JSON is the content of a .json file, of standard input, or of the word itself;
- * every other file becomes one string of a string tensor. With `is_raw` all files become strings.
+ * every other file becomes one element of a string tensor. With `is_raw` all files become strings.
  */
 enum rt_status cl_input_read(const struct cl_list *words, const struct cl_list *named, bool is_raw,
                              struct rt_arena *arena, struct cl_input *out, struct rt_error *err);

@@ -381,7 +381,8 @@ static void put_element(struct rt_bytes *out, int dtype, const void *p)
         rt_bytes_addf(out, "%llu", (unsigned long long)u);
         break;
     case SLIPWAY_COMPLEX64:
-    /* TensorFlow Serving has no JSON format for complex numbers; this client writes a pair */
+    /* TensorFlow Serving has no JSON format for complex numbers; this client writes each as a
+     * pair of numbers */
     case SLIPWAY_COMPLEX128: {
         int part = dtype == SLIPWAY_COMPLEX64 ? SLIPWAY_FLOAT : SLIPWAY_DOUBLE;
         rt_bytes_addc(out, '[');
@@ -400,7 +401,8 @@ static void put_element(struct rt_bytes *out, int dtype, const void *p)
     }
 }
 
-/* Writes the sub-tensor at `depth` whose elements begin at *at, and advances *at past them. */
+/* Writes the part of a tensor below dimension `depth` whose elements begin at *at, and advances
+ * *at past them. */
 static void put_part(struct rt_bytes *out, const struct slipway_tensor *t, int depth,
                      const char **at)
 {

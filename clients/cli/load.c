@@ -13,20 +13,22 @@ struct load;
 struct thread {
     struct load *load;
     pthread_t id;
-    struct cl_remote *remote; /* a connection for each thread (REST), or shared by threads (gRPC) */
+    /* Connection to the server: one per thread over REST, shared by threads over gRPC. */
+    struct cl_remote *remote;
     struct cl_histogram latency, service;
     _Atomic int64_t n_ok, n_failed, n_wrong, n_late;
 };
 
 struct load {
     const struct cl_load *options;
-    int64_t start_ns, measure_ns, end_ns; /* only responses from measure_ns on are counted */
+    /* Successful responses are counted only if their shots were due at measure_ns or later. */
+    int64_t start_ns, measure_ns, end_ns;
     _Atomic int64_t next;
     _Atomic bool stop;
     _Atomic int n_running;
     struct rt_mutex mu;
-    struct rt_cond over;      /* signalled when no thread runs any more (n_running is 0) */
-    struct cl_result *result; /* the faults in `result` are guarded by mu */
+    struct rt_cond over;      /* signalled when the last thread has ended (n_running is 0) */
+    struct cl_result *result; /* mu guards the faults in `result` */
 };
 
 /* ---- judging ---- */
@@ -133,7 +135,8 @@ static void *run_thread(void *arg)
         if (options->rate > 0 && sent - due > LATE_NS)
             atomic_fetch_add(&t->n_late, 1);
         judge(t, &shot, &response, st, &err);
-        if (st == RT_UNAVAILABLE) /* avoid a busy loop while nothing listens at the address */
+        /* Do not retry in a busy loop while nothing listens at the address. */
+        if (st == RT_UNAVAILABLE)
             sleep_until(rt_now_ns() + 1000000);
     }
     rt_bytes_clear(&response);
@@ -221,8 +224,8 @@ static enum rt_status run(struct load *l, struct thread *threads, struct cl_remo
 {
     const struct cl_load *a = l->options;
     enum rt_status st = RT_OK;
-    /* Each thread gets an HTTP connection of its own, because HTTP/1.1 carries one request at a
-     * time. gRPC connections carry many requests and are shared. */
+    /* Each thread opens its own HTTP connection, because HTTP/1.1 carries one request at a time.
+     * gRPC connections carry many requests and are shared. */
     bool is_rest = strncmp(a->target->server, "http", 4) == 0;
     int64_t n = is_rest || a->n_connections > a->n_threads ? a->n_threads : a->n_connections;
     for (int64_t i = 0; i < n && !st; i++)

@@ -20,7 +20,8 @@ enum { CL_MAX_THREADS = 1024 };
 struct cl_source {
     /*
      * Fills *out with shot number `i` of the run. Returns false if there are no more shots. `kept`
-     * is a buffer of the calling thread that the shot may point to. Called by many threads at once.
+     * is a buffer of the calling thread that the shot may point to. May be called by several
+     * threads at the same time.
      */
     bool (*next)(void *arg, int64_t i, struct cl_shot *out, struct rt_bytes *kept);
     void *arg;
@@ -31,7 +32,7 @@ struct cl_load {
     struct cl_source source;
     double rate; /* requests per second; 0 selects a closed loop */
     int64_t n_threads, n_connections;
-    /* if `seconds` is 0, the load ends with the source or after max_shots */
+    /* if `seconds` is 0, the load ends when the source has no more shots or after max_shots */
     double warmup_s, seconds;
     int64_t max_shots; /* 0: no limit */
     /* tolerance for comparing responses; if negative, responses are not compared */
@@ -47,13 +48,13 @@ struct cl_fault {
 };
 
 struct cl_result {
-    double seconds; /* duration of the measurement */
-    /* n_late counts shots sent more than 1 ms after they were due */
+    double seconds; /* duration of the measurement in nanoseconds */
+    /* n_late: number of shots sent more than 1 ms after they were due */
     int64_t n_ok, n_failed, n_wrong, n_late;
     /* `latency` is measured from the due time of a shot, `service` from the time it was sent. */
     struct cl_histogram *latency, *service;
     int n_faults;
-    struct cl_fault faults[CL_MAX_FAULTS]; /* failed calls, counted by status code */
+    struct cl_fault faults[CL_MAX_FAULTS]; /* number of failed calls by status code */
     char first_wrong[CL_FAULT_TEXT];
 };
 

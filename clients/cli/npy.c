@@ -18,7 +18,7 @@ bool cl_is_npy(struct rt_span file)
 
 struct header {
     char order, kind; /* byte order: '<' or '>'; kind: 'f', 'i', 'u', 'b', 'c', 'S' or 'U' */
-    int64_t width;    /* number after the kind, e.g. 4 in "<f4" */
+    int64_t width;    /* element size that follows the kind, e.g. 4 in "<f4" */
     bool is_fortran;
     int rank;
     int64_t dim[SLIPWAY_MAX_RANK];
@@ -71,7 +71,7 @@ static bool read_dims(const char *p, struct header *h)
             return true;
         if (h->rank == SLIPWAY_MAX_RANK || (h->dim[h->rank++] = number(&p)) < 0)
             return false;
-        if (*p == 'L') /* suffix of integers written by Python 2 */
+        if (*p == 'L') /* Python 2 appends an L to long integers */
             p++;
         if (*p != ',' && *p != ')' && *p != ' ')
             return false;
@@ -181,7 +181,7 @@ static struct slipway_string text_of(const unsigned char *p, size_t width, bool 
         else
             rt_bytes_addc(&utf8, '\0');
         if (c)
-            kept = utf8.n; /* trailing zeros are padding */
+            kept = utf8.n; /* trailing NULs are padding and are dropped */
     }
     struct slipway_string s = {NULL, kept};
     if (!utf8.failed)
@@ -206,8 +206,8 @@ enum rt_status cl_npy_read(struct rt_span file, struct rt_arena *arena, struct s
                        h.kind >= ' ' && h.kind < 127 ? h.kind : '?', (long long)h.width);
     int64_t count = slipway_count(out);
     size_t width = h.kind == 'U' ? (size_t)h.width * 4 : (size_t)h.width;
-    /* Strings of length 0 take no bytes in the file but do take memory, so their number has a
-     * separate limit. */
+    /* Strings of length 0 occupy no bytes in the file but do occupy memory, so their number has
+     * a separate limit. */
     if (count < 0 || (uint64_t)count > file.n / (width ? width : 1) + (width ? 0 : 4096))
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "the .npy file has too few bytes for what its header says");

@@ -4,9 +4,9 @@
  * fixed length (bytes, or Unicode, which becomes UTF-8), in row-major or column-major order.
  * Pickled objects are refused.
  *
- * Threads: pure functions. Tensors are allocated in the caller's arena, whose cap limits their
- * memory. Before memory is allocated for a size that a file claims, the size is compared with the
- * number of bytes in the file.
+ * Threads: pure functions. Tensors are allocated in the caller's arena, whose maximum size limits
+ * their memory. Before memory is allocated according to a size in a file, the size is compared with
+ * the number of bytes in the file.
  */
 #ifndef CL_NPY_H
 #define CL_NPY_H
@@ -24,7 +24,7 @@ bool cl_is_npz(struct rt_span file);
 enum rt_status cl_npy_read(struct rt_span file, struct rt_arena *arena, struct slipway_tensor *out,
                            struct rt_error *err);
 /* Reads each array of an .npz archive as a tensor named like the archive's entry without ".npy".
- * `max_bytes` limits the size of all inflated arrays together. */
+ * `max_bytes` limits the total size of all inflated arrays. */
 enum rt_status cl_npz_read(struct rt_span file, size_t max_bytes, struct rt_arena *arena,
                            struct slipway_tensor **out, int *n, struct rt_error *err);
 

@@ -36,7 +36,7 @@ static bool inflate_all(struct rt_span in, unsigned char *out, size_t n)
     z_stream z = {0};
     if (in.n > UINT32_MAX || n > UINT32_MAX || inflateInit2(&z, -15) != Z_OK)
         return false;
-    /* zlib only reads the input, although it declares the pointer without const. */
+    /* zlib only reads the input, although its struct has a pointer without const. */
     memcpy(&z.next_in, &in.p, sizeof z.next_in);
     z.avail_in = (uInt)in.n;
     z.next_out = out;
@@ -87,8 +87,8 @@ static enum rt_status unpack(const struct entry *e, size_t max_bytes, struct rt_
                              struct rt_span *out, struct rt_error *err)
 {
     *out = e->packed;
-    /* The limit also counts entries that are not compressed, because many entries may refer to the
-     * same bytes. */
+    /* Entries that are not compressed count towards the limit too, because many entries may
+     * refer to the same bytes. */
     if (e->size > max_bytes)
         return rt_fail(err, RT_RESOURCE_EXHAUSTED, "\"%.*s\" takes %zu bytes, more than %zu",
                        (int)e->name.n, (const char *)e->name.p, e->size, max_bytes);

@@ -62,7 +62,7 @@ static void ignore_grpc_log(gpr_log_func_args *args)
 
 /* ---- opening ---- */
 
-/* The contents of the files that the flags name. */
+/* Contents of the files named by flags. */
 struct identity {
     const char *ca, *cert, *key, *token;
 };
@@ -234,7 +234,7 @@ enum rt_status cl_shoot(struct cl_remote *r, const struct cl_shot *shot, struct 
     if (slipway_unary(r->grpc, cl_log_method(shot->type), shot->request.p, shot->request.n, &call,
                       &bytes, &n, &why))
         return cl_of_slipway(&why, err);
-    response->p = (char *)bytes; /* `bytes` ends in a NUL, as rt_bytes requires */
+    response->p = (char *)bytes; /* `bytes` has a NUL after its last byte, as rt_bytes requires */
     response->n = n;
     response->capacity = n + 1;
     return RT_OK;

@@ -23,7 +23,7 @@ enum { CL_N_TARGET_FLAGS = 7 };
         .server = "grpc://127.0.0.1:8500", .timeout_s = 30                                         \
     }
 
-/* The flags that select a version and a signature of a model. */
+/* Values of the flags that select a version and a signature of a model. */
 struct cl_version_flags {
     const char *version, *label, *signature;
 };
@@ -34,7 +34,7 @@ struct cl_remote {
     struct slipway_client *grpc; /* gRPC client; NULL: the server is called over REST */
     struct cl_http *rest;
     int64_t timeout_ms;
-    size_t max_bytes; /* limit for the size of a response */
+    size_t max_bytes; /* maximum size of a response */
 };
 
 /* Prepares calls to the server that `t` describes, without connecting. Reads the files that `t`
@@ -49,8 +49,8 @@ enum rt_status cl_model_of(struct slipway_model *m, const char *name,
 
 /* One inference request. */
 struct cl_shot {
-    enum pb_log_type type;  /* type of the request, which selects the gRPC method */
-    struct rt_span request; /* the serialized request message, or the body for REST */
+    enum pb_log_type type;  /* type of the PredictionLog record, which selects the gRPC method */
+    struct rt_span request; /* the serialized request message or, over REST, the request body */
     const char *path;       /* for REST */
     struct rt_span want;    /* the expected response; if its p is NULL, any response is accepted */
 };
@@ -59,8 +59,8 @@ struct cl_shot {
 enum rt_status cl_shoot(struct cl_remote *r, const struct cl_shot *shot, struct rt_bytes *response,
                         struct rt_error *err);
 
-/* cl_remote_status and cl_remote_metadata give the same results over REST and gRPC. The results
- * live in the arena. */
+/* cl_remote_status and cl_remote_metadata give identical results over REST and gRPC. The results
+ * are allocated in the arena. */
 enum rt_status cl_remote_status(struct cl_remote *r, const struct slipway_model *m,
                                 struct rt_arena *arena, struct slipway_status *out,
                                 struct rt_error *err);
@@ -71,8 +71,8 @@ enum rt_status cl_remote_metadata(struct cl_remote *r, const struct slipway_mode
 enum rt_status cl_remote_signature(struct cl_remote *r, const struct slipway_model *m,
                                    struct rt_arena *arena, const struct slipway_signature **out,
                                    struct rt_error *err);
-/* Sets *out to the names of all models of the server, read from its metrics. Works only over
- * REST. */
+/* Sets *out to the names of all models of the server, read from the server's metrics. Works only
+ * over REST. */
 enum rt_status cl_remote_models(struct cl_remote *r, struct rt_arena *arena, const char ***out,
                                 int *n, struct rt_error *err);
 

@@ -99,7 +99,7 @@ static const char *text_of(const json_t *o, const char *key, struct rt_arena *ar
     return rt_arena_strdup(arena, s ? s : "");
 }
 
-/* Reads an int64 member of an object, which protobuf's JSON format writes as a string. */
+/* Reads an int64 member of an object. protobuf's JSON format writes int64 values as strings. */
 static int64_t integer_of(const json_t *o, const char *key)
 {
     const json_t *v = json_object_get(o, key);
