@@ -1,8 +1,8 @@
 /*
  * Writes the gRPC core's log messages to the server's log. Most of the core's errors are failed
  * connections, which a client can cause without limit. Therefore at most SRV_CORE_LOG_LINES errors
- * are logged per second, as warnings, and the next one reports how many were omitted. The core's
- * other messages are logged at debug level.
+ * are logged per second, as warnings, and the next line reports how many errors were omitted. The
+ * core's other messages are logged at debug level.
  *
  * Threads: any.
  */
@@ -16,9 +16,9 @@
 enum { SRV_CORE_LOG_LINES = 20 };
 
 struct srv_core_log {
-    _Atomic int64_t second; /* the second in which n_lines lines were logged */
+    _Atomic int64_t second; /* the second during which n_lines lines were logged */
     _Atomic int64_t n_lines;
-    /* messages omitted since the last line that reported their number */
+    /* number of messages omitted since the last line that reported such a number */
     _Atomic int64_t n_left_out;
 };
 

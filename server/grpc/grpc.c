@@ -20,9 +20,10 @@
 #include "server/base/number.h"
 
 enum {
-    POSTED = 16, /* calls requested from the core in advance, per I/O loop and kind of call */
+    /* Number of calls of each kind that each I/O loop requests from the core in advance. */
+    POSTED = 16,
     EVENTS_PER_TURN = 256,
-    /* memory quota for connections, in addition to that for their messages */
+    /* memory quota for connections; the quota for their messages is added */
     QUOTA_EXTRA = 256 << 20,
     WATCH_NS = 500000000, /* interval between checks of watchers and stalled calls */
     CLOSING_NS = 2000000, /* maximum duration of a turn of an I/O loop that is closing */
@@ -63,8 +64,8 @@ static void look_around(struct srv_grpc_loop *loop)
 
 /*
  * Wakes an I/O loop from any thread. The core has no function that enqueues an application's event.
- * As a substitute, this watches a channel that never connects, with a deadline in the past. Only
- * messages to the I/O loop need it, so calls are rare.
+ * As a substitute, this function watches a channel that never connects, with a deadline in the
+ * past. Only messages to the I/O loop need it, so calls are rare.
  */
 static void wake(struct srv_io_loop *io_loop)
 {
@@ -73,7 +74,7 @@ static void wake(struct srv_io_loop *io_loop)
                                           gpr_now(GPR_CLOCK_MONOTONIC), loop->cq, &loop->on_wake);
 }
 
-/* Handles the events in at_once; handling one may append others. */
+/* Handles the events in the list `at_once`; handling one may append others. */
 static void take_at_once(struct srv_grpc_loop *loop)
 {
     for (int i = 0; i < loop->n_at_once; i++)
@@ -109,7 +110,7 @@ static void *run_loop(void *arg)
         look_around(loop);
         if (loop->n_unposted)
             srv_grpc_post_again(loop);
-        /* inline jobs send their responses in srv_io_loop_end_turn */
+        /* inline jobs send their responses during srv_io_loop_end_turn */
         srv_io_loop_end_turn(&loop->io_loop);
         if (loop->closing.is_closing)
             srv_grpc_close_turn(loop);
@@ -142,7 +143,7 @@ static void stop_lock_graph(void)
 
 /* Returns the limit for the bytes of incomplete requests on all connections. One connection may
  * hold half of them, and the largest permitted request must fit into this half, so that a client
- * that sends a larger request receives an error about its size. */
+ * whose request is too large receives an error that says so. */
 static int64_t max_arriving(const struct srv_options *o)
 {
     const int64_t bodies = o->max_body_bytes < INT32_MAX ? 2 * o->max_body_bytes : UINT32_MAX;
@@ -159,8 +160,8 @@ static enum rt_status make_ports(struct srv_grpc *g, struct rt_error *err)
     enum rt_status st = arena ? srv_grpc_arguments(o, quota, arena, &args, err)
                               : rt_fail_memory(err, "the arguments of gRPC", 0);
 
-    /* The quota is so large that the core never fails a stream for exceeding it: the bytes of
-     * incomplete messages are not counted in server->in_flight, and grpc_frames.c limits them. */
+    /* The quota is so large that the core never fails a stream for exceeding it. The bytes of
+     * incomplete messages are not counted in server->in_flight; grpc_frames.c limits them. */
     grpc_resource_quota_resize(quota,
                                (size_t)(o->max_bytes_in_flight + max_arriving(o)) + QUOTA_EXTRA);
     g->n_ports = srv_grpc_has_admin(o) ? 2 : 1;
@@ -185,7 +186,7 @@ static enum rt_status register_methods(struct srv_grpc *g, struct rt_error *err)
 {
     for (int i = 0; i < g->methods->n; i++) {
         const struct srv_grpc_method *m = &g->methods->row[i];
-        /* A disabled method is found by its path and refused. */
+        /* Calls of a disabled method are recognised by their path and refused. */
         if (m->kind != SRV_GRPC_REGISTERED || (m->off && m->off(&g->server->options)))
             continue;
         g->registered[i] =
@@ -404,8 +405,8 @@ void srv_grpc_shut_down(struct srv_grpc *g)
     }
 }
 
-/* Stops accepting calls. The message to each I/O loop also wakes it, so that streams of Watch
- * end. */
+/* Stops accepting calls. The message that is posted to each I/O loop also wakes the loop, so
+ * that it ends streams of the method Watch. */
 void srv_grpc_quiesce(struct srv_grpc *g)
 {
     if (atomic_exchange(&g->quiesced, true))
@@ -419,7 +420,8 @@ void srv_grpc_quiesce(struct srv_grpc *g)
 
 int srv_grpc_in_flight(struct srv_grpc *g)
 {
-    /* Until the core is shut down, sockets may have unread bytes, which count as one request. */
+    /* Until the core is shut down, sockets may have unread bytes. All of these bytes count as
+     * one request. */
     bool receive = atomic_load(&g->quiesced) && !atomic_load(&g->is_shut_down);
     return receive + atomic_load(&g->server->grpc_requests);
 }
@@ -440,8 +442,8 @@ void srv_grpc_stop(struct srv_grpc *g)
         srv_grpc_shut_down(g);
         srv_grpc_cancel_all(g);
     }
-    /* Wait for the calls: a call ends when its response is sent, and its job may still be running
-     * on a worker. */
+    /* Wait for the calls to end: a call ends when its response is sent, and its job may still be
+     * running on a worker. */
     while (runs && (atomic_load(&g->n_shut_down) < g->n_ports || atomic_load(&g->n_calls)))
         usleep(1000);
     srv_grpc_aside_stop(&g->aside);

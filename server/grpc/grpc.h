@@ -1,5 +1,5 @@
 /*
- * The gRPC transport, on gRPC's C core, with functions for the server to start and stop it.
+ * The gRPC transport, on gRPC's C core, with functions by which the server starts and stops it.
  * grpc_call.h is the interface for the handlers of the services; grpc_internal.h lists the
  * transport's files and their purposes.
  */
@@ -8,8 +8,9 @@
 
 #include "server/server.h"
 
-struct srv_grpc_methods;                               /* grpc_call.h */
-extern const struct srv_grpc_methods srv_grpc_methods; /* all methods that this server serves */
+struct srv_grpc_methods; /* grpc_call.h */
+/* Table of all methods that this server serves. */
+extern const struct srv_grpc_methods srv_grpc_methods;
 
 /* Creates the gRPC transport. `methods` must outlive *out. */
 enum rt_status srv_grpc_start(struct srv_server *server, const struct srv_grpc_methods *methods,
@@ -21,7 +22,8 @@ enum rt_status srv_grpc_listen(struct srv_grpc *g, const char *address, int port
 /* Reports each error that srv_grpc_start and srv_grpc_listen would detect before binding an
  * address. Starts nothing. */
 enum rt_status srv_grpc_check(const struct srv_options *o, struct rt_error *err);
-void srv_grpc_quiesce(struct srv_grpc *g); /* stops accepting calls; calls in flight continue */
+/* Stops accepting calls; calls that have begun continue. */
+void srv_grpc_quiesce(struct srv_grpc *g);
 int srv_grpc_in_flight(struct srv_grpc *g);
 void srv_grpc_cancel_all(struct srv_grpc *g);
 void srv_grpc_stop(struct srv_grpc *g);

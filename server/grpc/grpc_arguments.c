@@ -6,7 +6,7 @@
 
 enum {
     MAX_ARGS = 100,
-    /* limit for concurrent calls on one connection; the client delays further calls */
+    /* maximum number of concurrent calls on one connection; the client must delay further calls */
     MAX_STREAMS = 4096,
     /* A connection that does not complete its handshake (TLS and HTTP/2 settings) within this time
      * is closed. */
@@ -17,7 +17,7 @@ enum {
     /* The minimum interval between a client's pings, even without calls. The core's default of five
      * minutes makes it disconnect many legitimate clients with "too_many_pings". */
     PING_INTERVAL_MS = 5000,
-    PING_STRIKES = 2, /* number of pings that come too early before the client is disconnected */
+    PING_STRIKES = 2, /* number of premature pings after which the client is disconnected */
 };
 
 static grpc_arg integer(const char *key, int value)

@@ -1,7 +1,7 @@
 /*
  * The channel arguments of the gRPC server: first Slipway's own, among them limits against hostile
- * clients, then those of --grpc_channel_arguments. In the core the last value of a key wins, so the
- * flag overrides Slipway's values.
+ * clients, then those of --grpc_channel_arguments. If a key occurs twice, the core uses the last
+ * value, so the flag overrides Slipway's values.
  *
  * Threads: pure functions.
  */
@@ -18,8 +18,8 @@
  * than `capacity` entries. Keys and strings are allocated in the arena. */
 enum rt_status srv_grpc_parse_arguments(const char *text, struct rt_arena *arena, grpc_arg *args,
                                         size_t capacity, size_t *n, struct rt_error *err);
-/* Builds the channel arguments. `quota` limits the memory for the core's incomplete messages; NULL:
- * no limit. */
+/* Builds the channel arguments. `quota` limits the memory that the core uses for incomplete
+ * messages; NULL: no limit. */
 enum rt_status srv_grpc_arguments(const struct srv_options *o, grpc_resource_quota *quota,
                                   struct rt_arena *arena, grpc_channel_args *out,
                                   struct rt_error *err);

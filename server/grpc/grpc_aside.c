@@ -19,7 +19,7 @@ static void *run_queue(void *arg)
         }
         l->first = c->next;
         rt_mutex_unlock(&l->mu);
-        c->aside(c); /* the call may already be freed after `aside` returns */
+        c->aside(c); /* the call may already be freed when `aside` returns */
         rt_mutex_lock(&l->mu);
     }
     rt_mutex_unlock(&l->mu);

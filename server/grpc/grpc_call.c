@@ -19,16 +19,17 @@
 _Thread_local struct srv_grpc_loop *srv_grpc_this_loop;
 
 enum {
-    /* size limit for error texts; longer ones are truncated, as in TensorFlow Serving */
+    /* maximum size of an error text; a longer text is truncated, as in TensorFlow Serving */
     ERROR_TEXT = 1024,
     CALL_ARENA = 16 << 20,
-    MAX_STREAMS = 1000, /* limit for the number of streams per I/O loop */
-    /* limit for the free list of an I/O loop; each call takes 6 KiB */
+    MAX_STREAMS = 1000, /* maximum number of streams per I/O loop */
+    /* maximum length of the free list of an I/O loop; each call occupies 6 KiB */
     MAX_FREE_CALLS = 512,
-    /* limit for compressed messages inflated on the I/O loop: they become at most 0.5 MB, in less
-     * than a millisecond */
+    /* maximum size of compressed messages that are inflated on the I/O loop; inflated they have
+     * 0.5 MB at most, which take less than a millisecond */
     INFLATE_HERE_BYTES = 512,
-    /* limit for compressed messages on the thread for small ones: some 64 MB inflated, or 60 ms */
+    /* maximum size of compressed messages on the thread for small ones; inflated they have some
+     * 64 MB, which take 60 ms */
     INFLATE_SMALL_BYTES = 64 << 10,
 };
 
@@ -249,7 +250,8 @@ static void start_close(struct srv_call *c)
     start_batch(c, &op, 1, &c->on_close);
 }
 
-/* Converts an error text to a slice; `cut` is appended to a text that is too long to send. */
+/* Converts an error text to a slice; a text that is too long to send is truncated, and `cut` is
+ * appended to it. */
 static grpc_slice details_of(const char *text)
 {
     static const char cut[] = "...TRUNCATED";
@@ -271,7 +273,7 @@ static grpc_op op_status(enum rt_status code, grpc_slice *details)
     return op;
 }
 
-/* Creates a message from p. The core takes ownership of the memory. */
+/* Creates a message from the bytes at p. The core takes ownership of the bytes. */
 static grpc_byte_buffer *message_of(void *p, size_t n)
 {
     grpc_slice body = p ? grpc_slice_new_with_user_data(p, n, free, p) : grpc_empty_slice();
@@ -393,7 +395,7 @@ bool srv_stream_begin(struct srv_call *c, void (*sent)(struct srv_call *c),
                                  MAX_STREAMS));
         return false;
     }
-    uncount(c); /* an open stream must not delay the drain */
+    uncount(c); /* an open stream must not delay the end of the drain */
     c->loop->n_streams++;
     c->stream =
         (struct srv_stream){.is_open = true, .has_begun = true, .sent = sent, .closed = closed};
@@ -433,7 +435,7 @@ void srv_stream_send(struct srv_call *c, struct rt_bytes *message)
     grpc_op ops[2];
     size_t n = 0, len = 0;
 
-    if (message->failed) { /* send an error instead of an empty message */
+    if (message->failed) { /* memory ran out, so send an error instead of an empty message */
         rt_bytes_clear(message);
         rt_fail_memory(&c->err, "the response", message->limit);
         srv_stream_end(c, c->err.code, rt_error_text(&c->err));
@@ -536,7 +538,7 @@ static void on_call(struct srv_call *c, bool ok)
     struct srv_grpc_loop *loop = c->loop;
     struct srv_grpc *g = loop->grpc;
 
-    if (!ok) { /* the core delivers no call because it is shutting down */
+    if (!ok) { /* the core reports failure when it is shutting down; no call has arrived */
         c->call = NULL;
         end_call(c);
         return;
@@ -563,8 +565,8 @@ static void on_call(struct srv_call *c, bool ok)
     c->received_ns = rt_now_ns();
     if (c->server->options.access_log)
         note_peer(c);
-    /* The core itself accepts TLS connections, so srv_manager_expect_close was not called for this
-     * one. */
+    /* The core itself accepts TLS connections, so srv_manager_expect_close was not called when
+     * this connection was accepted. */
     if (srv_grpc_is_secure(&c->server->options))
         srv_manager_expect_close(c->server);
     c->method = c->posted_as ? c->posted_as : find_method(g->methods, c->details.method);
@@ -612,8 +614,8 @@ static void inflate_aside(struct srv_call *c)
     srv_message_post(c->io_loop, &c->loop_message);
 }
 
-/* Chooses the thread by the maximum time to inflate the message: deflate expands data at most some
- * 1,000 times, at some 1 GB/s. */
+/* Chooses the thread according to the maximum time that inflating the message takes: deflate
+ * expands data at most some 1,000 times, and inflating produces some 1 GB/s. */
 static enum srv_aside inflate_as(const struct srv_call *c)
 {
     return c->payload->data.raw.slice_buffer.length <= INFLATE_SMALL_BYTES ? SRV_ASIDE_SMALL
@@ -622,7 +624,7 @@ static enum srv_aside inflate_as(const struct srv_call *c)
 
 static void on_message(struct srv_call *c)
 {
-    if (c->was_cut) { /* the error has already been sent */
+    if (c->was_cut) { /* the error has already been sent to the client */
         unpend(c);
         return;
     }

@@ -31,9 +31,9 @@ struct srv_grpc_port;
 /* How the core delivers the calls of a method. The handler decides whether a call has one or
  * several messages in each direction. */
 enum srv_grpc_kind {
-    /* registered with the core unless disabled; the path need not be compared */
+    /* registered with the core unless disabled, so that the path need not be compared */
     SRV_GRPC_REGISTERED,
-    SRV_GRPC_BY_PATH, /* not registered with the core; calls are selected by their path */
+    SRV_GRPC_BY_PATH, /* not registered with the core; calls are recognised by their path */
 };
 
 enum { SRV_NOT_COUNTED = -1 };
@@ -41,15 +41,15 @@ enum { SRV_NOT_COUNTED = -1 };
 struct srv_grpc_method {
     const char *path; /* "/package.Service/Method" */
     enum srv_grpc_kind kind;
-    int api; /* enum srv_api by which metrics count the calls, or SRV_NOT_COUNTED */
-    /* Size limit for messages in bytes. Larger messages are refused, so that reading a message
+    int api; /* enum srv_api under which metrics count the calls, or SRV_NOT_COUNTED */
+    /* Maximum size of messages in bytes. Larger messages are refused, so that reading a message
      * never blocks the I/O loop for long. 0: only --max_body_bytes limits messages. */
     size_t max_bytes;
     /* Handles the first message, and every further message that the handler requests by
-     * srv_stream_read. The end of the client's messages is reported as a call without a payload. */
+     * srv_stream_read. After the client's last message it is called without a payload. */
     void (*handle)(struct srv_call *c);
-    /* Returns why the options disable the method, for the UNIMPLEMENTED error, or NULL if it is
-     * enabled. The pointer is NULL if the method is always enabled. */
+    /* Returns why the options disable the method (the text of an UNIMPLEMENTED error), or NULL
+     * if it is enabled. The function pointer is NULL if the method is always enabled. */
     const char *(*off)(const struct srv_options *o);
 };
 /* The methods of a server. They are an argument of srv_grpc_start, so that the transport does not
@@ -57,7 +57,7 @@ struct srv_grpc_method {
 struct srv_grpc_methods {
     const struct srv_grpc_method *row;
     int n; /* at most SRV_GRPC_MAX_METHODS */
-    /* Returns the reason for the UNIMPLEMENTED error if no method has this path. */
+    /* Returns the text of the UNIMPLEMENTED error for calls whose path matches no method. */
     const char *(*why_unknown)(struct rt_span path);
 };
 enum { SRV_GRPC_MAX_SERVICES = 32 };
@@ -82,10 +82,10 @@ struct srv_grpc_event {
 
 struct srv_stream {
     bool is_open;    /* the stream has begun, and the client is still connected */
-    bool is_sending; /* no other message may be sent before `sent` is called */
+    bool is_sending; /* a message is being sent: no other may be sent before `sent` is called */
     bool is_ended;
-    bool has_begun; /* counted against the I/O loop's limit for streams */
-    bool has_sent;  /* the initial metadata of the response was sent */
+    bool has_begun; /* the stream counts against the I/O loop's limit for streams */
+    bool has_sent;  /* the initial metadata of the response has been sent */
     /* called when a message was sent; `sent`, `closed` and `look` may be NULL */
     void (*sent)(struct srv_call *c);
     void (*closed)(struct srv_call *c); /* called after a disconnect, or when everything was sent */
@@ -102,7 +102,7 @@ enum srv_awaited {
 
 struct srv_call {
     struct srv_link link; /* in loop->calls */
-    /* next call in the free list, the list of watchers, or the queue of an aside thread */
+    /* next call in the free list, in the list of watchers, or in the queue of an aside thread */
     struct srv_call *next;
     struct srv_grpc_loop *loop;
     struct srv_io_loop *io_loop;
@@ -123,10 +123,10 @@ struct srv_call {
     /* For the transport. */
     struct srv_grpc_event on_call, on_close, on_message, on_sent;
     struct srv_grpc_port *port;
-    const struct srv_grpc_method *posted_as; /* the registered method; NULL: any other */
-    int pending; /* number of events yet to arrive, except the first; I/O loop thread only */
-    /* Orders a batch started by another thread before its completion. The core's queue already does
-     * this, but the thread sanitizer cannot see it. */
+    const struct srv_grpc_method *posted_as; /* requested method; NULL: one not registered */
+    int pending; /* number of events yet to arrive after the first; used by the I/O loop thread */
+    /* Makes a batch that another thread started happen before its completion. The core's queue
+     * already ensures this order, but the thread sanitizer cannot see it. */
     _Atomic int handed;
     bool counted;        /* whether the call is counted in server->grpc_requests */
     unsigned connection; /* index of the connection's counter in grpc_share.c */
@@ -145,20 +145,20 @@ struct srv_call {
     /* result of inflating the message; its error text is in c->err */
     enum rt_status inflate_status;
     bool is_inflated;
-    /* an enum srv_awaited in the low bits, and the number of waits in the others */
+    /* an enum srv_awaited in the low bits, and the number of waits so far in the other bits */
     _Atomic uint32_t awaited;
     /* seen_*: values of `awaited`, time and bytes received by the peer, at the last stall check */
     uint32_t seen_awaited;
     int64_t seen_ns;
     uint64_t seen_taken;
-    /* whether the response is large and counted in n_large of its socket */
+    /* whether the response is large and therefore counted in n_large of its socket */
     bool is_large;
     bool was_cut;                      /* whether the call was cut off before its message arrived */
     void (*aside)(struct srv_call *c); /* the work requested by srv_call_aside */
     struct srv_message loop_message;   /* returns the call from the aside thread to the I/O loop */
     bool close_started;                /* RECV_CLOSE was started */
     bool is_closed;                    /* RECV_CLOSE has completed */
-    bool may_send_close; /* a response sent on the I/O loop thread also starts RECV_CLOSE */
+    bool may_send_close; /* whether a response sent on the I/O loop thread also starts RECV_CLOSE */
     enum rt_status code; /* status code of the response */
 };
 
@@ -169,8 +169,8 @@ struct srv_call {
  * the response. */
 enum rt_status srv_call_open(struct srv_call *c, struct srv_cursor *out);
 void srv_call_drop_payload(struct srv_call *c);
-/* Charges `bytes` to the budget of bytes in flight. `what` names the bytes in errors, which are
- * those of server/base/budget.h. */
+/* Charges `bytes` to the budget of bytes in flight. `what` names the bytes in error texts, which
+ * are those of server/base/budget.h. */
 enum rt_status srv_call_charge(struct srv_call *c, size_t bytes, const char *what);
 /* Returns the call's deadline on CLOCK_MONOTONIC, or RT_NEVER. */
 int64_t srv_call_deadline_ns(const struct srv_call *c);
@@ -198,7 +198,7 @@ void srv_call_fail(struct srv_call *c, enum rt_status code);
 /* Submits c->job to the scheduler. The caller has set all members except io_loop, arena, owner,
  * done and the times. job.deadline_ns may be set to a time before the call's deadline. */
 void srv_call_submit(struct srv_call *c, void (*done)(struct srv_job *job));
-/* Announces a response that another thread will send. A `patient` call does not delay the drain. */
+/* Announces a response of another thread, which delays the drain unless `patient` is set. */
 void srv_call_expect(struct srv_call *c, bool patient);
 /* Sends an announced response from any thread. Takes ownership of `p`, which was allocated by
  * malloc; if it is NULL and `code` is an error, only a status is sent. The call may already be
@@ -206,7 +206,7 @@ void srv_call_expect(struct srv_call *c, bool patient);
 void srv_call_respond_expected(struct srv_call *c, void *p, size_t n, enum rt_status code,
                                const char *text);
 
-/* Kinds of slow work, which must not wait for each other. Each kind has one thread. */
+/* Kinds of slow work. Each kind has its own thread, so that no kind waits for another. */
 enum srv_aside { SRV_ASIDE_SMALL, SRV_ASIDE_LARGE, SRV_ASIDE_ADMIN, SRV_N_ASIDES };
 
 /* Runs `work` on the thread for `kind`, after all work queued earlier. May be called only between
@@ -223,12 +223,12 @@ bool srv_stream_begin(struct srv_call *c, void (*sent)(struct srv_call *c),
  * message was built, the stream ends with that error. Must not be called while is_sending. */
 void srv_stream_send(struct srv_call *c, struct rt_bytes *message);
 bool srv_call_is_ending(const struct srv_call *c); /* returns whether streams should end */
-/* Resets the arena and reads the next message of the stream, which is passed to `handle`. A stream
- * may be idle without limit. */
+/* Resets the arena and reads the next message of the stream, which is passed to `handle`. A
+ * stream may be idle for any length of time. */
 void srv_stream_read(struct srv_call *c);
-/* Makes the I/O loop call `look` at intervals while the stream is open, so that it can send
- * messages unasked. `ending` is set if the server is stopping and the stream should end. Uses the
- * call's member `next`. */
+/* Makes the I/O loop call `look` at intervals while the stream is open, so that `look` can send
+ * messages without a request. `ending` is set if the server is stopping and the stream should
+ * end. Uses the call's member `next`. */
 void srv_stream_watch(struct srv_call *c, void (*look)(struct srv_call *c, bool ending));
 /* Ends the stream with a status. Must not be called while is_sending. */
 void srv_stream_end(struct srv_call *c, enum rt_status code, const char *text);

@@ -1,16 +1,18 @@
 /*
  * Closes an I/O loop before the core's servers are told to shut down. After the shutdown has begun,
- * the core refuses each call that it has not delivered yet, even one whose bytes have long been in
- * a socket's buffer because the process got no CPU time. So a closing I/O loop continues as usual
- * until everything that had arrived before the close has been read and delivered.
+ * the core refuses each call that it has not delivered yet, even one whose bytes arrived in a
+ * socket's buffer long ago, but were not read because the process got no CPU time. So a closing I/O
+ * loop continues as usual until everything that had arrived before the close has been read and
+ * delivered.
  */
 #include "server/grpc/grpc_internal.h"
 #include "server/base/sockets.h"
 
 enum {
-    /* after this many turns without a new call, everything that was read has been delivered */
+    /* after this many turns without a new call, the core has delivered everything that it has
+     * read */
     QUIET_TURNS = 3,
-    /* after this many turns the loop closes even if clients still send calls */
+    /* after this many turns the loop closes even if clients still send new calls */
     MOST_TURNS = 1000,
 };
 
@@ -26,8 +28,9 @@ static void note_unread(struct srv_grpc_closing *closing)
             closing->unread[closing->n_unread++] = closing->unread[i];
 }
 
-/* Returns whether everything that had arrived has been read. If the buffer of a connection was
- * empty once, all earlier bytes of the connection have been read. */
+/* Returns whether everything that had arrived has been read. Once the buffer of a connection has
+ * been found empty, all bytes that had arrived on the connection before the close have been
+ * read. */
 static bool all_read(struct srv_grpc_closing *closing)
 {
     while (closing->n_unread && !srv_socket_has_unread(closing->unread[closing->n_unread - 1]))

@@ -23,16 +23,17 @@
 #include "server/grpc/send_hook.h"
 
 enum {
-    /* extra bytes allowed in a header block for padding, priority and table size updates */
+    /* bytes allowed in a header block for padding, priority and table size updates, in addition
+     * to its headers */
     BLOCK_EXTRA = 1024,
     LARGEST_LIST = 1 << 30,
     LOG_EVERY_MS = 1000,
-    HELD_ANYWAY = 64 << 10, /* bytes that a connection may hold regardless of other connections */
+    /* Bytes that a connection may always hold, whatever other connections hold. */
+    HELD_ANYWAY = 64 << 10,
     IS_CUT_OFF = -2,
 };
 
-#if RT_HAS_SANITIZER /* in sanitizer builds these functions must call the interceptors that they   \
-                        replace */
+#if RT_HAS_SANITIZER /* recvmsg and accept4 must call the interceptors that they replace */
 ssize_t __interceptor_recvmsg(int fd, struct msghdr *message, int flags);
 int __interceptor_accept4(int fd, __SOCKADDR_ARG address, socklen_t *n, int flags);
 #define REAL_RECVMSG(fd, message, flags)    __interceptor_recvmsg(fd, message, flags)
@@ -53,17 +54,17 @@ static struct {
     struct srv_metrics *metrics;
     uint32_t max_block;
     _Atomic int64_t logged_ms;
-    _Atomic int64_t held; /* number of bytes of incomplete bodies on all connections */
+    _Atomic int64_t held; /* total number of bytes of incomplete bodies on all connections */
     int64_t max_held;
 } watch;
 
-/* An inspected connection. Threads of the core read it one after another; is_watched makes this
- * order visible to the thread sanitizer. Other threads may write to the connection at the same
- * time. */
+/* An inspected connection. Threads of the core read from it one after another; the atomic
+ * is_watched makes this order visible to the thread sanitizer. Other threads may write to the
+ * connection at the same time. */
 struct watched {
     _Atomic bool is_watched;
     struct rt_mutex mu;
-    struct srv_h2_frames frames; /* `frames`, `sent` and `held` are guarded by mu */
+    struct srv_h2_frames frames; /* mu guards `frames`, `sent` and `held` */
     struct srv_h2_sent sent;
     int64_t held; /* number of bytes of this connection in watch.held */
 };
@@ -87,14 +88,14 @@ void srv_grpc_frames_start(struct srv_metrics *metrics, const grpc_channel_args 
         list = LARGEST_LIST;
     watch.metrics = metrics;
     watch.max_held = max_held;
-    /* The size of a header list counts 32 extra bytes per header, so the header block is never
-     * larger than the list. For a list of up to twice the limit, the core refuses only the call and
-     * reports the reason. */
+    /* Each header adds 32 bytes to the size of a header list, so the header block is never
+     * larger than the list. If a list exceeds the limit, but not twice the limit, the core
+     * refuses only the call and reports the reason. */
     watch.max_block = 2 * (uint32_t)list + BLOCK_EXTRA;
 }
 
-/* Logs why a connection was cut off, at most once per second, because the client may reconnect at
- * once. */
+/* Logs why a connection was cut off, at most once per second, because the client may reconnect
+ * immediately. */
 static void report(enum srv_h2_verdict v)
 {
     static const struct {
@@ -120,9 +121,9 @@ static void report(enum srv_h2_verdict v)
 
 /* ---- incomplete bodies ---- */
 
-/* Returns whether a connection holds too many bytes. It may hold as many as all connections leave
- * free: half of the limit if it is the only one, and 1 / (n + 1) of the limit each if n connections
- * hold the same. So the connections that hold most are cut off. */
+/* Returns whether a connection holds too many bytes. It may hold as many as all connections
+ * leave free: half of the limit if it is the only one, and 1 / (n + 1) of the limit each if n
+ * connections hold the same. So the connections that hold the most bytes are cut off. */
 static bool holds_much(struct watched *w) RT_REQUIRES(w->mu)
 {
     const int64_t now = (int64_t)w->frames.uploads.held, more = now - w->held;
@@ -178,8 +179,8 @@ static void begin(struct watched *w, uint64_t sent)
 
 /* ---- plain ---- */
 
-/* The array takes 21 MB of address space, of which only used pages are allocated. A zeroed mutex is
- * unlocked. */
+/* The array takes 21 MB of address space, of which only used pages are allocated. A mutex whose
+ * bytes are all zero is unlocked. */
 static struct watched plain[SRV_GRPC_MAX_FD];
 
 /* Returns the inspected plain connection with the descriptor fd, or NULL if it is not inspected or
@@ -226,8 +227,8 @@ static int really_close(int fd)
 #endif
 }
 
-/* Ends the inspection of the connection. The core closes the sockets that it reads, even if a peer
- * has sent invalid data. */
+/* Ends the inspection of the connection. The core closes every socket that it reads, even if the
+ * peer has sent invalid data. */
 int close(int fd)
 {
     struct watched *w = plain_of(fd);
@@ -248,8 +249,8 @@ int accept4(int fd, __SOCKADDR_ARG address, socklen_t *n, int flags)
     return got;
 }
 
-/* Records when the core waits for events. Waits by epoll_pwait without a signal mask, which is
- * equivalent to epoll_wait. */
+/* Records when the core waits for events. epoll_pwait without a signal mask is equivalent to
+ * epoll_wait. */
 int epoll_wait(int epoll, struct epoll_event *events, int n, int timeout)
 {
     srv_turns_wait_begins(epoll);
@@ -293,11 +294,12 @@ static ssize_t read_some(int fd, struct msghdr *message, size_t limit, bool *is_
     return n;
 }
 
-/* The descriptor that this thread read last; SSL_read decrypts bytes from this descriptor. */
+/* The descriptor that this thread read last. SSL_read decrypts bytes that were read from this
+ * descriptor. */
 static _Thread_local int read_last = -1;
 
-/* Returns the number of frames that cost work in a read of a plain connection, -1 for any other
- * connection, or IS_CUT_OFF. */
+/* Returns the number of frames that cost work among the bytes of a read of a plain connection,
+ * IS_CUT_OFF if the connection is cut off, or -1 if the connection is not plain. */
 static int64_t look_at_plain(int fd, const struct msghdr *message, size_t n)
 {
     struct watched *w = plain_of(fd);
@@ -346,12 +348,13 @@ ssize_t recvmsg(int fd, struct msghdr *message, int flags)
 
 /* ---- TLS ---- */
 
-/* The OpenSSL ex-data of a TLS session. The core holds a lock while it reads or writes the
- * session. */
+/* The ex-data that is attached to a TLS session of OpenSSL. The core holds a lock while it reads
+ * or writes the session. */
 struct watched_tls {
     struct watched w; /* w.is_watched becomes false when the connection is cut off */
     _Atomic uint64_t sent;
-    uint32_t n_rekeyed; /* key updates since the last inspection; used by the reading thread */
+    /* Number of key updates since the last inspection; used by the reading thread. */
+    uint32_t n_rekeyed;
 };
 
 static int (*real_read)(SSL *tls, void *p, int n);
@@ -376,8 +379,8 @@ static void find_tls(void)
     tls_index = SSL_get_ex_new_index(0, NULL, NULL, NULL, free_tls);
 }
 
-/* Counts key updates. TLS 1.3 permits a peer to update its keys at any rate, and OpenSSL handles
- * updates without reporting them. */
+/* Counts key updates. TLS 1.3 permits a peer to update its keys at any rate, and OpenSSL
+ * performs the updates without reporting them. */
 static void on_message(int is_sent, int version, int type, const void *p, size_t n, SSL *tls,
                        void *arg)
 {

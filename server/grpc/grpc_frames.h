@@ -1,8 +1,8 @@
 /*
  * Inspects the frames of gRPC's connections while gRPC's core reads them. The core limits neither
- * the size of a header block, nor the number of frames that request nothing, nor, before a peer has
- * acknowledged the settings, the number of streams. It limits the memory of incomplete messages by
- * failing streams of arbitrary connections. A connection that violates a limit of
+ * the size of a header block, nor the number of frames that do not request anything, nor, before a
+ * peer has acknowledged the settings, the number of streams. It limits the memory of incomplete
+ * messages, but by failing streams of arbitrary connections. A connection that violates a limit of
  * server/grpc/h2_frames.h is cut off: the core sees that it has ended (plain) or failed (TLS).
  *
  * The core is a shared library that gives no access to the bytes that it reads. So the program
@@ -27,19 +27,19 @@
 
 struct srv_metrics;
 
-/* The server accepts plain connections only with descriptors below this limit. */
+/* The server accepts plain connections only if their descriptors are below this limit. */
 enum { SRV_GRPC_MAX_FD = 1 << 17 };
 
 /* Enables the inspection of frames. Must be called once, before the first connection. `metrics`
  * counts an event for each connection that is cut off, and must outlive the core. `args` contain
- * the limit for a header list. `max_held` limits the bytes of incomplete bodies on all
+ * the maximum size of a header list. `max_held` limits the bytes of incomplete bodies on all
  * connections. */
 void srv_grpc_frames_start(struct srv_metrics *metrics, const grpc_channel_args *args,
                            int64_t max_held);
 /* Begins to inspect a new plain connection before it is passed to the core. Its descriptor is below
  * SRV_GRPC_MAX_FD. */
 void srv_grpc_frames_begin(int fd);
-/* Reports that sendmsg has sent the first n bytes of `message` on the descriptor. */
+/* Tells this module that sendmsg has sent the first n bytes of `message` on the descriptor. */
 void srv_grpc_frames_sent(int fd, const struct msghdr *message, size_t n);
 
 #endif

@@ -115,7 +115,8 @@ static void look(struct srv_call *c, bool ending)
 
 static void look_again(struct srv_call *c)
 {
-    look(c, srv_call_is_ending(c)); /* the health may have changed since the last message */
+    /* The health of the server may have changed since the last message. */
+    look(c, srv_call_is_ending(c));
 }
 
 void srv_grpc_health_watch(struct srv_call *c)

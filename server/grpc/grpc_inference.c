@@ -6,25 +6,28 @@
 #include "server/telemetry/request_log.h"
 
 enum {
-    TENSOR_FACTOR = 2, /* the tensors of a request may take this many times --max_body_bytes */
+    /* The decoded tensors of a request may occupy this many times --max_body_bytes. */
+    TENSOR_FACTOR = 2,
     /* Messages and tensors up to this size are decoded on the I/O loop thread. Larger ones are
-     * decoded by a worker, because that takes longer than handing the call to a worker and back; 41
-     * bytes of a message may describe a tensor of 256 MiB. */
+     * decoded by a worker, because decoding them takes longer than handing the call to a worker
+     * and back. A message of 41 bytes may describe a tensor of 256 MiB.. */
     HERE_BYTES = 256 << 10,
 };
 
 struct request {
     struct srv_inference inf; /* the first member */
-    /* The job's `signature` and `prepare`, saved while a worker decodes the tensors. */
+    /* The original `signature` and `prepare` of the job, saved while a worker decodes the
+     * tensors. */
     const struct rt_model_signature *signature;
     enum rt_status (*prepare)(struct srv_job *job);
 };
 
-/* Completes a request on any thread. The worker that computed the outputs also encodes them. */
+/* Completes a request on any thread. The outputs are encoded on the worker that computed them. */
 static void done(struct srv_job *job)
 {
     struct srv_call *c = job->owner;
-    struct srv_inference *inf = c->state; /* must be the first member of struct request */
+    /* Must be the first member, because pointers to it are converted to struct request. */
+    struct srv_inference *inf = c->state;
     enum rt_status st = job->status;
     unsigned char *bytes = NULL;
     size_t n = 0;
@@ -39,8 +42,8 @@ static void done(struct srv_job *job)
     if (!st && srv_request_log_wants(job))
         srv_request_log_add(inf, rt_span_of(bytes, n));
     /*
-     * Cleared before the response is sent, because the I/O loop may end the call immediately
-     * afterwards.
+     * Cleared before the response is sent, because the I/O loop may end the call immediately after
+     * the response.
      */
     srv_inference_clear(inf);
     srv_call_respond_expected(c, bytes, n, st, st ? rt_error_text(&job->err) : NULL);
@@ -51,8 +54,8 @@ static size_t most_tensor_bytes(const struct srv_call *c)
     return (size_t)c->server->options.max_body_bytes * (size_t)TENSOR_FACTOR;
 }
 
-/* Replaces the message, in memory and in the budget, by the tensors decoded from it, which have
- * `bytes` bytes. */
+/* Releases the message and its share of the budget in exchange for the decoded tensors, which
+ * have `bytes` bytes. */
 static enum rt_status hold_tensors(struct srv_call *c, size_t bytes)
 {
     srv_call_drop_payload(c);
@@ -78,8 +81,8 @@ static enum rt_status prepare(struct srv_job *job)
     return st || !job->prepare ? st : job->prepare(job);
 }
 
-/* Makes a worker decode the tensors. Until it has done so, job->signature is NULL, because the
- * scheduler's statistics for a signature must cover only runs. */
+/* Arranges for a worker to decode the tensors. Until it has decoded them, job->signature is
+ * NULL, because the scheduler's statistics for a signature must cover only runs. */
 static void bind_on_worker(struct srv_call *c, struct request *r)
 {
     struct srv_job *job = &c->job;
@@ -109,7 +112,7 @@ static enum rt_status bind_here_or_there(struct srv_call *c, struct request *r)
     return RT_OK;
 }
 
-/* Converts a request to a job that holds a handle of its version. */
+/* Converts a request to a job. The job holds a handle of the version that the request names. */
 static enum rt_status admit(struct srv_call *c, struct request *r)
 {
     struct srv_inference *inf = &r->inf;

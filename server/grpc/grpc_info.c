@@ -1,4 +1,5 @@
-/* Implements the requests for information about models: GetModelMetadata and GetModelStatus. */
+/* Implements the methods that return information about models: GetModelMetadata and
+ * GetModelStatus. */
 #include "server/grpc/grpc_call.h"
 #include "server/versions/status.h"
 
@@ -7,7 +8,7 @@ struct info_call {
     const struct srv_map *map;
     struct srv_cursor request;
     struct rt_arena *arena;
-    struct rt_span model; /* set to the model name in the request, for the metrics */
+    struct rt_span model; /* receives the model name in the request, for the metrics */
     struct rt_bytes out;
     struct rt_error *err;
 };
@@ -171,8 +172,8 @@ static enum rt_status write_status(struct info_call *c)
 
     if (st)
         return st;
-    /* As in TensorFlow Serving, a label is ignored, and an empty name is treated as a model without
-     * versions. */
+    /* As in TensorFlow Serving, a label is ignored, and an empty name is treated as that of a
+     * model without versions. */
     st = srv_status_of(c->server->manager, spec.name, spec.has_version, spec.version, c->arena,
                        &versions, &n, c->err);
     struct rt_bytes one, status;

@@ -11,9 +11,9 @@
  * | grpc_listen.c     | listening sockets, accepting connections                            |
  * | grpc_frames.c     | cuts off connections that flood the core with frames or headers     |
  * | grpc_call.c       | calls from their first event to their last; responses, streams      |
- * | grpc_payload.c    | messages in: bytes, inflating, budget; metadata, deadlines          |
+ * | grpc_payload.c    | received messages: bytes, inflating, budget; metadata, deadlines          |
  * | grpc_share.c      | the number of open calls, in all and per connection                 |
- * | grpc_stall.c      | cuts off peers that do not send a request or take a response        |
+ * | grpc_stall.c      | cuts off peers that do not send a request or read a response        |
  * | grpc_aside.c      | threads for work that would block an I/O loop                       |
  * | grpc_drain.c      | the end of an I/O loop                                              |
  * | grpc_methods.c    | the table of methods                                                |
@@ -41,23 +41,23 @@
 
 enum { SRV_GRPC_AT_ONCE = 64, SRV_GRPC_MAX_UNREAD = 4096 };
 
-/* The state of an I/O loop that is closing, see grpc_drain.c. */
+/* State of an I/O loop that is closing, see grpc_drain.c. */
 struct srv_grpc_closing {
     bool is_closing;
     int64_t since_ns; /* time when the loop began to close; 0: not closing */
     int turns, quiet_turns;
     int n_new; /* number of calls that the core has delivered since the last turn */
-    /* descriptors that had unread bytes when the close began */
+    /* descriptors that had unread bytes when the loop began to close */
     int n_unread, unread[SRV_GRPC_MAX_UNREAD];
 };
 
-/* A queue of calls with slow work, and the thread that performs the work; see grpc_aside.c. */
+/* A queue of calls that need slow work, and the thread that performs the work; see grpc_aside.c. */
 struct srv_aside_queue {
     pthread_t thread;
     bool is_running;
     struct rt_mutex mu;
     struct rt_cond more;
-    bool stopping; /* `stopping`, `first` and `last` are guarded by mu */
+    bool stopping; /* mu guards `stopping`, `first` and `last` */
     struct srv_call *first,
         *last; /* linked by `next`, oldest first; `last` is undefined if `first` is NULL */
 };
@@ -80,22 +80,24 @@ struct srv_grpc_loop {
     struct srv_call *watchers; /* streams that have a `look` function */
     int n_streams;
     /* Number of calls that could not be requested from the core for lack of memory: catch-all
-     * requests by port, then requests by method. Each turn tries again, because the core never
-     * delivers a kind of call that is not requested. */
+     * requests by port, then requests by method. The requests are repeated in each turn, because
+     * the core delivers a call only if a call of its kind was requested. */
     int unposted[SRV_GRPC_MAX_PORTS + SRV_GRPC_MAX_METHODS];
     int n_unposted;        /* sum of `unposted` */
     struct srv_link calls; /* the calls of this loop that hold a grpc_call */
     /* number of large responses in progress, by descriptor (grpc_stall.c) */
     int *n_large, n_large_capacity;
-    /* maps a peer address to its descriptor + 1, as listed at listed_ns; entries may be outdated */
+    /* maps a peer's address to 1 + its descriptor, as listed at the time listed_ns; entries may
+     * be outdated */
     struct rt_map sockets;
     int64_t listed_ns;
-    /* time of the last check of watchers and stalled calls, and the interval between checks */
+    /* time of the last check of watchers and stalled calls, and the interval between two checks */
     int64_t watched_ns, watch_ns;
     struct srv_grpc_closing closing;
     struct srv_message close;
-    /* Events of batches that completed as soon as they were started (start_batch in grpc_call.c).
-     * The I/O loop handles them before it reads further events from the core. */
+    /* Events of batches that had completed when the function that started them returned
+     * (start_batch in grpc_call.c). The I/O loop handles them before it reads further events
+     * from the core. */
     grpc_event at_once[SRV_GRPC_AT_ONCE];
     int n_at_once;
 };
@@ -112,7 +114,8 @@ struct srv_listen_fd {
     int fd;
     grpc_server *core;
     char path[sizeof((struct sockaddr_un *)0)->sun_path]; /* "": TCP */
-    /* the socket file; at the end the path is unlinked only if it is still the same file */
+    /* identifies the socket file: when the server ends, the path is removed only if it still
+     * refers to this file */
     struct stat made;
 };
 struct srv_listener {
@@ -137,13 +140,14 @@ struct srv_grpc {
     struct srv_grpc_port ports[SRV_GRPC_MAX_PORTS];
     int n_ports;
     struct srv_listener listener;
-    /* registration of each method at ports[0], or NULL; same indices as the table of methods */
+    /* registration of each method at ports[0], or NULL; indices are those of the table of
+     * methods */
     void *registered[SRV_GRPC_MAX_METHODS];
     grpc_server_credentials *credentials; /* for TCP */
-    /* a channel that never connects, used by `wake` in grpc.c */
+    /* a channel that never connects, used by the function `wake` in grpc.c */
     grpc_channel *nowhere;
     _Atomic int n_calls; /* number of calls that hold a grpc_call */
-    /* number of calls that hold a grpc_call, by connection (grpc_share.c) */
+    /* numbers of calls that hold a grpc_call, by connection (grpc_share.c) */
     _Atomic int calls_of[SRV_GRPC_CONNECTIONS];
     _Atomic int n_shut_down; /* number of ports that have shut down */
     _Atomic bool quiesced;
@@ -154,11 +158,11 @@ struct srv_grpc {
     struct srv_grpc_loop *loops;
 };
 
-/* Requests one more call from the core: a call of `method` or, if that is NULL, of any other method
- * at `port`. If memory runs out, the call is counted in `unposted`. */
+/* Requests one more call from the core: a call of `method` or, if that is NULL, of any other
+ * method at `port`. If memory runs out, the missing request is counted in `unposted`. */
 void srv_grpc_post(struct srv_grpc_loop *loop, struct srv_grpc_port *port,
                    const struct srv_grpc_method *method);
-/* Requests the calls in `unposted` again. Called once per turn. */
+/* Repeats the requests counted in `unposted`. Called once per turn. */
 void srv_grpc_post_again(struct srv_grpc_loop *loop);
 void srv_grpc_on_event(struct srv_grpc_loop *loop, const grpc_event *e);
 void srv_grpc_free_call(struct srv_call *c);
@@ -169,8 +173,8 @@ extern _Thread_local struct srv_grpc_loop *srv_grpc_this_loop;
 
 /* ---- grpc_share.c ---- */
 
-/* Counts a call that holds a grpc_call, and sets its `connection` and `socket`. Called on the I/O
- * loop thread. Returns false if the connection has exceeded its share of open calls. */
+/* Counts a call that holds a grpc_call, and sets its `connection` and `socket`. Called on the
+ * I/O loop thread. Returns false if the connection already has its full share of open calls. */
 bool srv_call_open_share(struct srv_call *c);
 void srv_call_close_share(struct srv_call *c);
 
@@ -180,18 +184,19 @@ int64_t srv_grpc_stall_limit_ns(const struct srv_server *server);
 /* Cuts off the calls whose peer has stalled for the time limit. Called at intervals during a
  * turn. */
 void srv_grpc_cut_stalled(struct srv_grpc_loop *loop, int64_t now);
-/* Sets what the call waits for from now on. May be called on any thread, but by one at a time per
- * call. */
+/* Sets what the call waits for from now on. May be called on any thread, but only by one thread
+ * at a time for each call. */
 void srv_call_awaits(struct srv_call *c, enum srv_awaited what);
 /* Stops counting the large response of a call when the call ends. */
 void srv_call_forget_socket(struct srv_call *c);
-/* must be called when the I/O loop ends */
+/* must be called when the I/O loop ends, to free its counters */
 void srv_grpc_forget_sockets(struct srv_grpc_loop *loop);
 
 /* ---- grpc_aside.c ---- */
 
 enum rt_status srv_grpc_aside_start(struct srv_grpc_aside *a, struct rt_error *err);
-void srv_grpc_aside_stop(struct srv_grpc_aside *a); /* must be called when no calls are left */
+/* Must be called when no calls exist any more. */
+void srv_grpc_aside_stop(struct srv_grpc_aside *a);
 
 /* ---- grpc_drain.c ---- */
 

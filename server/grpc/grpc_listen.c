@@ -27,14 +27,15 @@ static void give_to_core(grpc_server *core, int fd)
     grpc_server_credentials *plain = grpc_insecure_server_credentials_create();
     int one = 1;
 
-    /* this option has no effect on UNIX sockets */
+    /* the option has no effect on a UNIX socket */
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     srv_grpc_frames_begin(fd);
     grpc_server_add_channel_from_fd(core, fd, plain);
     grpc_server_credentials_release(plain);
 }
 
-/* Accepts all waiting connections. Returns false if no descriptors are free for more. */
+/* Accepts all waiting connections. Returns false if no descriptor is free for another
+ * connection. */
 static bool accept_from(const struct srv_listener *l, const struct srv_listen_fd *at, int max_fd)
 {
     for (;;) {
@@ -74,7 +75,7 @@ static void *accept_all(void *arg)
         bool has_capacity = true;
         if (poll(fds, (nfds_t)l->n + 1, -1) < 0 && errno != EINTR)
             break;
-        /* connections that are already waiting are accepted first */
+        /* connections that are already waiting are accepted before the socket is closed */
         stopping = fds[l->n].revents != 0;
         for (int i = 0; i < l->n; i++)
             has_capacity &= !(fds[i].revents & POLLIN) || accept_from(l, &l->at[i], max_fd);
@@ -115,7 +116,7 @@ void srv_listener_close(struct srv_listener *l)
     for (int i = 0; i < l->n; i++) {
         struct srv_listen_fd *at = &l->at[i];
         close(at->fd);
-        /* Another server may have replaced the socket file. */
+        /* The path is not removed if it now refers to the socket file of another server. */
         if (*at->path && stat(at->path, &now) == 0 && now.st_ino == at->made.st_ino &&
             now.st_dev == at->made.st_dev)
             unlink(at->path);
@@ -174,7 +175,7 @@ enum rt_status srv_listen_tcp(struct srv_listener *l, grpc_server *core, const c
     snprintf(service, sizeof service, "%d", port);
     int e = getaddrinfo(address, service, &want, &found);
     for (const struct addrinfo *a = e ? NULL : found; a && l->n < SRV_MAX_LISTEN; a = a->ai_next) {
-        /* if the kernel chooses the port, only one address is bound */
+        /* if the kernel is to choose the port, only one address is bound */
         int fd = *bound && !port ? -1 : bind_tcp(a);
         if (fd < 0) {
             saved = saved == EADDRINUSE ? saved : errno;

@@ -81,7 +81,7 @@ static void read_metrics(struct srv_server *server, const struct reload *r, int6
     rt_bytes_clear(&page);
 }
 
-/* Writes a field that belongs to a oneof, even if its value is 0. */
+/* Writes a field that is a member of a oneof. Such a field is written even if its value is 0. */
 static void put_increase(struct rt_bytes *out, uint64_t v)
 {
     unsigned char buffer[16];
@@ -129,8 +129,8 @@ static void done(void *arg, enum rt_status st, const struct rt_error *err)
     srv_call_respond_expected(c, p, n, st, st ? rt_error_text(err) : NULL);
 }
 
-/* Starts a reload. Runs on an aside thread, because the message may be large, and because reading
- * counters renders a page of all counters. */
+/* Starts a reload. Runs on an aside thread, because the message may be large, and because
+ * reading the named counters renders the page of all counters. */
 static void reload(struct srv_call *c)
 {
     struct reload *r = rt_arena_alloc(c->arena, sizeof *r);

@@ -1,14 +1,15 @@
 /*
  * Limits the number of open calls. The core enforces GRPC_ARG_MAX_CONCURRENT_STREAMS only after a
- * peer has acknowledged the setting (see also h2_frames.h), and only for each connection
+ * peer has acknowledged the setting (see also h2_frames.h), and enforces it for each connection
  * separately. An open call takes 13 to 17 KB in Slipway and in the core together, even without a
  * message.
  *
  * A connection may have as many open calls as all connections leave free: half of the limit if it
- * is the only one, and the next connection a quarter. LEAST calls are always permitted, so that a
- * client with few calls is served however many others flood the server.
+ * is the only one, and a quarter in the case of the next connection. A connection may always have
+ * LEAST open calls, so that a client with few calls is served however many other clients flood the
+ * server.
  *
- * A call beyond the limit is refused at once by cancelling it with a status. The core sends the
+ * A call beyond the limit is refused immediately by cancelling it with a status. The core sends the
  * status as trailers and forgets the stream, even if the request is incomplete and remains so.
  */
 #include <grpc/support/alloc.h>
@@ -21,16 +22,16 @@
 
 enum { LEAST = 8 };
 
-/* Sets the call's descriptor, if this server accepted its connection, and the index of the
- * connection's counter. The index is the descriptor or, for TLS, a hash of the peer's address.
- * Connections with the same counter share a limit. */
+/* Sets the call's descriptor, if this server accepted the call's connection itself, and the
+ * index of the connection's counter. The index is the descriptor or, for TLS, a hash of the
+ * peer's address. Connections with the same counter share a limit. */
 static void find_connection(struct srv_call *c)
 {
     char *peer = grpc_call_get_peer(c->call);
     size_t n = peer ? strlen(peer) : 0;
     int64_t fd = -1;
 
-    /* For connections that this server accepted, the core reports the peer as "fd:N". */
+    /* The core names the peer of a connection that this server accepted "fd:N". */
     if (n < 3 || memcmp(peer, "fd:", 3) != 0 || !srv_parse_int64(peer + 3, n - 3, &fd))
         fd = -1;
     uint64_t h = fd >= 0 ? (uint64_t)fd : rt_siphash(rt_siphash_key(), peer, n);

@@ -1,16 +1,16 @@
 /*
  * Cuts off peers that stall, that is, send an incomplete request or do not receive a response, so
- * that the memory of their calls is freed. As for REST, the limit is --request_read_timeout_ms: for
- * a request to arrive completely, and for each 64 KiB of a large response to be received. While the
- * server drains, requests have DRAIN_GRACE_NS to arrive completely, both in total and since the
- * drain began. An incomplete request has not been executed, so the client may send it to another
- * server (UNAVAILABLE).
+ * that the memory of their calls is freed. As for REST, the time limit is
+ * --request_read_timeout_ms. It applies to the complete arrival of a request, and to the receipt of
+ * each 64 KiB of a large response. While the server drains, requests have DRAIN_GRACE_NS to arrive
+ * completely, both in total and since the drain began. An incomplete request has not been executed,
+ * so the client may send it to another server (UNAVAILABLE).
  *
  * The core reports only when a message was sent completely. The number of bytes that a peer has
  * received comes from the kernel (TCP), or is the number that the core could write (UNIX sockets).
- * 64 KiB for each large response on the connection count as progress of all of them, so that the
- * same rate is required of a peer that reads them one after the other and of one that reads them
- * all at once.
+ * If several large responses are in progress on a connection, 64 KiB must be received for each of
+ * them, which counts as progress of all. So the same rate is required of a peer that reads the
+ * responses one after the other and of one that reads them in parallel.
  */
 #include <grpc/support/alloc.h>
 #include <stdio.h>
@@ -29,7 +29,8 @@ void srv_call_awaits(struct srv_call *c, enum srv_awaited what)
 {
     uint32_t was = atomic_load_explicit(&c->awaited, memory_order_relaxed);
 
-    /* The count of waits distinguishes one wait from the next one of the same kind. */
+    /* The number of waits in `awaited` distinguishes one wait from the next one of the same
+     * kind. */
     atomic_store_explicit(&c->awaited, ((was | SRV_AWAITED_MASK) + 1) | what, memory_order_release);
 }
 
@@ -89,7 +90,7 @@ static void list_sockets(struct srv_grpc_loop *loop)
     for (int i = 0; i < n; i++) {
         srv_socket_peer(fds[i], name, sizeof name);
         if (!rt_map_put(&loop->sockets, name, (void *)(intptr_t)(fds[i] + 1)))
-            break; /* memory ran out; the remaining sockets stay unknown */
+            break; /* memory ran out, so the descriptors of the remaining sockets stay unknown */
     }
     free(fds);
 }
@@ -103,7 +104,7 @@ static int listed_socket(const struct srv_grpc_loop *loop, const char *peer)
 
     if (fd < 0)
         return -1;
-    /* by now the descriptor may refer to another connection */
+    /* the descriptor may refer to another connection by the time it is used */
     srv_socket_peer(fd, name, sizeof name);
     return strcmp(name, peer) == 0 ? fd : -1;
 }
@@ -134,8 +135,9 @@ static bool has_large(const struct srv_call *c, uint32_t awaited)
     return (awaited & SRV_AWAITED_MASK) == SRV_AWAITS_SENT && c->n_out > LEAST_TAKEN;
 }
 
-/* Reads a running count of the bytes that the peer has received. The count of written bytes, used
- * for UNIX sockets, is ahead by what the kernel buffers, some 200 KB. */
+/* Reads a running count of the bytes that the peer has received. For UNIX sockets this is the
+ * number of bytes written, which exceeds the number received by the bytes that the kernel
+ * buffers, some 200 KB. */
 static bool taken_of(int fd, uint64_t *bytes)
 {
     return srv_socket_acked(fd, bytes) || srv_socket_sent(fd, bytes);
@@ -158,8 +160,9 @@ static void begin_look(struct srv_call *c, uint32_t awaited, int64_t now)
     c->is_large = true;
 }
 
-/* Returns whether a large response on an unknown connection is within its time limit, which is the
- * time that the slowest permitted peer takes for the complete response. */
+/* Returns whether a large response on a connection whose descriptor is unknown is within its
+ * time limit. The limit is the time in which the slowest permitted peer reads the complete
+ * response. */
 static bool has_time(const struct srv_call *c, int64_t now, int64_t limit)
 {
     return (now - c->seen_ns) / limit < (int64_t)(c->n_out / LEAST_TAKEN);
@@ -184,8 +187,8 @@ static void cut_response(struct srv_call *c)
 {
     static const char text[] = "the answer was not taken within --request_read_timeout_ms";
 
-    /* Counted before the cancellation, so that a client that sees the error also finds it in the
-     * metrics. */
+    /* The event is counted before the call is cancelled, so that a client that sees the error
+     * also finds it in the metrics. */
     srv_metrics_event(c->server->metrics, "slow_answer_cut_off");
     c->code = RT_DEADLINE_EXCEEDED;
     grpc_call_cancel_with_status(c->call, GRPC_STATUS_DEADLINE_EXCEEDED, text, NULL);
@@ -207,7 +210,7 @@ static void cut_request(struct srv_call *c, bool drains)
         srv_call_fail(c, st);
 }
 
-/* Returns whether the I/O loop drains and the request has exceeded DRAIN_GRACE_NS. */
+/* Returns whether the I/O loop is draining and the request has exceeded DRAIN_GRACE_NS. */
 static bool is_late_to_drain(const struct srv_call *c, enum srv_awaited what, int64_t now)
 {
     int64_t since = c->loop->closing.since_ns;
@@ -228,7 +231,7 @@ void srv_grpc_cut_stalled(struct srv_grpc_loop *loop, int64_t now)
     int n_requests = 0, n_responses = 0, n_drained = 0;
 
     for (struct srv_link *at = loop->calls.next, *next; at != &loop->calls; at = next) {
-        /* `link` is the first member of struct srv_call */
+        /* the cast is valid because `link` is the first member of struct srv_call */
         struct srv_call *c = (struct srv_call *)(void *)at;
         uint32_t awaited = atomic_load_explicit(&c->awaited, memory_order_acquire);
         enum srv_awaited what = awaited & SRV_AWAITED_MASK;

@@ -60,7 +60,8 @@ static void end_upload(struct srv_h2_frames *f, uint32_t stream)
     leave_unpaid(f, srv_h2_uploads_end(&f->uploads, stream));
 }
 
-/* Counts n bytes that were read, either for the DATA being read or as unpaid bytes. */
+/* Counts n bytes that were read, either as part of the DATA frame being read or as bytes not yet
+ * counted with a body. */
 static void count(struct srv_h2_frames *f, uint32_t n)
 {
     uint64_t *bytes = f->data_stream ? srv_h2_uploads_find(&f->uploads, f->data_stream) : NULL;
@@ -93,7 +94,7 @@ static void earn(struct srv_h2_frames *f, uint64_t n)
 
 static bool spend(struct srv_h2_frames *f, uint32_t n)
 {
-    f->budget -= (int32_t)n; /* n is at most 2^18, for a frame of 16 MiB */
+    f->budget -= (int32_t)n; /* n is at most 2^18, because a frame has at most 16 MiB */
     return f->budget >= 0;
 }
 
@@ -133,7 +134,8 @@ static enum srv_h2_verdict take_continuation(struct srv_h2_frames *f)
 {
     uint32_t cost = 1 + f->block / BLOCK_UNIT;
 
-    f->block += f->skip; /* block is at most max_block + 2^24, so it cannot overflow */
+    /* The block has at most max_block + 2^24 bytes, so its size cannot overflow. */
+    f->block += f->skip;
     if (f->block > f->max_block)
         return SRV_H2_LARGE_BLOCK;
     return spend(f, cost) ? SRV_H2_GOES_ON : SRV_H2_FLOOD;
@@ -197,7 +199,8 @@ enum srv_h2_verdict srv_h2_frames_take(struct srv_h2_frames *f, const void *byte
 enum srv_h2_verdict srv_h2_frames_rekeyed(struct srv_h2_frames *f, uint32_t n)
 {
     f->n_work += n;
-    /* SRV_H2_BUDGET key updates already exhaust the budget, and the product cannot overflow. */
+    /* SRV_H2_BUDGET key updates already exhaust the budget, so larger values are reduced to it
+     * and the product cannot overflow. */
     n = n < SRV_H2_BUDGET ? n : SRV_H2_BUDGET;
     return spend(f, n * REKEY_COST) ? SRV_H2_GOES_ON : SRV_H2_FLOOD;
 }

@@ -1,6 +1,6 @@
 /*
- * Parses the frames of an HTTP/2 connection in the bytes that the server reads, independently of
- * how the reads divide them. It detects input that is harmful to a server without defences of its
+ * Parses the frames of an HTTP/2 connection in the bytes that the server reads, whatever the
+ * boundaries of the reads. It detects input that is harmful to a server without defences of its
  * own:
  *
  *  - a header block (HEADERS and its CONTINUATIONs) of more than max_block bytes;
@@ -8,8 +8,8 @@
  *    settings, which limit the number of streams. A normal peer acknowledges the settings as soon
  *    as it has read anything;
  *  - a flood of frames that cost work and request nothing. Each of these frames spends from a
- *    budget, which time, new streams, payload and the bytes that the server sends refill up to
- *    SRV_H2_BUDGET:
+ *    budget, which is refilled, up to SRV_H2_BUDGET, by time, new streams, payload and the bytes
+ *    that the server sends:
  *
  *      | what                                        | budget                                 |
  *      |---------------------------------------------|----------------------------------------|
@@ -23,8 +23,8 @@
  *      |   a part of a header block                  |   may be parsed again                  |
  *      | any CONTINUATION, all other frames          | -1, and -1 for each 64 bytes           |
  *
- *    So a peer may cancel 2,000 calls at once, all of its calls at a steady 1,000 a second, and
- *    three of five calls at any rate. The window updates and pings of transfers are paid for by
+ *    So a peer may cancel 2,000 calls in one burst, all of its calls at a steady 1,000 a second,
+ * and three of five calls at any rate. The window updates and pings of transfers are paid for by
  *    the transfers.
  *
  * Payloads are skipped: the time of srv_h2_frames_take depends on the number of frames, not of
@@ -55,7 +55,9 @@ enum srv_h2_verdict {
     /* the peer opened too many streams before it acknowledged the settings */
     SRV_H2_NO_SETTINGS_ACK,
     SRV_H2_FLOOD,
-    SRV_H2_HOLDS_MUCH, /* too many bytes of incomplete bodies; set only by the caller */
+    /* The connection holds too many bytes of incomplete bodies; only the caller sets this
+     * verdict. */
+    SRV_H2_HOLDS_MUCH,
 };
 
 struct srv_h2_frames {
@@ -64,17 +66,18 @@ struct srv_h2_frames {
     uint64_t filled_sent;
     int32_t budget;
     uint32_t max_block;
-    uint32_t skip;        /* bytes of a payload or of the preface that are still to be skipped */
+    uint32_t skip;        /* bytes that remain to be skipped of a payload or of the preface */
     uint32_t block;       /* bytes of the header block that was read last or is being read */
     uint32_t last_stream; /* the highest stream number opened so far */
-    /* number of frames that cost work, modulo 2^32: all but DATA of 256 bytes or more */
+    /* number, modulo 2^32, of frames that cost work: all except DATA frames of 256 bytes or more */
     uint32_t n_work;
-    /* stream of the DATA frame whose payload is being read; 0: another frame */
+    /* stream of the DATA frame whose payload is being read; 0: no DATA frame is being read */
     uint32_t data_stream;
-    uint32_t unpaid; /* bytes not yet counted together with a part of a body */
+    uint32_t unpaid; /* number of bytes that are not yet counted together with a part of a body */
     struct srv_h2_uploads uploads;
-    bool data_ends;     /* the DATA frame being read ends its stream */
-    uint16_t n_streams; /* number of streams opened until has_settings_ack is set */
+    bool data_ends; /* whether the DATA frame being read ends its stream */
+    /* Number of streams opened so far; not counted any more once has_settings_ack is set. */
+    uint16_t n_streams;
     bool has_settings_ack;
     uint8_t n_frame;
     uint8_t frame[SRV_H2_FRAME_BYTES]; /* the frame header, which precedes the payload */
@@ -87,8 +90,8 @@ void srv_h2_frames_clear(struct srv_h2_frames *f);
 /* Refills the budget. Must be called before srv_h2_frames_take. `sent` is a running count of the
  * bytes that the server has sent, from any starting value. */
 void srv_h2_frames_fill(struct srv_h2_frames *f, int64_t now_ms, uint64_t sent);
-/* Inspects the bytes of one read. If the verdict is not SRV_H2_GOES_ON, the connection must be
- * closed. */
+/* Inspects the bytes of one read. If the returned verdict is not SRV_H2_GOES_ON, the connection
+ * must be closed. */
 enum srv_h2_verdict srv_h2_frames_take(struct srv_h2_frames *f, const void *p, size_t n);
 /* Counts n key updates (TLS KeyUpdate messages) that arrived between the bytes. */
 enum srv_h2_verdict srv_h2_frames_rekeyed(struct srv_h2_frames *f, uint32_t n);

@@ -3,7 +3,7 @@
  * on each stream that neither side has ended. gRPC's core holds a message until it is complete, so
  * these are the bytes that a peer can make the server hold before any request can be answered.
  *
- * For a stream with several messages all of them are counted until the stream ends, because the
+ * If a stream carries several messages, all of them are counted until the stream ends, because the
  * frames do not show which messages the server has handled.
  *
  * Threads: these functions do not lock; the caller must hold the lock of the connection.
@@ -13,7 +13,8 @@
 
 #include <stdint.h>
 
-/* Limit for the streams counted on a connection; gRPC's core allows a quarter of this number. */
+/* Maximum number of streams counted on a connection; gRPC's core allows a quarter of this
+ * number. */
 enum { SRV_H2_MOST_UPLOADS = 1 << 14 };
 
 struct srv_h2_upload {
@@ -21,18 +22,18 @@ struct srv_h2_upload {
     uint32_t stream; /* 0: the slot is free */
 };
 
-/* The streams of a connection with incomplete bodies. An all-zero struct has no streams. */
+/* The streams with incomplete bodies on a connection. An all-zero struct has no streams. */
 struct srv_h2_uploads {
     struct srv_h2_upload *slots; /* hash table with linear probing, at most half full */
     uint32_t n, capacity;        /* number of streams, and number of slots (a power of two) */
-    uint64_t held;               /* number of bytes of all streams */
+    uint64_t held;               /* total number of bytes of all streams */
 };
 
 void srv_h2_uploads_clear(struct srv_h2_uploads *u);
 /* Begins to count the body of a stream. If memory runs out, the stream is not counted. */
 void srv_h2_uploads_begin(struct srv_h2_uploads *u, uint32_t stream);
-/* Returns the number of bytes of a stream, or NULL if the stream is not counted. A caller that
- * increases the number must increase `held` by the same amount. */
+/* Returns a pointer to the number of bytes of a stream, or NULL if the stream is not counted. A
+ * caller that increases the number must increase `held` by the same amount. */
 uint64_t *srv_h2_uploads_find(const struct srv_h2_uploads *u, uint32_t stream);
 /* Removes the stream and returns the number of bytes that had arrived on it. */
 uint64_t srv_h2_uploads_end(struct srv_h2_uploads *u, uint32_t stream);

@@ -19,21 +19,24 @@
 enum {
     TICK_NS = 500000, /* interval between checks of the paused connections */
     AT_ONCE = 2,      /* maximum number of pauses that one check ends */
-    /* maximum number of paused connections examined per check, oldest first */
+    /* maximum number of paused connections examined in a check, oldest first */
     LOOKED_AT = 32,
-    END_NS = 5000000,     /* minimum time between the ends of two connections */
-    PAUSE_NS = 100000000, /* maximum time without ending a pause */
+    /* Minimum time between the ends of two connections, so that their teardown is spread. */
+    END_NS = 5000000,
+    PAUSE_NS = 100000000, /* maximum time that passes before at least one pause is ended */
     TURN_FRAMES = 64,     /* maximum number of frames per turn if there is a crowd */
-    /* if is_heavy: limit for bytes per read, and per turn if there is a crowd */
+    /* maximum number of bytes per read if is_heavy, and per turn if there is a crowd */
     TURN_BYTES = 8192,
-    ALONE = 4,             /* factor by which a turn is longer if there is no crowd */
-    CROWD = 4,             /* minimum number of connections with much work that form a crowd */
+    ALONE = 4, /* turns are longer by this factor if there is no crowd */
+    /* Minimum number of connections with much work; that many form a crowd. */
+    CROWD = 4,
     CROWD_NS = 1000000000, /* period in which connections are counted to detect a crowd */
     FEW_FRAMES = TURN_FRAMES / 8,
     LARGEST_READ = 1 << 16, /* maximum bytes per read, which may contain thousands of frames */
-    BULK_BYTES = 1 << 18,   /* unless is_heavy, frames are counted anew after this many bytes */
-    /* if the number of calls has dropped by this much since the last check, a connection has
-     * ended */
+    /* Unless is_heavy, the frames of a turn are counted anew after this many bytes. */
+    BULK_BYTES = 1 << 18,
+    /* a connection is assumed to have ended if the number of calls has dropped by this much
+     * since the last check */
     FEWER_CALLS = 4,
     MAX_LOOPS = 64,
     NONE = -1,
@@ -46,13 +49,13 @@ enum phase { READING, IS_OVER, PAUSED };
  * guarded by mu. */
 struct turn {
     _Atomic int phase;
-    /* true for TCP; stored after the members below, and loaded before them */
+    /* true for a TCP socket; stored after the members that follow, and loaded before them */
     _Atomic bool may_pause;
-    bool is_over;    /* the turn is over; the next permitted read begins a new turn */
+    bool is_over;    /* the turn has ended; the next permitted read begins a new turn */
     bool is_heavy;   /* the last turn had many frames, or this is the first turn: reads are short */
     bool at_its_end; /* the end of the connection has already been delayed */
     uint32_t frames; /* in this turn */
-    uint32_t bytes;  /* bytes in this turn, counted only while reads are short */
+    uint32_t bytes;  /* number of bytes read in this turn, counted only while reads are short */
     uint64_t n_frames;
     int64_t crowd; /* the period of CROWD_NS in which the connection was last counted */
     int next;      /* next paused connection, in the order of pausing */
@@ -66,10 +69,10 @@ static struct turn turns[SRV_GRPC_MAX_FD];
 static struct {
     _Atomic bool is_on;
     _Atomic int n_loops;
-    /* epoll descriptor + 1 for which each I/O loop waits; 0: the loop does not wait */
+    /* 1 + the epoll descriptor for which each I/O loop waits; 0: the loop does not wait */
     _Atomic int loop_epoll[MAX_LOOPS];
     _Atomic int64_t crowd; /* number of the current period of CROWD_NS nanoseconds */
-    /* connections that ended a turn in the current period, and in the previous one */
+    /* numbers of connections that ended a turn in the current period and in the previous one */
     _Atomic int n_crowd, n_crowd_last;
     struct rt_mutex mu;
     struct rt_cond changed;
@@ -78,7 +81,7 @@ static struct {
     int64_t released_ns;
     const _Atomic int *n_calls; /* NULL: not known */
     int n_calls_before;         /* the value of *n_calls at the last check */
-    int64_t ended_ns;           /* time at which a connection, or many calls, last ended */
+    int64_t ended_ns;           /* time at which a connection, or many calls, ended most recently */
     pthread_t thread;
 } all = {.mu = RT_MUTEX_INIT, .first = NONE, .last = NONE};
 
@@ -131,7 +134,7 @@ static bool rests(clockid_t thread, int64_t *spent_ns, int64_t past_ns)
     return spent < past_ns / 2;
 }
 
-/* Returns whether an I/O loop is idle: it waits for events, and none is pending. */
+/* Returns whether an I/O loop is idle: it waits for events, and no event is pending. */
 static bool is_loop_free(void)
 {
     int n = atomic_load(&all.n_loops);
@@ -144,8 +147,9 @@ static bool is_loop_free(void)
     return is_free;
 }
 
-/* Returns whether another connection may end. The core destroys the calls of a connection on
- * threads of its own; for END_NS afterwards, CPU time is left to other connections. */
+/* Returns whether another connection may end. The core destroys the calls of an ended connection
+ * on its own threads, which take CPU time from other connections. So no further connection may
+ * end for END_NS. */
 static bool may_one_end(int64_t now) RT_REQUIRES(all.mu)
 {
     int n = all.n_calls ? atomic_load(all.n_calls) : 0;
@@ -190,7 +194,7 @@ static int take_released(int released[AT_ONCE], int64_t now, int64_t past_ns) RT
     return n;
 }
 
-/* the entry of this thread's I/O loop in all.loop_epoll */
+/* points to the entry of this thread's I/O loop in all.loop_epoll */
 static _Thread_local _Atomic int *own_epoll;
 
 void srv_turns_begin_loop(void)
@@ -293,7 +297,8 @@ static void look_at_turn(struct turn *t)
     atomic_store_explicit(&t->phase, IS_OVER, memory_order_relaxed);
 }
 
-/* Begins a new turn at a read. By this time the frames in all earlier bytes have been counted. */
+/* Begins a new turn when a read begins. By then the frames in all bytes read before have been
+ * counted. */
 static void begin_turn(struct turn *t)
 {
     t->is_over = false;

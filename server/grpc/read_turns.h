@@ -6,14 +6,13 @@
  * So each read is short, and a connection that has used up its turn is paused: its reads return
  * EAGAIN, and the core goes on to other connections. The pause ends when one of the I/O loops and
  * the thread that read the connection are idle. A turn lasts 64 frames that cost work (all frames
- * except DATA frames of 256 bytes or more), and four times as many while fewer than four
- * connections reach that number within a second. When a connection that has sent that many frames
- * ends, the end also waits for a turn, because the core takes down all streams of the connection at
- * once.
+ * except DATA frames of 256 bytes or more), or four times as many while fewer than four connections
+ * reach that number within a second. When a connection that has sent that many frames ends, the end
+ * also waits for a turn, because the core takes down all streams of the connection at once.
  *
  * The core waits for edge-triggered epoll events. When SO_RCVLOWAT is set on a TCP socket with
- * readable bytes, Linux reports the edge again. On kernels that do not, and on other kinds of
- * sockets, no connection is paused.
+ * readable bytes, Linux reports the edge again. Connections are not paused on kernels that do not
+ * do this, nor on other kinds of sockets.
  *
  * Threads: any; a connection is read by one thread at a time. A thread of this module ends the
  * pauses.
@@ -25,11 +24,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Starts the thread that ends pauses; call it once. *n_calls is the number of open calls and is
- * read until srv_turns_stop; n_calls may be NULL. False: the thread cannot be started, or the
- * kernel does not report edges again; in both cases no connection is ever paused. */
+/* Starts the thread that ends pauses. May be called only once. *n_calls is the number of open
+ * calls and is read until srv_turns_stop; n_calls may be NULL. Returns false if the thread
+ * cannot be started or the kernel does not report edges again; in both cases no connection is
+ * ever paused. */
 bool srv_turns_start(const _Atomic int *n_calls);
-/* Call it after the core has stopped reading. Does nothing unless srv_turns_start succeeded. */
+/* Stops the thread that ends pauses. Must be called after the core has stopped reading. Does
+ * nothing unless srv_turns_start succeeded. */
 void srv_turns_stop(void);
 
 /* Registers the calling thread, until srv_turns_stop, as an I/O loop that handles the core's
@@ -42,17 +43,17 @@ void srv_turns_wait_ends(void);
 
 /* Registers a new connection whose socket is `fd`. */
 void srv_turns_begin(int fd);
-/* Called before a read. Returns the most bytes that the read may consume, or 0 if the read must
- * return EAGAIN. */
+/* Called before a read. Returns the maximum number of bytes that the read may consume, or 0 if
+ * the read must return EAGAIN. */
 size_t srv_turns_limit(int fd);
-/* Reports that a read has consumed n bytes with n_frames frames that cost work; n_frames -1 means
- * that the bytes are still encrypted. is_all: the read has emptied the socket, so a new turn begins
- * with these bytes. */
+/* Reports that a read has consumed n bytes with n_frames frames that cost work; n_frames -1
+ * means that the bytes are still encrypted. If is_all is set, the read has emptied the socket,
+ * so a new turn begins with these bytes. */
 void srv_turns_took(int fd, size_t n, int64_t n_frames, bool is_all);
-/* Counts n frames that decryption has found in bytes that were read earlier. */
+/* Counts n frames that were found by decrypting bytes that were read earlier. */
 void srv_turns_held_frames(int fd, uint32_t n);
-/* Reports that a read has found the end of the connection. True: that read must return EAGAIN
- * once. */
+/* Reports that a read has found the end of the connection. Returns true if that read must first
+ * return EAGAIN once. */
 bool srv_turns_end(int fd);
 
 #endif

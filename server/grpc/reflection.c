@@ -20,7 +20,7 @@ enum {
     MESSAGE_ONEOF = 8,
     ENUM_VALUE = 2,
     SERVICE_METHOD = 2,
-    NAME = 1, /* the field number of the name in every kind of declaration */
+    NAME = 1, /* field number of `name`, the same in every kind of declaration */
 };
 
 /* Iterates over the fields of a message in contiguous bytes. */
@@ -35,7 +35,7 @@ static void start(struct fields *f, struct rt_span message)
     f->at = srv_cursor_of(&f->piece, message.n);
 }
 
-/* Finds the next length-delimited field. False: the message has ended, or it is malformed. */
+/* Finds the next length-delimited field. Returns false if the message has ended or is malformed. */
 static bool next(struct fields *f, uint32_t *number, struct rt_span *body)
 {
     struct srv_field field;
@@ -76,7 +76,7 @@ struct rt_span srv_reflection_file(struct rt_span set, struct rt_span name)
     return rt_span_of(NULL, 0);
 }
 
-/* Removes `name`, and the dot after it if there is one, from the front of *symbol. */
+/* Removes `name`, and the dot that follows it if there is one, from the beginning of *symbol. */
 static bool take_name(struct rt_span *symbol, struct rt_span name)
 {
     if (!name.n || symbol->n < name.n || memcmp(symbol->p, name.p, name.n) != 0)
@@ -91,7 +91,7 @@ static bool take_name(struct rt_span *symbol, struct rt_span name)
     return true;
 }
 
-/* Kinds of declarations, by the declarations that they may contain. */
+/* Kinds of declarations, distinguished by the declarations that they may contain. */
 enum kind { FILE_KIND, MESSAGE_KIND, ENUM_KIND, SERVICE_KIND, LEAF_KIND };
 
 static enum kind kind_of(enum kind holder, uint32_t number)
@@ -118,8 +118,8 @@ static enum kind kind_of(enum kind holder, uint32_t number)
     return FILE_KIND; /* the field is not a declaration */
 }
 
-/* Returns whether the enum has a value of this name. An enum value is named in the scope that
- * contains the enum, not in the enum. */
+/* Returns whether the enum has a value of this name. The full name of an enum value begins with
+ * the scope that contains the enum, not with the name of the enum. */
 static bool has_value(struct rt_span enumeration, struct rt_span name)
 {
     struct fields f;
@@ -133,8 +133,8 @@ static bool has_value(struct rt_span enumeration, struct rt_span name)
     return false;
 }
 
-/* Returns whether `holder` declares `symbol`, a name relative to `holder`. The recursion is at most
- * as deep as the symbol has dots. */
+/* Returns whether `holder` declares `symbol`, a name relative to `holder`. The depth of the
+ * recursion is at most the number of dots in the symbol. */
 static bool declares(struct rt_span holder, enum kind kind, struct rt_span symbol)
 {
     struct fields f;
@@ -268,8 +268,8 @@ static void put_services(const struct rt_span *services, int n, struct rt_bytes 
     rt_bytes_clear(&one);
 }
 
-/* Writes an empty list of extension numbers, because no type of the server's protos has
- * extensions. */
+/* Writes an empty list of extension numbers, because no message type of the server's .proto
+ * files has extensions. */
 static void put_extensions(struct rt_span set, struct rt_span type, struct rt_bytes *out)
 {
     struct rt_bytes body;
@@ -308,7 +308,7 @@ enum rt_status srv_reflection_respond(struct rt_span set, const struct rt_span *
             st = srv_field_span(&f, &host, arena, err);
         if (f.number < BY_FILENAME || f.number > LIST_SERVICES)
             continue;
-        what = f.number; /* if several fields of the oneof are present, the last one counts */
+        what = f.number; /* if several fields of the oneof are present, the last one wins */
         st = srv_field_span(&f, &requested, arena, err);
     }
     if (st)

@@ -10,14 +10,17 @@
 
 enum { MAX_FD = 1 << 17 };
 
-#if RT_HAS_SANITIZER /* the sanitizer's interceptor of sendmsg must still be called */
+/* The definition of sendmsg in this file replaces the sanitizer's interceptor, which must still
+ * be called. */
+#if RT_HAS_SANITIZER
 ssize_t __interceptor_sendmsg(int fd, const struct msghdr *message, int flags);
 #define REAL_SENDMSG(fd, message, flags) __interceptor_sendmsg(fd, message, flags)
 #else
 #define REAL_SENDMSG(fd, message, flags) syscall(SYS_sendmsg, fd, message, flags)
 #endif
 
-static _Atomic uint64_t sent[MAX_FD]; /* 1 MB, of which only the used pages are resident */
+/* The array has 1 MB, of which only the used pages are resident. */
+static _Atomic uint64_t sent[MAX_FD];
 
 ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 {

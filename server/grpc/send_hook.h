@@ -13,8 +13,8 @@
 #include <stdint.h>
 
 /* Returns how many bytes were written to the descriptor so far, including those of earlier
- * connections with the same descriptor number. False: the number is unknown, because the descriptor
- * is too high. */
+ * connections with the same descriptor number. Returns false if the number is unknown because
+ * the descriptor is too high. */
 bool srv_socket_sent(int fd, uint64_t *bytes);
 
 #endif
