@@ -7,12 +7,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Returns whether an Accept-Encoding header permits gzip: by name, or by "*" if gzip is not named;
- * weight 0 forbids it. */
+/* Returns whether an Accept-Encoding header permits gzip: it must list gzip or, if gzip is not
+ * listed, "*", with a weight other than 0. */
 bool srv_http_accepts_gzip(const char *value);
 
-/* Parses a Content-Length, which consists of digits only. False: the value is malformed, and *out
- * is unchanged. */
+/* Parses a Content-Length, which consists of digits only. Returns false and leaves *out
+ * unchanged if the value is malformed. */
 bool srv_http_length(const char *value, uint64_t *out);
 
 #endif

@@ -7,15 +7,18 @@
 #include "server/http/http_header.h"
 
 enum {
-    CHUNK_LINE_BYTES = 256, /* limit of a line with a chunk's size and its extensions */
-    MOST_ARGUMENTS = 32,    /* limit of a query's arguments, which libmicrohttpd stores as a list */
-    /* limit of the headers passed on; connection memory holds arguments and headers */
+    /* Maximum length of the line that precedes a chunk, with the chunk's size and extensions. */
+    CHUNK_LINE_BYTES = 256,
+    /* Maximum number of arguments in a query, which libmicrohttpd stores as a list. */
+    MOST_ARGUMENTS = 32,
+    /* maximum number of headers passed on; libmicrohttpd stores arguments and headers in the
+     * connection's memory */
     MOST_HEADERS = 32,
-    DIGITS = 16,     /* limit of the hex digits of a chunk's size: 64 bits */
-    MOST_EMPTY = 16, /* limit of the empty lines before a request */
+    DIGITS = 16,     /* maximum number of hex digits of a chunk's size, which has 64 bits */
+    MOST_EMPTY = 16, /* maximum number of empty lines before a request */
 };
 
-/* The request that the stream outputs in place of one whose head is refused. */
+/* The request that the stream outputs instead of a request whose head is refused. */
 static const char canned[] = "GET / HTTP/1.1\r\nHost: -\r\nConnection: close\r\n\r\n";
 static const char last_chunk[] = "0\r\n\r\n";
 
@@ -63,8 +66,8 @@ static bool is_token(unsigned char c)
     return c < 128 && (tokens[c >> 6] >> (c & 63) & 1);
 }
 
-/* Returns false only if none of the eight bytes is below ' ' or DEL. Every line is first checked by
- * this fast test. */
+/* Returns false only if none of the eight bytes is below ' ' or DEL. This fast test avoids
+ * checking each byte of most lines. */
 static bool may_hold_control(uint64_t w)
 {
     const uint64_t ones = UINT64_C(0x0101010101010101), tops = UINT64_C(0x8080808080808080);
@@ -94,7 +97,7 @@ static bool is_blank(unsigned char c)
     return c == ' ' || c == '\t';
 }
 
-/* Splits a line "Name: value", given without its CR LF. False: the line is malformed. */
+/* Splits a line "Name: value", given without its CR LF. Returns false if the line is malformed. */
 static bool cut_header(struct rt_span line, struct rt_span *name, struct rt_span *value)
 {
     size_t n = 0;
@@ -124,12 +127,12 @@ struct head {
     bool is_old; /* the request's version is HTTP/1.0 */
     int n_lengths, n_encodings, n_hosts, n_kept;
     uint64_t length;
-    int http; /* HTTP status of an invalid request line; 0: the line is valid */
+    int http; /* HTTP status for an invalid request line; 0: the line is valid */
     const char *why;
 };
 
-/* Returns whether to pass a header on. Headers that this server does not read, for example cookies,
- * are dropped, because libmicrohttpd would copy them. */
+/* Returns whether to pass a header on. Headers that this server does not use, for example
+ * cookies, are dropped, because libmicrohttpd would copy them. */
 static bool is_kept(struct head *h, struct rt_span name, struct rt_span value)
 {
     char number[24];
@@ -154,7 +157,7 @@ static bool is_kept(struct head *h, struct rt_span name, struct rt_span value)
         if (!h->bad_length) {
             memcpy(number, value.p, value.n);
             number[value.n] = '\0';
-            /* libmicrohttpd interprets 2^64-1 as an unknown length. */
+            /* 2^64-1 is refused, because libmicrohttpd interprets it as an unknown length. */
             h->bad_length = !srv_http_length(number, &h->length) || h->length > INT64_MAX;
         }
         return true;
@@ -210,7 +213,7 @@ static int check_request_line(struct head *h, struct rt_span line)
     if (version.p[5] != '1' || (version.p[7] != '0' && version.p[7] != '1'))
         return bad_line(h, 505, "the only versions are HTTP/1.0 and HTTP/1.1");
     h->is_old = version.p[7] == '0';
-    /* Past the checks above, a control character can only be in the path. */
+    /* After the checks above, only the path may still contain a control character. */
     if (contains_control || memchr(target.p, ' ', target.n) || memchr(target.p, '\t', target.n))
         return bad_line(h, 400, "the path holds a blank or a control character");
     if (count_separators(target) >= MOST_ARGUMENTS)
@@ -358,8 +361,8 @@ static void refuse_long(struct srv_http_stream *s, bool in_first_line, struct rt
         refuse(s, 431, "the headers are larger than --max_header_bytes", out);
 }
 
-/* Checks a line of the head, of a chunk line or of the trailers, given without its CR LF. True: it
- * is the last line of the stage. */
+/* Checks a line of a head, a chunk line or a line of the trailers, given without its CR LF.
+ * Returns true if the line is the last one of the stage. */
 static bool is_last_line(struct srv_http_stream *s, struct rt_span line, struct rt_bytes *out)
 {
     struct rt_span name, value;
@@ -385,7 +388,7 @@ static void take_lines(struct srv_http_stream *s, struct rt_span all, struct rt_
     case SRV_HTTP_CHUNK_LINE:
         take_chunk_line(s, line, out);
         break;
-    case SRV_HTTP_CHUNK_END: /* line_limit permits no bytes except CR LF */
+    case SRV_HTTP_CHUNK_END: /* a line of this length cannot have any bytes except its CR LF */
         s->stage = SRV_HTTP_CHUNK_LINE;
         rt_bytes_adds(out, "\r\n");
         break;
@@ -399,8 +402,9 @@ static void take_lines(struct srv_http_stream *s, struct rt_span all, struct rt_
 }
 
 /*
- * Reads lines of `all`, which begins with the held bytes, up to the last line of the stage. Returns
- * the number of bytes up to the end of that line, or 0 if the lines are incomplete or were refused.
+ * Reads lines of `all`, which begins with the bytes held so far, up to the last line of the stage.
+ * Returns the number of bytes up to the end of that line, or 0 if the lines are incomplete or were
+ * refused.
  */
 static size_t look_for_end(struct srv_http_stream *s, struct rt_span all, struct rt_bytes *out)
 {
@@ -428,8 +432,8 @@ static size_t look_for_end(struct srv_http_stream *s, struct rt_span all, struct
     return 0;
 }
 
-/* Drops an empty line before a request, as RFC 9112 asks of servers; the number of empty lines is
- * limited here. */
+/* Drops an empty line before a request, as RFC 9112 asks of servers; this function limits the
+ * number of empty lines. */
 static void pass_empty_line(struct srv_http_stream *s, struct rt_bytes *out)
 {
     drop_held(s);
@@ -437,7 +441,7 @@ static void pass_empty_line(struct srv_http_stream *s, struct rt_bytes *out)
         refuse(s, 400, "too many empty lines before a request", out);
 }
 
-/* Reads a stage that consists of lines. Returns how many bytes of p were consumed. */
+/* Reads a stage that consists of lines. Returns how many bytes at p were consumed. */
 static size_t feed_lines(struct srv_http_stream *s, const unsigned char *p, size_t n,
                          struct rt_bytes *out)
 {

@@ -1,14 +1,15 @@
 /*
- * Validates the bytes of a connection before libmicrohttpd sees them: bytes in, bytes out. It
- * passes only requests that are well formed and have one interpretation. Of a request's headers it
- * passes those that this server reads, and of a chunked body the chunks without extensions and
- * trailers. So no two readers disagree about where a message ends (request smuggling), and
- * libmicrohttpd never finds anything to refuse; libmicrohttpd's own refusals are unusual, and its
- * chunk reader can be made to loop.
+ * Validates the bytes of a connection before libmicrohttpd sees them: it consumes and produces
+ * bytes. It passes only requests that are well formed and have one interpretation. Of a request's
+ * headers it passes those that this server reads, and of a chunked body the chunks without
+ * extensions and trailers. So no two readers disagree about where a message ends, which rules out
+ * request smuggling, and libmicrohttpd never finds anything to refuse; libmicrohttpd's own refusals
+ * are unusual, and its chunk reader can be made to loop.
  *
  * In the output, a refused request is replaced by another one: by a canned request if its head was
- * refused, else by the same request without the rest of its body. `refused` is the number of that
- * request; the handler responds to it with `http` and `why`. The stream outputs no bytes after it.
+ * refused, otherwise by the same request without the rest of its body. `refused` is the number of
+ * that request; the handler responds to it with `http` and `why`. The stream outputs no bytes after
+ * it.
  *
  * Owner: a connection. Threads: none of these calls lock.
  */
@@ -29,24 +30,24 @@ enum srv_http_stage {
 
 struct srv_http_stream {
     enum srv_http_stage stage;
-    uint64_t left;        /* bytes of the body or the chunk that are still to come */
-    struct rt_bytes held; /* the bytes of an incomplete head, chunk line, or trailers */
+    uint64_t left;        /* number of bytes of the body or chunk that are still to come */
+    struct rt_bytes held; /* the bytes read so far of an incomplete head, chunk line, or trailers */
     size_t looked;        /* number of bytes of `held` already searched for ends of lines */
     size_t line;          /* offset in `held` at which the current line begins */
     int n_empty;          /* number of empty lines that precede the next request */
-    uint64_t n_requests;  /* number of requests in the output, the current one included */
+    uint64_t n_requests;  /* number of requests in the output, including the current one */
     uint64_t refused;     /* number of the refused request; 0: no request was refused */
     int http;             /* HTTP status of the refusal */
     const char *why;      /* reason for the refusal, a string literal */
 };
 
-/* Initialises a stream. `max_head` is the most bytes of a request line with its headers, or of
- * trailers. */
+/* Initialises a stream. `max_head` is the maximum number of bytes of a request line with its
+ * headers, or of trailers. */
 void srv_http_stream_init(struct srv_http_stream *s, size_t max_head);
 void srv_http_stream_clear(struct srv_http_stream *s);
 
-/* Reads n bytes and appends the output to *out, whose limit must exceed n by max_head plus about
- * 100 bytes. False: out of memory; the connection is unusable. */
+/* Reads n bytes and appends the output to *out, whose maximum size must exceed n by max_head
+ * plus about 100 bytes. Returns false if memory runs out, which makes the connection unusable. */
 bool srv_http_stream_feed(struct srv_http_stream *s, const char *p, size_t n, struct rt_bytes *out);
 
 /* Returns how many of the next bytes belong to a body and need no validation. The caller may pass

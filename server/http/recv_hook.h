@@ -9,11 +9,11 @@
 
 #include <sys/types.h>
 
-/* Reads like gnutls_record_recv if `session`, a gnutls_session_t, is not NULL; else like recv
- * without flags. */
+/* Reads like gnutls_record_recv if `session`, a gnutls_session_t, is not NULL; otherwise reads
+ * like recv without flags. */
 typedef ssize_t srv_recv_hook_fn(int fd, void *session, void *p, size_t n);
 extern _Thread_local srv_recv_hook_fn *srv_recv_hook;
-/* Reads without calling the hook. */
+/* Reads directly from the connection, without calling the hook. */
 srv_recv_hook_fn srv_recv_unhooked;
 
 #endif

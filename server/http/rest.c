@@ -23,7 +23,8 @@
 
 static int wait_ms(struct srv_rest_loop *l)
 {
-    int64_t until = RT_NEVER, now = l->now_ns; /* the turn's start is exact enough for a wait */
+    /* The time at which the turn began is exact enough to compute a wait. */
+    int64_t until = RT_NEVER, now = l->now_ns;
     MHD_UNSIGNED_LONG_LONG ms;
     if (l->again)
         return 0;
@@ -67,8 +68,8 @@ static void read_events(struct srv_rest_loop *l, const struct epoll_event *event
     }
 }
 
-/* Closes the loop in steps, one after each turn. Requests that arrived before closing began are
- * answered. */
+/* Closes the I/O loop in steps, one after each turn. Requests that arrived before closing began
+ * are answered. */
 static void close_down(struct srv_rest_loop *l)
 {
     if (l->closing_turn > 2)
@@ -76,7 +77,7 @@ static void close_down(struct srv_rest_loop *l)
     l->again = true;
     if (l->closing_turn == 0)
         srv_rest_hurry_reading(l);
-    if (l->closing_turn == 1) { /* connections that already wait are accepted */
+    if (l->closing_turn == 1) { /* connections that are already waiting are accepted first */
         while (l->listen_fd >= 0 && l->daemon && srv_rest_accept(l))
             ;
         srv_rest_accept_close(l);
@@ -145,7 +146,7 @@ static void wake(struct srv_io_loop *io_loop)
     struct srv_rest_loop *l = io_loop->loop;
     uint64_t one = 1;
     if (write(l->wake_fd, &one, sizeof one) < 0)
-        return; /* if the eventfd counter is full, the loop is awake anyway */
+        return; /* if the eventfd's counter is full, the I/O loop is awake anyway */
 }
 
 /* ---- orders to an I/O loop, by message ---- */
@@ -346,7 +347,7 @@ enum rt_status srv_rest_listen(struct srv_rest *r, const char *address, int port
     socklen_t n = sizeof name;
     if (bound && getsockname(fd, &name.any, &n) == 0)
         *bound = ntohs(name.any.sa_family == AF_INET6 ? name.v6.sin6_port : name.v4.sin_port);
-    /* Each I/O loop has a descriptor of its own for the same socket. */
+    /* Each I/O loop has its own descriptor of the same listening socket. */
     for (int i = 0; i < r->n_loops; i++) {
         struct srv_rest_loop *l = &r->loops[i];
         l->listen_fd = i == 0 ? fd : fcntl(fd, F_DUPFD_CLOEXEC, 3);
@@ -375,7 +376,7 @@ void srv_rest_quiesce(struct srv_rest *r)
 
 int srv_rest_in_flight(struct srv_rest *r)
 {
-    /* An I/O loop that has not received the message to close may have requests to read. */
+    /* Requests may have arrived at an I/O loop that has not yet received the message to close. */
     int receive = atomic_load(&r->quiescing) ? r->n_loops - atomic_load(&r->n_closed) : 0;
     return receive + atomic_load(&r->server->rest_requests);
 }

@@ -1,8 +1,8 @@
 /*
  * Accepts connections and passes them to libmicrohttpd. When libmicrohttpd's own accept reaches the
- * limit of open files, it stops until one of its connections ends. Clients that keep their
- * connections open, such as proxies, would keep it stopped, and so shut out all other clients, long
- * after descriptors are free again.
+ * limit of open files, it accepts nothing until one of its own connections ends. Clients that keep
+ * their connections open, such as proxies, would then shut out all other clients, long after
+ * descriptors are free again.
  */
 #include "server/http/rest_connection.h"
 #include "server/http/rest_loop.h"
@@ -19,13 +19,14 @@
 #include "server/metrics/metrics.h"
 
 enum {
-    BURST = 16, /* limit of connections accepted per turn, so that open connections are served */
+    /* Maximum number of connections accepted per turn, so that open connections are served too. */
+    BURST = 16,
     RETRY_MS = 100,
     IDLE_MS = 1000, /* idle time after which a connection may be closed for a new one */
 };
 
-/* Sets the limit of REST connections to at most half of the descriptors, so that gRPC keeps some
- * whatever REST's clients do. */
+/* Sets the limit of REST connections to at most half of the descriptors, so that some remain for
+ * gRPC, whatever the clients of REST do. */
 void srv_rest_accept_init(struct srv_rest *r)
 {
     int64_t wanted = r->server->options.max_connections;
@@ -53,9 +54,9 @@ bool srv_rest_accept_open(struct srv_rest_loop *l)
     return l->accepts;
 }
 
-/* Stops accepting connections. The descriptor must be removed from the epoll before it is closed,
- * because the other I/O loops have descriptors of the same socket, so that closing this one removes
- * no event. */
+/* Stops accepting connections. The descriptor must be removed from the epoll before it is
+ * closed: closing it does not remove its events, because the other I/O loops have descriptors of
+ * the same socket. */
 void srv_rest_accept_close(struct srv_rest_loop *l)
 {
     if (l->listen_fd < 0)
@@ -67,8 +68,8 @@ void srv_rest_accept_close(struct srv_rest_loop *l)
 }
 
 /*
- * Stops accepting for a while after a lack of descriptors or memory, because no event reports when
- * the lack ends.
+ * Pauses accepting for a while when descriptors or memory are short, because no event reports when
+ * the shortage ends.
  */
 static void pause_accepting(struct srv_rest_loop *l, const char *why)
 {
@@ -100,8 +101,9 @@ static bool may_close_idle(const struct srv_rest_loop *l)
                l->most_open * l->rest->n_loops;
 }
 
-/* Called when the limit is reached and a connection waits. Closes the connection that has been idle
- * longest, now or, if it has not been idle for long enough, in a later turn. */
+/* Called when the limit is reached and a connection waits. Closes the connection that has been
+ * idle longest. If that connection has not been idle for long enough, it is closed in a later
+ * turn. */
 static void close_idle(struct srv_rest_loop *l)
 {
     struct srv_rest_conn *c = longest_idle(l);
@@ -157,7 +159,7 @@ void srv_rest_accept_again(struct srv_rest_loop *l)
 {
     bool has_capacity = l->n_open < l->most_open || !l->is_full || may_close_idle(l);
     bool may = has_capacity && l->accept_at_ns <= l->now_ns;
-    /* `daemon` may be NULL after listen_fd is set */
+    /* listen_fd is set before `daemon`, which may still be NULL */
     if (!l->daemon || l->listen_fd < 0 || may == l->accepts)
         return;
     if (listen_event(l, EPOLL_CTL_MOD, may ? EPOLLIN : 0))
@@ -166,12 +168,14 @@ void srv_rest_accept_again(struct srv_rest_loop *l)
 
 int64_t srv_rest_accept_look(const struct srv_rest_loop *l, int64_t now)
 {
-    if (!l->daemon || l->listen_fd < 0) /* `daemon` may be NULL after listen_fd is set */
+    /* listen_fd is set before `daemon`, which may still be NULL. */
+    if (!l->daemon || l->listen_fd < 0)
         return RT_NEVER;
     if (l->accept_at_ns > now)
         return l->accept_at_ns;
     const struct srv_rest_conn *c = longest_idle(l);
-    /* If the idle time has passed, the idle connection was closed, or another loop has capacity. */
+    /* An idle connection whose idle time has passed was already closed, unless another loop has
+     * capacity. */
     if (!l->accepts && c && idle_enough_ns(c) > now)
         return idle_enough_ns(c);
     return RT_NEVER;

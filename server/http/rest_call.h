@@ -19,9 +19,9 @@ struct srv_rest_conn;
 struct srv_rest_loop;
 
 enum {
-    /* limit of the buffers of a finished request that are kept for the next one */
+    /* maximum size of the buffers that a finished request leaves for the next one */
     SRV_REST_MAX_IDLE_BYTES = 64 << 10,
-    /* limit of the bytes of a refused body that are read to keep the connection */
+    /* maximum number of bytes of a refused body that are read to keep the connection open */
     SRV_REST_SWALLOW_BYTES = 1 << 20,
 };
 
@@ -30,14 +30,16 @@ enum srv_rest_stage {
     STAGE_READING, /* the handler reads the body */
     /* the request is refused; the rest of its body is read before the response is sent */
     STAGE_REFUSED,
-    STAGE_WAITING, /* the connection is suspended and waits for a job */
-    STAGE_SENT,    /* the response was passed to libmicrohttpd */
-    /* refused before the body was complete; sending the response succeeded or failed */
+    STAGE_WAITING, /* the connection is suspended while a job runs */
+    STAGE_SENT,    /* the response has been passed to libmicrohttpd */
+    /* the request was refused before its body was complete; sending the response has succeeded
+     * or failed */
     STAGE_OVER,
 };
 
 struct srv_rest_call {
-    struct srv_link link; /* link in loop->waiting or loop->overdue */
+    /* Link in loop->waiting or loop->overdue, the lists of requests that wait for a job. */
+    struct srv_link link;
     struct srv_rest_request pub;
     struct srv_message message;
     struct srv_rest_loop *loop;
@@ -51,17 +53,20 @@ struct srv_rest_call {
     bool close, browser, expects;
     int64_t waiting_since;
     uint64_t swallowed;
-    bool accepts_gzip, deflated; /* the client accepts gzip; the response is compressed */
-    /* the response has an X-Request-Id, because the request had one or for the access log */
+    bool accepts_gzip, deflated; /* the client accepts gzip; the response has been compressed */
+    /* the response has an X-Request-Id, because the request had one or because the access log
+     * needs one */
     bool sends_id;
-    uint64_t n_pieces; /* number of calls in which libmicrohttpd delivered the body */
-    uint64_t length;   /* value of Content-Length; UINT64_MAX: the body is chunked */
+    /* Number of calls of the handler in which libmicrohttpd has delivered parts of the body. */
+    uint64_t n_pieces;
+    uint64_t length; /* value of Content-Length; UINT64_MAX: the body is chunked */
 };
 
 /* ---- rest_handler.c ---- */
 
 void srv_rest_unref(struct srv_rest_call *req);
-void srv_rest_free_calls(struct srv_rest_loop *l); /* frees the calls in the loop's free list */
+/* Frees the calls in the free list of an I/O loop. */
+void srv_rest_free_calls(struct srv_rest_loop *l);
 /* Resumes the connection, so that libmicrohttpd calls the handler again, which sends the
  * response. */
 void srv_rest_resume(struct srv_rest_call *req);
@@ -75,23 +80,23 @@ void srv_rest_on_completed(void *arg, struct MHD_Connection *mhd, void **state,
 
 /* ---- rest_read.c ---- */
 
-/* Handles the first call of the handler, when only the headers are read. True: the response is set
- * and no body is read. */
+/* Handles the first call of the handler, in which only the headers have been read. Returns true
+ * if the response is set and no body is read. */
 bool srv_rest_open(struct srv_rest_call *req, const char *method);
-/* Returns whether the connection's stream refused this request; if so, the response is set. */
+/* Returns whether the connection's stream refused this request. If it did, sets the response. */
 bool srv_rest_is_refused(struct srv_rest_call *req);
 enum MHD_Result srv_rest_take_body(struct srv_rest_call *req, const char *data, size_t n);
 /* ---- rest_refuse.c ---- */
 
-/* Called in the handler before the body is complete. Sends the response that is set, and for a
- * while drops bytes that still arrive, so that the client can read the response. */
+/* Called in the handler before the body is complete. Sends the response that is set. For a while
+ * the bytes that still arrive are dropped, so that the client can read the response. */
 enum MHD_Result srv_rest_refuse_now(struct srv_rest_call *req);
 
 /* ---- rest_response.c ---- */
 
 /* The may_grow callback of a request's `out`. `arg` is the srv_rest_request. */
 bool srv_rest_may_grow(void *arg, size_t capacity, size_t wanted);
-/* Returns to the budget all bytes that srv_rest_charge has charged. */
+/* Returns all bytes that srv_rest_charge has charged to the budget. */
 void srv_rest_discharge(struct srv_rest_request *r);
 /* Sets a response whose HTTP status differs from that of `code`. */
 void srv_rest_refuse(struct srv_rest_call *req, enum rt_status code, int http);
@@ -102,15 +107,15 @@ enum MHD_Result srv_rest_send(struct srv_rest_call *req);
 
 /* Reports a finished response to metrics and access log, and releases the version. */
 void srv_rest_count(struct srv_rest_call *req);
-/* Calls `add` for each header of a finished response except Content-Length. False: `add` failed for
- * one of them. */
+/* Calls `add` for each header of a finished response except Content-Length. Returns false if
+ * `add` failed for one of them. */
 typedef bool srv_rest_add_header(void *arg, const char *name, const char *value);
 bool srv_rest_headers(const struct srv_rest_call *req, srv_rest_add_header *add, void *arg);
 
 /* ---- rest_gzip.c ---- */
 
-/* Compresses the response if the client accepts gzip and the body gets smaller. Any thread may call
- * it once the response is set. */
+/* Compresses the response if the client accepts gzip and the body gets smaller. May be called on
+ * any thread once the response is set. */
 void srv_rest_deflate(struct srv_rest_call *req);
 
 #endif

@@ -18,8 +18,8 @@ struct srv_rest_call;
 struct srv_rest_loop;
 
 enum {
-    SRV_REST_IDLE_SECONDS = 75, /* limit of the time between two requests on a connection */
-    /* limit of TLS handshakes run per turn, and of TLS connections accepted per turn */
+    SRV_REST_IDLE_SECONDS = 75, /* maximum time between two requests on a connection */
+    /* maximum numbers, per turn, of TLS handshakes run and of TLS connections accepted */
     SRV_REST_HANDSHAKES = 2,
 };
 
@@ -27,35 +27,38 @@ struct srv_rest_conn {
     struct srv_link link; /* link in one of the loop's lists of connections by deadline */
     struct srv_link turn; /* link in one of the loop's handshakes_... lists */
     struct MHD_Connection *mhd;
-    /* is_handshake: the TLS handshake has not ended; is_suspended: the handshake waits for its
-     * socket */
+    /* is_handshake: the TLS handshake has not ended; is_suspended: the handshake waits for an
+     * event of its socket */
     bool is_handshake, is_suspended;
     struct srv_http_stream stream;
-    /* output of the stream, of which libmicrohttpd has read the first `taken` bytes */
+    /* bytes output by the stream; libmicrohttpd has read the first `taken` of them */
     struct rt_bytes ready;
     size_t taken, drained;
     bool is_reading; /* a request has begun to arrive and has a deadline */
-    bool is_over;    /* nothing more is read from this connection */
-    /* the connection is over and suspended: rest_refuse.c drops the bytes that arrive */
+    bool is_over;    /* no more bytes are read from this connection as requests */
+    /* the connection is suspended, and rest_refuse.c drops the bytes that still arrive */
     bool lingers;
-    uint64_t dropped;    /* bytes dropped while the connection lingers */
-    uint64_t n_requests; /* requests that libmicrohttpd has found */
-    struct srv_link end; /* link in loop->ended, once the peer has closed its side */
+    uint64_t dropped;    /* number of bytes dropped while the connection lingers */
+    uint64_t n_requests; /* number of requests that libmicrohttpd has found */
+    struct srv_link end; /* link in loop->ended, used once the peer has closed its side */
     /* the request that is being read, waits for a job or is answered; NULL: there is none */
     struct srv_rest_call *req;
     int fd;
     int64_t deadline_ns;
-    int64_t quiet_ns; /* time when the last request ended, or when the peer closed its side */
-    uint64_t acked;   /* bytes that the peer had acknowledged at the last check of the response */
+    /* Time when the last request ended, or when the peer closed its side of the connection. */
+    int64_t quiet_ns;
+    /* Number of bytes that the peer had acknowledged when the response was last checked. */
+    uint64_t acked;
 };
 
 /* ---- rest_connections.c ---- */
 
-/* Applies epoll_ctl's `op` to the loop's epoll, which reports that the peer has closed its side;
- * during a handshake also readiness to read and write; while the connection lingers only readiness
- * to read. False: epoll_ctl failed for lack of memory. */
+/* Applies epoll_ctl's operation `op` to the connection's socket and the loop's epoll. The epoll
+ * reports that the peer has closed its side; during a handshake it also reports readiness to
+ * read and write, and while the connection lingers only readiness to read. Returns false if
+ * epoll_ctl failed for lack of memory. */
 bool srv_rest_watch_socket(struct srv_rest_loop *l, struct srv_rest_conn *c, int op);
-/* Sets the deadline of a connection on which no byte of its first request has arrived. */
+/* Sets the deadline of a connection that has not yet received any byte of its first request. */
 void srv_rest_expect_request(struct srv_rest_loop *l, struct srv_rest_conn *c);
 /* Shortens the deadlines of requests that have not arrived completely; called when the I/O loop
  * begins to close. */
@@ -69,9 +72,9 @@ void srv_rest_on_connection(void *arg, struct MHD_Connection *mhd, void **contex
 void srv_rest_hang_up(struct srv_rest_conn *c);
 /* Ends all connections that linger; called before the daemon is stopped. */
 void srv_rest_end_lingering(struct srv_rest_loop *l);
-/* Lets a connection linger for a while after a refusal was sent. */
+/* Lets a connection linger for a while after the response to a refused request was sent. */
 void srv_rest_begin_lingering(struct srv_rest_loop *l, struct srv_rest_conn *c);
-/* Ends all idle connections on which no further request has begun to arrive. */
+/* Ends all idle connections to which no byte of another request has arrived. */
 void srv_rest_hang_up_idle(struct srv_rest_loop *l);
 /* Ends the connections in `list` whose deadline has passed. */
 void srv_rest_expire(struct srv_rest_loop *l, struct srv_link *list, int64_t now);
@@ -81,11 +84,12 @@ void srv_rest_begin_sending(struct srv_rest_loop *l, struct srv_rest_conn *c, bo
 /* Ends connections whose peer reads a response too slowly; called once a turn. */
 void srv_rest_watch_sending(struct srv_rest_loop *l, int64_t now);
 /* Called once a turn. srv_rest_end_connections ends connections whose peer has closed its side;
- * srv_rest_watch cancels jobs of such connections after a while. */
+ * srv_rest_watch cancels jobs of such connections after they have waited for a while. */
 void srv_rest_end_connections(struct srv_rest_loop *l);
 void srv_rest_watch(struct srv_rest_loop *l, int64_t now);
 void srv_rest_cancel_if_ended(struct srv_rest_call *req);
-/* Sets *until to the time at which one of the lists must be checked next, if that is earlier. */
+/* Reduces *until to the time at which one of the lists must be checked next, if that time is
+ * earlier. */
 void srv_rest_next_look(const struct srv_rest_loop *l, int64_t *until, int64_t now);
 
 /* ---- rest_handshake.c ---- */
@@ -112,10 +116,10 @@ void srv_rest_linger(struct srv_rest_loop *l, struct srv_rest_conn *c);
 
 /* ---- rest_wire.c ---- */
 
-/* Allocates the read buffers of an I/O loop. False: out of memory. */
+/* Allocates the read buffers of an I/O loop. Returns false if memory runs out. */
 bool srv_rest_wire_init(struct srv_rest_loop *l);
 void srv_rest_wire_clear(struct srv_rest_loop *l);
-/* Adds a new connection, which srv_rest_wire_remove removes. False: out of memory. */
+/* Adds a new connection, which srv_rest_wire_remove removes. Returns false if memory runs out. */
 bool srv_rest_wire_add(struct srv_rest_loop *l, struct srv_rest_conn *c);
 void srv_rest_wire_remove(struct srv_rest_loop *l, struct srv_rest_conn *c);
 /* The srv_recv_hook_fn through which the daemon of an I/O loop reads. */

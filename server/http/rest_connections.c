@@ -16,13 +16,14 @@ _Thread_local struct srv_rest_loop *srv_rest_this_loop;
 enum {
     /* time for which an idle connection stays open after the peer has closed its side */
     LINGER_MS = 100,
-    WATCH_AFTER_MS = 20, /* age from which a job is cancelled when its client hangs up */
-    /* bytes of a large response that the peer must read per --request_read_timeout_ms */
+    WATCH_AFTER_MS = 20, /* a job older than this is cancelled when its client hangs up */
+    /* number of bytes of a large response that the peer must read within each
+     * --request_read_timeout_ms */
     LEAST_TAKEN = 64 << 10,
-    /* time within which requests must arrive completely during the drain, as in gRPC */
+    /* maximum time until requests have arrived completely during the drain, as in gRPC */
     DRAIN_GRACE_MS = 2000,
-    /* time for which a connection lingers after its request was refused in the middle of the
-     * body */
+    /* maximum time for which a connection lingers after its request was refused in the middle of
+     * the body */
     LINGER_REFUSED_MS = 10000,
 };
 
@@ -40,7 +41,9 @@ bool srv_rest_watch_socket(struct srv_rest_loop *l, struct srv_rest_conn *c, int
 {
     uint32_t events = EPOLLRDHUP | EPOLLET | (c->is_handshake ? EPOLLIN | EPOLLOUT : 0);
     if (c->lingers)
-        events = EPOLLIN; /* level-triggered, so that a turn reads little of each connection */
+        /* The event is level-triggered, so that a turn may read only a little from each
+         * connection. */
+        events = EPOLLIN;
     struct epoll_event ev = {.events = events, .data.ptr = c};
 
     return epoll_ctl(l->epoll, op, c->fd, &ev) == 0;
@@ -69,7 +72,7 @@ void srv_rest_on_connection(void *arg, struct MHD_Connection *mhd, void **contex
             c->mhd = mhd;
         }
         if (!c || !srv_rest_wire_add(l, c)) {
-            /* a connection without this struct would have no time limit */
+            /* the connection is refused, because without this struct it would have no time limit */
             shutdown(info->connect_fd, SHUT_RDWR);
             free(c);
             return;
@@ -86,7 +89,8 @@ void srv_rest_on_connection(void *arg, struct MHD_Connection *mhd, void **contex
         else
             srv_rest_expect_request(l, c);
         if (!srv_rest_watch_socket(l, c, EPOLL_CTL_ADD)) {
-            /* without events of its socket, a suspended connection would never be resumed */
+            /* the connection is ended, because without events of its socket it would never be
+             * resumed */
             srv_list_remove(&c->turn);
             shutdown(c->fd, SHUT_RDWR);
         }
@@ -172,7 +176,7 @@ void srv_rest_hang_up_idle(struct srv_rest_loop *l)
         struct srv_rest_conn *c = (struct srv_rest_conn *)(void *)at;
         char byte;
         next = at->next;
-        /* if there are bytes, the next request has begun to arrive */
+        /* the next request has begun to arrive if there are unread bytes */
         if (recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0)
             srv_rest_hang_up(c);
     }
@@ -204,11 +208,11 @@ void srv_rest_expire(struct srv_rest_loop *l, struct srv_link *list, int64_t now
 }
 
 /*
- * Ends connections whose peer has closed its side. libmicrohttpd does not notice the closing while
- * a job waits, nor if the end of the stream arrived with the last bytes that libmicrohttpd read. A
- * request that can no longer become complete is dropped. A request that waits for a job is
- * cancelled only after WATCH_AFTER_MS, since a client that has closed only its sending side may
- * still read the response.
+ * Ends connections whose peer has closed its side. libmicrohttpd does not notice this while a
+ * request waits for its job, nor if the end of the stream arrived with the last bytes that
+ * libmicrohttpd read. A request that can no longer become complete is dropped. A request that waits
+ * for a job is cancelled only after WATCH_AFTER_MS, since a client that has closed only its sending
+ * side may still read the response.
  */
 void srv_rest_end_connections(struct srv_rest_loop *l)
 {
@@ -220,9 +224,9 @@ void srv_rest_end_connections(struct srv_rest_loop *l)
         if (c->req && (c->req->stage == STAGE_WAITING || c->req->stage == STAGE_SENT))
             continue;
         if (!c->req && l->now_ns - c->quiet_ns < LINGER_MS * 1000000)
-            continue; /* libmicrohttpd's buffer may hold more requests */
+            continue; /* libmicrohttpd's buffer may contain more requests */
         if (recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0)
-            continue; /* libmicrohttpd must read these bytes first */
+            continue; /* libmicrohttpd must read these bytes before the connection ends */
         srv_list_remove(&c->end);
         srv_rest_hang_up(c);
     }
@@ -250,7 +254,7 @@ static uint64_t acked_of(const struct srv_rest_conn *c)
 {
     uint64_t bytes = 0;
 
-    /* srv_socket_acked works for all TCP sockets */
+    /* the number of acknowledged bytes is known for every TCP socket */
     return srv_socket_acked(c->fd, &bytes) ? bytes : 0;
 }
 
@@ -262,13 +266,13 @@ static void expect_progress(struct srv_rest_loop *l, struct srv_rest_conn *c, ui
 }
 
 /* Begins to watch how fast the peer reads a response. For a small response, the number of
- * acknowledged bytes is not read at first, which saves a system call per response and costs a
- * second wait for the few that stall. */
+ * acknowledged bytes is not read yet. This saves a system call per response, but a peer that
+ * stalls is detected only after a second time limit. */
 void srv_rest_begin_sending(struct srv_rest_loop *l, struct srv_rest_conn *c, bool is_large)
 {
     if (is_large)
         expect_progress(l, c, acked_of(c));
-    else if (!c->link.next) /* a connection that has a deadline for reading keeps that deadline */
+    else if (!c->link.next) /* a connection that already has a deadline for reading keeps it */
         expect_progress(l, c, 0);
 }
 
@@ -279,7 +283,7 @@ void srv_rest_watch_sending(struct srv_rest_loop *l, int64_t now)
         if (c->deadline_ns > now)
             break;
         uint64_t before = c->acked;
-        expect_progress(l, c, acked_of(c)); /* moves the connection to the end of the list */
+        expect_progress(l, c, acked_of(c)); /* this moves the connection to the end of the list */
         if (c->acked - before < LEAST_TAKEN) {
             srv_metrics_event(l->io_loop.server->metrics, "slow_answer_cut_off");
             srv_rest_hang_up(c);

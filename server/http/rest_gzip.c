@@ -1,14 +1,16 @@
-/* Compressed request and response bodies. */
+/* Compresses response bodies and inflates request bodies. */
 #include "server/http/rest_call.h"
 
 #include <zlib.h>
 
 enum {
-    LEAST_BYTES = 1024,        /* smaller responses are not compressed */
-    LEVEL = 1,                 /* a higher level hardly makes numbers in text smaller */
-    PIECE = 256 << 10,         /* bytes compressed between two deadline checks: some milliseconds */
-    COST = 16,                 /* cost of compressing a byte, in copied bytes */
-    MOST_INFLATED = 100 << 20, /* TensorFlow Serving's limit of an inflated body */
+    LEAST_BYTES = 1024, /* responses smaller than this are not compressed */
+    LEVEL = 1,          /* a higher level hardly reduces the size of numbers in text */
+    /* Number of bytes compressed between two checks of the deadline, which takes some
+     * milliseconds. */
+    PIECE = 256 << 10,
+    COST = 16,                 /* compressing a byte is counted as copying this many bytes */
+    MOST_INFLATED = 100 << 20, /* TensorFlow Serving's maximum size of an inflated body */
 };
 
 enum rt_status srv_rest_inflate(struct srv_rest_request *r)
@@ -27,7 +29,7 @@ enum rt_status srv_rest_inflate(struct srv_rest_request *r)
         size_t before = out.capacity, step = out.capacity ? out.capacity : 4096;
         if (step > out.limit - out.n)
             step = out.limit - out.n;
-        if (step == 0) { /* the inflated body exceeds the limit */
+        if (step == 0) { /* the inflated body exceeds the maximum size */
             zr = Z_BUF_ERROR;
             break;
         }

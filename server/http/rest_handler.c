@@ -9,8 +9,8 @@
 #include "runtime/base/clock.h"
 
 enum {
-    MAX_FREE_REQUESTS = 512, /* limit of the calls in the free list of an I/O loop */
-    /* limit of the bytes of a request's arena, which does not hold its tensors */
+    MAX_FREE_REQUESTS = 512, /* maximum number of calls in the free list of an I/O loop */
+    /* maximum size of a request's arena, from which tensors are not allocated */
     ARENA_BYTES = 64 << 20,
     MAX_RESPONSE_BYTES = 2047 << 20,
 };
@@ -111,8 +111,8 @@ void srv_rest_finished(struct srv_rest_request *r)
     struct srv_rest_call *req =
         (struct srv_rest_call *)(void *)((char *)r - offsetof(struct srv_rest_call, pub));
     if (srv_rest_this_loop != req->loop) {
-        /* the response is compressed on this thread, because the I/O loop thread serves all
-         * requests */
+        /* the response is compressed on the calling thread, because the I/O loop thread serves
+         * all requests */
         srv_rest_deflate(req);
         req->message.receive = receive_finished;
         srv_message_post(&req->loop->io_loop, &req->message);
@@ -131,7 +131,7 @@ static enum MHD_Result handle(struct srv_rest_call *req)
 {
     struct srv_rest_request *r = &req->pub;
     srv_list_remove(&req->conn->link);
-    if (srv_rest_is_refused(req)) /* the stream refused the request in the middle of its body */
+    if (srv_rest_is_refused(req)) /* the stream has refused the request in the middle of the body */
         return srv_rest_send(req);
     req->in_handler = true;
     bool is_job = req->loop->rest->handle(r, req->browser);
@@ -175,14 +175,14 @@ enum MHD_Result srv_rest_on_request(void *arg, struct MHD_Connection *mhd, const
         break;
     case STAGE_OVER:
         *n_data = 0;
-        /* the connection was resumed in order to end */
+        /* the handler was called again only because the connection was resumed in order to end */
         return req->conn->lingers ? MHD_YES : MHD_NO;
     }
     return MHD_YES;
 }
 
-/* Creates the call when the request line was read. The URI is still raw; libmicrohttpd splits and
- * decodes it in place later. */
+/* Creates the call after the request line was read. At this time the URI is still raw;
+ * libmicrohttpd splits and decodes it in place later. */
 void *srv_rest_on_uri(void *arg, const char *uri, struct MHD_Connection *mhd)
 {
     struct srv_rest_loop *l = arg;
@@ -247,10 +247,11 @@ void srv_rest_on_completed(void *arg, struct MHD_Connection *mhd, void **state,
     req->conn->deadline_ns = l->now_ns + SRV_REST_IDLE_SECONDS * INT64_C(1000000000);
     srv_list_append(&l->idle, &req->conn->link);
     req->conn->is_reading = false;
-    if (srv_http_stream_is_inside(&req->conn->stream)) /* the next request has begun to arrive */
+    /* The next request has already begun to arrive. */
+    if (srv_http_stream_is_inside(&req->conn->stream))
         srv_rest_begin_reading(l, req->conn);
     atomic_fetch_sub_explicit(&l->io_loop.server->rest_requests, 1, memory_order_relaxed);
-    if (req->pub.job.version) /* the request ended without a response */
+    if (req->pub.job.version) /* the request has ended without a response */
         srv_release(&l->io_loop, req->pub.job.version);
     req->pub.job.version = NULL;
     srv_rest_unref(req);

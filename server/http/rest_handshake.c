@@ -1,9 +1,9 @@
 /*
  * TLS handshakes. libmicrohttpd (0.9.75) keeps a connection whose handshake waits for the peer in
- * its list of ready connections, and therefore asks to run again at once: one byte from a client
- * would occupy a core. So a connection is suspended after each turn in which its handshake did not
- * end, and resumed when its socket reports an event. A handshake has ended when libmicrohttpd reads
- * the session's first record.
+ * its list of ready connections, and therefore asks to run again immediately, so that one byte from
+ * a client would keep a core busy. So a connection is suspended after each turn in which its
+ * handshake did not end, and resumed when its socket reports an event. A handshake has ended when
+ * libmicrohttpd reads the session's first record.
  *
  * A turn runs few handshakes, because signing with an RSA key takes one to three milliseconds,
  * during which the I/O loop serves no other connection.

@@ -4,8 +4,8 @@
 #include "server/telemetry/request_log.h"
 #include "server/http/rest_request.h"
 
-/* Size from which a worker decodes a body, because decoding takes longer than handing the body
- * over. */
+/* Bodies of at least this size are decoded by a worker, because decoding them takes longer than
+ * handing them over. */
 enum { LONG_BODY = 256 << 10, LONG_GZIP = 4 << 10 };
 
 static bool is_long(const struct srv_rest_request *r)
@@ -58,14 +58,16 @@ bool srv_rest_inference(struct srv_rest_request *r,
     r->decode = decode;
     r->found = srv_inference_find(inf, r->io_loop->map, &r->err);
     if (!r->found)
-        srv_hold(r->io_loop, job->version); /* the version is held until the response is sent */
+        /* The version's handle is kept until the response is sent. */
+        srv_hold(r->io_loop, job->version);
     if (is_long(r) && !r->found) {
         job->prepare = prepare;
         job->body_bytes = r->charged;
         srv_job_submit(job);
         return true;
     }
-    st = is_long(r) ? r->found : read_body(r); /* a long body is not read if its model is unknown */
+    /* A long body is not read if the request names an unknown model. */
+    st = is_long(r) ? r->found : read_body(r);
     if (st) {
         srv_inference_clear(inf);
         srv_rest_fail(r, st);

@@ -1,4 +1,4 @@
-/* Handlers of requests for information about models and the server: status, metadata, health,
+/* Handles requests for information about models and the server: status, metadata, health,
  * readiness, metrics. */
 #include <stdio.h>
 #include <string.h>
@@ -31,7 +31,7 @@ static void quote(struct rt_bytes *out, const char *s)
     rt_bytes_addc(out, '"');
     while (*s) {
         n = strcspn(s, "<>");
-        if (n) { /* drops the quotes around the string */
+        if (n) { /* remove the quotes around the string */
             size_t from = out->n;
             srv_json_quote(out, s, n);
             if (out->failed)
@@ -46,7 +46,8 @@ static void quote(struct rt_bytes *out, const char *s)
     rt_bytes_addc(out, '"');
 }
 
-/* Writes `"name": ` indented to this depth, after a comma unless it is the first member. */
+/* Writes `"name": ` with the indentation of its depth. A comma precedes every member except the
+ * first. */
 static void key(struct rt_bytes *out, int depth, bool first, const char *name)
 {
     if (!first)
@@ -118,8 +119,8 @@ static void write_specs(struct rt_bytes *out, int depth, const struct rt_tensor_
         rt_bytes_addc(out, '}');
 }
 
-/* Writes the elements of a default value in the TensorProto field in which TensorFlow stores their
- * type. */
+/* Writes the elements of a default value. They are read from the TensorProto field in which
+ * TensorFlow stores values of their type. */
 static void write_elements(struct rt_bytes *out, int depth, const struct rt_tensor *t)
 {
     int64_t n = rt_tensor_count(t);

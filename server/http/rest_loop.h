@@ -1,7 +1,7 @@
 /*
- * The I/O loops of the REST transport, its listening sockets, and its acceptance of connections.
- * Only the transport's files include this header, rest_call.h and rest_connection.h, and only these
- * files use libmicrohttpd:
+ * The I/O loops of the REST transport, its listening sockets, and the functions that accept
+ * connections. Only the transport's files include this header, rest_call.h and rest_connection.h,
+ * and only these files use libmicrohttpd:
  *
  * | file               | contents                                                           |
  * |--------------------|--------------------------------------------------------------------|
@@ -41,18 +41,18 @@ struct srv_rest {
     struct srv_server *server;
     srv_rest_handler *handle;
     int n_loops;
-    int most_open; /* limit of open connections of all I/O loops together */
+    int most_open; /* maximum number of open connections of all I/O loops together */
     _Atomic int n_open;
-    int most_fd; /* descriptors of connections must be below this number */
+    int most_fd; /* the descriptor of every connection must be below this number */
     struct srv_rest_loop *loops;
     _Atomic bool quiescing;
-    _Atomic int n_closed; /* number of I/O loops that accept no new connections any more */
+    _Atomic int n_closed; /* number of I/O loops that have stopped accepting connections */
     uint64_t id_seed;
     struct srv_rest_tls tls; /* set before the I/O loops start */
     struct rt_mutex mu;
     struct rt_cond reported;
-    /* guarded by mu: number of I/O loops that reported the start of their daemon, and of failed
-     * starts */
+    /* guarded by mu: numbers of I/O loops whose daemons have started, and whose daemons failed
+     * to start */
     int n_reported, n_failed;
 };
 
@@ -65,14 +65,14 @@ struct srv_rest_loop {
     struct MHD_Daemon *daemon;
     struct srv_rest_conn **conns; /* connections by descriptor; the array has n_conns entries */
     int n_conns;
-    /* number of libmicrohttpd's connections in this I/O loop, and its limit */
+    /* number of libmicrohttpd's connections in this I/O loop, and the maximum number */
     int n_open, most_open;
-    bool accepts;          /* the epoll watches the listening socket for new connections */
+    bool accepts;          /* whether the epoll watches the listening socket for new connections */
     bool is_full;          /* the connection limit is reached, and more connections wait */
-    bool full_is_logged;   /* the log already reports that the limit is reached */
+    bool full_is_logged;   /* whether the log already reports that the limit is reached */
     int64_t accept_at_ns;  /* time of the next attempt after a failed accept; 0: no accept failed */
-    char *raw;             /* buffer for bytes that were just read */
-    struct rt_bytes clean; /* the stream's output for the bytes in `raw` */
+    char *raw;             /* buffer for bytes just read from a connection */
+    struct rt_bytes clean; /* output of the stream for the bytes in `raw` */
     struct srv_message listen_message, quiesce_message, stop_message;
     bool closing, stopping;
     int closing_turn;
@@ -80,8 +80,9 @@ struct srv_rest_loop {
     int64_t now_ns; /* time at which this turn began */
     /* Lists of connections by deadline; all connections in one list have the same timeout. */
     struct srv_link handshakes, reading, idle, sending, lingering;
-    /* Lists of TLS connections, linked by `turn`: handshakes that libmicrohttpd runs; handshakes
-     * suspended until a later turn; handshakes suspended until their socket reports an event. */
+    /* Lists of connections in a TLS handshake, linked by `turn`: those that libmicrohttpd runs,
+     * those suspended until a later turn, and those suspended until their socket reports an
+     * event. */
     struct srv_link handshakes_resumed, handshakes_ready, handshakes_suspended;
     /* connections whose peer has closed its side, linked by `end` */
     struct srv_link ended;
@@ -98,11 +99,11 @@ extern _Thread_local struct srv_rest_loop *srv_rest_this_loop;
 
 /* Sets the limit of connections; called before the I/O loops start. */
 void srv_rest_accept_init(struct srv_rest *r);
-/* Adds `listen_fd` to the epoll; called once the daemon runs. False: adding it failed. */
+/* Adds `listen_fd` to the epoll; called once the daemon runs. Returns false if adding it failed. */
 bool srv_rest_accept_open(struct srv_rest_loop *l);
 /* Stops accepting connections. */
 void srv_rest_accept_close(struct srv_rest_loop *l);
-/* Accepts some of the waiting connections. True: more connections may wait. */
+/* Accepts some of the waiting connections. Returns whether more connections may be waiting. */
 bool srv_rest_accept(struct srv_rest_loop *l);
 /* Called once a turn. Stops watching the listening socket at the connection limit or after a failed
  * accept, and watches it again once connections can be accepted. */

@@ -1,7 +1,7 @@
 /*
  * The outcome of a request: what its headers tell the client, and what metrics and the access log
- * record of it. The outcome is recorded alike for a response that libmicrohttpd sends
- * (rest_response.c) and for one that bypasses libmicrohttpd (rest_refuse.c).
+ * record of it. The outcome is recorded in the same way whether libmicrohttpd sends the response
+ * (rest_response.c) or not (rest_refuse.c).
  */
 #include "runtime/base/clock.h"
 #include "server/http/rest_call.h"

@@ -10,10 +10,11 @@
 #include "server/metrics/metrics.h"
 
 enum {
-    FIRST_BODY_BYTES = 64 << 10, /* upper limit of the initial size of a body's buffer */
-    /* number of calls that may deliver a body, however small each piece is */
+    FIRST_BODY_BYTES = 64 << 10, /* maximum initial size of the buffer for a body */
+    /* number of calls of the handler that may deliver a body, whatever the size of its parts */
     MAX_PIECES = 65536,
-    /* minimum average of bytes per call, required of a body in more than MAX_PIECES calls */
+    /* minimum average number of bytes per call for a body that more than MAX_PIECES calls
+     * deliver */
     MIN_PIECE_BYTES = 8,
 };
 
@@ -59,7 +60,7 @@ static enum MHD_Result on_header(void *arg, enum MHD_ValueKind kind, const char 
         break;
     case 17:
         if (strcasecmp(key, "Transfer-Encoding") == 0)
-            /* the encoding is chunked, because http_stream.c refuses every other one */
+            /* the encoding must be chunked, because http_stream.c refuses all others */
             req->length = UINT64_MAX;
         break;
     default:
@@ -105,8 +106,8 @@ static enum rt_status too_large(struct srv_rest_request *r)
                    (long long)r->server->options.max_body_bytes);
 }
 
-/* Handles the first call of the handler, when only the headers are read. True: the response is set
- * and no body is read. */
+/* Handles the first call of the handler, in which only the headers have been read. Returns true
+ * if the response is set and no body is read. */
 bool srv_rest_open(struct srv_rest_call *req, const char *method)
 {
     struct srv_rest_request *r = &req->pub;
@@ -138,8 +139,9 @@ bool srv_rest_open(struct srv_rest_call *req, const char *method)
         srv_rest_fail(r, srv_rest_over_budget(r, (size_t)req->length, "the request's body"));
         req->stage = STAGE_REFUSED;
     }
-    /* A small body is read before the refusal is sent, which keeps the connection. A client that
-     * would send a large body, or that waits for 100-continue, is refused at once. */
+    /* A small body is read before the refusal is sent, so that the connection stays open. A
+     * client that would send a large body, or that waits for 100-continue, is refused
+     * immediately. */
     if (req->stage == STAGE_REFUSED && req->length != UINT64_MAX && req->length > 0 &&
         (req->expects || req->length > SRV_REST_SWALLOW_BYTES)) {
         req->close = true;

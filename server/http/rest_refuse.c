@@ -1,6 +1,6 @@
 /*
  * Refuses a body before it has arrived completely. libmicrohttpd accepts no response in the middle
- * of an upload, and clients send for a long time without checking for a response. Closing the
+ * of an upload, and many clients do not check for a response while they are sending. Closing the
  * socket while bytes are unread would reset the connection, and the response would be lost. So this
  * module suspends the connection in libmicrohttpd, writes the response itself and shuts down the
  * sending side. The bytes that still arrive are dropped, by the kernel where possible, until the
@@ -17,8 +17,8 @@
 #include "server/metrics/metrics.h"
 
 enum {
-    TURN_BYTES = 256 << 10,  /* limit of the bytes dropped per turn and connection */
-    LINGER_BYTES = 64 << 20, /* limit of the bytes dropped per connection */
+    TURN_BYTES = 256 << 10,  /* maximum number of bytes dropped per turn and connection */
+    LINGER_BYTES = 64 << 20, /* maximum number of bytes dropped per connection */
 };
 
 static bool add_line(void *text, const char *name, const char *value)
@@ -27,9 +27,9 @@ static bool add_line(void *text, const char *name, const char *value)
     return true;
 }
 
-/* Sends the complete response in one call. The socket's send buffer is empty, because a request is
- * read only after the kernel has accepted the previous response. So if the kernel does not accept
- * this response at once, the client does not read, and the send fails. */
+/* Sends the complete response in one call. The socket's send buffer is empty, because a request
+ * is read only after the kernel has accepted the previous response. So if the kernel does not
+ * accept this response immediately, the client is not reading, and sending fails. */
 static bool write_response(const struct srv_rest_conn *c, gnutls_session_t session,
                            const struct rt_bytes *text)
 {
@@ -77,7 +77,8 @@ enum MHD_Result srv_rest_refuse_now(struct srv_rest_call *req)
 
 void srv_rest_linger(struct srv_rest_loop *l, struct srv_rest_conn *c)
 {
-    ssize_t n = recv(c->fd, NULL, TURN_BYTES, MSG_TRUNC | MSG_DONTWAIT); /* TCP copies no bytes */
+    /* With MSG_TRUNC, TCP discards the bytes without copying them. */
+    ssize_t n = recv(c->fd, NULL, TURN_BYTES, MSG_TRUNC | MSG_DONTWAIT);
 
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;

@@ -20,20 +20,22 @@ struct srv_rest_request {
     struct srv_server *server;
     struct srv_io_loop *io_loop;
     struct rt_arena *arena;
-    struct rt_error err; /* the error that handlers fill in; its arena is set */
+    struct rt_error err; /* the error that handlers set; its arena is already set */
 
     const char *method;
-    struct rt_span uri; /* the URI as received, not percent-decoded, with its query; in the arena */
+    /* The URI as received, including its query and not percent-decoded; allocated in the arena. */
+    struct rt_span uri;
     struct srv_route route;
     struct rt_bytes body;
-    bool gzip;                  /* the body is compressed; false after srv_rest_inflate */
+    bool gzip;                  /* the body is compressed; set to false by srv_rest_inflate */
     char id[SRV_REST_ID_BYTES]; /* the response's X-Request-Id; empty if the response has none */
     int64_t received_ns;
 
     struct srv_job job; /* the job; this request owns it */
     struct srv_inference inference;
     enum srv_json_form form;
-    enum rt_status found; /* result of looking up the version; on failure r->err has the text */
+    /* Result of looking up the version; on failure r->err contains the error text. */
+    enum rt_status found;
     enum rt_status (*decode)(struct srv_rest_request *r);
 
     /* The members below describe the response. */
@@ -43,19 +45,21 @@ struct srv_rest_request {
     struct rt_bytes out;
 
     size_t charged; /* bytes charged to the budget server->in_flight */
-    /* bytes by which `out` could not grow because the budget refused them; 0: none were refused */
+    /* number of bytes that the budget refused when `out` had to grow; 0: none were refused */
     size_t refused_bytes;
 };
 
 /*
- * Charges `bytes` more to the budget of bytes in flight until the request ends. False: the budget
- * has fewer bytes left. The growth of `out` is charged automatically.
+ * Charges `bytes` more to the budget of bytes in flight until the request ends. Returns false if
+ * the budget has fewer bytes left. Bytes by which `out` grows are charged automatically.
  */
 bool srv_rest_charge(struct srv_rest_request *r, size_t bytes);
-/* Sets the error for a refused charge of `bytes` for `what`, as server/base/budget.h describes. */
+/* Sets the error for `bytes` that could not be charged for `what`, as server/base/budget.h
+ * describes. */
 enum rt_status srv_rest_over_budget(struct srv_rest_request *r, size_t bytes, const char *what);
-/* Returns the status to report for a decoder whose memory limit was `left`, the bytes left in the
- * budget: RESOURCE_EXHAUSTED becomes the code of a refused charge. */
+/* Returns the status to report when a decoder has failed whose memory limit was `left`, the
+ * number of bytes left in the budget. RESOURCE_EXHAUSTED is replaced by the code of a refused
+ * charge. */
 static inline enum rt_status srv_rest_decoded(const struct srv_rest_request *r, size_t left,
                                               enum rt_status st)
 {
@@ -64,33 +68,36 @@ static inline enum rt_status srv_rest_decoded(const struct srv_rest_request *r, 
                : st;
 }
 
-/* Set the response to an error, whose text is that of r->err, or to the contents of `out`. */
+/* Set the response: either to an error with the text of r->err, or to the contents of `out`. */
 void srv_rest_fail(struct srv_rest_request *r, enum rt_status code);
 void srv_rest_ok(struct srv_rest_request *r, const char *content_type);
 
 /*
  * Runs an inference: finds and holds its version, decodes its body, and submits its job. `decode`
- * fills the job's signature and feeds from the body. If several errors apply, it reports JSON
- * errors first, then r->found, then all others. `decode` runs on the calling thread for a short
- * body and on a worker for a long one, so that the loop's other requests do not wait. `done` calls
- * srv_rest_inferred. The return value has the same meaning as a handler's.
+ * fills the job's signature and feeds from the body. If several errors apply, the function reports
+ * JSON errors first, then r->found, then all others. `decode` runs on the calling thread for a
+ * short body and on a worker for a long one, so that the loop's other requests do not wait. `done`
+ * calls srv_rest_inferred. The return value has the same meaning as a handler's.
  */
 bool srv_rest_inference(struct srv_rest_request *r,
                         enum rt_status (*decode)(struct srv_rest_request *r),
                         void (*done)(struct srv_job *job));
-/* Finishes the request with the response that `done` has written, or with the job's error. Any
- * thread. */
+/* Finishes the request with the response that `done` has written, or with the job's error. May
+ * be called on any thread. */
 void srv_rest_inferred(struct srv_rest_request *r, enum rt_status st);
-/* Inflates the body. Any thread. As in TensorFlow Serving, a compressed body that is invalid or too
- * large becomes an empty one. An error means that memory or the budget is exhausted. */
+/* Inflates the body. May be called on any thread. As in TensorFlow Serving, a compressed body
+ * that is invalid or too large becomes an empty one. An error means that memory or the budget is
+ * exhausted. */
 enum rt_status srv_rest_inflate(struct srv_rest_request *r);
 
-/* Returns a request whose response is set to its I/O loop, which sends the response. Any thread. */
+/* Hands a request whose response is set over to its I/O loop, which sends the response. May be
+ * called on any thread. */
 void srv_rest_finished(struct srv_rest_request *r);
 
 /*
- * Handlers, called on the I/O loop thread. True: a job was submitted, and srv_rest_finished follows
- * or was called already. False: the response is set.
+ * Handlers, called on the I/O loop thread. A handler returns true if a job was submitted; in that
+ * case srv_rest_finished will be called or was called already. It returns false if the response is
+ * set.
  */
 bool srv_rest_predict(struct srv_rest_request *r);
 bool srv_rest_status(struct srv_rest_request *r);

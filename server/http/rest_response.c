@@ -55,7 +55,8 @@ void srv_rest_ok(struct srv_rest_request *r, const char *content_type)
 
 void srv_rest_fail(struct srv_rest_request *r, enum rt_status code)
 {
-    if (r->refused_bytes) /* the budget refused bytes of the response that was being written */
+    /* The budget has refused bytes of the response while it was being written. */
+    if (r->refused_bytes)
         code = srv_rest_over_budget(r, r->refused_bytes, "the response");
     r->refused_bytes = 0;
     r->code = code;
@@ -91,7 +92,7 @@ enum MHD_Result srv_rest_send(struct srv_rest_call *req)
     srv_rest_deflate(req);
     srv_rest_count(req);
     req->stage = STAGE_SENT;
-    if (r->out.failed) /* out of memory even for an error text */
+    if (r->out.failed) /* memory ran out even for an error text */
         return MHD_NO;
     struct MHD_Response *response =
         r->out.n ? MHD_create_response_from_buffer_with_free_callback_cls(r->out.n, r->out.p,

@@ -1,6 +1,6 @@
 /*
- * Credentials of the REST port: none, or TLS with --rest_tls_cert_file. The files are read and
- * validated when the server starts, so that errors in them are reported at startup.
+ * Credentials of the REST port, which uses TLS if --rest_tls_cert_file is set. The files are read
+ * and validated when the server starts, so that errors in them are reported at startup.
  */
 #ifndef SRV_REST_TLS_H
 #define SRV_REST_TLS_H
@@ -11,14 +11,14 @@ struct srv_rest_tls { /* contents of the PEM files; without TLS all are NULL */
     char *cert, *key, *client_ca;
 };
 
-/* Reads the credentials. The text of an error, INVALID_ARGUMENT or another, names the flag and the
- * file. `out` must be cleared even after an error. */
+/* Reads the credentials. The text of every error names the flag and the file. `out` must be
+ * cleared even after an error. */
 enum rt_status srv_rest_tls_read(struct srv_rest_tls *out, const struct srv_options *o,
                                  struct rt_error *err);
 void srv_rest_tls_clear(struct srv_rest_tls *tls);
 
-/* Requires a client certificate signed by client_ca on a new connection; without it the handshake
- * fails. The argument is the connection's gnutls_session_t. */
+/* Makes a new connection require a client certificate signed by client_ca, without which the
+ * handshake fails. The argument is the connection's gnutls_session_t. */
 void srv_rest_tls_request_client_cert(void *session);
 
 #endif

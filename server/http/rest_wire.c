@@ -1,7 +1,7 @@
 /*
- * The reads of libmicrohttpd. While an I/O loop runs its daemon, all reads go through srv_rest_read
- * (server/http/recv_hook.h), which places server/http/http_stream.h between the connection and
- * libmicrohttpd.
+ * Performs the reads of libmicrohttpd. While an I/O loop runs its daemon, all reads go through
+ * srv_rest_read (server/http/recv_hook.h), which places server/http/http_stream.h between the
+ * connection and libmicrohttpd.
  */
 #include <errno.h>
 #include <gnutls/gnutls.h>
@@ -13,10 +13,12 @@
 #include "server/http/rest_loop.h"
 
 enum {
-    PIECE_BYTES = 64 << 10, /* limit of the bytes per read */
-    /* a body with at least this many bytes left is read directly into libmicrohttpd's buffer */
+    PIECE_BYTES = 64 << 10, /* maximum number of bytes per read */
+    /* a body of which at least this many bytes are left is read directly into libmicrohttpd's
+     * buffer */
     PAST_BYTES = 16 << 10,
-    /* limit of bytes read after a refused request; unread, they would reset the connection */
+    /* maximum number of bytes read after a refused request; unread bytes would reset the
+     * connection */
     DRAINED_BYTES = 1 << 20,
 };
 
@@ -105,8 +107,8 @@ static size_t take_ready(struct srv_rest_conn *c, char *p, size_t capacity)
     return n;
 }
 
-/* Passes n bytes of l->raw through the stream. Returns the number of output bytes at p; -1: out of
- * memory. */
+/* Passes n bytes of l->raw through the stream. Returns the number of output bytes at p; Returns
+ * -1 if memory runs out. */
 static ssize_t feed(struct srv_rest_loop *l, struct srv_rest_conn *c, size_t n, char *p,
                     size_t capacity)
 {
