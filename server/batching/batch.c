@@ -17,7 +17,7 @@ static bool is_data_error(enum rt_status st)
     case RT_FAILED_PRECONDITION:
     case RT_DATA_LOSS:
     case RT_UNKNOWN:
-    case RT_RESOURCE_EXHAUSTED: /* a smaller batch may fit into memory */
+    case RT_RESOURCE_EXHAUSTED: /* a smaller batch may succeed, because it needs less memory */
         return true;
     default:
         return false;
@@ -78,8 +78,8 @@ bool srv_batch_can_pad(const struct rt_tensor *t)
     return t->rank >= 1 && t->rank <= MAX_PADDED_RANK && rt_tensor_count(t) > 0;
 }
 
-/* State of writing a merged input. After every CHUNK_BYTES the writer checks whether the run should
- * be cancelled. */
+/* State of writing a merged input. After every CHUNK_BYTES bytes the writer checks whether the
+ * run should be cancelled. */
 struct merging {
     enum rt_dtype dtype;
     struct rt_check check;
@@ -144,8 +144,9 @@ static enum rt_status fill(struct merging *m, char *dst, const void *value, int6
     return st;
 }
 
-/* Copies t into the region of dst that begins at index 0 in each dimension. The inner dimensions of
- * dst, dim[1...], are at least those of t. The caller has already filled the padding. */
+/* Copies t into the region of dst that begins at index 0 in each dimension. Each inner dimension
+ * of dst, dim[1...], is at least as long as that of t. The caller has already filled the
+ * padding. */
 static enum rt_status copy_corner(struct merging *m, const struct rt_tensor *t, char *dst,
                                   const int64_t *dim)
 {
@@ -218,7 +219,7 @@ static enum rt_status merge_feed(const struct srv_batch *b, int i, struct rt_run
 
 /* ---- running ---- */
 
-/* Returns to each job its rows of the merged outputs `all`, as views. */
+/* Sets the outputs of each job to views of its rows in the merged outputs `all`. */
 static void split(const struct srv_batch *b, const struct rt_tensor *all, int n)
 {
     int64_t at = 0;
@@ -235,9 +236,9 @@ static void split(const struct srv_batch *b, const struct rt_tensor *all, int n)
     }
 }
 
-/* Result of running a merged batch. NOT_ROW_WISE: row-wise analysis could not show that the output
- * rows are independent for these shapes, or memory ran out. It may succeed later or for other
- * shapes. */
+/* Result of running a merged batch. NOT_ROW_WISE: row-wise analysis could not show that the
+ * output rows are independent for these shapes, or memory ran out. A later attempt, or one with
+ * other shapes, may succeed. */
 enum outcome { RAN, FAILED, NOT_ROW_WISE, DOES_NOT_FOLLOW_ROWS };
 
 /* Runs the jobs of the batch merged. If the result is FAILED, *err has the reason and no job was
@@ -257,8 +258,8 @@ static enum outcome run_merged(const struct srv_batch *b, struct rt_error *err)
         rt_fail_memory(err, "a batch", 0);
         return FAILED;
     }
-    /* The merged run has the latest deadline of its jobs, and is cancelled early only if all their
-     * clients have disconnected. */
+    /* The merged run has the latest of the deadlines of its jobs, and is cancelled before that
+     * only if all their clients have disconnected. */
     options.all_cancelled = gone;
     for (const struct srv_job *j = b->first; j; j = j->next) {
         if (j->deadline_ns > options.deadline_ns)
@@ -326,7 +327,7 @@ static void bisect(const struct srv_batch *b)
     at = &half[0].first;
     for (int i = 0; i < half[0].n_jobs; i++)
         at = &(*at)->next;
-    *at = NULL; /* terminate the list of the first half until the second half is linked again */
+    *at = NULL; /* the list of the first half ends here until the second half is appended again */
     for (int i = 0; i < 2; i++) {
         struct srv_batch *h = &half[i];
         struct rt_error err = {.arena = b->arena};

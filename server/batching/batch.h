@@ -15,19 +15,21 @@ struct srv_batch {
     /* list of jobs, linked by `next`; all have the same callable, data types and ranks */
     struct srv_job *first;
     int n_jobs;
-    int64_t rows; /* number of rows of all jobs together */
-    /* number of rows including padding rows, which repeat the first row of the last job */
+    int64_t rows; /* total number of rows of all jobs */
+    /* number of rows including the padding rows, which are copies of the first row of the last
+     * job */
     int64_t run_rows;
-    /* the jobs are merged because row-wise analysis permits it; the run repeats the check for its
-     * shapes */
+    /* whether the jobs are merged because row-wise analysis permits it; the run repeats the
+     * analysis for its own shapes */
     bool needs_row_wise;
-    struct rt_arena *arena; /* arena of the worker; NULL: the batch is one job and is not merged */
-    struct rt_pool *pool;   /* pool from which the merged inputs are allocated */
+    /* Arena of the worker; NULL: the batch has only one job, so nothing is merged. */
+    struct rt_arena *arena;
+    struct rt_pool *pool; /* pool from which the merged inputs are allocated */
 };
 
 struct srv_batch_verdict {
     bool learn; /* whether the duration of the run may be added to the cost model */
-    /* an output does not have one row per input row, or the callable is no longer row-wise */
+    /* an output does not have one row per input row, or the callable is not row-wise any more */
     bool never_merge;
     /* the run failed for lack of memory: the bucket's row limit should be halved */
     bool halve_limit;
@@ -41,7 +43,7 @@ void srv_batch_run_job(struct srv_job *job);
 /*
  * Returns whether tensors that differ only in dimensions >= 1 can be merged by padding. Padding
  * extends every dimension to the largest in the batch, and fills the new elements with the tensor's
- * first element. The limits for rank and size are those of TensorFlow Serving.
+ * first element. The maximum rank and size are those of TensorFlow Serving.
  */
 bool srv_batch_can_pad(const struct rt_tensor *t);
 

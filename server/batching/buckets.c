@@ -19,15 +19,14 @@ static bool may_merge(const struct srv_model_queue *l, const struct srv_call_que
            (l->policy.max_rows > 1 || l->policy.n_sizes);
 }
 
-/* Returns whether the spare worker may run the job. The spare worker also requires that runs of the
- * bucket are short. */
+/* Returns whether the spare worker may run the job, provided that runs of the bucket are short. */
 static bool is_small(const struct srv_job *job)
 {
     return !job->prepare && job->body_bytes < SMALL_BYTES;
 }
 
-/* Builds the part of a bucket's key that describes one feed. With `pads`, the lengths of dimensions
- * that padding can equalise are left out of the key. */
+/* Builds the part of a bucket's key that describes one feed. If `pads` is set, the lengths of
+ * dimensions that padding can equalise are left out of the key. */
 static struct srv_feed_key key_of(const struct rt_tensor *t, bool has_rows, bool pads)
 {
     struct srv_feed_key k = {.dtype = t->dtype, .rank = t->rank};
@@ -97,7 +96,8 @@ static void forget_oldest(struct srv_model_queue *l)
     free(oldest);
 }
 
-/* Returns whether the callable of a bucket has a compiled specialisation for `rows` rows. */
+/* Returns whether a specialisation for `rows` rows has been compiled for the callable of a
+ * bucket. */
 static bool is_compiled(const void *call, int64_t rows)
 {
     return rt_callable_is_compiled(call, rows);

@@ -14,27 +14,27 @@
 #include "server/batching/scheduler.h"
 #include "server/config/batching.h"
 
-struct srv_feed_key { /* the data type and shape of one feed, equal for all jobs of a bucket */
+struct srv_feed_key { /* the data type and shape of one feed, which all jobs of a bucket share */
     uint8_t dtype;
     int8_t rank;
     int64_t inner[RT_MAX_RANK];
 };
 
-/* The waiting batches of one callable. Signatures with the same callable share the queue. */
+/* Queue of the waiting batches of one callable. Signatures with the same callable share it. */
 struct srv_call_queue {
     struct srv_core_queue core;
     struct srv_call_queue *next; /* next queue of the same model queue */
     const struct rt_callable *call;
     bool rowwise;
-    /* an output did not have one row per input row, or the callable is no longer row-wise */
+    /* an output did not have one row per input row, or the callable is not row-wise any more */
     bool never_merge;
 };
 
 struct srv_bucket {
-    /* the first member: a pointer to it is converted to struct srv_bucket */
+    /* must be the first member, because a pointer to it is converted to struct srv_bucket */
     struct srv_core_bucket core;
     uint64_t hash;
-    /* queue of the callable; NULL: the bucket of the signatures that write variables */
+    /* queue of the callable; NULL in the bucket of the signatures that write variables */
     struct srv_call_queue *queue;
     bool has_rows;
     int since_halved; /* number of successful runs since core.max_rows was set */

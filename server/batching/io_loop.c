@@ -14,8 +14,8 @@ void srv_io_loop_init(struct srv_io_loop *io_loop, struct srv_server *server,
 
 void srv_message_post(struct srv_io_loop *io_loop, struct srv_message *message)
 {
-    /* `message` may already be freed after the exchange, so only `head` is examined. The I/O loop
-     * itself is never freed by a receiver. */
+    /* The receiver may already have freed `message` after the exchange, so only `head` is
+     * examined. No receiver frees the I/O loop itself. */
     struct srv_message *head = atomic_load_explicit(&io_loop->mailbox, memory_order_relaxed);
     do
         message->next = head;
@@ -42,8 +42,8 @@ void srv_io_loop_begin_turn(struct srv_io_loop *io_loop)
         oldest->receive(io_loop, oldest);
         oldest = next;
     }
-    /* The map is loaded after the messages were received: the message of a retirement is posted
-     * only after a map without the retired version has been published. */
+    /* The map is loaded after the messages were received: a retirement message is posted only
+     * after the publication of a map that does not contain the retired version. */
     io_loop->map = atomic_load_explicit(&io_loop->server->map, memory_order_acquire);
     io_loop->inline_ns = 0;
 }
@@ -63,7 +63,7 @@ void srv_io_loop_end_turn(struct srv_io_loop *io_loop)
     if (first)
         srv_scheduler_submit(io_loop->server->scheduler, first);
     for (struct srv_message **at = &io_loop->retiring; *at;) {
-        /* the message is the first member of struct srv_retirement */
+        /* the cast is valid because the message is the first member of struct srv_retirement */
         struct srv_retirement *r = (struct srv_retirement *)*at;
         if (r->version && io_loop->held[r->version->slot]) {
             at = &r->message.next;

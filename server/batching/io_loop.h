@@ -18,7 +18,7 @@
 #include "server/batching/job.h"
 #include "server/base/serving_map.h"
 
-/* limit for the number of loaded versions; the slot of a version is below this number */
+/* maximum number of loaded versions; the slot of every version is below this number */
 enum { SRV_MAX_VERSIONS = 4096 };
 
 struct srv_server;
@@ -29,22 +29,23 @@ struct srv_io_loop;
 struct srv_message {
     struct srv_message *next;
     void (*receive)(struct srv_io_loop *io_loop,
-                    /* called on the thread of the receiving I/O loop */
+                    /* called when the message is received, on the thread of the receiving I/O
+                     * loop */
                     struct srv_message *message);
 };
 
 /*
  * A query from the manager to one I/O loop: does the loop still use `version`? A NULL version asks
- * only whether the loop still uses an older serving map. The manager posts it as a message whose
- * `receive` is srv_retirement_receive, which links it into io_loop->retiring (by message.next).
- * srv_io_loop_end_turn calls `confirm` once the loop uses a map published after the message was
- * posted and holds no handle of the version. From the call of `confirm` on, the manager owns the
- * retirement again.
+ * only whether the loop still uses an older serving map. The manager posts the query as a message
+ * whose `receive` is srv_retirement_receive, which links the query into the list io_loop->retiring
+ * (by message.next). srv_io_loop_end_turn calls `confirm` once the loop uses a map published after
+ * the message was posted and holds no handle of the version. From the call of `confirm` on, the
+ * manager owns the retirement again.
  */
 struct srv_retirement {
     struct srv_message message;
     const struct srv_version *version;
-    /* called on the thread of the I/O loop; must not block */
+    /* called on the thread of the I/O loop to confirm the retirement; must not block */
     void (*confirm)(struct srv_retirement *r);
     void *arg;
 };
@@ -53,12 +54,12 @@ void srv_retirement_receive(struct srv_io_loop *io_loop, struct srv_message *mes
 struct srv_io_loop {
     struct srv_server *server;
     const char *entrypoint; /* "REST" or "GRPC" */
-    /* index among all network threads, which selects the thread's counters */
+    /* index of the loop among all network threads, which selects the thread's counters */
     int index;
     _Atomic(struct srv_message *) mailbox;
-    /* makes the I/O loop receive its messages soon; may be called on any thread */
+    /* wakes the I/O loop so that it receives its messages soon; may be called on any thread */
     void (*wake)(struct srv_io_loop *io_loop);
-    void *loop; /* data of the transport (REST or gRPC) */
+    void *loop; /* the transport's own data (REST or gRPC) */
 
     /* The members below are used only by the thread of the I/O loop. */
     /* the serving map of the current turn, valid until srv_io_loop_end_turn */
@@ -79,12 +80,12 @@ void srv_message_post(struct srv_io_loop *io_loop, struct srv_message *message);
 /* Begins a turn on the thread of the I/O loop: receives the messages in the order of posting, then
  * loads the newest serving map. */
 void srv_io_loop_begin_turn(struct srv_io_loop *io_loop);
-/* Ends a turn on the thread of the I/O loop: submits the jobs of the turn (with one lock and one
- * wake-up) and confirms the retirements that are due. */
+/* Ends a turn on the thread of the I/O loop: submits the jobs of the turn (locking once and
+ * waking at most one worker) and confirms the retirements that are due. */
 void srv_io_loop_end_turn(struct srv_io_loop *io_loop);
 
-/* Acquire and release a handle of a version, on the thread of the I/O loop. A version with a handle
- * is not freed. */
+/* These functions acquire and release a handle of a version, on the thread of the I/O loop. A
+ * version is not freed while a handle of it exists. */
 static inline void srv_hold(struct srv_io_loop *io_loop, struct srv_version *v)
 {
     io_loop->held[v->slot]++;

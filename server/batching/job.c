@@ -5,9 +5,9 @@
 #include "server/batching/io_loop.h"
 #include "server/batching/scheduler.h"
 
-/* Returns dimension 0 of the feeds if all have the same, otherwise 0. Also returns 0 for a dynamic
- * callable, unless row-wise analysis has shown that output row i depends only on input row i: no
- * signature guarantees it. */
+/* Returns dimension 0 of the feeds if it is the same in all of them, otherwise 0. Also returns 0
+ * for a dynamic callable, which no signature describes, unless row-wise analysis has shown that
+ * row i of its outputs depends only on row i of its inputs. */
 static int64_t rows_of(const struct srv_job *job)
 {
     if (job->trace || (job->signature->is_dynamic && !job->signature->rowwise))
@@ -37,7 +37,7 @@ static enum rt_status make_ready(struct srv_job *job)
                                       : srv_scheduler_admit(job->io_loop->server->scheduler, job);
 }
 
-/* Continues a job after a worker has run its `prepare`, successfully or not. */
+/* Continues a job after a worker has called its `prepare`, whether this succeeded or failed. */
 static void prepared(struct srv_job *job)
 {
     job->done = job->then;

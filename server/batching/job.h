@@ -26,10 +26,10 @@ struct srv_job {
     struct srv_io_loop *io_loop;
     struct srv_version *version; /* io_loop holds a handle of the version until the job has ended */
     const struct rt_model_signature *signature;
-    /* Slow work that a worker performs before the job can be queued, or NULL: decoding a long body,
-     * which yields `signature` and `feeds`, or building the plan of a dynamic callable, which sets
-     * `signature->call`. The function sets `prepare` to NULL. Afterwards the job is submitted
-     * again, with the transport's callback `then` as its `done`. */
+    /* Slow work that a worker performs before the job can be queued, or NULL: decoding a long
+     * body, which yields `signature` and `feeds`, or building the plan of a dynamic callable,
+     * which sets `signature->call`. The function sets `prepare` to NULL. Afterwards the job is
+     * submitted again, with the transport's callback `then` as the new `done`. */
     enum rt_status (*prepare)(struct srv_job *job);
     void (*then)(struct srv_job *job);
     const struct rt_call_spec *dynamic_spec;
@@ -45,7 +45,7 @@ struct srv_job {
      * provide the array; otherwise srv_job_submit allocates it in the arena. */
     int n_fetches;
     struct rt_tensor *fetches;
-    /* dimension 0 that all feeds share; 0: the feeds share none, and the job is never merged */
+    /* dimension 0 shared by all feeds; 0: there is none, and the job is never merged */
     int64_t n_rows;
 
     /* trace of the run, or NULL; a job with a trace is never merged */
@@ -57,18 +57,18 @@ struct srv_job {
     struct srv_job *parent;
 
     int64_t received_ns, queued_ns, started_ns, finished_ns; /* CLOCK_MONOTONIC */
-    int batch_rows; /* number of rows in the batch of this job */
+    int batch_rows; /* number of rows in the batch that contains this job */
 
     enum rt_status status;
-    struct rt_error err; /* err.arena must be the job's arena */
+    struct rt_error err; /* err.arena must be the same as the job's arena */
 
     /* Called exactly once, on any thread: on a worker, or on the thread of the I/O loop if the
      * job ran inline or was refused. Work that needs the thread of the I/O loop must be posted
      * to it. */
     void (*done)(struct srv_job *job);
-    void *owner; /* data of the transport (REST or gRPC) */
+    void *owner; /* the transport's own data (REST or gRPC) */
 
-    struct srv_core_job sched; /* data used only by the scheduler */
+    struct srv_core_job sched; /* data that only the scheduler uses */
 };
 
 /* Returns the flag that is set when the client of the job has disconnected. */
@@ -87,7 +87,7 @@ static inline struct srv_cancellation srv_job_cancellation(const struct srv_job 
 
 /*
  * Submits a decoded request as a job, on the thread of the I/O loop during a turn. Sets n_rows and
- * adds the job to the turn. A cheap job whose bucket is empty runs at once on this thread, and
+ * adds the job to the turn. A cheap job whose bucket is empty runs immediately on this thread, and
  * `done` is called before the function returns. `done` is also called before the return if the job
  * is refused; if the queue is full, the job is refused with UNAVAILABLE at the end of the turn.
  */

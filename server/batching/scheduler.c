@@ -16,11 +16,12 @@
 #include "server/batching/sub_requests.h"
 
 enum {
-    /* limit for inline jobs per turn, because the network thread also serves other connections */
+    /* maximum time spent on inline jobs per turn, because the network thread also serves other
+     * connections */
     INLINE_PER_TURN_NS = 500000,
-    TINY_NS = 10000, /* jobs that cost less than this are not worth merging */
+    TINY_NS = 10000, /* merging jobs that cost less than this gains nothing */
     PATIENCE_NS = 1000000000,
-    /* capacity of all model queues together, as a multiple of that of one model queue */
+    /* total capacity of all model queues, as a multiple of the capacity of one model queue */
     TOTAL_FACTOR = 4,
     /* the spare worker starts if no worker has taken a batch for this long */
     SPARE_AFTER_NS = 20000000,
@@ -32,7 +33,7 @@ struct worker {
     struct srv_scheduler *s;
     int index;
     pthread_t thread;
-    struct rt_arena *arena; /* memory for the batch that the worker is running */
+    struct rt_arena *arena; /* memory for the batch that the worker runs */
 };
 
 struct srv_scheduler {
@@ -42,14 +43,14 @@ struct srv_scheduler {
     struct rt_cond work, time, spare;
     struct srv_core core; /* guarded by mu, like all members down to `stopping` */
     int n_idle;           /* waiting workers */
-    int n_woken;          /* number of waiting workers that were signalled */
+    int n_woken;          /* number of waiting workers that have been signalled */
     int64_t timer_ns;     /* time at which the timer thread will wake */
     int64_t taken_ns;     /* time at which a worker last took a batch */
     int64_t spare_ns;     /* time at which the spare worker will wake; 0: it is running */
     bool stopping;
     struct rt_pool *pool;
     _Atomic int n_jobs; /* number of queued and running jobs */
-    /* number of workers without the spare worker, which is the last element of worker[] */
+    /* number of workers other than the spare worker, which is the last element of worker[] */
     int n_workers;
     pthread_t timer;
     struct worker worker[];
@@ -63,7 +64,7 @@ static struct srv_job *job_of(struct srv_core_job *j)
 /* ---- responses: never under the lock ---- */
 
 /* Completes a job. Afterwards the caller must not access the job's version, which may have been
- * freed with its last handle. */
+ * freed when its last handle was released. */
 static void complete(struct srv_scheduler *s, struct srv_job *job)
 {
     if (!job->finished_ns)
@@ -117,7 +118,8 @@ static enum rt_status fail_full(struct srv_job *job)
 
 static enum rt_status fail_full_batches(struct srv_job *job, const struct srv_bucket *b)
 {
-    /* TensorFlow Serving's error text counts at least one batch, even if that is empty. */
+    /* In its error text TensorFlow Serving counts at least one batch, even if that batch is
+     * empty. */
     long long n = b->queue->core.n_batches ? b->queue->core.n_batches : 1;
     const struct srv_batching *p = &job->version->model_queue->batching;
     if (!p->splits_large)
@@ -158,8 +160,8 @@ static void end_batch(struct srv_scheduler *s, const struct srv_core_batch *batc
         b->core.max_rows = batch->rows / 2 > 1 ? batch->rows / 2 : 1;
         b->since_halved = 0;
     } else if (b->core.max_rows && v->learn && ++b->since_halved >= RUNS_BEFORE_LARGER) {
-        /* Double the limit after RUNS_BEFORE_LARGER successful runs: other runs may have occupied
-         * the memory when the limit was halved. */
+        /* Double the limit after RUNS_BEFORE_LARGER successful runs, because memory may have
+         * been short only temporarily when the limit was halved. */
         b->since_halved = 0;
         b->core.max_rows = b->core.max_rows > INT64_MAX / 2 ? 0 : b->core.max_rows * 2;
     }
@@ -185,7 +187,8 @@ static void run_batch(struct srv_scheduler *s, struct worker *w, int worker,
     struct srv_batch g = {.arena = w ? w->arena : NULL, .pool = s->pool};
     struct srv_job **end = &g.first;
     struct srv_batch_verdict verdict = {0};
-    /* an inline job was queued just now, so its queueing time is the start time */
+    /* an inline job was queued just now, so the time at which it was queued is used as the start
+     * time */
     int64_t start = w ? rt_now_ns() : job_of(batch->jobs)->queued_ns, finish;
 
     for (struct srv_core_job *j = batch->jobs, *next; j; j = next) {
@@ -216,7 +219,7 @@ static void run_batch(struct srv_scheduler *s, struct worker *w, int worker,
         log_never_merged(g.first);
     rt_mutex_lock(&s->mu);
     if (g.n_jobs && g.rows != batch->rows)
-        /* some jobs were dropped, so the cost is not that of batch->rows rows */
+        /* some jobs were dropped, so the measured cost is not the cost of batch->rows rows */
         verdict.learn = false;
     end_batch(s, batch, finish - start, &verdict);
     /* The end of this run may allow a waiting batch to start. After an inline run or a run of the
@@ -265,7 +268,7 @@ static void *work(void *arg)
                 s->n_woken--;
             continue;
         }
-        /* Each worker wakes the next one while batches are ready to run. */
+        /* Each worker wakes another one while batches are ready to run. */
         bool wake = should_wake(s, now), wake_spare = spare_at(s) < s->spare_ns;
         rt_mutex_unlock(&s->mu);
         if (wake)
@@ -363,7 +366,8 @@ bool srv_scheduler_run_inline(struct srv_scheduler *s, struct srv_job *job)
     describe(job);
     rt_mutex_lock(&s->mu);
     b = srv_bucket_of(job);
-    /* A second job in one turn suggests that more will follow, and merging them costs less. */
+    /* A second job in one turn suggests that more will follow, and running them merged costs
+     * less. */
     if (b && b->core.merges && io_loop->inline_ns > 0)
         max_ns = max_ns < TINY_NS ? max_ns : TINY_NS;
     may = b && (!b->core.merges || job->n_rows <= job->version->model_queue->policy.max_rows) &&
@@ -373,7 +377,7 @@ bool srv_scheduler_run_inline(struct srv_scheduler *s, struct srv_job *job)
         return false;
     atomic_fetch_add_explicit(&s->n_jobs, 1, memory_order_relaxed);
     int64_t start = job->queued_ns;
-    run_batch(s, NULL, -1 - io_loop->index, &batch); /* `batch` has one job */
+    run_batch(s, NULL, -1 - io_loop->index, &batch); /* the batch consists of one job */
     io_loop->inline_ns += rt_now_ns() - start;
     return true;
 }
@@ -419,7 +423,7 @@ static void complete_parent(struct srv_job *parent, bool follows_rows)
     complete(s, parent);
 }
 
-struct turn { /* jobs of a turn to be completed after the lock is released */
+struct turn { /* jobs of a turn that must be completed after the lock is released */
     struct srv_job *refused;
     struct srv_core_job *expired;
 };
@@ -452,8 +456,8 @@ static void submit_one(struct srv_scheduler *s, struct srv_bucket *b, struct srv
     }
 }
 
-/* Splits a job that is too large for one batch into sub-requests, and queues either all of them or
- * none. */
+/* Splits a job that is too large for one batch into sub-requests, and queues either all of the
+ * sub-requests or none. */
 static void submit_sub_requests(struct srv_scheduler *s, struct srv_bucket *b, struct srv_job *job,
                                 int64_t now, struct turn *t) RT_REQUIRES(s->mu)
 {
@@ -656,8 +660,8 @@ void srv_scheduler_free(struct srv_scheduler *s)
     stop(s, s->n_workers + 1, true);
 }
 
-/* Requests compilation for the allowed batch sizes. Batches are padded to these sizes, so their
- * shapes are known in advance. */
+/* Requests compilation of specialisations for the allowed batch sizes. Batches are padded to
+ * these sizes, so their shapes are known in advance. */
 static void request_compilation(const struct srv_model_queue *l, const struct rt_model *m)
 {
     for (int i = 0; i < m->n_signatures; i++) {

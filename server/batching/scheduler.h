@@ -31,12 +31,12 @@ void srv_model_queue_free(struct srv_model_queue *l);
 /* Checks a request by the rules of --enable_batching=true, with TensorFlow Serving's error
  * texts. */
 enum rt_status srv_scheduler_admit(struct srv_scheduler *s, struct srv_job *job);
-/* Runs a job at once on the network thread if its cost is known to be small, its bucket is empty
- * and a core is free; `done` is called before the function returns. Returns false if the job did
- * not run; the caller still owns it. */
+/* Runs a job immediately on the network thread if its cost is known to be small, its bucket is
+ * empty and a core is free; `done` is called before the function returns. Returns false if the
+ * job did not run; the caller still owns it. */
 bool srv_scheduler_run_inline(struct srv_scheduler *s, struct srv_job *job);
-/* Submits the jobs of a turn for srv_io_loop_end_turn. Takes the lock once and wakes at most one
- * worker. */
+/* Submits the jobs of a turn on behalf of srv_io_loop_end_turn. Takes the lock once and wakes at
+ * most one worker. */
 void srv_scheduler_submit(struct srv_scheduler *s, struct srv_job *first);
 /* Tells the scheduler that no more requests will arrive, so that batches do not wait for more
  * jobs. */

@@ -3,8 +3,9 @@
 #include "runtime/base/clock.h"
 
 enum {
-    SWEEP_NS = 1000000,  /* minimum time between two sweeps for jobs with expired deadlines */
-    SMALL_NS = 20000000, /* cost limit for small batches */
+    /* Minimum time between two searches for jobs whose deadlines have expired. */
+    SWEEP_NS = 1000000,
+    SMALL_NS = 20000000, /* maximum cost of a small batch */
 };
 
 static int64_t min64(int64_t a, int64_t b)
@@ -100,7 +101,7 @@ void srv_core_bucket_remove(struct srv_core_bucket *b)
 
 static void activate(struct srv_core *c, struct srv_core_model_queue *l)
 {
-    /* A model queue that was idle does not accumulate worker time. */
+    /* A model queue that was idle must not accumulate a claim to worker time. */
     l->virtual_ns = max64(l->virtual_ns, c->virtual_ns);
     l->prev = NULL;
     l->next = c->active;
@@ -157,8 +158,8 @@ static bool needs_another_batch(const struct srv_core_bucket *b, int64_t rows)
     return !b->n_batches || rows > row_limit(b) - b->open_rows;
 }
 
-/* Counts a queued job in its bucket. Buckets without merging count no batches: only the number and
- * bytes of their jobs are limited. */
+/* Counts a queued job in its bucket. In buckets that do not merge, batches are not counted: only
+ * the number and bytes of their jobs are limited. */
 static void count_in(struct srv_core_bucket *b, int64_t rows)
 {
     if (!b->merges)
@@ -233,7 +234,8 @@ enum srv_core_admission srv_core_submit(struct srv_core *c, struct srv_core_buck
 
     if (j->deadline_ns <= now)
         return SRV_CORE_EXPIRED;
-    /* An empty queue accepts one job of any size, which would otherwise be refused forever. */
+    /* An empty queue accepts one job of any size, because a job that exceeds the limit would
+     * otherwise be refused forever. */
     if ((l->n_jobs &&
          (l->n_jobs >= s->max_model_queue_jobs || j->bytes > s->max_model_queue_bytes ||
           l->n_bytes > s->max_model_queue_bytes - j->bytes)) ||
@@ -281,8 +283,8 @@ static bool is_small(const struct srv_core_bucket *b)
     return b->is_small && b->cost.runs && srv_cost_of(&b->cost, b->head->rows) <= SMALL_NS;
 }
 
-/* Returns the ready bucket of `l` whose first job is due first. Returns NULL if no bucket is ready,
- * or if that bucket must wait for a run to end. */
+/* Returns the ready bucket of `l` whose first job is due first. Returns NULL if no bucket is
+ * ready, or if the bucket must wait until a run has ended. */
 static struct srv_core_bucket *
 choose(const struct srv_core *c, const struct srv_core_model_queue *l, int64_t now, bool small_only)
 {
@@ -297,9 +299,9 @@ choose(const struct srv_core *c, const struct srv_core_model_queue *l, int64_t n
     return best && best->alone && l->running ? NULL : best;
 }
 
-/* Returns whether a job cannot meet its deadline: the deadline has passed, or is too near even for
- * the fastest run. Each job that is dropped for the second reason reduces the stored fastest time
- * by 10 %, so that one slow run cannot block a bucket permanently. */
+/* Returns whether a job cannot meet its deadline: the deadline has passed, or is too near even
+ * for the fastest run. Each job that is dropped for the second reason reduces the stored fastest
+ * time by 10 %, so that an estimate that is too high cannot make a bucket drop its jobs forever. */
 static bool misses_deadline(struct srv_core_bucket *b, const struct srv_core_job *j, int64_t now)
 {
     if (j->deadline_ns <= now)
@@ -459,7 +461,8 @@ void srv_core_done(struct srv_core *c, const struct srv_core_batch *batch, int64
 bool srv_core_begin_inline(struct srv_core *c, struct srv_core_bucket *b, struct srv_core_job *j,
                            int n_workers, int64_t max_ns, struct srv_core_batch *out)
 {
-    enum { ENOUGH_RUNS = 3 }; /* the first runs of a shape do not represent its cost */
+    /* Fewer runs are not enough, because the first runs of a shape do not represent its cost. */
+    enum { ENOUGH_RUNS = 3 };
     struct srv_core_model_queue *l = b->model_queue;
 
     if (b->head || c->running >= n_workers || !may_start(c) || l->alone_running ||

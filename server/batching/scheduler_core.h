@@ -1,6 +1,6 @@
 /*
  * The scheduler's decisions as pure functions: no clock, no threads, no allocation, no access to
- * tensors. The caller passes the current time in nanoseconds, so that tests can use any time.
+ * tensors. The caller passes the current time in nanoseconds, so that tests can pass any time.
  *
  * A bucket holds jobs that may be merged with each other. A model queue belongs to one version of a
  * model; model queues share the workers fairly, by virtual time. Jobs wait in their bucket in the
@@ -37,17 +37,18 @@ struct srv_core_job {
 struct srv_cost {
     double w, x, y, xx, xy; /* weighted sums for the least-squares fit of a line */
     int64_t runs;
-    double fastest; /* duration of the fastest recent run in nanoseconds */
+    double fastest; /* duration in nanoseconds of the fastest recent run */
 };
 void srv_cost_learn(struct srv_cost *c, int64_t rows, int64_t ns);
-/* returns 0 if nothing was measured yet */
+/* returns the expected cost of a run, or 0 if no run was measured yet */
 int64_t srv_cost_of(const struct srv_cost *c, int64_t rows);
 
 /* The parameters for merging the jobs of a model queue. */
 struct srv_core_policy {
-    int64_t max_rows;          /* row limit of a merged batch, at least 1 */
-    int64_t timeout_ns;        /* how long an incomplete batch waits for more jobs; 0: no wait */
-    int64_t max_queue_batches; /* limit of waiting batches per srv_core_queue; 0: no limit */
+    int64_t max_rows;   /* maximum number of rows of a merged batch, at least 1 */
+    int64_t timeout_ns; /* how long an incomplete batch waits for more jobs; 0: no wait */
+    /* Maximum number of waiting batches per srv_core_queue; 0: no limit. */
+    int64_t max_queue_batches;
     /* Follows TensorFlow Serving's rules: batches are as large as possible. They are not shared
      * among idle workers and not reduced to meet a job's deadline, and a job is dropped only when
      * its deadline has passed. */
@@ -57,7 +58,8 @@ struct srv_core_policy {
     int64_t sizes[SRV_MAX_BATCH_SIZES];
 };
 
-/* The queue of one callable: its buckets share one limit of waiting batches. */
+/* The queue of one callable. The number of waiting batches is limited for all its buckets
+ * together. */
 struct srv_core_queue {
     /* number of batches that the queued jobs will form; the last one may still accept rows */
     int64_t n_batches;
@@ -74,15 +76,15 @@ struct srv_core_bucket {
     int64_t n_batches, open_rows;
     int n_jobs, running;
     bool merges;   /* whether jobs of this bucket may run together */
-    bool is_small; /* the requests of this bucket are small, see srv_core_next_small */
+    bool is_small; /* the requests of this bucket are small, so srv_core_next_small may run them */
     /* a job of this bucket never runs together with another job of the model queue, and jobs run in
      * order of arrival */
     bool alone;
-    int64_t max_rows; /* row limit of this bucket; 0: that of the policy */
+    int64_t max_rows; /* maximum number of rows per batch in this bucket; 0: that of the policy */
     int64_t used_ns;  /* arrival time of the last job */
     struct srv_cost cost;
     /* Returns whether `rows` is one of the faster batch sizes, for which a specialisation is
-     * compiled. NULL: all batch sizes are equally good. */
+     * compiled. The function pointer may be NULL if all batch sizes are equally fast. */
     bool (*prefers)(const void *of, int64_t rows);
     const void *of;
 };
@@ -91,7 +93,7 @@ struct srv_core_model_queue {
     const struct srv_core_policy *policy;
     struct srv_core_model_queue *next, *prev; /* linked while the model queue has jobs */
     struct srv_core_bucket *buckets;
-    int64_t virtual_ns; /* worker time used by the model queue, for fair scheduling */
+    int64_t virtual_ns; /* worker time that the model queue has used, for fair scheduling */
     int running, n_jobs;
     size_t n_bytes;
     bool alone_running;
@@ -101,12 +103,13 @@ struct srv_core_settings {
     int64_t patience_ns; /* maximum time from the arrival of a job until it is due */
     int64_t max_model_queue_jobs, max_jobs;
     size_t max_model_queue_bytes, max_bytes;
-    int max_running; /* limit for batches running at a time; 0: the number of workers */
+    /* Maximum number of batches that run at the same time; 0: the number of workers. */
+    int max_running;
 };
 
 struct srv_core {
     struct srv_core_settings settings;
-    struct srv_core_model_queue *active; /* list of the model queues that have jobs */
+    struct srv_core_model_queue *active; /* list of the model queues that contain jobs */
     int64_t virtual_ns;                  /* virtual time of the model queue that was served last */
     int64_t soonest_ns;                  /* lower bound for the deadlines of all queued jobs */
     int64_t swept_ns;
@@ -135,18 +138,20 @@ enum srv_core_admission {
 enum srv_core_admission srv_core_submit(struct srv_core *c, struct srv_core_bucket *b,
                                         struct srv_core_job *j, int64_t now);
 
-/* Returns how many more rows the queue of bucket `b` accepts if they may be split among batches. */
+/* Returns how many more rows the queue of bucket `b` accepts, assuming that the rows may be
+ * split among batches. */
 int64_t srv_core_free_rows(const struct srv_core_bucket *b);
 /* Returns how many more rows the last waiting batch of `b` accepts, or 0 if no batch is waiting. */
 int64_t srv_core_open_batch_rows(const struct srv_core_bucket *b);
 
 struct srv_core_batch {
     struct srv_core_bucket *bucket; /* bucket of the batch; NULL: no batch can run now */
-    struct srv_core_job *jobs;      /* list of the jobs in order, linked by `next` */
+    struct srv_core_job *jobs;      /* list of the batch's jobs in order, linked by `next` */
     int n_jobs;
-    int64_t rows;       /* number of rows of all jobs; 0: one job without rows */
-    int64_t run_rows;   /* `rows` rounded up to an allowed batch size */
-    int64_t charged_ns; /* expected cost, which srv_core_done replaces by the measured cost */
+    int64_t rows;     /* total number of rows of the jobs; 0: the batch is one job without rows */
+    int64_t run_rows; /* `rows` rounded up to an allowed batch size */
+    /* Expected cost of the run, replaced by the measured cost in srv_core_done. */
+    int64_t charged_ns;
 };
 /*
  * Takes the batch that a free worker should run now. `free_workers` is the number of free workers
@@ -165,7 +170,7 @@ bool srv_core_next_small(struct srv_core *c, int64_t now, struct srv_core_batch 
 void srv_core_done(struct srv_core *c, const struct srv_core_batch *batch, int64_t run_ns,
                    bool learn);
 
-/* Starts a job at once on the calling thread if its bucket is empty and its cost is at most
+/* Starts a job immediately on the calling thread if its bucket is empty and its cost is at most
  * max_ns. The job counts as a running batch until srv_core_done. Returns false if the job must
  * be queued. */
 bool srv_core_begin_inline(struct srv_core *c, struct srv_core_bucket *b, struct srv_core_job *j,

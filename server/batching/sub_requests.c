@@ -9,13 +9,13 @@ struct sub_requests {
     void (*parent_done)(struct srv_job *parent, bool follows_rows);
     atomic_int left;
     int n;
-    struct srv_job *job; /* array of all n sub-requests */
+    struct srv_job *job; /* array of all `n` sub-requests */
 };
 
 /* ---- concatenating outputs ---- */
 
-/* Returns whether output i can be concatenated from the sub-requests: each has one row per input
- * row, and all inner dimensions are equal. */
+/* Returns whether output i can be concatenated from those of the sub-requests: each must have
+ * one row per input row, and all inner dimensions must be equal. */
 static bool follows_rows(const struct sub_requests *p, int i)
 {
     const struct rt_tensor *like = &p->job[0].fetches[i];

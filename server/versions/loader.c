@@ -18,25 +18,29 @@ struct srv_loader {
     int n_tags;
     void (*done)(void *arg, struct srv_load *load);
     void *arg;
-    /* number of load slots; each is used by a running load that has not given up its slot */
+    /* number of slots for running loads; a load occupies one slot until it ends or gives the
+     * slot up */
     int n_places;
-    int n_threads;                  /* number of `threads`; belongs to the manager's thread */
-    pthread_t threads[MAX_THREADS]; /* load threads; used only by the manager's thread */
+    /* Number of elements of `threads`; used only by the manager's thread. */
+    int n_threads;
+    /* Threads that load versions; used only by the manager's thread. */
+    pthread_t threads[MAX_THREADS];
     struct rt_mutex mu;
     struct rt_cond wake;
     struct srv_load *first, **end; /* guarded by mu: queue of loads that wait for a slot */
     struct srv_load *running; /* guarded by mu: running loads, linked by `next`, newest first */
-    int n_running, n_taken;   /* guarded by mu: number of running loads, and of used slots */
-    int64_t begun_ns;         /* guarded by mu: time when a load last occupied a slot */
-    int64_t reserved;         /* guarded by mu: estimated memory of running loads */
-    int64_t held;  /* guarded by mu: estimated memory of running loads and loaded models */
-    bool stopping; /* guarded by mu */
+    /* Guarded by mu: number of running loads, and number of occupied slots. */
+    int n_running, n_taken;
+    int64_t begun_ns; /* guarded by mu: time when a load most recently occupied a slot */
+    int64_t reserved; /* guarded by mu: estimated memory of running loads */
+    int64_t held;     /* guarded by mu: estimated memory of running loads and loaded models */
+    bool stopping;    /* guarded by mu */
 };
 
 int64_t srv_loader_estimate(int64_t weight_bytes)
 {
-    /* The estimate exceeds the weights, because packed weights are larger and one run needs memory,
-     * too. */
+    /* The estimate exceeds the size of the weights, because packed weights are larger and a run
+     * needs memory too. */
     return weight_bytes > INT64_MAX / 2 ? INT64_MAX : weight_bytes + weight_bytes / 4 + BASE_BYTES;
 }
 
@@ -100,7 +104,7 @@ static void warm_up_failed(void *arg, const char *signature, const struct rt_err
 {
     const struct srv_load *load = arg;
     const char *why = rt_error_text(err);
-    /* only the first line is logged; the lines after it describe the node */
+    /* only the first line is logged, because the lines after it only describe the node */
     const int n = (int)strcspn(why, "\n");
     if (err->code == RT_RESOURCE_EXHAUSTED || err->code == RT_DEADLINE_EXCEEDED)
         RT_LOG(RT_LOG_WARNING,
@@ -138,7 +142,7 @@ static enum rt_status validate(struct srv_loader *l, struct srv_load *load)
     struct rt_session *session = l->calls->validate ? load->loaded->session : NULL;
     if (session) {
         log_timing(load, session);
-        /* During the warm-up the compiler's thread leaves this session alone, and a shape is
+        /* During the warm-up the compiler's thread does not compile for this session. A shape is
          * compiled when it first occurs. */
         rt_session_loading(session, true, &load->cancelled);
     }
@@ -176,7 +180,7 @@ static bool wants_bf16(const struct srv_options *o, const struct srv_load *load)
 {
     if (load->bf16 == SRV_NO || (load->bf16 == SRV_UNSAID && strcmp(o->precision, "bf16") != 0))
         return false;
-    /* The machine lacks the instructions for every model, so one log line is enough. */
+    /* One log line is enough, because the machine lacks the instructions for all models. */
     static atomic_bool told;
     if (!rt_machine_has_bf16() && !atomic_exchange(&told, true))
         RT_LOG(RT_LOG_WARNING, "model %s: " SRV_NO_BF16, load->model);
@@ -255,8 +259,8 @@ static void run(struct srv_loader *l, struct srv_load *load)
     int64_t start = rt_now_ns();
     if (!atomic_load(&load->cancelled))
         load->status = read_model(l, load);
-    /* Checked after a failed load too, because cancellation or a change of the files explains the
-     * failure. */
+    /* The version is checked even after a failed load, because cancellation or a change of the
+     * files may explain the failure. */
     if (atomic_load(&load->cancelled)) {
         start_over(l, load);
         load->status = RT_CANCELLED;

@@ -43,11 +43,12 @@ struct srv_model_calls {
     void (*detach)(struct srv_server *s, struct srv_version *v);
     /* Called when a new model configuration takes effect. The function pointer may be NULL. */
     void (*configure)(struct srv_server *s, const struct srv_config *config);
-    /* Update metrics: `count_load` counts the end of a load, `count_event` a rare event. */
+    /* These functions update metrics: `count_load` counts the end of a load, `count_event` a
+     * rare event. */
     void (*count_load)(struct srv_server *s, const char *model, const char *dir, bool ok,
                        int64_t ns);
     void (*count_event)(struct srv_server *s, const char *name);
-    int64_t (*free_memory)(void); /* returns the machine's free memory in bytes */
+    int64_t (*free_memory)(void); /* returns the number of bytes of free memory of the machine */
 };
 /* The functions that the real server passes to the manager (model_calls.c). */
 extern const struct srv_model_calls srv_model_calls;
@@ -64,14 +65,15 @@ struct srv_load {
     char *dir;                     /* path of the version's directory, freed by free() */
     enum srv_maybe bf16;           /* whether the model's own configuration sets precision bf16 */
     struct srv_fingerprint before; /* fingerprint of the directory when it was found stable */
-    /* makes the load end soon with RT_CANCELLED; the manager knows the reason */
+    /* set to make the load end soon with RT_CANCELLED; the manager knows why */
     _Atomic bool cancelled;
     /* ---- set by the loader ---- */
     enum rt_status status;
     struct rt_error err;
-    bool left_place; /* the load gave up its slot to another load */
-    bool changed;    /* status is RT_ABORTED because the files changed during the load */
-    /* status is RT_RESOURCE_EXHAUSTED: the load was refused before any weights were read */
+    bool left_place; /* whether the load has given up its slot to another load */
+    bool changed;    /* whether `status` is RT_ABORTED because the files changed during the load */
+    /* whether `status` is RT_RESOURCE_EXHAUSTED because the load was refused before any weights
+     * were read */
     bool over_memory_limit;
     struct rt_model *loaded;
     /* bytes counted against the memory limit of all models; srv_loader_release returns them to the
@@ -85,14 +87,14 @@ struct srv_loader *srv_loader_new(struct srv_server *server, const struct srv_mo
                                   int n_threads, const char *const *tags, int n_tags,
                                   void (*done)(void *arg, struct srv_load *load), void *arg);
 void srv_loader_submit(struct srv_loader *l, struct srv_load *load);
-/* Makes the oldest running load give up its slot when that is due. Returns the time at which to
- * call again; RT_NEVER: not before the next submit. */
+/* Makes the oldest running load give up its slot if that is due. Returns the time at which to
+ * call this function again, or RT_NEVER if no call is needed before the next submit. */
 int64_t srv_loader_relieve(struct srv_loader *l, int64_t now_ns);
-/* Returns the bytes of a freed model, its srv_load.held, to the memory limit of all models. Any
- * thread. */
+/* Returns the bytes of a freed model, its srv_load.held, to the memory limit of all models. May
+ * be called on any thread. */
 void srv_loader_release(struct srv_loader *l, int64_t held);
-/* Waits for all loads, including those that have not begun, and frees the loader. The caller should
- * cancel the loads before. */
+/* Waits for all loads, including those that have not begun, and frees the loader. The caller
+ * should cancel the loads first. */
 void srv_loader_free(struct srv_loader *l);
 
 /* Returns the estimated peak memory of a load whose weights have `weight_bytes` bytes. */

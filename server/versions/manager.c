@@ -47,7 +47,7 @@ static void decide(struct srv_manager *m, struct srv_managed *model, int64_t now
         else
             srv_mgr_unload(m, model, e);
         if (e->state == before)
-            break; /* out of memory; the loop tries again later */
+            break; /* memory ran out; the loop will try again later */
     }
     free(views);
 }
@@ -177,8 +177,8 @@ static void look_at_bursts(struct srv_manager *m)
  * KB for each, so the heap is trimmed after many of them. Only gRPC's core knows when its
  * connections close, so the number is computed as the accepted connections minus the growth of the
  * open ones. A burst of calls on one connection leaves as much memory behind, so freed calls count
- * too. When no connections are left, one more count covers the last calls; then counting pauses
- * until a new connection.
+ * too. When no connections are left, the calls freed last are counted once more; then counting
+ * pauses until a new connection exists.
  */
 static void count_closed(struct srv_manager *m, int64_t now)
 {
@@ -188,7 +188,7 @@ static void count_closed(struct srv_manager *m, int64_t now)
     int n_open = srv_sockets(NULL, INT32_MAX) - m->n_inherited;
 
     if (n_open + m->n_inherited < 0)
-        return; /* counting the sockets failed: no connection may be counted as closed */
+        return; /* counting the sockets failed, so no connection is counted as closed */
     n_open = n_open > 0 ? n_open : 0;
     int64_t closed = n_accepted - m->n_accepted - (n_open - m->n_open);
     m->n_closed += closed > 0 ? closed : 0;
@@ -231,7 +231,7 @@ static int64_t trim(struct srv_manager *m, int64_t now)
     return m->next_count;
 }
 
-/* Repeats, in their order, the steps that ran out of memory. */
+/* Repeats, in their original order, the steps that ran out of memory. */
 static void again(struct srv_manager *m, int64_t now)
 {
     m->again_at = RT_NEVER;
@@ -279,7 +279,7 @@ static void serve(struct srv_manager *m)
 
 static void unload_everything(struct srv_manager *m)
 {
-    /* pause when out of memory: the server cannot stop until an empty map is published */
+    /* pause after running out of memory: the server cannot stop until an empty map is published */
     const useconds_t pause_us = AGAIN_MS * 1000;
     if (m->reload) {
         struct rt_error err = {0};
@@ -378,7 +378,7 @@ enum rt_status srv_manager_start(struct srv_server *server, const struct srv_mod
     m->folder_watch = -1;
     m->again_at = m->next_count = RT_NEVER;
     const int n_sockets = srv_sockets(NULL, INT32_MAX);
-    /* sockets inherited by the process, for example as standard output */
+    /* number of sockets that the process inherited, for example as standard output */
     m->n_inherited = n_sockets > 0 ? n_sockets : 0;
     m->unload_before_load = strcmp(o->version_transition, "resource_preserving") == 0;
     rt_mutex_init(&m->mu);

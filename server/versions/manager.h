@@ -12,7 +12,9 @@
 #include "server/server.h"
 #include "server/versions/status.h"
 
-struct srv_model_calls; /* defined in loader.h; the server passes the instance srv_model_calls */
+/* Struct srv_version_calls is defined in loader.h; the server passes the instance
+ * srv_model_calls. */
+struct srv_model_calls;
 
 /* Starts the manager: reads flags and the config file, and fails where TensorFlow Serving refuses
  * to start. The server's I/O loops must exist, because the first serving map is published here. */
@@ -26,22 +28,22 @@ enum rt_status srv_manager_start(struct srv_server *server, const struct srv_mod
 enum rt_status srv_manager_wait_initial(struct srv_manager *m, struct rt_error *err);
 /* Calls `look` for the available versions, ordered by model name, until it returns true. The
  * version is valid only during the call, which runs under the manager's lock and must be short.
- * False: no call returned true. */
+ * Returns false if no call of `look` returned true. */
 bool srv_manager_look(struct srv_manager *m, bool (*look)(void *arg, const struct srv_version *v),
                       void *arg);
 /*
  * Requests a new list of models in place of the one from flags and config file. `message` is a
  * serialized tensorflow.serving.ModelServerConfig. If the request succeeds, `done` is called once,
  * on the manager's thread, when each new model is AVAILABLE or has failed, or when the reload was
- * refused. Reloads are performed one after the other. If *cancelled is true when a reload's turn
- * comes, it changes nothing and ends with CANCELLED; *cancelled must be valid until `done`, and
- * `cancelled` may be NULL. Any thread.
+ * refused. Reloads are performed one after the other. If *cancelled is true when the reload would
+ * begin, the reload changes nothing and ends with CANCELLED; *cancelled must be valid until `done`,
+ * and `cancelled` may be NULL. May be called on any thread.
  */
 enum rt_status
 srv_manager_reload(struct srv_manager *m, struct rt_span message, const _Atomic bool *cancelled,
                    void (*done)(void *arg, enum rt_status status, const struct rt_error *err),
                    void *arg, struct rt_error *err);
-/* Makes the manager read the config file again as soon as possible. Any thread. */
+/* Makes the manager read the config file again as soon as possible. May be called on any thread. */
 void srv_manager_reread(struct srv_manager *m);
 /* Tells the manager that connections exist. From then on until none is left, the manager
  * periodically counts closed connections and trims the heap. Any thread; repeated calls cost one
@@ -50,7 +52,7 @@ void srv_manager_expect_close(struct srv_server *server);
 /* Stops watching and loading, and unloads all versions. The I/O loops must still run, because they
  * confirm retirements; they may still query states. */
 void srv_manager_stop(struct srv_manager *m);
-/* Frees the manager. Call it when no I/O loop runs any more; NULL is allowed. */
+/* Frees the manager. Must be called when no I/O loop runs any more. The argument may be NULL. */
 void srv_manager_free(struct srv_manager *m);
 
 #endif

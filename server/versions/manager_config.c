@@ -34,8 +34,8 @@ void srv_mgr_point_models(struct srv_manager *m)
     rt_mutex_unlock(&m->mu);
 }
 
-/* Replaces each of the two configs unless the new one is NULL, and takes ownership of the new
- * ones. */
+/* Replaces each of the two configs for which a new one is given (not NULL), and takes ownership
+ * of the new ones. */
 void srv_mgr_take_configs(struct srv_manager *m, struct srv_config *base, struct srv_config *folder)
 {
     struct srv_config *old_base = base ? m->base : NULL;
@@ -45,7 +45,8 @@ void srv_mgr_take_configs(struct srv_manager *m, struct srv_config *base, struct
     for (int i = 0; i < m->n_models; i++) {
         struct srv_managed *model = m->models[i];
         if (model->watch >= 0)
-            inotify_rm_watch(m->inotify_fd, model->watch); /* the base path may have changed */
+            /* The base path of a model may have changed. */
+            inotify_rm_watch(m->inotify_fd, model->watch);
         model->watch = -1;
     }
     rt_mutex_lock(&m->mu);
@@ -116,7 +117,8 @@ static enum rt_status change_config(struct srv_manager *m, struct srv_config *co
         return st;
     srv_mgr_log_config(config);
     srv_mgr_take_configs(m, config, NULL);
-    /* publish, because the serving map contains the part of the config that requests need */
+    /* a new map must be published, because the serving map contains the part of the
+     * configuration that requests need */
     srv_mgr_publish(m, NULL, NULL);
     return RT_OK;
 }
@@ -200,7 +202,8 @@ void srv_mgr_check_reload(struct srv_manager *m)
         const struct srv_managed *model =
             srv_mgr_find_model(m, r->new_models[i], strlen(r->new_models[i]));
         const struct srv_managed_version *why = NULL;
-        if (!model || !model->config) { /* a config file read after the reload removed the model */
+        /* A config file that was read after the reload has removed the model. */
+        if (!model || !model->config) {
             srv_mgr_add_unavailable(&list, r->new_models[i], NULL,
                                     "the model was taken out of the configuration");
             continue;
@@ -264,7 +267,7 @@ static enum rt_status check_logs(const struct srv_manager *m, const struct srv_c
 void srv_mgr_take_reload(struct srv_manager *m)
 {
     if (m->reload)
-        return; /* only one reload is performed at a time */
+        return; /* only one reload is performed at any time */
     rt_mutex_lock(&m->mu);
     /* new_reloads is a stack, so the oldest reload is the last one */
     struct srv_reload **last = &m->new_reloads;

@@ -28,19 +28,19 @@
 
 enum {
     MAX_TAGS = 16,
-    RECHECK_MS = 200, /* pause between two checks of a version that is not stable yet */
+    RECHECK_MS = 200, /* time between two checks of a version that is not stable yet */
     /* The pause between two listings of a version's directory, in multiples of the processor time
      * that a listing takes: LOOK_SHARE_NEW for a version about to be loaded, LOOK_SHARE for others.
      * A listing of 50,000 files takes 0.1 s. */
     LOOK_SHARE_NEW = 10,
     LOOK_SHARE = 100,
-    LOOK_MAX_S = 60, /* longest pause between two listings of a version's directory */
-    /* time after which the log reports a version whose files are still changing */
+    LOOK_MAX_S = 60, /* maximum time between two listings of a version's directory */
+    /* time after which the log reports that a version's files are still changing */
     UNREST_LOG_S = 5,
-    /* interval of the log line that names the models for which the start waits */
+    /* time between two log lines that name the models for which the start waits */
     AWAITED_LOG_EVERY_S = 10,
     TRIM_EVERY_MS = 2000,
-    AGAIN_MS = 100,          /* pause before a step that ran out of memory is repeated */
+    AGAIN_MS = 100,          /* pause before a step that ran out of memory is tried again */
     TRIM_AFTER_CLOSED = 256, /* number of closed connections after which the heap is trimmed */
     TRIM_AFTER_FREED = 512,  /* number of freed gRPC calls after which the heap is trimmed */
 };
@@ -65,11 +65,12 @@ struct srv_grace {
     struct srv_retirement retirements[];
 };
 
-/* A reload request, from its arrival until its new models are settled. It owns copies of the
- * models' names, because the config may be replaced in the meantime. */
+/* A reload request, which exists from its arrival until its new models are settled. It owns
+ * copies of the models' names, because the config may be replaced in the meantime. */
 struct srv_reload {
     struct srv_reload *next;
-    struct srv_config *config;     /* the requested config; NULL once the manager owns it */
+    /* The requested configuration; NULL once the manager has taken ownership of it. */
+    struct srv_config *config;
     const _Atomic bool *cancelled; /* set by the requester to cancel the reload; may be NULL */
     void (*done)(void *arg, enum rt_status status, const struct rt_error *err);
     void *arg;
@@ -86,7 +87,7 @@ struct srv_manager {
     const char *tags[MAX_TAGS];
     char *tags_text;
     int n_tags;
-    bool unload_before_load; /* unload an old version before the new one is loaded */
+    bool unload_before_load; /* whether an old version is unloaded before the new one is loaded */
     pthread_t thread;
     int event_fd, inotify_fd; /* inotify_fd is -1 when inotify is not available */
     int folder_watch;
@@ -102,16 +103,16 @@ struct srv_manager {
     struct srv_reload *new_reloads; /* guarded by mu */
     bool stopping;                  /* guarded by mu */
     bool reread;                    /* guarded by mu: the config file must be read again */
-    /* number of models; written by the manager's thread under mu, read by other threads under mu */
+    /* number of models; written by the manager's thread and read by other threads, both under mu */
     int n_models;
-    struct srv_managed **models; /* sorted by name; guarded like n_models */
+    struct srv_managed **models; /* the models, sorted by name; guarded like n_models */
     bool first_poll_done;        /* guarded by mu */
 
     /* The members below belong to the manager's thread. */
     /* the current configuration: `base` from flags, config file or reload, `folder` from
      * --models */
     struct srv_config *base, *folder;
-    struct srv_reload *reload; /* the reload whose new models are not settled yet */
+    struct srv_reload *reload; /* the reload in progress, whose new models are not settled yet */
     const struct srv_published *published;
     struct srv_version *by_slot[SRV_MAX_VERSIONS];
     int n_loading, n_graces, n_freeing;
@@ -121,14 +122,14 @@ struct srv_manager {
      * lags. */
     int64_t again_at;
     bool trim_pending;
-    /* time of the next count; connections accepted at the last count, and closed since the last
-     * trim */
+    /* time of the next count; number of connections accepted at the last count; number closed
+     * since the last trim */
     int64_t next_count, n_accepted, n_closed;
-    /* open connections at the last count; sockets that the process inherited */
+    /* number of open connections at the last count; number of sockets that the process inherited */
     int n_open, n_inherited;
-    int64_t n_calls_freed; /* n_calls_freed of the server when the heap was last trimmed */
+    int64_t n_calls_freed; /* value of the server's n_calls_freed when the heap was last trimmed */
     size_t n_bursts;       /* value of rt_heap_bursts() at the last check */
-    /* the last check found new bursts: the heap is trimmed once a check finds none */
+    /* whether the last check found new bursts; the heap is trimmed once a check finds none */
     bool bursts_wait;
     char *folder_trouble, *config_trouble;
 };
@@ -147,14 +148,15 @@ void srv_mgr_swap_map(struct srv_manager *m, struct srv_grace *g, const struct s
 bool srv_mgr_publish(struct srv_manager *m, struct srv_managed *model,
                      struct srv_managed_version *entry);
 void srv_mgr_end_grace(struct srv_manager *m, struct srv_grace *g);
-/* Begins to unload a version. False: out of memory, and the version still serves. */
+/* Begins to unload a version. Returns false if memory runs out; in that case the version still
+ * serves. */
 bool srv_mgr_unload(struct srv_manager *m, struct srv_managed *model,
                     struct srv_managed_version *e);
 
 /* ---- manager_unload.c ---- */
 struct srv_unloader *srv_mgr_unloader_new(struct srv_manager *m, int n_threads);
-/* Stops the unload threads and frees `u`. Call it when no version is being freed; NULL is
- * allowed. */
+/* Stops the unload threads and frees `u`, which may be NULL. Must be called when no version is
+ * being freed. */
 void srv_mgr_unloader_free(struct srv_unloader *u);
 void srv_mgr_free_later(struct srv_manager *m, struct srv_grace *g);
 void srv_mgr_end_unload(struct srv_manager *m, struct srv_grace *g);
@@ -174,7 +176,7 @@ void srv_mgr_watch_folder(struct srv_manager *m, const char *path, int *watch);
 void srv_mgr_scan_model(struct srv_manager *m, struct srv_managed *model);
 
 /* ---- manager_config.c ---- */
-/* Sets the configuration of each model in the table; repeated after running out of memory. */
+/* Sets the configuration of each model in the table; called again if memory ran out. */
 void srv_mgr_point_models(struct srv_manager *m);
 void srv_mgr_take_configs(struct srv_manager *m, struct srv_config *base,
                           struct srv_config *folder);
@@ -190,7 +192,8 @@ void srv_mgr_take_reload(struct srv_manager *m);
 /* ---- status.c ---- */
 enum srv_settled srv_mgr_settled(const struct srv_manager *m, const struct srv_managed *model,
                                  bool final, const struct srv_managed_version **why);
-/* Appends "MODEL (reason for the wait)" to the list. */
+/* Appends "MODEL (reason)" to the list, where the reason tells why the start waits for the
+ * model. */
 void srv_mgr_add_awaited(struct srv_unavailable *list, const struct srv_managed *model);
 
 #endif

@@ -43,8 +43,8 @@ void srv_mgr_start_load(struct srv_manager *m, struct srv_managed *model,
     srv_loader_submit(m->loader, load);
 }
 
-/* Returns whether the failure is due to the files, so that loading the same files again would give
- * the same result. */
+/* Returns whether the failure is due to the version's files, so that loading the same files
+ * again would fail in the same way. */
 static bool is_final(enum rt_status st)
 {
     return st == RT_UNIMPLEMENTED || st == RT_INVALID_ARGUMENT || st == RT_FAILED_PRECONDITION;
@@ -68,8 +68,8 @@ static void load_failed(struct srv_manager *m, struct srv_managed *model,
            (long long)e->version, rt_status_name(load->status), text);
 }
 
-/* Returns a version to START without counting a failure, because its files changed or memory is
- * about to be freed. */
+/* Returns a version to START without counting a failure, because its files have changed or
+ * because memory is about to be freed. */
 static void load_again(struct srv_manager *m, struct srv_managed *model,
                        struct srv_managed_version *e, const struct srv_load *load)
 {

@@ -88,8 +88,8 @@ struct srv_grace *srv_mgr_grace_new(struct srv_manager *m)
     return calloc(1, sizeof(struct srv_grace) + n * sizeof(struct srv_retirement));
 }
 
-/* Replaces the published map by `p`; if `p` is NULL, by an empty map that is never replaced. The
- * grace period `g` ends when all I/O loops have confirmed. */
+/* Replaces the published map by `p`; if `p` is NULL, the new map is empty and is never replaced.
+ * The grace period `g` ends when all I/O loops have confirmed. */
 void srv_mgr_swap_map(struct srv_manager *m, struct srv_grace *g, const struct srv_published *p)
 {
     static const struct srv_map nothing;
@@ -127,8 +127,9 @@ static void mark_available(struct srv_manager *m)
 }
 
 /* Publishes a map of all versions loaded so far, which makes them AVAILABLE. If `entry` is not
- * NULL, it leaves the map: it becomes UNLOADING, and is freed when all I/O loops have confirmed its
- * retirement. False: out of memory; nothing has changed, and the loop tries again. */
+ * NULL, the new map does not contain this version: it becomes UNLOADING, and is freed when all
+ * I/O loops have confirmed its retirement. Returns false if memory runs out; in that case
+ * nothing has changed, and the manager's loop tries again. */
 bool srv_mgr_publish(struct srv_manager *m, struct srv_managed *model,
                      struct srv_managed_version *entry)
 {

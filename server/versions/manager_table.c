@@ -12,8 +12,9 @@
 #include "server/versions/policy.h"
 
 enum {
-    MAX_ENDED = 100,        /* limit of the ended versions that a model's status lists */
-    MAX_GONE_MODELS = 1000, /* limit of the models without a configuration that the table lists */
+    MAX_ENDED = 100, /* maximum number of ended versions that a model's status lists */
+    /* Maximum number of models without a configuration that the table lists. */
+    MAX_GONE_MODELS = 1000,
 };
 
 void srv_mgr_wake(struct srv_manager *m)
@@ -23,7 +24,7 @@ void srv_mgr_wake(struct srv_manager *m)
     (void)ignored;
 }
 
-/* Logs a problem unless *last is the same text, and stores it in *last. `text` NULL means that the
+/* Logs a problem unless *last is the same text, and stores it in *last. If `text` is NULL, the
  * problem has disappeared. */
 void srv_mgr_log_once(char **last, const char *text)
 {
@@ -96,7 +97,7 @@ struct srv_managed *srv_mgr_find_model(const struct srv_manager *m, const char *
         int mid = (low + high) / 2;
         const char *other = m->models[mid]->name;
         size_t k = strlen(other);
-        /* the name may be NULL if it is empty */
+        /* `name` may be NULL if it is empty */
         int c = n ? memcmp(name, other, n < k ? n : k) : 0;
         if (c == 0)
             c = n < k ? -1 : n > k;
@@ -148,7 +149,7 @@ bool srv_mgr_add_models(struct srv_manager *m, const struct srv_config *config)
     while (ok && k < m->n_models)
         all[n++] = m->models[k++];
     if (!ok) {
-        for (int i = 0; i < n; i++) /* the models that are also in m->models are kept */
+        for (int i = 0; i < n; i++) /* models that are also in m->models are kept */
             if (!srv_mgr_find_model(m, all[i]->name, strlen(all[i]->name)))
                 srv_mgr_free_model(all[i]);
         free(all);
@@ -218,7 +219,7 @@ struct srv_managed_version *srv_mgr_add_entry(struct srv_manager *m, struct srv_
     return e;
 }
 
-/* Limits the number of ended versions: removes the lowest ones. */
+/* Limits the number of ended versions by removing those with the lowest numbers. */
 void srv_mgr_forget_old_entries(struct srv_manager *m, struct srv_managed *model)
 {
     int n_ended = 0;
@@ -253,7 +254,7 @@ void srv_mgr_forget_gone_models(struct srv_manager *m)
         struct srv_managed *model = m->models[i];
         if (is_gone(model) && ++n_gone > MAX_GONE_MODELS)
             continue;
-        m->models[i] = m->models[n_kept]; /* moves the removed models behind the kept ones */
+        m->models[i] = m->models[n_kept]; /* this moves the removed models behind the kept ones */
         m->models[n_kept++] = model;
     }
     m->n_models = n_kept;

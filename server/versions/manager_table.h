@@ -20,30 +20,31 @@ struct srv_managed_version {
      * thread under the lock. */
     enum srv_state state;
     enum rt_status code;
-    /* text of the error; NULL if there is none or, with `no_message`, no memory for it */
+    /* error text; NULL if there is no error or, with `no_message` set, if there was no memory
+     * for the text */
     char *message;
     bool no_message;
     bool wanted; /* wanted by the model's version policy */
-    bool final;  /* loading failed and is not retried until the files change */
+    bool final;  /* whether loading failed and will not be retried until the files change */
 
     /* The members below belong to the manager's thread. */
     char *dir;
-    /* the last fingerprint of the directory, used in the state START */
+    /* the last fingerprint of the directory, used while the state is START */
     struct srv_fingerprint seen;
     /* time when the fingerprint `seen` was first taken; 0: no fingerprint was taken yet */
     int64_t seen_since;
     bool stable;
     int64_t look_at;     /* earliest time at which the directory is listed again */
     int64_t start_since; /* time when the state START was first noticed; 0: not noticed yet */
-    /* time since which the directory has been missing; 0: the directory exists */
+    /* time when the directory was first found missing; 0: the directory exists */
     int64_t missing_since;
     bool unrest_logged;
     /* fingerprint of the files that are served, or whose load failed */
     struct srv_fingerprint at_load;
-    bool overwritten; /* the log already reports that the served files changed */
+    bool overwritten; /* whether the log already reports that the served files have changed */
     int n_failures;
     int64_t retry_at;
-    struct srv_load *load; /* the running load in the state LOADING, else NULL */
+    struct srv_load *load; /* the running load while the state is LOADING, otherwise NULL */
     /* set in the state LOADING once the version is loaded; the next serving map makes the version
      * AVAILABLE */
     struct srv_version *live;
@@ -51,7 +52,7 @@ struct srv_managed_version {
 
 struct srv_managed {
     char *name;
-    /* the model's configuration; NULL: the model is not configured any more */
+    /* the model's configuration; NULL: the model is no longer configured */
     const struct srv_model_config *config;
     int n_entries, capacity;
     /* the model's versions, highest first; the lock guards the array */
@@ -59,8 +60,9 @@ struct srv_managed {
     bool is_initial;
     int64_t since; /* time when the model was added to the table */
     bool empty_logged;
-    char *trouble; /* the last problem with the base path, which was logged once */
-    int watch;     /* inotify watch descriptor of the base path; -1: no watch */
+    /* The problem with the base path that was logged last, so that it is logged only once. */
+    char *trouble;
+    int watch; /* inotify watch descriptor of the base path; -1: no watch */
 };
 
 /* A list of models for a log or error text: the models in "N model(s) did not become available:
@@ -82,10 +84,10 @@ const char *srv_mgr_state_text(const struct srv_managed_version *e);
 void srv_mgr_set_state(struct srv_manager *m, struct srv_managed_version *e, enum srv_state to,
                        enum rt_status code, const char *text);
 struct srv_managed *srv_mgr_find_model(const struct srv_manager *m, const char *name, size_t n);
-/* Adds the models of `config` that the table does not list yet, without a configuration; `config`
- * may be NULL. Only the manager's thread changes the table, so that thread merges the two sorted
- * lists without the lock; readers wait only while the array is exchanged. False: out of memory, and
- * the table is unchanged. */
+/* Adds the models of `config` that the table does not list yet, without a configuration;
+ * `config` may be NULL. Only the manager's thread changes the table, so that thread merges the
+ * two sorted lists without the lock; readers wait only while the array is replaced. Returns
+ * false and leaves the table unchanged if memory runs out. */
 bool srv_mgr_add_models(struct srv_manager *m, const struct srv_config *config);
 void srv_mgr_free_model(struct srv_managed *model);
 struct srv_managed_version *srv_mgr_find_entry(const struct srv_managed *model, int64_t version);

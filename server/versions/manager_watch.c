@@ -25,14 +25,14 @@ void srv_mgr_restart(struct srv_manager *m, struct srv_managed_version *e)
     srv_mgr_set_state(m, e, SRV_START, RT_OK, NULL);
 }
 
-/* Ends a version whose directory cannot be listed; `err` becomes the reason. If a later listing
- * succeeds, the version is tried again. */
+/* Ends a version whose directory cannot be listed; `err` becomes the reason. The version is
+ * tried again after a successful listing. */
 static void cannot_take(struct srv_manager *m, const struct srv_managed *model,
                         struct srv_managed_version *e, int64_t now, const struct rt_error *err)
 {
     e->seen_since = 0;
     e->stable = false;
-    /* the directory may just have been deleted: the next scan shows whether the version is still
+    /* the directory may just have been deleted; the next scan shows whether the version is still
      * wanted */
     if (err->code == RT_NOT_FOUND) {
         if (!e->missing_since)
@@ -66,8 +66,8 @@ static void look_at_start(const struct srv_managed *model, struct srv_managed_ve
     }
 }
 
-/* Lists the version's directory. False: not listed, because the last listing was too recent in
- * proportion to its cost. */
+/* Lists the version's directory. Returns false without listing it if the last listing was too
+ * recent in proportion to its cost. */
 static bool list_entry(struct srv_managed_version *e, int64_t now, struct srv_fingerprint *f,
                        enum rt_status *st, struct rt_error *err)
 {
@@ -106,7 +106,7 @@ void srv_mgr_look_at_entry(struct srv_manager *m, struct srv_managed *model,
     else if (e->state == SRV_START)
         cannot_take(m, model, e, now, &err);
     if (st)
-        return; /* a served version continues to serve, a failed one keeps its reason */
+        return; /* a served version continues to serve, and a failed one keeps its reason */
     switch (e->state) {
     case SRV_START:
         look_at_start(model, e, &f, now);
@@ -206,8 +206,8 @@ void srv_mgr_watch_folder(struct srv_manager *m, const char *path, int *watch)
                                        IN_ONLYDIR);
 }
 
-/* Logs that a configured base path is a version's directory, and so one level too deep for a base
- * path, or two levels too deep for --models. */
+/* Logs that a configured base path is itself a version's directory, which is one level too deep
+ * for a base path and two levels too deep for --models. */
 static void log_version_as_model(const struct srv_manager *m, const struct srv_model_config *c)
 {
     const char *slash = strrchr(c->base_path, '/'), *above = slash;

@@ -33,7 +33,8 @@ static bool is_below(const char *root, const char *path)
     return strncmp(root, path, n) == 0 && (!path[n] || path[n] == '/');
 }
 
-/* Resolves the longest existing part of the absolute `path`. False: the path cannot be resolved. */
+/* Resolves the longest existing part of the absolute `path`. Returns false if the path cannot be
+ * resolved. */
 static bool resolve_existing(const char *path, char *out)
 {
     char part[PATH_MAX];

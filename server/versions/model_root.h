@@ -14,8 +14,8 @@
 
 #include "server/config/config.h"
 
-/* Checks that all paths in `config` are below `root`; an empty `root` allows every path. The text
- * of PERMISSION_DENIED names the model and the path. */
+/* Checks that all paths in `config` are below `root`; an empty `root` allows every path. If it
+ * fails with PERMISSION_DENIED, the error text names the model and the path. */
 enum rt_status srv_model_root_check(const char *root, const struct srv_config *config,
                                     struct rt_error *err);
 /* Checks the request logs in `config` when there is no root. A reload may name only request logs

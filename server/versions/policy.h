@@ -1,9 +1,9 @@
 /*
- * Decides which version of one model to load or unload next. Pure: no clock, no locks, no files.
- * The manager asks for a new decision after every change; tests pass plain values. SRV_MOVE_UNLOAD
- * begins the retirement of a version (server/base/serving_map.h): the version leaves the serving
- * map, and its memory is freed when no I/O loop holds it. Which versions are wanted is decided by
- * srv_source (source.h) and set by manager_watch.c.
+ * Decides which version of one model to load or unload next. The functions are pure: they use no
+ * clock, locks or files. The manager asks for a new decision after every change; tests pass plain
+ * values. SRV_MOVE_UNLOAD begins the retirement of a version (server/base/serving_map.h): the
+ * version leaves the serving map, and its memory is freed when no I/O loop holds it.
+ * Which versions are wanted is decided by srv_source (source.h) and set by manager_watch.c.
  */
 #ifndef SRV_POLICY_H
 #define SRV_POLICY_H
@@ -21,15 +21,15 @@ struct srv_version_view {
     int64_t version;
     enum srv_state state;
     bool wanted; /* wanted by the model's version policy */
-    /* a version in START may be loaded: its files are stable, and no pause before a retry is
-     * running */
+    /* whether a version in the state START may be loaded: its files must be stable, and no pause
+     * before a retry may be running */
     bool may_load;
 };
 
 enum srv_move { SRV_MOVE_NONE, SRV_MOVE_LOAD, SRV_MOVE_UNLOAD };
 struct srv_decision {
     enum srv_move move;
-    int index; /* index into the array of versions */
+    int index; /* index of the version in the array of versions */
 };
 
 /*

@@ -139,9 +139,9 @@ enum rt_status srv_source_scan(const struct srv_model_config *m, struct rt_arena
 struct walk {
     struct rt_bytes lines; /* the text to hash, with one line per entry, in sorted order */
     struct srv_fingerprint *out;
-    /* length of the path of the version's directory, with which every path begins */
+    /* length of the path of the version's directory, with which the path of every entry begins */
     size_t root;
-    int64_t end_ns; /* monotonic time after which the walk fails */
+    int64_t end_ns; /* time on the monotonic clock after which the walk of the directory fails */
     struct rt_error *err;
 };
 
@@ -221,11 +221,11 @@ static enum rt_status list(struct walk *w, const char *path, int depth, struct n
 }
 
 /*
- * Reads the status of `path`, following symlinks. False: errno contains the reason; ENOENT means
- * that the path has disappeared. *descends: `path` is a directory whose entries must be read. The
- * entries of a linked directory are not read: a target inside the version is reached by its own
- * path (Kubernetes' ..data symlink points to a directory beside it, and a new target has another
- * inode), and a target outside or above the version does not belong to it.
+ * Reads the status of `path`, following symlinks. Returns false and sets errno on failure; ENOENT
+ * means that the path has disappeared. *descends is set if `path` is a directory whose entries must
+ * be read. The entries of a linked directory are not read: a target inside the version is reached
+ * by its own path (Kubernetes' ..data symlink points to a directory beside it, and a new target has
+ * another inode), and a target outside or above the version does not belong to it.
  */
 static bool look(const char *path, int depth, struct stat *s, bool *descends)
 {

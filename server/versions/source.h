@@ -19,14 +19,13 @@ struct srv_scan {
     int n; /* number of wanted versions; `found` lists them, highest first */
     struct srv_found *found;
     int n_there; /* number of versions in the base path, including unwanted ones */
-    /* text of a warning that a requested version is missing, or that one exists twice; NULL:
-     * none */
+    /* warning text: a requested version is missing, or a version exists twice; NULL: no warning */
     const char *warning;
 };
 
 /*
  * Finds the versions: children of the base path whose names are decimal numbers. If several names
- * have the same number, the alphabetically first one counts. Fails when the base path cannot be
+ * have the same number, the alphabetically first one is used. Fails when the base path cannot be
  * read, which is different from an empty base path; the text names the path and the model.
  */
 enum rt_status srv_source_scan(const struct srv_model_config *m, struct rt_arena *arena,
@@ -56,9 +55,9 @@ static inline bool srv_fingerprint_eq(const struct srv_fingerprint *x,
 }
 
 enum {
-    /* Time between two equal fingerprints after which a version is stable. */
+    /* A version is stable if two fingerprints taken this long apart are equal. */
     SRV_STABLE_AFTER_MS = 1000,
-    /* Age of a version's newest file above which the version is stable, too. */
+    /* A version is also stable if its newest file is older than this. */
     SRV_STABLE_AGE_MS = 3000,
 };
 /* Returns whether a version's files are stable. first_seen_ns is the monotonic time when

@@ -1,5 +1,6 @@
 /*
- * The contents of status responses: every version that is or was wanted, with its state and error.
+ * Provides the contents of status responses: every version that is or was wanted, with its state
+ * and error.
  *
  * Threads: the manager writes the states under a lock; any thread may copy them.
  */
