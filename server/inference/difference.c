@@ -6,7 +6,7 @@
 #include "runtime/base/half.h"
 #include "runtime/base/tolerance.h"
 
-/* Reads element i as a number. False: elements of this type are not real numbers. */
+/* Reads element i as a number. Returns false if elements of this type are not real numbers. */
 static bool real_at(const struct rt_tensor *t, int64_t i, double *out)
 {
     const void *p = t->data;

@@ -9,9 +9,10 @@
 #include "runtime/core/tensor.h"
 
 struct srv_difference {
-    int64_t n, n_differ; /* number of elements, and of elements whose values differ */
+    int64_t n, n_differ; /* number of elements, and number of elements whose values differ */
     double largest;      /* largest finite magnitude in the reference */
-    /* maximum and mean absolute difference; infinite if two unequal elements are not both finite */
+    /* maximum and mean absolute difference; infinite if two elements differ and one of them is
+     * not finite */
     double most, mean;
     /* Number of rows along the last axis, and number of rows whose largest element has the same
      * index in both tensors. `rows` is 0 when the last axis has length 1 or less. */

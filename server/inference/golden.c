@@ -28,7 +28,7 @@ bool srv_golden_read_tolerance(struct rt_span text, double *out)
         end--;
     if (p == end || *p < '0' || *p > '9' || srv_double_read(p, end, out) != end)
         return false;
-    return *out - *out == 0.0; /* the difference is 0 only if *out is finite */
+    return *out - *out == 0.0; /* the difference is NaN if *out is infinite or NaN */
 }
 
 static enum rt_status read_tolerance(const char *dir, double *out, struct rt_error *err)

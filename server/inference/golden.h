@@ -1,7 +1,7 @@
 /*
  * Goldens are requests with the responses that a version must return; the version's directory
- * contains them. A version that responds differently is refused like one that cannot be loaded, and
- * the previous version goes on serving.
+ * contains them. A version that responds differently is rejected, as if it could not be loaded, and
+ * the previous version continues to serve.
  *
  * A golden file has the format of a warm-up file (warmup.h). Records without a response are only
  * replayed. The tolerance for numbers is read from a file beside it, else from --golden_tolerance.
@@ -14,8 +14,8 @@
 #define SRV_GOLDEN_FILE           "assets.extra/slipway_golden_requests"
 #define SRV_GOLDEN_TOLERANCE_FILE "assets.extra/slipway_golden_tolerance"
 
-/* Replays a version's goldens on a load thread. FAILED_PRECONDITION: a response differs; the text
- * names the record, the output, the index and both values. */
+/* Replays a version's goldens on a load thread. Fails with FAILED_PRECONDITION if a response
+ * differs; the error text names the record, the output, the index and both values. */
 enum rt_status srv_golden_run(struct srv_server *s, struct srv_version *v, const char *dir,
                               const _Atomic bool *cancelled, struct rt_error *err);
 

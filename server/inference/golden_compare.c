@@ -8,7 +8,7 @@
 #include "runtime/base/half.h"
 #include "server/protocol/tfs/tensor_wire.h"
 
-enum { TEXT = 64 }; /* buffer size for a printed value */
+enum { TEXT = 64 }; /* buffer size for a value formatted as text */
 
 static enum rt_status malformed(struct rt_error *err)
 {
@@ -133,7 +133,7 @@ static void integer_text(char *buffer, const struct rt_tensor *t, int64_t i)
         snprintf(buffer, TEXT, "%llu", (unsigned long long)bits);
         return;
     }
-    if (size < sizeof bits && bits >> (size * 8 - 1)) /* extend the sign bit to 64 bits */
+    if (size < sizeof bits && bits >> (size * 8 - 1)) /* this extends the sign bit to 64 bits */
         bits |= UINT64_MAX << (size * 8);
     snprintf(buffer, TEXT, "%lld", (long long)bits);
 }
@@ -209,7 +209,8 @@ static enum rt_status read_tensor(struct rt_span message, size_t budget, struct 
     return srv_tensor_read(srv_cursor_of(&message, message.n), RT_NO_DTYPE, out, &budget, err);
 }
 
-/* Returns the memory budget for decoding a tensor from a message of n bytes, plus `more`. */
+/* Returns the memory budget for decoding a tensor: enough for one that a message of n bytes
+ * contains, and `more` bytes. */
 static size_t budget_of(size_t n, size_t more)
 {
     size_t budget;
@@ -228,7 +229,7 @@ static enum rt_status compare_entry(struct rt_span name, struct rt_span got, str
     snprintf(text, sizeof text, "%.*s", (int)(name.n < 100 ? name.n : 100), (const char *)name.p);
     /* A short message may encode many elements, so memory is limited. The response's tensor may
      * exceed the size of its message by MIN_BUDGET. The recorded tensor may be as large as the
-     * response's; a larger one has another shape, and so differs anyway. */
+     * response's; a larger one has another shape, so the tensors differ anyway. */
     enum rt_status st = read_tensor(got, budget_of(got.n, MIN_BUDGET), &a, err);
     if (!st) {
         st = read_tensor(want, budget_of(want.n, rt_tensor_bytes(&a) + got.n + 4096), &b, err);
@@ -271,7 +272,7 @@ static enum rt_status compare_entries(struct rt_span got, struct rt_span want, d
  * regression. */
 struct score {
     int task;
-    int64_t example, index; /* `index` is the class; -1: `value` is a value of Regress */
+    int64_t example, index; /* `index` is the class; -1: `value` is the result of Regress */
     struct rt_span label;
     float value;
 };

@@ -1,10 +1,10 @@
 /*
  * Compares a version's responses with recorded ones: serialized responses of one API, compared by
- * their content, because one message has several encodings. Floating-point numbers may differ by
- * what runtime/base/tolerance.h allows: `tolerance` times the largest recorded magnitude of that
- * output (all scores of a response count as one output). NaN equals NaN. Everything else must be
- * equal. Outputs that were not recorded, and the names and versions of models, do not matter.
- * clients/cli/compare.h compares replayed logs by the same rules.
+ * their content, because one message has several encodings. Floating-point numbers may differ
+ * within the limits of runtime/base/tolerance.h: `tolerance` times the largest recorded magnitude
+ * of that output (all scores of a response count as one output). NaN equals NaN. Everything else
+ * must be equal. Outputs that were not recorded, and the names and versions of models, do not
+ * matter. clients/cli/compare.h compares replayed logs by the same rules.
  *
  * Threads: pure functions, any thread.
  */

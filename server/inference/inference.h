@@ -3,8 +3,8 @@
  * the feeds, and the API's response message. gRPC, REST, warm-up, goldens and request logs all use
  * this module; it depends on no transport, network thread or scheduler.
  *
- * The steps, each performed once, in this order (after a failed step only srv_inference_clear may
- * follow):
+ * An inference consists of these steps, each performed once and in this order (after a failed step
+ * only srv_inference_clear may follow):
  *   init      sets the API and options, and the job that the inference fills in
  *   read      parses a serialized request; a caller with its own decoder sets `spec` instead
  *   find      finds the version in a serving map; or the caller sets job->version
@@ -39,7 +39,7 @@ struct srv_inference {
     struct srv_job *job;
 
     bool has_spec;
-    struct srv_model_spec spec; /* the spans in `spec` are valid as long as the request */
+    struct srv_model_spec spec; /* the spans in `spec` remain valid as long as the request */
 
     union { /* the parsed request; `api` determines which member is valid */
         struct srv_predict_request predict;
@@ -48,7 +48,7 @@ struct srv_inference {
     } request;
     int64_t timeout_ms; /* the timeout in the RunOptions of a SessionRun request; 0: no timeout */
     struct srv_session_call *session; /* used only by inference_session.c */
-    /* number of scorings: 1 for Classify and Regress, one per task for MultiInference */
+    /* number of `scorings`: 1 for Classify and Regress, one per task for MultiInference */
     int n_scorings;
     struct srv_scoring *scorings;
     /* for each output of the signature: whether the response includes it */
@@ -73,8 +73,8 @@ enum rt_status srv_inference_find(struct srv_inference *inf, const struct srv_ma
                                   struct rt_error *err);
 
 /*
- * Finds the executable signature called `name` ("serving_default" when the name is empty). When
- * there is none, fails with `code` and the text `unknown`, which contains one %s for the name.
+ * Finds the executable signature called `name` ("serving_default" when the name is empty). If there
+ * is none, fails with `code` and the text `unknown`, which contains one %s for the name.
  */
 enum rt_status srv_find_signature(const struct rt_model *model, struct rt_span name,
                                   struct rt_arena *arena, const struct rt_model_signature **out,
@@ -82,8 +82,8 @@ enum rt_status srv_find_signature(const struct rt_model *model, struct rt_span n
 
 enum rt_status srv_inference_resolve(struct srv_inference *inf, struct rt_error *err);
 
-/* Fills the feeds, which may use at most `budget` bytes of memory (else RESOURCE_EXHAUSTED). *bytes
- * receives the number of bytes used. */
+/* Fills the feeds, which may use at most `budget` bytes of memory (otherwise fails with
+ * RESOURCE_EXHAUSTED). *bytes receives the number of bytes used. */
 enum rt_status srv_inference_bind(struct srv_inference *inf, size_t budget, size_t *bytes,
                                   struct rt_error *err);
 size_t srv_inference_feed_bytes(const struct srv_inference *inf);

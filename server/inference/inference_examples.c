@@ -1,5 +1,5 @@
-/* Classify, Regress, and MultiInference, which runs several classifications and regressions in one
- * call. */
+/* Implements Classify, Regress, and MultiInference, which runs several classifications and
+ * regressions in one call. */
 #include "runtime/base/arena.h"
 #include "server/inference/inference_internal.h"
 

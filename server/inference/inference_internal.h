@@ -21,7 +21,7 @@ struct srv_inference_ops {
 extern const struct srv_inference_ops srv_predict_ops, srv_examples_ops, srv_multi_ops,
     srv_session_ops;
 
-/* Calls srv_find_signature for the inference's version. */
+/* Calls srv_find_signature with the arguments of the inference. */
 enum rt_status srv_inference_signature(const struct srv_inference *inf, struct rt_span name,
                                        const struct rt_model_signature **out, enum rt_status code,
                                        const char *unknown, struct rt_error *err);
@@ -29,7 +29,7 @@ enum rt_status srv_inference_signature(const struct srv_inference *inf, struct r
 /* Sorts the names and removes duplicates, so that equal sets of tensors share one callable. Returns
  * the number of remaining names. */
 int srv_sort_names(const char **names, int n);
-/* Returns the index of `name` in a sorted list; -1: the list does not contain it. */
+/* Returns the index of `name` in a sorted list, or -1 if the list does not contain it. */
 int srv_place_of(const char *const *names, int n, const char *name);
 
 /* Resolves a dynamic callable, which is specified by tensor names. If the model already has such a

@@ -1,4 +1,4 @@
-/* Predict: feeds and fetches named inputs and outputs of a signature. */
+/* Implements Predict: feeds and fetches named inputs and outputs of a signature. */
 #include <string.h>
 
 #include "server/inference/inference_internal.h"

@@ -1,4 +1,4 @@
-/* SessionRun: feeds and fetches any tensors of the graph by name. */
+/* Implements SessionRun: feeds and fetches any tensors of the graph by name. */
 #include <string.h>
 
 #include "runtime/base/arena.h"
@@ -25,7 +25,8 @@ static enum rt_status read(struct srv_inference *inf, struct srv_cursor message,
 
 /* ---- names ---- */
 
-/* Returns the tensor's name with its output index: "x" becomes "x:0". NULL: out of memory. */
+/* Returns the tensor's name with its output index: "x" becomes "x:0". Returns NULL if memory
+ * runs out. */
 static const char *whole_name(struct srv_inference *inf, const char *name)
 {
     return strchr(name, ':') ? name : rt_arena_printf(inf->arena, "%s:0", name);
@@ -141,7 +142,7 @@ static enum rt_status resolve(struct srv_inference *inf, struct rt_error *err)
 static enum rt_status bind(struct srv_inference *inf, size_t budget, struct rt_error *err)
 {
     const struct srv_session_request *r = &inf->request.session;
-    /* NULL: the dynamic callable is not built yet */
+    /* NULL until the dynamic callable is built */
     const struct rt_callable *call = inf->job->signature->call;
     enum rt_status st = RT_OK;
 
@@ -155,7 +156,7 @@ static enum rt_status bind(struct srv_inference *inf, size_t budget, struct rt_e
     return !st && call ? rt_callable_check_feeds(call, inf->job->feeds, err) : st;
 }
 
-/* Returns the tensors reordered as in the request. NULL: out of memory. */
+/* Returns the tensors reordered as in the request. Returns NULL if memory runs out. */
 static const struct rt_tensor **in_order(const struct srv_inference *inf,
                                          const struct rt_tensor *tensors, const int *place, int n)
 {
@@ -165,7 +166,7 @@ static const struct rt_tensor **in_order(const struct srv_inference *inf,
     return out;
 }
 
-/* The response's model spec names no signature, because SessionRun runs none. */
+/* SessionRun runs no signature, so the response's model spec names none. */
 static struct srv_model_echo echo_of(const struct srv_inference *inf)
 {
     const struct srv_version *v = inf->job->version;

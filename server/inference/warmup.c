@@ -15,21 +15,21 @@
 #include "runtime/base/thread.h"
 #include "server/metrics/metrics.h"
 
-enum { LIMIT_S = 600 }; /* time limit of a replay, the same as for a model's init op */
+enum { LIMIT_S = 600 }; /* maximum duration of a replay, the same as for a model's init op */
 
 struct replay {
     const struct srv_replay *p;
     int64_t deadline_ns;
     size_t max_record;
     struct rt_mutex mu;
-    struct rt_tfrecord *file; /* mu guards this member and all below */
+    struct rt_tfrecord *file; /* mu guards this member and all members below */
     int64_t n_read;
-    bool ended; /* no thread reads another record */
+    bool ended; /* set when no thread should read another record */
     enum rt_status status;
     struct rt_error err; /* error of the first record that failed */
 };
 
-/* State of one thread; its memory is reused for each record. */
+/* State of one thread. Its memory is reused for each record. */
 struct replayer {
     struct replay *all;
     struct rt_bytes record;
@@ -108,7 +108,7 @@ static enum rt_status replay_record(const struct replayer *replayer, int64_t ind
     if (log.type == PB_LOG_PREDICT_STREAMED)
         return rt_fail(err, RT_UNIMPLEMENTED, "Unsupported log_type for %s: %d (record %lld of %s)",
                        p->what, (int)log.type, (long long)index, p->path);
-    /* An empty request message is valid and has no field set. */
+    /* An empty request message is valid; none of its fields is set. */
     const struct srv_recorded record = {.index = index,
                                         .api = api_of(log.type),
                                         .request = log.request.p ? log.request : rt_span_str(""),
@@ -170,7 +170,7 @@ static void fail(struct replay *all, const struct rt_error *err)
     rt_mutex_unlock(&all->mu);
 }
 
-/* Reads the next record. False: the file has ended, or a record failed. */
+/* Reads the next record. Returns false if the file has ended or a record has failed. */
 static bool take_record(struct replay *all, struct replayer *replayer, int64_t *index)
 {
     struct rt_error err = {0};
@@ -203,7 +203,7 @@ static void *replay_records(void *arg)
     while (take_record(all, &replayer, &index)) {
         struct rt_error err = {0};
         if (replay_record(&replayer, index, &err))
-            fail(all, &err); /* the other threads stop after their current record */
+            fail(all, &err); /* set so that the other threads stop after their current records */
     }
     rt_bytes_clear(&replayer.record);
     rt_arena_free(replayer.arena);
@@ -232,8 +232,8 @@ static void replay_in_threads(struct replay *all)
 
 enum rt_status srv_replay_run(const struct srv_replay *p, int64_t *n_records, struct rt_error *err)
 {
-    /* A recorded request may be as large as max_body_bytes, and its record contains the response
-     * too. */
+    /* A recorded request may be as large as max_body_bytes, and its record also contains the
+     * response. */
     size_t limit = (size_t)p->options->max_body_bytes;
     struct replay all = {.p = p,
                          .deadline_ns = rt_now_ns() + LIMIT_S * INT64_C(1000000000),

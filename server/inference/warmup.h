@@ -33,7 +33,7 @@ struct srv_replay {
     const struct srv_options *options;
     const _Atomic bool *cancelled; /* setting it to true ends the replay with RT_CANCELLED */
     int64_t n_threads;             /* number of threads; values below 1 mean 1 */
-    int64_t n_iterations;          /* number of times that each request is replayed; at least 1 */
+    int64_t n_iterations;          /* number of times that each request is sent; at least 1 */
     /* Called after each request, on any of the threads; may be NULL. `response` is as in
      * srv_inference_write. */
     enum rt_status (*check)(void *arg, const struct srv_recorded *record, struct rt_span response,
@@ -42,7 +42,7 @@ struct srv_replay {
 };
 
 /*
- * Replays a complete file within ten minutes. *n_records receives how many records were read.
+ * Replays a complete file within ten minutes. *n_records receives the number of records read.
  *
  * INVALID_ARGUMENT: "Failed to parse warmup record...", or more than SRV_MAX_WARMUP_RECORDS;
  * DATA_LOSS: "...Please verify your warmup data is in TFRecord format."; UNIMPLEMENTED: streamed
@@ -58,8 +58,7 @@ bool srv_warmup_is_there(const char *dir);
 enum rt_status srv_warmup_run(struct srv_server *s, struct srv_version *v, const char *dir,
                               const _Atomic bool *cancelled, struct rt_error *err);
 
-/* Sets *path to `dir`/`name`, to be freed by the caller, when that file exists; to NULL when it
- * does not. */
+/* Sets *path to `dir`/`name` if that file exists, otherwise to NULL. The caller must free *path. */
 enum rt_status srv_replay_find(const char *dir, const char *name, char **path,
                                struct rt_error *err);
 

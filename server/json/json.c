@@ -58,7 +58,7 @@ static const unsigned char *after_scalar(const unsigned char *p, const unsigned 
     return p;
 }
 
-/* Returns the address of the first bracket or quote from p on. */
+/* Returns the address of the first bracket or quote at or after p. */
 static const unsigned char *next_bracket(const unsigned char *p, const unsigned char *end)
 {
     const uint64_t ones = UINT64_C(0x0101010101010101), tops = ones << 7, low = ~tops;
@@ -87,7 +87,7 @@ static const unsigned char *next_bracket(const unsigned char *p, const unsigned 
     return p;
 }
 
-/* Counts the bytes that are 0x80; all other bytes must be zero. */
+/* Returns the number of bytes equal to 0x80; all other bytes must be zero. */
 static size_t count_tops(uint64_t tops)
 {
     return (size_t)((tops >> 7) * UINT64_C(0x0101010101010101) >> 56);
@@ -127,7 +127,7 @@ const unsigned char *srv_json_after(struct srv_json v)
         return after_string(p, v.end);
     if (*p != '{' && *p != '[')
         return after_scalar(p, v.end);
-    size_t depth = 0; /* the text is balanced, so both kinds of brackets share one count */
+    size_t depth = 0; /* the text is balanced, so one count suffices for both kinds of brackets */
     for (;;) {
         p = skip_nested(p, v.end, &depth);
         p = next_bracket(p, v.end);
@@ -188,7 +188,7 @@ bool srv_json_member(const unsigned char **at, const unsigned char *end, struct 
     return true;
 }
 
-/* Counts the commas in [p, p + n), reading eight bytes at a time. */
+/* Counts the commas in the n bytes at p, reading eight bytes at a time. */
 static int64_t count_commas(const unsigned char *p, size_t n)
 {
     const uint64_t ones = UINT64_C(0x0101010101010101), low = ones * 0x7f;
@@ -210,7 +210,8 @@ int64_t srv_json_count(struct srv_json v)
     const unsigned char *at = srv_json_first(v), *stop;
     struct srv_json value;
     struct rt_span key;
-    /* In the common case, a list of plain values, the number of commas determines the count. */
+    /* In the common case, a list of plain values, the number of commas gives the number of
+     * elements. */
     if (*v.p == '[' && at < v.end && *at != '[' && *at != '{' && *at != '"' && *at != ']' &&
         (stop = memchr(at, ']', (size_t)(v.end - at))) != NULL) {
         size_t length = (size_t)(stop - at);

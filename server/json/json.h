@@ -1,7 +1,7 @@
 /*
- * JSON text, which is checked once and then iterated over. srv_json_check accepts a document or
- * refuses it with RapidJSON's texts and offsets, which clients of TensorFlow Serving expect. The
- * other functions iterate over accepted text without building a tree.
+ * Handles JSON text, which is checked once and then iterated over. srv_json_check accepts a
+ * document or refuses it with RapidJSON's texts and offsets, which clients of TensorFlow Serving
+ * expect. The other functions iterate over accepted text without building a tree.
  *
  * TensorFlow Serving's two extensions are supported: NaN, Inf and Infinity are numbers, and text
  * after the closing brace is ignored. Strings are bytes: their encoding is not checked.
@@ -18,9 +18,9 @@
 #include "runtime/base/span.h"
 #include "server/base/cancellation.h"
 
-/* A value in accepted text. The value begins at p; p NULL means that there is no value. */
+/* A value in accepted text. The value begins at p; if p is NULL, there is no value. */
 struct srv_json {
-    const unsigned char *p, *end; /* `end` is the end of the document, not of the value */
+    const unsigned char *p, *end; /* `end` is the end of the document, not the end of the value */
 };
 
 enum srv_json_type {
@@ -35,7 +35,8 @@ enum srv_json_type {
 
 struct srv_json_doc {
     struct srv_json top;
-    /* The first member with each of these keys; p is NULL if there is none. */
+    /* The first member with each of these keys. The member's p is NULL if the key does not
+     * occur. */
     struct srv_json signature_name, instances, inputs, examples, context;
     int64_t n_instances; /* number of elements of `instances`, if it is an array */
 };
@@ -48,10 +49,11 @@ struct srv_json_doc {
 enum rt_status srv_json_check(struct srv_json_doc *doc, struct rt_span text, struct rt_error *err);
 
 enum srv_json_type srv_json_type(struct srv_json v);
-/* returns "Null", "False", "Object", "Number", ... */
+/* returns the name of the value's type: "Null", "False", "Object", "Number", ... */
 const char *srv_json_type_name(struct srv_json v);
-const unsigned char *srv_json_after(struct srv_json v); /* returns the address after the value */
-/* returns the number of elements or members */
+/* Returns the address of the byte after the value. */
+const unsigned char *srv_json_after(struct srv_json v);
+/* returns the number of elements of an array or members of an object */
 int64_t srv_json_count(struct srv_json v);
 
 /*
@@ -72,17 +74,17 @@ static inline const unsigned char *srv_json_space(const unsigned char *p, const 
 
 /* Returns the token of a string, with its quotes. */
 struct rt_span srv_json_token(struct srv_json string);
-/* Decodes a string token and returns the decoded length, which is at most the token's. `dst` NULL:
- * only computes the length. */
+/* Decodes a string token and returns the decoded length, which is at most the token's. If `dst`
+ * is NULL, only computes the length. */
 size_t srv_json_unquote(char *dst, struct rt_span token);
-/* Returns whether the token decodes to the n bytes at s. */
+/* Returns whether the string token, when decoded, equals the n bytes at s. */
 bool srv_json_token_is(struct rt_span token, const char *s, size_t n);
 /* Returns whether v is {"b64": "..."} with no other member. *token receives the token of the inner
  * string. */
 bool srv_json_is_b64(struct srv_json v, struct rt_span *token);
 /* Decodes the base64 in a string token: in the standard or the URL alphabet, with or without
- * padding, and with white space skipped. `dst` NULL: only computes the length. False: the string is
- * not base64. */
+ * padding, and with white space skipped. If `dst` is NULL, only computes the length. Returns
+ * false if the string is not base64. */
 bool srv_json_unbase64(char *dst, size_t *n, struct rt_span token);
 
 /*
@@ -99,7 +101,7 @@ void srv_json_quote(struct rt_bytes *out, const void *s, size_t n);
 void srv_json_base64(struct rt_bytes *out, const void *s, size_t n);
 
 /* Like srv_json_quote and srv_json_base64, for strings of any length: `out` fails when
- * `cancellation` ends. */
+ * `cancellation` reports that the response is cancelled. */
 void srv_json_quote_long(struct rt_bytes *out, const void *s, size_t n,
                          struct srv_cancellation *cancellation);
 void srv_json_base64_long(struct rt_bytes *out, const void *s, size_t n,

@@ -33,7 +33,7 @@ static bool refuse(struct check *c, const char *why, const unsigned char *at)
     return false;
 }
 
-/* Returns the byte at p, or 0 at the end of the text, because a NUL ends the text, too. */
+/* Returns the byte at p, or 0 at the end of the text. (A NUL in the text also ends it.) */
 static unsigned char peek(const struct check *c, const unsigned char *p)
 {
     return p < c->end ? *p : 0;
@@ -131,7 +131,8 @@ static const unsigned char *after_digits(const unsigned char *p, const unsigned 
             continue;
         }
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-        /* The lowest set bit is exact, because no carry comes from the digits below it. */
+        /* The lowest set bit is exact, because no carry comes from lower bytes, which are
+         * digits. */
         return p + (__builtin_ctzll(non_digits) >> 3);
 #else
         break;
@@ -196,8 +197,8 @@ static bool check_number(struct check *c)
     return true;
 }
 
-/* A stack of the open containers with one bit each (1: object). It grows with the depth of nesting,
- * which the length of the text bounds. */
+/* A stack of the open containers with one bit for each (1: object). It grows with the depth of
+ * nesting, which cannot exceed the length of the text. */
 struct nest {
     uint64_t few[8], *bits;
     size_t depth, capacity; /* depth and capacity are in bits */
@@ -260,7 +261,7 @@ struct document {
     bool no_memory;
 };
 
-/* The kind of token expected next at c->p, after white space. */
+/* The kind of token that is expected at c->p, after white space. */
 enum place {
     AT_VALUE,
     AT_NAME,
@@ -367,7 +368,7 @@ static enum place take_name(struct document *d, struct check *c)
     return AT_VALUE;
 }
 
-/* Checks the complete document. False: it has an error, or out of memory. */
+/* Checks the complete document. Returns false if it has an error or memory runs out. */
 static bool check_document(struct document *d, struct check *c)
 {
     enum place place = AT_VALUE;

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Returns the value of a hex digit; -1: c is not a hex digit. */
+/* Returns the value of a hex digit, or -1 if c is not a hex digit. */
 static inline int srv_json_hex(unsigned char c)
 {
     if ((unsigned)c - '0' < 10)

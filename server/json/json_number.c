@@ -5,15 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* 128-bit integers are an extension of GCC and Clang. The bound beside each value below shows that
- * it fits. */
+/* 128-bit integers are an extension of GCC and Clang. A comment beside each value bounds it,
+ * which shows that it fits. */
 __extension__ typedef unsigned __int128 wide;
 
 static const double exact_ten[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
                                    1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
                                    1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
 
-/* The doubles nearest to 10^-k, each off by at most half a unit in the last place. */
+/* The doubles nearest to 10^-k. The error of each is at most half a unit in the last place. */
 static const double tenth[] = {1e0,   1e-1,  1e-2,  1e-3,  1e-4,  1e-5,  1e-6,  1e-7,
                                1e-8,  1e-9,  1e-10, 1e-11, 1e-12, 1e-13, 1e-14, 1e-15,
                                1e-16, 1e-17, 1e-18, 1e-19, 1e-20, 1e-21, 1e-22};
@@ -69,14 +69,14 @@ static inline int leading_digits(const unsigned char *p, uint64_t *value)
     int n = 0;
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
     memcpy(&w, p, 8);
-    w ^= ones * '0'; /* a digit becomes its value, any other byte becomes larger than 9 */
+    w ^= ones * '0'; /* this maps a digit to its value, and any other byte to a value above 9 */
     /* The first byte above 9 is found exactly; later bytes may be wrong because of a carry. */
     const uint64_t other = (w | (w + ones * 0x76)) & (ones << 7);
     n = other ? __builtin_ctzll(other) >> 3 : 8;
     if (n == 0)
         return 0;
     w <<= 64 - 8 * n;
-    w = w * 10 + (w >> 8); /* every other byte of w becomes a two-digit number */
+    w = w * 10 + (w >> 8); /* every other byte of w now contains a two-digit number */
     *value = ((w & UINT64_C(0x000000ff000000ff)) * UINT64_C(0x000f424000000064) +
               (w >> 16 & UINT64_C(0x000000ff000000ff)) * UINT64_C(0x0000271000000001)) >>
              32;
@@ -107,7 +107,7 @@ static double divide_by_ten(uint64_t w, int k)
     wide num = (wide)top << 63;
     uint64_t q = (uint64_t)(num / den);
     bool sticky = (uint64_t)(num - (wide)q * den) != 0;
-    int shift = 64 - __builtin_clzll(q) - 53; /* the shift is 10 or 11 */
+    int shift = 64 - __builtin_clzll(q) - 53; /* the shift is by 10 or 11 bits */
     uint64_t mant = q >> shift, rest = q & ((UINT64_C(1) << shift) - 1);
     uint64_t half = UINT64_C(1) << (shift - 1);
     if (rest > half || (rest == half && (sticky || (mant & 1))))
@@ -116,8 +116,9 @@ static double divide_by_ten(uint64_t w, int k)
 }
 
 /*
- * Parses the hard cases with strtod, from a NUL-terminated copy. For the digits after the first 800
- * significant ones it matters only whether all are zero, so the copy has a fixed size.
+ * Parses with strtod the numbers that the faster methods do not cover, from a NUL-terminated copy.
+ * For the digits after the first 800 significant ones it matters only whether all are zero, so the
+ * copy has a fixed size.
  */
 static double slow_double(const unsigned char *p, const unsigned char *end, int64_t exponent)
 {
@@ -160,13 +161,13 @@ static double slow_double(const unsigned char *p, const unsigned char *end, int6
 struct decimal {
     uint64_t w;       /* value of the first 19 significant digits */
     int64_t exponent; /* the exponent as written after 'e' */
-    int64_t scale;    /* the number is w * 10^scale unless `cut` */
-    bool cut;         /* the number has more significant digits than w holds */
+    int64_t scale;    /* the value is w * 10^scale unless `cut` is set */
+    bool cut;         /* the number has more significant digits than fit into w */
     bool integer;     /* the number has neither fraction nor exponent */
 };
 
 /*
- * Appends the digits from p on to the number *w, and adds how many there were to *n. If *n exceeds
+ * Appends the digits from p on to the number *w, and adds the number of digits to *n. If *n exceeds
  * 19, *w has overflowed and is meaningless.
  */
 static inline const unsigned char *read_digits(const unsigned char *p, const unsigned char *end,
@@ -198,7 +199,7 @@ static inline const unsigned char *read_decimal(const unsigned char *p, const un
     bool cut = false, integer = true;
     int n = 0; /* number of significant digits in w */
     const unsigned char *start = p;
-    /* most floating-point numbers have one digit before the point */
+    /* in most floating-point numbers the point follows the first digit */
     if (end - p >= 2 && is_digit(*p) && p[1] == '.') {
         w = (uint64_t)(*p++ - '0');
         n = 1;
@@ -217,7 +218,7 @@ static inline const unsigned char *read_decimal(const unsigned char *p, const un
     }
     goto exponent_part;
 
-careful: /* parses again from the start, without overflow of w */
+careful: /* parse again from the start, so that w does not overflow */
     w = 0;
     n = 0;
     integer = true;
@@ -338,7 +339,8 @@ const unsigned char *srv_float_read(const unsigned char *p, const unsigned char 
     return p;
 }
 
-/* Parses an integer of more than 19 digits again. False: the value does not fit. */
+/* Parses an integer of more than 19 digits a second time. Returns false if the value does not
+ * fit. */
 static bool read_uint(const unsigned char *p, const unsigned char *end, uint64_t *out)
 {
     uint64_t u = 0;
@@ -445,8 +447,8 @@ static const uint64_t ten[20] = {
     10000000000000000000u,
 };
 
-/* Rounds m * 2^e * 10^p to the nearest integer, exactly, with ties to even. False: an intermediate
- * value exceeds 128 bits, or the result 64 bits. */
+/* Rounds m * 2^e * 10^p to the nearest integer, exactly, with ties to even. Returns false if an
+ * intermediate value exceeds 128 bits or the result exceeds 64 bits. */
 static bool scaled(uint64_t m, int e, int p, uint64_t *out)
 {
     wide num = m;
@@ -496,12 +498,13 @@ static bool scaled(uint64_t m, int e, int p, uint64_t *out)
 }
 
 /* Rounds m * 2^e to `digits` significant digits. *d receives the digits as an integer in
- * [10^(digits-1), 10^digits), so the value is about *d * 10^(*k - digits + 1). False: the exact
- * arithmetic does not cover this value. */
+ * [10^(digits-1), 10^digits), so the value is about *d * 10^(*k - digits + 1). Returns false if
+ * the exact arithmetic does not cover this value. */
 static bool decimal_digits(uint64_t m, int e, int digits, uint64_t *d, int *k)
 {
-    int top = e + 63 - __builtin_clzll(m);            /* floor(log2(m * 2^e)) */
-    int guess = (int)((top * INT64_C(315653)) >> 20); /* floor(log10(m * 2^e)), or one less */
+    int top = e + 63 - __builtin_clzll(m); /* this is floor(log2(m * 2^e)) */
+    /* This is floor(log10(m * 2^e)) or one less. */
+    int guess = (int)((top * INT64_C(315653)) >> 20);
     for (int tries = 0; tries < 3; tries++) {
         if (!scaled(m, e, digits - 1 - guess, d))
             return false;
@@ -593,7 +596,8 @@ static size_t write_exponent_form(char *buffer, const char *text, size_t n, int 
 /* Writes d * 10^(k - digits + 1) like %g: in exponent form if k is outside [-4, digits). */
 static inline size_t write_digits(char *buffer, uint64_t d, int digits, int k)
 {
-    char text[24];                         /* 24 bytes, because digits_text stores complete words */
+    /* The buffer has 24 bytes, because digits_text stores complete words. */
+    char text[24];
     if (k < 0 && k >= -4 && digits <= 9) { /* most floats below 1 are written without a copy */
         const size_t lead = (size_t)(1 - k);
         memcpy(buffer, "0.000", 6);
@@ -652,9 +656,10 @@ static double six_digits_back(uint64_t d, int k, bool *ok)
 }
 
 /*
- * Rounds a to `digits` digits like decimal_digits; k is the decimal exponent of a's first digit.
- * False: a is too close to a tie, or rounds up to a power of ten, so the product of two doubles
- * cannot decide. Conversions use int64_t, which needs one instruction where uint64_t needs several.
+ * Rounds the number `a` to `digits` digits like decimal_digits; k is the decimal exponent of the
+ * first digit of `a`. Returns false if `a` is so close to a tie, or to the next power of ten, that
+ * the product of two doubles cannot decide. Conversions use int64_t, which needs one instruction
+ * where uint64_t needs several.
  */
 static inline bool quick_digits(double a, int k, int digits, uint64_t *d, double *exact)
 {
@@ -670,8 +675,8 @@ static inline bool quick_digits(double a, int k, int digits, uint64_t *d, double
     return nearest < (int64_t)ten[digits];
 }
 
-/* The fast path for floats between 1e-10 and 1e20, which writes the same text as the general path.
- * False: the caller must use the general path. */
+/* The fast path for floats between 1e-10 and 1e20, which writes the same text as the general
+ * path. Returns false if the caller must use the general path. */
 static bool quick_float(char *buffer, float a, size_t *n)
 {
     uint32_t bits;
@@ -682,16 +687,16 @@ static bool quick_float(char *buffer, float a, size_t *n)
     memcpy(&bits, &a, sizeof bits);
     if (bits < 0x2edbe6ff || bits > 0x60ad78eb)
         return false;
-    /* The exponent of two determines the exponent of ten, or one less. The comparison with a
-     * rounded power of ten is exact, because no float lies between a power of ten and its nearest
-     * double. */
+    /* The exponent of two determines the exponent of ten or a value one below it. The comparison
+     * with a rounded power of ten is exact, because no float lies between a power of ten and its
+     * nearest double. */
     const int top = (int)(bits >> 23) - 127;
     k = (int)((top * INT64_C(315653)) >> 20);
     k += (double)a >= (k < -1 ? tenth[-k - 1] : exact_ten[k + 1]);
     if (!quick_digits((double)a, k, 6, &d, &x))
         return false;
-    /* Six digits can read back as a only if they differ from a by at most half a unit in its last
-     * place. */
+    /* Six digits can read back as the same float only if they differ from it by at most half a
+     * unit in its last place. */
     if (fabs(x - (double)(int64_t)d) <= x * 0x1.1p-24 && (float)six_digits_back(d, k, &ok) == a &&
         ok) {
         *n = write_digits(buffer, d, 6, k);
@@ -713,7 +718,8 @@ size_t srv_float_write(char *buffer, float x)
     if (sign)
         *buffer++ = '-';
     float a = sign ? -x : x;
-    if (a < 100000.0f && a == (float)(int32_t)a) { /* small integers, including zero */
+    /* Small integers, including zero, take this path. */
+    if (a < 100000.0f && a == (float)(int32_t)a) {
         size_t n = srv_uint_write(buffer, (uint64_t)a);
         memcpy(buffer + n, ".0", 2);
         return sign + n + 2;

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SRV_NUMBER_BYTES = 32 }; /* size of a writer's buffer, all of which may be overwritten */
+enum { SRV_NUMBER_BYTES = 32 }; /* size of a writer's buffer; a writer may overwrite all of it */
 
 /* The kind of a number token according to JSON's rules, as in RapidJSON. */
 enum srv_number_kind {
@@ -28,21 +28,23 @@ struct srv_number {
 
 /*
  * Parses the number token at p, whose syntax was already checked (sign, digits, fraction, exponent,
- * or NaN, Inf, Infinity). Returns the byte after the token, or p if there is no number.
+ * or NaN, Inf, Infinity). Returns the address of the byte after the token, or p if there is no
+ * number.
  */
 const unsigned char *srv_number_read(const unsigned char *p, const unsigned char *end,
                                      struct srv_number *out);
-/* Parses a number as a double. Returns the byte after the number; NULL if there is no number at
- * p. */
+/* Parses a number as a double. Returns the address of the byte after the number, or NULL if
+ * there is no number at p. */
 const unsigned char *srv_double_read(const unsigned char *p, const unsigned char *end, double *out);
 
-/* Parses a number as a float: the correctly rounded double, rounded again as by a cast. */
+/* Parses a number as a float: the number is rounded correctly to a double, which is then rounded
+ * again as by a cast. */
 const unsigned char *srv_float_read(const unsigned char *p, const unsigned char *end, float *out);
 
 /*
- * Write a number like %g with 6 digits, or with 9 (float) or 17 (double) if 6 digits do not read
- * back as the same value. ".0" is appended if the text has neither '.' nor 'e'. Special values are
- * written as NaN, Infinity and -Infinity. Return the length.
+ * Each of these functions writes a number like %g with 6 digits, or with 9 (float) or 17 (double)
+ * if 6 digits do not read back as the same value. ".0" is appended if the text has neither '.' nor
+ * 'e'. Special values are written as NaN, Infinity and -Infinity. The length is returned.
  */
 size_t srv_float_write(char *buffer, float x);
 size_t srv_double_write(char *buffer, double x);

@@ -87,7 +87,7 @@ bool srv_json_token_is(struct rt_span token, const char *s, size_t n)
     size_t inside = token.n - 2;
     if (inside == n && memcmp(token.p + 1, s, n) == 0)
         return memchr(s, '\\', n) == NULL;
-    /* A decoded byte has at most six bytes in the token, the length of an escape. */
+    /* A decoded byte takes at most six bytes in the token, the length of an escape. */
     if (inside <= n || inside > 6 * n || !memchr(token.p + 1, '\\', inside))
         return false;
     if (srv_json_unquote(NULL, token) != n)
@@ -111,7 +111,7 @@ bool srv_json_is_b64(struct srv_json v, struct rt_span *token)
         return false;
     after = srv_json_after((struct srv_json){p, v.end});
     if (!srv_json_token_is(rt_span_of(p, (size_t)(after - p)), "b64", 3))
-        /* the object is not read to its end, because it may be an instance of any size */
+        /* the object is not read to its end, because it may be very large */
         return false;
     p = srv_json_space(after, v.end);
     p = srv_json_space(p < v.end ? p + 1 : p, v.end);
@@ -128,7 +128,9 @@ bool srv_json_unbase64(char *dst, size_t *n, struct rt_span token)
     struct rt_span inside = rt_span_of(token.p + 1, token.n - 2);
     if (!inside.n || !memchr(inside.p, '\\', inside.n))
         return rt_base64_read(dst, n, inside);
-    char *text = malloc(inside.n); /* some writers escape every '/' */
+    /* Escapes are decoded first, because some writers escape every slash, which base64 text may
+     * contain. */
+    char *text = malloc(inside.n);
     bool ok = text && rt_base64_read(dst, n, rt_span_of(text, srv_json_unquote(text, token)));
     free(text);
     return ok;
@@ -149,8 +151,8 @@ static void show_line(struct rt_bytes *out, int depth)
         show_add(out, "    ", 4);
 }
 
-/* Writes a value until `out` is full. This also bounds the depth, because each level writes
- * bytes. */
+/* Writes a value until `out` is full. The size of `out` also bounds the depth, because each
+ * level writes bytes. */
 static void show_value(struct rt_bytes *out, struct srv_json v, int depth)
 {
     if (out->n >= out->limit)
@@ -207,7 +209,7 @@ static size_t whole_characters(const char *p, size_t n)
 
 const char *srv_json_show(char *text, size_t capacity, struct srv_json v)
 {
-    enum { LOOK = 16384 }; /* limit of the bytes of a large value that are read */
+    enum { LOOK = 16384 }; /* maximum number of bytes that are read of a large value */
     struct rt_bytes out;
     rt_bytes_init(&out, capacity - 1);
     if (v.end - v.p > LOOK)
@@ -223,8 +225,8 @@ const char *srv_json_show(char *text, size_t capacity, struct srv_json v)
     return text;
 }
 
-/* Charges the bytes appended since `before` to `cancellation`. False: `out` has failed, or
- * `cancellation` has ended. */
+/* Charges the bytes appended since `before` to `cancellation`. Returns false if `out` has
+ * failed, or `cancellation` has ended. */
 static bool go_on(struct rt_bytes *out, size_t before, struct srv_cancellation *cancellation)
 {
     if (!out->failed && !srv_should_continue(cancellation, out->n - before))
@@ -274,7 +276,8 @@ static void escape(struct rt_bytes *out, const unsigned char *p, const unsigned 
     }
 }
 
-enum { PIECE = 3 << 18 }; /* bytes per step: a multiple of 3, so that base64 needs no padding */
+/* Number of bytes per step; it is a multiple of 3, so that base64 needs no padding. */
+enum { PIECE = 3 << 18 };
 
 void srv_json_quote_long(struct rt_bytes *out, const void *s, size_t n,
                          struct srv_cancellation *cancellation)
