@@ -17,7 +17,7 @@ enum srv_api {
 };
 
 enum {
-    /* number of the APIs whose requests become jobs; they come first in srv_api */
+    /* number of APIs whose requests become jobs; these APIs come first in srv_api */
     SRV_N_JOB_APIS = SRV_METADATA,
     SRV_N_APIS = SRV_OTHER + 1,
 };

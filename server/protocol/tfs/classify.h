@@ -14,8 +14,8 @@
 struct srv_scoring {
     enum srv_api api; /* SRV_CLASSIFY or SRV_REGRESS */
     const struct rt_signature *sig;
-    /* Indices of the labels and scores among the fetches of the run; -1: the signature has no such
-     * output. The values of a regression are in `scores`. */
+    /* Indices of the labels and scores among the fetches of the run; -1 means that the signature
+     * has no such output. The values of a regression are in `scores`. */
     int classes, scores;
 };
 
@@ -23,8 +23,8 @@ struct srv_scoring {
 const char *srv_scoring_method(enum srv_api api);
 
 /*
- * Checks that the signature supports the API: it must have one input `inputs`, and for Classify the
- * outputs `classes`, `scores` or both, for Regress the one output `outputs`. Sets s->classes and
+ * Checks that the signature supports the API: its only input must be `inputs`; its outputs must be
+ * `classes`, `scores` or both for Classify, and only `outputs` for Regress. Sets s->classes and
  * s->scores to indices of the signature's outputs.
  */
 enum rt_status srv_scoring_check(struct srv_scoring *s, bool check_method_name,
@@ -35,11 +35,11 @@ enum rt_status srv_scoring_check_outputs(const struct srv_scoring *s,
                                          const struct rt_tensor *fetches, int64_t n,
                                          struct rt_error *err);
 
-/* Returns the number of classes per example; 1 for a regression. Call it after
+/* Returns the number of classes per example, which is 1 for a regression. Must be called after
  * srv_scoring_check_outputs. */
 int64_t srv_scoring_width(const struct srv_scoring *s, const struct rt_tensor *fetches);
-/* Return the label and the score of class k of example i. The label is "" if there are no labels,
- * the score 0 if there are no scores. */
+/* These functions return the label and the score of class k of example i. The label is "" if
+ * there are no labels, and the score is 0 if there are no scores. */
 struct rt_span srv_scoring_label(const struct srv_scoring *s, const struct rt_tensor *fetches,
                                  int64_t i, int64_t k);
 float srv_scoring_score(const struct srv_scoring *s, const struct rt_tensor *fetches, int64_t i,

@@ -38,7 +38,8 @@ enum rt_status srv_examples_read(struct srv_cursor message, bool is_multi,
         n_tasks += is_multi && srv_field_is(&f, 1, SRV_BYTES);
     if (got < 0)
         return srv_wire_malformed(err, is_multi ? "MultiInferenceRequest" : "the request");
-    enum { MANY = 1000 }; /* far more than any model has signatures */
+    /* Maximum number of tasks, which is far more than any model has signatures. */
+    enum { MANY = 1000 };
     if (n_tasks > MANY)
         return rt_fail(err, RT_INVALID_ARGUMENT, "the request has %d tasks, at most %d", n_tasks,
                        MANY);
@@ -64,7 +65,7 @@ enum rt_status srv_examples_read(struct srv_cursor message, bool is_multi,
 
 /* The examples of an Input, and the context that precedes each example. */
 struct example_list {
-    struct srv_cursor body; /* the enclosing message, whose field 1 is an example */
+    struct srv_cursor body; /* the message that contains the example as its field 1 */
     struct srv_cursor context;
 };
 
@@ -154,7 +155,8 @@ enum rt_status srv_examples_bind(struct srv_cursor input, size_t budget, struct 
 
 /* ---- writing ---- */
 
-enum { SCORE_COST = 16 }; /* cost of writing a class or value without its label, in copied bytes */
+/* Writing a class, or a value without its label, is counted as copying this many bytes. */
+enum { SCORE_COST = 16 };
 
 static size_t class_size(struct rt_span label, float score)
 {
@@ -185,7 +187,7 @@ static size_t value_size(const struct srv_scoring *s, const struct rt_tensor *fe
 }
 
 /* Returns the size of a ClassificationResult or RegressionResult. Measuring stops at
- * SRV_MESSAGE_MOST, and when `cancellation` ends. */
+ * SRV_MESSAGE_MOST bytes, or when `cancellation` reports that the response is cancelled. */
 static size_t result_size(const struct srv_scoring *s, const struct rt_tensor *fetches, int64_t n,
                           struct srv_cancellation *cancellation)
 {

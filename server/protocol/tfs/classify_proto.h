@@ -30,7 +30,7 @@ struct srv_examples_request {
 };
 
 /* Parses a request. Spans point into the slices of the message, or into `arena` if their bytes
- * cross slices. */
+ * extend over several slices. */
 enum rt_status srv_examples_read(struct srv_cursor message, bool is_multi,
                                  struct srv_examples_request *out, struct rt_arena *arena,
                                  struct rt_error *err);
@@ -50,7 +50,7 @@ enum rt_status srv_scoring_write(const struct srv_scoring *s, const struct rt_te
                                  int64_t n, const struct srv_model_echo *echo,
                                  struct srv_growth *growth, unsigned char **out, size_t *n_out,
                                  struct rt_error *err);
-/* Writes a MultiInferenceResponse; `echo` has one entry per scoring, *out is allocated by
+/* Writes a MultiInferenceResponse; `echo` has one entry per scoring, and *out is allocated by
  * malloc. */
 enum rt_status srv_multi_write(const struct srv_scoring *s, int n_scorings,
                                const struct rt_tensor *fetches, int64_t n,

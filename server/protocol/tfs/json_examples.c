@@ -5,12 +5,12 @@
 #include "server/json/json_number.h"
 #include "server/protocol/tfs/wire.h"
 
-/* The kinds of a Feature. The values are field numbers of the Feature message. */
+/* The kinds of a Feature. Each kind's value is its field number in the message Feature. */
 enum kind { UNSET = 0, BYTES_LIST = 1, FLOAT_LIST = 2, INT64_LIST = 3 };
 
 struct feature {
     enum kind kind;
-    char name[256]; /* truncated name for error texts */
+    char name[256]; /* buffer size for a truncated name in error texts */
     struct rt_bytes values;
 };
 
@@ -24,7 +24,8 @@ static enum rt_status unexpected_type(const struct feature *f, struct srv_json v
                    srv_json_type_name(v));
 }
 
-/* Sets the kind of the feature at its first value, and checks it at the others. */
+/* Sets the kind of the feature when its first value is read, and checks it when other values are
+ * read. */
 static enum rt_status take_kind(struct feature *f, enum kind kind, struct rt_error *err)
 {
     static const char *const names[] = {"UNKNOWN", "bytes", "float", "int64"};
@@ -69,7 +70,7 @@ static enum rt_status add_b64(struct feature *f, struct rt_span token, struct rt
     return RT_OK;
 }
 
-/* Appends a value to a packed list, all of whose values are the bytes of one field. */
+/* Appends a value to a packed list. The bytes of the list are the payload of one field. */
 static void add_varint(struct feature *f, int64_t v)
 {
     unsigned char buffer[10];
@@ -158,7 +159,7 @@ static enum rt_status add_feature(struct rt_bytes *features, struct feature *f, 
         return rt_fail_memory(err, "the name of a feature", n);
     srv_json_unquote(name->p, key);
     name->p[n] = '\0';
-    n = strlen(name->p); /* the first NUL ends a name, as in TensorFlow Serving */
+    n = strlen(name->p); /* a name ends at its first NUL, as in TensorFlow Serving */
     shown = n < sizeof f->name ? n : sizeof f->name - 1;
     memcpy(f->name, name->p, shown);
     f->name[shown] = '\0';
@@ -303,7 +304,7 @@ enum rt_status srv_json_decode_examples(const struct srv_json_doc *doc, size_t m
 
 /* ---- results ---- */
 
-enum { SCORE_COST = 64 }; /* cost of writing a score, in copied bytes of text */
+enum { SCORE_COST = 64 }; /* writing a score is counted as copying this many bytes of text */
 
 static void put_score(struct rt_bytes *out, float score)
 {

@@ -13,14 +13,16 @@
 
 /*
  * Converts the examples to a vector of serialized tf.Examples. The context, if there is one,
- * precedes each example, so that protobuf merges the two. Uses at most `max_bytes` (else
- * RESOURCE_EXHAUSTED). The JSON token of a value determines its kind: a string or b64 object is
- * bytes, a boolean or a number without fraction and exponent is int64, any other number is float.
+ * precedes each example, so that protobuf merges the two. Fails with RESOURCE_EXHAUSTED if more
+ * than `max_bytes` bytes are needed. The JSON token of a value determines its kind: a string or b64
+ * object is bytes, a boolean or a number without fraction and exponent is int64, any other number
+ * is float.
  */
 enum rt_status srv_json_decode_examples(const struct srv_json_doc *doc, size_t max_bytes,
                                         struct rt_tensor *out, struct rt_error *err);
 
-/* Writes {"results": ...} for n examples. Stops when `cancellation` ends. */
+/* Writes {"results": ...} for n examples. Stops when `cancellation` reports that the response is
+ * cancelled. */
 enum rt_status srv_json_encode_scores(struct rt_bytes *out, const struct srv_scoring *s,
                                       const struct rt_tensor *fetches, int64_t n,
                                       struct srv_cancellation *cancellation, struct rt_error *err);

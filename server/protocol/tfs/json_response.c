@@ -1,4 +1,4 @@
-/* Writes tensors as JSON text: the functions of json_tensor.h that encode. */
+/* Writes tensors as JSON text: implements the functions of json_tensor.h that encode. */
 #include "server/protocol/tfs/json_tensor.h"
 
 #include <string.h>
@@ -6,13 +6,14 @@
 #include "runtime/base/half.h"
 #include "server/json/json_number.h"
 
-/* The output buffer, and the cancellation of its request. */
+/* The output buffer, and the conditions that cancel the response. */
 struct response {
     struct rt_bytes *out;
     struct srv_cancellation *cancellation;
 };
 
-/* Reports `bytes` written bytes to the cancellation. False: writing must stop. */
+/* Reports to the cancellation that `bytes` bytes were written. Returns false if writing must
+ * stop. */
 static bool go_on(const struct response *a, size_t bytes)
 {
     if (!a->out->failed && !srv_should_continue(a->cancellation, bytes))
@@ -31,7 +32,9 @@ static void write_string(const struct response *a, const struct rt_str *s, bool 
     rt_bytes_addc(a->out, '}');
 }
 
-enum { ITEM = 16 }; /* cost of writing a list, or a string without its text, in bytes of text */
+/* Writing a list, or a string without its characters, is counted as writing this many bytes of
+ * text. */
+enum { ITEM = 16 };
 
 /* Writes n values of `data`, separated by ", ". Memory is reserved for 256 values at a time. */
 #define WRITE_RUN(type, write)                                                                     \
@@ -125,7 +128,7 @@ static void write_run(const struct response *a, enum rt_dtype dtype, const void 
     }
 }
 
-/* Writes the value of this rank at *data, and moves *data past it. */
+/* Writes the value that begins at *data and has this rank, and advances *data past it. */
 static void write_value(const struct response *a, enum rt_dtype dtype, int rank, const int64_t *dim,
                         const unsigned char **data, bool as_bytes)
 {
@@ -139,7 +142,7 @@ static void write_value(const struct response *a, enum rt_dtype dtype, int rank,
     rt_bytes_addc(out, '[');
     if (rank == 1) {
         write_run(a, dtype, *data, dim[0], as_bytes);
-        if (dim[0]) /* without elements `data` may be NULL */
+        if (dim[0]) /* `data` may be NULL if the tensor has no elements */
             *data += (size_t)dim[0] * size;
     } else {
         for (int64_t i = 0; i < dim[0] && go_on(a, ITEM); i++) {
@@ -164,9 +167,10 @@ static void write_key(struct rt_bytes *out, const char *alias)
 }
 
 /*
- * Returns a lower bound of the length of the tensors' text, at most SIZE_MAX, so that a response
- * that would be too large is not begun: even a tensor without elements may have more lists than can
- * be written. The lengths of strings are added up until they exceed the limit.
+ * Returns a lower bound of the length of the tensors' text, at most SIZE_MAX. The bound prevents
+ * starting to write a response that would be too large: even a tensor without elements may have
+ * more lists than can be written. The lengths of strings are added only until the sum exceeds the
+ * limit.
  */
 static size_t least_bytes(const struct response *a, const struct rt_tensor *t, int n)
 {
@@ -196,8 +200,8 @@ static void encode_rows(const struct response *a, const struct rt_signature *sig
     struct rt_bytes *out = a->out;
     int n = sig->n_outputs;
     rt_bytes_adds(out, "{\n    \"predictions\": [");
-    /* a single output is written without an object; the outer brackets are written above and
-     * below */
+    /* a single output is written without an enclosing object, whose brackets would be written
+     * before and after it */
     if (n == 1) {
         const struct rt_tensor *t = &fetches[0];
         const unsigned char *data = t->data;

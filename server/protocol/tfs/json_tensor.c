@@ -11,8 +11,8 @@
 
 /* ---- decoding: shapes ---- */
 
-/* Determines the dimensions of nested lists by descending into first elements. False: the lists are
- * nested deeper than max_rank. */
+/* Determines the dimensions of nested lists by descending into the first element of each list.
+ * Returns false if the lists are nested deeper than max_rank. */
 static bool shape_of(struct srv_json v, int max_rank, int *rank, int64_t *dim)
 {
     *rank = 0;
@@ -63,7 +63,7 @@ static bool is_integer_of(enum rt_dtype dtype, const struct srv_number *n)
         return is_int && n->i >= 0 && n->i <= UINT32_MAX;
     case RT_U64:
         return !is_int || n->i >= 0;
-    case RT_U16: /* types that TensorFlow Serving does not accept are limited to their own range */
+    case RT_U16: /* values of types that TensorFlow Serving refuses must fit the type */
     case RT_QU16:
         return is_int && n->i >= 0 && n->i <= UINT16_MAX;
     case RT_QI16:
@@ -134,9 +134,9 @@ static enum rt_status check_leaf(struct srv_json v, enum rt_dtype dtype, struct 
 }
 
 /*
- * Finds the error in a value that does not have this shape and type; the order of checks is
- * TensorFlow Serving's. *n counts the values that are not lists. Called only after the fast path
- * has failed.
+ * Finds the error in a value that does not have this shape and type. The order of the checks is
+ * that of TensorFlow Serving. *n counts the values that are not lists. Called only after the fast
+ * path has failed.
  */
 static enum rt_status explain(struct srv_json v, int level, int rank, const int64_t *dim,
                               enum rt_dtype dtype, int64_t *n, struct rt_error *err)
@@ -177,7 +177,8 @@ struct fill {
     enum rt_dtype dtype;
     int rank;
     const int64_t *dim;
-    unsigned char *dst, *dst_end; /* address of the next element, and end of the tensor's memory */
+    /* Address of the next element to fill, and end of the tensor's memory. */
+    unsigned char *dst, *dst_end;
     bool no_memory;
 };
 
@@ -221,8 +222,8 @@ static bool read_bool(const unsigned char **p, const unsigned char *end, uint8_t
     return false;
 }
 
-/* Reads comma-separated values from f->p on until no comma follows or n values are read. Makes the
- * enclosing function return false if a value is invalid or there are more than n. */
+/* Reads comma-separated values at f->p until no comma follows or n values have been read. Makes
+ * the enclosing function return false if a value is invalid or there are more than n values. */
 #define READ_RUN(type, read)                                                                       \
     do {                                                                                           \
         type *to = (type *)(void *)f->dst;                                                         \
@@ -260,8 +261,8 @@ static bool read_bool(const unsigned char **p, const unsigned char *end, uint8_t
             return false;                                                                          \
     })
 
-/* Reads an integer of up to 17 digits without fraction and exponent. Returns NULL for any other
- * number. */
+/* Reads an integer of up to 17 digits without fraction and exponent. Returns NULL if the number
+ * has another form. */
 static inline const unsigned char *short_integer(const unsigned char *p, const unsigned char *end,
                                                  int64_t *out)
 {
@@ -288,7 +289,7 @@ static const unsigned char *read_half(const unsigned char *p, const unsigned cha
     return p;
 }
 
-/* Reads n values. `alone`: it is a single value outside of any list, so a comma after it is not
+/* Reads n values. If `alone` is set, the value is not in a list, so a comma after it is not
  * read. */
 static bool fill_run(struct fill *f, int64_t n, bool alone)
 {
@@ -410,21 +411,21 @@ static bool fill_value(struct fill *f, int level)
 
 /* ---- decoding: requests ---- */
 
-/* An input of the signature while its tensor is being filled. */
+/* An input of the signature, while the values of its tensor are being read. */
 struct input {
     const struct rt_tensor_spec *spec;
     struct rt_tensor *tensor;
     bool started, seen;    /* started: a row was read; seen: the current row contains this input */
-    struct srv_json given; /* in columnar form: the input's value; p NULL: not found yet */
-    int rank;              /* rank of a row */
+    struct srv_json given; /* the input's value in columnar form; its p is NULL until it is found */
+    int rank;              /* rank of a row of the tensor */
     int64_t dim[RT_MAX_RANK], size;
     struct fill fill;
 };
 
 /*
  * Allocates the tensor with `count` elements. A text of n bytes contains fewer than n elements, so
- * at most n are allocated: a larger shape results from a ragged list, which is refused when it is
- * read.
+ * at most n are allocated: a larger shape can result only from a ragged list, which is refused when
+ * it is read.
  */
 static enum rt_status make_tensor(struct input *in, int64_t count, struct srv_json v, size_t *left,
                                   struct rt_error *err)
@@ -506,7 +507,7 @@ static struct input *find_alias(struct input *inputs, int n, struct rt_span alia
 
 static struct input *find_input(struct input *inputs, int n, int hint, struct rt_span key)
 {
-    /* The members of an object usually have the order of the signature. */
+    /* The members of an object usually occur in the order of the signature. */
     struct input *in = &inputs[hint % n];
     if (srv_json_token_is(key, in->spec->alias, strlen(in->spec->alias)))
         return in;
@@ -545,7 +546,7 @@ static enum rt_status in_row(int64_t row, struct rt_span key, enum rt_status cod
                              struct rt_error *err)
 {
     char prefix[256];
-    if (code == RT_RESOURCE_EXHAUSTED) /* the server lacks memory; the row is not at fault */
+    if (code == RT_RESOURCE_EXHAUSTED) /* the server lacks memory; the row itself may be valid */
         return code;
     rt_fail_prefix(err, "%s%s: ", row_prefix(prefix, sizeof prefix, row, key),
                    rt_status_name(code));
@@ -596,7 +597,7 @@ static enum rt_status add_object(struct input *inputs, const struct rt_signature
                     (int)len, name);
             return in_row(row, key, RT_INVALID_ARGUMENT, err);
         }
-        if (in->seen) { /* if a key is repeated, its first value counts */
+        if (in->seen) { /* if a key occurs more than once, its first value wins */
             value.p = srv_json_after(value);
         } else {
             st = add_row(in, &value, n_rows, left, err);
@@ -690,14 +691,15 @@ static enum rt_status decode_columns(struct srv_json v, const struct rt_signatur
                            "input tensors required as per tensorinfo_map");
         return decode_whole(&inputs[0], v, left, err);
     }
-    /* One pass finds all members, so that errors can be reported in the signature's order. */
+    /* All members are found in one pass first, so that errors can be reported in the order of
+     * the signature. */
     const unsigned char *at = srv_json_first(v);
     struct srv_json value;
     struct rt_span key;
     int n = sig->n_inputs, hint = 0;
     while (srv_json_member(&at, v.end, &key, &value)) {
         struct input *in = find_input(inputs, n, hint, key);
-        if (in && !in->given.p) { /* if a key is repeated, its first value counts */
+        if (in && !in->given.p) { /* if a key occurs more than once, its first value wins */
             in->given = value;
             hint = (int)(in - inputs) + 1;
         }

@@ -1,7 +1,7 @@
 /*
- * Tensors as JSON, in TensorFlow Serving's row and columnar forms. Requests are decoded directly
- * into tensor memory, and responses are encoded directly from it. Error texts are TensorFlow
- * Serving's.
+ * Converts tensors from and to JSON, in TensorFlow Serving's row and columnar forms. Requests are
+ * decoded directly into tensor memory, and responses are encoded directly from it. Error texts are
+ * TensorFlow Serving's.
  *
  * Pure functions; the caller owns text, tensors and buffers. json_tensor.c decodes, json_response.c
  * encodes.
@@ -29,16 +29,16 @@ static inline bool srv_json_takes(enum rt_dtype d)
 }
 
 /*
- * Decodes `signature_name` of a predict, classify or regress request into the arena; *out is empty
- * if the request has none. INVALID_ARGUMENT if `signature_name` is not a string.
+ * Decodes the member `signature_name` of a predict, classify or regress request into the arena;
+ * *out is empty if the request has none. INVALID_ARGUMENT if `signature_name` is not a string.
  */
 enum rt_status srv_json_signature(const struct srv_json_doc *doc, struct rt_arena *arena,
                                   struct rt_span *out, struct rt_error *err);
 
 /*
  * Decodes each input i of the signature into feeds[i], which must be zeroed by the caller. After a
- * failure the caller clears the feeds decoded so far. Uses at most `max_bytes` of tensor memory
- * (else RESOURCE_EXHAUSTED).
+ * failure the caller clears the feeds decoded so far. Fails with RESOURCE_EXHAUSTED if the tensors
+ * need more than `max_bytes` bytes of memory.
  */
 enum rt_status srv_json_decode_predict(const struct srv_json_doc *doc,
                                        const struct rt_signature *signature,
@@ -48,7 +48,8 @@ enum rt_status srv_json_decode_predict(const struct srv_json_doc *doc,
 
 /*
  * Writes a response body with all outputs of the signature: {"predictions": ...} or {"outputs":
- * ...}. INVALID_ARGUMENT if JSON cannot express the outputs. Stops when `cancellation` ends.
+ * ...}. INVALID_ARGUMENT if JSON cannot express the outputs. Stops when `cancellation` reports that
+ * the response is cancelled.
  */
 enum rt_status srv_json_encode_predict(struct rt_bytes *out, const struct rt_signature *signature,
                                        const struct rt_tensor *fetches, enum srv_json_form form,

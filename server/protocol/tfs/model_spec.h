@@ -30,7 +30,8 @@ struct srv_model_echo {
     const char *model, *signature;
     int64_t version;
 };
-/* Measure the ModelSpec as field `number` of a message, and write it to memory or append it. */
+/* These functions measure the ModelSpec as field `number` of a message, write the field to
+ * memory, or append it to a buffer. */
 size_t srv_model_echo_size(const struct srv_model_echo *echo, uint32_t number);
 unsigned char *srv_model_echo_write(unsigned char *p, const struct srv_model_echo *echo,
                                     uint32_t number);

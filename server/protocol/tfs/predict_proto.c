@@ -15,7 +15,8 @@ static int compare_spans(struct rt_span a, struct rt_span b)
 
 struct numbered {
     struct srv_predict_input input;
-    int order; /* index of the entry in the message */
+    /* Index of the entry in the message, by which entries with the same alias are ordered. */
+    int order;
 };
 
 static int compare_inputs(const void *a, const void *b)
@@ -54,15 +55,15 @@ enum rt_status srv_predict_read(struct srv_cursor message, struct srv_predict_re
     enum rt_status st = RT_OK;
 
     *out = (struct srv_predict_request){0};
-    /* Entries are counted before memory is allocated; each entry takes at least two bytes of the
-     * message. */
+    /* Entries are counted before memory is allocated for them; each takes at least two bytes of
+     * the message. */
     while ((got = srv_field_next(&c, &f)) > 0) {
         n_inputs += srv_field_is(&f, 2, SRV_BYTES);
         n_filters += srv_field_is(&f, 3, SRV_BYTES);
     }
     if (got < 0)
         return srv_wire_malformed(err, "PredictRequest");
-    enum { MANY = 10000 }; /* far more than any signature has */
+    enum { MANY = 10000 }; /* maximum number of inputs, which is far more than any signature has */
     if (n_inputs > MANY || n_filters > MANY)
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "the request has %d inputs and %d output filters, at most %d of each",
@@ -87,7 +88,7 @@ enum rt_status srv_predict_read(struct srv_cursor message, struct srv_predict_re
     if (st)
         return st;
     qsort(inputs, (size_t)n, sizeof *inputs, compare_inputs);
-    /* if an alias is repeated, the last entry counts, as in any protobuf map */
+    /* if an alias occurs more than once, the last entry wins, as in any protobuf map */
     for (int i = 0; i < n; i++)
         if (i + 1 == n || !rt_span_eq(inputs[i].input.alias, inputs[i + 1].input.alias))
             out->inputs[out->n_inputs++] = inputs[i].input;
@@ -245,7 +246,7 @@ enum rt_status srv_predict_bind(const struct srv_predict_request *request,
 }
 /* ---- writing ---- */
 
-struct entry { /* the sizes of one output in the response */
+struct entry { /* the sizes of the parts of one output in the response */
     struct srv_tensor_layout tensor;
     size_t size;
 };

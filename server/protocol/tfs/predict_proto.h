@@ -29,7 +29,7 @@ struct srv_predict_request {
 };
 
 /* Parses a request. Spans point into the slices of the message, or into `arena` if their bytes
- * cross slices. */
+ * extend over several slices. */
 enum rt_status srv_predict_read(struct srv_cursor message, struct srv_predict_request *out,
                                 struct rt_arena *arena, struct rt_error *err);
 
@@ -37,8 +37,8 @@ enum rt_status srv_predict_read(struct srv_cursor message, struct srv_predict_re
  * Reads the request's tensors into the feeds of the signature. `feeds` has sig->def->n_inputs
  * entries, zeroed by the caller, who also clears them after a failure. Sets wanted[i] for each
  * output i of the signature. `call` is the signature's callable, whose types the feeds must have;
- * if it is NULL, the feeds may have any type. Checks and error texts have TensorFlow Serving's
- * order, with the types last.
+ * if it is NULL, the feeds may have any type. Errors are checked and reported in TensorFlow
+ * Serving's order, with the types last.
  */
 enum rt_status srv_predict_bind(const struct srv_predict_request *request,
                                 const struct rt_signature *sig, const struct rt_callable *call,
@@ -50,7 +50,7 @@ struct srv_predict_response {
     const struct rt_signature *sig;
     const struct rt_tensor *fetches; /* one tensor per output of sig */
     const bool *wanted;              /* for each output of sig: whether the response contains it */
-    /* write values to tensor_content instead of the typed fields */
+    /* whether values are written to tensor_content instead of the typed fields */
     bool as_content;
     /* the budget to which the response is charged; NULL: no budget */
     struct srv_growth *growth;

@@ -13,7 +13,8 @@ enum srv_method srv_method_of(const char *name)
     return SRV_OTHER_METHOD;
 }
 
-/* Removes `word` from the front of *s, ignoring case. False: *s does not begin with `word`. */
+/* Removes `word` from the front of *s, ignoring case. Returns false if *s does not begin with
+ * `word`. */
 static bool take(struct rt_span *s, const char *word)
 {
     size_t n = strlen(word);
@@ -24,8 +25,8 @@ static bool take(struct rt_span *s, const char *word)
     return true;
 }
 
-/* Removes the bytes before the next '/' or ':' from the front of *s. False: there are no such
- * bytes. */
+/* Removes the bytes before the next '/' or ':' from the front of *s. Returns false if there are
+ * no such bytes. */
 static bool take_name(struct rt_span *s, struct rt_span *out)
 {
     size_t n = 0;
@@ -49,11 +50,11 @@ static bool take_digits(struct rt_span *s, struct rt_span *out)
 }
 
 struct parts {
-    struct rt_span name, version, label, word; /* p is NULL if the part is absent */
+    struct rt_span name, version, label, word; /* p is NULL if the path has no such part */
 };
 
-/* Removes a version or a label, which may follow a model's name. If neither follows, removes
- * nothing. */
+/* Removes the part of a path that names a version or a label, which may follow a model's name.
+ * If there is none, removes nothing. */
 static void take_choice(struct rt_span *s, struct parts *out)
 {
     struct rt_span rest = *s, found;
@@ -175,7 +176,9 @@ static enum rt_status to_model(struct srv_route *out, const char *method, struct
         out->api = *parts.word.p == 'p'   ? SRV_PREDICT
                    : *parts.word.p == 'c' ? SRV_CLASSIFY
                                           : SRV_REGRESS;
-    else /* "metadata" is case-sensitive: with another spelling the path means the status */
+    /* "metadata" is case-sensitive: with any other spelling the path requests the model's
+     * status. */
+    else
         out->api = parts.word.p && rt_span_is(parts.word, "metadata") ? SRV_METADATA : SRV_STATUS;
     out->spec.name = parts.name;
     out->spec.label = parts.label;
@@ -194,7 +197,7 @@ enum rt_status srv_route(struct srv_route *out, const char *method, struct rt_sp
 {
     memset(out, 0, sizeof *out);
     out->api = SRV_OTHER;
-    /* A client of a proxy sends an absolute URI, of which only the path counts. */
+    /* A client that uses a proxy sends an absolute URI, of which only the path matters. */
     struct rt_span rest = uri;
     if (take(&rest, "http://") || take(&rest, "https://")) {
         const unsigned char *slash = rest.n ? memchr(rest.p, '/', rest.n) : NULL;

@@ -19,10 +19,12 @@ enum srv_method srv_method_of(const char *name);
 
 enum srv_target {
     SRV_TO_NOWHERE, /* the path is neither below /v1/ nor another path of this server: 404 */
-    SRV_TO_MODEL,   /* `api` is the requested API of the model */
+    SRV_TO_MODEL,   /* `api` is the API that the request calls */
     SRV_TO_OPTIONS, /* a browser's preflight request (CORS) */
     SRV_TO_HEALTH,
-    SRV_TO_READY, /* readiness of the model spec.name, or of the server if spec.name is empty */
+    /* A request for the readiness of the model spec.name, or of the server if spec.name is
+     * empty. */
+    SRV_TO_READY,
     SRV_TO_METRICS,
 };
 

@@ -21,12 +21,13 @@ struct srv_session_feed {
 struct srv_session_request {
     bool has_spec;
     struct srv_model_spec spec;
-    /* feeds, fetches and targets keep the order of the message */
+    /* feeds, fetches and targets are in the order of the message */
     int n_feeds, n_fetches, n_targets;
     struct srv_session_feed *feeds;
     const char **fetches, **targets;
-    bool names_are_aliases; /* the names are aliases of the signature, not names of the graph */
-    int64_t timeout_ms;     /* timeout in the RunOptions; 0: no timeout */
+    /* Whether the names are aliases of the signature instead of names in the graph. */
+    bool names_are_aliases;
+    int64_t timeout_ms; /* timeout in the RunOptions; 0: no timeout */
     bool wants_times, wants_graph;
 };
 

@@ -1,4 +1,4 @@
-/* Writes a SignatureDef in protobuf's text format, for errors that quote one. */
+/* Writes a SignatureDef in protobuf's text format, for error texts that quote the SignatureDef. */
 #ifndef SRV_SIGNATURE_TEXT_H
 #define SRV_SIGNATURE_TEXT_H
 

@@ -7,10 +7,11 @@
 /* ---- tensors: the field of each type's values ---- */
 
 struct form {
-    uint32_t number;         /* number of the field in TensorProto */
+    uint32_t number;         /* field number in TensorProto */
     enum srv_wire_type type; /* protobuf wire type of one value */
-    uint8_t parts;           /* values per element; 2 for complex types */
-    uint8_t is_chunk;        /* the field is one bytes field instead of a repeated one (float8) */
+    uint8_t parts;           /* number of values per element; 2 for complex types */
+    /* Whether the field is one bytes field instead of a repeated field (float8). */
+    uint8_t is_chunk;
 };
 
 static struct form form_of(enum rt_dtype dtype)
@@ -75,8 +76,10 @@ struct head { /* the contents of a TensorProto, without its values */
     int dtype, rank;
     int64_t dim[RT_MAX_RANK];
     struct srv_cursor content;
-    size_t value_bytes[20]; /* for each field number: bytes of its values in the message */
-    size_t text_bytes;      /* memory needed by the message's strings in addition to the elements */
+    /* For each field number, the number of bytes of its values in the message. */
+    size_t value_bytes[20];
+    /* Bytes of memory that the message's strings need in addition to the elements. */
+    size_t text_bytes;
 };
 
 static enum rt_status read_shape(struct srv_cursor c, struct head *h, struct rt_error *err)
@@ -86,7 +89,7 @@ static enum rt_status read_shape(struct srv_cursor c, struct head *h, struct rt_
 
     while ((got = srv_field_next(&c, &f)) > 0) {
         if (!srv_field_is(&f, 2, SRV_BYTES))
-            continue; /* unknown_rank is ignored: as in TensorFlow, only the dimensions count */
+            continue; /* unknown_rank is ignored: as in TensorFlow, only the dimensions matter */
         if (h->rank == RT_MAX_RANK)
             return rt_fail(err, RT_INVALID_ARGUMENT, "a shape of more than %d dimensions",
                            RT_MAX_RANK);
@@ -169,7 +172,7 @@ static void store_varint(void *dst, int64_t i, uint64_t v, enum rt_dtype dtype)
 }
 
 /* Reads packed values into dst until it contains n values; *got is the number of values in dst.
- * False: the field is malformed. */
+ * Returns false if the field is malformed. */
 static bool read_packed(struct srv_cursor c, const struct form *form, enum rt_dtype dtype,
                         char *dst, int64_t n, int64_t *got)
 {
@@ -319,7 +322,7 @@ enum rt_status srv_tensor_read(struct srv_cursor message, enum rt_dtype expected
                        rt_dtype_name(dtype));
     if (expected != RT_NO_DTYPE && dtype != expected)
         return rt_tensor_new(out, NULL, dtype, 1, &(int64_t){0}, err);
-    /* A string that is repeated to fill the shape is stored once and shared by the elements. */
+    /* A string that is repeated to fill the shape is stored once, and all elements refer to it. */
     if (dtype == RT_STRING && n)
         bytes += h.content.left ? content_text_bytes(h.content.left, (size_t)n) : h.text_bytes;
     if (bytes > *budget)
@@ -375,13 +378,13 @@ static size_t dim_size(int64_t dim)
 }
 
 enum {
-    RUN = 64 << 10,    /* elements processed between two checks of `cancellation` */
-    PIECE = 4 << 20,   /* bytes processed between two checks of `cancellation` */
-    ELEMENT_COST = 16, /* cost of writing a string or varint, in copied bytes */
+    RUN = 64 << 10,    /* number of elements processed between two checks of `cancellation` */
+    PIECE = 4 << 20,   /* number of bytes processed between two checks of `cancellation` */
+    ELEMENT_COST = 16, /* writing a string or varint is counted as copying this many bytes */
 };
 
-/* Returns the bytes of the packed values or of tensor_content; for a repeated string field, those
- * of all fields including tags and lengths. */
+/* Returns the number of bytes of the packed values or of tensor_content. For a repeated string
+ * field, returns the number of bytes of all its occurrences, including tags and lengths. */
 static size_t values_size(const struct rt_tensor *t, const struct form *form, bool as_content,
                           struct srv_cancellation *cancellation)
 {

@@ -1,6 +1,7 @@
 /*
- * TensorProto messages. Reading copies a tensor's bytes once, directly to their destination, and
- * allocates no more memory than the size of the message or the caller's budget justifies.
+ * Reads and writes TensorProto messages. Reading copies a tensor's bytes once, directly to their
+ * destination, and allocates no more memory than the size of the message or the caller's budget
+ * justifies.
  *
  * Source: tensorflow/core/framework/tensor.proto.
  * Threads: pure functions, any thread.
@@ -14,8 +15,9 @@
 
 /*
  * Reads a tensor from a TensorProto. *budget is the most bytes that the tensor may occupy; the
- * bytes it occupies are subtracted from *budget. RESOURCE_EXHAUSTED: the budget is too small, and
- * nothing was expanded. The error text describes what is wrong with the message.
+ * bytes it occupies are subtracted from *budget. Fails with RESOURCE_EXHAUSTED if the budget is too
+ * small; in that case nothing was expanded. The error text describes what is wrong with the
+ * message.
  *
  * One value may stand for all elements of a shape, so that a message of 41 bytes may encode a
  * tensor of 256 MiB. Therefore a tensor whose type is not `expected`, which the caller refuses in
@@ -28,16 +30,18 @@ enum rt_status srv_tensor_read(struct srv_cursor message, enum rt_dtype expected
 bool srv_tensor_has_wire(enum rt_dtype dtype); /* returns whether a TensorProto can hold the type */
 
 /*
- * The sizes of a tensor's message and of its parts. as_content: the values are in tensor_content
- * instead of the typed field. Measuring stops at INT32_MAX bytes, the limit of a protobuf message,
- * and when `cancellation` ends. The caller must not write a message whose measuring has stopped.
+ * The sizes of a tensor's message and of its parts. as_content is set if the values are in
+ * tensor_content instead of the typed field. Measuring stops at INT32_MAX bytes, the maximum size
+ * of a protobuf message, or when `cancellation` reports that the response is cancelled. The caller
+ * must not write a message whose measuring has stopped.
  */
 struct srv_tensor_layout {
     size_t shape, values, tensor;
 };
 struct srv_tensor_layout srv_tensor_lay_out(const struct rt_tensor *t, bool as_content,
                                             struct srv_cancellation *cancellation);
-/* Writes the message and returns the address after it. Writing stops when `cancellation` ends. */
+/* Writes the message and returns the address after it. Writing stops when `cancellation` reports
+ * that the response is cancelled. */
 unsigned char *srv_tensor_emit(unsigned char *p, const struct rt_tensor *t, bool as_content,
                                const struct srv_tensor_layout *l,
                                struct srv_cancellation *cancellation);

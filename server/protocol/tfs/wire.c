@@ -11,7 +11,8 @@ struct srv_cursor srv_cursor_of(const struct rt_span *slices, size_t total)
     return (struct srv_cursor){.slice = slices, .left = total};
 }
 
-/* Returns the number of contiguous bytes at the cursor; 0 only at the end of the message. */
+/* Returns the number of contiguous bytes at the cursor, which is 0 only at the end of the
+ * message. */
 static size_t contiguous_bytes(struct srv_cursor *c)
 {
     if (!c->left)
@@ -24,8 +25,8 @@ static size_t contiguous_bytes(struct srv_cursor *c)
     return n < c->left ? n : c->left;
 }
 
-/* Copies n bytes and moves the cursor past them; if dst is NULL, only moves. False: fewer than n
- * bytes are left. */
+/* Copies n bytes and moves the cursor past them; if dst is NULL, only moves. Returns false if
+ * fewer than n bytes are left. */
 bool srv_cursor_copy(struct srv_cursor *c, void *dst, size_t n)
 {
     char *to = dst;

@@ -1,8 +1,8 @@
 /*
  * A hand-written reader and writer of protobuf messages: a cursor over the slices of memory that a
- * transport delivers, an iterator over fields, and functions that measure and write fields. No
- * length that a message claims is used to allocate memory before it was compared with the bytes
- * that are present.
+ * transport delivers, an iterator over fields, and functions that measure and write fields. Before
+ * a length in a message is used to allocate memory, it is compared with the number of bytes
+ * present.
  *
  * Threads: pure functions; memory is allocated from the caller's arena.
  */
@@ -16,14 +16,14 @@
 
 /* A position in a message that is spread over several slices of memory. */
 struct srv_cursor {
-    /* the current slice; it and the following ones contain at least `left` more bytes */
+    /* the current slice; this slice and the following ones contain at least `left` more bytes */
     const struct rt_span *slice;
-    size_t off;  /* offset in the current slice */
-    size_t left; /* bytes of the message that are not read yet */
+    size_t off;  /* offset of the position in the current slice */
+    size_t left; /* number of bytes of the message that are not read yet */
 };
 struct srv_cursor srv_cursor_of(const struct rt_span *slices, size_t total);
-/* Copies n bytes and moves the cursor past them; if dst is NULL, only moves. False: fewer than n
- * bytes are left. */
+/* Copies n bytes and moves the cursor past them; if dst is NULL, only moves. Returns false if
+ * fewer than n bytes are left. */
 bool srv_cursor_copy(struct srv_cursor *c, void *dst, size_t n);
 bool srv_cursor_varint(struct srv_cursor *c, uint64_t *out);
 /* Makes the rest of the message contiguous: *out points into the message, or to a copy in the
@@ -63,8 +63,9 @@ unsigned char *srv_write_bytes(unsigned char *p, uint32_t number, const void *by
 
 /* ---- writing small messages ---- */
 
-void srv_put_int(struct rt_bytes *out, uint32_t number, uint64_t v); /* writes nothing if v is 0 */
-void srv_put_float(struct rt_bytes *out, uint32_t number, float v);  /* writes nothing if v is +0 */
+void srv_put_int(struct rt_bytes *out, uint32_t number, uint64_t v); /* writes no field if v is 0 */
+/* Writes no field if v is +0. */
+void srv_put_float(struct rt_bytes *out, uint32_t number, float v);
 /* Appends a tag and the length n; the caller appends the n bytes. */
 void srv_put_head(struct rt_bytes *out, uint32_t number, size_t n);
 void srv_put_bytes(struct rt_bytes *out, uint32_t number, const void *p, size_t n);
