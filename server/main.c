@@ -1,6 +1,6 @@
 /*
- * The only program. Only this file links server, kernels and clients: functions that run models
- * receive the op registry as a parameter.
+ * The main file of the only program. Only this file links server, kernels and clients: functions
+ * that run models receive the op registry as a parameter.
  */
 #include <malloc.h>
 #include <stdio.h>
@@ -14,14 +14,16 @@
 #include "server/config/entrypoint.h"
 #include "server/server.h"
 
-enum { EXIT_USAGE = 255 }; /* TensorFlow Serving exits with -1 */
+enum { EXIT_USAGE = 255 }; /* TensorFlow Serving exits with the status -1 */
 
 static int serve(bool as_tensorflow, int argc, const char *const *argv,
                  const struct rt_registry *registry)
 {
     struct srv_options options;
     const enum srv_parse parsed = srv_options_parse(&options, as_tensorflow, argc, argv, stdout);
-    fflush(stdout); /* before the first line of the log, which may go to the same file */
+    /* Usage and help are flushed before the first line of the log, which may go to the same
+     * file. */
+    fflush(stdout);
     switch (parsed) {
     case SRV_PARSE_RUN:
         return srv_server_main(&options, registry);
@@ -65,7 +67,7 @@ static int serve_image(int argc, const char *const *argv, const struct rt_regist
 static const struct command {
     const char *name, *help;
     int (*run)(int argc, const char *const *argv, const struct rt_registry *registry);
-    /* used instead of `run` by a command that queries a server */
+    /* called instead of `run` by a command that queries a server and needs no op registry */
     int (*run_query)(int argc, const char *const *argv);
 } commands[] = {
     {"serve", "serve models over REST and gRPC", serve_own, NULL},
@@ -103,7 +105,8 @@ static const struct command *find_command(const char *name)
 
 int main(int argc, char **argv)
 {
-    /* Freed models must return to the system, so larger blocks are mapped individually. */
+    /* Larger blocks are mapped individually, so that the memory of freed models returns to the
+     * system. */
     mallopt(M_MMAP_THRESHOLD, 65536);
     const char *slash = argc ? strrchr(argv[0], '/') : NULL;
     const char *name = slash ? slash + 1 : argc ? argv[0] : "";

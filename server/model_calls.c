@@ -1,5 +1,5 @@
-/* The functions with which the manager of the real server loads and frees versions: models of the
- * runtime, model queues, metrics and request logs. */
+/* Implements the functions with which the manager loads and frees versions in the real server:
+ * models of the runtime, model queues, metrics and request logs. */
 #include "runtime/base/machine.h"
 #include "server/inference/golden.h"
 #include "server/versions/loader.h"

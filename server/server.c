@@ -29,10 +29,12 @@
 #include "server/config/settings.h"
 
 enum {
-    LONGEST_HINT = 1000,        /* bytes of an example request that is still worth printing */
-    SAME_SIGNAL_NS = 100000000, /* signals this shortly after the first belong to the same stop */
-    REFUSED_WAIT_MS = 1000,     /* time to send the responses of refused requests */
-    STOP_LIMIT_MS = 8000,       /* time after which the process ends even if threads still run */
+    LONGEST_HINT = 1000, /* maximum size in bytes of an example request that is printed */
+    /* A signal that arrives within this time after the first belongs to the same stop. */
+    SAME_SIGNAL_NS = 100000000,
+    REFUSED_WAIT_MS = 1000, /* maximum time to send the responses of refused requests */
+    /* Time after which the process ends even if threads are still running. */
+    STOP_LIMIT_MS = 8000,
     EXIT_START_FAILED = 255,
     LOG_QUEUE_BYTES = 64 << 20,
 };
@@ -53,8 +55,8 @@ static int signals_fd(void)
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* Returns the signal that was received; 0 if none was received within `wait_ms` (-1: no limit), or
- * if the descriptor `other` (-1: none) became readable first. */
+/* Returns the signal that was received, or 0 if none was received within `wait_ms` (-1: no
+ * limit), or if the descriptor `other` (-1: none) became readable first. */
 static int wait_signal(int fd, int other, int wait_ms)
 {
     struct pollfd fds[2] = {{.fd = fd, .events = POLLIN}, {.fd = other, .events = POLLIN}};
@@ -63,7 +65,7 @@ static int wait_signal(int fd, int other, int wait_ms)
     return read(fd, &info, sizeof info) == sizeof info ? (int)info.ssi_signo : 0;
 }
 
-/* A stop of the server, which the first signal began. */
+/* A stop of the server, which began with the first signal. */
 struct stop {
     int signals; /* the signalfd */
     int64_t begun_ns;
@@ -176,13 +178,13 @@ static enum rt_status listen_rest(struct srv_server *s, int *port, struct rt_err
     } else {
         struct rt_error ignored = {0};
         st = srv_rest_listen(s->rest, "::", (int)o->rest_api_port, port, &ignored);
-        if (st) /* the machine may have no IPv6 */
+        if (st) /* an error here is not fatal, because the machine may have no IPv6 */
             st = srv_rest_listen(s->rest, "0.0.0.0", (int)o->rest_api_port, port, err);
     }
     if (!st)
         RT_LOG(RT_LOG_INFO, "Exporting HTTP/REST API at:%s:%d ...",
                *o->bind_address ? o->bind_address : "localhost", *port);
-    if (!st && o->as_tensorflow) /* scripts wait for this line in TensorFlow Serving's log */
+    if (!st && o->as_tensorflow) /* scripts wait for this line, which TensorFlow Serving logs too */
         RT_LOG(RT_LOG_INFO, "[evhttp_server.cc : 261] NET_LOG: Entering the event loop ...");
     return st;
 }
@@ -197,7 +199,7 @@ static enum rt_status listen_all(struct srv_server *s, int *grpc_port, int *rest
     if (st && s->options.as_tensorflow && s->grpc) {
         RT_LOG(RT_LOG_ERROR, "Failed to start HTTP Server at localhost:%lld: %s",
                (long long)s->options.rest_api_port, rt_error_text(err));
-        st = RT_OK; /* as in TensorFlow Serving, gRPC serves without REST */
+        st = RT_OK; /* as in TensorFlow Serving, gRPC continues to serve without REST */
     }
     return st;
 }
@@ -220,7 +222,8 @@ static void *wait_initial_thread(void *arg)
     return NULL;
 }
 
-/* Waits until the initial models are loaded. False: a signal that ends the process came first. */
+/* Waits until the initial models are loaded. Returns false if a signal that ends the process
+ * came first. */
 static bool wait_initial(struct srv_server *s, int signals, enum rt_status *status,
                          struct rt_error *err)
 {
@@ -231,8 +234,8 @@ static bool wait_initial(struct srv_server *s, int signals, enum rt_status *stat
         return true;
     }
     int got = wait_signal(signals, w.event_fd, -1);
-    /* the manager has just read the config file, and notices later changes when it reads the file
-     * again */
+    /* the manager has just read the config file, and notices later changes when it reads the
+     * file again */
     while (got == SIGHUP) {
         srv_manager_reread(s->manager);
         got = wait_signal(signals, w.event_fd, -1);
@@ -342,7 +345,7 @@ static void exit_now(int code)
     _exit(code);
 }
 
-/* Waits until `count` returns at most n, or until the time limit. A second signal ends the
+/* Waits until `count` returns at most n or the time limit has passed. A second signal ends the
  * process. */
 static void wait_for_few(struct srv_server *s, int (*count)(struct srv_server *s), int n,
                          const struct stop *stop, int64_t limit_ms)
@@ -372,8 +375,8 @@ static void drain(struct srv_server *s, int signals)
     if (n) {
         RT_LOG(RT_LOG_WARNING, "%d requests were not answered in %lld ms and are refused", n,
                (long long)o->drain_timeout_ms);
-        /* The time of running requests and of requests with stalled peers is over: the server waits
-         * only until the refusals are sent. */
+        /* The time limit for running requests and stalled peers has passed: from here on the
+         * server waits only until the refusals are sent. */
         int left = requests_in_flight(s);
         left -= srv_scheduler_refuse_all(s->scheduler, RT_UNAVAILABLE, "the server is stopping");
         wait_for_few(s, requests_in_flight, left > 0 ? left : 0, &stop, REFUSED_WAIT_MS);
@@ -420,7 +423,7 @@ static void stop_parts(struct srv_server *s)
 static int start_failed(enum rt_status st, const struct rt_error *err)
 {
     printf("Failed to start server. Error: %s: %s\n", rt_status_name(st), rt_error_text(err));
-    exit_now(EXIT_START_FAILED); /* loads may still be running */
+    exit_now(EXIT_START_FAILED); /* loads may still be running at this time */
     return EXIT_START_FAILED;
 }
 
@@ -462,8 +465,8 @@ int srv_server_main(const struct srv_options *options, const struct rt_registry 
     int stopped = eventfd(0, EFD_CLOEXEC);
     bool limited = stopped >= 0 && rt_thread_start(&limit, "stop", stop_limit, &stopped) == 0;
     if (!limited)
-        /* alarm is less graceful, since its signal kills the process, but it also limits the
-         * stop */
+        /* alarm() also limits the time of the stop, but less gracefully: its signal kills the
+         * process */
         alarm(STOP_LIMIT_MS / 1000);
     stop_parts(s);
     alarm(0);

@@ -1,6 +1,6 @@
 /*
- * The server owns all its parts, and starts and stops them in order. The struct does not contain
- * what belongs to the process: signals, the log and its level, the limit of open files.
+ * The server owns all its parts, and starts and stops them in order. Signals, the log and its
+ * level, and the limit of open files belong to the process and are not part of the struct.
  *
  *   | thread   | count                   | owns                                                   |
  *   |----------|-------------------------|--------------------------------------------------------|
@@ -58,21 +58,21 @@ struct srv_server {
     /* number of I/O loops; set before the first serving map is published, then read-only */
     int n_io_loops;
     struct srv_io_loop *io_loops[SRV_MAX_IO_LOOPS];
-    /* the server reports that it is not ready, but still answers requests */
+    /* whether the server reports that it is not ready, although it still answers requests */
     _Atomic bool draining;
-    struct rt_budget run_memory; /* memory used by runs of all versions, and its limit */
-    /* memory that finished runs of all versions keep for later runs */
+    struct rt_budget run_memory; /* memory used by the runs of all versions, and the limit for it */
+    /* memory that the finished runs of all versions keep for later runs */
     struct rt_idle_cache *idle_cache;
-    struct rt_parallel *parallel; /* cores shared by the runs of all versions */
+    struct rt_parallel *parallel; /* CPU cores shared by the runs of all versions */
     struct rt_autotune *autotune; /* autotune cache shared by all versions */
     struct rt_compiler *compiler; /* compiler shared by all versions; NULL: --specialise=off */
     _Atomic int64_t n_accepted;   /* number of connections accepted since the server started */
-    /* number of gRPC calls, since the server started, that were freed because a loop's free list
+    /* number of gRPC calls that were freed, since the server started, because a loop's free list
      * was full */
     _Atomic int64_t n_calls_freed;
-    /* connections existed since the manager last checked (manager.h) */
+    /* set when connections exist; cleared by the manager when it checks (manager.h) */
     _Atomic bool has_connections;
-    struct srv_budget in_flight; /* bytes used by requests, limited by max_bytes_in_flight */
+    struct srv_budget in_flight; /* bytes that requests hold, limited by max_bytes_in_flight */
 };
 
 /* Runs the server until a signal ends it. Returns the exit code of the process. */

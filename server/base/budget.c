@@ -2,7 +2,7 @@
 
 bool srv_budget_take(struct srv_budget *b, size_t *own, size_t bytes)
 {
-    if (bytes > (size_t)b->limit) /* guarantees that `bytes` fits into an int64_t */
+    if (bytes > (size_t)b->limit) /* ensures that `bytes` fits into an int64_t */
         return false;
     int64_t n = (int64_t)bytes;
     if (atomic_fetch_add_explicit(&b->held, n, memory_order_relaxed) + n > b->limit) {

@@ -1,10 +1,10 @@
 /*
- * The budget of bytes in flight: it limits the bytes that all requests hold at a time to
- * --max_bytes_in_flight. The budget counts request bodies, the tensors decoded from them, and
- * responses until they are sent. The rule is the same for every transport: bytes that do not fit
- * because of other requests are refused with UNAVAILABLE, and the client may retry; bytes that
- * would not fit even if the request were the only one are refused with RESOURCE_EXHAUSTED and an
- * error text that names the flag.
+ * The budget of bytes in flight: the total number of bytes that all requests hold at any time may
+ * not exceed --max_bytes_in_flight. The budget counts request bodies, the tensors decoded from
+ * them, and responses until they are sent. The rule is the same for every transport: bytes that do
+ * not fit because of other requests are refused with UNAVAILABLE, and the client may retry; bytes
+ * that would not fit even if the request were the only one are refused with RESOURCE_EXHAUSTED and
+ * an error text that names the flag.
  *
  * Threads: any.
  */
@@ -31,24 +31,24 @@ void srv_budget_give(struct srv_budget *b, size_t *own, size_t bytes);
 /* Returns how many bytes of the budget are free. */
 size_t srv_budget_left(const struct srv_budget *b);
 
-/* Returns the status code for refusing at least `bytes` more to a request that already holds `own`
- * bytes. */
+/* Returns the status code for an error: a request that already holds `own` bytes was refused at
+ * least `bytes` more. */
 enum rt_status srv_budget_code(const struct srv_budget *b, size_t own, size_t bytes);
 /* Like srv_budget_code, but also writes an error text about `what`, a noun in the singular. */
 enum rt_status srv_budget_refused(const struct srv_budget *b, size_t own, size_t bytes,
                                   const char *what, struct rt_error *err);
 
-/* Accounts for a response message that grows while it is written. The first SRV_FREE_BYTES are not
- * counted: most responses are no larger, and need not touch the budget that all threads share.
- * SRV_MESSAGE_MOST is protobuf's size limit. */
+/* Accounts for a response message that grows while it is written. The first SRV_FREE_BYTES are
+ * not counted: most responses are not larger, so that they avoid access to the budget that all
+ * threads share. SRV_MESSAGE_MOST is protobuf's size limit. */
 enum { SRV_FREE_BYTES = 4096, SRV_MESSAGE_MOST = INT32_MAX };
 struct srv_growth {
     struct srv_budget *budget;
     size_t *own;
     struct srv_cancellation cancellation;
 };
-/* In srv_growth_* functions `g` may be NULL: nothing is counted, and nothing cancels the
- * response. */
+/* The argument `g` of the srv_growth_* functions may be NULL. In that case nothing is counted,
+ * and the response cannot be cancelled. */
 static inline struct srv_cancellation *srv_growth_cancellation(struct srv_growth *g)
 {
     return g ? &g->cancellation : NULL;

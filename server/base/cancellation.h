@@ -1,8 +1,8 @@
 /*
  * Ends the writing of a response when its deadline has passed or its client has disconnected.
- * Writers report what they have written; after every SRV_CANCELLATION_CHECK_BYTES, some ten
- * milliseconds, both conditions are checked. A cancelled response stays cancelled, and the bytes
- * already written must be discarded.
+ * Writers report how many bytes they have written; both conditions are checked after every
+ * SRV_CANCELLATION_CHECK_BYTES bytes, which take some ten milliseconds to write. A cancelled
+ * response stays cancelled, and the bytes already written must be discarded.
  *
  * Threads: the writer's thread alone.
  */
@@ -27,8 +27,9 @@ struct srv_cancellation {
     enum rt_status over; /* why the response is cancelled; RT_OK: not cancelled */
 };
 
-/* Reports that a writer has written `bytes` more; work that costs more than a copy counts as more
- * bytes. Returns whether the writer should continue. `w` NULL means that it always should. */
+/* Reports that a writer has written `bytes` more bytes. Work that costs more than a copy is
+ * reported as more bytes. Returns whether the writer should continue, which is always true if
+ * `w` is NULL. */
 static inline bool srv_should_continue(struct srv_cancellation *w, size_t bytes)
 {
     if (!w || (!w->over && (w->spent += bytes) < SRV_CANCELLATION_CHECK_BYTES))

@@ -2,7 +2,8 @@
 
 #include "server/protocol/tfs/model_spec.h"
 
-/* Compares two names in the order of strcmp. A name with an embedded NUL equals no string. */
+/* Compares two names in the order of strcmp. A name that contains a NUL is not equal to any
+ * string. */
 static int compare(struct rt_span name, const char *s)
 {
     size_t n = strlen(s), common = name.n < n ? name.n : n;

@@ -16,16 +16,16 @@
 
 #include "runtime/files/saved_model.h"
 
-struct srv_model_queue; /* the batching queues of a version */
+struct srv_model_queue; /* the version's queues of jobs */
 struct srv_version_metrics;
 struct srv_model_log;
-struct srv_model_spec; /* defined in model_spec.h */
+struct srv_model_spec; /* struct srv_model_spec is defined in model_spec.h */
 
 struct srv_version {
     const char *model;
     int64_t version;
     struct rt_model *loaded;
-    /* unique among loaded versions; index into srv_io_loop.held and srv_manager.by_slot */
+    /* unique among loaded versions; used as index into srv_io_loop.held and srv_manager.by_slot */
     uint32_t slot;
     struct srv_model_queue *model_queue;
     struct srv_version_metrics *metrics;
@@ -38,8 +38,8 @@ struct srv_label {
     int64_t version;
 };
 
-/* A model of the config, with the data that requests need. When the config changes, a new serving
- * map is published. */
+/* A model of the configuration, with the data that requests need. When the configuration
+ * changes, a new serving map is published. */
 struct srv_map_model {
     const char *name;
     int n_versions;
@@ -59,8 +59,8 @@ const struct srv_map_model *srv_map_model(const struct srv_map *map, struct rt_s
 /*
  * Finds the version that `spec` names. Errors have TensorFlow Serving's texts: "Servable not found
  * for request: Latest(m)" / "Specific(m, 5)" (NOT_FOUND), "Unrecognized servable version label: L"
- * (INVALID_ARGUMENT). The caller has no handle of the version yet and must call srv_hold in the
- * same turn. Both inference and metadata requests use this function; srv_inference_find is used
+ * (INVALID_ARGUMENT). The version is returned without a handle: the caller must call srv_hold in
+ * the same turn. Both inference and metadata requests use this function; srv_inference_find is used
  * only by inference.
  */
 enum rt_status srv_map_find(const struct srv_map *map, const struct srv_model_spec *spec,

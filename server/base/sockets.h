@@ -10,21 +10,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Lists the process's connected stream sockets, at most `capacity` of them (with fds NULL they are
- * only counted). Returns their number, or -1 if they cannot be listed for lack of descriptors or
- * memory. */
+/* Lists the process's connected stream sockets, at most `capacity` of them (if `fds` is NULL,
+ * only counts them). Returns the number of sockets, or -1 if they cannot be listed for lack of
+ * descriptors or memory. */
 int srv_sockets(int *fds, int capacity);
 /* Returns whether the socket has received bytes that have not been read. */
 bool srv_socket_has_unread(int fd);
-/* Reads how many bytes the peer has acknowledged since the connection began. Returns false if the
- * socket is not TCP, because the number is unknown. */
+/* Reads how many bytes the peer has acknowledged since the connection began. Returns false if
+ * the number is unknown because the socket is not a TCP socket. */
 bool srv_socket_acked(int fd, uint64_t *bytes);
 /* Returns RLIMIT_NOFILE. */
 int srv_files_limit(void);
-/* Returns how many of n file descriptors connections may use. The others are reserved: 64, or half
- * of n if n is small. REST connections get srv_files_left of the process's limit, so that models
- * can be loaded however many clients are connected. gRPC itself does not limit its connections;
- * they get srv_files_left of the descriptors that REST may use. */
+/* Returns how many of `n` file descriptors may be used for connections. The others are reserved:
+ * 64, or half of n if n is small. REST connections get srv_files_left of the process's limit, so
+ * that models can be loaded however many clients are connected. gRPC itself does not limit its
+ * connections; they get srv_files_left of the descriptors that REST may use. */
 int srv_files_left(int n);
 /* Writes the peer's address in gRPC's format: "ipv4:ADDRESS:PORT", "ipv6:[ADDRESS]:PORT" or
  * "unix:". Writes "" if the socket is not connected. */

@@ -40,8 +40,8 @@ static bool has_model(const char *dir)
     return false;
 }
 
-/* Refuses an empty saved_model.pb, which would parse as a SavedModel without graphs and lead to a
- * misleading error about tags. */
+/* Fails if saved_model.pb is empty, because an empty file parses as a SavedModel without graphs,
+ * which would lead to a misleading error about tags. */
 static enum rt_status check_model(const char *dir, struct rt_error *err)
 {
     char path[4096];

@@ -19,8 +19,8 @@ int srv_command_health(int argc, const char *const *argv, const struct rt_regist
 
 /* ---- for the test of health ---- */
 
-/* The ports in a server's command line (NUL-separated strings, as in /proc/PID/cmdline), or the
- * defaults of the container image for ports that the command line does not name. */
+/* The ports that a server's command line names (NUL-separated strings, as in /proc/PID/cmdline).
+ * For a port that the command line does not name, the default of the container image. */
 struct srv_health_ports {
     int64_t rest, grpc; /* 0: not served */
     bool tls, grpc_tls; /* whether the REST port and the gRPC port use TLS */
@@ -34,7 +34,7 @@ enum { SRV_EXIT_OK = 0, SRV_EXIT_FAILED = 1, SRV_EXIT_USAGE = 2 };
 struct srv_args {
     int argc, i; /* argc: number of arguments; i: index of the current one */
     const char *const *argv;
-    const char *missing; /* the name of a flag whose value is missing */
+    const char *missing; /* the name of a flag that was given without its value */
 };
 /* Returns whether the current argument is equal to `name`. */
 bool srv_args_is(const struct srv_args *a, const char *name);

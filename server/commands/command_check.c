@@ -16,7 +16,7 @@ static const char usage[] =
     "exit status: 0 it is fine, 1 it is not, 2 wrong arguments\n";
 
 static const struct kind {
-    /* `more`: another flag, without which the server ignores the file */
+    /* `more`: name of another flag, without which the server ignores the file */
     const char *name, *flag, *more;
 } kinds[] = {
     {"models", "model_config_file", NULL},
@@ -42,13 +42,15 @@ struct check {
     const struct kind *kind;
 };
 
-/* Parses the command line. Returns -1 if the command should continue, otherwise the exit status. */
+/* Parses the command line. Returns -1 if the command should continue, otherwise the exit status
+ * of the process. */
 static int parse_args(struct check *c, int argc, const char *const *argv)
 {
     struct srv_args a = {.argc = argc, .argv = argv};
     const char **flags = rt_arena_array(c->arena, (size_t)argc + 3, sizeof(*flags));
     const char *file = NULL, *name = "models", *v;
-    bool wants_value = false; /* the last argument was "--flag", so the next one may be its value */
+    /* The last argument was "--flag", so the current one may be its value. */
+    bool wants_value = false;
     int n = 0;
     if (!flags)
         return SRV_EXIT_FAILED;
@@ -155,8 +157,8 @@ static void print_model(struct check *c, const struct srv_model_config *m)
         printf("  warning   %s\n", scan.warning);
 }
 
-/* Checks the version labels as the server does when it starts: no version is available at that
- * time, so either all labels are accepted or none. */
+/* Checks the version labels as the server does when it starts: because no version is available
+ * at that time, either all labels are accepted or none. */
 static enum rt_status check_labels(const struct srv_options *o, const struct srv_config *config,
                                    struct rt_error *err)
 {
@@ -195,8 +197,8 @@ static enum rt_status check_models(struct check *c, struct rt_error *err)
 
 /* ---- transports, autotune cache, batching ---- */
 
-/* Checks everything that the transports might refuse: certificates and keys, tokens, addresses,
- * arguments. */
+/* Checks the options that a transport might refuse: certificates and keys, tokens, addresses,
+ * and channel arguments. */
 static enum rt_status check_transports(const struct srv_options *o, struct rt_error *err)
 {
     struct srv_rest_tls tls = {0};

@@ -54,7 +54,7 @@ struct srv_health_ports srv_health_ports(const char *cmdline, size_t n)
         size_t length = strnlen(cmdline + at, n - at);
         size_t next = at + length + 1;
         if (at + length == n)
-            break; /* the last argument is incomplete: the command line was truncated */
+            break; /* the command line was truncated, so the last argument is incomplete */
         const char *after =
             next < n && memchr(cmdline + next, '\0', n - next) ? cmdline + next : NULL;
         take_port(&p.rest, "--rest_api_port", cmdline + at, after);
@@ -120,7 +120,7 @@ static int talk_tls(gnutls_session_t s)
     char response[64];
     size_t n = 0;
     ssize_t got;
-    int tries = 3; /* non-fatal errors are timeouts and messages between TLS records */
+    int tries = 3; /* errors that are not fatal are timeouts, or messages between TLS records */
 
     do
         got = gnutls_handshake(s);
@@ -135,15 +135,15 @@ static int talk_tls(gnutls_session_t s)
             n += (size_t)got;
     }
     response[n] = '\0';
-    /* Without a client certificate, no response arrives from a server that requires one, but the
-     * server is running. */
+    /* A server that requires a client certificate sends no response without one, but it is
+     * running. */
     if (!n && gnutls_certificate_client_get_request_status(s))
         return 200;
     return status_code(response);
 }
 
-/* Queries readiness over TLS. Returns the same as query_plain. The server's certificate is not
- * verified, because nothing secret is sent. */
+/* Queries readiness over TLS. The return value is that of query_plain. The server's certificate
+ * is not verified, because nothing secret is sent. */
 static int query_tls(int fd)
 {
     gnutls_certificate_credentials_t none;
@@ -193,8 +193,9 @@ static bool by_rest(const struct srv_health_ports *p)
     return code == 200;
 }
 
-/* Queries readiness over gRPC. A TLS port only has to be open: the gRPC core does not complete a
- * handshake without the certificate authority's certificate, and possibly a client certificate. */
+/* Queries readiness over gRPC. For a TLS port it is sufficient that the port is open: the gRPC
+ * core does not complete a handshake without the certificate authority's certificate, and
+ * possibly a client certificate. */
 static bool by_grpc(const struct srv_health_ports *p)
 {
     struct rt_error err = {0};

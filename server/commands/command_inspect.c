@@ -53,7 +53,8 @@ struct inspected {
     const char *trouble;              /* error text if the model did not load */
     /* array of objects with the keys op, node, reason, needed_by */
     json_t *unsupported;
-    const struct rt_pass_dump *dump; /* graphs of passes to print; NULL: no dump was requested */
+    /* Which passes print their graphs; NULL: no dump was requested. */
+    const struct rt_pass_dump *dump;
 };
 
 /* ---- ops ---- */
@@ -206,7 +207,8 @@ static void check_ops(struct inspected *in)
             rt_library_free(library);
     }
     if (st) {
-        /* An op that not even TensorFlow has prevents the import of the graph. */
+        /* The import of a graph fails if the graph contains an op that even TensorFlow does not
+         * have. */
         size_t n;
         const struct op_count **ops = sorted_ops(in, &n);
         for (size_t i = 0; ops && i < n; i++)
@@ -222,7 +224,7 @@ static void check_ops(struct inspected *in)
 
 /* ---- reading ---- */
 
-/* Fails with an error text that lists the tag sets of the existing graphs, because none has the
+/* Fails with an error text that lists the tag sets of all graphs, because no graph has the
  * requested tags. */
 static enum rt_status no_such_tags(const struct inspected *in, const char *const *tags, int n_tags,
                                    struct rt_error *err)
@@ -280,7 +282,8 @@ static const char *shape_text(char *buffer, size_t n, const struct rt_tensor_spe
     return rt_shape_text(buffer, n, t->shape.rank, t->shape.dim);
 }
 
-/* Returns whether a signature may be batched ("yes", "no" or "unknown"), and the reason in *why. */
+/* Returns "yes", "no" or "unknown" according to whether a signature may be batched, and sets
+ * *why to the reason. */
 static const char *verdict(const struct inspected *in, const char *signature, const char **why)
 {
     const struct rt_model_signature *s =
@@ -474,7 +477,7 @@ struct options {
 };
 
 /* Parses the command line. *done is set if --help or --version was printed. Returns the exit
- * status. */
+ * status of the process. */
 static int read_options(int argc, const char *const *argv, struct options *o, bool *done)
 {
     static const char one_pass[] = "--dump_passes=";

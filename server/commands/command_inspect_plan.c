@@ -6,7 +6,7 @@
 #include "runtime/api/describe.h"
 #include "server/commands/command_run.h"
 
-/* the first run records the shapes; the second uses the specialisation compiled for them */
+/* the first run records the shapes; the second uses the specialisation compiled for these shapes */
 enum { RUNS = 2 };
 
 struct plan_report {
@@ -59,7 +59,7 @@ static void print_values(const struct rt_described_value *v, int n, bool is_out)
     }
 }
 
-/* Prints the other kernels in d->others for which d->why gives no measured time. */
+/* Prints the kernels in d->others for which the text d->why contains no measured time. */
 static void print_others(const struct rt_described_node *d)
 {
     const char *before = "; not ";
@@ -114,7 +114,7 @@ static void print_node(const struct rt_described_node *d)
     }
 }
 
-/* Number of nodes by kind. Each node is counted in exactly one member. */
+/* Numbers of nodes by kind. Each node is counted in exactly one member. */
 struct counts {
     int steps, inputs, constants, views, rest;
 };
@@ -127,7 +127,7 @@ static struct counts count(const struct plan_report *t)
         const enum rt_where where = d->n_out ? d->out[0].where : RT_WHERE_UNKNOWN;
         if (d->is_step)
             c.steps++;
-        /* feeds at a greater depth belong to a branch or a loop */
+        /* a feed at a greater depth belongs to a branch or a loop */
         else if (where == RT_WHERE_FEED && d->depth == 0)
             c.inputs++;
         else if (where == RT_WHERE_CONSTANT)
@@ -216,8 +216,8 @@ static enum rt_status print_json(const struct plan_report *t, struct rt_error *e
     return RT_OK;
 }
 
-/* Sets the shapes of the signature's inputs. The plan leaves them unknown, but in this run they are
- * fixed. */
+/* Sets the shapes of the signature's inputs, which are unknown in the plan but fixed in this
+ * run. */
 static void name_feeds(struct plan_report *t)
 {
     for (int i = 0; i < t->plan.n_nodes; i++) {

@@ -87,8 +87,7 @@ static const char plan_usage[] =
 
 enum { ONCE = 1, BENCH = 2, PROFILE = 4, COMPARE = 8, PLAN = 16, ANY = 31 };
 
-/* The flags of `slipway run`, the modes in which each is permitted, and the values that it
- * accepts. */
+/* The flags of `slipway run`: for each, the modes that permit it and the values that it accepts. */
 static const struct flag {
     const char *name;
     unsigned with;
@@ -135,8 +134,8 @@ static const char *mode_name(unsigned mode)
                              : "a single run";
 }
 
-/* Returns whether all given flags are permitted in this mode, and prints the first one that is not.
- * Bit i of `given` is set if flags[i] was given. */
+/* Returns whether the mode permits all given flags, and prints the first flag that it does not
+ * permit. Bit i of `given` is set if flags[i] was given. */
 static bool fits(const struct srv_run *r, unsigned given)
 {
     const unsigned mode = mode_of(r);
@@ -208,8 +207,8 @@ struct refusal {
     const struct flag *flag;      /* the flag named in the wrong argument */
 };
 
-/* Returns -1 if the arguments are correct; otherwise prints an error and returns the exit status.
- * Bit i of `given` is set if flags[i] was given. */
+/* Returns -1 if the arguments are correct; otherwise prints an error and returns the exit status
+ * of the process. Bit i of `given` is set if flags[i] was given. */
 static int check_args(const struct srv_run *r, const struct refusal *w, unsigned given)
 {
     if (w->missing)
@@ -239,7 +238,8 @@ static int check_args(const struct srv_run *r, const struct refusal *w, unsigned
     return SRV_EXIT_USAGE;
 }
 
-/* Parses the command line. Returns -1 if the command should continue, otherwise the exit status. */
+/* Parses the command line. Returns -1 if the command should continue, otherwise the exit status
+ * of the process. */
 static int parse_args(struct srv_run *r, int argc, const char *const *argv)
 {
     struct srv_args a = {.argc = argc, .argv = argv};
@@ -456,7 +456,7 @@ static void put_random(void *data, enum rt_dtype t, int64_t n, bool ones, uint64
         case RT_F64:
             ((double *)data)[i] = real;
             break;
-        case RT_BF16: /* random powers of two from 1/8 to 1 */
+        case RT_BF16: /* random values from the powers of two between 1/8 and 1 */
             ((uint16_t *)data)[i] = ones ? 0x3f80 : (uint16_t)(0x3e00 + (random % 4 << 7));
             break;
         case RT_F16:
@@ -546,7 +546,8 @@ int srv_command_run(int argc, const char *const *argv, const struct rt_registry 
     struct rt_parallel *parallel = rt_parallel_new((int)r.n_threads, (int)r.n_threads);
     struct rt_autotune *autotune = NULL;
     struct rt_model_options options = {
-        /* The measurement should show a server that has already compiled plans for these shapes. */
+        /* The measurement should show the speed of a server that has already compiled
+         * specialisations for these shapes. */
         .session = {.registry = registry,
                     .parallel = parallel,
                     .tuning = r.tuning,

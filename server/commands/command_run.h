@@ -20,7 +20,8 @@ struct srv_run {
     const char *profile_trace; /* NULL: none */
     bool bench, profile, compare, plan, json, on_line, cpu_clock;
     struct rt_tuning tuning;
-    int64_t batch, n_threads, n_callers; /* n_threads: number of threads of all callers together */
+    /* n_threads: total number of threads, shared by all callers. */
+    int64_t batch, n_threads, n_callers;
     int64_t seconds_ms, n_runs;
     int n_shapes;
     struct srv_run_shape shapes[SRV_RUN_SHAPES];
@@ -40,15 +41,15 @@ enum rt_status srv_run_bench(const struct srv_run *r, struct rt_error *err);
 enum rt_status srv_run_profile(const struct srv_run *r, struct rt_error *err);
 
 /* Implements --compare: prints how far the outputs differ from those computed in float32 without
- * fusion and other tuning. `dir` is the directory of the model version. */
+ * fusion or other optimisations. `dir` is the directory of the model version. */
 enum rt_status srv_run_compare(const struct srv_run *r, const char *dir,
                                const struct rt_registry *registry, struct rt_error *err);
 
 /* Implements `slipway inspect --plan`: prints the compiled plan of the signature. */
 enum rt_status srv_run_plan(const struct srv_run *r, struct rt_error *err);
 
-/* Returns a node's name for tables, without the prefixes of the functions that contain the node
- * ("PartitionedCall/"). */
+/* Returns a node's name as printed in tables, without the prefixes ("PartitionedCall/") that
+ * name the functions containing the node. */
 const char *srv_run_short_name(const char *name);
 
 #endif

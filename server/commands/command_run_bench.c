@@ -9,8 +9,9 @@
 
 enum {
     WARM_RUNS = 3,
-    MIN_RUNS = 3,       /* minimum number of runs of each thread, even if the time is over */
-    MAX_RUNS = 1000000, /* maximum number of runs of all threads together */
+    /* Minimum number of runs of each thread, even if the measuring time has passed. */
+    MIN_RUNS = 3,
+    MAX_RUNS = 1000000, /* maximum total number of runs of all threads */
     MAX_LINE_MS = 3600000,
 };
 
@@ -61,7 +62,7 @@ static int by_size(const void *a, const void *b)
 struct bench_times {
     int64_t *ns; /* the duration of each run */
     int64_t n, wall_ns;
-    double cpu_ns; /* CPU time of the process per run */
+    double cpu_ns; /* CPU time that the process used, divided by the number of runs */
     double per_s;  /* runs per second, including warm-up runs */
 };
 
@@ -70,7 +71,7 @@ static void print_times(const struct srv_run *r, const struct bench_times *t)
     int64_t *ns = t->ns, n = t->n;
     qsort(ns, (size_t)n, sizeof *ns, by_size);
     double median = n % 2 ? (double)ns[n / 2] : (double)(ns[n / 2 - 1] + ns[n / 2]) / 2;
-    /* equals the maximum if there are fewer than a hundred runs */
+    /* this percentile equals the maximum if there are fewer than a hundred runs */
     double p99 = (double)ns[n - 1 - n / 100];
     double load_s = (double)r->load_ns / 1e9;
     if (r->json)

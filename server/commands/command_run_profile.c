@@ -1,8 +1,8 @@
 /*
  * Implements `slipway run --profile`: prints how the time of a run is divided among nodes, and
- * summed by op. Runs are traced one after another. All numbers are means over the faster half of
- * the runs. The same runs are used for each node and for the total, so that the times of the nodes
- * and the time between nodes add up to the total.
+ * summed by op. Runs are traced one after another. All printed times are means over the faster half
+ * of the runs. This half is chosen once, for the nodes and the total, so that the times of the
+ * nodes and the time between nodes add up to the total.
  */
 #include <errno.h>
 #include <jansson.h>
@@ -18,12 +18,14 @@ enum { WARM_RUNS = 3, MAX_SHOWN = 40 };
 
 /* A row of a table: a node, or all nodes with the same op and the same fused ops. */
 struct row {
-    const char *name, *op, *fused, *kernel, *shapes; /* for an op, `name` and `shapes` are NULL */
-    /* for a node: its self time in each run, without the nodes that it calls */
+    /* In the row of an op, `name` and `shapes` are NULL. */
+    const char *name, *op, *fused, *kernel, *shapes;
+    /* in the row of a node: time of the node itself in each run, without that of the nodes that
+     * it calls */
     int64_t *ns;
-    struct row *sum;     /* for a node: the row of its op in the table of ops */
+    struct row *sum;     /* in the row of a node: the row of its op in the table of ops */
     int64_t calls;       /* number of calls in the last run */
-    double flops, bytes; /* total FLOPs and bytes of the last run */
+    double flops, bytes; /* total number of FLOPs and bytes in the last run */
     double mean_ns;      /* mean time over the runs in profile.chosen */
 };
 
@@ -37,10 +39,10 @@ struct profile {
     const struct srv_run *run;
     struct rt_arena *arena;
     int n_runs;
-    int64_t *run_ns, *plain_ns; /* duration of each run with tracing, and without */
+    int64_t *run_ns, *plain_ns; /* duration of each run with tracing, and of each run without */
     bool *chosen;               /* marks the faster half of the traced runs */
     double mean_ns, plain_mean_ns, node_ns;
-    /* activation bytes of the largest segment, and scratch bytes of the node with the largest
+    /* bytes of activations in the largest segment, and scratch bytes of the node that needs most
      * scratch */
     size_t activation_bytes, scratch_bytes;
     struct table nodes, ops;
@@ -147,8 +149,9 @@ static bool add_node(struct profile *p, int run, const struct rt_trace_node *n, 
     return true;
 }
 
-/* Adds a traced run to the table. Nodes are in the order in which they ended. Earlier nodes that
- * started after a node are contained in it, and their time is subtracted from its time. */
+/* Adds a traced run to the table. Nodes are in the order in which they ended. A node contains
+ * the nodes that started after it but ended before it, and their time is subtracted from its
+ * time. */
 static enum rt_status add_run(struct profile *p, int run, struct rt_error *err)
 {
     const struct rt_trace_node **open =

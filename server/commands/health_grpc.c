@@ -5,7 +5,7 @@
 #include <grpc/grpc_security.h>
 #include <stdio.h>
 
-/* The data that one gRPC call receives from the server. */
+/* Data received from the server during one gRPC call. */
 struct answer {
     grpc_metadata_array initial, trailing;
     grpc_byte_buffer *message; /* NULL: none came */
@@ -29,8 +29,8 @@ static bool is_serving(grpc_byte_buffer *message)
     return serving;
 }
 
-/* Sends an empty HealthCheckRequest, which requests the health of the whole server, and receives
- * the response. */
+/* Sends an empty HealthCheckRequest, which asks for the health of the server as a whole, and
+ * receives the response. */
 static void exchange(grpc_call *call, grpc_completion_queue *cq, struct answer *a)
 {
     grpc_slice nothing = grpc_empty_slice();

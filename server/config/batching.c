@@ -96,7 +96,7 @@ enum rt_status srv_batching_from_message(struct srv_batching *b, const batching_
     if (b->splits_large)
         take(&b->max_execution_batch_size, m->max_execution_batch_size);
     enum rt_status st = check(b, err);
-    /* As in TensorFlow Serving, at least one batch may wait. */
+    /* At least one batch may wait, as in TensorFlow Serving. */
     if (b->max_enqueued_batches == 0)
         b->max_enqueued_batches = 1;
     return st;
@@ -164,7 +164,8 @@ enum rt_status srv_batching_of_version(struct srv_batching *out, const struct sr
         return RT_OK;
     }
     enum rt_status st = read_file(out, path, err);
-    /* All models share the batch threads, so only the server's own file sets their number. */
+    /* All models share the batch threads, so only the server's own file can set the number of
+     * threads. */
     out->num_batch_threads = server->num_batch_threads;
     return st;
 }

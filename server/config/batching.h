@@ -1,7 +1,7 @@
 /*
- * The parameters for merging requests. They come from the flags --enable_batching and
- * --max_batch_rows, and from --batching_parameters_file (a text BatchingParameters) or a version's
- * own batching_params.pbtxt.
+ * The parameters that control the merging of requests. They come from the flags --enable_batching
+ * and --max_batch_rows, and from --batching_parameters_file (a text BatchingParameters) or a
+ * version's own batching_params.pbtxt.
  *
  * The parameters are read when the server starts or a version is loaded, and do not change
  * afterwards.
@@ -15,35 +15,38 @@
 
 enum srv_batching_mode {
     SRV_BATCHING_OFF, /* nothing is merged */
-    /* merges signatures that pass row-wise analysis, depending on the load */
+    /* merges requests of signatures that pass row-wise analysis, depending on the load */
     SRV_BATCHING_ROW_WISE,
-    /* merges every signature that writes no variables, as tensorflow_model_server does */
+    /* merges requests of every signature that writes no variables, as tensorflow_model_server
+     * does */
     SRV_BATCHING_ALL,
 };
 
 struct srv_batching {
     enum srv_batching_mode mode;
-    /* row limit of a batch; also of a request unless splits_large is set */
+    /* maximum number of rows of a batch, and also of a request unless splits_large is set */
     int64_t max_batch_size;
-    int64_t batch_timeout_micros; /* how long the first request of a batch waits for others */
-    int64_t max_enqueued_batches; /* limit for the number of waiting batches per queue */
-    /* limit for the number of running batches of all models; 0: no limit */
+    /* How long the first request of a batch waits for other requests. */
+    int64_t batch_timeout_micros;
+    int64_t max_enqueued_batches; /* maximum number of waiting batches per queue */
+    /* maximum number of running batches of all models; 0: no limit */
     int64_t num_batch_threads;
     int n_sizes; /* number of allowed_batch_sizes; 0: any size is allowed */
     int64_t sizes[SRV_MAX_BATCH_SIZES];
-    /* whether inputs of different shapes are padded to the largest */
+    /* whether inputs of different shapes are padded to the largest shape */
     bool pads;
-    bool splits_large;                /* whether a large request is split into sub-requests */
-    int64_t max_execution_batch_size; /* row limit of an executed batch and of a sub-request */
+    bool splits_large; /* whether a large request is split into sub-requests */
+    /* Maximum number of rows of an executed batch and of a sub-request. */
+    int64_t max_execution_batch_size;
 };
 
 struct Tensorflow__Serving__BatchingParameters;
 
 /*
  * Reads a BatchingParameters message. INVALID_ARGUMENT: a parameter is invalid; the error text is
- * TensorFlow Serving's if that has one. thread_pool_name is accepted but has no effect, because
- * batches run on the workers. The metrics label thread_pool_name is always "", in Slipway as in
- * tensorflow_model_server.
+ * TensorFlow Serving's if TensorFlow Serving reports the error too. thread_pool_name is accepted
+ * but has no effect, because batches run on the workers. The metrics label thread_pool_name is
+ * always "", in Slipway as in tensorflow_model_server.
  */
 enum rt_status srv_batching_from_message(struct srv_batching *out,
                                          const struct Tensorflow__Serving__BatchingParameters *m,

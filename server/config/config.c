@@ -283,8 +283,8 @@ static enum rt_status read_policy(struct srv_config *c, struct srv_model_config 
     out->n_latest = 1;
     if (!p)
         return RT_OK;
-    /* Field numbers of policy_choice. They are named here because the generated names are longer
-     * than a line. */
+    /* The field numbers of the oneof policy_choice get short names here, because the generated
+     * names are longer than a line. */
     enum { LATEST = 100, ALL = 101, SPECIFIC = 102 };
     int choice = (int)p->policy_choice_case;
     if (choice == ALL) {
@@ -310,7 +310,8 @@ static enum rt_status read_policy(struct srv_config *c, struct srv_model_config 
 
 struct label_entry {
     const char *key;
-    size_t at; /* index of the entry in the message */
+    /* Index of the entry in the message, by which entries with the same key are ordered. */
+    size_t at;
 };
 
 static int by_key(const void *a, const void *b)
@@ -408,7 +409,7 @@ static enum rt_status from_message(const void *message, const struct pb_text_pla
         if (st)
             st = at_place(c, to, err);
     }
-    /* TensorFlow Serving checks the names and paths of all models before any platform. */
+    /* TensorFlow Serving checks the names and paths of all models before it checks any platform. */
     for (size_t i = 0; i < n && !st; i++) {
         st = read_platform(c, &c->models[i], m->model_config_list->config[i], err);
         if (st)
@@ -441,7 +442,7 @@ enum rt_status srv_config_from_text(struct rt_span text, const char *name, struc
 {
     ProtobufCMessage *message = NULL;
     struct pb_text_places places = {.type = &tensorflow__serving__model_config__descriptor};
-    /* the text of a model has at least the two bytes "{}" */
+    /* the text of a model consists of at least the two bytes "{}" */
     places.max = text.n / 2 < MAX_MODELS ? text.n / 2 + 1 : MAX_MODELS;
     places.at = calloc(places.max, sizeof *places.at);
     if (!places.at)
@@ -473,8 +474,8 @@ static enum rt_status from_flags(const struct srv_options *o, struct srv_config 
             .platform = TENSORFLOW, .policy = SRV_POLICY_LATEST, .n_latest = 1};
         c->is_list = true;
         m->name = rt_arena_strdup(c->arena, o->model_name);
-        /* TensorFlow Serving accepts only absolute paths. `slipway serve` also accepts relative
-         * paths for convenience. */
+        /* TensorFlow Serving accepts only absolute paths. For convenience, `slipway serve` also
+         * accepts relative ones. */
         char *absolute = !o->as_tensorflow && !scheme_length(o->model_base_path)
                              ? realpath(o->model_base_path, NULL)
                              : NULL;
@@ -505,9 +506,9 @@ enum rt_status srv_config_from_options(const struct srv_options *o, struct srv_c
     return st;
 }
 
-/* Returns whether a directory entry is a model. Names that are hidden or contain control characters
- * (which would break log lines) are not. A directory whose status temporarily cannot be read
- * remains a model, so that its served versions are not unloaded. */
+/* Returns whether a directory entry is a model. Entries whose names are hidden or contain
+ * control characters (which would break log lines) are not models. A directory whose status
+ * temporarily cannot be read remains a model, so that its served versions are not unloaded. */
 static bool is_model_folder(const char *dir, const struct dirent *entry)
 {
     const char *name = entry->d_name;
@@ -522,7 +523,8 @@ static bool is_model_folder(const char *dir, const struct dirent *entry)
                                 : entry->d_type != DT_REG && !rt_errno_is_absence(errno));
 }
 
-/* Returns a warning that lists the visible dangling links in `dir`, or NULL if there are none. */
+/* Returns a warning that lists the dangling links in `dir` that are not hidden, or NULL if there
+ * are none. */
 static const char *dangling_warning(struct rt_arena *arena, const char *dir,
                                     struct dirent *const *names, int n)
 {

@@ -11,14 +11,14 @@
 #include "server/base/serving_map.h"
 #include "server/config/options.h"
 
-/* TensorFlow Serving's error text; the arguments are a version and a model's name. */
+/* Format of TensorFlow Serving's error text; the arguments are a version and a model's name. */
 #define SRV_LABEL_UNAVAILABLE                                                                      \
     "Request to assign label to version %lld of model %s, which is not currently available for "   \
     "inference"
 
 enum srv_policy { SRV_POLICY_LATEST, SRV_POLICY_ALL, SRV_POLICY_SPECIFIC };
 
-/* How a model's requests are logged: collector, log files and sampling. */
+/* How a model's requests are logged: the collector, the log files and the sampling rate. */
 struct srv_logging_config {
     const char *type; /* type of the log collector; "" means the default type */
     const char *filename_prefix;
@@ -32,14 +32,14 @@ struct srv_model_config {
     const char *base_path; /* absolute path without a trailing slash */
     const char *platform;
     enum srv_policy policy;
-    int64_t n_latest; /* for SRV_POLICY_LATEST: number of versions, at least 1 */
+    int64_t n_latest; /* number of versions to serve under SRV_POLICY_LATEST, at least 1 */
     int n_specific;
     const int64_t *specific;
     int n_labels;
     const struct srv_label *labels;
     const struct srv_logging_config *logging; /* NULL: none */
     enum srv_maybe bf16;                      /* SRV_UNSAID: --precision decides */
-    int64_t line, column;                     /* position in srv_config.file */
+    int64_t line, column;                     /* position of the model in srv_config.file */
 };
 
 struct srv_config {
@@ -67,9 +67,9 @@ enum rt_status srv_config_from_text(struct rt_span text, const char *name, struc
 enum rt_status srv_config_from_message(const void *message, struct srv_config **out,
                                        struct rt_error *err);
 /*
- * Checks the platforms of the models: only "tensorflow" can be served, and no model may change its
- * platform from `old` (which may be NULL) to `config`. The check is a separate function so that
- * errors are reported in TensorFlow Serving's order.
+ * Checks the platforms of the models: only "tensorflow" can be served, and the platform of a model
+ * may not differ between `old` (which may be NULL) and `config`. The check is a separate function
+ * so that errors are reported in TensorFlow Serving's order.
  */
 enum rt_status srv_config_check_platforms(const struct srv_config *old,
                                           const struct srv_config *config, struct rt_error *err);
@@ -81,9 +81,9 @@ bool srv_config_eq(const struct srv_config *a, const struct srv_config *b);
 const struct srv_model_config *srv_config_find(const struct srv_config *c, const char *name);
 /* Returns the model's entry for a label, or NULL if there is none. `c` may be NULL. */
 const struct srv_label *srv_config_find_label(const struct srv_model_config *c, const char *label);
-/* Makes every sub-directory of `dir` that is not hidden a model. If `dir` cannot be read, this
- * fails instead of returning an empty config. Dangling links are not models; `warning` lists
- * them. */
+/* Creates a config with a model for every sub-directory of `dir` that is not hidden. If `dir`
+ * cannot be read, this fails instead of returning an empty config. Dangling links are not
+ * models; `warning` lists them. */
 enum rt_status srv_config_from_folder(const char *dir, struct srv_config **out,
                                       struct rt_error *err);
 

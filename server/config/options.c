@@ -10,7 +10,7 @@
 
 enum kind {
     BOOLEAN,
-    SWITCH, /* a boolean with the values on and off */
+    SWITCH, /* a boolean, given as on or off */
     MAYBE,  /* a boolean that may also be unset: enum srv_maybe */
     INTEGER,
     BYTES,   /* an integer with an optional suffix K, M or G */
@@ -29,9 +29,11 @@ struct row {
     const char *name;
     enum kind kind;
     enum meaning meaning;
-    size_t offset;             /* offset in struct srv_options; unused for TFS_IGNORED */
+    /* Offset of the value in struct srv_options; unused for TFS_IGNORED. */
+    size_t offset;
     const char *as_tensorflow; /* default when the program is called as tensorflow_model_server */
-    /* default when the program is called as slipway serve; NULL: that of as_tensorflow */
+    /* default when the program is called as slipway serve; NULL: the same default as for
+     * tensorflow_model_server */
     const char *own;
     int64_t min, max; /* limits for INTEGER and BYTES, and for SECONDS in milliseconds */
     const char *help;
@@ -410,7 +412,7 @@ void srv_options_help(FILE *out, bool as_tensorflow)
             as_tensorflow ? "tensorflow_model_server" : "slipway serve",
             as_tensorflow ? "" : " or --name value");
     for (int pass = 0; pass < 3; pass++) {
-        /* the flags that TensorFlow Serving has too are printed first */
+        /* the flags that TensorFlow Serving also has are printed first */
         enum meaning meaning = pass == 0 ? TFS : pass == 1 ? OURS : (enum meaning)pass;
         fprintf(out, "%s:\n", titles[meaning]);
         for (const struct row *r = rows; r < rows + N_ROWS; r++) {
@@ -511,7 +513,7 @@ static bool is_default(const struct row *row, const char *text, bool as_tensorfl
     return strcmp(text, default_of(row, as_tensorflow)) == 0;
 }
 
-/* Result of parsing one argument. */
+/* Result of parsing one argument of the command line. */
 enum taken { TAKEN, NO_FLAG, BAD };
 
 /* Stores the value of a flag and reports errors. `text` is NULL if the flag was given without a

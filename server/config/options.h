@@ -14,7 +14,8 @@
 #include "runtime/base/status.h"
 
 enum { SRV_MAX_FLAGS = 192 };
-enum { SRV_MAX_BATCH_ROWS = 1 << 20 }; /* limit for --max_batch_rows and allowed_batch_sizes */
+/* Maximum value of --max_batch_rows and allowed_batch_sizes. */
+enum { SRV_MAX_BATCH_ROWS = 1 << 20 };
 /* a boolean that may also be unset */
 enum srv_maybe { SRV_UNSAID, SRV_NO, SRV_YES };
 
@@ -24,7 +25,8 @@ struct srv_options {
     /* The flags of TensorFlow Serving, with its names and defaults. */
     int64_t port, rest_api_port, rest_api_num_threads, rest_api_timeout_in_ms;
     bool rest_api_enable_cors_support;
-    /* SRV_UNSAID: signatures that pass row-wise analysis are merged, depending on the load */
+    /* SRV_UNSAID means that the flag was not given: signatures that pass row-wise analysis are
+     * merged, depending on the load */
     enum srv_maybe enable_batching;
     bool enable_per_model_batching_parameters;
     bool allow_version_labels_for_unavailable_models;
@@ -47,11 +49,11 @@ struct srv_options {
 
     /* Slipway's own flags */
     const char *models; /* directory given by --models; every sub-directory is a model */
-    /* where reload requests are accepted, and the file with their token */
+    /* where reload requests are accepted, and the file that contains their token */
     const char *admin_address, *admin_socket, *admin_token_file;
     const char *model_root; /* directory below which reloaded models must be; "": anywhere */
     bool enable_grpc_reflection;
-    const char *bind_address; /* default as slipway serve: 127.0.0.1 */
+    const char *bind_address; /* default when called as slipway serve: 127.0.0.1 */
     int64_t max_body_bytes;   /* default: 256 MiB */
     int64_t max_bytes_in_flight;
     int64_t max_grpc_calls;
@@ -62,8 +64,8 @@ struct srv_options {
     int64_t inline_max_us;
     int64_t num_workers;      /* number of workers; 0: one per usable core */
     int64_t cores_per_run;    /* 0: as num_workers */
-    int64_t num_rest_threads; /* number of REST threads; 0: one per four cores, at least one */
-    int64_t num_grpc_threads; /* number of gRPC threads; 0: one per four cores, at least one */
+    int64_t num_rest_threads; /* number of REST threads; 0: one per four cores, but at least one */
+    int64_t num_grpc_threads; /* number of gRPC threads; 0: one per four cores, but at least one */
     int64_t drain_timeout_ms; /* value of --drain_timeout, which is given in seconds */
     /* delay before the drain; -1: 5 s if the server is process 1, otherwise 0 */
     int64_t drain_delay_ms;
@@ -71,7 +73,7 @@ struct srv_options {
     int64_t model_wait_seconds;
     int64_t run_memory_limit_bytes;
     int64_t total_model_memory_limit_bytes; /* 0: none */
-    /* limit for the memory of all runs; 0: half of the free memory, see server.c */
+    /* maximum memory of all runs together; 0: half of the free memory, see server.c */
     int64_t run_memory_total_bytes;
     int64_t run_memory_idle_bytes;
     int64_t state_memory_limit_bytes;
@@ -81,7 +83,8 @@ struct srv_options {
     bool rest_api_enable_compression; /* compress responses for clients that accept gzip */
     int64_t num_model_warmup_threads;
     int64_t request_log_file_bytes, request_log_file_ms;
-    /* tolerance for comparing goldens of versions without a tolerance file */
+    /* tolerance for comparing the responses of golden requests, for versions without a tolerance
+     * file */
     double golden_tolerance;
     bool allow_unsupported_signatures;
     const char *precision; /* "float32" or "bf16" */
@@ -115,7 +118,8 @@ enum srv_parse { SRV_PARSE_RUN, SRV_PARSE_EXIT_0, SRV_PARSE_EXIT_USAGE };
  * the first unknown argument is --help. Any other unknown argument is reported with the usage, and
  * the server starts unless --strict_flags is set.
  *
- * Otherwise "--name value" is accepted too, and the program exits at the first bad value.
+ * Otherwise "--name value" is accepted too, and the program exits when it finds the first bad
+ * value.
  */
 enum srv_parse srv_options_parse(struct srv_options *o, bool as_tensorflow, int argc,
                                  const char *const *argv, FILE *out);

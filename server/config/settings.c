@@ -230,7 +230,8 @@ static enum rt_status read_platforms(struct srv_options *o, struct rt_arena *are
     for (size_t i = 0; i < map->n_platform_configs; i++) {
         const char *name = map->platform_configs[i]->key;
         if (strcmp(name, "tensorflow") == 0)
-            tensorflow = map->platform_configs[i]->value; /* the last of several entries wins */
+            /* The last of several entries takes precedence. */
+            tensorflow = map->platform_configs[i]->value;
         else
             RT_LOG(RT_LOG_WARNING,
                    "--platform_config_file: platform %s is not available, models of it are refused",
@@ -367,7 +368,7 @@ bool srv_settings_wants_grpc(const struct srv_options *o)
     return o->port != 0 || *o->grpc_socket_path || *o->admin_address || *o->admin_socket;
 }
 
-/* Returns the smaller of both numbers, or n if `wanted` is not set (0). */
+/* Returns the smaller of `n` and `wanted`, or n if `wanted` is not set (0). */
 static int64_t at_most(int64_t n, int64_t wanted)
 {
     return wanted > 0 && wanted < n ? wanted : n;

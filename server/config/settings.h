@@ -12,17 +12,17 @@
 #include "server/config/options.h"
 
 /*
- * Reads the files into the options. Refuses what TensorFlow Serving refuses, with the same error
- * texts, and logs the fields of the files that have no effect. Memory for the options is allocated
- * in `arena`.
+ * Reads the files into the options. Fails on the settings that TensorFlow Serving refuses, with its
+ * error texts, and logs the fields of the files that have no effect. Memory for the options is
+ * allocated in `arena`.
  */
 enum rt_status srv_settings_resolve(struct srv_options *o, struct rt_arena *arena,
                                     struct rt_error *err);
-/* Refuses flags that are missing or exclude each other, with the checks and error texts of
+/* Fails if flags are missing or exclude each other, with the checks and error texts of
  * TensorFlow Serving. */
 enum rt_status srv_settings_check(const struct srv_options *o, struct rt_error *err);
-/* Performs the checks of srv_settings_check for batching, which apply whatever the server
- * serves. */
+/* Performs the checks of srv_settings_check that concern batching, which do not depend on which
+ * models the server serves. */
 enum rt_status srv_settings_check_batching(const struct srv_options *o, struct rt_error *err);
 /* Checks that --bind_address is an address of this machine. The check comes first because a
  * transport that fails to listen cannot distinguish a foreign address from a port in use. */

@@ -20,7 +20,7 @@ const struct srv_scale srv_scale_bytes = {1, 4, 14};
 const struct srv_scale srv_scale_rows = {1, 2, SRV_N_SIZES - 1};
 const struct srv_scale srv_scale_examples = {1, 2, 15};
 
-/* Returns the index of the bucket that counts `value`. The linear search is short for fast
+/* Returns the index of the bucket that counts `value`. The linear search ends early for fast
  * requests, and its cost is negligible for slow ones. */
 static int bucket_of(const struct srv_scale *scale, double value)
 {
@@ -94,7 +94,8 @@ void srv_metrics_free(struct srv_metrics *m)
     free(m);
 }
 
-/* Returns the model's metrics and creates them if they do not exist. NULL: out of memory. */
+/* Returns the model's metrics and creates them if they do not exist. Returns NULL if memory runs
+ * out. */
 static struct srv_model_metrics *model_of(struct srv_metrics *m, const char *name)
     RT_REQUIRES(m->mu)
 {
@@ -160,7 +161,8 @@ void srv_metrics_drop_version(struct srv_metrics *m, struct srv_version_metrics 
     while (*at != v)
         at = &(*at)->next;
     *at = v->next;
-    /* Adds the version's counts to the model's, because a model's totals must never decrease. */
+    /* Adds the counts of a version to those of its model, because a model's totals must never
+     * decrease. */
     for (int io_loop = 0; io_loop < m->n_io_loops; io_loop++)
         for (int s = 0; s <= v->n_signatures; s++) {
             const struct srv_request_cells *from =
@@ -187,7 +189,7 @@ static void count_job(const struct srv_io_loop *io_loop, const struct srv_job *j
     const struct srv_version *v = job->version;
     struct srv_version_metrics *vm = v->metrics;
     struct srv_model_io_loop *model = &vm->model->io_loops[io_loop->index];
-    int64_t s = vm->n_signatures; /* dynamic callables are counted at the last index */
+    int64_t s = vm->n_signatures; /* the last index counts dynamic callables */
 
     if (job->signature && job->signature >= v->loaded->signatures &&
         job->signature < v->loaded->signatures + v->loaded->n_signatures)
@@ -205,8 +207,8 @@ static void count_job(const struct srv_io_loop *io_loop, const struct srv_job *j
         count_value(&model->examples, &srv_scale_examples, (uint64_t)job->n_rows);
 }
 
-/* Counts a request for an unknown model under the requested name, unless there are too many such
- * names. */
+/* Counts a request for an unknown model under the requested name, or under a common label if too
+ * many such names exist. */
 static void count_stranger(struct srv_metrics *m, struct rt_span name, int code)
 {
     if (!name.n || name.n > MAX_STRANGERS_NAME || memchr(name.p, '\0', name.n))
@@ -335,7 +337,7 @@ void srv_metrics_batch(struct srv_metrics *m, int worker, const struct srv_job *
 }
 
 /* Returns the directory's counters and creates them if they do not exist; if the table is full,
- * they replace the oldest entry. NULL: out of memory. */
+ * the new counters replace the oldest entry. Returns NULL if memory runs out. */
 static struct srv_path_metrics *path_of(struct srv_metrics *m, const char *path) RT_REQUIRES(m->mu)
 {
     int i = 0;

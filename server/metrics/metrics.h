@@ -1,6 +1,6 @@
 /*
- * Counters and histograms. Every network thread and every worker has its own cells, so that
- * requests on different threads share no cache line; the metrics page sums them.
+ * Counters and histograms. Every network thread and every worker has its own counters, called
+ * cells, so that requests on different threads share no cache line; the metrics page sums them.
  *
  * Threads: functions with an io_loop belong to its loop thread. The page may be read on any thread.
  */
@@ -16,29 +16,31 @@ struct srv_metrics;
 struct srv_metrics *srv_metrics_new(int n_io_loops, int n_workers);
 void srv_metrics_free(struct srv_metrics *m);
 
-/* Creates the cells of a version. Requests find them by index, without a hash lookup. NULL: out of
- * memory. */
+/* Creates the cells of a version. Requests find them by index, without a hash lookup. Returns
+ * NULL if memory runs out. */
 struct srv_version_metrics *srv_metrics_version(struct srv_metrics *m, const char *model,
                                                 int64_t version, int n_signatures,
                                                 const char *const *signatures);
 void srv_metrics_drop_version(struct srv_metrics *m, struct srv_version_metrics *v);
 
-/* Counts one finished request. `job` is NULL when the request never became a job (unknown model,
+/* Counts one finished request. `job` is NULL if the request never became a job (unknown model,
  * bad request). Such a request is counted under `model` if that model exists. Otherwise it is
  * counted under one label shared by all unknown models and, as in TensorFlow Serving, under the
  * requested name unless there are too many such names. */
 void srv_metrics_request(struct srv_io_loop *io_loop, const struct srv_job *job,
                          struct rt_span model, enum srv_api api, enum rt_status code,
                          int64_t total_ns);
-/* Counts a batch that ran, before its jobs are completed. `worker` is the worker's index; for a job
- * that ran inline on a network thread, it is -1 - io_loop->index. `run_rows` includes padding. */
+/* Counts a batch that ran, before its jobs are completed. `worker` is the worker's index; for a
+ * job that ran inline on a network thread, it is `-1 - io_loop->index`. `run_rows` includes
+ * padding. */
 void srv_metrics_batch(struct srv_metrics *m, int worker, const struct srv_job *first, int n_jobs,
                        int64_t rows, int64_t run_rows, int64_t run_ns);
 
-/* Counts the end of a load. `dir` is the version's directory. Any thread. */
+/* Counts the end of a load. `dir` is the version's directory. May be called on any thread. */
 void srv_metrics_load(struct srv_metrics *m, const char *model, const char *dir, bool ok,
                       int64_t ns);
-/* Counts the end of a version's warm-up. `dir` is the version's directory. Any thread. */
+/* Counts the end of a version's warm-up. `dir` is the version's directory. May be called on any
+ * thread. */
 void srv_metrics_warmup(struct srv_metrics *m, const char *dir, enum rt_status code,
                         int64_t records, int64_t ns);
 /* Counts a request that was written to the model's request log, or that could not be written;

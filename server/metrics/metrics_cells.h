@@ -15,19 +15,19 @@
 #include "server/batching/job.h"
 
 enum {
-    SRV_N_TIMES = 34, /* number of buckets of srv_scale_time */
-    SRV_N_SIZES = 15, /* number of buckets of srv_scale_rows */
+    SRV_N_TIMES = 34, /* number of bounds of srv_scale_time */
+    SRV_N_SIZES = 15, /* number of bounds of srv_scale_rows */
     SRV_N_CODES = 17,
     SRV_MAX_BUCKETS = 53,
-    /* limit of the batch sizes that have a padding histogram of their own */
+    /* maximum number of batch sizes that have their own padding histogram */
     SRV_MAX_PADDINGS = 32,
-    SRV_MAX_STRANGERS = 64, /* limit of the unknown model names that have their own counters */
-    SRV_MAX_PATHS = 256,    /* limit of the version directories that have their own counters */
+    SRV_MAX_STRANGERS = 64, /* maximum number of unknown model names that have their own counters */
+    SRV_MAX_PATHS = 256,    /* maximum number of version directories that have their own counters */
 };
 
-/* Upper bounds of a histogram's buckets, computed as in TensorFlow: n bounds first, first x factor,
- * first x factor^2, ..., and one more bucket for values from the last bound on. A value equal to a
- * bound belongs to the next bucket. */
+/* Upper bounds of a histogram's buckets, computed as in TensorFlow: `n` bounds, of which the
+ * first is `first` and each other one is `factor` times the previous one. One more bucket counts
+ * the values from the last bound on. A value equal to a bound belongs to the next bucket. */
 struct srv_scale {
     double first, factor;
     int n;
@@ -46,17 +46,18 @@ struct srv_times {
     _Atomic uint64_t sum_ns;
 };
 
-struct srv_histogram { /* a histogram of integers, whose user chooses the bounds of the buckets */
+struct srv_histogram { /* a histogram of integers; its user chooses the bounds of the buckets */
     _Atomic uint64_t n[SRV_MAX_BUCKETS];
     _Atomic uint64_t sum;
 };
 
-struct srv_request_cells { /* request counters of one signature on one network thread */
+struct srv_request_cells { /* counters of the requests for one signature on one network thread */
     _Atomic uint64_t codes[SRV_N_JOB_APIS][SRV_N_CODES];
     struct srv_times latency[SRV_N_JOB_APIS];
 };
 
-/* batch counters of one version on one worker, or on one network thread that runs jobs inline */
+/* counters of the batches of one version, on one worker or on one network thread that runs jobs
+ * inline */
 struct srv_run_cells {
     struct srv_times queue, run;
     /* in this histogram a value equal to a bound belongs to that bound's bucket */
@@ -68,7 +69,7 @@ struct srv_run_cells {
  * thread. */
 struct srv_thread_cells {
     _Atomic uint64_t run_ns;
-    struct srv_histogram runs, in_bytes, out_bytes; /* `runs` is in microseconds */
+    struct srv_histogram runs, in_bytes, out_bytes; /* durations in `runs` are in microseconds */
     struct srv_histogram queuing, request_rows, batch_rows;
     struct srv_padding {
         /* rows of the padded batch; 0: the entry is unused; the last entry counts all other
@@ -78,10 +79,10 @@ struct srv_thread_cells {
     } padding[SRV_MAX_PADDINGS];
 };
 
-struct srv_model_io_loop { /* counters of one model on one network thread */
-    /* requests that never became a job */
+struct srv_model_io_loop { /* counters of the requests for one model on one network thread */
+    /* number of requests that never became a job */
     _Atomic uint64_t unmade[SRV_N_APIS][SRV_N_CODES];
-    /* For requests answered with OK: time between entering the queue and the end of the run. */
+    /* For requests answered with OK: time from entering the queue to the end of the run. */
     struct srv_times runtime[SRV_N_JOB_APIS];
     struct srv_histogram examples;
     struct srv_times gets; /* latency of REST GET requests answered with OK */
@@ -100,7 +101,7 @@ struct srv_model_metrics {
 
 struct srv_path_metrics { /* counters of one version's directory; guarded by srv_metrics.mu */
     char *path;           /* freed by free() */
-    /* the model's name if the version's assets contain its ML Metadata UUID, else NULL */
+    /* the model's name if the version's assets contain an ML Metadata UUID, otherwise NULL */
     const char *model;
     uint64_t loads_ok, loads_failed, load_us;
     uint64_t warmed[SRV_N_CODES], warm_records[SRV_N_CODES];
@@ -135,7 +136,8 @@ struct srv_metrics {
     /* maps the name of an event to a pointer to its uint64_t counter */
     struct rt_map events;
     struct srv_path_metrics *paths[SRV_MAX_PATHS]; /* unused entries are NULL */
-    /* index in `paths` of the next entry to fill or, if all are used, to replace: the oldest */
+    /* index in `paths` of the next entry to fill; once all entries are used, the oldest entry,
+     * which is replaced next */
     int next_path;
     struct rt_arena *arena;
     struct rt_mutex strangers_mu; /* held only briefly, because network threads acquire it */
@@ -174,8 +176,8 @@ struct rt_bytes;
 /* Returns "REST" or "GRPC", or "" if no I/O loop has that index. */
 const char *srv_metrics_entrypoint(const struct srv_server *server, int io_loop);
 bool srv_metrics_same_entrypoint(const struct srv_server *server, int io_loop, int other);
-/* Returns whether the I/O loop is the first of its entrypoint, because the page sums all loops of
- * an entrypoint. */
+/* Returns whether the I/O loop is the first of its entrypoint, because the page prints one sum
+ * for all loops of an entrypoint. */
 bool srv_metrics_is_first(const struct srv_server *server, int io_loop);
 /* Returns whether TensorFlow Serving counts a request of this API on this I/O loop: over gRPC it
  * counts Predict, Classify and Regress, over REST all requests. */

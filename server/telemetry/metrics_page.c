@@ -1,6 +1,6 @@
-/* The Prometheus text page. Slipway's own metric families come first and have histograms in
- * seconds; those of TensorFlow Serving (metrics_serving.c) follow and have histograms in
- * microseconds. */
+/* Writes the metrics page in Prometheus' text format. Slipway's own metric families come first
+ * and have histograms in seconds; those of TensorFlow Serving (metrics_serving.c) follow and
+ * have histograms in microseconds. */
 #include "server/telemetry/metrics_page.h"
 
 #include <inttypes.h>
@@ -29,7 +29,7 @@ static const char *labels_of(const struct page *p)
     return srv_text_labels(&p->labels, p->out);
 }
 
-/* Writes a histogram whose unit is seconds. */
+/* Writes a histogram of durations in seconds. */
 static void times(struct page *p, const char *name, const struct srv_times *t)
 {
     srv_text_histogram(p->out, name, labels_of(p), &srv_scale_time, 1e-6, t->n,
@@ -283,7 +283,7 @@ static int64_t of_version(const struct figures *f, enum of_version what)
     return 0;
 }
 
-/* Reads the statistics of all versions, in the map's order. NULL: out of memory. */
+/* Reads the statistics of all versions, in the map's order. Returns NULL if memory runs out. */
 static struct figures *figures_of(const struct srv_map *map, int n)
 {
     struct figures *all = calloc((size_t)n + 1, sizeof *all), *f = all;
@@ -340,7 +340,8 @@ static void gauges(struct page *p)
     gauge(p, "slipway_versions_loaded", "Versions that answer.", n_versions);
     struct figures *all = figures_of(p->map, n_versions);
     if (!all)
-        /* without these gauges, the page would claim that there are no versions */
+        /* without a map these gauges are omitted, because the page would otherwise claim that
+         * there are no versions */
         rt_bytes_no_memory(p->out);
     versions(p, "slipway_queue_requests", "Requests that wait for a worker.", all, n_versions,
              QUEUED);

@@ -1,6 +1,6 @@
 /*
- * The page that Prometheus scrapes: the counters of server/metrics, and gauges of the current
- * state.
+ * Writes the page that Prometheus scrapes: the counters of server/metrics, and gauges of the
+ * current state.
  *
  * Threads: any.
  */
@@ -11,8 +11,8 @@
 #include "server/server.h"
 
 /* Writes the page in Prometheus' text format: counters, the states of all versions (from the
- * manager), and queue and memory gauges of the versions in `map`. `map` NULL: these gauges are
- * omitted. */
+ * manager), and queue and memory gauges of the versions in `map`. If `map` is NULL, these gauges
+ * are omitted. */
 void srv_metrics_page(struct srv_server *server, const struct srv_map *map, struct rt_bytes *out);
 
 #endif

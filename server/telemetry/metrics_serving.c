@@ -1,7 +1,7 @@
 /*
- * The metric families of TensorFlow and TensorFlow Serving, with their names, labels and buckets,
- * sorted as tensorflow_model_server prints them. A family without samples has only its TYPE line.
- * There are no HELP lines, and braces are always printed.
+ * Writes the metric families of TensorFlow and TensorFlow Serving, with their names, labels and
+ * buckets, sorted as tensorflow_model_server prints them. A family without samples has only its
+ * TYPE line. There are no HELP lines, and braces are always printed.
  *
  * Two differences are intended: sums and counts are printed with all their digits (TensorFlow
  * Serving prints six, which makes the rate of a large counter wrong), and a line break in a label
@@ -233,7 +233,8 @@ static void batching(struct page *p)
                offsetof(struct srv_thread_cells, batch_rows), &srv_scale_rows, NULL);
     of_threads(p, ":tensorflow:serving:batching_session:queuing_latency",
                offsetof(struct srv_thread_cells, queuing), &srv_scale_queuing,
-               /* always "", whatever the batching parameters are (config/batching.h) */
+               /* the label is always "", whatever the batching parameters are
+                * (config/batching.h) */
                "thread_pool_name");
     count_of_process(p, ":tensorflow:serving:batching_session:wrapped_run_count", n_runs(p));
 }
@@ -286,7 +287,7 @@ static void request_count(struct page *p)
         unknown[c] = requests_of(p, &p->m->unknown, c);
     for (int i = 0; i < SRV_MAX_STRANGERS && p->m->strangers[i].name; i++) {
         const struct srv_stranger *s = &p->m->strangers[i];
-        /* the model was unknown when it was requested, but has been loaded since */
+        /* the model was unknown when it was requested, but has been loaded since then */
         bool is_known = false;
         for (const struct srv_model_metrics *m = p->m->models; m && !is_known; m = m->next)
             is_known = strcmp(m->name, s->name) == 0;

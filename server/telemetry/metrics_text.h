@@ -1,5 +1,5 @@
 /*
- * Writes Prometheus' text format: families, labels, histograms.
+ * Writes families, labels and histograms in Prometheus' text format.
  */
 #ifndef SRV_METRICS_TEXT_H
 #define SRV_METRICS_TEXT_H
@@ -17,8 +17,8 @@ void srv_text_label(struct rt_bytes *out, bool first, const char *key, const cha
 void srv_text_label_int(struct rt_bytes *out, const char *key, int64_t value);
 /* Prepares a buffer for the labels of the next sample. */
 void srv_text_begin_labels(struct rt_bytes *labels);
-/* Returns the labels as text: "" when there are none or they are too long. If memory ran out while
- * they were written, the page `out` fails, too. */
+/* Returns the labels as text: "" if there are no labels or their text is too long. If memory ran
+ * out while they were written, the page `out` fails, too. */
 const char *srv_text_labels(const struct rt_bytes *labels, struct rt_bytes *out);
 /* Writes a histogram. `n` contains the counts of scale->n + 1 buckets. `unit` is one unit of the
  * scale and of the sum, expressed in the page's unit. `labels` is written without braces. */

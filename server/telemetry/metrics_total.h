@@ -10,8 +10,8 @@
 #include <stdint.h>
 
 /* Returns the sum of a counter over all labels as an integer, given a name such as
- * "/tensorflow/serving/request_count" (":tensorflow:serving:request_count" on the page); 0: the
- * page does not contain the counter. */
+ * "/tensorflow/serving/request_count" (":tensorflow:serving:request_count" on the page); returns
+ * 0 if the page does not contain the counter. */
 int64_t srv_metrics_total(struct rt_span page, struct rt_span name);
 
 #endif

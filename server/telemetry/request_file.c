@@ -60,7 +60,8 @@ static void write_name(char *buffer, size_t n, const char *model)
     buffer[i] = '\0';
 }
 
-/* Writes the path up to, but without, its number and suffix. False: the path is too long. */
+/* Writes the path of a new file, except the number and the suffix that follow. Returns false if
+ * the path is too long. */
 static bool write_stem(char *buffer, size_t n, const char *prefix, const char *model)
 {
     char name[NAME] = "", when[32];
@@ -150,7 +151,8 @@ enum rt_status srv_request_file_add(struct srv_request_file *f, struct rt_span r
                                     struct rt_error *err)
 {
     unsigned char header[RT_TFRECORD_HEADER], footer[RT_TFRECORD_FOOTER];
-    union { /* the union casts const away: writev only reads, but iovec has no const pointer */
+    /* The union casts const away, because iovec has no const pointer although writev only reads. */
+    union {
         const void *in;
         void *out;
     } bytes = {.in = record.p};

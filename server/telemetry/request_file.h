@@ -2,7 +2,7 @@
  * One file of a request log. It is created under an unused name and grows by complete records.
  * After a failure it is closed, and no new file is opened for some seconds.
  *
- * Threads: the caller's; the functions do not lock.
+ * Threads: the functions do not lock; the caller must.
  */
 #ifndef SRV_REQUEST_FILE_H
 #define SRV_REQUEST_FILE_H
@@ -14,8 +14,8 @@
 #include "runtime/base/status.h"
 
 struct srv_request_file {
-    int fd;       /* -1: the file is closed */
-    int64_t size; /* size of the file: bytes of the complete records */
+    int fd;       /* descriptor of the file; -1: the file is closed */
+    int64_t size; /* size of the file, which is the size of its complete records */
     int64_t opened_ns, not_before_ns;
     unsigned n_opened;
     char path[512];

@@ -23,18 +23,18 @@ struct srv_model_log {
     /* The three members below are guarded by all->mu. */
     double rate;
     char *prefix;        /* prefix of the file names; NULL: logging is off */
-    uint64_t generation; /* number of times that the prefix has changed */
-    /* The members below belong to the writing thread. */
+    uint64_t generation; /* number of times that `prefix` has changed */
+    /* The members below belong to the thread that writes the files. */
     struct srv_request_file file;
     uint64_t file_generation; /* the value of `generation` when the current file was opened */
-    bool outage_logged;       /* the log reports an outage, but not its end yet */
+    bool outage_logged;       /* whether the log has reported an outage, but not yet its end */
     int64_t outage_logged_ns;
 };
 
 struct record {
     struct record *next;
     struct srv_model_log *log;
-    uint64_t generation; /* the log's generation when the record was queued */
+    uint64_t generation; /* value of the log's `generation` when the record was queued */
     char *bytes;
     size_t n;
 };
@@ -45,9 +45,9 @@ struct srv_request_log {
     pthread_t thread;
     struct rt_mutex mu;
     struct rt_cond wake;
-    struct srv_model_log *models; /* mu guards this member and all below */
+    struct srv_model_log *models; /* mu guards this member and all members below */
     struct record *first, **end;
-    /* bytes of all records that are not written yet, including those that are being written */
+    /* total size of all records that are not written yet, including those being written */
     size_t queued;
     bool stopping;
 };
@@ -71,7 +71,7 @@ bool srv_request_log_wants(const struct srv_job *job)
     const struct srv_model_log *log = job->version->log;
     uint64_t threshold = log ? atomic_load_explicit(&log->threshold, memory_order_relaxed) : 0;
 
-    /* The job's arrival time and address serve as a random seed. */
+    /* The job's arrival time and its address serve as a random seed. */
     return threshold &&
            srv_request_log_samples(threshold, (uint64_t)job->received_ns * 0x9e3779b97f4a7c15u +
                                                   (uintptr_t)job);
@@ -142,7 +142,7 @@ static void count(const struct srv_model_log *log, enum rt_status code)
         srv_metrics_logged(log->all->metrics, log->model, code);
 }
 
-/* Reserves n bytes of the queue. False: the queue has no n bytes left. */
+/* Reserves n bytes of the queue. Returns false if fewer than n bytes are left. */
 static bool reserve(struct srv_request_log *l, size_t n)
 {
     rt_mutex_lock(&l->mu);
@@ -300,7 +300,8 @@ static int64_t end_files(struct srv_request_log *l)
     int64_t now = rt_now_ns(), next = RT_NEVER;
 
     rt_mutex_lock(&l->mu);
-    struct srv_model_log *log = l->models; /* new logs are inserted before this first one */
+    /* New logs are inserted before the log that is the first one now. */
+    struct srv_model_log *log = l->models;
     rt_mutex_unlock(&l->mu);
     for (; log; log = log->next) {
         if (!srv_request_file_is_open(&log->file))
@@ -377,8 +378,8 @@ struct srv_model_log *srv_request_log_model(struct srv_request_log *l, const cha
     return log;
 }
 
-/* Returns the configuration if it enables a supported log. NULL: the model's requests are not
- * logged. */
+/* Returns the configuration if it enables a supported log. Returns NULL if the model's requests
+ * are not logged. */
 static const struct srv_logging_config *usable(const char *model,
                                                const struct srv_logging_config *wanted)
 {
@@ -410,7 +411,7 @@ static void configure_locked(struct srv_request_log *l, struct srv_model_log *lo
         log->prefix = c ? strdup(c->filename_prefix) : NULL;
         log->generation++;
     }
-    (void)l; /* `l` is used only by RT_REQUIRES */
+    (void)l; /* RT_REQUIRES uses `l` only in analysis by the compiler */
     log->rate = c ? c->sampling_rate : 0;
     atomic_store_explicit(&log->threshold,
                           c && log->prefix ? srv_request_log_threshold(log->rate) : 0,

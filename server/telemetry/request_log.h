@@ -1,7 +1,7 @@
 /*
- * Request logs. For a model whose config has a logging_config, a sample of the answered requests is
- * written with their responses, as PredictionLogs in TFRecord files. After renaming, such a file
- * serves as a golden or a warm-up file, and `slipway bench --replay` replays it.
+ * Writes request logs. For a model whose config has a logging_config, a sample of the answered
+ * requests is written with their responses, as PredictionLogs in TFRecord files. After renaming,
+ * such a file serves as a golden or a warm-up file, and `slipway bench --replay` replays it.
  *
  * Files are called PREFIX-TIME-PID-N.tfrecord, where PREFIX is the collector's filename_prefix, or
  * PREFIX/MODEL when filename_prefix is a directory. A new file is begun when the current one is
@@ -22,30 +22,33 @@ struct srv_request_log; /* the logs of all models */
 struct srv_model_log;   /* the log of one model; valid as long as its srv_request_log */
 
 struct srv_request_log_limits {
-    size_t queue_bytes;          /* limit of the bytes of records that wait to be written */
-    int64_t file_bytes, file_ns; /* size and age at which a file is closed and a new one begun */
+    size_t queue_bytes; /* maximum total size of the records that wait to be written */
+    /* Size and age at which a file is closed and a new one is created. */
+    int64_t file_bytes, file_ns;
 };
 
-/* Creates the logs and starts their thread. NULL: out of memory or threads. `metrics` may be
- * NULL. */
+/* Creates the logs and starts their thread. Returns NULL if memory or threads run out. `metrics`
+ * may be NULL. */
 struct srv_request_log *srv_request_log_new(const struct srv_request_log_limits *limits,
                                             struct srv_metrics *metrics);
 /* Writes all queued records and frees the log. NULL is allowed. */
 void srv_request_log_free(struct srv_request_log *l);
 
-/* Returns the model's log, which is off until it is configured. NULL: out of memory. Any thread. */
+/* Returns the log of a model. The log is off until it is configured. Returns NULL if memory runs
+ * out. May be called on any thread. */
 struct srv_model_log *srv_request_log_model(struct srv_request_log *l, const char *model);
-/* Installs the logging configurations in `config`; the logs of models that `config` does not name
- * are switched off. `l` may be NULL. Any thread. */
+/* Installs the logging configurations in `config`; the logs of models that `config` does not
+ * name are switched off. `l` may be NULL. May be called on any thread. */
 void srv_request_log_configure(struct srv_request_log *l, const struct srv_config *config);
 
 /* Returns whether an answered request is to be logged. The call is cheap for models without a
  * log. */
 bool srv_request_log_wants(const struct srv_job *job);
 /* Logs a request with its response, which is as in srv_inference_write. Call it after finish and
- * before clear. Any thread. */
+ * before clear. May be called on any thread. */
 void srv_request_log_add(const struct srv_inference *inf, struct rt_span response);
-/* Like srv_request_log_add, for callers that have not serialized the API's response message. */
+/* Like srv_request_log_add, for callers that have not serialized the response message of the
+ * API. */
 void srv_request_log_write_and_add(const struct srv_inference *inf);
 
 /* Converts a sampling rate to a threshold in units of 2^-32: about threshold / 2^32 of the requests
