@@ -178,7 +178,7 @@ static enum rt_status listen_rest(struct srv_server *s, int *port, struct rt_err
     } else {
         struct rt_error ignored = {0};
         st = srv_rest_listen(s->rest, "::", (int)o->rest_api_port, port, &ignored);
-        if (st) /* an error here is not fatal, because the machine may have no IPv6 */
+        if (st) /* the machine may have no IPv6, so IPv4 alone is tried */
             st = srv_rest_listen(s->rest, "0.0.0.0", (int)o->rest_api_port, port, err);
     }
     if (!st)
@@ -423,7 +423,7 @@ static void stop_parts(struct srv_server *s)
 static int start_failed(enum rt_status st, const struct rt_error *err)
 {
     printf("Failed to start server. Error: %s: %s\n", rt_status_name(st), rt_error_text(err));
-    exit_now(EXIT_START_FAILED); /* loads may still be running at this time */
+    exit_now(EXIT_START_FAILED); /* end without cleaning up, because loads may still be running */
     return EXIT_START_FAILED;
 }
 

@@ -461,7 +461,7 @@ void srv_core_done(struct srv_core *c, const struct srv_core_batch *batch, int64
 bool srv_core_begin_inline(struct srv_core *c, struct srv_core_bucket *b, struct srv_core_job *j,
                            int n_workers, int64_t max_ns, struct srv_core_batch *out)
 {
-    /* Fewer runs are not enough, because the first runs of a shape do not represent its cost. */
+    /* minimum number of measured runs; the first runs of a shape do not represent its cost */
     enum { ENOUGH_RUNS = 3 };
     struct srv_core_model_queue *l = b->model_queue;
 

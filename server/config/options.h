@@ -51,7 +51,7 @@ struct srv_options {
     const char *models; /* directory given by --models; every sub-directory is a model */
     /* where reload requests are accepted, and the file that contains their token */
     const char *admin_address, *admin_socket, *admin_token_file;
-    const char *model_root; /* directory below which reloaded models must be; "": anywhere */
+    const char *model_root; /* directory that must contain reloaded models; "": any directory */
     bool enable_grpc_reflection;
     const char *bind_address; /* default when called as slipway serve: 127.0.0.1 */
     int64_t max_body_bytes;   /* default: 256 MiB */

@@ -230,7 +230,7 @@ static enum rt_status read_platforms(struct srv_options *o, struct rt_arena *are
     for (size_t i = 0; i < map->n_platform_configs; i++) {
         const char *name = map->platform_configs[i]->key;
         if (strcmp(name, "tensorflow") == 0)
-            /* The last of several entries takes precedence. */
+            /* the last of several entries for "tensorflow" takes precedence */
             tensorflow = map->platform_configs[i]->value;
         else
             RT_LOG(RT_LOG_WARNING,

@@ -10,7 +10,7 @@ enum {
     TENSOR_FACTOR = 2,
     /* Messages and tensors up to this size are decoded on the I/O loop thread. Larger ones are
      * decoded by a worker, because decoding them takes longer than handing the call to a worker
-     * and back. A message of 41 bytes may describe a tensor of 256 MiB.. */
+     * and back. A message of 41 bytes may describe a tensor of 256 MiB. */
     HERE_BYTES = 256 << 10,
 };
 

@@ -107,8 +107,8 @@ static size_t take_ready(struct srv_rest_conn *c, char *p, size_t capacity)
     return n;
 }
 
-/* Passes n bytes of l->raw through the stream. Returns the number of output bytes at p; Returns
- * -1 if memory runs out. */
+/* Passes n bytes of l->raw through the stream. Returns the number of output bytes at p,
+ * or -1 if memory runs out. */
 static ssize_t feed(struct srv_rest_loop *l, struct srv_rest_conn *c, size_t n, char *p,
                     size_t capacity)
 {

@@ -201,7 +201,7 @@ static bool check_number(struct check *c)
  * nesting, which cannot exceed the length of the text. */
 struct nest {
     uint64_t few[8], *bits;
-    size_t depth, capacity; /* depth and capacity are in bits */
+    size_t depth, capacity; /* depth and capacity are numbers of bits */
 };
 
 static bool nest_push(struct nest *n, bool object)

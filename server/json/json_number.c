@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* 128-bit integers are an extension of GCC and Clang. A comment beside each value bounds it,
- * which shows that it fits. */
+/* 128-bit integers are an extension of GCC and Clang. The comment beside each
+ * value gives its bound, which shows that the value fits into 128 bits. */
 __extension__ typedef unsigned __int128 wide;
 
 static const double exact_ten[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,

@@ -15,8 +15,8 @@
 #include "server/batching/job.h"
 
 enum {
-    SRV_N_TIMES = 34, /* number of bounds of srv_scale_time */
-    SRV_N_SIZES = 15, /* number of bounds of srv_scale_rows */
+    SRV_N_TIMES = 34, /* number of buckets of the scale srv_scale_time */
+    SRV_N_SIZES = 15, /* number of buckets of the scale srv_scale_rows */
     SRV_N_CODES = 17,
     SRV_MAX_BUCKETS = 53,
     /* maximum number of batch sizes that have their own padding histogram */

@@ -411,7 +411,7 @@ static void configure_locked(struct srv_request_log *l, struct srv_model_log *lo
         log->prefix = c ? strdup(c->filename_prefix) : NULL;
         log->generation++;
     }
-    (void)l; /* RT_REQUIRES uses `l` only in analysis by the compiler */
+    (void)l; /* only the annotation RT_REQUIRES uses `l` */
     log->rate = c ? c->sampling_rate : 0;
     atomic_store_explicit(&log->threshold,
                           c && log->prefix ? srv_request_log_threshold(log->rate) : 0,

@@ -20,7 +20,7 @@ bool srv_state_may_become(enum srv_state from, enum srv_state to);
 struct srv_version_view {
     int64_t version;
     enum srv_state state;
-    bool wanted; /* wanted by the model's version policy */
+    bool wanted; /* whether the model's version policy wants the version */
     /* whether a version in the state START may be loaded: its files must be stable, and no pause
      * before a retry may be running */
     bool may_load;
