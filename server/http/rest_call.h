@@ -96,7 +96,7 @@ enum MHD_Result srv_rest_refuse_now(struct srv_rest_call *req);
 
 /* The may_grow callback of a request's `out`. `arg` is the srv_rest_request. */
 bool srv_rest_may_grow(void *arg, size_t capacity, size_t wanted);
-/* Returns all bytes that srv_rest_charge has charged to the budget. */
+/* Releases all bytes that srv_rest_charge has charged to the budget. */
 void srv_rest_discharge(struct srv_rest_request *r);
 /* Sets a response whose HTTP status differs from that of `code`. */
 void srv_rest_refuse(struct srv_rest_call *req, enum rt_status code, int http);

@@ -107,7 +107,8 @@ bool srv_rest_ready(struct srv_rest_request *r);
 bool srv_rest_metrics(struct srv_rest_request *r);
 bool srv_rest_examples(struct srv_rest_request *r); /* classify and regress */
 
-/* Write the contents of a GetModelMetadata or GetModelStatus response in protobuf's JSON format. */
+/* These functions write the contents of a GetModelMetadata or GetModelStatus response in protobuf's
+ * JSON format. */
 void srv_rest_write_metadata(struct rt_bytes *out, const char *model, int64_t version,
                              const struct rt_meta_graph *graph);
 struct srv_version_status;
