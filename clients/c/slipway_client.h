@@ -117,7 +117,7 @@ struct slipway_options {
     const char *server_name;  /* name in the server's certificate; NULL: that in the address */
     const char *token;        /* bearer token of each call, or NULL */
     size_t max_message_bytes; /* maximum size of a response, and of its tensors; 0: 2 GiB - 1 */
-    bool own_connection;      /* share no connection with other clients */
+    bool own_connection;      /* whether the client shares no connection with other clients */
 };
 
 /*
@@ -164,7 +164,7 @@ enum slipway_code slipway_predict(struct slipway_client *c, const struct slipway
                                   const struct slipway_tensor *inputs, int n_inputs,
                                   const struct slipway_call *call, struct slipway_answer **out,
                                   struct slipway_error *err);
-void slipway_answer_free(struct slipway_answer *a); /* NULL is fine */
+void slipway_answer_free(struct slipway_answer *a); /* the argument may be NULL */
 /* Returns the output with this name, or NULL if `a` has no such output. */
 const struct slipway_tensor *slipway_output(const struct slipway_answer *a, const char *name);
 
@@ -196,7 +196,7 @@ struct slipway_status {
 enum slipway_code slipway_status(struct slipway_client *c, const struct slipway_model *model,
                                  const struct slipway_call *call, struct slipway_status **out,
                                  struct slipway_error *err);
-void slipway_status_free(struct slipway_status *s); /* NULL is fine */
+void slipway_status_free(struct slipway_status *s); /* the argument may be NULL */
 
 /* ---- metadata ---- */
 
@@ -222,7 +222,7 @@ struct slipway_metadata {
 enum slipway_code slipway_metadata(struct slipway_client *c, const struct slipway_model *model,
                                    const struct slipway_call *call, struct slipway_metadata **out,
                                    struct slipway_error *err);
-void slipway_metadata_free(struct slipway_metadata *m); /* NULL is fine */
+void slipway_metadata_free(struct slipway_metadata *m); /* the argument may be NULL */
 
 /* ---- reload ---- */
 

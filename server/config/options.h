@@ -80,7 +80,7 @@ struct srv_options {
     int64_t max_connections;
     int64_t request_read_timeout_ms; /* time within which a complete request must arrive */
     const char *rest_tls_cert_file, *rest_tls_key_file, *rest_tls_client_ca_file; /* PEM files */
-    bool rest_api_enable_compression; /* compress responses for clients that accept gzip */
+    bool rest_api_enable_compression; /* whether to compress responses if the client accepts gzip */
     int64_t num_model_warmup_threads;
     int64_t request_log_file_bytes, request_log_file_ms;
     /* tolerance for comparing the responses of golden requests, for versions without a tolerance
@@ -93,7 +93,7 @@ struct srv_options {
     bool log_device_placement;
     bool access_log;
     const char *log_format; /* "text" or "json" */
-    int64_t log_level;      /* from 0 (errors) to 3 (debug) */
+    int64_t log_level;      /* log level, from 0 (errors) to 3 (debug) */
     bool strict_flags;
     const char *version_transition; /* "availability_preserving" or "resource_preserving" */
 

@@ -75,7 +75,7 @@ static void count(struct srv_h2_frames *f, uint32_t n)
     f->unpaid = 0;
 }
 
-/* Called at the end of a frame's payload. */
+/* Handles the end of a frame's payload. */
 static void end_data(struct srv_h2_frames *f)
 {
     if (f->data_stream && f->data_ends)
@@ -141,7 +141,7 @@ static enum srv_h2_verdict take_continuation(struct srv_h2_frames *f)
     return spend(f, cost) ? SRV_H2_GOES_ON : SRV_H2_FLOOD;
 }
 
-/* Called when the header of a frame is complete. */
+/* Handles a frame whose header is complete. */
 static enum srv_h2_verdict take_frame(struct srv_h2_frames *f)
 {
     const uint8_t *p = f->frame;

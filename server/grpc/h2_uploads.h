@@ -19,7 +19,7 @@ enum { SRV_H2_MOST_UPLOADS = 1 << 14 };
 
 struct srv_h2_upload {
     uint64_t bytes;
-    uint32_t stream; /* 0: the slot is free */
+    uint32_t stream; /* number of the stream; 0: the slot is free */
 };
 
 /* The streams with incomplete bodies on a connection. An all-zero struct has no streams. */

@@ -31,7 +31,7 @@ enum srv_target {
 struct srv_route {
     enum srv_target target;
     enum srv_api api;
-    struct srv_model_spec spec; /* its spans point into the arena, or into the URI */
+    struct srv_model_spec spec; /* the spans in `spec` point into the arena or the URI */
 };
 
 /*

@@ -39,7 +39,7 @@ struct srv_session_response {
     struct srv_model_echo echo;
     int n;
     const char *const *names;
-    const struct rt_tensor *const *tensors; /* one tensor per name */
+    const struct rt_tensor *const *tensors; /* one fetched tensor per name in `names` */
     const struct rt_trace *trace;           /* NULL: the response has no RunMetadata */
     /* the budget to which the response is charged; NULL: no budget */
     struct srv_growth *growth;

@@ -210,7 +210,7 @@ void srv_put_float(struct rt_bytes *out, uint32_t number, float v)
     if (!bits)
         return;
     p = srv_write_tag(p, number, SRV_FIXED32);
-    memcpy(p, &bits, sizeof bits); /* little-endian, like all supported machines */
+    memcpy(p, &bits, sizeof bits); /* the wire and all supported machines are little-endian */
     rt_bytes_add(out, buffer, (size_t)(p - buffer) + sizeof bits);
 }
 
