@@ -12,7 +12,7 @@ strip -o "$root/usr/bin/slipway" "$binary"
 ln -s slipway "$root/usr/bin/tensorflow_model_server"
 ln -s slipway "$root/usr/bin/tf_serving_entrypoint.sh"
 
-# ldd prints "name => path (address)", or "path (address)" for the loader.
+# ldd prints "name => path (address)" for a library, or "path (address)" for the loader.
 ldd "$binary" | sed -n 's/^[[:space:]]*\(.* => \)\?\(\/[^ ]*\) (0x.*/\2/p' | while read -r library; do
     folder=$(dirname "$library")
     install -D -m 755 "$(readlink -f "$library")" "$root/usr/${folder#/usr}/${library##*/}"

@@ -79,7 +79,7 @@ def write_checkpoint(prefix, values):
         data += packed
     table = b""
     handles = []
-    for content in (entries, []):  # writes the data block, then the empty metaindex block
+    for content in (entries, []):  # writes the data block, which holds the entries, then the empty metaindex block
         body, stored = block(content)
         handles.append(varint(len(table)) + varint(len(body)))
         table += stored

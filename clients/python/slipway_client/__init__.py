@@ -27,7 +27,7 @@ __version__ = '0.2.0'
 
 
 def __getattr__(name: str) -> Any:
-    if name == 'GrpcClient':  # GrpcClient is imported only on demand, because it needs grpcio and numpy
+    if name == 'GrpcClient':  # GrpcClient is imported only when it is used, because it needs grpcio and numpy
         from . import _grpc
         return _grpc.GrpcClient
     raise AttributeError(f'module {__name__!r} has no attribute {name!r}')

@@ -136,7 +136,8 @@ class GrpcClient:
         try:
             answer = self._call(_PREDICTION + 'Predict', request, timeout)
         except Error:
-            self._signatures.pop((model, version, label), None)  # The next version may have another signature.
+            # The next version of the model may have another signature.
+            self._signatures.pop((model, version, label), None)
             raise
         found, spec = self._understand(messages.read_predict, answer)
         return Prediction(found, *spec)

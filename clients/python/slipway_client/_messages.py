@@ -14,8 +14,8 @@ Bytes = Union[bytes, memoryview]
 _NUMPY = {1: 'float32', 2: 'float64', 3: 'int32', 4: 'uint8', 5: 'int16', 6: 'int8', 8: 'complex64', 9: 'int64', 10: 'bool',
           17: 'uint16', 18: 'complex128', 19: 'float16', 22: 'uint32', 23: 'uint64'}
 _DTYPE = {np.dtype(name): number for number, name in _NUMPY.items()}
-# TensorProto's value fields by dtype number. Types in _FIXED are packed little-endian numbers, types in _VARINTS are
-# varints.
+# TensorProto's value fields by dtype number. Values of the types in _FIXED are packed little-endian numbers, values of
+# the types in _VARINTS are varints.
 _FIXED = {1: (5, '<f4'), 2: (6, '<f8'), 8: (9, '<c8'), 18: (12, '<c16')}
 _VARINTS = {3: 7, 4: 7, 5: 7, 6: 7, 17: 7, 9: 10, 10: 11, 14: 13, 19: 13, 22: 16, 23: 17}
 _MAX_BYTES = 1 << 33
@@ -61,7 +61,7 @@ def check_array(array: np.ndarray) -> None:
 
 
 def write_tensor(array: np.ndarray, dtype: Optional[str] = None) -> bytes:
-    """Returns a serialized TensorProto. `dtype` matters only for bfloat16, which numpy does not have."""
+    """Returns a serialized TensorProto. `dtype` is needed only for bfloat16, which numpy does not have."""
     shape = b''.join(wire.data(2, wire.integer(1, size)) for size in array.shape)
     if array.dtype.kind in 'OSU':
         strings = [s.encode() if isinstance(s, str) else bytes(s) for s in array.reshape(-1).tolist()]
@@ -131,7 +131,7 @@ def read_tensor(message: Bytes) -> np.ndarray:
         field = _VARINTS[dtype]
         values = [_varints(kind, value, data) for n, kind, value, data in found if n == field]
         flat = np.concatenate([np.empty(0, np.uint64), *values]).astype(native)
-    if len(flat) < count:  # elements without a value are equal to the last value
+    if len(flat) < count:  # elements without a value repeat the last value that is given
         flat = np.concatenate([flat, np.full(count - len(flat), flat[-1] if len(flat) else 0, flat.dtype)])
     if len(flat) != count:
         raise ValueError(f'{len(flat)} values in a tensor of shape {shape}')
@@ -270,7 +270,7 @@ def read_metadata(message: Bytes) -> Metadata:
     name, version, _ = read_spec(wire.first_data(message, 1))
     signatures = {}
     for key, packed in map(_entry, _all(message, 2)):
-        if key == 'signature_def':  # the metadata's value is an Any that holds a SignatureDefMap
+        if key == 'signature_def':  # the map's value is an Any that holds a SignatureDefMap
             for alias, definition in map(_entry, _all(wire.first_data(packed, 2), 1)):
                 method = wire.text(wire.first_data(definition, 3))
                 signatures[alias] = Signature(method, _infos(definition, 1), _infos(definition, 2))

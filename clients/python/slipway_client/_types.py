@@ -18,9 +18,9 @@ STATES = {0: 'UNKNOWN', 10: 'START', 20: 'LOADING', 30: 'AVAILABLE', 40: 'UNLOAD
 
 
 class Error(Exception):
-    """The reason why a call has no response. `code` is the name of a gRPC status code ('NOT_FOUND'), `message` the
-    server's message. Over REST, `http_status` and `retry_after` (the seconds of that header, as the server wrote
-    them) are set."""
+    """The reason why a call has no response. `code` is the name of a gRPC status code ('NOT_FOUND'), `message` is the
+    server's message. Over REST, `http_status` is set too, and `retry_after` holds the Retry-After header as the
+    server sent it."""
 
     def __init__(self, code: str, message: str, http_status: Optional[int] = None, retry_after: Optional[str] = None):
         super().__init__(f'{code}: {message}')
@@ -38,7 +38,7 @@ class InputError(Error, ValueError):
 class VersionStatus:
     version: int
     state: str  # 'AVAILABLE'
-    code: str  # 'OK', or the reason why the version is not being served
+    code: str  # 'OK', or the code of the error because of which the version is not served
     message: str
 
 
