@@ -13,24 +13,25 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CORES = len(os.sched_getaffinity(0))
 ONE_RUN_S = 1200  # time limit of a single test program
-FUZZ_TOTAL_S = 150  # time for all fuzz targets of `./run test` together, per core
-FAULT_S = 200  # time for a sample of `./run fault` over all its phases
+FUZZ_TOTAL_S = 150  # total time for all fuzz targets of `./run test`, per core
+FAULT_S = 200  # total time for a sample of `./run fault` over all its phases
 SOAK_S = 30
 FUZZ_OPS_S = 60
-FUZZ_OPS_CASES = 40000  # limit on the number of cases of seed 1, so that a faster machine does not find more
-BOUNDS_S = 40  # time limit of bounds.py; its cases take some 10 s on a quiet machine
+# Limit on the number of cases with seed 1, so that the same cases run on machines of different speeds.
+FUZZ_OPS_CASES = 40000
+BOUNDS_S = 40  # time limit of bounds.py, whose cases take some 10 s on a quiet machine
 NOT_RUN = 77  # exit status of a program that cannot run on this machine
 START = time.monotonic()
-# End-to-end tests mostly wait (test_grpc_stall.py: 113 s with 15 s of CPU time), so more files run at a time than there
-# are cores. Under sanitizers they need more CPU time, and a test could miss its time limit, so no more files run than
-# there are cores. The files that took longest when they were measured start first, so that no long file runs alone at
-# the end.
+# End-to-end tests mostly wait (test_grpc_stall.py: 113 s with 15 s of CPU time), so the number of files that run at a
+# time exceeds the number of cores. Under sanitizers they need more CPU time, and a test could miss its time limit, so
+# the number does not exceed the number of cores. The files that took longest when they were measured start first, so
+# that no long file runs alone at the end.
 FILES_AT_A_TIME = 2 * CORES
 LONGEST = ("test_grpc_stall.py", "test_costly_loads.py", "test_life.py", "test_bad_trees.py", "test_grpc_services.py",
            "test_limits.py", "test_stress.py", "test_config.py", "test_grpc_frames.py", "test_rest_transport.py",
            "test_batching.py", "test_haproxy.py")
-# Files that test outputs of the runtime, which run both specialised and node by node. The other files test transports,
-# configuration and the life cycle of versions, which are the same in both modes.
+# Files that test outputs of the runtime, which the tests run both specialised and node by node. The other files test
+# transports, configuration and the life cycle of versions, which are the same in both modes.
 RUNTIME_FILES = ("test_batching.py", "test_clients.py", "test_costly_loads.py", "test_examples.py", "test_inference.py",
                  "test_models.py", "test_request_log.py", "test_rest_reference.py", "test_state.py",
                  "test_state_limit.py", "test_stress.py", "test_warmup.py")
@@ -84,7 +85,7 @@ def run(command, env=None, timeout=ONE_RUN_S, cwd=ROOT):
 
 
 def build(tally, preset, target="all"):
-    """Returns whether the build succeeded. A build that fails counts as one failed test."""
+    """A build that fails counts as one failed test; returns whether the build succeeded."""
     say(f"build {preset}")
     folder = os.path.join(ROOT, "build", preset)
     status, output = 0, ""
@@ -241,7 +242,7 @@ def ops(tally, preset, programs):
 
 
 def find_tests(name):
-    """Returns the tests that a NAME of `./run test NAME` stands for, as (kind, unit program or fuzz target or
+    """Returns the tests that a NAME of `./run test NAME` selects, as (kind, unit program or fuzz target or
     arguments)."""
     found, unit_folder, e2e_folder = [], os.path.join(ROOT, "tests", "unit"), os.path.join(ROOT, "tests", "e2e")
     for _, _, files in os.walk(unit_folder):

@@ -4,7 +4,7 @@ alternated runs.
 
 front   half_plus_two Predict on one core, with the load on another, compared with minimal echo servers of libmicrohttpd
         and gRPC, with 1, 16 and 256 connections. Needs wrk and h2load (Debian: wrk, nghttp2-client).
-triton  the same, compared with Triton's own front ends (starts tests/bench/triton/start.sh).
+triton  as `front`, but compared with Triton's own front ends (starts tests/bench/triton/start.sh).
 start   the time from process start to the first correct response of half_plus_two.
 load    --model DIR (resnet50 of the engines' models): the time from a version that is judged complete and stable to
         AVAILABLE, and to compiled plans; resident memory against the packed weights, with Winograd and without.
@@ -153,7 +153,7 @@ def start(args):
     times = []
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(os.path.join(ROOT, "models/half_plus_two"), os.path.join(folder, "half_plus_two"))
-        time.sleep(3.2)  # The server loads a version only once its newest file is three seconds old.
+        time.sleep(3.2)  # The server loads a version only when its newest file is at least three seconds old.
         for _ in range(args.rounds * 3):
             begin = time.monotonic()
             process = subprocess.Popen([SLIPWAY, "serve", "--port=18700", "--rest_api_port=18701", f"--models={folder}"],
@@ -177,7 +177,8 @@ def resident(pid):
 
 
 def swap(args):
-    """Sends constant load while new versions appear. Once each is served, its predecessor is removed."""
+    """Sends requests at a constant rate while new versions appear. Once each new version is served, its predecessor is
+    removed."""
     source = os.path.abspath(args.model)
     with tempfile.TemporaryDirectory(dir=args.work) as folder:
         base = os.path.join(folder, "m")

@@ -2,10 +2,10 @@
 """Compares Slipway with TensorFlow, ONNX Runtime and OpenVINO on the benchmark models (./run bench engines).
 
 All engines are measured in turn, round after round, in one run: each in a process of its own, pinned to the same
-cores, with the same inputs and the same number of threads, every call made in-process on tensors in memory. A
+cores, with the same inputs and the same number of threads, and every call is made in-process on tensors in memory. A
 round's figure is the median of its calls, an engine's figure the median of its rounds. Printed are the milliseconds
-of a call, the ratio of the best peer's time to Slipway's, the ratio that the project aims for, and Slipway's
-GFLOP/s beside the core's peak, which is measured in every round too.
+of a call, the ratio of the best peer's time to Slipway's, the ratio that the project aims for, and Slipway's GFLOP/s
+beside the core's peak, which is measured in every round too.
 
 --clock cpu measures the CPU time of the process per call instead: for a machine that other programs use too (one
 thread only). A peer that is not installed, or that fails on a model, is shown as '-'.
@@ -23,7 +23,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 HERE = ROOT / "tests/bench"
 PEERS = ("tf", "ort", "ov")
 IMAGES, SMALL = (1, 8), (1, 8, 32)
-# name: (batch sizes, GFLOP per row, target ratio of the best peer's time to Slipway's)
+# Maps a model's name to (batch sizes, GFLOP per row, target ratio of the best peer's time to Slipway's).
 MODELS = {"resnet50": (IMAGES, 8.2, 1.15), "mobilenetv2": (IMAGES, 0.6, 1), "vgg19": (IMAGES, 39, 2),
           "efficientnetb0": (IMAGES, 0.8, 1), "inceptionv3": (IMAGES, 11.4, 1.15), "densenet121": (IMAGES, 5.7, 1),
           "bert": (IMAGES, 22.4, 1), "lstm": (SMALL, 0.12, 1), "widedeep": (SMALL, 0.003, 1), "tiny": (SMALL, 3e-7, 1.2)}
@@ -34,7 +34,8 @@ def wanted(model, batch):
 
 
 class Process:
-    """An engine in a process that responds to each line with a line. The process is restarted when it has died."""
+    """An engine that runs in a process of its own, which answers each line of input with a line of output. A process
+    that has died is restarted."""
     question = staticmethod(json.dumps)
 
     def __init__(self, args, command):
@@ -74,7 +75,7 @@ class Process:
 
 
 class Slipway(Process):
-    """`slipway run --on_line`, each of whose input lines is just a number of milliseconds."""
+    """`slipway run --on_line`, which measures for a number of milliseconds that each input line gives."""
 
     @staticmethod
     def question(q):

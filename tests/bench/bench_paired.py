@@ -80,7 +80,8 @@ def front(args):
 
 
 class Model:
-    """A `slipway run --bench` process that measures once for each line that it is sent; the model stays loaded."""
+    """A `slipway run --bench` process that makes one measurement for each line that it is sent; the model stays
+    loaded."""
 
     def __init__(self, binary, directory, batch):
         self.process = subprocess.Popen(
@@ -105,7 +106,7 @@ def measure_fresh(binary, directory, batch, seconds):
     same, so they could favour one build in all pairs."""
     one = Model(binary, directory, batch)
     try:
-        one.measure(1)  # compiles the model and fills the caches
+        one.measure(1)  # a first run, which compiles the model and fills the caches, is not counted
         return one.measure(seconds)
     finally:
         one.close()

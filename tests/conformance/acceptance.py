@@ -27,11 +27,12 @@ import spec as spec_module
 from run import Refusal
 from spec import Case, Const, Graph, np
 
-SCANNED = 40  # number of cases of a specification from which seeds are chosen
-SEEDS_OF_GRAPHS = 4  # cases with a graph of their own get this many times as many seeds, because their graphs differ
-GRAPHS_PER_SESSION = 20  # a session holds a limited number of plans, and one graph has up to eleven
+SCANNED = 40  # seeds are chosen from this number of cases of each specification
+# For cases that have a graph of their own, the number of seeds is multiplied by this, because the graphs differ.
+SEEDS_OF_GRAPHS = 4
+GRAPHS_PER_SESSION = 20  # a session holds a limited number of plans, and one graph may need eleven
 TIME_LIMIT_S = 20
-MEMORY = 1 << 30  # bytes that a process may use beyond its size at start-up
+MEMORY = 1 << 30  # number of bytes that a process may use in addition to its size at start-up
 DIED = "ended the process"
 
 
@@ -58,7 +59,7 @@ def replaced(x, at, value):
 
 
 def mutations(x):
-    """Yields the replacements for the input x, as (a description, an array)."""
+    """Yields the replacements for the input x, each as (description, array)."""
     x = value_of(x)
     if x.size <= 2:
         for shape in ((), (1,), (0,), (1, 1), (2,), (0, 0)):
@@ -122,7 +123,7 @@ def x_dtype(x):
 
 
 def mutants(case):
-    """Yields (a description, the case with the replacement fed, the case with it as a constant or None)."""
+    """Yields (description, the case with the replacement fed, the case with the replacement as a constant or None)."""
     for at, part, x in places(case):
         for name, value in mutations(x):
             where = f"input {at}" + ("" if part is None else f"[{part}]")
@@ -188,7 +189,7 @@ class Runner(run.Runner):
 
 
 def child_runs(tf, cases, first, pipe):
-    """Returns the results of one case after the other, and dies if TensorFlow dies."""
+    """Child process: returns the results of one case after the other, and dies if TensorFlow dies."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     limit_own_memory()
     null = os.open(os.devnull, os.O_WRONLY)
@@ -200,7 +201,8 @@ def child_runs(tf, cases, first, pipe):
             try:
                 built.append(run.build_case(tf, cases[i], i))
             except (ValueError, TypeError, OverflowError, tf.errors.OpError):
-                built.append(None)  # The graph builder refused the case, which reveals nothing about the kernel.
+                # TensorFlow's graph builder refused the case, which reveals nothing about the kernel.
+                built.append(None)
         with tf.compat.v1.Session(graph=graph, config=session_config(tf)) as session:
             for b in built:
                 try:
@@ -298,7 +300,7 @@ def verdict(answer):
 
 
 def disagreement(theirs, ours):
-    """Returns a description of the disagreement, or None."""
+    """Returns a description of how Slipway's and TensorFlow's results disagree, or None if they agree."""
     if isinstance(ours, Refusal) and ours.code == -1:
         return f"we died; TensorFlow {theirs}: {ours}"
     if theirs in (None, DIED) or ours is None:

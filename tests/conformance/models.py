@@ -26,7 +26,7 @@ from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc  # 
 
 
 def examples(version):
-    """Returns a function of (n, seed) that returns n of the Examples stored with a model, or None if the model has
+    """Returns a function of (n, seed) that returns n of the Examples stored with a model; returns None if the model has
     none."""
     path = version / "assets.extra" / "examples.tfrecord"
     if not path.exists():
@@ -133,7 +133,7 @@ def main():
 
 
 def wait_loaded(log, names, server):
-    """Waits until the log reports each model as loaded or refused."""
+    """Waits until the log reports each model either as loaded or as refused."""
     import time
     for _ in range(1200):
         time.sleep(0.1)

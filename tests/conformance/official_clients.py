@@ -67,7 +67,7 @@ class Net(tf.Module):
 
 
 def write_identities(folder):
-    """Writes a model with one signature per type, which returns its input x as y."""
+    """Writes a model with one signature per type, each of which returns its input x as y."""
     v1 = tf.compat.v1
     info = v1.saved_model.build_tensor_info
     with tf.Graph().as_default() as graph, v1.Session(graph=graph) as session:
@@ -137,7 +137,8 @@ class Clients(unittest.TestCase):
         if version is not None:
             request.model_spec.version.value = version
         for alias, x in inputs.items():
-            request.inputs[alias].CopyFrom(tf.make_tensor_proto(x))  # keeps x if it already is a TensorProto
+            # make_tensor_proto leaves x unchanged if x already is a TensorProto.
+            request.inputs[alias].CopyFrom(tf.make_tensor_proto(x))
         return self.prediction.Predict(request, WAIT)
 
     def arrays(self, response):

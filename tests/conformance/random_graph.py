@@ -1,4 +1,4 @@
-"""Makes random graphs, which depend only on the seed: a few hundred nodes like those of models, with feeds.
+"""Makes random graphs of a few hundred nodes like those of real models, with feeds. A graph depends only on its seed.
 
 Numbers stay in bounds, and nothing discrete (an index, a branch, a shape) depends on a floating-point number, so
 that a different rounding of a sum cannot change which nodes run.
@@ -7,7 +7,7 @@ that a different rounding of a sum cannot change which nodes run.
 import numpy as np
 
 CONTROL_V1 = 3  # one in CONTROL_V1 seeds has loops and branches in the form of TensorFlow 1
-ROWS = (3, 5)  # batch sizes of the feeds
+ROWS = (3, 5)  # batch sizes with which each graph is fed
 
 
 class Value:
@@ -26,7 +26,8 @@ class Value:
 
 
 class RandomGraph:
-    """After make(), a random graph has graph (a tf.Graph), feeds (a list of {name: array}) and fetches (names)."""
+    """After make(), a random graph has the fields graph (a tf.Graph), feeds (a list of {name: array}) and fetches
+    (names)."""
 
     def __init__(self, tf, seed, n_steps=90):
         self.tf, self.raw, self.rng, self.n_steps = tf, tf.raw_ops, np.random.default_rng(seed), n_steps
@@ -409,7 +410,8 @@ class RandomGraph:
         w, b = self.const([k, k], 1 / np.sqrt(k)), self.const([k])
         limit = int(self.rng.integers(1, 5))
         n = self.ints(rank=0)
-        listed = self.chance(0.5) and not self.v1  # then at least one iteration: an empty TensorArray has no shape
+        # An empty TensorArray has no shape, so a loop that fills one has at least one iteration.
+        listed = self.chance(0.5) and not self.v1
         turns = lambda: tf.cast(tf.math.floormod(n.tensor, tf.constant(4, n.tensor.dtype)) + (1 if listed else 0), "int32")
         limit = turns() if n and self.chance(0.5) else tf.constant(limit)
         if listed:
@@ -472,7 +474,7 @@ class RandomGraph:
         used = {i.ref() for o in self.graph.get_operations() for i in o.inputs}
         ends = [v.tensor for v in self.pool if v.tensor.ref() not in used and v.tensor.op.type != "Placeholder"] + self.sinks
         middle = [v.tensor for v in self.pool if v.tensor.ref() in used and v.tensor.op.type != "Placeholder"]
-        for _ in range(4):  # These values are fetched although other nodes read them.
+        for _ in range(4):  # These intermediate values are fetched although other nodes read them.
             ends.append(self.pick(middle))
         ends = list({t.ref(): t for t in ends}.values())
         self.fetches = [t.name for t in ends]
@@ -500,7 +502,7 @@ class TensorSet:
         return t.ref() in self.refs
 
 
-# absolute tolerance, for sums that cancel, whose remainder is rounding noise
+# absolute tolerance for sums whose terms cancel, so that what remains is rounding error
 NOISE = 1e-5
-# tolerance relative to the largest magnitude; float64 values are computed from float32
+# tolerance by type, relative to the largest magnitude; float64 values are computed from float32 values
 TOLERANCE = {"float32": 2e-4, "float64": 1e-3, "float16": 1e-2, "bfloat16": 5e-2}

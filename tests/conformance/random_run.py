@@ -2,10 +2,9 @@
 """Runs random graphs through TensorFlow and through op_runner, with and without fusion and compiled plans, and compares
 the outputs.
 
-random_run.py [FIRST [LAST]]        seeds FIRST to LAST - 1 (0 to 40)
-random_run.py --find SEED           finds the first difference: every tensor is fetched by itself
-random_run.py --record DIR SEED...  writes the files that tests/unit/exec/test_random_graphs.c replays, with
-TensorFlow's answers
+random_run.py [FIRST [LAST]] seeds FIRST to LAST - 1 (0 to 40) random_run.py --find SEED finds the first tensor that
+differs, by fetching each tensor alone random_run.py --record DIR SEED... writes the files that
+tests/unit/exec/test_random_graphs.c replays, with TensorFlow's answers
 """
 import argparse
 import pathlib
@@ -21,7 +20,7 @@ from random_graph import NOISE, TOLERANCE, RandomGraph
 PLAIN = ("no_fusion", "no_winograd", "no_autotune")
 TUNINGS = {
     "plain": (*PLAIN, "no_specialise"),
-    "compiled": PLAIN,  # the results of "compiled" must equal those of "plain" bit by bit
+    "compiled": PLAIN,  # the results of "compiled" must equal those of "plain" bit for bit
     "fused": ("no_autotune", "no_specialise"),
     "default": (),
 }
@@ -75,7 +74,7 @@ def check(tf, runners, seed, steps, most):
             got = {name: runner.run(built)[0] for name, runner in runners.items()}
             try:
                 want = theirs.run(made.fetches, feeds)
-            except tf.errors.OpError as refusal:  # the generator did not foresee this shape
+            except tf.errors.OpError as refusal:  # the generator did not foresee this shape, which TensorFlow refuses
                 wrong += [f"feed {k}, {name}: not refused as TensorFlow does: {refusal.message[:80]}"
                           for name, values in got.items() if not isinstance(values, Refusal)]
                 continue

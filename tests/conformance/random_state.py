@@ -32,7 +32,7 @@ def is_resource(v):
 
 
 class Program:
-    """After make(), a program has graph, init (names) and signatures (lists of fetches)."""
+    """After make(), a program has the fields graph, init (names) and signatures (lists of fetches)."""
 
     def __init__(self, tf, seed):
         self.tf, self.rng = tf, np.random.default_rng(seed)
@@ -67,7 +67,7 @@ class Program:
         """Returns tensors that share a ref variable's buffer. All but the first wait for no node, so they reveal a
         write that happens before they are read."""
         tf = self.tf
-        read = v.value()  # the Identity node that all readers share
+        read = v.value()  # the one Identity node through which all readers read the variable
         return [v._ref(), read, read, read, tf.reshape(tf.reshape(read, [1]), []), tf.stop_gradient(tf.identity(read)),
                 tf.raw_ops.IdentityN(input=[read])[0], tf.squeeze(tf.expand_dims(read, 0))]
 
@@ -94,8 +94,8 @@ class Program:
             return make()
 
     def steps(self, values, last, n, depth):
-        """Adds n steps. Returns `values` with the results of the steps, and the operation that waits for all steps. In
-        a function, `last` is None at the start."""
+        """Adds n steps. Returns `values` with the results of the steps, and the operation that waits for all steps.
+        Inside a function, `last` is None at first."""
         values = list(values)
         kinds = [self.effect] * 4 + [self.through_handle] * 2 + [self.through_alias] * 3 + [self.passer] * 5
         if depth < 2:
@@ -122,7 +122,7 @@ class Program:
         v = self.pick(may)
         key = tf.cast(tf.math.floormod(given, 3), tf.int64)
         if self.chance(0.5):
-            # The assignment then also waits for `last` by a data input.
+            # The assignment then waits for `last` by a data input too.
             given = self.behind(last, lambda: self.tf.identity(given))
 
         def make():
@@ -341,8 +341,8 @@ class Program:
 
 
 def runs(tf, made, seed):
-    """Returns TensorFlow's results, run by run, as (signature, feeds, lists or None if refused). Every second run reads
-    the complete state."""
+    """Returns TensorFlow's results, run by run, each as (signature, feeds, results), where the results are None if the
+    run was refused. Every second run reads the complete state."""
     rng = np.random.default_rng(seed)
     last = None
     with session(tf, made.graph) as theirs:

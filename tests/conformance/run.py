@@ -16,7 +16,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 sys.path.insert(0, str(HERE))
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # makes TensorFlow use Eigen's kernels, the reference arithmetic
+# Makes TensorFlow use Eigen's kernels, whose arithmetic is the reference.
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 
 import ml_dtypes  # noqa: E402
@@ -38,7 +39,7 @@ class Refusal:
 
 
 class Built:
-    """A case whose nodes are in the graph: the names to feed, and the tensors to fetch in each step."""
+    """A case whose nodes are in the graph, with the names to feed and the tensors to fetch in each step."""
 
     def __init__(self, case):
         self.case, self.feeds, self.steps = case, [], []
@@ -86,7 +87,7 @@ def defaults(op_def):
 
 
 def plain(value):
-    """Converts an AttrValue to the form that the op helper accepts."""
+    """Converts an AttrValue to the form that the helper function of an op accepts."""
     kind = value.WhichOneof("value")
     if kind != "list":
         return getattr(value, kind)
@@ -144,7 +145,7 @@ class Runner:
         self.child.stdin.write(data)
 
     def load(self, graph_def):
-        """Opens a session over the graph. Returns None, or a Refusal."""
+        """Opens a session over the graph. Returns None, or a Refusal if the graph is refused."""
         self.graph = graph_def
         if self.child is None:
             return self.start()
@@ -179,7 +180,7 @@ class Runner:
             return [Refusal(-1, f"op_runner died with {code}")] * len(built.steps)
 
     def serve(self):
-        """Ends the loading phase. Returns None, or a Refusal."""
+        """Ends the loading phase. Returns None, or a Refusal if it failed."""
         self.send(b"S")
         self.child.stdin.flush()
         status = self.status()
@@ -244,8 +245,8 @@ def compare_arrays(theirs, ours, ulps=0, rtol=0, atol=0, signs=True):
         part = np.float32 if theirs.dtype == np.complex64 else np.float64
         flat = [np.stack([x.real, x.imag]).astype(part) for x in (theirs, ours)]
         if ulps or rtol or atol:
-            # Both parts of a complex number are compared relative to its magnitude, because a tiny part is a difference
-            # of large numbers.
+            # Both parts of a complex number are compared relative to its magnitude, because a part may be tiny only
+            # since large numbers cancelled.
             size = np.abs(theirs).astype(np.float64)
             with np.errstate(all="ignore"):
                 close = np.abs(theirs - ours) <= ulps * np.spacing(size.astype(part)) + rtol * size + atol
@@ -305,7 +306,7 @@ def plain_text(text):
     """Returns an error message without the text that TensorFlow puts around it."""
     text = re.split(r"^Node: .*$", text, maxsplit=1, flags=re.M)[-1]
     text = re.sub(r"^Graph execution error:\s+", "", text)
-    text = re.sub(r"goo\.gle/debug\w+ *\n?", "", text)  # links that protobuf adds to debug strings
+    text = re.sub(r"goo\.gle/debug\w+ *\n?", "", text)  # removes the links that protobuf adds to debug strings
     return re.split(r"\n\t \[\[", text)[0].strip()
 
 
@@ -318,10 +319,10 @@ def different_texts(theirs, ours):
 # ---- all of it ------------------------------------------------------------------------------
 
 
-CASES_PER_GRAPH = 200  # a session holds a limited number of plans, so a graph has this many cases
+CASES_PER_GRAPH = 200  # a session holds a limited number of plans, so a graph holds at most this many cases
 
 
-# The tuning of two tiers, node by node and compiled: a single node must give the same bits in both.
+# The tuning of two tiers, node by node and compiled: a single node must give the same bits in both tiers.
 TIERS = (("no_autotune", "no_specialise"), ("no_autotune",))
 
 
@@ -421,7 +422,7 @@ def main():
         if re.fullmatch(options.only or ".*", s.op):
             try:
                 check_op(tf, runners, s, report)
-            except Exception as e:  # a broken specification must not hide the others
+            except Exception as e:  # an error in one specification must not hide the others
                 report(s.op, 1, [f"the specification fails: {type(e).__name__}: {e}"], [])
     print(f"{totals['cases'] - totals['wrong']} of {totals['cases']} cases agree, "
           f"{totals['ops'] - totals['wrong ops']} of {totals['ops']} ops wholly")

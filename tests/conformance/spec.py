@@ -21,7 +21,7 @@ COMPLEX = ["complex64", "complex128"]
 NUMBERS = REALS + COMPLEX
 PLAIN = NUMBERS + ["bool"]
 
-SPECS = []  # specifications in the order of definition
+SPECS = []  # all specifications, in the order in which they are defined
 
 
 def dtype_of(name):

@@ -40,7 +40,7 @@ TUNINGS = [PLAIN + more for more in ((), ("no_specialise",), ("no_fusion",), ("n
 class Report:
     def __init__(self, most):
         self.counts, self.most = collections.Counter(), most
-        self.different = collections.Counter()  # number of differences of each kind: the op, or what a part compares
+        self.different = collections.Counter()  # number of differences by kind, which is an op or what a part compares
 
     def add(self, kind, what, is_same):
         self.counts["compared"] += 1
@@ -190,7 +190,7 @@ def signatures_of(report, name, binaries, version):
 
 
 def bodies(signatures, batches):
-    """Yields (signature, batch, REST body) for each signature whose inputs can be generated."""
+    """Yields (signature, batch, REST body) for each signature for which inputs can be generated."""
     for name, signature in sorted(signatures.items()):
         for batch in batches:
             dice = random.Random(f"{name} {batch}")

@@ -23,7 +23,7 @@ import urllib.request
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-NOT_RUN = 77  # exit status if the image cannot be built on this machine, as in automake's tests
+NOT_RUN = 77  # exit status if the image cannot be built on this machine: the one that automake's tests use
 WORK = os.path.join(ROOT, "build", "container")
 BASE = "debian:12-slim"
 IMAGE = "slipway-test"
@@ -157,7 +157,7 @@ class Container:
             try:
                 os.kill(self.pid, signal.SIGKILL)
             except OSError:
-                pass  # process 1 has not started yet, or has ended
+                pass  # an OSError means that process 1 has not started yet or has ended
             time.sleep(0.01)
         for target in self.mounts:
             for _ in range(50):  # waits until the last process of the container has ended
@@ -291,7 +291,7 @@ class Image(unittest.TestCase):
             os.kill(c.pid, signal.SIGTERM)
             c.wait(lambda: c.get("/readyz")[0] == 503, "the drain")
             self.assertNotEqual(c.health(), 0)
-            self.assertEqual(c.predict("model"), ANSWER)  # the server still answers
+            self.assertEqual(c.predict("model"), ANSWER)  # the server still responds
             self.assertEqual(c.unshare.wait(20), 0)
             self.assertGreater(time.monotonic() - start, 1.4)
 
@@ -349,7 +349,7 @@ def main():
     container = output_of("from", "--pull-never", IMAGE)
     try:
         Container.root = output_of("mount", container)
-        for folder in ("dev", "proc"):  # a container engine creates both folders
+        for folder in ("dev", "proc"):  # a container engine creates both folders, so the image need not have them
             os.makedirs(os.path.join(Container.root, folder), exist_ok=True)
         done = subprocess.run([sys.executable, os.path.abspath(__file__), "--inside",
                                Container.root, json.dumps(Container.config)], check=False)

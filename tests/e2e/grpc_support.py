@@ -99,7 +99,7 @@ class Frames:
         self.send(self.HEADERS, stream, block, 4)
 
     def listen(self, seconds):
-        """Reads the bytes that arrive within `seconds`."""
+        """Reads the bytes that arrive within the next `seconds` seconds."""
         self.socket.settimeout(seconds)
         try:
             got = self.socket.recv(1 << 16)

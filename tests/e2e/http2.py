@@ -34,7 +34,7 @@ def field(name, value):
 
 
 class Block:
-    """Reads a header block from a peer that uses a dynamic table of size 0 and no Huffman codes."""
+    """Reads a header block sent by a peer that uses a dynamic table of size 0 and no Huffman codes."""
 
     def __init__(self, data):
         self.data, self.at = data, 0
@@ -60,7 +60,7 @@ class Block:
         return "?" if huffman else self.data[self.at - n:self.at].decode("latin-1")
 
     def fields(self):
-        """Returns {name: value} without the headers that are complete in the static table."""
+        """Returns {name: value} for the headers whose values are not in the static table."""
         found = {}
         while self.at < len(self.data):
             first = self.data[self.at]
@@ -146,12 +146,12 @@ class Connection:
         return stream
 
     def ask(self, path, body):
-        """Sends a complete request. Returns the stream id."""
+        """Sends a complete request and returns the stream id."""
         return self.begin(path, message(body), end=True)
 
     def read(self, seconds, until=None):
-        """Handles the frames that arrive within `seconds`, or until the stream `until` has ended. Returns False once
-        the peer has closed the connection."""
+        """Handles the frames that arrive within `seconds`, or until the stream `until` has ended. Returns whether the
+        connection is still open."""
         end = time.monotonic() + seconds
         while not self.gone and not (until and self.is_over(until)):
             left = end - time.monotonic()

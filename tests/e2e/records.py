@@ -33,7 +33,7 @@ def frame(data):
 
 
 def write(path, records):
-    """Writes records, each a PredictionLog or bytes."""
+    """Writes records, each given as a PredictionLog or as bytes."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "wb") as file:
         for r in records:
@@ -41,7 +41,7 @@ def write(path, records):
 
 
 def read(path):
-    """Reads PredictionLogs. An incomplete last record is an error."""
+    """Reads PredictionLogs and fails if the last record is incomplete."""
     with open(path, "rb") as file:
         data = file.read()
     logs = []

@@ -48,7 +48,7 @@ def scalar(value):
 
 def write(folder, signatures, build, defaults=None, init=None):
     """Writes a version into `folder`. build(Graph) makes the nodes; `defaults` are default values of inputs, by
-    signature; `init` is the node that is run at loading."""
+    signature; `init` names the node that is run when the version is loaded."""
     saved = saved_model_pb2.SavedModel(saved_model_schema_version=1)
     m = saved.meta_graphs.add()
     m.meta_info_def.tags.append("serve")
@@ -73,7 +73,7 @@ def write(folder, signatures, build, defaults=None, init=None):
 
 
 def write_types(folder):
-    """Writes a model with one signature per type, named like the type, which returns its input x as y."""
+    """Writes a model with one signature per type, named after the type, each of which returns its input x as y."""
     def build(g):
         for d in DTYPES:
             g.placeholder("x_" + d, d)
@@ -113,7 +113,7 @@ def write_shapes(folder):
 def write_counter(folder, is_ref):
     """Writes a model with a number that starts at 40: `add` adds x to the number, `sum` returns the number plus x,
     `value` returns it. The number is a variable of TensorFlow 1 (is_ref), which ops read directly, or of TensorFlow
-    2, which they read through a handle."""
+    2, which ops read through a handle."""
     def build(g):
         g.placeholder("x", "float")
         g.const("start", "float", [], float_val=[40])

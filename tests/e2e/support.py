@@ -44,8 +44,7 @@ def free_ports(n):
 
 
 def wait_for(condition, what="a condition", seconds=60):
-    """Waits until condition() is true, and returns its value. A failed connection counts as false. The time limit is
-    only a safety net: tests that measure a duration pass their own."""
+    """Waits until condition() returns a true value, and returns that value."""
     end = time.monotonic() + seconds * SLOW
     while True:
         try:

@@ -50,8 +50,9 @@ def signature(meta, name, source, target, dtype, out):
 
 
 def save(path):
-    """Saves a model with these signatures. double: y = 2x. rows: each element is the number of rows of its batch.
-    gather: the numbers 10 to 19 by index, an error for other indices. total: a scalar. echo: strings."""
+    """Saves a model with these signatures: double returns y = 2x; rows returns, for each element, the number of rows of
+    its batch; gather returns the numbers 10 to 19 by index and fails for other indices; total returns a scalar; echo
+    returns strings."""
     model = saved_model_pb2.SavedModel(saved_model_schema_version=1)
     meta = model.meta_graphs.add()
     meta.meta_info_def.tags.append("serve")
@@ -85,8 +86,8 @@ def save(path):
 
 
 class Batched:
-    """A server of the model that `save` writes, with the given batching parameters. Requests alternate between REST and
-    gRPC."""
+    """A server with the model that `save` writes, with the given batching parameters. Requests alternate between REST
+    and gRPC."""
 
     def __init__(self, case, parameters, *flags, per_model=None):
         save(case.path("m", "1"))
@@ -172,7 +173,7 @@ class Batched:
         return [answer for _, answer in answers]
 
 
-# A batch waits so long for its fourth row that even on a slow machine it is clear whether a request waited.
+# A batch waits for its fourth row so long that, even on a slow machine, it is clear whether a request waited.
 WAITS = "max_batch_size { value: 4 } batch_timeout_micros { value: 60000000 } "
 AT_ONCE = 30
 
@@ -306,7 +307,8 @@ class Limits(Case):
                      "--rest_api_timeout_in_ms=1000") as b:
             text = "Run() timeout exceeded while waiting in batching queue"
             self.assertEqual(b.rest("double", [1.0]), (429, text))
-            # Two deadlines expire at the same time: the client's own, and the one that the server received.
+            # Two deadlines expire at the same time: the client's own, and its copy in the server. Either error may be
+            # returned.
             self.assertIn(b.grpc("double", [1.0], timeout=0.5),
                           ((CODE.DEADLINE_EXCEEDED, "Deadline Exceeded"),
                            (CODE.RESOURCE_EXHAUSTED, text)))
@@ -331,7 +333,7 @@ class Modes(Case):
             self.assertEqual(b.outputs(*[("double", [float(i)]) for i in range(8)]),
                              [[2.0 * i] for i in range(8)])
             self.assertEqual(set(map(tuple, b.outputs(*[("rows", [0.0])] * 8))), {(1.0,)})
-            # A scalar does not disturb batching.
+            # A request with a scalar input does not disturb batching.
             self.assertEqual(b.rest("double", 3.0), (200, 6.0))
 
     def test_with_the_flag_false_nothing_is_merged(self):

@@ -215,7 +215,7 @@ class Commands(Asked):
                      "z=" + self.path("x.npy"), "--server", server)
 
     def test_other_files_are_strings(self):
-        # The Example lacks x; the signature takes Examples as strings.
+        # The Example lacks x, and the signature takes Examples as strings.
         with open(self.path("example.bin"), "wb") as file:
             file.write(field(1, field(1, field(1, b"x") + field(2, field(2, field(
                 1, struct.pack("<f", 2)))))))
@@ -305,7 +305,7 @@ class Commands(Asked):
                            "--concurrency=1",
                            f"--server=http://127.0.0.1:{slow.getsockname()[1]}")
         self.assertEqual(r["answered"], 50)
-        # Some two dozen requests waited, not only one.
+        # Some two dozen requests must have waited, not only one.
         self.assertGreater(r["latency_ms"]["p90"], 200)
         self.assertLess(r["service_ms"]["p90"], 200)
 
@@ -316,7 +316,7 @@ class Commands(Asked):
         r = self.bench("--replay", self.path("log"), "--server", self.grpc)
         self.assertEqual((r["answered"], r["wrong"]), (20, 0))
         with open(self.path("log"), "ab") as file:
-            file.write(record(b"\x0a\x00"))  # writes a record without a request
+            file.write(record(b"\x0a\x00"))  # writes a log record that has no request
             file.write(record(predict_log(4, 4.01)))
         r = self.bench("--replay", self.path("log"), "--server", self.grpc, code=1)
         self.assertEqual((r["answered"], r["wrong"], r["skipped"]), (21, 1, 1))
@@ -433,7 +433,7 @@ class Tls(unittest.TestCase):
                                        "--timeout=3", *wrong)
                 self.assertEqual(code, 1, url)
                 self.assertRegex(err, "certificate|handshake|UNAVAILABLE")
-        for url in self.urls():  # requests to a TLS port without encryption
+        for url in self.urls():  # sends requests without encryption to a TLS port
             code, _, err = command("predict", "half_plus_two", "[1]", "--timeout=5",
                                    "--server", url.replace("s://", "://"))
             self.assertEqual((code, err.count("\n")), (1, 1), err)
@@ -560,7 +560,7 @@ class Python(Asked):
         strings = np.array([b"a", b"\x00\xff"], object)
         self.assertEqual(_messages.read_tensor(_messages.write_tensor(strings)).tolist(),
                          [b"a", b"\x00\xff"])
-        # int8 values in their typed field, whose last value is repeated for the remaining elements
+        # The tensor has int8 values in their typed field, whose last value is repeated for all remaining elements
         proto = tensor_pb2.TensorProto(dtype=6)
         proto.tensor_shape.dim.add().size = 3
         proto.int_val.extend([1, -2])
@@ -569,7 +569,7 @@ class Python(Asked):
         proto = tensor_pb2.TensorProto(dtype=9, int64_val=numbers)
         proto.tensor_shape.dim.add().size = len(numbers)
         self.assertEqual(_messages.read_tensor(proto.SerializeToString()).tolist(), numbers)
-        # A truncated message must raise no exception except ValueError.
+        # A truncated message must raise no exception other than ValueError.
         for cut in range(1, len(proto.SerializeToString())):
             try:
                 _messages.read_tensor(proto.SerializeToString()[:cut])
@@ -607,7 +607,7 @@ class Python(Asked):
             self.assertEqual(client.predict("mine", [1], label="stable").version, 2)
 
 
-del Asked  # The base class must not run as a test of its own.
+del Asked  # The base class is deleted, so that unittest does not run it as a test of its own.
 
 if __name__ == "__main__":
     unittest.main()

@@ -9,7 +9,7 @@ import subprocess
 from support import ROOT, SLOW, Case, Server, command, wait_for
 
 SSL = "ssl_config_file"
-TEXT_FLAGS = {  # flag: (type of the message, other flags that the flag requires)
+TEXT_FLAGS = {  # maps a flag to (type of the message, other flags that the flag requires)
     "model_config_file": ("tensorflow.serving.ModelServerConfig", ()),
     "batching_parameters_file": ("tensorflow.serving.BatchingParameters", ("--enable_batching",)),
     "monitoring_config_file": ("tensorflow.serving.MonitoringConfig", ()),

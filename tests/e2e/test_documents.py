@@ -92,7 +92,8 @@ class Documents(Case):
         for name in os.listdir(ROOT):
             if name not in ("build", "models", ".git"):
                 os.symlink(os.path.join(ROOT, name), self.path(name))
-        shutil.copytree(MODELS, self.path("models"))  # The commands of a document may change the copy of models/.
+        # The commands of a document may change models/, so they get a copy.
+        shutil.copytree(MODELS, self.path("models"))
         os.makedirs(self.path("build", "release"))
         built = os.path.dirname(binary())
         for name in os.listdir(built):
@@ -111,7 +112,7 @@ class Documents(Case):
             f"config {{ name: '{name}' base_path: '{MODELS}/{name}' model_platform: 'tensorflow' }}"
             for name in ("counter", "digits", "half_plus_two")) + " }")
         self.write("token", "s3cret")
-        os.makedirs(self.path("repository", "half", "1"))  # a model in the layout of a Triton repository
+        os.makedirs(self.path("repository", "half", "1"))  # makes a model in the layout of a Triton repository
         shutil.copytree(os.path.join(MODELS, "half_plus_two", "2"), self.path("repository", "half", "1", "model.savedmodel"))
         self.run_script("slipway predict digits pixels.npy --record requests.tfrecord")
 

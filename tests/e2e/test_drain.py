@@ -199,7 +199,7 @@ class Frozen(Case):
         met.read(0.3)
 
         def ask():
-            new = self.connect()  # The server has not even accepted this connection yet.
+            new = self.connect()  # The server has not yet accepted this new connection.
             asked.extend((c, c.ask(PREDICT, half_plus_two(1))) for c in (met, new)
                          for _ in range(60))
 
@@ -262,7 +262,8 @@ class WholeTime(Case):
         limit = 3
         with Server(f"--models={MODELS}", f"--drain_timeout={limit}") as server, \
                 http2.Connection(server.grpc_port, window=0) as c:
-            c.ask(PREDICT, half_plus_two(1000))  # The client never reads the response.
+            # The client never reads the response to this request.
+            c.ask(PREDICT, half_plus_two(1000))
             wait_for(lambda: c.read(0.1) and server.metric(
                 'slipway_requests_in_flight{entrypoint="GRPC"}') == 1, "the call")
             start = time.monotonic()

@@ -34,7 +34,7 @@ class Server:
             [os.environ["SLIPWAY"], "serve", f"--models={self.dir.name}", f"--port={self.port}",
              f"--rest_api_port={self.rest}", *flags],
             stdout=self.log, stderr=subprocess.STDOUT)
-        # A gRPC client that has seen a closed port would wait longer after each attempt.
+        # A gRPC client that finds the port closed waits longer after each attempt, so the port must be open first.
         self.wait_open()
         self.channel = grpc.insecure_channel(f"127.0.0.1:{self.port}")
         self.predict = prediction_service_pb2_grpc.PredictionServiceStub(self.channel)
@@ -436,7 +436,7 @@ class Limits(unittest.TestCase):
         wait_for(lambda: states, "the first state")
         server.process.send_signal(signal.SIGTERM)
         thread.join(timeout=20 * SLOW)
-        # stop() would send a second signal, which ends the server at once.
+        # stop() would send a second signal, which ends the server immediately.
         server.process.wait(timeout=40 * SLOW)
         self.assertEqual(server.stop(), 0)
         self.assertEqual(states, [1, 2])

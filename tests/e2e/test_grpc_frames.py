@@ -40,7 +40,7 @@ class Flood:
         self.c, self.stream = c, 0
 
     def first(self, frame):
-        """Returns `frame` of a new stream at the first call, and no bytes later."""
+        """Returns `frame` for a new stream at the first call, and an empty string at later calls."""
         if self.stream:
             return b""
         self.stream, = streams(self.c, 1)
@@ -50,7 +50,7 @@ class Flood:
         return self.first(lambda s: self.c.frame(http2.HEADERS, 0, s, BEGUN + fields))
 
     def continuations(self):
-        """Returns the next continuation frames of a header value of 256 MiB."""
+        """Returns the next CONTINUATION frames of a header whose value has 256 MiB."""
         begun = self.block(b"\0\1a" + integer(1 << 28, 7))
         return begun + self.c.frame(CONTINUATION, 0, self.stream, b"y" * 16384)
 
@@ -226,7 +226,7 @@ class Frames(Case):
                     what = "headers" if kind in LISTS else "flood"
                     self.assertIsNotNone(sent, (kind, beside.slowest, memory(server) - peak))
                     self.assertEqual(self.cut(server), before | {what: before.get(what, 0) + 1})
-                    if SLOW == 1:  # A sanitizer retains freed memory, so memory is not checked.
+                    if SLOW == 1:  # A sanitizer retains freed memory, so memory is checked only without one.
                         self.assertLess(memory(server), peak + 64 * MEBI)
                 self.assertIsNone(beside.error)
                 self.assertLess(beside.slowest, 2 * SLOW)
@@ -244,8 +244,8 @@ class Frames(Case):
         self.floods_are_cut_off(*self.tls())
 
     def many_are_read_in_turn(self, context, channel_of, *flags):
-        """Sends calls that are cancelled at once: too few per connection to be a flood, but so many in total that they
-        take seconds. A client that sends little must not wait for them."""
+        """Sends calls and cancels each immediately: too few per connection to be a flood, but so many in total that
+        they take seconds. A client that sends little must not wait for them."""
         n, calls = (40, 1500) if SLOW == 1 else (20, 500)
         with self.serve(*flags) as server, channel_of(server) as channel, contextlib.ExitStack() as stack:
             crowd = [stack.enter_context(http2.Connection(server.grpc_port, tls=context)) for _ in range(n)]
@@ -257,11 +257,12 @@ class Frames(Case):
                     for c in crowd:
                         c.send(b"".join(c.headers_of(PREDICT, s) +
                                         c.frame(http2.RST_STREAM, 0, s, struct.pack(">I", 8)) for s in streams(c, 100)))
-                for c in crowd:  # The response shows that the server has read everything that was sent before.
+                # A client that has its response knows that the server has read everything that was sent before.
+                for c in crowd:
                     self.settle(c)
                 whole = time.monotonic() - start
             self.assertIsNone(beside.error)
-            if SLOW == 1:  # A sanitizer slows the threads down unevenly.
+            if SLOW == 1:  # A sanitizer slows the threads down unevenly, so times are checked only without one.
                 self.assertLess(beside.slowest, max(whole / 3, 0.5))
             self.assertEqual(self.cut(server), {})
 
@@ -283,7 +284,7 @@ class Frames(Case):
                 for c in crowd:
                     c.send(http2.PREFACE + http2.Connection.frame(http2.SETTINGS, 0, 0) +
                            http2.Connection.frame(http2.SETTINGS, http2.ACK, 0))
-                    c.rekey(100)  # Even 100 unnecessary updates are allowed.
+                    c.rekey(100)  # Even 100 unnecessary key updates are allowed.
                 time.sleep(0.3)
                 self.assertEqual(self.cut(server), {})
                 threads = [threading.Thread(target=c.rekey, args=(200000,)) for c in crowd]
@@ -305,7 +306,8 @@ class Frames(Case):
             with Beside(channel) as beside:
                 held = [c for c in crowd if c.half(3 * MEBI) and c.read(0.01)]
                 self.assertLessEqual(3 * MEBI * len(held), limit)
-                self.assertGreater(len(held), 2)  # A fourth request would take all memory that is left below the limit.
+                # A fourth request would exceed the memory limit, so at least three must be in memory.
+                self.assertGreater(len(held), 2)
                 self.assertEqual(self.cut(server), {"unfinished": n - len(held)})
                 with http2.Connection(server.grpc_port, tls=context) as c:  # Other connections still have memory left.
                     self.settle(c)
@@ -330,7 +332,7 @@ class Frames(Case):
         self.unfinished_requests_have_a_limit(*self.tls())
 
     def test_unfinished_requests_that_end_are_forgotten(self):
-        """Requests that end in various ways: together they would exceed the limit, but never at the same time."""
+        """Sends requests that end in various ways. If their memory were not released, they would exceed the limit."""
         flags = "--max_bytes_in_flight=16M", "--max_body_bytes=8M", "--request_read_timeout_ms=500"
         reset, broken = struct.pack(">I", 8), http2.Connection.frame(http2.PING, 0, 0, b"short")
         with self.serve(*flags) as server:
@@ -343,7 +345,7 @@ class Frames(Case):
                     stream = c.half(3 * MEBI)
                     self.assertIsNotNone(stream)
                     self.assertEqual(c.status(stream, 60 * SLOW), 4)
-            for _ in range(8):  # gRPC core closes the connection because of an invalid frame.
+            for _ in range(8):  # Each time, gRPC core closes the connection because of an invalid frame.
                 with Upload(server.grpc_port) as c:
                     self.assertIsNotNone(c.half(3 * MEBI))
                     c.send(broken)
@@ -397,7 +399,7 @@ class Frames(Case):
     @unittest.skipUnless(shutil.which("openssl"), "openssl is not there")
     def test_who_cancels_many_calls_is_not_cut_off(self):
         with self.by_both() as (server, connections):
-            for _ in range(100):  # 10,000 calls in total, at 500 calls per second on each connection
+            for _ in range(100):  # sends 10,000 calls in total, at 500 calls per second on each connection
                 for c in connections:
                     c.send(b"".join(c.headers_of(PREDICT, s) +
                                     c.data_of(s, http2.message(half_plus_two())) +

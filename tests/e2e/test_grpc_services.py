@@ -66,7 +66,7 @@ class AccessLog(GrpcCase):
 
 class Reload(GrpcCase):
     def request(self, *models, metrics=()):
-        """Returns a reload request for (name, base path) pairs."""
+        """Returns a reload request for the given (name, base path) pairs."""
         r = model_management_pb2.ReloadConfigRequest()
         r.config.model_config_list.SetInParent()
         for name, path in models:
@@ -300,7 +300,7 @@ class Limits(GrpcCase):
         count.model_spec.name = "counter"
         count.model_spec.signature_name = "incr"
         running = client.prediction.Predict.future(long, timeout=WAIT)
-        # A job counts once it is queued. Until the worker has dequeued it, a later job may run first.
+        # A job is counted as soon as it is queued. Until a worker has dequeued it, a later job may run first.
         wait_for(lambda: server.metric("slipway_jobs") == 1 and not server.metric("slipway_queue_requests"),
                  "the worker to be at work")
         late = client.prediction.Predict.future(count, timeout=0.1)
@@ -474,7 +474,8 @@ class Hostile(GrpcCase):
             del t.int_val[:]
             t.int_val.append(n)
             return len(client.prediction.Predict(request, timeout=WAIT).outputs["y"].float_val)
-        for _ in range(5):  # The memory of a response is released, maybe after the client has received it.
+        # The memory of a response is released when it has been sent, which may be after the client has received it.
+        for _ in range(5):
             wait_for(lambda: fill_or_none(fill, 450000) == 450000, "room for an answer")
         self.fails(CODE.RESOURCE_EXHAUSTED, "the response is larger than --max_bytes_in_flight",
                    lambda timeout: fill(600000))
@@ -485,7 +486,8 @@ class Hostile(GrpcCase):
         end = time.monotonic() + WAIT
         while time.monotonic() < end:
             for stream in itertools.islice(streams, 2):
-                # Responses of 800 KB, of which the window lets 64 KB through; refused while `fill` holds the memory.
+                # Requests responses of 800 KB, of which the flow-control window lets 64 KB through; requests are
+                # refused while `fill` holds the memory.
                 connection.call(stream, PREDICT)
                 connection.send(Frames.DATA, stream,
                                 b"\0" + struct.pack(">I", len(message)) + message, 1)
@@ -591,7 +593,7 @@ class Reflection(GrpcCase):
             self.assertEqual(files[0].name, "tensorflow_serving/apis/prediction_service.proto")
             waiting = list(files)
             known = set()
-            while waiting:  # A file is added once all files that it imports are there.
+            while waiting:  # A file is added once all files that it imports have been added.
                 file = next(f for f in waiting if set(f.dependency) <= known)
                 pool.AddSerializedFile(file.SerializeToString())
                 known.add(file.name)

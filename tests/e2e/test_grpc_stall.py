@@ -37,7 +37,7 @@ CALLS = 'slipway_requests_in_flight{entrypoint="GRPC"}'
 
 
 def save(folder):
-    """Saves a model whose signature `fill` returns as many floats as `n` states."""
+    """Saves a model whose signature `fill` returns n floats for the input `n`."""
     def build(g):
         g.placeholder("n", "int32")
         g.const("one", "float", [], float_val=[0.5])
@@ -82,14 +82,14 @@ class Stall(Case):
             with http2.Connection(server.grpc_port, window=0) as c:
                 streams = [c.ask(PREDICT, fill(2 * MEBI)) for _ in range(7)]
                 wait_for(lambda: c.read(0.1) and self.held(server) > 48 * MEBI, "the answers")
-                # The client answers pings and stays connected, but its memory is released
-                # nevertheless.
+                # The client answers pings and stays connected, but the memory of its response must
+                # be released nevertheless.
                 wait_for(lambda: c.read(0.1) and self.held(server) == 0, "the memory")
                 self.assertEqual(self.cut_off(server, "answer"), len(streams))
                 for stream in streams:
                     self.assertIn(c.status(stream, 10 * SLOW), (None, DEADLINE_EXCEEDED))
                     self.assertTrue(c.is_over(stream))
-                self.assertFalse(c.gone)  # Other calls of the connection are not affected.
+                self.assertFalse(c.gone)  # The other calls of the connection are not affected.
                 wait_for(lambda: server.metric(CALLS) == 0, "the calls")
             wait_for(lambda: "whose answer was not taken" in server.log(), "the log")
 
@@ -123,7 +123,8 @@ class Stall(Case):
 
     def test_who_is_slow_but_goes_on_is_served(self):
         with self.serve() as server, http2.Connection(server.grpc_port, window=0) as c:
-            stream = c.ask(PREDICT, fill(MEBI // 2))  # a response of 2 MiB in some 20 steps
+            # The client reads a response of 2 MiB in some 20 steps.
+            stream = c.ask(PREDICT, fill(MEBI // 2))
             c.send(c.frame(http2.WINDOW_UPDATE, 0, 0, struct.pack(">I", 8 * MEBI)))
             start = time.monotonic()
             while not c.is_over(stream) and time.monotonic() - start < 120 * SLOW:
@@ -215,7 +216,7 @@ class Stall(Case):
                 streams = [c.ask(PREDICT, fill(20000)) for _ in range(500)]
                 wait_for(lambda: c.read(0.1) and all(map(c.is_over, streams)), name)
                 spent[name] = processor_s() - before
-            # Checking 700 connections for each of 500 responses took some 0.5 s.
+            # Once, checking 700 connections for each of 500 responses took some 0.5 s.
             self.assertLess(spent["tls"], spent["unix"] + 0.15, spent)
 
     @unittest.skipUnless(shutil.which("openssl"), "openssl is not there")
@@ -301,7 +302,8 @@ class Memory(Case):
                 self.assertEqual(c.status(c.ask(PREDICT, half_plus_two()), 30 * SLOW), 0)
                 before = switches()
                 time.sleep(5)
-                # The manager wakes up to check whether the connection is still there.
+                # While the connection is open, the manager wakes up to check whether it still
+                # exists.
                 self.assertGreater(switches(), before)
             wait_for(lambda: self.stands_still(switches, 5), "no look any more", 30)
 
@@ -323,7 +325,7 @@ class Calls(Case):
 
     @staticmethod
     def half(c, n):
-        """Opens n calls at once, without messages."""
+        """Opens n calls in one go, without sending messages."""
         streams = range(c.next_stream, c.next_stream + 2 * n, 2)
         c.next_stream += 2 * n
         for at in range(0, n, 100):
@@ -331,7 +333,7 @@ class Calls(Case):
         return streams
 
     def goes_on(self, c):
-        """Opens calls, and returns False once the connection is cut off."""
+        """Opens calls; returns False as soon as the connection is cut off."""
         try:
             self.half(c, 200)
             return c.read(0.01)
@@ -353,12 +355,13 @@ class Calls(Case):
             self.assertIn("--max_grpc_calls", refused[0]["grpc-message"])
             self.assertEqual(server.metric(CALLS), 300)
             self.assertEqual(server.metric('slipway_events_total{event="grpc_call_refused"}'), 1700)
-            # Some calls are left for other connections.
+            # One connection may not use all calls: some are left for other connections.
             with http2.Connection(server.grpc_port) as third:
                 self.assertEqual(third.status(third.ask(PREDICT, half_plus_two()), 60 * SLOW), 0)
             one.close()
             wait_for(lambda: server.metric(CALLS) == 100, "the calls")
-            ok = other.ask(PREDICT, half_plus_two())  # The share of this connection is larger now.
+            # Since `one` is closed, this connection's share of the calls is larger.
+            ok = other.ask(PREDICT, half_plus_two())
             self.assertEqual(other.status(ok, 60 * SLOW), 0)
 
     def test_a_flood_that_acknowledges_nothing_lets_others_be_served(self):
@@ -371,7 +374,8 @@ class Calls(Case):
             before = Memory.resident(server)
             for _ in range(20):
                 with http2.Connection(server.grpc_port) as c:
-                    c.on_frame = lambda *_: None  # The client reads, but acknowledges no frame.
+                    # The client reads, but acknowledges neither settings nor pings.
+                    c.on_frame = lambda *_: None
                     while self.goes_on(c):
                         stub.Predict(request, timeout=5 * SLOW)
                         self.assertLessEqual(server.metric(CALLS), 1001)
@@ -379,7 +383,8 @@ class Calls(Case):
             cut_off = 'slipway_events_total{event="grpc_unsettled_cut_off"}'
             self.assertEqual(server.metric(cut_off), 20)
             wait_for(lambda: server.metric(CALLS) == 0, "the calls")
-            if SLOW == 1:  # A sanitizer retains freed memory, so memory is not checked.
+            # A sanitizer retains freed memory, so memory is checked only without one.
+            if SLOW == 1:
                 wait_for(lambda: Memory.resident(server) < before + 16 * MEBI, "the memory")
 
 
@@ -395,7 +400,8 @@ class Aside(Case):
         with http2.Connection(server.grpc_port) as c, \
                 grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}",
                                       [("grpc.use_local_subchannel_pool", 1)]) as channel:
-            ask(channel)  # This first call connects, so that connecting is not measured.
+            # This first call establishes the connection, so that the time for it is not measured.
+            ask(channel)
             encoding = [("grpc-encoding", "deflate")] if compressed else []
             stream = c.begin(path, headers=encoding)
             data = struct.pack(">BI", compressed, len(body)) + body
@@ -441,7 +447,8 @@ class Aside(Case):
     @staticmethod
     def takes_long_to_inflate():
         request = predict_pb2.PredictRequest.FromString(half_plus_two(50 * MEBI))
-        request.model_spec.name = "nothing"  # The response is small, because it is an error.
+        # The model does not exist, so the response is an error and small.
+        request.model_spec.name = "nothing"
         return zlib.compress(request.SerializeToString(), 1)
 
     @unittest.skipIf(SLOW > 1, "a time that a sanitizer stretches")

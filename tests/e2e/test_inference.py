@@ -26,7 +26,7 @@ CLASSIFY, REGRESS = "tensorflow/serving/classify", "tensorflow/serving/regress"
 
 
 def long_loop(g):
-    """Adds a loop of two thousand million iterations, whose result is `exit`."""
+    """Adds a loop of two billion iterations, whose result is `exit`."""
     i = {"T": "int32"}
     for name, value in (("from", 0), ("to", 2**31 - 1), ("step", 1)):
         g.const(name, "int32", [], int_val=[value])
@@ -101,7 +101,7 @@ def write_scores(folder):
         "with_default": ({"x": ("x", "float"), "x2": ("x2", "float")},
                          {"y": y, "y3": ("y3", "float")}),
         "odd_method": ({"x": ("x", "float")}, {"y": y}, "odd"),
-        # Classify and Regress refuse the signatures below.
+        # Classify and Regress refuse the signatures that follow.
         "two_inputs": ({"inputs": ("tf_example", "string"), "x": ("x", "float")}, {"outputs": y}),
         "other_input": ({"examples": ("tf_example", "string")}, {"outputs": y}),
         "other_input_classify": ({"examples": ("tf_example", "string")}, {"scores": y}),
@@ -549,7 +549,7 @@ class MultiInference(InferenceCase):
         values = {"regress_x_to_y": 3, "regress_x_to_y2": 4, "regress_flat": None,
                   "classify_x_to_y": None, "classify_both": None, "classify_labels": None}
         n = 0
-        for names in itertools.permutations(values):  # makes more different calls than a model may have
+        for names in itertools.permutations(values):  # uses more orders of the tasks than a model may have calls
             if n == 300:
                 break
             n += 1
@@ -639,7 +639,7 @@ class SessionRun(InferenceCase):
         self.assertEqual(self.found(answer), [("y:0", [11])])
 
     def test_targets_run_for_their_effect(self):
-        """Other signatures see a write after it."""
+        """Signatures that run after a write see the written value."""
         answer = self.ask([("b/initial_value", 7)], [], ["b/Assign"], "changing")
         self.assertEqual(self.found(answer), [])
         self.assertEqual(self.server.predict("changing", [2.0]), [8.0])
@@ -667,14 +667,15 @@ class SessionRun(InferenceCase):
         self.assertEqual(len(answer.metadata.step_stats.dev_stats), 0)
         graph, = answer.metadata.partition_graphs
         y, = [n for n in graph.node if n.name == "y"]
-        self.assertEqual(y.op, "_Chain")  # the node is the fusion of Mul and Add
+        self.assertEqual(y.op, "_Chain")  # the op is the fusion of Mul and Add
         self.assertEqual(set(y.input), {"a", "x", "b"})
 
     def test_its_own_time_limit_is_kept(self):
         before = time.monotonic()
         self.refused(CODE.DEADLINE_EXCEEDED, "", lambda: self.ask([], ["exit"], (), "scores",
                                                                   timeout_in_ms=200))
-        self.assertLess(time.monotonic() - before, 60 * SLOW)  # The loop is endless, so the limit has ended it.
+        # The loop is endless, so the call returned because of the time limit.
+        self.assertLess(time.monotonic() - before, 60 * SLOW)
 
     def test_what_is_refused(self):
         bad, x = CODE.INVALID_ARGUMENT, [("x:0", [1])]

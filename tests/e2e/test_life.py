@@ -183,7 +183,7 @@ class AsTensorflow(Case):
         with Server(f"--models={self.path('models')}", "--model_wait_seconds=1", wait=False) as server:
             wait_for(lambda: server.get("/healthz")[0] == 200, "the port")
             time.sleep(2)
-            self.assertEqual(server.get("/readyz")[0], 503)  # no model is served yet
+            self.assertEqual(server.get("/readyz")[0], 503)  # the server is not ready, since no model is served yet
         self.put("models/good/1")
         with Server(f"--models={self.path('models')}", "--model_wait_seconds=0", wait=False) as server:
             wait_for(lambda: server.get("/readyz/good")[0] == 200, "the model")
@@ -263,9 +263,11 @@ class Stopping(Case):
         with Server(f"--models={MODELS}", "--drain_delay_ms=60000") as server:
             server.process.send_signal(signal.SIGTERM)
             wait_for(lambda: server.get("/readyz")[0] == 503, "readyz to say so")
-            time.sleep(0.2)  # signals within 0.1 s of the first belong to the same stop
+            # After 0.2 s, a signal is a second request to stop: signals within 0.1 s of the first belong to it.
+            time.sleep(0.2)
             server.process.send_signal(signal.SIGTERM)
-            self.assertNotEqual(server.process.wait(30 * SLOW), 0)  # the process ends well before the delay of 60 s
+            # The second signal ends the process well before the delay of 60 s.
+            self.assertNotEqual(server.process.wait(30 * SLOW), 0)
 
     def test_signals_in_quick_succession_are_one_stop(self):
         with Server(f"--models={MODELS}", "--drain_delay_ms=1000") as server:
@@ -364,7 +366,7 @@ class Commands(Case):
         trace = self.path("trace.json")
         with subprocess.Popen([support.binary(), "run", model, "--profile", "--runs=1", f"--profile_trace={trace}"],
                               stdout=subprocess.PIPE) as p:
-            p.stdout.close()  # The reader of the text output has gone.
+            p.stdout.close()  # the reader of the text output closes the pipe
         self.assertTrue(os.path.exists(trace))
         os.unlink(trace)
         code, out, _ = command("run", model, "--profile", "--runs=3", "--batch=2", f"--profile_trace={trace}")
@@ -387,7 +389,7 @@ class Commands(Case):
         self.assertLessEqual(found["nodes_ms"], found["run_ms"])
         self.assertGreater(found["activation_bytes"], 0)
         first = next(n for n in found["nodes"] if n["shapes"].startswith("float[2,8,8,1] float[3,3,1,16]"))
-        # Each output has nine terms, each with a multiplication and an addition.
+        # Each output element is a sum of nine terms, each with a multiplication and an addition.
         self.assertEqual(first["flops"], 2 * (2 * 8 * 8 * 16) * 9)
         self.assertEqual(first["bytes"], 4 * (2 * 64 + 9 * 16 + 2 * 64 * 16))
         self.assertEqual(found["flops"], sum(n["flops"] for n in found["nodes"]))
@@ -404,7 +406,8 @@ class Commands(Case):
             self.assertEqual(code, 0)
             told, head = out.splitlines()[:2]
             line = out.splitlines()[-1].split()
-            has_none = "no bfloat16 instructions" in err  # the processor lacks bfloat16 instructions
+            # Whether the server reported that the processor lacks bfloat16 instructions.
+            has_none = "no bfloat16 instructions" in err
             self.assertEqual(told, f"precision: {precision}" + has_none * (
                 " in matrices of over 8 M weights, float32 elsewhere"))
             self.assertEqual(err.count("warning"), int(has_none))
@@ -429,7 +432,7 @@ class Commands(Case):
         self.assertLess(names.index("inline"), names.index("freeze"))
         self.assertLess(names.index("freeze"), names.index("fuse-epilogues"))
         self.assertEqual({state for _, _, state in told}, {"loading", "serving"})
-        # Each dump has as many nodes as announced, each with index, name, op, inputs and types.
+        # Each dump has as many nodes as its header states, each with index, name, op, inputs and types.
         parts = re.split(r"^after .*\n", out, flags=re.M)[1:]
         self.assertEqual([len(part.splitlines()) for part in parts], [int(n) for _, n, _ in told])
         for line in parts[-1].splitlines():

@@ -62,7 +62,7 @@ class Model:
                 self.pause()
 
     def comes(self, version=2):
-        """Sends requests until the version, which is now complete, is served; this must happen
+        """Sends requests until the version, which is now complete, is served; which must happen
         soon."""
         self.whole = True
         wait_for(lambda: self.ask() == NEW, f"version {version} of {self.name}")
@@ -96,7 +96,7 @@ def slowly_with_the_graph_last(m):
 def out_of_order_with_the_index_last(m):
     for name in (PB, DATA):
         m.copy_slowly(name, 2)
-    m.pause(1.6)  # The files have stopped changing, but the index is missing.
+    m.pause(1.6)  # The files do not change any more, but the index is missing.
     m.copy(INDEX)
     m.comes()
 
@@ -258,7 +258,7 @@ def deleted_before_it_is_loaded(m):
 
 
 def deleted_and_made_again_and_again(m):
-    """Whenever a load happens, any version that is served must be complete."""
+    """Whenever a version is loaded, any version that is served must be complete."""
     m.whole = True
     for i in range(8):
         shutil.copytree(SOURCE, m.aside)
@@ -289,7 +289,7 @@ def the_base_path_goes_away_for_a_while(m):
     os.rename(m.path, m.aside)
     end = time.monotonic() + 2.5
     while time.monotonic() < end:
-        # Any response will do: the folder determines whether the model exists.
+        # Any response is accepted: the folder determines whether the model exists.
         m.server.request(f"/v1/models/{m.name}")
         time.sleep(0.1)
     os.rename(m.aside, m.path)

@@ -1,5 +1,5 @@
-"""A single huge operation ends soon after its deadline, or after its client has disconnected. All runs together have a
-memory limit."""
+"""Checks that a single huge operation ends soon after its deadline or after its client has disconnected, and that all
+runs together stay within a memory limit."""
 import http.client
 import json
 import os
@@ -16,7 +16,7 @@ WAIT = 60 * SLOW
 
 
 def save(folder):
-    """Saves a model in which n (and k) are shapes. Each signature ends in one operation that takes long."""
+    """Saves a model in which n (and k) are shapes. The last operation of each signature takes long."""
     def build(g):
         f = {"T": "float"}
         g.placeholder("n", "int32")
@@ -47,14 +47,14 @@ def save(folder):
     small_models.write(folder, signatures, build)
 
 
-# Shapes for which the last operation takes about a second, on tensors of a few hundred megabytes.
+# Shapes for which the last operation takes about a second of CPU time, on tensors of a few hundred megabytes.
 LONG = {"square": [4000, 4000], "power": [9000, 9000], "lgamma": [8000, 8000],
         "noise": [8000, 8000]}
 LONGER = [14000, 14000]  # a shape for which `square` takes a minute
 
 
 def save_answers(folder):
-    """Saves a model that repeats x n times: a request of a few bytes can have a response of any size."""
+    """Saves a model whose output is x repeated n times: a request of a few bytes can have a response of any size."""
     def build(g):
         g.placeholder("x", "string")
         g.placeholder("n", "int32")
@@ -73,7 +73,7 @@ class Limits(Case):
         return server.post("/v1/models/m:predict", {"signature_name": name, "inputs": shape})
 
     def call(self, server, name, shape, timeout=WAIT):
-        """Starts a gRPC call and returns its future."""
+        """Starts a gRPC call and returns the future of its response."""
         channel = grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}")
         self.addCleanup(channel.close)
         request = predict_pb2.PredictRequest()
@@ -96,14 +96,14 @@ class Limits(Case):
     def test_one_huge_operation_ends_with_its_deadline(self):
         with self.serve() as server:
             for name, shape in LONG.items():
-                # Under a sanitizer the run takes too long to measure, so it only has to end.
+                # Under a sanitizer the run takes too long to be measured, so the test only checks that it ends.
                 whole = 1
                 if SLOW == 1:
                     start = self.cpu_s(server)
                     self.assertEqual(self.ask(server, name, shape)[0], 200)
                     whole = self.cpu_s(server) - start
                 start = self.cpu_s(server)
-                # The deadline leaves time for a quarter of the work.
+                # The deadline allows a quarter of the time that the run takes.
                 call = self.call(server, name, shape, timeout=whole / (4 * CORES))
                 self.assertEqual(call.code(), grpc.StatusCode.DEADLINE_EXCEEDED)
                 self.wait_idle(server)
@@ -144,11 +144,11 @@ class Limits(Case):
                 t.join()
             self.assertLessEqual(set(codes), {200, 429})
             self.assertIn(200, codes)
-            # The memory of the run has been released.
+            # A second run is accepted once the memory of the first has been released.
             wait_for(lambda: self.ask(server, "fill", [4500, 4500])[0] == 200, "the memory")
 
     def test_many_inputs_are_found_in_next_to_no_time(self):
-        n = 5000  # A search for each input among all others took seconds for twenty requests.
+        n = 5000  # A version that searched for each input among all others took seconds for twenty requests.
         names = [f"x{i:04}" for i in range(n)]
 
         def build(g):
@@ -226,11 +226,11 @@ class Limits(Case):
                     "--run_memory_limit_bytes=256M", "--run_memory_idle_bytes=0") as server:
             self.assertEqual(self.ask(server, "serving_default", [10])[0], 200)
             before = rss_mb()
-            # The second size exceeds the memory limit of a run.
+            # With the second size, a run exceeds its memory limit.
             for n, want in ((1000000, 200), (8000000, 429)):
                 for _ in range(10):
                     self.assertEqual(self.ask(server, "serving_default", [n])[0], want)
-            if SLOW == 1:  # A sanitizer has a heap of its own, so memory is not checked.
+            if SLOW == 1:  # A sanitizer has a heap of its own, so memory is checked only without one.
                 wait_for(lambda: rss_mb() < before + 100, lambda: f"{before} MB, not {rss_mb()}")
 
     # Writing each of these responses took some ten seconds or more, whatever its deadline was.
@@ -249,7 +249,7 @@ class Limits(Case):
                 self.assertEqual(status, 504, body)
                 self.wait_idle(server)
                 self.assertLess(self.cpu_s(server) - start, 3 * SLOW, name)
-            # A response that will not be sent does not count either.
+            # A response that will not be sent must not count as bytes in flight either.
             wait_for(lambda: server.metric("slipway_bytes_in_flight") == 0, "the answers to go")
 
     def test_a_long_answer_ends_when_the_client_hangs_up(self):

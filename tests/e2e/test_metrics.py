@@ -1,5 +1,5 @@
 """The metrics page: Prometheus's own parser reads it, its counts match the requests, and it has
-every name that the dashboard uses."""
+every metric that the dashboard uses."""
 import json
 import math
 import os
@@ -207,7 +207,8 @@ class Idle(support.Case):
                         if name == "slipway_model_idle_bytes"]
                 self.assertEqual(len(kept), 3)
                 self.assertLessEqual(sum(kept), limit)
-                if limit == 1 << 28:  # 256 MB are enough for everything that the runs may retain.
+                # The limit of 256 MB allows everything that the runs may retain.
+                if limit == 1 << 28:
                     self.assertGreater(sum(kept), 0)
 
 

@@ -172,8 +172,9 @@ class HarmedFiles(Case):
             data = self.path("digits/.coming/variables/variables.data-00000-of-00001")
             with open(data, "rb") as file:
                 whole = file.read()
-            with open(data, "wb") as file:  # writes the same number of bytes, but other bytes
-                # The offset lies in weights that signatures read; the string of the object graph comes last.
+            with open(data, "wb") as file:  # overwrites the file with the same number of other bytes
+                # The flipped bytes lie in weights that signatures read; the string of the object graph is at the end of
+                # the file.
                 n = len(whole) // 8
                 file.write(whole[:n] + bytes(b ^ 1 for b in whole[n:4 * n]) + whole[4 * n:])
             os.rename(self.path("digits/.coming"), self.path("digits/2"))

@@ -65,7 +65,7 @@ class NamesWithNul(Case):
                  "{y}.", {"filter": ["y\0z"]})):
             with self.subTest(text):
                 r = self.request(**fields)
-                if len(r.inputs) == 2:  # A protobuf map has no order.
+                if len(r.inputs) == 2:  # A protobuf map has no order, so either order is right.
                     with self.assertRaises(grpc.RpcError) as caught:
                         self.predict.Predict(r, timeout=30)
                     self.assertIn(caught.exception.details(),
@@ -134,7 +134,7 @@ class NamesWithNul(Case):
     def test_inputs_by_rest(self):
         for body, answer in (
                 ({"inputs": {"x\0y": [1.0]}}, None),
-                # An input with an unknown name is ignored.
+                # An input whose name the signature lacks is ignored.
                 ({"inputs": {"x": [2.0], "x\0": [1.0]}}, {"outputs": [4.0]}),
                 ({"inputs": {"x\0": [1.0], "x": [2.0]}}, {"outputs": [4.0]}),
                 ({"instances": [{"x\0y": 1.0}]}, None),

@@ -66,7 +66,8 @@ class RequestLog(Case):
             wait_for(lambda: self.count(server) == 4, "four records")
             path, = self.files()
             self.assertRegex(path, r"half-\d{8}T\d{6}Z-%d-0.tfrecord$" % server.process.pid)
-            copy = shutil.copy(path, self.path("copy"))  # Replayed requests are logged again.
+            # Requests that are replayed are logged again, so the log is copied first.
+            copy = shutil.copy(path, self.path("copy"))
             status, out, err = command("bench", f"--server=127.0.0.1:{server.grpc_port}",
                                        "--replay", copy, "--json")
             self.assertEqual(status, 0, out + err)
@@ -89,7 +90,7 @@ class RequestLog(Case):
         self.assertEqual(list(logs[2].predict_log.response.outputs["y"].float_val), [3.5])
         self.assertEqual(logs[3].regress_log.response.result.regressions[0].value, 4)
 
-        # After a rename, a request log can serve as goldens and as warm-up requests.
+        # After a rename, a request log can be used as goldens and as warm-up requests.
         for name in ("slipway_golden_requests", "tf_serving_warmup_requests"):
             records.write(self.path("half/1/assets.extra", name), logs)
         with Server(f"--models={self.folder}") as server:

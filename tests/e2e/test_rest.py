@@ -210,7 +210,8 @@ class RestTest(unittest.TestCase):
         self.assertGreater(len(body), 256 << 10)
         want = [x / 2 + 2 for x in rows]
         columns = json.dumps({"inputs": rows}).encode()
-        packed = gzip.compress(os.urandom(4096).hex().encode())  # The compressed data is not JSON.
+        # The decompressed data is not JSON.
+        packed = gzip.compress(os.urandom(4096).hex().encode())
         with Server() as server:
             def ask(path, data, *headers):
                 status, _, got = server.ask("POST", path, data, headers)
@@ -234,7 +235,7 @@ class RestTest(unittest.TestCase):
             status, got = ask(MODEL + ":regress", json.dumps(
                 {"examples": [{"x": v} for v in rows]}).encode())
             self.assertEqual(status, 400)
-            for _ in range(5):  # These clients do not wait for the response.
+            for _ in range(5):  # These clients disconnect without waiting for the response.
                 with server.connect() as s:
                     s.sendall(head("POST", PREDICT, len(body)) + body)
             self.assertEqual(ask(PREDICT, body), (200, {"predictions": want}))
@@ -325,14 +326,15 @@ class LimitsTest(unittest.TestCase):
         status, _, body = server.ask("POST", PREDICT, b" " * 1000001)
         self.assertEqual(status, 429)
         self.assertIn("larger than --max_bytes_in_flight", body.decode())
-        for n in (200000, 400000):  # first too large as tensors, then too large as JSON text
+        # The first request is too large as tensors, the second too large as JSON text.
+        for n in (200000, 400000):
             server.come_to_rest()
             status, _, body = server.ask("POST", PREDICT, b'{"inputs": [' + b"1," * n + b"1]}")
             self.assertEqual(status, 429)
             self.assertIn("--max_bytes_in_flight", body.decode())
         server.come_to_rest()
         half = b'{"inputs": [' + b"1," * 200000
-        # The request does not fit beside another request now, but may fit later.
+        # The second request does not fit next to the first now, but may fit later.
         with server.connect() as s:
             s.sendall(head("POST", PREDICT, 600000) + half)
             wait_for(lambda: server.bytes_in_flight() >= 400000, "the other's body")

@@ -163,7 +163,7 @@ class Tls(unittest.TestCase):
                 if name:
                     context.load_cert_chain(self.folder.at(name + ".crt"),
                                             self.folder.at(name + ".key"))
-                # In TLS 1.3, the client learns of the refusal only when it reads.
+                # In TLS 1.3, a client learns only from its first read that it was refused.
                 with self.subTest(name=name), self.assertRaises(OSError):
                     with server.connect(context) as s:
                         s.sendall(head("GET", MODEL))
@@ -273,7 +273,8 @@ class Tls(unittest.TestCase):
                 steady.sendall(head("GET", MODEL))
                 self.assertEqual(test_rest.answer(steady)[0], 200)
                 answers += 1
-            self.assertGreater(answers, n / 10)  # some n / 4; without a limit on handshakes per turn it was 5
+            # With n connections it is some n / 4; without a limit on handshakes per turn it was 5.
+            self.assertGreater(answers, n / 10)
 
     def test_a_handshake_in_pieces_goes_on_as_they_come(self):
         with TlsServer(self.folder) as server, test_rest.Server.connect(server) as s:

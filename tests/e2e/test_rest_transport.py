@@ -82,8 +82,8 @@ class Transport(unittest.TestCase):
                      self.post("Host: t", "Transfer-Encoding: gzip, chunked"))
 
     def test_lengths_that_are_no_numbers(self):
-        # libmicrohttpd itself refuses these values before it calls a callback, and sends its headers twice: the first
-        # header block and the end of the connection count.
+        # libmicrohttpd itself refuses these values before it calls a callback, and sends its headers twice, so the test
+        # looks only at the first header block and at the end of the connection.
         for value in ("-13", "+13", "13, 13", "0x10", "99999999999999999999", "1 3"):
             got = self.raw(self.post("Host: t", "Content-Length: " + value))
             self.assertRegex(got, rb"\AHTTP/1.1 4(00|13) .*\r\nConnection: close\r\n")
@@ -218,7 +218,7 @@ class Transport(unittest.TestCase):
                 s.sendall(top + b"1;" + b"a" * 100_000)
             self.assertTrue(everything(s).startswith(b"HTTP/1.1 400 "))
             time.sleep(1)
-        with self.server.connect() as s:  # The error is the same while the line may still continue.
+        with self.server.connect() as s:  # The error is the same for a line that has not ended yet.
             s.sendall(top + b"1;" + b"a" * 200)
             time.sleep(1)
         self.assertLess(self.cpu_s() - start, 0.5 * SLOW)
@@ -227,7 +227,7 @@ class Transport(unittest.TestCase):
         top = self.post("Host: t", "Transfer-Encoding: chunked", body=b"")
         spaces = [b" "] * 65536
         self.refused(413, "more than 65536 chunks", top + chunked(spaces + [BODY]))
-        with self.server.connect() as s:  # The same number of chunks is allowed if they are larger.
+        with self.server.connect() as s:  # The same number of chunks is allowed if the chunks are larger.
             s.sendall(top + chunked([b" " * 16] * 65536 + [BODY]))
             self.assertEqual(answer(s)[0], 200)
         with self.server.connect() as s:
@@ -251,7 +251,7 @@ class Transport(unittest.TestCase):
                 s.sendall(head("POST", PREDICT, len(BODY)) + BODY)
                 status, headers, _ = answer(s)
                 self.assertEqual((status, headers.get("connection")), (200, None))
-            # Refusals keep the connection open as well.
+            # Responses that refuse a request keep the connection open as well.
             for path, body in (("/v1/models/x:predict", BODY), ("/nowhere", b"x" * 1000)):
                 s.sendall(head("POST", path, len(body)) + body)
                 self.assertEqual(answer(s)[0], 404)
@@ -372,7 +372,7 @@ class Flags(unittest.TestCase):
         page = server.ask("GET", METRICS)[2].decode()
         self.assertRegex(page, r':request_count\{model_name="half_plus_two",status="INVALID_ARGUMENT"\} 3\n')
         self.assertNotIn("refused_body_cut_off", page)
-        with server.connect() as s:  # A body of announced length is refused in the same way.
+        with server.connect() as s:  # A body whose length is announced is refused in the same way.
             s.sendall(head("POST", PREDICT, 20 * MEBI))
             s.sendall(b" " * (20 * MEBI))
             self.assertEqual(answer(s)[0], 413)
@@ -442,7 +442,8 @@ class Memory(unittest.TestCase):
 
     def test_an_answer_beyond_the_budget_is_refused_by_name(self):
         self.assertEqual(self.fill(2 * MEBI)[0], 200)  # 12 MB of text
-        for n in (4 * MEBI - 700000, 20 * MEBI):  # The response does not fit: noticed while or before it is written.
+        # The response does not fit into the budget, which the server notices while or before it writes the response.
+        for n in (4 * MEBI - 700000, 20 * MEBI):
             self.server.come_to_rest()
             status, _, body = self.fill(n)
             self.assertEqual(status, 429)
@@ -471,7 +472,8 @@ class Memory(unittest.TestCase):
             s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             s.sendall(head("POST", "/v1/models/shapes:predict", len(body)) + body)
             wait_for(lambda: server.bytes_in_flight() > 24 * MEBI, "the answer")
-            # The kernel still delivers what it has buffered, but the server's memory is free.
+            # The kernel still delivers the bytes that it has buffered, but the server has released the memory of the
+            # response.
             wait_for(lambda: s.recv(100) and server.bytes_in_flight() == 0, "the hang-up")
         with server.connect() as s:  # a slow but steady client is served
             s.sendall(head("POST", "/v1/models/shapes:predict", len(body)) + body)
@@ -522,7 +524,7 @@ class Memory(unittest.TestCase):
                 s.sendall(head("GET", "/healthz", headers=["Connection: close"]))
                 self.assertEqual(answer(s)[0], 200)
                 wait_for(lambda: not set(os.listdir(descriptors)) - before, "the end of the connection")
-            time.sleep(0.2 * SLOW)  # The client's end of the connection arrives at a socket that the server no longer uses.
+            time.sleep(0.2 * SLOW)  # The end of the connection arrives at a socket that the server no longer uses.
             for _ in range(20):
                 self.assertEqual(server.ask("GET", "/healthz")[0], 200)
             for descriptor in (*copies, process):
@@ -549,7 +551,8 @@ class Memory(unittest.TestCase):
                 s.sendall(head("POST", "/v1/models/shapes:predict", len(body)) + body)
             for s in sockets:
                 self.assertEqual(answer(s)[0], 200)
-            self.assertGreater(self.resident(), before + n * 8 * 1024)  # Otherwise the test would prove nothing.
+            # The requests must take memory, otherwise the test would prove nothing.
+            self.assertGreater(self.resident(), before + n * 8 * 1024)
         wait_for(lambda: self.resident() < before + 12 * MEBI, "the memory of connections")
 
 

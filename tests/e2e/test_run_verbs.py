@@ -54,7 +54,7 @@ class RunVerbs(Case):
 
 
 class NamedTests(Case):
-    """Tests `./run test NAME...` once all packages are installed."""
+    """Tests `./run test NAME...` on a machine where all packages are installed."""
 
     def run_test(self, *names):
         build = os.path.dirname(binary())

@@ -1,4 +1,5 @@
-"""State that one signature of a model writes and others read, however the server runs the model."""
+"""State that one signature of a model writes and others read, whichever way the server runs the
+model."""
 import json
 import random
 
@@ -6,7 +7,7 @@ import small_models
 from support import Case, Server
 
 SETTINGS = ((), ("--specialise=off",), ("--enable_model_warmup=false",), ("--autotune=off",))
-RUNS = 60  # enough runs for tier 1: a shape is compiled once it has occurred twice
+RUNS = 60  # enough runs for tier 1, in which a shape is compiled after it has occurred twice
 
 
 class State(Case):

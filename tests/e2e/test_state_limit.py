@@ -15,7 +15,7 @@ WAIT = 60 * SLOW
 RUN_MB, STATE_MB = 200, 100
 FLAGS = (f"--run_memory_limit_bytes={RUN_MB}M", f"--state_memory_limit_bytes={STATE_MB}M",
          "--enable_session_service")
-MORE_KB = 64 << 10  # the server's own memory, in addition to the two limits
+MORE_KB = 64 << 10  # memory of the server itself, in addition to the two limits
 
 
 def save(folder):
@@ -28,7 +28,7 @@ def save(folder):
         g.const("nothing", "string", [], string_val=[b""])
         g.node("many", "BroadcastTo", "s", "n", T="string", Tidx="int32")
         g.node("many_size", "Size", "many", T="string", out_type="int32")
-        for i in range(200):  # adds variables, each of which can be assigned
+        for i in range(200):  # adds variables, each with a node that assigns to it
             g.node(f"v{i}", "VarHandleOp", dtype="string").attr["shape"].shape.unknown_rank = True
             g.node(f"v{i}_set", "AssignVariableOp", f"v{i}", "many", dtype="string")
         g.node("v0_get", "ReadVariableOp", "v0", "^v0_set", dtype="string")
@@ -74,7 +74,7 @@ class StateLimit(Case):
         self.fail("no VmRSS")
 
     def stays_within(self):
-        if SLOW == 1:  # A sanitizer has memory of its own, so memory is not checked.
+        if SLOW == 1:  # A sanitizer has memory of its own, so memory is checked only without one.
             self.assertLess(self.resident_kb() - self.before_kb,
                             ((RUN_MB + STATE_MB) << 10) + MORE_KB)
         self.assertLess(self.server.metric("slipway_model_state_bytes"), STATE_MB * MB + 1)
@@ -138,7 +138,7 @@ class StateLimit(Case):
         self.assertTrue(90 <= n < 100, n)
         for i in range(n, n + 50):
             self.refused(self.assign, f"v{i}_set", b"a" * MB, 10)
-        for i in range(200):  # Replaced values free memory for new values.
+        for i in range(200):  # A value that is replaced frees its memory for the new value.
             self.assign(f"v{i % n}_set", b"b" * MB, 10)
         self.stays_within()
         self.assign("v0_set", b"c", 1)
@@ -181,8 +181,8 @@ class StateLimit(Case):
 
 
 def write_restoring(folder, prefix, how):
-    """Writes a model that restores one tensor of 32 MB ten times. `how` is "loads", "reads" or
-    "runs"."""
+    """Writes a model that restores one tensor of 32 MB ten times. `how`, which is "loads", "reads" or "runs", selects
+    when the tensor is read."""
     n, times = 8 << 20, 10
 
     def build(g):
@@ -201,7 +201,7 @@ def write_restoring(folder, prefix, how):
             g.node(f"v{k}_get", "ReadVariableOp", f"v{k}", dtype="float")
             values.append(f"all:{k}" if how == "runs" else f"v{k}_get")
         g.node("init", "NoOp", *(f"^v{k}_set" for k in range(times) if how != "runs"))
-        # Each signature output is one element, at an index that is fed.
+        # Each signature returns one element of its output, at an index that is fed.
         for k, value in enumerate(values):
             g.node(f"at{k}", "Slice", value, "i", "one", T="float", Index="int32")
         g.node("sum", "AddN", *(f"at{k}" for k in range(times)), T="float").attr["N"].i = times

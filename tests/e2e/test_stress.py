@@ -1,6 +1,6 @@
 """Twenty clients of every API send requests while versions, labels and a model are added and
 removed. Each response must be possible in its situation and right for the version that it names,
-each code that must occur does occur, and afterwards the server is as it was before."""
+each code that must occur does occur, and afterwards the server holds no more than before."""
 import collections
 import http.client
 import json
@@ -25,20 +25,24 @@ from tensorflow_serving.apis import (classification_pb2, get_model_metadata_pb2,
 ROUNDS = max(8, int(200 / SLOW))
 WAIT = 20 * SLOW
 VERSIONS = (1, 2, 3)
-WEIGHT_BYTES = 1 << 20  # size of each version: so large that a leak of one version is visible
+# Number of weight bytes of each version: so many that a leak of one version is visible.
+WEIGHT_BYTES = 1 << 20
 MAY_GROW_KB = 12 << 10
 CLASSIFY, REGRESS = "tensorflow/serving/classify", "tensorflow/serving/regress"
 LABELS = ("stable", "canary")
 
 # The gRPC codes that may occur in each situation. Those that begin with ! must occur at least once.
 ALLOWED = {
-    "still": "!OK",  # a model that is not changed
-    "latest": "!OK",  # a model that always has at least one version
-    "version": "!OK !NOT_FOUND",  # a version that is added and removed
-    "version on disk": "!OK !NOT_FOUND",  # a version whose folder is moved away and back
-    "label": "!OK !INVALID_ARGUMENT NOT_FOUND",  # a label whose version may be about to be unloaded
-    "coming": "!OK !NOT_FOUND",  # a model that is added and removed
-    "coming, its states": "!OK NOT_FOUND",  # Versions that have ended remain listed.
+    "still": "!OK",  # requests of a model that is not changed
+    "latest": "!OK",  # requests of a model that always has at least one version
+    "version": "!OK !NOT_FOUND",  # requests of a version that is added and removed
+    # Requests of a version whose folder is moved away and back.
+    "version on disk": "!OK !NOT_FOUND",
+    # Requests of a label whose version may be about to be unloaded.
+    "label": "!OK !INVALID_ARGUMENT NOT_FOUND",
+    "coming": "!OK !NOT_FOUND",  # requests of a model that is added and removed
+    # Versions that have ended remain in the status of the model.
+    "coming, its states": "!OK NOT_FOUND",
     "no such model": "!NOT_FOUND",
     "no such signature": "!FAILED_PRECONDITION",
     "no such signature, examples": "!INVALID_ARGUMENT",
@@ -50,7 +54,8 @@ ALLOWED = {
     "hurry": "OK DEADLINE_EXCEEDED",
     "left": "OK CANCELLED",
 }
-# REST status codes as gRPC codes, and the situations in which REST differs.
+# Maps HTTP status codes to gRPC codes, and lists the situations in which REST may return other
+# codes.
 REST_CODES = {200: "OK", 400: "INVALID_ARGUMENT", 404: "NOT_FOUND"}
 ALLOWED_REST = {"no such signature": "!INVALID_ARGUMENT"}
 
@@ -86,7 +91,7 @@ def write_model(folder, version):
 
 
 class Seen:
-    """The codes that occurred, and the first details about wrong responses."""
+    """Counts the codes that occurred, and holds details of the first wrong responses."""
 
     def __init__(self):
         self.lock = threading.Lock()
@@ -187,7 +192,8 @@ class Clients:
             channel.close()
 
     def place(self, client):
-        """Returns a random situation and the model, version or label of a request in it."""
+        """Returns a random situation, and the model, version or label that a request in it
+        names."""
         situation = client.random.choice(self.PLACES)
         return situation, {
             "still": lambda: {"model": "still"}, "latest": lambda: {},
@@ -227,7 +233,7 @@ class Clients:
             self.seen.check("REST " + api, situation, text, "an error")
 
     def values(self, api, situation, where, base):
-        """Returns a function that checks that a value is `base` plus the version's number."""
+        """Returns a function that checks that an output is `base` plus the version's number."""
         expected = [base + where["version"]] if "version" in where else [base + v for v in VERSIONS]
 
         def check(value):
@@ -308,7 +314,7 @@ class Clients:
     # ---- gRPC ----
 
     def call(self, api, situation, method, request, check=None, **kw):
-        """Returns the response, or None if the call failed."""
+        """Sends a call and returns the response, or None if the call failed."""
         kw.setdefault("timeout", WAIT)
         try:
             answer = method(request, **kw)
@@ -321,7 +327,7 @@ class Clients:
         return answer
 
     def is_right(self, api, situation, where, spec, value, base, signature):
-        """Checks a value against the version that the response names."""
+        """Checks an output against the version that the response names."""
         self.seen.check(api, situation, value, base + spec.version.value)
         self.seen.check(api, situation, (spec.name, spec.signature_name),
                         (where.get("model", "m"), signature))
@@ -518,8 +524,8 @@ class Stress(Case):
         return request
 
     def apply(self, by_file, request):
-        """Applies a configuration and returns when it is in effect, which a new label of the model
-        `still` indicates."""
+        """Applies a configuration and waits until it is in effect, which a new label of the model
+        `still` shows."""
         self.applied += 1
         still = next(m for m in request.config.model_config_list.config if m.name == "still")
         still.version_labels[f"applied_{self.applied}"] = 1
@@ -542,12 +548,13 @@ class Stress(Case):
             (self.states("coming").get(1) == "AVAILABLE") == coming
 
     def answers(self, path):
-        """Returns the HTTP status and, if it is 200, the version that responded."""
+        """Returns (HTTP status, version that responded), where the version is known only if the
+        status is 200."""
         status, body = self.server.post(f"/v1/models/{path}:predict", {"instances": [4.0]})
         return status, json.loads(body)["predictions"][0] - 2 if status == 200 else None
 
     def look(self, versions, labels, coming):
-        """Checks, under load, that the settled state is the configured one."""
+        """Checks, while clients send requests, that the final state is the configured one."""
         self.assertEqual(self.answers("m"), (200, max(versions)))
         for version in VERSIONS:
             self.assertEqual(self.answers(f"m/versions/{version}"),
@@ -637,7 +644,8 @@ class Stress(Case):
             wait_for(lambda: self.resources()[0] <= files and
                      self.resources()[1] <= threads + 2,
                      f"{files} descriptors and {threads} threads, not {self.resources()}")
-            if SLOW == 1:  # A sanitizer retains freed memory, so memory is not checked.
+            # A sanitizer retains freed memory, so memory is checked only without one.
+            if SLOW == 1:
                 wait_for(lambda: self.resources()[2] < kb + MAY_GROW_KB,
                          f"{kb} KiB, not {self.resources()[2]}")
             total = sum(clients.seen.codes.values())

@@ -148,7 +148,7 @@ class Warmup(Case):
             self.assertEqual(warmed["4", "INVALID_ARGUMENT"], 1000)
             self.assertEqual(warmed["5", "UNIMPLEMENTED"], 1)
             self.assertEqual(warmed["6", "DATA_LOSS"], 0)
-            # The faulty file is replaced by a correct one.
+            # The file whose records failed is replaced by a correct one.
             records.write(self.path("half", "6", FILE), [records.predict([1])])
             wait_for(lambda: server.state("half", 6) == "AVAILABLE", "the repaired version")
 

@@ -9,8 +9,8 @@ KINDS = ("memory", "open", "read", "short", "stat", "mmap", "thread", "descripto
 DEPTH, STACKS = 8, 1 << 16
 EVER = 0xFFFFFFFF
 
-HEAD = struct.Struct("<IIIIIIQ16s")  # struct fault_control's fields from `armed` to `thread`
-SEEN = struct.Struct(f"<IIII{DEPTH}Q{len(KINDS)}Q")  # struct fault_control's fields from `matched` to `calls`
+HEAD = struct.Struct("<IIIIIIQ16s")  # the fields of struct fault_control from `armed` to `thread`
+SEEN = struct.Struct(f"<IIII{DEPTH}Q{len(KINDS)}Q")  # the fields of struct fault_control from `matched` to `calls`
 STACK = struct.Struct(f"<QII{DEPTH}Q")
 SIZE = HEAD.size + SEEN.size + STACKS * STACK.size
 
@@ -24,7 +24,7 @@ class Control:
             self.map = mmap.mmap(file.fileno(), SIZE)
 
     def describe(self, kinds, first=1, n=1, stack=0, thread=""):
-        """Describes the calls that fail, without arming them, and clears earlier results."""
+        """Describes to the server which calls must fail, without arming the fault, and clears earlier results."""
         self.quiet()
         bits = sum(1 << KINDS.index(k) for k in kinds)
         HEAD.pack_into(self.map, 0, 0, 0, bits, first, n, 0, stack, thread.encode())
@@ -48,7 +48,7 @@ class Control:
         return seen[1], seen[4:4 + DEPTH]
 
     def calls(self):
-        """Returns the traced calls: {kind: count}, [(kind, hash, count, stack)]."""
+        """Returns the traced calls as {kind: count} and [(kind, hash, count, stack)]."""
         seen = SEEN.unpack_from(self.map, HEAD.size)
         found = [(KINDS[kind], hashed, count, at)
                  for hashed, kind, count, *at in STACK.iter_unpack(self.map[HEAD.size + SEEN.size:])

@@ -2,12 +2,13 @@
 """`./run fault`: libc calls of the server's own code fail, one after the other, in each of the PHASES. After each fault
 the server must be alive, answer correctly, hold no memory of requests, and serve every version.
 
-Each phase runs once while its calls are counted by the stack that they come from. Then, for every such stack (or with
---all for every single call) the phase runs again while that call fails: once, and (memory, descriptors) together with
-all calls after it. During a fault a response must be correct or be RESOURCE_EXHAUSTED or UNAVAILABLE. `start` and
-`drain` need a process for each fault; all other faults share one process, so that later requests show what a fault has
-broken. `start` fails one call of each stack even with --all: most of its calls belong to loading, and `swap`, `add` and
-`drop` fail those one by one. The last line is "N passed, M failed", counting faults."""
+Each phase runs once while its calls are counted by the stack that they come from. Then, for every such stack (or
+with --all for every single call) the phase runs again while that call fails: alone, and for memory and descriptors
+also together with all calls after it. During a fault a response must be correct or be RESOURCE_EXHAUSTED or
+UNAVAILABLE. `start` and `drain` need a process for each fault; all other faults share one process, so that later
+requests show what a fault has broken. `start` fails one call of each stack even with --all: most of its calls belong
+to loading, and `swap`, `add` and `drop` fail those one by one. The last line is "N passed, M failed", counting
+faults."""
 import argparse
 import collections
 import concurrent.futures
@@ -29,7 +30,7 @@ from control import EVER, KINDS, Control, symbols  # noqa: E402
 from run_tests import SANITIZER_ENV  # noqa: E402
 
 FILES = ("open", "read", "short", "stat", "mmap", "write")
-PHASES = {  # phase: (flags, method of Served that makes the request)
+PHASES = {  # Maps a phase to (flags of the server, method of Served that makes the request).
     "swap": ("", "swap"),
     "add": ("", "add_and_remove"),
     "label": ("", "label"),
@@ -115,9 +116,9 @@ class Campaign:
         self.dice = random.Random(args.seed)
         self.kinds = tuple(args.kind or KINDS)
         self.served = None
-        self.expected_digits = None  # the response of a process without faults
-        self.tuned = None  # the file that autotuning has written
-        self.known = set()  # stacks that another phase makes fail
+        self.expected_digits = None  # the response for digits that a process without faults gives
+        self.tuned = None  # path of the file that autotuning has written
+        self.known = set()  # stacks whose calls another phase makes fail
 
     def new_served(self):
         served = self.module.Served(self.control, *PHASES[self.phase][0].split(),
@@ -134,7 +135,7 @@ class Campaign:
     # ---- which faults ----
 
     def targets(self, calls, found):
-        """Returns (description, arguments of arm), with the most different calls first."""
+        """Returns (description, arguments of arm) for each planned fault, with the most different calls first."""
         once, later, seen = [], [], set()
         found = [f for f in found if f[0] in self.kinds and f[1] not in self.known]
         self.dice.shuffle(found)
@@ -181,7 +182,8 @@ class Campaign:
         served, report, phase = self.served, self.report, self.phase
         lasting = how.get("n", 1) == EVER
         error = None
-        served.wait = SHORT if lasting else self.module.WAIT  # a short wait for a response that cannot arrive
+        # Waits only a short time for a response that cannot arrive.
+        served.wait = SHORT if lasting else self.module.WAIT
         self.control.arm(**how)
         try:
             getattr(served, request)()
@@ -198,14 +200,15 @@ class Campaign:
         self.control.quiet()
         served.wait = self.module.WAIT
         if lasting and outcome == "late" and (request in LONG or "descriptor" in how["kinds"]):
-            outcome, error = "did not come", None  # a late response is expected while the fault lasts
+            outcome, error = "did not come", None  # a response may be late while the fault lasts
         try:
             if not error or request in LONG:
                 served.repair()
             served.probe()
             allowed = self.module.LOAD_CODES
             if set(how["kinds"]) & set(FILES):
-                allowed += ("DATA_LOSS",)  # DATA_LOSS stands for a file that cannot be read; the load is tried again
+                # DATA_LOSS means that a file could not be read; the server tries the load again.
+                allowed += ("DATA_LOSS",)
             for code, text in served.failed_loads():
                 if code not in allowed:
                     raise self.module.Wrong(f"a load failed so: {code}: {text}")
@@ -282,7 +285,7 @@ class Campaign:
                 self.control.arm(**how)
                 error = served.end()
                 asked.join()
-                # without memory, only the process's time limit can end it
+                # if memory stays exhausted, only the time limit of the process can end it
                 limit = f"exit status -{signal.SIGALRM.value}:"
                 if error and how.get("n") == EVER and error.startswith(limit):
                     self.report.outcomes[phase, "ended by its limit"] += 1
@@ -386,7 +389,7 @@ class Campaign:
 
 
 def run(args, report, served_module):
-    """Runs the phases, several at a time. Each gets an equal share of the remaining time."""
+    """Runs the phases, several at a time. Each phase gets an equal share of the time that remains."""
     phases, lock = list(args.phase or PHASES), threading.Lock()
     end = time.monotonic() + args.seconds if args.seconds else float("inf")
 

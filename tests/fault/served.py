@@ -29,10 +29,12 @@ from tensorflow_serving.apis import (classification_pb2, get_model_metadata_pb2,
 from test_stress import CLASSIFY, REGRESS, write_model
 
 WAIT = 5 * SLOW
-# The memory limit for versions: up to half more than the server counts for one version. If the memory of a version
-# stays counted after the version has gone, there is no memory for the next version, and all later loads fail.
+# The memory limit for versions: what the server counts for one version, and up to half as much again. If the memory of
+# a version stays counted after the version has gone, there is no memory for the next version, and all later loads fail.
 VERSION_BYTES = 19 << 19
-RUNS_BYTES = 64 << 20  # memory limit of all runs together, so small for the same reason; idle plans take half of it
+# Memory limit of all runs together, small for the same reason as the limit for versions; idle plans may hold half of
+# it.
+RUNS_BYTES = 64 << 20
 CORE_THREADS = 2  # number of timer threads that gRPC core may start
 # The only codes that a server may return for lack of memory, descriptors or disk space.
 REFUSALS = ("RESOURCE_EXHAUSTED", "UNAVAILABLE")
@@ -71,8 +73,8 @@ STARTING = threading.Lock()
 
 class Served:
     """A server with the following models. half: version 1 or 2 of half_plus_two, from a checkpoint. m: versions 1 and 2
-    of a constant graph that takes Examples, unless it is `small`. digits. more: present for a while. watched: its
-    newest version, with warm-up requests and goldens. `secure` is for REST and gRPC over TLS."""
+    of a constant graph that takes Examples, unless it is `small`. digits. more: a model that is present for a while.
+    watched: its newest version, with warm-up requests and goldens. `secure` is for REST and gRPC over TLS."""
 
     def __init__(self, control, *flags, small=False, watched=False, secure=False):
         self.control, self.half, self.serial, self.watches = control, 1, 0, []
@@ -80,7 +82,7 @@ class Served:
         self.fixed = {"digits": [1]} if small else {"m": [1, 2], "digits": [1]}
         self.version = 1 if watched else 0  # newest version of `watched`
         self.expected_digits = None
-        self.level = None  # numbers of descriptors and threads while the server is idle
+        self.level = None  # numbers of descriptors and threads of the idle server
         for name in ("half_plus_two", "digits"):
             shutil.copytree(os.path.join(MODELS, name), os.path.join(self.folder, name),
                             ignore=shutil.ignore_patterns("held_out"))
@@ -164,7 +166,7 @@ class Served:
         self.expected_digits = self.rest("POST", "/v1/models/digits:predict", self.picture)
 
     def end(self):
-        """Sends SIGTERM; returns a description of any failure until the process ended, or None."""
+        """Sends SIGTERM; returns a description of any failure that occurred before the process ended, or None."""
         for watch in self.watches:
             watch.cancel()
         try:
@@ -290,7 +292,7 @@ class Served:
         check("slipway_build_info" in page, True, "the end of the page of metrics")
 
     def rest_wrong(self):
-        """A client's errors must still be reported as the client's errors."""
+        """Errors that a client causes must still be reported to it as its own errors."""
         for body, code in ((b"{", 400), (b'{"instances": ["a"]}', 400), (b'{"examples": []}', 400)):
             status, _, text = self.http("POST", "/v1/models/half_plus_two:predict", body)
             if status in REST_REFUSALS:
@@ -315,7 +317,7 @@ class Served:
         near(values(y), [v / 2 + (2 if model == "m" else self.addend()) for v in x], "Predict")
 
     def grpc_many(self):
-        """Sends more calls than the server has posted at a time, each of which needs memory. The streams between them
+        """Sends more calls, each of which needs memory, than the server accepts at a time. The streams between them
         stay open and take the memory that the calls release."""
         for _ in range(20):
             watch = self.health.Watch(health_pb2.HealthCheckRequest(service=""))
@@ -427,7 +429,7 @@ class Served:
             x = self.numbers(self.rows)
             got = self.rest("POST", "/v1/models/half_plus_two:predict", {"instances": x})
             near(got["predictions"], [v / 2 + self.addend() for v in x], "a new shape")
-        time.sleep(0.02 * SLOW)  # The compiler works while the server responds to requests.
+        time.sleep(0.02 * SLOW)  # The compiler works while the server handles requests.
 
     def digits(self):
         got = self.rest("POST", "/v1/models/digits:predict", self.picture)
@@ -435,7 +437,7 @@ class Served:
             near(flat(got), flat(self.expected_digits), "digits")
 
     def batch(self):
-        """Sends several requests at the same time, one of them larger than a batch may be."""
+        """Sends several requests at the same time, one of which has more rows than a batch may have."""
         failures = []
 
         def ask(what):
@@ -476,7 +478,7 @@ class Served:
         os.rename(self.path("config.new"), self.path("config"))
 
     def write_watched(self):
-        """Writes the next version of `watched` and renames it to its final path in one step."""
+        """Writes the next version of `watched` to a staging folder and renames it to its final path."""
         if not self.version:
             return
         made = self.path("made")
@@ -501,8 +503,7 @@ class Served:
             except Wrong as error:
                 # The configuration is accepted, but the first load of its new model has failed.
                 codes = re.findall(r"due to error: (\w+): ", str(error))
-                # DATA_LOSS means a file that cannot be read; failed_loads checks whether that is
-                # allowed.
+                # DATA_LOSS means that a file could not be read; failed_loads checks whether that is allowed.
                 if not str(error).startswith("UNKNOWN") or set(codes) - {*LOAD_CODES, "DATA_LOSS"}:
                     raise
                 self.applied = True
@@ -517,8 +518,7 @@ class Served:
             self.settle("watched", [self.version])
 
     def settle(self, model, wanted, within=None):
-        """Waits until exactly the versions `wanted` serve. A version that has ended without being unloaded must have a
-        reason."""
+        """Waits until exactly the versions `wanted` are served. A version that failed to load must report a reason."""
         end = time.monotonic() + (within or 2 * self.wait)
         while True:
             try:
@@ -569,7 +569,7 @@ class Served:
                     raise
 
     def add_and_remove(self):
-        """Adds and removes a model. A model that is AVAILABLE must respond at once."""
+        """Adds and removes a model. A model that is AVAILABLE must be able to respond immediately."""
         self.apply(self.config(self.half, more=True))
         self.settle("more", [1])
         got = self.rest("POST", "/v1/models/more:predict", {"instances": [4.0]})
@@ -590,7 +590,7 @@ class Served:
     # ---- what is always so ----
 
     def repair(self):
-        """Restores the configuration: a change that was accepted completes by itself, and a change that a fault has
+        """Restores the configuration. A change that was accepted completes by itself; a change that a fault has
         prevented is sent again."""
         if self.labelled and self.applied:
             self.check_label()
@@ -608,12 +608,12 @@ class Served:
 
     def note_level(self):
         """Records the current numbers of descriptors and threads as those of an idle server."""
-        time.sleep(0.1)  # time for connections that were just closed
+        time.sleep(0.1)  # leaves time for connections that were just closed
         files, threads = self.resources()
         self.level = len(files), threads
 
     def is_level(self):
-        """Returns a description of what exceeds the idle level, or None."""
+        """Returns a description of the descriptors or threads that exceed the idle level, or None."""
         if not self.level:
             return None
         files, threads = self.resources()

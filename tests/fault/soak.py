@@ -34,7 +34,7 @@ def make_importable():
 
 
 def gauges(server):
-    """Returns the gauges that do not have their idle value."""
+    """Returns the gauges whose values differ from those of an idle server."""
     rest = 'slipway_requests_in_flight{entrypoint="REST"}'
     wrong = {}
     for name in ("slipway_bytes_in_flight", "slipway_jobs", "slipway_queue_requests", rest,

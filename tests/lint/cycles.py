@@ -2,9 +2,9 @@
 """Finds recursion in the built libraries: python3 tests/lint/cycles.py BUILD_FOLDER
 
 The calls between functions are read from the objects with objdump. A function that takes another function's address
-counts as its caller, so recursion through a callback is found. cycles.txt names, for each recursion, the functions that
-bound its depth, and the bound: without these functions the calls must be free of cycles, so that new recursion fails
-until cycles.txt states its bound.
+is treated as its caller, so recursion through a callback is found. cycles.txt names, for each recursion, the
+functions that bound its depth, and the bound: without these functions the calls must be free of cycles, so that new
+recursion fails until cycles.txt states its bound.
 
 Calls through tables in data are not seen, except for those in TABLES. The tables that are not seen are: kernels and
 ops (no kernel may reach rt_plan_run, which is checked here), rt_object_type.free (rt_object_unref frees by a list
@@ -23,7 +23,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 LAYERS = {"base": "runtime/base", "proto": "proto", "runtime": "runtime", "kernels": "kernels",
           "server": "server", "client": "clients/c", "cli": "clients/cli"}
 ALLOWED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "cycles.txt")
-# Functions that call every function named in a table of their file.
+# Each of these functions calls all functions that a table in its file names.
 TABLES = {("runtime/passes/pipeline.c", "run_pass")}
 COPY = re.compile(r"\.(isra|constprop|part|cold)(\.\d+)?")  # suffixes of the copies that gcc makes of a function
 
@@ -46,7 +46,7 @@ def read_calls(build):
         done = subprocess.run(["objdump", "-dr", "--no-show-raw-insn", archive], text=True, check=True,
                               stdout=subprocess.PIPE)
         path = function = None
-        at_once = False  # True if the previous line was a call whose relocation has not been read
+        at_once = False  # true if the previous line was a call whose relocation has not been read
         for line in done.stdout.splitlines():
             if match := re.match(r"(\S+\.o):\s+file format", line):
                 path = source_of(folder, match.group(1))
@@ -55,7 +55,8 @@ def read_calls(build):
                 calls.setdefault(function, set())
                 names[function[1]].add(function)
             elif match := re.search(r": R_\w+\s+([\w.*]+)", line):
-                if at_once:  # The relocation holds the real target, which the instruction lacks until it is linked.
+                # The relocation holds the real target, which the instruction itself lacks until it is linked.
+                if at_once:
                     seen.pop()
                 seen.append((function, COPY.sub("", match.group(1)), True))
                 at_once = False
@@ -95,7 +96,7 @@ def read_tables(build, calls):
 
 
 def components(calls, without):
-    """Returns the sets of functions that reach each other when the functions `without` are removed (Tarjan's
+    """Returns the sets of functions that reach each other when the functions in `without` are removed (Tarjan's
     algorithm)."""
     index, low, stack, inside, found = {}, {}, [], set(), []
 

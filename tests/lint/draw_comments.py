@@ -24,7 +24,7 @@ GENERATED = re.compile(r"\b(?:(?:generated|written) by \S+\.py|do not edit)\b", 
 LICENCE = re.compile(r"\b(?:copyright|SPDX-License-Identifier|licensed under)\b", re.I)
 RULER = re.compile(r"[-=*#~_/ ]{3,}[^\n]*[-=*#~_/]{3,}")
 DIRECTIVE = re.compile(r"(?:clang-format |shellcheck |pylint: |noqa\b|type: )")
-# Matches a string, a character, or a comment of C.
+# Matches a string, a character constant, or a comment of C.
 C_TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|//(?:\\\n|[^\n])*|/\*.*?\*/', re.S)
 # Matches a bracket argument, a string, a bracket comment, or a line comment of CMake.
 CMAKE_TOKEN = re.compile(r'#?\[(=*)\[.*?\]\1\]|"(?:\\.|[^"\\])*"|#[^\n]*', re.S)
@@ -32,14 +32,14 @@ CMAKE_TOKEN = re.compile(r'#?\[(=*)\[.*?\]\1\]|"(?:\\.|[^"\\])*"|#[^\n]*', re.S)
 # comment.
 SHELL_TOKEN = re.compile(r"<<-?\s*(['\"]?)(\w+)\1.*?\n\s*\2(?=\n)|\\.|'[^']*'|\"(?:\\.|[^\"\\])*\"|(?<![^\s;&|()])#[^\n]*", re.S)
 
-# `line` and `column` are the position where a piece begins. `alone` means that only white space precedes it in its
-# line.
+# A comment as it is in the source. `line` and `column` are the position of its beginning. `alone` means that only white
+# space precedes it in its line.
 Piece = collections.namedtuple("Piece", "line column alone text")
 Comment = collections.namedtuple("Comment", "path line text")
 
 
 def matched(pattern, text, begins):
-    """Yields the matches of `pattern` in `text` that begin with one of `begins`, as pieces."""
+    """Yields the matches of `pattern` in `text` that begin with one of the strings `begins`, as pieces."""
     for match in pattern.finditer(text):
         if match[0].startswith(begins):
             before = text[text.rfind("\n", 0, match.start()) + 1:match.start()]
@@ -47,8 +47,8 @@ def matched(pattern, text, begins):
 
 
 def joined(pieces, mark):
-    """Yields (line, text) of the comments that consist of lines that begin with `mark`. A line continues the comment
-    above it if it begins in the same column and only white space precedes it."""
+    """Yields (line, text) for each of the comments that consist of lines that begin with `mark`. A line continues the
+    comment above it if it begins in the same column and only white space precedes it."""
     comment, last = None, None
     for piece in pieces:
         text = re.sub(rf"^{mark}+ ?", "", piece.text)
@@ -118,7 +118,7 @@ def comments_of(path, text):
         return []
     found = []
     for line, comment in sorted(read(text)):
-        if text.startswith("#!") and line == 1:  # The interpreter line is not part of the comment below it.
+        if text.startswith("#!") and line == 1:  # The interpreter line "#!" is not a part of the comment below it.
             line, comment = 2, comment.partition("\n")[2]
         if is_prose(comment):
             found.append(Comment(path, line, comment.strip()))

@@ -20,7 +20,7 @@ import subprocess
 import sys
 
 LAYERS = ("server", "runtime")
-MOST_OBJECTS = 4  # the largest cycle of objects that is permitted
+MOST_OBJECTS = 4  # the permitted number of objects in a cycle
 # Functions of the program that replace library functions (server/grpc/grpc_frames.h). A call of one counts as a call of
 # the library's function.
 STANDING_BEFORE = {"accept4", "close", "recvmsg", "sendmsg", "SSL_read", "SSL_write"}
@@ -37,7 +37,7 @@ def read_objects(root):
             path = os.path.join(folder, name)
             source = os.path.relpath(path, root)[:-2]
             if not os.path.exists(os.path.join(os.path.basename(root), source)):
-                continue  # an object of a source that has been removed
+                continue  # skips an object whose source has been removed
             done = subprocess.run(["nm", "-P", path], text=True, check=True, stdout=subprocess.PIPE)
             needs[source] = set()
             for symbol, kind in re.findall(r"^(\S+) (\w)", done.stdout, flags=re.M):

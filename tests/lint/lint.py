@@ -12,8 +12,8 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 WIDTH = 100
 WIDTH_PYTHON = 140
-WIDTH_MARKDOWN = 120  # applies to Markdown except for tables and code
-README_WORDS = 1200  # the number of words that a newcomer reads in five minutes
+WIDTH_MARKDOWN = 120  # limit for Markdown except for tables and code
+README_WORDS = 1200  # the number of words that a newcomer reads in some five minutes
 
 # The layers that each layer may include. The longest matching prefix gives a file's layer. Generated messages
 # ("tensorflow/...pb-c.h") belong to proto.
@@ -30,13 +30,15 @@ GENERATED = ("tensorflow/", "tensorflow_serving/", "google/protobuf/", "grpc/hea
              "grpc/reflection/")
 BANNED = {"strcpy", "strcat", "sprintf", "strncpy", "strtok", "atoi", "alloca"}
 ONLY_IN_MAIN = {"getenv", "setlocale"}
-ONLY_IN_UNPACK = {"protobuf_c_message_unpack"}  # proto/unpack.c checks the bytes before it calls this function
-# runtime/base/checked.h has functions for these operations, which kernels must use.
+# Only proto/unpack.c, which checks the bytes first, may call this function.
+ONLY_IN_UNPACK = {"protobuf_c_message_unpack"}
+# runtime/base/checked.h has functions for these operations, and kernels must use those.
 NOT_IN_KERNELS = {f"__builtin_{how}_overflow" for how in ("add", "sub", "mul")}
 # Allocations of kernels that depend on data count against the limit of a run and are made by rt_scratch,
 # rt_run_alloc or kn_text_begin.
 ALLOCATES = re.compile(r"\b(?:malloc|realloc|reallocarray|aligned_alloc|posix_memalign|calloc(?!\(1, sizeof \*?[\w>-]+\)))\s*\(")
-NOT_OF_A_RUN = {  # `prepare` may allocate as the graph and its constants require; tables count their memory themselves
+# `prepare` may allocate as much as the graph and its constants require; tables count their memory themselves.
+NOT_OF_A_RUN = {
     "kernels/conv/conv_onednn.c", "kernels/fused/epilogue.c", "kernels/conv/winograd_tiles.c",
     "kernels/lookup/table.c", "kernels/lookup/table_dense.c"}
 MACHINE_PATH = re.compile(r"(?<![\w.$}/-])/(?:home|root|opt|work|Users)/[A-Za-z]")

@@ -27,9 +27,9 @@ from ours import TIERS, Child, Died, Refusal  # noqa: E402
 
 
 def expected(results):
-    """Returns the recorded form of TensorFlow's result: the code and message of a refusal, or tensors."""
+    """Returns TensorFlow's result in its recorded form: the code and message of a refusal, or the tensors."""
     if results is None:
-        return "ended"  # TensorFlow crashed, so any result or refusal without a crash is right
+        return "ended"  # TensorFlow crashed, so anything that Slipway does without a crash is right
     kept = []
     for r in results:
         if isinstance(r, tuple):

@@ -9,7 +9,7 @@ ROWS = []  # (number, Case)
 
 
 def row(number, op, *tensors, loose=False, **attrs):
-    """Adds one node, both with fed inputs and with constants."""
+    """Adds a node twice: with inputs that are fed, and with inputs that are constants."""
     ROWS.extend((number, case) for case in one_node(op, *tensors, loose=loose, **attrs))
 
 

@@ -8,8 +8,9 @@ Four kinds of cases are made from the seeds, each run node by node in op_runner:
   empty  tensors without elements whose other dimensions are enormous, and enormous integers (values and attributes): the
          result, or the refusal, comes at once. A run that reaches its deadline has looped over elements that do not exist.
   large  inputs repeated until an op has tens of megabytes to work on: when the deadline passes during the run, the run ends
-         soon after, measured in CPU time, so that a busy machine does not matter.
-  many   lists of inputs with a thousand members, each too small for a check of the deadline of its own: the run ends as soon.
+         soon after it, measured in CPU time, so that a busy machine does not matter.
+  many   lists of a thousand inputs, each too small for the op to check the deadline while it works on that input: the run ends
+         as soon after the deadline as in `large`.
   memory like large, with less data and without an early deadline: the process does not grow beyond the limit of the run.
 
 A case without a result after ten times the allowed time is a failure too. Prints each failure; the last line is "N
@@ -33,17 +34,19 @@ import ours  # noqa: E402
 import schema  # noqa: E402
 from case import STRING, Tensor, count, load, NUMBERS, pack_one  # noqa: E402
 
-ours.TIMES_OUT_S = 30  # limit on wall time on a busy machine, including tens of megabytes sent to the child
+# Limit on the wall time of a case on a busy machine, including tens of megabytes sent to the child.
+ours.TIMES_OUT_S = 30
 DEADLINE_EXCEEDED = 4
-EMPTY_DEADLINE_MS = 1500  # far longer than any op on empty tensors needs
+EMPTY_DEADLINE_MS = 1500  # deadline of a run, which is far longer than any op on empty tensors needs
 LARGE_DEADLINE_MS = 30
 LARGE_MB = 64  # megabytes of each repeated input in cases of kind large
-MANY, MANY_ELEMENTS = 1000, 20000  # number of members in a list of inputs, and of elements in each member
+MANY, MANY_ELEMENTS = 1000, 20000  # number of inputs in a list, and number of elements of each input
 MEMORY_MB = 16  # megabytes of each repeated input in cases of kind memory
-# memory limits of runs of kind memory: large outputs exceed the first, many small allocations the second
+# memory limits of runs of kind memory: large outputs exceed the first limit, and many small allocations exceed the
+# second
 MEMORY_LIMITS_MB = (24, 96)
 MEMORY_DEADLINE_MS = 4000
-LATE_MS = 100  # CPU time after the deadline; a run that uses more has not checked the deadline
+LATE_MS = 100  # limit on CPU time after the deadline; a run that uses more has not checked the deadline
 HUGE = (1 << 40, 1 << 31, (1 << 62) - 1, 1 << 20)
 INTEGERS = {NUMBERS[n] for n in ("int32", "int64")}
 
@@ -53,7 +56,7 @@ def empty_tensor(t, shape):
 
 
 def shapes_without_elements(shape):
-    """Yields shapes with each dimension zero in turn and another enormous: all others, or only one."""
+    """Yields shapes in which one dimension is zero, each in turn, and either one other or all others are enormous."""
     n = len(shape)
     for zero in range(n):
         for huge in ((1 << 40), 3 << 20):
@@ -93,7 +96,7 @@ def empty_cases(case):
         for group in groups:
             for shape in shapes_without_elements(group[0][1].shape):
                 yield replaced(case, {place: empty_tensor(t, shape) for place, t in group})
-    if len(ranks) > 1:  # changes all inputs together, each with its first or its last dimension zero
+    if len(ranks) > 1:  # changes all inputs together: each gets a first or a last dimension of zero
         for zero in (0, -1):
             changes = {}
             for place, t in places:
@@ -147,13 +150,14 @@ class Repeated(Tensor):
 
 def repeated(t, axis, megabytes):
     n = count(t.shape)
-    size = 24 * n + sum(map(len, t.data)) if t.dtype == STRING else len(t.data)  # a short string takes 24 bytes in memory
+    # In memory, each short string takes 24 bytes.
+    size = 24 * n + sum(map(len, t.data)) if t.dtype == STRING else len(t.data)
     return Repeated(t, axis, max(2, (megabytes << 20) // size))
 
 
 def large_cases(case, megabytes):
-    """Yields cases with inputs repeated along their first or last dimension: all inputs in the same way, or one of
-    them."""
+    """Yields cases in which inputs are repeated along their first or last dimension: all inputs in the same way, or one
+    of them."""
     fed = [(name, t) for name, t in case.feeds.items() if t.shape and t.data]
     for axis in (0, -1):
         for group in [fed] + ([[f] for f in fed] if len(fed) > 1 else []):
@@ -164,8 +168,8 @@ def large_cases(case, megabytes):
 
 
 def lists_of_inputs(node, row):
-    """Yields (index of the first input, number of inputs, name of the attribute that counts them) for each list of
-    inputs."""
+    """Yields (index of the first input of the list, number of inputs, name of the attribute that counts the inputs) for
+    each list of inputs."""
     at = 0
     for arg in row.inputs:
         n, attr = 1, None
@@ -196,7 +200,8 @@ def many_cases(case, rows):
             changed.inputs = node.inputs[:at] + [node.inputs[at]] * MANY + node.inputs[at + n:]
             kind, value = node.attrs[attr]
             changed.attrs[attr] = [kind, MANY if kind == "i" else value[:1] * MANY]
-            if node.op == "StringFormat":  # The template needs a placeholder per input, and every element is printed.
+            # StringFormat's template needs a placeholder for each input, and all elements must be printed.
+            if node.op == "StringFormat":
                 changed.attrs["template"] = ["s", node.attrs["placeholder"][1] * MANY]
                 changed.attrs["summarize"] = ["i", -1]
             yield out
@@ -261,7 +266,7 @@ def ops_of(only):
     by_op = collections.OrderedDict()
     for line in (HERE / "seeds.jsonl").read_text().splitlines():
         case = load(line)
-        # Outputs are computed but not fetched, so that they need not pass through a pipe.
+        # Outputs are computed but not fetched, so that they need not be sent through a pipe.
         case.steps = [list(dict.fromkeys(name.split(":")[0] for name in step)) for step in case.steps]
         if not only or re.fullmatch(only, case.op):
             by_op.setdefault(case.op, []).append(case)

@@ -109,8 +109,8 @@ class Node:
 class Case:
     """A graph with `feeds` {node: Tensor} and `steps`, which list what each run fetches ("x:0") or only runs ("x").
 
-    `loose`: values (random numbers) need not agree with TensorFlow or between the tiers. `tolerance`: as
-    in tests/conformance/spec.py.
+    `loose` means that values, which are random numbers, need not agree with TensorFlow's or between the tiers.
+    `tolerance` is that of tests/conformance/spec.py.
     """
 
     def __init__(self, op, nodes, feeds, steps, library=b"", loose=False, tolerance=None):
@@ -217,7 +217,7 @@ def tensor_proto(t):
     return head + field(4, t.data)
 
 
-# The field numbers of AttrValue and of AttrValue.ListValue are the same, except for func.
+# The field numbers of AttrValue and of AttrValue.ListValue are the same for each kind of value, except for func.
 KINDS = {"s": 2, "i": 3, "f": 4, "b": 5, "type": 6, "shape": 7, "tensor": 8, "func": 10}
 
 

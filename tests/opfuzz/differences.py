@@ -1,4 +1,4 @@
-"""Compares results: which results count as equal, and which differ deliberately."""
+"""Compares results: decides which results are equal, and which may differ deliberately."""
 
 import math
 import re
@@ -8,10 +8,10 @@ from case import STRING, Tensor
 UNIMPLEMENTED, DEADLINE, EXHAUSTED = 12, 4, 8
 COMPLEX = (8, 18)
 
-# Known failures that are being fixed, as (signature, reason); may be empty.
+# Known failures that have not been fixed yet, as (signature, reason); may be empty.
 KNOWN = []
 
-# Deliberate differences from TensorFlow: (regular expression over "OP: difference", reason).
+# Deliberate differences from TensorFlow, each as (regular expression that matches "OP: difference", reason).
 DELIBERATE = [(re.compile(pattern, re.S), reason) for pattern, reason in [
     (r"we accept; .*No OpKernel was registered", "we have kernels for more types"),
     (r"we accept; TensorFlow: .* for '\{\{node", "Python infers shapes when it makes a graph; sessions of servers do not"),
@@ -60,8 +60,8 @@ DELIBERATE = [(re.compile(pattern, re.S), reason) for pattern, reason in [
     (r"we refuse: .*(more than 8 dimensions|more than 8 are not supported|at most 8 are known|rank \d+ is more than)", "RT_MAX_RANK is 8"),
 ]]
 
-# Ops whose values are not compared, because they are random or uninitialised, or TensorFlow reads memory that it does
-# not own.
+# Ops whose values are not compared, because they are random or uninitialised, or because TensorFlow reads memory that
+# it does not own.
 LOOSE = {"Empty": "is not initialised", "RandomUniform": "is random", "RandomUniformInt": "is random",
          "RandomStandardNormal": "is random"}
 
@@ -99,7 +99,7 @@ def holds_both_zeros(case):
 def undefined(case):
     """Returns whether TensorFlow's result has no meaning, so that nothing is compared."""
     if any(n.op in ("ArgMax", "ArgMin") and n.attrs.get("Tidx") == ["type", 5] for n in case.nodes):
-        return True  # TensorFlow reads 32 bits from an int16.
+        return True  # TensorFlow reads 32 bits where the tensor holds an int16.
     if any("Pool" in n.op for n in case.nodes) and any(d >> 31 for t in tensors(case) for d in t.shape):
         return True  # TensorFlow uses only the lower 32 bits of a dimension.
     if any(n.op in ("AvgPool3D", "MaxPool3D") and n.attrs.get("padding", [0, 0])[1] == b"SAME" and strides_exceed_windows(n)
@@ -108,9 +108,12 @@ def undefined(case):
     if any(n.op == "Round" and n.attrs.get("T") in (["type", 3], ["type", 9]) for n in case.nodes):
         return True  # TensorFlow's Round turns every integer into zero.
     if any(n.op.startswith("Unique") for n in case.nodes) and holds_both_zeros(case):
-        return True  # TensorFlow hashes the bits of halves but compares their values: chance decides whether zeros meet.
+        # TensorFlow hashes the bits of half-precision numbers but compares their values, so whether 0.0 and -0.0 are
+        # recognised as equal depends on chance.
+        return True
     stack = [n for n in case.nodes if n.op.startswith(("StackPush", "StackPop"))]
-    return sum(not any(i.startswith("^") for i in n.inputs) for n in stack) > 1  # No edge orders these nodes.
+    # No edge determines the order in which these nodes run.
+    return sum(not any(i.startswith("^") for i in n.inputs) for n in stack) > 1
 
 
 def is_refusal(result):
@@ -171,7 +174,7 @@ def holds_subnormal(case):
 
 
 def lacks_values(case, node):
-    """Whether the row partitions of a RaggedTensorToTensor tell of more values than it has."""
+    """Returns whether the row partitions of a RaggedTensorToTensor describe more values than it has."""
     values, last = input_of(case, node, 1), input_of(case, node, len(node.inputs) - 1)
     return values is None or last is None or not values.shape or max(last.values(), default=0) > values.shape[0]
 
@@ -180,19 +183,21 @@ def own_values(case, refused):
     """Returns whether the values are compared between the tiers, but not with TensorFlow's values. `refused`: an
     earlier step was refused."""
     if refused and any("Scatter" in n.op for n in case.nodes):
-        return True  # Slipway and TensorFlow write different parts of an update before they refuse the update.
+        return True  # Slipway and TensorFlow may apply different parts of an update before they refuse it.
     if any("ScatterNd" in n.op and rank_of_input(case, n, 1) == 1 for n in case.nodes):
         return True  # TensorFlow applies only the first index of a vector of indices.
     if any(n.op == "Cast" and leaves_range(case, n) for n in case.nodes):
-        return True  # Which integer TensorFlow makes of an out-of-range float depends on its position in the tensor.
+        # The integer that TensorFlow makes from an out-of-range float depends on the float's position in the tensor.
+        return True
     if any(n.op == "StringFormat" for n in case.nodes) and holds_subnormal(case):
-        return True  # TensorFlow's threads flush a subnormal number to 0 and print the 0.
+        return True  # TensorFlow's threads flush a subnormal number to 0, so TensorFlow prints 0.
     if any(n.op == "TensorListScatterIntoExistingList" and leaves_gaps(case, n) for n in case.nodes):
         return True  # TensorFlow stacks the gaps in a list of float32 as empty tensors, which moves later elements.
     if any(n.op == "RaggedTensorToTensor" and lacks_values(case, n) for n in case.nodes):
-        return True  # TensorFlow copies what lies behind the values.
+        return True  # TensorFlow copies memory that lies behind the values.
     if any(n.op == "MaxPool3D" for n in case.nodes) and holds_nan(case):
-        return True  # TensorFlow drops the NaN or the values before it, depending on its channel vectors.
+        # TensorFlow loses the NaN or the values before it, depending on how it divides channels into vectors.
+        return True
     if any(n.op == "Sign" for n in case.nodes) and holds_far_complex(case):
         return True  # TensorFlow flushes the reciprocal of the absolute value to 0 in some positions of a tensor.
     unsorted = any(n.op in ("TopK", "TopKV2") and n.attrs.get("sorted") == ["b", False] for n in case.nodes)
@@ -204,7 +209,8 @@ def loose(case):
 
 
 def difference_between_tiers(case, plain, compiled):
-    """Returns a description if the tiers do not accept the same cases or do not give the same bits, otherwise None."""
+    """Returns a description if the tiers do not accept the same cases or do not give the same bits; otherwise returns
+    None."""
     if any(is_refusal(r) and r.code in (DEADLINE, EXHAUSTED) for r in plain + compiled):
         return None  # The tiers need different amounts of memory and time.
     for a, b in zip(plain, compiled):
@@ -272,7 +278,8 @@ def different_values(case, theirs, ours):
             continue  # If a decomposition fails, TensorFlow leaves a part of the output uninitialised.
         flat = [(x, y) for p, q in zip(a, b) for x, y in (zip(p, q) if isinstance(p, tuple) else [(p, q)])]
         if case.op in ("StringLower", "StringUpper", "ShardedFilename", "ShardedFilespec"):
-            flat = [(x, y) for x, y in flat if b"\0" not in y]  # TensorFlow's UTF-8 and file names end at the first NUL.
+            # In TensorFlow, UTF-8 strings and file names end at the first NUL.
+            flat = [(x, y) for x, y in flat if b"\0" not in y]
         if dtype == STRING or not any(isinstance(x, float) for x, _ in flat):
             return "other values" if any(x != y for x, y in flat) else None
         atol = case.tolerance.get("atol") or 0

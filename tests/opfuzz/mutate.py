@@ -1,4 +1,5 @@
-"""Mutates a case with a random.Random: types, ranks, dimensions, values, attributes, lengths of lists, edges."""
+"""Mutates a case with a random.Random: changes types, ranks, dimensions, values, attributes, lengths of lists, and
+edges."""
 
 
 from case import DTYPES, MAX_RANK, NUMBERS, STRING, Node, Tensor, count, pack_one, tensor
@@ -28,7 +29,7 @@ def one_of(rng, dtype, shape=()):
 
 
 def elements(rng, dtype, n, shape=()):
-    """Returns `n` elements: all equal, or interesting ones, or small numbers."""
+    """Returns `n` elements, which are all equal, or are interesting values, or are small numbers."""
     how = rng.random()
     if how < 0.3:
         return [one_of(rng, dtype, shape)] * n
@@ -38,7 +39,7 @@ def elements(rng, dtype, n, shape=()):
 
 
 def reshaped(rng, t, shape):
-    """Returns `t` with another shape, its elements repeated or cut off."""
+    """Returns `t` with another shape; its elements are repeated or cut off to fit the shape."""
     n = count(shape)
     if n > MOST:
         return t
@@ -77,7 +78,7 @@ def other_shape(rng, shape):
         shape = [rng.choice([0, 1, 2, 3])]
     elif how == 4:
         shape = [rng.choice(DIMS) for _ in range(rng.randrange(MAX_RANK + 1))]
-    elif how == 5 and shape:  # a tensor without elements, with an enormous dimension
+    elif how == 5 and shape:  # makes a tensor without elements that has an enormous dimension
         for i in range(len(shape)):
             if rng.random() < 0.7:
                 shape[i] = rng.choice(HUGE)
@@ -268,7 +269,8 @@ class Mutator:
         attr = schema.attrs[i]
         old = node.attrs[attr.name][1]
         new = rng.choice(attr.types or sorted(DTYPES))
-        everywhere = rng.random() < 0.7  # whether the types in a graph of several nodes stay consistent
+        # Whether the types of all nodes in a graph change together, so that they stay consistent.
+        everywhere = rng.random() < 0.7
         for n, s in ops if everywhere else [(node, schema)]:
             for k, a in enumerate(s.attrs):
                 if a.kind != "type" or n.attrs.get(a.name, ["", None])[1] != old or (n is node and not everywhere and k != i):

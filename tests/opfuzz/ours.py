@@ -13,11 +13,11 @@ import time
 
 from case import DTYPES, STRING, Tensor, count, graph_def
 
-TIMES_OUT_S = 15  # time limit of a case; its run has a deadline of 2 s, which a case that takes this long ignores
+TIMES_OUT_S = 15  # time limit of a case; each run has a deadline of 2 s, so a case that takes this long has ignored it
 MEMORY_MB = 256  # memory limit of a run in megabytes
 SUPPORT = pathlib.Path(__file__).resolve().parent.parent / "support"
 ENVIRONMENT = {
-    # The sanitizer aborts on an allocation whose size was not checked.
+    # The sanitizer aborts on a huge allocation, which shows that a size was not checked.
     "ASAN_OPTIONS": "detect_stack_use_after_return=1:strict_string_checks=1:max_allocation_size_mb=2048:"
                     "allocator_may_return_null=0:hard_rss_limit_mb=4096:quarantine_size_mb=64",
     "LSAN_OPTIONS": f"suppressions={SUPPORT}/lsan.supp:print_suppressions=0",
@@ -36,7 +36,8 @@ class Refusal:
 
 
 class Died(Exception):
-    """The child has ended. `text` describes how, and `signature` is one line for the same defect."""
+    """The child process has died. `text` describes how, and `signature` is a line that is the same for the same
+    defect."""
 
     def __init__(self, signature, text):
         super().__init__(signature)
@@ -92,7 +93,7 @@ class Child:
         code = None
         if why is None:
             try:
-                code = self.process.wait(timeout=60)  # writing a sanitizer's report takes a while
+                code = self.process.wait(timeout=60)  # leaves time for the sanitizer to write its report
             except subprocess.TimeoutExpired:
                 why = "closed its output and hangs"
         if code is None:
@@ -104,7 +105,7 @@ class Child:
         return Died(why or signature_of(text, code), text[-6000:])
 
     def send(self, data):
-        """Sends all of the data while results may be waiting: neither side may block the other."""
+        """Sends all data while results may arrive, so that neither process blocks the other."""
         self.deadline = time.monotonic() + TIMES_OUT_S
         view = memoryview(data)
         while view:
@@ -172,7 +173,7 @@ class Child:
         return results
 
     def leaks(self):
-        """Returns a Died if the cases run so far have leaked memory, otherwise None."""
+        """Returns a Died if the cases that ran so far have leaked memory; otherwise returns None."""
         if self.process is None:
             return None
         self.send(b"L")

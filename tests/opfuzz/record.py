@@ -24,8 +24,8 @@ from case import NUMBERS, STRING, Case, Node, Tensor, dump  # noqa: E402
 
 PER_SPEC = 5
 TRIED = 40
-BYTES = 4000  # largest size of a line in bytes
-# The paths of files become relative to the working folder.
+BYTES = 4000  # limit on the size of a line in bytes
+# Matches the paths of temporary files, which become relative to the working folder.
 TEMPORARY = re.compile(re.escape(tempfile.gettempdir().encode()) + rb"/[^/]+/")
 
 
@@ -37,7 +37,7 @@ def size_of(case):
 
 
 def kind_of(case):
-    """Returns the kind of a case: cases of different kinds are all worth recording."""
+    """Returns the kind of a case. Cases of different kinds are all worth recording."""
     if isinstance(case, Graph):
         return re.sub(r"[-\d. ]+", "", case.name), tuple(np.asarray(v).dtype.name for v in case.feeds)
     return len(case.inputs), tuple(sorted(case.attrs)), tuple(str(v) for k, v in sorted(case.attrs.items()) if isinstance(v, (str, bool)))
@@ -89,7 +89,7 @@ def record(tf, case, tolerance):
                 return None
     proto = graph.as_graph_def()
     names, nodes = {}, []
-    for n in proto.node:  # Short names replace names like "c0/op", which have no meaning.
+    for n in proto.node:  # Short names replace names like "c0/op", which carry no information.
         names[n.name] = "op" if n.name == "c0/op" else f"n{len(names)}"
     again = lambda text: "^" * text.startswith("^") + names[text.lstrip("^").split(":")[0]] + "".join(
         f":{p}" for p in text.split(":")[1:])
@@ -120,7 +120,7 @@ def main():
                 break
             try:
                 found = record(tf, case, case.tolerance)
-            except Exception as e:  # No graph can be built from some cases.
+            except Exception as e:  # TensorFlow cannot build a graph from some cases.
                 print(f"{case.op}: {type(e).__name__}: {e}".splitlines()[0][:150], file=sys.stderr)
                 continue
             if found and len(dump(found)) > BYTES:

@@ -1,6 +1,6 @@
 """Valid cases of ops for which neither single nodes nor the conformance specs give seeds.jsonl a case: tables of the
-first version, complete lists and arrays, checkpoints. Each is one graph; fuzz.py mutates them like the recorded
-ones."""
+first version, graphs that create, fill and read lists and arrays, and checkpoints. Each is one graph; fuzz.py
+mutates them like the recorded ones."""
 
 import base64
 
@@ -19,8 +19,8 @@ def case(op, *lines, steps):
 
 
 def table(kind, version, more=(), values=i64(1, 2), fill="LookupTableInsert", **attrs):
-    """Adds a case in which a table is created, filled, looked up, imported into and exported, each in a run of its own;
-    `version` is "" or "V2"."""
+    """Adds a case in which a table is created, filled, looked up, exported, and filled by an import, each in a run of
+    its own; `version` is "" or "V2"."""
     pair, default = {"Tin": "string", "Tout": "int64"}, i64(7, 8) if "OfTensors" in kind else scalar("int64", -1)
     lines = [("table", kind + version, list(more), WORDS | attrs),
              ("fill", fill + version, ["table", s("a", "b"), values], pair | {"Tkey": "string", "Tval": "int64"}),

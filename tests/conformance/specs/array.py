@@ -1,4 +1,4 @@
-"""Specifies shapes, slices, gathers and similar ops, which move elements without computing any."""
+"""Specifies shapes, slices, gathers and similar ops, which move elements without computing new values."""
 
 from spec import *
 
@@ -244,7 +244,7 @@ def invert(g, op):
 @spec("Tile")
 def tile(g, op):
     for dtype in EVERY:
-        if dtype != "uint16":  # TensorFlow has no Tile of uint16.
+        if dtype != "uint16":  # TensorFlow has no Tile kernel for uint16.
             yield Case(g.values(dtype, (2, 3)), ints(2, 3))
     x = g.values("float32", (2, 3))
     for m in (ints(1, 1), ints(0, 2), ints(1), ints(-1, 1), np.int32([[1, 1]]), ints(3, 1, t=I64), ints(1, 4)):
@@ -432,7 +432,7 @@ def reverse(g, op):
 @spec("Where")
 def where(g, op):
     for dtype in PLAIN:
-        if dtype == "float16":  # TensorFlow has no Where of float16.
+        if dtype == "float16":  # TensorFlow has no Where kernel for float16.
             continue
         for s in ((7,), (3, 4), (2, 0), (2, 3, 2)):
             x = g.values(dtype, s)

@@ -17,7 +17,7 @@ def stack(tf, h, shape=-1, n=-1, dtype=None):
 
 
 def held(tf, x, dtype=None):
-    """Returns x with a shape that is unknown while the graph is built."""
+    """Returns x with a shape that TensorFlow does not know while it builds the graph."""
     return tf.compat.v1.placeholder_with_default(tf.constant(x, dtype), None)
 
 
@@ -53,7 +53,7 @@ def items(g, op):
     yield case([2], 2, [2])
     yield case([2], 2, [-1])
     yield case([2], 2, [0], get=5)
-    for i in ([0], [[0]], [5]):  # with other numbers of indices, TensorFlow's process ends
+    for i in ([0], [[0]], [5]):  # with any other number of indices, TensorFlow's process crashes
         yield case([2], 2, [0], get=i)
 
 

@@ -299,7 +299,8 @@ def cast(g, op):
     for source in CASTS:
         for target in CASTS:
             for shape in [(), (0,), (70,), (2, 3)]:
-                # For values outside the target type's range, TensorFlow's result depends on the element's position.
+                # When a Cast converts values outside the target type's range, TensorFlow's result depends on the
+                # element's position.
                 outside = source in FLOATS + COMPLEX and target in INTS
                 lo, hi = (0 if target in UNSIGNED else -100, 100) if outside else (None, None)
                 x = g.values(source, shape, lo=lo, hi=hi, special=not outside)

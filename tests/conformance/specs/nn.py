@@ -13,7 +13,7 @@ def tolerance(dtype):
 
 # ---- convolutions ----
 
-CONVS = [  # each entry is (input, filter, strides, dilations)
+CONVS = [  # each entry is (input shape, filter shape, strides, dilations)
     ((2, 5, 6, 3), (3, 3, 3, 4), (1, 1), (1, 1)),
     ((1, 7, 8, 2), (2, 3, 2, 5), (2, 1), (1, 1)),
     ((1, 9, 9, 3), (3, 3, 3, 4), (1, 1), (2, 3)),
@@ -299,7 +299,7 @@ def batch_norm(g, op):
             **how
         )
 
-    def reserved(case, theirs, ours):  # what TensorFlow returns with oneDNN
+    def reserved(case, theirs, ours):  # returns what TensorFlow returns with oneDNN
         empty = case.inputs[0].size == 0
         same = all(np.array_equal(a, np.zeros_like(b) if empty else b) for a, b in zip(ours, case.inputs[3:]))
         return None if same else "the reserved outputs are not the statistics"
@@ -331,17 +331,17 @@ def lrn(g, op):
         ]:
             for s in [(2, 3, 4, 7), (1, 1, 1, 1), (0, 2, 2, 3), (1, 2, 2, 20)]:
                 yield Case(num(g, dtype, *s), rtol=3e-3 if dtype == "float16" else 1e-5, **how)
-        # TensorFlow's band matrix spreads these values to channels outside of their window.
+        # In TensorFlow, the band matrix spreads these special values to channels outside of their window.
         for special in (np.nan, np.inf, -np.inf, 3e38):
             x = np.array(num(g, "float32", 2, 2, 3, 12))
             x[0, 0, 0, 3] = x[0, 1, 2, 0] = x[1, 1, 1, 11] = special
             yield Case(x.astype(dtype_of(dtype)), depth_radius=2, rtol=3e-3 if dtype == "float16" else 1e-5)
-    inf = np.inf  # powers with a negative base, and powers whose logarithm is 0 * infinity
+    inf = np.inf  # tests powers of a negative base, and powers whose logarithm is 0 * infinity
     for bias, alpha, beta in [(0, -1, 2), (0, -1, 0.75), (0, -1, -3), (0, -1, 1), (0, -1, 0.5), (0, 0, 0), (0, 0, 2), (0, 0, -2), (inf, 1, 0),
                               (inf, 1, 2), (1, 0, inf), (1, 0, -inf), (2, 0, inf), (2, 0, -inf), (1, -inf, -inf), (1, 0, np.nan)]:
         for dtype in ["float32", "float16"]:
             yield Case(np.full((1, 1, 1, 1), 2, dtype), bias=bias, alpha=alpha, beta=beta, rtol=3e-3 if dtype == "float16" else 1e-5)
-    for bias in (2.0**31, 65504.0, 0.1):  # float16 has no such number, or rounds it
+    for bias in (2.0**31, 65504.0, 0.1):  # float16 cannot represent 2**31 and 0.1
         yield Case(num(g, "float16", 1, 2, 2, 4), bias=bias, alpha=1 / 3, rtol=3e-3)
     yield Case(num(g, "float32", 2, 3, 4))
 

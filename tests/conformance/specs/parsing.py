@@ -63,8 +63,8 @@ LISTS = {"float32": floats, "int64": ints, "string": strs}
 
 
 class Spec:
-    """The features to parse: dense {name: (dtype, shape, default)}, sparse {name: dtype}, ragged {name: (dtype,
-    splits)}."""
+    """The features to parse: dense is {name: (dtype, shape, default)}, sparse is {name: dtype}, and ragged is {name:
+    (dtype, splits)}."""
 
     def __init__(self, dense=None, sparse=None, ragged=None):
         self.dense, self.sparse, self.ragged = dense or {}, sparse or {}, ragged or {}
@@ -373,7 +373,8 @@ def parse_single_sequence(g, op):
                             (ONE_SPARSE, sequence([("sf", v)], [("SI", feature_list(v))])),
                             (ONE_SPARSE, sequence([("sf", floats(1))], [("SI", feature_list(v, ints(3)))]))):
             case = which.case(op, scalar(data))
-            case.texts = i < len(wrong) - 2  # The last two texts are not compared: only protobuf prints unknown fields.
+            # The messages of the last two cases are not compared: only protobuf prints unknown fields.
+            case.texts = i < len(wrong) - 2
             yield case
     yield ONE_DENSE.case(op, scalar(field(1, field(1, field(2, floats(1, 2)) + field(1, b"f")))))
     yield ONE_DENSE.case(op, scalar(field(1, field(1, field(1, b"\xff") + field(2, floats(1, 2))) + features(("f", floats(1, 2))))))

@@ -2,8 +2,8 @@
 
 from spec import *
 
-# each entry is (shape, axes): innermost, outer, mixed, all, none, negative, empty, and more than one block or vector
-# lane
+# each entry is (shape, axes): the axes are innermost, outer, mixed, all, none, negative or empty, and some take more
+# than one block or vector lane
 AXES = [
     ((), []), ((5,), [0]), ((5,), []), ((0,), [0]), ((3, 0), [0]), ((3, 0), [1]), ((2, 3), [0]), ((2, 3), [1]),
     ((2, 3), [-1, 0]), ((2, 3), -2), ((2, 3, 4), [1]), ((2, 3, 4), [0, 2]), ((2, 1, 3, 4), [1, 2]), ((2, 3, 4, 5), [0, 2]),
@@ -27,9 +27,10 @@ def over_axes(g, types, **how):
 def sums(g, op):
     for dtype, x, axes, keep in over_axes(g, NUMBERS, special=False):
         if dtype in FLOATS + COMPLEX:
-            x = np.abs(x).astype(x.dtype)  # Magnitudes cannot cancel: the tolerance is relative to the sum.
+            # The terms are positive and cannot cancel, because the tolerance is relative to the sum.
+            x = np.abs(x).astype(x.dtype)
         if op == "EuclideanNorm" and dtype in INTS:
-            x = np.array(g.rng.integers(0, 3, x.shape), x.dtype)  # so small that the squares of x do not overflow
+            x = np.array(g.rng.integers(0, 3, x.shape), x.dtype)  # integers so small that their squares do not overflow
             if dtype in ("int8", "uint8") and x.size > 30:
                 continue
         for keep_dims in (keep, True):

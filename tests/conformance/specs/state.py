@@ -1,4 +1,4 @@
-"""Specifies variables and checkpoints (kernels/state, kernels/io)."""
+"""Specifies ops on variables and checkpoints (kernels/state, kernels/io)."""
 
 import itertools
 import os
@@ -7,7 +7,8 @@ import tempfile
 from spec import *
 
 INDEX = ["int32", "int64"]
-NUMBER = itertools.count()  # sessions in one TensorFlow process share variables by name, so names are numbered
+# Sessions in one TensorFlow process share variables that have the same name, so names are numbered.
+NUMBER = itertools.count()
 
 
 def variable(tf, value, dtype=None):
@@ -76,7 +77,7 @@ def scatter(g, op):
             yield either(op, v, np.array([4, 0, 4], index), values_for(g, op, dtype, (3, 3)),
                          ulps=16 if "Div" in op and dtype in COMPLEX else None)
     if op.endswith(("Min", "Max")):
-        for dtype in FLOATS:  # The updates include NaN.
+        for dtype in FLOATS:  # The updates of floats include NaN.
             yield either(op, g.values(dtype, (5, 40)), g.rng.integers(0, 5, 64).astype(np.int32), g.values(dtype, (64, 40)))
     v = values_for(g, op, "float32", (5, 3))
     one = np.float32(2)
@@ -90,7 +91,7 @@ def scatter(g, op):
     for params, indices, updates in ((v, [], (4, 5)), (v, [], (4,)), (v, [], (0, 9)), (v, [1], (2, 3)), (v, [1], (3,)), (v, [1], (1, 3, 1)),
                                      (v[:, :0], [1], (1, 2)), (v[:, :0], [9], (1, 0)), (v[:0], [], (0, 3)), (v[:0], [0], (1, 3))):
         yield either(op, params, np.array(indices, np.int32), values_for(g, op, "float32", updates))
-    if op == "ScatterDiv":  # ScatterDiv of integers ends TensorFlow's process
+    if op == "ScatterDiv":  # TensorFlow's process crashes in ScatterDiv of integers
         yield either(op, v, np.int32([1, 2]), np.float32([[1, 2, 3], [4, 0, -0.0]]))
         yield either(op, v, np.int32([1, 2]), np.float32(0))
     if op == "ResourceScatterDiv":
@@ -112,7 +113,7 @@ def scatter_nd(g, op):
             v = values_for(g, op, dtype, (5, 3))
             yield either(op, v, np.array([[4], [0], [4]], index), values_for(g, op, dtype, (3, 3)))
     if op.endswith(("Min", "Max")):
-        for dtype in FLOATS:  # The updates include NaN.
+        for dtype in FLOATS:  # The updates of floats include NaN.
             yield either(op, g.values(dtype, (5, 40)), g.rng.integers(0, 5, (64, 1)).astype(np.int32), g.values(dtype, (64, 40)))
     v = values_for(g, op, "float32", (4, 5, 3))
     yield either(op, v, np.array([[1, 2], [2, 3]], np.int32), values_for(g, op, "float32", (2, 3)))
@@ -304,8 +305,8 @@ def checkpoints(g, op):
         def restore(names, slices, dtypes):
             return raw.RestoreV2(prefix=whole, tensor_names=names, shape_and_slices=slices, dtypes=dtypes)
 
-        # SaveV2 of one name twice, a slice that does not fit its tensor, and reads of names and slices that do not
-        # exist.
+        # Tests SaveV2 with one name twice, a slice that does not fit its tensor, and reads of names and slices that do
+        # not exist.
         return [[first], [second], [merge],
                 restore(["a", "c", "b", "a"], ["", "", "", "5 4 1,3:1,2"], [a.dtype, c.dtype, b.dtype, a.dtype]),
                 restore(["nothing"], [""], [a.dtype]), restore(["b"], [""], [a.dtype]),

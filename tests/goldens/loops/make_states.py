@@ -16,7 +16,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 raw, v1 = tf.raw_ops, tf.compat.v1
 U, D = 3, 2
 
-# name: (shape of h, shape of c, fetched tensor, length of the list (None: x's), last step (None: x's))
+# Maps a name to (shape of h, shape of c, fetched tensor, length of the list, last step). If the length or the last step
+# is None, it is that of x.
 CASES = {
     'states_scalar': ([1, U], [], 'y', None, None),
     'states_vector': ([1, U], [U], 'y', None, None),

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes text_golden.inc: texts, and for each the packed message that Python's protobuf reads or
+"""Writes text_golden.inc: texts, and for each text the packed message that Python's protobuf reads from it, or the fact
 that it is refused.
 
     python3 text_golden.py > text_golden.inc    (needs tensorflow and tensorflow-serving-api)
