@@ -1,12 +1,13 @@
 /*
  * Compares two convolution kernels on the layers of real networks: oneDNN's direct convolution, and
  * Slipway's Winograd convolution with tiles of 2x2 and 4x4 outputs. Prints milliseconds and
- * effective GFLOP/s on one core; the latter count the operations of the direct convolution.
+ * effective GFLOP/s on one core; the GFLOP/s count the operations of the direct convolution.
  *
  *   conv_speed NETWORK [BATCH [ROUNDS]]     resnet50, vgg19, inceptionv3
  *
- * The kernels run in turns, and the round with the least CPU time of the thread counts. Between
- * runs the second-level cache is filled with other data, as other layers would do.
+ * The kernels run in turns, and the result is the round in which the thread used the least CPU
+ * time. Between runs, the second-level cache is filled with other data, as it would be by other
+ * layers.
  */
 #include <stdio.h>
 #include <stdlib.h>

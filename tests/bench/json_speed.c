@@ -26,7 +26,7 @@ static void fill_image(void)
     }
 }
 
-/* Returns the CPU time of this thread, so that other programs on the core do not count. */
+/* Returns the CPU time of this thread, which other programs on the core do not increase. */
 static int64_t cpu_ns(void)
 {
     struct timespec t;
@@ -178,7 +178,9 @@ int main(void)
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         char what[64];
         fill_image();
-        if (i == 2) /* Text with 4 digits per number needs a rounded image. */
+        /* In the text with 4 digits per number, the numbers are rounded, so the image is rounded
+         * too. */
+        if (i == 2)
             for (int k = 0; k < N; k++) {
                 char number[32];
                 snprintf(number, sizeof number, "%.4g", (double)image[k]);

@@ -1,7 +1,7 @@
 /*
  * Measures the runtime's own cost: the CPU time per node of a graph of 100 trivial nodes, run node
- * by node and compiled. The shortest of several rounds counts, since other programs use the machine
- * too.
+ * by node and compiled. The result is the shortest of several rounds, since other programs use the
+ * machine too.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,8 +58,8 @@ static enum rt_status measure(const struct rt_registry *ops, const struct rt_byt
     return st;
 }
 
-/* Measures a graph of nodes of `op`. Each node has `extra` as its second input unless that is
- * empty. */
+/* Measures a graph whose nodes all run `op`. If `extra` is not empty, it is the second input of
+ * each node. */
 static int bench(const struct rt_registry *ops, const char *op, const char *extra, int n_floats)
 {
     struct rt_bytes g;

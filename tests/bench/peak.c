@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* CHAINS must exceed latency * FMA units and be below the number of registers. */
+/* CHAINS must exceed latency * FMA units, so that no unit waits, and be below the number of
+ * registers. */
 enum { CHAINS = 12, STEPS = 100000 };
 
 static volatile float sink;

@@ -6,7 +6,7 @@
  *   'G' graph                    opens a session over a serialized GraphDef
  *   'R' feeds fetches targets    runs; three counts (int32), then a name and a tensor per feed,
  *                                then the names of fetches and targets
- *   'I' as 'R'                   runs as a part of loading
+ *   'I' as 'R'                   runs, like 'R', but as a part of loading
  *   'S'                          ends loading
  *
  *   'L'    status 0, unless LeakSanitizer is linked and found a leak
@@ -41,7 +41,7 @@
 
 enum { MOST = 256 };
 
-/* Settings that the arguments give. */
+/* Settings that the command-line arguments give. */
 struct settings {
     struct rt_tuning tuning;
     size_t memory_bytes; /* memory_bytes 0 means no limit */
@@ -99,7 +99,7 @@ static void put_text(const char *p, size_t n)
     put(p, n);
 }
 
-/* Reads a tensor. One without elements may have dimensions beyond any limit, and is then
+/* Reads a tensor. A tensor without elements may have dimensions that exceed any limit, and is then
  * refused. */
 static enum rt_status get_tensor(struct rt_tensor *t, struct rt_error *err)
 {
@@ -178,7 +178,8 @@ static struct rt_session *open_session(const struct rt_registry *registry,
  * increase: when the deadline passes, a signal handler stores the CPU time that this process has
  * used.
  */
-static volatile int64_t cpu_at_deadline_ns = -1; /* -1: the deadline has not passed */
+/* CPU time when the deadline passed; -1: the deadline has not passed. */
+static volatile int64_t cpu_at_deadline_ns = -1;
 static int64_t late_us;
 
 static int64_t cpu_ns(void)
@@ -295,8 +296,7 @@ static void run_once(struct rt_session *session, const struct settings *settings
         free(name[i]);
 }
 
-/* Returns the number of an argument "NAME=NUMBER" whose NAME is `name`, or -1 for other
- * arguments. */
+/* Returns N if the argument is "NAME=N" and NAME equals `name`, or -1 for any other argument. */
 static int64_t number_of(const char *arg, const char *name)
 {
     const size_t n = strlen(name);
@@ -365,7 +365,7 @@ int main(int argc, char **argv)
     struct rt_registry *registry = rt_registry_new();
     struct rt_session *session = NULL;
     must(registry && kn_register(registry), "the kernels cannot be registered");
-    mallopt(M_MMAP_THRESHOLD, 65536); /* the mmap threshold that the server sets */
+    mallopt(M_MMAP_THRESHOLD, 65536); /* the mmap threshold that the server sets too */
     must(signal(SIGALRM, deadline_passed) != SIG_ERR, "no signal handler");
     for (int c; (c = getchar()) != EOF;) {
         must(strchr("GRISLDM", c) != NULL, "an unknown request");

@@ -35,10 +35,11 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* The linker defines both symbols; reported addresses are relative to __executable_start. */
+/* The linker defines both symbols. Addresses in reported stacks are relative to
+ * __executable_start. */
 extern char __executable_start, _end;
 
-static struct fault_control *control; /* NULL: no call fails */
+static struct fault_control *control; /* NULL: faults are off, and no call fails */
 static _Thread_local uintptr_t stack_low, stack_high;
 
 __attribute__((constructor)) static void fault_open(void)
@@ -63,7 +64,8 @@ static void note_stack_bounds(void)
     void *low = NULL;
     size_t n = 0;
 
-    stack_low = 1; /* set even if the query fails, so that no thread repeats the query */
+    /* Set even if the query of the stack's bounds fails, so that no thread repeats the query. */
+    stack_low = 1;
     if (pthread_getattr_np(pthread_self(), &attr))
         return;
     if (!pthread_attr_getstack(&attr, &low, &n)) {
@@ -131,7 +133,7 @@ static void count(enum fault_kind kind, uint64_t hash, const uint64_t *stack)
     }
 }
 
-/* Returns whether the driver wants this call to fail. */
+/* Returns whether the driver has requested that this call fail. */
 static bool fails(enum fault_kind kind, const void *frame)
 {
     struct fault_control *c = control;
@@ -304,7 +306,7 @@ FAULT_WRAP(ssize_t, pread, int fd, void *p, size_t n, off_t at)
     return __real_pread(fd, p, n, at);
 }
 
-/* fread reports by the stream's error flag that the file could not be read. */
+/* fread reports a read error by the error flag of the stream. */
 FAULT_WRAP(size_t, fread, void *p, size_t size, size_t n, FILE *f)
 {
     if (is_file(fileno(f)) && FAILS(FAULT_READ)) {
@@ -426,7 +428,8 @@ int __wrap_fcntl(int fd, int command, ...)
     if (command == F_DUPFD || command == F_DUPFD_CLOEXEC)
         FAIL(FAULT_DESCRIPTOR, EMFILE, -1);
     va_start(ap, command);
-    long value = va_arg(ap, long); /* commands that have no argument ignore `value` */
+    /* For commands without an argument, `value` is garbage that is ignored. */
+    long value = va_arg(ap, long);
     va_end(ap);
     return __real_fcntl(fd, command, value);
 }

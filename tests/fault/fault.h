@@ -9,22 +9,23 @@
 #include <stdint.h>
 
 enum fault_kind {
-    FAULT_MEMORY,     /* malloc and related functions fail with ENOMEM */
-    FAULT_OPEN,       /* open fails with EMFILE */
-    FAULT_READ,       /* a read from a file fails with EIO */
-    FAULT_SHORT,      /* a read returns half of the requested bytes */
-    FAULT_STAT,       /* stat fails with EIO */
-    FAULT_MMAP,       /* mmap fails with ENOMEM */
-    FAULT_THREAD,     /* the start of a thread fails with EAGAIN */
-    FAULT_DESCRIPTOR, /* eventfd, epoll, inotify, socket and accept fail with EMFILE or ENOSPC */
-    FAULT_WRITE,      /* a write to a file fails with ENOSPC */
+    FAULT_MEMORY, /* malloc and related functions fail with ENOMEM */
+    FAULT_OPEN,   /* open fails with EMFILE */
+    FAULT_READ,   /* read of a file fails with EIO */
+    FAULT_SHORT,  /* read returns half of the requested bytes */
+    FAULT_STAT,   /* stat fails with EIO */
+    FAULT_MMAP,   /* mmap fails with ENOMEM */
+    FAULT_THREAD, /* pthread_create fails with EAGAIN */
+    /* Calls of eventfd, epoll, inotify, socket and accept fail with EMFILE or ENOSPC. */
+    FAULT_DESCRIPTOR,
+    FAULT_WRITE, /* write to a file fails with ENOSPC */
     FAULT_KINDS,
 };
 
 enum { FAULT_DEPTH = 8, FAULT_STACKS = 1 << 16 };
 
-/* A call stack that led to wrapped functions: addresses relative to the start of the executable,
- * innermost first. */
+/* A call stack from which a wrapped function was called: return addresses relative to the start of
+ * the executable, innermost first. */
 struct fault_stack {
     _Atomic uint64_t hash; /* hash 0 means that the entry is free */
     uint32_t kind;
@@ -42,7 +43,7 @@ struct fault_control {
     uint32_t kinds, first, n, pad;
     uint64_t stack;
     char thread[16];
-    /* Events since the driver last wrote zeros to these fields. */
+    /* Counts of events since the driver last cleared these fields. */
     _Atomic uint32_t matched, fired;
     uint32_t fired_kind, pad2;
     uint64_t fired_at[FAULT_DEPTH]; /* stack of the first call that failed */

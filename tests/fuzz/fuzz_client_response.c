@@ -1,7 +1,7 @@
 /*
  * Reads arbitrary bytes as a server's response; the first byte selects the message type. A tensor
  * that can be read is written as an input and read again, unless its last string is repeated so
- * often that the written strings exceed the limit.
+ * often that the strings, when written, exceed the limit.
  */
 #include <stdint.h>
 #include <stdlib.h>

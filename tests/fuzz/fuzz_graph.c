@@ -101,7 +101,8 @@ static unsigned next(struct reader *r)
     return r->p < r->end ? *r->p++ : 0;
 }
 
-struct scope { /* the names in a function's body or the main graph that a node may read */
+/* Names of the values that a node in a function's body or in the main graph may read. */
+struct scope {
     char text[MAX_REFS][40];
     char type[MAX_REFS];
     int n;
@@ -156,7 +157,7 @@ static void fill_attrs(char *out, size_t capacity, const char *text, struct read
             snprintf(some, sizeof some, "%d", counts[next(r) % 10]);
         else if (*text == '?')
             snprintf(some, sizeof some, "%s", next(r) & 1 ? "true" : "false");
-        else if (*text == '2' && next(r) > 250) /* sometimes writes a wrong count */
+        else if (*text == '2' && next(r) > 250) /* sometimes writes a count that is wrong */
             some[0] = '3';
         for (const char *p = some; *p && n < last; p++)
             out[n++] = *p;

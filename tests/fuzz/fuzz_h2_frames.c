@@ -1,6 +1,6 @@
 /*
- * Feeds an HTTP/2 connection's bytes in pieces of several sizes. The verdict on the connection, and
- * the state after it, must not depend on the sizes.
+ * Feeds the frame filter the bytes of an HTTP/2 connection in pieces of several sizes. The verdict
+ * on the connection, and the state after it, must not depend on the sizes.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -9,7 +9,8 @@
 #include "server/grpc/h2_frames.h"
 #include "tests/fuzz/cost.h"
 
-enum { MAX_BLOCK = 4000 }; /* below 4 KiB, so that splitting a header block costs no budget */
+/* Below 4 KiB, so that a header block of several frames costs no budget. */
+enum { MAX_BLOCK = 4000 };
 
 const struct fuzz_cost fuzz_cost = FUZZ_PARSER;
 

@@ -1,7 +1,7 @@
 /*
  * Passes bytes through the stream filter. Its output must not depend on how the bytes are split,
- * must be no longer than its input except for an error response, and must pass the filter again
- * unchanged.
+ * must be no longer than its input except for an error response, and must pass unchanged through
+ * the filter a second time.
  */
 #include <stdint.h>
 #include <stdlib.h>

@@ -17,7 +17,7 @@ void fuzz_one(const uint8_t *data, size_t size)
         return;
     bool same = cl_same_responses(log.type, log.request, log.response, 1e-4, &why);
     if (!same && !why.code)
-        abort(); /* a difference must be reported with a message */
+        abort(); /* a difference must be reported with a message that describes it */
     if (!cl_same_responses(log.type, log.response, log.response, 0, &why))
         abort();
 }

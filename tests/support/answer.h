@@ -12,8 +12,10 @@ enum { ANSWER_FEEDS = 4 };
 
 struct question {
     const struct rt_bytes *graph;
-    const char *feeds[ANSWER_FEEDS]; /* feed names up to the first NULL; if none, "x:0" */
-    const char *also;                /* a second tensor to fetch; NULL: only "y:0" */
+    /* Names of the feeds, up to the first NULL; if there is none, "x:0" is fed. */
+    const char *feeds[ANSWER_FEEDS];
+    /* A second tensor to fetch; NULL means that only "y:0" is fetched. */
+    const char *also;
     bool no_specialise;
     struct rt_parallel *cores; /* NULL: the graph runs on one core */
 };
@@ -21,13 +23,13 @@ struct answer {
     enum rt_status status;
     char text[400]; /* the message of the error; "" if the run succeeded */
     struct rt_tensor y;
-    int64_t nodes; /* number of nodes that ran */
+    int64_t nodes; /* number of nodes that ran in the run */
 };
 
 /* Opens a session on the graph and returns its callable. The caller frees the session, which owns
  * the callable. */
 struct rt_callable *answer_open(const struct question *q, bool no_fusion, struct rt_session **s);
-/* Runs the graph once in a session of its own. The caller clears a->y. */
+/* Runs the graph once in a session of its own. The caller clears the output a->y. */
 void answer_ask(const struct question *q, const struct rt_tensor *in, bool no_fusion,
                 struct answer *a);
 /* Runs the graph without fusion and with it. Both runs must return the same status and, without an

@@ -1,6 +1,6 @@
 #include "tests/support/control_flow.h"
 
-/* Adds the nodes of cf_cond behind the predicate `of`. */
+/* Adds the nodes of cf_cond, whose predicate is the node `of`. */
 static void branch(struct small_graph *x, const char *of)
 {
     char both[64];
@@ -39,7 +39,7 @@ void cf_cond_of_flag(struct small_graph *x, bool value)
     branch(x, "flag");
 }
 
-/* Writes the pattern with `text` in place of each '$'. */
+/* Writes `pattern` to `out` with `text` in place of each '$'. */
 static void expand(char *out, size_t capacity, const char *pattern, const char *text)
 {
     size_t n = 0;

@@ -28,8 +28,8 @@ void cf_flag(struct small_graph *x, bool value);
  */
 void cf_loop(struct small_graph *x, const char *frame, const char *start, const char *limit,
              const char *next);
-/* Adds another variable to the loop whose condition is `cond`: NAME_switch:1 in the body, NAME_exit
- * after the loop. */
+/* Adds another variable to the loop whose condition is `cond`; NAME_switch:1 is its value in the
+ * body, and NAME_exit its value after the loop. */
 void cf_loop_variable(struct small_graph *x, const char *frame, const char *name, const char *start,
                       const char *cond, const char *next);
 /*

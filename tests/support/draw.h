@@ -1,4 +1,4 @@
-/* Pseudo-random numbers, which are the same in every run of a program. */
+/* Draws pseudo-random numbers, which are the same in every run of a program. */
 #ifndef TESTS_SUPPORT_DRAW_H
 #define TESTS_SUPPORT_DRAW_H
 

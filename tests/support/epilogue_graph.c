@@ -46,7 +46,7 @@ void ep_channels(struct fused_graph *x, const char *name, enum ep_head h, float 
 enum { MOST_CONSTANTS = 5, MOST_NODES = 8 };
 
 struct step {
-    const char *name, *op, *inputs; /* "$" among the inputs is the tensor to activate */
+    const char *name, *op, *inputs; /* "$" among the inputs stands for the tensor to activate */
 };
 struct activation {
     struct {

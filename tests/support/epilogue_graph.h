@@ -38,11 +38,12 @@ enum ep_activation {
     EP_HARD_SIGMOID,
     EP_HARD_SWISH,
     EP_GELU,        /* tf.nn.gelu */
-    EP_GELU_KERAS3, /* tf.nn.gelu computed by Erfc */
-    EP_GELU_TANH,   /* tf.nn.gelu(approximate=True) */
+    EP_GELU_KERAS3, /* tf.nn.gelu(approximate=False), which is computed with Erfc */
+    EP_GELU_TANH,   /* tf.nn.gelu(approximate=True), which is computed with Tanh */
     EP_N_ACTIVATIONS
 };
-/* Adds the nodes of the activation from the tensor `in` to "out" and returns their number. */
+/* Adds the nodes of the activation of the tensor `in`, the last of which is "out", and returns
+ * their number. */
 int ep_add_activation(struct fused_graph *x, enum ep_activation kind, const char *in);
 /* Adds one node of an activation, with the attributes that its op needs. */
 void ep_step(struct fused_graph *x, const char *name, const char *op, const char *inputs);

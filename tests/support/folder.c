@@ -44,10 +44,10 @@ void folder_close(const char *name)
     enum { NOBODY = 65534 };
 
     assert_int_equal(chmod(root, 0755), 0);
-    /* The directory can be listed, but not searched. */
+    /* In this mode the directory can be listed, but not searched. */
     assert_int_equal(chmod(folder_path(name), 0444), 0);
     was_root = getuid() == 0;
-    if (was_root) /* root is not restricted by the modes of files */
+    if (was_root) /* root is not restricted by file modes */
         assert_int_equal(setresuid(NOBODY, NOBODY, 0), 0);
 }
 

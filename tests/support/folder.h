@@ -5,14 +5,16 @@
 /* Makes the temporary directory and returns its path. Only one may exist at a time. */
 const char *folder_new(void);
 void folder_remove(void);                  /* removes the directory and its contents */
-const char *folder_path(const char *name); /* the path is valid for the next few calls */
-void folder_write(const char *name, const char *text); /* creates parents and replaces the file */
-void folder_make(const char *name);                    /* creates a directory and its parents */
-void folder_delete(const char *name);                  /* deletes a file or a directory tree */
+const char *folder_path(const char *name); /* returns a path that is valid for the next few calls */
+/* Writes a file; creates its parents, and replaces an existing file. */
+void folder_write(const char *name, const char *text);
+void folder_make(const char *name);   /* creates a directory and its parents */
+void folder_delete(const char *name); /* deletes a file or a directory tree */
 void folder_rename(const char *from, const char *to);
 /*
- * Makes the directory `name` listable but its entries inaccessible (EACCES), whichever user runs
- * the test, until folder_open_again, which must precede folder_remove.
+ * Makes the entries of the directory `name` inaccessible (EACCES) while it can still be listed,
+ * even if root runs the test. folder_open_again undoes this and must be called before
+ * folder_remove.
  */
 void folder_close(const char *name);
 void folder_open_again(const char *name);

@@ -150,7 +150,9 @@ void fg_compare(struct fused_graph *x, int saved, const char *what)
 
     for (int k = 0; k < FG_N_WAYS; k++) {
         st[k] = fg_run(x, (enum fg_way)k, out[k], &nodes[k]);
-        if (st[k] && k == 0) { /* The error's text from "[" on names a node, which may differ. */
+        /* The part of an error's text that begins with "[" names a node, and the names may
+         * differ. */
+        if (st[k] && k == 0) {
             snprintf(text, sizeof text, "%s", rt_error_text(&x->err));
             text[strcspn(text, "[")] = 0;
         }

@@ -7,8 +7,8 @@
  *   fg_fetch(x, "y");
  *   fg_compare(x, 0, "a Relu");
  *
- * cmocka calls fg_set_up and fg_tear_down for each test. Constants and feeds hold the numbers of
- * tests/support/draw.h.
+ * cmocka calls fg_set_up and fg_tear_down for each test. Constants and feeds hold pseudo-random
+ * numbers of tests/support/draw.h.
  */
 #ifndef TESTS_SUPPORT_FUSED_GRAPH_H
 #define TESTS_SUPPORT_FUSED_GRAPH_H
@@ -18,14 +18,14 @@
 #include "runtime/session/session.h"
 #include "tests/support/graph_def.h"
 
-enum { FG_MOST = 8 }; /* limit on feeds and on fetches of a graph */
+enum { FG_MOST = 8 }; /* maximum number of feeds, and of fetches, of a graph */
 
 enum fg_way { FG_UNFUSED, FG_FUSED, FG_SPECIALISED, FG_N_WAYS };
 
 struct fused_graph {
     struct rt_bytes g;
     struct rt_registry *ops;
-    bool finite_feeds; /* fg_feed stores neither NaN nor infinities nor -0 */
+    bool finite_feeds; /* true: fg_feed stores neither NaN nor infinities nor -0 */
     int n_feeds, n_fetches;
     const char *feed[FG_MOST], *fetch[FG_MOST];
     struct rt_tensor in[FG_MOST];
@@ -39,8 +39,8 @@ void fg_clear(struct fused_graph *x);
 
 void fg_node(struct fused_graph *x, const char *name, const char *op, const char *inputs,
              const char *attrs);
-/* Adds a Const of the given shape, written "3x3x4x8", whose values differ from `middle` by at most
- * 1/2. */
+/* Adds a Const whose values differ from `middle` by at most 1/2. Its shape is written as
+ * "3x3x4x8". */
 void fg_constant(struct fused_graph *x, const char *name, const char *shape, float middle);
 void fg_scalar(struct fused_graph *x, const char *name, double value);
 /* Adds a Placeholder of floats, and makes the tensor that every run feeds to it. */

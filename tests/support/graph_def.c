@@ -215,8 +215,8 @@ void gd_lines(struct rt_bytes *graph, const struct gd_line *lines, const struct 
 }
 
 /*
- * Returns the number of characters before the first `end`. A sanitizer's strcspn would first
- * measure the complete text.
+ * Returns the number of characters before the first `end`, which strcspn of a sanitizer would find
+ * only after it has measured the complete text.
  */
 static size_t until(const char *s, char end)
 {
@@ -272,7 +272,7 @@ void gd_function(struct rt_bytes *graph, const char *name, const char *args, con
     put_args(&sig, 2, args);
     put_args(&sig, 3, outs);
     put_message(&f, 1, &sig);
-    /* A node is field 1 of a GraphDef, but field 3 of a FunctionDef. */
+    /* In a GraphDef, a node is field 1; in a FunctionDef, it is field 3. */
     for (size_t at = 0; nodes && at < nodes->n;) {
         size_t start = ++at, n = 0;
         for (int shift = 0;; shift += 7) {

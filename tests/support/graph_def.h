@@ -21,8 +21,8 @@ void gd_node(struct rt_bytes *graph, const char *name, const char *op, const cha
 struct gd_line {
     const char *name, *op, *inputs, *attrs;
 };
-/* Adds the nodes of a table up to the first row without a name. `other`, unless it is NULL,
- * replaces the node that has its name. */
+/* Adds the nodes of a table, which ends with a row without a name. Unless `other` is NULL, it
+ * replaces the node of the same name. */
 void gd_lines(struct rt_bytes *graph, const struct gd_line *lines, const struct gd_line *other);
 
 /*

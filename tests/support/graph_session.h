@@ -16,7 +16,7 @@ struct rt_callable *gs_prepare(struct rt_session *s, const struct rt_call_spec *
 /* Prepares a callable from one feed to one fetch; NULL means no feed or no fetch. */
 struct rt_callable *gs_call(struct rt_session *s, const char *feed, const char *fetch);
 
-/* Runs a node that initialises state, as loading a model does. */
+/* Runs a node that initialises state, as the server does when it loads a model. */
 void gs_load(struct rt_session *s, const char *target);
 
 #endif

@@ -18,24 +18,24 @@ struct op_call {
     const char *op, *attrs; /* attributes in the notation of graph_def.h */
     int n_in, n_out;
     struct rt_tensor in[OP_MOST], out[OP_MOST];
-    /* For each input, an op of one input and one output that is put in front of it, and the
-     * attributes of that op; NULL: none. Only the op under test reads that output, and so may write
-     * over it. */
+    /* For each input, an op that is put in front of the input, and its attributes; NULL means that
+     * there is none. Since only the op under test reads this op's output, it may write over that
+     * output. */
     const char *before[OP_MOST], *before_attrs[OP_MOST];
     size_t run_memory_limit; /* 0: no memory limit */
-    int64_t deadline_ms;     /* counted from the start of the run; 0: no deadline */
+    int64_t deadline_ms;     /* deadline, counted from the start of the run; 0: no deadline */
     struct rt_error err;
 };
 enum rt_status op_run(struct op_call *c);
 /* Returns whether requests with inputs of these shapes may be merged along dimension 0 of every
  * input. */
 bool op_is_rowwise(struct op_call *c, const struct rt_shape *shapes);
-void op_clear(struct op_call *c); /* clears inputs and outputs */
+void op_clear(struct op_call *c); /* clears the inputs and the outputs of the call */
 
 /* The functions below return new tensors, which the caller clears. */
 struct rt_tensor op_tensor(enum rt_dtype dtype, int rank, const int64_t *dim, const void *values);
 struct rt_tensor op_floats(int64_t n, const float *values);
 struct rt_tensor op_ints(int64_t n, const int32_t *values);
-struct rt_tensor op_int(int32_t value); /* returns a scalar of int32 */
+struct rt_tensor op_int(int32_t value); /* returns an int32 scalar */
 
 #endif

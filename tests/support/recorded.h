@@ -23,8 +23,8 @@ struct rt_span recorded_text(struct recorded_reader *r);
 /* Reads a string and returns a copy, which the caller frees. */
 char *recorded_name(struct recorded_reader *r);
 
-/* Calls `check` with the name, without the suffix, of each file of the folder that has the suffix.
- * Returns the number of these files. */
+/* For each file in the folder whose name ends in the suffix, calls `check` with the name without
+ * the suffix. Returns the number of these files. */
 int recorded_each(const char *folder, const char *suffix,
                   void (*check)(void *arg, const char *name), void *arg);
 

@@ -28,7 +28,7 @@ struct rg_graph {
 /* Opens a session on the nodes that all graphs have, the nodes `lines` and the nodes `more`. Either
  * `lines` or `more` adds "k", an int32 scalar. */
 void rg_open(struct rg_graph *g, const struct gd_line *lines, const struct gd_line *more);
-/* Opens a session as rg_open does, but returns false for nodes that are refused. */
+/* Opens a session as rg_open does, but returns false if the nodes are refused. */
 bool rg_try_open(struct rg_graph *g, const struct gd_line *lines, const struct gd_line *more);
 void rg_close(struct rg_graph *g);
 

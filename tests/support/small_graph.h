@@ -25,17 +25,19 @@ int sg_tear_down(void **state);
 
 void sg_node(struct small_graph *x, const char *name, const char *op, const char *inputs,
              const char *attrs);
-/* Adds a Const of a float scalar; `ctrl` holds its control inputs, or is "". */
+/* Adds a Const that is a float scalar. `ctrl` holds its control inputs, or is "". */
 void sg_constant(struct small_graph *x, const char *name, const char *ctrl, const char *value);
-/* Adds the variable "v" of a float scalar, and "init", which assigns the node "x" to it. */
+/* Adds the float scalar variable "v", and the node "init", which assigns the value of node "x" to
+ * it. */
 void sg_variable(struct small_graph *x);
-/* Adds the variable "r" of a float scalar as a reference of TensorFlow 1, and "init" for it. */
+/* Adds the float scalar variable "r", which is a reference variable of TensorFlow 1, and the node
+ * "init" for it. */
 void sg_ref_variable(struct small_graph *x);
 
-/* Prepares a callable. The first call of a function that needs a plan opens the session, which
- * lacks the nodes that are added later. `fetch` or `target` may be NULL. */
+/* Prepares a callable. The first call of sg_prepare, sg_run, sg_number or sg_count opens the
+ * session, which lacks nodes that are added later. `fetch` or `target` may be NULL. */
 struct rt_callable *sg_prepare(struct small_graph *x, const char *fetch, const char *target);
-/* Runs the graph and returns the status, which may also be that of a plan that cannot be made. */
+/* Runs the graph and returns the status of the run, or that of making the plan if this fails. */
 enum rt_status sg_run(struct small_graph *x, float feed, const char *fetch, struct rt_tensor *out);
 /* Runs the graph and returns the float or int32 scalar that is fetched, or 0 without a fetch. */
 float sg_number(struct small_graph *x, float feed, const char *fetch, const char *target);

@@ -135,7 +135,7 @@ static void refs(struct rt_bytes *g)
     gd_node(g, "r_dims", "Reshape", "r_int to1", "T=int32 Tshape=int32");
     gd_node(g, "r_ones", "Fill", "r_dims one", "T=float index_type=int32");
 
-    /* A matrix of equal numbers, large enough that kernels pack it when it is constant. */
+    /* A matrix of equal numbers, so large that kernels pack it when it is constant. */
     gd_node(g, "i64", "Const", "", "dtype=int32 value=int32<2>:64,64");
     gd_node(g, "i1_64", "Const", "", "dtype=int32 value=int32<2>:1,64");
     gd_node(g, "edges", "Const", "", "dtype=int32 value=int32<2,2>:0,0,0,63");

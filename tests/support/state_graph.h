@@ -25,9 +25,9 @@ enum { STATE_FIRST = 40 };
 
 enum state_mode {
     STATE_NODE_BY_NODE,
-    STATE_COMPILED, /* compiled when a shape first runs */
-    /* Compiled, and the test prepares the writer's callable after the reader has run, as SessionRun
-     * may. */
+    STATE_COMPILED, /* a shape is compiled when it first runs */
+    /* As STATE_COMPILED, but the test prepares the writer's callable after the reader has run, as
+     * SessionRun may. */
     STATE_WRITER_COMES_LATE,
     STATE_N_MODES,
 };
@@ -40,11 +40,11 @@ int state_tear_down(void **state);
 
 /* Opens a session and initialises its state. The caller frees it. */
 struct rt_session *state_open(enum state_mode mode);
-/* Returns a callable that fetches `what` if it is "NODE:OUTPUT", or runs the node `what` and
- * fetches nothing. */
+/* Returns a callable. If `what` is "NODE:OUTPUT", the callable fetches it; otherwise the callable
+ * runs the node `what` and fetches nothing. */
 struct rt_callable *state_prepare(struct rt_session *s, const char *what);
-/* Runs the callable with the feed p and returns state_sum of the output, or 0 without one. `what`
- * appears in the message of a failure. */
+/* Runs the callable with the feed p and returns state_sum of the output, or 0 if there is none. A
+ * failure's message contains `what`. */
 double state_run(struct rt_callable *c, double p, const char *what);
 /* Returns the sum of the tensor's elements. */
 double state_sum(const struct rt_tensor *t);

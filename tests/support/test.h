@@ -27,7 +27,7 @@
             fail_msg("%s: %s", rt_status_name(status_), rt_error_text(err));                       \
     } while (0)
 
-/* Asserts that `call` fails with `status` and a text that contains `words`. */
+/* Asserts that `call` fails with `status` and that the error's text contains `words`. */
 #define assert_fails(call, status, err, words)                                                     \
     do {                                                                                           \
         enum rt_status status_ = (call);                                                           \

@@ -22,7 +22,7 @@ struct rt_stream {
     struct rt_mutex mu;
     struct rt_cond wake, idle;
     pthread_t thread;
-    struct task *first, **last; /* guarded by mu, as are all fields below */
+    struct task *first, **last; /* the field is guarded by mu, as are all fields below */
     bool busy, stop;
     struct rt_error err;
     struct device *device;
@@ -105,7 +105,7 @@ static void device_free_block(struct rt_device *base, struct rt_stream *s, void 
     d->bytes -= (int64_t)n;
     rt_mutex_unlock(&d->mu);
     if (!n)
-        abort(); /* freed twice, or not allocated by this device */
+        abort(); /* the memory was freed twice, or was not allocated by this device */
     struct task *t = calloc(1, sizeof *t);
     t->run = run_free;
     t->dst = p;

@@ -14,7 +14,9 @@ void test_device_free(struct rt_device *d);
 /* Registers the device's kernels: AddV2 and Mul of floats of equal shapes. Mul fails on 13 * 13, so
  * that `sync` has an error to report. */
 bool test_device_register(struct rt_registry *r);
-int64_t test_device_bytes(const struct rt_device *d); /* bytes that are currently allocated */
-int test_device_copies(const struct rt_device *d);    /* copies to and from the device so far */
+/* Returns the number of bytes that are currently allocated. */
+int64_t test_device_bytes(const struct rt_device *d);
+/* Returns the number of copies to and from the device so far. */
+int test_device_copies(const struct rt_device *d);
 
 #endif

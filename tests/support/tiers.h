@@ -11,7 +11,7 @@
 #include "runtime/session/session.h"
 #include "tests/support/graph_def.h"
 
-enum { TIERS_FETCHES = 8 }; /* limit on fetches of a graph */
+enum { TIERS_FETCHES = 8 }; /* maximum number of fetches of a graph */
 
 struct tiers {
     struct rt_bytes g;
@@ -26,7 +26,7 @@ struct tiers {
 int tiers_set_up(void **state);
 int tiers_tear_down(void **state);
 
-/* Opens both sessions on the nodes that were added so far. `feed` may be NULL. */
+/* Opens both sessions on the nodes that have been added so far. `feed` may be NULL. */
 void tiers_open(struct tiers *x, const char *feed, const char *const *fetches, int n);
 /* Asserts that `a` and `b` have the same type, shape and bits. */
 void tiers_same(const struct rt_tensor *a, const struct rt_tensor *b);

@@ -7,12 +7,13 @@
 #include "runtime/core/op.h"
 #include "tests/support/small_graph.h"
 
-/* Constant folding runs this kernel while a plan is made. The kernel waits as long as `is_held`. */
+/* Constant folding runs this kernel while a plan is made. The kernel waits while `is_held` is
+ * true. */
 static struct {
     struct rt_mutex mu;
     struct rt_cond changed;
     bool is_held; /* guarded by mu */
-    int n_begun;  /* runs of the kernel that have begun; guarded by mu */
+    int n_begun;  /* number of runs of the kernel that have begun; guarded by mu */
 } gate;
 
 static enum rt_status infer_slow(struct rt_infer *x)
@@ -108,7 +109,7 @@ static void only_those_who_need_a_plan_wait_for_it(void **state)
     sg_node(x, "z", "Neg", "x", "T=float");
     struct rt_callable *y = sg_prepare(x, "y", NULL), *z = sg_prepare(x, "z", NULL);
     assert_int_equal(gate.n_begun, 1);
-    rt_session_serve(x->session); /* marks every plan to be made again at its next run */
+    rt_session_serve(x->session); /* from now on, every plan is made again at its next run */
     hold(true);
     for (int i = 0; i < 2; i++) {
         r[i].c = y;
@@ -123,7 +124,7 @@ static void only_those_who_need_a_plan_wait_for_it(void **state)
         pthread_join(r[i].thread, NULL);
         assert_true(r[i].result == 4);
     }
-    assert_int_equal(gate.n_begun, 2); /* the two requests made one plan between them */
+    assert_int_equal(gate.n_begun, 2); /* the two requests made only one new plan between them */
 }
 
 int main(void)

@@ -1,5 +1,5 @@
-/* A description's counts of arithmetic and bytes for a node, and its name of the node's epilogue
- * (runtime/api/describe.h). */
+/* Tests what the description of a node states: its counts of arithmetic operations and bytes, and
+ * the name of its epilogue (runtime/api/describe.h). */
 #include <string.h>
 
 #include "runtime/api/describe.h"
@@ -23,7 +23,8 @@ static void the_arithmetic_of_a_convolution_counts_all_sums(void **state)
     const struct rt_node conv = node_of("Conv2D");
     const struct rt_trace_output in[] = {of(RT_F32, 4, 2, 9, 9, 8), of(RT_F32, 4, 3, 3, 4, 6)};
     const struct rt_trace_output out =
-        of(RT_F32, 4, 2, 7, 7, 6); /* a convolution of two groups: filters see 4 of 8 channels */
+        /* A convolution of two groups: each filter reads 4 of the 8 channels. */
+        of(RT_F32, 4, 2, 7, 7, 6);
     assert_true(rt_node_flops(&conv, in, 2, &out, 1) == 2.0 * (2 * 7 * 7 * 6) * (3 * 3 * 4));
     const struct rt_node depthwise = node_of("DepthwiseConv2dNative");
     const struct rt_trace_output wide[] = {of(RT_F32, 4, 2, 9, 9, 8), of(RT_F32, 4, 3, 3, 8, 1)};

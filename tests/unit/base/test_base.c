@@ -96,8 +96,8 @@ static void bytes_ask_before_they_grow(void **state)
     rt_bytes_init(&b, 1000);
     b.may_grow = grants;
     b.grow_arg = &most;
-    /* Doubling would take 128 bytes, which the owner refuses, so that only the bytes needed are
-     * requested. */
+    /* Doubling would take 128 bytes, which the owner refuses, so the buffer requests only the bytes
+     * that it needs. */
     for (int i = 0; i < 99; i++)
         rt_bytes_addc(&b, 'x');
     assert_false(b.failed);
@@ -106,7 +106,7 @@ static void bytes_ask_before_they_grow(void **state)
     assert_true(b.failed);
     rt_bytes_clear(&b);
     assert_false(b.failed);
-    /* The owner is also asked for growth after a clear. */
+    /* The owner must also be asked for growth after a clear. */
     assert_true(rt_bytes_reserve(&b, 99) && !rt_bytes_reserve(&b, 200));
     rt_bytes_clear(&b);
 }
@@ -125,8 +125,8 @@ static bool grants_and_counts(void *arg, size_t capacity, size_t wanted)
     return wanted <= o->most;
 }
 
-/* A buffer whose doubling was refused once grew by one byte at a time and moved 60 MB for every
- * byte. */
+/* Once, a buffer whose doubling was refused grew by one byte at a time, and copied its 60 MB for
+ * every byte. */
 static void bytes_near_their_limit_are_moved_a_few_times_only(void **state)
 {
     (void)state;
@@ -138,7 +138,7 @@ static void bytes_near_their_limit_are_moved_a_few_times_only(void **state)
         b.grow_arg = &o;
         while (!b.failed)
             rt_bytes_addc(&b, 'x');
-        /* All bytes that are granted can be used; one of them holds the NUL. */
+        /* All bytes that the owner grants can be used; one of them holds the NUL. */
         assert_int_equal(b.n, most - 1);
         assert_true(o.n_granted < 64);
         rt_bytes_clear(&b);

@@ -4,7 +4,7 @@
  * strings unchanged, and refuses an input that holds the number 13.
  *
  * A test begins a world, submits requests from its own thread, which is the world's only I/O loop,
- * ends the turn, waits for the responses, drops the requests and ends the world.
+ * ends the loop's turn, waits for the responses, drops the requests and ends the world.
  */
 #ifndef TESTS_UNIT_BATCHING_SCHEDULER_FIXTURE_H
 #define TESTS_UNIT_BATCHING_SCHEDULER_FIXTURE_H
@@ -18,13 +18,17 @@
 
 /* The model's switches and counts; each world begins with all of them zero. */
 extern struct sched_model {
-    _Atomic int runs, together, most_together; /* runs begun, runs in progress, most runs at once */
-    _Atomic int64_t rows[64];                  /* rows of the first 64 runs' inputs; -1: a scalar */
-    _Atomic bool held;                         /* while true, runs wait */
-    /* While true, outputs have one row, whatever the input has. */
+    /* Numbers of runs that have begun, of runs in progress, and of the most runs at the same
+     * time. */
+    _Atomic int runs, together, most_together;
+    /* Numbers of rows in the inputs of the first 64 runs; -1 stands for a scalar. */
+    _Atomic int64_t rows[64];
+    _Atomic bool held; /* while true, runs wait before they return */
+    /* While true, outputs have one row, however many rows the input has. */
     _Atomic bool one_output_row;
-    _Atomic bool unproved; /* while true, runs of merged rows fail: the plan is not row-wise */
-    int64_t sleep_us;      /* duration of each run; set before the first request */
+    /* While true, runs of merged rows fail, as if the plan were not row-wise. */
+    _Atomic bool unproved;
+    int64_t sleep_us; /* duration of each run, which a test sets before the first request */
 } sched_model;
 
 struct world {
@@ -36,7 +40,7 @@ struct world {
     struct rt_model_signature signature;
     struct rt_model loaded;
     struct srv_version version;
-    _Atomic int n_done; /* number of requests with a response */
+    _Atomic int n_done; /* number of requests that have a response */
 };
 
 struct request {
@@ -73,11 +77,12 @@ void sched_drop(struct request *r);
 /* Submits a request that occupies the only worker until sched_model.held is false, so that later
  * requests have to queue. Returns when it runs. */
 struct request *sched_block(struct world *w);
-/* Wait until n requests have completed, or n runs have begun; more than n fail the test. */
+/* Wait until n requests have completed, or until n runs have begun. The test fails if there are
+ * more than n. */
 void sched_wait_done(struct world *w, int n);
 void sched_wait_runs(int n);
-/* Asserts that the request succeeded with the model's output for sched_submit(w, rows, value,
- * ...). */
+/* Asserts that the request succeeded with the model's output for the input of sched_submit(w, rows,
+ * value, ...). */
 void sched_expect(struct request *r, int64_t rows, float value);
 
 #endif

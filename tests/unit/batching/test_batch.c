@@ -1,5 +1,5 @@
-/* Merging the inputs of a batch ends early when no client waits for it any more. This file defines
- * rt_callable_run, so that a test sees whether the model ran. */
+/* Tests that merging the inputs of a batch ends early when no client waits for the batch any more.
+ * This file defines rt_callable_run, so that a test sees whether the model ran. */
 #include "tests/support/test.h"
 
 #include "runtime/base/arena.h"
@@ -60,9 +60,11 @@ static void merging_much_ends_when_nobody_wants_it_any_more(void **state)
 {
     (void)state;
     for (int gone = 0; gone < 2; gone++) {
-        expect_merge_ends(8, 8, SRV_MAX_BATCH_ROWS, gone); /* most rows of the batch are padding */
-        expect_merge_ends(3 << 20, 3 << 20, 2, gone);      /* the rows of both requests are large */
-        /* A short row is padded to the length of the other. */
+        /* Most rows of the merged batch are padding. */
+        expect_merge_ends(8, 8, SRV_MAX_BATCH_ROWS, gone);
+        /* The rows of both requests are so large that merging takes long. */
+        expect_merge_ends(3 << 20, 3 << 20, 2, gone);
+        /* The row of one request is short and is padded to the length of the other's. */
         expect_merge_ends(2, 3 << 20, 2, gone);
     }
 }

@@ -106,7 +106,7 @@ static void nodes(struct rt_bytes *g)
     gd_node(g, "chosen", "If", "flag_read x",
             "Tcond=bool Tin=[float] Tout=[float] then_branch=@same else_branch=@sums");
 
-    /* The branch that writes is not taken with the values for which the first plan is made. */
+    /* With the values for which the first plan is made, the branch that writes is not taken. */
     variable(g, "other", "dtype=bool shape=<>");
     variable(g, "number", "dtype=float shape=<>");
     gd_node(g, "number_0", "AssignVariableOp", "number f0", "dtype=float");

@@ -156,8 +156,8 @@ static void a_version_may_bring_parameters_of_its_own(void **state)
     folder_remove();
 }
 
-/* If an unreadable file counted as absent, batching would silently be off for a version that
- * requests it. */
+/* If an unreadable parameters file were treated as absent, batching would silently be off for a
+ * version that requests it. */
 static void parameters_that_may_not_be_looked_at_are_not_absent(void **state)
 {
     (void)state;

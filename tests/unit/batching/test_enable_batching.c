@@ -38,7 +38,7 @@ static void a_batch_waits_for_the_files_timeout_and_no_longer_than_it_is_full(vo
                                   "batch_timeout_micros { value: 3600000000 }");
     struct request *a = sched_submit(w, 2, 1, RT_NEVER), *b = sched_submit(w, 2, 2, RT_NEVER);
     srv_io_loop_end_turn(&w->io_loop);
-    sched_wait_done(w, 2); /* a full batch does not wait for the timeout of an hour */
+    sched_wait_done(w, 2); /* a full batch does not wait until the timeout of an hour expires */
     assert_int_equal(atomic_load(&sched_model.rows[0]), 4);
     sched_drop(a);
     sched_drop(b);
@@ -79,7 +79,8 @@ static void a_queue_full_of_batches_refuses_with_their_number(void **state)
     struct request *r[4], *first = sched_block(w);
     for (int i = 0; i < 3; i++)
         r[i] = sched_submit(w, 3, 1, RT_NEVER);
-    r[3] = sched_submit(w, 1, 1, RT_NEVER); /* the request fits the open second batch */
+    /* The request fits into the second batch, which is still open. */
+    r[3] = sched_submit(w, 1, 1, RT_NEVER);
     srv_io_loop_end_turn(&w->io_loop);
     assert_int_equal(atomic_load(&w->n_done), 1);
     assert_int_equal(r[2]->job.status, RT_UNAVAILABLE);
@@ -167,7 +168,7 @@ static void with_padding_shapes_that_differ_are_merged(void **state)
     struct request *r[3], *first = sched_block(w);
     r[0] = sched_submit_shaped(w, 3, (int64_t[]){1, 2, 1}, 1, 1, RT_NEVER);
     r[1] = sched_submit_shaped(w, 3, (int64_t[]){2, 1, 3}, 20, 1, RT_NEVER);
-    /* An empty tensor is not padded and runs alone. */
+    /* An empty tensor is not padded, so its request runs alone. */
     r[2] = sched_submit_shaped(w, 3, (int64_t[]){1, 0, 3}, 0, 0, RT_NEVER);
     srv_io_loop_end_turn(&w->io_loop);
     atomic_store(&sched_model.held, false);

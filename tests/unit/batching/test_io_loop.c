@@ -1,4 +1,4 @@
-/* Messages and retirements of versions as an I/O loop receives them. */
+/* Tests how an I/O loop receives messages and retires versions. */
 #include "tests/unit/batching/scheduler_fixture.h"
 
 static int opened[4], n_opened;

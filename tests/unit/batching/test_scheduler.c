@@ -8,7 +8,8 @@ static void a_request_runs_and_is_answered_once(void **state)
     (void)state;
     struct world *w = sched_begin(2, true, false);
     struct request *r = sched_submit(w, 3, 1.5f, RT_NEVER);
-    assert_int_equal(atomic_load(&w->n_done), 0); /* jobs are submitted only when the turn ends */
+    /* A job is submitted only when the turn of the loop ends. */
+    assert_int_equal(atomic_load(&w->n_done), 0);
     srv_io_loop_end_turn(&w->io_loop);
     sched_wait_done(w, 1);
     sched_expect(r, 3, 1.5f);
@@ -102,7 +103,8 @@ static void a_batch_ends_when_the_last_of_its_clients_has_gone(void **state)
     sched_wait_runs(2);
     atomic_store(&a->job.cancelled, true);
     usleep(5000);
-    assert_int_equal(atomic_load(&w->n_done), 1); /* the client of `b` still waits for the batch */
+    /* The client of `b` still waits for the batch, so `b` has no response yet. */
+    assert_int_equal(atomic_load(&w->n_done), 1);
     atomic_store(&b->job.cancelled, true);
     sched_wait_done(w, 3);
     assert_int_equal(a->job.status, RT_CANCELLED);
@@ -118,7 +120,7 @@ static void tiny_jobs_run_on_the_network_thread_once_their_cost_is_known(void **
     (void)state;
     struct world *w = sched_begin(2, true, false);
     w->server.options.inline_max_us = 1000000;
-    /* Workers run the first three requests, from which the cost is learned. */
+    /* Workers run the first three requests, from which the scheduler learns their cost. */
     for (int i = 0; i < 3; i++) {
         struct request *r = sched_submit(w, 1, 1, RT_NEVER);
         assert_int_equal(atomic_load(&w->n_done), i);

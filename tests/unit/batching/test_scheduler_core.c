@@ -8,9 +8,9 @@ enum { N = 64 };
 struct world {
     struct srv_core core;
     struct srv_core_policy policy;
-    struct srv_core_queue queue[3]; /* one queue per model queue */
+    struct srv_core_queue queue[3]; /* each model queue has one queue */
     struct srv_core_model_queue model_queue[3];
-    struct srv_core_bucket bucket[6]; /* two buckets per model queue */
+    struct srv_core_bucket bucket[6]; /* each model queue has two buckets */
     struct srv_core_job job[N];
     int n;
 };
@@ -87,7 +87,8 @@ static void a_number_of_rows_that_is_preferred_is_made_with_few_less(void **stat
     take(&w, 10, 0, 1);
     put(&w, 0, 1, RT_NEVER, 10);
     put(&w, 0, 2, RT_NEVER, 10);
-    take(&w, 10, 0, 2); /* neither one nor three rows are a preferred size, so both jobs run */
+    /* Neither one nor three rows are a preferred batch size, so the batch takes both jobs. */
+    take(&w, 10, 0, 2);
     for (int i = 0; i < 9; i++)
         put(&w, 0, 1, RT_NEVER, 10);
     take(&w, 10, 0, 8);
@@ -179,7 +180,7 @@ static void jobs_without_a_deadline_are_not_starved_by_those_with_one(void **sta
     (void)state;
     struct world w;
     begin(&w, usual());
-    put(&w, 0, 1, RT_NEVER, 0); /* `patience` gives the job a deadline of 1000 */
+    put(&w, 0, 1, RT_NEVER, 0); /* with `patience`, the job gets a deadline of 1000 */
     put(&w, 1, 1, 1200, 600);
     take(&w, 700, 0, 1);
 }
@@ -244,7 +245,7 @@ static void giving_jobs_up_does_not_shut_a_bucket_for_good(void **state)
     (void)state;
     struct world w;
     begin(&w, usual());
-    srv_cost_learn(&w.bucket[0].cost, 1, 1000000); /* the first run took 1 ms */
+    srv_cost_learn(&w.bucket[0].cost, 1, 1000000); /* reports that the first run took 1 ms */
     for (int i = 0; i < N; i++) {
         struct srv_core_batch b;
         struct srv_core_job *expired = NULL;
@@ -303,7 +304,7 @@ a_worker_beside_the_others_gets_small_jobs_alone_that_are_known_to_be_short(void
     s.max_running = 1;
     begin(&w, s);
     put(&w, 0, 1, RT_NEVER, 0);
-    take(&w, 5, 0, 1); /* its batch is the only one that may run */
+    take(&w, 5, 0, 1); /* the batch of this job is the only one that may run */
     for (int i = 1; i < 4; i++)
         put(&w, i, 1, RT_NEVER, 5);
     w.bucket[2].is_small = w.bucket[3].is_small = true;
@@ -361,7 +362,8 @@ static void a_model_queue_that_was_idle_does_not_claim_the_past(void **state)
         first += b.bucket == &w.bucket[0];
         srv_core_done(&w.core, &b, 1000, true);
     }
-    assert_int_equal(first, 1); /* one of the first three batches comes from the busy model queue */
+    /* One of the first three batches must come from the busy model queue. */
+    assert_int_equal(first, 1);
 }
 
 static void a_writer_runs_alone_and_in_order(void **state)
@@ -411,7 +413,7 @@ static void full_queues_refuse_at_once(void **state)
     assert_int_equal(put(&w, 1, 1, RT_NEVER, 0), SRV_CORE_FULL); /* the model queue is full */
     for (int i = 0; i < 20; i++)
         assert_int_equal(put(&w, 2, 1, RT_NEVER, 0), SRV_CORE_QUEUED);
-    /* The limit on jobs in all queues is reached. */
+    /* The number of jobs in all queues is at its limit. */
     assert_int_equal(put(&w, 4, 1, RT_NEVER, 0), SRV_CORE_FULL);
     assert_int_equal(w.core.n_jobs, 40);
     assert_int_equal(w.core.n_bytes, 400);
@@ -485,7 +487,7 @@ static void a_batch_that_the_next_job_does_not_fit_waits_no_longer(void **state)
     put(&w, 0, 4, RT_NEVER, 10);
     put(&w, 0, 3, RT_NEVER, 11);
     take_none(&w, 12);
-    put(&w, 0, 2, RT_NEVER, 13); /* the job does not fit, and opens another batch */
+    put(&w, 0, 2, RT_NEVER, 13); /* the job does not fit into the open batch, and opens another */
     take(&w, 14, 0, 2);
     take_none(&w, 15);
     assert_int_equal(srv_core_next_timer(&w.core), 113);
@@ -502,7 +504,7 @@ static void batches_that_wait_are_limited_and_an_open_one_is_filled(void **state
     assert_int_equal(srv_core_open_batch_rows(&w.bucket[0]), 0);
     assert_int_equal(put(&w, 0, 5, RT_NEVER, 0), SRV_CORE_QUEUED);
     assert_int_equal(srv_core_open_batch_rows(&w.bucket[0]), 3);
-    /* The last rows open a second batch. */
+    /* The last rows of this job open a second batch. */
     assert_int_equal(put(&w, 0, 5, RT_NEVER, 0), SRV_CORE_QUEUED);
     assert_int_equal(w.queue[0].n_batches, 2);
     assert_int_equal(put(&w, 0, 4, RT_NEVER, 0), SRV_CORE_FULL_BATCHES);
@@ -596,7 +598,7 @@ static void fixed_batches_are_neither_shared_nor_cut_short_by_what_was_learned(v
     w.policy.fixed = true;
     for (int i = 0; i < 20; i++)
         srv_cost_learn(&w.bucket[0].cost, i % 4 + 1, 10 + 1000 * (i % 4 + 1));
-    put(&w, 0, 2, 1500, 1000); /* the learned cost exceeds the time to the deadline */
+    put(&w, 0, 2, 1500, 1000); /* the learned cost of the job exceeds the time until its deadline */
     put(&w, 0, 2, RT_NEVER, 1000);
     put(&w, 0, 2, RT_NEVER, 1000);
     struct srv_core_batch b;
@@ -635,7 +637,8 @@ static void a_cheap_job_of_an_idle_bucket_may_run_where_it_is(void **state)
         srv_cost_learn(&w.bucket[0].cost, 1, 20);
     /* The cost of the job is above the limit of 10. */
     assert_false(srv_core_begin_inline(&w.core, &w.bucket[0], &j, 2, 10, &b));
-    assert_false(srv_core_begin_inline(&w.core, &w.bucket[0], &j, 0, 40, &b)); /* no core is free */
+    /* No core is free, so the job does not run inline. */
+    assert_false(srv_core_begin_inline(&w.core, &w.bucket[0], &j, 0, 40, &b));
     assert_true(srv_core_begin_inline(&w.core, &w.bucket[0], &j, 2, 40, &b));
     assert_int_equal(w.core.running, 1);
     srv_core_done(&w.core, &b, 20, true);

@@ -1,4 +1,5 @@
-/* Tests which queued requests run as one batch, and what part of its output each of them gets. */
+/* Tests which queued requests run as one batch, and which part of the batch's output each of them
+ * gets. */
 #include "tests/unit/batching/scheduler_fixture.h"
 
 static void requests_that_wait_are_merged_and_each_gets_its_rows(void **state)
@@ -115,7 +116,7 @@ static void outputs_that_do_not_follow_the_rows_end_merging(void **state)
     atomic_store(&sched_model.one_output_row, true);
     atomic_store(&sched_model.held, false);
     sched_wait_done(w, 5);
-    /* `first`, the merged run, and one run per request. */
+    /* `first`, the merged run, and one run for each request */
     assert_int_equal(atomic_load(&sched_model.runs), 6);
     for (int i = 0; i < 4; i++) {
         sched_expect(r[i], 1, (float)i);
@@ -138,7 +139,7 @@ static void outputs_that_do_not_follow_the_rows_end_merging(void **state)
 }
 
 /* Without --enable_batching, only rows that are known to be independent are merged, and merging
- * ends when they no longer are. With --enable_batching=true the operator asserts that rows are
+ * stops when they no longer are. With --enable_batching=true the operator asserts that rows are
  * independent. */
 static void a_call_that_is_not_row_wise_any_more_ends_merging(void **state)
 {

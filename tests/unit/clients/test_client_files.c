@@ -66,8 +66,8 @@ static void halves_are_rounded_once(void **state)
 {
     (void)state;
     uint16_t bits;
-    /* Rounded to a float first, each number would be halfway between two 16-bit numbers and be
-     * rounded down. */
+    /* If a number were rounded to a float first, it would lie halfway between two 16-bit numbers
+     * and be rounded down. */
     assert_true(cl_set_real(SLIPWAY_BFLOAT16, &bits, 1 + 0x1p-8 + 0x1p-30));
     assert_int_equal(bits, 0x3f81);
     assert_true(cl_set_real(SLIPWAY_HALF, &bits, 1 + 0x1p-11 + 0x1p-30));

@@ -75,7 +75,8 @@ static void tensors_are_the_same_within_the_tolerance(void **state)
     assert_string_equal(err.msg, "output \"a\": another shape");
 }
 
-/* The cases are those of test_golden.c, because a replay must accept whatever a golden accepts. */
+/* The cases are those of test_golden.c, because a replay must accept every response that a golden
+ * accepts. */
 static void a_tolerance_is_a_part_of_the_largest_of_the_output(void **state)
 {
     (void)state;
@@ -213,8 +214,8 @@ static void json_is_compared_by_its_numbers(void **state)
     assert_string_equal(err.msg, "\"s\", not \"t\"");
     json_decref(a);
     json_decref(b);
-    /* The tolerance of each output is relative to its own largest value. An output that was not
-     * recorded is ignored. */
+    /* The tolerance of each output is relative to its own largest value. An output that the record
+     * lacks is ignored. */
     assert_ok(cl_json_load(
                   rt_span_str(
                       "{\"predictions\": [{\"y\": 1000.0, \"n\": 1.0}, {\"y\": 0.0, \"n\": 1.0}]}"),

@@ -37,7 +37,7 @@ static struct rt_span written(const struct fixture *f)
     return rt_span_of(f->bytes.p, f->bytes.n);
 }
 
-/* Returns the tensor of the only input of the request that the client wrote. */
+/* Returns the bytes of the tensor of the only input in the request that the client wrote. */
 static struct rt_span written_input(const struct fixture *f)
 {
     struct rt_span rest = written(f), name, tensor;

@@ -21,7 +21,7 @@ static void the_health_check_follows_the_flags_of_process_1(void **state)
     ports_to_check(LINE("x\0--rest_api_port=0"), 0, 8500);
     ports_to_check(LINE("x\0--rest_api_port=99999\0--port=-1\0--port=1x\0--port="), 8501, 8500);
     ports_to_check(LINE("x\0--rest_api_port_not=3\0--port"), 8501, 8500);
-    /* Only the first 10 bytes of the command line are read. */
+    /* Only the first 10 bytes of the command line are read, so the port is cut off. */
     ports_to_check("x\0--port=77", 10, 8501, 8500);
 }
 

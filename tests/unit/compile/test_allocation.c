@@ -19,7 +19,8 @@
 
 static _Thread_local bool counting;
 static long n_allocations;
-/* n_calls counts this thread's allocations; number `fail_at` (from 1) fails, or none if it is 0. */
+/* n_calls counts this thread's allocations; number `fail_at`, counted from 1, fails; none fails if
+ * `fail_at` is 0. */
 static _Thread_local long fail_at, n_calls;
 
 void *__real_malloc(size_t n);
@@ -67,8 +68,8 @@ int __wrap_posix_memalign(void **p, size_t align, size_t n)
 
 enum { MAX_FETCHES = 64 };
 
-/* Returns the allocations of ten runs, after six runs that may allocate because they specialise and
- * fill the pools. */
+/* Runs the plan six times, in which it may allocate because it specialises and fills the pools, and
+ * returns the number of allocations in the next ten runs. */
 static long allocations(struct rt_callable *call, const struct rt_tensor *feeds, int n_fetches)
 {
     struct rt_tensor out[MAX_FETCHES];
@@ -258,8 +259,8 @@ static void a_loop_allocates_nothing(void **state)
     rt_bytes_clear(&body);
 }
 
-/* The graph computes, by the frames and Switches of TensorFlow 1: while i < 7: v = v + (all of v
- * below 100 ? v : 1). */
+/* The graph computes `while i < 7: v = v + (all of v below 100 ? v : 1)` with the frames and
+ * Switches of TensorFlow 1. */
 static void a_loop_of_frames_with_a_branch_in_it_allocates_nothing(void **state)
 {
     struct fixture *x = *state;

@@ -1,6 +1,7 @@
 /*
  * Specialisations for exact shapes (runtime/compile/specialise.c): they give the bits and the
- * errors of a run node by node, hold a bounded amount of memory, and are made when a shape recurs.
+ * errors of a run node by node, hold a bounded amount of memory, and are made only for shapes that
+ * recur.
  */
 #include "tests/support/test.h"
 
@@ -142,7 +143,7 @@ static void errors_say_the_same(void **state)
     node(x, "y", "GatherV2", "w i zero", "Tparams=float Tindices=int32 Taxis=int32");
     node(x, "z", "MatMul", "n w", "T=float");
     tiers_open(x, "x", (const char *[]){"y", "z"}, 2);
-    compare_rows(x, 4); /* some indices of GatherV2 are negative */
+    compare_rows(x, 4); /* some of the indices that GatherV2 gets are negative */
     struct rt_tensor t;
     assert_ok(rt_tensor_new(&t, NULL, RT_F32, 2, (int64_t[]){2, 3}, &x->err), &x->err);
     memset(t.data, 0, rt_tensor_bytes(&t));
@@ -193,14 +194,14 @@ static void random_graph(struct tiers *x, unsigned *seed, int n)
         case 2:
             node(x, name, unary[next(seed) % 6], b, "T=float");
             break;
-        case 3: /* flattens a value and reshapes it back */
+        case 3: /* adds nodes that flatten a value and reshape it back */
             snprintf(in, sizeof in, "%s flat", b);
             snprintf(a, sizeof a, "line%d", i);
             node(x, a, "Reshape", in, "T=float Tshape=int32");
             snprintf(in, sizeof in, "%s square", a);
             node(x, name, "Reshape", in, "T=float Tshape=int32");
             break;
-        case 4: /* exchanges the two halves of the columns */
+        case 4: /* adds nodes that exchange the two halves of the columns */
             snprintf(in, sizeof in, "one %s", b);
             snprintf(a, sizeof a, "split%d", i);
             node(x, a, "Split", in, "T=float num_split=2");
@@ -214,7 +215,7 @@ static void random_graph(struct tiers *x, unsigned *seed, int n)
             snprintf(in, sizeof in, "%s swap", a);
             node(x, name, "Transpose", in, "T=float Tperm=int32");
             break;
-        case 6: /* sometimes makes a shape that depends on values */
+        case 6: /* sometimes adds a shape that depends on values */
             if (next(seed) % 4 == 0) {
                 snprintf(in, sizeof in, "%s half", b);
                 snprintf(a, sizeof a, "more%d", i);
@@ -607,7 +608,7 @@ static void a_shape_is_compiled_when_it_recurs(void **state)
     assert_int_equal(tiers_specialisations(x), 1);
     assert_int_equal(rt_session_compile(x->tier[1]), 1);
     assert_int_equal(tiers_specialisations(x), 2);
-    rt_callable_request_compilation(x->call[1], &shape); /* the shape is compiled already */
+    rt_callable_request_compilation(x->call[1], &shape); /* the shape has been compiled already */
     assert_int_equal(rt_session_compile(x->tier[1]), 0);
 }
 
@@ -662,7 +663,7 @@ static void a_compiler_leaves_what_is_compiled_at_once(void **state)
 }
 
 /* Callables of one session that together need more specialisations than the session holds. Each
- * runs on a thread of its own beside the compiler's thread, so that a plan's specialisations are
+ * runs on a thread of its own next to the compiler's thread, so specialisations of one plan are
  * evicted in favour of another plan's while both run. */
 enum { RIVALS = 8, RIVAL_RUNS = 1500, RUNS_PER_SHAPE = 3 };
 

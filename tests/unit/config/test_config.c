@@ -164,7 +164,7 @@ static void what_tensorflow_serving_refuses_is_refused(void **state)
                  RT_INVALID_ARGUMENT, &err, "has no name");
     assert_fails(parse("model_config_list { confg {} }"), RT_INVALID_ARGUMENT, &err,
                  "Invalid protobuf file: 'models.config': 1:27: Message type");
-    /* The names of all models are checked before the platform of any. */
+    /* The names of all models are checked before any model's platform is. */
     assert_fails(parse(LIST("config { name: 'm' base_path: '/m' } " MODEL("m", ""))),
                  RT_INVALID_ARGUMENT, &err, "Illegal to list model m multiple times");
 }
@@ -216,7 +216,7 @@ static void an_empty_file_may_not_follow_a_list(void **state)
                  "ModelConfigList to another.");
     struct srv_config *list = config;
     config = NULL;
-    /* An empty model_config_list states that there are no models. */
+    /* An empty model_config_list means that there are no models. */
     assert_ok(parse("model_config_list {}"), &err);
     assert_ok(srv_config_check_transition(list, config, &err), &err);
     srv_config_free(list);

@@ -11,7 +11,8 @@ enum { SHARDS = 1000 };
 
 struct counts {
     struct rt_parallel *p;
-    int times[SHARDS]; /* not atomic, so that TSan reports a shard that two cores run */
+    /* Deliberately not atomic, so that TSan reports a shard that two cores run. */
+    int times[SHARDS];
     atomic_int at_once, most;
 };
 
@@ -79,7 +80,8 @@ static void a_run_is_no_wider_than_its_width(void **state)
     rt_parallel_free(p);
 }
 
-/* Shards that end only when two of them run at once, so that a second core has to run one. */
+/* Shards that end only when two of them run at the same time, so that a second core has to run
+ * one. */
 struct meeting {
     atomic_int there;
 };
@@ -111,7 +113,7 @@ static void no_helper_comes_when_every_core_has_a_run(void **state)
     (void)state;
     struct rt_parallel *p = rt_parallel_new(3, 3);
     struct counts c = {.p = p};
-    for (int i = 0; i < 4; i++) /* enters one run more than there are cores */
+    for (int i = 0; i < 4; i++) /* enters one more parallel run than there are cores */
         rt_parallel_enter(p);
     assert_int_equal(rt_parallel_free_width(p), 1);
     rt_parallel_run(p, SHARDS, count_shard, &c);
@@ -228,7 +230,8 @@ static void an_idle_pool_uses_no_core(void **state)
     const int64_t before = cpu_ns();
     pause.tv_nsec = 200000000;
     nanosleep(&pause, NULL);
-    assert_true(cpu_ns() - before < 50000000); /* four polling cores would use 800 ms of CPU time */
+    /* If four cores polled, they would use 800 ms of CPU time. */
+    assert_true(cpu_ns() - before < 50000000);
     rt_parallel_free(p);
 }
 

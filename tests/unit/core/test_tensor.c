@@ -50,7 +50,7 @@ static void a_shape_that_cannot_be_is_refused(void **state)
                  &err, "type 99");
     assert_int_equal(rt_count(2, (int64_t[]){INT64_MAX, 2}), -1);
     assert_int_equal(rt_count(0, NULL), 1);
-    /* The other dimensions of an empty tensor must not overflow either. */
+    /* In a tensor without elements, too, the other dimensions must not overflow. */
     assert_int_equal(rt_count(3, (int64_t[]){0, INT64_MAX, 2}), -1);
     assert_int_equal(rt_count(3, (int64_t[]){INT64_C(1) << 40, 0, 1 << 22}), 0);
     assert_fails(
@@ -61,7 +61,8 @@ static void a_shape_that_cannot_be_is_refused(void **state)
     assert_ok(rt_tensor_new(&t, NULL, RT_I8, 2, (int64_t[]){0, INT64_C(1) << 62}, &err), &err);
     rt_tensor_clear(&t);
     assert_ok(rt_tensor_new(&t, NULL, RT_F32, 2, (int64_t[]){0, 5}, &err), &err);
-    assert_ptr_equal(t.data, rt_no_elements()); /* rt_no_elements() may be moved but not read */
+    /* The pointer that rt_no_elements() returns may be copied, but its memory must not be read. */
+    assert_ptr_equal(t.data, rt_no_elements());
     assert_int_equal(rt_tensor_count(&t), 0);
     rt_tensor_clear(&t);
 }
@@ -109,7 +110,8 @@ static void small_pieces_count_what_they_take(void **state)
         assert_non_null(m[i]);
         assert_int_equal(((char *)m[i])[i % 100], 0);
     }
-    const size_t taken = mallinfo2().uordblks - before; /* under sanitizers, mallinfo2 reports 0 */
+    /* Under sanitizers, mallinfo2 reports 0 bytes. */
+    const size_t taken = mallinfo2().uordblks - before;
     assert_true(taken <= rt_pool_in_use(p) + rt_pool_in_use(p) / 8);
     for (int i = 0; i < N; i++) {
         rt_buffer_unref(b[i]);
@@ -314,7 +316,7 @@ static void pools_of_one_budget_share_its_bound(void **state)
                "in use by all runs together of the limit of 104857600 (--run_memory_total_bytes)"));
     struct rt_buffer *b = rt_buffer_new(q, RT_U8, 10 << 20, &err);
     assert_non_null(b);
-    rt_pool_unref(p); /* the buffer keeps the pool alive */
+    rt_pool_unref(p); /* the buffer keeps the pool in memory */
     rt_buffer_unref(a);
     struct rt_buffer *c = rt_buffer_new(q, RT_U8, 80 << 20, &err);
     assert_non_null(c);
@@ -326,8 +328,8 @@ static void pools_of_one_budget_share_its_bound(void **state)
     assert_int_equal(atomic_load(&budget.used), 0);
 }
 
-/* A pool reserves bytes of the budget ahead, for speed. An idle pool yields its reserve to a pool
- * that needs it. */
+/* For speed, a pool reserves bytes of the budget before it needs them. An idle pool yields its
+ * reserve to a pool that needs it. */
 static void idle_pools_leave_their_reserve_to_others(void **state)
 {
     (void)state;
@@ -367,8 +369,8 @@ struct tight {
     atomic_int n_given, n_beyond, n_threads;
 };
 
-/* Holds up to two blocks at a time, from any of the pools, and counts how often the blocks of all
- * threads exceed the limit. */
+/* A thread that holds up to two blocks at a time, from any of the pools, and counts how often the
+ * blocks of all threads together exceed the limit. */
 static void *take_and_give(void *arg)
 {
     struct tight *t = arg;
@@ -497,7 +499,7 @@ static void a_refusal_tells_what_was_asked_and_what_it_counts_as(void **state)
     rt_pool_unref(p);
 }
 
-/* A check that succeeds *arg times and then reports that the run is cancelled. */
+/* A cancellation check that succeeds *arg times and then reports that the run was cancelled. */
 static enum rt_status cancel_after(void *arg, struct rt_error *err)
 {
     int *left = arg;
@@ -510,7 +512,7 @@ static void zeroing_many_strings_ends_when_the_run_does(void **state)
     (void)state;
     enum {
         STRINGS = 5 * RT_ZERO_PIECE / (int)sizeof(struct rt_str) / 2
-    }; /* 2.5 times the memory that is zeroed between two checks */
+    }; /* 2.5 times as many bytes as are zeroed between two cancellation checks */
     struct rt_error err = {0};
     struct rt_pool *p = rt_pool_new(0);
     int left = 10;

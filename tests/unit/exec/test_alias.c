@@ -12,8 +12,8 @@
 
 enum { RUNS = 3, TUNINGS = 4 };
 
-/* `fetch` is fetched RUNS times with x = 1, and its elements have the sums `sum`. Before the first
- * run v is {{0, 1}, {2, 3}} and w is 64 ones in rows of 16. */
+/* `fetch` is fetched in RUNS runs with x = 1; `sum` holds the sum of its elements in each run.
+ * Before the first run v is {{0, 1}, {2, 3}} and w is 64 ones in rows of 16. */
 struct form {
     const char *fetch;
     float sum[RUNS];
@@ -68,7 +68,7 @@ static const struct form forms[] = {
     /* another tensor keeps its elements, even if the variable took over the tensor's buffer */
     {"given", {4, 4, 4}},
     {"other", {6, 10, 14}},
-    /* a read is fetched together with an update */
+    /* a read that is fetched in the same run as an update */
     {"read", {6, 6, 6}},
 };
 

@@ -2,7 +2,7 @@
  * the same batches run node by node. */
 #include "tests/support/tiers.h"
 
-enum { SIDE = 64, CHANNELS = 16 }; /* a row of the feed: 256 KiB */
+enum { SIDE = 64, CHANNELS = 16 }; /* each row of the feed has 256 KiB */
 
 static void open_sessions(struct tiers *x, const char *const *fetches, int n)
 {
@@ -47,7 +47,7 @@ static void many_rows_are_run_in_micro_batches_to_the_same_bits(void **state)
     pools(x);
     open_sessions(x, (const char *const[]){"y", "b"}, 2);
     assert_int_equal(compare(x, 2, SIDE), 1);
-    /* Adds specialisations for the full batch and for a micro-batch. */
+    /* The batch adds a specialisation for the full batch and one for a micro-batch. */
     assert_int_equal(compare(x, 160, SIDE), 3);
     assert_true(rt_callable_is_compiled(x->call[1], 160));
     compare(x, 131, SIDE); /* the last micro-batch has fewer rows */

@@ -19,11 +19,11 @@ enum { MOST = 96, FEEDS = 4, TURNS = 3 };
 
 /* An output that TensorFlow computed. */
 struct sample {
-    struct rt_tensor few; /* evenly spaced elements of the output */
+    struct rt_tensor few; /* evenly spaced elements of this output */
     enum rt_dtype dtype;
     int rank;
     int64_t dim[RT_MAX_RANK];
-    double allowed; /* the largest allowed difference of an element */
+    double allowed; /* the largest difference that is allowed for an element */
 };
 
 struct feeding {
@@ -243,7 +243,7 @@ static void check_graph(void *arg, const char *name)
         rt_session_stats(s, &stats);
         if (ways[i].tuning.no_specialise)
             assert_int_equal(stats.n_specialisations, 0);
-        /* A graph with TensorFlow 1's branches has no specialisation. */
+        /* A graph with TensorFlow 1's branches is not specialised. */
         n_compiled += stats.n_specialisations > 0;
         rt_session_free(s);
     }

@@ -11,9 +11,11 @@
 #include "runtime/files/checkpoint.h"
 #include "tests/support/folder.h"
 
-#define CK_PLAIN  "tests/goldens/checkpoint/plain"  /* 13 tensors of many types, one shard */
-#define CK_SLICED "tests/goldens/checkpoint/sliced" /* "w" in slices over several shards */
-#define CK_WHOLE  rt_span_of(NULL, 0)               /* the slice of the complete tensor */
+/* A checkpoint with 13 tensors of many types in one shard. */
+#define CK_PLAIN "tests/goldens/checkpoint/plain"
+/* A checkpoint with the tensor "w" in slices, over several shards. */
+#define CK_SLICED "tests/goldens/checkpoint/sliced"
+#define CK_WHOLE  rt_span_of(NULL, 0) /* the slice that is the complete tensor */
 
 /* Set-up and tear-down of a cmocka group, which make and remove the folder. */
 int ck_set_up(void **state);
@@ -21,18 +23,18 @@ int ck_tear_down(void **state);
 
 /* Returns the entry with the given name, or NULL. */
 const struct rt_checkpoint_entry *ck_entry(const struct rt_checkpoint *c, const char *name);
-/* Reads a tensor, or a slice of it if `slice` is not NULL, and loads its bytes. The caller clears
+/* Reads a tensor and loads its bytes; if `slice` is not NULL, only that slice. The caller clears
  * t. */
 void ck_get(struct rt_checkpoint *c, const char *name, enum rt_dtype dtype, const char *slice,
             struct rt_tensor *t);
 /* Fails the test unless `c` has the tensors of CK_PLAIN with the same names and bytes. */
 void ck_assert_as_plain(struct rt_checkpoint *c);
-/* Copies a file without its last `cut` bytes and with bit `flip` inverted; if `flip` is -1, no bit
- * is. */
+/* Copies a file without its last `cut` bytes. Bit `flip` of the copy is inverted, or none if `flip`
+ * is -1. */
 void ck_copy_file(const char *from, const char *to, size_t cut, int flip);
 
-/* The receiver of a lazy tensor's stream, for tensors of at most 64 bytes. It checks that their
- * bytes arrive in order. */
+/* Receives the bytes that a lazy tensor of at most 64 bytes streams, and checks that they arrive in
+ * order. */
 struct ck_collected {
     char bytes[64];
     size_t n;

@@ -1,4 +1,4 @@
-/* Checkpoints that a run reads: its memory limit and its cancellation apply. */
+/* Tests that a run's memory limit and its cancellation apply when the run reads a checkpoint. */
 #include "tests/unit/files/checkpoint_fixture.h"
 
 static enum rt_status go_on(void *arg, struct rt_error *err)
@@ -8,7 +8,7 @@ static enum rt_status go_on(void *arg, struct rt_error *err)
     return RT_OK;
 }
 
-/* A check that succeeds `left` times and then reports that the run was cancelled. */
+/* A cancellation check that succeeds `left` times and then reports that the run was cancelled. */
 static enum rt_status cancel_after(void *arg, struct rt_error *err)
 {
     int *left = arg;

@@ -76,7 +76,8 @@ static void slices_in_several_files_come_together(void **state)
     assert_memory_equal(t.data, ((float[]){10, 11, 12, 18, 19, 20}), 24);
     rt_tensor_clear(&t);
     rt_checkpoint_v1_close(c);
-    c = opened(GOLDEN "v1-00000-of-00002"); /* the second of the two files is missing */
+    /* The second of the checkpoint's two files is missing. */
+    c = opened(GOLDEN "v1-00000-of-00002");
     assert_fails(rt_checkpoint_v1_tensor(c, "w", WHOLE, RT_F32, NULL, &t, &err),
                  RT_INVALID_ARGUMENT, &err,
                  "Does not have sufficient slices for partitioned tensor w");
@@ -226,8 +227,8 @@ static void flipped_bits_and_missing_bytes_are_refused(void **state)
             unnoticed += !noticed;
             p[bit / 8] ^= (char)(1 << bit % 8);
         }
-        /* Nothing reads the padding of the footer and the unused metaindex block: fewer than 60
-         * bytes. */
+        /* Nothing reads the padding of the footer or the unused metaindex block, which together
+         * have fewer than 60 bytes. */
         assert_true(unnoticed * 7 < 60 * 8);
         for (size_t cut = 1; cut <= n; cut++) {
             const struct rt_sstable_source from = {.size = n - cut, .p = (unsigned char *)p};

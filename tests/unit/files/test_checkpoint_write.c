@@ -68,7 +68,8 @@ static void a_merge_that_names_a_tensor_twice_touches_no_file(void **state)
     assert_ok(rt_checkpoint_write(buffer[0], 2, names, (struct rt_tensor[]){t, t}, NULL, &err),
               &err);
     assert_ok(rt_checkpoint_write(buffer[1], 1, only, &t, NULL, &err), &err);
-    /* The first prefix is merged with itself, then with one that has a tensor of the same name. */
+    /* The first prefix is merged first with itself, then with one that has a tensor of the same
+     * name. */
     for (int k = 0; k < 2; k++) {
         const char *prefixes[] = {buffer[0], buffer[k]};
         char words[700];

@@ -57,7 +57,8 @@ static void p(struct fixture *x)
 static void a_graph_comes_with_its_edges_types_and_defaults(void **state)
 {
     struct fixture *x = *state;
-    node(x, "sum", "AddN", "p q:0 ^after", "N=2 T=float"); /* "sum" comes before its inputs */
+    /* "sum" precedes its inputs in the file. */
+    node(x, "sum", "AddN", "p q:0 ^after", "N=2 T=float");
     p(x);
     node(x, "q", "Placeholder", "", "dtype=float shape=<2,-1>");
     node(x, "after", "NoOp", "", "");
@@ -545,7 +546,7 @@ static void the_registry_says_what_is_missing(void **state)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 /* Instantiated bodies are identified by keys, which hold the bytes of the attributes. All keys
- * together may take 16 MB and 4 bytes per byte of the graph. */
+ * together may take 16 MB plus 4 bytes per byte of the graph. */
 static void keys_of_bodies_have_a_limit_that_is_told(void **state)
 {
     enum { BYTES = 1000000 };
@@ -573,7 +574,7 @@ static void keys_of_bodies_have_a_limit_that_is_told(void **state)
     assert_true(n > 16 && n < 20);
     assert_fails(st, RT_RESOURCE_EXHAUSTED, &x->err, "attributes that bodies of functions");
     assert_non_null(strstr(rt_error_text(&x->err), "16 MB and 4 for each byte of the graph"));
-    text[0] = 'A'; /* the body exists already, so it needs no other key */
+    text[0] = 'A'; /* the body already exists, so no other key is made */
     assert_ok(rt_library_instantiate(x->l, &ref, &out, &x->err), &x->err);
     free(text);
     rt_bytes_clear(&body);

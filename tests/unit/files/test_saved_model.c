@@ -132,8 +132,8 @@ static char dir[64];
         assert_int_equal(system(command_), 0);                                                     \
     } while (0)
 
-/* Asserts that the size of a version counts empty strings as loaded, which take much more memory
- * than in the file. `dir` must hold a model. */
+/* Asserts that empty strings, which take much more memory when loaded than in the file, count in a
+ * version's size as loaded. `dir` must hold a model. */
 static void assert_strings_count_as_they_are_loaded(void)
 {
     const char *name = "empty";

@@ -12,8 +12,8 @@ static void add_varint(struct rt_bytes *b, size_t v)
     rt_bytes_addc(b, (char)v);
 }
 
-/* Appends the stored bytes of a block with their type and checksum to `table`, and the block's
- * handle to `handles`. */
+/* Appends the stored bytes of a block to `table`, with the block's type and checksum, and the
+ * block's handle to `handles`. */
 static void add_block(struct rt_bytes *table, const char *stored, size_t n, char type,
                       struct rt_bytes *handles)
 {
@@ -78,10 +78,11 @@ static void a_block_is_refused_by_what_is_wrong_with_it(void **state)
         size_t n;
         char type;
         int times;
-        const char *words; /* a part of the error; NULL: one entry is read; "": no entry is */
+        /* A part of the expected error; NULL: one entry is read; "": no entry is read. */
+        const char *words;
     } rows[] = {
-        /* One entry "k": "v" and one restart point: uncompressed, as a literal of Snappy, and with
-         * unsupported types of compression. */
+        /* A table with one entry, "k" with the value "v", and one restart point: uncompressed, as a
+         * Snappy literal, and with unsupported types of compression. */
         {"\0\1\1kv\0\0\0\0\1\0\0\0", 13, 0, 1, NULL},
         {"\x0d\x30\0\1\1kv\0\0\0\0\1\0\0\0", 15, 1, 1, NULL},
         {"\0\1\1kv\0\0\0\0\1\0\0\0", 13, 2, 1, "compression 2 (zstd)"},

@@ -154,9 +154,9 @@ static void a_shape_never_sizes_memory_unchecked(void **state)
     assert_fails(rt_tensor_from_proto(p, 1000, &t, NULL, &err), RT_INVALID_ARGUMENT, &err, "77");
 }
 
-/* Writes `depth` messages, each the only field of the one before: an AttrValue, its NameAttrList,
- * an entry of its map, the entry's AttrValue, and so on. Returns the length of the outermost
- * message. */
+/* Writes `depth` messages, each of which is the only field of the message before it: an AttrValue,
+ * its NameAttrList, an entry of its map, the entry's AttrValue, and so on. Returns the length of
+ * the outermost message. */
 static size_t nested(unsigned char *buffer, size_t size, int depth)
 {
     size_t at = size;

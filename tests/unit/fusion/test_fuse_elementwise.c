@@ -41,7 +41,7 @@ struct run {
     int n_feeds, n_fetches;
     const char *feeds[FEEDS], *fetches[4];
     struct rt_tensor in[FEEDS], out[4];
-    int64_t nodes; /* the number of nodes that ran in both runs together */
+    int64_t nodes; /* number of nodes that ran, in both runs together */
 };
 
 static enum rt_status run_with(struct run *x, bool no_fusion)
@@ -53,7 +53,7 @@ static enum rt_status run_with(struct run *x, bool no_fusion)
     struct rt_session *s = gs_open(gd_span(&x->g), &options);
     struct rt_callable *c = gs_prepare(s, &spec);
     enum rt_status st = rt_callable_run(c, x->in, x->out, NULL, &err);
-    if (!st) { /* The second run uses memory that the first run has written. */
+    if (!st) { /* In the second run, outputs use memory to which the first run has written. */
         for (int k = 0; k < x->n_fetches; k++)
             rt_tensor_clear(&x->out[k]);
         st = rt_callable_run(c, x->in, x->out, NULL, &err);
@@ -120,13 +120,14 @@ static const char *const unary[] = {RT_ELEMENTWISE_UNARY(NAME)};
 static const char *const binary[] = {RT_ELEMENTWISE_BINARY(NAME)};
 #undef NAME
 
-/* Returns a tensor that broadcasts to the shape: some of its axes have length 1, or leading axes
- * are left out. */
+/* Returns a tensor that broadcasts to the given shape: some of its axes have length 1, or it lacks
+ * leading axes. */
 static struct rt_tensor random_operand(int rank, const int64_t *dim)
 {
     int64_t own[RT_MAX_RANK];
     const int skip = below(3) ? 0 : (int)below(rank + 1);
-    /* If `how` is 0, all axes keep their length; 1: some do; 2: one does. */
+    /* If `how` is 0, all axes keep their length; if it is 1, some axes do; if it is 2, only one
+     * does. */
     const int how = (int)below(3);
     const int64_t axis = below(rank + 1);
     for (int i = skip; i < rank; i++)
@@ -134,8 +135,8 @@ static struct rt_tensor random_operand(int rank, const int64_t *dim)
     return random_tensor(rank - skip, own);
 }
 
-/* Chooses a shape of at most 30,000 elements. With `often_empty` an axis of length 1 may become an
- * axis of length 0. */
+/* Chooses a shape of at most 30,000 elements. If `often_empty` is true, an axis of length 1 may
+ * become an axis of length 0. */
 static void random_shape(int rank, int64_t *dim, bool often_empty)
 {
     static const int64_t sizes[] = {1, 1, 2, 3, 5, 16, 31, 130, 700};
@@ -165,7 +166,7 @@ static void random_trees_give_what_their_nodes_give_one_by_one(void **state)
         }
         for (int i = 0; i < n_nodes; i++) {
             const int n = FEEDS + i;
-            /* Operand `a` is mostly the last node, so that the nodes form chains. */
+            /* Operand `a` is usually the last node, so that the nodes form chains. */
             const int64_t a = below(3) && i ? n - 1 : below(n), b = below(n);
             const bool is_unary = below(3) == 0;
             char in[2 * MOST_NAME + 2];
@@ -215,7 +216,7 @@ struct mixed {
     struct run run;
     const struct other_type *other;
     char name[FEEDS + MOST_NODES][MOST_NAME];
-    /* The values of each type, as indices into `name`. */
+    /* The values that are numbers and those that are truth values, as indices into `name`. */
     int number[FEEDS + MOST_NODES], truth[FEEDS + MOST_NODES];
     int n_numbers, n_truths;
 };
@@ -325,9 +326,8 @@ static void a_choice_is_one_node(void **state)
 }
 
 /* TensorFlow 1's Select takes a condition of the shape of the values or a vector with an element
- * for each row, so it is fused only if all shapes are known to be equal: with values of 5 x 5, a
- * fused SelectV2 would accept a condition of 5 elements too, and broadcast it along the other
- * axis. */
+ * for each row, so it is fused only if all shapes are known to be equal. Otherwise, for values of 5
+ * x 5, a fused SelectV2 would broadcast a condition of 5 elements along the wrong axis. */
 static void a_choice_of_tensorflow_1_is_joined_where_all_have_one_shape(void **state)
 {
     (void)state;
@@ -561,7 +561,7 @@ static void what_only_elementwise_ops_read_is_never_concatenated(void **state)
     static const struct {
         int64_t dim[4];
         int layers, axis;
-        int64_t scale; /* the length of the scaling vector: that of the last axis, or 1 */
+        int64_t scale; /* length of the scaling vector: the length of the last axis, or 1 */
         int64_t most;
     } cases[] = {
         {{2, 5, 6, 3}, 2, 3, 1, 6},   {{1, 4, 4, 32}, 4, -1, 1, 14}, {{2, 3, 2, 7}, 3, 1, 7, 10},
@@ -583,8 +583,8 @@ static void what_only_elementwise_ops_read_is_never_concatenated(void **state)
     }
 }
 
-/* On the axes that are not concatenated, either the concatenation or the value that it gates has
- * length 1 and is broadcast. */
+/* On the axes that are not concatenated, either the concatenation or the value that it is combined
+ * with has length 1 and is broadcast. */
 static void what_is_concatenated_may_be_broadcast(void **state)
 {
     (void)state;

@@ -17,11 +17,13 @@ struct way {
     const char *reduce; /* the op that reduces rows, "Sum" or "Mean" */
     int axis;
     bool keep;
-    const char *by;   /* operands of a Mul, "rows by" or "by rows"; or "mask"; or NULL */
-    double otherwise; /* the value that replaces rows hidden by the mask */
+    /* Operands of the Mul, which are "rows by" or "by rows"; or "mask"; NULL: rows are not
+     * weighted. */
+    const char *by;
+    double otherwise; /* the value that replaces the rows that the mask hides */
 };
 
-/* Writes the graph. Every second element of the table's fourth row is NaN. */
+/* Writes the graph to `g`. In the fourth row of the table, every second element is NaN. */
 static void write(struct rt_bytes *g, const struct way *w, int width, const char *tindices)
 {
     char text[8000], attrs[64];
@@ -57,7 +59,7 @@ static void write(struct rt_bytes *g, const struct way *w, int width, const char
 }
 
 /* Runs the graph without and with fusion, and asserts that both runs agree. The caller clears both
- * answers. */
+ * outputs. */
 struct pair {
     struct answer unfused, fused;
 };
@@ -98,7 +100,7 @@ static struct rt_tensor indices(enum rt_dtype dtype, int rank, const int64_t *di
     return t;
 }
 
-/* Returns a tensor of weights, or a mask if the type is bool. */
+/* Returns a tensor of weights, or a mask if `dtype` is bool. */
 static struct rt_tensor others(enum rt_dtype dtype, int rank, const int64_t *dim)
 {
     struct rt_tensor t;
@@ -112,7 +114,8 @@ static struct rt_tensor others(enum rt_dtype dtype, int rank, const int64_t *dim
     return t;
 }
 
-/* Compares runs with indices of one shape, and weights or a mask of another. */
+/* Compares runs with and without fusion on indices of one shape and weights, or a mask, of
+ * another. */
 static void compare(const struct way *w, int width, enum rt_dtype dtype, int rank,
                     const int64_t *dim, int by_rank, const int64_t *by_dim)
 {
@@ -323,8 +326,8 @@ static void equal_ids_that_somebody_else_reads_are_found(void **state)
     clear(&p, in, &g);
 }
 
-/* The segment op reads the unique ids instead of the position of each id among them. This is
- * another function and must not be fused as the usual one. */
+/* The segment op reads the unique ids instead of the position of each id among them. This computes
+ * something else and must not be fused as the usual form. */
 static void bags_of_other_rows_are_theirs(void **state)
 {
     (void)state;

@@ -61,8 +61,8 @@ static void bias_normalisation_and_residual_join(void **state)
     x->finite_feeds = false;
 }
 
-/* Outputs that do not fit into a cache: kernels compute them in blocks of complete images or of
- * rows, and the windows of the first and the last rows reach into the padding. */
+/* Tests outputs that do not fit into a cache. Kernels compute them in blocks of complete images or
+ * of rows, and the windows of the first and the last rows reach into the padding. */
 static void large_images_join_in_blocks(void **state)
 {
     static const struct {
@@ -111,7 +111,8 @@ static void vectors_that_do_not_fit_stay_nodes(void **state)
             fg_fetch(x, "out");
             fg_compare(x, i == 5, shape[i]);
         }
-    /* Multiplied by the factors below, the weights would leave the range of a float. */
+    /* If the weights were multiplied by the factors below, they would leave the range of a
+     * float. */
     ep_add_head(x, EP_CONV_1X1, 2, dim);
     fg_scalar(x, "v", 1e-30);
     fg_node(x, "out", "Mul", "head v", "T=float");
@@ -238,7 +239,7 @@ static void an_average_of_nothing_stays_nan_behind_relu(void **state)
 static void steps_behind_a_reshape_join_the_matmul(void **state)
 {
     static const struct {
-        const char *last, *bias; /* how a row is split into dimensions; the bias's shape */
+        const char *last, *bias; /* the dimensions into which a row is split; the bias's shape */
         bool fuses;
     } c[] = {
         {"64", "64", true},      {"4,16", "4x16", true},  {"1,64", "1x64", false},

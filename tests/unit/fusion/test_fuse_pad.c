@@ -49,7 +49,7 @@ static void padding_with_zeros_joins_a_convolution(void **state)
             fg_fetch(x, "out");
             fg_compare(x, c[i].fuses ? 2 : 1, c[i].pad);
         }
-    /* The padded image is fetched too. */
+    /* Another node reads the padded image, since it is fetched too. */
     const int64_t dim[] = {2, 9, 9, 20};
     fg_feed(x, "x", 4, dim);
     fg_node(x, "paddings", "Const", "", "dtype=int32 value=int32<4,2>:0,0,1,1,1,1,0,0");
@@ -61,8 +61,8 @@ static void padding_with_zeros_joins_a_convolution(void **state)
     fg_compare(x, 0, "a fetched padding");
 }
 
-/* A MaxPool's own padding is never the maximum, but the zeros of a Pad are larger than negative
- * pixels and may be the maximum of a window. */
+/* An element of a MaxPool's own padding is never the maximum, but the zeros of a Pad are larger
+ * than negative pixels and may be the maximum of a window. */
 static void padding_with_zeros_joins_a_pool(void **state)
 {
     static const struct {

@@ -4,8 +4,8 @@
  */
 #include "tests/support/epilogue_graph.h"
 
-/* An epilogue scales and shifts before it adds the residual, so a node that scales or shifts the
- * sum must not move before the sum; batch normalisation does both. The last node of `behind` is in
+/* An epilogue scales and shifts before it adds the residual, so nodes that scale or shift the sum,
+ * such as batch normalisation, must not move before the sum. The last node of `behind` is in
  * training mode, where the moments are those of the batch and no scale is constant. */
 static void what_comes_behind_a_residual_stays_there(void **state)
 {
@@ -125,8 +125,8 @@ static void rows_stay_apart_with_a_residual(void **state)
     }
 }
 
-/* A kernel refuses the convolution (TensorFlow has no dilated depthwise kernel), and would also
- * refuse the shape of the addend after it. The error must be the convolution's. */
+/* A kernel refuses the convolution (TensorFlow has no dilated depthwise kernel), and the shape of
+ * the tensor that is added after it would be refused too. The error must be the convolution's. */
 static void what_a_convolution_refuses_comes_before_its_epilogue(void **state)
 {
     struct fused_graph *x = *state;

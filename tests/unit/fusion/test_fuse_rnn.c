@@ -92,13 +92,13 @@ static size_t scratch_of(struct rt_callable *c)
     return bytes;
 }
 
-/* Runs the graph on the given cores, and sets *scratch to scratch_of its plan, or to 0 after an
- * error. */
+/* Runs the graph on the given cores. Sets *scratch to the scratch memory of the plan's recurrent
+ * layers, or to 0 after an error. */
 static enum rt_status ask_cores(struct rt_span graph, const char *fetch, const struct rt_tensor *x,
                                 struct rt_parallel *cores, struct rt_tensor *y, size_t *scratch,
                                 struct rt_error *err)
 {
-    /* In another session, autotuning could choose other kernels, whose bits may differ. */
+    /* In another session, autotuning could choose other kernels, whose bits might differ. */
     const struct rt_session_options options = {
         .registry = test_registry, .parallel = cores, .tuning = {.no_autotune = true}};
     *y = (struct rt_tensor){0};
@@ -112,8 +112,7 @@ static enum rt_status ask_cores(struct rt_span graph, const char *fetch, const s
     return st;
 }
 
-/* Imports and runs the graph, either of which may be refused, and sets *nodes to the number of
- * nodes that ran. */
+/* Imports and runs the graph; either may fail. Sets *nodes to the number of nodes that ran. */
 static enum rt_status ask(struct rt_span graph, const char *fetch, const struct rt_tensor *x,
                           bool no_fusion, struct rt_tensor *y, int64_t *nodes, struct rt_error *err)
 {
@@ -186,7 +185,8 @@ static void against_tensorflow(const char *name, const struct golden *g)
                       no_fusion, &y, &nodes, &err),
                   &err);
         expect_same(RT_OK, &g->y, RT_OK, &y, name);
-        /* A loop that is not fused counts its nodes once per step. */
+        /* A loop that is not fused runs its nodes once in each step, and each run of a node is
+         * counted. */
         if (!no_fusion && nodes > 60)
             fail_msg("%s: %d nodes ran", name, (int)nodes);
         rt_tensor_clear(&y);
@@ -201,8 +201,8 @@ static void keras_layers_answer_as_in_tensorflow(void **state)
 
 /* ---- other shapes ---- */
 
-/* Makes a feed of the golden's type and depth, with the first two dimensions given and one
- * `special` float. */
+/* Makes a feed of the golden's type and depth, with the given first two dimensions; one of its
+ * floats is `special`. */
 static void make_input(const struct golden *g, int64_t first, int64_t second, float special,
                        struct rt_tensor *x)
 {
@@ -212,7 +212,7 @@ static void make_input(const struct golden *g, int64_t first, int64_t second, fl
                             (int64_t[]){first, second, g->x.dim[2]}, &err),
               &err);
     for (int64_t k = 0; k < rt_tensor_count(x); k++)
-        if (words) /* the word id 0 is masked */
+        if (words) /* the mask hides word id 0 */
             ((int32_t *)x->data)[k] = (int32_t)((k * 7919 + 13) % 1000 % 3 ? k % 20 : 0);
         else
             ((float *)x->data)[k] = (float)((k * 7919 + 13) % 1000) / 250 - 2;
@@ -250,12 +250,14 @@ static void other_batches_and_lengths_answer_as_the_loop_does(void **state)
 
 /* ---- several cores ---- */
 
-/* Returns whether a large batch of the golden must be sharded over cores. */
+/* Returns whether a large batch of this golden must be sharded over cores. */
 static bool must_be_cut(const char *name)
 {
-    if (strncmp(name, "states_", 7) == 0) /* few units and inputs, so too little work */
+    /* These loops have few units and inputs, so too little work to be sharded. */
+    if (strncmp(name, "states_", 7) == 0)
         return false;
-    if (strstr(name, "_unroll")) /* an unrolled loop is no loop, and becomes no layer */
+    /* An unrolled loop is no loop in the graph, and becomes no layer. */
+    if (strstr(name, "_unroll"))
         return false;
     /* Models with these names have a fixed batch size. */
     return !strstr(name, "keras_lstm_rows") && !strstr(name, "tf1_fixed_");
@@ -263,8 +265,8 @@ static bool must_be_cut(const char *name)
 
 static void on_cores(const char *name, const struct golden *g)
 {
-    /* Batch sizes and numbers of steps. The second pair is for graphs with a fixed number of
-     * steps. */
+    /* Batch sizes and numbers of steps. The second pair of `dims` is for graphs with a fixed number
+     * of steps. */
     const int64_t dims[][2] = {{303, 35}, {3001, g->x.dim[1]}};
     const int widths[] = {2, 5};
     const struct rt_span graph = {(unsigned char *)g->graph, g->n_graph};
@@ -312,8 +314,8 @@ static char *find(char *from, const char *end, const char *text, size_t n)
     return NULL;
 }
 
-/* Replaces the n bytes `from` by `to` at one place of the graph after the other, and each time
- * compares the fused output with the unfused output. */
+/* Finds each place in the graph where the n bytes `from` occur, replaces them by `to` at that place
+ * alone, and compares the output with fusion to the output without. */
 static void each_change(const char *name, const struct golden *g, const char *from, const char *to,
                         size_t n)
 {
@@ -355,14 +357,14 @@ static void damaged(const char *name, const struct golden *g)
         {"split:output:2", "split:output:3"},
         {"mul_2:z:0", "add_1:z:0"},
         {"mul_1:z:0", "mul_2:z:0"},
-        /* changes to loops with a mask */
+        /* replacements in loops with a mask */
         {"Tile_1:output:0", "Tile_2:output:0"},
         {"SelectV2:output:0", "SelectV2:output:1"},
         {"SelectV2_1:output:0", "SelectV2_2:output:0"},
         {"SelectV2_2:output:0", "SelectV2_1:output:0"},
         {"while_placeholder_4", "while_placeholder_3"},
         {"while_placeholder_4", "while_placeholder_2"},
-        /* changes to loops made of frames */
+        /* replacements in loops made of frames */
         {"while/Identity_3", "while/Identity_4"},
         {"while/Identity_4", "while/Identity_3"},
         {"while/Identity_1", "while/Identity_2"},
@@ -373,7 +375,7 @@ static void damaged(const char *name, const struct golden *g)
         {"rnn/TensorArray_1", "rnn/TensorArray:1"},
         {"rnn/strided_slice_1", "rnn/strided_slice:0"},
         {"cell/split:2", "cell/split:1"},
-        /* changes to loops with sequence lengths, stacked cells, peepholes, projections and
+        /* replacements in loops with sequence lengths, stacked cells, peepholes, projections and
          * clipping */
         {"while/Select_1", "while/Select_2"},
         {"while/Select_2", "while/Select_1"},
@@ -397,7 +399,7 @@ static void damaged(const char *name, const struct golden *g)
         each_change(name, g, change[i][0], change[i][1], strlen(change[i][0]));
 }
 
-/* Replaces a dimension -1 of a constant shape by 7, which is no batch size of this test. */
+/* Replaces a dimension of -1 in a constant shape by 7, which is not a batch size of this test. */
 static void reshaped(const char *name, const struct golden *g)
 {
     each_change(name, g, "\xff\xff\xff\xff", "\7\0\0\0", 4);

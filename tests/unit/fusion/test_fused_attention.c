@@ -1,6 +1,6 @@
 /*
  * Attention becomes one node (runtime/fusion/fuse_attention.c), whose output is compared with the
- * same graph without fusion. The feeds are queries, keys and values, as [batch, length, heads,
+ * same graph without fusion. The feeds are queries, keys and values of shape [batch, length, heads,
  * depth], and a mask.
  */
 #include "tests/support/test.h"
@@ -53,8 +53,8 @@ static void clear(struct rt_tensor in[4])
 
 struct form {
     enum rt_dtype mask;
-    bool broadcasts; /* the matmuls accept batches and heads of length 1 */
-    int n_left;      /* number of nodes of the fused graph; 0 means 1 */
+    bool broadcasts; /* the batches and heads of the matmuls may have length 1 and be broadcast */
+    int n_left;      /* number of nodes that remain after fusion; 0 means 1 */
     struct gd_line nodes[16];
 };
 #define AXIS              "T=int32 Index=int32 shrink_axis_mask=1"
@@ -88,7 +88,7 @@ static const struct form forms[] = {
       {"both", "LogicalAnd", "ones mask", ""},
       {"a", "SelectV2", "both m low", "T=float"},
       CONTEXT}},
-    /* tf_keras: the keys are the first input, and the mask is added */
+    /* attention as tf_keras exports it: the keys are the first input, and the mask is added */
     {RT_F32,
      false,
      0,
@@ -96,7 +96,7 @@ static const struct form forms[] = {
       {"a", "AddV2", "mask s", "T=float"},
       {"p", "Softmax", "a", "T=float"},
       {"y", "Einsum", "p v", "N=2 T=float equation='acbe,aecd->abcd'"}}},
-    /* the mask states which scores are hidden, not which are visible */
+    /* the mask states which scores are hidden, instead of which are visible */
     {RT_BOOL,
      false,
      0,
@@ -117,7 +117,8 @@ static const struct form forms[] = {
       {"m", "AddV2", "d mask", "T=float"},
       {"a", "AddV2", "m tiny", "T=float"},
       SOFTMAX_CONTEXT}},
-    /* DistilBERT: the queries are scaled and the negated mask is subtracted */
+    /* attention as DistilBERT exports it: the queries are scaled and the negated mask is
+     * subtracted */
     {RT_F32,
      true,
      3,
@@ -129,7 +130,7 @@ static const struct form forms[] = {
       {"neg", "Neg", "mask", "T=float"},
       {"a", "Sub", "s neg", "T=float"},
       SOFTMAX_CONTEXT}},
-    /* written by hand: one Transpose brings the keys into the order of the matmul */
+    /* attention written by hand: one Transpose puts the keys in the order that the matmul needs */
     {RT_BOOL,
      true,
      0,
@@ -140,7 +141,7 @@ static const struct form forms[] = {
       {"d", "Mul", "s scale", "T=float"},
       {"a", "SelectV2", "mask d low", "T=float"},
       SOFTMAX_CONTEXT}},
-    /* two Transposes of the keys, and an output with heads before rows */
+    /* attention with two Transposes of the keys, and an output whose heads precede its rows */
     {RT_F32,
      false,
      2,
@@ -151,7 +152,7 @@ static const struct form forms[] = {
       {"a", "AddV2", "mask s", "T=float"},
       {"p", "Softmax", "a", "T=float"},
       {"y", "Einsum", "p v", "N=2 T=float equation='BNTS,BSNH->BNTH'"}}},
-    /* T5: every tensor has heads before rows */
+    /* attention of T5: every tensor has heads before rows */
     {RT_F32,
      false,
      3,
@@ -190,7 +191,7 @@ static const struct form causal[] = {
       SOFTMAX_CONTEXT}},
 };
 
-/* Writes the graph. `other` replaces the node that has its name; NULL replaces none. */
+/* Writes the graph to `g`. Unless `other` is NULL, it replaces the node of the same name. */
 static void write(struct rt_bytes *g, const struct form *f, const struct gd_line *other)
 {
     rt_bytes_init(g, 1 << 16);
@@ -224,8 +225,8 @@ static struct question question_of(const struct rt_bytes *g, const char *also)
                              .cores = cores};
 }
 
-/* Compares the runs with and without fusion. `want` is the number of nodes of the fused run, or 0
- * for more than one, or -1 for any number. */
+/* Compares the runs with and without fusion. The fused run must run `want` nodes; 0 means more than
+ * one node, and -1 any number. */
 static void compare_with(const struct form *f, const struct gd_line *other,
                          const struct rt_tensor in[4], const char *also, int64_t want)
 {
@@ -247,13 +248,14 @@ static void compare(const struct form *f, const struct rt_tensor in[4], const ch
 }
 
 struct sizes {
-    int64_t b, t, s, n, h, d; /* batch, queries, keys, heads, key depth, value depth */
+    /* Lengths of batch, queries, keys and heads; depths of keys and values. */
+    int64_t b, t, s, n, h, d;
     int mask_rank;
     int64_t mask[4];
 };
 
-/* Compares both runs on inputs of size z. `special` puts NaN and infinities into queries and
- * values. */
+/* Compares the runs with and without fusion on inputs of the lengths z. `special` puts NaN and
+ * infinities into queries and values. */
 static void try_sizes(const struct form *f, const struct sizes *z, bool special)
 {
     struct rt_tensor in[4] = {
@@ -311,7 +313,7 @@ static void heads_and_their_rows_are_shared_out(void **state)
 }
 
 /* One axis has length 1 in the scores and 4 in the mask, so adding the mask broadcasts the scores;
- * the values have the shape that fits the result. */
+ * the values have a shape that fits the broadcast scores. */
 static void a_mask_may_widen_the_scores(void **state)
 {
     (void)state;
@@ -412,7 +414,8 @@ static void it_needs_no_more_than_the_scores(void **state)
         const int64_t *z = sizes[i];
         const size_t bytes = scratch_of(z[0], z[1], z[2], z[3]);
         assert_true(bytes > 0);
-        /* The scratch memory holds the scores, and a row or a column that is broadcast. */
+        /* The scratch memory holds the scores, and space for a row or a column that is
+         * broadcast. */
         assert_true(bytes <= (size_t)((z[2] + 1) * (z[3] + 1) + 16) * sizeof(float));
         if (i)
             assert_true(bytes < (size_t)(z[2] * z[3] / 4) * sizeof(float));
@@ -505,7 +508,7 @@ static void what_is_written_otherwise_gives_the_same(void **state)
         {"c", "Mul", "p p", "T=float"},
     };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        /* Equal lengths of queries and keys suit more of the variants. */
+        /* With equally many queries and keys, more of the variants are valid. */
         for (int square = 0; square < 2; square++) {
             const int64_t n = square ? 4 : 5;
             struct rt_tensor in[4] = {

@@ -11,8 +11,8 @@
 
 static struct rt_error err;
 
-/* x of [?,?,4] is multiplied by w of [4,6]; the last axis of the result is split into 2 and 3, and
- * a bias of shape [2,3] is added. */
+/* Multiplies x of shape [?,?,4] by w of shape [4,6], splits the last axis of the product into axes
+ * of 2 and 3, and adds a bias of shape [2,3]. */
 static const struct gd_line graph[] = {
     {"x", "Placeholder", "", "dtype=float"},
     {"w", "Const", "",
@@ -43,7 +43,7 @@ static const struct gd_line graph[] = {
 };
 enum { NODES = sizeof graph / sizeof *graph - 1 };
 
-/* Writes the graph. `other` replaces the node that has its name; NULL replaces none. */
+/* Writes the graph to `g`. Unless `other` is NULL, it replaces the node of the same name. */
 static void write(struct rt_bytes *g, const struct gd_line *other)
 {
     rt_bytes_init(g, 1 << 16);
@@ -72,7 +72,7 @@ static void a_matmul_on_three_axes_is_one_node(void **state)
     (void)state;
     static const int64_t dims[][3] = {{3, 2, 4}, {1, 4, 4}, {0, 2, 4}, {2, 0, 4}};
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
-        compare(NULL, NULL, dims[i], 4); /* four nodes run: MatMul, AddV2, Reshape, Neg */
+        compare(NULL, NULL, dims[i], 4); /* four nodes run: MatMul, AddV2, Reshape and Neg */
         compare(NULL, "dense:0", dims[i], 4);
         compare(NULL, "m:0", dims[i], NODES);
         compare(NULL, "split:0", dims[i], NODES);

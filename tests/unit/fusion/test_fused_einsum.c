@@ -13,8 +13,9 @@
 static struct rt_error err;
 
 struct form {
-    const char *equation, *w, *bias; /* `w` and `bias` are shapes */
-    int nodes; /* nodes of a fused run, with views; the bias is in the MatMul's epilogue */
+    const char *equation, *w, *bias; /* `w` and `bias` are the shapes of these tensors */
+    /* Number of nodes of a fused run, including views; the bias is in the MatMul's epilogue. */
+    int nodes;
 };
 static const struct form forms[] = {
     {"abc,cd->abd", "4,6", "6", 1},
@@ -57,8 +58,8 @@ static struct rt_tensor numbers(int rank, const int64_t *dim)
     return x;
 }
 
-/* Compares the runs with and without fusion. `want` is the number of nodes of the fused run, or 0
- * for any number. Returns false if both runs are refused. */
+/* Compares the runs with and without fusion. The fused run must run `want` nodes; 0 means any
+ * number. Returns false if both runs are refused. */
 static bool compare(const struct form *f, int rank, const int64_t *dim, const char *also,
                     int64_t want)
 {

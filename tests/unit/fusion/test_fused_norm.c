@@ -17,7 +17,8 @@ static const float TOLERANCE = 1e-5f;
 
 struct form {
     const char *name;
-    const char *nodes[20][3]; /* name, op, inputs; "s" is the scale and "o" the offset */
+    /* Name, op and inputs of each node; "s" is the scale and "o" the offset. */
+    const char *nodes[20][3];
 };
 #define MOMENTS                                                                                    \
     {"mean", "Mean", "x axis"}, {"d2", "SquaredDifference", "x mean"}, {"var", "Mean", "d2 axis"}, \
@@ -164,7 +165,8 @@ static const char *attributes_of(const char *const node[3])
     return "T=float";
 }
 
-static const struct gd_line *other; /* replaces the node that has its name; NULL: replaces none */
+/* The node that replaces the node of its name; NULL: no node is replaced. */
+static const struct gd_line *other;
 
 static void write(struct rt_bytes *g, const struct form *f, int axis, const char *n,
                   const char *scale, const char *offset)
@@ -262,7 +264,8 @@ static void long_rows_and_many_are_right(void **state)
     rt_bytes_clear(&g);
 }
 
-/* The normalised axis is not the last axis, or scale and offset have another length or rank. */
+/* Tests graphs whose normalised axis is not the last axis, or whose scale and offset have another
+ * length or rank. */
 static void odd_shapes_are_right(void **state)
 {
     (void)state;
@@ -287,8 +290,8 @@ static void odd_shapes_are_right(void **state)
         }
 }
 
-/* The graph reads the lengths of three axes, and its Reshape refuses a value with fewer axes or
- * with more elements than the three lengths allow: any further axis must have length 1. */
+/* The graph reads the lengths of three axes of x, and its Reshape refuses a value with fewer axes
+ * or with more elements than the three lengths allow: any further axis must have length 1. */
 static void a_value_of_other_axes_is_refused_alike(void **state)
 {
     (void)state;
@@ -381,7 +384,7 @@ static void what_no_run_accepts_is_refused_alike(void **state)
     rt_tensor_clear(&x);
 }
 
-/* However many shapes arrive, their specialisations take little memory, and all of it is
+/* However many shapes occur, their specialisations take little memory, and all of that memory is
  * counted. */
 static void what_is_kept_for_shapes_is_bounded(void **state)
 {
@@ -484,7 +487,7 @@ static void multiplications_by_one_are_left_out(void **state)
     gd_node(&g, "x", "Placeholder", "", "dtype=float");
     gd_node(&g, "one", "Const", "", "dtype=float value=float<>:1");
     gd_node(&g, "ones", "Const", "", "dtype=float value=float<1,1,1>:1");
-    for (int i = LINE; i > 0; i--) { /* each node precedes its input in the graph */
+    for (int i = LINE; i > 0; i--) { /* writes each node before its input */
         snprintf(name, sizeof name, "n%d", i);
         if (i > 1)
             snprintf(in, sizeof in, i % 2 ? "n%d one" : "one n%d", i - 1);
@@ -500,7 +503,8 @@ static void multiplications_by_one_are_left_out(void **state)
     rt_tensor_clear(&x);
 }
 
-/* Writes a graph from "x" to "y" of the given nodes and the scalars "one", "two" and "small". */
+/* Writes a graph from "x" to "y" that consists of the given nodes and the scalars "one", "two" and
+ * "small". */
 static void write_nodes(struct rt_bytes *g, const char *const (*node)[3])
 {
     rt_bytes_init(g, 1 << 16);
@@ -517,22 +521,22 @@ static void what_only_looks_like_it_gives_the_same(void **state)
 {
     (void)state;
     static const char *const graphs[][8][3] = {
-        {{"n", "Mul", "x two"}, {"y", "Neg", "n"}}, /* x is multiplied by a number other than 1 */
+        {{"n", "Mul", "x two"}, {"y", "Neg", "n"}}, /* multiplies x by a number other than 1 */
         {{"n", "RealDiv", "x two"}, {"y", "Neg", "n"}},
-        {{"n", "RealDiv", "one x"}, {"y", "Neg", "n"}}, /* 1 is divided by x */
-        {{"e", "Exp", "x"}, /* a value divided by the root mean square of another value */
+        {{"n", "RealDiv", "one x"}, {"y", "Neg", "n"}}, /* divides 1 by x */
+        {{"e", "Exp", "x"}, /* divides a value by the root mean square of another value */
          {"d2", "Square", "x"},
          {"var", "Mean", "d2 axis"},
          {"ve", "AddV2", "var small"},
          {"r", "Rsqrt", "ve"},
          {"y", "Mul", "e r"}},
-        {{"e", "Exp", "x"}, /* the mean of a product that is not a square */
+        {{"e", "Exp", "x"}, /* takes the mean of a product that is not a square */
          {"d2", "Mul", "x e"},
          {"var", "Mean", "d2 axis"},
          {"ve", "AddV2", "var small"},
          {"r", "Rsqrt", "ve"},
          {"y", "Mul", "x r"}},
-        {{"e", "Exp", "x"}, /* a value minus the mean of another value */
+        {{"e", "Exp", "x"}, /* subtracts the mean of another value from a value */
          {"mean", "Mean", "e axis"},
          {"d", "Sub", "x mean"},
          {"d2", "SquaredDifference", "x mean"},

@@ -1,4 +1,5 @@
-/* An AvgPool after a 1x1 convolution moves before it (runtime/fusion/fuse_pool.c). */
+/* Tests that an AvgPool after a 1x1 convolution moves before the convolution
+ * (runtime/fusion/fuse_pool.c). */
 #include "tests/support/test.h"
 
 #include <math.h>
@@ -11,8 +12,8 @@
 
 static struct rt_error err;
 
-/* Runs the graph and fetches "y" and, unless it is NULL, `also`. `first` receives the op that ran
- * first. */
+/* Runs the graph; fetches "y" and, unless `also` is NULL, the tensor `also`. Stores the op that ran
+ * first in `first`. */
 static struct rt_tensor run(const struct rt_bytes *g, const struct rt_tensor *x, const char *also,
                             bool no_fusion, char first[16])
 {

@@ -86,7 +86,7 @@ static void constant(struct rt_bytes *g, const char *name, const char *value)
     gd_node(g, name, "Const", "", text);
 }
 
-/* Writes the graph. `other` replaces the node that has its name; NULL replaces none. */
+/* Writes the graph to `g`. Unless `other` is NULL, it replaces the node of the same name. */
 static void write(struct rt_bytes *g, const struct form *f, const struct gd_line *other)
 {
     static const char *const constants[][2] = {
@@ -112,9 +112,9 @@ static void fill(struct rt_tensor *t, int rank, const int64_t *dim)
         ((float *)t->data)[i] = 2 * draw() - 1;
 }
 
-/* Asserts that the outputs have the same bits with and without fusion, specialised or not: the
- * fused kernel rounds each product and sum as the single ops do. Returns the number of nodes of the
- * fused run. */
+/* Asserts that the outputs have the same bits with and without fusion, specialised or not, because
+ * the fused kernel rounds each product and sum as the separate ops do. Returns the number of nodes
+ * of the fused run. */
 static int64_t expect_same(const struct rt_bytes *g, const struct rt_tensor in[3], const char *also)
 {
     int64_t nodes = 0;
@@ -131,14 +131,14 @@ struct shapes {
     int rank[3]; /* the ranks of x, cos and sin */
     int64_t dim[3][5];
 };
-/* Shapes that every form accepts; x is [batch, time, 3 heads, 8]. */
+/* Lists shapes that every form accepts; x is [batch, time, 3 heads, 8]. */
 static const struct shapes usual[] = {
     {{4, 4, 4}, {{2, 5, 3, 8}, {1, 5, 1, 8}, {1, 5, 1, 8}}},
     {{4, 3, 2}, {{1, 1, 3, 8}, {1, 3, 8}, {3, 8}}},
     {{4, 1, 1}, {{3, 4, 3, 8}, {8}, {8}}},
     {{4, 4, 4}, {{2, 5, 3, 8}, {2, 5, 3, 8}, {2, 5, 3, 8}}},
     {{4, 4, 4}, {{1, 5, 3, 8}, {4, 5, 3, 8}, {4, 5, 3, 8}}}, /* x is broadcast to cos and sin */
-    {{4, 4, 4}, {{2, 5, 3, 8}, {1, 5, 1, 1}, {1, 5, 1, 8}}}, /* one cosine per row */
+    {{4, 4, 4}, {{2, 5, 3, 8}, {1, 5, 1, 1}, {1, 5, 1, 8}}}, /* each row has a single cosine */
     {{4, 0, 4}, {{2, 5, 3, 8}, {0}, {1, 1, 1, 1}}},
     {{4, 4, 4}, {{0, 5, 3, 8}, {1, 5, 1, 8}, {1, 5, 1, 8}}},
 };
@@ -244,7 +244,8 @@ static void it_is_rowwise(void **state)
 {
     static const struct rt_shape shapes[][3] = {
         {{4, {-1, 5, 3, 8}}, {4, {-1, 5, 1, 8}}, {4, {-1, 5, 3, 8}}},
-        {{1, {-1}}, {1, {-1}}, {1, {-1}}}, /* with one axis, the rows are rotated into each other */
+        /* With only one axis, rows are rotated with other rows. */
+        {{1, {-1}}, {1, {-1}}, {1, {-1}}},
     };
     (void)state;
     for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {

@@ -1,6 +1,7 @@
 /*
- * Outputs are written into the memory of the residual that is added to them, by every kernel that
- * can do so (kernels/fused/epilogue.h). They are compared with the same graph without fusion.
+ * Tests that outputs are written into the memory of the residual that is added to them, by every
+ * kernel that can do so (kernels/fused/epilogue.h). The outputs are compared with those of the same
+ * graph without fusion.
  */
 #include "tests/support/test.h"
 
@@ -37,13 +38,13 @@ static const struct layer layers[] = {
     {"conv2d.line", "Conv2D", SAME, 4, {2, 10, 9, 32}, {1, 7, 32, 48}, {2, 10, 9, 48}},
     {"conv2d.line", "Conv2D", SAME, 4, {2, 10, 9, 32}, {7, 1, 32, 48}, {2, 10, 9, 48}},
     {"conv2d.onednn", "Conv2D", SAME, 4, {2, 13, 11, 20}, {3, 3, 20, 30}, {2, 13, 11, 30}},
-    /* oneDNN shards the work by rows */
+    /* oneDNN shards the work of this layer by rows */
     {"conv2d.onednn", "Conv2D", SAME, 4, {1, 41, 41, 24}, {1, 1, 24, 160}, {1, 41, 41, 160}},
-    /* oneDNN shards the work by images */
+    /* oneDNN shards the work of this layer by images */
     {"conv2d.onednn", "Conv2D", SAME, 4, {9, 11, 11, 24}, {1, 1, 24, 160}, {9, 11, 11, 160}},
-    /* oneDNN shards the work by channels */
+    /* oneDNN shards the work of this layer by channels */
     {"conv2d.onednn", "Conv2D", SAME, 4, {1, 4, 4, 128}, {3, 3, 128, 264}, {1, 4, 4, 264}},
-    /* some rows lie in the padding, so their sums have no terms */
+    /* some output rows lie in the padding, so their sums have no terms */
     {"conv2d.onednn", "Conv2D", PADDED, 4, {1, 0, 4, 8}, {1, 1, 8, 24}, {1, 3, 4, 24}},
     {"matmul.packed", "MatMul", "T=float", 2, {70, 100}, {100, 72}, {70, 72}},
     {"matmul.packed", "MatMul", "T=float", 2, {3, 513}, {513, 100}, {3, 100}},
@@ -77,7 +78,7 @@ static void constant(struct rt_bytes *g, const char *name, int rank, const int64
     for (int i = 0; i < rank; n *= dim[i], i++)
         rt_bytes_addf(&value, "%s%d", i ? "," : "", (int)dim[i]);
     rt_bytes_addf(&value, ">:");
-    if (n >= MANY) /* all values are one number that bfloat16 represents exactly */
+    if (n >= MANY) /* all values are one number, which bfloat16 represents exactly */
         rt_bytes_addf(&value, "%g", 1.0 / 128);
     for (int64_t i = 0; i < n && n < MANY; i++)
         rt_bytes_addf(&value, i ? ",%.3g" : "%.3g", (double)(draw() + add));
@@ -85,8 +86,8 @@ static void constant(struct rt_bytes *g, const char *name, int rank, const int64
     rt_bytes_clear(&value);
 }
 
-/* Writes relu6(n + (nx w * scale + shift)), where n = -r and nx = -x are values that only this plan
- * holds, so that it may write over them. */
+/* Writes a graph that computes `relu6(n + (op(nx, w) * scale + shift))`. The values `n = -r` and
+ * `nx = -x` are held only by the plan, so kernels may write over them. */
 static void network(struct rt_bytes *g, const struct layer *l, const char *sum)
 {
     rt_bytes_init(g, 1 << 25);
@@ -106,7 +107,7 @@ static void network(struct rt_bytes *g, const struct layer *l, const char *sum)
     gd_node(g, "y", "Abs", "act", "T=float");
 }
 
-/* Asserts that the plan has the kernel of `w`, and that with bf16 the kernel packed its weights
+/* Asserts that the plan runs the kernel of `w`, and that with bf16 this kernel packed its weights
  * into fewer bytes. */
 static void assert_ran(const struct rt_described_plan *plan, const struct way *w)
 {
@@ -121,8 +122,8 @@ static void assert_ran(const struct rt_described_plan *plan, const struct way *w
     fail_msg("%s did not run", w->kernel);
 }
 
-/* Runs the graph and returns "y"; sets *activations to the bytes of the activation buffer. With
- * `later` a node after the sum reads the residual again. */
+/* Runs the graph and returns "y"; sets *activations to the size of the activation buffer in bytes.
+ * If `later` is true, a node after the sum reads the residual again. */
 static struct rt_tensor answer(const struct rt_bytes *g, const struct way *w, bool compiled,
                                bool later, const struct rt_tensor *in, size_t *activations)
 {
@@ -166,7 +167,7 @@ static void assert_near(const struct rt_tensor *a, const struct rt_tensor *b, co
                      (double)x[i]);
 }
 
-/* Returns a tensor of random numbers. `special` puts a NaN and an infinity among them. */
+/* Returns a tensor of random numbers. If `special` is true, they include a NaN and an infinity. */
 static struct rt_tensor floats(int rank, const int64_t *dim, bool special)
 {
     struct rt_tensor t;

@@ -1,4 +1,4 @@
-/* Tests which frames an HTTP/2 peer may send, and which frames end the connection. */
+/* Tests which frames an HTTP/2 peer may send, and for which frames its connection is closed. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 enum { DATA, HEADERS, PRIORITY, RESET, SETTINGS, PUSH, PING, GOAWAY, WINDOW, CONTINUATION };
 enum { END_HEADERS = 4, ACK = 1, MAX_BLOCK = 33000, MAX_TEXT = 4 << 20 };
 
-/* The bytes that a peer has sent on the connection. */
+/* the bytes that a peer sends on the connection */
 static uint8_t *text;
 static size_t n_text;
 
@@ -80,7 +80,7 @@ static void a_cut_at_any_place_changes_nothing(void **state)
         assert_true(f.has_settings_ack);
         assert_int_equal(f.skip + f.n_frame, 0);
         assert_int_equal(f.last_stream, 1);
-        /* Three frames cost budget: a CONTINUATION, a DATA and a WINDOW_UPDATE. */
+        /* Three of the frames cost budget: a CONTINUATION, a DATA and a WINDOW_UPDATE. */
         assert_int_equal(f.budget, SRV_H2_BUDGET - 3);
     }
 }
@@ -101,8 +101,8 @@ static void a_block_has_a_limit_with_all_of_its_frames(void **state)
     expect(SRV_H2_LARGE_BLOCK);
 }
 
-/* Returns how many frames of the given kind are accepted before they count as a flood, or -1 if all
- * are accepted. */
+/* Returns how many frames of the given kind are accepted before they are treated as a flood, or -1
+ * if all are accepted. */
 static int most(int kind, int flags, uint32_t stream, uint32_t n)
 {
     int frames = 0;
@@ -143,21 +143,21 @@ static void a_block_in_small_pieces_is_a_flood(void **state)
     (void)state;
     begin();
     add(HEADERS, 0, 1, 16000);
-    /* Each CONTINUATION may make gRPC core parse the 16,000 bytes again. */
+    /* Each CONTINUATION may make gRPC core parse the header block's 16,000 bytes again. */
     for (int i = 0; i < 2400; i++)
         add(CONTINUATION, 0, 1, 1);
     assert_int_equal(feed(n_text), SRV_H2_FLOOD);
 
     begin();
     add(HEADERS, END_HEADERS, 1, 32000);
-    /* Each read returns one TCP segment of 1,460 bytes. */
+    /* In these reads, each returns one TCP segment of 1,460 bytes. */
     assert_int_equal(feed(1460), SRV_H2_GOES_ON);
     assert_true(f.budget > SRV_H2_BUDGET - 200);
     assert_int_equal(feed(2), SRV_H2_FLOOD);
 }
 
-/* Opens calls at the given rate and cancels n of every `of`. Returns whether the connection
- * continues. */
+/* Opens calls at the given rate and cancels n out of every `of` calls. Returns whether the
+ * connection stays open. */
 static bool cancels(int n, int of, int64_t per_second)
 {
     enum srv_h2_verdict v;
@@ -205,7 +205,8 @@ static void streams_before_the_settings_are_acknowledged_have_a_limit(void **sta
 static void what_is_sent_pays_for_windows(void **state)
 {
     (void)state;
-    uint64_t sent = UINT64_MAX - 5000; /* the counter of sent bytes wraps during the test */
+    /* Starts near the maximum, so that the counter of sent bytes wraps during the test. */
+    uint64_t sent = UINT64_MAX - 5000;
 
     begin();
     start(MAX_BLOCK, sent);
@@ -220,8 +221,8 @@ static void what_is_sent_pays_for_windows(void **state)
     assert_true(f.budget >= SRV_H2_BUDGET - 10);
 }
 
-/* The frames are those that grpc-go sends: it pings in each round trip and updates windows at
- * once. */
+/* The frames are those that grpc-go sends: it sends a ping in each round trip and updates windows
+ * immediately. */
 static void a_call_pays_for_its_data_a_ping_and_windows(void **state)
 {
     (void)state;

@@ -120,7 +120,7 @@ static void a_body_counts_as_it_arrives_until_it_ends(void **state)
     assert_int_equal(f.uploads.held, 0);
     frame(HEADERS, 0, 7, 50);
     frame(DATA, 0, 7, 100);
-    frame(HEADERS, END_STREAM, 7, 50); /* the trailers end stream 7 */
+    frame(HEADERS, END_STREAM, 7, 50); /* these trailers end stream 7 */
     assert_int_equal(f.uploads.held, 0);
     frame(DATA, 0, 7, 100); /* stream 7 has ended, so its DATA is not counted */
     frame(HEADERS, END_STREAM, 9, 50);
@@ -130,7 +130,8 @@ static void a_body_counts_as_it_arrives_until_it_ends(void **state)
     srv_h2_frames_clear(&f);
 }
 
-/* Only bytes that have arrived count, because announcing a length costs a peer nothing. */
+/* Only bytes that have arrived count against the limit, because announcing a length costs a peer
+ * nothing. */
 static void what_is_announced_does_not_count(void **state)
 {
     (void)state;
@@ -146,8 +147,8 @@ static void what_is_announced_does_not_count(void **state)
 }
 
 /* Stream 1 retains a few bytes of each 8 KB that arrive on the connection. gRPC core retains a
- * block of memory as long as any part of it is held, so the bytes before each part count as
- * well. */
+ * block of memory as long as any part of it is held, so the bytes that arrived before each part
+ * count as well. */
 static void a_piece_counts_with_what_lies_beside_it(void **state)
 {
     (void)state;
@@ -163,8 +164,8 @@ static void a_piece_counts_with_what_lies_beside_it(void **state)
     frame(DATA, 0, 1, 30);
     assert_true(f.uploads.held > N * BESIDE);
     assert_true(f.uploads.held < N * (BESIDE + 200));
-    /* Bytes that arrived long before are in other blocks, so the bytes that count have an upper
-     * limit. */
+    /* Bytes that arrived long before are in other blocks, so the number of bytes that are counted
+     * has an upper limit. */
     for (uint32_t i = 0; i < N; i++) {
         frame(HEADERS, 0, 2 * (N + i) + 3, 50);
         frame(DATA, END_STREAM, 2 * (N + i) + 3, BESIDE);

@@ -1,5 +1,5 @@
-/* Connections take turns to read; tested with loopback sockets and an edge-triggered epoll, as gRPC
- * core uses it. */
+/* Tests that connections take turns to read, with loopback sockets and an edge-triggered epoll, as
+ * gRPC core uses it. */
 #include "tests/support/test.h"
 
 #include <arpa/inet.h>
@@ -44,7 +44,8 @@ static void close_ends(struct ends e)
     close(e.server);
 }
 
-/* Waits for an edge and returns its descriptor, or -1 if no edge arrives. */
+/* Waits for an edge of epoll and returns the descriptor that it reports, or -1 if no edge
+ * arrives. */
 static int next_edge(void)
 {
     struct epoll_event event;
@@ -58,7 +59,7 @@ static void say(struct ends e)
     assert_int_equal(next_edge(), e.server);
 }
 
-/* Asserts that the connection is paused and that an edge ends its pause. */
+/* Asserts that the connection is paused and that an edge of epoll ends the pause. */
 static void expect_pause(int fd)
 {
     assert_int_equal(srv_turns_limit(fd), 0);
@@ -105,8 +106,8 @@ static void test_reads_that_leave_nothing_begin_a_turn(void **state)
     close_ends(e);
 }
 
-/* Reads are short at first and after many frames. They become longer when many bytes arrive in few
- * frames. */
+/* A connection's reads are short at first and after many frames. They become longer when many bytes
+ * arrive in few frames. */
 static void test_frames_make_reads_short(void **state)
 {
     (void)state;
@@ -124,8 +125,8 @@ static void test_frames_make_reads_short(void **state)
     close_ends(e);
 }
 
-/* With TLS the frames are known only after decryption, so encrypted bytes may end a turn
- * earlier. */
+/* With TLS, the number of frames is known only after decryption, so a limit on encrypted bytes may
+ * end a turn earlier. */
 static void test_encrypted_bytes_are_a_turn_at_first(void **state)
 {
     (void)state;
@@ -201,12 +202,12 @@ static void test_sockets_of_other_kinds_are_never_paused(void **state)
     srv_turns_begin(fds[0]);
     srv_turns_held_frames(fds[0], MANY);
     assert_true(srv_turns_limit(fds[0]) > 0);
-    srv_turns_held_frames(-1, MANY); /* -1 is no connection and is ignored */
+    srv_turns_held_frames(-1, MANY); /* -1 is not a connection and is ignored */
     close(fds[0]);
     close(fds[1]);
 }
 
-/* Busy I/O loops delay the ends of pauses, but not for ever. */
+/* While I/O loops are busy, pauses end later, but they do end. */
 static void test_while_loops_are_busy_pauses_end_by_time(void **state)
 {
     (void)state;
@@ -216,7 +217,7 @@ static void test_while_loops_are_busy_pauses_end_by_time(void **state)
     say(e);
     srv_turns_held_frames(e.server, MANY);
     expect_pause(e.server);
-    int other = epoll_create1(0); /* an epoll instance without events */
+    int other = epoll_create1(0); /* an epoll instance that watches no descriptor */
     srv_turns_wait_begins(other);
     srv_turns_held_frames(e.server, MANY);
     expect_pause(e.server);

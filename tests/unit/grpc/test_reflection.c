@@ -75,7 +75,7 @@ static void the_last_question_of_a_request_counts_and_is_given_back(void **state
     struct rt_error err = {0};
     struct rt_bytes out;
     (void)state;
-    /* the request: host "h", file_by_filename "x", list_services "" */
+    /* a request with host "h", file_by_filename "x" and list_services "" */
     assert_ok(respond("\x0a\x01h\x1a\x01x\x3a\x00", 8, &out, arena, &err), &err);
     assert_int_equal(out.n, 3 + 2 + 8 + 2 + 2 + 2 + 3);
     assert_memory_equal(out.p,

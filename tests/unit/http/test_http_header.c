@@ -1,4 +1,5 @@
-/* Accept-Encoding and Content-Length: which header values are accepted and which are refused. */
+/* Tests which values of the headers Accept-Encoding and Content-Length are accepted and which are
+ * refused. */
 #include "tests/support/test.h"
 
 #include "server/http/http_header.h"

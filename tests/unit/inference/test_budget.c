@@ -1,5 +1,5 @@
-/* The budget of bytes in flight: which requests for bytes it grants and how it refuses the
- * others. */
+/* Tests the budget of bytes in flight: when it grants bytes to a request, and how it refuses
+ * them. */
 #include "tests/support/test.h"
 
 #include "server/base/budget.h"
@@ -50,7 +50,7 @@ static void what_never_fits_is_told_the_flag(void **state)
         assert_int_equal(srv_budget_left(&b), 1000);
         assert_int_equal(srv_budget_code(&b, own, huge[i]), RT_RESOURCE_EXHAUSTED);
     }
-    /* A request that is alone may take the complete budget. */
+    /* The only request in flight may take the complete budget. */
     assert_true(srv_budget_take(&b, &own, 1000));
     assert_fails(
         srv_budget_refused(&b, own, 1, "the response", &err), RT_RESOURCE_EXHAUSTED, &err,
@@ -115,7 +115,8 @@ static void a_response_is_wanted_until_its_deadline_or_its_clients_going(void **
     assert_true(srv_should_continue(w, SRV_CANCELLATION_CHECK_BYTES - 1));
     assert_ok(srv_growth_take(&g, 1, &err), &err);
     assert_false(srv_should_continue(w, 1));
-    assert_false(srv_should_continue(w, 0)); /* later checks return the same result */
+    /* Later checks of the same request return the same result. */
+    assert_false(srv_should_continue(w, 0));
     assert_fails(srv_growth_take(&g, 1, &err), RT_DEADLINE_EXCEEDED, &err,
                  "the deadline passed while the answer was written");
     assert_int_equal(srv_growth_failed(&g, 1, &err), RT_DEADLINE_EXCEEDED);

@@ -1,5 +1,5 @@
-/* Inferences by every API on a version that no server has published, as warm-up runs them. Requests
- * and responses are written as the bytes that protobuf makes. */
+/* Tests inferences by every API on a version that no server has published, as warm-up runs them.
+ * Requests and responses are written as the bytes that protobuf makes. */
 #include "tests/support/test.h"
 
 #include "kernels/kernels.h"
@@ -56,8 +56,8 @@ static enum rt_status perform(struct world *w, enum srv_api api, const void *req
                                  &w->err);
 }
 
-/* Asserts that the response to the request is the bytes `want`, that the decoded request is written
- * again as the bytes `again`, and that `again` has the same response. */
+/* Asserts that the response to the request is the bytes `want`, that the request, decoded and
+ * encoded again, is the bytes `again`, and that `again` has the same response. */
 static void answers(struct world *w, enum srv_api api, const char *request, size_t n,
                     const char *want, size_t n_want, const char *again, size_t n_again)
 {
@@ -180,14 +180,14 @@ static void what_is_wrong_is_told(void **state)
             "Tensor q:0, specified in either feed_devices or fetch_devices was not found");
     REFUSED(*state, SRV_SESSION_RUN, "\x0a\x03\x0a\x01m\x12\x03\x0a\x01q\x1a\x01y",
             RT_INVALID_ARGUMENT, "tensor parsing error: q");
-    /* 2,000 examples with a context of 1,000 bytes each grow to twice the largest permitted
-     * body. */
+    /* 2,000 examples, each with a context of 1,000 bytes, expand to twice the largest body that is
+     * permitted. */
     char big[4 + 4 + 1003 + 4000 + 64];
     size_t n = 0;
     const char spec[] = "\x0a\x13\x0a\x01m\x1a\x0eregress_x_to_y";
     memcpy(big, spec, sizeof spec - 1);
     n = sizeof spec - 1;
-    /* Headers of the messages input, list and context. */
+    /* Headers of the messages input, list and context: their tags and lengths. */
     memcpy(big + n, "\x12\x8e\x27\x12\x8b\x27\x12\xe8\x07", 9);
     n += 9;
     memset(big + n, 0x78, 1000);

@@ -1,4 +1,4 @@
-/* Recorded requests are replayed against a version that no server has published. */
+/* Tests that recorded requests are replayed against a version that no server has published. */
 #include "tests/support/test.h"
 
 #include <stdatomic.h>
@@ -44,7 +44,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* A PredictLog: the request names no model and has x = float [1] of 2; the response is two
+/* A PredictLog whose request names no model and has the float [1] x = 2, and whose response has two
  * bytes. */
 #define TENSOR  "\x08\x01\x12\x04\x12\x02\x08\x01\x2a\x04\x00\x00\x00\x40"
 #define PREDICT "\x32\x1b\x0a\x15\x12\x13\x0a\x01x\x12\x0e" TENSOR "\x12\x02ok"
@@ -153,7 +153,7 @@ static void what_is_wrong_ends_it_with_a_reason(void **state)
     assert_fails(srv_replay_run(&p, &n, &err), RT_FAILED_PRECONDITION, &err,
                  "warmup record 7 of /tmp/");
     assert_non_null(strstr(rt_error_text(&err), ": seven"));
-    /* The other two threads may have replayed more records before record 7 failed. */
+    /* Before record 7 failed, the other two threads may have replayed more records. */
     assert_in_range(n, 8, 100);
     p.n_threads = 1;
     assert_fails(srv_replay_run(&p, &n, &err), RT_FAILED_PRECONDITION, &err,

@@ -1,4 +1,4 @@
-/* Fused ops (runtime/core/fused_op.h): the kernel reads from the node the attributes and inputs
+/* Fused ops (runtime/core/fused_op.h): a kernel reads, from its node, the attributes and inputs
  * that the pass has set. */
 #include "tests/support/test.h"
 
@@ -110,7 +110,7 @@ static void a_kernel_reads_what_a_pass_has_set(void **state)
     assert_int_equal(got.in.by, 1);
     assert_int_equal(got.in.offset, 2);
     assert_int_equal(got.in.others, 3);
-    /* The node also has the attribute under its name. */
+    /* The node also has this attribute under its name. */
     assert_true(rt_attr_int(n->def, "axis") == given.axis);
     end(&p);
 }
@@ -181,7 +181,7 @@ static void an_op_is_not_registered_with_the_schema_of_another(void **state)
 
     assert_non_null(r);
     assert_false(rt_registry_add_op(r, &other));
-    /* A model file could use an op whose name has no "_". */
+    /* An op whose name has no "_" is refused, because a model file could use it. */
     assert_false(rt_registry_add_op(r, &public));
     assert_true(rt_registry_add_op(r, &scale_op));
     rt_registry_free(r);

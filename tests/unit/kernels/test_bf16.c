@@ -17,7 +17,7 @@ static void one_gemm(const struct kn_bf16_loops *loops, int64_t m, int64_t k, in
     float *a = draw_floats(m * k), *b = draw_floats(k * n), *c = draw_floats(m * loops->width);
     const size_t bytes = kn_bf16_panels_bytes(&p);
     const int64_t panels = (n + p.width - 1) / p.width;
-    /* Number of words in one panel. */
+    /* the number of 4-byte words in one panel */
     const int64_t words = (int64_t)(bytes / sizeof(uint32_t)) / panels;
     uint32_t *packed = malloc(bytes + 1);
     assert_non_null(packed);
@@ -66,7 +66,7 @@ static void an_infinity_in_the_last_of_an_odd_number_makes_no_nan(void **state)
     (void)state;
     const struct kn_bf16_loops *loops = kn_bf16_loops_of(0);
     const struct kn_bf16_panels p = {.k = 3, .n = 1, .width = loops->width};
-    /* A NaN follows the row of three values, so that reading it as a fourth value would show. */
+    /* The row has three values; the NaN after it would show if it were read as a fourth. */
     const float a[] = {1, 1, INFINITY, NAN}, b[] = {1, 2, 3};
     float c[KN_BF16_MOST_WIDTH];
     uint32_t packed[2 * KN_BF16_MOST_WIDTH];
@@ -178,7 +178,7 @@ static void answers_are_near_those_in_float_and_the_same_bits_when_it_is_off(voi
 static void a_very_large_matrix_is_kept_in_half_the_bytes(void **state)
 {
     (void)state;
-    const int64_t k = 2049, n = 4100; /* float weights would be too many to be packed */
+    const int64_t k = 2049, n = 4100; /* weights of type float would be too many to be packed */
     static const char *const feed = "x:0", *const fetch = "y:0";
     struct rt_error err = {0};
     struct rt_bytes g;
@@ -204,7 +204,8 @@ static void a_very_large_matrix_is_kept_in_half_the_bytes(void **state)
         assert_ok(rt_session_prepare(s, &spec, &c, &err), &err);
         assert_ok(rt_callable_run(c, &x, &y[bf16], NULL, &err), &err);
         rt_session_stats(s, &stats);
-        if (bf16) /* packed weights take two bytes each, padded to whole panels and pairs of rows */
+        /* Packed weights take two bytes each; they are padded to whole panels and pairs of rows. */
+        if (bf16)
             assert_in_range(stats.packed_bytes, k * n * 2, (k + 1) * (n + KN_BF16_MOST_WIDTH) * 2);
         rt_session_free(s);
     }

@@ -1,6 +1,6 @@
-/* Convolutions run as a GEMM with a packed filter and an epilogue. They are compared with oneDNN's
- * convolution followed by separate nodes, for many windows, numbers of channels and cores, and
- * activations. */
+/* Tests convolutions that run as a GEMM with a packed filter and an epilogue. They are compared
+ * with oneDNN's convolution followed by separate nodes, for many windows, numbers of channels and
+ * cores, and activations. */
 #include "tests/support/test.h"
 
 #include <math.h>
@@ -23,7 +23,7 @@ struct way {
     const char *kernel;
     bool no_fusion;
     struct rt_parallel *parallel;
-    atomic_int asked; /* number of times that the wanted kernel was timed */
+    atomic_int asked; /* number of times that autotuning has timed the wanted kernel */
 };
 
 static int64_t clock_says(void *arg, const struct rt_kernel *k, int64_t batch)
@@ -45,7 +45,7 @@ static void constant(struct rt_bytes *g, const char *name, const char *shape, in
     rt_bytes_clear(&value);
 }
 
-/* Writes x -> convolution -> * scale -> + shift -> - r -> activation. */
+/* Writes a graph that computes `activation(conv(x) * scale + shift - r)`. */
 static void network(struct rt_bytes *g, const struct shape *s, const char *act)
 {
     char shape[64];
@@ -59,7 +59,7 @@ static void network(struct rt_bytes *g, const struct shape *s, const char *act)
     gd_node(g, "c", "Conv2D", "x w", s->attrs);
     gd_node(g, "m", "Mul", "c scale", "T=float");
     gd_node(g, "b", "AddV2", "m shift", "T=float");
-    /* "n" has one reader, so the sum may be written over it. */
+    /* "n" has only one reader, so the sum may be written over it. */
     gd_node(g, "n", "Neg", "r", "T=float");
     gd_node(g, "sum", "AddV2", "b n", "T=float");
     gd_node(g, "y", act, "sum", "T=float");
@@ -134,8 +134,8 @@ static void compare(const struct shape *s, const char *act, bool odd)
     struct rt_parallel *cores[] = {NULL, rt_parallel_new(3, 3), rt_parallel_new(7, 7)};
     struct rt_tensor in[2] = {floats(s->batch, s->in_h, s->in_w, s->ci, odd)};
     struct rt_tensor out, first = {0};
-    /* The error of a sum is relative to its largest terms, but the largest result of Tanh, by which
-     * assert_alike scales the tolerance, is 1. */
+    /* The error of a sum is relative to its largest terms. After Tanh the largest result is 1, by
+     * which assert_alike would scale the tolerance. */
     const double tolerance = strcmp(act, "Tanh") == 0 ? 3e-4 : 2e-5;
 
     rt_bytes_init(&g, 1 << 25);
@@ -144,7 +144,7 @@ static void compare(const struct shape *s, const char *act, bool odd)
              (long long)s->in_h, (long long)s->in_w, (long long)s->ci, s->size_h, s->size_w,
              (long long)s->co, s->attrs);
     struct way apart = {.kernel = "conv2d.onednn", .no_fusion = true};
-    /* The first run determines the shape that the residual needs. */
+    /* A first run determines the shape that the residual needs. */
     in[1] = floats(1, 1, 1, s->co, false);
     struct rt_tensor shape = answer(&g, &apart, in);
     rt_tensor_clear(&in[1]);
@@ -157,7 +157,7 @@ static void compare(const struct shape *s, const char *act, bool odd)
         assert_alike(&expected, &out, tolerance, what);
         if (i == 0)
             rt_tensor_ref(&first, &out);
-        else /* the number of cores must not change a bit */
+        else /* with another number of cores, not a single bit may change */
             assert_alike(&first, &out, 0, what);
         rt_tensor_clear(&out);
     }
@@ -165,7 +165,7 @@ static void compare(const struct shape *s, const char *act, bool odd)
     out = answer(&g, &library, in);
     assert_alike(&expected, &out, tolerance, what);
     rt_tensor_clear(&out);
-    /* The residual has one pixel, which is broadcast. */
+    /* The residual has only one pixel, which is broadcast to all pixels. */
     rt_tensor_clear(&in[1]);
     in[1] = floats(1, 1, 1, s->co, false);
     struct way joined = {.kernel = "conv2d.product", .parallel = cores[1]};
@@ -188,7 +188,7 @@ static void compare(const struct shape *s, const char *act, bool odd)
 #define VALID "T=float strides=[1,1,1,1] padding='VALID'"
 static const struct shape shapes[] = {
     {1, 7, 7, 164, 96, 1, 1, SAME},
-    {3, 5, 9, 133, 47, 1, 1, VALID}, /* no dimension is a multiple of a vector */
+    {3, 5, 9, 133, 47, 1, 1, VALID}, /* no dimension is a multiple of the vector width */
     {2, 14, 14, 40, 64, 1, 1, "T=float strides=[1,2,2,1] padding='SAME'"},
     {2, 7, 7, 20, 64, 3, 3, SAME},
     {1, 9, 11, 17, 33, 3, 3, VALID},

@@ -3,9 +3,9 @@
 #include "kernels/conv/conv_split.h"
 #include "kernels/cpu/parallel.h"
 
-/* Splits of convolutions into executions: the executions compute every output once, from the inputs
- * that the complete convolution reads for it, and the cost of the largest execution selects the
- * split. */
+/* Tests how convolutions are split into executions: together they compute every output once, from
+ * the inputs that the complete convolution reads for it, and the cost of the largest execution
+ * selects the split. */
 
 static struct kn_conv_shape shape(int64_t batch, int64_t in, int64_t ci, int64_t co, int64_t size,
                                   int64_t stride, int64_t dilation)
@@ -136,15 +136,15 @@ static struct kn_conv_shape with_padding(struct kn_conv_shape g, int64_t lo, int
 static void the_cost_is_that_of_the_largest_execution(void **state)
 {
     const struct kn_conv_shape g = shape(4, 56, 64, 32, 3, 1, 1);
-    /* The cost of one row is its multiplications, and 32 for each of its elements. */
+    /* The cost of one row is its number of multiplications, plus 32 for each of its elements. */
     const double row = 56.0 * 64 * 32 * 9 + 32.0 * 56 * (64 + 32);
     const struct kn_conv_split images = {.images = 3}, rows = {.images = 1, .rows = 10};
     (void)state;
     assert_float_equal(kn_conv_split_cost(&g, &images), row * 56 * 3, 1);
     assert_float_equal(kn_conv_split_cost(&g, &rows), row * 10, 1);
 
-    /* A vector of 16 output channels takes as long with fewer channels. The rule ignores this for
-     * grouped convolutions. */
+    /* A vector of 16 output channels takes the same time if it has fewer channels. The rule ignores
+     * this for grouped convolutions. */
     struct kn_conv_shape few = shape(1, 56, 64, 4, 3, 1, 1);
     const struct kn_conv_split one = {.images = 1};
     const double products = 56.0 * 56 * 64 * 4 * 9, elements = 56.0 * 56 * (64 + 4);
@@ -152,7 +152,7 @@ static void the_cost_is_that_of_the_largest_execution(void **state)
     few.groups = 4;
     assert_float_equal(kn_conv_split_cost(&few, &one), products / 4 + 32 * elements, 1);
 
-    /* A transposed convolution computes the channels that its forward convolution reads, here
+    /* A transposed convolution computes the channels that its forward convolution reads, which are
      * 64. */
     few.groups = 1;
     few.transposed = true;
@@ -171,8 +171,8 @@ static void a_large_convolution_is_interruptible(void **state)
     assert_true(kn_conv_split_is_interruptible(&large));
 }
 
-/* Padding as high as the image would leave executions without input, so the rows are not split and
- * one execution computes the image. */
+/* Padding as high as the image would leave executions without input, so the rows are not split, and
+ * one execution computes all of the image. */
 static void padding_as_high_as_a_large_image_is_not_interruptible(void **state)
 {
     const struct kn_conv_shape high = with_padding(shape(1, 1024, 64, 64, 3, 1, 1), 1024, 1024),
@@ -195,7 +195,8 @@ static void a_transpose_of_a_large_image_is_not_interruptible(void **state)
     (void)state;
     g.transposed = true;
     assert_false(kn_conv_split_is_interruptible(&g));
-    g = shape(64, 224, 64, 64, 3, 1, 1); /* the split makes each image an execution of its own */
+    /* After the split, each image is an execution of its own. */
+    g = shape(64, 224, 64, 64, 3, 1, 1);
     g.transposed = true;
     assert_true(kn_conv_split_is_interruptible(&g));
 }

@@ -65,7 +65,7 @@ static void one_shape(const struct kn_depthwise_loops *loops, struct kn_depthwis
 
     kn_depthwise_rows(&d, x, f, shift, y, 0, d.y.out);
     expect(&d, x, f, shift, y);
-    /* Computing the rows in two calls must not change a bit. */
+    /* If the rows are computed in two calls, not a single bit may change. */
     float *other = draw_floats(n_y);
     kn_depthwise_rows(&d, x, f, shift, other, d.y.out / 3, d.y.out);
     kn_depthwise_rows(&d, x, f, shift, other, 0, d.y.out / 3);
@@ -92,7 +92,8 @@ static void sums_agree_with_direct_ones_on_every_instruction_set(void **state)
             for (int size = 3; size <= 5; size += 2)
                 for (int stride = 1; stride <= 2; stride++)
                     for (int pad = 0; pad < 4; pad++, n++) {
-                        /* `pad` is 0: none, 1: SAME, 2: on one side, 3: more than the window */
+                        /* If `pad` is 0, there is no padding; 1 means SAME, 2 padding on one side,
+                         * 3 more padding than the window is long. */
                         const int64_t lo = pad == 1 ? size / 2 : pad == 3 ? size + 1 : 0;
                         const int64_t hi = pad == 2 ? size - 1 : lo;
                         struct kn_depthwise d = {.y = axis(c[i].h, size, stride, lo, hi),
@@ -121,7 +122,7 @@ static void windows_may_differ_in_height_and_width(void **state)
             }
 }
 
-/* NaN and infinity reach only the outputs whose windows hold them. Pixels outside the image are
+/* NaN and infinity affect only the outputs whose windows contain them. Pixels outside the image are
  * left out of the sums, so an infinite weight there does not make NaN. */
 static void numbers_that_are_none_stay_where_they_are(void **state)
 {

@@ -1,12 +1,12 @@
-/* Matches the equations of Einsum with shapes: which axes share a label, which shapes agree, and
- * TensorFlow's messages where an equation or a shape is refused. */
+/* Tests that equations of Einsum are matched with shapes: which axes share a label, which shapes
+ * agree, and TensorFlow's messages where an equation or a shape is refused. */
 #include "tests/support/test.h"
 
 #include "kernels/matmul/einsum_equation.h"
 
 enum { MOST_INPUTS = 2, MOST_ATTRS = 8 };
 
-/* Matches an equation with the shapes of its inputs. */
+/* Matches an equation against the shapes of its inputs. */
 static enum rt_status solve(const char *equation, int n_in, const struct rt_shape *in,
                             struct kn_einsum_equation *e, struct rt_error *err)
 {

@@ -4,7 +4,8 @@
 
 #include "kernels/fused/epilogue.h"
 
-/* The epilogue's steps are words of the attribute "_tail"; and the accuracy of its GELU. */
+/* Tests how the steps of an epilogue, which are words of the attribute "_tail", are read, and how
+ * accurate its GELU is. */
 
 static enum rt_status read_words(const char *text, int n_in, struct kn_epilogue *t)
 {
@@ -47,11 +48,11 @@ static void a_word_that_is_none_of_an_epilogue_is_refused(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof text / sizeof *text; i++)
         assert_int_equal(read_words(text[i], 5, &t), RT_INTERNAL);
-    /* The second word, "add", has no input. */
+    /* The second word, "add", has no input to read. */
     assert_int_equal(read_words("mul add", 3, &t), RT_INTERNAL);
 }
 
-/* Computes GELU, x / 2 * (1 + erf(x / sqrt(2))), as x / 2 * erfc(-x / sqrt(2)), which keeps its
+/* Computes GELU, `x / 2 * (1 + erf(x / sqrt(2)))`, as `x / 2 * erfc(-x / sqrt(2))`, which loses no
  * digits where erf is near -1. */
 static double gelu(double x)
 {
@@ -60,7 +61,7 @@ static double gelu(double x)
 static double gelu_tanh(double x)
 {
     const double y = 0.79788456080286536 * (x + 0.044715 * x * x * x);
-    /* x / 2 * (1 + tanh(y)) would lose digits where tanh is near -1. */
+    /* The formula `x / 2 * (1 + tanh(y))` would lose digits where tanh is near -1. */
     return x / (1 + exp(-2 * y));
 }
 

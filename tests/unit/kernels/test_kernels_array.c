@@ -7,9 +7,9 @@
 #include "tests/support/op.h"
 
 /*
- * Properties of array ops that the comparison with TensorFlow (tests/conformance) does not show:
- * which graphs the analysis finds row-wise, and whether their rows are independent; lists and views
- * that share bytes; and strided copies.
+ * Tests properties of array ops that the comparison with TensorFlow (tests/conformance) does not
+ * show: which graphs the analysis finds row-wise, and whether their rows are independent; lists and
+ * views that share bytes; and strided copies.
  */
 
 /* ---- rows ---- */
@@ -21,7 +21,7 @@ struct line {
 /* A graph with feeds "x" (float) and "i" (int32, small numbers), whose first axis is the batch. */
 struct graph {
     const char *what;
-    struct rt_shape x, i; /* shapes of the feeds "x" and "i"; dimension 0 is the batch */
+    struct rt_shape x, i; /* shapes of the feeds "x" and "i", whose dimension 0 is the batch */
     bool rowwise;         /* whether the analysis must find "out" row-wise */
     struct line line[12];
 };
@@ -74,7 +74,7 @@ static struct rt_tensor feed(enum rt_dtype dtype, const struct rt_shape *s)
     return t;
 }
 
-/* Asserts that each row gives the same bits alone as in the batch. */
+/* Asserts that each row gives the same bits when it runs alone as in the batch. */
 static void check_rows(struct opened *o, const struct graph *g)
 {
     struct rt_error err = {0};
@@ -111,7 +111,7 @@ static void check_rows(struct opened *o, const struct graph *g)
     {                                                                                              \
         name_, "Const", "", "dtype=int32 value=int32" values                                       \
     }
-/* Nodes that compute the number of rows as the vector "b" of one element. */
+/* Nodes that compute the number of rows as "b", a vector of one element. */
 #define BATCH                                                                                      \
     {"sh", "Shape", "x", "T=float out_type=int32"}, C("z", "<1>:0"), C("o", "<1>:1"),              \
     {                                                                                              \
@@ -493,7 +493,7 @@ static void a_strided_copy_is_the_plain_loop_for_every_size_and_order(void **sta
         for (int i = 0; i < 4; i++) {
             w.dim[i] = in_dim[perm[i]];
             w.src[i] = stride[perm[i]];
-            if (seed >> (40 + i) & 1) { /* this axis of the slice is read backwards */
+            if (seed >> (40 + i) & 1) { /* the slice reads this axis backwards */
                 from += w.src[i] * (w.dim[i] - 1);
                 w.src[i] = -w.src[i];
             }

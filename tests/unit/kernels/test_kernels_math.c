@@ -9,9 +9,9 @@
 #include "tests/support/op.h"
 
 /*
- * Properties of math ops that the comparison with TensorFlow (tests/conformance) does not show:
- * outputs that are written over inputs, the accuracy of Slipway's own functions, independent rows,
- * NaN in segments, and pairs of types that a kernel must refuse.
+ * Tests properties of math ops that the comparison with TensorFlow (tests/conformance) does not
+ * show: outputs that are written over inputs, the accuracy of Slipway's own functions, independent
+ * rows, NaN in segments, and pairs of types that a kernel must refuse.
  */
 
 static uint64_t seed = 88172645463325252u;
@@ -178,7 +178,7 @@ static void lines_and_columns_of_every_length_reduce_to_what_a_plain_loop_gives(
     for (int i = 0; i < 300; i++) {
         bytes[i] = (int8_t)draw(-128, 127);
         shorts[i] = (int16_t)draw(-30000, 30000);
-        /* A sum of integers does not depend on the order. */
+        /* The numbers are integers, so their sum does not depend on the order of the additions. */
         floats[i] = (float)(int)draw(-100, 100);
     }
     for (int64_t n = 1; n <= 300; n++) {
@@ -232,7 +232,7 @@ static void nan_in_segments_gives_what_tensorflow_gives(void **state)
     const struct {
         int n_rows;
         float row[ROWS];
-        /* Max and Min of the first eight columns, then of the ninth */
+        /* results of Max and Min for the first eight columns, and for the ninth */
         float packed[2], rest[2];
     } cases[] = {
         {3, {n, 1, 2}, {2, 1}, {2, 1}},
@@ -372,7 +372,7 @@ static void shapes_that_do_not_go_together_are_refused(void **state)
 
 /* ---- types that do not go together ---- */
 
-/* Runs an op on zeros of the given types. A sanitizer reports what a kernel writes beyond its
+/* Runs an op on zeros of the given types. A sanitizer reports a kernel that writes beyond its
  * output. */
 static enum rt_status run_zeros(const char *op, const char *attrs, int n_in,
                                 const enum rt_dtype *in, int n_out, struct op_call *c)
@@ -395,7 +395,7 @@ static void types_that_do_not_go_together_are_refused(void **state)
         int n_in;
         enum rt_dtype in[5];
         int n_out;
-        const char *why; /* the message of the error; NULL: the op runs */
+        const char *why; /* the message of the expected error; NULL: the op runs */
     } cases[] = {
         {"Complex", "T=float Tout=complex64", 2, {RT_F32, RT_F32}, 1, NULL},
         {"Complex", "T=double Tout=complex128", 2, {RT_F64, RT_F64}, 1, NULL},

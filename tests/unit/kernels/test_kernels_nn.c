@@ -19,8 +19,9 @@ enum { N_THREADS = 4, N_RUNS = 40, MAX_CASES = 60 };
 
 struct fixture {
     struct rt_bytes g;
-    struct rt_registry *all;   /* a registry of all kernels */
-    struct rt_registry *plain; /* a registry in which ops with a plain kernel have only that */
+    struct rt_registry *all; /* a registry that has all kernels */
+    /* A registry in which an op that has a plain kernel has no other kernel. */
+    struct rt_registry *plain;
     struct rt_tuning tuning;
     uint64_t seed;
     struct rt_error err;
@@ -146,7 +147,8 @@ static struct rt_session *session(struct fixture *x, const struct rt_registry *o
     return s;
 }
 
-/* Feeds "x" and, if given, "w"; fetches "y" and, unless it is NULL, `also`. Returns "y". */
+/* Runs the graph. Feeds "x" and, if given, "w"; fetches "y" and, unless `also` is NULL, `also`.
+ * Returns "y". */
 static struct rt_tensor answer_with(struct fixture *x, const struct rt_registry *ops,
                                     const struct rt_tensor *in, int n_in, const char *also)
 {
@@ -194,8 +196,8 @@ static void next_graph(struct fixture *x)
     rt_bytes_init(&x->g, 1 << 24);
 }
 
-/* Compares the outputs of the graph in x->g by the plain kernels and by all kernels, and empties
- * the graph. */
+/* Compares the outputs of the graph in x->g computed by the plain kernels only and by all kernels,
+ * and empties the graph. */
 static void compare(struct fixture *x, const struct rt_tensor *in, int n_in, const char *what)
 {
     struct rt_tensor a = answer(x, x->plain, in, n_in), b = answer(x, x->all, in, n_in);
@@ -278,8 +280,8 @@ static void convolutions_agree_with_the_loops(void **state)
 
 /* ---- epilogues ---- */
 
-/* Compares `op`, node "h", with its subsequent steps as an epilogue and as separate nodes: fetching
- * "h" as well prevents the fusion. */
+/* Compares `op`, the node "h", and the steps after it, once with the steps as the epilogue of "h"
+ * and once as separate nodes; fetching "h" as well prevents the fusion. */
 static void epilogue(struct fixture *x, const char *op, const struct rt_tensor *in,
                      const struct rt_tensor *filter, const char *attrs, int64_t channels)
 {
@@ -409,7 +411,8 @@ static void without_fusion_and_winograd_the_answers_agree(void **state)
 
 /* ---- threads ---- */
 
-/* Writes x [2,12,12,16] -> conv 3x3 -> bias -> relu -> pool -> depthwise -> einsum -> y. */
+/* Writes a small network from x [2,12,12,16] to y: a 3x3 convolution, a bias, a ReLU, a pool, a
+ * depthwise convolution and an Einsum. */
 static void small_net(struct fixture *x)
 {
     static const struct {
@@ -546,7 +549,7 @@ static void only_a_label_that_is_kept_carries_rows_through_einsum(void **state)
     assert_true(is_rowwise(x, "self:0"));
     assert_false(is_rowwise(x, "gram:0"));
     assert_false(is_rowwise(x, "sum:0"));
-    assert_false(is_rowwise(x, "turn:0")); /* row-wise, but along an axis other than the first */
+    assert_false(is_rowwise(x, "turn:0")); /* row-wise, but along another axis than the first */
     assert_true(is_rowwise(x, "pairs:0"));
 }
 

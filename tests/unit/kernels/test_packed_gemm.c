@@ -71,7 +71,8 @@ static double b_at(const struct sample *s, bool scaled, int64_t l, int64_t j)
     return scaled ? (double)(v * s->scale[j]) : (double)v;
 }
 
-/* Returns the plain sum, and sets *size to the sum of its terms' magnitudes, for the tolerance. */
+/* Returns the sum computed by a plain loop. Sets *size, from which the tolerance is computed, to
+ * the sum of the terms' magnitudes. */
 static double plain(const struct sample *s, bool scaled, int64_t i, int64_t j, double *size)
 {
     double sum = 0;
@@ -121,7 +122,7 @@ static struct kn_packed_gemm_args args_of(const struct sample *s)
     return t;
 }
 
-/* Runs the GEMM in eight parts: each of the rows, panels and terms of the sums is split at a random
+/* Runs the GEMM in eight parts: rows, panels and terms of the sums are each split at a random
  * position. */
 static void run_in_slices(const struct sample *s, const struct kn_gemm_post_ops *e)
 {
@@ -184,7 +185,7 @@ static void one_size(const struct kn_packed_gemm_loops *loops, int64_t rows, int
     float *one = copy_of(s.c, size);
     run_in_slices(&s, &e);
     same_columns(&s, one);
-    if (e.residual) { /* runs once more, with c written over the residual */
+    if (e.residual) { /* runs the GEMM once more, with c written over the residual */
         e.residual = t.c = in_place;
         kn_packed_gemm_run(&s.p, &t, &e);
         check(&s, in_place, s.ldc, scaled, &e, s.residual);

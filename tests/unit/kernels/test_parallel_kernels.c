@@ -9,7 +9,7 @@
 #include "tests/support/draw.h"
 #include "tests/support/graph_def.h"
 
-/* Kernels that shard their work over cores give the same bits on any number of cores. */
+/* Tests that kernels that shard their work over cores give the same bits on any number of cores. */
 
 struct fixture {
     struct rt_bytes g;
@@ -118,7 +118,8 @@ static void input(struct fixture *x)
 
 struct conv {
     const char *op;
-    int64_t batch, side, ci, co, size; /* in a depthwise convolution, co is per input channel */
+    /* In a depthwise convolution, co is the number of output channels per input channel. */
+    int64_t batch, side, ci, co, size;
     const char *how;
 };
 
@@ -204,7 +205,7 @@ static void a_matmul_does_not_depend_on_the_cores(void **state)
     }
     a_matmul(x, 128, 192, 256, true, true);
     a_matmul(x, 32, 400, 500, true, true);
-    /* Multiplies a few rows of a large matrix by that matrix. */
+    /* Multiplies a few rows, taken from a large matrix, by that matrix. */
     for (int rows = 1; rows <= 20; rows += 4) {
         char attrs[80];
         input(x);
@@ -280,11 +281,11 @@ static void even_sizes_are_as_many_for_each_core_as_n_allows(void **state)
     assert_int_equal(kn_even_size(1, 8, 4), 1);
     assert_int_equal(kn_even_size(1, 0, 4), 1);
     assert_int_equal(kn_even_size(7, 8, 4), 7); /* makes one shard */
-    /* Makes two shards, which are fewer than cores. */
+    /* Two shards are made, which are fewer than the cores. */
     assert_int_equal(kn_even_size(20, 10, 4), 10);
-    /* Makes eight shards instead of five for four cores. */
+    /* For four cores, eight shards are made instead of five. */
     assert_int_equal(kn_even_size(48, 10, 4), 6);
-    /* Makes five shards, because no size gives six. */
+    /* Five shards are made, because no shard size gives six. */
     assert_int_equal(kn_even_size(10, 3, 3), 2);
     assert_int_equal(kn_even_size(100, 40, 1), 34);
     for (int64_t n = 1; n < 100; n++)
@@ -296,8 +297,8 @@ static void even_sizes_are_as_many_for_each_core_as_n_allows(void **state)
                 if (least <= width || width == 1) {
                     assert_int_equal(size, kn_div_up(n, least));
                 } else {
-                    /* No core computes more shards than necessary, and shards are as small as that
-                     * allows. */
+                    /* No core computes more shards than necessary, and shards are as small as this
+                     * permits. */
                     assert_int_equal(kn_div_up(parts, width), kn_div_up(least, width));
                     assert_int_equal(size, kn_div_up(n, kn_round_up(least, width)));
                 }

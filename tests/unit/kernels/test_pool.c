@@ -5,7 +5,7 @@
 #include "tests/support/draw.h"
 #include "tests/support/op.h"
 
-/* Pooling of float, which computes several channels at a time, is compared with pooling of double,
+/* Tests pooling of floats, which computes several channels at a time, against pooling of doubles,
  * which computes one pixel at a time. */
 
 static int64_t between(int64_t lo, int64_t hi)
@@ -38,7 +38,7 @@ static void one_shape(const char *op, const char *attrs, const int64_t *dim)
     for (int64_t i = 0; i < rt_tensor_count(&single.out[0]); i++) {
         const float a = ((float *)single.out[0].data)[i];
         const double b = ((double *)twice.out[0].data)[i];
-        /* The maximum of a window of only NaN is the lowest finite value of its type. */
+        /* The maximum of a window that holds only NaN is the lowest finite value of its type. */
         if (!(a == (float)b) && !(isnan(a) && isnan(b)) && !(is_max && b < -1e300 && a < -1e38f) &&
             !(fabs((double)a - b) <= 1e-4))
             fail_msg("%s %s, %lld channels: %g, not %g", op, attrs, (long long)dim[3], (double)a,

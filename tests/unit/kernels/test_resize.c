@@ -1,7 +1,7 @@
 /*
- * Resizes images in chunks (kernels/image/resize.c): pixels with millions of channels, and windows
- * as large as the image, must give the same outputs as small ones, and a run must end soon after
- * its deadline.
+ * Tests that resize images in chunks (kernels/image/resize.c): pixels with millions of channels,
+ * and windows as large as the image, must give the same outputs as small ones, and a run must end
+ * soon after its deadline.
  */
 #include "tests/support/test.h"
 
@@ -88,7 +88,9 @@ static void an_area_as_large_as_the_picture_is_its_mean(void **state)
         sum += ((float *)c.in[0].data)[i];
     assert_ok(op_run(&c), &c.err);
     assert_float_equal(*(float *)c.out[0].data, sum / (2 * WIDE),
-                       0.3); /* the kernel adds floats, but the test adds doubles */
+                       /* The kernel adds floats, but the test adds doubles, so the results
+                        * differ slightly. */
+                       0.3);
     op_clear(&c);
 }
 
@@ -104,7 +106,7 @@ static int64_t cpu_ms(void)
 static void a_run_ends_long_before_a_row_is_done(void **state)
 {
     (void)state;
-    for (int k = 0; k <= N_OPS; k++) { /* k = N_OPS means ResizeArea with one window */
+    for (int k = 0; k <= N_OPS; k++) { /* k = N_OPS stands for ResizeArea with one window */
         struct op_call c;
         const bool is_area = k == N_OPS;
         int64_t ms[2];

@@ -5,7 +5,7 @@
 #include "kernels/rnn/rnn.h"
 #include "tests/support/draw.h"
 
-enum { SPARE = 16 }; /* floats after each array, because loops read whole vectors */
+enum { SPARE = 16 }; /* number of floats behind each array, because loops read complete vectors */
 
 static float *floats(int64_t n)
 {
@@ -40,8 +40,8 @@ static void is_near(double want, float got)
         fail_msg("%g, not %g", (double)got, want);
 }
 
-/* The arguments of a step and their memory. The sums of the gates are in reverse order compared
- * with the cell's gates. */
+/* The arguments of a step and their memory. The sums of the gates are in the reverse order of the
+ * cell's gates. */
 struct step {
     struct kn_rnn_step s;
     float *sums, *recurrent_sums, *candidate_sums, *h, *h_new, *c, *spare[2];

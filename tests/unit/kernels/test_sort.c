@@ -56,8 +56,8 @@ static void sorting_counts_what_it_takes(void **state)
 {
     (void)state;
     struct op_call c = shuffled(4 * KN_SORT_RUN);
-    /* The outputs take 64 * KN_SORT_RUN bytes, the sorted order of the rows takes 96 * KN_SORT_RUN,
-     * and merging takes another 96 * KN_SORT_RUN. */
+    /* In bytes, the outputs take 64 * KN_SORT_RUN, the sorted order of the rows takes 96 *
+     * KN_SORT_RUN, and merging takes another 96 * KN_SORT_RUN. */
     c.run_memory_limit = 200 * KN_SORT_RUN;
     assert_fails(op_run(&c), RT_RESOURCE_EXHAUSTED, &c.err, "out of memory");
     op_clear(&c);

@@ -13,7 +13,7 @@ struct fixture {
     struct rt_bytes g;
     struct rt_registry *ops;
     struct rt_session *s;
-    int64_t deadline_ms; /* the deadline of a run; 0: no deadline */
+    int64_t deadline_ms; /* deadline of each run; 0: no deadline */
     struct rt_error err;
 };
 
@@ -167,7 +167,7 @@ static void a_reserved_key_is_refused(void **state)
     dense_table(x, EMPTY_0, BUCKETS8);
     assert_fails(run(x, "insert", 2, 0, (int64_t[]){1, 0}, (float[]){1, 2}, NULL),
                  RT_INVALID_ARGUMENT, &x->err, "Using the empty_key as a table key is not allowed");
-    assert_int_equal(size_of(x), 1); /* the table holds the key that precedes the refused key */
+    assert_int_equal(size_of(x), 1); /* the table holds the key that preceded the refused key */
     assert_fails(run(x, "find:0", 1, 0, (int64_t[]){-1}, NULL, &out), RT_INVALID_ARGUMENT, &x->err,
                  "Using the deleted_key as a table key is not allowed");
     assert_fails(run(x, "remove", 1, 0, (int64_t[]){0}, NULL, NULL), RT_INVALID_ARGUMENT, &x->err,
@@ -227,7 +227,7 @@ static void keys_come_and_go(void **state)
     for (int64_t k = 0; k < 3000; k++) {
         const float v = (float)k;
         assert_ok(run(x, "insert", 1, 0, &k, &v, NULL), &x->err);
-        if (k % 500) /* every 500th key is not removed */
+        if (k % 500) /* removes all keys except for every 500th */
             assert_ok(run(x, "remove", 1, 0, &k, NULL, NULL), &x->err);
     }
     assert_int_equal(size_of(x), 6);
@@ -270,10 +270,10 @@ static void insertions_that_all_collide_end_soon_after_their_deadline(void **sta
     gd_node(&x->g, "t", "MutableHashTableV2", "", "key_dtype=int64 value_dtype=float");
     open_table(x);
     ends_soon(x, "insert", CROWD, k, v);
-    const int64_t there = size_of(x); /* keys inserted before the deadline remain */
+    const int64_t there = size_of(x); /* the keys that were inserted before the deadline remain */
     assert_true(there > 0 && there < CROWD);
     assert_true(value_of(x, k[0]) == 0 && value_of(x, k[CROWD - 1]) == -5);
-    /* An import that its deadline ends leaves the table unchanged. */
+    /* An import that is ended by its deadline leaves the table unchanged. */
     ends_soon(x, "import", CROWD, k, v);
     assert_int_equal(size_of(x), there);
     assert_true(value_of(x, k[0]) == 0 && value_of(x, k[CROWD - 1]) == -5);
@@ -320,7 +320,8 @@ static void an_export_whose_buckets_all_collide_ends_soon_after_its_deadline(voi
     for (int64_t i = 0; i < CROWD; i++)
         k[i] = (i + 1) << 32;
     dense_table(x, EMPTY_0, BUCKETS8);
-    x->deadline_ms = 5000; /* the table hashes with a secret key, so these keys do not collide */
+    /* The table hashes with a secret key, so these keys do not collide in it. */
+    x->deadline_ms = 5000;
     assert_ok(run(x, "insert", CROWD, 0, k, v, NULL), &x->err);
     ends_soon(x, "export:0", 1, k, NULL);
     assert_int_equal(size_of(x), CROWD);

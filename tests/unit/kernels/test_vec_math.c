@@ -25,7 +25,8 @@ static void gelu_ends_where_erfc_does(void **state)
 {
     (void)state;
     assert_true(isnan(kn_gelu_f32(NAN)));
-    assert_true(isnan(kn_gelu_f32(-INFINITY))); /* the GELU of -infinity is infinity times zero */
+    /* For -infinity, GELU multiplies infinity by zero. */
+    assert_true(isnan(kn_gelu_f32(-INFINITY)));
     assert_true(kn_gelu_f32(INFINITY) == INFINITY);
     assert_true(kn_gelu_f32(1e30f) == 1e30f);
     assert_true(kn_gelu_f32(-1e30f) == 0 && signbit(kn_gelu_f32(-1e30f)));
@@ -48,7 +49,7 @@ static double largest_apart(float (*f)(float), double (*right)(double), float fr
 static void exponentials_are_within_their_last_places(void **state)
 {
     (void)state;
-    /* 1 ulp relative to a power of two; relative to other values it is less. */
+    /* 1 ulp relative to a power of two; relative to other values, this is less than 1 ulp. */
     const double ulp = 0x1p-23;
     assert_true(largest_apart(kn_exp_f32, exp, -87.3f, 88.7f) <= 1.5 * ulp);
     assert_true(largest_apart(kn_expm1_f32, expm1, 0.001f, 88) <= 3 * ulp);

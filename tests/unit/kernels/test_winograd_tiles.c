@@ -41,8 +41,8 @@ static void each_output_is_in_one_tile_of_one_block(void **state)
     }
 }
 
-/* Cores take whole blocks if all cores get the same number or at least three each. Otherwise all
- * cores share the work of one block at a time. */
+/* Cores take whole blocks if all cores get the same number of blocks or each gets at least three.
+ * Otherwise all cores share the work of one block at a time. */
 static void work_is_sharded_over_as_many_cores_as_it_is_worth(void **state)
 {
     (void)state;
@@ -59,7 +59,7 @@ static void work_is_sharded_over_as_many_cores_as_it_is_worth(void **state)
         assert_true(s.slots == width || work < (double)(s.slots + 1) * KN_SHARD_MACS);
         assert_true(s.by_blocks == (blocks % s.slots == 0 || blocks >= 3 * s.slots));
     }
-    /* Cores share a single block that has enough work. */
+    /* Cores share the only block, which has enough work. */
     t.batch = 1;
     t.cores = 0;
     t.out_h = t.out_w = 8;

@@ -38,7 +38,7 @@ static void every_cut_of_an_example_is_survived(void **state)
 {
     (void)state;
     for (size_t n = 0; n < sizeof GOOD; n++) {
-        unsigned char *copy = malloc(n + 1); /* a sanitizer reports a read beyond n + 1 bytes */
+        unsigned char *copy = malloc(n + 1); /* a sanitizer reports a read beyond the n + 1 bytes */
         assert_non_null(copy);
         memcpy(copy, GOOD, n);
         struct kn_example x = kn_example_of(rt_span_of(copy, n));
@@ -65,8 +65,8 @@ static void more_than_fits_is_counted_and_not_written(void **state)
     assert_true(kn_feature_ints(SPAN("\x05\x0a\x03\x01\x02\x03"), v, 1, &n));
     assert_int_equal(n, 3);
     assert_int_equal(v[1], 7);
-    /* A packed list whose length exceeds the input is refused before memory is sized by that
-     * length. */
+    /* A packed list whose length exceeds the input is refused before memory of that length is
+     * allocated. */
     assert_false(kn_feature_floats(SPAN("\x06\x0a\xff\xff\xff\x7f\x00"), NULL, INT64_MAX, &n));
 }
 

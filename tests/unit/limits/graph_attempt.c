@@ -27,7 +27,8 @@ enum { SANITIZED = 0 };
  * Stack frames of sanitizer builds are several times larger. */
 enum { STACK = 512 << 10, STACK_SANITIZED = 4 << 20, MAX_MB = 256, MAX_S = 5, TEXT = 2000 };
 
-static struct rt_bytes graph; /* belongs to the child process; built before its thread starts */
+/* The graph of the child process, which is built before its thread starts. */
+static struct rt_bytes graph;
 
 struct outcome {
     enum rt_status status;
@@ -60,7 +61,7 @@ static void *work(void *arg)
         o->status = rt_session_missing(s, &spec, arena, &missing, &n_missing, &err);
     if (!o->status || (s && getenv("SKIP_MISSING")))
         o->status = rt_session_prepare(s, &spec, &call, &err);
-    /* The first run is node by node, the later runs are compiled. */
+    /* The first run is executed node by node, and the later runs are compiled. */
     for (int turn = 0; turn < 3 && !o->status; turn++) {
         struct rt_run_options run = {.deadline_ns = rt_now_ns() + INT64_C(20000000000)};
         rt_tensor_clear(&out);

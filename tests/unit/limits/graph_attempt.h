@@ -1,8 +1,9 @@
 /*
- * Graphs that are small in bytes but name a lot: deep, wide or self-referring functions, branches,
- * loops and attributes. Each is imported, searched for missing ops, prepared, run and freed in a
- * process of its own, on a thread with a small stack. It may be refused with an error that states
- * the limit, but must stay within limits on memory and CPU time.
+ * Graphs that are small in bytes but refer to a lot: deep, wide or self-referring functions,
+ * branches, loops and attributes. Each graph is imported, searched for missing ops, prepared, run
+ * and freed in a process of its own, on a thread with a small stack. It may be refused with an
+ * error that states the exceeded limit, but the process must stay within limits on memory and CPU
+ * time.
  *
  * A graph has an input "x", a bool, and an output "y".
  */
@@ -19,18 +20,19 @@
 void ga_attempt(const char *name, void (*build)(struct rt_bytes *g), const char *words);
 #define GA_TRY(graph, words) ga_attempt(#graph, graph, words)
 
-enum { GA_CHAIN = 12000 }; /* far more than the 200 nested calls that are allowed */
+enum { GA_CHAIN = 12000 }; /* length of a chain of calls, far above the limit of 200 nested calls */
 
-/* Adds a function from bool "a" to bool, which returns the first output of one node of `op`. */
+/* Adds a function with one bool argument "a" and one bool result, which is the first output of a
+ * node of `op`. */
 void ga_function(struct rt_bytes *g, const char *name, const char *op, const char *inputs,
                  const char *attrs);
-/* Adds "x", and "y", which calls function `f` with x. */
+/* Adds "x", and "y", which calls function `f` with x as its argument. */
 void ga_main_call(struct rt_bytes *g, const char *f);
 /* Adds functions f0 to fn, each of which except the last has one node that calls the next, and a
  * call of f0. '#' in `attrs` stands for the number of the next function. */
 void ga_chain(struct rt_bytes *g, int n, const char *op, const char *inputs, const char *attrs);
 #define GA_CALL "Tin=[bool] Tout=[bool] f=@f#"
-/* Writes `text` to `out`, with `number` in place of each '#'. */
+/* Writes `text` to `out` with `number` in place of each '#'. */
 void ga_numbered(const char *text, int number, char *out);
 
 #endif

@@ -1,6 +1,6 @@
-/* The work of a kernel is bounded by the elements that exist. It does not grow with the other
- * dimensions of a tensor without elements, nor with counts that announce elements which do not
- * follow. A kernel that does have much work ends soon after its deadline. */
+/* Tests that the work of a kernel is bounded by the number of elements that exist. It must not grow
+ * with the other dimensions of a tensor without elements, nor with counts that announce elements
+ * which do not follow. A kernel that has much work must end soon after its deadline. */
 #include "tests/support/test.h"
 
 #include "kernels/array/hash_set.h"
@@ -32,11 +32,11 @@ static struct rt_tensor words(int64_t n)
     return t;
 }
 
-/* Asserts that the op returns or is refused long before its deadline. */
+/* Asserts that the op returns or is refused long before its deadline passes. */
 static void at_once(struct op_call c)
 {
     c.deadline_ms = 3000;
-    /* StringFormat may make a string from a tensor without elements within this limit. */
+    /* StringFormat may make a string from a tensor without elements, within this memory limit. */
     c.run_memory_limit = 8 << 20;
     const enum rt_status st = op_run(&c);
     if (st == RT_DEADLINE_EXCEEDED)
@@ -113,8 +113,8 @@ static void rows_that_are_only_announced_cost_nothing(void **state)
                              .in = {op_int(-1), op_int(1 << 24)}});
 }
 
-/* NaNs equal nothing, not even themselves, so a set must not compare each NaN with all others.
- * Complex numbers must not share hashes either. */
+/* A NaN equals nothing, not even itself, so a set must not compare each NaN with all others, and
+ * NaNs in complex numbers must not all have the same hash. */
 static void items_do_not_crowd_in_one_slot(void **state)
 {
     (void)state;
@@ -130,7 +130,7 @@ static void items_do_not_crowd_in_one_slot(void **state)
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         struct rt_tensor t = empty(kinds[k].dtype, 1, DIM(N));
         const bool is_complex = kinds[k].dtype == RT_C64 || kinds[k].dtype == RT_C128;
-        /* In each of these types, all bits set are a NaN. */
+        /* In each of these types, an element whose bits are all set is a NaN. */
         memset(t.data, 0xff, rt_tensor_bytes(&t));
         for (int64_t i = 0; is_complex && i < 2 * N; i++)
             if (kinds[k].dtype == RT_C64)
@@ -162,8 +162,8 @@ static void ends_soon(struct op_call c)
     op_clear(&c);
 }
 
-/* Returns n integers as chosen by an attacker who knew this process's hash key: their hashes
- * fall into one 64th of a table of n_slots, so that each integer is compared with nearly all
+/* Returns n integers that an attacker who knew this process's hash key could choose: their hashes
+ * fall into one 64th of a table of n_slots slots, so that each integer is compared with nearly all
  * before it. */
 static struct rt_tensor crowd(int64_t n, uint64_t n_slots)
 {
@@ -191,11 +191,11 @@ static void a_crowd_in_one_slot_ends_soon_after_its_deadline(void **state)
                                .in = {LONGS(1), crowd(N, 2 * N)}});
 }
 
-/* Inverts a public hash of integers that has no key: returns the integer whose hash is v. An
- * attacker can compute this integer for any table. */
+/* Inverts a public hash function of integers, which has no key: returns the integer whose hash is
+ * v. An attacker can compute this integer for any table. */
 static uint64_t unhashed(uint64_t v)
 {
-    /* The inverse of 0xd6e8feb86659fd93 modulo 2^64. */
+    /* The multiplicative inverse of 0xd6e8feb86659fd93 modulo 2^64. */
     const uint64_t inverse = UINT64_C(0xcfee444d8b59a89b);
     uint64_t x = v ^ v >> 29 ^ v >> 58;
     x ^= x >> 32;
@@ -232,13 +232,13 @@ static void long_work_ends_soon_after_its_deadline(void **state)
     memset(ids.data, 0, rt_tensor_bytes(&ids));
     struct rt_tensor row = empty(RT_F32, 2, DIM(1, N));
     memset(row.data, 0, rt_tensor_bytes(&row));
-    /* a sum of 2^40 additions */
+    /* This op computes a sum of 2^40 terms. */
     ends_soon((struct op_call){.op = "SparseSegmentSum",
                                .attrs = "T=float Tidx=int32 Tsegmentids=int32",
                                .n_in = 3,
                                .n_out = 1,
                                .in = {row, index, ids}});
-    /* a sparse matrix product with 2^36 multiplications */
+    /* This op multiplies sparse matrices with 2^36 multiplications. */
     struct rt_tensor at = empty(RT_I64, 2, DIM(N, 2)), values = empty(RT_F32, 1, DIM(N));
     struct rt_tensor b = empty(RT_F32, 2, DIM(1, 1 << 16));
     memset(at.data, 0, rt_tensor_bytes(&at));
@@ -249,7 +249,7 @@ static void long_work_ends_soon_after_its_deadline(void **state)
                                .n_in = 4,
                                .n_out = 1,
                                .in = {at, values, LONGS(1, 1), b}});
-    /* each of 2^20 channels is normalised over all channels */
+    /* This op normalises each of 2^20 channels over all channels. */
     struct rt_tensor channels = empty(RT_F32, 4, DIM(1, 1, 1, N));
     memset(channels.data, 0, rt_tensor_bytes(&channels));
     ends_soon((struct op_call){.op = "LRN",
@@ -257,7 +257,7 @@ static void long_work_ends_soon_after_its_deadline(void **state)
                                .n_in = 1,
                                .n_out = 1,
                                .in = {channels}});
-    /* an image of 1 x 1 pixels is resized to 30,000 x 20,000 */
+    /* This op resizes an image of 1 x 1 pixels to 30,000 x 20,000. */
     struct rt_tensor picture = empty(RT_F32, 4, DIM(1, 1, 1, 1));
     *(float *)picture.data = 1;
     ends_soon((struct op_call){.op = "ResizeBicubic",

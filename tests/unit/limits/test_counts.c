@@ -1,14 +1,14 @@
-/* Some ops have arguments whose number is given by more than one attribute. The schema relates each
- * argument to a single attribute, so a kernel that indexes an output sized by one attribute with
- * the length of another would write beyond its outputs. Attributes that disagree are refused when
- * the node is imported. */
+/* Some ops have arguments whose number is given by more than one attribute, but the schema relates
+ * each argument to only one. A kernel that takes the size of an output from one attribute and the
+ * index into it from another would write beyond the output. Attributes that disagree are therefore
+ * refused when the node is imported. */
 #include "tests/support/test.h"
 
 #include "runtime/core/graph.h"
 #include "tests/support/graph_def.h"
 #include "tests/support/registry.h"
 
-/* One valid node of each of these ops, in which every count is 2 and every list has two elements.
+/* A valid node of each of these ops; in it, every count is 2 and every list has two elements.
  * `free` names the attributes whose length need not match another attribute. */
 static const struct {
     const char *op, *inputs, *attrs, *free;
@@ -115,7 +115,8 @@ static bool change(const char *attrs, const char *is_free, int which, char digit
         out[at] = digit;
     else if (value[1] == '[') {
         char *close = strchr(out + at, ']');
-        for (int depth = 0; close > out + at; close--) { /* finds the last comma outside of <...> */
+        /* Finds the last comma that is outside of <...>. */
+        for (int depth = 0; close > out + at; close--) {
             depth += *close == '>';
             depth -= *close == '<';
             if (*close == ',' && depth == 0)
@@ -194,8 +195,8 @@ static void a_count_from_the_caller_of_a_function_is_compared_too(void **state)
     rt_bytes_clear(&body);
 }
 
-/* Returns how many attributes give the size of an op's arguments, or are lists of strings whose
- * length may have to match. */
+/* Returns the number of attributes that give the size of an op's arguments, or that are lists of
+ * strings whose length may have to match. */
 static int sizing_attrs(const struct rt_schema *s)
 {
     int n = 0;

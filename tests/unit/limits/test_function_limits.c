@@ -1,6 +1,6 @@
 /*
- * Graphs whose functions call each other deeply, exponentially often, with attributes that grow, or
- * with types that do not fit the call.
+ * Tests graphs whose functions call each other deeply, exponentially often, with attributes that
+ * grow, or with types that do not match the call.
  */
 #include "tests/unit/limits/graph_attempt.h"
 
@@ -118,7 +118,8 @@ static void growing_attribute(struct rt_bytes *g)
     gd_node(g, "y", "PartitionedCall", "x", "Tin=[bool] Tout=[bool] f=@f0(h=@f0)");
 }
 
-/* The attribute h grows as in growing_attribute, but each h contains the caller's h twice. */
+/* Builds a graph in which the attribute h grows as in growing_attribute, but each h contains the
+ * caller's h twice. */
 static void doubling_attribute(struct rt_bytes *g)
 {
     ga_function(g, "f0", "PartitionedCall", "a",
@@ -127,8 +128,8 @@ static void doubling_attribute(struct rt_bytes *g)
     gd_node(g, "y", "PartitionedCall", "x", "Tin=[bool] Tout=[bool] f=@f0(h=[@f0])");
 }
 
-/* Each of 30 functions calls the next with two different attributes, so that there are 2^30 bodies
- * to instantiate. */
+/* Builds a graph in which each of 30 functions calls the next with two different attributes, so
+ * that there are 2^30 bodies to instantiate. */
 static void doubling_bodies(struct rt_bytes *g)
 {
     char name[20], attrs[300];
@@ -149,7 +150,7 @@ static void doubling_bodies(struct rt_bytes *g)
     gd_node(g, "y", "PartitionedCall", "x", "Tin=[bool] Tout=[bool] f=@f0(h=@a)");
 }
 
-/* The call declares the type int64, but the function returns int8. */
+/* Builds a call that declares the result type int64, while the function returns int8. */
 static void call_of_another_type(struct rt_bytes *g)
 {
     struct rt_bytes nodes;

@@ -1,6 +1,6 @@
 /*
- * Graphs of many nodes, outputs or nested TensorFlow 1 frames, deeply nested values, and resources
- * that would hold handles of resources.
+ * Tests graphs of many nodes, outputs or nested TensorFlow 1 frames, deeply nested values, and
+ * resources that would hold handles of resources.
  */
 #include "tests/unit/limits/graph_attempt.h"
 
@@ -145,7 +145,7 @@ static void nodes_of_many_outputs(struct rt_bytes *g)
     }
 }
 
-/* 2,000 nodes call a function of 20,000 outputs by its name. */
+/* Builds a graph in which 2,000 nodes call a function of 20,000 outputs by its name. */
 static void calls_of_a_large_signature(struct rt_bytes *g)
 {
     struct rt_bytes outs, rets;
@@ -169,8 +169,8 @@ static void calls_of_a_large_signature(struct rt_bytes *g)
     rt_bytes_clear(&rets);
 }
 
-/* A function has 60,000 named outputs. Each output has its own entry in `ret` and is read by its
- * name. */
+/* Builds a graph with a function of 60,000 named outputs, each of which has an entry of its own in
+ * `ret` and is read by its name. */
 static void names_of_a_large_signature(struct rt_bytes *g)
 {
     enum { N = 60000 };
@@ -202,8 +202,8 @@ static void names_of_a_large_signature(struct rt_bytes *g)
     rt_bytes_clear(&nodes);
 }
 
-/* Each iteration of a loop makes a list that holds the list of the previous iteration, so that
- * 50,000 lists are nested. */
+/* Builds a loop in which each iteration makes a list that holds the previous iteration's list, so
+ * that 50,000 lists are nested. */
 static void lists_in_lists(struct rt_bytes *g)
 {
     struct rt_bytes nodes;
@@ -232,7 +232,7 @@ static void lists_in_lists(struct rt_bytes *g)
     gd_node(g, "y", "Cast", "n", "SrcT=int32 DstT=bool");
 }
 
-/* Builds the while loop of a dynamic RNN with a condition that is a chain of 50,000 LogicalAnds. */
+/* Builds the while loop of a dynamic RNN whose condition is a chain of 50,000 LogicalAnds. */
 static void deep_condition(struct rt_bytes *g)
 {
     char name[20], inputs[60], last[20] = "less";

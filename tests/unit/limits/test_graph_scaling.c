@@ -1,4 +1,4 @@
-/* Graphs of many inputs, values or arguments must load in time proportional to their size. */
+/* Tests that graphs of many inputs, values or arguments load in time proportional to their size. */
 #include "tests/support/test.h"
 
 #include <time.h>
@@ -95,7 +95,7 @@ static void arguments_of_one_function(struct rt_bytes *g, int n)
 struct grows {
     const char *name;
     void (*build)(struct rt_bytes *g, int n);
-    bool feeds_all; /* the graph's inputs are x0 to x(n-1), not just x0 */
+    bool feeds_all; /* true: the graph's inputs are x0 to x(n-1), not only x0 */
 };
 
 static double cpu_seconds(void)
@@ -156,8 +156,8 @@ static double seconds_to_load(const struct grows *of, int n)
     return seconds;
 }
 
-/* A graph eight times as large was measured to take 8 to 12 times as long. A quadratic algorithm
- * takes up to 64 times as long. */
+/* In measurements, a graph eight times as large took 8 to 12 times as long. With a quadratic
+ * algorithm it takes up to 64 times as long. */
 static void loading_takes_time_in_proportion_to_the_graph(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Tensors so long that kernels divide their work into parts, after each of which a cancelled run
- * ends. */
+/* Tests tensors so long that kernels divide their work into parts. A run that is cancelled ends
+ * after the current part. */
 #include "tests/support/test.h"
 
 #include <math.h>
@@ -28,8 +28,8 @@ static const float *floats(const struct rt_tensor *t)
     return t->data;
 }
 
-/* Counts mismatches and asserts once, because an assertion per element would take longer than the
- * kernels. */
+/* Counts mismatches and asserts their number once, because an assertion per element would take
+ * longer than the kernels. */
 static void expect(const struct rt_tensor *t, int64_t n, float (*want)(int64_t i))
 {
     int64_t bad = 0;
@@ -108,7 +108,7 @@ static void long_sums_hold_every_number(void **state)
     assert_ok(op_run(&c), &c.err);
     assert_float_equal(floats(&c.out[0])[0], 0.5 * N, 1);
     op_clear(&c);
-    c.op = "Max"; /* computes the maximum along each column */
+    c.op = "Max"; /* Max computes the maximum along each column */
     c.in[0] = numbers(2, DIM(N / 3, 3));
     ((float *)c.in[0].data)[N / 3 * 3 - 2] = 2000;
     ((float *)c.in[0].data)[N / 6 * 3] = 3000;
@@ -274,8 +274,8 @@ static void images_of_a_large_batch_are_those_of_small_ones(void **state)
     op_clear(&all);
 }
 
-/* With few channels the size of a part depends on the bytes that are read and written, not on the
- * multiplications. */
+/* If there are few channels, the size of a part depends on the bytes that are read and written
+ * instead of on the multiplications. */
 static void small_images_of_a_large_batch_are_those_of_one(void **state)
 {
     (void)state;
@@ -344,8 +344,8 @@ static void a_large_image_is_convolved_whole(void **state)
     }
 }
 
-/* There are more channels than a pooling kernel accumulates at a time. Of two pixels, the second is
- * larger in every fifth channel. */
+/* There are more channels than a pooling kernel accumulates at a time. Of the two pixels, the
+ * second is larger in every fifth channel. */
 enum { CHANNELS = 3 * 65000 };
 
 static float pixel_of(int64_t i)

@@ -93,15 +93,15 @@ static void gather_refuses_an_axis_at_the_end_of_int64(void **state)
     }
 }
 
-/* An op with an input that must be a single number. */
+/* An op, one of whose inputs must be a single number. */
 struct scalar_input {
     const char *op, *attrs;
     /* The number is input `at` of n_in inputs. Input 0, or input 1 if `at` is 0, is float [3]. */
     int at, n_in;
-    /* The number itself, and the first integer of the remaining input, if any. */
+    /* The single number itself, and the first integer of the remaining input if there is one. */
     int32_t value, other;
     int64_t n_other;
-    bool takes_one; /* TensorFlow also accepts a vector of one element */
+    bool takes_one; /* TensorFlow also accepts a vector of one element instead */
 };
 static const struct scalar_input scalars[] = {
     {"Cumsum", "T=float Tidx=int32", 1, 2, 0, 0, 0, false},
@@ -153,7 +153,7 @@ static void combined_suppression_takes_scalars_only(void **state)
         }
 }
 
-/* TensorFlow refuses these cases, but earlier versions of Slipway accepted them. */
+/* TensorFlow refuses each of these cases, but earlier versions of Slipway accepted it. */
 static void what_tensorflow_refuses_is_refused(void **state)
 {
     (void)state;
@@ -213,14 +213,15 @@ static void a_crop_without_a_position_lies_outside(void **state)
 }
 
 /* Tensors without elements whose other dimensions are as large as possible. The ops include at
- * least one of each family. */
+ * least one of each family of kernels. */
 static void enormous_shapes_without_elements_are_survived(void **state)
 {
     (void)state;
     static const struct {
         const char *op, *attrs;
         int n_in, n_out;
-        /* The second input: "t" a tensor like the first input, "i" the integer 0, "s" two sizes. */
+        /* Describes the second input: "t" is a tensor like the first input, "i" the integer 0, and
+         * "s" two sizes. */
         const char *other;
     } ops[] = {
         {"Neg", "T=float", 1, 1, ""},
@@ -255,13 +256,14 @@ static void enormous_shapes_without_elements_are_survived(void **state)
                 c.in[1] = *ops[i].other == 't'   ? op_tensor(RT_F32, 4, shapes[k], NULL)
                           : *ops[i].other == 'i' ? op_int(0)
                                                  : op_ints(2, sizes);
-            /* Both an output and a refusal are right; an overflow aborts the program. */
+            /* The op may return an output or be refused, but an overflow would abort the
+             * program. */
             (void)op_run(&c);
             op_clear(&c);
         }
 }
 
-/* UBSan once stopped at each of these cases: a product or sum of numbers that are each valid
+/* Each of these cases was once reported by UBSan: a product or sum of numbers that are each valid
  * overflowed. */
 static void products_of_attributes_and_dimensions_are_checked(void **state)
 {
@@ -318,12 +320,12 @@ static void products_of_attributes_and_dimensions_are_checked(void **state)
     offsets.in[0] = op_int(0);
     for (int k = 1; k < 4; k++)
         offsets.in[k] = op_tensor(RT_I64, 1, (int64_t[]){1}, &most);
-    (void)op_run(&offsets); /* either the sums wrap, or the type is refused */
+    (void)op_run(&offsets); /* the sums may wrap, or the type may be refused */
     op_clear(&offsets);
 }
 
-/* 2^24 + 3 is not representable as a float. The position of the last row is rounded up, beyond the
- * end of the image. */
+/* The size 2^24 + 3 is not representable as a float, so the position of the last row is rounded up,
+ * beyond the end of the image. */
 static void a_crop_of_many_rows_reads_none_behind_the_last(void **state)
 {
     (void)state;
@@ -379,8 +381,8 @@ static void ragged_splits_are_looked_at_only_where_rows_go(void **state)
     }
 }
 
-/* TensorFlow without oneDNN returns zeros, the sum over no elements, for a filter without rows or
- * columns. */
+/* For a filter without rows or columns, TensorFlow without oneDNN returns zeros, each of which is
+ * the sum of no terms. */
 static void a_depthwise_filter_without_taps_gives_zeros(void **state)
 {
     (void)state;
@@ -401,7 +403,7 @@ static void a_depthwise_filter_without_taps_gives_zeros(void **state)
             struct op_call c = {
                 .op = "DepthwiseConv2dNative", .attrs = attrs, .n_in = 2, .n_out = 1};
             c.in[0] = op_tensor(dtypes[k], 4, (int64_t[]){1, 4, 4, 16}, NULL);
-            /* Bytes of 0x3c make a finite number in every type. */
+            /* In every type, an element whose bytes are all 0x3c is a finite number. */
             memset(c.in[0].data, 0x3c, rt_tensor_bytes(&c.in[0]));
             c.in[1] = op_tensor(dtypes[k], 4, cases[i].filter, NULL);
             assert_ok(op_run(&c), &c.err);
@@ -423,7 +425,7 @@ static void a_depthwise_filter_without_taps_gives_zeros(void **state)
     op_clear(&plain);
 }
 
-/* A graph with one placeholder "x" that runs node by node or compiled. */
+/* A graph with one placeholder "x", which can be run node by node or compiled. */
 struct small_graph {
     struct rt_bytes bytes;
     struct rt_registry *ops;
@@ -478,7 +480,7 @@ static enum rt_status graph_run(struct small_graph *g, bool compiles, const stru
     return st;
 }
 
-/* An Unpack without outputs runs only as the target of a call. */
+/* An Unpack without outputs can run only as the target of a call. */
 static void unpack_into_nothing_is_the_same_in_both_tiers(void **state)
 {
     (void)state;
@@ -559,7 +561,7 @@ static void attributes_hold_no_shape_beyond_int64(void **state)
         }
 }
 
-/* Merging no prefix at all, or a prefix whose file does not exist, is refused. */
+/* A merge of no prefix at all, or of a prefix whose file does not exist, is refused. */
 static void checkpoints_of_nothing_are_not_merged(void **state)
 {
     (void)state;

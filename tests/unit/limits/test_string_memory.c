@@ -1,6 +1,6 @@
-/* Strings count against the memory that a run may hold. Ops that copy strings share their bytes,
- * ops that make strings are refused at the limit, and the memory of a run is returned when it
- * ends. */
+/* Tests that strings count against the memory that a run may hold. Ops that copy strings share
+ * their bytes, ops that make strings are refused at the limit, and the memory of a run is returned
+ * when it ends. */
 #include "tests/support/test.h"
 
 #include <stdio.h>
@@ -26,7 +26,8 @@ static struct rt_tensor shared_strings(int rank, const int64_t *dim, size_t byte
     return t;
 }
 
-/* Returns a field of /proc/self/status in bytes: VmRSS, or VmHWM for the peak. */
+/* Returns a field of /proc/self/status in bytes. The field VmRSS is the current resident memory,
+ * VmHWM its peak. */
 static size_t resident(const char *field)
 {
     char line[200];
@@ -72,7 +73,7 @@ static void one_case(struct op_case *k)
     if (st != k->status)
         fail_msg("%s: status %d (%s), not %d", k->op, (int)st, rt_error_text(&c.err),
                  (int)k->status);
-    if (st) { /* the message states the bytes and the flag */
+    if (st) { /* the error's message states the number of bytes and the flag that sets the limit */
         assert_non_null(strstr(rt_error_text(&c.err), "bytes for"));
         assert_non_null(strstr(rt_error_text(&c.err), "(--run_memory_limit_bytes)"));
     }
@@ -138,8 +139,8 @@ static void what_makes_strings_ends_at_the_limit(void **state)
 static void what_is_given_up_on_the_way_is_not_counted(void **state)
 {
     (void)state;
-    /* The op makes 90 or 120 results of 1 MB each, joined from a string of 10 KB. The kernel
-     * computes the lengths before it allocates, so no intermediate memory counts. */
+    /* The op makes 90 or 120 results of 1 MB, each joined from copies of a string of 10 KB. The
+     * kernel computes the lengths before it allocates, so no intermediate memory counts. */
     CASE("ReduceJoin", "keep_dims=false separator=''", 1, RT_OK,
          {shared_strings(2, DIM(90, 100), 10000), INTS(1)}, 2);
     CASE("ReduceJoin", "keep_dims=false separator=''", 1, EXHAUSTED,

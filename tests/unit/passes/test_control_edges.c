@@ -1,8 +1,8 @@
 /*
  * A node with a control input runs after the node that the input names, and that node runs in every
- * run that needs the first node. This must hold whatever replaces the node in a plan: a constant,
- * the body of a function, the branch that is taken, a fused node, or a value that follows from a
- * shape.
+ * run that needs the first node. This must hold no matter what replaces the node in a plan: a
+ * constant, the body of a function, the branch that is taken, a fused node, or a value that follows
+ * from a shape.
  *
  * Each tensor in the list is fetched separately and depends on "gate", which adds 1 to a variable
  * and fails when the feed "p" is negative.
@@ -29,7 +29,7 @@ enum { N_WAITING = sizeof waiting / sizeof *waiting };
 
 static struct rt_bytes graph;
 
-/* Adds a function of two floats whose body has one node or none. */
+/* Adds a function of two floats whose body has one node, or no node. */
 static void body(const char *name, const char *rets, const char *node, const char *op,
                  const char *inputs, const char *attrs)
 {
@@ -86,7 +86,8 @@ static void gate(void)
     gd_node(g, "yes", "Const", "", "dtype=bool value=bool<>:1");
     gd_node(g, "no", "Const", "", "dtype=bool value=bool<>:0");
     gd_node(g, "q", "Sum", "p axes",
-            "T=float Tidx=int32"); /* p, fed as a vector of one element, becomes a scalar */
+            /* Reshapes p, which is fed as a vector of one element, to a scalar. */
+            "T=float Tidx=int32");
     gd_node(g, "fine", "GreaterEqual", "q zero", "T=float");
     gd_node(g, "guard", "Assert", "fine q", "T=[float]");
     gd_node(g, "v", "VarHandleOp", "", "dtype=float shape=<> shared_name='count'");
@@ -176,7 +177,7 @@ static void branches(void)
     gd_node(g, "two", "Const", "", "dtype=float value=float<>:2");
     gd_node(g, "while_twice", "StatelessWhile", "zero two ^gate", loop);
 
-    /* Branches as TensorFlow 1 writes them, and values whose inputs wait for "gate". */
+    /* Tests branches as TensorFlow 1 writes them, and values whose inputs wait for "gate". */
     gd_node(g, "held", "Identity", "p ^gate", "T=float");
     gd_node(g, "switch", "Switch", "held pred", "T=float");
     gd_node(g, "switch_no", "Neg", "switch:0", "T=float");
@@ -269,8 +270,8 @@ static enum rt_status run(struct rt_callable *c, float p, float *first)
     return st;
 }
 
-/* FUSED also functionalises the control flow of TensorFlow 1. LATE prepares the callables after the
- * session has begun to serve. */
+/* The mode FUSED also functionalises the control flow of TensorFlow 1. The mode LATE prepares the
+ * callables after the session has begun to serve. */
 enum way { COMPILED = 1, FUSED = 2, LATE = 4, N_WAYS = 8 };
 
 static struct rt_session *open_session(int way)

@@ -40,7 +40,7 @@ static void branches_inside_a_branch_follow_it(void **state)
     sg_node(x, "inner/pred", "Switch", "pred pred", "T=bool");
     sg_constant(x, "zero", "", "0");
     sg_node(x, "positive", "Greater", "x zero", "T=float");
-    /* "in" is alive, since the flag is false */
+    /* "in" is alive because the flag is false */
     sg_node(x, "in", "Switch", "switch:0 positive", "T=float");
     sg_node(x, "double", "Add", "in:1 in:1", "T=float");
     sg_node(x, "square", "Mul", "in:0 in:0", "T=float");
@@ -62,7 +62,7 @@ static void an_index_on_a_side_that_is_chosen_later_stays_dead_with_it(void **st
     sg_node(x, "known", "Switch", "s:1 pred", "T=float");
     sg_node(x, "a", "Neg", "known:0", "T=float");
     sg_node(x, "b", "Abs", "known:1", "T=float");
-    sg_node(x, "m", "Merge", "b a", "T=float N=2"); /* "m" is dead where x <= 0 */
+    sg_node(x, "m", "Merge", "b a", "T=float N=2"); /* "m" is dead if x <= 0 */
     sg_node(x, "five", "Const", "", "dtype=int32 value=int32<>:5");
     sg_node(x, "else_five", "Switch", "five positive", "T=int32");
     sg_node(x, "either", "Merge", "m:1 else_five:0", "T=int32 N=2");
@@ -129,7 +129,7 @@ static void references_pass_through_known_branches(void **state)
     assert_int_equal(sg_count(x, "out", NULL, "RefSwitch"), 0);
 }
 
-/* The loop computes: while y < 20: y = flag ? y + y : y * y, where y begins with x. */
+/* The loop computes `while y < 20: y = flag ? y + y : y * y`; y begins with x. */
 static void a_known_branch_inside_a_loop_leaves_the_loop(void **state)
 {
     struct small_graph *x = *state;
@@ -170,8 +170,8 @@ static void one_of_many_that_a_merge_joins_may_be_alive(void **state)
     rt_bytes_clear(&in);
 }
 
-/* The work must not be quadratic in the length of the chain, as it would be if the path from each
- * RefSwitch to the variable were followed separately. */
+/* The work must not be quadratic in the length of the chain, as it would be if the pass followed
+ * the path from each RefSwitch to the variable separately. */
 static void a_reference_may_be_handed_on_many_times(void **state)
 {
     struct small_graph *x = *state;

@@ -1,5 +1,5 @@
-/* Constant folding (runtime/passes/constant_evaluation.c): little work is done when the plan is
- * made, and work beyond the limits on time and memory is left to the runs. */
+/* Tests constant folding (runtime/passes/constant_evaluation.c): little work may be done when the
+ * plan is made, and work that exceeds the limits on time and memory is left to the runs. */
 #include <string.h>
 
 #include "runtime/base/clock.h"
@@ -87,7 +87,8 @@ static void a_fold_has_the_bits_of_a_run(void **state)
     sg_node(x, "both", "Add", "folded run", "T=float");
     sg_node(x, "y", "Mul", "folded much", "T=float");
     sg_node(x, "z", "Mul", "run much", "T=float");
-    assert_true(sg_number(x, 1e-30F, "z", NULL) == 0); /* subnormal products are flushed to zero */
+    /* Subnormal products must be flushed to zero. */
+    assert_true(sg_number(x, 1e-30F, "z", NULL) == 0);
     assert_true(sg_number(x, 1e-30F, "y", NULL) == 0);
     assert_true(sg_number(x, 1e-30F, "both", NULL) == 0);
 }

@@ -1,6 +1,7 @@
 /*
- * A variable that a plan may write is not frozen in that plan (runtime/passes/freeze.c), whatever
- * the origin of the handle through which it is written: even the first run must read the new value.
+ * A variable that a plan may write is not frozen in that plan (runtime/passes/freeze.c), no matter
+ * where the handle comes from through which it is written: even the first run must read the new
+ * value.
  *
  * The variables "a" and "b" hold 1 and 2. Each form makes a handle "h", of "a" where x is positive
  * and of "b" otherwise, and writes 10 through it. "a_now" and "b_now" are read after the write.
@@ -131,7 +132,7 @@ static const struct form forms[] = {
      {IF, {"d", "PlaceholderWithDefault", "h", "dtype=resource shape=<>"}, ASSIGN("d")}},
 };
 
-/* Forms whose variables are references of TensorFlow 1. */
+/* These forms have variables that are references of TensorFlow 1. */
 static const struct form ref_forms[] = {
     {"RefSwitch and RefMerge",
      {{"sa", "RefSwitch", "ra positive", "T=float"},
@@ -215,7 +216,7 @@ static const struct function functions[] = {
       {"ten", "Const", "", "dtype=float value=float<1>:10"},
       {"w", "AssignVariableOp", "h ten:output:0", "dtype=float"},
       {"y", "AddV2", "x one:output:0", "T=float"}}},
-    {"write_give_a", /* the first of its two iterations writes "b" */
+    {"write_give_a", /* the loop has two iterations, the first of which writes "b" */
      "h:resource x:float",
      "a:resource y:float",
      "a=a:resource:0 y=y:z:0",

@@ -43,7 +43,7 @@ static void branches_nest_and_follow_one_another(void **state)
 {
     struct small_graph *x = *state;
     cf_cond(x);
-    /* Adds "inner" inside the branch that is taken if x > 0: -x < -5 ? x * x : -x. */
+    /* Adds "inner" inside the branch that is taken if x > 0; it computes `-x < -5 ? x * x : -x`. */
     sg_constant(x, "five", "^pivot_t", "-5");
     sg_node(x, "less", "Less", "then five", "T=float");
     sg_node(x, "in", "Switch", "then less", "T=float");
@@ -176,7 +176,7 @@ static void references_are_read_where_they_are_used(void **state)
     assert_true(sg_number(x, -3, "m", NULL) == 10);
 }
 
-/* The loop computes: while y < 50: y = y < 5 ? y + 5 : y * y. */
+/* The loop computes `while y < 50: y = y < 5 ? y + 5 : y * y`. */
 static void branches_inside_loops_are_functionalised_too(void **state)
 {
     struct small_graph *x = *state;
@@ -235,8 +235,8 @@ static void as_many_cases_as_models_have_are_functionalised(void **state)
     cf_assert_functionalised(x, "m0", "If", CASES);
 }
 
-/* Adds a branch that, where x > 0, sums n values that are computed outside of the branch and are
- * each read twice. */
+/* Adds a branch that is taken if x > 0. It sums n values that are computed outside of the branch
+ * and are each read twice. */
 static void read_from_outside(struct small_graph *x, int n)
 {
     struct rt_bytes in;

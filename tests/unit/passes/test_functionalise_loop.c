@@ -33,7 +33,7 @@ static void several_variables_and_several_ends(void **state)
     cf_loop(x, "w", "x", "hundred", "w/result");
     sg_constant(x, "none", "", "0");
     sg_node(x, "n_enter", "Enter", "none", "T=float frame_name='w'");
-    /* The inputs of this Merge are in reverse order. */
+    /* The inputs of this Merge are in the reverse order. */
     sg_node(x, "n_merge", "Merge", "n_next n_enter", "T=float N=2");
     sg_node(x, "n_switch", "Switch", "n_merge w/cond", "T=float");
     sg_node(x, "n_exit", "Exit", "n_switch:0", "T=float");
@@ -75,8 +75,8 @@ static void loops_nest(void **state)
     cf_assert_functionalised(x, "z_exit", "While", 2);
 }
 
-/* Functionalising repeats a bounded number of times, which is far below the number of loops in this
- * graph, so each repetition has to convert all loops that it can. */
+/* The pass repeats only a bounded number of times, far below the number of loops in this graph, so
+ * each repetition has to convert all loops that it can. */
 static void thousands_of_loops_in_series_are_functionalised_together(void **state)
 {
     enum { LOOPS = 2000 };
@@ -91,7 +91,7 @@ static void thousands_of_loops_in_series_are_functionalised_together(void **stat
         snprintf(node, sizeof node, "%s/one", p);
         sg_node(x, node, "Enter", "one", attrs);
         snprintf(node, sizeof node, "%s/result", p);
-        /* The body of every other loop never runs. */
+        /* The body of every second loop never runs. */
         cf_loop(x, p, start, k % 2 ? start : "hundred", node);
         snprintf(in, sizeof in, "%s/y %s/one", p, p);
         sg_node(x, node, "Add", in, "T=float");
@@ -131,7 +131,8 @@ static void an_effect_happens_once_in_each_round(void **state)
     sg_node(x, "w/result", "Add", "read w/y", "T=float");
     sg_node(x, "value", "ReadVariableOp", "v ^w/exit", "dtype=float");
     sg_number(x, 1, NULL, "init");
-    /* v and y are in turn 1 and 5, 6 and 11, 17 and 28, 45 and 73, 118 and 191. */
+    /* In successive iterations, v and y are 1 and 5, 6 and 11, 17 and 28, 45 and 73, 118 and
+     * 191. */
     assert_true(sg_number(x, 5, "w/exit", NULL) == 191);
     assert_true(sg_number(x, 500, "value", NULL) == 118);
     cf_assert_functionalised(x, "value", "While", 1);
@@ -148,8 +149,10 @@ static void a_loop_waits_for_what_stands_before_it(void **state)
     sg_node(x, "read", "ReadVariableOp", "w/v ^w/y", "dtype=float");
     sg_node(x, "w/result", "Add", "read w/y", "T=float");
     sg_number(x, 40, NULL, "init");
-    assert_true(sg_number(x, 10, "w/exit", NULL) == 110); /* v is 50, and y is 10, 60, 110 */
-    assert_true(sg_number(x, 10, "w/exit", NULL) == 130); /* v is 60, and y is 10, 70, 130 */
+    /* With 10 as the input, v is 50 and y becomes 10, 60 and 110. */
+    assert_true(sg_number(x, 10, "w/exit", NULL) == 110);
+    /* With 10 as the input, v is 60 and y becomes 10, 70 and 130. */
+    assert_true(sg_number(x, 10, "w/exit", NULL) == 130);
 }
 
 static void references_enter_as_what_they_are(void **state)

@@ -1,4 +1,5 @@
-/* The order of the table of passes (runtime/passes/pipeline.c) satisfies all requirements. */
+/* Tests that the order of the table of passes (runtime/passes/pipeline.c) satisfies all
+ * requirements. */
 #include <string.h>
 
 #include "runtime/passes/pipeline.h"
@@ -34,7 +35,7 @@ static void a_pass_has_one_function(void **state)
     }
 }
 
-/* A pass that must have run before also runs on every graph on which its dependent pass runs. */
+/* If a pass must run after another, the other must run on every graph on which the pass runs. */
 static void a_pass_stands_behind_what_must_have_run(void **state)
 {
     int n;
@@ -50,7 +51,7 @@ static void a_pass_stands_behind_what_must_have_run(void **state)
     }
 }
 
-/* The passes of a group, which repeats as a unit, are neighbours in the table. */
+/* The passes of a group, which is repeated as a unit, are neighbours in the table. */
 static void groups_are_in_one_piece(void **state)
 {
     int n, begun[PL_FUNCTIONALISE + 1] = {0};

@@ -1,7 +1,7 @@
 /*
- * Requests whose graphs have ops that may fail on purpose, for example Assert
- * (runtime/passes/rows.c, row_extremes.c): requests are merged only where the merged batch fails
- * exactly when one of the requests fails alone.
+ * Tests requests whose graphs have ops that may fail on purpose, for example Assert
+ * (runtime/passes/rows.c, row_extremes.c). Requests are merged only if the merged batch fails
+ * exactly when one of the requests would fail alone.
  */
 #include "tests/support/test.h"
 
@@ -12,8 +12,8 @@ struct graph {
     bool is_rowwise;
     struct gd_line line[RG_MOST_LINES];
 };
-/* "at" holds an integer from 0 to 3 for each row, and "peak" a float from 39 to 50. Row-wise graphs
- * come first. */
+/* "at" holds an integer from 0 to 3 for each row, and "peak" a float from 39 to 50. The row-wise
+ * graphs precede the others. */
 #define ASSERT                                                                                     \
     {"a", "Assert", "ok x", "T=[float]"},                                                          \
     {                                                                                              \

@@ -1,5 +1,5 @@
 /*
- * Random graphs, some with values of unknown rank or with assertions. Where the row analysis
+ * Tests random graphs, some with values of unknown rank or with assertions. If the row analysis
  * (runtime/passes/rows.c) accepts a graph, requests must get the same outputs merged as alone.
  */
 #include "tests/support/test.h"
@@ -11,7 +11,7 @@
 
 enum { N_GRAPHS = 3000, MOST_STEPS = 4, TEXT = 64 };
 
-/* In `inputs`, $ stands for an earlier float value, % for an axis and & for a small integer. */
+/* In `inputs`, $ stands for an earlier float value, % for an axis, and & for a small integer. */
 struct step {
     const char *op, *inputs, *attrs;
 };

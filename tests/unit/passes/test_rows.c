@@ -11,10 +11,10 @@
 
 #define I RG_INT
 
-/* A way to compute "k", which is 0 or 1 for every number of rows n. */
+/* A way to compute "k" from the number of rows n; k is 0 or 1 for every n. */
 struct function {
     const char *what;
-    bool is_constant; /* k is the same for every n, so a use of k is row-wise */
+    bool is_constant; /* true: k is the same for every n, so a use of k is row-wise */
     struct gd_line line[RG_MOST_LINES];
 };
 static const struct function functions[] = {
@@ -447,8 +447,8 @@ static void what_follows_the_batch_size_as_a_row_does_is_rowwise(void **state)
     assert_int_equal(n_wrong, 0);
 }
 
-/* A graph that mixes rows only where dimension 1, or a number derived from it, has one certain
- * length, which is none of the lengths that loading tries. */
+/* A graph that mixes rows only if dimension 1, or a number derived from it, has one certain length,
+ * which differs from all lengths that are tried at loading. */
 struct length {
     const char *what;
     struct rt_shape shape;
@@ -556,8 +556,8 @@ static void what_is_merged_was_analysed_for_its_lengths(void **state)
     }
 }
 
-/* Three rounds through more lengths than the session holds analyses for: every length must always
- * get its own result. */
+/* Runs three rounds of more lengths than the session holds analyses for. Every length must always
+ * get its own analysis. */
 static void lengths_that_come_and_go_keep_their_answers(void **state)
 {
     const struct length *x = &lengths[0];

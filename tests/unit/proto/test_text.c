@@ -166,7 +166,7 @@ static void depth_is_limited(void **state)
     refused(text, "recursion limit of 100");
 }
 
-/* Where Python's parser differs from the C++ parser, Slipway's parser follows C++. */
+/* Where the parsers of Python and C++ read a text differently, Slipway follows C++. */
 static void what_only_python_reads_is_refused(void **state)
 {
     (void)state;

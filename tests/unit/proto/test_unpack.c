@@ -27,15 +27,15 @@ static double seconds_since(int64_t start)
     return (double)(rt_now_ns() - start) / 1e9;
 }
 
-/* Appends `field` with the contents of `inner` n times. */
+/* Appends `field`, whose contents are those of `inner`, n times. */
 static void repeat(struct rt_bytes *b, unsigned field, size_t n, const struct rt_bytes *inner)
 {
     for (size_t i = 0; i < n; i++)
         put(b, field, inner->p, inner->n);
 }
 
-/* The field `config` of a ReloadConfigRequest is repeated many times, each time as config
- * {model_config_list {config {}}}. */
+/* The field `config` of a ReloadConfigRequest is repeated many times, each time as `config
+ * {model_config_list {config {}}}`. */
 static void a_singular_message_in_many_pieces_is_refused_at_once(void **state)
 {
     (void)state;
@@ -55,7 +55,7 @@ static void a_singular_message_in_many_pieces_is_refused_at_once(void **state)
     assert_non_null(r->config->model_config_list);
     pb_free(r);
 
-    repeat(&request, 1, 200000, &list); /* this request of 1.2 MB once took 50 s */
+    repeat(&request, 1, 200000, &list); /* reading this request of 1.2 MB once took 50 s */
     const int64_t start = rt_now_ns();
     assert_null(pb_unpack(&tensorflow__serving__reload_config_request__descriptor,
                           rt_span_of(request.p, request.n), "the request", &err));
@@ -63,8 +63,8 @@ static void a_singular_message_in_many_pieces_is_refused_at_once(void **state)
                                     "than 16 pieces"));
     assert_true(seconds_since(start) < 1);
 
-    /* If the message is nested, the error names the message that has the field, not the outermost
-     * one. */
+    /* If the message is nested, the error names the nested message that has the field, not the
+     * outermost message. */
     rt_bytes_clear(&list);
     rt_bytes_clear(&request);
     repeat(&list, 1, PB_MAX_PIECES + 1, &one);
@@ -78,8 +78,8 @@ static void a_singular_message_in_many_pieces_is_refused_at_once(void **state)
     rt_bytes_clear(&request);
 }
 
-/* Every singular field at every level is given several times. The time to read the fields must be
- * bounded by the number of bytes. */
+/* Every singular field at every level is given several times. The time to read the message must be
+ * proportional to its number of bytes. */
 static void pieces_at_every_level_cost_what_the_bytes_do(void **state)
 {
     (void)state;
@@ -116,7 +116,7 @@ static void pieces_at_every_level_cost_what_the_bytes_do(void **state)
 }
 
 /* Two bytes of a message may become a struct of hundreds. The memory for a message is limited to 16
- * MB and 64 bytes per byte of the message. */
+ * MB plus 64 bytes per byte of the message. */
 static void a_message_does_not_grow_without_limit(void **state)
 {
     (void)state;

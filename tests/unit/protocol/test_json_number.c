@@ -1,4 +1,5 @@
-/* Floats and doubles as JSON text: the C library is the reference for reading and for writing. */
+/* Tests floats and doubles as JSON text, with the C library as the reference for reading and
+ * writing. */
 #include "tests/support/test.h"
 
 #include <math.h>
@@ -90,8 +91,7 @@ static void the_fast_printer_agrees_with_the_c_library(void **state)
     }
 }
 
-/* Asserts that the float that is read is the text's correctly rounded double, rounded to a
- * float. */
+/* Asserts that the text is read as the float that its correctly rounded double rounds to. */
 static void float_agrees(const char *text)
 {
     const unsigned char *p = (const unsigned char *)text, *end = p + strlen(text);
@@ -110,7 +110,7 @@ static void floats_are_read_as_their_doubles_are(void **state)
         uint64_t r = next_random(&seed);
         uint32_t bits = (uint32_t)r;
         float f, above;
-        if (i % 2) /* the exponent is common in requests */
+        if (i % 2) /* an exponent that is common in requests */
             bits = (bits & 0x807fffff) | (uint32_t)(90 + r % 70) << 23;
         memcpy(&f, &bits, 4);
         if (!isfinite(f))

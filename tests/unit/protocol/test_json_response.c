@@ -1,4 +1,4 @@
-/* Responses as JSON: outputs in row and columnar form, and errors. */
+/* Tests responses as JSON: outputs in row and columnar form, and errors. */
 #include "tests/support/test.h"
 
 #include "server/protocol/tfs/json_tensor.h"

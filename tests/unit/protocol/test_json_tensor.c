@@ -1,4 +1,4 @@
-/* Requests as JSON: TensorFlow Serving's examples, values, and errors. */
+/* Tests requests as JSON: TensorFlow Serving's examples, values, and errors. */
 #include "tests/support/test.h"
 
 #include <math.h>
@@ -174,8 +174,8 @@ static void the_16_bit_floats_round_once_and_come_back(void **state)
             assert_int_equal(rt_bfloat_from((double)rt_bfloat_value(h)), h);
         if ((i & 0x7fff) >= 0x7bff)
             continue;
-        /* The midpoint of two neighbours rounds to the even one, and the doubles next to the
-         * midpoint round to the nearer neighbour. */
+        /* The midpoint of two neighbouring numbers rounds to the even one, and the doubles next to
+         * the midpoint round to the nearer neighbour. */
         double low = (double)rt_half_value(h), high = (double)rt_half_value((uint16_t)(i + 1));
         double middle = (low + high) / 2;
         assert_int_equal(rt_half_from(middle), i + (i & 1));
@@ -363,8 +363,8 @@ static void ragged_lists_are_refused_where_they_differ(void **state)
             "Encountered list at unexpected level: 1 expected < 1");
     refused(RT_F32, "{\"inputs\":[[1,2],[\"a\"]]}", RT_INVALID_ARGUMENT,
             "Encountered list at unexpected size: 1 at level: 1");
-    /* The product of the dimensions is far larger than the text, and must not be the size of an
-     * allocation. */
+    /* The product of the dimensions is far larger than the text, so memory of this size must not be
+     * allocated. */
     refused(RT_F64, "{\"inputs\":[[[1,2,3,4,5,6,7,8,9]],[],[],[],[],[],[],[],[],[],[],[],[]]}",
             RT_INVALID_ARGUMENT, "Encountered list at unexpected size: 0 at level: 1");
 }
@@ -519,7 +519,7 @@ static void half_a_million_brackets_in_an_unused_key_are_skipped(void **state)
 }
 
 /* A nested value is skipped eight bytes at a time. Every bracket, quote and escape must be found at
- * any offset in its word, and bytes after the end of the value must be ignored. */
+ * any offset in a word of eight bytes, and bytes after the end of the value must be ignored. */
 static void a_nested_value_ends_where_its_brackets_do(void **state)
 {
     static const char *const values[] = {

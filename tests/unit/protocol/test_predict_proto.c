@@ -121,7 +121,7 @@ static void the_last_value_fills_what_is_missing(void **state)
     (void)state;
     struct rt_error err = {0};
     struct rt_tensor t;
-    /* a TensorProto: float [4] with the values 1 and 2, not packed */
+    /* a TensorProto: float [4] with the values 1 and 2, which are not packed */
     assert_ok(READ("\x08\x01\x12\x04\x12\x02\x08\x04\x2d\x00\x00\x80\x3f\x2d\x00\x00\x00\x40", 100,
                    &t, &err),
               &err);
@@ -144,7 +144,8 @@ static void one_value_fills_a_shape_of_any_size(void **state)
     (void)state;
     struct rt_error err = {0};
     struct rt_tensor t;
-    /* double [100003] with the values 1 and 2, and complex128 [100003] with the value 1+2i */
+    /* two TensorProtos: double [100003] with the values 1 and 2, and complex128 [100003] with the
+     * value 1+2i */
     assert_ok(
         READ("\x08\x02\x12\x06\x12\x04\x08\xa3\x8d\x06\x32\x10\0\0\0\0\0\0\xf0\x3f\0\0\0\0\0\0"
              "\0\x40",
@@ -168,7 +169,8 @@ static void a_type_that_is_not_wanted_is_not_expanded(void **state)
 {
     (void)state;
     static const char many[] = "\x08\x07\x12\x07\x12\x05\x08\x80\xad\xe2\x04\x42\x01"
-                               "a"; /* the tensor has one value for 10,000,000 strings */
+                               /* The tensor has one value, which stands for 10,000,000 strings. */
+                               "a";
     struct rt_span s = rt_span_of(many, sizeof many - 1);
     struct rt_error err = {0};
     struct rt_tensor t;
@@ -180,7 +182,7 @@ static void a_type_that_is_not_wanted_is_not_expanded(void **state)
     rt_tensor_clear(&t);
     assert_fails(srv_tensor_read(srv_cursor_of(&s, s.n), RT_STRING, &t, &left, &err),
                  RT_RESOURCE_EXHAUSTED, &err, "at most 2 values are given");
-    /* An error in the message itself is reported before a wrong type. */
+    /* An error in the message itself is reported rather than a wrong type, if it has both. */
     s = rt_span_of("\x08\x01\x12\x04\x12\x02\x08\x02\x22\x03"
                    "abc",
                    13);
@@ -283,7 +285,7 @@ static void inputs_and_filters_are_checked_with_servings_texts(void **state)
                  "duplicate output tensor alias: y");
     assert_fails(BIND(SPEC "\x12\x07\x0a\x01x\x12\x02\x08\x00", &t, w), RT_INVALID_ARGUMENT, &err,
                  "tensor parsing error: x");
-    /* Of two map entries with the same key, the last one counts. */
+    /* Of two map entries with the same key, the last one is used. */
     assert_ok(BIND(SPEC X("\x01") X("\x02"), &t, w), &err);
     assert_int_equal(*(int32_t *)t.data, 2);
     rt_tensor_clear(&t);
@@ -324,7 +326,7 @@ static void the_model_spec_is_read(void **state)
     const char label[] = "\x0a\x0e\x0a\x01m\x12\x02\x08\x05\x22\x05newer";
     assert_ok(srv_predict_read(cut(a, label, sizeof label - 1, 3), &r, a, &err), &err);
     assert_true(r.has_spec);
-    /* Version and label form a oneof, whose last field counts. */
+    /* Version and label form a oneof, of which the field that comes last is used. */
     assert_false(r.spec.has_version);
     assert_true(rt_span_is(r.spec.label, "newer"));
     assert_true(rt_span_is(r.spec.name, "m"));

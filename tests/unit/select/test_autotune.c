@@ -22,11 +22,11 @@ struct fixture {
     struct rt_registry *all;
     struct rt_autotune *a;
     struct rt_tuning tuning;
-    const char *fastest; /* name of the kernel that takes 1 ms per row */
-    double others;       /* milliseconds per row of all other kernels */
-    int slow;            /* how many first runs of the fastest kernel take 10 ms */
+    const char *fastest; /* name of the kernel that takes 1 ms per row in the injected times */
+    double others;       /* number of milliseconds per row that all other kernels take */
+    int slow;            /* number of first runs of the fastest kernel that take 10 ms instead */
     int timed;           /* number of calls of clock_says */
-    float first_weight;  /* first weight of the filter */
+    float first_weight;  /* value of the first weight of the filter */
     struct rt_error err;
 };
 
@@ -119,8 +119,8 @@ static int64_t packed(struct rt_session *s)
     return stats.packed_bytes;
 }
 
-/* Returns whether packed weights of `bytes` bytes are those of Winograd F(m x m, 3 x 3), whose
- * channels may be rounded up: a direct kernel packs nine taps per channel, which are fewer. */
+/* Returns whether packed weights of `bytes` bytes are as many as Winograd F(m x m, 3 x 3) packs,
+ * which may round channels up; a direct kernel packs fewer, nine per channel. */
 static bool is_wino(int64_t bytes, int m)
 {
     return bytes >= (m + 2) * (m + 2) * CI * CO * 4 && bytes < (m + 2) * (m + 2) * CI * 64 * 4 + 1;
@@ -134,7 +134,7 @@ static void the_fastest_is_kept_and_nothing_of_the_others(void **state)
     struct rt_callable *c;
 
     for (int i = 0; i < 3; i++) {
-        rt_autotune_free(x->a); /* freeing the cache forgets all choices */
+        rt_autotune_free(x->a); /* after the cache is freed, all choices are forgotten */
         x->a = rt_autotune_new(NULL);
         rt_autotune_inject(x->a, clock_says, x);
         x->fastest = names[i];
@@ -147,7 +147,8 @@ static void the_fastest_is_kept_and_nothing_of_the_others(void **state)
             assert_true(bytes > 0 && bytes < 2 * 9 * CI * CO * 4);
         else
             assert_true(is_wino(bytes, i == 1 ? 2 : 4));
-        /* For another shape with the same filter no kernel is timed and no weights are packed. */
+        /* For another shape with the same filter, no kernel is timed and no weights are packed
+         * again. */
         x->timed = 0;
         run_only(x, c, 3, 12);
         run_only(x, c, 1, 24);
@@ -162,7 +163,7 @@ static void the_fastest_is_kept_and_nothing_of_the_others(void **state)
         rt_tensor_clear(&y[i]);
 }
 
-/* At 12x12 the rule chooses winograd2. */
+/* For images of 12x12, the rule chooses winograd2. */
 static void what_is_a_little_faster_than_the_rules_choice_is_not_taken(void **state)
 {
     static const struct {
@@ -175,7 +176,7 @@ static void what_is_a_little_faster_than_the_rules_choice_is_not_taken(void **st
 
     x->fastest = "conv2d.onednn";
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        rt_autotune_free(x->a); /* freeing the cache forgets all choices */
+        rt_autotune_free(x->a); /* after the cache is freed, all choices are forgotten */
         x->a = rt_autotune_new(NULL);
         rt_autotune_inject(x->a, clock_says, x);
         x->others = cases[i].others;
@@ -187,7 +188,8 @@ static void what_is_a_little_faster_than_the_rules_choice_is_not_taken(void **st
     }
 }
 
-/* One run of the rule's choice may be slow because another process used the core. */
+/* A single run of the kernel that the rule chooses may be slow because another process uses the
+ * core. */
 static void one_slow_run_of_the_rules_choice_is_no_reason_for_another(void **state)
 {
     struct fixture *x = *state;
@@ -213,7 +215,7 @@ static void what_was_timed_once_is_remembered(void **state)
         assert_int_equal(x->timed > 0, i == 0);
         assert_true(packed(s) < 2 * 9 * CI * CO * 4);
         rt_session_free(s);
-        x->fastest = "conv2d.winograd4"; /* the clock is no longer read, so this has no effect */
+        x->fastest = "conv2d.winograd4"; /* the clock is not read any more, so this has no effect */
     }
 }
 
@@ -226,7 +228,7 @@ static void a_sealed_session_times_nothing(void **state)
     assert_ok(rt_session_seal(s, &c, 1, false, &x->err), &x->err);
     run_only(x, c, 1, 12);
     assert_int_equal(x->timed, 0);
-    assert_true(is_wino(packed(s), 2)); /* the rule chooses winograd2 */
+    assert_true(is_wino(packed(s), 2)); /* without timing, the rule chooses winograd2 */
     rt_session_free(s);
 }
 
@@ -254,7 +256,7 @@ static void a_filter_that_tiles_are_too_inexact_for_is_summed_directly(void **st
 {
     struct fixture *x = *state;
     struct rt_callable *c;
-    x->first_weight = 3e38f; /* Winograd's transforms of this weight would overflow a float */
+    x->first_weight = 3e38f; /* with this weight, Winograd's transforms would overflow a float */
     x->fastest = "conv2d.winograd4";
     struct rt_session *s = session(x, &c);
     struct rt_tensor y = run(x, c, 1, 12);
@@ -376,7 +378,7 @@ static void as_many_of_the_longest_lines_as_are_kept_fit_into_the_file(void **st
     assert_ok(rt_autotune_save(a, &x->err), &x->err);
     rt_autotune_free(a);
     a = rt_autotune_new(folder_path("cache"));
-    rt_autotune_find(a, key, got); /* the key of the last line */
+    rt_autotune_find(a, key, got); /* the key in the last line of the file */
     assert_string_equal(got, name);
     memcpy(key, "0000000", 7);
     rt_autotune_find(a, key, got);
@@ -442,12 +444,12 @@ static void a_damaged_file_gives_what_is_whole_in_it(void **state)
     assert_string_equal(name, "");
 
     const size_t at = (size_t)snprintf(text, sizeof text, "%s", first);
-    memset(text + at, 'k', 900); /* a key that is too long */
+    memset(text + at, 'k', 900); /* an entry whose key is too long */
     snprintf(text + at + 900, sizeof text - at - 900, "\tname\nkey\tother\n");
     assert_int_equal(rt_autotune_read(x->a, rt_span_str(text), &bad), 1);
     assert_int_equal(bad, 1);
     rt_autotune_find(x->a, "key", name);
-    assert_string_equal(name, "name"); /* the choice in memory is newer than the file's */
+    assert_string_equal(name, "name"); /* the choice in memory is newer than the one in the file */
 
     assert_int_equal(rt_autotune_read(x->a, rt_span_str("slipway autotune 2\nkey\tx\n"), &bad), 0);
     assert_int_equal(bad, -1);
@@ -525,7 +527,7 @@ static void only_a_file_of_ours_is_written(void **state)
         enum rt_status want = i < 2 ? RT_INVALID_ARGUMENT : RT_FAILED_PRECONDITION;
         assert_int_equal(rt_autotune_open(&a, folder_path(strange[i]), &x->err), want);
         assert_null(a);
-        /* rt_autotune_new does not check the file, but saving it does. */
+        /* rt_autotune_new does not check whether the file can be used, but saving it does. */
         a = rt_autotune_new(folder_path(strange[i]));
         rt_autotune_put(a, "key", "name");
         assert_int_equal(rt_autotune_save(a, &x->err), want);
@@ -541,7 +543,7 @@ static void only_a_file_of_ours_is_written(void **state)
     assert_ok(rt_file_read(folder_path("older"), 1 << 20, &text, &n, &x->err), &x->err);
     assert_string_equal(text, "slipway autotune 1\nkey\tname\n");
     free(text);
-    /* rt_autotune_open succeeds and logs a warning. */
+    /* rt_autotune_open succeeds although the file's folder does not exist, and logs a warning. */
     assert_ok(rt_autotune_open(&a, folder_path("none/cache"), &x->err), &x->err);
     rt_autotune_free(a);
     folder_remove();

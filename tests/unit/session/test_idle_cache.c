@@ -1,4 +1,4 @@
-/* Tests which owner's idle memory is evicted when the cache is full
+/* Tests which owner's idle memory is evicted if the cache is full
  * (runtime/session/idle_cache.h). */
 #include "tests/support/test.h"
 
@@ -30,7 +30,8 @@ static struct rt_idle_cache *idle_cache_new(size_t bytes)
     return k;
 }
 
-/* Takes an item to use or to evict it. Returns false if there is no item. */
+/* Takes an item out of the cache, either to use it or to evict it. Returns false if there is no
+ * item. */
 static bool take_one(struct shelf *s)
 {
     rt_mutex_lock(&s->mu);
@@ -97,13 +98,13 @@ static void what_was_not_used_for_a_while_gives_way(void **state)
     assert_true(take_one(&b));
     assert_true(put_one(&b, 1050));
     assert_false(put_one(&c, 1099));
-    assert_true(put_one(&c, 1150)); /* a is evicted, because b was used since */
+    assert_true(put_one(&c, 1150)); /* a is evicted, because b has been used since */
     assert_int_equal(a.n_dropped, 1);
     assert_int_equal(b.n_dropped, 0);
     assert_int_equal(rt_idle_cache_bytes_of(idle_cache, (void *)&b), 40);
     assert_int_equal(rt_idle_cache_bytes_of(idle_cache, (void *)&c), 50);
     c.size = 101;
-    assert_false(put_one(&c, 2000)); /* nothing is evicted for an item that can never fit */
+    assert_false(put_one(&c, 2000)); /* no item is evicted for an item that can never fit */
     c.size = 50;
     assert_int_equal(b.n_dropped, 0);
     close_shelf(&b);

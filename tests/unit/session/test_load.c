@@ -1,4 +1,4 @@
-/* The weights that are in memory after loading a model, and loads that are cancelled. */
+/* Tests which weights are in memory after a model has been loaded, and loads that are cancelled. */
 #include "tests/support/test.h"
 
 #include "kernels/kernels.h"
@@ -10,8 +10,8 @@
 
 static struct rt_error err;
 
-/* Sets *n to the number of variables with a value, and *n_unread to the number of those whose value
- * has not been read from the file. */
+/* Sets *n to the number of variables with a value, and *n_unread to the number of those variables
+ * whose value has not been read from the file. */
 static void count(struct rt_session *s, int *n, int *n_unread)
 {
     *n = *n_unread = 0;
@@ -66,12 +66,12 @@ static void a_server_that_runs_any_node_reads_all(void **state)
 /* ---- cancelled loads ---- */
 
 static _Atomic bool cancelled;
-/* n_asked counts calls of can_never; call number cancel_at (from 1) cancels */
+/* n_asked counts the calls of can_never; call number cancel_at, counted from 1, cancels the load */
 static int n_asked, cancel_at;
 static int n_warnings;
 
-/* The `can` of kernels that never apply. It is called whenever a kernel of the op is chosen or
- * benchmarked. */
+/* The `can` of kernels that never apply. It is called each time that a kernel for the op is chosen
+ * or timed. */
 static int can_never(const struct rt_prep *p)
 {
     (void)p;
@@ -94,8 +94,8 @@ static void warm_up_failed(void *arg, const char *signature, const struct rt_err
     n_warnings++;
 }
 
-/* Loads a model, and cancels the load in call number `at` of can_never; 0: before the load; -1:
- * never. */
+/* Loads a model, and cancels the load in call number `at` of can_never. If `at` is 0, the load is
+ * cancelled before it begins; if -1, never. */
 static enum rt_status load_until(int at, struct rt_registry *all, struct rt_model **m)
 {
     const struct rt_model_options options = {
@@ -136,7 +136,8 @@ static void a_load_may_be_cancelled_at_any_node(void **state)
         assert_int_equal(load_until(at, all, &m), RT_CANCELLED);
         assert_null(m);
         assert_int_equal(n_warnings, 0);
-        assert_in_range(n_asked, at, at + 3); /* no kernel is chosen for the remaining nodes */
+        /* No kernel is chosen for the remaining nodes any more. */
+        assert_in_range(n_asked, at, at + 3);
     }
     rt_registry_free(all);
 }

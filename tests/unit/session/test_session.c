@@ -1,4 +1,4 @@
-/* Sessions (runtime/session/session.h): feeds and fetches, variables, functions, devices. */
+/* Tests sessions (runtime/session/session.h): feeds and fetches, variables, functions, devices. */
 #include "tests/support/test.h"
 
 #include <pthread.h>
@@ -393,7 +393,7 @@ static void work_on_another_device_gets_copies_and_no_other_touch(void **state)
     node(x, "sum", "AddV2@/device:TEST:0", "p p", "T=float");
     node(x, "product", "Mul@/job:a/device:TEST:0", "sum sum", "T=float");
     node(x, "host", "Neg@/device:TEST:0", "product", "T=float"); /* the test device has no Neg */
-    node(x, "y", "AddV2@/device:GPU:3", "host sum", "T=float");  /* there is no GPU:3 */
+    node(x, "y", "AddV2@/device:GPU:3", "host sum", "T=float");  /* no device GPU:3 exists */
     open_session(x);
     for (int i = 0; i < 3; i++) {
         in = vector(4, (float[]){1, 2, 3, 4});

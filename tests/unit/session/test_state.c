@@ -1,6 +1,7 @@
 /*
- * State that one call writes and another call reads: an output is the value that was written last,
- * whatever a plan knew of the state when it was made, and whatever a specialisation holds.
+ * State that one call writes and another call reads: an output must be the value that was written
+ * last, no matter what was known of the state when the plan was made, or what a specialisation
+ * holds.
  *
  * Every reader of a kind of state runs against every writer of that kind, in each mode of
  * tests/support/state_graph.h. Their runs alternate, and the expected outputs are computed in this
@@ -8,12 +9,12 @@
  */
 #include "tests/support/state_graph.h"
 
-/* Returns a number derived from the state's number and from the feed p. */
+/* Returns a number that is derived from the state's number and from the feed p. */
 typedef double (*change_fn)(double state, double p);
 
 struct writer {
-    const char *kind, *target; /* a node to run, or a tensor to fetch */
-    change_fn after;           /* returns the state after the run */
+    const char *kind, *target; /* name of a node to run, or of a tensor to fetch */
+    change_fn after;           /* returns the state's number after the run */
 };
 struct reader {
     const char *kind, *fetch;
@@ -73,7 +74,7 @@ static const struct writer writers[] = {
     {"ref", "r_add", add},
     {"ref", "r_subtract", subtract},
     {"ref", "r_set", set},
-    {"ref", "r_by_switch", add}, /* the reference is known only during the run */
+    {"ref", "r_by_switch", add}, /* the reference to the variable is known only during the run */
     {"ref", "r_by_merge", add},
     {"matrix", "w_add", add},
     {"matrix", "w_set", set},
@@ -140,7 +141,7 @@ static const struct reader readers[] = {
     {"table size", "t_keys:0", same},
 };
 
-/* Tensors whose fetch adds p to a state and then reads it. */
+/* These tensors, when fetched, add p to a state and then read it. */
 static const char *const both[] = {
     "r_add_read:0",     "r_by_switch_read:0", "v_add_read:0",     "v_in_function:0",
     "v_in_branch:0",    "v_by_switch_read:0", "v_in_loop_read:0", "v_by_case_read:0",
@@ -149,8 +150,9 @@ static const char *const both[] = {
 
 enum { N_WRITERS = sizeof writers / sizeof *writers, N_READERS = sizeof readers / sizeof *readers };
 
-/* Interleaves a reader and a writer. Each character of `turns` is a run: r reads, w writes. The
- * feed changes from run to run, and there are more reads than are needed for compilation. */
+/* Interleaves a reader and a writer. Each character of `turns` stands for a run: r for a read, w
+ * for a write. The feed changes from run to run, and there are more reads than are needed for
+ * compilation. */
 static void interleave(enum state_mode mode, const struct reader *r, const struct writer *w,
                        const char *turns)
 {

@@ -1,4 +1,4 @@
-/* State that some calls read while another one writes it (tests/support/state_graph.h). */
+/* Tests state that some calls read while another call writes it (tests/support/state_graph.h). */
 #include "tests/support/state_graph.h"
 
 #include <pthread.h>
@@ -9,11 +9,12 @@ enum { N_THREADS = 3, N_RUNS = 300 };
 struct crowd {
     struct rt_callable *read, *write;
     const char *name;
-    atomic_int n_written; /* number of writes whose run has ended */
+    atomic_int n_written; /* number of writes whose runs have ended */
 };
 
-/* Reads a state again and again. Each value must lie between what had been written when the call
- * began and all that is ever written, and must not be less than what this thread read before. */
+/* Reads a state again and again. Each value must be at least the value that had been written when
+ * the call began, at most the last value that is ever written, and at least the value that this
+ * thread read before. */
 static void *read_all(void *arg)
 {
     struct crowd *c = arg;

@@ -1,5 +1,5 @@
 /*
- * The memory that runs leave in variables and tables counts as the session's state
+ * Tests that the memory that runs leave in variables and tables counts as the session's state
  * (runtime/session/state.h): once, including the bytes of strings, and until it is replaced,
  * removed or destroyed. A write that would exceed the limit is refused and leaves the state
  * unchanged.
@@ -113,8 +113,8 @@ static size_t held(struct rt_session *s)
     return stats.state_bytes;
 }
 
-/* Runs the node `what` or, unless out is NULL, fetches the integer `what` into *out. The feeds are
- * n, a string of `bytes` bytes, and a vector of n zeros. */
+/* Runs the node `what` if out is NULL; otherwise fetches the integer `what` into *out. The feeds
+ * are n, a string of `bytes` bytes, and a vector of n zeros. */
 static enum rt_status run(struct rt_session *s, const char *what, int32_t n, size_t bytes,
                           int64_t *out, struct rt_error *err)
 {
@@ -190,7 +190,7 @@ static void a_variable_counts_once_and_not_as_a_run(void **state)
     assert_true(atomic_load(&budget.used) < 8 * MB);
     for (int i = 0; i < 5; i++) /* each run still has its own limit */
         runs(s, "big_size", 22000000, 0);
-    runs(s, "w_from_v", 1, 0); /* the variable w shares the buffer of v */
+    runs(s, "w_from_v", 1, 0); /* the variables w and v share a buffer */
     holds(s, 60000000);
     runs(s, "v_gone", 1, 0);
     holds(s, 60000000);
@@ -223,8 +223,8 @@ static void what_exceeds_the_limit_is_refused_and_changes_nothing(void **state)
     rt_session_free(s);
 }
 
-/* The state copies what would hold other memory: a request's memory, or the complete tensor of a
- * slice. */
+/* The state copies a value that would otherwise keep other memory in use: a request's memory, or
+ * the complete tensor of which the value is a slice. */
 static void what_would_hold_other_memory_is_copied(void **state)
 {
     struct rt_session *s = session(NULL, true);
@@ -258,7 +258,7 @@ static void strings_count_and_shared_ones_once(void **state)
     holds(s, MB + 3000 * sizeof(struct rt_str));
     refused(s, "sv_set", 10, 101 * MB);
     assert_int_equal(number(s, "sv_size:0"), 3000);
-    for (int i = 0; i < 50; i++) /* one element gets a new string in each run */
+    for (int i = 0; i < 50; i++) /* in each run, one element gets a new string */
         runs(s, "sv_update", 1, 4 * MB);
     holds(s, 5 * MB + 3000 * sizeof(struct rt_str));
     runs(s, "sv_set", 10, 99 * MB);
@@ -276,7 +276,7 @@ static void tables_count_what_they_hold(void **state)
     (void)state;
     while (n < 200 && run(s, "t_put", n, MB, NULL, &err) == RT_OK)
         n++;
-    assert_int_equal(n, 99); /* the table's arrays take the remaining memory */
+    assert_int_equal(n, 99); /* the table's arrays use all memory that is left */
     refused(s, "t_put", 1000, MB);
     assert_int_equal(number(s, "t_size:0"), n);
     for (int i = 0; i < 300; i++) /* replaces values of the table */
@@ -292,8 +292,8 @@ static void tables_count_what_they_hold(void **state)
     const int64_t inserted = number(s, "u_size:0");
     assert_true(inserted > 1000000 && inserted < 20000000);
     assert_true(held(s) <= STATE_LIMIT);
-    /* A refused import leaves the pairs that were in the table, and an import that fits into their
-     * place needs no further memory. */
+    /* A refused import leaves the pairs in the table unchanged. An import whose pairs fit into the
+     * place of the old ones needs no further memory. */
     refused(s, "u_import", 20000000, 0);
     assert_int_equal(number(s, "u_size:0"), inserted);
     runs(s, "u_import", (int)inserted, 0);
@@ -340,7 +340,8 @@ static void weights_that_are_replaced_raise_the_limit(void **state)
     assert_non_null(b);
     b->kind = RT_BUF_LAZY;
     const struct rt_tensor weights = {.dtype = RT_F32, .rank = 1, .dim = {1250}, .buf = b};
-    rt_buffer_ref(b); /* a second reference, as in a plan that keeps the weights in memory */
+    /* A second reference to the buffer, as in a plan that holds the weights in memory. */
+    rt_buffer_ref(b);
     rt_state_replaced(&s, &weights);
     assert_int_equal(rt_pool_hold(s.pool, 5000, 0, "a test", &err), RT_RESOURCE_EXHAUSTED);
     rt_buffer_unref(b);

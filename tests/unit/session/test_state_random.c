@@ -44,7 +44,7 @@ static void generators(struct rt_bytes *g)
             "T=int32 Tout=int32 seed=7 seed2=3");
     gd_node(g, "g_int", "Cast", "g_ints", "SrcT=int32 DstT=float");
     gd_node(g, "g_fed", "RandomUniform", "p_int",
-            uniform); /* draws as many numbers as the feed states */
+            uniform); /* draws as many random numbers as the feed states */
     gd_node(g, "g_function", "StatefulPartitionedCall", "p", "Tin=[float] Tout=[float] f=@draw");
     gd_node(g, "g_branch", "If", "always p",
             "Tcond=bool Tin=[float] Tout=[float] then_branch=@draw else_branch=@draw");
@@ -71,7 +71,7 @@ enum { N_DRAWS = 24 };
 struct drawing {
     struct rt_callable *once, *twice;
     const char *name;
-    double sum[N_DRAWS]; /* sums that the calls of one thread return */
+    double sum[N_DRAWS]; /* the sums that the calls of one thread return */
 };
 
 static void prepare_draws(struct drawing *d, struct rt_session *s, int k)
@@ -84,8 +84,8 @@ static void prepare_draws(struct drawing *d, struct rt_session *s, int k)
     d->twice = state_prepare(s, name);
 }
 
-/* Computes the sums that one callable gets, run by run, node by node. All calls together must get
- * the same sums, however they share the generator. */
+/* Computes the sums that one callable gets in successive runs, node by node. All calls together
+ * must get the same sums, however they share the generator. */
 static void expected_draws(int k, double *sum)
 {
     struct rt_session *s = state_open(STATE_NODE_BY_NODE);

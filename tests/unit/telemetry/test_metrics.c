@@ -10,10 +10,10 @@ enum { N_IO_LOOPS = 3, N_WORKERS = 2 };
 
 struct world {
     struct srv_server server;
-    struct srv_io_loop io_loop[N_IO_LOOPS]; /* two I/O loops of REST and one of gRPC */
+    struct srv_io_loop io_loop[N_IO_LOOPS]; /* REST has two I/O loops, and gRPC has one */
     struct rt_model_signature signatures[2];
     struct rt_registry *ops;
-    struct rt_model loaded; /* a model whose session has an empty graph */
+    struct rt_model loaded; /* a model whose session is opened on an empty graph */
     struct srv_version version;
     struct srv_version *versions[1];
     struct srv_map_model model;
@@ -104,8 +104,8 @@ static void latencies_fall_into_servings_buckets_and_add_up(void **state)
 {
     (void)state;
     struct world *w = begin();
-    count(w, 0, 0, RT_OK, 9999);  /* 9999 ns belong to the bucket up to 10 us */
-    count(w, 0, 0, RT_OK, 10000); /* the upper bound belongs to the next bucket, up to 18 us */
+    count(w, 0, 0, RT_OK, 9999);  /* 9999 ns are counted in the bucket up to 10 us */
+    count(w, 0, 0, RT_OK, 10000); /* 10 us are counted in the next bucket, up to 18 us */
     count(w, 0, 0, RT_OK, 3600000000000);
 #define LATENCY ":tensorflow:serving:request_latency"
 #define LABELS  "model_name=\"m\",API=\"predict\",entrypoint=\"REST\""
@@ -180,7 +180,7 @@ static void batches_loads_and_events_are_counted(void **state)
     struct srv_job b = {.version = &w->version, .started_ns = 5000, .n_rows = 1};
     struct srv_job a = {.next = &b, .version = &w->version, .started_ns = 5000, .n_rows = 2};
     srv_metrics_batch(w->server.metrics, 1, &a, 2, 3, 4, 1500000);
-    /* The batch ran inline on the third I/O loop. */
+    /* The batch ran inline on the third I/O loop, which is gRPC's. */
     srv_metrics_batch(w->server.metrics, -1 - 2, &b, 1, 1, 1, 40000);
     srv_metrics_load(w->server.metrics, "m", "/models/m/7", true, 1000000);
     srv_metrics_load(w->server.metrics, "other", "/models/other/1", false, 1000000);
@@ -215,7 +215,7 @@ static void runs_are_counted_by_tensorflows_names(void **state)
     expect(w, BATCHING "wrapped_run_count{} 2\n");
     expect(w, BATCHING "queuing_latency_bucket{thread_pool_name=\"\",le=\"100\"} 0\n");
     expect(w, BATCHING "queuing_latency_sum{thread_pool_name=\"\"} 15000\n");
-    /* An upper bound belongs to the next bucket. */
+    /* A duration equal to a bucket's upper bound is counted in the next bucket. */
     expect(w, BATCHING "input_batch_size_bucket{le=\"2\"} 2\n");
     expect(w, BATCHING "input_batch_size_count{} 3\n");
     expect(w, BATCHING "processed_batch_size_sum{} 9\n");

@@ -1,4 +1,4 @@
-/* Request logs without a server: which requests are sampled, and the contents of the files. */
+/* Tests request logs without a server: which requests are sampled, and what the files contain. */
 #include "tests/support/test.h"
 
 #include "runtime/base/tfrecord.h"

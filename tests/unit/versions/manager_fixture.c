@@ -120,7 +120,7 @@ static struct fake_io_loop {
     struct rt_mutex mu;
     struct srv_message *mailbox; /* guarded by mu */
     bool stop;                   /* guarded by mu */
-    atomic_bool holds;           /* while true, retirements of versions are not confirmed */
+    atomic_bool holds;           /* while true, no retirement of a version is confirmed */
 } io_loops[2];
 
 void srv_retirement_receive(struct srv_io_loop *io_loop, struct srv_message *message)

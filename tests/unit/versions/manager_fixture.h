@@ -23,20 +23,22 @@
 
 extern struct manager_fixture {
     struct srv_server server;
-    struct srv_manager *manager; /* NULL: mf_tear_down has no manager to stop */
-    struct rt_error err;         /* the error of MF_START; tests may use it for their own calls */
+    /* NULL: there is no manager that mf_tear_down would have to stop. */
+    struct srv_manager *manager;
+    struct rt_error err; /* the error of MF_START; tests may use it for their own calls */
 
-    atomic_int n_loads;           /* number of loads that have begun */
-    atomic_int n_held;            /* number of loads that found load_held set */
-    atomic_int n_cancelled_loads; /* loads under load_held that noticed that they were cancelled */
-    atomic_int n_loaded, n_freed; /* numbers of models loaded and freed */
+    atomic_int n_loads; /* number of loads that have begun */
+    atomic_int n_held;  /* number of loads that began while load_held was true */
+    /* Number of loads that noticed, while load_held was true, that they were cancelled. */
+    atomic_int n_cancelled_loads;
+    atomic_int n_loaded, n_freed; /* numbers of models that were loaded and that were freed */
     atomic_int n_attached, n_detached;
     atomic_int n_events;   /* number of calls of count_event */
-    atomic_bool load_held; /* while true, loads wait, unless they are cancelled */
+    atomic_bool load_held; /* while true, loads wait until they are cancelled */
     atomic_bool load_deaf; /* while true, loads ignore that they are cancelled */
 } fixture;
 
-/* Limit for waits that end much earlier unless the test fails. */
+/* Time limit for waits, which is reached only if the test fails. */
 enum { MF_SAFETY_LIMIT_MS = 60000 };
 
 /* cmocka calls these for each test. The tear-down also checks that everything that was loaded was
@@ -44,8 +46,8 @@ enum { MF_SAFETY_LIMIT_MS = 60000 };
 int mf_set_up(void **state);
 int mf_tear_down(void **state);
 
-/* Starts the threads of the I/O loops, and the manager with the given command line flags. A first
- * flag "--" makes them flags of tensorflow_model_server instead of slipway. */
+/* Starts the threads of the I/O loops, and the manager with the given command line flags. If the
+ * first flag is "--", the others are those of tensorflow_model_server instead of slipway's. */
 enum rt_status mf_start_with(const char *const *flags, int n);
 #define MF_START(...)                                                                              \
     mf_start_with((const char *const[]){__VA_ARGS__},                                              \
@@ -69,8 +71,8 @@ void mf_write_config(const char *const *names, int n);
 
 /* Returns the state of a version, and writes its message to `text` unless that is NULL. */
 enum srv_state mf_state_of(const char *model, int64_t version, char *text, size_t capacity);
-/* Wait until the version is in state `want`, or the count is above 0. Return false at the safety
- * limit. */
+/* Wait until the version is in state `want`, or until the count is above 0. Return false if the
+ * safety limit on the time is reached. */
 bool mf_comes_to(const char *model, int64_t version, enum srv_state want);
 bool mf_comes_above_0(atomic_int *n);
 

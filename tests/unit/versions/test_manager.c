@@ -1,4 +1,4 @@
-/* The life cycle of versions: loaded, served, replaced, retried, freed, and reported. */
+/* Tests the life cycle of versions: loaded, served, replaced, retried, freed, and reported. */
 #include "tests/unit/versions/manager_fixture.h"
 
 #include <unistd.h>
@@ -39,8 +39,8 @@ static void resource_preserving_holds_one_version_at_a_time(void **state)
     assert_true(mf_comes_to("m", 2, SRV_AVAILABLE));
 }
 
-/* Each version is estimated to take a little more than 8 MiB, so the limit permits one version but
- * not two. */
+/* Each version is estimated to take a little more than 8 MiB, so the memory limit permits one
+ * version but not two. */
 static void models_share_a_limit_of_memory(void **state)
 {
     (void)state;
@@ -65,7 +65,7 @@ static void models_share_a_limit_of_memory(void **state)
     assert_true(mf_comes_to(other, 1, SRV_END));
     mf_state_of(other, 1, text, sizeof text);
     assert_non_null(strstr(text, "Insufficient resources to load servable {name: "));
-    /* A version that is unloaded returns its memory to the limit. */
+    /* A version that is unloaded makes its memory available to other versions again. */
     folder_delete(a_serves ? "a/1" : "b/1");
     assert_true(mf_comes_to(one, 1, SRV_END));
     mf_add_version(a_serves ? "b/2" : "a/2", "ok");
@@ -79,7 +79,7 @@ static void a_version_that_is_overtaken_says_so(void **state)
     assert_ok(MF_START("--model_name=m", mf_flag("model_base_path", "m"), "--num_load_threads=1"),
               &fixture.err);
     assert_true(mf_comes_to("m", 1, SRV_AVAILABLE));
-    folder_write("m/2/part", "x"); /* version 2 is not complete */
+    folder_write("m/2/part", "x"); /* version 2 is not complete, so it is not loaded */
     assert_true(mf_comes_to("m", 2, SRV_START));
     mf_add_version("m/3", "ok");
     assert_true(mf_comes_to("m", 2, SRV_END));

@@ -1,4 +1,5 @@
-/* Loads that are cancelled because their version is no longer wanted or the manager stops. */
+/* Tests loads that are cancelled because their version is no longer wanted or because the manager
+ * stops. */
 #include "tests/unit/versions/manager_fixture.h"
 
 #include "tests/support/folder.h"
@@ -21,9 +22,9 @@ static void a_load_ends_when_its_version_is_not_wanted_any_more(void **state)
     assert_true(mf_comes_to("m", 1, SRV_AVAILABLE));
 }
 
-/* Asserts that "m", whose cancelled load has not ended, is loaded once more after it ends. The
- * manager handles models in the order of their names, so it has seen "m" again when "z" is
- * loading. */
+/* Asserts that "m", whose cancelled load has not ended yet, is loaded once more when the load has
+ * ended. The manager handles models in the order of their names, so it has seen "m" again when "z"
+ * is loading. */
 static void expect_one_more_load_of_m(int n_others)
 {
     assert_true(mf_comes_to("z", 1, SRV_LOADING));
@@ -49,7 +50,7 @@ static void a_version_that_comes_back_while_its_load_is_cancelled_is_loaded_agai
     expect_one_more_load_of_m(1);
 }
 
-/* The only load thread loads one version, and two others wait for it. */
+/* The only load thread loads one version while two others wait for the thread. */
 static void the_end_of_the_manager_waits_for_no_load(void **state)
 {
     (void)state;

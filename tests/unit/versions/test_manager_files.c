@@ -1,4 +1,5 @@
-/* Versions whose files appear, change and disappear while the manager watches their folder. */
+/* Tests versions whose files appear, change and disappear while the manager watches their
+ * folder. */
 #include "tests/unit/versions/manager_fixture.h"
 
 #include <unistd.h>

@@ -1,4 +1,4 @@
-/* Reload requests, and config files that are read again after a change. */
+/* Tests reload requests, and config files that are read again after a change. */
 #include "tests/unit/versions/manager_fixture.h"
 
 #include <stdio.h>
@@ -104,7 +104,7 @@ static void a_reload_that_waits_ends_with_the_manager(void **state)
     fixture.manager = NULL;
 }
 
-/* Writes a config file with n models for each prefix. Their base path does not exist. */
+/* Writes a config file with n models for each prefix. Their base paths do not exist. */
 static void write_many(const char *const *prefixes, int n_prefixes, int n)
 {
     char *text = NULL;
@@ -122,7 +122,7 @@ static void write_many(const char *const *prefixes, int n_prefixes, int n)
     free(text);
 }
 
-/* Waits until `want` models are listed, and asserts that their names ascend. */
+/* Waits until `want` models are listed, and asserts that they are sorted by name. */
 static void expect_listed(int want)
 {
     const int64_t end = rt_now_ns() + MF_SAFETY_LIMIT_MS * INT64_C(1000000);
@@ -142,8 +142,8 @@ static void expect_listed(int want)
 }
 
 /* Merging a new list of models, whose names come before, between and after the present ones, takes
- * time proportional to the length of both lists. With one insertion per model it took 10^9
- * comparisons under the manager's lock, or 4.3 s, and the removal moved 10^9 pointers. */
+ * time proportional to the length of both lists. When each model was inserted separately, it took
+ * 10^9 comparisons (4.3 s) under the manager's lock, and the removal moved 10^9 pointers. */
 static void many_models_come_and_go_at_once(void **state)
 {
     (void)state;

@@ -77,7 +77,8 @@ static void resource_preserving_unloads_before_it_loads(void **state)
            SRV_MOVE_NONE, -1);
     expect(DECIDE_BY(true, V(1, SRV_END, false, false), V(2, SRV_START, true, true)), SRV_MOVE_LOAD,
            1);
-    /* A version that is incomplete or has failed does not cause another to be unloaded. */
+    /* A version that is incomplete or that failed to load does not cause another version to be
+     * unloaded. */
     expect(DECIDE_BY(true, V(1, SRV_AVAILABLE, false, false), V(2, SRV_START, true, false)),
            SRV_MOVE_NONE, -1);
     expect(DECIDE_BY(true, V(1, SRV_AVAILABLE, false, false), V(2, SRV_END, true, false)),
@@ -102,8 +103,8 @@ static void only_legal_moves_are_made(void **state)
     assert_true(srv_state_may_become(SRV_END, SRV_START));
 }
 
-/* Follows the policy's decisions from every combination of states. They must reach an end, and a
- * model that had an available version must keep one as long as any version is wanted. */
+/* Follows the policy's decisions from every combination of states. The decisions must reach an end,
+ * and a model that had an available version must keep one as long as any version is wanted. */
 static void every_start_comes_to_rest_without_a_gap(void **state)
 {
     (void)state;

@@ -156,7 +156,8 @@ static void a_fingerprint_sees_behind_links(void **state)
     assert_false(srv_fingerprint_eq(&a, &b));
 }
 
-/* Takes the fingerprint of m/1 and returns how many files and directories it lists. */
+/* Takes the fingerprint of the version m/1 and returns the number of files and directories in
+ * it. */
 static int64_t listed(struct srv_fingerprint *f)
 {
     assert_ok(srv_source_fingerprint(folder_path("m/1"), f, &err), &err);
@@ -206,7 +207,7 @@ static void kubernetes_links_are_seen_through(void **state)
     folder_rename("m/1/..new", "m/1/..data");
     listed(&b);
     assert_false(srv_fingerprint_eq(&a, &b));
-    /* The version's directory is itself reached through links. */
+    /* Tests a version directory that is itself reached through links. */
     folder_write("v/..2024/1/saved_model.pb", "x");
     assert_int_equal(symlink("..2024", folder_path("v/..data")), 0);
     assert_int_equal(symlink("..data/1", folder_path("v/1")), 0);
