@@ -61,7 +61,7 @@ class Tally:
 
 
 def timed(function, *args, **kw):
-    """Returns (the result of `function`, the seconds that the call took)."""
+    """Calls `function` and returns (its result, the seconds that the call took)."""
     start = time.monotonic()
     answer = function(*args, **kw)
     return answer, time.monotonic() - start
@@ -140,8 +140,8 @@ def unit(tally, preset, env=None):
 
 
 def script_counts(status, output):
-    """Returns the counts of a script's last line "N passed, M failed". A script that counts no test counts as
-    failed."""
+    """Returns the counts of a script's last line "N passed, M failed". If the script counted no test, or ended with an
+    error but counted no failure, one test is counted as failed."""
     last = re.findall(r"^(\d+) passed, (\d+) failed$", output, flags=re.M)
     passed, failed = (int(n) for n in last[-1]) if last else (0, 0)
     if not failed and (status or not passed):

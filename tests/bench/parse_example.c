@@ -21,7 +21,7 @@ static void give_up(const char *what, const struct rt_error *err)
     exit(1);
 }
 
-/* Returns the CPU time of the process, since other programs may use the machine. */
+/* Returns the CPU time of the process, which other programs on the machine do not increase. */
 static double cpu_s(void)
 {
     struct timespec t;

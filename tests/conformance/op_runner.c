@@ -45,7 +45,7 @@ enum { MOST = 256 };
 struct settings {
     struct rt_tuning tuning;
     size_t memory_bytes; /* memory_bytes 0 means no limit */
-    int64_t deadline_ns; /* counted from the start of a run; 0: no deadline */
+    int64_t deadline_ns; /* time limit, counted from the start of a run; 0: no deadline */
     bool measures_memory;
 };
 

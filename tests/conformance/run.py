@@ -233,7 +233,7 @@ UNIMPLEMENTED = 12
 
 
 def compare_arrays(theirs, ours, ulps=0, rtol=0, atol=0, signs=True):
-    """Returns a description of the difference, or None if the arrays agree."""
+    """Returns a description of how the arrays differ, or None if they agree."""
     if theirs.dtype != ours.dtype:
         return f"type {ours.dtype}, not {theirs.dtype}"
     if theirs.shape != ours.shape:

@@ -18,7 +18,7 @@ from support import MODELS, ROOT, SLOW, Case, Server, binary, free_ports
 DOCUMENTS = ["README.md", "CONTRIBUTING.md", "MIGRATION.md", "CHANGELOG.md", "clients/README.md",
              *sorted("docs/" + name for name in os.listdir(os.path.join(ROOT, "docs")) if name.endswith(".md"))]
 
-# Lines that are not run, with the reason. Each line must occur in a document.
+# Lines of the documents that are not run, with the reason. Each line must occur in a document.
 LEFT_OUT = (
     ("sudo apt-get *", "changes the machine, as root"),
     ("./run *", "builds, installs or measures for minutes; its verb is looked up instead"),

@@ -15,15 +15,15 @@ import http2
 from support import MODELS, SLOW, Case, Server, wait_for
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
-ROWS = 8000  # number of images per request, so that a request takes some time
+ROWS = 8000  # number of images per request, so large that a request takes some time
 WAIT = 60 * SLOW
 # A request that was sent a shorter time ago may not have reached the server yet. The time is at
 # least JUST_SENT_S, and at least some round trips of small requests, because threads of a client
 # send late on a busy machine.
 JUST_SENT_S = 0.4 * SLOW
 JUST_SENT_TRIPS = 3
-# The number of requests that must have reached the server before it is told to stop, so that their
-# outcomes are meaningful on a machine of any speed.
+# The number of requests that must have reached the server before it is told to stop, so that the
+# test is meaningful on a machine of any speed.
 ENOUGH = 20
 
 
@@ -176,7 +176,8 @@ def half_plus_two(n):
 
 class Frozen(Case):
     """The server gets no CPU time while requests arrive and it is told to stop. All requests that
-    are in its sockets at that time count as sent before, however late it reads them."""
+    are in its sockets at that time are regarded as sent before, no matter how late the server
+    reads them."""
 
     def setUp(self):
         super().setUp()

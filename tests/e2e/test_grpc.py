@@ -1,4 +1,4 @@
-"""The gRPC API of the server, called through Python's own gRPC package."""
+"""Tests the gRPC API of the server with Python's own gRPC package."""
 import json
 import os
 import shutil

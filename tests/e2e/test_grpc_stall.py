@@ -1,6 +1,6 @@
-"""gRPC clients that stall, because they do not read their responses or send half a request, are cut
-off by the same limit as in REST, and their memory is released. Slow clients that make progress
-are served."""
+"""Tests that gRPC clients that stall, because they do not read their responses or send half a
+request, are cut off by the same limit as in REST, and their memory is released. Slow clients
+that make progress must be served."""
 import contextlib
 import os
 import random

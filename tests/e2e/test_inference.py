@@ -1,4 +1,4 @@
-"""Classify, Regress, MultiInference and SessionRun over gRPC, and their REST forms must return each result of
+"""Tests that Classify, Regress, MultiInference and SessionRun over gRPC, and their REST forms, return each result of
 TensorFlow Serving's reference."""
 import base64
 import concurrent.futures
@@ -634,7 +634,7 @@ class SessionRun(InferenceCase):
         self.assertEqual(answer.model_spec.version.value, 2)
         self.assertEqual(answer.model_spec.signature_name, "")
         self.assertFalse(answer.HasField("metadata"))
-        # Feeds and fetches may be in the middle of the graph.
+        # SessionRun may feed and fetch tensors in the middle of the graph.
         answer = self.ask([("Mul", [10]), ("b/read", [1])], ["y:0"])
         self.assertEqual(self.found(answer), [("y:0", [11])])
 

@@ -50,7 +50,7 @@ def save(folder):
 # Shapes for which the last operation takes about a second of CPU time, on tensors of a few hundred megabytes.
 LONG = {"square": [4000, 4000], "power": [9000, 9000], "lgamma": [8000, 8000],
         "noise": [8000, 8000]}
-LONGER = [14000, 14000]  # a shape for which `square` takes a minute
+LONGER = [14000, 14000]  # a shape for which the signature `square` runs for a minute
 
 
 def save_answers(folder):
@@ -233,7 +233,7 @@ class Limits(Case):
             if SLOW == 1:  # A sanitizer has a heap of its own, so memory is checked only without one.
                 wait_for(lambda: rss_mb() < before + 100, lambda: f"{before} MB, not {rss_mb()}")
 
-    # Writing each of these responses took some ten seconds or more, whatever its deadline was.
+    # Writing each of these responses once took some ten seconds or more, even if its deadline was shorter.
     LONG_ANSWERS = {"escapes": ("\x01" * 1000000, [1000]), "lists": ("", [10, 100000000, 0])}
 
     def answer_of(self, server, x, n):

@@ -228,7 +228,7 @@ def write_saving(folder, prefix):
 
 
 class RestoredAgain(Case):
-    """A checkpoint entry that is restored several times counts as often as it is in memory."""
+    """A checkpoint entry that is restored several times counts as many times as it is in memory."""
 
     def serve(self, how):
         write_saving(self.path("saves", "1"), self.path("w"))

@@ -164,7 +164,7 @@ class Warmup(Case):
             self.assertRegex(server.states("half")[2][1],
                              r'golden record 1 of .*: output "y"\[1\] is 3, recorded was 3.00999999')
             self.assertEqual(server.predict("half", [1.0]), [2.5])
-            # A version can set its own tolerance.
+            # A version can set its own tolerance for the comparison with its goldens.
             tolerance = self.path("half", "2", "assets.extra", "slipway_golden_tolerance")
             with open(tolerance, "w", encoding="utf-8") as file:
                 file.write("0.1\n")

@@ -9,8 +9,8 @@
 #include <stdint.h>
 
 enum fault_kind {
-    FAULT_MEMORY, /* malloc and related functions fail with ENOMEM */
-    FAULT_OPEN,   /* open fails with EMFILE */
+    FAULT_MEMORY, /* calls of malloc and related functions fail with ENOMEM */
+    FAULT_OPEN,   /* calls of open fail with EMFILE */
     FAULT_READ,   /* read of a file fails with EIO */
     FAULT_SHORT,  /* read returns half of the requested bytes */
     FAULT_STAT,   /* stat fails with EIO */

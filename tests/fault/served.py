@@ -35,7 +35,7 @@ VERSION_BYTES = 19 << 19
 # Memory limit of all runs together, small for the same reason as the limit for versions; idle plans may hold half of
 # it.
 RUNS_BYTES = 64 << 20
-CORE_THREADS = 2  # number of timer threads that gRPC core may start
+CORE_THREADS = 2  # number of timer threads that gRPC core may start on its own
 # The only codes that a server may return for lack of memory, descriptors or disk space.
 REFUSALS = ("RESOURCE_EXHAUSTED", "UNAVAILABLE")
 LOAD_CODES = REFUSALS + ("ABORTED",)  # codes with which a load may fail before it is tried again
@@ -651,8 +651,8 @@ class Served:
         return re.findall(r"Loading servable: .* failed: ([A-Z_]+): (.*)", text)
 
     def resources(self):
-        """Returns the targets of the server's descriptors, except for the request log, which has
-        one file or none, and the number of its threads."""
+        """Returns the targets of the server's descriptors and the number of its threads. The request log is left out,
+        because it has one open file or none."""
         folder = f"/proc/{self.server.process.pid}/"
         files = []
         for name in os.listdir(folder + "fd"):

@@ -36,7 +36,7 @@ void fuzz_one(const uint8_t *data, size_t size)
         srv_json_signature(&doc, arena, &name, &err) == RT_OK &&
         srv_json_decode_predict(&doc, &sig, name, 1 << 26, feeds, &form, &err) == RT_OK &&
         srv_json_encode_predict(&out, &sig, feeds, form, NULL, &err) == RT_OK) {
-        /* The encoder's output must be readable. */
+        /* The JSON decoder must accept the encoder's output. */
         struct srv_json_doc again;
         if (srv_json_check(&again, rt_span_of(out.p, out.n), &err) != RT_OK)
             abort();

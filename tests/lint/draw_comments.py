@@ -26,7 +26,7 @@ RULER = re.compile(r"[-=*#~_/ ]{3,}[^\n]*[-=*#~_/]{3,}")
 DIRECTIVE = re.compile(r"(?:clang-format |shellcheck |pylint: |noqa\b|type: )")
 # Matches a string, a character constant, or a comment of C.
 C_TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|//(?:\\\n|[^\n])*|/\*.*?\*/', re.S)
-# Matches a bracket argument, a string, a bracket comment, or a line comment of CMake.
+# Matches CMake's bracket arguments, strings, bracket comments and line comments.
 CMAKE_TOKEN = re.compile(r'#?\[(=*)\[.*?\]\1\]|"(?:\\.|[^"\\])*"|#[^\n]*', re.S)
 # Matches a here-document, an escaped character, a string, or a comment of the shell. A # inside a word does not begin a
 # comment.
@@ -135,7 +135,7 @@ def sources_of(commit):
     names = [name for name in names if name and reader_of(name)]
     blobs = git("cat-file", "--batch", text="".join(f"{commit}:{name}\n" for name in names).encode())
     at = 0
-    for name in names:  # git prints each file as "HASH blob SIZE\n", its bytes, and "\n".
+    for name in names:  # git prints each file as the line "HASH blob SIZE", the file's bytes, and a line feed.
         end = blobs.index(b"\n", at)
         size = int(blobs[at:end].split()[2])
         yield name, blobs[end + 1:end + 1 + size].decode()
@@ -143,7 +143,7 @@ def sources_of(commit):
 
 
 def draw(commit, n):
-    """Returns (the hash of `commit`, the number of its comments, `n` of them at random)."""
+    """Returns (the hash of `commit`, the number of comments in it, `n` of these comments at random)."""
     full = git("rev-parse", "--verify", f"{commit}^{{commit}}").decode().strip()
     comments = [comment for path, text in sources_of(full) for comment in comments_of(path, text)]
     return full, len(comments), random.Random(int(full, 16)).sample(comments, min(n, len(comments)))

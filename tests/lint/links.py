@@ -21,8 +21,8 @@ import sys
 
 LAYERS = ("server", "runtime")
 MOST_OBJECTS = 4  # the permitted number of objects in a cycle
-# Functions of the program that replace library functions (server/grpc/grpc_frames.h). A call of one counts as a call of
-# the library's function.
+# Functions of the program that replace library functions (server/grpc/grpc_frames.h). A call of such a function is
+# treated as a call of the library's function.
 STANDING_BEFORE = {"accept4", "close", "recvmsg", "sendmsg", "SSL_read", "SSL_write"}
 
 

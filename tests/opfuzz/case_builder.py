@@ -40,7 +40,7 @@ def scalar(dtype, value):
 
 
 def attributes(schema, attrs):
-    """Converts attributes to the form of a node: {name: [kind, value]}."""
+    """Converts attributes to the form that a node of a case has: {name: [kind, value]}."""
     out = {}
     for attr in schema.attrs:
         if attr.name in attrs:

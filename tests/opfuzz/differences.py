@@ -92,7 +92,7 @@ def strides_exceed_windows(node):
 
 
 def holds_both_zeros(case):
-    """Returns whether a tensor of half or bfloat16 has both 0.0 and -0.0."""
+    """Returns whether a half-precision or bfloat16 tensor has both 0.0 and -0.0."""
     return any(len({str(x) for x in t.values() if x == 0}) > 1 for t in tensors(case) if t.dtype in (14, 19))
 
 

@@ -111,7 +111,8 @@ class Fuzzer:
                 self.seen_types |= {t.dtype for t in case.feeds.values()}
 
     def look_for_leaks(self):
-        """Checks for leaks after many cases. If there are leaks, each of the cases runs again by itself."""
+        """Checks for leaks after many cases. If memory has leaked, runs each of the cases again alone, to find which
+        one leaks."""
         found = [tier for tier, child in self.children.items() if child.leaks()]
         for tier in found:
             child = Child(self.options.runner, tier)

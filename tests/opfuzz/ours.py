@@ -89,7 +89,7 @@ class Child:
             self.process = None
 
     def died(self, why=None):
-        """Returns an exception with the child's last output; the next case starts a new child."""
+        """Returns an exception that holds the child's last output; the next case starts a new child."""
         code = None
         if why is None:
             try:

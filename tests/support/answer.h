@@ -32,9 +32,9 @@ struct rt_callable *answer_open(const struct question *q, bool no_fusion, struct
 /* Runs the graph once in a session of its own. The caller clears the output a->y. */
 void answer_ask(const struct question *q, const struct rt_tensor *in, bool no_fusion,
                 struct answer *a);
-/* Runs the graph without fusion and with it. Both runs must return the same status and, without an
- * error, outputs that pass answer_alike. Returns the number of nodes that ran with fusion, or -1 if
- * both runs were refused as an invalid argument. */
+/* Runs the graph without fusion and with it. Both runs must return the same status and, if they
+ * succeed, outputs that pass answer_alike. Returns the number of nodes that ran with fusion, or -1
+ * if both runs were refused as an invalid argument. */
 int64_t answer_both(const struct question *q, const struct rt_tensor *in, float tolerance);
 /* Fails the test unless `a` and `b` have equal shapes and elements that differ by at most
  * `tolerance` times the largest finite element of `a`, or times 1 if that is larger. NaN equals

@@ -10,7 +10,7 @@
 #include "tests/support/test.h"
 
 static char root[256];
-static bool was_root; /* whether folder_close gave up root's privileges */
+static bool was_root; /* true: folder_close has given up root's privileges */
 
 const char *folder_new(void)
 {

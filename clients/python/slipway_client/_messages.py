@@ -80,8 +80,8 @@ def write_tensor(array: np.ndarray, dtype: Optional[str] = None) -> bytes:
 
 
 def _varints(kind: int, value: int, data: memoryview) -> np.ndarray:
-    """Decodes the varints of one field, which may be packed. numpy decodes all of them at once, since there may be
-    many."""
+    """Decodes the varints of one field, which may be packed. numpy decodes all of them in one operation, since there
+    may be many."""
     if kind == wire.VARINT:
         return np.array([value], np.uint64)
     octets = np.frombuffer(data, np.uint8)

@@ -8,7 +8,7 @@ CODES = ('OK', 'CANCELLED', 'UNKNOWN', 'INVALID_ARGUMENT', 'DEADLINE_EXCEEDED', 
          'PERMISSION_DENIED', 'RESOURCE_EXHAUSTED', 'FAILED_PRECONDITION', 'ABORTED', 'OUT_OF_RANGE', 'UNIMPLEMENTED',
          'INTERNAL', 'UNAVAILABLE', 'DATA_LOSS', 'UNAUTHENTICATED')
 
-# The numbers of TensorFlow's DataType, by the names that metadata uses.
+# Maps the type names that metadata uses to the numbers of TensorFlow's DataType.
 DTYPES = {'DT_FLOAT': 1, 'DT_DOUBLE': 2, 'DT_INT32': 3, 'DT_UINT8': 4, 'DT_INT16': 5, 'DT_INT8': 6, 'DT_STRING': 7,
           'DT_COMPLEX64': 8, 'DT_INT64': 9, 'DT_BOOL': 10, 'DT_BFLOAT16': 14, 'DT_UINT16': 17, 'DT_COMPLEX128': 18,
           'DT_HALF': 19, 'DT_UINT32': 22, 'DT_UINT64': 23}

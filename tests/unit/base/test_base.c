@@ -160,7 +160,8 @@ static void a_character_takes_one_to_four_bytes_of_utf8(void **state)
 static void a_checksum_is_the_published_one(void **state)
 {
     (void)state;
-    assert_int_equal(rt_crc32c(0, "123456789", 9), 0xe3069283u); /* test vector of RFC 3720, B.4 */
+    /* A test vector from section B.4 of RFC 3720. */
+    assert_int_equal(rt_crc32c(0, "123456789", 9), 0xe3069283u);
     unsigned char zero[32] = {0};
     assert_int_equal(rt_crc32c(0, zero, 32), 0x8a9136aau);
     uint32_t part = rt_crc32c(0, "1234", 4);

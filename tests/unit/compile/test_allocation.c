@@ -343,7 +343,8 @@ static void an_analysis_of_rows_that_finds_no_memory_is_made_again(void **state)
         enum rt_status st = rt_callable_run(call, &t, &out, &merged, &err);
         fail_at = 0;
         n_unproved += st == RT_UNAVAILABLE;
-        if (st == RT_UNAVAILABLE) { /* The next run does not repeat the failed analysis at once. */
+        /* The next run does not repeat the failed analysis immediately. */
+        if (st == RT_UNAVAILABLE) {
             assert_int_equal(rt_callable_run(call, &t, &out, &merged, &err), RT_UNAVAILABLE);
             usleep(150000);
         } else if (st) {

@@ -35,8 +35,8 @@ static struct rt_model *load(const char *dir, const struct rt_tuning *tuning)
     return m;
 }
 
-/* Makes the tensor for an input. Returns false for a type other than float, for which there are no
- * values. */
+/* Makes the tensor for an input of a model. Returns false for types other than float, for which the
+ * test has no values. */
 static bool make_feed(const struct rt_tensor_spec *in, int64_t batch, struct rt_tensor *t)
 {
     int64_t dim[RT_MAX_RANK];

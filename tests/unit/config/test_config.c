@@ -338,7 +338,7 @@ static void links_to_nothing_in_a_folder_are_named(void **state)
     folder_remove();
 }
 
-/* A model directory that can be listed but not searched counts as a model. Otherwise a mistaken
+/* A model directory that can be listed but not searched is treated as a model. Otherwise a mistaken
  * chmod would unload the model. */
 static void a_model_that_may_not_be_looked_at_stays_one(void **state)
 {

@@ -91,7 +91,8 @@ static void a_pool_counts_recycles_and_holds_to_its_limit(void **state)
     rt_buffer_unref(a);
 }
 
-/* The header of a small allocation is larger than the allocation itself, and counts too. */
+/* The header of a small allocation is larger than the allocation itself, and counts against the
+ * limit too. */
 static void small_pieces_count_what_they_take(void **state)
 {
     (void)state;
@@ -526,7 +527,8 @@ static void zeroing_many_strings_ends_when_the_run_does(void **state)
         assert_int_equal(text[i].n, 0);
         assert_true(rt_str_set(&text[i], p, "longer than what fits into it", 29, &err));
     }
-    /* The next tensor gets the same block, which is full of pointers to freed strings. */
+    /* The next tensor gets the memory of the previous one, which is full of pointers to freed
+     * strings. */
     rt_tensor_clear(&t);
     for (int most = 0; most < 2; most++) {
         left = most;

@@ -62,7 +62,8 @@ static const struct form forms[] = {
     {"chosen", {10, 14, 18}},
     {"called", {10, 14, 18}},
     {"exit_sum", {24, 40, 56}},
-    /* an assignment that changes the number of elements leaves the old buffer to its readers */
+    /* an assignment that changes the number of elements gives v a new buffer and leaves the old one
+     * to its readers */
     {"before_growth", {6, 10, 14}},
     {"of_other_shape", {10, 14, 18}},
     /* another tensor keeps its elements, even if the variable took over the tensor's buffer */
@@ -104,7 +105,7 @@ static void updates(struct rt_bytes *g)
     gd_node(g, "reshape_v", "Assign", "v flat_sum", "T=float validate_shape=false");
     gd_node(g, "of_other_shape", "AddN", "read ^reshape_v", "T=float N=1");
 
-    /* v takes over the buffer of "x4_made" and is then updated. */
+    /* v takes over the buffer of the tensor "x4_made", and v is then updated. */
     gd_node(g, "x4_made", "Mul", "x4 one", "T=float");
     gd_node(g, "take", "Assign", "v x4_made", "T=float");
     gd_node(g, "taken", "Identity", "v ^take", "T=float");

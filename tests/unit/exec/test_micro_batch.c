@@ -1,5 +1,5 @@
-/* Batches that run in micro-batches of a few rows (runtime/compile/micro_batch.c), compared with
- * the same batches run node by node. */
+/* Tests batches that run in micro-batches of a few rows (runtime/compile/micro_batch.c), compared
+ * with the same batches run node by node. */
 #include "tests/support/tiers.h"
 
 enum { SIDE = 64, CHANNELS = 16 }; /* each row of the feed has 256 KiB */

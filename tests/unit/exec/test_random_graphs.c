@@ -257,8 +257,8 @@ static void every_way_to_run_a_graph_gives_tensorflows_answers(void **state)
     assert_true(n > 0 && n_compiled >= n);
 }
 
-/* The Sum of a scalar is a scalar whatever its axes are. Its shape is therefore known when the plan
- * is specialised, but its kernel depends on the value of the axes. */
+/* The Sum of a scalar is a scalar for any axes. Its shape is therefore known when the plan is
+ * specialised, but its kernel depends on the value of the axes. */
 static void what_reads_a_value_that_is_fed_runs_node_by_node(void **state)
 {
     (void)state;

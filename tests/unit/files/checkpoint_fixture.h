@@ -21,7 +21,7 @@
 int ck_set_up(void **state);
 int ck_tear_down(void **state);
 
-/* Returns the entry with the given name, or NULL. */
+/* Returns the checkpoint's entry with the given name, or NULL. */
 const struct rt_checkpoint_entry *ck_entry(const struct rt_checkpoint *c, const char *name);
 /* Reads a tensor and loads its bytes; if `slice` is not NULL, only that slice. The caller clears
  * t. */

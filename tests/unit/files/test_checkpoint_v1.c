@@ -201,7 +201,7 @@ static void a_directory_that_cannot_be_read_is_no_missing_file(void **state)
                  "File name too long");
 }
 
-/* A damaged file fails a checksum, unless the damage lies where nothing is read. */
+/* A checksum reveals any damage to a file, except in bytes that are never read. */
 static void flipped_bits_and_missing_bytes_are_refused(void **state)
 {
     (void)state;

@@ -48,7 +48,7 @@ static struct rt_bytes table_with(const char *stored, size_t n, char type, int t
         rt_bytes_add(&index, handle.p, handle.n);
     }
     rt_bytes_add(&index, "\0\0\0\0\1\0\0\0", 8);
-    rt_bytes_add(&footer, "\0\0", 2); /* the handle of the metaindex block, which is never read */
+    rt_bytes_add(&footer, "\0\0", 2); /* the handle of the metaindex block, which no reader reads */
     add_block(&t, index.p, index.n, 0, &footer);
     while (footer.n < 40)
         rt_bytes_addc(&footer, 0);

@@ -130,7 +130,7 @@ static void its_rows_are_independent(void **state)
 }
 
 /* The weights are packed and the packed matmul requests no scratch memory: the kernel must not add
- * an offset to its pointer, which is NULL. */
+ * an offset to the pointer to this memory, which is NULL. */
 static void a_packed_matmul_needs_no_memory_besides(void **state)
 {
     enum { K = 64, N = 80, ROWS = 6 };

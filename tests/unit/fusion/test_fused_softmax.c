@@ -95,7 +95,8 @@ static void what_is_not_quite_one_stays(void **state)
         {"int32<2>:0,-1", "int32<>:-1", "true", "true", "x", "e"},
         {"int32<0>:", "int32<>:-1", "true", "true", "x", "e"},
         {"int32<>:-1", "int32<>:-1", "true", "true", "x", "d"},
-        /* If x is square, a maximum or a sum without its axis is broadcast along the wrong axis. */
+        /* If x is square, a maximum or a sum that does not keep the reduced axis is broadcast along
+         * the wrong axis. */
         {"int32<>:-1", "int32<>:-1", "false", "true", "x", "e"},
         {"int32<>:-1", "int32<>:-1", "true", "false", "x", "e"},
     };

@@ -204,7 +204,7 @@ static void branches(void)
     gd_node(g, "yes_held", "Const", "^gate", "dtype=bool value=bool<>:1");
     gd_node(g, "i0_held", "Const", "^gate", "dtype=int32 value=int32<>:0");
     gd_node(g, "if_held", "StatelessIf", "yes_held p one", of);
-    /* The branch that is taken does not read "same". */
+    /* The branch that is taken does not read the input "same". */
     gd_node(g, "if_idle", "If", "no same one", of);
     gd_node(g, "case_held", "StatelessCase", "i0_held p one", cases);
     gd_node(g, "sw_held", "Switch", "p yes_held", "T=float");

@@ -187,7 +187,7 @@ static void the_16_bit_floats_round_once_and_come_back(void **state)
     assert_int_equal(rt_half_from(-1e300), 0xfc00);
     assert_int_equal(rt_half_from(1e-300), 0);
     assert_int_equal(rt_bfloat_from(1e300), 0x7f80);
-    /* The number is halfway between two bfloat16 numbers. */
+    /* The number is halfway between two bfloat16 numbers and is rounded to the even one. */
     assert_int_equal(rt_bfloat_from(1.00390625), 0x3f80);
     /* The number is just above halfway between two bfloat16 numbers; rounded to a float first, it
      * would be halfway. */

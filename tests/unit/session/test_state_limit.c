@@ -299,7 +299,7 @@ static void tables_count_what_they_hold(void **state)
     runs(s, "u_import", (int)inserted, 0);
     assert_int_equal(number(s, "u_size:0"), inserted);
     assert_true(held(s) <= STATE_LIMIT);
-    runs(s, "u_import", 1, 0); /* replaces all pairs of the table */
+    runs(s, "u_import", 1, 0); /* replaces all key-value pairs of the table */
     assert_true(held(s) < 64 << 10);
     rt_session_free(s);
 }

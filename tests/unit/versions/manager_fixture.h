@@ -41,8 +41,8 @@ extern struct manager_fixture {
 /* Time limit for waits, which is reached only if the test fails. */
 enum { MF_SAFETY_LIMIT_MS = 60000 };
 
-/* cmocka calls these for each test. The tear-down also checks that everything that was loaded was
- * freed. */
+/* cmocka calls these functions for each test. The tear-down also checks that everything that was
+ * loaded has been freed. */
 int mf_set_up(void **state);
 int mf_tear_down(void **state);
 

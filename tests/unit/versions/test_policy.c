@@ -83,7 +83,7 @@ static void resource_preserving_unloads_before_it_loads(void **state)
            SRV_MOVE_NONE, -1);
     expect(DECIDE_BY(true, V(1, SRV_AVAILABLE, false, false), V(2, SRV_END, true, false)),
            SRV_MOVE_NONE, -1);
-    /* A version that is wanted remains when another wanted version is loaded. */
+    /* A version that is still wanted stays loaded when another wanted version is loaded. */
     expect(DECIDE_BY(true, V(1, SRV_AVAILABLE, true, false), V(2, SRV_START, true, true)),
            SRV_MOVE_LOAD, 1);
 }
