@@ -222,7 +222,8 @@ def fuzz(tally, seconds=None, only=()):
 
 
 def by_script(tally, name, script, seconds):
-    """Runs a program of tests/fault for `seconds`; its last line has the counts."""
+    """Runs a program of tests/fault for `seconds`; the program's last line has the counts of passed and failed
+    tests."""
     say(f"{name}, {seconds} s")
     (status, output), took = timed(run, [sys.executable, f"tests/fault/{script}.py", f"--seconds={seconds}"])
     passed, failed = script_counts(status, output)

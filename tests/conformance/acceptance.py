@@ -284,7 +284,8 @@ def ours_of(tf, runner, cases):
             except (ValueError, TypeError, OverflowError, tf.errors.OpError):
                 built.append(None)
         refusal = runner.load(graph.as_graph_def().SerializeToString())
-    if refusal and len(cases) > 1:  # One of the cases was refused at loading, so each is loaded alone to find which.
+    # One of the cases was refused at loading, so each case is loaded alone to find which one.
+    if refusal and len(cases) > 1:
         half = len(cases) // 2
         return ours_of(tf, runner, cases[:half]) + ours_of(tf, runner, cases[half:])
     if refusal:

@@ -103,7 +103,8 @@ def find(tf, path, seed, steps, feed):
                     if t.dtype.is_numpy_compatible and t.dtype.name not in ("resource", "variant"):
                         n += 1
                         if n % 200 == 0:
-                            runner.load(graph_def)  # A session holds a limited number of plans, so a new one is opened.
+                            # A session holds a limited number of plans, so a new session is opened.
+                            runner.load(graph_def)
                         want = theirs.run([t.name], made.feeds[feed])
                         got = runner.run(Built(made.graph, made.feeds[feed], [t.name]))[0]
                         wrong = list(differences(want, got, [t.name]))

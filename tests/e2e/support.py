@@ -173,7 +173,7 @@ class Server:
 
 
 def command(*args, text_in=None):
-    """Runs the binary once and returns (exit status, standard output, standard error)."""
+    """Runs the binary with the given arguments and returns (exit status, standard output, standard error)."""
     done = subprocess.run([binary(), *args], input=text_in, text=True, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, timeout=120 * SLOW, check=False)
     return done.returncode, done.stdout, done.stderr

@@ -266,7 +266,7 @@ class Commands(Asked):
         self.assertGreaterEqual(r["latency_ms"]["mean"], r["service_ms"]["mean"])
 
     def test_bench_reports_a_wrong_answer_and_a_failure(self):
-        # Each call increments the counter, so no response equals the first one.
+        # Each call increments the counter, so no later response equals the first one.
         r = self.bench("counter", "--signature=incr", "--requests=10", "--server", self.grpc, code=1)
         self.assertEqual((r["answered"], r["wrong"]), (10, 10))
         self.assertIn("element 0 is", r["first_wrong"])
@@ -276,7 +276,7 @@ class Commands(Asked):
         self.bad("NOT_FOUND", "bench", "nobody", "--server", self.grpc)
 
     def test_a_stall_shows_in_an_open_loop(self):
-        """A server stalls for a while: a client that sends at a fixed rate must measure the requests that waited."""
+        """If a server stalls for a while, a client that sends at a fixed rate must measure the requests that waited."""
         with socket.socket() as slow:
             slow.bind(("127.0.0.1", 0))
             slow.listen()

@@ -519,7 +519,7 @@ class Aside(Case):
                 self.assertEqual(c.status(stream, 60), 3)
                 self.assertIn("Expects arg[0] to be float but string is provided",
                               c.trailers[stream]["grpc-message"])
-            # 10,000,000 strings, if stored, would take 160 MB or more.
+            # If they were stored, 10,000,000 strings would take 160 MB or more.
             self.assertLess(self.peak(server), before + 64 * MEBI)
 
     @staticmethod

@@ -275,7 +275,8 @@ def ops_of(only):
 
 def check(runner, case, is_empty):
     why = runner.failure(case, is_empty)
-    if why and "after its deadline" in why:  # The case is tried once more, because the machine may have been busy.
+    # The case is tried once more, because the machine may have been busy the first time.
+    if why and "after its deadline" in why:
         why = runner.failure(case, is_empty)
     return why
 

@@ -1,4 +1,4 @@
-/* A registry with all of Slipway's kernels, which a group of tests shares. */
+/* Makes a registry with all of Slipway's kernels, which a group of tests shares. */
 #ifndef TESTS_SUPPORT_REGISTRY_H
 #define TESTS_SUPPORT_REGISTRY_H
 

@@ -89,7 +89,7 @@ class GrpcClient:
             raise Error(refused.code().name, refused.details() or '') from None
 
     def _send(self, method: str, request: Any, response: str, timeout: Optional[float]) -> Any:
-        """Sends a request of the official client and returns its response."""
+        """Sends a request object of the official client and returns the response object."""
         answer = _sibling(request, response)()
         answer.MergeFromString(self._call(method, request.SerializeToString(), timeout))
         return answer

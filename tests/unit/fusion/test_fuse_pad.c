@@ -94,7 +94,7 @@ static void padding_with_zeros_joins_a_pool(void **state)
             const int64_t dim[] = {batch, 13, 12,
                                    strstr(c[i].attrs, ",5]") ? 20 : channels_of[batch]};
             fg_feed(x, "x", 4, dim);
-            fg_constant(x, "down", "1x1x1x1", -3); /* a filter that makes most pixels negative */
+            fg_constant(x, "down", "1x1x1x1", -3); /* an addend that makes most pixels negative */
             fg_node(x, "low", "AddV2", "x down", "T=float");
             snprintf(text, sizeof text, "dtype=int32 value=int32<4,2>:%s", c[i].pad);
             fg_node(x, "paddings", "Const", "", text);

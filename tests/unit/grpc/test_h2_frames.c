@@ -28,7 +28,7 @@ static void add(int kind, int flags, uint32_t stream, uint32_t n)
         (uint8_t)(stream >> 16), (uint8_t)(stream >> 8), (uint8_t)stream};
     assert_true(n_text + sizeof head + n <= MAX_TEXT);
     memcpy(text + n_text, head, sizeof head);
-    /* The payload would be parsed as frames if it were not skipped. */
+    /* If the payload were not skipped, it would be parsed as frames. */
     memset(text + n_text + sizeof head, 1, n);
     n_text += sizeof head + n;
 }

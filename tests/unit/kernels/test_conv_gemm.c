@@ -199,7 +199,7 @@ static const struct shape shapes[] = {
     {1, 9, 9, 32, 32, 3, 3, /* some windows lie entirely in the padding */
      "T=float strides=[1,2,3,1] padding='EXPLICIT' explicit_paddings=[0,0,5,4,1,6,0,0]"},
     {40, 1, 1, 100, 70, 1, 1, SAME},
-    {2, 8, 8, 48, 128, 8, 8, VALID}, /* the filter has more elements than the input */
+    {2, 8, 8, 48, 128, 8, 8, VALID}, /* the filter has more elements than the input has */
     {40, 6, 6, 160, 33, 2, 2, SAME},
 };
 
