@@ -13,6 +13,7 @@ cycles; with --cyclic only the edges that lie in a cycle.
 """
 import argparse
 import collections
+import functools
 import os
 import pathlib
 import re
@@ -26,10 +27,11 @@ MOST_OBJECTS = 4  # the permitted number of objects in a cycle
 STANDING_BEFORE = {"accept4", "close", "recvmsg", "sendmsg", "SSL_read", "SSL_write"}
 
 
+@functools.cache
 def read_objects(root):
-    """Returns {object: the symbols that it needs}, {symbol: the object that defines it}. Objects are named by the
-    paths of their sources."""
-    needs, home = {}, {}
+    """Returns {object: the symbols that it needs}, {symbol: the object that defines it}, and the objects that define
+    functions which others can call. Objects are named by the paths of their sources."""
+    needs, home, callable_objects = {}, {}, set()
     for folder, _, files in os.walk(root):
         for name in files:
             if not name.endswith(".o"):
@@ -41,22 +43,13 @@ def read_objects(root):
             done = subprocess.run(["nm", "-P", path], text=True, check=True, stdout=subprocess.PIPE)
             needs[source] = set()
             for symbol, kind in re.findall(r"^(\S+) (\w)", done.stdout, flags=re.M):
+                if kind in "TW":
+                    callable_objects.add(source)
                 if kind == "U":
                     needs[source].add(symbol)
                 elif kind.isupper() and symbol not in STANDING_BEFORE:
                     home[symbol] = source
-    return needs, home
-
-
-def function_sources(root):
-    """Returns the sources that define functions which other objects can call."""
-    found = set()
-    for folder, _, files in os.walk(root):
-        for name in (f for f in files if f.endswith(".o")):
-            path = os.path.join(folder, name)
-            if re.search(r"^\S+ [TW]\b", subprocess.run(["nm", "-P", path], text=True, check=True, stdout=subprocess.PIPE).stdout, re.M):
-                found.add(os.path.relpath(path, root)[:-2])
-    return found
+    return needs, home, callable_objects
 
 
 def cycles(graph):
@@ -90,7 +83,7 @@ def cycles(graph):
 def read_graph(build, layer):
     """Returns {object: objects that it needs}, {folder: folders that it needs}, {(object, object): symbols that
     make the edge}."""
-    needs, home = read_objects(os.path.join(build, "CMakeFiles", f"{layer}.dir", layer))
+    needs, home, _ = read_objects(os.path.join(build, "CMakeFiles", f"{layer}.dir", layer))
     objects, folders = {o: set() for o in needs}, collections.defaultdict(set)
     edges = collections.defaultdict(set)
     for source, symbols in needs.items():
@@ -153,9 +146,7 @@ def without_contract(build):
     headers = {str(p): p.read_text(encoding="utf-8") for layer in layers for p in pathlib.Path(layer).rglob("*.h")}
     problems = []
     for layer in layers:
-        root = os.path.join(build, "CMakeFiles", f"{layer}.dir", layer)
-        _, home = read_objects(root)
-        functions = function_sources(root)
+        _, home, functions = read_objects(os.path.join(build, "CMakeFiles", f"{layer}.dir", layer))
         for name in sorted(set(home.values())):
             source = os.path.join(layer, name)
             with open(source, encoding="utf-8") as file:
