@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "runtime/base/bytes.h"
 #include "runtime/base/thread.h"
 
 _Atomic int rt_log_level = RT_LOG_INFO;
@@ -36,20 +37,13 @@ static void put(const char *s, size_t n)
     }
 }
 
-/* Returns the length of the UTF-8 character at `s`. Returns 0 if the character is invalid, ASCII or
- * a control character. */
-static size_t utf8_length(const unsigned char *s)
+/* Returns the length of the UTF-8 character at `s`. Returns 0 if the character is invalid or a
+ * control character. */
+static int printable_length(const unsigned char *s)
 {
-    static const uint32_t least[] = {0, 0, 0xa0, 0x800, 0x10000};
-    size_t n = *s >= 0xf0 ? 4 : *s >= 0xe0 ? 3 : *s >= 0xc2 ? 2 : 0;
-    uint32_t c = *s & (0xffU >> (n + 1));
+    const bool is_control = *s < 0x20 || *s == 0x7f || (*s == 0xc2 && s[1] < 0xa0);
 
-    for (size_t i = 1; i < n; i++) {
-        if ((s[i] & 0xc0) != 0x80)
-            return 0;
-        c = c << 6 | (s[i] & 0x3f);
-    }
-    return c >= least[n] && c <= 0x10ffff && c >> 11 != 0x1b ? n : 0;
+    return is_control ? 0 : rt_utf8_length(s);
 }
 
 /* Escapes a text. Names of files, nodes and models are untrusted: they must not forge log lines or
@@ -60,7 +54,7 @@ static size_t escape(char *dst, size_t capacity, const char *text, bool json)
 
     for (const unsigned char *s = (const unsigned char *)text; *s && n + 7 < capacity;) {
         const unsigned char c = *s;
-        const size_t length = c >= 0x20 && c < 0x7f ? 1 : utf8_length(s);
+        const size_t length = (size_t)printable_length(s);
         if (length) {
             if (json && (c == '"' || c == '\\'))
                 dst[n++] = '\\';

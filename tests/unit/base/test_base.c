@@ -157,6 +157,29 @@ static void a_character_takes_one_to_four_bytes_of_utf8(void **state)
     rt_bytes_clear(&b);
 }
 
+static void a_utf8_character_has_a_length_only_if_it_is_valid(void **state)
+{
+    (void)state;
+    const struct {
+        const char *text;
+        int length;
+    } rows[] = {
+        {"", 1},
+        {"a", 1},
+        {"\xc3\xa9", 2},
+        {"\xe2\x82\xac", 3},
+        {"\xf4\x8f\xbf\xbf", 4},
+        {"\x80", 0},             /* a continuation byte */
+        {"\xc3", 0},             /* a truncated character */
+        {"\xc0\x80", 0},         /* an overlong form */
+        {"\xed\xa0\x80", 0},     /* a surrogate */
+        {"\xf4\x90\x80\x80", 0}, /* beyond U+10FFFF */
+        {"\xf8\x90\x80\x80", 0}, /* no lead byte */
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        assert_int_equal(rt_utf8_length((const unsigned char *)rows[i].text), rows[i].length);
+}
+
 static void a_checksum_is_the_published_one(void **state)
 {
     (void)state;
@@ -267,6 +290,7 @@ int main(void)
         cmocka_unit_test(bytes_ask_before_they_grow),
         cmocka_unit_test(bytes_near_their_limit_are_moved_a_few_times_only),
         cmocka_unit_test(a_character_takes_one_to_four_bytes_of_utf8),
+        cmocka_unit_test(a_utf8_character_has_a_length_only_if_it_is_valid),
         cmocka_unit_test(a_checksum_is_the_published_one),
         cmocka_unit_test(a_siphash_is_the_published_one),
         cmocka_unit_test(a_map_finds_what_was_put_and_not_what_was_removed),
