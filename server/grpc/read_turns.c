@@ -25,7 +25,7 @@ enum {
     END_NS = 5000000,
     PAUSE_NS = 100000000, /* maximum time that passes before at least one pause is ended */
     TURN_FRAMES = 64,     /* maximum number of frames per turn if there is a crowd */
-    /* maximum number of bytes per read if is_heavy, and per turn if there is a crowd */
+    /* maximum number of bytes per read if is_heavy, and then also per turn if there is a crowd */
     TURN_BYTES = 8192,
     ALONE = 4, /* turns are longer by this factor if there is no crowd */
     /* Minimum number of connections with much work; that many form a crowd. */
@@ -35,6 +35,7 @@ enum {
     LARGEST_READ = 1 << 16, /* maximum bytes per read, which may contain thousands of frames */
     /* Unless is_heavy, the frames of a turn are counted anew after this many bytes. */
     BULK_BYTES = 1 << 18,
+    TURN_BULK = 1 << 20, /* maximum number of bytes per turn if there is a crowd */
     /* a connection is assumed to have ended if the number of calls has dropped by this much
      * since the last check */
     FEWER_CALLS = 4,
@@ -56,6 +57,7 @@ struct turn {
     bool at_its_end; /* the end of the connection has already been delayed */
     uint32_t frames; /* in this turn */
     uint32_t bytes;  /* number of bytes read in this turn, counted only while reads are short */
+    uint64_t bulk;   /* number of bytes read in this turn */
     uint64_t n_frames;
     int64_t crowd; /* the period of CROWD_NS in which the connection was last counted */
     int next;      /* next paused connection, in the order of pausing */
@@ -288,10 +290,13 @@ static void look_at_turn(struct turn *t)
 {
     uint32_t most = t->is_heavy ? TURN_BYTES : UINT32_MAX / ALONE;
 
-    if ((t->frames < TURN_FRAMES && t->bytes < most) || t->is_over)
+    bool is_bulk = t->bulk >= TURN_BULK;
+
+    if ((t->frames < TURN_FRAMES && t->bytes < most && !is_bulk) || t->is_over)
         return;
-    uint32_t times = is_crowd(t) ? 1 : ALONE;
-    if (t->frames < times * TURN_FRAMES && t->bytes < times * most)
+    bool is_in_crowd = is_crowd(t);
+    uint32_t times = is_in_crowd ? 1 : ALONE;
+    if (t->frames < times * TURN_FRAMES && t->bytes < times * most && !(is_bulk && is_in_crowd))
         return;
     t->is_over = true;
     atomic_store_explicit(&t->phase, IS_OVER, memory_order_relaxed);
@@ -304,6 +309,7 @@ static void begin_turn(struct turn *t)
     t->is_over = false;
     t->is_heavy = t->frames >= FEW_FRAMES;
     t->frames = t->bytes = 0;
+    t->bulk = 0;
 }
 
 void srv_turns_begin(int fd)
@@ -325,6 +331,7 @@ void srv_turns_begin(int fd)
     turns[fd].is_heavy = true;
     turns[fd].is_over = turns[fd].at_its_end = false;
     turns[fd].frames = turns[fd].bytes = 0;
+    turns[fd].bulk = 0;
     turns[fd].n_frames = 0;
     atomic_store_explicit(&turns[fd].may_pause, domain == AF_INET || domain == AF_INET6,
                           memory_order_release);
@@ -353,8 +360,11 @@ void srv_turns_took(int fd, size_t n, int64_t n_frames, bool is_all)
 
     if (!t)
         return;
-    if (is_all)
+    if (is_all) {
         t->frames = t->bytes = 0;
+        t->bulk = 0;
+    }
+    t->bulk += n;
     t->frames += n_frames > 0 ? (uint32_t)n_frames : 0;
     t->n_frames += n_frames > 0 ? (uint64_t)n_frames : 0;
     t->bytes += (uint32_t)n;

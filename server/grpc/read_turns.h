@@ -7,8 +7,10 @@
  * EAGAIN, and the core goes on to other connections. The pause ends when one of the I/O loops and
  * the thread that read the connection are idle. A turn lasts 64 frames that cost work (all frames
  * except DATA frames of 256 bytes or more), or four times as many while fewer than four connections
- * reach that number within a second. When a connection that has sent that many frames ends, the end
- * also waits for a turn, because the core takes down all streams of the connection at once.
+ * reach that number within a second. If there are at least four of these, a turn also ends after
+ * 1 MiB, because requests of few large frames may take long to handle. When a connection that has
+ * sent that many frames ends, the end also waits for a turn, because the core takes down all
+ * streams of the connection at once.
  *
  * The core waits for edge-triggered epoll events. When SO_RCVLOWAT is set on a TCP socket with
  * readable bytes, Linux reports the edge again. Connections are not paused on kernels that do not

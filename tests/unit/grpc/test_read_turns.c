@@ -10,7 +10,7 @@
 
 #include "server/grpc/read_turns.h"
 
-enum { MANY = 1000, WAIT_MS = 20000, CROWD = 8 };
+enum { MANY = 1000, WAIT_MS = 20000, CROWD = 8, BULK = 1 << 20 };
 
 struct ends {
     int client, server;
@@ -174,6 +174,30 @@ static void test_in_a_crowd_turns_are_shorter_and_ends_wait(void **state)
         close_ends(crowd[i]);
 }
 
+/* Connections that send much in few frames are paused only if there are several of them. */
+static void test_in_a_crowd_bulk_is_a_turn(void **state)
+{
+    (void)state;
+    struct ends crowd[CROWD], e = connect_ends();
+
+    for (int i = 0; i < CROWD; i++) {
+        crowd[i] = connect_ends();
+        srv_turns_took(crowd[i].server, BULK, 1, false);
+    }
+    say(e);
+    for (int i = 0; i < BULK / 1024 - 1; i++) {
+        srv_turns_took(e.server, 1024, 0, false);
+        assert_true(srv_turns_limit(e.server) > 0);
+    }
+    srv_turns_took(e.server, 1024, 0, true);
+    assert_true(srv_turns_limit(e.server) > 0); /* the socket is empty, so a new turn has begun */
+    srv_turns_took(e.server, BULK, 0, false);
+    expect_pause(e.server);
+    close_ends(e);
+    for (int i = 0; i < CROWD; i++)
+        close_ends(crowd[i]);
+}
+
 /* SO_RCVLOWAT reports no edge of a socket that was reset and has nothing left to read. The pause
  * must end nevertheless. */
 static void test_a_pause_in_which_the_peer_resets_ends(void **state)
@@ -250,6 +274,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_encrypted_bytes_are_a_turn_at_first, begin, end),
         cmocka_unit_test_setup_teardown(test_in_a_crowd_turns_are_shorter_and_ends_wait, begin,
                                         end),
+        cmocka_unit_test_setup_teardown(test_in_a_crowd_bulk_is_a_turn, begin, end),
         cmocka_unit_test_setup_teardown(test_a_pause_in_which_the_peer_resets_ends, begin, end),
         cmocka_unit_test_setup_teardown(test_sockets_of_other_kinds_are_never_paused, begin, end),
         cmocka_unit_test_setup_teardown(test_while_loops_are_busy_pauses_end_by_time, begin, end),
