@@ -28,9 +28,9 @@ enum {
     /* maximum size of compressed messages that are inflated on the I/O loop; inflated they have
      * 0.5 MB at most, which take less than a millisecond */
     INFLATE_HERE_BYTES = 512,
-    /* maximum size of compressed messages on the thread for small ones; inflated they have some
-     * 64 MB, which take 60 ms */
-    INFLATE_SMALL_BYTES = 64 << 10,
+    /* Maximum size of messages on the aside thread for small ones. A compressed message of this
+     * size has at most about 64 MB inflated, which takes 60 ms. */
+    ASIDE_SMALL_BYTES = 64 << 10,
 };
 
 /* ---- calls ---- */
@@ -588,38 +588,49 @@ static void on_call(struct srv_call *c, bool ok)
 }
 
 /* Handles a call whose message is complete. No work is done for a client that has left: it may have
- * queued thousands of calls before. */
-static void handle(struct srv_call *c)
+ * queued thousands of calls before. The handler of a stream is called nevertheless, because it owns
+ * the stream's state. */
+static void handle(struct srv_call *c, void (*handler)(struct srv_call *c))
 {
-    if (c->is_closed && c->cancelled)
+    if (c->is_closed && c->cancelled && !c->stream.has_begun)
         srv_call_fail(c, rt_fail(&c->err, RT_CANCELLED, "the client has left"));
     else
-        c->method->handle(c);
+        handler(c);
     unpend(c);
 }
 
-/* Handles a call on the I/O loop after an aside thread has inflated its message. */
-static void receive_inflated(struct srv_io_loop *io_loop, struct srv_message *loop_message)
+static void return_from_detour(struct srv_io_loop *io_loop, struct srv_message *back)
 {
+    struct srv_call *c =
+        (struct srv_call *)(void *)((char *)back - offsetof(struct srv_call, detour.back));
+
     (void)io_loop;
-    handle((struct srv_call *)(void *)((char *)loop_message -
-                                       offsetof(struct srv_call, loop_message)));
+    handle(c, c->detour.next);
 }
 
-static void inflate_aside(struct srv_call *c)
+static void run_detour(struct srv_call *c)
 {
     if (!atomic_load_explicit(&c->job.cancelled, memory_order_relaxed))
-        srv_call_inflate(c);
-    c->loop_message.receive = receive_inflated;
-    srv_message_post(c->io_loop, &c->loop_message);
+        c->detour.work(c);
+    srv_message_post(c->io_loop, &c->detour.back);
 }
 
-/* Chooses the thread according to the maximum time that inflating the message takes: deflate
- * expands data at most some 1,000 times, and inflating produces some 1 GB/s. */
-static enum srv_aside inflate_as(const struct srv_call *c)
+void srv_call_detour(struct srv_call *c, enum srv_aside kind, void (*work)(struct srv_call *c),
+                     void (*next)(struct srv_call *c))
 {
-    return c->payload->data.raw.slice_buffer.length <= INFLATE_SMALL_BYTES ? SRV_ASIDE_SMALL
-                                                                           : SRV_ASIDE_LARGE;
+    c->pending++; /* for return_from_detour */
+    if (!c->close_started)
+        start_close(c);
+    c->detour.work = work;
+    c->detour.next = next;
+    c->detour.back.receive = return_from_detour;
+    srv_call_aside(c, kind, run_detour);
+}
+
+enum srv_aside srv_call_aside_of(const struct srv_call *c)
+{
+    return c->payload->data.raw.slice_buffer.length <= ASIDE_SMALL_BYTES ? SRV_ASIDE_SMALL
+                                                                         : SRV_ASIDE_LARGE;
 }
 
 static void on_message(struct srv_call *c)
@@ -631,10 +642,11 @@ static void on_message(struct srv_call *c)
     srv_call_awaits(c, SRV_AWAITS_NOTHING);
     if (c->payload && c->payload->data.raw.compression != GRPC_COMPRESS_NONE &&
         c->payload->data.raw.slice_buffer.length > INFLATE_HERE_BYTES) {
-        srv_call_aside(c, inflate_as(c), inflate_aside);
+        srv_call_detour(c, srv_call_aside_of(c), srv_call_inflate, c->method->handle);
+        unpend(c);
         return;
     }
-    handle(c);
+    handle(c, c->method->handle);
 }
 
 static void on_close(struct srv_call *c)

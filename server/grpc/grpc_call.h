@@ -155,9 +155,15 @@ struct srv_call {
     bool is_large;
     bool was_cut;                      /* whether the call was cut off before its message arrived */
     void (*aside)(struct srv_call *c); /* the work requested by srv_call_aside */
-    struct srv_message loop_message;   /* returns the call from the aside thread to the I/O loop */
-    bool close_started;                /* RECV_CLOSE was started */
-    bool is_closed;                    /* RECV_CLOSE has completed */
+    /* the two functions of srv_call_detour, and the message that returns the call to the I/O
+     * loop */
+    struct {
+        void (*work)(struct srv_call *c);
+        void (*next)(struct srv_call *c);
+        struct srv_message back;
+    } detour;
+    bool close_started;  /* RECV_CLOSE was started */
+    bool is_closed;      /* RECV_CLOSE has completed */
     bool may_send_close; /* whether a response sent on the I/O loop thread also starts RECV_CLOSE */
     enum rt_status code; /* status code of the response */
 };
@@ -212,6 +218,16 @@ enum srv_aside { SRV_ASIDE_SMALL, SRV_ASIDE_LARGE, SRV_ASIDE_ADMIN, SRV_N_ASIDES
 /* Runs `work` on the thread for `kind`, after all work queued earlier. May be called only between
  * srv_call_expect and the response. */
 void srv_call_aside(struct srv_call *c, enum srv_aside kind, void (*work)(struct srv_call *c));
+/*
+ * Runs `work` on the thread for `kind` and then `next` on the I/O loop thread. A handler calls it
+ * on the I/O loop thread instead of responding, and `next` continues as a handler does. If the
+ * client leaves meanwhile, `work` may be left out, and `next` is called only for a stream.
+ */
+void srv_call_detour(struct srv_call *c, enum srv_aside kind, void (*work)(struct srv_call *c),
+                     void (*next)(struct srv_call *c));
+/* Returns the thread for work on a message of `bytes` bytes, as sent: a client with large messages
+ * does not delay one with small messages. */
+enum srv_aside srv_call_aside_of(const struct srv_call *c);
 
 /* ---- streams ---- */
 

@@ -444,6 +444,15 @@ class Aside(Case):
             # The expected status is NOT_FOUND, which shows that the body was inflated and read.
             self.holds_up_nobody(server, PREDICT, body, 5, compressed=True)
 
+    @unittest.skipIf(SLOW > 1, "a time that a sanitizer stretches")
+    def test_a_message_of_many_fields_holds_up_nobody(self):
+        request = predict_pb2.PredictRequest.FromString(half_plus_two())
+        request.model_spec.name = "nothing"
+        unknown_field = b"\x78\x00"  # field 15, a varint
+        body = zlib.compress(request.SerializeToString() + unknown_field * (32 * MEBI), 1)
+        with Server(f"--models={MODELS}") as server:
+            self.holds_up_nobody(server, PREDICT, body, 5, compressed=True)
+
     @staticmethod
     def takes_long_to_inflate():
         request = predict_pb2.PredictRequest.FromString(half_plus_two(50 * MEBI))
@@ -536,7 +545,7 @@ class Aside(Case):
             with self.assertRaises(grpc.RpcError) as caught:
                 model_service_pb2_grpc.ModelServiceStub(channel).GetModelStatus(request)
             self.assertEqual(caught.exception.code(), grpc.StatusCode.INVALID_ARGUMENT)
-            self.assertIn("at most 1048576 bytes", caught.exception.details())
+            self.assertIn("at most 16384 bytes", caught.exception.details())
 
 
 if __name__ == "__main__":

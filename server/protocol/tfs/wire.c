@@ -91,6 +91,8 @@ int srv_field_next(struct srv_cursor *c, struct srv_field *f)
 
     if (!c->left)
         return 0;
+    if (c->fields_left && --*c->fields_left < 0)
+        return -1;
     if (!srv_cursor_varint(c, &tag) || tag > UINT32_MAX || tag >> 3 == 0)
         return -1;
     f->number = (uint32_t)tag >> 3;

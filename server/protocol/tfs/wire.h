@@ -20,6 +20,11 @@ struct srv_cursor {
     const struct rt_span *slice;
     size_t off;  /* offset of the position in the current slice */
     size_t left; /* number of bytes of the message that are not read yet */
+    /* The number of fields that srv_field_next may still read from the message, or NULL for any
+     * number. The cursors of nested messages share the counter, so it bounds the time that reading
+     * a message takes. If the counter is below 0 after a message was read, the limit was reached,
+     * and the result must be discarded even if no error was returned. */
+    int64_t *fields_left;
 };
 struct srv_cursor srv_cursor_of(const struct rt_span *slices, size_t total);
 /* Copies n bytes and moves the cursor past them; if dst is NULL, only moves. Returns false if
@@ -39,7 +44,7 @@ struct srv_field {
     struct srv_cursor body;
 };
 /* Reads the next field into *f. Returns 1 for a field, 0 at the end of the message, -1 if the
- * message is malformed. */
+ * message is malformed or has more fields than may be read. */
 int srv_field_next(struct srv_cursor *c, struct srv_field *f);
 static inline bool srv_field_is(const struct srv_field *f, uint32_t number, enum srv_wire_type type)
 {

@@ -79,6 +79,43 @@ static void every_type_is_read_in_both_forms_wherever_the_slices_are_cut(void **
     }
 }
 
+/* Reads and binds a request with a limit on its number of fields. */
+static enum rt_status bind_fields(const struct golden *x, int64_t *fields_left,
+                                  struct rt_error *err)
+{
+    struct rt_arena *a = rt_arena_new(1 << 20);
+    struct srv_cursor c = cut(a, x->request, x->n_request, x->n_request);
+    struct rt_tensor t;
+    bool wanted[1];
+
+    c.fields_left = fields_left;
+    enum rt_status st = bind(c, &t, wanted, a, err);
+    if (!st)
+        rt_tensor_clear(&t);
+    rt_arena_free(a);
+    return st;
+}
+
+static void a_limit_on_fields_counts_those_of_nested_messages(void **state)
+{
+    (void)state;
+    for (size_t g = 0; g < sizeof goldens / sizeof goldens[0]; g++) {
+        struct rt_error err = {0};
+        int64_t left = 1000;
+        assert_ok(bind_fields(&goldens[g], &left, &err), &err);
+        int64_t n_reads = 1000 - left;
+        assert_true(n_reads > 5);
+        for (int64_t most = 0; most < n_reads; most++) {
+            left = most;
+            bind_fields(&goldens[g], &left, &err);
+            assert_true(left < 0);
+        }
+        left = n_reads;
+        assert_ok(bind_fields(&goldens[g], &left, &err), &err);
+        assert_int_equal(left, 0);
+    }
+}
+
 static void every_type_is_written_as_protobuf_would(void **state)
 {
     (void)state;
@@ -368,6 +405,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_type_is_read_in_both_forms_wherever_the_slices_are_cut),
+        cmocka_unit_test(a_limit_on_fields_counts_those_of_nested_messages),
         cmocka_unit_test(every_type_is_written_as_protobuf_would),
         cmocka_unit_test(the_last_value_fills_what_is_missing),
         cmocka_unit_test(one_value_fills_a_shape_of_any_size),
