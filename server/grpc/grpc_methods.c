@@ -3,7 +3,8 @@
 #include "server/grpc/grpc.h"
 #include "server/grpc/grpc_call.h"
 
-enum { SMALL = 1 << 20 };
+/* Maximum size of the messages that are read on the I/O loop whatever they contain. */
+enum { SMALL = 16 << 10 };
 
 #define PREDICTION "/tensorflow.serving.PredictionService/"
 #define MODEL      "/tensorflow.serving.ModelService/"

@@ -11,16 +11,45 @@ const char *srv_grpc_reflection_off(const struct srv_options *o)
     return o->enable_grpc_reflection ? NULL : "reflection is off: --enable_grpc_reflection";
 }
 
+/* Called when a response was sent. */
 static void read_next(struct srv_call *c)
 {
     srv_stream_read(c);
 }
 
-void srv_grpc_reflect(struct srv_call *c)
+/* A request of a stream and its response, allocated in the arena, which is reset before the next
+ * request is read. */
+struct exchange {
+    struct srv_cursor request;
+    struct rt_bytes response;
+    enum rt_status status;
+};
+
+static void compute(struct srv_call *c)
 {
     struct rt_span services[SRV_GRPC_MAX_SERVICES];
-    struct srv_cursor request;
-    struct rt_bytes out;
+    struct exchange *x = c->state;
+
+    x->status = srv_reflection_respond(rt_span_of(pb_descriptors, pb_descriptors_size), services,
+                                       srv_grpc_services(&c->server->options, services), x->request,
+                                       &x->response, c->arena, &c->err);
+}
+
+static void send(struct srv_call *c)
+{
+    struct exchange *x = c->state;
+
+    if (c->stream.is_open && x->status)
+        srv_stream_end(c, x->status, rt_error_text(&c->err));
+    else if (c->stream.is_open)
+        srv_stream_send(c, &x->response);
+    rt_bytes_clear(&x->response);
+}
+
+void srv_grpc_reflect(struct srv_call *c)
+{
+    struct exchange *x = rt_arena_alloc(c->arena, sizeof *x);
+    enum rt_status st;
 
     if (!c->stream.has_begun && !srv_stream_begin(c, read_next, NULL))
         return;
@@ -28,17 +57,14 @@ void srv_grpc_reflect(struct srv_call *c)
         srv_stream_end(c, RT_OK, NULL);
         return;
     }
-    rt_bytes_init(&out, MAX_RESPONSE);
-    enum rt_status st = srv_call_open(c, &request);
-    if (!st)
-        st = srv_reflection_respond(rt_span_of(pb_descriptors, pb_descriptors_size), services,
-                                    srv_grpc_services(&c->server->options, services), request, &out,
-                                    c->arena, &c->err);
-    if (!st && out.failed)
-        st = rt_fail_memory(&c->err, "the response", MAX_RESPONSE);
-    if (st)
+    st = x ? srv_call_open(c, &x->request) : rt_fail_memory(&c->err, "a request", sizeof *x);
+    if (st) {
         srv_stream_end(c, st, rt_error_text(&c->err));
-    else
-        srv_stream_send(c, &out);
-    rt_bytes_clear(&out);
+        return;
+    }
+    c->state = x;
+    rt_bytes_init(&x->response, MAX_RESPONSE);
+    /* The thread for large messages also bounds the rate of responses, which are a thousand times
+     * as large as their requests. */
+    srv_call_detour(c, SRV_ASIDE_LARGE, compute, send);
 }

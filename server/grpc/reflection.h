@@ -10,7 +10,7 @@
 #include "runtime/base/arena.h"
 #include "server/protocol/tfs/wire.h"
 
-enum { SRV_REFLECTION_MAX_REQUEST = 64 << 10 };
+enum { SRV_REFLECTION_MAX_REQUEST = 16 << 10 };
 
 /*
  * Writes the response to a request. `set` is a serialized google.protobuf.FileDescriptorSet. A

@@ -97,7 +97,7 @@ static void what_is_no_message_is_refused(void **state)
                  "well formed");
     rt_bytes_clear(&out);
     assert_fails(respond(large, sizeof large, &out, arena, &err), RT_INVALID_ARGUMENT, &err,
-                 "at most 65536");
+                 "at most 16384");
     rt_bytes_clear(&out);
     rt_arena_free(arena);
 }
