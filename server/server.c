@@ -20,6 +20,7 @@
 #include "runtime/exec/parallel.h"
 #include "server/inference/sample_body.h"
 #include "server/grpc/grpc.h"
+#include "server/grpc/grpc_methods.h"
 #include "server/versions/loader.h"
 #include "server/versions/manager.h"
 #include "server/metrics/metrics.h"

@@ -8,9 +8,7 @@
 
 #include "server/server.h"
 
-struct srv_grpc_methods; /* grpc_call.h */
-/* Table of all methods that this server serves. */
-extern const struct srv_grpc_methods srv_grpc_methods;
+struct srv_grpc_methods; /* grpc_methods.h */
 
 /* Creates the gRPC transport. `methods` must outlive *out. */
 enum rt_status srv_grpc_start(struct srv_server *server, const struct srv_grpc_methods *methods,

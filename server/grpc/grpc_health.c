@@ -1,6 +1,7 @@
 /* Implements the service grpc.health.v1. It reports the health of the server (named ""), of
  * services by name, and of every model. */
 #include "server/grpc/grpc_call.h"
+#include "server/grpc/grpc_methods.h"
 #include "server/versions/manager.h"
 
 enum health { UNREPORTED = 0, SERVING = 1, NOT_SERVING = 2, UNKNOWN = 3 };

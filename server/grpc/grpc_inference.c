@@ -2,6 +2,7 @@
  * SessionRun. */
 #include "runtime/base/clock.h"
 #include "server/grpc/grpc_call.h"
+#include "server/grpc/grpc_methods.h"
 #include "server/inference/inference.h"
 #include "server/telemetry/request_log.h"
 

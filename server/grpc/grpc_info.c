@@ -1,6 +1,7 @@
 /* Implements the methods that return information about models: GetModelMetadata and
  * GetModelStatus. */
 #include "server/grpc/grpc_call.h"
+#include "server/grpc/grpc_methods.h"
 #include "server/versions/status.h"
 
 struct info_call {

@@ -36,6 +36,7 @@
 
 #include "server/grpc/grpc.h"
 #include "server/grpc/grpc_call.h"
+#include "server/grpc/grpc_methods.h"
 #include "runtime/base/map.h"
 #include "runtime/base/thread.h"
 

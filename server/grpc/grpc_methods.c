@@ -1,7 +1,7 @@
 #include <stdio.h>
 
-#include "server/grpc/grpc.h"
 #include "server/grpc/grpc_call.h"
+#include "server/grpc/grpc_methods.h"
 
 /* Maximum size of the messages that are read on the I/O loop whatever they contain. */
 enum { SMALL = 16 << 10 };

@@ -7,6 +7,7 @@
 
 #include "runtime/base/clock.h"
 #include "server/grpc/grpc_call.h"
+#include "server/grpc/grpc_methods.h"
 
 void srv_call_drop_payload(struct srv_call *c)
 {

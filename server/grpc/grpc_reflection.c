@@ -2,6 +2,7 @@
  * answered before the next one is read. */
 #include "proto/descriptors.h"
 #include "server/grpc/grpc_call.h"
+#include "server/grpc/grpc_methods.h"
 #include "server/grpc/reflection.h"
 
 enum { MAX_RESPONSE = 16 << 20 };

@@ -4,6 +4,7 @@
 
 #include "runtime/base/log.h"
 #include "server/grpc/grpc_call.h"
+#include "server/grpc/grpc_methods.h"
 #include "server/versions/manager.h"
 #include "server/metrics/metrics.h"
 #include "server/telemetry/metrics_page.h"

@@ -1,0 +1,69 @@
+/*
+ * The table of the gRPC methods that the server implements, and their handlers.
+ *
+ * Threads: the table is constant. Handlers run on the thread of the call's I/O loop.
+ */
+#ifndef SRV_GRPC_METHODS_H
+#define SRV_GRPC_METHODS_H
+
+#include <stddef.h>
+
+#include "runtime/base/span.h"
+#include "server/config/options.h"
+
+struct srv_call;
+
+/* How the core delivers the calls of a method. The handler decides whether a call has one or
+ * several messages in each direction. */
+enum srv_grpc_kind {
+    /* registered with the core unless disabled, so that the path need not be compared */
+    SRV_GRPC_REGISTERED,
+    SRV_GRPC_BY_PATH, /* not registered with the core; calls are recognised by their path */
+};
+
+enum { SRV_NOT_COUNTED = -1 };
+
+struct srv_grpc_method {
+    const char *path; /* "/package.Service/Method" */
+    enum srv_grpc_kind kind;
+    int api; /* enum srv_api under which metrics count the calls, or SRV_NOT_COUNTED */
+    /* Maximum size of messages in bytes. Larger messages are refused, so that reading a message
+     * never blocks the I/O loop for long. 0: only --max_body_bytes limits messages. */
+    size_t max_bytes;
+    /* Handles the first message, and every further message that the handler requests by
+     * srv_stream_read. After the client's last message it is called without a payload. */
+    void (*handle)(struct srv_call *c);
+    /* Returns why the options disable the method (the text of an UNIMPLEMENTED error), or NULL
+     * if it is enabled. The function pointer is NULL if the method is always enabled. */
+    const char *(*off)(const struct srv_options *o);
+};
+/* The methods of a server. They are an argument of srv_grpc_start, so that the transport does not
+ * depend on any service. */
+struct srv_grpc_methods {
+    const struct srv_grpc_method *row;
+    int n; /* at most SRV_GRPC_MAX_METHODS */
+    /* Returns the text of the UNIMPLEMENTED error for calls whose path matches no method. */
+    const char *(*why_unknown)(struct rt_span path);
+};
+/* The methods that Slipway serves. */
+extern const struct srv_grpc_methods srv_grpc_methods;
+
+enum { SRV_GRPC_MAX_SERVICES = 32 };
+/* Writes the name of each service with an enabled method to `out`, which has SRV_GRPC_MAX_SERVICES
+ * elements. Returns the number of services. */
+int srv_grpc_services(const struct srv_options *o, struct rt_span *out);
+
+/* ---- the handlers ---- */
+
+void srv_grpc_inference(struct srv_call *c);
+const char *srv_grpc_session_off(const struct srv_options *o);
+void srv_grpc_get_model_metadata(struct srv_call *c);
+void srv_grpc_get_model_status(struct srv_call *c);
+void srv_grpc_reload_config(struct srv_call *c);
+void srv_grpc_health_check(struct srv_call *c);
+void srv_grpc_health_watch(struct srv_call *c);
+void srv_grpc_reflect(struct srv_call *c);
+const char *srv_grpc_reflection_off(const struct srv_options *o);
+const char *srv_grpc_health_off(const struct srv_options *o);
+
+#endif
