@@ -22,7 +22,6 @@ enum {
     /* maximum size of an error text; a longer text is truncated, as in TensorFlow Serving */
     ERROR_TEXT = 1024,
     CALL_ARENA = 16 << 20,
-    MAX_STREAMS = 1000, /* maximum number of streams per I/O loop */
     /* maximum length of the free list of an I/O loop; each call occupies 6 KiB */
     MAX_FREE_CALLS = 512,
     /* maximum size of compressed messages that are inflated on the I/O loop; inflated they have
@@ -172,7 +171,7 @@ static void end_call(struct srv_call *c)
         if (c->server->options.access_log)
             log_access(c);
         if (c->stream.has_begun)
-            loop->n_streams--;
+            srv_stream_close_share(c);
     }
     if (c->job.version) {
         srv_job_clear(&c->job);
@@ -389,14 +388,14 @@ bool srv_stream_begin(struct srv_call *c, void (*sent)(struct srv_call *c),
         srv_call_fail(c, rt_fail(&c->err, RT_CANCELLED, "the client has gone"));
         return false;
     }
-    if (c->loop->n_streams >= MAX_STREAMS) {
+    if (!srv_stream_open_share(c)) {
+        srv_metrics_event(c->server->metrics, "grpc_call_refused");
         srv_call_fail(c, rt_fail(&c->err, RT_RESOURCE_EXHAUSTED,
-                                 "%s: %d of such streams are open already", c->method->path,
-                                 MAX_STREAMS));
+                                 "%s: too many streams are open, in all and on this connection",
+                                 c->method->path));
         return false;
     }
     uncount(c); /* an open stream must not delay the end of the drain */
-    c->loop->n_streams++;
     c->stream =
         (struct srv_stream){.is_open = true, .has_begun = true, .sent = sent, .closed = closed};
     return true;
@@ -481,10 +480,7 @@ void srv_stream_read(struct srv_call *c)
     srv_budget_give(&c->server->in_flight, &c->charged, c->charged);
     rt_arena_reset(c->arena);
     c->err = (struct rt_error){.arena = c->arena};
-    /* A client may be silent for any length of time. The core does not report a message before it
-     * is complete; the memory for incomplete messages of streams is limited by MAX_STREAMS and the
-     * core's quota. */
-    read_message(c, SRV_AWAITS_NOTHING);
+    read_message(c, SRV_AWAITS_NEXT);
 }
 
 /* ---- events ---- */

@@ -60,6 +60,7 @@ enum srv_awaited {
     SRV_AWAITS_NOTHING,
     SRV_AWAITS_MESSAGE, /* the complete first message of the call */
     SRV_AWAITS_SENT,    /* the peer has received a message */
+    SRV_AWAITS_NEXT,    /* a further message of a stream */
     SRV_AWAITED_MASK = 3,
 };
 
@@ -202,8 +203,8 @@ bool srv_stream_begin(struct srv_call *c, void (*sent)(struct srv_call *c),
  * message was built, the stream ends with that error. Must not be called while is_sending. */
 void srv_stream_send(struct srv_call *c, struct rt_bytes *message);
 bool srv_call_is_ending(const struct srv_call *c); /* returns whether streams should end */
-/* Resets the arena and reads the next message of the stream, which is passed to `handle`. A
- * stream may be idle for any length of time. */
+/* Resets the arena and reads the next message of the stream, which is passed to `handle`. A stream
+ * whose next message is not complete within --request_read_timeout_ms ends with an error. */
 void srv_stream_read(struct srv_call *c);
 /* Makes the I/O loop call `look` at intervals while the stream is open, so that `look` can send
  * messages without a request. `ending` is set if the server is stopping and the stream should

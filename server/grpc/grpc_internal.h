@@ -79,7 +79,6 @@ struct srv_grpc_loop {
     struct srv_call *free;
     int n_free;
     struct srv_call *watchers; /* streams that have a `look` function */
-    int n_streams;
     /* Number of calls that could not be requested from the core for lack of memory: catch-all
      * requests by port, then requests by method. The requests are repeated in each turn, because
      * the core delivers a call only if a call of its kind was requested. */
@@ -150,6 +149,8 @@ struct srv_grpc {
     _Atomic int n_calls; /* number of calls that hold a grpc_call */
     /* numbers of calls that hold a grpc_call, by connection (grpc_share.c) */
     _Atomic int calls_of[SRV_GRPC_CONNECTIONS];
+    /* numbers of open streams, by method and by connection (grpc_share.c) */
+    _Atomic int n_streams[SRV_GRPC_MAX_METHODS], streams_of[SRV_GRPC_CONNECTIONS];
     _Atomic int n_shut_down; /* number of ports that have shut down */
     _Atomic bool quiesced;
     _Atomic int n_closed;      /* number of I/O loops that have closed */
@@ -178,6 +179,10 @@ extern _Thread_local struct srv_grpc_loop *srv_grpc_this_loop;
  * I/O loop thread. Returns false if the connection already has its full share of open calls. */
 bool srv_call_open_share(struct srv_call *c);
 void srv_call_close_share(struct srv_call *c);
+/* Counts a call that becomes a stream of its method. Returns false, without counting it, if the
+ * connection already has its full share of the method's streams. */
+bool srv_stream_open_share(struct srv_call *c);
+void srv_stream_close_share(struct srv_call *c);
 
 /* ---- grpc_stall.c ---- */
 

@@ -11,6 +11,10 @@
  *
  * A call beyond the limit is refused immediately by cancelling it with a status. The core sends the
  * status as trailers and forgets the stream, even if the request is incomplete and remains so.
+ *
+ * The streams of each method have a limit of their own with the same rule, because a stream stays
+ * open for as long as its client wants: streams of one method do not displace those of another, and
+ * a connection cannot hold all streams of a method.
  */
 #include <grpc/support/alloc.h>
 #include <string.h>
@@ -20,7 +24,10 @@
 #include "server/metrics/metrics.h"
 #include "server/base/number.h"
 
-enum { LEAST = 8 };
+enum {
+    LEAST = 8,
+    MAX_STREAMS = 2000, /* number of streams of a method that connections share */
+};
 
 /* Sets the call's descriptor, if this server accepted the call's connection itself, and the
  * index of the connection's counter. The index is the descriptor or, for TLS, a hash of the
@@ -56,4 +63,28 @@ void srv_call_close_share(struct srv_call *c)
 
     atomic_fetch_sub(&g->calls_of[c->connection], 1);
     atomic_fetch_sub(&g->n_calls, 1);
+}
+
+static _Atomic int *streams_of_method(struct srv_call *c)
+{
+    struct srv_grpc *g = c->loop->grpc;
+
+    return &g->n_streams[c->method - g->methods->row];
+}
+
+bool srv_stream_open_share(struct srv_call *c)
+{
+    int all = atomic_fetch_add(streams_of_method(c), 1);
+    int own = atomic_fetch_add(&c->loop->grpc->streams_of[c->connection], 1);
+
+    if (own < LEAST || own < MAX_STREAMS - all)
+        return true;
+    srv_stream_close_share(c);
+    return false;
+}
+
+void srv_stream_close_share(struct srv_call *c)
+{
+    atomic_fetch_sub(&c->loop->grpc->streams_of[c->connection], 1);
+    atomic_fetch_sub(streams_of_method(c), 1);
 }

@@ -1,10 +1,11 @@
 /*
  * Cuts off peers that stall, that is, send an incomplete request or do not receive a response, so
  * that the memory of their calls is freed. As for REST, the time limit is
- * --request_read_timeout_ms. It applies to the complete arrival of a request, and to the receipt of
- * each 64 KiB of a large response. While the server drains, requests have DRAIN_GRACE_NS to arrive
- * completely, both in total and since the drain began. An incomplete request has not been executed,
- * so the client may send it to another server (UNAVAILABLE).
+ * --request_read_timeout_ms. It applies to the complete arrival of a request, to the wait for the
+ * next request of a stream, and to the receipt of each 64 KiB of a large response. While the server
+ * drains, requests have DRAIN_GRACE_NS to arrive completely, both in total and since the drain
+ * began. An incomplete request has not been executed, so the client may send it to another server
+ * (UNAVAILABLE).
  *
  * The core reports only when a message was sent completely. The number of bytes that a peer has
  * received comes from the kernel (TCP), or is the number that the core could write (UNIX sockets).
@@ -194,6 +195,15 @@ static void cut_response(struct srv_call *c)
     grpc_call_cancel_with_status(c->call, GRPC_STATUS_DEADLINE_EXCEEDED, text, NULL);
 }
 
+/* Ends a stream whose next message has not arrived. */
+static void cut_stream(struct srv_call *c)
+{
+    srv_metrics_event(c->server->metrics, "idle_stream_cut_off");
+    c->was_cut = true;
+    srv_stream_end(c, RT_DEADLINE_EXCEEDED,
+                   "the stream had no further request within --request_read_timeout_ms");
+}
+
 static void cut_request(struct srv_call *c, bool drains)
 {
     static const char late[] = "the request did not arrive whole within --request_read_timeout_ms";
@@ -204,10 +214,7 @@ static void cut_request(struct srv_call *c, bool drains)
     srv_metrics_event(c->server->metrics,
                       drains ? "drain_request_cut_off" : "slow_request_cut_off");
     c->was_cut = true;
-    if (c->stream.has_begun)
-        srv_stream_end(c, st, rt_error_text(&c->err));
-    else
-        srv_call_fail(c, st);
+    srv_call_fail(c, st);
 }
 
 /* Returns whether the I/O loop is draining and the request has exceeded DRAIN_GRACE_NS. */
@@ -247,8 +254,10 @@ void srv_grpc_cut_stalled(struct srv_grpc_loop *loop, int64_t now)
             c->seen_ns = now;
             if (what == SRV_AWAITS_SENT)
                 cut_response(c);
-            else
+            else if (what == SRV_AWAITS_MESSAGE)
                 cut_request(c, false);
+            else
+                cut_stream(c);
             n_responses += what == SRV_AWAITS_SENT;
             n_requests += what == SRV_AWAITS_MESSAGE;
         }

@@ -245,20 +245,6 @@ class Stall(Case):
             self.assertLess(time.monotonic() - start, 10 * SLOW)  # --drain_timeout is 20 s
             self.assertIn("6 calls whose request did not arrive whole were refused", server.log())
 
-    def test_a_stream_that_asks_nothing_for_a_while_is_no_stall(self):
-        with self.serve() as server, http2.Connection(server.grpc_port) as c:
-            question = http2.message(b"\x3a\x00")  # the question list_services
-            stream = c.begin(REFLECT, question)
-            wait_for(lambda: c.read(0.1) and c.bodies.get(stream), "the first answer")
-            c.read(2.5 * LIMIT_S)
-            self.assertFalse(c.is_over(stream), c.trailers)
-            first = c.bodies[stream]
-            c.send(c.data_of(stream, question, end=True))
-            self.assertEqual(c.status(stream, 30 * SLOW), 0)
-            self.assertEqual(c.bodies[stream], 2 * first)
-            self.assertEqual(self.cut_off(server, "request"), 0)
-            self.assertNotIn("cut off", server.log())
-
     def test_a_stream_that_only_watches_is_no_stall(self):
         with self.serve() as server, http2.Connection(server.grpc_port) as c:
             stream = c.ask(WATCH, b"")
@@ -386,6 +372,63 @@ class Calls(Case):
             # A sanitizer retains freed memory, so memory is checked only without one.
             if SLOW == 1:
                 wait_for(lambda: Memory.resident(server) < before + 16 * MEBI, "the memory")
+
+
+class Streams(Case):
+    """Streams stay open for as long as their clients want, so they have limits of their own."""
+    SERVICES = http2.message(b"\x3a\x00")  # a request for the names of the services
+
+    @staticmethod
+    def watch(server):
+        """Returns the trailers of a new Watch stream on a new connection, or None if it is open
+        and has reported the health."""
+        with http2.Connection(server.grpc_port) as c:
+            stream = c.ask(WATCH, b"")
+            wait_for(lambda: c.read(0.1) and stream in c.bodies or c.is_over(stream), "the health")
+            return c.trailers.get(stream)
+
+    def test_streams_of_one_client_leave_streams_for_others(self):
+        with Server(f"--models={MODELS}") as server, http2.Connection(server.grpc_port) as one, \
+                http2.Connection(server.grpc_port) as other:
+            for c, share in ((one, 1000), (other, 500)):
+                # Acknowledges the server's settings before more than 1,000 streams are opened.
+                self.assertEqual(c.status(c.ask(PREDICT, half_plus_two()), 30 * SLOW), 0)
+                c.bodies, c.trailers = {}, {}
+                c.send(c.frame(http2.WINDOW_UPDATE, 0, 0, struct.pack(">I", MEBI)))
+                streams = [c.begin(REFLECT, self.SERVICES) for _ in range(share + 100)]
+                wait_for(lambda: c.read(0.1) and len(c.bodies) + len(c.trailers) >= share + 100,
+                         "the answers")
+                self.assertEqual(len(c.bodies), share)
+                self.assertNotIn(streams[0], c.trailers)
+                self.assertEqual({t["grpc-status"] for t in c.trailers.values()}, {"8"})
+            refused = server.metric('slipway_events_total{event="grpc_call_refused"}')
+            self.assertEqual(refused, 200)
+            self.assertIsNone(self.watch(server))
+            # A method's streams do not count against those of another, not even on a connection
+            # that holds many.
+            watch = one.ask(WATCH, b"")
+            wait_for(lambda: one.read(0.1) and watch in one.bodies, "the health")
+            one.close()
+            wait_for(lambda: other.status(other.begin(REFLECT, self.SERVICES), 0.2) is None,
+                     "the share")
+
+    def test_a_reflection_stream_without_requests_is_ended(self):
+        with Server(f"--models={MODELS}", FLAG) as server, \
+                http2.Connection(server.grpc_port) as c:
+            silent = [c.begin(REFLECT, self.SERVICES) for _ in range(10)]
+            asking = c.begin(REFLECT, self.SERVICES)
+            watch = c.ask(WATCH, b"")
+            for _ in range(10):  # a stream whose requests come in time goes on
+                c.read(LIMIT_S / 4)
+                c.send(c.data_of(asking, self.SERVICES, end=False))
+            self.assertFalse(c.is_over(asking) or c.is_over(watch))
+            c.send(c.data_of(asking, self.SERVICES, end=True))
+            self.assertEqual(c.status(asking, 30 * SLOW), 0)
+            for stream in silent:
+                self.assertEqual(c.status(stream, 10 * LIMIT_S), DEADLINE_EXCEEDED)
+                self.assertIn("--request_read_timeout_ms", c.trailers[stream]["grpc-message"])
+            cut_off = server.metric('slipway_events_total{event="idle_stream_cut_off"}')
+            self.assertEqual(cut_off, 10)
 
 
 class Aside(Case):
