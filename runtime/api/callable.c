@@ -21,7 +21,7 @@
 #include "runtime/exec/trace.h"
 
 /* maximum number of callables per session, for signatures, dynamic callables, restore and init */
-enum { MAX_CALLABLES = RT_MAX_SIGNATURES + RT_MAX_DYNAMIC_CALLABLES + 8 };
+enum { MAX_CALLABLES = RT_MAX_SIGNATURES + 2 * RT_MAX_DYNAMIC_CALLABLES + 8 };
 /* delay before repeating a row-wise analysis that ran out of memory */
 enum { ANALYSE_AGAIN_MS = 100 };
 

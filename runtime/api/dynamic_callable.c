@@ -13,6 +13,8 @@ struct rt_dynamic_callables {
     struct rt_mutex mu;
     /* maps feeds, fetches and targets to a struct rt_model_signature; guarded by mu */
     struct rt_map by_key;
+    /* numbers of callables that exist or are being made, by is_client_named; guarded by mu */
+    int n[2];
     struct rt_arena *arena; /* guarded by mu */
 };
 
@@ -181,12 +183,42 @@ static struct rt_model_signature *describe(struct rt_dynamic_callables *a,
     return s;
 }
 
+/* Prepares the call. *rowwise is set to whether its rows are independent for feeds of these shapes.
+ * Runs without the lock, because I/O threads take the lock to look up calls. */
+static enum rt_status prepare(struct rt_model *m, const struct rt_call_spec *spec,
+                              const struct rt_shape *shapes, struct rt_callable **call,
+                              bool *rowwise, struct rt_error *err)
+{
+    struct rt_error why = {.arena = NULL};
+    enum rt_status st = rt_session_prepare(m->session, spec, call, err);
+
+    *rowwise = !st && shapes && spec->n_feeds && rt_callable_is_rowwise(*call, shapes, &why);
+    return st;
+}
+
+/* Counts a callable that is about to be made, before the session keeps a plan of it. */
+static enum rt_status reserve(struct rt_dynamic_callables *a, const struct rt_call_spec *spec,
+                              struct rt_error *err)
+{
+    rt_mutex_lock(&a->mu);
+    bool is_full = a->n[spec->is_client_named] >= RT_MAX_DYNAMIC_CALLABLES;
+    a->n[spec->is_client_named] += !is_full;
+    rt_mutex_unlock(&a->mu);
+    return is_full ? rt_fail(err, RT_RESOURCE_EXHAUSTED,
+                             "more than %d different sets of feeds and fetches of one model",
+                             RT_MAX_DYNAMIC_CALLABLES)
+                   : RT_OK;
+}
+
 enum rt_status rt_model_make_dynamic(struct rt_model *m, const struct rt_call_spec *spec,
                                      const struct rt_shape *shapes,
                                      const struct rt_model_signature **out, struct rt_error *err)
 {
+    struct rt_dynamic_callables *a = m->dynamic_callables;
+    struct rt_model_signature *made = NULL, *other = NULL;
     struct rt_callable *call;
     struct rt_bytes key;
+    bool rowwise = false;
     enum rt_status st;
 
     *out = rt_model_find_dynamic(m, spec);
@@ -199,30 +231,27 @@ enum rt_status rt_model_make_dynamic(struct rt_model *m, const struct rt_call_sp
     if (!st)
         st = check_ops(m, spec, err);
     if (!st)
-        st = rt_session_prepare(m->session, spec, &call, err);
+        st = reserve(a, spec, err);
     if (st)
         return st;
-    if (!make_key(&key, spec)) {
-        rt_bytes_clear(&key);
-        return rt_fail(err, RT_INVALID_ARGUMENT, "too many feeds and fetches");
-    }
-    struct rt_error why = {.arena = NULL};
-    /* The analysis runs without the lock, because I/O threads take the lock to look up calls. */
-    bool rowwise = shapes && spec->n_feeds && rt_callable_is_rowwise(call, shapes, &why);
-    rt_mutex_lock(&m->dynamic_callables->mu);
-    struct rt_model_signature *s = rt_map_getn(&m->dynamic_callables->by_key, key.p, key.n);
-    if (!s && m->dynamic_callables->by_key.n >= RT_MAX_DYNAMIC_CALLABLES) {
-        st = rt_fail(err, RT_RESOURCE_EXHAUSTED,
-                     "more than %d different sets of feeds and fetches of one model",
-                     RT_MAX_DYNAMIC_CALLABLES);
-    } else if (!s) {
-        s = describe(m->dynamic_callables, spec, call, rowwise);
-        if (!s || !rt_map_putn(&m->dynamic_callables->by_key, key.p, key.n, s))
+    if (!make_key(&key, spec))
+        st = rt_fail(err, RT_INVALID_ARGUMENT, "too many feeds and fetches");
+    if (!st)
+        st = prepare(m, spec, shapes, &call, &rowwise, err);
+    rt_mutex_lock(&a->mu);
+    /* another thread may have made the callable in the meantime */
+    if (!st)
+        other = rt_map_getn(&a->by_key, key.p, key.n);
+    if (!st && !other) {
+        made = describe(a, spec, call, rowwise);
+        if (!made || !rt_map_putn(&a->by_key, key.p, key.n, made))
             st = rt_fail_memory(err, "a call", key.n);
     }
-    rt_mutex_unlock(&m->dynamic_callables->mu);
+    if (st || other)
+        a->n[spec->is_client_named]--;
+    rt_mutex_unlock(&a->mu);
     rt_bytes_clear(&key);
     if (!st)
-        *out = s;
+        *out = other ? other : made;
     return st;
 }

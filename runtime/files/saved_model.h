@@ -120,14 +120,15 @@ struct rt_model_signature {
     /* reason why the signature cannot run, in which case `call` is NULL; NULL: it can run */
     const char *unsupported;
     bool is_dynamic; /* whether rt_model_make_dynamic made the signature */
-    /* Index of a dynamic signature, below RT_MAX_DYNAMIC_CALLABLES and unique in its model. */
+    /* Index of a dynamic signature, below 2 * RT_MAX_DYNAMIC_CALLABLES and unique in its model. */
     int index;
     /* The first signature with the same tensors and shapes, which is checked, planned, analysed and
      * warmed up for both. NULL: no earlier signature has them. */
     const struct rt_model_signature *same;
 };
-/* Maximum number of dynamic callables per model. The limit is needed because clients choose the
- * fetches. */
+/* Maximum number of dynamic callables per model whose tensors clients have named, and also of those
+ * whose tensors are from signatures. The limits are needed because clients choose the fetches. They
+ * are separate, so that SessionRun cannot use up the callables of MultiInference. */
 enum { RT_MAX_DYNAMIC_CALLABLES = 256 };
 /* Maximum number of signatures per model; signatures with the same tensors are counted once. */
 enum { RT_MAX_SIGNATURES = 256 };
@@ -161,7 +162,7 @@ const struct rt_model_signature *rt_model_signature(const struct rt_model *m, co
  *
  * rt_model_find_dynamic quickly returns a dynamic callable that was made before, or NULL.
  * rt_model_make_dynamic makes one, which is slow. It refuses tensors that the graph lacks, with
- * TensorFlow's error texts, and more than RT_MAX_DYNAMIC_CALLABLES different callables
+ * TensorFlow's error texts, and more than RT_MAX_DYNAMIC_CALLABLES different callables of one kind
  * (RT_RESOURCE_EXHAUSTED). `shapes` are the shapes of the feeds, for row-wise analysis (NULL:
  * requests are not merged).
  */

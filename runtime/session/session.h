@@ -90,6 +90,9 @@ struct rt_call_spec {
     /* True for restore and init ops: variables that this callable writes do not become mutable, so
      * they may still be constants of plans. */
     bool is_load;
+    /* Whether a client named the tensors and nodes; if not, they are those of signatures. Only the
+     * limits for dynamic callables (saved_model.h) distinguish them. */
+    bool is_client_named;
 };
 enum rt_status rt_session_prepare(struct rt_session *s, const struct rt_call_spec *spec,
                                   struct rt_callable **out, struct rt_error *err);

@@ -80,6 +80,7 @@ static enum rt_status name_feeds(struct srv_inference *inf, const struct rt_sign
     }
     call->spec.feeds = sorted;
     call->spec.n_feeds = n;
+    call->spec.is_client_named = true;
     return RT_OK;
 }
 
