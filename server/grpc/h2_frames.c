@@ -13,7 +13,7 @@ enum {
     END_STREAM = 1,
 
     PER_MS = 5,
-    PER_STREAM = 8,
+    PER_STREAM = 9,
     RESET_COST = 13,
     REKEY_COST = 13, /* cost of a key update, which takes 8 us */
     SENT_UNIT = 256,

@@ -15,7 +15,7 @@
  *      |---------------------------------------------|----------------------------------------|
  *      | a millisecond                               | +5                                     |
  *      | 256 bytes that were sent                    | +1                                     |
- *      | HEADERS of a new stream                     | +8                                     |
+ *      | HEADERS of a new stream                     | +9: 8, and 1 for a small message       |
  *      | DATA                                        | +1 for each KiB of it, and -1          |
  *      | RST_STREAM                                  | -13: a call was begun in vain          |
  *      | a change of keys by TLS                     | -13                                    |
@@ -23,9 +23,9 @@
  *      |   a part of a header block                  |   may be parsed again                  |
  *      | any CONTINUATION, all other frames          | -1, and -1 for each 64 bytes           |
  *
- *    So a peer may cancel 2,000 calls in one burst, all of its calls at a steady 1,000 a second,
- * and three of five calls at any rate. The window updates and pings of transfers are paid for by
- *    the transfers.
+ *    So a peer may cancel some 2,000 calls in one burst, all of its calls at a steady 1,000 a
+ * second, and three of five calls at any rate, where each call has one small message. The window
+ * updates and pings of transfers are paid for by the transfers.
  *
  * Payloads are skipped: the time of srv_h2_frames_take depends on the number of frames, not of
  * bytes.

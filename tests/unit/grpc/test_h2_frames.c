@@ -156,9 +156,9 @@ static void a_block_in_small_pieces_is_a_flood(void **state)
     assert_int_equal(feed(2), SRV_H2_FLOOD);
 }
 
-/* Opens calls at the given rate and cancels n out of every `of` calls. Returns whether the
- * connection stays open. */
-static bool cancels(int n, int of, int64_t per_second)
+/* Opens calls at the given rate and cancels n out of every `of` calls. Each call has a small
+ * message if has_message is set. Returns whether the connection stays open. */
+static bool cancels_calls(int n, int of, int64_t per_second, bool has_message)
 {
     enum srv_h2_verdict v;
 
@@ -169,6 +169,8 @@ static bool cancels(int n, int of, int64_t per_second)
     for (int64_t i = 0; !v && i < 100000; i++) {
         n_text = 0;
         add(HEADERS, END_HEADERS, 2 * (uint32_t)i + 1, 100);
+        if (has_message)
+            add(DATA, 1, 2 * (uint32_t)i + 1, 50);
         if (i % of < n)
             add(RESET, 0, 2 * (uint32_t)i + 1, 4);
         srv_h2_frames_fill(&f, 1 + i * 1000 / per_second, 0);
@@ -180,10 +182,31 @@ static bool cancels(int n, int of, int64_t per_second)
 static void calls_may_be_cancelled_but_not_by_a_machine(void **state)
 {
     (void)state;
-    assert_true(cancels(1, 1, 900));
-    assert_false(cancels(1, 1, 1500));
-    assert_true(cancels(3, 5, INT64_C(1) << 40));
-    assert_false(cancels(4, 5, INT64_C(1) << 40));
+    for (int has_message = 0; has_message < 2; has_message++) {
+        assert_true(cancels_calls(1, 1, 1000, has_message));
+        assert_false(cancels_calls(1, 1, 1500, has_message));
+        assert_true(cancels_calls(3, 5, INT64_C(1) << 40, has_message));
+        assert_false(cancels_calls(4, 5, INT64_C(1) << 40, has_message));
+    }
+}
+
+static void calls_with_a_message_may_be_cancelled_in_one_burst(void **state)
+{
+    (void)state;
+    begin();
+    add(SETTINGS, ACK, 0, 0);
+    for (uint32_t i = 0; i < 1990; i++) {
+        add(HEADERS, END_HEADERS, 2 * i + 1, 100);
+        add(DATA, 1, 2 * i + 1, 50);
+        add(RESET, 0, 2 * i + 1, 4);
+    }
+    assert_int_equal(feed(n_text), SRV_H2_GOES_ON);
+    for (uint32_t i = 1990; i < 2010; i++) {
+        add(HEADERS, END_HEADERS, 2 * i + 1, 100);
+        add(DATA, 1, 2 * i + 1, 50);
+        add(RESET, 0, 2 * i + 1, 4);
+    }
+    assert_int_equal(feed(n_text), SRV_H2_FLOOD);
 }
 
 static void streams_before_the_settings_are_acknowledged_have_a_limit(void **state)
@@ -262,6 +285,7 @@ int main(void)
         cmocka_unit_test(frames_that_ask_for_nothing_have_a_budget),
         cmocka_unit_test(a_block_in_small_pieces_is_a_flood),
         cmocka_unit_test(calls_may_be_cancelled_but_not_by_a_machine),
+        cmocka_unit_test(calls_with_a_message_may_be_cancelled_in_one_burst),
         cmocka_unit_test(streams_before_the_settings_are_acknowledged_have_a_limit),
         cmocka_unit_test(what_is_sent_pays_for_windows),
         cmocka_unit_test(a_call_pays_for_its_data_a_ping_and_windows),
