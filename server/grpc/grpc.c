@@ -175,7 +175,7 @@ static enum rt_status make_ports(struct srv_grpc *g, struct rt_error *err)
     }
     if (!st) {
         srv_grpc_frames_start(g->server->metrics, &args, max_arriving(o));
-        srv_turns_start(&g->n_calls);
+        srv_turns_start(&g->n_calls, *o->ssl_config_file != '\0');
     }
     grpc_resource_quota_unref(quota);
     rt_arena_free(arena);

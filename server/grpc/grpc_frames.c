@@ -357,6 +357,7 @@ struct watched_tls {
     uint32_t n_rekeyed;
 };
 
+static int (*real_handshake)(SSL *tls);
 static int (*real_read)(SSL *tls, void *p, int n);
 static int (*real_write)(SSL *tls, const void *p, int n);
 static int tls_index = -1;
@@ -374,6 +375,7 @@ static void free_tls(void *parent, void *p, CRYPTO_EX_DATA *data, int index, lon
 
 static void find_tls(void)
 {
+    *(void **)&real_handshake = dlsym(RTLD_NEXT, "SSL_do_handshake");
     *(void **)&real_read = dlsym(RTLD_NEXT, "SSL_read");
     *(void **)&real_write = dlsym(RTLD_NEXT, "SSL_write");
     tls_index = SSL_get_ex_new_index(0, NULL, NULL, NULL, free_tls);
@@ -437,6 +439,17 @@ static bool look_at_tls(struct watched_tls *t, const void *p, size_t n)
         report(v);
     }
     return !v;
+}
+
+int SSL_do_handshake(SSL *tls)
+{
+    pthread_once(&tls_once, find_tls);
+    int64_t begun_ns = rt_now_ns();
+    int status = real_handshake(tls);
+
+    if (watch.metrics && SSL_is_server(tls))
+        srv_turns_handshake(read_last, rt_now_ns() - begun_ns, status == 1);
+    return status;
 }
 
 int SSL_read(SSL *tls, void *p, int n)

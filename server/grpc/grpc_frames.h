@@ -9,6 +9,7 @@
  * defines functions that take precedence over those of the libraries:
  *   - recvmsg, by which the core reads plain connections and the records of TLS;
  *   - SSL_read and SSL_write, which return and accept the plain text of TLS;
+ *   - SSL_do_handshake (server/grpc/read_turns.h);
  *   - sendmsg (server/grpc/send_hook.h);
  *   - accept4 and close: a descriptor that the core accepts is not a plain connection, even if its
  *     number belonged to one before;

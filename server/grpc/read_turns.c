@@ -14,6 +14,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/thread.h"
+#include "server/base/sockets.h"
 #include "server/grpc/grpc_frames.h"
 
 enum {
@@ -32,6 +33,10 @@ enum {
     CROWD = 4,
     CROWD_NS = 1000000000, /* period in which connections are counted to detect a crowd */
     FEW_FRAMES = TURN_FRAMES / 8,
+    /* While no I/O loop is idle, handshakes take 1 / HANDSHAKE_SHARE of the time of a thread, and
+     * at most HANDSHAKE_NS at once. */
+    HANDSHAKE_SHARE = 2,
+    HANDSHAKE_NS = 20000000,
     LARGEST_READ = 1 << 16, /* maximum bytes per read, which may contain thousands of frames */
     /* Unless is_heavy, the frames of a turn are counted anew after this many bytes. */
     BULK_BYTES = 1 << 18,
@@ -47,7 +52,7 @@ enum phase { READING, IS_OVER, PAUSED };
 
 /* State of a connection. The members after `phase` are used by the thread that reads the
  * connection, except for `next`, `reader` and `reader_cpu_ns`, which describe a pause and are
- * guarded by mu. */
+ * guarded by mu. The thread that ends a pause sets `may_handshake` before `phase`. */
 struct turn {
     _Atomic int phase;
     /* true for a TCP socket; stored after the members that follow, and loaded before them */
@@ -55,18 +60,27 @@ struct turn {
     bool is_over;    /* the turn has ended; the next permitted read begins a new turn */
     bool is_heavy;   /* the last turn had many frames, or this is the first turn: reads are short */
     bool at_its_end; /* the end of the connection has already been delayed */
-    uint32_t frames; /* in this turn */
-    uint32_t bytes;  /* number of bytes read in this turn, counted only while reads are short */
-    uint64_t bulk;   /* number of bytes read in this turn */
+    bool is_handshaking; /* the TLS handshake has not ended: each read needs permission */
+    bool may_handshake;  /* the pause that has ended gives permission for one read */
+    uint32_t frames;     /* in this turn */
+    uint32_t bytes;      /* number of bytes read in this turn, counted only while reads are short */
+    uint64_t bulk;       /* number of bytes read in this turn */
     uint64_t n_frames;
     int64_t crowd; /* the period of CROWD_NS in which the connection was last counted */
-    int next;      /* next paused connection, in the order of pausing */
+    int next;      /* next connection of the same queue of paused connections */
     clockid_t reader;
     int64_t reader_cpu_ns;
 };
 
 /* The array takes 8 MB of address space, of which only used pages are allocated. */
 static struct turn turns[SRV_GRPC_MAX_FD];
+
+/* Paused connections in the order of pausing; guarded by all.mu. */
+struct queue {
+    int first, last; /* the oldest and the newest connection, or NONE */
+    /* time at which a pause ended most recently, or at which the queue became non-empty */
+    int64_t released_ns;
+};
 
 static struct {
     _Atomic bool is_on;
@@ -78,14 +92,20 @@ static struct {
     _Atomic int n_crowd, n_crowd_last;
     struct rt_mutex mu;
     struct rt_cond changed;
-    int first, last; /* the oldest and the newest paused connection, or NONE; guarded by mu */
+    /* connections whose turn is over, and connections whose TLS handshake waits */
+    struct queue turn_over, handshakes;
     bool is_stopping;
-    int64_t released_ns;
+    bool has_tls; /* whether connections begin with a TLS handshake; set at start */
+    /* the time that handshakes may take while no I/O loop is idle, and when time was last added to
+     * it; guarded by mu */
+    int64_t handshake_ns, handshake_filled_ns;
+    /* whether a permitted step has not been reported yet; guarded by mu */
+    bool is_handshaking;
     const _Atomic int *n_calls; /* NULL: not known */
     int n_calls_before;         /* the value of *n_calls at the last check */
     int64_t ended_ns;           /* time at which a connection, or many calls, ended most recently */
     pthread_t thread;
-} all = {.mu = RT_MUTEX_INIT, .first = NONE, .last = NONE};
+} all = {.mu = RT_MUTEX_INIT, .turn_over = {NONE, NONE, 0}, .handshakes = {NONE, NONE, 0}};
 
 static struct turn *turn_of(int fd)
 {
@@ -162,13 +182,23 @@ static bool may_one_end(int64_t now) RT_REQUIRES(all.mu)
     return now - all.ended_ns > END_NS;
 }
 
-/* Removes the connections whose pause ends from the list, and returns the number of these
- * connections. */
-static int take_released(int released[AT_ONCE], int64_t now, int64_t past_ns) RT_REQUIRES(all.mu)
+/* Removes a connection from a queue. `before` is the connection before it in the queue, or NONE. */
+static void take(struct queue *q, int before, int fd, int64_t now) RT_REQUIRES(all.mu)
 {
-    bool is_overdue = now - all.released_ns > PAUSE_NS, is_free = is_loop_free();
-    bool may_end = may_one_end(now);
-    int n = 0, before = NONE, fd = all.first;
+    *(before == NONE ? &q->first : &turns[before].next) = turns[fd].next;
+    if (q->last == fd)
+        q->last = before;
+    q->released_ns = now;
+}
+
+/* Removes the connections whose turn is over and whose pause ends from their queue, and returns the
+ * number of these connections. */
+static int take_released(int released[AT_ONCE], int64_t now, int64_t past_ns, bool is_free)
+    RT_REQUIRES(all.mu)
+{
+    struct queue *q = &all.turn_over;
+    bool is_overdue = now - q->released_ns > PAUSE_NS, may_end = may_one_end(now);
+    int n = 0, before = NONE, fd = q->first;
 
     for (int i = 0; i < LOOKED_AT && fd != NONE && n < AT_ONCE; i++) {
         struct turn *t = &turns[fd];
@@ -181,9 +211,7 @@ static int take_released(int released[AT_ONCE], int64_t now, int64_t past_ns) RT
         if (may_go_on || is_overdue) {
             if (t->at_its_end)
                 all.ended_ns = now;
-            *(before == NONE ? &all.first : &turns[before].next) = next;
-            if (next == NONE)
-                all.last = before;
+            take(q, before, fd, now);
             is_overdue = false;
             released[n++] = fd;
         } else {
@@ -191,9 +219,33 @@ static int take_released(int released[AT_ONCE], int64_t now, int64_t past_ns) RT
         }
         fd = next;
     }
-    if (n)
-        all.released_ns = now;
     return n;
+}
+
+/* Returns whether a step of a handshake may begin although the I/O loops are busy: the last step
+ * has ended, and handshakes have had less than their share of time. A permitted read may have found
+ * nothing, in which case no end is reported. */
+static bool has_handshake_time(int64_t now) RT_REQUIRES(all.mu)
+{
+    all.handshake_ns += (now - all.handshake_filled_ns) / HANDSHAKE_SHARE;
+    if (all.handshake_ns > HANDSHAKE_NS)
+        all.handshake_ns = HANDSHAKE_NS;
+    all.handshake_filled_ns = now;
+    return all.handshake_ns > 0 &&
+           (!all.is_handshaking || now - all.handshakes.released_ns >= PAUSE_NS);
+}
+
+/* Removes the handshake that may go on from its queue. Returns 1 if there is one, otherwise 0. */
+static int take_handshake(int *released, int64_t now, bool is_free) RT_REQUIRES(all.mu)
+{
+    int fd = all.handshakes.first;
+
+    if (fd == NONE || !(is_free || has_handshake_time(now)))
+        return 0;
+    take(&all.handshakes, NONE, fd, now);
+    turns[fd].may_handshake = all.is_handshaking = true;
+    *released = fd;
+    return 1;
 }
 
 /* points to the entry of this thread's I/O loop in all.loop_epoll */
@@ -225,18 +277,20 @@ static void *end_pauses(void *arg)
     (void)arg;
     rt_mutex_lock(&all.mu);
     while (!all.is_stopping) {
-        int released[AT_ONCE];
+        int released[AT_ONCE + 1];
         int64_t now = rt_now_ns();
-        if (all.first == NONE) {
+        if (all.turn_over.first == NONE && all.handshakes.first == NONE) {
             rt_cond_wait(&all.changed, &all.mu);
-            looked_ns = all.released_ns = rt_now_ns();
+            looked_ns = rt_now_ns();
             continue;
         }
         if (now - looked_ns < TICK_NS) {
             rt_cond_wait_until(&all.changed, &all.mu, looked_ns + TICK_NS);
             continue;
         }
-        int n = take_released(released, now, now - looked_ns);
+        bool is_free = is_loop_free();
+        int n = take_released(released, now, now - looked_ns, is_free);
+        n += take_handshake(released + n, now, is_free);
         looked_ns = now;
         for (int i = 0; i < n; i++)
             atomic_store_explicit(&turns[released[i]].phase, READING, memory_order_release);
@@ -251,20 +305,21 @@ static void *end_pauses(void *arg)
 
 /* ---- turns ---- */
 
-static void begin_pause(int fd, struct turn *t)
+static void begin_pause(int fd, struct turn *t, struct queue *q)
 {
     if (pthread_getcpuclockid(pthread_self(), &t->reader))
         return;
     rt_mutex_lock(&all.mu);
     t->reader_cpu_ns = rt_thread_cpu_ns();
     t->next = NONE;
-    if (all.first == NONE) {
-        all.first = fd;
+    if (q->first == NONE) {
+        q->first = fd;
+        q->released_ns = rt_now_ns();
         rt_cond_signal(&all.changed);
     } else {
-        turns[all.last].next = fd;
+        turns[q->last].next = fd;
     }
-    all.last = fd;
+    q->last = fd;
     atomic_store_explicit(&t->phase, PAUSED, memory_order_release);
     rt_mutex_unlock(&all.mu);
 }
@@ -321,15 +376,14 @@ void srv_turns_begin(int fd)
         return;
     getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &n);
     rt_mutex_lock(&all.mu);
-    /* If an earlier connection with the same descriptor is still paused, its pause ends as usual,
-     * and this connection is not paused until then. */
-    if (atomic_load_explicit(&turns[fd].phase, memory_order_relaxed) == PAUSED)
-        domain = 0;
-    else
+    /* If an earlier connection with the same descriptor is still paused, this connection takes over
+     * the pause. */
+    if (atomic_load_explicit(&turns[fd].phase, memory_order_relaxed) != PAUSED)
         atomic_store_explicit(&turns[fd].phase, READING, memory_order_relaxed);
     atomic_load_explicit(&turns[fd].may_pause, memory_order_acquire);
     turns[fd].is_heavy = true;
-    turns[fd].is_over = turns[fd].at_its_end = false;
+    turns[fd].is_over = turns[fd].at_its_end = turns[fd].may_handshake = false;
+    turns[fd].is_handshaking = all.has_tls;
     turns[fd].frames = turns[fd].bytes = 0;
     turns[fd].bulk = 0;
     turns[fd].n_frames = 0;
@@ -338,14 +392,39 @@ void srv_turns_begin(int fd)
     rt_mutex_unlock(&all.mu);
 }
 
+/* Returns whether a connection may read a part of its handshake. Otherwise the connection is
+ * paused. A read that will find nothing needs no permission: the core reads until nothing is left.
+ */
+static bool may_handshake(int fd, struct turn *t)
+{
+    bool may = t->may_handshake;
+
+    if (!srv_socket_has_unread(fd))
+        return true;
+    t->may_handshake = false;
+    if (!may) {
+        int64_t now = rt_now_ns();
+        rt_mutex_lock(&all.mu);
+        may = all.handshakes.first == NONE && has_handshake_time(now);
+        if (may) {
+            all.handshakes.released_ns = now;
+            all.is_handshaking = true;
+        }
+        rt_mutex_unlock(&all.mu);
+    }
+    if (!may)
+        begin_pause(fd, t, &all.handshakes);
+    return may;
+}
+
 size_t srv_turns_limit(int fd)
 {
     struct turn *t = turn_of(fd);
     int phase = t ? atomic_load_explicit(&t->phase, memory_order_acquire) : READING;
 
     if (phase == IS_OVER)
-        begin_pause(fd, t);
-    if (phase != READING)
+        begin_pause(fd, t, &all.turn_over);
+    if (phase != READING || (t && t->is_handshaking && !may_handshake(fd, t)))
         return 0;
     if (!t)
         return SIZE_MAX;
@@ -388,6 +467,23 @@ void srv_turns_held_frames(int fd, uint32_t n)
     changed(t);
 }
 
+void srv_turns_handshake(int fd, int64_t took_ns, bool has_ended)
+{
+    struct turn *t = turn_of(fd);
+
+    if (!t)
+        return;
+    rt_mutex_lock(&all.mu);
+    all.handshake_ns -= took_ns;
+    /* Steps that began while a loop was idle do not delay others for longer than the last one. */
+    if (all.handshake_ns < -took_ns)
+        all.handshake_ns = -took_ns;
+    all.is_handshaking = false;
+    rt_mutex_unlock(&all.mu);
+    t->is_handshaking &= !has_ended;
+    changed(t);
+}
+
 bool srv_turns_end(int fd)
 {
     struct turn *t = turn_of(fd);
@@ -395,7 +491,7 @@ bool srv_turns_end(int fd)
     if (!t || t->at_its_end || t->n_frames < TURN_FRAMES || !is_crowd(t))
         return false;
     t->at_its_end = true;
-    begin_pause(fd, t);
+    begin_pause(fd, t, &all.turn_over);
     changed(t);
     return atomic_load_explicit(&t->phase, memory_order_relaxed) != READING;
 }
@@ -449,7 +545,7 @@ static bool can_rearm(void)
     return ok;
 }
 
-bool srv_turns_start(const _Atomic int *n_calls)
+bool srv_turns_start(const _Atomic int *n_calls, bool has_tls)
 {
     if (!can_rearm()) {
         RT_LOG(RT_LOG_INFO, "gRPC: this system does not report a socket anew; connections that "
@@ -459,12 +555,27 @@ bool srv_turns_start(const _Atomic int *n_calls)
     rt_cond_init(&all.changed);
     all.is_stopping = false;
     all.n_calls = n_calls;
+    all.has_tls = has_tls;
+    all.handshake_ns = HANDSHAKE_NS;
+    all.handshake_filled_ns = rt_now_ns();
+    all.is_handshaking = false;
     if (rt_thread_start(&all.thread, "grpc-turns", end_pauses, NULL)) {
         rt_cond_clear(&all.changed);
         return false;
     }
     atomic_store_explicit(&all.is_on, true, memory_order_release);
     return true;
+}
+
+static void end_all_pauses(struct queue *q)
+{
+    while (q->first != NONE) {
+        int fd = q->first;
+        q->first = turns[fd].next;
+        atomic_store_explicit(&turns[fd].phase, READING, memory_order_release);
+        rearm(fd);
+    }
+    q->last = NONE;
 }
 
 void srv_turns_stop(void)
@@ -476,13 +587,8 @@ void srv_turns_stop(void)
     rt_cond_signal(&all.changed);
     rt_mutex_unlock(&all.mu);
     pthread_join(all.thread, NULL);
-    while (all.first != NONE) {
-        int fd = all.first;
-        all.first = turns[fd].next;
-        atomic_store_explicit(&turns[fd].phase, READING, memory_order_release);
-        rearm(fd);
-    }
-    all.last = NONE;
+    end_all_pauses(&all.turn_over);
+    end_all_pauses(&all.handshakes);
     atomic_store(&all.n_loops, 0);
     rt_cond_clear(&all.changed);
 }

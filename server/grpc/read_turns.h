@@ -12,6 +12,11 @@
  * sent that many frames ends, the end also waits for a turn, because the core takes down all
  * streams of the connection at once.
  *
+ * The core also performs TLS handshakes on these threads: an RSA signature with a key of 4096 bits
+ * takes 3 ms, in which other connections wait. So the reads of a connection whose handshake has
+ * not ended need permission. Paused connections receive it one by one, in the order of their
+ * pauses, when an I/O loop is idle or when handshakes have taken less than half of a thread's time.
+ *
  * The core waits for edge-triggered epoll events. When SO_RCVLOWAT is set on a TCP socket with
  * readable bytes, Linux reports the edge again. Connections are not paused on kernels that do not
  * do this, nor on other kinds of sockets.
@@ -27,10 +32,11 @@
 #include <stdint.h>
 
 /* Starts the thread that ends pauses. May be called only once. *n_calls is the number of open
- * calls and is read until srv_turns_stop; n_calls may be NULL. Returns false if the thread
- * cannot be started or the kernel does not report edges again; in both cases no connection is
- * ever paused. */
-bool srv_turns_start(const _Atomic int *n_calls);
+ * calls and is read until srv_turns_stop; n_calls may be NULL. `has_tls` says that every TCP
+ * connection begins with a TLS handshake, whose steps are reported by srv_turns_handshake. Returns
+ * false if the thread cannot be started or the kernel does not report edges again; in both cases
+ * no connection is ever paused. */
+bool srv_turns_start(const _Atomic int *n_calls, bool has_tls);
 /* Stops the thread that ends pauses. Must be called after the core has stopped reading. Does
  * nothing unless srv_turns_start succeeded. */
 void srv_turns_stop(void);
@@ -54,6 +60,9 @@ size_t srv_turns_limit(int fd);
 void srv_turns_took(int fd, size_t n, int64_t n_frames, bool is_all);
 /* Counts n frames that were found by decrypting bytes that were read earlier. */
 void srv_turns_held_frames(int fd, uint32_t n);
+/* Reports that a step of the connection's TLS handshake took took_ns nanoseconds, and whether the
+ * handshake has ended. */
+void srv_turns_handshake(int fd, int64_t took_ns, bool has_ended);
 /* Reports that a read has found the end of the connection. Returns true if that read must first
  * return EAGAIN once. */
 bool srv_turns_end(int fd);

@@ -131,26 +131,27 @@ class Frames:
                 self.ended.add(stream)
 
 
-def certificate(folder, name, issuer=None):
+def certificate(folder, name, issuer=None, bits=2048):
     """Makes a key and a certificate for localhost with openssl, signed by `issuer` or by itself."""
     at = lambda what: os.path.join(folder, f"{name}.{what}")
     run = lambda *args: subprocess.run(["openssl", *args], check=True, stdout=subprocess.DEVNULL,
                                        stderr=subprocess.DEVNULL)
     subject = ["-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
     if issuer is None:
-        run("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *subject,
+        run("req", "-x509", "-newkey", f"rsa:{bits}", "-nodes", "-days", "2", *subject,
             "-keyout", at("key"), "-out", at("crt"))
     else:
-        run("req", "-newkey", "rsa:2048", "-nodes", *subject, "-keyout", at("key"),
+        run("req", "-newkey", f"rsa:{bits}", "-nodes", *subject, "-keyout", at("key"),
             "-out", at("csr"))
         run("x509", "-req", "-in", at("csr"), "-days", "2", "-CAcreateserial", "-copy_extensions",
             "copy", "-CA", os.path.join(folder, f"{issuer}.crt"),
             "-CAkey", os.path.join(folder, f"{issuer}.key"), "-out", at("crt"))
 
 
-def by_tls(folder):
-    """Returns the flag that enables TLS on a server's gRPC port, and an SSLContext for its clients."""
-    certificate(folder, "server")
+def by_tls(folder, bits=2048):
+    """Returns the flag that enables TLS on a server's gRPC port, and an SSLContext for its clients. `bits` is the size
+    of the server's key."""
+    certificate(folder, "server", bits=bits)
     files = {name: os.path.join(folder, "server." + name) for name in ("key", "crt")}
     lines = []
     for field, name in (("server_key", "key"), ("server_cert", "crt")):

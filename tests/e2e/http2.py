@@ -81,8 +81,10 @@ def message(body):
 
 
 def client_hello():
-    """Returns the first bytes of a TLS handshake."""
+    """Returns the first bytes of a TLS handshake, to which gRPC core responds with a signature."""
     context = ssl.create_default_context()
+    context.set_ecdh_curve("prime256v1")  # The core would request this curve anew.
+    context.set_alpn_protocols(["h2"])
     sent = ssl.MemoryBIO()
     try:
         context.wrap_bio(ssl.MemoryBIO(), sent, server_hostname="localhost").do_handshake()

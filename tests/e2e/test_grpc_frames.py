@@ -4,6 +4,7 @@ import contextlib
 import os
 import re
 import shutil
+import socket
 import struct
 import subprocess
 import threading
@@ -274,6 +275,26 @@ class Frames(Case):
     def test_many_by_tls_are_read_in_turn(self):
         self.many_are_read_in_turn(*self.tls())
 
+    @unittest.skipUnless(shutil.which("openssl"), "openssl is not there")
+    def test_many_handshakes_leave_time_for_open_connections(self):
+        # A signature with this key takes some 3 ms.
+        _, channel_of, flag = self.tls(bits=4096)
+        hello, n = http2.client_hello(), 300
+        with self.serve(flag) as server, channel_of(server) as channel, contextlib.ExitStack() as stack:
+            clients = [stack.enter_context(socket.create_connection(("127.0.0.1", server.grpc_port)))
+                       for _ in range(n)]
+            with Beside(channel) as beside:
+                start = time.monotonic()
+                for c in clients:
+                    c.send(hello)
+                for c in clients:
+                    c.settimeout(60 * SLOW)
+                    self.assertEqual(c.recv(1), b"\x16")  # a handshake record
+                whole = time.monotonic() - start
+            self.assertIsNone(beside.error)
+            if SLOW == 1:  # A sanitizer slows the threads down unevenly, so times are checked only without one.
+                self.assertLess(beside.slowest, max(whole / 3, 0.5))
+
     @unittest.skipUnless(shutil.which("openssl") and rekeying.LIBRARY, "OpenSSL is not there")
     def test_changes_of_keys_by_tls_are_cut_off(self):
         _, channel_of, flag = self.tls()
@@ -352,9 +373,9 @@ class Frames(Case):
                     wait_for(lambda c=c: not c.read(0.1), "the end of the connection")
             self.assertEqual(self.cut(server), {})
 
-    def tls(self):
+    def tls(self, bits=2048):
         """Returns (SSL context, function that creates a channel, flag) for a server with a certificate."""
-        flag, context = by_tls(self.folder)
+        flag, context = by_tls(self.folder, bits)
         with open(self.path("server.crt"), "rb") as file:
             credentials = grpc.ssl_channel_credentials(file.read())
         return context, lambda server: grpc.secure_channel(

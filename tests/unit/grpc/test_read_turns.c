@@ -4,13 +4,15 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "server/grpc/read_turns.h"
 
-enum { MANY = 1000, WAIT_MS = 20000, CROWD = 8, BULK = 1 << 20 };
+enum { MANY = 1000, WAIT_MS = 20000, CROWD = 8, BULK = 1 << 20, STEP_NS = 1000000 };
 
 struct ends {
     int client, server;
@@ -71,7 +73,7 @@ static int begin(void **state)
 {
     (void)state;
     epoll = epoll_create1(0);
-    return srv_turns_start(NULL) ? 0 : -1;
+    return srv_turns_start(NULL, false) ? 0 : -1;
 }
 
 static int end(void **state)
@@ -261,8 +263,106 @@ static void test_nothing_stays_paused_at_the_end(void **state)
     srv_turns_stop();
     assert_int_equal(next_edge(), e.server);
     assert_true(srv_turns_limit(e.server) > 0);
-    assert_true(srv_turns_start(NULL));
+    assert_true(srv_turns_start(NULL, false));
     close_ends(e);
+}
+
+static void *register_loop(void *arg)
+{
+    srv_turns_begin_loop();
+    return arg;
+}
+
+/* Registers an I/O loop that never waits for events, so that it is always busy. */
+static int begin_tls(void **state)
+{
+    pthread_t busy;
+
+    (void)state;
+    epoll = epoll_create1(0);
+    return srv_turns_start(NULL, true) && pthread_create(&busy, NULL, register_loop, NULL) == 0
+               ? pthread_join(busy, NULL)
+               : -1;
+}
+
+/* One handshake at a time may go on, in the order of the requests, although the I/O loop is busy.
+ */
+static void test_handshakes_wait_for_each_other(void **state)
+{
+    (void)state;
+    struct ends e[3];
+
+    for (int i = 0; i < 3; i++)
+        e[i] = connect_ends();
+    for (int i = 0; i < 3; i++)
+        say(e[i]);
+    assert_true(srv_turns_limit(e[0].server) > 0);
+    assert_int_equal(srv_turns_limit(e[1].server), 0);
+    assert_int_equal(srv_turns_limit(e[2].server), 0);
+    struct ends silent = connect_ends();
+    assert_true(srv_turns_limit(silent.server) > 0); /* a read that will find nothing */
+    close_ends(silent);
+    srv_turns_handshake(e[0].server, STEP_NS, false);
+    assert_int_equal(next_edge(), e[1].server);
+    assert_true(srv_turns_limit(e[1].server) > 0);
+    srv_turns_handshake(e[1].server, STEP_NS, true);
+    assert_int_equal(next_edge(), e[2].server);
+    assert_true(srv_turns_limit(e[2].server) > 0);
+    /* The handshake of the second connection has ended, so its reads need no permission. */
+    for (int i = 0; i < MANY; i++)
+        assert_true(srv_turns_limit(e[1].server) > 0);
+    /* The end of the third connection's step is never reported, which delays the others, but does
+     * not stop them. */
+    expect_pause(e[0].server);
+    for (int i = 0; i < 3; i++)
+        close_ends(e[i]);
+}
+
+static void test_a_handshake_waits_for_time_or_an_idle_loop(void **state)
+{
+    (void)state;
+    struct ends e = connect_ends();
+    struct pollfd at = {.fd = epoll, .events = POLLIN};
+
+    say(e);
+    assert_true(srv_turns_limit(e.server) > 0);
+    srv_turns_handshake(e.server, WAIT_MS * INT64_C(1000000), false);
+    assert_int_equal(srv_turns_limit(e.server), 0);
+    assert_int_equal(poll(&at, 1, 200), 0); /* poll is not taken for the wait of a loop */
+    int other = epoll_create1(0);           /* an epoll instance that watches no descriptor */
+    srv_turns_begin_loop();
+    srv_turns_wait_begins(other);
+    assert_int_equal(poll(&at, 1, WAIT_MS), 1);
+    srv_turns_wait_ends();
+    assert_int_equal(next_edge(), e.server);
+    assert_true(srv_turns_limit(e.server) > 0);
+    close(other);
+    close_ends(e);
+}
+
+/* The core may close a paused connection, and a new connection may get its descriptor. */
+static void test_a_new_connection_takes_over_the_pause_of_its_descriptor(void **state)
+{
+    (void)state;
+    struct ends first = connect_ends(), old = connect_ends(), new = connect_ends();
+
+    say(first);
+    assert_true(srv_turns_limit(first.server) > 0);
+    say(old);
+    assert_int_equal(srv_turns_limit(old.server), 0);
+    close(old.client);
+    /* The descriptor of `old` becomes one of `new`; epoll goes on to name the other one. */
+    assert_int_equal(dup2(new.server, old.server), old.server);
+    srv_turns_begin(old.server);
+    assert_int_equal(write(new.client, "x", 1), 1);
+    assert_int_equal(next_edge(), new.server);
+    assert_int_equal(srv_turns_limit(old.server), 0);
+    srv_turns_handshake(first.server, STEP_NS, true);
+    assert_int_equal(next_edge(), new.server);
+    assert_true(srv_turns_limit(old.server) > 0);
+    close(old.server);
+    close_ends(first);
+    close_ends(new);
 }
 
 int main(void)
@@ -277,8 +377,14 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_in_a_crowd_bulk_is_a_turn, begin, end),
         cmocka_unit_test_setup_teardown(test_a_pause_in_which_the_peer_resets_ends, begin, end),
         cmocka_unit_test_setup_teardown(test_sockets_of_other_kinds_are_never_paused, begin, end),
-        cmocka_unit_test_setup_teardown(test_while_loops_are_busy_pauses_end_by_time, begin, end),
         cmocka_unit_test_setup_teardown(test_nothing_stays_paused_at_the_end, begin, end),
+        cmocka_unit_test_setup_teardown(test_handshakes_wait_for_each_other, begin_tls, end),
+        cmocka_unit_test_setup_teardown(
+            test_a_new_connection_takes_over_the_pause_of_its_descriptor, begin_tls, end),
+        /* These tests register their own thread as an I/O loop, for the rest of the program. */
+        cmocka_unit_test_setup_teardown(test_a_handshake_waits_for_time_or_an_idle_loop, begin_tls,
+                                        end),
+        cmocka_unit_test_setup_teardown(test_while_loops_are_busy_pauses_end_by_time, begin, end),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
