@@ -167,6 +167,9 @@ static void end_call(struct srv_call *c)
     srv_list_remove(&c->link);
     srv_call_forget_socket(c);
     if (c->call) {
+        /* Only the end of the call tells whether the client cancelled it or sent no message. */
+        if (c->came_empty && c->cancelled)
+            c->code = RT_CANCELLED;
         report_to_metrics(c);
         if (c->server->options.access_log)
             log_access(c);
@@ -312,7 +315,7 @@ static void respond_here(struct srv_call *c, void *p, size_t n, enum rt_status c
                          const char *text)
 {
     c->code = code;
-    if (!c->job.version)
+    if (!c->job.version && !c->came_empty)
         report_to_metrics(c);
     c->may_send_close = !c->close_started;
     c->pending++;
@@ -549,7 +552,7 @@ static void on_call(struct srv_call *c, bool ok)
     c->pending = 0;
     c->charged = c->n_in = c->n_out = 0;
     c->cancelled = 0;
-    c->close_started = c->is_closed = c->may_send_close = c->was_cut = false;
+    c->close_started = c->is_closed = c->may_send_close = c->was_cut = c->came_empty = false;
     atomic_store_explicit(&c->awaited, SRV_AWAITS_NOTHING, memory_order_relaxed);
     c->seen_awaited = SRV_AWAITS_NOTHING;
     c->code = RT_OK;
@@ -636,6 +639,7 @@ static void on_message(struct srv_call *c)
         return;
     }
     srv_call_awaits(c, SRV_AWAITS_NOTHING);
+    c->came_empty = !c->payload && !c->stream.has_begun;
     if (c->payload && c->payload->data.raw.compression != GRPC_COMPRESS_NONE &&
         c->payload->data.raw.slice_buffer.length > INFLATE_HERE_BYTES) {
         srv_call_detour(c, srv_call_aside_of(c), srv_call_inflate, c->method->handle);

@@ -128,6 +128,7 @@ struct srv_call {
     } detour;
     bool close_started;  /* RECV_CLOSE was started */
     bool is_closed;      /* RECV_CLOSE has completed */
+    bool came_empty;     /* the call ended before its first message */
     bool may_send_close; /* whether a response sent on the I/O loop thread also starts RECV_CLOSE */
     enum rt_status code; /* status code of the response */
 };

@@ -31,7 +31,7 @@ REFLECT = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
 WATCH = "/grpc.health.v1.Health/Watch"
 LIMIT_S = 2 * SLOW
 FLAG = f"--request_read_timeout_ms={int(1000 * LIMIT_S)}"
-DEADLINE_EXCEEDED, UNAVAILABLE = 4, 14
+INVALID_ARGUMENT, DEADLINE_EXCEEDED, UNAVAILABLE = 3, 4, 14
 MEBI = 1 << 20
 CALLS = 'slipway_requests_in_flight{entrypoint="GRPC"}'
 
@@ -349,6 +349,26 @@ class Calls(Case):
             # Since `one` is closed, this connection's share of the calls is larger.
             ok = other.ask(PREDICT, half_plus_two())
             self.assertEqual(other.status(ok, 60 * SLOW), 0)
+
+    def test_calls_that_their_client_cancels_are_counted_as_cancelled(self):
+        with Server(f"--models={MODELS}") as server, http2.Connection(server.grpc_port) as c:
+            count = lambda status, model="": server.metric(
+                f':tensorflow:serving:request_count{{model_name="{model}",status="{status}"}}')
+            c.read(0.1)
+            streams = range(c.next_stream, c.next_stream + 200, 2)
+            c.next_stream += 200
+            body = http2.message(half_plus_two())
+            c.send(b"".join(c.headers_of(PREDICT, s) + c.data_of(s, body) +
+                            c.frame(http2.RST_STREAM, 0, s, struct.pack(">I", 8)) for s in streams))
+            wait_for(lambda: c.read(0.1) and server.metric(CALLS) == 0, "the end of the calls")
+            # A call may have been answered before its client cancelled it.
+            wait_for(lambda: count("CANCELLED") + count("CANCELLED", "half_plus_two") +
+                     count("OK", "half_plus_two") == 100, "the metrics")
+            self.assertGreater(count("CANCELLED"), 0)
+            self.assertEqual(count("INVALID_ARGUMENT"), 0)
+            empty = c.begin(PREDICT, end=True)
+            self.assertEqual(c.status(empty, 30 * SLOW), INVALID_ARGUMENT)
+            wait_for(lambda: count("INVALID_ARGUMENT") == 1, "the metrics")
 
     def test_a_flood_that_acknowledges_nothing_lets_others_be_served(self):
         request = predict_pb2.PredictRequest.FromString(half_plus_two())
