@@ -228,7 +228,7 @@ enum rt_status srv_grpc_start(struct srv_server *server, const struct srv_grpc_m
         return rt_fail_memory(err, "the gRPC server", sizeof *g);
     g->server = server;
     g->methods = methods;
-    srv_listener_init(&g->listener, server);
+    srv_listener_init(&g->listener, g);
     g->loops = calloc((size_t)n, sizeof *g->loops);
     if (!g->loops || server->n_io_loops + n > SRV_MAX_IO_LOOPS) {
         free(g->loops);

@@ -200,6 +200,46 @@ void srv_grpc_frames_begin(int fd)
     begin(&plain[fd], sent);
 }
 
+/* Finds the connection that has been idle for longest, since before_ms or earlier, or returns
+ * NULL. */
+static struct watched *longest_idle(int64_t before_ms, bool (*has_calls)(const void *arg, int fd),
+                                    const void *arg)
+{
+    struct watched *found = NULL;
+
+    for (int fd = 0; fd < SRV_GRPC_MAX_FD; fd++) {
+        struct watched *w = plain_of(fd);
+        if (!w || has_calls(arg, fd))
+            continue;
+        rt_mutex_lock(&w->mu);
+        /* each read refills the budget */
+        if (w->frames.filled_ms <= before_ms) {
+            before_ms = w->frames.filled_ms - 1;
+            found = w;
+        }
+        rt_mutex_unlock(&w->mu);
+    }
+    return found;
+}
+
+bool srv_grpc_frames_close_idle(int64_t idle_ms, bool (*has_calls)(const void *arg, int fd),
+                                const void *arg)
+{
+    struct watched *w = longest_idle(now_ms() - idle_ms, has_calls, arg);
+
+    if (!w)
+        return false;
+    int fd = (int)(w - plain);
+    rt_mutex_lock(&w->mu);
+    /* The core closes the descriptor only after it has waited for this lock in `close`. */
+    if (plain_of(fd) && !has_calls(arg, fd))
+        shutdown(fd, SHUT_RDWR);
+    rt_mutex_unlock(&w->mu);
+    end(w);
+    srv_metrics_event(watch.metrics, "grpc_idle_connection_closed");
+    return true;
+}
+
 void srv_grpc_frames_sent(int fd, const struct msghdr *message, size_t n)
 {
     struct watched *w = plain_of(fd);

@@ -119,7 +119,7 @@ struct srv_listen_fd {
     struct stat made;
 };
 struct srv_listener {
-    struct srv_server *server;
+    struct srv_grpc *grpc;
     int n, stop_fd;
     struct srv_listen_fd at[SRV_MAX_LISTEN];
     pthread_t thread;
@@ -217,7 +217,7 @@ enum rt_status srv_grpc_check_admin_files(const struct srv_options *o, struct rt
 enum rt_status srv_grpc_start_admin(const struct srv_options *o, struct rt_error *err);
 bool srv_grpc_has_admin(const struct srv_options *o);
 
-void srv_listener_init(struct srv_listener *l, struct srv_server *server);
+void srv_listener_init(struct srv_listener *l, struct srv_grpc *grpc);
 /* Listens on a TCP address without TLS. *bound receives the port, which the kernel chooses if
  * `port` is 0. */
 enum rt_status srv_listen_tcp(struct srv_listener *l, grpc_server *core, const char *address,

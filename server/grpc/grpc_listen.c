@@ -16,9 +16,17 @@
 #include "server/base/sockets.h"
 #include "server/grpc/grpc_frames.h"
 #include "server/grpc/grpc_internal.h"
+#include "server/grpc/read_turns.h"
 #include "server/versions/manager.h"
 
-enum { PAUSE_US = 100000 };
+enum {
+    PAUSE_US = 100000,
+    /* minimum idle time of a connection that is closed for a new one, as for REST */
+    IDLE_MS = 1000,
+    /* maximum time, in steps of FREED_STEP_US, in which the core frees a closed descriptor */
+    FREED_STEP_US = 1000,
+    FREED_STEPS = 100,
+};
 
 /* ---- accepting ---- */
 
@@ -34,6 +42,35 @@ static void give_to_core(grpc_server *core, int fd)
     grpc_server_credentials_release(plain);
 }
 
+static bool has_calls(const void *arg, int fd)
+{
+    const struct srv_grpc *g = arg;
+
+    return atomic_load(&g->calls_of[fd % SRV_GRPC_CONNECTIONS]) > 0;
+}
+
+/* Closes an idle connection for a new one, and moves the new connection to the descriptor that
+ * becomes free. Returns the new descriptor, or -1 if none below max_fd becomes free. In any case fd
+ * is closed. */
+static int make_room(const struct srv_listener *l, int fd, int max_fd)
+{
+    int to = -1;
+
+    if (srv_grpc_frames_close_idle(IDLE_MS, has_calls, l->grpc))
+        for (int i = 0; i < FREED_STEPS && to < 0; i++) {
+            usleep(FREED_STEP_US);
+            to = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+            if (to >= max_fd) {
+                close(to);
+                to = -1;
+            }
+        }
+    close(fd);
+    if (to >= 0)
+        srv_turns_begin(to);
+    return to;
+}
+
 /* Accepts all waiting connections. Returns false if no descriptor is free for another
  * connection. */
 static bool accept_from(const struct srv_listener *l, const struct srv_listen_fd *at, int max_fd)
@@ -42,14 +79,16 @@ static bool accept_from(const struct srv_listener *l, const struct srv_listen_fd
         int fd = accept4(at->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
             continue;
+        if (fd < 0 && errno == EAGAIN)
+            return true;
         if (fd < 0)
-            return errno == EAGAIN;
-        if (fd >= max_fd) {
-            close(fd);
+            srv_grpc_frames_close_idle(IDLE_MS, has_calls, l->grpc);
+        else if (fd >= max_fd)
+            fd = make_room(l, fd, max_fd);
+        if (fd < 0)
             return false;
-        }
-        atomic_fetch_add_explicit(&l->server->n_accepted, 1, memory_order_relaxed);
-        srv_manager_expect_close(l->server);
+        atomic_fetch_add_explicit(&l->grpc->server->n_accepted, 1, memory_order_relaxed);
+        srv_manager_expect_close(l->grpc->server);
         give_to_core(at->core, fd);
     }
 }
@@ -90,9 +129,9 @@ static void *accept_all(void *arg)
     return NULL;
 }
 
-void srv_listener_init(struct srv_listener *l, struct srv_server *server)
+void srv_listener_init(struct srv_listener *l, struct srv_grpc *grpc)
 {
-    *l = (struct srv_listener){.server = server, .stop_fd = -1};
+    *l = (struct srv_listener){.grpc = grpc, .stop_fd = -1};
 }
 
 enum rt_status srv_listener_start(struct srv_listener *l, struct rt_error *err)
@@ -123,7 +162,7 @@ void srv_listener_close(struct srv_listener *l)
     }
     if (l->stop_fd >= 0)
         close(l->stop_fd);
-    srv_listener_init(l, l->server);
+    srv_listener_init(l, l->grpc);
 }
 
 /* ---- TCP ---- */

@@ -13,6 +13,7 @@ import time
 import unittest
 
 import grpc
+import http2
 import small_models
 from google.protobuf import descriptor_pb2, descriptor_pool
 from grpc.health.v1 import health_pb2
@@ -379,6 +380,23 @@ class Limits(GrpcCase):
             s.close()
         client = self.client(server)
         wait_for(lambda: client.predict(wait_for_ready=True) == [3.0], "an answer")
+
+    def test_idle_connections_make_room_for_new_ones(self):
+        server = self.serve(f"--models={MODELS}", open_files=300)
+        connect = lambda: self.enterContext(http2.Connection(server.grpc_port))
+        watcher = connect()
+        watch = watcher.ask("/grpc.health.v1.Health/Watch", b"")
+        for _ in range(250):  # gRPC has 172 descriptors at most
+            connect()
+        wait_for(lambda: len(os.listdir(f"/proc/{server.process.pid}/fd")) > 170, "the connections")
+        for _ in range(20):
+            self.assertEqual(self.client(server).predict(wait_for_ready=True), [3.0])
+        closed = server.metric('slipway_events_total{event="grpc_idle_connection_closed"}')
+        self.assertGreaterEqual(closed, 20)
+        watcher.read(0.1)  # a connection with a call is not idle
+        self.assertFalse(watcher.is_over(watch))
+        self.assertTrue(watcher.bodies[watch])
+        self.assertLess(len(os.listdir(f"/proc/{server.process.pid}/fd")), 200)
 
     def test_rest_connections_leave_descriptors_to_grpc_and_to_models(self):
         folder = self.enterContext(tempfile.TemporaryDirectory())
