@@ -90,7 +90,7 @@ void srv_grpc_frames_start(struct srv_metrics *metrics, const grpc_channel_args 
     watch.max_held = max_held;
     /* Each header adds 32 bytes to the size of a header list, so the header block is never
      * larger than the list. If a list exceeds the limit, but not twice the limit, the core
-     * refuses only the call and reports the reason. */
+     * refuses the call with a reason before it ends the connection. */
     watch.max_block = 2 * (uint32_t)list + BLOCK_EXTRA;
 }
 
