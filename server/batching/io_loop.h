@@ -67,6 +67,7 @@ struct srv_io_loop {
     uint32_t held[SRV_MAX_VERSIONS];
     struct srv_job *turn, **turn_end; /* jobs admitted in the current turn */
     int64_t inline_ns;                /* time spent on inline jobs in the current turn */
+    int64_t decode_ns;                /* time spent on decoding bodies in the current turn */
     /* the srv_retirement messages that still have to be confirmed */
     struct srv_message *retiring;
 };

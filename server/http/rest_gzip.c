@@ -13,14 +13,15 @@ enum {
     MOST_INFLATED = 100 << 20, /* TensorFlow Serving's maximum size of an inflated body */
 };
 
-enum rt_status srv_rest_inflate(struct srv_rest_request *r)
+enum rt_status srv_rest_inflate(struct srv_rest_request *r, size_t most)
 {
+    const size_t limit = r->body.limit < MOST_INFLATED ? r->body.limit : MOST_INFLATED;
+    const size_t charged = r->charged;
     struct rt_bytes out;
     z_stream z = {0};
     enum rt_status st = RT_OK;
     int zr = Z_OK;
-    r->gzip = false;
-    rt_bytes_init(&out, r->body.limit < MOST_INFLATED ? r->body.limit : MOST_INFLATED);
+    rt_bytes_init(&out, most < limit ? most : limit);
     if (r->body.n > UINT32_MAX || inflateInit2(&z, 15 + 32) != Z_OK)
         return rt_fail_memory(&r->err, "a compressed body", r->body.n);
     z.next_in = (Bytef *)r->body.p;
@@ -53,6 +54,12 @@ enum rt_status srv_rest_inflate(struct srv_rest_request *r)
         out.n += had - z.avail_out;
     }
     inflateEnd(&z);
+    if (!st && zr == Z_BUF_ERROR && out.n == most) { /* the body is larger than `most` */
+        rt_bytes_clear(&out);
+        srv_budget_give(&r->server->in_flight, &r->charged, r->charged - charged);
+        return RT_OK;
+    }
+    r->gzip = false;
     if (zr != Z_STREAM_END)
         out.n = 0;
     out.limit = r->body.limit;

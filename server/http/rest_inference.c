@@ -4,14 +4,16 @@
 #include "server/telemetry/request_log.h"
 #include "server/http/rest_request.h"
 
-/* Bodies of at least this size are decoded by a worker, because decoding them takes longer than
- * handing them over. */
-enum { LONG_BODY = 256 << 10, LONG_GZIP = 4 << 10 };
-
-static bool is_long(const struct srv_rest_request *r)
-{
-    return r->body.n >= (size_t)(r->gzip ? LONG_GZIP : LONG_BODY);
-}
+enum {
+    /* Bodies of at least this size are decoded by a worker: decoding a body of this size takes
+     * about a millisecond, during which the loop serves no other connection. */
+    LONG_BODY = 32 << 10,
+    /* Decoding a body below this size takes hardly longer than handing it over to a worker. */
+    SHORT_BODY = 4 << 10,
+    /* maximum time that an I/O loop spends in a turn on inflating bodies, and on decoding those of
+     * at least SHORT_BODY; workers decode the others */
+    DECODE_PER_TURN_NS = 1000000,
+};
 
 static int64_t deadline_of(const struct srv_rest_request *r)
 {
@@ -25,8 +27,25 @@ static int64_t deadline_of(const struct srv_rest_request *r)
 
 static enum rt_status read_body(struct srv_rest_request *r)
 {
-    const enum rt_status st = r->gzip && r->body.n ? srv_rest_inflate(r) : RT_OK;
+    const enum rt_status st = r->gzip ? srv_rest_inflate(r, SIZE_MAX) : RT_OK;
     return st ? st : r->decode(r);
+}
+
+/* Inflates a body on the I/O loop thread unless it is long once inflated. */
+static enum rt_status inflate_short(struct srv_rest_request *r)
+{
+    return srv_rest_inflate(r, LONG_BODY);
+}
+
+/* Runs a step of reading the body on the I/O loop thread, and counts the time against
+ * DECODE_PER_TURN_NS. */
+static enum rt_status on_loop(struct srv_rest_request *r,
+                              enum rt_status (*step)(struct srv_rest_request *r))
+{
+    const int64_t start = rt_now_ns();
+    const enum rt_status st = step(r);
+    r->io_loop->decode_ns += rt_now_ns() - start;
+    return st;
 }
 
 /* Inflates and decodes the body on a worker. */
@@ -60,14 +79,22 @@ bool srv_rest_inference(struct srv_rest_request *r,
     if (!r->found)
         /* The version's handle is kept until the response is sent. */
         srv_hold(r->io_loop, job->version);
-    if (is_long(r) && !r->found) {
+    /* A request of an unknown model never becomes a job, so its body is not left to a worker. */
+    const bool is_late = !r->found && r->io_loop->decode_ns >= DECODE_PER_TURN_NS;
+    st = r->gzip && r->body.n < LONG_BODY && !is_late ? on_loop(r, inflate_short) : RT_OK;
+    const bool is_long = r->gzip || r->body.n >= LONG_BODY;
+    const bool is_short = !r->gzip && r->body.n < SHORT_BODY;
+    if (!st && !r->found && (is_long || (is_late && !is_short))) {
         job->prepare = prepare;
         job->body_bytes = r->charged;
         srv_job_submit(job);
         return true;
     }
     /* A long body is not read if the request names an unknown model. */
-    st = is_long(r) ? r->found : read_body(r);
+    if (!st && is_long)
+        st = r->found;
+    else if (!st)
+        st = is_short ? r->decode(r) : on_loop(r, r->decode);
     if (st) {
         srv_inference_clear(inf);
         srv_rest_fail(r, st);

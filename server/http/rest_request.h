@@ -75,9 +75,10 @@ void srv_rest_ok(struct srv_rest_request *r, const char *content_type);
 /*
  * Runs an inference: finds and holds its version, decodes its body, and submits its job. `decode`
  * fills the job's signature and feeds from the body. If several errors apply, the function reports
- * JSON errors first, then r->found, then all others. `decode` runs on the calling thread for a
- * short body and on a worker for a long one, so that the loop's other requests do not wait. `done`
- * calls srv_rest_inferred. The return value has the same meaning as a handler's.
+ * JSON errors first, then r->found, then all others. `decode` runs on a worker for a body that is
+ * long once inflated, and for the other bodies of a turn in which the I/O loop has already decoded
+ * enough, so that the loop's other requests do not wait. Otherwise `decode` runs on the calling
+ * thread. `done` calls srv_rest_inferred. The return value has the same meaning as a handler's.
  */
 bool srv_rest_inference(struct srv_rest_request *r,
                         enum rt_status (*decode)(struct srv_rest_request *r),
@@ -85,10 +86,13 @@ bool srv_rest_inference(struct srv_rest_request *r,
 /* Finishes the request with the response that `done` has written, or with the job's error. May
  * be called on any thread. */
 void srv_rest_inferred(struct srv_rest_request *r, enum rt_status st);
-/* Inflates the body. May be called on any thread. As in TensorFlow Serving, a compressed body
- * that is invalid or too large becomes an empty one. An error means that memory or the budget is
- * exhausted. */
-enum rt_status srv_rest_inflate(struct srv_rest_request *r);
+/*
+ * Inflates the body. May be called on any thread. A body of more than `most` inflated bytes stays
+ * compressed, and `gzip` stays true. As in TensorFlow Serving, a compressed body that is invalid,
+ * or larger than --max_body_bytes or 100 MiB, becomes an empty one. An error means that memory or
+ * the budget is exhausted.
+ */
+enum rt_status srv_rest_inflate(struct srv_rest_request *r, size_t most);
 
 /* Hands a request whose response is set over to its I/O loop, which sends the response. May be
  * called on any thread. */

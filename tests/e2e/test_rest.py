@@ -3,6 +3,7 @@ import gzip
 import json
 import os
 import re
+import signal
 import socket
 import time
 import unittest
@@ -203,11 +204,40 @@ class RestTest(unittest.TestCase):
         self.error(400, "The document is empty", "POST", PREDICT, body,
                    ["Content-Encoding: gzip"])
 
+    def test_only_bodies_that_take_long_to_decode_are_decoded_by_workers(self):
+        short = b'{"instances": [1.0]}'
+        long = b'{"instances": [' + b"1.0, " * 20000 + b"1.0]}"
+        with Server() as server:
+            for body, passes in ((short, 1), (long, 2)):
+                for data, headers in ((body, ()), (gzip.compress(body), ["Content-Encoding: gzip"])):
+                    # The queue counts a job once more if a worker has decoded its body.
+                    before = server.metric("slipway_queue_duration_seconds_count")
+                    self.assertEqual(server.ask("POST", PREDICT, data, headers)[0], 200)
+                    now = server.metric("slipway_queue_duration_seconds_count")
+                    self.assertEqual(now - before, passes, (len(body), headers))
+
+    def test_many_bodies_that_arrive_at_once_are_decoded_by_workers(self):
+        body = b'{"instances": [' + b"1.0, " * 6000 + b"1.0]}"  # decoded by the loop if it is alone
+        n = 64
+        with Server("--num_rest_threads=1") as server:
+            open_ones = [self.enterContext(server.connect()) for _ in range(n)]
+            for s in open_ones:
+                s.sendall(head("GET", "/healthz"))
+                answer(s)
+            before = server.metric("slipway_queue_duration_seconds_count")
+            server.process.send_signal(signal.SIGSTOP)
+            for s in open_ones:
+                s.sendall(head("POST", PREDICT, len(body)) + body)
+            server.process.send_signal(signal.SIGCONT)
+            for s in open_ones:
+                self.assertEqual(answer(s)[0], 200)
+            jobs = server.metric("slipway_queue_duration_seconds_count") - before
+        self.assertGreater(jobs - n, n // 2)
+
     def test_long_bodies_are_read_by_workers_and_answered_as_short_ones_are(self):
         n = 60000  # more than 300 KB
         rows = [float(i % 100) for i in range(n)]
         body = json.dumps({"instances": rows}).encode()
-        self.assertGreater(len(body), 256 << 10)
         want = [x / 2 + 2 for x in rows]
         columns = json.dumps({"inputs": rows}).encode()
         # The decompressed data is not JSON.
