@@ -94,6 +94,7 @@ static void run_daemon(struct srv_rest_loop *l)
     srv_recv_hook = srv_rest_read;
     MHD_run(l->daemon);
     srv_recv_hook = NULL;
+    srv_rest_forget_page(l);
     srv_rest_suspend_handshakes(l);
 }
 
@@ -265,6 +266,7 @@ static enum rt_status start_loop(struct srv_rest *r, struct srv_rest_loop *l, in
     struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &l->wake_fd};
     if (l->epoll < 0 || l->wake_fd < 0 || epoll_ctl(l->epoll, EPOLL_CTL_ADD, l->wake_fd, &ev) < 0)
         return rt_fail(err, RT_INTERNAL, "a REST loop cannot start: %s", strerror(errno));
+    rt_bytes_init(&l->page.text, SIZE_MAX);
     srv_list_init(&l->handshakes);
     srv_list_init(&l->handshakes_resumed);
     srv_list_init(&l->handshakes_ready);

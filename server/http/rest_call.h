@@ -10,6 +10,7 @@
 #define SRV_REST_CALL_H
 
 #include <microhttpd.h>
+#include <stddef.h>
 
 #include "server/base/list.h"
 #include "server/batching/io_loop.h"
@@ -61,6 +62,11 @@ struct srv_rest_call {
     uint64_t n_pieces;
     uint64_t length; /* value of Content-Length; UINT64_MAX: the body is chunked */
 };
+
+static inline struct srv_rest_call *srv_rest_call_of(struct srv_rest_request *r)
+{
+    return (struct srv_rest_call *)(void *)((char *)r - offsetof(struct srv_rest_call, pub));
+}
 
 /* ---- rest_handler.c ---- */
 
@@ -117,5 +123,16 @@ bool srv_rest_headers(const struct srv_rest_call *req, srv_rest_add_header *add,
 /* Compresses the response if the client accepts gzip and the body gets smaller. May be called on
  * any thread once the response is set. */
 void srv_rest_deflate(struct srv_rest_call *req);
+/* Returns whether srv_rest_deflate would compress a response with this body. */
+bool srv_rest_takes_gzip(const struct srv_rest_call *req, const struct rt_bytes *body);
+/* Appends the compressed body to `out`. Returns false if compression does not end within the limit
+ * of `out`, or is cancelled; in this case the contents of `out` are of no use. */
+bool srv_rest_compress(struct rt_bytes *out, const struct rt_bytes *body,
+                       struct srv_cancellation *cancellation);
+
+/* ---- rest_metrics.c ---- */
+
+/* Frees the metrics page of a turn; called at the end of the turn. */
+void srv_rest_forget_page(struct srv_rest_loop *l);
 
 #endif

@@ -68,55 +68,67 @@ enum rt_status srv_rest_inflate(struct srv_rest_request *r, size_t most)
     return st;
 }
 
+bool srv_rest_takes_gzip(const struct srv_rest_call *req, const struct rt_bytes *body)
+{
+    return req->accepts_gzip && req->pub.server->options.rest_api_enable_compression &&
+           !body->failed && body->n >= LEAST_BYTES && body->n <= UINT32_MAX;
+}
+
+bool srv_rest_compress(struct rt_bytes *out, const struct rt_bytes *body,
+                       struct srv_cancellation *cancellation)
+{
+    z_stream z = {0};
+    int zr = Z_OK;
+    size_t left = body->n;
+    if (deflateInit2(&z, LEVEL, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK)
+        return false;
+    z.next_in = (Bytef *)body->p;
+    while (zr == Z_OK) {
+        if (!z.avail_in) {
+            z.avail_in = (uInt)(left < PIECE ? left : PIECE);
+            left -= z.avail_in;
+            if (!srv_should_continue(cancellation, (size_t)z.avail_in * COST))
+                break;
+        }
+        if (out->capacity <= out->n + 1) {
+            size_t step = out->capacity ? out->capacity : body->n / 4;
+            if (step > out->limit - out->n)
+                step = out->limit - out->n;
+            if (step == 0 || !rt_bytes_reserve(out, step))
+                break;
+        }
+        const uInt capacity = (uInt)(out->capacity - out->n - 1);
+        z.next_out = (Bytef *)(out->p + out->n);
+        z.avail_out = capacity;
+        zr = deflate(&z, left ? Z_NO_FLUSH : Z_FINISH);
+        out->n += capacity - z.avail_out;
+        if (zr == Z_BUF_ERROR)
+            zr = Z_OK; /* deflate filled the output buffer */
+    }
+    deflateEnd(&z);
+    return zr == Z_STREAM_END;
+}
+
 void srv_rest_deflate(struct srv_rest_call *req)
 {
     struct srv_rest_request *r = &req->pub;
     struct rt_bytes out;
-    z_stream z = {0};
-    int zr = Z_OK;
-    if (!req->accepts_gzip || req->deflated || !r->server->options.rest_api_enable_compression ||
-        r->out.failed || r->out.n < LEAST_BYTES || r->out.n > UINT32_MAX ||
-        deflateInit2(&z, LEVEL, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK)
+    if (req->deflated || !srv_rest_takes_gzip(req, &r->out))
         return;
     /* The response is sent uncompressed if compression does not make it smaller, does not fit into
      * the budget, or would miss the deadline. */
     struct srv_cancellation cancellation = r->job.done
                                                ? srv_job_cancellation(&r->job)
                                                : (struct srv_cancellation){.deadline_ns = RT_NEVER};
-    size_t left = r->out.n;
     rt_bytes_init(&out, r->out.n);
     out.may_grow = srv_rest_may_grow;
     out.grow_arg = r;
-    z.next_in = (Bytef *)r->out.p;
-    while (zr == Z_OK) {
-        if (!z.avail_in) {
-            z.avail_in = (uInt)(left < PIECE ? left : PIECE);
-            left -= z.avail_in;
-            if (!srv_should_continue(&cancellation, (size_t)z.avail_in * COST))
-                break;
-        }
-        if (out.capacity <= out.n + 1) {
-            size_t step = out.capacity ? out.capacity : r->out.n / 4;
-            if (step > out.limit - out.n)
-                step = out.limit - out.n;
-            if (step == 0 || !rt_bytes_reserve(&out, step))
-                break;
-        }
-        const uInt capacity = (uInt)(out.capacity - out.n - 1);
-        z.next_out = (Bytef *)(out.p + out.n);
-        z.avail_out = capacity;
-        zr = deflate(&z, left ? Z_NO_FLUSH : Z_FINISH);
-        out.n += capacity - z.avail_out;
-        if (zr == Z_BUF_ERROR)
-            zr = Z_OK; /* deflate filled the output buffer */
-    }
-    deflateEnd(&z);
+    req->deflated = srv_rest_compress(&out, &r->out, &cancellation);
     r->refused_bytes = 0;
-    if (zr == Z_STREAM_END) {
+    if (req->deflated) {
         out.limit = r->out.limit;
         rt_bytes_clear(&r->out);
         r->out = out;
-        req->deflated = true;
     } else {
         rt_bytes_clear(&out);
     }

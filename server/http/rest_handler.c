@@ -108,8 +108,7 @@ static void receive_finished(struct srv_io_loop *io_loop, struct srv_message *me
 
 void srv_rest_finished(struct srv_rest_request *r)
 {
-    struct srv_rest_call *req =
-        (struct srv_rest_call *)(void *)((char *)r - offsetof(struct srv_rest_call, pub));
+    struct srv_rest_call *req = srv_rest_call_of(r);
     if (srv_rest_this_loop != req->loop) {
         /* the response is compressed on the calling thread, because the I/O loop thread serves
          * all requests */

@@ -1,12 +1,11 @@
 /* Handles requests for information about models and the server: status, metadata, health,
- * readiness, metrics. */
+ * readiness. */
 #include <stdio.h>
 #include <string.h>
 
 #include "runtime/base/arena.h"
 #include "server/json/json_number.h"
 #include "server/metrics/metrics.h"
-#include "server/telemetry/metrics_page.h"
 #include "server/http/rest_request.h"
 #include "server/versions/status.h"
 
@@ -364,13 +363,6 @@ bool srv_rest_ready(struct srv_rest_request *r)
         return false;
     }
     rt_bytes_adds(&r->out, "ready\n");
-    srv_rest_ok(r, "text/plain");
-    return false;
-}
-
-bool srv_rest_metrics(struct srv_rest_request *r)
-{
-    srv_metrics_page(r->server, r->io_loop->map, &r->out);
     srv_rest_ok(r, "text/plain");
     return false;
 }

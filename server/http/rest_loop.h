@@ -15,6 +15,7 @@
  * | rest_refuse.c      | bodies refused before they are complete                            |
  * | rest_read.c        | a request's headers and body, and refusals of them                 |
  * | rest_gzip.c        | compressed bodies                                                  |
+ * | rest_metrics.c     | the metrics page, which the requests of a turn share               |
  * | rest_handler.c     | a request from its first line to its end                           |
  * | rest_routes.c      | the handler of each route                                          |
  * | rest_response.c    | responses: their share of the budget, refusals, sending            |
@@ -28,6 +29,7 @@
 
 #include <microhttpd.h>
 
+#include "runtime/base/bytes.h"
 #include "runtime/base/thread.h"
 #include "server/base/list.h"
 #include "server/batching/io_loop.h"
@@ -54,6 +56,12 @@ struct srv_rest {
     /* guarded by mu: numbers of I/O loops whose daemons have started, and whose daemons failed
      * to start */
     int n_reported, n_failed;
+};
+
+/* The metrics page of a turn, plain and compressed; empty: no request of the turn has asked for
+ * it. */
+struct srv_rest_page {
+    struct rt_bytes text, packed;
 };
 
 struct srv_rest_loop {
@@ -90,6 +98,7 @@ struct srv_rest_loop {
     struct srv_rest_call *free_requests;
     int n_free;
     uint64_t next_id;
+    struct srv_rest_page page;
 };
 
 /* The I/O loop of the calling thread; NULL on other threads. */

@@ -41,6 +41,13 @@ class Server(support.Server):
             s.sendall(head(method, path, len(body), headers) + body)
             return answer(s, method == "HEAD")
 
+    def send_at_once(self, sockets, data):
+        """Sends the data on idle connections such that the server finds all of it in one turn."""
+        self.process.send_signal(signal.SIGSTOP)
+        for s in sockets:
+            s.sendall(data)
+        self.process.send_signal(signal.SIGCONT)
+
     def bytes_in_flight(self):
         page = self.ask("GET", METRICS)[2].decode()
         return int(re.search(r"^slipway_bytes_in_flight (\d+)", page, re.M)[1])
@@ -225,10 +232,7 @@ class RestTest(unittest.TestCase):
                 s.sendall(head("GET", "/healthz"))
                 answer(s)
             before = server.metric("slipway_queue_duration_seconds_count")
-            server.process.send_signal(signal.SIGSTOP)
-            for s in open_ones:
-                s.sendall(head("POST", PREDICT, len(body)) + body)
-            server.process.send_signal(signal.SIGCONT)
+            server.send_at_once(open_ones, head("POST", PREDICT, len(body)) + body)
             for s in open_ones:
                 self.assertEqual(answer(s)[0], 200)
             jobs = server.metric("slipway_queue_duration_seconds_count") - before
@@ -337,6 +341,31 @@ class RestTest(unittest.TestCase):
 class LimitsTest(unittest.TestCase):
     def with_server(self, *flags):
         return self.enterContext(Server(*flags))
+
+    def test_requests_for_metrics_that_arrive_at_once_share_a_page(self):
+        n = 64
+        with Server("--num_rest_threads=1") as server:
+            open_ones = [self.enterContext(server.connect()) for _ in range(n)]
+            for s in open_ones:
+                s.sendall(head("GET", "/healthz"))
+                answer(s)
+
+            def pages(encoding):
+                """Returns how many pages were written: their values of the processor time differ."""
+                server.send_at_once(open_ones, head("GET", METRICS, 0, ["Accept-Encoding: " + encoding]))
+                times = set()
+                for s in open_ones:
+                    status, headers, body = answer(s)
+                    self.assertEqual((status, headers.get("content-encoding", "identity")),
+                                     (200, encoding))
+                    page = gzip.decompress(body) if encoding == "gzip" else body
+                    times.add(re.search(rb"^process_cpu_seconds_total (\S+)$", page, re.M)[1])
+                return times
+
+            plain, packed = pages("identity"), pages("gzip")
+        for times in (plain, packed):
+            self.assertLess(len(times), n // 4)
+        self.assertFalse(plain & packed)  # A later turn has its own page.
 
     def test_chunked_bodies_meet_the_limit_too(self):
         server = self.with_server("--max_body_bytes=100000")
