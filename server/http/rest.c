@@ -60,7 +60,7 @@ static void read_events(struct srv_rest_loop *l, const struct epoll_event *event
             srv_rest_expect_handshake(l, c);
             if (!(events[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)))
                 continue;
-            c->quiet_ns = l->now_ns;
+            c->since_ns = l->now_ns;
             srv_list_append(&l->ended, &c->end);
             if (c->req && c->req->overdue)
                 srv_rest_cancel_if_ended(c->req);
@@ -118,6 +118,7 @@ static void *loop_main(void *arg)
         srv_rest_accept_again(l);
         srv_rest_end_connections(l);
         srv_rest_expire(l, &l->handshakes, l->now_ns);
+        srv_rest_expire(l, &l->fresh, l->now_ns);
         srv_rest_expire(l, &l->reading, l->now_ns);
         srv_rest_expire(l, &l->idle, l->now_ns);
         srv_rest_expire(l, &l->lingering, l->now_ns);
@@ -271,6 +272,7 @@ static enum rt_status start_loop(struct srv_rest *r, struct srv_rest_loop *l, in
     srv_list_init(&l->handshakes_resumed);
     srv_list_init(&l->handshakes_ready);
     srv_list_init(&l->handshakes_suspended);
+    srv_list_init(&l->fresh);
     srv_list_init(&l->reading);
     srv_list_init(&l->idle);
     srv_list_init(&l->sending);

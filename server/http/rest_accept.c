@@ -22,7 +22,13 @@ enum {
     /* Maximum number of connections accepted per turn, so that open connections are served too. */
     BURST = 16,
     RETRY_MS = 100,
-    IDLE_MS = 1000, /* idle time after which a connection may be closed for a new one */
+    /* Times after which a connection may be closed for a new one: when it waits for its first
+     * request, when it waits for another request, and when a request has begun to arrive. An active
+     * client that keeps its connection, and an upload, thus have more time than a new client
+     * needs. */
+    FRESH_MS = 100,
+    IDLE_MS = 500,
+    INCOMPLETE_MS = 1000,
 };
 
 /* Sets the limit of REST connections to at most half of the descriptors, so that some remain for
@@ -79,34 +85,54 @@ static void pause_accepting(struct srv_rest_loop *l, const char *why)
     l->accept_at_ns = l->now_ns + RETRY_MS * 1000000LL;
 }
 
-/* Returns the connection that has waited longest for its next request; NULL if no connection is
- * idle. */
-static struct srv_rest_conn *longest_idle(const struct srv_rest_loop *l)
+/* Returns `c` or the first connection of the list, whichever has waited longer for its client;
+ * `c` may be NULL. */
+static struct srv_rest_conn *older(struct srv_rest_conn *c, const struct srv_link *list)
 {
-    return l->idle.next == &l->idle ? NULL : (struct srv_rest_conn *)(void *)l->idle.next;
+    struct srv_rest_conn *first = (struct srv_rest_conn *)(void *)list->next;
+    if (list->next == list)
+        return c;
+    return c && c->since_ns <= first->since_ns ? c : first;
 }
 
-static int64_t idle_enough_ns(const struct srv_rest_conn *c)
+/* Returns the connection whose request, handshake or refused body has been incomplete for longest;
+ * NULL if there is none. */
+static struct srv_rest_conn *longest_incomplete(const struct srv_rest_loop *l)
 {
-    return c->quiet_ns + IDLE_MS * INT64_C(1000000);
+    return older(older(older(NULL, &l->reading), &l->handshakes), &l->lingering);
 }
 
-/* Returns whether to close an idle connection so that a waiting one can be accepted. If another
- * loop has capacity, that loop accepts the waiting connection. */
-static bool may_close_idle(const struct srv_rest_loop *l)
+static int64_t closable_ns(const struct srv_rest_conn *c, int ms)
 {
-    const struct srv_rest_conn *c = longest_idle(l);
-    return c && idle_enough_ns(c) <= l->now_ns &&
-           atomic_load_explicit(&l->rest->n_open, memory_order_relaxed) >=
-               l->most_open * l->rest->n_loops;
+    return c ? c->since_ns + ms * INT64_C(1000000) : RT_NEVER;
 }
 
-/* Called when the limit is reached and a connection waits. Closes the connection that has been
- * idle longest. If that connection has not been idle for long enough, it is closed in a later
- * turn. */
-static void close_idle(struct srv_rest_loop *l)
+/*
+ * Returns the connection to close so that a waiting one can be accepted: one that is idle after a
+ * request, or else one that has not sent anything yet, or else an incomplete one. Returns NULL if
+ * none has waited for long enough, or if another loop has capacity, which accepts the waiting
+ * connection. A connection whose request has arrived is never closed.
+ */
+static struct srv_rest_conn *to_close(const struct srv_rest_loop *l)
 {
-    struct srv_rest_conn *c = longest_idle(l);
+    struct srv_rest_conn *idle = older(NULL, &l->idle), *fresh = older(NULL, &l->fresh);
+    struct srv_rest_conn *incomplete = longest_incomplete(l);
+    if (atomic_load_explicit(&l->rest->n_open, memory_order_relaxed) <
+        l->most_open * l->rest->n_loops)
+        return NULL;
+    if (closable_ns(idle, IDLE_MS) <= l->now_ns)
+        return idle;
+    if (closable_ns(fresh, FRESH_MS) <= l->now_ns)
+        return fresh;
+    return closable_ns(incomplete, INCOMPLETE_MS) <= l->now_ns ? incomplete : NULL;
+}
+
+/* Called when the limit is reached and a connection waits. Closes one connection, whose place is
+ * free in a later turn. */
+static void close_one(struct srv_rest_loop *l)
+{
+    struct srv_metrics *metrics = l->io_loop.server->metrics;
+    struct srv_rest_conn *c = to_close(l);
     char byte;
 
     if (!l->full_is_logged)
@@ -115,18 +141,21 @@ static void close_idle(struct srv_rest_loop *l)
                "open files",
                l->n_open);
     if (!l->is_full)
-        srv_metrics_event(l->io_loop.server->metrics, "connections_full");
+        srv_metrics_event(metrics, "connections_full");
     l->full_is_logged = l->is_full = true;
-    if (!may_close_idle(l) || recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0)
+    if (!c)
         return;
-    srv_metrics_event(l->io_loop.server->metrics, "idle_connection_closed");
+    const bool is_idle = !c->is_reading && !c->is_handshake && !c->lingers;
+    if (is_idle && recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0)
+        return; /* a request has begun to arrive */
+    srv_metrics_event(metrics, is_idle ? "idle_connection_closed" : "incomplete_request_closed");
     srv_rest_hang_up(c);
 }
 
 bool srv_rest_accept(struct srv_rest_loop *l)
 {
     if (l->n_open >= l->most_open) {
-        close_idle(l);
+        close_one(l);
         return false;
     }
     l->is_full = false;
@@ -157,7 +186,7 @@ bool srv_rest_accept(struct srv_rest_loop *l)
 
 void srv_rest_accept_again(struct srv_rest_loop *l)
 {
-    bool has_capacity = l->n_open < l->most_open || !l->is_full || may_close_idle(l);
+    bool has_capacity = l->n_open < l->most_open || !l->is_full || to_close(l);
     bool may = has_capacity && l->accept_at_ns <= l->now_ns;
     /* listen_fd is set before `daemon`, which may still be NULL */
     if (!l->daemon || l->listen_fd < 0 || may == l->accepts)
@@ -173,10 +202,15 @@ int64_t srv_rest_accept_look(const struct srv_rest_loop *l, int64_t now)
         return RT_NEVER;
     if (l->accept_at_ns > now)
         return l->accept_at_ns;
-    const struct srv_rest_conn *c = longest_idle(l);
-    /* An idle connection whose idle time has passed was already closed, unless another loop has
-     * capacity. */
-    if (!l->accepts && c && idle_enough_ns(c) > now)
-        return idle_enough_ns(c);
-    return RT_NEVER;
+    if (l->accepts)
+        return RT_NEVER;
+    const int64_t at[] = {closable_ns(older(NULL, &l->idle), IDLE_MS),
+                          closable_ns(older(NULL, &l->fresh), FRESH_MS),
+                          closable_ns(longest_incomplete(l), INCOMPLETE_MS)};
+    int64_t first = RT_NEVER;
+    for (int i = 0; i < 3; i++)
+        /* A connection that could be closed by now was closed, unless another loop has capacity. */
+        if (at[i] > now && at[i] < first)
+            first = at[i];
+    return first;
 }

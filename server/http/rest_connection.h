@@ -45,8 +45,10 @@ struct srv_rest_conn {
     struct srv_rest_call *req;
     int fd;
     int64_t deadline_ns;
-    /* Time when the last request ended, or when the peer closed its side of the connection. */
-    int64_t quiet_ns;
+    /* Time since which the connection waits for its peer: when the connection was accepted, when
+     * the request that is being read began, when the last request ended or was refused, or when the
+     * peer closed its side. */
+    int64_t since_ns;
     /* Number of bytes that the peer had acknowledged when the response was last checked. */
     uint64_t acked;
 };

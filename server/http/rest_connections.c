@@ -51,8 +51,9 @@ bool srv_rest_watch_socket(struct srv_rest_loop *l, struct srv_rest_conn *c, int
 
 void srv_rest_expect_request(struct srv_rest_loop *l, struct srv_rest_conn *c)
 {
+    c->since_ns = l->now_ns;
     c->deadline_ns = reading_deadline(l);
-    srv_list_append(&l->reading, &c->link);
+    srv_list_append(&l->fresh, &c->link);
 }
 
 void srv_rest_on_connection(void *arg, struct MHD_Connection *mhd, void **context,
@@ -115,6 +116,7 @@ void srv_rest_begin_reading(struct srv_rest_loop *l, struct srv_rest_conn *c)
     if (c->is_reading)
         return;
     c->is_reading = true;
+    c->since_ns = l->now_ns;
     c->deadline_ns = reading_deadline(l);
     srv_list_append(&l->reading, &c->link);
 }
@@ -132,6 +134,7 @@ static void hurry(struct srv_rest_loop *l, struct srv_link *list)
 
 void srv_rest_hurry_reading(struct srv_rest_loop *l)
 {
+    hurry(l, &l->fresh);
     hurry(l, &l->reading);
     hurry(l, &l->lingering);
 }
@@ -154,6 +157,7 @@ void srv_rest_begin_lingering(struct srv_rest_loop *l, struct srv_rest_conn *c)
     int64_t ms = l->io_loop.server->options.request_read_timeout_ms;
 
     c->lingers = true;
+    c->since_ns = l->now_ns;
     srv_list_remove(&c->end);
     MHD_suspend_connection(c->mhd);
     if (l->closing && ms > DRAIN_GRACE_MS)
@@ -223,7 +227,7 @@ void srv_rest_end_connections(struct srv_rest_loop *l)
         next = at->next;
         if (c->req && (c->req->stage == STAGE_WAITING || c->req->stage == STAGE_SENT))
             continue;
-        if (!c->req && l->now_ns - c->quiet_ns < LINGER_MS * 1000000)
+        if (!c->req && l->now_ns - c->since_ns < LINGER_MS * 1000000)
             continue; /* libmicrohttpd's buffer may contain more requests */
         if (recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0)
             continue; /* libmicrohttpd must read these bytes before the connection ends */
@@ -301,6 +305,8 @@ void srv_rest_next_look(const struct srv_rest_loop *l, int64_t *until, int64_t n
 {
     if (l->handshakes.next != &l->handshakes)
         sooner(until, ((struct srv_rest_conn *)(void *)l->handshakes.next)->deadline_ns);
+    if (l->fresh.next != &l->fresh)
+        sooner(until, ((struct srv_rest_conn *)(void *)l->fresh.next)->deadline_ns);
     if (l->reading.next != &l->reading)
         sooner(until, ((struct srv_rest_conn *)(void *)l->reading.next)->deadline_ns);
     if (l->idle.next != &l->idle)

@@ -242,7 +242,7 @@ void srv_rest_on_completed(void *arg, struct MHD_Connection *mhd, void **state,
         return;
     *state = NULL;
     req->conn->req = NULL;
-    req->conn->quiet_ns = l->now_ns;
+    req->conn->since_ns = l->now_ns;
     req->conn->deadline_ns = l->now_ns + SRV_REST_IDLE_SECONDS * INT64_C(1000000000);
     srv_list_append(&l->idle, &req->conn->link);
     req->conn->is_reading = false;

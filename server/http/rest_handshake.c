@@ -25,6 +25,7 @@ void srv_rest_begin_handshake(struct srv_rest_loop *l, struct srv_rest_conn *c)
     int64_t ms = l->io_loop.server->options.request_read_timeout_ms;
 
     c->is_handshake = true;
+    c->since_ns = l->now_ns;
     c->deadline_ns = l->now_ns + (ms < HANDSHAKE_MS ? ms : HANDSHAKE_MS) * 1000000;
     srv_list_append(&l->handshakes, &c->link);
     srv_list_append(&l->handshakes_resumed, &c->turn);

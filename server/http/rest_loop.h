@@ -86,8 +86,9 @@ struct srv_rest_loop {
     int closing_turn;
     bool again;     /* the next turn does not wait for events */
     int64_t now_ns; /* time at which this turn began */
-    /* Lists of connections by deadline; all connections in one list have the same timeout. */
-    struct srv_link handshakes, reading, idle, sending, lingering;
+    /* Lists of connections by deadline; all connections in one list have the same timeout. `fresh`
+     * holds those that have not received any byte of their first request. */
+    struct srv_link handshakes, fresh, reading, idle, sending, lingering;
     /* Lists of connections in a TLS handshake, linked by `turn`: those that libmicrohttpd runs,
      * those suspended until a later turn, and those suspended until their socket reports an
      * event. */

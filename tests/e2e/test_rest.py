@@ -414,23 +414,57 @@ class LimitsTest(unittest.TestCase):
                     s.sendall(b"x")
                     time.sleep(0.05)
 
-    def test_a_connection_beyond_the_limit_waits_for_its_turn(self):
-        server = self.with_server("--max_connections=3")
-        open_ones = [server.connect() for _ in range(3)]
+    def test_a_connection_beyond_the_limit_waits_for_requests_in_progress(self):
+        server = self.with_server("--max_connections=2")
+        body = b'{"instances": [' + b"1," * 1200000 + b"1]}"  # the response has more than 6 MB
+        open_ones = [socket.socket() for _ in range(2)]
         for s in open_ones:
-            # The second request keeps the connection busy.
-            s.sendall(head("GET", "/healthz") + head("POST", PREDICT, 1000))
-            self.assertEqual(answer(s)[0], 200)
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            s.settimeout(60 * SLOW)
+            s.connect(("127.0.0.1", server.rest_port))
+            s.sendall(head("POST", PREDICT, len(body)) + body)
+            s.recv(1)  # The response cannot be sent completely until the client reads more of it.
         with server.connect() as late:
-            late.sendall(head("GET", "/healthz"))
-            late.settimeout(0.2)
+            late.sendall(head("GET", METRICS))
+            late.settimeout(2)
             with self.assertRaises(socket.timeout):
                 late.recv(1)
             open_ones.pop().close()
             late.settimeout(60 * SLOW)
-            self.assertEqual(answer(late)[0], 200)
-        for s in open_ones:
-            s.close()
+            page = answer(late)[2].decode()
+        open_ones.pop().close()
+        self.assertIn('slipway_events_total{event="connections_full"} 1\n', page)
+        self.assertNotRegex(page, 'event="(idle_connection|incomplete_request)_closed"')
+
+    def test_the_oldest_unfinished_request_makes_room_for_who_waits(self):
+        server = self.with_server("--max_connections=2", "--num_rest_threads=1")
+        first, second = [self.enterContext(server.connect()) for _ in range(2)]
+        for s in (first, second):
+            s.sendall(head("POST", PREDICT, 13) + b'{"inputs"')
+            time.sleep(0.1)
+        with server.connect() as late:
+            late.sendall(head("GET", METRICS))
+            page = answer(late)[2].decode()
+            self.assertTrue(is_closed(first))
+            second.sendall(b': 1}')
+            self.assertEqual(answer(second)[0], 200)
+        self.assertIn('slipway_events_total{event="incomplete_request_closed"} 1\n', page)
+        self.assertNotIn("idle_connection_closed", page)
+
+    def test_connections_that_never_say_anything_make_room_before_unfinished_requests(self):
+        server = self.with_server("--max_connections=2", "--num_rest_threads=1")
+        unfinished = self.enterContext(server.connect())
+        unfinished.sendall(head("POST", PREDICT, 13))
+        wait_for(lambda: server.ask("GET", "/healthz")[0] == 200, "a free connection")
+        silent = self.enterContext(server.connect())
+        with server.connect() as late:
+            late.sendall(head("GET", METRICS))
+            page = answer(late)[2].decode()
+            self.assertTrue(is_closed(silent))
+            unfinished.sendall(b'{"inputs": 1}')
+            self.assertEqual(answer(unfinished)[0], 200)
+        self.assertIn('slipway_events_total{event="idle_connection_closed"} 1\n', page)
+        self.assertNotIn("incomplete_request_closed", page)
 
     def test_who_says_nothing_for_longest_makes_room_for_who_waits(self):
         server = self.with_server("--max_connections=3", "--num_rest_threads=1")

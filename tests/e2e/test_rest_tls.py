@@ -4,6 +4,7 @@ import gzip
 import http.client
 import json
 import os
+import re
 import select
 import shutil
 import socket
@@ -256,6 +257,17 @@ class Tls(unittest.TestCase):
             steady.sendall(head("GET", test_rest.METRICS))
             page = test_rest.answer(steady)[2].decode()
             self.assertIn('slipway_events_total{event="slow_handshake_cut_off"} 20', page)
+
+    def test_handshakes_that_do_not_end_make_room_for_who_waits(self):
+        with TlsServer(self.folder, "--max_connections=2") as server, contextlib.ExitStack() as others:
+            hello = client_hello()
+            for sent in (b"", hello[:50], b"", hello):
+                s = others.enter_context(socket.create_connection(("127.0.0.1", server.rest_port)))
+                s.sendall(sent)
+            page = server.ask("GET", test_rest.METRICS)[2].decode()
+            events = re.findall(r'^slipway_events_total{event="(\w+)"}', page, re.M)
+            self.assertIn("incomplete_request_closed", events)
+            self.assertNotIn("slow_handshake_cut_off", events)
 
     def test_many_handshakes_at_once_do_not_hold_up_other_connections(self):
         self.folder.make("slow", "ca", ("rsa:4096",))
