@@ -7,6 +7,7 @@
 
 #include "clients/cli/convert.h"
 #include "runtime/base/base64.h"
+#include "runtime/base/bytes.h"
 
 /* ---- reading ---- */
 
@@ -285,29 +286,6 @@ enum rt_status cl_json_tensors(const json_t *body, const char *row_key, const ch
 
 /* ---- writing ---- */
 
-/* Returns the length of the valid UTF-8 character at p, or 0 if the bytes are not UTF-8. */
-static size_t utf8_length(const unsigned char *p, size_t n)
-{
-    static const struct {
-        unsigned char mask, lead;
-        size_t n;
-        uint32_t min;
-    } forms[] = {
-        {0x80, 0, 1, 0}, {0xe0, 0xc0, 2, 0x80}, {0xf0, 0xe0, 3, 0x800}, {0xf8, 0xf0, 4, 0x10000}};
-    for (size_t i = 0; i < 4; i++) {
-        if ((p[0] & forms[i].mask) != forms[i].lead || n < forms[i].n)
-            continue;
-        uint32_t c = p[0] & (unsigned char)~forms[i].mask;
-        for (size_t k = 1; k < forms[i].n; k++) {
-            if ((p[k] & 0xc0) != 0x80)
-                return 0;
-            c = c << 6 | (p[k] & 0x3f);
-        }
-        return c < forms[i].min || c > 0x10ffff || (c >= 0xd800 && c < 0xe000) ? 0 : forms[i].n;
-    }
-    return 0;
-}
-
 static void put_base64(struct rt_bytes *out, const unsigned char *p, size_t n)
 {
     rt_bytes_adds(out, "{\"b64\": \"");
@@ -318,11 +296,7 @@ static void put_base64(struct rt_bytes *out, const unsigned char *p, size_t n)
 void cl_json_text(struct rt_bytes *out, const char *s, size_t n)
 {
     const unsigned char *p = (const unsigned char *)s;
-    for (size_t i = 0, len; i < n; i += len)
-        if (!(len = utf8_length(p + i, n - i))) {
-            put_base64(out, p, n);
-            return;
-        }
+    const size_t before = out->n;
     rt_bytes_addc(out, '"');
     for (size_t i = 0; i < n; i++) {
         if (p[i] == '"' || p[i] == '\\') {
@@ -336,6 +310,14 @@ void cl_json_text(struct rt_bytes *out, const char *s, size_t n)
             rt_bytes_addc(out, (char)p[i]);
     }
     rt_bytes_addc(out, '"');
+    for (size_t at = before, length; at < out->n; at += length) {
+        length = (size_t)rt_utf8_length((const unsigned char *)out->p + at);
+        if (length == 0) {
+            out->n = before;
+            put_base64(out, p, n);
+            return;
+        }
+    }
 }
 
 /* Writes a number as TensorFlow Serving does: in the short form of %g if that form reads back as
