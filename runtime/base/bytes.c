@@ -143,6 +143,31 @@ int rt_utf8_length(const unsigned char *p)
     return n;
 }
 
+void rt_bytes_make_utf8(struct rt_bytes *b, size_t from)
+{
+    static const char replacement[] = "\xef\xbf\xbd"; /* U+FFFD */
+    const size_t n = b->n - from;
+    size_t n_invalid = 0;
+
+    for (size_t at = from, length; at < b->n; at += length ? length : 1) {
+        length = (size_t)rt_utf8_length((const unsigned char *)b->p + at);
+        n_invalid += length == 0;
+    }
+    if (!n_invalid || !rt_bytes_reserve(b, 2 * n_invalid))
+        return;
+    /* The text moves to the end of its new space, so that the bytes that are written never overtake
+     * those that are still to be read. */
+    char *dst = b->p + from, *src = dst + 2 * n_invalid, *end = src + n;
+    memmove(src, dst, n + 1);
+    while (src < end) {
+        const size_t length = (size_t)rt_utf8_length((const unsigned char *)src);
+        memmove(dst, length ? src : replacement, length ? length : 3);
+        dst += length ? length : 3;
+        src += length ? length : 1;
+    }
+    b->n += 2 * n_invalid;
+}
+
 char *rt_bytes_take(struct rt_bytes *b, size_t *n)
 {
     if (b->failed || !b->p)

@@ -94,14 +94,16 @@ bool srv_json_unbase64(char *dst, size_t *n, struct rt_span token);
 const char *srv_json_show(char *text, size_t capacity, struct srv_json v);
 enum { SRV_JSON_SHOWN = 257 };
 
-/* Appends a quoted string of n bytes with RapidJSON's escapes; bytes above 0x7f are not escaped. */
+/* Appends a name or an error text of n bytes as a quoted string with RapidJSON's escapes. Bytes
+ * that are not UTF-8 are replaced by U+FFFD; characters above 0x7f are not escaped. */
 void srv_json_quote(struct rt_bytes *out, const void *s, size_t n);
 
 /* Appends n bytes as a quoted base64 string. */
 void srv_json_base64(struct rt_bytes *out, const void *s, size_t n);
 
-/* Like srv_json_quote and srv_json_base64, for strings of any length: `out` fails when
- * `cancellation` reports that the response is cancelled. */
+/* Like srv_json_quote and srv_json_base64, for strings of tensors, of any length: `out` fails when
+ * `cancellation` reports that the response is cancelled. Bytes that are not UTF-8 are kept, as by
+ * TensorFlow Serving. */
 void srv_json_quote_long(struct rt_bytes *out, const void *s, size_t n,
                          struct srv_cancellation *cancellation);
 void srv_json_base64_long(struct rt_bytes *out, const void *s, size_t n,

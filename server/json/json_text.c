@@ -299,7 +299,9 @@ void srv_json_quote_long(struct rt_bytes *out, const void *s, size_t n,
 
 void srv_json_quote(struct rt_bytes *out, const void *s, size_t n)
 {
+    const size_t before = out->n;
     srv_json_quote_long(out, s, n, NULL);
+    rt_bytes_make_utf8(out, before);
 }
 
 void srv_json_base64_long(struct rt_bytes *out, const void *s, size_t n,

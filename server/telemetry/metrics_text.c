@@ -12,22 +12,19 @@ void srv_text_family(struct rt_bytes *out, const char *name, const char *type, c
 
 void srv_text_label(struct rt_bytes *out, bool first, const char *key, const char *value)
 {
-    const unsigned char *p = (const unsigned char *)value;
-
     rt_bytes_addf(out, "%s%s=\"", first ? "" : ",", key);
-    while (*p) {
-        int n = rt_utf8_length(p);
-        if (*p == '\n') {
-            rt_bytes_adds(out, "\\n");
-        } else if (!n) {
-            rt_bytes_add_utf8(out, 0xfffd);
-        } else {
-            if (*p == '"' || *p == '\\')
-                rt_bytes_addc(out, '\\');
-            rt_bytes_add(out, p, (size_t)n);
+    const size_t before = out->n;
+    while (*value) {
+        const size_t n = strcspn(value, "\n\"\\");
+        rt_bytes_add(out, value, n);
+        value += n;
+        if (*value) {
+            rt_bytes_addc(out, '\\');
+            rt_bytes_addc(out, *value == '\n' ? 'n' : *value);
+            value++;
         }
-        p += n ? n : 1;
     }
+    rt_bytes_make_utf8(out, before);
     rt_bytes_addc(out, '"');
 }
 

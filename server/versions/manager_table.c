@@ -54,20 +54,19 @@ void srv_mgr_add_unavailable(struct srv_unavailable *list, const char *model,
         snprintf(list->text + used, capacity, "{{name: %s} due to error: %s}, ", model, text);
 }
 
-/* Replaces bytes that are not UTF-8 by question marks, because texts of models' files become
- * strings of JSON and protobuf, which clients refuse to read otherwise. Encoded NULs
- * (rt_error_name) stay. */
-static void make_utf8(char *text)
+/* Returns a copy of a text, which the caller must free(), or NULL if memory runs out. The copy is
+ * valid UTF-8, because texts of models' files become strings of JSON and protobuf, which clients
+ * refuse to read otherwise. */
+static char *copy_as_utf8(const char *text)
 {
-    for (unsigned char *p = (unsigned char *)text; *p;) {
-        const bool is_nul = p[0] == 0xc0 && p[1] == 0x80;
-        int n = is_nul ? 2 : rt_utf8_length(p);
-        if (n == 0) {
-            *p = '?';
-            n = 1;
-        }
-        p += n;
-    }
+    struct rt_bytes copy;
+
+    rt_bytes_init(&copy, SIZE_MAX);
+    rt_bytes_adds(&copy, text);
+    rt_bytes_make_utf8(&copy, 0);
+    char *p = rt_bytes_take(&copy, NULL);
+    rt_bytes_clear(&copy);
+    return p;
 }
 
 void srv_mgr_set_state(struct srv_manager *m, struct srv_managed_version *e, enum srv_state to,
@@ -77,9 +76,7 @@ void srv_mgr_set_state(struct srv_manager *m, struct srv_managed_version *e, enu
         return;
     assert(e->state == to || srv_state_may_become(e->state, to));
     const bool has_text = text && *text;
-    char *copy = has_text ? strdup(text) : NULL;
-    if (copy)
-        make_utf8(copy);
+    char *copy = has_text ? copy_as_utf8(text) : NULL;
     rt_mutex_lock(&m->mu);
     free(e->message);
     e->message = copy;

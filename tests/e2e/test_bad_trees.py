@@ -83,7 +83,7 @@ class BadTrees(Case):
             status, body = server.get("/v1/models/half")
         states = {v["version"]: v for v in json.loads(body)["model_version_status"]}
         self.assertEqual((status, states["1"]["state"]), (200, "AVAILABLE"))
-        self.assertIn("??/??", states["2"]["status"]["error_message"])
+        self.assertIn("\ufffd\ufffd/\ufffd\ufffd", states["2"]["status"]["error_message"])
 
     def test_a_file_may_claim_any_time(self):
         self.put("models/half/1")

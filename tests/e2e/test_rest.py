@@ -204,6 +204,15 @@ class RestTest(unittest.TestCase):
         status, headers, _ = self.server.ask("GET", "/readyz/nope")
         self.assertEqual((status, headers["retry-after"]), (503, "1"))
 
+    def test_errors_are_utf_8_whatever_a_client_sends(self):
+        for method, path, body in (
+                ("GET", "/v1/models/%ff%fe", b""), ("POST", "/v1/models/%ff:predict", b'{"inputs": 1}'),
+                ("POST", PREDICT, b'{"signature_name": "\xff\xfe", "instances": [1]}'),
+                ("POST", PREDICT, b'{"instances": ["\xff"]}')):
+            status, _, got = self.server.ask(method, path, body)
+            self.assertIn(status, (400, 404))
+            self.assertIn("\ufffd", json.loads(got.decode())["error"])
+
     def test_compressed_bodies(self):
         body = b'{"instances": [1]}'
         self.assertEqual(self.predict(gzip.compress(body), headers=["Content-Encoding: gzip"]),

@@ -180,6 +180,40 @@ static void a_utf8_character_has_a_length_only_if_it_is_valid(void **state)
         assert_int_equal(rt_utf8_length((const unsigned char *)rows[i].text), rows[i].length);
 }
 
+static void bytes_that_are_not_utf8_are_replaced(void **state)
+{
+    (void)state;
+    const struct {
+        const char *text;
+        size_t n;
+        const char *want;
+    } rows[] = {
+        {"", 0, ""},
+        {"a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80", 10, "a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80"},
+        {"\xff", 1, "\xef\xbf\xbd"},
+        {"a\xe2\x82z", 4, "a\xef\xbf\xbd\xef\xbf\xbdz"},
+        {"\x80\xc3\xa9\xc0\x80\xc3", 6, "\xef\xbf\xbd\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct rt_bytes b;
+        rt_bytes_init(&b, 100);
+        rt_bytes_adds(&b, "\xff|"); /* bytes before the offset are kept */
+        rt_bytes_add(&b, rows[i].text, rows[i].n);
+        rt_bytes_make_utf8(&b, 2);
+        assert_int_equal(b.n, 2 + strlen(rows[i].want));
+        assert_memory_equal(b.p, "\xff|", 2);
+        assert_string_equal(b.p + 2, rows[i].want);
+        rt_bytes_clear(&b);
+    }
+    struct rt_bytes b;
+    rt_bytes_init(&b, 4);
+    rt_bytes_adds(&b, "a\xff\xff");
+    rt_bytes_make_utf8(&b, 0); /* the replacements exceed the limit */
+    assert_true(b.failed);
+    assert_string_equal(b.p, "a\xff\xff");
+    rt_bytes_clear(&b);
+}
+
 static void a_checksum_is_the_published_one(void **state)
 {
     (void)state;
@@ -291,6 +325,7 @@ int main(void)
         cmocka_unit_test(bytes_near_their_limit_are_moved_a_few_times_only),
         cmocka_unit_test(a_character_takes_one_to_four_bytes_of_utf8),
         cmocka_unit_test(a_utf8_character_has_a_length_only_if_it_is_valid),
+        cmocka_unit_test(bytes_that_are_not_utf8_are_replaced),
         cmocka_unit_test(a_checksum_is_the_published_one),
         cmocka_unit_test(a_siphash_is_the_published_one),
         cmocka_unit_test(a_map_finds_what_was_put_and_not_what_was_removed),

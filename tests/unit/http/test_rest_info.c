@@ -96,6 +96,22 @@ static void metadata_is_laid_out_as_tensorflow_servings(void **state)
     rt_bytes_clear(&text);
 }
 
+static void names_that_are_not_utf8_are_written_as_utf8(void **state)
+{
+    (void)state;
+    const struct rt_tensor_spec in = {.alias = "x\xff", .name = "\xc3\xa9\xc3<:0", .dtype = RT_F32};
+    const struct rt_signature sig = {
+        .name = "\x80", .inputs = &in, .n_inputs = 1, .method_name = ""};
+    const struct rt_meta_graph graph = {.n_signatures = 1, .signatures = &sig};
+    struct rt_bytes text;
+    rt_bytes_init(&text, 1 << 20);
+    srv_rest_write_metadata(&text, "m", 123, &graph);
+    assert_non_null(strstr(text.p, "\"\xef\xbf\xbd\": {"));
+    assert_non_null(strstr(text.p, "\"x\xef\xbf\xbd\": {"));
+    assert_non_null(strstr(text.p, "\"name\": \"\xc3\xa9\xef\xbf\xbd\\u003c:0\""));
+    rt_bytes_clear(&text);
+}
+
 static void status_lists_versions_with_their_errors(void **state)
 {
     (void)state;
@@ -133,6 +149,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(metadata_is_laid_out_as_tensorflow_servings),
+        cmocka_unit_test(names_that_are_not_utf8_are_written_as_utf8),
         cmocka_unit_test(status_lists_versions_with_their_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -174,6 +174,9 @@ static void errors_are_quoted(void **state)
     srv_json_error(&out, "Bad key: \"key\"");
     assert_string_equal(out.p, "{\n    \"error\": \"Bad key: \\\"key\\\"\"\n}");
     rt_bytes_clear(&out);
+    srv_json_error(&out, "Bad key: \xff\xc3\xa9\xc0\x80"); /* its end is an encoded NUL */
+    assert_string_equal(out.p, "{\n    \"error\": \"Bad key: \xef\xbf\xbd\xc3\xa9\\u0000\"\n}");
+    rt_bytes_clear(&out);
 }
 
 static void a_response_of_nothing_but_brackets_has_a_limit_too(void **state)
