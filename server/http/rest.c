@@ -91,6 +91,7 @@ static void close_down(struct srv_rest_loop *l)
 static void run_daemon(struct srv_rest_loop *l)
 {
     srv_rest_resume_handshakes(l);
+    srv_rest_resume_deferred(l);
     srv_recv_hook = srv_rest_read;
     MHD_run(l->daemon);
     srv_recv_hook = NULL;
@@ -127,12 +128,10 @@ static void *loop_main(void *arg)
     }
     /* Every job has been answered. Connections that are still suspended must be resumed before the
      * daemon stops. */
-    for (struct srv_link *list = &l->waiting;; list = &l->overdue) {
-        while (list->next != list)
-            srv_rest_resume((struct srv_rest_call *)(void *)list->next);
-        if (list == &l->overdue)
-            break;
-    }
+    struct srv_link *const lists[] = {&l->deferred, &l->waiting, &l->overdue};
+    for (int i = 0; i < 3; i++)
+        while (lists[i]->next != lists[i])
+            srv_rest_resume((struct srv_rest_call *)(void *)lists[i]->next);
     if (l->daemon) {
         srv_rest_end_lingering(l);
         run_daemon(l);
@@ -279,6 +278,7 @@ static enum rt_status start_loop(struct srv_rest *r, struct srv_rest_loop *l, in
     srv_list_init(&l->lingering);
     srv_list_init(&l->waiting);
     srv_list_init(&l->overdue);
+    srv_list_init(&l->deferred);
     srv_list_init(&l->ended);
     if (!srv_rest_wire_init(l))
         return rt_fail_memory(err, "a REST loop", 0);

@@ -31,6 +31,8 @@ enum srv_rest_stage {
     STAGE_READING, /* the handler reads the body */
     /* the request is refused; the rest of its body is read before the response is sent */
     STAGE_REFUSED,
+    /* the request has arrived; the connection is suspended until a later turn answers it */
+    STAGE_DEFERRED,
     STAGE_WAITING, /* the connection is suspended while a job runs */
     STAGE_SENT,    /* the response has been passed to libmicrohttpd */
     /* the request was refused before its body was complete; sending the response has succeeded
@@ -39,7 +41,8 @@ enum srv_rest_stage {
 };
 
 struct srv_rest_call {
-    /* Link in loop->waiting or loop->overdue, the lists of requests that wait for a job. */
+    /* Link in loop->waiting or loop->overdue, the lists of requests that wait for a job, or in
+     * loop->deferred. */
     struct srv_link link;
     struct srv_rest_request pub;
     struct srv_message message;
@@ -71,6 +74,8 @@ static inline struct srv_rest_call *srv_rest_call_of(struct srv_rest_request *r)
 /* ---- rest_handler.c ---- */
 
 void srv_rest_unref(struct srv_rest_call *req);
+/* Lets some of the deferred requests be answered in this turn; called before the daemon runs. */
+void srv_rest_resume_deferred(struct srv_rest_loop *l);
 /* Frees the calls in the free list of an I/O loop. */
 void srv_rest_free_calls(struct srv_rest_loop *l);
 /* Resumes the connection, so that libmicrohttpd calls the handler again, which sends the

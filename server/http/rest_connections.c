@@ -225,7 +225,8 @@ void srv_rest_end_connections(struct srv_rest_loop *l)
             (struct srv_rest_conn *)(void *)((char *)at - offsetof(struct srv_rest_conn, end));
         char byte;
         next = at->next;
-        if (c->req && (c->req->stage == STAGE_WAITING || c->req->stage == STAGE_SENT))
+        if (c->req && (c->req->stage == STAGE_DEFERRED || c->req->stage == STAGE_WAITING ||
+                       c->req->stage == STAGE_SENT))
             continue;
         if (!c->req && l->now_ns - c->since_ns < LINGER_MS * 1000000)
             continue; /* libmicrohttpd's buffer may contain more requests */

@@ -13,6 +13,7 @@ enum {
     /* maximum size of a request's arena, from which tensors are not allocated */
     ARENA_BYTES = 64 << 20,
     MAX_RESPONSE_BYTES = 2047 << 20,
+    DESCRIBING_PER_TURN_NS = 1000000, /* maximum time for requests about models in a turn */
 };
 
 /* ---- requests and their free list ---- */
@@ -124,24 +125,77 @@ void srv_rest_finished(struct srv_rest_request *r)
 
 /* ---- the handler ---- */
 
-/* Handles a request that has arrived completely: answers it, or submits a job and suspends the
- * connection. */
+/* Returns whether the response describes a model. The I/O loop thread writes and compresses it, and
+ * its size depends on the model. */
+static bool describes_model(const struct srv_rest_request *r)
+{
+    return r->route.target == SRV_TO_MODEL &&
+           (r->route.api == SRV_METADATA || r->route.api == SRV_STATUS);
+}
+
+/* Returns whether a request must wait for a later turn, so that many requests about large models
+ * that arrive at once do not hold up the loop's other connections. */
+static bool must_wait(const struct srv_rest_call *req)
+{
+    const struct srv_rest_loop *l = req->loop;
+    return req->stage != STAGE_DEFERRED && describes_model(&req->pub) &&
+           (l->describing_ns >= DESCRIBING_PER_TURN_NS || l->deferred.next != &l->deferred);
+}
+
+void srv_rest_resume_deferred(struct srv_rest_loop *l)
+{
+    /* Resumes as many requests as would take DESCRIBING_PER_TURN_NS at the rate of the last turn.
+     */
+    int64_t left =
+        l->describing_ns ? DESCRIBING_PER_TURN_NS * l->n_described / l->describing_ns : 0;
+    if (left < 1)
+        left = 1;
+    l->describing_ns = l->n_described = 0;
+    for (; left > 0 && l->deferred.next != &l->deferred; left--)
+        srv_rest_resume((struct srv_rest_call *)(void *)l->deferred.next);
+}
+
+/* Calls the handler of the request. Returns whether the response is set. */
+static bool call_handler(struct srv_rest_call *req)
+{
+    req->in_handler = true;
+    bool is_job = req->loop->rest->handle(&req->pub, req->browser);
+    req->in_handler = false;
+    return !is_job || req->finished;
+}
+
+static enum MHD_Result suspend(struct srv_rest_call *req, enum srv_rest_stage stage,
+                               struct srv_link *list)
+{
+    req->stage = stage;
+    req->waiting_since = req->loop->now_ns;
+    srv_list_append(list, &req->link);
+    MHD_suspend_connection(req->mhd);
+    return MHD_YES;
+}
+
+/* Handles a request that has arrived completely: answers it, or suspends the connection until a
+ * later turn or until the job that it has submitted ends. */
 static enum MHD_Result handle(struct srv_rest_call *req)
 {
-    struct srv_rest_request *r = &req->pub;
+    struct srv_rest_loop *l = req->loop;
     srv_list_remove(&req->conn->link);
     if (srv_rest_is_refused(req)) /* the stream has refused the request in the middle of the body */
         return srv_rest_send(req);
-    req->in_handler = true;
-    bool is_job = req->loop->rest->handle(r, req->browser);
-    req->in_handler = false;
-    if (!is_job || req->finished)
-        return srv_rest_send(req);
-    req->stage = STAGE_WAITING;
-    req->waiting_since = req->loop->now_ns;
-    srv_list_append(&req->loop->waiting, &req->link);
-    MHD_suspend_connection(req->mhd);
-    return MHD_YES;
+    if (must_wait(req)) {
+        l->again = true;
+        return suspend(req, STAGE_DEFERRED, &l->deferred);
+    }
+    const bool is_description = describes_model(&req->pub);
+    const int64_t start = is_description ? rt_now_ns() : 0;
+    if (!call_handler(req))
+        return suspend(req, STAGE_WAITING, &l->waiting);
+    enum MHD_Result result = srv_rest_send(req);
+    if (is_description) {
+        l->describing_ns += rt_now_ns() - start;
+        l->n_described++;
+    }
+    return result;
 }
 
 enum MHD_Result srv_rest_on_request(void *arg, struct MHD_Connection *mhd, const char *url,
@@ -168,6 +222,8 @@ enum MHD_Result srv_rest_on_request(void *arg, struct MHD_Connection *mhd, const
             return result;
         }
         return req->stage == STAGE_READING ? handle(req) : srv_rest_send(req);
+    case STAGE_DEFERRED:
+        return handle(req);
     case STAGE_WAITING:
         return req->finished ? srv_rest_send(req) : MHD_YES;
     case STAGE_SENT:

@@ -96,6 +96,9 @@ struct srv_rest_loop {
     /* connections whose peer has closed its side, linked by `end` */
     struct srv_link ended;
     struct srv_link waiting, overdue; /* requests that wait for a job, oldest first */
+    struct srv_link deferred;         /* requests about models that wait for a later turn */
+    /* number of requests about models answered in the current turn, and the time spent on them */
+    int64_t n_described, describing_ns;
     struct srv_rest_call *free_requests;
     int n_free;
     uint64_t next_id;

@@ -5,9 +5,11 @@ import os
 import re
 import signal
 import socket
+import tempfile
 import time
 import unittest
 
+import small_models
 import support
 from support import SLOW, wait_for
 
@@ -41,10 +43,10 @@ class Server(support.Server):
             s.sendall(head(method, path, len(body), headers) + body)
             return answer(s, method == "HEAD")
 
-    def send_at_once(self, sockets, data):
-        """Sends the data on idle connections such that the server finds all of it in one turn."""
+    def send_at_once(self, sent):
+        """Sends (socket, data) on idle connections such that the server finds all of it in one turn."""
         self.process.send_signal(signal.SIGSTOP)
-        for s in sockets:
+        for s, data in sent:
             s.sendall(data)
         self.process.send_signal(signal.SIGCONT)
 
@@ -241,7 +243,7 @@ class RestTest(unittest.TestCase):
                 s.sendall(head("GET", "/healthz"))
                 answer(s)
             before = server.metric("slipway_queue_duration_seconds_count")
-            server.send_at_once(open_ones, head("POST", PREDICT, len(body)) + body)
+            server.send_at_once((s, head("POST", PREDICT, len(body)) + body) for s in open_ones)
             for s in open_ones:
                 self.assertEqual(answer(s)[0], 200)
             jobs = server.metric("slipway_queue_duration_seconds_count") - before
@@ -361,7 +363,8 @@ class LimitsTest(unittest.TestCase):
 
             def pages(encoding):
                 """Returns how many pages were written: their values of the processor time differ."""
-                server.send_at_once(open_ones, head("GET", METRICS, 0, ["Accept-Encoding: " + encoding]))
+                request = head("GET", METRICS, 0, ["Accept-Encoding: " + encoding])
+                server.send_at_once((s, request) for s in open_ones)
                 times = set()
                 for s in open_ones:
                     status, headers, body = answer(s)
@@ -375,6 +378,30 @@ class LimitsTest(unittest.TestCase):
         for times in (plain, packed):
             self.assertLess(len(times), n // 4)
         self.assertFalse(plain & packed)  # A later turn has its own page.
+
+    def test_requests_about_large_models_do_not_hold_up_others(self):
+        n = 40
+        with tempfile.TemporaryDirectory() as folder:
+            def build(g):
+                g.placeholder("x", "float")
+                g.node("y", "Identity", "x", T="float")
+            signatures = {f"signature_{i}": ({"x": ("x", "float")}, {f"y{k}": ("y", "float") for k in range(4)})
+                          for i in range(200)}
+            small_models.write(os.path.join(folder, "1"), signatures, build)
+            server = self.with_server("--model_name=large", "--model_base_path=" + folder,
+                                      "--num_rest_threads=1", "--access_log")
+            open_ones = [self.enterContext(server.connect()) for _ in range(n + 1)]
+            for s in open_ones:
+                s.sendall(head("GET", "/healthz"))
+                answer(s)
+            server.send_at_once([(s, head("GET", "/v1/models/large/metadata", 0,
+                                          ["Accept-Encoding: gzip", "X-Request-Id: long"]))
+                                 for s in open_ones[:n]]
+                                + [(open_ones[n], head("GET", "/healthz", 0, ["X-Request-Id: short"]))])
+            self.assertEqual({answer(s)[0] for s in open_ones}, {200})
+            ids = wait_for(lambda: (lambda found: len(found) > n and found)(
+                re.findall(r" id=(long|short)\b", server.log())), "the access log")
+        self.assertLess(ids.index("short"), n // 2)
 
     def test_chunked_bodies_meet_the_limit_too(self):
         server = self.with_server("--max_body_bytes=100000")
