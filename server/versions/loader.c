@@ -237,12 +237,11 @@ static enum rt_status read_model(struct srv_loader *l, struct srv_load *load)
     return st;
 }
 
-static bool has_changed(const struct srv_load *load)
+static bool has_changed(struct srv_load *load)
 {
-    struct srv_fingerprint after;
     struct rt_error ignored = {0};
-    return srv_source_fingerprint(load->dir, &after, &ignored) ||
-           !srv_fingerprint_eq(&after, &load->before);
+    return srv_source_fingerprint(load->dir, &load->after, &ignored) ||
+           !srv_fingerprint_eq(&load->after, &load->before);
 }
 
 /* Frees the loaded model and clears the error. */
@@ -268,9 +267,7 @@ static void run(struct srv_loader *l, struct srv_load *load)
         start_over(l, load);
         load->changed = true;
         load->status = rt_fail(&load->err, RT_ABORTED,
-                               "%s changed while it was being loaded; it is loaded again when it "
-                               "has come to rest",
-                               load->dir);
+                               "files in %s changed while the version was being loaded", load->dir);
     }
     if (!load->loaded && load->held) {
         srv_loader_release(l, load->held);

@@ -72,6 +72,7 @@ struct srv_load {
     struct rt_error err;
     bool left_place; /* whether the load has given up its slot to another load */
     bool changed;    /* whether `status` is RT_ABORTED because the files changed during the load */
+    struct srv_fingerprint after; /* fingerprint of the directory after the load, if `changed` */
     /* whether `status` is RT_RESOURCE_EXHAUSTED because the load was refused before any weights
      * were read */
     bool over_memory_limit;

@@ -35,8 +35,14 @@ enum {
     LOOK_SHARE_NEW = 10,
     LOOK_SHARE = 100,
     LOOK_MAX_S = 60, /* maximum time between two listings of a version's directory */
-    /* time after which the log reports that a version's files are still changing */
+    /* time after which log and status report that a version's files are still changing */
     UNREST_LOG_S = 5,
+    /* Number of loads in a row that end because the files changed before the version fails. After
+     * each of them the manager does not look at the files for a pause, which doubles from
+     * CHANGED_PAUSE_MS to CHANGED_PAUSE_MAX_MS. */
+    CHANGED_LOADS_MAX = 4,
+    CHANGED_PAUSE_MS = 500,
+    CHANGED_PAUSE_MAX_MS = 60000,
     /* time between two log lines that name the models for which the start waits */
     AWAITED_LOG_EVERY_S = 10,
     TRIM_EVERY_MS = 2000,

@@ -1,5 +1,6 @@
 #include "server/versions/manager_internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,9 +56,9 @@ static void load_failed(struct srv_manager *m, struct srv_managed *model,
 {
     const struct srv_options *o = &m->server->options;
     const char *text = rt_error_text(&load->err);
-    e->at_load = load->before;
+    e->at_load = load->changed ? load->after : load->before;
     e->n_failures++;
-    bool final = is_final(load->status) || e->n_failures > o->max_num_load_retries;
+    bool final = is_final(load->status) || load->changed || e->n_failures > o->max_num_load_retries;
     rt_mutex_lock(&m->mu);
     e->final = final;
     rt_mutex_unlock(&m->mu);
@@ -76,10 +77,38 @@ static void load_again(struct srv_manager *m, struct srv_managed *model,
     RT_LOG(RT_LOG_INFO, "{name: %s version: %lld}: %s", model->name, (long long)e->version,
            rt_error_text(&load->err));
     srv_mgr_set_state(m, e, SRV_END, load->status, rt_error_text(&load->err));
-    srv_mgr_set_state(m, e, SRV_START, RT_OK, NULL);
-    if (load->changed)
-        e->seen_since = 0;
+    srv_mgr_set_state(m, e, SRV_START, load->status, rt_error_text(&load->err));
     e->retry_at = rt_now_ns() + SECOND / 2;
+}
+
+/* Ends a load during which the version's files changed. The first times, the version is loaded
+ * again when its files have come to rest. A version whose files change during each load fails: its
+ * init op or warm-up may write there, and would do so again. The failed version is tried again when
+ * its files change once more. */
+static void load_changed(struct srv_manager *m, struct srv_managed *model,
+                         struct srv_managed_version *e, struct srv_load *load)
+{
+    char why[1024];
+    const int shift = e->n_changed < 16 ? e->n_changed : 16;
+    const int64_t pause_ms = (int64_t)CHANGED_PAUSE_MS << shift;
+    const bool fails = ++e->n_changed >= CHANGED_LOADS_MAX;
+    snprintf(why, sizeof why, "%s", rt_error_text(&load->err));
+    if (fails)
+        rt_fail(&load->err, load->status,
+                "%s, as in each of %d loads: the model itself or another program writes there; it "
+                "is loaded again after the next change",
+                why, e->n_changed);
+    else
+        rt_fail(&load->err, load->status, "%s; it is loaded again when they have come to rest",
+                why);
+    if (fails)
+        load_failed(m, model, e, load);
+    else
+        load_again(m, model, e, load);
+    e->seen_since = 0;
+    e->stable = false;
+    e->look_at =
+        rt_now_ns() + (pause_ms < CHANGED_PAUSE_MAX_MS ? pause_ms : CHANGED_PAUSE_MAX_MS) * MILLION;
 }
 
 static bool is_unloading(const struct srv_manager *m)
@@ -156,6 +185,7 @@ void srv_mgr_end_load(struct srv_manager *m, struct srv_load *load)
         e->at_load = load->before;
         e->overwritten = false;
         e->n_failures = 0;
+        e->n_changed = 0;
         srv_mgr_publish(m, NULL, NULL);
     } else if (ends) {
         srv_mgr_set_state(m, e, SRV_END, RT_CANCELLED, rt_error_text(&load->err));
@@ -164,7 +194,9 @@ void srv_mgr_end_load(struct srv_manager *m, struct srv_load *load)
         /* the version is wanted again, although its load was cancelled */
         if (e->wanted && !stopping)
             srv_mgr_restart(m, e);
-    } else if (load->changed || (load->over_memory_limit && is_unloading(m))) {
+    } else if (load->changed) {
+        load_changed(m, model, e, load);
+    } else if (load->over_memory_limit && is_unloading(m)) {
         load_again(m, model, e, load);
     } else {
         load_failed(m, model, e, load);

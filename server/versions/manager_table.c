@@ -72,7 +72,7 @@ static char *copy_as_utf8(const char *text)
 void srv_mgr_set_state(struct srv_manager *m, struct srv_managed_version *e, enum srv_state to,
                        enum rt_status code, const char *text)
 {
-    if (e->state == to && to != SRV_END)
+    if (e->state == to && to != SRV_END && to != SRV_START)
         return;
     assert(e->state == to || srv_state_may_become(e->state, to));
     const bool has_text = text && *text;

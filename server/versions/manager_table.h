@@ -43,6 +43,8 @@ struct srv_managed_version {
     struct srv_fingerprint at_load;
     bool overwritten; /* whether the log already reports that the served files have changed */
     int n_failures;
+    /* number of loads since the last successful one that ended because the files changed */
+    int n_changed;
     int64_t retry_at;
     struct srv_load *load; /* the running load while the state is LOADING, otherwise NULL */
     /* set in the state LOADING once the version is loaded; the next serving map makes the version
@@ -80,7 +82,8 @@ void srv_mgr_add_unavailable(struct srv_unavailable *list, const char *model,
 void srv_mgr_wake(struct srv_manager *m);
 void srv_mgr_log_once(char **last, const char *text);
 const char *srv_mgr_state_text(const struct srv_managed_version *e);
-/* Changes a version's state as policy.h's table allows, or replaces the reason of the state END. */
+/* Changes a version's state as policy.h's table allows, or replaces the reason of the state START
+ * or END. The reason of START says why the version is not loaded yet. */
 void srv_mgr_set_state(struct srv_manager *m, struct srv_managed_version *e, enum srv_state to,
                        enum rt_status code, const char *text);
 struct srv_managed *srv_mgr_find_model(const struct srv_manager *m, const char *name, size_t n);

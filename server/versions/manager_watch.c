@@ -50,18 +50,21 @@ static void cannot_take(struct srv_manager *m, const struct srv_managed *model,
            (long long)e->version, rt_status_name(err->code), rt_error_text(err));
 }
 
-static void look_at_start(const struct srv_managed *model, struct srv_managed_version *e,
-                          const struct srv_fingerprint *f, int64_t now)
+static void look_at_start(struct srv_manager *m, const struct srv_managed *model,
+                          struct srv_managed_version *e, const struct srv_fingerprint *f,
+                          int64_t now)
 {
+    char why[1024];
     if (!e->seen_since || !srv_fingerprint_eq(f, &e->seen)) {
         e->seen = *f;
         e->seen_since = now;
     }
     e->stable = srv_source_is_stable(f, e->seen_since, now, rt_wall_ns());
     if (!e->stable && !e->unrest_logged && now - e->start_since > UNREST_LOG_S * SECOND) {
-        RT_LOG(RT_LOG_WARNING,
-               "{name: %s version: %lld} is not loaded yet: files in %s are still changing",
-               model->name, (long long)e->version, e->dir);
+        snprintf(why, sizeof why, "files in %s are still changing", e->dir);
+        RT_LOG(RT_LOG_WARNING, "{name: %s version: %lld} is not loaded yet: %s", model->name,
+               (long long)e->version, why);
+        srv_mgr_set_state(m, e, SRV_START, RT_UNAVAILABLE, why);
         e->unrest_logged = true;
     }
 }
@@ -109,7 +112,7 @@ void srv_mgr_look_at_entry(struct srv_manager *m, struct srv_managed *model,
         return; /* a served version continues to serve, and a failed one keeps its reason */
     switch (e->state) {
     case SRV_START:
-        look_at_start(model, e, &f, now);
+        look_at_start(m, model, e, &f, now);
         break;
     case SRV_END:
         if (srv_fingerprint_eq(&f, &e->at_load))
@@ -166,8 +169,10 @@ static void want(struct srv_manager *m, struct srv_managed *model, const struct 
     }
     bool was_wanted = e->wanted;
     set_wanted(m, e, true);
-    if (e->state == SRV_END && !was_wanted)
+    if (e->state == SRV_END && !was_wanted) {
+        e->n_changed = 0;
         srv_mgr_restart(m, e);
+    }
 }
 
 /* Returns the reason for the end of a version that was never loaded and is no longer wanted. */

@@ -58,10 +58,10 @@ void srv_mgr_add_awaited(struct srv_unavailable *list, const struct srv_managed 
     else
         snprintf(list->text + used, capacity, "%s%s (version %lld %s%s)", comma, model->name,
                  (long long)e->version,
-                 e->state == SRV_LOADING ? "is being loaded"
-                 : e->state == SRV_START ? "is not whole yet, changes, or waits for its turn"
-                                         : "will be tried again: ",
-                 e->state == SRV_END ? srv_mgr_state_text(e) : "");
+                 e->state == SRV_LOADING             ? "is being loaded"
+                 : e->state == SRV_END || e->message ? "will be tried again: "
+                                                     : "is not whole yet, or waits for its turn",
+                 srv_mgr_state_text(e));
 }
 
 const char *srv_state_name(enum srv_state s)

@@ -56,6 +56,11 @@ static enum rt_status fake_load(struct rt_model **out, const char *dir,
     }
     if (atomic_load(options->session.cancelled) && !atomic_load(&fixture.load_deaf))
         return rt_fail(err, RT_CANCELLED, "cancelled");
+    if (strcmp(word, "writer") == 0) {
+        char path[512];
+        snprintf(path, sizeof path, "%s/written%d", dir, atomic_load(&fixture.n_loads));
+        fclose(fopen(path, "w"));
+    }
     if (strcmp(word, "bad") == 0)
         return rt_fail(err, RT_UNIMPLEMENTED, "op Nonsense is missing");
     if (strcmp(word, "flaky") == 0)

@@ -6,6 +6,7 @@
  *   bad    fails with UNIMPLEMENTED, which the manager does not retry
  *   flaky  fails with UNAVAILABLE, which the manager retries
  *   huge   needs more memory than there is
+ *   writer loads, and writes one more file into its own directory
  *
  * Two threads stand in for the I/O loops: they only receive the manager's messages, through the
  * fixture's own srv_message_post. Files are in the folder of tests/support/folder.h, and paths are

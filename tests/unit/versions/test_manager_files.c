@@ -41,6 +41,61 @@ static void files_that_change_during_a_load_are_loaded_again(void **state)
     assert_int_equal(atomic_load(&fixture.n_freed), 1);
 }
 
+static void wait_for_loads(int n)
+{
+    const int64_t end = rt_now_ns() + MF_SAFETY_LIMIT_MS * INT64_C(1000000);
+    while (atomic_load(&fixture.n_loads) < n && rt_now_ns() < end)
+        usleep(5000);
+    assert_int_equal(atomic_load(&fixture.n_loads), n);
+}
+
+static void a_version_that_writes_into_its_own_directory_fails_with_a_reason(void **state)
+{
+    (void)state;
+    const int64_t end = rt_now_ns() + MF_SAFETY_LIMIT_MS * INT64_C(1000000);
+    char text[2048] = "";
+    mf_add_version("m/1", "writer");
+    assert_ok(MF_START("--model_name=m", mf_flag("model_base_path", "m")), &fixture.err);
+    for (bool seen = false; !seen && rt_now_ns() < end; usleep(5000))
+        seen = mf_state_of("m", 1, text, sizeof text) == SRV_START && *text;
+    assert_non_null(strstr(text, "m/1 changed while the version was being loaded; it is loaded "
+                                 "again when they have come to rest"));
+    assert_true(mf_comes_to("m", 1, SRV_END));
+    mf_state_of("m", 1, text, sizeof text);
+    assert_non_null(strstr(text, "m/1 changed while the version was being loaded, as in each of 4 "
+                                 "loads: the model itself or another program writes there"));
+    assert_int_equal(atomic_load(&fixture.n_loads), 4);
+    /* The failed version stays at rest, so only the next change makes the manager load it. */
+    usleep(1500000);
+    assert_int_equal(atomic_load(&fixture.n_loads), 4);
+    folder_write("m/1/by_another", "x");
+    wait_for_loads(5);
+    assert_true(mf_comes_to("m", 1, SRV_END));
+    folder_write("m/1/saved_model.pb", "ok");
+    assert_true(mf_comes_to("m", 1, SRV_AVAILABLE));
+    assert_int_equal(atomic_load(&fixture.n_loads), 6);
+}
+
+static void the_status_says_that_the_files_of_a_version_are_still_changing(void **state)
+{
+    (void)state;
+    const int64_t end = rt_now_ns() + MF_SAFETY_LIMIT_MS * INT64_C(1000000);
+    char text[2048] = "";
+    mf_add_version("m/1", "ok");
+    assert_ok(MF_START("--model_name=m", mf_flag("model_base_path", "m")), &fixture.err);
+    for (int i = 0; !*text && rt_now_ns() < end; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "m/1/part%d", i);
+        folder_write(name, "x");
+        usleep(250000);
+        assert_int_equal(mf_state_of("m", 1, text, sizeof text), SRV_START);
+    }
+    assert_non_null(strstr(text, "m/1 are still changing"));
+    assert_true(mf_comes_to("m", 1, SRV_AVAILABLE));
+    mf_state_of("m", 1, text, sizeof text);
+    assert_string_equal(text, "");
+}
+
 static void an_overwritten_version_is_told_and_not_reloaded(void **state)
 {
     (void)state;
@@ -100,6 +155,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_half_written_version_is_waited_for),
         TEST(files_that_change_during_a_load_are_loaded_again),
+        TEST(a_version_that_writes_into_its_own_directory_fails_with_a_reason),
+        TEST(the_status_says_that_the_files_of_a_version_are_still_changing),
         TEST(an_overwritten_version_is_told_and_not_reloaded),
         TEST(a_folder_of_models_may_grow_and_shrink),
         TEST(a_base_path_that_vanishes_changes_nothing),
