@@ -370,7 +370,7 @@ bool srv_scheduler_run_inline(struct srv_scheduler *s, struct srv_job *job)
      * less. */
     if (b && b->core.merges && io_loop->inline_ns > 0)
         max_ns = max_ns < TINY_NS ? max_ns : TINY_NS;
-    may = b && (!b->core.merges || job->n_rows <= job->version->model_queue->policy.max_rows) &&
+    may = b && (!b->core.merges || job->n_rows <= srv_core_row_limit(&b->core)) &&
           srv_core_begin_inline(&s->core, &b->core, &job->sched, s->n_workers, max_ns, &batch);
     rt_mutex_unlock(&s->mu);
     if (!may)
@@ -461,8 +461,7 @@ static void submit_one(struct srv_scheduler *s, struct srv_bucket *b, struct srv
 static void submit_sub_requests(struct srv_scheduler *s, struct srv_bucket *b, struct srv_job *job,
                                 int64_t now, struct turn *t) RT_REQUIRES(s->mu)
 {
-    int64_t most = job->version->model_queue->policy.max_rows,
-            open_rows = srv_core_open_batch_rows(&b->core);
+    int64_t most = srv_core_row_limit(&b->core), open_rows = srv_core_open_batch_rows(&b->core);
     struct srv_job *sub_request = NULL, *next;
     enum rt_status st = RT_OK;
 
@@ -495,7 +494,7 @@ void srv_scheduler_submit(struct srv_scheduler *s, struct srv_job *first)
         if (!b) {
             atomic_fetch_add_explicit(&s->n_jobs, 1, memory_order_relaxed);
             refuse(&t, job, rt_fail_memory(&job->err, "a queue", sizeof *b));
-        } else if (b->core.merges && job->n_rows > job->version->model_queue->policy.max_rows &&
+        } else if (b->core.merges && job->n_rows > srv_core_row_limit(&b->core) &&
                    job->version->model_queue->batching.splits_large) {
             submit_sub_requests(s, b, job, now, &t);
         } else {

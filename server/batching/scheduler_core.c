@@ -137,7 +137,7 @@ static void insert(struct srv_core_bucket *b, struct srv_core_job *j)
         b->tail = j;
 }
 
-static int64_t row_limit(const struct srv_core_bucket *b)
+int64_t srv_core_row_limit(const struct srv_core_bucket *b)
 {
     int64_t limit = max64(b->model_queue->policy->max_rows, 1);
     return b->max_rows ? min64(limit, b->max_rows) : limit;
@@ -155,7 +155,7 @@ static void set_batches(struct srv_core_bucket *b, int64_t n, int64_t open_rows)
 
 static bool needs_another_batch(const struct srv_core_bucket *b, int64_t rows)
 {
-    return !b->n_batches || rows > row_limit(b) - b->open_rows;
+    return !b->n_batches || rows > srv_core_row_limit(b) - b->open_rows;
 }
 
 /* Counts a queued job in its bucket. In buckets that do not merge, batches are not counted: only
@@ -188,12 +188,12 @@ static bool has_capacity(const struct srv_core_bucket *b, int64_t rows)
 
 int64_t srv_core_open_batch_rows(const struct srv_core_bucket *b)
 {
-    return b->n_batches ? max64(row_limit(b) - b->open_rows, 0) : 0;
+    return b->n_batches ? max64(srv_core_row_limit(b) - b->open_rows, 0) : 0;
 }
 
 int64_t srv_core_free_rows(const struct srv_core_bucket *b)
 {
-    int64_t most = b->model_queue->policy->max_queue_batches, limit = row_limit(b);
+    int64_t most = b->model_queue->policy->max_queue_batches, limit = srv_core_row_limit(b);
     if (!most || !b->queue)
         return INT64_MAX;
     int64_t more = max64(most - b->queue->n_batches, 0);
@@ -271,7 +271,8 @@ static int64_t ready_at(const struct srv_core *c, const struct srv_core_bucket *
     const struct srv_core_policy *p = b->model_queue->policy;
     int64_t oldest = RT_NEVER;
 
-    if (!p->timeout_ns || c->hurries || !b->merges || b->n_rows >= row_limit(b) || b->n_batches > 1)
+    if (!p->timeout_ns || c->hurries || !b->merges || b->n_rows >= srv_core_row_limit(b) ||
+        b->n_batches > 1)
         return INT64_MIN;
     for (const struct srv_core_job *j = b->head; j; j = j->next)
         oldest = min64(oldest, j->queued_ns);
@@ -354,7 +355,7 @@ static int64_t preferred(const struct srv_core_bucket *b, int64_t limit)
 static void take(struct srv_core *c, struct srv_core_bucket *b, int64_t now, int free_workers,
                  struct srv_core_batch *out, struct srv_core_job **expired)
 {
-    int64_t limit = row_limit(b), soonest = RT_NEVER;
+    int64_t limit = srv_core_row_limit(b), soonest = RT_NEVER;
     bool fixed = b->model_queue->policy->fixed;
     struct srv_core_job **end = &out->jobs;
     double start, per_row;

@@ -138,6 +138,8 @@ enum srv_core_admission {
 enum srv_core_admission srv_core_submit(struct srv_core *c, struct srv_core_bucket *b,
                                         struct srv_core_job *j, int64_t now);
 
+/* Returns the maximum number of rows of a merged batch of bucket `b`. */
+int64_t srv_core_row_limit(const struct srv_core_bucket *b);
 /* Returns how many more rows the queue of bucket `b` accepts, assuming that the rows may be
  * split among batches. */
 int64_t srv_core_free_rows(const struct srv_core_bucket *b);

@@ -55,7 +55,10 @@ enum rt_status rt_callable_run(struct rt_callable *c, const struct rt_tensor *fe
     if (sched_model.sleep_us)
         usleep((useconds_t)sched_model.sleep_us);
     enum rt_status st = RT_OK;
-    if (feeds[0].dtype == RT_STRING) {
+    const int64_t most_rows = atomic_load(&sched_model.most_rows);
+    if (most_rows && feeds[0].rank && feeds[0].dim[0] > most_rows) {
+        st = rt_fail(err, RT_RESOURCE_EXHAUSTED, "too many rows");
+    } else if (feeds[0].dtype == RT_STRING) {
         st = rt_tensor_copy(&fetches[0], &feeds[0], NULL, err);
     } else {
         const float *x = feeds[0].data;

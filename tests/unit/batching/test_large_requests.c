@@ -1,9 +1,8 @@
 /* Splits requests that have more rows than a batch may have (enable_large_batch_splitting). */
 #include "tests/unit/batching/scheduler_fixture.h"
 
-#define SPLIT                                                                                      \
-    "max_batch_size { value: 4 } enable_large_batch_splitting { value: true } "                    \
-    "max_enqueued_batches { value: 3 } "
+#define ROWS_4 "max_batch_size { value: 4 } enable_large_batch_splitting { value: true } "
+#define SPLIT  ROWS_4 "max_enqueued_batches { value: 3 } "
 
 static void a_large_request_is_split_and_concatenated(void **state)
 {
@@ -95,6 +94,37 @@ static void a_request_whose_outputs_cannot_be_concatenated_runs_whole(void **sta
     sched_end(w);
 }
 
+static void sub_requests_have_no_more_rows_than_memory_lately_allowed(void **state)
+{
+    (void)state;
+    struct world *w = sched_begin_as_tensorflow(ROWS_4 "max_enqueued_batches { value: 8 }");
+    struct request *small[2], *large, *first = sched_block(w);
+    atomic_store(&sched_model.most_rows, 2);
+    for (int i = 0; i < 2; i++)
+        small[i] = sched_submit(w, 2, 5, RT_NEVER);
+    srv_io_loop_end_turn(&w->io_loop);
+    atomic_store(&sched_model.held, false);
+    sched_wait_done(w, 3);
+    /* The batch of four rows failed, and so the limit is two rows from now on. */
+    for (int i = 0; i < 2; i++)
+        sched_expect(small[i], 2, 5);
+    large = sched_submit(w, 10, 3, RT_NEVER);
+    srv_io_loop_end_turn(&w->io_loop);
+    sched_wait_done(w, 4);
+    sched_expect(large, 10, 3);
+    sched_drop(large);
+    /* A request that one batch could hold before is split as well. */
+    large = sched_submit(w, 4, 3, RT_NEVER);
+    srv_io_loop_end_turn(&w->io_loop);
+    sched_wait_done(w, 5);
+    sched_expect(large, 4, 3);
+    sched_drop(large);
+    for (int i = 0; i < 2; i++)
+        sched_drop(small[i]);
+    sched_drop(first);
+    sched_end(w);
+}
+
 static void sub_requests_of_a_client_that_has_gone_are_not_run(void **state)
 {
     (void)state;
@@ -119,6 +149,7 @@ int main(void)
         cmocka_unit_test(a_large_request_is_taken_whole_or_not_at_all),
         cmocka_unit_test(a_large_request_fails_as_one_and_spares_its_neighbours),
         cmocka_unit_test(a_request_whose_outputs_cannot_be_concatenated_runs_whole),
+        cmocka_unit_test(sub_requests_have_no_more_rows_than_memory_lately_allowed),
         cmocka_unit_test(sub_requests_of_a_client_that_has_gone_are_not_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
