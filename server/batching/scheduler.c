@@ -25,6 +25,8 @@ enum {
     TOTAL_FACTOR = 4,
     /* the spare worker starts if no worker has taken a batch for this long */
     SPARE_AFTER_NS = 20000000,
+    /* if no worker has taken a batch for this long, a few models may hold all workers for good */
+    STALLED_AFTER_NS = 1000000000,
     MAX_COMPILED_SIZES = 32,
     RUNS_BEFORE_LARGER = 256,
 };
@@ -285,9 +287,10 @@ static void *work(void *arg)
 }
 
 /*
- * Thread of the spare worker, which runs only small batches, and only while no worker takes any.
- * Without it, small requests would wait for seconds while large requests or slow models occupy all
- * workers.
+ * Thread of the spare worker, which runs batches only while no worker takes any: small ones after
+ * SPARE_AFTER_NS, and after STALLED_AFTER_NS any of a model that runs none. Without it, small
+ * requests would wait for seconds while large requests or slow models occupy all workers, and a
+ * model whose runs never end could keep all others from running.
  */
 static void *work_spare(void *arg)
 {
@@ -299,7 +302,9 @@ static void *work_spare(void *arg)
         struct srv_core_batch batch;
         struct srv_core_job *expired = NULL;
         int64_t now = rt_now_ns(), at = spare_at(s);
-        bool got = now >= at && srv_core_next_small(&s->core, now, &batch, &expired);
+        /* A worker that has just started or ended a run is not stalled, however old taken_ns is. */
+        bool is_stalled = s->core.running >= s->n_workers && now >= s->taken_ns + STALLED_AFTER_NS;
+        bool got = now >= at && srv_core_next_spare(&s->core, now, is_stalled, &batch, &expired);
         if (!got && !expired) {
             s->spare_ns = now >= at ? now + SPARE_AFTER_NS : at;
             rt_cond_wait_until(&s->spare, &s->mu, s->spare_ns);

@@ -279,23 +279,29 @@ static int64_t ready_at(const struct srv_core *c, const struct srv_core_bucket *
     return later(oldest, p->timeout_ns);
 }
 
-static bool is_small(const struct srv_core_bucket *b)
+/* Which buckets a worker may take: all; only small ones, whose runs are short; or small ones and
+ * those of model queues that have no running batch. */
+enum choice { ALL, SMALL, SMALL_OR_IDLE };
+
+static bool may_take(const struct srv_core_bucket *b, enum choice which)
 {
-    return b->is_small && b->cost.runs && srv_cost_of(&b->cost, b->head->rows) <= SMALL_NS;
+    return which == ALL || (which == SMALL_OR_IDLE && !b->model_queue->running) ||
+           (b->is_small && b->cost.runs && srv_cost_of(&b->cost, b->head->rows) <= SMALL_NS);
 }
 
 /* Returns the ready bucket of `l` whose first job is due first. Returns NULL if no bucket is
  * ready, or if the bucket must wait until a run has ended. */
-static struct srv_core_bucket *
-choose(const struct srv_core *c, const struct srv_core_model_queue *l, int64_t now, bool small_only)
+static struct srv_core_bucket *choose(const struct srv_core *c,
+                                      const struct srv_core_model_queue *l, int64_t now,
+                                      enum choice which)
 {
     struct srv_core_bucket *best = NULL;
 
     if (l->alone_running)
         return NULL;
     for (struct srv_core_bucket *b = l->buckets; b; b = b->next)
-        if (b->head && (!best || b->head->due_ns < best->head->due_ns) &&
-            (!small_only || is_small(b)) && ready_at(c, b) <= now)
+        if (b->head && (!best || b->head->due_ns < best->head->due_ns) && may_take(b, which) &&
+            ready_at(c, b) <= now)
             best = b;
     return best && best->alone && l->running ? NULL : best;
 }
@@ -397,7 +403,7 @@ static bool may_start(const struct srv_core *c)
     return !c->settings.max_running || c->running < c->settings.max_running;
 }
 
-static bool next(struct srv_core *c, int64_t now, int free_workers, bool small_only,
+static bool next(struct srv_core *c, int64_t now, int free_workers, enum choice which,
                  struct srv_core_batch *out, struct srv_core_job **expired)
 {
     for (;;) {
@@ -405,7 +411,7 @@ static bool next(struct srv_core *c, int64_t now, int free_workers, bool small_o
         for (struct srv_core_model_queue *l = c->active; l; l = l->next) {
             if (best && best->model_queue->virtual_ns <= l->virtual_ns)
                 continue;
-            struct srv_core_bucket *b = choose(c, l, now, small_only);
+            struct srv_core_bucket *b = choose(c, l, now, which);
             if (b)
                 best = b;
         }
@@ -423,14 +429,14 @@ bool srv_core_next(struct srv_core *c, int64_t now, int free_workers, struct srv
                    struct srv_core_job **expired)
 {
     *out = (struct srv_core_batch){0};
-    return may_start(c) && next(c, now, free_workers, false, out, expired);
+    return may_start(c) && next(c, now, free_workers, ALL, out, expired);
 }
 
-bool srv_core_next_small(struct srv_core *c, int64_t now, struct srv_core_batch *out,
-                         struct srv_core_job **expired)
+bool srv_core_next_spare(struct srv_core *c, int64_t now, bool is_stalled,
+                         struct srv_core_batch *out, struct srv_core_job **expired)
 {
     *out = (struct srv_core_batch){0};
-    return next(c, now, 1, true, out, expired);
+    return next(c, now, 1, is_stalled ? SMALL_OR_IDLE : SMALL, out, expired);
 }
 
 bool srv_core_is_ready(const struct srv_core *c, int64_t now)
@@ -438,7 +444,7 @@ bool srv_core_is_ready(const struct srv_core *c, int64_t now)
     if (!may_start(c))
         return false;
     for (const struct srv_core_model_queue *l = c->active; l; l = l->next)
-        if (choose(c, l, now, false))
+        if (choose(c, l, now, ALL))
             return true;
     return false;
 }

@@ -76,7 +76,7 @@ struct srv_core_bucket {
     int64_t n_batches, open_rows;
     int n_jobs, running;
     bool merges;   /* whether jobs of this bucket may run together */
-    bool is_small; /* the requests of this bucket are small, so srv_core_next_small may run them */
+    bool is_small; /* the requests of this bucket are small, so srv_core_next_spare may run them */
     /* a job of this bucket never runs together with another job of the model queue, and jobs run in
      * order of arrival */
     bool alone;
@@ -163,10 +163,11 @@ struct srv_core_batch {
  */
 bool srv_core_next(struct srv_core *c, int64_t now, int free_workers, struct srv_core_batch *out,
                    struct srv_core_job **expired);
-/* Like srv_core_next, but only for small buckets whose runs are known to be short. Called by the
- * spare worker, which settings.max_running does not limit. */
-bool srv_core_next_small(struct srv_core *c, int64_t now, struct srv_core_batch *out,
-                         struct srv_core_job **expired);
+/* Like srv_core_next, but for the spare worker, which settings.max_running does not limit: takes
+ * only small buckets whose runs are known to be short. If `is_stalled`, also takes the buckets of
+ * model queues that have no running batch. */
+bool srv_core_next_spare(struct srv_core *c, int64_t now, bool is_stalled,
+                         struct srv_core_batch *out, struct srv_core_job **expired);
 /* Ends a batch that ran for run_ns. `learn` adds the measured time to the cost model; it must be
  * false for failed runs. */
 void srv_core_done(struct srv_core *c, const struct srv_core_batch *batch, int64_t run_ns,

@@ -181,7 +181,8 @@ static const struct row rows[] = {
      "requests that cost less run on their network thread; 0: never"},
     {"num_workers", INTEGER, OURS, AT(num_workers), "0", NULL, 0, 1024,
      "batches that run at a time, each on a thread of its own, and beside them one of small "
-     "requests while none of these threads takes another; 0: one per usable core"},
+     "requests while none of these threads takes another, and of any model that runs none when "
+     "that lasts for a second; 0: one per usable core"},
     {"cores_per_run", INTEGER, OURS, AT(cores_per_run), "0", NULL, 0, 1024,
      "cores that one large batch may use while others leave them idle; 1: its own thread's alone; "
      "0: as many as num_workers"},

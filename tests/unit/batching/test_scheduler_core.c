@@ -310,11 +310,38 @@ a_worker_beside_the_others_gets_small_jobs_alone_that_are_known_to_be_short(void
     w.bucket[2].is_small = w.bucket[3].is_small = true;
     srv_cost_learn(&w.bucket[1].cost, 1, 1000);
     srv_cost_learn(&w.bucket[2].cost, 1, 1000000000);
-    assert_false(srv_core_next_small(&w.core, 5, &b, &expired));
+    assert_false(srv_core_next_spare(&w.core, 5, false, &b, &expired));
     srv_cost_learn(&w.bucket[3].cost, 1, 1000);
-    assert_true(srv_core_next_small(&w.core, 5, &b, &expired));
+    assert_true(srv_core_next_spare(&w.core, 5, false, &b, &expired));
     assert_ptr_equal(b.bucket, &w.bucket[3]);
-    assert_false(srv_core_next_small(&w.core, 5, &b, &expired));
+    assert_false(srv_core_next_spare(&w.core, 5, false, &b, &expired));
+    assert_null(expired);
+    assert_int_equal(w.core.n_jobs, 2);
+}
+
+static void
+a_worker_beside_stalled_others_gets_jobs_of_a_model_queue_that_runs_nothing(void **state)
+{
+    (void)state;
+    struct world w;
+    struct srv_core_settings s = usual();
+    struct srv_core_batch b;
+    struct srv_core_job *expired = NULL;
+    s.max_running = 1;
+    begin(&w, s);
+    put(&w, 0, 1, RT_NEVER, 0);
+    take(&w, 5, 0, 1);          /* the batch of this job is the only one that may run */
+    for (int i = 0; i < 4; i++) /* two jobs for each of the first two model queues */
+        put(&w, i, 1, RT_NEVER, 5);
+    assert_false(srv_core_next_spare(&w.core, 5, false, &b, &expired));
+    assert_true(srv_core_next_spare(&w.core, 5, true, &b, &expired));
+    assert_ptr_equal(b.bucket->model_queue, &w.model_queue[1]);
+    /* Now a batch of this model queue runs too. */
+    struct srv_core_batch second;
+    assert_false(srv_core_next_spare(&w.core, 5, true, &second, &expired));
+    srv_core_done(&w.core, &b, 1000, true);
+    assert_true(srv_core_next_spare(&w.core, 5, true, &second, &expired));
+    assert_ptr_equal(second.bucket->model_queue, &w.model_queue[1]);
     assert_null(expired);
     assert_int_equal(w.core.n_jobs, 2);
 }
@@ -697,6 +724,8 @@ int main(void)
         cmocka_unit_test(a_batch_is_shared_among_free_workers_when_rows_cost_more_than_the_start),
         cmocka_unit_test(
             a_worker_beside_the_others_gets_small_jobs_alone_that_are_known_to_be_short),
+        cmocka_unit_test(
+            a_worker_beside_stalled_others_gets_jobs_of_a_model_queue_that_runs_nothing),
         cmocka_unit_test(model_queues_share_by_time_used),
         cmocka_unit_test(a_model_queue_that_was_idle_does_not_claim_the_past),
         cmocka_unit_test(a_writer_runs_alone_and_in_order),
