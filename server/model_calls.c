@@ -52,6 +52,11 @@ static enum rt_status validate(struct srv_server *s, struct srv_version *v, cons
     return st ? st : srv_golden_run(s, v, dir, cancelled, err);
 }
 
+static void end(struct rt_model *model)
+{
+    rt_session_end(model->session);
+}
+
 static void configure(struct srv_server *s, const struct srv_config *config)
 {
     srv_request_log_configure(s->request_log, config);
@@ -63,6 +68,7 @@ const struct srv_model_calls srv_model_calls = {
     .has_warmup = srv_warmup_is_there,
     .validate = validate,
     .free = rt_model_free,
+    .end = end,
     .attach = attach,
     .detach = detach,
     .configure = configure,

@@ -91,7 +91,7 @@ void rt_session_free(struct rt_session *s)
 {
     if (!s)
         return;
-    atomic_store(&s->ends, true);
+    rt_session_end(s);
     rt_checkpoint_v1_forget();
     if (s->options.compiler)
         rt_compiler_leave(s->options.compiler, s);

@@ -97,6 +97,8 @@ enum rt_status rt_run_shared_check(const struct rt_run_shared *s, struct rt_erro
     const enum rt_status st = rt_run_options_check(&options, err);
     if (st)
         return st;
+    if (atomic_load_explicit(&s->session->ends, memory_order_relaxed))
+        return rt_fail(err, RT_UNAVAILABLE, "the version was unloaded while the model ran");
     if (s->cpu_end_ns && rt_thread_cpu_ns() > s->cpu_end_ns)
         return rt_fail(err, RT_DEADLINE_EXCEEDED, "the time for this fold ended");
     return RT_OK;

@@ -24,6 +24,11 @@ enum rt_status rt_session_check(const struct rt_session *s, struct rt_error *err
     return RT_OK;
 }
 
+void rt_session_end(struct rt_session *s)
+{
+    atomic_store(&s->ends, true);
+}
+
 static void frozen_was_written(void *arg)
 {
     struct rt_session *s = arg;

@@ -70,6 +70,9 @@ struct rt_session_options {
 enum rt_status rt_session_new(struct rt_session **out, struct rt_library *library,
                               const struct rt_session_options *options, struct rt_error *err);
 void rt_session_free(struct rt_session *s); /* `s` may be NULL */
+/* Ends the session before it is freed: runs in progress and later ones end with RT_UNAVAILABLE,
+ * loading and compiling with RT_CANCELLED. Any thread may call this. */
+void rt_session_end(struct rt_session *s);
 const struct rt_graph *rt_session_graph(const struct rt_session *s);
 /* Returns RT_CANCELLED if options.cancelled is true or the session is about to be freed. Code that
  * loads or compiles calls this between its steps: between passes, between the nodes that it

@@ -58,8 +58,14 @@ void srv_job_submit(struct srv_job *job)
     static const struct rt_model_signature unknown = {.def = &nothing, .is_dynamic = true};
     struct srv_io_loop *io_loop = job->io_loop;
 
+    const int64_t default_ms = io_loop->server->options.default_deadline_ms;
+
     job->queued_ns = rt_now_ns();
     job->err.arena = job->arena;
+    if (job->deadline_ns == RT_NEVER && default_ms) {
+        job->deadline_ns = job->queued_ns + default_ms * 1000000;
+        job->has_default_deadline = true;
+    }
     if (job->prepare) {
         if (!job->signature)
             job->signature = &unknown;

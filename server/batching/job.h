@@ -51,7 +51,9 @@ struct srv_job {
     /* trace of the run, or NULL; a job with a trace is never merged */
     struct rt_trace *trace;
 
-    int64_t deadline_ns;    /* CLOCK_MONOTONIC; RT_NEVER: none */
+    int64_t deadline_ns; /* CLOCK_MONOTONIC; RT_NEVER: none */
+    /* whether deadline_ns is that of --default_deadline_seconds, set by srv_job_submit */
+    bool has_default_deadline;
     _Atomic bool cancelled; /* the client has disconnected, so the job must not be started */
     /* the request that this sub-request is part of (sub_requests.h); NULL: not a sub-request */
     struct srv_job *parent;
@@ -86,10 +88,11 @@ static inline struct srv_cancellation srv_job_cancellation(const struct srv_job 
 }
 
 /*
- * Submits a decoded request as a job, on the thread of the I/O loop during a turn. Sets n_rows and
- * adds the job to the turn. A cheap job whose bucket is empty runs immediately on this thread, and
- * `done` is called before the function returns. `done` is also called before the return if the job
- * is refused; if the queue is full, the job is refused with UNAVAILABLE at the end of the turn.
+ * Submits a decoded request as a job, on the thread of the I/O loop during a turn. Sets n_rows, and
+ * the default deadline if the job has none, and adds the job to the turn. A cheap job whose bucket
+ * is empty runs immediately on this thread, and `done` is called before the function returns.
+ * `done` is also called before the return if the job is refused; if the queue is full, the job is
+ * refused with UNAVAILABLE at the end of the turn.
  */
 void srv_job_submit(struct srv_job *job);
 /* Clears the job's feeds and fetches. */

@@ -65,12 +65,24 @@ static struct srv_job *job_of(struct srv_core_job *j)
 
 /* ---- responses: never under the lock ---- */
 
+/* Tells a client that set no deadline which one has passed. */
+static void name_default_deadline(struct srv_job *job)
+{
+    const double seconds = (double)job->io_loop->server->options.default_deadline_ms / 1000;
+
+    if (job->status == RT_DEADLINE_EXCEEDED && job->has_default_deadline)
+        rt_fail(&job->err, job->status,
+                "the request had no deadline, and --default_deadline_seconds=%g have passed",
+                seconds);
+}
+
 /* Completes a job. Afterwards the caller must not access the job's version, which may have been
  * freed when its last handle was released. */
 static void complete(struct srv_scheduler *s, struct srv_job *job)
 {
     if (!job->finished_ns)
         job->finished_ns = rt_now_ns();
+    name_default_deadline(job);
     job->done(job);
     atomic_fetch_sub_explicit(&s->n_jobs, 1, memory_order_release);
 }

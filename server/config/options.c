@@ -204,6 +204,9 @@ static const struct row rows[] = {
      "REST clients must show a certificate signed by one of these (PEM)"},
     {"rest_api_enable_compression", BOOLEAN, OURS, AT(rest_api_enable_compression), "true", NULL,
      ANY, "compress REST answers of 1 KiB and more for clients that accept gzip"},
+    {"default_deadline_seconds", SECONDS, OURS, AT(default_deadline_ms), "600", NULL, 0, INT32_MAX,
+     "deadline of a request that brings none; it then ends with DEADLINE_EXCEEDED. Requests of a "
+     "version that is unloaded end after this time too, whatever their deadline; 0: none"},
     {"drain_timeout", SECONDS, OURS, AT(drain_timeout_ms), "20", NULL, 0, 86400000,
      "after SIGTERM: seconds for requests in flight to end; then they are refused"},
     {"drain_delay_ms", INTEGER, OURS, AT(drain_delay_ms), "-1", NULL, -1, 600000,

@@ -66,7 +66,8 @@ struct srv_options {
     int64_t cores_per_run;    /* 0: as num_workers */
     int64_t num_rest_threads; /* number of REST threads; 0: one per four cores, but at least one */
     int64_t num_grpc_threads; /* number of gRPC threads; 0: one per four cores, but at least one */
-    int64_t drain_timeout_ms; /* value of --drain_timeout, which is given in seconds */
+    int64_t default_deadline_ms; /* value of --default_deadline_seconds; 0: none */
+    int64_t drain_timeout_ms;    /* value of --drain_timeout, which is given in seconds */
     /* delay before the drain; -1: 5 s if the server is process 1, otherwise 0 */
     int64_t drain_delay_ms;
     /* when called as tensorflow_model_server: how long to wait for a missing model at startup */

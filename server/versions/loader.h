@@ -37,6 +37,8 @@ struct srv_model_calls {
     enum rt_status (*validate)(struct srv_server *s, struct srv_version *v, const char *dir,
                                const _Atomic bool *cancelled, struct rt_error *err);
     void (*free)(struct rt_model *model);
+    /* Ends the requests of a version that is unloaded, so that its last handle is released. */
+    void (*end)(struct rt_model *model);
     /* `attach` creates the model queue and the metrics of a version before it is published;
      * `detach` frees both after the version's last handle was released. */
     enum rt_status (*attach)(struct srv_server *s, struct srv_version *v, struct rt_error *err);

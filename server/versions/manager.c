@@ -272,6 +272,7 @@ static void serve(struct srv_manager *m)
         if (m->reload)
             next = earlier(next, now + SECOND);
         next = earlier(next, srv_loader_relieve(m->loader, now));
+        next = earlier(next, srv_mgr_end_requests(m, now));
         next = earlier(earlier(next, m->next_config), m->again_at);
         sleep_until(m, earlier(earlier(next, m->next_poll), trim(m, now)));
     }

@@ -159,6 +159,10 @@ void srv_mgr_end_grace(struct srv_manager *m, struct srv_grace *g);
 bool srv_mgr_unload(struct srv_manager *m, struct srv_managed *model,
                     struct srv_managed_version *e);
 
+/* Ends the requests of versions that are UNLOADING for longer than the default deadline. Returns
+ * the time of the next call. */
+int64_t srv_mgr_end_requests(struct srv_manager *m, int64_t now);
+
 /* ---- manager_unload.c ---- */
 struct srv_unloader *srv_mgr_unloader_new(struct srv_manager *m, int n_threads);
 /* Stops the unload threads and frees `u`, which may be NULL. Must be called when no version is

@@ -165,7 +165,32 @@ bool srv_mgr_unload(struct srv_manager *m, struct srv_managed *model, struct srv
 {
     if (!srv_mgr_publish(m, model, e))
         return false;
+    const int64_t wait_ms = m->server->options.default_deadline_ms;
+    e->end_at = wait_ms ? rt_now_ns() + wait_ms * MILLION : RT_NEVER;
     RT_LOG(RT_LOG_INFO, "Unloading servable version {name: %s version: %lld}", model->name,
            (long long)e->version);
     return true;
+}
+
+int64_t srv_mgr_end_requests(struct srv_manager *m, int64_t now)
+{
+    int64_t next = RT_NEVER;
+    for (int i = 0; i < m->n_models; i++)
+        for (int k = 0; k < m->models[i]->n_entries; k++) {
+            struct srv_managed_version *e = m->models[i]->entries[k];
+            if (e->state != SRV_UNLOADING)
+                continue;
+            if (now < e->end_at) {
+                next = e->end_at < next ? e->end_at : next;
+                continue;
+            }
+            m->calls->end(e->live->loaded);
+            e->end_at = RT_NEVER;
+            RT_LOG(RT_LOG_WARNING,
+                   "{name: %s version: %lld} still answers requests %g seconds after it was to be "
+                   "unloaded (--default_deadline_seconds): they are ended",
+                   m->models[i]->name, (long long)e->version,
+                   (double)m->server->options.default_deadline_ms / 1000);
+        }
+    return next;
 }

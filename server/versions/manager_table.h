@@ -47,6 +47,8 @@ struct srv_managed_version {
     int n_changed;
     int64_t retry_at;
     struct srv_load *load; /* the running load while the state is LOADING, otherwise NULL */
+    /* in the state UNLOADING: time at which the requests that are left are ended; RT_NEVER: none */
+    int64_t end_at;
     /* set in the state LOADING once the version is loaded; the next serving map makes the version
      * AVAILABLE */
     struct srv_version *live;

@@ -84,6 +84,7 @@ void srv_mgr_unloader_free(struct srv_unloader *u)
 void srv_mgr_free_later(struct srv_manager *m, struct srv_grace *g)
 {
     struct srv_unloader *u = m->unloader;
+    g->entry->end_at = RT_NEVER;
     m->calls->detach(m->server, g->version);
     m->n_freeing++;
     g->next = NULL;

@@ -1,6 +1,10 @@
 """Runs that never end: they neither keep other models from running, nor go on for ever."""
+import shutil
+
+import grpc
+
 import small_models
-from grpc_support import GrpcCase
+from grpc_support import CODE, WAIT, GrpcCase
 from support import wait_for
 from tensorflow_serving.apis import predict_pb2
 
@@ -25,9 +29,38 @@ class Endless(GrpcCase):
         wait_for(lambda: server.metric("slipway_jobs") > 0, "the run")
         return call
 
+    def ends(self, call, code, words):
+        self.assertIsNotNone(call.exception(timeout=WAIT))
+        self.assertEqual(call.code(), code, call.details())
+        self.assertIn(words, call.details())
+
     def test_another_model_runs_beside_one_that_holds_all_workers(self):
         server = self.serve_endless()
         call = self.begin(server)
         for i in range(3):
             self.assertEqual(server.predict("half_plus_two", [float(i)]), [i / 2 + 2])
         self.assertFalse(call.done())
+
+    def test_a_request_without_a_deadline_gets_the_default_one(self):
+        server = self.serve_endless("--default_deadline_seconds=1.5", "--rest_api_timeout_in_ms=0")
+        words = "the request had no deadline, and --default_deadline_seconds=1.5 have passed"
+        running, queued = self.begin(server), self.begin(server)
+        self.ends(running, CODE.DEADLINE_EXCEEDED, words)
+        self.ends(queued, CODE.DEADLINE_EXCEEDED, words)
+        status, body = server.post("/v1/models/endless:predict", {"inputs": 1.0})
+        self.assertEqual(status, 504, body)
+        self.assertIn(words, body.decode())
+        # A deadline of the request's own takes precedence, and so does its text.
+        with self.assertRaises(grpc.RpcError) as caught:
+            self.begin(server, timeout=0.5).result(timeout=WAIT)
+        self.assertNotIn("default_deadline_seconds", caught.exception.details())
+
+    def test_the_requests_of_a_removed_version_end_after_the_default_deadline(self):
+        server = self.serve_endless("--default_deadline_seconds=2")
+        call, queued = self.begin(server, timeout=1000 * WAIT), self.begin(server, 1000 * WAIT)
+        shutil.rmtree(self.path("models/endless"))
+        wait_for(lambda: server.state("endless", 1) == "UNLOADING", "the unload")
+        self.ends(call, CODE.UNAVAILABLE, "the version was unloaded")
+        self.ends(queued, CODE.UNAVAILABLE, "the version was unloaded")
+        wait_for(lambda: server.state("endless", 1) == "END", "the end of the unload")
+        self.assertEqual(server.predict("half_plus_two", [1.0]), [2.5])

@@ -76,6 +76,13 @@ static void fake_free(struct rt_model *model)
     atomic_fetch_add(&fixture.n_freed, 1);
 }
 
+static void fake_end(struct rt_model *model)
+{
+    (void)model;
+    atomic_fetch_add(&fixture.n_ended, 1);
+    mf_hold_handles(false);
+}
+
 static enum rt_status fake_attach(struct srv_server *s, struct srv_version *v, struct rt_error *err)
 {
     (void)s, (void)v, (void)err;
@@ -110,6 +117,7 @@ static const struct srv_model_calls fakes = {
     .is_complete = fake_is_complete,
     .load = fake_load,
     .free = fake_free,
+    .end = fake_end,
     .attach = fake_attach,
     .detach = fake_detach,
     .count_load = fake_count_load,
@@ -192,6 +200,7 @@ int mf_set_up(void **state)
     atomic_store(&fixture.n_attached, 0);
     atomic_store(&fixture.n_detached, 0);
     atomic_store(&fixture.n_events, 0);
+    atomic_store(&fixture.n_ended, 0);
     atomic_store(&fixture.n_loads, 0);
     atomic_store(&fixture.load_held, false);
     atomic_store(&fixture.load_deaf, false);

@@ -139,6 +139,23 @@ static void a_version_is_freed_only_when_no_thread_holds_it(void **state)
     assert_int_equal(atomic_load(&fixture.n_freed), 1);
 }
 
+static void the_requests_of_an_unloaded_version_are_ended_after_the_default_deadline(void **state)
+{
+    (void)state;
+    mf_add_version("m/1", "ok");
+    assert_ok(MF_START("--model_name=m", mf_flag("model_base_path", "m"),
+                       "--default_deadline_seconds=0.5"),
+              &fixture.err);
+    assert_true(mf_comes_to("m", 1, SRV_AVAILABLE));
+    mf_hold_handles(true);
+    mf_add_version("m/2", "ok");
+    const bool has_ended = mf_comes_to("m", 1, SRV_END);
+    mf_hold_handles(false);
+    assert_true(has_ended);
+    assert_int_equal(atomic_load(&fixture.n_ended), 1);
+    assert_int_equal(mf_state_of("m", 2, NULL, 0), SRV_AVAILABLE);
+}
+
 static void one_bad_model_holds_no_other(void **state)
 {
     (void)state;
@@ -218,6 +235,7 @@ int main(void)
         TEST(a_failed_version_leaves_the_old_one_and_tells_why),
         TEST(a_failure_that_may_pass_is_tried_again),
         TEST(a_version_is_freed_only_when_no_thread_holds_it),
+        TEST(the_requests_of_an_unloaded_version_are_ended_after_the_default_deadline),
         TEST(one_bad_model_holds_no_other),
         TEST(the_start_waits_for_every_model_or_a_failure),
         TEST(the_start_fails_with_the_models_error),
