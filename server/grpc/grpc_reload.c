@@ -10,7 +10,11 @@
 #include "server/telemetry/metrics_page.h"
 #include "server/telemetry/metrics_total.h"
 
-enum { MAX_METRICS = 1000, MAX_PAGE = 64 << 20 };
+enum {
+    MAX_METRICS = 1000, /* names in a request, repeated ones included */
+    MAX_NAME = 1024,    /* bytes of a name */
+    MAX_PAGE = 64 << 20,
+};
 
 struct metric {
     struct rt_span name;
@@ -20,7 +24,7 @@ struct metric {
 /* The state of one reload call, allocated in its arena. */
 struct reload {
     struct rt_span config;
-    int n_metrics;
+    int n_names, n_metrics; /* number of names in the request, and without repeated ones */
     struct metric *metrics;
 };
 
@@ -35,13 +39,19 @@ static bool has_metric(const struct reload *r, struct rt_span name)
 static enum rt_status add_metric(struct srv_call *c, struct reload *r, const struct srv_field *f)
 {
     struct rt_span name;
-    enum rt_status st = srv_field_span(f, &name, c->arena, &c->err);
 
-    if (st || has_metric(r, name))
-        return st;
-    if (r->n_metrics == MAX_METRICS)
+    if (r->n_names++ == MAX_METRICS)
         return rt_fail(&c->err, RT_INVALID_ARGUMENT,
                        "ReloadConfigRequest.metric_names has more than %d names", MAX_METRICS);
+    enum rt_status st = srv_field_span(f, &name, c->arena, &c->err);
+    if (st)
+        return st;
+    if (name.n > MAX_NAME)
+        return rt_fail(&c->err, RT_INVALID_ARGUMENT,
+                       "ReloadConfigRequest.metric_names has a name of %zu bytes, %d are the most",
+                       name.n, MAX_NAME);
+    if (has_metric(r, name))
+        return RT_OK;
     r->metrics[r->n_metrics++].name = name;
     return RT_OK;
 }

@@ -137,6 +137,16 @@ class Reload(GrpcCase):
                    f"{self.path('no')} for servable no", client.model.HandleReloadConfigRequest,
                    self.request(("a", self.path("a")), ("no", self.path("no"))))
 
+    def test_too_many_and_too_long_names_of_counters_are_refused(self):
+        client = self.client(self.serve_one())
+        reload = client.model.HandleReloadConfigRequest
+        # Repeated names count too: some millions of them kept other admin actions waiting for seconds.
+        self.fails(CODE.INVALID_ARGUMENT, "metric_names has more than 1000 names", reload,
+                   self.request(("a", self.path("a")), metrics=("x",) * 1001))
+        self.fails(CODE.INVALID_ARGUMENT, "metric_names has a name of 1025 bytes, 1024 are the most",
+                   reload, self.request(("a", self.path("a")), metrics=("x" * 1025,)))
+        reload(self.request(("a", self.path("a")), metrics=("x",) * 1000), timeout=WAIT)
+
     def test_counters_that_were_asked_for_come_with_their_increase(self):
         self.put("b/1")
         server = self.serve_one()
