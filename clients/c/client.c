@@ -432,8 +432,7 @@ enum slipway_code slipway_reload(struct slipway_client *c, const char *config,
                    &bytes, &n, err);
     if (code)
         return code;
-    if (cl_read_reload(rt_span_of(bytes, n), &why))
-        code = failed(err, &why);
+    cl_read_reload(rt_span_of(bytes, n), &why);
     free(bytes);
-    return code;
+    return failed(err, &why);
 }

@@ -605,6 +605,8 @@ enum rt_status cl_read_reload(struct rt_span message, struct rt_error *err)
         st =
             rt_fail(err, code > 0 && code <= RT_UNAUTHENTICATED ? (enum rt_status)code : RT_UNKNOWN,
                     "%s", m->status->error_message);
+    else if (m->status)
+        rt_fail(err, RT_OK, "%s", m->status->error_message);
     pb_free(m);
     return st;
 }

@@ -41,7 +41,8 @@ enum rt_status cl_read_status(struct rt_span message, struct rt_arena *arena,
                               struct slipway_status *out, struct rt_error *err);
 enum rt_status cl_read_metadata(struct rt_span message, struct rt_arena *arena,
                                 struct slipway_metadata *out, struct rt_error *err);
-/* Reads a ReloadConfigResponse and returns the status that it contains. */
+/* Reads a ReloadConfigResponse and returns the status that it contains. The status OK may have a
+ * text too. */
 enum rt_status cl_read_reload(struct rt_span message, struct rt_error *err);
 
 #endif

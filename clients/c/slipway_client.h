@@ -184,7 +184,7 @@ struct slipway_version {
     int64_t version;
     int state;             /* an enum slipway_state */
     enum slipway_code why; /* why the version is not served; SLIPWAY_OK: no error */
-    const char *text;      /* why the version is not served, or "" */
+    const char *text;      /* why the version is not served or has no successor, or "" */
 };
 struct slipway_status {
     int n_versions;
@@ -226,11 +226,10 @@ void slipway_metadata_free(struct slipway_metadata *m); /* the argument may be N
 
 /* ---- reload ---- */
 
-/*
- * Replaces the server's entire model configuration with `config`, the text of a model config file
+/* Replaces the server's entire model configuration with `config`, the text of a model config file
  * ("model_config_list { config { ... } }"). Returns when every new model is served or has failed.
- * INVALID_ARGUMENT: the text is malformed ("LINE:COLUMN: reason") and was not sent.
- */
+ * INVALID_ARGUMENT: the text is malformed ("LINE:COLUMN: reason") and was not sent. OK: the text of
+ * *err is "", or names models with a wrong base path, which keep the versions that they had. */
 enum slipway_code slipway_reload(struct slipway_client *c, const char *config,
                                  const struct slipway_call *call, struct slipway_error *err);
 

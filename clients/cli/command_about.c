@@ -81,6 +81,8 @@ static void print_versions(const char *name, const struct slipway_status *s)
         printf("%-24s %8" PRId64 "  %s", name, v->version, slipway_state_name(v->state));
         if (v->why)
             printf("  %s: %s", slipway_code_name(v->why), v->text);
+        else if (*v->text)
+            printf("  %s", v->text);
         putchar('\n');
     }
     if (!s->n_versions)
@@ -326,5 +328,7 @@ int cl_command_reload(int argc, const char *const *argv)
         return end(&a, cl_failed("reload", &err));
     int64_t n = models_in(text);
     printf("reloaded: %" PRId64 " model%s\n", n, n == 1 ? "" : "s");
+    if (*why.text)
+        printf("%s\n", why.text);
     return end(&a, CL_EXIT_OK);
 }

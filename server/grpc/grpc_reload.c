@@ -1,6 +1,7 @@
 /* Implements ModelService.HandleReloadConfigRequest, which responds when each new model is
  * available or has failed. Only the calling client waits. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "runtime/base/log.h"
 #include "server/grpc/grpc_call.h"
@@ -101,14 +102,19 @@ static void put_increase(struct rt_bytes *out, uint64_t v)
     rt_bytes_add(out, buffer, (size_t)(end - buffer));
 }
 
-static void write_response(struct srv_server *server, const struct reload *r, struct rt_bytes *out)
+/* Writes the response of a reload that succeeded. `remark` becomes the error message of the status,
+ * whose code is OK. */
+static void write_response(struct srv_server *server, const struct reload *r, const char *remark,
+                           struct rt_bytes *out)
 {
     int64_t now[MAX_METRICS];
     struct rt_bytes one;
 
     read_metrics(server, r, now);
     rt_bytes_init(&one, 1 << 20);
-    srv_put_bytes(out, 1, "", 0); /* status: OK */
+    if (*remark)
+        srv_put_bytes(&one, 2, remark, strlen(remark));
+    srv_put_message(out, 1, &one);
     for (int i = 0; i < r->n_metrics; i++) {
         srv_put_bytes(&one, 1, r->metrics[i].name.p, r->metrics[i].name.n);
         put_increase(&one, (uint64_t)(now[i] - r->metrics[i].before));
@@ -127,7 +133,7 @@ static void done(void *arg, enum rt_status st, const struct rt_error *err)
 
     rt_bytes_init(&out, 1 << 20);
     if (!st) {
-        write_response(c->server, c->state, &out);
+        write_response(c->server, c->state, rt_error_text(err), &out);
         if (out.failed) {
             st = rt_fail_memory(&none, "the response", out.limit);
             err = &none;

@@ -24,16 +24,35 @@ void srv_mgr_wake(struct srv_manager *m)
     (void)ignored;
 }
 
-/* Logs a problem unless *last is the same text, and stores it in *last. If `text` is NULL, the
- * problem has disappeared. */
-void srv_mgr_log_once(char **last, const char *text)
+/* Returns a copy of a text, which the caller must free(), or NULL if memory runs out. The copy is
+ * valid UTF-8, because texts of models' files become strings of JSON and protobuf, which clients
+ * refuse to read otherwise. */
+static char *copy_as_utf8(const char *text)
 {
-    if (text && (!*last || strcmp(*last, text) != 0))
-        RT_LOG(RT_LOG_WARNING, "%s", text);
-    if (!text && !*last)
+    struct rt_bytes copy;
+
+    rt_bytes_init(&copy, SIZE_MAX);
+    rt_bytes_adds(&copy, text);
+    rt_bytes_make_utf8(&copy, 0);
+    char *p = rt_bytes_take(&copy, NULL);
+    rt_bytes_clear(&copy);
+    return p;
+}
+
+void srv_mgr_log_once(struct srv_manager *m, char **last, const char *text)
+{
+    char *before = *last;
+    char *copy = text ? copy_as_utf8(text) : NULL;
+    if (copy ? before && strcmp(before, copy) == 0 : !text && !before) {
+        free(copy);
         return;
-    free(*last);
-    *last = text ? strdup(text) : NULL;
+    }
+    if (text)
+        RT_LOG(RT_LOG_WARNING, "%s", text);
+    rt_mutex_lock(&m->mu);
+    *last = copy;
+    rt_mutex_unlock(&m->mu);
+    free(before);
 }
 
 const char *srv_mgr_state_text(const struct srv_managed_version *e)
@@ -52,21 +71,6 @@ void srv_mgr_add_unavailable(struct srv_unavailable *list, const char *model,
                  srv_mgr_state_text(why));
     else
         snprintf(list->text + used, capacity, "{{name: %s} due to error: %s}, ", model, text);
-}
-
-/* Returns a copy of a text, which the caller must free(), or NULL if memory runs out. The copy is
- * valid UTF-8, because texts of models' files become strings of JSON and protobuf, which clients
- * refuse to read otherwise. */
-static char *copy_as_utf8(const char *text)
-{
-    struct rt_bytes copy;
-
-    rt_bytes_init(&copy, SIZE_MAX);
-    rt_bytes_adds(&copy, text);
-    rt_bytes_make_utf8(&copy, 0);
-    char *p = rt_bytes_take(&copy, NULL);
-    rt_bytes_clear(&copy);
-    return p;
 }
 
 void srv_mgr_set_state(struct srv_manager *m, struct srv_managed_version *e, enum srv_state to,

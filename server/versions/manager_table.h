@@ -64,7 +64,9 @@ struct srv_managed {
     bool is_initial;
     int64_t since; /* time when the model was added to the table */
     bool empty_logged;
-    /* The problem with the base path that was logged last, so that it is logged only once. */
+    /* The problem with the base path that was logged last; NULL: none. It is logged only once, and
+     * the status shows it with the versions that serve in spite of it. The manager's thread writes
+     * it under the lock. */
     char *trouble;
     int watch; /* inotify watch descriptor of the base path; -1: no watch */
 };
@@ -82,7 +84,9 @@ struct srv_unavailable {
 void srv_mgr_add_unavailable(struct srv_unavailable *list, const char *model,
                              const struct srv_managed_version *why, const char *text);
 void srv_mgr_wake(struct srv_manager *m);
-void srv_mgr_log_once(char **last, const char *text);
+/* Logs a problem unless *last is the same text, and stores the text in *last under the lock. If
+ * `text` is NULL, the problem has disappeared. */
+void srv_mgr_log_once(struct srv_manager *m, char **last, const char *text);
 const char *srv_mgr_state_text(const struct srv_managed_version *e);
 /* Changes a version's state as policy.h's table allows, or replaces the reason of the state START
  * or END. The reason of START says why the version is not loaded yet. */

@@ -248,12 +248,12 @@ void srv_mgr_scan_model(struct srv_manager *m, struct srv_managed *model)
     if (!arena || srv_source_scan(model->config, arena, &scan, &err)) {
         /* An unreadable base path is not treated as empty: the served versions continue to
          * serve. */
-        srv_mgr_log_once(&model->trouble, arena ? rt_error_text(&err) : "out of memory");
+        srv_mgr_log_once(m, &model->trouble, arena ? rt_error_text(&err) : "out of memory");
         model->watch = -1;
         rt_arena_free(arena);
         return;
     }
-    srv_mgr_log_once(&model->trouble, scan.warning);
+    srv_mgr_log_once(m, &model->trouble, scan.warning);
     for (int i = 0; i < scan.n; i++)
         want(m, model, &scan.found[i]);
     want_nothing_else(m, model, &scan);

@@ -96,8 +96,10 @@ static enum rt_status copy_status(const struct srv_managed *model, bool has_vers
         const struct srv_managed_version *e = model->entries[i];
         if (has_version && e->version != version)
             continue;
+        const bool is_troubled = e->state == SRV_AVAILABLE && model->trouble;
+        const char *text = is_troubled ? model->trouble : srv_mgr_state_text(e);
         s[*n] = (struct srv_version_status){e->version, e->state, e->code,
-                                            rt_arena_strdup(arena, srv_mgr_state_text(e))};
+                                            rt_arena_strdup(arena, text)};
         if (!s[(*n)++].message)
             return rt_fail_memory(err, "a status", 0);
     }

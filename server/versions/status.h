@@ -28,7 +28,9 @@ struct srv_version_status {
     int64_t version;
     enum srv_state state;
     enum rt_status code;
-    const char *message; /* error text; "" when the code is RT_OK */
+    /* error text; with RT_OK "", or the problem with the model's base path in spite of which the
+     * version serves */
+    const char *message;
 };
 
 struct srv_manager;

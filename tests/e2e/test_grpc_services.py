@@ -137,6 +137,29 @@ class Reload(GrpcCase):
                    f"{self.path('no')} for servable no", client.model.HandleReloadConfigRequest,
                    self.request(("a", self.path("a")), ("no", self.path("no"))))
 
+    def test_a_model_whose_new_base_path_is_not_there_serves_on_and_says_so(self):
+        server = self.serve_one()
+        client = self.client(server)
+        text = f"Could not find base path {self.path('no')} for servable a"
+        answer = client.model.HandleReloadConfigRequest(self.request(("a", self.path("no"))), timeout=WAIT)
+        self.assertEqual(answer.status.error_code, 0)
+        self.assertIn("1 model(s) keep the versions that they had: {{{name: a} due to error: " + text,
+                      answer.status.error_message)
+        self.assertIn(text, server.log())
+        self.assertEqual(server.states("a")[1][0], "AVAILABLE")
+        self.assertIn(text, server.states("a")[1][1])
+        address = f"grpc://127.0.0.1:{server.grpc_port}"
+        self.assertIn("AVAILABLE  " + text, command("status", "a", "--server", address)[1])
+        config = self.write("config", "model_config_list { config { name: 'a' base_path: '%s' "
+                            "model_platform: 'tensorflow' } }" % self.path("no"))
+        code, out, _ = command("reload", config, "--server", address)
+        self.assertEqual(code, 0)
+        self.assertIn("reloaded: 1 model\n1 model(s) keep the versions that they had: ", out)
+        self.assertEqual(client.predict(model="a"), [3.0])
+        answer = client.model.HandleReloadConfigRequest(self.request(("a", self.path("a"))), timeout=WAIT)
+        self.assertEqual(answer.status.error_message, "")
+        self.assertEqual(server.states("a")[1], ("AVAILABLE", ""))
+
     def test_too_many_and_too_long_names_of_counters_are_refused(self):
         client = self.client(self.serve_one())
         reload = client.model.HandleReloadConfigRequest
