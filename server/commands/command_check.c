@@ -185,7 +185,11 @@ static enum rt_status check_models(struct check *c, struct rt_error *err)
     for (int i = 0; !st && i < base->n_models; i++)
         print_model(c, &base->models[i]);
     for (int i = 0; !st && folder && i < folder->n_models; i++)
-        print_model(c, &folder->models[i]);
+        if (srv_config_find(base, folder->models[i].name))
+            printf("note: model %s is served as above, and not from %s\n", folder->models[i].name,
+                   folder->models[i].base_path);
+        else
+            print_model(c, &folder->models[i]);
     if (!st && folder && folder->warning)
         printf("warning: %s\n", folder->warning);
     if (!st && !base->n_models && (!folder || !folder->n_models))

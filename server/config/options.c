@@ -144,7 +144,8 @@ static const struct row rows[] = {
      "availability_preserving: load the new version, then unload the old one; "
      "resource_preserving: unload first"},
     {"models", TEXT, OURS, AT(models), "", NULL, ANY,
-     "directory whose sub-directories are models; they may come and go while the server runs"},
+     "directory whose sub-directories are models; they may come and go while the server runs. "
+     "A model of the same name in model_config_file, a reload or model_name takes precedence"},
     {"admin_address", TEXT, OURS, AT(admin_address), "", NULL, ANY,
      "ADDRESS:PORT of a gRPC listener that alone takes admin actions (HandleReloadConfigRequest); "
      "empty: the main ones take them"},

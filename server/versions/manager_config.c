@@ -54,6 +54,11 @@ void srv_mgr_take_configs(struct srv_manager *m, struct srv_config *base, struct
         m->models[i]->config = NULL;
     rt_mutex_unlock(&m->mu);
     srv_mgr_point_models(m);
+    for (int i = 0; m->folder && i < m->folder->n_models; i++)
+        if (srv_config_find(m->base, m->folder->models[i].name))
+            RT_LOG(RT_LOG_INFO,
+                   "model %s is served as it is configured, and not from its directory in %s",
+                   m->folder->models[i].name, m->server->options.models);
     srv_config_free(old_base);
     srv_config_free(old_folder);
     if (base && m->calls->configure)

@@ -239,6 +239,28 @@ class Models(ConfigCase):
             wait_for(lambda: server.state("n", 1) == "AVAILABLE", "the new model")
             wait_for(lambda: server.state("m", 2) == "END", "the old one to go")
 
+    def test_a_file_takes_precedence_over_a_directory_of_models(self):
+        self.put("a/7", PLUS_3)
+        self.put("models/a/1", PLUS_2)
+        self.put("models/b/1", PLUS_2)
+        flags = (f"--models={self.path('models')}", f"--model_config_file={self.config('a')}")
+        code, out, _ = command("check-config", *flags)
+        self.assertEqual(code, 0)
+        self.assertEqual((out.count("\nmodel a\n") + out.startswith("model a\n"), out.count("model b\n")), (1, 1), out)
+        self.assertIn(f"model a is served as above, and not from {self.path('models/a')}", out)
+        with Server(*flags) as server:
+            wait_for(lambda: server.state("b", 1) == "AVAILABLE", "the other model")
+            self.assertEqual(server.predict("a", [1.0]), [3.5])
+            self.assertIn("model a is served as it is configured, and not from its directory in "
+                          + self.path("models"), server.log())
+            self.put("c/1", PLUS_3)
+            self.config("c")
+            server.process.send_signal(signal.SIGHUP)
+            wait_for(lambda: server.state("a", 1) == "AVAILABLE", "the model of the directory")
+            wait_for(lambda: server.state("a", 7) == "END", "the model of the file")
+            self.assertEqual(server.predict("a", [1.0]), [2.5])
+            self.assertEqual(server.predict("c", [1.0]), [3.5])
+
     def test_what_a_reread_refuses_changes_nothing(self):
         file = self.config("m")
         with Server(f"--model_config_file={file}", "--model_config_file_poll_wait_seconds=1") as s:
