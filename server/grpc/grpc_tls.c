@@ -2,30 +2,12 @@
 
 #include <grpc/support/time.h>
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "proto/unpack.h"
+#include "server/base/pem.h"
 #include "server/config/text_file.h"
 #include "tensorflow_serving/config/ssl_config.pb-c.h"
-
-bool srv_is_pem(const char *text, const char *what)
-{
-    static const char begin[] = "-----BEGIN ";
-    const char *at = text;
-
-    while ((at = strstr(at, begin))) {
-        at += sizeof begin - 1;
-        const char *dashes = strstr(at, "-----");
-        size_t n = strlen(what);
-        if (!dashes || dashes > at + 64)
-            continue;
-        if ((size_t)(dashes - at) < n || memcmp(dashes - n, what, n) != 0)
-            continue;
-        return strstr(dashes + 5, "-----END ") != NULL;
-    }
-    return false;
-}
 
 typedef Tensorflow__Serving__SSLConfig ssl_config;
 
@@ -44,10 +26,11 @@ static enum rt_status check(const char *path, const ssl_config *c, struct rt_err
         if (!*parts[i].pem)
             return rt_fail(err, RT_INVALID_ARGUMENT, "--ssl_config_file=%s: %s is missing", path,
                            parts[i].field);
-        if (!srv_is_pem(parts[i].pem, parts[i].what))
-            return rt_fail(err, RT_INVALID_ARGUMENT,
-                           "--ssl_config_file=%s: %s is not the contents of a PEM file with a %s",
-                           path, parts[i].field, parts[i].what);
+        char name[1024];
+        snprintf(name, sizeof name, "--ssl_config_file=%s: %s", path, parts[i].field);
+        enum rt_status st = srv_pem_check(parts[i].pem, parts[i].what, name, err);
+        if (st)
+            return st;
     }
     if (c->client_verify && !*c->custom_ca)
         return rt_fail(err, RT_INVALID_ARGUMENT,

@@ -18,8 +18,4 @@ enum rt_status srv_grpc_credentials(const struct srv_options *o, grpc_server_cre
                                     struct rt_error *err);
 bool srv_grpc_is_secure(const struct srv_options *o);
 
-/* Returns whether the text contains a complete PEM block "-----BEGIN ... `what`-----". Threads:
- * pure function. */
-bool srv_is_pem(const char *text, const char *what);
-
 #endif

@@ -1,23 +1,30 @@
 #include "server/http/rest_tls.h"
 
 #include <gnutls/gnutls.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/files/file.h"
+#include "server/base/pem.h"
 
 enum { MAX_FILE = 1 << 20 };
 
-/* Reads a complete file and appends a NUL. An empty path leaves *out unchanged. */
-static enum rt_status read_file(const char *flag, const char *path, char **out,
+/* Reads a complete PEM file with a `what` and appends a NUL. An empty path leaves *out unchanged.
+ */
+static enum rt_status read_file(const char *flag, const char *path, const char *what, char **out,
                                 struct rt_error *err)
 {
     if (!*path)
         return RT_OK;
     size_t n;
+    char name[1024];
     struct rt_error why = {0};
     enum rt_status st = rt_file_read(path, MAX_FILE, out, &n, &why);
-    return st ? rt_fail(err, st, "--%s: %s", flag, why.msg) : RT_OK;
+    if (st)
+        return rt_fail(err, st, "--%s: %s", flag, why.msg);
+    snprintf(name, sizeof name, "--%s=%s", flag, path);
+    return srv_pem_check(*out, what, name, err);
 }
 
 static gnutls_datum_t datum(char *text)
@@ -61,11 +68,13 @@ enum rt_status srv_rest_tls_read(struct srv_rest_tls *out, const struct srv_opti
     if (!*o->rest_tls_cert_file || !*o->rest_tls_key_file)
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "TLS for REST needs both --rest_tls_cert_file and --rest_tls_key_file");
-    enum rt_status st = read_file("rest_tls_cert_file", o->rest_tls_cert_file, &out->cert, err);
+    enum rt_status st =
+        read_file("rest_tls_cert_file", o->rest_tls_cert_file, "CERTIFICATE", &out->cert, err);
     if (!st)
-        st = read_file("rest_tls_key_file", o->rest_tls_key_file, &out->key, err);
+        st = read_file("rest_tls_key_file", o->rest_tls_key_file, "PRIVATE KEY", &out->key, err);
     if (!st)
-        st = read_file("rest_tls_client_ca_file", o->rest_tls_client_ca_file, &out->client_ca, err);
+        st = read_file("rest_tls_client_ca_file", o->rest_tls_client_ca_file, "CERTIFICATE",
+                       &out->client_ca, err);
     return st ? st : try_out(out, o, err);
 }
 

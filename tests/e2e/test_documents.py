@@ -13,7 +13,7 @@ import unittest
 
 import numpy as np
 
-from support import MODELS, ROOT, SLOW, Case, Server, binary, free_ports
+from support import MODELS, ROOT, SLOW, Case, Server, binary, free_ports, wait_for
 
 DOCUMENTS = ["README.md", "CONTRIBUTING.md", "MIGRATION.md", "CHANGELOG.md", "clients/README.md",
              *sorted("docs/" + name for name in os.listdir(os.path.join(ROOT, "docs")) if name.endswith(".md"))]
@@ -28,12 +28,13 @@ LEFT_OUT = (
     ("cc *", "needs an installed library"),
     ("pip install *", "installs from PyPI"),
     ("slipway predict classifier *", "needs a model of images"),
+    ("* --cert client.crt *", "needs a server with TLS, which has a test of its own"),
 )
 
 # A wrapper around the program under test. Clients get `--server` unless they have that flag; a server gets ports of its
 # own and is stopped once it is ready; measurements take a second.
 DRIVER = """#!{python}
-import re, signal, subprocess, sys, time, urllib.request
+import re, signal, subprocess, sys, time
 arguments = sys.argv[1:]
 verb = arguments[0] if arguments else ""
 if verb in ("serve", "tensorflow_model_server"):
@@ -41,12 +42,12 @@ if verb in ("serve", "tensorflow_model_server"):
     rest, grpc = {own_rest}, {own_grpc}
     server = subprocess.Popen([{binary!r}, *arguments, f"--rest_api_port={{rest}}", f"--port={{grpc}}"])
     end = time.monotonic() + {seconds}
+    tls = [a for a in arguments if a.startswith("--rest_tls_cert_file=")]
+    health = [{binary!r}, "health", f"--rest_api_port={{rest}}", f"--port={{grpc}}", *tls]
     while server.poll() is None and time.monotonic() < end:
-        try:
-            urllib.request.urlopen(f"http://127.0.0.1:{{rest}}/readyz", timeout=5).close()
+        if subprocess.run(health, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0:
             break
-        except OSError:
-            time.sleep(0.05)
+        time.sleep(0.05)
     else:
         server.kill()
         sys.exit("the server is not ready")
@@ -134,6 +135,8 @@ class Documents(Case):
         self.assertLessEqual({"README.md", "MIGRATION.md", "clients/README.md", "docs/serving.md"}, {d for d, _ in everything})
         for document, script in everything:
             with self.subTest(document=document, script=script):
+                if "openssl" in script and not shutil.which("openssl"):
+                    self.skipTest("openssl is not there")
                 if "build/release/tests/" in script and not os.path.isdir(self.path("build", "release", "tests")):
                     self.skipTest("the unit tests are not built")
                 self.run_script(script)
@@ -151,6 +154,22 @@ class Documents(Case):
 
     def test_what_is_said_of_answers_is_so(self):
         self.assertEqual(json.loads(self.run_script("slipway predict half_plus_two '[1, 2, 5]'")), {"predictions": [2.5, 3, 4.5]})
+
+    @unittest.skipUnless(shutil.which("openssl") and shutil.which("curl"), "openssl or curl is not there")
+    def test_the_commands_of_clients_by_tls_run(self):
+        make, ask = (block for block in blocks("docs/security.md", "sh") if "client.crt" in block or "openssl" in block)
+        self.run_script(make)
+        (line,) = re.findall(r"^slipway serve (.*)", make.replace("\\\n", ""), flags=re.M)
+        flags = [re.sub(r"=(\w+)", lambda m: "=" + self.path(m[1]), flag, count=1) for flag in line.split()]
+        server = Server(*flags, wait=False)
+        self.addCleanup(server.__exit__)
+        for old, new in (("8500", server.grpc_port), ("8501", server.rest_port)):
+            ask = ask.replace(f"127.0.0.1:{old}", f"127.0.0.1:{new}")
+        wait_for(lambda: "Successfully loaded servable version {name: half_plus_two" in server.log(), server.log)
+        said = self.run_script(ask)
+        self.assertIn('{"predictions": [2.5, 3.0, 4.5]}', said)
+        self.assertRegex(said, r"half_plus_two +2 +AVAILABLE")
+        self.assertIn("ready", said)
 
     @unittest.skipUnless(sys.version_info >= (3, 9), "as the package")
     def test_the_python_example_runs(self):

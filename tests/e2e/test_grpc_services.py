@@ -778,7 +778,8 @@ class Tls(GrpcCase):
                 (self.config(server_key=key), "server_cert is missing"),
                 (self.config(server_key=b"/a/path", server_cert=cert),
                  "server_key is not the contents of a PEM file with a PRIVATE KEY"),
-                (self.config(server_key=cert, server_cert=cert), "server_key is not"),
+                (self.config(server_key=cert, server_cert=key), "server_key is not the contents of a PEM file with "
+                 "a PRIVATE KEY: it holds a CERTIFICATE"),
                 (self.config(True, server_key=key, server_cert=cert),
                  "client_verify needs custom_ca"),
                 (self.config(server_key=cut, server_cert=cert), "do not belong together"),

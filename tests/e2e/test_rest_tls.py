@@ -187,16 +187,25 @@ class Tls(unittest.TestCase):
         at = self.folder.at
         with open(at("empty"), "wb"):
             pass
+        with open(at("broken.crt"), "w", encoding="ascii") as file:
+            file.write("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
+        self.folder.run("pkey", "-in", "server.key", "-aes256", "-passout", "pass:secret", "-out", "locked.key")
         cert, key = "--rest_tls_cert_file=", "--rest_tls_key_file="
         for words, *flags in (
                 ("needs both --rest_tls_cert_file and --rest_tls_key_file", cert + at("server.crt")),
                 ("needs both", "--rest_tls_client_ca_file=" + at("ca.crt")),
                 (at("none") + "; No such file", cert + at("none"), key + at("server.key")),
                 ("is a directory, not a regular file", cert + at("."), key + at("server.key")),
-                ("are not a certificate and its key", cert + at("empty"), key + at("server.key")),
+                (cert + at("empty") + " is not the contents of a PEM file with a CERTIFICATE: it has no line",
+                 cert + at("empty"), key + at("server.key")),
                 ("are not a certificate and its key", cert + at("server.crt"), key + at("ca.key")),
-                ("are not a certificate and its key", cert + at("server.key"), key + at("server.crt")),
-                ("holds no certificate", cert + at("server.crt"), key + at("server.key"),
+                (cert + at("server.key") + " is not the contents of a PEM file with a CERTIFICATE: it holds a PRIVATE KEY",
+                 cert + at("server.key"), key + at("server.crt")),
+                (key + at("server.crt") + " is not the contents of a PEM file with a PRIVATE KEY: it holds a CERTIFICATE",
+                 cert + at("server.crt"), key + at("server.crt")),
+                (key + at("locked.key") + " has a passphrase", cert + at("server.crt"), key + at("locked.key")),
+                ("are not a certificate and its key", cert + at("broken.crt"), key + at("server.key")),
+                ("--rest_tls_client_ca_file=" + at("server.key") + " is not the contents", cert + at("server.crt"), key + at("server.key"),
                  "--rest_tls_client_ca_file=" + at("server.key"))):
             with self.subTest(flags=flags):
                 for verb in "serve", "check-config":

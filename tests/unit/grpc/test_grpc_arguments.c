@@ -1,7 +1,6 @@
 #include "tests/support/test.h"
 
 #include "server/grpc/grpc_arguments.h"
-#include "server/grpc/grpc_tls.h"
 
 static grpc_arg args[4];
 static size_t n;
@@ -74,29 +73,12 @@ static void those_of_the_flag_come_behind_ours(void **state)
     rt_arena_free(arena);
 }
 
-static void pem_is_told_from_a_path_and_a_key_from_a_certificate(void **state)
-{
-    static const char key[] = "text\n-----BEGIN RSA PRIVATE KEY-----\nabc\n"
-                              "-----END RSA PRIVATE KEY-----\n";
-    (void)state;
-    assert_true(srv_is_pem(key, "PRIVATE KEY"));
-    assert_false(srv_is_pem(key, "CERTIFICATE"));
-    assert_false(srv_is_pem("/etc/ssl/key.pem", "PRIVATE KEY"));
-    assert_false(srv_is_pem("-----BEGIN PRIVATE KEY-----\nabc", "PRIVATE KEY"));
-    assert_false(srv_is_pem("-----BEGIN KEY", "KEY"));
-    assert_false(srv_is_pem("", "KEY"));
-    assert_true(srv_is_pem("-----BEGIN X-----\n-----END X-----\n-----BEGIN CERTIFICATE-----\n"
-                           "-----END CERTIFICATE-----",
-                           "CERTIFICATE"));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_are_integers_and_the_rest_strings),
         cmocka_unit_test(what_is_no_argument_or_too_many_is_refused_by_name),
         cmocka_unit_test(those_of_the_flag_come_behind_ours),
-        cmocka_unit_test(pem_is_told_from_a_path_and_a_key_from_a_certificate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
