@@ -14,7 +14,8 @@
 #include "server/config/entrypoint.h"
 #include "server/server.h"
 
-enum { EXIT_USAGE = 255 }; /* TensorFlow Serving exits with the status -1 */
+/* The status of a server that does not start, by which TensorFlow Serving's scripts know it: -1. */
+enum { EXIT_NOT_STARTED = 255 };
 
 static int serve(bool as_tensorflow, int argc, const char *const *argv,
                  const struct rt_registry *registry)
@@ -32,7 +33,7 @@ static int serve(bool as_tensorflow, int argc, const char *const *argv,
     case SRV_PARSE_EXIT_USAGE:
         break;
     }
-    return EXIT_USAGE;
+    return EXIT_NOT_STARTED;
 }
 
 static int serve_own(int argc, const char *const *argv, const struct rt_registry *registry)
@@ -135,7 +136,7 @@ int main(int argc, char **argv)
         else
             fprintf(stderr, "slipway: a command is wanted\n");
         usage(stderr);
-        return EXIT_USAGE;
+        return SRV_EXIT_USAGE;
     }
     if (c->run_query)
         return c->run_query(argc, args);

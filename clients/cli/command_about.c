@@ -39,9 +39,12 @@ static int begin(struct about *a, const struct cl_usage *usage, int argc, const 
         a->target.server = "http://127.0.0.1:8501"; /* only the REST API can list all models */
     a->arena = rt_arena_new(SIZE_MAX);
     *err = (struct rt_error){.arena = a->arena};
-    enum rt_status st = a->arena ? cl_remote_open(&a->remote, &a->target, a->arena, err)
-                                 : rt_fail_memory(err, "asking", 0);
-    return st ? cl_failed(usage->command, err) : -1;
+    struct slipway_model unused;
+    enum rt_status st =
+        a->arena ? cl_model_of(&unused, "", &a->version, err) : rt_fail_memory(err, "asking", 0);
+    if (!st)
+        st = cl_remote_open(&a->remote, &a->target, a->arena, err);
+    return st ? cl_refused(usage->command, err) : -1;
 }
 
 static int end(struct about *a, int code)
@@ -165,11 +168,12 @@ int cl_command_status(int argc, const char *const *argv)
     bool all_served = false;
     json_t *json = a.json ? json_object() : NULL;
     enum rt_status st = n ? RT_OK : cl_remote_models(&a.remote, a.arena, &names, &n, &err);
+    const bool is_refused = st != RT_OK;
     if (!st)
         st = each_status(&a, names, n, words.n == 0, &all_served, json, &err);
     if (st) {
         json_decref(json);
-        return end(&a, cl_failed("status", &err));
+        return end(&a, is_refused ? cl_refused("status", &err) : cl_failed("status", &err));
     }
     if (a.json)
         print_json(json);
@@ -315,9 +319,11 @@ int cl_command_reload(int argc, const char *const *argv)
     int code = begin(&a, &usage, argc, argv, &words, &err);
     if (code >= 0)
         return end(&a, code);
-    enum rt_status st =
-        a.remote.grpc ? cl_read_text(words.at[0], a.arena, &text, &err)
-                      : rt_fail(&err, RT_INVALID_ARGUMENT, "reloading is done by gRPC, not REST");
+    if (!a.remote.grpc) {
+        rt_fail(&err, RT_INVALID_ARGUMENT, "reloading is done by gRPC, not REST");
+        return end(&a, cl_refused("reload", &err));
+    }
+    enum rt_status st = cl_read_text(words.at[0], a.arena, &text, &err);
     const struct slipway_call call = {.timeout_ms = a.remote.timeout_ms};
     if (!st && slipway_reload(a.remote.grpc, text, &call, &why)) {
         st = cl_of_slipway(&why, &err);

@@ -224,12 +224,10 @@ static enum rt_status random_shots(struct bench *b, struct rt_error *err)
     uint64_t state = 42;
     enum rt_status st = cl_remote_signature(&b->remote, &b->model, b->arena, &s, err);
     for (int i = 0; i < b->shapes.n && !st; i++) {
-        const char *equals = strchr(b->shapes.at[i], '=');
-        char *name =
-            equals ? rt_arena_strndup(b->arena, b->shapes.at[i], (size_t)(equals - b->shapes.at[i]))
-                   : NULL;
+        const size_t n = strcspn(b->shapes.at[i], "=");
+        char *name = rt_arena_strndup(b->arena, b->shapes.at[i], n);
         st = name ? cl_check_name(name, s->inputs, s->n_inputs, err)
-                  : rt_fail(err, RT_INVALID_ARGUMENT, "ALIAS=2x3 is wanted");
+                  : rt_fail_memory(err, "inputs", n);
         if (st)
             rt_fail_prefix(err, "--shape %s: ", b->shapes.at[i]);
     }
@@ -389,29 +387,36 @@ static void report(const struct bench *b, const struct cl_load *l, const struct 
 
 /* ---- the command ---- */
 
+/* Checks whether the arguments fit each other, and opens the connection. */
+static enum rt_status begin(struct bench *b, const struct cl_list *words, struct rt_error *err)
+{
+    enum rt_status st = cl_remote_open(&b->remote, &b->target, b->arena, err);
+    if (st)
+        return st;
+    if (b->replay && words->n)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "--replay names its models itself");
+    if (b->replay && b->remote.rest)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "--replay goes over gRPC");
+    if (b->replay)
+        return RT_OK;
+    if (!words->n)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "a model is wanted, or --replay FILE");
+    st = cl_check_pairs("--shape", "ALIAS=2x3", &b->shapes, err);
+    return st ? st : cl_model_of(&b->model, words->at[0], &b->version, err);
+}
+
 static enum rt_status prepare(struct bench *b, const struct cl_list *words, struct cl_load *l,
                               struct rt_error *err)
 {
     struct cl_list inputs = *words;
-    enum rt_status st = cl_remote_open(&b->remote, &b->target, b->arena, err);
-    if (st)
-        return st;
     if (b->replay) {
-        if (words->n)
-            return rt_fail(err, RT_INVALID_ARGUMENT, "--replay names its models itself");
-        if (b->remote.rest)
-            return rt_fail(err, RT_INVALID_ARGUMENT, "--replay goes over gRPC");
         l->source = (struct cl_source){next_record, b};
         return rt_tfrecord_open(&b->log, b->replay, MAX_RECORD, err);
     }
-    if (!words->n)
-        return rt_fail(err, RT_INVALID_ARGUMENT, "a model is wanted, or --replay FILE");
     inputs.n--;
     memmove(inputs.at, inputs.at + 1, (size_t)inputs.n * sizeof *inputs.at);
     l->source = (struct cl_source){next_shot, b};
-    st = cl_model_of(&b->model, words->at[0], &b->version, err);
-    if (!st)
-        st = inputs.n ? shots_from_inputs(b, &inputs, err) : random_shots(b, err);
+    enum rt_status st = inputs.n ? shots_from_inputs(b, &inputs, err) : random_shots(b, err);
     return st ? st : query_alone(b, err);
 }
 
@@ -470,8 +475,10 @@ int cl_command_bench(int argc, const char *const *argv)
     struct rt_error err = {.arena = b->arena};
     rt_mutex_init(&b->mu);
     set_defaults(b, &load);
-    enum rt_status st =
-        b->arena ? prepare(b, &words, &load, &err) : rt_fail_memory(&err, "measuring", 0);
+    enum rt_status st = b->arena ? begin(b, &words, &err) : rt_fail_memory(&err, "measuring", 0);
+    const bool is_refused = st != RT_OK;
+    if (!st)
+        st = prepare(b, &words, &load, &err);
     cl_remote_close(&b->remote); /* the load generator opens its own connections */
     if (!st)
         st = cl_load_run(&load, &result, &err);
@@ -484,7 +491,10 @@ int cl_command_bench(int argc, const char *const *argv)
             report(b, &load, &result);
     }
     bool is_well = !st && !result.n_failed && !result.n_wrong && result.n_ok;
-    code = st ? cl_failed("bench", &err) : is_well ? CL_EXIT_OK : CL_EXIT_FAILED;
+    code = is_refused ? cl_refused("bench", &err)
+           : st       ? cl_failed("bench", &err)
+           : is_well  ? CL_EXIT_OK
+                      : CL_EXIT_FAILED;
     cl_result_clear(&result);
     rt_tfrecord_close(b->log);
     rt_mutex_clear(&b->mu);

@@ -306,14 +306,17 @@ int cl_command_predict(int argc, const char *const *argv)
     enum rt_status st =
         p.arena ? cl_model_of(&p.model, name, &p.version, &err) : rt_fail_memory(&err, "asking", 0);
     if (!st)
-        st = cl_remote_open(&p.remote, &p.target, p.arena, &err);
+        st = cl_check_pairs("--input", "ALIAS=FILE", &p.inputs, &err);
     if (!st)
-        st = cl_input_read(&words, &p.inputs, p.raw, p.arena, &p.input, &err);
+        st = cl_remote_open(&p.remote, &p.target, p.arena, &err);
     if (!st && p.record && p.remote.rest)
         st = rt_fail(&err, RT_INVALID_ARGUMENT, "--record goes over gRPC");
+    const bool is_refused = st != RT_OK;
+    if (!st)
+        st = cl_input_read(&words, &p.inputs, p.raw, p.arena, &p.input, &err);
     if (!st)
         st = p.remote.rest ? over_rest(&p, &err) : over_grpc(&p, &err);
-    code = st ? cl_failed("predict", &err) : CL_EXIT_OK;
+    code = is_refused ? cl_refused("predict", &err) : st ? cl_failed("predict", &err) : CL_EXIT_OK;
     cl_remote_close(&p.remote);
     rt_arena_free(p.arena);
     return code;

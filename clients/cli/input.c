@@ -132,14 +132,22 @@ enum rt_status cl_input_read(const struct cl_list *words, const struct cl_list *
         } else
             st = add_file(out, NULL, words->at[i], is_raw, is_only, arena, err);
     for (int i = 0; i < named->n && !st; i++) {
-        const char *equals = strchr(named->at[i], '=');
-        const char *name =
-            equals ? rt_arena_strndup(arena, named->at[i], (size_t)(equals - named->at[i])) : NULL;
-        st = name ? add_file(out, name, equals + 1, is_raw, false, arena, err)
-                  : rt_fail(err, RT_INVALID_ARGUMENT, "--input %s: ALIAS=FILE is wanted",
-                            named->at[i]);
+        const size_t n = strcspn(named->at[i], "=");
+        const char *name = rt_arena_strndup(arena, named->at[i], n);
+        st = name ? add_file(out, name, named->at[i] + n + 1, is_raw, false, arena, err)
+                  : rt_fail_memory(err, "inputs", n);
     }
     return st;
+}
+
+enum rt_status cl_check_pairs(const char *flag, const char *form, const struct cl_list *texts,
+                              struct rt_error *err)
+{
+    for (int i = 0; i < texts->n; i++)
+        if (!strchr(texts->at[i], '='))
+            return rt_fail(err, RT_INVALID_ARGUMENT, "%s %s: %s is wanted", flag, texts->at[i],
+                           form);
+    return RT_OK;
 }
 
 /* ---- JSON ---- */

@@ -16,12 +16,19 @@ struct cl_input {
 
 /*
  * Reads the inputs of a command. `words` are file names, "-" (standard input), or JSON texts;
- * `named` are ALIAS=FILE. The kind of an input depends on its contents and name: .npy and .npz
- * files are tensors; JSON is the content of a .json file, of standard input, or of the word itself;
- * every other file becomes one element of a string tensor. With `is_raw` all files become strings.
+ * `named` are ALIAS=FILE, as cl_check_pairs has checked. The kind of an input depends on its
+ * contents and name: .npy and .npz files are tensors; JSON is the content of a .json file, of
+ * standard input, or of the word itself; every other file becomes one element of a string tensor.
+ * With `is_raw` all files become strings.
  */
 enum rt_status cl_input_read(const struct cl_list *words, const struct cl_list *named, bool is_raw,
                              struct rt_arena *arena, struct cl_input *out, struct rt_error *err);
+
+/* Checks that each text that was given for `flag` is "ALIAS=..."; `form` is such a text for the
+ * error.
+ */
+enum rt_status cl_check_pairs(const char *flag, const char *form, const struct cl_list *texts,
+                              struct rt_error *err);
 
 /* Returns a complete request body with the JSON of `in`. If the JSON is not a complete body, a
  * list becomes the rows and any other value the columns of a new body. Returns NULL if memory

@@ -43,6 +43,12 @@ int cl_failed(const char *command, const struct rt_error *err)
     return CL_EXIT_FAILED;
 }
 
+int cl_refused(const char *command, const struct rt_error *err)
+{
+    const int failed = cl_failed(command, err);
+    return err->code == RT_INVALID_ARGUMENT ? CL_EXIT_USAGE : failed;
+}
+
 enum rt_status cl_of_slipway(const struct slipway_error *e, struct rt_error *err)
 {
     static const char *const signs[] = {"Socket closed", "wrong version number", "http1.x"};

@@ -13,37 +13,46 @@
 #include "server/commands/command.h"
 #include "server/commands/health_grpc.h"
 
-/* Parses --NAME=N or --NAME N into *port. If the flag occurs several times, the last value wins. */
-static void take_port(int64_t *port, const char *name, const char *arg, const char *next)
-{
-    size_t n = strlen(name);
-    const char *value = NULL;
-    char *end;
-
-    if (strncmp(arg, name, n) != 0)
-        return;
-    if (arg[n] == '=')
-        value = arg + n + 1;
-    else if (arg[n] == '\0')
-        value = next;
-    if (!value)
-        return;
-    long long v = strtoll(value, &end, 10);
-    if (end != value && *end == '\0' && v >= 0 && v <= 65535)
-        *port = v;
-}
-
-/* Parses --NAME=PATH or --NAME PATH. A port uses TLS if the path is not empty. */
-static void take_tls(bool *tls, const char *name, const char *arg, const char *next)
+/* Returns the value of --NAME=VALUE or --NAME VALUE, or NULL if `arg` is another flag or `next` is
+ * NULL. */
+static const char *value_of(const char *name, const char *arg, const char *next)
 {
     const size_t n = strlen(name);
-
     if (strncmp(arg, name, n) != 0)
-        return;
-    if (arg[n] == '=')
-        *tls = arg[n + 1] != '\0';
-    else if (arg[n] == '\0' && next)
-        *tls = *next != '\0';
+        return NULL;
+    return arg[n] == '=' ? arg + n + 1 : arg[n] == '\0' ? next : NULL;
+}
+
+/* Parses a flag into *port if it is --NAME with a port number. If the flag occurs several times,
+ * the last value wins. */
+static bool take_port(int64_t *port, const char *name, const char *arg, const char *next)
+{
+    const char *value = value_of(name, arg, next);
+    char *end;
+    const long long v = value ? strtoll(value, &end, 10) : 0;
+    if (!value || end == value || *end || v < 0 || v > 65535)
+        return false;
+    *port = v;
+    return true;
+}
+
+/* Parses a flag if it is --NAME with a path. A port uses TLS if the path is not empty. */
+static bool take_tls(bool *tls, const char *name, const char *arg, const char *next)
+{
+    const char *value = value_of(name, arg, next);
+    if (value)
+        *tls = *value != '\0';
+    return value != NULL;
+}
+
+/* Parses one argument of a server's or of this command's command line. `next` is the argument
+ * behind it, or NULL if values stand behind a "=" only. Returns whether the argument was used. */
+static bool take(struct srv_health_ports *p, const char *arg, const char *next)
+{
+    return take_port(&p->rest, "--rest_api_port", arg, next) ||
+           take_port(&p->grpc, "--port", arg, next) ||
+           take_tls(&p->tls, "--rest_tls_cert_file", arg, next) ||
+           take_tls(&p->grpc_tls, "--ssl_config_file", arg, next);
 }
 
 struct srv_health_ports srv_health_ports(const char *cmdline, size_t n)
@@ -57,10 +66,7 @@ struct srv_health_ports srv_health_ports(const char *cmdline, size_t n)
             break; /* the command line was truncated, so the last argument is incomplete */
         const char *after =
             next < n && memchr(cmdline + next, '\0', n - next) ? cmdline + next : NULL;
-        take_port(&p.rest, "--rest_api_port", cmdline + at, after);
-        take_port(&p.grpc, "--port", cmdline + at, after);
-        take_tls(&p.tls, "--rest_tls_cert_file", cmdline + at, after);
-        take_tls(&p.grpc_tls, "--ssl_config_file", cmdline + at, after);
+        take(&p, cmdline + at, after);
         at = next;
     }
     return p;
@@ -227,9 +233,7 @@ int srv_command_health(int argc, const char *const *argv, const struct rt_regist
     struct srv_health_ports p = srv_health_ports(cmdline, read_cmdline(cmdline, sizeof cmdline));
 
     for (int i = 1; i < argc; i++) {
-        if (strncmp(argv[i], "--rest_api_port", 15) != 0 && strncmp(argv[i], "--port", 6) != 0 &&
-            strncmp(argv[i], "--rest_tls_cert_file=", 21) != 0 &&
-            strncmp(argv[i], "--ssl_config_file=", 18) != 0) {
+        if (!take(&p, argv[i], NULL)) {
             const bool help = strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0;
             if (!help)
                 fprintf(stderr,
@@ -238,23 +242,19 @@ int srv_command_health(int argc, const char *const *argv, const struct rt_regist
             fprintf(help ? stdout : stderr,
                     "usage: slipway health [--rest_api_port=N] [--port=N] "
                     "[--rest_tls_cert_file=FILE] [--ssl_config_file=FILE]\n"
-                    "Exit status 0: the server on this machine is ready. What is not "
+                    "Exit status 0: the server on this machine is ready, 1: it is not. What is not "
                     "given is taken from process 1's flags, ports else 8501 and 8500; with "
                     "a certificate REST is asked by TLS. Without REST (port 0) gRPC's health "
                     "service is asked; by TLS an open gRPC port counts as ready.\n");
-            return help ? 0 : 255;
+            return help ? SRV_EXIT_OK : SRV_EXIT_USAGE;
         }
-        take_port(&p.rest, "--rest_api_port", argv[i], NULL);
-        take_port(&p.grpc, "--port", argv[i], NULL);
-        take_tls(&p.tls, "--rest_tls_cert_file", argv[i], NULL);
-        take_tls(&p.grpc_tls, "--ssl_config_file", argv[i], NULL);
     }
     if (!p.rest && !p.grpc) {
         fprintf(stderr, "there is no port to ask\n");
-        return 1;
+        return SRV_EXIT_FAILED;
     }
     if (!(p.rest ? by_rest(&p) : by_grpc(&p)))
-        return 1;
+        return SRV_EXIT_FAILED;
     printf("ready\n");
-    return 0;
+    return SRV_EXIT_OK;
 }

@@ -91,9 +91,9 @@ class Asked(unittest.TestCase):
         self.assertEqual(code, 0, out + err)
         return out
 
-    def bad(self, words, *args, text_in=None):
+    def bad(self, words, *args, text_in=None, status=1):
         code, out, err = command(*args, text_in=text_in)
-        self.assertEqual(code, 1, out + err)
+        self.assertEqual(code, status, out + err)
         self.assertIn(words, err)
         return out
 
@@ -142,9 +142,10 @@ class Commands(Asked):
                  "predict", "half_plus_two", '{"z": [1]}', *grpc)
         self.bad('--shape z=3: the signature has no "z", but "x"',
                  "bench", "half_plus_two", "--shape=z=3", *grpc)
-        self.bad("--shape z: ALIAS=2x3", "bench", "half_plus_two", "--shape=z", *grpc)
+        self.bad("--shape z: ALIAS=2x3", "bench", "half_plus_two", "--shape=z", *grpc, status=2)
         self.bad("--model_version 7 and --label x: only one of them",
-                 "predict", "half_plus_two", "[1]", "--model_version=7", "--label=x", *grpc)
+                 "predict", "half_plus_two", "[1]", "--model_version=7", "--label=x", *grpc,
+                 status=2)
         for server in (grpc, rest):
             self.assertNotIn("AVAILABLE",
                              self.bad("nosuch", "status", "half_plus_two", "--label=nosuch", *server))
@@ -229,7 +230,7 @@ class Commands(Asked):
         every = self.good("status", "--server", self.rest)
         for name in ("half_plus_two", "counter", "digits"):
             self.assertIn(name, every)
-        self.bad("gRPC has no list of models", "status", "--server", self.grpc)
+        self.bad("gRPC has no list of models", "status", "--server", self.grpc, status=2)
         by_rest = json.loads(self.good("metadata", "digits", "--json", "--server", self.rest))
         by_grpc = json.loads(self.good("metadata", "digits", "--json", "--server", self.grpc))
         self.assertEqual(by_rest, by_grpc)
@@ -330,7 +331,8 @@ class Commands(Asked):
         log = self.path("recorded")
         for x in ("[1]", "[2, 3]"):
             self.good("predict", "half_plus_two", x, "--record", log, "--server", self.grpc)
-        self.bad("over gRPC", "predict", "half_plus_two", "[1]", "--record", log, "--server", self.rest)
+        self.bad("over gRPC", "predict", "half_plus_two", "[1]", "--record", log, "--server", self.rest,
+                 status=2)
         r = self.bench("--replay", log, "--server", self.grpc)
         self.assertEqual((r["answered"], r["wrong"], r["skipped"]), (2, 0, 0))
         # The log becomes the goldens of a version, which is served because it returns the logged outputs.

@@ -335,7 +335,7 @@ class Commands(Case):
 
     def test_what_is_not_there_is_named(self):
         code, _, err = command("frob", "x")
-        self.assertEqual(code, 255)
+        self.assertEqual(code, 2)
         self.assertTrue(err.startswith("slipway: there is no command frob, only those below\nusage: "), err)
         model = os.path.join(MODELS, "half_plus_two", "1")
         code, _, err = command("inspect", model, "--tags", "gpu,serve")
@@ -513,12 +513,14 @@ class Commands(Case):
     def test_a_usage_error_names_the_wrong_word_and_what_is_taken(self):
         model = os.path.join(MODELS, "half_plus_two")
         for status, said, *arguments in (
-                (255, "slipway: a command is wanted"),
-                (255, "slipway: there is no command frob, only those below", "frob"),
+                (2, "slipway: a command is wanted"),
+                (2, "slipway: there is no command frob, only those below", "frob"),
                 (255, "unknown argument: frob: only flags are taken, and slipway serve --help lists them", "serve", "frob"),
                 (255, "unknown argument: --frob: only flags are taken, and slipway serve --help lists them", "serve", "--frob"),
                 (255, "Couldn't interpret value x for flag precision.", "serve", "--precision=x"),
-                (255, "slipway health: cannot use argument frob: it takes the flags below", "health", "frob"),
+                (2, "slipway health: cannot use argument frob: it takes the flags below", "health", "frob"),
+                (2, "slipway health: cannot use argument --port=x: it takes the flags below", "health", "--port=x"),
+                (2, "slipway health: cannot use argument --portal=1: it takes the flags below", "health", "--portal=1"),
                 (2, "unknown argument: b: only flags are taken, and slipway serve --help lists them", "check-config", "a", "b"),
                 (2, "slipway check-config: there is no kind foo, only those below", "check-config", "--kind=foo", "x"),
                 (2, "slipway run: cannot use argument --frob: it takes one DIR and flags", "run", model, "--frob"),
@@ -533,6 +535,14 @@ class Commands(Case):
                 (2, "slipway metadata: cannot use argument b: it takes MODEL [flags]", "metadata", "a", "b"),
                 (2, "slipway metadata: --json cannot be x: it is true or false", "metadata", "a", "--json=x"),
                 (2, "slipway reload: no FILE is given", "reload"),
+                (2, "slipway reload: INVALID_ARGUMENT: reloading is done by gRPC, not REST", "reload", "f", "--server", "http://x"),
+                (2, "slipway status: INVALID_ARGUMENT: --model_version 1 and --label a: only one of them says the version",
+                 "status", "m", "--model_version=1", "--label=a"),
+                (2, "slipway predict: INVALID_ARGUMENT: --record goes over gRPC", "predict", "m", "1", "--record", "r",
+                 "--server", "http://x"),
+                (2, "slipway predict: INVALID_ARGUMENT: --input x: ALIAS=FILE is wanted", "predict", "m", "--input", "x"),
+                (2, "slipway bench: INVALID_ARGUMENT: a model is wanted, or --replay FILE", "bench"),
+                (2, "slipway bench: INVALID_ARGUMENT: --replay names its models itself", "bench", "m", "--replay", "r"),
                 (2, "slipway bench: --requests cannot be 0: it is a whole number of at least 1", "bench", "m", "--requests", "0")):
             with self.subTest(arguments=arguments):
                 code, out, err = command(*arguments)
@@ -541,6 +551,33 @@ class Commands(Case):
             code, _, err = command(verb, "m", "--frob")
             self.assertEqual(code, 2)
             self.assertRegex(err, rf"^slipway {verb}: unknown flag --frob; there are .*--server, .*--help\nusage: ")
+
+    def test_the_exit_status_is_0_or_1_for_what_was_asked(self):
+        model, nowhere = os.path.join(MODELS, "half_plus_two"), self.path("nowhere")
+        for words in (["--help"], ["--version"], ["inspect", model], ["run", model, "--inputs", self.write("x", '{"instances": [1]}')],
+                      ["check-config", f"--models={MODELS}"],
+                      *([verb, "--help"] for verb in ("serve", "health", "inspect", "run", "check-config", "predict",
+                                                      "status", "metadata", "reload", "bench"))):
+            self.assertEqual(command(*words)[0], 0, words)
+        for words in (["inspect", nowhere], ["run", nowhere, "--bench"], ["run", model, "--inputs", nowhere],
+                      ["check-config", nowhere]):
+            self.assertEqual(command(*words)[0], 1, words)
+        with Server(f"--models={MODELS}") as server:
+            ports = [f"--rest_api_port={server.rest_port}", f"--port={server.grpc_port}"]
+            at = ["--server", f"grpc://127.0.0.1:{server.grpc_port}"]
+            rest = ["--server", f"http://127.0.0.1:{server.rest_port}"]
+            good = (["predict", "half_plus_two", "[1]"], ["metadata", "half_plus_two"], ["status", "half_plus_two"],
+                    ["bench", "half_plus_two", "--requests=3"])
+            self.assertEqual(command("health", *ports)[0], 0)
+            for words in good:
+                self.assertEqual(command(*words, *at)[0], 0, words)
+                self.assertEqual(command(*words, *rest)[0], 0, words)
+            for words in (["predict", "nope", "[1]"], ["predict", "half_plus_two", '["a"]'], ["metadata", "nope"],
+                          ["status", "nope"], ["bench", "nope"], ["reload", nowhere]):
+                self.assertEqual(command(*words, *at)[0], 1, words)
+        self.assertEqual(command("health", *ports)[0], 1)
+        for words in good:
+            self.assertEqual(command(*words, *at)[0], 1, words)
 
     def test_flags_that_do_not_apply_are_refused_in_two_lines(self):
         model = os.path.join(MODELS, "half_plus_two")
