@@ -71,8 +71,10 @@ typedef void scan_fn(void *d, const void *s, const struct scan *k);
                 const T *const add = k->exclusive ? s + at - step : s + at, *const last =          \
                                                                                 row - step;        \
                 if (i == 0) {                                                                      \
+                    const KN_U(dt) start = (KN_U(dt))START;                                        \
                     for (int64_t j = 0; j < k->cols; j++)                                          \
-                        row[j] = k->exclusive ? KN_PUT(dt, START) : add[j];                        \
+                        row[j] = KN_PUT(                                                           \
+                            dt, k->exclusive ? start : STEP(start, (KN_U(dt))KN_GET(dt, add[j]))); \
                     continue;                                                                      \
                 }                                                                                  \
                 for (int64_t j = 0; j < k->cols; j++) {                                            \
@@ -84,11 +86,11 @@ typedef void scan_fn(void *d, const void *s, const struct scan *k);
         }                                                                                          \
     }
 
-/* Returns log(exp(x) + exp(y)) without overflow. As in TensorFlow, two positive infinities make a
- * NaN. */
-static inline double log_add_exp(double x, double y)
+/* Returns log(exp(sum) + exp(x)) without overflow. As in TensorFlow, two positive infinities make a
+ * NaN, and an x that is NaN counts as another `sum`. */
+static inline double log_add_exp(double sum, double x)
 {
-    const double high = x > y ? x : y, low = x > y ? y : x;
+    const double high = x > sum ? x : sum, low = x < sum ? x : sum;
     return low == -INFINITY ? high : high + log1p(exp(low - high));
 }
 

@@ -381,7 +381,8 @@ def scans(g, op):
                         yield Case(x, np.int32(axis), exclusive=exclusive, reverse=reverse, rtol=near if dtype not in INTS else 0)
     if op == "CumulativeLogsumexp":
         for dtype in FLOATS:
-            for x in ([1, np.inf, np.inf, 2], [np.inf, 1, -np.inf, 2], [-np.inf, -np.inf, 1, np.inf], [np.inf, -np.inf, np.inf]):
+            for x in ([1, np.inf, np.inf, 2], [np.inf, 1, -np.inf, 2], [-np.inf, -np.inf, 1, np.inf], [np.inf, -np.inf, np.inf],
+                      [np.nan, 2, 3], [1, 2, np.nan, 3], [-np.inf, np.nan, 1, np.inf]):
                 for exclusive in (False, True):
                     yield Case(np.array(x).astype(dtype_of(dtype)), np.int32(0), exclusive=exclusive, rtol=1e-2)
     x = g.values("float32", (2, 3))
