@@ -172,7 +172,9 @@ static bool ends(struct ask *q, int64_t work)
  *   lu_          factorises A [n,n] in place: L below the diagonal, U on and above it. swap[i] is
  *                the row that row i was swapped with. *even: the number of swaps is even.
  *   solve_       replaces B [n,m] by the solution, using the results of lu_.
- *   cholesky_    factorises the lower triangle of A in place. False if A is not positive definite.
+ *   cholesky_    factorises the lower triangle of A in place. False if a pivot is 0 or negative.
+ *                Products are added up before they are subtracted, as in TensorFlow, because the
+ *                order decides whether a singular matrix passes for positive definite.
  *   triangular_  replaces B [n,m] by the solution of op(A) X = B.
  */
 #define MATRICES(dt, T, ABS, CONJ, REAL, SQRT)                                                     \
@@ -235,18 +237,19 @@ static bool ends(struct ask *q, int64_t work)
     static bool cholesky_##dt(struct ask *q, T *a, int64_t n)                                      \
     {                                                                                              \
         for (int64_t j = 0; j < n && !ends(q, (n - j) * j); j++) {                                 \
-            T d = REAL(a[j * n + j]);                                                              \
+            T sum = 0;                                                                             \
             for (int64_t k = 0; k < j; k++)                                                        \
-                d -= a[j * n + k] * CONJ(a[j * n + k]);                                            \
-            if (!(REAL(d) > 0))                                                                    \
+                sum += a[j * n + k] * CONJ(a[j * n + k]);                                          \
+            T d = REAL(a[j * n + j]) - sum;                                                        \
+            if (REAL(d) <= 0)                                                                      \
                 return false;                                                                      \
             d = SQRT(REAL(d));                                                                     \
             a[j * n + j] = d;                                                                      \
             for (int64_t i = j + 1; i < n; i++) {                                                  \
-                T s = a[i * n + j];                                                                \
+                sum = 0;                                                                           \
                 for (int64_t k = 0; k < j; k++)                                                    \
-                    s -= a[i * n + k] * CONJ(a[j * n + k]);                                        \
-                a[i * n + j] = s / d;                                                              \
+                    sum += a[i * n + k] * CONJ(a[j * n + k]);                                      \
+                a[i * n + j] = (a[i * n + j] - sum) / d;                                           \
             }                                                                                      \
         }                                                                                          \
         return true;                                                                               \

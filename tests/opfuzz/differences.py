@@ -150,6 +150,15 @@ def holds_far_complex(case):
     return any(size and not 2.0**-126 <= size <= 2.0**126 for size in sizes)
 
 
+def nearly_singular(factor):
+    """Returns whether a pivot of a Cholesky decomposition is within the rounding errors of the sum it comes from."""
+    n, values = factor.shape[-1], factor.values()
+    epsilon = 2.0**-23 if factor.dtype in (1, 8) else 2.0**-52
+    squares = [abs(complex(*x)) ** 2 if factor.dtype in COMPLEX else x * x for x in values]
+    rows = [squares[at : at + n] for at in range(0, len(squares), n)]
+    return any(row[i % n] <= n * epsilon * sum(row) for i, row in enumerate(rows))
+
+
 def without_own(case, step, theirs, ours):
     """Returns both results without the outputs that TensorFlow, without oneDNN, leaves uninitialised."""
     empty = any(0 in t.shape for t in tensors(case))
@@ -276,6 +285,8 @@ def different_values(case, theirs, ours):
             continue  # It is undefined which parts of a product of complex numbers are NaN.
         if case.op == "Cholesky" and any(x != x for x in b):
             continue  # If a decomposition fails, TensorFlow leaves a part of the output uninitialised.
+        if case.op == "Cholesky" and nearly_singular(t):
+            continue  # The rounding of sums decides whether the decomposition fails.
         flat = [(x, y) for p, q in zip(a, b) for x, y in (zip(p, q) if isinstance(p, tuple) else [(p, q)])]
         if case.op in ("StringLower", "StringUpper", "ShardedFilename", "ShardedFilespec"):
             # In TensorFlow, UTF-8 strings and file names end at the first NUL.
