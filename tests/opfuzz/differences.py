@@ -26,6 +26,7 @@ DELIBERATE = [(re.compile(pattern, re.S), reason) for pattern, reason in [
     (r"MutableDenseHashTableV2: we accept; TensorFlow: Internal error in MutableDenseHashTable lookup",
      "TensorFlow finds no end in a table that an import has left without an empty bucket"),
     (r"Arg(Max|Min): we refuse: Expected dimension in the range .* but got -?\d{10,}", "TensorFlow takes the lower 32 bits of an axis"),
+    (r"Roll: we refuse: axis -?\d{10,} is out of range", "the same"),
     (r"AsString: we refuse: .*precision or width is too large", "a width is bounded; TensorFlow writes 2^30 blanks for a number"),
     (r"Conv(2D(BackpropInput)?|3DBackpropInputV2): we refuse: filter must not have zero elements",
      "TensorFlow may answer zeros, or divide by zero and end; no layer has such a filter"),
@@ -159,12 +160,24 @@ def nearly_singular(factor):
     return any(row[i % n] <= n * epsilon * sum(row) for i, row in enumerate(rows))
 
 
+def loses_sign(node, outputs):
+    """Returns whether TensorFlow's LogMatrixDeterminant of complex64 contradicts itself by a sign of 0 and a finite
+    logarithm. TensorFlow multiplies a pivot by the reciprocal of its absolute value, which is flushed to 0 beyond
+    2^126."""
+    sign, log = outputs.get(f"{node.name}:0"), outputs.get(f"{node.name}:1")
+    return node.op == "LogMatrixDeterminant" and sign and log and sign[0] == 8 and any(
+        not any(s) and math.isfinite(x[0]) for s, x in zip(Tensor(*sign).values(), Tensor(*log).values()))
+
+
 def without_own(case, step, theirs, ours):
-    """Returns both results without the outputs that TensorFlow, without oneDNN, leaves uninitialised."""
+    """Returns both results without the outputs that TensorFlow, without oneDNN, leaves uninitialised, and without the
+    signs that it loses."""
     empty = any(0 in t.shape for t in tensors(case))
     norms = [n for n in case.nodes if n.op.startswith("FusedBatchNorm") and (empty or n.attrs.get("is_training") == ["b", False])]
     own = {f"{n.name}:{k}" for n in norms for k in (3, 4)}
-    kept = [pair for name, *pair in zip([n for n in step if ":" in n], theirs, ours) if name not in own]
+    fetched = [n for n in step if ":" in n]
+    own |= {f"{n.name}:0" for n in case.nodes if loses_sign(n, dict(zip(fetched, theirs)))}
+    kept = [pair for name, *pair in zip(fetched, theirs, ours) if name not in own]
     return [a for a, _ in kept], [b for _, b in kept]
 
 
@@ -175,6 +188,12 @@ def leaves_range(case, node):
     low, high = -(2 ** (bits - 1)) if signed else 0, 2 ** (bits - signed)
     floats = [x for t in tensors(case) if t.dtype in (1, 2, 14, 19, *COMPLEX) for x in t.values()]
     return bits and not all(low - 1 < (x[0] if isinstance(x, tuple) else x) < high for x in floats)
+
+
+def rolls_far(case, node):
+    """Returns whether a Roll has a shift of which TensorFlow, which takes the lower 32 bits, makes another."""
+    t = input_of(case, node, 1)
+    return t is None or not all(-(2**31) <= x < 2**31 for x in t.values())
 
 
 def holds_subnormal(case):
@@ -202,6 +221,8 @@ def own_values(case, refused):
         return True  # TensorFlow's threads flush a subnormal number to 0, so TensorFlow prints 0.
     if any(n.op == "TensorListScatterIntoExistingList" and leaves_gaps(case, n) for n in case.nodes):
         return True  # TensorFlow stacks the gaps in a list of float32 as empty tensors, which moves later elements.
+    if any(n.op == "Roll" and rolls_far(case, n) for n in case.nodes):
+        return True
     if any(n.op == "RaggedTensorToTensor" and lacks_values(case, n) for n in case.nodes):
         return True  # TensorFlow copies memory that lies behind the values.
     if any(n.op == "MaxPool3D" for n in case.nodes) and holds_nan(case):
