@@ -176,10 +176,10 @@ F64_ONLY(REDUCER, norm, double, double, ZERO, SQUARED, ADD, ADD, ROOT)
 KN_FOR_COMPLEX(REDUCER, norm, double _Complex, double _Complex, ZERO, MODULUS, ADD, ADD, ROOT)
 static const struct kn_reducer reduce_norm[RT_N_DTYPES] = {KN_FOR_NUMBERS(REDUCER_ROW, norm)};
 
-/* L2Loss: half the sum of squares */
-#define HALF_OF(dt, a, count) ((a) / 2)
-F32_HALFS(REDUCER, l2, float, double, ZERO, SQUARED, ADD, ADD, HALF_OF)
-F64_ONLY(REDUCER, l2, double, double, ZERO, SQUARED, ADD, ADD, HALF_OF)
+/* L2Loss: the sum of half of each square, whose sum overflows later than that of squares */
+#define HALF_SQUARE(dt, x) ((x) * (x) / 2)
+F32_HALFS(REDUCER, l2, float, double, ZERO, HALF_SQUARE, ADD, ADD, RESULT)
+F64_ONLY(REDUCER, l2, double, double, ZERO, HALF_SQUARE, ADD, ADD, RESULT)
 static const struct kn_reducer reduce_l2[RT_N_DTYPES] = {KN_FOR_FLOATS(REDUCER_ROW, l2)};
 
 /* ---- axes ---- */
