@@ -568,9 +568,10 @@ static enum rt_status lrn_pixel(struct rt_run *r, int64_t *left, const struct lr
         float base = l->bias + l->alpha * sum;
         if (l->rounds) /* a base too large for float16 becomes an infinity, as in TensorFlow */
             base = kn_from_f16(kn_to_f16(base));
-        y[i] = l->beta == 1      ? x[i] / base
-               : l->beta == 0.5f ? x[i] / sqrtf(base)
-                                 : x[i] * lrn_power(base, -l->beta);
+        /* As in TensorFlow, the factor of a base beyond 2^126 is subnormal, which counts as 0. */
+        y[i] = x[i] * (l->beta == 1      ? 1 / base
+                       : l->beta == 0.5f ? 1 / sqrtf(base)
+                                         : lrn_power(base, -l->beta));
         if (rt_run_spend(r, left, 16 + to - from))
             return r->err->code;
     }
@@ -613,7 +614,7 @@ static enum rt_status run_lrn(struct rt_run *r)
 static enum rt_status check_lrn(const struct rt_node *n, struct rt_error *err)
 {
     const int64_t r = rt_attr_int(n, "depth_radius");
-    if (r < 0 || r > INT32_MAX)
+    if (r < 0 || r >= INT32_MAX)
         return rt_fail(err, RT_INVALID_ARGUMENT, "depth_radius = %lld larger than int max",
                        (long long)r);
     return RT_OK;

@@ -341,6 +341,9 @@ def lrn(g, op):
                               (inf, 1, 2), (1, 0, inf), (1, 0, -inf), (2, 0, inf), (2, 0, -inf), (1, -inf, -inf), (1, 0, np.nan)]:
         for dtype in ["float32", "float16"]:
             yield Case(np.full((1, 1, 1, 1), 2, dtype), bias=bias, alpha=alpha, beta=beta, rtol=3e-3 if dtype == "float16" else 1e-5)
+    for x in (9.3e18, 1e15):  # a base whose reciprocal is subnormal, and one that is not
+        for beta in (1.0, 0.5, 2.0):
+            yield Case(np.full((1, 1, 1, 1), x, "float32"), depth_radius=0, bias=1.0, alpha=1.0, beta=beta, rtol=1e-5)
     for bias in (2.0**31, 65504.0, 0.1):  # float16 cannot represent 2**31 and 0.1
         yield Case(num(g, "float16", 1, 2, 2, 4), bias=bias, alpha=1 / 3, rtol=3e-3)
     yield Case(num(g, "float32", 2, 3, 4))

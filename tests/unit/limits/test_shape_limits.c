@@ -189,6 +189,14 @@ static void what_tensorflow_refuses_is_refused(void **state)
     assert_fails(op_run(&broadcast), RT_INVALID_ARGUMENT, &broadcast.err,
                  "shape must be a vector of {int32,int64}, got shape []");
     op_clear(&broadcast);
+    struct op_call lrn = {.op = "LRN",
+                          .attrs = "T=float depth_radius=2147483647",
+                          .n_in = 1,
+                          .n_out = 1,
+                          .in = {op_tensor(RT_F32, 4, (int64_t[]){1, 1, 1, 0}, NULL)}};
+    assert_fails(op_run(&lrn), RT_INVALID_ARGUMENT, &lrn.err,
+                 "depth_radius = 2147483647 larger than int max");
+    op_clear(&lrn);
 }
 
 /* The width of a box whose ends are near the largest floats is infinite, and positions in the box
