@@ -129,6 +129,10 @@
 /* Rounds a value between two steps of one operation where TensorFlow rounds halves. */
 #define KN_ROUND(dt, v) KN_GET(dt, KN_PUT(dt, v))
 
+/* Returns a float, or 0 for a subnormal one, which is 0 to the processor (rt_flush_subnormals) but
+ * not to functions of the library that read its bits. */
+#define KN_FLUSH(v) ((v) + 0)
+
 /* Types identified only by size, for kernels that only move elements: X(bytes, C type). */
 #define KN_SIZES(X) X(1, uint8_t) X(2, uint16_t) X(4, uint32_t) X(8, uint64_t)
 

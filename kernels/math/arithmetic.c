@@ -238,8 +238,11 @@ KN_BINARY(atan2, "Atan2", FLOATS, ATAN2)
 #define XDIVY(dt, x, y) ((x) == 0 ? 0 : (x) / (y))
 KN_BINARY(xdivy, "Xdivy", FLOATS_COMPLEX, XDIVY)
 
-#define XLOGY(dt, x, y) ((x) == 0 ? 0 : (x)*KN_ROUND(dt, log(y)))
-KN_BINARY(xlogy, "Xlogy", FLOATS_COMPLEX, XLOGY)
+#define XLOGY(dt, x, y)         ((x) == 0 ? 0 : (x)*KN_ROUND(dt, log(KN_FLUSH(y))))
+#define XLOGY_COMPLEX(dt, x, y) ((x) == 0 ? 0 : (x)*log(y))
+KN_FOR_FLOATS(KN_BINARY_SAME, xlogy, XLOGY)
+KN_FOR_COMPLEX(KN_BINARY_SAME, xlogy, XLOGY_COMPLEX)
+KN_BINARY_OP(xlogy, "Xlogy", FLOATS_COMPLEX, NULL)
 
 #define XLOG1PY(dt, x, y)         ((x) == 0 ? 0 : (x)*KN_ROUND(dt, log1p(y)))
 #define XLOG1PY_COMPLEX(dt, x, y) ((x) == 0 ? 0 : (x)*log(1 + (y)))
