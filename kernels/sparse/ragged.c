@@ -232,14 +232,18 @@ static enum rt_status place_level(const struct levels *v, int k, const int64_t *
     return RT_OK;
 }
 
-/* Fills the complete output with the default value, which is broadcast to the shape of one
- * value. */
+/* Fills the complete output with the default value, which is broadcast to the shape of one value.
+ * As in TensorFlow, a default value with as many elements as one value is taken for one, whatever
+ * its shape. */
 static enum rt_status fill(struct levels *v, void *out)
 {
     const struct rt_tensor *def = &v->r->in[2];
     const enum rt_dtype dtype = kn_dtype(def);
     const int inner = v->values->rank - 1;
     const int64_t all = rt_count(v->rank, v->dim);
+    const bool whole = rt_tensor_count(def) == rt_count(inner, v->values->dim + 1);
+    const int rank = whole ? inner : def->rank;
+    const int64_t *dim = whole ? v->values->dim + 1 : def->dim;
     struct kn_walk w = {.rank = v->rank};
     int64_t stride[RT_MAX_RANK];
 
@@ -251,7 +255,8 @@ static enum rt_status fill(struct levels *v, void *out)
     for (int d = 0; d < def->rank; d++) {
         /* TensorFlow compares the dimensions from the first on, but broadcasts from the last on;
          * both must match. */
-        const int64_t front = v->values->dim[d + 1], back = v->dim[v->rank - def->rank + d];
+        const int64_t front = v->values->dim[d + 1];
+        const int64_t back = whole ? front : v->dim[v->rank - def->rank + d];
         const int64_t want = def->dim[d] != front ? front : back;
         if (def->dim[d] != 1 && def->dim[d] != want)
             return rt_fail(v->r->err, RT_INVALID_ARGUMENT,
@@ -265,12 +270,12 @@ static enum rt_status fill(struct levels *v, void *out)
         return RT_OK;
     if (rt_tensor_count(def) == 1)
         return kn_repeat(dtype, out, def->data, all, v->r);
-    kn_strides(def->rank, def->dim, stride);
+    kn_strides(rank, dim, stride);
     for (int d = 0; d < v->rank; d++) {
-        const int at = d - (v->rank - def->rank);
+        const int at = d - (v->rank - rank);
         w.dim[d] = v->dim[d];
         w.dst[d] = v->stride[d];
-        w.src[d] = at >= 0 && def->dim[at] != 1 ? stride[at] : 0;
+        w.src[d] = at >= 0 && dim[at] != 1 ? stride[at] : 0;
     }
     return kn_walk_copy(dtype, &w, out, def->data, v->r);
 }

@@ -244,6 +244,10 @@ def to_tensor(g, op):
                 for shape in ((-1, -1, -1), (-1, 2, -1), (4, 2, 1)):
                     yield Case(np.int32(shape + (-1,) * len(inner)), values, default, [one.astype(np.int32), two.astype(np.int32)],
                                row_partition_types=[SPLITS, SPLITS])
+    for default, one in (((2,), (2, 1)), ((2,), (1, 2)), ((2,), (2, 2)), ((2,), (2, 1, 1)), ((2, 3), (2, 3, 1)), ((2, 2), (2, 2, 1)),
+                         ((2, 1), (2, 3)), ((1, 2), (2, 1)), ((2, 1), (1, 2)), ((1,), (2, 3)), ((1, 1), (2,)), ((1, 2), (5, 2, 2))):
+        yield Case(np.int64(-1), g.values("float32", (3,) + one, special=False), g.values("float32", default, special=False),
+                   [np.int64([0, 1, 3])], row_partition_types=[SPLITS])
     v = np.float32([1, 2, 3])
     for shape, default, part in ((-1, 0, [0, 2, 4]), ([-1], 0, [0, 3]), ([-1, -1, -1], 0, [0, 3]), (-1, [0], [0, 3]), (-1, 0, []), (-1, 0, [0, 2, 1, 3])):
         yield Case(np.int64(shape), v, np.float32(default), [np.int64(part)], row_partition_types=[SPLITS])
