@@ -9,17 +9,6 @@
 #include "kernels/io/text.h"
 #include "runtime/files/checkpoint.h"
 
-/* Sets *out to the text of input k, which must be a scalar string. */
-static enum rt_status text_of(struct rt_run *r, int k, const char *what, const char **out)
-{
-    const struct rt_tensor *t = &r->in[k];
-    if (rt_tensor_count(t) != 1)
-        return rt_fail(r->err, RT_INVALID_ARGUMENT,
-                       "Input %s should have a single element, got %lld instead.", what,
-                       (long long)rt_tensor_count(t));
-    return kn_io_text(r, rt_strs(t), what, out);
-}
-
 static enum rt_status infer_scalar(struct rt_infer *x)
 {
     x->out[0].shape.rank = 0;
@@ -33,8 +22,12 @@ static enum rt_status run_save(struct rt_run *r)
     const int n = r->n_in - 3;
     const char *prefix, **names;
     struct rt_span *slices;
-    enum rt_status st = text_of(r, 0, "prefix", &prefix);
 
+    if (rt_tensor_count(&r->in[0]) != 1)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                       "Input prefix should have a single element, got %lld instead.",
+                       (long long)rt_tensor_count(&r->in[0]));
+    enum rt_status st = kn_io_text(r, rt_strs(&r->in[0]), "prefix", &prefix);
     if (st)
         return st;
     for (int k = 1; k < 3; k++) {
@@ -81,14 +74,18 @@ static enum rt_status run_merge(struct rt_run *r)
     const bool may_miss = rt_attr_bool(r->node, "allow_missing_files");
     const char *to, **prefixes;
     int n = 0;
-    enum rt_status st = text_of(r, 1, "destination_prefix", &to);
 
-    if (st)
-        return st;
     if (from->rank != 1)
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "Input checkpoint_prefixes should be an 1-D tensor, got %d instead.",
                        from->rank);
+    if (r->in[1].rank)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                       "Input destination_prefix should be a scalar tensor, got %s instead.",
+                       KN_TEXT(&r->in[1]));
+    enum rt_status st = kn_io_text(r, rt_strs(&r->in[1]), "destination_prefix", &to);
+    if (st)
+        return st;
     prefixes = rt_scratch(r, ((size_t)from->dim[0] + 1) * sizeof *prefixes);
     if (!prefixes)
         return r->err->code;

@@ -302,6 +302,8 @@ def checkpoints(g, op):
         merge = raw.MergeV2Checkpoints(checkpoint_prefixes=tf.stack([one, two]), destination_prefix=whole,
                                        delete_old_dirs=False)
 
+        vector = tf.compat.v1.placeholder_with_default(tf.stack([whole]), None)
+
         def restore(names, slices, dtypes):
             return raw.RestoreV2(prefix=whole, tensor_names=names, shape_and_slices=slices, dtypes=dtypes)
 
@@ -312,7 +314,9 @@ def checkpoints(g, op):
                 restore(["nothing"], [""], [a.dtype]), restore(["b"], [""], [a.dtype]),
                 restore(["a"], ["5 5 1,3:1,2"], [a.dtype]), restore(["c"], ["2 2 0,1:-"], [c.dtype]),
                 [raw.SaveV2(prefix=one, tensor_names=["a", "a"], shape_and_slices=["", ""], tensors=[a, b])],
-                [raw.SaveV2(prefix=one, tensor_names=["a"], shape_and_slices=["5 4 0,2:-"], tensors=[a])]]
+                [raw.SaveV2(prefix=one, tensor_names=["a"], shape_and_slices=["5 4 0,2:-"], tensors=[a])],
+                [raw.SaveV2(prefix=vector, tensor_names=["a"], shape_and_slices=[""], tensors=[a])],
+                [raw.MergeV2Checkpoints(checkpoint_prefixes=tf.stack([one, two]), destination_prefix=vector)]]
 
     place = tempfile.mkdtemp(prefix="slipway-state-")
     yield Graph(build, *parts, *[np.array(f"{place}/{name}".encode(), object) for name in ("one", "two", "whole")])
