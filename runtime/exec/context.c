@@ -43,8 +43,8 @@ static struct rt_context *context_new(const struct rt_plan *p)
         return NULL;
     }
     c->in = c->value + p->n_values;
-    c->temp = c->in + p->max_in;
-    c->out = c->temp + p->max_in;
+    c->handle = c->in + p->max_in;
+    c->out = c->handle + p->max_in;
     c->loop = p->loops ? c->out + p->max_out : NULL;
     if (s->n_devices > 1) {
         c->stream = calloc((size_t)s->n_devices, sizeof(void *));

@@ -24,10 +24,10 @@ enum rt_status rt_exec_fail_at(const struct rt_plan_step *n, struct rt_error *er
 }
 
 /* Makes an input readable for the kernel: replaces a variable's handle by the variable's value, and
- * loads lazy bytes into memory. If *temp gets a tensor, the caller drops it after the kernel has
- * run. */
+ * loads lazy bytes into memory. If *handle gets a tensor, *in holds a reference to the value, and
+ * the caller drops the reference and restores the handle after the kernel has run. */
 static enum rt_status make_ready(struct rt_context *c, const struct rt_plan_step *n, int k,
-                                 struct rt_tensor *in, struct rt_tensor *temp, bool lazy_ok,
+                                 struct rt_tensor *in, struct rt_tensor *handle, bool lazy_ok,
                                  struct rt_error *err)
 {
     if (n->def && pl_reads_variable(n->def, k, in->dtype)) {
@@ -36,10 +36,12 @@ static enum rt_status make_ready(struct rt_context *c, const struct rt_plan_step
             return rt_fail(err, RT_INVALID_ARGUMENT,
                            "input %d of '%s' is a handle of something that is no variable", k,
                            n->name);
-        enum rt_status st = rt_alias_read(&c->shared->aliases, v, temp, err);
+        struct rt_tensor value;
+        enum rt_status st = rt_alias_read(&c->shared->aliases, v, &value, err);
         if (st)
             return st;
-        *in = *temp;
+        *handle = *in;
+        *in = value;
     }
     if (n->def && in->dtype != n->def->in_dtype[k] &&
         !(in->dtype == RT_RESOURCE && !pl_follows_refs(n->def, k)) && !pl_takes_value(n->def, k))
@@ -115,8 +117,8 @@ enum rt_status rt_exec_op(struct rt_context *c, struct rt_plan_step *n, struct r
                           uint64_t last_use, struct rt_tensor *out, struct rt_error *err)
 {
     struct rt_prepared *p = NULL;
-    struct rt_tensor *temp = c->temp;
-    int n_temp = 0;
+    struct rt_tensor *handle = c->handle;
+    int n_checked = 0;
     bool lazy_kernel = n->lazy;
     enum rt_status st = RT_OK;
 
@@ -124,14 +126,11 @@ enum rt_status rt_exec_op(struct rt_context *c, struct rt_plan_step *n, struct r
         /* The plain bytes of a constant are loaded only if the chosen kernel reads them. */
         bool later = lazy_kernel || (k < 64 && (n->const_in >> k & 1) &&
                                      !rt_op_reads_value(n->def->op, k, n->n_in));
-        temp[n_temp] = (struct rt_tensor){0};
-        st = make_ready(c, n, k, &in[k], &temp[n_temp], later, err);
-        if (!temp[n_temp].dtype)
-            continue;
-        n_temp++;
-        /* `temp` holds the reference to the variable's bytes, so the kernel may not take them
-         * over. */
-        if (k < 64)
+        handle[k].dtype = RT_NO_DTYPE;
+        st = make_ready(c, n, k, &in[k], &handle[k], later, err);
+        n_checked = k + 1;
+        /* The kernel may not take over the bytes of a variable. */
+        if (handle[k].dtype && k < 64)
             last_use &= ~(UINT64_C(1) << k);
     }
     if (!st)
@@ -165,8 +164,11 @@ enum rt_status rt_exec_op(struct rt_context *c, struct rt_plan_step *n, struct r
     }
     for (int o = 0; o < n->n_out && !st; o++)
         st = check_output(n, p->kernel, o, &out[o], err);
-    for (int k = 0; k < n_temp; k++)
-        rt_tensor_clear(&temp[k]);
+    for (int k = 0; k < n_checked; k++)
+        if (handle[k].dtype) {
+            rt_tensor_clear(&in[k]);
+            in[k] = handle[k];
+        }
     if (p && !p->is_cached)
         rt_prepared_free(p);
     return st;

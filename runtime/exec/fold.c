@@ -26,7 +26,7 @@ static enum rt_status run(struct rt_run_shared *shared, struct rt_plan_step *n,
 {
     struct rt_context c = {.shared = shared,
                            .in = tensor,
-                           .temp = tensor + n->n_in,
+                           .handle = tensor + n->n_in,
                            .out = tensor + 2 * (size_t)n->n_in};
     enum rt_status st = rt_exec_op(&c, n, c.in, 0, c.out, err);
     if (!st && c.out[0].buf && c.out[0].buf->size >= LARGE)

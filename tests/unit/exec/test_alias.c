@@ -71,6 +71,8 @@ static const struct form forms[] = {
     {"other", {6, 10, 14}},
     /* a read that is fetched in the same run as an update */
     {"read", {6, 6, 6}},
+    /* the value of an empty variable has no buffer, unlike the handle through which it is read */
+    {"emptied", {0, 0, 0}},
 };
 
 static struct rt_error err;
@@ -115,6 +117,9 @@ static void updates(struct rt_bytes *g)
     gd_node(g, "add_to_giver", "AssignAdd", "v x4 ^give", "T=float");
     gd_node(g, "other_read", "Identity", "u", "T=float");
     gd_node(g, "other", "Mul", "other_read one ^add_to_giver", "T=float");
+    gd_node(g, "nothing", "Const", "", "dtype=float value=float<0>:");
+    gd_node(g, "empty", "Assign", "u nothing", "T=float validate_shape=false");
+    gd_node(g, "emptied", "Neg", "empty", "T=float");
 }
 
 /* Adds NAME, which is `op` of "read", NAME_update, which is an update that waits for NAME, and
