@@ -168,8 +168,10 @@ static const struct kn_reducer reduce_any[RT_N_DTYPES] = {KN_FOR_BOOL(REDUCER_RO
 #define MODULUS(dt, x)     ((x)*conj(x))
 #define ROOT(dt, a, count) sqrt(a)
 /* A sum that wrapped around may be negative; the NaN that is its square root is converted to an
- * integer as in TensorFlow. */
-#define ROOT_INT(dt, a, count) rt_int64_of(sqrt((double)KN_PUT(dt, a)))
+ * integer as in TensorFlow, to 32 bits for narrow types. */
+#define ROOT_INT(dt, a, count)                                                                     \
+    ((dt) == RT_I64 || (dt) == RT_U64 ? rt_int64_of(sqrt((double)KN_PUT(dt, a)))                   \
+                                      : rt_int32_of(sqrt((double)KN_PUT(dt, a))))
 KN_FOR_INTS(REDUCER, norm, uint64_t, uint64_t, ZERO, SQUARED_INT, ADD, ADD, ROOT_INT)
 F32_HALFS(REDUCER, norm, float, double, ZERO, SQUARED, ADD, ADD, ROOT)
 F64_ONLY(REDUCER, norm, double, double, ZERO, SQUARED, ADD, ADD, ROOT)

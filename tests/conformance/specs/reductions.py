@@ -35,6 +35,10 @@ def sums(g, op):
                 continue
         for keep_dims in (keep, True):
             yield Case(x, axes, keep_dims=keep_dims, rtol=NEAR.get(dtype, 0))
+    if op == "EuclideanNorm":  # sums of squares that wrap around
+        for dtype in INTS:
+            for x in (16, 200, 255, 46341, 65535, 65536, 3037000500):
+                yield Case(np.array([x]).astype(dtype), np.int32(0))
     for x in ([1, np.nan, 2], [np.inf, 1], [np.inf, -np.inf]):
         yield Case(np.float32([x] * 20).reshape(-1), np.int32(0))
 
