@@ -152,6 +152,7 @@ static enum rt_status field_value(enum rt_dtype dtype, int64_t index, int64_t li
 {
     int64_t i = rt_add_wrapped(line_no, offset);
     const char *p = (const char *)field.p;
+    const size_t n_digits = strnlen(p, field.n); /* As in TensorFlow, a number ends at a NUL. */
 
     if (dtype == RT_STRING) {
         if (index == LINE_NUMBER)
@@ -163,7 +164,7 @@ static enum rt_status field_value(enum rt_dtype dtype, int64_t index, int64_t li
         double d = 0;
         float f = 0;
         const bool ok =
-            dtype == RT_F32 ? kn_parse_float(p, field.n, &f) : kn_parse_double(p, field.n, &d);
+            dtype == RT_F32 ? kn_parse_float(p, n_digits, &f) : kn_parse_double(p, n_digits, &d);
         if (!ok)
             return rt_fail(err, RT_INVALID_ARGUMENT, "Field %.*s in line %lld is not a valid %s.",
                            (int)field.n, p, (long long)line_no, rt_dtype_name(dtype));
@@ -177,7 +178,7 @@ static enum rt_status field_value(enum rt_dtype dtype, int64_t index, int64_t li
         return rt_fail(err, RT_INVALID_ARGUMENT, "Data type %s not supported.",
                        rt_dtype_name(dtype));
     if (index != LINE_NUMBER &&
-        (!kn_parse_i64(p, field.n, &i) || (dtype == RT_I32 && i != (int32_t)i)))
+        (!kn_parse_i64(p, n_digits, &i) || (dtype == RT_I32 && i != (int32_t)i)))
         return rt_fail(err, RT_INVALID_ARGUMENT, "Field %.*s in line %lld is not a valid %s.",
                        (int)field.n, p, (long long)line_no, rt_dtype_name(dtype));
     kn_put_int(elem, 0, i);
