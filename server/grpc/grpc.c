@@ -420,8 +420,8 @@ void srv_grpc_quiesce(struct srv_grpc *g)
 
 int srv_grpc_in_flight(struct srv_grpc *g)
 {
-    /* Until the core is shut down, sockets may have unread bytes. All of these bytes count as
-     * one request. */
+    /* From srv_grpc_quiesce until the core is shut down, sockets may have unread bytes, which are
+     * counted together as one request. */
     bool receive = atomic_load(&g->quiesced) && !atomic_load(&g->is_shut_down);
     return receive + atomic_load(&g->server->grpc_requests);
 }
@@ -442,8 +442,8 @@ void srv_grpc_stop(struct srv_grpc *g)
         srv_grpc_shut_down(g);
         srv_grpc_cancel_all(g);
     }
-    /* Wait for the calls to end: a call ends when its response is sent, and its job may still be
-     * running on a worker. */
+    /* Wait until all calls have ended. A call ends only after its response was sent, and its job
+     * may still be running on a worker. */
     while (runs && (atomic_load(&g->n_shut_down) < g->n_ports || atomic_load(&g->n_calls)))
         usleep(1000);
     srv_grpc_aside_stop(&g->aside);

@@ -19,7 +19,7 @@
 enum rt_status srv_grpc_parse_arguments(const char *text, struct rt_arena *arena, grpc_arg *args,
                                         size_t capacity, size_t *n, struct rt_error *err);
 /* Builds the channel arguments. `quota` limits the memory that the core uses for incomplete
- * messages; NULL: no limit. */
+ * messages; if it is NULL, there is no limit. */
 enum rt_status srv_grpc_arguments(const struct srv_options *o, grpc_resource_quota *quota,
                                   struct rt_arena *arena, grpc_channel_args *out,
                                   struct rt_error *err);

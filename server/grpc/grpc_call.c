@@ -24,8 +24,8 @@ enum {
     CALL_ARENA = 16 << 20,
     /* maximum length of the free list of an I/O loop; each call occupies 6 KiB */
     MAX_FREE_CALLS = 512,
-    /* maximum size of compressed messages that are inflated on the I/O loop; inflated they have
-     * 0.5 MB at most, which take less than a millisecond */
+    /* Maximum size of a compressed message that is inflated on the I/O loop thread. The inflated
+     * message has at most 0.5 MB, and inflating it takes less than a millisecond. */
     INFLATE_HERE_BYTES = 512,
     /* Maximum size of messages on the aside thread for small ones. A compressed message of this
      * size has at most about 64 MB inflated, which takes 60 ms. */
@@ -310,7 +310,8 @@ static void send_response(struct srv_call *c, void *p, size_t n_bytes, enum rt_s
     grpc_slice_unref(details);
 }
 
-/* Sends a response on the I/O loop thread, before any other operation was started on the call. */
+/* Sends a response on the I/O loop thread before any other operation has been started on the
+ * call. */
 static void respond_here(struct srv_call *c, void *p, size_t n, enum rt_status code,
                          const char *text)
 {

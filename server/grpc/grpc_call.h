@@ -7,7 +7,7 @@
  * srv_call_expect or srv_call_submit and the response.
  *
  * A handler responds exactly once, in one of three ways:
- *   - at once, by srv_call_respond or srv_call_fail;
+ *   - immediately, by srv_call_respond or srv_call_fail;
  *   - later, by srv_call_submit or srv_call_expect and then srv_call_respond_expected;
  *   - as a stream, by srv_stream_begin and srv_stream_end.
  */
@@ -45,17 +45,17 @@ struct srv_grpc_event {
 
 struct srv_stream {
     bool is_open;    /* the stream has begun, and the client is still connected */
-    bool is_sending; /* a message is being sent: no other may be sent before `sent` is called */
+    bool is_sending; /* a message is being sent, so no other may be sent until `sent` is called */
     bool is_ended;
     bool has_begun; /* the stream counts against the I/O loop's limit for streams */
     bool has_sent;  /* the initial metadata of the response has been sent */
     /* called when a message was sent; `sent`, `closed` and `look` may be NULL */
     void (*sent)(struct srv_call *c);
-    void (*closed)(struct srv_call *c); /* called after a disconnect, or when everything was sent */
+    void (*closed)(struct srv_call *c); /* called when the client disconnects or the stream ends */
     void (*look)(struct srv_call *c, bool ending); /* see srv_stream_watch */
 };
 
-/* What a call waits for from the peer, which may never provide it. */
+/* Events for which a call waits. They depend on the peer and may never occur. */
 enum srv_awaited {
     SRV_AWAITS_NOTHING,
     SRV_AWAITS_MESSAGE, /* the complete first message of the call */
@@ -74,7 +74,7 @@ struct srv_call {
     const struct srv_grpc_method *method; /* NULL if no method has the path of the call */
 
     /* For the handler. */
-    struct rt_arena *arena; /* reset when the call ends; holds the data of the request */
+    struct rt_arena *arena; /* arena for the data of the request, reset when the call ends */
     struct rt_error err;    /* error text is allocated in `arena` */
     void *state;            /* the handler's state, allocated in `arena` */
     struct rt_span model;   /* model name in the request, for metrics and access log */
@@ -87,21 +87,22 @@ struct srv_call {
     /* For the transport. */
     struct srv_grpc_event on_call, on_close, on_message, on_sent;
     struct srv_grpc_port *port;
-    const struct srv_grpc_method *posted_as; /* requested method; NULL: one not registered */
-    int pending; /* number of events yet to arrive after the first; used by the I/O loop thread */
-    /* Makes a batch that another thread started happen before its completion. The core's queue
+    /* requested method, or NULL for unregistered methods */
+    const struct srv_grpc_method *posted_as;
+    int pending; /* number of events to come after SRV_EV_CALL; used by the I/O loop thread */
+    /* Orders the start of a batch on one thread before its completion on another. The core's queue
      * already ensures this order, but the thread sanitizer cannot see it. */
     _Atomic int handed;
     bool counted;        /* whether the call is counted in server->grpc_requests */
     unsigned connection; /* index of the connection's counter in grpc_share.c */
-    /* descriptor of the connection; -1: unknown, because the core accepted the connection */
+    /* the connection's descriptor, or -1 (unknown) if the core accepted it */
     int socket;
     bool is_in_metrics; /* whether the call was reported to the metrics */
     grpc_call *call;
     grpc_call_details details;
     grpc_byte_buffer *payload;
     int cancelled;
-    char peer[80];      /* the peer's address for the access log, otherwise "" */
+    char peer[80];      /* the peer's address if the access log is enabled, otherwise "" */
     size_t charged;     /* number of bytes taken from the budget server->in_flight */
     size_t n_in, n_out; /* number of message bytes received and sent */
     unsigned char *inflated;
@@ -111,7 +112,7 @@ struct srv_call {
     bool is_inflated;
     /* an enum srv_awaited in the low bits, and the number of waits so far in the other bits */
     _Atomic uint32_t awaited;
-    /* seen_*: values of `awaited`, time and bytes received by the peer, at the last stall check */
+    /* `awaited`, time, and number of bytes received by the peer, as of the last stall check */
     uint32_t seen_awaited;
     int64_t seen_ns;
     uint64_t seen_taken;
@@ -149,8 +150,8 @@ int64_t srv_call_deadline_ns(const struct srv_call *c);
  * text is copied because a thread of the core wrote it, in a way that the thread sanitizer cannot
  * follow. */
 struct rt_span srv_call_text(struct srv_call *c, grpc_slice slice);
-/* Inflates the message on any thread if it is compressed. srv_call_open returns the resulting
- * status. */
+/* Inflates the message if it is compressed. May be called on any thread. srv_call_open returns the
+ * resulting status. */
 void srv_call_inflate(struct srv_call *c);
 /* Returns the value of the metadata with the key `key`, which must be in lower case. Its p is NULL
  * if the client did not send the key. */
@@ -169,7 +170,7 @@ void srv_call_fail(struct srv_call *c, enum rt_status code);
 /* Submits c->job to the scheduler. The caller has set all members except io_loop, arena, owner,
  * done and the times. job.deadline_ns may be set to a time before the call's deadline. */
 void srv_call_submit(struct srv_call *c, void (*done)(struct srv_job *job));
-/* Announces a response of another thread, which delays the drain unless `patient` is set. */
+/* Announces a response from another thread. It delays the drain unless `patient` is set. */
 void srv_call_expect(struct srv_call *c, bool patient);
 /* Sends an announced response from any thread. Takes ownership of `p`, which was allocated by
  * malloc; if it is NULL and `code` is an error, only a status is sent. The call may already be
@@ -201,7 +202,7 @@ enum srv_aside srv_call_aside_of(const struct srv_call *c);
 bool srv_stream_begin(struct srv_call *c, void (*sent)(struct srv_call *c),
                       void (*closed)(struct srv_call *c));
 /* Sends one message on the stream and takes ownership of its bytes. If memory ran out while the
- * message was built, the stream ends with that error. Must not be called while is_sending. */
+ * message was built, the stream ends with that error. Must not be called if is_sending is set. */
 void srv_stream_send(struct srv_call *c, struct rt_bytes *message);
 bool srv_call_is_ending(const struct srv_call *c); /* returns whether streams should end */
 /* Resets the arena and reads the next message of the stream, which is passed to `handle`. A stream
@@ -211,7 +212,7 @@ void srv_stream_read(struct srv_call *c);
  * messages without a request. `ending` is set if the server is stopping and the stream should
  * end. Uses the call's member `next`. */
 void srv_stream_watch(struct srv_call *c, void (*look)(struct srv_call *c, bool ending));
-/* Ends the stream with a status. Must not be called while is_sending. */
+/* Ends the stream with a status. Must not be called while is_sending is set. */
 void srv_stream_end(struct srv_call *c, enum rt_status code, const char *text);
 
 #endif

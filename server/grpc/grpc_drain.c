@@ -9,10 +9,10 @@
 #include "server/base/sockets.h"
 
 enum {
-    /* after this many turns without a new call, the core has delivered everything that it has
-     * read */
+    /* Number of turns without a new call after which the core has delivered everything that it has
+     * read. */
     QUIET_TURNS = 3,
-    /* after this many turns the loop closes even if clients still send new calls */
+    /* number of turns after which the loop closes even if clients still send new calls */
     MOST_TURNS = 1000,
 };
 
@@ -28,9 +28,8 @@ static void note_unread(struct srv_grpc_closing *closing)
             closing->unread[closing->n_unread++] = closing->unread[i];
 }
 
-/* Returns whether everything that had arrived has been read. Once the buffer of a connection has
- * been found empty, all bytes that had arrived on the connection before the close have been
- * read. */
+/* Returns whether all bytes that had arrived before the I/O loop began to close have been read. For
+ * a connection this is certain once its receive buffer has been found empty. */
 static bool all_read(struct srv_grpc_closing *closing)
 {
     while (closing->n_unread && !srv_socket_has_unread(closing->unread[closing->n_unread - 1]))

@@ -116,7 +116,7 @@ static void look(struct srv_call *c, bool ending)
 
 static void look_again(struct srv_call *c)
 {
-    /* The health of the server may have changed since the last message. */
+    /* The health of the server may have changed while the last message was being sent. */
     look(c, srv_call_is_ending(c));
 }
 

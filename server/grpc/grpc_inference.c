@@ -7,7 +7,7 @@
 #include "server/telemetry/request_log.h"
 
 enum {
-    /* The decoded tensors of a request may occupy this many times --max_body_bytes. */
+    /* The decoded tensors of a request may occupy `TENSOR_FACTOR * --max_body_bytes` bytes. */
     TENSOR_FACTOR = 2,
     /* Messages and tensors up to this size are decoded on the I/O loop thread. Larger ones are
      * decoded by a worker, because decoding them takes longer than handing the call to a worker

@@ -42,10 +42,10 @@
 
 enum { SRV_GRPC_AT_ONCE = 64, SRV_GRPC_MAX_UNREAD = 4096 };
 
-/* State of an I/O loop that is closing, see grpc_drain.c. */
+/* State of an I/O loop that is closing (grpc_drain.c). */
 struct srv_grpc_closing {
     bool is_closing;
-    int64_t since_ns; /* time when the loop began to close; 0: not closing */
+    int64_t since_ns; /* time when the loop began to close, or 0 if it is not closing */
     int turns, quiet_turns;
     int n_new; /* number of calls that the core has delivered since the last turn */
     /* descriptors that had unread bytes when the loop began to close */
@@ -113,8 +113,8 @@ enum { SRV_MAX_LISTEN = 16 };
 struct srv_listen_fd {
     int fd;
     grpc_server *core;
-    char path[sizeof((struct sockaddr_un *)0)->sun_path]; /* "": TCP */
-    /* identifies the socket file: when the server ends, the path is removed only if it still
+    char path[sizeof((struct sockaddr_un *)0)->sun_path]; /* "" for TCP */
+    /* identity of the socket file; when the server ends, the path is removed only if it still
      * refers to this file */
     struct stat made;
 };
@@ -168,7 +168,7 @@ void srv_grpc_post(struct srv_grpc_loop *loop, struct srv_grpc_port *port,
 void srv_grpc_post_again(struct srv_grpc_loop *loop);
 void srv_grpc_on_event(struct srv_grpc_loop *loop, const grpc_event *e);
 void srv_grpc_free_call(struct srv_call *c);
-/* Tells the core's servers to accept no more calls. Only the first call has an effect. */
+/* Makes the core's servers accept no more calls. Only the first call has an effect. */
 void srv_grpc_shut_down(struct srv_grpc *g);
 /* The I/O loop that runs on this thread; NULL on other threads. */
 extern _Thread_local struct srv_grpc_loop *srv_grpc_this_loop;
@@ -190,8 +190,8 @@ int64_t srv_grpc_stall_limit_ns(const struct srv_server *server);
 /* Cuts off the calls whose peer has stalled for the time limit. Called at intervals during a
  * turn. */
 void srv_grpc_cut_stalled(struct srv_grpc_loop *loop, int64_t now);
-/* Sets what the call waits for from now on. May be called on any thread, but only by one thread
- * at a time for each call. */
+/* Records what the call waits for from its peer. May be called on any thread, but for one call not
+ * on two threads at the same time. */
 void srv_call_awaits(struct srv_call *c, enum srv_awaited what);
 /* Stops counting the large response of a call when the call ends. */
 void srv_call_forget_socket(struct srv_call *c);
@@ -201,12 +201,13 @@ void srv_grpc_forget_sockets(struct srv_grpc_loop *loop);
 /* ---- grpc_aside.c ---- */
 
 enum rt_status srv_grpc_aside_start(struct srv_grpc_aside *a, struct rt_error *err);
-/* Must be called when no calls exist any more. */
+/* Must be called after all calls have ended. */
 void srv_grpc_aside_stop(struct srv_grpc_aside *a);
 
 /* ---- grpc_drain.c ---- */
 
-/* Continues the drain. Called at the end of each turn of an I/O loop that is closing. */
+/* Performs the next step of closing the I/O loop. Called at the end of each turn of a loop that is
+ * closing. */
 void srv_grpc_close_turn(struct srv_grpc_loop *loop);
 
 /* Checks at startup that the files named by the admin options exist. Implemented in
@@ -222,7 +223,7 @@ void srv_listener_init(struct srv_listener *l, struct srv_grpc *grpc);
  * `port` is 0. */
 enum rt_status srv_listen_tcp(struct srv_listener *l, grpc_server *core, const char *address,
                               int port, int *bound, struct rt_error *err);
-/* Listens on a UNIX socket. `mode` is the permission mode of the socket file; 0: according to the
+/* Listens on a UNIX socket. `mode` is the permission mode of the socket file, or 0 to apply the
  * umask. `flag` is the name of the flag with the path, for errors. */
 enum rt_status srv_listen_unix(struct srv_listener *l, grpc_server *core, const char *path,
                                int mode, const char *flag, struct rt_error *err);

@@ -214,7 +214,7 @@ enum rt_status srv_listen_tcp(struct srv_listener *l, grpc_server *core, const c
     snprintf(service, sizeof service, "%d", port);
     int e = getaddrinfo(address, service, &want, &found);
     for (const struct addrinfo *a = e ? NULL : found; a && l->n < SRV_MAX_LISTEN; a = a->ai_next) {
-        /* if the kernel is to choose the port, only one address is bound */
+        /* if `port` is 0, the kernel chooses the port, and only one address is bound */
         int fd = *bound && !port ? -1 : bind_tcp(a);
         if (fd < 0) {
             saved = saved == EADDRINUSE ? saved : errno;

@@ -64,7 +64,7 @@ static enum rt_status inflate_slices(struct srv_call *c, const grpc_slice_buffer
     int rc = Z_OK;
     enum rt_status st = RT_OK;
 
-    /* This value makes zlib accept a zlib or a gzip header. */
+    /* The value 15 + 32 makes zlib accept a zlib or a gzip header. */
     if (inflateInit2(&z, 15 + 32) != Z_OK)
         return rt_fail_memory(&c->err, "inflating", 0);
     for (size_t i = 0; i < slices->count && rc != Z_STREAM_END && !st; i++) {

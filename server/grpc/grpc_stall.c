@@ -10,8 +10,8 @@
  * The core reports only when a message was sent completely. The number of bytes that a peer has
  * received comes from the kernel (TCP), or is the number that the core could write (UNIX sockets).
  * If several large responses are in progress on a connection, 64 KiB must be received for each of
- * them, which counts as progress of all. So the same rate is required of a peer that reads the
- * responses one after the other and of one that reads them in parallel.
+ * them, which counts as progress of all. So a peer that reads the responses one after another must
+ * read at the same rate as a peer that reads them in parallel.
  */
 #include <grpc/support/alloc.h>
 #include <stdio.h>
@@ -136,9 +136,8 @@ static bool has_large(const struct srv_call *c, uint32_t awaited)
     return (awaited & SRV_AWAITED_MASK) == SRV_AWAITS_SENT && c->n_out > LEAST_TAKEN;
 }
 
-/* Reads a running count of the bytes that the peer has received. For UNIX sockets this is the
- * number of bytes written, which exceeds the number received by the bytes that the kernel
- * buffers, some 200 KB. */
+/* Reads a running count of the bytes that the peer has received. For UNIX sockets the count is that
+ * of the bytes written, which also includes the bytes that the kernel buffers, about 200 KB. */
 static bool taken_of(int fd, uint64_t *bytes)
 {
     return srv_socket_acked(fd, bytes) || srv_socket_sent(fd, bytes);

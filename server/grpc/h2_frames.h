@@ -61,22 +61,22 @@ enum srv_h2_verdict {
 };
 
 struct srv_h2_frames {
-    /* filled_ms, filled_sent: time and number of sent bytes at the last refill of the budget */
+    /* time, and number of bytes sent so far, at the last refill of the budget */
     int64_t filled_ms;
     uint64_t filled_sent;
     int32_t budget;
     uint32_t max_block;
-    uint32_t skip;        /* bytes that remain to be skipped of a payload or of the preface */
+    uint32_t skip; /* number of bytes of a payload or of the preface that are still to be skipped */
     uint32_t block;       /* bytes of the header block that was read last or is being read */
     uint32_t last_stream; /* the highest stream number opened so far */
     /* number, modulo 2^32, of frames that cost work: all except DATA frames of 256 bytes or more */
     uint32_t n_work;
-    /* stream of the DATA frame whose payload is being read; 0: no DATA frame is being read */
+    /* stream of the DATA frame whose payload is being read, or 0 if no DATA frame is being read */
     uint32_t data_stream;
     uint32_t unpaid; /* number of bytes that are not yet counted together with a part of a body */
     struct srv_h2_uploads uploads;
     bool data_ends; /* whether the DATA frame being read ends its stream */
-    /* Number of streams opened so far; not counted any more once has_settings_ack is set. */
+    /* Number of streams opened so far; no longer counted once has_settings_ack is set. */
     uint16_t n_streams;
     bool has_settings_ack;
     uint8_t n_frame;
@@ -93,7 +93,7 @@ void srv_h2_frames_fill(struct srv_h2_frames *f, int64_t now_ms, uint64_t sent);
 /* Inspects the bytes of one read. If the returned verdict is not SRV_H2_GOES_ON, the connection
  * must be closed. */
 enum srv_h2_verdict srv_h2_frames_take(struct srv_h2_frames *f, const void *p, size_t n);
-/* Counts n key updates (TLS KeyUpdate messages) that arrived between the bytes. */
+/* Counts n key updates (TLS KeyUpdate messages) that arrived between the bytes of two reads. */
 enum srv_h2_verdict srv_h2_frames_rekeyed(struct srv_h2_frames *f, uint32_t n);
 
 /* State for parsing the frames that the server sends. When the server's response ends a stream, the

@@ -19,7 +19,7 @@ enum { SRV_H2_MOST_UPLOADS = 1 << 14 };
 
 struct srv_h2_upload {
     uint64_t bytes;
-    uint32_t stream; /* number of the stream; 0: the slot is free */
+    uint32_t stream; /* number of the stream, or 0 if the slot is free */
 };
 
 /* The streams with incomplete bodies on a connection. An all-zero struct has no streams. */
@@ -30,7 +30,8 @@ struct srv_h2_uploads {
 };
 
 void srv_h2_uploads_clear(struct srv_h2_uploads *u);
-/* Begins to count the body of a stream. If memory runs out, the stream is not counted. */
+/* Begins to count the body bytes of a stream. If memory runs out, the bytes of this stream are not
+ * counted. */
 void srv_h2_uploads_begin(struct srv_h2_uploads *u, uint32_t stream);
 /* Returns a pointer to the number of bytes of a stream, or NULL if the stream is not counted. A
  * caller that increases the number must increase `held` by the same amount. */

@@ -28,10 +28,11 @@ enum {
     TURN_FRAMES = 64,     /* maximum number of frames per turn if there is a crowd */
     /* maximum number of bytes per read if is_heavy, and then also per turn if there is a crowd */
     TURN_BYTES = 8192,
-    ALONE = 4, /* turns are longer by this factor if there is no crowd */
-    /* Minimum number of connections with much work; that many form a crowd. */
+    ALONE = 4, /* factor by which turns are longer while there is no crowd */
+    /* There is a crowd if at least CROWD connections reached a limit of a turn within the current
+     * or the previous period of CROWD_NS nanoseconds. */
     CROWD = 4,
-    CROWD_NS = 1000000000, /* period in which connections are counted to detect a crowd */
+    CROWD_NS = 1000000000, /* period in nanoseconds for which connections are counted */
     FEW_FRAMES = TURN_FRAMES / 8,
     /* While no I/O loop is idle, handshakes take 1 / HANDSHAKE_SHARE of the time of a thread, and
      * at most HANDSHAKE_NS at once. */
@@ -57,8 +58,9 @@ struct turn {
     _Atomic int phase;
     /* true for a TCP socket; stored after the members that follow, and loaded before them */
     _Atomic bool may_pause;
-    bool is_over;    /* the turn has ended; the next permitted read begins a new turn */
-    bool is_heavy;   /* the last turn had many frames, or this is the first turn: reads are short */
+    bool is_over; /* the turn has ended; the next permitted read begins a new turn */
+    /* whether reads are short, because the last turn had many frames or this is the first turn */
+    bool is_heavy;
     bool at_its_end; /* the end of the connection has already been delayed */
     bool is_handshaking; /* the TLS handshake has not ended: each read needs permission */
     bool may_handshake;  /* the pause that has ended gives permission for one read */
@@ -85,7 +87,7 @@ struct queue {
 static struct {
     _Atomic bool is_on;
     _Atomic int n_loops;
-    /* 1 + the epoll descriptor for which each I/O loop waits; 0: the loop does not wait */
+    /* for each I/O loop, 1 + the epoll descriptor on which it waits, or 0 if it does not wait */
     _Atomic int loop_epoll[MAX_LOOPS];
     _Atomic int64_t crowd; /* number of the current period of CROWD_NS nanoseconds */
     /* numbers of connections that ended a turn in the current period and in the previous one */
@@ -324,7 +326,8 @@ static void begin_pause(int fd, struct turn *t, struct queue *q)
     rt_mutex_unlock(&all.mu);
 }
 
-/* Counts a connection with much work in the current period. Returns whether there is a crowd. */
+/* Counts a connection that reached a limit of a turn in the current period of CROWD_NS nanoseconds.
+ * Returns whether there is a crowd (see CROWD). */
 static bool is_crowd(struct turn *t)
 {
     int64_t now = rt_now_ns() / CROWD_NS, before = atomic_load(&all.crowd);
@@ -357,7 +360,7 @@ static void look_at_turn(struct turn *t)
     atomic_store_explicit(&t->phase, IS_OVER, memory_order_relaxed);
 }
 
-/* Begins a new turn when a read begins. By then the frames in all bytes read before have been
+/* Begins a new turn at the start of a read, when the frames in all bytes of earlier reads have been
  * counted. */
 static void begin_turn(struct turn *t)
 {

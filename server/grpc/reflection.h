@@ -14,8 +14,8 @@ enum { SRV_REFLECTION_MAX_REQUEST = 16 << 10 };
 
 /*
  * Writes the response to a request. `set` is a serialized google.protobuf.FileDescriptorSet. A
- * request for an unknown name succeeds, and its response contains the error. INVALID_ARGUMENT: the
- * request is malformed or too large.
+ * request for an unknown name succeeds, and its response contains the error. Fails with
+ * INVALID_ARGUMENT if the request is malformed or too large.
  */
 enum rt_status srv_reflection_respond(struct rt_span set, const struct rt_span *services,
                                       int n_services, struct srv_cursor request,

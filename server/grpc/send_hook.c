@@ -19,7 +19,7 @@ ssize_t __interceptor_sendmsg(int fd, const struct msghdr *message, int flags);
 #define REAL_SENDMSG(fd, message, flags) syscall(SYS_sendmsg, fd, message, flags)
 #endif
 
-/* The array has 1 MB, of which only the used pages are resident. */
+/* The array occupies 1 MB of address space, of which only the used pages are resident. */
 static _Atomic uint64_t sent[MAX_FD];
 
 ssize_t sendmsg(int fd, const struct msghdr *message, int flags)

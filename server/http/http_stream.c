@@ -66,8 +66,8 @@ static bool is_token(unsigned char c)
     return c < 128 && (tokens[c >> 6] >> (c & 63) & 1);
 }
 
-/* Returns false only if none of the eight bytes is below ' ' or DEL. This fast test avoids
- * checking each byte of most lines. */
+/* Returns whether one of the eight bytes is below ' ' or is DEL. This fast test avoids checking
+ * each byte of most lines. */
 static bool may_hold_control(uint64_t w)
 {
     const uint64_t ones = UINT64_C(0x0101010101010101), tops = UINT64_C(0x8080808080808080);
@@ -127,7 +127,7 @@ struct head {
     bool is_old; /* the request's version is HTTP/1.0 */
     int n_lengths, n_encodings, n_hosts, n_kept;
     uint64_t length;
-    int http; /* HTTP status for an invalid request line; 0: the line is valid */
+    int http; /* HTTP status for an invalid request line, or 0 if the line is valid */
     const char *why;
 };
 
@@ -388,7 +388,7 @@ static void take_lines(struct srv_http_stream *s, struct rt_span all, struct rt_
     case SRV_HTTP_CHUNK_LINE:
         take_chunk_line(s, line, out);
         break;
-    case SRV_HTTP_CHUNK_END: /* a line of this length cannot have any bytes except its CR LF */
+    case SRV_HTTP_CHUNK_END: /* line_limit restricts the line to two bytes, which are its CR LF */
         s->stage = SRV_HTTP_CHUNK_LINE;
         rt_bytes_adds(out, "\r\n");
         break;
@@ -441,7 +441,8 @@ static void pass_empty_line(struct srv_http_stream *s, struct rt_bytes *out)
         refuse(s, 400, "too many empty lines before a request", out);
 }
 
-/* Reads a stage that consists of lines. Returns how many bytes at p were consumed. */
+/* Reads a part of a request that consists of lines: a head, a chunk line, the end of a chunk, or
+ * trailers. Returns how many bytes at p were consumed. */
 static size_t feed_lines(struct srv_http_stream *s, const unsigned char *p, size_t n,
                          struct rt_bytes *out)
 {

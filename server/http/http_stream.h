@@ -36,7 +36,7 @@ struct srv_http_stream {
     size_t line;          /* offset in `held` at which the current line begins */
     int n_empty;          /* number of empty lines that precede the next request */
     uint64_t n_requests;  /* number of requests in the output, including the current one */
-    uint64_t refused;     /* number of the refused request; 0: no request was refused */
+    uint64_t refused;     /* number of the refused request, or 0 if no request was refused */
     int http;             /* HTTP status of the refusal */
     const char *why;      /* reason for the refusal, a string literal */
 };

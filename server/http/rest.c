@@ -23,7 +23,7 @@
 
 static int wait_ms(struct srv_rest_loop *l)
 {
-    /* The time at which the turn began is exact enough to compute a wait. */
+    /* The start time of the turn is precise enough for computing how long to wait. */
     int64_t until = RT_NEVER, now = l->now_ns;
     MHD_UNSIGNED_LONG_LONG ms;
     if (l->again)
@@ -77,7 +77,8 @@ static void close_down(struct srv_rest_loop *l)
     l->again = true;
     if (l->closing_turn == 0)
         srv_rest_hurry_reading(l);
-    if (l->closing_turn == 1) { /* connections that are already waiting are accepted first */
+    /* connections that are already waiting are accepted before the listening socket is closed */
+    if (l->closing_turn == 1) {
         while (l->listen_fd >= 0 && l->daemon && srv_rest_accept(l))
             ;
         srv_rest_accept_close(l);

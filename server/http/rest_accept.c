@@ -60,8 +60,8 @@ bool srv_rest_accept_open(struct srv_rest_loop *l)
     return l->accepts;
 }
 
-/* Stops accepting connections. The descriptor must be removed from the epoll before it is
- * closed: closing it does not remove its events, because the other I/O loops have descriptors of
+/* Stops accepting connections. The descriptor must be removed from the epoll instance before it is
+ * closed. Closing it does not remove its events, because the other I/O loops have descriptors of
  * the same socket. */
 void srv_rest_accept_close(struct srv_rest_loop *l)
 {

@@ -63,7 +63,7 @@ struct srv_rest_call {
     bool sends_id;
     /* Number of calls of the handler in which libmicrohttpd has delivered parts of the body. */
     uint64_t n_pieces;
-    uint64_t length; /* value of Content-Length; UINT64_MAX: the body is chunked */
+    uint64_t length; /* value of Content-Length, or UINT64_MAX if the body is chunked */
 };
 
 static inline struct srv_rest_call *srv_rest_call_of(struct srv_rest_request *r)
@@ -116,7 +116,7 @@ enum MHD_Result srv_rest_send(struct srv_rest_call *req);
 
 /* ---- rest_outcome.c ---- */
 
-/* Reports a finished response to metrics and access log, and releases the version. */
+/* Reports a finished response to the metrics and the access log, and releases the version. */
 void srv_rest_count(struct srv_rest_call *req);
 /* Calls `add` for each header of a finished response except Content-Length. Returns false if
  * `add` failed for one of them. */

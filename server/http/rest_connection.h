@@ -27,8 +27,8 @@ struct srv_rest_conn {
     struct srv_link link; /* link in one of the loop's lists of connections by deadline */
     struct srv_link turn; /* link in one of the loop's handshakes_... lists */
     struct MHD_Connection *mhd;
-    /* is_handshake: the TLS handshake has not ended; is_suspended: the handshake waits for an
-     * event of its socket */
+    /* is_handshake is set until the TLS handshake has ended; is_suspended is set while the
+     * handshake waits for an event of its socket */
     bool is_handshake, is_suspended;
     struct srv_http_stream stream;
     /* bytes output by the stream; libmicrohttpd has read the first `taken` of them */
@@ -41,7 +41,8 @@ struct srv_rest_conn {
     uint64_t dropped;    /* number of bytes dropped while the connection lingers */
     uint64_t n_requests; /* number of requests that libmicrohttpd has found */
     struct srv_link end; /* link in loop->ended, used once the peer has closed its side */
-    /* the request that is being read, waits for a job or is answered; NULL: there is none */
+    /* the request that is being read, waits for a job or is being answered, or NULL if there is
+     * none */
     struct srv_rest_call *req;
     int fd;
     int64_t deadline_ns;
@@ -55,10 +56,10 @@ struct srv_rest_conn {
 
 /* ---- rest_connections.c ---- */
 
-/* Applies epoll_ctl's operation `op` to the connection's socket and the loop's epoll. The epoll
- * reports that the peer has closed its side; during a handshake it also reports readiness to
- * read and write, and while the connection lingers only readiness to read. Returns false if
- * epoll_ctl failed for lack of memory. */
+/* Applies epoll_ctl's operation `op` to the connection's socket and the loop's epoll instance. The
+ * instance reports that the peer has closed its side. During a handshake it also reports readiness
+ * to read and write; while the connection lingers, it reports only readiness to read. Returns false
+ * if epoll_ctl failed for lack of memory. */
 bool srv_rest_watch_socket(struct srv_rest_loop *l, struct srv_rest_conn *c, int op);
 /* Sets the deadline of a connection that has not yet received any byte of its first request. */
 void srv_rest_expect_request(struct srv_rest_loop *l, struct srv_rest_conn *c);
@@ -83,9 +84,9 @@ void srv_rest_expire(struct srv_rest_loop *l, struct srv_link *list, int64_t now
 /* Requires the peer to read a response at a minimum rate from now on; called when sending
  * begins. */
 void srv_rest_begin_sending(struct srv_rest_loop *l, struct srv_rest_conn *c, bool is_large);
-/* Ends connections whose peer reads a response too slowly; called once a turn. */
+/* Ends connections whose peer reads a response too slowly; called once per turn. */
 void srv_rest_watch_sending(struct srv_rest_loop *l, int64_t now);
-/* Called once a turn. srv_rest_end_connections ends connections whose peer has closed its side;
+/* Called once per turn. srv_rest_end_connections ends connections whose peer has closed its side;
  * srv_rest_watch cancels jobs of such connections after they have waited for a while. */
 void srv_rest_end_connections(struct srv_rest_loop *l);
 void srv_rest_watch(struct srv_rest_loop *l, int64_t now);

@@ -16,11 +16,11 @@ _Thread_local struct srv_rest_loop *srv_rest_this_loop;
 enum {
     /* time for which an idle connection stays open after the peer has closed its side */
     LINGER_MS = 100,
-    WATCH_AFTER_MS = 20, /* a job older than this is cancelled when its client hangs up */
+    WATCH_AFTER_MS = 20, /* age from which a job is cancelled when its client disconnects */
     /* number of bytes of a large response that the peer must read within each
      * --request_read_timeout_ms */
     LEAST_TAKEN = 64 << 10,
-    /* maximum time until requests have arrived completely during the drain, as in gRPC */
+    /* maximum time for requests to arrive completely during the drain, the same as for gRPC */
     DRAIN_GRACE_MS = 2000,
     /* maximum time for which a connection lingers after its request was refused in the middle of
      * the body */
@@ -99,8 +99,8 @@ void srv_rest_on_connection(void *arg, struct MHD_Connection *mhd, void **contex
         atomic_fetch_add_explicit(&l->io_loop.server->n_accepted, 1, memory_order_relaxed);
         srv_manager_expect_close(l->io_loop.server);
     } else if (c) {
-        /* The epoll reports events of a closed descriptor as long as the open file is referenced
-         * elsewhere: by a system call of another thread, or by a forked process. */
+        /* An epoll instance reports events of a closed descriptor as long as the open file is
+         * referenced elsewhere, by a system call of another thread or by a forked process. */
         epoll_ctl(l->epoll, EPOLL_CTL_DEL, c->fd, NULL);
         srv_list_remove(&c->link);
         srv_list_remove(&c->turn);
@@ -288,7 +288,8 @@ void srv_rest_watch_sending(struct srv_rest_loop *l, int64_t now)
         if (c->deadline_ns > now)
             break;
         uint64_t before = c->acked;
-        expect_progress(l, c, acked_of(c)); /* this moves the connection to the end of the list */
+        /* the call moves the connection to the end of the list */
+        expect_progress(l, c, acked_of(c));
         if (c->acked - before < LEAST_TAKEN) {
             srv_metrics_event(l->io_loop.server->metrics, "slow_answer_cut_off");
             srv_rest_hang_up(c);

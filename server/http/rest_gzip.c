@@ -4,12 +4,13 @@
 #include <zlib.h>
 
 enum {
-    LEAST_BYTES = 1024, /* responses smaller than this are not compressed */
-    LEVEL = 1,          /* a higher level hardly reduces the size of numbers in text */
-    /* Number of bytes compressed between two checks of the deadline, which takes some
+    LEAST_BYTES = 1024, /* minimum size of a response that is compressed */
+    /* compression level; a higher level would hardly reduce the size of numbers in text */
+    LEVEL = 1,
+    /* Number of bytes compressed between two checks of the deadline. Compressing them takes a few
      * milliseconds. */
     PIECE = 256 << 10,
-    COST = 16,                 /* compressing a byte is counted as copying this many bytes */
+    COST = 16,                 /* compressing a byte is counted as copying COST bytes */
     MOST_INFLATED = 100 << 20, /* TensorFlow Serving's maximum size of an inflated body */
 };
 

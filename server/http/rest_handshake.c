@@ -13,7 +13,8 @@
 #include "server/http/rest_connection.h"
 #include "server/http/rest_loop.h"
 
-enum { HANDSHAKE_MS = 10000 }; /* the same time limit as in server/grpc/grpc_arguments.c */
+/* time limit for a TLS handshake, the same as in server/grpc/grpc_arguments.c */
+enum { HANDSHAKE_MS = 10000 };
 
 static struct srv_rest_conn *conn_of(struct srv_link *turn)
 {

@@ -45,7 +45,7 @@ static void quote(struct rt_bytes *out, const char *s)
     rt_bytes_addc(out, '"');
 }
 
-/* Writes `"name": ` with the indentation of its depth. A comma precedes every member except the
+/* Writes `"name": `, indented according to `depth`. A comma precedes every member except the
  * first. */
 static void key(struct rt_bytes *out, int depth, bool first, const char *name)
 {

@@ -53,8 +53,8 @@ struct srv_rest {
     struct srv_rest_tls tls; /* set before the I/O loops start */
     struct rt_mutex mu;
     struct rt_cond reported;
-    /* guarded by mu: numbers of I/O loops whose daemons have started, and whose daemons failed
-     * to start */
+    /* number of I/O loops whose daemons have started, and number of those whose daemons failed to
+     * start; guarded by mu */
     int n_reported, n_failed;
 };
 
@@ -75,10 +75,11 @@ struct srv_rest_loop {
     int n_conns;
     /* number of libmicrohttpd's connections in this I/O loop, and the maximum number */
     int n_open, most_open;
-    bool accepts;          /* whether the epoll watches the listening socket for new connections */
-    bool is_full;          /* the connection limit is reached, and more connections wait */
-    bool full_is_logged;   /* whether the log already reports that the limit is reached */
-    int64_t accept_at_ns;  /* time of the next attempt after a failed accept; 0: no accept failed */
+    bool accepts; /* whether the epoll instance watches the listening socket for new connections */
+    bool is_full; /* the connection limit is reached, and more connections wait */
+    bool full_is_logged; /* whether the log already reports that the connection limit is reached */
+    /* time of the next attempt after a failed accept, or 0 if no accept failed */
+    int64_t accept_at_ns;
     char *raw;             /* buffer for bytes just read from a connection */
     struct rt_bytes clean; /* output of the stream for the bytes in `raw` */
     struct srv_message listen_message, quiesce_message, stop_message;
@@ -112,14 +113,15 @@ extern _Thread_local struct srv_rest_loop *srv_rest_this_loop;
 
 /* Sets the limit of connections; called before the I/O loops start. */
 void srv_rest_accept_init(struct srv_rest *r);
-/* Adds `listen_fd` to the epoll; called once the daemon runs. Returns false if adding it failed. */
+/* Adds `listen_fd` to the epoll instance. Called when the daemon has started. Returns false if
+ * adding failed. */
 bool srv_rest_accept_open(struct srv_rest_loop *l);
 /* Stops accepting connections. */
 void srv_rest_accept_close(struct srv_rest_loop *l);
 /* Accepts some of the waiting connections. Returns whether more connections may be waiting. */
 bool srv_rest_accept(struct srv_rest_loop *l);
-/* Called once a turn. Stops watching the listening socket at the connection limit or after a failed
- * accept, and watches it again once connections can be accepted. */
+/* Called once per turn. Stops watching the listening socket at the connection limit or after a
+ * failed accept, and watches it again once connections can be accepted. */
 void srv_rest_accept_again(struct srv_rest_loop *l);
 /* Returns the time at which the next waiting connection may be accepted, or RT_NEVER. */
 int64_t srv_rest_accept_look(const struct srv_rest_loop *l, int64_t now);

@@ -41,11 +41,11 @@ struct srv_rest_request {
     /* The members below describe the response. */
     enum rt_status code;
     int http;
-    const char *content_type; /* Content-Type header; NULL: the response has no body */
+    const char *content_type; /* Content-Type header, or NULL if the response has no body */
     struct rt_bytes out;
 
     size_t charged; /* bytes charged to the budget server->in_flight */
-    /* number of bytes that the budget refused when `out` had to grow; 0: none were refused */
+    /* number of bytes that the budget refused when `out` had to grow, or 0 if it refused none */
     size_t refused_bytes;
 };
 
@@ -57,9 +57,9 @@ bool srv_rest_charge(struct srv_rest_request *r, size_t bytes);
 /* Sets the error for `bytes` that could not be charged for `what`, as server/base/budget.h
  * describes. */
 enum rt_status srv_rest_over_budget(struct srv_rest_request *r, size_t bytes, const char *what);
-/* Returns the status to report when a decoder has failed whose memory limit was `left`, the
- * number of bytes left in the budget. RESOURCE_EXHAUSTED is replaced by the code of a refused
- * charge. */
+/* Returns the status to report after a decoder with the memory limit `left` has failed with `st`.
+ * The limit is the number of bytes left in the budget, so RESOURCE_EXHAUSTED is replaced by the
+ * code of a refused charge. */
 static inline enum rt_status srv_rest_decoded(const struct srv_rest_request *r, size_t left,
                                               enum rt_status st)
 {
@@ -68,7 +68,8 @@ static inline enum rt_status srv_rest_decoded(const struct srv_rest_request *r, 
                : st;
 }
 
-/* Set the response: either to an error with the text of r->err, or to the contents of `out`. */
+/* These functions set the response, either to an error with the text of r->err or to the contents
+ * of `out`. */
 void srv_rest_fail(struct srv_rest_request *r, enum rt_status code);
 void srv_rest_ok(struct srv_rest_request *r, const char *content_type);
 

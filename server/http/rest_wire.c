@@ -14,8 +14,8 @@
 
 enum {
     PIECE_BYTES = 64 << 10, /* maximum number of bytes per read */
-    /* a body of which at least this many bytes are left is read directly into libmicrohttpd's
-     * buffer */
+    /* A body is read directly into libmicrohttpd's buffer if at least PAST_BYTES bytes of it are
+     * left. */
     PAST_BYTES = 16 << 10,
     /* maximum number of bytes read after a refused request; unread bytes would reset the
      * connection */
