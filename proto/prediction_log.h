@@ -30,9 +30,9 @@ enum pb_log_type {
 enum { PB_LOG_REQUEST = 1, PB_LOG_RESPONSE = 2 };
 
 struct pb_prediction_log {
-    /* PB_LOG_NONE: the record has none of the fields with a request and response. */
+    /* PB_LOG_NONE if the record has none of the fields with a request and response */
     enum pb_log_type type;
-    struct rt_span request, response; /* p NULL: missing */
+    struct rt_span request, response; /* p is NULL if missing */
 };
 
 /* Reads a record; the spans in *out point into it. If a field is repeated, the last value wins.

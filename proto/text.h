@@ -16,9 +16,9 @@
 #include "runtime/base/status.h"
 
 /*
- * Parses a message in protobuf's text format. *out must be freed by pb_free (unpack.h).
- * INVALID_ARGUMENT: the text is malformed; the error text is "LINE:COLUMN: reason", both counted
- * from 1.
+ * Parses a message in protobuf's text format. *out must be freed by pb_free (unpack.h). Fails with
+ * INVALID_ARGUMENT and the error text "LINE:COLUMN: reason", with both counted from 1, if the text
+ * is malformed.
  */
 enum rt_status pb_text_parse(ProtobufCMessage **out, const ProtobufCMessageDescriptor *d,
                              struct rt_span text, struct rt_error *err);

@@ -18,22 +18,22 @@
 
 enum {
     PB_MAX_DEPTH = 100, /* maximum depth of nested messages; protobuf's own default */
-    /* How often a message may repeat a singular message field. protobuf merges the repetitions,
-     * but no known writer produces them. */
+    /* Maximum number of times that a message may repeat a singular message field. protobuf merges
+     * the repetitions, but no known writer produces them. */
     PB_MAX_PIECES = 16,
-    /* Maximum size of an unpacked message in memory, in bytes per byte of the serialized
-     * message; PB_FREE_BYTES are added. Measured values: 1 for a node with weights, 9 to 20 for
-     * the functions of a Keras ResNet50. */
+    /* Maximum size of an unpacked message in memory, in bytes per byte of the serialized message,
+     * beyond the first PB_FREE_BYTES bytes. Measured ratios are 1 for a node with weights, and 9 to
+     * 20 for the functions of a Keras ResNet50. */
     PB_MAX_GROWTH = 64,
     PB_FREE_BYTES = 16 << 20,
 };
 
 /*
- * Unpacks a message, which must be freed by pb_free. Returns NULL and fills *err on failure.
- * INVALID_ARGUMENT: the message is malformed or exceeds a limit; RESOURCE_EXHAUSTED: memory ran
- * out. `what` is a name for the bytes in the error text, such as "saved_model.pb". Strings are
- * NUL-terminated and may hold any other bytes; a string that contains a NUL is refused, because C
- * code would see only its beginning. Time and memory are proportional to bytes.n.
+ * Unpacks a message, which must be freed by pb_free. Returns NULL and fills *err on failure. Fails
+ * with INVALID_ARGUMENT if the message is malformed or exceeds a limit, and with RESOURCE_EXHAUSTED
+ * if memory runs out. `what` is a name for the bytes in the error text, such as "saved_model.pb".
+ * Strings are NUL-terminated and may hold any other bytes; a string that contains a NUL is refused,
+ * because C code would see only its beginning. Time and memory are proportional to bytes.n.
  */
 void *pb_unpack(const ProtobufCMessageDescriptor *d, struct rt_span bytes, const char *what,
                 struct rt_error *err);

@@ -38,9 +38,9 @@ enum rt_status srv_budget_code(const struct srv_budget *b, size_t own, size_t by
 enum rt_status srv_budget_refused(const struct srv_budget *b, size_t own, size_t bytes,
                                   const char *what, struct rt_error *err);
 
-/* Accounts for a response message that grows while it is written. The first SRV_FREE_BYTES are
- * not counted: most responses are not larger, so that they avoid access to the budget that all
- * threads share. SRV_MESSAGE_MOST is protobuf's size limit. */
+/* Accounts for a response message that grows while it is written. The first SRV_FREE_BYTES bytes
+ * are not counted. Most responses are not larger and therefore need no access to the budget, which
+ * all threads share. SRV_MESSAGE_MOST is protobuf's size limit. */
 enum { SRV_FREE_BYTES = 4096, SRV_MESSAGE_MOST = INT32_MAX };
 struct srv_growth {
     struct srv_budget *budget;

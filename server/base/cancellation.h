@@ -20,11 +20,11 @@
 enum { SRV_CANCELLATION_CHECK_BYTES = 4 << 20 };
 
 struct srv_cancellation {
-    int64_t deadline_ns; /* CLOCK_MONOTONIC; RT_NEVER: none */
-    /* set when the client disconnects; NULL: the response has no client */
+    int64_t deadline_ns; /* CLOCK_MONOTONIC, or RT_NEVER if there is no deadline */
+    /* set when the client disconnects; NULL if the response has no client */
     const _Atomic bool *cancelled;
     size_t spent;        /* number of bytes written since the last check */
-    enum rt_status over; /* why the response is cancelled; RT_OK: not cancelled */
+    enum rt_status over; /* why the response is cancelled, or RT_OK if it is not cancelled */
 };
 
 /* Reports that a writer has written `bytes` more bytes. Work that costs more than a copy is

@@ -38,8 +38,8 @@ struct srv_label {
     int64_t version;
 };
 
-/* A model of the configuration, with the data that requests need. When the configuration
- * changes, a new serving map is published. */
+/* The name, the available versions and the labels of a configured model. A new serving map is
+ * published when the configuration changes. */
 struct srv_map_model {
     const char *name;
     int n_versions;

@@ -22,16 +22,16 @@ struct srv_batch {
     /* whether the jobs are merged because row-wise analysis permits it; the run repeats the
      * analysis for its own shapes */
     bool needs_row_wise;
-    /* Arena of the worker; NULL: the batch has only one job, so nothing is merged. */
+    /* arena of the worker, or NULL if the batch has only one job, so that nothing is merged */
     struct rt_arena *arena;
     struct rt_pool *pool; /* pool from which the merged inputs are allocated */
 };
 
 struct srv_batch_verdict {
     bool learn; /* whether the duration of the run may be added to the cost model */
-    /* an output does not have one row per input row, or the callable is not row-wise any more */
+    /* an output does not have one row per input row, or the callable is no longer row-wise */
     bool never_merge;
-    /* the run failed for lack of memory: the bucket's row limit should be halved */
+    /* the run failed for lack of memory, so the bucket's row limit should be halved */
     bool halve_limit;
 };
 

@@ -26,7 +26,7 @@ struct srv_call_queue {
     struct srv_call_queue *next; /* next queue of the same model queue */
     const struct rt_callable *call;
     bool rowwise;
-    /* an output did not have one row per input row, or the callable is not row-wise any more */
+    /* an output did not have one row per input row, or the callable is no longer row-wise */
     bool never_merge;
 };
 

@@ -65,7 +65,7 @@ struct srv_io_loop {
     /* the serving map of the current turn, valid until srv_io_loop_end_turn */
     const struct srv_map *map;
     uint32_t held[SRV_MAX_VERSIONS];
-    struct srv_job *turn, **turn_end; /* jobs admitted in the current turn */
+    struct srv_job *turn, **turn_end; /* list of the jobs admitted in the current turn */
     int64_t inline_ns;                /* time spent on inline jobs in the current turn */
     int64_t decode_ns;                /* time spent on decoding bodies in the current turn */
     /* the srv_retirement messages that still have to be confirmed */

@@ -45,7 +45,7 @@ struct srv_job {
      * provide the array; otherwise srv_job_submit allocates it in the arena. */
     int n_fetches;
     struct rt_tensor *fetches;
-    /* dimension 0 shared by all feeds; 0: there is none, and the job is never merged */
+    /* dimension 0 if all feeds share it; otherwise 0, and the job is never merged */
     int64_t n_rows;
 
     /* trace of the run, or NULL; a job with a trace is never merged */
@@ -55,7 +55,8 @@ struct srv_job {
     /* whether deadline_ns is that of --default_deadline_seconds, set by srv_job_submit */
     bool has_default_deadline;
     _Atomic bool cancelled; /* the client has disconnected, so the job must not be started */
-    /* the request that this sub-request is part of (sub_requests.h); NULL: not a sub-request */
+    /* the request that this sub-request is part of (sub_requests.h), or NULL if the job is no
+     * sub-request */
     struct srv_job *parent;
 
     int64_t received_ns, queued_ns, started_ns, finished_ns; /* CLOCK_MONOTONIC */

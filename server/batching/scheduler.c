@@ -19,11 +19,11 @@ enum {
     /* maximum time spent on inline jobs per turn, because the network thread also serves other
      * connections */
     INLINE_PER_TURN_NS = 500000,
-    TINY_NS = 10000, /* merging jobs that cost less than this gains nothing */
+    TINY_NS = 10000, /* merging gains nothing for jobs that cost less than TINY_NS */
     PATIENCE_NS = 1000000000,
     /* total capacity of all model queues, as a multiple of the capacity of one model queue */
     TOTAL_FACTOR = 4,
-    /* the spare worker starts if no worker has taken a batch for this long */
+    /* The spare worker takes a small batch if no worker has taken any batch for SPARE_AFTER_NS. */
     SPARE_AFTER_NS = 20000000,
     /* if no worker has taken a batch for this long, a few models may hold all workers for good */
     STALLED_AFTER_NS = 1000000000,
@@ -48,7 +48,7 @@ struct srv_scheduler {
     int n_woken;          /* number of waiting workers that have been signalled */
     int64_t timer_ns;     /* time at which the timer thread will wake */
     int64_t taken_ns;     /* time at which a worker last took a batch */
-    int64_t spare_ns;     /* time at which the spare worker will wake; 0: it is running */
+    int64_t spare_ns;     /* time at which the spare worker will wake, or 0 if it is running */
     bool stopping;
     struct rt_pool *pool;
     _Atomic int n_jobs; /* number of queued and running jobs */
@@ -174,7 +174,7 @@ static void end_batch(struct srv_scheduler *s, const struct srv_core_batch *batc
         b->core.max_rows = batch->rows / 2 > 1 ? batch->rows / 2 : 1;
         b->since_halved = 0;
     } else if (b->core.max_rows && v->learn && ++b->since_halved >= RUNS_BEFORE_LARGER) {
-        /* Double the limit after RUNS_BEFORE_LARGER successful runs, because memory may have
+        /* The limit is doubled after RUNS_BEFORE_LARGER successful runs, because memory may have
          * been short only temporarily when the limit was halved. */
         b->since_halved = 0;
         b->core.max_rows = b->core.max_rows > INT64_MAX / 2 ? 0 : b->core.max_rows * 2;
@@ -253,7 +253,7 @@ static void run_batch(struct srv_scheduler *s, struct worker *w, int worker,
         rt_arena_reset(w->arena);
 }
 
-/* Returns the time at which the spare worker should look for a batch. */
+/* Returns the time at which the spare worker should check for a batch. */
 static int64_t spare_at(const struct srv_scheduler *s) RT_REQUIRES(s->mu)
 {
     return s->core.n_jobs && !s->n_idle ? s->taken_ns + SPARE_AFTER_NS : RT_NEVER;

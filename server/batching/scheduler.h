@@ -38,8 +38,7 @@ bool srv_scheduler_run_inline(struct srv_scheduler *s, struct srv_job *job);
 /* Submits the jobs of a turn on behalf of srv_io_loop_end_turn. Takes the lock once and wakes at
  * most one worker. */
 void srv_scheduler_submit(struct srv_scheduler *s, struct srv_job *first);
-/* Tells the scheduler that no more requests will arrive, so that batches do not wait for more
- * jobs. */
+/* Makes batches run without waiting for more jobs. Called when no more requests will arrive. */
 void srv_scheduler_hurry(struct srv_scheduler *s);
 /* Completes all queued jobs with `code` and `text` at the end of a drain. Returns the number of
  * jobs. */

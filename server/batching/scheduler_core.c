@@ -5,7 +5,7 @@
 enum {
     /* Minimum time between two searches for jobs whose deadlines have expired. */
     SWEEP_NS = 1000000,
-    SMALL_NS = 20000000, /* maximum cost of a small batch */
+    SMALL_NS = 20000000, /* maximum expected duration of the run of a small batch */
 };
 
 static int64_t min64(int64_t a, int64_t b)

@@ -25,9 +25,9 @@ struct srv_core_model_queue;
 struct srv_core_job {
     struct srv_core_job *next, *prev;
     struct srv_core_bucket *bucket;
-    int64_t rows; /* 0: never merged */
+    int64_t rows; /* 0 if the job is never merged */
     size_t bytes;
-    int64_t deadline_ns; /* RT_NEVER: none */
+    int64_t deadline_ns; /* RT_NEVER if there is no deadline */
     int64_t queued_ns;   /* set by srv_core_submit */
     int64_t due_ns;
 };
@@ -45,9 +45,10 @@ int64_t srv_cost_of(const struct srv_cost *c, int64_t rows);
 
 /* The parameters for merging the jobs of a model queue. */
 struct srv_core_policy {
-    int64_t max_rows;   /* maximum number of rows of a merged batch, at least 1 */
-    int64_t timeout_ns; /* how long an incomplete batch waits for more jobs; 0: no wait */
-    /* Maximum number of waiting batches per srv_core_queue; 0: no limit. */
+    int64_t max_rows; /* maximum number of rows of a merged batch, at least 1 */
+    /* time for which an incomplete batch waits for more jobs; 0 means that it does not wait */
+    int64_t timeout_ns;
+    /* Maximum number of waiting batches per srv_core_queue; 0 means no limit. */
     int64_t max_queue_batches;
     /* Follows TensorFlow Serving's rules: batches are as large as possible. They are not shared
      * among idle workers and not reduced to meet a job's deadline, and a job is dropped only when
@@ -67,7 +68,7 @@ struct srv_core_queue {
 
 struct srv_core_bucket {
     struct srv_core_model_queue *model_queue;
-    /* queue of the callable; NULL: the number of batches is not limited */
+    /* queue of the callable, or NULL if the number of batches is not limited */
     struct srv_core_queue *queue;
     struct srv_core_bucket *next; /* next bucket of the same model queue */
     struct srv_core_job *head, *tail;
@@ -80,8 +81,9 @@ struct srv_core_bucket {
     /* a job of this bucket never runs together with another job of the model queue, and jobs run in
      * order of arrival */
     bool alone;
-    int64_t max_rows; /* maximum number of rows per batch in this bucket; 0: that of the policy */
-    int64_t used_ns;  /* arrival time of the last job */
+    /* maximum number of rows per batch in this bucket; 0 means the maximum of the policy */
+    int64_t max_rows;
+    int64_t used_ns; /* arrival time of the last job */
     struct srv_cost cost;
     /* Returns whether `rows` is one of the faster batch sizes, for which a specialisation is
      * compiled. The function pointer may be NULL if all batch sizes are equally fast. */
@@ -103,7 +105,7 @@ struct srv_core_settings {
     int64_t patience_ns; /* maximum time from the arrival of a job until it is due */
     int64_t max_model_queue_jobs, max_jobs;
     size_t max_model_queue_bytes, max_bytes;
-    /* Maximum number of batches that run at the same time; 0: the number of workers. */
+    /* Maximum number of batches that run at the same time; 0 means the number of workers. */
     int max_running;
 };
 
@@ -147,10 +149,10 @@ int64_t srv_core_free_rows(const struct srv_core_bucket *b);
 int64_t srv_core_open_batch_rows(const struct srv_core_bucket *b);
 
 struct srv_core_batch {
-    struct srv_core_bucket *bucket; /* bucket of the batch; NULL: no batch can run now */
+    struct srv_core_bucket *bucket; /* bucket of the batch, or NULL if no batch can run now */
     struct srv_core_job *jobs;      /* list of the batch's jobs in order, linked by `next` */
     int n_jobs;
-    int64_t rows;     /* total number of rows of the jobs; 0: the batch is one job without rows */
+    int64_t rows; /* total number of rows of the jobs, or 0 if the batch is one job without rows */
     int64_t run_rows; /* `rows` rounded up to an allowed batch size */
     /* Expected cost of the run, replaced by the measured cost in srv_core_done. */
     int64_t charged_ns;

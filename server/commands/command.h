@@ -19,10 +19,10 @@ int srv_command_health(int argc, const char *const *argv, const struct rt_regist
 
 /* ---- for the test of health ---- */
 
-/* The ports that a server's command line names (NUL-separated strings, as in /proc/PID/cmdline).
- * For a port that the command line does not name, the default of the container image. */
+/* The ports that a server's command line names. The command line consists of NUL-separated strings,
+ * as in /proc/PID/cmdline. A port that it does not name has the default of the container image. */
 struct srv_health_ports {
-    int64_t rest, grpc; /* 0: not served */
+    int64_t rest, grpc; /* 0 if not served */
     bool tls, grpc_tls; /* whether the REST port and the gRPC port use TLS */
 };
 struct srv_health_ports srv_health_ports(const char *cmdline, size_t n);
@@ -32,7 +32,7 @@ struct srv_health_ports srv_health_ports(const char *cmdline, size_t n);
 enum { SRV_EXIT_OK = 0, SRV_EXIT_FAILED = 1, SRV_EXIT_USAGE = 2 };
 
 struct srv_args {
-    int argc, i; /* argc: number of arguments; i: index of the current one */
+    int argc, i; /* number of arguments, and index of the current argument */
     const char *const *argv;
     const char *missing; /* the name of a flag that was given without its value */
 };
@@ -43,7 +43,8 @@ bool srv_args_is(const struct srv_args *a, const char *name);
 const char *srv_args_value(struct srv_args *a, const char *name);
 
 /* Finds the version directory of a model: `dir` itself if it contains a SavedModel file, otherwise
- * the sub-directory of `dir` with the highest number. INVALID_ARGUMENT: saved_model.pb is empty. */
+ * the sub-directory of `dir` with the highest number. Fails with INVALID_ARGUMENT if saved_model.pb
+ * is empty. */
 enum rt_status srv_find_version(const char *dir, struct rt_arena *arena, const char **out,
                                 struct rt_error *err);
 /* Prints "slipway COMMAND: CODE: text" to standard error and returns SRV_EXIT_FAILED. */

@@ -16,7 +16,7 @@ static const char usage[] =
     "exit status: 0 it is fine, 1 it is not, 2 wrong arguments\n";
 
 static const struct kind {
-    /* `more`: name of another flag, without which the server ignores the file */
+    /* `more` names another flag, without which the server ignores the file */
     const char *name, *flag, *more;
 } kinds[] = {
     {"models", "model_config_file", NULL},

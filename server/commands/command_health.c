@@ -126,7 +126,8 @@ static int talk_tls(gnutls_session_t s)
     char response[64];
     size_t n = 0;
     ssize_t got;
-    int tries = 3; /* errors that are not fatal are timeouts, or messages between TLS records */
+    /* a non-fatal error is a timeout, or a TLS message that arrived between records of data */
+    int tries = 3;
 
     do
         got = gnutls_handshake(s);

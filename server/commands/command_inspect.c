@@ -48,12 +48,12 @@ struct inspected {
     const struct rt_meta_graph *graph;
     struct rt_map ops; /* maps the name of an op to its struct op_count */
     struct rt_map functions;
-    struct rt_checkpoint *checkpoint; /* NULL: none */
+    struct rt_checkpoint *checkpoint; /* NULL if there is none */
     struct rt_model *model;           /* NULL if the model could not be loaded */
     const char *trouble;              /* error text if the model did not load */
     /* array of objects with the keys op, node, reason, needed_by */
     json_t *unsupported;
-    /* Which passes print their graphs; NULL: no dump was requested. */
+    /* Which passes print their graphs, or NULL if no dump was requested. */
     const struct rt_pass_dump *dump;
 };
 
@@ -472,7 +472,8 @@ static int split_tags(char *text, const char **tags)
 struct options {
     const char *dir;
     const char *tags; /* separated by commas */
-    const char *pass; /* the only pass whose graph is printed; NULL: the graphs of all passes */
+    /* the only pass whose graph is printed, or NULL to print the graphs of all passes */
+    const char *pass;
     bool json, variables, dumps;
 };
 

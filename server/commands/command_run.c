@@ -87,11 +87,12 @@ static const char plan_usage[] =
 
 enum { ONCE = 1, BENCH = 2, PROFILE = 4, COMPARE = 8, PLAN = 16, ANY = 31 };
 
-/* The flags of `slipway run`: for each, the modes that permit it and the values that it accepts. */
+/* The flags of `slipway run`, with the modes that permit each flag and the values that it
+ * accepts. */
 static const struct flag {
     const char *name;
     unsigned with;
-    const char *takes; /* NULL: anything */
+    const char *takes; /* NULL if it accepts any value */
 } flags[] = {
     {"--batch", ANY, "a number from 1 to 2147483647"},
     {"--shape", ANY, "ALIAS=D0xD1..., numbers from 0 on"},
@@ -390,8 +391,8 @@ static enum rt_status shape_of_input(const struct srv_run *r, const struct rt_te
             given = &r->shapes[i].shape;
     *out = in->shape;
     if (in->shape.rank < 0) {
-        /* The rank is unknown: the shape consists of the batch dimension and the dimensions given
-         * by --shape. */
+        /* The rank is unknown, so the shape consists of the batch dimension and the dimensions
+         * given by --shape. */
         int n = given ? given->rank : 0;
         if (n >= RT_MAX_RANK)
             return rt_fail(err, RT_INVALID_ARGUMENT, "input \"%s\": more than %d dimensions",

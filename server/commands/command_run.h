@@ -17,10 +17,10 @@ struct srv_run_shape {
 struct srv_run {
     const char *command; /* name of the command: "run", or "inspect" if `plan` is set */
     const char *dir, *inputs, *signature, *autotune_cache;
-    const char *profile_trace; /* NULL: none */
+    const char *profile_trace; /* NULL if no trace is requested */
     bool bench, profile, compare, plan, json, on_line, cpu_clock;
     struct rt_tuning tuning;
-    /* n_threads: total number of threads, shared by all callers. */
+    /* n_threads is the total number of threads, which all callers share. */
     int64_t batch, n_threads, n_callers;
     int64_t seconds_ms, n_runs;
     int n_shapes;

@@ -71,7 +71,7 @@ static void print_times(const struct srv_run *r, const struct bench_times *t)
     int64_t *ns = t->ns, n = t->n;
     qsort(ns, (size_t)n, sizeof *ns, by_size);
     double median = n % 2 ? (double)ns[n / 2] : (double)(ns[n / 2 - 1] + ns[n / 2]) / 2;
-    /* this percentile equals the maximum if there are fewer than a hundred runs */
+    /* with fewer than a hundred runs, the 99th percentile equals the maximum */
     double p99 = (double)ns[n - 1 - n / 100];
     double load_s = (double)r->load_ns / 1e9;
     if (r->json)

@@ -20,11 +20,10 @@ enum { WARM_RUNS = 3, MAX_SHOWN = 40 };
 struct row {
     /* In the row of an op, `name` and `shapes` are NULL. */
     const char *name, *op, *fused, *kernel, *shapes;
-    /* in the row of a node: time of the node itself in each run, without that of the nodes that
-     * it calls */
+    /* for a node, its own time in each run, without the time of the nodes that it calls */
     int64_t *ns;
-    struct row *sum;     /* in the row of a node: the row of its op in the table of ops */
-    int64_t calls;       /* number of calls in the last run */
+    struct row *sum; /* for a node, the row of its op in the table of ops */
+    int64_t calls;   /* number of times that the node, or nodes with the op, ran in the last run */
     double flops, bytes; /* total number of FLOPs and bytes in the last run */
     double mean_ns;      /* mean time over the runs in profile.chosen */
 };
@@ -39,17 +38,18 @@ struct profile {
     const struct srv_run *run;
     struct rt_arena *arena;
     int n_runs;
-    int64_t *run_ns, *plain_ns; /* duration of each run with tracing, and of each run without */
-    bool *chosen;               /* marks the faster half of the traced runs */
+    /* duration of each run with tracing, and of each run without tracing */
+    int64_t *run_ns, *plain_ns;
+    bool *chosen; /* marks the faster half of the traced runs */
     double mean_ns, plain_mean_ns, node_ns;
-    /* bytes of activations in the largest segment, and scratch bytes of the node that needs most
-     * scratch */
+    /* bytes of activations in the largest segment, and bytes of scratch memory of the node that
+     * needs most */
     size_t activation_bytes, scratch_bytes;
     struct table nodes, ops;
     struct rt_arena *trace_arena;
     struct rt_trace trace; /* the last run */
     int64_t origin_ns;     /* start time of the first node in the last run */
-    json_t *events;        /* trace events of the last run; NULL: no trace was requested */
+    json_t *events;        /* trace events of the last run, or NULL if no trace was requested */
 };
 
 /* ---- collecting ---- */

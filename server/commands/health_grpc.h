@@ -7,8 +7,8 @@
 
 #include "runtime/base/status.h"
 
-/* Queries the gRPC port of this machine, without TLS and with a timeout of four seconds.
- * UNAVAILABLE: the server is not ready. A failed call returns its own status and text. */
+/* Queries the gRPC port of this machine, without TLS and with a timeout of four seconds. Fails with
+ * UNAVAILABLE if the server is not ready. A failed call returns its own status and text. */
 enum rt_status srv_health_by_grpc(int64_t port, struct rt_error *err);
 
 #endif

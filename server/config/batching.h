@@ -15,10 +15,10 @@
 
 enum srv_batching_mode {
     SRV_BATCHING_OFF, /* nothing is merged */
-    /* merges requests of signatures that pass row-wise analysis, depending on the load */
+    /* requests of signatures that pass row-wise analysis are merged, depending on the load */
     SRV_BATCHING_ROW_WISE,
-    /* merges requests of every signature that writes no variables, as tensorflow_model_server
-     * does */
+    /* requests of every signature that writes no variables are merged, as in
+     * tensorflow_model_server */
     SRV_BATCHING_ALL,
 };
 
@@ -29,9 +29,9 @@ struct srv_batching {
     /* How long the first request of a batch waits for other requests. */
     int64_t batch_timeout_micros;
     int64_t max_enqueued_batches; /* maximum number of waiting batches per queue */
-    /* maximum number of running batches of all models; 0: no limit */
+    /* maximum number of running batches of all models; 0 means no limit */
     int64_t num_batch_threads;
-    int n_sizes; /* number of allowed_batch_sizes; 0: any size is allowed */
+    int n_sizes; /* number of allowed_batch_sizes; 0 means that any size is allowed */
     int64_t sizes[SRV_MAX_BATCH_SIZES];
     /* whether inputs of different shapes are padded to the largest shape */
     bool pads;
@@ -43,10 +43,10 @@ struct srv_batching {
 struct Tensorflow__Serving__BatchingParameters;
 
 /*
- * Reads a BatchingParameters message. INVALID_ARGUMENT: a parameter is invalid; the error text is
- * TensorFlow Serving's if TensorFlow Serving reports the error too. thread_pool_name is accepted
- * but has no effect, because batches run on the workers. The metrics label thread_pool_name is
- * always "", in Slipway as in tensorflow_model_server.
+ * Reads a BatchingParameters message. Fails with INVALID_ARGUMENT if a parameter is invalid; the
+ * error text is TensorFlow Serving's if TensorFlow Serving reports the error too. thread_pool_name
+ * is accepted but has no effect, because batches run on the workers. The metrics label
+ * thread_pool_name is always "", in Slipway as in tensorflow_model_server.
  */
 enum rt_status srv_batching_from_message(struct srv_batching *out,
                                          const struct Tensorflow__Serving__BatchingParameters *m,

@@ -37,16 +37,16 @@ struct srv_model_config {
     const int64_t *specific;
     int n_labels;
     const struct srv_label *labels;
-    const struct srv_logging_config *logging; /* NULL: none */
-    enum srv_maybe bf16;                      /* SRV_UNSAID: --precision decides */
+    const struct srv_logging_config *logging; /* NULL if requests are not logged */
+    enum srv_maybe bf16;                      /* SRV_UNSAID if --precision decides */
     int64_t line, column;                     /* position of the model in srv_config.file */
 };
 
 struct srv_config {
     struct rt_arena *arena;
-    /* path of the config file, named in errors about a model; NULL: the config has no file */
+    /* path of the config file, named in errors about a model, or NULL if the config has no file */
     const char *file;
-    /* whether the config has a list of models; false: the file was empty, and defines nothing */
+    /* whether the config has a list of models; false if the file was empty and defines nothing */
     bool is_list;
     int n_models;
     struct srv_model_config *models; /* sorted by name, without duplicate names */

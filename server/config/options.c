@@ -11,7 +11,7 @@
 enum kind {
     BOOLEAN,
     SWITCH, /* a boolean, given as on or off */
-    MAYBE,  /* a boolean that may also be unset: enum srv_maybe */
+    MAYBE,  /* a boolean that may also be unset, stored as enum srv_maybe */
     INTEGER,
     BYTES,   /* an integer with an optional suffix K, M or G */
     SECONDS, /* a number that may have a fraction; stored as milliseconds */
@@ -31,11 +31,13 @@ struct row {
     enum meaning meaning;
     /* Offset of the value in struct srv_options; unused for TFS_IGNORED. */
     size_t offset;
-    const char *as_tensorflow; /* default when the program is called as tensorflow_model_server */
-    /* default when the program is called as slipway serve; NULL: the same default as for
-     * tensorflow_model_server */
+    /* default value if the program is called as tensorflow_model_server */
+    const char *as_tensorflow;
+    /* default value if the program is called as slipway serve, or NULL if the default is the
+     * same */
     const char *own;
-    int64_t min, max; /* limits for INTEGER and BYTES, and for SECONDS in milliseconds */
+    /* range of the value of an INTEGER or BYTES flag, and of a SECONDS flag in milliseconds */
+    int64_t min, max;
     const char *help;
 };
 

@@ -25,8 +25,8 @@ struct srv_options {
     /* The flags of TensorFlow Serving, with its names and defaults. */
     int64_t port, rest_api_port, rest_api_num_threads, rest_api_timeout_in_ms;
     bool rest_api_enable_cors_support;
-    /* SRV_UNSAID means that the flag was not given: signatures that pass row-wise analysis are
-     * merged, depending on the load */
+    /* SRV_UNSAID means that the flag was not given, so requests of signatures that pass row-wise
+     * analysis are merged, depending on the load */
     enum srv_maybe enable_batching;
     bool enable_per_model_batching_parameters;
     bool allow_version_labels_for_unavailable_models;
@@ -49,18 +49,20 @@ struct srv_options {
 
     /* Slipway's own flags */
     const char *models; /* directory given by --models; every sub-directory is a model */
-    /* where reload requests are accepted, and the file that contains their token */
+    /* addresses at which admin actions (reload requests) are accepted, and the file that contains
+     * the token for them */
     const char *admin_address, *admin_socket, *admin_token_file;
-    const char *model_root; /* directory that must contain reloaded models; "": any directory */
+    /* directory that must contain reloaded models; "" allows any directory */
+    const char *model_root;
     bool enable_grpc_reflection;
-    const char *bind_address; /* default when called as slipway serve: 127.0.0.1 */
-    int64_t max_body_bytes;   /* default: 256 MiB */
+    const char *bind_address; /* 127.0.0.1 by default if called as slipway serve */
+    int64_t max_body_bytes;   /* 256 MiB by default */
     int64_t max_bytes_in_flight;
     int64_t max_grpc_calls;
     int64_t max_header_bytes;
     int64_t max_queue_jobs, max_queue_bytes; /* per version */
     int64_t max_batch_rows;
-    /* time limit for running a job inline, 40 by default; 0: no job runs inline */
+    /* time limit for running a job inline, 40 by default; 0 means that no job runs inline */
     int64_t inline_max_us;
     int64_t num_workers;      /* number of workers; 0: one per usable core */
     int64_t cores_per_run;    /* 0: as num_workers */
@@ -70,11 +72,12 @@ struct srv_options {
     int64_t drain_timeout_ms;    /* value of --drain_timeout, which is given in seconds */
     /* delay before the drain; -1: 5 s if the server is process 1, otherwise 0 */
     int64_t drain_delay_ms;
-    /* when called as tensorflow_model_server: how long to wait for a missing model at startup */
+    /* time in seconds to wait for a missing model at startup, if called as
+     * tensorflow_model_server */
     int64_t model_wait_seconds;
     int64_t run_memory_limit_bytes;
-    int64_t total_model_memory_limit_bytes; /* 0: none */
-    /* maximum memory of all runs together; 0: half of the free memory, see server.c */
+    int64_t total_model_memory_limit_bytes; /* 0 means no limit */
+    /* maximum memory of all runs together; 0 means half of the free memory (server.c) */
     int64_t run_memory_total_bytes;
     int64_t run_memory_idle_bytes;
     int64_t state_memory_limit_bytes;
@@ -99,7 +102,7 @@ struct srv_options {
     const char *version_transition; /* "availability_preserving" or "resource_preserving" */
 
     /* Set by srv_settings_resolve: */
-    const char *prometheus_path; /* "": no page */
+    const char *prometheus_path; /* "" if there is no page */
     /* the batching parameters in platform_config_file, or NULL */
     const struct srv_batching *platform_batching;
 

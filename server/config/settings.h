@@ -21,8 +21,8 @@ enum rt_status srv_settings_resolve(struct srv_options *o, struct rt_arena *aren
 /* Fails if flags are missing or exclude each other, with the checks and error texts of
  * TensorFlow Serving. */
 enum rt_status srv_settings_check(const struct srv_options *o, struct rt_error *err);
-/* Performs the checks of srv_settings_check that concern batching, which do not depend on which
- * models the server serves. */
+/* Performs those checks of srv_settings_check that concern batching. They do not depend on the
+ * models that the server serves. */
 enum rt_status srv_settings_check_batching(const struct srv_options *o, struct rt_error *err);
 /* Checks that --bind_address is an address of this machine. The check comes first because a
  * transport that fails to listen cannot distinguish a foreign address from a port in use. */
