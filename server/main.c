@@ -68,7 +68,7 @@ static int serve_image(int argc, const char *const *argv, const struct rt_regist
 static const struct command {
     const char *name, *help;
     int (*run)(int argc, const char *const *argv, const struct rt_registry *registry);
-    /* called instead of `run` by a command that queries a server and needs no op registry */
+    /* set instead of `run` for a command that queries a server and needs no op registry */
     int (*run_query)(int argc, const char *const *argv);
 } commands[] = {
     {"serve", "serve models over REST and gRPC", serve_own, NULL},

@@ -31,7 +31,8 @@
 
 enum {
     LONGEST_HINT = 1000, /* maximum size in bytes of an example request that is printed */
-    /* A signal that arrives within this time after the first belongs to the same stop. */
+    /* A signal within SAME_SIGNAL_NS nanoseconds after the first signal belongs to the same
+     * stop. */
     SAME_SIGNAL_NS = 100000000,
     REFUSED_WAIT_MS = 1000, /* maximum time to send the responses of refused requests */
     /* Time after which the process ends even if threads are still running. */
@@ -56,8 +57,9 @@ static int signals_fd(void)
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* Returns the signal that was received, or 0 if none was received within `wait_ms` (-1: no
- * limit), or if the descriptor `other` (-1: none) became readable first. */
+/* Returns the signal that was received, or 0 if none was received within `wait_ms` or before the
+ * descriptor `other` became readable. There is no time limit if `wait_ms` is -1, and no descriptor
+ * if `other` is -1. */
 static int wait_signal(int fd, int other, int wait_ms)
 {
     struct pollfd fds[2] = {{.fd = fd, .events = POLLIN}, {.fd = other, .events = POLLIN}};
@@ -66,15 +68,16 @@ static int wait_signal(int fd, int other, int wait_ms)
     return read(fd, &info, sizeof info) == sizeof info ? (int)info.ssi_signo : 0;
 }
 
-/* A stop of the server, which began with the first signal. */
+/* State of the server's stop, which begins with the first signal. */
 struct stop {
     int signals; /* the signalfd */
     int64_t begun_ns;
 };
 
-/* Returns whether a second signal, which ends the process at once, was received within `wait_ms`.
- * SIGHUP is ignored, because the config file is no longer read, and so are signals shortly after
- * the first, because tools such as timeout(1) signal the process and then its group. */
+/* Returns whether a second signal, which ends the process immediately, was received within
+ * `wait_ms`. SIGHUP is ignored, because the config file is no longer read, and so are signals
+ * shortly after the first, because tools such as timeout(1) signal the process and then its
+ * group. */
 static bool wait_second(const struct stop *stop, int wait_ms)
 {
     int64_t end = rt_now_ns() + (int64_t)wait_ms * 1000000;
@@ -376,8 +379,8 @@ static void drain(struct srv_server *s, int signals)
     if (n) {
         RT_LOG(RT_LOG_WARNING, "%d requests were not answered in %lld ms and are refused", n,
                (long long)o->drain_timeout_ms);
-        /* The time limit for running requests and stalled peers has passed: from here on the
-         * server waits only until the refusals are sent. */
+        /* The time limit for running requests and stalled peers has passed, so the server now waits
+         * only until the refusals are sent. */
         int left = requests_in_flight(s);
         left -= srv_scheduler_refuse_all(s->scheduler, RT_UNAVAILABLE, "the server is stopping");
         wait_for_few(s, requests_in_flight, left > 0 ? left : 0, &stop, REFUSED_WAIT_MS);

@@ -11,15 +11,15 @@
  *   | worker   | one per core, one spare | a batch and its context while it runs                  |
  *   | helper   | cores - 1, or none      | nothing: runs shards of a large batch on an idle core  |
  *   | compile  | 1, of low priority      | pending compilations of plans, of all versions         |
- *   | timer    | 1                       | expired jobs in queues, batches whose waiting is over  |
+ *   | timer    | 1                       | expired jobs in queues, batches whose wait has ended   |
  *   | manager  | 1                       | version states, publishing serving maps                |
  *   | load     | --num_load_threads      | a version from its files to the end of its warm-up     |
  *   | warm-up  | per load, during warm-up| one warm-up request of a version                       |
  *   | unload   | --num_unload_threads    | a version without handles                              |
  *   | log      | 1                       | the files of the request logs                          |
  *
- * While the main thread waits, one more thread exists: at the start, one that waits for the initial
- * models; at the end, one that limits the time of the stop.
+ * While the main thread waits, one more thread exists. During the start it waits for the initial
+ * models, and during the stop it limits the duration of the stop.
  */
 #ifndef SRV_SERVER_H
 #define SRV_SERVER_H
@@ -65,8 +65,9 @@ struct srv_server {
     struct rt_idle_cache *idle_cache;
     struct rt_parallel *parallel; /* CPU cores shared by the runs of all versions */
     struct rt_autotune *autotune; /* autotune cache shared by all versions */
-    struct rt_compiler *compiler; /* compiler shared by all versions; NULL: --specialise=off */
-    _Atomic int64_t n_accepted;   /* number of connections accepted since the server started */
+    /* compiler shared by all versions, or NULL with --specialise=off */
+    struct rt_compiler *compiler;
+    _Atomic int64_t n_accepted; /* number of connections accepted since the server started */
     /* number of gRPC calls that were freed, since the server started, because a loop's free list
      * was full */
     _Atomic int64_t n_calls_freed;

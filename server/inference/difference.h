@@ -19,8 +19,8 @@ struct srv_difference {
     int64_t rows, rows_agree;
 };
 
-/* Compares two tensors. INVALID_ARGUMENT: their types or shapes differ. Elements that are not real
- * numbers, such as strings, count in n_differ only. */
+/* Compares two tensors. Fails with INVALID_ARGUMENT if their types or shapes differ. Elements that
+ * are not real numbers, such as strings, count in n_differ only. */
 enum rt_status srv_difference(const struct rt_tensor *want, const struct rt_tensor *got,
                               struct srv_difference *out, struct rt_error *err);
 

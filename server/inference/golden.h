@@ -4,7 +4,8 @@
  * the previous version continues to serve.
  *
  * A golden file has the format of a warm-up file (warmup.h). Records without a response are only
- * replayed. The tolerance for numbers is read from a file beside it, else from --golden_tolerance.
+ * replayed. The tolerance for numbers is read from a file beside the golden file or, if there is
+ * none, taken from --golden_tolerance.
  */
 #ifndef SRV_GOLDEN_H
 #define SRV_GOLDEN_H

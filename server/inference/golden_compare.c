@@ -17,8 +17,8 @@ static enum rt_status malformed(struct rt_error *err)
 
 /* ---- numbers ---- */
 
-/* Returns the number of floating-point numbers per element; 0: elements of this type are compared
- * as bytes. */
+/* Returns the number of floating-point numbers per element, or 0 if elements of this type are
+ * compared as bytes. */
 static int parts_of(enum rt_dtype dtype)
 {
     switch (dtype) {
@@ -133,7 +133,7 @@ static void integer_text(char *buffer, const struct rt_tensor *t, int64_t i)
         snprintf(buffer, TEXT, "%llu", (unsigned long long)bits);
         return;
     }
-    if (size < sizeof bits && bits >> (size * 8 - 1)) /* this extends the sign bit to 64 bits */
+    if (size < sizeof bits && bits >> (size * 8 - 1)) /* the sign bit is extended to 64 bits */
         bits |= UINT64_MAX << (size * 8);
     snprintf(buffer, TEXT, "%lld", (long long)bits);
 }
@@ -209,8 +209,8 @@ static enum rt_status read_tensor(struct rt_span message, size_t budget, struct 
     return srv_tensor_read(srv_cursor_of(&message, message.n), RT_NO_DTYPE, out, &budget, err);
 }
 
-/* Returns the memory budget for decoding a tensor: enough for one that a message of n bytes
- * contains, and `more` bytes. */
+/* Returns the memory budget for decoding a tensor: enough for any tensor in a message of n bytes,
+ * plus `more` bytes. */
 static size_t budget_of(size_t n, size_t more)
 {
     size_t budget;
@@ -272,7 +272,7 @@ static enum rt_status compare_entries(struct rt_span got, struct rt_span want, d
  * regression. */
 struct score {
     int task;
-    int64_t example, index; /* `index` is the class; -1: `value` is the result of Regress */
+    int64_t example, index; /* `index` is the class, or -1 if `value` is the result of Regress */
     struct rt_span label;
     float value;
 };

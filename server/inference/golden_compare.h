@@ -14,9 +14,9 @@
 #include "runtime/base/span.h"
 #include "server/batching/job.h"
 
-/* Compares the server's response `got` with the recorded response `want`. FAILED_PRECONDITION: they
- * differ; the text names the output, the index and both values. INVALID_ARGUMENT: `want` is
- * malformed. */
+/* Compares the server's response `got` with the recorded response `want`. Fails with
+ * FAILED_PRECONDITION if they differ; the error text names the output, the index and both values.
+ * Fails with INVALID_ARGUMENT if `want` is malformed. */
 enum rt_status srv_golden_compare(enum srv_api api, struct rt_span got, struct rt_span want,
                                   double tolerance, struct rt_error *err);
 

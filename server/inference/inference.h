@@ -46,14 +46,15 @@ struct srv_inference {
         struct srv_examples_request examples;
         struct srv_session_request session;
     } request;
-    int64_t timeout_ms; /* the timeout in the RunOptions of a SessionRun request; 0: no timeout */
+    /* timeout in the RunOptions of a SessionRun request, or 0 if there is none */
+    int64_t timeout_ms;
     struct srv_session_call *session; /* used only by inference_session.c */
     /* number of `scorings`: 1 for Classify and Regress, one per task for MultiInference */
     int n_scorings;
     struct srv_scoring *scorings;
-    /* for each output of the signature: whether the response includes it */
+    /* one flag per output of the signature, set if the response includes the output */
     bool *wanted;
-    /* the caller's budget, to which `write` charges its memory; NULL: no budget */
+    /* the caller's budget, to which `write` charges its memory, or NULL */
     struct srv_growth *growth;
 };
 
@@ -88,15 +89,17 @@ enum rt_status srv_inference_bind(struct srv_inference *inf, size_t budget, size
                                   struct rt_error *err);
 size_t srv_inference_feed_bytes(const struct srv_inference *inf);
 
-/* Runs the inference on the calling thread, which may block for long, and sets job->status. */
+/* Runs the inference on the calling thread, which may block for a long time, and sets
+ * job->status. */
 enum rt_status srv_inference_run(struct srv_inference *inf, const struct rt_run_options *options,
                                  struct rt_error *err);
 
-/* Loads the outputs into memory and checks them for the API. Call it when job->status is RT_OK. */
+/* Loads the outputs into memory and checks them for the API. Must be called only if job->status is
+ * RT_OK. */
 enum rt_status srv_inference_finish(struct srv_inference *inf, struct rt_error *err);
 
-/* Writes the response message. *out receives the message, allocated by malloc. Call it after
- * finish. */
+/* Writes the response message. *out receives the message, allocated by malloc. Must be called after
+ * srv_inference_finish. */
 enum rt_status srv_inference_write(const struct srv_inference *inf, unsigned char **out, size_t *n,
                                    struct rt_error *err);
 
@@ -110,7 +113,7 @@ void srv_inference_write_request(const struct srv_inference *inf, struct rt_byte
 void srv_inference_clear(struct srv_inference *inf);
 
 /*
- * Performs all steps but init on the calling thread: `message` is a serialized request, and
+ * Performs all steps except init on the calling thread. `message` is a serialized request, and
  * `version` computes the response. The version need not be published (only its model, version and
  * loaded members are read) and need not be the one that the request names. *out is allocated as in
  * srv_inference_write.

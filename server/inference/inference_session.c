@@ -5,8 +5,8 @@
 #include "server/inference/inference_internal.h"
 
 struct srv_session_call {
-    int *feed;  /* for each feed of the request: its index among the callable's feeds */
-    int *fetch; /* for each fetch of the request: its index among the callable's fetches */
+    int *feed;  /* for each feed of the request, its index among the callable's feeds */
+    int *fetch; /* for each fetch of the request, its index among the callable's fetches */
     struct rt_call_spec spec;
     struct rt_trace trace;
 };

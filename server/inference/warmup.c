@@ -203,7 +203,8 @@ static void *replay_records(void *arg)
     while (take_record(all, &replayer, &index)) {
         struct rt_error err = {0};
         if (replay_record(&replayer, index, &err))
-            fail(all, &err); /* set so that the other threads stop after their current records */
+            /* the recorded failure makes the other threads stop after their current records */
+            fail(all, &err);
     }
     rt_bytes_clear(&replayer.record);
     rt_arena_free(replayer.arena);

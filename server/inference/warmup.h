@@ -44,17 +44,18 @@ struct srv_replay {
 /*
  * Replays a complete file within ten minutes. *n_records receives the number of records read.
  *
- * INVALID_ARGUMENT: "Failed to parse warmup record...", or more than SRV_MAX_WARMUP_RECORDS;
- * DATA_LOSS: "...Please verify your warmup data is in TFRecord format."; UNIMPLEMENTED: streamed
- * requests; otherwise the status of the request that failed.
+ * Fails with INVALID_ARGUMENT "Failed to parse warmup record...", or if the file has more than
+ * SRV_MAX_WARMUP_RECORDS records; with DATA_LOSS "...Please verify your warmup data is in TFRecord
+ * format."; with UNIMPLEMENTED for streamed requests; otherwise with the status of the request that
+ * failed.
  */
 enum rt_status srv_replay_run(const struct srv_replay *p, int64_t *n_records, struct rt_error *err);
 
 /* Returns whether a version's directory contains a warm-up file, or may contain one that cannot be
  * seen. */
 bool srv_warmup_is_there(const char *dir);
-/* Replays the version's warm-up file as the flags specify, and reports the result to metrics and
- * log. Does nothing when there is no warm-up file. */
+/* Replays the version's warm-up file as the flags specify, and reports the result to the metrics
+ * and the log. Does nothing when there is no warm-up file. */
 enum rt_status srv_warmup_run(struct srv_server *s, struct srv_version *v, const char *dir,
                               const _Atomic bool *cancelled, struct rt_error *err);
 

@@ -18,7 +18,8 @@
 #include "runtime/base/span.h"
 #include "server/base/cancellation.h"
 
-/* A value in accepted text. The value begins at p; if p is NULL, there is no value. */
+/* A value in text that srv_json_check has accepted. The value begins at p; if p is NULL, there is
+ * no value. */
 struct srv_json {
     const unsigned char *p, *end; /* `end` is the end of the document, not the end of the value */
 };
@@ -35,8 +36,8 @@ enum srv_json_type {
 
 struct srv_json_doc {
     struct srv_json top;
-    /* The first member with each of these keys. The member's p is NULL if the key does not
-     * occur. */
+    /* Each of these is the first member of the object `top` with that key. Its p is NULL if the key
+     * does not occur. */
     struct srv_json signature_name, instances, inputs, examples, context;
     int64_t n_instances; /* number of elements of `instances`, if it is an array */
 };
@@ -74,17 +75,17 @@ static inline const unsigned char *srv_json_space(const unsigned char *p, const 
 
 /* Returns the token of a string, with its quotes. */
 struct rt_span srv_json_token(struct srv_json string);
-/* Decodes a string token and returns the decoded length, which is at most the token's. If `dst`
- * is NULL, only computes the length. */
+/* Decodes a string token and returns the length of the decoded text, which is at most that of the
+ * token. If `dst` is NULL, only computes the length. */
 size_t srv_json_unquote(char *dst, struct rt_span token);
 /* Returns whether the string token, when decoded, equals the n bytes at s. */
 bool srv_json_token_is(struct rt_span token, const char *s, size_t n);
 /* Returns whether v is {"b64": "..."} with no other member. *token receives the token of the inner
  * string. */
 bool srv_json_is_b64(struct srv_json v, struct rt_span *token);
-/* Decodes the base64 in a string token: in the standard or the URL alphabet, with or without
- * padding, and with white space skipped. If `dst` is NULL, only computes the length. Returns
- * false if the string is not base64. */
+/* Decodes the base64 text in a string token. The standard and the URL alphabet are accepted,
+ * padding is optional, and white space is skipped. If `dst` is NULL, only computes the length.
+ * Returns false if the string is not base64. */
 bool srv_json_unbase64(char *dst, size_t *n, struct rt_span token);
 
 /*

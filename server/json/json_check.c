@@ -22,8 +22,8 @@ static const char exponent_text[] = "Miss exponent in number.";
 
 struct check {
     const unsigned char *p, *end;
-    const char *why;         /* the error's text; NULL: no error */
-    const unsigned char *at; /* position of the error */
+    const char *why;         /* text of the error, or NULL if there is none */
+    const unsigned char *at; /* position of the error in the text */
 };
 
 static bool refuse(struct check *c, const char *why, const unsigned char *at)
@@ -197,8 +197,8 @@ static bool check_number(struct check *c)
     return true;
 }
 
-/* A stack of the open containers with one bit for each (1: object). It grows with the depth of
- * nesting, which cannot exceed the length of the text. */
+/* A stack of the open containers with one bit for each container, which is 1 for an object. The
+ * stack grows with the depth of nesting, which cannot exceed the length of the text. */
 struct nest {
     uint64_t few[8], *bits;
     size_t depth, capacity; /* depth and capacity are numbers of bits */
@@ -229,8 +229,7 @@ static bool nest_is_object(const struct nest *n)
     return n->bits[i >> 6] >> (i & 63) & 1;
 }
 
-/* Returns where to store the value of a top-level member; NULL: the API does not read this
- * member. */
+/* Returns where to store the value of a top-level member, or NULL if no API reads the member. */
 static struct srv_json *member_slot(struct srv_json_doc *doc, struct rt_span token)
 {
     static const struct {

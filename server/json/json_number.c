@@ -69,7 +69,7 @@ static inline int leading_digits(const unsigned char *p, uint64_t *value)
     int n = 0;
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
     memcpy(&w, p, 8);
-    w ^= ones * '0'; /* this maps a digit to its value, and any other byte to a value above 9 */
+    w ^= ones * '0'; /* the XOR maps a digit to its value, and any other byte to a value above 9 */
     /* The first byte above 9 is found exactly; later bytes may be wrong because of a carry. */
     const uint64_t other = (w | (w + ones * 0x76)) & (ones << 7);
     n = other ? __builtin_ctzll(other) >> 3 : 8;
@@ -107,7 +107,8 @@ static double divide_by_ten(uint64_t w, int k)
     wide num = (wide)top << 63;
     uint64_t q = (uint64_t)(num / den);
     bool sticky = (uint64_t)(num - (wide)q * den) != 0;
-    int shift = 64 - __builtin_clzll(q) - 53; /* the shift is by 10 or 11 bits */
+    /* the quotient has 63 or 64 bits, so the shift is by 10 or 11 bits */
+    int shift = 64 - __builtin_clzll(q) - 53;
     uint64_t mant = q >> shift, rest = q & ((UINT64_C(1) << shift) - 1);
     uint64_t half = UINT64_C(1) << (shift - 1);
     if (rest > half || (rest == half && (sticky || (mant & 1))))
@@ -502,8 +503,8 @@ static bool scaled(uint64_t m, int e, int p, uint64_t *out)
  * the exact arithmetic does not cover this value. */
 static bool decimal_digits(uint64_t m, int e, int digits, uint64_t *d, int *k)
 {
-    int top = e + 63 - __builtin_clzll(m); /* this is floor(log2(m * 2^e)) */
-    /* This is floor(log10(m * 2^e)) or one less. */
+    int top = e + 63 - __builtin_clzll(m); /* `top` is `floor(log2(m * 2^e))` */
+    /* `guess` is `floor(log10(m * 2^e))` or one less. */
     int guess = (int)((top * INT64_C(315653)) >> 20);
     for (int tries = 0; tries < 3; tries++) {
         if (!scaled(m, e, digits - 1 - guess, d))

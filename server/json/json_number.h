@@ -9,14 +9,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SRV_NUMBER_BYTES = 32 }; /* size of a writer's buffer; a writer may overwrite all of it */
+/* size of the buffer passed to a writer, which may overwrite all of it */
+enum { SRV_NUMBER_BYTES = 32 };
 
 /* The kind of a number token according to JSON's rules, as in RapidJSON. */
 enum srv_number_kind {
     SRV_NUMBER_NONE,   /* the text does not begin with a number */
-    SRV_NUMBER_INT,    /* no fraction and no exponent, and fits int64: the value is in `i` */
-    SRV_NUMBER_UINT,   /* no fraction and no exponent, and fits only uint64: the value is in `u` */
-    SRV_NUMBER_DOUBLE, /* any other number, including NaN and Infinity: the value is in `d` */
+    SRV_NUMBER_INT,    /* an integer without exponent that fits int64; the value is in `i` */
+    SRV_NUMBER_UINT,   /* an integer without exponent that fits only uint64; the value is in `u` */
+    SRV_NUMBER_DOUBLE, /* any other number, including NaN and Infinity; the value is in `d` */
 };
 
 struct srv_number {

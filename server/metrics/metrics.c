@@ -189,7 +189,7 @@ static void count_job(const struct srv_io_loop *io_loop, const struct srv_job *j
     const struct srv_version *v = job->version;
     struct srv_version_metrics *vm = v->metrics;
     struct srv_model_io_loop *model = &vm->model->io_loops[io_loop->index];
-    int64_t s = vm->n_signatures; /* the last index counts dynamic callables */
+    int64_t s = vm->n_signatures; /* the last element counts requests for dynamic callables */
 
     if (job->signature && job->signature >= v->loaded->signatures &&
         job->signature < v->loaded->signatures + v->loaded->n_signatures)

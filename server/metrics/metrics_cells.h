@@ -32,14 +32,14 @@ struct srv_scale {
     double first, factor;
     int n;
 };
-/* 33 bounds in us: 10 x 1.8^i (up to 20 minutes) */
+/* 33 bounds of `10 * 1.8^i` us (up to 20 minutes) */
 extern const struct srv_scale srv_scale_time;
-/* 52 bounds in us: 100 x 1.2^i (up to 1 second) */
+/* 52 bounds of `100 * 1.2^i` us (up to 1 second) */
 extern const struct srv_scale srv_scale_queuing;
-extern const struct srv_scale srv_scale_graph;    /* 20 bounds in us: 1000 x 2^i */
-extern const struct srv_scale srv_scale_bytes;    /* 14 bounds: 4^i */
-extern const struct srv_scale srv_scale_rows;     /* 14 bounds: 2^i */
-extern const struct srv_scale srv_scale_examples; /* 15 bounds: 2^i */
+extern const struct srv_scale srv_scale_graph;    /* 20 bounds of `1000 * 2^i` us */
+extern const struct srv_scale srv_scale_bytes;    /* 14 bounds of `4^i` */
+extern const struct srv_scale srv_scale_rows;     /* 14 bounds of `2^i` */
+extern const struct srv_scale srv_scale_examples; /* 15 bounds of `2^i` */
 
 struct srv_times {
     _Atomic uint64_t n[SRV_N_TIMES];
@@ -72,8 +72,8 @@ struct srv_thread_cells {
     struct srv_histogram runs, in_bytes, out_bytes; /* durations in `runs` are in microseconds */
     struct srv_histogram queuing, request_rows, batch_rows;
     struct srv_padding {
-        /* rows of the padded batch; 0: the entry is unused; the last entry counts all other
-         * sizes */
+        /* number of rows of the padded batch, or 0 if the entry is unused; the last entry counts
+         * all other sizes */
         _Atomic int64_t size;
         struct srv_histogram rows;
     } padding[SRV_MAX_PADDINGS];
@@ -82,7 +82,7 @@ struct srv_thread_cells {
 struct srv_model_io_loop { /* counters of the requests for one model on one network thread */
     /* number of requests that never became a job */
     _Atomic uint64_t unmade[SRV_N_APIS][SRV_N_CODES];
-    /* For requests answered with OK: time from entering the queue to the end of the run. */
+    /* time from entering the queue to the end of the run, for requests answered with OK */
     struct srv_times runtime[SRV_N_JOB_APIS];
     struct srv_histogram examples;
     struct srv_times gets; /* latency of REST GET requests answered with OK */
@@ -179,8 +179,9 @@ bool srv_metrics_same_entrypoint(const struct srv_server *server, int io_loop, i
 /* Returns whether the I/O loop is the first of its entrypoint, because the page prints one sum
  * for all loops of an entrypoint. */
 bool srv_metrics_is_first(const struct srv_server *server, int io_loop);
-/* Returns whether TensorFlow Serving counts a request of this API on this I/O loop: over gRPC it
- * counts Predict, Classify and Regress, over REST all requests. */
+/* Returns whether TensorFlow Serving counts the requests of this API that arrive over the
+ * transport of this I/O loop. Over gRPC it counts Predict, Classify and Regress, and over REST all
+ * requests. */
 bool srv_metrics_serving_counts(const struct srv_io_loop *io_loop, enum srv_api api);
 /* Writes all metric families of TensorFlow, sorted by name, even those without values. The caller
  * holds srv_metrics.mu. */

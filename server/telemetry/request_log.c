@@ -19,15 +19,17 @@ struct srv_model_log {
     struct srv_model_log *next;
     struct srv_request_log *all;
     char *model;
-    _Atomic uint64_t threshold; /* 0: no request is logged */
+    _Atomic uint64_t threshold; /* sampling threshold; 0 means that no request is logged */
     /* The three members below are guarded by all->mu. */
     double rate;
-    char *prefix;        /* prefix of the file names; NULL: logging is off */
+    char *prefix;        /* prefix of the file names, or NULL if logging is off */
     uint64_t generation; /* number of times that `prefix` has changed */
     /* The members below belong to the thread that writes the files. */
     struct srv_request_file file;
     uint64_t file_generation; /* the value of `generation` when the current file was opened */
-    bool outage_logged;       /* whether the log has reported an outage, but not yet its end */
+    /* whether the server's log has reported an outage of this request log, but not yet the end of
+     * the outage */
+    bool outage_logged;
     int64_t outage_logged_ns;
 };
 
@@ -300,7 +302,8 @@ static int64_t end_files(struct srv_request_log *l)
     int64_t now = rt_now_ns(), next = RT_NEVER;
 
     rt_mutex_lock(&l->mu);
-    /* New logs are inserted before the log that is the first one now. */
+    /* New logs are inserted only before the current first log, so the list from it on does not
+     * change. */
     struct srv_model_log *log = l->models;
     rt_mutex_unlock(&l->mu);
     for (; log; log = log->next) {

@@ -27,14 +27,15 @@ struct srv_loader {
     pthread_t threads[MAX_THREADS];
     struct rt_mutex mu;
     struct rt_cond wake;
-    struct srv_load *first, **end; /* guarded by mu: queue of loads that wait for a slot */
-    struct srv_load *running; /* guarded by mu: running loads, linked by `next`, newest first */
-    /* Guarded by mu: number of running loads, and number of occupied slots. */
+    struct srv_load *first, **end; /* queue of loads that wait for a slot; guarded by mu */
+    /* list of running loads, linked by `next`, newest first; guarded by mu */
+    struct srv_load *running;
+    /* number of running loads, and number of occupied slots; guarded by mu */
     int n_running, n_taken;
-    int64_t begun_ns; /* guarded by mu: time when a load most recently occupied a slot */
-    int64_t reserved; /* guarded by mu: estimated memory of running loads */
-    int64_t held;     /* guarded by mu: estimated memory of running loads and loaded models */
-    bool stopping;    /* guarded by mu */
+    int64_t begun_ns; /* time when a load most recently occupied a slot; guarded by mu */
+    int64_t reserved; /* estimated memory of running loads in bytes; guarded by mu */
+    int64_t held;  /* estimated memory of running loads and loaded models in bytes; guarded by mu */
+    bool stopping; /* guarded by mu */
 };
 
 int64_t srv_loader_estimate(int64_t weight_bytes)
@@ -98,8 +99,9 @@ void srv_loader_release(struct srv_loader *l, int64_t held)
 }
 
 /* Logs the failure of a warm-up request that consists of zeros, with unknown dimensions set to 1. A
- * model may well refuse such a request (an empty tf.Example lacks its features). A failure for lack
- * of memory or time is logged as a warning, because real requests will lack them too. */
+ * model may refuse such a request, because an empty tf.Example lacks the model's features. A
+ * failure for lack of memory or time is logged as a warning, because real requests will lack memory
+ * or time too. */
 static void warm_up_failed(void *arg, const char *signature, const struct rt_error *err)
 {
     const struct srv_load *load = arg;

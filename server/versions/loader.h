@@ -67,7 +67,7 @@ struct srv_load {
     char *dir;                     /* path of the version's directory, freed by free() */
     enum srv_maybe bf16;           /* whether the model's own configuration sets precision bf16 */
     struct srv_fingerprint before; /* fingerprint of the directory when it was found stable */
-    /* set to make the load end soon with RT_CANCELLED; the manager knows why */
+    /* set by the manager, which knows the reason, to end the load early with RT_CANCELLED */
     _Atomic bool cancelled;
     /* ---- set by the loader ---- */
     enum rt_status status;

@@ -130,7 +130,8 @@ static void sleep_until(struct srv_manager *m, int64_t until)
         char events[4096] __attribute__((aligned(8)));
         while (read(m->inotify_fd, events, sizeof events) > 0)
             ;
-        /* A burst of changes causes a single poll, at most every 20 ms. */
+        /* The directories are polled 20 ms after the first change of a burst, so that the burst
+         * causes a single poll. */
         int64_t soon = rt_now_ns() + (int64_t)20 * MILLION;
         if (m->next_poll > soon && m->server->options.file_system_poll_wait_seconds > 0)
             m->next_poll = soon;
@@ -173,7 +174,7 @@ static void look_at_bursts(struct srv_manager *m)
 }
 
 /*
- * Counts closed connections. The memory of closed connections stays scattered in the heap, some 29
+ * Counts closed connections. The memory of closed connections stays scattered in the heap, about 29
  * KB for each, so the heap is trimmed after many of them. Only gRPC's core knows when its
  * connections close, so the number is computed as the accepted connections minus the growth of the
  * open ones. A burst of calls on one connection leaves as much memory behind, so freed calls count
@@ -183,7 +184,8 @@ static void look_at_bursts(struct srv_manager *m)
 static void count_closed(struct srv_manager *m, int64_t now)
 {
     m->next_count = now + (int64_t)TRIM_EVERY_MS * MILLION;
-    atomic_store(&m->server->has_connections, false); /* a new connection sets the flag again */
+    /* a new connection sets has_connections again */
+    atomic_store(&m->server->has_connections, false);
     int64_t n_accepted = atomic_load_explicit(&m->server->n_accepted, memory_order_relaxed);
     int n_open = srv_sockets(NULL, INT32_MAX) - m->n_inherited;
 
@@ -280,7 +282,8 @@ static void serve(struct srv_manager *m)
 
 static void unload_everything(struct srv_manager *m)
 {
-    /* pause after running out of memory: the server cannot stop until an empty map is published */
+    /* interval between attempts while memory is short; the server cannot stop until an empty map is
+     * published */
     const useconds_t pause_us = AGAIN_MS * 1000;
     if (m->reload) {
         struct rt_error err = {0};

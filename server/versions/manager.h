@@ -12,8 +12,7 @@
 #include "server/server.h"
 #include "server/versions/status.h"
 
-/* Struct srv_version_calls is defined in loader.h; the server passes the instance
- * srv_model_calls. */
+/* Defined in loader.h. The server passes the instance of the same name to srv_manager_start. */
 struct srv_model_calls;
 
 /* Starts the manager: reads flags and the config file, and fails where TensorFlow Serving refuses
@@ -21,8 +20,8 @@ struct srv_model_calls;
 enum rt_status srv_manager_start(struct srv_server *server, const struct srv_model_calls *calls,
                                  struct srv_manager **out, struct rt_error *err);
 /*
- * Blocks, as tensorflow_model_server does at start, until every configured model is AVAILABLE, one
- * has failed, or the wait for a missing one has ended. The error names the models that did not
+ * Blocks, as tensorflow_model_server does at startup, until every configured model is AVAILABLE,
+ * one has failed, or the wait for a missing one has ended. The error names the models that did not
  * become available.
  */
 enum rt_status srv_manager_wait_initial(struct srv_manager *m, struct rt_error *err);
@@ -47,14 +46,14 @@ srv_manager_reload(struct srv_manager *m, struct rt_span message, const _Atomic 
                    void *arg, struct rt_error *err);
 /* Makes the manager read the config file again as soon as possible. May be called on any thread. */
 void srv_manager_reread(struct srv_manager *m);
-/* Tells the manager that connections exist. From then on until none is left, the manager
- * periodically counts closed connections and trims the heap. Any thread; repeated calls cost one
- * atomic load. */
+/* Reports to the manager that connections exist. Until no connection is left, the manager
+ * periodically counts closed connections and trims the heap. May be called on any thread; repeated
+ * calls cost one atomic load. */
 void srv_manager_expect_close(struct srv_server *server);
 /* Stops watching and loading, and unloads all versions. The I/O loops must still run, because they
  * confirm retirements; they may still query states. */
 void srv_manager_stop(struct srv_manager *m);
-/* Frees the manager. Must be called when no I/O loop runs any more. The argument may be NULL. */
+/* Frees the manager. Must be called after all I/O loops have ended. The argument may be NULL. */
 void srv_manager_free(struct srv_manager *m);
 
 #endif

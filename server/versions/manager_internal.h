@@ -64,7 +64,8 @@ struct srv_grace {
     struct srv_grace *next;
     struct srv_manager *manager;
     const struct srv_published *before;
-    struct srv_managed *model; /* model of the version that left the map; NULL: no version left */
+    /* model of the version that left the map, or NULL if no version left */
+    struct srv_managed *model;
     struct srv_managed_version *entry;
     struct srv_version *version;
     atomic_int pending;
@@ -101,22 +102,22 @@ struct srv_manager {
     struct rt_mutex mu;
     /* signalled when a version's state changes; srv_manager_wait_initial waits for it */
     struct rt_cond changed;
-    struct srv_load *loaded; /* guarded by mu: ended loads, posted by the load threads */
-    /* guarded by mu: grace periods in which all I/O loops have confirmed */
+    struct srv_load *loaded; /* ended loads, posted by the load threads; guarded by mu */
+    /* grace periods in which all I/O loops have confirmed; guarded by mu */
     struct srv_grace *confirmed;
-    /* guarded by mu: grace periods whose version the unload threads have freed */
+    /* grace periods whose version the unload threads have freed; guarded by mu */
     struct srv_grace *freed;
     struct srv_reload *new_reloads; /* guarded by mu */
     bool stopping;                  /* guarded by mu */
-    bool reread;                    /* guarded by mu: the config file must be read again */
+    bool reread;                    /* whether the config file must be read again; guarded by mu */
     /* number of models; written by the manager's thread and read by other threads, both under mu */
     int n_models;
     struct srv_managed **models; /* the models, sorted by name; guarded like n_models */
     bool first_poll_done;        /* guarded by mu */
 
     /* The members below belong to the manager's thread. */
-    /* the current configuration: `base` from flags, config file or reload, `folder` from
-     * --models */
+    /* the current configuration; `base` comes from the flags, the config file or a reload, and
+     * `folder` from --models */
     struct srv_config *base, *folder;
     struct srv_reload *reload; /* the reload in progress, whose new models are not settled yet */
     const struct srv_published *published;
@@ -124,8 +125,8 @@ struct srv_manager {
     int n_loading, n_graces, n_freeing;
     int64_t next_poll, next_config, next_trim;
     /* Time at which to repeat a step that ran out of memory. Until then the table of models and the
-     * published map may lag behind the configuration and the loaded versions. RT_NEVER: nothing
-     * lags. */
+     * published map may lag behind the configuration and the loaded versions. RT_NEVER means that
+     * nothing lags. */
     int64_t again_at;
     bool trim_pending;
     /* time of the next count; number of connections accepted at the last count; number closed
@@ -135,14 +136,15 @@ struct srv_manager {
     int n_open, n_inherited;
     int64_t n_calls_freed; /* value of the server's n_calls_freed when the heap was last trimmed */
     size_t n_bursts;       /* value of rt_heap_bursts() at the last check */
-    /* whether the last check found new bursts; the heap is trimmed once a check finds none */
+    /* whether n_bursts had grown at the last check; the heap is trimmed at the first check that
+     * finds it unchanged */
     bool bursts_wait;
     char *folder_trouble, *config_trouble;
 };
 
-/* Whether a model is settled: one of its versions serves, or all wanted versions have failed, or
- * the wait for a version to appear or to become stable has ended. With `final`, failures that will
- * be retried do not count. */
+/* A model is settled if one of its versions serves, all wanted versions have failed, or the wait
+ * for a version to appear or to become stable has ended. If `final` is set, failures that will be
+ * retried do not count. */
 enum srv_settled { SRV_WAITING, SRV_SERVES, SRV_FAILED, SRV_MISSING };
 
 /* ---- manager_map.c ---- */
@@ -202,7 +204,7 @@ void srv_mgr_take_reload(struct srv_manager *m);
 /* ---- status.c ---- */
 enum srv_settled srv_mgr_settled(const struct srv_manager *m, const struct srv_managed *model,
                                  bool final, const struct srv_managed_version **why);
-/* Appends "MODEL (reason)" to the list, where the reason tells why the start waits for the
+/* Appends "MODEL (reason)" to the list, where the reason states why the start waits for the
  * model. */
 void srv_mgr_add_awaited(struct srv_unavailable *list, const struct srv_managed *model);
 

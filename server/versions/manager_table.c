@@ -255,7 +255,7 @@ void srv_mgr_forget_gone_models(struct srv_manager *m)
         struct srv_managed *model = m->models[i];
         if (is_gone(model) && ++n_gone > MAX_GONE_MODELS)
             continue;
-        m->models[i] = m->models[n_kept]; /* this moves the removed models behind the kept ones */
+        m->models[i] = m->models[n_kept]; /* the removed models move behind the kept ones */
         m->models[n_kept++] = model;
     }
     m->n_models = n_kept;

@@ -31,12 +31,13 @@ struct srv_managed_version {
     char *dir;
     /* the last fingerprint of the directory, used while the state is START */
     struct srv_fingerprint seen;
-    /* time when the fingerprint `seen` was first taken; 0: no fingerprint was taken yet */
+    /* time when the fingerprint `seen` was first taken, or 0 if none was taken yet */
     int64_t seen_since;
     bool stable;
-    int64_t look_at;     /* earliest time at which the directory is listed again */
-    int64_t start_since; /* time when the state START was first noticed; 0: not noticed yet */
-    /* time when the directory was first found missing; 0: the directory exists */
+    int64_t look_at; /* earliest time at which the directory is listed again */
+    /* time when the state START was first noticed, or 0 if it was not noticed yet */
+    int64_t start_since;
+    /* time when the directory was first found missing, or 0 if it exists */
     int64_t missing_since;
     bool unrest_logged;
     /* fingerprint of the files that are served, or whose load failed */
@@ -56,7 +57,7 @@ struct srv_managed_version {
 
 struct srv_managed {
     char *name;
-    /* the model's configuration; NULL: the model is no longer configured */
+    /* the model's configuration, or NULL if the model is no longer configured */
     const struct srv_model_config *config;
     int n_entries, capacity;
     /* the model's versions, highest first; the lock guards the array */
@@ -68,7 +69,7 @@ struct srv_managed {
      * the status shows it with the versions that serve in spite of it. The manager's thread writes
      * it under the lock. */
     char *trouble;
-    int watch; /* inotify watch descriptor of the base path; -1: no watch */
+    int watch; /* inotify watch descriptor of the base path, or -1 if there is no watch */
 };
 
 /* A list of models for a log or error text: the models in "N model(s) did not become available:

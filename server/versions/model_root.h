@@ -24,7 +24,7 @@ enum rt_status srv_model_root_check(const char *root, const struct srv_config *c
 enum rt_status srv_model_root_check_logs(const char *root, const struct srv_config *old,
                                          const struct srv_config *file,
                                          const struct srv_config *config, struct rt_error *err);
-/* Fails if the root is set and is not a directory. Call it at start. */
+/* Fails if the root is set and is not a directory. Must be called at startup. */
 enum rt_status srv_model_root_exists(const char *root, struct rt_error *err);
 
 #endif

@@ -145,7 +145,8 @@ struct walk {
     struct rt_error *err;
 };
 
-/* Returns a file's time in nanoseconds; files may claim times that do not fit. */
+/* Returns a file's time in nanoseconds, saturated, because a timestamp may exceed the range of
+ * int64_t. */
 static int64_t time_ns(struct timespec t)
 {
     return rt_add_saturated(rt_mul_saturated(t.tv_sec, 1000000000), t.tv_nsec);

@@ -19,22 +19,22 @@ struct srv_scan {
     int n; /* number of wanted versions; `found` lists them, highest first */
     struct srv_found *found;
     int n_there; /* number of versions in the base path, including unwanted ones */
-    /* warning text: a requested version is missing, or a version exists twice; NULL: no warning */
+    /* warning that a requested version is missing or that a version exists twice, or NULL */
     const char *warning;
 };
 
 /*
  * Finds the versions: children of the base path whose names are decimal numbers. If several names
- * have the same number, the alphabetically first one is used. Fails when the base path cannot be
- * read, which is different from an empty base path; the text names the path and the model.
+ * have the same number, the alphabetically first one is used. Fails if the base path cannot be
+ * read, but not if it is empty. The error text names the path and the model.
  */
 enum rt_status srv_source_scan(const struct srv_model_config *m, struct rt_arena *arena,
                                struct srv_scan *out, struct rt_error *err);
 
 /*
- * A hash of everything below a version's directory: of the sorted list of (path, device, inode,
- * size, modification and change time). The version's directory itself may be a symlink. Symlinks
- * below it are resolved, but the entries of linked directories are not read.
+ * A hash of everything below a version's directory, computed from the sorted list of (path, device,
+ * inode, size, modification and change time). The version's directory itself may be a symlink.
+ * Symlinks below it are resolved, but the entries of linked directories are not read.
  */
 struct srv_fingerprint {
     uint64_t a, b;
@@ -42,9 +42,9 @@ struct srv_fingerprint {
     int64_t bytes, n_files;
 };
 /*
- * Computes the fingerprint of a version's directory. NOT_FOUND: there is no such directory.
- * UNAVAILABLE: it cannot be read. INVALID_ARGUMENT: it contains more than 50,000 files, is deeper
- * than 16 directories, or listing it takes more than 5 seconds.
+ * Computes the fingerprint of a version's directory. Fails with NOT_FOUND if there is no such
+ * directory, with UNAVAILABLE if it cannot be read, and with INVALID_ARGUMENT if it contains more
+ * than 50,000 files, is deeper than 16 directories, or takes more than 5 seconds to list.
  */
 enum rt_status srv_source_fingerprint(const char *dir, struct srv_fingerprint *out,
                                       struct rt_error *err);
@@ -55,9 +55,9 @@ static inline bool srv_fingerprint_eq(const struct srv_fingerprint *x,
 }
 
 enum {
-    /* A version is stable if two fingerprints taken this long apart are equal. */
+    /* A version is stable if two fingerprints taken SRV_STABLE_AFTER_MS apart are equal. */
     SRV_STABLE_AFTER_MS = 1000,
-    /* A version is also stable if its newest file is older than this. */
+    /* A version is also stable if its newest file is older than SRV_STABLE_AGE_MS. */
     SRV_STABLE_AGE_MS = 3000,
 };
 /* Returns whether a version's files are stable. first_seen_ns is the monotonic time when

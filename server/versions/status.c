@@ -31,7 +31,8 @@ enum srv_settled srv_mgr_settled(const struct srv_manager *m, const struct srv_m
     }
     if (n_wanted && n_failed == n_wanted)
         return SRV_FAILED;
-    /* A load may take any time, but the wait for files to appear or to become stable is limited. */
+    /* A load may take arbitrarily long, but the wait for files to appear or to become stable is
+     * limited. */
     return !n_loading && is_overdue(m, model) ? SRV_MISSING : SRV_WAITING;
 }
 

@@ -35,9 +35,9 @@ struct srv_version_status {
 
 struct srv_manager;
 /*
- * Copies into `arena` the states of a model's versions, highest version first; with has_version,
- * only that of `version`. NOT_FOUND: "Could not find any versions of model m" or "Could not find
- * version 5 of model m".
+ * Copies into `arena` the states of a model's versions, highest version first; if has_version is
+ * set, only the state of `version`. Fails with NOT_FOUND and the text "Could not find any versions
+ * of model m" or "Could not find version 5 of model m".
  */
 enum rt_status srv_status_of(struct srv_manager *m, struct rt_span model, bool has_version,
                              int64_t version, struct rt_arena *arena,

@@ -155,7 +155,7 @@ enum rt_status srv_examples_bind(struct srv_cursor input, size_t budget, struct 
 
 /* ---- writing ---- */
 
-/* Writing a class, or a value without its label, is counted as copying this many bytes. */
+/* Writing a class, or a value without its label, is counted as copying SCORE_COST bytes. */
 enum { SCORE_COST = 16 };
 
 static size_t class_size(struct rt_span label, float score)

@@ -304,7 +304,7 @@ enum rt_status srv_json_decode_examples(const struct srv_json_doc *doc, size_t m
 
 /* ---- results ---- */
 
-enum { SCORE_COST = 64 }; /* writing a score is counted as copying this many bytes of text */
+enum { SCORE_COST = 64 }; /* writing a score is counted as copying SCORE_COST bytes of text */
 
 static void put_score(struct rt_bytes *out, float score)
 {

@@ -63,7 +63,8 @@ static bool is_integer_of(enum rt_dtype dtype, const struct srv_number *n)
         return is_int && n->i >= 0 && n->i <= UINT32_MAX;
     case RT_U64:
         return !is_int || n->i >= 0;
-    case RT_U16: /* values of types that TensorFlow Serving refuses must fit the type */
+    /* for types that TensorFlow Serving refuses, the value must be in the range of the type */
+    case RT_U16:
     case RT_QU16:
         return is_int && n->i >= 0 && n->i <= UINT16_MAX;
     case RT_QI16:
@@ -134,9 +135,9 @@ static enum rt_status check_leaf(struct srv_json v, enum rt_dtype dtype, struct 
 }
 
 /*
- * Finds the error in a value that does not have this shape and type. The order of the checks is
- * that of TensorFlow Serving. *n counts the values that are not lists. Called only after the fast
- * path has failed.
+ * Finds the error in a value that does not have the expected shape and type. The order of the
+ * checks is that of TensorFlow Serving. *n counts the values that are not lists. Called only after
+ * the fast path has failed.
  */
 static enum rt_status explain(struct srv_json v, int level, int rank, const int64_t *dim,
                               enum rt_dtype dtype, int64_t *n, struct rt_error *err)
@@ -415,7 +416,7 @@ static bool fill_value(struct fill *f, int level)
 struct input {
     const struct rt_tensor_spec *spec;
     struct rt_tensor *tensor;
-    bool started, seen;    /* started: a row was read; seen: the current row contains this input */
+    bool started, seen;    /* whether a row was read, and whether the current row has this input */
     struct srv_json given; /* the input's value in columnar form; its p is NULL until it is found */
     int rank;              /* rank of a row of the tensor */
     int64_t dim[RT_MAX_RANK], size;

@@ -48,8 +48,8 @@ enum rt_status srv_json_decode_predict(const struct srv_json_doc *doc,
 
 /*
  * Writes a response body with all outputs of the signature: {"predictions": ...} or {"outputs":
- * ...}. INVALID_ARGUMENT if JSON cannot express the outputs. Stops when `cancellation` reports that
- * the response is cancelled.
+ * ...}. Fails with INVALID_ARGUMENT if JSON cannot express the outputs. Stops when `cancellation`
+ * reports that the response is cancelled.
  */
 enum rt_status srv_json_encode_predict(struct rt_bytes *out, const struct rt_signature *signature,
                                        const struct rt_tensor *fetches, enum srv_json_form form,

@@ -49,10 +49,10 @@ struct srv_predict_response {
     struct srv_model_echo echo;
     const struct rt_signature *sig;
     const struct rt_tensor *fetches; /* one tensor per output of sig */
-    const bool *wanted;              /* for each output of sig: whether the response contains it */
+    const bool *wanted; /* one flag per output of sig, set if the response contains the output */
     /* whether values are written to tensor_content instead of the typed fields */
     bool as_content;
-    /* the budget to which the response is charged; NULL: no budget */
+    /* the budget to which the response is charged, or NULL */
     struct srv_growth *growth;
 };
 /* Writes a response; *out is allocated by malloc. Fails for types that a TensorProto cannot
@@ -66,8 +66,8 @@ struct srv_predict_request_parts {
     struct srv_model_echo echo;
     const struct rt_signature *sig;
     const struct rt_tensor *feeds; /* one tensor per input of sig */
-    /* for each output of sig: whether the client requested it; written as output_filter unless all
-     * are true */
+    /* one flag per output of sig, set if the client requested the output; written as output_filter
+     * unless all are set */
     const bool *wanted;
 };
 void srv_predict_write_request(const struct srv_predict_request_parts *parts, struct rt_bytes *out);

@@ -50,7 +50,8 @@ static bool take_digits(struct rt_span *s, struct rt_span *out)
 }
 
 struct parts {
-    struct rt_span name, version, label, word; /* p is NULL if the path has no such part */
+    /* p is NULL for a part that the path does not have */
+    struct rt_span name, version, label, word;
 };
 
 /* Removes the part of a path that names a version or a label, which may follow a model's name.

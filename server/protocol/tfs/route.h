@@ -18,7 +18,8 @@ enum srv_method { /* HTTP methods */
 enum srv_method srv_method_of(const char *name);
 
 enum srv_target {
-    SRV_TO_NOWHERE, /* the path is neither below /v1/ nor another path of this server: 404 */
+    /* the path is neither below /v1/ nor another path of this server, so the response is 404 */
+    SRV_TO_NOWHERE,
     SRV_TO_MODEL,   /* `api` is the API that the request calls */
     SRV_TO_OPTIONS, /* a browser's preflight request (CORS) */
     SRV_TO_HEALTH,
@@ -35,10 +36,10 @@ struct srv_route {
 };
 
 /*
- * Parses a request line. INVALID_ARGUMENT with TensorFlow Serving's texts: "Malformed request:
- * METHOD PATH", "Missing model name in request.", "Failed to convert version: N to numeric.";
- * NOT_FOUND for paths outside /v1/. `uri` includes the query, as in TensorFlow Serving.
- * `metrics_path` is the path of the Prometheus page; "" means that there is no such page.
+ * Parses a request line. Fails with INVALID_ARGUMENT and TensorFlow Serving's text ("Malformed
+ * request: METHOD PATH", "Missing model name in request." or "Failed to convert version: N to
+ * numeric."), or with NOT_FOUND for paths outside /v1/. `uri` includes the query, as in TensorFlow
+ * Serving. `metrics_path` is the path of the Prometheus page; "" means that there is no such page.
  */
 enum rt_status srv_route(struct srv_route *out, const char *method, struct rt_span uri,
                          const char *metrics_path, struct rt_arena *arena, struct rt_error *err);

@@ -27,7 +27,7 @@ struct srv_session_request {
     const char **fetches, **targets;
     /* Whether the names are aliases of the signature instead of names in the graph. */
     bool names_are_aliases;
-    int64_t timeout_ms; /* timeout in the RunOptions; 0: no timeout */
+    int64_t timeout_ms; /* timeout in the RunOptions, or 0 if there is none */
     bool wants_times, wants_graph;
 };
 
@@ -40,8 +40,8 @@ struct srv_session_response {
     int n;
     const char *const *names;
     const struct rt_tensor *const *tensors; /* one fetched tensor per name in `names` */
-    const struct rt_trace *trace;           /* NULL: the response has no RunMetadata */
-    /* the budget to which the response is charged; NULL: no budget */
+    const struct rt_trace *trace;           /* NULL if the response has no RunMetadata */
+    /* the budget to which the response is charged, or NULL */
     struct srv_growth *growth;
 };
 /* Writes a response; *out is allocated by malloc. Fails for types that a TensorProto cannot

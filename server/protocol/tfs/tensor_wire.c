@@ -142,8 +142,8 @@ static size_t most_elements(const struct head *h, const struct form *form)
     return bytes / width / form->parts;
 }
 
-/* Returns the most memory that n strings, of `bytes` bytes in total, need in addition to their
- * elements. */
+/* Returns the maximum memory, beyond the elements themselves, that n strings with a total of
+ * `bytes` bytes need. */
 static size_t content_text_bytes(size_t bytes, size_t n)
 {
     const size_t long_ones = bytes / sizeof((struct rt_str){.n = 0}.u.in);
@@ -380,7 +380,7 @@ static size_t dim_size(int64_t dim)
 enum {
     RUN = 64 << 10,    /* number of elements processed between two checks of `cancellation` */
     PIECE = 4 << 20,   /* number of bytes processed between two checks of `cancellation` */
-    ELEMENT_COST = 16, /* writing a string or varint is counted as copying this many bytes */
+    ELEMENT_COST = 16, /* writing a string or varint is counted as copying ELEMENT_COST bytes */
 };
 
 /* Returns the number of bytes of the packed values or of tensor_content. For a repeated string

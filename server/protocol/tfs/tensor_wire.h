@@ -14,15 +14,15 @@
 #include "server/protocol/tfs/wire.h"
 
 /*
- * Reads a tensor from a TensorProto. *budget is the most bytes that the tensor may occupy; the
- * bytes it occupies are subtracted from *budget. Fails with RESOURCE_EXHAUSTED if the budget is too
- * small; in that case nothing was expanded. The error text describes what is wrong with the
- * message.
+ * Reads a tensor from a TensorProto. *budget is the maximum number of bytes that the tensor may
+ * occupy; the number of bytes that it occupies is subtracted from *budget. Fails with
+ * RESOURCE_EXHAUSTED if the budget is too small; in that case nothing was expanded. The error text
+ * describes what is wrong with the message.
  *
  * One value may stand for all elements of a shape, so that a message of 41 bytes may encode a
  * tensor of 256 MiB. Therefore a tensor whose type is not `expected`, which the caller refuses in
- * any case, is not expanded: *out gets its type and no elements. `expected` RT_NO_DTYPE accepts any
- * type.
+ * any case, is not expanded: *out receives its type and no elements. An `expected` of RT_NO_DTYPE
+ * accepts any type.
  */
 enum rt_status srv_tensor_read(struct srv_cursor message, enum rt_dtype expected,
                                struct rt_tensor *out, size_t *budget, struct rt_error *err);
