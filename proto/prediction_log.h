@@ -32,7 +32,7 @@ enum { PB_LOG_REQUEST = 1, PB_LOG_RESPONSE = 2 };
 struct pb_prediction_log {
     /* PB_LOG_NONE if the record has none of the fields with a request and response */
     enum pb_log_type type;
-    struct rt_span request, response; /* p is NULL if missing */
+    struct rt_span request, response; /* p is NULL if the field is missing */
 };
 
 /* Reads a record; the spans in *out point into it. If a field is repeated, the last value wins.

@@ -26,7 +26,7 @@ enum rt_status pb_text_parse(ProtobufCMessage **out, const ProtobufCMessageDescr
 /* The positions in a text at which messages of one type begin. Each position is that of the
  * message's "{". */
 struct pb_text_place {
-    int64_t line, column; /* counted from 1 */
+    int64_t line, column; /* line and column, counted from 1 */
 };
 struct pb_text_places {
     const ProtobufCMessageDescriptor *type;

@@ -57,7 +57,8 @@ const char *pb_text_next_token(struct pb_text_parser *x);
 
 /* Parses one or more adjacent quoted strings and appends their concatenation to *out. */
 enum rt_status pb_text_string(struct pb_text_parser *x, struct rt_bytes *out);
-/* Parses an integer of `bits` (32 or 64) bits into *out, in two's complement if is_signed. */
+/* Parses an integer of `bits` (32 or 64) bits into *out, in two's complement if is_signed is
+ * set. */
 enum rt_status pb_text_integer(struct pb_text_parser *x, bool is_signed, int bits, uint64_t *out);
 enum rt_status pb_text_floating(struct pb_text_parser *x, double *out);
 enum rt_status pb_text_boolean(struct pb_text_parser *x, protobuf_c_boolean *out);

@@ -103,8 +103,8 @@ static enum verdict look_at(struct look *l, const ProtobufCMessageDescriptor *d,
     return more < 0 ? BROKEN : FINE;
 }
 
-/* Allocates n bytes for protobuf-c, and sets the bool `arg` if memory runs out. protobuf-c itself
- * returns NULL both for a malformed message and when memory runs out. */
+/* Allocates n bytes for protobuf-c, and sets the bool at `arg` if memory runs out. protobuf-c
+ * itself returns NULL both for a malformed message and when memory runs out. */
 static void *allocate(void *arg, size_t n)
 {
     void *p = malloc(n);

@@ -37,7 +37,7 @@ enum {
  */
 void *pb_unpack(const ProtobufCMessageDescriptor *d, struct rt_span bytes, const char *what,
                 struct rt_error *err);
-void pb_free(void *message); /* NULL is fine */
+void pb_free(void *message); /* `message` may be NULL */
 /* Returns the status code for a failed pb_unpack: RT_RESOURCE_EXHAUSTED if memory ran out,
  * otherwise `malformed`. */
 static inline enum rt_status pb_unpack_failed(const struct rt_error *err, enum rt_status malformed)

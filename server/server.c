@@ -70,7 +70,7 @@ static int wait_signal(int fd, int other, int wait_ms)
 
 /* State of the server's stop, which begins with the first signal. */
 struct stop {
-    int signals; /* the signalfd */
+    int signals; /* descriptor of the signalfd */
     int64_t begun_ns;
 };
 

@@ -31,8 +31,8 @@ void srv_budget_give(struct srv_budget *b, size_t *own, size_t bytes);
 /* Returns how many bytes of the budget are free. */
 size_t srv_budget_left(const struct srv_budget *b);
 
-/* Returns the status code for an error: a request that already holds `own` bytes was refused at
- * least `bytes` more. */
+/* Returns the status code for refusing at least `bytes` more bytes to a request that already holds
+ * `own` bytes. */
 enum rt_status srv_budget_code(const struct srv_budget *b, size_t own, size_t bytes);
 /* Like srv_budget_code, but also writes an error text about `what`, a noun in the singular. */
 enum rt_status srv_budget_refused(const struct srv_budget *b, size_t own, size_t bytes,

@@ -1,7 +1,7 @@
 /*
  * Ends the writing of a response when its deadline has passed or its client has disconnected.
  * Writers report how many bytes they have written; both conditions are checked after every
- * SRV_CANCELLATION_CHECK_BYTES bytes, which take some ten milliseconds to write. A cancelled
+ * SRV_CANCELLATION_CHECK_BYTES bytes, which take about ten milliseconds to write. A cancelled
  * response stays cancelled, and the bytes already written must be discarded.
  *
  * Threads: the writer's thread alone.
@@ -20,7 +20,7 @@
 enum { SRV_CANCELLATION_CHECK_BYTES = 4 << 20 };
 
 struct srv_cancellation {
-    int64_t deadline_ns; /* CLOCK_MONOTONIC, or RT_NEVER if there is no deadline */
+    int64_t deadline_ns; /* time on CLOCK_MONOTONIC, or RT_NEVER if there is no deadline */
     /* set when the client disconnects; NULL if the response has no client */
     const _Atomic bool *cancelled;
     size_t spent;        /* number of bytes written since the last check */

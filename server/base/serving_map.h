@@ -30,7 +30,7 @@ struct srv_version {
     struct srv_model_queue *model_queue;
     struct srv_version_metrics *metrics;
     struct srv_model_log *log; /* request log of the version's model */
-    int64_t held;              /* srv_load.held */
+    int64_t held;              /* srv_load.held of the load of this version */
 };
 
 struct srv_label {

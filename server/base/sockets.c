@@ -45,7 +45,7 @@ int srv_sockets(int *fds, int capacity)
     while (all && n < capacity && (e = readdir(all))) {
         int64_t number;
         if (!srv_parse_int64(e->d_name, strlen(e->d_name), &number))
-            continue; /* "." and ".." */
+            continue; /* skips "." and ".." */
         int fd = (int)number;
         if (fd != dirfd(all) && option_of(fd, SO_TYPE) == SOCK_STREAM &&
             option_of(fd, SO_ACCEPTCONN) == 0) {

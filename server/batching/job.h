@@ -33,7 +33,7 @@ struct srv_job {
     enum rt_status (*prepare)(struct srv_job *job);
     void (*then)(struct srv_job *job);
     const struct rt_call_spec *dynamic_spec;
-    const struct rt_shape *dynamic_shapes; /* as in rt_model_make_dynamic */
+    const struct rt_shape *dynamic_shapes; /* shapes as in rt_model_make_dynamic */
     struct rt_arena *arena;                /* the request's arena */
     /* number of bytes taken from the budget of bytes in flight */
     size_t body_bytes;
@@ -55,11 +55,11 @@ struct srv_job {
     /* whether deadline_ns is that of --default_deadline_seconds, set by srv_job_submit */
     bool has_default_deadline;
     _Atomic bool cancelled; /* the client has disconnected, so the job must not be started */
-    /* the request that this sub-request is part of (sub_requests.h), or NULL if the job is no
+    /* the request that this sub-request is part of (sub_requests.h), or NULL if the job is not a
      * sub-request */
     struct srv_job *parent;
 
-    int64_t received_ns, queued_ns, started_ns, finished_ns; /* CLOCK_MONOTONIC */
+    int64_t received_ns, queued_ns, started_ns, finished_ns; /* times on CLOCK_MONOTONIC */
     int batch_rows; /* number of rows in the batch that contains this job */
 
     enum rt_status status;

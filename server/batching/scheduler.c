@@ -44,7 +44,7 @@ struct srv_scheduler {
     struct rt_mutex mu;
     struct rt_cond work, time, spare;
     struct srv_core core; /* guarded by mu, like all members down to `stopping` */
-    int n_idle;           /* waiting workers */
+    int n_idle;           /* number of waiting workers */
     int n_woken;          /* number of waiting workers that have been signalled */
     int64_t timer_ns;     /* time at which the timer thread will wake */
     int64_t taken_ns;     /* time at which a worker last took a batch */

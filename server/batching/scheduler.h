@@ -44,6 +44,6 @@ void srv_scheduler_hurry(struct srv_scheduler *s);
  * jobs. */
 int srv_scheduler_refuse_all(struct srv_scheduler *s, enum rt_status code, const char *text);
 int srv_scheduler_jobs(struct srv_scheduler *s);     /* number of queued and running jobs */
-int srv_model_queue_jobs(struct srv_model_queue *l); /* queued jobs */
+int srv_model_queue_jobs(struct srv_model_queue *l); /* number of queued jobs */
 
 #endif

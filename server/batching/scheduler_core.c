@@ -42,7 +42,7 @@ void srv_cost_learn(struct srv_cost *c, int64_t rows, int64_t ns)
     c->runs++;
 }
 
-/* Fits the line a + b n to the weighted measurements by least squares; neither a nor b becomes
+/* Fits the line `a + b * n` to the weighted measurements by least squares; neither a nor b becomes
  * negative. */
 static void fit_line(const struct srv_cost *c, double *a, double *b)
 {
@@ -477,7 +477,7 @@ bool srv_core_begin_inline(struct srv_core *c, struct srv_core_bucket *b, struct
         srv_cost_of(&b->cost, j->rows) > max_ns ||
         (b->merges && (l->policy->timeout_ns || l->policy->n_sizes)))
         return false;
-    /* A waiting job of the same model queue that writes variables takes precedence. */
+    /* A waiting job of the same model queue that writes variables must run first. */
     for (const struct srv_core_bucket *o = l->buckets; o; o = o->next)
         if (o->alone && o->head)
             return false;

@@ -25,15 +25,15 @@ struct srv_core_model_queue;
 struct srv_core_job {
     struct srv_core_job *next, *prev;
     struct srv_core_bucket *bucket;
-    int64_t rows; /* 0 if the job is never merged */
+    int64_t rows; /* number of rows, or 0 if the job is never merged */
     size_t bytes;
     int64_t deadline_ns; /* RT_NEVER if there is no deadline */
     int64_t queued_ns;   /* set by srv_core_submit */
     int64_t due_ns;
 };
 
-/* Cost model: a run of n rows takes a + b n nanoseconds. The model is fitted to measured runs, and
- * older runs have less weight. */
+/* Cost model in which a run of n rows takes `a + b * n` nanoseconds. The model is fitted to
+ * measured runs, and older runs have less weight. */
 struct srv_cost {
     double w, x, y, xx, xy; /* weighted sums for the least-squares fit of a line */
     int64_t runs;
@@ -72,7 +72,7 @@ struct srv_core_bucket {
     struct srv_core_queue *queue;
     struct srv_core_bucket *next; /* next bucket of the same model queue */
     struct srv_core_job *head, *tail;
-    int64_t n_rows; /* queued rows */
+    int64_t n_rows; /* number of queued rows */
     /* number of batches that the queued jobs will form, and the rows in the last of them */
     int64_t n_batches, open_rows;
     int n_jobs, running;
@@ -93,7 +93,7 @@ struct srv_core_bucket {
 
 struct srv_core_model_queue {
     const struct srv_core_policy *policy;
-    struct srv_core_model_queue *next, *prev; /* linked while the model queue has jobs */
+    struct srv_core_model_queue *next, *prev; /* links in the list of model queues that have jobs */
     struct srv_core_bucket *buckets;
     int64_t virtual_ns; /* worker time that the model queue has used, for fair scheduling */
     int running, n_jobs;
@@ -113,7 +113,7 @@ struct srv_core {
     struct srv_core_settings settings;
     struct srv_core_model_queue *active; /* list of the model queues that contain jobs */
     int64_t virtual_ns;                  /* virtual time of the model queue that was served last */
-    int64_t soonest_ns;                  /* lower bound for the deadlines of all queued jobs */
+    int64_t soonest_ns;                  /* lower bound of the deadlines of all queued jobs */
     int64_t swept_ns;
     int n_jobs, running;
     size_t n_bytes;

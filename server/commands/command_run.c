@@ -92,7 +92,7 @@ enum { ONCE = 1, BENCH = 2, PROFILE = 4, COMPARE = 8, PLAN = 16, ANY = 31 };
 static const struct flag {
     const char *name;
     unsigned with;
-    const char *takes; /* NULL if it accepts any value */
+    const char *takes; /* the accepted values, or NULL if the flag accepts any value */
 } flags[] = {
     {"--batch", ANY, "a number from 1 to 2147483647"},
     {"--shape", ANY, "ALIAS=D0xD1..., numbers from 0 on"},

@@ -17,7 +17,7 @@ struct srv_run_shape {
 struct srv_run {
     const char *command; /* name of the command: "run", or "inspect" if `plan` is set */
     const char *dir, *inputs, *signature, *autotune_cache;
-    const char *profile_trace; /* NULL if no trace is requested */
+    const char *profile_trace; /* path of the trace file, or NULL if no trace is requested */
     bool bench, profile, compare, plan, json, on_line, cpu_clock;
     struct rt_tuning tuning;
     /* n_threads is the total number of threads, which all callers share. */

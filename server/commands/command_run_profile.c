@@ -29,7 +29,7 @@ struct row {
 };
 
 struct table {
-    struct rt_map map; /* maps the key of a row to the struct row */
+    struct rt_map map; /* maps the key of a row to its struct row */
     struct row **row;
     size_t n, capacity;
 };
@@ -43,11 +43,11 @@ struct profile {
     bool *chosen; /* marks the faster half of the traced runs */
     double mean_ns, plain_mean_ns, node_ns;
     /* bytes of activations in the largest segment, and bytes of scratch memory of the node that
-     * needs most */
+     * needs the most */
     size_t activation_bytes, scratch_bytes;
     struct table nodes, ops;
     struct rt_arena *trace_arena;
-    struct rt_trace trace; /* the last run */
+    struct rt_trace trace; /* trace of the last run */
     int64_t origin_ns;     /* start time of the first node in the last run */
     json_t *events;        /* trace events of the last run, or NULL if no trace was requested */
 };

@@ -322,8 +322,8 @@ static int by_key(const void *a, const void *b)
 }
 
 /* Reads the version labels. As in any protobuf map, the last of several entries with the same key
- * wins; it is placed at the position of the first. The entries are sorted, so that n labels take
- * O(n log n) time. */
+ * wins; it is placed at the position of the first of them. The entries are sorted, so that n labels
+ * take O(n log n) time. */
 static enum rt_status read_labels(struct srv_config *c, struct srv_model_config *out,
                                   const model_message *m, struct rt_error *err)
 {

@@ -22,7 +22,7 @@ enum srv_policy { SRV_POLICY_LATEST, SRV_POLICY_ALL, SRV_POLICY_SPECIFIC };
 struct srv_logging_config {
     const char *type; /* type of the log collector; "" means the default type */
     const char *filename_prefix;
-    double sampling_rate; /* 0 to 1 */
+    double sampling_rate; /* from 0 to 1 */
 };
 
 /* A model of the configuration. A new field is also added to ModelConfig in proto/, to same_model
@@ -53,7 +53,7 @@ struct srv_config {
     const char *warning;             /* warning text from srv_config_from_folder, or NULL */
 };
 
-void srv_config_free(struct srv_config *c); /* NULL is allowed */
+void srv_config_free(struct srv_config *c); /* `c` may be NULL */
 
 /* Reads the model configuration that the flags select: --model_config_file, otherwise --model_name
  * and --model_base_path, otherwise no models. */

@@ -20,7 +20,7 @@ enum { SRV_MAX_BATCH_ROWS = 1 << 20 };
 enum srv_maybe { SRV_UNSAID, SRV_NO, SRV_YES };
 
 struct srv_options {
-    bool as_tensorflow; /* called as tensorflow_model_server */
+    bool as_tensorflow; /* whether the program was called as tensorflow_model_server */
 
     /* The flags of TensorFlow Serving, with its names and defaults. */
     int64_t port, rest_api_port, rest_api_num_threads, rest_api_timeout_in_ms;
@@ -37,7 +37,8 @@ struct srv_options {
     int64_t model_config_file_poll_wait_seconds, file_system_poll_wait_seconds;
     int64_t num_load_threads, num_unload_threads, max_num_load_retries, load_retry_interval_micros;
     bool enable_model_warmup;
-    int64_t num_request_iterations_for_warmup; /* 0 means 1 */
+    /* number of times that each warm-up request is sent; 0 means 1 */
+    int64_t num_request_iterations_for_warmup;
     bool enable_serialization_as_tensor_content, enable_signature_method_name_check;
     bool enable_grpc_healthcheck_service;
     bool enable_session_service;
@@ -60,7 +61,8 @@ struct srv_options {
     int64_t max_bytes_in_flight;
     int64_t max_grpc_calls;
     int64_t max_header_bytes;
-    int64_t max_queue_jobs, max_queue_bytes; /* per version */
+    /* maximum number and total size of queued jobs per version */
+    int64_t max_queue_jobs, max_queue_bytes;
     int64_t max_batch_rows;
     /* time limit for running a job inline, 40 by default; 0 means that no job runs inline */
     int64_t inline_max_us;
@@ -83,7 +85,8 @@ struct srv_options {
     int64_t state_memory_limit_bytes;
     int64_t max_connections;
     int64_t request_read_timeout_ms; /* time within which a complete request must arrive */
-    const char *rest_tls_cert_file, *rest_tls_key_file, *rest_tls_client_ca_file; /* PEM files */
+    /* paths of PEM files */
+    const char *rest_tls_cert_file, *rest_tls_key_file, *rest_tls_client_ca_file;
     bool rest_api_enable_compression; /* whether to compress responses if the client accepts gzip */
     int64_t num_model_warmup_threads;
     int64_t request_log_file_bytes, request_log_file_ms;
@@ -101,7 +104,7 @@ struct srv_options {
     bool strict_flags;
     const char *version_transition; /* "availability_preserving" or "resource_preserving" */
 
-    /* Set by srv_settings_resolve: */
+    /* The members below are set by srv_settings_resolve. */
     const char *prometheus_path; /* "" if there is no page */
     /* the batching parameters in platform_config_file, or NULL */
     const struct srv_batching *platform_batching;

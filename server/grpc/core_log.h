@@ -18,7 +18,7 @@ enum { SRV_CORE_LOG_LINES = 20 };
 struct srv_core_log {
     _Atomic int64_t second; /* the second during which n_lines lines were logged */
     _Atomic int64_t n_lines;
-    /* number of messages omitted since the last line that reported such a number */
+    /* number of messages omitted since the last line that reported omitted messages */
     _Atomic int64_t n_left_out;
 };
 

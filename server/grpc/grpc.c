@@ -23,7 +23,7 @@ enum {
     /* Number of calls of each kind that each I/O loop requests from the core in advance. */
     POSTED = 16,
     EVENTS_PER_TURN = 256,
-    /* memory quota for connections; the quota for their messages is added */
+    /* memory quota for connections, to which the quota for their messages is added */
     QUOTA_EXTRA = 256 << 20,
     WATCH_NS = 500000000, /* interval between checks of watchers and stalled calls */
     CLOSING_NS = 2000000, /* maximum duration of a turn of an I/O loop that is closing */
@@ -74,7 +74,7 @@ static void wake(struct srv_io_loop *io_loop)
                                           gpr_now(GPR_CLOCK_MONOTONIC), loop->cq, &loop->on_wake);
 }
 
-/* Handles the events in the list `at_once`; handling one may append others. */
+/* Handles the events in the list `at_once`; handling an event may append other events. */
 static void take_at_once(struct srv_grpc_loop *loop)
 {
     for (int i = 0; i < loop->n_at_once; i++)

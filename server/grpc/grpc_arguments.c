@@ -8,8 +8,8 @@ enum {
     MAX_ARGS = 100,
     /* maximum number of concurrent calls on one connection; the client must delay further calls */
     MAX_STREAMS = 4096,
-    /* A connection that does not complete its handshake (TLS and HTTP/2 settings) within this time
-     * is closed. */
+    /* A connection that does not complete its handshake (TLS and HTTP/2 settings) within
+     * HANDSHAKE_MS is closed. */
     HANDSHAKE_MS = 10000,
     /* Keepalive pings detect and close connections whose clients vanished without closing them. */
     KEEPALIVE_MS = 60000,

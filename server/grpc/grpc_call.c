@@ -225,8 +225,8 @@ static void start_batch(struct srv_call *c, const grpc_op *ops, size_t n,
     grpc_call_error e = grpc_call_start_batch(call, ops, n, event, NULL);
     if (here && grpc_completion_queue_thread_local_cache_flush(loop->cq, &done.tag, &done.success))
         loop->at_once[loop->n_at_once++] = done;
-    /* The core refuses a batch only if it is used incorrectly; in this case no event would ever
-     * arrive. */
+    /* The core refuses a batch only if it is used incorrectly. No event of the refused batch would
+     * ever arrive. */
     if (e != GRPC_CALL_OK) {
         RT_LOG(RT_LOG_ERROR, "gRPC: a batch was refused: %s", grpc_call_error_to_string(e));
         abort();
@@ -358,10 +358,10 @@ void srv_call_submit(struct srv_call *c, void (*done)(struct srv_job *job))
         job->deadline_ns = own;
     /* An inline job sends its response and RECV_CLOSE in the same batch, which saves a batch. */
     c->may_send_close = !c->close_started;
-    c->pending++; /* for SRV_EV_SENT */
+    c->pending++; /* counts the event SRV_EV_SENT */
     struct srv_job **end = c->io_loop->turn_end;
     srv_job_submit(job);
-    if (c->io_loop->turn_end != end) { /* queued */
+    if (c->io_loop->turn_end != end) { /* the job was queued and did not run inline */
         c->may_send_close = false;
         if (!c->close_started)
             start_close(c);

@@ -49,10 +49,10 @@ struct srv_stream {
     bool is_ended;
     bool has_begun; /* the stream counts against the I/O loop's limit for streams */
     bool has_sent;  /* the initial metadata of the response has been sent */
-    /* called when a message was sent; `sent`, `closed` and `look` may be NULL */
+    /* called when a message has been sent; `sent`, `closed` and `look` may be NULL */
     void (*sent)(struct srv_call *c);
     void (*closed)(struct srv_call *c); /* called when the client disconnects or the stream ends */
-    void (*look)(struct srv_call *c, bool ending); /* see srv_stream_watch */
+    void (*look)(struct srv_call *c, bool ending); /* set by srv_stream_watch */
 };
 
 /* Events for which a call waits. They depend on the peer and may never occur. */
@@ -65,7 +65,7 @@ enum srv_awaited {
 };
 
 struct srv_call {
-    struct srv_link link; /* in loop->calls */
+    struct srv_link link; /* link in loop->calls */
     /* next call in the free list, in the list of watchers, or in the queue of an aside thread */
     struct srv_call *next;
     struct srv_grpc_loop *loop;
@@ -73,7 +73,7 @@ struct srv_call {
     struct srv_server *server;
     const struct srv_grpc_method *method; /* NULL if no method has the path of the call */
 
-    /* For the handler. */
+    /* The members below are for the handler. */
     struct rt_arena *arena; /* arena for the data of the request, reset when the call ends */
     struct rt_error err;    /* error text is allocated in `arena` */
     void *state;            /* the handler's state, allocated in `arena` */
@@ -84,7 +84,7 @@ struct srv_call {
     grpc_metadata_array metadata;
     struct srv_stream stream;
 
-    /* For the transport. */
+    /* The members below are for the transport. */
     struct srv_grpc_event on_call, on_close, on_message, on_sent;
     struct srv_grpc_port *port;
     /* requested method, or NULL for unregistered methods */

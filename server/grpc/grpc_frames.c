@@ -23,8 +23,8 @@
 #include "server/grpc/send_hook.h"
 
 enum {
-    /* bytes allowed in a header block for padding, priority and table size updates, in addition
-     * to its headers */
+    /* Number of bytes that a header block may have for padding, priority and table size updates, in
+     * addition to its headers. */
     BLOCK_EXTRA = 1024,
     LARGEST_LIST = 1 << 30,
     LOG_EVERY_MS = 1000,

@@ -29,7 +29,7 @@
 
 struct srv_metrics;
 
-/* The server accepts plain connections only if their descriptors are below this limit. */
+/* The server accepts only those plain connections whose descriptors are below SRV_GRPC_MAX_FD. */
 enum { SRV_GRPC_MAX_FD = 1 << 17 };
 
 /* Enables the inspection of frames. Must be called once, before the first connection. `metrics`

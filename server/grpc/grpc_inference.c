@@ -9,9 +9,9 @@
 enum {
     /* The decoded tensors of a request may occupy `TENSOR_FACTOR * --max_body_bytes` bytes. */
     TENSOR_FACTOR = 2,
-    /* Messages and tensors up to this size are decoded on the I/O loop thread. Larger ones are
-     * decoded by a worker, because decoding them takes longer than handing the call to a worker
-     * and back. A message of 41 bytes may describe a tensor of 256 MiB. */
+    /* Messages and tensors of up to HERE_BYTES bytes are decoded on the I/O loop thread. Larger
+     * ones are decoded by a worker, because decoding them takes longer than handing the call to a
+     * worker and back. A message of 41 bytes may describe a tensor of 256 MiB. */
     HERE_BYTES = 256 << 10,
     /* Maximum number of fields, those of nested messages included, that are read on the I/O loop
      * thread. Reading this many fields takes about 0.02 ms. */
@@ -33,7 +33,7 @@ struct request {
 static void done(struct srv_job *job)
 {
     struct srv_call *c = job->owner;
-    /* Must be the first member, because pointers to it are converted to struct request. */
+    /* c->state points to a struct request, whose first member is the inference */
     struct srv_inference *inf = c->state;
     enum rt_status st = job->status;
     unsigned char *bytes = NULL;
@@ -49,8 +49,8 @@ static void done(struct srv_job *job)
     if (!st && srv_request_log_wants(job))
         srv_request_log_add(inf, rt_span_of(bytes, n));
     /*
-     * Cleared before the response is sent, because the I/O loop may end the call immediately after
-     * the response.
+     * The inference is cleared before the response is sent, because the I/O loop may end the call
+     * immediately after the response.
      */
     srv_inference_clear(inf);
     srv_call_respond_expected(c, bytes, n, st, st ? rt_error_text(&job->err) : NULL);

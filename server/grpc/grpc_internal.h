@@ -52,7 +52,7 @@ struct srv_grpc_closing {
     int n_unread, unread[SRV_GRPC_MAX_UNREAD];
 };
 
-/* A queue of calls that need slow work, and the thread that performs the work; see grpc_aside.c. */
+/* A queue of calls that need slow work, and the thread that performs the work (grpc_aside.c). */
 struct srv_aside_queue {
     pthread_t thread;
     bool is_running;
@@ -69,7 +69,7 @@ struct srv_grpc_aside {
 enum { SRV_GRPC_MAX_METHODS = 32, SRV_GRPC_MAX_PORTS = 2, SRV_GRPC_CONNECTIONS = 1 << 16 };
 
 struct srv_grpc_loop {
-    struct srv_io_loop io_loop; /* the first member */
+    struct srv_io_loop io_loop;
     struct srv_grpc *grpc;
     grpc_completion_queue *cq;
     pthread_t thread;
@@ -83,7 +83,7 @@ struct srv_grpc_loop {
      * requests by port, then requests by method. The requests are repeated in each turn, because
      * the core delivers a call only if a call of its kind was requested. */
     int unposted[SRV_GRPC_MAX_PORTS + SRV_GRPC_MAX_METHODS];
-    int n_unposted;        /* sum of `unposted` */
+    int n_unposted;        /* sum of the elements of `unposted` */
     struct srv_link calls; /* the calls of this loop that hold a grpc_call */
     /* number of large responses in progress, by descriptor (grpc_stall.c) */
     int *n_large, n_large_capacity;
@@ -143,7 +143,7 @@ struct srv_grpc {
     /* registration of each method at ports[0], or NULL; indices are those of the table of
      * methods */
     void *registered[SRV_GRPC_MAX_METHODS];
-    grpc_server_credentials *credentials; /* for TCP */
+    grpc_server_credentials *credentials; /* used only for TCP */
     /* a channel that never connects, used by the function `wake` in grpc.c */
     grpc_channel *nowhere;
     _Atomic int n_calls; /* number of calls that hold a grpc_call */
@@ -154,7 +154,7 @@ struct srv_grpc {
     _Atomic int n_shut_down; /* number of ports that have shut down */
     _Atomic bool quiesced;
     _Atomic int n_closed;      /* number of I/O loops that have closed */
-    _Atomic bool is_shut_down; /* whether the core's servers were told to shut down */
+    _Atomic bool is_shut_down; /* whether the shutdown of the core's servers has begun */
     struct srv_grpc_aside aside;
     int n_loops;
     struct srv_grpc_loop *loops;
@@ -201,7 +201,7 @@ void srv_grpc_forget_sockets(struct srv_grpc_loop *loop);
 /* ---- grpc_aside.c ---- */
 
 enum rt_status srv_grpc_aside_start(struct srv_grpc_aside *a, struct rt_error *err);
-/* Must be called after all calls have ended. */
+/* Stops the aside threads. Must be called after all calls have ended. */
 void srv_grpc_aside_stop(struct srv_grpc_aside *a);
 
 /* ---- grpc_drain.c ---- */

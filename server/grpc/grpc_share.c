@@ -38,7 +38,7 @@ static void find_connection(struct srv_call *c)
     size_t n = peer ? strlen(peer) : 0;
     int64_t fd = -1;
 
-    /* The core names the peer of a connection that this server accepted "fd:N". */
+    /* In the core, the peer of a connection that this server accepted has the name "fd:N". */
     if (n < 3 || memcmp(peer, "fd:", 3) != 0 || !srv_parse_int64(peer + 3, n - 3, &fd))
         fd = -1;
     uint64_t h = fd >= 0 ? (uint64_t)fd : rt_siphash(rt_siphash_key(), peer, n);

@@ -67,7 +67,7 @@ struct srv_h2_frames {
     int32_t budget;
     uint32_t max_block;
     uint32_t skip; /* number of bytes of a payload or of the preface that are still to be skipped */
-    uint32_t block;       /* bytes of the header block that was read last or is being read */
+    uint32_t block; /* number of bytes of the header block that was read last or is being read */
     uint32_t last_stream; /* the highest stream number opened so far */
     /* number, modulo 2^32, of frames that cost work: all except DATA frames of 256 bytes or more */
     uint32_t n_work;

@@ -19,10 +19,11 @@
 
 enum {
     TICK_NS = 500000, /* interval between checks of the paused connections */
-    AT_ONCE = 2,      /* maximum number of pauses that one check ends */
+    AT_ONCE = 2,      /* maximum number of connections whose pauses one check ends */
     /* maximum number of paused connections examined in a check, oldest first */
     LOOKED_AT = 32,
-    /* Minimum time between the ends of two connections, so that their teardown is spread. */
+    /* Minimum time between the ends of two connections, so that their teardown is spread over
+     * time. */
     END_NS = 5000000,
     PAUSE_NS = 100000000, /* maximum time that passes before at least one pause is ended */
     TURN_FRAMES = 64,     /* maximum number of frames per turn if there is a crowd */
@@ -32,7 +33,8 @@ enum {
     /* There is a crowd if at least CROWD connections reached a limit of a turn within the current
      * or the previous period of CROWD_NS nanoseconds. */
     CROWD = 4,
-    CROWD_NS = 1000000000, /* period in nanoseconds for which connections are counted */
+    /* period in nanoseconds over which connections are counted to detect a crowd */
+    CROWD_NS = 1000000000,
     FEW_FRAMES = TURN_FRAMES / 8,
     /* While no I/O loop is idle, handshakes take 1 / HANDSHAKE_SHARE of the time of a thread, and
      * at most HANDSHAKE_NS at once. */

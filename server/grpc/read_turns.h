@@ -44,8 +44,8 @@ void srv_turns_stop(void);
 /* Registers the calling thread, until srv_turns_stop, as an I/O loop that handles the core's
  * events. */
 void srv_turns_begin_loop(void);
-/* The first function records that the calling thread begins to wait for events of `epoll`, the
- * second that the wait has ended. */
+/* The first function records that the calling thread begins to wait for events of `epoll`, and the
+ * second function records that the wait has ended. */
 void srv_turns_wait_begins(int epoll);
 void srv_turns_wait_ends(void);
 

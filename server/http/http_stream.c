@@ -432,8 +432,8 @@ static size_t look_for_end(struct srv_http_stream *s, struct rt_span all, struct
     return 0;
 }
 
-/* Drops an empty line before a request, as RFC 9112 asks of servers; this function limits the
- * number of empty lines. */
+/* Drops an empty line before a request, as RFC 9112 recommends for servers, and limits the number
+ * of empty lines. */
 static void pass_empty_line(struct srv_http_stream *s, struct rt_bytes *out)
 {
     drop_held(s);

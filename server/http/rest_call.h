@@ -125,7 +125,7 @@ bool srv_rest_headers(const struct srv_rest_call *req, srv_rest_add_header *add,
 
 /* ---- rest_gzip.c ---- */
 
-/* Compresses the response if the client accepts gzip and the body gets smaller. May be called on
+/* Compresses the response if the client accepts gzip and the body becomes smaller. May be called on
  * any thread once the response is set. */
 void srv_rest_deflate(struct srv_rest_call *req);
 /* Returns whether srv_rest_deflate would compress a response with this body. */

@@ -19,13 +19,13 @@ struct srv_rest_loop;
 
 enum {
     SRV_REST_IDLE_SECONDS = 75, /* maximum time between two requests on a connection */
-    /* maximum numbers, per turn, of TLS handshakes run and of TLS connections accepted */
+    /* maximum number of TLS handshakes run per turn, and of TLS connections accepted per turn */
     SRV_REST_HANDSHAKES = 2,
 };
 
 struct srv_rest_conn {
     struct srv_link link; /* link in one of the loop's lists of connections by deadline */
-    struct srv_link turn; /* link in one of the loop's handshakes_... lists */
+    struct srv_link turn; /* link in one of the loop's lists of TLS handshakes */
     struct MHD_Connection *mhd;
     /* is_handshake is set until the TLS handshake has ended; is_suspended is set while the
      * handshake waits for an event of its socket */

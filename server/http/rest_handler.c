@@ -10,7 +10,7 @@
 
 enum {
     MAX_FREE_REQUESTS = 512, /* maximum number of calls in the free list of an I/O loop */
-    /* maximum size of a request's arena, from which tensors are not allocated */
+    /* maximum size of a request's arena; tensors are not allocated from it */
     ARENA_BYTES = 64 << 20,
     MAX_RESPONSE_BYTES = 2047 << 20,
     DESCRIBING_PER_TURN_NS = 1000000, /* maximum time for requests about models in a turn */

@@ -73,7 +73,7 @@ struct srv_rest_loop {
     struct MHD_Daemon *daemon;
     struct srv_rest_conn **conns; /* connections by descriptor; the array has n_conns entries */
     int n_conns;
-    /* number of libmicrohttpd's connections in this I/O loop, and the maximum number */
+    /* number of libmicrohttpd's connections in this I/O loop, and the limit of this number */
     int n_open, most_open;
     bool accepts; /* whether the epoll instance watches the listening socket for new connections */
     bool is_full; /* the connection limit is reached, and more connections wait */
@@ -128,8 +128,8 @@ int64_t srv_rest_accept_look(const struct srv_rest_loop *l, int64_t now);
 
 /* ---- rest_listen.c ---- */
 
-/* Opens a listening socket. `address` NULL or "" means all interfaces, with IPv6 and IPv4, or with
- * IPv4 alone if there is no IPv6. */
+/* Opens a listening socket. An `address` of NULL or "" means all interfaces, with IPv6 and IPv4, or
+ * with IPv4 alone if there is no IPv6. */
 enum rt_status srv_rest_bind(const char *address, int port, int *out, struct rt_error *err);
 
 #endif

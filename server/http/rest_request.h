@@ -31,7 +31,7 @@ struct srv_rest_request {
     char id[SRV_REST_ID_BYTES]; /* the response's X-Request-Id; empty if the response has none */
     int64_t received_ns;
 
-    struct srv_job job; /* the job; this request owns it */
+    struct srv_job job; /* the job, which the request owns */
     struct srv_inference inference;
     enum srv_json_form form;
     /* Result of looking up the version; on failure r->err contains the error text. */
@@ -110,7 +110,7 @@ bool srv_rest_metadata(struct srv_rest_request *r);
 bool srv_rest_health(struct srv_rest_request *r);
 bool srv_rest_ready(struct srv_rest_request *r);
 bool srv_rest_metrics(struct srv_rest_request *r);
-bool srv_rest_examples(struct srv_rest_request *r); /* classify and regress */
+bool srv_rest_examples(struct srv_rest_request *r); /* handles classify and regress */
 
 /* These functions write the contents of a GetModelMetadata or GetModelStatus response in protobuf's
  * JSON format. */

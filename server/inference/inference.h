@@ -64,7 +64,7 @@ void srv_inference_init(struct srv_inference *inf, enum srv_api api, enum srv_en
                         struct srv_job *job);
 
 /* Parses a serialized request. The result refers to spans of the message, so the message must stay
- * valid until bind has returned. */
+ * valid until srv_inference_bind has returned. */
 enum rt_status srv_inference_read(struct srv_inference *inf, struct srv_cursor message,
                                   struct rt_error *err);
 
@@ -104,9 +104,9 @@ enum rt_status srv_inference_write(const struct srv_inference *inf, unsigned cha
                                    struct rt_error *err);
 
 /*
- * Appends the request as a message of its API, for request logs; call it after bind and before
- * clear. The message is built from the feeds, so it does not depend on the transport, and its
- * examples are already merged with their context.
+ * Appends the request as a message of its API, for request logs. Must be called after
+ * srv_inference_bind and before srv_inference_clear. The message is built from the feeds, so it
+ * does not depend on the transport, and its examples are already merged with their context.
  */
 void srv_inference_write_request(const struct srv_inference *inf, struct rt_bytes *out);
 

@@ -29,7 +29,7 @@ struct replay {
     struct rt_error err; /* error of the first record that failed */
 };
 
-/* State of one thread. Its memory is reused for each record. */
+/* State of one thread that replays records. Its memory is reused for each record. */
 struct replayer {
     struct replay *all;
     struct rt_bytes record;

@@ -32,7 +32,8 @@ const char *srv_json_type_name(struct srv_json v)
     return names[srv_json_type(v)];
 }
 
-/* Skips a string whose opening quote is at p. Returns the byte after its closing quote. */
+/* Skips a string whose opening quote is at p. Returns the address of the byte after its closing
+ * quote. */
 static const unsigned char *after_string(const unsigned char *p, const unsigned char *end)
 {
     p++;
@@ -150,7 +151,7 @@ const unsigned char *srv_json_first(struct srv_json v)
     return srv_json_space(v.p + 1, v.end);
 }
 
-/* Moves *at past the comma, or to the closing bracket. */
+/* Moves *at past the comma that follows, or to the closing bracket if there is none. */
 static void step(const unsigned char **at, const unsigned char *end)
 {
     const unsigned char *p = srv_json_space(*at, end);

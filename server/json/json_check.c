@@ -118,7 +118,7 @@ static bool check_word(struct check *c, const char *word)
     return true;
 }
 
-/* Returns the first byte from p on that is not a digit. */
+/* Returns the address of the first byte from p on that is not a digit. */
 static const unsigned char *after_digits(const unsigned char *p, const unsigned char *end)
 {
     uint64_t w;

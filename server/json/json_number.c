@@ -323,8 +323,8 @@ const unsigned char *srv_float_read(const unsigned char *p, const unsigned char 
     }
     struct decimal dec;
     p = read_decimal(start, end, &dec);
-    /* d is the double nearest to the value, or a neighbour of that double. All of these round to
-     * the same float unless the value is close to the midpoint of two floats. */
+    /* d is the double nearest to the value, or a neighbour of that double. These doubles all round
+     * to the same float unless the value is close to the midpoint of two floats. */
     if (!dec.cut && dec.w && dec.scale <= 0 && dec.scale >= -22) {
         d = (double)dec.w * tenth[-dec.scale];
         uint64_t bits, part;

@@ -276,7 +276,8 @@ static void escape(struct rt_bytes *out, const unsigned char *p, const unsigned 
     }
 }
 
-/* Number of bytes per step; it is a multiple of 3, so that base64 needs no padding. */
+/* Number of input bytes per step. It is a multiple of 3, so that base64 needs no padding between
+ * steps. */
 enum { PIECE = 3 << 18 };
 
 void srv_json_quote_long(struct rt_bytes *out, const void *s, size_t n,

@@ -119,7 +119,8 @@ struct srv_version_metrics {
     int64_t version;
     int n_signatures;
     const char **signatures;
-    /* [io_loop * (n_signatures + 1) + signature]; the last index stands for an unknown signature */
+    /* indexed by `io_loop * (n_signatures + 1) + signature`; the last signature index stands for an
+     * unknown signature */
     struct srv_request_cells *requests;
     struct srv_run_cells *runs; /* array of n_workers + n_io_loops cells */
     struct rt_arena *arena;
@@ -127,7 +128,7 @@ struct srv_version_metrics {
 
 struct srv_metrics {
     int n_io_loops, n_workers;
-    int64_t started_s;                /* seconds since 1970 */
+    int64_t started_s;                /* start time in seconds since 1970 */
     struct srv_thread_cells *threads; /* array of n_workers + n_io_loops cells */
     struct rt_mutex mu; /* guards the lists, `events`, `paths`, and the cells marked as guarded */
     struct srv_model_metrics *models;
@@ -140,7 +141,8 @@ struct srv_metrics {
      * which is replaced next */
     int next_path;
     struct rt_arena *arena;
-    struct rt_mutex strangers_mu; /* held only briefly, because network threads acquire it */
+    /* the lock is held only briefly, because network threads acquire it */
+    struct rt_mutex strangers_mu;
     struct srv_stranger strangers[SRV_MAX_STRANGERS];
 };
 

@@ -19,7 +19,7 @@ struct srv_access {
     struct rt_span path;   /* path of the HTTP request or of the gRPC method */
     int http;              /* HTTP status; 0 for a gRPC request */
     enum rt_status code;
-    size_t bytes_in, bytes_out; /* sizes of the request and response messages */
+    size_t bytes_in, bytes_out; /* sizes of the request and response messages in bytes */
     int64_t ns;
     struct rt_span id; /* the client's X-Request-Id, or a generated one */
     struct rt_span peer;

@@ -1,6 +1,6 @@
 /*
  * One file of a request log. It is created under an unused name and grows by complete records.
- * After a failure it is closed, and no new file is opened for some seconds.
+ * After a failure it is closed, and no new file is opened for several seconds.
  *
  * Threads: used by one thread; the functions do not lock.
  */

@@ -314,7 +314,7 @@ static int64_t end_files(struct srv_request_log *l)
         rt_mutex_unlock(&l->mu);
         int64_t end = log->file.opened_ns + l->limits.file_ns;
         if (ended || end <= now)
-            /* the lock is not held, because closing may take long */
+            /* the lock is not held, because closing a file may take a long time */
             srv_request_file_close(&log->file);
         else if (end < next)
             next = end;

@@ -45,8 +45,8 @@ struct srv_model_calls {
     void (*detach)(struct srv_server *s, struct srv_version *v);
     /* Called when a new model configuration takes effect. The function pointer may be NULL. */
     void (*configure)(struct srv_server *s, const struct srv_config *config);
-    /* These functions update metrics: `count_load` counts the end of a load, `count_event` a
-     * rare event. */
+    /* These functions update metrics: `count_load` counts the end of a load, and `count_event`
+     * counts a rare event. */
     void (*count_load)(struct srv_server *s, const char *model, const char *dir, bool ok,
                        int64_t ns);
     void (*count_event)(struct srv_server *s, const char *name);

@@ -103,7 +103,7 @@ struct srv_manager {
     /* signalled when a version's state changes; srv_manager_wait_initial waits for it */
     struct rt_cond changed;
     struct srv_load *loaded; /* ended loads, posted by the load threads; guarded by mu */
-    /* grace periods in which all I/O loops have confirmed; guarded by mu */
+    /* grace periods that all I/O loops have confirmed; guarded by mu */
     struct srv_grace *confirmed;
     /* grace periods whose version the unload threads have freed; guarded by mu */
     struct srv_grace *freed;

@@ -98,7 +98,7 @@ struct srv_managed *srv_mgr_find_model(const struct srv_manager *m, const char *
         int mid = (low + high) / 2;
         const char *other = m->models[mid]->name;
         size_t k = strlen(other);
-        /* `name` may be NULL if it is empty */
+        /* `name` may be NULL if n is 0 */
         int c = n ? memcmp(name, other, n < k ? n : k) : 0;
         if (c == 0)
             c = n < k ? -1 : n > k;

@@ -76,7 +76,7 @@ struct srv_managed {
  * {...}", or those that the start waits for. */
 struct srv_unavailable {
     int n;
-    char text[4096]; /* the list, truncated if it is too long */
+    char text[4096]; /* text of the list, truncated if it is too long */
 };
 
 /* ---- the table ---- */

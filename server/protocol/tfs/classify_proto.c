@@ -69,7 +69,8 @@ struct example_list {
     struct srv_cursor context;
 };
 
-/* Finds the examples of an Input. If both members of its oneof are present, the last one counts. */
+/* Finds the examples of an Input. If both members of its oneof are present, the last one is
+ * used. */
 static enum rt_status find_list(struct srv_cursor input, struct example_list *out,
                                 struct rt_error *err)
 {

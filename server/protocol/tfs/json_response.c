@@ -127,7 +127,7 @@ static void write_run(const struct response *a, enum rt_dtype dtype, const void 
     }
 }
 
-/* Writes the value that begins at *data and has this rank, and advances *data past it. */
+/* Writes the value of rank `rank` that begins at *data, and advances *data past it. */
 static void write_value(const struct response *a, enum rt_dtype dtype, int rank, const int64_t *dim,
                         const unsigned char **data, bool as_bytes)
 {

@@ -278,8 +278,8 @@ static inline const unsigned char *short_integer(const unsigned char *p, const u
     return p;
 }
 
-/* Reads a number and rounds it with `from` to a 16-bit float type. Returns NULL if there is no
- * number. */
+/* Reads a number and rounds it to a 16-bit float type with the function `from`. Returns NULL if
+ * there is no number. */
 static const unsigned char *read_half(const unsigned char *p, const unsigned char *end,
                                       uint16_t (*from)(double), uint16_t *out)
 {

@@ -30,7 +30,8 @@ static inline bool srv_json_takes(enum rt_dtype d)
 
 /*
  * Decodes the member `signature_name` of a predict, classify or regress request into the arena;
- * *out is empty if the request has none. INVALID_ARGUMENT if `signature_name` is not a string.
+ * *out is empty if the request has none. Fails with INVALID_ARGUMENT if `signature_name` is not a
+ * string.
  */
 enum rt_status srv_json_signature(const struct srv_json_doc *doc, struct rt_arena *arena,
                                   struct rt_span *out, struct rt_error *err);

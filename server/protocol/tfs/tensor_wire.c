@@ -10,7 +10,7 @@ struct form {
     uint32_t number;         /* field number in TensorProto */
     enum srv_wire_type type; /* protobuf wire type of one value */
     uint8_t parts;           /* number of values per element; 2 for complex types */
-    /* Whether the field is one bytes field instead of a repeated field (float8). */
+    /* Whether the field is a single bytes field instead of a repeated field (float8). */
     uint8_t is_chunk;
 };
 
@@ -89,7 +89,8 @@ static enum rt_status read_shape(struct srv_cursor c, struct head *h, struct rt_
 
     while ((got = srv_field_next(&c, &f)) > 0) {
         if (!srv_field_is(&f, 2, SRV_BYTES))
-            continue; /* unknown_rank is ignored: as in TensorFlow, only the dimensions matter */
+            /* unknown_rank is ignored, because only the dimensions matter, as in TensorFlow */
+            continue;
         if (h->rank == RT_MAX_RANK)
             return rt_fail(err, RT_INVALID_ARGUMENT, "a shape of more than %d dimensions",
                            RT_MAX_RANK);
