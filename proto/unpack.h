@@ -17,7 +17,7 @@
 #include "runtime/base/status.h"
 
 enum {
-    PB_MAX_DEPTH = 100, /* maximum depth of nested messages; protobuf's own default */
+    PB_MAX_DEPTH = 100, /* maximum depth of nested messages, which is protobuf's own default */
     /* Maximum number of times that a message may repeat a singular message field. protobuf merges
      * the repetitions, but no known writer produces them. */
     PB_MAX_PIECES = 16,

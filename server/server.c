@@ -390,7 +390,7 @@ static void drain(struct srv_server *s, int signals)
 }
 
 /* Ends the process unless `stopped` is signalled in time. The main thread signals this thread
- * instead of cancelling it, because cancellation leaves stack frames that a sanitizer takes for
+ * instead of cancelling it, because cancellation leaves stack frames that a sanitizer mistakes for
  * live ones. */
 static void *stop_limit(void *arg)
 {
@@ -469,8 +469,8 @@ int srv_server_main(const struct srv_options *options, const struct rt_registry 
     int stopped = eventfd(0, EFD_CLOEXEC);
     bool limited = stopped >= 0 && rt_thread_start(&limit, "stop", stop_limit, &stopped) == 0;
     if (!limited)
-        /* alarm() also limits the time of the stop, but less gracefully: its signal kills the
-         * process */
+        /* alarm() also limits the duration of the stop, but less gracefully, because its signal
+         * kills the process */
         alarm(STOP_LIMIT_MS / 1000);
     stop_parts(s);
     alarm(0);

@@ -50,7 +50,7 @@ struct srv_map_model {
 
 struct srv_map {
     int n_models;
-    const struct srv_map_model *models; /* sorted by name */
+    const struct srv_map_model *models; /* the models, sorted by name */
 };
 
 /* Returns the model called `name`, or NULL if the map has none. A model is in the map only if it

@@ -53,7 +53,7 @@ void srv_retirement_receive(struct srv_io_loop *io_loop, struct srv_message *mes
 
 struct srv_io_loop {
     struct srv_server *server;
-    const char *entrypoint; /* "REST" or "GRPC" */
+    const char *entrypoint; /* entrypoint of the requests, "REST" or "GRPC" */
     /* index of the loop among all network threads, which selects the thread's counters */
     int index;
     _Atomic(struct srv_message *) mailbox;

@@ -26,10 +26,11 @@ struct srv_job {
     struct srv_io_loop *io_loop;
     struct srv_version *version; /* io_loop holds a handle of the version until the job has ended */
     const struct rt_model_signature *signature;
-    /* Slow work that a worker performs before the job can be queued, or NULL: decoding a long
-     * body, which yields `signature` and `feeds`, or building the plan of a dynamic callable,
-     * which sets `signature->call`. The function sets `prepare` to NULL. Afterwards the job is
-     * submitted again, with the transport's callback `then` as the new `done`. */
+    /* Slow work that a worker performs before the job can be queued, or NULL if there is none. The
+     * work is either decoding a long body, which yields `signature` and `feeds`, or building the
+     * plan of a dynamic callable, which sets `signature->call`. The function sets `prepare` to
+     * NULL. Afterwards the job is submitted again, with the transport's callback `then` as the new
+     * `done`. */
     enum rt_status (*prepare)(struct srv_job *job);
     void (*then)(struct srv_job *job);
     const struct rt_call_spec *dynamic_spec;

@@ -158,8 +158,8 @@ static bool needs_another_batch(const struct srv_core_bucket *b, int64_t rows)
     return !b->n_batches || rows > srv_core_row_limit(b) - b->open_rows;
 }
 
-/* Counts a queued job in its bucket. In buckets that do not merge, batches are not counted: only
- * the number and bytes of their jobs are limited. */
+/* Counts a queued job in its bucket. In buckets that do not merge, batches are not counted, because
+ * only the number and bytes of their jobs are limited. */
 static void count_in(struct srv_core_bucket *b, int64_t rows)
 {
     if (!b->merges)

@@ -50,9 +50,9 @@ struct srv_core_policy {
     int64_t timeout_ns;
     /* Maximum number of waiting batches per srv_core_queue; 0 means no limit. */
     int64_t max_queue_batches;
-    /* Follows TensorFlow Serving's rules: batches are as large as possible. They are not shared
-     * among idle workers and not reduced to meet a job's deadline, and a job is dropped only when
-     * its deadline has passed. */
+    /* whether TensorFlow Serving's rules are followed: batches are as large as possible, they are
+     * neither shared among idle workers nor reduced to meet a job's deadline, and a job is dropped
+     * only when its deadline has passed */
     bool fixed;
     /* number of allowed batch sizes, in ascending order; a merged batch is padded to one of them */
     int n_sizes;
@@ -159,9 +159,9 @@ struct srv_core_batch {
 };
 /*
  * Takes the batch that a free worker should run now. `free_workers` is the number of free workers
- * including the caller: a batch whose rows cost more than its fixed cost is divided among them.
- * *expired receives a list (linked by `next`) of jobs that cannot meet their deadlines. These jobs
- * have been removed from the queue even if the function returns false.
+ * including the caller. A batch whose rows cost more than its fixed cost is divided among the free
+ * workers. *expired receives a list (linked by `next`) of jobs that cannot meet their deadlines.
+ * These jobs have been removed from the queue even if the function returns false.
  */
 bool srv_core_next(struct srv_core *c, int64_t now, int free_workers, struct srv_core_batch *out,
                    struct srv_core_job **expired);

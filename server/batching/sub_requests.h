@@ -1,8 +1,8 @@
 /*
  * If enable_large_batch_splitting is set, a request with more rows than a batch may have is split
  * into sub-requests. Sub-requests run in any order on any worker, and the last of them to end
- * concatenates the outputs. The scheduler chooses their sizes (submit_sub_requests). Not to be
- * confused with the micro-batches of runtime/compile, into which one run of a plan is split.
+ * concatenates the outputs. The scheduler chooses their sizes (submit_sub_requests). Sub-requests
+ * differ from the micro-batches of runtime/compile, into which one run of a plan is split.
  *
  * Owner: everything lives in the parent job's arena.
  * Threads: the submitting thread splits; sub-requests end on any thread.

@@ -200,8 +200,8 @@ static bool by_rest(const struct srv_health_ports *p)
     return code == 200;
 }
 
-/* Queries readiness over gRPC. For a TLS port it is sufficient that the port is open: the gRPC
- * core does not complete a handshake without the certificate authority's certificate, and
+/* Queries readiness over gRPC. For a TLS port it is sufficient that the port is open, because the
+ * gRPC core does not complete a handshake without the certificate authority's certificate, and
  * possibly a client certificate. */
 static bool by_grpc(const struct srv_health_ports *p)
 {

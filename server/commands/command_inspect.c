@@ -471,7 +471,7 @@ static int split_tags(char *text, const char **tags)
 
 struct options {
     const char *dir;
-    const char *tags; /* separated by commas */
+    const char *tags; /* tags, separated by commas */
     /* the only pass whose graph is printed, or NULL to print the graphs of all passes */
     const char *pass;
     bool json, variables, dumps;

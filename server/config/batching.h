@@ -26,7 +26,7 @@ struct srv_batching {
     enum srv_batching_mode mode;
     /* maximum number of rows of a batch, and also of a request unless splits_large is set */
     int64_t max_batch_size;
-    /* How long the first request of a batch waits for other requests. */
+    /* Time for which the first request of a batch waits for other requests. */
     int64_t batch_timeout_micros;
     int64_t max_enqueued_batches; /* maximum number of waiting batches per queue */
     /* maximum number of running batches of all models; 0 means no limit */

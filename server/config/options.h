@@ -94,12 +94,12 @@ struct srv_options {
      * file */
     double golden_tolerance;
     bool allow_unsupported_signatures;
-    const char *precision; /* "float32" or "bf16" */
+    const char *precision; /* precision of the computation, "float32" or "bf16" */
     bool fusion, winograd, autotune, specialise;
     const char *autotune_cache;
     bool log_device_placement;
     bool access_log;
-    const char *log_format; /* "text" or "json" */
+    const char *log_format; /* format of the log, "text" or "json" */
     int64_t log_level;      /* log level, from 0 (errors) to 3 (debug) */
     bool strict_flags;
     const char *version_transition; /* "availability_preserving" or "resource_preserving" */

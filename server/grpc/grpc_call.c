@@ -501,7 +501,7 @@ static void note_peer(struct srv_call *c)
     gpr_free(peer);
 }
 
-/* Refuses a call before any operation was started on it: the core sends the status and forgets the
+/* Refuses a call before any operation was started on it. The core sends the status and forgets the
  * stream. */
 static void refuse(struct srv_call *c)
 {

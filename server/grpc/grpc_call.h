@@ -146,9 +146,9 @@ void srv_call_drop_payload(struct srv_call *c);
 enum rt_status srv_call_charge(struct srv_call *c, size_t bytes, const char *what);
 /* Returns the call's deadline on CLOCK_MONOTONIC, or RT_NEVER. */
 int64_t srv_call_deadline_ns(const struct srv_call *c);
-/* Copies a text from the core into the arena. Returns a span with p NULL if memory runs out. The
- * text is copied because a thread of the core wrote it, in a way that the thread sanitizer cannot
- * follow. */
+/* Copies a text from the core into the arena. Returns a span whose p is NULL if memory runs out.
+ * The text is copied because a thread of the core wrote it, in a way that the thread sanitizer
+ * cannot follow. */
 struct rt_span srv_call_text(struct srv_call *c, grpc_slice slice);
 /* Inflates the message if it is compressed. May be called on any thread. srv_call_open returns the
  * resulting status. */

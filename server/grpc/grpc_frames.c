@@ -334,7 +334,7 @@ static ssize_t read_some(int fd, struct msghdr *message, size_t limit, bool *is_
     return n;
 }
 
-/* The descriptor that this thread read last. SSL_read decrypts bytes that were read from this
+/* The descriptor from which this thread read last. SSL_read decrypts bytes that were read from this
  * descriptor. */
 static _Thread_local int read_last = -1;
 

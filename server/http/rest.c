@@ -187,8 +187,8 @@ static bool start_daemon(struct srv_rest_loop *l)
     };
     if (!tls->cert)
         secure[0].option = MHD_OPTION_END;
-    /* libmicrohttpd gets no timeout, because with one it would read the clock for every system
-     * call; the lists of connections by deadline replace it. */
+    /* libmicrohttpd is given no timeout, because it would then read the clock for every system
+     * call. The lists of connections by deadline serve instead. */
     l->daemon = MHD_start_daemon(
         MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_SUPPRESS_DATE_NO_CLOCK |
             MHD_USE_ERROR_LOG | MHD_USE_NO_LISTEN_SOCKET | (tls->cert ? MHD_USE_TLS : 0),

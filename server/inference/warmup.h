@@ -34,8 +34,8 @@ struct srv_replay {
     const _Atomic bool *cancelled; /* setting it to true ends the replay with RT_CANCELLED */
     int64_t n_threads;             /* number of threads; values below 1 mean 1 */
     int64_t n_iterations;          /* number of times that each request is sent; at least 1 */
-    /* Called after each request, on any of the threads; may be NULL. `response` is as in
-     * srv_inference_write. */
+    /* Called after each request, on any of the replaying threads. The pointer may be NULL.
+     * `response` is as in srv_inference_write. */
     enum rt_status (*check)(void *arg, const struct srv_recorded *record, struct rt_span response,
                             struct rt_error *err);
     void *arg;

@@ -106,7 +106,7 @@ static const unsigned char *skip_nested(const unsigned char *p, const unsigned c
     uint64_t w;
     for (; end - p >= 8; p += 8) {
         memcpy(&w, p, 8);
-        /* this bit distinguishes '[' from '{' and ']' from '}' */
+        /* the bit 0x20 distinguishes '[' from '{' and ']' from '}' */
         const uint64_t fold = w | ones * 0x20;
         const uint64_t open = fold ^ (ones * '{'), close = fold ^ (ones * '}');
         const uint64_t quote = w ^ (ones * '"');

@@ -25,9 +25,9 @@ enum {
     SRV_MAX_PATHS = 256,    /* maximum number of version directories that have their own counters */
 };
 
-/* Upper bounds of a histogram's buckets, computed as in TensorFlow: `n` bounds, of which the
- * first is `first` and each other one is `factor` times the previous one. One more bucket counts
- * the values from the last bound on. A value equal to a bound belongs to the next bucket. */
+/* Upper bounds of a histogram's buckets, computed as in TensorFlow: `n` bounds, of which the first
+ * is `first` and each other bound is `factor` times the previous one. One more bucket counts the
+ * values from the last bound on. A value equal to a bound belongs to the next bucket. */
 struct srv_scale {
     double first, factor;
     int n;

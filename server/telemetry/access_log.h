@@ -13,7 +13,7 @@
 /* One record. Spans contain text from the client. Before it is logged, control characters and
  * blanks are replaced and long text is truncated. */
 struct srv_access {
-    const char *entry; /* "REST" or "GRPC" */
+    const char *entry; /* entrypoint of the request, "REST" or "GRPC" */
     enum srv_api api;
     struct rt_span method; /* HTTP method; omitted if p is NULL */
     struct rt_span path;   /* path of the HTTP request or of the gRPC method */

@@ -281,8 +281,8 @@ static void request_count(struct page *p)
                 sample(p, name, n);
         }
     rt_mutex_lock(&p->m->strangers_mu);
-    /* The requests for unknown models are summed after the lock is acquired: a request counted by
-     * name below may still be missing from this sum, but no request is counted twice. */
+    /* The requests for unknown models are summed after the lock is acquired, so a request counted
+     * by name below may still be missing from this sum, but no request is counted twice. */
     for (int c = 0; c < SRV_N_CODES; c++)
         unknown[c] = requests_of(p, &p->m->unknown, c);
     for (int i = 0; i < SRV_MAX_STRANGERS && p->m->strangers[i].name; i++) {

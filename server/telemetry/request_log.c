@@ -178,7 +178,7 @@ void srv_request_log_add(const struct srv_inference *inf, struct rt_span respons
 {
     struct srv_model_log *log = inf->job->version->log;
     struct srv_request_log *l = log->all;
-    /* The estimated size of the record is reserved before the record is serialized. */
+    /* The estimated size of the record is reserved in the queue before the record is serialized. */
     size_t about = srv_inference_feed_bytes(inf) + response.n + 1024;
     struct record *r = NULL;
     struct rt_bytes bytes;
@@ -336,7 +336,7 @@ static void *write_thread(void *arg)
         struct record *r = l->first;
         l->first = NULL;
         l->end = &l->first;
-        stopping = l->stopping; /* once this is set, no more records are queued */
+        stopping = l->stopping; /* no more records are queued once l->stopping is set */
         rt_mutex_unlock(&l->mu);
         while (r) {
             struct record *following = r->next;

@@ -31,7 +31,7 @@ struct srv_request_log_limits {
  * may be NULL. */
 struct srv_request_log *srv_request_log_new(const struct srv_request_log_limits *limits,
                                             struct srv_metrics *metrics);
-/* Writes all queued records and frees the log. NULL is allowed. */
+/* Writes all queued records and frees the log. `l` may be NULL. */
 void srv_request_log_free(struct srv_request_log *l);
 
 /* Returns the log of a model. The log is off until it is configured. Returns NULL if memory runs

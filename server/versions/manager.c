@@ -47,7 +47,7 @@ static void decide(struct srv_manager *m, struct srv_managed *model, int64_t now
         else
             srv_mgr_unload(m, model, e);
         if (e->state == before)
-            break; /* memory ran out; the loop will try again later */
+            break; /* memory ran out; the manager's loop will try again later */
     }
     free(views);
 }
@@ -438,7 +438,7 @@ fail:
     return st;
 }
 
-/* Logs the models that the start waits for. While the ports are closed, only the log can show the
+/* Logs the models for which startup waits. While the ports are closed, only the log can show the
  * progress. */
 static void log_awaited(const struct srv_manager *m, const struct srv_unavailable *awaited)
 {

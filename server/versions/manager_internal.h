@@ -129,10 +129,11 @@ struct srv_manager {
      * nothing lags. */
     int64_t again_at;
     bool trim_pending;
-    /* time of the next count; number of connections accepted at the last count; number closed
-     * since the last trim */
+    /* time of the next count, number of connections accepted at the last count, and number of
+     * connections closed since the last trim */
     int64_t next_count, n_accepted, n_closed;
-    /* number of open connections at the last count; number of sockets that the process inherited */
+    /* number of open connections at the last count, and number of sockets that the process
+     * inherited */
     int n_open, n_inherited;
     int64_t n_calls_freed; /* value of the server's n_calls_freed when the heap was last trimmed */
     size_t n_bursts;       /* value of rt_heap_bursts() at the last check */
@@ -204,8 +205,7 @@ void srv_mgr_take_reload(struct srv_manager *m);
 /* ---- status.c ---- */
 enum srv_settled srv_mgr_settled(const struct srv_manager *m, const struct srv_managed *model,
                                  bool final, const struct srv_managed_version **why);
-/* Appends "MODEL (reason)" to the list, where the reason states why the start waits for the
- * model. */
+/* Appends "MODEL (reason)" to the list, where the reason states why startup waits for the model. */
 void srv_mgr_add_awaited(struct srv_unavailable *list, const struct srv_managed *model);
 
 #endif

@@ -60,7 +60,7 @@ struct srv_managed {
     /* the model's configuration, or NULL if the model is no longer configured */
     const struct srv_model_config *config;
     int n_entries, capacity;
-    /* the model's versions, highest first; the lock guards the array */
+    /* the model's versions, highest first; the manager's lock guards the array */
     struct srv_managed_version **entries;
     bool is_initial;
     int64_t since; /* time when the model was added to the table */
@@ -72,8 +72,8 @@ struct srv_managed {
     int watch; /* inotify watch descriptor of the base path, or -1 if there is no watch */
 };
 
-/* A list of models for a log or error text: the models in "N model(s) did not become available:
- * {...}", or those that the start waits for. */
+/* A list of models for a log or error text: either the models in "N model(s) did not become
+ * available: {...}", or those for which startup waits. */
 struct srv_unavailable {
     int n;
     char text[4096]; /* text of the list, truncated if it is too long */

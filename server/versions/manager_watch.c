@@ -246,7 +246,7 @@ void srv_mgr_scan_model(struct srv_manager *m, struct srv_managed *model)
     struct srv_scan scan;
     srv_mgr_watch_folder(m, model->config->base_path, &model->watch);
     if (!arena || srv_source_scan(model->config, arena, &scan, &err)) {
-        /* An unreadable base path is not treated as empty: the served versions continue to
+        /* An unreadable base path is not treated as empty, so the served versions continue to
          * serve. */
         srv_mgr_log_once(m, &model->trouble, arena ? rt_error_text(&err) : "out of memory");
         model->watch = -1;

@@ -12,7 +12,7 @@
 
 /* One classification or regression of an inference; a MultiInference has several. */
 struct srv_scoring {
-    enum srv_api api; /* SRV_CLASSIFY or SRV_REGRESS */
+    enum srv_api api; /* the API, SRV_CLASSIFY or SRV_REGRESS */
     const struct rt_signature *sig;
     /* Indices of the labels and scores among the fetches of the run; -1 means that the signature
      * has no such output. The values of a regression are in `scores`. */

@@ -175,7 +175,7 @@ static size_t least_bytes(const struct response *a, const struct rt_tensor *t, i
 {
     size_t bytes = 0;
     for (int k = 0; k < n; k++) {
-        /* the shortest value and its separator: a digit or two quotes, and ", " */
+        /* length of the shortest value, a digit or two quotes, with the separator ", " */
         size_t lists = 1, each = 3;
         for (int d = 0; d + 1 < t[k].rank; d++)
             if (__builtin_mul_overflow(lists, (size_t)t[k].dim[d], &lists) ||
