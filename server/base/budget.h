@@ -21,7 +21,7 @@
 
 struct srv_budget {
     _Atomic int64_t held;
-    int64_t limit; /* set before the first request, then constant */
+    int64_t limit; /* limit in bytes, set before the first request and then constant */
 };
 
 /* Takes `bytes` from the budget and adds them to *own, the number of bytes that one request holds.

@@ -4,8 +4,8 @@
  * turn.
  *
  * To retire a version, the manager publishes a map without the version and posts a message to each
- * I/O loop. A loop confirms as soon as it uses the new map and holds no handle of the version.
- * Finally the manager frees the version.
+ * I/O loop. A loop confirms the retirement as soon as it uses the new map and holds no handle of
+ * the version. Finally the manager frees the version.
  */
 #ifndef SRV_SERVING_MAP_H
 #define SRV_SERVING_MAP_H

@@ -46,8 +46,8 @@ struct srv_model_queue {
     struct srv_core_model_queue core;
     struct srv_scheduler *scheduler;
     struct srv_version *version;
-    int n_buckets;                 /* guarded by the scheduler's mu */
-    struct srv_call_queue *queues; /* guarded by the scheduler's mu */
+    int n_buckets;                 /* number of buckets; guarded by the scheduler's mu */
+    struct srv_call_queue *queues; /* list of the queues; guarded by the scheduler's mu */
     struct srv_batching batching;
     struct srv_core_policy policy;
 };

@@ -27,8 +27,8 @@ struct srv_core_job {
     struct srv_core_bucket *bucket;
     int64_t rows; /* number of rows, or 0 if the job is never merged */
     size_t bytes;
-    int64_t deadline_ns; /* RT_NEVER if there is no deadline */
-    int64_t queued_ns;   /* set by srv_core_submit */
+    int64_t deadline_ns; /* deadline, or RT_NEVER if there is none */
+    int64_t queued_ns;   /* time when the job was queued, set by srv_core_submit */
     int64_t due_ns;
 };
 

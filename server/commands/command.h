@@ -22,7 +22,7 @@ int srv_command_health(int argc, const char *const *argv, const struct rt_regist
 /* The ports that a server's command line names. The command line consists of NUL-separated strings,
  * as in /proc/PID/cmdline. A port that it does not name has the default of the container image. */
 struct srv_health_ports {
-    int64_t rest, grpc; /* 0 if not served */
+    int64_t rest, grpc; /* port number, or 0 if the port is not served */
     bool tls, grpc_tls; /* whether the REST port and the gRPC port use TLS */
 };
 struct srv_health_ports srv_health_ports(const char *cmdline, size_t n);
@@ -38,8 +38,9 @@ struct srv_args {
 };
 /* Returns whether the current argument is equal to `name`. */
 bool srv_args_is(const struct srv_args *a, const char *name);
-/* Returns the value if the current argument is "name=value", or is "name" and followed by a value,
- * which i then advances to. Otherwise returns NULL. */
+/* Returns the value if the current argument is "name=value". If the current argument is "name" and
+ * another argument follows, advances i to that argument and returns it as the value. Otherwise
+ * returns NULL. */
 const char *srv_args_value(struct srv_args *a, const char *name);
 
 /* Finds the version directory of a model: `dir` itself if it contains a SavedModel file, otherwise

@@ -48,9 +48,10 @@ struct inspected {
     const struct rt_meta_graph *graph;
     struct rt_map ops; /* maps the name of an op to its struct op_count */
     struct rt_map functions;
-    struct rt_checkpoint *checkpoint; /* NULL if there is none */
-    struct rt_model *model;           /* NULL if the model could not be loaded */
-    const char *trouble;              /* error text if the model did not load */
+    /* the checkpoint with the variables, or NULL if there is none */
+    struct rt_checkpoint *checkpoint;
+    struct rt_model *model; /* the loaded model, or NULL if loading failed */
+    const char *trouble;    /* error text if the model did not load */
     /* array of objects with the keys op, node, reason, needed_by */
     json_t *unsupported;
     /* Which passes print their graphs, or NULL if no dump was requested. */

@@ -8,7 +8,7 @@
 /* Data received from the server during one gRPC call. */
 struct answer {
     grpc_metadata_array initial, trailing;
-    grpc_byte_buffer *message; /* NULL if none was received */
+    grpc_byte_buffer *message; /* response message, or NULL if none was received */
     grpc_status_code code;
     grpc_slice text;
 };

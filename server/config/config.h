@@ -37,9 +37,9 @@ struct srv_model_config {
     const int64_t *specific;
     int n_labels;
     const struct srv_label *labels;
-    const struct srv_logging_config *logging; /* NULL if requests are not logged */
-    enum srv_maybe bf16;                      /* SRV_UNSAID if --precision decides */
-    int64_t line, column;                     /* position of the model in srv_config.file */
+    const struct srv_logging_config *logging; /* how requests are logged, or NULL if they are not */
+    enum srv_maybe bf16;  /* whether to use bf16; SRV_UNSAID if --precision decides */
+    int64_t line, column; /* position of the model in srv_config.file */
 };
 
 struct srv_config {

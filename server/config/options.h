@@ -78,7 +78,7 @@ struct srv_options {
      * tensorflow_model_server */
     int64_t model_wait_seconds;
     int64_t run_memory_limit_bytes;
-    int64_t total_model_memory_limit_bytes; /* 0 means no limit */
+    int64_t total_model_memory_limit_bytes; /* limit for all models together; 0 means no limit */
     /* maximum memory of all runs together; 0 means half of the free memory (server.c) */
     int64_t run_memory_total_bytes;
     int64_t run_memory_idle_bytes;
@@ -102,10 +102,11 @@ struct srv_options {
     const char *log_format; /* format of the log, "text" or "json" */
     int64_t log_level;      /* log level, from 0 (errors) to 3 (debug) */
     bool strict_flags;
-    const char *version_transition; /* "availability_preserving" or "resource_preserving" */
+    /* the transition, "availability_preserving" or "resource_preserving" */
+    const char *version_transition;
 
     /* The members below are set by srv_settings_resolve. */
-    const char *prometheus_path; /* "" if there is no page */
+    const char *prometheus_path; /* path of the Prometheus page, or "" if there is none */
     /* the batching parameters in platform_config_file, or NULL */
     const struct srv_batching *platform_batching;
 

@@ -71,7 +71,7 @@ struct srv_call {
     struct srv_grpc_loop *loop;
     struct srv_io_loop *io_loop;
     struct srv_server *server;
-    const struct srv_grpc_method *method; /* NULL if no method has the path of the call */
+    const struct srv_grpc_method *method; /* the called method, or NULL if no method has the path */
 
     /* The members below are for the handler. */
     struct rt_arena *arena; /* arena for the data of the request, reset when the call ends */

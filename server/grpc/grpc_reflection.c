@@ -1,5 +1,5 @@
-/* Implements grpc.reflection.v1 and v1alpha: a client sends a stream of requests, and each is
- * answered before the next one is read. */
+/* Implements grpc.reflection.v1 and v1alpha. A client sends a stream of requests, and each request
+ * is answered before the next one is read. */
 #include "proto/descriptors.h"
 #include "server/grpc/grpc_call.h"
 #include "server/grpc/grpc_methods.h"

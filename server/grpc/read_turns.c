@@ -160,7 +160,7 @@ static bool rests(clockid_t thread, int64_t *spent_ns, int64_t past_ns)
     return spent < past_ns / 2;
 }
 
-/* Returns whether an I/O loop is idle: it waits for events, and no event is pending. */
+/* Returns whether an I/O loop is idle, that is, it waits for events and no event is pending. */
 static bool is_loop_free(void)
 {
     int n = atomic_load(&all.n_loops);

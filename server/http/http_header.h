@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Returns whether an Accept-Encoding header permits gzip: it must list gzip or, if gzip is not
- * listed, "*", with a weight other than 0. */
+/* Returns whether an Accept-Encoding header permits gzip. The header must list gzip or, if it does
+ * not, "*", with a weight other than 0. */
 bool srv_http_accepts_gzip(const char *value);
 
 /* Parses a Content-Length, which consists of digits only. Returns false and leaves *out

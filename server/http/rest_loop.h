@@ -50,7 +50,7 @@ struct srv_rest {
     _Atomic bool quiescing;
     _Atomic int n_closed; /* number of I/O loops that have stopped accepting connections */
     uint64_t id_seed;
-    struct srv_rest_tls tls; /* set before the I/O loops start */
+    struct srv_rest_tls tls; /* keys and certificates, set before the I/O loops start */
     struct rt_mutex mu;
     struct rt_cond reported;
     /* number of I/O loops whose daemons have started, and number of those whose daemons failed to

@@ -49,7 +49,8 @@ struct srv_inference {
     /* timeout in the RunOptions of a SessionRun request, or 0 if there is none */
     int64_t timeout_ms;
     struct srv_session_call *session; /* used only by inference_session.c */
-    /* number of `scorings`: 1 for Classify and Regress, one per task for MultiInference */
+    /* number of `scorings`, which is 1 for Classify and Regress, and one per task for
+     * MultiInference */
     int n_scorings;
     struct srv_scoring *scorings;
     /* one flag per output of the signature, set if the response includes the output */
@@ -68,8 +69,8 @@ void srv_inference_init(struct srv_inference *inf, enum srv_api api, enum srv_en
 enum rt_status srv_inference_read(struct srv_inference *inf, struct srv_cursor message,
                                   struct rt_error *err);
 
-/* Finds the version and sets job->version without a handle: the caller calls srv_hold in the same
- * turn. This is the only place where inference requests of REST and gRPC choose a version. */
+/* Finds the version and sets job->version without a handle, so the caller must call srv_hold in the
+ * same turn. This is the only place where inference requests of REST and gRPC choose a version. */
 enum rt_status srv_inference_find(struct srv_inference *inf, const struct srv_map *map,
                                   struct rt_error *err);
 

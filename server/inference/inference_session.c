@@ -143,7 +143,7 @@ static enum rt_status resolve(struct srv_inference *inf, struct rt_error *err)
 static enum rt_status bind(struct srv_inference *inf, size_t budget, struct rt_error *err)
 {
     const struct srv_session_request *r = &inf->request.session;
-    /* NULL until the dynamic callable is built */
+    /* the dynamic callable, or NULL until it is built */
     const struct rt_callable *call = inf->job->signature->call;
     enum rt_status st = RT_OK;
 

@@ -38,8 +38,8 @@ const unsigned char *srv_number_read(const unsigned char *p, const unsigned char
  * there is no number at p. */
 const unsigned char *srv_double_read(const unsigned char *p, const unsigned char *end, double *out);
 
-/* Parses a number as a float: the number is rounded correctly to a double, which is then rounded
- * again as by a cast. */
+/* Parses a number as a float. The number is rounded correctly to a double, and the double is then
+ * rounded to a float as by a cast. */
 const unsigned char *srv_float_read(const unsigned char *p, const unsigned char *end, float *out);
 
 /*

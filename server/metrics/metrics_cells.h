@@ -100,7 +100,7 @@ struct srv_model_metrics {
 };
 
 struct srv_path_metrics { /* counters of one version's directory; guarded by srv_metrics.mu */
-    char *path;           /* freed by free() */
+    char *path;           /* path of the directory, freed by free() */
     /* the model's name if the version's assets contain an ML Metadata UUID, otherwise NULL */
     const char *model;
     uint64_t loads_ok, loads_failed, load_us;
@@ -109,7 +109,7 @@ struct srv_path_metrics { /* counters of one version's directory; guarded by srv
 };
 
 struct srv_stranger {
-    char *name; /* freed by free() */
+    char *name; /* requested model name, freed by free() */
     uint64_t codes[SRV_N_CODES];
 };
 

@@ -94,7 +94,7 @@ static void loads(struct page *p)
     type(p, ":tensorflow:cc:saved_model:load_latency_by_stage", "histogram");
 }
 
-/* Writes mlmd_map. In TensorFlow Serving it is a gauge of strings, whose value is printed as 0:
+/* Writes mlmd_map. In TensorFlow Serving it is a gauge of strings whose value is printed as 0, so
  * only the labels carry information. */
 static void mlmd_map(struct page *p)
 {

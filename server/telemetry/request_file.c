@@ -44,8 +44,8 @@ static bool is_dir(const char *path)
     return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
 }
 
-/* Writes a model's name as part of a file name: all characters except letters, digits, '_', '-' and
- * '.' become '_'. */
+/* Writes a model's name as part of a file name, in which all characters except letters, digits,
+ * '_', '-' and '.' become '_'. */
 static void write_name(char *buffer, size_t n, const char *model)
 {
     size_t i = 0;

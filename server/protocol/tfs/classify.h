@@ -23,7 +23,7 @@ struct srv_scoring {
 const char *srv_scoring_method(enum srv_api api);
 
 /*
- * Checks that the signature supports the API: its only input must be `inputs`; its outputs must be
+ * Checks that the signature supports the API. Its only input must be `inputs`; its outputs must be
  * `classes`, `scores` or both for Classify, and only `outputs` for Regress. Sets s->classes and
  * s->scores to indices of the signature's outputs.
  */

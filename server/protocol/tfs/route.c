@@ -177,8 +177,7 @@ static enum rt_status to_model(struct srv_route *out, const char *method, struct
         out->api = *parts.word.p == 'p'   ? SRV_PREDICT
                    : *parts.word.p == 'c' ? SRV_CLASSIFY
                                           : SRV_REGRESS;
-    /* "metadata" is case-sensitive: with any other spelling the path requests the model's
-     * status. */
+    /* "metadata" is case-sensitive; with any other spelling the path requests the model's status */
     else
         out->api = parts.word.p && rt_span_is(parts.word, "metadata") ? SRV_METADATA : SRV_STATUS;
     out->spec.name = parts.name;

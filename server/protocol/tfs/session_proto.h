@@ -40,7 +40,7 @@ struct srv_session_response {
     int n;
     const char *const *names;
     const struct rt_tensor *const *tensors; /* one fetched tensor per name in `names` */
-    const struct rt_trace *trace;           /* NULL if the response has no RunMetadata */
+    const struct rt_trace *trace; /* trace of the run, or NULL if the response has no RunMetadata */
     /* the budget to which the response is charged, or NULL */
     struct srv_growth *growth;
 };

@@ -1,6 +1,6 @@
 #include "server/protocol/tfs/signature_text.h"
 
-/* Quotes a string as in protobuf's text format: all bytes except printable ASCII are octal
+/* Quotes a string as in protobuf's text format, where all bytes except printable ASCII become octal
  * escapes. */
 static void quote(struct rt_bytes *out, const char *s)
 {
