@@ -12,7 +12,7 @@ enum {
     /* Size of the record that protobuf-c keeps of each parsed field while it unpacks a message.
      * The records are stored in slabs, each twice as large as the one before. */
     FIELD_BYTES = 48,
-    BLOCK_BYTES = 16, /* bytes that the memory allocator adds to each block */
+    BLOCK_BYTES = 16, /* number of bytes that the memory allocator adds to each block */
     /* maximum number of fields per message whose repetitions are counted; the largest message
      * type has 40 fields */
     MAX_FIELDS = 128,

@@ -100,8 +100,8 @@ static void raise_open_files(void)
     }
 }
 
-/* Returns the memory limit of all runs: half of the free memory. The other half is for weights and
- * for the tensors and messages of requests. */
+/* Returns the memory limit of all runs, which is half of the free memory. The other half is for
+ * weights and for the tensors and messages of requests. */
 static size_t run_memory(const struct srv_options *o)
 {
     int64_t free_bytes = rt_machine_free_memory();

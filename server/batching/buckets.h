@@ -34,7 +34,7 @@ struct srv_bucket {
     /* must be the first member, because a pointer to it is converted to struct srv_bucket */
     struct srv_core_bucket core;
     uint64_t hash;
-    /* queue of the callable; NULL in the bucket of the signatures that write variables */
+    /* queue of the callable, or NULL in the bucket of the signatures that write variables */
     struct srv_call_queue *queue;
     bool has_rows;
     int since_halved; /* number of successful runs since core.max_rows was set */

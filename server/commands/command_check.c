@@ -157,8 +157,8 @@ static void print_model(struct check *c, const struct srv_model_config *m)
         printf("  warning   %s\n", scan.warning);
 }
 
-/* Checks the version labels as the server does when it starts: because no version is available
- * at that time, either all labels are accepted or none. */
+/* Checks the version labels as the server does when it starts. Because no version is available at
+ * that time, either all labels are accepted or none. */
 static enum rt_status check_labels(const struct srv_options *o, const struct srv_config *config,
                                    struct rt_error *err)
 {

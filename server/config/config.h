@@ -22,7 +22,7 @@ enum srv_policy { SRV_POLICY_LATEST, SRV_POLICY_ALL, SRV_POLICY_SPECIFIC };
 struct srv_logging_config {
     const char *type; /* type of the log collector; "" means the default type */
     const char *filename_prefix;
-    double sampling_rate; /* from 0 to 1 */
+    double sampling_rate; /* fraction of the requests that are logged, from 0 to 1 */
 };
 
 /* A configured model. A new field is also added to ModelConfig in proto/, to same_model in config.c
@@ -73,7 +73,7 @@ enum rt_status srv_config_from_message(const void *message, struct srv_config **
  */
 enum rt_status srv_config_check_platforms(const struct srv_config *old,
                                           const struct srv_config *config, struct rt_error *err);
-/* Checks that `config` may replace `old`: an empty config file may not replace a list of models. */
+/* Checks that `config` may replace `old`. An empty config file may not replace a list of models. */
 enum rt_status srv_config_check_transition(const struct srv_config *old,
                                            const struct srv_config *config, struct rt_error *err);
 /* Returns whether the configs `a` and `b` are equal. */

@@ -57,7 +57,7 @@ struct srv_options {
     const char *model_root;
     bool enable_grpc_reflection;
     const char *bind_address; /* 127.0.0.1 by default if called as slipway serve */
-    int64_t max_body_bytes;   /* 256 MiB by default */
+    int64_t max_body_bytes;   /* maximum size of a request body, 256 MiB by default */
     int64_t max_bytes_in_flight;
     int64_t max_grpc_calls;
     int64_t max_header_bytes;
@@ -102,7 +102,7 @@ struct srv_options {
     const char *log_format; /* format of the log, "text" or "json" */
     int64_t log_level;      /* log level, from 0 (errors) to 3 (debug) */
     bool strict_flags;
-    /* the transition, "availability_preserving" or "resource_preserving" */
+    /* order of loading and unloading, "availability_preserving" or "resource_preserving" */
     const char *version_transition;
 
     /* The members below are set by srv_settings_resolve. */
@@ -110,7 +110,7 @@ struct srv_options {
     /* the batching parameters in platform_config_file, or NULL */
     const struct srv_batching *platform_batching;
 
-    /* The last value given for each flag, in the order of the flag table; NULL if it was not
+    /* The last value given for each flag, in the order of the flag table, or NULL if it was not
      * given. */
     const char *given[SRV_MAX_FLAGS];
 };

@@ -131,7 +131,7 @@ static void *run_loop(void *arg)
  */
 static void stop_lock_graph(void)
 {
-    enum { IGNORE = 0 }; /* absl::OnDeadlockCycle::kIgnore */
+    enum { IGNORE = 0 }; /* the value of absl::OnDeadlockCycle::kIgnore */
     static const char *const name =
         "_ZN4absl7debian329SetMutexDeadlockDetectionModeENS0_15OnDeadlockCycleE";
     void (*set_mode)(int) = NULL;

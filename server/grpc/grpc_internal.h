@@ -113,7 +113,8 @@ enum { SRV_MAX_LISTEN = 16 };
 struct srv_listen_fd {
     int fd;
     grpc_server *core;
-    char path[sizeof((struct sockaddr_un *)0)->sun_path]; /* "" for TCP */
+    /* path of the socket file, or "" for TCP */
+    char path[sizeof((struct sockaddr_un *)0)->sun_path];
     /* identity of the socket file; when the server ends, the path is removed only if it still
      * refers to this file */
     struct stat made;
@@ -195,7 +196,7 @@ void srv_grpc_cut_stalled(struct srv_grpc_loop *loop, int64_t now);
 void srv_call_awaits(struct srv_call *c, enum srv_awaited what);
 /* Stops counting the large response of a call when the call ends. */
 void srv_call_forget_socket(struct srv_call *c);
-/* must be called when the I/O loop ends, to free its counters */
+/* Frees the counters of the I/O loop. Must be called when the loop ends. */
 void srv_grpc_forget_sockets(struct srv_grpc_loop *loop);
 
 /* ---- grpc_aside.c ---- */

@@ -9,7 +9,7 @@ enum {
     RST_STREAM = 3,
     SETTINGS = 4,
     CONTINUATION = 9,
-    ACK = 1, /* flags of frames */
+    ACK = 1, /* flags of HTTP/2 frames */
     END_STREAM = 1,
 
     PER_MS = 5,

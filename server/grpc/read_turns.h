@@ -54,9 +54,9 @@ void srv_turns_begin(int fd);
 /* Called before a read. Returns the maximum number of bytes that the read may consume, or 0 if
  * the read must return EAGAIN. */
 size_t srv_turns_limit(int fd);
-/* Reports that a read has consumed n bytes with n_frames frames that cost work; n_frames -1
- * means that the bytes are still encrypted. If is_all is set, the read has emptied the socket,
- * so a new turn begins with these bytes. */
+/* Reports that a read has consumed n bytes with n_frames frames that cost work; an n_frames of -1
+ * means that the bytes are still encrypted. If is_all is set, the read has emptied the socket, so a
+ * new turn begins with these bytes. */
 void srv_turns_took(int fd, size_t n, int64_t n_frames, bool is_all);
 /* Counts n frames that were found by decrypting bytes that were read earlier. */
 void srv_turns_held_frames(int fd, uint32_t n);

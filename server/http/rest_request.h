@@ -44,7 +44,7 @@ struct srv_rest_request {
     const char *content_type; /* Content-Type header, or NULL if the response has no body */
     struct rt_bytes out;
 
-    size_t charged; /* bytes charged to the budget server->in_flight */
+    size_t charged; /* number of bytes charged to the budget server->in_flight */
     /* number of bytes that the budget refused when `out` had to grow, or 0 if it refused none */
     size_t refused_bytes;
 };
@@ -100,9 +100,9 @@ enum rt_status srv_rest_inflate(struct srv_rest_request *r, size_t most);
 void srv_rest_finished(struct srv_rest_request *r);
 
 /*
- * Handlers, called on the I/O loop thread. A handler returns true if a job was submitted; in that
- * case srv_rest_finished will be called or was called already. It returns false if the response is
- * set.
+ * Handlers are called on the I/O loop thread. A handler returns true if a job was submitted; in
+ * that case srv_rest_finished will be called or was called already. It returns false if the
+ * response is set.
  */
 bool srv_rest_predict(struct srv_rest_request *r);
 bool srv_rest_status(struct srv_rest_request *r);

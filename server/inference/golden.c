@@ -60,8 +60,8 @@ static enum rt_status check(void *arg, const struct srv_recorded *record, struct
     return srv_golden_compare(record->api, response, record->response, *tolerance, err);
 }
 
-/* Refuses a golden file that is a dangling symlink: goldens that should exist but cannot be read
- * prove nothing about the version. */
+/* Refuses a golden file that is a dangling symlink, because goldens that should exist but cannot be
+ * read prove nothing about the version. */
 static enum rt_status check_no_link(const char *dir, struct rt_error *err)
 {
     char path[PATH_MAX];

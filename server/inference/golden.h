@@ -20,7 +20,7 @@
 enum rt_status srv_golden_run(struct srv_server *s, struct srv_version *v, const char *dir,
                               const _Atomic bool *cancelled, struct rt_error *err);
 
-/* Parses the text of a tolerance file: one number of at least 0, optionally surrounded by
+/* Parses the text of a tolerance file, which is one number of at least 0, optionally surrounded by
  * blanks. */
 bool srv_golden_read_tolerance(struct rt_span text, double *out);
 

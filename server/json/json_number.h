@@ -45,7 +45,7 @@ const unsigned char *srv_float_read(const unsigned char *p, const unsigned char 
 /*
  * Each of these functions writes a number like %g with 6 digits, or with 9 (float) or 17 (double)
  * if 6 digits do not read back as the same value. ".0" is appended if the text has neither '.' nor
- * 'e'. Special values are written as NaN, Infinity and -Infinity. The length is returned.
+ * 'e'. Special values are written as NaN, Infinity and -Infinity. Returns the length of the text.
  */
 size_t srv_float_write(char *buffer, float x);
 size_t srv_double_write(char *buffer, double x);

@@ -17,7 +17,7 @@ struct srv_access {
     enum srv_api api;
     struct rt_span method; /* HTTP method; omitted if p is NULL */
     struct rt_span path;   /* path of the HTTP request or of the gRPC method */
-    int http;              /* HTTP status; 0 for a gRPC request */
+    int http;              /* HTTP status, or 0 for a gRPC request */
     enum rt_status code;
     size_t bytes_in, bytes_out; /* sizes of the request and response messages in bytes */
     int64_t ns;

@@ -79,8 +79,8 @@ struct srv_load {
      * were read */
     bool over_memory_limit;
     struct rt_model *loaded;
-    /* bytes counted against the memory limit of all models; srv_loader_release returns them to the
-     * limit after `loaded` is freed */
+    /* number of bytes counted against the memory limit of all models; srv_loader_release returns
+     * them to the limit after `loaded` is freed */
     int64_t held;
     int64_t ns;
 };

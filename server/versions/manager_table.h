@@ -20,7 +20,7 @@ struct srv_managed_version {
      * thread under the lock. */
     enum srv_state state;
     enum rt_status code;
-    /* error text; NULL if there is no error or, with `no_message` set, if there was no memory
+    /* error text; NULL if there is no error, or if `no_message` is set because there was no memory
      * for the text */
     char *message;
     bool no_message;

@@ -1,6 +1,6 @@
 /*
  * The protobuf messages of Classify, Regress and MultiInference. Examples are passed on as
- * serialized bytes: only the model's own ops parse them.
+ * serialized bytes, because only the model's own ops parse them.
  *
  * Source: tensorflow_serving/apis/{input,classification,regression,inference}.proto.
  * Threads: pure functions; memory is allocated from the caller's arena.
@@ -24,7 +24,7 @@ struct srv_inference_task { /* one task of a MultiInferenceRequest */
 struct srv_examples_request {
     bool has_spec;
     struct srv_model_spec spec;
-    struct srv_cursor input; /* a serialized Input; empty if the request has none */
+    struct srv_cursor input; /* a serialized Input, or empty if the request has none */
     int n_tasks;
     struct srv_inference_task *tasks;
 };

@@ -9,7 +9,7 @@
 struct form {
     uint32_t number;         /* field number in TensorProto */
     enum srv_wire_type type; /* protobuf wire type of one value */
-    uint8_t parts;           /* number of values per element; 2 for complex types */
+    uint8_t parts;           /* number of values per element, which is 2 for complex types */
     /* Whether the field is a single bytes field instead of a repeated field (float8). */
     uint8_t is_chunk;
 };
@@ -343,7 +343,7 @@ enum rt_status srv_tensor_read(struct srv_cursor message, enum rt_dtype expected
 }
 /* ---- writing ---- */
 
-/* Returns the varint that encodes element i: int32 fields are sign-extended to 64 bits. */
+/* Returns the varint that encodes element i, with int32 values sign-extended to 64 bits. */
 static uint64_t load_varint(const void *p, int64_t i, enum rt_dtype dtype)
 {
     switch (dtype) {
