@@ -3,7 +3,7 @@
  * goldens and request logs. A record identifies the API that was called, and holds the two messages
  * as bytes.
  *
- * Source: tensorflow_serving/apis/prediction_log.proto. Threads: pure functions.
+ * Source: tensorflow_serving/apis/prediction_log.proto. Threads: the functions are pure.
  */
 #ifndef PB_PREDICTION_LOG_H
 #define PB_PREDICTION_LOG_H

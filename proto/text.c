@@ -440,7 +440,7 @@ enum rt_status pb_text_parse_placed(ProtobufCMessage **out, const ProtobufCMessa
     const char *begin = text.n ? (const char *)text.p : "";
     struct pb_text_parser x = {.end = begin + text.n, .depth = 1, .err = err, .places = places};
     if (text.n >= 3 && memcmp(begin, "\xef\xbb\xbf", 3) == 0)
-        begin += 3; /* skip the byte order mark that some editors write */
+        begin += 3; /* skips the byte order mark that some editors write */
     x.begin = x.p = x.known = begin;
     x.at_known = (struct pb_text_place){1, 1};
     ProtobufCMessage *m = calloc(1, d->sizeof_message);

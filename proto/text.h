@@ -16,9 +16,9 @@
 #include "runtime/base/status.h"
 
 /*
- * Parses a message in protobuf's text format. *out must be freed by pb_free (unpack.h). Fails with
- * INVALID_ARGUMENT and the error text "LINE:COLUMN: reason", with both counted from 1, if the text
- * is malformed.
+ * Parses a message in protobuf's text format. *out must be freed with pb_free (unpack.h). Fails
+ * with INVALID_ARGUMENT and the error text "LINE:COLUMN: reason", with both counted from 1, if the
+ * text is malformed.
  */
 enum rt_status pb_text_parse(ProtobufCMessage **out, const ProtobufCMessageDescriptor *d,
                              struct rt_span text, struct rt_error *err);
@@ -26,7 +26,7 @@ enum rt_status pb_text_parse(ProtobufCMessage **out, const ProtobufCMessageDescr
 /* The positions in a text at which messages of one type begin. Each position is that of the
  * message's "{". */
 struct pb_text_place {
-    int64_t line, column; /* line and column, counted from 1 */
+    int64_t line, column; /* line and column of the position, both counted from 1 */
 };
 struct pb_text_places {
     const ProtobufCMessageDescriptor *type;

@@ -6,7 +6,7 @@
  * structure of hundreds of bytes. pb_unpack therefore scans the bytes first, without allocating
  * memory, and refuses a message that exceeds PB_MAX_DEPTH, PB_MAX_PIECES or PB_MAX_GROWTH.
  *
- * Threads: no state. The caller owns the message and frees it by pb_free.
+ * Threads: the functions keep no state. The caller owns the message and frees it with pb_free.
  */
 #ifndef PB_UNPACK_H
 #define PB_UNPACK_H
@@ -29,11 +29,12 @@ enum {
 };
 
 /*
- * Unpacks a message, which must be freed by pb_free. Returns NULL and fills *err on failure. Fails
- * with INVALID_ARGUMENT if the message is malformed or exceeds a limit, and with RESOURCE_EXHAUSTED
- * if memory runs out. `what` is a name for the bytes in the error text, such as "saved_model.pb".
- * Strings are NUL-terminated and may hold any other bytes; a string that contains a NUL is refused,
- * because C code would see only its beginning. Time and memory are proportional to bytes.n.
+ * Unpacks a message, which must be freed with pb_free. Returns NULL and fills *err on failure.
+ * Fails with INVALID_ARGUMENT if the message is malformed or exceeds a limit, and with
+ * RESOURCE_EXHAUSTED if memory runs out. `what` is a name for the bytes in the error text, such as
+ * "saved_model.pb". Strings are NUL-terminated and may hold any other bytes; a string that contains
+ * a NUL is refused, because C code would see only its beginning. Time and memory are proportional
+ * to bytes.n.
  */
 void *pb_unpack(const ProtobufCMessageDescriptor *d, struct rt_span bytes, const char *what,
                 struct rt_error *err);

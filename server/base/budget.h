@@ -6,7 +6,7 @@
  * that would not fit even if the request were the only one are refused with RESOURCE_EXHAUSTED and
  * an error text that names the flag.
  *
- * Threads: any.
+ * Threads: any thread may call these functions.
  */
 #ifndef SRV_BUDGET_H
 #define SRV_BUDGET_H
@@ -21,11 +21,12 @@
 
 struct srv_budget {
     _Atomic int64_t held;
-    int64_t limit; /* limit in bytes, set before the first request and then constant */
+    /* maximum of `held` in bytes; set before the first request and constant afterwards */
+    int64_t limit;
 };
 
-/* Takes `bytes` from the budget and adds them to *own, the number of bytes that one request holds.
- * Returns false and takes nothing if the budget has too few bytes left. */
+/* Charges `bytes` to the budget and adds them to *own, the number of bytes that one request holds.
+ * Returns false and charges nothing if the budget has too few bytes left. */
 bool srv_budget_take(struct srv_budget *b, size_t *own, size_t bytes);
 void srv_budget_give(struct srv_budget *b, size_t *own, size_t bytes);
 /* Returns how many bytes of the budget are free. */
@@ -53,7 +54,7 @@ static inline struct srv_cancellation *srv_growth_cancellation(struct srv_growth
 {
     return g ? &g->cancellation : NULL;
 }
-/* Takes `bytes` for a message from the budget. Fails if the response is cancelled or expired, if
+/* Charges `bytes` to the budget for a message. Fails if the response is cancelled or expired, if
  * the message exceeds SRV_MESSAGE_MOST bytes (`bytes` may be inexact in this case), or if the
  * budget has too few bytes left. */
 enum rt_status srv_growth_take(struct srv_growth *g, size_t bytes, struct rt_error *err);

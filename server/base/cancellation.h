@@ -4,7 +4,7 @@
  * SRV_CANCELLATION_CHECK_BYTES bytes, which take about ten milliseconds to write. A cancelled
  * response stays cancelled, and the bytes already written must be discarded.
  *
- * Threads: the writer's thread alone.
+ * Threads: only the writer's thread uses a cancellation.
  */
 #ifndef SRV_CANCELLATION_H
 #define SRV_CANCELLATION_H

@@ -1,4 +1,5 @@
-/* Parses numbers strictly: without locale, and without strtol's tolerance of malformed text. */
+/* Parses numbers strictly, independently of the locale and without strtol's tolerance of malformed
+ * text. */
 #ifndef SRV_NUMBER_H
 #define SRV_NUMBER_H
 

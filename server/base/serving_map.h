@@ -25,12 +25,15 @@ struct srv_version {
     const char *model;
     int64_t version;
     struct rt_model *loaded;
-    /* unique among loaded versions; used as index into srv_io_loop.held and srv_manager.by_slot */
+    /* index of the version in srv_io_loop.held and srv_manager.by_slot, unique among loaded
+     * versions */
     uint32_t slot;
     struct srv_model_queue *model_queue;
     struct srv_version_metrics *metrics;
     struct srv_model_log *log; /* request log of the version's model */
-    int64_t held;              /* srv_load.held of the load of this version */
+    /* number of the version's bytes that count against the memory limit of all models
+     * (srv_load.held) */
+    int64_t held;
 };
 
 struct srv_label {

@@ -1,7 +1,7 @@
 /*
  * Queries the kernel about the process's connections, and limits their number.
  *
- * Threads: any.
+ * Threads: any thread may call these functions.
  */
 #ifndef SRV_SOCKETS_H
 #define SRV_SOCKETS_H

@@ -211,7 +211,7 @@ static enum rt_status merge_feed(const struct srv_batch *b, int i, struct rt_run
         if (!st)
             st = copy_corner(&m, t, to, dim);
     }
-    for (; at < b->run_rows && !st; at++) /* pad with the first row of the last job */
+    for (; at < b->run_rows && !st; at++) /* pads with copies of the first row of the last job */
         st = copy(&m, (char *)out->data + (size_t)at * row_bytes,
                   (char *)out->data + (size_t)last * row_bytes, inner);
     return st;
@@ -258,8 +258,8 @@ static enum outcome run_merged(const struct srv_batch *b, struct rt_error *err)
         rt_fail_memory(err, "a batch", 0);
         return FAILED;
     }
-    /* The merged run has the latest of the deadlines of its jobs, and is cancelled before that
-     * only if all their clients have disconnected. */
+    /* The merged run has the latest of the deadlines of its jobs, and is cancelled before this
+     * deadline only if the clients of all jobs have disconnected. */
     options.all_cancelled = gone;
     for (const struct srv_job *j = b->first; j; j = j->next) {
         if (j->deadline_ns > options.deadline_ns)

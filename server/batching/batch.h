@@ -12,10 +12,11 @@
 #include "server/batching/job.h"
 
 struct srv_batch {
-    /* list of jobs, linked by `next`; all have the same callable, data types and ranks */
+    /* list of the batch's jobs, linked by `next`; all have the same callable, data types and ranks
+     */
     struct srv_job *first;
     int n_jobs;
-    int64_t rows; /* total number of rows of all jobs */
+    int64_t rows; /* total number of rows of the batch's jobs */
     /* number of rows including the padding rows, which are copies of the first row of the last
      * job */
     int64_t run_rows;

@@ -5,9 +5,10 @@
  * Threads: an I/O loop is used only by its network thread. Other threads may only post messages to
  * its mailbox and wake it.
  *
- * A loop works in turns: wait; srv_io_loop_begin_turn (receive messages, take the newest serving
- * map); read everything that is ready and admit each request as a job; srv_io_loop_end_turn (submit
- * the jobs of the turn, confirm retirements). No network thread waits for a request.
+ * A loop works in turns. In each turn it waits, calls srv_io_loop_begin_turn (which receives the
+ * messages and loads the newest serving map), reads everything that is ready and admits each
+ * request as a job, and calls srv_io_loop_end_turn (which submits the jobs of the turn and confirms
+ * retirements). No network thread waits for a request.
  */
 #ifndef SRV_IO_LOOP_H
 #define SRV_IO_LOOP_H
@@ -35,12 +36,12 @@ struct srv_message {
 };
 
 /*
- * A query from the manager to one I/O loop: does the loop still use `version`? A NULL version asks
- * only whether the loop still uses an older serving map. The manager posts the query as a message
- * whose `receive` is srv_retirement_receive, which links the query into the list io_loop->retiring
- * (by message.next). srv_io_loop_end_turn calls `confirm` once the loop uses a map published after
- * the message was posted and holds no handle of the version. From the call of `confirm` on, the
- * manager owns the retirement again.
+ * A query from the manager to one I/O loop, which asks whether the loop still uses `version`. A
+ * NULL version asks only whether the loop still uses an older serving map. The manager posts the
+ * query as a message whose `receive` is srv_retirement_receive, which links the query into the list
+ * io_loop->retiring (by message.next). srv_io_loop_end_turn calls `confirm` once the loop uses a
+ * map published after the message was posted and holds no handle of the version. From the call of
+ * `confirm` on, the manager owns the retirement again.
  */
 struct srv_retirement {
     struct srv_message message;

@@ -34,9 +34,9 @@ struct srv_job {
     enum rt_status (*prepare)(struct srv_job *job);
     void (*then)(struct srv_job *job);
     const struct rt_call_spec *dynamic_spec;
-    const struct rt_shape *dynamic_shapes; /* shapes as in rt_model_make_dynamic */
+    const struct rt_shape *dynamic_shapes; /* shapes of the feeds, as in rt_model_make_dynamic */
     struct rt_arena *arena;                /* the request's arena */
-    /* number of bytes taken from the budget of bytes in flight */
+    /* number of bytes charged to the budget of bytes in flight */
     size_t body_bytes;
 
     /* feeds[i] is input i of the signature. srv_job_clear releases the feeds. */

@@ -51,7 +51,7 @@ struct srv_scheduler {
     int64_t spare_ns;     /* time at which the spare worker will wake, or 0 if it is running */
     bool stopping;
     struct rt_pool *pool;
-    _Atomic int n_jobs; /* number of queued and running jobs */
+    _Atomic int n_jobs; /* number of queued and running jobs of all versions */
     /* number of workers other than the spare worker, which is the last element of worker[] */
     int n_workers;
     pthread_t timer;
@@ -237,8 +237,8 @@ static void run_batch(struct srv_scheduler *s, struct worker *w, int worker,
         verdict.learn = false;
     end_batch(s, batch, finish - start, &verdict);
     /* The end of this run may allow a waiting batch to start. After an inline run or a run of the
-     * spare worker, another worker must be woken for it; other workers check for batches
-     * themselves. */
+     * spare worker, an idle worker must be woken for this batch. After other runs, the worker
+     * itself checks for batches. */
     bool wake = (!w || w->index == s->n_workers) && s->core.n_jobs && should_wake(s, finish);
     rt_mutex_unlock(&s->mu);
     if (wake)

@@ -17,7 +17,7 @@
  * name. */
 enum rt_status srv_scheduler_new(struct srv_server *server, int n_workers,
                                  struct srv_scheduler **out, struct rt_error *err);
-/* Completes the jobs that are still queued with UNAVAILABLE, and joins the workers. */
+/* Completes with UNAVAILABLE the jobs that are still queued, and joins the workers. */
 void srv_scheduler_free(struct srv_scheduler *s);
 
 /* Creates the model queue of a version before the version is published. Fails if the version's own
@@ -43,7 +43,9 @@ void srv_scheduler_hurry(struct srv_scheduler *s);
 /* Completes all queued jobs with `code` and `text` at the end of a drain. Returns the number of
  * jobs. */
 int srv_scheduler_refuse_all(struct srv_scheduler *s, enum rt_status code, const char *text);
-int srv_scheduler_jobs(struct srv_scheduler *s);     /* number of queued and running jobs */
-int srv_model_queue_jobs(struct srv_model_queue *l); /* number of queued jobs */
+/* returns the number of queued and running jobs of all versions */
+int srv_scheduler_jobs(struct srv_scheduler *s);
+/* returns the number of queued jobs of the model queue */
+int srv_model_queue_jobs(struct srv_model_queue *l);
 
 #endif

@@ -1,6 +1,7 @@
 /*
- * The scheduler's decisions as pure functions: no clock, no threads, no allocation, no access to
- * tensors. The caller passes the current time in nanoseconds, so that tests can pass any time.
+ * The scheduler's decisions, made by pure functions that use no clock and no threads, allocate no
+ * memory and access no tensors. The caller passes the current time in nanoseconds, so that tests
+ * can pass any time.
  *
  * A bucket holds jobs that may be merged with each other. A model queue belongs to one version of a
  * model; model queues share the workers fairly, by virtual time. Jobs wait in their bucket in the
@@ -72,7 +73,7 @@ struct srv_core_bucket {
     struct srv_core_queue *queue;
     struct srv_core_bucket *next; /* next bucket of the same model queue */
     struct srv_core_job *head, *tail;
-    int64_t n_rows; /* number of queued rows */
+    int64_t n_rows; /* total number of rows of the queued jobs */
     /* number of batches that the queued jobs will form, and the rows in the last of them */
     int64_t n_batches, open_rows;
     int n_jobs, running;
@@ -83,7 +84,7 @@ struct srv_core_bucket {
     bool alone;
     /* maximum number of rows per batch in this bucket; 0 means the maximum of the policy */
     int64_t max_rows;
-    int64_t used_ns; /* arrival time of the last job */
+    int64_t used_ns; /* time at which a job was last queued */
     struct srv_cost cost;
     /* Returns whether `rows` is one of the faster batch sizes, for which a specialisation is
      * compiled. The function pointer may be NULL if all batch sizes are equally fast. */
@@ -113,7 +114,7 @@ struct srv_core {
     struct srv_core_settings settings;
     struct srv_core_model_queue *active; /* list of the model queues that contain jobs */
     int64_t virtual_ns;                  /* virtual time of the model queue that was served last */
-    int64_t soonest_ns;                  /* lower bound of the deadlines of all queued jobs */
+    int64_t soonest_ns;                  /* lower bound on the deadlines of all queued jobs */
     int64_t swept_ns;
     int n_jobs, running;
     size_t n_bytes;

@@ -54,7 +54,7 @@ struct inspected {
     const char *trouble;    /* error text if the model did not load */
     /* array of objects with the keys op, node, reason, needed_by */
     json_t *unsupported;
-    /* Which passes print their graphs, or NULL if no dump was requested. */
+    /* selects the passes whose graphs are printed; NULL if no dump was requested */
     const struct rt_pass_dump *dump;
 };
 
@@ -472,7 +472,7 @@ static int split_tags(char *text, const char **tags)
 
 struct options {
     const char *dir;
-    const char *tags; /* tags, separated by commas */
+    const char *tags; /* requested tags, separated by commas */
     /* the only pass whose graph is printed, or NULL to print the graphs of all passes */
     const char *pass;
     bool json, variables, dumps;

@@ -60,7 +60,7 @@ static int by_size(const void *a, const void *b)
 }
 
 struct bench_times {
-    int64_t *ns; /* the duration of each run */
+    int64_t *ns; /* duration of each measured run */
     int64_t n, wall_ns;
     double cpu_ns; /* CPU time that the process used, divided by the number of runs */
     double per_s;  /* runs per second, including warm-up runs */

@@ -47,7 +47,7 @@ struct profile {
     size_t activation_bytes, scratch_bytes;
     struct table nodes, ops;
     struct rt_arena *trace_arena;
-    struct rt_trace trace; /* trace of the last run */
+    struct rt_trace trace; /* trace of the last traced run */
     int64_t origin_ns;     /* start time of the first node in the last run */
     json_t *events;        /* trace events of the last run, or NULL if no trace was requested */
 };

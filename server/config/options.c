@@ -16,7 +16,7 @@ enum kind {
     BYTES,   /* an integer with an optional suffix K, M or G */
     SECONDS, /* a number that may have a fraction; stored as milliseconds */
     TEXT,
-    FLOAT, /* a number of at least 0 */
+    FLOAT, /* a non-negative number */
 };
 
 enum meaning {

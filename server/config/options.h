@@ -56,8 +56,9 @@ struct srv_options {
     /* directory that must contain reloaded models; "" allows any directory */
     const char *model_root;
     bool enable_grpc_reflection;
-    const char *bind_address; /* 127.0.0.1 by default if called as slipway serve */
-    int64_t max_body_bytes;   /* maximum size of a request body, 256 MiB by default */
+    /* address to which the ports are bound; the default is 127.0.0.1 if called as slipway serve */
+    const char *bind_address;
+    int64_t max_body_bytes; /* maximum size of a request body, 256 MiB by default */
     int64_t max_bytes_in_flight;
     int64_t max_grpc_calls;
     int64_t max_header_bytes;
@@ -78,14 +79,15 @@ struct srv_options {
      * tensorflow_model_server */
     int64_t model_wait_seconds;
     int64_t run_memory_limit_bytes;
-    int64_t total_model_memory_limit_bytes; /* limit for all models together; 0 means no limit */
+    /* memory limit of all models together; 0 means no limit */
+    int64_t total_model_memory_limit_bytes;
     /* maximum memory of all runs together; 0 means half of the free memory (server.c) */
     int64_t run_memory_total_bytes;
     int64_t run_memory_idle_bytes;
     int64_t state_memory_limit_bytes;
     int64_t max_connections;
     int64_t request_read_timeout_ms; /* time within which a complete request must arrive */
-    /* paths of PEM files */
+    /* paths of the PEM files of the REST port */
     const char *rest_tls_cert_file, *rest_tls_key_file, *rest_tls_client_ca_file;
     bool rest_api_enable_compression; /* whether to compress responses if the client accepts gzip */
     int64_t num_model_warmup_threads;
@@ -133,8 +135,8 @@ enum srv_parse srv_options_parse(struct srv_options *o, bool as_tensorflow, int 
                                  const char *const *argv, FILE *out);
 /* Returns whether the flag `name` was given on the command line. */
 bool srv_options_is_given(const struct srv_options *o, const char *name);
-/* Iterates over the given flags that have no effect, and the reasons. *i must be 0 before the first
- * call. Returns false at the end. */
+/* Iterates over the flags that were given but have no effect, with the reason for each. *i must be
+ * 0 before the first call. Returns false at the end. */
 bool srv_options_next_note(const struct srv_options *o, int *i, const char **name,
                            const char **reason);
 void srv_options_help(FILE *out, bool as_tensorflow);

@@ -197,7 +197,7 @@ static enum rt_status read_adapter(struct srv_options *o, const Google__Protobuf
     return st;
 }
 
-/* Logs the given flags that have no effect because of --platform_config_file. */
+/* Logs the flags that were given but have no effect because of --platform_config_file. */
 static void log_flags_of_platform(const struct srv_options *o)
 {
     static const char *const flags[] = {"enable_batching",

@@ -29,8 +29,8 @@ enum rt_status srv_settings_check_batching(const struct srv_options *o, struct r
 enum rt_status srv_settings_check_address(const struct srv_options *o, struct rt_error *err);
 bool srv_settings_wants_rest(const struct srv_options *o);
 bool srv_settings_wants_grpc(const struct srv_options *o);
-/* Replaces thread counts of 0 by the defaults for `n_cores` cores, so that all parts of the server
- * use the same counts. */
+/* Replaces thread counts of 0 with the defaults for `n_cores` cores, so that all parts of the
+ * server use the same counts. */
 void srv_settings_threads(struct srv_options *o, int n_cores);
 
 #endif

@@ -9,9 +9,9 @@
 #include "proto/text.h"
 
 /*
- * Reads and parses the file at `path`; the caller must free *out by pb_free. NOT_FOUND has the text
- * "PATH; No such file or directory", and INVALID_ARGUMENT "Invalid protobuf file: 'PATH':
- * LINE:COLUMN: reason".
+ * Reads and parses the file at `path`. The caller must free *out with pb_free. The text of
+ * NOT_FOUND is "PATH; No such file or directory", and that of INVALID_ARGUMENT is "Invalid protobuf
+ * file: 'PATH': LINE:COLUMN: reason".
  */
 enum rt_status srv_text_file_read(ProtobufCMessage **out, const ProtobufCMessageDescriptor *d,
                                   const char *path, struct rt_error *err);

@@ -4,7 +4,7 @@
  * are logged per second, as warnings, and the next line reports how many errors were omitted. The
  * core's other messages are logged at debug level.
  *
- * Threads: any.
+ * Threads: any thread may call these functions.
  */
 #ifndef SRV_GRPC_CORE_LOG_H
 #define SRV_GRPC_CORE_LOG_H

@@ -124,10 +124,10 @@ static void *run_loop(void *arg)
 
 /*
  * Switches off abseil's search for lock cycles. The core's mutexes are abseil's, and Debian builds
- * abseil with this search: locking a second mutex updates a process-wide graph, which accounts for
- * a sixth of the instructions of a small call. This debugging aid can be switched off at run time,
- * by a C++ function, which is called by its mangled name in Debian's build. In other builds the
- * function does not exist, or the search is off anyway.
+ * abseil with this search. If it is on, locking a second mutex updates a process-wide graph, which
+ * accounts for a sixth of the instructions of a small call. This debugging aid can be switched off
+ * at run time, by a C++ function, which is called by its mangled name in Debian's build. In other
+ * builds the function does not exist, or the search is off anyway.
  */
 static void stop_lock_graph(void)
 {
@@ -442,7 +442,7 @@ void srv_grpc_stop(struct srv_grpc *g)
         srv_grpc_shut_down(g);
         srv_grpc_cancel_all(g);
     }
-    /* Wait until all calls have ended. A call ends only after its response was sent, and its job
+    /* Waits until all calls have ended. A call ends only after its response was sent, and its job
      * may still be running on a worker. */
     while (runs && (atomic_load(&g->n_shut_down) < g->n_ports || atomic_load(&g->n_calls)))
         usleep(1000);

@@ -3,7 +3,7 @@
  * clients, then those of --grpc_channel_arguments. If a key occurs twice, the core uses the last
  * value, so the flag overrides Slipway's values.
  *
- * Threads: pure functions.
+ * Threads: the functions are pure.
  */
 #ifndef SRV_GRPC_ARGUMENTS_H
 #define SRV_GRPC_ARGUMENTS_H

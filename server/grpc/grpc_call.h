@@ -73,9 +73,9 @@ struct srv_call {
     struct srv_server *server;
     const struct srv_grpc_method *method; /* the called method, or NULL if no method has the path */
 
-    /* The members below are for the handler. */
+    /* The members below are used by the handler. */
     struct rt_arena *arena; /* arena for the data of the request, reset when the call ends */
-    struct rt_error err;    /* error text is allocated in `arena` */
+    struct rt_error err;    /* the text of the error is allocated in `arena` */
     void *state;            /* the handler's state, allocated in `arena` */
     struct rt_span model;   /* model name in the request, for metrics and access log */
     struct srv_job job;     /* the handle of job.version is released when the call ends */
@@ -84,7 +84,7 @@ struct srv_call {
     grpc_metadata_array metadata;
     struct srv_stream stream;
 
-    /* The members below are for the transport. */
+    /* The members below are used by the transport. */
     struct srv_grpc_event on_call, on_close, on_message, on_sent;
     struct srv_grpc_port *port;
     /* requested method, or NULL for unregistered methods */
@@ -103,8 +103,8 @@ struct srv_call {
     grpc_byte_buffer *payload;
     int cancelled;
     char peer[80];      /* the peer's address if the access log is enabled, otherwise "" */
-    size_t charged;     /* number of bytes taken from the budget server->in_flight */
-    size_t n_in, n_out; /* number of message bytes received and sent */
+    size_t charged;     /* number of bytes charged to the budget server->in_flight */
+    size_t n_in, n_out; /* sizes in bytes of the messages received and sent */
     unsigned char *inflated;
     size_t n_inflated;
     /* result of inflating the message; its error text is in c->err */
@@ -170,7 +170,7 @@ void srv_call_fail(struct srv_call *c, enum rt_status code);
 /* Submits c->job to the scheduler. The caller has set all members except io_loop, arena, owner,
  * done and the times. job.deadline_ns may be set to a time before the call's deadline. */
 void srv_call_submit(struct srv_call *c, void (*done)(struct srv_job *job));
-/* Announces a response from another thread. It delays the drain unless `patient` is set. */
+/* Announces that another thread will respond. The call delays the drain unless `patient` is set. */
 void srv_call_expect(struct srv_call *c, bool patient);
 /* Sends an announced response from any thread. Takes ownership of `p`, which was allocated by
  * malloc; if it is NULL and `code` is an error, only a status is sent. The call may already be

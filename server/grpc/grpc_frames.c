@@ -33,7 +33,8 @@ enum {
     IS_CUT_OFF = -2,
 };
 
-#if RT_HAS_SANITIZER /* recvmsg and accept4 must call the interceptors that they replace */
+/* recvmsg and accept4 must call the sanitizer's interceptors, which they replace */
+#if RT_HAS_SANITIZER
 ssize_t __interceptor_recvmsg(int fd, struct msghdr *message, int flags);
 int __interceptor_accept4(int fd, __SOCKADDR_ARG address, socklen_t *n, int flags);
 #define REAL_RECVMSG(fd, message, flags)    __interceptor_recvmsg(fd, message, flags)
@@ -121,9 +122,10 @@ static void report(enum srv_h2_verdict v)
 
 /* ---- incomplete bodies ---- */
 
-/* Returns whether a connection holds too many bytes. It may hold as many as all connections
- * leave free: half of the limit if it is the only one, and 1 / (n + 1) of the limit each if n
- * connections hold the same. So the connections that hold the most bytes are cut off. */
+/* Returns whether a connection holds too many bytes. It may hold as many as all connections leave
+ * free: half of the limit if it is the only one, and `1 / (n + 1)` of the limit each if n
+ * connections hold the same number of bytes. So the connections that hold the most bytes are cut
+ * off. */
 static bool holds_much(struct watched *w) RT_REQUIRES(w->mu)
 {
     const int64_t now = (int64_t)w->frames.uploads.held, more = now - w->held;
@@ -253,7 +255,7 @@ void srv_grpc_frames_sent(int fd, const struct msghdr *message, size_t n)
 }
 
 /* Closes the descriptor through the interceptor of the thread sanitizer, which tracks descriptors.
- * When the core ends, it closes some descriptors on another thread than the one that opened them;
+ * When the core ends, it closes some descriptors on a thread other than the one that opened them;
  * the sanitizer must not report this as a data race. */
 static int really_close(int fd)
 {
@@ -267,8 +269,9 @@ static int really_close(int fd)
 #endif
 }
 
-/* Ends the inspection of the connection. The core closes every socket that it reads, even if the
- * peer has sent invalid data. */
+/* Ends the inspection of the connection that has the descriptor. The core closes every socket that
+ * it reads, even if the peer has sent invalid data, so the inspection of every plain
+ * connection ends here. */
 int close(int fd)
 {
     struct watched *w = plain_of(fd);
@@ -289,8 +292,8 @@ int accept4(int fd, __SOCKADDR_ARG address, socklen_t *n, int flags)
     return got;
 }
 
-/* Records when the core waits for events. epoll_pwait without a signal mask is equivalent to
- * epoll_wait. */
+/* Records when the core begins and ends a wait for events. epoll_pwait without a signal mask is
+ * equivalent to epoll_wait. */
 int epoll_wait(int epoll, struct epoll_event *events, int n, int timeout)
 {
     srv_turns_wait_begins(epoll);
@@ -338,8 +341,8 @@ static ssize_t read_some(int fd, struct msghdr *message, size_t limit, bool *is_
  * descriptor. */
 static _Thread_local int read_last = -1;
 
-/* Returns the number of frames that cost work among the bytes of a read of a plain connection,
- * IS_CUT_OFF if the connection is cut off, or -1 if the connection is not plain. */
+/* Inspects n bytes that were read from a plain connection. Returns the number of frames in them
+ * that cost work, IS_CUT_OFF if the connection is cut off, or -1 if the connection is not plain. */
 static int64_t look_at_plain(int fd, const struct msghdr *message, size_t n)
 {
     struct watched *w = plain_of(fd);

@@ -17,7 +17,7 @@
  *
  * ALTS connections are not inspected, because the core itself decrypts them.
  *
- * Threads: any, but only one at a time per connection.
+ * Threads: any thread may call these functions, but only one thread at a time per connection.
  */
 #ifndef SRV_GRPC_FRAMES_H
 #define SRV_GRPC_FRAMES_H

@@ -40,7 +40,7 @@ static void done(struct srv_job *job)
     size_t n = 0;
     struct srv_growth growth = {&c->server->in_flight, &c->charged, srv_job_cancellation(job)};
 
-    /* the bytes taken for the response are returned to the budget when the call ends */
+    /* the bytes charged for the response are returned to the budget when the call ends */
     inf->growth = &growth;
     if (!st)
         st = srv_inference_finish(inf, &job->err);

@@ -144,7 +144,8 @@ struct srv_grpc {
     /* registration of each method at ports[0], or NULL; indices are those of the table of
      * methods */
     void *registered[SRV_GRPC_MAX_METHODS];
-    grpc_server_credentials *credentials; /* used only for TCP */
+    /* credentials of the TCP ports; UNIX sockets do not use them */
+    grpc_server_credentials *credentials;
     /* a channel that never connects, used by the function `wake` in grpc.c */
     grpc_channel *nowhere;
     _Atomic int n_calls; /* number of calls that hold a grpc_call */
@@ -165,7 +166,7 @@ struct srv_grpc {
  * method at `port`. If memory runs out, the missing request is counted in `unposted`. */
 void srv_grpc_post(struct srv_grpc_loop *loop, struct srv_grpc_port *port,
                    const struct srv_grpc_method *method);
-/* Repeats the requests counted in `unposted`. Called once per turn. */
+/* Repeats the requests for calls that are counted in `unposted`. Called once per turn. */
 void srv_grpc_post_again(struct srv_grpc_loop *loop);
 void srv_grpc_on_event(struct srv_grpc_loop *loop, const grpc_event *e);
 void srv_grpc_free_call(struct srv_call *c);

@@ -15,7 +15,7 @@ enum {
     PER_MS = 5,
     PER_STREAM = 9,
     RESET_COST = 13,
-    REKEY_COST = 13, /* cost of a TLS key update in units of the budget; the update takes 8 us */
+    REKEY_COST = 13, /* cost of a TLS key update in units of `budget`; a key update takes 8 us */
     SENT_UNIT = 256,
     DATA_UNIT = 1024,
     BLOCK_UNIT = 4096,
@@ -94,7 +94,7 @@ static void earn(struct srv_h2_frames *f, uint64_t n)
 
 static bool spend(struct srv_h2_frames *f, uint32_t n)
 {
-    f->budget -= (int32_t)n; /* n is at most 2^18, because a frame has at most 16 MiB */
+    f->budget -= (int32_t)n; /* n is at most `2^18`, because a frame has at most 16 MiB */
     return f->budget >= 0;
 }
 
@@ -134,7 +134,7 @@ static enum srv_h2_verdict take_continuation(struct srv_h2_frames *f)
 {
     uint32_t cost = 1 + f->block / BLOCK_UNIT;
 
-    /* The block has at most max_block + 2^24 bytes, so its size cannot overflow. */
+    /* The block has at most `max_block + 2^24` bytes, so its size cannot overflow. */
     f->block += f->skip;
     if (f->block > f->max_block)
         return SRV_H2_LARGE_BLOCK;

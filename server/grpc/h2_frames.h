@@ -27,8 +27,8 @@
  * second, and three of five calls at any rate, where each call has one small message. The window
  * updates and pings of transfers are paid for by the transfers.
  *
- * Payloads are skipped: the time of srv_h2_frames_take depends on the number of frames, not of
- * bytes.
+ * Payloads are skipped, so the running time of srv_h2_frames_take depends on the number of frames
+ * and not on the number of bytes.
  *
  * The bytes of incomplete bodies are counted (h2_uploads.h). With each part of a body, the bytes
  * that preceded it on the connection are counted up to SRV_H2_RETAINED_BYTES, because gRPC's core

@@ -92,7 +92,8 @@ static struct {
     /* for each I/O loop, 1 + the epoll descriptor on which it waits, or 0 if it does not wait */
     _Atomic int loop_epoll[MAX_LOOPS];
     _Atomic int64_t crowd; /* number of the current period of CROWD_NS nanoseconds */
-    /* numbers of connections that ended a turn in the current period and in the previous one */
+    /* numbers of connections that reached a limit of a turn in the current period and in the
+     * previous one */
     _Atomic int n_crowd, n_crowd_last;
     struct rt_mutex mu;
     struct rt_cond changed;
@@ -107,7 +108,8 @@ static struct {
     bool is_handshaking;
     const _Atomic int *n_calls; /* NULL: not known */
     int n_calls_before;         /* the value of *n_calls at the last check */
-    int64_t ended_ns;           /* time at which a connection, or many calls, ended most recently */
+    /* time of the most recent end of a connection, or of at least FEWER_CALLS calls */
+    int64_t ended_ns;
     pthread_t thread;
 } all = {.mu = RT_MUTEX_INIT, .turn_over = {NONE, NONE, 0}, .handshakes = {NONE, NONE, 0}};
 

@@ -1,7 +1,7 @@
 /*
  * Makes the core read gRPC's connections in turns. The core reads from a connection as long as
- * bytes are available, and its threads handle no other events in the meantime: several connections
- * that send continuously, each at a permitted rate, would block all others.
+ * bytes are available, and its threads handle no other events in the meantime. Several connections
+ * that send continuously, each at a permitted rate, would therefore block all others.
  *
  * So each read is short, and a connection that has used up its turn is paused: its reads return
  * EAGAIN, and the core goes on to other connections. The pause ends when one of the I/O loops and
@@ -21,8 +21,8 @@
  * readable bytes, Linux reports the edge again. Connections are not paused on kernels that do not
  * do this, nor on other kinds of sockets.
  *
- * Threads: any; a connection is read by one thread at a time. A thread of this module ends the
- * pauses.
+ * Threads: any thread may call these functions, but a connection is read by one thread at a time. A
+ * thread of this module ends the pauses.
  */
 #ifndef SRV_READ_TURNS_H
 #define SRV_READ_TURNS_H

@@ -115,7 +115,7 @@ static enum kind kind_of(enum kind holder, uint32_t number)
     case LEAF_KIND:
         break;
     }
-    return FILE_KIND; /* the field is not a declaration */
+    return FILE_KIND; /* the field does not contain a declaration */
 }
 
 /* Returns whether the enum has a value of this name. The full name of an enum value begins with

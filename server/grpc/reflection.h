@@ -2,7 +2,7 @@
  * gRPC server reflection: decodes a ServerReflectionRequest and writes a ServerReflectionResponse.
  * The versions v1 and v1alpha have the same wire format. This module does not use gRPC's core.
  *
- * Threads: pure functions, any thread.
+ * Threads: the functions are pure, so any thread may call them.
  */
 #ifndef SRV_REFLECTION_H
 #define SRV_REFLECTION_H

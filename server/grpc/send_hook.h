@@ -4,7 +4,7 @@
  * program defines its own sendmsg, which takes precedence over that of the C library and counts
  * what it sends.
  *
- * Threads: any.
+ * Threads: any thread may call these functions.
  */
 #ifndef SRV_SEND_HOOK_H
 #define SRV_SEND_HOOK_H
