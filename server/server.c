@@ -31,8 +31,8 @@
 
 enum {
     LONGEST_HINT = 1000, /* maximum size in bytes of an example request that is printed */
-    /* A signal within SAME_SIGNAL_NS nanoseconds after the first signal belongs to the same
-     * stop. */
+    /* A signal within SAME_SIGNAL_NS nanoseconds after the first signal does not count as a second
+     * signal. */
     SAME_SIGNAL_NS = 100000000,
     REFUSED_WAIT_MS = 1000, /* maximum time to send the responses of refused requests */
     /* Time after which the process ends even if threads are still running. */
@@ -68,7 +68,7 @@ static int wait_signal(int fd, int other, int wait_ms)
     return read(fd, &info, sizeof info) == sizeof info ? (int)info.ssi_signo : 0;
 }
 
-/* State of the server's stop, which begins with the first signal. */
+/* State of the server's shutdown, which begins with the first signal. */
 struct stop {
     int signals; /* descriptor of the signalfd */
     int64_t begun_ns;
@@ -238,8 +238,7 @@ static bool wait_initial(struct srv_server *s, int signals, enum rt_status *stat
         return true;
     }
     int got = wait_signal(signals, w.event_fd, -1);
-    /* the manager has just read the config file, and notices later changes when it reads the
-     * file again */
+    /* SIGHUP only makes the manager read the config file again, and the wait continues */
     while (got == SIGHUP) {
         srv_manager_reread(s->manager);
         got = wait_signal(signals, w.event_fd, -1);
@@ -263,8 +262,8 @@ struct hint {
     int port;
 };
 
-/* Builds an example request for one version. Returns true when the line is short enough to end the
- * search. */
+/* Builds an example request for one version. Returns true, which ends the search for a version, if
+ * the command line of the example is short enough. */
 static bool make_hint(void *arg, const struct srv_version *v)
 {
     struct hint *h = arg;
@@ -427,7 +426,8 @@ static void stop_parts(struct srv_server *s)
 static int start_failed(enum rt_status st, const struct rt_error *err)
 {
     printf("Failed to start server. Error: %s: %s\n", rt_status_name(st), rt_error_text(err));
-    exit_now(EXIT_START_FAILED); /* end without cleaning up, because loads may still be running */
+    /* the process ends without cleanup, because loads may still be running */
+    exit_now(EXIT_START_FAILED);
     return EXIT_START_FAILED;
 }
 
@@ -469,7 +469,7 @@ int srv_server_main(const struct srv_options *options, const struct rt_registry 
     int stopped = eventfd(0, EFD_CLOEXEC);
     bool limited = stopped >= 0 && rt_thread_start(&limit, "stop", stop_limit, &stopped) == 0;
     if (!limited)
-        /* alarm() also limits the duration of the stop, but less gracefully, because its signal
+        /* alarm() also limits the duration of the shutdown, but less gracefully, because its signal
          * kills the process */
         alarm(STOP_LIMIT_MS / 1000);
     stop_parts(s);

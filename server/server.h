@@ -18,8 +18,8 @@
  *   | unload   | --num_unload_threads    | a version without handles                              |
  *   | log      | 1                       | the files of the request logs                          |
  *
- * While the main thread waits, one more thread exists. During the start it waits for the initial
- * models, and during the stop it limits the duration of the stop.
+ * While the main thread waits, one more thread exists. During startup this thread waits for the
+ * initial models, and during shutdown it limits the duration of the shutdown.
  */
 #ifndef SRV_SERVER_H
 #define SRV_SERVER_H

@@ -1,5 +1,5 @@
 /*
- * Parsers for the values of HTTP headers. Pure functions over strings.
+ * Parses the values of HTTP headers. All functions are pure.
  */
 #ifndef SRV_HTTP_HEADER_H
 #define SRV_HTTP_HEADER_H

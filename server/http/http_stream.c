@@ -157,7 +157,7 @@ static bool is_kept(struct head *h, struct rt_span name, struct rt_span value)
         if (!h->bad_length) {
             memcpy(number, value.p, value.n);
             number[value.n] = '\0';
-            /* 2^64-1 is refused, because libmicrohttpd interprets it as an unknown length. */
+            /* `2^64-1` is refused, because libmicrohttpd interprets it as an unknown length. */
             h->bad_length = !srv_http_length(number, &h->length) || h->length > INT64_MAX;
         }
         return true;

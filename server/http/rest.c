@@ -127,7 +127,7 @@ static void *loop_main(void *arg)
         srv_rest_watch_sending(l, l->now_ns);
         srv_rest_watch(l, l->now_ns);
     }
-    /* Every job has been answered. Connections that are still suspended must be resumed before the
+    /* Every job has been completed. Connections that are still suspended must be resumed before the
      * daemon stops. */
     struct srv_link *const lists[] = {&l->deferred, &l->waiting, &l->overdue};
     for (int i = 0; i < 3; i++)
@@ -187,8 +187,8 @@ static bool start_daemon(struct srv_rest_loop *l)
     };
     if (!tls->cert)
         secure[0].option = MHD_OPTION_END;
-    /* libmicrohttpd is given no timeout, because it would then read the clock for every system
-     * call. The lists of connections by deadline serve instead. */
+    /* No timeout is set in libmicrohttpd, because libmicrohttpd would then read the clock for every
+     * system call. The lists of connections by deadline are used instead. */
     l->daemon = MHD_start_daemon(
         MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_SUPPRESS_DATE_NO_CLOCK |
             MHD_USE_ERROR_LOG | MHD_USE_NO_LISTEN_SOCKET | (tls->cert ? MHD_USE_TLS : 0),

@@ -30,7 +30,7 @@ enum rt_status srv_rest_listen(struct srv_rest *r, const char *address, int port
 void srv_rest_quiesce(struct srv_rest *r);
 /* Returns the number of requests that were read but are not answered yet. */
 int srv_rest_in_flight(struct srv_rest *r);
-/* Stops the I/O loops and frees `r`. Must be called after every job has been answered. */
+/* Stops the I/O loops and frees `r`. Must be called after every job has been completed. */
 void srv_rest_stop(struct srv_rest *r);
 
 #endif

@@ -74,8 +74,8 @@ void srv_rest_accept_close(struct srv_rest_loop *l)
 }
 
 /*
- * Pauses accepting for a while when descriptors or memory are short, because no event reports when
- * the shortage ends.
+ * Pauses accepting for RETRY_MS milliseconds when descriptors or memory run out, because no event
+ * reports when the shortage ends.
  */
 static void pause_accepting(struct srv_rest_loop *l, const char *why)
 {

@@ -4,7 +4,7 @@
  *
  * Owner: the I/O loop, which keeps unused calls for later requests. libmicrohttpd's request holds a
  * reference to the call, and so does its response while it uses the body.
- * Threads: the loop's, except where a function says otherwise.
+ * Threads: only the thread of the I/O loop uses a call, except where a function says otherwise.
  */
 #ifndef SRV_REST_CALL_H
 #define SRV_REST_CALL_H

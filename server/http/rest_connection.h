@@ -1,10 +1,10 @@
 /*
- * A connection: its TLS handshake, its time limits, the bytes that libmicrohttpd reads from it, and
- * its end. The files of the REST transport share this header (rest_loop.h lists them).
+ * State of a connection: its TLS handshake, its time limits, the bytes that libmicrohttpd reads
+ * from it, and its end. The files of the REST transport share this header (rest_loop.h lists them).
  *
  * Owner: the I/O loop, between libmicrohttpd's notifications that the connection has started and
  * that it was closed.
- * Threads: the loop's.
+ * Threads: only the thread of the I/O loop uses a connection.
  */
 #ifndef SRV_REST_CONNECTION_H
 #define SRV_REST_CONNECTION_H
@@ -39,7 +39,7 @@ struct srv_rest_conn {
     /* the connection is suspended, and rest_refuse.c drops the bytes that still arrive */
     bool lingers;
     uint64_t dropped;    /* number of bytes dropped while the connection lingers */
-    uint64_t n_requests; /* number of requests that libmicrohttpd has found */
+    uint64_t n_requests; /* number of requests whose request line libmicrohttpd has read */
     struct srv_link end; /* link in loop->ended, used once the peer has closed its side */
     /* the request that is being read, waits for a job or is being answered, or NULL if there is
      * none */
@@ -63,7 +63,7 @@ struct srv_rest_conn {
 bool srv_rest_watch_socket(struct srv_rest_loop *l, struct srv_rest_conn *c, int op);
 /* Sets the deadline of a connection that has not yet received any byte of its first request. */
 void srv_rest_expect_request(struct srv_rest_loop *l, struct srv_rest_conn *c);
-/* Shortens the deadlines of requests that have not arrived completely; called when the I/O loop
+/* Shortens the deadlines of requests that have not arrived completely. Called when the I/O loop
  * begins to close. */
 void srv_rest_hurry_reading(struct srv_rest_loop *l);
 /* Sets the deadline for the rest of a request whose first bytes have arrived. */
@@ -73,7 +73,7 @@ void srv_rest_on_connection(void *arg, struct MHD_Connection *mhd, void **contex
                             enum MHD_ConnectionNotificationCode what);
 /* Ends a connection by shutting down its socket, because libmicrohttpd has no call for it. */
 void srv_rest_hang_up(struct srv_rest_conn *c);
-/* Ends all connections that linger; called before the daemon is stopped. */
+/* Ends all connections that linger. Called before the daemon is stopped. */
 void srv_rest_end_lingering(struct srv_rest_loop *l);
 /* Lets a connection linger for a while after the response to a refused request was sent. */
 void srv_rest_begin_lingering(struct srv_rest_loop *l, struct srv_rest_conn *c);
@@ -81,10 +81,10 @@ void srv_rest_begin_lingering(struct srv_rest_loop *l, struct srv_rest_conn *c);
 void srv_rest_hang_up_idle(struct srv_rest_loop *l);
 /* Ends the connections in `list` whose deadline has passed. */
 void srv_rest_expire(struct srv_rest_loop *l, struct srv_link *list, int64_t now);
-/* Requires the peer to read a response at a minimum rate from now on; called when sending
- * begins. */
+/* Requires the peer to read a response at a minimum rate from now on. Called when sending begins.
+ */
 void srv_rest_begin_sending(struct srv_rest_loop *l, struct srv_rest_conn *c, bool is_large);
-/* Ends connections whose peer reads a response too slowly; called once per turn. */
+/* Ends connections whose peer reads a response too slowly. Called once per turn. */
 void srv_rest_watch_sending(struct srv_rest_loop *l, int64_t now);
 /* Called once per turn. srv_rest_end_connections ends connections whose peer has closed its side;
  * srv_rest_watch cancels jobs of such connections after they have waited for a while. */
@@ -100,15 +100,15 @@ void srv_rest_next_look(const struct srv_rest_loop *l, int64_t *until, int64_t n
 /* Starts the handshake of a new connection, which ends when the first record is read. */
 void srv_rest_begin_handshake(struct srv_rest_loop *l, struct srv_rest_conn *c);
 void srv_rest_end_handshake(struct srv_rest_loop *l, struct srv_rest_conn *c);
-/* Suspends all unfinished handshakes; called after the daemon has run. */
+/* Suspends all unfinished handshakes. Called after the daemon has run. */
 void srv_rest_suspend_handshakes(struct srv_rest_loop *l);
 /* Makes a suspended handshake ready to run after its socket has reported an event. Does nothing
  * unless the handshake waits for an event. */
 void srv_rest_expect_handshake(struct srv_rest_loop *l, struct srv_rest_conn *c);
-/* Resumes up to SRV_REST_HANDSHAKES handshakes whose socket has reported an event; called before
+/* Resumes up to SRV_REST_HANDSHAKES handshakes whose socket has reported an event. Called before
  * the daemon runs. */
 void srv_rest_resume_handshakes(struct srv_rest_loop *l);
-/* Resumes all suspended handshakes; called before the daemon is stopped. */
+/* Resumes all suspended handshakes. Called before the daemon is stopped. */
 void srv_rest_resume_all_handshakes(struct srv_rest_loop *l);
 
 /* ---- rest_refuse.c ---- */

@@ -288,7 +288,7 @@ void srv_rest_watch_sending(struct srv_rest_loop *l, int64_t now)
         if (c->deadline_ns > now)
             break;
         uint64_t before = c->acked;
-        /* the call moves the connection to the end of the list */
+        /* expect_progress moves the connection to the end of the list */
         expect_progress(l, c, acked_of(c));
         if (c->acked - before < LEAST_TAKEN) {
             srv_metrics_event(l->io_loop.server->metrics, "slow_answer_cut_off");

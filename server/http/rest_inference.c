@@ -1,5 +1,5 @@
-/* Shared by the REST handlers of inferences: finds and holds the version, and decodes the body into
- * a job. */
+/* Implements the steps that the REST handlers of inferences share: finds and holds the version, and
+ * decodes the body into a job. */
 #include "runtime/base/clock.h"
 #include "server/telemetry/request_log.h"
 #include "server/http/rest_request.h"

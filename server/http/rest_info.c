@@ -30,7 +30,7 @@ static void quote(struct rt_bytes *out, const char *s)
     rt_bytes_addc(out, '"');
     while (*s) {
         n = strcspn(s, "<>");
-        if (n) { /* remove the quotes around the string */
+        if (n) { /* removes the quotes around the string */
             size_t from = out->n;
             srv_json_quote(out, s, n);
             if (out->failed)

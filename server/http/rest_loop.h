@@ -22,7 +22,7 @@
  * | rest_outcome.c     | responses: headers, metrics, the access log                        |
  *
  * Owner: the server owns a srv_rest, which owns its loops.
- * Threads: a loop belongs to its thread, except its mailbox and `wake_fd`.
+ * Threads: only its own thread uses a loop, except for the mailbox and `wake_fd`.
  */
 #ifndef SRV_REST_LOOP_H
 #define SRV_REST_LOOP_H
@@ -111,7 +111,7 @@ extern _Thread_local struct srv_rest_loop *srv_rest_this_loop;
 
 /* ---- rest_accept.c ---- */
 
-/* Sets the limit of connections; called before the I/O loops start. */
+/* Sets the limit of connections. Called before the I/O loops start. */
 void srv_rest_accept_init(struct srv_rest *r);
 /* Adds `listen_fd` to the epoll instance. Called when the daemon has started. Returns false if
  * adding failed. */

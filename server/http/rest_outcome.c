@@ -1,6 +1,6 @@
 /*
- * The outcome of a request: what its headers tell the client, and what metrics and the access log
- * record of it. The outcome is recorded in the same way whether libmicrohttpd sends the response
+ * The outcome of a request: the headers of its response, and its records in the metrics and the
+ * access log. The outcome is recorded in the same way whether libmicrohttpd sends the response
  * (rest_response.c) or not (rest_refuse.c).
  */
 #include "runtime/base/clock.h"

@@ -11,10 +11,10 @@
 
 enum {
     FIRST_BODY_BYTES = 64 << 10, /* maximum initial size of the buffer for a body */
-    /* number of calls of the handler that may deliver a body, whatever the size of its parts */
+    /* maximum number of handler calls that may deliver one body in parts of any size */
     MAX_PIECES = 65536,
-    /* minimum average number of bytes per call for a body that more than MAX_PIECES calls
-     * deliver */
+    /* minimum average number of bytes per handler call if more than MAX_PIECES calls deliver one
+     * body */
     MIN_PIECE_BYTES = 8,
 };
 
@@ -171,7 +171,8 @@ static enum rt_status grow_body(struct srv_rest_call *req, size_t n)
     return RT_OK;
 }
 
-/* Refuses a body that arrives in very many tiny chunks, because each chunk has a fixed cost. */
+/* Refuses a body that arrives in a very large number of tiny chunks, because each chunk has a fixed
+ * cost. */
 static enum rt_status check_pieces(struct srv_rest_call *req, size_t n)
 {
     struct srv_rest_request *r = &req->pub;

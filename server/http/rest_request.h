@@ -31,7 +31,7 @@ struct srv_rest_request {
     char id[SRV_REST_ID_BYTES]; /* the response's X-Request-Id; empty if the response has none */
     int64_t received_ns;
 
-    struct srv_job job; /* the job, which the request owns */
+    struct srv_job job; /* the request's job, which the request owns */
     struct srv_inference inference;
     enum srv_json_form form;
     /* Result of looking up the version; on failure r->err contains the error text. */

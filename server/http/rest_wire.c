@@ -13,7 +13,7 @@
 #include "server/http/rest_loop.h"
 
 enum {
-    PIECE_BYTES = 64 << 10, /* maximum number of bytes per read */
+    PIECE_BYTES = 64 << 10, /* maximum number of bytes per read from a connection */
     /* A body is read directly into libmicrohttpd's buffer if at least PAST_BYTES bytes of it are
      * left. */
     PAST_BYTES = 16 << 10,

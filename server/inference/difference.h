@@ -1,7 +1,7 @@
 /*
  * Measures how much two responses of one model differ numerically.
  *
- * Threads: pure functions, any thread.
+ * Threads: the functions are pure, so any thread may call them.
  */
 #ifndef SRV_DIFFERENCE_H
 #define SRV_DIFFERENCE_H

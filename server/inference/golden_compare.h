@@ -1,12 +1,12 @@
 /*
- * Compares a version's responses with recorded ones: serialized responses of one API, compared by
- * their content, because one message has several encodings. Floating-point numbers may differ
- * within the limits of runtime/base/tolerance.h: `tolerance` times the largest recorded magnitude
- * of that output (all scores of a response count as one output). NaN equals NaN. Everything else
- * must be equal. Outputs that were not recorded, and the names and versions of models, do not
- * matter. clients/cli/compare.h compares replayed logs by the same rules.
+ * Compares a version's responses with recorded ones. Both are serialized responses of one API; they
+ * are compared by their content, because one message has several encodings. Floating-point numbers
+ * may differ within the limits of runtime/base/tolerance.h: `tolerance` times the largest recorded
+ * magnitude of that output (all scores of a response count as one output). NaN equals NaN.
+ * Everything else must be equal. Outputs that were not recorded, and the names and versions of
+ * models, do not matter. clients/cli/compare.h compares replayed logs by the same rules.
  *
- * Threads: pure functions, any thread.
+ * Threads: the functions are pure, so any thread may call them.
  */
 #ifndef SRV_GOLDEN_COMPARE_H
 #define SRV_GOLDEN_COMPARE_H

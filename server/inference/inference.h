@@ -114,10 +114,10 @@ void srv_inference_write_request(const struct srv_inference *inf, struct rt_byte
 void srv_inference_clear(struct srv_inference *inf);
 
 /*
- * Performs all steps except init on the calling thread. `message` is a serialized request, and
- * `version` computes the response. The version need not be published (only its model, version and
- * loaded members are read) and need not be the one that the request names. *out is allocated as in
- * srv_inference_write.
+ * Performs all steps except init (see above) on the calling thread. `message` is a serialized
+ * request, and `version` computes the response. The version need not be published (only its model,
+ * version and loaded members are read) and need not be the one that the request names. *out is
+ * allocated as in srv_inference_write.
  */
 enum rt_status srv_inference_perform(struct srv_inference *inf, struct srv_cursor message,
                                      struct srv_version *version,

@@ -1,6 +1,7 @@
 /*
- * Shared by the files of an inference: inference.c performs the steps common to all APIs and calls
- * the file of an API for the rest (inference_predict.c, inference_examples.c, inference_session.c).
+ * Declarations shared by the files that implement an inference. inference.c performs the steps
+ * common to all APIs, and for the other steps calls the file of the API (inference_predict.c,
+ * inference_examples.c, inference_session.c).
  */
 #ifndef SRV_INFERENCE_INTERNAL_H
 #define SRV_INFERENCE_INTERNAL_H

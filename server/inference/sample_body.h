@@ -1,4 +1,5 @@
-/* Makes an example request body from a signature, so that users can try a model. Pure functions. */
+/* Makes an example request body from a signature, so that users can try a model. All functions are
+ * pure. */
 #ifndef SRV_SAMPLE_BODY_H
 #define SRV_SAMPLE_BODY_H
 

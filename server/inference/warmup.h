@@ -31,7 +31,7 @@ struct srv_replay {
     /* the version to replay against; only its model, version and loaded members are read */
     struct srv_version *version;
     const struct srv_options *options;
-    const _Atomic bool *cancelled; /* setting it to true ends the replay with RT_CANCELLED */
+    const _Atomic bool *cancelled; /* when this becomes true, the replay ends with RT_CANCELLED */
     int64_t n_threads;             /* number of threads; values below 1 mean 1 */
     int64_t n_iterations;          /* number of times that each request is sent; at least 1 */
     /* Called after each request, on any of the replaying threads. The pointer may be NULL.
@@ -44,10 +44,11 @@ struct srv_replay {
 /*
  * Replays a complete file within ten minutes. *n_records receives the number of records read.
  *
- * Fails with INVALID_ARGUMENT "Failed to parse warmup record...", or if the file has more than
- * SRV_MAX_WARMUP_RECORDS records; with DATA_LOSS "...Please verify your warmup data is in TFRecord
- * format."; with UNIMPLEMENTED for streamed requests; otherwise with the status of the request that
- * failed.
+ * Fails with INVALID_ARGUMENT if a record is malformed ("Failed to parse warmup record...") or the
+ * file has more than SRV_MAX_WARMUP_RECORDS records, with DATA_LOSS if the file is not a valid
+ * TFRecord file ("...Please verify your warmup data is in TFRecord format."), and with
+ * UNIMPLEMENTED if a request is streamed. If a request fails, the replay fails with the status of
+ * that request.
  */
 enum rt_status srv_replay_run(const struct srv_replay *p, int64_t *n_records, struct rt_error *err);
 

@@ -88,7 +88,7 @@ static const unsigned char *next_bracket(const unsigned char *p, const unsigned 
     return p;
 }
 
-/* Returns the number of bytes equal to 0x80; all other bytes must be zero. */
+/* Returns the number of bytes of `tops` that equal 0x80; all other bytes must be zero. */
 static size_t count_tops(uint64_t tops)
 {
     return (size_t)((tops >> 7) * UINT64_C(0x0101010101010101) >> 56);

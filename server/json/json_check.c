@@ -23,7 +23,7 @@ static const char exponent_text[] = "Miss exponent in number.";
 struct check {
     const unsigned char *p, *end;
     const char *why;         /* text of the error, or NULL if there is none */
-    const unsigned char *at; /* position of the error in the text */
+    const unsigned char *at; /* position in the text at which the error was found */
 };
 
 static bool refuse(struct check *c, const char *why, const unsigned char *at)
@@ -255,7 +255,7 @@ static struct srv_json *member_slot(struct srv_json_doc *doc, struct rt_span tok
 struct document {
     struct srv_json_doc *doc;
     struct nest nest;
-    int64_t count; /* number of elements of the array at depth 2 */
+    int64_t count; /* number of elements found so far in the array at nesting depth 2 */
     bool counting; /* whether the array at depth 2 is `instances` */
     bool no_memory;
 };

@@ -1,4 +1,4 @@
-/* Shared by json.c, json_check.c and json_text.c. Pure functions. */
+/* Functions shared by json.c, json_check.c and json_text.c. All of them are pure. */
 #ifndef SRV_JSON_INTERNAL_H
 #define SRV_JSON_INTERNAL_H
 

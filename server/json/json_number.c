@@ -13,7 +13,8 @@ static const double exact_ten[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7
                                    1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
                                    1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
 
-/* The doubles nearest to 10^-k. The error of each is at most half a unit in the last place. */
+/* Element k is the double nearest to `10^-k`. Its error is at most half a unit in the last place.
+ */
 static const double tenth[] = {1e0,   1e-1,  1e-2,  1e-3,  1e-4,  1e-5,  1e-6,  1e-7,
                                1e-8,  1e-9,  1e-10, 1e-11, 1e-12, 1e-13, 1e-14, 1e-15,
                                1e-16, 1e-17, 1e-18, 1e-19, 1e-20, 1e-21, 1e-22};
@@ -21,7 +22,7 @@ static const double tenth[] = {1e0,   1e-1,  1e-2,  1e-3,  1e-4,  1e-5,  1e-6,  
 static const uint32_t small_ten[] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000};
 
 static const uint64_t five[28] = {
-    /* five[k] is 5^k; all entries are below 2^63 */
+    /* `five[k]` is `5^k`; all entries are below `2^63` */
     1u,
     5u,
     25u,
@@ -89,7 +90,7 @@ static inline int leading_digits(const unsigned char *p, uint64_t *value)
     return n;
 }
 
-/* Returns 2^e; e must be in the exponent range of normal doubles. */
+/* Returns `2^e`; e must be in the exponent range of normal doubles. */
 static double two_to(int e)
 {
     uint64_t bits = (uint64_t)(1023 + e) << 52;
@@ -98,7 +99,7 @@ static double two_to(int e)
     return d;
 }
 
-/* Returns w / 10^k, correctly rounded, for w > 0 and 0 <= k <= 27. */
+/* Returns `w / 10^k`, correctly rounded. Requires that `w > 0` and `0 <= k <= 27`. */
 static double divide_by_ten(uint64_t w, int k)
 {
     int lw = __builtin_clzll(w), ld = __builtin_clzll(five[k]);
@@ -158,11 +159,11 @@ static double slow_double(const unsigned char *p, const unsigned char *end, int6
     return strtod(text, NULL);
 }
 
-/* A parsed decimal: digits, fraction and exponent. */
+/* The digits and the exponents of a parsed decimal number. */
 struct decimal {
     uint64_t w;       /* value of the first 19 significant digits */
     int64_t exponent; /* the exponent as written after 'e' */
-    int64_t scale;    /* the value is w * 10^scale unless `cut` is set */
+    int64_t scale;    /* the value is `w * 10^scale` unless `cut` is set */
     bool cut;         /* the number has more significant digits than fit into w */
     bool integer;     /* the number has neither fraction nor exponent */
 };
@@ -219,7 +220,7 @@ static inline const unsigned char *read_decimal(const unsigned char *p, const un
     }
     goto exponent_part;
 
-careful: /* parse again from the start, so that w does not overflow */
+careful: /* the text is parsed again from the start, so that w does not overflow */
     w = 0;
     n = 0;
     integer = true;
@@ -448,7 +449,7 @@ static const uint64_t ten[20] = {
     10000000000000000000u,
 };
 
-/* Rounds m * 2^e * 10^p to the nearest integer, exactly, with ties to even. Returns false if an
+/* Rounds `m * 2^e * 10^p` to the nearest integer, exactly, with ties to even. Returns false if an
  * intermediate value exceeds 128 bits or the result exceeds 64 bits. */
 static bool scaled(uint64_t m, int e, int p, uint64_t *out)
 {
@@ -498,8 +499,8 @@ static bool scaled(uint64_t m, int e, int p, uint64_t *out)
     return true;
 }
 
-/* Rounds m * 2^e to `digits` significant digits. *d receives the digits as an integer in
- * [10^(digits-1), 10^digits), so the value is about *d * 10^(*k - digits + 1). Returns false if
+/* Rounds `m * 2^e` to `digits` significant digits. *d receives the digits as an integer in
+ * `[10^(digits-1), 10^digits)`, so the value is about `*d * 10^(*k - digits + 1)`. Returns false if
  * the exact arithmetic does not cover this value. */
 static bool decimal_digits(uint64_t m, int e, int digits, uint64_t *d, int *k)
 {
@@ -522,7 +523,7 @@ static bool decimal_digits(uint64_t m, int e, int digits, uint64_t *d, int *k)
 }
 
 /*
- * Returns the eight decimal digits of x, which is below 10^8, as one value per byte, the first
+ * Returns the eight decimal digits of x, which is below `10^8`, as one value per byte, the first
  * digit in the lowest byte. Each step halves the length of the numbers in the word and splits
  * several numbers at once. A quotient by 100 or by 10 is computed as a multiplication by a rounded
  * reciprocal, which is exact for numbers of this size.
@@ -594,7 +595,7 @@ static size_t write_exponent_form(char *buffer, const char *text, size_t n, int 
     return out + srv_uint_write(buffer + out, x);
 }
 
-/* Writes d * 10^(k - digits + 1) like %g: in exponent form if k is outside [-4, digits). */
+/* Writes `d * 10^(k - digits + 1)` as %g does, in exponent form if k is outside `[-4, digits)`. */
 static inline size_t write_digits(char *buffer, uint64_t d, int digits, int k)
 {
     /* The buffer has 24 bytes, because digits_text stores complete words. */
@@ -645,7 +646,8 @@ static size_t write_slow(char *buffer, double x, int precision)
     return (size_t)n;
 }
 
-/* Converts six digits back to the double d * 10^(k-5). *ok is false if that would round twice. */
+/* Converts six digits back to the double `d * 10^(k-5)`. *ok is false if the conversion would round
+ * twice. */
 static double six_digits_back(uint64_t d, int k, bool *ok)
 {
     int scale = k - 5;

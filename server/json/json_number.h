@@ -1,6 +1,6 @@
 /*
- * Numbers in JSON text: parses decimals, always correctly rounded, and writes the decimal forms
- * that TensorFlow Serving prints. Pure functions over bytes.
+ * Parses and writes the numbers of JSON text. A decimal is always rounded correctly when it is
+ * parsed, and written in the form that TensorFlow Serving prints. All functions are pure.
  */
 #ifndef SRV_JSON_NUMBER_H
 #define SRV_JSON_NUMBER_H

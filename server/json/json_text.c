@@ -151,8 +151,8 @@ static void show_line(struct rt_bytes *out, int depth)
         show_add(out, "    ", 4);
 }
 
-/* Writes a value until `out` is full. The size of `out` also bounds the depth, because each
- * level writes bytes. */
+/* Writes a value until `out` is full. The size of `out` also bounds the depth of nesting, because
+ * each level writes bytes. */
 static void show_value(struct rt_bytes *out, struct srv_json v, int depth)
 {
     if (out->n >= out->limit)
@@ -209,7 +209,7 @@ static size_t whole_characters(const char *p, size_t n)
 
 const char *srv_json_show(char *text, size_t capacity, struct srv_json v)
 {
-    enum { LOOK = 16384 }; /* maximum number of bytes that are read of a large value */
+    enum { LOOK = 16384 }; /* maximum number of bytes read if the value is large */
     struct rt_bytes out;
     rt_bytes_init(&out, capacity - 1);
     if (v.end - v.p > LOOK)
@@ -225,8 +225,8 @@ const char *srv_json_show(char *text, size_t capacity, struct srv_json v)
     return text;
 }
 
-/* Charges the bytes appended since `before` to `cancellation`. Returns false if `out` has
- * failed, or `cancellation` has ended. */
+/* Reports the bytes appended since `before` to `cancellation`. Returns false if `out` has failed or
+ * the response is cancelled. */
 static bool go_on(struct rt_bytes *out, size_t before, struct srv_cancellation *cancellation)
 {
     if (!out->failed && !srv_should_continue(cancellation, out->n - before))

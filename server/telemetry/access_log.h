@@ -2,7 +2,7 @@
  * The access log (--access_log): one record per answered REST or gRPC request, in the format of the
  * server's log. With --log_format=json each part of a record is a separate field.
  *
- * Threads: any.
+ * Threads: any thread may call these functions.
  */
 #ifndef SRV_ACCESS_LOG_H
 #define SRV_ACCESS_LOG_H
@@ -10,8 +10,8 @@
 #include "runtime/base/span.h"
 #include "server/batching/job.h"
 
-/* One record. Spans contain text from the client. Before it is logged, control characters and
- * blanks are replaced and long text is truncated. */
+/* One record of the access log. Its spans contain text from the client. Before the record is
+ * logged, control characters and blanks in that text are replaced and long text is truncated. */
 struct srv_access {
     const char *entry; /* entrypoint of the request, "REST" or "GRPC" */
     enum srv_api api;

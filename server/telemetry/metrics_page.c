@@ -340,8 +340,8 @@ static void gauges(struct page *p)
     gauge(p, "slipway_versions_loaded", "Versions that answer.", n_versions);
     struct figures *all = figures_of(p->map, n_versions);
     if (!all)
-        /* If memory runs out, the page fails, because it would otherwise claim that there are no
-         * versions. */
+        /* If memory runs out, writing the page fails, because the page would otherwise claim that
+         * there are no versions. */
         rt_bytes_no_memory(p->out);
     versions(p, "slipway_queue_requests", "Requests that wait for a worker.", all, n_versions,
              QUEUED);

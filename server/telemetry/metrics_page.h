@@ -2,7 +2,7 @@
  * Writes the page that Prometheus scrapes: the counters of server/metrics, and gauges of the
  * current state.
  *
- * Threads: any.
+ * Threads: any thread may call these functions.
  */
 #ifndef SRV_METRICS_PAGE_H
 #define SRV_METRICS_PAGE_H

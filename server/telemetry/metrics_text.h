@@ -17,8 +17,8 @@ void srv_text_label(struct rt_bytes *out, bool first, const char *key, const cha
 void srv_text_label_int(struct rt_bytes *out, const char *key, int64_t value);
 /* Prepares a buffer for the labels of the next sample. */
 void srv_text_begin_labels(struct rt_bytes *labels);
-/* Returns the labels as text: "" if there are no labels or their text is too long. If memory ran
- * out while they were written, the page `out` fails, too. */
+/* Returns the labels as text, or "" if there are no labels or their text is too long. If memory ran
+ * out while the labels were written, `out` fails, too. */
 const char *srv_text_labels(const struct rt_bytes *labels, struct rt_bytes *out);
 /* Writes a histogram. `n` contains the counts of scale->n + 1 buckets. `unit` is one unit of the
  * scale and of the sum, expressed in the page's unit. `labels` is written without braces. */

@@ -1,6 +1,6 @@
 /*
  * Reads the value of a counter from the Prometheus page, given TensorFlow's name of the counter.
- * Threads: pure functions, any thread.
+ * Threads: the functions are pure, so any thread may call them.
  */
 #ifndef SRV_METRICS_TOTAL_H
 #define SRV_METRICS_TOTAL_H

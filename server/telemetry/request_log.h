@@ -18,12 +18,12 @@
 struct srv_metrics;
 struct srv_inference;
 struct srv_job;
-struct srv_request_log; /* the logs of all models */
-struct srv_model_log;   /* the log of one model; valid as long as its srv_request_log */
+struct srv_request_log; /* the request logs of all models */
+struct srv_model_log;   /* the request log of one model; valid as long as its srv_request_log */
 
 struct srv_request_log_limits {
     size_t queue_bytes; /* maximum total size of the records that wait to be written */
-    /* Size and age at which a file is closed and a new one is created. */
+    /* Size and age at which a log file is closed and a new one is created. */
     int64_t file_bytes, file_ns;
 };
 
@@ -41,8 +41,8 @@ struct srv_model_log *srv_request_log_model(struct srv_request_log *l, const cha
  * name are switched off. `l` may be NULL. May be called on any thread. */
 void srv_request_log_configure(struct srv_request_log *l, const struct srv_config *config);
 
-/* Returns whether an answered request is to be logged. The call is cheap for models without a
- * log. */
+/* Returns whether an answered request should be logged. The call is cheap for models without a log.
+ */
 bool srv_request_log_wants(const struct srv_job *job);
 /* Logs a request with its response, a message as written by srv_inference_write. Must be called
  * after srv_inference_finish and before srv_inference_clear. May be called on any thread. */
@@ -52,8 +52,8 @@ void srv_request_log_add(const struct srv_inference *inf, struct rt_span respons
 void srv_request_log_write_and_add(const struct srv_inference *inf);
 
 /* Converts a sampling rate to a threshold in units of 2^-32, so that about `threshold / 2^32` of
- * the requests are sampled. A threshold of 0 samples no requests, and 2^32 samples all of them.
- * Pure function. */
+ * the requests are sampled. A threshold of 0 samples no requests, and 2^32 samples all of them. The
+ * function is pure. */
 uint64_t srv_request_log_threshold(double rate);
 bool srv_request_log_samples(uint64_t threshold, uint64_t seed);
 

@@ -1,10 +1,10 @@
 /*
- * Loads versions on low-priority threads: checks that a version is complete, admits it by memory,
- * loads it, and checks whether its files changed during the load. The functions that load, validate
- * and free a version are passed in as a table, so that tests need no models.
+ * Loads versions on low-priority threads: checks that a version is complete, admits it if memory
+ * permits, loads it, and checks whether its files changed during the load. The functions
+ * that load, validate and free a version are passed in as a table, so that tests need no models.
  *
- * A load may never end by itself: a model's init op or warm-up may loop, or a disk may hang. The
- * loader has slots for `n_threads` loads. When a load waits and none has begun for
+ * A load might not end by itself, because a model's init op or warm-up may loop, or a disk may
+ * hang. The loader has slots for `n_threads` loads. When a load waits and none has begun for
  * SRV_LOAD_PATIENCE_NS, the oldest running load gives up its slot: it continues, but no longer
  * counts among `n_threads`.
  *

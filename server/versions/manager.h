@@ -1,8 +1,8 @@
 /*
  * The manager makes the served versions follow the configuration. It watches directories
- * (source.h), decides by a pure policy (policy.h) over a table of legal states, loads on its own
- * low-priority threads (loader.h), publishes serving maps, and retires and frees versions. A model
- * that fails or never finishes loading does not delay other models.
+ * (source.h), decides with a pure policy and a table of legal state changes (policy.h), loads
+ * versions on its own low-priority threads (loader.h), publishes serving maps, and retires and
+ * frees versions. A model that fails or never finishes loading does not delay other models.
  *
  * Threads: one manager thread and its loaders; status.h's functions may be called on any thread.
  */
@@ -12,11 +12,12 @@
 #include "server/server.h"
 #include "server/versions/status.h"
 
-/* Defined in loader.h. The server passes the instance of the same name to srv_manager_start. */
+/* Defined in loader.h. The server passes its global object srv_model_calls to srv_manager_start. */
 struct srv_model_calls;
 
-/* Starts the manager: reads flags and the config file, and fails where TensorFlow Serving refuses
- * to start. The server's I/O loops must exist, because the first serving map is published here. */
+/* Starts the manager: reads the flags and the config file, and fails where TensorFlow Serving
+ * refuses to start. The server's I/O loops must exist, because the first serving map is published
+ * here. */
 enum rt_status srv_manager_start(struct srv_server *server, const struct srv_model_calls *calls,
                                  struct srv_manager **out, struct rt_error *err);
 /*
@@ -51,7 +52,7 @@ void srv_manager_reread(struct srv_manager *m);
  * calls cost one atomic load. */
 void srv_manager_expect_close(struct srv_server *server);
 /* Stops watching and loading, and unloads all versions. The I/O loops must still run, because they
- * confirm retirements; they may still query states. */
+ * confirm retirements, and may still query states. */
 void srv_manager_stop(struct srv_manager *m);
 /* Frees the manager. Must be called after all I/O loops have ended. The argument may be NULL. */
 void srv_manager_free(struct srv_manager *m);

@@ -16,7 +16,7 @@ static void point_models_at_locked(struct srv_manager *m, const struct srv_confi
     for (int i = 0; config && i < config->n_models; i++) {
         const struct srv_model_config *c = &config->models[i];
         struct srv_managed *model = srv_mgr_find_model(m, c->name, strlen(c->name));
-        /* models from flags or config file take precedence over those from --models */
+        /* models from the flags or the config file take precedence over those from --models */
         if (model && !model->config)
             model->config = c;
     }
@@ -34,8 +34,8 @@ void srv_mgr_point_models(struct srv_manager *m)
     rt_mutex_unlock(&m->mu);
 }
 
-/* Replaces each of the two configs for which a new one is given (not NULL), and takes ownership
- * of the new ones. */
+/* Replaces m->base with `base` and m->folder with `folder`, except where the argument is NULL, and
+ * takes ownership of the arguments. */
 void srv_mgr_take_configs(struct srv_manager *m, struct srv_config *base, struct srv_config *folder)
 {
     struct srv_config *old_base = base ? m->base : NULL;

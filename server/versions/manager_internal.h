@@ -112,8 +112,9 @@ struct srv_manager {
     bool reread;                    /* whether the config file must be read again; guarded by mu */
     /* number of models; written by the manager's thread and read by other threads, both under mu */
     int n_models;
-    struct srv_managed **models; /* the models, sorted by name; guarded like n_models */
-    bool first_poll_done;        /* guarded by mu */
+    /* array of the models, sorted by name; accessed under mu like n_models */
+    struct srv_managed **models;
+    bool first_poll_done; /* guarded by mu */
 
     /* The members below belong to the manager's thread. */
     /* the current configuration; `base` comes from the flags, the config file or a reload, and
@@ -189,7 +190,7 @@ void srv_mgr_watch_folder(struct srv_manager *m, const char *path, int *watch);
 void srv_mgr_scan_model(struct srv_manager *m, struct srv_managed *model);
 
 /* ---- manager_config.c ---- */
-/* Sets the configuration of each model in the table; called again if memory ran out. */
+/* Sets the configuration of each model in the table. Called again if memory ran out. */
 void srv_mgr_point_models(struct srv_manager *m);
 void srv_mgr_take_configs(struct srv_manager *m, struct srv_config *base,
                           struct srv_config *folder);

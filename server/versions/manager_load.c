@@ -177,7 +177,7 @@ void srv_mgr_end_load(struct srv_manager *m, struct srv_load *load)
         if (m->loader)
             srv_loader_release(m->loader, load->held);
     }
-    /* trim the heap, because the failed load has freed memory */
+    /* the heap must be trimmed, because the failed load has freed memory */
     m->trim_pending |= load->status != RT_OK;
     if (!ends && !load->changed)
         m->calls->count_load(m->server, model->name, load->dir, !load->status, load->ns);

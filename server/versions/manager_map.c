@@ -88,7 +88,7 @@ struct srv_grace *srv_mgr_grace_new(struct srv_manager *m)
     return calloc(1, sizeof(struct srv_grace) + n * sizeof(struct srv_retirement));
 }
 
-/* Replaces the published map by `p`; if `p` is NULL, the new map is empty and is never replaced.
+/* Replaces the published map with `p`; if `p` is NULL, the new map is empty and is never replaced.
  * The grace period `g` ends when all I/O loops have confirmed the new map. */
 void srv_mgr_swap_map(struct srv_manager *m, struct srv_grace *g, const struct srv_published *p)
 {

@@ -24,7 +24,7 @@ struct srv_managed_version {
      * for the text */
     char *message;
     bool no_message;
-    bool wanted; /* whether the model's version policy wants the version */
+    bool wanted; /* whether the model's version policy selects the version */
     bool final;  /* whether loading failed and will not be retried until the files change */
 
     /* The members below belong to the manager's thread. */

@@ -1,13 +1,13 @@
 /*
- * --model_root is the directory that must contain every path named in a reload request: base paths,
- * and the prefixes of request logs. The rule does not apply to the operator's own files and flags,
- * because a user who may write those has more rights anyway.
+ * --model_root is the directory that must contain every path named in a reload request, that is,
+ * base paths and the prefixes of request logs. The rule does not apply to the operator's own files
+ * and flags, because a user who may write those has more rights anyway.
  *
  * Symlinks are resolved before the comparison, so that none leads out of the root. For a path that
  * does not exist yet, its existing part is compared; a user who may write below the root can later
  * put a symlink there.
  *
- * Threads: no state; the functions read the file system.
+ * Threads: the functions keep no state, but read the file system.
  */
 #ifndef SRV_MODEL_ROOT_H
 #define SRV_MODEL_ROOT_H

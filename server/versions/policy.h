@@ -20,7 +20,7 @@ bool srv_state_may_become(enum srv_state from, enum srv_state to);
 struct srv_version_view {
     int64_t version;
     enum srv_state state;
-    bool wanted; /* whether the model's version policy wants the version */
+    bool wanted; /* whether the model's version policy selects the version */
     /* whether a version in the state START may be loaded, that is, its files are stable and no
      * pause before a retry is running */
     bool may_load;
@@ -35,15 +35,15 @@ struct srv_decision {
 /*
  * Decides the next move for the n versions of one model, which may be in any order.
  *
- * Availability-preserving: a version that is no longer wanted is unloaded only when no version is
- * wanted any more, when a wanted one is available, or when another unwanted one is available too;
- * the lowest unwanted version is unloaded first. Otherwise the highest wanted version that may be
- * loaded is loaded.
+ * If the transition is availability-preserving, a version that is no longer wanted is unloaded only
+ * when no version is wanted any more, when a wanted one is available, or when another unwanted one
+ * is available too; the lowest unwanted version is unloaded first. Otherwise the highest wanted
+ * version that may be loaded is loaded.
  *
- * Resource-preserving (unload_before_load): two versions are never in memory during a version
- * change. As soon as a wanted version may be loaded, all unwanted ones are unloaded, and the load
- * starts when they are gone. Until then the old versions continue to serve, even if no wanted
- * version can ever be loaded.
+ * If it is resource-preserving (unload_before_load), an old and a new version are never in memory
+ * at the same time. As soon as a wanted version may be loaded, all unwanted ones are unloaded, and
+ * the load starts when they are gone. Until then the old versions continue to serve, even if no
+ * wanted version can ever be loaded.
  */
 struct srv_decision srv_policy_decide(const struct srv_version_view *v, int n,
                                       bool unload_before_load);

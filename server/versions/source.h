@@ -1,9 +1,9 @@
 /*
- * Reads a model's base path: determines which versions the version policy wants, and whether the
- * files of a version have stopped changing. The caller polls these functions; file system events
- * only make it poll earlier.
+ * Reads a model's base path, and determines which versions the version policy selects and whether
+ * the files of a version have stopped changing. The caller polls these functions; file system
+ * events only make it poll earlier.
  *
- * Threads: no state; any thread.
+ * Threads: the functions keep no state, so any thread may call them.
  */
 #ifndef SRV_SOURCE_H
 #define SRV_SOURCE_H

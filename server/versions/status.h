@@ -35,8 +35,8 @@ struct srv_version_status {
 
 struct srv_manager;
 /*
- * Copies into `arena` the states of a model's versions, highest version first; if has_version is
- * set, only the state of `version`. Fails with NOT_FOUND and the text "Could not find any versions
+ * Copies into `arena` the states of a model's versions, highest version first, or only the state of
+ * `version` if has_version is set. Fails with NOT_FOUND and the text "Could not find any versions
  * of model m" or "Could not find version 5 of model m".
  */
 enum rt_status srv_status_of(struct srv_manager *m, struct rt_span model, bool has_version,

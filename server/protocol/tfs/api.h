@@ -1,6 +1,6 @@
 /*
  * TensorFlow Serving's APIs that the server implements over any transport, and their names.
- * Threads: pure functions, any thread.
+ * Threads: the functions are pure, so any thread may call them.
  */
 #ifndef SRV_API_H
 #define SRV_API_H

@@ -2,7 +2,7 @@
  * Classify and Regress: checks a signature and its outputs for these APIs, and reads the outputs as
  * classes with scores, or as values. Error texts are TensorFlow Serving's.
  *
- * Threads: pure functions, any thread.
+ * Threads: the functions are pure, so any thread may call them.
  */
 #ifndef SRV_CLASSIFY_H
 #define SRV_CLASSIFY_H

@@ -3,7 +3,7 @@
  * serialized bytes, because only the model's own ops parse them.
  *
  * Source: tensorflow_serving/apis/{input,classification,regression,inference}.proto.
- * Threads: pure functions; memory is allocated from the caller's arena.
+ * Threads: the functions are pure; parsed data is allocated in the caller's arena.
  */
 #ifndef SRV_CLASSIFY_PROTO_H
 #define SRV_CLASSIFY_PROTO_H

@@ -1,9 +1,9 @@
 /*
- * JSON bodies of :classify and :regress: parses the examples and writes the results. Each example
- * is converted directly from the text to a serialized tf.Example. Error texts are TensorFlow
- * Serving's.
+ * Parses the examples in the JSON bodies of :classify and :regress, and writes the results. Each
+ * example is converted directly from the text to a serialized tf.Example. Error texts are
+ * TensorFlow Serving's.
  *
- * Pure functions; the caller owns text, tensors and buffers.
+ * All functions are pure; the caller owns the text, the tensors and the buffers.
  */
 #ifndef SRV_JSON_EXAMPLES_H
 #define SRV_JSON_EXAMPLES_H

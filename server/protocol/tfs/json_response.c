@@ -1,4 +1,4 @@
-/* Writes tensors as JSON text: implements the functions of json_tensor.h that encode. */
+/* Implements the functions of json_tensor.h that write tensors as JSON text. */
 #include "server/protocol/tfs/json_tensor.h"
 
 #include <string.h>
@@ -166,16 +166,16 @@ static void write_key(struct rt_bytes *out, const char *alias)
 }
 
 /*
- * Returns a lower bound of the length of the tensors' text, at most SIZE_MAX. The bound prevents
- * starting to write a response that would be too large: even a tensor without elements may have
- * more lists than can be written. The lengths of strings are added only until the sum exceeds the
- * limit.
+ * Returns a lower bound on the length of the tensors' text, at most SIZE_MAX. The bound shows
+ * before the text is written that a response would be too large, because even a tensor without
+ * elements may have more lists than can be written. The lengths of strings are added only until the
+ * sum exceeds the limit.
  */
 static size_t least_bytes(const struct response *a, const struct rt_tensor *t, int n)
 {
     size_t bytes = 0;
     for (int k = 0; k < n; k++) {
-        /* length of the shortest value, a digit or two quotes, with the separator ", " */
+        /* length of the shortest value (a digit or two quotes) and of the separator ", " */
         size_t lists = 1, each = 3;
         for (int d = 0; d + 1 < t[k].rank; d++)
             if (__builtin_mul_overflow(lists, (size_t)t[k].dim[d], &lists) ||

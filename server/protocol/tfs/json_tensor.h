@@ -3,8 +3,8 @@
  * decoded directly into tensor memory, and responses are encoded directly from it. Error texts are
  * TensorFlow Serving's.
  *
- * Pure functions; the caller owns text, tensors and buffers. json_tensor.c decodes, json_response.c
- * encodes.
+ * All functions are pure; the caller owns the text, the tensors and the buffers. json_tensor.c
+ * decodes requests, and json_response.c encodes responses.
  */
 #ifndef SRV_JSON_TENSOR_H
 #define SRV_JSON_TENSOR_H

@@ -3,7 +3,7 @@
  * and writes the response.
  *
  * Source: tensorflow_serving/apis/predict.proto.
- * Threads: pure functions; memory is allocated from the caller's arena.
+ * Threads: the functions are pure; parsed data is allocated in the caller's arena.
  */
 #ifndef SRV_PREDICT_PROTO_H
 #define SRV_PREDICT_PROTO_H

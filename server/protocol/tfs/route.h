@@ -1,5 +1,5 @@
 /*
- * Parses a method and a raw URI (not yet percent-decoded) into a route. Pure functions. The
+ * Parses a method and a raw URI (not yet percent-decoded) into a route. All functions are pure. The
  * patterns are TensorFlow Serving's and those of Slipway's own paths.
  */
 #ifndef SRV_ROUTE_H

@@ -3,7 +3,7 @@
  *
  * Source: tensorflow_serving/apis/session_service.proto, tensorflow/core/protobuf/config.proto
  * (RunOptions, RunMetadata), tensorflow/core/framework/{step_stats,graph,node_def}.proto.
- * Threads: pure functions; memory is allocated from the caller's arena.
+ * Threads: the functions are pure; parsed data is allocated in the caller's arena.
  */
 #ifndef SRV_SESSION_PROTO_H
 #define SRV_SESSION_PROTO_H

@@ -10,7 +10,7 @@ struct form {
     uint32_t number;         /* field number in TensorProto */
     enum srv_wire_type type; /* protobuf wire type of one value */
     uint8_t parts;           /* number of values per element, which is 2 for complex types */
-    /* Whether the field is a single bytes field instead of a repeated field (float8). */
+    /* whether the field is a single bytes field, as for float8, instead of a repeated field */
     uint8_t is_chunk;
 };
 
@@ -132,7 +132,7 @@ static enum rt_status read_head(struct srv_cursor c, struct head *h, struct rt_e
     return !st && got < 0 ? srv_wire_malformed(err, "TensorProto") : st;
 }
 
-/* Returns an upper bound of the number of elements in the message. */
+/* Returns an upper bound on the number of elements in the message. */
 static size_t most_elements(const struct head *h, const struct form *form)
 {
     size_t bytes = h->value_bytes[form->number], width = 1;

@@ -4,7 +4,7 @@
  * justifies.
  *
  * Source: tensorflow/core/framework/tensor.proto.
- * Threads: pure functions, any thread.
+ * Threads: the functions are pure, so any thread may call them.
  */
 #ifndef SRV_TENSOR_WIRE_H
 #define SRV_TENSOR_WIRE_H

@@ -117,8 +117,8 @@ int srv_field_next(struct srv_cursor *c, struct srv_field *f)
     return -1; /* groups do not occur in these messages, so they are refused */
 }
 
-/* Makes the rest of the message contiguous: *out points into the message, or to a copy in the
- * arena. */
+/* Makes the rest of the message contiguous. *out receives a span of the message, or of a copy in
+ * the arena. */
 enum rt_status srv_cursor_span(struct srv_cursor c, struct rt_span *out, struct rt_arena *arena,
                                struct rt_error *err)
 {

@@ -4,7 +4,7 @@
  * a length in a message is used to allocate memory, it is compared with the number of bytes
  * present.
  *
- * Threads: pure functions; memory is allocated from the caller's arena.
+ * Threads: the functions are pure; parsed data is allocated in the caller's arena.
  */
 #ifndef SRV_WIRE_H
 #define SRV_WIRE_H
@@ -31,8 +31,8 @@ struct srv_cursor srv_cursor_of(const struct rt_span *slices, size_t total);
  * fewer than n bytes are left. */
 bool srv_cursor_copy(struct srv_cursor *c, void *dst, size_t n);
 bool srv_cursor_varint(struct srv_cursor *c, uint64_t *out);
-/* Makes the rest of the message contiguous: *out points into the message, or to a copy in the
- * arena. */
+/* Makes the rest of the message contiguous. *out receives a span of the message, or of a copy in
+ * the arena. */
 enum rt_status srv_cursor_span(struct srv_cursor c, struct rt_span *out, struct rt_arena *arena,
                                struct rt_error *err);
 
