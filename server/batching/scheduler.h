@@ -1,8 +1,8 @@
 /*
- * Batching and scheduling. scheduler_core.h holds the pure decisions (no clock, no threads),
- * batch.h merges, runs and splits a batch, sub_requests.h splits a request that is too large for
- * one batch, buckets.h decides which jobs may be merged. The scheduler combines them with threads:
- * it has the model queues of the versions, the workers and one lock.
+ * Batching and scheduling. scheduler_core.h contains the pure decisions, which use no clock and no
+ * threads; batch.h merges, runs and splits a batch; sub_requests.h splits a request that is too
+ * large for one batch; and buckets.h decides which jobs may be merged. The scheduler combines these
+ * modules with threads, and has the model queues of the versions, the workers and one lock.
  *
  * Threads: network threads submit jobs (through srv_job_submit); the manager creates and frees
  * model queues.

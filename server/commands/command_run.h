@@ -1,5 +1,5 @@
-/* Declares the arguments of `slipway run` and the functions for its modes, which are shared by its
- * source files. */
+/* Declares the arguments of `slipway run` and the functions for its modes. The source files of this
+ * command share both. */
 #ifndef SRV_COMMAND_RUN_H
 #define SRV_COMMAND_RUN_H
 

@@ -2,7 +2,7 @@
  * The configuration of the models to serve, from flags, a config file or a reload request. It is
  * checked by TensorFlow Serving's rules, and errors have TensorFlow Serving's texts.
  *
- * Owner: a config lives in its own arena. Threads: immutable once created.
+ * Owner: a config lives in its own arena. Threads: a config is immutable once it is created.
  */
 #ifndef SRV_CONFIG_H
 #define SRV_CONFIG_H

@@ -3,7 +3,7 @@
  * tensorflow_session_config_file, platform_config_file, thread_pool_factory_config_file. Afterwards
  * the options contain all values, and no other code reads these files.
  *
- * Threads: must be called before any other thread starts.
+ * Threads: the function must be called before any other thread starts.
  */
 #ifndef SRV_SETTINGS_H
 #define SRV_SETTINGS_H

@@ -28,7 +28,8 @@ enum {
     BLOCK_EXTRA = 1024,
     LARGEST_LIST = 1 << 30,
     LOG_EVERY_MS = 1000,
-    /* Number of bytes that a connection may always hold, whatever other connections hold. */
+    /* Number of bytes that a connection may always hold, regardless of how many bytes other
+     * connections hold. */
     HELD_ANYWAY = 64 << 10,
     IS_CUT_OFF = -2,
 };

@@ -38,8 +38,8 @@ enum { SRV_GRPC_MAX_FD = 1 << 17 };
  * connections. */
 void srv_grpc_frames_start(struct srv_metrics *metrics, const grpc_channel_args *args,
                            int64_t max_held);
-/* Begins to inspect a new plain connection before it is passed to the core. Its descriptor is below
- * SRV_GRPC_MAX_FD. */
+/* Begins to inspect a new plain connection before it is passed to the core. The connection's
+ * descriptor is below SRV_GRPC_MAX_FD. */
 void srv_grpc_frames_begin(int fd);
 /* Closes the plain connection that has sent nothing for longest, for idle_ms at least, and has no
  * calls according to has_calls(arg, descriptor). The core frees the descriptor soon afterwards.

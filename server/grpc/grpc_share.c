@@ -6,8 +6,8 @@
  *
  * A connection may have as many open calls as all connections leave free: half of the limit if it
  * is the only one, and a quarter in the case of the next connection. A connection may always have
- * LEAST open calls, so that a client with few calls is served however many other clients flood the
- * server.
+ * LEAST open calls, so that a client with few calls is served regardless of how many calls other
+ * clients open.
  *
  * A call beyond the limit is refused immediately by cancelling it with a status. The core sends the
  * status as trailers and forgets the stream, even if the request is incomplete and remains so.

@@ -1,7 +1,7 @@
 /*
- * Parses the frames of an HTTP/2 connection in the bytes that the server reads, whatever the
- * boundaries of the reads. It detects input that is harmful to a server without defences of its
- * own:
+ * Parses the frames of an HTTP/2 connection in the bytes that the server reads, regardless of where
+ * one read ends and the next one begins. It detects input that is harmful to a server without
+ * defences of its own:
  *
  *  - a header block (HEADERS and its CONTINUATIONs) of more than max_block bytes;
  *  - more than SRV_H2_MAX_STREAMS_BEFORE_ACK streams before the peer has acknowledged the server's

@@ -1,10 +1,11 @@
 /*
- * Validates the bytes of a connection before libmicrohttpd sees them: it consumes and produces
- * bytes. It passes only requests that are well formed and have one interpretation. Of a request's
- * headers it passes those that this server reads, and of a chunked body the chunks without
- * extensions and trailers. So no two readers disagree about where a message ends, which rules out
- * request smuggling, and libmicrohttpd never finds anything to refuse; libmicrohttpd's own refusals
- * are unusual, and its chunk reader can be made to loop.
+ * Validates the bytes of a connection before libmicrohttpd sees them. A stream consumes the
+ * received bytes and outputs the bytes that libmicrohttpd reads. It passes only requests that are
+ * well formed and have one interpretation. Of a request's headers it passes those that this server
+ * reads, and of a chunked body the chunks without extensions and trailers. So no two readers
+ * disagree about where a message ends, which rules out request smuggling, and libmicrohttpd never
+ * finds anything to refuse; libmicrohttpd's own refusals are unusual, and its chunk reader can be
+ * made to loop.
  *
  * In the output, a refused request is replaced by another one: by a canned request if its head was
  * refused, otherwise by the same request without the rest of its body. `refused` is the number of

@@ -32,7 +32,7 @@ enum {
 };
 
 /* Sets the limit of REST connections to at most half of the descriptors, so that some remain for
- * gRPC, whatever the clients of REST do. */
+ * gRPC, regardless of how many REST clients connect. */
 void srv_rest_accept_init(struct srv_rest *r)
 {
     int64_t wanted = r->server->options.max_connections;

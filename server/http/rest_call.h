@@ -99,8 +99,8 @@ bool srv_rest_is_refused(struct srv_rest_call *req);
 enum MHD_Result srv_rest_take_body(struct srv_rest_call *req, const char *data, size_t n);
 /* ---- rest_refuse.c ---- */
 
-/* Called in the handler before the body is complete. Sends the response that is set. For a while
- * the bytes that still arrive are dropped, so that the client can read the response. */
+/* Called in the handler before the body is complete. Sends the response that is set. For a limited
+ * time the bytes that still arrive are dropped, so that the client can read the response. */
 enum MHD_Result srv_rest_refuse_now(struct srv_rest_call *req);
 
 /* ---- rest_response.c ---- */

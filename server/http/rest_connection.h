@@ -75,7 +75,8 @@ void srv_rest_on_connection(void *arg, struct MHD_Connection *mhd, void **contex
 void srv_rest_hang_up(struct srv_rest_conn *c);
 /* Ends all connections that linger. Called before the daemon is stopped. */
 void srv_rest_end_lingering(struct srv_rest_loop *l);
-/* Lets a connection linger for a while after the response to a refused request was sent. */
+/* Lets a connection linger after the response to a refused request was sent: for a limited time,
+ * the bytes that still arrive are dropped. */
 void srv_rest_begin_lingering(struct srv_rest_loop *l, struct srv_rest_conn *c);
 /* Ends all idle connections to which no byte of another request has arrived. */
 void srv_rest_hang_up_idle(struct srv_rest_loop *l);

@@ -35,7 +35,8 @@ struct srv_inference {
     enum srv_entry entry;
     const struct srv_options *options;
     struct rt_arena *arena; /* the request's arena; the inference itself may be allocated in it */
-    /* owned by the caller; the inference sets its version, signature, feeds and fetches */
+    /* the job, owned by the caller; the inference sets the job's version, signature, feeds and
+     * fetches */
     struct srv_job *job;
 
     bool has_spec;

@@ -1,13 +1,13 @@
 /*
- * Replays recorded requests against a version that is not published yet: those of its warm-up file,
- * and its goldens (golden.h), which also check the responses.
+ * Replays recorded requests against a version that is not published yet. These are the requests of
+ * its warm-up file, and those of its goldens (golden.h), whose responses are also checked.
  *
  * A warm-up file is a TFRecord file of PredictionLogs. The model and version that a request names
  * do not matter, but its signature does. A record without a request is skipped. The first failure
  * fails the entire replay, with a text that names the record.
  *
- * Threads: called on a load thread; may start a few more threads of the same low priority, which
- * end before it returns.
+ * Threads: the functions are called on a load thread. A replay may start a few more threads of the
+ * same low priority, which end before the replay returns.
  */
 #ifndef SRV_WARMUP_H
 #define SRV_WARMUP_H

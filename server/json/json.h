@@ -44,7 +44,7 @@ struct srv_json_doc {
 };
 
 /*
- * Checks a text of any nesting depth and finds the members of its top-level object. Fails with
+ * Checks a JSON text of any nesting depth and finds the members of its top-level object. Fails with
  * INVALID_ARGUMENT "JSON Parse error: ...", or, if the top-level value is not an object, "JSON
  * Value: 5 Is not object".
  */

@@ -2,7 +2,8 @@
  * Counters and histograms. Every network thread and every worker has its own counters, called
  * cells, so that requests on different threads share no cache line; the metrics page sums them.
  *
- * Threads: functions with an io_loop belong to its loop thread. The page may be read on any thread.
+ * Threads: a function with an I/O loop as its argument must be called on the thread of that loop.
+ * The page may be read on any thread.
  */
 #ifndef SRV_METRICS_H
 #define SRV_METRICS_H

@@ -231,11 +231,11 @@ static void batching(struct page *p)
     padding(p);
     of_threads(p, ":tensorflow:serving:batching_session:processed_batch_size",
                offsetof(struct srv_thread_cells, batch_rows), &srv_scale_rows, NULL);
-    of_threads(p, ":tensorflow:serving:batching_session:queuing_latency",
-               offsetof(struct srv_thread_cells, queuing), &srv_scale_queuing,
-               /* the label is always "", whatever the batching parameters are
-                * (config/batching.h) */
-               "thread_pool_name");
+    of_threads(
+        p, ":tensorflow:serving:batching_session:queuing_latency",
+        offsetof(struct srv_thread_cells, queuing), &srv_scale_queuing,
+        /* the label is always "", regardless of the batching parameters (config/batching.h) */
+        "thread_pool_name");
     count_of_process(p, ":tensorflow:serving:batching_session:wrapped_run_count", n_runs(p));
 }
 

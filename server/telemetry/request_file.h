@@ -2,7 +2,7 @@
  * One file of a request log. It is created under an unused name and grows by complete records.
  * After a failure it is closed, and no new file is opened for several seconds.
  *
- * Threads: used by one thread; the functions do not lock.
+ * Threads: a file is used by one thread; the functions do not lock.
  */
 #ifndef SRV_REQUEST_FILE_H
 #define SRV_REQUEST_FILE_H

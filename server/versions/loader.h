@@ -5,11 +5,11 @@
  *
  * A load might not end by itself, because a model's init op or warm-up may loop, or a disk may
  * hang. The loader has slots for `n_threads` loads. When a load waits and none has begun for
- * SRV_LOAD_PATIENCE_NS, the oldest running load gives up its slot: it continues, but no longer
- * counts among `n_threads`.
+ * SRV_LOAD_PATIENCE_NS, the oldest running load gives up its slot. It then continues without
+ * occupying one of the `n_threads` slots.
  *
- * Threads: submit, relieve and free belong to the manager's thread; `done` is called on a load
- * thread.
+ * Threads: submit, relieve and free must be called on the manager's thread; `done` is called on a
+ * load thread.
  */
 #ifndef SRV_LOADER_H
 #define SRV_LOADER_H

@@ -162,8 +162,8 @@ static void take_messages(struct srv_manager *m)
     }
 }
 
-/* Schedules a trim of the heap once runs that create very many strings have stopped. They leave
- * freed memory in the heap, which they reuse while they continue. */
+/* Schedules a trim of the heap once runs that create a very large number of strings have stopped.
+ * Such runs leave freed memory in the heap, which later runs of this kind reuse. */
 static void look_at_bursts(struct srv_manager *m)
 {
     const size_t n = rt_heap_bursts();

@@ -4,7 +4,8 @@
  * versions on its own low-priority threads (loader.h), publishes serving maps, and retires and
  * frees versions. A model that fails or never finishes loading does not delay other models.
  *
- * Threads: one manager thread and its loaders; status.h's functions may be called on any thread.
+ * Threads: there is one manager thread, with its load threads. The functions of status.h may be
+ * called on any thread.
  */
 #ifndef SRV_MANAGER_H
 #define SRV_MANAGER_H

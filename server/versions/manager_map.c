@@ -127,8 +127,8 @@ static void mark_available(struct srv_manager *m)
 }
 
 /* Publishes a map of all versions loaded so far, which makes them AVAILABLE. If `entry` is not
- * NULL, the new map does not contain this version: it becomes UNLOADING, and is freed when all
- * I/O loops have confirmed its retirement. Returns false if memory runs out; in that case
+ * NULL, the new map does not contain this version. The version becomes UNLOADING, and is freed when
+ * all I/O loops have confirmed its retirement. Returns false if memory runs out; in that case
  * nothing has changed, and the manager's loop tries again. */
 bool srv_mgr_publish(struct srv_manager *m, struct srv_managed *model,
                      struct srv_managed_version *entry)

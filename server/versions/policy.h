@@ -1,9 +1,9 @@
 /*
- * Decides which version of one model to load or unload next. The functions are pure: they use no
+ * Decides which version of one model to load or unload next. The functions are pure and use no
  * clock, locks or files. The manager asks for a new decision after every change; tests pass plain
  * values. SRV_MOVE_UNLOAD begins the retirement of a version (server/base/serving_map.h): the
- * version leaves the serving map, and its memory is freed when no I/O loop holds it.
- * Which versions are wanted is decided by srv_source (source.h) and set by manager_watch.c.
+ * version leaves the serving map, and its memory is freed when no I/O loop holds it. Which versions
+ * are wanted is decided by srv_source (source.h) and set by manager_watch.c.
  */
 #ifndef SRV_POLICY_H
 #define SRV_POLICY_H
