@@ -35,7 +35,8 @@ enum {
      * signal. */
     SAME_SIGNAL_NS = 100000000,
     REFUSED_WAIT_MS = 1000, /* maximum time to send the responses of refused requests */
-    /* Time after which the process ends even if threads are still running. */
+    /* Time limit for stopping the parts of the server. When it has passed, the process ends even if
+     * threads are still running. */
     STOP_LIMIT_MS = 8000,
     EXIT_START_FAILED = 255,
     LOG_QUEUE_BYTES = 64 << 20,

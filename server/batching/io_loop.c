@@ -14,7 +14,7 @@ void srv_io_loop_init(struct srv_io_loop *io_loop, struct srv_server *server,
 
 void srv_message_post(struct srv_io_loop *io_loop, struct srv_message *message)
 {
-    /* The receiver may already have freed `message` after the exchange, so only `head` is
+    /* The receiver may already have freed `message` after the atomic exchange, so only `head` is
      * examined. No receiver frees the I/O loop itself. */
     struct srv_message *head = atomic_load_explicit(&io_loop->mailbox, memory_order_relaxed);
     do

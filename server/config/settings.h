@@ -1,7 +1,7 @@
 /*
  * Resolves the flags together with the files that they name: monitoring_config_file,
- * tensorflow_session_config_file, platform_config_file, thread_pool_factory_config_file. Afterwards
- * the options contain all values, and no other code reads these files.
+ * tensorflow_session_config_file, platform_config_file and thread_pool_factory_config_file.
+ * Afterwards the options contain all values, and no other code reads these files.
  *
  * Threads: the function must be called before any other thread starts.
  */

@@ -242,8 +242,8 @@ static grpc_op op_close(struct srv_call *c)
                      .data.recv_close_on_server.cancelled = &c->cancelled};
 }
 
-/* Starts RECV_CLOSE on the I/O loop thread, which reports if the client disconnects during the
- * call. */
+/* Starts RECV_CLOSE, with which the core reports whether the client disconnects during the call.
+ * Called on the I/O loop thread. */
 static void start_close(struct srv_call *c)
 {
     grpc_op op = op_close(c);
@@ -438,7 +438,7 @@ void srv_stream_send(struct srv_call *c, struct rt_bytes *message)
     grpc_op ops[2];
     size_t n = 0, len = 0;
 
-    if (message->failed) { /* memory ran out, so send an error instead of an empty message */
+    if (message->failed) { /* memory ran out, so an error is sent instead of an empty message */
         rt_bytes_clear(message);
         rt_fail_memory(&c->err, "the response", message->limit);
         srv_stream_end(c, c->err.code, rt_error_text(&c->err));

@@ -1,4 +1,4 @@
-/* Implements the methods that run a model: Predict, Classify, Regress, MultiInference,
+/* Implements the methods that run a model: Predict, Classify, Regress, MultiInference and
  * SessionRun. */
 #include "runtime/base/clock.h"
 #include "server/grpc/grpc_call.h"

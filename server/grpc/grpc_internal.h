@@ -172,7 +172,7 @@ void srv_grpc_on_event(struct srv_grpc_loop *loop, const grpc_event *e);
 void srv_grpc_free_call(struct srv_call *c);
 /* Makes the core's servers accept no more calls. Only the first call has an effect. */
 void srv_grpc_shut_down(struct srv_grpc *g);
-/* The I/O loop that runs on this thread; NULL on other threads. */
+/* The I/O loop that runs on this thread, or NULL if the thread runs none. */
 extern _Thread_local struct srv_grpc_loop *srv_grpc_this_loop;
 
 /* ---- grpc_share.c ---- */

@@ -17,7 +17,7 @@
  *      | 256 bytes that were sent                    | +1                                     |
  *      | HEADERS of a new stream                     | +9: 8, and 1 for a small message       |
  *      | DATA                                        | +1 for each KiB of it, and -1          |
- *      | RST_STREAM                                  | -13: a call was begun in vain          |
+ *      | RST_STREAM                                  | -13, because a call began in vain      |
  *      | a change of keys by TLS                     | -13                                    |
  *      | CONTINUATION, or a read that brings only    | -1 for each 4 KiB of the block, which  |
  *      |   a part of a header block                  |   may be parsed again                  |

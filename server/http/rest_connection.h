@@ -88,7 +88,8 @@ void srv_rest_begin_sending(struct srv_rest_loop *l, struct srv_rest_conn *c, bo
 /* Ends connections whose peer reads a response too slowly. Called once per turn. */
 void srv_rest_watch_sending(struct srv_rest_loop *l, int64_t now);
 /* Called once per turn. srv_rest_end_connections ends connections whose peer has closed its side;
- * srv_rest_watch cancels jobs of such connections after they have waited for a while. */
+ * srv_rest_watch cancels jobs of such connections after they have waited for WATCH_AFTER_MS
+ * milliseconds. */
 void srv_rest_end_connections(struct srv_rest_loop *l);
 void srv_rest_watch(struct srv_rest_loop *l, int64_t now);
 void srv_rest_cancel_if_ended(struct srv_rest_call *req);

@@ -41,8 +41,8 @@ bool srv_rest_watch_socket(struct srv_rest_loop *l, struct srv_rest_conn *c, int
 {
     uint32_t events = EPOLLRDHUP | EPOLLET | (c->is_handshake ? EPOLLIN | EPOLLOUT : 0);
     if (c->lingers)
-        /* The event is level-triggered, so that a turn may read only a little from each
-         * connection. */
+        /* The event is level-triggered, so that a turn may read only a part of the data that a
+         * connection has received. */
         events = EPOLLIN;
     struct epoll_event ev = {.events = events, .data.ptr = c};
 

@@ -10,8 +10,9 @@ enum {
     /* Number of bytes compressed between two checks of the deadline. Compressing them takes a few
      * milliseconds. */
     PIECE = 256 << 10,
-    COST = 16,                 /* compressing a byte is counted as copying COST bytes */
-    MOST_INFLATED = 100 << 20, /* TensorFlow Serving's maximum size of an inflated body */
+    COST = 16, /* compressing a byte is counted as copying COST bytes */
+    /* maximum size of an inflated body, the same as in TensorFlow Serving */
+    MOST_INFLATED = 100 << 20,
 };
 
 enum rt_status srv_rest_inflate(struct srv_rest_request *r, size_t most)

@@ -106,7 +106,7 @@ struct srv_rest_loop {
     struct srv_rest_page page;
 };
 
-/* The I/O loop of the calling thread; NULL on other threads. */
+/* The I/O loop of the calling thread, or NULL if the thread runs none. */
 extern _Thread_local struct srv_rest_loop *srv_rest_this_loop;
 
 /* ---- rest_accept.c ---- */

@@ -37,8 +37,8 @@ enum srv_json_type {
 
 struct srv_json_doc {
     struct srv_json top;
-    /* Each of these is the first member of the object `top` with that key. Its p is NULL if the key
-     * does not occur. */
+    /* Each of these is the value of the first member of the object `top` that has the key of the
+     * same name. Its p is NULL if the key does not occur. */
     struct srv_json signature_name, instances, inputs, examples, context;
     int64_t n_instances; /* number of elements of `instances`, if it is an array */
 };

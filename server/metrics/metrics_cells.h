@@ -32,14 +32,14 @@ struct srv_scale {
     double first, factor;
     int n;
 };
-/* 33 bounds of `10 * 1.8^i` us (up to 20 minutes) */
+/* 33 bounds, where bound i is `10 * 1.8^i` us (up to 20 minutes) */
 extern const struct srv_scale srv_scale_time;
-/* 52 bounds of `100 * 1.2^i` us (up to 1 second) */
+/* 52 bounds, where bound i is `100 * 1.2^i` us (up to 1 second) */
 extern const struct srv_scale srv_scale_queuing;
-extern const struct srv_scale srv_scale_graph;    /* 20 bounds of `1000 * 2^i` us */
-extern const struct srv_scale srv_scale_bytes;    /* 14 bounds of `4^i` */
-extern const struct srv_scale srv_scale_rows;     /* 14 bounds of `2^i` */
-extern const struct srv_scale srv_scale_examples; /* 15 bounds of `2^i` */
+extern const struct srv_scale srv_scale_graph;    /* 20 bounds, where bound i is `1000 * 2^i` us */
+extern const struct srv_scale srv_scale_bytes;    /* 14 bounds, where bound i is `4^i` */
+extern const struct srv_scale srv_scale_rows;     /* 14 bounds, where bound i is `2^i` */
+extern const struct srv_scale srv_scale_examples; /* 15 bounds, where bound i is `2^i` */
 
 struct srv_times {
     _Atomic uint64_t n[SRV_N_TIMES];
@@ -133,7 +133,7 @@ struct srv_metrics {
     struct rt_mutex mu; /* guards the lists, `events`, `paths`, and the cells marked as guarded */
     struct srv_model_metrics *models;
     struct srv_version_metrics *versions;
-    struct srv_model_metrics unknown; /* sums of the requests for all unknown models */
+    struct srv_model_metrics unknown; /* counters of the requests for all unknown models together */
     /* maps the name of an event to a pointer to its uint64_t counter */
     struct rt_map events;
     struct srv_path_metrics *paths[SRV_MAX_PATHS]; /* unused entries are NULL */

@@ -182,7 +182,7 @@ static bool wants_bf16(const struct srv_options *o, const struct srv_load *load)
 {
     if (load->bf16 == SRV_NO || (load->bf16 == SRV_UNSAID && strcmp(o->precision, "bf16") != 0))
         return false;
-    /* One log line is enough, because the machine lacks the instructions for all models. */
+    /* One log line is enough, because the missing instructions affect all models equally. */
     static atomic_bool told;
     if (!rt_machine_has_bf16() && !atomic_exchange(&told, true))
         RT_LOG(RT_LOG_WARNING, "model %s: " SRV_NO_BF16, load->model);

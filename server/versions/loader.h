@@ -50,7 +50,7 @@ struct srv_model_calls {
     void (*count_load)(struct srv_server *s, const char *model, const char *dir, bool ok,
                        int64_t ns);
     void (*count_event)(struct srv_server *s, const char *name);
-    int64_t (*free_memory)(void); /* returns the number of bytes of free memory of the machine */
+    int64_t (*free_memory)(void); /* returns the machine's free memory in bytes */
 };
 /* The functions that the real server passes to the manager (model_calls.c). */
 extern const struct srv_model_calls srv_model_calls;

@@ -220,7 +220,7 @@ void srv_mgr_check_reload(struct srv_manager *m)
         const struct srv_managed *model =
             srv_mgr_find_model(m, r->new_models[i], strlen(r->new_models[i]));
         const struct srv_managed_version *why = NULL;
-        /* A config file that was read after the reload has removed the model. */
+        /* The model was removed by a config file that was read after the reload. */
         if (!model || !model->config) {
             srv_mgr_add_unavailable(&list, r->new_models[i], NULL,
                                     "the model was taken out of the configuration");

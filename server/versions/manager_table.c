@@ -255,7 +255,8 @@ void srv_mgr_forget_gone_models(struct srv_manager *m)
         struct srv_managed *model = m->models[i];
         if (is_gone(model) && ++n_gone > MAX_GONE_MODELS)
             continue;
-        m->models[i] = m->models[n_kept]; /* the removed models move behind the kept ones */
+        /* the removed models are moved behind those that are kept */
+        m->models[i] = m->models[n_kept];
         m->models[n_kept++] = model;
     }
     m->n_models = n_kept;

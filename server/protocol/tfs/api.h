@@ -22,14 +22,14 @@ enum {
     SRV_N_APIS = SRV_OTHER + 1,
 };
 
-/* Returns a name such as "multi_inference", for the server's own metrics and the access log;
- * "other" for SRV_OTHER. */
+/* Returns a name such as "multi_inference", for the server's own metrics and the access log.
+ * Returns "other" for SRV_OTHER. */
 const char *srv_api_name(enum srv_api api);
 /* Returns a name such as "MultiInference", for gRPC and for TensorFlow Serving's metrics of APIs
  * whose requests become jobs. */
 const char *srv_api_method(enum srv_api api);
 /* Returns a name such as "predict", for REST paths and for TensorFlow Serving's metrics of REST
- * requests; "" if REST does not have the API. */
+ * requests. Returns "" if REST does not have the API. */
 const char *srv_api_verb(enum srv_api api);
 
 #endif

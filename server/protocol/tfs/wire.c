@@ -25,8 +25,8 @@ static size_t contiguous_bytes(struct srv_cursor *c)
     return n < c->left ? n : c->left;
 }
 
-/* Copies n bytes and moves the cursor past them; if dst is NULL, only moves. Returns false if
- * fewer than n bytes are left. */
+/* Copies n bytes and moves the cursor past them; if dst is NULL, only moves the cursor. Returns
+ * false if fewer than n bytes are left. */
 bool srv_cursor_copy(struct srv_cursor *c, void *dst, size_t n)
 {
     char *to = dst;

@@ -27,8 +27,8 @@ struct srv_cursor {
     int64_t *fields_left;
 };
 struct srv_cursor srv_cursor_of(const struct rt_span *slices, size_t total);
-/* Copies n bytes and moves the cursor past them; if dst is NULL, only moves. Returns false if
- * fewer than n bytes are left. */
+/* Copies n bytes and moves the cursor past them; if dst is NULL, only moves the cursor. Returns
+ * false if fewer than n bytes are left. */
 bool srv_cursor_copy(struct srv_cursor *c, void *dst, size_t n);
 bool srv_cursor_varint(struct srv_cursor *c, uint64_t *out);
 /* Makes the rest of the message contiguous. *out receives a span of the message, or of a copy in
