@@ -12,8 +12,7 @@
 #include "server/batching/job.h"
 
 struct srv_batch {
-    /* list of the batch's jobs, linked by `next`; all have the same callable, data types and ranks
-     */
+    /* the batch's jobs, linked by `next`; all have the same callable, data types and ranks */
     struct srv_job *first;
     int n_jobs;
     int64_t rows; /* total number of rows of the batch's jobs */

@@ -131,8 +131,8 @@ static void changed(struct turn *t)
 
 /* Makes the kernel report the socket's readiness to the core again, by setting SO_RCVLOWAT or, for
  * a socket that was reset, by shutdown. If the descriptor already refers to another socket, this
- * does no harm, because 1 is the default, and a socket that has hung up will be shut down anyway.
- */
+ * does no harm, because 1 is the default, and a socket that has hung up will be shut down
+ * anyway. */
 static void rearm(int fd)
 {
     struct pollfd now = {.fd = fd};

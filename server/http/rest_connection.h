@@ -82,8 +82,8 @@ void srv_rest_begin_lingering(struct srv_rest_loop *l, struct srv_rest_conn *c);
 void srv_rest_hang_up_idle(struct srv_rest_loop *l);
 /* Ends the connections in `list` whose deadline has passed. */
 void srv_rest_expire(struct srv_rest_loop *l, struct srv_link *list, int64_t now);
-/* Requires the peer to read a response at a minimum rate from now on. Called when sending begins.
- */
+/* Requires the peer to read a response at a minimum rate from now on. Called when sending
+ * begins. */
 void srv_rest_begin_sending(struct srv_rest_loop *l, struct srv_rest_conn *c, bool is_large);
 /* Ends connections whose peer reads a response too slowly. Called once per turn. */
 void srv_rest_watch_sending(struct srv_rest_loop *l, int64_t now);

@@ -41,8 +41,8 @@ struct srv_model_log *srv_request_log_model(struct srv_request_log *l, const cha
  * name are switched off. `l` may be NULL. May be called on any thread. */
 void srv_request_log_configure(struct srv_request_log *l, const struct srv_config *config);
 
-/* Returns whether an answered request should be logged. The call is cheap for models without a log.
- */
+/* Returns whether an answered request should be logged. The call is cheap for models without a
+ * log. */
 bool srv_request_log_wants(const struct srv_job *job);
 /* Logs a request with its response, a message as written by srv_inference_write. Must be called
  * after srv_inference_finish and before srv_inference_clear. May be called on any thread. */
