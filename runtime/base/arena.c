@@ -9,7 +9,7 @@ enum { FIRST_BLOCK = 4096, MAX_BLOCK = 1 << 20 };
 
 struct block {
     struct block *next; /* the block that was filled before this one */
-    size_t size, used;  /* size of the data, and of its used part, in bytes */
+    size_t size, used;  /* capacity of the data in bytes, and number of bytes in use */
     _Alignas(16) unsigned char data[];
 };
 

@@ -15,8 +15,8 @@
 
 struct rt_arena;
 
-/* Makes an arena that allocates at most `cap` bytes; SIZE_MAX: no limit. Returns NULL if out of
- * memory. */
+/* Makes an arena that allocates at most `cap` bytes, or any number of bytes if `cap` is SIZE_MAX.
+ * Returns NULL if out of memory. */
 struct rt_arena *rt_arena_new(size_t cap);
 void rt_arena_free(struct rt_arena *a); /* `a` may be NULL */
 /* Frees all blocks but the first, so that the arena can serve the next request. */
@@ -25,7 +25,7 @@ void rt_arena_reset(struct rt_arena *a);
 /* Returns n zeroed bytes, aligned to 16 bytes. Returns NULL at the cap or if out of memory; the
  * arena stays usable. */
 void *rt_arena_alloc(struct rt_arena *a, size_t n);
-/* Returns an array of n elements of `size` bytes, as rt_arena_alloc does. Returns NULL also if `n *
+/* Returns an array of n elements of `size` bytes, as rt_arena_alloc does. Also returns NULL if `n *
  * size` overflows. */
 void *rt_arena_array(struct rt_arena *a, size_t n, size_t size);
 /* Returns n bytes that are not zeroed, aligned to `align` bytes (at most 4096). */

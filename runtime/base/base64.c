@@ -49,7 +49,7 @@ bool rt_base64_read(char *dst, size_t *n, struct rt_span text)
     unsigned bits = 0;
     int have = 0, pads = 0;
     for (;;) {
-        /* fast path: complete groups of 4 digits */
+        /* The fast path decodes complete groups of 4 digits. */
         while (have == 0 && pads == 0 && end - p >= 4) {
             int a = digit64[p[0]], b = digit64[p[1]], c = digit64[p[2]], d = digit64[p[3]];
             if (!a || !b || !c || !d)

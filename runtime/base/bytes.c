@@ -136,7 +136,7 @@ int rt_utf8_length(const unsigned char *p)
     for (int i = 1; i < n; i++)
         if ((p[i] & 0xc0) != 0x80) /* the NUL at the end of the text also stops the loop */
             return 0;
-    /* Refuses overlong forms, surrogates and code points above U+10FFFF. */
+    /* Refuses overlong UTF-8 sequences, surrogates and code points above U+10FFFF. */
     if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) ||
         (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f))
         return 0;

@@ -19,7 +19,7 @@ struct rt_bytes {
     char *p;
     size_t n, capacity, limit;
     bool failed;
-    bool no_memory; /* reason for the failure: out of memory (true) or the limit (false) */
+    bool no_memory; /* whether the failure was caused by lack of memory, not by the limit */
     /* Called before the buffer grows from `capacity` to `wanted` bytes. If it returns false, the
      * buffer fails as if out of memory. It may be called again with a smaller number. May be
      * NULL. */
@@ -28,14 +28,14 @@ struct rt_bytes {
 };
 
 void rt_bytes_init(struct rt_bytes *b, size_t limit);
-void rt_bytes_clear(struct rt_bytes *b); /* frees the bytes; keeps the limit and may_grow */
+void rt_bytes_clear(struct rt_bytes *b); /* frees the bytes, and keeps the limit and may_grow */
 bool rt_bytes_reserve(struct rt_bytes *b, size_t more);
 /* Marks the buffer as failed, as if an append had found no memory. */
 static inline void rt_bytes_no_memory(struct rt_bytes *b)
 {
     b->failed = b->no_memory = true;
 }
-/* Reports why a buffer failed. If out of memory, the error is RT_RESOURCE_EXHAUSTED and names
+/* Reports why a buffer has failed. If memory ran out, the error is RT_RESOURCE_EXHAUSTED and names
  * `what`. If the limit was reached, the error is `code` with the formatted text. */
 enum rt_status rt_bytes_fail(const struct rt_bytes *b, const char *what, struct rt_error *err,
                              enum rt_status code, const char *fmt, ...) RT_PRINTF(5, 6);

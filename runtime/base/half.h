@@ -38,7 +38,7 @@ static inline uint32_t rt_bits_to_round(double d)
     return bits | 1;
 }
 
-/* Conversions of bfloat16, which is the upper half of a float. */
+/* Functions that convert to and from bfloat16, which is the upper half of a float. */
 static inline float rt_bfloat_value(uint16_t h)
 {
     return rt_float_of_bits((uint32_t)h << 16);
@@ -52,7 +52,7 @@ static inline uint16_t rt_bfloat_from(double d)
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-/* Conversions of IEEE binary16, which TensorFlow calls half. */
+/* Functions that convert to and from IEEE binary16, which TensorFlow calls half. */
 static inline float rt_half_value(uint16_t h)
 {
     uint32_t sign = (uint32_t)(h & 0x8000) << 16, e = h >> 10 & 31, m = h & 0x3ff;
@@ -78,7 +78,8 @@ static inline uint16_t rt_half_from(double d)
         return (uint16_t)(sign | (h + 0xfff + (h >> 13 & 1)) >> 13);
     }
     uint32_t e = bits >> 23, m = (bits & 0x7fffff) | 0x800000;
-    uint32_t shift = 126 - e; /* The number is subnormal: `m * 2^(e-150)`, in units of `2^-24`. */
+    /* The result is subnormal. In units of `2^-24`, the number `m * 2^(e-150)` is `m / 2^shift`. */
+    uint32_t shift = 126 - e;
     if (e == 0 || shift > 24)
         return (uint16_t)sign;
     uint32_t h = m >> shift, rest = m & ((1u << shift) - 1), half = 1u << (shift - 1);

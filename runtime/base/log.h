@@ -26,13 +26,14 @@ void rt_log_stop(void); /* writes the remaining lines and stops the log */
 
 /*
  * Logs a text. Newlines, other control characters and invalid UTF-8 are escaped, so that each text
- * is one line. Text format: time, level, text. JSON format: {"time","level","msg"}.
+ * is one line. In text format, a line holds the time, the level and the text. In JSON format, it is
+ * {"time","level","msg"}.
  */
 void rt_log_write(enum rt_log_level level, const char *fmt, ...) RT_PRINTF(2, 3);
 
-/* A field of a record. If `text` is NULL, the field's value is `number`. */
+/* A field of a log record. If `text` is NULL, the field's value is `number`. */
 struct rt_log_field {
-    const char *name; /* a name from our code, which is not escaped */
+    const char *name; /* name of the field, which is defined by the program and not escaped */
     const char *text;
     int64_t number;
 };

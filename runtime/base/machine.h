@@ -9,8 +9,9 @@
 /* Returns the number of usable cores: the smaller of the affinity mask's count and the cgroup's CPU
  * quota (rounded up), at least 1. */
 int rt_machine_cores(void);
-/* Returns the number of bytes that can still be allocated: the smaller of MemAvailable and the
- * cgroup's limit minus its usage, not counting its page cache. INT64_MAX: neither can be read. */
+/* Returns the number of bytes that can still be allocated, which is the smaller of MemAvailable and
+ * the cgroup's limit minus its usage, not counting its page cache. Returns INT64_MAX if neither can
+ * be read. */
 int64_t rt_machine_free_memory(void);
 /* Returns the resident set size of this process in bytes, or 0 if it cannot be read. */
 int64_t rt_machine_resident(void);

@@ -25,7 +25,8 @@ struct rt_map {
     size_t n, capacity, n_slots, n_live;
 };
 
-/* returns a hash that is equal in all processes, so unfit for hostile keys */
+/* returns a hash that is equal in all processes and therefore unfit for keys that an attacker may
+ * choose */
 uint64_t rt_hash(const void *p, size_t n);
 
 void rt_map_init(struct rt_map *m);

@@ -15,10 +15,11 @@
 #include "runtime/base/status.h"
 
 /*
- * Opens `path` for reading. *fd is the descriptor, which the caller must close; -1 on failure. If
- * `info` is not NULL, *info is the result of fstat on the descriptor. RT_NOT_FOUND and other system
- * call errors: "PATH; No such file or directory" (rt_fail_errno). RT_FAILED_PRECONDITION: "PATH is
- * a FIFO, not a regular file".
+ * Opens `path` for reading. Sets *fd to the descriptor, which the caller must close, or to -1 on
+ * failure. If `info` is not NULL, sets *info to the result of fstat on the descriptor. If the file
+ * is not regular, returns RT_FAILED_PRECONDITION with a text like "PATH is a FIFO, not a regular
+ * file". If a system call fails, returns RT_NOT_FOUND or another status with a text like "PATH; No
+ * such file or directory" (rt_fail_errno).
  */
 enum rt_status rt_open_regular(const char *path, int *fd, struct stat *info, struct rt_error *err);
 
@@ -34,8 +35,8 @@ enum rt_status rt_check_regular(const char *path, const struct stat *info, struc
  * cannot be examined must not be treated as removed. */
 bool rt_errno_is_absence(int number);
 
-/* Returns whether two stats describe one file that was not written between them: inode, size and
- * times are equal. */
+/* Returns whether two stats have equal inodes, sizes and times, which means that they describe one
+ * file that was not written in between. */
 bool rt_same_file(const struct stat *a, const struct stat *b);
 
 /* Reports errno `number` of a system call on `path`: "PATH; No such file or directory". */

@@ -6,7 +6,7 @@
 
 #include "runtime/base/arena.h"
 
-/* Cuts a truncated text of n bytes at a character boundary: drops the last UTF-8 character, which
+/* Cuts a truncated text of n bytes at a character boundary. Drops the last UTF-8 character, which
  * may be incomplete, unless it is a single byte. */
 static void end_at_character(char *text, size_t n)
 {

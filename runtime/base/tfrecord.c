@@ -14,12 +14,12 @@ enum {
 }; /* The reader's memory grows with the bytes read, not with the length that a record claims. */
 
 struct rt_tfrecord {
-    FILE *file;          /* file to read; NULL: the reader reads bytes in memory (`rest`) */
-    struct rt_span rest; /* bytes in memory that are not read yet */
+    FILE *file;          /* file to read, or NULL if the reader reads bytes in memory (`rest`) */
+    struct rt_span rest; /* bytes in memory that have not been read */
     unsigned char *buf;
     size_t capacity, max_bytes;
     uint64_t offset;
-    enum rt_status ended; /* status that ended reading; RT_OK: reading has not ended */
+    enum rt_status ended; /* status that ended reading, or RT_OK if reading has not ended */
     char why[160];
 };
 

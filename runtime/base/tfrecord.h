@@ -43,10 +43,11 @@ enum rt_status rt_tfrecord_open(struct rt_tfrecord **out, const char *path, size
 void rt_tfrecord_close(struct rt_tfrecord *r); /* `r` may be NULL */
 
 /*
- * Reads the next record. RT_OK: *record is valid until the next call. RT_OUT_OF_RANGE: there are no
- * more records. RT_DATA_LOSS: "truncated record at N" or "corrupted record at N", where N is the
- * record's offset; all later records are lost. RT_RESOURCE_EXHAUSTED: the record exceeds the limit.
- * After an error or the end, every further call returns the same status.
+ * Reads the next record. On RT_OK, *record is valid until the next call. Returns RT_OUT_OF_RANGE if
+ * there are no more records, and RT_RESOURCE_EXHAUSTED if the record exceeds the limit. Returns
+ * RT_DATA_LOSS with "truncated record at N" or "corrupted record at N", where N is the record's
+ * offset, if the file is damaged; all later records are lost. After an error or the end, every
+ * further call returns the same status.
  */
 enum rt_status rt_tfrecord_next(struct rt_tfrecord *r, struct rt_span *record,
                                 struct rt_error *err);

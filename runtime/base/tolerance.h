@@ -20,8 +20,8 @@ static inline double rt_tolerance_largest(double largest, double v)
     return isfinite(v) && v > largest ? v : largest;
 }
 
-/* The distance between 1 and the next larger value of each 16-bit type. Unless it is 0, a tolerance
- * is raised to at least this step of the output's type. */
+/* The distance between 1 and the next larger value of each 16-bit type. A tolerance other than 0 is
+ * raised to at least the distance of the output's type. */
 #define RT_TOLERANCE_HALF_STEP     0x1p-10
 #define RT_TOLERANCE_BFLOAT16_STEP 0x1p-7
 

@@ -126,8 +126,8 @@ static int by_key(const void *a, const void *b)
 }
 
 /* Lists the message's attributes by name. Of several attributes with the same name, only the last
- * is used, as in a protobuf map. Names that begin with '_' are skipped: they are notes between
- * TensorFlow's passes. */
+ * is used, as in a protobuf map. Names that begin with '_' are skipped, because only TensorFlow's
+ * own passes use them. */
 static size_t sort_attrs(const Tensorflow__NameAttrList *v, struct keyed *k)
 {
     size_t n = 0, kept = 0;
@@ -179,9 +179,9 @@ enum rt_status rt_func_ref_read(const struct rt_attr_reader *r, const Tensorflow
 
 /* ---- lists ---- */
 
-/* Returns the element type of a list, judging by the member that has elements, and sets *n to their
- * number. If several members have elements, returns the last whose type is not `want`, so that the
- * caller reports it as wrong. */
+/* Returns the element type of a list, which is the type of the member that has elements, and sets
+ * *n to the number of elements. If several members have elements, returns the last type that is not
+ * `want`, so that the caller reports it as wrong. */
 static int list_type(const Tensorflow__AttrValue__ListValue *l, int want, size_t *n)
 {
     const size_t count[] = {0,         l->n_s,     l->n_i,      l->n_f,   l->n_b,

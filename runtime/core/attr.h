@@ -21,7 +21,7 @@ struct rt_held_tensor {
 struct rt_attr_reader {
     struct rt_arena *arena;
     struct rt_held_tensor **held;
-    /* The function reference whose attributes replace placeholders. NULL: a placeholder is an
+    /* The function reference whose attributes replace placeholders, or NULL if a placeholder is an
      * error. */
     const struct rt_func_ref *with;
     /* The number of bytes by which the total size of all tensors may still exceed the size of the

@@ -20,10 +20,10 @@
 struct rt_device;
 struct rt_pool;
 
-/* A function that checks whether an allocation or a load should go on; for example, it fails when
- * the request was cancelled. Strings and objects are zeroed, with 24 bytes for each string, so a
- * request of one byte per string causes 24 bytes of work per byte. The check is therefore called
- * after every RT_ZERO_PIECE bytes. */
+/* A function that checks whether an allocation or a load should continue. For example, it fails
+ * after the request has been cancelled. Strings and objects are zeroed, with 24 bytes for each
+ * string, so a request of one byte per string causes 24 bytes of work per byte. The check is
+ * therefore called after every RT_ZERO_PIECE bytes. */
 struct rt_check {
     enum rt_status (*check)(void *arg, struct rt_error *err);
     void *arg;
@@ -35,25 +35,25 @@ enum rt_buffer_kind { RT_BUF_HEAP, RT_BUF_FOREIGN, RT_BUF_LAZY };
 struct rt_buffer {
     atomic_int refs;
     uint8_t kind; /* enum rt_buffer_kind */
-    /* enum rt_dtype of elements that must be freed: string, resource or variant; otherwise
+    /* enum rt_dtype of the elements if they must be freed (string, resource or variant), otherwise
      * RT_NO_DTYPE */
     uint8_t elem;
-    size_t size; /* number of bytes at data */
-    /* the bytes; NULL if the buffer is lazy and not loaded, or has no bytes */
+    size_t size; /* number of bytes at `data` */
+    /* the bytes, or NULL if the buffer is lazy and not loaded, or has no bytes */
     _Atomic(void *) data;
-    /* The pool that counts the buffer and to which it returns; NULL: free() frees it.
+    /* The pool that counts the buffer and to which it returns, or NULL if free() frees it.
      * rt_buffer_move may change the pool while other threads share the buffer. */
     _Atomic(struct rt_pool *) pool;
-    struct rt_device *device; /* device that holds the bytes; NULL: host memory */
-    void *owner;              /* foreign and lazy buffers: data for `release` and `load` */
-    /* foreign and lazy buffers: frees owner (and device memory) */
+    struct rt_device *device; /* device that holds the bytes, or NULL for host memory */
+    void *owner;              /* data that `release` and `load` of a foreign or lazy buffer use */
+    /* frees `owner` of a foreign or lazy buffer, and the device memory of the buffer */
     void (*release)(struct rt_buffer *b);
-    /* Lazy buffers: reads the bytes into b->data, 64-byte aligned, and verifies them. Called under
-     * a lock, and again after a failure. `check` (may be NULL) is called between chunks; if it
-     * fails, the load fails. */
+    /* Reads the bytes of a lazy buffer into b->data, which is aligned to 64 bytes, and verifies
+     * them. Called under a lock, and again after a failure. `check`, which may be NULL, is called
+     * between chunks; if it fails, the load fails. */
     enum rt_status (*load)(struct rt_buffer *b, const struct rt_check *check, struct rt_error *err);
-    /* Lazy buffers: passes all bytes to `sink` in chunks of n bytes at offset off, and stores none
-     * of them. The bytes are verified after the last chunk. */
+    /* Passes all bytes of a lazy buffer to `sink`, in chunks of n bytes at offset `off`, and stores
+     * none of them. The bytes are verified after the last chunk. */
     enum rt_status (*stream)(struct rt_buffer *b,
                              enum rt_status (*sink)(void *arg, size_t off, const void *p, size_t n,
                                                     struct rt_error *err),
@@ -62,11 +62,11 @@ struct rt_buffer {
 
 /* Allocates a heap buffer, 64-byte aligned. Strings and objects are zeroed; bytes of plain types
  * are not. If `pool` is NULL, malloc allocates the buffer and nothing counts it. Returns NULL on
- * failure, with err filled. */
+ * failure, with the reason in err. */
 struct rt_buffer *rt_buffer_new(struct rt_pool *pool, enum rt_dtype dtype, size_t bytes,
                                 struct rt_error *err);
-/* Allocates a buffer as rt_buffer_new does, but with a check. Returns NULL also if the check fails;
- * the check has then filled err. */
+/* Allocates a buffer as rt_buffer_new does, but with a check. Also returns NULL if the check fails,
+ * with the error of the check in err. */
 struct rt_buffer *rt_buffer_new_checked(struct rt_pool *pool, enum rt_dtype dtype, size_t bytes,
                                         const struct rt_check *check, struct rt_error *err);
 /* Returns the number of bytes that a pool counts for a heap buffer. */

@@ -17,7 +17,7 @@
  *
  *     RT_SCALE_X, RT_SCALE_BY, RT_SCALE_OFFSET, RT_SCALE_N_IN    the inputs' indexes
  *     struct rt_scale        a field for each attribute, and in `in` the node's input index of each
- *                            of the op's inputs; -1: an OPTIONAL input that the node lacks
+ *                            of the op's inputs, or -1 for an OPTIONAL input that the node lacks
  *     rt_scale_schema        the schema, for the kernel's rt_op.internal_schema
  *     rt_scale_read(n, &s)   fills struct rt_scale from a node
  *     rt_scale_op(&s)        makes, from struct rt_scale, the struct rt_fused_op that pl_put_fused
@@ -97,8 +97,8 @@ struct rt_fused_op {
 #define RT_FUSED_TYPE_STRING RT_ATTR_STRING
 #define RT_FUSED_TYPE_INTS   (RT_ATTR_INT | RT_ATTR_LIST)
 
-/* Returns attribute `at` of the node; for the generated reader. The assertion on the attribute's
- * name and type holds for every node that pl_put_fused made. */
+/* Returns attribute `at` of the node, for the reader that RT_FUSED_OP generates. The assertion on
+ * the attribute's name and type holds for every node that pl_put_fused made. */
 static inline const struct rt_attr *rt_fused_attr(const struct rt_node *n, int at, const char *name,
                                                   int type)
 {

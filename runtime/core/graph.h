@@ -30,12 +30,13 @@ struct rt_func_ref { /* value of an attribute of type func */
     const char *name;
     int n_attr;
     const struct rt_named_attr *attr; /* attributes of the function, sorted by name */
-    int depth; /* 1 + the largest depth of the functions in its attributes; at most 64 */
+    int depth; /* 1 plus the largest depth of the functions in `attr`, and at most 64 */
 };
 
 struct rt_attr {
-    uint8_t type; /* enum rt_attr_type, plus RT_ATTR_LIST for lists; RT_ATTR_NONE: no value */
-    size_t n;     /* number of elements of a list, or number of bytes of a string */
+    /* enum rt_attr_type, plus RT_ATTR_LIST for a list, or RT_ATTR_NONE if there is no value */
+    uint8_t type;
+    size_t n; /* number of elements of a list, or number of bytes of a string */
     union {
         int64_t i;
         float f;
@@ -66,10 +67,10 @@ struct rt_edge {
 };
 
 struct rt_node {
-    const char *name;   /* unique in the node's graph */
-    const char *device; /* device that the graph names; "": none */
+    const char *name;   /* name, which is unique in the node's graph */
+    const char *device; /* device that the graph names, or "" if it names none */
     const struct rt_schema *schema;
-    const struct rt_op *op;     /* NULL for a TensorFlow op that this runtime does not implement */
+    const struct rt_op *op;     /* NULL if this runtime does not implement the TensorFlow op */
     const struct rt_attr *attr; /* the node's attributes, in the schema's order */
     /* Attributes that the runtime uses although the schema lacks them. Their names begin with
      * '_'. */
@@ -78,7 +79,7 @@ struct rt_node {
     int id; /* index of the node in its graph */
     int n_in, n_out, n_ctrl;
     const struct rt_edge *in;
-    /* control inputs: indexes of nodes that must run before this node */
+    /* indexes of the control inputs, which are nodes that must run before this node */
     const int *ctrl;
     /* dtypes of the inputs and outputs, without a ref mark even if the edge is a ref */
     const uint8_t *in_dtype, *out_dtype;
@@ -147,8 +148,8 @@ void rt_library_free(struct rt_library *l);
 const struct rt_graph *rt_library_main(const struct rt_library *l);
 /*
  * Sets *out to the body of a function, with its placeholders replaced by the attributes of `f`. A
- * body is made once for each distinct set of attributes. RT_NOT_FOUND: the library has no function
- * of this name. This function does not refuse recursion; the depth limit of inlining does.
+ * body is made once for each distinct set of attributes. Returns RT_NOT_FOUND if the library has no
+ * function of this name. This function does not refuse recursion; the depth limit of inlining does.
  */
 enum rt_status rt_library_instantiate(struct rt_library *l, const struct rt_func_ref *f,
                                       const struct rt_graph **out, struct rt_error *err);

@@ -14,9 +14,10 @@
 /* The properties of a tensor that are known at compile time. */
 struct rt_info {
     enum rt_dtype dtype;
-    struct rt_shape shape; /* rank -1 or a dimension of -1 means not known */
-    /* The value, in host memory, of a constant or of a small tensor that the compiler evaluated.
-     * NULL: not known. For an input in shape_in, infer gets a value that is not lazy. */
+    struct rt_shape shape; /* a rank or a dimension of -1 is not known */
+    /* The value, in host memory, of a constant or of a small tensor that the compiler evaluated, or
+     * NULL if the value is not known. For an input in shape_in, infer gets a value that is not
+     * lazy. */
     const struct rt_tensor *value;
 };
 
@@ -26,7 +27,8 @@ struct rt_infer {
     const struct rt_node *node;
     int n_in, n_out;
     const struct rt_info *in;
-    struct rt_info *out; /* outputs to infer, preset to the node's dtypes and unknown shapes */
+    /* outputs that infer fills in; dtypes are preset to the node's and shapes to unknown */
+    struct rt_info *out;
     /* alias[o] is preset to -1, which means that output o gets memory of its own. If infer sets it
      * to k >= 0, output o may overwrite input k if this is the last use of the input and their
      * sizes are equal; run must then work with out.data == in[k].data. */
@@ -46,7 +48,7 @@ enum rt_dep_kind {
     RT_DEP_SIZE, /* integers of the form `a + b * n`, where n is the number of rows */
     /* n slices along `axis`; slice i depends only on row i, in the same way for all n */
     RT_DEP_ROWS,
-    RT_DEP_MIXED, /* rows are mixed, or independence is not proved */
+    RT_DEP_MIXED, /* rows are mixed, or their independence is not proved */
 };
 struct rt_dep {
     enum rt_dep_kind kind;
@@ -72,7 +74,7 @@ void rt_rows_each(struct rt_rows *r);
  * on the batch. */
 void rt_rows_first(struct rt_rows *r);
 /* Rule for ops where element k of every output depends on element k of input 0, which has an equal
- * shape. The row axis stays the same. */
+ * shape. The row axis does not change. */
 void rt_rows_same(struct rt_rows *r);
 /* Rule for row-major views of input 0. The row axis stays if its length and the product of the
  * dimensions before it are unchanged. */

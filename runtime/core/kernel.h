@@ -27,8 +27,8 @@ struct rt_prep {
      * it is in shape_in. A constant may be lazy; only rt_prep_pack may read a lazy value. A state
      * may depend on the values of inputs in shape_in, because states are cached by shapes and these
      * values. */
-    const struct rt_info *in, *out; /* out is the result of rt_op.infer */
-    /* set by prepare: number of bytes of scratch memory that run needs */
+    const struct rt_info *in, *out; /* `out` is the result of rt_op.infer */
+    /* number of bytes of scratch memory that run needs, which prepare sets */
     size_t scratch_bytes;
     /* set by prepare if *state owns anything besides memory allocated by rt_prep_alloc; called even
      * if prepare failed */
@@ -37,8 +37,8 @@ struct rt_prep {
     struct rt_prepared *self; /* private to the runtime */
     struct rt_error *err;
 };
-/* Returns n zeroed bytes that live as long as the state. Returns NULL if out of memory, and fills
- * *p->err. */
+/* Returns n zeroed bytes that live as long as the state. If memory runs out, returns NULL, with the
+ * reason in *p->err. */
 void *rt_prep_alloc(struct rt_prep *p, size_t n);
 /*
  * Sets *out to the packed form of constant input `input`. A constant is packed once per session and
@@ -61,13 +61,13 @@ enum {
     RT_K_LAZY = 1, /* the kernel accepts lazy inputs (assignments, Identity) */
     /* run makes the outputs, mostly as views of inputs; the runtime allocates none */
     RT_K_VIEWS = 2,
-    /* Timing may choose among the kernels of an op that have this flag and can run a node
+    /* Autotuning may choose among the kernels of an op that have this flag and can run a node
      * (runtime/select/choose.c). Other kernels are chosen by `can`. */
     RT_K_TIMED = 4,
 };
 
 struct rt_kernel {
-    /* name: for logs, and for tests that force a kernel, such as "conv2d.onednn" */
+    /* `name` appears in logs, and tests use it to force a kernel, such as "conv2d.onednn" */
     const char *op, *device, *name;
     const char *type_attr; /* type attribute that `types` restricts; NULL means "T" */
     /* set of types that the kernel accepts for this attribute; 0 means any type */

@@ -18,16 +18,21 @@
 #include "runtime/core/registry.h"
 
 enum rt_effect {
-    /* outputs depend only on inputs: the node may be folded, merged, or dropped if unused */
+    /* the outputs depend only on the inputs, so the node may be folded, merged, or dropped if
+     * unused */
     RT_PURE,
-    /* reads a resource: the node may be dropped if unused, or merged if no write is in between */
+    /* the node reads a resource, so it may be dropped if unused, or merged if no write is in
+     * between */
     RT_READS,
-    /* changes a resource: the node always runs, in order, and its signatures are not batched */
+    /* the node changes a resource, so it always runs, in order, and its signatures are not
+     * batched */
     RT_WRITES,
-    RT_RANDOM, /* draws random numbers: the node is never folded or merged, but dropped if unused */
-    /* may wait for another run (queues): the token executor runs the node, without batching */
+    /* the node draws random numbers, so it is never folded or merged, but dropped if unused */
+    RT_RANDOM,
+    /* the node may wait for another run (queues), so the token executor runs it, without
+     * batching */
     RT_BLOCKS,
-    RT_IO, /* reads files, asserts or prints: the node is never folded, merged or dropped */
+    RT_IO, /* the node reads files, asserts or prints, so it is never folded, merged or dropped */
 };
 
 enum { RT_FLOPS_INPUTS = 3 }; /* maximum number of inputs whose shapes are passed to rt_op.flops */
@@ -37,22 +42,23 @@ struct rt_op {
     enum rt_effect effect;
     /* bit k is set if infer reads the value of input k (small integers in host memory) */
     uint64_t shape_in;
-    /* Refuses, at import, attributes that no run accepts in combination. May be NULL. */
+    /* Refuses combinations of attributes that no run accepts. Called at import. May be NULL. */
     enum rt_status (*check)(const struct rt_node *n, struct rt_error *err);
     /*
      * Infers output shapes from input shapes and known values. Dimensions that cannot be inferred
-     * stay unknown. NULL: no output shape is known before the node has run. Refuses only inputs
-     * that every run would refuse, with TensorFlow's error text. infer is called with exact shapes
-     * before the first run with these shapes. If a shape is still unknown after that, run must
-     * allocate the output (rt_out).
+     * stay unknown. If `infer` is NULL, no output shape is known before the node has run. Refuses
+     * only inputs that every run would refuse, with TensorFlow's error text. infer is called with
+     * exact shapes before the first run with these shapes. If a shape is still unknown after that,
+     * run must allocate the output (rt_out).
      */
     enum rt_status (*infer)(struct rt_infer *x);
     void (*rows)(struct rt_rows *r); /* row rule; if NULL, all outputs are RT_DEP_MIXED */
     /*
-     * For ops whose CPU kernels accept an epilogue: element-wise steps on output 0, done while the
-     * output is in the cache (runtime/fusion/epilogue.h). Returns the length of the output's last
-     * axis, and sets *rank to the output's rank, if this node accepts an epilogue; otherwise
-     * returns 0. Only constants in `in` have a shape. NULL: no node of the op accepts an epilogue.
+     * For ops whose CPU kernels accept an epilogue, which consists of element-wise steps on output
+     * 0 that are done while the output is in the cache (runtime/fusion/epilogue.h). If this node
+     * accepts an epilogue, returns the length of the output's last axis and sets *rank to the
+     * output's rank; otherwise returns 0. Only constants in `in` have a shape. NULL if no node of
+     * the op accepts an epilogue.
      */
     int64_t (*epilogue)(const struct rt_node *n, const struct rt_info *in, int *rank);
     /*
@@ -74,15 +80,15 @@ struct rt_op {
     /* Whether the op reads only those elements of input 0 that it outputs (GatherV2, Slice). */
     bool is_gather;
     /*
-     * For ops that spend their time in arithmetic: returns the floating-point operations of a run;
-     * a multiplication and an addition count as two; 0: not known. `in` holds the shapes of the
-     * first RT_FLOPS_INPUTS inputs: n_in shapes, at least two. `out` is the shape of output 0. A
-     * rank may be -1. NULL: tools show no number.
+     * For ops that spend their time in arithmetic. Returns the number of floating-point operations
+     * of a run, or 0 if it is not known; a multiplication and an addition count as two. `in` holds
+     * n_in shapes, which are those of the first RT_FLOPS_INPUTS inputs and at least two. `out` is
+     * the shape of output 0. A rank may be -1. If `flops` is NULL, tools show no number.
      */
     double (*flops)(const struct rt_node *n, const struct rt_shape *in, int n_in,
                     const struct rt_shape *out);
-    /* The schema of an internal op, made by RT_FUSED_OP (fused_op.h). The name of an internal op
-     * begins with '_', and no file may use it. NULL: the schema is TensorFlow's. */
+    /* The schema of an internal op, made by RT_FUSED_OP (fused_op.h), or NULL if the schema is
+     * TensorFlow's. The name of an internal op begins with '_', and no file may use it. */
     const struct rt_schema *internal_schema;
 };
 /* Returns whether infer reads the value of input k, according to shape_in and shape_in_last. Call

@@ -17,14 +17,14 @@
 enum {
     ALIGN = 64,
     HEADER = 128, /* size of a block's header in bytes; a multiple of ALIGN */
-    N_SMALL = 4,  /* number of small size classes: 64, 128, 192 and 256 bytes */
+    N_SMALL = 4,  /* number of small size classes, which have 64, 128, 192 and 256 bytes */
     MAX_EXP = 46, /* the largest size class has 2^47 bytes */
     N_CLASSES = N_SMALL + (MAX_EXP - 8 + 1) * 4,
 };
 
 struct block {
     struct rt_buffer b;
-    size_t capacity;    /* number of bytes at data */
+    size_t capacity;    /* number of bytes at `b.data` */
     struct block *next; /* next block of an idle list */
     void *base;         /* the pointer that malloc or posix_memalign returned */
 };
@@ -49,19 +49,20 @@ struct rt_pool {
     atomic_size_t idle;    /* number of bytes of idle blocks */
     atomic_size_t peak;    /* peak of the bytes of blocks in use during this run */
     atomic_size_t most;    /* largest peak of the RECENT previous runs */
-    size_t recent[RECENT]; /* peaks of the last runs, latest first */
+    size_t recent[RECENT]; /* peaks in bytes of the last RECENT runs, latest first */
     atomic_size_t keep;    /* upper bound on `idle` */
     atomic_size_t limit;
     /* name of the flag that sets the limit, for errors */
     const char *flag;
-    /* the number whose address rt_pool_reserved returns */
+    /* the number to which rt_pool_reserved returns a pointer */
     size_t reserved_by_owner;
-    struct rt_budget *budget; /* the budget that the pool shares; NULL: none */
+    struct rt_budget *budget; /* the budget that the pool shares, or NULL if it shares none */
     /* links of the list budget->sharing; guarded by sharing_mu */
     struct rt_pool *next_sharing, **at_sharing;
     struct rt_mutex budget_mu;
-    /* Bytes taken from the budget; changed under budget_mu. The pool reserves more than in_use, so
-     * that the threads of concurrent runs seldom contend for the lock. */
+    /* Number of bytes taken from the budget, which is changed only under budget_mu. The pool
+     * reserves more than in_use, so that the threads of concurrent runs seldom contend for the
+     * lock. */
     atomic_size_t reserved;
     struct idle_list list[N_CLASSES];
 };
@@ -192,8 +193,8 @@ static void end_sharing(struct rt_pool *p)
 }
 
 /* Sets has_surplus if the pool has reserved more than it uses. Called after in_use has decreased or
- * `reserved` has increased. reserve() clears has_surplus before it reads in_use and `reserved`, so
- * it either sees a surplus, or the surplus sets the flag again. */
+ * `reserved` has increased. reserve() clears has_surplus before it reads in_use and `reserved`.
+ * Therefore either reserve() sees a surplus, or this function sets has_surplus again. */
 static void note_surplus(struct rt_pool *p)
 {
     if (p->budget && atomic_load(&p->reserved) > atomic_load(&p->in_use) &&
@@ -523,8 +524,8 @@ static void trim_to_limit(struct rt_pool *p)
         rt_pool_trim(p, keep);
 }
 
-/* Zeroes the buffer's elements and raises b->size with each step, so that a buffer whose check has
- * failed can be freed: its size covers zeroed elements only. */
+/* Zeroes the buffer's elements in steps and increases b->size after each step. If the check fails,
+ * the buffer can therefore be freed, because its size covers zeroed elements only. */
 static enum rt_status zero_elements(struct rt_buffer *b, size_t bytes, const struct rt_check *check,
                                     struct rt_error *err)
 {

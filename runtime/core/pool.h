@@ -20,7 +20,8 @@
 struct rt_budget {
     atomic_size_t used;
     size_t limit;
-    struct rt_pool *sharing; /* list of the budget's pools; like has_surplus, used by pool.c only */
+    /* list of the budget's pools, which, like has_surplus, only pool.c uses */
+    struct rt_pool *sharing;
     /* Whether a pool may have reserved more than it uses. If false, no pool can return bytes. */
     atomic_bool has_surplus;
 };
@@ -46,8 +47,9 @@ void rt_pool_trim(struct rt_pool *p, size_t keep_bytes);
  * from two threads at a time. Between runs the pool keeps idle blocks for the next run: up to twice
  * the second largest peak of the last 4 runs, but at least `least` bytes and at most 256 MiB.
  * Recurring shapes thus find their memory, even in blocks of other sizes, while the memory of a
- * single huge response is freed. rt_pool_end returns the most bytes that the pool will keep.
- * rt_pool_reserved returns the address of a number, initially 0, that the pool's owner may use.
+ * single huge response is freed. rt_pool_end returns the maximum number of bytes that the pool will
+ * keep. rt_pool_reserved returns the address of a number, initially 0, that the pool's owner may
+ * use.
  */
 size_t *rt_pool_reserved(struct rt_pool *p);
 void rt_pool_begin(struct rt_pool *p);
@@ -69,9 +71,9 @@ void rt_pool_release(struct rt_pool *p, size_t bytes);
 void *rt_pool_alloc(struct rt_pool *p, size_t n, const char *what, struct rt_error *err);
 void rt_pool_free(void *p); /* `p` may be NULL */
 /*
- * Makes a plain pool, which counts but does not recycle: blocks that return are freed. Errors name
- * its limit by `flag` (a string literal). The limit may be set again while nothing allocates, and
- * raised at any time.
+ * Makes a plain pool, which counts blocks but does not recycle them, so that a block that returns
+ * is freed. Errors about its limit name `flag`, a string literal. The limit may be set again while
+ * no thread allocates, and may be raised at any time.
  */
 /* makes a plain pool; returns NULL if out of memory */
 struct rt_pool *rt_pool_new_plain(size_t limit_bytes, const char *flag);

@@ -23,7 +23,7 @@ void rt_registry_free(struct rt_registry *r);
 bool rt_registry_add_op(struct rt_registry *r, const struct rt_op *op);
 bool rt_registry_add_kernel(struct rt_registry *r, const struct rt_kernel *k);
 const struct rt_op *rt_registry_op(const struct rt_registry *r, const char *name);
-/* Returns all *n kernels of an op. */
+/* Returns the kernels of an op, and sets *n to their number. */
 const struct rt_kernel *const *rt_registry_kernels(const struct rt_registry *r, const char *op,
                                                    int *n);
 /* Returns whether the kernel accepts the node's types. */

@@ -30,18 +30,18 @@ struct rt_run {
     struct rt_tensor *out;
     /* rt_prep.scratch_bytes bytes of scratch memory, aligned to 64 bytes */
     void *scratch;
-    /* the device's stream; NULL on the CPU. With a stream, RT_OK means that the work is
+    /* stream of the device, or NULL on the CPU. If there is a stream, RT_OK means that the work is
      * enqueued. */
     struct rt_stream *stream;
     struct rt_context *ctx;
     struct rt_error *err;
-    /* used by the executor; bit k is set if this node is the last reader of input k */
+    /* bit k is set if this node is the last reader of input k; only the executor uses the bits */
     uint64_t last_use;
     int64_t left; /* countdown of rt_run_spend for functions that are called once per item */
 };
 
-/* Allocates output k with this shape and the node's dtype. Returns NULL if a memory limit is
- * reached or the run should end; err is then filled, and run must return r->err->code. For an
+/* Allocates output k with this shape and the node's dtype. If a memory limit is reached or the run
+ * should end, returns NULL, with the reason in r->err, and run must return r->err->code. For an
  * output without elements the pointer is not NULL, but must not be read. */
 void *rt_out(struct rt_run *r, int k, int rank, const int64_t *dim);
 /* Makes output k a view of input `in`, with a different shape that has equally many elements. */
@@ -54,17 +54,17 @@ enum rt_status rt_out_object(struct rt_run *r, int k, struct rt_object *o);
  * reference, so that the kernel may change the bytes. */
 bool rt_take(struct rt_run *r, int k, struct rt_tensor *out);
 /* Returns scratch memory of a size that prepare did not know. It is freed after run. Returns NULL
- * at a memory limit, with err filled. */
+ * at a memory limit, with the reason in r->err. */
 void *rt_scratch(struct rt_run *r, size_t bytes);
 /* Returns zeroed memory, for a kernel that needs several allocations or keeps them after run;
  * rt_scratch supports neither. The memory counts in the run's pool until rt_pool_free. Returns NULL
- * at a memory limit, with err filled. */
+ * at a memory limit, with the reason in r->err. */
 void *rt_run_alloc(struct rt_run *r, size_t bytes);
 /* Loads a tensor as rt_tensor_load does, but fails when the run should end. */
 enum rt_status rt_run_load(struct rt_run *r, struct rt_tensor *t);
 /* returns the pool for tensors that `run` stores elsewhere */
 struct rt_pool *rt_run_pool(struct rt_run *r);
-/* Returns the state that counts the tensors which `run` stores in a resource
+/* Returns the state that counts the memory of tensors that `run` stores in a resource
  * (runtime/session/state.h). */
 struct rt_state;
 const struct rt_state *rt_run_state(struct rt_run *r);
@@ -75,7 +75,7 @@ enum rt_status rt_run_check(struct rt_run *r);
  * A cheap rt_run_check for loops over much data. `work` is the work since the last call, in
  * elements read or written once; an arithmetic operation counts as one element too. rt_run_check is
  * called after every RT_WORK elements. RT_WORK elements take about 1 ms, or 10 ms if all are in
- * fresh memory: 16 MB of eight-byte elements are 4,096 page faults, each of which takes some
+ * fresh memory: 16 MB of eight-byte elements are 4,096 page faults, each of which takes a few
  * microseconds on a virtual machine. *left is the countdown, initially RT_WORK. A function that a
  * kernel calls for each of many items uses &r->left: a countdown of its own would restart at every
  * item and, with small items, never end.
@@ -108,7 +108,7 @@ int rt_run_width(const struct rt_run *r);
 /*
  * Returns `bytes` bytes of node state that lives as long as the session, such as the state of a
  * random generator. `init` fills the bytes at first use. All runs of the node share the state, so
- * the kernel must lock it. Returns NULL if out of memory, with err filled.
+ * the kernel must lock it. Returns NULL if out of memory, with the reason in r->err.
  */
 void *rt_run_node_state(struct rt_run *r, size_t bytes,
                         void (*init)(void *state, const struct rt_node *n, uint64_t entropy));

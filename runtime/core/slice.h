@@ -27,8 +27,8 @@ enum rt_status rt_slice_parse(struct rt_span text, int *rank, int64_t dim[RT_MAX
 bool rt_slice_from_proto(struct rt_slice *out, int rank, const Tensorflow__TensorSliceProto *p);
 /* Writes the slice as text, like "0,2:-", into the buffer of n bytes. Returns the buffer. */
 const char *rt_slice_text(char *buffer, size_t n, const struct rt_slice *s);
-/* Replaces lengths of -1 by the dimensions of the full tensor. Returns false if the slice does not
- * fit the tensor's shape. */
+/* Replaces lengths of -1 with the dimensions of the full tensor. Returns false if the slice does
+ * not fit the tensor's shape. */
 bool rt_slice_resolve(struct rt_slice *s, int rank, const int64_t *dim);
 
 /*

@@ -27,13 +27,15 @@ enum { RT_MAX_RANK = 8 };
 struct rt_tensor {
     uint8_t dtype; /* enum rt_dtype; RT_NO_DTYPE means that there is no tensor */
     int8_t rank;
-    /* number of the ref variable that the tensor aliases (runtime/exec/alias.h); 0: none */
+    /* number of the ref variable that the tensor aliases (runtime/exec/alias.h), or 0 if it aliases
+     * none */
     uint16_t alias_of;
     uint32_t storage; /* storage number that the aliased variable had when the tensor was read */
     int64_t dim[RT_MAX_RANK];
     /* the elements; rt_no_elements() if there are none; NULL if the tensor is lazy */
     void *data;
-    /* buffer of the elements; NULL: no elements, or borrowed bytes that outlive the tensor */
+    /* buffer of the elements, or NULL if there are no elements or the tensor borrows bytes that
+     * outlive it */
     struct rt_buffer *buf;
 };
 
@@ -73,7 +75,7 @@ size_t rt_tensor_text_bytes(const struct rt_tensor *t);
  * the data of any tensor; on NULL it would be undefined behaviour.
  */
 void *rt_no_elements(void);
-/* Makes a tensor with a new buffer, after rt_shape_check. *t is overwritten. */
+/* Makes a tensor with a new buffer, if rt_shape_check accepts the shape. Overwrites *t. */
 enum rt_status rt_tensor_new(struct rt_tensor *t, struct rt_pool *pool, enum rt_dtype dtype,
                              int rank, const int64_t *dim, struct rt_error *err);
 /* Makes a tensor as rt_tensor_new does, but allocates its buffer with rt_buffer_new_checked. */
@@ -103,7 +105,8 @@ void rt_copy_elements(enum rt_dtype dtype, void *dst, const void *src, int64_t n
 enum rt_status rt_tensor_copy(struct rt_tensor *dst, const struct rt_tensor *src,
                               struct rt_pool *pool, struct rt_error *err);
 /* Makes *t a scalar of dtype RT_RESOURCE or RT_VARIANT that holds the caller's reference to `o`.
- * Its memory comes from `pool` (NULL: malloc). Takes over the reference only on success. */
+ * Its memory comes from `pool`, or from malloc if `pool` is NULL. Takes over the reference only on
+ * success. */
 enum rt_status rt_tensor_object(struct rt_tensor *t, struct rt_pool *pool, enum rt_dtype dtype,
                                 struct rt_object *o, struct rt_error *err);
 /* Writes a shape as TensorFlow prints it, like "[2,3]", truncated to n bytes; -1 becomes "?".

@@ -26,7 +26,7 @@ enum rt_status rt_shape_from_proto(const Tensorflow__TensorShapeProto *p, int *r
     return RT_OK;
 }
 
-/* The typed values of a TensorProto: n values at p, whose type is `form`. */
+/* The typed values of a TensorProto. `form` is the type of the n values at `p`. */
 struct values {
     const void *p;
     size_t n;
@@ -119,8 +119,8 @@ static enum rt_status fill_strings(const Tensorflow__TensorProto *p, struct rt_s
     return RT_OK;
 }
 
-/* Reads strings from tensor_content, which has all lengths as varints followed by the bytes of all
- * strings. */
+/* Reads strings from tensor_content, which holds the lengths of all strings as varints, followed by
+ * the bytes of all strings. */
 static enum rt_status strings_from_content(struct rt_span content, struct rt_str *dst, int64_t n,
                                            struct rt_error *err)
 {

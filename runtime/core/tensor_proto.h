@@ -10,15 +10,15 @@
 #include "tensorflow/core/framework/tensor.pb-c.h"
 
 /*
- * Makes a tensor with memory of `pool` (NULL: malloc). If the message lacks some of the tensor's
- * values, the tensor may have at most `limit` bytes. Refuses resource and variant tensors (unless
- * empty), shapes with unknown dimensions, and a tensor_content of the wrong length.
+ * Makes a tensor with memory of `pool`, or of malloc if `pool` is NULL. If the message lacks some
+ * of the tensor's values, the tensor may have at most `limit` bytes. Refuses resource and variant
+ * tensors (unless empty), shapes with unknown dimensions, and a tensor_content of the wrong length.
  */
 enum rt_status rt_tensor_from_proto(const Tensorflow__TensorProto *p, size_t limit,
                                     struct rt_tensor *out, struct rt_pool *pool,
                                     struct rt_error *err);
-/* Reads a shape. Rank -1 means that the rank is unknown. If `p` is NULL, the shape is a scalar's.
- * Refuses a rank above RT_MAX_RANK and dimensions below -1. */
+/* Reads a shape. Rank -1 means that the rank is unknown. If `p` is NULL, the shape is that of a
+ * scalar. Refuses a rank above RT_MAX_RANK and dimensions below -1. */
 enum rt_status rt_shape_from_proto(const Tensorflow__TensorShapeProto *p, int *rank,
                                    int64_t dim[RT_MAX_RANK], struct rt_error *err);
 

@@ -1,15 +1,15 @@
 /*
  * Optimisation options of a session, which its owner sets and kernels read when they are prepared.
  *
- * Threads: never changed while a session uses it.
+ * Threads: the options must not change while a session uses them.
  */
 #ifndef RT_TUNING_H
 #define RT_TUNING_H
 
 #include <stdbool.h>
 
-/* Each member named no_ switches one optimisation off. All members zero are the defaults, which
- * suit every user. */
+/* Each member whose name begins with "no_" disables one optimisation. The defaults, which suit
+ * every user, are all zero. */
 struct rt_tuning {
     bool no_fusion;     /* disables the fusion of nodes */
     bool no_winograd;   /* disables Winograd transforms in convolutions */

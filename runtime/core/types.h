@@ -61,8 +61,8 @@ size_t rt_dtype_size(enum rt_dtype d);
 const char *rt_dtype_name(enum rt_dtype d);
 /* Returns a name like "DT_FLOAT", which protobuf uses in JSON and text. */
 const char *rt_dtype_proto_name(enum rt_dtype d);
-/* Converts a type number of a message; RT_NO_DTYPE: the number is not a type. For a ref type,
- * returns the base type and sets *is_ref. */
+/* Converts a type number of a message. Returns RT_NO_DTYPE if the number is not a type. For a ref
+ * type, returns the base type and sets *is_ref. */
 enum rt_dtype rt_dtype_from_wire(int number, bool *is_ref);
 /* Returns whether elements are plain bytes, that is, neither strings nor objects. */
 static inline bool rt_dtype_is_plain(enum rt_dtype d)
