@@ -37,8 +37,9 @@ struct rt_callable {
     struct rt_plan_box *box; /* guarded by mu, like all fields below */
     /* whether a thread is building the plan; it signals `built` when it ends */
     bool is_building;
-    /* Feed shapes for which row-wise analysis succeeded. Plans that replace the current plan are
-     * analysed with them. NULL: no analysis has succeeded. Set once, under mu. */
+    /* Feed shapes for which row-wise analysis has succeeded, or NULL if it has not succeeded for
+     * any. Plans that replace the current plan are analysed with these shapes. Set once, under
+     * mu. */
     struct rt_shape *row_shapes;
     _Atomic uint64_t compiled[RT_COMPILED_ROWS / 64];
 };
@@ -132,9 +133,9 @@ static enum rt_status callable_new(struct rt_session *s, const struct rt_call_sp
     return RT_OK;
 }
 
-/* Builds a plan that holds no stale value of a variable. While it is built, a plan may turn out to
+/* Builds a plan that holds no stale value of a variable. A plan under construction may turn out to
  * write a variable whose value it has already frozen. The plan is then rebuilt. Each rebuild makes
- * one more variable mutable for good, so the loop ends. */
+ * one more variable permanently mutable, so the loop ends. */
 static enum rt_status box_new(struct rt_callable *c, struct rt_plan_box **out, struct rt_error *err)
 {
     struct rt_session *s = c->session;
@@ -166,7 +167,7 @@ static bool is_current(const struct rt_callable *c)
     return c->box && c->box->generation == atomic_load(&c->session->generation);
 }
 
-/* Replaces the callable's plan by `b` and takes over the caller's reference to `b`. Called under
+/* Replaces the callable's plan with `b` and takes over the caller's reference to `b`. Called under
  * c->mu. */
 static void set_plan(struct rt_callable *c, struct rt_plan_box *b)
 {
@@ -271,8 +272,8 @@ enum rt_status rt_session_prepare(struct rt_session *s, const struct rt_call_spe
     return st;
 }
 
-/* Returns whether the plan changes state or blocks. Requests of a plan that does are not merged
- * with others. */
+/* Returns whether a run of the plan changes state or may block. Requests of such a plan are not
+ * merged with other requests. */
 static bool runs_alone(const struct rt_plan *p)
 {
     return (p->effects & (1u << RT_WRITES | 1u << RT_BLOCKS)) != 0;
@@ -477,7 +478,7 @@ bool rt_callable_is_rowwise(struct rt_callable *c, const struct rt_shape *shapes
     bool yes = analyse_rows(b->plan, shapes, why);
     rt_mutex_lock(&c->mu);
     if (yes && !c->row_shapes) {
-        /* The size is never 0, because a row-wise plan has a feed. */
+        /* The size of the array is never 0, because a row-wise plan has at least one feed. */
         const size_t size = (size_t)c->n_feeds * sizeof *shapes;
         c->row_shapes = malloc(size);
         if (c->row_shapes)

@@ -35,23 +35,25 @@ int64_t rt_trace_bytes(const struct rt_trace_output *t);
 /* ---- plans ---- */
 
 enum rt_where {
-    /* location not known: the node is not compiled, and a run allocates its outputs */
+    /* the location is not known, because the node is not compiled and a run allocates its
+     * outputs */
     RT_WHERE_UNKNOWN,
     RT_WHERE_CONSTANT, /* a constant of the plan, or a value evaluated from the shapes */
     RT_WHERE_FEED,
     RT_WHERE_ACTIVATION, /* stored in the activation buffer, at `offset` */
-    /* stored in the activation buffer, over an input that has no later reader */
+    /* stored in the activation buffer, in place of an input that has no later reader */
     RT_WHERE_IN_PLACE,
     RT_WHERE_OWN,  /* stored in a tensor with memory of its own */
     RT_WHERE_VIEW, /* a view of another tensor's bytes */
 };
 
 struct rt_described_value {
-    /* The producer of an input: "node" or "node:1". For a constant that a fusion made, the step
-     * that uses the constant, as "(mul)". */
+    /* The producer of an input, as "node" or "node:1". If a fusion made the input as a constant,
+     * the step that uses the constant, as "(mul)". */
     const char *from;
     enum rt_dtype dtype;
-    struct rt_shape shape; /* shape of the value; rank -1: not known before a run */
+    /* shape of the value; the rank is -1 if the shape is not known before a run */
+    struct rt_shape shape;
     enum rt_where where;
     int feed; /* for RT_WHERE_FEED, the index of the feed in its plan */
     size_t offset;
@@ -60,14 +62,14 @@ struct rt_described_value {
 struct rt_described_node {
     const char *name, *op, *fused;
     int depth;          /* number of loops and branches that enclose the node */
-    int segment;        /* index of the compiled segment that holds the node; -1: none */
+    int segment;        /* index of the compiled segment that holds the node, or -1 if none does */
     bool is_step;       /* whether a run of the plan calls a function for the node */
-    const char *kernel; /* name of the kernel; NULL: the node has none, or none is chosen yet */
-    const char *why;    /* why this kernel was chosen; NULL: the reason is not recorded */
+    const char *kernel; /* name of the kernel, or NULL if the node has none or none is chosen yet */
+    const char *why;    /* why this kernel was chosen, or NULL if the reason is not recorded */
     const char *others; /* names of the other candidate kernels, separated by blanks */
     int n_in, n_out;
     struct rt_described_value *in, *out;
-    /* unpacked and packed size of the constants that are packed for the node */
+    /* sizes in bytes of the constants that are packed for the node, before and after packing */
     size_t plain_bytes, packed_bytes, scratch_bytes;
     double flops;
 };

@@ -13,7 +13,7 @@
 enum {
     MAX_LISTED = 20, /* maximum number of missing ops that one error names */
     /* The following limits end the load of a model that loops for ever. */
-    INIT_S = 600,              /* time limit of init, and of restore, in seconds */
+    INIT_S = 600,              /* time limit for each of restore and init, in seconds */
     WARM_UP_S = 30,            /* time limit of one signature's warm-up, in seconds */
     WARM_UP_ALL_S = 120,       /* time limit of the warm-up of all signatures, in seconds */
     WARM_UP_BYTES = 256 << 20, /* largest input of a warm-up, in bytes */
@@ -472,7 +472,7 @@ enum rt_status rt_model_load(struct rt_model **out, const char *dir,
     if (st)
         goto fail;
     rt_session_serve(m->session);
-    /* Preparing the signatures again freezes the variables that none of them writes. */
+    /* Preparing the signatures a second time freezes the variables that no signature writes. */
     st = prepare_signatures(m, err);
     if (!st)
         st = judge_signatures(m, err);

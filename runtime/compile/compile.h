@@ -5,8 +5,8 @@
  * by the thread that loads a version. A run calls it only if the session's options say so
  * (compiles_inline, for tools and tests). No request waits for a compilation.
  *
- * Owner: a specialisation has a reference count; *out holds one reference. Threads: any; plans are
- * only read.
+ * Owner: a specialisation has a reference count; the caller of a function that makes one owns one
+ * reference. Threads: any; plans are only read.
  * Errors: when a specialisation cannot be made, runs with its shapes continue to execute node by
  * node.
  */
@@ -25,8 +25,8 @@ enum rt_status rt_specialisation_new(struct rt_plan *p, int begin, const struct 
  * runs out. */
 size_t rt_memory_plan_place(struct rt_extent *e, int n);
 
-/* Returns the number of rows that a micro-batch of this specialisation should have; 0: the batch
- * should not be split. */
+/* Returns the number of rows that a micro-batch of this specialisation should have, or 0 if the
+ * batch should not be split. */
 int64_t rt_micro_batch_rows(const struct rt_specialisation *l);
 /* Makes the two specialisations that run micro-batches. *whole replaces `l` and has no steps of its
  * own; *micro_batch runs `rows` rows at a time. */

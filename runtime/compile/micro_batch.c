@@ -117,7 +117,8 @@ int64_t rt_micro_batch_rows(const struct rt_specialisation *l)
 
 /* ---- making the specialisations ---- */
 
-/* Returns the live values of `l`, with `rows` rows. */
+/* Returns a copy of the live values of `l` in which the shapes have `rows` rows, or NULL if memory
+ * runs out. */
 static struct rt_live *live_of(const struct rt_specialisation *l, int64_t rows)
 {
     struct rt_live *live = calloc((size_t)l->n_live + 1, sizeof *live);

@@ -25,7 +25,7 @@ enum {
 };
 
 enum role {
-    SKIPPED,   /* no work at run time: a constant, a feed, or a node without readers */
+    SKIPPED,   /* no work at run time, because the node is a constant, a feed, or has no readers */
     VIEW,      /* the node's output is a view of its input */
     EVALUATED, /* the node's output is computed from the shapes alone */
     KERNEL,
@@ -39,12 +39,14 @@ struct value {
     /* the tensor of a CONSTANT; if the node is EVALUATED, struct work owns the tensor's bytes */
     struct rt_tensor tensor;
     int root; /* index of the value itself, or of the value that it is a view of */
-    int last; /* last node that reads the value's bytes; -1: none */
-    int made; /* node that makes the value; -1: made before the segment */
+    int last; /* last node that reads the value's bytes, or -1 if none does */
+    int made; /* node that makes the value, or -1 if it is made before the segment */
     int extent;
-    int live; /* index among the live values; -1: not live where the segment begins */
+    /* index among the live values, or -1 if the value is not live where the segment begins */
+    int live;
     uint8_t place;
-    bool slot;    /* whether the value must be in its slot */
+    /* whether the value must be in its slot, where rt_exec_node and later nodes read it */
+    bool slot;
     bool escapes; /* whether a view of the value must be in a slot */
     bool kept;    /* whether the value is fetched, or read after the segment */
 };
@@ -53,11 +55,13 @@ struct work {
     struct rt_plan *plan;
     int begin, end;
     struct value *value;
-    uint8_t *role;                 /* role of each node of the segment */
-    struct rt_prepared **prepared; /* prepared kernel of each node, until its step owns it */
-    int *step_of;                  /* step index of each node of the segment; -1: no step */
-    struct rt_info *info;          /* scratch array for the inputs and outputs of one node */
-    size_t state_bytes;            /* total size of the kernel state, in bytes */
+    uint8_t *role; /* role of each node of the segment */
+    /* prepared kernel of each node, until the node's step takes it over */
+    struct rt_prepared **prepared;
+    /* step index of each node of the segment, or -1 if the node has no step */
+    int *step_of;
+    struct rt_info *info; /* scratch array for the inputs and outputs of one node */
+    size_t state_bytes;   /* total size of the kernel state, in bytes */
     struct rt_specialisation *l;
     struct rt_error *err;
 };
@@ -204,7 +208,7 @@ static enum rt_status walk_op(struct work *w, int i, bool *ends)
             x->shape.rank = -1;
         }
         *ends = n->n_out > 0 && n->effect != RT_PURE;
-        /* The segment goes on after a tensor list, because no node needs the list's shape. */
+        /* The segment continues after a tensor list, because no node needs the list's shape. */
         for (int o = 0; o < n->n_out; o++)
             *ends |= n->def->out_dtype[o] != RT_VARIANT;
         return RT_OK;
@@ -397,7 +401,7 @@ static enum rt_status add_arg(struct work *w, int v, bool is_out, bool load)
         l->arg_kind[l->n_args] = RT_ARG_CONST;
         break;
     case ACTIVATION:
-        t->data = (void *)(uintptr_t)root->extent; // NOLINT: an index until it is bound
+        t->data = (void *)(uintptr_t)root->extent; // NOLINT: holds an index until data is bound
         l->arg_kind[l->n_args] = RT_ARG_ACTIVATION;
         break;
     case SLOT:
@@ -559,8 +563,7 @@ static enum rt_status add_steps(struct work *w)
     return st;
 }
 
-/* Makes the steps clear slots: each slot that is not read after the segment is cleared after its
- * last reader. */
+/* Makes the last reader of each slot clear the slot, unless the slot is read after the segment. */
 static enum rt_status add_clears(struct work *w)
 {
     const struct rt_plan *p = w->plan;

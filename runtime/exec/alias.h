@@ -22,7 +22,7 @@
 
 /* The list of the ref variables that one run has read. */
 struct rt_aliases {
-    /* alias_of == k + 1 refers to variable[k]; the list holds a reference to each variable */
+    /* `alias_of == k + 1` refers to `variable[k]`; the list holds a reference to each variable */
     struct rt_variable **variable;
     int n, capacity;
     bool is_needed; /* whether the run writes ref variables; if not, the list stays empty */

@@ -1,6 +1,7 @@
 /*
- * Contexts. The memory that a context holds counts as memory of the run that uses it. Between runs
- * an idle context stays with its plan, if the idle cache has capacity for it (idle_cache.h).
+ * Implements contexts. The memory that a context holds counts as memory of the run that uses it.
+ * Between runs an idle context stays with its plan, if the idle cache has capacity for it
+ * (idle_cache.h).
  */
 #include <stdlib.h>
 

@@ -21,11 +21,12 @@ struct rt_trace;
 /* The state that all contexts of one request share. */
 struct rt_run_shared {
     struct rt_session *session;
-    /* The box of the outermost plan. NULL: the run requests no compilation. */
+    /* The box of the outermost plan, or NULL if the run requests no compilation. */
     struct rt_plan_box *box;
     struct rt_pool *pool;
     int64_t deadline_ns;
-    /* The deadline on the clock of rt_thread_cpu_ns, for a run that is `alone`; 0: none. */
+    /* The deadline on the clock of rt_thread_cpu_ns, for a run that is `alone`, or 0 if there is
+     * none. */
     int64_t cpu_end_ns;
     const _Atomic bool *cancelled;
     /* cancellation flags of a merged run (rt_run_options) */
@@ -38,14 +39,14 @@ struct rt_run_shared {
     bool moving;
     int64_t nodes_run;
     struct rt_aliases aliases;
-    struct rt_trace *trace; /* trace that the run records; NULL: none */
+    struct rt_trace *trace; /* trace that the run records, or NULL if it records none */
 };
 
 /* The memory of one run of one plan. One thread at a time uses it. */
 struct rt_context {
     struct rt_context *next;      /* next context in the plan's list of idle contexts */
-    const struct rt_plan *plan;   /* plan that the context runs; NULL: a single kernel */
-    struct rt_run_shared *shared; /* state of the present request; NULL: the context is idle */
+    const struct rt_plan *plan;   /* plan that the context runs, or NULL for a single kernel */
+    struct rt_run_shared *shared; /* state of the present request, or NULL if the context is idle */
     size_t reserved;              /* number of bytes reserved in the session's idle cache */
     struct rt_tensor *value;      /* array of n_values tensors */
     struct rt_tensor *in, *out;
@@ -65,7 +66,7 @@ struct rt_context {
     size_t instance_bytes;         /* total size of the execution instances, in bytes */
     /* the session's retirement count when this context last dropped retired instances */
     int retirements;
-    struct rt_tensor *loop;    /* 2 * max_in tensors if the plan has a loop */
+    struct rt_tensor *loop;    /* array of `2 * max_in` tensors, or NULL if the plan has no loop */
     struct rt_stream **stream; /* one stream for each device of the session; entries may be NULL */
 };
 
@@ -88,9 +89,9 @@ void rt_context_give(struct rt_context *c);
 
 /* ---- scratch memory ---- */
 
-/* Replaces buffer *p of the context, which has *capacity bytes, by one of at least `bytes` bytes if
- * it is smaller. The old contents are lost. The memory is charged to the run's pool, like a
- * tensor's. */
+/* Replaces buffer *p of the context, which has *capacity bytes, with one of at least `bytes` bytes
+ * if *p is smaller. The old contents are then lost. The memory is charged to the run's pool, like
+ * that of a tensor. */
 enum rt_status rt_context_scratch(struct rt_context *c, void **p, size_t *capacity, size_t bytes,
                                   const char *what, struct rt_error *err);
 void rt_context_drop_scratch(struct rt_context *c); /* frees all scratch buffers */

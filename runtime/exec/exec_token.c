@@ -22,7 +22,7 @@
 enum op { NORMAL, SWITCH, MERGE, ENTER, EXIT, NEXT, LOOP_COND, TRIGGER };
 
 struct edge {
-    int node, slot; /* index of the input; -1: a control edge */
+    int node, slot; /* `slot` is the index of the input, or -1 for a control edge */
 };
 
 struct token_node {
@@ -30,10 +30,11 @@ struct token_node {
     /* whether the node is a constant that is read directly, not sent as a token */
     bool is_free;
     bool is_constant; /* whether an Enter's value is the same in all iterations */
-    int frame;        /* index of the frame that the node runs in; -1: no token reaches the node */
-    int out_frame;    /* index of the frame in which the node's outputs are read */
-    int first_slot;   /* index of the slot of input 0 */
-    /* number of tokens that the node waits for (for a Merge: of control tokens only) */
+    /* index of the frame that the node runs in, or -1 if no token reaches the node */
+    int frame;
+    int out_frame;  /* index of the frame in which the node's outputs are read */
+    int first_slot; /* index of the slot of input 0 */
+    /* number of tokens that the node waits for; for a Merge, only control tokens count */
     int pending;
     /* index into ctrl_to where the node's list begins; it ends at the next node's first_ctrl */
     int first_ctrl;
@@ -41,7 +42,7 @@ struct token_node {
 
 struct token_frame {
     const char *name;
-    int parent; /* index of the enclosing frame; -1: this is the outermost frame */
+    int parent; /* index of the enclosing frame, or -1 for the outermost frame */
     int n_nodes, n_enters;
     const int *node;  /* the nodes that run in the frame */
     const int *enter; /* the Enter nodes that lead into the frame */
@@ -51,7 +52,7 @@ struct rt_token_plan {
     struct token_node *node;
     struct token_frame *frame;
     int n_frames, n_slots;
-    /* n_values + 1 indexes into `to`; the readers of value v begin at first_to[v] */
+    /* array of `n_values + 1` indexes into `to`; the readers of value v begin at `first_to[v]` */
     int *first_to;
     struct edge *to; /* readers of all values; an edge's slot is the index of the node's input */
     int *ctrl_to;
@@ -161,8 +162,8 @@ static enum rt_status set_frame(const struct rt_plan *p, struct rt_token_plan *t
                    t->frame[n->frame].name);
 }
 
-/* Finds the frame of each node. Traverses the graph from the nodes that wait for no token; the node
- * at the end of an edge gets the frame in which the outputs of the node at its start are read. */
+/* Finds the frame of each node. Traverses the graph from the nodes that wait for no token. A node
+ * that reads an output gets the frame in which that output is read (out_frame). */
 static enum rt_status find_frames(const struct rt_plan *p, struct rt_token_plan *t,
                                   struct rt_error *err)
 {
@@ -277,16 +278,18 @@ enum rt_status rt_token_prepare(struct rt_plan *p, struct rt_error *err)
 /* ---- running ---- */
 
 struct node_state {
-    int pending; /* number of tokens that have not arrived; for a Merge, of control tokens only */
-    int n_dead;  /* number of dead tokens that have arrived; for a Merge, of data tokens only */
-    int live;    /* for a Merge, the input whose live token came first; -1: none has arrived */
+    /* number of tokens that have not arrived; for a Merge, only control tokens count */
+    int pending;
+    int n_dead; /* number of dead tokens that have arrived; for a Merge, only data tokens count */
+    int live;   /* for a Merge, the input whose live token came first, or -1 if none has arrived */
     /* whether a Merge has run, after which it drops tokens, or an Exit has sent a live token */
     bool fired;
 };
 
 struct frame_state {
     bool active;
-    int busy;        /* number of the frame's queued nodes and of the active frames inside it */
+    /* number of queued nodes of the frame plus number of active frames inside it */
+    int busy;
     int enters_left; /* number of Enters whose token has not arrived */
     int n_next;      /* number of tokens kept for the next iteration */
 };
@@ -313,8 +316,8 @@ static void push(struct run *r, int i)
     r->frame[r->t->node[i].frame].busy++;
 }
 
-/* Delivers a token to an input of a node (slot -1: a control edge). Takes over *t unless it is
- * NULL. */
+/* Delivers a token to an input of a node, or to a control edge if e.slot is -1. Takes over *t
+ * unless `t` is NULL. */
 static void arrive(struct run *r, struct edge e, struct rt_tensor *t, bool dead, bool from_enter)
 {
     const struct token_node *n = &r->t->node[e.node];
@@ -500,7 +503,7 @@ static enum rt_status fail_at(const struct rt_plan_step *n, struct rt_error *err
     return rt_fail(err, old.code, "%s\n\t [[{{node %s}}]]", rt_error_text(&old), n->name);
 }
 
-/* Replaces a ref by the value of its variable, where the node expects a value. Switch, Merge and
+/* Replaces a ref with the value of its variable, where the node expects a value. Switch, Merge and
  * the loop nodes need it because they pass their inputs on without running a kernel, which would
  * replace the ref. */
 static enum rt_status follow_ref(const struct run *r, const struct rt_plan_step *n, int k,

@@ -5,8 +5,8 @@
 
 #include <stdlib.h>
 
-/* Minimum size in bytes of an output after which the time is checked, because making it takes
- * long. */
+/* Minimum size in bytes of a large output. The deadline is checked after each large output, because
+ * its computation may take long. */
 enum { LARGE = 1 << 20 };
 
 /* Returns a bit set of the inputs (bit k for input k) that have the same value whenever the node

@@ -13,7 +13,7 @@
 
 struct rt_run_shared;
 
-/* The node to fold, which must be an op without sub-plans and handles. */
+/* The node to fold, which must be an op that has no sub-plans and no handles. */
 struct rt_fold {
     const struct rt_node *def;
     const char *name; /* name of the node, for error texts */

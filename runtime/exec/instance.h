@@ -23,7 +23,8 @@ struct rt_bound_step {
 struct rt_instance {
     /* links of the context's list of instances, most recently used first */
     struct rt_instance *next, *prev;
-    /* The instance that ran after this instance the last time. NULL: not known. */
+    /* The instance that was used next after the last use of this instance, or NULL if it is not
+     * known. */
     struct rt_instance *then;
     int begin; /* first node of the specialisation's segment */
     struct rt_specialisation *spec;
@@ -35,7 +36,8 @@ struct rt_instance {
 
 /* Finds the context's instance for the segment at `begin` and the shapes of its live values, and
  * moves it to the front of the list. Returns NULL if there is none. A plan of many segments runs
- * them in the same order each time, so the instance that ran next the last time is tried first. */
+ * them in the same order each time, so the instance that came next in the previous run is tried
+ * first. */
 struct rt_instance *rt_instance_take(struct rt_context *c, int begin);
 /* Makes an unbound instance and takes over the caller's reference to the specialisation. If memory
  * runs out, returns NULL, and the caller keeps the reference. When the context has too many

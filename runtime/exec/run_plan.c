@@ -13,8 +13,8 @@
 #include "runtime/session/session_internal.h"
 #include "runtime/core/device.h"
 
-/* Minimum size in bytes of an output after which the deadline is checked, because making it takes
- * long. */
+/* Minimum size in bytes of a large output. The deadline is checked after each large output, because
+ * its computation may take long. */
 enum { LARGE = 1 << 20 };
 
 enum rt_status rt_exec_in_place(struct rt_context *c, int i, uint64_t last_use,

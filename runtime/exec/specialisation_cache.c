@@ -27,9 +27,9 @@ enum {
     /* number of shapes that a segment remembers having run without a specialisation */
     MAX_SEEN = 256,
     MAX_PENDING = 64,
-    /* A new specialisation may evict an old one only if the session has made more than this many
-     * runs since the old one was last used. This keeps shapes that outnumber the cache from being
-     * compiled over and over. */
+    /* A new specialisation may evict an old one only if the session has made more than STILL_USED
+     * runs since the last use of the old one. This prevents repeated compilation of shapes that
+     * outnumber the cache. */
     STILL_USED = 2000,
 };
 
@@ -41,7 +41,7 @@ struct rt_segment {
     struct rt_specialisation *first;
     int n;
     struct {
-        uint64_t hash; /* hash of the shapes; 0: the entry of `seen` is unused */
+        uint64_t hash; /* hash of the shapes, or 0 if the entry of `seen` is unused */
         enum sight sight;
     } seen[MAX_SEEN];
     int next_seen;
@@ -271,7 +271,8 @@ struct rt_specialisation *rt_segment_last(struct rt_plan *p, int begin)
 
 /* ---- publishing and eviction ---- */
 
-/* Returns the number of rows of the first feed if plan->compiled has a bit for it, otherwise -1. */
+/* Returns the number of rows of the first feed, or -1 if plan->compiled has no bit for this
+ * number. */
 static int64_t rows_of(const struct rt_specialisation *l)
 {
     const struct rt_plan *p = l->plan;
@@ -462,7 +463,7 @@ void rt_session_loading(struct rt_session *s, bool yes, const _Atomic bool *canc
 static int live_feeds(struct rt_plan *p, const struct rt_shape *shapes, struct rt_live *live)
 {
     const struct rt_segment *g = segment_at(p, 0);
-    /* index + 1 of each value's feed; 0: the value is not fed */
+    /* For each value, the index of its feed plus 1, or 0 if the value is not fed. */
     int *feed_of = calloc((size_t)p->n_values + 1, sizeof *feed_of);
     int n = 0;
     for (int k = 0; feed_of && k < p->n_feeds; k++)

@@ -5,8 +5,8 @@
 #include "runtime/plan/plan.h"
 #include "runtime/core/kernel.h"
 
-/* Maximum number of nodes in a trace. The limit is needed because loops may run any number of
- * steps. */
+/* Maximum number of nodes in a trace. The limit is needed because the number of steps of a loop is
+ * not bounded. */
 enum { MAX_NODES = 100000 };
 
 int64_t rt_trace_now(const struct rt_trace *t)

@@ -1,6 +1,7 @@
 /*
- * The trace of one run, made on request. It has each node that ran, with its times and the shapes
- * of its outputs, and the plan's graph after functions were inlined and constants folded.
+ * The trace of one run, made on request. It contains each node that ran, with the node's times and
+ * the shapes of its outputs, and the plan's graph after functions have been inlined and constants
+ * folded.
  *
  * Owner: the caller of rt_callable_run, which makes the arena and zeroes all other members.
  * Everything in a trace is copied into that arena. is_truncated is set when the arena is too small.
@@ -18,10 +19,10 @@ struct rt_trace_output {
 };
 
 struct rt_trace_node {
-    struct rt_trace_node *next; /* next node, in the order in which nodes ended */
+    struct rt_trace_node *next; /* next node, in the order in which the nodes completed */
     const char *name, *op;
     int device; /* index into the session's devices; 0 is the CPU */
-    /* times of CLOCK_REALTIME, or the thread's CPU time if wants_cpu is set */
+    /* times on CLOCK_REALTIME, or CPU times of the thread if wants_cpu is set */
     int64_t start_ns, end_ns;
     int n_outputs;
     struct rt_trace_output *outputs;
