@@ -6,7 +6,7 @@
  * and every checksum is verified.
  *
  * Threads: a checkpoint is immutable after open; any thread may look up and load tensors.
- * Owner: tensors of a checkpoint keep the parts of it alive that they need.
+ * Owner: a tensor keeps alive the parts of its checkpoint that it needs.
  */
 #ifndef RT_CHECKPOINT_H
 #define RT_CHECKPOINT_H
@@ -46,8 +46,8 @@ enum rt_status rt_checkpoint_check_unchanged(struct rt_checkpoint *c, struct rt_
 /*
  * The run for which tensors are read. `check` is called for each megabyte, and for every 16,384th
  * string or slice; if it fails, reading ends. Without a run (NULL), reading never ends early.
- * `pool` counts the tensors' memory, but that of a lazy tensor only once it is loaded. If `pool` is
- * NULL, nothing counts it.
+ * `pool` counts the memory of the tensors; the memory of a lazy tensor is counted when the tensor
+ * is loaded. If `pool` is NULL, the memory is not counted.
  */
 struct rt_checkpoint_run {
     enum rt_status (*check)(void *arg, struct rt_error *err);
@@ -69,8 +69,8 @@ static inline struct rt_pool *rt_checkpoint_run_pool(const struct rt_checkpoint_
  * "4 8 0,2:-", or empty for the full tensor. Full tensors of plain types that are not stored as
  * slices become lazy file ranges (buffer.h), of which nothing is read yet. Sliced tensors and
  * strings are read immediately; if the check of `run` fails, the read ends. `run` may be NULL.
- * RT_NOT_FOUND: "Key NAME not found in checkpoint". `want` is the dtype that the tensor must have;
- * RT_NO_DTYPE: any.
+ * Returns RT_NOT_FOUND with "Key NAME not found in checkpoint" if the tensor is missing. `want` is
+ * the dtype that the tensor must have, or RT_NO_DTYPE for any dtype.
  */
 enum rt_status rt_checkpoint_tensor(struct rt_checkpoint *c, const char *name, struct rt_span slice,
                                     enum rt_dtype want, const struct rt_checkpoint_run *run,
@@ -78,9 +78,9 @@ enum rt_status rt_checkpoint_tensor(struct rt_checkpoint *c, const char *name, s
 
 /*
  * Writes a checkpoint of one shard, with the tensors' bytes in the given order and the keys sorted.
- * Makes missing directories. Each file appears under its name only when it is complete, the index
- * last. `slices` is NULL, or has a text for each tensor: TensorFlow's slice text if the tensor is a
- * slice of a larger one, otherwise an empty text.
+ * Makes missing directories. Each file appears under its name only when it is complete, and the
+ * index appears last. `slices` is NULL, or has a text for each tensor, which is TensorFlow's slice
+ * text if the tensor is a slice of a larger tensor, and empty otherwise.
  */
 enum rt_status rt_checkpoint_write(const char *prefix, int n, const char *const *names,
                                    const struct rt_tensor *tensors, const struct rt_span *slices,

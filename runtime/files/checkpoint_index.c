@@ -80,8 +80,8 @@ static enum rt_status fill_entry(struct rt_checkpoint *c, struct rt_bundle_entry
                        (long long)p->offset);
     if (rt_shape_from_proto(p->shape, &e->pub.shape.rank, e->pub.shape.dim, &why) ||
         e->pub.dtype == RT_NO_DTYPE || is_ref) {
-        /* A newer TensorFlow may have written the entry: opening the checkpoint succeeds, and only
-         * reading this tensor fails. */
+        /* A newer TensorFlow may have written the entry. Therefore opening the checkpoint succeeds,
+         * and only reading this tensor fails. */
         e->pub.shape.rank = -1;
         e->why_not = why.code ? rt_arena_strdup(c->arena, why.msg) : "a type that is not known";
         return e->why_not ? RT_OK : rt_fail_memory(err, "an entry", sizeof why.msg);

@@ -26,11 +26,12 @@ struct rt_bundle_entry {
     uint32_t crc; /* masked checksum, as stored in the index */
     int n_parts;
     const struct rt_slice *parts;
-    const char *why_not; /* reason why the tensor cannot be read; NULL: it can be read */
+    const char *why_not; /* reason why the tensor cannot be read, or NULL if it can be read */
 };
 
 struct rt_bundle_shard {
-    /* descriptor of the file; -1: not opened; guarded by the checkpoint's mu until opened */
+    /* descriptor of the file, or -1 if the file is not open; guarded by the checkpoint's mu until
+     * opened */
     int fd;
     struct stat s;
 };
@@ -42,12 +43,12 @@ struct rt_checkpoint {
     size_t budget;   /* limit on the memory of the index, in bytes */
     bool is_swapped; /* whether the data files have the opposite byte order to this machine's */
     int n_shards, n_entries, n_public, capacity;
-    struct rt_bundle_entry *entry; /* sorted by key, so that slices precede named tensors */
+    struct rt_bundle_entry *entry; /* entries sorted by key, so that slices precede named tensors */
     int first_public;
     struct rt_mutex mu;
     struct rt_bundle_shard *shard;
     struct rt_checkpoint *next; /* link of open_list; guarded by open_mu */
-    /* The stat of the index file. All zero: the checkpoint is not in open_list. */
+    /* The stat of the index file. It is all zero if the checkpoint is not in open_list. */
     struct stat index;
 };
 

@@ -25,19 +25,19 @@ enum {
     READER = 1, /* the format version that this reader implements */
 };
 
-/* An entry for a tensor in the list of a file. */
+/* The entry of a tensor in the list of a file. */
 struct place {
     const slice_meta *meta;
     int file;
-    /* `next`: the entry for the tensor in the next file. `last`: the tensor's last entry; valid
-     * only in its first entry */
+    /* `next` is the tensor's entry in the next file. `last` is the tensor's last entry, and is
+     * valid only in its first entry. */
     struct place *next, *last;
 };
 
 /* A file of the checkpoint. It is open only while it is read, because there may be up to MAX_FILES
  * of them. */
 struct file {
-    /* path of the file; NULL: the table is not in a file, and `source` is the caller's */
+    /* path of the file, or NULL if the table is not in a file and `source` belongs to the caller */
     char *path;
     struct stat info;
     struct rt_sstable_source source;
@@ -51,7 +51,7 @@ struct rt_checkpoint_v1 {
     int n_files, capacity, n_tensors;
     struct file *file;
     struct rt_map by_name; /* maps each name to its first struct place */
-    uint64_t bytes;        /* total size of all files */
+    uint64_t bytes;        /* total size of all files, in bytes */
 };
 
 /*
@@ -60,7 +60,8 @@ struct rt_checkpoint_v1 {
  * the parsed lists.
  */
 static struct rt_mutex recent_mu = RT_MUTEX_INIT;
-static struct rt_checkpoint_v1 *recent; /* holds a reference; guarded by recent_mu */
+/* reference to the checkpoint that was opened last; guarded by recent_mu */
+static struct rt_checkpoint_v1 *recent;
 
 /* ---- opening ---- */
 

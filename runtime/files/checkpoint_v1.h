@@ -22,9 +22,9 @@ struct rt_checkpoint_v1;
 /*
  * Opens a checkpoint. `pattern` is the name of its file, or a pattern whose last component has '?',
  * '*' or '[', because sharded savers write several files ("DIR/model-?????-of-00004"). At most
- * 10,000 files may match. RT_NOT_FOUND: no file matches. The checkpoint opened last is kept until
- * rt_checkpoint_v1_forget; as long as its files are unchanged, opening it again costs one stat per
- * file.
+ * 10,000 files may match. Returns RT_NOT_FOUND if no file matches. The checkpoint opened last is
+ * kept until rt_checkpoint_v1_forget; as long as its files are unchanged, opening it again costs
+ * one stat per file.
  */
 enum rt_status rt_checkpoint_v1_open(struct rt_checkpoint_v1 **out, const char *pattern,
                                      struct rt_error *err);

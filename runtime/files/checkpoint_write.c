@@ -117,8 +117,8 @@ static int by_key(const void *a, const void *b)
     return c ? c : (x->source > y->source) - (x->source < y->source);
 }
 
-/* Sorts the index. Called when all items are added, before any file is changed. Sets *twice to the
- * second of two items with equal keys, or to NULL if keys are unique. */
+/* Sorts the index. Called after all items have been added and before any file is changed. Sets
+ * *twice to the second of two items with equal keys, or to NULL if keys are unique. */
 static enum rt_status index_finish(struct index *x, const struct item **twice, struct rt_error *err)
 {
     Tensorflow__BundleHeaderProto h = TENSORFLOW__BUNDLE_HEADER_PROTO__INIT;
@@ -411,7 +411,7 @@ out:
 
 struct merge {
     struct index x;
-    /* index that the first shard of the checkpoint being read gets in the destination */
+    /* index in the destination of the first shard of the checkpoint being read */
     int first_shard;
     int n_shards; /* number of shards of the checkpoint being read */
 };

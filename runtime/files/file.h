@@ -9,17 +9,18 @@
 #include "runtime/base/regular_file.h"
 
 /*
- * Reads a regular file (rt_open_regular). *out points to its bytes followed by a NUL; the caller
- * must free() it. A missing file is RT_NOT_FOUND ("PATH; No such file or directory"), a file larger
- * than `limit` RT_RESOURCE_EXHAUSTED; other errors have the text of errno.
+ * Reads a regular file (rt_open_regular). Sets *out to the file's bytes followed by a NUL, which
+ * the caller must free(). Returns RT_NOT_FOUND ("PATH; No such file or directory") if the file is
+ * missing, and RT_RESOURCE_EXHAUSTED if it is larger than `limit`. Other errors have the text of
+ * errno.
  */
 enum rt_status rt_file_read(const char *path, size_t limit, char **out, size_t *n,
                             struct rt_error *err);
 /* Reads n bytes from offset `offset`. Returns the number of bytes read, which is less than n only
  * at the end of the file, or -1 on an error, with errno set. */
 ssize_t rt_file_read_at(int fd, void *dst, size_t n, int64_t offset);
-/* Replaces the file PATH: writes a temporary file beside it and renames it, so that PATH is never
- * incomplete. */
+/* Replaces the file PATH by writing a temporary file beside it and renaming that file, so that PATH
+ * is never incomplete. */
 enum rt_status rt_file_write(const char *path, const void *p, size_t n, struct rt_error *err);
 /* Creates a file with a new name beside `path` and opens it for writing. Writes the name into
  * `buffer`. Returns the descriptor, or -1 with the reason in err. */

@@ -53,14 +53,15 @@ struct rt_library {
     size_t splat_left;
     /* limit in bytes on the arena, and on the temporary arena of a graph */
     size_t limit;
-    /* limit on the total size of the keys of bodies, and their present total size, in bytes */
+    /* limit on the total size of the keys of bodies, and their current total size, in bytes */
     size_t key_limit, key_bytes;
 };
 
-/* An output of a function, under its name in the function's signature. */
+/* An output of a function, with the name that it has in the function's signature. */
 struct im_output {
     const char *name;
-    /* index of its first tensor among the node's outputs, and its number of tensors */
+    /* index of the output's first tensor among the node's outputs, and the output's number of
+     * tensors */
     int first, n;
 };
 
@@ -83,7 +84,7 @@ struct im_build {
     int n;
     struct rt_map *names;
     struct rt_attr_reader reader;
-    const char *function; /* name of the function; NULL for the main graph */
+    const char *function; /* name of the function, or NULL for the main graph */
     struct rt_map args;   /* maps the name of each of the function's arguments to a struct im_arg */
 };
 
@@ -91,11 +92,12 @@ struct im_arg { /* an argument of a function, with one node of op "_Arg" per ten
     int first, n;
 };
 
-/* the tensors that the text of an input names: n outputs of `node`, starting with `out` */
+/* the tensors that the text of an input names, which are n outputs of `node`, starting with
+ * `out` */
 struct im_run {
     int node, out, n;
-    /* whether the input names an argument of a function: output `out` of n nodes, starting with
-     * `node` */
+    /* whether the input names an argument of a function, whose tensors are output `out` of each of
+     * n nodes, starting with `node` */
     bool over_nodes;
 };
 
@@ -109,8 +111,8 @@ enum rt_status im_unpack(void *out, const ProtobufCMessageDescriptor *type, stru
  * code. */
 enum rt_status im_name_node(struct im_build *b, const char *name, const struct rt_schema *s,
                             struct rt_error *err);
-/* Fails with RT_INVALID_ARGUMENT. The text begins with the node's name; in a function, also with
- * the function's name. */
+/* Fails with RT_INVALID_ARGUMENT. The text begins with the name of the node and, in a function,
+ * also with that of the function. */
 enum rt_status im_fail_node(struct im_build *b, const char *node, struct rt_error *err,
                             const char *fmt, ...) RT_PRINTF(4, 5);
 /* Finishes a graph whose edges are made: checks for cycles and runs each op's `check`. */

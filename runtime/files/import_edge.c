@@ -5,8 +5,8 @@
 
 #include "runtime/base/bytes.h"
 
-/* Parses a text of decimal digits. Returns -1 if the text is anything else or the number too
- * large. */
+/* Parses a text of decimal digits. Returns -1 if the text is empty, has other characters, or is too
+ * large a number. */
 static int parse_index(const char *s)
 {
     int v = 0;
@@ -241,9 +241,9 @@ static int node_on_cycle(const struct im_build *b, const int *waits, int i)
     return i;
 }
 
-/* The deepest nesting of loops. Deeper graphs are refused, because code that processes one frame
- * at a time, in import and in the compiler, takes time quadratic in the depth: 15 s for 40,000
- * Enters. */
+/* The deepest nesting of loops. Deeper graphs are refused, because code that processes one frame at
+ * a time, in import and in the compiler, takes time quadratic in the depth. A graph with 40,000
+ * Enters took 15 s. */
 enum { MAX_FRAMES = 64 };
 
 static int frames_behind(const struct rt_node *n, int before)
@@ -260,7 +260,7 @@ enum rt_status im_check_cycles(struct im_build *b, struct rt_error *err)
     int *ready = rt_arena_array(b->temp, (size_t)b->n, sizeof *ready);
     size_t *first = rt_arena_array(b->temp, (size_t)b->n + 2, sizeof *first);
     int *to = rt_arena_array(b->temp, n_edges, sizeof *to);
-    /* number of frames around each node */
+    /* number of frames that enclose each node */
     int *frames = rt_arena_array(b->temp, (size_t)b->n, sizeof *frames);
     if (!waits || !ready || !first || !to || !frames)
         return im_no_memory(err);

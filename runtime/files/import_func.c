@@ -1,4 +1,4 @@
-/* Makes a function's body for given attributes. Arguments become nodes, return values become
+/* Makes a function's body for given attributes. Arguments become nodes, and return values become
  * edges. */
 #include "runtime/files/import.h"
 

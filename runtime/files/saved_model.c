@@ -111,7 +111,7 @@ static int by_alias(const void *a, const void *b)
                   ((const struct rt_tensor_spec *)b)->alias);
 }
 
-/* The members with which all generated structs for entries of maps with string keys begin. */
+/* The first members of each generated struct for an entry of a map with string keys. */
 struct map_entry {
     ProtobufCMessage base;
     char *key;
@@ -305,8 +305,8 @@ static void read_asset(struct reading *r, const Tensorflow__AssetFileDef *a, str
     to->file_name = copy(r, a->filename, ok);
 }
 
-/* Returns the assets of a TensorFlow 1 model, which are stored in a collection of Any messages;
- * NULL: there are none. */
+/* Returns the assets of a TensorFlow 1 model, which are stored in a collection of Any messages.
+ * Returns NULL if there are none. */
 static const Tensorflow__CollectionDef__AnyList *packed_assets(const Tensorflow__MetaGraphDef *g)
 {
     for (size_t i = 0; i < g->n_collection_def; i++) {

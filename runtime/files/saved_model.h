@@ -22,7 +22,7 @@ struct rt_tensor_spec { /* an input or output of a signature */
     struct rt_shape shape;
     /* whether the rank is above RT_MAX_RANK; if so, `shape` is unknown */
     bool too_many_dims;
-    /* default value from SignatureDef.defaults; NULL: none */
+    /* default value from SignatureDef.defaults, or NULL if there is none */
     const struct rt_tensor *default_value;
 };
 
@@ -43,13 +43,14 @@ struct rt_meta_graph {
     int n_signatures;
     /* the signatures, sorted by name, without __saved_model_init_op */
     const struct rt_signature *signatures;
-    /* __saved_model_init_op, which is only listed; NULL: none */
+    /* __saved_model_init_op, which is only listed, or NULL if there is none */
     const struct rt_signature *init_signature;
     /* serialized GraphDef, part of rt_saved_model.bytes */
     struct rt_span graph_def;
-    /* name of the node to run after restore; NULL: none */
+    /* name of the node to run after restore, or NULL if there is none */
     const char *init_op;
-    /* names of the restore op and of its file name tensor, from SaverDef; NULL: none */
+    /* names of the restore op and of its file name tensor, from SaverDef, or NULL if there are
+     * none */
     const char *restore_op, *filename_tensor;
     int n_assets;
     const struct rt_asset *assets;
@@ -73,9 +74,9 @@ enum rt_status rt_saved_model_read(struct rt_saved_model **out, const char *dir,
 enum rt_status rt_saved_model_parse(struct rt_saved_model **out, struct rt_span bytes, bool is_text,
                                     struct rt_error *err);
 void rt_saved_model_free(struct rt_saved_model *m);
-/* Chooses the meta graph with exactly these tags (NULL: only "serve"). RT_NOT_FOUND has
- * TensorFlow's text: "Could not find meta graph def matching supplied tags: { serve }. ...". If the
- * file is empty, the text says so. */
+/* Chooses the meta graph with exactly these tags, or with only "serve" if `tags` is NULL. Returns
+ * RT_NOT_FOUND with TensorFlow's text: "Could not find meta graph def matching supplied tags: {
+ * serve }. ...". If the file is empty, the text says so. */
 enum rt_status rt_saved_model_choose(const struct rt_saved_model *m, const char *const *tags,
                                      int n_tags, const struct rt_meta_graph **out,
                                      struct rt_error *err);
@@ -116,14 +117,15 @@ struct rt_model_signature {
     bool writes;
     /* whether requests of the signature may be merged along dimension 0 */
     bool rowwise;
-    const char *why_not; /* if not rowwise, the reason, allocated in the model's arena */
-    /* reason why the signature cannot run, in which case `call` is NULL; NULL: it can run */
+    /* reason why the signature is not `rowwise`, allocated in the model's arena */
+    const char *why_not;
+    /* reason why the signature cannot run, in which case `call` is NULL, or NULL if it can run */
     const char *unsupported;
     bool is_dynamic; /* whether rt_model_make_dynamic made the signature */
     /* Index of a dynamic signature, below 2 * RT_MAX_DYNAMIC_CALLABLES and unique in its model. */
     int index;
-    /* The first signature with the same tensors and shapes, which is checked, planned, analysed and
-     * warmed up for both. NULL: no earlier signature has them. */
+    /* The first signature with the same tensors and shapes, or NULL if there is no earlier one. The
+     * first signature is checked, planned, analysed and warmed up for all of them. */
     const struct rt_model_signature *same;
 };
 /* Maximum number of dynamic callables per model whose tensors clients have named, and also of those

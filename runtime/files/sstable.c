@@ -8,10 +8,12 @@
 
 enum {
     FOOTER = 48,
-    TRAILER = 5, /* number of bytes that follow a block: compression type and checksum */
+    /* number of bytes that follow a block, which are the compression type and the checksum */
+    TRAILER = 5,
     RESTART_EVERY = 16,
     MAX_KEY = 1 << 20,
-    MAX_BLOCK = INT32_MAX, /* size limit of an uncompressed block: protobuf's limit for a message */
+    /* size limit of an uncompressed block, which is protobuf's limit for a message */
+    MAX_BLOCK = INT32_MAX,
 };
 enum { NOT_COMPRESSED = 0, SNAPPY = 1, ZSTD = 2 }; /* leveldb's numbers of the compression types */
 static const uint64_t MAGIC = UINT64_C(0xdb4775248b80fb57);
@@ -33,7 +35,8 @@ static bool handle(struct rt_span *s, struct handle *h)
 /* A block of the table, verified and uncompressed. */
 struct block {
     struct rt_span entries; /* entries of the block, without the restart points */
-    /* memory of the entries, which block_clear frees; NULL: the memory belongs to the source */
+    /* memory of the entries, which block_clear frees, or NULL if the memory belongs to the
+     * source */
     unsigned char *owned;
 };
 

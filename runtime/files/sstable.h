@@ -6,8 +6,8 @@
  * (handles of the last two blocks, padding, magic number). A block has entries, whose keys omit the
  * prefix that they share with the preceding key; the restart points, which are the offsets of
  * entries with a full key; and the number of restart points. A block is followed by a byte for the
- * type of compression (0: none, 1: snappy) and by the masked CRC-32C of the stored block and that
- * byte.
+ * type of compression (0 for none, 1 for snappy) and by the masked CRC-32C of the stored block and
+ * that byte.
  *
  * These functions process bytes and do no I/O of their own.
  */
@@ -24,9 +24,9 @@ enum { RT_SSTABLE_EXPANDS = 22 };
 
 /*
  * Calls `each` for every entry in order; a status other than RT_OK ends the read. `key` and `value`
- * are valid only during the call. RT_DATA_LOSS: lengths, order, checksums or compression are wrong,
- * or blocks overlap. Needs memory for one block at a time, of at most RT_SSTABLE_EXPANDS times its
- * size in the file.
+ * are valid only during the call. Returns RT_DATA_LOSS if lengths, order, checksums or compression
+ * are wrong, or if blocks overlap. Needs memory for one block at a time, of at most
+ * RT_SSTABLE_EXPANDS times its size in the file.
  */
 enum rt_status rt_sstable_read(struct rt_span file,
                                enum rt_status (*each)(void *arg, struct rt_span key,
@@ -52,7 +52,7 @@ enum rt_status rt_sstable_find(const struct rt_sstable_source *from, struct rt_s
                                void *arg, struct rt_error *err);
 
 struct rt_sstable_writer {
-    struct rt_bytes file;  /* the finished blocks; its `failed` means out of memory */
+    struct rt_bytes file;  /* the finished blocks; file.failed means that memory ran out */
     struct rt_bytes block; /* the data block under construction */
     struct rt_bytes restarts;
     struct rt_bytes index, index_restarts;
