@@ -27,8 +27,8 @@ enum rt_attention_op {
 };
 
 struct rt_attention_step {
-    /* op is an enum rt_attention_op. a and b are the indexes of the node's inputs that are the
-     * operands; b is -1 for an op with one operand. */
+    /* `op` is an enum rt_attention_op. `a` and `b` are the indexes of the node's inputs that are
+     * the operands; b is -1 for an op with one operand. */
     int64_t op, a, b;
 };
 
@@ -40,7 +40,8 @@ struct rt_attention_step {
 #define RT_ATTENTION_OUTPUTS(OUT) OUT(context)
 #define RT_ATTENTION_ATTRS(ATTR)                                                                   \
     ATTR(INTS, steps) /* array of struct rt_attention_step */                                      \
-    /* bit k: input k, or the output (RT_ATTENTION_OUT), has the dimensions [B,N,T,H] */           \
+    /* bit k is set if input k, or the output for RT_ATTENTION_OUT, has the dimensions             \
+     * [B,N,T,H] */                                                                                \
     ATTR(INT, heads_first)                                                                         \
     /* the matrix products (RT_ATTENTION_SCORES, RT_ATTENTION_CONTEXT) in which B and N may be 1   \
      * for one operand and larger for the other, as in BatchMatMulV2 but not in Einsum */          \

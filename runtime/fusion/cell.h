@@ -14,17 +14,18 @@ enum { PL_BY_GATE = RT_RNN_R_BIAS - RT_RNN_W + 1 };
 
 struct pl_cell {
     const struct rt_cell *kind;
-    /* The edges that become the inputs of _RNN, in the graph of the cell; node -1: none. X is the
-     * factor of the input weights; H and C are the old states; weights are constant matrices and
-     * vectors. W and R may be the same matrix. */
+    /* The edges in the graph of the cell that become the inputs of _RNN. The node of an absent edge
+     * is -1. X is the factor of the input weights, and H and C are the old states. Weights are
+     * constant matrices and vectors. W and R may be the same matrix. */
     struct pl_edge in[RT_RNN_LIMIT];
     struct pl_edge made[2]; /* the new states h and c */
     /* Whether each gate has weights of its own. If so, `gate` holds W, R and the biases of each
      * gate, instead of `in`. */
     bool by_gate;
-    /* for each gate, the edges that become the inputs of _RNN from RT_RNN_W on; node -1: no edge */
+    /* for each gate, the edges that become the inputs of _RNN from RT_RNN_W on; the node of an
+     * absent edge is -1 */
     struct pl_edge gate[PL_BY_GATE][4];
-    int64_t units, width, depth, x_row, h_row; /* width is the number of columns of h */
+    int64_t units, width, depth, x_row, h_row; /* `width` is the number of columns of h */
     char order[8];
     enum rt_cell_act gate_act, act;
     float forget_bias, clip;

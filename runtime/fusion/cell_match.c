@@ -187,7 +187,7 @@ static bool add_terms(const struct pl_match *m, struct pl_edge e, struct pl_term
 }
 
 /* Returns the total number of columns of all gates, according to the first constant matrix that is
- * found by following inputs from `e`; 0: none is found. */
+ * found by following inputs from `e`. Returns 0 if no matrix is found. */
 static int64_t columns_below(const struct pl_match *m, struct pl_edge e)
 {
     for (int hops = 0; hops < 8; hops++) {

@@ -25,7 +25,7 @@ enum rt_cell_act pl_act_of(const struct pl_match *m, struct pl_edge e, struct pl
 struct pl_terms {
     int n_matmuls, n_biases;
     int64_t cols;
-    /* operands and matrices of the products, and the bias; bias.node -1: no bias */
+    /* operands and matrices of the products, and the bias; bias.node is -1 if there is no bias */
     struct pl_edge a[2], matrix[2], bias;
     int64_t rows[2]; /* number of rows of each matrix */
 };
@@ -52,8 +52,8 @@ bool pl_clip_of(const struct pl_match *m, struct pl_edge e, struct pl_edge *of, 
 
 /* Matches a split or slice. Sets *of to the tensor whose columns it selects. */
 bool pl_columns_of(const struct pl_match *m, struct pl_edge e, struct pl_edge *of);
-/* Matches the columns from `*k * units` to `(*k + 1) * units - 1` of `of`, which has `cols`
- * columns. */
+/* Matches column block k of `of`, which consists of columns `*k * units` to `(*k + 1) * units - 1`
+ * of all `cols` columns. Sets *k. */
 bool pl_is_column(const struct pl_match *m, struct pl_edge e, struct pl_edge of, int64_t cols,
                   int64_t units, int *k);
 

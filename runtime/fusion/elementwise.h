@@ -21,8 +21,9 @@
 #include "runtime/core/fused_op.h"
 
 enum {
-    RT_ELEMENTWISE_MOST = 32,   /* maximum number of steps */
-    RT_ELEMENTWISE_MOST_IN = 60 /* maximum number of inputs; rt_plan_step.last_use has 64 bits */
+    RT_ELEMENTWISE_MOST = 32, /* maximum number of steps */
+    /* maximum number of inputs, which the 64 bits of rt_plan_step.last_use limit */
+    RT_ELEMENTWISE_MOST_IN = 60
 };
 
 /* X(TensorFlow op, kernel whose loop computes the step) */
@@ -84,7 +85,8 @@ enum rt_elementwise_op {
     RT_ELEMENTWISE_UNARY(X) RT_ELEMENTWISE_FIRST_BINARY,
     RT_ELEMENTWISE_BEFORE_BINARY = RT_ELEMENTWISE_FIRST_BINARY - 1,
     RT_ELEMENTWISE_BINARY(X)
-        RT_ELEMENTWISE_BiasAdd, /* NHWC only: the bias has the length of the last axis */
+    /* only for NHWC, in which the bias has the length of the last axis */
+    RT_ELEMENTWISE_BiasAdd,
     RT_ELEMENTWISE_TRUTH(X) RT_ELEMENTWISE_LOGICAL(X) RT_ELEMENTWISE_LogicalNot,
     RT_ELEMENTWISE_Cast,      /* converts bool or another type to float32 */
     RT_ELEMENTWISE_LeakyRelu, /* operand c is alpha, encoded by rt_elementwise_number */
@@ -94,17 +96,18 @@ enum rt_elementwise_op {
 };
 
 struct rt_elementwise_step {
-    /* `op` is an enum rt_elementwise_op; a, b and c are its operands, -1 for those that the op does
-     * not have. */
+    /* `op` is an enum rt_elementwise_op; `a`, `b` and `c` are its operands, -1 for those that the
+     * op does not have. */
     int64_t op, a, b, c;
 };
 
 #define RT_ELEMENTWISE_INPUTS(IN, op) IN(op, OPERANDS, operands, LIST)
 #define RT_ELEMENTWISE_OUTPUTS(OUT)   OUT(y)
 #define RT_ELEMENTWISE_ATTRS(ATTR)                                                                 \
-    ATTR(INTS, steps) /* the steps: consecutive struct rt_elementwise_step values */               \
-    ATTR(INT, pieces) /* if not 0, operand 0 is the concatenation of the first `pieces` inputs */  \
-    ATTR(INT, axis)   /* axis of the concatenation of the first `pieces` inputs */
+    ATTR(INTS, steps) /* the steps, as consecutive struct rt_elementwise_step values */            \
+    /* if `pieces` is not 0, operand 0 is the concatenation of the first `pieces` inputs */        \
+    ATTR(INT, pieces)                                                                              \
+    ATTR(INT, axis) /* axis of the concatenation of the first `pieces` inputs */
 RT_FUSED_OP(RT_ELEMENTWISE, rt_elementwise, "_Chain");
 
 static inline const struct rt_elementwise_step *rt_elementwise_steps(const struct rt_elementwise *c,

@@ -23,8 +23,8 @@ struct rt_arena;
 /* Operands of an epilogue, in the order in which they are applied and appended to the inputs of the
  * node. X(ID, word) */
 #define RT_EPILOGUE_OPERANDS(X)                                                                    \
-    X(MUL, mul)           /* constant vector along the output's last axis, all elements finite */  \
-    X(ADD, add)           /* constant vector along the output's last axis, all elements finite */  \
+    X(MUL, mul) /* constant vector along the output's last axis, with finite elements only */      \
+    X(ADD, add) /* constant vector along the output's last axis, with finite elements only */      \
     X(RESIDUAL, residual) /* tensor that is broadcast to the output's shape */
 
 enum rt_epilogue_operand {

@@ -189,7 +189,8 @@ static bool arithmetic(struct reading *r, const struct pl_node *n, struct formul
     return combine(r, f, &second, !pl_is(n, "Mul"));
 }
 
-/* The ops that may be part of a formula: functions, which the formula names, and arithmetic. */
+/* The ops that may be part of a formula, which are functions that the formula names, and
+ * arithmetic. */
 static const char *const function[] = {"Relu", "Relu6", "Sigmoid",   "Tanh", "Elu",
                                        "Erf",  "Erfc",  "LeakyRelu", NULL};
 static const char *const calculation[] = {"Neg", "Mul",    "AddV2",   "Add", "Sub",
@@ -306,7 +307,7 @@ static bool is_alone(const struct pl_graph *g, const struct pl_uses *u, int x,
 }
 
 /* Returns the next node that may join the set of matched nodes, because it reads x or a value of
- * the set; -1 if there is none. */
+ * the set. Returns -1 if there is none. */
 static int next_step(const struct pl_graph *g, const struct pl_readers *r, int x,
                      const struct pl_activation *a)
 {

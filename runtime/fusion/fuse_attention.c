@@ -26,10 +26,10 @@ struct attention {
     int n_in, n_steps;
     struct rt_attention_step step[RT_ATTENTION_MOST]; /* the steps in reverse order */
     struct rt_attention op;
-    int scaled; /* node that scales transposed queries; -1: none */
+    int scaled; /* node that scales the transposed queries, or -1 if there is none */
 };
 
-/* Adds node i to the pattern: the node that makes the context, or a node between it and the
+/* Adds node i to the pattern. The node makes the context, or is between the context and the
  * scores. */
 static void take(struct attention *m, int i)
 {
@@ -179,7 +179,8 @@ static bool is_einsum_scores(struct attention *m, struct pl_edge e)
         for (int k = 0; k < 2; k++) {
             m->in[k] = n->in[k ? 1 - q : q];
             if (first[k] && !take_heads(m, k, m->in[k]))
-                m->op.heads_first |= 1 << k; /* the Einsum itself shows that there are four axes */
+                /* The equation of the Einsum shows that the input has four axes. */
+                m->op.heads_first |= 1 << k;
         }
         take(m, e.node);
         return true;
@@ -232,7 +233,8 @@ static bool is_scalar(const struct attention *m, struct pl_edge e)
 
 static bool walk(struct attention *m, struct pl_edge e);
 
-/* Adds the step that node n makes, and continues from its input `from` towards the scores. */
+/* Adds the step that node n makes, and follows the node's input `from` towards the scores. Returns
+ * false, and leaves *m unchanged, if that does not lead to the scores. */
 static bool step(struct attention *m, struct pl_edge e, const struct pl_node *n, int from,
                  enum rt_attention_op op, int a, int b)
 {

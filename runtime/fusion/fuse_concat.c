@@ -1,11 +1,11 @@
 /*
- * Removes concatenations that only fused element-wise ops ("_Chain") read: the ops read the
- * operands of the concatenation instead.
+ * Removes concatenations that only fused element-wise ops ("_Chain") read, and makes these ops read
+ * the operands of the concatenation instead.
  *
  * In a DenseNet, the output of every layer is concatenated with the outputs of all earlier layers,
- * normalised and convolved: layer n would copy n tensors to concatenate them, and once more to
- * normalise them. A concatenation of concatenations along the same axis is replaced by the operands
- * of both.
+ * normalised and convolved. Layer n would copy n tensors to concatenate them, and copy them once
+ * more to normalise them. A concatenation of concatenations along the same axis is replaced by the
+ * operands of both.
  */
 #include "runtime/fusion/fuse.h"
 
@@ -21,7 +21,7 @@ enum {
 
 struct pass {
     struct pl_graph *g;
-    bool *can;  /* per node: whether it is a concatenation that can be removed */
+    bool *can;  /* for each node, whether it is a concatenation that can be removed */
     int *stack; /* concatenations that must stay and whose operands are still to be marked */
     int n_stack;
 };

@@ -4,12 +4,12 @@
  *
  *   Keras' Tensordot transposes x by the identity permutation, reshapes it to a matrix by a shape
  *   that is computed from its own shape, multiplies, and reshapes back. BatchMatMulV2(x, w) is
- *   equivalent. It also passes the row-wise analysis, which a computed shape does not.
+ *   equivalent. Unlike a computed shape, it also passes the row-wise analysis.
  *
  *   A bias after the Reshape that splits the last axis of the product (attention's heads) moves
  *   before the Reshape, where it can become part of the epilogue.
  *
- * The extra attribute "_rank" of the multiplication is the number of axes that x must have: an x of
+ * The extra attribute "_rank" of the multiplication is the number of axes that x must have. An x of
  * another rank is refused.
  */
 #include "runtime/fusion/fuse.h"

@@ -20,8 +20,8 @@ struct dense {
     struct pl_edge x, w;
     /* The numbers of axes that only x has, that both x and w have, and that only w has. */
     int n_kept, n_summed, n_new;
-    /* The product of the lengths of the summed axes, and that of the lengths of the axes that only
-     * w has. */
+    /* `summed` is the product of the lengths of the summed axes. `made` is the product of the
+     * lengths of the axes that only w has. */
     int64_t summed, made;
 };
 

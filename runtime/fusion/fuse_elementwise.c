@@ -15,8 +15,8 @@
 
 #include "runtime/fusion/elementwise.h"
 
-/* The types of the inputs and the output of each op; RT_NO_DTYPE: any type of
- * rt_elementwise_input. */
+/* The types of the inputs and the output of each op. RT_NO_DTYPE stands for any type that
+ * rt_elementwise_input accepts. */
 static const struct {
     const char *name;
     uint8_t op, n_in, in[3], out;
@@ -112,8 +112,9 @@ struct pass {
     struct pl_graph *g;
     struct pl_uses uses;
     int n;
-    int8_t *step; /* per node: its enum rt_elementwise_op; -1 if it has none or has been fused */
-    int *taken;   /* per node: number of inputs by which the current members read it */
+    /* for each node, its enum rt_elementwise_op, or -1 if it has none or has been fused */
+    int8_t *step;
+    int *taken;   /* for each node, the number of inputs of the current members that read it */
     int *order;   /* indexes of nodes, each after all its readers */
     int *touched; /* nodes whose `taken` must be reset */
     int n_touched;

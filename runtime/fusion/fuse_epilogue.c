@@ -27,11 +27,11 @@ struct epilogue {
     int rank;
     double *scale, *shift; /* arrays of `channels` numbers */
     bool has_scale, has_shift;
-    struct pl_edge residual; /* edge of the residual; node -1: there is no residual */
+    struct pl_edge residual; /* edge of the residual; its node is -1 if there is no residual */
     bool residual_first;
-    struct pl_activation act; /* the fused activation; n is 0 if there is none */
+    struct pl_activation act; /* the fused activation; act.n is 0 if there is none */
     int last;                 /* node whose value the epilogue computes so far */
-    /* a Reshape that moves after the epilogue; -1: none. If there is one, `rank` is 0 */
+    /* a Reshape that moves after the epilogue, in which case `rank` is 0, or -1 if there is none */
     int reshape;
     int n_row; /* number of the Reshape's last dimensions that a row is split into */
     int64_t row[RT_MAX_RANK];
@@ -50,8 +50,8 @@ static bool is_float_op(const struct pl_node *n)
            n->effect == RT_PURE && n->def->n_out >= 1 && n->def->out_dtype[0] == RT_F32;
 }
 
-/* Returns the channels of the output of a node that can have an epilogue and sets *rank; returns 0
- * for any other node. */
+/* Returns the number of channels of the output of a node that can have an epilogue, and sets *rank.
+ * Returns 0 for any other node. */
 static int64_t head_channels(const struct pl_graph *g, const struct pl_node *n, int *rank)
 {
     struct rt_info in[8];
@@ -68,8 +68,8 @@ static int64_t head_channels(const struct pl_graph *g, const struct pl_node *n, 
         if (!t)
             continue;
         if (rt_tensor_count(t) == 0)
-            /* An empty filter does not bound the number of channels, for which memory is
-             * allocated. */
+            /* Memory is allocated for each channel, and an empty filter does not bound the number
+             * of channels. */
             return 0;
         in[k].value = t;
         in[k].shape.rank = t->rank;
@@ -115,8 +115,8 @@ static bool fits_rows(const struct pl_graph *g, struct pl_edge e, const struct e
 
 /* ---- scale and shift ---- */
 
-/* Returns whether the factors can be multiplied into the weights: their product with any usual
- * weight must be a normal number. */
+/* Returns whether the factors can be multiplied into the weights, which requires that their product
+ * with a weight of any usual magnitude is a normal number. */
 static bool is_fit(const struct epilogue *t)
 {
     for (int64_t c = 0; c < t->channels; c++) {
@@ -271,8 +271,8 @@ static bool take_residual(const struct pl_graph *g, const struct pl_node *n, str
 
 /* ---- a Reshape between the steps ---- */
 
-/* Puts the integers of the constant `e`, the last one first, before the *n integers at the end of
- * `dim`, which has `capacity` elements. Returns false if `e` is not such a constant. */
+/* Prepends the integers of the constant `e` to the *n integers at the end of `dim`, which has
+ * `capacity` elements. Returns false if `e` is not a constant of integers. */
 static bool last_integers(const struct pl_graph *g, struct pl_edge e, int64_t *dim, int *n,
                           int capacity)
 {
@@ -301,8 +301,8 @@ static bool take_axes(const struct pl_node *n, int i, struct epilogue *t)
     return true;
 }
 
-/* Fuses node i, the only reader of the epilogue's value, if all it does is change the dimensions of
- * the rows. */
+/* Fuses node i, the only reader of the epilogue's value, if it only changes the dimensions of the
+ * rows. */
 static bool take_reshape(const struct pl_graph *g, int i, struct epilogue *t)
 {
     const struct pl_node *n = &g->node[i];

@@ -87,8 +87,8 @@ static bool is_axis_of_matmul(const struct pl_graph *g, struct pl_edge e, int at
     return of >= 0 && of < 4;
 }
 
-/* Returns whether node i is one element of the shape of scores: the length of axis *axis of
- * *whose. */
+/* Returns whether node i is one element of the shape of the scores. Sets *whose and *axis to the
+ * operand, and its axis, that have this length. */
 static bool is_axis_of_scores(const struct pl_graph *g, int i, struct pl_edge *whose, int *axis)
 {
     int64_t at, end, step;

@@ -76,7 +76,7 @@ static bool add_own(const struct pl_graph *g, const struct pl_node *n, int64_t p
     return true;
 }
 
-/* Returns whether pool n has no padding of its own, and windows that are longer than `pad`. */
+/* Returns whether pool n has no padding of its own and its windows are longer than `pad`. */
 static bool fits_pool(const struct pl_node *n, const int64_t pad[4])
 {
     const int64_t *k, *s;

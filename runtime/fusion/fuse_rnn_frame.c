@@ -25,7 +25,7 @@ struct frame {
     int enter[PL_RNN_LOOP_VARIABLES]; /* the Enter of each variable */
     int merge[PL_RNN_LOOP_VARIABLES], next[PL_RNN_LOOP_VARIABLES], choice[PL_RNN_LOOP_VARIABLES];
     struct pl_graph check; /* the loop's condition as a graph */
-    int *copy;    /* per node of the plan: its index in the graph that is being made, or -1 */
+    int *copy;    /* for each node of the plan, its index in the graph that is being made, or -1 */
     bool in_cond; /* whether loop variables are read from Merge, not from Switch */
     int n_before; /* number of nodes of the plan before the layers are added */
 };
@@ -115,7 +115,7 @@ static int variable_of(const struct frame *f, struct pl_edge e)
     return -1;
 }
 
-/* Returns whether a control edge from node i means only that the iteration runs at all. */
+/* Returns whether a control edge from node i expresses only that the current iteration runs. */
 static bool is_pivot(const struct frame *f, int i)
 {
     const struct pl_edge e = pl_origin(f->l.g, (struct pl_edge){i, 0});
@@ -250,9 +250,9 @@ static bool copy_condition(struct frame *f)
 /* ---- the nodes around the loop ---- */
 
 /*
- * Returns whether e is the number of items or, as dynamic_rnn writes it, `Minimum(n, Maximum(1,
- * n))`, where one n may be the length of the longest row: after that step no row takes a step, and
- * unwritten elements are zero in either case.
+ * Returns whether e is the number of items. dynamic_rnn writes this number as `Minimum(n,
+ * Maximum(1, n))`, where one n may be the length of the longest row. In later steps no row takes a
+ * step, and unwritten elements are zero in either case.
  */
 static bool is_whole_length(const struct frame *f, struct pl_edge e)
 {
@@ -314,7 +314,8 @@ static bool is_gather(struct frame *f, const struct pl_node *n, struct pl_edge a
            pl_is_length(g, n->in[1], f->l.items);
 }
 
-/* Returns whether node i is part of the frame itself. */
+/* Returns whether node i is an Enter, Merge, Switch or NextIteration of the loop, or its
+ * LoopCond. */
 static bool is_inside(const struct frame *f, int i)
 {
     for (int k = 0; k < f->l.n; k++)
@@ -325,7 +326,7 @@ static bool is_inside(const struct frame *f, int i)
 }
 
 /* The kinds of values that a node may pass out of the loop. */
-enum { NOT_OF_LOOP, FOREIGN, ARRAY, STATE }; /* FOREIGN: the new nodes do not have this value */
+enum { NOT_OF_LOOP, FOREIGN, ARRAY, STATE }; /* the new nodes do not have a FOREIGN value */
 
 /* Returns the kind of value that `node` passes out of the loop; for STATE, sets *k to the variable
  * whose final state it is. */
@@ -399,8 +400,8 @@ static struct pl_edge instead_of(const struct frame *f, int i)
     }
 }
 
-/* Returns whether node i keeps its inputs: a gather reads the loop's Exit, which must stay until
- * the gather's readers are rewired. */
+/* Returns whether the inputs of node i stay as they are. A gather reads the loop's Exit, which must
+ * stay until the gather's readers are rewired. */
 static bool stays_wired(const void *arg, int i)
 {
     return instead_of(arg, i).node >= 0;

@@ -29,7 +29,7 @@ static bool is_transpose(const struct pl_graph *g, const struct pl_node *n)
 struct readers {
     bool transposed;     /* whether every reader of the stack is a Transpose to [batch, time] */
     bool any;            /* whether some node stacks the list */
-    unsigned char *mark; /* per node: MARK_STACK, MARK_TRANSPOSE or 0 */
+    unsigned char *mark; /* for each node, MARK_STACK, MARK_TRANSPOSE or 0 */
 };
 enum { MARK_STACK = 1, MARK_TRANSPOSE };
 
@@ -104,8 +104,8 @@ struct redirection {
     const struct readers *r;
 };
 
-/* Returns whether node i keeps its inputs: it is the new node, or a stack or Transpose that is
- * removed. */
+/* Returns whether the inputs of node i stay as they are, because the node is the new node, or a
+ * stack or Transpose that is removed. */
 static bool stays_wired(const void *arg, int i)
 {
     const struct redirection *d = arg;

@@ -165,7 +165,7 @@ static bool is_shape_of_x(struct rotary *m, struct pl_edge shape, struct pl_edge
         if (!is_constant && !is_axis(m, n->in[k], k < rank - 1 ? pack : pl_no_edge, k))
             return false;
     }
-    /* The other reader of the Pack is the shape, which is part of the pattern. */
+    /* If the Pack has another reader, it is the shape, which is part of the pattern. */
     if (m->nodes.uses->n[pack.node] > 1)
         take(m, shape);
     return true;

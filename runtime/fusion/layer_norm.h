@@ -22,7 +22,8 @@
     ATTR(INT, axis)                                                                                \
     ATTR(FLOAT, epsilon)                                                                           \
     ATTR(BOOL, joins)                                                                              \
-    ATTR(INT, rank) /* number of axes of x without trailing axes of length 1; 0: any */            \
+    /* number of axes of x without trailing axes of length 1, or 0 for any number */               \
+    ATTR(INT, rank)                                                                                \
     ATTR(BOOL, no_mean)
 RT_FUSED_OP(RT_LAYER_NORM, rt_layer_norm, "_LayerNorm");
 

@@ -79,18 +79,19 @@ enum rt_cell_act {
     IN(op, X, x, ONE)                                                                              \
     IN(op, H, h, ONE)                                                                              \
     IN(op, C, c, ONE)                                                                              \
-    IN(op, W, w, ONE) /* weights of x: columns of all gates, or of all but reset-before gates */   \
-    IN(op, R, r, ONE) /* weights of h: columns of all but reset-before gates */                    \
+    IN(op, W, w, ONE) /* weights of x for all gates, or for all but the reset-before gates */      \
+    IN(op, R, r, ONE) /* weights of h for all but the reset-before gates */                        \
     IN(op, BIAS, bias, ONE)     /* a bias for each column of w */                                  \
     IN(op, R_BIAS, r_bias, ONE) /* a bias for each column of r */                                  \
     IN(op, W_RESET_BEFORE, w_reset_before, ONE)                                                    \
     IN(op, R_RESET_BEFORE, r_reset_before, ONE)                                                    \
     IN(op, BIAS_RESET_BEFORE, bias_reset_before, ONE)                                              \
-    IN(op, PEEP_IN, peep_in, ONE)         /* LSTM peephole: factor of c in gate i */               \
-    IN(op, PEEP_FORGET, peep_forget, ONE) /* LSTM peephole: factor of c in gate f */               \
-    IN(op, PEEP_LET, peep_let, ONE)       /* LSTM peephole: factor of the new c in gate o */       \
-    IN(op, PROJECT, project, ONE)         /* matrix that projects the output */                    \
-    /* limits of the loop's counter, and length of the written list; INT64_MAX: steps in x */      \
+    IN(op, PEEP_IN, peep_in, ONE)         /* LSTM peephole weights that multiply c in gate i */    \
+    IN(op, PEEP_FORGET, peep_forget, ONE) /* LSTM peephole weights that multiply c in gate f */    \
+    IN(op, PEEP_LET, peep_let, ONE) /* LSTM peephole weights that multiply the new c in gate o */  \
+    IN(op, PROJECT, project, ONE)   /* matrix that projects the output */                          \
+    /* limits of the loop's counter, and length of the written list; INT64_MAX stands for the      \
+     * number of steps in x */                                                                     \
     IN(op, LIMIT, limit, ONE)                                                                      \
     IN(op, LIMIT_TOO, limit_too, ONE)                                                              \
     IN(op, LENGTH, length, ONE)                                                                    \
@@ -107,17 +108,18 @@ enum rt_cell_act {
     ATTR(ENUM, gate_activation) /* enum rt_cell_act */                                             \
     ATTR(ENUM, activation)      /* enum rt_cell_act */                                             \
     ATTR(INT, units)                                                                               \
-    ATTR(INT, width)     /* number of columns of h and y; without a projection, units */           \
-    ATTR(FLOAT, clip)    /* bound on the absolute value of c; 0: none */                           \
+    ATTR(INT, width)     /* number of columns of h and y, which is `units` without a projection */ \
+    ATTR(FLOAT, clip)    /* bound on the absolute value of c, or 0 if there is none */             \
     ATTR(INT, depth)     /* number of columns of x */                                              \
-    ATTR(INT, x_rows)    /* number of rows that x must have; -1: any */                            \
+    ATTR(INT, x_rows)    /* number of rows that x must have, or -1 for any number */               \
     ATTR(BOOL, x_listed) /* whether x must have x_rows rows even if no step runs */                \
-    ATTR(INT, y_rows)    /* required rows of y; -1: any. If set, unwritten rows are zero */        \
-    ATTR(INT, x_row)     /* first row of w and w_reset_before that multiplies x */                 \
-    ATTR(INT, h_row)     /* first row of r and r_reset_before that multiplies the state */         \
-    ATTR(STRING, order)  /* letters of the gates in the order of the columns */                    \
+    /* number of rows that y must have, or -1 for any number; if set, unwritten rows are zero */   \
+    ATTR(INT, y_rows)                                                                              \
+    ATTR(INT, x_row)    /* first row of w and w_reset_before that multiplies x */                  \
+    ATTR(INT, h_row)    /* first row of r and r_reset_before that multiplies the state */          \
+    ATTR(STRING, order) /* letters of the gates in the order of the columns */                     \
     ATTR(FLOAT, forget_bias)                                                                       \
-    ATTR(BOOL, x_by_time) /* x is [time, batch, depth]; otherwise [batch, time, depth] */          \
+    ATTR(BOOL, x_by_time) /* whether x is [time, batch, depth] instead of [batch, time, depth] */  \
     ATTR(BOOL, y_by_time)                                                                          \
     ATTR(ENUM, keep)   /* enum rt_rnn_keep */                                                      \
     ATTR(ENUM, read)   /* enum rt_rnn_read */                                                      \
@@ -125,12 +127,12 @@ enum rt_cell_act {
     ATTR(BOOL, holds)  /* whether each written value replaces the row's value in `before` */
 RT_FUSED_OP(RT_RNN, rt_rnn, "_RNN");
 
-/* Which element of its list a step writes. EACH: step t writes element t. LAST: every step writes
- * the first element. */
+/* Which element of its list a step writes. With EACH, step t writes element t. With LAST, every
+ * step writes the first element. */
 enum rt_rnn_keep { RT_RNN_KEEP_EACH, RT_RNN_KEEP_LAST };
 enum rt_rnn_read {
-    RT_RNN_UNREAD, /* y is not read, but the node fails where the loop would fail */
-    RT_RNN_READ,   /* y is read as a stack of the list; stacking an empty list fails */
+    RT_RNN_UNREAD, /* no node reads y, but the node fails where the loop would fail */
+    RT_RNN_READ,   /* y is read as a stack of the list, and stacking an empty list fails */
     RT_RNN_INNER,  /* the next layer of the same loop reads y */
 };
 enum rt_rnn_mask {

@@ -172,7 +172,7 @@ static bool find_list(struct pl_rnn_loop *l)
     return true;
 }
 
-/* Returns whether e is no edge, a constant, or a variable that the loop passes on unchanged. */
+/* Returns whether e is absent, a constant, or a variable that the loop passes on unchanged. */
 static bool is_fixed(const struct pl_rnn_loop *l, struct pl_edge e)
 {
     const int k = e.node < 0 ? -1 : variable(l, &l->body, e);
@@ -282,7 +282,8 @@ static bool find_layer(struct pl_rnn_loop *l, int k, struct pl_rnn_layer *y)
     return true;
 }
 
-/* Sorts the layers into the order in which they read each other, a sequence without branches. */
+/* Sorts the layers so that each layer reads the layer before it. Returns false if they do not form
+ * a sequence without branches. */
 static bool sort_layers(struct pl_rnn_loop *l)
 {
     for (int at = 0; at < l->n_layers; at++) {
@@ -436,7 +437,7 @@ static bool find_items(struct pl_rnn_loop *l)
             mask_rows == l->x_rows);
 }
 
-/* Returns the number of gates whose columns an input has. */
+/* Returns the number of gates that have columns in the given input of _RNN. */
 static int n_columns(const struct pl_cell *c, int input)
 {
     const bool is_early = input == RT_RNN_R || input == RT_RNN_R_BIAS;
@@ -589,7 +590,7 @@ static struct pl_edge nothing(struct pl_rnn_loop *l, enum rt_dtype dtype, struct
     return pl_add_constant(l->g, l->at, &t, err);
 }
 
-/* Adds a constant limit that does not bound the loop: the loop makes one step for each item. */
+/* Adds a constant limit that does not bound the loop, which then makes one step for each item. */
 struct pl_edge pl_no_limit(struct pl_rnn_loop *l, struct rt_error *err)
 {
     struct rt_tensor t = {0};

@@ -16,7 +16,7 @@ enum { PL_RNN_LOOP_VARIABLES = 32, PL_RNN_LOOP_LAYERS = 8 };
 
 /* What an iteration does with a loop variable. */
 enum pl_rnn_role {
-    ROLE_NONE,    /* unknown; the loop is left unchanged */
+    ROLE_NONE,    /* the role is unknown, so the loop is left unchanged */
     ROLE_KEPT,    /* the variable is passed on unchanged */
     ROLE_COUNTER, /* the variable starts at 0 and is incremented by 1 */
     ROLE_LIST,    /* the variable is a list that the new state is written to */
@@ -29,14 +29,15 @@ enum pl_rnn_role {
 struct pl_rnn_layer {
     struct pl_cell cell;
     int node;     /* the node that replaces the layer */
-    int state[2]; /* variables that hold h and c; -1: none */
+    int state[2]; /* variables that hold h and c, or -1 for a state that the cell lacks */
 };
 
 /* The mask that selects the rows which take a step. */
 struct pl_rnn_mask {
     enum rt_rnn_mask kind;
-    struct pl_edge on; /* mask in the body: bools of the step, or the number of steps of each row */
-    /* Mask in the plan: the bools of all steps, or the number of steps of each row. */
+    /* mask in the body, which is the bools of the step or the number of steps of each row */
+    struct pl_edge on;
+    /* Mask in the plan, which is the bools of all steps or the number of steps of each row. */
     struct pl_edge rows;
     struct pl_edge before; /* value in the body that a masked row writes */
     bool holds;            /* whether `before` is the variable pl_rnn_loop.output */
@@ -53,17 +54,18 @@ struct pl_rnn_loop {
     enum pl_rnn_role role[PL_RNN_LOOP_VARIABLES];
     struct pl_rnn_layer layer[PL_RNN_LOOP_LAYERS];
     int n_layers;
-    int list;   /* the variable of ROLE_LIST; -1: none */
-    int output; /* the variable of ROLE_OUTPUT; -1: none */
+    int list;   /* the variable with ROLE_LIST, or -1 if there is none */
+    int output; /* the variable with ROLE_OUTPUT, or -1 if there is none */
     struct pl_rnn_mask mask;
     /* True if step t writes element t of the list, false if every step writes element 0. */
     bool each;
     struct pl_edge items; /* tensor whose rows the loop reads as items */
-    /* For a frame: the TensorArray that the loop reads, before it is filled. */
+    /* If the loop is a frame, the TensorArray that it reads, before the array is filled. */
     struct pl_edge arrays;
     struct pl_edge limit[2];
     int n_limits;
-    /* Number of rows that each element of the read and of the written list must have; -1: any. */
+    /* Numbers of rows that each element of the read list and of the written list must have, or -1
+     * for any number. */
     int64_t x_rows, y_rows;
 };
 
@@ -104,9 +106,9 @@ bool pl_is_pure(const struct pl_graph *g, bool is_frame);
 /* Returns whether `e` is the length of `items` as one value, `StridedSlice(Shape(items), [0], [1],
  * [1])`. */
 bool pl_is_length(const struct pl_graph *g, struct pl_edge e, struct pl_edge items);
-/* Returns whether matrices of a partial shape (given rows, cols_given; -1: any) may have `cols`
- * columns. Sets *rows, which is -1 at first, to the number of rows that the matrices must have; a
- * shape gives this number only together with the number of columns. */
+/* Returns whether matrices of `given` rows and `cols_given` columns may have `cols` columns, where
+ * -1 is an unknown number. If `given` is known, `cols_given` must be known too, and *rows must be
+ * -1 or equal to `given`. *rows is then set to `given`. */
 bool pl_takes_rows(int64_t given, int64_t cols_given, int64_t cols, int64_t *rows);
 /* Works like pl_takes_rows, for the constant element shape of a list, which is unknown or has two
  * numbers. */
@@ -117,9 +119,11 @@ struct pl_edge pl_no_limit(struct pl_rnn_loop *l, struct rt_error *err);
 
 struct pl_rnn_loop_put {
     struct pl_edge items, length;
-    /* whether x, and whether y, is [time, batch, ..] instead of [batch, time, ..] */
+    /* `by_time` is set if x is [time, batch, ..] instead of [batch, time, ..], and `y_by_time` if y
+     * is */
     bool by_time, y_by_time;
-    /* Whether some node reads the written list; a list that is not read may still be too short. */
+    /* Whether some node reads the written list. Even if none does, the loop fails if the list is
+     * too short. */
     bool is_read;
     enum rt_rnn_keep keep;
 };

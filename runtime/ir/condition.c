@@ -97,7 +97,8 @@ static bool find_order(struct pl_conditions *w)
 
 /* ---- conditions ---- */
 
-/* Returns the first index from `at` on whose predicate is not less than `by`. */
+/* Returns the first index, from `at` on, of a side whose predicate is not less than `by`. Returns
+ * c->n if there is none. */
 static int seek(const struct pl_condition *c, int at, struct pl_edge by)
 {
     while (at < c->n && pl_compare_edges(c->on[at].by, by) < 0)
@@ -175,8 +176,8 @@ bool pl_edge_condition(const struct pl_conditions *w, struct pl_edge e, struct p
     return !pl_is_choice(w->g, node_of(w, e.node), &s.by) || add_side(out, seek(out, 0, s.by), s);
 }
 
-/* Finds the predicate that a Merge removes: both inputs have it, with different sides, and their
- * conditions are otherwise equal. */
+/* Finds the predicate that a Merge removes. Both inputs have this predicate, with different sides,
+ * and their conditions are otherwise equal. */
 bool pl_merged(const struct pl_conditions *w, const struct pl_node *n, struct pl_side *of,
                struct pl_condition *rest)
 {

@@ -1,10 +1,11 @@
 /*
  * Conditions in a TensorFlow 1 graph. The condition of a node is a set of predicates, each with the
- * side (true or false) that it must have; otherwise the node is dead. It is the union of the
- * conditions of the node's inputs; a Switch adds one predicate, and a Merge removes one.
+ * side (true or false) that it must have. If a predicate has the other side, the node is dead. The
+ * condition is the union of the conditions of the node's inputs; a Switch adds one predicate, and a
+ * Merge removes one.
  *
- * Threads: only the thread that makes the plan. Owner: the caller clears a pl_conditions, which is
- * valid for the graph as it was when it was made; a pl_condition is plain data.
+ * Threads: only the thread that makes the plan. Owner: the caller clears a pl_conditions, which
+ * describes the graph at the time of pl_conditions_find; a pl_condition is plain data.
  */
 #ifndef RT_CONDITION_H
 #define RT_CONDITION_H
@@ -31,11 +32,12 @@ static inline int pl_compare_edges(struct pl_edge a, struct pl_edge b)
 
 /* ---- conditions ---- */
 
-/* The maximum number of predicates in a condition; a tf.case of n branches nests n of them. */
+/* The maximum number of predicates in a condition. A tf.case of n branches makes conditions of up
+ * to n predicates. */
 enum { PL_MAX_CONDITION = 48 };
 
 struct pl_side {
-    struct pl_edge by; /* origin of the predicate */
+    struct pl_edge by; /* edge that is the origin of the predicate (pl_origin) */
     int taken;
 };
 
@@ -62,7 +64,7 @@ struct pl_conditions {
     int *order; /* topological order of the nodes; back edges of loops are ignored */
     int n_order;
     struct pl_condition *on;
-    int *frame; /* per node: number of loops around its outputs */
+    int *frame; /* for each node, the number of loops that enclose its outputs */
 };
 
 /* Finds the conditions of all nodes. Returns false if conditions contradict each other or memory

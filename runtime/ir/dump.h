@@ -1,6 +1,6 @@
 /*
- * Text dumps of compiler graphs, for people to read: one node a line, with its index, name, op,
- * inputs and output types. Removed nodes are omitted.
+ * Text dumps of compiler graphs, for people to read. A dump has one line per node, with the node's
+ * index, name, op, inputs and output types. Removed nodes are omitted.
  *
  *   7 dense/BiasAdd: BiasAdd(4:0, 6:0, ^2) -> float32
  *

@@ -1,4 +1,5 @@
-/* Edits of a compiler graph that passes share: adding, replacing and pruning nodes. */
+/* Implements the edits of a compiler graph that passes share, which add, replace and prune
+ * nodes. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -18,16 +18,16 @@ struct pl_graph;
 struct pl_node {
     uint8_t kind;
     uint8_t effect; /* enum rt_effect of the op */
-    /* for a node with sub-plans: bit k is set if the sub-plans contain an op of effect k */
+    /* bit k is set if the sub-plans of the node contain an op of effect k */
     uint8_t effects;
     uint8_t device;  /* index into the session's devices; 0 is the CPU */
     bool frozen;     /* whether the node is a PL_CONST that was a variable */
     bool unfoldable; /* whether folding has failed once, so that it is not tried again */
-    /* Attributes and types. NULL for a PL_COPY, and for a node without an op that only orders other
-     * nodes. */
+    /* The node's attributes and types. NULL for a PL_COPY, and for a node without an op that only
+     * orders other nodes. */
     const struct rt_node *def;
-    const char *name; /* name of the node, prefixed by the names of the calls around it */
-    int depth;        /* number of calls around the node */
+    const char *name; /* name of the node, prefixed by the names of the calls that enclose it */
+    int depth;        /* number of calls that enclose the node */
     int n_in, n_out, n_ctrl;
     struct pl_edge *in;
     int *ctrl;
@@ -38,7 +38,7 @@ struct pl_node {
     struct pl_graph *subgraph;
     struct rt_tensor value;
     int feed;
-    uint8_t feed_dtype; /* type of the feed if the node is a PL_FEED: enum rt_dtype */
+    uint8_t feed_dtype; /* enum rt_dtype of the feed if the node is a PL_FEED */
     uint8_t copy_dtype; /* type of the tensor if the node is a PL_COPY */
     struct rt_plan **sub;
     int n_sub;
@@ -74,12 +74,12 @@ struct pl_graph {
     bool mistyped;
     /* pl_mark_written sets the next two members. */
     bool writes_fed; /* whether the plan may write a variable whose handle is fed */
-    /* For a plan inside another: the variables whose handles may be fetched, except handles that
-     * are fed; a variable may be listed more than once. */
+    /* For a sub-plan, the variables whose handles may be fetched, except handles that are fed. A
+     * variable may be listed more than once. */
     struct rt_variable **handed_out;
     int n_handed_out;
     bool is_load; /* whether the plan is for restore or init ops (rt_call_spec.is_load) */
-    int depth;    /* number of sub-plans around this graph */
+    int depth;    /* number of sub-plans that enclose this graph */
     int64_t *nodes_left;
 };
 

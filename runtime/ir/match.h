@@ -53,9 +53,9 @@ struct pl_edge pl_pure_origin(const struct pl_graph *g, struct pl_edge e);
 
 /* ---- constants ---- */
 
-/* pl_is_constant returns whether e is output 0 of a constant without control inputs, which may be a
- * handle. pl_constant returns the tensor of the constant, which may be lazy. It returns NULL if e
- * is not a constant, and for a handle, because the resource that the handle points to is not
+/* pl_is_constant returns whether e is output 0 of a constant without control inputs; the constant
+ * may be a handle. pl_constant returns the tensor of the constant, which may be lazy. It returns
+ * NULL if e is not a constant or is a handle, because the resource that a handle points to is not
  * constant. */
 bool pl_is_constant(const struct pl_graph *g, struct pl_edge e);
 const struct rt_tensor *pl_constant(const struct pl_graph *g, struct pl_edge e);
@@ -77,10 +77,10 @@ const struct rt_tensor *pl_row_constant(const struct pl_graph *g, struct pl_edge
 
 /* The number of readers of each node that existed when pl_uses_count was called. */
 struct pl_uses {
-    /* Per node: how often its outputs are read. Fetches, targets and control edges are counted
-     * twice, so that 1 means that exactly one edge of a node reads the value. */
+    /* For each node, the number of times that its outputs are read. Fetches, targets and control
+     * edges are counted twice, so that 1 means that exactly one edge of a node reads the value. */
     int *n;
-    int *user; /* per node: the reader with the greatest index */
+    int *user; /* for each node, the reader with the greatest index */
 };
 enum rt_status pl_uses_count(struct pl_uses *u, const struct pl_graph *g, struct rt_error *err);
 void pl_uses_free(struct pl_uses *u);
@@ -90,7 +90,7 @@ void pl_uses_free(struct pl_uses *u);
  * control edges are listed too, after a node's inputs. pl_readers_new returns NULL if memory runs
  * out. */
 struct pl_reader {
-    /* `k` is the index of the reader's input, or n_in + the index of its control edge */
+    /* `k` is the index of the reader's input, or `n_in` plus the index of its control edge */
     int node, k;
 };
 struct pl_readers {
@@ -113,7 +113,7 @@ enum { PL_CLUSTER_MOST = 16 };
 struct pl_cluster {
     const struct pl_graph *g;
     const struct pl_uses *uses;
-    int node[PL_CLUSTER_MOST], n; /* n is PL_CLUSTER_MOST + 1 for a pattern that is too large */
+    int node[PL_CLUSTER_MOST], n; /* `n` is PL_CLUSTER_MOST + 1 for a pattern that is too large */
 };
 struct pl_cluster pl_cluster_from(const struct pl_graph *g, const struct pl_uses *uses, int root);
 /* Adds the node that makes e to the cluster, unless the cluster contains it already. */

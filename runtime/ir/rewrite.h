@@ -17,10 +17,10 @@ static const struct pl_edge pl_no_edge = {-1, 0};
 
 /*
  * Makes node[0] this fused op, which replaces all n nodes; the others are removed. `in` has one
- * edge for each of the op's inputs, pl_no_edge for an OPTIONAL input that is omitted. If the last
- * input is a LIST, its elements follow the other inputs; for an empty list n_in is one less than
- * the number of the op's inputs. Returns RT_NOT_FOUND if the op is not registered, RT_INTERNAL if
- * it was registered with another schema.
+ * edge for each of the op's inputs, which is pl_no_edge for an OPTIONAL input that is omitted. If
+ * the last input is a LIST, its elements follow the other inputs; for an empty list n_in is one
+ * less than the number of the op's inputs. Returns RT_NOT_FOUND if the op is not registered, and
+ * RT_INTERNAL if it was registered with another schema.
  */
 enum rt_status pl_put_fused(struct pl_graph *g, const int *node, int n, struct rt_fused_op op,
                             const struct pl_edge *in, int n_in, struct rt_error *err);
@@ -55,7 +55,8 @@ uint8_t pl_type_of(const struct pl_graph *g, struct pl_edge e);
  * and fetches read. */
 struct pl_rewiring {
     const void *arg;
-    bool (*keeps)(const void *arg, int node); /* returns whether the node keeps its inputs */
+    /* returns whether the inputs of the node stay as they are */
+    bool (*keeps)(const void *arg, int node);
     struct pl_edge (*instead)(const void *arg, struct pl_edge e);
 };
 void pl_rewire(struct pl_graph *g, int n, const struct pl_rewiring *r);

@@ -13,7 +13,7 @@ struct frame {
 
 struct walk {
     const struct pl_graph *g;
-    unsigned char *mark; /* per node: its mark (enum mark) */
+    unsigned char *mark; /* for each node, its mark (enum mark) */
     struct frame *stack;
     bool types;
     struct rt_error *err;
