@@ -3,7 +3,7 @@
  *
  * An append that would exceed the limit, or that finds no memory, sets `failed` and changes nothing
  * else. Later appends do nothing, so a writer may append a complete document and check `failed`
- * once, at the end. Threads: one at a time.
+ * once, at the end. Threads: a buffer is used by one thread at a time.
  */
 #ifndef RT_BASE_BYTES_H
 #define RT_BASE_BYTES_H
@@ -15,14 +15,14 @@
 #include "runtime/base/status.h"
 
 struct rt_bytes {
-    /* NULL until something is appended; then n bytes followed by a NUL, which n does not include */
+    /* n bytes followed by a NUL, which n does not include; NULL until something is appended */
     char *p;
     size_t n, capacity, limit;
     bool failed;
     bool no_memory; /* whether the failure was caused by lack of memory, not by the limit */
     /* Called before the buffer grows from `capacity` to `wanted` bytes. If it returns false, the
-     * buffer fails as if out of memory. It may be called again with a smaller number. May be
-     * NULL. */
+     * buffer fails as if out of memory. The function may be called again with a smaller number. May
+     * be NULL. */
     bool (*may_grow)(void *arg, size_t capacity, size_t wanted);
     void *grow_arg;
 };

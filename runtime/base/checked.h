@@ -41,7 +41,7 @@ static inline bool rt_mul_size(size_t a, size_t b, size_t *out)
 }
 
 /* Saturating arithmetic returns the exact result, or INT64_MAX or INT64_MIN if int64_t cannot hold
- * it. It is for comparisons, sizes that are checked later, and estimates of work. */
+ * it. It is used for comparisons, sizes that are checked later, and estimates of work. */
 static inline int64_t rt_add_saturated(int64_t a, int64_t b)
 {
     int64_t v;

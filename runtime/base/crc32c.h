@@ -6,11 +6,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Extends the checksum `crc` of preceding bytes by n bytes. `crc` is 0 if no bytes precede. */
+/* Returns the checksum of preceding bytes and the n bytes at `p`. `crc` is the checksum of the
+ * preceding bytes, or 0 if there are none. */
 uint32_t rt_crc32c(uint32_t crc, const void *p, size_t n);
 
-/* Returns the masked form of a checksum, which files store. It is rotated and offset, so that a CRC
- * of data that contains CRCs stays useful. */
+/* Returns the masked form of a checksum, which files store. The masked form is rotated and offset,
+ * so that a CRC of data that contains CRCs stays useful. */
 static inline uint32_t rt_crc32c_mask(uint32_t crc)
 {
     return ((crc >> 15) | (crc << 17)) + 0xa282ead8u;

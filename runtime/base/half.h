@@ -19,9 +19,9 @@ static inline float rt_float_of_bits(uint32_t bits)
 }
 
 /*
- * Returns the bits of a float that can be rounded a second time without error (round to odd): d is
- * truncated, and a nonzero remainder sets the last bit, so that the second rounding sees no false
- * tie.
+ * Returns the bits of a float that can be rounded a second time without error (round to odd). `d`
+ * is truncated, and a nonzero remainder sets the last bit, so that the second rounding sees no
+ * false tie.
  */
 static inline uint32_t rt_bits_to_round(double d)
 {

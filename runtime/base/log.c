@@ -46,7 +46,7 @@ static int printable_length(const unsigned char *s)
     return is_control ? 0 : rt_utf8_length(s);
 }
 
-/* Escapes a text. Names of files, nodes and models are untrusted: they must not forge log lines or
+/* Escapes a text. Names of files, nodes and models are untrusted and must not forge log lines or
  * send control sequences to a terminal. */
 static size_t escape(char *dst, size_t capacity, const char *text, bool json)
 {

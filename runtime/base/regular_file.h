@@ -31,7 +31,7 @@ enum rt_status rt_open_regular_stream(const char *path, FILE **out, struct rt_er
 enum rt_status rt_check_regular(const char *path, const struct stat *info, struct rt_error *err);
 
 /* Returns whether errno `number` of a system call on a path means that the file does not exist.
- * EACCES, EIO, ENOMEM and other errors have a different meaning: a file in use that temporarily
+ * EACCES, EIO, ENOMEM and other errors have a different meaning. A file in use that temporarily
  * cannot be examined must not be treated as removed. */
 bool rt_errno_is_absence(int number);
 

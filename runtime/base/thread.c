@@ -81,7 +81,7 @@ static void *thread_main(void *p)
     struct start s = *(struct start *)p;
     free(p);
     pthread_setname_np(pthread_self(), s.name);
-    /* No thread is ever cancelled. With the asynchronous cancel type set once here, the C library
+    /* No thread is ever cancelled. The asynchronous cancel type is set once, so that the C library
      * does not switch to it and back around every system call that may block. */
     int ignored;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &ignored);

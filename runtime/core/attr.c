@@ -8,7 +8,7 @@
 
 enum { MAX_FUNC_ATTRS = 1000, MAX_FUNC_DEPTH = 64 };
 
-/* limit on the expansion of repeated values in tensors (see splat_left) */
+/* limit in bytes on the expansion of repeated values in tensors (see splat_left) */
 static const size_t splat_max = (size_t)1 << 29;
 
 const char *rt_attr_type_name(int type)

@@ -18,8 +18,8 @@
 struct rt_op;
 struct rt_graph;
 
-/* A shape that may be partly unknown: rank -1 means an unknown rank, dim -1 an unknown dimension.
- * Import refuses a rank above RT_MAX_RANK, except in attributes that nothing reads
+/* A shape that may be partly unknown. A rank of -1 is an unknown rank, and a dim of -1 an unknown
+ * dimension. Import refuses a rank above RT_MAX_RANK, except in attributes that nothing reads
  * ("_output_shapes", which is dropped). */
 struct rt_shape {
     int rank;

@@ -39,9 +39,9 @@ struct rt_infer {
 /* ---- row rules ---- */
 
 /*
- * Row-wise analysis, for batching: determines how each tensor depends on the rows of the batch. The
- * analysis (runtime/passes/rows.c) runs `infer` with several batch sizes and applies each op's row
- * rule.
+ * Row-wise analysis, which batching requires, determines how each tensor depends on the rows of the
+ * batch. The analysis (runtime/passes/rows.c) runs `infer` with several batch sizes and applies
+ * each op's row rule.
  */
 enum rt_dep_kind {
     RT_DEP_NONE, /* the tensor does not depend on the batch */
@@ -76,8 +76,8 @@ void rt_rows_first(struct rt_rows *r);
 /* Rule for ops where element k of every output depends on element k of input 0, which has an equal
  * shape. The row axis does not change. */
 void rt_rows_same(struct rt_rows *r);
-/* Rule for row-major views of input 0. The row axis stays if its length and the product of the
- * dimensions before it are unchanged. */
+/* Rule for row-major views of input 0. The row axis is preserved if its length and the product of
+ * the dimensions before it are unchanged. */
 void rt_rows_reshape(struct rt_rows *r);
 /* Rule for ops that depend only on the shapes of their inputs (Shape, Size, Rank). */
 void rt_rows_shape(struct rt_rows *r);

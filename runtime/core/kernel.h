@@ -78,7 +78,7 @@ struct rt_kernel {
     /* Returns whether the kernel accepts the node's types, for kernels that two type attributes do
      * not suffice to describe. May be NULL. */
     bool (*takes)(const struct rt_node *n);
-    uint64_t host_in, host_out; /* bit k is set if input or output k stays in host memory */
+    uint64_t host_in, host_out; /* bit k is set if input or output k must be in host memory */
     unsigned flags;
     /* Returns the kernel's rank for this node, or 0 if the kernel cannot run the node. The kernel
      * of the highest rank is tried first. If `can` is NULL, the rank is 1. If prepare returns

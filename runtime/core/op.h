@@ -74,8 +74,9 @@ struct rt_op {
     /* Whether infer also reads the value of the last input, whose index varies (ConcatV2's
      * axis). */
     bool shape_in_last;
-    /* Whether output 0 always has input 0's bytes, with a shape that infer can determine from exact
-     * inputs (Reshape, Identity, Squeeze). A specialisation does not run such a node. */
+    /* Whether output 0 always has input 0's bytes, with a shape that infer can determine from
+     * inputs with exact shapes (Reshape, Identity, Squeeze). A specialisation does not run such a
+     * node. */
     bool is_view;
     /* Whether the op reads only those elements of input 0 that it outputs (GatherV2, Slice). */
     bool is_gather;

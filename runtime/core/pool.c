@@ -18,7 +18,7 @@ enum {
     ALIGN = 64,
     HEADER = 128, /* size of a block's header in bytes; a multiple of ALIGN */
     N_SMALL = 4,  /* number of small size classes, which have 64, 128, 192 and 256 bytes */
-    MAX_EXP = 46, /* the largest size class has 2^47 bytes */
+    MAX_EXP = 46, /* the largest size class has `2^47` bytes */
     N_CLASSES = N_SMALL + (MAX_EXP - 8 + 1) * 4,
 };
 

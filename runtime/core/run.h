@@ -62,7 +62,7 @@ void *rt_scratch(struct rt_run *r, size_t bytes);
 void *rt_run_alloc(struct rt_run *r, size_t bytes);
 /* Loads a tensor as rt_tensor_load does, but fails when the run should end. */
 enum rt_status rt_run_load(struct rt_run *r, struct rt_tensor *t);
-/* returns the pool for tensors that `run` stores elsewhere */
+/* returns the pool for tensors that `run` stores outside its outputs */
 struct rt_pool *rt_run_pool(struct rt_run *r);
 /* Returns the state that counts the memory of tensors that `run` stores in a resource
  * (runtime/session/state.h). */

@@ -140,7 +140,7 @@ static void put_unsigned(struct rt_bytes *out, uint64_t v)
         rt_bytes_addc(out, (char)(v >> (8 * n) & 255));
 }
 
-/* Encodes v in n bytes: n one bits, a zero bit, then 7n - 1 bits of the value. A negative v is
+/* Encodes v in n bytes as n one bits, a zero bit and `7n - 1` bits of the value. A negative v is
  * encoded as the bitwise complement of the code of ~v. */
 static void put_signed(struct rt_bytes *out, int64_t v)
 {

@@ -17,8 +17,9 @@ struct rt_slice {
 };
 
 /*
- * Parses TensorFlow's text of a slice, "4 8 0,2:-": first the dimensions of the full tensor, which
- * are stored in *rank and dim, then the slice. Refuses a slice that is not inside the tensor.
+ * Parses TensorFlow's text of a slice, "4 8 0,2:-", which consists of the dimensions of the full
+ * tensor and the slice. Stores the dimensions in *rank and dim. Refuses a slice that is not inside
+ * the tensor.
  */
 enum rt_status rt_slice_parse(struct rt_span text, int *rank, int64_t dim[RT_MAX_RANK],
                               struct rt_slice *out, struct rt_error *err);
@@ -42,8 +43,8 @@ void rt_slice_key(struct rt_bytes *out, struct rt_span name, const struct rt_sli
 int64_t rt_slice_overlap(const struct rt_slice *a, const struct rt_slice *b);
 
 /*
- * Copies the intersection of two resolved slices of one tensor: from `src`, which holds slice
- * `have`, to `dst`, which holds slice `want`. Returns the number of elements copied. For plain
+ * Copies the intersection of two resolved slices of one tensor from `src`, which holds slice
+ * `have`, to `dst`, which holds slice `want`. Returns the number of elements copied. Supports plain
  * types only.
  */
 int64_t rt_slice_copy(void *dst, const struct rt_slice *want, const void *src,

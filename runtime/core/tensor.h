@@ -70,9 +70,9 @@ static inline size_t rt_tensor_bytes(const struct rt_tensor *t)
  * elements share is counted once. */
 size_t rt_tensor_text_bytes(const struct rt_tensor *t);
 /*
- * Returns the data pointer of tensors without elements. It is aligned like other data and never
- * read or written, which AddressSanitizer verifies. Kernels may therefore do pointer arithmetic on
- * the data of any tensor; on NULL it would be undefined behaviour.
+ * Returns the data pointer of tensors without elements. The pointer is aligned like that of other
+ * data and never dereferenced, which AddressSanitizer verifies. Kernels may therefore do pointer
+ * arithmetic on the data of any tensor; on NULL it would be undefined behaviour.
  */
 void *rt_no_elements(void);
 /* Makes a tensor with a new buffer, if rt_shape_check accepts the shape. Overwrites *t. */
@@ -90,8 +90,8 @@ bool rt_tensor_is_sole(const struct rt_tensor *t);
 /* Loads a lazy tensor, once for all tensors that share the buffer, and sets t->data. */
 enum rt_status rt_tensor_load(struct rt_tensor *t, struct rt_error *err);
 /* Loads a tensor during a run, as rt_tensor_load does. If `check` fails, the load fails, and the
- * next caller starts it again. While a thread waits for another thread that loads the tensor, its
- * check is not called. */
+ * next caller restarts it. A thread that waits while another thread loads the tensor does not call
+ * its own check. */
 enum rt_status rt_tensor_load_checked(struct rt_tensor *t, const struct rt_check *check,
                                       struct rt_error *err);
 static inline bool rt_tensor_is_lazy(const struct rt_tensor *t)

@@ -131,7 +131,7 @@ static enum rt_status strings_from_content(struct rt_span content, struct rt_str
         if (!pb_varint(&data, &len) || len > content.n)
             return rt_fail(err, RT_INVALID_ARGUMENT, "tensor_content: length %lld of %lld is bad",
                            (long long)i, (long long)n);
-        total += len; /* `total` cannot overflow: it is at most 2 * content.n. */
+        total += len; /* `total` cannot overflow, because it is at most `2 * content.n`. */
         if (total > content.n)
             break;
     }
@@ -207,7 +207,7 @@ enum rt_status rt_tensor_from_proto(const Tensorflow__TensorProto *p, size_t lim
                        rt_shape_text(buffer, sizeof buffer, rank, dim));
     if (n && !rt_dtype_is_plain(dtype) && dtype != RT_STRING)
         return rt_fail(err, RT_UNIMPLEMENTED, "a %s tensor as a value", rt_dtype_name(dtype));
-    /* The shape is compared with the bytes in the message before anything is allocated for it. */
+    /* The shape is compared with the bytes in the message before memory is allocated for it. */
     if (content && n) {
         if (dtype != RT_STRING && ((uint64_t)n > SIZE_MAX / size || (size_t)n * size != content))
             return rt_fail(err, RT_INVALID_ARGUMENT,

@@ -76,7 +76,7 @@ enum rt_status rt_bundle_read_all(struct rt_checkpoint *c, const struct rt_bundl
                                   const struct rt_checkpoint_run *run, void *dst,
                                   struct rt_error *err);
 /*
- * Converts verified bytes to the form that kernels rely on: bools become 0 or 1, and numbers get
+ * Converts verified bytes to the form that kernels rely on. Bools become 0 or 1, and numbers get
  * this machine's byte order. `bytes` must be a multiple of the element size.
  */
 void rt_bundle_make_native(const struct rt_checkpoint *c, enum rt_dtype dtype, void *data,

@@ -50,7 +50,7 @@ struct rt_checkpoint_v1 {
     char *pattern;
     int n_files, capacity, n_tensors;
     struct file *file;
-    struct rt_map by_name; /* maps each name to its first struct place */
+    struct rt_map by_name; /* maps each tensor's name to the first struct place of the tensor */
     uint64_t bytes;        /* total size of all files, in bytes */
 };
 
@@ -472,7 +472,7 @@ static enum rt_status decode(const struct piece *p, Tensorflow__TensorProto *dat
     was = data->tensor_shape;
     data->tensor_shape = &shape;
     data->dtype = (Tensorflow__DataType)p->w->dtype;
-    /* With limit 0, the message must hold all values. Strings count in the run's pool, because
+    /* With a limit of 0, the message must hold all values. Strings count in the run's pool, because
      * their tensor becomes the result; other types are copied again. */
     st = rt_tensor_from_proto(
         data, 0, out, p->w->dtype == RT_STRING ? rt_checkpoint_run_pool(p->w->run) : NULL, err);
@@ -498,7 +498,8 @@ static enum rt_status take_piece(void *arg, struct rt_span value, struct rt_erro
     pb_free(s);
     if (st)
         return st;
-    if (w->dtype == RT_STRING) { /* A string tensor has a single slice, and all of it is wanted. */
+    /* A string tensor has a single slice, and all of its elements are wanted. */
+    if (w->dtype == RT_STRING) {
         memcpy(t.dim, w->dim, sizeof t.dim);
         t.rank = (int8_t)w->rank;
         rt_tensor_clear(w->out);

@@ -71,8 +71,8 @@ static enum rt_status index_add(struct index *x, struct rt_span key, const Proto
 }
 
 /*
- * Adds the slices in `p` to those of tensor `name`. On success the index owns `p`: it stores the
- * first entry of each name, and frees later entries after moving their slices.
+ * Adds the slices in `p` to those of tensor `name`. On success the index owns `p`. The index stores
+ * the first entry of each name, and frees later entries after moving their slices.
  */
 static enum rt_status index_add_sliced(struct index *x, struct rt_span name,
                                        Tensorflow__BundleEntryProto *p, struct rt_error *err)

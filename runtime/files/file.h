@@ -1,4 +1,4 @@
-/* Reads and writes complete files. The size limit is checked before anything is allocated. */
+/* Reads and writes complete files. The size limit is checked before memory is allocated. */
 #ifndef RT_FILE_H
 #define RT_FILE_H
 
@@ -22,8 +22,8 @@ ssize_t rt_file_read_at(int fd, void *dst, size_t n, int64_t offset);
 /* Replaces the file PATH by writing a temporary file beside it and renaming that file, so that PATH
  * is never incomplete. */
 enum rt_status rt_file_write(const char *path, const void *p, size_t n, struct rt_error *err);
-/* Creates a file with a new name beside `path` and opens it for writing. Writes the name into
- * `buffer`. Returns the descriptor, or -1 with the reason in err. */
+/* Creates a file with a new name in the directory of `path` and opens it for writing. Writes the
+ * name into `buffer`. Returns the descriptor, or -1 with the reason in err. */
 int rt_file_temp(const char *path, char *buffer, size_t n, struct rt_error *err);
 /* Makes the directory and all missing parent directories. */
 enum rt_status rt_file_make_dirs(const char *dir, struct rt_error *err);

@@ -115,7 +115,7 @@ enum rt_status im_name_node(struct im_build *b, const char *name, const struct r
  * also with that of the function. */
 enum rt_status im_fail_node(struct im_build *b, const char *node, struct rt_error *err,
                             const char *fmt, ...) RT_PRINTF(4, 5);
-/* Finishes a graph whose edges are made: checks for cycles and runs each op's `check`. */
+/* Finishes a graph whose edges have been made. Checks for cycles and runs each op's `check`. */
 enum rt_status im_finish(struct im_build *b, struct rt_error *err);
 
 /* ---- import_node.c ---- */

@@ -20,7 +20,7 @@ static int parse_index(const char *s)
     return v;
 }
 
-/* Resolves the text of an input of the main graph: "name" or "name:k". */
+/* Resolves the text of an input of the main graph, which is "name" or "name:k". */
 static bool resolve_main(struct im_build *b, const char *text, struct im_run *r)
 {
     const char *colon = strrchr(text, ':');

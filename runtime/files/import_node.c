@@ -1,4 +1,5 @@
-/* Makes the nodes of a graph: name, schema, attributes and types. import_edge.c makes the edges. */
+/* Makes the nodes of a graph, with their names, schemas, attributes and types. import_edge.c makes
+ * the edges. */
 #include "runtime/files/import.h"
 
 #include <stdlib.h>

@@ -17,9 +17,9 @@
 #include "tensorflow/core/protobuf/saved_model.pb-c.h"
 
 #define MAX_FILE ((size_t)1 << 31)
-/* Limit on the values of all SignatureDef.defaults of a file: 64 MiB, plus 8 bytes for each byte of
- * the file. A few bytes can repeat one value any number of times: the defaults of a 3.9 KB file
- * expanded to 5.3 GB. */
+/* Limit on the values of all SignatureDef.defaults of a file, which is 64 MiB plus 8 bytes for each
+ * byte of the file. A few bytes can repeat one value many times; for example, the defaults of a 3.9
+ * KB file expanded to 5.3 GB. */
 enum { DEFAULTS_FREE_BYTES = 64 << 20, DEFAULTS_GROWTH = 8 };
 
 enum { /* field numbers of the protobuf messages */
@@ -676,8 +676,8 @@ static bool has_variables(struct rt_span graph_def)
     return false;
 }
 
-/* Adds the minimum memory that an entry needs when loaded: its bytes, and for strings their
- * elements. Returns false on overflow. */
+/* Adds the minimum memory that an entry needs when loaded, which is that of its bytes and, for
+ * strings, of their elements. Returns false on overflow. */
 static bool add_weight(const struct rt_checkpoint_entry *e, int64_t *weight_bytes)
 {
     int64_t elements = 0;
@@ -698,8 +698,8 @@ static enum rt_status check_weights(const char *dir, const struct rt_meta_graph 
 
     snprintf(prefix, sizeof prefix, "%s/variables/variables", dir);
     snprintf(path, sizeof path, "%s.index", prefix);
-    /* A model without variables may lack the checkpoint files. TensorFlow does not restore such a
-     * model either. */
+    /* A model without variables may lack the checkpoint files, and TensorFlow does not restore such
+     * a model either. */
     if (access(path, F_OK) && !has_variables(g->graph_def))
         return RT_OK;
     st = rt_checkpoint_open(&c, prefix, err);

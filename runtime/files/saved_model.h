@@ -104,7 +104,7 @@ struct rt_model_options {
     bool allow_unsupported_signatures;
     /* whether to load all variables; set by servers that may run any node for SessionRun */
     bool load_all_variables;
-    /* whether to run each signature that writes nothing once, with 1 for unknown dimensions */
+    /* whether to run each signature that does not write once, with unknown dimensions set to 1 */
     bool warm_up;
     void (*on_warm_up_failure)(void *arg, const char *signature, const struct rt_error *err);
     void *arg;
@@ -149,9 +149,9 @@ struct rt_model {
     struct rt_dynamic_callables *dynamic_callables;
 };
 
-/* Loads a model: reads and imports it, checks every op that a signature, init or restore needs,
- * restores variables, runs the init op, makes the plans, warms up, and seals the session. With
- * RT_UNIMPLEMENTED, err lists everything that is not implemented. */
+/* Loads a model. Reads and imports the model, checks every op that a signature, init or restore
+ * needs, restores variables, runs the init op, makes the plans, warms up, and seals the session.
+ * With RT_UNIMPLEMENTED, err lists everything that is not implemented. */
 enum rt_status rt_model_load(struct rt_model **out, const char *dir,
                              const struct rt_model_options *options, struct rt_error *err);
 void rt_model_free(struct rt_model *m);

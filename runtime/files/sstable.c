@@ -77,8 +77,8 @@ static enum rt_status uncompress(struct block *out, struct rt_span *all, struct 
     return RT_OK;
 }
 
-/* Gets n bytes of the source. They are in the source's memory, or are read into new memory; *owned
- * is then set to the new memory. */
+/* Gets n bytes of the source, from the source's memory or by reading them into new memory. In the
+ * latter case, sets *owned to the new memory. */
 static enum rt_status bytes_at(const struct rt_sstable_source *from, uint64_t offset, size_t n,
                                unsigned char **owned, struct rt_span *out, struct rt_error *err)
 {
@@ -174,7 +174,7 @@ struct reader {
     void *arg;
     struct rt_bytes key, last;
     bool any;
-    uint64_t left; /* number of bytes of the file that the blocks read so far have not used */
+    uint64_t left; /* number of bytes of the file that do not belong to the blocks read so far */
 };
 
 static enum rt_status read_entries(struct reader *r, struct rt_span block, struct rt_error *err)

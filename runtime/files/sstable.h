@@ -65,7 +65,8 @@ struct rt_sstable_writer {
  * block size, 262144 bytes. */
 void rt_sstable_begin(struct rt_sstable_writer *w, size_t block_size);
 void rt_sstable_add(struct rt_sstable_writer *w, struct rt_span key, struct rt_span value);
-/* Ends the table; w->file then holds the complete file. Returns false if out of memory. */
+/* Completes the table, after which w->file holds the entire file. Returns false if out of
+ * memory. */
 bool rt_sstable_end(struct rt_sstable_writer *w);
 void rt_sstable_clear(struct rt_sstable_writer *w);
 
