@@ -290,7 +290,7 @@ static bool analyse_rows(const struct rt_plan *p, const struct rt_shape *shapes,
 
 /* Looks up the result of row-wise analysis for the lengths of `feeds`. Sets *shapes to NULL if no
  * plan of the callable was ever found row-wise. Sets *is_due to whether the plan must be analysed
- * now for these lengths. */
+ * for these lengths. */
 static enum rt_row_verdict find_rows(struct rt_callable *c, const struct rt_plan_box *b,
                                      const struct rt_tensor *feeds, const struct rt_shape **shapes,
                                      bool *is_due)
@@ -337,7 +337,8 @@ static enum rt_row_verdict analyse_lengths(struct rt_callable *c, struct rt_plan
 }
 
 /* Checks that requests with the lengths of `feeds` may be merged in this plan. The result of
- * rt_callable_is_rowwise does not suffice: it may be for other lengths and for an earlier plan. */
+ * rt_callable_is_rowwise does not suffice, because it may be for other lengths and for an earlier
+ * plan. */
 static enum rt_status check_rows(struct rt_callable *c, struct rt_plan_box *b,
                                  const struct rt_tensor *feeds, struct rt_error *err)
 {

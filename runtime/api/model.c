@@ -1,5 +1,5 @@
-/* Loads a SavedModel directory as a model that is ready to serve, in this order: read, import,
- * check, restore, init, plan, warm up, seal. */
+/* Loads a SavedModel directory as a model that is ready to serve. The steps are read, import,
+ * check, restore, init, plan, warm up and seal. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@
 
 enum {
     MAX_LISTED = 20, /* maximum number of missing ops that one error names */
-    /* The following limits end the load of a model that loops for ever. */
+    /* The following limits end the load of a model that loops forever. */
     INIT_S = 600,              /* time limit for each of restore and init, in seconds */
     WARM_UP_S = 30,            /* time limit of one signature's warm-up, in seconds */
     WARM_UP_ALL_S = 120,       /* time limit of the warm-up of all signatures, in seconds */
@@ -267,8 +267,9 @@ static enum rt_status judge_signatures(struct rt_model *m, struct rt_error *err)
     return RT_OK;
 }
 
-/* Runs the call until no compilation is pending. One run does not suffice: the shapes of the nodes
- * after a segment, and in loop bodies, are known only after the segment or loop has run. */
+/* Runs the call until no compilation is pending. One run does not suffice, because the shapes of
+ * the nodes after a segment, and in loop bodies, are known only after the segment or loop has
+ * run. */
 static enum rt_status warm_run(struct rt_session *session, struct rt_callable *call,
                                const struct rt_tensor *in, struct rt_tensor *out, int n_out,
                                int64_t end, struct rt_error *err)
@@ -326,8 +327,7 @@ static enum rt_status warm_up(struct rt_model *m, struct rt_model_signature *s, 
         if (shapes)
             rt_callable_request_compilation(s->call, shapes);
         free(shapes);
-        /* Errors of the compilation are ignored, because the warm-up run finds and reports them
-         * again. */
+        /* Compilation errors are ignored, because the warm-up run finds and reports them again. */
         rt_session_compile(m->session);
         st = warm_run(m->session, s->call, t, t + n_in, n_out, end < end_of_all ? end : end_of_all,
                       err);

@@ -20,7 +20,7 @@
 enum rt_status rt_specialisation_new(struct rt_plan *p, int begin, const struct rt_live *live,
                                      int n_live, struct rt_specialisation **out,
                                      struct rt_error *err);
-/* Plans memory: sets the offsets of n extents so that extents that are in use at the same step do
+/* Plans memory. Sets the offsets of n extents so that extents that are in use at the same step do
  * not overlap. Returns the size of the activation buffer, or SIZE_MAX if it is too large or memory
  * runs out. */
 size_t rt_memory_plan_place(struct rt_extent *e, int n);

@@ -97,7 +97,8 @@ int64_t rt_micro_batch_rows(const struct rt_specialisation *l)
 
     if (!p->compiled || l->begin || l->end != p->n_nodes || rows < 2 ||
         l->activation_bytes < SPLIT_BYTES ||
-        /* If the plan has effects, a micro-batch could read what another one wrote. */
+        /* If the plan has effects, a micro-batch could read what another micro-batch has
+         * written. */
         (p->effects & ~(1u << RT_PURE)) || !has_rows(p, l, rows))
         return 0;
     const double per_row = (double)l->activation_bytes / (double)rows;

@@ -191,8 +191,8 @@ static enum rt_status walk_op(struct work *w, int i, bool *ends)
     enum rt_status st = RT_OK;
     bool exact = true, simple = is_simple(w, n);
 
-    /* A node without outputs is skipped only if it has no inputs either: with inputs it may fail
-     * (Unpack with num=0). */
+    /* A node without outputs is skipped only if it has no inputs either, because a node with inputs
+     * may fail (Unpack with num=0). */
     if (!n->n_in && !n->n_out && n->effect == RT_PURE)
         return RT_OK;
     for (int k = 0; k < n->n_in; k++) {

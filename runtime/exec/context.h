@@ -21,7 +21,7 @@ struct rt_trace;
 /* The state that all contexts of one request share. */
 struct rt_run_shared {
     struct rt_session *session;
-    /* The box of the outermost plan, or NULL if the run requests no compilation. */
+    /* The reference to the outermost plan, or NULL if the run requests no compilation. */
     struct rt_plan_box *box;
     struct rt_pool *pool;
     int64_t deadline_ns;
@@ -66,15 +66,16 @@ struct rt_context {
     size_t instance_bytes;         /* total size of the execution instances, in bytes */
     /* the session's retirement count when this context last dropped retired instances */
     int retirements;
-    struct rt_tensor *loop;    /* array of `2 * max_in` tensors, or NULL if the plan has no loop */
-    struct rt_stream **stream; /* one stream for each device of the session; entries may be NULL */
+    struct rt_tensor *loop; /* array of `2 * max_in` tensors, or NULL if the plan has no loop */
+    /* one stream for each device of the session, or NULL for a device without streams */
+    struct rt_stream **stream;
 };
 
 /* ---- contexts of a plan ---- */
 
 /* The idle contexts of a plan (exec/context.c). rt_contexts_begin must be called before the plan's
  * first run and rt_contexts_end after its last. rt_contexts_take_retired is called under spec_mu
- * when specialisations are retired: it moves their execution instances out of the idle contexts to
+ * when specialisations are retired, and moves their execution instances out of the idle contexts to
  * *list. */
 void rt_contexts_begin(struct rt_plan *p);
 void rt_contexts_end(struct rt_plan *p);

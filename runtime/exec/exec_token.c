@@ -132,8 +132,8 @@ static bool find_readers(const struct rt_plan *p, struct rt_token_plan *t)
     return true;
 }
 
-/* Returns the frame `name` inside `parent`, adding it if it is new. The array has one entry per
- * Enter. */
+/* Returns the frame `name` inside `parent`, adding the frame if it is new. The array of frames is
+ * large enough, because it has one entry per Enter. */
 static int frame_named(struct rt_token_plan *t, int parent, struct rt_span name, const char *copy)
 {
     for (int f = 1; f < t->n_frames; f++)

@@ -1,5 +1,6 @@
 /*
- * Constant folding of one node: runs one kernel on constant inputs, without a plan, before any run.
+ * Folds one node with constant inputs by running one kernel on them, without a plan, before any
+ * run.
  *
  * Owner: the caller owns all arguments. Threads: the kernel stays on the caller's thread
  * (`shared->alone`). Errors: those of the kernel or of its preparation; after an error, the caller

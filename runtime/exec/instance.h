@@ -44,7 +44,7 @@ struct rt_instance *rt_instance_take(struct rt_context *c, int begin);
  * instances, the least recently used are freed. */
 struct rt_instance *rt_instance_new(struct rt_context *c, struct rt_specialisation *l);
 void rt_instance_free(struct rt_context *c, struct rt_instance *f);
-/* Binds the instance to the present address of the context's activation buffer. */
+/* Binds the instance to the current address of the context's activation buffer. */
 void rt_instance_bind(struct rt_context *c, struct rt_instance *f);
 /* Resets argument `a` to the state that it had before the run. */
 void rt_instance_bind_arg(struct rt_instance *f, int a);

@@ -1,4 +1,4 @@
-/* Runs an execution instance: all steps of its specialisation, or a large batch in
+/* Runs an execution instance, either all steps of its specialisation or a large batch in
  * micro-batches. */
 #include <string.h>
 
@@ -148,7 +148,7 @@ static enum rt_status run_ref(struct rt_context *c, struct rt_instance *f, const
     return RT_OK;
 }
 
-/* Runs a step of any kind, with its patches, clears, trace and deadline check. */
+/* Runs a step of any kind, applies its patches and clears, traces it and checks the deadline. */
 static enum rt_status run_step(struct rt_context *c, struct rt_instance *f, int k,
                                struct rt_error *err)
 {

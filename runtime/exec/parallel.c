@@ -11,8 +11,9 @@ enum {
     /* Time for which a thread spins before it sleeps, about twice the time that it takes to wake a
      * thread. */
     LOOK_NS = 100000,
-    LOOKS = 64,       /* number of spins between two readings of the clock */
-    SLEEPS = 1 << 30, /* bit of section.left: the caller sleeps until all other bits are 0 */
+    LOOKS = 64, /* number of spins between two readings of the clock */
+    /* bit of section.left that is set if the caller sleeps until all other bits are 0 */
+    SLEEPS = 1 << 30,
     MAX_CORES = 4096,
 };
 
@@ -222,8 +223,8 @@ static bool call(struct helper *h, uintptr_t from, struct section *s)
     return false;
 }
 
-/* Calls at most `pending` helpers: first those that spin, then those that sleep, as long as core
- * tokens are free. Returns the number of helpers called. */
+/* Calls at most `pending` helpers, as long as core tokens are free. Helpers that spin are called
+ * before helpers that sleep. Returns the number of helpers called. */
 static int call_helpers(struct rt_parallel *p, struct section *s, int pending)
 {
     int n = 0;

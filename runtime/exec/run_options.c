@@ -1,4 +1,4 @@
-/* Checks whether a run must end now, according to its options (deadline, cancellation). */
+/* Checks whether a run must end, according to its options (deadline, cancellation). */
 #include "runtime/session/session.h"
 
 #include "runtime/base/clock.h"

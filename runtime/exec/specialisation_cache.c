@@ -127,8 +127,8 @@ static struct rt_pending_compilation *pending_new(struct rt_context *c, const st
 
 static struct rt_specialisation *least_used(struct rt_session *s, const struct rt_segment *of);
 
-/* Returns whether `bytes` more bytes of specialisations fit now. Each session is guaranteed a small
- * share (LEAST_SESSION_BYTES). Called under spec_mu. */
+/* Returns whether `bytes` more bytes of specialisations fit within the limits. Each session is
+ * guaranteed a small share (LEAST_SESSION_BYTES). Called under spec_mu. */
 static bool has_bytes(const struct rt_session *s, size_t bytes)
 {
     return s->specialisation_bytes + bytes <= LEAST_SESSION_BYTES ||
@@ -136,8 +136,8 @@ static bool has_bytes(const struct rt_session *s, size_t bytes)
             rt_idle_cache_fits_specialisation(s->idle_cache, bytes));
 }
 
-/* Returns whether a new specialisation must evict another one of its session. Called under
- * spec_mu. */
+/* Returns whether a new specialisation must evict another specialisation of its session. Called
+ * under spec_mu. */
 static bool is_full(const struct rt_session *s, size_t bytes)
 {
     return s->n_specialisations &&
@@ -230,8 +230,8 @@ static struct rt_specialisation *find(struct rt_context *c, int begin, bool *pen
     return l;
 }
 
-/* Wakes the compiler's thread, except for a session whose version is being loaded: a compilation in
- * progress would choose and keep kernels after the model is sealed. */
+/* Wakes the compiler's thread, except for a session whose version is being loaded, because a
+ * compilation in progress would choose and keep kernels after the model is sealed. */
 static void wake_compiler(struct rt_session *s)
 {
     rt_mutex_lock(&s->spec_mu);
@@ -342,8 +342,8 @@ static void forget(struct rt_session *s, struct rt_specialisation *l, struct for
     for (int k = 0; k < MAX_SEEN; k++) /* Evicted shapes count as new when they are seen again. */
         if (g->seen[k].sight == REQUESTED)
             g->seen[k].hash = 0;
-    /* Retired instances are collected now, because the plan may be freed once the lock is
-     * released. */
+    /* The retired instances are collected before the lock is released, because the plan may be
+     * freed after that. */
     rt_contexts_take_retired(l->plan, &to->instance);
     l->next = to->spec;
     to->spec = l;
@@ -451,7 +451,7 @@ void rt_session_loading(struct rt_session *s, bool yes, const _Atomic bool *canc
     rt_mutex_unlock(&s->spec_mu);
     if (yes && s->options.compiler)
         rt_compiler_leave(s->options.compiler, s);
-    /* No lock is needed: the compiler has left the session, and no other thread reads the
+    /* No lock is needed, because the compiler has left the session and no other thread reads the
      * member. */
     s->options.cancelled = cancelled;
     if (!yes)

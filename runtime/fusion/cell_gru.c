@@ -1,7 +1,7 @@
 /*
- * Matches GRU cells: those of Keras, with the reset gate before or after the recurrent matrix
- * product, and TensorFlow 1's GRUCell, which has the reset gate before the product and multiplies
- * the concatenation of x and the state. Keras may store separate weights for each gate
+ * Matches the GRU cells of Keras, with the reset gate before or after the recurrent matrix product,
+ * and TensorFlow 1's GRUCell, which has the reset gate before the product and multiplies the
+ * concatenation of x and the state. Keras may store separate weights for each gate
  * (implementation=1).
  */
 #include "runtime/fusion/cell_match.h"
@@ -51,7 +51,7 @@ static bool set_order(struct pl_cell *c, int update, int reset, bool with_new)
 
 /* ---- Keras: a gate is a column block of x's product plus one of the state's ---- */
 
-/* One operand of a gate's sum: the product of x and its weights, or of the state and its
+/* One operand of a gate's sum, which is the product of x and its weights, or of the state and its
  * weights. */
 struct side {
     struct pl_edge of;
@@ -80,8 +80,8 @@ static bool gate_of(struct pl_match *m, struct pl_edge e, const struct side *x,
            pl_is_column(m, in[1], h->of, h->t.cols, units, &other) && other == *k;
 }
 
-/* Finds the two sides of the sum of a gate. The side that multiplies the state is *of_h, the other
- * is *x. */
+/* Finds the two sides of the sum of a gate. Sets *of_h to the side that multiplies the state, and
+ * *x to the other side. */
 static bool sides_of(struct pl_match *m, struct pl_edge update, struct pl_edge h, struct side *x,
                      struct side *of_h)
 {
@@ -98,8 +98,8 @@ static bool sides_of(struct pl_match *m, struct pl_edge update, struct pl_edge h
     return pl_same(of_h->t.a[0], h) && !pl_same(x->t.a[0], h);
 }
 
-/* Matches `e = reset * (column block of the state's side)`, the second term of the candidate's sum;
- * the first term is a column block of x's side. */
+/* Matches `e = reset * (column block of the state's side)`, the second term of the candidate's sum.
+ * The first term is a column block of x's side. */
 static bool reset_after(struct pl_match *m, struct pl_edge e, const struct side *h,
                         struct pl_edge *reset)
 {
@@ -128,7 +128,7 @@ static bool is_reset_state(struct pl_match *m, struct pl_edge e, struct pl_edge 
     return pl_same(in[1], h);
 }
 
-/* Matches `e = (reset * h) R`, the second term of the candidate's sum; the first term is a column
+/* Matches `e = (reset * h) R`, the second term of the candidate's sum. The first term is a column
  * block of x's side. */
 static bool reset_before(struct pl_match *m, struct pl_edge e, struct pl_edge h,
                          const struct side *of_h, struct pl_edge *reset)

@@ -1,6 +1,6 @@
 /*
- * Matches LSTM cells: those of Keras, and LSTMCell and BasicLSTMCell of TensorFlow 1. The latter
- * add a forget bias and may clip the cell state, feed the cell state to the gates (peepholes), and
+ * Matches the LSTM cells of Keras, and LSTMCell and BasicLSTMCell of TensorFlow 1. The latter add a
+ * forget bias and may clip the cell state, feed the cell state to the gates (peepholes), and
  * project the output. Keras may store separate weights for each gate (implementation=1).
  */
 #include "runtime/fusion/cell_match.h"
@@ -106,8 +106,7 @@ static bool state_of(struct pl_match *m, struct pl_edge c_new, struct gate *gate
     return false;
 }
 
-/* Matches the sums of the gates: either column blocks of one sum, or a separate sum for each
- * gate. */
+/* Matches the sums of the gates, which are either column blocks of one sum or separate sums. */
 static bool sums_of(struct pl_match *m, const struct gate *gate, struct pl_edge h)
 {
     struct pl_cell *c = m->c;

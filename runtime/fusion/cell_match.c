@@ -30,8 +30,8 @@ bool pl_sum_of(const struct pl_match *m, struct pl_edge e, struct pl_edge in[2])
 
 /* ---- activations ---- */
 
-/* Matches a pair of inputs of which the second is a scalar constant; with `swaps`, it may also be
- * the first. */
+/* Matches a pair of inputs of which the second is a scalar constant. With `swaps`, the first input
+ * may be the constant instead. */
 static bool one_number(const struct pl_match *m, struct pl_edge in[2], bool swaps,
                        struct pl_edge *of, float *v)
 {

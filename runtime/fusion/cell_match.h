@@ -42,8 +42,8 @@ bool pl_side_by_side(const struct pl_match *m, const struct pl_terms *t, struct 
 
 /* Matches gate g if it has weights of its own, as pl_x_and_state does for all gates together. */
 bool pl_own_gate(struct pl_match *m, struct pl_edge e, struct pl_edge h, int g);
-/* Matches gate g if it has weights of its own and is the sum of two sides, in any order: one of x
- * and one of the state, each with a bias of its own. */
+/* Matches gate g if it has weights of its own and is the sum of a side of x and a side of the
+ * state, in any order, each with a bias of its own. */
 bool pl_own_sides(struct pl_match *m, const struct pl_edge side[2], struct pl_edge h, int g);
 /* Matches a vector of `units` floats. */
 bool pl_unit_vector(const struct pl_match *m, struct pl_edge e);

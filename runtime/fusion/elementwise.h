@@ -107,7 +107,7 @@ struct rt_elementwise_step {
     ATTR(INTS, steps) /* the steps, as consecutive struct rt_elementwise_step values */            \
     /* if `pieces` is not 0, operand 0 is the concatenation of the first `pieces` inputs */        \
     ATTR(INT, pieces)                                                                              \
-    ATTR(INT, axis) /* axis of the concatenation of the first `pieces` inputs */
+    ATTR(INT, axis) /* axis along which the first `pieces` inputs are concatenated */
 RT_FUSED_OP(RT_ELEMENTWISE, rt_elementwise, "_Chain");
 
 static inline const struct rt_elementwise_step *rt_elementwise_steps(const struct rt_elementwise *c,

@@ -88,8 +88,8 @@ static bool is_scaling(const struct pl_graph *g, struct pl_edge e, int *which)
     return n && pl_float_constant(g, n->in[1 - *which], &factor);
 }
 
-/* Returns whether the graph shows that e has four axes: by the node that makes e, or by the value
- * that e scales. */
+/* Returns whether the graph shows that e has four axes, either by the node that makes e or by the
+ * value that e scales. */
 static bool has_four_axes(const struct pl_graph *g, struct pl_edge e)
 {
     int64_t v[RT_MAX_RANK];
@@ -119,7 +119,7 @@ static bool take_heads(struct attention *m, int k, struct pl_edge e)
         return true;
     if (!has_four_axes(m->nodes.g, e))
         return false;
-    /* A scaling by a scalar gives the same values before and after the Transpose. */
+    /* Scaling by a scalar gives the same values before and after the Transpose. */
     if (k == RT_ATTENTION_QUERIES && m->nodes.uses->n[e.node] == 1 &&
         is_scaling(m->nodes.g, e, &which) &&
         is_transposed(m->nodes.g, m->nodes.g->node[e.node].in[which], 2, 1, 3, &of))

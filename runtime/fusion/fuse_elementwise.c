@@ -62,8 +62,8 @@ static bool has_attributes(const struct rt_node *n, int op)
 
 static int step_of(const struct pl_graph *g, const struct pl_node *n);
 
-/* Returns a value that is known to have the shape of e: skips ops on one tensor, or on one tensor
- * and a scalar. */
+/* Returns a value that is known to have the shape of e, by skipping ops on one tensor, or on one
+ * tensor and a scalar. */
 static struct pl_edge shape_of(const struct pl_graph *g, struct pl_edge e)
 {
     for (int hops = 0; hops < 16; hops++) {
@@ -116,7 +116,7 @@ struct pass {
     int8_t *step;
     int *taken;   /* for each node, the number of inputs of the current members that read it */
     int *order;   /* indexes of nodes, each after all its readers */
-    int *touched; /* nodes whose `taken` must be reset */
+    int *touched; /* nodes whose entry in `taken` must be reset */
     int n_touched;
 };
 
@@ -127,7 +127,8 @@ static enum rt_status set_order(struct pass *p, struct rt_error *err)
     const struct pl_graph *g = p->g;
     int *stack = calloc((size_t)p->n + 1, 2 * sizeof *stack);
     bool *seen = calloc((size_t)p->n + 1, sizeof *seen);
-    int at = p->n; /* `order` is filled from the end: producers are finished first and come last */
+    /* `order` is filled from the end, because producers are finished first and come last */
+    int at = p->n;
 
     for (int i = 0; i < p->n && stack && seen; i++) {
         int depth = 0;
@@ -187,7 +188,7 @@ static void tear_down(struct pass *p)
     free(p->touched);
 }
 
-/* Collects the nodes to fuse with `root`, readers before producers. */
+/* Collects the nodes to fuse with `root`, in an order in which readers precede producers. */
 static int collect(struct pass *p, int root, int member[RT_ELEMENTWISE_MOST])
 {
     int n = 0;

@@ -42,8 +42,8 @@ static bool drop_ones(struct pl_graph *g)
 
 /* ---- shapes of scores ---- */
 
-/* Returns whether axis `at` of e, which is Einsum(q, k), has the length of an axis of q or k; sets
- * *whose and *axis to them. */
+/* Returns whether axis `at` of e, which is Einsum(q, k), has the length of an axis of q or k. Sets
+ * *whose to q or k, and *axis to that axis. */
 static bool is_axis_of_einsum(const struct pl_graph *g, struct pl_edge e, int at,
                               struct pl_edge *whose, int *axis)
 {

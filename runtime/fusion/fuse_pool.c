@@ -1,5 +1,5 @@
 /*
- * Moves an average pool before the 1x1 convolution that it follows (DenseNet's transitions): the
+ * Moves an average pool before the 1x1 convolution that it follows (DenseNet's transitions). The
  * average of a 1x1 convolution is the 1x1 convolution of the average, which needs a fraction of the
  * multiplications. The weights of an average sum to 1 with any padding, because TensorFlow does not
  * count padded pixels.

@@ -22,7 +22,7 @@ struct frame {
     int cond; /* the LoopCond of the loop */
     /* Variables from index n_variables to l.n are constant Enters. */
     int n_variables;
-    int enter[PL_RNN_LOOP_VARIABLES]; /* the Enter of each variable */
+    int enter[PL_RNN_LOOP_VARIABLES]; /* the Enter node of each variable */
     int merge[PL_RNN_LOOP_VARIABLES], next[PL_RNN_LOOP_VARIABLES], choice[PL_RNN_LOOP_VARIABLES];
     struct pl_graph check; /* the loop's condition as a graph */
     int *copy;    /* for each node of the plan, its index in the graph that is being made, or -1 */
@@ -282,7 +282,7 @@ static bool takes_shape(const struct rt_shape *s, int64_t cols, int64_t *rows)
     return s->rank < 0 || (s->rank == 2 && pl_takes_rows(s->dim[0], s->dim[1], cols, rows));
 }
 
-/* Returns whether e is a TensorArray that is as long as the input. */
+/* Returns whether e is a TensorArray with one element for each item of the loop. */
 static bool is_array(const struct frame *f, struct pl_edge e, int64_t cols, int64_t *rows)
 {
     const struct pl_graph *g = f->l.g;

@@ -139,7 +139,8 @@ static bool is_axis(struct rotary *m, struct pl_edge e, struct pl_edge pack, int
     return true;
 }
 
-/* Returns whether `shape` is the shape of x. The Pack has the axes of x before the last two. */
+/* Returns whether `shape` is the shape of x. The Pack node has the axes of x before the last
+ * two. */
 static bool is_shape_of_x(struct rotary *m, struct pl_edge shape, struct pl_edge pack)
 {
     const struct pl_graph *g = m->nodes.g;

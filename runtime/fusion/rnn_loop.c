@@ -231,7 +231,7 @@ static void find_mask(struct pl_rnn_loop *l)
 }
 
 /* Sets *fresh to the value of e without its mask and *old to the value of masked rows. Returns
- * false unless e has the mask of the loop: all values of a loop have one mask, or none has a
+ * false unless e has the mask of the loop. Either all values of a loop have one mask, or none has a
  * mask. */
 static bool unmask(const struct pl_rnn_loop *l, struct pl_edge e, int64_t units,
                    struct pl_edge *fresh, struct pl_edge *old)
@@ -336,7 +336,7 @@ static bool find_output(struct pl_rnn_loop *l)
 
     if (!unmask(l, item, c->width, &fresh, &old) || !pl_same(fresh, c->made[0]))
         return false;
-    /* Keras passes on the value written last even if nothing reads it. */
+    /* Keras passes on the last written value even if no node reads it. */
     for (int k = 0; k < l->n; k++)
         if (!l->role[k] && l->body.node[k].kind == PL_FEED && pl_same(l->body.fetch[k], item)) {
             l->output = k;
@@ -558,8 +558,8 @@ struct pl_edge pl_rnn_loop_state(const struct pl_rnn_loop *l, int k)
     return (struct pl_edge){-1, 0};
 }
 
-/* Translates an edge of the body into an edge of the plan: the initial value of a variable, or a
- * copy of the constant. */
+/* Translates an edge of the body into an edge of the plan, which is the initial value of a variable
+ * or a copy of the constant. */
 static struct pl_edge outside(struct pl_rnn_loop *l, struct pl_edge e, struct rt_error *err)
 {
     const int k = variable(l, &l->body, e);
@@ -601,8 +601,8 @@ struct pl_edge pl_no_limit(struct pl_rnn_loop *l, struct rt_error *err)
     return pl_add_constant(l->g, l->at, &t, err);
 }
 
-/* Concatenates the separate matrices or vectors of the gates into one with the columns of all
- * gates. */
+/* Concatenates the separate matrices or vectors of the gates into one matrix or vector with the
+ * columns of all gates. */
 static struct pl_edge side_by_side(struct pl_rnn_loop *l, const struct pl_cell *c, int input,
                                    struct rt_error *err)
 {

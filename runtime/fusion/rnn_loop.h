@@ -49,7 +49,8 @@ struct pl_rnn_loop {
     bool is_frame;      /* whether the loop reads and writes TensorArrays instead of lists */
     /* Values of the loop variables before the first step. */
     struct pl_edge start[PL_RNN_LOOP_VARIABLES];
-    /* The first n nodes are the loop variables; the fetches are their new values. */
+    /* The first `n` nodes are the loop variables, and the fetches are the new values of these
+     * variables. */
     struct pl_graph body;
     enum pl_rnn_role role[PL_RNN_LOOP_VARIABLES];
     struct pl_rnn_layer layer[PL_RNN_LOOP_LAYERS];
@@ -80,7 +81,7 @@ bool pl_rnn_loop_limits(struct pl_rnn_loop *l, const struct pl_graph *g, struct 
  * lengths mask the steps. */
 bool pl_is_longest(const struct pl_rnn_loop *l, struct pl_edge e);
 /* Returns false if lengths mask the steps but do not limit the number of steps. A limit implies
- * that the lengths have one axis: with more axes their maximum would not be a scalar, and the loop
+ * that the lengths have one axis. With more axes their maximum would not be a scalar, and the loop
  * would not end. */
 bool pl_bounds_lengths(const struct pl_rnn_loop *l);
 static inline const struct pl_cell *pl_first_cell(const struct pl_rnn_loop *l)

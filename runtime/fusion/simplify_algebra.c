@@ -1,7 +1,8 @@
 /*
- * Algebraic simplification: removes multiplications and divisions by a constant 1 (a swish's beta,
- * a layer's scale). They change no float32 value except a signalling NaN. The readers of the node
- * read the other operand instead, so that other passes recognise their patterns.
+ * Implements algebraic simplification, which removes multiplications and divisions by a constant 1
+ * (a swish's beta, a layer's scale). These operations change no float32 value except a signalling
+ * NaN. The readers of the node read the other operand instead, so that other passes recognise their
+ * patterns.
  */
 #include "runtime/fusion/fuse.h"
 
@@ -25,7 +26,7 @@ static int source_of(const struct pl_graph *g, const struct pl_node *n)
 }
 
 /* Returns the edge that remains of e when multiplications by one are removed. Each removed node on
- * the path is set to skip the next one (path compression). */
+ * the path is set to skip the next removed node (path compression). */
 static struct pl_edge resolve(struct pl_graph *g, const int *source, struct pl_edge e)
 {
     while (e.out == 0 && source[e.node] >= 0) {

@@ -31,7 +31,7 @@ struct pl_node {
     int n_in, n_out, n_ctrl;
     struct pl_edge *in;
     int *ctrl;
-    const struct rt_func_ref *call; /* the function of a call that is not inlined yet */
+    const struct rt_func_ref *call; /* the function of a call that has not been inlined */
     /* Index of the first input that is an argument of `call` (1 if the node was a branch). */
     int call_skip;
     /* The two graphs from which the sub-plans of a functionalised PL_IF or PL_WHILE are made. */
@@ -108,12 +108,12 @@ enum rt_status pl_make_identity(struct pl_graph *g, int at, enum rt_dtype dtype,
 enum rt_status pl_replace(struct pl_graph *g, const int *node, int n,
                           const struct pl_internal_op *by, struct rt_error *err);
 bool pl_add_target(struct pl_graph *g, int node);
-/* Removes the nodes that no fetch or target depends on. Feeds stay. */
+/* Removes the nodes that no fetch or target depends on, except feeds. */
 void pl_prune(struct pl_graph *g);
 /* Returns whether the node is a PL_OP of this name. */
 bool pl_is(const struct pl_node *n, const char *op);
 void pl_graph_clear(struct pl_graph *g);
-/* Clears a graph whose arena belongs to another graph: clears the tensors, plans and subgraphs of
+/* Clears a graph whose arena belongs to another graph. Clears the tensors, plans and subgraphs of
  * the nodes, and frees the array of nodes. */
 void pl_nodes_clear(struct pl_graph *g);
 

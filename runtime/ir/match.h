@@ -33,7 +33,7 @@ const struct pl_node *pl_made_by(const struct pl_graph *g, struct pl_edge e, con
 const struct pl_node *pl_float_by(const struct pl_graph *g, struct pl_edge e, const char *op,
                                   int n_in);
 /* pl_is_add returns whether the node is an Add or AddV2. pl_sum_node returns the Add or AddV2 that
- * makes e, or NULL. pl_float_sum does the same for a float32 sum. */
+ * makes e, or NULL. pl_float_sum returns that node if its sum is float32, otherwise NULL. */
 bool pl_is_add(const struct pl_node *n);
 const struct pl_node *pl_sum_node(const struct pl_graph *g, struct pl_edge e);
 const struct pl_node *pl_float_sum(const struct pl_graph *g, struct pl_edge e);
@@ -43,12 +43,12 @@ const struct pl_node *pl_float_sum(const struct pl_graph *g, struct pl_edge e);
 /* Returns whether the edge carries a reference to a variable, which the readers of the edge
  * dereference. */
 bool pl_is_ref(const struct pl_graph *g, struct pl_edge e);
-/* Returns the edge that makes the value of e: skips all identities before e, including those with
- * control inputs. */
+/* Returns the edge that makes the value of e, by skipping all identities before e, including those
+ * with control inputs. */
 struct pl_edge pl_origin(const struct pl_graph *g, struct pl_edge e);
-/* Returns an edge that may be read instead of e: skips the identities before e that have no control
- * inputs. (simplify.c replaces e with such an edge, and also skips other ops that pass their input
- * on.) */
+/* Returns an edge that may be read instead of e, by skipping the identities before e that have no
+ * control inputs. (simplify.c replaces e with such an edge, and also skips other ops that pass
+ * their input on.) */
 struct pl_edge pl_pure_origin(const struct pl_graph *g, struct pl_edge e);
 
 /* ---- constants ---- */
@@ -59,8 +59,8 @@ struct pl_edge pl_pure_origin(const struct pl_graph *g, struct pl_edge e);
  * constant. */
 bool pl_is_constant(const struct pl_graph *g, struct pl_edge e);
 const struct rt_tensor *pl_constant(const struct pl_graph *g, struct pl_edge e);
-/* These functions read constant scalars of rank 0. pl_int_constant accepts integers of 32 or 64
- * bits. */
+/* pl_float_constant and pl_int_constant read constant scalars of rank 0. pl_int_constant accepts
+ * integers of 32 or 64 bits. */
 bool pl_float_constant(const struct pl_graph *g, struct pl_edge e, float *v);
 bool pl_int_constant(const struct pl_graph *g, struct pl_edge e, int64_t *v);
 /* Reads a constant vector of exactly n integers. */
@@ -85,7 +85,7 @@ struct pl_uses {
 enum rt_status pl_uses_count(struct pl_uses *u, const struct pl_graph *g, struct rt_error *err);
 void pl_uses_free(struct pl_uses *u);
 
-/* The readers of each node that existed when pl_readers was made. Those of node i are
+/* The readers of each node that existed when pl_readers was made. The readers of node i are
  * `of[first[i]]` to `of[first[i + 1] - 1]`, in node order, one entry per edge. With `waits`,
  * control edges are listed too, after a node's inputs. pl_readers_new returns NULL if memory runs
  * out. */

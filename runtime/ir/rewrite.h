@@ -51,7 +51,7 @@ struct pl_edge pl_add_constant(struct pl_graph *g, int like, struct rt_tensor *v
 /* Returns the type of an output of a constant, an op or a feed. */
 uint8_t pl_type_of(const struct pl_graph *g, struct pl_edge e);
 
-/* Describes how edges are replaced: `instead` returns the new edge for each edge that nodes [0, n)
+/* Describes how edges are replaced. `instead` returns the new edge for each edge that nodes [0, n)
  * and fetches read. */
 struct pl_rewiring {
     const void *arg;
