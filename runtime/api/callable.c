@@ -35,7 +35,7 @@ struct rt_callable {
     struct rt_mutex mu;
     struct rt_cond built;
     struct rt_plan_box *box; /* guarded by mu, like all fields below */
-    /* whether a thread is building the plan; it signals `built` when it ends */
+    /* whether a thread is building the plan; the thread signals `built` when it has finished */
     bool is_building;
     /* Feed shapes for which row-wise analysis has succeeded, or NULL if it has not succeeded for
      * any. Plans that replace the current plan are analysed with these shapes. Set once, under
@@ -186,8 +186,8 @@ static void set_plan(struct rt_callable *c, struct rt_plan_box *b)
 /*
  * Returns the callable's plan. Builds it if there is none, or if a frozen variable was written
  * after it was built. The first thread that needs the plan builds it without a lock, because
- * building a large model's plan takes long and queries of the callable should not wait. Other
- * threads that need the plan wait for it; if building fails, each of them tries to build it.
+ * building a large model's plan takes a long time and queries of the callable should not wait.
+ * Other threads that need the plan wait for it; if building fails, each of them tries to build it.
  */
 static enum rt_status get_plan(struct rt_callable *c, struct rt_plan_box **out,
                                struct rt_error *err)
@@ -314,7 +314,7 @@ static enum rt_row_verdict analyse_lengths(struct rt_callable *c, struct rt_plan
                                            const struct rt_shape *shapes,
                                            const struct rt_tensor *feeds)
 {
-    /* The array is never empty, because a row-wise plan has a feed. */
+    /* The array of shapes is never empty, because a row-wise plan has at least one feed. */
     struct rt_shape *closed = calloc((size_t)c->n_feeds, sizeof *closed);
     struct rt_error why = {.arena = NULL};
     enum rt_row_verdict rows = RT_ROWS_NOT_ANALYSED;

@@ -1,6 +1,7 @@
 /*
- * Descriptions of nodes and plans, for tools that print them: which steps were fused into a node,
- * how many operations it does, which kernel runs it and why, and where its outputs are stored.
+ * Descriptions of nodes and plans, for tools that print them. A description reports which steps
+ * were fused into a node, how many operations it does, which kernel runs it and why, and where its
+ * outputs are stored.
  *
  * Owner: a description is allocated in the given arena or belongs to the plan. It is valid while
  * both live.
@@ -12,9 +13,9 @@
 #include "runtime/base/arena.h"
 #include "runtime/exec/trace.h"
 
-/* Returns the steps that a fused node does besides its op, or instead of it, separated by
- * blanks, such as "mul add relu" or "Sigmoid Mul". Returns "" if there are none, and NULL if
- * out of memory. */
+/* Returns the steps that a fused node does in addition to its op, or instead of it, separated by
+ * blanks, such as "mul add relu" or "Sigmoid Mul". Returns "" if there are none, and NULL if out of
+ * memory. */
 const char *rt_node_fused(const struct rt_node *n, struct rt_arena *arena);
 
 /* Returns the number of floating-point operations of the node; a multiplication and an addition are
@@ -24,7 +25,8 @@ double rt_node_flops(const struct rt_node *n, const struct rt_trace_output *in, 
                      const struct rt_trace_output *out, int n_out);
 
 /* Returns the number of bytes that the node reads and writes. If the op gathers rows or elements of
- * a tensor, only the gathered ones are counted. A view reads and writes no bytes. */
+ * a tensor, only the bytes of those rows or elements are counted. A view reads and writes no
+ * bytes. */
 double rt_node_bytes(const struct rt_node *n, const struct rt_trace_output *in, int n_in,
                      const struct rt_trace_output *out, int n_out);
 

@@ -183,7 +183,8 @@ static double flops_of(const struct description *t, const struct rt_plan_step *n
     return known ? rt_node_flops(n->def, x, n->n_in, x + n->n_in, n->n_out) : 0;
 }
 
-/* Returns the type of a feed. In a loop or branch it is the type of the enclosing node's input. */
+/* Returns the type of a feed. In a loop or branch, the feed has the type of the enclosing node's
+ * input. */
 static enum rt_dtype feed_dtype(const struct description *t, const struct rt_plan *p, int feed,
                                 int depth)
 {

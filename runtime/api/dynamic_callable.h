@@ -1,4 +1,4 @@
-/* Dynamic callables: calls of a model that name tensors instead of a signature. The struct is
+/* Dynamic callables are calls of a model that name tensors instead of a signature. The struct is
  * private to the runtime; callers use rt_model_make_dynamic (saved_model.h). */
 #ifndef RT_DYNAMIC_CALLABLE_H
 #define RT_DYNAMIC_CALLABLE_H

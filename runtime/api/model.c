@@ -14,8 +14,8 @@ enum {
     MAX_LISTED = 20, /* maximum number of missing ops that one error names */
     /* The following limits end the load of a model that loops forever. */
     INIT_S = 600,              /* time limit for each of restore and init, in seconds */
-    WARM_UP_S = 30,            /* time limit of one signature's warm-up, in seconds */
-    WARM_UP_ALL_S = 120,       /* time limit of the warm-up of all signatures, in seconds */
+    WARM_UP_S = 30,            /* time limit for one signature's warm-up, in seconds */
+    WARM_UP_ALL_S = 120,       /* time limit for the warm-up of all signatures, in seconds */
     WARM_UP_BYTES = 256 << 20, /* largest input of a warm-up, in bytes */
     WARM_UP_ROUNDS = 8,
 };
@@ -433,7 +433,7 @@ static enum rt_status warm_up_all(struct rt_model *m, const struct rt_model_opti
     const int64_t end = rt_now_ns() + WARM_UP_ALL_S * SECOND;
     enum rt_status st = RT_OK;
 
-    rt_session_set_aside(m->session, true); /* A signature that writes is not warmed up at all. */
+    rt_session_set_aside(m->session, true); /* A signature that writes is not warmed up. */
     for (int i = 0; i < m->n_signatures && !st && options->warm_up; i++) {
         struct rt_error why = {.arena = m->arena};
         struct rt_model_signature *s = &m->signatures[i];

@@ -16,7 +16,7 @@
 #include "runtime/session/compiler.h"
 #include "runtime/session/state.h"
 
-/* limit on the memory that constant folding leaves in the plans of a session */
+/* limit in bytes on the memory that constant folding leaves in the plans of a session */
 enum { FOLDED_BYTES = 1 << 30 };
 #define FOLDS_NS (3 * INT64_C(1000000000))
 

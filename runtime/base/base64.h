@@ -1,5 +1,5 @@
-/* Base64, in the standard alphabet and in the alphabet for URLs. Threads: any; these functions are
- * pure. */
+/* Encodes and decodes base64, in the standard alphabet and in the alphabet for URLs. Threads: any;
+ * these functions are pure. */
 #ifndef RT_BASE64_H
 #define RT_BASE64_H
 

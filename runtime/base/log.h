@@ -1,7 +1,7 @@
 /*
- * The log: one line for each event, on standard error. A separate thread writes the lines, because
- * standard error may be a pipe that blocks. Lines wait in a ring. When the ring is full, lines are
- * dropped, and the log reports how many.
+ * The log has one line for each event and is written to standard error. A separate thread writes
+ * the lines, because standard error may be a pipe that blocks. Lines wait in a ring. When the ring
+ * is full, lines are dropped, and the log reports how many.
  *
  * Threads: rt_log_write and rt_log_record may be called on any thread; they never block on I/O
  * while the log runs. rt_log_start and rt_log_stop are called on the main thread only. Before start

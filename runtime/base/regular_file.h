@@ -1,6 +1,6 @@
 /*
  * Opens files that an operator or a model names, and only if they are regular files. Opening or
- * reading a FIFO without a writer, a terminal or a device could block the thread for ever, and none
+ * reading a FIFO without a writer, a terminal or a device could block the thread forever, and none
  * of these has a size that bounds the read.
  *
  * Threads: any; there is no state.

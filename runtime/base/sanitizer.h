@@ -1,5 +1,5 @@
 /*
- * Detects the sanitizer that the code is compiled with, for gcc and clang: RT_HAS_ASAN and
+ * Detects the sanitizer that the code is compiled with, for gcc and clang. RT_HAS_ASAN and
  * RT_HAS_TSAN are 0 or 1; RT_HAS_SANITIZER is 1 if either is. RT_POISON makes AddressSanitizer
  * report every access to the given bytes. Without AddressSanitizer it does nothing.
  */

@@ -66,7 +66,7 @@ enum rt_status rt_fail(struct rt_error *err, enum rt_status code, const char *fm
     RT_PRINTF(3, 4);
 enum rt_status rt_vfail(struct rt_error *err, enum rt_status code, const char *fmt, va_list ap)
     RT_PRINTF(3, 0);
-/* Prepends a prefix, like "NAME: ", to the text of `err`; keeps its code. */
+/* Prepends a prefix, like "NAME: ", to the text of `err`, and keeps the error's code. */
 enum rt_status rt_fail_prefix(struct rt_error *err, const char *fmt, ...) RT_PRINTF(2, 3);
 /* Reports a failed allocation as RT_RESOURCE_EXHAUSTED, naming `what` and the bytes. */
 enum rt_status rt_fail_memory(struct rt_error *err, const char *what, size_t bytes);

@@ -14,14 +14,16 @@
 #include "runtime/select/prepared.h"
 
 enum {
-    /* maximum number of nodes in a segment; needed because memory planning takes quadratic time */
+    /* maximum number of nodes in a segment, which is limited because memory planning takes
+     * quadratic time */
     MAX_NODES = 4096,
     CHECK_BYTES = 1 << 20,
     CHECK_STEPS = 64,
-    /* assumed size of a kernel state made by a library, which does not report the size */
+    /* assumed size, in bytes, of a kernel state made by a library, which does not report the
+     * size */
     STATE_BYTES = 32 << 10,
     SMALL_STATE_BYTES = 512,
-    MAX_STATE_BYTES = 64 << 20, /* limit on the kernel state of one specialisation */
+    MAX_STATE_BYTES = 64 << 20, /* limit on the kernel state of one specialisation, in bytes */
 };
 
 enum role {

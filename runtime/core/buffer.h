@@ -1,5 +1,5 @@
 /*
- * Buffers: the memory that tensors share. A heap buffer is a block of a pool or of malloc. A
+ * Buffers are the memory that tensors share. A heap buffer is a block of a pool or of malloc. A
  * foreign buffer covers memory that something else owns. A lazy buffer reads its bytes when they
  * are first needed.
  *
@@ -79,10 +79,10 @@ struct rt_buffer *rt_buffer_ref(struct rt_buffer *b);
 void rt_buffer_unref(struct rt_buffer *b); /* `b` may be NULL */
 
 /*
- * Moves a heap buffer to another pool: its bytes are counted in `to` instead of the previous pool.
- * `to` must be a plain pool (rt_pool_new_plain). The caller holds a reference; other threads may
- * hold references and move the buffer at the same time. `credit` is the number of bytes in `to`
- * that the caller is about to free; the limit may be exceeded by that number. On
+ * Moves a heap buffer to another pool, so that its bytes are counted in `to` instead of the
+ * previous pool. `to` must be a plain pool (rt_pool_new_plain). The caller holds a reference; other
+ * threads may hold references and move the buffer at the same time. `credit` is the number of bytes
+ * in `to` that the caller is about to free; the limit may be exceeded by that number. On
  * RT_RESOURCE_EXHAUSTED nothing has moved. The bytes of long strings in the buffer are not moved
  * (see rt_text_move).
  */

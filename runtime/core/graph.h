@@ -92,7 +92,7 @@ struct rt_node {
 };
 
 struct rt_graph {
-    const char *name; /* name of the function; "" for the main graph */
+    const char *name; /* name of the function, or "" for the main graph */
     int n_nodes;
     const struct rt_node *node;
     const void *by_name; /* struct rt_map that maps names to nodes */
@@ -106,8 +106,8 @@ struct rt_graph {
 
 /* returns NULL if the graph has no node with this name */
 const struct rt_node *rt_graph_find(const struct rt_graph *g, const char *name);
-/* Finds a tensor by its name: "name:k", "name" (output 0), or "^name" for a control edge (out is
- * -1). Refuses unknown names and outputs. */
+/* Finds a tensor by its name, which is "name:k", "name" (output 0), or "^name" for a control edge
+ * (out is -1). Refuses unknown names and outputs. */
 enum rt_status rt_graph_tensor(const struct rt_graph *g, const char *text, struct rt_edge *out,
                                struct rt_error *err);
 

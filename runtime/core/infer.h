@@ -1,6 +1,6 @@
 /*
- * The functions of an op that the compiler calls: shape inference, and row rules for batching. Both
- * work with what is known of a node's tensors before the node has run.
+ * The functions of an op that the compiler calls, which are shape inference and row rules for
+ * batching. Both use only properties of a node's tensors that are known before the node has run.
  *
  * Owner: everything that these structs point to belongs to the caller.
  * Threads: any; infer functions and row rules are pure.
@@ -29,9 +29,9 @@ struct rt_infer {
     const struct rt_info *in;
     /* outputs that infer fills in; dtypes are preset to the node's and shapes to unknown */
     struct rt_info *out;
-    /* alias[o] is preset to -1, which means that output o gets memory of its own. If infer sets it
-     * to k >= 0, output o may overwrite input k if this is the last use of the input and their
-     * sizes are equal; run must then work with out.data == in[k].data. */
+    /* `alias[o]` is preset to -1, which means that output o gets memory of its own. If infer sets
+     * it to `k >= 0`, output o may overwrite input k if this is the last use of the input and their
+     * sizes are equal; run must then work with `out.data == in[k].data`. */
     int8_t *alias;
     struct rt_error *err;
 };
@@ -60,7 +60,8 @@ struct rt_rows {
     int n_in, n_out;
     const struct rt_info *in, *out; /* exact shapes, except where `infer` cannot determine them */
     const struct rt_dep *in_dep;
-    struct rt_dep *out_dep; /* preset to RT_DEP_MIXED for every output */
+    /* how outputs depend on the batch; preset to RT_DEP_MIXED for every output */
+    struct rt_dep *out_dep;
 };
 /*
  * Row rules that many ops share (row_rules.c). The outputs of an op without a rule are

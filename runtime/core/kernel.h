@@ -30,8 +30,8 @@ struct rt_prep {
     const struct rt_info *in, *out; /* `out` is the result of rt_op.infer */
     /* number of bytes of scratch memory that run needs, which prepare sets */
     size_t scratch_bytes;
-    /* set by prepare if *state owns anything besides memory allocated by rt_prep_alloc; called even
-     * if prepare failed */
+    /* frees the parts of *state that rt_prep_alloc did not allocate; set by prepare if there are
+     * any, and called even if prepare failed */
     void (*release)(void *state);
     const struct rt_tuning *tuning;
     struct rt_prepared *self; /* private to the runtime */
@@ -75,8 +75,8 @@ struct rt_kernel {
     /* A second restricted attribute, for a kernel that accepts only certain pairs of types. */
     const char *and_type_attr;
     uint64_t and_types;
-    /* Returns whether the kernel accepts the node's types, for kernels that two type attributes do
-     * not suffice to describe. May be NULL. */
+    /* Returns whether the kernel accepts the node's types. Needed only if two type attributes do
+     * not suffice to describe these types. May be NULL. */
     bool (*takes)(const struct rt_node *n);
     uint64_t host_in, host_out; /* bit k is set if input or output k must be in host memory */
     unsigned flags;

@@ -92,13 +92,13 @@ struct rt_op {
      * TensorFlow's. The name of an internal op begins with '_', and no file may use it. */
     const struct rt_schema *internal_schema;
 };
-/* Returns whether infer reads the value of input k, according to shape_in and shape_in_last. Call
- * this instead of reading the members. */
+/* Returns whether infer reads the value of input k, according to shape_in and shape_in_last.
+ * Callers use this function instead of reading the members. */
 static inline bool rt_op_reads_value(const struct rt_op *op, int k, int n_in)
 {
     return (k < 64 && (op->shape_in >> k & 1)) || (op->shape_in_last && k == n_in - 1);
 }
-/* Returns the number of elements of a shape as a double, for rt_op.flops; 0 if the rank is
+/* Returns the number of elements of a shape as a double, for rt_op.flops, or 0 if the rank is
  * unknown. */
 static inline double rt_shape_elements(const struct rt_shape *s)
 {

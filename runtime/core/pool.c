@@ -1,5 +1,5 @@
 /*
- * Heap buffers, and the pools that recycle them. A block is one allocation that holds the buffer's
+ * Heap buffers and the pools that recycle them. A block is one allocation that holds the buffer's
  * header and its data. Freed blocks, even large ones, wait in lists by size class, because the cost
  * of memory is not malloc but the page faults of fresh pages. Size classes are a quarter of a power
  * of two apart, so at most a fifth of a block is unused, and its pages are never touched.
@@ -123,7 +123,7 @@ static int class_of(size_t n, size_t *capacity)
     if (e > MAX_EXP)
         return -1;
     size_t step = (size_t)1 << (e - 2);
-    size_t quarter = (n - 1) / step - 4; /* quarter of the power of two, from 0 to 3 */
+    size_t quarter = (n - 1) / step - 4; /* index within the power of two, from 0 to 3 */
     *capacity = (quarter + 5) * step;
     return N_SMALL + (e - 8) * 4 + (int)quarter;
 }
@@ -247,8 +247,8 @@ static void release_reserve(struct rt_pool *p, size_t most)
  * Raises the pool's reservation to at least `want` bytes. If the budget has too few free bytes,
  * takes surplus reservations back from other pools, including idle ones, until it has enough;
  * otherwise idle models could starve all others. If no pool has a surplus (has_surplus), the
- * reservation is refused without visiting the pools: there are several pools for each model, and
- * all runs share sharing_mu.
+ * reservation is refused without visiting the pools, because there are several pools for each
+ * model, and all runs share sharing_mu.
  */
 static bool reserve(struct rt_pool *p, size_t want)
 {

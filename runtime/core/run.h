@@ -18,15 +18,15 @@ struct rt_context;
 
 struct rt_run {
     const struct rt_node *node;
-    /* the state that prepare made, which is read-only; NULL if the kernel has no prepare */
+    /* the state that prepare made, which is read-only, or NULL if the kernel has no prepare */
     void *state;
     int n_in, n_out;
     /* Inputs are loaded, unless the kernel has RT_K_LAZY. A ref is replaced by the variable's
      * value, unless the node's in_ref requests the ref. */
     const struct rt_tensor *in;
-    /* An output is allocated if infer determined its shape and the kernel lacks RT_K_VIEWS: strings
-     * are empty, objects are NULL, and plain bytes are uninitialised. Any other output is zero, and
-     * run must call one of rt_out*. */
+    /* An output is allocated if infer determined its shape and the kernel lacks RT_K_VIEWS. Its
+     * strings are empty, its objects are NULL, and its plain bytes are uninitialised. Any other
+     * output is zero, and run must call one of rt_out*. */
     struct rt_tensor *out;
     /* rt_prep.scratch_bytes bytes of scratch memory, aligned to 64 bytes */
     void *scratch;

@@ -72,7 +72,7 @@ struct rt_object *rt_object_ref(struct rt_object *o)
 
 /* Drops a reference to an object. The object's `free` may drop the last reference to another
  * object. That object is put into a list that belongs to the thread and is freed when `free` has
- * returned, so that `free` never recurses: a loop in a graph can nest lists as deep as it has
+ * returned, so that `free` never recurses. A loop in a graph can nest lists as deep as it has
  * iterations, and 200,000 nested calls overflow the stack. */
 void rt_object_unref(struct rt_object *o)
 {

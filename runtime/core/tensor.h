@@ -1,5 +1,5 @@
 /*
- * Tensors: dense, row-major values in shared buffers.
+ * Tensors are dense, row-major values in shared buffers.
  *
  * A tensor is plain data. Copying the struct does not take a reference to its buffer (buffer.h);
  * rt_tensor_ref does. Data allocated by the runtime is aligned to 64 bytes; foreign data and views
@@ -32,7 +32,7 @@ struct rt_tensor {
     uint16_t alias_of;
     uint32_t storage; /* storage number that the aliased variable had when the tensor was read */
     int64_t dim[RT_MAX_RANK];
-    /* the elements; rt_no_elements() if there are none; NULL if the tensor is lazy */
+    /* the elements, rt_no_elements() if there are none, or NULL if the tensor is lazy */
     void *data;
     /* buffer of the elements, or NULL if there are no elements or the tensor borrows bytes that
      * outlive it */
@@ -99,7 +99,7 @@ static inline bool rt_tensor_is_lazy(const struct rt_tensor *t)
     return t->buf && t->buf->kind == RT_BUF_LAZY && !atomic_load(&t->buf->data);
 }
 /* Copies n elements. Copies of strings and objects share texts and objects with `src`. Strings and
- * objects at dst must be valid before the call; zero is valid. */
+ * objects at dst must be valid before the call; zeroed elements are valid. */
 void rt_copy_elements(enum rt_dtype dtype, void *dst, const void *src, int64_t n);
 /* Copies `src` into a new heap buffer, after loading it if it is lazy. */
 enum rt_status rt_tensor_copy(struct rt_tensor *dst, const struct rt_tensor *src,
@@ -109,7 +109,7 @@ enum rt_status rt_tensor_copy(struct rt_tensor *dst, const struct rt_tensor *src
  * success. */
 enum rt_status rt_tensor_object(struct rt_tensor *t, struct rt_pool *pool, enum rt_dtype dtype,
                                 struct rt_object *o, struct rt_error *err);
-/* Writes a shape as TensorFlow prints it, like "[2,3]", truncated to n bytes; -1 becomes "?".
+/* Writes a shape as TensorFlow prints it, like "[2,3]", with "?" for -1, truncated to n bytes.
  * Returns `buffer`. */
 const char *rt_shape_text(char *buffer, size_t n, int rank, const int64_t *dim);
 

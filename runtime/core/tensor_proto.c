@@ -93,7 +93,8 @@ static void store(const struct values *v, char *dst, size_t size, int64_t n)
     }
 }
 
-/* Fills elements [from, n) with copies of element from - 1; each memcpy doubles the filled part. */
+/* Fills elements `from` to `n - 1` with copies of element `from - 1`; each memcpy doubles the
+ * filled part. */
 static void repeat_last(char *dst, size_t size, int64_t from, int64_t n)
 {
     int64_t have = 1;

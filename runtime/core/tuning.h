@@ -15,7 +15,7 @@ struct rt_tuning {
     bool no_winograd;   /* disables Winograd transforms in convolutions */
     bool no_autotune;   /* disables the timing of kernels, so that all are chosen by rule */
     bool no_specialise; /* disables compilation for exact shapes, so that plans run node by node */
-    /* allows constant matrices and filters to be packed as bfloat16; sums stay float32 */
+    /* allows constant matrices and filters to be packed as bfloat16, while sums remain float32 */
     bool bf16;
 };
 

@@ -1,5 +1,5 @@
 /*
- * Element types: TensorFlow's full list, with TensorFlow's numbers
+ * Element types, which are all of TensorFlow's types, with TensorFlow's numbers
  * (tensorflow/core/framework/types.proto). In messages, the number of a ref type is that of its
  * base type plus 100; inside the runtime a ref is a handle (graph.h).
  */

@@ -1,6 +1,6 @@
 /*
- * Aliases: tensors that share a ref variable's own buffer. Where a TensorFlow 1 graph reads a ref
- * variable (mostly by one Identity that all readers share), TensorFlow returns the variable's
+ * Aliases are tensors that share a ref variable's own buffer. Where a TensorFlow 1 graph reads a
+ * ref variable (mostly by one Identity that all readers share), TensorFlow returns the variable's
  * buffer, not a copy, and views pass that buffer on. Assignments that keep the number of elements,
  * additions and scatters write to the buffer, so a node that reads a view after such a write sees
  * the written bytes.

@@ -351,7 +351,7 @@ static void arrive(struct run *r, struct edge e, struct rt_tensor *t, bool dead,
         push(r, e.node);
 }
 
-/* Sends output o of node i to all its readers. Takes over its value *t; if `t` is NULL, sends a
+/* Sends output o of node i to all its readers. Takes over the value *t; if `t` is NULL, sends a
  * dead token. */
 static void send_value(struct run *r, int i, int o, struct rt_tensor *t)
 {

@@ -1,6 +1,7 @@
 /*
- * The execution instances of a context. Binding fills in every tensor and every rt_run once, so
- * that in the steady state a step is a single call. Only values in slots change owner during a run.
+ * Implements the execution instances of a context. Binding fills in every tensor and every rt_run
+ * once, so that in the steady state a step is a single call. Only values in slots change owner
+ * during a run.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -298,8 +298,8 @@ static void publish_rows(const struct rt_specialisation *l, bool compiled)
  * Runs wait for the lock, and its holder may be a thread of low priority (the compiler's, or one
  * that unloads a version), which keeps the lock for as long as other threads occupy its core.
  * Therefore the work under the lock is bounded by the limits above and calls no allocator. A mutex
- * with PTHREAD_PRIO_INHERIT would not help: the low priority is a nice value, and Linux passes on
- * only real-time priorities.
+ * with PTHREAD_PRIO_INHERIT would not help, because the low priority is a nice value, and Linux
+ * passes on only real-time priorities.
  */
 struct forgotten {
     struct rt_specialisation *spec; /* list of specialisations, linked by `next` */

@@ -1,4 +1,4 @@
-/* Reads the index of a checkpoint, a table of messages that is sorted by key (sstable.h). */
+/* Reads the index of a checkpoint, which is a table of messages sorted by key (sstable.h). */
 #include "runtime/files/checkpoint_internal.h"
 
 #include <stdlib.h>
@@ -12,9 +12,10 @@
 enum {
     MAX_SHARDS = 100000,
     /*
-     * Limit on an index in memory: 256 bytes for each byte of the file, plus a megabyte. A name of
-     * 150 bytes that shares nearly all of them with the preceding name takes 40 bytes in a table,
-     * and about 10 in a compressed table; its entry takes about 200 bytes of memory.
+     * Limit on the memory of an index, which is 256 bytes for each byte of the file plus a
+     * megabyte. A name of 150 bytes that shares nearly all of them with the preceding name takes 40
+     * bytes in a table, and about 10 in a compressed table; its entry takes about 200 bytes of
+     * memory.
      */
     BYTES_PER_BYTE = 256,
     BYTES_MORE = 1 << 20,

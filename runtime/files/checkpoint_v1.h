@@ -28,8 +28,8 @@ struct rt_checkpoint_v1;
  */
 enum rt_status rt_checkpoint_v1_open(struct rt_checkpoint_v1 **out, const char *pattern,
                                      struct rt_error *err);
-/* Opens a checkpoint of one table that is not in a file (for tests and fuzzing). Errors call it
- * `name`. */
+/* Opens a checkpoint of one table that is not in a file (for tests and fuzzing). Error texts call
+ * the table `name`. */
 enum rt_status rt_checkpoint_v1_over(struct rt_checkpoint_v1 **out, const char *name,
                                      const struct rt_sstable_source *source, struct rt_error *err);
 void rt_checkpoint_v1_close(struct rt_checkpoint_v1 *c); /* `c` may be NULL */

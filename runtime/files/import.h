@@ -21,7 +21,7 @@
 #include "tensorflow/core/framework/function.pb-c.h"
 #include "tensorflow/core/framework/node_def.pb-c.h"
 
-enum { IM_MAX_ARGS = 1 << 16 }; /* maximum number of inputs, and of outputs, of one node */
+enum { IM_MAX_ARGS = 1 << 16 }; /* maximum number of inputs, and likewise of outputs, of one node */
 
 struct im_function {
     const char *name;

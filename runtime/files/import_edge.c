@@ -1,4 +1,4 @@
-/* Makes the edges of a graph when all of its nodes exist, and searches for cycles. */
+/* Makes the edges of a graph after all of its nodes have been made, and searches for cycles. */
 #include "runtime/files/import.h"
 
 #include <string.h>
@@ -39,7 +39,7 @@ static int find_output(const struct im_pending *p, const struct rt_node *node, c
                        size_t len, int *first)
 {
     int low = 0, high = p->n_outputs;
-    while (p->output && low < high) { /* binary search for the lower bound of the name */
+    while (p->output && low < high) { /* Finds the lower bound of the name by binary search. */
         const int at = low + (high - low) / 2;
         const int before = strncmp(p->output[at].name, name, len);
         if (before < 0)
@@ -64,7 +64,7 @@ static int find_output(const struct im_pending *p, const struct rt_node *node, c
     return -1;
 }
 
-/* Resolves the text of an input in a function's body: "arg", "arg:k", "node:output" or
+/* Resolves the text of an input in a function's body, which is "arg", "arg:k", "node:output" or
  * "node:output:k". */
 static bool resolve_body(struct im_build *b, const char *text, struct im_run *r)
 {
@@ -221,7 +221,7 @@ static bool is_back_edge(const struct im_build *b, const struct rt_node *n, int 
 }
 
 /* Returns a node on a cycle. Follows inputs backwards from `i` over nodes that the topological sort
- * did not reach. waits[x] is the number of unsorted inputs of x; it is above 0 on a cycle and
+ * did not reach. `waits[x]` is the number of unsorted inputs of x; it is above 0 on a cycle and
  * downstream of a cycle. */
 static int node_on_cycle(const struct im_build *b, const int *waits, int i)
 {

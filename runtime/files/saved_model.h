@@ -61,7 +61,7 @@ struct rt_saved_model {
     const char *dir;
     int n_meta_graphs;
     const struct rt_meta_graph *meta_graphs;
-    struct rt_arena *arena; /* holds all data of the members above */
+    struct rt_arena *arena; /* arena that holds all data of the members above */
     char *bytes;            /* contents of the SavedModel file */
     size_t n_bytes;
 };
