@@ -35,8 +35,8 @@ bool pl_terms_of(const struct pl_match *m, struct pl_edge e, struct pl_terms *t)
  * and state with one matrix. Fills in X, H, W, R, BIAS, depth, x_row and h_row of the cell. The
  * cell's units and width must be set. */
 bool pl_x_and_state(struct pl_match *m, const struct pl_terms *t, struct pl_edge h);
-/* Matches terms with a single matrix product, of a concatenation. Sets *x and *h to the operands of
- * the concatenation; the caller must check that *h is the state. */
+/* Matches terms that are a single matrix product of a concatenation. Sets *x and *h to the operands
+ * of the concatenation; the caller must check that *h is the state. */
 bool pl_side_by_side(const struct pl_match *m, const struct pl_terms *t, struct pl_edge *x,
                      struct pl_edge *h);
 

@@ -3,9 +3,9 @@
  * over memory.
  *
  * fuse_elementwise.c puts the op into a graph and kernels/fused/fused_elementwise.c runs it; this
- * header defines the steps. The operands of a step are numbers: k < n_in names input k of the node,
- * and n_in + j names the result of step j, which precedes the step that reads it. The result of the
- * last step is the output.
+ * header defines the steps. The operands of a step are numbers. A number `k < n_in` names input k
+ * of the node, and `n_in + j` names the result of step j, which precedes the step that reads it.
+ * The result of the last step is the output.
  *
  * To add an op, add a row to RT_ELEMENTWISE_UNARY or RT_ELEMENTWISE_BINARY below; its loop is that
  * of the op's own float32 kernel. An activation or a per-channel multiplication that is not fused
@@ -21,8 +21,8 @@
 #include "runtime/core/fused_op.h"
 
 enum {
-    RT_ELEMENTWISE_MOST = 32, /* maximum number of steps */
-    /* maximum number of inputs, which the 64 bits of rt_plan_step.last_use limit */
+    RT_ELEMENTWISE_MOST = 32, /* maximum number of steps of a "_Chain" */
+    /* maximum number of inputs of a "_Chain", which the 64 bits of rt_plan_step.last_use limit */
     RT_ELEMENTWISE_MOST_IN = 60
 };
 

@@ -35,8 +35,9 @@ enum rt_epilogue_operand {
 };
 
 struct rt_epilogue {
-    int in[RT_EPILOGUE_N_IN]; /* index of each operand among the node's inputs; 0 if it is absent */
-    bool residual_first;      /* whether the residual is the first operand of its addition */
+    /* index of each operand among the node's inputs, or 0 if the operand is absent */
+    int in[RT_EPILOGUE_N_IN];
+    bool residual_first; /* whether the residual is the first operand of its addition */
     enum rt_activation act;
     bool has_alpha;
     float alpha; /* parameter of the activation */

@@ -1,5 +1,5 @@
 /*
- * Fusion passes: each replaces a pattern of nodes with one node that a single kernel computes
+ * Fusion passes. Each pass replaces a pattern of nodes with one node that a single kernel computes
  * faster. A pass has its own file, matches one kind of pattern, and works on the graph of one plan,
  * on the CPU only. passes/pipeline.c defines the order of the passes.
  *

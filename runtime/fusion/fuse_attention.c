@@ -153,7 +153,7 @@ static bool is_matmul(const struct pl_graph *g, struct pl_edge e, struct matmul 
 
 /* ---- scores ---- */
 
-/* Returns whether the four letters are [B,T,N,H] or [B,N,T,H]; *first is set for [B,N,T,H]. */
+/* Returns whether the four letters are [B,T,N,H] or [B,N,T,H]. Sets *first for [B,N,T,H]. */
 static bool is_heads(const char *letter, char b, char heads, char rows, char h, bool *first)
 {
     *first = is_labels(letter, b, heads, rows, h);

@@ -129,7 +129,7 @@ static int concat_input(const struct pass *p, int i)
     return -1;
 }
 
-/* Returns the new number of an operand after the op reads n operands instead of input `at`. */
+/* Returns the number that an operand gets when the op reads n operands instead of input `at`. */
 static int64_t moved(int64_t operand, int at, int n)
 {
     if (operand < 0) /* a negative operand is missing, or is an encoded number */

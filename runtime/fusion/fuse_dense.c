@@ -107,9 +107,9 @@ static int64_t matmul_columns(const struct pl_graph *g, struct pl_edge e)
 }
 
 /*
- * Returns whether node i adds a constant to a matrix product whose last axis a Reshape has split;
- * *which is set to the index of the input that is the product. The constant's axes are the last
- * axes of the new shape, and the product of their lengths is the length of the axis that was split.
+ * Returns whether node i adds a constant to a matrix product whose last axis a Reshape has split.
+ * Sets *which to the index of the input that is the product. The constant's axes are the last axes
+ * of the new shape, and the product of their lengths is the length of the axis that was split.
  */
 static bool is_split_bias(const struct pl_graph *g, const struct pl_uses *uses, int i, int *which)
 {

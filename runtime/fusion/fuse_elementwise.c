@@ -1,9 +1,9 @@
 /*
- * Element-wise fusion: merges element-wise float32 nodes into one "_Chain" (elementwise.h). A node
- * is merged with the producers that only it reads, with the producers that only these nodes read,
- * and so on. Only the last value is visible outside, so the fused op takes the place of the last
- * node. Comparisons, selections (TensorFlow 1's only if all operands have one shape) and casts to
- * float32 are fused too.
+ * Implements element-wise fusion, which merges element-wise float32 nodes into one "_Chain"
+ * (elementwise.h). A node is merged with the producers that only it reads, with the producers that
+ * only these nodes read, and so on. Only the last value is visible outside, so the fused op takes
+ * the place of the last node. Comparisons, selections (TensorFlow 1's only if all operands have one
+ * shape) and casts to float32 are fused too.
  *
  * A swish, a GELU, a batch normalisation that is not fused into a convolution, squeeze-and-excite's
  * multiplication, and residual additions with their activations become one pass over memory.
@@ -216,7 +216,7 @@ struct inputs {
     int n;
 };
 
-/* Returns the input index of this edge; adds the edge if it is not an input yet. */
+/* Returns the input index of this edge, adding the edge if it is not an input yet. */
 static int64_t input(struct inputs *in, struct pl_edge e)
 {
     for (int k = 0; k < in->n; k++)
@@ -244,8 +244,7 @@ static enum rt_status put(struct pass *p, const int *member, int n, struct rt_er
     in.n = 0;
     if (!step)
         return rt_fail_memory(err, "a plan", (size_t)n * sizeof *step);
-    /* The numbers of steps begin at the number of inputs, which is known only in the second
-     * pass. */
+    /* Steps are numbered from the number of inputs on, which is known only in the second pass. */
     for (int pass = 0; pass < 2; pass++)
         for (int j = n - 1; j >= 0; j--) {
             const struct pl_node *m = &p->g->node[member[j]];

@@ -1,12 +1,12 @@
 /*
  * Makes element-wise steps after a matrix multiplication or a convolution its epilogue
- * (rt_op.epilogue in op.h): scaling, shifting, adding and activating an output while it is in the
+ * (rt_op.epilogue in op.h). Scaling, shifting, adding and activating an output while it is in the
  * cache saves writing and reading it again.
  *
  * Steps are fused only if no other node reads the values in between. Multiplications and additions
  * of constant vectors along the last axis, including batch normalisation, become one scale and one
  * shift, accumulated in double. One addition of another tensor may follow, and then an activation.
- * A residual may prove to be broadcast when the model runs: the kernels then compute what the
+ * A residual may prove to be broadcast when the model runs. The kernels then compute what the
  * addition would have computed.
  *
  * A Reshape between the steps that is known to keep rows together (its last dimensions are
@@ -101,8 +101,8 @@ static enum rt_status vector_of(const struct pl_graph *g, struct pl_edge e, stru
     return st;
 }
 
-/* Returns whether e is a constant along the rows of the epilogue's current value. Differs from
- * is_vector only if there is a Reshape in between. */
+/* Returns whether e is a constant along the rows of the epilogue's current value. The result
+ * differs from that of is_vector only if there is a Reshape in between. */
 static bool fits_rows(const struct pl_graph *g, struct pl_edge e, const struct epilogue *t)
 {
     if (t->reshape < 0)
@@ -401,8 +401,8 @@ static enum rt_status add_operands(struct pass *p, int head, const struct epilog
     return RT_OK;
 }
 
-/* Replaces the last fused node with node `head`, the matrix multiplication or convolution, with its
- * epilogue. */
+/* Replaces the last fused node with node `head`, which is the matrix multiplication or convolution,
+ * together with its epilogue. */
 static enum rt_status put(struct pass *p, int head, const struct epilogue *t)
 {
     struct pl_graph *g = p->g;

@@ -2,7 +2,7 @@
  * Simplifies attention masks as Keras writes them, so that they do not depend on the scores:
  *
  *   A mask that is combined (LogicalAnd) with ones in the shape of the scores is used without the
- *   ones: the selection broadcasts the mask anyway.
+ *   ones, because the selection broadcasts the mask anyway.
  *
  *   A mask whose lengths come from the shape of the scores (a causal mask) gets them from the
  *   shapes of queries and keys instead.

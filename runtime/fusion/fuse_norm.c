@@ -217,8 +217,8 @@ static bool is_slice(const struct pl_graph *g, struct pl_edge e, struct pl_edge 
            *end <= RT_MAX_RANK && !(shrinks && from_0);
 }
 
-/* Returns whether e is the product of the lengths of single axes of x, each at most once; *axes is
- * set to one bit per axis. */
+/* Returns whether e is the product of the lengths of single axes of x, each at most once. Sets
+ * *axes to one bit per axis. */
 static bool is_product_of_axes(const struct pl_graph *g, struct pl_edge e, struct pl_edge x,
                                unsigned *axes)
 {

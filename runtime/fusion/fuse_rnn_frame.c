@@ -1,8 +1,8 @@
 /*
- * Finds recurrent layers of TensorFlow 1: a loop of Enter, Merge, Switch, NextIteration and Exit
- * that reads one TensorArray, writes another, and whose body is a cell. The body is copied into a
- * separate graph, with the loop's variables as feeds, and matched like the body of a While
- * (fuse_rnn_while.c).
+ * Finds recurrent layers of TensorFlow 1, each of which is a loop of Enter, Merge, Switch,
+ * NextIteration and Exit that reads one TensorArray, writes another, and whose body is a cell. The
+ * body is copied into a separate graph, with the loop's variables as feeds, and matched like the
+ * body of a While (fuse_rnn_while.c).
  *
  * A TensorArray that was only partly written cannot be gathered. Therefore only those loops are
  * fused whose bounds show that they make one step for each row of the input.
@@ -328,7 +328,7 @@ static bool is_inside(const struct frame *f, int i)
 /* The kinds of values that a node may pass out of the loop. */
 enum { NOT_OF_LOOP, FOREIGN, ARRAY, STATE }; /* the new nodes do not have a FOREIGN value */
 
-/* Returns the kind of value that `node` passes out of the loop; for STATE, sets *k to the variable
+/* Returns the kind of value that `node` passes out of the loop. For STATE, sets *k to the variable
  * whose final state it is. */
 static int leaves(const struct frame *f, int node, int *k)
 {
@@ -384,8 +384,8 @@ static bool find_readers(struct frame *f, struct pl_edge array)
 
 /* ---- the new node ---- */
 
-/* Returns the output of the new nodes that replaces output 0 of node i; its node is -1 if i is not
- * an output of the loop that they replace. */
+/* Returns the output of the new nodes that replaces output 0 of node i. The node of the result is
+ * -1 if i is not an output of the loop that they replace. */
 static struct pl_edge instead_of(const struct frame *f, int i)
 {
     int k;

@@ -407,8 +407,8 @@ static bool list_items(const struct pl_rnn_loop *l, struct pl_edge e, enum rt_dt
 {
     const struct pl_node *n = pl_op_node(&l->body, e, "TensorListGetItem", 3);
 
-    /* The element shape matters only for elements that are not set; every element of this list is
-     * set. */
+    /* The element shape matters only for elements that are not set, and every element of this list
+     * is set. */
     if (!n || rt_attr_dtype(n->def, "element_dtype") != dtype || !is_counter(l, n->in[1]) ||
         !pl_is_constant(&l->body, n->in[2]))
         return false;
@@ -628,7 +628,7 @@ static struct pl_edge side_by_side(struct pl_rnn_loop *l, const struct pl_cell *
     return pl_add_constant(l->g, l->at, &t, err);
 }
 
-/* Makes node y->node layer i, which reads p->items. */
+/* Makes node `y->node` the node of layer i, which reads `p->items`. */
 static enum rt_status put_layer(struct pl_rnn_loop *l, int i, const struct pl_rnn_loop_put *p,
                                 enum rt_rnn_read read, struct rt_error *err)
 {

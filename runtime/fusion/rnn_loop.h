@@ -1,7 +1,7 @@
 /*
  * Loops that are recurrent layers. fuse_rnn_while.c finds them in While nodes, fuse_rnn_frame.c in
- * frames (Enter, Merge, Switch, NextIteration, Exit). rnn_loop.c has what both passes share: they
- * match one iteration as a graph and add the nodes that replace the loop.
+ * frames (Enter, Merge, Switch, NextIteration, Exit). rnn_loop.c has the functions that both passes
+ * share. The passes match one iteration as a graph and add the nodes that replace the loop.
  * passes/functionalise_loop.c handles all other loops.
  *
  * Threads: only the thread that makes the plan. Owner: a pl_rnn_loop belongs to its pass, which
@@ -92,8 +92,8 @@ static inline const struct pl_cell *pl_last_cell(const struct pl_rnn_loop *l)
 {
     return &l->layer[l->n_layers - 1].cell;
 }
-/* Returns the output of the new nodes that replaces the final value of variable k; its node is -1
- * if there is none. */
+/* Returns the output of the new nodes that replaces the final value of variable k. The node of the
+ * result is -1 if there is none. */
 struct pl_edge pl_rnn_loop_state(const struct pl_rnn_loop *l, int k);
 
 /* Returns whether the elements of the list that node `n` makes, reads or writes are float32. */

@@ -1,5 +1,5 @@
 /*
- * The compiler's graph: a copy of the nodes of a session's graph that lie between feeds and
+ * The compiler's graph is a copy of the nodes of a session's graph that lie between feeds and
  * fetches. Passes edit it until a plan is made from it. This header also declares the edits that
  * passes share.
  *
@@ -101,7 +101,7 @@ struct pl_internal_op {
 };
 enum rt_status pl_make_internal_op(struct pl_graph *g, int at, const struct pl_internal_op *o,
                                    struct rt_error *err);
-/* Makes node `at` an Identity of `from`, by pl_make_internal_op. */
+/* Makes node `at` an Identity of `from`, by calling pl_make_internal_op. */
 enum rt_status pl_make_identity(struct pl_graph *g, int at, enum rt_dtype dtype,
                                 struct pl_edge from, struct rt_error *err);
 /* Makes node[0] the op `by`, which replaces all n nodes; the other nodes are removed. */

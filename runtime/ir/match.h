@@ -1,7 +1,7 @@
 /*
- * Pattern matching for passes: finds the op that makes a value, the constant that a value is, and
- * the nodes that read a value. None of these functions changes the graph; rewrite.h declares those
- * that do.
+ * Pattern matching for passes. The functions find the op that makes a value, the constant that a
+ * value is, and the nodes that read a value. None of these functions changes the graph; rewrite.h
+ * declares those that do.
  *
  * A model can combine any op with any constant, so nothing that an edge leads to is trusted. Every
  * function checks types, ranks and lengths, and returns false or NULL for a value that it cannot
@@ -23,9 +23,9 @@ static inline bool pl_same(struct pl_edge a, struct pl_edge b)
 
 /* ---- nodes ---- */
 
-/* These functions return the node of `op` with n_in inputs whose output 0 is e, or NULL. For
- * pl_made_by and pl_float_by the node must have no control inputs; for pl_float_by its value must
- * be float32. */
+/* pl_op_node, pl_made_by and pl_float_by return the node of `op` with n_in inputs whose output 0 is
+ * e, or NULL. For pl_made_by and pl_float_by the node must have no control inputs; for pl_float_by
+ * its value must be float32. */
 const struct pl_node *pl_op_node(const struct pl_graph *g, struct pl_edge e, const char *op,
                                  int n_in);
 const struct pl_node *pl_made_by(const struct pl_graph *g, struct pl_edge e, const char *op,

@@ -1,7 +1,7 @@
 /*
- * Subgraphs: parts of a compiler graph that have become graphs of their own, from which sub-plans
- * are made. They are the sides of TensorFlow 1's branches (passes/functionalise.c) and the
- * conditions and bodies of its loops (passes/functionalise_loop.c).
+ * Subgraphs are parts of a compiler graph that have become graphs of their own, from which
+ * sub-plans are made. They are the sides of TensorFlow 1's branches (passes/functionalise.c) and
+ * the conditions and bodies of its loops (passes/functionalise_loop.c).
  *
  * Threads: only the thread that makes the plan. Owner: a subgraph belongs to its node and is
  * cleared with it; the sub-plan takes over its arena.
