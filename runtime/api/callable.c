@@ -34,7 +34,7 @@ struct rt_callable {
     uint8_t *feed_dtype, *fetch_dtype;
     struct rt_mutex mu;
     struct rt_cond built;
-    struct rt_plan_box *box; /* guarded by mu, like all fields below */
+    struct rt_plan_box *box; /* reference to the plan; guarded by mu, like all fields below */
     /* whether a thread is building the plan; the thread signals `built` when it has finished */
     bool is_building;
     /* Feed shapes for which row-wise analysis has succeeded, or NULL if it has not succeeded for

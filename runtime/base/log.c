@@ -18,9 +18,9 @@ static struct {
     struct rt_mutex mu;
     struct rt_cond wake;
     pthread_t thread;
-    enum rt_log_format format; /* set by rt_log_start */
-    bool running, stopping;    /* guarded by mu */
-    char *line[RING];          /* guarded by mu */
+    enum rt_log_format format; /* format of all lines; set by rt_log_start */
+    bool running, stopping;    /* state of the writer thread; guarded by mu */
+    char *line[RING];          /* lines that wait to be written; guarded by mu */
     size_t head, count, dropped;
 } the_log = {.mu = RT_MUTEX_INIT};
 

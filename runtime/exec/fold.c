@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 /* Minimum size in bytes of a large output. The deadline is checked after each large output, because
- * its computation may take long. */
+ * its computation may take a long time. */
 enum { LARGE = 1 << 20 };
 
 /* Returns a bit set of the inputs (bit k for input k) that have the same value whenever the node

@@ -14,7 +14,7 @@
 #include "runtime/core/device.h"
 
 /* Minimum size in bytes of a large output. The deadline is checked after each large output, because
- * its computation may take long. */
+ * its computation may take a long time. */
 enum { LARGE = 1 << 20 };
 
 enum rt_status rt_exec_in_place(struct rt_context *c, int i, uint64_t last_use,

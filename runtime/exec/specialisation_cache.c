@@ -89,7 +89,7 @@ static struct rt_segment *segment_at(struct rt_plan *p, int begin)
     struct rt_segment *g = segment_new(p, begin);
     if (!g || atomic_compare_exchange_strong(&p->segment[begin], &there, g))
         return g;
-    segment_free(g); /* Another thread has made the segment first. */
+    segment_free(g); /* Another thread has already made the segment. */
     return there;
 }
 

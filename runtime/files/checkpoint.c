@@ -16,7 +16,7 @@ enum { MAX_INDEX = 1 << 28 }; /* size limit of an index file, in bytes */
  * the index is read once and each shard is opened once.
  */
 static struct rt_mutex open_mu = RT_MUTEX_INIT;
-static struct rt_checkpoint *open_list; /* guarded by open_mu */
+static struct rt_checkpoint *open_list; /* first open checkpoint; guarded by open_mu */
 
 /* Returns a reference to the open checkpoint that was read from this index file, if the file is
  * unchanged; otherwise NULL. */

@@ -411,7 +411,7 @@ out:
 
 struct merge {
     struct index x;
-    /* index in the destination of the first shard of the checkpoint being read */
+    /* index, in the destination, of the first shard of the checkpoint being read */
     int first_shard;
     int n_shards; /* number of shards of the checkpoint being read */
 };

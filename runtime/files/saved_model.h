@@ -43,7 +43,7 @@ struct rt_meta_graph {
     int n_signatures;
     /* the signatures, sorted by name, without __saved_model_init_op */
     const struct rt_signature *signatures;
-    /* __saved_model_init_op, which is only listed, or NULL if there is none */
+    /* signature __saved_model_init_op, which only metadata lists, or NULL if there is none */
     const struct rt_signature *init_signature;
     /* serialized GraphDef, part of rt_saved_model.bytes */
     struct rt_span graph_def;

@@ -52,8 +52,8 @@ bool pl_clip_of(const struct pl_match *m, struct pl_edge e, struct pl_edge *of, 
 
 /* Matches a split or slice. Sets *of to the tensor whose columns it selects. */
 bool pl_columns_of(const struct pl_match *m, struct pl_edge e, struct pl_edge *of);
-/* Matches column block k of `of`, which consists of columns `*k * units` to `(*k + 1) * units - 1`
- * of all `cols` columns. Sets *k. */
+/* Matches a column block of `of`, which has `cols` columns. Sets *k to the index of the block,
+ * which consists of columns `*k * units` to `(*k + 1) * units - 1`. */
 bool pl_is_column(const struct pl_match *m, struct pl_edge e, struct pl_edge of, int64_t cols,
                   int64_t units, int *k);
 

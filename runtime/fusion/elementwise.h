@@ -22,7 +22,7 @@
 
 enum {
     RT_ELEMENTWISE_MOST = 32, /* maximum number of steps of a "_Chain" */
-    /* maximum number of inputs of a "_Chain", which the 64 bits of rt_plan_step.last_use limit */
+    /* maximum number of inputs of a "_Chain"; rt_plan_step.last_use has only 64 bits */
     RT_ELEMENTWISE_MOST_IN = 60
 };
 

@@ -20,7 +20,7 @@ enum { MAX_BODY_DEPTH = 64, MAX_BODY_INPUTS = 16, MAX_SCANS = 1 << 23 };
 struct frame {
     struct pl_rnn_loop l;
     int cond; /* the LoopCond of the loop */
-    /* Variables from index n_variables to l.n are constant Enters. */
+    /* Variables with indexes `n_variables` to `l.n - 1` are constant Enters. */
     int n_variables;
     int enter[PL_RNN_LOOP_VARIABLES]; /* the Enter node of each variable */
     int merge[PL_RNN_LOOP_VARIABLES], next[PL_RNN_LOOP_VARIABLES], choice[PL_RNN_LOOP_VARIABLES];

@@ -65,8 +65,8 @@ struct pl_rnn_loop {
     struct pl_edge arrays;
     struct pl_edge limit[2];
     int n_limits;
-    /* Numbers of rows that each element of the read list and of the written list must have, or -1
-     * for any number. */
+    /* Numbers of rows that each element of the list that the loop reads, or writes, must have; -1
+     * allows any number. */
     int64_t x_rows, y_rows;
 };
 
