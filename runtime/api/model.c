@@ -425,7 +425,7 @@ static enum rt_status initialise(struct rt_model *m, const char *dir, struct rt_
     return st;
 }
 
-/* Warms up the signatures that do not write, if the options ask for it. Fails only if the load
+/* Warms up the signatures that do not write, if the options request it. Fails only if the load
  * itself must end; a signature's failure is passed to on_warm_up_failure. */
 static enum rt_status warm_up_all(struct rt_model *m, const struct rt_model_options *options,
                                   struct rt_error *err)

@@ -1,6 +1,6 @@
 /*
  * A bump allocator with a hard cap. An arena holds everything that one request decodes, or the
- * graph and plans of one version. Freeing the arena frees all of it.
+ * graph and plans of one version. Freeing the arena frees everything in it.
  *
  * Owner: the request or version. Threads: none of these functions lock; an arena is used by one
  * thread at a time.

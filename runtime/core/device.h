@@ -1,7 +1,7 @@
 /*
  * A device is a table of functions for the memory in which tensors are stored, and a name for which
  * kernels are registered. The CPU is defined in device.c; other devices are modules, and tests
- * define one.
+ * define a device.
  *
  * On an asynchronous device a kernel's `run` only enqueues work; `sync` reports its errors.
  * Threads: alloc, free and the copy functions may be called on any thread.

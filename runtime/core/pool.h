@@ -43,7 +43,7 @@ void rt_pool_unref(struct rt_pool *p);
 /* frees idle blocks that exceed keep_bytes */
 void rt_pool_trim(struct rt_pool *p, size_t keep_bytes);
 /*
- * rt_pool_begin and rt_pool_end tell the pool that a run begins or ends. They must not be called
+ * rt_pool_begin and rt_pool_end inform the pool that a run begins or ends. They must not be called
  * from two threads at a time. Between runs the pool keeps idle blocks for the next run: up to twice
  * the second largest peak of the last 4 runs, but at least `least` bytes and at most 256 MiB.
  * Recurring shapes thus find their memory, even in blocks of other sizes, while the memory of a

@@ -53,8 +53,8 @@ enum rt_status rt_out_object(struct rt_run *r, int k, struct rt_object *o);
 /* Takes over input k if nothing else holds its bytes. Returns true if *out then holds the only
  * reference, so that the kernel may change the bytes. */
 bool rt_take(struct rt_run *r, int k, struct rt_tensor *out);
-/* Returns scratch memory of a size that prepare did not know. It is freed after run. Returns NULL
- * at a memory limit, with the reason in r->err. */
+/* Returns scratch memory whose size was not known in prepare. The memory is freed after run.
+ * Returns NULL at a memory limit, with the reason in r->err. */
 void *rt_scratch(struct rt_run *r, size_t bytes);
 /* Returns zeroed memory, for a kernel that needs several allocations or keeps them after run;
  * rt_scratch supports neither. The memory counts in the run's pool until rt_pool_free. Returns NULL

@@ -125,7 +125,7 @@ void rt_context_give(struct rt_context *c)
     rt_mutex_unlock(&p->mu);
 }
 
-/* Evicts the last idle context of the list, because runs take the first one. */
+/* Evicts the last idle context of the list, because runs take the first context. */
 static void drop_last(struct rt_cache_owner *k)
 {
     struct rt_plan *p = k->owner;

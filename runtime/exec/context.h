@@ -102,7 +102,7 @@ size_t rt_context_held(const struct rt_context *c);
  * in huge pages, if the system has them. */
 void *rt_large_alloc(size_t bytes);
 
-/* ---- loading and allocating, as long as the run may go on ---- */
+/* ---- loading and allocating, while the run may continue ---- */
 
 enum rt_status rt_run_shared_check(const struct rt_run_shared *s, struct rt_error *err);
 enum rt_status rt_context_check(const struct rt_context *c, struct rt_error *err);

@@ -125,7 +125,7 @@ struct rt_model_signature {
     /* Index of a dynamic signature, below 2 * RT_MAX_DYNAMIC_CALLABLES and unique in its model. */
     int index;
     /* The first signature with the same tensors and shapes, or NULL if there is no earlier one. The
-     * first signature is checked, planned, analysed and warmed up for all of them. */
+     * first signature is checked, planned, analysed and warmed up for all equal signatures. */
     const struct rt_model_signature *same;
 };
 /* Maximum number of dynamic callables per model whose tensors clients have named, and also of those

@@ -1,8 +1,8 @@
 /*
  * Finds recurrent layers of TensorFlow 2, each of which is a While whose body is a recurrent cell,
- * or a stack of cells, that reads one element of a list per step and writes one. Each cell becomes
- * a node (_RNN), which multiplies the inputs of all steps by its weights in one product and keeps
- * only the state from step to step.
+ * or a stack of cells, that reads one element of a list per step and writes one element. Each cell
+ * becomes a node (_RNN), which multiplies the inputs of all steps by its weights in one product and
+ * keeps only the state from step to step.
  *
  * Before the plans of the loop's functions are made, the functions are built as graphs in the state
  * in which they would become plans, matched, and freed. The loop's bounds and the list's length

@@ -9,8 +9,8 @@
  *   r = Reshape(Pack(-b, a, -1), Shape(x))  a, b = x[..., ::2], x[..., 1::2]    GPT-J, RoFormer
  *
  * Factors and terms may come in either order. The shape may be that of the Pack except for its last
- * axes, and lengths in it may be constants. In this case an x with other lengths is refused; graphs
- * of exporters never produce one.
+ * axes, and lengths in it may be constants. In this case an x with other lengths is refused;
+ * exporters never produce such an x.
  */
 #include "runtime/fusion/fuse.h"
 

@@ -113,7 +113,7 @@ enum rt_cell_act {
     ATTR(INT, depth)     /* number of columns of x */                                              \
     ATTR(INT, x_rows)    /* number of rows that x must have, or -1 for any number */               \
     ATTR(BOOL, x_listed) /* whether x must have x_rows rows even if no step runs */                \
-    /* number of rows that y must have, or -1 for any number; if set, unwritten rows are zero */   \
+    /* number of rows that y must have, or -1 for any number; unless -1, unwritten rows are 0 */   \
     ATTR(INT, y_rows)                                                                              \
     ATTR(INT, x_row)    /* first row of w and w_reset_before that multiplies x */                  \
     ATTR(INT, h_row)    /* first row of r and r_reset_before that multiplies the state */          \

@@ -218,7 +218,7 @@ static bool mask_of(const struct pl_rnn_loop *l, struct pl_edge e, int64_t units
     return true;
 }
 
-/* Sets the loop's mask to that of the first variable that has one. */
+/* Sets the loop's mask to the mask of the first variable that has a mask. */
 static void find_mask(struct pl_rnn_loop *l)
 {
     struct pl_edge fresh, old;

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Writes TensorFlow's op registry as C initialisers, for runtime/core/schema/table.inc.
 
-Run by hand from the repository's root, with TensorFlow installed. The output is committed:
+Run by hand from the repository's root, with TensorFlow installed:
 
     python3 runtime/core/schema/generate.py > runtime/core/schema/table.inc
 
-The table has one OP row per op, sorted by name in byte order, for the binary search in runtime/core/schema.c.
-Defaults are compact text that runtime/core/attr.c reads; `default_text` documents the grammar.
+The output is committed. The table has one OP row per op, sorted by name in byte order, for the binary search in
+runtime/core/schema.c. Defaults are compact text that runtime/core/attr.c reads; `default_text` documents the grammar.
 """
 
 import os
