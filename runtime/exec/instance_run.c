@@ -148,7 +148,8 @@ static enum rt_status run_ref(struct rt_context *c, struct rt_instance *f, const
     return RT_OK;
 }
 
-/* Runs a step of any kind, applies its patches and clears, traces it and checks the deadline. */
+/* Runs a step of any kind and traces it. Applies the step's patches, clears the values that the
+ * step lists, and checks the deadline. */
 static enum rt_status run_step(struct rt_context *c, struct rt_instance *f, int k,
                                struct rt_error *err)
 {
