@@ -12,7 +12,7 @@
 
 #include "runtime/core/fused_op.h"
 
-enum { RT_ATTENTION_MOST = 6 }; /* maximum number of steps in a node */
+enum { RT_ATTENTION_MOST = 6 }; /* maximum number of steps of an "_Attention" */
 /* Bits of the attribute `broadcasts`. */
 enum { RT_ATTENTION_SCORES = 1, RT_ATTENTION_CONTEXT = 2 };
 

@@ -31,8 +31,8 @@ struct pl_cell {
     float forget_bias, clip;
 };
 
-/* Returns true, and fills in *c, if a cell computes `h_new` from the old state `h`. All nodes in
- * between are pure. */
+/* Returns true, and fills in *c, if a cell computes `h_new` from the old state `h`. All nodes
+ * between `h` and `h_new` are pure. */
 bool pl_find_cell(const struct pl_graph *g, struct pl_edge h_new, struct pl_edge h,
                   struct pl_cell *c);
 

@@ -63,8 +63,8 @@ static bool side_of(struct pl_match *m, struct pl_edge column, struct side *s)
     return pl_columns_of(m, column, &s->of) && pl_terms_of(m, s->of, &s->t) && s->t.n_matmuls == 1;
 }
 
-/* Matches a gate, which is an activation of the sum of column block k of x's side and column block
- * k of the state's side, in any order. */
+/* Matches a gate, which is an activation of the sum of column block k of the product of x and its
+ * weights, and column block k of the product of the state and its weights, in any order. */
 static bool gate_of(struct pl_match *m, struct pl_edge e, const struct side *x,
                     const struct side *h, int *k)
 {
@@ -98,8 +98,9 @@ static bool sides_of(struct pl_match *m, struct pl_edge update, struct pl_edge h
     return pl_same(of_h->t.a[0], h) && !pl_same(x->t.a[0], h);
 }
 
-/* Matches `e = reset * (column block of the state's side)`, the second term of the candidate's sum.
- * The first term is a column block of x's side. */
+/* Matches `e = reset * block`, the second term of the candidate's sum, where `block` is a column
+ * block of the product of the state and its weights. The first term is a column block of the
+ * product of x and its weights. */
 static bool reset_after(struct pl_match *m, struct pl_edge e, const struct side *h,
                         struct pl_edge *reset)
 {
@@ -129,7 +130,7 @@ static bool is_reset_state(struct pl_match *m, struct pl_edge e, struct pl_edge 
 }
 
 /* Matches `e = (reset * h) R`, the second term of the candidate's sum. The first term is a column
- * block of x's side. */
+ * block of the product of x and its weights. */
 static bool reset_before(struct pl_match *m, struct pl_edge e, struct pl_edge h,
                          const struct side *of_h, struct pl_edge *reset)
 {

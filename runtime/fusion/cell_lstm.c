@@ -7,7 +7,8 @@
 
 #include <string.h>
 
-/* The gates, in the order of the letters in rt_cell.gates, "ifgo". LET is the output gate. */
+/* The gates, in the order of the letters in rt_cell.gates, "ifgo". NEW is the candidate (g), and
+ * LET is the output gate (o). */
 enum { IN, FORGET, NEW, LET };
 
 /* The argument of a gate's activation, `sum + bias + peep * of`, where `peep` is a vector of

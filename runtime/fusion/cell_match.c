@@ -319,8 +319,8 @@ static bool is_concatenated(struct pl_match *m, const struct pl_terms *t, struct
     return pl_same(c->in[RT_RNN_H], h) && !pl_same(c->in[RT_RNN_X], h);
 }
 
-/* Matches terms in which x and the state have a matrix each. `h` and the shapes distinguish
- * them. */
+/* Matches terms that are two products, one of x and one of the state. `h` and the shapes show which
+ * product reads the state. */
 static bool is_separate(struct pl_match *m, const struct pl_terms *t, struct pl_edge h)
 {
     struct pl_cell *c = m->c;
@@ -344,8 +344,8 @@ bool pl_x_and_state(struct pl_match *m, const struct pl_terms *t, struct pl_edge
     return is_separate(m, t, h) || is_concatenated(m, t, h);
 }
 
-/* Sets the weights of gate g, which multiplies x in product i of `x`, and the state in product k of
- * `of_h`. */
+/* Sets the weights and biases of gate g from product i of `x`, which multiplies x, and product k of
+ * `of_h`, which multiplies the state. */
 static bool set_gate(struct pl_match *m, int g, struct pl_edge h, const struct pl_terms *x, int i,
                      const struct pl_terms *of_h, int k)
 {

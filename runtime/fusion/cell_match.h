@@ -27,7 +27,7 @@ struct pl_terms {
     int64_t cols;
     /* operands and matrices of the products, and the bias; bias.node is -1 if there is no bias */
     struct pl_edge a[2], matrix[2], bias;
-    int64_t rows[2]; /* number of rows of each matrix */
+    int64_t rows[2]; /* numbers of rows of matrix[0] and matrix[1] */
 };
 bool pl_terms_of(const struct pl_match *m, struct pl_edge e, struct pl_terms *t);
 

@@ -85,7 +85,7 @@ enum rt_elementwise_op {
     RT_ELEMENTWISE_UNARY(X) RT_ELEMENTWISE_FIRST_BINARY,
     RT_ELEMENTWISE_BEFORE_BINARY = RT_ELEMENTWISE_FIRST_BINARY - 1,
     RT_ELEMENTWISE_BINARY(X)
-    /* only for NHWC, in which the bias has the length of the last axis */
+    /* adds a bias along the last axis, so it is used only for NHWC */
     RT_ELEMENTWISE_BiasAdd,
     RT_ELEMENTWISE_TRUTH(X) RT_ELEMENTWISE_LOGICAL(X) RT_ELEMENTWISE_LogicalNot,
     RT_ELEMENTWISE_Cast,      /* converts bool or another type to float32 */

@@ -24,7 +24,8 @@ struct attention {
     struct pl_cluster nodes;
     struct pl_edge in[RT_ATTENTION_OPERANDS + 2 * RT_ATTENTION_MOST];
     int n_in, n_steps;
-    struct rt_attention_step step[RT_ATTENTION_MOST]; /* the steps in reverse order */
+    /* the steps, from the softmax back to the scores */
+    struct rt_attention_step step[RT_ATTENTION_MOST];
     struct rt_attention op;
     int scaled; /* node that scales the transposed queries, or -1 if there is none */
 };

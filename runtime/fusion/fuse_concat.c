@@ -3,9 +3,9 @@
  * the operands of the concatenation instead.
  *
  * In a DenseNet, the output of every layer is concatenated with the outputs of all earlier layers,
- * normalised and convolved. Layer n would copy n tensors to concatenate them, and copy them once
- * more to normalise them. A concatenation of concatenations along the same axis is replaced by the
- * operands of both.
+ * normalised and convolved. Without this pass, layer n copies n tensors to concatenate them, and
+ * copies them once more to normalise them. A concatenation of concatenations along the same axis is
+ * replaced by the operands of both.
  */
 #include "runtime/fusion/fuse.h"
 
@@ -132,7 +132,7 @@ static int concat_input(const struct pass *p, int i)
 /* Returns the number that an operand gets when the op reads n operands instead of input `at`. */
 static int64_t moved(int64_t operand, int at, int n)
 {
-    if (operand < 0) /* a negative operand is missing, or is an encoded number */
+    if (operand < 0) /* a negative operand is an encoded number, or -1 if the operand is absent */
         return operand;
     return operand == at ? 0 : operand < at ? operand + n : operand + n - 1;
 }

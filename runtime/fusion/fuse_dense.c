@@ -185,8 +185,8 @@ enum rt_status pl_fuse_dense(struct pl_graph *g, struct rt_error *err)
         }
     }
     if (changed)
-        /* Removes the nodes that only computed removed shapes, because they would be counted as
-         * readers. */
+        /* Removes the nodes that only computed shapes for the removed nodes, because they would be
+         * counted as readers. */
         pl_prune(g);
     if (!st)
         st = pl_uses_count(&uses, g, err);

@@ -62,8 +62,8 @@ static bool has_attributes(const struct rt_node *n, int op)
 
 static int step_of(const struct pl_graph *g, const struct pl_node *n);
 
-/* Returns a value that is known to have the shape of e, by skipping ops on one tensor, or on one
- * tensor and a scalar. */
+/* Returns a value that is known to have the shape of e, by skipping element-wise ops on one tensor,
+ * or on one tensor and a scalar. */
 static struct pl_edge shape_of(const struct pl_graph *g, struct pl_edge e)
 {
     for (int hops = 0; hops < 16; hops++) {
@@ -127,7 +127,8 @@ static enum rt_status set_order(struct pass *p, struct rt_error *err)
     const struct pl_graph *g = p->g;
     int *stack = calloc((size_t)p->n + 1, 2 * sizeof *stack);
     bool *seen = calloc((size_t)p->n + 1, sizeof *seen);
-    /* `order` is filled from the end, because producers are finished first and come last */
+    /* `order` lists readers first, but the traversal finishes producers first, so `order` is filled
+     * from its end. */
     int at = p->n;
 
     for (int i = 0; i < p->n && stack && seen; i++) {
@@ -216,7 +217,8 @@ struct inputs {
     int n;
 };
 
-/* Returns the input index of this edge, adding the edge if it is not an input yet. */
+/* Returns the index of this edge among the inputs of the new node. Adds the edge if it is not an
+ * input yet. */
 static int64_t input(struct inputs *in, struct pl_edge e)
 {
     for (int k = 0; k < in->n; k++)
@@ -244,7 +246,8 @@ static enum rt_status put(struct pass *p, const int *member, int n, struct rt_er
     in.n = 0;
     if (!step)
         return rt_fail_memory(err, "a plan", (size_t)n * sizeof *step);
-    /* Steps are numbered from the number of inputs on, which is known only in the second pass. */
+    /* The results of steps are numbered after the inputs, whose number is known only in the second
+     * pass. */
     for (int pass = 0; pass < 2; pass++)
         for (int j = n - 1; j >= 0; j--) {
             const struct pl_node *m = &p->g->node[member[j]];

@@ -13,7 +13,7 @@
  *
  * The table is a constant float matrix. Weights and mask are used unchanged, including an axis
  * added at the end (ExpandDims, a slice). The axis of the sum and the broadcasting are known only
- * when the shapes are: the kernel handles all cases.
+ * when the shapes are known, so the kernel handles all cases.
  */
 #include "runtime/fusion/fuse.h"
 

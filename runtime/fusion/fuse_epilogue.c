@@ -30,8 +30,9 @@ struct epilogue {
     struct pl_edge residual; /* edge of the residual; its node is -1 if there is no residual */
     bool residual_first;
     struct pl_activation act; /* the fused activation; act.n is 0 if there is none */
-    int last;                 /* node whose value the epilogue computes so far */
-    /* a Reshape that moves after the epilogue, in which case `rank` is 0, or -1 if there is none */
+    int last;                 /* last node fused so far, whose value the epilogue computes */
+    /* node of a Reshape that moves after the epilogue (`rank` is then 0), or -1 if no Reshape
+     * moves */
     int reshape;
     int n_row; /* number of the Reshape's last dimensions that a row is split into */
     int64_t row[RT_MAX_RANK];
@@ -497,7 +498,7 @@ static enum rt_status fuse(struct pass *p, int head, int64_t channels, int rank)
     enum rt_status st = follow(p, head, &t);
     if (!st && (t.has_scale || t.has_shift || t.residual.node >= 0 || t.act.n))
         st = put(p, head, &t);
-    else if (t.reshape >= 0) /* the Reshape was the only node to fuse */
+    else if (t.reshape >= 0) /* only the Reshape could be fused, so nothing changes */
         g->node[head].kind = g->node[t.reshape].kind = PL_OP;
     free(t.scale);
     return st;

@@ -87,8 +87,8 @@ static bool is_axis_of_matmul(const struct pl_graph *g, struct pl_edge e, int at
     return of >= 0 && of < 4;
 }
 
-/* Returns whether node i is one element of the shape of the scores. Sets *whose and *axis to the
- * operand, and its axis, that have this length. */
+/* Returns whether node i is one element of the shape of the scores. Sets *whose to the queries or
+ * keys, and *axis to the axis of that tensor that has this length. */
 static bool is_axis_of_scores(const struct pl_graph *g, int i, struct pl_edge *whose, int *axis)
 {
     int64_t at, end, step;
@@ -103,7 +103,7 @@ static bool is_axis_of_scores(const struct pl_graph *g, int i, struct pl_edge *w
         rt_attr_int(n->def, "end_mask") || rt_attr_int(n->def, "new_axis_mask") ||
         rt_attr_int(n->def, "ellipsis_mask"))
         return false;
-    /* The scores may be scaled. */
+    /* The scores may be scaled before their shape is taken. */
     struct pl_edge e = shape->in[0];
     const struct pl_node *by = pl_float_by(g, e, "Mul", 2);
     if (!by)

@@ -12,7 +12,7 @@
  *
  * Scale and offset are constant vectors along the last axis, or omitted; commuting operands may
  * come in either order. Whether the normalised axis is the last one is known only when the shapes
- * are: the kernel handles any axis.
+ * are known, so the kernel handles any axis.
  */
 #include "runtime/fusion/fuse.h"
 
@@ -20,7 +20,7 @@
 
 struct norm {
     struct pl_cluster nodes;
-    struct pl_edge x, mean, scale, offset; /* each is pl_no_edge until it is found */
+    struct pl_edge x, mean, scale, offset; /* an edge is pl_no_edge until it is found */
     struct rt_layer_norm op;
 };
 
@@ -122,7 +122,8 @@ static bool is_factor(struct norm *m, struct pl_edge e)
     return is_safe_variance(m, n->in[0]);
 }
 
-/* Returns whether e is the factor, or the product of the factor and the scale. */
+/* Returns whether e is the factor `1 / sqrt(variance + epsilon)`, or the product of this factor and
+ * the scale. */
 static bool is_scaled_factor(struct norm *m, struct pl_edge e)
 {
     const struct pl_node *n = pl_float_by(m->nodes.g, e, "Mul", 2);
@@ -137,7 +138,8 @@ static bool is_scaled_factor(struct norm *m, struct pl_edge e)
     return false;
 }
 
-/* Returns whether e is `offset - mean * by` in one of its forms, where `by` is the factor. */
+/* Returns whether e is `offset - mean * by`, `-mean * by + offset` or `-mean * by`, where `by` is
+ * the factor. */
 static bool is_shift(struct norm *m, struct pl_edge e, struct pl_edge by)
 {
     const struct pl_node *n = pl_float_by(m->nodes.g, e, "Sub", 2), *p;
@@ -151,7 +153,7 @@ static bool is_shift(struct norm *m, struct pl_edge e, struct pl_edge by)
         take(m, n->in[1]);
         return true;
     }
-    /* e is `-mean * factor`, or the sum of this product and the offset. */
+    /* e must be `-mean * factor`, or the sum of this product and the offset. */
     struct pl_edge product = e;
     n = pl_float_sum(m->nodes.g, e);
     for (int k = 0; n && k < 2; k++)
@@ -173,7 +175,7 @@ static bool is_shift(struct norm *m, struct pl_edge e, struct pl_edge by)
     return false;
 }
 
-/* Returns whether the node is `x * m + (offset - mean * m)`. */
+/* Returns whether the node computes `x * m + (offset - mean * m)`. */
 static bool is_folded(struct norm *m, const struct pl_node *root)
 {
     for (int k = 0; k < 2; k++) {
@@ -423,8 +425,8 @@ static bool is_centred_normed(struct norm *m, struct pl_edge e)
     return false;
 }
 
-/* Returns whether e has one of the forms without an offset. The RMS form is tried last, because it
- * also matches if its operand is `x - mean`. */
+/* Returns whether e is a normalisation of x without an offset, with or without a scale. The RMS
+ * form is tried last, because it also matches if its operand is `x - mean`. */
 static bool is_straight(struct norm *m, struct pl_edge e)
 {
     const struct norm before = *m;
@@ -438,8 +440,8 @@ static bool is_straight(struct norm *m, struct pl_edge e)
     return is_rms_normed(m, e);
 }
 
-/* Returns whether e has one of the forms without an offset, or is the product of a scale and a form
- * without a scale. */
+/* Returns whether e is a normalisation that is_straight matches, or the product of a scale and such
+ * a normalisation that has no scale of its own. */
 static bool is_scaled(struct norm *m, struct pl_edge e)
 {
     const struct pl_node *n = pl_float_by(m->nodes.g, e, "Mul", 2);
@@ -526,6 +528,6 @@ enum rt_status pl_fuse_norms(struct pl_graph *g, struct rt_error *err)
         }
     pl_uses_free(&uses);
     if (found)
-        pl_prune(g); /* removes nodes that only computed the removed shapes */
+        pl_prune(g); /* removes nodes that only computed shapes for the removed nodes */
     return st;
 }

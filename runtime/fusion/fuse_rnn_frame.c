@@ -1,8 +1,8 @@
 /*
  * Finds recurrent layers of TensorFlow 1, each of which is a loop of Enter, Merge, Switch,
- * NextIteration and Exit that reads one TensorArray, writes another, and whose body is a cell. The
- * body is copied into a separate graph, with the loop's variables as feeds, and matched like the
- * body of a While (fuse_rnn_while.c).
+ * NextIteration and Exit that reads one TensorArray, writes another, and has a cell as its body.
+ * The body is copied into a separate graph, with the loop's variables as feeds, and matched like
+ * the body of a While (fuse_rnn_while.c).
  *
  * A TensorArray that was only partly written cannot be gathered. Therefore only those loops are
  * fused whose bounds show that they make one step for each row of the input.
@@ -251,8 +251,8 @@ static bool copy_condition(struct frame *f)
 
 /*
  * Returns whether e is the number of items. dynamic_rnn writes this number as `Minimum(n,
- * Maximum(1, n))`, where one n may be the length of the longest row. In later steps no row takes a
- * step, and unwritten elements are zero in either case.
+ * Maximum(1, n))`, where one n may be the length of the longest row. After the last step of the
+ * longest row, no row takes a step, and unwritten elements are zero in either case.
  */
 static bool is_whole_length(const struct frame *f, struct pl_edge e)
 {
@@ -290,8 +290,8 @@ static bool is_array(const struct frame *f, struct pl_edge e, int64_t cols, int6
     const struct rt_shape *s = n ? rt_attr_shape(n->def, "element_shape") : NULL;
 
     return s && pl_is_length(g, n->in[0], f->l.items) &&
-           /* Elements that are not written can be read only if they have the shape of the written
-            * ones. */
+           /* An element that was not written can be read only if all elements have the same
+            * shape. */
            (f->l.mask.kind == RT_RNN_ALL || rt_attr_bool(n->def, "identical_element_shapes")) &&
            takes_shape(s, cols, rows);
 }
@@ -326,7 +326,7 @@ static bool is_inside(const struct frame *f, int i)
 }
 
 /* The kinds of values that a node may pass out of the loop. */
-enum { NOT_OF_LOOP, FOREIGN, ARRAY, STATE }; /* the new nodes do not have a FOREIGN value */
+enum { NOT_OF_LOOP, FOREIGN, ARRAY, STATE }; /* the new nodes do not compute FOREIGN values */
 
 /* Returns the kind of value that `node` passes out of the loop. For STATE, sets *k to the variable
  * whose final state it is. */
@@ -347,8 +347,8 @@ static int leaves(const struct frame *f, int node, int *k)
     return NOT_OF_LOOP;
 }
 
-/* Finds the readers of the loop's values and arrays. Returns whether the layer can replace the
- * values for all of them. */
+/* Finds the readers of the loop's values and arrays. Returns whether the new nodes make the value
+ * that each reader needs. */
 static bool find_readers(struct frame *f, struct pl_edge array)
 {
     const struct pl_graph *g = f->l.g;
@@ -384,8 +384,8 @@ static bool find_readers(struct frame *f, struct pl_edge array)
 
 /* ---- the new node ---- */
 
-/* Returns the output of the new nodes that replaces output 0 of node i. The node of the result is
- * -1 if i is not an output of the loop that they replace. */
+/* Returns the output of a new node that replaces output 0 of node i. The node of the result is -1
+ * if no new node has such an output. */
 static struct pl_edge instead_of(const struct frame *f, int i)
 {
     int k;
@@ -400,8 +400,8 @@ static struct pl_edge instead_of(const struct frame *f, int i)
     }
 }
 
-/* Returns whether the inputs of node i stay as they are. A gather reads the loop's Exit, which must
- * stay until the gather's readers are rewired. */
+/* Returns whether the inputs of node i are left unchanged. A gather reads the loop's Exit, which
+ * must stay until the gather's readers are rewired. */
 static bool stays_wired(const void *arg, int i)
 {
     return instead_of(arg, i).node >= 0;

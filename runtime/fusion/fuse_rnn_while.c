@@ -4,9 +4,9 @@
  * becomes a node (_RNN), which multiplies the inputs of all steps by its weights in one product and
  * keeps only the state from step to step.
  *
- * Before the plans of the loop's functions are made, the functions are built as graphs in the state
- * in which they would become plans, matched, and freed. The loop's bounds and the list's length
- * remain inputs of the node, which counts its steps and fails where the loop would fail.
+ * Each of the loop's functions is first built as the graph from which its plan would be made. The
+ * pass matches this graph and frees it. The loop's bounds and the list's length remain inputs of
+ * the node, which counts its steps and fails where the loop would fail.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +27,7 @@ static bool is_transpose(const struct pl_graph *g, const struct pl_node *n)
 
 /* The readers of the list that the loop writes; only TensorListStack may read it. */
 struct readers {
-    bool transposed;     /* whether every reader of the stack is a Transpose to [batch, time] */
+    bool transposed;     /* whether all readers of the stacked list transpose it to [batch, time] */
     bool any;            /* whether some node stacks the list */
     unsigned char *mark; /* for each node, MARK_STACK, MARK_TRANSPOSE or 0 */
 };
@@ -104,7 +104,7 @@ struct redirection {
     const struct readers *r;
 };
 
-/* Returns whether the inputs of node i stay as they are, because the node is the new node, or a
+/* Returns whether the inputs of node i are left unchanged, because the node is the new node, or a
  * stack or Transpose that is removed. */
 static bool stays_wired(const void *arg, int i)
 {

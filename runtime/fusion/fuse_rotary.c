@@ -101,7 +101,7 @@ static bool are_halves(struct rotary *m, struct pl_edge a, struct pl_edge b)
     return true;
 }
 
-/* Returns whether a has the even elements of x's last axis, and b the odd ones. */
+/* Returns whether a has the even elements of x's last axis, and b has the odd elements. */
 static bool are_interleaved(struct rotary *m, struct pl_edge a, struct pl_edge b)
 {
     int64_t first, end, step, second, rest, step_too;
@@ -134,13 +134,14 @@ static bool is_axis(struct rotary *m, struct pl_edge e, struct pl_edge pack, int
         return true;
     if (!pl_same(shape->in[0], pack))
         return false;
-    take(m, e); /* adds nodes that read the Pack, which is removed */
+    /* These nodes read the Pack, which is removed, so they belong to the pattern. */
+    take(m, e);
     take(m, n->in[0]);
     return true;
 }
 
-/* Returns whether `shape` is the shape of x. The Pack node has the axes of x before the last
- * two. */
+/* Returns whether `shape` is the shape of x. The axes of the Pack other than its last two have the
+ * lengths of x's axes, so these lengths may come from either node. */
 static bool is_shape_of_x(struct rotary *m, struct pl_edge shape, struct pl_edge pack)
 {
     const struct pl_graph *g = m->nodes.g;
@@ -166,7 +167,8 @@ static bool is_shape_of_x(struct rotary *m, struct pl_edge shape, struct pl_edge
         if (!is_constant && !is_axis(m, n->in[k], k < rank - 1 ? pack : pl_no_edge, k))
             return false;
     }
-    /* If the Pack has another reader, it is the shape, which is part of the pattern. */
+    /* If the Pack has another reader, that reader computes a length in `shape`, so `shape` is part
+     * of the pattern. */
     if (m->nodes.uses->n[pack.node] > 1)
         take(m, shape);
     return true;
@@ -259,6 +261,6 @@ enum rt_status pl_fuse_rotaries(struct pl_graph *g, struct rt_error *err)
     }
     pl_uses_free(&uses);
     if (found)
-        pl_prune(g); /* removes nodes that only computed the removed shapes */
+        pl_prune(g); /* removes nodes that only computed shapes for the removed nodes */
     return st;
 }

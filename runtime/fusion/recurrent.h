@@ -5,8 +5,8 @@
  *
  * A new cell needs a row in this table, a matcher pl_match_NAME in runtime/fusion/cell_*.c, and a
  * step LOOPS(NAME) in kernels/rnn/rnn_cells.h. Nothing more is needed for a cell that has at most
- * four gates, one of them with reset before, and at most two states. A cell beyond these limits
- * also needs changes in other places:
+ * four gates, at most one of them with reset before (n_reset_before below), and at most two states.
+ * A cell beyond these limits also needs changes in other places:
  *
  *     a fifth gate   pl_cell.gate in cell.h, pl_own_gate and the gates of cell_match.c; `at` of
  *                    kn_rnn_step (kernels/rnn/rnn.h) and of rnn.c
@@ -28,7 +28,7 @@
  *                   the state, with weights r_reset_before
  *   n_reset_after   number of gates, at the end of `gates`, that multiply the recurrent sum (the
  *                   product of weights and state, plus its bias) by the reset gate before adding it
- *   n_states        1: h, which is the output too; 2: h and c
+ *   n_states        1 if the only state is h, which is also the output; 2 if the states are h and c
  */
 #define RT_CELLS(X)                                                                                \
     X(lstm, "ifgo", 0, 0, 2)                                                                       \
@@ -113,7 +113,8 @@ enum rt_cell_act {
     ATTR(INT, depth)     /* number of columns of x */                                              \
     ATTR(INT, x_rows)    /* number of rows that x must have, or -1 for any number */               \
     ATTR(BOOL, x_listed) /* whether x must have x_rows rows even if no step runs */                \
-    /* number of rows that y must have, or -1 for any number; unless -1, unwritten rows are 0 */   \
+    /* number of rows that y must have, or -1 for any number; unless the value is -1, unwritten    \
+     * rows are 0 */                                                                               \
     ATTR(INT, y_rows)                                                                              \
     ATTR(INT, x_row)    /* first row of w and w_reset_before that multiplies x */                  \
     ATTR(INT, h_row)    /* first row of r and r_reset_before that multiplies the state */          \
@@ -131,7 +132,7 @@ RT_FUSED_OP(RT_RNN, rt_rnn, "_RNN");
  * step writes the first element. */
 enum rt_rnn_keep { RT_RNN_KEEP_EACH, RT_RNN_KEEP_LAST };
 enum rt_rnn_read {
-    RT_RNN_UNREAD, /* no node reads y, but the node fails where the loop would fail */
+    RT_RNN_UNREAD, /* no node reads y, but _RNN fails where the loop would fail */
     RT_RNN_READ,   /* y is read as a stack of the list, and stacking an empty list fails */
     RT_RNN_INNER,  /* the next layer of the same loop reads y */
 };

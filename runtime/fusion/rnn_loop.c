@@ -326,8 +326,8 @@ static bool is_zeros(const struct pl_graph *g, struct pl_edge e)
     return true;
 }
 
-/* Checks that the loop writes the last layer's new state or, in masked rows, the value written
- * before or a value that the loop does not change. */
+/* Checks that the loop writes the last layer's new state or, in masked rows, the previously written
+ * value or a value that the loop does not change. */
 static bool find_output(struct pl_rnn_loop *l)
 {
     const struct pl_edge item = l->body.node[l->body.fetch[l->list].node].in[2];
@@ -407,8 +407,8 @@ static bool list_items(const struct pl_rnn_loop *l, struct pl_edge e, enum rt_dt
 {
     const struct pl_node *n = pl_op_node(&l->body, e, "TensorListGetItem", 3);
 
-    /* The element shape matters only for elements that are not set, and every element of this list
-     * is set. */
+    /* The element shape matters only for elements that have no value, and every element of this
+     * list has one. */
     if (!n || rt_attr_dtype(n->def, "element_dtype") != dtype || !is_counter(l, n->in[1]) ||
         !pl_is_constant(&l->body, n->in[2]))
         return false;
@@ -590,7 +590,6 @@ static struct pl_edge nothing(struct pl_rnn_loop *l, enum rt_dtype dtype, struct
     return pl_add_constant(l->g, l->at, &t, err);
 }
 
-/* Adds a constant limit that does not bound the loop, which then makes one step for each item. */
 struct pl_edge pl_no_limit(struct pl_rnn_loop *l, struct rt_error *err)
 {
     struct rt_tensor t = {0};
@@ -628,7 +627,7 @@ static struct pl_edge side_by_side(struct pl_rnn_loop *l, const struct pl_cell *
     return pl_add_constant(l->g, l->at, &t, err);
 }
 
-/* Makes node `y->node` the node of layer i, which reads `p->items`. */
+/* Turns node `y->node` into the _RNN of layer i, which reads `p->items`. */
 static enum rt_status put_layer(struct pl_rnn_loop *l, int i, const struct pl_rnn_loop_put *p,
                                 enum rt_rnn_read read, struct rt_error *err)
 {

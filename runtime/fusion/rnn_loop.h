@@ -17,11 +17,11 @@ enum { PL_RNN_LOOP_VARIABLES = 32, PL_RNN_LOOP_LAYERS = 8 };
 /* What an iteration does with a loop variable. */
 enum pl_rnn_role {
     ROLE_NONE,    /* the role is unknown, so the loop is left unchanged */
-    ROLE_KEPT,    /* the variable is passed on unchanged */
+    ROLE_KEPT,    /* each iteration passes the variable on unchanged */
     ROLE_COUNTER, /* the variable starts at 0 and is incremented by 1 */
     ROLE_LIST,    /* the variable is a list that the new state is written to */
     ROLE_STATE,   /* the variable is the state of a layer */
-    ROLE_OUTPUT,  /* the variable is the value written last, which a masked step may write again */
+    ROLE_OUTPUT,  /* the variable is the previous output, which a masked step may write again */
 };
 
 /* A cell of the loop. The first layer reads the items; every other layer reads the output of the
@@ -61,12 +61,12 @@ struct pl_rnn_loop {
     /* True if step t writes element t of the list, false if every step writes element 0. */
     bool each;
     struct pl_edge items; /* tensor whose rows the loop reads as items */
-    /* If the loop is a frame, the TensorArray that it reads, before the array is filled. */
+    /* In a frame, the handle of the TensorArray that the loop reads. */
     struct pl_edge arrays;
     struct pl_edge limit[2];
     int n_limits;
-    /* Numbers of rows that each element of the list that the loop reads, or writes, must have; -1
-     * allows any number. */
+    /* Number of rows that each element must have, in the list that the loop reads (x_rows) and in
+     * the list that it writes (y_rows). -1 allows any number. */
     int64_t x_rows, y_rows;
 };
 
@@ -104,7 +104,7 @@ static inline bool pl_is_float_list(const struct pl_node *n)
 /* Returns whether no node of the graph has an effect. Targets must have become constants before the
  * call. */
 bool pl_is_pure(const struct pl_graph *g, bool is_frame);
-/* Returns whether `e` is the length of `items` as one value, `StridedSlice(Shape(items), [0], [1],
+/* Returns whether `e` is the scalar length of `items`, `StridedSlice(Shape(items), [0], [1],
  * [1])`. */
 bool pl_is_length(const struct pl_graph *g, struct pl_edge e, struct pl_edge items);
 /* Returns whether matrices of `given` rows and `cols_given` columns may have `cols` columns, where
@@ -114,8 +114,8 @@ bool pl_takes_rows(int64_t given, int64_t cols_given, int64_t cols, int64_t *row
 /* Works like pl_takes_rows, for the constant element shape of a list, which is unknown or has two
  * numbers. */
 bool pl_list_shape(const struct pl_graph *g, struct pl_edge e, int64_t cols, int64_t *rows);
-/* Adds a constant limit that does not bound the loop. The result's node is -1 if memory runs
- * out. */
+/* Adds the constant INT64_MAX as a limit, with which the loop makes one step for each item. The
+ * result's node is -1 if memory runs out. */
 struct pl_edge pl_no_limit(struct pl_rnn_loop *l, struct rt_error *err);
 
 struct pl_rnn_loop_put {

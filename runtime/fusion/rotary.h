@@ -20,7 +20,9 @@
 #define RT_ROTARY_OUTPUTS(OUT) OUT(y)
 #define RT_ROTARY_ATTRS(ATTR)                                                                      \
     ATTR(BOOL, interleaved)                                                                        \
-    ATTR(INT, half) /* start of the second half; 0 means the middle of an axis of even length */   \
+    /* index in x's last axis where the second half starts; 0 means the middle of the axis, whose  \
+     * length must then be even */                                                                 \
+    ATTR(INT, half)                                                                                \
     /* required lengths of the axes of x, with -1 for any length; if empty, any x is accepted */   \
     ATTR(INTS, dims)
 RT_FUSED_OP(RT_ROTARY, rt_rotary, "_Rotary");

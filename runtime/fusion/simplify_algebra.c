@@ -25,8 +25,8 @@ static int source_of(const struct pl_graph *g, const struct pl_node *n)
     return pl_is(n, "Mul") && is_one(g, n->in[0]) ? 1 : -1;
 }
 
-/* Returns the edge that remains of e when multiplications by one are removed. Each removed node on
- * the path is set to skip the next removed node (path compression). */
+/* Returns the edge that replaces e when multiplications and divisions by 1 are skipped. Each
+ * removed node on the path is set to skip the next removed node (path compression). */
 static struct pl_edge resolve(struct pl_graph *g, const int *source, struct pl_edge e)
 {
     while (e.out == 0 && source[e.node] >= 0) {
@@ -40,7 +40,7 @@ static struct pl_edge resolve(struct pl_graph *g, const int *source, struct pl_e
 
 enum rt_status pl_simplify_algebra(struct pl_graph *g, struct rt_error *err)
 {
-    /* Whether each node is fetched, a target, or the source of a control edge. */
+    /* For each node, whether it is fetched, a target, or the source of a control edge. */
     bool *stays = calloc((size_t)g->n + 1, sizeof *stays);
     int *source = calloc((size_t)g->n + 1, sizeof *source);
 

@@ -191,7 +191,7 @@ bool pl_merged(const struct pl_conditions *w, const struct pl_node *n, struct pl
             return false;
         if (b.on[at].taken == a.on[k].taken)
             continue;
-        *of = a.on[k]; /* Sets *of to the side that input 0 has. */
+        *of = a.on[k];
         pl_remove_side(&a, k);
         pl_remove_side(&b, at);
         pl_copy_condition(rest, &a);

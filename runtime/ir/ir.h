@@ -22,7 +22,7 @@ struct pl_node {
     uint8_t effects;
     uint8_t device;  /* index into the session's devices; 0 is the CPU */
     bool frozen;     /* whether the node is a PL_CONST that was a variable */
-    bool unfoldable; /* whether folding has failed once, so that it is not tried again */
+    bool unfoldable; /* whether folding the node has failed once, so that it is not tried again */
     /* The node's attributes and types. NULL for a PL_COPY, and for a node without an op that only
      * orders other nodes. */
     const struct rt_node *def;

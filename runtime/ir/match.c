@@ -98,7 +98,7 @@ bool pl_float_constant(const struct pl_graph *g, struct pl_edge e, float *v)
 
     if (!t || t->rank != 0 || t->dtype != RT_F32)
         return false;
-    rt_tensor_ref(&held, t); /* the value of a variable may not have been read yet */
+    rt_tensor_ref(&held, t); /* the value of a variable might not have been loaded yet */
     const bool is_there = rt_tensor_load(&held, &err) == RT_OK && held.data;
     if (is_there)
         memcpy(v, held.data, sizeof *v);

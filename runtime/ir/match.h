@@ -43,8 +43,8 @@ const struct pl_node *pl_float_sum(const struct pl_graph *g, struct pl_edge e);
 /* Returns whether the edge carries a reference to a variable, which the readers of the edge
  * dereference. */
 bool pl_is_ref(const struct pl_graph *g, struct pl_edge e);
-/* Returns the edge that makes the value of e, by skipping all identities before e, including those
- * with control inputs. */
+/* Returns the edge where the value of e originates, by skipping all identities before e, including
+ * those with control inputs. */
 struct pl_edge pl_origin(const struct pl_graph *g, struct pl_edge e);
 /* Returns an edge that may be read instead of e, by skipping the identities before e that have no
  * control inputs. (simplify.c replaces e with such an edge, and also skips other ops that pass

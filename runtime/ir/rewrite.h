@@ -55,7 +55,7 @@ uint8_t pl_type_of(const struct pl_graph *g, struct pl_edge e);
  * and fetches read. */
 struct pl_rewiring {
     const void *arg;
-    /* returns whether the inputs of the node stay as they are */
+    /* returns whether the node's inputs are left unchanged */
     bool (*keeps)(const void *arg, int node);
     struct pl_edge (*instead)(const void *arg, struct pl_edge e);
 };

@@ -26,8 +26,8 @@ enum { PL_VERIFIES = 1 };
 enum { PL_VERIFIES = 0 };
 #endif
 
-/* Verifies the graph. Without `types`, types are not checked, because the functions of a model may
- * have other types than their calls, and the nodes then fail when they run. */
+/* Verifies the graph. If `types` is false, types are not checked. The functions of a model may have
+ * other types than their calls, in which case the nodes concerned fail when they run. */
 enum rt_status pl_verify(const struct pl_graph *g, bool types, struct rt_error *err);
 
 #endif
