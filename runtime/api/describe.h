@@ -50,8 +50,8 @@ enum rt_where {
 };
 
 struct rt_described_value {
-    /* The producer of an input, as "node" or "node:1". If a fusion made the input as a constant,
-     * the step that uses the constant, as "(mul)". */
+    /* Name of the producer of an input, as "node" or "node:1". If the input is a constant that a
+     * fusion made, the name of the step that uses the constant, as "(mul)". */
     const char *from;
     enum rt_dtype dtype;
     /* shape of the value; the rank is -1 if the shape is not known before a run */
@@ -65,7 +65,7 @@ struct rt_described_node {
     const char *name, *op, *fused;
     int depth;          /* number of loops and branches that enclose the node */
     int segment;        /* index of the compiled segment that holds the node, or -1 if none does */
-    bool is_step;       /* whether a run of the plan calls a function for the node */
+    bool is_step;       /* whether running the plan executes code for the node */
     const char *kernel; /* name of the kernel, or NULL if the node has none or none is chosen yet */
     const char *why;    /* why this kernel was chosen, or NULL if the reason is not recorded */
     const char *others; /* names of the other candidate kernels, separated by blanks */

@@ -210,7 +210,8 @@ static enum rt_status walk_op(struct work *w, int i, bool *ends)
             x->shape.rank = -1;
         }
         *ends = n->n_out > 0 && n->effect != RT_PURE;
-        /* The segment continues after a tensor list, because no node needs the list's shape. */
+        /* A segment does not end at a node that makes a tensor list, because no node needs the
+         * list's shape. */
         for (int o = 0; o < n->n_out; o++)
             *ends |= n->def->out_dtype[o] != RT_VARIANT;
         return RT_OK;
@@ -380,8 +381,8 @@ static enum rt_status add_extent(struct work *w, size_t bytes, int first, int la
     return RT_OK;
 }
 
-/* Adds an argument that holds value v. Patches are appended in the order of the arguments and later
- * sorted by value. */
+/* Adds to the specialisation an argument that holds value v. Patches are appended in the order of
+ * the arguments and later sorted by value. */
 static enum rt_status add_arg(struct work *w, int v, bool is_out, bool load)
 {
     struct rt_specialisation *l = w->l;

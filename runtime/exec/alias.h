@@ -10,8 +10,8 @@
  * it, carries the number of the variable and the variable's storage number at that time
  * (rt_tensor.alias_of, rt_tensor.storage). Code that reads such a tensor calls rt_alias_follow
  * first, which replaces the tensor's buffer by the variable's current one. An assignment that
- * changes the number of elements gives the variable a new storage number: tensors that were read
- * before keep their bytes, as in TensorFlow.
+ * changes the number of elements gives the variable a new storage number, so tensors that were read
+ * before the assignment keep their bytes, as in TensorFlow.
  *
  * Threads: the thread of the run. Owner: the run owns the list.
  */

@@ -79,8 +79,8 @@ struct rt_context *rt_context_take(struct rt_plan *p, struct rt_run_shared *shar
     }
     rt_idle_cache_use(p->session->idle_cache, &c->reserved);
     if (rt_pool_charge(shared->pool, rt_context_held(c), "a run", NULL))
-        /* Other runs use the idle cache's capacity, so this run allocates its scratch memory again
-         * when it needs it. */
+        /* The charge would exceed a limit, so the context drops its scratch memory, and allocates
+         * it again when a node needs it. */
         rt_context_drop_scratch(c);
     c->shared = shared;
     return c;

@@ -46,7 +46,7 @@ struct rt_run_shared {
 struct rt_context {
     struct rt_context *next;      /* next context in the plan's list of idle contexts */
     const struct rt_plan *plan;   /* plan that the context runs, or NULL for a single kernel */
-    struct rt_run_shared *shared; /* state of the present request, or NULL if the context is idle */
+    struct rt_run_shared *shared; /* state of the current request, or NULL if the context is idle */
     size_t reserved;              /* number of bytes reserved in the session's idle cache */
     struct rt_tensor *value;      /* array of n_values tensors */
     struct rt_tensor *in, *out;
@@ -62,8 +62,9 @@ struct rt_context {
      * valid during one segment of one run */
     void *activations;
     size_t activation_capacity;
-    struct rt_instance *instances; /* execution instances, most recently used first */
-    size_t instance_bytes;         /* total size of the execution instances, in bytes */
+    /* list of the context's execution instances, most recently used first */
+    struct rt_instance *instances;
+    size_t instance_bytes; /* total size of the execution instances, in bytes */
     /* the session's retirement count when this context last dropped retired instances */
     int retirements;
     struct rt_tensor *loop; /* array of `2 * max_in` tensors, or NULL if the plan has no loop */

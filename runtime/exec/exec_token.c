@@ -33,7 +33,7 @@ struct token_node {
     /* index of the frame that the node runs in, or -1 if no token reaches the node */
     int frame;
     int out_frame;  /* index of the frame in which the node's outputs are read */
-    int first_slot; /* index of the slot of input 0 */
+    int first_slot; /* index of the slot that holds the token of input 0 */
     /* number of tokens that the node waits for; for a Merge, only control tokens count */
     int pending;
     /* index into ctrl_to where the node's list begins; it ends at the next node's first_ctrl */
@@ -56,7 +56,7 @@ struct rt_token_plan {
     int *first_to;
     struct edge *to; /* readers of all values; an edge's slot is the index of the node's input */
     int *ctrl_to;
-    bool *is_fetched; /* whether the plan fetches each value */
+    bool *is_fetched; /* for each value, whether the plan fetches it */
 };
 
 /* ---- preparing ---- */
@@ -305,7 +305,8 @@ struct run {
     bool *kept_dead;
     struct node_state *node;
     struct frame_state *frame;
-    int *queue; /* a ring buffer that holds each node at most once */
+    /* a ring buffer of the nodes that are ready to run, which holds each node at most once */
+    int *queue;
     int head, n_queued;
 };
 
@@ -593,8 +594,9 @@ static enum rt_status run_normal(struct run *r, int i, struct rt_tensor *in, uin
     } else {
         enum rt_status st = RT_OK;
         memset(out, 0, (size_t)n->n_out * sizeof *out);
-        /* Refs for which the run owns a reference are replaced before rt_exec_node, which would
-         * overwrite the handle with a borrowed value and so lose the reference. */
+        /* If the run owns the reference of an input that is a handle, the variable's value replaces
+         * the handle here. rt_exec_node would overwrite the handle with a borrowed value, so the
+         * reference would leak. */
         for (int k = 0; k < n->n_in && n->kind == PL_OP && n->def && !st; k++)
             if (k >= 64 || (ours >> k & 1))
                 st = follow_ref(r, n, k, &in[k], err);

@@ -10,7 +10,7 @@
 enum { LARGE = 1 << 20 };
 
 /* Returns a bit set of the inputs (bit k for input k) that have the same value whenever the node
- * runs, as if a PL_CONST of a plan made them. */
+ * runs, like a PL_CONST of a plan. */
 static uint64_t constant_inputs(const struct rt_fold *n, const struct rt_tensor *in)
 {
     uint64_t bits = 0;

@@ -23,8 +23,8 @@ struct rt_bound_step {
 struct rt_instance {
     /* links of the context's list of instances, most recently used first */
     struct rt_instance *next, *prev;
-    /* The instance that was used next after the last use of this instance, or NULL if it is not
-     * known. */
+    /* The instance that the context used directly after its last use of this instance, or NULL if
+     * it is not known. */
     struct rt_instance *then;
     int begin; /* first node of the specialisation's segment */
     struct rt_specialisation *spec;
@@ -41,7 +41,7 @@ struct rt_instance {
 struct rt_instance *rt_instance_take(struct rt_context *c, int begin);
 /* Makes an unbound instance and takes over the caller's reference to the specialisation. If memory
  * runs out, returns NULL, and the caller keeps the reference. When the context has too many
- * instances, the least recently used are freed. */
+ * instances, the least recently used instances are freed. */
 struct rt_instance *rt_instance_new(struct rt_context *c, struct rt_specialisation *l);
 void rt_instance_free(struct rt_context *c, struct rt_instance *f);
 /* Binds the instance to the current address of the context's activation buffer. */

@@ -31,7 +31,8 @@ struct rt_instance *rt_instance_find(struct rt_context *c, int begin)
     if (rt_context_scratch(c, &c->activations, &c->activation_capacity, f->spec->activation_bytes,
                            "a layout", &none) != RT_OK ||
         !rt_pool_has_capacity(c->shared->pool, f->spec->slot_bytes)) {
-        /* Without an instance, the segment runs node by node, which needs less memory at a time. */
+        /* Without an instance, the segment runs node by node, which needs less memory at any one
+         * time. */
         rt_context_drop_scratch(c);
         rt_instance_free(c, f);
         return NULL;
@@ -132,7 +133,7 @@ static enum rt_status run_kernel(struct rt_context *c, struct rt_instance *f, in
                    rt_instance_place(f, &l->extent[(uintptr_t)l->arg[s->out + o].data]))
             st = bring_home(f, s, o, err);
     }
-    /* If the step failed, drops the outputs that have not been stored. */
+    /* If the step failed, drops the outputs that have not been moved to the context's values. */
     for (int o = 0; o < n_out && st; o++) {
         if (kind[o] == RT_ARG_SLOT || out[o].buf)
             rt_tensor_clear(&out[o]);

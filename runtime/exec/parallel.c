@@ -17,19 +17,19 @@ enum {
     MAX_CORES = 4096,
 };
 
-/* A parallel section, which is allocated on its caller's stack. A helper must not touch it after
+/* A parallel section, which is allocated on its caller's stack. A helper must not access it after
  * subtracting itself from `left`. */
 struct section {
     void (*shard)(void *arg, int64_t i);
     void *arg;
     int64_t n;
     _Alignas(64) _Atomic int64_t next;
-    _Alignas(64) atomic_int left; /* number of helpers that may still touch the section */
+    _Alignas(64) atomic_int left; /* number of helpers that may still access the section */
 };
 
 /* Values of helper.job: LOOKING, ASLEEP, BUSY, or the address of the section that the helper is
- * called to, with the bit CALLED_UP if the helper was asleep. A helper sets BUSY before it touches
- * the section. Until it does, the caller can cancel the call. */
+ * called to, with the bit CALLED_UP if the helper was asleep. A helper sets BUSY before it accesses
+ * the section. Until then, the caller can cancel the call. */
 enum { LOOKING = 0, ASLEEP = 2, BUSY = 4, CALLED_UP = 1 };
 
 struct helper {

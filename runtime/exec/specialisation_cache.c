@@ -298,8 +298,8 @@ static void publish_rows(const struct rt_specialisation *l, bool compiled)
  * Runs wait for the lock, and its holder may be a thread of low priority (the compiler's, or one
  * that unloads a version), which keeps the lock for as long as other threads occupy its core.
  * Therefore the work under the lock is bounded by the limits above and calls no allocator. A mutex
- * with PTHREAD_PRIO_INHERIT would not help, because the low priority is a nice value, and Linux
- * passes on only real-time priorities.
+ * with PTHREAD_PRIO_INHERIT would not help, because the low priority is a nice value, and under
+ * Linux the holder of a mutex inherits only real-time priorities.
  */
 struct forgotten {
     struct rt_specialisation *spec; /* list of specialisations, linked by `next` */
@@ -339,7 +339,7 @@ static void forget(struct rt_session *s, struct rt_specialisation *l, struct for
         publish_rows(l, false);
     atomic_store(&l->retired, true);
     atomic_fetch_add(&s->retirements, 1);
-    for (int k = 0; k < MAX_SEEN; k++) /* Evicted shapes count as new when they are seen again. */
+    for (int k = 0; k < MAX_SEEN; k++) /* When evicted shapes occur again, they count as new. */
         if (g->seen[k].sight == REQUESTED)
             g->seen[k].hash = 0;
     /* The retired instances are collected before the lock is released, because the plan may be
@@ -451,8 +451,8 @@ void rt_session_loading(struct rt_session *s, bool yes, const _Atomic bool *canc
     rt_mutex_unlock(&s->spec_mu);
     if (yes && s->options.compiler)
         rt_compiler_leave(s->options.compiler, s);
-    /* No lock is needed, because the compiler has left the session and no other thread reads the
-     * member. */
+    /* No lock is needed, because the compiler's thread no longer serves the session and no other
+     * thread reads the member. */
     s->options.cancelled = cancelled;
     if (!yes)
         wake_compiler(s);
