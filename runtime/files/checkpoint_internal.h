@@ -41,7 +41,7 @@ struct rt_checkpoint {
     char *prefix;
     struct rt_arena *arena;
     size_t budget;   /* limit on the memory of the index, in bytes */
-    bool is_swapped; /* whether the data files have the opposite byte order to this machine's */
+    bool is_swapped; /* whether the data files' byte order is opposite to this machine's */
     int n_shards, n_entries, n_public, capacity;
     struct rt_bundle_entry *entry; /* entries sorted by key, so that slices precede named tensors */
     int first_public;

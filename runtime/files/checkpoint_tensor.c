@@ -23,7 +23,7 @@ struct range {
     struct rt_pool *pool; /* pool that counts the loaded bytes; may be NULL */
 };
 
-/* Counts bytes that are not blocks of a pool in `pool`. Does nothing if `pool` is NULL. */
+/* Counts in `pool` bytes that are not in a block of the pool. Does nothing if `pool` is NULL. */
 static enum rt_status hold(struct rt_pool *pool, size_t bytes, struct rt_error *err)
 {
     return pool ? rt_pool_hold(pool, bytes, 0, "a tensor of a checkpoint", err) : RT_OK;
@@ -267,7 +267,7 @@ static enum rt_status part_entry(const struct rt_checkpoint *c, const struct rt_
 
 /* A stored slice of a tensor, with the entry that holds its bytes. */
 struct stored {
-    struct rt_slice part; /* the stored slice, with its lengths resolved */
+    struct rt_slice part; /* the stored slice, with its lengths resolved (rt_slice_resolve) */
     const struct rt_bundle_entry *e;
 };
 

@@ -298,7 +298,7 @@ static struct rt_checkpoint_v1 *already_open(const struct rt_checkpoint_v1 *c)
     return found;
 }
 
-/* Makes `c` the recent checkpoint. Takes over the caller's reference. */
+/* Sets `recent` to `c`. Takes over the caller's reference. */
 static void keep_recent(struct rt_checkpoint_v1 *c)
 {
     struct rt_checkpoint_v1 *old;
@@ -384,10 +384,10 @@ struct wanted {
     enum rt_dtype dtype;
     int rank; /* rank and dimensions of the full tensor */
     int64_t dim[RT_MAX_RANK];
-    struct rt_slice part; /* the wanted slice, with its lengths resolved */
+    struct rt_slice part; /* the requested slice, with its lengths resolved (rt_slice_resolve) */
     const struct rt_checkpoint_run *run;
     struct rt_tensor *out;
-    int64_t found; /* number of elements of `part` that were found */
+    int64_t found; /* number of elements of `part` that have been copied to `out` */
 };
 
 /* Reads a tensor's dtype and shape from the lists. All files that list the tensor must agree. */
@@ -453,7 +453,7 @@ static enum rt_status choose_part(struct wanted *w, struct rt_span text, struct 
 
 struct piece {
     struct wanted *w;
-    struct rt_slice part; /* the stored slice, with its lengths resolved */
+    struct rt_slice part; /* the stored slice, with its lengths resolved (rt_slice_resolve) */
 };
 
 /* Decodes a stored slice into a one-dimensional tensor, because the message has no shape. */
@@ -472,8 +472,9 @@ static enum rt_status decode(const struct piece *p, Tensorflow__TensorProto *dat
     was = data->tensor_shape;
     data->tensor_shape = &shape;
     data->dtype = (Tensorflow__DataType)p->w->dtype;
-    /* With a limit of 0, the message must hold all values. Strings count in the run's pool, because
-     * their tensor becomes the result; other types are copied again. */
+    /* A limit of 0 means that the message must hold all values. A string tensor becomes the result,
+     * so the run's pool counts its strings. A tensor of another type is not counted, because its
+     * elements are copied to the result. */
     st = rt_tensor_from_proto(
         data, 0, out, p->w->dtype == RT_STRING ? rt_checkpoint_run_pool(p->w->run) : NULL, err);
     data->tensor_shape = was;
@@ -498,7 +499,7 @@ static enum rt_status take_piece(void *arg, struct rt_span value, struct rt_erro
     pb_free(s);
     if (st)
         return st;
-    /* A string tensor has a single slice, and all of its elements are wanted. */
+    /* A string tensor has a single slice, and all of its elements are requested. */
     if (w->dtype == RT_STRING) {
         memcpy(t.dim, w->dim, sizeof t.dim);
         t.rank = (int8_t)w->rank;
@@ -512,7 +513,7 @@ static enum rt_status take_piece(void *arg, struct rt_span value, struct rt_erro
     return RT_OK;
 }
 
-/* Copies the wanted elements from the slices of one file. */
+/* Copies the requested elements from the slices of one file. */
 static enum rt_status gather(const struct rt_sstable_source *source, const slice_meta *m,
                              struct wanted *w, struct rt_error *err)
 {

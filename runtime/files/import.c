@@ -370,7 +370,7 @@ static void key_attr(struct rt_bytes *key, const struct rt_attr *a)
     case RT_ATTR_LIST:
     case RT_ATTR_NONE:
         break;
-    default: /* Tensors enter the key by address, so that a tensor equals only itself. */
+    default: /* The key contains a tensor's address, so a tensor equals only itself. */
         rt_bytes_add(key, &a->v.tensor, sizeof a->v.tensor);
         break;
     }

@@ -53,7 +53,7 @@ struct rt_library {
     size_t splat_left;
     /* limit in bytes on the arena, and on the temporary arena of a graph */
     size_t limit;
-    /* limit on the total size of the keys of bodies, and their current total size, in bytes */
+    /* limit on the total size of the keys of `bodies`, and their current total size, in bytes */
     size_t key_limit, key_bytes;
 };
 
@@ -96,8 +96,8 @@ struct im_arg { /* an argument of a function, with one node of op "_Arg" per ten
  * `out` */
 struct im_run {
     int node, out, n;
-    /* whether the input names an argument of a function, whose tensors are output `out` of each of
-     * n nodes, starting with `node` */
+    /* whether the input names an argument of a function; its tensors are then output `out` of n
+     * nodes, the first of which is `node` */
     bool over_nodes;
 };
 
@@ -111,8 +111,8 @@ enum rt_status im_unpack(void *out, const ProtobufCMessageDescriptor *type, stru
  * code. */
 enum rt_status im_name_node(struct im_build *b, const char *name, const struct rt_schema *s,
                             struct rt_error *err);
-/* Fails with RT_INVALID_ARGUMENT. The text begins with the name of the node and, in a function,
- * also with that of the function. */
+/* Fails with RT_INVALID_ARGUMENT. The error text begins with the name of the node and, in a
+ * function, also with that of the function. */
 enum rt_status im_fail_node(struct im_build *b, const char *node, struct rt_error *err,
                             const char *fmt, ...) RT_PRINTF(4, 5);
 /* Finishes a graph whose edges have been made. Checks for cycles and runs each op's `check`. */
@@ -142,7 +142,7 @@ enum rt_status im_all_types(struct rt_arena *arena, const char *function,
                             Tensorflow__OpDef__ArgDef **arg, size_t n_arg,
                             const struct rt_func_ref *with, struct rt_attr *out,
                             struct rt_error *err);
-/* Sets *with to the given attributes, plus the signature's defaults for missing ones. */
+/* Sets *with to the given attributes, plus the signature's defaults for missing attributes. */
 enum rt_status im_add_defaults(struct im_build *b, const Tensorflow__OpDef *sig,
                                const struct rt_func_ref *given, struct rt_func_ref *with,
                                struct rt_error *err);

@@ -171,7 +171,7 @@ static enum rt_status name_outputs(struct im_build *b, struct im_pending *p,
     return RT_OK;
 }
 
-/* Makes a PartitionedCall of a node whose op is the name of a function. Early TensorFlow graphs
+/* Turns a node whose op is the name of a function into a PartitionedCall. Early TensorFlow graphs
  * have such nodes. */
 static enum rt_status call_by_name(struct im_build *b, struct rt_node *n,
                                    const struct im_function *f, const Tensorflow__NodeDef *def,

@@ -22,7 +22,7 @@
  * KB file expanded to 5.3 GB. */
 enum { DEFAULTS_FREE_BYTES = 64 << 20, DEFAULTS_GROWTH = 8 };
 
-enum { /* field numbers of the protobuf messages */
+enum { /* field numbers in TensorFlow's protobuf messages */
        SAVED_MODEL_META_GRAPHS = 2,
        META_GRAPH_GRAPH_DEF = 2,
        META_GRAPH_OBJECT_GRAPH_DEF = 7,
@@ -111,7 +111,8 @@ static int by_alias(const void *a, const void *b)
                   ((const struct rt_tensor_spec *)b)->alias);
 }
 
-/* The first members of each generated struct for an entry of a map with string keys. */
+/* The first members of each struct that the protobuf compiler generates for an entry of a map with
+ * string keys. */
 struct map_entry {
     ProtobufCMessage base;
     char *key;

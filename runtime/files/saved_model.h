@@ -119,7 +119,7 @@ struct rt_model_signature {
     bool rowwise;
     /* reason why the signature is not `rowwise`, allocated in the model's arena */
     const char *why_not;
-    /* reason why the signature cannot run, in which case `call` is NULL, or NULL if it can run */
+    /* NULL if the signature can run; otherwise the reason why it cannot, and `call` is NULL */
     const char *unsupported;
     bool is_dynamic; /* whether rt_model_make_dynamic made the signature */
     /* Index of a dynamic signature, below 2 * RT_MAX_DYNAMIC_CALLABLES and unique in its model. */
