@@ -1,9 +1,9 @@
 /*
  * A growing byte buffer with a size limit, which is set when the buffer is made.
  *
- * An append that would exceed the limit, or that finds no memory, sets `failed` and changes nothing
- * else. Later appends do nothing, so a writer may append a complete document and check `failed`
- * once, at the end. Threads: a buffer is used by one thread at a time.
+ * An append that would exceed the limit, or during which memory runs out, sets `failed` and changes
+ * nothing else. Later appends do nothing, so a writer may append a complete document and check
+ * `failed` once, at the end. Threads: a buffer is used by one thread at a time.
  */
 #ifndef RT_BASE_BYTES_H
 #define RT_BASE_BYTES_H
@@ -30,7 +30,7 @@ struct rt_bytes {
 void rt_bytes_init(struct rt_bytes *b, size_t limit);
 void rt_bytes_clear(struct rt_bytes *b); /* frees the bytes, and keeps the limit and may_grow */
 bool rt_bytes_reserve(struct rt_bytes *b, size_t more);
-/* Marks the buffer as failed, as if an append had found no memory. */
+/* Marks the buffer as failed, as if memory had run out during an append. */
 static inline void rt_bytes_no_memory(struct rt_bytes *b)
 {
     b->failed = b->no_memory = true;

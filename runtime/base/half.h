@@ -31,8 +31,8 @@ static inline uint32_t rt_bits_to_round(double d)
     if (d != d || (double)f == d)
         return bits;
     double size = d < 0 ? -d : d, got = d < 0 ? -(double)f : (double)f;
-    /* The conversion has rounded away from zero, or to infinity. Step back to the float nearer to
-     * zero. */
+    /* The conversion has rounded away from zero, or to infinity, so the next float toward zero is
+     * returned. */
     if (got > size)
         bits--;
     return bits | 1;

@@ -18,9 +18,9 @@ static struct {
     struct rt_mutex mu;
     struct rt_cond wake;
     pthread_t thread;
-    enum rt_log_format format; /* format of all lines; set by rt_log_start */
+    enum rt_log_format format; /* format of all log lines; set by rt_log_start */
     bool running, stopping;    /* state of the writer thread; guarded by mu */
-    char *line[RING];          /* lines that wait to be written; guarded by mu */
+    char *line[RING];          /* log lines that wait to be written; guarded by mu */
     size_t head, count, dropped;
 } the_log = {.mu = RT_MUTEX_INIT};
 

@@ -28,7 +28,7 @@ void rt_tfrecord_add(struct rt_bytes *out, const void *p, size_t n);
 
 /* ---- reading ---- */
 
-struct rt_tfrecord; /* a reader of records */
+struct rt_tfrecord; /* a reader of TFRecord data */
 
 /* Makes a reader of bytes in memory, which must outlive the reader. Returns NULL if out of
  * memory. */

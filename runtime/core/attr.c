@@ -102,7 +102,8 @@ static enum rt_status read_str(const struct rt_attr_reader *r, ProtobufCBinaryDa
     return RT_OK;
 }
 
-/* Returns the nesting depth of the functions in an attribute value, or 0 if it has none. */
+/* Returns the nesting depth of the functions in an attribute value, or 0 if the value contains no
+ * function. */
 static int depth_of(const struct rt_attr *a)
 {
     int depth = 0;

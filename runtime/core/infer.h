@@ -46,7 +46,7 @@ struct rt_infer {
 enum rt_dep_kind {
     RT_DEP_NONE, /* the tensor does not depend on the batch */
     RT_DEP_SIZE, /* integers of the form `a + b * n`, where n is the number of rows */
-    /* n slices along `axis`; slice i depends only on row i, in the same way for all n */
+    /* the tensor has n slices along `axis`; slice i depends only on row i, and not on n */
     RT_DEP_ROWS,
     RT_DEP_MIXED, /* rows are mixed, or their independence is not proved */
 };
@@ -74,8 +74,8 @@ void rt_rows_each(struct rt_rows *r);
 /* Rule for ops whose output row i depends on row i (axis 0) of input 0. No other input may depend
  * on the batch. */
 void rt_rows_first(struct rt_rows *r);
-/* Rule for ops where element k of every output depends on element k of input 0, which has an equal
- * shape. The row axis does not change. */
+/* Rule for ops where element k of every output depends on element k of input 0, which has the shape
+ * of the outputs. The row axis does not change. */
 void rt_rows_same(struct rt_rows *r);
 /* Rule for row-major views of input 0. The row axis is preserved if its length and the product of
  * the dimensions before it are unchanged. */

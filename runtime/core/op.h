@@ -29,8 +29,8 @@ enum rt_effect {
     RT_WRITES,
     /* the node draws random numbers, so it is never folded or merged, but dropped if unused */
     RT_RANDOM,
-    /* the node may wait for another run (queues), so the token executor runs it, without
-     * batching */
+    /* the node may wait for another run (queues), so the token executor runs it, and its signatures
+     * are not batched */
     RT_BLOCKS,
     RT_IO, /* the node reads files, asserts or prints, so it is never folded, merged or dropped */
 };
@@ -71,8 +71,8 @@ struct rt_op {
     const char *slot_kind;
     enum rt_status (*make)(const struct rt_node *n, const struct rt_tensor *in,
                            struct rt_object **out, struct rt_error *err);
-    /* Whether infer also reads the value of the last input, whose index varies (ConcatV2's
-     * axis). */
+    /* Whether infer also reads the value of the last input, whose index depends on the number of
+     * inputs (ConcatV2's axis). */
     bool shape_in_last;
     /* Whether output 0 always has input 0's bytes, with a shape that infer can determine from
      * inputs with exact shapes (Reshape, Identity, Squeeze). A specialisation does not run such a

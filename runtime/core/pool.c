@@ -48,8 +48,8 @@ struct rt_pool {
     atomic_size_t charged; /* number of bytes charged by rt_pool_charge, which are not blocks */
     atomic_size_t idle;    /* number of bytes of idle blocks */
     atomic_size_t peak;    /* peak of the bytes of blocks in use during this run */
-    atomic_size_t most;    /* largest peak of the RECENT previous runs */
-    size_t recent[RECENT]; /* peaks in bytes of the last RECENT runs, latest first */
+    atomic_size_t most;    /* largest memory peak of the RECENT previous runs, in bytes */
+    size_t recent[RECENT]; /* memory peaks of the last RECENT runs, in bytes, latest first */
     atomic_size_t keep;    /* upper bound on `idle` */
     atomic_size_t limit;
     /* name of the flag that sets the limit, for errors */
@@ -123,7 +123,7 @@ static int class_of(size_t n, size_t *capacity)
     if (e > MAX_EXP)
         return -1;
     size_t step = (size_t)1 << (e - 2);
-    size_t quarter = (n - 1) / step - 4; /* index within the power of two, from 0 to 3 */
+    size_t quarter = (n - 1) / step - 4; /* index of the size class in its power of two, 0 to 3 */
     *capacity = (quarter + 5) * step;
     return N_SMALL + (e - 8) * 4 + (int)quarter;
 }

@@ -71,9 +71,9 @@ void rt_pool_release(struct rt_pool *p, size_t bytes);
 void *rt_pool_alloc(struct rt_pool *p, size_t n, const char *what, struct rt_error *err);
 void rt_pool_free(void *p); /* `p` may be NULL */
 /*
- * Makes a plain pool, which counts blocks but does not recycle them, so that a block that returns
- * is freed. Errors about its limit name `flag`, a string literal. The limit may be set again while
- * no thread allocates, and may be raised at any time.
+ * Makes a plain pool, which counts blocks but does not recycle them, so that a returned block is
+ * freed. Errors about its limit name `flag`, a string literal. The limit may be set again while no
+ * thread allocates, and may be raised at any time.
  */
 /* makes a plain pool; returns NULL if out of memory */
 struct rt_pool *rt_pool_new_plain(size_t limit_bytes, const char *flag);

@@ -16,7 +16,7 @@ void rt_rows_same(struct rt_rows *r)
         r->out_dep[o] = r->in_dep[0];
 }
 
-/* Rule for element-wise ops. All inputs with rows must have them along one axis of the output;
+/* Rule for element-wise ops. The row axes of all inputs must coincide with one axis of the output;
  * inputs that do not depend on the batch must be broadcast along that axis. */
 void rt_rows_each(struct rt_rows *r)
 {

@@ -22,7 +22,7 @@ struct rt_run {
     void *state;
     int n_in, n_out;
     /* Inputs are loaded, unless the kernel has RT_K_LAZY. A ref is replaced by the variable's
-     * value, unless the node's in_ref requests the ref. */
+     * value, unless the node's in_ref marks the input as a ref. */
     const struct rt_tensor *in;
     /* An output is allocated if infer determined its shape and the kernel lacks RT_K_VIEWS. Its
      * strings are empty, its objects are NULL, and its plain bytes are uninitialised. Any other
@@ -75,7 +75,7 @@ enum rt_status rt_run_check(struct rt_run *r);
  * A cheap rt_run_check for loops over much data. `work` is the work since the last call, in
  * elements read or written once; an arithmetic operation counts as one element too. rt_run_check is
  * called after every RT_WORK elements. RT_WORK elements take about 1 ms, or 10 ms if all are in
- * fresh memory: 16 MB of eight-byte elements are 4,096 page faults, each of which takes a few
+ * fresh memory: 16 MB of eight-byte elements cause 4,096 page faults, each of which takes a few
  * microseconds on a virtual machine. *left is the countdown, initially RT_WORK. A function that a
  * kernel calls for each of many items uses &r->left: a countdown of its own would restart at every
  * item and, with small items, never end.

@@ -28,7 +28,7 @@ static bool skip(struct rt_span *s, char c)
     return true;
 }
 
-/* Parses a slice like "0,2:-", which must be the complete text `s`. */
+/* Parses the text `s`, which must be a complete slice like "0,2:-". */
 static enum rt_status parse_extents(struct rt_span s, struct rt_slice *out, struct rt_error *err)
 {
     const struct rt_span whole = s;

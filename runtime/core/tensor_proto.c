@@ -68,7 +68,7 @@ static struct values values_of(const Tensorflow__TensorProto *p, enum rt_dtype d
     case RT_NO_DTYPE:
     case RT_N_DTYPES:
         return (struct values){NULL, 0, NONE};
-    default: /* integers of up to 32 bits, including quantised ones */
+    default: /* integer types of up to 32 bits, including quantised types */
         return (struct values){p->int_val, p->n_int_val, I32};
     }
 }
@@ -208,7 +208,8 @@ enum rt_status rt_tensor_from_proto(const Tensorflow__TensorProto *p, size_t lim
                        rt_shape_text(buffer, sizeof buffer, rank, dim));
     if (n && !rt_dtype_is_plain(dtype) && dtype != RT_STRING)
         return rt_fail(err, RT_UNIMPLEMENTED, "a %s tensor as a value", rt_dtype_name(dtype));
-    /* The shape is compared with the bytes in the message before memory is allocated for it. */
+    /* The shape is compared with the number of bytes in the message before memory is allocated for
+     * it. */
     if (content && n) {
         if (dtype != RT_STRING && ((uint64_t)n > SIZE_MAX / size || (size_t)n * size != content))
             return rt_fail(err, RT_INVALID_ARGUMENT,

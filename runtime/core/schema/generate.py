@@ -33,7 +33,7 @@ def op_list():
 
 
 def quote(data):
-    """Returns data as a C string literal. Octal escapes of three digits cannot swallow the next character."""
+    """Returns data as a C string literal. An octal escape of three digits cannot absorb the next character."""
     if isinstance(data, str):
         data = data.encode()
     out = ""
@@ -159,7 +159,7 @@ def attr_row(attr):
 
 
 def wrap(text, indent):
-    """Breaks a row into lines, at the blanks between strings and arguments."""
+    """Breaks a row of the table into lines, at the blanks between strings and arguments."""
     pieces = re.findall(r'(?:"(?:[^"\\]|\\.)*"|[^" ])+', text)
     lines, line = [], indent
     for piece in pieces:
